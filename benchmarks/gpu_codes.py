@@ -57,6 +57,8 @@ class CodedTensors(Tensors):
 
     def make_pages(self, page):
         """Codes of keys and values, then their metadata. In pages of lines with metadata a head lies together."""
+        if self.point.unified:
+            return self.make_unified_pages(page)
         codes, metas = [], []
         heads_first = any(coding.line_bytes(self.point.dim) for coding in self.codings)
         for coding, (code, meta) in zip(self.codings, self.coded, strict=True):
@@ -68,6 +70,42 @@ class CodedTensors(Tensors):
             metas.append(meta)
         self.pages = (*codes, *metas)
         del self.coded
+
+    def make_unified_pages(self, page):
+        """Each head's part of a page becomes a page, in the order of another random permutation."""
+        import attn
+        from attn.memory.page_views import page_views
+
+        torch, heads = self.torch, self.point.kv_heads
+        store = attn.Unified(page_size=page, **self.formats())
+        found = store.description(heads, self.point.dim, self.point.dim)
+        pools = [paged(torch, self.sequences(code.view(torch.uint8)), page)[0] for code, _ in self.coded]
+        metas = [paged(torch, self.sequences(meta), page) for _, meta in self.coded]
+        self.table = metas[0][1]
+        count = len(pools[0]) * heads
+        place = torch.randperm(count, device=self.device)
+        memory = torch.zeros(count, found.page_bytes, dtype=torch.uint8, device=self.device)
+        views = page_views(memory, found)
+        self.pages = tuple(views[name.removeprefix("kv.")] for name in self.names())
+        for view, pool in zip(self.pages, (*pools, *(meta for meta, _ in metas)), strict=True):
+            view[place] = pool.transpose(1, 2).flatten(0, 1).view(view.dtype)
+        head = torch.arange(heads, device=self.device)[:, None]
+        pages = place[(self.table[:, None] * heads + head).clamp(min=0).long()].int()
+        self.table = pages.where(self.table[:, None] >= 0, -1)
+        del self.coded
+
+    def formats(self):
+        return {
+            word: value
+            for part, coding in zip(("key", "value"), self.codings, strict=True)
+            for word, value in ((part, f"int{coding.bits}"), (f"{part}_group", coding.group))
+        }
+
+    def batch(self):
+        found = super().batch()
+        if self.point.unified:
+            found["kv.lengths"] = [[tokens] * self.point.kv_heads for tokens in self.lengths]
+        return found
 
     def names(self):
         metas = [

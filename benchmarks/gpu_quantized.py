@@ -4,7 +4,7 @@
 A format against our own bf16 on the same tokens, and against FlashInfer's decoding of e4m3, in one process and in turns.
 What counts is how many times as fast it is, beside the ratio of bytes, metadata among them. A format is measured where
 its own bytes are 512 MiB, so that bandwidth rules both sides, and where those of bf16 are. Beyond that: groups of 1 to
-16 query heads, batches of 1 to 256, ragged lengths, pages of 16 to 256.
+16 query heads, batches of 1 to 256, ragged lengths, pages of 16 to 256, pages that any head may take.
 """
 
 from dataclasses import dataclass, replace
@@ -89,6 +89,7 @@ class QuantizedPoint:
     page: int = 16
     kv_heads: int = 8
     dim: int = 128
+    unified: bool = False  # pages that any head may take; those of bf16 are as ever
 
     part = "quantized"
     rows = 1  # of each sequence
@@ -104,7 +105,8 @@ class QuantizedPoint:
     @property
     def problem(self):
         coded = {"key": self.format.key.type(), "value": self.format.value.type()}
-        return replace(self.plain().problem, **coded)
+        store = {"store": f"unified<{self.page}>"} if self.unified else {}
+        return replace(self.plain().problem, **coded, **store)
 
     def plain(self):
         """The same in 16 bits."""
@@ -144,21 +146,24 @@ def shapes_of(format):
     """Points from MANY_BYTES of the format's own on, by what is unusual about their shapes."""
     tokens = tokens_for(format)
 
-    def point(shape, lengths, q_heads=32, page=16):
-        return QuantizedPoint(format, shape, q_heads, lengths, page)
+    def point(shape, lengths, q_heads=32, page=16, unified=False):
+        return QuantizedPoint(format, shape, q_heads, lengths, page, unified=unified)
 
     def batch(count):
         """Of equal lengths, whole pages."""
         return (-(-tokens // (16 * count)) * 16,) * count
 
     eight_thousand = (8192,) * -(-tokens // 8192)
-    return {
+    found = {
         "usual": point(f"{len(eight_thousand)} x 8192", eight_thousand),
         **{f"group {n}": point(f"{8 * n}/8 heads", eight_thousand, 8 * n) for n in (1, 8, 16)},
         **{f"batch {n}": point(f"{n} x {batch(n)[0]}", batch(n)) for n in (1, 4, 256)},
         "ragged": point("32 ragged", ragged(tokens, 32)),
         **{f"page {n}": point(f"pages of {n}", eight_thousand, page=n) for n in (64, 256)},
     }
+    if format.key.group:
+        found["unified"] = point("unified pages of 32", eight_thousand, page=32, unified=True)
+    return found
 
 
 def quantized_points(quick):

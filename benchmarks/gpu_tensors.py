@@ -43,7 +43,7 @@ class Tensors:
         )
         self.sink_logits = torch.randn(problem.q_heads, device=device) if problem.sinks else None
         self.table = self.pages = None
-        if page := re.fullmatch(r"paged<(\d+)>", problem.store):
+        if page := re.fullmatch(r"(?:paged|unified)<(\d+)>", problem.store):
             self.make_pages(int(page[1]))
 
     def make_pages(self, page):

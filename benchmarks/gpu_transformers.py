@@ -5,8 +5,8 @@ Llama-3.1-8B's shape with random weights goes through `model.generate` itself, w
 the same cache: what counts is the time from a token to the next, host and all. The cache is dynamic, static, or static
 with a forward that generate compiles and records (graphed); attn's own PagedCache is measured beside them. Recorded is
 attn.transformers.Decoder over the same static cache, with attn and with SDPA inside: whole steps in one graph, of a model
-whose projections are merged. The floor
-is what weights and keys and values take to be read once at the rate at which this GPU copies.
+whose projections are merged; recorded paged the same over a PagedCache, with attn alone. The floor is what weights and keys
+and values take to be read once at the rate at which this GPU copies.
 """
 
 import gc
@@ -18,7 +18,9 @@ from gpu_described import Described
 
 SIDES = ("attn", "sdpa")
 TOKENS, WARM_UP, ROUNDS = 24, 8, 3
-CACHES = ("dynamic", "static", "graphed", "paged", "recorded")
+RECORDED = ("recorded", "recorded paged")
+PAGED = ("paged", "recorded paged")
+CACHES = ("dynamic", "static", "graphed", "paged", *RECORDED)
 REPLAYED, FEWER = 72, 8  # tokens of two generations, whose difference is steps that are all replayed
 COMPILED = {
     "mode": "max-autotune-no-cudagraphs"
@@ -62,10 +64,10 @@ class ModelPoint(Described):
 
     def seconds(self):
         """A guess of how long it takes to measure."""
-        return {"graphed": 160, "recorded": 300}.get(self.cache, 25)
+        return {"graphed": 160, "recorded": 300, "recorded paged": 160}.get(self.cache, 25)
 
     def sides(self):
-        return SIDES[:1] if self.cache == "paged" else SIDES
+        return SIDES[:1] if self.cache in PAGED else SIDES
 
 
 def model_points(quick):
@@ -169,8 +171,12 @@ class Model:
         """With random keys in its cache, which both sides read behind the same prompt."""
         self.model.set_attn_implementation(side)
         options = COMPILED if self.device == "cuda" else None
-        room = point.tokens + REPLAYED
-        decoder = self.attn.Decoder(self.model, sequences=point.batch, tokens=room, compile=options)
+        room, cache = point.tokens + REPLAYED, None
+        if point.cache in PAGED:
+            cache = self.attn.PagedCache(self.config, pages=point.batch * -(-room // 16))
+        decoder = self.attn.Decoder(
+            self.model, sequences=point.batch, tokens=room, cache=cache, compile=options
+        )
         size = point.batch, self.shape.kv_heads, point.tokens, self.shape.dim
         random = self.torch.Generator(self.device).manual_seed(0)
         like = {"device": self.device, "dtype": self.torch.bfloat16, "generator": random}
@@ -225,11 +231,11 @@ def measure_model(point, bench):
     """Measures a point: its row of the file. Sides take turns; of each the median step of its best round counts, since
     what else the host does only ever adds time."""
     torch = bench.contest.torch
-    model = _model(torch, point.shape, point.device, point.cache == "recorded")
+    model = _model(torch, point.shape, point.device, point.cache in RECORDED)
     ids = torch.randint(
         1, min(1000, point.shape.vocabulary), (point.batch, point.tokens + 1), device=point.device
     )
-    if point.cache == "recorded":
+    if point.cache in RECORDED:
         return _row(point, bench, model, *_recorded(model, point, ids))
     times, declined, cache = {side: [] for side in point.sides()}, {}, None
     for _ in range(ROUNDS):
@@ -309,6 +315,6 @@ def model_bars(row):
     found = []
     if "sdpa" in times:
         found.append(("as fast as SDPA", times["attn"] <= times["sdpa"]))
-    if row["cache"] in ("graphed", "recorded"):
+    if row["cache"] in ("graphed", *RECORDED):
         found.append((f"within {FLOOR_SHARE} of the floor", times["attn"] <= FLOOR_SHARE * row["floor_ms"]))
     return found

@@ -136,7 +136,8 @@ def flashinfer(torch, tensors):
 
 def flashinfer_fp8(torch, tensors):
     """FlashInfer's decoding of e4m3 without scales."""
-    return Side(*flashinfer_peer.decode(installed("flashinfer"), torch, tensors, tensors.fp8()))
+    library = installed("flashinfer")
+    return Side(*flashinfer_peer.decode(library, torch, tensors.plain, tensors.fp8()))
 
 
 def flashinfer_single(torch, tensors):

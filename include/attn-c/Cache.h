@@ -165,7 +165,8 @@ typedef struct AttnDevicePages {
   /* Of codes: their metadata, which lies by line or is given; else 0. */
   uint64_t kMeta, vMeta;
   int64_t kMetaLayerBytes, vMetaLayerBytes;
-  uint64_t status; /* an i32 that counts numbers without a code, where the append does; else 0 */
+  uint64_t status;   /* an i32 that counts numbers without a code, where the append does; else 0 */
+  int64_t pageBytes; /* from a unified page to the next; 0 of other pages */
 } AttnDevicePages;
 /* New tokens on a device, [layers][count][heads][dim], of layers from `firstLayer` on; 0 layers: all. */
 typedef struct AttnDeviceRows {

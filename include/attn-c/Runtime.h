@@ -125,16 +125,18 @@ ATTN_C_EXPORT AttnStatus attnKernelOrdinalHeads(const AttnKernel *kernel, const 
 /* Where the tokens of a KV operand lie, and how their keys and values are stored, in the words of manifests.
  */
 typedef struct AttnStore {
-  const char *store; /* "dense", "packed", "paged" */
-  int32_t page;      /* tokens of a page; 0 unless paged */
+  const char *store; /* "dense", "packed", "paged", "unified" */
+  int32_t page;      /* tokens of a page; 0 where there are none */
   bool ragged;       /* each head has lengths and pages of its own */
   int32_t heads;     /* of each token; 0: as many as its head class has */
   int32_t keyDim, valueDim;
   const char *key, *value; /* "bf16", "f8e4m3fn per head", "i4 per 64"; without `per` what is usual */
 } AttnStore;
-/* The store's own tensors, JSON: {"key": FORMAT, "value": FORMAT, "token_bytes": of one head, "tensors":
- * [{"name": "k_pages", "dtype": "u8", "dims": ["pages", 16, 8, 64]}, …]}, whose names follow the operand's
- * and a point. */
+/* The store's own tensors, JSON: {"key": FORMAT, "value": FORMAT, "token_bytes": of one head, "heads_first":
+ * whether pages have head behind head, "page_bytes": of a unified page, else 0, "tensors": [{"name":
+ * "k_pages", "dtype": "u8", "dims": ["pages", 16, 8, 64], "strided": whether it may lie otherwise than
+ * densely, "in_page": the byte of a unified page where it begins, else null}, …]}, whose names follow the
+ * operand's and a point. */
 ATTN_C_EXPORT AttnStatus attnStoreTensors(const AttnStore *store, AttnBytes **description);
 
 /* Rows of `dim` numbers to codes, and back, as kernels do it. Sizes are in bytes, that of the numbers says

@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # what __getattr__ gives, for type checkers and editors
     from .cache.paged import PagedCache as PagedCache
     from .cache.state import CacheClass as CacheClass
     from .cache.steps import CacheSteps as CacheSteps
+    from .cache.unified_pages import UnifiedPages as UnifiedPages
     from .compiler.artifacts import forbid_compiling as forbid_compiling
     from .compiler.bundle import load_bundle as load_bundle
     from .describe.classes import HeadClasses as HeadClasses
@@ -48,6 +49,7 @@ if TYPE_CHECKING:  # what __getattr__ gives, for type checkers and editors
     from .describe.stores import Packed as Packed
     from .describe.stores import Paged as Paged
     from .describe.stores import Store as Store
+    from .describe.stores import Unified as Unified
     from .describe.visibility import Visibility as Visibility
     from .describe.visibility import all_tokens as all_tokens
     from .describe.visibility import causal as causal
@@ -89,6 +91,8 @@ _LAZY: dict[str, str] = {
     "Score": "describe.score",
     "Spec": "describe.spec",
     "Store": "describe.stores",
+    "Unified": "describe.stores",
+    "UnifiedPages": "cache.unified_pages",
     "Visibility": "describe.visibility",
     "all_tokens": "describe.visibility",
     "attend": "run.attention",

@@ -6,6 +6,7 @@
     torch.ops.attn.run           a planned kernel on the tensors of a run: what Kernel.run is in compiled code
     torch.ops.attn.attend_spans  rows over the span of keys that each sequence of a padded batch has
     torch.ops.attn.attend_step   one row for each sequence, under a plan that the device has made
+    torch.ops.attn.attend_paged_step  the same over pages, into which it writes the rows' keys and values first
     torch.ops.attn.spans         those spans, from a padding mask
     torch.ops.attn.seen          the mask that spans stand for
 
@@ -16,6 +17,7 @@ through a result.
 """
 
 from .adapters.padded_calls import padded_kernel
+from .adapters.torch_spans import attend_paged_step as attend_paged_step
 from .adapters.torch_spans import attend_spans as attend_spans
 from .adapters.torch_spans import attend_step as attend_step
 from .adapters.torch_spans import seen as seen

@@ -7,6 +7,7 @@
     model.generate(**inputs, past_key_values=attn.transformers.PagedCache(model.config, pages=4096))
     model.generate(**inputs, past_key_values=attn.transformers.DiffKVCache(model.config, policy, pages=4096))
     attn.transformers.Decoder(model, sequences=16, tokens=8192).generate(**inputs, max_new_tokens=256)  # recorded steps
+    attn.transformers.Decoder(model, sequences=16, tokens=8192, cache=attn.transformers.PagedCache(model.config, pages=4096))
     model.generate_batch(prompts)                                         # continuous batching, "paged|attn"
     attn.transformers.apply_head_gates(model, attn.heads.Gates.load("gates").select(sparsity=0.5))
 
@@ -27,17 +28,16 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from . import torch_ops
-from .adapters.decoder import Decoder
 from .adapters.diffkv_cache import DiffKVCache, DiffKVLayer
 from .adapters.diffkv_steps import attend_precisions
 from .adapters.head_gates import apply_head_gates
 from .adapters.layer_calls import (
+    attend_planned,
     layer_name,
     learn_layer,
     read_sinks,
     signature_of,
     spans_of,
-    step_fits,
     visible_of,
 )
 from .adapters.merged_projections import merge_projections
@@ -45,7 +45,6 @@ from .adapters.padded_calls import PaddedCall, Scores
 from .adapters.padded_gradients import attend_with_gradients
 from .adapters.paged_batches import PagedInputs, attend_batch
 from .adapters.paged_steps import attend_pages
-from .adapters.planned_steps import attend_step
 from .adapters.span_mask import SpanMask
 from .adapters.transformers_cache import PagedCache, layer_of
 from .adapters.transformers_causes import unserved_cause
@@ -60,6 +59,7 @@ from .adapters.transformers_fallback import (
 )
 from .adapters.transformers_mask import make_mask
 from .errors import TensorError
+from .generation.decoder import Decoder
 from .memory.views import needs_gradient
 
 __all__ = [
@@ -171,24 +171,20 @@ def attention_forward(
         scores = Scores(scale, softcap or 0.0)
         return attend_with_gradients(query, key, value, read_sinks(s_aux), visible, scores), None
     if isinstance(attention_mask, SpanMask) and attention_mask.handle:
-        if (
-            gates is None
-            and s_aux is None
-            and step_fits(
-                *(attention_mask.handle, query.shape[1], key.shape[1], query.shape[3], value.shape[3]),
-                *(query.dtype, scale, softcap or 0.0, causal, window),
-            )
-        ):
-            mask = attention_mask
-            if memo is not None:
-                return attend_step(query, key, value, mask.step), None
-            out = torch_ops.attend_step(query, key, value, mask.plan, mask.start, mask.lengths, mask.handle)
+        out = attend_planned(
+            module,
+            query,
+            key,
+            value,
+            attention_mask,
+            scale=scale,
+            softcap=softcap or 0.0,
+            sinks=s_aux,
+            gates=gates,
+            eager=memo is not None,
+        )
+        if out is not None:
             return out, None
-        if torch.compiler.is_compiling():
-            raise TensorError(
-                f"attention_mask: {layer_name(module)} differs from the layers that the model's prompt went through, of "
-                "which the plan of this step is"
-            )
     if memo is not None:
         learn_layer(module, attention_mask, query, key, value, scale, softcap, s_aux, gates)
         scores = Scores(

@@ -21,7 +21,7 @@ AttnDevicePages pagesOf(const py::dict &given) {
   read("k", pages.k), read("v", pages.v), read("k_meta", pages.kMeta), read("v_meta", pages.vMeta);
   read("k_layer_bytes", pages.kLayerBytes), read("v_layer_bytes", pages.vLayerBytes);
   read("k_meta_layer_bytes", pages.kMetaLayerBytes), read("v_meta_layer_bytes", pages.vMetaLayerBytes);
-  read("status", pages.status);
+  read("status", pages.status), read("page_bytes", pages.pageBytes);
   return pages;
 }
 

@@ -48,8 +48,13 @@ def test_points_are_what_was_asked_for():
     for format in MAIN:
         mine = [p for p in large if p.format.name == format]
         assert {p.q_heads // p.kv_heads for p in mine} == {1, 4, 8, 16}
-        assert {len(p.lengths) for p in mine} > {1, 4, 256} and {p.page for p in mine} == {16, 64, 256}
+        assert {len(p.lengths) for p in mine} > {1, 4, 256} and {p.page for p in mine if not p.unified} == {
+            16,
+            64,
+            256,
+        }
         assert any(len(set(p.lengths)) == len(p.lengths) == 32 for p in mine)
+        assert any(p.unified for p in mine) == format.startswith("K")
     equal = [p for p in POINTS if p not in large]
     assert {p.format.name for p in equal} == set(FORMATS)
     assert {p.plain_bytes() for p in equal} == {MANY_BYTES}
@@ -117,7 +122,7 @@ def flashinfer(monkeypatch):
 
 
 SIDES = [shapes["usual"] for shapes in map(shapes_of, FORMATS.values())]
-SIDES += [shapes_of(FORMATS["K8V4"])[name] for name in ("group 16", "ragged", "page 256")]
+SIDES += [shapes_of(FORMATS["K8V4"])[name] for name in ("group 16", "ragged", "page 256", "unified")]
 
 
 @pytest.mark.parametrize("point", SIDES, ids=lambda p: p.key)

@@ -14,7 +14,7 @@ pytest.importorskip("transformers", reason="Transformers is not installed")
 import contest  # noqa: E402
 import gpu_transformers  # noqa: E402
 from gpu_points import PARTS, bars  # noqa: E402
-from gpu_transformers import CACHES, ModelPoint, Shape, measure_model, model_line  # noqa: E402
+from gpu_transformers import CACHES, PAGED, RECORDED, ModelPoint, Shape, measure_model, model_line  # noqa: E402
 
 TINY = Shape(layers=2, hidden=128, inner=128, q_heads=4, kv_heads=2, vocabulary=97)
 EAGER = [cache for cache in CACHES if cache != "graphed"]  # compiling takes a minute
@@ -46,10 +46,8 @@ def test_points():
 @pytest.mark.parametrize("cache", EAGER)
 def test_a_tiny_model(bench, cache):
     row = measure_model(ModelPoint(cache, 2, 40, TINY, "cpu"), bench)
-    assert not row["declined"] and set(row["times_of"]) == (
-        {"attn"} if cache == "paged" else {"attn", "sdpa"}
-    )
-    least = 0 if cache != "recorded" else -1e3  # a difference of two times
+    assert not row["declined"] and set(row["times_of"]) == ({"attn"} if cache in PAGED else {"attn", "sdpa"})
+    least = -1e3 if cache in RECORDED else 0  # a difference of two times
     assert all(len(times) == 2 and min(times) > least for times in row["rounds"].values())
     assert row["floor_ms"] > 0 and row["name"] in model_line(row)
 
@@ -73,7 +71,7 @@ def test_sides_give_the_same_tokens(bench):
 
 
 def test_recorded_sides_give_the_same_tokens(bench):
-    point = ModelPoint("recorded", 2, 40, TINY, "cpu")
+    """Behind the same random keys, in pages too."""
     model = gpu_transformers._model(torch, TINY, "cpu", True)
     assert model.attn.merge_projections(model.model) == 0  # they are
     torch.manual_seed(3)
@@ -81,15 +79,16 @@ def test_recorded_sides_give_the_same_tokens(bench):
         if weight.dim() > 1:
             torch.nn.init.normal_(weight, 0, 0.3)
     ids, seen = torch.randint(1, 90, (2, 41)), {}
-    for side in ("attn", "sdpa"):
-        decoder = model.make_decoder(side, point)
+    for key in (("attn", "recorded"), ("sdpa", "recorded"), ("attn", "recorded paged")):
+        decoder = model.make_decoder(key[0], ModelPoint(key[1], 2, 40, TINY, "cpu"))
         generate = decoder.generate
-        decoder.generate = lambda *args, side=side, generate=generate, **named: seen.setdefault(
-            side, []
-        ).append(generate(*args, **named))
-        model.replay(side, decoder, ids)
-    assert [found.shape[1] for found in seen["attn"]] == [43, 43, 47]
-    assert all(torch.equal(a, b) for a, b in zip(seen["attn"], seen["sdpa"], strict=True))
+        decoder.generate = lambda *args, key=key, generate=generate, **named: seen.setdefault(key, []).append(
+            generate(*args, **named)
+        )
+        model.replay(key[0], decoder, ids)
+    first, *others = seen.values()
+    assert [found.shape[1] for found in first] == [43, 43, 47] and len(others) == 2
+    assert all(torch.equal(a, b) for found in others for a, b in zip(first, found, strict=True))
 
 
 def test_bars():

@@ -59,6 +59,15 @@ def points():
                 yield CacheProblem(
                     op, heads, dim, dim, dtype, store, key, value, *into, status=op == "append" and i % 3 == 0
                 )
+    # Unified pages, which have one head.
+    for op, dim in itertools.product(("append", "move", "gather", "requantize"), (128, 64, 96)):
+        for key, value in itertools.islice(formats(dim), 0, None, 1 if FULL else 3):
+            i = next(turn)
+            into = (fewer(key, dim), fewer(value, dim)) if op == "requantize" else ("", "")
+            store = f"unified<{(32, 1, 64)[i % 3]}>"
+            yield CacheProblem(
+                op, 1, dim, dim, DTYPES[i % 2], store, key, value, *into, status=op == "append" and i % 2 == 0
+            )
     # Values narrower and wider than keys; several pieces, the last one in part; rows of 30 lanes' worth of numbers.
     yield CacheProblem("append", 8, 192, 128, "bf16", "paged<16>", integers(8, 64), integers(4, 128))
     yield CacheProblem("append", 3, 80, 64, "f16", "packed", integers(8, 80), integers(2, 64), status=True)

@@ -69,6 +69,18 @@ def points():
                 ),
                 rows,
             )
+    # Pages that belong to no head.
+    for dims, rows in itertools.product(DIMS, ROWS):
+        for _ in range(6 if FULL else 1):
+            i = next(turn)
+            pair = (*PAIRS, "/")[i % 15].split("/")
+            key, value = (codes(name, dim) for name, dim in zip(pair, dims, strict=True))
+            store, dtype = f"unified<{(32, 1, 64, 8)[i % 4]}>", ("f16", "bf16")[i % 2]
+            see = SEES[i % 6]
+            yield (
+                Problem(*HEADS[i % 5], *dims, dtype, store, see, sinks=i % 3 == 0, key=key, value=value),
+                rows,
+            )
     # Regions of different formats: a cache and a draft.
     for dims, rows in itertools.product(((128, 128), (64, 128)), ROWS):
         for _ in range(len(PAIRS) if FULL else 2):

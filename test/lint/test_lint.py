@@ -107,6 +107,7 @@ PAGE_SIZE_PASSES = {
     "lib/Dialect/Attn/IR/AttnTypes.cpp",
     "lib/Dialect/Attn/IR/Stores.cpp",
     "lib/Dialect/Tile/IR/TileGlobalOps.cpp",
+    "lib/Dialect/Tile/IR/TileSharedOps.cpp",
     "lib/Target/Manifest.cpp",
     "lib/Tools/run/inputs/Problem.cpp",
     "runtime/src/artifact/CheckManifest.cpp",

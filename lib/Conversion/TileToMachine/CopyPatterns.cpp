@@ -164,12 +164,19 @@ struct GatherPattern : SlotsPattern<GatherOp> {
     int64_t bits = element.getIntOrFloatBitWidth(), chunks = chunksOf(panel.width);
     Value chunk = e.band(e.lanes.lane, chunks - 1), origin = adaptor.getOrigins()[i];
     bool hasPitch = !op.getPitches().empty();
+    Value source = adaptor.getSources()[i];
+    if (op.getPage()) {
+      // What is said of the page is the same for all sources.
+      Value page = e.shr(slot, llvm::Log2_64(*op.getPage()));
+      source = e.globalAt(source, e.b.getI8Type(), e.mul(e.widen(page), e.widen(adaptor.getApart())));
+      slot = e.band(slot, *op.getPage() - 1);
+    }
     if (bits < 8 && !hasPitch) // in bytes, which lines begin with
       origin = e.shr(origin, llvm::Log2_64(8 / bits));
     if (bits < 8 || hasPitch)
       element = e.b.getI8Type();
     int64_t size = element.getIntOrFloatBitWidth() / 8;
-    Value source = adaptor.getSources()[i], index = origin;
+    Value index = origin;
     if (hasPitch)
       source = e.globalAt(source, element, e.mul(e.widen(slot), e.widen(adaptor.getPitches()[i])));
     else

@@ -6,10 +6,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from ..errors import TensorError
 from ..memory.devices import raw_stream
 from .head_gates import LayerGates
 from .padded_calls import Visible
-from .planned_steps import LayerKind, fits, learn
+from .planned_pages import attend_paged_step, fits_pages
+from .planned_steps import LayerKind, attend_step, fits, learn
 from .span_mask import SpanMask
 from .torch_spans import spans
 
@@ -36,8 +38,9 @@ def signature_of(
 
 
 @torch._dynamo.assume_constant_result
-def step_fits(
+def _step_fits(
     handle: str,
+    in_pages: bool,
     q_heads: int,
     kv_heads: int,
     dim: int,
@@ -47,10 +50,47 @@ def step_fits(
     softcap: float,
     causal: bool,
     window: int,
+    sinks: bool,
 ) -> bool:
     """Whether a plan made on the device is for such a layer. Compiled code asks when it is traced."""
-    kind = LayerKind(q_heads, kv_heads, dim, value_dim, dtype, scale, softcap)
-    return fits(handle, kind, (causal, window))
+    kind, see = LayerKind(q_heads, kv_heads, dim, value_dim, dtype, scale, softcap), (causal, window)
+    return fits_pages(handle, kind, see, sinks) if in_pages else not sinks and fits(handle, kind, see)
+
+
+def attend_planned(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: SpanMask,
+    *,
+    scale: float,
+    softcap: float,
+    sinks: Tensor | None,
+    gates: LayerGates | None,
+    eager: bool,
+) -> Tensor | None:
+    """A layer's call in a step that was planned on the device: `[batch, 1, q_heads, value_dim]`. None where the layer is not
+    what was planned for and may be planned on the host; TensorError in compiled code, and over pages."""
+    in_pages = mask.plan is None
+    if gates is None and _step_fits(
+        *(mask.handle, in_pages, query.shape[1], key.shape[1], query.shape[3], value.shape[3]),
+        *(query.dtype, scale, softcap, mask.causal, mask.window, sinks is not None),
+    ):
+        if in_pages:
+            attend = attend_paged_step if eager else torch.ops.attn.attend_paged_step
+            # Made contiguous here, where compiled code joins it with what it does to them anyway.
+            rows = [tensor.squeeze(2).contiguous() for tensor in (query, key, value)]
+            return attend(*rows, read_sinks(sinks), mask.handle, module.layer_idx).unsqueeze(1)
+        if eager:
+            return attend_step(query, key, value, mask.step)
+        return torch.ops.attn.attend_step(query, key, value, mask.plan, mask.start, mask.lengths, mask.handle)
+    if in_pages or torch.compiler.is_compiling():
+        raise TensorError(
+            f"attention_mask: {layer_name(module)} differs from the layers that the model's prompt went through, of "
+            "which the plan of this step is"
+        )
+    return None
 
 
 def learn_layer(

@@ -7,6 +7,7 @@ What layers share (which tokens are padding, where the new ones go, the plan) is
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy
 import torch
@@ -17,8 +18,41 @@ from ..cache.change import CacheChange
 from ..errors import TensorError
 from ..run.kernel import Kernel
 from ..run.plan import Plan
+from .head_gates import LayerGates
 from .padded_calls import padded_kernel
 from .transformers_cache import PagedCache, PagedKeys, PagedLayer
+
+
+class Asked(NamedTuple):
+    """What decides a layer's kernel, beside the cache."""
+
+    q_heads: int
+    dtype: torch.dtype
+    scale: float
+    causal: bool
+    window: int
+    softcap: float
+    sinks: bool
+    gates: LayerGates | None
+
+    def kernel(self, cache: PagedCache, *, planned: bool = False) -> Kernel:
+        """Over the pages of a cache that holds keys."""
+        pages, gates = cache.pages, self.gates
+        return padded_kernel(
+            self.q_heads,
+            pages.kv_heads,
+            (pages.head_dim, pages.value_dim),
+            self.dtype,
+            self.scale,
+            self.causal,
+            self.window,
+            self.softcap,
+            self.sinks,
+            (gates.sink, gates.recent) if gates else (),
+            pages.device,
+            cache._store,
+            planned,
+        )
 
 
 class PagedStep:
@@ -57,7 +91,7 @@ class PagedStep:
         cache.length += rows
         cache.shown = list(zip(first.tolist(), end.tolist(), strict=True))
         self.written: set[int] = set()
-        self.planned: dict[tuple, tuple[Kernel, Plan]] = {}
+        self.planned: dict[Asked, tuple[Kernel, Plan]] = {}
 
     def take(self, tensor: Tensor) -> Tensor:
         """[batch, heads, rows, dim] -> [tokens, heads, dim], without padding."""
@@ -109,7 +143,7 @@ def attend_pages(
     window: int,
     softcap: float,
     sinks: Tensor | None,
-    gates: object,
+    gates: LayerGates | None,
 ) -> Tensor:
     """Writes a layer's new keys and values into its pages and attends to all that is there."""
     cache, (batch, q_heads, rows, _) = layer.cache, query.shape
@@ -122,42 +156,15 @@ def attend_pages(
     if step.change is None:
         return query.new_zeros(batch, rows, q_heads, value.shape[3])
     step.change.write(layer.index, step.take(key).contiguous(), step.take(value).contiguous())
-    asked = scale, causal, window, softcap, sinks is not None, gates
+    asked = Asked(q_heads, query.dtype, scale, causal, window, softcap, sinks is not None, gates)
     planned = step.planned.get(asked)
     if planned is None:
-        planned = step.planned[asked] = _planned(cache, step, query, *asked)
+        kernel = asked.kernel(cache)
+        plan = _plan(cache, step, kernel, gates.classes if gates else None)
+        planned = step.planned[asked] = kernel, plan
     kernel, plan = planned
     extra = {} if sinks is None else {"sink_logits": sinks.float().contiguous()}
     if gates:
         extra["classes"] = gates.classes
     out = kernel.run(step.take(query).contiguous(), cache.pages.layer(layer.index), plan, **extra)
     return step.put(out, batch, rows)
-
-
-def _planned(
-    cache: PagedCache,
-    step: PagedStep,
-    query: Tensor,
-    scale: float,
-    causal: bool,
-    window: int,
-    softcap: float,
-    sinks: bool,
-    gates: object,
-) -> tuple[Kernel, Plan]:
-    """The kernel of layers that asked alike, and its plan for this step."""
-    kernel = padded_kernel(
-        query.shape[1],
-        cache.pages.kv_heads,
-        (cache.pages.head_dim, cache.pages.value_dim),
-        query.dtype,
-        scale,
-        causal,
-        window,
-        softcap,
-        sinks,
-        (gates.sink, gates.recent) if gates else (),
-        str(query.device),
-        cache._store,
-    )
-    return kernel, _plan(cache, step, kernel, gates.classes if gates else None)

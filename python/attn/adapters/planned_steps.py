@@ -15,6 +15,7 @@ import functools
 import itertools
 import weakref
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy
 import torch
@@ -55,13 +56,22 @@ class Model:
 
 
 _fixed = WeakIdKeyDictionary()
-"""Of masks that stay as they are from step to step: the first token shown of each sequence, i32[batch, 1]."""
+"""Of masks that stay as they are from step to step: the first token shown of each sequence, i32[batch, 1], or StepPlans."""
 
 
-def fix_mask(mask: Tensor, first: Tensor) -> None:
-    """That a mask of all positions of a static cache shows each sequence's tokens from `first` on, i32[batch, 1] on the
-    device, whatever those tensors hold in a later step: the host has looked. Steps that are recorded are planned by it."""
-    _fixed[mask] = first
+class StepPlans(Protocol):
+    """Of steps that are planned apart from their masks."""
+
+    def step(self, see: See) -> PlannedStep | None: ...
+
+
+def fix_mask(mask: Tensor, shows: Tensor | StepPlans) -> None:
+    """What a mask shows in every step, whatever it holds: the host has looked. Steps that are recorded are planned by it.
+
+    shows  the first token of each sequence, i32[batch, 1] on the device, of a mask of all positions of a static cache,
+           which shows all that follow; or plans of tokens in pages, of a mask that has one column
+    """
+    _fixed[mask] = shows
 
 
 _models: dict[int, tuple[weakref.ref, Model]] = {}
@@ -93,12 +103,22 @@ class PlannedStep:
 
     handle: str
     """Of its planner: a name, as compiled code takes a number that changes for a symbol, and must know which planner it is."""
-    plan: Tensor
-    start: Tensor
     lengths: Tensor
+    plan: Tensor | None = None
+    start: Tensor | None = None
+    """None where keys are in pages: their planner has the plan, and tables beside lengths."""
+
+    @property
+    def in_pages(self) -> bool:
+        return self.plan is None
 
     def spans(self) -> Tensor:
-        """As of spans.py, for who asks on the host; waits for the device."""
+        """As of spans.py, for who asks on the host; waits for the device. TensorError where keys are in pages."""
+        if self.plan is None or self.start is None:
+            raise TensorError(
+                "attention_mask: the model computes with it itself, and keys before this step are in attn's pages; take "
+                "model.generate, or a decoder without pages"
+            )
         made = _planners[self.handle]
         batch, heads = made.batch, made.kind.kv_heads
         begin = (self.start[:-1] - made.start[:-1]).view(batch, heads)[:, 0]
@@ -140,10 +160,12 @@ def plan_step(
     model = model_of(config)
     kind = model.kinds.get(see)
     fixed = None if mask is None else _fixed.get(mask)
-    if fixed is not None:
+    if isinstance(fixed, Tensor):
         return (
             None if kind is None else _plan(kind, see, batch, kv_length, q_offset, kv_offset, fixed, device)
         )
+    if fixed is not None:
+        return fixed.step(see)
     _raise_late(model)
     checked = model.checked.pop(see, None)
     positions = 0 if mask is None else mask.shape[1]
@@ -182,7 +204,7 @@ def _plan(
     lengths = lengths.view(-1)
     plan = torch.empty(made.planner.nbytes // 4, dtype=torch.int32, device=device)
     made.last = plan, made.planner.plan({"kv.start": start, "kv.lengths": lengths}, out=plan)
-    return PlannedStep(handle, plan, start, lengths)
+    return PlannedStep(handle, lengths, plan, start)
 
 
 def note_checked(config: object, see: See, mask: Tensor | None) -> None:

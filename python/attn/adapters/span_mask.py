@@ -42,7 +42,7 @@ class SpanMask(torch.Tensor):
         # Of a step that was planned on the device, which has no spans: tensors, and the name of their planner.
         self.handle = "" if step is None else step.handle
         if step is not None:
-            self.plan, self.start, self.lengths = step.plan, step.start, step.lengths
+            self.lengths, self.plan, self.start = step.lengths, step.plan, step.start
         self.causal, self.window, self.shift = see
         self.calls: dict[tuple, PaddedCall] = {}
         """Of layers that attend through it, by what their tensors look like."""
@@ -67,7 +67,7 @@ class SpanMask(torch.Tensor):
 
     @property
     def step(self) -> PlannedStep:
-        return PlannedStep(self.handle, self.plan, self.start, self.lengths)
+        return PlannedStep(self.handle, self.lengths, self.plan, self.start)
 
     def host_spans(self) -> Tensor:
         """The spans, of a step that was planned on the device by waiting for it."""
@@ -102,7 +102,7 @@ class SpanMask(torch.Tensor):
 
     def __tensor_flatten__(self):
         if self.handle:
-            inner = ["plan", "start", "lengths"]
+            inner = ["lengths"] if self.step.in_pages else ["lengths", "plan", "start"]
         else:
             inner = ["spans"] if self.positions is None else ["spans", "positions"]
         return inner, (self.see, self.dtype, self.device, self.model, self.handle)
@@ -110,7 +110,9 @@ class SpanMask(torch.Tensor):
     @staticmethod
     def __tensor_unflatten__(inner, context, size, stride):
         see, dtype, device, model, handle = context
-        step = PlannedStep(handle, inner["plan"], inner["start"], inner["lengths"]) if handle else None
+        step = (
+            PlannedStep(handle, inner["lengths"], inner.get("plan"), inner.get("start")) if handle else None
+        )
         return SpanMask(inner.get("spans"), inner.get("positions"), see, size, dtype, device, model, step)
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Attention of padded batches as operators of PyTorch: torch.ops.attn.spans, .seen and .attend_spans."""
+"""Attention of padded batches as operators of PyTorch: torch.ops.attn.spans, .seen, .attend_spans, .attend_step and
+.attend_paged_step."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from torch import Tensor
 
 from ..errors import TensorError
 from ..run.torch_rules import PLANS_ANEW, refuse_later
-from . import planned_steps
+from . import planned_pages, planned_steps
 from . import spans as of_batch
 from .padded_calls import PaddedCall, Scores, Visible
 
@@ -133,7 +134,7 @@ def attend_step(
 ) -> Tensor:
     """A row for each sequence, `q [batch, q_heads, 1, dim]`, over `k, v [batch, kv_heads, tokens, dim]`, under a plan that
     the device has made (planned_steps.py). Gives `[batch, 1, q_heads, value_dim]`."""
-    return planned_steps.attend_step(q, k, v, planned_steps.PlannedStep(handle, plan, start, lengths))
+    return planned_steps.attend_step(q, k, v, planned_steps.PlannedStep(handle, lengths, plan, start))
 
 
 @attend_step.register_fake
@@ -142,3 +143,21 @@ def _(q, k, v, plan, start, lengths, handle):
 
 
 refuse_later(attend_step)
+
+
+@torch.library.custom_op("attn::attend_paged_step", mutates_args=())
+def attend_paged_step(
+    q: Tensor, k: Tensor, v: Tensor, sink_logits: Tensor | None, handle: str, layer: int
+) -> Tensor:
+    """A row for each sequence, `q [batch, q_heads, dim]`, of a step that is planned on the device (planned_pages.py): writes
+    its `k, v [batch, kv_heads, dim]` into the pages of a layer, which are no tensors of compiled code, and attends to all
+    that is there. `sink_logits f32[q_heads]`. Gives `[batch, q_heads, value_dim]`."""
+    return planned_pages.attend_paged_step(q, k, v, sink_logits, handle, layer)
+
+
+@attend_paged_step.register_fake
+def _(q, k, v, sink_logits, handle, layer):
+    return q.new_empty(*q.shape[:2], v.shape[2])
+
+
+refuse_later(attend_paged_step)

@@ -23,7 +23,8 @@ aten = torch.ops.aten
 
 
 class PagedCache(Cache):
-    """Keys and values of a model in pages, for `generate(..., past_key_values=...)` with attn_implementation="attn".
+    """Keys and values of a model in pages, for `generate(..., past_key_values=...)` with attn_implementation="attn", and for
+    the recorded steps of `Decoder(..., cache=...)`.
 
     config     of the model: a decoder with full attention or sliding windows, and keys of its own, in every layer
     pages      of the pool that all sequences share; a page holds `page_size` tokens, in every layer

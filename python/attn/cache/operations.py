@@ -20,6 +20,7 @@ class Shape:
     device: str
     key: Format
     value: Format
+    store: str = "paged"  # or unified
 
     @property
     def is_plain(self) -> bool:
@@ -73,7 +74,7 @@ func.func @requantize(%kv: !high {{attn.name = "kv"}}, %low: !low {{attn.name = 
 def _store(heads: int, shape: Shape) -> str:
     value_dim = "" if shape.value_dim == shape.key_dim else f"value_dim = {shape.value_dim}, "
     return (
-        f"!attn.kv<paged<{shape.page_size}>, heads = {heads}, dim = {shape.key_dim}, {value_dim}"
+        f"!attn.kv<{shape.store}<{shape.page_size}>, heads = {heads}, dim = {shape.key_dim}, {value_dim}"
         f"key = {shape.key.mlir()}, value = {shape.value.mlir()}>"
     )
 

@@ -46,7 +46,7 @@ class Run:
         known = {"pages": shape.pages, "heads": heads}
         self.head_bytes = found.token_bytes
         """Of a token of one head, metadata of its own included."""
-        self.heads_first = not found.strided
+        self.heads_first = found.heads_first
         """Whether a page has head behind head, [pages, heads, page_size, …]."""
         self.tensors: dict[str, object] = {}
         """[layers, …] of codes and metadata, by the names that kernels have for them behind the operand's."""

@@ -239,6 +239,8 @@ class CacheSteps:
             "q": (kernel.manifest["dtype"], (self.rows, kernel.manifest["q_heads"], cache.head_dim)),
             "q_start": numpy.array([self.rows * i // count for i in range(count + 1)], numpy.int32),
         }
+        if "sink_logits" in kernel.slots:
+            batch["sink_logits"] = ("f32", (kernel.manifest["q_heads"],))
         ends = numpy.full(count, self.tokens + self.drafts, numpy.int32)
         starts = numpy.diff(batch["q_start"])  # type: ignore[call-overload]
         batch["q_pos"] = numpy.concatenate(

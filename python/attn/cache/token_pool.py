@@ -41,7 +41,7 @@ class TokenPool:
         self.dtype = torch_dtype(torch, short_name(store.dtype) or "bf16")
         found = store.description(1, *dims)
         self.token_bytes = found.token_bytes
-        self.heads_first = not found.strided
+        self.heads_first = found.heads_first
         self.tensors: dict[str, Tensor] = {}
         for part, dtype, extents in found.tensors:
             sizes = [{"pages": pages, "heads": 1}.get(extent, extent) for extent in extents]

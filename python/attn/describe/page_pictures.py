@@ -28,13 +28,17 @@ class _Block(NamedTuple):
 def draw_page(layout: str, page_size: int, found: Description, heads: int, dims: tuple[int, int]) -> str:
     """A page, or the first tokens of another store: a block for each tensor, whose lines are as long as they have bytes,
     the first head's dark."""
-    by_head = bool(page_size) and not found.strided
+    unified = found.page_bytes > 0
+    by_head = found.heads_first or unified  # a line is what one head has of a page
     cells = page_size if by_head else heads
     scale = _WIDTH / (2 * cells * max(dims))
     plain, stored = 2 * sum(dims), ", ".join(dict.fromkeys((found.key.text(), found.value.text())))
     share = f", {found.token_bytes / plain:.2f} of the {plain} in 16 bits"
     says = f"{found.token_bytes} bytes a token of one head" + (share if found.token_bytes != plain else "")
+    if unified:
+        says += f"; {found.page_bytes} a page, whose parts lie side by side"
     body = [label(8, 24, f"{layout}: {stored}", weight="bold"), label(8, 44, says)]
+    dark = "" if unified else ", the first head's dark"
     top = 72.0
     for index, (name, dtype, extents) in enumerate(found.tensors):
         sizes = [heads if extent == "heads" else extent for extent in extents]
@@ -46,9 +50,7 @@ def draw_page(layout: str, page_size: int, found: Description, heads: int, dims:
             body.append(_frame(top + 6, 2 * cells * dims[part] * scale, height))
         body.append(_draw(block, top + 6, scale, COLOURS[part]))
         top += 6 + height + 24
-    body.append(
-        label(8, top, "lines in the order of memory, the first head's dark; framed what 16 bits would take")
-    )
+    body.append(label(8, top, f"lines in the order of memory{dark}; framed what 16 bits would take"))
     top += 12
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 {top:.0f}" width="760" height="{top:.0f}" '
@@ -64,8 +66,8 @@ def _block(codes: bool, found: Description, part: int, sizes: list, itemsize: in
         return _Block(1, sizes[0], itemsize, False, "given by the caller")
     inner = 1 if codes else 2 if format.code.startswith("i") else 0
     front, of_cell = sizes[: len(sizes) - inner], sizes[len(sizes) - inner :]
-    lines = front[-2] if isinstance(front[-2], int) else _LINES
-    says = f"a line for each {'head' if by_head else 'token'}"
+    lines = front[-2] if isinstance(front[-2], int) else 1 if found.page_bytes else _LINES
+    says = "a page" if found.page_bytes else f"a line for each {'head' if by_head else 'token'}"
     return _Block(lines, front[-1], itemsize * math.prod(of_cell), by_head, says)
 
 

@@ -67,7 +67,7 @@ def spec_text(spec: Description) -> str:
     for store in spec.operands:
         width = "" if spec.value_dim == spec.head_dim else f"value_dim = {spec.value_dim}, "
         held = spec.kv_heads if store.head_class is None else "?"
-        ragged = "ragged, " if store.ragged else ""
+        ragged = "ragged, " if store.ragged and store.kind != "unified" else ""
         key, value = (format.mlir() for format in store.formats())
         kv = f"!attn.kv<{store.layout()}, {ragged}heads = {held}, dim = {spec.head_dim}, {width}key = {key}, value = {value}>"
         if kv not in stores:

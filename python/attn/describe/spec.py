@@ -16,7 +16,7 @@ from ..memory.dtypes import storage_name
 from ..memory.formats import part_names
 from . import checks
 from .classes import HeadClasses
-from .stores import Store
+from .stores import Paged, Store, Unified
 from .visibility import Visibility, check_visibility
 
 
@@ -37,7 +37,7 @@ class Spec:
     value_dim    features of values and output, likewise; by default head_dim
     dtype        of queries and output, and of keys and values that are not stored as codes: "bfloat16" or "float16", or
                  PyTorch's or NumPy's of that name
-    kv           the operands, one or more of `Dense`, `Packed`, `Paged`
+    kv           the operands, one or more of `Dense`, `Packed`, `Paged`, `Unified`
     see          the visibility of the operands that have none of their own
     heads        head classes, `attn.heads(...)`: KV heads that see less. Which head is in which class is data
     score        a score function `(s, h, qi, ki, **tensors) -> s`: score, query head, positions of query and key and
@@ -204,7 +204,11 @@ class Spec:
     def _operands(self) -> tuple[Store, ...]:
         if isinstance(self.kv, Store) or not isinstance(self.kv, Sequence) or isinstance(self.kv, str):
             raise expected(
-                SpecError, "kv", "a list of Dense, Packed or Paged", self.kv, hint="As in kv=[attn.Packed()]"
+                SpecError,
+                "kv",
+                "a list of Dense, Packed, Paged or Unified",
+                self.kv,
+                hint="As in kv=[attn.Packed()]",
             )
         if not self.kv:
             raise SpecError("kv: expected one or more operands, got none")
@@ -212,7 +216,9 @@ class Spec:
         for i, store in enumerate(self.kv):
             if not isinstance(store, Store):
                 hint = f"Did you mean {store.__name__}()?" if isinstance(store, type) else ""
-                raise expected(SpecError, f"kv[{i}]", "Dense(), Packed() or Paged()", store, hint=hint)
+                raise expected(
+                    SpecError, f"kv[{i}]", "Dense(), Packed(), Paged() or Unified()", store, hint=hint
+                )
             default = "kv" if len(self.kv) == 1 else f"kv{i}"
             store = store.resolved(name=default, see=self.see, dtype=self.dtype)
             checks.name(f"kv[{i}].name", store.name, tuple(before.name for before in kv))
@@ -316,7 +322,7 @@ def _scale(scale: object) -> float | None:
 
 
 def _store_text(store: Store) -> str:
-    page = f"page_size={store.page_size}, " if store.kind == "paged" else ""  # type: ignore[attr-defined]
+    page = f"page_size={store.page_size}, " if isinstance(store, (Paged, Unified)) else ""
     only = ", ragged=True" if store.ragged else ""
     only += f", head_class={store.head_class!r}" if store.head_class else ""
     for part in ("key", "value"):

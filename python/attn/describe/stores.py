@@ -12,6 +12,9 @@ Keys and values that are codes (key="int4") have metadata beside them: `kv.k_met
 zero of integers, `kv.k_scales` f32 of floats; values likewise. Where each head's line of codes has its own, pages lie
 [pages, heads, page_size, ...], codes as metadata, so that what a head needs of a page lies together.
 
+Pages of a Unified store belong to no head, kv.k_pages, kv.v_pages: [pages, page_size, dim], and their tensors are views
+into one memory, uint8 [pages, bytes] (attn.UnifiedPages makes it): only pages lie apart, all by as many bytes.
+
 and in all of them kv.lengths, kv.pos0: int32 [instances], and optionally kv.rows: int32 [instances, 2]. Ragged ones have
 a length and pages for each head: kv.lengths [instances, heads], kv.block_table [instances, heads, max_pages].
 (Source: include/attn/Dialect/Attn/IR/AttnTypes.td.)
@@ -31,7 +34,7 @@ from .visibility import Visibility, check_visibility
 
 @dataclass(frozen=True, kw_only=True)
 class Store:
-    """What every store can say; made as `Dense`, `Packed` or `Paged`.
+    """What every store can say; made as `Dense`, `Packed`, `Paged` or `Unified`.
 
     name        of the operand and the prefix of its tensors; by default `kv`, or `kv0`, `kv1`, ... of several
     see         what rows see of it; by default the `see` of the Spec
@@ -83,7 +86,7 @@ class Store:
         object.__setattr__(self, "dims", dims)
 
     def layout(self) -> str:
-        """As the text says it: dense, packed or paged<16>."""
+        """As the text says it: dense, packed, paged<16> or unified<32>."""
         return self.kind
 
     def _format(self, part: str, where: str = "{}") -> Format | None:
@@ -165,13 +168,37 @@ class Paged(Store):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        page, legal = self.page_size, "a power of two from 1 to 256"
-        if isinstance(page, bool) or not isinstance(page, int):
-            raise expected(SpecError, "Paged(page_size)", legal, page, nearest=16)
-        if not 1 <= page <= 256 or page & (page - 1):
-            below = 1 << (page.bit_length() - 1) if page > 0 else 1
-            nearest = str(min(below, 256)) if not 1 <= page <= 256 else f"{below} or {2 * below}"
-            raise expected(SpecError, "Paged(page_size)", legal, page, nearest=nearest)
+        _check_page_size(type(self).__name__, self.page_size)
 
     def layout(self) -> str:
         return f"paged<{self.page_size}>"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unified(Store):
+    """Pages of `page_size` tokens of one KV head, codes and metadata of keys and values side by side, that belong to no
+    head: each list of tokens of any head may take any page, and so may operands of other formats and page sizes that
+    share the memory. Ragged, always."""
+
+    page_size: int = 32
+    ragged: bool = True
+    kind: ClassVar[str] = "unified"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_page_size(type(self).__name__, self.page_size)
+        if not self.ragged:
+            raise expected(SpecError, "Unified(ragged)", "True: heads share no page", False, nearest=True)
+
+    def layout(self) -> str:
+        return f"unified<{self.page_size}>"
+
+
+def _check_page_size(where: str, page: object) -> None:
+    legal = "a power of two from 1 to 256"
+    if isinstance(page, bool) or not isinstance(page, int):
+        raise expected(SpecError, f"{where}(page_size)", legal, page, nearest=16)
+    if not 1 <= page <= 256 or page & (page - 1):
+        below = 1 << (page.bit_length() - 1) if page > 0 else 1
+        nearest = str(min(below, 256)) if not 1 <= page <= 256 else f"{below} or {2 * below}"
+        raise expected(SpecError, f"{where}(page_size)", legal, page, nearest=nearest)

@@ -51,8 +51,14 @@ class Description(NamedTuple):
     value: Format
     token_bytes: int
     """Of one head, metadata included."""
-    strided: bool
-    """Whether keys and values may lie otherwise than densely."""
+    heads_first: bool
+    """Whether pages have head behind head, codes as their metadata."""
+    strided: frozenset[str]
+    """Tensors that may lie otherwise than densely."""
+    page_bytes: int
+    """Of a unified page, 0 of other stores."""
+    in_page: dict[str, int]
+    """Where tensors begin in a unified page, in bytes."""
     tensors: tuple[tuple[str, str, tuple[int | str, ...]], ...]
 
 
@@ -125,7 +131,14 @@ def describe_store(
     )
     tensors = tuple((each["name"], each["dtype"], tuple(each["dims"])) for each in said["tensors"])
     return Description(
-        parse_format(said["key"]), parse_format(said["value"]), said["token_bytes"], said["strided"], tensors
+        key=parse_format(said["key"]),
+        value=parse_format(said["value"]),
+        token_bytes=said["token_bytes"],
+        heads_first=said["heads_first"],
+        strided=frozenset(each["name"] for each in said["tensors"] if each["strided"]),
+        page_bytes=said["page_bytes"],
+        in_page={each["name"]: each["in_page"] for each in said["tensors"] if each["in_page"] is not None},
+        tensors=tensors,
     )
 
 

@@ -56,8 +56,9 @@ def tensors_of(manifest: dict) -> dict[str, Binding]:
             found = describe_argument(argument)
             for part, dtype, extents in found.tensors:
                 dims = tuple(f"{name}.{dim}" if isinstance(dim, str) else dim for dim in extents)
-                strided = found.strided and part in ("k", "v", "k_pages", "v_pages")
-                known[f"{name}.{part}"] = Binding(f"{name}.{part}", dtype, dims, strided=strided)
+                known[f"{name}.{part}"] = Binding(
+                    f"{name}.{part}", dtype, dims, strided=part in found.strided
+                )
         elif argument["role"] not in ("query", "classes"):
             known[name] = Binding(name, argument["dtype"], tuple(argument["dims"]))
     return (

@@ -12,6 +12,7 @@ import numpy
 
 from .. import _attn
 from ..describe.spec import Spec
+from ..describe.stores import Unified
 from ..errors import CheckError, SpecError, TensorError, expected
 from ..memory.devices import checked_host, failed
 from ..memory.dtypes import DTYPES, is_dtype, short_name
@@ -179,19 +180,41 @@ def _run(spec: Spec, kernel: Kernel, plan: Plan, device: _attn.Device, tensors: 
     if spec.heads and "ordinal_heads" in kernel.slots:
         heads = kernel._native.ordinal_heads(tensors["classes"].tolist())
         tensors = tensors | {"ordinal_heads": numpy.array(heads, numpy.int32)}
-    memory = []
+    pitches = _pitches(spec)
+    memory, strides = [], []
     for name in kernel.slots:
         array = results[name] if name in results else tensors[name]
-        memory.append(device.allocate(max(array.nbytes, 1), name))
+        pitch = pitches.get(name)
+        strides.append((pitch, *array.strides[1:]) if pitch else None)
+        image = _spread(array, pitch) if pitch else array
+        memory.append(device.allocate(max(image.nbytes, 1), name))
         if name in results:
             memory[-1].poison()
-        elif array.nbytes:
-            memory[-1].copy_in(array.view(numpy.uint8))
-    kernel.launch([m.address for m in memory], [m.nbytes for m in memory], plan)
+        elif image.nbytes:
+            memory[-1].copy_in(image.view(numpy.uint8))
+    kernel.launch([m.address for m in memory], [m.nbytes for m in memory], plan, strides=strides)
     for name, m in zip(kernel.slots, memory, strict=True):
         if name in results and results[name].nbytes:
             m.copy_out(results[name].view(numpy.uint8))
     return results
+
+
+def _pitches(spec: Spec) -> dict[str, int]:
+    """Bytes from page to page of what unified pages have, by the names of tensors: each in memory of its own."""
+    pitches = {}
+    for store in spec.operands:
+        if isinstance(store, Unified):
+            found = store.description(spec.kv_heads, spec.head_dim, spec.value_dim)
+            pitches |= {f"{store.name}.{part}": found.page_bytes for part in found.in_page}
+    return pitches
+
+
+def _spread(array: numpy.ndarray, pitch: int) -> numpy.ndarray:
+    """The bytes from a tensor's first page to its last one, so far apart; what lies between is NaN."""
+    pages = array.reshape(len(array), -1).view(numpy.uint8)
+    image = numpy.full((len(array), pitch), 0xFF, numpy.uint8)
+    image[:, : pages.shape[1]] = pages
+    return image.reshape(-1)[: image.size - pitch + pages.shape[1]]
 
 
 def relative_error(got: numpy.ndarray, wanted: numpy.ndarray) -> tuple[float, str]:

@@ -8,6 +8,7 @@ NaN, unused entries of a block table an index far out of range.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from ..describe.spec import Spec
 from ..describe.stores import Store
 from ..errors import SpecError, closest, expected
 from ..memory.codes import describe_format
+from ..memory.page_views import page_views
 from ..memory.tensors import bfloat16_bits
 from .sample_numbers import coded_numbers, normal_numbers
 
@@ -230,7 +232,7 @@ class Sampler:
         spec, (count, lists) = self.spec, lengths.shape
         most = int(lengths.max(initial=0))
         random = self._random(f"{store.name}.places")
-        suffix = ""
+        suffix, unified = "", store.kind == "unified"
         if store.kind == "dense":
             shape: tuple[int, ...] = (count, most)
             first = numpy.arange(count) * most
@@ -244,17 +246,18 @@ class Sampler:
         else:
             page = store.page_size  # type: ignore[attr-defined]
             pages = -(-lengths // page)
-            used = int(pages.sum(axis=0).max(initial=0))
+            used = int(pages.sum() if unified else pages.sum(axis=0).max(initial=0))
             pool = used + used // 8 + 2
             table = numpy.full((count, lists, -(-most // page)), NO_PAGE)
-            for h in range(lists):
-                order, listed = random.permutation(pool), int(pages[:, h].sum())
+            # Unified pages belong to no head: all take theirs from one pool.
+            for heads_of in [range(lists)] if unified else [range(h, h + 1) for h in range(lists)]:
+                order, listed = random.permutation(pool), int(pages[:, heads_of].sum())
                 # The pool ends with a page that is read: whoever reads on behind its tokens leaves it.
                 if listed:
                     last = int((order == pool - 1).argmax())
                     order[[last, listed - 1]] = order[[listed - 1, last]]
                 free = iter(order)
-                for i in range(count):
+                for i, h in itertools.product(range(count), heads_of):
                     table[i, h, : pages[i, h]] = [next(free) for _ in range(pages[i, h])]
             shape, suffix = (pool, page), "_pages"
             self._put(store, "block_table", table if store.ragged else table[:, 0])
@@ -268,23 +271,32 @@ class Sampler:
                 places.append(first[instance] + token)
         heads = self._heads(store)
         found = store.description(self.spec.kv_heads, spec.head_dim, spec.value_dim)
-        heads_first = bool(suffix) and not found.strided
+        views: dict[str, numpy.ndarray] = {}
+        if unified:
+            heads, places = 1, [numpy.concatenate(places)]
+            views = page_views(numpy.full((shape[0], found.page_bytes), 0xFF, numpy.uint8), found)
 
-        def laid(lines: numpy.ndarray) -> numpy.ndarray:
+        def put(part: str, lines: numpy.ndarray) -> None:
             """[..., heads, dim] of slots as the store has them."""
-            return numpy.ascontiguousarray(lines.swapaxes(1, 2)) if heads_first else lines
+            if part in views:
+                views[part].view(numpy.uint8)[:] = lines[:, :, 0].view(numpy.uint8)
+                lines = views[part]
+            elif found.heads_first and lines.ndim > 2:
+                lines = numpy.ascontiguousarray(lines.swapaxes(1, 2))
+            self.tensors[f"{store.name}.{part}"] = lines
 
         for part, dim, format in zip("kv", (spec.head_dim, spec.value_dim), store.formats(), strict=True):
             name = f"{store.name}.{part}{suffix}"
             if format.is_plain:
-                self.tensors[name] = laid(self._normal(name, (*shape, heads, dim), spec.dtype, places))
-            else:
-                random = self._random(name)
-                numbers = normal_numbers(random, (*shape, heads, dim), places)
-                codes, meta = coded_numbers(random, describe_format(format, dim), numbers)
-                self.tensors[name] = laid(codes)
-                kind = "meta" if meta.dtype == numpy.float16 else "scales"
-                self.tensors[f"{store.name}.{part}_{kind}"] = laid(meta) if meta.ndim > 2 else meta
+                put(part + suffix, self._normal(name, (*shape, heads, dim), spec.dtype, places))
+                continue
+            random = self._random(name)
+            numbers = normal_numbers(random, (*shape, heads, dim), places)
+            codes, meta = coded_numbers(random, describe_format(format, dim), numbers)
+            if unified and format.per == "head":  # any head's lines may be anywhere
+                meta = (meta * random.uniform(0.8, 1.25, self._heads(store))).astype(numpy.float32)
+            put(part + suffix, codes)
+            put(f"{part}_{'meta' if meta.dtype == numpy.float16 else 'scales'}", meta)
 
     def _put(self, store: Store, part: str, values: numpy.ndarray) -> None:
         self.tensors[f"{store.name}.{part}"] = values.astype(numpy.int32)

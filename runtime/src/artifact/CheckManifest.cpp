@@ -44,6 +44,8 @@ struct Names {
       const std::string prefix = argument.name + ".";
       if (manifest.rowCopy()) {
         dims.insert({prefix + "k_layer", prefix + "v_layer"});
+        if (store.isUnified())
+          dims.insert(prefix + std::string(sizeName(StoreSize::PageBytes)));
         for (const StoreTensor &tensor : store.data()) {
           buffers.insert(prefix + tensor.name);
           if (tensor.content != StoreTensor::Content::Codes)
@@ -109,8 +111,9 @@ void checkRowCopy(const Manifest &m, const Cursor &root) {
   if (!m.operands.empty())
     root["operands"].fail("expected no operands of an operation on a cache");
   const auto isCache = [&](const Argument &a) {
-    return a.role == Argument::Role::KV && a.store != Argument::Store::Dense && !a.ragged &&
-           a.kvHeads == m.kvHeads && a.keyDim == m.keyDim && a.valueDim == m.valueDim;
+    return a.role == Argument::Role::KV && a.store != Argument::Store::Dense &&
+           (!a.ragged || (storeOf(a).isUnified() && a.kvHeads == 1)) && a.kvHeads == m.kvHeads &&
+           a.keyDim == m.keyDim && a.valueDim == m.valueDim;
   };
   const bool two = m.rowCopy()->role == KernelInfo::Role::Requantize;
   if (std::count_if(m.arguments.begin(), m.arguments.end(), isCache) != (two ? 2 : 1))

@@ -138,12 +138,15 @@ std::vector<StridedTensor> stridedTensors(const Manifest &manifest) {
   for (const Argument &argument : manifest.arguments) {
     if (argument.role == Argument::Role::Query && !manifest.isBackward())
       tensors.push_back({argument.name, argument.dtype, argument.dims});
-    if (argument.role != Argument::Role::KV || !storeOf(argument).isStrided())
+    if (argument.role != Argument::Role::KV)
       continue;
-    for (const StoreTensor &tensor : storeOf(argument).data()) {
-      if (tensor.content != StoreTensor::Content::Codes)
+    const Store store = storeOf(argument);
+    for (const StoreTensor &tensor : store.data()) {
+      const bool ofPages = store.isUnified() && tensor.content != StoreTensor::Content::Scales;
+      if (!ofPages && (!store.isStrided() || tensor.content != StoreTensor::Content::Codes))
         continue;
       StridedTensor &strided = tensors.emplace_back();
+      strided.unified = ofPages;
       strided.name = argument.name + "." + tensor.name;
       strided.dtype = tensor.dtype;
       for (const StoreDim &dim : tensor.dims)

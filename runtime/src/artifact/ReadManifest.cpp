@@ -143,7 +143,7 @@ Argument argument(const Cursor &cursor, const std::vector<HeadClassInfo> &classe
   result.role = static_cast<Argument::Role>(cursor["role"].oneOf(argumentRoleWords));
   if (result.role == Argument::Role::KV) {
     result.store = static_cast<Argument::Store>(cursor["store"].oneOf(storeWords));
-    if (result.store == Argument::Store::Paged)
+    if (storeOf(result).isPaged())
       result.page = size(cursor["page"]);
     if (cursor.has("head_class"))
       result.headClass = headClass(cursor["head_class"], classes);

@@ -69,7 +69,7 @@ Json argumentToJson(const Manifest &m, const Argument &argument) {
   Json json{{"name", argument.name}, {"role", word(argumentRoleWords, argument.role)}};
   if (argument.role == Argument::Role::KV) {
     json["store"] = word(storeWords, argument.store);
-    if (argument.store == Argument::Store::Paged)
+    if (storeOf(argument).isPaged())
       json["page"] = argument.page;
     if (argument.headClass >= 0)
       json["head_class"] = m.headClasses[static_cast<size_t>(argument.headClass)].name;

@@ -189,7 +189,7 @@ Status checkOperand(const Argument &argument, const OperandBatch &operand, int64
   }
   if (Status s = checkLengths(argument, operand); !s)
     return s;
-  if (argument.store == Argument::Store::Paged) {
+  if (storeOf(argument).isPaged()) {
     if (operand.blockTable.size() != operand.lengths.size() * static_cast<size_t>(operand.maxPages))
       return inputError("'" + argument.name + ".block_table': expected " +
                         std::to_string(operand.lengths.size()) + " rows of " +

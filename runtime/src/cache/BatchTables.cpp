@@ -24,7 +24,7 @@ TensorMap tablesOf(const Manifest &manifest, const Batch &batch) {
     for (size_t i = 0; i < operand.instances(); ++i)
       ranges.insert(ranges.end(), {operand.rowFirst[i], operand.rowLast[i]});
     tensors[prefix + "rows"] = Tensor::ofI32({instances, 2}, ranges);
-    if (argument.store == Argument::Store::Paged) {
+    if (storeOf(argument).isPaged()) {
       lists.push_back(operand.maxPages);
       tensors[prefix + "block_table"] = Tensor::ofI32(lists, operand.blockTable);
     }

@@ -55,15 +55,16 @@ Result<SlotNeed> SharedBatch::need(const Manifest &manifest, const std::string &
         store.slots(static_cast<int64_t>(operand.instances()), operand.tokens, operand.pages);
     const int64_t ofHeads =
         store.isOfClass() ? heads[static_cast<size_t>(argument.headClass)] : argument.kvHeads;
+    const int64_t lines = store.isUnified() ? tokens : tokens * ofHeads;
     for (bool keys : {true, false}) {
       const StorePart &part = store.part(keys);
       const Format &format = part.format;
       if (slot == argument.name + "." + store.codesName(part))
-        return ofLines(tokens * ofHeads * format.rowBytes(part.dim));
+        return ofLines(lines * format.rowBytes(part.dim));
       if (format.isPlain() || slot != argument.name + "." + Store::metaName(part))
         continue;
       if (format.hasLines())
-        return ofLines(tokens * ofHeads * format.metaBytes(part.dim));
+        return ofLines(lines * format.metaBytes(part.dim));
       return of(format.scales == Format::Scales::Head ? ofHeads : 1, format.metaType());
     }
   }

@@ -52,7 +52,7 @@ std::vector<PlannedBatch::DeviceTable> deviceTablesOf(const Manifest &manifest, 
       continue; // one region that two operands show
     tables.push_back({prefix + "lengths", sequences * word});
     tables.push_back({prefix + "pos0", sequences * word});
-    if (argument.store == StoreKind::Paged)
+    if (storeOf(argument).isPaged())
       tables.push_back(
           {prefix + "block_table", sequences * static_cast<size_t>(batch.operands[o].maxPages) * word});
     if (argument.store == StoreKind::Packed)

@@ -29,12 +29,14 @@ static Result<Store> storeOf(const AttnStore &given) {
   const auto *const kind =
       std::find(std::begin(storeWords), std::end(storeWords), given.store ? given.store : "");
   if (kind == std::end(storeWords))
-    return inputError(std::string("expected dense, packed or paged, got '") +
+    return inputError(std::string("expected dense, packed, paged or unified, got '") +
                       (given.store ? given.store : "") + "'");
   Store store{.kind = static_cast<StoreKind>(kind - std::begin(storeWords)),
               .page = given.page,
               .ragged = given.ragged,
               .heads = given.heads};
+  if (store.isUnified() && !given.ragged)
+    return inputError("expected a unified store to be ragged");
   if (store.isPaged() ? given.page < 1 : given.page != 0)
     return inputError("expected pages of at least 1 token, and none but in a paged store, got " +
                       std::to_string(given.page));
@@ -54,6 +56,15 @@ static Result<Store> storeOf(const AttnStore &given) {
   return store;
 }
 
+/// Where what a unified page has of a tensor begins, in bytes.
+static int64_t placeIn(const Store &store, const StoreTensor &tensor) {
+  const Store::PageParts parts = store.pageParts();
+  const bool keys = tensor.name.front() == store.keys.letter;
+  if (tensor.content == StoreTensor::Content::Codes)
+    return keys ? parts.keys : parts.values;
+  return keys ? parts.keyMeta : parts.valueMeta;
+}
+
 AttnStatus attnStoreTensors(const AttnStore *store, AttnBytes **description) {
   return guarded([&]() -> Status {
     if (Status status = required("store, description", store, description); !status)
@@ -63,15 +74,25 @@ AttnStatus attnStoreTensors(const AttnStore *store, AttnBytes **description) {
       return made.error();
     Json tensors = Json::array();
     for (const StoreTensor &tensor : made->data()) {
+      const bool strided = made->isUnified()
+                               ? tensor.content != StoreTensor::Content::Scales
+                               : made->isStrided() && tensor.content == StoreTensor::Content::Codes;
       Json dims = Json::array();
       for (const StoreDim &dim : tensor.dims)
         dims.push_back(dim.size ? Json(std::string(sizeName(*dim.size))) : Json(dim.value));
-      tensors.push_back({{"name", tensor.name}, {"dtype", dtypeName(tensor.dtype)}, {"dims", dims}});
+      tensors.push_back({{"name", tensor.name},
+                         {"dtype", dtypeName(tensor.dtype)},
+                         {"dims", dims},
+                         {"strided", strided},
+                         {"in_page", nullptr}});
+      if (made->isUnified() && strided)
+        tensors.back()["in_page"] = placeIn(*made, tensor);
     }
     const Json json{{"key", made->keys.format.text()},
                     {"value", made->values.format.text()},
                     {"token_bytes", made->tokenBytes()},
-                    {"strided", made->isStrided()},
+                    {"heads_first", made->hasHeadsFirst()},
+                    {"page_bytes", made->isUnified() ? made->pageParts().bytes : 0},
                     {"tensors", tensors}};
     *description = new AttnBytes{dumpJson(json)};
     return {};

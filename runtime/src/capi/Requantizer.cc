@@ -79,7 +79,8 @@ DeviceRows rowsOf(const AttnDevicePages &pages) {
           pages.kLayerBytes,
           pages.vLayerBytes,
           {pages.kMeta, pages.kMetaLayerBytes},
-          {pages.vMeta, pages.vMetaLayerBytes}};
+          {pages.vMeta, pages.vMetaLayerBytes},
+          pages.pageBytes};
 }
 
 /// What messages call the memory of one cache.
@@ -95,6 +96,11 @@ constexpr PageNames targetNames{"keys of the target", "values of the target", "m
 void addPages(Adopted &adopted, const Argument &cache, const AttnDevicePages &pages, const PageNames &names) {
   const int64_t slots = int64_t{pages.pages} * pages.pageTokens;
   const Store store = storeOf(cache);
+  // From the first byte of all pages to behind the last.
+  const auto reach = [&](int64_t tokenBytes) {
+    return store.isUnified() ? (pages.pages - 1) * pages.pageBytes + store.tokensOf(1) * tokenBytes
+                             : slots * cache.kvHeads * tokenBytes;
+  };
   for (const bool keys : {true, false}) {
     const StorePart &part = store.part(keys);
     const auto add = [&](uint64_t address, int64_t layerBytes, int64_t bytes, const char *name) {
@@ -102,13 +108,12 @@ void addPages(Adopted &adopted, const Argument &cache, const AttnDevicePages &pa
         adopted.add(address, static_cast<size_t>(int64_t{pages.layers - 1} * layerBytes + bytes), name);
     };
     add(keys ? pages.k : pages.v, keys ? pages.kLayerBytes : pages.vLayerBytes,
-        slots * cache.kvHeads * part.format.rowBytes(part.dim), keys ? names.keys : names.values);
+        reach(part.format.rowBytes(part.dim)), keys ? names.keys : names.values);
     const Format::Scales scales = part.format.scales;
-    const int64_t lines = part.format.hasLines()           ? slots * cache.kvHeads
-                          : scales == Format::Scales::Head ? cache.kvHeads
-                                                           : 1;
+    const int64_t given = scales == Format::Scales::Head ? cache.kvHeads : 1,
+                  line = part.format.metaBytes(part.dim);
     add(keys ? pages.kMeta : pages.vMeta, keys ? pages.kMetaLayerBytes : pages.vMetaLayerBytes,
-        lines * part.format.metaBytes(part.dim), keys ? names.keyMeta : names.valueMeta);
+        part.format.hasLines() ? reach(line) : given * line, keys ? names.keyMeta : names.valueMeta);
   }
   if (pages.status)
     adopted.add(pages.status, sizeof(int32_t), "status");

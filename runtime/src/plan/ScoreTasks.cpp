@@ -20,6 +20,7 @@ int64_t roomOf(const Manifest &manifest, const OperandBatch &batch, size_t opera
   const Store store = storeOf(manifest.argumentOf(manifest.operands[operand]));
   switch (store.kind) {
   case StoreKind::Paged:
+  case StoreKind::Unified:
     return batch.maxPages * store.tokensOf(1);
   case StoreKind::Packed:
     return batch.start[instance + 1] - batch.start[instance];

@@ -63,6 +63,15 @@ Status CacheKernel::State::bindCache(const Argument &cache, const DeviceRows &gi
   if (Status status = checkCount(given.count, "slots"); !status)
     return status;
   const Store store = storeOf(cache);
+  if (store.isUnified()) {
+    const int64_t least = store.pageParts().bytes;
+    if (given.pageBytes < least || given.pageBytes % chunkBytes ||
+        given.pageBytes > std::numeric_limits<int32_t>::max())
+      return error("expected unified pages a multiple of 16 bytes apart, from " + std::to_string(least) +
+                   " to below 2^31, got " + std::to_string(given.pageBytes));
+    bound[cache.name + "." + std::string(sizeName(StoreSize::PageBytes))] =
+        static_cast<uint64_t>(given.pageBytes);
+  }
   for (const bool keys : {true, false}) {
     const StorePart &part = store.part(keys);
     const std::string prefix = cache.name + ".", what = keys ? "keys of the slots" : "values of the slots";

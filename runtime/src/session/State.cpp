@@ -66,6 +66,9 @@ Result<uint64_t> Session::State::valueOf(const Parameter &param, const KernelInf
   case Parameter::Kind::Dim:
     if (auto found = dims.find(param.name); found != dims.end())
       return word(found->second);
+    if (param.name.ends_with("." + std::string(sizeName(StoreSize::PageBytes))))
+      return inputError(param.name.substr(0, param.name.find('.')) +
+                        ": expected views into one memory of unified pages, got tensors that lie densely");
     return inputError("kernel '" + kernel.name + "' needs dimension '" + param.name + "', which is not set");
   case Parameter::Kind::End:
     return word(ends[static_cast<size_t>(param.index)]);

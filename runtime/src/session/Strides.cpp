@@ -27,7 +27,10 @@ Result<StridedShape> Session::State::placeOf(const std::string &name, DType dtyp
   if (given == strides.end())
     return tensor;
   tensor.strides = given->second;
-  return rt::checkStrides(name, std::move(tensor));
+  const bool unified = std::any_of(strided.begin(), strided.end(), [&](const StridedTensor &known) {
+    return known.name == name && known.unified;
+  });
+  return unified ? rt::checkPages(name, std::move(tensor)) : rt::checkStrides(name, std::move(tensor));
 }
 
 Result<std::optional<StridedShape>> Session::State::placeOf(const StridedTensor &tensor) const {
@@ -49,9 +52,9 @@ Status Session::State::setStrideDims() {
     return {};
   for (const auto &[name, given] : strides)
     if (!takesStrides(name))
-      return inputError(name +
-                        ": expected memory in which it lies densely, got strides; kernels take those of "
-                        "queries, the output, and of keys and values without metadata by token");
+      return inputError(
+          name + ": expected memory in which it lies densely, got strides; kernels take those of "
+                 "queries, the output, unified pages, and of keys and values without metadata by token");
   std::map<std::string, StridedShape> lie;
   for (const StridedTensor &tensor : strided) {
     Result<std::optional<StridedShape>> place = placeOf(tensor);
@@ -65,10 +68,29 @@ Status Session::State::setStrideDims() {
     dims[name] = static_cast<int32_t>(value);
   };
   for (const Argument &argument : manifest.arguments) {
-    if (argument.role != Argument::Role::KV || !storeOf(argument).isStrided())
+    if (argument.role != Argument::Role::KV)
       continue;
     const Store store = storeOf(argument);
     const std::string prefix = argument.name + ".";
+    if (store.isUnified()) {
+      std::vector<std::pair<std::string, StridedShape>> parts;
+      for (const StridedTensor &tensor : strided)
+        if (tensor.unified && tensor.name.starts_with(prefix) && lie.count(tensor.name))
+          parts.emplace_back(tensor.name, lie[tensor.name]);
+      const bool given = std::any_of(parts.begin(), parts.end(),
+                                     [&](const auto &part) { return strides.count(part.first) > 0; });
+      if (!given) { // a launch will say
+        dims.erase(prefix + std::string(sizeName(StoreSize::PageBytes)));
+        continue;
+      }
+      Result<int64_t> bytes = countPageBytes(parts);
+      if (!bytes)
+        return bytes.error();
+      set(prefix + std::string(sizeName(StoreSize::PageBytes)), *bytes);
+      continue;
+    }
+    if (!store.isStrided())
+      continue;
     auto keys = lie.find(prefix + store.codesName(store.keys));
     auto values = lie.find(prefix + store.codesName(store.values));
     if (keys == lie.end() || values == lie.end())

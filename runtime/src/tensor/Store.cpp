@@ -10,7 +10,7 @@ std::string_view storeName(StoreKind kind) { return storeWords[static_cast<size_
 
 std::string_view sizeName(StoreSize size) {
   static constexpr std::string_view names[] = {"instances", "tokens",      "pages", "max_pages",
-                                               "heads",     "outer_slots", "slots"};
+                                               "heads",     "outer_slots", "slots", "page_bytes"};
   return names[static_cast<size_t>(size)];
 }
 
@@ -40,6 +40,7 @@ std::vector<StoreDim> Store::slotDims() const {
   case StoreKind::Packed:
     return {{StoreSize::Tokens}};
   case StoreKind::Paged:
+  case StoreKind::Unified:
     break;
   }
   return {{StoreSize::Pages}, {std::nullopt, page}};
@@ -47,6 +48,8 @@ std::vector<StoreDim> Store::slotDims() const {
 
 std::vector<StoreDim> Store::lineDims() const {
   std::vector<StoreDim> dims = slotDims();
+  if (isUnified())
+    return dims;
   dims.insert(hasHeadsFirst() ? dims.begin() + 1 : dims.end(), headDim(*this));
   return dims;
 }
@@ -110,13 +113,15 @@ std::vector<StoreSize> Store::sizes() const {
     sizes.insert(sizes.end(), {StoreSize::Pages, StoreSize::MaxPages});
   if (isStrided())
     sizes.insert(sizes.end(), {StoreSize::OuterSlots, StoreSize::Slots});
+  if (isUnified())
+    sizes.push_back(StoreSize::PageBytes);
   return sizes;
 }
 
 int64_t Store::boxLines(int64_t tokens) const {
   // Strides of boxes are known before the kernel runs, or data of the launch; slots are boxes' axis, not
   // lines.
-  if ((isOfClass() && !isStrided()) || hasHeadsFirst())
+  if ((isOfClass() && !isStrided()) || hasHeadsFirst() || isUnified())
     return 0;
   const int64_t lines = isPaged() ? std::gcd(page, tokens) : tokens;
   // Swizzles repeat after eight lines; the lanes of a warp issue one box each.
@@ -132,9 +137,28 @@ Store::BoxAxis Store::boxAxis() const {
   case StoreKind::Packed:
     return {1, {StoreSize::Tokens}};
   case StoreKind::Paged:
+  case StoreKind::Unified:
     break;
   }
   return {page, {StoreSize::Pages}};
+}
+
+Store::PageParts Store::pageParts() const {
+  constexpr int64_t unit = 16;
+  PageParts parts{};
+  const auto take = [&](int64_t lineBytes) {
+    const int64_t at = parts.bytes;
+    parts.bytes += (page * lineBytes + unit - 1) / unit * unit;
+    return at;
+  };
+  const auto metaBytes = [](const StorePart &part) {
+    return part.format.hasLines() ? part.format.metaBytes(part.dim) : 0;
+  };
+  parts.keys = take(keys.format.rowBytes(keys.dim));
+  parts.values = take(values.format.rowBytes(values.dim));
+  parts.keyMeta = take(metaBytes(keys));
+  parts.valueMeta = take(metaBytes(values));
+  return parts;
 }
 
 } // namespace attn::rt

@@ -89,6 +89,38 @@ Result<StridedShape> checkStrides(const std::string &name, StridedShape tensor) 
   return tensor;
 }
 
+Result<StridedShape> checkPages(const std::string &name, StridedShape tensor) {
+  const StridedShape dense = StridedShape::dense(tensor.dtype, tensor.shape);
+  if (tensor.strides.size() != tensor.shape.size())
+    return inputError(name + ": expected a stride for each of " + std::to_string(tensor.shape.size()) +
+                      " dimensions, got " + std::to_string(tensor.strides.size()));
+  const bool several = tensor.shape[0] > 1 && !tensor.isEmpty();
+  const int64_t pages = several ? tensor.strides[0] : dense.strides[0];
+  for (size_t i = 0; i < tensor.shape.size(); ++i)
+    if (i == 0 || tensor.shape[i] <= 1 || tensor.isEmpty())
+      tensor.strides[i] = dense.strides[i];
+  if (tensor.strides != dense.strides)
+    return fail(name, tensor, "what a page has behind one another", "its contiguous copy");
+  tensor.strides[0] = pages;
+  const int64_t least = (dense.strides[0] + unit - 1) / unit * unit;
+  if (several && (pages < least || pages % unit || pages > limit))
+    return fail(name, tensor,
+                "pages a multiple of 16 bytes apart, at least " + std::to_string(least) + " and below 2^31",
+                std::to_string(std::clamp((pages + unit - 1) / unit * unit, least,
+                                          std::max(least, limit / unit * unit))) +
+                    " for dimension 0");
+  return tensor;
+}
+
+Result<int64_t> countPageBytes(const std::vector<std::pair<std::string, StridedShape>> &parts) {
+  const auto &[first, like] = parts.front();
+  for (const auto &[name, part] : parts)
+    if (part.shape[0] > 1 && part.strides[0] != like.strides[0])
+      return fail(name, part, "pages " + std::to_string(like.strides[0]) + " bytes apart, as of " + first,
+                  std::to_string(like.strides[0]) + " for dimension 0, a view into the same pages");
+  return like.strides[0];
+}
+
 Result<SlotCounts> countSlots(const std::string &operand, const Store &store, StridedShape &keys,
                               StridedShape &values) {
   const size_t inner = store.slotDims().size() - 1;

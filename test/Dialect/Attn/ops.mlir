@@ -13,6 +13,9 @@
 // CHECK-LABEL: @types(!attn.kv<dense, heads = 1, dim = 64, key = f16, value = f16>, !attn.state<heads = 7, value_dim = 32>)
 func.func private @types(!attn.kv<dense, heads = 1, dim = 64, value_dim = 64, key = f16, value = f16>, !attn.state<heads = 7, value_dim = 32>)
 
+// CHECK-LABEL: @unified(!attn.kv<unified<32>, heads = 8, dim = 64, key = !attn.codes<i8, per = 64>, value = f16>)
+func.func private @unified(!attn.kv<unified<32>, heads = 8, dim = 64, key = !attn.codes<i8, per = 64>, value = f16>)
+
 // CHECK-LABEL: @ragged(!attn.kv<paged<16>, ragged, heads = 8, dim = 64, key = f16, value = f16>, !attn.kv<dense, ragged, heads = ?, {{.*}}>)
 func.func private @ragged(!attn.kv<paged<16>, ragged, heads = 8, dim = 64, key = f16, value = f16>, !attn.kv<dense, ragged, heads = ?, dim = 64, key = f16, value = f16>)
 

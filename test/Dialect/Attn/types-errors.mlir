@@ -15,7 +15,7 @@ func.func private @page(!attn.kv<paged<512>, heads = 8, dim = 128, key = bf16, v
 
 // -----
 
-// expected-error @below {{expected a store, one of dense, packed and paged<N>, got ring}}
+// expected-error @below {{expected a store, one of dense, packed, paged<N> and unified<N>, got ring}}
 func.func private @store(!attn.kv<ring, heads = 8, dim = 128, key = bf16, value = bf16>)
 
 // -----

@@ -141,6 +141,31 @@ def test_codes_are_written_by_captured_launches():
         assert expected.tobytes() == launches.out[:, :count].tobytes()
 
 
+def test_learned_sinks():
+    """Of each head, given with the run as in eager ones."""
+    kernel = attn.compile(spec(kv=[attn.Paged()], device_plan=True, sink_logits=True), device="host")
+    cache = make()
+    steps = cache.steps(kernel, sequences=2, rows=2, tokens=TOKENS)
+    rng = numpy.random.default_rng(2)
+    nodes = [cache.add(), cache.add()]
+    cache.append(nodes, [20, 40]).write_all(*(draw(rng, LAYERS, 60, KV_HEADS, DIM) for _ in range(2)))
+    q, k, v = (draw(rng, 2, heads, DIM) for heads in (Q_HEADS, KV_HEADS, KV_HEADS))
+    sinks = rng.normal(size=Q_HEADS).astype(numpy.float32)
+    steps.append(nodes)
+    steps.update(nodes)
+    plan = steps.plan()
+    found = []
+    for layer in range(LAYERS):
+        steps.write(layer, k, v)
+        found.append(kernel.run(q, cache.layer(layer), plan, sink_logits=sinks))
+    steps.ran()
+    eager = kernel.plan(cache.batch(nodes))
+    for layer, out in enumerate(found):
+        expected = kernel.run(q, cache.layer(layer), eager, sink_logits=sinks)
+        assert oracle.error(out, expected.astype(numpy.float64)) < 2e-3
+        assert oracle.error(out, kernel.run(q, cache.layer(layer), eager, sink_logits=sinks + 3)) > 0.1
+
+
 def test_pages_of_pruned_nodes_are_left_alone(kernel):
     """New tokens of a node that is pruned before the step are of nobody, and its pages another's."""
     cache = make(draft_page=1)

@@ -138,6 +138,9 @@ def test_pictures(tmp_path):
 
     svg = Paged(key="int8", value="int4").svg(kv_heads=8, head_dim=128)
     assert (ROOT / "examples/09_quantized/page.svg").read_text() == svg, "lesson 9 shows this picture"
+    unified = attn.Unified(page_size=32, key="int8", value="int4").svg(kv_heads=8, head_dim=128)
+    assert "6400 a page" in unified and unified.count("; a page") == 4
+    assert (ROOT / "examples/09_quantized/unified.svg").read_text() == unified, "lesson 9 shows this picture"
     text = " ".join(ElementTree.fromstring(svg).itertext())
     assert "i8 per 128, i4 per 128" in text and "200 bytes a token of one head, 0.39 of the 512" in text
     assert "v_pages: uint8 [pages, 8, 16, 64]; a line for each head" in text

@@ -156,7 +156,8 @@ TEST(Manifest, Errors) {
       {"\"key_format\": \"bf16\"", "\"key_format\": \"i8 per 20\"",
        "manifest.arguments[1].key_format: expected a group of 16, 32, 64 or 128 features"},
       {"\"store\": \"paged\"", "\"store\": \"heap\"",
-       "manifest.arguments[1].store: expected one of \"dense\", \"packed\", \"paged\", got \"heap\""},
+       "manifest.arguments[1].store: expected one of \"dense\", \"packed\", \"paged\", \"unified\", got "
+       "\"heap\""},
       {"\"argument\": \"kv\"", "\"argument\": \"kw\"",
        "manifest.operands[0].argument: no KV argument is named 'kw'"},
       {"\"name\": \"sink_logits\"", "\"name\": \"kv\"",

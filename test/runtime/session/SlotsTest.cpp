@@ -87,7 +87,7 @@ TEST(Slots, StridesAreDimensionsOfTheNextLaunch) {
   session.bindSlot(*session.slot("lse"), data.buffers["lse"].address(), std::vector<int64_t>{64, 4});
   EXPECT_EQ(session.launch().error().message,
             "lse: expected memory in which it lies densely, got strides; kernels take those of queries, the "
-            "output, and of keys and values without metadata by token");
+            "output, unified pages, and of keys and values without metadata by token");
 }
 
 TEST(Slots, SessionsOfOneModuleComputeFromTheCallersMemory) {

@@ -42,6 +42,33 @@ TEST(Store, Tensors) {
   EXPECT_EQ(storeOf(StoreKind::Dense).tokenBytes(), 64 + 2 * 32);
 }
 
+TEST(Store, UnifiedPages) {
+  Store store = storeOf(StoreKind::Unified, 16, true);
+  store.keys.format = Format::integers(4, 32), store.values.format = Format::integers(8, 32);
+  EXPECT_EQ(text(store.data()), "k_pages:u8[pages,16,32] v_pages:u8[pages,16,32] "
+                                "k_meta:f16[pages,16,2,2] v_meta:f16[pages,16,1,2]");
+  EXPECT_EQ(text(store.tables()), "lengths:i32[instances,4] pos0:i32[instances] rows:i32[instances,2] "
+                                  "block_table:i32[instances,4,max_pages]");
+  const Store::PageParts parts = store.pageParts();
+  EXPECT_EQ(parts.keys, 0);
+  EXPECT_EQ(parts.values, 16 * 32);
+  EXPECT_EQ(parts.keyMeta, 2 * 16 * 32);
+  EXPECT_EQ(parts.valueMeta, 2 * 16 * 32 + 16 * 8);
+  EXPECT_EQ(parts.bytes, 16 * store.tokenBytes());
+  EXPECT_EQ(store.boxLines(64), 0);
+  // Lists of heads are rows of the table, and pages are nobody's.
+  const std::vector<int32_t> table = {9, 9, 9, 9, 9, 9, 4, 7};
+  const StoreNumbers numbers{.table = table, .maxPages = 2, .heads = 4, .head = 3};
+  EXPECT_EQ(store.slotOf(numbers, 0, 21), 7 * 16 + 5);
+  EXPECT_EQ(store.lineSlotOf(numbers, 0, 21), 7 * 16 + 5);
+  EXPECT_EQ(store.lineOf(numbers, 117), 117);
+  // Parts begin at multiples of 16 bytes where pages are short.
+  store.page = 1;
+  EXPECT_EQ(store.pageParts().keyMeta, 64);
+  EXPECT_EQ(store.pageParts().valueMeta, 80);
+  EXPECT_EQ(store.pageParts().bytes, 96);
+}
+
 TEST(Store, Metadata) {
   Store store = storeOf(StoreKind::Paged, 16);
   store.keys.format = Format::integers(4, 32), store.values.format = Format::integers(8, 32);

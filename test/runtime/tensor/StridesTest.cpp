@@ -142,4 +142,27 @@ TEST(Strides, SlotsBeyond32BitsAreRefused) {
                                     "67108864 tokens apart");
 }
 
+TEST(Strides, UnifiedPagesLieApart) {
+  const auto part = [](int64_t apart, int64_t inner = 4) {
+    return StridedShape{DType::F16, {5, 16, 1, 2}, {apart, inner, 4, 2}};
+  };
+  EXPECT_EQ(checkPages("kv.k_meta", part(640))->strides, (std::vector<int64_t>{640, 4, 4, 2}));
+  EXPECT_EQ(checkPages("kv.k_meta", part(64))->strides[0], 64);
+  EXPECT_EQ(checkPages("kv.k_meta", part(72)).error().message,
+            "kv.k_meta: expected pages a multiple of 16 bytes apart, at least 64 and below 2^31, got strides "
+            "[72, 4, "
+            "4, 2] in bytes for f16 [5, 16, 1, 2]; nearest legal: 80 for dimension 0");
+  EXPECT_NE(checkPages("kv.k_meta", part(32)).error().message.find("nearest legal: 64 for"),
+            std::string::npos);
+  EXPECT_NE(checkPages("kv.k_meta", part(640, 8)).error().message.find("what a page has behind one another"),
+            std::string::npos);
+  EXPECT_EQ(*countPageBytes({{"kv.k_pages", part(640)}, {"kv.k_meta", part(640)}}), 640);
+  EXPECT_EQ(countPageBytes({{"kv.k_pages", part(640)}, {"kv.k_meta", part(64)}}).error().message,
+            "kv.k_meta: expected pages 640 bytes apart, as of kv.k_pages, got strides [64, 4, 4, 2] in bytes "
+            "for f16 "
+            "[5, 16, 1, 2]; nearest legal: 640 for dimension 0, a view into the same pages");
+  // Of one page there is no distance.
+  EXPECT_EQ(checkPages("kv.k_meta", {DType::F16, {1, 16, 1, 2}, {3, 4, 4, 2}})->strides[0], 64);
+}
+
 } // namespace

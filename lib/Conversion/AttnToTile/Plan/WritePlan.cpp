@@ -39,7 +39,7 @@ struct WritePlan : mlir::attn::impl::WritePlanPassBase<WritePlan> {
       return chain.function.emitError("cannot be planned on the device: its heads have classes");
     for (UpdateOp update : chain.updates) {
       KVType type = update.getKv().getType();
-      if (type.getRagged())
+      if (type.getRagged() && (type.isOfClass() || type.getHeads() != 1))
         return update.emitOpError("cannot be planned on the device: heads have lengths of their own");
       if (int64_t ranges = PlanKernel::mostRanges(update.getVisibility()); ranges > 2)
         return update.emitOpError("cannot be planned on the device: expected a visibility of at most two "

@@ -50,6 +50,7 @@ private:
   SmallVector<Unit> unitsOf(const Access &access);
   Unit unitOf(const Access &access, const RowMemory &memory, int64_t load);
   Value inLayer(const Access &access, const RowMemory &memory, Value slot, Value column);
+  Value inPages(const Access &access, Value slot, int64_t line, int64_t unit);
   Unit metaUnitOf(const Access &access, const RowMemory &memory, int64_t load);
   Value numberOf(ShareAttr share, int64_t load);
   Value rowOf(ShareAttr share, int64_t load);

@@ -119,6 +119,8 @@ RowExpansion::Unit RowExpansion::unitOf(const Access &access, const RowMemory &m
 Value RowExpansion::inLayer(const Access &access, const RowMemory &memory, Value slot, Value column) {
   int64_t unit = access.share.getUnit();
   auto type = dyn_cast<KVType>(access.argument.getType());
+  if (type && storeOf(type).isUnified())
+    return b.add(inPages(access, slot, memory.units(unit), unit), b.wide(column));
   if (!type || !storeOf(type).hasHeadsFirst())
     return b.add(b.mul(b.wide(slot), b.i64(memory.units(unit))), b.wide(column));
   const rt::Store store = storeOf(type);
@@ -127,6 +129,16 @@ Value RowExpansion::inLayer(const Access &access, const RowMemory &memory, Value
   auto place = [&] { return head; };
   StoreValues values{b, "", place};
   return b.add(b.mul(b.wide(store.lineOf(values, slot)), b.i64(ofHead)), b.wide(b.rem(column, ofHead)));
+}
+
+/// Where the line of a slot of unified pages begins, which have one head, in units of so many bytes.
+Value RowExpansion::inPages(const Access &access, Value slot, int64_t line, int64_t unit) {
+  const rt::Store store = storeOf(cast<KVType>(access.argument.getType()));
+  std::string name =
+      (argumentName(access.argument) + "." + StringRef(rt::sizeName(rt::StoreSize::PageBytes))).str();
+  Value apart = b.div(b.dimension(name), unit);
+  return b.add(b.mul(b.wide(b.div(slot, store.tokensOf(1))), b.wide(apart)),
+               b.wide(b.mul(b.rem(slot, store.tokensOf(1)), b.i32(line))));
 }
 
 /// Neighbouring lanes hold neighbouring rows: what a page has of a head is written a sector at a time.
@@ -151,8 +163,9 @@ RowExpansion::Unit RowExpansion::metaUnitOf(const Access &access, const RowMemor
   auto place = [&] { return head; };
   StoreValues values{b, "", place};
   Value slot = access.listed ? access.rows : b.add(access.rows, row);
-  Value line = b.wide(store.metaOf(values, part, slot));
-  Value inLayer = b.add(b.mul(line, b.i64(ofHead)), b.wide(b.rem(column, ofHead)));
+  Value line = store.isUnified() ? inPages(access, slot, ofHead, share.getUnit())
+                                 : b.mul(b.wide(store.metaOf(values, part, slot)), b.i64(ofHead));
+  Value inLayer = b.add(line, b.wide(b.rem(column, ofHead)));
   return {there, b.add(b.mul(access.layer, strideOf(memory)), b.mul(inLayer, b.i64(words)))};
 }
 

@@ -7,7 +7,7 @@
 //
 // Both see a tensor as slots (one per token, or per query row) of heads of
 // features, and share the map from a token to its slot. How far slots and heads lie apart says the launch;
-// only codes with metadata by line lie as their shape says.
+// only codes with metadata by line lie as their shape says. Of unified pages it says how far they lie apart.
 //
 // Of a ragged store the head says which row of the block table is read. Where in
 // a page a head's slice lies does not change, so boxes serve it, too.
@@ -58,7 +58,8 @@ void TileCopies::gatherQueries(Value target, Scope scope) {
   constexpr int64_t unit = 16;
   auto gather = GatherOp::create(b, packedBegin, taskEnd(), ValueRange{b.buffer("q", chain.element())},
                                  ValueRange{b.i64(0)}, ValueRange{target}, DenseI64ArrayAttr(), Value(),
-                                 ValueRange{b.i32(unit)}, Value(), scope, featuresOf(target, chain.keyDim()));
+                                 ValueRange{b.i32(unit)}, Value(), Value(), scope, IntegerAttr(),
+                                 featuresOf(target, chain.keyDim()));
   b.fill(gather.getSlot(), {b.getI32Type()}, [&](ValueRange line) {
     return b.stridedSlot("q", line[0], kvHead, chain.group(), unit, b.getI32Type());
   });
@@ -73,16 +74,17 @@ void TileCopies::gatherRows(ArrayRef<StringRef> names, ValueRange targets) {
   }
   auto gather = GatherOp::create(b, packedBegin, taskEnd(), from.buffers, from.origins, targets,
                                  b.getDenseI64ArrayAttr(from.features), Value(), ValueRange(), Value(),
-                                 Scope::Block, featuresOf(targets, from.features));
+                                 Value(), Scope::Block, IntegerAttr(), featuresOf(targets, from.features));
   b.fill(gather.getSlot(), {b.getI32Type()},
          [&](ValueRange line) { return packedSlot(line[0], b.getI32Type()); });
 }
 
 void TileCopies::gatherNumbers(StringRef name, Value target) {
   Type element = cast<SharedType>(target.getType()).getElement();
-  auto gather = GatherOp::create(b, packedBegin, taskEnd(), ValueRange{b.buffer(name, element)},
-                                 ValueRange{b.i64(0)}, ValueRange{target}, b.getDenseI64ArrayAttr({1}),
-                                 Value(), ValueRange(), Value(), Scope::Warp, DenseI64ArrayAttr());
+  auto gather =
+      GatherOp::create(b, packedBegin, taskEnd(), ValueRange{b.buffer(name, element)}, ValueRange{b.i64(0)},
+                       ValueRange{target}, b.getDenseI64ArrayAttr({1}), Value(), ValueRange(), Value(),
+                       Value(), Scope::Warp, IntegerAttr(), DenseI64ArrayAttr());
   b.fill(gather.getSlot(), {b.getI32Type()}, [&](ValueRange line) {
     return element.isInteger() ? unpack(line[0]).first : packedSlot(line[0], b.getI32Type());
   });
@@ -107,7 +109,7 @@ Value TileCopies::lookupTokens(UpdateOp update, const Segment &segment, Value fi
 
 /// Elements from a slot's line of so many to the next one's; of a class, to be multiplied by its heads.
 static int64_t strideOf(const rt::Store &store, int64_t line) {
-  return store.headPitch() > 1 || store.isOfClass() ? line : store.heads * line;
+  return store.headPitch() != 1 || store.isOfClass() ? line : store.heads * line;
 }
 
 void TileCopies::addCodes(UpdateOp update, const Segment &segment, StringRef which, Sources &from) {
@@ -157,10 +159,13 @@ void TileCopies::gatherTokens(UpdateOp update, const Segment &segment, Value fir
   for (StringRef which : parts)
     if (store.part(which == "k").format.hasLines())
       addMeta(update, segment, which, from);
-  auto gather =
-      GatherOp::create(b, firstKey, segment.kvEnd, from.buffers, from.origins, targets,
-                       store.isStrided() ? DenseI64ArrayAttr() : b.getDenseI64ArrayAttr(from.strides),
-                       heads(update), from.pitches, slots, scope, featuresOf(targets, from.features));
+  Value apart =
+      store.isUnified() ? b.dimension(tensor(update, rt::sizeName(rt::StoreSize::PageBytes))) : Value();
+  auto gather = GatherOp::create(
+      b, firstKey, segment.kvEnd, from.buffers, from.origins, targets,
+      store.isStrided() ? DenseI64ArrayAttr() : b.getDenseI64ArrayAttr(from.strides), heads(update),
+      from.pitches, slots, apart, scope, apart ? b.getI64IntegerAttr(store.tokensOf(1)) : IntegerAttr(),
+      featuresOf(targets, from.features));
   if (!slots)
     b.fill(gather.getSlot(), {b.getI32Type()},
            [&](ValueRange token) { return slotOf(update, segment, token[0]); });

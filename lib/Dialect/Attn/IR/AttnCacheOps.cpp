@@ -56,7 +56,7 @@ static LogicalResult verifyCache(Operation *op, KVType type) {
   if (type.isOfClass())
     return op->emitOpError("expected a cache that says how many KV heads it holds, got ")
            << type << "; heads = ? is for attentions: say how many heads the class has";
-  if (type.getRagged())
+  if (type.getRagged() && (type.getStore() != Store::Unified || type.getHeads() != 1))
     return op->emitOpError("expected a cache of which a slot holds all KV heads, got ")
            << type << "; write each head of a ragged one as a cache of its own, of heads = 1";
   return success();

@@ -10,7 +10,7 @@
 using namespace mlir;
 using namespace mlir::attn;
 
-/// `dense`, `packed` or `paged<N>`.
+/// `dense`, `packed`, `paged<N>` or `unified<N>`.
 static ParseResult parseStore(AsmParser &parser, Store &store, int64_t &page) {
   StringRef keyword;
   SMLoc loc = parser.getCurrentLocation();
@@ -19,9 +19,10 @@ static ParseResult parseStore(AsmParser &parser, Store &store, int64_t &page) {
     return failure();
   std::optional<Store> kind = symbolizeStore(keyword);
   if (!kind)
-    return parser.emitError(loc, "expected a store, one of dense, packed and paged<N>, got ") << keyword;
+    return parser.emitError(loc, "expected a store, one of dense, packed, paged<N> and unified<N>, got ")
+           << keyword;
   store = *kind;
-  if (store != Store::Paged)
+  if (!KVType::hasPages(store))
     return success();
   return failure(parser.parseLess() || parser.parseInteger(page) || parser.parseGreater());
 }
@@ -41,7 +42,9 @@ Type KVType::parse(AsmParser &parser) {
   };
   if (parser.parseLess() || parseStore(parser, store, page) || parser.parseComma())
     return {};
-  if (succeeded(parser.parseOptionalKeyword("ragged"))) {
+  if (store == Store::Unified) {
+    ragged = true;
+  } else if (succeeded(parser.parseOptionalKeyword("ragged"))) {
     ragged = true;
     if (parser.parseComma())
       return {};
@@ -62,9 +65,9 @@ Type KVType::parse(AsmParser &parser) {
 
 void KVType::print(AsmPrinter &printer) const {
   printer << "<" << stringifyStore(getStore());
-  if (getStore() == Store::Paged)
+  if (isPaged())
     printer << "<" << getPage() << ">";
-  printer << (getRagged() ? ", ragged" : "") << ", heads = ";
+  printer << (getRagged() && getStore() != Store::Unified ? ", ragged" : "") << ", heads = ";
   if (isOfClass())
     printer << "?";
   else
@@ -76,9 +79,11 @@ void KVType::print(AsmPrinter &printer) const {
 }
 
 LogicalResult KVType::verify(function_ref<InFlightDiagnostic()> emitError, Store store, int64_t page,
-                             bool /*ragged*/, int64_t heads, int64_t keyDim, int64_t valueDim, Type key,
+                             bool ragged, int64_t heads, int64_t keyDim, int64_t valueDim, Type key,
                              Type value) {
-  if (store == Store::Paged) {
+  if (store == Store::Unified && !ragged)
+    return emitError() << "expected a unified store to be ragged";
+  if (hasPages(store)) {
     using Pages = ::attn::rt::Store;
     if (!Pages::isPageSize(page)) {
       InFlightDiagnostic error = emitError() << "expected a page size that is " << Pages::pageSizes.data()

@@ -17,7 +17,8 @@ static constexpr bool isSame(mlir::attn::Store store, ::attn::rt::StoreKind kind
 }
 static_assert(isSame(mlir::attn::Store::Dense, ::attn::rt::StoreKind::Dense) &&
               isSame(mlir::attn::Store::Packed, ::attn::rt::StoreKind::Packed) &&
-              isSame(mlir::attn::Store::Paged, ::attn::rt::StoreKind::Paged));
+              isSame(mlir::attn::Store::Paged, ::attn::rt::StoreKind::Paged) &&
+              isSame(mlir::attn::Store::Unified, ::attn::rt::StoreKind::Unified));
 
 Type mlir::attn::codesOf(Type stored) {
   auto codes = dyn_cast<CodesType>(stored);

@@ -26,6 +26,10 @@ LogicalResult GatherOp::verify() {
            << distances;
   if (!getPitches().empty() && getFactor())
     return emitOpError("expected a factor beside strides, got it beside pitches");
+  if (getPage().has_value() != (getApart() != nullptr) || (getPage() && !getStrides()))
+    return emitOpError("expected the size of pages and how far they lie apart together, beside strides");
+  if (getPage() && !llvm::isPowerOf2_64(*getPage()))
+    return emitOpError("expected pages of a power of two of slots, got ") << *getPage();
   if (getFeatures() && getFeatures()->size() != count)
     return emitOpError("expected the features of ") << count << " sources, got " << getFeatures()->size();
   int64_t rows = cast<SharedType>(getTargets()[0].getType()).getRows();

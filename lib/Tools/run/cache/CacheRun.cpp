@@ -43,6 +43,9 @@ private:
   /// Memory of a tensor on the device, by name.
   rt::Result<rt::DeviceAddress> allocate(const std::string &name, const rt::Tensor &tensor);
   rt::Result<rt::DeviceAddress> place(const std::string &name);
+  /// The same of what unified pages have under this name: each a page's bytes behind the one before.
+  rt::Result<rt::DeviceAddress> placePages(const std::string &name, int64_t pageBytes);
+  rt::Status copyOut(const std::string &name, rt::Tensor &tensor);
   /// The slots of a cache, or the rows, with layers one behind the other.
   rt::Result<rt::DeviceRows> placeCache(const rt::Argument &cache, int64_t slots);
   rt::Result<rt::DeviceRows> placeRows();
@@ -57,6 +60,7 @@ private:
   CacheRun run;
   rt::TensorMap tensors, outputs;
   std::map<std::string, rt::Buffer> buffers;
+  std::map<std::string, int64_t> apart; ///< bytes from page to page, of tensors of unified pages
   std::optional<rt::CacheKernel> kernel;
   std::optional<CacheRecord> record;
 };
@@ -117,21 +121,57 @@ rt::Result<rt::DeviceAddress> Runner::place(const std::string &name) {
   return made;
 }
 
+rt::Result<rt::DeviceAddress> Runner::placePages(const std::string &name, int64_t pageBytes) {
+  const rt::Tensor &tensor = tensorOf(name);
+  const int64_t pages = tensor.shape[0] * tensor.shape[1];
+  auto made = rt::Buffer::create(run.device, static_cast<size_t>(pages * pageBytes), name);
+  if (!made)
+    return made.error();
+  const rt::DeviceAddress address = made->address();
+  buffers[name] = std::move(*made);
+  apart[name] = pageBytes;
+  const size_t bytes = pages ? tensor.bytes.size() / static_cast<size_t>(pages) : 0;
+  for (int64_t page = 0; page < pages; ++page)
+    if (rt::Status status = run.device.copyIn(address + static_cast<uint64_t>(page * pageBytes),
+                                              tensor.bytes.data() + static_cast<size_t>(page) * bytes, bytes);
+        !status)
+      return status.error();
+  return address;
+}
+
+rt::Status Runner::copyOut(const std::string &name, rt::Tensor &tensor) {
+  const rt::DeviceAddress address = buffers[name].address();
+  const auto pages = apart.find(name);
+  if (pages == apart.end())
+    return run.device.copyOut(tensor.bytes.data(), address, tensor.bytes.size());
+  const int64_t count = tensor.shape[0] * tensor.shape[1];
+  const size_t bytes = count ? tensor.bytes.size() / static_cast<size_t>(count) : 0;
+  for (int64_t page = 0; page < count; ++page)
+    if (rt::Status status = run.device.copyOut(tensor.bytes.data() + static_cast<size_t>(page) * bytes,
+                                               address + static_cast<uint64_t>(page * pages->second), bytes);
+        !status)
+      return status;
+  return {};
+}
+
 rt::Result<rt::DeviceRows> Runner::placeCache(const rt::Argument &cache, int64_t slots) {
   rt::DeviceRows placed;
   placed.count = slots;
   const rt::Store store = rt::storeOf(cache);
+  if (store.isUnified())
+    placed.pageBytes = store.pageParts().bytes;
   for (const rt::StoreTensor &tensor : store.data()) {
     const std::string name = cache.name + "." + tensor.name;
-    auto made = place(name);
+    const bool paged = store.isUnified() && tensor.content != rt::StoreTensor::Content::Scales;
+    auto made = paged ? placePages(name, store.pageParts().bytes) : place(name);
     if (!made)
       return made.error();
+    const int64_t ofLayer = paged ? tensorOf(name).shape[1] * store.pageParts().bytes : layerBytes(name);
     const bool keys = tensor.name[0] == 'k', codes = tensor.content == rt::StoreTensor::Content::Codes;
     if (codes)
-      (keys ? placed.k : placed.v) = *made,
-                         (keys ? placed.kLayerBytes : placed.vLayerBytes) = layerBytes(name);
+      (keys ? placed.k : placed.v) = *made, (keys ? placed.kLayerBytes : placed.vLayerBytes) = ofLayer;
     else
-      (keys ? placed.kMeta : placed.vMeta) = {*made, layerBytes(name)};
+      (keys ? placed.kMeta : placed.vMeta) = {*made, ofLayer};
   }
   return placed;
 }
@@ -233,9 +273,7 @@ rt::Status Runner::launch() {
       return status;
     for (auto &[name, tensor] : outputs) {
       std::vector<uint8_t> before = i ? tensor.bytes : std::vector<uint8_t>();
-      if (rt::Status status =
-              run.device.copyOut(tensor.bytes.data(), buffers[name].address(), tensor.bytes.size());
-          !status)
+      if (rt::Status status = copyOut(name, tensor); !status)
         return status;
       if (i && before != tensor.bytes)
         record->failure = "run " + std::to_string(i + 1) + " gave other bits than the first";

@@ -44,14 +44,35 @@ std::vector<int64_t> lay(std::string_view layout, const rt::StridedShape &tensor
   return strides;
 }
 
+/// Parts of unified pages lie a whole page apart, each in memory of its own.
+rt::StrideMap pageStrides(const rt::Manifest &manifest, const rt::TensorMap &tensors) {
+  rt::StrideMap strides;
+  for (const rt::Argument &argument : manifest.arguments) {
+    if (argument.role != rt::Argument::Role::KV || !rt::storeOf(argument).isUnified())
+      continue;
+    const rt::Store store = rt::storeOf(argument);
+    for (const rt::StoreTensor &tensor : store.data()) {
+      auto given = tensors.find(argument.name + "." + tensor.name);
+      if (given == tensors.end() || tensor.content == rt::StoreTensor::Content::Scales)
+        continue;
+      std::vector<int64_t> &of = strides[given->first];
+      of = rt::StridedShape::dense(tensor.dtype, given->second.shape).strides;
+      of[0] = store.pageParts().bytes;
+    }
+  }
+  return strides;
+}
+
 } // namespace
 
 rt::StrideMap run::stridesOf(std::string_view layout, const rt::Manifest &manifest,
                              const rt::TensorMap &tensors, int64_t rows) {
-  rt::StrideMap strides;
+  rt::StrideMap strides = pageStrides(manifest, tensors);
   if (layout == "dense")
     return strides;
   for (const rt::StridedTensor &tensor : rt::stridedTensors(manifest)) {
+    if (tensor.unified)
+      continue;
     std::vector<int64_t> shape;
     if (auto given = tensors.find(tensor.name); given != tensors.end())
       shape = given->second.shape;

@@ -60,32 +60,35 @@ std::vector<int64_t> slotsOf(const rt::Store &store, const Instances &instances,
 }
 
 /// The pages of a pool, in an order for each head, of which every run takes some that follow each other.
+/// Unified pages are in one order, for all heads.
 struct Pool {
   Pool(const rt::Store &store, const Instances &instances, rt::Random random);
+  /// That of a run, or of a list.
+  const std::vector<int32_t> &orderOf(int64_t run) const { return order[run % std::ssize(order)]; }
 
-  std::vector<int64_t> first; ///< of each run the first of its places in its head's `order`
+  std::vector<int64_t> first; ///< of each run the first of its places in its `order`
   int64_t pages;
   std::vector<std::vector<int32_t>> order;
 };
 
 Pool::Pool(const rt::Store &store, const Instances &instances, rt::Random random)
     : first(instances.runs.size()) {
-  const int64_t heads = instances.heads;
-  std::vector<int64_t> used(heads);
+  const int64_t orders = store.isUnified() ? 1 : instances.heads;
+  std::vector<int64_t> used(orders);
   for (int64_t i = 0; i < std::ssize(first); ++i) {
-    first[i] = used[i % heads];
-    used[i % heads] += store.entriesOf(instances.runs[i]);
+    first[i] = used[i % orders];
+    used[i % orders] += store.entriesOf(instances.runs[i]);
   }
   const int64_t most = longestOf(used);
   pages = most + most / 8 + 2;
-  order.assign(heads, std::vector<int32_t>(pages));
+  order.assign(orders, std::vector<int32_t>(pages));
   for (std::vector<int32_t> &ofHead : order) {
     std::iota(ofHead.begin(), ofHead.end(), 0);
     for (int64_t i = pages - 1; i > 0; --i)
       std::swap(ofHead[i], ofHead[random.below(i + 1)]);
   }
   // The pool ends with a page that is listed: whoever reads on behind its tokens leaves the pool.
-  for (int64_t h = 0; h < heads; ++h)
+  for (int64_t h = 0; h < orders; ++h)
     if (used[h] > 0)
       std::iter_swap(std::find(order[h].begin(), order[h].end(), pages - 1), order[h].begin() + used[h] - 1);
 }
@@ -97,8 +100,8 @@ std::vector<int32_t> blockTable(const rt::Store &store, const Instances &instanc
   for (int64_t i = 0; i < lists; ++i) {
     int32_t *entry = table.data() + i * columns;
     const auto append = [&](int64_t run) {
-      entry = std::copy_n(pool.order[i % instances.heads].begin() + pool.first[run],
-                          store.entriesOf(instances.runs[run]), entry);
+      entry =
+          std::copy_n(pool.orderOf(i).begin() + pool.first[run], store.entriesOf(instances.runs[run]), entry);
     };
     if (instances.paths.empty())
       append(i);
@@ -134,7 +137,7 @@ TensorMaker::Sizes TensorMaker::placePaged(const std::string &name, const rt::St
   const int64_t heads = instances.heads;
   const Pool pool(store, instances, rt::Random(seed, name + ".block_table"));
   slots = slotsOf(store, instances, [&](int64_t i) {
-    const std::span<const int32_t> pages = pool.order[i % heads];
+    const std::span<const int32_t> pages = pool.orderOf(i);
     return rt::StoreNumbers{.table = pages.subspan(static_cast<size_t>(pool.first[i]))};
   });
   const std::vector<int64_t> lengths = instances.lengths();

@@ -262,11 +262,13 @@ std::string computeContentHash(const Manifest &manifest);
 /// The store of a KV operand.
 Store storeOf(const Argument &argument);
 
-/// A tensor that a launch may find lying as its owner lays it: queries, codes of keys and values, the output.
+/// A tensor that a launch may find lying as its owner lays it: queries, codes of keys and values, the output,
+/// and all that unified pages have.
 struct StridedTensor {
   std::string name;
   DType dtype = DType::BF16;
   std::vector<DimInfo> dims; ///< names as kernels know them
+  bool unified = false;      ///< a part of unified pages, which lie apart and dense in themselves
 };
 /// Those of an attention; keys and values one behind the other.
 std::vector<StridedTensor> stridedTensors(const Manifest &manifest);

@@ -33,6 +33,7 @@ struct DeviceRows {
   int64_t kLayerBytes = 0,
           vLayerBytes = 0;           ///< from a layer to the next, multiples of 16; any where there is one
   DeviceMeta kMeta = {}, vMeta = {}; ///< of a cache of codes
+  int64_t pageBytes = 0;             ///< from a unified page to the next, a multiple of 16
   bool operator==(const DeviceRows &) const = default;
 };
 

@@ -15,7 +15,7 @@
 //   size(StoreSize)  a run-time size of the operand
 //   read(StoreTable, index)   an entry of one of its tables
 //   place()          which of the store's heads is meant
-//   outerSlots(page)   slots from a page to the next
+//   outerSlots(page)   slots from a page to the next, where tokens may lie as a launch says
 //   pagedSlot(row, token, page, apart, start)   pagedSlotOf with its table: kernels have an operation for it
 //
 //===----------------------------------------------------------------------===//
@@ -28,14 +28,17 @@
 
 namespace attn::rt {
 
-enum class StoreKind : uint8_t { Dense, Packed, Paged };
-/// "dense", "packed", "paged", and the words in the order of the enumeration.
+/// A unified store is a paged one whose pages belong to no head: codes and metadata of keys and values lie
+/// side by side in `[pages, bytes]`, and any list of tokens of any head may take any page.
+enum class StoreKind : uint8_t { Dense, Packed, Paged, Unified };
+/// "dense", "packed", "paged", "unified", and the words in the order of the enumeration.
 std::string_view storeName(StoreKind kind);
-inline constexpr std::string_view storeWords[] = {"dense", "packed", "paged"};
+inline constexpr std::string_view storeWords[] = {"dense", "packed", "paged", "unified"};
 
-/// Sizes that are known when tensors are. The last two follow from strides (Strides.h): slots from one page
-/// or instance to the next, and from the first slot to behind the last.
-enum class StoreSize : uint8_t { Instances, Tokens, Pages, MaxPages, Heads, OuterSlots, Slots };
+/// Sizes that are known when tensors are. The last three follow from strides (Strides.h): slots from one page
+/// or instance to the next, from the first slot to behind the last, and bytes from one unified page to the
+/// next.
+enum class StoreSize : uint8_t { Instances, Tokens, Pages, MaxPages, Heads, OuterSlots, Slots, PageBytes };
 /// The tables that say where tokens lie.
 enum class StoreTable : uint8_t { Start, BlockTable };
 /// What kernels call them, after the operand's name and a point: "max_pages", "block_table".
@@ -70,22 +73,24 @@ struct StorePart {
 
 struct Store {
   StoreKind kind = StoreKind::Dense;
-  int64_t page = 0;    ///< tokens of a page; 0 unless paged
-  bool ragged = false; ///< each head has lengths and pages of its own
-  int64_t heads = 0;   ///< of each slot; 0: as many as its head class has, StoreSize::Heads
+  int64_t page = 0; ///< tokens of a page; 0 unless paged
+  bool ragged =
+      false;         ///< each head has lengths and pages of its own, as those of a unified store always have
+  int64_t heads = 0; ///< of each slot; 0: as many as its head class has, StoreSize::Heads
   StorePart keys{'k'}, values{'v'};
 
-  bool isPaged() const { return kind == StoreKind::Paged; }
+  bool isUnified() const { return kind == StoreKind::Unified; }
+  bool isPaged() const { return kind == StoreKind::Paged || isUnified(); }
   bool isOfClass() const { return heads == 0; }
   /// Whether tokens may lie as far apart as a launch says. Codes that metadata by line belongs to lie behind
-  /// one another, as that does.
-  bool isStrided() const { return !keys.format.hasLines() && !values.format.hasLines(); }
+  /// one another, as that does, and so do the tokens of a unified page.
+  bool isStrided() const { return !isUnified() && !keys.format.hasLines() && !values.format.hasLines(); }
   /// Whether a page has head behind head, [pages, heads, page, ...], codes and their metadata alike: what a
   /// head reads is one piece of memory then, however short a token's line is. Else slots have all heads of a
   /// token.
-  bool hasHeadsFirst() const { return isPaged() && !isStrided(); }
-  /// Lines from a head to the next, where the tensor lies densely.
-  int64_t headPitch() const { return hasHeadsFirst() ? page : 1; }
+  bool hasHeadsFirst() const { return kind == StoreKind::Paged && !isStrided(); }
+  /// Lines from a head to the next, where the tensor lies densely; 0 where slots have one head.
+  int64_t headPitch() const { return isUnified() ? 0 : hasHeadsFirst() ? page : 1; }
   /// Whether any list of slots could stand in for its table: pages hold one token each.
   bool hasSingleTokens() const { return isPaged() && page == 1; }
   const StorePart &part(bool ofKeys) const { return ofKeys ? keys : values; }
@@ -128,6 +133,13 @@ struct Store {
     const Format &format = part.format;
     return format.rowBytes(part.dim) + (format.hasLines() ? format.metaBytes(part.dim) : 0);
   }
+  /// Where a unified page has what: codes of keys and of values, then their metadata, each from a multiple of
+  /// 16 bytes on. What lies behind `bytes` is the owner's, as scores and positions of tokens.
+  struct PageParts {
+    int64_t keys, values, keyMeta, valueMeta, bytes;
+  };
+  PageParts pageParts() const;
+
   /// Slots of a memory of these sizes.
   int64_t slots(int64_t instances, int64_t tokens, int64_t pages) const {
     return isPaged() ? pages * page : kind == StoreKind::Dense ? instances * tokens : tokens;
@@ -171,6 +183,7 @@ struct Store {
     case StoreKind::Packed:
       return a.add(a.read(StoreTable::Start, a.wide(instance)), token);
     case StoreKind::Paged:
+    case StoreKind::Unified:
       break;
     }
     std::optional<typename Algebra::Value> apart;
@@ -183,13 +196,16 @@ struct Store {
   template <typename Algebra>
   typename Algebra::Value lineSlotOf(Algebra &a, typename Algebra::Value instance,
                                      typename Algebra::Value token, bool pageStart = false) const {
-    if (headPitch() == 1)
+    if (headPitch() <= 1)
       return slotOf(a, instance, token, pageStart);
     const auto lines = a.mul(headCount(a), a.number(page));
     return a.pagedSlot(tableRowOf(a, instance), token, page, lines, pageStart);
   }
-  /// The line of one head of a slot, counted in lines from the start of the tensor, which lies densely.
+  /// The line of one head of a slot, counted in lines from the start of the tensor, which lies densely; where
+  /// unified pages lie apart, what is between them does not count.
   template <typename Algebra> typename Algebra::Value lineOf(Algebra &a, typename Algebra::Value slot) const {
+    if (isUnified())
+      return slot;
     const auto all = headCount(a);
     if (!hasHeadsFirst())
       return a.add(a.mul(slot, all), a.place());

@@ -47,6 +47,13 @@ struct SlotCounts {
 Result<SlotCounts> countSlots(const std::string &operand, const Store &store, StridedShape &keys,
                               StridedShape &values);
 
+/// The tensor of this name, a part of unified pages, which may lie any multiple of 16 bytes apart that holds
+/// what each has of it; what a page has lies densely.
+Result<StridedShape> checkPages(const std::string &name, StridedShape tensor);
+/// StoreSize::PageBytes of parts of unified pages that were checked, by their names: they have the same
+/// pages.
+Result<int64_t> countPageBytes(const std::vector<std::pair<std::string, StridedShape>> &parts);
+
 } // namespace attn::rt
 
 #endif

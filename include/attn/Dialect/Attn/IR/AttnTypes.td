@@ -11,7 +11,8 @@ include "mlir/IR/OpBase.td"
 def Attn_Store : I32EnumAttr<"Store", "how a token of an instance is found in memory", [
     I32EnumAttrCase<"Dense", 0, "dense">,
     I32EnumAttrCase<"Packed", 1, "packed">,
-    I32EnumAttrCase<"Paged", 2, "paged">]> {
+    I32EnumAttrCase<"Paged", 2, "paged">,
+    I32EnumAttrCase<"Unified", 3, "unified">]> {
   let cppNamespace = "::mlir::attn";
 }
 
@@ -44,7 +45,7 @@ def Attn_CodesType : Attn_Type<"Codes", "codes"> {
     | `i8`, `i4`, `i2`: unsigned | `code * scale + zero` | 16, 32, 64, 128, or the dim: neighbouring features of a token and head | `kv.k_meta f16`, by line, each `[dim / per, 2]`: scale, zero |
 
     Metadata *by line* is `[pages, heads, P, ...]` in a paged store, so that what a head needs of a page lies together,
-    `[tokens, heads, ...]` in a packed one and `[instances, tokens, heads, ...]` in a dense one. All scales are finite
+    `[pages, P, ...]` in a unified one, `[tokens, heads, ...]` in a packed one and `[instances, tokens, heads, ...]` in a dense one. All scales are finite
     and above 0. Integer codes are packed little end first: feature `f` lies in bits `f % (8/bits) * bits` of byte
     `f * bits / 8` of its row, and their tensor is `u8[..., heads, dim * bits / 8]`. Rows are copied 16 bytes at a time,
     so dims are multiples of as many codes.
@@ -76,6 +77,8 @@ def Attn_KVType : Attn_Type<"KV", "kv"> {
     | `packed` | row `start[i] + t` | `kv.k`, `kv.v`: `[tokens, heads, dim]`, `kv.start i32[instances + 1]` |
     | `paged<P>` | slot `t % P` of page `block_table[i][t / P]` | `kv.k_pages`, `kv.v_pages`: `[pages, P, heads, dim]`, `kv.block_table i32[instances, max_pages]` |
 
+    | `unified<P>` | slot `t % P` of page `block_table[i][h][t / P]` | `kv.k_pages`, `kv.v_pages`: `[pages, P, dim]`, `kv.block_table i32[instances, heads, max_pages]` |
+
     (written once for all in `attn_rt/tensor/Store.h`; pages of codes that have metadata by line are `[pages, heads, P, dim]`),
     all with `kv.lengths` and `kv.pos0`, both `i32[instances]`, and optionally
     `kv.rows i32[instances, 2]`.
@@ -89,6 +92,12 @@ def Attn_KVType : Attn_Type<"KV", "kv"> {
     place in that head's list; a row sees of each head what it sees of these
     positions. Where no `q_pos` says otherwise, the rows of a sequence end
     where its longest head does.
+
+    Pages of a *unified* store belong to no head: each holds P tokens of whichever
+    head's list names it, codes and metadata of keys and values side by side. Its
+    tensors are views into one memory `[pages, bytes]`, whose `bytes` the launch
+    says; operands of several formats, and of several `P`, may share it. It is
+    ragged without a word.
 
     Elements of f16 and bf16 are stored as they are, in the type of the queries;
     other elements are *codes*, see `!attn.codes`. Keys and values may be stored
@@ -104,11 +113,12 @@ def Attn_KVType : Attn_Type<"KV", "kv"> {
     !attn.kv<paged<16>, heads = ?, dim = 128, key = bf16, value = bf16>
     !attn.kv<paged<16>, ragged, heads = 8, dim = 128, key = bf16, value = bf16>
     !attn.kv<paged<16>, heads = 8, dim = 128, key = !attn.codes<i8, per = 128>, value = !attn.codes<i4, per = 64>>
+    !attn.kv<unified<32>, heads = 8, dim = 128, key = !attn.codes<i8, per = 128>, value = !attn.codes<i4, per = 64>>
     ```
   }];
   let parameters = (ins
     TypeParameter<"::mlir::attn::Store", "how tokens are found in memory">:$store,
-    TypeParameter<"int64_t", "tokens per page, a power of two from 1 to 256; 0 unless paged">:$page,
+    TypeParameter<"int64_t", "tokens per page, a power of two from 1 to 256; 0 unless there are pages">:$page,
     TypeParameter<"bool", "whether every KV head has a length and pages of its own">:$ragged,
     TypeParameter<"int64_t", "KV heads, dynamic in the store of one head class">:$heads,
     TypeParameter<"int64_t", "features of a key, a multiple of 8 from 8 to 256">:$keyDim,
@@ -118,6 +128,11 @@ def Attn_KVType : Attn_Type<"KV", "kv"> {
   let extraClassDeclaration = [{
     /// Whether this is the store of one head class.
     bool isOfClass() const { return ShapedType::isDynamic(getHeads()); }
+    /// Whether tokens lie in pages that a block table names.
+    bool isPaged() const { return hasPages(getStore()); }
+    static bool hasPages(::mlir::attn::Store store) {
+      return store == ::mlir::attn::Store::Paged || store == ::mlir::attn::Store::Unified;
+    }
   }];
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;

@@ -86,7 +86,8 @@ def Tile_GatherOp : Tile_Op<"gather", [AttrSizedOperandSegments, SingleBlock]> {
     source. Where slots come from a table, `tile.lookup` of the same lines reads it ahead, and there is no region.
     Where a target's lines are longer than the `features` of its source, zeros follow those. Distances of slots that
     are known before the kernel runs are `strides`, in elements; those that a launch says are `pitches`, in bytes, as
-    origins are then, too.
+    origins are then, too. Where pages of `page` slots lie `apart` bytes from one another, slots of a page are strides
+    apart and the first of page n lies `n * apart` bytes behind the source's start.
 
     Strides that are `times` a number are not known before the kernel runs: they are that many times what is written.
 
@@ -103,12 +104,14 @@ def Tile_GatherOp : Tile_Op<"gather", [AttrSizedOperandSegments, SingleBlock]> {
     Arg<Optional<I32>, "what distances are multiplied by">:$factor,
     Arg<Variadic<I32>, "bytes from one slot to the next, one per source, in place of strides">:$pitches,
     Arg<Optional<I32>, "slots of the lines, as a lookup gives them">:$slots,
+    Arg<Optional<I32>, "bytes from one page to the next, of all sources">:$apart,
     Arg<Tile_Scope, "the threads that copy">:$scope,
+    Arg<OptionalAttr<I64Attr>, "slots of a page, a power of two, where pages lie apart">:$page,
     Arg<OptionalAttr<DenseI64ArrayAttr>, "elements of a line that exist, one per source; by default all">:$features);
   let regions = (region AnyRegion:$slot);
   let assemblyFormat = [{
     $scope $begin `to` $end (`at` $slots^)? `from` $sources `origins` $origins (`strides` $strides^)?
-    (`times` $factor^)? (`pitches` $pitches^)? (`features` $features^)?
+    (`times` $factor^)? (`pitches` $pitches^)? (`page` $page^ `apart` $apart)? (`features` $features^)?
     `into` $targets `` custom<OptionalBody>($slot) attr-dict `:` type($sources) `->` type($targets)
   }];
   let hasVerifier = 1;

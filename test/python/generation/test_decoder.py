@@ -14,11 +14,8 @@ import attn  # noqa: E402
 import attn.heads  # noqa: E402
 import attn.transformers  # noqa: E402
 import model_zoo  # noqa: E402
-from attn.adapters import planned_steps  # noqa: E402
-
-COLUMNS, NEW = 21, 12
-PADDING = (5, 0, 11)
-DTYPES = {"attn": torch.bfloat16, "sdpa": torch.float32, "eager": torch.float32}
+from attn.adapters import layer_calls, planned_steps  # noqa: E402
+from decoding import COLUMNS, NEW, PADDING, build, decoder_of, prompt, reference, watch_steps  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -26,29 +23,6 @@ def nothing_falls_back():
     before = attn.transformers.set_fallback(False)
     yield
     attn.transformers.set_fallback(before)
-
-
-def build(name="Llama", implementation="attn", seed=1, dtype=None, **changes):
-    kind = getattr(transformers, f"{name}ForCausalLM")
-    changes = {"initializer_range": 0.3, "eos_token_id": None} | changes
-    return model_zoo.build(kind, implementation, dtype or DTYPES[implementation], seed, **changes)
-
-
-def prompt(padding=PADDING, columns=COLUMNS, seed=0):
-    ids = torch.randint(3, 90, (len(padding), columns), generator=torch.Generator().manual_seed(seed))
-    mask = torch.ones_like(ids)
-    for row, count in enumerate(padding):
-        ids[row, :count], mask[row, :count] = 0, 0
-    return {"input_ids": ids, "attention_mask": mask}
-
-
-def reference(model, inputs, new=NEW, **options):
-    return model.generate(**inputs, max_new_tokens=new, do_sample=False, **options)
-
-
-def decoder_of(model, inputs, room=NEW - 1, **options):
-    sequences, columns = inputs["input_ids"].shape
-    return attn.transformers.Decoder(model, sequences=sequences, tokens=columns + room, **options)
 
 
 # --- Tokens --------------------------------------------------------------------------------------------------
@@ -200,52 +174,17 @@ def test_samples():
 # --- Steps ---------------------------------------------------------------------------------------------------
 
 
-class Work(torch.utils._python_dispatch.TorchDispatchMode):
-    """What PyTorch is asked to do, and of it what would wait for a GPU, or copy from memory that a replay finds changed."""
-
-    ASKED = {
-        "_local_scalar_dense",
-        "nonzero",
-        "equal",
-        "is_nonzero",
-        "masked_select",
-        "lift_fresh",
-        "multinomial",
-    }
-
-    def __init__(self):
-        super().__init__()
-        self.names, self.waits = [], []
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        name = function._schema.name.partition("::")[2]
-        boolean = name == "index" and any(each is not None and each.dtype == torch.bool for each in args[1])
-        moved = name == "_to_copy" and "device" in kwargs and kwargs.get("dtype") in (None, args[0].dtype)
-        self.names.append(name)
-        if name in self.ASKED or boolean or moved:
-            self.waits.append(name)
-        return function(*args, **kwargs)
-
-
 @pytest.mark.parametrize("sample", [False, True])
 @pytest.mark.parametrize("implementation", ["attn", "sdpa"])
 @pytest.mark.parametrize("name", ["Llama", "Qwen3", "Mistral"])
 def test_steps_are_the_same_work_and_wait_for_nothing(name, implementation, sample, monkeypatch):
     """What a graph needs. Steps write to the same tensors, whatever the prompt."""
     model, inputs = build(name, implementation), prompt()
-    decoder, steps, places = decoder_of(model, inputs), [], []
+    decoder = decoder_of(model, inputs)
     monkeypatch.setattr(
         planned_steps, "_raise_late", lambda model: pytest.fail("asks about an event"), raising=True
     )
-
-    def watched(choice, run=decoder._next):
-        with Work() as work:
-            run(choice)
-        steps.append(work)
-        places.append([tensor.data_ptr() for tensor in vars(decoder._state).values()])
-
-    decoder._next = watched
+    steps, places = watch_steps(decoder)
     options = {"max_new_tokens": NEW, "eos_token_id": 95, "do_sample": sample, "top_k": 40 * sample}
     options["top_p"] = 0.9 if sample else 1.0
     decoder.generate(**inputs, **options)
@@ -261,7 +200,7 @@ def test_layers_attend_under_plans_of_the_device(monkeypatch):
     model, inputs, served = build("Qwen3"), prompt(), []
     attend = planned_steps.attend_step
     monkeypatch.setattr(
-        attn.transformers,
+        layer_calls,
         "attend_step",
         lambda q, k, v, step: (served.append(step), attend(q, k, v, step))[1],
     )

@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("transformers", reason="Transformers is not installed")
 
 import attn  # noqa: E402
-from attn.adapters.decoder_checks import refuse_others, token_ids  # noqa: E402
-from attn.adapters.recorded_steps import Choice  # noqa: E402
+from attn.generation.decoder_checks import refuse_others, token_ids  # noqa: E402
+from attn.generation.recorded_steps import Choice  # noqa: E402
 
 LOGITS = torch.tensor([[0.0, 2.0, 1.0, -1.0], [3.0, 0.0, 2.5, 2.0]])
 

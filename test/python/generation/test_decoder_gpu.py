@@ -14,43 +14,20 @@ if not torch.cuda.is_available():
 import attn  # noqa: E402
 import attn.heads  # noqa: E402
 import attn.transformers  # noqa: E402
+from decoding_gpu import (  # noqa: E402
+    COLUMNS,
+    NEW,
+    PADDING,
+    ROOM,
+    build,
+    chosen_rightly,
+    prompt,
+    watch_the_queue,
+    watch_waits,
+)
 from transformers.cache_utils import StaticLayer  # noqa: E402
 
-COLUMNS, NEW, PADDING = 150, 64, (5, 0, 111)
-ROOM = COLUMNS + NEW
 NAMES = ("Llama", "Qwen3", "Mistral", "Gemma2")
-
-
-def build(implementation, name="Llama", **changes):
-    sizes = {
-        "hidden_size": 512,
-        "intermediate_size": 512,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 8,
-        "num_key_value_heads": 2,
-        "head_dim": 64,
-        "vocab_size": 1000,
-        "max_position_embeddings": 1024,
-        "pad_token_id": 0,
-        "bos_token_id": 1,
-        "eos_token_id": None,
-        "initializer_range": 0.3,
-        "use_cache": True,
-    }
-    if name in ("Mistral", "Gemma2"):
-        sizes["sliding_window"] = 64
-    torch.manual_seed(1)
-    config = getattr(transformers, f"{name}Config")(**(sizes | changes), attn_implementation=implementation)
-    dtype = torch.bfloat16 if implementation == "attn" else torch.float32
-    return getattr(transformers, f"{name}ForCausalLM")(config).to("cuda", dtype).eval()
-
-
-def prompt(padding=PADDING, columns=COLUMNS, seed=0):
-    ids = torch.randint(3, 990, (len(padding), columns), generator=torch.Generator().manual_seed(seed))
-    mask = torch.ones_like(ids)
-    for row, count in enumerate(padding):
-        ids[row, :count], mask[row, :count] = 0, 0
-    return {"input_ids": ids.cuda(), "attention_mask": mask.cuda()}
 
 
 def reference(model, inputs, new=NEW):
@@ -65,18 +42,6 @@ def decoder_of(model, sequences=3, **options):
     return attn.transformers.Decoder(
         model, sequences=sequences, tokens=ROOM, **({"compile": False} | options)
     )
-
-
-def chosen_rightly(model, found, inputs, within=0.2):
-    """Whether each token is the likeliest behind those before it, or as likely but for rounding, as one pass over all of
-    them says: `within` so many standard deviations, of which a token chosen blindly misses about three."""
-    columns = inputs["input_ids"].shape[1]
-    mask = torch.nn.functional.pad(inputs["attention_mask"], (0, found.shape[1] - columns), value=1)
-    places = (mask.cumsum(1) - 1).clamp(min=0)
-    with torch.no_grad():
-        logits = model(found, attention_mask=mask, position_ids=places).logits[:, columns - 1 : -1].float()
-    missing = logits.amax(2) - logits.gather(2, found[:, columns:, None])[:, :, 0]
-    return bool((missing <= within * logits.std(2)).all())
 
 
 @pytest.mark.parametrize("implementation", ["attn", "sdpa"])
@@ -95,24 +60,13 @@ def test_tokens_of_generate(name, padding, implementation):
 
 
 @pytest.mark.parametrize("implementation", ["attn", "sdpa"])
-def test_replays_wait_for_nothing(implementation, monkeypatch):
+def test_replays_wait_for_nothing(implementation):
     """Whatever waits would be an error, and nothing is allocated."""
     model, inputs = build(implementation), prompt()
     decoder = decoder_of(model)
     expected = decoder.generate(**inputs, max_new_tokens=NEW, eos_token_id=999)
     assert decoder._step.recorded
-    run, allocated = decoder._run, []
-
-    def watched(*asked):
-        before = torch.cuda.memory_stats()["allocation.all.allocated"]
-        torch.cuda.set_sync_debug_mode("error")
-        try:
-            run(*asked)
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
-        allocated.append(torch.cuda.memory_stats()["allocation.all.allocated"] - before)
-
-    monkeypatch.setattr(decoder, "_run", watched)
+    allocated = watch_waits(decoder)
     assert torch.equal(decoder.generate(**inputs, max_new_tokens=NEW, eos_token_id=999), expected)
     assert allocated == [0]
 
@@ -123,16 +77,7 @@ def test_the_host_runs_ahead():
     decoder = decoder_of(model)
     decoder.generate(**inputs, max_new_tokens=NEW)
     torch.cuda.synchronize()
-    run, seen = decoder._run, []
-
-    def watched(*asked):
-        torch.cuda._sleep(2_000_000_000)
-        done = torch.cuda.Event()
-        done.record()
-        run(*asked)
-        seen.append(done.query())
-
-    decoder._run = watched
+    seen = watch_the_queue(decoder)
     decoder.generate(**inputs, max_new_tokens=9)
     assert seen == [False]
 

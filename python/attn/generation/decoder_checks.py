@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
 
+from ..adapters.transformers_cache import PagedCache
+from ..adapters.transformers_config import check_config
+from ..adapters.transformers_fallback import NAME
 from ..errors import PlanError, TensorError, closest, expected
-from .transformers_config import check_config
-from .transformers_fallback import NAME
 
 IMPLEMENTATIONS = (NAME, "sdpa", "eager")
 _ASKED = ("input_ids", "attention_mask", "position_ids", "past_key_values")
@@ -22,7 +23,6 @@ _RECORDING = ("reduce-overhead", "max-autotune")  # modes of torch.compile that 
 _PROCESSED = {
     "num_beams": 1,
     "num_beam_groups": 1,
-    "num_return_sequences": 1,
     "diversity_penalty": 0.0,
     "constraints": None,
     "force_words_ids": None,
@@ -97,13 +97,43 @@ def check_model(model: nn.Module) -> None:
         raise expected(PlanError, "model", "weights on one device", sorted(devices))
 
 
-def check_implementation(model: nn.Module) -> str:
+def check_implementation(model: nn.Module, in_pages: bool) -> str:
     """What a model attends with."""
     found = model.config.get_text_config(decoder=True)._attn_implementation
-    if found not in IMPLEMENTATIONS:
-        legal = f"one of {', '.join(IMPLEMENTATIONS)}"
-        raise expected(PlanError, "attn_implementation", legal, found, nearest=repr(NAME))
+    legal = (NAME,) if in_pages else IMPLEMENTATIONS
+    if found not in legal:
+        text = f"{NAME} over a cache in pages" if in_pages else f"one of {', '.join(legal)}"
+        raise expected(PlanError, "attn_implementation", text, found, nearest=repr(NAME))
     return found
+
+
+def check_cache(cache: object, model: nn.Module) -> None:
+    """PlanError where a decoder is given another cache than one in pages, of this model."""
+    if not isinstance(cache, PagedCache):
+        legal = "an attn.transformers.PagedCache, or None for a static cache of the decoder's own"
+        raise expected(PlanError, "cache", legal, cache)
+    layers = model.config.get_text_config(decoder=True).num_hidden_layers
+    if len(cache.layers) != layers:
+        raise expected(PlanError, "cache", f"one of the model's {layers} layers", len(cache.layers))
+
+
+def not_planned(model: str) -> PlanError:
+    """Of layers that only the host plans, found once a prompt has gone through them."""
+    return PlanError(
+        f"model: layers of {model} are not planned on the device (learned sinks without a cache in pages, head gates, layers "
+        'that differ, or tensors that PyTorch attends to), which a recorded step could not repeat; take "sdpa", or '
+        "model.generate"
+    )
+
+
+def count_copies(given: int | None, configured: object, sequences: int) -> int:
+    """How many sequences each prompt gets."""
+    count = getattr(configured, "num_return_sequences", None) if given is None else given
+    count = 1 if count is None else count
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1 or sequences % count:
+        legal = f"a divisor of the {sequences} sequences that the decoder was made for"
+        raise expected(PlanError, "num_return_sequences", legal, count)
+    return count
 
 
 def compile_options(given: bool | dict | None, device: torch.device) -> dict | None:
@@ -125,13 +155,13 @@ def compile_options(given: bool | dict | None, device: torch.device) -> dict | N
     return dict(given)
 
 
-def check_prompt(ids: Tensor, sequences: int, device: torch.device) -> None:
-    """TensorError where token ids are not `int[sequences, columns]` on the model's device."""
+def check_prompt(ids: Tensor, prompts: int, device: torch.device) -> None:
+    """TensorError where token ids are not `int[prompts, columns]` on the model's device."""
     if not isinstance(ids, Tensor) or ids.dtype not in (torch.int64, torch.int32):
         found = ids.dtype if isinstance(ids, Tensor) else ids
         raise expected(TensorError, "input_ids", "a tensor of int64 or int32", found)
-    if ids.dim() != 2 or ids.shape[0] != sequences or not ids.shape[1]:
-        legal = f"[{sequences}, columns], as many sequences as the decoder was made for"
+    if ids.dim() != 2 or ids.shape[0] != prompts or not ids.shape[1]:
+        legal = f"[{prompts}, columns], as many sequences as the decoder was made for"
         raise expected(TensorError, "input_ids", legal, list(ids.shape))
     if ids.device != device:
         raise expected(TensorError, "input_ids", f"a tensor on the model's device, {device}", str(ids.device))
@@ -177,6 +207,22 @@ def check_room(columns: int, new: int, tokens: int) -> None:
         raise expected(PlanError, "max_new_tokens", legal, new, nearest=nearest)
 
 
+def check_held(held: Sequence[int], tokens: list[int], shown: list[int]) -> None:
+    """PlanError where it is no number of tokens for each sequence: of those that are held, and fewer than are shown."""
+    if not tokens:
+        legal = "a number of columns: there are no sequences in pages that would have tokens of their own"
+        raise expected(PlanError, "held", legal, list(held))
+    if len(held) != len(tokens) or len(shown) != len(tokens):
+        legal = f"a number for each of the {len(tokens)} sequences of the cache"
+        raise expected(PlanError, "held", legal, list(held))
+    for row, count in enumerate(held):
+        most = min(tokens[row], shown[row] - 1)
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= most:
+            legal = f"0 to {most}: {tokens[row]} tokens are held, and one of {shown[row]} has to be read"
+            nearest = min(max(count, 0), most) if isinstance(count, int) else 0
+            raise expected(PlanError, f"held[{row}]", legal, count, nearest=nearest)
+
+
 def refuse_others(options: dict[str, object], configured: object, sample: bool) -> None:
     """PlanError for options of `generate` that Choice does not have, given or in a model's generation configuration."""
     known = _PROCESSED | _SAMPLED
@@ -188,6 +234,7 @@ def refuse_others(options: dict[str, object], configured: object, sample: bool) 
         "top_p",
         "eos_token_id",
         "pad_token_id",
+        "num_return_sequences",
         "held",
     )
     for name, value in options.items():

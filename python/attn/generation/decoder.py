@@ -5,32 +5,36 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import StaticCache
-from transformers.cache_utils import StaticLayer
 from transformers.masking_utils import create_masks_for_generate
 
+from ..adapters.span_mask import SpanMask
+from ..adapters.transformers_cache import PagedCache
+from ..adapters.transformers_fallback import NAME
 from ..cache.integers import whole
 from ..errors import PlanError, TensorError, expected
 from .decoder_checks import (
+    check_cache,
+    check_held,
     check_implementation,
     check_model,
     check_prompt,
     check_room,
     compile_options,
+    count_copies,
     find_padding,
+    not_planned,
     refuse_others,
     token_ids,
 )
-from .planned_steps import fix_mask, model_of
+from .decoder_rooms import PagedRoom, StaticRoom
+from .prompt_chunks import read_behind
 from .recorded_steps import Choice, Lookout, RecordedStep, StepState
-from .span_mask import SpanMask
-from .transformers_fallback import NAME
 
 _numbers = itertools.count(1)
 
@@ -47,28 +51,39 @@ def _own_function(model: nn.Module) -> Callable:
 
 
 class Decoder:
-    """Generates as `model.generate` does with a static cache, in steps that are recorded once: mask, forward pass, choice of
-    the next token and all counting are one CUDA graph, replayed back to back, and the GPU waits for the host between none of
-    them. On the CPU the same steps run one by one.
+    """Generates as `model.generate` does with a static or a paged cache, in steps that are recorded once: mask, forward pass,
+    choice of the next token and all counting are one CUDA graph, replayed back to back, and the GPU waits for the host
+    between none of them. On the CPU the same steps run one by one.
 
     model      of Transformers, a decoder with full attention or sliding windows in each layer, with attn_implementation
                "attn", "sdpa" or "eager", on one device
     sequences  of each batch
-    tokens     of a sequence, at most: columns of the prompt, padding counted, and what is generated. The cache has room for
-               as many in every layer, behind sliding windows too
+    tokens     of a sequence, at most: columns of the prompt, padding counted, and what is generated. A static cache has room
+               for as many in every layer, behind sliding windows too
+    cache      an attn.transformers.PagedCache, of a model with attn_implementation="attn", for tokens in pages: padding takes
+               none, sequences of one prompt share its pages, and pools may be smaller than sequences times tokens. By
+               default a static cache of the decoder's own
     compile    what torch.compile makes of the forward pass of a step: True, or its options in a dict, such as
                {"mode": "max-autotune-no-cudagraphs"}, or False. By default it compiles on a GPU
 
-    `cache` is the StaticCache; `length` how many tokens of each sequence it holds, padding counted. The first call of
-    `generate` compiles and records, a later one does so again where tokens are chosen in another way. Weights may change
-    where they lie, and must not move. Errors: PlanError for models and options that a recorded step could not serve.
+    `length` says how many tokens of each sequence `cache` holds, padding counted. The first call of `generate` compiles and
+    records, a later one does so again where tokens are chosen in another way. Weights may change where they lie, and must
+    not move. Errors: PlanError for models and options that a recorded step could not serve.
     """
 
     def __init__(
-        self, model: nn.Module, *, sequences: int, tokens: int, compile: bool | dict[str, Any] | None = None
+        self,
+        model: nn.Module,
+        *,
+        sequences: int,
+        tokens: int,
+        cache: PagedCache | None = None,
+        compile: bool | dict[str, Any] | None = None,
     ):
         check_model(model)
-        check_implementation(model)
+        if cache is not None:
+            check_cache(cache, model)
+        check_implementation(model, cache is not None)
         self.model = model
         self.sequences, self.tokens = whole("sequences", sequences, 1), whole("tokens", tokens, 1)
         self.device = model.device
@@ -77,18 +92,29 @@ class Decoder:
             model if options is None else torch.compile(_own_function(model), **{"dynamic": False} | options)
         )
         self._config = model.config.get_text_config(decoder=True)
-        self.cache = StaticCache(config=model.config, max_cache_len=self.tokens)
-        # Layers with windows would be rings, whose place in the window the host counts.
-        self.cache.layers = [StaticLayer(max_cache_len=self.tokens) for _ in self.cache.layers]
-        self.length = 0
-        self._front: list[int] = []
         self._state = StepState(self.sequences, self.tokens, self.device)
+        self._room: StaticRoom | PagedRoom
+        if cache is None:
+            self._room = StaticRoom(model, self._state, self.tokens)
+        else:
+            self._room = PagedRoom(cache, self._state, self.tokens, type(model).__name__)
+        self.cache = self._room.cache
         self._lookout = Lookout(self._state.all_ended)
         # Of the embeddings masks look at no more than this.
         self._like = torch.empty(self.sequences, 1, 0, dtype=model.dtype, device=self.device)
         self._step: RecordedStep | None = None
         self._recorded_for: tuple | None = None
-        fix_mask(self._state.mask, self._state.first)
+
+    @property
+    def length(self) -> int:
+        """Columns that the cache holds, 0 where a call failed."""
+        return self._room.length
+
+    @property
+    def held(self) -> list[int]:
+        """Tokens of each sequence that a cache in pages holds, up to the end of that sequence; what was chosen last is none of
+        them, as it was not read. Empty of a static cache."""
+        return self._room.held
 
     @torch.no_grad()
     def generate(
@@ -103,22 +129,26 @@ class Decoder:
         top_p: float = 1.0,
         eos_token_id: int | Iterable[int] | None = None,
         pad_token_id: int | None = None,
-        held: int = 0,
+        num_return_sequences: int | None = None,
+        held: int | Sequence[int] = 0,
         **others: object,
     ) -> Tensor:
         """The prompts and what follows them, `i64[sequences, columns + new]`: at most `max_new_tokens`, fewer where all
         sequences have ended. Without sampling these are the tokens of `model.generate(do_sample=False)`.
 
-        input_ids       int[sequences, columns]
-        attention_mask  [sequences, columns], 0 for padding, on the left alone; by default what is not `pad_token_id` is shown
+        input_ids       int[sequences, columns]; of as many fewer prompts as each has `num_return_sequences`
+        attention_mask  of their shape, 0 for padding, on the left alone; by default what is not `pad_token_id` is shown
         do_sample       draws from PyTorch's generator of the device: of the logits over `temperature`, the `top_k` largest (0:
                         all), the likeliest that together have the probability `top_p`
         eos_token_id    tokens that end a sequence, () for none; by default the generation configuration's
         pad_token_id    what follows them; by default the configuration's, or else the first of those tokens
-        held            columns that `cache` holds from the last call, and that are not read again
+        num_return_sequences  of each prompt, next to each other, over a cache in pages: it is read once
+        held            columns that `cache` holds from the last call, and that are not read again; in pages also so many tokens of
+                        each sequence (`Decoder.held`), for prompts that are padded anew
 
         Errors: TensorError for tensors of another shape, PlanError for more tokens than there is room for and for whatever else
-        `generate` of Transformers knows.
+        `generate` of Transformers knows; OutOfPages where `max_new_tokens` of all sequences do not fit into the pool, whether
+        or not they end before, so that what has begun does not fail.
         """
         model, configured = self.model, self.model.generation_config
         refuse_others(others, configured, bool(do_sample))
@@ -130,27 +160,35 @@ class Decoder:
             "pad_token_id", configured.pad_token_id if pad_token_id is None else pad_token_id, vocabulary
         )
         choice = Choice(bool(do_sample), temperature, top_k, top_p, ends, (*pads, *ends, 0)[0])
-        implementation = check_implementation(model)
-        check_prompt(input_ids, self.sequences, self.device)
+        implementation = check_implementation(model, isinstance(self.cache, PagedCache))
+        copies = count_copies(num_return_sequences, configured, self.sequences)
+        check_prompt(input_ids, self.sequences // copies, self.device)
         columns = input_ids.shape[1]
         check_room(columns, max_new_tokens, self.tokens)
         mask, front = find_padding(
             attention_mask, input_ids, pads[0] if pads and pads[0] not in ends else None
         )
-        self._check_held(held, columns, front)
+        self._check_held(held, columns, front, copies)
+        self._room.begin(held, columns, front, max_new_tokens, copies)
         input_ids = input_ids.long()
-        with self._on_device():
-            self.length = 0  # until all went well
-            for layer in self.cache.layers:
-                layer.cumulative_length.fill_(held)
+        with self._on_device(), self._all_or_nothing():
+            if isinstance(held, int):
+                logits = self._read(input_ids[:, held:], mask)
+            else:
+                logits = read_behind(model, self.cache, input_ids, mask, held)
+            self._room.read(columns, front, copies)
+            if copies > 1:
+                logits, mask, input_ids = (
+                    tensor.repeat_interleave(copies, 0) for tensor in (logits, mask, input_ids)
+                )
+                front = [hidden for hidden in front for _ in range(copies)]
             self._state.begin(mask)
-            self._state.accept(choice, self._read(input_ids[:, held:], mask))
+            self._state.accept(choice, logits)
             self._run(max_new_tokens - 1, choice, implementation)
-            new = int(self._state.counts.max()) if ends else max_new_tokens
+            counts = self._state.counts.tolist() if ends else [max_new_tokens] * self.sequences
+            new = max(counts)
             # As behind generate: the last token was chosen, and not read.
-            self.length, self._front = columns + new - 1, front
-            for layer in self.cache.layers:
-                layer.cumulative_length.fill_(self.length)
+            self._room.end(columns + new - 1, front, [new - count for count in counts])
         return torch.cat([input_ids, self._state.out[:, :new]], 1)
 
     @torch.no_grad()
@@ -158,33 +196,48 @@ class Decoder:
         """Puts keys and values that were computed elsewhere in front, for `generate(..., held=)`: of each layer `[sequences,
         kv_heads, columns, head_dim]` and `[sequences, kv_heads, columns, value_dim]`, as the model rotates them, without
         padding. TensorError where layers or shapes are others; the cache is empty then."""
-        self.length, columns = 0, None
-        count = 0
-        for keys, values in layers:
-            if columns is None:
-                columns = keys.shape[2]
-                check_room(columns, 1, self.tokens)
-            for name, tensor in (("keys", keys), ("values", values)):
-                found = (tensor.shape[0], tensor.shape[2]) if tensor.dim() == 4 else tuple(tensor.shape)
-                if found != (self.sequences, columns) or count == len(self.cache.layers):
-                    legal = f"[{self.sequences}, kv_heads, {columns}, dim] of {len(self.cache.layers)} layers"
-                    raise expected(TensorError, f"{name} of layer {count}", legal, list(tensor.shape))
-            self.cache.layers[count].reset()
-            self.cache.update(keys, values, count)
-            count += 1
-        if count != len(self.cache.layers):
-            raise expected(TensorError, "layers", f"those of all {len(self.cache.layers)} layers", count)
-        self.length, self._front = columns or 0, [0] * self.sequences
+        columns, count, wanted = 0, 0, len(self.cache.layers)
+        with self._on_device(), self._all_or_nothing():
+            for keys, values in layers:
+                if not count:
+                    columns = keys.shape[2]
+                    check_room(columns, 1, self.tokens)
+                for name, tensor in (("keys", keys), ("values", values)):
+                    found = (tensor.shape[0], tensor.shape[2]) if tensor.dim() == 4 else tuple(tensor.shape)
+                    if found != (self.sequences, columns) or count == wanted:
+                        legal = f"[{self.sequences}, kv_heads, {columns}, dim] of {wanted} layers"
+                        raise expected(TensorError, f"{name} of layer {count}", legal, list(tensor.shape))
+                self._room.put(count, keys, values)
+                count += 1
+            if count != wanted:
+                raise expected(TensorError, "layers", f"those of all {wanted} layers", count)
+            self._room.end(columns, [0] * self.sequences, [0] * self.sequences)
 
-    def _check_held(self, held: int, columns: int, front: list[int]) -> None:
+    def _check_held(self, held: int | Sequence[int], columns: int, front: list[int], copies: int) -> None:
+        if isinstance(held, Sequence):
+            check_held(held, self._room.held, [columns - hidden for hidden in front])
+            return
         most = min(self.length, columns - 1)
         if isinstance(held, bool) or not isinstance(held, int) or not 0 <= held <= most:
             legal = f"0 to {most}: the cache holds {self.length} columns, and one of {columns} has to be read"
             nearest = min(max(held, 0), most) if isinstance(held, int) else 0
             raise expected(PlanError, "held", legal, held, nearest=nearest)
-        if held and front != self._front:
-            legal = f"padding in front as in the call before, {self._front}"
+        if held and copies != 1:
+            raise expected(
+                PlanError, "num_return_sequences", "1 behind columns that are held", copies, nearest=1
+            )
+        if held and front != self._room.front:
+            legal = f"padding in front as in the call before, {self._room.front}"
             raise expected(PlanError, "attention_mask", legal, front)
+
+    @contextlib.contextmanager
+    def _all_or_nothing(self):
+        """What fails half way leaves nothing in the cache."""
+        try:
+            yield
+        except BaseException:
+            self._room.abandon()
+            raise
 
     def _on_device(self) -> contextlib.AbstractContextManager:
         return torch.cuda.device(self.device) if self.device.type == "cuda" else contextlib.nullcontext()
@@ -203,26 +256,29 @@ class Decoder:
         return out.logits[:, -1]
 
     def _run(self, steps: int, choice: Choice, implementation: str) -> None:
+        if not steps:
+            return
         # The prompt has gone through the layers as they are now: gates or sinks that came since are refused, not replayed over.
-        kinds = tuple(model_of(self._config).kinds.items()) if implementation == NAME else ()
-        asked = choice, implementation, kinds
+        asked = choice, implementation, self._room.prepare()
         if self._step is None or self._recorded_for != asked:
             self._step, self._recorded_for = RecordedStep(self.device), asked
         self._lookout.begin()
         for _ in range(steps):
             if choice.ends and self._lookout.seen():
                 break
-            self._step.run(lambda: self._next(choice))
+            with self._room.step():
+                self._step.run(lambda: self._next(choice))
 
     def _next(self, choice: Choice) -> None:
         """A step: the same launches whatever the tensors hold."""
-        state, model = self._state, self.model
+        state, model, room = self._state, self.model, self._room
+        room.launch()
         make_masks = getattr(model, "create_masks_for_generate", create_masks_for_generate)
         masks = make_masks(
             config=model.config,
             inputs_embeds=self._like,
-            attention_mask=state.mask,
-            past_key_values=self.cache,
+            attention_mask=room.mask,
+            past_key_values=room.of_steps,
             position_ids=state.position,
         )
         self._check_planned(masks)
@@ -230,7 +286,7 @@ class Decoder:
             input_ids=state.token,
             attention_mask=masks,
             position_ids=state.position,
-            past_key_values=self.cache,
+            past_key_values=room.of_steps,
             use_cache=True,
             logits_to_keep=1,
         )
@@ -241,8 +297,4 @@ class Decoder:
             return
         for mask in masks.values() if isinstance(masks, dict) else (masks,):
             if not isinstance(mask, SpanMask) or not mask.handle:
-                raise PlanError(
-                    f"model: layers of {type(self.model).__name__} are not planned on the device (learned sinks, head gates, layers "
-                    'that differ, or tensors that PyTorch attends to), which a recorded step could not repeat; take "sdpa", or '
-                    "model.generate"
-                )
+                raise not_planned(type(self.model).__name__)

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Memory whose pages any list of tokens may take, whichever head, operand or format it is of."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy
+
+from .. import _attn
+from .._attn import Failure
+from ..compiler.artifacts import load_native
+from ..compiler.requests import form_of, request_for
+from ..describe.stores import Unified
+from ..errors import PlanError, SpecError, TensorError, expected
+from ..memory.devices import device_name, failed, get_device, stream_number
+from ..memory.dtypes import DTYPES, short_name, storage_name
+from ..memory.formats import Description, Format
+from ..memory.page_views import page_views, token_view
+from ..memory.views import Binding, check, view_of
+from .integers import integers, whole
+from .operations import Shape, requantize_text
+from .pages import memory_of
+
+_UNIT = 16  # bytes, of which pages are a multiple
+
+
+class UnifiedPages:
+    """`pages` pages that the stores of a description share, each as long as the longest of them asks for.
+
+    stores     attn.Unified(name=..., page_size=..., key=..., value=...) of different names; a page holds `page_size` tokens
+               of one KV head as the store of its owner says. Sizes that let pages come out equally long waste nothing
+    head_dim   features of a key, `value_dim` of a value, by default as many
+    dtype      of keys and values that are not stored as codes
+    per_token  what else a page has for each token, by name: dtypes "int32" or "float32", such as {"scores": "float32",
+               "positions": "int32"}
+    device     as of attn.compile; the memory is PyTorch's where it is imported, else NumPy's
+
+    `memory` is uint8 [pages, page_bytes]; `page_bytes` a multiple of 16. Which page is whose, the caller's block tables
+    say (attn.PagePool keeps such tables on a device). Errors: SpecError, PlanError, TensorError.
+    """
+
+    def __init__(
+        self,
+        *stores: Unified,
+        pages: int,
+        head_dim: int,
+        value_dim: int | None = None,
+        dtype: object = "bfloat16",
+        per_token: Mapping[str, str] | None = None,
+        device: object = None,
+    ):
+        self.pages = whole("pages", pages, 1)
+        self.dims = head_dim, head_dim if value_dim is None else value_dim
+        self.device = device_name(device)
+        self._extra = _extra(per_token or {})
+        self._found: dict[str, tuple[Unified, Description]] = {}
+        kind = storage_name("dtype", dtype)
+        if not stores:
+            raise SpecError("stores: expected at least one attn.Unified")
+        for store in stores:
+            if not isinstance(store, Unified):
+                raise expected(SpecError, "stores", "attn.Unified(...)", store)
+            name = store.name or "kv"
+            if name in self._found:
+                raise expected(SpecError, "stores", "stores of different names", name)
+            try:
+                found = store.resolved(dtype=kind).description(1, *self.dims)
+            except Failure as failure:
+                raise SpecError(f"{name}: {failure.message}") from None
+            self._found[name] = store, found
+        needed = [
+            found.page_bytes + store.page_size * sum(DTYPES[dtype][1] for dtype in self._extra.values())
+            for store, found in self._found.values()
+        ]
+        self.page_bytes = -(-max(needed) // _UNIT) * _UNIT
+        self._dtype = short_name(kind) or "bf16"
+        self._kernels: dict[tuple[str | None, str], list] = {}
+        self._status: _attn.Memory | None = None
+        torch = sys.modules.get("torch")
+        self.memory: Any = memory_of((self.pages, self.page_bytes), "u8", self.device, torch)
+
+    def tensors(self, name: str = "kv") -> dict[str, Any]:
+        """Of a store, by their names in a batch: `name.k_pages` [pages, page_size, ...], `name.v_pages`, and their metadata
+        `name.k_meta` f16 [pages, page_size, groups, 2] or `name.k_scales` f32 [pages, page_size]. Views: what is written to
+        one is in the memory."""
+        _, found = self._store(name)
+        return {f"{name}.{part}": view for part, view in page_views(self.memory, found).items()}
+
+    def per_token(self, name: str = "kv") -> dict[str, Any]:
+        """Of a store, [pages, page_size] of each that `per_token` asked for, behind the rest of a page."""
+        store, found = self._store(name)
+        views, at = {}, found.page_bytes
+        for part, dtype in self._extra.items():
+            views[part] = token_view(self.memory, at, dtype, (store.page_size,))
+            at += store.page_size * DTYPES[dtype][1]
+        return views
+
+    def write(self, name: str, slots: object, k: object, v: object, *, stream: object = None) -> None:
+        """Quantizes new tokens as they are scattered; numbers that are not finite are clamped, and counted.
+
+        slots  int32 [tokens]: page * page_size + place in the page, no slot twice; a negative one is left out
+        k, v   [tokens, head_dim] and [tokens, value_dim] of the dtype, contiguous, where the memory is
+
+        Errors: TensorError, before anything is written.
+        """
+        found = _slots(slots, self.pages * self._store(name)[0].page_size)
+        rows = self._rows(k, v, len(found))
+        read = numpy.where(found < 0, -1, numpy.arange(len(found)))
+        self._copy(None, name, rows, read, found, stream)
+
+    def requantize(
+        self, source: str, read: object, target: str, written: object, *, stream: object = None
+    ) -> None:
+        """Tokens of one store into another of at most as many bits, from their codes: slots that are read, and where they
+        go, int32 [tokens] each as of `write`. What is read and what is written share no page."""
+        ranges = [self.pages * self._store(name)[0].page_size for name in (source, target)]
+        slots = [_slots(given, most) for given, most in zip((read, written), ranges, strict=True)]
+        if len(slots[0]) != len(slots[1]):
+            raise expected(
+                TensorError, "written", f"{len(slots[0])} slots, as many as are read", len(slots[1])
+            )
+        self._copy(source, target, self._addresses(source), *slots, stream)
+
+    def clamped(self) -> int:
+        """How many numbers that were not finite `write` has met. Waits for the device."""
+        count = numpy.zeros(1, numpy.int32)
+        if self._status is not None:
+            self._status.copy_out(count)
+        return int(count[0])
+
+    def _rows(self, k: object, v: object, tokens: int) -> dict[str, int]:
+        """Tensors of new tokens as pages of one token each."""
+        rows = {"pages": tokens, "page_tokens": 1}
+        for part, tensor, dim in (("k", k, self.dims[0]), ("v", v, self.dims[1])):
+            address, signature = view_of(part, tensor, 0, [])
+            check(Binding(part, self._dtype, (tokens, dim)), signature, {}, self.device)
+            rows[part] = address
+        return rows
+
+    def _addresses(self, name: str) -> dict[str, int]:
+        store, found = self._store(name)
+        base = view_of("memory", self.memory, 0, [])[0]
+        places = {
+            "k" if part == "k_pages" else "v" if part == "v_pages" else part.replace("scales", "meta"): base
+            + at
+            for part, at in found.in_page.items()
+        }
+        return {"pages": self.pages, "page_tokens": store.page_size, "page_bytes": self.page_bytes, **places}
+
+    def _shape(self, name: str | None) -> Shape:
+        sizes: tuple = (*self.dims, self._dtype, self.device)
+        if name is None:  # rows of a caller
+            return Shape(0, 1, *sizes, Format(self._dtype), Format(self._dtype))
+        store, found = self._store(name)
+        given = [each.text() for each in (found.key, found.value) if each.per in ("head", "tensor")]
+        if given:
+            raise PlanError(
+                f"{name}: expected scales by token, which writing finds, got {given[0]}: its owner writes codes"
+            )
+        return Shape(0, store.page_size, *sizes, found.key, found.value, "unified")
+
+    def _copy(
+        self, source: str | None, target: str, pages: dict, read: Any, written: Any, stream: object
+    ) -> None:
+        shapes = self._shape(source), self._shape(target)
+        place, number = get_device(self.device), stream_number(self.device, stream)
+        if self._status is None:
+            self._status = place.allocate(16, "status")
+            self._status.fill(0)
+        try:
+            if (source, target) not in self._kernels:
+                request = request_for(requantize_text(1, *shapes), target=place.target, form=form_of(place))
+                self._kernels[source, target] = [_attn.Requantizer(load_native(request, place)[0]), 0]
+            kernel, room = self._kernels[source, target]
+            if len(read) > room:
+                place.synchronize(number)  # the lists that grow may be in use
+                kernel.reserve(max(2 * len(read), 64), 1)
+                self._kernels[source, target][1] = max(2 * len(read), 64)
+            status = {} if shapes[1].is_plain else {"status": self._status.address}
+            kernel.execute(pages, self._addresses(target) | status, read.tolist(), written.tolist(), number)
+        except Failure as failure:
+            raise failed(failure, PlanError) from None
+
+    def waste(self) -> dict[str, float]:
+        """Of each store, the share of a page that it has no use for."""
+        return {
+            name: 1
+            - (found.page_bytes + store.page_size * sum(DTYPES[dtype][1] for dtype in self._extra.values()))
+            / self.page_bytes
+            for name, (store, found) in self._found.items()
+        }
+
+    def _store(self, name: str) -> tuple[Unified, Description]:
+        if name not in self._found:
+            raise expected(SpecError, "name", "one of " + ", ".join(self._found), name)
+        return self._found[name]
+
+    def __repr__(self) -> str:
+        stores = ", ".join(f"{name}: {store.layout()}" for name, (store, _) in self._found.items())
+        return (
+            f"<attn.UnifiedPages on {self.device}: {self.pages} pages of {self.page_bytes} bytes, {stores}>"
+        )
+
+
+def _extra(given: Mapping[str, str]) -> dict[str, str]:
+    found = {}
+    for name, dtype in given.items():
+        short = short_name(dtype)
+        if short not in ("i32", "f32"):
+            raise expected(SpecError, f"per_token[{name!r}]", "'int32' or 'float32'", dtype)
+        found[name] = short
+    return found
+
+
+def _slots(given: object, most: int) -> numpy.ndarray:
+    found = numpy.array(integers("slots", given), numpy.int64)
+    if len(found) and found.max() >= most:
+        raise expected(TensorError, "slots", f"less than {most}", int(found.max()), nearest=most - 1)
+    kept = found[found >= 0]
+    if len(numpy.unique(kept)) != len(kept):
+        raise TensorError("slots: expected each slot once, got one twice")
+    return found.clip(-1).astype(numpy.int32)

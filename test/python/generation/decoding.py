@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Models, padded prompts, and what `generate` makes of them: for tests of recorded steps. What PyTorch is asked to do in one."""
+
+import attn.transformers
+import model_zoo
+import torch
+import transformers
+from torch.utils._python_dispatch import TorchDispatchMode
+
+COLUMNS, NEW = 21, 12
+PADDING = (5, 0, 11)
+DTYPES = {"attn": torch.bfloat16, "sdpa": torch.float32, "eager": torch.float32}
+
+
+def build(name="Llama", implementation="attn", seed=1, dtype=None, **changes):
+    kind = getattr(transformers, f"{name}ForCausalLM")
+    changes = {"initializer_range": 0.3, "eos_token_id": None} | changes
+    return model_zoo.build(kind, implementation, dtype or DTYPES[implementation], seed, **changes)
+
+
+def prompt(padding=PADDING, columns=COLUMNS, seed=0):
+    ids = torch.randint(3, 90, (len(padding), columns), generator=torch.Generator().manual_seed(seed))
+    mask = torch.ones_like(ids)
+    for row, count in enumerate(padding):
+        ids[row, :count], mask[row, :count] = 0, 0
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def reference(model, inputs, new=NEW, **options):
+    return model.generate(**inputs, max_new_tokens=new, do_sample=False, **options)
+
+
+def decoder_of(model, inputs, room=NEW - 1, **options):
+    sequences, columns = inputs["input_ids"].shape
+    return attn.transformers.Decoder(model, sequences=sequences, tokens=columns + room, **options)
+
+
+class Work(TorchDispatchMode):
+    """What PyTorch is asked to do, and of it what would wait for a GPU, or copy from memory that a replay finds changed."""
+
+    ASKED = {
+        "_local_scalar_dense",
+        "nonzero",
+        "equal",
+        "is_nonzero",
+        "masked_select",
+        "lift_fresh",
+        "multinomial",
+    }
+
+    def __init__(self):
+        super().__init__()
+        self.names, self.waits = [], []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        name = function._schema.name.partition("::")[2]
+        boolean = name == "index" and any(each is not None and each.dtype == torch.bool for each in args[1])
+        moved = name == "_to_copy" and "device" in kwargs and kwargs.get("dtype") in (None, args[0].dtype)
+        self.names.append(name)
+        if name in self.ASKED or boolean or moved:
+            self.waits.append(name)
+        return function(*args, **kwargs)
+
+
+def watch_steps(decoder):
+    """The Work of each of a decoder's steps to come, and where its tensors are in them."""
+    steps, places, run = [], [], decoder._next
+
+    def watched(choice):
+        with Work() as work:
+            run(choice)
+        steps.append(work)
+        places.append([tensor.data_ptr() for tensor in vars(decoder._state).values()])
+
+    decoder._next = watched
+    return steps, places

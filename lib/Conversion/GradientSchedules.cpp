@@ -8,6 +8,9 @@
 // boxes, so that the heads of a group must fill a tile's lines evenly. What does not come
 // so, or fits no tile, is computed by mma, of 64 lines.
 //
+// Fused, the two warpgroups that hold tokens add to rows, too: of a tile of 64 packed
+// rows, the lines of an instruction, each has half of the features.
+//
 //===----------------------------------------------------------------------===//
 #include "GradientSchedules.h"
 
@@ -50,6 +53,7 @@ namespace {
 struct Held {
   int64_t features, accumulated;
   bool tokens;
+  bool addsToRows = false;
 };
 
 class Chooser {
@@ -97,6 +101,8 @@ public:
   ScheduleAttr chooseWgmma(Held held) const {
     for (int64_t lines : walkedByWgmma) {
       int64_t slopes = slopesOf(held, lines);
+      if (held.addsToRows && lines != ScheduleAttr::groupRows)
+        continue;
       if (fragments(held, lines) + slopes > (held.tokens ? wgmmaRoomOfTokens : wgmmaRoomOfRows) ||
           (held.tokens && !shape.plain && lines > mostNumbered))
         continue;
@@ -126,6 +132,15 @@ public:
     return {};
   }
 
+  /// Of what begins and ends the sums of rows, 128 of them at a time. Two blocks have as many copies under
+  /// way as memory takes.
+  ScheduleAttr chooseForSums() const {
+    constexpr int64_t blocks = 2, keys = 64; // tasks are planned for tiles of so many
+    return get(ScheduleKind::Mma, wgmmaWarps, keys, /*stages=*/1, blocks);
+  }
+  /// Whether a warpgroup can have half of the features of a key: whole panels, or a part of one.
+  bool halvesFeatures() const { return llvm::is_contained({panelFeatures, 2 * panelFeatures}, shape.keyDim); }
+
 private:
   /// Registers of a score region's slopes: by the score and, where rows are held, by each table that is read.
   int64_t slopesOf(Held held, int64_t lines) const {
@@ -140,7 +155,14 @@ private:
   /// With barriers behind each ring, and rings of numbers of rows.
   bool fitsWgmma(Held held, int64_t lines, int64_t stages) const {
     constexpr int64_t others = 7 * alignment;
-    return sharedBytes(held, warpLines * wgmmaWarps, lines, stages) + others <= chip.sharedPerBlock;
+    // Gradients of scores are exchanged in one tile, and what is added to rows leaves by one of f32.
+    SharedMemory exchange;
+    if (held.addsToRows) {
+      exchange.place(tileOf(warpLines * wgmmaWarps, lines));
+      exchange.place(tileOf(lines, 2 * shape.keyDim));
+    }
+    return sharedBytes(held, warpLines * wgmmaWarps, lines, stages) + exchange.getBytes() + others <=
+           chip.sharedPerBlock;
   }
   /// Whether the tiles of rings begin where swizzles do, which repeat after so many bytes.
   bool alignsTiles(int64_t lines) const {
@@ -179,12 +201,21 @@ private:
 } // namespace
 
 GradientSchedules mlir::attn::chooseGradientSchedules(const ScheduleShape &shape, const Chip &chip,
-                                                      bool mayWgmma) {
+                                                      bool mayWgmma, bool mayFuse) {
   Chooser chooser(shape, chip);
   // Rows are held with their outputs and the gradients of those.
   Held rows{shape.keyDim + 2 * shape.valueDim, shape.keyDim, /*tokens=*/false};
   Held tokens{shape.keyDim + shape.valueDim, shape.keyDim + shape.valueDim, /*tokens=*/true};
   GradientSchedules chosen;
+  if (mayFuse && mayWgmma && chip.hasWgmma && shape.tableReads == 0 && chooser.halvesFeatures()) {
+    Held both = tokens;
+    both.addsToRows = true;
+    chosen.tokens = chooser.chooseWgmma(both);
+    chosen.rows = chosen.tokens ? chooser.chooseForSums() : ScheduleAttr();
+    chosen.fused = chosen.tokens != nullptr;
+    if (chosen.fused)
+      return chosen;
+  }
   if (mayWgmma && chip.hasWgmma) {
     chosen.rows = chooser.chooseWgmma(rows);
     chosen.tokens = chooser.chooseWgmma(tokens);

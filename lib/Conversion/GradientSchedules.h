@@ -11,9 +11,14 @@ namespace mlir::attn {
 /// holds, and `keys` lines of the tiles that it walks: of the latter, tokens and packed rows.
 struct GradientSchedules {
   tile::ScheduleAttr rows, tokens; ///< null where no tile of these dims fits
+  /// Whether those that hold tokens add to the gradient of rows, too; `rows` is then of the kernels that
+  /// begin and end its sums.
+  bool fused = false;
 };
-/// On wgmma where `mayWgmma` and the problem allow it, each of the two for itself; else on mma.
-GradientSchedules chooseGradientSchedules(const ScheduleShape &shape, const Chip &chip, bool mayWgmma);
+/// On wgmma where `mayWgmma` and the problem allow it, each of the two for itself; else on mma. Fused where
+/// `mayFuse` and wgmma allows it.
+GradientSchedules chooseGradientSchedules(const ScheduleShape &shape, const Chip &chip, bool mayWgmma,
+                                          bool mayFuse);
 /// Of the kernels that add up significance, on mma; `byHead`: heads of a group are told apart. Null where
 /// none fits.
 tile::ScheduleAttr chooseSignificanceSchedule(const ScheduleShape &shape, const Chip &chip, bool byHead);

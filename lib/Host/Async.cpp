@@ -107,6 +107,12 @@ llvm::Expected<bool> Rewriter::rewriteAsync(Operation *op) {
     return bulk("attn_host_bulk_store", {plainPointer(store.getSrcMem()), store.getTmaDescriptor()},
                 store.getCoordinates());
   }
+  if (auto add = dyn_cast<NVVM::CpAsyncBulkTensorReduceOp>(op)) {
+    if (add.getMode() != NVVM::TMAStoreMode::TILE || add.getRedKind() != NVVM::TMAReduxKind::ADD)
+      return errorAt(op, "the host device adds boxes to tensors, and knows no other reduction");
+    return bulk("attn_host_bulk_add", {plainPointer(add.getSrcMem()), add.getTmaDescriptor()},
+                add.getCoordinates());
+  }
   if (isa<NVVM::CpAsyncBulkCommitGroupOp>(op))
     return call("attn_host_bulk_commit", none, {lane}), done();
   if (auto wait = dyn_cast<NVVM::CpAsyncBulkWaitGroupOp>(op)) {

@@ -95,8 +95,8 @@ static bool classify(Operation *op, const DataLayout &layout, HostOpInfo &info) 
     info.alignment = 128;
     return true;
   }
-  if (isa<NVVM::CpAsyncBulkTensorSharedCTAToGlobalOp>(op)) {
-    info.access = Access::Store;
+  if (isa<NVVM::CpAsyncBulkTensorSharedCTAToGlobalOp, NVVM::CpAsyncBulkTensorReduceOp>(op)) {
+    info.access = isa<NVVM::CpAsyncBulkTensorReduceOp>(op) ? Access::Atomic : Access::Store;
     info.space = Space::Global;
     info.alignment = 16;
     return true;

@@ -69,6 +69,8 @@ std::optional<std::vector<uint32_t>> writtenParameters(LLVM::LLVMFuncOp kernel) 
       pointer = exchange.getPtr();
     else if (auto bulk = dyn_cast<NVVM::CpAsyncBulkTensorSharedCTAToGlobalOp>(op))
       pointer = bulk.getTmaDescriptor(); // the parameter that holds the map
+    else if (auto add = dyn_cast<NVVM::CpAsyncBulkTensorReduceOp>(op))
+      pointer = add.getTmaDescriptor();
     else if (isa<LLVM::CallOp>(op))
       return WalkResult::interrupt(); // its stores may be anywhere
     if (!pointer || mlir::cast<LLVM::LLVMPointerType>(pointer.getType()).getAddressSpace() == 3 ||

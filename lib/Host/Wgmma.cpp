@@ -112,6 +112,7 @@ llvm::Error Rewriter::batchWgmma(Block &block) {
       step.chain = static_cast<uint8_t>(chain);
       step.half = mlir::attn::elementOf(op.getElement()).dtype == rt::DType::F16;
       step.transposed = op.getTransposed();
+      step.lhsTransposed = op.getLhsTransposed();
       if (op.getLhsDescriptor())
         step.lhsAddress = passDescriptor(op.getLhsDescriptor());
       else

@@ -55,6 +55,14 @@ void mlir::attn::describeGradients(Chain &chain, rt::Manifest &manifest) {
   describeTables(chain, manifest);
 }
 
+void mlir::attn::describeRowSums(rt::Manifest &manifest) {
+  const std::string name = rowSums.str();
+  constexpr int64_t block = 16; // features of a line in registers: whole blocks
+  const int64_t features = llvm::alignTo(manifest.keyDim, block);
+  if (!manifest.findResult(name))
+    manifest.results.push_back({name, rt::DType::F32, {{"rows", 0}, {"", manifest.qHeads}, {"", features}}});
+}
+
 void mlir::attn::describeSignificance(Chain &chain, rt::Manifest &manifest) {
   if (auto rows = chain.function->getAttrOfType<IntegerAttr>(significanceRowsAttr))
     manifest.significanceRows = rows.getInt();

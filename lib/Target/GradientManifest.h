@@ -12,6 +12,8 @@ namespace mlir::attn {
 /// Adds the arguments of a backward pass behind the function's own (`o`, `lse`, `do` and, where the LSE is a
 /// result, `dlse`), and sets its results: `dq`, `delta` and each region's `dk` and `dv`.
 void describeGradients(Chain &chain, ::attn::rt::Manifest &manifest);
+/// Adds the sums of rows' gradients to the results, once: memory that kernels share, and their caller gives.
+void describeRowSums(::attn::rt::Manifest &manifest);
 /// Adds each region's `significance` to the results, and how many rows count.
 void describeSignificance(Chain &chain, ::attn::rt::Manifest &manifest);
 

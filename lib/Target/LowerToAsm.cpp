@@ -2,11 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The last step before LLVM: wgmma with its left operand in registers, and the
 // wait that returns its accumulators, become inline assembly whose inputs are
-// tied to its outputs, and so does movmatrix. Codes that get the exponent of their
-// floats, masked by one constant and joined with another, are one instruction that
-// ptxas does not find: it takes two, with a constant each. Nothing else runs between this and instruction
-// selection, so the text is never a barrier to a rewrite, and the host device, which executes the machine
-// level, never sees it.
+// tied to its outputs, and so does movmatrix. Codes that get the exponent of
+// their floats, masked by one constant and joined with another, are one instruction that ptxas does not find:
+// it takes two, with a constant each. Nothing else runs between this and instruction selection, so the text
+// is never a barrier to a rewrite, and the host device, which executes the machine level, never sees it.
 //
 //===----------------------------------------------------------------------===//
 #include "attn/Target/PTX.h"
@@ -79,7 +78,8 @@ static void lowerWgmma(RewriterBase &rewriter, tile::WgmmaOp op) {
   }
   operands.push_back(op.getRhsDescriptor());
   text += ", $" + std::to_string(next) + (tied ? ", 1" : ", 0") + ", 1, 1" +
-          (op.getLhsDescriptor() ? ", 0" : "") + (op.getTransposed() ? ", 1;" : ", 0;");
+          (op.getLhsDescriptor() ? op.getLhsTransposed() ? ", 1" : ", 0" : "") +
+          (op.getTransposed() ? ", 1;" : ", 0;");
   replaceByAsm(rewriter, op, operands, text, constraintList(n, tied, rest));
 }
 

@@ -304,6 +304,8 @@ LogicalResult mlir::attn::describeKernels(gpu::GPUModuleOp machine, const Chip &
       for (auto map : maps.getAsRange<tile::TensorMapAttr>())
         if (!manifest.findTensorMap(map.getName().str()))
           manifest.tensorMaps.push_back(tensorMapOf(map));
+    if (llvm::any_of(info.params, [](const rt::Parameter &each) { return each.name == rowSums; }))
+      describeRowSums(manifest);
     described->launch.overlapsPrevious &= chip.overlapsLaunches;
     manifest.addKernel(std::move(info), std::move(described->launch));
   }

@@ -9,8 +9,25 @@
 !kv = !attn.kv<packed, heads = 2, dim = 128, key = bf16, value = bf16>
 !state = !attn.state<heads = 8, value_dim = 128>
 
-// Two warpgroups hold 64 lines each; of what is walked, boxes come.
+// Fused: tokens are held, and rows are walked by 64. What begins and ends their sums is little.
+// CHECK-LABEL: @fused
+// CHECK-SAME: attn.fused
+// CHECK-SAME: tile.schedules = [#tile.schedule<mma, rows = 128, keys = 64, warps = 8, stages = 1, blocks = 2,
+// CHECK-SAME: tile.token_schedule = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 3, blocks = 1,
+// MMA-LABEL: @fused
+// MMA-NOT: attn.fused
+// MMA-NOT: wgmma
+// MMA: return
+func.func @fused(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q attributes {attn.backward, attn.ordered = false} {
+  %0 = attn.init %q : !q -> !state
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : !q, !kv -> !state
+  %o = attn.finish %1 : !state -> !q
+  return %o : !q
+}
+
+// Causal rows are made in order: two warpgroups hold 64 lines each; of what is walked, boxes come.
 // CHECK-LABEL: @even
+// CHECK-NOT: attn.fused
 // CHECK-SAME: tile.schedules = [#tile.schedule<wgmma, rows = 128, keys = 80, warps = 8, stages = 3, blocks = 1,
 // CHECK-SAME: producer_registers = 24, consumer_registers = 240, query_stages = 1, query_copy = boxes 128, key_copies = [boxes 80], value_copies = [boxes 80],
 // CHECK-SAME: tile.token_schedule = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 3, blocks = 1,

@@ -28,22 +28,33 @@ POINTS = {
 DIMS = ["--dim=batch=3", "--dim=q_len=1..150", "--dim=kv_len=1..200"]
 
 
-def marked(text):
+# Launches of their own for rows and tokens, or one that adds to both.
+FORMS = pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "fused"])
+
+
+def marked(text, ordered=False):
     """The text, asking for the backward pass of its function."""
     head, brace, body = text.rpartition("}\n")[0].partition(" {\n")
     assert brace
-    return f"{head} attributes {{attn.backward}}{brace}{body}}}\n"
+    mark = "attn.backward, attn.ordered" if ordered else "attn.backward, attn.ordered = false"
+    return f"{head} attributes {{{mark}}}{brace}{body}}}\n"
 
 
-def backward(problem):
-    return marked(problem.text())
+def in_form(text, ordered):
+    """The text of gradients, with an order or without."""
+    return text.replace("attn.backward", "attn.backward, attn.ordered" + ("" if ordered else " = false"))
 
 
+def backward(problem, ordered=False):
+    return marked(problem.text(), ordered)
+
+
+@FORMS
 @pytest.mark.parametrize("name", POINTS)
-def test_gradients_are_those_of_the_reference(tmp_path, name):
+def test_gradients_are_those_of_the_reference(tmp_path, name, ordered):
     problem, seed = POINTS[name]
     file = tmp_path / "backward.mlir"
-    file.write_text(backward(problem))
+    file.write_text(backward(problem, ordered))
     status, report, errors = attn_run(file, "--check", f"--device={DEVICE}", f"--seed={seed}", *DIMS)
     assert status == 0, (errors, report)
 
@@ -62,7 +73,7 @@ def test_mma_makes_the_same(tmp_path, name):
 def test_who_multiplies(tmp_path, heads, rows, tokens):
     """The heads of a group fill the lines of a tile, or mma serves: of 3 heads 96 lines, of 7 none."""
     file, ptx = tmp_path / "kinds.mlir", tmp_path / "kinds.ptx"
-    file.write_text(backward(Problem(heads, 2, 64, 64, "bf16", "packed", "causal")))
+    file.write_text(backward(Problem(heads, 2, 64, 64, "bf16", "packed", "causal"), ordered=True))
     options = ["--target=sm_90a", "--schedule=wgmma", "--emit=ptx", "-o", str(ptx)]
     result = subprocess.run(
         [program("attn-opt"), str(file), *options], capture_output=True, text=True, timeout=120
@@ -88,10 +99,11 @@ func.func @shared(%q: !q {attn.name = "q"}, %context: !context {attn.name = "con
 """
 
 
-def test_regions_that_rows_share(tmp_path):
+@FORMS
+def test_regions_that_rows_share(tmp_path, ordered):
     """Five responses of two prompts: the tokens of a prompt get what the rows of all its responses add."""
     file = tmp_path / "shared.mlir"
-    file.write_text(REGIONS)
+    file.write_text(in_form(REGIONS, ordered))
     dims = ["--dim=batch=5", "--dim=groups=2", "--dim=context_len=90", "--dim=q_len=1..60", "--dim=kv_len=60"]
     status, _, errors = attn_run(file, "--check", f"--device={DEVICE}", "--seed=2", *dims)
     assert status == 0, errors
@@ -126,9 +138,10 @@ func.func @scores(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %slopes
 """
 
 
-def test_score_regions_have_slopes(tmp_path):
+@FORMS
+def test_score_regions_have_slopes(tmp_path, ordered):
     file = tmp_path / "scores.mlir"
-    file.write_text(marked(REGION))
+    file.write_text(marked(REGION, ordered))
     status, report, errors = attn_run(file, "--check", f"--device={DEVICE}", "--seed=4", *DIMS)
     assert status == 0, (errors, report)
 
@@ -169,7 +182,7 @@ def test_tables(tmp_path, schedule):
 
 
 @pytest.mark.parametrize("schedule", ["mma", "wgmma"])
-@pytest.mark.parametrize("text", [backward(POINTS["sinks"][0]), TABLES], ids=["sinks", "tables"])
+@pytest.mark.parametrize("text", [backward(POINTS["sinks"][0], True), TABLES], ids=["sinks", "tables"])
 def test_gradients_are_the_same_bits_in_every_run(tmp_path, text, schedule):
     """Of 20, blocks and threads in another order in each."""
     file = tmp_path / "again.mlir"
@@ -190,10 +203,11 @@ def gradients(file, folder, tensors, *options):
     return load_file(folder / "out.safetensors")
 
 
-def test_a_sequence_is_nobody_elses_matter(tmp_path):
+@FORMS
+def test_a_sequence_is_nobody_elses_matter(tmp_path, ordered):
     """NaNs that come back for the first sequence stay in it, and move no bit of the second."""
     file = tmp_path / "two.mlir"
-    file.write_text(backward(Problem(4, 2, 64, 64, "f16", "packed", "causal")))
+    file.write_text(backward(Problem(4, 2, 64, 64, "f16", "packed", "causal"), ordered))
     tensors = generate(file, tmp_path, "--dim=batch=2", "--dim=q_len=70", "--dim=kv_len=90")
     right = gradients(file, tmp_path, tensors)
     tensors["do"][:70] = np.nan
@@ -204,11 +218,11 @@ def test_a_sequence_is_nobody_elses_matter(tmp_path):
         assert np.array_equal(spoiled[name][begin:], right[name][begin:])
 
 
-@pytest.mark.parametrize("schedule", ["mma", "wgmma"])
-def test_what_lies_behind_a_sequence_stays_there(tmp_path, schedule):
+@pytest.mark.parametrize(("schedule", "ordered"), [("mma", True), ("wgmma", True), ("wgmma", False)])
+def test_what_lies_behind_a_sequence_stays_there(tmp_path, schedule, ordered):
     """NaNs in the rows and tokens of the second sequence lie in the last tiles of the first, where nothing has a weight."""
     file = tmp_path / "behind.mlir"
-    file.write_text(backward(Problem(4, 2, 64, 64, "f16", "packed", "causal")))
+    file.write_text(backward(Problem(4, 2, 64, 64, "f16", "packed", "causal"), ordered))
     tensors = generate(file, tmp_path, "--dim=batch=2", "--dim=q_len=70", "--dim=kv_len=90")
     options = [f"--schedule={schedule}"]
     right = gradients(file, tmp_path, tensors, *options)
@@ -238,10 +252,11 @@ def test_a_head_of_the_group_counts(tmp_path):
 @pytest.mark.parametrize("dims", [(64, 64), (96, 96), (128, 128), (192, 128)])
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("softcap", [False, True])
-def test_nothing_is_spilled(tmp_path, dims, target, softcap):
+@FORMS
+def test_nothing_is_spilled(tmp_path, dims, target, softcap, ordered):
     file, ptx = tmp_path / "spills.mlir", tmp_path / "spills.ptx"
     see = "causal" if softcap else "sink(4) | window(64)"
-    file.write_text(backward(Problem(8, 2, *dims, "bf16", "packed", see, softcap=softcap)))
+    file.write_text(backward(Problem(8, 2, *dims, "bf16", "packed", see, softcap=softcap), ordered))
     command = [program("attn-opt"), str(file), f"--target={target}", "--emit=ptx", "-o", str(ptx)]
     subprocess.run(command, check=True, timeout=120)
     for kernel in ptxas(ptx, target):

@@ -24,10 +24,12 @@ class Case:
     runs: tuple[str, ...]
     tree: tuple = PREFILL_TREE
     backward: bool = False
+    ordered: bool = True  # gradients whose rows and tokens have launches of their own
 
     def text(self):
         text = self.problem.text()
-        return text.replace(" {\n", " attributes {attn.backward} {\n", 1) if self.backward else text
+        mark = "attn.backward" if self.ordered else "attn.backward, attn.ordered = false"
+        return text.replace(" {\n", f" attributes {{{mark}}} {{\n", 1) if self.backward else text
 
     def tree_json(self):
         problem = self.problem
@@ -101,5 +103,19 @@ CASES = (
         ((-1, 150, 0), (0, 100, 30), (0, 70, 20), (-1, 50, 30)),
     ),
     Case("gradients, mma", small("packed", see="all"), "mma", GRADIENT_RUNS, backward=True),
-    Case("gradients, wgmma", small("packed"), "wgmma", (GRADIENT_RUNS[0], BY_QUERY), backward=True),
+    Case(
+        "gradients, wgmma, in order",
+        small("packed"),
+        "wgmma",
+        (GRADIENT_RUNS[0], BY_QUERY),
+        backward=True,
+    ),
+    Case(
+        "gradients, wgmma, fused",
+        small("packed"),
+        "wgmma",
+        (GRADIENT_RUNS[0], BY_QUERY),
+        backward=True,
+        ordered=False,
+    ),
 )

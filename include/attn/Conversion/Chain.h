@@ -31,17 +31,23 @@ struct Chain {
   /// Merges and other operations that make states of states: what stands behind the loops over tokens.
   SmallVector<Operation *> changes;
 
-  Value query() { return init ? init.getQuery() : updates.front().getQuery(); }
+  Value query() {
+    return init ? init.getQuery() : updates.empty() ? gradient.getPart() : updates.front().getQuery();
+  }
   RankedTensorType queryType() { return cast<RankedTensorType>(query().getType()); }
   int64_t queryHeads() { return queryType().getDimSize(1); }
   int64_t keyDim() { return queryType().getDimSize(2); }
   int64_t valueDim() {
+    if (gradient)
+      return gradient.getGradient().getType().getValueDim();
     return init ? init.getState().getType().getValueDim() : updates.front().getKv().getType().getValueDim();
   }
   /// Whether something of tokens is added up, which are then held.
   bool holdsTokens() {
     return significance || (gradient && gradient.getGradient().getType().getOf() == Stationary::Tokens);
   }
+  /// Whether updates add to sums of rows beside what is held.
+  bool addsToRows() { return gradient && gradient.getAddsRows(); }
   /// Whether rows are finished already, and their LSEs are read.
   bool readsFinished() { return gradient || significance; }
   /// Features of a line in shared memory and registers, whichever region it is of.
@@ -59,7 +65,11 @@ struct Chain {
   }
   /// Whether all updates read one region: what its heads share then holds for the whole kernel.
   bool hasOneRegion();
-  int64_t kvHeads() { return updates.empty() ? 1 : updates.front().getKVHeads(); }
+  int64_t kvHeads() {
+    if (updates.empty())
+      return gradient ? gradient.getKvHeads().value_or(1) : 1;
+    return updates.front().getKVHeads();
+  }
   int64_t group() { return queryHeads() / kvHeads(); }
   Type element() { return queryType().getElementType(); }
   /// Whether a state begins with a sink.
@@ -89,6 +99,12 @@ struct Chain {
 /// where there are several, and of its first end.
 inline constexpr StringLiteral gradientAttr = "attn.gradient", operandAttr = "attn.operand",
                                firstEndAttr = "attn.first_end";
+/// Of a function whose kernels for tokens add to the gradient of rows, too; of its kernels which of them it
+/// is: what begins the sums of rows, what adds to them, what ends them.
+inline constexpr StringLiteral fusedAttr = "attn.fused", fusedBegin = "begin", fusedAdd = "add",
+                               fusedEnd = "end";
+/// The sums of rows' gradients while they are added up, f32.
+inline constexpr StringLiteral rowSums = "dq.sums";
 /// Of a kernel that decodes: it stores what tokens score, where the plan says so; and of the one behind it,
 /// which makes significance of that: how that of a group's heads is one.
 inline constexpr StringLiteral storesScoresAttr = "attn.stores_scores",

@@ -126,13 +126,22 @@ struct SendPattern : TilePattern<SendOp> {
     SharedType tile = op.getTile().getType();
     scf::IfOp::create(rewriter, op.getLoc(), e.isFirstLane(), [&](OpBuilder &builder, Location loc) {
       Emitter at(builder, loc, e.lanes);
-      for (const Piece &piece : piecesOf(tile, 0, tile.getRows(), op.getPadded()))
-        NVVM::CpAsyncBulkTensorSharedCTAToGlobalOp::create(
-            builder, loc, adaptor.getMaps()[piece.map].front(),
-            at.sharedAt(adaptor.getTile().front(), piece.offset),
-            coordinatesOf(at, op.getMaps()[piece.map], piece, adaptor.getSlot().front(),
-                          adaptor.getHead().front()),
-            Value(), NVVM::TMAStoreMode::TILE, Value());
+      for (const Piece &piece : piecesOf(tile, 0, tile.getRows(), op.getPadded())) {
+        Value map = adaptor.getMaps()[piece.map].front();
+        Value from = at.sharedAt(adaptor.getTile().front(), piece.offset);
+        SmallVector<Value> coordinates = coordinatesOf(at, op.getMaps()[piece.map], piece,
+                                                       adaptor.getSlot().front(), adaptor.getHead().front());
+        if (op.getPanel()) {
+          Value &panel = coordinates[coordinates.size() - 2];
+          panel = at.add(panel, adaptor.getPanel().front());
+        }
+        if (op.getAdds())
+          NVVM::CpAsyncBulkTensorReduceOp::create(builder, loc, map, from, NVVM::TMAReduxKind::ADD,
+                                                  NVVM::TMAStoreMode::TILE, coordinates, Value());
+        else
+          NVVM::CpAsyncBulkTensorSharedCTAToGlobalOp::create(builder, loc, map, from, coordinates, Value(),
+                                                             NVVM::TMAStoreMode::TILE, Value());
+      }
       NVVM::CpAsyncBulkCommitGroupOp::create(builder, loc);
       scf::YieldOp::create(builder, loc);
     });

@@ -116,6 +116,11 @@ struct StagePattern : TilePattern<StageOp> {
     FragmentType type = op.getFragment().getType();
     ValueRange registers = adaptor.getFragment();
     Value base = adaptor.getTile().front(), line = adaptor.getLine().front();
+    if (tile.getElement().isF32()) {
+      stageSums(e, tile, type, registers, base, line);
+      rewriter.eraseOp(op);
+      return success();
+    }
     for (const SharedType::Panel &panel : tile.getPanels()) {
       MatrixAddresses target(e, tile, e.sharedAt(base, e.mul(line, panel.width)), /*lineBit=*/0);
       int64_t blocks = type.getSizes()[1] / 8, end = panel.chunk + panel.width / 16;

@@ -76,10 +76,14 @@ inline Value lineOfRegister(Emitter &e, Layout layout, int64_t i) {
   return e.add(e.mul(e.lanes.quad, 2), 8 * (i / 2) + i % 2); // Col
 }
 
+/// Writes a fragment of f32 into lines of a shared tile from `line` on, in the order that sums have.
+void stageSums(Emitter &e, SharedType tile, FragmentType type, ValueRange registers, Value base, Value line);
+
 void populateLanePatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateCopyPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateGlobalPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateStorePattern(const TypeConverter &, RewritePatternSet &, const LaneMap &);
+void populateSumPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateStoreScoresPattern(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateFragmentPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateConvertPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);

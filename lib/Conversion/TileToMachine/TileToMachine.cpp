@@ -148,6 +148,7 @@ struct TileToMachine : attn::impl::TileToMachinePassBase<TileToMachine> {
     populateCopyPatterns(converter, patterns, lanes);
     populateGlobalPatterns(converter, patterns, lanes);
     populateStorePattern(converter, patterns, lanes);
+    populateSumPatterns(converter, patterns, lanes);
     populateStoreScoresPattern(converter, patterns, lanes);
     populateFragmentPatterns(converter, patterns, lanes);
     populateConvertPatterns(converter, patterns, lanes);

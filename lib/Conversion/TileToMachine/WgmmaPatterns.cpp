@@ -59,6 +59,20 @@ struct Operand {
               lineOffset ? e.mul(lineOffset, perLine >> 4) : Value());
   }
 
+  /// The tile's 64 columns and 16 lines from `line` on, contracted (MN-major).
+  Value turned(int64_t line) {
+    return at(line * type.getLineBytes(),
+              descriptorConstant(type.getLineBytes(), 0, type.getLineBytes() * 8));
+  }
+
+  /// Where columns begin of which a warpgroup reads a part, for `at`.
+  Value columnOffset(Value column) {
+    SharedType::Panel panel = type.getPanels()[0];
+    int64_t columns = panel.width / 2;
+    Value panels = e.mul(e.shr(column, llvm::Log2_64(columns)), type.getRows() * panel.width >> 4);
+    return e.add(panels, e.shr(e.band(column, columns - 1), 3));
+  }
+
   Emitter &e;
   SharedType type;
   Value start;
@@ -97,8 +111,9 @@ struct StartDotPattern : TilePattern<StartDotOp> {
     Value line;
     if (auto shared = dyn_cast<SharedType>(op.getLhs().getType())) {
       lhs.emplace(e, shared, adaptor.getLhs().front());
-      line = adaptor.getLine().front();
+      line = op.turnsLeft() ? Value() : adaptor.getLine().front();
     }
+    Value partOffset = op.getColumn() ? rhs.columnOffset(adaptor.getColumn().front()) : Value();
 
     SmallVector<Value> registers(adaptor.getAcc());
     bool fresh = registers.empty();
@@ -109,11 +124,13 @@ struct StartDotPattern : TilePattern<StartDotOp> {
     auto multiply = [&](int64_t k, int64_t column, int64_t columns, Value rhsDescriptor) {
       MutableArrayRef<Value> acc = MutableArrayRef<Value>(registers).slice(column / 2, columns / 2);
       ValueRange lhsRegisters = lhs ? ValueRange() : adaptor.getLhs().slice(k * 4, 4);
-      Value lhsDescriptor = lhs ? lhs->alongFeatures(k * 2, line) : Value();
+      Value lhsDescriptor = !lhs             ? Value()
+                            : op.turnsLeft() ? lhs->turned(k * 16)
+                                             : lhs->alongFeatures(k * 2, line);
       auto wgmma =
           WgmmaOp::create(rewriter, op.getLoc(), SmallVector<Type>(columns / 2, rewriter.getF32Type()),
                           fresh && k == 0 ? ValueRange() : ValueRange(acc), lhsRegisters, lhsDescriptor,
-                          rhsDescriptor, columns, rhsType.getElement(), transposed);
+                          rhsDescriptor, columns, rhsType.getElement(), transposed, op.turnsLeft());
       llvm::copy(wgmma.getResults(), acc.begin());
     };
     for (int64_t k = 0; k < depth; ++k) {
@@ -126,7 +143,8 @@ struct StartDotPattern : TilePattern<StartDotOp> {
         int64_t lines = rhsType.getBoxLines(), box = k * 16 / lines, line = k * 16 % lines;
         int64_t offset = box * lines * rhsType.getLineBytes() + run.first.offset + line * width;
         int64_t constant = descriptorConstant(width, lines * width, width * 8);
-        multiply(k, run.first.chunk * 8, run.columns, rhs.at(offset, constant));
+        int64_t columns = partOffset ? result.getSizes()[1] : run.columns;
+        multiply(k, run.first.chunk * 8, columns, rhs.at(offset, constant, partOffset));
       }
     }
     NVVM::WgmmaGroupSyncAlignedOp::create(rewriter, op.getLoc());

@@ -37,6 +37,7 @@ def attend(
     reference: bool = False,
     significance: str | None = None,
     significance_rows: int | None = None,
+    ordered: bool | None = None,
     **others: Any,
 ) -> Any:
     """Attention of dense tensors, or of packed sequences; on a GPU or, on CPU tensors, on the host device.
@@ -67,6 +68,9 @@ def attend(
                   of `layout`, packed `[tokens, kv_heads]`. No gradient passes to or from it. Within 1e-2; with one row for each
                   sequence, NaN of tokens that score beyond 355 and may be worth something
     significance_rows    how many of the last rows of each sequence count; by default all
+    ordered       whether gradients are the same bits in every run. By default where torch.use_deterministic_algorithms
+                  says so, and else where that is quicker: where some rows do not see all tokens. Results of the forward
+                  pass are the same bits always
 
     Nothing is copied where each tensor lies in memory in one of the two layouts, whichever `layout` names its
     dimensions: k and v in one, and possibly as the front part of a longer cache. A q that lies in the other one than k
@@ -85,6 +89,8 @@ def attend(
         refuse_options(others, attend.__kwdefaults__)
     if not isinstance(reference, bool):
         raise expected(TensorError, "reference", "True or False", reference)
+    if ordered not in (None, False, True):
+        raise expected(TensorError, "ordered", "True, False or None", ordered)
     if significance is not None or significance_rows is not None:
         from .significance import check_asked
 
@@ -92,6 +98,7 @@ def attend(
     weighed = {}
     if significance is not None:
         weighed = dict(significance=significance, significance_rows=significance_rows)
+    of_gradients = {} if ordered is None else {"ordered": ordered}
     if is_traced(q):
         from . import torch_attend as module
     elif reference or needs_gradient(q, k, v, sink_logits, tensors):
@@ -121,6 +128,7 @@ def attend(
             out=out,
             reference=reference,
             **weighed,
+            **of_gradients,
         )
     return attend_now(
         q,

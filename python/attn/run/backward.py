@@ -27,11 +27,20 @@ _captured: list[Any] = []  # plans that graphs read, for as long as nobody knows
 _guard = threading.Lock()
 
 
-def marked(text: str, tables: Iterable[str] = ()) -> str:
-    """The text of a description, as that of its gradients, those of `tables` among them."""
+def marked(text: str, tables: Iterable[str] = (), ordered: bool | None = None) -> str:
+    """The text of a description, as that of its gradients, those of `tables` among them. `ordered`: whose terms are added
+    in an order, so that every run gives the same bits; False: in none, where a kernel can."""
     names = ", ".join(f'"{name}"' for name in tables)
     mark = f"attn.backward = [{names}]" if names else "attn.backward"
+    if ordered is not None:
+        mark += ", attn.ordered" if ordered else ", attn.ordered = false"
     return re.sub(r"(-> [^\n]*?) \{\n", rf"\1 attributes {{{mark}}} {{\n", text, count=1)
+
+
+def ordered_by_default() -> bool | None:
+    """Whether gradients that nobody has said anything of are the same bits in every run: where all of PyTorch's are, and else
+    what is quicker."""
+    return torch.are_deterministic_algorithms_enabled() or None
 
 
 def differentiates(kernel: Any) -> bool:

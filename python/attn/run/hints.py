@@ -33,7 +33,7 @@ _HINTS = {
     "max_seqlen_q": "leave it out: it follows from cu_seqlens",
     "max_seqlen_k": "leave it out: it follows from cu_seqlens",
     "cache_seqlens": "write kv_lengths=",
-    "deterministic": "leave it out: the same input gives the same bits",
+    "deterministic": "write ordered=True, for gradients: the same input gives the same bits forward",
     "score_mod": "write score=, without a batch index, and what it captures as arguments by name in tensors=. Tensors of "
     "flex_attention are layout='bhsd'",
     "block_mask": "nothing is to be made: see=, causal, window and sink say the same. Tensors of flex_attention are "

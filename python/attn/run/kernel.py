@@ -51,21 +51,22 @@ class Kernel(Code):
 
     def _backward(self, tables: tuple[str, ...]) -> Kernel | str:
         """That of its gradients, those of `tables` among them; or why there is none."""
-        from .backward import differentiates, marked
+        from .backward import differentiates, marked, ordered_by_default
 
-        if (known := self._gradient_kernels.get(tables)) is not None:
+        key = tables, ordered_by_default()
+        if (known := self._gradient_kernels.get(key)) is not None:
             return known
-        request = self._request._replace(text=marked(self.text, tables))
+        request = self._request._replace(text=marked(self.text, *key))
         try:
-            native, key, entry = load_native(request, self._native.device)
-            kernel = Kernel(native, request=request, key=key, about=entry.about)
+            native, number, entry = load_native(request, self._native.device)
+            kernel = Kernel(native, request=request, key=number, about=entry.about)
             found = kernel if differentiates(kernel) else "its text has attributes of its own"
         except CompileError as error:
             found = str(error)
-        return self._gradient_kernels.setdefault(tables, found)
+        return self._gradient_kernels.setdefault(key, found)
 
     @functools.cached_property
-    def _gradient_kernels(self) -> dict[tuple[str, ...], Kernel | str]:
+    def _gradient_kernels(self) -> dict[tuple[tuple[str, ...], bool | None], Kernel | str]:
         return {}
 
     @functools.cached_property

@@ -19,7 +19,14 @@ from ..describe.score import trace
 from ..errors import CompileError, TensorError, expected, given
 from ..memory.tables import int32_array
 from .arrange import Arrangement
-from .backward import check_place, differentiates, kernel_gradients, marked, tables_of
+from .backward import (
+    check_place,
+    differentiates,
+    kernel_gradients,
+    marked,
+    ordered_by_default,
+    tables_of,
+)
 from .described_calls import Options, describe_call, read_tensors
 from .direct import attend_now
 from .kernels import compile
@@ -38,6 +45,8 @@ class Differentiable:
     """Of the tensors beside q, k and v."""
     asked: Problem
     """That with the significance of tokens, where it is asked for."""
+    ordered: bool | None
+    """Whether gradients are the same bits in every run; None: where all of PyTorch's are, or where that is quicker."""
 
     @staticmethod
     def of(
@@ -79,7 +88,7 @@ class Differentiable:
         if spec.significance is not None:  # gradients are of the attention alone
             plain = replace(spec, significance=None, significance_rows=None)
             problem = Problem(plain.mlir(), problem.tables)
-        return Differentiable(problem, made, is_swapped, tuple(extras), asked)
+        return Differentiable(problem, made, is_swapped, tuple(extras), asked, options.get("ordered"))
 
     def results(self, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Of the reference: out of q's dtype; lse and, if asked for, significance in float32, of float64 in that."""
@@ -143,7 +152,8 @@ class Differentiable:
     def _kernel(self, data: Mapping[str, Tensor], wanted: Collection[str]) -> Any:
         text = self.problem.text
         read = [name for name in tables_of(data, wanted) if f'attn.name = "{name}"' in text]
-        return _backward_kernel(text, str(data["q"].device), tuple(read))
+        ordered = ordered_by_default() if self.ordered is None else self.ordered
+        return _backward_kernel(text, str(data["q"].device), tuple(read), ordered)
 
     def _data(self, tensors: tuple[Tensor, ...]) -> dict[str, Tensor]:
         data = {
@@ -153,16 +163,16 @@ class Differentiable:
         return data | dict(zip(self.names, tensors[3:], strict=True))
 
 
-_without_kernels: dict[tuple[str, str, tuple[str, ...]], str] = {}
+_without_kernels: dict[tuple[str, str, tuple[str, ...], bool | None], str] = {}
 
 
-def _backward_kernel(text: str, device: str, tables: tuple[str, ...]) -> Any:
+def _backward_kernel(text: str, device: str, tables: tuple[str, ...], ordered: bool | None) -> Any:
     """That of the gradients of a description, those of `tables` among them, or why there is none."""
-    key = text, device, tables
+    key = text, device, tables, ordered
     if key in _without_kernels:
         return _without_kernels[key]
     try:
-        kernel = compile(marked(text, tables), device=device)
+        kernel = compile(marked(text, tables, ordered), device=device)
         if differentiates(kernel):
             return kernel
         why = "its text has attributes of its own"
@@ -223,6 +233,7 @@ def attend(
     return_lse: bool,
     out: Any,
     reference: bool,
+    ordered: bool | None = None,
     **options: Any,
 ) -> Any:
     """`attn.attend` where a gradient is required, or results of the reference are asked for."""
@@ -236,7 +247,7 @@ def attend(
             raise expected(TensorError, name, "a tensor of PyTorch", tensor)
     if reference:
         check_cpu(q=q, k=k, v=v, **extras)
-    call = Differentiable.of(q, k, v, extras, options)
+    call = Differentiable.of(q, k, v, extras, options | {"ordered": ordered})
     call.check_place((q, k, v, *extras.values()))
 
     worth: list[Tensor] = []

@@ -18,8 +18,12 @@ namespace {
 
 constexpr uint32_t kShared = 65536;
 
-/// The tile is filled from `in`, and stored by a copy of `rank` coordinates.
-std::string kernelText(unsigned rank) {
+/// The tile is filled from `in`, and stored by a copy of `rank` coordinates, or added.
+std::string kernelText(unsigned rank, bool adds = false) {
+  const std::string box = "box[" + test::coordinateNames(rank) + "]";
+  const std::string store =
+      adds ? "nvvm.cp.async.bulk.tensor.reduce %map, %tile, " + box + " {redKind = #nvvm.tma_redux_kind<add>}"
+           : "nvvm.cp.async.bulk.tensor.global.shared.cta %map, %tile, " + box;
   return R"(
 gpu.module @m {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
@@ -50,8 +54,8 @@ gpu.module @m {
     nvvm.barrier
     llvm.cond_br %first, ^issue, ^done
   ^issue:
-    nvvm.cp.async.bulk.tensor.global.shared.cta %map, %tile, box[)" +
-         test::coordinateNames(rank) + R"(] : !llvm.ptr, !llvm.ptr<3>
+    )" + store +
+         R"( : !llvm.ptr, !llvm.ptr<3>
     nvvm.cp.async.bulk.commit.group
     nvvm.cp.async.bulk.wait_group 0 {read}
     llvm.br ^done
@@ -220,6 +224,34 @@ TEST_P(BulkStoreFindings, whatIsNoStore) {
   EXPECT_TRUE(blames(report, FindingKind::OutOfBounds, "outside of the block's shared memory"))
       << report.describe();
   EXPECT_FALSE(launcher.memory.find(out)->isWritten(0, 1));
+}
+
+// Sums have no order: blocks that add to the same rows do not race, but what they add to must be there, and
+// nobody else may write it.
+TEST_P(BulkStoreFindings, blocksAdd) {
+  const std::vector<float> ones(256, 1);
+  auto *in = launcher.upload("in", ones);
+  auto program = test::Program::fromText(kernelText(2, /*adds=*/true));
+  const auto add = [&](float *out) {
+    const rt::BulkTensor rows{
+        "map", reinterpret_cast<uint64_t>(out), rt::DType::F32, {32, 64}, {128}, {32, 8}, 128};
+    return launcher.run(program->kernel("store"), {2}, {32}, kShared, encodeTensorMap(rows), in, kTile, 1024u,
+                        0, 3, 0, 0, 0);
+  };
+  for (AsyncEffects effects : {AsyncEffects::Eager, AsyncEffects::Random, AsyncEffects::Delayed}) {
+    launcher.options.asyncEffects = effects;
+    auto *out = launcher.upload("out", std::vector<float>(2048, 5));
+    Report report = add(out);
+    EXPECT_TRUE(report.clean()) << report.describe();
+    EXPECT_EQ(out[3 * 32 - 1], 5);
+    EXPECT_EQ(out[3 * 32], 7);
+    EXPECT_EQ(out[11 * 32 - 1], 7);
+    EXPECT_EQ(out[11 * 32], 5);
+    ASSERT_TRUE(launcher.memory.free(out));
+  }
+  Report report = add(launcher.output<float>("fresh", 2048));
+  EXPECT_TRUE(blames(report, FindingKind::Uninitialized, "adds to bytes that nobody wrote"))
+      << report.describe();
 }
 
 // Two blocks that store the same rows race, although both write through maps.

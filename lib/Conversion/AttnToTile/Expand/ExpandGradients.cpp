@@ -10,6 +10,9 @@
 //     ds = p (dp - delta)                ds = p (dp - delta)
 //     dq += ds k                         dk += ds q
 //
+// Where tokens are held and ds is added to rows, too (dq += ds^T k), warpgroups of 64 tokens each exchange
+// ds by way of shared memory, and each adds half of the features of all rows of the tile.
+//
 // The two are each other's transpose, so that p and ds are left operands as they
 // come and nothing is transposed in registers. The scale of scores is left to what
 // is written.
@@ -38,7 +41,7 @@ using namespace mlir::tile;
 /// Which copy of a staged part holds what.
 static constexpr unsigned queryCopy = 0, outputGradientCopy = 1, outputCopy = 2;
 /// The same where numbers of rows are staged.
-static constexpr unsigned lseCopy = 2, deltaCopy = 3, positionCopy = 4;
+static constexpr unsigned lseCopy = 2, deltaCopy = 3, positionCopy = 4, exchangeCopy = 5, sumsCopy = 6;
 static constexpr unsigned keyCopy = 0, valueCopy = 1;
 
 void FragmentExpansion::readFinished() {
@@ -74,14 +77,20 @@ struct InitGradientModel : OnlineOpInterface::ExternalModel<InitGradientModel, I
     KernelBuilder &b = e.b;
     GradientTile tile(e);
     auto zeros = [&](int64_t features) { return b.splat(b.f32(0), tile.accumulator(features)); };
+    if (init.getSummed()) {
+      e.setRows(init.getPart());
+      e.pieces.set(init.getGradient(), {tile.loadSums()});
+      return success();
+    }
     SmallVector<Value> sums{zeros(e.chain.paddedKeyDim())};
     if (e.chain.holdsTokens()) {
       sums.push_back(zeros(e.chain.paddedValueDim()));
     } else {
       e.setRows(init.getPart());
       readDelta(init, e);
-      sums.append(e.readsWithGradients(e.chain.updates.front()).size(),
-                  b.splat(b.f32(0), e.rowsOf(b.getF32Type(), /*partial=*/true)));
+      for (UpdateOp update : ArrayRef(e.chain.updates).take_front())
+        sums.append(e.readsWithGradients(update).size(),
+                    b.splat(b.f32(0), e.rowsOf(b.getF32Type(), /*partial=*/true)));
     }
     e.pieces.set(init.getGradient(), sums);
     return success();
@@ -91,16 +100,17 @@ struct InitGradientModel : OnlineOpInterface::ExternalModel<InitGradientModel, I
     KernelBuilder &b = e.b;
     Type f32 = b.getF32Type();
     int64_t features = e.chain.paddedValueDim();
+    unsigned skipped = e.chain.updates.empty() ? 1 : 0; // nobody multiplies queries
     auto load = [&](unsigned copy) -> Value {
       FragmentType type = b.fragment({Axis::Query, Axis::Feature}, {e.rows, features}, e.chain.element());
       return LoadOp::create(b, type, FragmentExpansion::copyOf(init.getPart(), copy), e.warpRow);
     };
     FragmentType type = b.fragment({Axis::Query, Axis::Feature}, {e.rows, features}, f32);
-    Value products =
-        b.map(type, ValueRange{load(outputGradientCopy), load(outputCopy)}, [&](ValueRange v) -> Value {
-          return arith::MulFOp::create(b, arith::ExtFOp::create(b, f32, v[0]),
-                                       arith::ExtFOp::create(b, f32, v[1]));
-        });
+    Value products = b.map(type, ValueRange{load(outputGradientCopy - skipped), load(outputCopy - skipped)},
+                           [&](ValueRange v) -> Value {
+                             return arith::MulFOp::create(b, arith::ExtFOp::create(b, f32, v[0]),
+                                                          arith::ExtFOp::create(b, f32, v[1]));
+                           });
     e.rowDelta = ReduceOp::create(b, e.rowsOf(f32), Combine::Add, products);
     if (!init.getWithLse())
       return;
@@ -124,8 +134,15 @@ struct WriteGradientModel : OnlineOpInterface::ExternalModel<WriteGradientModel,
     KernelBuilder &b = e.b;
     Value lines = b.sub(e.packedCount, e.warpRow);
     auto slot = [&](Value line) { return e.slotOfRow(b.add(e.warpRow, line)); };
-    store(scaled(sums[0], e), b.buffer("dq", e.chain.element()), lines, e.chain.keyDim(), slot, e);
+    if (write.getSums())
+      store(sums[0], b.buffer(rowSums, b.getF32Type()), lines, e.chain.paddedKeyDim(), slot, e);
+    else
+      store(scaled(sums[0], e), b.buffer("dq", e.chain.element()), lines, e.chain.keyDim(), slot, e);
+    if (e.chain.gradient.getSummed())
+      return success();
     store(e.rowDelta, b.buffer("delta", b.getF32Type()), lines, 1, slot, e);
+    if (e.chain.updates.empty())
+      return success();
     for (auto [each, sum] : llvm::zip_equal(e.readsWithGradients(e.chain.updates.front()), sums.drop_front()))
       writeTable(each, sum, lines, slot, e);
     return success();
@@ -163,6 +180,8 @@ struct WriteGradientModel : OnlineOpInterface::ExternalModel<WriteGradientModel,
 
   static void writeTokens(TokensOp tokens, Value keys, Value values, FragmentExpansion &e) {
     KernelBuilder &b = e.b;
+    if (e.chain.addsToRows())
+      FinishSendsOp::create(b);
     UpdateOp update = e.chain.updates.front();
     Value lines = GradientTile(e).tokensLeft(tokens);
     auto slot = [&](Value line) { return GradientTile(e).slotOfToken(update, tokens, line); };
@@ -217,7 +236,12 @@ LogicalResult mlir::attn::expandGradient(UpdateOp update, std::optional<unsigned
     sums[1 + i] = e.b.map(share, ValueRange{sums[1 + i], ofTile},
                           [&](ValueRange v) -> Value { return arith::AddFOp::create(e.b, v[0], v[1]); });
   }
+  Value piece;
+  if (e.chain.addsToRows())
+    piece = tile.startRowsPiece(gradients, ofRows(exchangeCopy), ofTokens(keyCopy));
   sums[0] = tile.addDot(sums[0], gradients, held ? ofRows(queryCopy) : ofTokens(keyCopy));
+  if (piece)
+    tile.addRowsPiece(tile.finish(piece, 1).front(), ofRows(sumsCopy));
   size_t dots = held ? 2 : 1; // sums of tables are there at once
   SmallVector<Value> finished = tile.finish(ValueRange(sums).take_front(dots), 0);
   llvm::append_range(finished, ArrayRef(sums).drop_front(dots));

@@ -21,7 +21,7 @@ Value FragmentExpansion::dot(FragmentType type, Value ofRows, Value stored, Valu
   bool shared = isa<SharedType>(ofRows.getType());
   Value lhs = tokensFirst() ? stored : ofRows, rhs = tokensFirst() ? ofRows : stored;
   if (schedule.getKind() == ScheduleKind::Wgmma) {
-    Value started = StartDotOp::create(b, type, lhs, shared ? groupRow : Value(), rhs, acc);
+    Value started = StartDotOp::create(b, type, lhs, shared ? groupRow : Value(), rhs, Value(), acc);
     return FinishDotsOp::create(b, TypeRange{type}, 0, ValueRange{started}).getResult(0);
   }
   // Of tokens that are held each warp has a tile of its own, and warps have the same rows: from the first
@@ -35,7 +35,7 @@ struct RowsModel : OnlineOpInterface::ExternalModel<RowsModel, RowsOp> {
   LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
     auto rows = cast<RowsOp>(op);
     e.readRows(rows);
-    if (e.chain.readsFinished() && !e.stagesNumbers())
+    if (e.chain.readsFinished() && !e.chain.updates.empty() && !e.stagesNumbers())
       e.readFinished();
     if (e.foldsScales())
       e.readScales();

@@ -11,6 +11,9 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
+/// Lines of a result of wgmma that a warp has.
+static constexpr int64_t warpLines = 16;
+
 TokensOp GradientTile::tokensOf(Value part) {
   if (auto staged = part.getDefiningOp<StagedOp>())
     part = staged.getPart();
@@ -24,15 +27,63 @@ Value GradientTile::slotOfToken(UpdateOp update, TokensOp tokens, Value line) {
 Value GradientTile::dotPairs(Value ofRows, Value ofTokens) {
   Value lhs = held ? ofTokens : ofRows, rhs = held ? ofRows : ofTokens;
   if (startsDots())
-    return StartDotOp::create(b, pairs(), lhs, held ? e.groupToken : e.groupRow, rhs, Value());
+    return StartDotOp::create(b, pairs(), lhs, held ? e.groupToken : e.groupRow, rhs, Value(), Value());
   return DotOp::create(b, pairs(), lhs, held ? e.warpToken : e.warpRow, rhs, b.splat(b.f32(0), pairs()));
 }
 
 Value GradientTile::addDot(Value sum, Value ofPairs, Value other) {
   Value rounded = CastOp::create(b, pairs(e.chain.element()), ofPairs);
   if (startsDots())
-    return StartDotOp::create(b, sum.getType(), rounded, Value(), other, sum);
+    return StartDotOp::create(b, sum.getType(), rounded, Value(), other, Value(), sum);
   return DotOp::create(b, cast<FragmentType>(sum.getType()), rounded, Value(), other, sum);
+}
+
+/// Barriers at which the warps that compute meet: when they have exchanged gradients of scores, and when they
+/// have multiplied those, so that others may take their place, and pieces are whole. That of the block is 0.
+static constexpr int64_t exchanged = 1, staged = 2;
+
+Value GradientTile::startRowsPiece(Value scoreGradients, Value exchange, Value keys) {
+  StageOp::create(b, scoreGradients, exchange, e.warpToken);
+  FenceAsyncOp::create(b);
+  FinishSendsOp::create(b); // of the tile before: all may write its place when all have met
+  MeetOp::create(b, b.i32(exchanged), e.schedule.getWarps() * 32);
+  FragmentType type = b.fragment({Axis::Query, Axis::Feature}, {warpLines, pieceFeatures()}, b.getF32Type());
+  return StartDotOp::create(b, type, exchange, Value(), keys, firstFeature(), Value());
+}
+
+void GradientTile::addRowsPiece(Value piece, Value place) {
+  // A warpgroup has the tile's 64 rows.
+  Value warp = b.sub(WarpIdOp::create(b, b.getI32Type()), b.i32(e.schedule.getProducerWarps()));
+  Value first = b.mul(b.rem(warp, ScheduleAttr::groupWarps), b.i32(warpLines));
+  auto type = cast<FragmentType>(piece.getType());
+  Value lines = CoordinatesOp::create(b, b.fragment({Axis::Query}, {warpLines}, b.getI32Type()), first);
+  // Behind the last are rows of others, to whom a NaN of these tokens is nothing.
+  piece = b.map(type, ValueRange{piece, lines},
+                [&](ValueRange v) -> Value { return b.select(b.less(v[1], e.packedCount), v[0], b.f32(0)); });
+  auto whole = cast<SharedType>(place.getType());
+  int64_t consumers = e.schedule.getConsumers();
+  auto part =
+      SharedType::get(b.getContext(), Axis::Query, whole.getRows(), Axis::Feature,
+                      whole.getCols() / consumers, whole.getElement(), /*swizzled=*/false, /*boxes=*/0);
+  Value group = b.div(e.groupToken, ScheduleAttr::groupRows);
+  Value mine = OverlayOp::create(b, part, place, b.mul(group, b.i32(whole.getRows() / consumers)));
+  StageOp::create(b, piece, mine, first);
+  FenceAsyncOp::create(b);
+  MeetOp::create(b, b.i32(staged), e.schedule.getWarps() * 32);
+  auto one = scf::IfOp::create(b, b.compare(arith::CmpIPredicate::eq, first, b.i32(0)));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(one.thenYield());
+  constexpr int64_t panelBytes = 128;
+  int64_t panels = llvm::divideCeil(part.getLineBytes(), panelBytes);
+  e.sendSums(mine, b.mul(group, b.i32(panels)));
+}
+
+Value GradientTile::loadSums() {
+  auto load = LoadSumsOp::create(b, accumulator(e.chain.paddedKeyDim()), b.buffer(rowSums, b.getF32Type()),
+                                 b.sub(e.packedCount, e.warpRow), e.chain.paddedKeyDim());
+  b.fill(load.getSlot(), {b.getI32Type()},
+         [&](ValueRange line) { return e.slotOfRow(b.add(e.warpRow, line[0])); });
+  return load;
 }
 
 SmallVector<Value> GradientTile::finish(ValueRange dots, int64_t pending) {

@@ -41,6 +41,13 @@ public:
   Value addDot(Value sum, Value ofPairs, Value other);
   /// The dots' results, when at most `pending` later ones are unfinished.
   SmallVector<Value> finish(ValueRange dots, int64_t pending);
+  /// Exchanges a tile's gradients of scores with the other warpgroup, and starts what this one adds to the
+  /// tile's rows of it: some of the features.
+  Value startRowsPiece(Value scoreGradients, Value exchange, Value keys);
+  /// Adds it to sums in memory, by way of its place on the chip.
+  void addRowsPiece(Value piece, Value place);
+  /// Sums of this warp's rows.
+  Value loadSums();
   Value weights(Value scores);
   /// Of the products of queries and keys, or of what a table holds; `slopes`, if there are some, are those of
   /// a score region.
@@ -58,6 +65,12 @@ private:
   Value seesAll(VisibilityAttr visibility, Value first, Value last, Value position, ArrayRef<Value> &ends);
   /// Where what a row at that position sees begins and ends, in the order of the visibility.
   void addEnds(VisibilityAttr visibility, Value position, int64_t &end, SmallVectorImpl<Value> &ends);
+
+  /// Features of a row that a warpgroup adds to, and its first.
+  int64_t pieceFeatures() { return e.chain.paddedKeyDim() / e.schedule.getConsumers(); }
+  Value firstFeature() {
+    return b.mul(b.div(e.groupToken, tile::ScheduleAttr::groupRows), b.i32(pieceFeatures()));
+  }
 
   FragmentExpansion &e;
   KernelBuilder &b;

@@ -10,6 +10,9 @@
 // its region alone. Sinks are no tokens that anything is added for: they are in the
 // LSE.
 //
+// Where kernels that hold tokens add to the gradient of rows, too, those that hold rows have no update: one
+// begins the sums, in front of the others, and one ends them, behind (AttnGradientOps.td).
+//
 // Significance of tokens is the gradient of values in all but what is multiplied by
 // their weights (AttnSignificanceOps.td): the same, with attn.init_significance.
 //
@@ -53,6 +56,10 @@ struct Differentiate : mlir::attn::impl::DifferentiatePassBase<Differentiate> {
         together && !symbolizeTogether(together.getValue()))
       return chain.function.emitError("expected ")
              << significanceAttr << " of max, mean or sum, got " << together;
+    if (auto fused = chain.function->getAttrOfType<StringAttr>(fusedAttr);
+        fused && (held == "tokens" ? fused != fusedAdd : fused != fusedBegin && fused != fusedEnd))
+      return chain.function.emitError("expected ") << fusedAttr << " of begin or end where rows are held and "
+                                                   << "of add where tokens are, got " << fused;
     if (!chain.changes.empty())
       return chain.changes.front()->emitOpError("has no gradient: expected a single chain of updates");
     return success();
@@ -73,6 +80,11 @@ struct Differentiate : mlir::attn::impl::DifferentiatePassBase<Differentiate> {
       part = updates.front().getKv();
     }
     ImplicitLocOpBuilder b(chain.finish.getLoc(), chain.finish);
+    auto fused = kernel->getAttrOfType<StringAttr>(fusedAttr);
+    bool begins = fused && fused == fusedBegin, ends = fused && fused == fusedEnd;
+    IntegerAttr kvHeads;
+    if (begins || ends)
+      kvHeads = b.getI64IntegerAttr(chain.kvHeads()), updates.clear();
     Value sum;
     if (together)
       sum = InitSignificanceOp::create(b,
@@ -84,7 +96,8 @@ struct Differentiate : mlir::attn::impl::DifferentiatePassBase<Differentiate> {
       sum = InitGradientOp::create(
           b,
           GradientType::get(kernel.getContext(), held, chain.queryHeads(), chain.keyDim(), chain.valueDim()),
-          part, chain.finish.getLse() != nullptr);
+          part, !ends && chain.finish.getLse() != nullptr, /*adds_rows=*/fused && fused == fusedAdd,
+          /*summed=*/ends, kvHeads);
     Type type = sum.getType();
     for (UpdateOp update : updates) {
       IRMapping mapping;
@@ -95,7 +108,8 @@ struct Differentiate : mlir::attn::impl::DifferentiatePassBase<Differentiate> {
     if (together)
       WriteSignificanceOp::create(b, sum, part);
     else
-      WriteGradientOp::create(b, sum, part);
+      WriteGradientOp::create(b, sum, part, /*sums=*/begins);
+    kernel->removeAttr(fusedAttr);
     Operation *end = kernel.front().getTerminator();
     func::ReturnOp::create(b);
     end->erase();

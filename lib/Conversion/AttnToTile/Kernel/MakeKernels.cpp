@@ -80,7 +80,8 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
     return success();
   }
 
-  /// A copy that will hold rows and, for each region, one that will hold its tokens.
+  /// A copy that will hold rows and, for each region, one that will hold its tokens. Where these add to rows,
+  /// too, there are two copies for those: in front of the others and behind.
   static LogicalResult makeBackward(Chain &chain) {
     func::FuncOp function = chain.function;
     if (function->hasAttr("attn.device_plan"))
@@ -96,18 +97,29 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
     auto make = [&](const Twine &name, tile::ScheduleAttr schedule, StringRef held) {
       func::FuncOp kernel = copyInto(module, function, (function.getName() + name).str());
       kernel->removeAttr(backwardAttr);
+      kernel->removeAttr(orderedAttr);
       kernel->setAttr("tile.schedule", schedule);
       kernel->setAttr(gradientAttr, b.getStringAttr(held));
       return kernel;
     };
-    func::FuncOp rows = make("_rows" + Twine(ofRows.getRows()), ofRows, "rows");
+    bool fused = function->hasAttr(fusedAttr);
+    auto setFused = [&](func::FuncOp kernel, StringRef which) {
+      if (fused)
+        kernel->setAttr(fusedAttr, b.getStringAttr(which));
+    };
+    StringRef first = fused ? "_begin" : "_rows";
+    func::FuncOp rows = make(first + Twine(ofRows.getRows()), ofRows, "rows");
+    setFused(rows, fusedBegin);
     if (auto tables = function->getAttrOfType<ArrayAttr>(backwardAttr))
       rows->setAttr(tablesAttr, tables);
     for (auto [i, update] : llvm::enumerate(chain.updates)) {
       func::FuncOp kernel = make("_tokens" + Twine(ofTokens.getRows()) + "_" + argumentName(update.getKv()),
                                  ofTokens, "tokens");
       kernel->setAttr(operandAttr, b.getI32IntegerAttr(i));
+      setFused(kernel, fusedAdd);
     }
+    if (fused)
+      setFused(make("_end" + Twine(ofRows.getRows()), ofRows, "rows"), fusedEnd);
     return success();
   }
 

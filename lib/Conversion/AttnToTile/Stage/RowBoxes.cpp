@@ -57,5 +57,16 @@ void TileCopies::sendOutput(Value output, Value queries, Value firstRow, Value b
   auto first = scf::IfOp::create(b, b.compare(arith::CmpIPredicate::eq, line, b.i32(0)));
   b.setInsertionPoint(first.thenYield());
   SendOp::create(b, rowMaps("o", type, chain.valueDim()), b.div(b.add(packedBegin, firstRow), chain.group()),
-                 kvHead, tile, isPadded(type, chain.valueDim()));
+                 kvHead, tile, /*panel=*/Value(), /*adds=*/false, isPadded(type, chain.valueDim()));
+}
+
+void TileCopies::sendSums(Value tile, Value panel) {
+  auto type = cast<SharedType>(tile.getType());
+  int64_t group = chain.group(), lines = type.getRows(), features = chain.paddedKeyDim();
+  int64_t bytes = features * type.getElement().getIntOrFloatBitWidth() / 8;
+  std::string name = rowSums.str();
+  SmallVector<Value> maps = tensorMaps(name + ".map", name, type, lines, MapAxis{group, {}, bytes, group, ""},
+                                       {1, {"rows"}, chain.queryHeads() * bytes, lines / group, ""}, features,
+                                       {chain.kvHeads(), {}, group * bytes, 1, ""});
+  SendOp::create(b, maps, b.div(packedBegin, group), kvHead, tile, panel, /*adds=*/true, /*padded=*/false);
 }

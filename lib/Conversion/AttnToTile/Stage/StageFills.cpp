@@ -237,12 +237,24 @@ void RowFills::run() {
   SmallVector<Value> walked = rings(schedule.getStages(), Axis::Query, blockRows());
   for (Type element : {Type(b.getF32Type()), Type(b.getF32Type()), Type(b.getI32Type())})
     walked.push_back(ring(schedule.getStages(), sharedType(Axis::Query, blockRows(), 1, 0, element)));
+  Value exchange, sums;
+  if (chain.addsToRows()) {
+    sums = AllocOp::create(
+        b, sharedType(Axis::Query, blockRows(), chain.paddedKeyDim(), /*boxes=*/0, b.getF32Type()), Value(),
+        /*per_warp=*/false, IntegerAttr());
+    auto type = SharedType::get(b.getContext(), Axis::Key, blockKeys(), Axis::Query, blockRows(),
+                                chain.element(), /*swizzled=*/false, /*boxes=*/0);
+    exchange = AllocOp::create(b, type, Value(), /*per_warp=*/false, IntegerAttr());
+  }
   setRows(queryRows);
   b.setInsertionPointAfter(tokens);
   auto stagedTokens = StagedOp::create(b, tokens.getType(), tokens, fillTokens(tokens, held));
   update.getKvMutable().assign(stagedTokens);
   b.setInsertionPointAfter(queryRows);
-  auto stagedRows = StagedOp::create(b, queryRows.getType(), queryRows, fillRows(walked));
+  SmallVector<Value> copies = fillRows(walked);
+  if (exchange)
+    copies.append({exchange, sums});
+  auto stagedRows = StagedOp::create(b, queryRows.getType(), queryRows, copies);
   update.getQueryMutable().assign(stagedRows);
   b.describeParameters();
 }
@@ -252,7 +264,11 @@ SmallVector<Value> RowFills::fillTokens(TokensOp tokens, ArrayRef<Value> rings) 
   const Segment &segment = segmentOf(tokens);
   Value where = fetchSlot(update, segment, tokens.getFirst());
   auto copy = [&](Value ring, int64_t warp, StringRef part) {
-    return fill(ring, warp, [&](Value tile) { fetchTokens(update, segment, where, part, tile); });
+    return fill(ring, warp, [&](Value tile) {
+      fetchTokens(update, segment, where, part, tile);
+      if (chain.addsToRows()) // which are sums over these tokens
+        ClearOp::create(b, tile, b.sub(tokens.getEnd(), tokens.getFirst()));
+    });
   };
   return {copy(rings[0], keyWarp, "k"), copy(rings[1], valueWarp, "v")};
 }

@@ -18,6 +18,7 @@ public:
   void run();
 
 private:
+  void runWithoutUpdates();
   /// A tile of each of these numbers of features; a ring of them where lines are walked.
   SmallVector<Value> allocate(Axis axis, ArrayRef<int64_t> features);
   /// For each warp a tile of its keys, and those of their metadata.
@@ -34,8 +35,23 @@ private:
   bool heldAre(Axis axis) { return (axis == Axis::Key) == chain.holdsTokens(); }
 };
 
+/// Outputs and their gradients are what deltas are made of; sums are read where they are needed.
+void GradientStaging::runWithoutUpdates() {
+  if (chain.gradient.getSummed())
+    return;
+  SmallVector<Value> tiles = allocate(Axis::Query, {chain.paddedValueDim(), chain.paddedValueDim()});
+  auto queryRows = chain.gradient.getPart().getDefiningOp<RowsOp>();
+  setRows(queryRows);
+  b.setInsertionPointAfter(queryRows);
+  copyRows({"do", "o"}, tiles);
+  holdCopies(queryRows, tiles);
+  b.describeParameters();
+}
+
 void GradientStaging::run() {
   b.setInsertionPointAfter(*b.kernel.front().getOps<StartNextOp>().begin());
+  if (chain.updates.empty())
+    return runWithoutUpdates();
   int64_t keyDim = chain.paddedKeyDim(), valueDim = chain.paddedValueDim();
   SmallVector<int64_t> ofRows{keyDim};
   if (chain.gradient)

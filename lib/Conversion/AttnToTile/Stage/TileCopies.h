@@ -33,6 +33,8 @@ public:
   /// queries, which nobody else uses. Its warps meet at the barrier; until finish_sends the box must stay as
   /// it is.
   void sendOutput(Value output, Value queries, Value firstRow, Value barrier);
+  /// Adds a tile of rows and of features from a panel on, f32, to sums of the rows' gradients.
+  void sendSums(Value tile, Value panel);
   void fetchTokens(UpdateOp update, const Segment &segment, Value slot, StringRef part, Value target);
   /// A ring of so many tiles.
   Value ring(int64_t stages, tile::SharedType tile) {
@@ -60,7 +62,7 @@ private:
                                 std::optional<MapAxis> inner, MapAxis slots, int64_t features, MapAxis heads);
   SmallVector<Value> rowMaps(StringRef buffer, tile::SharedType tile, int64_t dim);
   /// Whether a tile's lines are longer than those of the tensor it is copied from or to.
-  static bool isPadded(tile::SharedType tile, int64_t features) { return tile.getCols() != features; }
+  static bool isPadded(tile::SharedType tile, int64_t features) { return tile.getCols() > features; }
   /// Lines of the boxes in which a region's keys or values come.
   int64_t linesOf(UpdateOp update, StringRef part) {
     ArrayRef<int64_t> copies = part == "k" ? schedule.getKeyCopies() : schedule.getValueCopies();

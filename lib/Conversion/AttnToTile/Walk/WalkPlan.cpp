@@ -25,10 +25,12 @@
 //
 // A kernel that adds up gradients of rows walks the same plan. One that adds up those
 // of tokens, or their significance, has a block for each of the plan's tiles of them
-// (WalkTokens.h).
+// (WalkTokens.h). What rows need before and after their gradients are added up by those needs no tokens
+// (WalkRowTasks.h).
 //
 //===----------------------------------------------------------------------===//
 #include "WalkParts.h"
+#include "WalkRowTasks.h"
 #include "WalkTasks.h"
 #include "WalkTokens.h"
 
@@ -105,7 +107,9 @@ struct WalkPlan : mlir::attn::impl::WalkPlanPassBase<WalkPlan> {
         walkParts(*source.getOps<PartsOp>().begin(), kernel, mapping);
       } else if (readsFinished(source)) {
         Chain chain = findChainInKernel(source);
-        chain.holdsTokens() ? walkTokens(chain, kernel, mapping) : walkTasks(chain, kernel, mapping);
+        chain.updates.empty() ? walkRowTasks(chain, kernel, mapping)
+        : chain.holdsTokens() ? walkTokens(chain, kernel, mapping)
+                              : walkTasks(chain, kernel, mapping);
       } else {
         FailureOr<Chain> chain = findChain(source);
         if (failed(chain))

@@ -163,7 +163,8 @@ RowsOp Walk::makeRows() {
 
 Value Walk::beginLine(const Line &line, Value queryRows) {
   if (InitGradientOp zeros = chain.gradient)
-    return InitGradientOp::create(b, zeros.getGradient().getType(), queryRows, zeros.getWithLse());
+    return InitGradientOp::create(b, zeros.getGradient().getType(), queryRows, zeros.getWithLse(),
+                                  /*adds_rows=*/false, /*summed=*/false, IntegerAttr());
   auto state = chain.finish.getState().getType();
   auto init = line.begin ? line.begin.getDefiningOp<InitOp>() : InitOp();
   Value sinks = init ? init.getSinks() : Value();
@@ -278,7 +279,7 @@ void Walk::finishFirst(Value segment, Value state, Value queryRows) {
 /// Merges, other changes and the finish, on what the loops leave.
 void Walk::finishTask(Value queryRows) {
   if (chain.gradient) {
-    WriteGradientOp::create(b, lines.all.front().state, queryRows);
+    WriteGradientOp::create(b, lines.all.front().state, queryRows, /*sums=*/false);
     return;
   }
   IRMapping left = mapping;

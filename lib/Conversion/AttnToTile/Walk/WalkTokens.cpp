@@ -69,7 +69,8 @@ void TokenWalk::walkTask(const TokenTask &task) {
   if (chain.significance)
     zeros = InitSignificanceOp::create(b, chain.significance.getType(), tokens);
   else
-    zeros = InitGradientOp::create(b, chain.gradient.getGradient().getType(), tokens, /*with_lse=*/false);
+    zeros = InitGradientOp::create(b, chain.gradient.getGradient().getType(), tokens, /*with_lse=*/false,
+                                   chain.addsToRows(), /*summed=*/false, IntegerAttr());
   Value begin = b.mul(task.rowBegin, b.i32(chain.group())), end = b.mul(task.rowEnd, b.i32(chain.group()));
   // Where heads must be told apart, each tile begins with the first of a group.
   int64_t step = chain.significance && chain.group() <= rows ? rows / chain.group() * chain.group() : rows;
@@ -80,14 +81,19 @@ void TokenWalk::walkTask(const TokenTask &task) {
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
-    Value first = b.add(begin, b.mul(loop.getInductionVar(), b.i32(step)));
+    // To sums from the last to the first: blocks that see the same last rows then add to the same ones side
+    // by side, in L2.
+    Value number = loop.getInductionVar();
+    if (chain.addsToRows())
+      number = b.sub(b.sub(tiles, b.i32(1)), number);
+    Value first = b.add(begin, b.mul(number, b.i32(step)));
     scf::YieldOp::create(
         b, update(task, loop.getRegionIterArg(0), tokens, first, b.min(end, b.add(first, b.i32(step)))));
   }
   if (chain.significance)
     WriteSignificanceOp::create(b, loop.getResult(0), tokens);
   else
-    WriteGradientOp::create(b, loop.getResult(0), tokens);
+    WriteGradientOp::create(b, loop.getResult(0), tokens, /*sums=*/false);
 }
 
 Value TokenWalk::update(const TokenTask &task, Value sum, Value tokens, Value first, Value end) {

@@ -24,6 +24,11 @@ struct SplitRegionsPass : attn::impl::SplitRegionsPassBase<SplitRegionsPass> {
     const bool weighs =
         getOperation()->hasAttr(significanceAttr) || getOperation()->hasAttr(significanceRowsAttr);
     func::FuncOp function = getOperation();
+    if (Attribute ordered = function->getAttr(orderedAttr);
+        ordered && (!backward || !isa<UnitAttr, BoolAttr>(ordered))) {
+      function.emitError("expected ") << orderedAttr << ", true or false, beside " << backwardAttr;
+      return signalPassFailure();
+    }
     if (SmallVector<AttendOp> attends(function.getOps<AttendOp>()); attends.size() == 2) {
       if (backward || weighs) {
         function.emitError("expected one attention beside attn.backward or attn.significance, got two");

@@ -75,6 +75,10 @@ LogicalResult FetchOp::verify() {
 LogicalResult SendOp::verify() {
   if (getTile().getType().getBoxes())
     return emitOpError("expected a tile in one box, got ") << getTile().getType();
+  if (getAdds() && !getTile().getType().getElement().isF32())
+    return emitOpError("adds tiles of f32, got ") << getTile().getType();
+  if (getPanel() && getPadded())
+    return emitOpError("expected a part of the panels or lines that are padded, got both");
   return verifyMaps(*this, getMaps(), getTile().getType());
 }
 
@@ -90,8 +94,10 @@ LogicalResult OverlayOp::verify() {
 LogicalResult StageOp::verify() {
   SharedType tile = getTile().getType();
   FragmentType fragment = getFragment().getType();
-  if (!mlir::attn::isMultiplied(tile.getElement()))
-    return emitOpError("expected a tile of f16 or bf16, got ") << tile;
+  if (!mlir::attn::isMultiplied(tile.getElement()) && !tile.getElement().isF32())
+    return emitOpError("expected a tile of f16, bf16 or f32, got ") << tile;
+  if (tile.getElement().isF32() && tile.getCols() % 32 != 0)
+    return emitOpError("expected lines of whole panels of f32, got ") << tile;
   if (!fragment.getElement().isF32() || fragment.getRank() != 2 ||
       (fragment.getLayout() != Layout::Unassigned && fragment.getLayout() != Layout::Acc))
     return emitOpError("expected an accumulator of f32, got ") << fragment;
@@ -123,6 +129,29 @@ static LogicalResult verifyStartedUses(Operation *op, Value started) {
   return success();
 }
 
+bool StartDotOp::turnsLeft() {
+  auto shared = dyn_cast<SharedType>(getLhs().getType());
+  return shared && shared.getColAxis() == getResult().getType().getAxes()[0];
+}
+
+/// Of a left operand whose columns are the rows of the result, and of a right one of which a part is read.
+static LogicalResult verifyParts(StartDotOp op, int64_t width) {
+  auto lhs = dyn_cast<SharedType>(op.getLhs().getType());
+  int64_t columns = op.getResult().getType().getSizes()[1], rows = 16 * ScheduleAttr::groupWarps;
+  if (op.turnsLeft() && (op.getLine() || lhs.getCols() != rows || lhs.getBoxes()))
+    return op.emitOpError("expected a left operand that is turned to have no line and ")
+           << rows << " columns in one piece, got " << lhs;
+  if (!op.getColumn())
+    return success();
+  SharedType rhs = op.getRhs().getType();
+  int64_t panel = 1024 / rhs.getElement().getIntOrFloatBitWidth();
+  if (rhs.getColAxis() != op.getResult().getType().getAxes()[1] || rhs.getBoxes() || width % columns != 0 ||
+      rhs.getCols() % panel != 0 || (panel % columns != 0 && columns % panel != 0) || columns % 8 != 0)
+    return op.emitOpError("expected a part of the columns of a tile in whole panels of ")
+           << panel << ", got " << columns << " of " << rhs;
+  return success();
+}
+
 LogicalResult StartDotOp::verify() {
   SharedType rhs = getRhs().getType();
   FragmentType result = getResult().getType();
@@ -135,9 +164,10 @@ LogicalResult StartDotOp::verify() {
       return emitOpError("expected a left operand whose first axis is the result's, got ") << fragment;
     contracted = fragment.getAxes()[1], depth = fragment.getSizes()[1];
   } else if (auto shared = dyn_cast<SharedType>(getLhs().getType())) {
-    if (!getLine())
+    if (!getLine() && !turnsLeft())
       return emitOpError("a left operand in shared memory needs the line it starts at");
-    contracted = shared.getColAxis(), depth = shared.getCols();
+    contracted = turnsLeft() ? shared.getRowAxis() : shared.getColAxis();
+    depth = turnsLeft() ? shared.getRows() : shared.getCols();
   } else {
     return emitOpError("expected a fragment or a shared tile on the left, got ") << getLhs().getType();
   }
@@ -152,6 +182,10 @@ LogicalResult StartDotOp::verify() {
   int64_t width = overCols ? rhs.getRows() : rhs.getCols();
   if (overCols && rhs.getBoxes())
     return emitOpError("expected lines in one piece where they are read along the other axis, got ") << rhs;
+  if (failed(verifyParts(*this, width)))
+    return failure();
+  if (getColumn())
+    width = result.getSizes()[1];
   if (result.getSizes()[0] != 16 || result.getSizes()[1] != width)
     return emitOpError("expected a result of 16 rows per warp and ") << width << " columns, got " << result;
   if (overCols && (width % 8 != 0 || width > 256))
@@ -170,6 +204,8 @@ LogicalResult WgmmaOp::verify() {
   if (getResults().size() != registers || (!getAcc().empty() && getAcc().size() != registers))
     return emitOpError("expected ") << registers << " accumulators, got " << getAcc().size() << " and "
                                     << getResults().size() << " results";
+  if (getLhsTransposed() && !getLhsDescriptor())
+    return emitOpError("expected a left operand that is transposed to be in shared memory");
   if (getLhs().size() != (getLhsDescriptor() ? 0u : 4u))
     return emitOpError("expected four registers or a descriptor on the left, got ")
            << getLhs().size() << " registers";

@@ -131,6 +131,20 @@ LogicalResult StoreOp::verify() {
 }
 LogicalResult StoreOp::verifyRegions() { return verifyNumbers(*this, getSlot()); }
 
+LogicalResult LoadSumsOp::verify() {
+  FragmentType fragment = getFragment().getType();
+  if (!fragment.getElement().isF32() || fragment.getPartial() || fragment.getRank() != 2 ||
+      !mayHaveLayout(fragment, Layout::Acc) || fragment.getOrder())
+    return emitOpError("expected a complete fragment of f32 with two axes, got ") << fragment;
+  if (!getBuffer().getType().getElement().isF32())
+    return emitOpError("expected a buffer of f32, got ") << getBuffer().getType();
+  if (fragment.getSizes()[0] % 16 != 0 || fragment.getSizes()[1] % 32 != 0 || getStride() % 32 != 0)
+    return emitOpError("expected multiples of 16 lines and 32 columns, got ")
+           << fragment << " with slots " << getStride() << " elements apart";
+  return success();
+}
+LogicalResult LoadSumsOp::verifyRegions() { return verifyNumbers(*this, getSlot()); }
+
 LogicalResult StoreScoresOp::verify() {
   FragmentType fragment = getFragment().getType();
   Type element = getBuffer().getType().getElement();

@@ -59,6 +59,7 @@ struct WgmmaStep {
   uint32_t op = 0;
   uint8_t chain = 0;
   bool half = false, transposed = false;   ///< f16, not bf16; the right operand is MN-major
+  bool lhsTransposed = false;              ///< so is a left operand that has a descriptor
   uint16_t lhs = WgmmaChain::kNoWord;      ///< first of four words of a left operand in registers
   uint16_t lhsAddress = 0, rhsAddress = 0; ///< descriptors
 };

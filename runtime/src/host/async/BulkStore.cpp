@@ -24,16 +24,21 @@ static void read(Block &block, BulkStore &store) {
       std::memcpy(store.bytes.data() + i, block.shared + swizzle(store.offset + i, span), 16);
 }
 
-static void write(BulkStore &store) {
+static void write(Block &block, BulkStore &store) {
   if (store.written)
     return;
   store.written = true;
   if (!store.accessible)
     return;
   forRows(store, [&](const BulkRow &row) {
-    if (row.bytes())
-      std::memcpy(reinterpret_cast<void *>(row.address),
-                  store.bytes.data() + (row.offset - store.offset) + row.begin, row.bytes());
+    const uint8_t *from = store.bytes.data() + (row.offset - store.offset) + row.begin;
+    if (row.bytes() && !store.adds)
+      std::memcpy(reinterpret_cast<void *>(row.address), from, row.bytes());
+    for (uint32_t i = 0; store.adds && i < row.bytes(); i += sizeof(float)) {
+      float value;
+      std::memcpy(&value, from + i, sizeof value);
+      block.adds.push_back({reinterpret_cast<float *>(row.address + i), value});
+    }
   });
 }
 
@@ -47,21 +52,21 @@ void abandonBulkStores(Lane &lane) {
 
 void finishBulkStores(Block &block) {
   for (BulkStore &store : block.bulkStores)
-    write(store);
+    write(block, store);
 }
 
 } // namespace attn::rt::host
 
 using namespace attn::rt::host;
 
-void attn_host_bulk_store(LaneAbi *abi, uint32_t op, const void *from, const void *map, uint32_t rank,
-                          int32_t c0, int32_t c1, int32_t c2, int32_t c3, int32_t c4) {
+static void issue(LaneAbi *abi, uint32_t op, const void *from, const void *map, uint32_t rank,
+                  const int32_t *at, bool adds) {
   Lane &lane = laneOf(abi);
   Block &block = *lane.block;
   BulkStore store;
-  const int32_t at[] = {c0, c1, c2, c3, c4};
   if (!makeBulkBox(lane, op, from, map, rank, at, store))
     return;
+  store.adds = adds;
   store.group = lane.openBulkGroup;
   store.sequence = ++lane.bulkStores;
   if (store.offset % 128 || store.offset + store.map.boxBytes() > kArenaBytes)
@@ -75,8 +80,20 @@ void attn_host_bulk_store(LaneAbi *abi, uint32_t op, const void *from, const voi
   if (draw < 2)
     read(block, store);
   if (draw < 1)
-    write(store);
+    write(block, store);
   block.bulkStores.push_back(std::move(store));
+}
+
+void attn_host_bulk_store(LaneAbi *abi, uint32_t op, const void *from, const void *map, uint32_t rank,
+                          int32_t c0, int32_t c1, int32_t c2, int32_t c3, int32_t c4) {
+  const int32_t at[] = {c0, c1, c2, c3, c4};
+  issue(abi, op, from, map, rank, at, /*adds=*/false);
+}
+
+void attn_host_bulk_add(LaneAbi *abi, uint32_t op, const void *from, const void *map, uint32_t rank,
+                        int32_t c0, int32_t c1, int32_t c2, int32_t c3, int32_t c4) {
+  const int32_t at[] = {c0, c1, c2, c3, c4};
+  issue(abi, op, from, map, rank, at, /*adds=*/true);
 }
 
 void attn_host_bulk_commit(LaneAbi *abi) { ++laneOf(abi).openBulkGroup; }
@@ -92,7 +109,7 @@ void attn_host_bulk_wait(LaneAbi *abi, uint32_t newest, uint32_t reading) {
       continue;
     read(block, store);
     if (!reading)
-      write(store);
+      write(block, store);
     if (block.checker)
       block.checker->bulkWaited(lane, store, reading);
     store.released = true;

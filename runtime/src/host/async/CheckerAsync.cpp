@@ -208,7 +208,7 @@ void Checker::wgmmaIssued(const Issue &issue, unsigned group) {
       for (uint32_t k = 0; k < kWgmmaDepth; k += 8) {
         uint32_t rows[8];
         for (uint32_t i = 0; i < 8; ++i)
-          rows[i] = left.rowChunk(row + i, k);
+          rows[i] = step.lhsTransposed ? left.columnChunk(row, k + i) : left.rowChunk(row + i, k);
         wgmmaRead(lane, step.op, issue.views[row / 16], rows, group, issue.group);
       }
   }

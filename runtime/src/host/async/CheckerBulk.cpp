@@ -136,6 +136,10 @@ bool Checker::bulkStored(Lane &lane, BulkStore &store) {
   Conflict first, onTarget;
   uint64_t conflictAt = 0;
   forRows(store, [&](const BulkRow &row) {
+    if (store.adds && target && row.bytes() &&
+        !target->isWritten(row.address - target->address(), row.bytes()))
+      reportGlobal(lane, store.op, FindingKind::Uninitialized, reinterpret_cast<const void *>(row.address),
+                   row.bytes(), "adds to bytes that nobody wrote");
     // A store is no use of its bytes: those that nobody wrote stay so.
     for (uint32_t at = row.begin / 16 * 16; at < row.end; at += 16) {
       uint32_t valid = 0;
@@ -152,7 +156,7 @@ bool Checker::bulkStored(Lane &lane, BulkStore &store) {
     }
     if (!row.bytes() || !target)
       return;
-    touchGlobal(lane, store.op, row.address, row.bytes(), "writes");
+    touchGlobal(lane, store.op, row.address, row.bytes(), store.adds ? "adds to" : "writes");
     Conflict c = global.writeBulk(clocks, warp, lane.index, row.address, row.bytes(), store);
     if (c.kind && !onTarget.kind)
       onTarget = c, conflictAt = row.address;

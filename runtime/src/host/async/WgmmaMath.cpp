@@ -76,8 +76,18 @@ template <bool Half>
 }
 
 template <bool Half>
-[[gnu::always_inline]] inline void leftPanel(const uint8_t *shared, const Descriptor &d, float *panel) {
-  for (uint32_t row = 0; row < kWgmmaRows; ++row)
+[[gnu::always_inline]] inline void leftPanel(const uint8_t *shared, const Descriptor &d, bool transposed,
+                                             float *panel) {
+  for (uint32_t row = 0; transposed && row < kWgmmaRows; row += 8)
+    for (uint32_t k = 0; k < kWgmmaDepth; ++k) {
+      uint16_t halves[8];
+      float column[8];
+      std::memcpy(halves, shared + d.columnChunk(row, k), 16);
+      widen<Half>(halves, column);
+      for (uint32_t i = 0; i < 8; ++i)
+        panel[(row + i) * kWgmmaDepth + k] = column[i];
+    }
+  for (uint32_t row = 0; !transposed && row < kWgmmaRows; ++row)
     for (uint32_t k = 0; k < kWgmmaDepth; k += 8) {
       uint16_t halves[8];
       std::memcpy(halves, shared + d.rowChunk(row, k), 16);
@@ -109,14 +119,14 @@ struct Operands {
   const uint8_t *shared;
   const float *left; ///< null: by descriptor
   uint64_t leftDescriptor, rightDescriptor;
-  bool transposed;
+  bool leftTransposed, transposed;
   uint32_t n;
 };
 
 template <bool Half> [[gnu::always_inline]] inline void product(const Operands &o, float *sums) {
   alignas(64) float left[kWgmmaRows * kWgmmaDepth], right[kWgmmaDepth * 256];
   if (!o.left)
-    leftPanel<Half>(o.shared, Descriptor(o.leftDescriptor), left);
+    leftPanel<Half>(o.shared, Descriptor(o.leftDescriptor), o.leftTransposed, left);
   rightPanel<Half>(o.shared, Descriptor(o.rightDescriptor), o.transposed, o.n, right);
   const float *a = o.left ? o.left : left;
   uint32_t column = 0;
@@ -153,6 +163,7 @@ void compute(const Block &block, Tensor &tensor, Issue &issue) {
                step.lhs == WgmmaChain::kNoWord ? nullptr : issue.left.data() + s * kWgmmaRows * kWgmmaDepth,
                issue.descriptors[2 * s],
                issue.descriptors[2 * s + 1],
+               step.lhsTransposed,
                step.transposed,
                program.chains[step.chain].n};
     (step.half ? productF16 : productBF16)(o, issue.sums.data() + start[step.chain]);

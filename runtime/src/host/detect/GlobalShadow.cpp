@@ -54,9 +54,11 @@ Conflict GlobalShadow::writeBulk(const Clocks &clocks, unsigned warp, uint32_t l
   mine.warp = warp & 31;
   mine.lane = lane & 63;
   mine.copy = true;
+  mine.atomic = store.adds;
   return visit(address, bytes, &mine, [&](const Writer &w) {
-    return w.copy ? storeOrdered(clocks, w, warp, lane)
-                  : clocks.orderedAsync(w.warp, w.lane, w.tick, warp, lane);
+    return w.atomic && store.adds ? true
+           : w.copy               ? storeOrdered(clocks, w, warp, lane)
+                                  : clocks.orderedAsync(w.warp, w.lane, w.tick, warp, lane);
   });
 }
 

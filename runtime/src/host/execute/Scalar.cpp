@@ -91,6 +91,7 @@ static const Symbol kSymbols[] = {
     SYMBOL(attn_host_cp_wait),
     SYMBOL(attn_host_bulk_copy),
     SYMBOL(attn_host_bulk_store),
+    SYMBOL(attn_host_bulk_add),
     SYMBOL(attn_host_bulk_commit),
     SYMBOL(attn_host_bulk_wait),
     SYMBOL(attn_host_mbarrier_init),

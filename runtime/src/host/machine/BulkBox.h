@@ -43,6 +43,7 @@ struct BulkCopy : BulkBox {
 struct BulkStore : BulkBox {
   uint32_t group = 0;         ///< of its lane's
   uint32_t sequence = 0;      ///< counts the lane's stores, from 1
+  bool adds = false;          ///< f32, in place of writing
   bool read = false;          ///< what to write is in `bytes`
   bool written = false;       ///< and in global memory
   bool released = false;      ///< a wait says that the box was read

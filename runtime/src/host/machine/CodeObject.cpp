@@ -149,6 +149,7 @@ void fields(Io &io, Step &step) {
   io(step.chain);
   io(step.half);
   io(step.transposed);
+  io(step.lhsTransposed);
   io(step.lhs);
   io(step.lhsAddress);
   io(step.rhsAddress);

@@ -36,6 +36,8 @@ void attn_host_bulk_copy(LaneAbi *, uint32_t op, void *to, const void *map, void
 // BulkStore.cpp
 void attn_host_bulk_store(LaneAbi *, uint32_t op, const void *from, const void *map, uint32_t rank,
                           int32_t c0, int32_t c1, int32_t c2, int32_t c3, int32_t c4);
+void attn_host_bulk_add(LaneAbi *, uint32_t op, const void *from, const void *map, uint32_t rank, int32_t c0,
+                        int32_t c1, int32_t c2, int32_t c3, int32_t c4);
 void attn_host_bulk_commit(LaneAbi *);
 void attn_host_bulk_wait(LaneAbi *, uint32_t newest, uint32_t reading); ///< reading: .read
 // Mbarrier.cpp

@@ -119,3 +119,25 @@ func.func @f(%b: !tile.barriers<2>) {
   tile.init_barriers %b counts [1, 8] : !tile.barriers<2>
   return
 }
+
+// -----
+
+!ds = !tile.shared<key 32, query 64, bf16, swizzled>
+!k = !tile.shared<key 32, feature 64, bf16, swizzled>
+!s = !tile.fragment<[query 16, feature 64], f32, acc>
+func.func @turned(%ds: !ds, %k: !k, %i: i32) {
+  // expected-error @+1 {{expected a left operand that is turned to have no line and 64 columns in one piece}}
+  %0 = tile.start_dot %ds at %i, %k : !ds, !k -> !s
+  return
+}
+
+// -----
+
+!ds = !tile.shared<key 32, query 64, bf16, swizzled>
+!k = !tile.shared<key 32, feature 96, bf16, swizzled>
+!s = !tile.fragment<[query 16, feature 48], f32, acc>
+func.func @part(%ds: !ds, %k: !k, %i: i32) {
+  // expected-error @+1 {{expected a part of the columns of a tile in whole panels of 64, got 48}}
+  %0 = tile.start_dot %ds, %k from %i : !ds, !k -> !s
+  return
+}

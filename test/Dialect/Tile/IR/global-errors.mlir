@@ -189,3 +189,33 @@ func.func @f(%f: !tile.fragment<[query 16, feature 64], f32, acc>, %b: !tile.buf
   } : !tile.fragment<[query 16, feature 64], f32, acc> -> !tile.buffer<f32>
   return
 }
+
+// -----
+
+func.func @f(%b: !tile.buffer<f32>, %n: i32) {
+  // expected-error @+1 {{expected multiples of 16 lines and 32 columns, got}}
+  %0 = tile.load_sums %b lines %n stride 64 (%line: i32) {
+    tile.yield %line : i32
+  } : !tile.buffer<f32> -> !tile.fragment<[query 16, feature 48], f32>
+  return
+}
+
+// -----
+
+func.func @f(%b: !tile.buffer<bf16>, %n: i32) {
+  // expected-error @+1 {{expected a buffer of f32, got '!tile.buffer<bf16>'}}
+  %0 = tile.load_sums %b lines %n stride 64 (%line: i32) {
+    tile.yield %line : i32
+  } : !tile.buffer<bf16> -> !tile.fragment<[query 16, feature 32], f32>
+  return
+}
+
+// -----
+
+func.func @f(%b: !tile.buffer<f32>, %n: i32) {
+  // expected-error @+1 {{expected a complete fragment of f32 with two axes, got}}
+  %0 = tile.load_sums %b lines %n stride 64 (%line: i32) {
+    tile.yield %line : i32
+  } : !tile.buffer<f32> -> !tile.fragment<[query 16, feature 32], bf16>
+  return
+}

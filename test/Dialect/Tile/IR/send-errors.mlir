@@ -27,10 +27,37 @@ func.func @stage_columns(%tile: !tile, %o: !tile.fragment<[query 16, feature 64]
 
 // -----
 
-!tile = !tile.shared<query 64, feature 64, f32>
+!tile = !tile.shared<query 64, feature 64, f8E4M3FN>
 func.func @stage_element(%tile: !tile, %o: !tile.fragment<[query 16, feature 64], f32, acc>, %i: i32) {
-  // expected-error @+1 {{expected a tile of f16 or bf16, got '!tile.shared<query 64, feature 64, f32>'}}
+  // expected-error @+1 {{expected a tile of f16, bf16 or f32, got '!tile.shared<query 64, feature 64, f8E4M3FN>'}}
   tile.stage %o into %tile at %i : !tile.fragment<[query 16, feature 64], f32, acc> -> !tile
+  return
+}
+
+// -----
+
+!tile = !tile.shared<query 64, feature 48, f32>
+func.func @stage_sums(%tile: !tile, %o: !tile.fragment<[query 16, feature 48], f32, acc>, %i: i32) {
+  // expected-error @+1 {{expected lines of whole panels of f32}}
+  tile.stage %o into %tile at %i : !tile.fragment<[query 16, feature 48], f32, acc> -> !tile
+  return
+}
+
+// -----
+
+!tile = !tile.shared<query 64, feature 64, bf16, swizzled>
+func.func @send_sums(%m: !tile.tensor_map<4>, %tile: !tile, %i: i32) {
+  // expected-error @+1 {{adds tiles of f32, got}}
+  tile.send %tile adds to %m from %i head %i : !tile -> !tile.tensor_map<4>
+  return
+}
+
+// -----
+
+!tile = !tile.shared<query 64, feature 64, bf16, swizzled>
+func.func @send_part(%m: !tile.tensor_map<4>, %tile: !tile, %i: i32) {
+  // expected-error @+1 {{expected a part of the panels or lines that are padded, got both}}
+  tile.send %tile to %m from %i head %i panel %i {padded} : !tile -> !tile.tensor_map<4>
   return
 }
 

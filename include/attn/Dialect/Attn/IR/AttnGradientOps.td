@@ -27,6 +27,14 @@
 // memory that another adds to: each element of a gradient has one writer, and the
 // order of its terms is that of a loop.
 //
+// Both make ds, from scores and dp of their own. Kernels that hold tokens may add to
+// the rows' gradient, too, in memory, where all of them add to the same sums and in
+// no order. Two kernels that hold rows and see no token stand around them:
+//
+//   %g0 = attn.init_gradient %q                attn.write_gradient sums %g0 of %q
+//   %g0 = attn.init_gradient adds_rows %kv ...               the update of a region
+//   %g0 = attn.init_gradient summed %q         attn.write_gradient %g0 of %q
+//
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_DIALECT_ATTN_IR_ATTNGRADIENTOPS_TD
 #define ATTN_DIALECT_ATTN_IR_ATTNGRADIENTOPS_TD
@@ -40,13 +48,21 @@ def Attn_InitGradientOp : Attn_Op<"init_gradient"> {
     Rows are told their deltas here: of what was finished and of its gradient,
     which the LSE has, too, where `with_lse` says so.
 
+    Of tokens, `adds_rows` says that updates add to sums of their rows' gradients in memory, too. Of rows, `summed`
+    says that the gradient begins with those sums and that deltas are nobody's matter any more. Where no update
+    follows that would say it, there are `kv_heads`.
+
     ```mlir
     %g0 = attn.init_gradient %q : !q -> !attn.gradient<of = rows, heads = 32, key_dim = 128, value_dim = 128>
     ```
   }];
-  let arguments = (ins Attn_Described<AnyType, "rows, or a region">:$part, UnitAttr:$with_lse);
-  let results = (outs Attn_Described<Attn_GradientType, "zeros">:$gradient);
-  let assemblyFormat = "$part (`with_lse` $with_lse^)? attr-dict `:` qualified(type($part)) `->` qualified(type($gradient))";
+  let arguments = (ins Attn_Described<AnyType, "rows, or a region">:$part, UnitAttr:$with_lse,
+                       UnitAttr:$adds_rows, UnitAttr:$summed, OptionalAttr<I64Attr>:$kv_heads);
+  let results = (outs Attn_Described<Attn_GradientType, "zeros, or what was summed">:$gradient);
+  let assemblyFormat = [{
+    (`adds_rows` $adds_rows^)? (`summed` $summed^)? $part (`with_lse` $with_lse^)? (`kv_heads` $kv_heads^)? attr-dict
+    `:` qualified(type($part)) `->` qualified(type($gradient))
+  }];
 }
 
 def Attn_WriteGradientOp : Attn_Op<"write_gradient"> {
@@ -54,7 +70,7 @@ def Attn_WriteGradientOp : Attn_Op<"write_gradient"> {
   let description = [{
     Of rows `dq` and their deltas, of tokens `dk` and `dv` of their region. Where a kernel makes gradients of tables that
     the score region reads, each row and head leaves for each read the sum of what its tokens give, and where in the table
-    that belongs.
+    that belongs. As `sums`, rows' gradients are written where others will add to them, with their deltas beside.
 
     ```mlir
     attn.write_gradient %g of %rows : !attn.gradient<of = rows, heads = 32, key_dim = 128, value_dim = 128> of !q
@@ -62,9 +78,10 @@ def Attn_WriteGradientOp : Attn_Op<"write_gradient"> {
   }];
   let arguments = (ins
     Attn_Described<Attn_GradientType, "what was added up">:$gradient,
-    Attn_Described<AnyType, "rows, or tokens of a region">:$part);
+    Attn_Described<AnyType, "rows, or tokens of a region">:$part,
+    UnitAttr:$sums);
   let assemblyFormat = [{
-    $gradient `of` $part attr-dict `:` qualified(type($gradient)) `of` qualified(type($part))
+    (`sums` $sums^)? $gradient `of` $part attr-dict `:` qualified(type($gradient)) `of` qualified(type($part))
   }];
 }
 

@@ -29,9 +29,10 @@ enum class Role {
 /// The manifest's word for a role: query, kv, sink, tensor, classes, rows, slots, status, pages.
 StringRef stringifyRole(Role role);
 
-/// That a function asks for gradients (a list: of tables, too); for the significance of its tokens, and of
-/// how many of the last rows of each sequence.
-inline constexpr StringLiteral backwardAttr = "attn.backward", significanceAttr = "attn.significance",
+/// That a function asks for gradients (a list: of tables, too), and for the same bits of them in every run;
+/// for the significance of its tokens, and of how many of the last rows of each sequence.
+inline constexpr StringLiteral backwardAttr = "attn.backward", orderedAttr = "attn.ordered",
+                               significanceAttr = "attn.significance",
                                significanceRowsAttr = "attn.significance_rows";
 
 /// Marks the `attn.finish` of a state with which another operation goes on: a function's second attention,

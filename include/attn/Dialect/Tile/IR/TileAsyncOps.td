@@ -151,19 +151,24 @@ def Tile_OverlayOp : Tile_Op<"overlay", [Pure]> {
 
 def Tile_StageOp : Tile_Op<"stage"> {
   let summary = "a warp writes a fragment into lines of a shared tile, rounding to the tile's element type";
+  let description = [{ Of a tile of f32, whole panels of 32 columns, the lines get the order of sums (`tile.load_sums`). }];
   let arguments = (ins
     Arg<Tile_FragmentType, "f32, two axes">:$fragment,
-    Arg<Tile_SharedType, "the tile, of f16 or bf16">:$tile,
+    Arg<Tile_SharedType, "the tile, of f16, bf16 or f32">:$tile,
     Arg<I32, "line of the fragment's first, a multiple of 16">:$line);
   let assemblyFormat = "$fragment `into` $tile `at` $line attr-dict `:` type($fragment) `->` type($tile)";
   let hasVerifier = 1;
 }
 
-def Tile_SendOp : Tile_Op<"send"> {
+def Tile_SendOp : Tile_Op<"send", [AttrSizedOperandSegments]> {
   let summary = "one lane of the warp starts bulk copies of a shared tile into a tensor";
   let description = [{
     The opposite of `tile.fetch` with one box, and the same maps. The tile's lines go to as many slots from `slot` on;
-    what would lie outside the tensor is not written.
+    what would lie outside the tensor is not written. The tile has the panels of the tensor from `panel` on, as many as
+    it is wide; by default from the first.
+
+    With `adds` the tile is added to the tensor, both of f32; others may add to it at the same time, and terms have no
+    order.
 
     Who wrote the tile fences (`tile.fence_async`), then meets the sender; nobody writes it again before the sender's
     `tile.finish_sends`. The tensor's new elements are for launches behind this one.
@@ -173,8 +178,12 @@ def Tile_SendOp : Tile_Op<"send"> {
     Arg<I32, "the first slot">:$slot,
     Arg<I32, "coordinate along the axis of heads">:$head,
     Arg<Tile_SharedType, "the tile, in one box">:$tile,
+    Arg<Optional<I32>, "first panel of the tensor">:$panel,
+    UnitAttr:$adds,
     UnitAttr:$padded);
-  let assemblyFormat = "$tile `to` $maps `from` $slot `head` $head attr-dict `:` type($tile) `->` type($maps)";
+  let assemblyFormat = [{
+    $tile (`adds` $adds^)? `to` $maps `from` $slot `head` $head (`panel` $panel^)? attr-dict `:` type($tile) `->` type($maps)
+  }];
   let hasVerifier = 1;
 }
 
@@ -234,17 +243,26 @@ def Tile_StartDotOp : Tile_Op<"start_dot", [AttrSizedOperandSegments]> {
     As `tile.dot`, but asynchronous and of four warps at once: the fragments of warps 4g to 4g+3 are 64 consecutive
     rows. Without `acc` the sum starts at zero. `line` is the warpgroup's first line of a left operand in shared
     memory. Each start is a group of its own for `tile.finish_dots`.
+
+    A left operand whose lines are contracted, and whose 64 columns are the rows of the result, has no line. Of a
+    right operand whose lines are contracted a warpgroup may read a part of the columns, from `column` on: as many as
+    the result has.
   }];
   let arguments = (ins Arg<AnyType, "fragment or shared tile">:$lhs,
                        Arg<Optional<I32>, "first line of a shared left operand">:$line,
                        Arg<Tile_SharedType, "right operand">:$rhs,
+                       Arg<Optional<I32>, "first column of the right operand, a multiple of the result's">:$column,
                        Arg<Optional<Tile_FragmentType>, "what is added to">:$acc);
   let results = (outs Tile_FragmentType:$result);
   let assemblyFormat = [{
-    $lhs (`at` $line^)? `,` $rhs (`plus` $acc^)? attr-dict
+    $lhs (`at` $line^)? `,` $rhs (`from` $column^)? (`plus` $acc^)? attr-dict
     `:` type($lhs) `,` type($rhs) (`,` type($acc)^)? `->` type($result)
   }];
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// Whether the left operand is a shared tile whose lines are contracted.
+    bool turnsLeft();
+  }];
 }
 
 def Tile_FinishDotsOp : Tile_Op<"finish_dots"> {
@@ -265,18 +283,18 @@ def Tile_FinishDotsOp : Tile_Op<"finish_dots"> {
 def Tile_WgmmaOp : Tile_Op<"wgmma", [AttrSizedOperandSegments]> {
   let summary = "one wgmma.mma_async m64nNk16 with fp32 accumulators, as one lane sees it";
   let description = [{
-    The left operand is a descriptor (K-major) or four registers; the right operand is a descriptor, K-major or,
-    with `transposed`, MN-major. Without accumulators the product alone is computed. Accumulator registers are those
+    The left operand is four registers or a descriptor, K-major or, with `lhs_transposed`, MN-major; the right operand
+    is a descriptor, K-major or, with `transposed`, MN-major. Without accumulators the product alone is computed. Accumulator registers are those
     of `tile.fragment`'s `acc` layout: row 16w + g + 8*(i/2 % 2), column 8*(i/4) + 2q + i%2.
   }];
   let arguments = (ins Arg<Variadic<F32>, "accumulators, n/2 or none">:$acc,
                        Arg<Variadic<I32>, "left operand in registers, four or none">:$lhs,
                        Arg<Optional<I64>, "descriptor of a left operand in shared memory">:$lhs_descriptor,
                        Arg<I64, "descriptor of the right operand">:$rhs_descriptor,
-                       I64Attr:$n, TypeAttr:$element, UnitAttr:$transposed);
+                       I64Attr:$n, TypeAttr:$element, UnitAttr:$transposed, UnitAttr:$lhs_transposed);
   let results = (outs Variadic<F32>:$results);
   let assemblyFormat = [{
-    $n $element (`transposed` $transposed^)? (`lhs` $lhs^)? (`lhs_descriptor` $lhs_descriptor^)?
+    $n $element (`transposed` $transposed^)? (`lhs_transposed` $lhs_transposed^)? (`lhs` $lhs^)? (`lhs_descriptor` $lhs_descriptor^)?
     `rhs_descriptor` $rhs_descriptor (`acc` $acc^)? attr-dict `:` type($results)
   }];
   let hasVerifier = 1;

@@ -79,7 +79,7 @@ def Tile_MaskOp : Tile_Op<"mask", [RecursiveMemoryEffects, SingleBlock]> {
 
 def Tile_YieldOp
     : Tile_Op<"yield", [Pure, Terminator,
-                        ParentOneOf<["AheadOp", "GatherOp", "LoadVectorOp", "LookupBoxesOp", "LookupOp", "MapOp",
+                        ParentOneOf<["AheadOp", "GatherOp", "LoadSumsOp", "LoadVectorOp", "LookupBoxesOp", "LookupOp", "MapOp",
                                      "MaskOp", "ScatterOp", "StoreScoresOp", "StoreOp"]>]> {
   let summary = "ends the region of a tile operation with its value, or a map's with its values";
   let arguments = (ins Arg<Variadic<AnyType>, "the values">:$values);

@@ -232,6 +232,25 @@ def Tile_StoreOp : Tile_Op<"store", [SingleBlock]> {
   let hasRegionVerifier = 1;
 }
 
+def Tile_LoadSumsOp : Tile_Op<"load_sums", [SingleBlock, MemoryEffects<[MemRead]>]> {
+  let summary = "reads the sums that a launch in front has added to";
+  let description = [{
+    What `tile.stage` has put into tiles of f32, and `tile.send` has added: of the 32 columns of a panel a lane's eight lie
+    together. Lines from `lines` on are the last one again.
+  }];
+  let arguments = (ins
+    Arg<Tile_BufferType, "the sums, of f32">:$buffer,
+    Arg<I32, "lines that exist">:$lines,
+    Arg<I64Attr, "elements from one slot to the next">:$stride);
+  let results = (outs Res<Tile_FragmentType, "f32, two axes">:$fragment);
+  let regions = (region SizedRegion<1>:$slot);
+  let assemblyFormat = [{
+    $buffer `lines` $lines `stride` $stride custom<Body>($slot) attr-dict `:` type($buffer) `->` type($fragment)
+  }];
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+}
+
 def Tile_StoreScoresOp : Tile_Op<"store_scores", [SingleBlock]> {
   let summary = "writes scores of one row's heads to global memory, as the nearest integers of 16 bits";
   let description = [{

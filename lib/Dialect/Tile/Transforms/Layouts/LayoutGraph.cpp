@@ -171,6 +171,7 @@ void LayoutGraph::visit(Operation *op) {
         if (store.getFragment().getType().getRank() == 2)
           need(op->getOpOperand(0), Layout::Acc);
       })
+      .Case([&](LoadSumsOp) { defineAll(Layout::Acc); })
       .Case([&](StoreScoresOp) { need(op->getOpOperand(0), Layout::Acc); })
       .Case([&](RegionBranchOpInterface branch) { visitBranch(branch); });
 }

@@ -1,0 +1,18 @@
+//===- WalkRowTasks.h - Loops over tasks that read no tokens ----*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#ifndef ATTN_CONVERSION_ATTNTOTILE_WALK_WALKROWTASKS_H
+#define ATTN_CONVERSION_ATTNTOTILE_WALK_WALKROWTASKS_H
+
+#include "attn/Conversion/Chain.h"
+
+#include "mlir/IR/IRMapping.h"
+
+namespace mlir::attn {
+
+/// Fills the kernel with a loop over the rows of each task, and the chain's gradient of them, which has no
+/// updates. `arguments` maps the values of the chain's function to the kernel's.
+void walkRowTasks(Chain &chain, func::FuncOp kernel, const IRMapping &arguments);
+
+} // namespace mlir::attn
+
+#endif

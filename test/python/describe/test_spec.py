@@ -182,12 +182,12 @@ WRONG = [
     ({"dtype": "flaot16"}, "got 'flaot16'; nearest legal: 'float16'"),
     ({"dtype": None}, "dtype: expected 'bfloat16' or 'float16', got None"),
     ({"kv": []}, "kv: expected one or more operands, got none"),
-    ({"kv": Paged()}, "kv: expected a list of Dense, Packed or Paged"),
+    ({"kv": Paged()}, "kv: expected a list of Dense, Packed, Paged or Unified"),
     (
         {"kv": [Paged]},
-        "kv[0]: expected Dense(), Packed() or Paged(), got type <class 'attn.describe.stores.Paged'>. Did you mean Paged()?",
+        "kv[0]: expected Dense(), Packed(), Paged() or Unified(), got type <class 'attn.describe.stores.Paged'>. Did you mean Paged()?",
     ),
-    ({"kv": "paged"}, "kv: expected a list of Dense, Packed or Paged, got 'paged'"),
+    ({"kv": "paged"}, "kv: expected a list of Dense, Packed, Paged or Unified, got 'paged'"),
     (
         {"kv": [Paged(name="a"), Dense(name="a")]},
         "kv[1].name: expected a name of its own, got 'a'; nearest legal: 'a_'",

@@ -92,7 +92,7 @@ def test_a_kernel_that_writes_nothing_is_wrong(monkeypatch):
     """Even where zeros are what it should write."""
     nothing = spec(see=attn.sink(1) & attn.window(1))
     assert attn.check(nothing, kv_len=9).right
-    monkeypatch.setattr(checking.Kernel, "launch", lambda *_: None)
+    monkeypatch.setattr(checking.Kernel, "launch", lambda *_, **__: None)
     with pytest.raises(attn.CheckError, match="o is past its tolerance"):
         attn.check(nothing, kv_len=9)
 

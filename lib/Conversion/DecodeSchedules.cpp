@@ -71,20 +71,25 @@ private:
   }
 
   /// More than two ask for a kernel that takes few registers: few rows and heads no longer than was tried,
-  /// one region, one mask, scores as they are. Four leave 128, which chips before Hopper, whose conversions
-  /// are longer, do not get by with.
+  /// one mask, scores as they are. Four leave 128, which chips before Hopper, whose conversions are longer,
+  /// do not get by with, and three leave 168, with which they do not convert the codes of two regions.
   int64_t mostBlocks() const {
     constexpr int64_t usual = 2, ofLessThan8Bits = 3, ofLessThan4Bits = 4, longestHead = 128;
-    if (!shape.converted() || !few || shape.regions.size() > 1 || shape.masks > 1 || !shape.rawScores ||
+    const auto regions = static_cast<int64_t>(shape.regions.size());
+    const int64_t mostRegions = chip.overlapsLaunches && shape.plain ? 2 : 1;
+    if (!shape.converted() || !few || regions > mostRegions || shape.masks > regions || !shape.rawScores ||
         shape.keyDim > longestHead || shape.valueDim > longestHead)
       return usual;
-    rt::Store store = storeOf(shape.regions.front());
-    int64_t bytes =
-        store.keys.format.rowBytes(store.keys.dim) + store.values.format.rowBytes(store.values.dim);
-    int64_t bits = 8 * bytes / (store.keys.dim + store.values.dim);
-    return bits < 4 && shape.plain && chip.overlapsLaunches ? ofLessThan4Bits
-           : bits < 8                                       ? ofLessThan8Bits
-                                                            : usual;
+    int64_t bits = 0;
+    for (KVType region : shape.regions) {
+      rt::Store store = storeOf(region);
+      int64_t bytes =
+          store.keys.format.rowBytes(store.keys.dim) + store.values.format.rowBytes(store.values.dim);
+      bits = std::max(bits, 8 * bytes / (store.keys.dim + store.values.dim));
+    }
+    return bits < 4 && regions == 1 && shape.plain && chip.overlapsLaunches ? ofLessThan4Bits
+           : bits < 8                                                       ? ofLessThan8Bits
+                                                                            : usual;
   }
 
   MLIRContext *context;

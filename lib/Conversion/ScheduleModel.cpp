@@ -100,10 +100,10 @@ int64_t ScheduleModel::sharedBytes(ScheduleAttr schedule) const {
     int64_t copies = schedule.getSplitKeys() ? schedule.getWarps() : 1;
     memory.place(queries);
     std::optional<int64_t> rings;
-    for (KVType kind : regionsByTiles(shape.regions))
-      for (SharedType tile :
-           TokenTiles::of(kind, schedule.getWarpKeys(), shape.keyDim, shape.valueDim).all()) {
-        int64_t offset = memory.place(RingType::get(context, stages, tile), copies);
+    for (const TokenRing &ring : tokenRings(regionsByTiles(shape.regions), schedule.getWarpKeys(),
+                                            shape.keyDim, shape.valueDim, schedule.getSplitKeys()))
+      if (!ring.under) {
+        int64_t offset = memory.place(RingType::get(context, stages, ring.tile), copies);
         rings = rings.value_or(offset);
       }
     if (int64_t bytes = schedule.getExchangeBytes(shape.valueDim))

@@ -50,3 +50,20 @@ SmallVector<KVType> mlir::attn::regionsByTiles(ArrayRef<KVType> regions) {
       kinds.push_back(region);
   return kinds;
 }
+
+SmallVector<TokenRing> mlir::attn::tokenRings(ArrayRef<KVType> kinds, int64_t lines, int64_t keyDim,
+                                              int64_t valueDim, bool together) {
+  SmallVector<TokenRing> rings;
+  for (auto [kind, region] : llvm::enumerate(kinds)) {
+    llvm::SmallDenseSet<unsigned> taken;
+    for (SharedType tile : TokenTiles::of(region, lines, keyDim, valueDim).all()) {
+      TokenRing ring{static_cast<unsigned>(kind), tile};
+      for (auto [number, other] : llvm::enumerate(rings))
+        if (together && !ring.under && !other.under && other.kind != kind &&
+            memoryBytes(other.tile) == memoryBytes(tile) && taken.insert(number).second)
+          ring.under = number;
+      rings.push_back(ring);
+    }
+  }
+  return rings;
+}

@@ -58,6 +58,31 @@ func.func @masked(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !fewest {attn
   return %o : tensor<?x8x128xbf16>
 }
 
+// Two regions of codes, whose rings take each other's place where they have as many bytes: values of the first and keys of the
+// second, and all metadata. Three blocks leave registers enough, but before Hopper, and where masks have sizes.
+// CHECK-LABEL: @two
+// CHECK-SAME: [#tile.schedule<mma, rows = 8, keys = 128, warps = 4, stages = 2, blocks = 3, split_keys = true, query_in_registers = true, shared_bytes = 61440>,
+// SM80-LABEL: @two
+// SM80-SAME: [#tile.schedule<mma, rows = 8, keys = 128, warps = 4, stages = 2, blocks = 2, split_keys = true, query_in_registers = true, shared_bytes = 61440>,
+!high = !attn.kv<paged<32>, heads = 2, dim = 128, key = !attn.codes<i8, per = 128>, value = !attn.codes<i4, per = 128>>
+!low = !attn.kv<paged<64>, heads = 2, dim = 128, key = !attn.codes<i4, per = 128>, value = !attn.codes<i2, per = 128>>
+func.func @two(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %high: !high {attn.name = "high"}, %low: !low {attn.name = "low"}) -> tensor<?x8x128xbf16> {
+  %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
+  %1 = attn.update %0, %q, %high see all scale 0.125 : tensor<?x8x128xbf16>, !high -> !attn.state<heads = 8, value_dim = 128>
+  %2 = attn.update %1, %q, %low see all scale 0.125 : tensor<?x8x128xbf16>, !low -> !attn.state<heads = 8, value_dim = 128>
+  %o = attn.finish %2 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
+  return %o : tensor<?x8x128xbf16>
+}
+// CHECK-LABEL: @two_masked
+// CHECK-SAME: [#tile.schedule<mma, rows = 8, keys = 128, warps = 4, stages = 2, blocks = 2,
+func.func @two_masked(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %high: !high {attn.name = "high"}, %low: !low {attn.name = "low"}) -> tensor<?x8x128xbf16> {
+  %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
+  %1 = attn.update %0, %q, %high see window(100) scale 0.125 : tensor<?x8x128xbf16>, !high -> !attn.state<heads = 8, value_dim = 128>
+  %2 = attn.update %1, %q, %low see all scale 0.125 : tensor<?x8x128xbf16>, !low -> !attn.state<heads = 8, value_dim = 128>
+  %o = attn.finish %2 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
+  return %o : tensor<?x8x128xbf16>
+}
+
 // Groups of 32 features cut runs, and sixteen heads of a group do not fit eight rows.
 // CHECK-LABEL: @grouped
 // CHECK-SAME: [#tile.schedule<mma, rows = 16,

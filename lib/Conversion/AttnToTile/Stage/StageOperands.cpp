@@ -72,13 +72,16 @@ void Staging::allocate() {
   SmallVector<KVType> regions;
   for (UpdateOp update : chain.updates)
     regions.push_back(update.getKv().getType());
-  for (KVType kind : regionsByTiles(regions)) {
-    Rings &of = ringsOfKinds.emplace_back(Rings{kind, {}});
-    for (SharedType tile : TokenTiles::of(kind, keys, chain.paddedKeyDim(), chain.paddedValueDim()).all()) {
-      auto type = RingType::get(b.getContext(), schedule.getStages(), tile);
-      of.rings.push_back(
-          AllocOp::create(b, type, Value(), /*per_warp=*/schedule.getSplitKeys(), IntegerAttr()));
-    }
+  SmallVector<KVType> kinds = regionsByTiles(regions);
+  for (KVType kind : kinds)
+    ringsOfKinds.push_back({kind, {}});
+  SmallVector<Value> all;
+  for (const TokenRing &ring :
+       tokenRings(kinds, keys, chain.paddedKeyDim(), chain.paddedValueDim(), schedule.getSplitKeys())) {
+    auto type = RingType::get(b.getContext(), schedule.getStages(), ring.tile);
+    all.push_back(AllocOp::create(b, type, ring.under ? all[*ring.under] : Value(),
+                                  /*per_warp=*/schedule.getSplitKeys(), IntegerAttr()));
+    ringsOfKinds[ring.kind].rings.push_back(all.back());
   }
 }
 

@@ -156,6 +156,7 @@ class UnifiedPages:
         return rows
 
     def addresses(self, name: str) -> dict[str, int]:
+        """Where a store's parts begin in the memory, and the sizes of its pages, as cache kernels bind them."""
         store, found = self._store(name)
         base = view_of("memory", self.memory, 0, [])[0]
         places = {
@@ -166,6 +167,8 @@ class UnifiedPages:
         return {"pages": self.pages, "page_tokens": store.page_size, "page_bytes": self.page_bytes, **places}
 
     def shape(self, name: str | None) -> Shape:
+        """What decides kernels that write a store; of None, those that read rows of a caller. PlanError where codes have
+        scales that writing does not find."""
         sizes: tuple = (*self.dims, self._dtype, self.device)
         if name is None:  # rows of a caller
             return Shape(0, 1, *sizes, Format(self._dtype), Format(self._dtype))

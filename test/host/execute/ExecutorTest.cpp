@@ -10,14 +10,14 @@ TEST(Compile, namesTheOperationItCannotExecute) {
   auto program = test::Program::fromText(R"(
 gpu.module @m {
   llvm.func @k(%p: !llvm.ptr<3>, %b: !llvm.ptr<3>, %m: !llvm.ptr, %c: i32) attributes {nvvm.kernel} {
-    nvvm.cp.async.bulk.tensor.reduce %m, %p, box[%c] {redKind = #nvvm.tma_redux_kind<add>} : !llvm.ptr, !llvm.ptr<3>
+    nvvm.cp.async.bulk.tensor.prefetch %m, box[%c] : !llvm.ptr
     llvm.return
   }
 })",
                                          true, &error);
   EXPECT_FALSE(program);
   EXPECT_NE(error.find("kernel.mlir:4:5: error: the host device cannot execute "
-                       "'nvvm.cp.async.bulk.tensor.reduce'"),
+                       "'nvvm.cp.async.bulk.tensor.prefetch'"),
             std::string::npos)
       << error;
 }

@@ -71,11 +71,7 @@ class UnifiedPages:
             except Failure as failure:
                 raise SpecError(f"{name}: {failure.message}") from None
             self._found[name] = store, found
-        needed = [
-            found.page_bytes + store.page_size * sum(DTYPES[dtype][1] for dtype in self._extra.values())
-            for store, found in self._found.values()
-        ]
-        self.page_bytes = -(-max(needed) // _UNIT) * _UNIT
+        self.page_bytes = -(-max(map(self._needed, self._found)) // _UNIT) * _UNIT
         self._dtype = short_name(kind) or "bf16"
         self._kernels: dict[tuple[str | None, str], list] = {}
         self._status: _attn.Memory | None = None
@@ -201,12 +197,12 @@ class UnifiedPages:
 
     def waste(self) -> dict[str, float]:
         """Of each store, the share of a page that it has no use for."""
-        return {
-            name: 1
-            - (found.page_bytes + store.page_size * sum(DTYPES[dtype][1] for dtype in self._extra.values()))
-            / self.page_bytes
-            for name, (store, found) in self._found.items()
-        }
+        return {name: 1 - self._needed(name) / self.page_bytes for name in self._found}
+
+    def _needed(self, name: str) -> int:
+        """Bytes of a page that a store asks for, and what a page has for each token beside."""
+        store, found = self._found[name]
+        return found.page_bytes + store.page_size * sum(DTYPES[dtype][1] for dtype in self._extra.values())
 
     def _store(self, name: str) -> tuple[Unified, Description]:
         if name not in self._found:

@@ -11,7 +11,6 @@ transformers = pytest.importorskip("transformers", reason="Transformers is not i
 
 import attn  # noqa: E402
 import attn.transformers  # noqa: E402
-from attn.adapters import layer_calls  # noqa: E402
 
 VOCABULARY = 97
 NEW_TOKENS = 12
@@ -256,7 +255,7 @@ def planned(monkeypatch):
         return out
 
     monkeypatch.setattr(steps, "attend_step", checked)
-    monkeypatch.setattr(layer_calls, "attend_step", checked)
+    monkeypatch.setattr(attn.adapters.layer_calls, "attend_step", checked)
     return served
 
 
@@ -301,7 +300,7 @@ def test_masks_become_plans_without_waiting(monkeypatch):
         return watch
 
     monkeypatch.setattr(attn.adapters.transformers_mask, "plan_step", watched(steps.plan_step))
-    monkeypatch.setattr(layer_calls, "attend_step", watched(steps.attend_step))
+    monkeypatch.setattr(attn.adapters.layer_calls, "attend_step", watched(steps.attend_step))
     monkeypatch.setattr(steps, "_look_later", lambda model, counted, shown: later.append((counted, shown)))
     model, inputs = llama("attn"), prompt()
     static_steps(model, inputs, model)

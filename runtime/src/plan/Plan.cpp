@@ -205,7 +205,7 @@ Status Planner::plan(const Batch &batch, Plan &plan) {
   if (mayStoreScores(s.manifest, batch, plan))
     listScoreTasks(s.manifest, batch, plan);
   else if (s.manifest.walksTokens())
-    listTokenTasks(s.manifest, batch, plan.ends, plan.tokenTasks);
+    listTokenTasks(s.manifest, batch, plan.ends, s.options.multiprocessors, plan.tokenTasks);
   s.extender.remember(s.manifest, batch, s.assignment);
   if (Status status = s.checkCapacity(plan); !status)
     return status;

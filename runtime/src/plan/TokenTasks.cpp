@@ -3,11 +3,14 @@
 #include "plan/TokenTasks.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace attn::rt {
 
 namespace {
 
+/// What kernels that hold tokens add to where they add to rows, too.
+constexpr std::string_view rowSums = "dq.sums";
 /// Rows whose positions are looked at together.
 constexpr int32_t rowsAtOnce = 64;
 
@@ -93,12 +96,15 @@ private:
   int64_t pos0_;
 };
 
+int32_t rowsOf(const PlanTokenTask &task) { return task.rowEnd - task.rowBegin; }
+
 /// Tokens that some heads have alike: tasks of all of them are put in order at once.
 struct TokenTile {
   PlanTokenTask task;
   int32_t firstHead, endHead;
+  int32_t mostRows = 0; ///< of a tile of the same instance
 
-  int32_t rows() const { return task.rowEnd - task.rowBegin; }
+  int32_t rows() const { return rowsOf(task); }
 };
 
 /// Tokens that the store has room for: those of an instance, and what lies behind them.
@@ -109,9 +115,51 @@ int32_t roomOf(const Manifest &manifest, const Batch &batch, size_t operand, siz
   return static_cast<int32_t>(of.tokens);
 }
 
-int32_t tokensOfTile(const Manifest &manifest) {
+const KernelInfo &tokenKernel(const Manifest &manifest) {
   const LaunchInfo *launch = manifest.findLaunch(PlanArray::TokenTasks);
-  return manifest.kernels[static_cast<size_t>(launch->kernels.front())].rows;
+  return manifest.kernels[static_cast<size_t>(launch->kernels.front())];
+}
+
+int32_t tokensOfTile(const Manifest &manifest) { return tokenKernel(manifest).rows; }
+
+bool isLonger(const PlanTokenTask &a, const PlanTokenTask &b) { return rowsOf(a) > rowsOf(b); }
+
+/// The tasks of a tile, one for each head.
+void addTasks(TokenTile tile, std::vector<PlanTokenTask> &tasks) {
+  for (tile.task.ordinal = tile.firstHead; tile.task.ordinal < tile.endHead; ++tile.task.ordinal)
+    tasks.push_back(tile.task);
+}
+
+/// Tasks of an instance and head, longest first; instances and heads that have the longest come first.
+void addByHead(std::vector<TokenTile> &tiles, std::vector<PlanTokenTask> &tasks) {
+  const auto instanceOf = [](const TokenTile &tile) {
+    return std::tuple(-tile.mostRows, tile.task.operand, tile.task.instance, tile.firstHead);
+  };
+  std::stable_sort(tiles.begin(), tiles.end(), [&](const TokenTile &a, const TokenTile &b) {
+    return std::tuple(instanceOf(a), -a.rows()) < std::tuple(instanceOf(b), -b.rows());
+  });
+  for (size_t begin = 0, end = 0; begin < tiles.size(); begin = end) {
+    while (end < tiles.size() && instanceOf(tiles[end]) == instanceOf(tiles[begin]))
+      ++end;
+    for (int32_t head = tiles[begin].firstHead; head < tiles[begin].endHead; ++head)
+      for (size_t i = begin; i < end; ++i)
+        addTasks({tiles[i].task, head, head + 1}, tasks);
+  }
+}
+
+/// Cuts tasks into an even number of phases, of about as many as run at once.
+void setPhases(std::span<PlanTokenTask> tasks, int64_t atOnce) {
+  const int64_t count = std::ssize(tasks), pairs = (count + atOnce) / (2 * atOnce);
+  const int64_t phases = std::max<int64_t>(1, 2 * pairs);
+  for (int64_t phase = 0; phase < phases; ++phase) {
+    const auto begin = static_cast<size_t>(count * phase / phases),
+               end = static_cast<size_t>(count * (phase + 1) / phases);
+    const std::span<PlanTokenTask> some = tasks.subspan(begin, end - begin);
+    std::stable_sort(some.begin(), some.end(), isLonger);
+    for (PlanTokenTask &task : some)
+      if (phase % 2 == 0)
+        std::swap(task.rowBegin, task.rowEnd);
+  }
 }
 
 } // namespace
@@ -139,7 +187,7 @@ Status checkCountedRows(const Manifest &manifest, const Batch &batch) {
 }
 
 void listTokenTasks(const Manifest &manifest, const Batch &batch, std::span<const int32_t> ends,
-                    std::vector<PlanTokenTask> &tasks) {
+                    int multiprocessors, std::vector<PlanTokenTask> &tasks) {
   const int32_t keys = tokensOfTile(manifest);
   const std::vector<RowBounds> bounds = boundsOf(batch.qPos);
   std::vector<TokenTile> tiles;
@@ -150,13 +198,18 @@ void listTokenTasks(const Manifest &manifest, const Batch &batch, std::span<cons
       PlanTokenTask task{
           .operand = static_cast<int32_t>(o), .instance = static_cast<int32_t>(i), .pos0 = operand.pos0[i]};
       const auto addTiles = [&](int32_t begin, int32_t end, bool seen, int32_t firstHead, int32_t endHead) {
+        const auto first = std::ssize(tiles);
+        int32_t mostRows = 0;
         for (task.kvBegin = begin; task.kvBegin < end; task.kvBegin = task.kvEnd) {
           task.kvEnd = std::min(task.kvBegin + keys, end);
           task.rowBegin = task.rowEnd = 0;
           if (seen)
             rows.find(task.kvBegin, task.kvEnd, task);
           tiles.push_back({task, firstHead, endHead});
+          mostRows = std::max(mostRows, rowsOf(task));
         }
+        for (auto tile = tiles.begin() + first; tile != tiles.end(); ++tile)
+          tile->mostRows = mostRows;
       };
       for (int32_t head = 0; head < operand.heads && operand.heads > 1; ++head)
         addTiles(0, operand.length(i, head), true, head, head + 1);
@@ -166,12 +219,17 @@ void listTokenTasks(const Manifest &manifest, const Batch &batch, std::span<cons
       addTiles(operand.lengths[i], roomOf(manifest, batch, o, i), false, 0, manifest.kvHeads);
     }
   }
+  tasks.reserve(tasks.size() + tiles.size() * static_cast<size_t>(manifest.kvHeads));
+  if (manifest.findResult(rowSums)) {
+    const size_t first = tasks.size();
+    addByHead(tiles, tasks);
+    setPhases(std::span(tasks).subspan(first), int64_t{multiprocessors} * tokenKernel(manifest).blocksPerSM);
+    return;
+  }
   std::stable_sort(tiles.begin(), tiles.end(),
                    [](const TokenTile &a, const TokenTile &b) { return a.rows() > b.rows(); });
-  tasks.reserve(tasks.size() + tiles.size() * static_cast<size_t>(manifest.kvHeads));
-  for (TokenTile &tile : tiles)
-    for (tile.task.ordinal = tile.firstHead; tile.task.ordinal < tile.endHead; ++tile.task.ordinal)
-      tasks.push_back(tile.task);
+  for (const TokenTile &tile : tiles)
+    addTasks(tile, tasks);
 }
 
 int64_t countTokenTasks(const Manifest &manifest, const Batch &batch) {

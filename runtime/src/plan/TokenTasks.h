@@ -9,6 +9,27 @@
 // Behind an instance's last token there may be room, whose gradients are zeros: it
 // has tasks without rows.
 //
+// Where tasks add to the gradient of rows, too, in no order, a tile of rows comes from
+// memory and goes back for each task that adds to it, unless these do so at about the
+// same time and meet in the L2. Each block takes the next task when it is free, so the
+// order of tasks decides who runs beside whom. Tasks come in phases, of about as many as
+// run at once and longest first in each. In one phase rows are walked from the last to
+// the first, in the next from the first to the last. Four tasks of each, under a causal
+// mask, which begins at the first row that sees a task's tokens:
+//
+//     time ->   falling|rising
+//     block 0   4 3 2 1|4
+//     block 1   4 3 2|3 4
+//     block 2   4 3|2 3 4
+//     block 3   4|1 2 3 4
+//
+// Tasks that begin together at the last rows stay abreast until each ends at its first, the
+// shortest before the others. The block that is free first takes the next phase's longest
+// task, which begins at the first row of all; when the next block is free, that task has
+// come to where the next longest begins. So these are abreast, too, and end together: two
+// phases fill a rectangle, and none has to wait for another. (Were rows falling in each
+// phase, tasks of every other one would each be elsewhere, for they begin one by one.)
+//
 // Significance has the same tasks, of the last rows of each sequence if no others count,
 // but for steps of decoding. A weight needs the row's LSE, which is known when the row is
 // finished; there each sequence has one row, and every token of its cache is seen by that
@@ -31,9 +52,10 @@ namespace attn::rt {
 Status checkCountedRows(const Manifest &manifest, const Batch &batch);
 /// The first of an instance's rows [first, last) that counts.
 int32_t firstCountedRow(const Manifest &manifest, const Batch &batch, int32_t first, int32_t last);
-/// Adds the tasks, those with the most rows first; `ends` are the sizes of windows and sinks.
+/// Adds the tasks: those with the most rows first or, where they add to rows, in phases of about as many as
+/// run at once. `ends` are the sizes of windows and sinks.
 void listTokenTasks(const Manifest &manifest, const Batch &batch, std::span<const int32_t> ends,
-                    std::vector<PlanTokenTask> &tasks);
+                    int multiprocessors, std::vector<PlanTokenTask> &tasks);
 /// How many there are, whoever sees what.
 int64_t countTokenTasks(const Manifest &manifest, const Batch &batch);
 

@@ -6,6 +6,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+
 using namespace attn::rt;
 using namespace attn::rt::test;
 
@@ -38,6 +41,13 @@ Batch denseBatch(Rng &rng) {
   for (int32_t &position : batch.qPos) // in any order
     position += static_cast<int32_t>(below(rng, 9));
   return batch;
+}
+
+/// As `backwardManifest`, of tasks that add to rows, too.
+Manifest fusedManifest(Visibility visibility, std::vector<int32_t> ends) {
+  Manifest m = backwardManifest(std::move(visibility), std::move(ends));
+  m.results.push_back({"dq.sums", DType::F32, m.results.front().dims});
+  return m;
 }
 
 /// Every token of every head is in one task; those that exist with all rows that see them.
@@ -86,6 +96,79 @@ TEST(TokenTasks, EachTokenIsHeldOnceWithTheRowsThatSeeIt) {
     EXPECT_EQ(plan->partialRows, 0);
     EXPECT_EQ(static_cast<int64_t>(plan->tokenTasks.size()), PlanLimits::of(m, batch).tokenTasks);
   }
+}
+
+TEST(TokenTasks, ThatAddToRowsAreTheSame) {
+  Rng rng(32);
+  for (int round = 0; round < 200; ++round) {
+    const Visibility sees = randomVisibility(rng);
+    const std::vector<int32_t> ends{static_cast<int32_t>(below(rng, 300)),
+                                    static_cast<int32_t>(below(rng, 70))};
+    const Manifest m = fusedManifest(sees, ends);
+    const Batch batch = denseBatch(rng);
+    Result<Plan> plan = makePlan(m, batch, {.multiprocessors = 1 + static_cast<int>(below(rng, 20))});
+    ASSERT_TRUE(plan) << plan.error().message;
+    for (PlanTokenTask &task : plan->tokenTasks)
+      if (task.rowEnd < task.rowBegin)
+        std::swap(task.rowBegin, task.rowEnd);
+    std::stable_sort(plan->tokenTasks.begin(), plan->tokenTasks.end(), [](const auto &a, const auto &b) {
+      return a.rowEnd - a.rowBegin > b.rowEnd - b.rowBegin;
+    });
+    ASSERT_NO_FATAL_FAILURE(checkTasks(m, batch, *plan));
+  }
+}
+
+/// Tasks on so many blocks, each of which takes the next one when it is free, and a row at a time: how much
+/// time is between the first and the last that adds to a row of a head, at most, and when all have ended.
+struct Abreast {
+  int apart = 0, ended = 0;
+  Abreast(const std::vector<PlanTokenTask> &tasks, int blocks) {
+    std::vector<int> freeAt(static_cast<size_t>(blocks), 0);
+    std::map<std::pair<int32_t, int32_t>, std::vector<int>> times; // of a head and row
+    for (const PlanTokenTask &task : tasks) {
+      auto block = std::min_element(freeAt.begin(), freeAt.end());
+      const int step = task.rowBegin < task.rowEnd ? 1 : -1;
+      for (int32_t row = task.rowBegin; row != task.rowEnd; row += step, ++*block)
+        times[{task.ordinal, step > 0 ? row : row - 1}].push_back(*block);
+    }
+    ended = *std::max_element(freeAt.begin(), freeAt.end());
+    for (auto &[at, all] : times) {
+      std::sort(all.begin(), all.end());
+      apart = std::max(apart, all.back() - all.front());
+    }
+  }
+};
+
+TEST(TokenTasks, ThatAddToRowsMeetAtThem) {
+  const Manifest m = fusedManifest(visibility(Visibility::Kind::Causal), {});
+  Batch batch = simpleBatch({1024}, {1024});
+  batch.operands[0].tokens = 1024;
+  ASSERT_EQ(m.kvHeads, 2);
+  Result<Plan> plan = makePlan(m, batch, {.multiprocessors = 32 / m.kernels[1].blocksPerSM});
+  ASSERT_TRUE(plan);
+  ASSERT_EQ(plan->tokenTasks.size(), 64U); // of 32 blocks at once: a head, then the other
+  const Abreast abreast(plan->tokenTasks, 32);
+  EXPECT_LE(abreast.apart, 32);        // a tile's rows
+  EXPECT_EQ(abreast.ended, 1024 + 32); // nobody waits: the mean is half of 2 * 1056
+  // From the last row in both phases, those of the second would not meet.
+  for (PlanTokenTask &task : plan->tokenTasks)
+    if (task.rowBegin < task.rowEnd)
+      std::swap(task.rowBegin, task.rowEnd);
+  EXPECT_GT(Abreast(plan->tokenTasks, 32).apart, 500);
+}
+
+TEST(TokenTasks, ThatAddToRowsAreBalancedInSeveralSequences) {
+  const Manifest m = fusedManifest(visibility(Visibility::Kind::Causal), {});
+  const std::vector<int32_t> lengths{1000, 300, 620, 64, 300, 1000, 128, 480};
+  Batch batch = simpleBatch(lengths, lengths);
+  batch.operands[0].tokens = 1000;
+  const int blocks = 4 * m.kernels[1].blocksPerSM;
+  Result<Plan> plan = makePlan(m, batch, {.multiprocessors = 4});
+  ASSERT_TRUE(plan);
+  int64_t total = 0;
+  for (const PlanTokenTask &task : plan->tokenTasks)
+    total += std::abs(task.rowEnd - task.rowBegin);
+  EXPECT_LE(Abreast(plan->tokenTasks, blocks).ended, 1.05 * static_cast<double>(total) / blocks);
 }
 
 TEST(TokenTasks, CausalRowsBeginAtTheDiagonal) {

@@ -71,7 +71,12 @@ void TokenWalk::walkTask(const TokenTask &task) {
   else
     zeros = InitGradientOp::create(b, chain.gradient.getGradient().getType(), tokens, /*with_lse=*/false,
                                    chain.addsToRows(), /*summed=*/false, IntegerAttr());
-  Value begin = b.mul(task.rowBegin, b.i32(chain.group())), end = b.mul(task.rowEnd, b.i32(chain.group()));
+  Value rowBegin = task.rowBegin, rowEnd = task.rowEnd, backwards;
+  if (chain.addsToRows()) { // from either end (runtime/src/plan/TokenTasks.h)
+    backwards = b.less(task.rowEnd, task.rowBegin);
+    rowBegin = b.min(task.rowBegin, task.rowEnd), rowEnd = b.max(task.rowBegin, task.rowEnd);
+  }
+  Value begin = b.mul(rowBegin, b.i32(chain.group())), end = b.mul(rowEnd, b.i32(chain.group()));
   // Where heads must be told apart, each tile begins with the first of a group.
   int64_t step = chain.significance && chain.group() <= rows ? rows / chain.group() * chain.group() : rows;
   Value tiles = b.div(b.add(b.sub(end, begin), b.i32(step - 1)), step);
@@ -81,11 +86,9 @@ void TokenWalk::walkTask(const TokenTask &task) {
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
-    // To sums from the last to the first: blocks that see the same last rows then add to the same ones side
-    // by side, in L2.
     Value number = loop.getInductionVar();
-    if (chain.addsToRows())
-      number = b.sub(b.sub(tiles, b.i32(1)), number);
+    if (backwards)
+      number = b.select(backwards, b.sub(b.sub(tiles, b.i32(1)), number), number);
     Value first = b.add(begin, b.mul(number, b.i32(step)));
     scf::YieldOp::create(
         b, update(task, loop.getRegionIterArg(0), tokens, first, b.min(end, b.add(first, b.i32(step)))));

@@ -90,16 +90,14 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
       function->setAttr("tile.merge_schedule", model.merge(&getContext()));
   }
 
-  /// Whether gradients may be fused: where the function wants no order or, if it says nothing, where every
-  /// row sees all tokens. On an H100 five dots were then 1.13 times as fast as seven in two launches (16K
-  /// tokens, 64/8 heads of 128), but causal ones 0.72 to 1.05 times: blocks that begin at different rows add
-  /// to sums that are not in L2.
-  static bool mayFuse(func::FuncOp function) {
+  /// Whether gradients may be fused: where the function wants no order or, if it says nothing, where scores
+  /// are plain and no visibility has a size. On an H100 five dots were then 1.03 to 1.20 times as fast as
+  /// seven in two launches where sequences have 4K tokens and more, and 0.95 times at 2K, where sums in
+  /// memory are much beside dots (docs/rationale.md). Others were not measured.
+  static bool mayFuse(func::FuncOp function, const ScheduleShape &shape) {
     if (Attribute ordered = function->getAttr(orderedAttr))
       return ordered == BoolAttr::get(function.getContext(), false);
-    return llvm::all_of(function.getOps<UpdateOp>(), [](UpdateOp update) {
-      return update.getVisibility().getKind() == VisibilityKind::All;
-    });
+    return shape.plain;
   }
 
   /// Sets two: the schedule of the kernels that hold rows, and of those that hold tokens.
@@ -109,7 +107,7 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
                                      "none beside "
                                   << backwardAttr;
     GradientSchedules chosen =
-        chooseGradientSchedules(shape, chip, /*mayWgmma=*/schedule != "mma", mayFuse(function));
+        chooseGradientSchedules(shape, chip, /*mayWgmma=*/schedule != "mma", mayFuse(function, shape));
     if (!chosen.rows || !chosen.tokens)
       return function.emitError() << "no schedule of a backward pass for dim " << shape.keyDim
                                   << " and value dim " << shape.valueDim

@@ -8,8 +8,8 @@
 // boxes, so that the heads of a group must fill a tile's lines evenly. What does not come
 // so, or fits no tile, is computed by mma, of 64 lines.
 //
-// Fused, the two warpgroups that hold tokens add to rows, too: of a tile of 64 packed
-// rows, the lines of an instruction, each has half of the features.
+// Fused, the two warpgroups that hold tokens add to rows, too: of a tile of 128 packed
+// rows each has 64, the lines of an instruction, and of one of 64 half of the features.
 //
 //===----------------------------------------------------------------------===//
 #include "GradientSchedules.h"
@@ -38,6 +38,9 @@ static constexpr int64_t room = 184, roomOfRegions = 168;
 /// The same of wgmma, whose threads take those of the warps that copy: where rows are held, and where tokens
 /// are. (17 pairs of dims: causal, without a mask, with two sizes, with a soft cap, 2026-11-23.)
 static constexpr int64_t wgmmaRoomOfRows = 176, wgmmaRoomOfTokens = 208;
+/// Where tokens add to rows, and tiles are longest. (Heads of 64 and values of 48 and 64, causal and without
+/// a mask, 2026-11-25.)
+static constexpr int64_t wgmmaRoomOfBoth = 224;
 /// Lines of tiles whose rows' positions go with numbers of their own, as a window's ends.
 static constexpr int64_t mostNumbered = 64;
 /// Of a thread of each role. Where lines have panels of several widths, copies have an address for each.
@@ -101,9 +104,10 @@ public:
   ScheduleAttr chooseWgmma(Held held) const {
     for (int64_t lines : walkedByWgmma) {
       int64_t slopes = slopesOf(held, lines);
-      if (held.addsToRows && lines != ScheduleAttr::groupRows)
+      if (held.addsToRows &&
+          (lines % ScheduleAttr::groupRows != 0 || ScheduleAttr::groupRows % shape.group != 0))
         continue;
-      if (fragments(held, lines) + slopes > (held.tokens ? wgmmaRoomOfTokens : wgmmaRoomOfRows) ||
+      if (fragments(held, lines) + slopes > roomOf(held) ||
           (held.tokens && !shape.plain && lines > mostNumbered))
         continue;
       int64_t stages = mostStages;
@@ -142,6 +146,9 @@ public:
   bool halvesFeatures() const { return llvm::is_contained({panelFeatures, 2 * panelFeatures}, shape.keyDim); }
 
 private:
+  static int64_t roomOf(Held held) {
+    return held.addsToRows ? wgmmaRoomOfBoth : held.tokens ? wgmmaRoomOfTokens : wgmmaRoomOfRows;
+  }
   /// Registers of a score region's slopes: by the score and, where rows are held, by each table that is read.
   int64_t slopesOf(Held held, int64_t lines) const {
     int64_t fragments = (shape.rawScores ? 0 : 1) + (held.tokens ? 0 : shape.tableReads);

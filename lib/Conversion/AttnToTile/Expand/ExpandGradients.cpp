@@ -213,21 +213,32 @@ LogicalResult mlir::attn::expandGradient(UpdateOp update, std::optional<unsigned
     return LoadColumnsOp::create(e.b, TypeRange{e.rowsOf(element)}, ofRows(copy)).getResult(0);
   };
   Type f32 = e.b.getF32Type();
+  // While scores are made, as behind them nothing hides how long reading takes; but lanes cannot hold the
+  // numbers of a long tile, nor those of a short one beside the ends of windows or the values of a region.
+  VisibilityKind sees = update.getVisibility().getKind();
+  bool early = e.stagesNumbers() && e.rows <= ScheduleAttr::groupRows && e.rawScores() &&
+               (sees == VisibilityKind::All || sees == VisibilityKind::Causal);
+  auto readLse = [&] { e.rowLse = e.unitsOfLse(number(lseCopy, f32)); };
+  auto readDelta = [&] { e.rowDelta = number(deltaCopy, f32); };
   if (e.stagesNumbers())
     e.queryPosition = number(positionCopy, e.b.getI32Type());
+  if (early)
+    readLse();
   SmallVector<TableRead> reads = e.readsWithGradients(update);
   SmallVector<Value> ofRegion = tile.regionScores(update, tokens, tile.finish(raw, 1).front(), reads);
   Value scores = tile.masked(update, tokens, operand, which, ofRegion[0]), slopes = ofRegion[1];
-  if (e.stagesNumbers())
-    e.rowLse = e.unitsOfLse(number(lseCopy, f32));
+  if (e.stagesNumbers() && !early)
+    readLse();
   Value weights = tile.weights(scores);
+  if (early)
+    readDelta();
   if (held)
     sums[1] = tile.addDot(sums[1], weights, ofRows(outputGradientCopy));
   if (!products)
     products = multiply();
   products = tile.finish(products, held ? 1 : 0).front();
-  if (e.stagesNumbers())
-    e.rowDelta = number(deltaCopy, f32);
+  if (e.stagesNumbers() && !early)
+    readDelta();
   Value gradients = tile.scoreGradients(weights, products, slopes);
   FragmentType share = e.rowsOf(f32, /*partial=*/true);
   for (size_t i = 0; i < reads.size(); ++i) {

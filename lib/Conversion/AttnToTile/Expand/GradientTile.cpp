@@ -48,25 +48,32 @@ Value GradientTile::startRowsPiece(Value scoreGradients, Value exchange, Value k
   FinishSendsOp::create(b); // of the tile before: all may write its place when all have met
   MeetOp::create(b, b.i32(exchanged), e.schedule.getWarps() * 32);
   FragmentType type = b.fragment({Axis::Query, Axis::Feature}, {warpLines, pieceFeatures()}, b.getF32Type());
-  return StartDotOp::create(b, type, exchange, Value(), keys, firstFeature(), Value());
+  if (!halvesRows())
+    return StartDotOp::create(b, type, exchange, Value(), keys, firstFeature(), Value());
+  auto whole = cast<SharedType>(exchange.getType());
+  auto columns = SharedType::get(b.getContext(), Axis::Key, whole.getRows(), Axis::Query,
+                                 ScheduleAttr::groupRows, whole.getElement(), false, 0);
+  Value mine = OverlayOp::create(b, columns, exchange, b.mul(group(), b.i32(whole.getRows() / 2)));
+  return StartDotOp::create(b, type, mine, Value(), keys, Value(), Value());
 }
 
 void GradientTile::addRowsPiece(Value piece, Value place) {
-  // A warpgroup has the tile's 64 rows.
+  // A warpgroup has 64 rows.
   Value warp = b.sub(WarpIdOp::create(b, b.getI32Type()), b.i32(e.schedule.getProducerWarps()));
   Value first = b.mul(b.rem(warp, ScheduleAttr::groupWarps), b.i32(warpLines));
   auto type = cast<FragmentType>(piece.getType());
-  Value lines = CoordinatesOp::create(b, b.fragment({Axis::Query}, {warpLines}, b.getI32Type()), first);
+  Value firstRow = halvesRows() ? e.groupToken : b.i32(0);
+  Value lines = CoordinatesOp::create(b, b.fragment({Axis::Query}, {warpLines}, b.getI32Type()),
+                                      b.add(first, firstRow));
   // Behind the last are rows of others, to whom a NaN of these tokens is nothing.
   piece = b.map(type, ValueRange{piece, lines},
                 [&](ValueRange v) -> Value { return b.select(b.less(v[1], e.packedCount), v[0], b.f32(0)); });
   auto whole = cast<SharedType>(place.getType());
   int64_t consumers = e.schedule.getConsumers();
-  auto part =
-      SharedType::get(b.getContext(), Axis::Query, whole.getRows(), Axis::Feature,
-                      whole.getCols() / consumers, whole.getElement(), /*swizzled=*/false, /*boxes=*/0);
-  Value group = b.div(e.groupToken, ScheduleAttr::groupRows);
-  Value mine = OverlayOp::create(b, part, place, b.mul(group, b.i32(whole.getRows() / consumers)));
+  int64_t features = halvesRows() ? whole.getCols() : whole.getCols() / consumers;
+  auto part = SharedType::get(b.getContext(), Axis::Query, ScheduleAttr::groupRows, Axis::Feature, features,
+                              whole.getElement(), /*swizzled=*/false, /*boxes=*/0);
+  Value mine = OverlayOp::create(b, part, place, b.mul(group(), b.i32(whole.getRows() / consumers)));
   StageOp::create(b, piece, mine, first);
   FenceAsyncOp::create(b);
   MeetOp::create(b, b.i32(staged), e.schedule.getWarps() * 32);
@@ -75,7 +82,7 @@ void GradientTile::addRowsPiece(Value piece, Value place) {
   b.setInsertionPoint(one.thenYield());
   constexpr int64_t panelBytes = 128;
   int64_t panels = llvm::divideCeil(part.getLineBytes(), panelBytes);
-  e.sendSums(mine, b.mul(group, b.i32(panels)));
+  e.sendSums(mine, firstRow, halvesRows() ? Value() : b.mul(group(), b.i32(panels)));
 }
 
 Value GradientTile::loadSums() {

@@ -66,11 +66,13 @@ private:
   /// Where what a row at that position sees begins and ends, in the order of the visibility.
   void addEnds(VisibilityAttr visibility, Value position, int64_t &end, SmallVectorImpl<Value> &ends);
 
+  /// Which of the warpgroups that compute this is.
+  Value group() { return b.div(e.groupToken, tile::ScheduleAttr::groupRows); }
+  /// Whether a warpgroup adds to half of a tile's rows, or to all of them half of the features.
+  bool halvesRows() { return e.rows > tile::ScheduleAttr::groupRows; }
   /// Features of a row that a warpgroup adds to, and its first.
-  int64_t pieceFeatures() { return e.chain.paddedKeyDim() / e.schedule.getConsumers(); }
-  Value firstFeature() {
-    return b.mul(b.div(e.groupToken, tile::ScheduleAttr::groupRows), b.i32(pieceFeatures()));
-  }
+  int64_t pieceFeatures() { return e.chain.paddedKeyDim() / (halvesRows() ? 1 : e.schedule.getConsumers()); }
+  Value firstFeature() { return b.mul(group(), b.i32(pieceFeatures())); }
 
   FragmentExpansion &e;
   KernelBuilder &b;

@@ -60,7 +60,7 @@ void TileCopies::sendOutput(Value output, Value queries, Value firstRow, Value b
                  kvHead, tile, /*panel=*/Value(), /*adds=*/false, isPadded(type, chain.valueDim()));
 }
 
-void TileCopies::sendSums(Value tile, Value panel) {
+void TileCopies::sendSums(Value tile, Value firstRow, Value panel) {
   auto type = cast<SharedType>(tile.getType());
   int64_t group = chain.group(), lines = type.getRows(), features = chain.paddedKeyDim();
   int64_t bytes = features * type.getElement().getIntOrFloatBitWidth() / 8;
@@ -68,5 +68,6 @@ void TileCopies::sendSums(Value tile, Value panel) {
   SmallVector<Value> maps = tensorMaps(name + ".map", name, type, lines, MapAxis{group, {}, bytes, group, ""},
                                        {1, {"rows"}, chain.queryHeads() * bytes, lines / group, ""}, features,
                                        {chain.kvHeads(), {}, group * bytes, 1, ""});
-  SendOp::create(b, maps, b.div(packedBegin, group), kvHead, tile, panel, /*adds=*/true, /*padded=*/false);
+  SendOp::create(b, maps, b.div(b.add(packedBegin, firstRow), group), kvHead, tile, panel, /*adds=*/true,
+                 /*padded=*/false);
 }

@@ -33,8 +33,9 @@ public:
   /// queries, which nobody else uses. Its warps meet at the barrier; until finish_sends the box must stay as
   /// it is.
   void sendOutput(Value output, Value queries, Value firstRow, Value barrier);
-  /// Adds a tile of rows and of features from a panel on, f32, to sums of the rows' gradients.
-  void sendSums(Value tile, Value panel);
+  /// Adds a tile of rows from a row on and of features, from a panel on if one is given, f32, to sums of the
+  /// rows' gradients.
+  void sendSums(Value tile, Value firstRow, Value panel);
   void fetchTokens(UpdateOp update, const Segment &segment, Value slot, StringRef part, Value target);
   /// A ring of so many tiles.
   Value ring(int64_t stages, tile::SharedType tile) {

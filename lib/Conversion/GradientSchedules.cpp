@@ -5,8 +5,9 @@
 // whose fragments leave a thread the registers that ptxas needs for the rest.
 //
 // Of 128 lines two warpgroups compute by wgmma, with warps beside them that copy: whole
-// boxes, so that the heads of a group must fill a tile's lines evenly. What does not come
-// so, or fits no tile, is computed by mma, of 64 lines.
+// boxes of what is walked, so that the heads of a group must fill a tile's lines evenly.
+// Rows that are held come once a task, and are gathered where they do not. What comes
+// neither way, or fits no tile, is computed by mma, of 64 lines.
 //
 // Fused, the two warpgroups that hold tokens add to rows, too: of a tile of 128 packed
 // rows each has 64, the lines of an instruction, and of one of 64 half of the features.
@@ -43,9 +44,10 @@ static constexpr int64_t wgmmaRoomOfRows = 176, wgmmaRoomOfTokens = 208;
 static constexpr int64_t wgmmaRoomOfBoth = 224;
 /// Lines of tiles whose rows' positions go with numbers of their own, as a window's ends.
 static constexpr int64_t mostNumbered = 64;
-/// Of a thread of each role. Where lines have panels of several widths, copies have an address for each.
+/// Of a thread of each role. Where lines have panels of several widths, copies have an address for each;
+/// gathers of rows have one for each line, of three tensors.
 static constexpr int64_t panelFeatures = 64;
-static constexpr Registers ofWhole = {24, 240}, ofPanels = {32, 232};
+static constexpr Registers ofWhole = {24, 240}, ofPanels = {32, 232}, ofGathers = {72, 216};
 
 /// Registers of a lane for a fragment of f32 of the lines of a warp.
 static int64_t registersOf(int64_t columns) { return warpLines * columns / 32; }
@@ -117,17 +119,19 @@ public:
         continue;
       ScheduleFields f = get(ScheduleKind::Wgmma, wgmmaWarps, lines, stages, /*blocks=*/1).getFields();
       int64_t rows = held.tokens ? lines : *f.rows, keys = held.tokens ? *f.rows : lines;
-      if (rows % shape.group != 0 || !alignsTiles(lines) ||
+      bool fills = rows % shape.group == 0;
+      if ((held.tokens && !fills) || !alignsTiles(lines) ||
           !llvm::all_of(shape.regions, [&](KVType region) { return fetchLines(region, keys) == keys; }))
         continue;
       f.producers = ScheduleAttr::groupWarps;
       bool isWhole = shape.keyDim % panelFeatures == 0 && shape.valueDim % panelFeatures == 0;
-      Registers registers = isWhole ? ofWhole : ofPanels;
+      Registers registers = !fills ? ofGathers : isWhole ? ofWhole : ofPanels;
       f.producerRegisters = registers.producer, f.consumerRegisters = registers.consumer;
       // The next task's rows come meanwhile, where there is room.
       Held twice = held;
       twice.features *= 2;
-      f.queryStages = !held.tokens && fitsWgmma(twice, lines, stages) ? 2 : 1, f.queryCopy = rows;
+      f.queryStages = !held.tokens && fitsWgmma(twice, lines, stages) ? 2 : 1,
+      f.queryCopy = fills ? rows : ScheduleAttr::gathered;
       f.keyCopies.assign(shape.regions.size(), keys);
       f.valueCopies = f.keyCopies;
       f.valueBoxes = 0, f.turns = false, f.epilogue = Epilogue::Store;

@@ -18,14 +18,14 @@
 // MMA-NOT: attn.fused
 // MMA-NOT: wgmma
 // MMA: return
-func.func @fused(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q attributes {attn.backward, attn.ordered = false} {
+func.func @fused(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q attributes {attn.backward} {
   %0 = attn.init %q : !q -> !state
   %1 = attn.update %0, %q, %kv see causal scale 0.125 : !q, !kv -> !state
   %o = attn.finish %1 : !state -> !q
   return %o : !q
 }
 
-// Causal rows are made in order: two warpgroups hold 64 lines each; of what is walked, boxes come.
+// In order: two warpgroups hold 64 lines each; of what is walked, boxes come.
 // CHECK-LABEL: @even
 // CHECK-NOT: attn.fused
 // CHECK-SAME: tile.schedules = [#tile.schedule<wgmma, rows = 128, keys = 80, warps = 8, stages = 3, blocks = 1,
@@ -35,25 +35,60 @@ func.func @fused(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q at
 // MMA-LABEL: @even
 // MMA-NOT: wgmma
 // MMA: return
-func.func @even(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q attributes {attn.backward} {
+func.func @even(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q attributes {attn.backward, attn.ordered} {
   %0 = attn.init %q : !q -> !state
   %1 = attn.update %0, %q, %kv see causal scale 0.125 : !q, !kv -> !state
   %o = attn.finish %1 : !state -> !q
   return %o : !q
 }
 
+// A long tile of short heads, of which each warpgroup adds to 64 rows.
+// CHECK-LABEL: @fused64
+// CHECK-SAME: attn.fused
+// CHECK-SAME: tile.token_schedule = #tile.schedule<wgmma, rows = 128, keys = 128, warps = 8, stages = 3, blocks = 1,
+func.func @fused64(%q: tensor<?x8x64xbf16> {attn.name = "q"}, %kv: !attn.kv<packed, heads = 2, dim = 64, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x64xbf16> attributes {attn.backward} {
+  %0 = attn.init %q : tensor<?x8x64xbf16> -> !attn.state<heads = 8, value_dim = 64>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x64xbf16>, !attn.kv<packed, heads = 2, dim = 64, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 64>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 64> -> tensor<?x8x64xbf16>
+  return %o : tensor<?x8x64xbf16>
+}
+
 !q64 = tensor<?x6x64xf16>
 !kv64 = !attn.kv<dense, heads = 2, dim = 64, key = f16, value = f16>
 !state64 = !attn.state<heads = 6, value_dim = 64>
 
-// Three heads fill 96 lines evenly and 128 not. Short rows have room for the next task's.
+// A window is measured in two launches alone.
+// CHECK-LABEL: @window
+// CHECK-NOT: attn.fused
+// CHECK: attn.update
+func.func @window(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q attributes {attn.backward} {
+  %0 = attn.init %q : !q -> !state
+  %1 = attn.update %0, %q, %kv see window(100) scale 0.125 : !q, !kv -> !state
+  %o = attn.finish %1 : !state -> !q
+  return %o : !q
+}
+
+// Three heads fill 96 lines evenly and 128 not: rows that are held are gathered. Short ones have room for the
+// next task's.
 // CHECK-LABEL: @uneven
-// CHECK-SAME: tile.schedules = [#tile.schedule<mma, rows = 64,
+// CHECK-SAME: tile.schedules = [#tile.schedule<wgmma, rows = 128, keys = 96,
+// CHECK-SAME: query_stages = 2, query_copy = gather,
 // CHECK-SAME: tile.token_schedule = #tile.schedule<wgmma, rows = 128, keys = 96,
-// REMARK: remark: schedule mma instead of wgmma where a backward pass holds rows: wgmma needs sm_90a, and tiles that the heads of a group fill evenly
 func.func @uneven(%q: !q64 {attn.name = "q"}, %kv: !kv64 {attn.name = "kv"}) -> !q64 attributes {attn.backward} {
   %0 = attn.init %q : !q64 -> !state64
   %1 = attn.update %0, %q, %kv see causal scale 0.125 : !q64, !kv64 -> !state64
   %o = attn.finish %1 : !state64 -> !q64
   return %o : !q64
+}
+
+// Of seven heads rows that are walked fill no tile.
+// CHECK-LABEL: @seven
+// CHECK-SAME: tile.schedules = [#tile.schedule<wgmma,
+// CHECK-SAME: tile.token_schedule = #tile.schedule<mma,
+// REMARK: remark: schedule mma instead of wgmma where a backward pass holds tokens: wgmma needs sm_90a, and tiles that the heads of a group fill evenly
+func.func @seven(%q: tensor<?x14x64xf16> {attn.name = "q"}, %kv: !kv64 {attn.name = "kv"}) -> tensor<?x14x64xf16> attributes {attn.backward} {
+  %0 = attn.init %q : tensor<?x14x64xf16> -> !attn.state<heads = 14, value_dim = 64>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x14x64xf16>, !kv64 -> !attn.state<heads = 14, value_dim = 64>
+  %o = attn.finish %1 : !attn.state<heads = 14, value_dim = 64> -> tensor<?x14x64xf16>
+  return %o : tensor<?x14x64xf16>
 }

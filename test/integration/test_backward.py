@@ -24,6 +24,8 @@ POINTS = {
     "soft-cap": (Problem(4, 2, 64, 64, "f16", "packed", "causal", softcap=True), 1),
     "wide-group": (Problem(16, 1, 128, 128, "bf16", "packed", "causal"), 1),
     "uneven-group": (Problem(6, 2, 64, 64, "bf16", "dense", "sink(9) | window(50)"), 1),
+    "uneven-panels": (Problem(6, 2, 96, 96, "bf16", "packed", "causal"), 1),
+    "seven-heads": (Problem(14, 2, 128, 64, "f16", "dense", "causal"), 1),
 }
 DIMS = ["--dim=batch=3", "--dim=q_len=1..150", "--dim=kv_len=1..200"]
 
@@ -69,9 +71,9 @@ def test_mma_makes_the_same(tmp_path, name):
     assert status == 0, (errors, report)
 
 
-@pytest.mark.parametrize(("heads", "rows", "tokens"), [(4, True, True), (6, False, True), (14, False, False)])
+@pytest.mark.parametrize(("heads", "rows", "tokens"), [(4, True, True), (6, True, True), (14, True, False)])
 def test_who_multiplies(tmp_path, heads, rows, tokens):
-    """The heads of a group fill the lines of a tile, or mma serves: of 3 heads 96 lines, of 7 none."""
+    """The heads of a group fill the lines of a tile that is walked, or mma serves: of 3 heads 96 lines, of 7 none."""
     file, ptx = tmp_path / "kinds.mlir", tmp_path / "kinds.ptx"
     file.write_text(backward(Problem(heads, 2, 64, 64, "bf16", "packed", "causal"), ordered=True))
     options = ["--target=sm_90a", "--schedule=wgmma", "--emit=ptx", "-o", str(ptx)]
@@ -249,18 +251,37 @@ def test_a_head_of_the_group_counts(tmp_path):
         assert np.array_equal(without[name][:, :, 1], all_heads[name][:, :, 1])
 
 
-@pytest.mark.parametrize("dims", [(64, 64), (96, 96), (128, 128), (192, 128)])
-@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
-@pytest.mark.parametrize("softcap", [False, True])
-@FORMS
-def test_nothing_is_spilled(tmp_path, dims, target, softcap, ordered):
+def check_spills(tmp_path, text, target="sm_90a"):
     file, ptx = tmp_path / "spills.mlir", tmp_path / "spills.ptx"
-    see = "causal" if softcap else "sink(4) | window(64)"
-    file.write_text(backward(Problem(8, 2, *dims, "bf16", "packed", see, softcap=softcap), ordered))
+    file.write_text(text)
     command = [program("attn-opt"), str(file), f"--target={target}", "--emit=ptx", "-o", str(ptx)]
     subprocess.run(command, check=True, timeout=120)
     for kernel in ptxas(ptx, target):
         assert (kernel.spill_stores, kernel.spill_loads) == (0, 0), kernel
+
+
+WINDOW = "sink(4) | window(64)"
+
+
+@pytest.mark.parametrize("dims", [(64, 64), (96, 96), (128, 128), (192, 128)])
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize(("see", "softcap"), [("causal", False), (WINDOW, False), ("causal", True)])
+@FORMS
+def test_nothing_is_spilled(tmp_path, dims, target, see, softcap, ordered):
+    problem = Problem(8, 2, *dims, "bf16", "packed", see, softcap=softcap)
+    check_spills(tmp_path, backward(problem, ordered), target)
+
+
+@pytest.mark.parametrize("dims", [(64, 64), (96, 96), (128, 128)])
+@pytest.mark.parametrize("see", ["all", WINDOW])
+def test_nothing_is_spilled_where_rows_are_gathered(tmp_path, dims, see):
+    """Those that are held, of groups of three heads."""
+    check_spills(tmp_path, backward(Problem(6, 2, *dims, "bf16", "packed", see), ordered=True))
+
+
+@pytest.mark.parametrize("dims", [(64, 64), (64, 48), (128, 128)])
+def test_nothing_is_spilled_without_a_mask(tmp_path, dims):
+    check_spills(tmp_path, backward(Problem(8, 2, *dims, "bf16", "packed", "all")))
 
 
 @pytest.mark.parametrize("text", [REGIONS, TABLES], ids=["regions", "tables"])

@@ -115,8 +115,11 @@ void FillStaging::stageRows(RowsOp queryRows) {
 void FillStaging::stageFinished(RowsOp queryRows) {
   setRows(queryRows);
   b.setInsertionPointAfter(queryRows);
+  bool fetchesRows = schedule.fetchesQueries();
   auto copy = [&](Value ring, int64_t warp, StringRef name) {
-    return fill(ring, warp, [&](Value tile) { fetchRows(name, tile); });
+    return fill(ring, fetchesRows ? std::optional(warp) : std::nullopt, [&](Value tile) {
+      fetchesRows ? fetchRows(name, tile) : gatherRows({name}, {tile}, Scope::Producers);
+    });
   };
   SmallVector<Value> tiles{copy(queryRing, queryWarp, "q"), copy(outputGradientRing, outputWarp, "do"),
                            copy(outputRing, outputWarp, "o")};

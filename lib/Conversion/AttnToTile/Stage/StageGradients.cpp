@@ -110,7 +110,7 @@ void GradientStaging::await() {
 }
 
 void GradientStaging::copyRows(ArrayRef<StringRef> names, ValueRange tiles) {
-  gatherRows(names, tiles);
+  gatherRows(names, tiles, Scope::Block);
   await();
 }
 

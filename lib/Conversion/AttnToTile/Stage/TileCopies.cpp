@@ -65,7 +65,7 @@ void TileCopies::gatherQueries(Value target, Scope scope) {
   });
 }
 
-void TileCopies::gatherRows(ArrayRef<StringRef> names, ValueRange targets) {
+void TileCopies::gatherRows(ArrayRef<StringRef> names, ValueRange targets, Scope scope) {
   Sources from;
   for (StringRef name : names) {
     from.buffers.push_back(b.buffer(name, chain.element()));
@@ -74,7 +74,7 @@ void TileCopies::gatherRows(ArrayRef<StringRef> names, ValueRange targets) {
   }
   auto gather = GatherOp::create(b, packedBegin, taskEnd(), from.buffers, from.origins, targets,
                                  b.getDenseI64ArrayAttr(from.features), Value(), ValueRange(), Value(),
-                                 Value(), Scope::Block, IntegerAttr(), featuresOf(targets, from.features));
+                                 Value(), scope, IntegerAttr(), featuresOf(targets, from.features));
   b.fill(gather.getSlot(), {b.getI32Type()},
          [&](ValueRange line) { return packedSlot(line[0], b.getI32Type()); });
 }

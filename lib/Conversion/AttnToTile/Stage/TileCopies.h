@@ -16,7 +16,7 @@ public:
   void gatherQueries(Value target, tile::Scope scope);
   /// Copies the rows of the tensors of these names, which lie densely: queries, and what has as many features
   /// as a value.
-  void gatherRows(ArrayRef<StringRef> names, ValueRange targets);
+  void gatherRows(ArrayRef<StringRef> names, ValueRange targets, tile::Scope scope);
   /// Copies a number of each row, by one warp: its position, or what the tensor has of it and its head.
   void gatherNumbers(StringRef name, Value target);
   /// Where the tokens of the tile from `firstKey` on lie, where a table says that; else null.

@@ -47,3 +47,17 @@ func.func @f(%q: !q {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.
 // WALKED-NEXT: %[[G:.*]] = attn.init_gradient %[[ROWS]] with_lse kv_heads 2
 // WALKED-NEXT: attn.write_gradient sums %[[G]] of %[[ROWS]]
 // WALKED-NEXT: }
+
+// Rows are walked from the end that the task names first, in the tiles that begin with its first row either way.
+// WALKED-LABEL: func.func @f_tokens64_b(
+// WALKED: %[[TOKENS:.*]]:8 = tile.record
+// WALKED: %[[BACKWARDS:.*]] = arith.cmpi slt, %[[TOKENS]]#6, %[[TOKENS]]#5
+// WALKED-DAG: %[[FIRST:.*]] = arith.minsi %[[TOKENS]]#5, %[[TOKENS]]#6
+// WALKED-DAG: %[[LAST:.*]] = arith.maxsi %[[TOKENS]]#5, %[[TOKENS]]#6
+// WALKED: %[[BEGIN:.*]] = arith.muli %[[FIRST]], %c2_i32{{.*}}
+// WALKED: %[[TILES:.*]] = arith.divui
+// WALKED: scf.for %[[I:.*]] = %c0_i32{{.*}} to %[[TILES]]
+// WALKED: %[[BEFORE:.*]] = arith.subi %[[TILES]], %c1_i32{{.*}}
+// WALKED-NEXT: %[[FALLING:.*]] = arith.subi %[[BEFORE]], %[[I]]
+// WALKED-NEXT: %[[TILE:.*]] = arith.select %[[BACKWARDS]], %[[FALLING]], %[[I]]
+// WALKED: arith.muli %[[TILE]], %c32_i32

@@ -1,0 +1,88 @@
+// RUN: attn-opt %s --target=sm_90a --emit=tile | FileCheck %s
+// RUN: attn-opt %s --target=sm_90a --emit=tile | FileCheck %s --check-prefix=LONG
+
+// The roles of a kernel that holds tokens and adds to rows, too: four warps that copy, and two warpgroups that
+// exchange gradients of scores on the chip.
+
+!q = tensor<?x8x128xbf16>
+!kv = !attn.kv<packed, heads = 2, dim = 128, key = bf16, value = bf16>
+func.func @half(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q attributes {attn.backward} {
+  %o = attn.attend %q over (%kv see causal) scale 0.125 : !q, !kv -> !q
+  return %o : !q
+}
+
+// CHECK-LABEL: func.func @half_tokens128_kv(
+// CHECK-DAG: %[[SUMS:.*]] = tile.alloc {{.*}} : !tile.shared<query 64, feature 128, f32, swizzled>
+// CHECK-DAG: %[[EXCHANGE:.*]] = tile.alloc {{.*}} : !tile.shared<key 128, query 64, bf16, swizzled>
+// CHECK: %[[TASK:.*]]:8 = tile.record
+// Warp 0 fetches keys, and gathers what rows have beside them: LSEs and positions. What lies behind the last token is
+// cleared, as gradients of rows are sums over tokens. Rows are walked from either end.
+// CHECK: tile.set_registers 24
+// CHECK: tile.fetch {{.*}} lines 128 into %[[K:.*]] on
+// CHECK: tile.clear %[[K]]
+// CHECK: arith.cmpi slt, %[[TASK]]#6, %[[TASK]]#5
+// CHECK: tile.gather warp
+// CHECK: tile.gather warp
+// Warp 1 values and deltas, warp 2 queries, warp 3 the gradients of outputs.
+// CHECK: tile.fetch {{.*}} lines 128 into
+// CHECK: tile.gather warp
+// CHECK: tile.fetch {{.*}} lines 64 into %[[Q:.*]] on
+// CHECK: tile.clear %[[Q]]
+// CHECK: tile.fetch {{.*}} lines 64 into %[[DO:.*]] on
+// CHECK: tile.clear %[[DO]]
+// CHECK-NOT: tile.send
+// CHECK: } else {
+// CHECK: tile.set_registers increase 240
+// Scores and their gradients start together; numbers of rows are read before scores are waited for.
+// CHECK: %[[S:.*]] = tile.start_dot
+// CHECK: %[[DP:.*]] = tile.start_dot
+// CHECK: tile.load_columns {{.*}} i32
+// CHECK: tile.load_columns {{.*}} f32
+// CHECK: tile.finish_dots 1 %[[S]]
+// CHECK: math.exp2
+// CHECK: tile.load_columns {{.*}} f32
+// CHECK: %[[DV:.*]] = tile.start_dot
+// CHECK: tile.finish_dots 1 %[[DP]]
+// Both have written their tokens, and the piece before has left its place, before anybody multiplies all of them.
+// CHECK: tile.stage {{.*}} into %[[EXCHANGE]]
+// CHECK-NEXT: tile.fence_async
+// CHECK-NEXT: tile.finish_sends
+// CHECK-NEXT: tile.meet %c1_i32 threads 256
+// CHECK: %[[DQ:.*]] = tile.start_dot %[[EXCHANGE]], {{.*}} from {{.*}} -> <[query 16, feature 64], f32, acc>
+// CHECK: %[[DK:.*]] = tile.start_dot
+// CHECK: tile.finish_dots 1 %[[DQ]]
+// Half of the features leave by one warp, when all warps have staged, and have read what was exchanged.
+// CHECK: %[[PIECE:.*]] = tile.overlay %[[SUMS]] {{.*}} -> <query 64, feature 64, f32, swizzled>
+// CHECK-NEXT: tile.stage {{.*}} into %[[PIECE]]
+// CHECK-NEXT: tile.fence_async
+// CHECK-NEXT: tile.meet %c2_i32 threads 256
+// CHECK: scf.if
+// CHECK: tile.send %[[PIECE]] adds {{.*}} panel
+// CHECK: tile.finish_dots 0 %[[DK]], %[[DV]]
+// The block ends when its sums have been read.
+// CHECK: tile.finish_sends
+// CHECK: tile.store
+// CHECK: tile.store
+
+!q64 = tensor<?x8x64xbf16>
+!kv64 = !attn.kv<packed, heads = 2, dim = 64, key = bf16, value = bf16>
+func.func @long(%q: !q64 {attn.name = "q"}, %kv: !kv64 {attn.name = "kv"}) -> !q64 attributes {attn.backward} {
+  %o = attn.attend %q over (%kv see causal) scale 0.125 : !q64, !kv64 -> !q64
+  return %o : !q64
+}
+
+// Of a tile of 128 rows each has 64, with all features: 64 of the columns of what is exchanged.
+// LONG-LABEL: func.func @long_tokens128_kv(
+// LONG-DAG: %[[SUMS:.*]] = tile.alloc {{.*}} : !tile.shared<query 128, feature 64, f32, swizzled>
+// LONG-DAG: %[[EXCHANGE:.*]] = tile.alloc {{.*}} : !tile.shared<key 128, query 128, bf16, swizzled>
+// LONG: tile.stage {{.*}} into %[[EXCHANGE]]
+// LONG: tile.meet %c1_i32 threads 256
+// LONG: %[[MINE:.*]] = tile.overlay %[[EXCHANGE]] {{.*}} -> <key 128, query 64, bf16, swizzled>
+// LONG: tile.start_dot %[[MINE]], {{.*}} -> <[query 16, feature 64], f32, acc>
+// LONG: %[[PIECE:.*]] = tile.overlay %[[SUMS]] {{.*}} -> <query 64, feature 64, f32, swizzled>
+// LONG: tile.stage {{.*}} into %[[PIECE]]
+// LONG: tile.meet %c2_i32 threads 256
+// LONG: %[[PACKED:.*]] = arith.addi
+// LONG-NEXT: %[[ROW:.*]] = arith.divui %[[PACKED]]
+// LONG-NEXT: tile.send %[[PIECE]] adds to %{{[^ ]*}} from %[[ROW]] head %{{[^ ]*}} : <query 64, feature 64, f32, swizzled>
+// LONG: tile.finish_dots 0

@@ -118,4 +118,13 @@ CASES = (
         backward=True,
         ordered=False,
     ),
+    # A window has short tiles, of which each warpgroup has half of the features.
+    Case(
+        "gradients, wgmma, fused, short tiles",
+        small("packed", see="window(90)"),
+        "wgmma",
+        (GRADIENT_RUNS[0], BY_QUERY),
+        backward=True,
+        ordered=False,
+    ),
 )

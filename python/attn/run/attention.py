@@ -69,7 +69,7 @@ def attend(
                   sequence, NaN of tokens that score beyond 355 and may be worth something
     significance_rows    how many of the last rows of each sequence count; by default all
     ordered       whether gradients are the same bits in every run. By default where torch.use_deterministic_algorithms
-                  says so, and else where that is quicker: where some rows do not see all tokens. Results of the forward
+                  says so, and else where there is a score function, or a visibility with a size. Results of the forward
                   pass are the same bits always
 
     Nothing is copied where each tensor lies in memory in one of the two layouts, whichever `layout` names its

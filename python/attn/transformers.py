@@ -8,6 +8,7 @@
     model.generate(**inputs, past_key_values=attn.transformers.DiffKVCache(model.config, policy, pages=4096))
     attn.transformers.Decoder(model, sequences=16, tokens=8192).generate(**inputs, max_new_tokens=256)  # recorded steps
     attn.transformers.Decoder(model, sequences=16, tokens=8192, cache=attn.transformers.PagedCache(model.config, pages=4096))
+    attn.transformers.Engine(model, sequences=64, tokens=8192, cache=attn.transformers.PagedCache(model.config, pages=16384))
     model.generate_batch(prompts)                                         # continuous batching, "paged|attn"
     attn.transformers.apply_head_gates(model, attn.heads.Gates.load("gates").select(sparsity=0.5))
 
@@ -60,11 +61,13 @@ from .adapters.transformers_fallback import (
 from .adapters.transformers_mask import make_mask
 from .errors import TensorError
 from .generation.decoder import Decoder
+from .generation.engine import Engine
 from .memory.views import needs_gradient
 
 __all__ = [
     "Decoder",
     "DiffKVCache",
+    "Engine",
     "FallbackWarning",
     "PagedCache",
     "apply_head_gates",

@@ -70,7 +70,7 @@ def attend_planned(
     gates: LayerGates | None,
     eager: bool,
 ) -> Tensor | None:
-    """A layer's call in a step that was planned on the device: `[batch, 1, q_heads, value_dim]`. None where the layer is not
+    """A layer's call in a step that was planned on the device: `[batch, rows, q_heads, value_dim]`. None where the layer is not
     what was planned for and may be planned on the host; TensorError in compiled code, and over pages."""
     in_pages = mask.plan is None
     if gates is None and _step_fits(
@@ -79,9 +79,11 @@ def attend_planned(
     ):
         if in_pages:
             attend = attend_paged_step if eager else torch.ops.attn.attend_paged_step
-            # Made contiguous here, where compiled code joins it with what it does to them anyway.
-            rows = [tensor.squeeze(2).contiguous() for tensor in (query, key, value)]
-            return attend(*rows, read_sinks(sinks), mask.handle, module.layer_idx).unsqueeze(1)
+            # Made contiguous here, where compiled code joins it with what it does to them anyway. A row of each sequence,
+            # or rows of all sequences behind one another: which is whose, tables say.
+            rows = [tensor.transpose(1, 2).flatten(0, 1).contiguous() for tensor in (query, key, value)]
+            out = attend(*rows, read_sinks(sinks), mask.handle, module.layer_idx)
+            return out.view(query.shape[0], query.shape[2], *out.shape[1:])
         if eager:
             return attend_step(query, key, value, mask.step)
         return torch.ops.attn.attend_step(query, key, value, mask.plan, mask.start, mask.lengths, mask.handle)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Decoding steps over a paged cache, planned on the device: one row for each sequence, the same launches in every step.
+"""Steps over a paged cache, planned on the device: rows of whatever sequences, the same launches in every step.
 
 Which pages a sequence has is known on the host alone. So it says so before each step (`PagePlans.tell`), which is a copy
 into tables that stay where they are (cache/steps.py); a launch makes the plan of them, once for all layers that see alike,
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 class _PagePlan:
     """Of the layers of a model that see alike."""
 
-    def __init__(self, cache: PagedCache, asked: Asked, sequences: int, tokens: int):
+    def __init__(self, cache: PagedCache, asked: Asked, sequences: int, tokens: int, rows: int):
         self.asked, self.pages = asked, cache.pages
         self.kernel = asked.kernel(cache, planned=True)
         self.steps: CacheSteps = cache.pages.steps(
-            self.kernel, sequences=sequences, rows=sequences, tokens=tokens
+            self.kernel, sequences=sequences, rows=rows, tokens=tokens
         )
         self.writer = self.steps
         """Whose tables say where new tokens go, in all layers."""
@@ -46,12 +46,14 @@ _living: weakref.WeakValueDictionary[str, _PagePlan] = weakref.WeakValueDictiona
 
 
 class PagePlans:
-    """Of the steps of one row for each of `sequences` sequences of up to `tokens` tokens, for layers as a prompt found them: no
-    two that see alike may differ otherwise, and none has head gates (`plannable`)."""
+    """Of the steps of up to `rows` rows, by default one for each of `sequences` sequences of up to `tokens` tokens, for layers as
+    a prompt found them: no two that see alike may differ otherwise, and none has head gates (`plannable`)."""
 
-    def __init__(self, cache: PagedCache, asked: Collection[Asked], sequences: int, tokens: int):
+    def __init__(
+        self, cache: PagedCache, asked: Collection[Asked], sequences: int, tokens: int, rows: int = 0
+    ):
         self.asked = frozenset(asked)
-        plans = [_PagePlan(cache, each, sequences, tokens) for each in asked]
+        plans = [_PagePlan(cache, each, sequences, tokens, rows or sequences) for each in asked]
         self._plans = {(plan.asked.causal, plan.asked.window): plan for plan in plans}
         self._writer = plans[0].steps
         for plan in plans:
@@ -63,12 +65,13 @@ class PagePlans:
         alike = {(each.causal, each.window) for each in asked}
         return len(alike) == len(asked) and all(each.gates is None for each in asked)
 
-    def tell(self, nodes: Sequence[int]) -> None:
-        """The next step: a new token of each leaf of the cache, whose row sees it and all before it. Copies the tables, in the
-        stream's order, and waits for nothing. OutOfPages, and then nothing has changed."""
-        self._writer.append(nodes, 1)
+    def tell(self, nodes: Sequence[int], counts: Sequence[int] | None = None) -> None:
+        """The next step: new tokens of leaves of the cache, one of each unless `counts` says how many, whose rows see them and all
+        before them. Copies the tables, in the stream's order, and waits for nothing. OutOfPages, and then nothing has changed."""
+        self._writer.append(nodes, 1 if counts is None else counts)
+        requests = nodes if counts is None else list(zip(nodes, counts, strict=True))
         for plan in self._plans.values():
-            plan.steps.update(nodes)
+            plan.steps.update(requests)
 
     def ran(self) -> None:
         """That the step was launched; and that it will not be, where it failed."""
@@ -100,8 +103,8 @@ def fits_pages(handle: str, kind: LayerKind, see: See, sinks: bool) -> bool:
 def attend_paged_step(
     q: Tensor, k: Tensor, v: Tensor, sink_logits: Tensor | None, handle: str, layer: int
 ) -> Tensor:
-    """`q [batch, q_heads, dim]`, new keys and values `[batch, kv_heads, dim]`, `sink_logits f32[q_heads]`, all contiguous:
-    `[batch, q_heads, value_dim]` of a layer."""
+    """`q [rows, q_heads, dim]`, new keys and values `[rows, kv_heads, dim]`, `sink_logits f32[q_heads]`, all contiguous:
+    `[rows, q_heads, value_dim]` of a layer."""
     plan = _living[handle]
     plan.writer.write(layer, k, v)
     extra = {} if sink_logits is None else {"sink_logits": sink_logits}

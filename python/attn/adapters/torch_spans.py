@@ -149,9 +149,9 @@ refuse_later(attend_step)
 def attend_paged_step(
     q: Tensor, k: Tensor, v: Tensor, sink_logits: Tensor | None, handle: str, layer: int
 ) -> Tensor:
-    """A row for each sequence, `q [batch, q_heads, dim]`, of a step that is planned on the device (planned_pages.py): writes
-    its `k, v [batch, kv_heads, dim]` into the pages of a layer, which are no tensors of compiled code, and attends to all
-    that is there. `sink_logits f32[q_heads]`. Gives `[batch, q_heads, value_dim]`."""
+    """Rows of a step that is planned on the device (planned_pages.py), `q [rows, q_heads, dim]`: writes their `k, v [rows,
+    kv_heads, dim]` into the pages of a layer, which are no tensors of compiled code, and attends to all that is there.
+    `sink_logits f32[q_heads]`. Gives `[rows, q_heads, value_dim]`."""
     return planned_pages.attend_paged_step(q, k, v, sink_logits, handle, layer)
 
 

@@ -58,7 +58,10 @@ def unserved_cause(
     elif not isinstance(mask, SpanMask):
         return "a mask with a value for each row and token"
     else:
-        if tuple(mask.shape) != (query.shape[0], 1, query.shape[2], key.shape[2]) and layer_of(key) is None:
+        shape = query.shape[0], 1, query.shape[2], key.shape[2]
+        if mask.handle and mask.plan is None:  # of a step over pages, whose rows may lie behind one another
+            shape = query.shape[0] * query.shape[2], 1, 1, mask.shape[3]
+        if tuple(mask.shape) != shape and layer_of(key) is None:
             return "a mask of another shape than the scores"
         if gates is not None and (mask.shift or mask.positions is not None):
             return "head gates beside a mask that is more than causal with padding"

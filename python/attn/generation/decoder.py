@@ -4,18 +4,13 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
-from collections.abc import Callable, Iterable, Sequence
-from types import FunctionType
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers.masking_utils import create_masks_for_generate
 
-from ..adapters.span_mask import SpanMask
 from ..adapters.transformers_cache import PagedCache
-from ..adapters.transformers_fallback import NAME
 from ..cache.integers import whole
 from ..errors import PlanError, TensorError, expected
 from .decoder_checks import (
@@ -28,27 +23,13 @@ from .decoder_checks import (
     compile_options,
     count_copies,
     find_padding,
-    not_planned,
     refuse_others,
     token_ids,
 )
 from .decoder_rooms import PagedRoom, StaticRoom
+from .forward_pass import compiled_forward, step_masks
 from .prompt_chunks import read_behind
 from .recorded_steps import Choice, Lookout, RecordedStep, StepState
-
-_numbers = itertools.count(1)
-
-
-def _own_function(model: nn.Module) -> Callable:
-    """Calls a model, in code of its own: torch.compile counts what it compiled by the code that was compiled, and from the
-    eighth time on runs it as it is without an error. All decoders of a process would share that number."""
-
-    def call(**inputs):
-        return model(**inputs)
-
-    name = f"decoding_step_{next(_numbers)}"
-    return FunctionType(call.__code__.replace(co_name=name), call.__globals__, name, None, call.__closure__)
-
 
 class Decoder:
     """Generates as `model.generate` does with a static or a paged cache, in steps that are recorded once: mask, forward pass,
@@ -87,10 +68,7 @@ class Decoder:
         self.model = model
         self.sequences, self.tokens = whole("sequences", sequences, 1), whole("tokens", tokens, 1)
         self.device = model.device
-        options = compile_options(compile, self.device)
-        self._forward = (
-            model if options is None else torch.compile(_own_function(model), **{"dynamic": False} | options)
-        )
+        self._forward = compiled_forward(model, compile_options(compile, self.device))
         self._config = model.config.get_text_config(decoder=True)
         self._state = StepState(self.sequences, self.tokens, self.device)
         self._room: StaticRoom | PagedRoom
@@ -273,28 +251,12 @@ class Decoder:
         """A step: the same launches whatever the tensors hold."""
         state, model, room = self._state, self.model, self._room
         room.launch()
-        make_masks = getattr(model, "create_masks_for_generate", create_masks_for_generate)
-        masks = make_masks(
-            config=model.config,
-            inputs_embeds=self._like,
-            attention_mask=room.mask,
-            past_key_values=room.of_steps,
-            position_ids=state.position,
-        )
-        self._check_planned(masks)
         out = self._forward(
             input_ids=state.token,
-            attention_mask=masks,
+            attention_mask=step_masks(model, self._like, room.mask, room.of_steps, state.position),
             position_ids=state.position,
             past_key_values=room.of_steps,
             use_cache=True,
             logits_to_keep=1,
         )
         state.accept(choice, out.logits[:, -1])
-
-    def _check_planned(self, masks: Tensor | dict[str, Tensor]) -> None:
-        if self._config._attn_implementation != NAME:
-            return
-        for mask in masks.values() if isinstance(masks, dict) else (masks,):
-            if not isinstance(mask, SpanMask) or not mask.handle:
-                raise not_planned(type(self.model).__name__)

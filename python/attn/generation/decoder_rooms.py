@@ -94,7 +94,7 @@ class PagedRoom:
     def __init__(self, cache: PagedCache, state: StepState, tokens: int, model: str):
         self.cache, self._model = cache, model
         self._sequences, self._tokens = state.token.shape[0], tokens
-        self.of_steps: Cache = Cache(layers=[_PassingLayer(state.token.device) for _ in cache.layers])
+        self.of_steps: Cache = Cache(layers=[PassingLayer(state.token.device) for _ in cache.layers])
         self.mask = torch.ones(self._sequences, 1, dtype=torch.bool, device=state.token.device)
         self._asked: frozenset[Asked] = frozenset()
         self._plans: PagePlans | None = None
@@ -211,7 +211,7 @@ class PagedRoom:
         self.cache.reset()
 
 
-class _PassingLayer(CacheLayerMixin):
+class PassingLayer(CacheLayerMixin):
     """Of a step over pages: hands new keys and values to attention, which writes them. The mask names the pages."""
 
     is_sliding = False

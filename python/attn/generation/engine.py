@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Continuous batching in recorded steps: requests come and go while others decode."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..adapters.planned_pages import PagePlans
+from ..adapters.transformers_cache import PagedCache
+from ..cache.integers import whole
+from ..errors import PlanError, expected
+from .decoder_checks import (
+    check_cache,
+    check_implementation,
+    check_model,
+    compile_options,
+    not_planned,
+    refuse_others,
+    token_ids,
+)
+from .recorded_steps import Choice
+from .requests import Request, RequestOutput, check_engine, check_fits, prompt_ids
+from .row_steps import Answers, RowSteps, learn_layers
+from .scheduler import Scheduler
+
+
+class Engine:
+    """Serves requests by a model of Transformers over pages. A step is one CUDA graph, replayed for whatever requests there are:
+    one graph for decoding, and one for steps in which chunks of prompts are read beside it. While the GPU runs a step, the host
+    reads what the one before it chose and prepares the next. On the CPU the same steps run one by one.
+
+    model      as of Decoder, with attn_implementation="attn", on one device
+    cache      an attn.transformers.PagedCache: its pool is what all requests share
+    sequences  that have rows in a step, at most; further requests wait
+    tokens     of a sequence, at most: its prompt and its answer
+    rows       of a step, at most, and so tokens of prompts beside those that decode
+    compile    as of Decoder
+    do_sample, temperature, top_k, top_p  how tokens are chosen, as of Decoder.generate
+
+    A request's pages are given back when it ends. Where pages run out, the youngest request gives back its own and is read again
+    later (`sent_back` counts them). Without sampling tokens are those of `model.generate` but for rounding, which depends on what
+    is read together. Weights may change where they lie, layers must stay what they are. Errors: PlanError for models that recorded
+    steps could not serve.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        cache: PagedCache,
+        sequences: int,
+        tokens: int,
+        rows: int = 512,
+        compile: bool | dict[str, Any] | None = None,
+        do_sample: bool = False,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+    ):
+        check_model(model)
+        check_cache(cache, model)
+        check_implementation(model, True)
+        refuse_others({}, model.generation_config, bool(do_sample))
+        self.model, self.cache, self.device = model, cache, model.device
+        self.sequences, self.tokens = whole("sequences", sequences, 1), whole("tokens", tokens, 2)
+        self.rows = whole("rows", rows, 1)
+        check_engine(self.rows, self.sequences)
+        self._choice = Choice(bool(do_sample), temperature, top_k, top_p)
+        options = compile_options(compile, self.device)
+        with torch.no_grad(), self._on_device():
+            asked = learn_layers(model, cache)
+            if not PagePlans.plannable(asked):
+                raise not_planned(type(model).__name__)
+            last = torch.zeros(self.sequences + 1, dtype=torch.int64, device=self.device)
+            sizes = sorted({self.sequences, self.rows})
+            self._steps = [
+                RowSteps(model, cache, asked, last, self.sequences, self.tokens, rows, options) for rows in sizes
+            ]
+            self._answers = Answers(self.sequences, self.device)
+        self._scheduler = Scheduler(cache.pages, self.sequences, self.rows)
+        self._under_way: tuple[list[Request], Callable[[], list[int]]] | None = None
+        self._unfinished: dict[str, Request] = {}
+        self._numbers = itertools.count()
+
+    def __del__(self):
+        for request in getattr(self, "_unfinished", {}).values():
+            self._scheduler.leave(request)
+
+    # --- Requests --------------------------------------------------------------------------------------------
+
+    def add_request(
+        self,
+        input_ids: object,
+        *,
+        max_new_tokens: int,
+        eos_token_id: int | Iterable[int] | None = None,
+        request_id: str | None = None,
+    ) -> str:
+        """A prompt to answer, from the next step on: a list of tokens, or a tensor. Gives its name.
+
+        max_new_tokens  at most; fewer where a token ends the answer
+        eos_token_id    tokens that do, () for none; by default the generation configuration's
+
+        Errors: PlanError for more tokens than a sequence may have, OutOfPages for more than the pool has room for, each with the
+        most that fit; TensorError for what are no tokens."""
+        config = self.model.config.get_text_config(decoder=True)
+        tokens = prompt_ids(input_ids, config.vocab_size)
+        pool = self.cache._sizes["pages"], self.cache._store.page_size
+        check_fits(len(tokens), max_new_tokens, self.tokens, *pool)
+        configured = self.model.generation_config.eos_token_id
+        ends = token_ids(
+            "eos_token_id", configured if eos_token_id is None else eos_token_id, config.vocab_size
+        )
+        if request_id is None:
+            request_id = next(name for n in self._numbers if (name := str(n)) not in self._unfinished)
+        if not isinstance(request_id, str) or request_id in self._unfinished:
+            legal = "a string that no unfinished request has for a name"
+            raise expected(PlanError, "request_id", legal, request_id)
+        request = Request(request_id, tokens, len(tokens), max_new_tokens, frozenset(ends))
+        self._unfinished[request_id] = request
+        self._scheduler.waiting.append(request)
+        return request_id
+
+    def abort_request(self, request_id: str) -> None:
+        """Ends it where it is, and gives its pages back; nothing more is said of it."""
+        request = self._unfinished.pop(request_id, None)
+        if request is None:
+            raise expected(PlanError, "request_id", "one of an unfinished request", request_id)
+        request.finish_reason = "abort"
+        self._scheduler.leave(request)
+
+    def has_unfinished_requests(self) -> bool:
+        return bool(self._unfinished)
+
+    @property
+    def sent_back(self) -> int:
+        """Requests that have given their pages back before they ended, so far."""
+        return self._scheduler.sent_back
+
+    # --- Steps -----------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def step(self) -> list[RequestOutput]:
+        """Launches a step, then waits for the one before it: a RequestOutput for each request that has a new token. Where a step
+        fails, its requests are read again by the next one."""
+        with self._on_device(), self._all_or_nothing():
+            before = self._under_way
+            self._under_way = self._launch()
+            return self._read(before)
+
+    def generate(self, prompts: Sequence, **options: Any) -> list[RequestOutput]:
+        """Adds all prompts, as `add_request` does, and steps until they have ended: what became of them, in their order. Requests
+        that were there before go on meanwhile, and nothing is said of them."""
+        found: dict[str, RequestOutput] = {}
+        names: list[str] = []
+        try:
+            for prompt in prompts:
+                names.append(self.add_request(prompt, **options))
+            while any(name in self._unfinished for name in names):
+                found |= {output.request_id: output for output in self.step()}
+        except BaseException:
+            for name in names:
+                if name in self._unfinished:
+                    self.abort_request(name)
+            raise
+        return [found[name] for name in names]
+
+    def _launch(self) -> tuple[list[Request], Callable[[], list[int]]] | None:
+        shares = self._scheduler.schedule()
+        if not shares:
+            return None
+        rows = sum(share.rows for share in shares)
+        steps = next(steps for steps in self._steps if rows <= steps.rows)
+        chosen = steps.run(shares, self._choice)
+        return self._scheduler.launched(shares), self._answers.send(chosen)
+
+    def _read(self, under_way: tuple[list[Request], Callable[[], list[int]]] | None) -> list[RequestOutput]:
+        """What a step chose. Of requests that had ended before it nothing is wanted."""
+        if under_way is None:
+            return []
+        requests, wait = under_way
+        found = []
+        for request, token in zip(requests, wait(), strict=False):
+            if request.finish_reason is not None:
+                continue
+            request.pending -= 1
+            request.tokens.append(token)
+            if token in request.ends:
+                request.finish_reason = "stop"
+            elif len(request.tokens) - request.prompt >= request.most:
+                request.finish_reason = "length"
+            if request.finish_reason is not None:
+                self._scheduler.leave(request)
+                del self._unfinished[request.request_id]
+            found.append(request.output())
+        return found
+
+    @contextlib.contextmanager
+    def _all_or_nothing(self):
+        """What fails half way leaves nothing in the cache. Tokens that were not read are chosen anew."""
+        try:
+            yield
+        except BaseException:
+            self._under_way = None
+            if self.device.type == "cuda":
+                with contextlib.suppress(RuntimeError):
+                    torch.cuda.synchronize()  # tables and answers on their way
+            for request in reversed(self._scheduler.running.copy()):
+                self._scheduler.send_back(request)
+            for request in self._unfinished.values():
+                request.pending = 0
+                if request not in self._scheduler.waiting:  # its last token was on its way
+                    request.read = 0
+                    self._scheduler.waiting.appendleft(request)
+            raise
+
+    def _on_device(self) -> contextlib.AbstractContextManager:
+        return torch.cuda.device(self.device) if self.device.type == "cuda" else contextlib.nullcontext()

@@ -30,9 +30,7 @@ class _PagePlan:
     def __init__(self, cache: PagedCache, asked: Asked, sequences: int, tokens: int, rows: int):
         self.asked, self.pages = asked, cache.pages
         self.kernel = asked.kernel(cache, planned=True)
-        self.steps: CacheSteps = cache.pages.steps(
-            self.kernel, sequences=sequences, rows=rows, tokens=tokens
-        )
+        self.steps: CacheSteps = cache.pages.steps(self.kernel, sequences=sequences, rows=rows, tokens=tokens)
         self.writer = self.steps
         """Whose tables say where new tokens go, in all layers."""
         self.plan: DevicePlan | None = None

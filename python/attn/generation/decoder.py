@@ -31,6 +31,7 @@ from .forward_pass import compiled_forward, step_masks
 from .prompt_chunks import read_behind
 from .recorded_steps import Choice, Lookout, RecordedStep, StepState
 
+
 class Decoder:
     """Generates as `model.generate` does with a static or a paged cache, in steps that are recorded once: mask, forward pass,
     choice of the next token and all counting are one CUDA graph, replayed back to back, and the GPU waits for the host

@@ -80,7 +80,8 @@ class Engine:
             last = torch.zeros(self.sequences + 1, dtype=torch.int64, device=self.device)
             sizes = sorted({self.sequences, self.rows})
             self._steps = [
-                RowSteps(model, cache, asked, last, self.sequences, self.tokens, rows, options) for rows in sizes
+                RowSteps(model, cache, asked, last, self.sequences, self.tokens, rows, options)
+                for rows in sizes
             ]
             self._answers = Answers(self.sequences, self.device)
         self._scheduler = Scheduler(cache.pages, self.sequences, self.rows)

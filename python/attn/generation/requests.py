@@ -81,7 +81,11 @@ def prompt_ids(given: object, vocabulary: int) -> list[int]:
     if not tokens:
         raise expected(TensorError, "input_ids", "one token or more", tokens)
     for place, token in enumerate(tokens):
-        if isinstance(token, bool) or not isinstance(token, (int, numpy.integer)) or not 0 <= token < vocabulary:
+        if (
+            isinstance(token, bool)
+            or not isinstance(token, (int, numpy.integer))
+            or not 0 <= token < vocabulary
+        ):
             raise expected(TensorError, f"input_ids[{place}]", f"a token, 0 to {vocabulary - 1}", token)
     return [int(token) for token in tokens]
 

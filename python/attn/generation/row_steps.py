@@ -82,7 +82,9 @@ class RowSteps:
         self._table = torch.zeros(2 * (rows + sequences), dtype=torch.int64, device=device)
         self._chosen = torch.zeros(sequences, dtype=torch.int64, device=device)
         on_gpu = device.type == "cuda"
-        self._sent = [torch.zeros_like(self._table, device="cpu", pin_memory=on_gpu) for _ in range(_UNDER_WAY)]
+        self._sent = [
+            torch.zeros_like(self._table, device="cpu", pin_memory=on_gpu) for _ in range(_UNDER_WAY)
+        ]
         self._runs = 0
 
     def run(self, step: Sequence[Share], choice: Choice) -> Tensor:

@@ -1,11 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Models, padded prompts, and what `generate` makes of them: for tests of recorded steps. What PyTorch is asked to do in one."""
+"""Models, padded prompts, and what `generate` makes of them: for tests of recorded steps, which import PyTorch from here and are
+skipped without it. What PyTorch is asked to do in a step."""
 
-import attn.transformers
-import model_zoo
-import torch
-import transformers
-from torch.utils._python_dispatch import TorchDispatchMode
+import os
+
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+transformers = pytest.importorskip("transformers", reason="Transformers is not installed")
+
+import attn.heads  # noqa: E402
+import attn.transformers  # noqa: E402
+import model_zoo  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 COLUMNS, NEW = 21, 12
 PADDING = (5, 0, 11)
@@ -33,6 +41,10 @@ def reference(model, inputs, new=NEW, **options):
 def decoder_of(model, inputs, room=NEW - 1, **options):
     sequences, columns = inputs["input_ids"].shape
     return attn.transformers.Decoder(model, sequences=sequences, tokens=columns + room, **options)
+
+
+def paged(model, pages=64, **formats):
+    return attn.transformers.PagedCache(model.config, pages=pages, page_size=4, **formats)
 
 
 class Work(TorchDispatchMode):

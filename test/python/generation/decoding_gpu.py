@@ -1,11 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Models on a GPU and padded prompts, for tests of recorded steps; and whether tokens were chosen rightly."""
+"""Models on a GPU and padded prompts, for tests of recorded steps, which import PyTorch from here and are skipped without a GPU;
+and whether tokens were chosen rightly."""
 
-import torch
-import transformers
+import os
+
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+transformers = pytest.importorskip("transformers", reason="Transformers is not installed")
+if not torch.cuda.is_available():
+    pytest.skip("PyTorch finds no GPU", allow_module_level=True)
+
+import attn.heads  # noqa: E402
+import attn.transformers  # noqa: E402
 
 COLUMNS, NEW, PADDING = 150, 64, (5, 0, 111)
 ROOM = COLUMNS + NEW
+PAGES = 80  # of 16 tokens
 
 
 def build(implementation, name="Llama", **changes):
@@ -40,6 +52,10 @@ def prompt(padding=PADDING, columns=COLUMNS, seed=0):
     for row, count in enumerate(padding):
         ids[row, :count], mask[row, :count] = 0, 0
     return {"input_ids": ids.cuda(), "attention_mask": mask.cuda()}
+
+
+def paged(model, pages=PAGES, **formats):
+    return attn.transformers.PagedCache(model.config, pages=pages, **formats)
 
 
 def chosen_rightly(model, found, inputs, within=0.2):

@@ -2,27 +2,23 @@
 """Generation in recorded steps, which run one by one on the CPU: the tokens of model.generate, whatever the padding, the
 ends of sequences and the room; and what is refused, by name."""
 
-import os
-
 import pytest
+from decoding import (
+    COLUMNS,
+    NEW,
+    PADDING,
+    attn,
+    build,
+    decoder_of,
+    model_zoo,
+    prompt,
+    reference,
+    torch,
+    transformers,
+    watch_steps,
+)
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-transformers = pytest.importorskip("transformers", reason="Transformers is not installed")
-
-import attn  # noqa: E402
-import attn.heads  # noqa: E402
-import attn.transformers  # noqa: E402
-import model_zoo  # noqa: E402
-from attn.adapters import layer_calls, planned_steps  # noqa: E402
-from decoding import COLUMNS, NEW, PADDING, build, decoder_of, prompt, reference, watch_steps  # noqa: E402
-
-
-@pytest.fixture(autouse=True)
-def nothing_falls_back():
-    before = attn.transformers.set_fallback(False)
-    yield
-    attn.transformers.set_fallback(before)
+layer_calls, planned_steps = attn.adapters.layer_calls, attn.adapters.planned_steps
 
 
 # --- Tokens --------------------------------------------------------------------------------------------------

@@ -1,31 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Generation in recorded steps on a GPU: the tokens of model.generate, by one graph that never waits for the host."""
 
-import os
-
 import pytest
-
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-transformers = pytest.importorskip("transformers", reason="Transformers is not installed")
-if not torch.cuda.is_available():
-    pytest.skip("PyTorch finds no GPU", allow_module_level=True)
-
-import attn  # noqa: E402
-import attn.heads  # noqa: E402
-import attn.transformers  # noqa: E402
-from decoding_gpu import (  # noqa: E402
+from decoding_gpu import (
     COLUMNS,
     NEW,
     PADDING,
     ROOM,
+    attn,
     build,
     chosen_rightly,
     prompt,
+    torch,
+    transformers,
     watch_the_queue,
     watch_waits,
 )
-from transformers.cache_utils import StaticLayer  # noqa: E402
 
 NAMES = ("Llama", "Qwen3", "Mistral", "Gemma2")
 
@@ -33,7 +23,7 @@ NAMES = ("Llama", "Qwen3", "Mistral", "Gemma2")
 def reference(model, inputs, new=NEW):
     """By generate over the cache that a decoder has: room for all in each layer, so that plans, too, are the same."""
     cache = transformers.StaticCache(config=model.config, max_cache_len=ROOM)
-    cache.layers = [StaticLayer(max_cache_len=ROOM) for _ in cache.layers]
+    cache.layers = [transformers.cache_utils.StaticLayer(max_cache_len=ROOM) for _ in cache.layers]
     options = {"past_key_values": cache, "do_sample": False, "disable_compile": True}
     return model.generate(**inputs, max_new_tokens=new, **options)
 

@@ -3,33 +3,26 @@
 that hold no padding and that sequences of one prompt share; and what is refused, by name."""
 
 import gc
-import os
 import weakref
 
 import pytest
+from decoding import (
+    COLUMNS,
+    NEW,
+    PADDING,
+    attn,
+    build,
+    decoder_of,
+    paged,
+    prompt,
+    reference,
+    torch,
+    transformers,
+    watch_steps,
+)
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-transformers = pytest.importorskip("transformers", reason="Transformers is not installed")
-
-import attn  # noqa: E402
-import attn.heads  # noqa: E402
-import attn.transformers  # noqa: E402
-from attn.adapters import planned_pages, planned_steps  # noqa: E402
-from decoding import COLUMNS, NEW, PADDING, build, decoder_of, prompt, reference, watch_steps  # noqa: E402
-
+planned_pages, planned_steps = attn.adapters.planned_pages, attn.adapters.planned_steps
 PAGES = 64
-
-
-@pytest.fixture(autouse=True)
-def nothing_falls_back():
-    before = attn.transformers.set_fallback(False)
-    yield
-    attn.transformers.set_fallback(before)
-
-
-def paged(model, pages=PAGES, **formats):
-    return attn.transformers.PagedCache(model.config, pages=pages, page_size=4, **formats)
 
 
 def made(model, inputs, room=NEW - 1, **options):

@@ -2,36 +2,22 @@
 """Generation in recorded steps over caches in pages on a GPU: the tokens of model.generate, by one graph before each replay of
 which the host writes tables, without waiting."""
 
-import os
-
 import pytest
-
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-transformers = pytest.importorskip("transformers", reason="Transformers is not installed")
-if not torch.cuda.is_available():
-    pytest.skip("PyTorch finds no GPU", allow_module_level=True)
-
-import attn  # noqa: E402
-import attn.heads  # noqa: E402
-import attn.transformers  # noqa: E402
-from decoding_gpu import (  # noqa: E402
+from decoding_gpu import (
     COLUMNS,
     NEW,
     PADDING,
+    PAGES,
     ROOM,
+    attn,
     build,
     chosen_rightly,
+    paged,
     prompt,
+    torch,
     watch_the_queue,
     watch_waits,
 )
-
-PAGES = 80  # of 16 tokens
-
-
-def paged(model, pages=PAGES, **formats):
-    return attn.transformers.PagedCache(model.config, pages=pages, **formats)
 
 
 def decoder_of(model, sequences=3, **options):

@@ -44,8 +44,9 @@ from .adapters.layer_calls import (
 from .adapters.merged_projections import merge_projections
 from .adapters.padded_calls import PaddedCall, Scores
 from .adapters.padded_gradients import attend_with_gradients
-from .adapters.paged_batches import PagedInputs, attend_batch
+from .adapters.paged_batches import attend_batch
 from .adapters.paged_steps import attend_pages
+from .adapters.planned_batches import PagedInputs, is_capturing, is_padded
 from .adapters.span_mask import SpanMask
 from .adapters.transformers_cache import PagedCache, layer_of
 from .adapters.transformers_causes import unserved_cause
@@ -247,15 +248,15 @@ def paged_attention_forward(
         cause = "a block table instead of indices"
     elif cause is None and gates is not None:
         cause = "head gates in generate_batch (there is generate)"
-    elif cause is None and query.is_cuda and torch.cuda.is_current_stream_capturing():
-        cause = "a CUDA graph of generate_batch (there is ContinuousBatchingConfig(use_cuda_graph=False))"
     names = "cu_seq_lens_q", "cu_seq_lens_k", "read_index", "write_index"
     missing = [name for name in names if name not in kwargs]
     if cause is None and missing:
         cause = f"a cache without {', '.join(missing)}"
+    inputs = PagedInputs(*(kwargs.get(name) for name in (*names, "max_seqlen_q")))
+    if cause is None and is_capturing(query) and not is_padded(inputs, query.shape[2]):
+        cause = "a CUDA graph of batches of one request (there is max_requests_per_batch=2)"
     if cause is not None:
         raise TensorError(f"generate_batch: {layer_name(module)}: {cause}, which attn does not serve")
-    inputs = PagedInputs(*(kwargs[name] for name in names))
     sinks = read_sinks(s_aux)
     out = attend_batch(
         module.layer_idx, query, key, value, cache, inputs, scale=scale, softcap=softcap or 0.0, sinks=sinks

@@ -3,7 +3,8 @@
 
 Layers that see everything are read where their pages lie, through block tables made of the cache's read indices. Of
 layers with sliding windows the cache keeps rings of tokens, which it gathers itself: those are packed sequences. What
-layers of a step share is found out by the first of them; it waits for the device once.
+layers of a step share is found out by the first of them; it waits for the device once, but not in steps of fixed shapes, as
+graphs want them (planned_batches.py).
 """
 
 from __future__ import annotations
@@ -20,20 +21,10 @@ from ..describe.stores import Packed, Paged
 from ..run.kernel import Kernel
 from ..run.plan import Plan
 from .padded_calls import padded_kernel
+from .planned_batches import PagedInputs, PlannedBatch, Planners, is_capturing, is_padded
 
 if TYPE_CHECKING:  # not all versions of Transformers have it
     from transformers.generation.continuous_batching.cache import PagedAttentionCache
-
-
-@dataclass(frozen=True)
-class PagedInputs:
-    """What a model hands to each of its layers beside the cache, as Transformers calls it; of each list an entry for each
-    group of layers. Lists are new in every step."""
-
-    cu_seq_lens_q: Tensor
-    cu_seq_lens_k: Tensor | dict[str, Tensor]
-    read_index: list[Tensor]
-    write_index: list[Tensor]
 
 
 class _Step:
@@ -77,7 +68,8 @@ class _Step:
 class _State:
     """Of a cache: its step, and a plan for each kernel and group of layers, updated from step to step."""
 
-    step: _Step | None = None
+    step: _Step | PlannedBatch | None = None
+    planners: Planners = field(default_factory=dict)
     plans: dict[tuple[Kernel, int], Plan] = field(default_factory=dict)
 
 
@@ -99,9 +91,7 @@ def attend_batch(
     """Writes a layer's new keys and values `[1, kv_heads, rows, dim]` into its pages, and attends to all that their
     sequences hold: `[1, rows, q_heads, dim]`. Rows that are padding are 0."""
     state = _states.setdefault(cache, _State())
-    step = state.step
-    if step is None or step.inputs.read_index is not inputs.read_index:
-        step = state.step = _Step(inputs)
+    padded = is_padded(inputs, query.shape[2])
     group, place = cache.layer_index_to_group_indices[layer]
     window = cache.sliding_windows[layer]
     windowed = window > 1
@@ -119,6 +109,7 @@ def attend_batch(
         (),
         str(query.device),
         Packed() if windowed else Paged(page_size=page),
+        padded,
     )
     reads = inputs.read_index if windowed else [index[:0] for index in inputs.read_index]
     k, v = cache.update(
@@ -133,9 +124,22 @@ def attend_batch(
             pool[place].view(-1, page, *pool[place].shape[1:])
             for pool in (cache.key_cache, cache.value_cache)
         )
-    rows = query[0].transpose(0, 1)[: step.rows]
+    rows = query[0].transpose(0, 1)
+    extra = {} if sinks is None else {"sink_logits": sinks}
+    if padded:
+        if not isinstance(state.step, PlannedBatch) or not state.step.is_of(inputs, query):
+            state.step = PlannedBatch(inputs, query.shape[2], is_capturing(query))
+        kind = "sliding_attention" if windowed else "full_attention"
+        planned = state.step.plan(state.planners, kernel, group, kind, 0 if windowed else page, rows, k, v)
+        out = query.new_zeros(query.shape[2], query.shape[1], value.shape[3])  # rows of nobody stay 0
+        kernel.run(rows, (k, v), planned, out=out, **extra)
+        return out.unsqueeze(0)
+    step = state.step
+    if not isinstance(step, _Step) or step.inputs.read_index is not inputs.read_index:
+        step = state.step = _Step(inputs)
+    rows = rows[: step.rows]
     plan = _plan(state, step, kernel, group, rows, k, v, page, windowed, sinks)
-    out = kernel.run(rows, (k, v), plan, **({} if sinks is None else {"sink_logits": sinks}))
+    out = kernel.run(rows, (k, v), plan, **extra)
     if step.rows < query.shape[2]:
         out = torch.cat([out, out.new_zeros(query.shape[2] - step.rows, *out.shape[1:])])
     return out.unsqueeze(0)

@@ -12,6 +12,7 @@ transformers = pytest.importorskip("transformers", reason="Transformers is not i
 paged = pytest.importorskip(
     "transformers.generation.continuous_batching.cache", reason="Transformers has no continuous batching"
 )
+runner = pytest.importorskip("transformers.generation.continuous_batching.model_runner")
 
 import attn  # noqa: E402
 import attn.transformers  # noqa: E402
@@ -135,7 +136,41 @@ def test_what_it_refuses():
         build("paged|attn", "GPTJ")
 
 
-def test_rows_that_are_padding():
+def serve_padded(monkeypatch, model, **sizes):
+    """In steps of fixed shapes, as under graphs; gives the planners, too, of each plan that was made on the device."""
+    made, plan = [], attn.adapters.planned_batches.DevicePlanner.plan
+    start = runner.ModelRunner.__init__
+
+    def pads(self, *args, **named):
+        start(self, *args, **named)
+        self.pad_inputs = True
+
+    def counted(self, tables):
+        made.append(self)
+        return plan(self, tables)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runner.ModelRunner, "__init__", pads)
+        patch.setattr(attn.adapters.planned_batches.DevicePlanner, "plan", counted)
+        patch.setattr(attn.adapters.paged_batches, "_Step", lambda inputs: pytest.fail("asks the device"))
+        return *serve(model, **sizes), made
+
+
+@pytest.mark.parametrize(
+    "name,sizes", [("Llama", {}), ("Llama", {"block_size": 12}), ("Gemma2", {}), ("GptOss", {})]
+)
+def test_steps_of_fixed_shapes_are_planned_on_the_device(name, sizes, monkeypatch):
+    """The same tokens; one plan for all layers that see alike, and planners for shapes alone."""
+    intervals = {"q_padding_interval_size": 8, "kv_padding_interval_size": 64, "max_requests_per_batch": 6}
+    tokens, ours, made = serve_padded(monkeypatch, build("attn", name), **(sizes | intervals))
+    exact, theirs = serve(build("eager", name, torch.float32), **sizes)
+    assert tokens == exact
+    torch.testing.assert_close(torch.tensor(ours), torch.tensor(theirs), atol=1e-2, rtol=1e-2)
+    assert len(made) > len({id(each) for each in made})
+
+
+@pytest.mark.parametrize("longest", [0, 16])  # which is what Transformers says of batches of fixed shapes
+def test_rows_that_are_padding(longest):
     """Batches of fixed size, as compiled code and graphs want them: rows of no sequence stay 0."""
     cache = paged.PagedAttentionCache(
         model_zoo.tiny(transformers.LlamaConfig),
@@ -156,6 +191,7 @@ def test_rows_that_are_padding():
         "cu_seq_lens_k": torch.tensor([0, 9, 11, 11, 11], dtype=torch.int32),
         "read_index": [torch.tensor([*places[0], *places[1], *[trash] * 5])],
         "write_index": [torch.tensor([*places[0], *places[1], *[trash] * 5])],
+        "max_seqlen_q": longest,
     }
     layer = torch.nn.Module()
     layer.layer_idx = 1

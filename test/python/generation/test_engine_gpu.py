@@ -16,7 +16,11 @@ def engine_of(model, pages=PAGES, **options):
         "rows": 64,
         "compile": False,
     } | options
-    return attn.transformers.Engine(model, **options)
+    engine = attn.transformers.Engine(model, **options)
+    for layer in range(2):
+        engine.cache.pages.layer(layer).k.zero_()
+        engine.cache.pages.layer(layer).v.zero_()
+    return engine
 
 
 def prompts_of(lengths=LENGTHS, seed=0):

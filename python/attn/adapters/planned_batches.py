@@ -45,6 +45,12 @@ def is_capturing(tensor: Tensor) -> bool:
     return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
+def _ascending(starts: Tensor) -> Tensor:
+    """Where sequences begin. Behind the last that has rows Transformers repeats the end, on a stream of its own: where it prepares
+    steps ahead (`use_async_batching`), zeros that it copies to the device may come behind that, and are read instead."""
+    return starts.cummax(0).values
+
+
 @dataclass
 class PlannedBatch:
     """A step."""
@@ -82,8 +88,8 @@ class PlannedBatch:
 
     def _tables(self, group: int, kind: str, page: int) -> dict[str, Tensor]:
         starts = self.inputs.cu_seq_lens_k
-        starts = starts[kind] if isinstance(starts, dict) else starts
-        tables = {"q_start": self.inputs.cu_seq_lens_q, "kv.lengths": starts[1:] - starts[:-1]}
+        starts = _ascending(starts[kind] if isinstance(starts, dict) else starts)
+        tables = {"q_start": _ascending(self.inputs.cu_seq_lens_q), "kv.lengths": starts[1:] - starts[:-1]}
         if not page:
             return tables | {"kv.start": starts}
         # What a step reads of a cache that held nothing is what it writes.

@@ -12,6 +12,7 @@ transformers = pytest.importorskip("transformers", reason="Transformers is not i
 paged = pytest.importorskip(
     "transformers.generation.continuous_batching.cache", reason="Transformers has no continuous batching"
 )
+io = pytest.importorskip("transformers.generation.continuous_batching.input_outputs")
 runner = pytest.importorskip("transformers.generation.continuous_batching.model_runner")
 
 import attn  # noqa: E402
@@ -139,7 +140,7 @@ def test_what_it_refuses():
 def serve_padded(monkeypatch, model, **sizes):
     """In steps of fixed shapes, as under graphs; gives the planners, too, of each plan that was made on the device."""
     made, plan = [], attn.adapters.planned_batches.DevicePlanner.plan
-    start = runner.ModelRunner.__init__
+    start, kwargs_of = runner.ModelRunner.__init__, io.ContinuousBatchingIOs.get_model_kwargs
 
     def pads(self, *args, **named):
         start(self, *args, **named)
@@ -149,8 +150,20 @@ def serve_padded(monkeypatch, model, **sizes):
         made.append(self)
         return plan(self, tables)
 
+    def late(self, **named):
+        """As where the zeros of a copy to the device come behind what was written there."""
+        found = kwargs_of(self, **named)
+        of_keys = found["cu_seq_lens_k"]
+        for starts in (
+            found["cu_seq_lens_q"],
+            *(of_keys.values() if isinstance(of_keys, dict) else [of_keys]),
+        ):
+            starts[self.true_batch_size + 1 :] = 0
+        return found
+
     with monkeypatch.context() as patch:
         patch.setattr(runner.ModelRunner, "__init__", pads)
+        patch.setattr(io.ContinuousBatchingIOs, "get_model_kwargs", late)
         patch.setattr(attn.adapters.planned_batches.DevicePlanner, "plan", counted)
         patch.setattr(attn.adapters.paged_batches, "_Step", lambda inputs: pytest.fail("asks the device"))
         return *serve(model, **sizes), made

@@ -24,6 +24,7 @@
   outputs   full and streaming attention of one launch, as finding heads asks for it: against full attention alone
   python    described in Python: time to the first result and of a run, against FlexAttention
   transformers  Llama-3.1-8B's shape in generate: ms a token over each kind of cache, against SDPA
+  serving       requests that come and go: attn.transformers.Engine against Transformers' continuous batching
 
 Times are medians over repeats with the L2 cache flushed before each. In prefill, batches, chunks, features, decode and quantized,
 attn runs in this process and on the tensors that its peers read, all sides take turns, and runs back to back are timed as

@@ -20,6 +20,7 @@ from gpu_planning import measure_planning, planning_line
 from gpu_points import PLAIN, Point, bars
 from gpu_python import measure_python, python_line, start
 from gpu_quantized import measure_quantized, quantized_line
+from gpu_serving import measure_serving, serving_line
 from gpu_sharing import COMPARISONS
 from gpu_significance import measure_significance, significance_line
 from gpu_transformers import measure_model, model_line
@@ -48,6 +49,11 @@ OWN = {
         measure_model,
         model_line,
         "ms from a token to the next in generate, its floor, and SDPA's; x: SDPA's time over attn's",
+    ),
+    "serving": (
+        measure_serving,
+        serving_line,
+        "generated tokens a second of requests that come and go: attn's engine, and Transformers' continuous batching",
     ),
     "graphs": (
         measure_graph,

@@ -22,6 +22,7 @@ from gpu_pages import pages_bars, pages_points
 from gpu_planning import planning_bars, planning_points
 from gpu_python import python_bars, python_points
 from gpu_quantized import quantized_bars, quantized_points
+from gpu_serving import serving_bars, serving_points
 from gpu_sharing import COMPARISONS
 from gpu_significance import significance_bars, significance_points
 from gpu_transformers import model_bars, model_points
@@ -216,6 +217,7 @@ PARTS = {
     "planning": planning_points,
     "python": python_points,
     "transformers": model_points,
+    "serving": serving_points,
 }
 
 
@@ -235,6 +237,7 @@ OWN_BARS = {
     "outputs": outputs_bars,
     "planning": planning_bars,
     "transformers": model_bars,
+    "serving": serving_bars,
     "batches": batch_bars,
     "chunks": batch_bars,
 }

@@ -220,7 +220,8 @@ class Model:
 _models = {}  # the last one: it takes seconds to make, and much of a GPU
 
 
-def _model(torch, *key):
+def model_of(torch, *key):
+    """A Model; the last one is kept."""
     if key not in _models:
         _models.clear()
         _models[key] = Model(torch, *key)
@@ -231,7 +232,7 @@ def measure_model(point, bench):
     """Measures a point: its row of the file. Sides take turns; of each the median step of its best round counts, since
     what else the host does only ever adds time."""
     torch = bench.contest.torch
-    model = _model(torch, point.shape, point.device, point.cache in RECORDED)
+    model = model_of(torch, point.shape, point.device, point.cache in RECORDED)
     ids = torch.randint(
         1, min(1000, point.shape.vocabulary), (point.batch, point.tokens + 1), device=point.device
     )

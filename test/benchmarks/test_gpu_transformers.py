@@ -55,7 +55,7 @@ def test_a_tiny_model(bench, cache):
 def test_sides_give_the_same_tokens(bench):
     """What is timed is right: both sides choose the same tokens after the same cache."""
     point = ModelPoint("static", 2, 40, TINY, "cpu")
-    model = gpu_transformers._model(torch, TINY, "cpu")
+    model = gpu_transformers.model_of(torch, TINY, "cpu")
     torch.manual_seed(3)
     for weight in model.model.parameters():
         if weight.dim() > 1:
@@ -72,7 +72,7 @@ def test_sides_give_the_same_tokens(bench):
 
 def test_recorded_sides_give_the_same_tokens(bench):
     """Behind the same random keys, in pages too."""
-    model = gpu_transformers._model(torch, TINY, "cpu", True)
+    model = gpu_transformers.model_of(torch, TINY, "cpu", True)
     assert model.attn.merge_projections(model.model) == 0  # they are
     torch.manual_seed(3)
     for weight in model.model.parameters():

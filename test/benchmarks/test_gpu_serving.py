@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The part of `bench gpu` that serves requests, as far as no GPU is needed: a tiny model, whose sides answer alike."""
+
+import os
+import types
+
+import pytest
+from benchlab import SESSION
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("transformers", reason="Transformers is not installed")
+paged = pytest.importorskip("transformers.generation.continuous_batching.cache")
+
+import contest  # noqa: E402
+import gpu_serving  # noqa: E402
+import gpu_transformers  # noqa: E402
+from gpu_points import PARTS, bars  # noqa: E402
+from gpu_serving import ServingPoint, measure_serving, serving_line  # noqa: E402
+
+TINY = gpu_transformers.Shape(layers=2, hidden=128, inner=128, q_heads=4, kv_heads=2, vocabulary=97)
+POINT = ServingPoint(4, 2, 5, 20, 4, rows=16, shape=TINY, device="cpu")
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    contest.import_attn()
+    monkeypatch.setattr(gpu_serving, "ROUNDS", 1)
+    monkeypatch.setattr(
+        paged.PagedAttentionMemoryHandler, "get_available_memory", lambda *args, **named: 1 << 28
+    )
+    yield types.SimpleNamespace(
+        contest=types.SimpleNamespace(torch=torch), results=types.SimpleNamespace(session=SESSION)
+    )
+    gpu_transformers._models.clear()
+
+
+def test_points():
+    first = PARTS["serving"](True)[0]
+    lengths = [len(prompt) for prompt in first.prompts(torch)]
+    assert len(lengths) == 32 and 128 <= min(lengths) < max(lengths) <= 1024
+    assert first.pages() * 16 >= 16 * (1024 + 96)
+
+
+def test_a_tiny_model(bench):
+    row = measure_serving(POINT, bench)
+    assert not row["declined"] and set(row["tokens_per_second"]) == set(gpu_serving.SIDES)
+    assert row["new_tokens"] == 16 and row["name"] in serving_line(row)
+
+
+def test_sides_answer_alike(bench):
+    model = gpu_transformers.model_of(torch, TINY, "cpu", False)
+    torch.manual_seed(3)
+    for weight in model.model.parameters():
+        if weight.dim() > 1:
+            torch.nn.init.normal_(weight, 0, 0.3)
+    found = []
+    for made in gpu_serving.SIDES.values():
+        with torch.no_grad(), made(model, POINT) as answer:
+            found.append(answer(POINT.prompts(torch)))
+    assert found[0] == found[1] == found[2]
+
+
+def test_bars():
+    row = {"part": "serving", "tokens_per_second": {"engine": 5.0, "generate_batch": 4.0}}
+    assert [met for _, met in bars(row, SESSION)] == [True]
+    assert [met for _, met in bars({**row, "tokens_per_second": {"engine": 3.0, "x": 4.0}}, SESSION)] == [
+        False
+    ]

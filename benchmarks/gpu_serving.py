@@ -53,7 +53,7 @@ class ServingPoint(Described):
 
 
 def serving_points(quick):
-    points = [ServingPoint(32, 16, 128, 1024, 96), ServingPoint(64, 32, 32, 256, 128)]
+    points = [ServingPoint(16, 8, 64, 512, 32), ServingPoint(64, 32, 128, 1024, 96)]
     return points[:1] if quick else points
 
 

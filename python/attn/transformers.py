@@ -33,10 +33,12 @@ from .adapters.diffkv_cache import DiffKVCache, DiffKVLayer
 from .adapters.diffkv_steps import attend_precisions
 from .adapters.head_gates import apply_head_gates
 from .adapters.layer_calls import (
+    attend_again,
     attend_planned,
     layer_name,
     learn_layer,
     read_sinks,
+    remember,
     signature_of,
     spans_of,
     visible_of,
@@ -99,11 +101,13 @@ def attention_forward(
     What is seen is what the mask says, windows included; `is_causal` and `sliding_window` count where there is none.
     What attn does not serve runs in PyTorch, or is refused with a TensorError (set_fallback).
     """
-    for name in ("indices", "block_indices"):
-        if kwargs.get(name) is not None:
-            raise TensorError(
-                f"{name}: attn takes no list of tokens for each row; load the model with another attn_implementation"
-            )
+    if "indices" in kwargs or "block_indices" in kwargs:
+        _refuse_lists(kwargs)
+    options = scaling, softcap
+    if type(attention_mask) is SpanMask and not torch.compiler.is_compiling():
+        out = attend_again(attention_mask, module, query, key, value, dropout, options, s_aux)
+        if out is not None:
+            return out, None
     if torch.is_autocast_enabled(query.device.type):  # rotary embeddings may have left some in float32
         dtype = torch.get_autocast_dtype(query.device.type)
         query, key, value = (tensor.to(dtype) for tensor in (query, key, value))
@@ -197,6 +201,8 @@ def attention_forward(
         sinks = read_sinks(s_aux)
         call = PaddedCall(query, key, value, sinks, attention_mask.visible, scores)
         attention_mask.calls[memo] = call
+        if sinks is None and gates is None:
+            remember(attention_mask, query, key, value, options, call)
         return call(query, key, value, sinks), None
     if attention_mask is None:
         spans, positions = spans_of(query, key, causal), None
@@ -218,6 +224,14 @@ def attention_forward(
         positions,
     )
     return out, None
+
+
+def _refuse_lists(kwargs: dict[str, object]) -> None:
+    for name in ("indices", "block_indices"):
+        if kwargs.get(name) is not None:
+            raise TensorError(
+                f"{name}: attn takes no list of tokens for each row; load the model with another attn_implementation"
+            )
 
 
 @torch.compiler.disable

@@ -38,8 +38,8 @@ def bench(monkeypatch):
 def test_points():
     first = PARTS["serving"](True)[0]
     lengths = [len(prompt) for prompt in first.prompts(torch)]
-    assert len(lengths) == 32 and 128 <= min(lengths) < max(lengths) <= 1024
-    assert first.pages() * 16 >= 16 * (1024 + 96)
+    assert len(lengths) == 16 and 64 <= min(lengths) < max(lengths) <= 512
+    assert first.pages() * 16 >= 8 * (512 + 32)
 
 
 def test_a_tiny_model(bench):

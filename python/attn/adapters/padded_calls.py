@@ -34,13 +34,15 @@ from . import spans as of_batch
 @dataclass(frozen=True)
 class Visible:
     """Which keys rows see: `spans` and `positions` as of spans.py in CPU memory; and of those the causal ones, the last
-    `window` (0: all), of rows that stand `shift` further behind."""
+    `window` (0: all), of rows that stand `shift` further behind. Where nothing is hidden of the first `end` tokens of each
+    sequence, and causal rows are the last of those, `end` says so; 0 says nothing."""
 
     spans: Tensor
     positions: Tensor | None
     causal: bool
     window: int
     shift: int
+    end: int = 0
 
 
 @dataclass(frozen=True)
@@ -85,12 +87,25 @@ class PaddedCall:
             str(q.device),
         )
         self.stream = stream_number(self.kernel.device, None)
-        sizes = batch, kv_heads // self.inside, rows, tokens, v.shape[3]
-        self._entry = _plan(self.kernel, self.stream, q.dtype, visible, tuple(sorted(scores.classes)), sizes)
-        self.plan = self._entry[0]
+        counts = batch, kv_heads // self.inside, rows, tokens, v.shape[3]
+        classes = tuple(sorted(scores.classes))
+        self._entry = _plan(self.kernel, self.stream, q.dtype, visible, classes, counts)
+        self.plan = self._entry.plan
+        self._reordered = self.kernel._order != [0, 1, 2, 3]
         views = [self.plan._view_classes(scores.classes)] if self.kernel._has_classes else []
         self._class_address = [address for address, _ in views]
-        self._bind(q, k, v, sinks, views)
+        # A step later only tokens are more, where keys and values lie together.
+        dense = self.per_head and k.is_contiguous() and v.is_contiguous()
+        alike = (self.shape, dim, q.stride()) if dense else None
+        before, *bound = self._entry.bound
+        if alike is not None and before == alike:
+            self.copies, self._by_head, self._made, self._strides, sizes = bound
+            more = {"kv.k": k.nbytes, "kv.v": v.nbytes}
+            slots = zip(self.kernel.slots, sizes, strict=True)
+            self._nbytes = tuple(more.get(name, size) for name, size in slots)
+        else:
+            self._bind(q, k, v, sinks, views)
+        self._entry.bound = alike, self.copies, self._by_head, self._made, self._strides, self._nbytes
 
     def _bind(self, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, classes: list[View]) -> None:
         """Whether tensors can be read where they are, and what a launch is told beside their addresses."""
@@ -117,13 +132,13 @@ class PaddedCall:
         if self.copies:
             q, k, v = self._arrange(q, k, v)
         out = q.new_empty(self._made)
-        addresses = [q.data_ptr(), k.data_ptr(), v.data_ptr()]
-        if sinks is not None:
-            addresses.append(sinks.data_ptr())
-        addresses.append(out.data_ptr())
-        addresses += self._class_address
+        addresses = [q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr()]
         kernel = self.kernel
-        addresses = [addresses[place] for place in kernel._order]
+        if sinks is not None or self._class_address or self._reordered:
+            if sinks is not None:
+                addresses.insert(3, sinks.data_ptr())
+            addresses += self._class_address
+            addresses = [addresses[place] for place in kernel._order]
         kernel.launch(addresses, self._nbytes, self.plan, self.stream, self._strides)
         if not self._by_head:
             return out
@@ -184,6 +199,15 @@ def padded_kernel(
     return compile(spec, device=device)
 
 
+@dataclass(eq=False)
+class _Planned:
+    """What a plan was last updated with, and what was found out about tensors: first of which, then what."""
+
+    plan: Plan
+    wanted: tuple
+    bound: tuple = (None,)
+
+
 _MOST_PLANS = 256  # of a thread, as many as there are kernels
 _local = threading.local()
 os.register_at_fork(
@@ -198,7 +222,7 @@ def _plan(
     visible: Visible,
     classes: tuple[int, ...],
     sizes: tuple[int, ...],
-) -> tuple[Plan, tuple]:
+) -> _Planned:
     """One plan per kernel, thread and stream, brought up to date where the batch is another: all layers of a step
     have the same, but for which heads are in which class. Beside it stands what it is of."""
     spans, positions = visible.spans.numpy(), visible.positions
@@ -206,15 +230,15 @@ def _plan(
     wanted = (spans.tobytes(), bytes_of, visible.causal, visible.shift, classes, sizes)
     known = _local.__dict__.setdefault("plans", {})
     entry = known.get((kernel, stream))
-    if entry is not None and entry[1] == wanted:
+    if entry is not None and entry.wanted == wanted:
         return entry
     batch = PaddedBatch(visible, dtype, classes, sizes)
     if entry is None:
-        plan = kernel.plan(batch)
+        entry = _Planned(kernel.plan(batch), wanted)
     else:
-        plan = entry[0]
-        plan.update(batch)
-    known[kernel, stream] = entry = plan, wanted
+        entry.plan.update(batch)
+        entry = _Planned(entry.plan, wanted, entry.bound)
+    known[kernel, stream] = entry
     if len(known) > _MOST_PLANS:  # they hold kernels
         del known[next(iter(known))]
     return entry
@@ -226,31 +250,43 @@ class PaddedBatch:
     def __init__(
         self, visible: Visible, dtype: torch.dtype, classes: tuple[int, ...], sizes: tuple[int, ...]
     ):
-        positions = None if visible.positions is None else visible.positions.numpy()
         self._of = dtype, classes, sizes
+        if visible.end:
+            batch, heads_apart, rows, tokens, _ = sizes
+            self._tables = of_batch.tables_of_all(batch * heads_apart, rows, tokens, visible.end)
+            return
+        positions = None if visible.positions is None else visible.positions.numpy()
         self._tables = of_batch.tables(
             visible.spans.numpy(), positions, visible.causal, visible.shift, *sizes[:-1]
         )
 
     def _prepare_for(self, kernel: Kernel) -> Prepared:
-        data, named, classes = _described(kernel, *self._of)
-        tables = {name: ("i32", table.shape, table) for name, table in self._tables.items()}
-        native = kernel._native.batch(data | tables, ends=kernel.ends)
-        return Prepared(native, named | {"rows": native.rows}, classes)
+        dtype, classes, (batch, heads_apart, rows, tokens, value_dim) = self._of
+        data, named, classes = _described(kernel, dtype, classes, (batch, heads_apart, rows, value_dim))
+        count, given = batch * heads_apart * tokens, dict(data)
+        for name in ("kv.k", "kv.v"):
+            kind, (_, *shape), _ = given[name]
+            given[name] = kind, (count, *shape), None
+        for name, table in self._tables.items():
+            given[name] = "i32", table.shape, table
+        native = kernel._native.batch(given, ends=kernel.ends)
+        return Prepared(
+            native, named | {kernel._tensors["kv.k"].dims[0]: count, "rows": native.rows}, classes
+        )
 
 
 @functools.lru_cache(maxsize=_MOST_PLANS)
 def _described(
     kernel: Kernel, dtype: torch.dtype, classes: tuple[int, ...], sizes: tuple[int, ...]
 ) -> tuple[dict, dict, tuple[int, ...]]:
-    """Of a batch all but its tables, as the extension takes it."""
-    batch, heads_apart, rows, tokens, value_dim = sizes
+    """Of a batch all but its tables and the number of its tokens, which each step has other ones of, as the extension takes it."""
+    batch, heads_apart, rows, value_dim = sizes
     manifest = kernel.manifest
     inside, sequences = manifest["kv_heads"], batch * heads_apart
     given: dict[str, object] = {
         "q": (dtype, (sequences * rows, manifest["q_heads"], manifest["key_dim"])),
-        "kv.k": (dtype, (sequences * tokens, inside, manifest["key_dim"])),
-        "kv.v": (dtype, (sequences * tokens, inside, value_dim)),
+        "kv.k": (dtype, (sequences, inside, manifest["key_dim"])),
+        "kv.v": (dtype, (sequences, inside, value_dim)),
     }
     if classes:
         given["classes"] = classes

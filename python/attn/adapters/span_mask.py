@@ -46,6 +46,10 @@ class SpanMask(torch.Tensor):
         self.causal, self.window, self.shift = see
         self.calls: dict[tuple, PaddedCall] = {}
         """Of layers that attend through it, by what their tensors look like."""
+        self.end = 0
+        """Of Visible."""
+        self.last: tuple | None = None
+        """The last one, and what its tensors look like (layer_calls.py)."""
         self._dense: Tensor | None = None
 
     def dense(self) -> Tensor:
@@ -75,7 +79,7 @@ class SpanMask(torch.Tensor):
 
     @property
     def visible(self) -> Visible:
-        return Visible(self.host_spans(), self.positions, *self.see)
+        return Visible(self.host_spans(), self.positions, *self.see, self.end)
 
     def on(self, device: torch.device) -> SpanMask:
         step = self.step if self.handle else None

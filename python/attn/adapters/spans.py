@@ -50,12 +50,12 @@ def make_spans(
     return out
 
 
-def shows_all(
-    mask: ndarray, kv_length: int, first_row: int, first_key: int, q_length: int, causal: bool
+def reaches(
+    positions: int, kv_length: int, first_row: int, first_key: int, q_length: int, causal: bool
 ) -> bool:
-    """Whether a mask hides nothing that a row could see."""
+    """Whether a mask of so many positions has all that a row could see."""
     end = min(kv_length, first_row + q_length - first_key) if causal else kv_length
-    return first_key + end <= mask.shape[1] and bool(mask.all())
+    return first_key + end <= positions
 
 
 def first_hole(shown: ndarray | None) -> tuple[int, int] | None:
@@ -124,6 +124,20 @@ def _starts(count: int, step: int) -> ndarray:
     )
 
 
+def tables_of_all(count: int, rows: int, tokens: int, end: int) -> dict[str, ndarray]:
+    """Those of `count` heads that hide nothing of their first `end` tokens, of which rows are the last: as plans take rows to be.
+    Said in few words, since it is what a step of generation says anew."""
+    last = numpy.full(count, end - 1, numpy.int32)
+    if rows != 1:
+        last = (last[:, None] + numpy.arange(1 - rows, 1, dtype=numpy.int32)).ravel()
+    return {
+        "q_start": _starts(count, rows),
+        "q_pos": last,
+        "kv.start": _starts(count, 1) * numpy.int32(tokens),
+        "kv.lengths": numpy.full(count, end, numpy.int32),
+    }
+
+
 def _of_spans(
     spans: ndarray, causal: bool, shift: int, heads_apart: int, rows: int, tokens: int
 ) -> dict[str, ndarray]:
@@ -132,6 +146,10 @@ def _of_spans(
     another sequence do."""
     first, end, first_position, row_position = spans.T
     count = len(spans) * heads_apart
+    row_positions = numpy.maximum(
+        row_position[:, None] + numpy.arange(shift, shift + rows, dtype=numpy.int32), 0
+    )
+    of_rows = {"q_start": _starts(count, rows), "q_pos": numpy.repeat(row_positions, heads_apart, 0).ravel()}
     position = first_position + first
     top = numpy.clip(position - row_position - shift, 0, rows) if causal else numpy.zeros_like(first)
     sees = (end > first) & (top < rows)
@@ -143,12 +161,7 @@ def _of_spans(
     found[1:-1, 0] += _starts(count, tokens)[:-1]
     found[-1, 0] = count * tokens
     found[1:-1, 3:] += _starts(count, rows)[:-1, None]
-    row_positions = numpy.maximum(
-        row_position[:, None] + numpy.arange(shift, shift + rows, dtype=numpy.int32), 0
-    )
-    return {
-        "q_start": _starts(count, rows),
-        "q_pos": numpy.repeat(row_positions, heads_apart, 0).ravel(),
+    return of_rows | {
         "kv.start": found[:, 0].copy(),
         "kv.lengths": found[:-1, 1].copy(),
         "kv.pos0": found[:-1, 2].copy(),

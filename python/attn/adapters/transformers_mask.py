@@ -48,7 +48,7 @@ def make_mask(
     """What Transformers calls for a mask. A SpanMask where attn can say what is seen, else the mask that eager attention
     adds, with a warning, or TensorError (set_fallback)."""
     model = getattr(config, "model_type", None) or "a model"
-    sizes, positions = (batch_size, q_length, kv_length), None
+    sizes, positions, whole = (batch_size, q_length, kv_length), None, 0
     if attention_mask is not None and (attention_mask.dim() != 2 or attention_mask.shape[0] != batch_size):
         see = None
     elif torch.compiler.is_compiling():
@@ -66,13 +66,17 @@ def make_mask(
         if planned is not None:
             shape, place = (batch_size, 1, 1, kv_length), torch.device(device)
             return SpanMask(None, None, (see.causal, see.window, 0), shape, dtype, place, model, planned)
-        given = None if attention_mask is None else attention_mask.cpu().numpy()
-        offsets = int(q_offset), int(kv_offset)
+        given, offsets = None, (int(q_offset), int(kv_offset))
         causal = see is not None and see.causal and not see.shift
-        if given is not None and of_batch.shows_all(given, kv_length, *offsets, q_length, causal):
-            given = None
+        if attention_mask is not None and not (
+            of_batch.reaches(attention_mask.shape[1], kv_length, *offsets, q_length, causal)
+            and _hides_nothing(attention_mask)
+        ):
+            given = attention_mask.cpu().numpy()
         shown = of_batch.shown_tokens(given, kv_length, offsets[1])
         if see is not None and of_batch.first_hole(shown) is None:
+            if given is None and causal and not offsets[1] and offsets[0] + q_length <= kv_length:
+                whole = offsets[0] + q_length
             made = of_batch.make_spans(given, *offsets, *sizes, causal)
             spans = torch.from_numpy(made)
             if config is not None:
@@ -97,7 +101,10 @@ def make_mask(
             device=device,
         )
     like = torch.empty(0, device=device)
-    return _span_mask(spans, positions, see.causal, see.window, see.shift, like, *sizes, dtype, model)
+    mask = _span_mask(spans, positions, see.causal, see.window, see.shift, like, *sizes, dtype, model)
+    if whole:
+        mask.end = whole
+    return mask
 
 
 def _plan_step(
@@ -119,6 +126,11 @@ def _plan_step(
     if mask is not None and (mask.dtype != torch.bool or mask.device != place):
         return None
     return plan_step(config, (see.causal, see.window), batch, kv_length, q_offset, kv_offset, mask, place)
+
+
+def _hides_nothing(mask: Tensor) -> bool:
+    """Of a mask that may be long: a GPU is asked, not all of it copied."""
+    return bool(mask.all()) if mask.is_cuda else bool(mask.numpy().all())
 
 
 def _tensor(number: int | Tensor) -> Tensor:

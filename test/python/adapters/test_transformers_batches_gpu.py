@@ -34,7 +34,9 @@ def build(name):
     changes = {"initializer_range": 0.05, "eos_token_id": None}
     seed = 1 if name == "GptOss" else 4
     kind = getattr(transformers, f"{name}ForCausalLM")
-    return model_zoo.build(kind, "attn", torch.float16, seed, **changes).cuda()
+    # Of experts PyTorch multiplies bfloat16 in one product, which can be captured, and other types one by one.
+    dtype = torch.bfloat16 if name == "GptOss" else torch.float16
+    return model_zoo.build(kind, "attn", dtype, seed, **changes).cuda()
 
 
 def serve(model, **changes):
@@ -89,4 +91,5 @@ def test_graphs(name, ahead, replays):
     ]
     assert min(same) >= 2 and sum(same) > len(same) * NEW // 2  # until rounding parts them
     for row, count in enumerate(same):
-        torch.testing.assert_close(found[row, :count], logprobs[row, :count], atol=2e-2, rtol=2e-2)
+        within = 0.1 if name == "GptOss" else 2e-2
+        torch.testing.assert_close(found[row, :count], logprobs[row, :count], atol=within, rtol=within)

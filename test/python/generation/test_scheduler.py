@@ -78,14 +78,15 @@ def test_who_waits_is_taken_in_where_all_of_its_prompt_fits():
 
 
 def test_the_youngest_goes_back_where_pages_run_out():
-    """And is read again, with what was generated, once its last token is known."""
-    made = scheduled(4, request("a", 3, 13), request("b", 3, 10))
+    """And is read again, with what was generated, once its last token is known: before those that have waited so far."""
+    made = scheduled(4, request("a", 3, 13), request("b", 3, 10), request("c", 1, 1), sequences=2)
     both = [("a", 1, True), ("b", 1, True)]
     assert run(made, 6) == [[("a", 3, True), ("b", 3, True)]] + 5 * [both]
     assert run(made, 7) == 7 * [both[:1]] and made.sent_back == 1
-    (b,) = made.waiting
+    b, c = made.waiting
     assert (len(b.tokens), b.read, b.node, b.slot, b.pending) == (9, 0, None, -1, 0)
-    assert run(made, 6) == [[("b", 8, False)], *4 * [both[1:]], []]
+    assert run(made, 6) == [[("c", 1, True), ("b", 7, False)], [("b", 2, True)], *3 * [both[1:]], []]
+    assert made.sent_back == 1 and len(c.tokens) == 2 and len(b.tokens) == 13
 
 
 def test_what_is_under_way_is_waited_for():

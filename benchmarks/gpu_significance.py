@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What tokens are worth, in steps of decoding: what `bench gpu significance` measures.
+"""What tokens are worth, in steps of decoding and in prompts: what `bench gpu significance` measures.
 
 A description that gives the significance of every token beside its output, against the same without it, over the same
-pages and in turns. Both are recorded: what it costs is the GPU's time and not Python's. The weights of the first and the
-last sequence are compared with float32.
+pages and in turns; in prompts to the last rows alone, as DiffKV's policy asks. Both are recorded: what it costs is the
+GPU's time and not Python's. The weights of the first and the last sequence are compared with float32.
 """
 
 import re
@@ -11,10 +11,16 @@ import statistics
 from dataclasses import dataclass, replace
 
 from gpu_quantized import FORMATS, MANY_BYTES, QuantizedPoint, tokens_for
+from report import Problem
 from timing import recorded
 
 PLAIN = "bf16"
 LIMITS = {PLAIN: 1.08, "K8V4": 1.08, "K4V2": 1.2}  # times as long at most, from MANY_BYTES stored on
+PROMPT_ROWS, PROMPT_LIMIT, LONG_PROMPT = (
+    64,
+    1.03,
+    16384,
+)  # that count of a prompt; times as long, from so many tokens on
 # Of a weight, or of LEAST where it is less; keys that stand in codes are compared after rounding to bf16.
 ERROR, CODED_ERROR, LEAST = 1e-2, 2e-2, 1e-4
 PROFILED = 20  # steps whose launches are looked at
@@ -28,6 +34,7 @@ class SignificancePoint:
     q_heads: int = 32
 
     part = "significance"
+    counted = 1  # rows of a sequence
 
     @property
     def name(self):
@@ -61,6 +68,30 @@ class SignificancePoint:
         return 5 + 3 * self.batch * self.tokens / 250_000
 
 
+@dataclass(frozen=True)
+class PromptPoint(SignificancePoint):
+    """Prompts, whose last rows count."""
+
+    store: str = "paged<16>"
+
+    counted = PROMPT_ROWS
+
+    @property
+    def name(self):
+        return f"prompt, {super().name}, {self.store}"
+
+    @property
+    def step(self):
+        from gpu_points import Point
+
+        problem = Problem(self.q_heads, store=self.store)
+        return Point(self.part, self.name, problem, (self.tokens,) * self.batch)
+
+    @property
+    def weighed(self):
+        return replace(super().weighed, significance_rows=self.counted)
+
+
 def significance_points(quick):
     points = []
     for format in LIMITS:
@@ -71,6 +102,9 @@ def significance_points(quick):
             points += [SignificancePoint(format, -(-tokens // 1024), 1024)]
             points += [SignificancePoint(format, -(-tokens // 8192), 8192, q_heads) for q_heads in (8, 64)]
             points += [SignificancePoint(format, 16, 8192)]
+    prompts = [PromptPoint(PLAIN, 1, LONG_PROMPT), PromptPoint(PLAIN, 1, LONG_PROMPT, store="dense")]
+    prompts += [PromptPoint(PLAIN, 4, LONG_PROMPT // 4), PromptPoint(PLAIN, 1, 4 * LONG_PROMPT)]
+    points += prompts[: 1 if quick else None]
     return list(dict.fromkeys(points))
 
 
@@ -98,11 +132,17 @@ def significance_error(torch, point, tensors, found):
     """The largest of the first and the last sequence's tokens, relative."""
     problem, worst = point.weighed, 0.0
     for sequence in {0, point.batch - 1}:
-        first = sequence * point.tokens
+        first, last = sequence * point.tokens, tensors.starts(tensors.rows)[sequence + 1]
         keys = tensors.k[first : first + point.tokens].float()
-        q = tensors.q[sequence].float().view(problem.kv_heads, problem.group, -1)
-        weights = (torch.einsum("hgd,thd->hgt", q, keys) * problem.dim**-0.5).softmax(-1).amax(1)
-        error = (found[sequence].flatten(1)[:, : point.tokens] - weights).abs() / weights.clamp(min=LEAST)
+        weights = 0
+        for row in range(point.counted):  # one by one: a prompt's are gigabytes
+            q = tensors.q[last - 1 - row].float().view(problem.kv_heads, problem.group, -1)
+            seen = keys[: point.tokens - row]
+            new = (torch.einsum("hgd,thd->hgt", q, seen) * problem.dim**-0.5).softmax(-1)
+            weights = weights + torch.nn.functional.pad(new, (0, row))
+        weights = weights.amax(1)
+        by_head = found[sequence].T if problem.store == "dense" else found[sequence].flatten(1)
+        error = (by_head[:, : point.tokens] - weights).abs() / weights.clamp(min=LEAST)
         worst = max(worst, float(error.nan_to_num(nan=float("inf")).max()))
     return worst
 
@@ -112,7 +152,7 @@ def launches_of_steps(events):
     that what one costs is how much later the step ends."""
     steps = []
     for event in sorted(events, key=lambda event: event.time_range.start):
-        if found := re.search(r"_(rows|merge|weigh)\d*$", event.name):
+        if found := re.search(r"_(rows|merge|weigh|significance)\d*(?:_kv)?$", event.name):
             if found[1] == "rows":
                 steps.append({})
             if steps:
@@ -164,6 +204,7 @@ def measure_significance(point, bench):
         "name": point.name,
         "format": point.format,
         "kv_bytes": point.kv_bytes(),
+        "prompt": point.tokens if isinstance(point, PromptPoint) else 0,
         "error": error,
         "attn": {"run_ms": alone["with"]},
         "without_ms": alone["without"],
@@ -190,6 +231,8 @@ def significance_line(row):
 
 def significance_limit(row):
     """How many times as long it may take; None where nothing is asked."""
+    if prompt := row.get("prompt"):
+        return PROMPT_LIMIT if prompt >= LONG_PROMPT else None
     return LIMITS[row["format"]] if row["kv_bytes"] >= MANY_BYTES else None
 
 

@@ -15,7 +15,7 @@
  * status alone has changed. An attn.compact_tokens says which tokens move where others go: its tensors are
  * table and counts, which it reads, tokens, which it changes, and
  *
- *   keep   [lists, flags]    i8: a flag for each token, not 0 where it stays
+ *   keep   [lists, flags]    i8: a flag for each token, not 0 where it stays; a multiple of 16 of them
  *   from   [lists, moves]    slots whose tokens move, as an attn.move takes them; -1 behind the last
  *   to     [lists, moves]    where they go
  *   status [1]               is added how many lists stayed as they were, as they would take more moves

@@ -12,6 +12,10 @@ from gpu_measure import Clock, heading, line  # noqa: E402
 from gpu_points import PARTS, bars  # noqa: E402
 from gpu_quantized import MANY_BYTES  # noqa: E402
 from gpu_significance import (  # noqa: E402
+    LONG_PROMPT,
+    PROMPT_LIMIT,
+    PROMPT_ROWS,
+    PromptPoint,
     SignificancePoint,
     launches_of_steps,
     measure_significance,
@@ -22,8 +26,11 @@ from gpu_significance import (  # noqa: E402
 def test_points():
     points = PARTS["significance"](False)
     assert len({point.key for point in points}) == len(points)
-    assert [point.format for point in PARTS["significance"](True)] == ["bf16", "K8V4", "K4V2"]
-    assert all(point.kv_bytes() >= MANY_BYTES for point in points if not point.name.endswith(", 16 x 8192"))
+    quick = PARTS["significance"](True)
+    assert [point.format for point in quick] == ["bf16", "K8V4", "K4V2", "bf16"]
+    assert isinstance(quick[-1], PromptPoint) and quick[-1].weighed.significance_rows == PROMPT_ROWS
+    steps = [point for point in points if not isinstance(point, PromptPoint)]
+    assert all(point.kv_bytes() >= MANY_BYTES for point in steps if not point.name.endswith(", 16 x 8192"))
     assert Clock.work(points[0]) == points[0].seconds() and "worth" in heading(points[0])
     assert len(points[0].problems()) == 2
 
@@ -49,6 +56,17 @@ def test_a_tiny_step(monkeypatch, format, limit):
     text = f"{limit} times as long at most"
     assert bars(row | {"kv_bytes": MANY_BYTES}, {}) == [(text, limit > 1.1)]
     assert bars(row | {"kv_bytes": MANY_BYTES, "longer": 1.21}, {}) == [(text, False)]
+
+
+@pytest.mark.parametrize("store", ["dense", "paged<16>"])
+def test_a_tiny_prompt(monkeypatch, store):
+    point = PromptPoint("bf16", 2, 150, q_heads=16, store=store)
+    row = measure_significance(point, tiny_bench(monkeypatch))
+    assert row["name"] == f"prompt, bf16, 2 x 150, 16/8 heads, {store}" and 0 < row["error"] <= 1e-2
+    text = f"{PROMPT_LIMIT} times as long at most"
+    assert bars(row, {}) == []
+    assert bars(row | {"prompt": LONG_PROMPT}, {}) == [(text, False)]
+    assert bars(row | {"prompt": LONG_PROMPT, "longer": 1.02}, {}) == [(text, True)]
 
 
 def test_launches():

@@ -45,6 +45,7 @@ class Problem:
     draft_key: str = ""  # of the draft
     draft_value: str = ""
     significance: str = ""  # of every token: max, mean or sum over the heads of its group
+    significance_rows: int = 0  # the last ones of each sequence that count for it; 0: all
 
     @property
     def group(self):
@@ -92,7 +93,10 @@ class Problem:
             sinks = " sinks %logits"
             operands += f", tensor<{self.q_heads}xf32>"
         if self.significance:
-            attributes = f'attributes {{attn.significance = "{self.significance}"}} '
+            rows = (
+                f", attn.significance_rows = {self.significance_rows} : i32" if self.significance_rows else ""
+            )
+            attributes = f'attributes {{attn.significance = "{self.significance}"{rows}}} '
         if self.softcap:
             constants = f"""
   %cap = arith.constant {SOFTCAP} : f32

@@ -164,7 +164,8 @@ class PagePool:
         """Says which tokens move so that lists hold those that are to stay, and no others; changes `tokens`, their number.
         The keys and values are the caller's to move, before the next `manage` gives back the pages that are left over.
 
-        keep    int8 or bool [requests, lists, flags] on the device: of each token of a list, by its place, whether it stays
+        keep    int8 or bool [requests, lists, flags] on the device: of each token of a list, by its place, whether it stays;
+                flags is a multiple of 16
         end     "left" or "right": which tokens of lists are meant; the others stay
         moves   of a list, at most. One that would need more, has more tokens than flags, or more than its pages hold, stays
                 as it is, and is counted

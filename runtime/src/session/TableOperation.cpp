@@ -16,8 +16,13 @@ constexpr int64_t mostElements = std::numeric_limits<int32_t>::max(); ///< of a 
 constexpr int64_t mostPages = int64_t{1} << 29;                       ///< two rounds of the ring in 31 bits
 constexpr int64_t sumWords = 4, spanWords = 2; ///< that a block tells the others; behind those of all
 constexpr uint64_t alignment = 16;
+constexpr int64_t flagsAtOnce = 16; ///< of a list, that a lane reads
 
-int64_t mostOf(const std::string &size) { return size == "pages" ? mostPages : mostElements; }
+constexpr int64_t mostFlags = int64_t{1} << 30; ///< of a list, and a round of loads more
+
+int64_t mostOf(const std::string &size) {
+  return size == "pages" ? mostPages : size == "flags" ? mostFlags : mostElements;
+}
 
 } // namespace
 
@@ -94,6 +99,10 @@ Status TableOperation::State::checkSizes(std::span<const int64_t> sizes) const {
       return error("expected 1 to " + std::to_string(most) + " " + sizeNames[i] + ", got " +
                    std::to_string(sizes[i]) +
                    "; nearest legal: " + std::to_string(std::clamp<int64_t>(sizes[i], 1, most)));
+    else if (sizeNames[i] == "flags" && sizes[i] % flagsAtOnce != 0)
+      return error("expected a multiple of " + std::to_string(flagsAtOnce) + " flags, got " +
+                   std::to_string(sizes[i]) +
+                   "; nearest legal: " + std::to_string((sizes[i] / flagsAtOnce + 1) * flagsAtOnce));
   return {};
 }
 

@@ -23,7 +23,7 @@ using namespace attn::rt::test;
 
 namespace {
 
-constexpr int64_t lists = 1000, columns = 6, pages = 3300, flags = 40, moves = 3;
+constexpr int64_t lists = 1000, columns = 6, pages = 3300, flags = 48, moves = 3;
 
 const char *const manageText = R"(
   func.func @manage(%table: tensor<?x?xi32> {attn.name = "table"}, %counts: tensor<?x2xi32> {attn.name = "counts"},
@@ -267,6 +267,12 @@ TEST_P(TablesOnDevice, WhatIsRefused) {
             "table operation 'manage': expected an address of each of the 6 tensors, got 2");
   EXPECT_EQ(fault(operation.bind(odd)),
             "table operation 'manage': expected 'free' at a multiple of 16, got 72");
+  TableOperation compact = Tables::load(*device, Compiled(compactText, chip));
+  const int64_t uneven[] = {4, 4, 24, 1}, many[] = {1, 1, (int64_t{1} << 30) + 16, 1};
+  EXPECT_EQ(fault(compact.reserve(uneven)),
+            "table operation 'compact': expected a multiple of 16 flags, got 24; nearest legal: 32");
+  EXPECT_EQ(fault(compact.reserve(many)), "table operation 'compact': expected 1 to 1073741824 flags, got "
+                                          "1073741840; nearest legal: 1073741824");
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, TablesOnDevice, ::testing::Values("host", "cuda"),

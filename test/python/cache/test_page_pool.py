@@ -198,19 +198,21 @@ def kept_of(pool, memory, end):
 
 
 @pytest.mark.parametrize("seed", [0, 5])
-@pytest.mark.parametrize("end,page,moves", [("left", 4, 40), ("right", 8, 5)])
-def test_compaction_moves_as_few_tokens_as_can_be(end, page, moves, seed):
+@pytest.mark.parametrize(
+    "end,page,moves,most", [("left", 4, 40, 60), ("right", 8, 5, 60), ("right", 8, 300, 500)]
+)
+def test_compaction_moves_as_few_tokens_as_can_be(end, page, moves, most, seed):
     device, draw, which = checked(seed), numpy.random.default_rng(seed), int(end == "right")
-    sizes = dict(requests=3, lists=7, columns=30, pages=500, page_tokens=(4, 8))
+    sizes = dict(requests=3, lists=7, columns=most // 2, pages=9 * most, page_tokens=(4, 8))
     pool = attn.PagePool(**sizes, device=device, checked=True)
-    tokens, memory = numpy.asarray(pool.tokens), numpy.arange(500 * page)
-    tokens[:] = draw.integers(0, 60, tokens.shape)
+    tokens, memory = numpy.asarray(pool.tokens), numpy.arange(9 * most * page)
+    tokens[:] = draw.integers(0, most, tokens.shape)
     tokens[0, :3] = [[0, 0], [1, 1], [2, 2]]
     for _ in range(3):
         pool.manage()
         pool.require_done()
         before = kept_of(pool, memory, which)
-        keep = draw.random((3, 7, 80)) < draw.random((3, 7, 1)) * 1.2
+        keep = draw.random((3, 7, most // 16 * 16 + 32)) < draw.random((3, 7, 1)) * 1.2
         other = tokens[:, :, 1 - which].copy()
         found = pool.compact(keep, end=end, moves=moves)
         source, target = (numpy.asarray(x).reshape(21, moves) for x in (found.source, found.target))
@@ -237,29 +239,30 @@ def test_compaction_moves_as_few_tokens_as_can_be(end, page, moves, seed):
         counts = numpy.asarray(pool.counts)[:, :, which]
         numpy.testing.assert_array_equal(counts, -(-tokens[:, :, which] // page))
         tokens += draw.integers(0, 9, tokens.shape, dtype=numpy.int32)
-        memory = numpy.arange(500 * page)
+        memory = numpy.arange(9 * most * page)
     assert device.report()["clean"], device.report()["text"]
 
 
 def test_lists_that_compaction_leaves_as_they_are():
-    pool = attn.PagePool(pages=20, requests=1, lists=4, columns=4, page_tokens=(4, 4), device="host")
+    pool = attn.PagePool(pages=20, requests=1, lists=4, columns=5, page_tokens=(4, 4), device="host")
     tokens = numpy.asarray(pool.tokens)
-    tokens[0, :, 0] = 8, 8, 8, 8
+    tokens[0, :, 0] = 8, 8, 20, 8
     pool.manage()
-    keep = numpy.zeros((1, 4, 9), numpy.int8)
-    keep[0, :, 6:] = 1  # two of eight tokens move
-    tokens[0, :, 0] = 8, 9, 10, -1  # pages of eight, flags of nine
+    keep = numpy.zeros((1, 4, 16), numpy.int8)
+    keep[0, :, 6:8] = 1  # two of eight tokens move
+    tokens[0, :, 0] = 8, 9, 20, -1  # pages of eight but for the third, flags of sixteen
     found = pool.compact(keep, moves=2)
-    assert found.skipped() == 3 and tokens[0, :, 0].tolist() == [2, 9, 10, -1]
+    assert found.skipped() == 3 and tokens[0, :, 0].tolist() == [2, 9, 20, -1]
     page = pool.table[0, 0].tolist()
     assert found.source[0].tolist() == [[page[1] * 4 + 2, page[1] * 4 + 3]] + [[-1, -1]] * 3
     assert found.target[0].tolist() == [[page[0] * 4, page[0] * 4 + 1]] + [[-1, -1]] * 3
     for flags, moves, end, message in (
         (keep, 0, "left", "moves: expected a whole number from 1 to 2147483647, got 0"),
         (keep, 1, "middle", "end: expected 'left' or 'right', got 'middle'"),
-        (keep[0], 1, "left", "keep: expected int8 or bool [1, 4, flags], got one of shape [4, 9]"),
-        (keep.astype(numpy.int32), 1, "left", "keep: expected int8 [1, 4, 9], got int32 [1, 4, 9]"),
-        (keep[:, :3], 1, "left", "keep: expected int8 [1, 4, 9], got int8 [1, 3, 9]"),
+        (keep[0], 1, "left", "keep: expected int8 or bool [1, 4, flags], got one of shape [4, 16]"),
+        (keep.astype(numpy.int32), 1, "left", "keep: expected int8 [1, 4, 16], got int32 [1, 4, 16]"),
+        (keep[:, :, :9], 1, "left", "expected a multiple of 16 flags, got 9; nearest legal: 16"),
+        (keep[:, :3], 1, "left", "keep: expected int8 [1, 4, 16], got int8 [1, 3, 16]"),
     ):
         with pytest.raises(attn.Error) as error:
             pool.compact(flags, moves=moves, end=end)

@@ -2,142 +2,112 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "CompactKernel.h"
 
-#include "attn/Dialect/Tile/IR/Launch.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 
 using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
 CompactKernel::CompactKernel(CompactTokensOp compact, func::FuncOp kernel)
-    : compact(compact), b(kernel), page(compact.getPageTokens()), end(compact.getRight() ? 1 : 0) {
-  b.setInsertionPointToEnd(&kernel.front());
-}
+    : ListKernel(compact, kernel), compact(compact), page(compact.getPageTokens()),
+      end(compact.getRight() ? 1 : 0) {}
 
 void CompactKernel::run() {
-  Type i32 = b.getI32Type();
-  for (const PageTensor &tensor : pageTensorsOf(compact))
-    b.buffer(tensor.name, tensor.element(b.getContext()));
-  Value lists = b.dimension("table.dim0");
-  columns = b.dimension("table.dim1");
+  b.buffer("keep", i32); // flags are read as words
+  declareTensors();
   flags = b.dimension("keep.dim1");
   moves = b.dimension("from.dim1");
-  lane = LaneIdOp::create(b, i32);
-  Value first = b.add(b.mul(BlockIdOp::create(b, i32), b.i32(warps)), WarpIdOp::create(b, i32));
-  auto loop = scf::ForOp::create(b, first, lists, b.mul(BlockCountOp::create(b, i32), b.i32(warps)));
-  {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(loop.getBody());
-    list = loop.getInductionVar();
-    compactList();
-  }
-  b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(4));
-  setLaunch(b.kernel, {.role = ::attn::rt::KernelInfo::Role::CompactTokens, .rowsPerWarp = 1});
-  b.finish(warps * lanes);
+  walkLists(listsOfWarp, [&](Value first) {
+    list = b.add(first, b.div(lane, lanesOfList));
+    ofList = b.rem(lane, lanesOfList);
+    compactLists();
+  });
+  finish(Role::CompactTokens, listsOfWarp, blocksAtOnce);
 }
 
-void CompactKernel::compactList() {
-  Value zero = b.i32(0), number = b.add(b.mul(list, b.i32(2)), b.i32(end));
-  Value tokens = read("tokens", b.wide(number), true);
-  Value held = b.mul(read("counts", b.wide(number), false), b.i32(page));
+void CompactKernel::compactLists() {
+  Value zero = b.i32(0), exists = b.less(list, lists);
+  list = b.min(list, b.sub(lists, b.i32(1)));
+  Value number = b.wide(b.add(b.mul(list, b.i32(2)), b.i32(end)));
+  Value tokens = read("tokens", i32, number, true);
+  Value held = b.mul(read("counts", i32, number), b.i32(page));
   Value isRight = both(atMost(zero, tokens), both(atMost(tokens, flags), atMost(tokens, held)));
-  Value count = b.select(isRight, tokens, zero);
-  Value kept = countKept(count);
-  Value moved = b.sub(kept, countKept(kept));
-  Value isDone = both(isRight, atMost(moved, moves));
+  Value count = b.select(both(exists, isRight), tokens, zero);
+  constexpr int64_t round = lanesOfList * flagsAtOnce;
+  Value share = b.mul(b.div(b.add(count, b.i32(round - 1)), round), b.i32(flagsAtOnce));
+  begin = b.mul(ofList, share);
+  behind = b.min(b.add(begin, share), count);
+  Value mine = countKept(behind);
+  auto [upToMe, kept] = sumsOfList(mine);
+  Value keptInFront = sumsOfList(countKept(b.min(behind, kept))).second;
+  Value moved = b.sub(kept, keptInFront), isDone = both(isRight, atMost(moved, moves));
   Value listed = b.select(isDone, moved, zero);
-  writeMoves(b.select(b.less(zero, listed), count, zero), kept);
-  walk(listed, moves, {}, [&](Value j, ValueRange) {
-    doIf(b.less(j, moves), [&] {
-      for (StringRef slots : {"from", "to"})
-        write(slots, indexOf(list, moves, j), b.i32(-1));
-    });
+  writeMoves(b.select(b.less(zero, listed), behind, begin), kept, keptInFront, b.sub(upToMe, mine));
+  walk(b.select(exists, b.add(listed, ofList), moves), moves, lanesOfList, {}, [&](Value j, ValueRange) {
+    for (StringRef slots : {"from", "to"})
+      write(slots, elementOf(list, moves, j), b.i32(-1));
     return SmallVector<Value>{};
   });
   SyncOp::create(b, Scope::Warp); // all lanes have read the number that one writes
-  Value isFirst = b.compare(arith::CmpIPredicate::eq, lane, zero);
-  doIf(both(isFirst, isDone), [&] { write("tokens", b.wide(number), kept); });
-  doIf(both(isFirst, negate(isDone)),
-       [&] { AddToOp::create(b, b.i32(1), b.buffer("status", b.getI32Type()), b.i64(0)); });
+  Value isOne = both(exists, equal(ofList, zero));
+  doIf(both(isOne, isDone), [&] { write("tokens", number, kept); });
+  doIf(both(isOne, negate(isDone)), [&] { AddToOp::create(b, b.i32(1), b.buffer("status", i32), b.i64(0)); });
 }
 
-void CompactKernel::writeMoves(Value count, Value kept) {
-  Value zero = b.i32(0);
-  walk(zero, count, {zero, zero}, [&](Value i, ValueRange carried) {
-    Value stay = stays(i, count), isInFront = b.less(i, kept);
-    Value slot = slotOf(i, count);
-    SmallVector<Value> next;
-    for (auto [slots, isListed, before] : {std::tuple("from", both(stay, negate(isInFront)), carried[0]),
-                                           std::tuple("to", both(negate(stay), isInFront), carried[1])}) {
-      Value one = asNumber(isListed);
-      Value rank = b.add(before, sumOfLanesBefore(one));
-      doIf(isListed, [&] { write(slots, indexOf(list, moves, rank), slot); });
-      next.push_back(fromLane(b.add(rank, one), b.i32(lanes - 1)));
-    }
-    return next;
+void CompactKernel::writeMoves(Value end, Value kept, Value keptInFront, Value before) {
+  walk(begin, end, flagsAtOnce, {before}, [&](Value place, ValueRange carried) {
+    Value stay = keptFrom(place, end), inFront = bitsBefore(place, kept);
+    // In front of the list's new end those that go are listed, behind it those that stay.
+    Value listed = both(b.createOrFold<arith::XOrIOp>(stay, inFront), bitsBefore(place, end));
+    walk(b.i32(0), countBits(listed), 1, {listed}, [&](Value, ValueRange left) {
+      Value bit = math::CountTrailingZerosOp::create(b, left[0]);
+      Value next = both(left[0], b.sub(left[0], b.i32(1)));
+      Value below = b.sub(b.createOrFold<arith::ShLIOp>(b.i32(1), bit), b.i32(1));
+      Value keptBelow = b.add(carried[0], countBits(both(stay, below)));
+      Value token = b.add(place, bit), slot = slotOf(list, token, page, this->end == 1);
+      Value isHole = b.less(token, kept);
+      doIf(isHole, [&] { write("to", elementOf(list, moves, b.sub(token, keptBelow)), slot); });
+      doIf(negate(isHole),
+           [&] { write("from", elementOf(list, moves, b.sub(keptBelow, keptInFront)), slot); });
+      return SmallVector<Value>{next};
+    });
+    return SmallVector<Value>{b.add(carried[0], countBits(stay))};
   });
 }
 
 Value CompactKernel::countKept(Value end) {
-  SmallVector<Value> mine = walk(b.i32(0), end, {b.i32(0)}, [&](Value i, ValueRange carried) {
-    return SmallVector<Value>{b.add(carried[0], asNumber(stays(i, end)))};
-  });
-  return sumOfLanes(mine[0]);
+  return walk(begin, end, flagsAtOnce, {b.i32(0)}, [&](Value place, ValueRange carried) {
+    return SmallVector<Value>{b.add(carried[0], countBits(keptFrom(place, end)))};
+  })[0];
 }
 
-Value CompactKernel::stays(Value i, Value end) {
-  Value index = indexOf(list, flags, b.min(i, b.sub(end, b.i32(1))));
-  Value flag = read("keep", index, false);
-  Value isSet = b.compare(arith::CmpIPredicate::ne, flag, arith::ConstantIntOp::create(b, 0, 8));
-  return both(b.less(i, end), isSet);
-}
-
-Value CompactKernel::slotOf(Value i, Value end) {
-  Value place = b.min(i, b.sub(end, b.i32(1)));
-  Value ofList = b.div(place, page);
-  Value column = this->end ? b.sub(b.sub(columns, b.i32(1)), ofList) : ofList;
-  Value held = read("table", indexOf(list, columns, column), false);
-  return b.add(b.mul(held, b.i32(page)), b.rem(place, page));
-}
-
-SmallVector<Value> CompactKernel::walk(Value begin, Value end, ValueRange carried,
-                                       function_ref<SmallVector<Value>(Value i, ValueRange carried)> body) {
-  auto loop = scf::ForOp::create(b, begin, end, b.i32(lanes), carried);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(loop.getBody());
-  SmallVector<Value> next = body(b.add(loop.getInductionVar(), lane), loop.getRegionIterArgs());
-  if (!carried.empty())
-    scf::YieldOp::create(b, next);
-  return SmallVector<Value>(loop.getResults());
-}
-
-void CompactKernel::doIf(Value condition, function_ref<void()> body) {
-  auto branch = scf::IfOp::create(b, condition);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPoint(branch.thenYield());
-  body();
-}
-
-Value CompactKernel::sumOfLanes(Value value) {
-  for (int64_t distance = lanes / 2; distance > 0; distance /= 2)
-    value = b.add(value, fromLane(value, b.createOrFold<arith::XOrIOp>(lane, b.i32(distance))));
-  return value;
-}
-
-Value CompactKernel::sumOfLanesBefore(Value value) {
-  Value upToMe = value;
-  for (int64_t distance = 1; distance < lanes; distance *= 2) {
-    Value from = b.sub(lane, b.i32(distance)), isBefore = b.less(from, b.i32(0));
-    Value other = fromLane(upToMe, b.select(isBefore, lane, from));
-    upToMe = b.select(isBefore, upToMe, b.add(upToMe, other));
+Value CompactKernel::keptFrom(Value place, Value end) {
+  constexpr int64_t ofWord = 4, low = 0x7f7f7f7f, high = 0x80808080;
+  constexpr unsigned words = flagsAtOnce / ofWord;
+  Value row = b.mul(b.wide(list), b.wide(b.div(flags, ofWord)));
+  Value bits = b.i32(0);
+  for (auto [i, word] : llvm::enumerate(readWords("keep", b.add(row, b.wide(b.div(place, ofWord))), words))) {
+    // The highest bit of each byte that is not 0, and then the four bits side by side.
+    Value set = both(either(b.add(both(word, b.i32(low)), b.i32(low)), word), b.i32(high));
+    Value ones = b.createOrFold<arith::ShRUIOp>(set, b.i32(7));
+    Value four = b.createOrFold<arith::ShRUIOp>(b.mul(ones, b.i32(0x01020408)), b.i32(24));
+    bits = either(bits, b.createOrFold<arith::ShLIOp>(four, b.i32(i * ofWord)));
   }
-  return b.sub(upToMe, value);
+  return both(bits, bitsBefore(place, end));
 }
 
-Value CompactKernel::read(StringRef buffer, Value index, bool written) {
-  Type type = b.getIntegerType(buffer == "keep" ? 8 : 32);
-  return tile::ReadOp::create(b, type, b.buffer(buffer, type), index, written ? b.getUnitAttr() : UnitAttr());
+Value CompactKernel::bitsBefore(Value place, Value end) {
+  Value count = b.max(b.min(b.sub(end, place), b.i32(flagsAtOnce)), b.i32(0));
+  return b.sub(b.createOrFold<arith::ShLIOp>(b.i32(1), count), b.i32(1));
 }
 
-void CompactKernel::write(StringRef buffer, Value index, Value value) {
-  tile::WriteOp::create(b, value, b.buffer(buffer, b.getI32Type()), index);
+Value CompactKernel::countBits(Value bits) { return math::CtPopOp::create(b, bits); }
+
+std::pair<Value, Value> CompactKernel::sumsOfList(Value value) {
+  Value upToMe = value;
+  for (int64_t distance = 1; distance < lanesOfList; distance *= 2) {
+    Value other = fromLane(upToMe, b.max(b.sub(lane, b.i32(distance)), b.i32(0)));
+    upToMe = b.add(upToMe, b.select(b.less(ofList, b.i32(distance)), b.i32(0), other));
+  }
+  return {upToMe, fromLane(upToMe, either(lane, b.i32(lanesOfList - 1)))};
 }

@@ -2,16 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "PageKernel.h"
 
-#include "attn/Dialect/Tile/IR/Launch.h"
-
 using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
 PageKernel::PageKernel(ManagePagesOp manage, func::FuncOp kernel, Role role)
-    : manage(manage), b(kernel), role(role) {
-  b.setInsertionPointToEnd(&kernel.front());
-}
+    : ListKernel(manage, kernel), manage(manage), role(role) {}
 
 void PageKernel::run() {
   declareParameters();
@@ -23,21 +19,15 @@ void PageKernel::run() {
     if (role == Role::TakePages)
       publish();
   }
-  b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(4));
-  setLaunch(b.kernel, {.role = role, .rowsPerWarp = lanes});
-  b.finish(threads);
+  finish(role, lanes);
 }
 
 void PageKernel::declareParameters() {
-  for (StringRef name : {"table", "counts", "tokens", "free", "span", "status", "sums"})
-    b.buffer(name, b.getI32Type());
-  lists = b.dimension("table.dim0");
-  columns = b.dimension("table.dim1");
+  declareTensors();
+  b.buffer("sums", i32);
   pages = b.dimension("free.dim0");
-  Type i32 = b.getI32Type();
   block = BlockIdOp::create(b, i32);
   blocks = BlockCountOp::create(b, i32);
-  lane = LaneIdOp::create(b, i32);
   thread = b.add(b.mul(WarpIdOp::create(b, i32), b.i32(lanes)), lane);
   auto ceilDiv = [&](Value x, Value y) {
     return b.createOrFold<arith::DivUIOp>(b.add(x, b.sub(y, b.i32(1))), y);
@@ -50,35 +40,18 @@ void PageKernel::declareParameters() {
                              IntegerAttr());
 }
 
-SmallVector<Value> PageKernel::walk(Value begin, Value end, ValueRange carried, Body body) {
-  auto loop = scf::ForOp::create(b, begin, end, b.i32(threads), carried);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(loop.getBody());
-  SmallVector<Value> next = body(b.add(loop.getInductionVar(), thread), loop.getRegionIterArgs());
-  scf::YieldOp::create(b, next);
-  return SmallVector<Value>(loop.getResults());
-}
-
-void PageKernel::doIf(Value condition, function_ref<void()> body) {
-  auto branch = scf::IfOp::create(b, condition);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPoint(branch.thenYield());
-  body();
+SmallVector<Value> PageKernel::walkTogether(Value begin, Value end, ValueRange carried, Body body) {
+  return walk(begin, end, threads, carried,
+              [&](Value i, ValueRange carried) { return body(b.add(i, thread), carried); });
 }
 
 ScanOp PageKernel::scan(ValueRange values) {
-  SmallVector<Type> types(values.size(), b.getI32Type());
+  SmallVector<Type> types(values.size(), i32);
   return ScanOp::create(b, types, types, values, exchange.getMemory(), warps);
 }
 
-SmallVector<Value> PageKernel::readWords(StringRef buffer, Value index, unsigned count) {
-  SmallVector<Type> types(count, b.getI32Type());
-  return SmallVector<Value>(
-      ReadAdjacentOp::create(b, types, b.buffer(buffer, b.getI32Type()), b.wide(index)).getValues());
-}
-
 void PageKernel::writeWords(StringRef buffer, Value index, ValueRange words) {
-  WriteAdjacentOp::create(b, words, b.buffer(buffer, b.getI32Type()), b.wide(index));
+  WriteAdjacentOp::create(b, words, b.buffer(buffer, i32), b.wide(index));
 }
 
 /// Of tokens that are not negative; so many that adding to them overflows give a negative number.
@@ -91,7 +64,8 @@ PageKernel::List PageKernel::listAt(Value i) {
   list.exists = b.less(i, end);
   // A thread without a list reads the first thread's, which that one writes behind the next barrier.
   Value index = b.mul(b.select(list.exists, i, b.sub(i, thread)), b.i32(2)), zero = b.i32(0);
-  SmallVector<Value> has = readWords("counts", index, 2), tokens = readWords("tokens", index, 2);
+  SmallVector<Value> has = readWords("counts", b.wide(index), 2),
+                     tokens = readWords("tokens", b.wide(index), 2);
   list.left = has[0];
   list.right = has[1];
   Value left = pagesOf(tokens[0], manage.getLeft()), right = pagesOf(tokens[1], manage.getRight());
@@ -119,7 +93,7 @@ PageKernel::Change PageKernel::changeOf(const List &list) {
 void PageKernel::countPages() {
   Value zero = b.i32(0), isFirst = equal(thread, zero);
   auto above = [&](Value x, Value y) { return b.max(b.sub(x, y), zero); };
-  SmallVector<Value> mine = walk(begin, end, {zero, zero, zero}, [&](Value i, ValueRange carried) {
+  SmallVector<Value> mine = walkTogether(begin, end, {zero, zero, zero}, [&](Value i, ValueRange carried) {
     List list = listAt(i);
     Value gives = b.add(above(list.left, list.newLeft), above(list.right, list.newRight));
     Value asks = b.add(above(list.newLeft, list.left), above(list.newRight, list.right));
@@ -133,23 +107,24 @@ void PageKernel::countPages() {
     writeWords("sums", b.mul(block, b.i32(sumWords)), words);
   });
   doIf(both(isFirst, equal(block, zero)),
-       [&] { writeWords("sums", b.mul(blocks, b.i32(sumWords)), readWords("span", zero, 2)); });
+       [&] { writeWords("sums", b.mul(blocks, b.i32(sumWords)), readWords("span", b.wide(zero), 2)); });
 }
 
 void PageKernel::readSums() {
   Value zero = b.i32(0);
-  SmallVector<Value> mine = walk(zero, blocks, SmallVector<Value>(4, zero), [&](Value i, ValueRange carried) {
-    Value exists = b.less(i, blocks), at = b.mul(b.min(i, b.sub(blocks, b.i32(1))), b.i32(sumWords));
-    SmallVector<Value> words = readWords("sums", at, sumWords);
-    Value exchanged = words[role == Role::ReleasePages ? 0 : 1];
-    Value found[] = {words[0], words[1], words[2], b.select(b.less(i, block), exchanged, zero)};
-    SmallVector<Value> next;
-    for (auto [sum, word] : llvm::zip_equal(carried, found))
-      next.push_back(b.add(sum, b.select(exists, word, zero)));
-    return next;
-  });
+  SmallVector<Value> mine =
+      walkTogether(zero, blocks, SmallVector<Value>(4, zero), [&](Value i, ValueRange carried) {
+        Value exists = b.less(i, blocks), at = b.mul(b.min(i, b.sub(blocks, b.i32(1))), b.i32(sumWords));
+        SmallVector<Value> words = readWords("sums", b.wide(at), sumWords);
+        Value exchanged = words[role == Role::ReleasePages ? 0 : 1];
+        Value found[] = {words[0], words[1], words[2], b.select(b.less(i, block), exchanged, zero)};
+        SmallVector<Value> next;
+        for (auto [sum, word] : llvm::zip_equal(carried, found))
+          next.push_back(b.add(sum, b.select(exists, word, zero)));
+        return next;
+      });
   SmallVector<Value> totals(scan(mine).getTotals());
-  SmallVector<Value> span = readWords("sums", b.mul(blocks, b.i32(sumWords)), 2);
+  SmallVector<Value> span = readWords("sums", b.wide(b.mul(blocks, b.i32(sumWords))), 2);
   firstFree = span[0];
   oldFree = span[1];
   given = totals[0];
@@ -164,7 +139,7 @@ void PageKernel::exchangePages() {
   Value zero = b.i32(0);
   Value changed = role == Role::ReleasePages ? given : b.add(given, asked);
   Value last = b.select(both(isDone, b.less(zero, changed)), end, begin);
-  walk(begin, last, {inFront}, [&](Value i, ValueRange carried) {
+  walkTogether(begin, last, {inFront}, [&](Value i, ValueRange carried) {
     List list = listAt(i);
     Change change = changeOf(list);
     ScanOp sums = scan(change.count);
@@ -196,7 +171,6 @@ void PageKernel::exchangeOfWarp(Value firstList, const Change &change, Value bef
   Value entry = b.wide(b.add(b.mul(b.add(firstList, owner), columns), column));
   Value slot = b.wide(wrap(b.add(ring, b.add(number, mine))));
   doIf(b.less(mine, count), [&] {
-    Type i32 = b.getI32Type();
     Value table = b.buffer("table", i32), free = b.buffer("free", i32);
     bool releases = role == Role::ReleasePages;
     Value page =

@@ -19,17 +19,13 @@
 #ifndef ATTN_CONVERSION_ATTNTOTILE_PAGES_PAGEKERNEL_H
 #define ATTN_CONVERSION_ATTNTOTILE_PAGES_PAGEKERNEL_H
 
-#include "AttnToTile/Kernel/Kernel.h"
-
-#include "attn/Dialect/Attn/IR/PageOps.h"
-#include "attn_rt/artifact/Artifact.h"
+#include "ListKernel.h"
 
 namespace mlir::attn {
 
-class PageKernel {
+class PageKernel : ListKernel {
 public:
-  using Role = ::attn::rt::KernelInfo::Role;
-  static constexpr int64_t warps = 8, lanes = 32, threads = warps * lanes;
+  using ListKernel::Role;
   /// What a block writes of its lists: pages given back, pages asked for, lists that no row holds. Behind
   /// those of all blocks stands a copy of the span.
   static constexpr int64_t sumWords = 4;
@@ -49,15 +45,11 @@ private:
     Value count, lefts;     ///< all of them, and those at the left
     Value leftFirst, shift; ///< the first column; added to the number of one at the right gives its column
   };
-  using Body = function_ref<SmallVector<Value>(Value i, ValueRange carried)>;
-
   void declareParameters();
   /// All threads of the block go through [begin, end) together, each with an i of its own, which may be
   /// beyond the end.
-  SmallVector<Value> walk(Value begin, Value end, ValueRange carried, Body body);
-  void doIf(Value condition, function_ref<void()> body);
+  SmallVector<Value> walkTogether(Value begin, Value end, ValueRange carried, Body body);
   tile::ScanOp scan(ValueRange values);
-  SmallVector<Value> readWords(StringRef buffer, Value index, unsigned count);
   void writeWords(StringRef buffer, Value index, ValueRange words);
 
   List listAt(Value i);
@@ -73,19 +65,11 @@ private:
   Value pagesOf(Value tokens, int64_t ofPage);
   /// An index of the ring, of one that is less than two rounds.
   Value wrap(Value index) { return b.select(b.less(index, pages), index, b.sub(index, pages)); }
-  Value both(Value x, Value y) { return b.createOrFold<arith::AndIOp>(x, y); }
-  Value atMost(Value x, Value y) { return b.compare(arith::CmpIPredicate::sle, x, y); }
-  Value equal(Value x, Value y) { return b.compare(arith::CmpIPredicate::eq, x, y); }
-  Value asNumber(Value condition) { return b.createOrFold<arith::ExtUIOp>(b.getI32Type(), condition); }
-  Value fromLane(Value value, Value lane) {
-    return tile::FromLaneOp::create(b, value.getType(), value, lane);
-  }
 
   ManagePagesOp manage;
-  KernelBuilder b;
   Role role;
-  Value lists, columns, pages;
-  Value lane, thread, block, blocks;
+  Value pages;
+  Value thread, block, blocks;
   Value begin, end; ///< lists of this block
   tile::AllocOp exchange;
   Value isDone;                      ///< whether all can be done

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "ReviseKernel.h"
 
-#include "attn/Dialect/Tile/IR/Launch.h"
-
 #include <limits>
 
 using namespace mlir;
@@ -11,28 +9,16 @@ using namespace mlir::attn;
 using namespace mlir::tile;
 
 ReviseKernel::ReviseKernel(ReviseTokensOp revise, func::FuncOp kernel)
-    : revise(revise), b(kernel), i32(b.getI32Type()), f32(b.getF32Type()) {
-  b.setInsertionPointToEnd(&kernel.front());
-}
+    : ListKernel(revise, kernel), revise(revise), f32(b.getF32Type()) {}
 
 void ReviseKernel::run() {
-  for (const PageTensor &tensor : pageTensorsOf(revise))
-    b.buffer(tensor.name, tensor.element(b.getContext()));
-  Value lists = b.dimension("table.dim0");
-  columns = b.dimension("table.dim1");
+  declareTensors();
   places = b.dimension("score.dim1");
-  lane = LaneIdOp::create(b, i32);
-  Value first = b.add(b.mul(BlockIdOp::create(b, i32), b.i32(warps)), WarpIdOp::create(b, i32));
-  auto loop = scf::ForOp::create(b, first, lists, b.mul(BlockCountOp::create(b, i32), b.i32(warps)));
-  {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(loop.getBody());
-    list = loop.getInductionVar();
+  walkLists(1, [&](Value first) {
+    list = first;
     reviseList();
-  }
-  b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(4));
-  setLaunch(b.kernel, {.role = ::attn::rt::KernelInfo::Role::ReviseTokens, .rowsPerWarp = 1});
-  b.finish(warps * lanes);
+  });
+  finish(Role::ReviseTokens, 1);
 }
 
 void ReviseKernel::reviseList() {
@@ -177,35 +163,6 @@ void ReviseKernel::copyToken(const End &fromEnd, Value from, const End &toEnd, V
   Value source = entryOf(fromEnd, from), target = entryOf(toEnd, to);
   write("score", target, read("score", f32, source, true));
   write("position", target, read("position", i32, source, true));
-}
-
-Value ReviseKernel::pageOf(const End &end, Value place) {
-  Value ofList = b.div(place, end.pageTokens);
-  Value column = end.isRight ? b.sub(b.sub(columns, b.i32(1)), ofList) : ofList;
-  return read("table", i32, elementOf(list, columns, column));
-}
-
-Value ReviseKernel::slotOf(const End &end, Value place) {
-  return b.add(b.mul(pageOf(end, place), b.i32(end.pageTokens)), b.rem(place, end.pageTokens));
-}
-
-Value ReviseKernel::entryOf(const End &end, Value place) {
-  return elementOf(pageOf(end, place), places, b.rem(place, end.pageTokens));
-}
-
-Value ReviseKernel::read(StringRef buffer, Type type, Value index, bool written) {
-  return b.read(b.buffer(buffer, type), index, written);
-}
-
-void ReviseKernel::write(StringRef buffer, Value index, Value value) {
-  tile::WriteOp::create(b, value, b.buffer(buffer, value.getType()), index);
-}
-
-void ReviseKernel::doIf(Value condition, function_ref<void()> body) {
-  auto branch = scf::IfOp::create(b, condition);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPoint(branch.thenYield());
-  body();
 }
 
 ReviseKernel::Found ReviseKernel::select(Value condition, const Found &x, const Found &y) {

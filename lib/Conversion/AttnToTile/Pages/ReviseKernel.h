@@ -9,15 +9,12 @@
 #ifndef ATTN_CONVERSION_ATTNTOTILE_PAGES_REVISEKERNEL_H
 #define ATTN_CONVERSION_ATTNTOTILE_PAGES_REVISEKERNEL_H
 
-#include "AttnToTile/Kernel/Kernel.h"
-
-#include "attn/Dialect/Attn/IR/PageOps.h"
+#include "ListKernel.h"
 
 namespace mlir::attn {
 
-class ReviseKernel {
+class ReviseKernel : ListKernel {
 public:
-  static constexpr int64_t warps = 8, lanes = 32;
   /// Tokens of a lane whose loads are under way together.
   static constexpr int64_t atOnce = 4;
 
@@ -65,34 +62,20 @@ private:
   /// Gives the token in a place to another place's; slots are those of keys and values.
   void copyToken(const End &fromEnd, Value from, const End &toEnd, Value to);
 
-  Value pageOf(const End &end, Value place);
-  Value slotOf(const End &end, Value place);
+  Value slotOf(const End &end, Value place) {
+    return ListKernel::slotOf(list, place, end.pageTokens, end.isRight);
+  }
   /// Where a token's score and position stand.
-  Value entryOf(const End &end, Value place);
-
-  Value read(StringRef buffer, Type type, Value index, bool written = false);
-  void write(StringRef buffer, Value index, Value value);
-  void doIf(Value condition, function_ref<void()> body);
-  Value fromLane(Value value, Value from) {
-    return tile::FromLaneOp::create(b, value.getType(), value, from);
+  Value entryOf(const End &end, Value place) {
+    Value page = pageOf(list, place, end.pageTokens, end.isRight);
+    return elementOf(page, places, b.rem(place, end.pageTokens));
   }
   Found select(Value condition, const Found &x, const Found &y);
-  Value both(Value x, Value y) { return b.createOrFold<arith::AndIOp>(x, y); }
-  Value either(Value x, Value y) { return b.createOrFold<arith::OrIOp>(x, y); }
-  Value equal(Value x, Value y) { return b.compare(arith::CmpIPredicate::eq, x, y); }
-  Value atMost(Value x, Value y) { return b.compare(arith::CmpIPredicate::sle, x, y); }
   Value isPlace(Value place) { return atMost(b.i32(0), place); }
-  Value negate(Value condition) {
-    return b.createOrFold<arith::XOrIOp>(condition, arith::ConstantIntOp::create(b, 1, 1));
-  }
-  Value elementOf(Value row, Value columns, Value column) {
-    return b.add(b.mul(b.wide(row), b.wide(columns)), b.wide(column));
-  }
 
   ReviseTokensOp revise;
-  KernelBuilder b;
-  Type i32, f32;
-  Value lane, list, columns, places;
+  Type f32;
+  Value list, places;
   Value seen, prompt, candidate; ///< of the list: candidate: the position in front of the window
 };
 

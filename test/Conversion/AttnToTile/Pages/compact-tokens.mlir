@@ -1,19 +1,28 @@
 // RUN: attn-opt %s --attn-make-kernels --attn-manage-pages | FileCheck %s
 // RUN: attn-opt %s --emit=ptx --target=sm_80 -o - | FileCheck %s --check-prefix=PTX
 
-// A warp goes over the flags of a list three times, and then over the columns that no move fills.
+// A warp has four lists, and eight lanes share one. They go over its flags three times, sixteen to a load, and then over the
+// columns that no move fills. Loops have as many turns as a lane's share: no lane waits for another within.
 // CHECK-LABEL: func.func @compact_moves(
-// CHECK-SAME: tile.launch = {grid = "rows", pieces = 1 : i32, role = "compact_tokens", rows_per_warp = 1 : i32}
+// CHECK-SAME: tile.launch = {grid = "rows", pieces = 1 : i32, role = "compact_tokens", rows_per_warp = 4 : i32}
 // CHECK: scf.for
 // CHECK: tile.read written
 // CHECK: scf.for
-// CHECK: tile.read %{{.*}} : <i8> -> i8
-// CHECK-COUNT-5: tile.from_lane
+// CHECK: tile.read_adjacent %{{.*}} : <i32> -> i32, i32, i32, i32
+// CHECK: math.ctpop
+// CHECK: scf.yield
+// CHECK-COUNT-4: tile.from_lane
 // CHECK: scf.for
-// CHECK: tile.read %{{.*}} : <i8> -> i8
-// CHECK-COUNT-5: tile.from_lane
+// CHECK-NOT: tile.from_lane
+// CHECK: tile.read_adjacent
+// CHECK: scf.yield
+// CHECK-COUNT-4: tile.from_lane
 // CHECK: scf.for
-// Pages at the right end are counted from there.
+// CHECK-NOT: tile.from_lane
+// CHECK: tile.read_adjacent
+// Pages are looked up for tokens that move and places that are filled alone; those at the right end are counted from there.
+// CHECK: scf.for
+// CHECK: math.cttz
 // CHECK: %[[PAGE:.*]] = arith.divui %{{.*}}, %c64_i32
 // CHECK: %[[COLUMN:.*]] = arith.subi %{{.*}}, %[[PAGE]]
 // CHECK: tile.write %{{.*}} to

@@ -68,7 +68,8 @@ def Attn_CompactTokensOp : Op<Attn_Dialect, "compact_tokens", [MemoryEffects<[Me
     is read and written. Pages that are left over are given back by the next `attn.manage_pages`.
 
     A list that would need more moves than `from` has columns, that has more tokens than `keep`, or more than its pages hold,
-    stays as it is, with -1 in all columns; `status` counts those: they are added to what it holds.
+    stays as it is, with -1 in all columns; `status` counts those: they are added to what it holds. A list has a multiple of
+    16 flags, as many as a lane reads at once.
 
     ```mlir
     attn.compact_tokens %table counts %counts of %tokens page 32 keep %keep from %from to %to status %status

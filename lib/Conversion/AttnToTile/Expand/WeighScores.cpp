@@ -39,6 +39,9 @@ namespace {
 
 constexpr int64_t warps = 8, lanes = 32, threads = warps * lanes;
 constexpr int64_t tokensOfThread = ::attn::rt::scoreTaskTokens / threads;
+/// Blocks of a multiprocessor: all warps that there can be, where codes of so many heads leave a thread enough
+/// of 32 registers.
+constexpr int64_t mostBlocks = 8, blocksOfManyHeads = 4, fewHeads = 4;
 
 class WeighKernel {
 public:
@@ -53,7 +56,8 @@ public:
     for (auto [number, update] : llvm::enumerate(chain.updates))
       doIf(chain.updates.size() == 1 ? Value() : equal(task.operand, b.i32(number)),
            [&] { weigh(number, task); });
-    b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(4));
+    int64_t blocks = chain.group() <= fewHeads ? mostBlocks : blocksOfManyHeads;
+    b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(blocks));
     setLaunch(b.kernel,
               {.role = ::attn::rt::KernelInfo::Role::Significance,
                .launch = {.grid = PlanArray::ScoreTasks, .onlyIfFilled = true, .overlapsPrevious = true}});

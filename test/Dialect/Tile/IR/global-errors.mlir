@@ -97,9 +97,9 @@ func.func @f(%f: !tile.fragment<[query 16], f32, row, partial>, %b: !tile.buffer
 
 // -----
 
-func.func @f(%f: !tile.fragment<[query 16, key 16], f32, acc>, %b: !tile.buffer<i32>, %n: i32) {
+func.func @f(%f: !tile.fragment<[query 16, key 16], f32, acc>, %b: !tile.buffer<i32>, %n: i32, %u: f32) {
   // expected-error @+1 {{expected a buffer of i16, got '!tile.buffer<i32>'}}
-  tile.store_scores %f to %b tokens %n group 4 (%key: i32) {
+  tile.store_scores %f times %u to %b tokens %n group 4 apart 1 (%key: i32) {
     tile.yield %key : i32
   } : !tile.fragment<[query 16, key 16], f32, acc> -> !tile.buffer<i32>
   return
@@ -107,9 +107,9 @@ func.func @f(%f: !tile.fragment<[query 16, key 16], f32, acc>, %b: !tile.buffer<
 
 // -----
 
-func.func @f(%f: !tile.fragment<[query 16, feature 16], f32, acc>, %b: !tile.buffer<i16>, %n: i32) {
+func.func @f(%f: !tile.fragment<[query 16, feature 16], f32, acc>, %b: !tile.buffer<i16>, %n: i32, %u: f32) {
   // expected-error @+1 {{expected queries and keys, got}}
-  tile.store_scores %f to %b tokens %n group 4 (%key: i32) {
+  tile.store_scores %f times %u to %b tokens %n group 4 apart 1 (%key: i32) {
     tile.yield %key : i32
   } : !tile.fragment<[query 16, feature 16], f32, acc> -> !tile.buffer<i16>
   return
@@ -117,9 +117,9 @@ func.func @f(%f: !tile.fragment<[query 16, feature 16], f32, acc>, %b: !tile.buf
 
 // -----
 
-func.func @f(%f: !tile.fragment<[key 16, query 8], f32, acc>, %b: !tile.buffer<i16>, %n: i32) {
+func.func @f(%f: !tile.fragment<[key 16, query 8], f32, acc>, %b: !tile.buffer<i16>, %n: i32, %u: f32) {
   // expected-error @+1 {{expected a group of 1 to 8 heads, got 9}}
-  tile.store_scores %f to %b tokens %n group 9 (%key: i32) {
+  tile.store_scores %f times %u to %b tokens %n group 9 apart 1 (%key: i32) {
     tile.yield %key : i32
   } : !tile.fragment<[key 16, query 8], f32, acc> -> !tile.buffer<i16>
   return
@@ -127,9 +127,9 @@ func.func @f(%f: !tile.fragment<[key 16, query 8], f32, acc>, %b: !tile.buffer<i
 
 // -----
 
-func.func @f(%f: !tile.fragment<[key 16], f32, row>, %b: !tile.buffer<i16>, %n: i32) {
+func.func @f(%f: !tile.fragment<[key 16], f32, row>, %b: !tile.buffer<i16>, %n: i32, %u: f32) {
   // expected-error @+1 {{expected a complete fragment of f32 with two axes, got}}
-  tile.store_scores %f to %b tokens %n group 4 (%key: i32) {
+  tile.store_scores %f times %u to %b tokens %n group 4 apart 1 (%key: i32) {
     tile.yield %key : i32
   } : !tile.fragment<[key 16], f32, row> -> !tile.buffer<i16>
   return

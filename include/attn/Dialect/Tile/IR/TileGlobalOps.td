@@ -254,18 +254,21 @@ def Tile_LoadSumsOp : Tile_Op<"load_sums", [SingleBlock, MemoryEffects<[MemRead]
 def Tile_StoreScoresOp : Tile_Op<"store_scores", [SingleBlock]> {
   let summary = "writes scores of one row's heads to global memory, as the nearest integers of 16 bits";
   let description = [{
-    An axis of the fragment is keys, the other queries: the `group` heads of a row, and lines that are not written. The region
-    maps a key, counted from 0, to its slot, which starts at element `slot * group`; keys from `tokens` on are not written.
-    Numbers beyond 32767 become that, to either side.
+    Of a score the integer is that of `unit` times it; numbers beyond 32767 become that, to either side. An axis of the
+    fragment is keys, the other queries: the `group` heads of a row, and lines that are not written. The region maps a key,
+    counted from 0, to its slot, which starts at element `slot * group`; from a key's to the next one's it is `apart` slots.
+    Keys from `tokens` on are not written.
   }];
   let arguments = (ins
     Arg<Tile_FragmentType, "f32">:$fragment,
+    Arg<F32, "how many integers a score of 1 is">:$unit,
     Arg<Tile_BufferType, "the tensor, i16">:$buffer,
     Arg<I32, "keys that exist">:$tokens,
-    I64Attr:$group);
+    I64Attr:$group,
+    I64Attr:$apart);
   let regions = (region SizedRegion<1>:$slot);
   let assemblyFormat = [{
-    $fragment `to` $buffer `tokens` $tokens `group` $group custom<Body>($slot) attr-dict
+    $fragment `times` $unit `to` $buffer `tokens` $tokens `group` $group `apart` $apart custom<Body>($slot) attr-dict
     `:` type($fragment) `->` type($buffer)
   }];
   let hasVerifier = 1;

@@ -147,6 +147,17 @@ def significance_error(torch, point, tensors, found):
     return worst
 
 
+def check_weights(torch, point, tensors, found):
+    """The largest error; RuntimeError where it is too large."""
+    error = significance_error(torch, point, tensors, found)
+    limit = ERROR if point.format == PLAIN else CODED_ERROR
+    if not error <= limit:
+        raise RuntimeError(
+            f"{point.key}: a weight differs from float32 by {error:.3g}, expected at most {limit}"
+        )
+    return error
+
+
 def launches_of_steps(events):
     """When the launches of a step begin and end, in us behind the first one's beginning: medians of steps. They overlap, so
     that what one costs is how much later the step ends."""
@@ -187,15 +198,11 @@ def measure_significance(point, bench):
         tensors = kind(torch, point.step, bench.contest.device)
         runs, found = significance_runs(torch, point, tensors)
         runs["with"]()
-        error = significance_error(torch, point, tensors, found)
-        limit = ERROR if point.format == PLAIN else CODED_ERROR
-        if not error <= limit:
-            raise RuntimeError(
-                f"{point.key}: a weight differs from float32 by {error:.3g}, expected at most {limit}"
-            )
+        check_weights(torch, point, tensors, found)
         timer = bench.contest.timer
         alone = timer.alone({name: recorded(torch, run) for name, run in runs.items()})
         sustained = timer.sustained(runs, alone, lambda name: runs[name], {})
+        error = check_weights(torch, point, tensors, found)  # of the last of all these steps
         on_gpu = tensors.device != "cpu"
         launches = {name: profiled(torch, run) for name, run in runs.items() if on_gpu}
     return {

@@ -31,7 +31,10 @@ public:
     rewriter.setInsertionPoint(access);
     if (auto load = dyn_cast<LLVM::LoadOp>(access))
       lowerLoad(load);
-    else if (auto store = dyn_cast<LLVM::StoreOp>(access); store && hasPolicies)
+    else if (auto store = dyn_cast<LLVM::StoreOp>(access);
+             store && tile::cacheHintOf(store) == tile::discards)
+      lowerDiscard(store);
+    else if (store && hasPolicies)
       lowerStore(store);
   }
 
@@ -77,6 +80,14 @@ private:
             .str();
     assembly(store.getLoc(), Type(), operands, text, std::string("l,") + constraintOf(type) + ",l",
              /*effects=*/true);
+    rewriter.eraseOp(store);
+  }
+
+  void lowerDiscard(LLVM::StoreOp store) {
+    if (hasPolicies) {
+      std::string text = llvm::formatv("discard.global.L2 [$0], {0};", tile::discardedBytes).str();
+      assembly(store.getLoc(), Type(), store.getAddr(), text, "l", /*effects=*/true);
+    }
     rewriter.eraseOp(store);
   }
 

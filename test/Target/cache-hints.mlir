@@ -2,8 +2,8 @@
 // RUN: attn-opt %s --emit=ptx --target=sm_80 | FileCheck %s --check-prefixes=CHECK,NONE
 // RUN: sed 's/attributes {attn.significance = "max"}//' %s | attn-opt --emit=ptx --target=sm_90a | FileCheck %s --check-prefix=PLAIN
 
-// Scores that wait for their weights stay in the L2 while keys and values stream past, and go when they have been read. PTX of
-// sm_80 has no policies yet. Either way a thread has all of its loads under way before it writes: LLVM would put each into
+// Scores that wait for their weights stay in the L2 while keys and values stream past, and when they have been read they are
+// discarded: they need not go to memory. PTX of sm_80 has no policies yet, and does not discard. Either way a thread has all of its loads under way before it writes: LLVM would put each into
 // the branch that writes what was made of it.
 
 !q = tensor<?x8x64xbf16>
@@ -15,7 +15,7 @@ func.func @step(%q: !q {attn.name = "q", attn.dims = ["rows"]}, %kv: !kv {attn.n
 }
 
 // PLAIN-NOT: {{createpolicy|cache_hint}}
-// NONE-NOT: {{createpolicy|cache_hint}}
+// NONE-NOT: {{createpolicy|cache_hint|discard}}
 
 // CHECK-LABEL: .visible .entry step_rows16(
 // HINTS: createpolicy.fractional.L2::evict_last.b64 [[LAST:%rd[0-9]+]], 1.0;
@@ -30,4 +30,8 @@ func.func @step(%q: !q {attn.name = "q", attn.dims = ["rows"]}, %kv: !kv {attn.n
 // NONE-NOT: ld.global.v2.b32
 // HINTS-NOT: L2::cache_hint
 // CHECK: st.global.b32
+// HINTS: bar.warp.sync
+// HINTS: discard.global.L2 [{{.*}}], 128;
+// HINTS-COUNT-3: discard.global.L2
+// HINTS-NOT: discard
 // CHECK: ret;

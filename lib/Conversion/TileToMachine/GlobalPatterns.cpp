@@ -162,8 +162,8 @@ struct WritePattern : TilePattern<WriteOp> {
     Value value = adaptor.getValue();
     if (value.getType() != element)
       value = arith::TruncFOp::create(rewriter, op.getLoc(), element, value);
-    e.storeGlobal(value, e.globalAt(adaptor.getBuffer(), element, adaptor.getIndex()),
-                  element.getIntOrFloatBitWidth() / 8);
+    Value place = e.globalAt(adaptor.getBuffer(), element, adaptor.getIndex());
+    passCacheHint(op, e.storeGlobal(value, place, element.getIntOrFloatBitWidth() / 8));
     rewriter.eraseOp(op);
     return success();
   }

@@ -34,8 +34,8 @@ struct StoreScoresPattern : TilePattern<StoreScoresOp> {
     Value first = e.globalAt(buffer, element, e.add(e.mul(slot, group), e.widen(lane.head)));
     auto store = [&](Emitter &inner, const Piece &piece) {
       int64_t place = piece.key * op.getApart() * group + piece.head;
-      passCacheHint(op, inner.storeGlobal(piece.codes, inner.globalAt(first, element, inner.i64(place)),
-                                          piece.bytes));
+      passCacheHint(
+          op, inner.storeGlobal(piece.codes, inner.globalAt(first, element, inner.i64(place)), piece.bytes));
     };
     auto isHead = [&](Emitter &inner, int64_t head) {
       return inner.less(inner.add(lane.head, head), inner.i32(group));

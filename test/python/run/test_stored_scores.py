@@ -131,6 +131,18 @@ def test_stores_of_several_regions(store, ragged):
     attn.check(spec, batch=3, kv_len=(20, 90), b_len=(0, 1300))
 
 
+@pytest.mark.parametrize("store", ["paged", "dense", "packed"])
+@pytest.mark.parametrize("group", [2, 4, 8])
+def test_scores_that_are_discarded(store, group):
+    """Lines of 128 bytes that a warp has read are not kept: where a head's tokens lie side by side, none with the last
+    token. The host device then has other numbers there, and knows who reads them."""
+    kinds = {"paged": lambda: attn.Paged(page_size=16), "dense": attn.Dense, "packed": attn.Packed}
+    sizes = dict(q_heads=2 * group, kv_heads=2, head_dim=64, dtype="float16")
+    spec = attn.Spec(**sizes, kv=[kinds[store]()], see=attn.causal(), significance="max")
+    for seed in range(3):
+        attn.check(spec, batch=3, kv_len=(30, 300), seed=seed, shuffle=True)
+
+
 def test_numbers_in_float64_of_numpy():
     """The weights of a step add up to one for each head."""
     q, k, v = problem(4, 1, tokens=1500)

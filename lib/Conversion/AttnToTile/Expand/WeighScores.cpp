@@ -39,9 +39,9 @@ namespace {
 
 constexpr int64_t warps = 8, lanes = 32, threads = warps * lanes;
 constexpr int64_t tokensOfThread = ::attn::rt::scoreTaskTokens / threads;
-/// Blocks of a multiprocessor: all warps that there can be, where codes of so many heads leave a thread enough
-/// of 32 registers.
-constexpr int64_t mostBlocks = 8, blocksOfManyHeads = 4, fewHeads = 4;
+/// Blocks of a multiprocessor: all warps that there can be, where codes of so many heads leave a thread
+/// enough of 32 registers.
+constexpr int64_t mostBlocks = 6, blocksOfManyHeads = 4, fewHeads = 4;
 
 class WeighKernel {
 public:
@@ -100,8 +100,11 @@ private:
     for (Token &token : tokens)
       token.codes = readCodes(token.scores);
     SmallVector<Value> lses = readLses(task);
-    for (const Token &token : tokens)
+    for (const Token &token : tokens) {
       write(token, b.select(b.less(token.token, task.length), oneOf(token.codes, lses), b.f32(0)));
+      if (slots.apart() == 1) // else a line has tokens of other heads, which other blocks read
+        discard(token, task);
+    }
     b.setInsertionPoint(branch.elseYield());
     AwaitPreviousOp::create(b);
     for (const Token &token : tokens)
@@ -157,6 +160,25 @@ private:
     return codes;
   }
 
+  /// Of what the warp has read, whole lines: no other warp reads them, but for that of the last token. The
+  /// lane that has a line's last token discards it when all lanes have read.
+  void discard(const Token &token, const ScoreTask &task) {
+    int64_t words = chain.group() / 2, wordsOfLine = discardedBytes / 4;
+    if (chain.group() % 2 != 0 || wordsOfLine % words != 0 || wordsOfLine / words > lanes)
+      return;
+    SyncOp::create(b, Scope::Warp);
+    Value behind = b.mul(b.add(token.scores, b.i64(1)), b.i64(words));
+    Value ends = equal(b.createOrFold<arith::AndIOp>(behind, b.i64(wordsOfLine - 1)), b.i64(0));
+    Value isWhole = both(ends, b.less(b.add(token.token, b.i32(1)), task.length));
+    Value lane = LaneIdOp::create(b, b.getI32Type());
+    doIf(both(isWhole, b.less(b.i32(wordsOfLine / words - 2), lane)), [&] {
+      Value unknown = b.i32(lastStoredScore << 16 | lastStoredScore);
+      Value first = b.sub(behind, b.i64(wordsOfLine));
+      auto write = tile::WriteOp::create(b, unknown, storedScores(b, b.getI32Type()), first);
+      setCacheHint(write, discards);
+    });
+  }
+
   Value weightOf(Value code, Value lse) {
     Value score = arith::MulFOp::create(b, arith::SIToFPOp::create(b, b.getF32Type(), code),
                                         b.f32(1.0 / storedScoreSteps));
@@ -191,6 +213,7 @@ private:
     b.setInsertionPoint(branch.thenYield());
     body();
   }
+  Value both(Value x, Value y) { return b.createOrFold<arith::AndIOp>(x, y); }
   Value equal(Value x, Value y) { return b.compare(arith::CmpIPredicate::eq, x, y); }
 
   Chain &chain;

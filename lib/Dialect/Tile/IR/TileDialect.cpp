@@ -77,8 +77,8 @@ LogicalResult TileDialect::verifyOperationAttribute(Operation *op, NamedAttribut
       return expected("no value");
   } else if (name == cacheHintAttr) {
     auto hint = dyn_cast<StringAttr>(value);
-    if (!hint || (hint != evictFirst && hint != evictLast))
-      return expected("\"evict_first\" or \"evict_last\"");
+    if (!hint || (hint != evictFirst && hint != evictLast && hint != discards))
+      return expected("\"evict_first\", \"evict_last\" or \"discard\"");
   } else if (name == "tile.launch") {
     return verifyLaunch(op, value);
   } else if (name == "tile.shared_bytes") {

@@ -30,6 +30,16 @@ gpu.module @kernels {
 // CHECK-COUNT-4: tile.read written
 // CHECK-NOT: tile.read
 // CHECK: tile.write
+// All lanes have read a line when the one that has its first token, and whose warp has all of it, discards it. A line with
+// the last token is left alone: lanes behind that one have read it.
+// CHECK: tile.sync warp
+// CHECK: %[[BIT:.*]] = arith.andi %{{.*}}, %c31_i64
+// CHECK: %[[BEGINS:.*]] = arith.cmpi eq, %[[BIT]], %c0_i64
+// CHECK: %[[NEXT:.*]] = arith.addi %{{.*}}, %c16_i32
+// CHECK: %[[SOME:.*]] = arith.cmpi slt, %[[NEXT]],
+// CHECK: arith.andi %[[BEGINS]], %[[SOME]]
+// CHECK: arith.cmpi slt, %{{.*}}, %c17_i32
+// CHECK: tile.write %c2147450879_i32 {{.*}} {tile.l2 = "discard"}
 // CHECK-NOT: tile.read
 // CHECK: {{^    }}} else {
 // CHECK-NEXT: tile.await_previous

@@ -252,5 +252,5 @@ module attributes {tile.merge_schedule = 4} {}
 
 // -----
 
-// expected-error @+1 {{expected 'tile.l2' to be "evict_first" or "evict_last", got "evict"}}
+// expected-error @+1 {{expected 'tile.l2' to be "evict_first", "evict_last" or "discard", got "evict"}}
 module attributes {tile.l2 = "evict"} {}

@@ -4,6 +4,11 @@
 // machine level: which of what the L2 holds it is to give up first, or last. It changes
 // nothing that is computed; the host device does not look at it.
 //
+// A write may also discard: the line of 128 bytes that it begins has been read for the
+// last time, and what the L2 holds of it need not go to memory. What is written is then
+// not to be read either, so a GPU writes nothing; the host device does, and finds who
+// reads it, or did not wait for those who read the line.
+//
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_DIALECT_TILE_IR_CACHEHINT_H
 #define ATTN_DIALECT_TILE_IR_CACHEHINT_H
@@ -15,7 +20,9 @@ namespace mlir::tile {
 
 /// Its name, and its values: strings, in PTX's words.
 inline constexpr StringLiteral cacheHintAttr = "tile.l2", evictFirst = "evict_first",
-                               evictLast = "evict_last";
+                               evictLast = "evict_last", discards = "discard";
+/// What is discarded at once.
+inline constexpr int64_t discardedBytes = 128;
 
 inline void setCacheHint(Operation *access, StringRef hint) {
   access->setDiscardableAttr(cacheHintAttr, StringAttr::get(access->getContext(), hint));

@@ -40,8 +40,8 @@ _NAMES = {"bf16": "bfloat16", "f16": "float16"}
 class MixedCache(MixedLists):
     """Room for `requests` requests at once in `layers` layers, in `pages` pages that all lists share.
 
-    policy       decides what becomes LOW and what goes, by a rule that there is a kernel for, as attn.kv_policy.DiffKV does;
-                 None: all tokens stay HIGH, and there is no LOW end
+    policy       decides what becomes LOW and what goes, by a rule that there is a kernel for, as attn.kv_policy.DiffKV does,
+                 also beside heads that stream (attn.kv_policy.Streaming); None: all tokens stay HIGH, and there is no LOW end
     tokens       that a request may see, its prompt among them; one that has seen so many gets no more
     page_tokens  tokens of a page that is HIGH, and of one that is LOW: powers of two up to 256
     high, low    how tokens are stored: key="int8", value="int4", key_group, ... as of attn.Paged; {}: as they come

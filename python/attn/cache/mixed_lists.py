@@ -6,7 +6,7 @@ Everything is a tensor that stays where it is, so that steps may be captured: no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -20,6 +20,8 @@ from .precision import SlotList, SlotLists
 from .table_operation import TableOperation
 from .token_lists import HIGH_END, TokenLists
 
+Sees = Callable[[int, int], "tuple[int, int] | None"]
+"""Of (layer, KV head), as of Policy.sees."""
 _ALIGNED = 4
 """Lists of a layer come in multiples of this: a layer's part of every table then begins at a multiple of 16 bytes."""
 
@@ -71,7 +73,7 @@ class MixedLists(TokenLists):
         """Pages of a list that each end may take."""
         self._make_state(pages)
         if rule is not None:
-            self._make_revision(rule, device, checked)
+            self._make_revision(rule, policy.sees, device, checked)
 
     def _make_state(self, pages: int) -> None:
         layers, lists = self.layers, self.lists
@@ -90,11 +92,14 @@ class MixedLists(TokenLists):
         self._new = SlotLists(layers, lists, self.device)
         self._rows = torch.arange(lists, dtype=torch.int32, device=self.active.device)
 
-    def _make_revision(self, rule: Rule, device: object, checked: bool) -> None:
+    def _make_revision(self, rule: Rule, sees: Sees, device: object, checked: bool) -> None:
         lists, columns, rows = self.lists, self.pool.columns, self.layers * self.lists
         self._limits = self._zeros(self.layers, lists, 2, dtype=torch.float32)
         alphas = [[rule.limits(i, head) for head in range(self.kv_heads)] for i in range(self.layers)]
         self._limits.copy_(torch.tensor(alphas).repeat(1, self.requests, 1))
+        seen = [[sees(i, head) or (0, 0) for head in range(self.kv_heads)] for i in range(self.layers)]
+        self._sees = self._zeros(self.layers, lists, 2)
+        self._sees.copy_(torch.tensor(seen).repeat(1, self.requests, 1))
         self._demoted, self._moved = (SlotList(rows, self.device) for _ in range(2))
         (left, right), places = self.pool.page_tokens, tuple(self.score.shape)
         rooms = [width * page for width, page in zip(self.widths, (left, right), strict=True)]
@@ -104,6 +109,7 @@ class MixedLists(TokenLists):
             Binding("table", "i32", (lists, columns)),
             *(Binding(name, "i32", (lists,), written) for name, written in numbers.items()),
             Binding("limits", "f32", (lists, 2)),
+            Binding("sees", "i32", (lists, 2)),
             Binding("score", "f32", places, True),
             Binding("position", "i32", places, True),
             Binding("worth_high", "f32", (lists, rooms[0])),
@@ -150,6 +156,7 @@ class MixedLists(TokenLists):
             "seen": self.seen[layer],
             "prompt": self.prompts[layer],
             "limits": self._limits[layer],
+            "sees": self._sees[layer],
             "score": self.score,
             "position": self.position,
             "worth_high": worth[0],

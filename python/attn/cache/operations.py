@@ -96,10 +96,11 @@ def compact_text(page: int, right: bool) -> str:
 def revise_text(left: int, right: int, *, window: int, rows: int, release: bool) -> str:
     """`attn.revise_tokens` for pages of so many tokens at either end."""
     numbers = ("high", "low", "seen", "prompt")
-    tensors = {"table": "?x?xi32"} | dict.fromkeys(numbers, "?xi32") | {"limits": "?x2xf32"}
+    tensors = {"table": "?x?xi32"} | dict.fromkeys(numbers, "?xi32")
+    tensors |= {"limits": "?x2xf32", "sees": "?x2xi32"}
     tensors |= {"score": "?x?xf32", "position": "?x?xi32", "worth_high": "?x?xf32", "worth_low": "?x?xf32"}
     tensors |= {"done": "4xi32"} | dict.fromkeys(("down_from", "down_to", "move_from", "move_to"), "?xi32")
-    words = " ".join(f"{name} %{name}" for name in (*numbers, "limits", "score", "position"))
+    words = " ".join(f"{name} %{name}" for name in (*numbers, "limits", "sees", "score", "position"))
     words += (
         " worth %worth_high, %worth_low done %done demote %down_from to %down_to move %move_from to %move_to"
     )

@@ -121,8 +121,8 @@ class Policy(ABC):
     group: str
 
     def sees(self, layer: int, head: int) -> tuple[int, int] | None:
-        """What a row of a KV head sees of a prompt: (sink, recent), the first and the last so many tokens; None:
-        everything."""
+        """What a row of a KV head sees: (sink, recent), the first and the last so many tokens, its own among these, and what
+        it sees no more is not kept; None: everything that is kept."""
         return None
 
     def rule(self) -> Rule | None:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..cache.policy import HIGH, NOTHING, PRUNED, Changes, Kept, Policy, heads_of
+from ..cache.policy import HIGH, NOTHING, PRUNED, Changes, Kept, Policy, Rule, heads_of
 from ..errors import SpecError, expected
 
 if TYPE_CHECKING:
@@ -70,6 +70,10 @@ class Streaming(Policy):
     def sees(self, layer: int, head: int) -> tuple[int, int] | None:
         """As of Policy."""
         return (self.sink, self.recent) if (layer, head) in self.heads else self.policy.sees(layer, head)
+
+    def rule(self) -> Rule | None:
+        """As of Policy: the other heads'."""
+        return self.policy.rule()
 
     def named_heads(self) -> set[tuple[int, int]]:
         """As of Policy."""

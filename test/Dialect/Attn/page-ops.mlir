@@ -27,15 +27,15 @@ func.func @compact(%table: tensor<?x?xi32> {attn.name = "table"}, %counts: tenso
 // CHECK: attn.revise_tokens %{{.*}} worth %{{.*}}, %{{.*}} done %{{.*}} demote %{{.*}} to %{{.*}} move %{{.*}} to %{{.*}} left 32 right 64 window 64 rows 64 release :
 func.func @revise(%table: tensor<?x?xi32> {attn.name = "table"}, %high: tensor<?xi32> {attn.name = "high"}, %low: tensor<?xi32> {attn.name = "low"},
     %seen: tensor<?xi32> {attn.name = "seen"}, %prompt: tensor<?xi32> {attn.name = "prompt"},
-    %limits: tensor<?x2xf32> {attn.name = "limits"}, %score: tensor<?x?xf32> {attn.name = "score"},
+    %limits: tensor<?x2xf32> {attn.name = "limits"}, %sees: tensor<?x2xi32> {attn.name = "sees"}, %score: tensor<?x?xf32> {attn.name = "score"},
     %position: tensor<?x?xi32> {attn.name = "position"}, %worth_high: tensor<?x?xf32> {attn.name = "worth_high"},
     %worth_low: tensor<?x?xf32> {attn.name = "worth_low"}, %done: tensor<4xi32> {attn.name = "done"},
     %down_from: tensor<?xi32> {attn.name = "down_from"}, %down_to: tensor<?xi32> {attn.name = "down_to"},
     %move_from: tensor<?xi32> {attn.name = "move_from"}, %move_to: tensor<?xi32> {attn.name = "move_to"}) {
-  attn.revise_tokens %table high %high low %low seen %seen prompt %prompt limits %limits score %score position %position
+  attn.revise_tokens %table high %high low %low seen %seen prompt %prompt limits %limits sees %sees score %score position %position
       worth %worth_high, %worth_low done %done demote %down_from to %down_to move %move_from to %move_to
       left 32 right 64 window 64 rows 64 release
-      : tensor<?x?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?x2xf32>, tensor<?x?xf32>,
+      : tensor<?x?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?x2xf32>, tensor<?x2xi32>, tensor<?x?xf32>,
         tensor<?x?xi32>, tensor<?x?xf32>, tensor<?x?xf32>, tensor<4xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>
   return
 }

@@ -64,6 +64,10 @@ class Watched:
     def place(self):
         return self.cache.pool.tokens.device
 
+    def heads(self, layer):
+        """Of the layer's lists."""
+        return [(layer, head) for _ in range(self.cache.requests) for head in range(self.cache.kv_heads)]
+
     def by_position(self, layer):
         tokens = int(self.cache.seen[layer].max())
         worth = torch.zeros(self.cache.lists, tokens)
@@ -81,7 +85,10 @@ class Watched:
         if cache.policy is None:
             levels = torch.full(worth.shape, HIGH, dtype=torch.int8)
         else:
-            kept = [cache.policy.prompt(each) for each in worth]
+            named = [[(layer, head) for head in range(heads)] for layer in range(cache.layers)]
+            kept = [
+                cache.policy.prompt(*each) for each in zip(worth, [None] * len(worth), named, strict=True)
+            ]
             levels = torch.stack([each.level for each in kept])
             worth = torch.stack([each.score for each in kept])
         slots = cache.admit(request, levels.to(self.place), worth.to(self.place))
@@ -99,7 +106,7 @@ class Watched:
         for layer in range(self.cache.layers):
             if self.cache.policy is not None:
                 worth = torch.cat([each[1][layer] for each in made])
-                self.kept[layer] = self.cache.policy.prompt(worth)
+                self.kept[layer] = self.cache.policy.prompt(worth, heads=self.heads(layer))
                 self.kept[layer].level = torch.cat([each[0][layer] for each in made])
                 self.kept[layer].score = worth
                 self.direct[layer] = self.kept[layer].level == LOW
@@ -124,7 +131,8 @@ class Watched:
             results.append((out.cpu(), *self.wanted(q, before)))
             if cache.policy is not None:
                 if self.kept[self.layer] is None:
-                    self.kept[self.layer] = cache.policy.prompt(torch.zeros(cache.lists, 0))
+                    none = torch.zeros(cache.lists, 0)
+                    self.kept[self.layer] = cache.policy.prompt(none, heads=self.heads(self.layer))
                 cache.policy.step(self.kept[self.layer], self.worth[self.layer])
         cache.end()
         return results

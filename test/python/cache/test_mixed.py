@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from attn.cache.mixed import MixedCache  # noqa: E402
-from attn.kv_policy import DiffKV, SnapKV  # noqa: E402
+from attn.kv_policy import DiffKV, SnapKV, Streaming  # noqa: E402
 from attn.memory.devices import get_device  # noqa: E402
 from mixed_model import Watched, levels_of  # noqa: E402
 
@@ -76,11 +76,27 @@ def test_heads_with_limits_of_their_own():
     cache = cache_of(policy_of("paper", overrides=overrides))
     watched = Watched(cache, (64, 64))
     cache.active.fill_(1)
-    heads = lambda layer: [(layer, head) for _ in range(2) for head in range(2)]  # noqa: E731
-    for layer in range(2):
-        watched.kept[layer] = cache.policy.prompt(torch.zeros(4, 0), heads=heads(layer))
     check_steps(watched, 25)
     assert (levels_of(cache, 0, 25)[::2] == 2).all()
+
+
+@pytest.mark.parametrize("sink,recent", [(3, 5), (0, 9), (2, 1)])
+@pytest.mark.parametrize("like", ["paper", "release"])
+def test_heads_that_stream(like, sink, recent):
+    """Beside others that keep what DiffKV says: from nothing on, and behind prompts."""
+    policy = Streaming(policy_of(like), heads=[(0, 1), (1, 0)], sink=sink, recent=recent)
+    for prompt in (0, 30):
+        cache = cache_of(policy, checked=True)
+        watched = Watched(cache, (64, 64), seed=prompt)
+        if prompt:
+            watched.prompts(prompt)
+        cache.active.fill_(1)
+        check_steps(watched, 25)
+        # Behind a step of n tokens the next row's sinks, and the recent ones that it will see beside itself.
+        streams = levels_of(cache, 0, prompt + 25)[1::2]
+        assert (streams == 2).sum(1).tolist() == [sink + recent - 1] * 2
+        assert (streams[:, :sink] == 2).all() and (streams != 1).all()
+        assert (levels_of(cache, 0, prompt + 25)[::2] == 1).any()
 
 
 def test_one_precision():
@@ -162,7 +178,8 @@ def test_refusals():
         attn.PlanError, match="requests: expected a number whose product with 2 KV heads is a"
     ):
         cache_of(None, requests=3)
-    for policy in (policy_of("paper", norm="uniform"), SnapKV(8, 4), "paper"):
+    uniform = policy_of("paper", norm="uniform")
+    for policy in (uniform, SnapKV(8, 4), Streaming(uniform, heads=[(0, 0)]), "paper"):
         with pytest.raises(attn.PlanError, match="policy: expected one that a kernel decides by"):
             cache_of(policy)
     cache = cache_of(None, high={})

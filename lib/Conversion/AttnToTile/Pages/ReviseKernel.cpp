@@ -31,11 +31,19 @@ void ReviseKernel::reviseList() {
             b.dimension("worth_low.dim1")};
   seen = read("seen", i32, number);
   prompt = read("prompt", i32, number);
-  candidate = b.sub(seen, b.i32(1 + static_cast<int64_t>(revise.getWindow())));
+  Value sees = b.mul(number, b.i64(2)), recent = read("sees", i32, b.add(sees, b.i64(1)));
+  sink = read("sees", i32, sees);
+  streams = b.compare(arith::CmpIPredicate::ne, recent, zero);
+  Value window = b.select(streams, recent, b.i32(1 + static_cast<int64_t>(revise.getWindow())));
+  candidate = b.sub(seen, window);
   auto [high, leaving] = findTokens(left);
   auto [low, none] = findTokens(right);
   SyncOp::create(b, Scope::Warp); // scores are written, and counts read, by all lanes
   Decision decision = revise.getRelease() ? likeRelease(high, low) : likePaper(high, leaving, low);
+  Decision ofWindow = streaming(leaving);
+  decision = {b.select(streams, ofWindow.demoted, decision.demoted),
+              b.select(streams, ofWindow.gone, decision.gone),
+              b.select(streams, ofWindow.replaced, decision.replaced)};
   doIf(equal(lane, zero), [&] { apply(decision, left, right); });
 }
 
@@ -134,6 +142,11 @@ ReviseKernel::Decision ReviseKernel::likeRelease(const Found &high, const Found 
   Value none = b.i32(-1), hasVictim = below(high, 0);
   return {b.select(hasVictim, high.place, none), none,
           b.select(both(hasVictim, below(low, 1)), low.place, none)};
+}
+
+ReviseKernel::Decision ReviseKernel::streaming(const Found &leaving) {
+  Value none = b.i32(-1), isBehind = both(isPlace(leaving.place), atMost(sink, leaving.position));
+  return {none, b.select(isBehind, leaving.place, none), none};
 }
 
 void ReviseKernel::apply(const Decision &decision, const End &left, const End &right) {

@@ -3,7 +3,8 @@
 // A warp has a list at a time. It goes over the tokens at the left and then over those
 // at the right, adds up what they were worth, and each lane remembers its token that is
 // worth least, and the one that leaves the window. The lanes agree on one of each; the
-// first lane then writes what becomes of them. Lists know nothing of each other.
+// first lane then writes what becomes of them. Lists know nothing of each other. One
+// that streams has a window of its own, and keeps or loses what leaves it by its position.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_CONVERSION_ATTNTOTILE_PAGES_REVISEKERNEL_H
@@ -58,6 +59,8 @@ private:
   };
   Decision likePaper(const Found &high, const Found &leaving, const Found &low);
   Decision likeRelease(const Found &high, const Found &low);
+  /// Of a list that streams: what its rows see no more goes.
+  Decision streaming(const Found &leaving);
   void apply(const Decision &decision, const End &left, const End &right);
   /// Gives the token in a place to another place's; slots are those of keys and values.
   void copyToken(const End &fromEnd, Value from, const End &toEnd, Value to);
@@ -77,6 +80,7 @@ private:
   Type f32;
   Value list, places;
   Value seen, prompt, candidate; ///< of the list: candidate: the position in front of the window
+  Value streams, sink;           ///< whether it streams, and the first tokens that it then keeps
 };
 
 } // namespace mlir::attn

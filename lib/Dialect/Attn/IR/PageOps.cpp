@@ -31,6 +31,7 @@ static SmallVector<PageTensor> tensorsOfRevision() {
           {"seen", 32, ofLists},
           {"prompt", 32, ofLists},
           {"limits", 32, {{0, "lists"}, {2, ""}}, true},
+          {"sees", 32, {{0, "lists"}, {2, ""}}},
           {"score", 32, places, true},
           {"position", 32, places},
           {"worth_high", 32, {{0, "lists"}, {0, "high_room"}}, true},

@@ -114,17 +114,20 @@ def Attn_ReviseTokensOp : Op<Attn_Dialect, "revise_tokens", [MemoryEffects<[MemR
     - As the `release` has it, the token at the left that is worth least is demoted if it is below the first limit; then the
       token at the right that is worth least goes if it is below the second.
 
+    A list with `sees[l, 1]` other than 0 streams: its rows see the first `sees[l, 0]` tokens and the last `sees[l, 1]`, the
+    newest among them. The token that leaves the latter goes, unless it is one of the former, and nothing else is decided.
+
     The demoted token is to be requantized from slot `down_from[l]` at the left to slot `down_to[l]` at the right, and then,
     where one was taken out of its middle, the last token at the left moves from `move_from[l]` to `move_to[l]`; -1 stands
     for nothing. `high`, `low`, scores and positions are changed already. The list needs a page for one more token at the
     right. Where `done[0]` is 0, as `attn.manage_pages` leaves it, or a list has no tokens, nothing is changed.
 
     ```mlir
-    attn.revise_tokens %table high %high low %low seen %seen prompt %prompt limits %limits score %score position %position
-        worth %worth_high, %worth_low done %done demote %down_from to %down_to move %move_from to %move_to
+    attn.revise_tokens %table high %high low %low seen %seen prompt %prompt limits %limits sees %sees score %score
+        position %position worth %worth_high, %worth_low done %done demote %down_from to %down_to move %move_from to %move_to
         left 32 right 64 window 64 rows 0
-        : tensor<?x?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?x2xf32>, tensor<?x?xf32>,
-          tensor<?x?xi32>, tensor<?x?xf32>, tensor<?x?xf32>, tensor<4xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>,
+        : tensor<?x?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?x2xf32>, tensor<?x2xi32>,
+          tensor<?x?xf32>, tensor<?x?xi32>, tensor<?x?xf32>, tensor<?x?xf32>, tensor<4xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>,
           tensor<?xi32>
     ```
   }];
@@ -135,6 +138,7 @@ def Attn_ReviseTokensOp : Op<Attn_Dialect, "revise_tokens", [MemoryEffects<[MemR
     Attn_PagesTensor<"tokens that each list has seen, `tensor<?xi32>`">:$seen,
     Attn_PagesTensor<"of these, those of its prompt, `tensor<?xi32>`">:$prompt,
     Attn_PagesTensor<"the thresholds of each list, `tensor<?x2xf32>`">:$limits,
+    Attn_PagesTensor<"the first and the last tokens that a row of each list sees, `tensor<?x2xi32>`">:$sees,
     Attn_PagesTensor<"what tokens were worth so far, by page and place, `tensor<?x?xf32>`">:$score,
     Attn_PagesTensor<"their positions, `tensor<?x?xi32>`">:$position,
     Attn_PagesTensor<"what tokens at the left are worth to the newest, by list and place, `tensor<?x?xf32>`">:$worth_high,
@@ -150,10 +154,10 @@ def Attn_ReviseTokensOp : Op<Attn_Dialect, "revise_tokens", [MemoryEffects<[MemR
     Arg<I64Attr, "of a prompt's rows the last so many were counted; 0: all">:$rows,
     Arg<UnitAttr, "decides as the code that came with the paper">:$release);
   let assemblyFormat = [{
-    $table `high` $high `low` $low `seen` $seen `prompt` $prompt `limits` $limits `score` $score `position` $position
-    `worth` $worth_high `,` $worth_low `done` $done `demote` $down_from `to` $down_to `move` $move_from `to` $move_to
+    $table `high` $high `low` $low `seen` $seen `prompt` $prompt `limits` $limits `sees` $sees `score` $score
+    `position` $position `worth` $worth_high `,` $worth_low `done` $done `demote` $down_from `to` $down_to `move` $move_from `to` $move_to
     `left` $left `right` $right `window` $window `rows` $rows (`release` $release^)? attr-dict
-    `:` type($table) `,` type($high) `,` type($low) `,` type($seen) `,` type($prompt) `,` type($limits) `,` type($score) `,`
+    `:` type($table) `,` type($high) `,` type($low) `,` type($seen) `,` type($prompt) `,` type($limits) `,` type($sees) `,` type($score) `,`
         type($position) `,` type($worth_high) `,` type($worth_low) `,` type($done) `,` type($down_from) `,` type($down_to) `,`
         type($move_from) `,` type($move_to)
   }];

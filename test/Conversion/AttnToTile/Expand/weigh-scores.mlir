@@ -30,15 +30,15 @@ gpu.module @kernels {
 // CHECK-COUNT-4: tile.read written
 // CHECK-NOT: tile.read
 // CHECK: tile.write
-// All lanes have read a line when the one that has its first token, and whose warp has all of it, discards it. A line with
-// the last token is left alone: lanes behind that one have read it.
+// All lanes have read a line when the one that has its last token, and whose warp has all of it, discards it. A line with
+// the last token of the list is left alone: lanes behind that one have read it.
 // CHECK: tile.sync warp
 // CHECK: %[[BIT:.*]] = arith.andi %{{.*}}, %c31_i64
-// CHECK: %[[BEGINS:.*]] = arith.cmpi eq, %[[BIT]], %c0_i64
-// CHECK: %[[NEXT:.*]] = arith.addi %{{.*}}, %c16_i32
+// CHECK: %[[ENDS:.*]] = arith.cmpi eq, %[[BIT]], %c0_i64
+// CHECK: %[[NEXT:.*]] = arith.addi %{{.*}}, %c1_i32
 // CHECK: %[[SOME:.*]] = arith.cmpi slt, %[[NEXT]],
-// CHECK: arith.andi %[[BEGINS]], %[[SOME]]
-// CHECK: arith.cmpi slt, %{{.*}}, %c17_i32
+// CHECK: arith.andi %[[ENDS]], %[[SOME]]
+// CHECK: arith.cmpi sgt, %{{.*}}, %c14_i32
 // CHECK: tile.write %c2147450879_i32 {{.*}} {tile.l2 = "discard"}
 // CHECK-NOT: tile.read
 // CHECK: {{^    }}} else {

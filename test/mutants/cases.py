@@ -28,7 +28,7 @@ class Case:
 
     def text(self):
         text = self.problem.text()
-        mark = "attn.backward" if self.ordered else "attn.backward, attn.ordered = false"
+        mark = "attn.backward, attn.ordered" + ("" if self.ordered else " = false")
         return text.replace(" {\n", f" attributes {{{mark}}} {{\n", 1) if self.backward else text
 
     def tree_json(self):

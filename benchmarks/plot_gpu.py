@@ -22,7 +22,7 @@ from plot_graphs import (
     draw_significance,
 )
 from plot_quantized import draw_quantized
-from plot_transformers import draw_models
+from plot_transformers import draw_models, draw_serving
 
 COLOURS = {
     "attn": "#d62728",
@@ -258,6 +258,7 @@ PANELS = {
     "shared-backward": lambda axes, rows, sessions: draw_gradients(axes, rows),
     "quantized": lambda axes, rows, sessions: draw_quantized(axes, rows),
     "transformers": lambda axes, rows, sessions: draw_models(axes, rows),
+    "serving": lambda axes, rows, sessions: draw_serving(axes, rows),
     "graphs": lambda axes, rows, sessions: draw_graphs(axes, rows),
     "pages": lambda axes, rows, sessions: draw_pages(axes, rows),
     "diffkv": lambda axes, rows, sessions: draw_diffkv(axes, rows),

@@ -149,7 +149,15 @@ def fake_duo(point, bench):
     return about | dict.fromkeys(names, 2.0) | {"attn": {"run_ms": 1.0}, "peers_ms": {}, "declined": {}}
 
 
+def fake_serving(point, bench):
+    """An engine that answers a little faster."""
+    about = {"key": point.key, "part": point.part, "name": point.name}
+    rates = {"engine": 1100.0, "generate_batch": 1000.0}
+    return about | {"tokens_per_second": rates, "peers_ms": {}, "declined": {}}
+
+
 FAKES = {
+    "serving": fake_serving,
     "duo": fake_duo,
     "layouts": fake_layouts,
     "context": fake_context,

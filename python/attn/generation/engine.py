@@ -137,6 +137,7 @@ class Engine:
         self._scheduler.leave(request)
 
     def has_unfinished_requests(self) -> bool:
+        """Whether a step would have anything to do or to say."""
         return bool(self._unfinished)
 
     @property

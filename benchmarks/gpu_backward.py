@@ -237,6 +237,7 @@ def finish(point, torch, timer, sides, declined, given):
                 f"expected at most {DIFFERENCE}"
             )
     alone = timer.alone(sides)
+    host = {name: 1e6 * seconds for name, seconds in timer.host.items()}
     best = min((ms for name, ms in alone.items() if name != "attn"), default=0)
     close = {name: side for name, side in sides.items() if name == "attn" or alone[name] <= CLOSE * best}
     sustained = timer.sustained(close, alone, lambda name: sides[name], {})
@@ -252,6 +253,7 @@ def finish(point, torch, timer, sides, declined, given):
         "attn": {"run_ms": ours},
         "tflops": point.flops() / ours / 1e9,
         "peers_ms": times,
+        "host_us": host,
         "sustained_ms": sustained,
         "sustained_tflops": point.flops() / sustained["attn"] / 1e9,
         "sustained_ratio": None,
@@ -278,7 +280,9 @@ def backward_line(row):
         text += f"  x{row['ratio_to_best_peer']:.2f}"
     times = row["sustained_ms"]
     text += f"   sustained {times['attn']:.3f}, {row['sustained_tflops']:.0f} TFLOP/s"
-    return text + (f"  x{row['sustained_ratio']:.2f}" if row["sustained_ratio"] else "")
+    text += f"  x{row['sustained_ratio']:.2f}" if row["sustained_ratio"] else ""
+    # Files from before it was taken do not have the host's time.
+    return text + (f"   host {row['host_us']['attn']:.0f} us" if "host_us" in row else "")
 
 
 def backward_bars(row):

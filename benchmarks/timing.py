@@ -2,7 +2,7 @@
 """How `bench gpu` takes time: on PyTorch's current stream, between two events of it.
 
   alone      after a pause of three times its length, a flush of the L2 cache and a wait of the GPU, one run at a
-             time: the median of repeats
+             time: the median of repeats. The wait hides what the host takes to start a run, which is said beside it
   sustained  back to back for as long as the power limit takes to rule: the mean of a run
 
 Sides that are compared take turns, so that what the GPU's clocks do in the meantime happens to all of them.
@@ -19,7 +19,10 @@ class Timer:
     The flush is attn-run's: it reads four times the cache. If it wrote, the function would pay for writing back.
     """
 
-    SLEEP = 1_000_000  # cycles: the GPU waits so long before each start that Python's overhead is hidden
+    SLEEP = 1_000_000  # cycles: the GPU waits at least so long before each start, that Python's overhead is hidden
+    # Behind a pause Python is cold, and starts gradients in a millisecond: the wait is so many times what the host took
+    # before, in cycles a second, and at most this, for functions that wait for the GPU themselves.
+    COVER, CYCLES, LONGEST = 2, 2e9, 10_000_000
     ENOUGH = 0.3  # seconds that all repeats of a side together may take, pauses apart
     PAUSE = 3  # times the length of a run, behind it: a run of 25 ms heats what runs next
     PASS, SETTLE = 0.3, 0.05  # seconds of one of two passes of a sustained side, and of what goes before it
@@ -33,21 +36,27 @@ class Timer:
         self.l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
         self.source = torch.zeros(4 * self.l2_bytes, dtype=torch.uint8, device="cuda")
         self.target = torch.zeros(self.l2_bytes // 16, dtype=torch.uint8, device="cuda")
+        self.host = {}  # seconds that the host took to start each side of the last `alone`: medians
 
     def flush(self):
         step = self.target.numel()
         for offset in range(0, self.source.numel() - step + 1, step):
             self.target.copy_(self.source[offset : offset + step])
 
-    def once(self, function):
+    def once(self, function, host=()):
+        """`host`: seconds that starting it has taken, to which this time's are added if it is a list."""
         cuda = self.torch.cuda
         start, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
         self.flush()
-        cuda._sleep(self.SLEEP)
+        cuda._sleep(int(min(max(self.SLEEP, self.COVER * self.CYCLES * max(host, default=0)), self.LONGEST)))
         start.record()
+        began = time.perf_counter()
         function()
+        took = time.perf_counter() - began
         end.record()
         cuda.synchronize()
+        if isinstance(host, list):
+            host.append(took)
         milliseconds = start.elapsed_time(end)
         time.sleep(self.PAUSE * milliseconds / 1e3)
         return milliseconds
@@ -59,9 +68,13 @@ class Timer:
         """Of each by name; they take turns."""
         for function in functions.values():
             function()  # compiles, allocates
-        slowest = max(self.once(function) for function in functions.values()) / 1e3
+        host = {name: [] for name in functions}
+        slowest = max(self.once(function, host[name]) for name, function in functions.items()) / 1e3
         repeats = max(3, min(self.repeats, int(self.ENOUGH / slowest)))
-        rounds = [[self.once(function) for function in functions.values()] for _ in range(repeats)]
+        rounds = [
+            [self.once(function, host[name]) for name, function in functions.items()] for _ in range(repeats)
+        ]
+        self.host = {name: statistics.median(seconds) for name, seconds in host.items()}
         return {
             name: statistics.median_high(times)
             for name, times in zip(functions, zip(*rounds, strict=True), strict=True)

@@ -21,6 +21,7 @@ class Times:
     def alone(self, sides):
         for side in sides.values():
             side()
+        self.host = {name: 1e-3 for name in sides}
         return {name: 1.0 + place for place, name in enumerate(sides)}
 
     def sustained(self, sides, alone, record, declined):
@@ -69,7 +70,7 @@ def test_gradients_are_those_of_the_peer(bench, causal):
     row = OWN["backward"][0](point, bench)
     assert row["judge"] == "cudnn" and 0 < row["difference"] <= gpu_backward.DIFFERENCE
     assert row["ratio_to_best_peer"] == 2 and bars(row, SESSION) == [("as fast as the best peer", True)]
-    assert line(row) == backward_line(row) and row["name"] in line(row)
+    assert line(row) == backward_line(row) and row["name"] in line(row) and "host 1000 us" in line(row)
 
 
 def test_wrong_gradients_are_refused(bench, monkeypatch):

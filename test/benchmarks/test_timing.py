@@ -43,6 +43,7 @@ class FakeTorch:
 
     def __init__(self):
         self.cuda, self.log, self.time, self.recording = self, [], 0.0, None
+        self.slept = []
 
     def get_device_properties(self, index):
         self.L2_cache_size = 1 << 20
@@ -53,6 +54,7 @@ class FakeTorch:
 
     def _sleep(self, cycles):
         self.log.append("sleep")
+        self.slept.append(cycles)
 
     def Event(self, enable_timing):
         return FakeEvent(self)
@@ -124,6 +126,27 @@ def test_sides_take_turns():
     assert order == ["attn", "cudnn", "flash"] * 6
     after = torch.log[3:]  # the first calls compile
     assert after.count("sleep") == after.count("wait") == 15 and after.count(65536) == 15 * 64
+
+
+def test_the_wait_covers_what_the_host_takes(monkeypatch):
+    """Quick starts have the least wait, slow ones twice what they took before, those that wait themselves the longest."""
+    torch, now = FakeTorch(), [0.0]
+    monkeypatch.setattr("timing.time.perf_counter", lambda: now[0])
+
+    def starting(name, seconds):
+        def run():
+            now[0] += seconds
+            torch.launch(name, 100.0)
+
+        return run
+
+    sides = {"quick": starting("quick", 1e-4), "slow": starting("slow", 1e-3), "long": starting("long", 1.0)}
+    timer = Timer(torch, 20)
+    timer.alone(sides)
+    assert timer.host == pytest.approx({"quick": 1e-4, "slow": 1e-3, "long": 1.0})
+    least, longest = Timer.SLEEP, Timer.LONGEST
+    assert torch.slept[:3] == [least] * 3  # nothing is known of them yet
+    assert torch.slept[3:] == pytest.approx([least, 4_000_000, longest] * 3, abs=1)
 
 
 def test_a_median_not_a_mean():

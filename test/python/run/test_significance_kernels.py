@@ -28,6 +28,9 @@ def text(dim=128, formats=None, see=CAUSAL, softcap=None, **changes):
     ).mlir()
 
 
+# Heads of 256 over codes that convert by arithmetic, two masks and a soft cap are more than 255 registers hold: what
+# each thread may spill, in bytes (docs/rationale.md, "Significance is a launch that holds tokens").
+SPILLED = {("sm_80", "K8V4", 256): 8, ("sm_80", "groups", 256): 100}
 KERNELS = [(target, name, dim) for target in ("sm_80", "sm_90a") for name in CODES for dim in (64, 128, 256)]
 
 
@@ -42,8 +45,9 @@ def test_nothing_is_spilled(tmp_path, target, name, dim):
     subprocess.run(command, check=True, timeout=120)
     kernels = [each for each in ptxas(ptx, target) if "_rows128" not in each.kernel]
     assert sum("significance" in each.kernel or "weigh" in each.kernel for each in kernels) == 2
+    bound = SPILLED.get((target, name, dim), 0)
     for kernel in kernels:  # those that decode, and those behind them
-        assert (kernel.spill_stores, kernel.spill_loads, kernel.stack) == (0, 0, 0), kernel
+        assert max(kernel.spill_stores, kernel.spill_loads, kernel.stack) <= bound, kernel
 
 
 # What stored scores of four heads are, written and read, and a number that is written.

@@ -120,13 +120,14 @@ TEST(Store, Addresses) {
   }
   // Where heads come first a head's line is so many lines behind what its slot of lines says.
   for (int64_t page : {1, 8, 16}) {
+    const int64_t token = page + page / 2;
     for (bool ragged : {false, true}) {
       Store store = storeOf(StoreKind::Paged, page, ragged);
-      EXPECT_EQ(store.lineSlotOf(numbers, 2, 9), store.slotOf(numbers, 2, 9));
+      EXPECT_EQ(store.lineSlotOf(numbers, 2, token), store.slotOf(numbers, 2, token));
       store.values.format = Format::integers(4, 32);
-      EXPECT_EQ(store.lineOf(numbers, store.slotOf(numbers, 2, 9)),
-                page == 1 ? store.lineSlotOf(numbers, 2, 9) * 4 + 3
-                          : store.lineSlotOf(numbers, 2, 9) + 3 * store.headPitch());
+      EXPECT_EQ(store.lineOf(numbers, store.slotOf(numbers, 2, token)),
+                page == 1 ? store.lineSlotOf(numbers, 2, token) * 4 + 3
+                          : store.lineSlotOf(numbers, 2, token) + 3 * store.headPitch());
     }
   }
   EXPECT_EQ(storeOf(StoreKind::Dense).lineOf(numbers, 10), 43);

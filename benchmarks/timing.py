@@ -43,8 +43,8 @@ class Timer:
         for offset in range(0, self.source.numel() - step + 1, step):
             self.target.copy_(self.source[offset : offset + step])
 
-    def once(self, function, host=()):
-        """`host`: seconds that starting it has taken, to which this time's are added if it is a list."""
+    def once(self, function, host):
+        """`host`: seconds that starting it took each time before, a list to which this time's are added."""
         cuda = self.torch.cuda
         start, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
         self.flush()
@@ -52,11 +52,9 @@ class Timer:
         start.record()
         began = time.perf_counter()
         function()
-        took = time.perf_counter() - began
+        host.append(time.perf_counter() - began)
         end.record()
         cuda.synchronize()
-        if isinstance(host, list):
-            host.append(took)
         milliseconds = start.elapsed_time(end)
         time.sleep(self.PAUSE * milliseconds / 1e3)
         return milliseconds

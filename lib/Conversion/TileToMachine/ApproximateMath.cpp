@@ -39,27 +39,6 @@ Value sqrt(Emitter &e, ValueRange x) {
 Value abs(Emitter &e, ValueRange x) { return LLVM::FAbsOp::create(e.b, e.loc, x[0].getType(), x[0]); }
 Value fma(Emitter &e, ValueRange x) { return LLVM::FMAOp::create(e.b, e.loc, x[0], x[1], x[2]); }
 
-template <typename OpT, typename LLVMOpT> struct BitsPattern : TilePattern<OpT> {
-  using TilePattern<OpT>::TilePattern;
-  LogicalResult matchAndRewrite(OpT op, typename OpT::Adaptor adaptor,
-                                ConversionPatternRewriter &rewriter) const override {
-    rewriter.replaceOpWithNewOp<LLVMOpT>(op, op.getType(), adaptor.getOperand());
-    return success();
-  }
-};
-using CountBitsPattern = BitsPattern<math::CtPopOp, LLVM::CtPopOp>;
-
-/// Of no bits the lowest one is behind the last.
-struct LowestBitPattern : TilePattern<math::CountTrailingZerosOp> {
-  using TilePattern::TilePattern;
-  LogicalResult matchAndRewrite(math::CountTrailingZerosOp op, OpAdaptor adaptor,
-                                ConversionPatternRewriter &rewriter) const override {
-    rewriter.replaceOpWithNewOp<LLVM::CountTrailingZerosOp>(op, op.getType(), adaptor.getOperand(),
-                                                            /*is_zero_poison=*/false);
-    return success();
-  }
-};
-
 struct TanhPattern : TilePattern<math::TanhOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(math::TanhOp op, OpAdaptor adaptor,
@@ -90,6 +69,5 @@ void tile::populateApproximateMathPatterns(const TypeConverter &converter, Rewri
   patterns
       .add<MathPattern<math::Exp2Op, exp2>, MathPattern<math::ExpOp, exp>, MathPattern<math::Log2Op, log2>,
            MathPattern<math::LogOp, log>, MathPattern<math::SqrtOp, sqrt>, MathPattern<math::AbsFOp, abs>,
-           MathPattern<math::FmaOp, fma>, TanhPattern, CountBitsPattern, LowestBitPattern>(
-          converter, patterns.getContext(), lanes);
+           MathPattern<math::FmaOp, fma>, TanhPattern>(converter, patterns.getContext(), lanes);
 }

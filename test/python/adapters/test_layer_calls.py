@@ -128,6 +128,32 @@ def test_a_step_later_only_tokens_are_more(monkeypatch):
     given = q, k, torch.randn(3, 3, 50, 32).bfloat16()[:, :, 5:]
     close(attend(mask_of(1, 45), given), given)
     assert len(bound) == 2
+    for tokens in (46, 47):  # the second is bound like the first, as far as keys and values say
+        q, k, v = tensors(tokens, 1, tokens, (6, 3))
+        q = q if tokens == 46 else torch.randn(3, 1, 12, 32).bfloat16()[:, :, 3:9].transpose(1, 2)
+        given = q, k, v
+        close(attend(mask_of(1, tokens), given), given)
+    assert len(bound) == 4
+
+
+def test_a_plan_that_went_on_is_not_run():
+    """A mask's last call, where another mask has brought the plan that they share to a batch of its own."""
+    mask, given = mask_of(), tensors(1)
+    close(attend(mask, given), given)
+    shown = torch.ones(3, TOKENS, dtype=torch.bool)
+    shown[:, :5] = False
+    padded = transformers_mask.make_mask(3, 1, TOKENS, TOKENS - 1, 0, attention_mask=shown)
+    shorter = given[0], *(tensor[:, :, 5:] for tensor in given[1:])
+    close(attend(padded, given), shorter)
+    close(attend(mask, given), given)
+
+
+def test_what_lies_behind_the_last_row_is_not_seen():
+    """In a cache that has room for more, and holds what it held before."""
+    q, k, v = tensors(1)
+    room = [torch.cat([tensor, torch.full((3, 2, 4, 32), 50.0).bfloat16()], 2) for tensor in (k, v)]
+    mask = transformers_mask.make_mask(3, 1, TOKENS + 4, TOKENS - 1, 0)
+    close(attend(mask, (q, *room)), (q, k, v))
 
 
 @pytest.mark.parametrize("rows", [1, 4])

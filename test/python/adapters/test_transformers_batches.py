@@ -183,7 +183,10 @@ def test_steps_of_fixed_shapes_are_planned_on_the_device(name, sizes, monkeypatc
 
 
 @pytest.mark.parametrize("longest", [0, 16])  # which is what Transformers says of batches of fixed shapes
-def test_rows_that_are_padding(longest):
+@pytest.mark.parametrize(
+    "reads", [True, False]
+)  # which it does not where the cache has held nothing of any sequence
+def test_rows_that_are_padding(longest, reads):
     """Batches of fixed size, as compiled code and graphs want them: rows of no sequence stay 0."""
     cache = paged.PagedAttentionCache(
         model_zoo.tiny(transformers.LlamaConfig),
@@ -202,7 +205,9 @@ def test_rows_that_are_padding(longest):
         "cache": cache,
         "cu_seq_lens_q": torch.tensor([0, 9, 11, 11, 11], dtype=torch.int32),
         "cu_seq_lens_k": torch.tensor([0, 9, 11, 11, 11], dtype=torch.int32),
-        "read_index": [torch.tensor([*places[0], *places[1], *[trash] * 5])],
+        "read_index": [
+            torch.tensor([*places[0], *places[1], *[trash] * 5][: None if reads else 0], dtype=torch.int64)
+        ],
         "write_index": [torch.tensor([*places[0], *places[1], *[trash] * 5])],
         "max_seqlen_q": longest,
     }

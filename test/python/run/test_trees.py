@@ -43,9 +43,9 @@ def tensors(tokens, heads=(2, 1), dim=32, dtype=torch.bfloat16, seed=0):
     return [torch.randn(shape, generator=random).to(dtype) for shape in shapes]
 
 
-def gradients(forest, q, k, v, d_out):
+def gradients(forest, q, k, v, d_out, ordered=None):
     given = [tensor.clone().requires_grad_() for tensor in (q, k, v)]
-    out = attn.attend(*given, causal=True, forest=forest)
+    out = attn.attend(*given, causal=True, forest=forest, ordered=ordered)
     return [out.detach(), *torch.autograd.grad(out, given, d_out)]
 
 
@@ -65,7 +65,7 @@ def test_neighbours_change_no_bit():
     """20 forests in which a tree has others in front and behind."""
     own = tree(3, 5, 19)
     mine = tensors(own.tokens, seed=1)
-    alone = gradients(own, *mine)
+    alone = gradients(own, *mine, ordered=True)
     random = numpy.random.default_rng(3)
     for seed in range(20):
         others = [replicated.random_forest(random, 3, most=30) for _ in range(2)]
@@ -78,7 +78,7 @@ def test_neighbours_change_no_bit():
         beside = [tensors(part.tokens, seed=10 + seed) for part in parts]
         beside[1] = mine
         joined = [torch.cat(each) for each in zip(*beside, strict=True)]
-        found = gradients(attn.Forest(starts, parents), *joined)
+        found = gradients(attn.Forest(starts, parents), *joined, ordered=True)
         first = others[0].tokens
         for one, other in zip(alone, found, strict=True):
             assert torch.equal(one, other[first : first + own.tokens]), seed

@@ -39,8 +39,7 @@ namespace {
 
 constexpr int64_t warps = 8, lanes = 32, threads = warps * lanes;
 constexpr int64_t tokensOfThread = ::attn::rt::scoreTaskTokens / threads;
-/// Blocks of a multiprocessor: all warps that there can be, where codes of so many heads leave a thread
-/// enough of 32 registers.
+/// Blocks of a multiprocessor: six leave a thread 40 registers, of which codes of few heads leave enough.
 constexpr int64_t mostBlocks = 6, blocksOfManyHeads = 4, fewHeads = 4;
 
 class WeighKernel {

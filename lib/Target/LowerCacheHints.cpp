@@ -1,10 +1,16 @@
 //===- LowerCacheHints.cpp - What the L2 is told, as PTX text -------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Loads and stores with a hint become inline assembly that passes a policy, which is
-// made where the kernel begins. Before PTX 7.4 there is none, and stores stay as they
-// are. Loads are assembly all the same, which LLVM leaves where it stands: it moves a
+// Loads, stores and copies with a hint become inline assembly that passes a policy, which
+// is made where the kernel begins. Before PTX 7.4 there is none, and stores and copies
+// stay as they are. Loads are assembly all the same, which LLVM leaves where it stands: it moves a
 // load to the one branch that uses it, and loads that were to be under way together
 // then wait for one another behind the stores of other branches.
+//
+// A copy with a policy has a trap. Where its place in shared memory is a lane's own
+// offset behind a number that is the same in a warp, ptxas (12.8, 13.0) makes an
+// instruction of both in which the policy and that number are lost; a GPU stops there.
+// So a place is or-ed with a zero of which ptxas knows neither that it is zero nor that
+// it is the same in all lanes. `ptxas` of the tests looks for that instruction.
 //
 //===----------------------------------------------------------------------===//
 #include "attn/Target/PTX.h"
@@ -36,6 +42,8 @@ public:
       lowerDiscard(store);
     else if (store && hasPolicies)
       lowerStore(store);
+    else if (auto copy = dyn_cast<NVVM::CpAsyncOp>(access); copy && hasPolicies)
+      lowerCopy(copy);
   }
 
 private:
@@ -83,6 +91,36 @@ private:
     rewriter.eraseOp(store);
   }
 
+  void lowerCopy(NVVM::CpAsyncOp copy) {
+    SmallVector<Value> operands{copy.getDst(), zeroOfLane(), copy.getSrc()};
+    std::string constraints = "l,l,l", size;
+    if (Value existing = copy.getCpSize()) {
+      operands.push_back(existing);
+      constraints += ",r", size = ", $3";
+    }
+    std::string policy = addPolicy(copy, operands, 0);
+    std::string text = llvm::formatv("{{ .reg .b64 to; or.b64 to, $0, $1; "
+                                     "cp.async.{0}.shared.global{1} [to], [$2], {2}{3}{4}; }",
+                                     NVVM::stringifyLoadCacheModifierKind(copy.getModifier()), hintOf(policy),
+                                     copy.getSize(), size, policy)
+                           .str();
+    assembly(copy.getLoc(), Type(), operands, text, constraints + ",l", /*effects=*/true);
+    rewriter.eraseOp(copy);
+  }
+
+  /// No lane is before itself.
+  Value zeroOfLane() {
+    if (!zero) {
+      OpBuilder::InsertionGuard guard(rewriter);
+      rewriter.setInsertionPointToStart(&kernel.front());
+      zero = assembly(kernel.getLoc(), rewriter.getI64Type(), {},
+                      "{ .reg .b32 own, before; mov.u32 own, %lanemask_eq; mov.u32 before, %lanemask_lt; "
+                      "and.b32 own, own, before; cvt.u64.u32 $0, own; }",
+                      "=l", /*effects=*/false);
+    }
+    return zero;
+  }
+
   void lowerDiscard(LLVM::StoreOp store) {
     if (hasPolicies) {
       std::string text = llvm::formatv("discard.global.L2 [$0], {0};", tile::discardedBytes).str();
@@ -125,6 +163,7 @@ private:
   LLVM::LLVMFuncOp kernel;
   IRRewriter rewriter;
   bool hasPolicies;
+  Value zero; ///< see above
   DenseMap<StringAttr, Value> policies;
 };
 

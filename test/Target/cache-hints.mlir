@@ -2,8 +2,10 @@
 // RUN: attn-opt %s --emit=ptx --target=sm_80 | FileCheck %s --check-prefixes=CHECK,NONE
 // RUN: sed 's/attributes {attn.significance = "max"}//' %s | attn-opt --emit=ptx --target=sm_90a | FileCheck %s --check-prefix=PLAIN
 
-// Scores that wait for their weights stay in the L2 while keys and values stream past, and when they have been read they are
-// discarded: they need not go to memory. PTX of sm_80 has no policies yet, and does not discard. Either way a thread has all of its loads under way before it writes: LLVM would put each into
+// Scores that wait for their weights stay in the L2 while keys and values stream past, which go first, and when they have been
+// read they are discarded: they need not go to memory. A copy's place is or-ed with a zero that ptxas does not know: it would lose
+// the policy of a place that is the sum of a lane's number and one of all lanes. Queries have no policy. PTX of sm_80 knows
+// none yet, and does not discard. Either way a thread has all of its loads under way before it writes: LLVM would put each into
 // the branch that writes what was made of it.
 
 !q = tensor<?x8x64xbf16>
@@ -18,7 +20,12 @@ func.func @step(%q: !q {attn.name = "q", attn.dims = ["rows"]}, %kv: !kv {attn.n
 // NONE-NOT: {{createpolicy|cache_hint|discard}}
 
 // CHECK-LABEL: .visible .entry step_rows16(
-// HINTS: createpolicy.fractional.L2::evict_last.b64 [[LAST:%rd[0-9]+]], 1.0;
+// HINTS-DAG: createpolicy.fractional.L2::evict_last.b64 [[LAST:%rd[0-9]+]], 1.0;
+// HINTS-DAG: createpolicy.fractional.L2::evict_first.b64 [[GO:%rd[0-9]+]], 1.0;
+// HINTS-DAG: mov.u32 own, %lanemask_eq; mov.u32 before, %lanemask_lt; and.b32 own, own, before; cvt.u64.u32 [[ZERO:%rd[0-9]+]], own;
+// CHECK: cp.async.cg.shared.global [%rd
+// HINTS: or.b64 to, %rd{{[0-9]+}}, [[ZERO]]; cp.async.cg.shared.global.L2::cache_hint [to], [%rd{{[0-9]+}}], 16, %r{{[0-9]+}}, [[GO]];
+// HINTS-NOT: cp.async.cg.shared.global [%rd
 // HINTS: st.global.L2::cache_hint.b16 [{{.*}}], {{.*}}, [[LAST]];
 // NONE: st.global.b16
 

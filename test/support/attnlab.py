@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import struct
 import subprocess
 import tempfile
 from dataclasses import dataclass
@@ -216,11 +217,30 @@ class Resources:
     spill_loads: int
 
 
+def lost_policies(cubin):
+    """How many copies to shared memory ptxas encoded without the policy that PTX gave them: lib/Target/LowerCacheHints.cpp
+    says when. Of ELF's sections those with instructions, of 16 bytes each, the lowest twelve bits of which are the operation."""
+    sections, size, count = (*struct.unpack_from("<Q", cubin, 0x28), *struct.unpack_from("<HH", cubin, 0x3A))
+    lost = 0
+    for place in range(sections, sections + size * count, size):
+        flags, _, begin, length = struct.unpack_from("<4Q", cubin, place + 8)
+        if flags & 4:
+            lost += sum(
+                first & 0xFFF == 0xDAE
+                for first, _ in struct.iter_unpack("<2Q", cubin[begin : begin + length])
+            )
+    return lost
+
+
 def ptxas(ptx_file, target):
     """Assembles a PTX file; returns the resources of its kernels. Raises with ptxas's own words on failure."""
-    command = ["ptxas", "-v", f"-arch={target}", str(ptx_file), "-o", os.devnull]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
+        command = ["ptxas", "-v", f"-arch={target}", str(ptx_file), "-o", cubin.name]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        made = Path(cubin.name).read_bytes()
     log = result.stdout + result.stderr
+    if made and (lost := lost_policies(made)):
+        raise RuntimeError(f"{' '.join(command)}\n{lost} copies have lost their policies: no GPU runs them")
     serialised = "instructions are serialized" in log  # ptxas assembles, but runs one wgmma after the other
     if result.returncode != 0 or serialised:
         raise RuntimeError(f"{' '.join(command)}\n{log}")

@@ -192,8 +192,8 @@ struct GatherPattern : SlotsPattern<GatherOp> {
         exists = e.both(exists, e.less(chunk, e.i32(left)));
     int64_t copied = std::min<int64_t>(panel.width, 16);
     auto cache = copied == 16 ? NVVM::LoadCacheModifierKind::CG : NVVM::LoadCacheModifierKind::CA;
-    NVVM::CpAsyncOp::create(e.b, op.getLoc(), to, from, copied, cache,
-                            e.select(exists, e.i32(copied), e.i32(0)));
+    passCacheHint(op, NVVM::CpAsyncOp::create(e.b, op.getLoc(), to, from, copied, cache,
+                                              e.select(exists, e.i32(copied), e.i32(0))));
   }
   /// Elements, or groups of so many, from the first slot to this one.
   static Value distance(Emitter &e, GatherOp op, OpAdaptor adaptor, size_t i, Value slot, int64_t group) {

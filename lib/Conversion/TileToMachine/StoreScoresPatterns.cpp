@@ -109,9 +109,10 @@ private:
     });
   }
 
-  /// The nearest integer, in the low half: a sum with this number has it in the last bits of its mantissa.
+  /// The nearest integer and 2^15, in the low half: a sum with 1.5 * 2^23 and that has it in the last bits of
+  /// its mantissa.
   static Value codeOf(Emitter &e, Value number, Value unit) {
-    constexpr float most = 32767, rounds = 3 << 22;
+    constexpr float most = 32767, rounds = (3 << 22) + (1 << 15);
     auto f32 = [&](float value) -> Value {
       return LLVM::ConstantOp::create(e.b, e.loc, e.b.getF32Type(), e.b.getF32FloatAttr(value));
     };

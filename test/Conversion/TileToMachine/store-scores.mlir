@@ -1,12 +1,12 @@
 // RUN: attn-opt %s --tile-to-machine --cse | FileCheck %s
 
-// Scores of a group's heads become integers of 16 bits beside one another. A sum with 3 * 2^22 has the nearest one in
-// its low half, and what is stored of it was made by an instruction of integers: ptxas would convert the float. What the
+// Scores of a group's heads become integers of 16 bits beside one another. A sum with 3 * 2^22 + 2^15 has the nearest one
+// and 2^15 in its low half, and what is stored of it was made by an instruction of integers: ptxas would convert the float. What the
 // L2 is told goes along. Where all keys of the tile exist none is asked for, and places are numbers behind the first one.
 gpu.module @kernels {
   // Heads are columns, of which a lane has two neighbours: a word.
   // CHECK-LABEL: func.func @words(
-  // CHECK: %[[ROUNDS:.*]] = llvm.mlir.constant(0x4B400000 : f32) : f32
+  // CHECK: %[[ROUNDS:.*]] = llvm.mlir.constant(0x4B408000 : f32) : f32
   // CHECK: llvm.intr.fma(%{{.*}}, %{{.*}}, %[[ROUNDS]]) : (f32, f32, f32) -> f32
   // CHECK: %[[PAIR:.*]] = llvm.shufflevector %{{.*}} [0, 1, 4, 5]
   // CHECK: %[[WORD:.*]] = llvm.bitcast %[[PAIR]]

@@ -18,6 +18,9 @@ namespace mlir::attn {
 
 /// Steps to a factor of two, and the last of them.
 inline constexpr int64_t storedScoreSteps = 64, lastStoredScore = 32767;
+/// What is stored of a score's steps is 2^15 more. It is the end of the float `storedScoreZero` plus the
+/// steps, whose upper bits are always `storedScoreBase`.
+inline constexpr int64_t storedScoreBase = 0x4b400000, storedScoreZero = (3 << 22) + (1 << 15);
 /// In log2: an LSE beside which the lowest score of all has a weight of zero, or below 2^-31.
 inline constexpr int64_t lseAboveStoredScores = -480;
 

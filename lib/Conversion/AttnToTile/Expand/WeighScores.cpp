@@ -39,13 +39,13 @@ namespace {
 
 constexpr int64_t warps = 8, lanes = 32, threads = warps * lanes;
 constexpr int64_t tokensOfThread = ::attn::rt::scoreTaskTokens / threads;
-/// Blocks of a multiprocessor: six leave a thread 40 registers, of which codes of few heads leave enough.
-constexpr int64_t mostBlocks = 6, blocksOfManyHeads = 4, fewHeads = 4;
+/// Blocks of a multiprocessor. Five leave a thread 48 registers; with six ptxas takes up the first scores
+/// before it asks for the others, to save some.
+constexpr int64_t mostBlocks = 5, blocksOfManyHeads = 4, fewHeads = 4;
 
 class WeighKernel {
 public:
-  WeighKernel(Chain &chain, Together together, func::FuncOp kernel)
-      : chain(chain), together(together), b(kernel) {
+  WeighKernel(Chain &chain, Together together, func::FuncOp kernel) : chain(chain), how(together), b(kernel) {
     b.setInsertionPointToEnd(&kernel.front());
   }
 
@@ -64,10 +64,10 @@ public:
   }
 
 private:
-  /// What stands of a token in registers: the places of its number and its scores, and the scores' codes.
+  /// What stands of a token in registers: the places of its number and its scores, and what was read there.
   struct Token {
     Value token, slot, scores;
-    SmallVector<Value> codes = {};
+    SmallVector<Value> read = {};
   };
 
   void weigh(unsigned operand, const ScoreTask &task) {
@@ -97,10 +97,10 @@ private:
     // In both branches: a wait in front of them ptxas moves to before the task is read.
     AwaitPreviousOp::create(b);
     for (Token &token : tokens)
-      token.codes = readCodes(token.scores);
+      token.read = readScores(token.scores);
     SmallVector<Value> lses = readLses(task);
     for (const Token &token : tokens) {
-      write(token, b.select(b.less(token.token, task.length), oneOf(token.codes, lses), b.f32(0)));
+      write(token, b.select(b.less(token.token, task.length), oneOf(codesOf(token.read), lses), b.f32(0)));
       if (slots.apart() == 1) // else a line has tokens of other heads, which other blocks read
         discard(token, task);
     }
@@ -124,39 +124,46 @@ private:
     return lses;
   }
 
-  /// No one reads them again: of what the L2 holds they may go first.
-  SmallVector<Value> readCodes(Value slot) {
-    SmallVector<Value> codes;
-    Type i16 = b.getI16Type(), i32 = b.getI32Type();
-    int64_t group = chain.group(), words = group / 2;
-    auto readOne = [&](Value buffer, Value index) {
-      Value read = b.read(buffer, index, /*written=*/true);
-      setCacheHint(read.getDefiningOp(), evictFirst);
-      return read;
-    };
-    if (group % 2) {
-      for (int64_t head = 0; head < group; ++head) {
-        Value index = b.add(b.mul(slot, b.i64(group)), b.i64(head));
-        codes.push_back(arith::ExtSIOp::create(b, i32, readOne(storedScores(b, i16), index)));
-      }
-      return codes;
-    }
-    Value buffer = storedScores(b, i32), first = b.mul(slot, b.i64(words));
-    SmallVector<Value> read;
-    if (words == 2 || words == 4) {
-      auto adjacent = ReadAdjacentOp::create(b, SmallVector<Type>(words, i32), buffer, first);
+  /// Words of two heads, or a half for each head. No one reads them again: of what the L2 holds they may go
+  /// first.
+  SmallVector<Value> readScores(Value slot) {
+    int64_t group = chain.group(), count = group % 2 ? group : group / 2;
+    Type type = group % 2 ? b.getI16Type() : b.getI32Type();
+    Value buffer = storedScores(b, type), first = b.mul(slot, b.i64(count));
+    if (group % 2 == 0 && (count == 2 || count == 4)) {
+      auto adjacent = ReadAdjacentOp::create(b, SmallVector<Type>(count, type), buffer, first);
       setCacheHint(adjacent, evictFirst);
-      llvm::append_range(read, adjacent.getValues());
-    } else {
-      for (int64_t word = 0; word < words; ++word)
-        read.push_back(readOne(buffer, b.add(first, b.i64(word))));
+      return adjacent.getValues();
     }
-    Value half = b.i32(16);
-    for (Value word : read) {
-      codes.push_back(b.createOrFold<arith::ShRSIOp>(b.createOrFold<arith::ShLIOp>(word, half), half));
-      codes.push_back(b.createOrFold<arith::ShRSIOp>(word, half));
+    SmallVector<Value> read;
+    for (int64_t i = 0; i < count; ++i) {
+      read.push_back(b.read(buffer, b.add(first, b.i64(i)), /*written=*/true));
+      setCacheHint(read.back().getDefiningOp(), evictFirst);
+    }
+    return read;
+  }
+
+  /// Of the heads, as floats. What waits for one load comes behind all loads.
+  SmallVector<Value> codesOf(ArrayRef<Value> read) {
+    SmallVector<Value> codes;
+    for (Value one : read) {
+      if (one.getType().isInteger(16)) {
+        codes.push_back(floatOf(arith::ExtUIOp::create(b, b.getI32Type(), one)));
+        continue;
+      }
+      codes.push_back(floatOf(b.createOrFold<arith::AndIOp>(one, b.i32(0xffff))));
+      codes.push_back(floatOf(b.createOrFold<arith::ShRUIOp>(one, b.i32(16))));
     }
     return codes;
+  }
+
+  /// Of the low half of the float that was stored, without a conversion, of which a multiprocessor makes as
+  /// few as powers of two.
+  Value floatOf(Value half) {
+    static_assert((storedScoreBase & 0xffff) == 0);
+    Value bits = b.createOrFold<arith::OrIOp>(half, b.i32(storedScoreBase));
+    Value sum = arith::BitcastOp::create(b, b.getF32Type(), bits);
+    return arith::SubFOp::create(b, sum, b.f32(storedScoreZero));
   }
 
   /// Of what the warp has read, whole lines: no other warp reads them, but for that of the last token. The
@@ -171,7 +178,7 @@ private:
     Value isWhole = both(ends, b.less(b.add(token.token, b.i32(1)), task.length));
     Value lane = LaneIdOp::create(b, b.getI32Type());
     doIf(both(isWhole, b.less(b.i32(wordsOfLine / words - 2), lane)), [&] {
-      Value unknown = b.i32(lastStoredScore << 16 | lastStoredScore);
+      Value unknown = b.i32(-1); // two of the uppermost
       Value first = b.sub(behind, b.i64(wordsOfLine));
       auto write = tile::WriteOp::create(b, unknown, storedScores(b, b.getI32Type()), first);
       setCacheHint(write, discards);
@@ -179,29 +186,55 @@ private:
   }
 
   Value weightOf(Value code, Value lse) {
-    Value score = arith::MulFOp::create(b, arith::SIToFPOp::create(b, b.getF32Type(), code),
-                                        b.f32(1.0 / storedScoreSteps));
-    Value weight = math::Exp2Op::create(b, arith::SubFOp::create(b, score, lse));
-    Value low = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, lse, b.f32(lseAboveStoredScores));
-    Value nan = b.f32(std::numeric_limits<double>::quiet_NaN());
-    weight = b.select(equal(code, b.i32(-lastStoredScore)), b.select(low, nan, b.f32(0)), weight);
-    return b.select(equal(code, b.i32(lastStoredScore)), nan, weight);
+    Value none = arith::NegFOp::create(b, lse);
+    return math::Exp2Op::create(b, math::FmaOp::create(b, code, b.f32(1.0 / storedScoreSteps), none));
   }
 
-  Value oneOf(ArrayRef<Value> codes, ArrayRef<Value> lses) {
+  /// Where a score may be one of the outermost.
+  Value weightOfAny(Value code, Value lse) {
+    Value low = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, lse, b.f32(lseAboveStoredScores));
+    Value nan = b.f32(std::numeric_limits<double>::quiet_NaN());
+    auto is = [&](int64_t number) {
+      return arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, code, b.f32(number));
+    };
+    Value weight = b.select(is(-lastStoredScore), b.select(low, nan, b.f32(0)), weightOf(code, lse));
+    return b.select(is(lastStoredScore), nan, weight);
+  }
+
+  Value acrossHeads(ArrayRef<Value> codes, ArrayRef<Value> lses,
+                    function_ref<Value(Value code, Value lse)> weightOf) {
     Value all;
     for (auto [code, lse] : llvm::zip_equal(codes, lses)) {
       Value weight = weightOf(code, lse);
       if (!all)
         all = weight;
-      else if (together == Together::Max)
+      else if (how == Together::Max)
         all = arith::MaximumFOp::create(b, all, weight);
       else
         all = arith::AddFOp::create(b, all, weight);
     }
-    if (together == Together::Mean && chain.group() > 1)
+    if (how == Together::Mean && chain.group() > 1)
       all = arith::MulFOp::create(b, all, b.f32(1.0 / chain.group()));
     return all;
+  }
+
+  /// A token's number. Outermost scores are looked for all at once: few tokens have any.
+  Value oneOf(ArrayRef<Value> codes, ArrayRef<Value> lses) {
+    Value outermost;
+    for (Value code : codes) {
+      Value size = math::AbsFOp::create(b, code);
+      outermost = outermost ? Value(arith::MaxNumFOp::create(b, outermost, size)) : size;
+    }
+    Value inside = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, outermost, b.f32(lastStoredScore));
+    auto branch = scf::IfOp::create(b, TypeRange{b.getF32Type()}, inside, /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(branch.thenBlock());
+    scf::YieldOp::create(
+        b, acrossHeads(codes, lses, [&](Value code, Value lse) { return weightOf(code, lse); }));
+    b.setInsertionPointToStart(branch.elseBlock());
+    scf::YieldOp::create(
+        b, acrossHeads(codes, lses, [&](Value code, Value lse) { return weightOfAny(code, lse); }));
+    return branch.getResult(0);
   }
 
   void doIf(Value condition, function_ref<void()> body) {
@@ -216,7 +249,7 @@ private:
   Value equal(Value x, Value y) { return b.compare(arith::CmpIPredicate::eq, x, y); }
 
   Chain &chain;
-  Together together;
+  Together how;
   KernelBuilder b;
 };
 

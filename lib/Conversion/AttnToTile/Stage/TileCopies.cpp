@@ -18,6 +18,7 @@
 
 #include "attn/Conversion/TokenTiles.h"
 #include "attn/Dialect/Attn/IR/Stores.h"
+#include "attn/Dialect/Tile/IR/CacheHint.h"
 
 using namespace mlir;
 using namespace mlir::attn;
@@ -166,6 +167,8 @@ void TileCopies::gatherTokens(UpdateOp update, const Segment &segment, Value fir
       store.isStrided() ? DenseI64ArrayAttr() : b.getDenseI64ArrayAttr(from.strides), heads(update),
       from.pitches, slots, apart, scope, apart ? b.getI64IntegerAttr(store.tokensOf(1)) : IntegerAttr(),
       featuresOf(targets, from.features));
+  if (b.kernel->hasAttr(storesScoresAttr))
+    setCacheHint(gather, evictFirst); // few rows read them, once; the scores are to stay
   if (!slots)
     b.fill(gather.getSlot(), {b.getI32Type()},
            [&](ValueRange token) { return slotOf(update, segment, token[0]); });

@@ -25,10 +25,19 @@ gpu.module @kernels {
 // CHECK-NEXT: tile.await_previous
 // CHECK-NOT: tile.write
 // Nobody reads scores again.
-// CHECK-COUNT-4: tile.read_adjacent {{.*}} {tile.l2 = "evict_first"}
+// CHECK: tile.read_adjacent {{.*}} {tile.l2 = "evict_first"}
+// CHECK-NOT: arith.bitcast
+// CHECK-COUNT-3: tile.read_adjacent {{.*}} {tile.l2 = "evict_first"}
 // What a launch in front wrote is not read through the cache of constants.
 // CHECK-COUNT-4: tile.read written
 // CHECK-NOT: tile.read
+// A score is no conversion, but the end of a float less what it began with.
+// CHECK: %[[BITS:.*]] = arith.ori %{{.*}}, %c1262485504_i32
+// CHECK: %[[SUM:.*]] = arith.bitcast %[[BITS]] : i32 to f32
+// CHECK: arith.subf %[[SUM]], %cst
+// The outermost scores are looked for once for a token.
+// CHECK: %[[INSIDE:.*]] = arith.cmpf olt, %{{.*}}, %{{.*}} : f32
+// CHECK-NEXT: scf.if %[[INSIDE]] -> (f32)
 // CHECK: tile.write
 // All lanes have read a line when the one that has its last token, and whose warp has all of it, discards it. A line with
 // the last token of the list is left alone: lanes behind that one have read it.
@@ -39,9 +48,11 @@ gpu.module @kernels {
 // CHECK: %[[SOME:.*]] = arith.cmpi slt, %[[NEXT]],
 // CHECK: arith.andi %[[ENDS]], %[[SOME]]
 // CHECK: arith.cmpi sgt, %{{.*}}, %c14_i32
-// CHECK: tile.write %c2147450879_i32 {{.*}} {tile.l2 = "discard"}
+// CHECK: tile.write %c-1_i32 {{.*}} {tile.l2 = "discard"}
 // CHECK-NOT: tile.read
-// CHECK: {{^    }}} else {
+// CHECK-COUNT-3: scf.if %{{.*}} -> (f32)
+// CHECK: tile.write %c-1_i32
+// CHECK: } else {
 // CHECK-NEXT: tile.await_previous
 // CHECK-NOT: tile.read
 // CHECK-COUNT-4: tile.write

@@ -254,7 +254,8 @@ def Tile_LoadSumsOp : Tile_Op<"load_sums", [SingleBlock, MemoryEffects<[MemRead]
 def Tile_StoreScoresOp : Tile_Op<"store_scores", [SingleBlock]> {
   let summary = "writes scores of one row's heads to global memory, as the nearest integers of 16 bits";
   let description = [{
-    Of a score the integer is that of `unit` times it; numbers beyond 32767 become that, to either side. An axis of the
+    Of a score the integer is that of `unit` times it; numbers beyond 32767 become that, to either side. 32768 more than the
+    integer is stored, as an unsigned one. An axis of the
     fragment is keys, the other queries: the `group` heads of a row, and lines that are not written. The region maps a key,
     counted from 0, to its slot, which starts at element `slot * group`; from a key's to the next one's it is `apart` slots.
     Keys from `tokens` on are not written.

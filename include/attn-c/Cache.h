@@ -224,7 +224,11 @@ ATTN_C_EXPORT AttnStatus attnStepTablesPlace(const AttnStepTables *tables, size_
 /* The movement's rows are the next new tokens of the step. */
 ATTN_C_EXPORT AttnStatus attnStepTablesTake(AttnStepTables *tables, const AttnCache *cache,
                                             const AttnMovement *movement);
-/* Makes the tables of a step, and copies what they fill to `address`; neither allocates nor waits. The new
+/* Appends to leaves, as attnCacheApply does; the rows are the next new tokens of the step. */
+ATTN_C_EXPORT AttnStatus attnStepTablesAppend(AttnStepTables *tables, AttnCache *cache,
+                                              const AttnAppend *append, size_t count);
+/* Makes the tables of a step, and copies to `address` what they fill, or what the update before has not
+ * copied there: only launches read it, in the order of the updates. Neither allocates nor waits. The new
  * tokens that were taken are then the step's, and the next ones another's. Errors change nothing. */
 ATTN_C_EXPORT AttnStatus attnStepTablesUpdate(AttnStepTables *tables, const AttnCache *cache,
                                               const AttnRowGroup *groups, size_t count, uint64_t address,

@@ -347,12 +347,11 @@ class Cache:
         self,
         *,
         prune: Sequence[int] = (),
-        append: Sequence[int] = (),
-        tokens: int | Sequence[int] = 1,
+        append: Appends | None = None,
         branch: Sequence[tuple[int, int, int]] = (),
     ) -> tuple[list[int], Movement]:
-        """All of it or nothing: prune nodes, append tokens to nodes (as many to each, or a number for each), branch (node, children, tokens of each child).
-        Gives the children."""
+        """All of it or nothing: prune nodes, append to nodes, branch (node, children, tokens of each child). Gives the
+        children."""
     def contains(self, node: int) -> bool: ...
     def roots(self) -> list[int]: ...
     def children(self, node: int) -> list[int]: ...
@@ -370,6 +369,15 @@ class Cache:
         """(first token, tokens, page, slot), in order."""
     def draft_places(self, node: int, head_class: int = 0) -> list[tuple[int, int]]: ...
     def check_invariants(self) -> None: ...
+
+class Appends:
+    """What a step appends: nodes, and a number of tokens for each, in a list, or for all. Of what is no int from 0 on `read`
+    makes one: it takes "append" or "tokens", and the value."""
+
+    def __init__(self, nodes: list, tokens: int | list, read: Callable[[str, object], int]) -> None: ...
+    @property
+    def tokens(self) -> int:
+        """Of all."""
 
 class RowGroups:
     """The requests of a step: nodes, (node, rows) and (node, rows, draft). What is none of these, exactly, `read` makes
@@ -481,6 +489,8 @@ class StepTables:
         """First word and words of each table, by name."""
     def take(self, cache: Cache, movement: Movement) -> None:
         """The movement's rows are the next new tokens of the step."""
+    def append(self, cache: Cache, append: Appends) -> None:
+        """Cache.apply of them, whose rows are."""
     def update(
         self,
         cache: Cache,
@@ -489,7 +499,7 @@ class StepTables:
         nbytes: int,
         stream: int = 0,
     ) -> None:
-        """Makes the tables of a step and copies them to `address`. Errors change nothing."""
+        """Makes the tables of a step and copies to `address` what the last update has not. Errors change nothing."""
 
 class TableOperation:
     """Pages of many lists, by tensors in device memory: attn.manage_pages, attn.compact_tokens."""

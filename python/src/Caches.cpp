@@ -1,10 +1,10 @@
 //===- Caches.cpp - The cache in Python -----------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Objects.h"
+#include "RowGroups.h"
 
 #include <algorithm>
 #include <optional>
-#include <variant>
 
 namespace attn::python {
 
@@ -33,17 +33,8 @@ AttnNodeInfo infoOf(const Cache &cache, AttnNode node) {
 }
 
 std::pair<std::vector<AttnNode>, Movement>
-apply(const Cache &cache, const std::vector<AttnNode> &prune, const std::vector<AttnNode> &append,
-      const std::variant<int32_t, std::vector<int32_t>> &tokens,
+apply(const Cache &cache, const std::vector<AttnNode> &prune, const Appends *append,
       const std::vector<std::tuple<AttnNode, int32_t, int32_t>> &branch) {
-  const auto *each = std::get_if<std::vector<int32_t>>(&tokens);
-  if (each && each->size() != append.size())
-    raise("input", "tokens: expected one number, or one for each of " + std::to_string(append.size()) +
-                       " nodes, got " + std::to_string(each->size()));
-  std::vector<AttnAppend> appends;
-  appends.reserve(append.size());
-  for (size_t i = 0; i < append.size(); ++i)
-    appends.push_back({append[i], each ? (*each)[i] : std::get<int32_t>(tokens)});
   std::vector<AttnBranch> branches;
   int64_t children = 0;
   for (const auto &[node, count, tokens] : branch) {
@@ -55,8 +46,9 @@ apply(const Cache &cache, const std::vector<AttnNode> &prune, const std::vector<
   std::vector<AttnNode> made(static_cast<size_t>(children));
   Movement movement;
   run([&] {
-    return attnCacheApply(cache.handle.get(), prune.data(), prune.size(), appends.data(), appends.size(),
-                          branches.data(), branches.size(), made.data(), made.size(), movement.out());
+    return attnCacheApply(cache.handle.get(), prune.data(), prune.size(), append ? append->data() : nullptr,
+                          append ? append->size() : 0, branches.data(), branches.size(), made.data(),
+                          made.size(), movement.out());
   });
   return {std::move(made), std::move(movement)};
 }
@@ -177,8 +169,7 @@ void bindForest(py::module_ &module) {
             return movement;
           },
           "leaf"_a, "token"_a)
-      .def("apply", &apply, py::kw_only(), "prune"_a = std::vector<AttnNode>(),
-           "append"_a = std::vector<AttnNode>(), "tokens"_a = 1,
+      .def("apply", &apply, py::kw_only(), "prune"_a = std::vector<AttnNode>(), "append"_a = nullptr,
            "branch"_a = std::vector<std::tuple<AttnNode, int32_t, int32_t>>())
       .def(
           "contains", [](const Cache &c, AttnNode node) { return attnCacheContains(c.handle.get(), node); },

@@ -1,7 +1,9 @@
-//===- RowGroups.cpp - Which rows a step has ------------------------------===//
+//===- RowGroups.cpp - What a step appends, and its rows ------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "RowGroups.h"
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
 
 namespace attn::python {
@@ -45,18 +47,40 @@ bool readGroup(PyObject *request, AttnRowGroup &group) {
   return true;
 }
 
+template <typename T> T readItem(PyObject *item, const char *name, const py::function &read) {
+  if (uint64_t value = 0; readWhole(item, std::numeric_limits<T>::max(), value))
+    return static_cast<T>(value);
+  return read(name, py::reinterpret_borrow<py::object>(item)).template cast<T>();
+}
+
 } // namespace
+
+Appends::Appends(const py::list &nodes, const py::object &tokens, const py::function &read) {
+  PyObject *each = PyList_Check(tokens.ptr()) ? tokens.ptr() : nullptr;
+  const auto all = each ? 0 : tokens.cast<int32_t>();
+  if (each && PyList_GET_SIZE(each) != PyList_GET_SIZE(nodes.ptr()))
+    raise("input", "tokens: expected one number, or one for each of " + std::to_string(nodes.size()) +
+                       " nodes, got " + std::to_string(py::len(tokens)));
+  appends_.reserve(nodes.size());
+  // Lists may become shorter where `read` runs.
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(nodes.ptr()); ++i)
+    appends_.emplace_back(readItem<AttnNode>(PyList_GET_ITEM(nodes.ptr(), i), "append", read), all);
+  for (Py_ssize_t i = 0; each && i < std::min(PyList_GET_SIZE(each), std::ssize(appends_)); ++i)
+    appends_[static_cast<size_t>(i)].tokens = readItem<int32_t>(PyList_GET_ITEM(each, i), "tokens", read);
+  for (const AttnAppend &append : appends_)
+    tokens_ += append.tokens;
+}
 
 RowGroups::RowGroups(const py::list &requests, const py::function &read) {
   groups_.reserve(requests.size());
-  for (size_t i = 0; i < requests.size(); ++i) { // which may become shorter where `read` runs
-    AttnRowGroup group{};
-    const py::object request = requests[i];
-    if (!readGroup(request.ptr(), group)) {
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(requests.ptr()); ++i) { // shorter where `read` makes it so
+    AttnRowGroup &group = groups_.emplace_back();
+    PyObject *item = PyList_GET_ITEM(requests.ptr(), i);
+    if (!readGroup(item, group)) {
+      const auto request = py::reinterpret_borrow<py::object>(item);
       const auto [node, rows, draft] = read(i, request).cast<std::tuple<AttnNode, int32_t, bool>>();
       group = {node, rows, draft};
     }
-    groups_.push_back(group);
     rows_ += group.rows;
     if (group.draft)
       drafts_.push_back(group.node);
@@ -65,6 +89,10 @@ RowGroups::RowGroups(const py::list &requests, const py::function &read) {
 
 void bindRowGroups(py::module_ &module) {
   using namespace py::literals;
+  py::class_<Appends>(module, "Appends")
+      .def(py::init<const py::list &, const py::object &, const py::function &>(), "nodes"_a, "tokens"_a,
+           "read"_a)
+      .def_property_readonly("tokens", &Appends::tokens);
   py::class_<RowGroups>(module, "RowGroups")
       .def(py::init<const py::list &, const py::function &>(), "requests"_a, "read"_a)
       .def("__len__", &RowGroups::size)

@@ -86,6 +86,10 @@ py::dict placesOf(const StepTables &tables) {
   return places;
 }
 
+void appendTokens(const StepTables &tables, const Cache &cache, const Appends &append) {
+  run([&] { return attnStepTablesAppend(tables.get(), cache.handle.get(), append.data(), append.size()); });
+}
+
 /// Gives the rows of the step.
 int64_t updateTables(const StepTables &tables, const Cache &cache, const RowGroups &groups, uint64_t address,
                      size_t nbytes, uintptr_t stream) {
@@ -112,6 +116,7 @@ void bindSteps(py::module_ &module) {
             run([&] { return attnStepTablesTake(tables.get(), cache.handle.get(), movement.get()); });
           },
           "cache"_a, "movement"_a)
+      .def("append", &appendTokens, "cache"_a, "append"_a)
       .def("update", &updateTables, "cache"_a, "groups"_a, "address"_a, "nbytes"_a, "stream"_a = 0);
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy
 
+from .. import _attn
 from ..errors import PlanError, expected
 
 _MOST = (1 << 31) - 1
@@ -23,6 +24,23 @@ def node_number(node: object) -> int:
     if isinstance(node, bool) or not isinstance(node, (int, numpy.integer)):
         raise expected(PlanError, "node", "a node, as add, branch and fork give it", node)
     return int(node)
+
+
+def new_tokens(nodes: object, tokens: object) -> _attn.Appends:
+    """Tokens at the ends of nodes, as many at each, or a number for each."""
+    each = [node_number(nodes)] if isinstance(nodes, (int, numpy.integer)) else items("append", nodes)
+    if isinstance(tokens, (int, numpy.integer)):
+        return _attn.Appends(each, whole("tokens", tokens, 0), _read_number)
+    return _attn.Appends(each, items("tokens", tokens), _read_number)
+
+
+def _read_number(name: str, value: object) -> int:
+    """A number that is not Python's own, or none."""
+    if name == "tokens":
+        return whole(name, value, 0)
+    if isinstance(value, bool) or not isinstance(value, (int, numpy.integer)) or not 0 <= value < 1 << 64:
+        raise expected(PlanError, name, "whole numbers", value)
+    return int(value)
 
 
 def items(name: str, values: object) -> list:

@@ -27,7 +27,7 @@ from ..memory.devices import stream_number
 from ..run.kernel import Kernel
 from .batch import CacheBatch
 from .change import CacheChange
-from .integers import integers, items, node_number, whole
+from .integers import integers, items, new_tokens, node_number, whole
 from .layer import CacheLayer
 from .requantize import check_pair, find_requantizer, path_slots
 from .state import CacheState
@@ -151,19 +151,10 @@ class PagedCache(CacheState):
     ) -> tuple[list[int], CacheChange]:
         """All of it or nothing: prune nodes first; append `tokens` to nodes; branch (node, children, tokens of each
         child). Gives the children, and the change with the rows of appends, then those of children."""
-        nodes = (
-            [node_number(append)] if isinstance(append, (int, numpy.integer)) else integers("append", append)
-        )
-        counts: int | list[int]
-        if isinstance(tokens, (int, numpy.integer)):
-            counts = whole("tokens", tokens, 0)
-        else:
-            counts = [whole("tokens", count, 0) for count in integers("tokens", tokens)]
         children, movement = self._change(
             self._native.apply,
             prune=integers("prune", prune),
-            append=nodes,
-            tokens=counts,
+            append=self._ask(new_tokens, append, tokens),
             branch=[tuple(integers("branch", part)) for part in items("branch", branch)],
         )
         return children, self._moved(movement)

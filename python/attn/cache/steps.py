@@ -32,7 +32,7 @@ from ..run.plan import Plan
 from .batch import operands_of, row_groups
 from .capture import Capture
 from .change import CacheChange
-from .integers import integers, items, whole
+from .integers import integers, new_tokens, whole
 from .pages import look_rows, memory_of
 from .state import CacheState
 
@@ -87,7 +87,7 @@ class CacheSteps:
     @property
     def nbytes(self) -> int:
         """Of all tables, which is what an update copies at most."""
-        return 4 * self._native.words
+        return self._nbytes
 
     @property
     def tables(self) -> dict[str, object]:
@@ -99,14 +99,12 @@ class CacheSteps:
 
     def append(self, nodes: int | Sequence[int], tokens: int | Sequence[int] = 1) -> None:
         """`PagedCache.append`, whose new tokens launches of `write` will write: rows behind those told so far."""
-        counts = [tokens] if isinstance(tokens, (int, numpy.integer)) else integers("tokens", tokens)
-        times = (
-            len(items("nodes", nodes))
-            if len(counts) == 1 and not isinstance(nodes, (int, numpy.integer))
-            else 1
-        )
-        self._check_room(sum(counts) * times)
-        self.take(self.cache.append(nodes, tokens))
+        cache = self.cache
+        added = cache._ask(new_tokens, nodes, tokens)
+        rows = added.tokens
+        self._check_room(rows)
+        cache._change(self._native.append, cache._native, added)
+        self._count(rows)
 
     def speculate(self, leaf: int, parents: Sequence[int]) -> None:
         """`PagedCache.speculate`, likewise. Tokens of a chain are given one behind the other."""
@@ -124,9 +122,7 @@ class CacheSteps:
         self._check_room(change.rows)
         self._ask(self._native.take, cache._native, change._movement)
         change.skip()
-        self._taken += change.rows
-        if change.rows:
-            cache._holder = self
+        self._count(change.rows)
 
     def update(self, requests: Sequence[int | tuple], *, stream: object = None) -> int:
         """Writes the tables: query rows as of `PagedCache.batch`, one request behind the other, and the new tokens told
@@ -138,7 +134,7 @@ class CacheSteps:
                 "launches of your own did"
             )
         number = stream_number(self.cache.device, stream)
-        given = self.cache._native, row_groups(requests), self._address, self.nbytes, number
+        given = self.cache._native, row_groups(requests), self._address, self._nbytes, number
         self.used_rows = self._ask(self._native.update, *given)
         self._taken, self._unrun = 0, self._taken
         return self.used_rows
@@ -211,6 +207,7 @@ class CacheSteps:
 
     def _allocate(self) -> None:
         words = self._native.words
+        self._nbytes = 4 * words
         torch = sys.modules.get("torch")
         memory: Any = memory_of((words + _SECTOR,), "i32", self.cache.device, torch)
         memory[:] = 0
@@ -257,6 +254,11 @@ class CacheSteps:
             batch[f"{name}.pos0"] = numpy.full(count, pos0, numpy.int32)
             batch[f"{name}.block_table"] = numpy.zeros((count, self._pages[name]), numpy.int32)
         return kernel.plan(batch, strategy="by-query", **options)
+
+    def _count(self, tokens: int) -> None:
+        self._taken += tokens
+        if tokens:
+            self.cache._holder = self
 
     def _check_room(self, tokens: int) -> None:
         if self.cache._holder not in (None, self):

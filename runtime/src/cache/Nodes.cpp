@@ -11,14 +11,10 @@ std::string nodeText(NodeId node) {
   return node.generation ? text + "." + std::to_string(node.generation) : text;
 }
 
-Result<int32_t> Cache::State::find(NodeId id) const {
-  if (id.index <= ground || static_cast<size_t>(id.index) >= nodes.size() ||
-      id.generation > at(id.index).generation)
-    return inputError("there is no " + nodeText(id));
-  const Node &node = at(id.index);
-  if (!node.live || node.generation != id.generation)
-    return inputError(nodeText(id) + " was pruned");
-  return id.index;
+Error Cache::State::whyNone(NodeId id) const {
+  const bool wasThere = id.index > ground && static_cast<size_t>(id.index) < nodes.size() &&
+                        id.generation <= at(id.index).generation;
+  return inputError(wasThere ? nodeText(id) + " was pruned" : "there is no " + nodeText(id));
 }
 
 int32_t Cache::State::addNode(int32_t parent, int32_t pos0) {
@@ -88,18 +84,15 @@ void Cache::State::collectSubtree(int32_t index, std::vector<int32_t> &out) cons
       out.push_back(child);
 }
 
-/// What append, branch, fork and speculate ask of a node, and that positions stay within 31 bits.
-Status Cache::State::checkGrowth(const Node &node, const Doing &what, int64_t tokens) const {
+Error Cache::State::whyNoGrowth(const Node &node, const Doing &what, int64_t tokens) const {
   if (node.draft)
     return inputError(what + ": it has a draft of " + std::to_string(node.draft->tree.size()) +
                       " tokens: commit it first (token -1 drops it)");
   if (node.evicted)
     return inputError(what + ": it was evicted, and only nodes below it can grow");
-  if (node.end() + tokens > std::numeric_limits<int32_t>::max())
-    return inputError(what + ": it ends at position " + std::to_string(node.end()) + ", and " +
-                      std::to_string(tokens) + " more tokens exceed " +
-                      std::to_string(std::numeric_limits<int32_t>::max()));
-  return {};
+  return inputError(what + ": it ends at position " + std::to_string(node.end()) + ", and " +
+                    std::to_string(tokens) + " more tokens exceed " +
+                    std::to_string(std::numeric_limits<int32_t>::max()));
 }
 
 } // namespace attn::rt

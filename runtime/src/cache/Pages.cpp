@@ -129,19 +129,23 @@ Error Cache::State::exhausted(const std::string &what, size_t c, int64_t asked, 
 }
 
 void Cache::State::grow(int32_t index, int32_t tokens, int32_t row, Movement &movement) {
-  const int32_t pageTokens = options.pageTokens, before = at(index).tokens;
-  at(index).tokens += tokens;
+  Node &node = at(index);
   for (size_t c = 0; c < classCount(); ++c) {
-    for (int32_t page = pagesFor(before); page < pagesFor(before + tokens); ++page)
-      at(index).runs[c].pages.push_back(takePage(index, c, page));
-    for (int32_t token = before; token < before + tokens;) {
-      const int32_t inPage = token % pageTokens;
-      const int32_t count = std::min(before + tokens - token, pageTokens - inPage);
-      movement.writes.push_back(
-          {static_cast<int32_t>(c), row + token - before, {pageOf(at(index), c, token), inPage}, count});
+    Run &run = node.runs[c];
+    int32_t left = roomOf(node, c);
+    for (int32_t token = 0; token < tokens;) {
+      if (left == 0) {
+        run.pages.push_back(takePage(index, c, run.count()));
+        left = options.pageTokens;
+      }
+      const int32_t count = std::min(tokens - token, left);
+      movement.writes.emplace_back(static_cast<int32_t>(c), row + token,
+                                   Place{run.pages.back(), options.pageTokens - left}, count);
       token += count;
+      left -= count;
     }
   }
+  node.tokens += tokens;
 }
 
 void Cache::State::split(int32_t index, int32_t tokens) {

@@ -21,6 +21,8 @@ struct Run {
   std::vector<int32_t> pages;
   int32_t gap = 0;
   std::vector<int32_t> spare; ///< of a ring: held, without tokens
+  /// Pages of the node's tokens, those given back among them.
+  int32_t count() const { return static_cast<int32_t>(pages.size()) + gap; }
 };
 
 struct Draft {
@@ -80,8 +82,17 @@ struct Cache::State {
   Node &at(int32_t index) { return nodes[static_cast<size_t>(index)]; }
   const Node &at(int32_t index) const { return nodes[static_cast<size_t>(index)]; }
   NodeId idOf(int32_t index) const { return {index, at(index).generation}; }
+  bool lives(NodeId id) const {
+    return id.index > ground && static_cast<size_t>(id.index) < nodes.size() && at(id.index).live &&
+           at(id.index).generation == id.generation;
+  }
   /// The index, or why there is none.
-  Result<int32_t> find(NodeId id) const;
+  Result<int32_t> find(NodeId id) const {
+    if (lives(id))
+      return id.index;
+    return whyNone(id);
+  }
+  Error whyNone(NodeId id) const;
   int32_t addNode(int32_t parent, int32_t pos0);            ///< last among its siblings
   void link(int32_t index, int32_t parent, int32_t before); ///< before = -1: last
   void unlink(int32_t index);
@@ -90,13 +101,23 @@ struct Cache::State {
   uint64_t newMark() { return ++lastMark; }
   /// The nodes below and at `index`, parents first.
   void collectSubtree(int32_t index, std::vector<int32_t> &out) const;
-  Status checkGrowth(const Node &node, const Doing &what, int64_t tokens) const;
+  /// What append, branch, fork and speculate ask of a node, and that positions stay within 31 bits.
+  Status checkGrowth(const Node &node, const Doing &what, int64_t tokens) const {
+    if (!node.draft && !node.evicted && node.end() + tokens <= std::numeric_limits<int32_t>::max())
+      return {};
+    return whyNoGrowth(node, what, tokens);
+  }
+  Error whyNoGrowth(const Node &node, const Doing &what, int64_t tokens) const;
 
   //===--- Pages (Pages.cpp) ----------------------------------------------===//
   size_t classCount() const { return pools.size(); }
   const CacheClass &classOf(size_t c) const { return options.classes[c]; }
   int32_t pagesFor(int64_t tokens) const {
     return static_cast<int32_t>((tokens + options.pageTokens - 1) / options.pageTokens);
+  }
+  /// Tokens that its last page has room for. Divides by nothing: every append to every node asks.
+  int32_t roomOf(const Node &node, size_t c) const {
+    return static_cast<int32_t>(int64_t{node.runs[c].count()} * options.pageTokens - node.tokens);
   }
   /// Pages of the node that hold the beginning of its sequence.
   int32_t sinkPages(const Node &node, size_t c) const;

@@ -89,13 +89,14 @@ Status Stepper::check() {
     if (Status status = checkPrune(id); !status)
       return status;
   int64_t rows = 0;
+  targets_.reserve(step_.append.size() + step_.branch.size());
   for (const CacheStep::Append &append : step_.append) {
     const Doing what{"append of ", append.node, append.tokens, "to "};
     if (append.tokens < 1)
       return inputError(what + ": expected at least 1");
     if (Status status = checkTarget(append.node, what, append.tokens, true); !status)
       return status;
-    targets_.push_back({append.node.index, append.tokens, 0});
+    targets_.emplace_back(append.node.index, append.tokens, 0);
     rows += append.tokens;
   }
   for (const CacheStep::Branch &branch : step_.branch) {
@@ -106,7 +107,7 @@ Status Stepper::check() {
                         std::to_string(branch.tokens));
     if (Status status = checkTarget(branch.node, what, branch.tokens, false); !status)
       return status;
-    targets_.push_back({branch.node.index, branch.tokens, branch.children});
+    targets_.emplace_back(branch.node.index, branch.tokens, branch.children);
     rows += int64_t{branch.tokens} * branch.children;
   }
   if (rows > std::numeric_limits<int32_t>::max())
@@ -121,6 +122,7 @@ Status Stepper::check() {
 
 /// No row comes any more on the tokens that the nodes have now.
 void Stepper::advance() {
+  frontiers_.reserve(targets_.size());
   for (const Target &target : targets_) {
     Node &node = s.at(target.index);
     frontiers_.emplace_back(target.index, node.frontier);
@@ -143,7 +145,8 @@ Stepper::Balance Stepper::balance(const Target &target, size_t c) const {
   const auto own = static_cast<int32_t>(std::ssize(run.spare)) + dropped;
   if (target.children)
     return {0, 0, int64_t{target.children} * s.pagesFor(target.tokens), own};
-  const int32_t needed = s.pagesFor(int64_t{node.tokens} + target.tokens) - s.pagesFor(node.tokens);
+  const int32_t beyond = target.tokens - s.roomOf(node, c);
+  const int32_t needed = beyond > 0 ? s.pagesFor(beyond) : 0;
   const int32_t used = std::min(own, needed);
   // Its children, if it has any, are pruned: whether it is a ring depends on its parent alone.
   int32_t kept = 0;
@@ -215,6 +218,7 @@ CacheChange Stepper::execute() {
       }
   CacheChange change;
   Movement &movement = change.movement;
+  movement.writes.reserve(targets_.size() * s.classCount());
   for (const Target &target : targets_) {
     if (target.children == 0) {
       s.grow(target.index, target.tokens, movement.rows, movement);

@@ -74,19 +74,38 @@ void StepTables::layOut() {
   for (const StepCapacity::Operand &operand : capacity_.operands)
     place(operand.name + ".block_table", sequences * static_cast<size_t>(operand.pages));
   words_.assign(words, 0);
-  used_ = parts_[parts_.size() - capacity_.operands.size()].first; // until there is a step there is none
+  used_ = changed_ = blockTables(); // until there is a step there is none
   taken_.reserve(static_cast<size_t>(capacity_.newTokens));
   sequences_.reserve(sequences + 1);
+  written_.reserve(sequences + 1);
+}
+
+Status StepTables::checkRoom(int64_t tokens) const {
+  const int64_t left = capacity_.newTokens - std::ssize(taken_);
+  if (tokens <= left)
+    return {};
+  return inputError("new tokens: " + std::to_string(std::ssize(taken_) + tokens) +
+                    " in a step where there is room for " + std::to_string(capacity_.newTokens) +
+                    "; nearest legal: " + std::to_string(left) + " here");
+}
+
+Status StepTables::append(Cache &cache, std::vector<CacheStep::Append> appends) {
+  int64_t tokens = 0;
+  for (const CacheStep::Append &append : appends)
+    tokens += std::max(append.tokens, 0);
+  if (Status status = checkRoom(tokens); !status)
+    return status;
+  Result<CacheChange> change = cache.apply({{}, std::move(appends), {}});
+  return change ? take(cache, change->movement) : change.error();
 }
 
 Status StepTables::take(const Cache &cache, const Movement &movement) {
-  const int64_t tokens = std::ssize(taken_) + movement.rows;
-  if (tokens > capacity_.newTokens)
-    return inputError("new tokens: " + atMost("in a step", tokens, capacity_.newTokens));
+  if (Status status = checkRoom(movement.rows); !status)
+    return status;
   const Cache::State &state = *cache.state_;
   const uint64_t count = state.pools[headClass_].log()->count();
   const size_t first = taken_.size();
-  taken_.resize(static_cast<size_t>(tokens), {-1, -1, count});
+  taken_.resize(first + static_cast<size_t>(movement.rows), {-1, -1, count});
   for (const Movement::Write &write : movement.writes)
     for (int32_t i = 0; static_cast<size_t>(write.headClass) == headClass_ && i < write.tokens; ++i)
       taken_[first + static_cast<size_t>(write.row + i)] = {
@@ -94,9 +113,9 @@ Status StepTables::take(const Cache &cache, const Movement &movement) {
   return {};
 }
 
-/// That all tokens of the path but its last node's lie in whole pages, and fit the tables.
-Status StepTables::checkPath(const Cache::State &cache, int32_t leaf, const Where &where) const {
-  int64_t pages = 0;
+/// The pages of the path. All tokens but its last node's lie in whole pages, and the tables have room for it.
+Result<int32_t> StepTables::checkPath(const Cache::State &cache, int32_t leaf, const Where &where) const {
+  int32_t pages = 0;
   bool isBelow = false;
   for (int32_t index = leaf; index != ground; index = cache.at(index).parent) {
     const Node &node = cache.at(index);
@@ -106,18 +125,19 @@ Status StepTables::checkPath(const Cache::State &cache, int32_t leaf, const Wher
                         " tokens do not fill their pages: such a batch is planned on the host; nearest "
                         "legal: fork instead of branch");
     isBelow |= node.tokens > 0;
-    pages += std::ssize(node.runs[headClass_].pages);
+    pages += node.runs[headClass_].count();
   }
   for (const StepCapacity::Operand &operand : capacity_.operands)
     if (operand.shown.nodes && pages > operand.pages)
       return inputError(
           where + nodeText(cache.idOf(leaf)) + " has " +
           atMost("tokens", cache.at(leaf).end(), int64_t{operand.pages} * cache.options.pageTokens));
-  return {};
+  return pages;
 }
 
 /// The chains in the order in which their tokens were given, which is that of their rows.
-Status StepTables::addDraft(const Cache::State &cache, int32_t leaf, int32_t rows, const Where &where) {
+Status StepTables::addDraft(const Cache::State &cache, int32_t leaf, int32_t pages, int32_t rows,
+                            const Where &where) {
   const std::string name = nodeText(cache.idOf(leaf));
   const auto shown = std::find_if(capacity_.operands.begin(), capacity_.operands.end(),
                                   [](const auto &operand) { return !operand.shown.nodes; });
@@ -139,7 +159,7 @@ Status StepTables::addDraft(const Cache::State &cache, int32_t leaf, int32_t row
     if (tokens > shown->pages)
       return inputError(where + "a path of the draft of " + name + " has " +
                         atMost("tokens", tokens, shown->pages));
-    sequences_.push_back({leaf, chain.end - chain.begin, c});
+    sequences_.emplace_back(leaf, pages, chain.end - chain.begin, c);
   }
   const auto given = [&](const Sequence &sequence) {
     return tree.order()[static_cast<size_t>(tree.chains()[static_cast<size_t>(sequence.chain)].begin)];
@@ -151,7 +171,7 @@ Status StepTables::addDraft(const Cache::State &cache, int32_t leaf, int32_t row
   if (rows > 0 && tree.depth()[static_cast<size_t>(place)] == 0)
     front.rows += rows; // the chain goes on where the leaf's own tokens end
   else if (rows > 0)
-    sequences_.insert(sequences_.begin() + static_cast<int64_t>(first), {leaf, rows, -1});
+    sequences_.insert(sequences_.begin() + static_cast<int64_t>(first), {leaf, pages, rows, -1});
   return {};
 }
 
@@ -166,14 +186,15 @@ Status StepTables::readGroup(const Cache::State &cache, const RowGroup &group, c
     return inputError(where + "expected " + (group.draft ? "0" : "1") + " to " + std::to_string(node.tokens) +
                       " rows on the tokens of " + nodeText(group.node) + ", got " +
                       std::to_string(group.rows));
-  if (Status status = checkPath(cache, *found, where); !status)
-    return status;
+  const Result<int32_t> pages = checkPath(cache, *found, where);
+  if (!pages)
+    return pages.error();
   rows_ += group.rows + (group.draft ? node.draft->tree.size() : 0);
   if (rows_ > capacity_.rows)
     return inputError(where + "the step has " + atMost("rows up to here", rows_, capacity_.rows));
   if (!group.draft)
-    sequences_.push_back({*found, group.rows, -1});
-  else if (Status status = addDraft(cache, *found, group.rows, where); !status)
+    sequences_.emplace_back(*found, *pages, group.rows, -1);
+  else if (Status status = addDraft(cache, *found, *pages, group.rows, where); !status)
     return status;
   if (std::ssize(sequences_) > capacity_.sequences)
     return inputError(where + "the step has " +
@@ -181,23 +202,35 @@ Status StepTables::readGroup(const Cache::State &cache, const RowGroup &group, c
   return {};
 }
 
+/// The pages of the path behind those that the row has.
+void StepTables::writePath(const Cache::State &cache, const Row &has, int32_t pages, int32_t *row) const {
+  const int32_t *begin = row + has.pages;
+  int32_t *end = row + pages;
+  for (int32_t index = has.leaf; end != begin; index = cache.at(index).parent) {
+    const std::vector<int32_t> &held = cache.at(index).runs[headClass_].pages;
+    end = std::copy_backward(held.end() - std::min(std::ssize(held), end - begin), held.end(), end);
+  }
+}
+
 void StepTables::writeSequence(const Cache::State &cache, size_t number, const Sequence &sequence) {
   const Node &leaf = cache.at(sequence.leaf);
   const size_t count = capacity_.operands.size();
+  Row &has = written_[number];
+  if (has.leaf != sequence.leaf)
+    has = {sequence.leaf, 0};
   for (size_t o = 0; o < count; ++o) {
     const StepCapacity::Operand &operand = capacity_.operands[o];
     int32_t &length = words_[parts_[2 + 2 * o].first + number];
     int32_t &pos0 = words_[parts_[3 + 2 * o].first + number];
-    const auto row = words_.begin() + static_cast<int64_t>(parts_[2 + 2 * count + o].first +
-                                                           number * static_cast<size_t>(operand.pages));
+    const size_t first = parts_[2 + 2 * count + o].first + number * static_cast<size_t>(operand.pages);
+    int32_t *row = words_.data() + first;
     length = pos0 = 0;
     if (operand.shown.nodes) {
       length = leaf.end();
-      auto end = row + cache.pagesFor(leaf.end());
-      for (int32_t index = sequence.leaf; index != ground; index = cache.at(index).parent) {
-        const std::vector<int32_t> &pages = cache.at(index).runs[headClass_].pages;
-        end = std::copy_backward(pages.begin(), pages.end(), end);
-      }
+      if (has.pages == sequence.pages)
+        continue;
+      writePath(cache, has, sequence.pages, row);
+      changed_ = std::max(changed_, first + static_cast<size_t>(sequence.pages));
     } else if (sequence.chain >= 0) {
       const Draft &draft = *leaf.draft;
       int32_t place = draft.tree.chains()[static_cast<size_t>(sequence.chain)].end - 1;
@@ -207,20 +240,24 @@ void StepTables::writeSequence(const Cache::State &cache, size_t number, const S
         const int32_t slot = draft.slots[static_cast<size_t>(place)], page = cache.options.pageTokens;
         row[--i] = draft.pages[headClass_].tokens[static_cast<size_t>(slot / page)] * page + slot % page;
       }
+      changed_ = std::max(changed_, first + static_cast<size_t>(length));
     }
   }
+  has.pages = sequence.pages;
 }
 
 /// What fills up the last piece is skipped, as slots of no page are.
 void StepTables::writeNewTokens(const Cache::State &cache) {
   const auto log = cache.pools[headClass_].log();
+  const uint64_t now = log->count();
   int32_t *list = words_.data() + parts_[0].first;
-  list[0] = static_cast<int32_t>(taken_.size());
-  for (size_t i = 0; i < parts_[0].words - 8; ++i) {
-    const bool isKept = i < taken_.size() && taken_[i].page >= 0 && //
-                        !log->givenOutSince(taken_[i].page, taken_[i].count);
-    list[8 + i] = isKept ? taken_[i].slot : -1;
-  }
+  *list = static_cast<int32_t>(taken_.size());
+  int32_t *slot = list + 8;
+  for (const NewToken &token : taken_)
+    *slot++ = token.page >= 0 && (token.count == now || !log->givenOutSince(token.page, token.count))
+                  ? token.slot
+                  : -1;
+  std::fill(slot, list + parts_[0].words, -1);
   taken_.clear();
 }
 
@@ -231,20 +268,23 @@ Status StepTables::update(const Cache &cache, std::span<const RowGroup> groups) 
   for (size_t i = 0; i < groups.size(); ++i)
     if (Status status = readGroup(state, groups[i], {i}); !status)
       return status;
-  const size_t count = capacity_.operands.size();
+  if (serial_ != state.serial || shape_ != state.shape)
+    written_.clear();
+  serial_ = state.serial, shape_ = state.shape;
+  written_.resize(sequences_.size(), {-1, 0}); // rows behind those of the step may be no device's
+  changed_ = blockTables();
   int32_t *starts = words_.data() + parts_[1].first;
   int32_t row = 0;
-  for (size_t i = 0; i < static_cast<size_t>(capacity_.sequences); ++i) {
+  for (size_t i = 0; i < sequences_.size(); ++i) {
     starts[i] = row;
-    if (i < sequences_.size()) {
-      writeSequence(state, i, sequences_[i]);
-      row += sequences_[i].rows;
-      continue;
-    }
-    for (size_t o = 0; o < 2 * count; ++o)
-      words_[parts_[2 + o].first + i] = 0;
+    writeSequence(state, i, sequences_[i]);
+    row += sequences_[i].rows;
   }
-  starts[capacity_.sequences] = row;
+  std::fill(starts + sequences_.size(), starts + parts_[1].words, row);
+  for (size_t part = 2; part < 2 + 2 * capacity_.operands.size(); ++part) {
+    int32_t *table = words_.data() + parts_[part].first;
+    std::fill(table + sequences_.size(), table + parts_[part].words, 0);
+  }
   writeNewTokens(state);
   const Part &last = parts_.back();
   used_ = last.first + sequences_.size() * static_cast<size_t>(capacity_.operands.back().pages);

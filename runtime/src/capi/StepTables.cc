@@ -14,6 +14,7 @@ struct AttnStepTables {
   std::shared_ptr<LoadedKernel> kernel;
   StepTables tables;
   std::vector<RowGroup> groups = {};
+  uint64_t sentTo = 0; ///< where the words of the last update are
   Lock lock = {};
 };
 
@@ -96,6 +97,27 @@ AttnStatus attnStepTablesTake(AttnStepTables *tables, const AttnCache *cache, co
   });
 }
 
+AttnStatus attnStepTablesAppend(AttnStepTables *tables, AttnCache *cache, const AttnAppend *append,
+                                size_t count) {
+  return guarded([&]() -> Status {
+    if (Status status = required("tables, cache", tables, cache); !status)
+      return status;
+    if (count && !append)
+      return inputError("expected " + std::to_string(count) + " appends, got null");
+    auto mine = tables->lock.take("the tables");
+    if (!mine)
+      return mine.error();
+    auto held = cache->lock.take("the cache");
+    if (!held)
+      return held.error();
+    std::vector<CacheStep::Append> appends;
+    appends.reserve(count);
+    for (size_t i = 0; i < count; ++i)
+      appends.emplace_back(nodeOf(append[i].node), append[i].tokens);
+    return tables->tables.append(cache->cache, std::move(appends));
+  });
+}
+
 AttnStatus attnStepTablesUpdate(AttnStepTables *tables, const AttnCache *cache, const AttnRowGroup *groups,
                                 size_t count, uint64_t address, size_t size, uintptr_t stream) {
   return guarded([&]() -> Status {
@@ -127,10 +149,15 @@ AttnStatus attnStepTablesUpdate(AttnStepTables *tables, const AttnCache *cache, 
     }
     tables->groups.clear();
     for (size_t i = 0; i < count; ++i)
-      tables->groups.push_back({nodeOf(groups[i].node), groups[i].rows, groups[i].draft});
+      tables->groups.emplace_back(nodeOf(groups[i].node), groups[i].rows, groups[i].draft);
     if (Status status = tables->tables.update(cache->cache, tables->groups); !status)
       return status;
-    return upload(*tables->kernel->device, tables->tables.used(), address);
+    const bool isThere = std::exchange(tables->sentTo, 0) == address;
+    Status status =
+        upload(*tables->kernel->device, isThere ? tables->tables.changed() : tables->tables.used(), address);
+    if (status)
+      tables->sentTo = address;
+    return status;
   });
 }
 

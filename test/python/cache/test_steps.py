@@ -6,6 +6,7 @@ import numpy
 import oracle
 import pytest
 import step_script
+from attn.cache.batch import row_groups
 from paged_model import DIM, KV_HEADS, LAYERS, Q_HEADS, Model, draw, make, spec
 from step_script import DRAFTS, ROWS, SEQUENCES, TOKENS
 
@@ -240,6 +241,38 @@ def test_requests_of_any_whole_numbers(small):
     assert steps.used_rows == 4
     refuse("tokens: expected one number, or one for each of 2 nodes, got 3", cache.append, [a, b], [1, 1, 1])
     refuse("append: expected whole numbers, got True", cache.append, [a, True])
+    refuse("append: expected whole numbers, got -1", steps.append, [a, -1])
+    refuse("tokens: expected a whole number from 0 to 2147483647, got 1.5", steps.append, [a, b], [1, 1.5])
+    assert (cache.tokens(a), cache.tokens(b)) == (3, 2)
+    steps.append((node for node in (a, numpy.int64(b))), (numpy.uint8(count) for count in (1, 2)))
+    assert (cache.tokens(a), cache.tokens(b)) == (4, 4)
+
+
+def test_tables_that_go_elsewhere_go_whole(small):
+    """An update sends what the last one has not sent to the same place."""
+    cache, steps = small
+    nodes = [cache.add(), cache.add()]
+    cache.append(nodes, [16, 5]).skip()
+    here, there = (numpy.zeros(steps.nbytes // 4 + 16, numpy.int32) for _ in range(2))
+    here, there = (each[-(each.ctypes.data // 4) % 16 :][: steps.nbytes // 4] for each in (here, there))
+
+    def update(memory):
+        steps._native.update(cache._native, row_groups(nodes), memory.ctypes.data, memory.nbytes)
+
+    first, count = steps._native.places["kv.block_table"]
+    update(here)
+    update(there)
+    assert here.any() and (here == there).all()
+    here[first : first + count] = -1
+    update(here)
+    assert (here == there).all()
+    here[first : first + count] = -1
+    cache.append(nodes[1], 1).skip()
+    update(here)
+    assert (here[first : first + count] == -1).all()  # no page has come
+    cache.append(nodes[0], 1).skip()
+    update(here)
+    assert list(here[first : first + 2]) == list(cache.slots(nodes[0])[[0, -1]] // cache.page_size)
 
 
 def test_what_the_device_does_not_plan(small, kernel):

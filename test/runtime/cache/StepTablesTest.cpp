@@ -3,6 +3,7 @@
 #include "attn_rt/cache/StepTables.h"
 
 #include <gtest/gtest.h>
+#include <random>
 
 using namespace attn::rt;
 
@@ -104,6 +105,122 @@ TEST_F(StepTablesTest, ChainsOfADraftAreSequences) {
   EXPECT_EQ((Words{table[8], table[9]}), (Words{slot(0), slot(2)}));
 }
 
+TEST_F(StepTablesTest, AppendsAreNewTokens) {
+  auto tables = StepTables::create(cache, capacity());
+  const NodeId a = add(3), b = add(4);
+  const std::vector<RowGroup> rows = {{a, 2, false}, {b, 1, false}};
+  ASSERT_TRUE(tables->append(cache, {{a, 2}, {b, 1}}));
+  EXPECT_EQ(cache.tokens(a), 5);
+  ASSERT_TRUE(tables->update(cache, rows));
+  const Words listed = head(*tables, "new_tokens", 12);
+  EXPECT_EQ(listed[0], 3);
+  EXPECT_EQ(Words(listed.begin() + 8, listed.end()),
+            (Words{pages(a)[0] * 4 + 3, pages(a)[1] * 4, pages(b)[1] * 4, -1}));
+
+  ASSERT_TRUE(tables->append(cache, {{a, 2}}));
+  EXPECT_EQ(text(tables->append(cache, {{a, 3}, {b, 2}})),
+            "new tokens: 7 in a step where there is room for 6; nearest legal: 4 here");
+  EXPECT_EQ(text(tables->append(cache, {{a, 1}, {b, -9}})),
+            "append of -9 tokens to node 2: expected at least 1");
+  EXPECT_EQ(cache.tokens(a), 7);
+  ASSERT_TRUE(tables->update(cache, rows));
+  EXPECT_EQ(head(*tables, "new_tokens", 1), (Words{2})); // and none of those refused
+}
+
+TEST_F(StepTablesTest, StepsThatAddNoPageSendNone) {
+  auto tables = StepTables::create(cache, capacity());
+  const size_t table = tables->parts()[tables->parts().size() - 2].first; // kv.block_table
+  const NodeId a = add(6), b = add(3);
+  std::vector<RowGroup> rows = {{a, 1, false}, {b, 1, false}};
+  ASSERT_TRUE(tables->update(cache, rows));
+  EXPECT_EQ(tables->changed().size(), table + 3 + 1);
+  ASSERT_TRUE(tables->append(cache, {{a, 1}, {b, 1}}) && tables->update(cache, rows));
+  EXPECT_EQ(tables->changed().size(), table);
+  ASSERT_TRUE(tables->append(cache, {{a, 2}}) && tables->update(cache, rows));
+  EXPECT_EQ(tables->changed().size(), table + 3); // the first row's third page
+  EXPECT_EQ(head(*tables, "kv.block_table", 4), (Words{pages(a)[0], pages(a)[1], pages(a)[2], pages(b)[0]}));
+  std::swap(rows[0], rows[1]);
+  ASSERT_TRUE(tables->update(cache, rows));
+  EXPECT_EQ(tables->changed().size(), table + 3 + 3);
+  rows.pop_back();
+  ASSERT_TRUE(tables->update(cache, rows));
+  EXPECT_EQ(tables->changed().size(), table);
+  rows.push_back({a, 1, false}); // nobody says that a device still has it
+  ASSERT_TRUE(tables->update(cache, rows));
+  EXPECT_EQ(tables->changed().size(), table + 3 + 3);
+}
+
+/// A device that is sent what has changed has what tables have that were just made: over caches that grow,
+/// shrink, fork and speculate, within the tables and beside them.
+TEST_F(StepTablesTest, WhatHasChangedIsEnough) {
+  std::mt19937 rng(5);
+  const auto draw = [&](size_t most) { return static_cast<int32_t>(rng() % most); };
+  auto tables = StepTables::create(cache, capacity());
+  Words device(tables->words(), -7);
+  std::vector<NodeId> leaves = {add(3), add(5)};
+  size_t sent = 0, filled = 0;
+  for (int step = 0; step < 4000; ++step) {
+    const size_t at = static_cast<size_t>(draw(leaves.size()));
+    const NodeId leaf = leaves[at];
+    const bool hasDraft = cache.draft(leaf);
+    switch (draw(24)) {
+    case 0:
+      if (auto twin = cache.fork(leaf); twin && leaves.size() < 5)
+        leaves.push_back(twin->twin);
+      else if (twin)
+        ASSERT_TRUE(cache.prune(twin->twin));
+      break;
+    case 1:
+      (void)cache.truncate(leaf, 1 + draw(5));
+      break;
+    case 2:
+      if (leaves.size() > 2 && cache.prune(leaf)) {
+        leaves.erase(leaves.begin() + static_cast<int64_t>(at));
+        leaves.push_back(add(1));
+      }
+      break;
+    case 3:
+      hasDraft ? (void)cache.commit(leaf, draw(3) - 1) : (void)cache.speculate(leaf, Words{-1, 0});
+      break;
+    case 4:
+      (void)cache.append(leaf, 1 + draw(3)); // elsewhere
+      break;
+    case 5:
+      std::swap(leaves[0], leaves[at]);
+      break;
+    default:
+      if (cache.end(leaf) < 12)
+        (void)tables->append(cache, {{leaf, 1}});
+    }
+    std::vector<RowGroup> rows;
+    for (NodeId each : leaves)
+      if (cache.tokens(each) > 0 && rows.size() < 2 + static_cast<size_t>(draw(8) > 0))
+        rows.push_back({each, 1, cache.draft(each) && rows.empty()});
+    auto fresh = StepTables::create(cache, capacity());
+    const Status made = fresh->update(cache, rows);
+    ASSERT_EQ(text(tables->update(cache, rows)), text(made));
+    if (!made)
+      continue;
+    std::copy(tables->changed().begin(), tables->changed().end(), device.begin());
+    sent += tables->changed().size(), filled += tables->used().size();
+    const auto expect = [&](const std::string &name, size_t first, size_t count) {
+      for (const StepTables::Part &part : tables->parts())
+        for (size_t i = first; part.name == name && i < first + count; ++i)
+          ASSERT_EQ(device[part.first + i], fresh->used()[part.first + i]) << name << i << ", step " << step;
+    };
+    expect("q_start", 0, 4);
+    for (const auto &[name, columns, page] : {std::tuple("kv", 3, 4), std::tuple("draft", 4, 1)}) {
+      expect(name + std::string(".lengths"), 0, 3);
+      expect(name + std::string(".pos0"), 0, 3);
+      const Words lengths = head(*fresh, name + std::string(".lengths"), 3);
+      for (size_t row = 0; row < 3; ++row)
+        expect(name + std::string(".block_table"), row * static_cast<size_t>(columns),
+               static_cast<size_t>((lengths[row] + page - 1) / page));
+    }
+  }
+  EXPECT_LT(sent, filled);
+}
+
 TEST_F(StepTablesTest, RefusalsChangeNothing) {
   auto tables = StepTables::create(cache, capacity());
   const NodeId a = add(5), b = add(13);
@@ -122,7 +239,7 @@ TEST_F(StepTablesTest, RefusalsChangeNothing) {
             "requests[1]: the step has 9 rows up to here where there is room for 8; nearest legal: 8");
   EXPECT_EQ(Words(tables->used().begin(), tables->used().end()), before);
   EXPECT_EQ(text(tables->take(cache, *cache.append(a, 7))),
-            "new tokens: 7 in a step where there is room for 6; nearest legal: 6");
+            "new tokens: 7 in a step where there is room for 6; nearest legal: 6 here");
 
   StepCapacity wide = capacity();
   wide.operands[1].shown = {0, false, true};

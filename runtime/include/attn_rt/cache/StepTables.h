@@ -50,19 +50,29 @@ public:
   /// The rows of a movement are the step's next new tokens. Those whose page is another's by the time of
   /// `update` are left out: their node was pruned.
   Status take(const Cache &cache, const Movement &movement);
+  /// Cache::apply of appends, and `take` of what they move; refused as either is, before anything changes.
+  Status append(Cache &cache, std::vector<CacheStep::Append> appends);
 
   /// The tables of a step, of what the cache holds now. Rows are those of the groups, one behind the other.
   /// Refuses, naming the group, the node and the nearest that is legal, what the capacity has no room for or
-  /// the device cannot plan; then nothing has changed. O(groups + pages of their sequences).
+  /// the device cannot plan; then nothing has changed. O(groups + pages that they have and had not at the
+  /// last update), and of all their pages where nodes have come or gone since.
   Status update(const Cache &cache, std::span<const RowGroup> groups);
   /// Of all words the first, behind which the step has nothing.
   std::span<const int32_t> used() const { return {words_.data(), used_}; }
+  /// Of these the first, behind which all is as at the update before: what is sent to a device that has that
+  /// one's. Block tables come last, and most steps add to none, or to a few rows.
+  std::span<const int32_t> changed() const { return {words_.data(), changed_}; }
   /// Of the step that was made last.
   int32_t rows() const { return words_[parts_[1].first + parts_[1].words - 1]; }
 
 private:
   struct Sequence {
-    int32_t leaf, rows, chain; ///< chain: of the leaf's draft; -1: its own last tokens
+    int32_t leaf, pages, rows, chain; ///< pages: of its path; chain: of its draft; -1: its own last tokens
+  };
+  /// Whose row of the block tables it is, and of how many pages.
+  struct Row {
+    int32_t leaf, pages;
   };
   struct NewToken {
     int32_t slot, page;
@@ -70,25 +80,32 @@ private:
   };
   StepTables() = default;
   void layOut();
+  /// The first word of the tables that come last.
+  size_t blockTables() const { return parts_[parts_.size() - capacity_.operands.size()].first; }
+  Status checkRoom(int64_t tokens) const;
   /// Of the request at hand, for messages: text is made only where there is one.
   struct Where {
     size_t request;
     std::string operator+(const std::string &rest) const;
   };
   Status readGroup(const Cache::State &cache, const RowGroup &group, const Where &where);
-  Status addDraft(const Cache::State &cache, int32_t leaf, int32_t rows, const Where &where);
-  Status checkPath(const Cache::State &cache, int32_t leaf, const Where &where) const;
+  Status addDraft(const Cache::State &cache, int32_t leaf, int32_t pages, int32_t rows, const Where &where);
+  Result<int32_t> checkPath(const Cache::State &cache, int32_t leaf, const Where &where) const;
   void writeSequence(const Cache::State &cache, size_t number, const Sequence &sequence);
+  void writePath(const Cache::State &cache, const Row &has, int32_t pages, int32_t *row) const;
   void writeNewTokens(const Cache::State &cache);
 
   StepCapacity capacity_;
   size_t headClass_ = 0;
   std::vector<Part> parts_;
   std::vector<int32_t> words_;
-  size_t used_ = 0;
+  size_t used_ = 0, changed_ = 0;
   std::vector<NewToken> taken_;
   std::vector<Sequence> sequences_; ///< of the step that is being made
   int64_t rows_ = 0;
+  // Of the last update: the cache, its shape, and the rows of the block tables.
+  uint64_t serial_ = 0, shape_ = 0;
+  std::vector<Row> written_;
 };
 
 } // namespace attn::rt

@@ -131,7 +131,7 @@ class PaddedCall:
         """Contiguous, as models expect it that view it in other shapes."""
         if self.copies:
             q, k, v = self._arrange(q, k, v)
-        out = q.new_empty(self._made)
+        out = q.new_empty(*self._made)  # a tuple takes PyTorch longer to read
         addresses = [q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr()]
         kernel = self.kernel
         if sinks is not None or self._class_address or self._reordered:

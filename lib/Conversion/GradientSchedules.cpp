@@ -140,10 +140,10 @@ public:
     return {};
   }
 
-  /// Of what begins and ends the sums of rows, 128 of them at a time. While one block
-  /// adds up and writes, two have copies under way.
+  /// Of what begins and ends the sums of rows, 128 of them at a time. Two blocks have as many copies under
+  /// way as memory takes.
   ScheduleAttr chooseForSums() const {
-    constexpr int64_t blocks = 3, keys = 64; // tasks are planned for tiles of so many
+    constexpr int64_t blocks = 2, keys = 64; // tasks are planned for tiles of so many
     return get(ScheduleKind::Mma, wgmmaWarps, keys, /*stages=*/1, blocks);
   }
   /// Whether a warpgroup can have half of the features of a key: whole panels, or a part of one.

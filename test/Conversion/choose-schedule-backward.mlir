@@ -12,7 +12,7 @@
 // Fused: tokens are held, and rows are walked by 64. What begins and ends their sums is little.
 // CHECK-LABEL: @fused
 // CHECK-SAME: attn.fused
-// CHECK-SAME: tile.schedules = [#tile.schedule<mma, rows = 128, keys = 64, warps = 8, stages = 1, blocks = 3,
+// CHECK-SAME: tile.schedules = [#tile.schedule<mma, rows = 128, keys = 64, warps = 8, stages = 1, blocks = 2,
 // CHECK-SAME: tile.token_schedule = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 3, blocks = 1,
 // MMA-LABEL: @fused
 // MMA-NOT: attn.fused

@@ -11,16 +11,6 @@ func.func @half(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q att
   return %o : !q
 }
 
-// What begins the sums writes their zeros while it waits for the rows whose deltas it makes.
-// CHECK-LABEL: func.func @half_begin128(
-// CHECK: tile.commit
-// CHECK-NEXT: %[[ZEROS:.*]] = tile.splat
-// CHECK: tile.store %[[ZEROS]]
-// CHECK-NOT: tile.store
-// CHECK: tile.wait 0
-// CHECK: tile.reduce add
-// CHECK: tile.store
-
 // CHECK-LABEL: func.func @half_tokens128_kv(
 // CHECK-DAG: %[[SUMS:.*]] = tile.alloc {{.*}} : !tile.shared<query 64, feature 128, f32, swizzled>
 // CHECK-DAG: %[[EXCHANGE:.*]] = tile.alloc {{.*}} : !tile.shared<key 128, query 64, bf16, swizzled>

@@ -134,14 +134,9 @@ struct WriteGradientModel : OnlineOpInterface::ExternalModel<WriteGradientModel,
     KernelBuilder &b = e.b;
     Value lines = b.sub(e.packedCount, e.warpRow);
     auto slot = [&](Value line) { return e.slotOfRow(b.add(e.warpRow, line)); };
-    if (write.getSums()) {
-      OpBuilder::InsertionGuard guard(b);
-      int64_t features = e.chain.paddedKeyDim();
-      if (Operation *wait = waitBefore(op))
-        b.setInsertionPoint(wait); // zeros are on their way while rows come
-      store(b.splat(b.f32(0), GradientTile(e).accumulator(features)), b.buffer(rowSums, b.getF32Type()),
-            b.sub(e.packedCount, e.warpRow), features, slot, e);
-    } else
+    if (write.getSums())
+      store(sums[0], b.buffer(rowSums, b.getF32Type()), lines, e.chain.paddedKeyDim(), slot, e);
+    else
       store(scaled(sums[0], e), b.buffer("dq", e.chain.element()), lines, e.chain.keyDim(), slot, e);
     if (e.chain.gradient.getSummed())
       return success();
@@ -151,12 +146,6 @@ struct WriteGradientModel : OnlineOpInterface::ExternalModel<WriteGradientModel,
     for (auto [each, sum] : llvm::zip_equal(e.readsWithGradients(e.chain.updates.front()), sums.drop_front()))
       writeTable(each, sum, lines, slot, e);
     return success();
-  }
-
-  static Operation *waitBefore(Operation *op) {
-    while (op && !isa<WaitOp>(op))
-      op = op->getPrevNode();
-    return op;
   }
 
   /// What each row adds to a table, and where; stores take floats, so a place goes as its bits.

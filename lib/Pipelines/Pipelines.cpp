@@ -37,6 +37,7 @@ static OpPassManager &addKernelPasses(OpPassManager &manager) {
   kernels.addPass(tile::createUnswitchLoopsPass());
   kernels.addPass(tile::createInsertBarriersPass());
   kernels.addPass(tile::createOverlapDotsPass());
+  kernels.addPass(tile::createStartEarlyPass());
   kernels.addPass(tile::createTakeTurnsPass());
   kernels.addPass(tile::createLookAheadPass());
   kernels.addPass(tile::createReadAheadPass());

@@ -104,29 +104,30 @@ LogicalResult LateDot::check() {
                              "in the loop, for this dot alone");
   SmallVector<Operation *> moved(waits);
   llvm::append_range(moved, releases);
-  for (Operation *op : moved)
-    for (Value operand : op->getOperands())
-      if (failed(checkPlace(operand)))
-        return failure();
-  return checkPlace(start.getRhs());
+  auto found = [&](Operation *op) {
+    return llvm::all_of(op->getOperands(), [&](Value operand) { return canCountBack(operand); });
+  };
+  if (llvm::all_of(moved, found) && canCountBack(start.getRhs()))
+    return success();
+  return start.emitOpError(
+      "expected a dot that starts an iteration later to find its tile by values that the "
+      "loop carries and adds constants to");
 }
 
-LogicalResult LateDot::checkPlace(Value value) {
+bool LateDot::canCountBack(Value value) {
   if (!loop->isAncestor(value.getParentRegion()->getParentOp()))
-    return success();
+    return true;
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     unsigned number = argument.getArgNumber() - loop.getNumInductionVars();
     if (argument != loop.getInductionVar())
       if (std::optional<int64_t> step = stepOf(number)) {
         counts.insert({number, *step});
-        return success();
+        return true;
       }
   } else if (Operation *op = value.getDefiningOp(); isMemoryEffectFree(op) && op->getNumRegions() == 0) {
-    return success(llvm::all_of(op->getOperands(), [&](Value v) { return succeeded(checkPlace(v)); }));
+    return llvm::all_of(op->getOperands(), [&](Value v) { return canCountBack(v); });
   }
-  return start.emitOpError(
-      "expected a dot that starts an iteration later to find its tile by values that the "
-      "loop carries and adds constants to");
+  return false;
 }
 
 std::optional<int64_t> LateDot::stepOf(unsigned number) {

@@ -41,14 +41,16 @@ struct LateDot {
   /// Carried values that tell where the tile is, by number, and what an iteration adds to them.
   llvm::MapVector<unsigned, int64_t> counts = {};
 
+  /// Whether a value of an iteration, such as one that tells where a tile is, can be computed for the one
+  /// before or behind it: notes what the loop counts.
+  bool canCountBack(Value value);
+
 private:
   bool matchDots();
   bool matchTile();
   /// Whether a dot that stays reads the tile, too, whose ring has another for the next iteration.
   bool mayShareTile();
   LogicalResult check();
-  /// Checks that a value that tells where the tile is can be computed for the iteration before.
-  LogicalResult checkPlace(Value value);
   /// Whether `to` is computed from a value of `from` in the same iteration.
   bool reaches(ValueRange from, Value to);
   /// What one iteration adds to a carried value, if that is a constant.

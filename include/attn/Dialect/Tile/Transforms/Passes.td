@@ -112,6 +112,17 @@ def OverlapDotsPass : Pass<"tile-overlap-dots", "gpu::GPUModuleOp"> {
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
 }
 
+def StartEarlyPass : Pass<"tile-start-early", "gpu::GPUModuleOp"> {
+  let summary = "Start a loop's first dot beside the barrier of the iteration before";
+  let description = [{
+    In kernels on wgmma. A loop in which warps meet, and whose first dot reads nothing that an iteration makes, carries
+    that dot's result: it is started in front of the barrier, with the next iteration's tile, when the dots before have
+    ended, and finished with the first that is started behind the barrier. The last iteration starts it once more with
+    its own tile. Loops whose first dot has more than 64 columns stay as they are. Exact.
+  }];
+  let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
+}
+
 def TakeTurnsPass : Pass<"tile-take-turns", "gpu::GPUModuleOp"> {
   let summary = "Let warpgroups start their dots one after the other";
   let description = [{

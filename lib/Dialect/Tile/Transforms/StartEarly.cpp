@@ -1,0 +1,261 @@
+//===- StartEarly.cpp - A loop's first dot is started beside a barrier ----===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Warps that meet in a loop are in step: what each computes between its dots all of them
+// compute at the same time, and the tensor cores wait. Where an iteration's first dot
+// reads nothing that the iteration makes, it may run beside the barrier of the one before,
+// and has been finished when that one ends:
+//
+//                                        start S = K Q(0), finish it
+//   for t = 0 ..:                        for t = 0 .. carrying S:
+//     start S = K Q(t)                     start G = V D(t)
+//     start G = V D(t)                     P = f(S)                 | G under way
+//     finish S                             start B += P D(t)
+//     P = f(S)                             finish G
+//     start B += P D(t)              =>    T = g(P, G), exchange T  | B under way
+//     finish G                             finish B
+//     T = g(P, G), exchange T              start S = K Q(t+1)
+//     meet                                 meet                     | S under way
+//     start C = T' K                       start C = T' K
+//     start A += T Q(t)                    start A += T Q(t)
+//     finish C                             finish S and C
+//     ..                                   ..                       | A under way
+//     finish A and B                       finish A
+//
+// Before, f waited for S with nothing but G behind it; now S is there when the iteration
+// begins.
+//
+// B is finished first: its left operand lies where S will, and with both under way ptxas
+// has too few registers, and runs every wgmma of the kernel one after the other (warning
+// C7512). The last iteration has no next tile. It starts the dot with its own once more,
+// for nobody: started in one of two branches, a dot would be in flight on one way only,
+// and ptxas would give up, too (warning C7514).
+//
+//===----------------------------------------------------------------------===//
+#include "LateDot.h"
+
+#include "attn/Dialect/Tile/Transforms/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+namespace mlir::tile {
+#define GEN_PASS_DEF_STARTEARLYPASS
+#include "attn/Dialect/Tile/Transforms/Passes.h.inc"
+} // namespace mlir::tile
+
+using namespace mlir;
+using namespace mlir::tile;
+
+/// Of the first dot's result. Loops of longer tiles stay as they are: nobody has measured them.
+static constexpr int64_t mostColumns = 64;
+
+namespace {
+
+class EarlyDot {
+public:
+  explicit EarlyDot(scf::ForOp loop) : place{loop}, loop(loop), b(loop.getLoc(), loop) {}
+  bool match();
+  void move();
+
+private:
+  Block *body() { return loop.getBody(); }
+  /// The loop's dots, all of which stand in its own block.
+  bool matchDots();
+  /// The first dot, and what stands in front of it: waits for a tile that what the loop counts tells.
+  bool matchFirst();
+  /// The barrier, and what waits for dots that are started behind it.
+  bool matchBarrier();
+  Value less(Value x, Value y) {
+    auto predicate = loop.getUnsignedCmp() ? arith::CmpIPredicate::ult : arith::CmpIPredicate::slt;
+    return arith::CmpIOp::create(b, predicate, x, y);
+  }
+  SmallVector<Value> finish(ArrayRef<Value> started, int64_t pending) {
+    return SmallVector<Value>(
+        FinishDotsOp::create(b, ValueRange(started).getTypes(), pending, started).getResults());
+  }
+  /// Copies an operation of the loop, and what its operands are computed from, as far as they are not mapped.
+  Operation *copy(Operation *op, IRMapping &mapping);
+  /// Waits for the tile of what is counted, and starts the dot.
+  Value start(IRMapping counted);
+  /// The first iteration's result, in front of the loop.
+  Value startInFront();
+  /// The next iteration's, in flight.
+  Value startAhead();
+  /// Finishes, in front of `early`, what was started before and is finished behind it.
+  void finishOlder();
+
+  LateDot place; ///< tells what the loop counts
+  scf::ForOp loop;
+  SmallVector<StartDotOp> starts;
+  SmallVector<FinishDotsOp> finishes;
+  StartDotOp first;
+  FinishDotsOp finishFirst, with; ///< of the first dot, and what it will be finished with
+  SmallVector<Operation *> waits; ///< in front of the first dot
+  Operation *early = nullptr;     ///< in front of this it will be started
+  ImplicitLocOpBuilder b;
+};
+
+bool EarlyDot::match() { return matchDots() && matchFirst() && matchBarrier(); }
+
+bool EarlyDot::matchDots() {
+  bool stand = true;
+  loop.walk([&](Operation *op) {
+    if (auto start = dyn_cast<StartDotOp>(op))
+      starts.push_back(start);
+    else if (auto finish = dyn_cast<FinishDotsOp>(op))
+      finishes.push_back(finish);
+    else
+      return;
+    stand &= op->getBlock() == body();
+  });
+  return stand && !starts.empty();
+}
+
+bool EarlyDot::matchFirst() {
+  first = starts.front();
+  auto isOutside = [&](Value value) { return !value || loop.isDefinedOutsideOfLoop(value); };
+  auto isCounted = [&](Value value) { return place.canCountBack(value); };
+  if (first.getAcc() || first.getColumn() || !isOutside(first.getLhs()) || !isOutside(first.getLine()) ||
+      !isCounted(first.getRhs()) || !first.getResult().hasOneUse() ||
+      first.getResult().getType().getSizes()[1] > mostColumns)
+    return false;
+  finishFirst = dyn_cast<FinishDotsOp>(*first.getResult().user_begin());
+  for (Operation &op : llvm::make_range(body()->begin(), first->getIterator())) {
+    if (isMemoryEffectFree(&op))
+      continue;
+    if (!isa<AwaitOp>(op) || !llvm::all_of(op.getOperands(), isCounted))
+      return false;
+    waits.push_back(&op);
+  }
+  return finishFirst && finishFirst.getStarted().size() == 1 && !waits.empty();
+}
+
+bool EarlyDot::matchBarrier() {
+  auto meets = body()->getOps<MeetOp>();
+  if (meets.empty())
+    return false;
+  MeetOp meet = *meets.begin();
+  for (Operation *op = meet; op && (isa<MeetOp, FenceAsyncOp, FinishSendsOp>(op) || isMemoryEffectFree(op));
+       op = op->getPrevNode())
+    if (!isMemoryEffectFree(op))
+      early = op;
+  auto behind = llvm::find_if(finishes, [&](FinishDotsOp op) { return meet->isBeforeInBlock(op); });
+  if (behind == finishes.end() || !finishFirst->isBeforeInBlock(early))
+    return false;
+  with = *behind;
+  // Dots end in the order in which they were started: those left pending are started behind the barrier.
+  return llvm::count_if(starts, [&](StartDotOp op) {
+           return meet->isBeforeInBlock(op) && op->isBeforeInBlock(with);
+         }) >= with.getPending();
+}
+
+Operation *EarlyDot::copy(Operation *op, IRMapping &mapping) {
+  for (Value operand : op->getOperands())
+    if (Operation *source = operand.getDefiningOp();
+        source && source->getBlock() == body() && !mapping.contains(operand))
+      copy(source, mapping);
+  return b.clone(*op, mapping);
+}
+
+Value EarlyDot::start(IRMapping counted) {
+  for (Operation *wait : waits)
+    copy(wait, counted);
+  return copy(first, counted)->getResult(0);
+}
+
+Value EarlyDot::startInFront() {
+  Type type = first.getResult().getType();
+  b.setInsertionPoint(loop);
+  auto some = scf::IfOp::create(b, TypeRange{type}, less(loop.getLowerBound(), loop.getUpperBound()),
+                                /*withElseRegion=*/true);
+  IRMapping counted;
+  for (auto [number, step] : place.counts)
+    counted.map(loop.getRegionIterArg(number), loop.getInitArgs()[number]);
+  b.setInsertionPointToEnd(some.thenBlock());
+  scf::YieldOp::create(b, finish(start(counted), /*pending=*/0));
+  b.setInsertionPointToEnd(some.elseBlock());
+  scf::YieldOp::create(b, UndefinedOp::create(b, type).getResult());
+  return some.getResult(0);
+}
+
+Value EarlyDot::startAhead() {
+  b.setInsertionPoint(early);
+  Value next = arith::AddIOp::create(b, loop.getInductionVar(), loop.getStep());
+  Value more = less(next, loop.getUpperBound());
+  IRMapping counted;
+  for (auto [number, step] : place.counts) {
+    Value count = loop.getRegionIterArg(number);
+    auto constant = [&](int64_t value) {
+      return arith::ConstantOp::create(b, b.getIntegerAttr(count.getType(), value));
+    };
+    Value ahead = arith::SelectOp::create(b, more, constant(step), constant(0));
+    counted.map(count, arith::AddIOp::create(b, count, ahead));
+  }
+  return start(counted);
+}
+
+void EarlyDot::finishOlder() {
+  b.setInsertionPoint(early);
+  auto isOlder = [&](Value started) { return started.getDefiningOp()->isBeforeInBlock(early); };
+  for (FinishDotsOp &op : finishes) {
+    if (op->isBeforeInBlock(early) || llvm::none_of(op.getStarted(), isOlder))
+      continue;
+    SmallVector<Value> older, younger;
+    for (Value started : op.getStarted())
+      (isOlder(started) ? older : younger).push_back(started);
+    IRMapping finished;
+    finished.map(older, finish(older, /*pending=*/0));
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(op);
+    auto rest = FinishDotsOp::create(b, ValueRange(younger).getTypes(), op.getPending(), younger);
+    finished.map(younger, rest.getResults());
+    for (auto [started, result] : llvm::zip_equal(op.getStarted(), op.getResults()))
+      result.replaceAllUsesWith(finished.lookup(started));
+    with = with == op ? rest : with;
+    op.erase();
+    op = rest;
+  }
+}
+
+void EarlyDot::move() {
+  Value inFront = startInFront();
+  finishOlder();
+  SmallVector<Value> started(with.getStarted());
+  started.push_back(startAhead());
+  b.setInsertionPoint(with);
+  SmallVector<Value> finished = finish(started, with.getPending());
+  with.replaceAllUsesWith(ArrayRef(finished).drop_back());
+  with.erase();
+
+  IRRewriter rewriter(b.getContext());
+  loop = cast<scf::ForOp>(*loop.replaceWithAdditionalYields(
+      rewriter, inFront, /*replaceInitOperandUsesInLoop=*/false,
+      [&](OpBuilder &, Location, ArrayRef<BlockArgument>) { return SmallVector<Value>{finished.back()}; }));
+  finishFirst.getResult(0).replaceAllUsesWith(loop.getRegionIterArgs().back());
+  finishFirst.erase();
+  first.erase();
+  for (Operation *wait : waits)
+    wait->erase();
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(*body())))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+}
+
+struct StartEarly : tile::impl::StartEarlyPassBase<StartEarly> {
+  void runOnOperation() override {
+    SmallVector<scf::ForOp> loops;
+    for (auto kernel : getOperation().getOps<func::FuncOp>())
+      if (auto schedule = kernel->getAttrOfType<ScheduleAttr>("tile.schedule");
+          schedule && schedule.getKind() == ScheduleKind::Wgmma)
+        kernel.walk([&](scf::ForOp loop) { loops.push_back(loop); });
+    for (scf::ForOp loop : loops)
+      if (EarlyDot found(loop); found.match())
+        found.move();
+  }
+};
+
+} // namespace

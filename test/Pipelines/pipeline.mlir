@@ -33,6 +33,7 @@
 // CHECK-NEXT:    tile-unswitch-loops,
 // CHECK-NEXT:    tile-insert-barriers,
 // CHECK-NEXT:    tile-overlap-dots,
+// CHECK-NEXT:    tile-start-early,
 // CHECK-NEXT:    tile-take-turns,
 // CHECK-NEXT:    tile-look-ahead,
 // CHECK-NEXT:    tile-read-ahead,

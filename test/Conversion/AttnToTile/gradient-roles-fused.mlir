@@ -33,24 +33,32 @@ func.func @half(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q att
 // CHECK-NOT: tile.send
 // CHECK: } else {
 // CHECK: tile.set_registers increase 240
-// Scores and their gradients start together; numbers of rows are read before scores are waited for.
-// CHECK: %[[S:.*]] = tile.start_dot
+// The first tile's scores are made in front of the loop. In it gradients of scores start, and numbers of rows are read.
+// CHECK: %[[FRONT:.*]] = scf.if
+// CHECK: tile.await %[[QFULL:.*]][
+// CHECK: tile.start_dot
+// CHECK-NEXT: tile.finish_dots 0
+// CHECK: scf.for {{.*}} iter_args({{.*}}, %[[S:[^ ]*]] = %[[FRONT]])
 // CHECK: %[[DP:.*]] = tile.start_dot
 // CHECK: tile.load_columns {{.*}} i32
 // CHECK: tile.load_columns {{.*}} f32
-// CHECK: tile.finish_dots 1 %[[S]]
+// CHECK: tile.mask %[[S]]
 // CHECK: math.exp2
 // CHECK: tile.load_columns {{.*}} f32
 // CHECK: %[[DV:.*]] = tile.start_dot
 // CHECK: tile.finish_dots 1 %[[DP]]
 // Both have written their tokens, and the piece before has left its place, before anybody multiplies all of them.
 // CHECK: tile.stage {{.*}} into %[[EXCHANGE]]
+// The next tile's scores start meanwhile.
+// CHECK-NEXT: tile.finish_dots 0 %[[DV]]
+// CHECK: tile.await %[[QFULL]][
+// CHECK: %[[NEXT:.*]] = tile.start_dot
 // CHECK-NEXT: tile.fence_async
 // CHECK-NEXT: tile.finish_sends
 // CHECK-NEXT: tile.meet %c1_i32 threads 256
 // CHECK: %[[DQ:.*]] = tile.start_dot %[[EXCHANGE]], {{.*}} from {{.*}} -> <[query 16, feature 64], f32, acc>
 // CHECK: %[[DK:.*]] = tile.start_dot
-// CHECK: tile.finish_dots 1 %[[DQ]]
+// CHECK: %[[ENDED:.*]]:2 = tile.finish_dots 1 %[[DQ]], %[[NEXT]]
 // Half of the features leave by one warp, when all warps have staged, and have read what was exchanged.
 // CHECK: %[[PIECE:.*]] = tile.overlay %[[SUMS]] {{.*}} -> <query 64, feature 64, f32, swizzled>
 // CHECK-NEXT: tile.stage {{.*}} into %[[PIECE]]
@@ -58,7 +66,8 @@ func.func @half(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q att
 // CHECK-NEXT: tile.meet %c2_i32 threads 256
 // CHECK: scf.if
 // CHECK: tile.send %[[PIECE]] adds {{.*}} panel
-// CHECK: tile.finish_dots 0 %[[DK]], %[[DV]]
+// CHECK: tile.finish_dots 0 %[[DK]]
+// CHECK: scf.yield {{.*}} %[[ENDED]]#1 :
 // The block ends when its sums have been read.
 // CHECK: tile.finish_sends
 // CHECK: tile.store

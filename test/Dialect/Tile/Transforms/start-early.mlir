@@ -19,7 +19,7 @@ gpu.module @kernels {
   // The first iteration's is started, and finished, in front of the loop, if it has iterations.
   // CHECK: %[[SOME:.*]] = arith.cmpi slt, %[[BEGIN:.*]], %[[END:[^ ]*]] :
   // CHECK-NEXT: %[[FRONT:.*]] = scf.if %[[SOME]]
-  // CHECK: tile.await %[[FULL:[^[]*]][%{{.*}}]
+  // CHECK: tile.await %[[FULL:[0-9a-z_#]+]]{{\[}}%{{.*}}]
   // CHECK: %[[S0:.*]] = tile.start_dot
   // CHECK-NEXT: %[[F0:.*]] = tile.finish_dots 0 %[[S0]]
   // CHECK-NEXT: scf.yield %[[F0]]

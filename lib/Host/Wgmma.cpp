@@ -13,6 +13,7 @@
 #include "Rewriter.h"
 #include "attn/Dialect/Tile/IR/Tile.h"
 #include "attn/Support/Elements.h"
+#include "mlir/IR/Dominance.h"
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
@@ -190,24 +191,26 @@ void Rewriter::markWgmmaMisuse(LLVM::LLVMFuncOp function) {
   for (auto [user, wgmma] : early)
     report(user, wgmma, rt::host::Misuse::ReadInFlight);
 
-  for (Block &block : function.getBody()) {
-    Operation *fence = nullptr;
-    for (Operation &op : block) {
-      if (isa<NVVM::WgmmaFenceAlignedOp>(op))
-        fence = &op;
-      auto wgmma = dyn_cast<tile::WgmmaOp>(op);
-      if (!wgmma || !fence)
-        continue;
-      auto late = [&](Value v) {
-        Operation *def = v.getDefiningOp();
-        return def && def->getBlock() == &block && fence->isBeforeInBlock(def) &&
-               !isa<tile::WgmmaOp, LLVM::ConstantOp, LLVM::UndefOp, LLVM::PoisonOp, LLVM::ZeroOp,
-                    LLVM::BitcastOp, LLVM::ExtractElementOp, LLVM::ExtractValueOp>(def);
-      };
-      if (llvm::any_of(wgmma.getAcc(), late) || llvm::any_of(wgmma.getLhs(), late))
-        report(&op, &op, rt::host::Misuse::WrittenAfterFence);
-    }
-  }
+  // Between a register's last write and the wgmma there is a fence, on every way.
+  DominanceInfo dominance(function);
+  SmallVector<Operation *> fences, late;
+  function.walk([&](NVVM::WgmmaFenceAlignedOp fence) { fences.push_back(fence); });
+  function.walk([&](tile::WgmmaOp wgmma) {
+    SmallVector<Operation *> before;
+    llvm::copy_if(fences, std::back_inserter(before),
+                  [&](Operation *fence) { return dominance.properlyDominates(fence, wgmma); });
+    auto isLate = [&](Value v) {
+      Operation *def = v.getDefiningOp();
+      while (isa_and_nonnull<LLVM::BitcastOp, LLVM::ExtractElementOp, LLVM::ExtractValueOp>(def))
+        def = def->getOperand(0).getDefiningOp(); // the same register by another name
+      return def && !isa<tile::WgmmaOp, LLVM::ConstantOp, LLVM::UndefOp, LLVM::PoisonOp, LLVM::ZeroOp>(def) &&
+             llvm::none_of(before, [&](Operation *fence) { return dominance.properlyDominates(def, fence); });
+    };
+    if (!before.empty() && (llvm::any_of(wgmma.getAcc(), isLate) || llvm::any_of(wgmma.getLhs(), isLate)))
+      late.push_back(wgmma);
+  });
+  for (Operation *wgmma : late)
+    report(wgmma, wgmma, rt::host::Misuse::WrittenAfterFence);
 }
 
 llvm::Error Rewriter::rewriteWgmmaWait(tile::WgmmaWaitOp op) {

@@ -188,9 +188,18 @@ SURVIVORS = (
     Survivor(
         "drop",
         "nvvm.wgmma.fence.aligned",
-        "of dk, which starts behind the fence of dq",
+        "of dots whose operands were there at the fence of the dot before: dk behind dq and, where scores start early, dq "
+        "behind those",
         cases="fused",
-        ordinals=(4,),
+        ordinals=(4, 5),
+        kernel="_tokens",
+    ),
+    Survivor(
+        "drop",
+        "nvvm.wgmma.commit.group.sync.aligned",
+        "of scores that start early: they are in the group of dq then, and waited for with that",
+        cases="short tiles",
+        ordinals=(3,),
         kernel="_tokens",
     ),
     Survivor(

@@ -71,6 +71,7 @@ const Planted kBugs[] = {
     {"05_wgmma_registers", "wrong2", kSync, "tile.wgmma", "before wgmma.wait_group", 128, 16384},
     {"05_wgmma_registers", "wrong3", kSync, "tile.wgmma", "no wgmma.fence", 128, 16384},
     {"05_wgmma_registers", "wrong4", kSync, "tile.wgmma", "written after the wgmma.fence", 128, 16384},
+    {"05_wgmma_registers", "wrong5", kSync, "tile.wgmma", "written after the wgmma.fence", 128, 16384},
     {"06_expect_bytes", "wrong1", kDeadlock, "nvvm.mbarrier.try_wait", "-16 bytes are outstanding"},
     {"06_expect_bytes", "wrong2", kDeadlock, "nvvm.mbarrier.try_wait", ", 16 bytes are outstanding"},
     {"06_expect_bytes", "wrong3", kRace, "", "shared bytes"},

@@ -1,6 +1,6 @@
 // An accumulator belongs to the tensor cores from wgmma.fence to the wait.
 // wrong1: waits for all but the newest group. wrong2: uses the result before the wait. wrong3: no wgmma.fence.
-// wrong4: writes an accumulator after the fence.
+// wrong4: writes an accumulator after the fence. wrong5: in another block than the fence.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
 
@@ -69,11 +69,14 @@ gpu.module @planted {
   ^join34:
     nvvm.fence.proxy {kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>}
     nvvm.barrier
+    //+ wrong5: nvvm.wgmma.fence.aligned
+    //+ wrong5: llvm.br ^behind
+  //+ wrong5: ^behind:
     %v43 = llvm.uitofp %tid1 : i32 to f32
     %v44 = llvm.uitofp %tid1 : i32 to f32
     %v45 = llvm.uitofp %tid1 : i32 to f32
     %v46 = llvm.uitofp %tid1 : i32 to f32
-    nvvm.wgmma.fence.aligned //- wrong3
+    nvvm.wgmma.fence.aligned //- wrong3, wrong5
     %v47 = llvm.ptrtoint %smem3 : !llvm.ptr<3> to i32
     %v48 = llvm.add %v47, %c0 : i32
     %v49 = llvm.and %v48, %c262143 : i32

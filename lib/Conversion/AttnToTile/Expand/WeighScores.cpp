@@ -157,8 +157,8 @@ private:
     return codes;
   }
 
-  /// Of the low half of the float that was stored, without a conversion, of which a multiprocessor makes as
-  /// few as powers of two.
+  /// Of the low half of a float, all that was stored of it. A conversion would do, too, but a multiprocessor
+  /// starts 16 of these and of powers of two in a clock, and 128 sums.
   Value floatOf(Value half) {
     static_assert((storedScoreBase & 0xffff) == 0);
     Value bits = b.createOrFold<arith::OrIOp>(half, b.i32(storedScoreBase));
@@ -202,10 +202,10 @@ private:
   }
 
   Value acrossHeads(ArrayRef<Value> codes, ArrayRef<Value> lses,
-                    function_ref<Value(Value code, Value lse)> weightOf) {
+                    function_ref<Value(Value code, Value lse)> ofHead) {
     Value all;
     for (auto [code, lse] : llvm::zip_equal(codes, lses)) {
-      Value weight = weightOf(code, lse);
+      Value weight = ofHead(code, lse);
       if (!all)
         all = weight;
       else if (how == Together::Max)

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Loads, stores and copies with a hint become inline assembly that passes a policy, which
 // is made where the kernel begins. Before PTX 7.4 there is none, and stores and copies
-// stay as they are. Loads are assembly all the same, which LLVM leaves where it stands: it moves a
-// load to the one branch that uses it, and loads that were to be under way together
-// then wait for one another behind the stores of other branches.
+// stay as they are. Loads are assembly all the same, which LLVM leaves where it stands: it
+// moves a load to the one branch that uses it, and loads that were to be under way
+// together then wait for one another behind the stores of other branches.
 //
 // A copy with a policy has a trap. Where its place in shared memory is a lane's own
 // offset behind a number that is the same in a warp, ptxas (12.8, 13.0) makes an

@@ -8,6 +8,7 @@
   decode    paged, one row per sequence: bytes of keys and values per second, against copying and the same peers
   backward  gradients of dense attention: attn against cuDNN and FlashAttention; TFLOP/s of five products
   shared-backward  forward and backward behind a shared prompt, against prompts replicated
+  tree-backward  forward and backward over a tree of depth 16 with 512 leaves, against one level
   quantized decode over codes of 8, 4 and 2 bits and e4m3: times as fast as bf16 on the same tokens, FlashInfer's e4m3
   significance  what tokens are worth, of steps of decoding: times as long as without, in 16, 8, 4 and 2 bits
   trees     reasoning, few-shot and speculation: a node read once for all rows below it, against every row its path

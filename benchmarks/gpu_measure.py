@@ -10,6 +10,7 @@ from gpu_batches import mean_bars, mean_ratio
 from gpu_cache import cache_line, measure_cache
 from gpu_comparisons import compare, comparison_line
 from gpu_context import context_line, measure_context
+from gpu_deep import measure_deep
 from gpu_diffkv import diffkv_line, measure_diffkv
 from gpu_duo import duo_line, measure_duo
 from gpu_graphs import graph_line, measure_graph
@@ -35,6 +36,7 @@ OWN = {
     **{part: (compare, comparison_line, COMPARED) for part in COMPARISONS},
     "backward": (measure_backward, backward_line, GRADIENTS),
     "shared-backward": (measure_shared_backward, backward_line, GRADIENTS),
+    "tree-backward": (measure_deep, backward_line, GRADIENTS),
     "cache": (
         measure_cache,
         cache_line,

@@ -13,6 +13,7 @@ from gpu_cache import cache_points
 from gpu_chunks import chunk_points
 from gpu_comparisons import comparison_bars
 from gpu_context import context_bars, context_points
+from gpu_deep import deep_bars, deep_points
 from gpu_diffkv import diffkv_bars, diffkv_points
 from gpu_duo import duo_bars, duo_points
 from gpu_graphs import graph_bars, graph_points
@@ -203,6 +204,7 @@ PARTS = {
     "decode": decode_points,
     "backward": backward_points,
     "shared-backward": shared_backward_points,
+    "tree-backward": deep_points,
     "quantized": quantized_points,
     "significance": significance_points,
     **COMPARISONS,
@@ -225,6 +227,7 @@ OWN_BARS = {
     **{part: comparison_bars for part in COMPARISONS},
     "backward": backward_bars,
     "shared-backward": backward_bars,
+    "tree-backward": deep_bars,
     "python": python_bars,
     "quantized": quantized_bars,
     "significance": significance_bars,

@@ -1,7 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Draws the rows of `bench gpu backward` and `shared-backward`: TFLOP/s of all products, of attn and of its peers."""
 
-SHADES = {"attn": "#d62728", "cudnn": "#2ca02c", "flash": "#1f77b4", "replicated": "#7f7f7f"}
+SHADES = {
+    "attn": "#d62728",
+    "cudnn": "#2ca02c",
+    "flash": "#1f77b4",
+    "replicated": "#7f7f7f",
+    "one level": "#7f7f7f",
+}
 
 
 def draw_gradients(axes, rows):

@@ -256,6 +256,7 @@ PANELS = {
     "python": lambda axes, rows, sessions: draw_python(axes, rows),
     "backward": lambda axes, rows, sessions: draw_gradients(axes, rows),
     "shared-backward": lambda axes, rows, sessions: draw_gradients(axes, rows),
+    "tree-backward": lambda axes, rows, sessions: draw_gradients(axes, rows),
     "quantized": lambda axes, rows, sessions: draw_quantized(axes, rows),
     "transformers": lambda axes, rows, sessions: draw_models(axes, rows),
     "serving": lambda axes, rows, sessions: draw_serving(axes, rows),

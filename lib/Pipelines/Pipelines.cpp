@@ -27,6 +27,7 @@ static OpPassManager &addKernelPasses(OpPassManager &manager) {
   kernels.addPass(createDifferentiatePass());
   kernels.addPass(createWritePlanPass());
   kernels.addPass(createWeighScoresPass());
+  kernels.addPass(createSumPartsPass());
   kernels.addPass(createWalkPlanPass());
   kernels.addPass(createStageOperandsPass());
   kernels.addPass(createExpandOnlinePass());

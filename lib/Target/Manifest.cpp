@@ -298,6 +298,8 @@ LogicalResult mlir::attn::describeKernels(gpu::GPUModuleOp machine, const Chip &
       info.rows = rt::scoreTaskTokens;
       info.keys = manifest.groupSize();
     }
+    if (described->launch.grid == rt::PlanArray::TokenSums)
+      info.rows = rt::tokenSumTokens, info.keys = 1;
     for (auto parameter : parameters.getAsRange<tile::ParameterAttr>())
       info.params.push_back(parameterOf(parameter));
     if (auto maps = kernel->getAttrOfType<ArrayAttr>("tile.tensor_maps"))

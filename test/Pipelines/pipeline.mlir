@@ -23,6 +23,7 @@
 // CHECK-NEXT:    attn-differentiate,
 // CHECK-NEXT:    attn-write-plan,
 // CHECK-NEXT:    attn-weigh-scores,
+// CHECK-NEXT:    attn-sum-parts,
 // CHECK-NEXT:    attn-walk-plan,
 // CHECK-NEXT:    attn-stage-operands,
 // CHECK-NEXT:    attn-expand-online,

@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import contest  # noqa: E402
 import gpu_backward  # noqa: E402
 from gpu_backward import BackwardPoint, SharedPoint, backward_line  # noqa: E402
+from gpu_deep import DeepPoint  # noqa: E402
 from gpu_measure import OWN, Clock, heading, line  # noqa: E402
 from gpu_points import PARTS, bars  # noqa: E402
 
@@ -48,7 +49,9 @@ def bench(monkeypatch):
 
 
 def test_points():
-    points = PARTS["backward"](False) + PARTS["shared-backward"](False)
+    points = [
+        point for part in ("backward", "shared-backward", "tree-backward") for point in PARTS[part](False)
+    ]
     assert len({point.key for point in points}) == len(points)
     assert {point.key for point in PARTS["backward"](True)} < {point.key for point in points}
     for point in points:
@@ -86,3 +89,21 @@ def test_shared_prompts(bench):
     assert [met for _, met in bars(large, SESSION)] == [True, True]
     slow = large | {"attn": {"run_ms": 200.0}, "ratio_to_best_peer": 5.2}
     assert [met for _, met in bars(slow, SESSION)] == [False, False]
+
+
+def test_a_deep_tree_has_work_of_all_its_levels():
+    """Counted row by row, and a prompt with as many responses."""
+    point = DeepPoint(3, 1, 2)
+    starts, parents = point.deep()
+    assert parents == [-1, 0, 1, 2, 0, 4, 5] and starts == [0, 2, 4, 6, 8, 10, 12, 14]
+    assert point.pairs() == (1 + 2) + 2 * ((3 + 4) + (5 + 6) + (7 + 8))
+    assert point.flat() == ([0, 4, 8, 12], [-1, 0, 0]) and point.pairs(point.flat()) == 10 + 2 * (4 * 4 + 10)
+
+
+def test_a_deep_tree(bench):
+    row = OWN["tree-backward"][0](DeepPoint(3, 1, 8, 2, 1, 32, device="host"), bench)
+    flops = row["visited_flops"]
+    assert row["tflops"] == flops / row["attn"]["run_ms"] / 1e9
+    assert row["ratio_to_best_peer"] == pytest.approx(row["peers_ms"]["one level"] / row["attn"]["run_ms"])
+    assert "one level" in line(row) and len(bars(row, SESSION)) == 1
+    assert [met for _, met in bars(row | {"ratio_to_best_peer": 0.89}, SESSION)] == [False]

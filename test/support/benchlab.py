@@ -166,6 +166,7 @@ FAKES = {
     "planning": fake_planning,
     "backward": fake_gradients,
     "shared-backward": fake_gradients,
+    "tree-backward": fake_gradients,
     "transformers": fake_decode,
     "graphs": fake_replay,
     "pages": fake_pages,

@@ -3,7 +3,7 @@
 #ifndef ATTN_TOOLS_PLAN_OPTIONS_H
 #define ATTN_TOOLS_PLAN_OPTIONS_H
 
-#include "attn_rt/plan/Forest.h"
+#include "attn_rt/forest/Forest.h"
 
 #include <string>
 

@@ -103,6 +103,8 @@ inline constexpr StringLiteral gradientAttr = "attn.gradient", operandAttr = "at
 /// is: what begins the sums of rows, what adds to them, what ends them.
 inline constexpr StringLiteral fusedAttr = "attn.fused", fusedBegin = "begin", fusedAdd = "add",
                                fusedEnd = "end";
+/// Of a kernel that adds up gradients of tokens whose tasks were cut.
+inline constexpr StringLiteral sumsPartsAttr = "attn.sums_parts";
 /// The sums of rows' gradients while they are added up, f32.
 inline constexpr StringLiteral rowSums = "dq.sums";
 /// Of a kernel that decodes: it stores what tokens score, where the plan says so; and of the one behind it,

@@ -94,6 +94,15 @@ def WeighScoresPass : Pass<"attn-weigh-scores", "gpu::GPUModuleOp"> {
   let dependentDialects = ["tile::TileDialect", "arith::ArithDialect", "scf::SCFDialect", "math::MathDialect"];
 }
 
+def SumPartsPass : Pass<"attn-sum-parts", "gpu::GPUModuleOp"> {
+  let summary = "Write the kernel that adds up gradients of tokens whose tasks were cut";
+  let description = [{
+    A block takes up to sixteen tokens of one KV head. Its threads add what each part has left of their keys' and values'
+    gradients, in the order of the parts, and round once.
+  }];
+  let dependentDialects = ["tile::TileDialect", "arith::ArithDialect", "scf::SCFDialect"];
+}
+
 def WalkRowsPass : Pass<"attn-walk-rows", "gpu::GPUModuleOp"> {
   let summary = "Put a loop over layers, rows and pieces around an operation on a cache";
   let description = [{

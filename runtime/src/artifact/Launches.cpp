@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "artifact/ManifestJson.h"
 
+#include <algorithm>
 #include <set>
 
 namespace attn::rt {
@@ -22,8 +23,11 @@ void checkLaunch(const Manifest &m, const LaunchInfo &launch, const Cursor &curs
     cursor["kernels"].fail("expected one kernel, or one for each of the " + std::to_string(planned) +
                            " among which plans choose, got " + std::to_string(launch.kernels.size()));
   const std::vector<Cursor> names = cursor["kernels"].elements();
-  const bool walks = launch.grid != PlanArray::Starts && launch.grid != PlanArray::TokenTasks &&
-                     launch.grid != PlanArray::ScoreTasks;
+  // A block has one of these.
+  constexpr PlanArray ofBlocks[] = {PlanArray::Starts, PlanArray::TokenTasks, PlanArray::TokenSums,
+                                    PlanArray::ScoreTasks};
+  const bool walks =
+      std::none_of(std::begin(ofBlocks), std::end(ofBlocks), [&](PlanArray of) { return launch.grid == of; });
   for (size_t i = 0; i < launch.kernels.size() && !cursor.failed(); ++i) {
     const KernelInfo &kernel = m.kernels[static_cast<size_t>(launch.kernels[i])];
     if (kernel.role != m.kernels[static_cast<size_t>(launch.kernels[0])].role)

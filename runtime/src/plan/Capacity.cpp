@@ -1,5 +1,6 @@
 //===- Capacity.cpp - How large a plan can become -------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "plan/TokenCuts.h"
 #include "plan/TokenTasks.h"
 #include "plan/Work.h"
 
@@ -21,13 +22,19 @@ PlanLimits PlanLimits::larger(const PlanLimits &a, const PlanLimits &b) {
           std::max(a.sharedRows, b.sharedRows),
           std::max(a.tokensPerRow, b.tokensPerRow),
           std::max(a.tokenTasks, b.tokenTasks),
+          std::max(a.cutTokenTasks, b.cutTokenTasks),
+          std::max(a.tokenParts, b.tokenParts),
           std::max(a.scoreTasks, b.scoreTasks),
           std::max(a.scoreTokens, b.scoreTokens)};
 }
 
 PlanLimits PlanLimits::of(const Manifest &manifest, const Batch &batch) {
   PlanLimits limits;
-  limits.tokenTasks = manifest.walksTokens() ? countTokenTasks(manifest, batch) : 0;
+  if (manifest.walksTokens()) {
+    limits.tokenTasks = countTokenTasks(manifest, batch);
+    const TokenParts cut = countTokenParts(manifest, batch);
+    limits.cutTokenTasks = cut.tasks, limits.tokenParts = cut.parts;
+  }
   if (storesScores(manifest)) {
     limits.scoreTasks = countScoreTasks(manifest, batch);
     limits.scoreTokens = countScoreTokens(manifest, batch);
@@ -144,6 +151,16 @@ PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const Pla
   if (whole)
     capacity.partialRows = 0;
   capacity.tokenTasks = limits.tokenTasks;
+  if (m.walksTokens() && cutsTokens(m)) {
+    TokenParts cut = addsToRows(m) ? countEndParts(limits.tokenTasks + limits.tokenParts,
+                                                   tokenTasksAtOnce(m, options.multiprocessors))
+                                   : TokenParts{};
+    cut.tasks += limits.cutTokenTasks, cut.parts += limits.tokenParts;
+    const int64_t tokens = tokensOfTile(m);
+    capacity.tokenTasks += cut.parts;
+    capacity.tokenSums = cut.tasks * ceilDiv(tokens, tokenSumTokens);
+    capacity.partialTokens = cut.parts * tokens;
+  }
   capacity.scoreTasks = limits.scoreTasks;
   capacity.scoreWords = ceilDiv(limits.scoreTokens * m.groupSize(), 2);
   capacity.mergePartials = capacity.partialRows;

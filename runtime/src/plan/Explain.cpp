@@ -46,6 +46,17 @@ std::string raggedText(const std::string &name, const OperandBatch &operand) {
                 100.0 * static_cast<double>(tokens) / static_cast<double>(std::max<int64_t>(most, 1)));
 }
 
+/// Tasks that hold tokens, and how many of them are parts of one.
+std::string tokensText(const Manifest &m, const Plan &plan) {
+  const LaunchInfo *launch = m.findLaunch(PlanArray::TokenTasks);
+  const int32_t tile = m.kernels[static_cast<size_t>(launch->kernels.front())].rows;
+  const auto cut = std::count_if(plan.tokenSums.begin(), plan.tokenSums.end(),
+                                 [&](const PlanTokenSum &sum) { return sum.partial % tile == 0; });
+  const long long parts = plan.partialTokens / tile, tasks = std::ssize(plan.tokenTasks);
+  return format("tokens    %lld tasks of %d tokens, %lld of them cut into %lld parts\n", tasks - parts + cut,
+                tile, static_cast<long long>(cut), parts);
+}
+
 } // namespace
 
 std::string explainPlan(const Manifest &m, const Batch &batch, const Plan &plan, const GpuModel &gpu) {
@@ -67,6 +78,8 @@ std::string explainPlan(const Manifest &m, const Batch &batch, const Plan &plan,
   text += format("work      %lld tasks, %lld key tiles, %lld cuts, on %d of %d blocks\n",
                  static_cast<long long>(s.tasks), static_cast<long long>(s.tiles),
                  static_cast<long long>(s.cuts), s.usedBlocks, plan.blocks);
+  if (!plan.tokenTasks.empty())
+    text += tokensText(m, plan);
   text += format("balance   %.3f (largest share over the mean), %zu rows merged from %lld partials\n",
                  s.balance, plan.mergeRows.size(), static_cast<long long>(plan.partialRows));
   text += "bytes     K/V " + bytesText(static_cast<double>(s.kvBytes)) + ", Q " +

@@ -55,7 +55,7 @@ struct Planner::State {
       return {};
     return inputError("a fixed split of " + std::to_string(options.fixedSplit) + " tokens: '" +
                       manifest.entry + (manifest.isBackward() ? "' makes gradients" : "' has two outputs") +
-                      ", whose tasks are never cut; expected none");
+                      ", whose tasks of rows are never cut; expected none");
   }
 
   Status checkFixedSplit() const {
@@ -79,6 +79,8 @@ struct Planner::State {
     } sizes[] = {{"tasks", plan.tasks.size(), capacity.tasks},
                  {"segments", plan.segments.size(), capacity.segments},
                  {"token tasks", plan.tokenTasks.size(), capacity.tokenTasks},
+                 {"pieces of cut token tasks", plan.tokenSums.size(), capacity.tokenSums},
+                 {"tokens of their parts", static_cast<size_t>(plan.partialTokens), capacity.partialTokens},
                  {"score tasks", plan.scoreTasks.size(), capacity.scoreTasks},
                  {"words of scores", static_cast<size_t>(plan.scoreWords), capacity.scoreWords},
                  {"merge rows", plan.mergeRows.size(), capacity.mergeRows},
@@ -200,12 +202,14 @@ Status Planner::plan(const Batch &batch, Plan &plan) {
       return status;
   }
   plan.tokenTasks.clear();
+  plan.tokenSums.clear();
+  plan.partialTokens = 0;
   plan.scoreTasks.clear();
   plan.scoreWords = 0;
   if (mayStoreScores(s.manifest, batch, plan))
     listScoreTasks(s.manifest, batch, plan);
   else if (s.manifest.walksTokens())
-    listTokenTasks(s.manifest, batch, plan.ends, s.options.multiprocessors, plan.tokenTasks);
+    listTokenTasks(s.manifest, batch, plan.ends, s.options.multiprocessors, plan);
   s.extender.remember(s.manifest, batch, s.assignment);
   if (Status status = s.checkCapacity(plan); !status)
     return status;

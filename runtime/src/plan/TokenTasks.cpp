@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "plan/TokenTasks.h"
 
+#include "plan/TokenCuts.h"
+
 #include <algorithm>
 #include <tuple>
 
@@ -102,32 +104,18 @@ int32_t rowsOf(const PlanTokenTask &task) { return task.rowEnd - task.rowBegin; 
 struct TokenTile {
   PlanTokenTask task;
   int32_t firstHead, endHead;
-  int32_t mostRows = 0; ///< of a tile of the same instance
+  int32_t tokens = 0;   ///< of the instance
+  int32_t mostRows = 0; ///< of one of its tiles
 
   int32_t rows() const { return rowsOf(task); }
 };
 
-/// Tokens that the store has room for: those of an instance, and what lies behind them.
-int32_t roomOf(const Manifest &manifest, const Batch &batch, size_t operand, size_t instance) {
-  const OperandBatch &of = batch.operands[operand];
-  if (storeOf(manifest.argumentOf(manifest.operands[operand])).kind == StoreKind::Packed)
-    return of.start[instance + 1] - of.start[instance];
-  return static_cast<int32_t>(of.tokens);
-}
-
-const KernelInfo &tokenKernel(const Manifest &manifest) {
-  const LaunchInfo *launch = manifest.findLaunch(PlanArray::TokenTasks);
-  return manifest.kernels[static_cast<size_t>(launch->kernels.front())];
-}
-
-int32_t tokensOfTile(const Manifest &manifest) { return tokenKernel(manifest).rows; }
-
 bool isLonger(const PlanTokenTask &a, const PlanTokenTask &b) { return rowsOf(a) > rowsOf(b); }
 
-/// The tasks of a tile, one for each head.
-void addTasks(TokenTile tile, std::vector<PlanTokenTask> &tasks) {
+/// Calls `add` with the tasks of a tile, one for each head.
+template <typename Add> void forEachTask(TokenTile tile, Add add) {
   for (tile.task.ordinal = tile.firstHead; tile.task.ordinal < tile.endHead; ++tile.task.ordinal)
-    tasks.push_back(tile.task);
+    add(tile.task);
 }
 
 /// Tasks of an instance and head, longest first; instances and heads that have the longest come first.
@@ -143,8 +131,21 @@ void addByHead(std::vector<TokenTile> &tiles, std::vector<PlanTokenTask> &tasks)
       ++end;
     for (int32_t head = tiles[begin].firstHead; head < tiles[begin].endHead; ++head)
       for (size_t i = begin; i < end; ++i)
-        addTasks({tiles[i].task, head, head + 1}, tasks);
+        forEachTask({tiles[i].task, head, head + 1},
+                    [&](const PlanTokenTask &task) { tasks.push_back(task); });
   }
+}
+
+/// Tasks of a window of rows, head after head, and then those of the next one. Nearly all begin in one, as
+/// what is longer is cut.
+void addByWindow(const std::vector<TokenTile> &tiles, int32_t window, TokenCutter &cutter,
+                 std::vector<PlanTokenTask> &tasks) {
+  const auto first = std::ssize(tasks);
+  for (const TokenTile &tile : tiles)
+    forEachTask(tile, [&](const PlanTokenTask &task) { cutter.add(task, window, 0, tasks); });
+  std::stable_sort(tasks.begin() + first, tasks.end(), [&](const PlanTokenTask &a, const PlanTokenTask &b) {
+    return std::pair(a.rowBegin / window, a.ordinal) < std::pair(b.rowBegin / window, b.ordinal);
+  });
 }
 
 /// Cuts tasks into an even number of phases, of about as many as run at once.
@@ -186,17 +187,37 @@ Status checkCountedRows(const Manifest &manifest, const Batch &batch) {
   return {};
 }
 
-void listTokenTasks(const Manifest &manifest, const Batch &batch, std::span<const int32_t> ends,
-                    int multiprocessors, std::vector<PlanTokenTask> &tasks) {
+const KernelInfo &tokenKernel(const Manifest &manifest) {
+  const LaunchInfo *launch = manifest.findLaunch(PlanArray::TokenTasks);
+  return manifest.kernels[static_cast<size_t>(launch->kernels.front())];
+}
+int32_t tokensOfTile(const Manifest &manifest) { return tokenKernel(manifest).rows; }
+bool addsToRows(const Manifest &manifest) { return manifest.findResult(rowSums) != nullptr; }
+bool cutsTokens(const Manifest &manifest) { return manifest.findLaunch(PlanArray::TokenSums) != nullptr; }
+int64_t tokenTasksAtOnce(const Manifest &manifest, int multiprocessors) {
+  return int64_t{multiprocessors} * tokenKernel(manifest).blocksPerSM;
+}
+
+namespace {
+
+/// What there is of tokens, of instances that are cut into windows and of others.
+struct TokenTiles {
+  std::vector<TokenTile> whole, inWindows;
+};
+
+TokenTiles listTiles(const Manifest &manifest, const Batch &batch, std::span<const int32_t> ends) {
   const int32_t keys = tokensOfTile(manifest);
   const std::vector<RowBounds> bounds = boundsOf(batch.qPos);
-  std::vector<TokenTile> tiles;
+  TokenTiles found;
   for (size_t o = 0; o < batch.operands.size(); ++o) {
     const OperandBatch &operand = batch.operands[o];
     for (size_t i = 0; i < operand.instances(); ++i) {
       const RowFinder rows(manifest, ends, batch, bounds, o, i);
-      PlanTokenTask task{
-          .operand = static_cast<int32_t>(o), .instance = static_cast<int32_t>(i), .pos0 = operand.pos0[i]};
+      std::vector<TokenTile> &tiles = isCutIntoWindows(manifest, operand, i) ? found.inWindows : found.whole;
+      PlanTokenTask task{.operand = static_cast<int32_t>(o),
+                         .instance = static_cast<int32_t>(i),
+                         .pos0 = operand.pos0[i],
+                         .partial = -1};
       const auto addTiles = [&](int32_t begin, int32_t end, bool seen, int32_t firstHead, int32_t endHead) {
         const auto first = std::ssize(tiles);
         int32_t mostRows = 0;
@@ -205,7 +226,7 @@ void listTokenTasks(const Manifest &manifest, const Batch &batch, std::span<cons
           task.rowBegin = task.rowEnd = 0;
           if (seen)
             rows.find(task.kvBegin, task.kvEnd, task);
-          tiles.push_back({task, firstHead, endHead});
+          tiles.push_back({task, firstHead, endHead, operand.longest(i)});
           mostRows = std::max(mostRows, rowsOf(task));
         }
         for (auto tile = tiles.begin() + first; tile != tiles.end(); ++tile)
@@ -216,38 +237,48 @@ void listTokenTasks(const Manifest &manifest, const Batch &batch, std::span<cons
       if (operand.heads > 1)
         continue; // each head had tokens of its own
       addTiles(0, operand.lengths[i], true, 0, manifest.kvHeads);
-      addTiles(operand.lengths[i], roomOf(manifest, batch, o, i), false, 0, manifest.kvHeads);
+      addTiles(operand.lengths[i], tokenRoom(manifest, batch, o, i), false, 0, manifest.kvHeads);
     }
   }
-  tasks.reserve(tasks.size() + tiles.size() * static_cast<size_t>(manifest.kvHeads));
-  if (manifest.findResult(rowSums)) {
-    const size_t first = tasks.size();
-    addByHead(tiles, tasks);
-    setPhases(std::span(tasks).subspan(first), int64_t{multiprocessors} * tokenKernel(manifest).blocksPerSM);
-    return;
-  }
-  std::stable_sort(tiles.begin(), tiles.end(),
-                   [](const TokenTile &a, const TokenTile &b) { return a.rows() > b.rows(); });
-  for (const TokenTile &tile : tiles)
-    addTasks(tile, tasks);
+  return found;
 }
 
-int64_t countTokenTasks(const Manifest &manifest, const Batch &batch) {
-  const int64_t keys = tokensOfTile(manifest);
-  const auto tilesOf = [&](int64_t tokens) { return std::max<int64_t>((tokens + keys - 1) / keys, 0); };
-  int64_t tasks = 0;
-  for (size_t o = 0; o < batch.operands.size(); ++o) {
-    const OperandBatch &operand = batch.operands[o];
-    for (size_t i = 0; i < operand.instances(); ++i) {
-      for (int32_t head = 0; head < operand.heads && operand.heads > 1; ++head)
-        tasks += tilesOf(operand.length(i, head));
-      if (operand.heads > 1)
-        continue;
-      const int64_t length = operand.lengths[i];
-      tasks += (tilesOf(length) + tilesOf(roomOf(manifest, batch, o, i) - length)) * manifest.kvHeads;
-    }
+/// Beside instances that are cut into windows, those with as few tokens are in windows, too: what sees both
+/// is there.
+void moveShort(int32_t tokens, TokenTiles &tiles) {
+  const auto isLong = [&](const TokenTile &tile) { return tile.tokens > tokens; };
+  const auto begin = std::stable_partition(tiles.whole.begin(), tiles.whole.end(), isLong);
+  tiles.inWindows.insert(tiles.inWindows.end(), begin, tiles.whole.end());
+  tiles.whole.erase(begin, tiles.whole.end());
+}
+
+} // namespace
+
+void listTokenTasks(const Manifest &manifest, const Batch &batch, std::span<const int32_t> ends,
+                    int multiprocessors, Plan &plan) {
+  TokenTiles tiles = listTiles(manifest, batch, ends);
+  TokenCutter cutter(tokenKernel(manifest), manifest.groupSize(), plan.tokenSums);
+  std::vector<PlanTokenTask> &tasks = plan.tokenTasks;
+  tasks.reserve((tiles.whole.size() + tiles.inWindows.size()) * static_cast<size_t>(manifest.kvHeads));
+  if (addsToRows(manifest)) {
+    const int64_t atOnce = tokenTasksAtOnce(manifest, multiprocessors);
+    if (!tiles.inWindows.empty())
+      moveShort(mostWindowTokens(manifest), tiles);
+    addByHead(tiles.whole, tasks);
+    addByWindow(tiles.inWindows, windowRows(manifest), cutter, tasks);
+    setPhases(tasks, atOnce);
+    if (cutsTokens(manifest))
+      cutter.balanceEnd(tasks, atOnce);
+  } else {
+    std::stable_sort(tiles.whole.begin(), tiles.whole.end(),
+                     [](const TokenTile &a, const TokenTile &b) { return a.rows() > b.rows(); });
+    const int32_t most = cutsTokens(manifest) ? orderedRows(manifest) : INT32_MAX;
+    for (const TokenTile &tile : tiles.whole)
+      forEachTask(tile, [&](const PlanTokenTask &task) { cutter.add(task, most, task.rowBegin, tasks); });
+    if (cutter.partialTokens() > 0)
+      std::stable_sort(tasks.begin(), tasks.end(), isLonger);
   }
-  return tasks;
+  plan.partialTokens = cutter.partialTokens();
 }
 
 } // namespace attn::rt

@@ -4,7 +4,7 @@
 // KV head, and the query rows that see one of them. These are an interval: rows of
 // an instance are, and of a tile's first and last row that may see it all rows
 // between are walked, whose mask says the rest. Every head of the group is among a
-// row's, so a tile has one task, which nothing else adds to.
+// row's, so a tile has one task, which nothing else adds to, unless it is cut (TokenCuts.h).
 //
 // Behind an instance's last token there may be room, whose gradients are zeros: it
 // has tasks without rows.
@@ -52,12 +52,16 @@ namespace attn::rt {
 Status checkCountedRows(const Manifest &manifest, const Batch &batch);
 /// The first of an instance's rows [first, last) that counts.
 int32_t firstCountedRow(const Manifest &manifest, const Batch &batch, int32_t first, int32_t last);
-/// Adds the tasks: those with the most rows first or, where they add to rows, in phases of about as many as
-/// run at once. `ends` are the sizes of windows and sinks.
+/// Adds the tasks to a plan that has none: those with the most rows first or, where they add to rows, in
+/// phases of about as many as run at once; some are parts (TokenCuts.h). `ends` are the sizes of windows and
+/// sinks.
 void listTokenTasks(const Manifest &manifest, const Batch &batch, std::span<const int32_t> ends,
-                    int multiprocessors, std::vector<PlanTokenTask> &tasks);
-/// How many there are, whoever sees what.
-int64_t countTokenTasks(const Manifest &manifest, const Batch &batch);
+                    int multiprocessors, Plan &plan);
+/// Tokens of a tile, whether their tasks add to rows, too, whether they may be cut, and how many run at once.
+int32_t tokensOfTile(const Manifest &manifest);
+bool addsToRows(const Manifest &manifest);
+bool cutsTokens(const Manifest &manifest);
+int64_t tokenTasksAtOnce(const Manifest &manifest, int multiprocessors);
 
 /// Whether a kernel stores scores; whether some does.
 bool storesScores(const KernelInfo &kernel);

@@ -24,7 +24,7 @@ std::array<PlanBuffer, planArrayCount> planBuffers(const PlanCapacity &capacity,
 struct PlanView {
 #define ATTN_PLAN_ARRAY(Id, name, member, Element, ...) std::span<const Element> member = {};
 #include "attn_rt/artifact/PlanRecords.def"
-  int64_t partialRows = 0, scoreWords = 0; ///< of its partial arrays
+  int64_t partialRows = 0, partialTokens = 0, scoreWords = 0; ///< of its partial arrays
 };
 
 /// What an array of a plan holds. Partial arrays have rows and no contents.

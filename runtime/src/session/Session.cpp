@@ -167,12 +167,14 @@ Status Session::setPlan(const Plan &plan) {
                                       .bits = plan.bits,
                                       .tasks = plan.tasks,
                                       .segments = plan.segments,
-                                      .tokenTasks = plan.tokenTasks,
+                                      .tokenTasks = s.filledUp(plan.tokenTasks, s.tokenTasks),
+                                      .tokenSums = s.filledUp(plan.tokenSums, s.tokenSums),
                                       .scoreTasks = plan.scoreTasks,
                                       .mergeStart = s.mergeStart,
                                       .mergeRows = plan.mergeRows,
                                       .mergePartials = plan.mergePartials,
                                       .partialRows = plan.partialRows,
+                                      .partialTokens = plan.partialTokens,
                                       .scoreWords = plan.scoreWords});
   const auto buffers = planBuffers(s.capacity, s.manifest);
   for (size_t i = 0; i < planArrayCount; ++i)

@@ -202,11 +202,16 @@ Status Session::State::checkFixed(const Plan &plan) const {
                       ", and the plan is of " + kinds[scoreTasks > 0] +
                       ": their significance needs a launch of its own");
   }
-  if (tasks + scoreTasks != fixedTasks + fixedScoreTasks)
+  const auto sums = std::ssize(plan.tokenSums);
+  const int64_t fixedSums = planElements[static_cast<size_t>(PlanArray::TokenSums)];
+  if (scoreTasks != fixedScoreTasks || tasks > fixedTasks || sums > fixedSums) {
+    const bool more = scoreTasks == fixedScoreTasks && tasks <= fixedTasks;
     return inputError("launches of '" + manifest.entry + "' were fixed for " +
-                      std::to_string(fixedTasks + fixedScoreTasks) + " tasks of tokens, and the plan has " +
-                      std::to_string(tasks + scoreTasks) +
+                      std::to_string(more ? fixedSums : fixedTasks + fixedScoreTasks) +
+                      (more ? " pieces of cut tasks" : " tasks") + " of tokens, and the plan has " +
+                      std::to_string(more ? sums : tasks + scoreTasks) +
                       ": tokens of other numbers need a launch of their own");
+  }
   if (plan.ends != fixed->ends)
     return inputError("launches of '" + manifest.entry + "' were fixed with windows and sinks of " +
                       sizes(fixed->ends) + ", and the plan has " + sizes(plan.ends));

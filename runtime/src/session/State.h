@@ -83,6 +83,8 @@ struct Session::State {
   std::array<int64_t, planArrayCount> planElements = {}; ///< of each of its arrays
   uint64_t planStructure = 0;                            ///< of the plan that the device has
   std::vector<int32_t> mergeStart = {};                  ///< as it was last copied, or was to be
+  std::vector<PlanTokenTask> tokenTasks = {};            ///< the plan's and empty ones, where the launch was
+  std::vector<PlanTokenSum> tokenSums = {};              ///< fixed for more
   std::optional<FixedLaunch> fixed = {};
   /// Parts of a plan that the device makes: slots, and where they lie in its memory.
   struct PlanPart {
@@ -131,6 +133,17 @@ struct Session::State {
   /// Values that parameters have now, where something has changed.
   Status fillStale();
   Status checkFixed(const Plan &plan) const;
+  /// A plan's records or, where the launch was fixed for more of them, those in `filled` with empty ones
+  /// behind: blocks of these have nothing to do.
+  template <typename Record>
+  std::span<const Record> filledUp(const std::vector<Record> &records, std::vector<Record> &filled) const {
+    const auto most = static_cast<size_t>(planElements[static_cast<size_t>(planArrayOf<Record>())]);
+    if (!fixed || records.size() >= most)
+      return records;
+    filled = records;
+    filled.resize(most);
+    return filled;
+  }
   Status checkFixedDims() const;
 };
 

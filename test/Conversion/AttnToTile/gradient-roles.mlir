@@ -1,4 +1,4 @@
-// RUN: attn-opt %s --pass-pipeline='builtin.module(attn-make-kernels,gpu.module(attn-differentiate,attn-walk-plan,attn-stage-operands,attn-expand-online,tile-specialize-warps))' | FileCheck %s
+// RUN: attn-opt %s --pass-pipeline='builtin.module(attn-make-kernels,gpu.module(attn-differentiate,attn-sum-parts,attn-walk-plan,attn-stage-operands,attn-expand-online,tile-specialize-warps))' | FileCheck %s
 
 // Kernels of gradients whose warps part: what is held and what is walked are fills, dots start together, and
 // weights and their gradients are left operands as they come.

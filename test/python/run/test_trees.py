@@ -84,6 +84,86 @@ def test_neighbours_change_no_bit():
             assert torch.equal(one, other[first : first + own.tokens]), seed
 
 
+def cut_into(monkeypatch):
+    """Of plans from here on: how many tasks of tokens are cut, and into how many parts."""
+    found, plan = [], attn.Kernel.plan
+
+    def watched(*given, **named):
+        made = plan(*given, **named)
+        found.extend(
+            tuple(int(word.replace(",", "")) for word in line.split() if word[0].isdigit())[2:]
+            for line in made.explain().splitlines()
+            if line.startswith("tokens")
+        )
+        return made
+
+    monkeypatch.setattr(attn.Kernel, "plan", watched)
+    return found
+
+
+# Query heads of one KV head: so many that a tree of a few hundred tokens is cut as one of 100,000 of other heads is.
+CUT_HEADS = (64, 1)
+
+
+@pytest.mark.parametrize(
+    ("dim", "ordered", "own"),
+    [
+        (64, False, tree(2, 3, 40)),
+        (128, False, tree(2, 3, 40)),
+        (96, True, tree(0, 1, 515)),
+        (64, True, tree(1, 2, 210)),
+    ],
+)
+def test_cut_tasks_are_right(monkeypatch, dim, ordered, own):
+    """Of a forest of a tree, an empty node and a sequence, beside attention of every row over its path, in float64."""
+    starts = [*own.node_start.tolist(), own.tokens, own.tokens + 77]
+    forest = attn.Forest(starts, [*own.parent.tolist(), 0, -1])
+    q, k, v, d_out = tensors(forest.tokens, CUT_HEADS, dim)
+    cut = cut_into(monkeypatch)
+    found = gradients(forest, q, k, v, d_out, ordered)
+    assert len(cut) == 1 and cut[0][1] >= 2 * cut[0][0] > 0
+    exact = [tensor.double().requires_grad_() for tensor in (q, k, v)]
+    wanted = replicated.attend_forest(forest, *exact, scale=float(numpy.float32(dim**-0.5)))[0]
+    expected = [wanted, *torch.autograd.grad(wanted, exact, d_out.double())]
+    for one, other in zip(found, expected, strict=True):
+        assert (one.double() - other).norm() <= 8e-3 * other.norm()
+
+
+def test_nan_of_a_cut_task_stays_with_its_tokens(monkeypatch):
+    """In what a leaf is told of its output: gradients of tokens that it does not see are those without."""
+    forest = tree(2, 3, 40)
+    q, k, v, d_out = tensors(forest.tokens, CUT_HEADS, 64)
+    cut = cut_into(monkeypatch)
+    clean = gradients(forest, q, k, v, d_out)
+    d_out[-1] = float("nan")
+    found = gradients(forest, q, k, v, d_out)
+    assert cut and cut[0][0] > 0
+    seen = torch.zeros(forest.tokens, dtype=torch.bool)
+    node = forest.nodes - 1
+    while node >= 0:
+        seen[int(forest.node_start[node]) : int(forest.node_start[node + 1])] = True
+        node = int(forest.parent[node])
+    for one, other in zip(found[2:], clean[2:], strict=True):
+        assert one[seen].isnan().all() and not one[~seen].isnan().any()
+        assert (one[~seen].double() - other[~seen].double()).norm() <= 1e-3 * other[~seen].double().norm()
+
+
+def test_neighbours_change_no_bit_of_cut_tasks(monkeypatch):
+    own, other = tree(1, 2, 210), tree(1, 1, 31)
+    mine, beside = tensors(own.tokens, CUT_HEADS, 64, seed=1), tensors(other.tokens, CUT_HEADS, 64, seed=2)
+    cut = cut_into(monkeypatch)
+    alone = gradients(own, *mine, ordered=True)
+    parents = [
+        *other.parent.tolist(),
+        *(above + other.nodes if above >= 0 else -1 for above in own.parent.tolist()),
+    ]
+    joined = attn.Forest([*other.node_start.tolist(), *(own.node_start[1:] + other.tokens).tolist()], parents)
+    found = gradients(joined, *(torch.cat(each) for each in zip(beside, mine, strict=True)), ordered=True)
+    assert len(cut) == 2 and cut[0][0] == cut[1][0] > 0
+    for one, another in zip(alone, found, strict=True):
+        assert torch.equal(one, another[other.tokens :])
+
+
 def spec_of(q_heads=32, kv_heads=8, dim=128):
     kv = [attn.Packed()]
     return attn.Spec(

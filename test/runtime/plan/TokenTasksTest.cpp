@@ -203,7 +203,8 @@ TEST(TokenTasks, FixedSplitsAreRefused) {
   batch.operands[0].tokens = 128;
   Result<Plan> plan = makePlan(m, batch, {.fixedSplit = 64});
   ASSERT_FALSE(plan);
-  EXPECT_NE(plan.error().message.find("makes gradients, whose tasks are never cut"), std::string::npos);
+  EXPECT_NE(plan.error().message.find("makes gradients, whose tasks of rows are never cut"),
+            std::string::npos);
 }
 
 /// As `backwardManifest`, where the last rows of each sequence count for what tokens are worth.

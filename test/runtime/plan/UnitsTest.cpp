@@ -78,7 +78,7 @@ TEST(Units, OfTwoOutputsHaveNoFixedSplit) {
   const Result<Plan> plan = makePlan(twoOutputs(), bothBatch({100}, {3}), options);
   ASSERT_FALSE(plan);
   EXPECT_EQ(plan.error().message,
-            "a fixed split of 256 tokens: 'decode' has two outputs, whose tasks are never "
+            "a fixed split of 256 tokens: 'decode' has two outputs, whose tasks of rows are never "
             "cut; expected none");
 }
 

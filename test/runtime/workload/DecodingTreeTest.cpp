@@ -3,7 +3,7 @@
 #include "attn_rt/workload/DecodingTree.h"
 #include "Data.h"
 #include "Fuzz.h"
-#include "attn_rt/plan/Forest.h"
+#include "attn_rt/forest/Forest.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,7 +1,7 @@
 //===- WorkloadTest.cpp - Decoding steps as forests, from a file ----------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Fuzz.h"
-#include "attn_rt/plan/Forest.h"
+#include "attn_rt/forest/Forest.h"
 
 #include <gtest/gtest.h>
 

@@ -127,7 +127,7 @@ struct WriteGradientModel : OnlineOpInterface::ExternalModel<WriteGradientModel,
     auto write = cast<WriteGradientOp>(op);
     ArrayRef<Value> sums = e.pieces.of(write.getGradient());
     if (e.chain.holdsTokens()) {
-      writeTokens(tokensOf(write.getPart()), sums[0], sums[1], e);
+      writeTokens(write, sums[0], sums[1], e);
       return success();
     }
     e.setRows(write.getPart());
@@ -178,16 +178,27 @@ struct WriteGradientModel : OnlineOpInterface::ExternalModel<WriteGradientModel,
     b.fill(op.getSlot(), {b.getI32Type()}, [&](ValueRange line) { return slotOf(line[0]); });
   }
 
-  static void writeTokens(TokensOp tokens, Value keys, Value values, FragmentExpansion &e) {
+  /// Either as those of a part or as the whole's: of the other no line exists.
+  static void writeTokens(WriteGradientOp write, Value keys, Value values, FragmentExpansion &e) {
     KernelBuilder &b = e.b;
+    TokensOp tokens = tokensOf(write.getPart());
     if (e.chain.addsToRows())
       FinishSendsOp::create(b);
     UpdateOp update = e.chain.updates.front();
-    Value lines = GradientTile(e).tokensLeft(tokens);
-    auto slot = [&](Value line) { return GradientTile(e).slotOfToken(update, tokens, line); };
+    Value lines = GradientTile(e).tokensLeft(tokens), ofKeys = scaled(keys, e), partial = write.getPartial();
+    auto storeBoth = [&](Value some, Value dk, Value dv, function_ref<Value(Value)> slot) {
+      store(ofKeys, dk, some, e.chain.keyDim(), slot, e);
+      store(values, dv, some, e.chain.valueDim(), slot, e);
+    };
+    if (partial) {
+      Value isPart = b.less(b.i32(-1), partial), first = b.add(partial, e.warpToken);
+      storeBoth(b.select(isPart, lines, b.i32(0)), planArray(b, PlanArray::PartialDk),
+                planArray(b, PlanArray::PartialDv), [&](Value line) { return b.wide(b.add(first, line)); });
+      lines = b.select(isPart, b.i32(0), lines);
+    }
     auto gradientOf = [&](StringRef name) { return b.buffer(e.tensor(update, name), e.chain.element()); };
-    store(scaled(keys, e), gradientOf("dk"), lines, e.chain.keyDim(), slot, e);
-    store(values, gradientOf("dv"), lines, e.chain.valueDim(), slot, e);
+    storeBoth(lines, gradientOf("dk"), gradientOf("dv"),
+              [&](Value line) { return GradientTile(e).slotOfToken(update, tokens, line); });
   }
 };
 

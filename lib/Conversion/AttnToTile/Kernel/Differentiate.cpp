@@ -108,7 +108,7 @@ struct Differentiate : mlir::attn::impl::DifferentiatePassBase<Differentiate> {
     if (together)
       WriteSignificanceOp::create(b, sum, part);
     else
-      WriteGradientOp::create(b, sum, part, /*sums=*/begins);
+      WriteGradientOp::create(b, sum, part, /*partial=*/Value(), /*sums=*/begins);
     kernel->removeAttr(fusedAttr);
     Operation *end = kernel.front().getTerminator();
     func::ReturnOp::create(b);

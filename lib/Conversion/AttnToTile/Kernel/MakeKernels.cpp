@@ -80,8 +80,9 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
     return success();
   }
 
-  /// A copy that will hold rows and, for each region, one that will hold its tokens. Where these add to rows,
-  /// too, there are two copies for those: in front of the others and behind.
+  /// A copy that will hold rows and, for each region, one that will hold its tokens; behind them one that
+  /// adds up what parts of tasks have made. Where tokens' add to rows, too, there are two copies for those:
+  /// in front of the others and behind.
   static LogicalResult makeBackward(Chain &chain) {
     func::FuncOp function = chain.function;
     if (function->hasAttr("attn.device_plan"))
@@ -118,6 +119,10 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
       kernel->setAttr(operandAttr, b.getI32IntegerAttr(i));
       setFused(kernel, fusedAdd);
     }
+    func::FuncOp sums = copyInto(module, function, (function.getName() + "_sum").str());
+    for (StringRef asked : {StringRef(backwardAttr), StringRef(orderedAttr), StringRef(fusedAttr)})
+      sums->removeAttr(asked);
+    sums->setAttr(sumsPartsAttr, b.getUnitAttr());
     if (fused)
       setFused(make("_end" + Twine(ofRows.getRows()), ofRows, "rows"), fusedEnd);
     return success();

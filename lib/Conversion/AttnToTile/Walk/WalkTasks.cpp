@@ -279,7 +279,7 @@ void Walk::finishFirst(Value segment, Value state, Value queryRows) {
 /// Merges, other changes and the finish, on what the loops leave.
 void Walk::finishTask(Value queryRows) {
   if (chain.gradient) {
-    WriteGradientOp::create(b, lines.all.front().state, queryRows, /*sums=*/false);
+    WriteGradientOp::create(b, lines.all.front().state, queryRows, Value(), /*sums=*/false);
     return;
   }
   IRMapping left = mapping;

@@ -112,6 +112,9 @@ inline constexpr int32_t taskStoresScores = 4;
 /// Tokens of a PlanScoreTask, but for an instance's last.
 inline constexpr int32_t scoreTaskTokens = 1024;
 
+/// Tokens of a PlanTokenSum, but for a task's last.
+inline constexpr int32_t tokenSumTokens = 16;
+
 /// Behind so many bits of PlanTask::flags stands how many of the task's segments are the first operand's,
 /// where that one's results are written for themselves (Manifest::returnsFirst): those come first.
 inline constexpr int32_t taskFirstShift = 8;

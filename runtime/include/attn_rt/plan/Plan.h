@@ -82,12 +82,14 @@ struct Plan {
   std::vector<PlanTask> tasks;
   std::vector<PlanSegment> segments;
   std::vector<PlanTokenTask> tokenTasks; ///< of a backward pass
+  std::vector<PlanTokenSum> tokenSums;   ///< of those of them that were cut
   std::vector<PlanScoreTask> scoreTasks; ///< of significance: these, or those above
   std::vector<int32_t> mergeStart;       ///< [merge rows + 1]; on the device their number stands before them
   std::vector<int32_t> mergeRows;        ///< row * q_heads + ordinal * group + member of the group
   std::vector<int32_t> mergePartials;
   int64_t partialRows = 0;
-  int64_t scoreWords = 0; ///< of stored scores
+  int64_t partialTokens = 0; ///< lines of sums of parts of token tasks
+  int64_t scoreWords = 0;    ///< of stored scores
   /// Lists of single tokens, and who sees which.
   std::vector<int32_t> slots;
   std::vector<uint32_t> bits;
@@ -108,9 +110,11 @@ struct PlanLimits {
   int64_t sharedInstances = 0; ///< instances that more than one group sees,
   int64_t sharedRows = 0;      ///< and the sum of their rows
   int64_t tokensPerRow = 0; ///< of the instances that one row sees; asked for where tasks have a fixed size
-  int64_t tokenTasks = 0;   ///< of a backward pass: tiles of keys, and of what lies behind them, of all heads
-  int64_t scoreTasks = 0;   ///< of significance,
-  int64_t scoreTokens = 0;  ///< and the numbers that it is
+  int64_t tokenTasks = 0; ///< of a backward pass: tiles of keys, and of what lies behind them, of all heads,
+  int64_t cutTokenTasks = 0; ///< those of them that many rows see, so that they are cut,
+  int64_t tokenParts = 0;    ///< and the parts of these
+  int64_t scoreTasks = 0;    ///< of significance,
+  int64_t scoreTokens = 0;   ///< and the numbers that it is
   static PlanLimits of(const Manifest &manifest, const Batch &batch);
   /// What holds both: the larger of each.
   static PlanLimits larger(const PlanLimits &a, const PlanLimits &b);
@@ -120,9 +124,9 @@ struct PlanLimits {
 struct PlanCapacity {
   int64_t blocks = 0, tasks = 0, segments = 0, mergeRows = 0, mergePartials = 0, partialRows = 0;
   int64_t slots = 0, bits = 0;
-  int64_t tokenTasks = 0;                 ///< of a backward pass
-  int64_t scoreTasks = 0, scoreWords = 0; ///< of significance
-  int64_t scratch = 0, status = 0;        ///< of plans made on the device (DevicePlan.h)
+  int64_t tokenTasks = 0, tokenSums = 0, partialTokens = 0; ///< of a backward pass
+  int64_t scoreTasks = 0, scoreWords = 0;                   ///< of significance
+  int64_t scratch = 0, status = 0;                          ///< of plans made on the device (DevicePlan.h)
 };
 
 struct PlanOptions {

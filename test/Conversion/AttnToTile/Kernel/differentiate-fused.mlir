@@ -1,5 +1,5 @@
 // RUN: attn-opt %s --pass-pipeline='builtin.module(attn-make-kernels,gpu.module(attn-differentiate))' | FileCheck %s
-// RUN: attn-opt %s --pass-pipeline='builtin.module(attn-make-kernels,gpu.module(attn-differentiate,attn-walk-plan))' | FileCheck %s --check-prefix=WALKED
+// RUN: attn-opt %s --pass-pipeline='builtin.module(attn-make-kernels,gpu.module(attn-differentiate,attn-sum-parts,attn-walk-plan))' | FileCheck %s --check-prefix=WALKED
 
 // Where kernels that hold tokens add to the gradient of rows, too, there are two that hold rows and see no token.
 
@@ -32,6 +32,10 @@ func.func @f(%q: !q {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.
 // CHECK-LABEL: func.func @f_tokens64_b(
 // CHECK-NEXT: attn.init_gradient adds_rows %arg2
 
+// One adds up parts of the tasks of all regions, and is left to --attn-sum-parts.
+// CHECK-LABEL: func.func @f_sum(
+// CHECK-SAME: attn.sums_parts
+
 // CHECK-LABEL: func.func @f_end64(
 // CHECK-NEXT: %[[E0:.*]] = attn.init_gradient summed %arg0 kv_heads 2
 // CHECK-NEXT: attn.write_gradient %[[E0]] of %arg0
@@ -50,7 +54,7 @@ func.func @f(%q: !q {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.
 
 // Rows are walked from the end that the task names first, in the tiles that begin with its first row either way.
 // WALKED-LABEL: func.func @f_tokens64_b(
-// WALKED: %[[TOKENS:.*]]:8 = tile.record
+// WALKED: %[[TOKENS:.*]]:9 = tile.record
 // WALKED: %[[BACKWARDS:.*]] = arith.cmpi slt, %[[TOKENS]]#6, %[[TOKENS]]#5
 // WALKED-DAG: %[[FIRST:.*]] = arith.minsi %[[TOKENS]]#5, %[[TOKENS]]#6
 // WALKED-DAG: %[[LAST:.*]] = arith.maxsi %[[TOKENS]]#5, %[[TOKENS]]#6

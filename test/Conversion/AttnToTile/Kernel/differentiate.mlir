@@ -40,3 +40,4 @@ func.func @f(%q: !q {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.
 // CHECK-SAME: attn.first_end = 1 : i32
 // CHECK: attn.update %{{.*}}, %arg0, %arg2 see causal
 // CHECK-NOT: attn.update
+// CHECK-LABEL: func.func @f_sum(

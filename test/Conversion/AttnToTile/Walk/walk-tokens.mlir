@@ -20,7 +20,7 @@ gpu.module @kernels {
 // CHECK: func.func @tokens(
 // CHECK-SAME: tile.launch = {grid = "plan.token_tasks", if_filled, role = "gradient"}
 // CHECK: %[[BLOCK:.*]] = tile.block_id
-// CHECK: %[[TASK:.*]]:8 = tile.record %{{.*}}[%[[BLOCK]]]
+// CHECK: %[[TASK:.*]]:9 = tile.record %{{.*}}[%[[BLOCK]]]
 // CHECK: %[[TOKENS:.*]] = attn.tokens %arg1[%[[TASK]]#1] from %[[TASK]]#2 to %[[TASK]]#3
 // CHECK: %[[ZEROS:.*]] = attn.init_gradient %[[TOKENS]]
 // Two heads to a group: twice as many packed rows.
@@ -30,7 +30,13 @@ gpu.module @kernels {
 // CHECK: %[[ROWS:.*]] = attn.rows %arg0[{{.*}}] head %[[TASK]]#4 ordinal %[[TASK]]#4
 // CHECK: attn.update %[[SO_FAR]], %[[ROWS]], %[[TOKENS]] see causal
 // CHECK: tile.stages = 2
-// CHECK: attn.write_gradient %[[SUM]] of %[[TOKENS]]
+// Whether the task is a part of one is read behind the loop: of 16 words the ninth.
+// CHECK: %[[OWN:.*]] = tile.block_id
+// CHECK: %[[RECORD:.*]] = arith.muli %[[OWN]], %c16_i32
+// CHECK: %[[WORD:.*]] = arith.addi %[[RECORD]], %c8_i32
+// CHECK: %[[WIDE:.*]] = arith.extsi %[[WORD]]
+// CHECK: %[[PARTIAL:.*]] = tile.read %{{.*}}[%[[WIDE]]] : <i32> -> i32
+// CHECK: attn.write_gradient %[[SUM]] of %[[TOKENS]] partial %[[PARTIAL]]
 
 // Tokens are copied once, and rows into rings: queries and the gradients of the output.
 // STAGED: tile.alloc : !tile.ring<2, <query 32, feature 64, bf16>>

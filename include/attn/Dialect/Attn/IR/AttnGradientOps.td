@@ -71,6 +71,9 @@ def Attn_WriteGradientOp : Attn_Op<"write_gradient"> {
     Of rows `dq` and their deltas, of tokens `dk` and `dv` of their region. Where a kernel makes gradients of tables that
     the score region reads, each row and head leaves for each read the sum of what its tokens give, and where in the table
     that belongs. As `sums`, rows' gradients are written where others will add to them, with their deltas beside.
+    With `partial`, of tokens, they are those of a part of the rows that see them, unless it is negative: they then go as
+    they are to lines of `partial.dk` and `partial.dv` from that one on, where a launch behind adds up parts
+    (--attn-sum-parts).
 
     ```mlir
     attn.write_gradient %g of %rows : !attn.gradient<of = rows, heads = 32, key_dim = 128, value_dim = 128> of !q
@@ -79,9 +82,10 @@ def Attn_WriteGradientOp : Attn_Op<"write_gradient"> {
   let arguments = (ins
     Attn_Described<Attn_GradientType, "what was added up">:$gradient,
     Attn_Described<AnyType, "rows, or tokens of a region">:$part,
+    Arg<Optional<I32>, "the first line of a part's sums">:$partial,
     UnitAttr:$sums);
   let assemblyFormat = [{
-    (`sums` $sums^)? $gradient `of` $part attr-dict `:` qualified(type($gradient)) `of` qualified(type($part))
+    (`sums` $sums^)? $gradient `of` $part (`partial` $partial^)? attr-dict `:` qualified(type($gradient)) `of` qualified(type($part))
   }];
 }
 

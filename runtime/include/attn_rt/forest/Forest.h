@@ -21,8 +21,8 @@
 // Where every shared node pays, both count the same bytes and tiles (tested).
 //
 //===----------------------------------------------------------------------===//
-#ifndef ATTN_RT_PLAN_FOREST_H
-#define ATTN_RT_PLAN_FOREST_H
+#ifndef ATTN_RT_FOREST_FOREST_H
+#define ATTN_RT_FOREST_FOREST_H
 
 #include "attn_rt/plan/Gpu.h"
 #include "attn_rt/plan/Strategy.h"

@@ -1,6 +1,6 @@
 //===- ForestBalance.cpp - A forest's units are dealt out -----------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/plan/Forest.h"
+#include "attn_rt/forest/Forest.h"
 #include "attn_rt/plan/Plan.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 //===- Forest.cpp - What reading a forest costs, four ways ----------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/plan/Forest.h"
+#include "attn_rt/forest/Forest.h"
 #include "attn_rt/plan/Plan.h"
 
 #include <algorithm>

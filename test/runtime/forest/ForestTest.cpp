@@ -1,6 +1,6 @@
 //===- ForestTest.cpp - What reading a forest costs, four ways ------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/plan/Forest.h"
+#include "attn_rt/forest/Forest.h"
 #include "Fuzz.h"
 #include "Samples.h"
 #include "attn_rt/plan/Plan.h"

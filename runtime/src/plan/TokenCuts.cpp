@@ -1,0 +1,232 @@
+//===- TokenCuts.cpp - Tasks of tokens, cut between rows ------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "plan/TokenCuts.h"
+
+#include "plan/TokenTasks.h"
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+
+namespace attn::rt {
+
+namespace {
+
+/// Packed rows of a window: their sums are 8 MB at heads of 128, and those of a few windows are added to at
+/// once. And of a part whose sums have an order: 1,024 tiles, of which starting and ending one is little.
+constexpr int32_t windowPacked = 16384, orderedPacked = 65536;
+/// Tiles of tokens of an instance that is cut into windows, at most: with more, an instance's own tasks are
+/// about as many as run at once, and meet at rows anyway.
+constexpr int32_t mostWindowTiles = 16;
+/// In tiles of rows: what a task takes beside its rows, and the shortest part at the end of a list; what the
+/// launch that adds parts up takes, and how many parts of it take as long as one tile.
+constexpr int64_t taskTiles = 3, leastTiles = 16, launchTiles = 2, partsOfTile = 20;
+/// Of the end of a list: parts for each block that runs, of each task, and how many rounds of tasks are cut.
+constexpr int64_t endPartsOfBlock = 4, endPartsOfTask = 8, endRounds = 2;
+/// Rounds of a list whose end takes too little of all to be looked at.
+constexpr int64_t manyRounds = 32;
+/// By how much sooner a cut end has to be done: one part in so many.
+constexpr int64_t leastGain = 100;
+
+int32_t ceilDiv(int32_t a, int32_t b) { return (a + b - 1) / b; }
+int32_t firstRow(const PlanTokenTask &task) { return std::min(task.rowBegin, task.rowEnd); }
+int32_t lastRow(const PlanTokenTask &task) { return std::max(task.rowBegin, task.rowEnd); }
+int32_t rowsOf(const PlanTokenTask &task) { return lastRow(task) - firstRow(task); }
+
+/// Calls `visit(window, first row, end)` for the parts of rows [begin, end).
+template <typename Visit>
+void forEachPart(int32_t begin, int32_t end, int32_t window, int32_t origin, Visit visit) {
+  if (end - begin <= window)
+    return visit((begin - origin) / window, begin, end);
+  for (int32_t row = begin; row < end;) {
+    const int32_t number = (row - origin) / window;
+    const int32_t next = std::min<int64_t>(end, origin + int64_t{window} * (number + 1));
+    visit(number, row, next);
+    row = next;
+  }
+}
+
+/// Blocks take the next task when they are free: `free` is when each is.
+using Blocks = std::priority_queue<int64_t, std::vector<int64_t>, std::greater<>>;
+
+/// The last task's end.
+int64_t lastOf(Blocks blocks) {
+  int64_t last = 0;
+  for (; !blocks.empty(); blocks.pop())
+    last = blocks.top();
+  return last;
+}
+
+} // namespace
+
+int64_t TokenCutter::cost(int64_t rows) const { return (rows * group_ + tile_ - 1) / tile_ + taskTiles; }
+
+void TokenCutter::add(const PlanTokenTask &task, int32_t window, int32_t origin,
+                      std::vector<PlanTokenTask> &tasks) {
+  PlanTokenTask part = task;
+  part.partial = -1;
+  if (rowsOf(task) <= window) {
+    tasks.push_back(part);
+    return;
+  }
+  PlanTokenSum sum{.operand = task.operand,
+                   .instance = task.instance,
+                   .ordinal = task.ordinal,
+                   .partial = static_cast<int32_t>(partialTokens_),
+                   .apart = keys_};
+  forEachPart(firstRow(task), lastRow(task), window, origin, [&](int32_t, int32_t begin, int32_t end) {
+    part.rowBegin = begin, part.rowEnd = end;
+    part.partial = static_cast<int32_t>(partialTokens_);
+    partialTokens_ += keys_;
+    ++sum.parts;
+    tasks.push_back(part);
+  });
+  for (sum.kvBegin = task.kvBegin; sum.kvBegin < task.kvEnd; sum.kvBegin = sum.kvEnd) {
+    sum.kvEnd = std::min(sum.kvBegin + tokenSumTokens, task.kvEnd);
+    sums_.push_back(sum);
+    sum.partial += tokenSumTokens;
+  }
+}
+
+std::optional<int64_t> TokenCutter::costOfEnd(std::span<const PlanTokenTask> tasks, int32_t window,
+                                              std::vector<int64_t> free, int64_t mostParts) const {
+  struct Part {
+    int32_t window, rows;
+  };
+  std::vector<Part> parts;
+  const int32_t origin = firstRow(*std::min_element(
+      tasks.begin(), tasks.end(), [](const auto &a, const auto &b) { return firstRow(a) < firstRow(b); }));
+  for (const PlanTokenTask &task : tasks) {
+    forEachPart(firstRow(task), lastRow(task), window, origin,
+                [&](int32_t number, int32_t begin, int32_t end) { parts.push_back({number, end - begin}); });
+    if (std::ssize(parts) > mostParts)
+      return std::nullopt;
+  }
+  std::stable_sort(parts.begin(), parts.end(), [](const Part &a, const Part &b) {
+    return a.window != b.window ? a.window < b.window : a.rows > b.rows;
+  });
+  Blocks blocks(std::greater<>(), std::move(free));
+  for (const Part &part : parts) {
+    const int64_t begin = blocks.top();
+    blocks.pop();
+    blocks.push(begin + cost(part.rows));
+  }
+  return lastOf(std::move(blocks)) + launchTiles + std::ssize(parts) / partsOfTile;
+}
+
+void TokenCutter::balanceEnd(std::vector<PlanTokenTask> &tasks, int64_t atOnce) {
+  const int64_t count = std::ssize(tasks);
+  if (count == 0 || count > manyRounds * atOnce)
+    return;
+  // Behind the whole rounds, the last whole round, too, and everything where there is no more.
+  const int64_t behind = count % atOnce ? count - count % atOnce : count - atOnce;
+  int64_t begin = std::max<int64_t>(behind - (endRounds - 1) * atOnce, 0);
+  std::vector<int64_t> free(static_cast<size_t>(atOnce), 0);
+  const auto runTo = [&](int64_t from, int64_t to) {
+    Blocks blocks(std::greater<>(), std::move(free));
+    for (int64_t i = from; i < to; ++i) {
+      const int64_t start = blocks.top();
+      blocks.pop();
+      blocks.push(start + cost(rowsOf(tasks[static_cast<size_t>(i)])));
+    }
+    free.clear();
+    for (; !blocks.empty(); blocks.pop())
+      free.push_back(blocks.top());
+  };
+  runTo(0, begin);
+  int64_t best = INT64_MAX, bestBegin = count;
+  int32_t bestWindow = 0;
+  for (int64_t next : {behind, count}) { // from `begin` on, which goes on to there
+    const std::span<const PlanTokenTask> end = std::span(tasks).subspan(static_cast<size_t>(begin));
+    int32_t longest = 0;
+    bool whole = true;
+    for (const PlanTokenTask &task : end)
+      longest = std::max(longest, rowsOf(task)), whole &= task.partial < 0;
+    for (int64_t parts = 2; parts <= endPartsOfTask && whole; ++parts) {
+      const int32_t rowsOfTile = std::max(tile_ / group_, 1);
+      const int32_t window = ceilDiv(ceilDiv(longest, static_cast<int32_t>(parts)), rowsOfTile) * rowsOfTile;
+      if (int64_t{window} * group_ < leastTiles * tile_)
+        break;
+      if (const auto cost = costOfEnd(end, window, free, endPartsOfBlock * atOnce); cost && *cost < best)
+        best = *cost, bestBegin = begin, bestWindow = window;
+    }
+    runTo(begin, next);
+    begin = next;
+  }
+  const int64_t uncut = *std::max_element(free.begin(), free.end());
+  if (best >= uncut - uncut / leastGain)
+    return;
+  const std::vector<PlanTokenTask> end(tasks.begin() + static_cast<ptrdiff_t>(bestBegin), tasks.end());
+  tasks.resize(static_cast<size_t>(bestBegin));
+  int32_t origin = INT32_MAX;
+  for (const PlanTokenTask &task : end)
+    origin = std::min(origin, firstRow(task));
+  for (PlanTokenTask task : end) {
+    if (task.rowEnd < task.rowBegin)
+      std::swap(task.rowBegin, task.rowEnd);
+    add(task, bestWindow, origin, tasks);
+  }
+  const auto window = [&](const PlanTokenTask &task) { return (task.rowBegin - origin) / bestWindow; };
+  std::stable_sort(tasks.begin() + static_cast<ptrdiff_t>(bestBegin), tasks.end(),
+                   [&](const PlanTokenTask &a, const PlanTokenTask &b) {
+                     return window(a) != window(b) ? window(a) < window(b) : rowsOf(a) > rowsOf(b);
+                   });
+}
+
+int32_t windowRows(const Manifest &manifest) { return std::max(windowPacked / manifest.groupSize(), 1); }
+int32_t mostWindowTokens(const Manifest &manifest) { return mostWindowTiles * tokensOfTile(manifest); }
+int32_t orderedRows(const Manifest &manifest) { return std::max(orderedPacked / manifest.groupSize(), 1); }
+
+bool isCutIntoWindows(const Manifest &manifest, const OperandBatch &operand, size_t instance) {
+  const int64_t rows = operand.rowLast[instance] - operand.rowFirst[instance];
+  const int64_t tokens = operand.longest(instance);
+  return cutsTokens(manifest) && addsToRows(manifest) && rows > windowRows(manifest) && rows > 2 * tokens &&
+         tokens <= mostWindowTokens(manifest);
+}
+
+int32_t tokenRoom(const Manifest &manifest, const Batch &batch, size_t operand, size_t instance) {
+  const OperandBatch &of = batch.operands[operand];
+  if (storeOf(manifest.argumentOf(manifest.operands[operand])).kind == StoreKind::Packed)
+    return of.start[instance + 1] - of.start[instance];
+  return static_cast<int32_t>(of.tokens);
+}
+
+int64_t countTokenTasks(const Manifest &manifest, const Batch &batch) {
+  const int64_t keys = tokensOfTile(manifest);
+  const auto tilesOf = [&](int64_t tokens) { return std::max<int64_t>((tokens + keys - 1) / keys, 0); };
+  int64_t tasks = 0;
+  for (size_t o = 0; o < batch.operands.size(); ++o) {
+    const OperandBatch &operand = batch.operands[o];
+    for (size_t i = 0; i < operand.instances(); ++i) {
+      for (int32_t head = 0; head < operand.heads && operand.heads > 1; ++head)
+        tasks += tilesOf(operand.length(i, head));
+      if (operand.heads > 1)
+        continue;
+      const int64_t length = operand.lengths[i];
+      tasks += (tilesOf(length) + tilesOf(tokenRoom(manifest, batch, o, i) - length)) * manifest.kvHeads;
+    }
+  }
+  return tasks;
+}
+
+TokenParts countTokenParts(const Manifest &manifest, const Batch &batch) {
+  TokenParts found;
+  const bool adds = addsToRows(manifest);
+  const int64_t most = adds ? windowRows(manifest) : orderedRows(manifest), tile = tokensOfTile(manifest);
+  for (const OperandBatch &operand : batch.operands)
+    for (size_t i = 0; i < operand.instances() && cutsTokens(manifest); ++i) {
+      const int64_t rows = operand.rowLast[i] - operand.rowFirst[i];
+      if (adds ? !isCutIntoWindows(manifest, operand, i) : rows <= most)
+        continue;
+      const int64_t tasks = (operand.longest(i) + tile - 1) / tile * manifest.kvHeads;
+      found.tasks += tasks;
+      found.parts += tasks * (rows / most + 2);
+    }
+  return found;
+}
+
+TokenParts countEndParts(int64_t tasks, int64_t atOnce) {
+  return {std::min(tasks, endRounds * atOnce), std::min(endPartsOfTask * tasks, endPartsOfBlock * atOnce)};
+}
+
+} // namespace attn::rt

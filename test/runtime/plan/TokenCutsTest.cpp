@@ -1,0 +1,251 @@
+//===- TokenCutsTest.cpp - Tests: Tasks of tokens, cut between rows -------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Fuzz.h"
+#include "PlanChecks.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+using namespace attn::rt;
+using namespace attn::rt::test;
+
+namespace {
+
+constexpr int32_t tile = 128;
+
+/// Of a backward pass: kernels for rows, for tokens, and for parts of those; `adds`: to rows, too.
+Manifest cutManifest(bool adds, Visibility::Kind sees = Visibility::Kind::Causal) {
+  Manifest m = sampleManifest({.store = Argument::Store::Packed, .visibility = visibility(sees), .ends = {}});
+  KernelInfo rows = m.kernels[1], tokens = m.kernels[1], sums = m.kernels[1];
+  rows.role = tokens.role = sums.role = KernelInfo::Role::Gradient;
+  tokens.name = "decode_tokens", sums.name = "decode_sum";
+  tokens.rows = tile, tokens.keys = 64, tokens.blocksPerSM = 1;
+  sums.rows = tokenSumTokens, sums.keys = 1;
+  m.kernels.clear();
+  m.launches.clear();
+  m.addKernel(rows, {.grid = PlanArray::Starts});
+  m.addKernel(tokens, {.grid = PlanArray::TokenTasks, .onlyIfFilled = true});
+  m.addKernel(sums, {.grid = PlanArray::TokenSums, .onlyIfFilled = true});
+  m.results = {{"dq", m.dtype, {{"rows", 0}, {"", m.qHeads}, {"", m.keyDim}}}};
+  if (adds)
+    m.results.push_back({"dq.sums", DType::F32, m.results.front().dims});
+  return m;
+}
+
+/// A node's parent, and its tokens, all of which are rows, too.
+using Nodes = std::vector<std::pair<int, int32_t>>;
+
+/// Nodes in depth-first order: the rows below a node see it.
+Batch forestBatch(const Nodes &nodes) {
+  std::vector<int32_t> lengths;
+  for (const auto &[parent, tokens] : nodes)
+    lengths.push_back(tokens);
+  Batch batch = simpleBatch(lengths, lengths);
+  OperandBatch &operand = batch.operands[0];
+  operand.start.assign(1, 0);
+  for (int32_t length : lengths)
+    operand.start.push_back(operand.start.back() + length);
+  operand.tokens = operand.start.back();
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const int parent = nodes[i].first;
+    const auto above = static_cast<size_t>(std::max(parent, 0));
+    operand.pos0[i] = parent < 0 ? 0 : operand.pos0[above] + nodes[above].second;
+    for (int32_t row = operand.start[i]; row < operand.start[i + 1]; ++row)
+      batch.qPos[static_cast<size_t>(row)] = operand.pos0[i] + row - operand.start[i];
+    for (int up = parent; up >= 0; up = nodes[static_cast<size_t>(up)].first)
+      operand.rowLast[static_cast<size_t>(up)] = operand.start[i + 1];
+  }
+  return batch;
+}
+
+/// Of each tile of tokens: where rows that its parts have begin and end, and where they are cut.
+struct Tile {
+  int32_t begin = INT32_MAX, end = 0;
+  std::vector<std::pair<int32_t, int32_t>> parts = {}; ///< first row, and line
+};
+using Tiles = std::map<std::tuple<int32_t, int32_t, int32_t>, Tile>; ///< of an instance, token and head
+
+Tiles tilesOf(const Plan &plan) {
+  Tiles tiles;
+  for (const PlanTokenTask &task : plan.tokenTasks) {
+    Tile &held = tiles[{task.instance, task.kvBegin, task.ordinal}];
+    const auto [begin, end] = std::minmax(task.rowBegin, task.rowEnd);
+    held.begin = std::min(held.begin, begin), held.end = std::max(held.end, end);
+    held.parts.emplace_back(begin, task.partial);
+  }
+  for (auto &[at, held] : tiles)
+    std::sort(held.parts.begin(), held.parts.end());
+  return tiles;
+}
+
+/// Parts of a tile have its rows, each once, and lines of their own; pieces add up all parts of all tokens.
+void checkParts(const Plan &plan, const Plan &uncut) {
+  const Tiles expected = tilesOf(uncut), found = tilesOf(plan);
+  ASSERT_EQ(found.size(), expected.size());
+  std::map<std::pair<int32_t, int32_t>, int64_t> rows; // of a tile's parts
+  std::vector<bool> taken(static_cast<size_t>(plan.partialTokens / tile), false);
+  std::map<std::tuple<int32_t, int32_t, int32_t>, int64_t> sum;
+  for (const PlanTokenTask &task : plan.tokenTasks) {
+    sum[{task.instance, task.kvBegin, task.ordinal}] += std::abs(task.rowEnd - task.rowBegin);
+    if (task.partial < 0)
+      continue;
+    ASSERT_EQ(task.partial % tile, 0);
+    ASSERT_FALSE(taken[static_cast<size_t>(task.partial / tile)]);
+    taken[static_cast<size_t>(task.partial / tile)] = true;
+  }
+  EXPECT_EQ(std::count(taken.begin(), taken.end(), false), 0);
+  std::map<std::tuple<int32_t, int32_t, int32_t>, int32_t> pieces;
+  for (const PlanTokenSum &piece : plan.tokenSums) {
+    const int32_t first = piece.kvBegin / tile * tile;
+    const Tile &held = found.at({piece.instance, first, piece.ordinal});
+    ASSERT_EQ(piece.parts, std::ssize(held.parts));
+    ASSERT_EQ(piece.apart, tile);
+    ASSERT_GT(piece.parts, 1);
+    ASSERT_LE(piece.kvEnd - piece.kvBegin, tokenSumTokens);
+    for (int32_t part = 0; part < piece.parts; ++part)
+      ASSERT_EQ(held.parts[static_cast<size_t>(part)].second + piece.kvBegin - first,
+                piece.partial + part * piece.apart);
+    pieces[{piece.instance, first, piece.ordinal}] += piece.kvEnd - piece.kvBegin;
+  }
+  for (const PlanTokenTask &task : uncut.tokenTasks) {
+    const std::tuple at{task.instance, task.kvBegin, task.ordinal};
+    const Tile &held = found.at(at);
+    const auto [begin, end] = std::minmax(task.rowBegin, task.rowEnd);
+    ASSERT_EQ(std::tuple(held.begin, held.end), std::tuple(begin, end));
+    ASSERT_EQ(sum.at(at), end - begin); // with the same ends and disjoint lines: each row once
+    ASSERT_EQ(held.parts.size() > 1 ? task.kvEnd - task.kvBegin : 0, pieces.count(at) ? pieces.at(at) : 0);
+    ASSERT_EQ(held.parts.size() == 1, held.parts.front().second < 0);
+  }
+}
+
+Manifest withoutCuts(Manifest m) {
+  m.kernels.pop_back();
+  m.launches.pop_back();
+  return m;
+}
+
+/// When the last of blocks is done, which take tasks when they are free.
+int64_t endOf(const Manifest &m, const Plan &plan, int blocks) {
+  std::vector<int64_t> freeAt(static_cast<size_t>(blocks), 0);
+  for (const PlanTokenTask &task : plan.tokenTasks)
+    *std::min_element(freeAt.begin(), freeAt.end()) +=
+        3 + (std::abs(task.rowEnd - task.rowBegin) * int64_t{m.groupSize()} + 63) / 64;
+  return *std::max_element(freeAt.begin(), freeAt.end());
+}
+
+} // namespace
+
+TEST(TokenCuts, PartsHaveEachRowOnce) {
+  Rng rng(41);
+  int cut = 0;
+  for (int round = 0; round < 60; ++round) {
+    Nodes nodes;
+    const bool large = round % 2 == 0;
+    for (size_t i = 0, count = 1 + below(rng, large ? 40 : 6); i < count; ++i) {
+      const int parent = static_cast<int>(below(rng, i + 1)) - 1;
+      nodes.emplace_back(i == 0 ? -1 : std::max(parent, static_cast<int>(i) - 3),
+                         static_cast<int32_t>(below(rng, large ? 900 : 3000)));
+    }
+    // Depth-first order: a node's parent is the one before, or one above that.
+    for (size_t i = 1; i < nodes.size(); ++i) {
+      int above = static_cast<int>(i) - 1;
+      for (size_t up = below(rng, 4); up > 0 && above >= 0; --up)
+        above = nodes[static_cast<size_t>(above)].first;
+      nodes[i].first = above;
+    }
+    const Batch batch = forestBatch(nodes);
+    for (bool adds : {false, true}) {
+      const Manifest m = cutManifest(adds);
+      const PlanOptions options{.multiprocessors = 1 + static_cast<int>(below(rng, 140))};
+      Result<Plan> plan = makePlan(m, batch, options), uncut = makePlan(withoutCuts(m), batch, options);
+      ASSERT_TRUE(plan) << plan.error().message;
+      ASSERT_TRUE(uncut);
+      EXPECT_TRUE(uncut->tokenSums.empty());
+      ASSERT_NO_FATAL_FAILURE(checkParts(*plan, *uncut));
+      cut += !plan->tokenSums.empty();
+    }
+  }
+  EXPECT_GT(cut, 30);
+}
+
+TEST(TokenCuts, EqualTasksEndTogether) {
+  const Manifest m = cutManifest(true, Visibility::Kind::All);
+  const int blocks = 13;
+  const Batch batch = forestBatch({{-1, 20 * tile}}); // 40 tasks: four rounds, of which the last has one
+  ASSERT_EQ(m.kvHeads, 2);
+  Result<Plan> plan = makePlan(m, batch, {.multiprocessors = blocks});
+  Result<Plan> uncut = makePlan(withoutCuts(m), batch, {.multiprocessors = blocks});
+  ASSERT_TRUE(plan && uncut);
+  EXPECT_EQ(uncut->tokenTasks.size(), 40U);
+  int64_t total = 0;
+  for (const PlanTokenTask &task : uncut->tokenTasks)
+    total += 3 + (std::abs(task.rowEnd - task.rowBegin) * int64_t{m.groupSize()} + 63) / 64;
+  EXPECT_GT(endOf(m, *uncut, blocks), 1.25 * static_cast<double>(total) / blocks);
+  EXPECT_LT(endOf(m, *plan, blocks), 1.08 * static_cast<double>(total) / blocks);
+}
+
+TEST(TokenCuts, WhatEndsTogetherIsNotCut) {
+  const Manifest m = cutManifest(true, Visibility::Kind::All);
+  Result<Plan> plan = makePlan(m, forestBatch({{-1, 20 * tile}}), {.multiprocessors = 20});
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->tokenTasks.size(), 40U);
+  EXPECT_TRUE(plan->tokenSums.empty());
+}
+
+TEST(TokenCuts, NeighboursDoNotMoveCutsOfSumsInAnOrder) {
+  const Manifest m = cutManifest(false);
+  Nodes own{{-1, 300}};
+  for (int i = 0; i < 30; ++i)
+    own.emplace_back(i % 3 == 2 ? i : 0, 1500);
+  Nodes others{{-1, 700}, {0, 40000}, {0, 90}};
+  const auto count = static_cast<int>(others.size());
+  Nodes joined = others;
+  for (auto [parent, tokens] : own)
+    joined.emplace_back(parent < 0 ? -1 : parent + count, tokens);
+  int32_t before = 0;
+  for (const auto &[parent, tokens] : others)
+    before += tokens;
+  Result<Plan> alone = makePlan(m, forestBatch(own), {.multiprocessors = 132});
+  Result<Plan> beside = makePlan(m, forestBatch(joined), {.multiprocessors = 78});
+  ASSERT_TRUE(alone && beside);
+  EXPECT_FALSE(alone->tokenSums.empty());
+  const Tiles expected = tilesOf(*alone), found = tilesOf(*beside);
+  for (const auto &[at, held] : expected) {
+    const auto [instance, token, head] = at;
+    const Tile &other = found.at({instance + count, token, head});
+    ASSERT_EQ(other.parts.size(), held.parts.size());
+    for (size_t part = 0; part < held.parts.size(); ++part)
+      ASSERT_EQ(other.parts[part].first, held.parts[part].first + before);
+  }
+}
+
+TEST(TokenCuts, WhatAddsToAWindowOfATreeIsTogether) {
+  const Manifest m = cutManifest(true);
+  const int32_t window = 16384 / m.groupSize();
+  Nodes nodes{{-1, tile}};
+  for (int i = 0; i < 160; ++i) // two levels: each inner node has seven leaves
+    nodes.emplace_back(i % 8 == 0 ? 0 : i / 8 * 8 + 1, tile);
+  Result<Plan> plan = makePlan(m, forestBatch(nodes), {.multiprocessors = 8});
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_FALSE(plan->tokenSums.empty());
+  const int64_t last = std::ssize(nodes) * tile / window;
+  ASSERT_GT(last, 2);
+  // From the first that adds to a window to the last, there are not many more tasks than it has.
+  std::map<int32_t, std::pair<int64_t, int64_t>> span;
+  std::map<int32_t, int64_t> counts;
+  for (int64_t i = 0; i < std::ssize(plan->tokenTasks); ++i) {
+    const PlanTokenTask &task = plan->tokenTasks[static_cast<size_t>(i)];
+    if (task.rowBegin == task.rowEnd)
+      continue;
+    const int32_t number = std::min(task.rowBegin, task.rowEnd) / window;
+    EXPECT_LE(std::abs(task.rowEnd - task.rowBegin), window);
+    auto [at, isNew] = span.try_emplace(number, i, i);
+    at->second.second = i;
+    ++counts[number];
+  }
+  for (const auto &[number, range] : span)
+    EXPECT_LE(range.second - range.first + 1, counts.at(number) + 2 * 8) << number;
+}

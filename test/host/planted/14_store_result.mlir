@@ -1,5 +1,5 @@
-// What a bulk store wrote is read in the same kernel, after a wait for its writes.
-// wrong1: the wait is for its reads. wrong2: the others do not wait for the thread that waits.
+// What a bulk store wrote is read in the same kernel, after a wait for its reads and one for its writes.
+// wrong1: the former alone. wrong2: the others do not wait for the thread that waits.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
 
@@ -28,8 +28,8 @@ gpu.module @planted {
   ^send:
     nvvm.cp.async.bulk.tensor.global.shared.cta %outMap, %tile, box[%c0, %row] : !llvm.ptr, !llvm.ptr<3>
     nvvm.cp.async.bulk.commit.group
+    nvvm.cp.async.bulk.wait_group 0 {read}
     nvvm.cp.async.bulk.wait_group 0 //- wrong1
-    //+ wrong1: nvvm.cp.async.bulk.wait_group 0 {read}
     llvm.br ^sendDone
   ^sendDone:
     nvvm.barrier //- wrong2

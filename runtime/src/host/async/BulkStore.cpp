@@ -113,7 +113,11 @@ void attn_host_bulk_wait(LaneAbi *abi, uint32_t newest, uint32_t reading) {
     if (block.checker)
       block.checker->bulkWaited(lane, store, reading);
     store.released = true;
+    if (reading && store.written && store.sequence > lane.readStores)
+      lane.readStores = store.sequence, lane.readGroup = store.group;
   }
+  if (!reading && block.checker && lane.readStores && lane.readGroup + newest < lane.openBulkGroup)
+    block.checker->bulkWritten(lane, lane.readStores);
   std::erase_if(block.bulkStores,
                 [&](const BulkStore &store) { return covered(store) && store.read && store.written; });
 }

@@ -177,7 +177,11 @@ bool Checker::bulkStored(Lane &lane, BulkStore &store) {
 void Checker::bulkWaited(Lane &lane, const BulkStore &store, bool reading) {
   clocks.learn(lane, {lane.thread | Clocks::kStoresRead, store.sequence, store.sequence});
   if (!reading)
-    clocks.learn(lane, {lane.thread | Clocks::kStoresWritten, store.sequence, store.sequence});
+    bulkWritten(lane, store.sequence);
+}
+
+void Checker::bulkWritten(Lane &lane, uint32_t sequence) {
+  clocks.learn(lane, {lane.thread | Clocks::kStoresWritten, sequence, sequence});
 }
 
 } // namespace attn::rt::host

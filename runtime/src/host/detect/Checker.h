@@ -58,6 +58,8 @@ public:
   bool bulkStored(Lane &lane, BulkStore &store);
   /// A wait of the lane covers the store; `reading`: as far as the box is concerned.
   void bulkWaited(Lane &lane, const BulkStore &store, bool reading);
+  /// It covers what the lane's stores up to this one have written.
+  void bulkWritten(Lane &lane, uint32_t sequence);
   void copyLanded(Lane &lane, const PendingCopy &copy, uint32_t sequence);
   void copiesReleased(const Lane &lane, uint32_t sequence, Mbarrier &b);
   void copiesWaited(Lane &lane, uint32_t groupLimit);

@@ -129,7 +129,7 @@ void Block::run(const Grid &g, uint64_t index) {
       lane.copiesHead = lane.openGroup = 0;
       lane.copiesDone = lane.copySequence = lane.wgmmaCommits = 0;
       lane.landedGroup = lane.landedSequence = 0;
-      lane.openBulkGroup = lane.bulkStores = 0;
+      lane.openBulkGroup = lane.bulkStores = lane.readStores = lane.readGroup = 0;
       lane.arrivals.clear();
       lane.wgmmaFence = false;
       // A frame that grew past its stack would be found at the block's end.

@@ -92,6 +92,7 @@ struct Lane : LaneAbi {
   uint32_t landedGroup = 0;                   ///< of the last copy an arrival covered
   uint32_t landedSequence = 0, landedOp = 0;  ///< the number of that arrival, and the copy's operation
   uint32_t openBulkGroup = 0, bulkStores = 0; ///< groups committed, stores issued
+  uint32_t readStores = 0, readGroup = 0;     ///< the last forgotten behind a wait with `.read`, its group
   bool wgmmaFence = false;                    ///< executed since registers were last handed back
   uint32_t wgmmaCommits = 0;
   uint32_t waitOp = 0, waitParity = 0; ///< at an mbarrier

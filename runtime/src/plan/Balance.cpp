@@ -143,10 +143,11 @@ void Balancer::chooseShares(const Work &work, int64_t l2Bytes, Assignment &out) 
   }
   const auto direct = [&](int64_t load) { return static_cast<double>(load) * cost_->secondsPerCost; };
   double seconds = bonus * cutSeconds; // of the best so far
-  bool whole = direct(std::max(largest, ceilDiv(total, blocks_))) <= seconds;
+  bool whole = cost_->leastDealtSeconds(total, largest, blocks_) <= seconds;
   if (whole) {
     listWhole(work);
-    const double wholeSeconds = direct(deal(work, l2Bytes));
+    deal(work, l2Bytes);
+    const double wholeSeconds = cost_->dealtSeconds(loads_, placeLoads_);
     whole = wholeSeconds <= seconds;
     seconds = whole ? wholeSeconds : seconds;
   }

@@ -35,6 +35,11 @@ struct CostModel {
 
   CostModel(const Manifest &manifest, const KernelInfo &kernel, const Work &work, int blocks,
             const GpuModel &gpu);
+  /// What tasks take that are dealt out whole, by the loads of blocks. In a step of decoding, which memory
+  /// bounds, blocks that still have work get what others no longer draw; else the largest load counts.
+  double dealtSeconds(std::span<const int64_t> loads, std::vector<int64_t> &places) const;
+  /// No deal takes less, of so much in all and a largest task, to so many blocks.
+  double leastDealtSeconds(int64_t total, int64_t largest, int blocks) const;
   /// What two events around the launch of a plan of these stats, which merges so many rows, should show.
   double planSeconds(const PlanStats &stats, int64_t mergeRows) const;
 
@@ -43,8 +48,11 @@ private:
   double costPerRow = 0;          ///< of a part
   double storeBytes = 0;          ///< of K and V, each once
   double leastSecondsPerCost = 0; ///< of a block that has the memory for itself
-  double tileSeconds = 0;         ///< of a tile whose bytes are there
-  double waveRows = 0;            ///< rows that are merged at once
+  double aloneSecondsPerCost = 0; ///< the same where it draws for long
+  double drawnSecondsPerCost = 0; ///< of the memory, for each block that draws; 0 where it is not the limit
+  int multiprocessors = 1;
+  double tileSeconds = 0; ///< of a tile whose bytes are there
+  double waveRows = 0;    ///< rows that are merged at once
 };
 
 /// Key tiles of a unit, for each of its ordinals.
@@ -110,7 +118,7 @@ private:
   std::vector<Turn> turns_;
   std::vector<int32_t> blockOf_, nextPiece_; ///< blockOf_: as turns_, ordinal by ordinal
   std::vector<uint64_t> tournament_;
-  std::vector<int64_t> loads_;
+  std::vector<int64_t> loads_, placeLoads_; ///< placeLoads_: of multiprocessors
   int blocks_ = 1;
   int rows_ = 0;    ///< of a tile
   int abreast_ = 1; ///< neighbouring blocks that walk the same tokens, each for another head

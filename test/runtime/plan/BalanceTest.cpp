@@ -36,7 +36,7 @@ TEST(Balance, HeadsThatShareRowsOfMemoryGoAbreast) {
   Manifest m = sampleManifest(sizes);
   PlanOptions options;
   options.blocks = 264;
-  const Batch batch = simpleBatch(std::vector<int32_t>(79, 8192), std::vector<int32_t>(79, 1));
+  const Batch batch = simpleBatch(std::vector<int32_t>(20, 16384), std::vector<int32_t>(20, 1));
   EXPECT_FALSE(goesAbreast(*makePlan(m, batch, options), 8)); // lines of 256 bytes
   for (auto [keys, values] : {std::pair(8, 8), std::pair(8, 4), std::pair(4, 2)}) {
     m.arguments[1].keyFormat = Format::integers(keys, 128);

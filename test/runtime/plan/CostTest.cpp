@@ -53,22 +53,48 @@ TEST(Cost, DecodeIsPredicted) {
   }
 }
 
-// Of 128 tasks on 264 blocks each is cut once, though a share more would be 3 % shorter: what a task waits
-// for when all blocks read is worth more (129.1 and 125.2 us on an H200, 2026-11-23).
+// Of 32 tasks on 264 blocks each is cut in eight, though eight shares more would be 3 % shorter: what a task
+// waits for when all blocks read is worth more (128 tasks that were cut once took an H200 125.2 us, and 129.1
+// in all its blocks, 2026-11-23).
 TEST(Cost, TasksWaitForABusyMemory) {
   const Manifest m = manifestOf(32, 128, Argument::Store::Paged, "mma", 128, 64);
   PlanOptions options;
   options.blocks = 264;
-  const std::vector<int32_t> lengths(16, 8192), rows(16, 1);
+  const std::vector<int32_t> lengths(4, 8192), rows(4, 1);
   const Plan plan = *makePlan(m, simpleBatch(lengths, rows), options);
   EXPECT_EQ(plan.stats.usedBlocks, 256);
-  EXPECT_EQ(plan.stats.cuts, 128);
+  EXPECT_EQ(plan.stats.cuts, 224);
   // Not those that many rows read at once (few-shot trees took 9.3 ms with it, and 8.5 without).
   const Manifest trees = manifestOf(32, 128, Argument::Store::Paged, "wgmma", 128, 64);
   const Plan node = planOf(trees, simpleBatch({200000}, {20}));
   ASSERT_GT(trees.kernels[static_cast<size_t>(node.kernel)].rows, 16);
   EXPECT_LT(node.stats.fixedCost,
             5 * node.stats.tileCost); // 3.5, most of it for its partial results; 7.6 with it
+}
+
+// Steps of decoding whose tasks are dealt out whole leave blocks without work, and the others draw what those
+// would. Cut and whole on an H100, in us (2026-11-25): 16 x 4,096 94.5 and 90.8, 12 x 4,096 74.8 and 70.8, 16
+// x 1,024 29.7 and 27.1, 40 x 2,048 128.3 and 116.3; 4 x 8,192 51.7 and 66.4, 20 x 4,096 118.8 and 122.1.
+TEST(Cost, FewBlocksDrawWhatAllWould) {
+  const Manifest m = manifestOf(32, 128, Argument::Store::Packed, "mma", 128, 64);
+  const auto cuts = [&](const Manifest &of, std::vector<int32_t> lengths) {
+    const std::vector<int32_t> rows(lengths.size(), 1);
+    return planOf(of, simpleBatch(std::move(lengths), rows), {.blocks = 264}).stats.cuts;
+  };
+  const auto times = [](size_t count, int32_t tokens) { return std::vector<int32_t>(count, tokens); };
+  for (const auto &lengths : {times(16, 4096), times(12, 4096), times(16, 1024), times(40, 2048)})
+    EXPECT_EQ(cuts(m, lengths), 0) << lengths.size() << " x " << lengths.front();
+  for (const auto &lengths : {times(4, 8192), times(20, 4096), times(1, 131072)})
+    EXPECT_GT(cuts(m, lengths), 0) << lengths.size() << " x " << lengths.front();
+  // One that is alone at the end draws no more than it can.
+  std::vector<int32_t> mixed = times(15, 2048);
+  EXPECT_EQ(cuts(m, mixed), 0);
+  mixed.push_back(65536);
+  EXPECT_GT(cuts(m, mixed), 0);
+  // What is converted was not measured.
+  Manifest converted = m;
+  converted.arguments[1].keyFormat = converted.arguments[1].valueFormat = Format::integers(8, 128);
+  EXPECT_GT(cuts(converted, times(16, 8192)), 0);
 }
 
 // A chunk behind a context that the L2 does not hold: 1,024 tasks of 32 heads for 132 blocks. Shares that

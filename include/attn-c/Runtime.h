@@ -197,6 +197,12 @@ ATTN_C_EXPORT void attnPlanDestroy(AttnPlan *plan);
  * must. */
 ATTN_C_EXPORT AttnStatus attnPlanUpdate(AttnPlan *plan, const AttnBatch *batch, uintptr_t stream,
                                         bool *extended);
+/* The next step in few words, where the plan's batch was made from tensors with one packed operand: each
+ * instance has `tokens` tokens more, each row stands so many further behind, and instances begin `apart`
+ * tokens apart. The batch itself is changed; an error about these numbers leaves it and the plan as they
+ * were. */
+ATTN_C_EXPORT AttnStatus attnPlanGrow(AttnPlan *plan, int32_t tokens, int64_t apart, uintptr_t stream,
+                                      bool *extended);
 /* Query rows of the batch. */
 ATTN_C_EXPORT int64_t attnPlanRows(const AttnPlan *plan);
 /* The least bytes that a slot must have now. */

@@ -261,6 +261,9 @@ class Plan:
 
     def update(self, batch: Batch, *, stream: int = 0) -> bool:
         """The next step: True where the plan was only extended. Buffers grow where they must."""
+    def grow(self, tokens: int, apart: int, stream: int = 0) -> bool:
+        """The same of a batch of tensors with one packed operand: instances have `tokens` tokens more and are `apart`
+        tokens apart, and rows stand so much further behind."""
     def run(
         self,
         addresses: Sequence[int],

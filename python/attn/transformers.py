@@ -202,7 +202,7 @@ def attention_forward(
         call = PaddedCall(query, key, value, sinks, attention_mask.visible, scores)
         attention_mask.calls[memo] = call
         if sinks is None and gates is None:
-            remember(attention_mask, query, key, value, options, call)
+            remember(attention_mask, module, query, key, value, options, call)
         return call(query, key, value, sinks), None
     if attention_mask is None:
         spans, positions = spans_of(query, key, causal), None

@@ -241,6 +241,14 @@ void bindPlans(py::module_ &module) {
             return extended;
           },
           "batch"_a, py::kw_only(), "stream"_a = 0)
+      .def(
+          "grow",
+          [](const Plan &p, int32_t tokens, int64_t apart, uintptr_t stream) {
+            bool extended = false;
+            run([&] { return attnPlanGrow(p.handle.get(), tokens, apart, stream, &extended); });
+            return extended;
+          },
+          "tokens"_a, "apart"_a, "stream"_a = 0)
       .def("run", &runPlan, "addresses"_a, "nbytes"_a, "stream"_a = 0, "strides"_a = py::none())
       .def("fix", [](const Plan &p) { run([&] { return attnPlanFix(p.handle.get()); }); })
       .def(

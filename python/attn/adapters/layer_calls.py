@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import threading
+import weakref
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -14,6 +18,11 @@ from .planned_pages import attend_paged_step, fits_pages
 from .planned_steps import LayerKind, attend_step, fits, learn
 from .span_mask import SpanMask
 from .torch_spans import spans
+
+try:
+    from torch._C._dynamo.guards import TensorGuards
+except ImportError:  # it is PyTorch's own
+    TensorGuards = None
 
 
 def signature_of(
@@ -42,11 +51,79 @@ def _look(tensor: Tensor) -> tuple:
 
 
 def remember(
-    mask: SpanMask, query: Tensor, key: Tensor, value: Tensor, options: tuple, call: PaddedCall
+    mask: SpanMask,
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    options: tuple,
+    call: PaddedCall,
 ) -> None:
-    """What the layers to come most likely look like, for `attend_again`: one without sinks and gates."""
+    """What the layers to come most likely are like, for `attend_again`: one without sinks and gates. The first layer of a
+    mask is remembered for the next step's, too."""
     index = query.device.index if query.is_cuda else None
-    mask.last = _look(query), _look(key), _look(value), options, index, call
+    if mask.last is None and mask.end:
+        steps = _local.__dict__.setdefault("steps", {})
+        if len(steps) >= _MOST_STEPS:  # they hold plans
+            steps.clear()
+        same = _look(query), _look_of_tokens(key), _look_of_tokens(value), options, _config_of(module)
+        steps[mask.causal, mask.window] = same, index, call
+    mask.last = _is_like(query, key, value), options, index, call
+
+
+def _is_like(*tensors: Tensor) -> Callable[..., bool]:
+    """Whether others look like these: types, devices, sizes, strides, what autocast and autograd would do. PyTorch's compiled
+    code asks so before it runs, in one call that reads no attribute; without it each attribute is read."""
+    if TensorGuards is not None:
+        sizes, strides = [list(t.shape) for t in tensors], [list(t.stride()) for t in tensors]
+        return TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
+    seen = [(type(t), *_look(t)) for t in tensors]
+
+    def check(*others: Tensor) -> bool:
+        if torch._C._is_any_autocast_enabled():
+            return False
+        return [(type(t), *_look(t)) for t in others] == seen
+
+    return check
+
+
+_MOST_STEPS = 16  # kinds of masks in a thread
+_local = threading.local()
+
+
+def _look_of_tokens(tensor: Tensor) -> tuple:
+    """Of keys and values, all but how many tokens there are."""
+    batch, heads, _, dim = tensor.shape
+    return batch, heads, dim, tensor.dtype, tensor.device
+
+
+def _config_of(module: nn.Module) -> weakref.ref | None:
+    """A module's configuration, by which steps are planned that only the device knows (learn_layer)."""
+    config = getattr(module, "config", None)
+    return None if config is None else weakref.ref(config)
+
+
+def _a_step_later(
+    mask: SpanMask, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, options: tuple
+) -> PaddedCall | None:
+    """The call of a mask's first layer, where it is that of the step before but for tokens behind those that were there. What
+    was found out about that one then holds, and its plan only grows."""
+    known = _local.__dict__.get("steps", {}).get((mask.causal, mask.window))
+    if known is None:
+        return None
+    same, index, call = known
+    batch, _, rows, _ = query.shape
+    tokens = key.shape[2]
+    if (
+        not call.alive
+        or same != (_look(query), _look_of_tokens(key), _look_of_tokens(value), options, _config_of(module))
+        or value.shape[2] != tokens
+        or mask.shape != (batch, 1, rows, tokens)
+        or not (key.is_contiguous() and value.is_contiguous())
+        or (index is not None and raw_stream(index) != call.stream)
+    ):
+        return None
+    return call.later(key, value, mask.end)
 
 
 def attend_again(
@@ -62,16 +139,24 @@ def attend_again(
     """A layer's call that is like the one before it but for addresses; None where it is not. It asks for everything that decides
     about a layer, and for each thing once: between two launches of a model's step this is all that Python does."""
     last = mask.last
-    if last is None or dropout or sinks is not None or not type(query) is type(key) is type(value) is Tensor:
+    if dropout or sinks is not None or torch.is_grad_enabled() or "attn_head_gates" in module.__dict__:
         return None
-    if torch.is_grad_enabled() or torch._C._is_any_autocast_enabled() or "attn_head_gates" in module.__dict__:
+    if last is not None:
+        is_like, known, index, call = last
+        if not is_like(query, key, value) or options != known or not call.alive:
+            return None
+        if index is not None and raw_stream(index) != call.stream:
+            return None
+        return call(query, key, value, None)
+    if not mask.end or not type(query) is type(key) is type(value) is Tensor:
         return None
-    q, k, v, known, index, call = last
-    if _look(query) != q or _look(key) != k or _look(value) != v or options != known or not call.alive:
+    if torch._C._is_any_autocast_enabled():
         return None
-    if index is not None and raw_stream(index) != call.stream:
+    later = _a_step_later(mask, module, query, key, value, options)
+    if later is None:
         return None
-    return call(query, key, value, None)
+    remember(mask, module, query, key, value, options, later)
+    return later(query, key, value, None)
 
 
 @torch._dynamo.assume_constant_result

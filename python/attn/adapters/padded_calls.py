@@ -22,27 +22,11 @@ from ..describe.spec import Spec
 from ..describe.stores import Packed, Store
 from ..describe.visibility import all_tokens, causal, recent, sink, window
 from ..memory.devices import stream_number
-from ..memory.tables import describe
 from ..memory.views import View, view_of
 from ..run.kernel import Kernel
 from ..run.kernels import compile
 from ..run.plan import Plan
-from ..run.prepared import Prepared
-from . import spans as of_batch
-
-
-@dataclass(frozen=True)
-class Visible:
-    """Which keys rows see: `spans` and `positions` as of spans.py in CPU memory; and of those the causal ones, the last
-    `window` (0: all), of rows that stand `shift` further behind. Where nothing is hidden of the first `end` tokens of each
-    sequence, and causal rows are the last of those, `end` says so; 0 says nothing."""
-
-    spans: Tensor
-    positions: Tensor | None
-    causal: bool
-    window: int
-    shift: int
-    end: int = 0
+from .padded_batches import PaddedBatch, Visible
 
 
 @dataclass(frozen=True)
@@ -87,6 +71,7 @@ class PaddedCall:
             str(q.device),
         )
         self.stream = stream_number(self.kernel.device, None)
+        self._place = self.kernel, self.stream
         counts = batch, kv_heads // self.inside, rows, tokens, v.shape[3]
         classes = tuple(sorted(scores.classes))
         self._entry = _plan(self.kernel, self.stream, q.dtype, visible, classes, counts)
@@ -125,7 +110,10 @@ class PaddedCall:
     @property
     def alive(self) -> bool:
         """Whether the plan is still of this batch, in this thread."""
-        return _local.__dict__.get("plans", {}).get((self.kernel, self.stream)) is self._entry
+        try:
+            return _local.plans.get(self._place) is self._entry
+        except AttributeError:
+            return False
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None) -> Tensor:
         """Contiguous, as models expect it that view it in other shapes."""
@@ -144,6 +132,26 @@ class PaddedCall:
             return out
         batch, rows, _, dim = self.shape
         return out.view(batch, -1, rows, self.group, dim).transpose(1, 2).contiguous().view(self.shape)
+
+    def later(self, k: Tensor, v: Tensor, end: int) -> PaddedCall | None:
+        """The call of a later step, whose tensors differ in nothing but more keys and values, of which the first `end` of
+        each sequence are seen. None where that has to be found out anew. Then this call is no longer alive."""
+        seen, *same, sizes = self._entry.wanted
+        alike = self._entry.bound[0]
+        if alike is None or not isinstance(seen, int) or end < seen:
+            return None
+        tokens = k.shape[2]
+        del _local.plans[self._place]  # until the plan is of the new step
+        self.plan._grow(end - seen, tokens, self.stream)
+        call: PaddedCall = object.__new__(PaddedCall)
+        call.__dict__.update(self.__dict__)
+        more = {"kv.k": k.nbytes, "kv.v": v.nbytes}
+        slots = zip(self.kernel.slots, self._nbytes, strict=True)
+        call._nbytes = tuple(more.get(name, size) for name, size in slots)
+        bound = alike, self.copies, self._by_head, self._made, self._strides, call._nbytes
+        wanted = (end, *same, (*sizes[:3], tokens, *sizes[4:]))
+        call._entry = _local.plans[self._place] = _Planned(self.plan, wanted, bound)
+        return call
 
     def _arrange(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
         """As a kernel takes them, `[rows or tokens, heads, dim]`. Copies only what does not lie so already."""
@@ -210,9 +218,7 @@ class _Planned:
 
 _MOST_PLANS = 256  # of a thread, as many as there are kernels
 _local = threading.local()
-os.register_at_fork(
-    after_in_child=lambda: (padded_kernel.cache_clear(), _described.cache_clear(), _local.__dict__.clear())
-)
+os.register_at_fork(after_in_child=lambda: (padded_kernel.cache_clear(), _local.__dict__.clear()))
 
 
 def _plan(
@@ -225,9 +231,10 @@ def _plan(
 ) -> _Planned:
     """One plan per kernel, thread and stream, brought up to date where the batch is another: all layers of a step
     have the same, but for which heads are in which class. Beside it stands what it is of."""
-    spans, positions = visible.spans.numpy(), visible.positions
-    bytes_of = None if positions is None else positions.numpy().tobytes()
-    wanted = (spans.tobytes(), bytes_of, visible.causal, visible.shift, classes, sizes)
+    seen = visible.end or tuple(
+        None if table is None else table.numpy().tobytes() for table in (visible.spans, visible.positions)
+    )
+    wanted = (seen, visible.causal, visible.shift, classes, sizes)
     known = _local.__dict__.setdefault("plans", {})
     entry = known.get((kernel, stream))
     if entry is not None and entry.wanted == wanted:
@@ -242,54 +249,3 @@ def _plan(
     if len(known) > _MOST_PLANS:  # they hold kernels
         del known[next(iter(known))]
     return entry
-
-
-class PaddedBatch:
-    """What is planned. A step later only the contents of tables differ, so that what the tensors are is described once."""
-
-    def __init__(
-        self, visible: Visible, dtype: torch.dtype, classes: tuple[int, ...], sizes: tuple[int, ...]
-    ):
-        self._of = dtype, classes, sizes
-        if visible.end:
-            batch, heads_apart, rows, tokens, _ = sizes
-            self._tables = of_batch.tables_of_all(batch * heads_apart, rows, tokens, visible.end)
-            return
-        positions = None if visible.positions is None else visible.positions.numpy()
-        self._tables = of_batch.tables(
-            visible.spans.numpy(), positions, visible.causal, visible.shift, *sizes[:-1]
-        )
-
-    def _prepare_for(self, kernel: Kernel) -> Prepared:
-        dtype, classes, (batch, heads_apart, rows, tokens, value_dim) = self._of
-        data, named, classes = _described(kernel, dtype, classes, (batch, heads_apart, rows, value_dim))
-        count, given = batch * heads_apart * tokens, dict(data)
-        for name in ("kv.k", "kv.v"):
-            kind, (_, *shape), _ = given[name]
-            given[name] = kind, (count, *shape), None
-        for name, table in self._tables.items():
-            given[name] = "i32", table.shape, table
-        native = kernel._native.batch(given, ends=kernel.ends)
-        return Prepared(
-            native, named | {kernel._tensors["kv.k"].dims[0]: count, "rows": native.rows}, classes
-        )
-
-
-@functools.lru_cache(maxsize=_MOST_PLANS)
-def _described(
-    kernel: Kernel, dtype: torch.dtype, classes: tuple[int, ...], sizes: tuple[int, ...]
-) -> tuple[dict, dict, tuple[int, ...]]:
-    """Of a batch all but its tables and the number of its tokens, which each step has other ones of, as the extension takes it."""
-    batch, heads_apart, rows, value_dim = sizes
-    manifest = kernel.manifest
-    inside, sequences = manifest["kv_heads"], batch * heads_apart
-    given: dict[str, object] = {
-        "q": (dtype, (sequences * rows, manifest["q_heads"], manifest["key_dim"])),
-        "kv.k": (dtype, (sequences, inside, manifest["key_dim"])),
-        "kv.v": (dtype, (sequences, inside, value_dim)),
-    }
-    if classes:
-        given["classes"] = classes
-    if "sink_logits" in kernel.slots:
-        given["sink_logits"] = (torch.float32, (manifest["q_heads"],))
-    return describe(kernel._tensors, manifest, given)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
+from . import spans as of_batch
 from . import torch_spans
 from .padded_calls import PaddedCall, Visible
 from .planned_steps import PlannedStep
@@ -38,7 +39,7 @@ class SpanMask(torch.Tensor):
         return torch.Tensor._make_wrapper_subclass(cls, shape, dtype=dtype, device=device)
 
     def __init__(self, spans, positions, see, shape, dtype, device, model, step=None):
-        self.spans, self.positions, self.model = spans, positions, model
+        self._spans, self.positions, self.model = spans, positions, model
         # Of a step that was planned on the device, which has no spans: tensors, and the name of their planner.
         self.handle = "" if step is None else step.handle
         if step is not None:
@@ -47,7 +48,7 @@ class SpanMask(torch.Tensor):
         self.calls: dict[tuple, PaddedCall] = {}
         """Of layers that attend through it, by what their tensors look like."""
         self.end = 0
-        """Of Visible."""
+        """Of Visible; with it `spans` may be None, which are then made when somebody asks for them."""
         self.last: tuple | None = None
         """The last one, and what its tensors look like (layer_calls.py)."""
         self._dense: Tensor | None = None
@@ -72,6 +73,14 @@ class SpanMask(torch.Tensor):
     @property
     def step(self) -> PlannedStep:
         return PlannedStep(self.handle, self.lengths, self.plan, self.start)
+
+    @property
+    def spans(self) -> Tensor | None:
+        if self._spans is None and self.end:
+            batch, _, rows, tokens = self.shape
+            made = of_batch.make_spans(None, self.end - rows, 0, batch, rows, tokens, self.causal)
+            self._spans = torch.from_numpy(made)
+        return self._spans
 
     def host_spans(self) -> Tensor:
         """The spans, of a step that was planned on the device by waiting for it."""

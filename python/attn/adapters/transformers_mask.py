@@ -48,7 +48,7 @@ def make_mask(
     """What Transformers calls for a mask. A SpanMask where attn can say what is seen, else the mask that eager attention
     adds, with a warning, or TensorError (set_fallback)."""
     model = getattr(config, "model_type", None) or "a model"
-    sizes, positions, whole = (batch_size, q_length, kv_length), None, 0
+    sizes, positions = (batch_size, q_length, kv_length), None
     if attention_mask is not None and (attention_mask.dim() != 2 or attention_mask.shape[0] != batch_size):
         see = None
     elif torch.compiler.is_compiling():
@@ -75,12 +75,14 @@ def make_mask(
             given = attention_mask.cpu().numpy()
         shown = of_batch.shown_tokens(given, kv_length, offsets[1])
         if see is not None and of_batch.first_hole(shown) is None:
-            if given is None and causal and not offsets[1] and offsets[0] + q_length <= kv_length:
-                whole = offsets[0] + q_length
-            made = of_batch.make_spans(given, *offsets, *sizes, causal)
-            spans = torch.from_numpy(made)
             if config is not None:
                 note_checked(config, (see.causal, see.window), attention_mask)
+            if given is None and causal and not offsets[1] and offsets[0] + q_length <= kv_length:
+                shape, limits = (batch_size, 1, q_length, kv_length), (see.causal, see.window, see.shift)
+                mask = SpanMask(None, None, limits, shape, dtype, _placed(device), model)
+                mask.end = offsets[0] + q_length
+                return mask
+            spans = torch.from_numpy(of_batch.make_spans(given, *offsets, *sizes, causal))
         else:
             rows = _rows(see, mask_function, *sizes, *offsets, device, use_vmap)
             see = None if rows is None else See(rows.causal, rows.window)
@@ -101,10 +103,15 @@ def make_mask(
             device=device,
         )
     like = torch.empty(0, device=device)
-    mask = _span_mask(spans, positions, see.causal, see.window, see.shift, like, *sizes, dtype, model)
-    if whole:
-        mask.end = whole
-    return mask
+    return _span_mask(spans, positions, see.causal, see.window, see.shift, like, *sizes, dtype, model)
+
+
+def _placed(device: torch.device | str) -> torch.device:
+    """With its number, as tensors have it."""
+    place = torch.device(device)
+    if place.type == "cuda" and place.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return place
 
 
 def _plan_step(
@@ -120,9 +127,7 @@ def _plan_step(
     """A step of a static cache whose end only the device knows."""
     if see is None or see.shift or not see.causal or config is None:
         return None
-    place = torch.device(device)
-    if place.type == "cuda" and place.index is None:
-        place = torch.device("cuda", torch.cuda.current_device())
+    place = _placed(device)
     if mask is not None and (mask.dtype != torch.bool or mask.device != place):
         return None
     return plan_step(config, (see.causal, see.window), batch, kv_length, q_offset, kv_offset, mask, place)

@@ -84,6 +84,17 @@ class Plan:
             self._settle(batch, prepared)
         return extended
 
+    def _grow(self, tokens: int, apart: int, stream: int) -> None:
+        """Of a batch of tensors with one packed operand: each instance has `tokens` more, of all `apart` that it has room
+        for, and each row stands so many further behind. The plan is then of no batch in Python, until it gets one."""
+        try:
+            self._native.grow(tokens, apart, stream)
+        except _attn.Failure as failure:
+            self._sizes, self._accepted, self._broken = None, {}, failure.message
+            raise failed(failure, PlanError) from None
+        self.batch = self._prepared = self._sizes = None
+        self._accepted = {}
+
     def fix(self) -> None:
         """From now on launches depend on the contents of buffers only, as CUDA graphs need it: runs may be captured, and
         updates that do not fit are refused, by the name of the limit. Give `limits` to Kernel.plan for the largest batch

@@ -129,6 +129,21 @@ AttnStatus attnPlanUpdate(AttnPlan *plan, const AttnBatch *batch, uintptr_t stre
   });
 }
 
+AttnStatus attnPlanGrow(AttnPlan *plan, int32_t tokens, int64_t apart, uintptr_t stream, bool *extended) {
+  return guarded([&]() -> Status {
+    if (Status status = required("plan", plan); !status)
+      return status;
+    auto held = plan->planned->lock.take("the plan");
+    if (!held)
+      return held.error();
+    bool kept = false;
+    Status status = plan->planned->grow(tokens, apart, stream, kept);
+    if (extended)
+      *extended = kept;
+    return status;
+  });
+}
+
 int64_t attnPlanRows(const AttnPlan *plan) {
   return guardedValue(int64_t{0}, [&]() -> int64_t {
     if (!plan)

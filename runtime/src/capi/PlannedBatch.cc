@@ -127,6 +127,24 @@ Status PlannedBatch::update(std::shared_ptr<SharedBatch> given, uintptr_t stream
   return {};
 }
 
+Status PlannedBatch::grow(int32_t tokens, int64_t apart, uintptr_t stream, bool &wasExtended) {
+  if (!ready)
+    return inputError("plan: its last update failed: update it before it grows");
+  if (Status status = kernel->device->checkPlanning(stream); !status)
+    return status;
+  {
+    auto held = hold();
+    if (!held)
+      return held.error();
+    if (batch->built)
+      return inputError("plan: its batch was made from a cache, which grows by itself: update the plan");
+    if (Status status = growBatch(kernel->manifest, batch->content.batch, tokens, apart); !status)
+      return status;
+    batch->version = newVersion();
+  }
+  return update(batch, stream, wasExtended);
+}
+
 Status PlannedBatch::checkAddress(size_t slot, uint64_t address, size_t bytes, bool isDense) const {
   const SlotNeed &need = needs[slot];
   const std::string &name = kernel->slots[slot];

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("transformers", reason="Transformers is not installed")
 
 import attn.transformers  # noqa: E402
-from attn.adapters import head_gates, spans, transformers_mask  # noqa: E402
+from attn.adapters import head_gates, layer_calls, spans, transformers_mask  # noqa: E402
 from attn.adapters.padded_calls import PaddedCall  # noqa: E402
 
 TOKENS = 20
@@ -19,6 +19,7 @@ TOKENS = 20
 @pytest.fixture(autouse=True)
 def nothing_is_recorded():
     before = attn.transformers.set_fallback(False)
+    layer_calls._local.__dict__.clear()
     with torch.no_grad():
         yield
     attn.transformers.set_fallback(before)
@@ -45,6 +46,12 @@ def tensors(seed, rows=1, tokens=TOKENS, heads=(4, 2), dtype=torch.bfloat16):
     random = torch.Generator().manual_seed(seed)
     q = torch.randn(3, rows, heads[0], 32, generator=random).to(dtype).transpose(1, 2)
     return q, *(torch.randn(3, heads[1], tokens, 32, generator=random).to(dtype) for _ in range(2))
+
+
+@pytest.fixture(params=["guards", "attributes"], autouse=True)
+def how_tensors_are_compared(request, monkeypatch):
+    if request.param == "attributes":
+        monkeypatch.setattr(layer_calls, "TensorGuards", None)
 
 
 def attend(mask, given, module=None, **options):
@@ -134,6 +141,115 @@ def test_a_step_later_only_tokens_are_more(monkeypatch):
         given = q, k, v
         close(attend(mask_of(1, tokens), given), given)
     assert len(bound) == 4
+
+
+@pytest.fixture
+def grown(monkeypatch):
+    """By how many tokens plans grew."""
+    seen, grow = [], attn.run.plan.Plan._grow
+
+    def counted(self, tokens, *args):
+        seen.append(tokens)
+        return grow(self, tokens, *args)
+
+    monkeypatch.setattr(attn.run.plan.Plan, "_grow", counted)
+    return seen
+
+
+@pytest.mark.parametrize("rows", [1, 7])
+def test_steps_alike(rows, looks, grown):
+    """A step's first layer is known from the step before, whether its plan is extended or made anew."""
+    for step, tokens in enumerate((40, 41, 44, 44, 3000)):
+        mask = mask_of(rows, tokens)
+        for layer in range(2):
+            given = tensors(2 * step + layer, rows, tokens, (6, 3))
+            close(attend(mask, given), given)
+    assert len(looks) == 1 and grown == [1, 3, 0, 2956]
+
+
+class Named(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.config = Named.Config()
+
+    class Config:
+        pass
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda given: (1, given, {"module": Named()}),  # of another model
+        lambda given: (1, given, {"scaling": 0.5}),
+        lambda given: (1, tensors(1, 1, 21, (8, 2)), {}),
+        lambda given: (1, tensors(1, 1, 21, (4, 4)), {}),
+        lambda given: (1, tensors(1, 1, 21, dtype=torch.float16), {}),
+        lambda given: (2, tensors(1, 2, 21), {}),
+        lambda given: (
+            1,
+            (given[0], *(k.transpose(1, 2).contiguous().transpose(1, 2) for k in given[1:])),
+            {},
+        ),
+        lambda given: (1, (given[0], given[1], torch.randn(3, 2, 30, 32).bfloat16()[:, :, 9:]), {}),
+        lambda given: (1, (given[0][:, :, :, :16], *(k[..., :16].contiguous() for k in given[1:])), {}),
+    ],
+)
+def test_a_step_that_differs(change, looks, grown):
+    """It is looked into, and the step behind it that is like the first, too, where their plan is one."""
+    model = Named()
+    attend(mask_of(), tensors(1), model)
+    rows, given, options = change(tensors(2, 1, TOKENS + 1))
+    found = attend(mask_of(rows, TOKENS + 1), given, **{"module": model} | options)
+    close(found, given, scale=options.get("scaling"))
+    assert len(looks) == 2 and not grown
+    given = tensors(3, 1, TOKENS + 2)
+    close(attend(mask_of(1, TOKENS + 2), given, model), given)
+
+
+def test_a_step_that_has_gates_or_sinks_is_looked_into(looks, grown):
+    attend(mask_of(), tensors(1))
+    given, gated = tensors(2, 1, TOKENS + 1), torch.nn.Module()
+    gated.__dict__["attn_head_gates"] = head_gates.LayerGates((0, 1), 1, 2)
+    for options in ({"module": gated}, {"s_aux": torch.full((4,), 3.0)}):
+        attend(mask_of(1, TOKENS + 1), given, **options)
+    assert len(looks) == 3 and not grown
+
+
+def test_a_shorter_step_is_planned_anew(looks, grown):
+    """Another prompt of the same model."""
+    for tokens in (40, 30, 31):
+        given = tensors(tokens, 1, tokens)
+        close(attend(mask_of(1, tokens), given), given)
+    assert len(looks) == 2 and grown == [1]
+
+
+def test_a_call_of_the_step_before_is_not_run():
+    """Its plan has grown: its mask's layers get another one."""
+    before, given = mask_of(), tensors(1)
+    close(attend(before, given), given)
+    later, more = mask_of(1, TOKENS + 1), tensors(2, 1, TOKENS + 1)
+    close(attend(later, more), more)
+    close(attend(before, given), given)
+    close(attend(later, more), more)
+
+
+def test_a_plan_that_could_not_grow_is_made_anew(monkeypatch):
+    given = tensors(1)
+    close(attend(mask_of(), given), given)
+    given = tensors(2, 1, TOKENS + 1)
+    with monkeypatch.context() as broken:
+        broken.setattr(attn.run.plan.Plan, "_grow", lambda *_: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            attend(mask_of(1, TOKENS + 1), given)
+    for tokens in (TOKENS + 1, TOKENS + 2):
+        given = tensors(3, 1, tokens)
+        close(attend(mask_of(1, tokens), given), given)
+
+
+def test_a_mask_that_hides_nothing_says_what_it_shows_when_asked():
+    mask = mask_of(3, TOKENS)
+    assert mask._spans is None and mask.spans.tolist() == [[0, TOKENS, 0, TOKENS - 3]] * 3
+    assert torch.equal(mask.dense()[0, 0] == 0, torch.ones(3, TOKENS).tril(TOKENS - 3) > 0)
 
 
 def test_a_plan_that_went_on_is_not_run():

@@ -93,6 +93,64 @@ def test_updates_grow_where_they_must(kernel):
     more.check()
 
 
+def test_plans_grow_in_few_words(device):
+    """As updates with the tables that say the same, to the bit, where tasks read on and where they are made anew."""
+    packed = "!attn.kv<packed, heads = 2, dim = 64, key = bf16, value = bf16>"
+    text = DECODE.replace("!attn.kv<paged<16>, heads = 2, dim = 64, key = bf16, value = bf16>", packed)
+    kernel = _attn.Kernel(_attn.compile(text).artifact, device)
+    rng = np.random.default_rng(7)
+    q = bfloat16(rng.standard_normal((3, 4, 64)))
+
+    def batch(tokens, apart):
+        tables = {
+            "kv.lengths": [tokens] * 3,
+            "kv.start": [0, apart, 2 * apart, 3 * apart],
+            "q_start": range(4),
+        }
+        shapes = {"q": (3, 4, 64), "kv.k": (3 * apart, 2, 64), "kv.v": (3 * apart, 2, 64)}
+        return kernel.batch(
+            {name: ("bf16", shape, None) for name, shape in shapes.items()}
+            | {name: ("i32", (len(table),), np.array(table, np.int32)) for name, table in tables.items()}
+        )
+
+    grows, told = kernel.plan(batch(70, 70)), kernel.plan(batch(70, 70))
+    before = 70
+    for tokens, apart in ((71, 71), (73, 80), (73, 90), (700, 700), (701, 701)):
+        assert grows.grow(tokens - before, apart) == told.update(batch(tokens, apart))
+        before = tokens
+        k, v = (bfloat16(rng.standard_normal((3 * apart, 2, 64))) for _ in range(2))
+        results = []
+        for plan in (grows, told):
+            o, lse = np.zeros((3, 4, 64), np.uint16), np.zeros((3, 4), np.float32)
+            buffers = [q, k, v, o, lse]
+            plan.run([array.ctypes.data for array in buffers], [array.nbytes for array in buffers])
+            results.append((o, lse))
+        assert (results[0][0] == results[1][0]).all() and (results[0][1] == results[1][1]).all()
+        assert results[0][0].any()
+    with pytest.raises(_attn.Failure, match="expected at most the 701 tokens"):
+        grows.grow(1, 701)
+    assert grows.grow(1, 702)
+
+
+def test_a_batch_that_grew_is_another_for_other_plans(device):
+    text = DECODE.replace("paged<16>", "packed")
+    kernel = _attn.Kernel(_attn.compile(text).artifact, device)
+    tables = {"kv.lengths": [9], "kv.start": [0, 9], "q_start": [0, 1]}
+    shapes = {"q": (1, 4, 64), "kv.k": (9, 2, 64), "kv.v": (9, 2, 64)}
+    batch = kernel.batch(
+        {name: ("bf16", shape, None) for name, shape in shapes.items()}
+        | {name: ("i32", (len(table),), np.array(table, np.int32)) for name, table in tables.items()}
+    )
+    first, second = kernel.plan(batch), kernel.plan(batch)
+    first.grow(1, 10)
+    for call in (lambda: second.run([0] * 5, [0] * 5), lambda: second.grow(1, 11)):
+        with pytest.raises(_attn.Failure, match="has changed since it was planned"):
+            call()
+    with pytest.raises(_attn.Failure, match="packed store"):
+        kernel_of_pages = _attn.Kernel(_attn.compile(DECODE).artifact, device)
+        kernel_of_pages.plan(kernel_of_pages.batch(Problem().tensors())).grow(1, 100)
+
+
 def test_tensor_maps_follow_addresses(device):
     """Prefill on Hopper fetches through tensor maps: another layer's tensors must be seen through new ones."""
     text = DECODE.replace("4x64", "4x128").replace("dim = 64", "dim = 128")

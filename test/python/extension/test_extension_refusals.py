@@ -133,6 +133,7 @@ def test_bad_input_is_refused(kernel, call):
         lambda k, p: k.batch({"q": ("bf16", ("a",), None)}),
         lambda k, p: k.plan(None),
         lambda k, p: p.update(None),
+        lambda k, p: p.grow(None, 1),
         lambda k, p: p.run(None, None),
         lambda k, p: p.run(["a"] * 5, [1] * 5),
         lambda k, p: p.run([1.5] * 5, [1] * 5),

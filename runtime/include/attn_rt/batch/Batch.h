@@ -82,6 +82,11 @@ Status checkClasses(const Manifest &manifest, const std::vector<int32_t> &classe
 /// index, what was given and what is legal.
 Status checkBatch(const Manifest &manifest, const Batch &batch);
 
+/// A step later: each instance of the only operand, which is packed, has `tokens` tokens more, each row
+/// stands so many further behind, and instances begin `apart` tokens apart. An error leaves the batch as it
+/// was.
+Status growBatch(const Manifest &manifest, Batch &batch, int32_t tokens, int64_t apart);
+
 /// Adds the tensors that may be left out, where they are missing: q_start (one row per sequence), q_pos (the
 /// last rows of each sequence), <arg>.pos0 (0, where there is one operand), <arg>.rows (one instance per
 /// sequence) and <arg>.lengths of a packed store and, where all tokens of all instances are valid, of a dense

@@ -118,6 +118,8 @@ struct PlannedBatch {
   Lock lock;
 
   Status update(std::shared_ptr<SharedBatch> given, uintptr_t stream, bool &wasExtended);
+  /// With what growBatch makes of the batch of the last update.
+  Status grow(int32_t tokens, int64_t apart, uintptr_t stream, bool &wasExtended);
   Status run(const uint64_t *addresses, const size_t *bytes, const int64_t *const *strides, size_t count,
              uintptr_t stream);
   /// Its batch was the largest: from now on plans are made on the device.

@@ -108,7 +108,8 @@ def _a_step_later(
 ) -> PaddedCall | None:
     """The call of a mask's first layer, where it is that of the step before but for tokens behind those that were there. What
     was found out about that one then holds, and its plan only grows."""
-    known = _local.__dict__.get("steps", {}).get((mask.causal, mask.window))
+    steps, kind = _local.__dict__.get("steps", {}), (mask.causal, mask.window)
+    known = steps.get(kind)
     if known is None:
         return None
     same, index, call = known
@@ -123,7 +124,11 @@ def _a_step_later(
         or (index is not None and raw_stream(index) != call.stream)
     ):
         return None
-    return call.later(key, value, mask.end)
+    later = call.later(key, value, mask.end)
+    if later is not None:
+        steps[kind] = same, index, later
+        mask.last = _is_like(query, key, value), options, index, later
+    return later
 
 
 def attend_again(
@@ -153,10 +158,7 @@ def attend_again(
     if torch._C._is_any_autocast_enabled():
         return None
     later = _a_step_later(mask, module, query, key, value, options)
-    if later is None:
-        return None
-    remember(mask, module, query, key, value, options, later)
-    return later(query, key, value, None)
+    return None if later is None else later(query, key, value, None)
 
 
 @torch._dynamo.assume_constant_result

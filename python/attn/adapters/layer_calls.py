@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from ..errors import TensorError
+from ..errors import PlanError, TensorError
 from ..memory.devices import raw_stream
 from .head_gates import LayerGates
 from .padded_calls import PaddedCall, Visible
@@ -67,7 +69,7 @@ def remember(
         if len(steps) >= _MOST_STEPS:  # they hold plans
             steps.clear()
         same = _look(query), _look_of_tokens(key), _look_of_tokens(value), options, _config_of(module)
-        steps[mask.causal, mask.window] = same, index, call
+        steps[mask.causal, mask.window] = mask.layers = _Layers(same, index, call, mask.end)
     mask.last = _is_like(query, key, value), options, index, call
 
 
@@ -85,6 +87,25 @@ def _is_like(*tensors: Tensor) -> Callable[..., bool]:
         return [(type(t), *_look(t)) for t in others] == seen
 
     return check
+
+
+@dataclass(eq=False)
+class _Layers:
+    """Those that attend through masks of one kind: what their tensors are like but for tokens, their call, up to where they
+    saw last, and how many came in this step, and, where it is a step of generation, in the one before."""
+
+    same: tuple
+    index: int | None
+    call: PaddedCall
+    end: int
+    came: int = 1
+    expected: int = 0
+
+    def plan_ahead(self) -> None:
+        """Behind a step's last layer the host is ahead of a GPU, and in front of the first one of the next the GPU waits for
+        it. Where that step is another one, its plan is made as if this had not been."""
+        with contextlib.suppress(PlanError):  # whoever asks for that step hears of it
+            self.call = self.call.later(self.end + 1, self.call.tokens + 1) or self.call
 
 
 _MOST_STEPS = 16  # kinds of masks in a thread
@@ -108,25 +129,26 @@ def _a_step_later(
 ) -> PaddedCall | None:
     """The call of a mask's first layer, where it is that of the step before but for tokens behind those that were there. What
     was found out about that one then holds, and its plan only grows."""
-    steps, kind = _local.__dict__.get("steps", {}), (mask.causal, mask.window)
-    known = steps.get(kind)
+    known = _local.__dict__.get("steps", {}).get((mask.causal, mask.window))
     if known is None:
         return None
-    same, index, call = known
+    index, call = known.index, known.call
     batch, _, rows, _ = query.shape
     tokens = key.shape[2]
     if (
         not call.alive
-        or same != (_look(query), _look_of_tokens(key), _look_of_tokens(value), options, _config_of(module))
+        or known.same
+        != (_look(query), _look_of_tokens(key), _look_of_tokens(value), options, _config_of(module))
         or value.shape[2] != tokens
         or mask.shape != (batch, 1, rows, tokens)
         or not (key.is_contiguous() and value.is_contiguous())
         or (index is not None and raw_stream(index) != call.stream)
     ):
         return None
-    later = call.later(key, value, mask.end)
+    later = call.later(mask.end, tokens)
     if later is not None:
-        steps[kind] = same, index, later
+        known.expected = known.came if rows == 1 and mask.end == known.end + 1 else 0
+        known.call, known.end, known.came, mask.layers = later, mask.end, 1, known
         mask.last = _is_like(query, key, value), options, index, later
     return later
 
@@ -152,7 +174,12 @@ def attend_again(
             return None
         if index is not None and raw_stream(index) != call.stream:
             return None
-        return call(query, key, value, None)
+        out, layers = call(query, key, value, None), mask.layers
+        if layers is not None:
+            layers.came += 1
+            if layers.came == layers.expected and layers.call is call:
+                layers.plan_ahead()
+        return out
     if not mask.end or not type(query) is type(key) is type(value) is Tensor:
         return None
     if torch._C._is_any_autocast_enabled():

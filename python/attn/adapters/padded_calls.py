@@ -115,6 +115,11 @@ class PaddedCall:
         except AttributeError:
             return False
 
+    @property
+    def tokens(self) -> int:
+        """Of keys and values, those that nobody sees too."""
+        return self._entry.wanted[-1][3]
+
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None) -> Tensor:
         """Contiguous, as models expect it that view it in other shapes."""
         if self.copies:
@@ -133,21 +138,24 @@ class PaddedCall:
         batch, rows, _, dim = self.shape
         return out.view(batch, -1, rows, self.group, dim).transpose(1, 2).contiguous().view(self.shape)
 
-    def later(self, k: Tensor, v: Tensor, end: int) -> PaddedCall | None:
-        """The call of a later step, whose tensors differ in nothing but more keys and values, of which the first `end` of
-        each sequence are seen. None where that has to be found out anew. Then this call is no longer alive."""
+    def later(self, end: int, tokens: int) -> PaddedCall | None:
+        """The call of a later step, whose tensors differ in nothing but that keys and values are of so many `tokens`, of which
+        the first `end` of each sequence are seen. None where that has to be found out anew. Then this call is no longer
+        alive, unless it is that one."""
         seen, *same, sizes = self._entry.wanted
         alike = self._entry.bound[0]
         if alike is None or not isinstance(seen, int) or end < seen:
             return None
-        tokens = k.shape[2]
+        if (end, tokens) == (seen, sizes[3]):
+            return self
         del _local.plans[self._place]  # until the plan is of the new step
         self.plan._grow(end - seen, tokens, self.stream)
         call: PaddedCall = object.__new__(PaddedCall)
         call.__dict__.update(self.__dict__)
-        more = {"kv.k": k.nbytes, "kv.v": v.nbytes}
-        slots = zip(self.kernel.slots, self._nbytes, strict=True)
-        call._nbytes = tuple(more.get(name, size) for name, size in slots)
+        call._nbytes = tuple(
+            size // sizes[3] * tokens if name in ("kv.k", "kv.v") else size
+            for name, size in zip(self.kernel.slots, self._nbytes, strict=True)
+        )
         bound = alike, self.copies, self._by_head, self._made, self._strides, call._nbytes
         wanted = (end, *same, (*sizes[:3], tokens, *sizes[4:]))
         call._entry = _local.plans[self._place] = _Planned(self.plan, wanted, bound)

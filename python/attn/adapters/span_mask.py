@@ -51,6 +51,8 @@ class SpanMask(torch.Tensor):
         """Of Visible; with it `spans` may be None, which are then made when somebody asks for them."""
         self.last: tuple | None = None
         """The last one, and what its tensors look like (layer_calls.py)."""
+        self.layers: object = None
+        """What is known of them from step to step (layer_calls.py)."""
         self._dense: Tensor | None = None
 
     def dense(self) -> Tensor:

@@ -164,7 +164,54 @@ def test_steps_alike(rows, looks, grown):
         for layer in range(2):
             given = tensors(2 * step + layer, rows, tokens, (6, 3))
             close(attend(mask, given), given)
-    assert len(looks) == 1 and grown == [1, 3, 0, 2956]
+    assert len(looks) == 1 and grown == ([1, 1, 2, 2956] if rows == 1 else [1, 3, 2956])  # one ahead
+
+
+def test_a_step_is_planned_behind_the_one_before(looks, grown):
+    """Behind its last layer, as the first steps tell; and where the next step is another, nobody sees that."""
+
+    def step(tokens, layers=3, rows=1):
+        mask = mask_of(rows, tokens)
+        for layer in range(layers):
+            given = tensors(9 * tokens + layer, rows, tokens, (6, 3))
+            close(attend(mask, given), given)
+        return mask, given
+
+    step(40)
+    step(41)
+    assert grown == [1, 1]  # by the second's first layer, and behind its last
+    step(42)
+    assert grown == [1, 1, 1] and len(looks) == 1
+    mask, given = step(43, 2)  # a layer less
+    assert grown == [1, 1, 1]
+    step(44, 4)  # more: the plan has gone on behind the second
+    assert grown == [1, 1, 1, 1, 1]
+    before = len(looks)
+    close(attend(mask, given), given)
+    assert len(looks) == before + 1
+    for tokens in (45, 46, 60, 61, 30, 31, 32, 33):
+        mask, given = step(tokens)
+    close(attend(mask, given), given)  # a layer more than there were
+    step(33)
+    step(34, rows=2)
+    step(35)
+    step(36)
+
+
+def test_a_step_that_cannot_be_planned_ahead(monkeypatch):
+    grow = attn.run.plan.Plan._grow
+
+    def failing(*_):
+        raise attn.errors.PlanError("no room")
+
+    for step, tokens in enumerate(range(40, 46)):
+        mask = mask_of(1, tokens)
+        for layer in range(2):
+            if step == 2 and layer == 1:
+                monkeypatch.setattr(attn.run.plan.Plan, "_grow", failing)
+            given = tensors(2 * step + layer, 1, tokens, (6, 3))
+            close(attend(mask, given), given)
+        monkeypatch.setattr(attn.run.plan.Plan, "_grow", grow)
 
 
 class Named(torch.nn.Module):

@@ -68,8 +68,9 @@ def remember(
         steps = _local.__dict__.setdefault("steps", {})
         if len(steps) >= _MOST_STEPS:  # they hold plans
             steps.clear()
-        same = _look(query), _look_of_tokens(key), _look_of_tokens(value), options, _config_of(module)
-        steps[mask.causal, mask.window] = mask.layers = _Layers(same, index, call, mask.end)
+        same = _look(query), _look_of_tokens(key), _look_of_tokens(value), options
+        layers = _Layers(same, _config_of(module), index, call, mask.end)
+        steps[mask.causal, mask.window] = mask.layers = layers
     mask.last = _is_like(query, key, value), options, index, call
 
 
@@ -91,10 +92,11 @@ def _is_like(*tensors: Tensor) -> Callable[..., bool]:
 
 @dataclass(eq=False)
 class _Layers:
-    """Those that attend through masks of one kind: what their tensors are like but for tokens, their call, up to where they
+    """Those that attend through masks of one kind: what their tensors are like but for tokens, whose they are, their call, up to where they
     saw last, and how many came in this step, and, where it is a step of generation, in the one before."""
 
     same: tuple
+    config: weakref.ref | None
     index: int | None
     call: PaddedCall
     end: int
@@ -119,7 +121,8 @@ def _look_of_tokens(tensor: Tensor) -> tuple:
 
 
 def _config_of(module: nn.Module) -> weakref.ref | None:
-    """A module's configuration, by which steps are planned that only the device knows (learn_layer)."""
+    """A module's configuration, by which steps are planned that only the device knows (learn_layer). One is the same only where
+    the reference is: references are equal where configurations are, as those of two models may be."""
     config = getattr(module, "config", None)
     return None if config is None else weakref.ref(config)
 
@@ -137,8 +140,8 @@ def _a_step_later(
     tokens = key.shape[2]
     if (
         not call.alive
-        or known.same
-        != (_look(query), _look_of_tokens(key), _look_of_tokens(value), options, _config_of(module))
+        or known.config is not _config_of(module)
+        or known.same != (_look(query), _look_of_tokens(key), _look_of_tokens(value), options)
         or value.shape[2] != tokens
         or mask.shape != (batch, 1, rows, tokens)
         or not (key.is_contiguous() and value.is_contiguous())

@@ -220,7 +220,10 @@ class Named(torch.nn.Module):
         self.config = Named.Config()
 
     class Config:
-        pass
+        def __eq__(self, other):
+            return True  # another model's says the same
+
+        __hash__ = object.__hash__
 
 
 @pytest.mark.parametrize(

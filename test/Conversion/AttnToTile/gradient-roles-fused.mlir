@@ -15,17 +15,23 @@ func.func @half(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q att
 // CHECK-DAG: %[[SUMS:.*]] = tile.alloc {{.*}} : !tile.shared<query 64, feature 128, f32, swizzled>
 // CHECK-DAG: %[[EXCHANGE:.*]] = tile.alloc {{.*}} : !tile.shared<key 128, query 64, bf16, swizzled>
 // CHECK: %[[TASK:.*]]:9 = tile.record
-// Warp 0 fetches keys, and gathers what rows have beside them: LSEs and positions. What lies behind the last token is
+// Warp 0 fetches keys, and gathers what rows have beside them: LSEs, deltas and positions. What lies behind the last token is
 // cleared, as gradients of rows are sums over tokens. Rows are walked from either end.
 // CHECK: tile.set_registers 24
 // CHECK: tile.fetch {{.*}} lines 128 into %[[K:.*]] on
 // CHECK: tile.clear %[[K]]
 // CHECK: arith.cmpi slt, %[[TASK]]#6, %[[TASK]]#5
+// All three arrive at one barrier.
+// CHECK: tile.await
 // CHECK: tile.gather warp
+// CHECK-NOT: tile.arrive_on_copies
 // CHECK: tile.gather warp
-// Warp 1 values and deltas, warp 2 queries, warp 3 the gradients of outputs.
+// CHECK-NOT: tile.arrive_on_copies
+// CHECK: tile.gather warp
+// CHECK: tile.arrive_on_copies
+// Warp 1 values, warp 2 queries, warp 3 the gradients of outputs.
 // CHECK: tile.fetch {{.*}} lines 128 into
-// CHECK: tile.gather warp
+// CHECK-NOT: tile.gather
 // CHECK: tile.fetch {{.*}} lines 64 into %[[Q:.*]] on
 // CHECK: tile.clear %[[Q]]
 // CHECK: tile.fetch {{.*}} lines 64 into %[[DO:.*]] on

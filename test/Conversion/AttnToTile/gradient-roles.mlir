@@ -49,12 +49,15 @@ func.func @f(%q: !q {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.
 // CHECK: %[[COUNT:.*]] = arith.select
 // CHECK: scf.for %{{.*}} = %{{.*}} to %[[COUNT]] step
 // CHECK: tile.fill %{{.*}} warp 0 (%{{.*}}: !tile.shared<key 128, feature 64, bf16>)
-// CHECK: tile.fill %{{.*}} warp 0 (%[[LSE:.*]]: !tile.shared<query 32, feature 1, f32>)
+// What rows have beside them: three numbers each, one kind behind the other.
+// CHECK: tile.fill %{{.*}} warp 0 (%[[NUMBERS:.*]]: !tile.shared<query 96, feature 1, f32>)
+// CHECK: %[[LSE:.*]] = tile.overlay %[[NUMBERS]] at %c0_i32{{.*}} -> <query 32, feature 1, f32>
 // CHECK: tile.gather warp {{.*}} into %[[LSE]]
-// CHECK: tile.fill %{{.*}} warp 0 (%[[POSITION:.*]]: !tile.shared<query 32, feature 1, i32>)
+// CHECK: %[[DELTA:.*]] = tile.overlay %[[NUMBERS]] at %c32_i32{{.*}} -> <query 32, feature 1, f32>
+// CHECK: tile.gather warp {{.*}} into %[[DELTA]]
+// CHECK: %[[POSITION:.*]] = tile.overlay %[[NUMBERS]] at %c64_i32{{.*}} -> <query 32, feature 1, i32>
 // CHECK: tile.gather warp {{.*}} into %[[POSITION]]
 // CHECK: tile.fill %{{.*}} warp 1 (%{{.*}}: !tile.shared<key 128, feature 64, bf16>)
-// CHECK: tile.fill %{{.*}} warp 1 (%[[DELTA:.*]]: !tile.shared<query 32, feature 1, f32>)
 // CHECK: tile.fill %{{.*}} warp 2 (%[[QS:.*]]: !tile.shared<query 32, feature 64, bf16>)
 // CHECK: tile.clear %[[QS]]
 // CHECK: tile.fill %{{.*}} warp 3 (%[[DOS:.*]]: !tile.shared<query 32, feature 64, bf16>)

@@ -15,7 +15,7 @@
 // fills, and is asked outside of the loop.
 //
 // Where gradients are added up, either rows are held, with what was finished of them and
-// its gradient beside the queries; or tokens are, and rows come tile by tile.
+// its gradient beside the queries; or tokens are (StageRowFills.cpp).
 //
 //===----------------------------------------------------------------------===//
 #include "StageFills.h"
@@ -30,9 +30,6 @@ using namespace mlir::attn;
 using namespace mlir::tile;
 
 namespace {
-
-/// Which of the producer's warps fetches what.
-constexpr int64_t keyWarp = 0, valueWarp = 1, queryWarp = 2, outputWarp = 3;
 
 class FillStaging : public TileCopies {
 public:
@@ -216,86 +213,11 @@ void FillStaging::setAlignment() {
   b.kernel->setAttr("tile.key_align", b.getI32IntegerAttr(align));
 }
 
-/// Tokens that are held, and fills of the rows that see them.
-class RowFills : public TileCopies {
-public:
-  using TileCopies::TileCopies;
-  void run();
-
-private:
-  SmallVector<Value> fillTokens(TokensOp tokens, ArrayRef<Value> rings);
-  SmallVector<Value> fillRows(ArrayRef<Value> rings);
-};
-
-void RowFills::run() {
-  b.setInsertionPointAfter(*b.kernel.front().getOps<StartNextOp>().begin());
-  UpdateOp update = chain.updates.front();
-  auto tokens = update.getKv().getDefiningOp<TokensOp>();
-  auto queryRows = update.getQuery().getDefiningOp<RowsOp>();
-  auto rings = [&](int64_t slots, Axis axis, int64_t lines) {
-    return SmallVector<Value>{ring(slots, sharedType(axis, lines, chain.paddedKeyDim())),
-                              ring(slots, sharedType(axis, lines, chain.paddedValueDim()))};
-  };
-  SmallVector<Value> held = rings(1, Axis::Key, blockKeys());
-  SmallVector<Value> walked = rings(schedule.getStages(), Axis::Query, blockRows());
-  for (Type element : {Type(b.getF32Type()), Type(b.getF32Type()), Type(b.getI32Type())})
-    walked.push_back(ring(schedule.getStages(), sharedType(Axis::Query, blockRows(), 1, 0, element)));
-  Value exchange, sums;
-  if (chain.addsToRows()) {
-    sums = AllocOp::create(
-        b, sharedType(Axis::Query, blockRows(), chain.paddedKeyDim(), /*boxes=*/0, b.getF32Type()), Value(),
-        /*per_warp=*/false, IntegerAttr());
-    auto type = SharedType::get(b.getContext(), Axis::Key, blockKeys(), Axis::Query, blockRows(),
-                                chain.element(), /*swizzled=*/false, /*boxes=*/0);
-    exchange = AllocOp::create(b, type, Value(), /*per_warp=*/false, IntegerAttr());
-  }
-  setRows(queryRows);
-  b.setInsertionPointAfter(tokens);
-  auto stagedTokens = StagedOp::create(b, tokens.getType(), tokens, fillTokens(tokens, held));
-  update.getKvMutable().assign(stagedTokens);
-  b.setInsertionPointAfter(queryRows);
-  SmallVector<Value> copies = fillRows(walked);
-  if (exchange)
-    copies.append({exchange, sums});
-  auto stagedRows = StagedOp::create(b, queryRows.getType(), queryRows, copies);
-  update.getQueryMutable().assign(stagedRows);
-  b.describeParameters();
-}
-
-SmallVector<Value> RowFills::fillTokens(TokensOp tokens, ArrayRef<Value> rings) {
-  UpdateOp update = chain.updates.front();
-  const Segment &segment = segmentOf(tokens);
-  Value where = fetchSlot(update, segment, tokens.getFirst());
-  auto copy = [&](Value ring, int64_t warp, StringRef part) {
-    return fill(ring, warp, [&](Value tile) {
-      fetchTokens(update, segment, where, part, tile);
-      if (chain.addsToRows()) // which are sums over these tokens
-        ClearOp::create(b, tile, b.sub(tokens.getEnd(), tokens.getFirst()));
-    });
-  };
-  return {copy(rings[0], keyWarp, "k"), copy(rings[1], valueWarp, "v")};
-}
-
-/// Rows are what is summed over. Their LSEs, deltas and positions come beside them.
-SmallVector<Value> RowFills::fillRows(ArrayRef<Value> rings) {
-  auto copy = [&](Value ring, int64_t warp, StringRef name) {
-    return fill(ring, warp, [&](Value tile) {
-      fetchRows(name, tile);
-      ClearOp::create(b, tile, packedCount);
-    });
-  };
-  auto numbers = [&](Value ring, int64_t warp, StringRef name) {
-    return fill(ring, warp, [&](Value tile) { gatherNumbers(name, tile); });
-  };
-  return {copy(rings[0], queryWarp, "q"), copy(rings[1], outputWarp, "do"), numbers(rings[2], keyWarp, "lse"),
-          numbers(rings[3], valueWarp, "delta"), numbers(rings[4], keyWarp, "q_pos")};
-}
-
 } // namespace
 
 void mlir::attn::stageFills(Chain &chain, func::FuncOp kernel) {
   if (chain.holdsTokens())
-    RowFills(chain, kernel).run();
+    stageRowFills(chain, kernel);
   else
     FillStaging(chain, kernel).run();
 }

@@ -1,0 +1,113 @@
+//===- StageRowFills.cpp - Rows that other warps fetch --------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Gradients of tokens that are held: rows come tile by tile, queries and the gradients
+// of outputs each by a warp of its own, and with them three numbers of each row, its
+// LSE, delta and position, by a third.
+//
+// The numbers of a tile's rows lie one kind behind the other in one tile, with one
+// barrier. Every barrier is one at which all warps that compute wait in each tile, and
+// one more that they hand the tile back by: with three of them for the numbers, gradients
+// of heads of 128 took 6 to 7 % longer (docs/rationale.md, "Fused").
+//
+//===----------------------------------------------------------------------===//
+#include "StageFills.h"
+#include "TileCopies.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+namespace {
+
+/// Numbers of a row that are copied beside it.
+constexpr int64_t numbersOfRow = 3;
+
+/// Tokens that are held, and fills of the rows that see them.
+class RowFills : public TileCopies {
+public:
+  using TileCopies::TileCopies;
+  void run();
+
+private:
+  SmallVector<Value> fillTokens(TokensOp tokens, ArrayRef<Value> rings);
+  SmallVector<Value> fillRows(ArrayRef<Value> rings);
+};
+
+void RowFills::run() {
+  b.setInsertionPointAfter(*b.kernel.front().getOps<StartNextOp>().begin());
+  UpdateOp update = chain.updates.front();
+  auto tokens = update.getKv().getDefiningOp<TokensOp>();
+  auto queryRows = update.getQuery().getDefiningOp<RowsOp>();
+  auto rings = [&](int64_t slots, Axis axis, int64_t lines) {
+    return SmallVector<Value>{ring(slots, sharedType(axis, lines, chain.paddedKeyDim())),
+                              ring(slots, sharedType(axis, lines, chain.paddedValueDim()))};
+  };
+  SmallVector<Value> held = rings(1, Axis::Key, blockKeys());
+  SmallVector<Value> walked = rings(schedule.getStages(), Axis::Query, blockRows());
+  walked.push_back(
+      ring(schedule.getStages(), sharedType(Axis::Query, numbersOfRow * blockRows(), 1, 0, b.getF32Type())));
+  Value exchange, sums;
+  if (chain.addsToRows()) {
+    sums = AllocOp::create(
+        b, sharedType(Axis::Query, blockRows(), chain.paddedKeyDim(), /*boxes=*/0, b.getF32Type()), Value(),
+        /*per_warp=*/false, IntegerAttr());
+    auto type = SharedType::get(b.getContext(), Axis::Key, blockKeys(), Axis::Query, blockRows(),
+                                chain.element(), /*swizzled=*/false, /*boxes=*/0);
+    exchange = AllocOp::create(b, type, Value(), /*per_warp=*/false, IntegerAttr());
+  }
+  setRows(queryRows);
+  b.setInsertionPointAfter(tokens);
+  auto stagedTokens = StagedOp::create(b, tokens.getType(), tokens, fillTokens(tokens, held));
+  update.getKvMutable().assign(stagedTokens);
+  b.setInsertionPointAfter(queryRows);
+  SmallVector<Value> copies = fillRows(walked);
+  if (exchange)
+    copies.append({exchange, sums});
+  auto stagedRows = StagedOp::create(b, queryRows.getType(), queryRows, copies);
+  update.getQueryMutable().assign(stagedRows);
+  b.describeParameters();
+}
+
+SmallVector<Value> RowFills::fillTokens(TokensOp tokens, ArrayRef<Value> rings) {
+  UpdateOp update = chain.updates.front();
+  const Segment &segment = segmentOf(tokens);
+  Value where = fetchSlot(update, segment, tokens.getFirst());
+  auto copy = [&](Value ring, int64_t warp, StringRef part) {
+    return fill(ring, warp, [&](Value tile) {
+      fetchTokens(update, segment, where, part, tile);
+      if (chain.addsToRows()) // which are sums over these tokens
+        ClearOp::create(b, tile, b.sub(tokens.getEnd(), tokens.getFirst()));
+    });
+  };
+  return {copy(rings[0], keyWarp, "k"), copy(rings[1], valueWarp, "v")};
+}
+
+/// Rows are what is summed over. Their LSEs, deltas and positions come beside them, all three behind one
+/// barrier: each that warps wait at and hand back costs them 3 % of a tile (docs/rationale.md, "Fused").
+SmallVector<Value> RowFills::fillRows(ArrayRef<Value> rings) {
+  auto copy = [&](Value ring, int64_t warp, StringRef name) {
+    return fill(ring, warp, [&](Value tile) {
+      fetchRows(name, tile);
+      ClearOp::create(b, tile, packedCount);
+    });
+  };
+  SmallVector<Value> copies{copy(rings[0], queryWarp, "q"), copy(rings[1], outputWarp, "do")};
+  Type f32 = b.getF32Type();
+  const std::pair<StringRef, Type> numbers[numbersOfRow] = {
+      {"lse", f32}, {"delta", f32}, {"q_pos", b.getI32Type()}};
+  auto partOf = [&](Value tile, int64_t number) -> Value {
+    SharedType part = sharedType(Axis::Query, blockRows(), 1, 0, numbers[number].second);
+    return OverlayOp::create(b, part, tile, b.i32(number * blockRows()));
+  };
+  Value all = fill(rings[2], keyWarp, [&](Value tile) {
+    for (int64_t number = 0; number < numbersOfRow; ++number)
+      gatherNumbers(numbers[number].first, partOf(tile, number));
+  });
+  for (int64_t number = 0; number < numbersOfRow; ++number)
+    copies.push_back(partOf(all, number));
+  return copies;
+}
+
+} // namespace
+
+void mlir::attn::stageRowFills(Chain &chain, func::FuncOp kernel) { RowFills(chain, kernel).run(); }

@@ -34,7 +34,8 @@ private:
 };
 
 void RowFills::run() {
-  b.setInsertionPointAfter(*b.kernel.front().getOps<StartNextOp>().begin());
+  // The task is asked for before barriers are made, and comes meanwhile.
+  b.setInsertionPointAfter(*b.kernel.front().getOps<RecordOp>().begin());
   UpdateOp update = chain.updates.front();
   auto tokens = update.getKv().getDefiningOp<TokensOp>();
   auto queryRows = update.getQuery().getDefiningOp<RowsOp>();

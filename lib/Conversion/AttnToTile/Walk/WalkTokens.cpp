@@ -26,9 +26,6 @@ private:
   /// The update's sum with the packed rows of the tile from `first` on.
   Value update(const TokenTask &task, Value sum, Value tokens, Value first, Value end);
 
-  /// Where the task's sums go, if it is a part.
-  Value partial();
-
   UpdateOp source;
   const IRMapping &arguments;
 };
@@ -99,15 +96,7 @@ void TokenWalk::walkTask(const TokenTask &task) {
   if (chain.significance)
     WriteSignificanceOp::create(b, loop.getResult(0), tokens);
   else
-    WriteGradientOp::create(b, loop.getResult(0), tokens, partial(), /*sums=*/false);
-}
-
-/// Read when everything is added up, for until then a kernel is short of registers.
-Value TokenWalk::partial() {
-  constexpr size_t field = offsetof(::attn::rt::PlanTokenTask, partial) / sizeof(int32_t);
-  Value block = BlockIdOp::create(b, b.getI32Type());
-  Value word = b.add(b.mul(block, b.i32(TokenTask::words)), b.i32(field));
-  return b.read(planArray(b, PlanArray::TokenTasks), b.wide(word));
+    WriteGradientOp::create(b, loop.getResult(0), tokens, task.partial, /*sums=*/false);
 }
 
 Value TokenWalk::update(const TokenTask &task, Value sum, Value tokens, Value first, Value end) {

@@ -30,13 +30,7 @@ gpu.module @kernels {
 // CHECK: %[[ROWS:.*]] = attn.rows %arg0[{{.*}}] head %[[TASK]]#4 ordinal %[[TASK]]#4
 // CHECK: attn.update %[[SO_FAR]], %[[ROWS]], %[[TOKENS]] see causal
 // CHECK: tile.stages = 2
-// Whether the task is a part of one is read behind the loop: of 16 words the ninth.
-// CHECK: %[[OWN:.*]] = tile.block_id
-// CHECK: %[[RECORD:.*]] = arith.muli %[[OWN]], %c16_i32
-// CHECK: %[[WORD:.*]] = arith.addi %[[RECORD]], %c8_i32
-// CHECK: %[[WIDE:.*]] = arith.extsi %[[WORD]]
-// CHECK: %[[PARTIAL:.*]] = tile.read %{{.*}}[%[[WIDE]]] : <i32> -> i32
-// CHECK: attn.write_gradient %[[SUM]] of %[[TOKENS]] partial %[[PARTIAL]]
+// CHECK: attn.write_gradient %[[SUM]] of %[[TOKENS]] partial %[[TASK]]#8
 
 // Tokens are copied once, and rows into rings: queries and the gradients of the output.
 // STAGED: tile.alloc : !tile.ring<2, <query 32, feature 64, bf16>>

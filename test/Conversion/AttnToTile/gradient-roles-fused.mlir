@@ -12,9 +12,9 @@ func.func @half(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q att
 }
 
 // CHECK-LABEL: func.func @half_tokens128_kv(
+// CHECK: %[[TASK:.*]]:9 = tile.record
 // CHECK-DAG: %[[SUMS:.*]] = tile.alloc {{.*}} : !tile.shared<query 64, feature 128, f32, swizzled>
 // CHECK-DAG: %[[EXCHANGE:.*]] = tile.alloc {{.*}} : !tile.shared<key 128, query 64, bf16, swizzled>
-// CHECK: %[[TASK:.*]]:9 = tile.record
 // Warp 0 fetches keys, and gathers what rows have beside them: LSEs, deltas and positions. What lies behind the last token is
 // cleared, as gradients of rows are sums over tokens. Rows are walked from either end.
 // CHECK: tile.set_registers 24

@@ -28,8 +28,9 @@ using namespace mlir::tile;
 namespace {
 
 constexpr int64_t lanes = 32, warps = 4, threads = warps * lanes;
-/// Features that a thread moves at once, and blocks of a multiprocessor: registers are few.
-constexpr int64_t features = 4, blocks = 8;
+/// Features that a thread moves at once, and blocks of a multiprocessor: of heads of 256 a thread has eight
+/// times that under way.
+constexpr int64_t features = 4, blocks = 4;
 
 class SumKernel {
 public:

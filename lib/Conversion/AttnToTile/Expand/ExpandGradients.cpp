@@ -224,11 +224,7 @@ LogicalResult mlir::attn::expandGradient(UpdateOp update, std::optional<unsigned
     return LoadColumnsOp::create(e.b, TypeRange{e.rowsOf(element)}, ofRows(copy)).getResult(0);
   };
   Type f32 = e.b.getF32Type();
-  // While scores are made, as behind them nothing hides how long reading takes; but lanes cannot hold the
-  // numbers of a long tile, nor those of a short one beside the ends of windows or the values of a region.
-  VisibilityKind sees = update.getVisibility().getKind();
-  bool early = e.stagesNumbers() && e.rows <= ScheduleAttr::groupRows && e.rawScores() &&
-               (sees == VisibilityKind::All || sees == VisibilityKind::Causal);
+  bool early = e.stagesNumbers() && e.readsNumbersEarly();
   auto readLse = [&] { e.rowLse = e.unitsOfLse(number(lseCopy, f32)); };
   auto readDelta = [&] { e.rowDelta = number(deltaCopy, f32); };
   if (e.stagesNumbers())

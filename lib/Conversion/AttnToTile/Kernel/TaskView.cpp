@@ -31,6 +31,12 @@ bool TaskView::tokensFirst() {
   return schedule.hasFewRows() || chain.holdsTokens();
 }
 
+bool TaskView::readsNumbersEarly() {
+  VisibilityKind sees = chain.updates.front().getVisibility().getKind();
+  return rows <= ScheduleAttr::groupRows && rawScores() &&
+         (sees == VisibilityKind::All || sees == VisibilityKind::Causal);
+}
+
 bool TaskView::mayList() {
   return !readsKeyPosition() && chain.paddedKeyDim() + chain.paddedValueDim() <= 320 &&
          llvm::any_of(chain.updates,

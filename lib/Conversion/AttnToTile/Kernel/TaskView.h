@@ -87,6 +87,13 @@ public:
   }
   /// Whether scores enter the softmax as the dots leave them.
   bool rawScores() { return chain.updates.empty() || chain.updates.front().getScore().empty(); }
+  /// Whether numbers of rows that are walked are read while scores are made, as behind them nothing hides how
+  /// long reading takes: lanes cannot hold the numbers of a long tile, nor those of a short one beside the
+  /// ends of windows or the values of a region.
+  bool readsNumbersEarly();
+  /// Whether they come behind one barrier. Where they are read late, ptxas would keep a place too many
+  /// meanwhile, but for fused kernels (heads of 96 took 2 % longer, and beside a score region spilled).
+  bool joinsNumbers() { return rawScores() && (chain.addsToRows() || readsNumbersEarly()); }
   /// Whether the score region asks where a key stands: its last argument.
   bool readsKeyPosition() {
     return !rawScores() && !chain.updates.front().getScore().front().getArguments().back().use_empty();

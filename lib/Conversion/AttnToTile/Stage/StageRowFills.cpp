@@ -4,10 +4,10 @@
 // of outputs each by a warp of its own, and with them three numbers of each row, its
 // LSE, delta and position, by a third.
 //
-// The numbers of a tile's rows lie one kind behind the other in one tile, with one
-// barrier. Every barrier is one at which all warps that compute wait in each tile, and
-// one more that they hand the tile back by: with three of them for the numbers, gradients
-// of heads of 128 took 6 to 7 % longer (docs/rationale.md, "Fused").
+// Where that serves (joinsNumbers), the numbers of a tile's rows lie one kind behind the
+// other in one tile, with one barrier. Every barrier is one at which all warps that compute wait in each
+// tile, and one more that they hand the tile back by: with three of them for the numbers, gradients of heads
+// of 128 took 6 to 7 % longer (docs/rationale.md, "Fused").
 //
 //===----------------------------------------------------------------------===//
 #include "StageFills.h"
@@ -29,6 +29,19 @@ public:
   void run();
 
 private:
+  /// A number of each row: where it is, and which warp copies it where each kind has a barrier of its own.
+  struct RowNumber {
+    StringRef name;
+    Type element;
+    int64_t warp;
+  };
+  std::array<RowNumber, numbersOfRow> numbers() {
+    Type f32 = b.getF32Type();
+    return {{{"lse", f32, keyWarp}, {"delta", f32, valueWarp}, {"q_pos", b.getI32Type(), keyWarp}}};
+  }
+  SharedType numbersType(int64_t kinds, Type element) {
+    return sharedType(Axis::Query, kinds * blockRows(), 1, 0, element);
+  }
   SmallVector<Value> fillTokens(TokensOp tokens, ArrayRef<Value> rings);
   SmallVector<Value> fillRows(ArrayRef<Value> rings);
 };
@@ -45,8 +58,11 @@ void RowFills::run() {
   };
   SmallVector<Value> held = rings(1, Axis::Key, blockKeys());
   SmallVector<Value> walked = rings(schedule.getStages(), Axis::Query, blockRows());
-  walked.push_back(
-      ring(schedule.getStages(), sharedType(Axis::Query, numbersOfRow * blockRows(), 1, 0, b.getF32Type())));
+  if (joinsNumbers())
+    walked.push_back(ring(schedule.getStages(), numbersType(numbersOfRow, b.getF32Type())));
+  else
+    for (const RowNumber &each : numbers())
+      walked.push_back(ring(schedule.getStages(), numbersType(1, each.element)));
   Value exchange, sums;
   if (chain.addsToRows()) {
     sums = AllocOp::create(
@@ -93,16 +109,18 @@ SmallVector<Value> RowFills::fillRows(ArrayRef<Value> rings) {
     });
   };
   SmallVector<Value> copies{copy(rings[0], queryWarp, "q"), copy(rings[1], outputWarp, "do")};
-  Type f32 = b.getF32Type();
-  const std::pair<StringRef, Type> numbers[numbersOfRow] = {
-      {"lse", f32}, {"delta", f32}, {"q_pos", b.getI32Type()}};
+  if (!joinsNumbers()) {
+    for (auto [each, ring] : llvm::zip_equal(numbers(), rings.drop_front(2)))
+      copies.push_back(
+          fill(ring, each.warp, [&, name = each.name](Value tile) { gatherNumbers(name, tile); }));
+    return copies;
+  }
   auto partOf = [&](Value tile, int64_t number) -> Value {
-    SharedType part = sharedType(Axis::Query, blockRows(), 1, 0, numbers[number].second);
-    return OverlayOp::create(b, part, tile, b.i32(number * blockRows()));
+    return OverlayOp::create(b, numbersType(1, numbers()[number].element), tile, b.i32(number * blockRows()));
   };
   Value all = fill(rings[2], keyWarp, [&](Value tile) {
-    for (int64_t number = 0; number < numbersOfRow; ++number)
-      gatherNumbers(numbers[number].first, partOf(tile, number));
+    for (auto [number, each] : llvm::enumerate(numbers()))
+      gatherNumbers(each.name, partOf(tile, number));
   });
   for (int64_t number = 0; number < numbersOfRow; ++number)
     copies.push_back(partOf(all, number));

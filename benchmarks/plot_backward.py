@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Draws the rows of `bench gpu backward` and `shared-backward`: TFLOP/s of all products, of attn and of its peers."""
+"""Draws the rows of `bench gpu backward`, `shared-backward` and `tree-backward`: TFLOP/s of all products, of attn and of its peers."""
 
 SHADES = {
     "attn": "#d62728",

@@ -46,6 +46,7 @@ static Status checkCapacity(const PlanCapacity &capacity) {
                                     {"partial rows", capacity.partialRows},
                                     {"slots", capacity.slots},
                                     {"bits", capacity.bits},
+                                    {"tokens of parts", capacity.partialTokens},
                                     {"words of scores", capacity.scoreWords}})
     if (value < 0 || value > most)
       return inputError(std::string("limits: they ask for ") + std::to_string(value) + " " + name +
@@ -95,11 +96,7 @@ Status PlannedBatch::update(std::shared_ptr<SharedBatch> given, uintptr_t stream
   if (first || !kept) {
     const PlanLimits now = PlanLimits::of(manifest, content);
     const PlanLimits more = PlanLimits::larger(limits, now);
-    grow = first || more.rows != limits.rows || more.groups != limits.groups ||
-           more.instancesPerRow != limits.instancesPerRow || more.sharedInstances != limits.sharedInstances ||
-           more.sharedRows != limits.sharedRows || more.tokensPerRow != limits.tokensPerRow ||
-           more.tokenTasks != limits.tokenTasks || more.scoreTasks != limits.scoreTasks ||
-           more.scoreTokens != limits.scoreTokens;
+    grow = first || more != limits;
     if (!first && (!grow || fixed))
       return kept.error();
     const PlanCapacity room = planCapacity(manifest, more, options);

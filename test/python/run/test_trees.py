@@ -164,6 +164,29 @@ def test_neighbours_change_no_bit_of_cut_tasks(monkeypatch):
         assert torch.equal(one, another[other.tokens :])
 
 
+def test_room_grows_for_more_parts():
+    """Of a batch that is larger than the one before in nothing else: its prompt is cut into windows, the other's is long."""
+    spec = spec_of(*CUT_HEADS, 64)
+    text = attn.compile(spec, device="host").text
+    kernel = attn.compile(
+        text.replace(" {\n", " attributes {attn.backward, attn.ordered = false} {\n", 1), device="host"
+    )
+
+    def batch(prompt, response):
+        forest = attn.Forest(numpy.cumsum([0, prompt, *[response] * 4]), [-1] + [0] * 4)
+        floats = {"o": (forest.tokens, 64, 64), "do": (forest.tokens, 64, 64)}
+        numbers = {"lse": (forest.tokens, 64), "dlse": (forest.tokens, 64)}
+        given = {name: (torch.bfloat16, shape) for name, shape in floats.items()}
+        return (
+            batch_of(forest, spec) | given | {name: (torch.float32, shape) for name, shape in numbers.items()}
+        )
+
+    plan = kernel.plan(batch(8192, 2048), strategy="by-query")
+    plan.update(batch(2048, 3584))
+    [line] = [line for line in plan.explain().splitlines() if line.startswith("tokens")]
+    assert int(line.split()[-2].replace(",", "")) > 4 * 132  # parts, of which ends of lists have room
+
+
 def spec_of(q_heads=32, kv_heads=8, dim=128):
     kv = [attn.Packed()]
     return attn.Spec(

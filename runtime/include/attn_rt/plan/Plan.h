@@ -116,6 +116,7 @@ struct PlanLimits {
   int64_t scoreTasks = 0;    ///< of significance,
   int64_t scoreTokens = 0;   ///< and the numbers that it is
   static PlanLimits of(const Manifest &manifest, const Batch &batch);
+  bool operator==(const PlanLimits &) const = default;
   /// What holds both: the larger of each.
   static PlanLimits larger(const PlanLimits &a, const PlanLimits &b);
 };

@@ -85,7 +85,8 @@ def Attn_WriteGradientOp : Attn_Op<"write_gradient"> {
     Arg<Optional<I32>, "the first line of a part's sums">:$partial,
     UnitAttr:$sums);
   let assemblyFormat = [{
-    (`sums` $sums^)? $gradient `of` $part (`partial` $partial^)? attr-dict `:` qualified(type($gradient)) `of` qualified(type($part))
+    (`sums` $sums^)? $gradient `of` $part (`partial` $partial^)? attr-dict
+    `:` qualified(type($gradient)) `of` qualified(type($part))
   }];
 }
 

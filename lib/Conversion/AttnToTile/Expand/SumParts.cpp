@@ -45,7 +45,7 @@ public:
     for (auto [number, update] : llvm::enumerate(chain.updates)) {
       Value is = chain.updates.size() == 1 ? Value()
                                            : b.compare(arith::CmpIPredicate::eq, sum.operand, b.i32(number));
-      doIf(is, [&, update = update] {
+      b.doIf(is, [&, update = update] {
         add(update, sum, "dk", PlanArray::PartialDk, chain.keyDim());
         add(update, sum, "dv", PlanArray::PartialDv, chain.valueDim());
       });
@@ -91,20 +91,11 @@ private:
     Value buffer = b.buffer((argumentName(update.getKv()) + "." + name).str(), chain.element());
     TokenSlots slots(b, update);
     for (auto [i, piece] : llvm::enumerate(pieces))
-      doIf(b.less(piece.line, lines), [&, i = i, piece = piece] {
+      b.doIf(b.less(piece.line, lines), [&, i = i, piece = piece] {
         Value slot = slots.slotOf(sum.instance, sum.ordinal, b.add(sum.kvBegin, piece.line));
         Value index = b.add(b.mul(slot, b.i64(dim)), b.wide(piece.feature));
         WriteAdjacentOp::create(b, loop.getResults().slice(i * features, features), buffer, index);
       });
-  }
-
-  void doIf(Value condition, function_ref<void()> body) {
-    if (!condition)
-      return body();
-    auto branch = scf::IfOp::create(b, condition);
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPoint(branch.thenYield());
-    body();
   }
 
   Chain &chain;

@@ -53,8 +53,8 @@ public:
     b.buffer("lse", b.getF32Type());
     auto task = readRecord<ScoreTask>(b, BlockIdOp::create(b, b.getI32Type()));
     for (auto [number, update] : llvm::enumerate(chain.updates))
-      doIf(chain.updates.size() == 1 ? Value() : equal(task.operand, b.i32(number)),
-           [&] { weigh(number, task); });
+      b.doIf(chain.updates.size() == 1 ? Value() : equal(task.operand, b.i32(number)),
+             [&] { weigh(number, task); });
     int64_t blocks = chain.group() <= fewHeads ? mostBlocks : blocksOfManyHeads;
     b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(blocks));
     setLaunch(b.kernel,
@@ -89,7 +89,7 @@ private:
     Value hasRow = b.compare(arith::CmpIPredicate::sge, task.row, b.i32(0));
     Value some = b.createOrFold<arith::AndIOp>(hasRow, b.less(task.kvBegin, task.length));
     auto write = [&](const Token &token, Value number) {
-      doIf(b.less(token.token, task.kvEnd), [&] { tile::WriteOp::create(b, number, buffer, token.slot); });
+      b.doIf(b.less(token.token, task.kvEnd), [&] { tile::WriteOp::create(b, number, buffer, token.slot); });
     };
     auto branch = scf::IfOp::create(b, some, /*withElseRegion=*/true);
     OpBuilder::InsertionGuard guard(b);
@@ -177,7 +177,7 @@ private:
     Value ends = equal(b.createOrFold<arith::AndIOp>(behind, b.i64(wordsOfLine - 1)), b.i64(0));
     Value isWhole = both(ends, b.less(b.add(token.token, b.i32(1)), task.length));
     Value lane = LaneIdOp::create(b, b.getI32Type());
-    doIf(both(isWhole, b.less(b.i32(wordsOfLine / words - 2), lane)), [&] {
+    b.doIf(both(isWhole, b.less(b.i32(wordsOfLine / words - 2), lane)), [&] {
       Value unknown = b.i32(-1); // two of the uppermost
       Value first = b.sub(behind, b.i64(wordsOfLine));
       auto write = tile::WriteOp::create(b, unknown, storedScores(b, b.getI32Type()), first);
@@ -237,14 +237,6 @@ private:
     return branch.getResult(0);
   }
 
-  void doIf(Value condition, function_ref<void()> body) {
-    if (!condition)
-      return body();
-    auto branch = scf::IfOp::create(b, condition);
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPoint(branch.thenYield());
-    body();
-  }
   Value both(Value x, Value y) { return b.createOrFold<arith::AndIOp>(x, y); }
   Value equal(Value x, Value y) { return b.compare(arith::CmpIPredicate::eq, x, y); }
 

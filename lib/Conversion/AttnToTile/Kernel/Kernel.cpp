@@ -54,6 +54,15 @@ void KernelBuilder::describeParameters() {
   kernel->setAttr("tile.parameters", getArrayAttr(parameters));
 }
 
+void KernelBuilder::doIf(Value condition, function_ref<void()> body) {
+  if (!condition)
+    return body();
+  auto branch = scf::IfOp::create(*this, condition);
+  InsertionGuard guard(*this);
+  setInsertionPoint(branch.thenYield());
+  body();
+}
+
 void KernelBuilder::finish(int64_t threads) {
   func::ReturnOp::create(*this);
   describeParameters();

@@ -57,6 +57,9 @@ public:
   Value less(Value x, Value y) { return compare(arith::CmpIPredicate::slt, x, y); }
   Value select(Value c, Value x, Value y) { return createOrFold<arith::SelectOp>(c, x, y); }
 
+  /// Where the condition holds, which may be none: always.
+  void doIf(Value condition, function_ref<void()> body);
+
   /// `written`: by a launch in front, which may not have ended when this one begins.
   Value read(Value buffer, Value index, bool written = false) {
     return tile::ReadOp::create(*this, cast<tile::BufferType>(buffer.getType()).getElement(), buffer, index,

@@ -50,8 +50,9 @@ void CompactKernel::compactLists() {
   });
   SyncOp::create(b, Scope::Warp); // all lanes have read the number that one writes
   Value isOne = both(exists, equal(ofList, zero));
-  doIf(both(isOne, isDone), [&] { write("tokens", number, kept); });
-  doIf(both(isOne, negate(isDone)), [&] { AddToOp::create(b, b.i32(1), b.buffer("status", i32), b.i64(0)); });
+  b.doIf(both(isOne, isDone), [&] { write("tokens", number, kept); });
+  b.doIf(both(isOne, negate(isDone)),
+         [&] { AddToOp::create(b, b.i32(1), b.buffer("status", i32), b.i64(0)); });
 }
 
 void CompactKernel::writeMoves(Value end, Value kept, Value keptInFront, Value before) {
@@ -66,9 +67,9 @@ void CompactKernel::writeMoves(Value end, Value kept, Value keptInFront, Value b
       Value keptBelow = b.add(carried[0], countBits(both(stay, below)));
       Value token = b.add(place, bit), slot = slotOf(list, token, page, this->end == 1);
       Value isHole = b.less(token, kept);
-      doIf(isHole, [&] { write("to", elementOf(list, moves, b.sub(token, keptBelow)), slot); });
-      doIf(negate(isHole),
-           [&] { write("from", elementOf(list, moves, b.sub(keptBelow, keptInFront)), slot); });
+      b.doIf(isHole, [&] { write("to", elementOf(list, moves, b.sub(token, keptBelow)), slot); });
+      b.doIf(negate(isHole),
+             [&] { write("from", elementOf(list, moves, b.sub(keptBelow, keptInFront)), slot); });
       return SmallVector<Value>{next};
     });
     return SmallVector<Value>{b.add(carried[0], countBits(stay))};

@@ -45,13 +45,6 @@ SmallVector<Value> ListKernel::walk(Value begin, Value end, int64_t step, ValueR
   return SmallVector<Value>(loop.getResults());
 }
 
-void ListKernel::doIf(Value condition, function_ref<void()> body) {
-  auto branch = scf::IfOp::create(b, condition);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPoint(branch.thenYield());
-  body();
-}
-
 Value ListKernel::read(StringRef buffer, Type type, Value index, bool written) {
   return b.read(b.buffer(buffer, type), index, written);
 }

@@ -30,7 +30,6 @@ protected:
   void finish(Role role, int ofWarp, int64_t blocks = 4);
 
   SmallVector<Value> walk(Value begin, Value end, int64_t step, ValueRange carried, Body body);
-  void doIf(Value condition, function_ref<void()> body);
 
   Value read(StringRef buffer, Type type, Value index, bool written = false);
   SmallVector<Value> readWords(StringRef buffer, Value index, unsigned count);

@@ -101,13 +101,13 @@ void PageKernel::countPages() {
     return SmallVector<Value>{b.add(carried[0], gives), b.add(carried[1], asks), b.add(carried[2], unheld)};
   });
   ScanOp sums = scan(mine);
-  doIf(isFirst, [&] {
+  b.doIf(isFirst, [&] {
     SmallVector<Value> words(sums.getTotals());
     words.push_back(zero);
     writeWords("sums", b.mul(block, b.i32(sumWords)), words);
   });
-  doIf(both(isFirst, equal(block, zero)),
-       [&] { writeWords("sums", b.mul(blocks, b.i32(sumWords)), readWords("span", b.wide(zero), 2)); });
+  b.doIf(both(isFirst, equal(block, zero)),
+         [&] { writeWords("sums", b.mul(blocks, b.i32(sumWords)), readWords("span", b.wide(zero), 2)); });
 }
 
 void PageKernel::readSums() {
@@ -145,7 +145,7 @@ void PageKernel::exchangePages() {
     ScanOp sums = scan(change.count);
     exchangeOfWarp(b.sub(i, lane), change, sums.getBefore()[0], carried[0]);
     if (role == Role::TakePages)
-      doIf(list.exists, [&] { writeWords("counts", b.mul(i, b.i32(2)), {list.newLeft, list.newRight}); });
+      b.doIf(list.exists, [&] { writeWords("counts", b.mul(i, b.i32(2)), {list.newLeft, list.newRight}); });
     return SmallVector<Value>{b.add(carried[0], sums.getTotals()[0])};
   });
 }
@@ -170,7 +170,7 @@ void PageKernel::exchangeOfWarp(Value firstList, const Change &change, Value bef
   Value column = b.add(ofList, b.select(isLeft, leftFirst, shift));
   Value entry = b.wide(b.add(b.mul(b.add(firstList, owner), columns), column));
   Value slot = b.wide(wrap(b.add(ring, b.add(number, mine))));
-  doIf(b.less(mine, count), [&] {
+  b.doIf(b.less(mine, count), [&] {
     Value table = b.buffer("table", i32), free = b.buffer("free", i32);
     bool releases = role == Role::ReleasePages;
     Value page =
@@ -183,7 +183,7 @@ void PageKernel::exchangeOfWarp(Value firstList, const Change &change, Value bef
 
 void PageKernel::publish() {
   Value zero = b.i32(0), isOne = both(equal(block, zero), equal(thread, zero));
-  doIf(isOne, [&] { writeWords("status", zero, {asNumber(isDone), asked, there, unheld}); });
-  doIf(both(isOne, isDone),
-       [&] { writeWords("span", zero, {wrap(b.add(firstFree, asked)), b.sub(there, asked)}); });
+  b.doIf(isOne, [&] { writeWords("status", zero, {asNumber(isDone), asked, there, unheld}); });
+  b.doIf(both(isOne, isDone),
+         [&] { writeWords("span", zero, {wrap(b.add(firstFree, asked)), b.sub(there, asked)}); });
 }

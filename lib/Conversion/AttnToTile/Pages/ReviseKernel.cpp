@@ -44,7 +44,7 @@ void ReviseKernel::reviseList() {
   decision = {b.select(streams, ofWindow.demoted, decision.demoted),
               b.select(streams, ofWindow.gone, decision.gone),
               b.select(streams, ofWindow.replaced, decision.replaced)};
-  doIf(equal(lane, zero), [&] { apply(decision, left, right); });
+  b.doIf(equal(lane, zero), [&] { apply(decision, left, right); });
 }
 
 std::pair<ReviseKernel::Found, ReviseKernel::Found> ReviseKernel::findTokens(const End &end) {
@@ -62,7 +62,7 @@ std::pair<ReviseKernel::Found, ReviseKernel::Found> ReviseKernel::findTokens(con
     Found best{carried[0], carried[1], carried[2]}, leaving{carried[3], carried[4], carried[5]};
     for (const Token &token : tokens) {
       Value score = arith::AddFOp::create(b, token.score, token.worth);
-      doIf(token.exists, [&] { write("score", token.entry, score); });
+      b.doIf(token.exists, [&] { write("score", token.entry, score); });
       Found found{meanOf(token, score), token.position, token.place};
       Value isLess = either(b.less(found.mean, best.mean),
                             both(equal(found.mean, best.mean), b.less(found.position, best.position)));
@@ -153,7 +153,7 @@ void ReviseKernel::apply(const Decision &decision, const End &left, const End &r
   Value none = b.i32(-1), one = b.i32(1), number = b.wide(list);
   for (StringRef slots : {"down_from", "down_to", "move_from", "move_to"})
     write(slots, number, none);
-  doIf(isPlace(decision.demoted), [&] {
+  b.doIf(isPlace(decision.demoted), [&] {
     Value isReplaced = isPlace(decision.replaced);
     Value to = b.select(isReplaced, decision.replaced, right.count);
     write("down_from", number, slotOf(left, decision.demoted));
@@ -162,9 +162,9 @@ void ReviseKernel::apply(const Decision &decision, const End &left, const End &r
     write("low", number, b.select(isReplaced, right.count, b.add(right.count, one)));
   });
   Value hole = b.max(decision.demoted, decision.gone), last = b.sub(left.count, one);
-  doIf(isPlace(hole), [&] {
+  b.doIf(isPlace(hole), [&] {
     write("high", number, last);
-    doIf(b.less(hole, last), [&] {
+    b.doIf(b.less(hole, last), [&] {
       write("move_from", number, slotOf(left, last));
       write("move_to", number, slotOf(left, hole));
       copyToken(left, last, left, hole);

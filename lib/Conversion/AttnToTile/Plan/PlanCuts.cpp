@@ -58,7 +58,7 @@ PlanKernel::Place PlanKernel::placeOf(Value cut) {
 void PlanKernel::findCuts() {
   Value all = zeroUnless(isAbove(shares, b.i32(0)), b.add(dim(PlanDim::Blocks), b.i32(1)));
   walk(all, {}, [&](Value i, Value exists, ValueRange) -> SmallVector<Value> {
-    doIf(exists, [&] {
+    b.doIf(exists, [&] {
       Place place = placeOf(i);
       put(cutTask, i, place.task);
       put(cutTile, i, place.tile);
@@ -90,7 +90,7 @@ void PlanKernel::countCuts() {
         ScanOp sums = scan(values);
         for (auto [which, value] : llvm::enumerate(values)) {
           Value before = b.add(carried[which], sums.getBefore()[which]);
-          doIf(exists, [&] {
+          b.doIf(exists, [&] {
             put(which == 0   ? cutsUpTo
                 : which == 1 ? cutPartial
                              : cutMerge,
@@ -117,7 +117,7 @@ void PlanKernel::writeWholeTasks() {
     Value task = b.select(isAbreast, ofUnit, number), nth = zeroUnless(isAbreast, ordinal);
     Value cut = search(cutTask, blocks, task);
     Value isCut = both(equal(get(cutTask, cut), task), isAbove(get(cutTile, cut), zero));
-    doIf(negate(isCut), [&] {
+    b.doIf(negate(isCut), [&] {
       PlanUnit unit = unitOf(ofUnit);
       Value index = placeIn(runOf(cut, nth), b.add(task, get(cutsUpTo, cut)));
       writeCutPiece(unit, ordinal, zero, unit.tiles, b.i32(-1), index, ofUnit);
@@ -144,7 +144,7 @@ void PlanKernel::writeCutTasks() {
   spread(b.mul(cuts, abreast), [&](Value number) {
     Value cut = quotient(number, PlanDim::Abreast), nth = nthOf(number, cut);
     Value tile = get(cutTile, cut), task = get(cutTask, cut);
-    doIf(isAbove(tile, zero), [&] {
+    b.doIf(isAbove(tile, zero), [&] {
       Listed listedTask = listedAt(task, nth);
       PlanUnit unit = unitOf(listedTask.unit);
       Value before = b.max(b.sub(cut, one), zero);
@@ -152,13 +152,13 @@ void PlanKernel::writeCutTasks() {
           zeroUnless(both(isAbove(cut, zero), equal(get(cutTask, before), task)), get(cutTile, before));
       Value behind = b.add(task, get(cutsUpTo, cut)), rows = partialIn(nth, get(cutPartial, cut));
       auto writePiece = [&](Value from, Value to, Value partialRow, Value ofShare, Value index, Value which) {
-        doIf(equal(nth, zero), [&] { segmentsOf(unit, {from, to, {}}, b.mul(which, b.i32(mostSeen()))); });
+        b.doIf(equal(nth, zero), [&] { segmentsOf(unit, {from, to, {}}, b.mul(which, b.i32(mostSeen()))); });
         writeCutPiece(unit, listedTask.ordinal, from, to, partialRow, placeIn(runOf(ofShare, nth), index),
                       which);
       };
       Value which = b.add(listed, b.mul(cut, b.i32(2)));
       writePiece(begin, tile, rows, before, b.sub(behind, one), which);
-      doIf(isLastCut(cut, task), [&] {
+      b.doIf(isLastCut(cut, task), [&] {
         writePiece(tile, unit.tiles, b.add(rows, unit.packedCount), cut, behind, b.add(which, one));
       });
     });
@@ -173,14 +173,14 @@ void PlanKernel::writeCutStarts() {
     Value next = b.min(b.add(cut, one), blocks), task = get(cutTask, cut), begin = get(cutTile, cut);
     Run run = runOf(cut, nth);
     write(PlanArray::BlockTasks, number, run.first);
-    doIf(equal(number, zero), [&] {
+    b.doIf(equal(number, zero), [&] {
       write(PlanArray::MergeStart, zero, merges);
       write(PlanArray::MergeStart, b.add(merges, one), partials);
     });
     Value word = b.mul(number, b.i32(Start::words));
-    doIf(both(b.less(number, blocks), equal(run.from, run.to)),
-         [&] { writeWords(PlanArray::Starts, word, SmallVector<Value>(Start::usedWords, zero)); });
-    doIf(both(b.less(number, blocks), b.less(run.from, run.to)), [&] {
+    b.doIf(both(b.less(number, blocks), equal(run.from, run.to)),
+           [&] { writeWords(PlanArray::Starts, word, SmallVector<Value>(Start::usedWords, zero)); });
+    b.doIf(both(b.less(number, blocks), b.less(run.from, run.to)), [&] {
       Listed listedTask = listedAt(task, nth);
       PlanUnit unit = unitOf(listedTask.unit);
       Value isEnded = both(equal(get(cutTask, next), task), isAbove(get(cutTile, next), zero));

@@ -48,7 +48,7 @@ std::pair<Value, Segment> PlanKernel::segmentsOf(const PlanUnit &unit, const Pla
     firstTile = b.add(firstTile, seen.tiles);
     auto fields = ::attn::rt::fieldsOf(segment), known = ::attn::rt::fieldsOf(front);
     if (at)
-      doIf(exists, [&] {
+      b.doIf(exists, [&] {
         Value word = b.mul(b.add(at, number), b.i32(Segment::words));
         writeWords(PlanArray::Segments, word, SmallVector<Value>(fields.begin(), fields.end()));
       });
@@ -123,7 +123,7 @@ void PlanKernel::writeTasks() {
     auto fields = ::attn::rt::fieldsOf(task), ofSegment = ::attn::rt::fieldsOf(front);
     SmallVector<Value> words(fields.begin(), fields.end());
     writeWords(PlanArray::Tasks, b.mul(b.add(startOf(to), round), b.i32(Task::words)), words);
-    doIf(equal(round, zero), [&] {
+    b.doIf(equal(round, zero), [&] {
       llvm::append_range(words, ofSegment);
       words.append({startOf(to), startOf(b.add(to, b.i32(1)))});
       writeWords(PlanArray::Starts, b.mul(to, b.i32(Start::words)), words);
@@ -135,13 +135,13 @@ void PlanKernel::writeTasks() {
 void PlanKernel::writeStarts() {
   Value zero = b.i32(0), blocks = dim(PlanDim::Blocks);
   spread(b.add(blocks, b.i32(1)), [&](Value number) {
-    doIf(equal(shares, zero), [&] { write(PlanArray::BlockTasks, number, startOf(number)); });
+    b.doIf(equal(shares, zero), [&] { write(PlanArray::BlockTasks, number, startOf(number)); });
     Value isIdle = both(b.less(number, blocks), both(equal(shares, zero), atMost(tasks, number)));
-    doIf(isIdle, [&] {
+    b.doIf(isIdle, [&] {
       writeWords(PlanArray::Starts, b.mul(number, b.i32(Start::words)),
                  SmallVector<Value>(Start::usedWords, zero));
     });
-    doIf(both(equal(number, zero), equal(shares, zero)), [&] {
+    b.doIf(both(equal(number, zero), equal(shares, zero)), [&] {
       write(PlanArray::MergeStart, zero, merges);
       write(PlanArray::MergeStart, b.add(merges, b.i32(1)), partials);
     });

@@ -78,13 +78,6 @@ void PlanKernel::spread(Value count, function_ref<void(Value)> body) {
   body(loop.getInductionVar());
 }
 
-void PlanKernel::doIf(Value condition, function_ref<void()> body) {
-  auto branch = scf::IfOp::create(b, condition);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPoint(branch.thenYield());
-  body();
-}
-
 ScanOp PlanKernel::scan(ValueRange values) {
   SmallVector<Type> types(values.size(), b.getI32Type());
   return ScanOp::create(b, types, types, values, exchange.getMemory(), warps);

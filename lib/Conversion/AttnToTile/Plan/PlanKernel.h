@@ -73,7 +73,6 @@ private:
   /// The threads of all blocks share [0, count), 32 of it a warp, the next 32 a warp of the next block.
   void spread(Value count, function_ref<void(Value)> body);
   int64_t spreads = 0; ///< so far
-  void doIf(Value condition, function_ref<void()> body);
   tile::ScanOp scan(ValueRange values);
   void sync() { tile::SyncOp::create(b, tile::Scope::Block); }
   Value get(ScratchArray array, Value index);

@@ -113,12 +113,12 @@ void PlanKernel::findParts() {
             });
         ScanOp sums = scan(values);
         for (size_t a = 0; a < values.size(); ++a) {
-          doIf(exists, [&] { put(arrays[a], i, b.add(carried[a], sums.getBefore()[a])); });
+          b.doIf(exists, [&] { put(arrays[a], i, b.add(carried[a], sums.getBefore()[a])); });
           next.push_back(b.add(carried[a], sums.getTotals()[a]));
         }
         return next;
       });
-  doIf(isFirst, [&] {
+  b.doIf(isFirst, [&] {
     for (auto [array, total] : llvm::zip(arrays, found))
       put(array, units, total);
   });
@@ -128,7 +128,7 @@ void PlanKernel::findParts() {
     isHeld = both(isHeld, atMost(needed, dim(which)));
   for (Value *total : {&units, &parts, &partials, &merges, &cost})
     *total = zeroUnless(isHeld, *total);
-  doIf(both(both(equal(block, zero), isFirst), isRight), [&] {
+  b.doIf(both(both(equal(block, zero), isFirst), isRight), [&] {
     Value exceeded = b.i32(static_cast<int64_t>(PlanFault::CapacityExceeded));
     write(PlanArray::Status, zero, b.select(isHeld, zero, exceeded));
     write(PlanArray::Status, one, zero);
@@ -174,7 +174,7 @@ void PlanKernel::sortParts() {
   Value tiles = b.div(b.sub(cost, b.mul(units, dim(PlanDim::Fixed))), tileCost);
   Value mean = b.max(quotient(tiles, b.max(parts, one)), one);
   walk(parts, {}, [&](Value i, Value exists, ValueRange) -> SmallVector<Value> {
-    doIf(exists, [&] { // without cuts a part is a unit
+    b.doIf(exists, [&] { // without cuts a part is a unit
       Value number = b.add(search(partStart, zeroUnless(fixed, units), i), zeroUnless(negate(fixed), i));
       PlanPiece piece = partOf(unitOf(number), b.sub(i, get(partStart, number)));
       Value size = b.min(b.sub(piece.end, piece.begin), b.i32(1 << 20));
@@ -235,7 +235,7 @@ void PlanKernel::sortByDigit(ScratchArray from, ScratchArray to, Value shift) {
     SmallVector<Value> values = countAt(i, exists);
     ScanOp sums = scan(ValueRange(values).drop_front());
     SmallVector<Value> here = unpackDigits(sums.getTotals());
-    doIf(exists, [&] {
+    b.doIf(exists, [&] {
       SmallVector<Value> before = addAll(carried, unpackDigits(sums.getBefore()));
       Value digit = digitOf(values.front()), place = b.i32(0);
       for (int64_t d = 0; d < digits; ++d) {

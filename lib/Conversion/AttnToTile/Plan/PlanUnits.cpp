@@ -165,15 +165,15 @@ void PlanKernel::findUnits() {
           return {ceilQuotient(packed, PlanDim::Rows), count(negate(right)), fault};
         });
         ScanOp sums = scan(ValueRange(values).drop_back());
-        doIf(exists, [&] { put(unitStart, i, b.add(carried[0], sums.getBefore()[0])); });
+        b.doIf(exists, [&] { put(unitStart, i, b.add(carried[0], sums.getBefore()[0])); });
         Value before = b.add(carried[1], sums.getBefore()[1]);
-        doIf(both(both(isFirstBlock, isAbove(values[1], zero)), equal(before, zero)), [&] {
+        b.doIf(both(both(isFirstBlock, isAbove(values[1], zero)), equal(before, zero)), [&] {
           write(PlanArray::Status, zero, values[2]);
           write(PlanArray::Status, b.i32(1), i);
         });
         return {b.add(carried[0], sums.getTotals()[0]), b.add(carried[1], sums.getTotals()[1])};
       });
-  doIf(equal(thread, zero), [&] { put(unitStart, sequences, found[0]); });
+  b.doIf(equal(thread, zero), [&] { put(unitStart, sequences, found[0]); });
   isRight = equal(found[1], zero);
   isHeld = atMost(found[0], dim(PlanDim::Units));
   units = zeroUnless(both(isRight, isHeld), found[0]);
@@ -247,7 +247,7 @@ void PlanKernel::writePositions() {
     b.setInsertionPointToStart(loop.getBody());
     Value row = loop.getInductionVar();
     Value begins = atMost(unit.packedBegin, b.mul(row, b.i32(group)));
-    doIf(begins, [&] {
+    b.doIf(begins, [&] {
       tile::WriteOp::create(b, b.add(unit.firstPosition, b.sub(row, unit.rowBegin)), positions, b.wide(row));
     });
   });

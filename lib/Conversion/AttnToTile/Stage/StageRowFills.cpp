@@ -5,9 +5,9 @@
 // LSE, delta and position, by a third.
 //
 // Where that serves (joinsNumbers), the numbers of a tile's rows lie one kind behind the
-// other in one tile, with one barrier. Every barrier is one at which all warps that compute wait in each
-// tile, and one more that they hand the tile back by: with three of them for the numbers, gradients of heads
-// of 128 took 6 to 7 % longer (docs/rationale.md, "Fused").
+// other in one tile, with one barrier. Every barrier is one at which all warps that
+// compute wait in each tile, and one more by which they hand it back: with three for the
+// numbers, gradients of heads of 128 took 6 to 7 % longer (docs/rationale.md, "Fused").
 //
 //===----------------------------------------------------------------------===//
 #include "StageFills.h"
@@ -99,8 +99,7 @@ SmallVector<Value> RowFills::fillTokens(TokensOp tokens, ArrayRef<Value> rings) 
   return {copy(rings[0], keyWarp, "k"), copy(rings[1], valueWarp, "v")};
 }
 
-/// Rows are what is summed over. Their LSEs, deltas and positions come beside them, all three behind one
-/// barrier: each that warps wait at and hand back costs them 3 % of a tile (docs/rationale.md, "Fused").
+/// Rows are what is summed over. Their numbers come beside them.
 SmallVector<Value> RowFills::fillRows(ArrayRef<Value> rings) {
   auto copy = [&](Value ring, int64_t warp, StringRef name) {
     return fill(ring, warp, [&](Value tile) {

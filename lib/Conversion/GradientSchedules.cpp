@@ -11,6 +11,9 @@
 //
 // Fused, the two warpgroups that hold tokens add to rows, too: of a tile of 128 packed
 // rows each has 64, the lines of an instruction, and of one of 64 half of the features.
+// They exchange gradients of scores, in two tiles that take turns where those fit beside
+// the stages of what is walked: then they meet once a tile, not twice (GradientTile.cpp).
+// What fits is counted to the byte, and allocation checks it (AllocateShared.cpp).
 //
 //===----------------------------------------------------------------------===//
 #include "GradientSchedules.h"
@@ -135,6 +138,8 @@ public:
       f.keyCopies.assign(shape.regions.size(), keys);
       f.valueCopies = f.keyCopies;
       f.valueBoxes = 0, f.turns = false, f.epilogue = Epilogue::Store;
+      if (held.addsToRows)
+        setExchanges(f);
       return ScheduleAttr::get(shape.element.getContext(), f);
     }
     return {};
@@ -166,14 +171,39 @@ private:
   /// With barriers behind each ring, and rings of numbers of rows.
   bool fitsWgmma(Held held, int64_t lines, int64_t stages) const {
     constexpr int64_t others = 7 * alignment;
-    // Gradients of scores are exchanged in one tile, and what is added to rows leaves by one of f32.
-    SharedMemory exchange;
-    if (held.addsToRows) {
-      exchange.place(tileOf(warpLines * wgmmaWarps, lines));
-      exchange.place(tileOf(lines, 2 * shape.keyDim));
-    }
-    return sharedBytes(held, warpLines * wgmmaWarps, lines, stages) + exchange.getBytes() + others <=
-           chip.sharedPerBlock;
+    int64_t bytes = held.addsToRows ? fusedBytes(lines, stages, /*exchanges=*/1)
+                                    : sharedBytes(held, warpLines * wgmmaWarps, lines, stages) + others;
+    return bytes <= chip.sharedPerBlock;
+  }
+  /// Stages come first: with two of them, for which two tiles would fit in more places, the kernel for tokens
+  /// took 5 to 7 % longer (heads of 128, an H100, 2026-11-26).
+  void setExchanges(ScheduleFields &f) const {
+    auto bytes = [&](int64_t exchanges) { return fusedBytes(*f.keys, *f.stages, exchanges); };
+    f.exchangeStages = bytes(2) <= chip.sharedPerBlock ? 2 : 1;
+    f.sharedBytes = bytes(*f.exchangeStages);
+  }
+  /// What a kernel takes that holds tokens and adds to rows: in the order of its allocations
+  /// (StageRowFills.cpp), with barriers behind all. Of plain scores numbers of rows lie in one ring.
+  int64_t fusedBytes(int64_t lines, int64_t stages, int64_t exchanges) const {
+    constexpr int64_t held = warpLines * wgmmaWarps, numbers = 3;
+    MLIRContext *context = shape.element.getContext();
+    Type f32 = Float32Type::get(context);
+    SharedMemory memory;
+    int64_t barriers = 0;
+    auto place = [&](int64_t slots, SharedType tile) { memory.place(RingType::get(context, slots, tile)); };
+    auto placeFilled = [&](int64_t slots, SharedType tile, bool clears) {
+      place(slots, tile);
+      barriers += 2 * slots + (clears ? 1 : 0);
+    };
+    for (auto [slots, each] : {std::pair(int64_t(1), held), std::pair(stages, lines)})
+      for (int64_t features : {shape.keyDim, shape.valueDim})
+        placeFilled(slots, tileOf(each, features), /*clears=*/true);
+    place(1, tileOf(lines, shape.keyDim, f32));
+    place(exchanges, tileOf(held, lines));
+    for (int64_t ring = 0; ring < (shape.rawScores ? 1 : numbers); ++ring)
+      placeFilled(stages, tileOf(shape.rawScores ? numbers * lines : lines, 1, f32), /*clears=*/false);
+    memory.place(BarriersType::get(context, barriers));
+    return memory.getBytes();
   }
   /// Whether the tiles of rings begin where swizzles do, which repeat after so many bytes.
   bool alignsTiles(int64_t lines) const {
@@ -199,9 +229,9 @@ private:
       memory.place(RingType::get(shape.element.getContext(), stages, tileOf(lines, features)));
     return memory.getBytes() + 3 * alignment; // what is held are up to three tiles
   }
-  SharedType tileOf(int64_t count, int64_t features) const {
+  SharedType tileOf(int64_t count, int64_t features, Type element = {}) const {
     return SharedType::get(shape.element.getContext(), Axis::Query, count, Axis::Feature, features,
-                           shape.element, /*swizzled=*/false, /*boxes=*/0);
+                           element ? element : shape.element, /*swizzled=*/false, /*boxes=*/0);
   }
 
   static constexpr int64_t alignment = 1024;

@@ -98,6 +98,8 @@ LogicalResult ScheduleModel::verify(ScheduleAttr schedule,
       return emitError() << schedule << " has tiles of keys and values that are no multiples of 1024 bytes, "
                          << "after which swizzles repeat; the nearest number of keys that has is "
                          << llvm::alignTo(schedule.getKeys(), 32);
+    if (schedule.getExchangeStages())
+      return emitError() << schedule << " has exchange_stages, and only gradients are exchanged";
     if (failed(verifyTokenCopies(schedule, emitError)) || failed(verifyQueryCopies(schedule, emitError)))
       return failure();
     if (failed(verifyRoles(schedule, emitError)))

@@ -9,11 +9,13 @@
 !kv = !attn.kv<packed, heads = 2, dim = 128, key = bf16, value = bf16>
 !state = !attn.state<heads = 8, value_dim = 128>
 
-// Fused: tokens are held, and rows are walked by 64. What begins and ends their sums is little.
+// Fused: tokens are held, and rows are walked by 64. What begins and ends their sums is little. Gradients of scores are
+// exchanged in two tiles: all 232,448 bytes of a block but 560 are taken.
 // CHECK-LABEL: @fused
 // CHECK-SAME: attn.fused
 // CHECK-SAME: tile.schedules = [#tile.schedule<mma, rows = 128, keys = 64, warps = 8, stages = 1, blocks = 2,
 // CHECK-SAME: tile.token_schedule = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 3, blocks = 1,
+// CHECK-SAME: exchange_stages = 2, shared_bytes = 231888>
 // MMA-LABEL: @fused
 // MMA-NOT: attn.fused
 // MMA-NOT: wgmma
@@ -32,6 +34,7 @@ func.func @fused(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q at
 // CHECK-SAME: producer_registers = 24, consumer_registers = 240, query_stages = 1, query_copy = boxes 128, key_copies = [boxes 80], value_copies = [boxes 80],
 // CHECK-SAME: tile.token_schedule = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 3, blocks = 1,
 // CHECK-SAME: query_stages = 1, query_copy = boxes 64, key_copies = [boxes 128], value_copies = [boxes 128],
+// CHECK-SAME: epilogue = store>
 // MMA-LABEL: @even
 // MMA-NOT: wgmma
 // MMA: return
@@ -42,13 +45,52 @@ func.func @even(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q att
   return %o : !q
 }
 
-// A long tile of short heads, of which each warpgroup adds to 64 rows.
+// A long tile of short heads, of which each warpgroup adds to 64 rows. Two tiles of 32 KB would be 1,744 bytes more than
+// there are.
 // CHECK-LABEL: @fused64
 // CHECK-SAME: attn.fused
 // CHECK-SAME: tile.token_schedule = #tile.schedule<wgmma, rows = 128, keys = 128, warps = 8, stages = 3, blocks = 1,
+// CHECK-SAME: exchange_stages = 1, shared_bytes = 201424>
 func.func @fused64(%q: tensor<?x8x64xbf16> {attn.name = "q"}, %kv: !attn.kv<packed, heads = 2, dim = 64, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x64xbf16> attributes {attn.backward} {
   %0 = attn.init %q : tensor<?x8x64xbf16> -> !attn.state<heads = 8, value_dim = 64>
   %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x64xbf16>, !attn.kv<packed, heads = 2, dim = 64, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 64>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 64> -> tensor<?x8x64xbf16>
+  return %o : tensor<?x8x64xbf16>
+}
+
+// Shorter values leave room for both.
+// CHECK-LABEL: @narrow
+// CHECK-SAME: keys = 128, warps = 8, stages = 3, blocks = 1,
+// CHECK-SAME: exchange_stages = 2, shared_bytes = 217808>
+func.func @narrow(%q: tensor<?x8x64xbf16> {attn.name = "q"}, %kv: !attn.kv<packed, heads = 2, dim = 64, value_dim = 48, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x48xbf16> attributes {attn.backward} {
+  %0 = attn.init %q : tensor<?x8x64xbf16> -> !attn.state<heads = 8, value_dim = 48>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x64xbf16>, !attn.kv<packed, heads = 2, dim = 64, value_dim = 48, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 48>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 48> -> tensor<?x8x48xbf16>
+  return %o : tensor<?x8x48xbf16>
+}
+
+// A fused window has short tiles.
+// CHECK-LABEL: @short
+// CHECK-SAME: keys = 64, warps = 8, stages = 3, blocks = 1,
+// CHECK-SAME: exchange_stages = 2, shared_bytes = 133584>
+func.func @short(%q: tensor<?x8x64xbf16> {attn.name = "q"}, %kv: !attn.kv<packed, heads = 2, dim = 64, value_dim = 64, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x64xbf16> attributes {attn.backward, attn.ordered = false} {
+  %0 = attn.init %q : tensor<?x8x64xbf16> -> !attn.state<heads = 8, value_dim = 64>
+  %1 = attn.update %0, %q, %kv see window(100) scale 0.125 : tensor<?x8x64xbf16>, !attn.kv<packed, heads = 2, dim = 64, value_dim = 64, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 64>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 64> -> tensor<?x8x64xbf16>
+  return %o : tensor<?x8x64xbf16>
+}
+
+// Beside a score region numbers of rows lie in three rings.
+// CHECK-LABEL: @scored
+// CHECK-SAME: keys = 64, warps = 8, stages = 3, blocks = 1,
+// CHECK-SAME: exchange_stages = 2, shared_bytes = 134192>
+func.func @scored(%q: tensor<?x8x64xbf16> {attn.name = "q"}, %kv: !attn.kv<packed, heads = 2, dim = 64, value_dim = 64, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x64xbf16> attributes {attn.backward, attn.ordered = false} {
+  %0 = attn.init %q : tensor<?x8x64xbf16> -> !attn.state<heads = 8, value_dim = 64>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 score {
+    ^bb0(%s: f32, %head: i32, %q_pos: i32, %k_pos: i32):
+      %y = math.tanh %s : f32
+      attn.yield %y : f32
+    } : tensor<?x8x64xbf16>, !attn.kv<packed, heads = 2, dim = 64, value_dim = 64, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 64>
   %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 64> -> tensor<?x8x64xbf16>
   return %o : tensor<?x8x64xbf16>
 }

@@ -122,6 +122,18 @@ func.func @send_wide(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<d
 
 // -----
 
+#given = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, exchange_stages = 2>
+// expected-error @+1 {{has exchange_stages, and only gradients are exchanged}}
+func.func @exchange(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16>
+    attributes {tile.schedules = [#given]} {
+  %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x128xbf16>, !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 128>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
+  return %o : tensor<?x8x128xbf16>
+}
+
+// -----
+
 #given = #tile.schedule<wgmma, rows = 64, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, turns = true>
 // expected-error @+1 {{has a single warpgroup that computes, which takes no turns}}
 func.func @turns(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16>

@@ -20,6 +20,7 @@ POINTS = {
     "sinks": (Problem(4, 2, 64, 64, "bf16", "packed", "causal", sinks=True), 1),
     "values-wider": (Problem(6, 2, 48, 80, "f16", "packed", "causal"), 1),
     "values-narrower": (Problem(4, 4, 128, 40, "bf16", "dense", "causal"), 1),
+    "long-tiles": (Problem(4, 2, 64, 48, "bf16", "packed", "causal"), 2),  # two exchanges, of 128 rows
     "long-heads": (Problem(2, 1, 128, 128, "bf16", "packed", "causal"), 1),
     "soft-cap": (Problem(4, 2, 64, 64, "f16", "packed", "causal", softcap=True), 1),
     "wide-group": (Problem(16, 1, 128, 128, "bf16", "packed", "causal"), 1),
@@ -279,7 +280,7 @@ def test_nothing_is_spilled_where_rows_are_gathered(tmp_path, dims, see):
     check_spills(tmp_path, backward(Problem(6, 2, *dims, "bf16", "packed", see), ordered=True))
 
 
-@pytest.mark.parametrize("dims", [(64, 64), (64, 48), (128, 128)])
+@pytest.mark.parametrize("dims", [(64, 64), (64, 48), (128, 64), (128, 128)])
 def test_nothing_is_spilled_without_a_mask(tmp_path, dims):
     check_spills(tmp_path, backward(Problem(8, 2, *dims, "bf16", "packed", "all")))
 

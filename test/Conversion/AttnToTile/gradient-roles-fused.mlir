@@ -13,8 +13,12 @@ func.func @half(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q att
 
 // CHECK-LABEL: func.func @half_tokens128_kv(
 // CHECK: %[[TASK:.*]]:9 = tile.record
-// CHECK-DAG: %[[SUMS:.*]] = tile.alloc {{.*}} : !tile.shared<query 64, feature 128, f32, swizzled>
-// CHECK-DAG: %[[EXCHANGE:.*]] = tile.alloc {{.*}} : !tile.shared<key 128, query 64, bf16, swizzled>
+// CHECK: %[[SUMS:.*]] = tile.alloc {{.*}} : !tile.shared<query 64, feature 128, f32, swizzled>
+// Two tiles are exchanged in turns. Numbers of rows and barriers lie behind all tiles.
+// CHECK: %[[EXCHANGES:.*]] = tile.alloc {{.*}} : !tile.ring<2, <key 128, query 64, bf16, swizzled>>
+// CHECK-NEXT: tile.alloc {{.*}} : !tile.ring<3, <query 192, feature 1, f32>>
+// CHECK-COUNT-10: tile.alloc {{.*}} : !tile.barriers
+// CHECK-NEXT: tile.init_barriers
 // Warp 0 fetches keys, and gathers what rows have beside them: LSEs, deltas and positions. What lies behind the last token is
 // cleared, as gradients of rows are sums over tokens. Rows are walked from either end.
 // CHECK: tile.set_registers 24
@@ -44,7 +48,9 @@ func.func @half(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q att
 // CHECK: tile.await %[[QFULL:.*]][
 // CHECK: tile.start_dot
 // CHECK-NEXT: tile.finish_dots 0
-// CHECK: scf.for {{.*}} iter_args({{.*}}, %[[S:[^ ]*]] = %[[FRONT]])
+// CHECK: scf.for %[[NUMBER:[^ ]*]] = {{.*}} iter_args({{.*}}, %[[S:[^ ]*]] = %[[FRONT]])
+// CHECK: %[[TURN:.*]] = arith.remui %[[NUMBER]], %c2_i32
+// CHECK-NEXT: %[[EXCHANGE:.*]] = tile.ring_stage %[[EXCHANGES]][%[[TURN]]]
 // CHECK: %[[DP:.*]] = tile.start_dot
 // CHECK: tile.load_columns {{.*}} i32
 // CHECK: tile.load_columns {{.*}} f32
@@ -65,11 +71,13 @@ func.func @half(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q att
 // CHECK: %[[DQ:.*]] = tile.start_dot %[[EXCHANGE]], {{.*}} from {{.*}} -> <[query 16, feature 64], f32, acc>
 // CHECK: %[[DK:.*]] = tile.start_dot
 // CHECK: %[[ENDED:.*]]:2 = tile.finish_dots 1 %[[DQ]], %[[NEXT]]
-// Half of the features leave by one warp, when all warps have staged, and have read what was exchanged.
+// Half of the features leave by one warp, when the four of its warpgroup have staged: what was exchanged stays until all have
+// met again.
 // CHECK: %[[PIECE:.*]] = tile.overlay %[[SUMS]] {{.*}} -> <query 64, feature 64, f32, swizzled>
 // CHECK-NEXT: tile.stage {{.*}} into %[[PIECE]]
 // CHECK-NEXT: tile.fence_async
-// CHECK-NEXT: tile.meet %c2_i32 threads 256
+// CHECK-NEXT: %[[WHOLE:.*]] = arith.addi {{.*}}, %c2_i32
+// CHECK-NEXT: tile.meet %[[WHOLE]] threads 128
 // CHECK: scf.if
 // CHECK: tile.send %[[PIECE]] adds {{.*}} panel
 // CHECK: tile.finish_dots 0 %[[DK]]
@@ -86,10 +94,12 @@ func.func @long(%q: !q64 {attn.name = "q"}, %kv: !kv64 {attn.name = "kv"}) -> !q
   return %o : !q64
 }
 
-// Of a tile of 128 rows each has 64, with all features: 64 of the columns of what is exchanged.
+// Of a tile of 128 rows each has 64, with all features: 64 of the columns of what is exchanged. There is one such tile, so that
+// all meet before it is overwritten.
 // LONG-LABEL: func.func @long_tokens128_kv(
-// LONG-DAG: %[[SUMS:.*]] = tile.alloc {{.*}} : !tile.shared<query 128, feature 64, f32, swizzled>
-// LONG-DAG: %[[EXCHANGE:.*]] = tile.alloc {{.*}} : !tile.shared<key 128, query 128, bf16, swizzled>
+// LONG: %[[SUMS:.*]] = tile.alloc {{.*}} : !tile.shared<query 128, feature 64, f32, swizzled>
+// LONG: %[[ONE:.*]] = tile.alloc {{.*}} : !tile.ring<1, <key 128, query 128, bf16, swizzled>>
+// LONG: %[[EXCHANGE:.*]] = tile.ring_stage %[[ONE]][%c0_i32]
 // LONG: tile.stage {{.*}} into %[[EXCHANGE]]
 // LONG: tile.meet %c1_i32 threads 256
 // LONG: %[[MINE:.*]] = tile.overlay %[[EXCHANGE]] {{.*}} -> <key 128, query 64, bf16, swizzled>

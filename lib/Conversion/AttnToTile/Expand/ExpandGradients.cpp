@@ -11,7 +11,8 @@
 //     dq += ds k                         dk += ds q
 //
 // Where tokens are held and ds is added to rows, too (dq += ds^T k), warpgroups of 64 tokens each exchange
-// ds by way of shared memory, and each adds half of the features of all rows of the tile.
+// ds by way of shared memory, and each adds half of the features of all rows of the tile, or all features of
+// 64 of its 128 rows. How often they meet for that depends on how many tiles ds has (GradientTile.cpp).
 //
 // The two are each other's transpose, so that p and ds are left operands as they
 // come and nothing is transposed in registers. The scale of scores is left to what

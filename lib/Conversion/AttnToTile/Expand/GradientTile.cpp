@@ -40,6 +40,11 @@ Value GradientTile::addDot(Value sum, Value ofPairs, Value other) {
 
 /// Barriers at which the warps that compute meet: when they have exchanged gradients of scores, and when they
 /// have multiplied those, so that others may take their place, and pieces are whole. That of the block is 0.
+///
+/// Where two tiles of gradients take turns, what is multiplied is overwritten two tiles later, and whoever
+/// has come to `exchanged` meanwhile is done with it. A piece is its warpgroup's own: each has a barrier,
+/// from `staged` on, at which its warps meet when it is whole. Which one is no constant, so ptxas counts all
+/// sixteen barriers as used; there is one block.
 static constexpr int64_t exchanged = 1, staged = 2;
 
 Value GradientTile::startRowsPiece(Value scoreGradients, Value exchange, Value keys) {
@@ -76,7 +81,10 @@ void GradientTile::addRowsPiece(Value piece, Value place) {
   Value mine = OverlayOp::create(b, part, place, b.mul(group(), b.i32(whole.getRows() / consumers)));
   StageOp::create(b, piece, mine, first);
   FenceAsyncOp::create(b);
-  MeetOp::create(b, b.i32(staged), e.schedule.getWarps() * 32);
+  if (e.schedule.getExchanges() > 1)
+    MeetOp::create(b, b.add(b.i32(staged), group()), ScheduleAttr::groupWarps * 32);
+  else
+    MeetOp::create(b, b.i32(staged), e.schedule.getWarps() * 32);
   auto one = scf::IfOp::create(b, b.compare(arith::CmpIPredicate::eq, first, b.i32(0)));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(one.thenYield());

@@ -9,6 +9,9 @@
 // compute wait in each tile, and one more by which they hand it back: with three for the
 // numbers, gradients of heads of 128 took 6 to 7 % longer (docs/rationale.md, "Fused").
 //
+// Where gradients of rows are added up, too, warpgroups exchange those of scores in tiles
+// beside these rings, as many as the schedule says, and each tile of rows takes the next.
+//
 //===----------------------------------------------------------------------===//
 #include "StageFills.h"
 #include "TileCopies.h"
@@ -58,11 +61,6 @@ void RowFills::run() {
   };
   SmallVector<Value> held = rings(1, Axis::Key, blockKeys());
   SmallVector<Value> walked = rings(schedule.getStages(), Axis::Query, blockRows());
-  if (joinsNumbers())
-    walked.push_back(ring(schedule.getStages(), numbersType(numbersOfRow, b.getF32Type())));
-  else
-    for (const RowNumber &each : numbers())
-      walked.push_back(ring(schedule.getStages(), numbersType(1, each.element)));
   Value exchange, sums;
   if (chain.addsToRows()) {
     sums = AllocOp::create(
@@ -70,16 +68,25 @@ void RowFills::run() {
         /*per_warp=*/false, IntegerAttr());
     auto type = SharedType::get(b.getContext(), Axis::Key, blockKeys(), Axis::Query, blockRows(),
                                 chain.element(), /*swizzled=*/false, /*boxes=*/0);
-    exchange = AllocOp::create(b, type, Value(), /*per_warp=*/false, IntegerAttr());
+    exchange = ring(schedule.getExchanges(), type);
   }
+  // Tiles lie in front of numbers, whose rings seldom end where a tile may begin.
+  if (joinsNumbers())
+    walked.push_back(ring(schedule.getStages(), numbersType(numbersOfRow, b.getF32Type())));
+  else
+    for (const RowNumber &each : numbers())
+      walked.push_back(ring(schedule.getStages(), numbersType(1, each.element)));
   setRows(queryRows);
   b.setInsertionPointAfter(tokens);
   auto stagedTokens = StagedOp::create(b, tokens.getType(), tokens, fillTokens(tokens, held));
   update.getKvMutable().assign(stagedTokens);
   b.setInsertionPointAfter(queryRows);
   SmallVector<Value> copies = fillRows(walked);
-  if (exchange)
-    copies.append({exchange, sums});
+  if (exchange) { // in turns, by the number of the tile
+    Value turn = b.rem(queryRows->getParentOfType<scf::ForOp>().getInductionVar(), schedule.getExchanges());
+    auto type = cast<RingType>(exchange.getType()).getTile();
+    copies.append({RingStageOp::create(b, type, exchange, turn), sums});
+  }
   auto stagedRows = StagedOp::create(b, queryRows.getType(), queryRows, copies);
   update.getQueryMutable().assign(stagedRows);
   b.describeParameters();

@@ -26,6 +26,7 @@ ScheduleFields ScheduleAttr::getFields() const {
           getValueBoxes(),
           getTurns(),
           getEpilogue(),
+          getExchangeStages(),
           getSequencesUpTo(),
           getSharedBytes()};
 }
@@ -84,8 +85,8 @@ LogicalResult ScheduleAttr::verify(EmitError emitError, ScheduleKind kind, int64
                                    std::optional<int64_t> queryStages, std::optional<int64_t> queryCopy,
                                    ArrayRef<int64_t> keyCopies, ArrayRef<int64_t> valueCopies,
                                    std::optional<int64_t> valueBoxes, std::optional<bool> turns,
-                                   std::optional<Epilogue> epilogue, std::optional<int64_t> sequencesUpTo,
-                                   std::optional<int64_t> sharedBytes) {
+                                   std::optional<Epilogue> epilogue, std::optional<int64_t> exchangeStages,
+                                   std::optional<int64_t> sequencesUpTo, std::optional<int64_t> sharedBytes) {
   if (failed(verifyTiles(emitError, kind, rows, keys, warps, stages, blocks, splitKeys, queryInRegisters)))
     return failure();
   if (sequencesUpTo && *sequencesUpTo < 1)
@@ -99,9 +100,9 @@ LogicalResult ScheduleAttr::verify(EmitError emitError, ScheduleKind kind, int64
     if (producers.value_or(0) != 0 || producerRegisters || consumerRegisters ||
         queryStages.value_or(1) != 1 || queryCopy.value_or(gathered) != gathered || fetches(keyCopies) ||
         fetches(valueCopies) || valueBoxes.value_or(0) != 0 || turns.value_or(false) ||
-        epilogue == Epilogue::Send)
+        epilogue == Epilogue::Send || exchangeStages.value_or(1) != 1)
       return emitError() << "under mma all warps gather, compute and store, and queries have one stage: "
-                            "producers, registers of roles, boxes, turns and sends are wgmma's";
+                            "producers, registers of roles, boxes, turns, sends and exchanges are wgmma's";
     return success();
   }
   if (producers && *producers != groupWarps)
@@ -109,6 +110,8 @@ LogicalResult ScheduleAttr::verify(EmitError emitError, ScheduleKind kind, int64
                        << "given, got " << *producers;
   if (queryStages && *queryStages != 1 && *queryStages != 2)
     return emitError() << "expected 1 or 2 query_stages, got " << *queryStages;
+  if (exchangeStages && *exchangeStages != 1 && *exchangeStages != 2)
+    return emitError() << "expected 1 or 2 exchange_stages, got " << *exchangeStages;
   if (!keyCopies.empty() && !valueCopies.empty() && keyCopies != valueCopies)
     return emitError() << "expected key_copies and value_copies to be the same: a region's keys and values "
                           "lie alike";

@@ -50,7 +50,7 @@ public:
 
 private:
   using Integer = std::pair<StringRef, std::optional<int64_t> *>;
-  std::array<Integer, 12> integers() {
+  std::array<Integer, 13> integers() {
     return {Integer{"rows", &fields.rows},
             {"keys", &fields.keys},
             {"warps", &fields.warps},
@@ -61,6 +61,7 @@ private:
             {"consumer_registers", &fields.consumerRegisters},
             {"query_stages", &fields.queryStages},
             {"value_boxes", &fields.valueBoxes},
+            {"exchange_stages", &fields.exchangeStages},
             {"sequences_up_to", &fields.sequencesUpTo},
             {"shared_bytes", &fields.sharedBytes}};
   }
@@ -181,6 +182,7 @@ void ScheduleAttr::print(AsmPrinter &printer) const {
     printer << ", turns = " << word(*turns);
   if (std::optional<Epilogue> epilogue = getEpilogue())
     printer << ", epilogue = " << stringifyEpilogue(*epilogue);
+  integer("exchange_stages", getExchangeStages());
   integer("sequences_up_to", getSequencesUpTo());
   integer("shared_bytes", getSharedBytes());
   printer << ">";

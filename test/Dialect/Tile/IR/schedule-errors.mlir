@@ -203,6 +203,11 @@ module attributes {a = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stag
 // -----
 
 // expected-error @+1 {{under mma all warps gather, compute and store}}
+module attributes {a = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true, exchange_stages = 2>} {}
+
+// -----
+
+// expected-error @+1 {{under mma all warps gather, compute and store}}
 module attributes {a = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true, key_copies = [boxes 16]>} {}
 
 // -----
@@ -214,6 +219,11 @@ module attributes {a = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, s
 
 // expected-error @+1 {{expected 1 or 2 query_stages, got 3}}
 module attributes {a = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, query_stages = 3>} {}
+
+// -----
+
+// expected-error @+1 {{expected 1 or 2 exchange_stages, got 3}}
+module attributes {a = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, exchange_stages = 3>} {}
 
 // -----
 

@@ -47,6 +47,7 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
     | `key_copies`, `value_copies` | the same, of each region's keys and values (gather) |
     | `value_boxes` | values lie in shared memory box by box of so many lines, as they come; 0: as one tile (0) |
     | `turns` | a warpgroup starts its dots when the one before has started its own (false) |
+    | `exchange_stages` | tiles in turns by which warpgroups hand each other gradients of scores: with 2 they meet once a tile, else twice (1) |
     | `sequences_up_to` | the kernel is for plans whose sequences have no more packed rows, and instances no more tokens (any) |
     | `epilogue` | `store`, by the threads that hold the rows, or `send`, by the copy engine from the queries' stage (store) |
 
@@ -68,6 +69,7 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
                         Tile_Unsaid<"int64_t", "lines of values that lie together">:$valueBoxes,
                         Tile_Unsaid<"bool", "whether warpgroups start their dots in turns">:$turns,
                         Tile_Unsaid<"::mlir::tile::Epilogue", "how results leave">:$epilogue,
+                        Tile_Unsaid<"int64_t", "tiles that are exchanged in turns">:$exchangeStages,
                         Tile_Unsaid<"int64_t", "the longest sequences that it is for">:$sequencesUpTo,
                         Tile_Unsaid<"int64_t", "shared memory of a block">:$sharedBytes);
   let builders = [
@@ -76,13 +78,13 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
       return $_get($_ctxt, kind, rows, keys, warps, stages, blocks, splitKeys, queryInRegisters, std::nullopt,
                    std::nullopt, std::nullopt, std::nullopt, std::nullopt, ArrayRef<int64_t>(),
                    ArrayRef<int64_t>(), std::nullopt, std::nullopt, std::nullopt, std::nullopt,
-                   std::nullopt);
+                   std::nullopt, std::nullopt);
     }]>,
     AttrBuilder<(ins "const ScheduleFields &":$f), [{
       return $_get($_ctxt, f.kind, *f.rows, *f.keys, *f.warps, *f.stages, *f.blocks, *f.splitKeys,
                    *f.queryInRegisters, f.producers, f.producerRegisters, f.consumerRegisters, f.queryStages,
                    f.queryCopy, ArrayRef<int64_t>(f.keyCopies), ArrayRef<int64_t>(f.valueCopies), f.valueBoxes,
-                   f.turns, f.epilogue, f.sequencesUpTo, f.sharedBytes);
+                   f.turns, f.epilogue, f.exchangeStages, f.sequencesUpTo, f.sharedBytes);
     }]>
   ];
   let hasCustomAssemblyFormat = 1;
@@ -116,6 +118,7 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
     bool fetchesTokens() const {
       return !getKeyCopies().empty() && !llvm::is_contained(getKeyCopies(), gathered);
     }
+    int64_t getExchanges() const { return getExchangeStages().value_or(1); }
     bool sendsResults() const { return getEpilogue() == Epilogue::Send; }
     /// Lines of queries that lie together in a stage; 0: all of them.
     int64_t getQueryBoxes() const { return sendsResults() ? groupRows : 0; }

@@ -82,12 +82,18 @@ private:
 // Barriers
 //===----------------------------------------------------------------------===//
 
-/// Barriers of inner loops' rings come first, each behind its ring.
+/// Barriers of inner loops' rings come first, each behind its ring. Where a kernel has tiles that nobody
+/// fills, it has little room: all barriers come behind all tiles then, as each tile behind barriers would be
+/// aligned again.
 void RingBarriers::allocate() {
   SmallVector<Ring *> inOrder = llvm::map_to_vector(rings, [](auto &entry) { return &entry.second; });
   llvm::sort(inOrder,
              [](Ring *x, Ring *y) { return std::pair(-x->getDepth(), x) < std::pair(-y->getDepth(), y); });
   Operation *last = nullptr;
+  auto allocs = kernel.front().getOps<AllocOp>();
+  if (llvm::any_of(allocs, [&](AllocOp op) { return !rings.contains(op.getMemory()); }))
+    for (AllocOp op : allocs)
+      last = op;
   auto alloc = [&](int64_t count) {
     auto op = AllocOp::create(b, BarriersType::get(b.getContext(), count), Value(), false, IntegerAttr());
     last = op;

@@ -19,7 +19,7 @@ namespace {
 struct Problem {
   int64_t heads, kvHeads, keyDim, valueDim;
   const char *store;
-  const char *key = "f16", *value = "f16";
+  const char *key = "f16", *value = "f16", *see = "causal", *attributes = "";
 
   std::string text() const {
     std::string dims = std::to_string(keyDim), values = std::to_string(valueDim);
@@ -28,8 +28,10 @@ struct Problem {
            "xf16>\n!kv = !attn.kv<" + store + ", heads = " + stored + ", dim = " + dims +
            (valueDim == keyDim ? "" : ", value_dim = " + values) + ", key = " + key + ", value = " + value +
            ">\n" + R"(
-      func.func @f(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !output {
-        %o = attn.attend %q over (%kv see causal) : !query, !kv -> !output
+      func.func @f(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !output )" +
+           attributes + R"( {
+        %o = attn.attend %q over (%kv see )" +
+           see + R"() : !query, !kv -> !output
         return %o : !output
       })";
   }
@@ -111,6 +113,29 @@ TEST_F(KernelsTakeWhatTheirSchedulesSay, codes) {
       ASSERT_NO_FATAL_FAILURE(check({32, 8, keyDim, valueDim, "paged<16>", key, value}, target, schedule));
   }
   EXPECT_EQ(compiled, 64);
+}
+
+// Of gradients fused ones say what they take, and exchange in two tiles where those fit.
+TEST_F(KernelsTakeWhatTheirSchedulesSay, fusedGradients) {
+  int turns = 0, fused = 0;
+  for (int64_t keyDim : {64, 128})
+    for (int64_t valueDim = 8; valueDim <= 160; valueDim += 8)
+      for (const char *see : {"causal", "window(100)"}) {
+        const Problem problem{8,        2,        keyDim,
+                              valueDim, "packed", "f16",
+                              "f16",    see,      "attributes {attn.backward, attn.ordered = false}"};
+        Kernels kernels(context, problem, "sm_90a", "auto");
+        ASSERT_TRUE(kernels.compiled) << problem.text();
+        kernels.forEach([&](ScheduleAttr said, int64_t takes) {
+          EXPECT_LE(takes, findChip("sm_90a")->sharedPerBlock) << problem.text();
+          if (!said.getExchangeStages())
+            return;
+          EXPECT_EQ(said.getSharedBytes(), takes) << problem.text();
+          ++fused, turns += said.getExchanges() > 1;
+        });
+      }
+  EXPECT_GT(turns, 40);
+  EXPECT_LT(turns, fused);
 }
 
 // Two tiles of queries and the rings are 226 KiB of the 227; the barriers do not fit the last.

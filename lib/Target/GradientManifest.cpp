@@ -44,7 +44,10 @@ void mlir::attn::describeGradients(Chain &chain, rt::Manifest &manifest) {
   if (chain.finish.getLse())
     take("dlse", rt::DType::F32, 0);
 
-  manifest.results = {{"dq", manifest.dtype, ofRows(manifest.keyDim)}, {"delta", rt::DType::F32, ofRows(0)}};
+  manifest.results = {{"dq", manifest.dtype, ofRows(manifest.keyDim)}};
+  const std::vector<rt::DimInfo> packed{{"", chain.kvHeads()}, {"rows", 0}, {"", chain.group()}};
+  for (StringRef name : {StringRef("delta"), StringRef(logLse)})
+    manifest.results.push_back({name.str(), rt::DType::F32, packed});
   for (UpdateOp update : chain.updates) {
     std::string prefix = argumentName(update.getKv()).str() + ".";
     rt::Store store = storeOf(update.getKv().getType());

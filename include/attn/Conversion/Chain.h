@@ -105,6 +105,8 @@ inline constexpr StringLiteral fusedAttr = "attn.fused", fusedBegin = "begin", f
                                fusedEnd = "end";
 /// Of a kernel that adds up gradients of tokens whose tasks were cut.
 inline constexpr StringLiteral sumsPartsAttr = "attn.sums_parts";
+/// LSEs of rows as weights take them: in log2, and +inf of rows whose weights are all zero.
+inline constexpr StringLiteral logLse = "lse.log2";
 /// The sums of rows' gradients while they are added up, f32.
 inline constexpr StringLiteral rowSums = "dq.sums";
 /// Of a kernel that decodes: it stores what tokens score, where the plan says so; and of the one behind it,

@@ -118,7 +118,8 @@ def kernel_gradients(
         found[name] = made[f"{operand}.d{part}"]
     if "sink_logits" in wanted:
         weights = (data["sink_logits"].float() - beside["lse"]).exp()
-        found["sink_logits"] = -torch.where(lse == -torch.inf, 0, weights * made["delta"]).sum(0)
+        delta = made["delta"].transpose(0, 1).reshape(lse.shape)  # KV heads came first
+        found["sink_logits"] = -torch.where(lse == -torch.inf, 0, weights * delta).sum(0)
     for name in tables_of(data, wanted):
         if f"{name}.places0" in made:
             found[name] = _of_table(name, made, data[name])

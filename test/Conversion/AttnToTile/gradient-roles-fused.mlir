@@ -27,9 +27,14 @@ func.func @half(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q att
 // CHECK: arith.cmpi slt, %[[TASK]]#6, %[[TASK]]#5
 // All three arrive at one barrier.
 // CHECK: tile.await
+// LSEs and deltas lie by KV heads, so that those of a tile's packed rows are neighbours.
+// CHECK: %[[PACKED:.*]] = arith.muli %{{.*}}, %c4_i32
+// CHECK: %[[HEAD:.*]] = arith.muli %[[TASK]]#4, %[[PACKED]]
 // CHECK: tile.gather warp
+// CHECK: arith.addi %[[HEAD]], %
 // CHECK-NOT: tile.arrive_on_copies
 // CHECK: tile.gather warp
+// CHECK: arith.addi %[[HEAD]], %
 // CHECK-NOT: tile.arrive_on_copies
 // CHECK: tile.gather warp
 // CHECK: tile.arrive_on_copies
@@ -82,10 +87,12 @@ func.func @half(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q att
 // CHECK: tile.send %[[PIECE]] adds {{.*}} panel
 // CHECK: tile.finish_dots 0 %[[DK]]
 // CHECK: scf.yield {{.*}} %[[ENDED]]#1 :
-// The block ends when its sums have been read.
+// The block ends when its sums have been read, as they have been while it stored, of a part or of a whole task.
+// CHECK-NOT: tile.finish_sends
+// CHECK-COUNT-4: tile.store
+// CHECK-NEXT: arith.addi
 // CHECK: tile.finish_sends
-// CHECK: tile.store
-// CHECK: tile.store
+// CHECK: func.func @half_sum(
 
 !q64 = tensor<?x8x64xbf16>
 !kv64 = !attn.kv<packed, heads = 2, dim = 64, key = bf16, value = bf16>

@@ -33,6 +33,8 @@
 #include "Log2.h"
 #include "OnlineModels.h"
 
+#include "AttnToTile/Kernel/TokenSlots.h"
+
 #include "attn/Dialect/Attn/IR/Stores.h"
 
 using namespace mlir;
@@ -46,26 +48,30 @@ static constexpr unsigned lseCopy = 2, deltaCopy = 3, positionCopy = 4, exchange
 static constexpr unsigned keyCopy = 0, valueCopy = 1;
 
 void FragmentExpansion::readFinished() {
-  Type f32 = b.getF32Type();
-  auto load = [&](StringRef name) -> Value {
+  Type f32 = b.getF32Type(), i64 = b.getI64Type();
+  auto load = [&](StringRef name, auto slotOf) -> Value {
     auto loaded = LoadVectorOp::create(b, rowsOf(f32), b.buffer(name, f32));
-    b.fill(loaded.getIndex(), {b.getI32Type()},
-           [&](ValueRange line) { return packedSlot(packedRow(line[0]), b.getI64Type()); });
+    b.fill(loaded.getIndex(), {b.getI32Type()}, [&](ValueRange line) { return slotOf(packedRow(line[0])); });
     return loaded;
   };
-  rowLse = unitsOfLse(load("lse"));
-  if (chain.gradient && chain.holdsTokens())
-    rowDelta = load("delta");
+  if (chain.gradient && chain.holdsTokens()) {
+    auto slotOf = [&](Value packed) { return numberSlot(packed, i64); };
+    rowLse = lseOfLines(load(logLse, slotOf));
+    rowDelta = load("delta", slotOf);
+    return;
+  }
+  Value lse = load("lse", [&](Value packed) { return packedSlot(packed, i64); });
+  rowLse = lseOfLines(b.map(rowsOf(f32), ValueRange{lse}, [&](ValueRange v) -> Value {
+    Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, v[0], b.f32(-infinity));
+    return b.select(some, arith::MulFOp::create(b, v[0], b.f32(log2e)), b.f32(infinity));
+  }));
 }
 
-Value FragmentExpansion::unitsOfLse(Value lse) {
-  Type f32 = b.getF32Type(), i32 = b.getI32Type();
+Value FragmentExpansion::lseOfLines(Value ofRows) {
+  Type i32 = b.getI32Type();
   Value count = b.sub(packedCount, warpRow), lines = CoordinatesOp::create(b, rowsOf(i32), b.i32(0));
-  return b.map(rowsOf(f32), ValueRange{lse, lines}, [&](ValueRange v) -> Value {
-    Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, v[0], b.f32(-infinity));
-    Value weighs = b.createOrFold<arith::AndIOp>(some, b.less(v[1], count));
-    return b.select(weighs, arith::MulFOp::create(b, v[0], b.f32(log2e)), b.f32(infinity));
-  });
+  return b.map(rowsOf(b.getF32Type()), ValueRange{ofRows, lines},
+               [&](ValueRange v) { return b.select(b.less(v[1], count), v[0], b.f32(infinity)); });
 }
 
 namespace {
@@ -141,7 +147,11 @@ struct WriteGradientModel : OnlineOpInterface::ExternalModel<WriteGradientModel,
       store(scaled(sums[0], e), b.buffer("dq", e.chain.element()), lines, e.chain.keyDim(), slot, e);
     if (e.chain.gradient.getSummed())
       return success();
-    store(e.rowDelta, b.buffer("delta", b.getF32Type()), lines, 1, slot, e);
+    auto numberSlot = [&](Value line) {
+      return e.numberSlot(b.add(e.packedBegin, b.add(e.warpRow, line)), b.getI64Type());
+    };
+    store(e.rowLse, b.buffer(logLse, b.getF32Type()), lines, 1, numberSlot, e);
+    store(e.rowDelta, b.buffer("delta", b.getF32Type()), lines, 1, numberSlot, e);
     if (e.chain.updates.empty())
       return success();
     for (auto [each, sum] : llvm::zip_equal(e.readsWithGradients(e.chain.updates.front()), sums.drop_front()))
@@ -183,10 +193,11 @@ struct WriteGradientModel : OnlineOpInterface::ExternalModel<WriteGradientModel,
   static void writeTokens(WriteGradientOp write, Value keys, Value values, FragmentExpansion &e) {
     KernelBuilder &b = e.b;
     TokensOp tokens = tokensOf(write.getPart());
-    if (e.chain.addsToRows())
-      FinishSendsOp::create(b);
     UpdateOp update = e.chain.updates.front();
     Value lines = GradientTile(e).tokensLeft(tokens), ofKeys = scaled(keys, e), partial = write.getPartial();
+    // Where an instance begins is read once, in front of all stores.
+    Value firstSlot = GradientTile(e).slotOfToken(update, tokens, b.i32(0));
+    Value apart = b.i64(TokenSlots(b, update).apart());
     auto storeBoth = [&](Value some, Value dk, Value dv, function_ref<Value(Value)> slot) {
       store(ofKeys, dk, some, e.chain.keyDim(), slot, e);
       store(values, dv, some, e.chain.valueDim(), slot, e);
@@ -199,7 +210,9 @@ struct WriteGradientModel : OnlineOpInterface::ExternalModel<WriteGradientModel,
     }
     auto gradientOf = [&](StringRef name) { return b.buffer(e.tensor(update, name), e.chain.element()); };
     storeBoth(lines, gradientOf("dk"), gradientOf("dv"),
-              [&](Value line) { return GradientTile(e).slotOfToken(update, tokens, line); });
+              [&](Value line) { return b.add(firstSlot, b.mul(b.wide(line), apart)); });
+    if (e.chain.addsToRows()) // when the last of them has left, the block may end
+      FinishSendsOp::create(b);
   }
 };
 
@@ -226,7 +239,12 @@ LogicalResult mlir::attn::expandGradient(UpdateOp update, std::optional<unsigned
   };
   Type f32 = e.b.getF32Type();
   bool early = e.stagesNumbers() && e.readsNumbersEarly();
-  auto readLse = [&] { e.rowLse = e.unitsOfLse(number(lseCopy, f32)); };
+  // Behind the last row queries and gradients are zeros, and a weight of them adds nothing, unless the key is no
+  // number. Under a causal mask positions of zero are there, and see what all rows see.
+  auto readLse = [&] {
+    Value lse = number(lseCopy, f32);
+    e.rowLse = early ? lse : e.lseOfLines(lse);
+  };
   auto readDelta = [&] { e.rowDelta = number(deltaCopy, f32); };
   if (e.stagesNumbers())
     e.queryPosition = number(positionCopy, e.b.getI32Type());

@@ -35,7 +35,8 @@ struct RowsModel : OnlineOpInterface::ExternalModel<RowsModel, RowsOp> {
   LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
     auto rows = cast<RowsOp>(op);
     e.readRows(rows);
-    if (e.chain.readsFinished() && !e.chain.updates.empty() && !e.stagesNumbers())
+    bool summed = e.chain.gradient && e.chain.gradient.getSummed();
+    if (e.chain.readsFinished() && !summed && !e.stagesNumbers())
       e.readFinished();
     if (e.foldsScales())
       e.readScales();

@@ -94,10 +94,10 @@ struct FragmentExpansion : TileCopies {
   void setUnits(Value keyScale = {});
 
   // Gradients (ExpandGradients.cpp).
-  /// Reads the LSE of each row, and its delta where tokens are held: from memory.
+  /// Reads the LSE of each row, and its delta where gradients of tokens are held: from memory.
   void readFinished();
-  /// An LSE as weights take it.
-  Value unitsOfLse(Value lse);
+  /// LSEs of rows as weights take them, and of lines behind the last row: +inf.
+  Value lseOfLines(Value ofRows);
   /// Whether those and positions of rows are staged with them.
   bool stagesNumbers() { return chain.holdsTokens() && schedule.getKind() == tile::ScheduleKind::Wgmma; }
   Value rowLse;   ///< in log2; +inf of rows whose weights are all zero

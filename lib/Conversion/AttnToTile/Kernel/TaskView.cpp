@@ -25,6 +25,17 @@ void TaskView::setRows(RowsOp queryRows) {
   scoresStay = queryRows.getScores();
 }
 
+Value TaskView::numberSlot(Value packed, Type type) {
+  Value head = kvHead;
+  if (walksAllRows()) {
+    Value row = b.div(packed, chain.queryHeads()), queryHead = b.rem(packed, chain.queryHeads());
+    head = b.div(queryHead, chain.group());
+    packed = b.add(b.mul(row, b.i32(chain.group())), b.rem(queryHead, chain.group()));
+  }
+  Value slot = b.add(b.mul(head, b.mul(b.dimension("rows"), b.i32(chain.group()))), packed);
+  return type.isInteger(64) ? b.wide(slot) : slot;
+}
+
 bool TaskView::tokensFirst() {
   if (chain.significance)
     return storeOf(chain.updates.front().getKv().getType()).keys.format.isPlain();

@@ -63,11 +63,18 @@ public:
     return {b.div(packed, chain.group()),
             b.add(b.mul(kvHead, b.i32(chain.group())), b.rem(packed, chain.group()))};
   }
+  /// Whether a kernel reads no tokens, and its packed rows are those of all heads, in the order of memory.
+  bool walksAllRows() { return chain.gradient && chain.updates.empty(); }
   /// Where a packed row lies in a tensor of query rows and heads.
   Value packedSlot(Value packed, Type type) {
+    if (walksAllRows())
+      return type.isInteger(64) ? b.wide(packed) : packed;
     return tile::PackedSlotOp::create(b, type, packed, kvHead, b.getI64IntegerAttr(chain.group()),
                                       b.getI64IntegerAttr(chain.queryHeads()), ValueRange(), IntegerAttr());
   }
+  /// Where the LSE and the delta of a packed row lie for kernels that hold tokens. KV heads come first: those
+  /// of a tile of rows lie behind one another, and copies of them ask for few lines.
+  Value numberSlot(Value packed, Type type);
   Value taskEnd() { return b.add(packedBegin, packedCount); }
   /// Packed row of a line of this warp; lines past the task's last repeat it.
   Value packedRow(Value line) {

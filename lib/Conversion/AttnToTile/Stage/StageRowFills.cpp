@@ -40,7 +40,7 @@ private:
   };
   std::array<RowNumber, numbersOfRow> numbers() {
     Type f32 = b.getF32Type();
-    return {{{"lse", f32, keyWarp}, {"delta", f32, valueWarp}, {"q_pos", b.getI32Type(), keyWarp}}};
+    return {{{logLse, f32, keyWarp}, {"delta", f32, valueWarp}, {"q_pos", b.getI32Type(), keyWarp}}};
   }
   SharedType numbersType(int64_t kinds, Type element) {
     return sharedType(Axis::Query, kinds * blockRows(), 1, 0, element);

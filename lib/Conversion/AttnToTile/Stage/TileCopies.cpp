@@ -87,7 +87,7 @@ void TileCopies::gatherNumbers(StringRef name, Value target) {
                        ValueRange{target}, b.getDenseI64ArrayAttr({1}), Value(), ValueRange(), Value(),
                        Value(), Scope::Warp, IntegerAttr(), DenseI64ArrayAttr());
   b.fill(gather.getSlot(), {b.getI32Type()}, [&](ValueRange line) {
-    return element.isInteger() ? unpack(line[0]).first : packedSlot(line[0], b.getI32Type());
+    return element.isInteger() ? unpack(line[0]).first : numberSlot(line[0], b.getI32Type());
   });
 }
 

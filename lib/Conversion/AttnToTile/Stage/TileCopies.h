@@ -17,7 +17,7 @@ public:
   /// Copies the rows of the tensors of these names, which lie densely: queries, and what has as many features
   /// as a value.
   void gatherRows(ArrayRef<StringRef> names, ValueRange targets, tile::Scope scope);
-  /// Copies a number of each row, by one warp: its position, or what the tensor has of it and its head.
+  /// Copies a number of each row, by one warp: its position, or its LSE or delta.
   void gatherNumbers(StringRef name, Value target);
   /// Where the tokens of the tile from `firstKey` on lie, where a table says that; else null.
   Value lookupTokens(UpdateOp update, const Segment &segment, Value firstKey, tile::Scope scope);

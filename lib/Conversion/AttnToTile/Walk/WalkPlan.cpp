@@ -26,11 +26,11 @@
 // A kernel that adds up gradients of rows walks the same plan. One that adds up those
 // of tokens, or their significance, has a block for each of the plan's tiles of them
 // (WalkTokens.h). What rows need before and after their gradients are added up by those needs no tokens
-// (WalkRowTasks.h).
+// (WalkAllRows.h).
 //
 //===----------------------------------------------------------------------===//
+#include "WalkAllRows.h"
 #include "WalkParts.h"
-#include "WalkRowTasks.h"
 #include "WalkTasks.h"
 #include "WalkTokens.h"
 
@@ -107,7 +107,7 @@ struct WalkPlan : mlir::attn::impl::WalkPlanPassBase<WalkPlan> {
         walkParts(*source.getOps<PartsOp>().begin(), kernel, mapping);
       } else if (readsFinished(source)) {
         Chain chain = findChainInKernel(source);
-        chain.updates.empty() ? walkRowTasks(chain, kernel, mapping)
+        chain.updates.empty() ? walkAllRows(chain, kernel, mapping)
         : chain.holdsTokens() ? walkTokens(chain, kernel, mapping)
                               : walkTasks(chain, kernel, mapping);
       } else {

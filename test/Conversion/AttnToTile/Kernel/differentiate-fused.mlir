@@ -41,13 +41,21 @@ func.func @f(%q: !q {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.
 // CHECK-NEXT: attn.write_gradient %[[E0]] of %arg0
 // CHECK-NEXT: return{{$}}
 
-// Rows are those of the plan's tasks, whose segments nobody reads.
+// Rows are those of all heads as they lie, sixty-four at a time, and blocks that run at once have them side by side:
+// no task is read.
 // WALKED-LABEL: func.func @f_begin64(
 // WALKED-SAME: tile.launch = {grid = "plan.starts", role = "gradient"}
-// WALKED: %[[START:.*]]:{{.*}} = tile.record
-// WALKED: scf.for
-// WALKED-NEXT: %[[TASK:.*]]:{{.*}} = tile.record
-// WALKED-NEXT: %[[ROWS:.*]] = attn.rows %arg0
+// WALKED-SAME: #tile.parameter<dim, "rows">
+// WALKED-NOT: tile.record
+// WALKED: %[[ALL:.*]] = arith.muli %{{.*}}, %c4_i32
+// WALKED: %[[TILES:.*]] = arith.divui %{{.*}}, %c64_i32
+// WALKED: %[[BLOCK:.*]] = tile.block_id
+// WALKED: %[[BLOCKS:.*]] = tile.block_count
+// WALKED: scf.for %[[TILE:.*]] = %[[BLOCK]] to %[[TILES]] step %[[BLOCKS]]
+// WALKED: %[[FIRST:.*]] = arith.muli %[[TILE]], %c64_i32
+// WALKED: %[[LEFT:.*]] = arith.subi %[[ALL]], %[[FIRST]]
+// WALKED: %[[COUNT:.*]] = arith.minsi %[[LEFT]], %c64_i32
+// WALKED: %[[ROWS:.*]] = attn.rows %arg0[%[[FIRST]] for %[[COUNT]]]
 // WALKED-NEXT: %[[G:.*]] = attn.init_gradient %[[ROWS]] with_lse kv_heads 2
 // WALKED-NEXT: attn.write_gradient sums %[[G]] of %[[ROWS]]
 // WALKED-NEXT: }

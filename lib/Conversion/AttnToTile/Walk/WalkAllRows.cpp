@@ -1,0 +1,49 @@
+//===- WalkAllRows.cpp - A loop over the rows of all heads ----------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What reads no tokens has nothing to do with who sees what, and is as fast as memory:
+// its tiles are rows of heads as these lie, and blocks that run at once have tiles that
+// lie side by side. With the plan's tasks, each of one KV head, blocks read 256 bytes
+// here and 256 there (docs/rationale.md, "Fused").
+//
+//===----------------------------------------------------------------------===//
+#include "WalkAllRows.h"
+
+#include "AttnToTile/Kernel/TaskView.h"
+
+#include "attn/Dialect/Tile/IR/Launch.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+void mlir::attn::walkAllRows(Chain &chain, func::FuncOp kernel, const IRMapping &arguments) {
+  TaskView view(chain, kernel);
+  KernelBuilder &b = view.b;
+  b.setInsertionPointToEnd(&kernel.front());
+  Type i32 = b.getI32Type();
+  Value all = b.mul(b.dimension("rows"), b.i32(chain.queryHeads()));
+  b.scale();
+  Value warpRow = b.mul(WarpIdOp::create(b, i32), b.i32(view.rows));
+  StartNextOp::create(b);
+  int64_t size = view.blockRows();
+  Value tiles = b.div(b.add(all, b.i32(size - 1)), size);
+  auto loop = scf::ForOp::create(b, BlockIdOp::create(b, i32), tiles, BlockCountOp::create(b, i32));
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(loop.getBody()->getTerminator());
+    Value first = b.mul(loop.getInductionVar(), b.i32(size));
+    Value query = arguments.lookup(chain.query()), noHead = b.i32(0);
+    Value rows =
+        RowsOp::create(b, query.getType(), query, first, b.min(b.i32(size), b.sub(all, first)), noHead,
+                       noHead, warpRow, Value(), Value(), Value(), Value());
+    IRMapping onRows = arguments;
+    onRows.map(chain.gradient.getPart(), rows);
+    for (Operation &op : chain.function.front().without_terminator())
+      if (isa<InitGradientOp, WriteGradientOp>(op))
+        b.clone(op, onRows);
+  }
+  b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(view.schedule.getBlocks()));
+  setLaunch(b.kernel,
+            {.role = ::attn::rt::KernelInfo::Role::Gradient, .launch = {.grid = PlanArray::Starts}});
+  b.finish(view.schedule.getThreads());
+}

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Gradients on a GPU: what `bench gpu` measures in backward and shared-backward.
+"""Gradients on a GPU: what `bench gpu` measures in backward.
 
   backward         dQ, dK and dV of dense causal and full attention in bf16, by autograd: attn against cuDNN and
                    FlashAttention on the same tensors; TFLOP/s of five products of every visible pair
-  shared-backward  forward and backward behind a prompt that N responses share, one forest, against the same responses
-                   each with a copy of the prompt, by attn and by cuDNN
 
-Sides take turns. Before anything is timed, attn's gradients are compared with a peer's.
+Sides take turns; one of them has sums in a fixed order (`ordered=True`). Before anything is timed, attn's gradients are
+compared with a peer's.
 """
 
 from dataclasses import dataclass
@@ -14,13 +13,12 @@ from dataclasses import dataclass
 from gpu_described import Described
 from peers import EXPANDS, reason
 
+ORDERED = "ordered"  # attn's side with sums in a fixed order
+OURS = ("attn", ORDERED)
 PRODUCTS = 5  # of a backward pass: scores, their gradient, and one for each of dQ, dK and dV
 DIFFERENCE = 0.02  # of two gradients in bf16: the distance over the length of the peer's, at most
+SLOWDOWN = 1.20  # of sums in a fixed order over those in none, at most
 CLOSE = 1.3  # times the best one's: what a peer may take alone to be measured sustained as well
-# Forward and backward behind a shared prompt, milliseconds at the rates of FlashAttention-3: responses, prompt.
-SHARED_MS = {(28, 4096): 30, (28, 16384): 113, (16, 32768): 164, (16, 65536): 431}
-SHARED_SLACK, SHARED_RATIO = 1.20, 5.3
-COPIED = 1_000_000  # rows that responses with copies of their prompt may have: more take seconds a run
 
 
 @dataclass(frozen=True)
@@ -53,38 +51,6 @@ class BackwardPoint(Described):
         return 6 + 120 * self.flops() / 300e12
 
 
-@dataclass(frozen=True)
-class SharedPoint(Described):
-    responses: int
-    prompt: int
-    response: int = 2048
-    q_heads: int = 32
-    kv_heads: int = 8
-    dim: int = 128
-    device: str = "cuda"
-
-    part = "shared-backward"
-    peers = ("replicated", "cudnn, replicated")
-
-    @property
-    def name(self):
-        return f"{self.responses} x {self.response} behind {self.prompt}"
-
-    def pairs(self):
-        """A row sees its prompt and what is up to itself, once however many responses there are."""
-        own = self.response * (self.response + 1) // 2
-        return self.prompt * (self.prompt + 1) // 2 + self.responses * (self.response * self.prompt + own)
-
-    def flops(self):
-        """Forward has two products, backward five."""
-        return 2 * (2 + PRODUCTS) * self.pairs() * self.q_heads * self.dim
-
-    def seconds(self):
-        tokens = self.prompt + self.response
-        replicated = self.responses * tokens * (tokens + 1) // 2 / self.pairs()
-        return 10 + 10 * (1 + 2 * replicated) * self.flops() / 300e12
-
-
 def backward_points(quick):
     points = [
         BackwardPoint(1, 4096, 64, 8),
@@ -97,11 +63,6 @@ def backward_points(quick):
         BackwardPoint(2, 5003, 24, 8, dim=96),
     ]
     return points[:2] if quick else points
-
-
-def shared_backward_points(quick):
-    points = [SharedPoint(responses, prompt) for responses, prompt in SHARED_MS]
-    return points[:1] if quick else points
 
 
 def tensors_of(torch, point, sequences, rows):
@@ -183,54 +144,20 @@ def measure_backward(point, bench):
     for name in point.peers:
         make = lambda attention: backward_side(torch, attention, given, d_out)  # noqa: E731
         invite(sides, declined, make, ways(torch, name, point.causal))
-    return finish(point, torch, timer, sides, declined, given)
-
-
-def measure_shared_backward(point, bench):
-    """Measures a point of shared-backward: its row of the file. Replicas are made once, and not timed."""
-    torch, timer = bench.contest.torch, bench.contest.timer
-    import attn
-
-    rows = point.prompt + point.responses * point.response
-    (q, k, v), d_out = tensors_of(torch, point, 1, rows)
-    given = [tensor.detach()[0].requires_grad_() for tensor in (q, k, v)]
-    starts = [0, *range(point.prompt, rows + 1, point.response)]
-    forest = attn.Forest(node_start=starts, parent=[-1] + [0] * point.responses)
-    packed = whole_side(
-        torch, lambda q, k, v: attn.attend(q, k, v, forest=forest, causal=True), given, d_out[0]
+    sides[ORDERED] = backward_side(
+        torch, lambda q, k, v: attn.attend(q, k, v, causal=point.causal, ordered=True), given, d_out
     )
-    sides, declined = {"attn": packed}, {}
-
-    if point.responses * (point.prompt + point.response) <= COPIED:
-        invite_replicas(torch, point, given, d_out[0], sides, declined)
-    else:
-        declined["replicated"] = f"more than {COPIED:,} rows"
-    return finish(point, torch, timer, sides, declined, None)
-
-
-def invite_replicas(torch, point, given, d_out, sides, declined):
-    """Responses that each have a copy of the prompt, by attn and by cuDNN."""
-    import attn
-
-    def replicas(tensor):
-        shape = (point.responses, point.response, *tensor.shape[1:])
-        prompt = tensor[: point.prompt].expand(point.responses, *tensor[: point.prompt].shape)
-        return torch.cat((prompt, tensor[point.prompt :].reshape(shape)), 1)
-
-    copies = [replicas(tensor.detach()).requires_grad_() for tensor in given]
-    d_copies = replicas(d_out)
-    make = lambda attention: whole_side(torch, attention, copies, d_copies)  # noqa: E731
-    ours = [("replicated", lambda q, k, v: attn.attend(q, k, v, causal=True))]
-    invite(sides, declined, make, ours)
-    invite(sides, declined, make, [("cudnn, replicated", sdpa(torch, "cudnn", True))])
+    return finish(point, torch, timer, sides, declined, given)
 
 
 def finish(point, torch, timer, sides, declined, given):
     """Compares, where sides have the same tensors, and times."""
-    judge = next((name for name in sides if name != "attn"), None)
+    judge = next((name for name in sides if name not in OURS), None)
     difference = None
     if given is not None and judge is not None:
-        difference = distance(torch, sides["attn"](), sides[judge]())
+        expected = sides[judge]()
+        difference = max(distance(torch, sides[name](), expected) for name in OURS if name in sides)
+        del expected
         if not difference <= DIFFERENCE:
             raise RuntimeError(
                 f"{point.key}: attn's gradients differ from those of {judge} by {difference:.3g} of their length, "
@@ -238,11 +165,11 @@ def finish(point, torch, timer, sides, declined, given):
             )
     alone = timer.alone(sides)
     host = {name: 1e6 * seconds for name, seconds in timer.host.items()}
-    best = min((ms for name, ms in alone.items() if name != "attn"), default=0)
-    close = {name: side for name, side in sides.items() if name == "attn" or alone[name] <= CLOSE * best}
+    best = min((ms for name, ms in alone.items() if name not in OURS), default=0)
+    close = {name: side for name, side in sides.items() if name in OURS or alone[name] <= CLOSE * best}
     sustained = timer.sustained(close, alone, lambda name: sides[name], {})
-    times = dict(alone)
-    ours = times.pop("attn")
+    times = {name: ms for name, ms in alone.items() if name not in OURS}
+    ours = alone["attn"]
     row = {
         "key": point.key,
         "part": point.part,
@@ -262,12 +189,12 @@ def finish(point, torch, timer, sides, declined, given):
         "declined": declined,
         "peak_bytes": torch.cuda.max_memory_allocated() if point.device != "host" else None,
     }
-    if isinstance(point, SharedPoint):
-        row |= {"responses": point.responses, "prompt": point.prompt}
     if times:
         row["ratio_to_best_peer"] = min(times.values()) / ours
-        found = [ms for name, ms in sustained.items() if name != "attn"]
+        found = [ms for name, ms in sustained.items() if name not in OURS]
         row["sustained_ratio"] = min(found) / sustained["attn"] if found else None
+    if ORDERED in sides:
+        row |= {"ordered_ms": alone[ORDERED], "ordered_slowdown": alone[ORDERED] / ours}
     return row
 
 
@@ -281,20 +208,16 @@ def backward_line(row):
     times = row["sustained_ms"]
     text += f"   sustained {times['attn']:.3f}, {row['sustained_tflops']:.0f} TFLOP/s"
     text += f"  x{row['sustained_ratio']:.2f}" if row["sustained_ratio"] else ""
+    if "ordered_ms" in row:
+        text += f"   ordered {row['ordered_ms']:.3f} x{row['ordered_slowdown']:.2f}"
     # Files from before it was taken do not have the host's time.
     return text + (f"   host {row['host_us']['attn']:.0f} us" if "host_us" in row else "")
 
 
 def backward_bars(row):
-    if row["part"] == "backward":
-        return [("as fast as the best peer", row["ratio_to_best_peer"] >= 1)] if row["peers_ms"] else []
-    size = row["responses"], row["prompt"]
     found = []
-    if size in SHARED_MS:
-        most = SHARED_SLACK * SHARED_MS[size]
-        found.append((f"{most:.0f} ms", row["attn"]["run_ms"] <= most))
-    if size == (16, 32768) and row["peers_ms"]:
-        found.append(
-            (f"{SHARED_RATIO} times as fast as replicated", row["ratio_to_best_peer"] >= SHARED_RATIO)
-        )
+    if row["peers_ms"]:
+        found.append(("as fast as the best peer", row["ratio_to_best_peer"] >= 1))
+    if "ordered_slowdown" in row:
+        found.append((f"ordered at most {SLOWDOWN:.2f} times as long", row["ordered_slowdown"] <= SLOWDOWN))
     return found

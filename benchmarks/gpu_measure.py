@@ -5,7 +5,7 @@ import subprocess
 import time
 
 from contest import PEERS
-from gpu_backward import backward_line, measure_backward, measure_shared_backward
+from gpu_backward import backward_line, measure_backward
 from gpu_batches import mean_bars, mean_ratio
 from gpu_cache import cache_line, measure_cache
 from gpu_comparisons import compare, comparison_line
@@ -22,6 +22,7 @@ from gpu_points import PLAIN, Point, bars
 from gpu_python import measure_python, python_line, start
 from gpu_quantized import measure_quantized, quantized_line
 from gpu_serving import measure_serving, serving_line
+from gpu_shared_backward import measure_shared_backward
 from gpu_sharing import COMPARISONS
 from gpu_significance import measure_significance, significance_line
 from gpu_transformers import measure_model, model_line

@@ -7,7 +7,7 @@ to find them. A feature that skips less than it could is then as slow here as it
 
 from dataclasses import dataclass
 
-from gpu_backward import backward_bars, backward_points, shared_backward_points
+from gpu_backward import backward_bars, backward_points
 from gpu_batches import batch_bars, batch_points
 from gpu_cache import cache_points
 from gpu_chunks import chunk_points
@@ -24,6 +24,7 @@ from gpu_planning import planning_bars, planning_points
 from gpu_python import python_bars, python_points
 from gpu_quantized import quantized_bars, quantized_points
 from gpu_serving import serving_bars, serving_points
+from gpu_shared_backward import shared_backward_bars, shared_backward_points
 from gpu_sharing import COMPARISONS
 from gpu_significance import significance_bars, significance_points
 from gpu_transformers import model_bars, model_points
@@ -226,7 +227,7 @@ PARTS = {
 OWN_BARS = {
     **{part: comparison_bars for part in COMPARISONS},
     "backward": backward_bars,
-    "shared-backward": backward_bars,
+    "shared-backward": shared_backward_bars,
     "tree-backward": deep_bars,
     "python": python_bars,
     "quantized": quantized_bars,

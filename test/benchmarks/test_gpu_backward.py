@@ -10,10 +10,12 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import contest  # noqa: E402
 import gpu_backward  # noqa: E402
-from gpu_backward import BackwardPoint, SharedPoint, backward_line  # noqa: E402
+import gpu_shared_backward  # noqa: E402
+from gpu_backward import BackwardPoint, backward_line  # noqa: E402
 from gpu_deep import DeepPoint  # noqa: E402
 from gpu_measure import OWN, Clock, heading, line  # noqa: E402
 from gpu_points import PARTS, bars  # noqa: E402
+from gpu_shared_backward import SharedPoint  # noqa: E402
 
 
 class Times:
@@ -44,7 +46,8 @@ def bench(monkeypatch):
 
         return attention
 
-    monkeypatch.setattr(gpu_backward, "sdpa", sdpa)
+    for part in (gpu_backward, gpu_shared_backward):
+        monkeypatch.setattr(part, "sdpa", sdpa)
     return types.SimpleNamespace(contest=types.SimpleNamespace(torch=torch, timer=Times()))
 
 
@@ -72,7 +75,10 @@ def test_gradients_are_those_of_the_peer(bench, causal):
     point = BackwardPoint(2, 24, 4, 2, dim=32, causal=causal, device="host")
     row = OWN["backward"][0](point, bench)
     assert row["judge"] == "cudnn" and 0 < row["difference"] <= gpu_backward.DIFFERENCE
-    assert row["ratio_to_best_peer"] == 2 and bars(row, SESSION) == [("as fast as the best peer", True)]
+    assert row["ratio_to_best_peer"] == 2 and set(row["peers_ms"]) == {"cudnn", "flash"}
+    assert row["ordered_ms"] == 4 and "ordered 4.000 x4.00" in line(row)
+    assert [met for _, met in bars(row, SESSION)] == [True, False]
+    assert [met for _, met in bars(row | {"ordered_slowdown": 1.2}, SESSION)] == [True, True]
     assert line(row) == backward_line(row) and row["name"] in line(row) and "host 1000 us" in line(row)
 
 

@@ -239,8 +239,8 @@ LogicalResult mlir::attn::expandGradient(UpdateOp update, std::optional<unsigned
   };
   Type f32 = e.b.getF32Type();
   bool early = e.stagesNumbers() && e.readsNumbersEarly();
-  // Behind the last row queries and gradients are zeros, and a weight of them adds nothing, unless the key is no
-  // number. Under a causal mask positions of zero are there, and see what all rows see.
+  // Behind the last row queries and gradients are zeros, and a weight of them adds nothing, unless the key is
+  // no number. Under a causal mask positions of zero are there, and see what all rows see.
   auto readLse = [&] {
     Value lse = number(lseCopy, f32);
     e.rowLse = early ? lse : e.lseOfLines(lse);

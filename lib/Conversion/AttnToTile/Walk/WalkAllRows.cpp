@@ -33,9 +33,8 @@ void mlir::attn::walkAllRows(Chain &chain, func::FuncOp kernel, const IRMapping 
     b.setInsertionPoint(loop.getBody()->getTerminator());
     Value first = b.mul(loop.getInductionVar(), b.i32(size));
     Value query = arguments.lookup(chain.query()), noHead = b.i32(0);
-    Value rows =
-        RowsOp::create(b, query.getType(), query, first, b.min(b.i32(size), b.sub(all, first)), noHead,
-                       noHead, warpRow, Value(), Value(), Value(), Value());
+    Value rows = RowsOp::create(b, query.getType(), query, first, b.min(b.i32(size), b.sub(all, first)),
+                                noHead, noHead, warpRow, Value(), Value(), Value(), Value());
     IRMapping onRows = arguments;
     onRows.map(chain.gradient.getPart(), rows);
     for (Operation &op : chain.function.front().without_terminator())

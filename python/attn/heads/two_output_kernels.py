@@ -141,7 +141,7 @@ class TwoOutputRuns:
             **dict(q_heads=d.q_heads, kv_heads=d.kv_heads, head_dim=d.dim, value_dim=d.value_dim),
             **dict(dtype=d.dtype, scale=self.scale, kv=[Dense()], see=see),
         )
-        return compile_kernel(spec, device=self.device)._backward(())
+        return compile_kernel(spec, device=self.device)._backward((), {})
 
     def check_gradients(self) -> None:
         if isinstance(self.backward(self.sees.full()), str):

@@ -49,11 +49,11 @@ class Kernel(Code):
         run = functools.partial(self.run, *tensors, plan, **named) if tensors else None
         return make_report(self, plan, run, repeat)
 
-    def _backward(self, tables: tuple[str, ...]) -> Kernel | str:
-        """That of its gradients, those of `tables` among them; or why there is none."""
+    def _backward(self, tables: tuple[str, ...], batch: Mapping[str, object]) -> Kernel | str:
+        """That of its gradients of such a batch, those of `tables` among them; or why there is none."""
         from .backward import differentiates, marked, ordered_by_default
 
-        key = tables, ordered_by_default()
+        key = tables, ordered_by_default(self.text, batch)
         if (known := self._gradient_kernels.get(key)) is not None:
             return known
         request = self._request._replace(text=marked(self.text, *key))

@@ -152,7 +152,7 @@ class Differentiable:
     def _kernel(self, data: Mapping[str, Tensor], wanted: Collection[str]) -> Any:
         text = self.problem.text
         read = [name for name in tables_of(data, wanted) if f'attn.name = "{name}"' in text]
-        ordered = ordered_by_default() if self.ordered is None else self.ordered
+        ordered = ordered_by_default(text, self.problem.tables) if self.ordered is None else self.ordered
         return _backward_kernel(text, str(data["q"].device), tuple(read), ordered)
 
     def _data(self, tensors: tuple[Tensor, ...]) -> dict[str, Tensor]:

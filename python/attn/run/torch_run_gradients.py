@@ -41,7 +41,7 @@ class _Run(torch.autograd.Function):
         problem, found = ctx.problem, None
         if len(results) == 2:  # kernels need the LSE
             asked = [name for name, needed in zip(data, wanted, strict=True) if needed]
-            backward = ctx.kernel._backward(tables_of(data, asked))
+            backward = ctx.kernel._backward(tables_of(data, asked), problem.tables)
             found = kernel_gradients(backward, problem.tables, data, results, (d_out, d_lse), asked)
         if found is None:
             found = problem.gradients(data, d_out, d_lse)
@@ -78,7 +78,7 @@ def run(kernel: Any, q: Tensor, operands: tuple, plan: Any, *, return_lse: bool,
     wanted = [name for name, tensor in data.items() if tensor.requires_grad]
     if any(tensor.device.type != "cpu" for tensor in data.values()):
         why = "it returns no LSE"
-        check_place(kernel._backward(tables_of(data, wanted)) if has_lse else why, data)
+        check_place(kernel._backward(tables_of(data, wanted), problem.tables) if has_lse else why, data)
 
     def forward(*given: Tensor) -> tuple:
         beside = dict(zip(data, given, strict=True))

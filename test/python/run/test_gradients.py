@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import attn  # noqa: E402
 import replicated  # noqa: E402
+from attn.run import backward, torch_gradients  # noqa: E402
 from gradient_tensors import dense, error, gradients, leaves  # noqa: E402
 
 TOLERANCE = {torch.bfloat16: 8e-3, torch.float16: 1e-3}  # of whole tensors: as of outputs
@@ -261,7 +262,42 @@ def test_sizes_of_one_form_have_gradients_of_their_own():
 
     def backward(size):
         shape = {"q_heads": 2, "kv_heads": 1, "head_dim": 64, "dtype": "bfloat16", "kv": [attn.Dense()]}
-        return attn.compile(attn.Spec(**shape, see=attn.window(size)), device="host")._backward(())
+        return attn.compile(attn.Spec(**shape, see=attn.window(size)), device="host")._backward((), {})
 
     for size in (1, 5, 7):  # 1: as the form has it
         assert f"window({size})" in backward(size).text
+
+
+@pytest.mark.parametrize("see", [{"causal": True}, {}])
+def test_short_sequences_have_gradients_in_order(monkeypatch, see):
+    """As that is quicker there; longer ones what the compiler chooses, and both what the caller asks for."""
+    asked = []
+
+    def marked(text, tables=(), ordered=None):
+        asked.append(ordered)
+        return backward.marked(text, tables, ordered)
+
+    monkeypatch.setattr(torch_gradients, "marked", marked)
+    torch_gradients._without_kernels.clear()
+    q, k, v = dense(2, 24, 24, dim=64, value_dim=64, dtype=torch.bfloat16)
+
+    def run(**ordered):
+        asked.clear()
+        attn.attend(q, k, v, **see, **ordered).sum().backward()
+        return asked
+
+    assert run() == [True] and run(ordered=False) == [False]
+    seen = 12.5 if see else 24
+    monkeypatch.setattr(backward, "_FEW", seen)
+    assert run() == [None] and run(ordered=True) == [True]
+    monkeypatch.setattr(backward, "_FEW", seen + 0.1)
+    assert run() == [True]
+
+
+def test_how_much_rows_see():
+    """Of a tree positions count what is above; of other tables nothing is known."""
+    tables = {"q_pos": numpy.arange(10_000, dtype=numpy.int32), "kv.lengths": numpy.array([9, 3])}
+    assert backward._seen("%kv see causal", tables) == pytest.approx(5000.5, rel=2e-3)
+    assert backward._seen("%kv see all", tables) == 6
+    assert backward._seen("%prompt see all), (%kv see causal", tables) > 4000
+    assert backward._seen("%kv see causal", {}) == backward._seen("%kv see all", {}) == math.inf

@@ -13,8 +13,13 @@ namespace attn::rt {
 namespace {
 
 /// Packed rows of a window: their sums are 8 MB at heads of 128, and those of a few windows are added to at
-/// once. And of a part whose sums have an order: 1,024 tiles, of which starting and ending one is little.
-constexpr int32_t windowPacked = 16384, orderedPacked = 65536;
+/// once.
+constexpr int32_t windowPacked = 16384;
+/// Packed rows of a part whose sums have an order, of which starting and ending one is little: of an instance
+/// of few tasks, of one of many, and of the last of many.
+constexpr int32_t orderedPacked = 65536, manyPacked = 262144, lastPacked = 16384;
+/// Many tasks, and the last of them: about as many as run at once on any GPU.
+constexpr int64_t manyTasks = 512, lastTasks = 128;
 /// Tiles of tokens of an instance that is cut into windows, at most: with more, an instance's own tasks are
 /// about as many as run at once, and meet at rows anyway.
 constexpr int32_t mostWindowTiles = 16;
@@ -173,9 +178,22 @@ void TokenCutter::balanceEnd(std::vector<PlanTokenTask> &tasks, int64_t atOnce) 
                    });
 }
 
-int32_t windowRows(const Manifest &manifest) { return std::max(windowPacked / manifest.groupSize(), 1); }
+static int32_t partRows(const Manifest &manifest, int32_t packed) {
+  return std::max(packed / manifest.groupSize(), 1);
+}
+int32_t windowRows(const Manifest &manifest) { return partRows(manifest, windowPacked); }
 int32_t mostWindowTokens(const Manifest &manifest) { return mostWindowTiles * tokensOfTile(manifest); }
-int32_t orderedRows(const Manifest &manifest) { return std::max(orderedPacked / manifest.groupSize(), 1); }
+
+int32_t orderedRows(const Manifest &manifest, int32_t tokens, const PlanTokenTask &task) {
+  const int64_t heads = manifest.kvHeads;
+  const int32_t tile = tokensOfTile(manifest), behind = ceilDiv(tokens - task.kvBegin, tile);
+  int32_t packed = orderedPacked;
+  if (ceilDiv(tokens, tile) * heads >= manyTasks) {
+    const bool isLast = (behind - 1) * heads < lastTasks;
+    packed = isLast && int64_t{rowsOf(task)} * manifest.groupSize() > orderedPacked ? lastPacked : manyPacked;
+  }
+  return partRows(manifest, packed);
+}
 
 bool isCutIntoWindows(const Manifest &manifest, const OperandBatch &operand, size_t instance) {
   const int64_t rows = operand.rowLast[instance] - operand.rowFirst[instance];
@@ -211,16 +229,26 @@ int64_t countTokenTasks(const Manifest &manifest, const Batch &batch) {
 
 TokenParts countTokenParts(const Manifest &manifest, const Batch &batch) {
   TokenParts found;
-  const bool adds = addsToRows(manifest);
-  const int64_t most = adds ? windowRows(manifest) : orderedRows(manifest), tile = tokensOfTile(manifest);
+  const int64_t heads = manifest.kvHeads, tile = tokensOfTile(manifest);
   for (const OperandBatch &operand : batch.operands)
     for (size_t i = 0; i < operand.instances() && cutsTokens(manifest); ++i) {
       const int64_t rows = operand.rowLast[i] - operand.rowFirst[i];
-      if (adds ? !isCutIntoWindows(manifest, operand, i) : rows <= most)
+      const int64_t tasks = (operand.longest(i) + tile - 1) / tile * heads;
+      const auto add = [&](int64_t tasks, int64_t most) {
+        found.tasks += tasks;
+        found.parts += tasks * (rows / most + 2);
+      };
+      if (addsToRows(manifest)) {
+        if (isCutIntoWindows(manifest, operand, i))
+          add(tasks, windowRows(manifest));
         continue;
-      const int64_t tasks = (operand.longest(i) + tile - 1) / tile * manifest.kvHeads;
-      found.tasks += tasks;
-      found.parts += tasks * (rows / most + 2);
+      }
+      const bool isMany = tasks >= manyTasks;
+      const int64_t last = isMany ? std::min(tasks, lastTasks + heads) : 0;
+      if (rows > partRows(manifest, orderedPacked))
+        add(last, partRows(manifest, lastPacked));
+      if (const int64_t most = partRows(manifest, isMany ? manyPacked : orderedPacked); rows > most)
+        add(tasks - last, most);
     }
   return found;
 }

@@ -11,7 +11,13 @@
 //                            tree is seen by all rows, and a task of it would still run
 //                            when everything else has ended: tasks are cut at every
 //                            `orderedRows` of their own rows, so that where they are cut is
-//                            their own, too.
+//                            their own, too. Of an instance that has many tasks by itself
+//                            the last ones have short parts. Those come last, as the
+//                            longest come first, and fill up what equal tasks leave:
+//
+//                              block 0   [task        ][task        ][  ][  ][  ][  ]
+//                              block 1   [task        ][task        ][  ][  ][  ][  ]
+//                              block 2   [task        ][  ][  ][  ][  ][  ][  ][  ]
 //   Trees, where tasks       Tiles of nodes above each other see rows here and there, and
 //   add to rows              add to the same ones. Rows lie in windows, whose sums the L2
 //                            holds; all that adds to a window's rows runs at about the
@@ -67,11 +73,11 @@ private:
   int64_t partialTokens_ = 0;
 };
 
-/// Rows of a window, tokens of an instance that may be cut into windows, and rows of a part of a task whose
-/// sums have an order.
+/// Rows of a window, and tokens of an instance that may be cut into windows.
 int32_t windowRows(const Manifest &manifest);
 int32_t mostWindowTokens(const Manifest &manifest);
-int32_t orderedRows(const Manifest &manifest);
+/// Rows of a part of a task whose sums have an order: it is one of an instance of so many tokens.
+int32_t orderedRows(const Manifest &manifest, int32_t tokens, const PlanTokenTask &task);
 
 /// Whether an instance's tasks are cut into windows, where they add to rows: other tokens' rows see it, too,
 /// and it has so few tiles that what adds to rows beside them is of other instances.

@@ -272,9 +272,10 @@ void listTokenTasks(const Manifest &manifest, const Batch &batch, std::span<cons
   } else {
     std::stable_sort(tiles.whole.begin(), tiles.whole.end(),
                      [](const TokenTile &a, const TokenTile &b) { return a.rows() > b.rows(); });
-    const int32_t most = cutsTokens(manifest) ? orderedRows(manifest) : INT32_MAX;
-    for (const TokenTile &tile : tiles.whole)
+    for (const TokenTile &tile : tiles.whole) {
+      const int32_t most = cutsTokens(manifest) ? orderedRows(manifest, tile.tokens, tile.task) : INT32_MAX;
       forEachTask(tile, [&](const PlanTokenTask &task) { cutter.add(task, most, task.rowBegin, tasks); });
+    }
     if (cutter.partialTokens() > 0)
       std::stable_sort(tasks.begin(), tasks.end(), isLonger);
   }

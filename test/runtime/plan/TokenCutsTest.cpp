@@ -165,6 +165,8 @@ TEST(TokenCuts, PartsHaveEachRowOnce) {
       ASSERT_TRUE(uncut);
       EXPECT_TRUE(uncut->tokenSums.empty());
       ASSERT_NO_FATAL_FAILURE(checkParts(*plan, *uncut));
+      if (!adds)
+        ASSERT_LE(plan->partialTokens, PlanLimits::of(m, batch).tokenParts * tile);
       cut += !plan->tokenSums.empty();
     }
   }
@@ -195,11 +197,33 @@ TEST(TokenCuts, WhatEndsTogetherIsNotCut) {
   EXPECT_TRUE(plan->tokenSums.empty());
 }
 
+TEST(TokenCuts, ShortPartsOfTheLastTokensEndTogether) {
+  const Manifest m = cutManifest(false, Visibility::Kind::All);
+  const int blocks = 132;
+  const int32_t tokens = 288 * tile; // 576 tasks: five rounds, of which the last has 48
+  const Batch batch = forestBatch({{-1, tokens}});
+  ASSERT_EQ(m.kvHeads, 2);
+  Result<Plan> plan = makePlan(m, batch, {.multiprocessors = blocks});
+  Result<Plan> uncut = makePlan(withoutCuts(m), batch, {.multiprocessors = blocks});
+  ASSERT_TRUE(plan && uncut);
+  ASSERT_NO_FATAL_FAILURE(checkParts(*plan, *uncut));
+  EXPECT_LE(plan->partialTokens, PlanLimits::of(m, batch).tokenParts * tile);
+  const int64_t all = 3 + (int64_t{tokens} * m.groupSize() + 63) / 64;
+  const double even = static_cast<double>(all) * 576 / blocks;
+  EXPECT_GT(endOf(m, *uncut, blocks), 1.12 * even);
+  EXPECT_LT(endOf(m, *plan, blocks), 1.02 * even);
+  // The last 128 tasks are those of the last 64 tiles, and the others are whole.
+  for (const auto &[at, held] : tilesOf(*plan))
+    EXPECT_EQ(held.parts.size() > 1, std::get<1>(at) >= tokens - 64 * tile);
+}
+
 TEST(TokenCuts, NeighboursDoNotMoveCutsOfSumsInAnOrder) {
   const Manifest m = cutManifest(false);
   Nodes own{{-1, 300}};
   for (int i = 0; i < 30; ++i)
     own.emplace_back(i % 3 == 2 ? i : 0, 1500);
+  own.emplace_back(-1, 33000); // whose last tokens have short parts
+  own.emplace_back(static_cast<int>(own.size()) - 1, 30000);
   Nodes others{{-1, 700}, {0, 40000}, {0, 90}};
   const auto count = static_cast<int>(others.size());
   Nodes joined = others;

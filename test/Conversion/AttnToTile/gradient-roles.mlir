@@ -74,6 +74,7 @@ func.func @f(%q: !q {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.
 // CHECK: tile.mask
 // CHECK: %[[P:.*]] = tile.cast
 // CHECK-NEXT: %[[DV:.*]] = tile.start_dot %[[P]], %[[DO]] plus
+// CHECK-NEXT: tile.load_columns
 // CHECK-NEXT: tile.finish_dots 1 %[[DP]]
 // CHECK: %[[DS:.*]] = tile.cast
 // CHECK-NEXT: %[[DK:.*]] = tile.start_dot %[[DS]], %[[Q]] plus

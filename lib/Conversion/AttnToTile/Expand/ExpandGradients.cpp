@@ -256,10 +256,15 @@ LogicalResult mlir::attn::expandGradient(UpdateOp update, std::optional<unsigned
   if (e.stagesNumbers() && !early)
     readLse();
   Value weights = tile.weights(scores);
-  if (early)
+  // Of two launches deltas are read beside the start of dv: where the next scores are started early, too,
+  // ptxas has no registers for them beside LSEs.
+  bool besideDot = early && !e.chain.addsToRows();
+  if (early && !besideDot)
     readDelta();
   if (held)
     sums[1] = tile.addDot(sums[1], weights, ofRows(outputGradientCopy));
+  if (besideDot)
+    readDelta();
   if (!products)
     products = multiply();
   products = tile.finish(products, held ? 1 : 0).front();

@@ -1,9 +1,12 @@
-//===- StartEarly.cpp - A loop's first dot is started beside a barrier ----===//
+//===- StartEarly.cpp - A loop's first dot is started an iteration before -===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a warpgroup computes between the dots of an iteration keeps its tensor cores waiting,
+// unless they have dots of its own that nothing has to be computed for. Where an iteration's
+// first dot reads nothing that the iteration makes, it may run at the end of the one before,
+// and has been finished when that one ends. There are two places.
+//
 // Warps that meet in a loop are in step: what each computes between its dots all of them
-// compute at the same time, and the tensor cores wait. Where an iteration's first dot
-// reads nothing that the iteration makes, it may run beside the barrier of the one before,
-// and has been finished when that one ends:
+// compute at the same time. The dot runs beside the barrier:
 //
 //                                        start S = K Q(0), finish it
 //   for t = 0 ..:                        for t = 0 .. carrying S:
@@ -22,13 +25,24 @@
 //     finish A and B                       finish A
 //
 // Before, f waited for S with nothing but G behind it; now S is there when the iteration
-// begins.
+// begins. B is finished first: its left operand lies where S will, and with both under way
+// ptxas has too few registers, and runs every wgmma of the kernel one after the other
+// (warning C7512).
 //
-// B is finished first: its left operand lies where S will, and with both under way ptxas
-// has too few registers, and runs every wgmma of the kernel one after the other (warning
-// C7512). The last iteration has no next tile. It starts the dot with its own once more,
-// for nobody: started in one of two branches, a dot would be in flight on one way only,
-// and ptxas would give up, too (warning C7514).
+// Where warps do not meet, and two sums end together, the dot is started between those, and
+// ends with them. While one warpgroup waits for all three, another computes its f and g:
+//
+//     T = g(P, G)                          T = g(P, G)              | B under way
+//     start A += T Q(t)                    start S = K Q(t+1)
+//     finish A and B                 =>    start A += T Q(t)
+//                                          finish A, B and S
+//
+// Here B stays under way, as registers suffice. (Of heads of 128, B finished first made
+// ptxas spill.)
+//
+// The last iteration has no next tile. It starts the dot with its own once more, for nobody:
+// started in one of two branches, a dot would be in flight on one way only, and ptxas would
+// give up, too (warning C7514).
 //
 //===----------------------------------------------------------------------===//
 #include "LateDot.h"
@@ -69,6 +83,8 @@ private:
   bool matchFirst();
   /// The barrier, and what waits for dots that are started behind it.
   bool matchBarrier();
+  /// The last of several sums that end together, where no barrier is.
+  bool matchSums();
   Value less(Value x, Value y) {
     auto predicate = loop.getUnsignedCmp() ? arith::CmpIPredicate::ult : arith::CmpIPredicate::slt;
     return arith::CmpIOp::create(b, predicate, x, y);
@@ -94,12 +110,18 @@ private:
   SmallVector<FinishDotsOp> finishes;
   StartDotOp first;
   FinishDotsOp finishFirst, with; ///< of the first dot, and what it will be finished with
+  MeetOp meet;                    ///< if warps do
   SmallVector<Operation *> waits; ///< in front of the first dot
   Operation *early = nullptr;     ///< in front of this it will be started
   ImplicitLocOpBuilder b;
 };
 
-bool EarlyDot::match() { return matchDots() && matchFirst() && matchBarrier(); }
+bool EarlyDot::match() {
+  auto meets = body()->getOps<MeetOp>();
+  if (!meets.empty())
+    meet = *meets.begin();
+  return matchDots() && matchFirst() && (meet ? matchBarrier() : matchSums());
+}
 
 bool EarlyDot::matchDots() {
   bool stand = true;
@@ -135,10 +157,6 @@ bool EarlyDot::matchFirst() {
 }
 
 bool EarlyDot::matchBarrier() {
-  auto meets = body()->getOps<MeetOp>();
-  if (meets.empty())
-    return false;
-  MeetOp meet = *meets.begin();
   for (Operation *op = meet; op && (isa<MeetOp, FenceAsyncOp, FinishSendsOp>(op) || isMemoryEffectFree(op));
        op = op->getPrevNode())
     if (!isMemoryEffectFree(op))
@@ -151,6 +169,15 @@ bool EarlyDot::matchBarrier() {
   return llvm::count_if(starts, [&](StartDotOp op) {
            return meet->isBeforeInBlock(op) && op->isBeforeInBlock(with);
          }) >= with.getPending();
+}
+
+bool EarlyDot::matchSums() {
+  with = finishes.back();
+  early = starts.back();
+  auto isBehind = [&](FinishDotsOp op) { return early->isBeforeInBlock(op); };
+  return with.getStarted().size() > 1 && with.getPending() == 0 &&
+         llvm::is_contained(with.getStarted(), starts.back().getResult()) &&
+         llvm::count_if(finishes, isBehind) == 1 && finishFirst->isBeforeInBlock(early);
 }
 
 Operation *EarlyDot::copy(Operation *op, IRMapping &mapping) {
@@ -223,7 +250,8 @@ void EarlyDot::finishOlder() {
 
 void EarlyDot::move() {
   Value inFront = startInFront();
-  finishOlder();
+  if (meet)
+    finishOlder();
   SmallVector<Value> started(with.getStarted());
   started.push_back(startAhead());
   b.setInsertionPoint(with);

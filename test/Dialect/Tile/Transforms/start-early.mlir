@@ -88,7 +88,7 @@ gpu.module @kernels {
     return %out#0, %out#1 : !o, !o
   }
 
-  // Without a barrier warps are not in step.
+  // Without a barrier, and with one sum, there is no such place.
   // CHECK-LABEL: func.func @alone
   // CHECK-NOT: scf.if
   // CHECK: scf.for

@@ -113,12 +113,14 @@ def OverlapDotsPass : Pass<"tile-overlap-dots", "gpu::GPUModuleOp"> {
 }
 
 def StartEarlyPass : Pass<"tile-start-early", "gpu::GPUModuleOp"> {
-  let summary = "Start a loop's first dot beside the barrier of the iteration before";
+  let summary = "Start a loop's first dot in the iteration before";
   let description = [{
-    In kernels on wgmma. A loop in which warps meet, and whose first dot reads nothing that an iteration makes, carries
-    that dot's result: it is started in front of the barrier, with the next iteration's tile, when the dots before have
-    ended, and finished with the first that is started behind the barrier. The last iteration starts it once more with
-    its own tile. Loops whose first dot has more than 64 columns stay as they are. Exact.
+    In kernels on wgmma. A loop whose first dot reads nothing that an iteration makes carries that dot's result: it is
+    started in the iteration before, with the next one's tile. Where warps meet in the loop, it is started in front of
+    the barrier, when the dots before have ended, and finished with the first that is started behind the barrier; where
+    they do not, and the iteration ends with several sums that are finished together, in front of the last of these, and
+    finished with them. The last iteration starts it once more with its own tile. Loops whose first dot has more than 64
+    columns stay as they are, and loops that do neither. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
 }

@@ -90,7 +90,6 @@ func.func @half(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q att
 // The block ends when its sums have been read, as they have been while it stored, of a part or of a whole task.
 // CHECK-NOT: tile.finish_sends
 // CHECK-COUNT-4: tile.store
-// CHECK-NEXT: arith.addi
 // CHECK: tile.finish_sends
 // CHECK: func.func @half_sum(
 

@@ -43,14 +43,14 @@ static constexpr int64_t room = 184, roomOfRegions = 168;
 /// are. (17 pairs of dims: causal, without a mask, with two sizes, with a soft cap, 2026-11-23.)
 static constexpr int64_t wgmmaRoomOfRows = 176, wgmmaRoomOfTokens = 208;
 /// Where tokens add to rows, and tiles are longest. (Heads of 64 and values of 48 and 64, causal and without
-/// a mask, 2026-11-25.)
-static constexpr int64_t wgmmaRoomOfBoth = 224;
+/// a mask, 2026-11-25.) Beside slopes of a score region: values of 96 beside keys of 128 spill.
+static constexpr int64_t wgmmaRoomOfBoth = 224, wgmmaRoomOfBothAndSlopes = 216;
 /// Lines of tiles whose rows' positions go with numbers of their own, as a window's ends.
 static constexpr int64_t mostNumbered = 64;
 /// Of a thread of each role. Where lines have panels of several widths, copies have an address for each;
 /// gathers of rows have one for each line, of three tensors.
 static constexpr int64_t panelFeatures = 64;
-static constexpr Registers ofWhole = {24, 240}, ofPanels = {32, 232}, ofGathers = {72, 216};
+static constexpr Registers ofWhole = {24, 240}, ofPanels = {32, 232}, ofGathers = {80, 208};
 
 /// Registers of a lane for a fragment of f32 of the lines of a warp.
 static int64_t registersOf(int64_t columns) { return warpLines * columns / 32; }
@@ -155,8 +155,10 @@ public:
   bool halvesFeatures() const { return llvm::is_contained({panelFeatures, 2 * panelFeatures}, shape.keyDim); }
 
 private:
-  static int64_t roomOf(Held held) {
-    return held.addsToRows ? wgmmaRoomOfBoth : held.tokens ? wgmmaRoomOfTokens : wgmmaRoomOfRows;
+  int64_t roomOf(Held held) const {
+    if (held.addsToRows)
+      return shape.rawScores ? wgmmaRoomOfBoth : wgmmaRoomOfBothAndSlopes;
+    return held.tokens ? wgmmaRoomOfTokens : wgmmaRoomOfRows;
   }
   /// Registers of a score region's slopes: by the score and, where rows are held, by each table that is read.
   int64_t slopesOf(Held held, int64_t lines) const {

@@ -273,7 +273,7 @@ def test_nothing_is_spilled(tmp_path, dims, target, see, softcap, ordered):
     check_spills(tmp_path, backward(problem, ordered), target)
 
 
-@pytest.mark.parametrize("dims", [(64, 64), (96, 96), (128, 128)])
+@pytest.mark.parametrize("dims", [(64, 64), (96, 96), (112, 112), (128, 128)])
 @pytest.mark.parametrize("see", ["all", WINDOW])
 def test_nothing_is_spilled_where_rows_are_gathered(tmp_path, dims, see):
     """Those that are held, of groups of three heads."""
@@ -283,6 +283,12 @@ def test_nothing_is_spilled_where_rows_are_gathered(tmp_path, dims, see):
 @pytest.mark.parametrize("dims", [(64, 64), (64, 48), (128, 64), (128, 128)])
 def test_nothing_is_spilled_without_a_mask(tmp_path, dims):
     check_spills(tmp_path, backward(Problem(8, 2, *dims, "bf16", "packed", "all")))
+
+
+@pytest.mark.parametrize("value_dim", [48, 80, 96])
+def test_nothing_is_spilled_beside_slopes(tmp_path, value_dim):
+    problem = Problem(8, 2, 128, value_dim, "bf16", "packed", "causal", softcap=True)
+    check_spills(tmp_path, backward(problem, ordered=False))
 
 
 @pytest.mark.parametrize("text", [REGIONS, TABLES], ids=["regions", "tables"])

@@ -68,14 +68,20 @@ func.func @f(%q: !q {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.
 // CHECK: %[[Q:.*]] = tile.take
 // CHECK-NEXT: %[[DO:.*]] = tile.take
 // CHECK: %[[S:.*]] = tile.start_dot %[[K]] at %[[GROUP:.*]], %[[Q]] :
-// CHECK-NEXT: %[[DP:.*]] = tile.start_dot %[[V]] at %[[GROUP]], %[[DO]] :
+// Of two launches dp begins with what deltas take from it.
+// CHECK-NEXT: %[[DELTA:.*]] = tile.load_columns
+// CHECK-NEXT: %[[LESS:.*]] = tile.map %[[DELTA]]
+// CHECK-NEXT: arith.negf
+// CHECK: %[[DP:.*]] = tile.start_dot %[[V]] at %[[GROUP]], %[[DO]] plus %[[LESS]] :
 // CHECK: tile.finish_dots 1 %[[S]]
 // CHECK: tile.any
 // CHECK: tile.mask
 // CHECK: %[[P:.*]] = tile.cast
 // CHECK-NEXT: %[[DV:.*]] = tile.start_dot %[[P]], %[[DO]] plus
-// CHECK-NEXT: tile.load_columns
-// CHECK-NEXT: tile.finish_dots 1 %[[DP]]
+// CHECK-NEXT: %[[ENDED:.*]] = tile.finish_dots 1 %[[DP]]
+// CHECK-NEXT: tile.map %{{.*}}, %[[ENDED]] (
+// CHECK-NEXT: arith.mulf
+// CHECK-NEXT: tile.yield
 // CHECK: %[[DS:.*]] = tile.cast
 // CHECK-NEXT: %[[DK:.*]] = tile.start_dot %[[DS]], %[[Q]] plus
 // CHECK-NEXT: tile.finish_dots 0 %[[DK]], %[[DV]]

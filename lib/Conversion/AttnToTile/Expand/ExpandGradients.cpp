@@ -230,22 +230,27 @@ LogicalResult mlir::attn::expandGradient(UpdateOp update, std::optional<unsigned
   auto ofTokens = [&](unsigned copy) { return FragmentExpansion::copyOf(region, copy); };
   SmallVector<Value> sums(e.pieces.of(update.getState()));
   bool held = e.chain.holdsTokens();
-  auto multiply = [&] { return tile.dotPairs(ofRows(outputGradientCopy), ofTokens(valueCopy)); };
-  Value raw = tile.dotPairs(ofRows(queryCopy), ofTokens(keyCopy)), products;
-  if (tile.startsDots()) // it runs beside the exponentials
-    products = multiply();
   auto number = [&](unsigned copy, Type element) -> Value {
     return LoadColumnsOp::create(e.b, TypeRange{e.rowsOf(element)}, ofRows(copy)).getResult(0);
   };
   Type f32 = e.b.getF32Type();
   bool early = e.stagesNumbers() && e.readsNumbersEarly();
+  auto readDelta = [&] { e.rowDelta = number(deltaCopy, f32); };
+  // Of two launches dp begins with -delta: beside LSEs ptxas has no registers for deltas while the next
+  // scores are under way. Fused kernels have, and start dp earlier without.
+  bool beginsLess = early && !e.chain.addsToRows();
+  auto multiply = [&] { return tile.dotPairs(ofRows(outputGradientCopy), ofTokens(valueCopy), beginsLess); };
+  Value raw = tile.dotPairs(ofRows(queryCopy), ofTokens(keyCopy)), products;
+  if (beginsLess)
+    readDelta();
+  if (tile.startsDots()) // it runs beside the exponentials
+    products = multiply();
   // Behind the last row queries and gradients are zeros, and a weight of them adds nothing, unless the key is
   // no number. Under a causal mask positions of zero are there, and see what all rows see.
   auto readLse = [&] {
     Value lse = number(lseCopy, f32);
     e.rowLse = early ? lse : e.lseOfLines(lse);
   };
-  auto readDelta = [&] { e.rowDelta = number(deltaCopy, f32); };
   if (e.stagesNumbers())
     e.queryPosition = number(positionCopy, e.b.getI32Type());
   if (early)
@@ -256,20 +261,17 @@ LogicalResult mlir::attn::expandGradient(UpdateOp update, std::optional<unsigned
   if (e.stagesNumbers() && !early)
     readLse();
   Value weights = tile.weights(scores);
-  // Of two launches deltas are read beside the start of dv: where the next scores are started early, too,
-  // ptxas has no registers for them beside LSEs.
-  bool besideDot = early && !e.chain.addsToRows();
-  if (early && !besideDot)
+  if (early && !beginsLess)
     readDelta();
   if (held)
     sums[1] = tile.addDot(sums[1], weights, ofRows(outputGradientCopy));
-  if (besideDot)
-    readDelta();
   if (!products)
     products = multiply();
   products = tile.finish(products, held ? 1 : 0).front();
   if (e.stagesNumbers() && !early)
     readDelta();
+  if (beginsLess)
+    e.rowDelta = {};
   Value gradients = tile.scoreGradients(weights, products, slopes);
   FragmentType share = e.rowsOf(f32, /*partial=*/true);
   for (size_t i = 0; i < reads.size(); ++i) {

@@ -24,10 +24,12 @@ Value GradientTile::slotOfToken(UpdateOp update, TokensOp tokens, Value line) {
   return TokenSlots(b, update).slotOf(tokens.getInstance(), e.kvHead, b.add(firstToken(tokens), line));
 }
 
-Value GradientTile::dotPairs(Value ofRows, Value ofTokens) {
-  Value lhs = held ? ofTokens : ofRows, rhs = held ? ofRows : ofTokens;
+Value GradientTile::dotPairs(Value ofRows, Value ofTokens, bool lessDeltas) {
+  Value lhs = held ? ofTokens : ofRows, rhs = held ? ofRows : ofTokens, begin;
+  if (lessDeltas)
+    begin = b.map(pairs(), e.rowDelta, [&](ValueRange v) -> Value { return arith::NegFOp::create(b, v[0]); });
   if (startsDots())
-    return StartDotOp::create(b, pairs(), lhs, held ? e.groupToken : e.groupRow, rhs, Value(), Value());
+    return StartDotOp::create(b, pairs(), lhs, held ? e.groupToken : e.groupRow, rhs, Value(), begin);
   return DotOp::create(b, pairs(), lhs, held ? e.warpToken : e.warpRow, rhs, b.splat(b.f32(0), pairs()));
 }
 
@@ -116,6 +118,9 @@ Value GradientTile::weights(Value scores) {
 }
 
 Value GradientTile::scoreGradients(Value weights, Value products, Value slopes) {
+  if (!e.rowDelta)
+    return b.map(pairs(), {weights, products},
+                 [&](ValueRange v) -> Value { return arith::MulFOp::create(b, v[0], v[1]); });
   SmallVector<Value> inputs{weights, products, e.rowDelta};
   if (slopes)
     inputs.push_back(slopes);

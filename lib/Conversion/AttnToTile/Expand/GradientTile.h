@@ -35,8 +35,8 @@ public:
   Value slotOfToken(UpdateOp update, TokensOp tokens, Value line);
   /// Whether dots are started, to be finished later.
   bool startsDots() { return e.schedule.getKind() == tile::ScheduleKind::Wgmma; }
-  /// Held lines of a tile times the others'.
-  Value dotPairs(Value ofRows, Value ofTokens);
+  /// Held lines of a tile times the others', less the deltas of rows where that is asked for.
+  Value dotPairs(Value ofRows, Value ofTokens, bool lessDeltas = false);
   /// sum + pairs * other, in the element of queries.
   Value addDot(Value sum, Value ofPairs, Value other);
   /// The dots' results, when at most `pending` later ones are unfinished.
@@ -50,7 +50,7 @@ public:
   Value loadSums();
   Value weights(Value scores);
   /// Of the products of queries and keys, or of what a table holds; `slopes`, if there are some, are those of
-  /// a score region.
+  /// a score region. Where there are no deltas of rows, products have them.
   Value scoreGradients(Value weights, Value products, Value slopes);
   /// Scores and, behind them, slopes by the score and by what `reads` read, as the update's region makes
   /// them; plain scores have no slopes.

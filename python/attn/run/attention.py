@@ -70,7 +70,7 @@ def attend(
     significance_rows    how many of the last rows of each sequence count; by default all
     ordered       whether gradients are the same bits in every run. By default where torch.use_deterministic_algorithms
                   says so, and else where there is a score function, a visibility with a size, or rows see fewer than
-                  1,300 tokens on average. Results of the forward pass are the same bits always
+                  500 tokens on average. Results of the forward pass are the same bits always
 
     Nothing is copied where each tensor lies in memory in one of the two layouts, whichever `layout` names its
     dimensions: k and v in one, and possibly as the front part of a longer cache. A q that lies in the other one than k

@@ -23,10 +23,10 @@ from ..memory import devices
 from ..memory.dtypes import torch_dtype
 
 _ALIGNMENT = 16  # of what kernels copy at a time
-# Tokens that a row sees, on average, below which gradients with sums in a fixed order are quicker than those without: to
-# begin and end sums takes 0.6 ns for a row and head of 128 dims, two products more 0.4 ps for each token that it sees (an H100,
+# Tokens that a row sees, on average, below which gradients with sums in a fixed order are quicker than those without, alone and
+# where power rules: to begin and end sums costs each row and head as much, two products more cost what is seen (an H100,
 # docs/rationale.md, "Fused").
-_FEW = 1300
+_FEW = 500
 _LOOKED_AT = 1024  # positions at most that are averaged
 _MOST_PLANS = 8  # of one kernel; then the one that was used longest ago goes
 _captured: list[Any] = []  # plans that graphs read, for as long as nobody knows

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 
+import numpy
 from torch import Tensor
 
 from ..memory.devices import stream_number
@@ -35,7 +36,9 @@ def missing_gradient(
     q: Tensor, k: Tensor, v: Tensor, sinks: bool, causal: bool, window: int, scores: Scores
 ) -> str | None:
     """Why there is no kernel of a layer's gradients; None where there is one."""
-    found = _kernel_of(q, k, v, sinks, causal, window, scores)._backward(())
+    rows, tokens = q.shape[2], k.shape[2]
+    filled = {"q_pos": numpy.arange(tokens - rows, tokens), "kv.lengths": numpy.full(1, tokens)}
+    found = _kernel_of(q, k, v, sinks, causal, window, scores)._backward((), filled)
     if isinstance(found, Kernel):
         return None
     return f"a backward pass of heads of {q.shape[3]} and {v.shape[3]} features"

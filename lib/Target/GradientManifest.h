@@ -10,7 +10,7 @@
 namespace mlir::attn {
 
 /// Adds the arguments of a backward pass behind the function's own (`o`, `lse`, `do` and, where the LSE is a
-/// result, `dlse`), and sets its results: `dq`, `delta` and each region's `dk` and `dv`.
+/// result, `dlse`), and sets its results: `dq`, `delta`, `lse.log2` and each region's `dk` and `dv`.
 void describeGradients(Chain &chain, ::attn::rt::Manifest &manifest);
 /// Adds the sums of rows' gradients to the results, once: memory that kernels share, and their caller gives.
 void describeRowSums(::attn::rt::Manifest &manifest);

@@ -68,12 +68,12 @@ def Attn_InitGradientOp : Attn_Op<"init_gradient"> {
 def Attn_WriteGradientOp : Attn_Op<"write_gradient"> {
   let summary = "writes a gradient, rounded once";
   let description = [{
-    Of rows `dq` and their deltas, of tokens `dk` and `dv` of their region. Where a kernel makes gradients of tables that
-    the score region reads, each row and head leaves for each read the sum of what its tokens give, and where in the table
-    that belongs. As `sums`, rows' gradients are written where others will add to them, with their deltas beside.
-    With `partial`, of tokens, they are those of a part of the rows that see them, unless it is negative: they then go as
-    they are to lines of `partial.dk` and `partial.dv` from that one on, where a launch behind adds up parts
-    (--attn-sum-parts).
+    Of rows `dq`, their LSEs in log2 and their deltas, of tokens `dk` and `dv` of their region. Where a kernel
+    makes gradients of tables that the score region reads, each row and head leaves for each read the sum of what
+    its tokens give, and where in the table that belongs. As `sums`, rows' gradients are written where others will
+    add to them, with LSEs and deltas beside. With `partial`, of tokens, they are those of a part of the rows that
+    see them, unless it is negative: they then go as they are to lines of `partial.dk` and `partial.dv` from that
+    one on, where a launch behind adds up parts (--attn-sum-parts).
 
     ```mlir
     attn.write_gradient %g of %rows : !attn.gradient<of = rows, heads = 32, key_dim = 128, value_dim = 128> of !q

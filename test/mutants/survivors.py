@@ -63,6 +63,14 @@ SURVIVORS = (
     Survivor(
         "drop",
         "nvvm.bar.warp.sync",
+        "the same of the ring of outputs",
+        cases="gradients, wgmma",
+        ordinals=(6,),
+        kernel="_rows",
+    ),
+    Survivor(
+        "drop",
+        "nvvm.bar.warp.sync",
         "in front of the arrival that gives back what dots have read: they ended for the whole warp when it waited for "
         "them",
         cases="gradients, wgmma",

@@ -11,7 +11,8 @@ namespace rt = ::attn::rt;
 static void describeTables(Chain &chain, rt::Manifest &manifest) {
   auto tables = chain.function->getAttrOfType<ArrayAttr>(backwardAttr);
   for (const TableRead &each : tableReads(chain.updates.front(), tables))
-    for (auto [name, dtype] : {std::pair(each.sums, rt::DType::F32), std::pair(each.places, rt::DType::I32)})
+    for (const auto &[name, dtype] :
+         {std::pair(each.sums, rt::DType::F32), std::pair(each.places, rt::DType::I32)})
       manifest.results.push_back({name, dtype, {{"rows", 0}, {"", manifest.qHeads}}});
 }
 

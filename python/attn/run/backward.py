@@ -27,7 +27,7 @@ _ALIGNMENT = 16  # of what kernels copy at a time
 # where power rules: to begin and end sums costs each row and head as much, two products more cost what is seen (an H100,
 # docs/rationale.md, "Fused").
 _FEW = 500
-_LOOKED_AT = 1024  # positions at most that are averaged
+_LOOKED_AT = 1024  # positions, about, that are averaged
 _MOST_PLANS = 8  # of one kernel; then the one that was used longest ago goes
 _captured: list[Any] = []  # plans that graphs read, for as long as nobody knows
 _guard = threading.Lock()
@@ -57,7 +57,10 @@ def _seen(text: str, tables: Mapping[str, numpy.ndarray]) -> float:
     positions = tables.get("q_pos")
     if positions is None or not positions.size:
         return math.inf
-    return float(positions[:: positions.size // _LOOKED_AT + 1].mean()) + 1
+    odd = (
+        positions.size // _LOOKED_AT | 1
+    )  # steps that sequences of 2^n rows share would find the same place in each
+    return float(positions[::odd].mean()) + 1
 
 
 def differentiates(kernel: Any) -> bool:

@@ -299,5 +299,7 @@ def test_how_much_rows_see():
     tables = {"q_pos": numpy.arange(10_000, dtype=numpy.int32), "kv.lengths": numpy.array([9, 3])}
     assert backward._seen("%kv see causal", tables) == pytest.approx(5000.5, rel=2e-3)
     assert backward._seen("%kv see all", tables) == 6
+    batch = numpy.tile(numpy.arange(512, dtype=numpy.int32), 1022)  # of which every 512th row is a first one
+    assert backward._seen("%kv see causal", {"q_pos": batch}) == pytest.approx(256.5, rel=0.05)
     assert backward._seen("%prompt see all), (%kv see causal", tables) > 4000
     assert backward._seen("%kv see causal", {}) == backward._seen("%kv see all", {}) == math.inf

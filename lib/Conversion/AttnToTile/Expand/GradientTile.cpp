@@ -118,6 +118,7 @@ Value GradientTile::weights(Value scores) {
 }
 
 Value GradientTile::scoreGradients(Value weights, Value products, Value slopes) {
+  assert((e.rowDelta || !slopes) && "a score region's kernels read deltas");
   if (!e.rowDelta)
     return b.map(pairs(), {weights, products},
                  [&](ValueRange v) -> Value { return arith::MulFOp::create(b, v[0], v[1]); });

@@ -93,8 +93,6 @@ def flash_attn_dualkv_varlen_func(
         scale=softmax_scale,
         name="dualkv",
     )
-    if len(q) == 0:
-        return q.new_empty(*q.shape[:2], v_context.shape[2])
     kernel = compile(spec, device=q.device)
     plan = _plan(kernel, q, (k_context, v_context), (k_decoded, v_decoded), starts, starts_k)
     return kernel.run(q, (k_context, v_context), (k_decoded, v_decoded), plan)

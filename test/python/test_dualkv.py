@@ -86,9 +86,14 @@ def test_context_alone_and_no_context():
     assert out.isfinite().all()
 
 
-def test_no_rows():
-    out = flash_attn_dualkv_varlen_func(*problem(rows=(0, 0), tokens=(3, 1)), causal=True)
-    assert out.shape == (0, 4, 32)
+@pytest.mark.parametrize("rows,tokens,context", [((0, 0), (3, 1), 21), ((0,), (0,), 21), ((0,), (2,), 0)])
+def test_no_rows(rows, tokens, context):
+    """The output is of a graph all the same, so that a step over an empty batch has gradients: zeros."""
+    given = problem(rows=rows, tokens=tokens, context=context)
+    out = flash_attn_dualkv_varlen_func(*given, causal=True)
+    assert out.shape == (0, 4, 32) and out.requires_grad
+    for tensor, gradient in zip(given, torch.autograd.grad(out.sum(), given[:5]), strict=False):
+        assert gradient.shape == tensor.shape and (gradient == 0).all()
 
 
 def test_positional_arguments_are_in_their_order():

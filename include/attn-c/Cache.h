@@ -198,6 +198,10 @@ ATTN_C_EXPORT AttnStatus attnCacheKernelsAppend(AttnCacheKernels *kernels, uint6
 ATTN_C_EXPORT AttnStatus attnCacheKernelsMove(AttnCacheKernels *kernels, uint64_t list, size_t listBytes,
                                               uintptr_t stream);
 
+/* That the nodes of row groups live; else says which group names another. */
+ATTN_C_EXPORT AttnStatus attnCacheCheckGroups(const AttnCache *cache, const AttnRowGroup *groups,
+                                              size_t count);
+
 /*===--- Tables of steps ----------------------------------------------------===*/
 
 /* The tables of any step within a capacity, at fixed places of one piece of memory, so that launches of the
@@ -233,6 +237,9 @@ ATTN_C_EXPORT AttnStatus attnStepTablesAppend(AttnStepTables *tables, AttnCache 
 ATTN_C_EXPORT AttnStatus attnStepTablesUpdate(AttnStepTables *tables, const AttnCache *cache,
                                               const AttnRowGroup *groups, size_t count, uint64_t address,
                                               size_t size, uintptr_t stream);
+/* That the cache has changed no node with rows of the step that was made last: what a replay of its launches
+ * asks for. Any thread may ask. */
+ATTN_C_EXPORT AttnStatus attnStepTablesCheck(AttnStepTables *tables);
 /* Query rows of the step that was made last. */
 ATTN_C_EXPORT int64_t attnStepTablesRows(const AttnStepTables *tables);
 

@@ -356,6 +356,8 @@ class Cache:
         """All of it or nothing: prune nodes, append to nodes, branch (node, children, tokens of each child). Gives the
         children."""
     def contains(self, node: int) -> bool: ...
+    def check_groups(self, groups: RowGroups) -> None:
+        """That the nodes of all groups live."""
     def roots(self) -> list[int]: ...
     def children(self, node: int) -> list[int]: ...
     def parent(self, node: int) -> int | None: ...
@@ -492,6 +494,8 @@ class StepTables:
         """First word and words of each table, by name."""
     def take(self, cache: Cache, movement: Movement) -> None:
         """The movement's rows are the next new tokens of the step."""
+    def check(self) -> None:
+        """That no node of the last update has got or lost tokens since, or was pruned."""
     def append(self, cache: Cache, append: Appends) -> None:
         """Cache.apply of them, whose rows are."""
     def update(

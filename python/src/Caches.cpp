@@ -172,6 +172,12 @@ void bindForest(py::module_ &module) {
       .def("apply", &apply, py::kw_only(), "prune"_a = std::vector<AttnNode>(), "append"_a = nullptr,
            "branch"_a = std::vector<std::tuple<AttnNode, int32_t, int32_t>>())
       .def(
+          "check_groups",
+          [](const Cache &c, const RowGroups &groups) {
+            check(attnCacheCheckGroups(c.handle.get(), groups.data(), groups.size()));
+          },
+          "groups"_a)
+      .def(
           "contains", [](const Cache &c, AttnNode node) { return attnCacheContains(c.handle.get(), node); },
           "node"_a)
       .def("roots",

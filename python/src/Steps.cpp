@@ -116,6 +116,7 @@ void bindSteps(py::module_ &module) {
             run([&] { return attnStepTablesTake(tables.get(), cache.handle.get(), movement.get()); });
           },
           "cache"_a, "movement"_a)
+      .def("check", [](const StepTables &tables) { check(attnStepTablesCheck(tables.get())); })
       .def("append", &appendTokens, "cache"_a, "append"_a)
       .def("update", &updateTables, "cache"_a, "groups"_a, "address"_a, "nbytes"_a, "stream"_a = 0);
 }

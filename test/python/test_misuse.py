@@ -216,7 +216,8 @@ def test_what_was_let_go_of_lives_as_long_as_it_is_used(kernel):
     o = plan.kernel.run(numpy.ones((1, Q_HEADS, DIM), numpy.float16), layer, plan)
     assert numpy.array_equal(o, numpy.ones_like(o))
     plan.batch.cache.prune(node)
-    plan.kernel.run(numpy.ones((1, Q_HEADS, DIM), numpy.float16), layer, plan)  # old pages, but pages
+    with pytest.raises(attn.PlanError, match="pruned"):
+        plan.kernel.run(numpy.ones((1, Q_HEADS, DIM), numpy.float16), layer, plan)
     with pytest.raises(attn.PlanError, match="pruned"):
         plan.batch.update()
 

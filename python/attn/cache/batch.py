@@ -37,6 +37,7 @@ class CacheBatch:
         """The requests, as the extension reads them."""
         if not len(self.groups):
             raise PlanError("requests: expected one or more nodes, got none")
+        cache._ask(cache._native.check_groups, self.groups)
         self.classes = tuple(int32_array("classes", classes).tolist()) if classes is not None else ()
         self.ends = tuple(int32_array("ends", ends).tolist()) if ends is not None else ()
         self._made: dict[Kernel, tuple[_attn.BatchBuilder, Prepared, tuple]] = {}

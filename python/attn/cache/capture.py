@@ -65,7 +65,9 @@ class Capture:
     def replay(self) -> object:
         """Runs the step that the tables hold, and gives what the function returned when it was captured, on the host
         what it returns now. Waits for nothing. PlanError where a function on the host launches something else than it
-        did, or allocates or copies on the device, which a graph could not do again."""
+        did, or allocates or copies on the device, which a graph could not do again; and where a node with rows of the step
+        has got or lost tokens since `update`, or was pruned."""
+        self.steps._check_current()
         if self._graph is not None:
             self._graph.replay()
         else:

@@ -188,6 +188,10 @@ class CacheSteps:
         """For CacheLayer."""
         return self._operands
 
+    def _check_current(self) -> None:
+        """That the tables hold what the cache has of the nodes of the last update."""
+        self._ask(self._native.check)
+
     def _make_tables(self) -> _attn.StepTables:
         cache, kernel = self.cache, self.kernel
         shown = dict(zip(kernel._operands, self._operands, strict=True))

@@ -146,11 +146,59 @@ Status BatchBuilder::State::build(std::span<const RowGroup> rowGroups, CacheBatc
   return {};
 }
 
-Status checkHeld(const CacheBatch &batch, std::vector<uint64_t> &counts) {
+void WatchedNodes::begin(const Cache &cache, std::span<const RowGroup> groups) {
+  log_ = cache.state_->log;
+  nodes_.clear();
+  for (const RowGroup &group : groups)
+    nodes_.push_back({group.node, &log_->entry(group.node.index)});
+  restart();
+}
+
+uint64_t WatchedNodes::countNow() const { return log_ ? log_->count() : 0; }
+void WatchedNodes::restart() { count_ = countNow(); }
+
+Status WatchedNodes::check(uint64_t &count) const {
+  const uint64_t now = countNow();
+  if (now == count)
+    return {};
+  for (const Watched &watched : nodes_) {
+    const uint64_t entry = watched.entry->load(std::memory_order_relaxed);
+    if (entry >> 2 <= count_)
+      continue;
+    switch (static_cast<NodeLog::Change>(entry & 3)) {
+    case NodeLog::Change::Grew:
+      return inputError(nodeText(watched.node) + " has got tokens since");
+    case NodeLog::Change::Shrank:
+      return inputError(nodeText(watched.node) + " has lost tokens since");
+    case NodeLog::Change::Pruned:
+      return inputError(nodeText(watched.node) + " was pruned since");
+    }
+  }
+  count = now;
+  return {};
+}
+
+LogCounts LogCounts::of(const CacheBatch &batch) {
+  LogCounts counts{{}, batch.watched.count()};
+  for (const CacheBatch::Source &source : batch.sources)
+    counts.pages.push_back(source.count);
+  return counts;
+}
+
+bool LogCounts::areCurrent(const CacheBatch &batch) const {
+  bool same = batch.watched.countNow() == nodes;
+  for (size_t o = 0; same && o < pages.size(); ++o)
+    same = batch.sources[o].log->count() == pages[o];
+  return same;
+}
+
+Status checkCurrent(const CacheBatch &batch, LogCounts &counts) {
+  if (Status status = batch.watched.check(counts.nodes); !status)
+    return status;
   for (size_t o = 0; o < batch.sources.size(); ++o) {
     const CacheBatch::Source &source = batch.sources[o];
     const uint64_t now = source.log->count();
-    if (now == counts[o])
+    if (now == counts.pages[o])
       continue;
     const OperandBatch &operand = batch.batch.operands[o];
     for (size_t i = 0; i < operand.instances(); ++i) {
@@ -161,7 +209,7 @@ Status checkHeld(const CacheBatch &batch, std::vector<uint64_t> &counts) {
           return inputError("page " + std::to_string(page) + " of the cache, which the batch reads from " +
                             nodeText(batch.nodes[o][i]) + " on, was given to others since");
     }
-    counts[o] = now;
+    counts.pages[o] = now;
   }
   return {};
 }
@@ -177,6 +225,8 @@ Status BatchBuilder::build(const Cache &cache, std::span<const RowGroup> rows, C
   s.cache = cache.state_.get();
   s.entries.resize(std::max(s.entries.size(), s.cache->nodes.size()));
   Status status = s.build(rows, out);
+  if (status)
+    out.watched.begin(cache, rows);
   for (int32_t index : s.touched)
     s.entry(index) = {};
   s.touched.clear();

@@ -47,6 +47,7 @@ bool BatchBuilder::State::update(CacheBatch &out) const {
   }
   for (CacheBatch::Source &source : out.sources)
     source.count = source.log->count();
+  out.watched.restart();
   return true;
 }
 

@@ -101,6 +101,7 @@ Result<Movement> Cache::commit(NodeId leaf, int32_t token) {
   node.tokens += static_cast<int32_t>(path.size());
   node.frontier = node.end();
   ++s.shape;
+  s.log->note(index, path.empty() ? NodeLog::Change::Shrank : NodeLog::Change::Grew);
   Movement movement;
   for (size_t c = 0; c < s.classCount(); ++c) {
     Draft::Pages &pages = draft->pages[c];

@@ -34,6 +34,7 @@ int32_t Cache::State::addNode(int32_t parent, int32_t pos0) {
   node.tokens = 0;
   node.pos0 = node.frontier = node.horizon = pos0;
   link(index, parent, -1);
+  log->note(index, NodeLog::Change::Grew);
   ++live;
   return index;
 }
@@ -56,6 +57,7 @@ void Cache::State::unlink(int32_t index) {
 
 void Cache::State::releaseNode(int32_t index) {
   ++shape;
+  log->note(index, NodeLog::Change::Pruned);
   Node &node = at(index);
   for (size_t c = 0; c < classCount(); ++c) {
     Run &run = node.runs[c];

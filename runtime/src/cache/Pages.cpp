@@ -146,6 +146,7 @@ void Cache::State::grow(int32_t index, int32_t tokens, int32_t row, Movement &mo
     }
   }
   node.tokens += tokens;
+  log->note(index, NodeLog::Change::Grew);
 }
 
 void Cache::State::split(int32_t index, int32_t tokens) {

@@ -9,6 +9,7 @@
 #define ATTN_RT_CACHE_STATE_H
 
 #include "attn_rt/cache/Cache.h"
+#include "cache/NodeLog.h"
 #include "cache/PagePool.h"
 
 #include <limits>
@@ -72,6 +73,7 @@ struct Cache::State {
   std::vector<PagePool> pools;
   std::vector<Node> nodes = std::vector<Node>(1);
   std::vector<int32_t> freeNodes;
+  const std::shared_ptr<NodeLog> log = std::make_shared<NodeLog>();
   int64_t live = 0;
   bool anyStreaming = false;
   uint64_t lastMark = 0;

@@ -286,6 +286,7 @@ Status StepTables::update(const Cache &cache, std::span<const RowGroup> groups) 
     std::fill(table + sequences_.size(), table + parts_[part].words, 0);
   }
   writeNewTokens(state);
+  watched_.begin(cache, groups);
   const Part &last = parts_.back();
   used_ = last.first + sequences_.size() * static_cast<size_t>(capacity_.operands.back().pages);
   return {};

@@ -129,6 +129,7 @@ Result<Movement> Cache::truncate(NodeId leaf, int32_t tokens) {
     }
     movement = leaveJoint(s, index, node, kept);
   }
+  s.log->note(index, NodeLog::Change::Shrank);
   s.checkInDebugBuilds();
   return movement;
 }

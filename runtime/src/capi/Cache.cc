@@ -190,6 +190,17 @@ bool attnCacheContains(const AttnCache *cache, AttnNode node) {
   return contains;
 }
 
+AttnStatus attnCacheCheckGroups(const AttnCache *cache, const AttnRowGroup *groups, size_t count) {
+  return withCache(cache, [&](Cache &of) -> Status {
+    if (count && !groups)
+      return inputError("expected " + std::to_string(count) + " row groups, got null");
+    for (size_t i = 0; i < count; ++i)
+      if (Status status = of.check(nodeOf(groups[i].node)); !status)
+        return inputError("requests[" + std::to_string(i) + "]: " + status.error().message);
+    return {};
+  });
+}
+
 int64_t attnCacheNodeCount(const AttnCache *cache) {
   int64_t count = 0;
   attnStatusFree(withCache(cache, [&](Cache &of) -> Status {

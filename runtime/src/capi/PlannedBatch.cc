@@ -1,7 +1,6 @@
 //===- PlannedBatch.cc - What the C API's plans stand for -----------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/capi/Objects.h"
-#include "cache/PageLog.h"
 #include "capi/Adopted.h"
 
 #include <limits>
@@ -116,9 +115,7 @@ Status PlannedBatch::update(std::shared_ptr<SharedBatch> given, uintptr_t stream
   needs = std::move(needed);
   rows = content.rows;
   version = given->version;
-  counts.clear();
-  for (const CacheBatch::Source &source : given->content.sources)
-    counts.push_back(source.count);
+  counts = LogCounts::of(given->content);
   batch = std::move(given);
   ready = true;
   return {};
@@ -173,18 +170,15 @@ Status PlannedBatch::checkOverlaps(const uint64_t *addresses, const size_t *byte
 Status PlannedBatch::checkCurrent() {
   if (batch->version != version)
     return inputError("plan: its batch has changed since it was planned: update the plan first");
-  const CacheBatch &content = batch->content;
-  bool same = true;
-  for (size_t o = 0; o < counts.size(); ++o)
-    same &= content.sources[o].log->count() == counts[o];
-  if (same)
+  if (counts.areCurrent(batch->content))
     return {};
   auto held = hold();
   if (!held)
     return held.error();
-  if (Status status = checkHeld(content, counts); !status)
-    return inputError("plan: " + status.error().message +
-                      ": make a batch of the nodes that there are, and update the plan with it");
+  if (Status status = attn::rt::checkCurrent(batch->content, counts); !status)
+    return inputError(
+        "plan: " + status.error().message +
+        ": update the batch, or make one of the nodes that there are, and then the plan with it");
   return {};
 }
 
@@ -241,7 +235,8 @@ Status PlannedBatch::run(const uint64_t *addresses, const size_t *bytes, const i
   if (host)
     if (Status status = adopted->adopt(); !status)
       return status;
-  if (rows == 0 && !fixed) // what is fixed may be recorded, and replayed with rows
+  // Tokens have results without rows, too, and what is fixed may be recorded and replayed with rows.
+  if (rows == 0 && !fixed && !kernel->manifest.walksTokens())
     return {};
   return session->launch();
 }

@@ -161,4 +161,17 @@ AttnStatus attnStepTablesUpdate(AttnStepTables *tables, const AttnCache *cache, 
   });
 }
 
+AttnStatus attnStepTablesCheck(AttnStepTables *tables) {
+  return guarded([&]() -> Status {
+    if (Status status = required("tables", tables); !status)
+      return status;
+    auto mine = tables->lock.take("the tables");
+    if (!mine)
+      return mine.error();
+    if (Status status = tables->tables.checkCurrent(); !status)
+      return inputError("replay: " + status.error().message + ": update the steps first");
+    return {};
+  });
+}
+
 int64_t attnStepTablesRows(const AttnStepTables *tables) { return tables ? tables->tables.rows() : 0; }

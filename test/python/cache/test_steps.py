@@ -332,6 +332,36 @@ def test_new_tokens_are_written_before_they_are_copied(small):
     refuse("some of its layers were written", steps.take, change)
 
 
+@pytest.mark.parametrize("change", ["append", "truncate", "prune"])
+def test_a_replay_a_step_behind_is_refused(kernel, change):
+    """The launches would read what their tables say, and the cache says otherwise."""
+    cache = make(draft_page=1)
+    launches = Launches(kernel, cache)
+    captured = launches.steps.capture(launches)
+    node, other = cache.add(), cache.add()
+    launches.steps.append([node, other], [9, 5])
+    launches.steps.update([node])
+    captured.replay()
+    launches.steps.append([other], [3])
+    launches.steps.update([node])
+    cache_change = {
+        "append": lambda: cache.append([node], [1]).skip(),
+        "truncate": lambda: cache.truncate(node, 1),
+        "prune": lambda: cache.prune(node),
+    }[change]
+    captured.replay()
+    cache.prune(other)
+    captured.replay()
+    cache_change()
+    said = {"append": "has got tokens", "truncate": "has lost tokens", "prune": "was pruned"}[change]
+    for _ in range(2):
+        refuse(f"replay: node .* {said} since: update the steps first", captured.replay)
+    again = cache.add() if change == "prune" else node
+    launches.steps.append([again], [1])
+    launches.steps.update([again])
+    captured.replay()
+
+
 def test_a_function_that_is_no_graph_is_refused(kernel):
     cache = make(draft_page=1)
     launches, extra = Launches(kernel, cache), []

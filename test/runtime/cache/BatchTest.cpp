@@ -343,6 +343,54 @@ TEST(CacheBatch, longRunsAreCutIntoSeveralInstances) {
   verifyBatch(m, options, std::vector<RowGroup>{{root}}, made);
 }
 
+// A node that has got or lost tokens, or is no more, is told from what moves no token of its rows.
+TEST(CacheBatch, noticesThatANodeHasChanged) {
+  Mirror m({4, 1, {{"all", 640, 0, 0, 0}}});
+  const NodeId a = m.createRoot(), b = m.createRoot(), other = m.createRoot();
+  ASSERT_TRUE(m.apply({{}, {{a, 9}, {b, 5}, {other, 3}}, {}}));
+  const std::vector<RowGroup> groups = {{a}, {b}};
+  CacheBatchOptions options;
+  options.operands = {{0, true, false}};
+  BatchBuilder builder(options);
+  CacheBatch batch;
+  LogCounts counts;
+  const auto build = [&] {
+    ASSERT_TRUE(builder.build(m.cache, groups, batch));
+    counts = LogCounts::of(batch);
+    EXPECT_EQ(message(checkCurrent(batch, counts)), "no error");
+  };
+  const auto isStale = [&](const std::string &why) {
+    EXPECT_FALSE(counts.areCurrent(batch));
+    for (int i = 0; i < 2; ++i) // as long as nothing is done about it
+      EXPECT_EQ(message(checkCurrent(batch, counts)), why);
+  };
+  build();
+  std::vector<NodeId> children;
+  ASSERT_TRUE(m.append(other, 30));
+  ASSERT_TRUE(m.apply({{other}, {}, {{b, 2, 3}}}, &children));
+  ASSERT_TRUE(m.fork(a));
+  EXPECT_FALSE(counts.areCurrent(batch));
+  EXPECT_EQ(message(checkCurrent(batch, counts)), "no error");
+  EXPECT_TRUE(counts.areCurrent(batch));
+  ASSERT_TRUE(m.append(a, 1));
+  isStale("node 1 has got tokens since");
+  build();
+  ASSERT_TRUE(m.append(a, 1));
+  isStale("node 1 has got tokens since");
+  ASSERT_TRUE(m.apply({{children[0], children[1]}, {}, {}}));
+  build();
+  ASSERT_TRUE(m.append(a, 1));
+  isStale("node 1 has got tokens since");
+  ASSERT_TRUE(builder.update(m.cache, batch));
+  counts = LogCounts::of(batch);
+  EXPECT_EQ(message(checkCurrent(batch, counts)), "no error");
+  ASSERT_TRUE(m.truncate(a, 2));
+  isStale("node 1 has lost tokens since");
+  build();
+  ASSERT_TRUE(m.apply({{b}, {}, {}}));
+  isStale("node 2 was pruned since");
+}
+
 TEST(CacheBatch, refusesWithTheNodeNamed) {
   Mirror m({4, 1, {{"all", 640, 0, 0, 0}, {"streaming", 640, 8, 4, 0}}});
   const NodeId root = m.createRoot(), gone = m.createRoot();

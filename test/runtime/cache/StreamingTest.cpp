@@ -44,30 +44,31 @@ TEST(Streaming, prefillInChunksIsExact) {
   }
 }
 
-// A batch reads what a class has kept for its rows, and no later than the next change to their node. That its
-// pages were given to others it finds out in the class that did so, and only when a page of its own was.
+// A batch reads what a class has kept for its rows. A fork changes no node, and lets a streaming class give
+// back what the next row does not see. That its pages were given to others a batch finds out in the class
+// that did so, and only when a page of its own was.
 TEST(Streaming, batchesNoticeWhoseTheirPagesAre) {
   Mirror m(streaming(60, 64, 32));
   const NodeId root = m.createRoot(), other = m.createRoot();
-  ASSERT_TRUE(m.append(root, 500));
+  ASSERT_TRUE(m.append(root, 495)); // the last row sees the last token of a page, and the next row does not
   ASSERT_TRUE(m.append(other, 300));
   CacheBatch batches[2];
-  std::vector<uint64_t> counts[2];
+  LogCounts counts[2];
   const std::vector<RowGroup> rows = {{root, 1}};
   for (int32_t c = 0; c < 2; ++c) {
     CacheBatchOptions options;
     options.operands = {{c, true, false}};
     ASSERT_TRUE(BatchBuilder(options).build(m.cache, rows, batches[c]));
-    counts[c] = {batches[c].sources[0].count};
+    counts[c] = LogCounts::of(batches[c]);
   }
   ASSERT_TRUE(m.append(other, 1));  // gives back most of its prompt,
   ASSERT_TRUE(m.append(other, 20)); // and takes some of it
-  ASSERT_TRUE(m.append(root, 1));
+  ASSERT_TRUE(m.fork(root));
   for (int32_t c = 0; c < 2; ++c)
-    EXPECT_TRUE(checkHeld(batches[c], counts[c]));
+    EXPECT_TRUE(checkCurrent(batches[c], counts[c]));
   ASSERT_TRUE(m.append(other, 500));
-  EXPECT_TRUE(checkHeld(batches[0], counts[0]));
-  const Status given = checkHeld(batches[1], counts[1]);
+  EXPECT_TRUE(checkCurrent(batches[0], counts[0]));
+  const Status given = checkCurrent(batches[1], counts[1]);
   ASSERT_FALSE(given);
   EXPECT_NE(given.error().message.find("which the batch reads from " + nodeText(root) + " on, was given"),
             std::string::npos)

@@ -222,6 +222,7 @@ public:
 private:
   friend class BatchBuilder;
   friend class StepTables;
+  friend class WatchedNodes;
   friend struct CacheTester;
   explicit Cache(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;

@@ -24,6 +24,8 @@
 #include "attn_rt/batch/Batch.h"
 #include "attn_rt/cache/Cache.h"
 
+#include <atomic>
+
 namespace attn::rt {
 
 /// Rows on one node: its last `rows` tokens, in order, and then, with `draft`, all tokens of its draft as
@@ -53,7 +55,33 @@ struct CacheBatchOptions {
   int32_t maxPages = 0;
 };
 
+class NodeLog;
 class PageLog;
+
+/// Nodes that something was made of, so that it can be told when one has got or lost tokens since, or was
+/// pruned.
+class WatchedNodes {
+public:
+  /// From here on, of these nodes.
+  void begin(const Cache &cache, std::span<const RowGroup> groups);
+  /// From here on, of the same.
+  void restart();
+  /// Of the log, at the beginning, and now.
+  uint64_t count() const { return count_; }
+  uint64_t countNow() const;
+  /// That none has changed; else names it. `count` is that of the log when that was found last: where nothing
+  /// has changed since, no node is looked at. Any thread may ask, whatever the cache does meanwhile.
+  Status check(uint64_t &count) const;
+
+private:
+  struct Watched {
+    NodeId node;
+    const std::atomic<uint64_t> *entry;
+  };
+  std::shared_ptr<const NodeLog> log_;
+  std::vector<Watched> nodes_;
+  uint64_t count_ = 0;
+};
 
 struct CacheBatch {
   Batch batch;
@@ -70,12 +98,24 @@ struct CacheBatch {
     uint64_t count = 0;  ///< of the log, when the tables were made
   };
   std::vector<Source> sources; ///< by operand; none where the batch is not of a cache
+  WatchedNodes watched;        ///< that have rows
 };
 
-/// That no page that the batch reads was given to others since; else names it and the node where its run of
-/// pages begins. `counts` are those of the logs when that was found last: where nothing was given out since,
-/// nothing is looked at. Any thread may ask, whatever the cache does meanwhile.
-Status checkHeld(const CacheBatch &batch, std::vector<uint64_t> &counts);
+/// The counts of the logs of pages, by operand, and of that of nodes.
+struct LogCounts {
+  std::vector<uint64_t> pages;
+  uint64_t nodes = 0;
+  /// When the batch was made.
+  static LogCounts of(const CacheBatch &batch);
+  /// Whether that is what they are now.
+  bool areCurrent(const CacheBatch &batch) const;
+};
+
+/// That no node of the batch has changed since, and no page that it reads was given to others; else names
+/// the node, or the page and the node where its run of pages begins. `counts` are those of the logs when that
+/// was found last: where nothing happened since, nothing is looked at. Any thread may ask, whatever the cache
+/// does meanwhile.
+Status checkCurrent(const CacheBatch &batch, LogCounts &counts);
 
 /// Makes batches, keeping its scratch memory between them.
 class BatchBuilder {

@@ -58,6 +58,12 @@ public:
   /// the device cannot plan; then nothing has changed. O(groups + pages that they have and had not at the
   /// last update), and of all their pages where nodes have come or gone since.
   Status update(const Cache &cache, std::span<const RowGroup> groups);
+  /// That no node with rows of the step that was made last has changed since; else names it. Any thread may
+  /// ask.
+  Status checkCurrent() const {
+    uint64_t none = 0;
+    return watched_.check(none);
+  }
   /// Of all words the first, behind which the step has nothing.
   std::span<const int32_t> used() const { return {words_.data(), used_}; }
   /// Of these the first, behind which all is as at the update before: what is sent to a device that has that
@@ -106,6 +112,7 @@ private:
   // Of the last update: the cache, its shape, and the rows of the block tables.
   uint64_t serial_ = 0, shape_ = 0;
   std::vector<Row> written_;
+  WatchedNodes watched_;
 };
 
 } // namespace attn::rt

@@ -102,7 +102,7 @@ struct PlannedBatch {
   std::vector<SlotNeed> needs;
   std::shared_ptr<SharedBatch> batch; ///< of the last update, as of this version
   uint64_t version = 0;
-  std::vector<uint64_t> counts; ///< see checkHeld
+  LogCounts counts; ///< see attn::rt::checkCurrent
   int64_t rows = 0;
   int extended = 0;
   /// Memory of a plan that is made on the device, first of all, and what it is made of.

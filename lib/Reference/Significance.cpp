@@ -33,16 +33,6 @@ static std::vector<bool> countedRows(const Operands &operands, int64_t counted) 
   return counts;
 }
 
-/// Behind the tokens of a list nothing is written: NaN, as nothing is expected there.
-static void leaveOutRest(const KVRegion &region, std::span<double> worth) {
-  const int64_t room = region.store.tokensOf(region.table->shape.back());
-  for (size_t i = 0; i < region.instances(); ++i)
-    for (int64_t head = 0; head < region.heads; ++head) {
-      auto list = worth.subspan(size_t((int64_t(i) * region.heads + head) * room), size_t(room));
-      std::fill(list.begin() + region.length(i, head), list.end(), std::numeric_limits<double>::quiet_NaN());
-    }
-}
-
 rt::TensorMap reference::weighTokens(const Operands &operands, const rt::Tensor &lse, Together how,
                                      int64_t counted, unsigned threads) {
   const int64_t group = operands.queryHeads / operands.keyHeads;
@@ -89,8 +79,5 @@ rt::TensorMap reference::weighTokens(const Operands &operands, const rt::Tensor 
   for (auto [tokens, heads] : llvm::zip(worth, ofHeads))
     for (size_t line = 0; line < tokens.size(); ++line)
       tokens[line] = together(std::span(heads).subspan(line * size_t(group), size_t(group)), how);
-  for (auto [region, tokens] : llvm::zip(operands.regions, worth))
-    if (region.store.isPaged())
-      leaveOutRest(region, tokens);
   return found;
 }

@@ -90,7 +90,8 @@ public:
     Current current(api_, context_);
     if (bytes == 0)
       return {};
-    return check(api_.cuMemsetD8Async(to, byte, bytes, stream_), "filling memory");
+    CUstream stream = recorder_->stream() ? recorder_->stream() : stream_;
+    return check(api_.cuMemsetD8Async(to, byte, bytes, stream), "filling memory");
   }
   Status poison(DeviceAddress address, size_t bytes) override { return fill(address, 0xff, bytes); }
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstring>
 #include <unistd.h>
+#include <variant>
 
 namespace attn::rt {
 
@@ -29,8 +30,14 @@ struct HostLaunch {
   std::vector<EncodedMap> args; ///< each in the place of the largest parameter that there is
 };
 
+struct HostFill {
+  DeviceAddress to;
+  uint8_t byte;
+  size_t bytes;
+};
+
 struct HostRecording final : Recording {
-  std::vector<HostLaunch> launches;
+  std::vector<std::variant<HostLaunch, HostFill>> work;
   Status failed; ///< by the first launch that was refused
 };
 
@@ -130,6 +137,10 @@ public:
     return {};
   }
   Status fill(DeviceAddress to, uint8_t byte, size_t bytes) override {
+    if (recording_) {
+      recording_->work.emplace_back(HostFill{to, byte, bytes});
+      return {};
+    }
     inFlight_.settle();
     if (Status s = check(to, bytes, "fill"); !s)
       return s;
@@ -195,14 +206,9 @@ public:
   }
   bool isRecording() override { return recording_ != nullptr; }
   Status replay(const Recording &recording) override {
-    for (const HostLaunch &launch : static_cast<const HostRecording &>(recording).launches) {
-      std::vector<void *> args;
-      args.reserve(launch.args.size());
-      for (const EncodedMap &value : launch.args)
-        args.push_back(const_cast<uint8_t *>(value.bytes.data()));
-      if (Status status = run(*launch.kernel, launch.shape, args.data()); !status)
+    for (const auto &work : static_cast<const HostRecording &>(recording).work)
+      if (Status status = std::visit([&](const auto &one) { return repeat(one); }, work); !status)
         return status;
-    }
     return {};
   }
 
@@ -270,8 +276,16 @@ private:
     if (launch.args.empty())
       return Error{ErrorKind::Device, "host: recording '" + kernel.name +
                                           "': the kernel does not say how large its parameters are"};
-    recording_->launches.push_back(std::move(launch));
+    recording_->work.emplace_back(std::move(launch));
     return {};
+  }
+  Status repeat(const HostFill &filled) { return fill(filled.to, filled.byte, filled.bytes); }
+  Status repeat(const HostLaunch &launch) {
+    std::vector<void *> args;
+    args.reserve(launch.args.size());
+    for (const EncodedMap &value : launch.args)
+      args.push_back(const_cast<uint8_t *>(value.bytes.data()));
+    return run(*launch.kernel, launch.shape, args.data());
   }
   static void *pointer(DeviceAddress address) { return reinterpret_cast<void *>(address); }
 

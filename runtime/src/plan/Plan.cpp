@@ -210,6 +210,8 @@ Status Planner::plan(const Batch &batch, Plan &plan) {
     listScoreTasks(s.manifest, batch, plan);
   else if (s.manifest.walksTokens())
     listTokenTasks(s.manifest, batch, plan.ends, s.options.multiprocessors, plan);
+  plan.unwritten =
+      s.manifest.walksTokens() ? unwrittenOperands(s.manifest, batch, plan) : std::vector<int32_t>();
   s.extender.remember(s.manifest, batch, s.assignment);
   if (Status status = s.checkCapacity(plan); !status)
     return status;

@@ -1,5 +1,6 @@
 //===- ScoreTasks.cpp - Tokens whose stored scores are weighed ------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "plan/TokenCuts.h"
 #include "plan/TokenTasks.h"
 
 #include <algorithm>
@@ -8,21 +9,6 @@
 namespace attn::rt {
 
 namespace {
-
-/// Tokens that the store has room for in a list of an instance.
-int64_t roomOf(const Manifest &manifest, const OperandBatch &batch, size_t operand, size_t instance) {
-  const Store store = storeOf(manifest.argumentOf(manifest.operands[operand]));
-  switch (store.kind) {
-  case StoreKind::Paged:
-  case StoreKind::Unified:
-    return batch.maxPages * store.tokensOf(1);
-  case StoreKind::Packed:
-    return batch.start[instance + 1] - batch.start[instance];
-  case StoreKind::Dense:
-    return batch.tokens;
-  }
-  return 0;
-}
 
 /// The last that a token of 2^31 - 1 can have.
 constexpr int64_t lastPosition = std::numeric_limits<int32_t>::max() - 1;
@@ -81,7 +67,7 @@ void listScoreTasks(const Manifest &manifest, const Batch &batch, Plan &plan) {
   for (size_t o = 0; o < batch.operands.size(); ++o) {
     const OperandBatch &operand = batch.operands[o];
     for (size_t i = 0; i < operand.instances(); ++i) {
-      const auto room = static_cast<int32_t>(roomOf(manifest, operand, o, i));
+      const int32_t room = tokenRoom(manifest, batch, o, i);
       PlanScoreTask task{.operand = static_cast<int32_t>(o), .instance = static_cast<int32_t>(i)};
       const int32_t first = operand.rowFirst[i], counted = firstCountedRow(manifest, batch, first, first + 1);
       task.row = first < operand.rowLast[i] && counted == first ? first : -1;
@@ -103,7 +89,7 @@ int64_t countScoreTasks(const Manifest &manifest, const Batch &batch) {
   int64_t tasks = 0;
   for (size_t o = 0; o < batch.operands.size(); ++o)
     for (size_t i = 0; i < batch.operands[o].instances(); ++i)
-      tasks += (roomOf(manifest, batch.operands[o], o, i) + scoreTaskTokens - 1) / scoreTaskTokens;
+      tasks += (tokenRoom(manifest, batch, o, i) + scoreTaskTokens - 1) / scoreTaskTokens;
   return tasks * manifest.kvHeads;
 }
 
@@ -114,7 +100,7 @@ int64_t countScoreTokens(const Manifest &manifest, const Batch &batch) {
     if (storeOf(manifest.argumentOf(manifest.operands[o])).kind == StoreKind::Packed)
       tokens += operand.tokens;
     else if (operand.instances() > 0)
-      tokens += roomOf(manifest, operand, o, 0) * static_cast<int64_t>(operand.instances());
+      tokens += tokenRoom(manifest, batch, o, 0) * static_cast<int64_t>(operand.instances());
   }
   return tokens * manifest.kvHeads;
 }

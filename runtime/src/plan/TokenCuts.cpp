@@ -204,9 +204,19 @@ bool isCutIntoWindows(const Manifest &manifest, const OperandBatch &operand, siz
 
 int32_t tokenRoom(const Manifest &manifest, const Batch &batch, size_t operand, size_t instance) {
   const OperandBatch &of = batch.operands[operand];
-  if (storeOf(manifest.argumentOf(manifest.operands[operand])).kind == StoreKind::Packed)
-    return of.start[instance + 1] - of.start[instance];
-  return static_cast<int32_t>(of.tokens);
+  const Store store = storeOf(manifest.argumentOf(manifest.operands[operand]));
+  switch (store.kind) {
+  case StoreKind::Dense:
+    return static_cast<int32_t>(of.tokens);
+  case StoreKind::Packed: {
+    const bool isLast = instance + 1 == of.instances();
+    return static_cast<int32_t>(isLast ? of.tokens : of.start[instance + 1]) - of.start[instance];
+  }
+  case StoreKind::Paged:
+  case StoreKind::Unified:
+    return static_cast<int32_t>(store.tokensOf(of.maxPages));
+  }
+  return 0;
 }
 
 int64_t countTokenTasks(const Manifest &manifest, const Batch &batch) {
@@ -215,13 +225,15 @@ int64_t countTokenTasks(const Manifest &manifest, const Batch &batch) {
   int64_t tasks = 0;
   for (size_t o = 0; o < batch.operands.size(); ++o) {
     const OperandBatch &operand = batch.operands[o];
+    const bool isPaged = storeOf(manifest.argumentOf(manifest.operands[o])).isPaged();
     for (size_t i = 0; i < operand.instances(); ++i) {
       for (int32_t head = 0; head < operand.heads && operand.heads > 1; ++head)
         tasks += tilesOf(operand.length(i, head));
       if (operand.heads > 1)
         continue;
       const int64_t length = operand.lengths[i];
-      tasks += (tilesOf(length) + tilesOf(tokenRoom(manifest, batch, o, i) - length)) * manifest.kvHeads;
+      const int64_t behind = isPaged ? 0 : tokenRoom(manifest, batch, o, i) - length;
+      tasks += (tilesOf(length) + tilesOf(behind)) * manifest.kvHeads;
     }
   }
   return tasks;

@@ -83,7 +83,8 @@ int32_t orderedRows(const Manifest &manifest, int32_t tokens, const PlanTokenTas
 /// and it has so few tiles that what adds to rows beside them is of other instances.
 bool isCutIntoWindows(const Manifest &manifest, const OperandBatch &operand, size_t instance);
 
-/// Tokens that the store has room for: those of an instance, and what lies behind them.
+/// Tokens that the store has room for: those of an instance, and what lies behind them up to the next one.
+/// The last packed instance has room to the end of the tensor.
 int32_t tokenRoom(const Manifest &manifest, const Batch &batch, size_t operand, size_t instance);
 
 /// Tasks of a batch before any is cut, whoever sees what.

@@ -211,6 +211,7 @@ TokenTiles listTiles(const Manifest &manifest, const Batch &batch, std::span<con
   TokenTiles found;
   for (size_t o = 0; o < batch.operands.size(); ++o) {
     const OperandBatch &operand = batch.operands[o];
+    const bool isPaged = storeOf(manifest.argumentOf(manifest.operands[o])).isPaged();
     for (size_t i = 0; i < operand.instances(); ++i) {
       const RowFinder rows(manifest, ends, batch, bounds, o, i);
       std::vector<TokenTile> &tiles = isCutIntoWindows(manifest, operand, i) ? found.inWindows : found.whole;
@@ -237,7 +238,8 @@ TokenTiles listTiles(const Manifest &manifest, const Batch &batch, std::span<con
       if (operand.heads > 1)
         continue; // each head had tokens of its own
       addTiles(0, operand.lengths[i], true, 0, manifest.kvHeads);
-      addTiles(operand.lengths[i], tokenRoom(manifest, batch, o, i), false, 0, manifest.kvHeads);
+      if (!isPaged)
+        addTiles(operand.lengths[i], tokenRoom(manifest, batch, o, i), false, 0, manifest.kvHeads);
     }
   }
   return found;
@@ -253,6 +255,16 @@ void moveShort(int32_t tokens, TokenTiles &tiles) {
 }
 
 } // namespace
+
+std::vector<int32_t> unwrittenOperands(const Manifest &manifest, const Batch &batch, const Plan &plan) {
+  std::vector<int32_t> found;
+  for (size_t o = 0; o < batch.operands.size(); ++o) {
+    const bool isPaged = storeOf(manifest.argumentOf(manifest.operands[o])).isPaged();
+    if ((isPaged && plan.scoreTasks.empty()) || batch.operands[o].instances() == 0)
+      found.push_back(static_cast<int32_t>(o));
+  }
+  return found;
+}
 
 void listTokenTasks(const Manifest &manifest, const Batch &batch, std::span<const int32_t> ends,
                     int multiprocessors, Plan &plan) {

@@ -7,7 +7,9 @@
 // row's, so a tile has one task, which nothing else adds to, unless it is cut (TokenCuts.h).
 //
 // Behind an instance's last token there may be room, whose gradients are zeros: it
-// has tasks without rows.
+// has tasks without rows. Room in pages has none, because a task looks its keys up
+// and a block table need not name a page behind the last token: launches begin with
+// zeros there (Plan::unwritten).
 //
 // Where tasks add to the gradient of rows, too, in no order, a tile of rows comes from
 // memory and goes back for each task that adds to it, unless these do so at about the
@@ -57,6 +59,8 @@ int32_t firstCountedRow(const Manifest &manifest, const Batch &batch, int32_t fi
 /// sinks.
 void listTokenTasks(const Manifest &manifest, const Batch &batch, std::span<const int32_t> ends,
                     int multiprocessors, Plan &plan);
+/// Operands with tokens whose results no task writes.
+std::vector<int32_t> unwrittenOperands(const Manifest &manifest, const Batch &batch, const Plan &plan);
 /// Tokens of a tile, whether their tasks add to rows, too, whether they may be cut, and how many run at once.
 int32_t tokensOfTile(const Manifest &manifest);
 bool addsToRows(const Manifest &manifest);

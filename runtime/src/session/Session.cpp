@@ -194,6 +194,7 @@ Status Session::setPlan(const Plan &plan) {
   s.planBlocks = plan.blocks;
   for (size_t i = 0; i < planArrayCount; ++i)
     s.planElements[i] = contents[i].elements;
+  s.unwritten = plan.unwritten;
   s.ends.assign(plan.ends.begin(), plan.ends.end());
   s.planClassHeads = plan.classHeads;
   s.planOrdinalHeads = plan.ordinalHeads;
@@ -217,6 +218,8 @@ Status Session::launch() {
   if (Status status = s.setStrideDims(); !status)
     return status;
   if (Status status = s.fillStale(); !status)
+    return status;
+  if (Status status = s.clearUnwritten(); !status)
     return status;
   for (const LaunchInfo &launch : s.manifest.launches)
     if (&launch != s.manifest.planLaunch())

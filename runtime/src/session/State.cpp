@@ -52,6 +52,12 @@ void Session::State::setDimsOf(const Argument &argument, const TensorMap &tensor
     }
 }
 
+bool Session::State::isOfTable(const std::string &dim) const {
+  return std::any_of(manifest.arguments.begin(), manifest.arguments.end(), [&](const Argument &argument) {
+    return argument.role == Argument::Role::Tensor && dim.starts_with(argument.name + ".dim");
+  });
+}
+
 Result<uint64_t> Session::State::valueOf(const Parameter &param, const KernelInfo &kernel) const {
   const auto word = [](auto value) {
     uint64_t slot = 0;
@@ -64,8 +70,13 @@ Result<uint64_t> Session::State::valueOf(const Parameter &param, const KernelInf
       return found->second;
     return inputError("kernel '" + kernel.name + "' needs buffer '" + param.name + "', which is not bound");
   case Parameter::Kind::Dim:
-    if (auto found = dims.find(param.name); found != dims.end())
+    if (auto found = dims.find(param.name); found != dims.end()) {
+      if (found->second < 1 && isOfTable(param.name))
+        return inputError("dimension '" + param.name +
+                          "': expected at least 1, as score functions read elements of its tensor, got " +
+                          std::to_string(found->second));
       return word(found->second);
+    }
     if (param.name.ends_with("." + std::string(sizeName(StoreSize::PageBytes))))
       return inputError(param.name.substr(0, param.name.find('.')) +
                         ": expected views into one memory of unified pages, got tensors that lie densely");
@@ -147,6 +158,22 @@ Status Session::State::fillMaps(BoundKernel &kernel) {
     bound->map = *map;
     bound->stale = false;
   }
+  return {};
+}
+
+Status Session::State::clearUnwritten() {
+  for (int32_t operand : unwritten)
+    for (const ResultInfo &result : manifest.results) {
+      const std::string &argument = manifest.operands[static_cast<size_t>(operand)].argument;
+      if (!result.name.starts_with(argument + "."))
+        continue;
+      Result<std::vector<int64_t>> shape = result.shape(dims);
+      if (!shape)
+        return shape.error();
+      const int64_t bytes = elementCount(*shape).value_or(0) * static_cast<int64_t>(dtypeSize(result.dtype));
+      if (Status status = device.fill(addresses[result.name], 0, static_cast<size_t>(bytes)); !status)
+        return status;
+    }
   return {};
 }
 

@@ -82,6 +82,7 @@ struct Session::State {
   int planKernel = -1, planBlocks = 0;
   std::array<int64_t, planArrayCount> planElements = {}; ///< of each of its arrays
   uint64_t planStructure = 0;                            ///< of the plan that the device has
+  std::vector<int32_t> unwritten = {};                   ///< Plan::unwritten
   std::vector<int32_t> mergeStart = {};                  ///< as it was last copied, or was to be
   std::vector<PlanTokenTask> tokenTasks = {};            ///< the plan's and empty ones, where the launch was
   std::vector<PlanTokenSum> tokenSums = {};              ///< fixed for more
@@ -112,6 +113,8 @@ struct Session::State {
   Status copyIn(const std::string &name, const Tensor &tensor);
   Status copyOut(const std::string &name, Tensor &tensor) const;
   void setDimsOf(const Argument &argument, const TensorMap &tensors);
+  /// Whether a dimension is an extent of a tensor that score functions read.
+  bool isOfTable(const std::string &dim) const;
   Result<uint64_t> valueOf(const Parameter &param, const KernelInfo &kernel) const;
   Status fillValues(BoundKernel &kernel);
   Status bindMap(const TensorMapInfo &info);
@@ -127,6 +130,8 @@ struct Session::State {
   Status setTable(const std::string &name, std::span<const int32_t> values, const TableSize &size);
   void setDim(const std::string &name, int64_t value);
   Status bindOperand(const OperandBatch &operand, const std::string &prefix);
+  /// Fills results by token with zeros where the plan's tasks leave some out.
+  Status clearUnwritten();
   /// Launches the plan's kernel of it.
   Status launch(const LaunchInfo &launch);
   std::string kernelName(int kernel) const { return manifest.kernels[static_cast<size_t>(kernel)].name; }

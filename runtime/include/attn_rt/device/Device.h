@@ -97,6 +97,7 @@ public:
   virtual Status copyOut(void *to, DeviceAddress from, size_t bytes) = 0;
   /// Between two places of the device's memory that do not overlap.
   virtual Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) = 0;
+  /// Recorded as launches are.
   virtual Status fill(DeviceAddress to, uint8_t byte, size_t bytes) = 0;
   /// Makes a whole allocation useless: NaN in every float format, and unwritten where the device keeps track.
   virtual Status poison(DeviceAddress address, size_t bytes) = 0;
@@ -113,7 +114,7 @@ public:
   /// returns, takes any.
   virtual Status useStream(void *stream) = 0;
 
-  /// From here to endRecording launches are noted and not done. Nothing else may go to the stream.
+  /// From here to endRecording launches and fills are noted and not done. Nothing else may go to the stream.
   virtual Status beginRecording() = 0;
   /// Ends it also where it fails: a launch in between was refused, or the device cannot record.
   virtual Result<std::unique_ptr<Recording>> endRecording() = 0;

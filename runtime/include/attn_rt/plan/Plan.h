@@ -84,8 +84,9 @@ struct Plan {
   std::vector<PlanTokenTask> tokenTasks; ///< of a backward pass
   std::vector<PlanTokenSum> tokenSums;   ///< of those of them that were cut
   std::vector<PlanScoreTask> scoreTasks; ///< of significance: these, or those above
-  std::vector<int32_t> mergeStart;       ///< [merge rows + 1]; on the device their number stands before them
-  std::vector<int32_t> mergeRows;        ///< row * q_heads + ordinal * group + member of the group
+  std::vector<int32_t> unwritten;  ///< operands with tokens whose results no task writes: they begin as zeros
+  std::vector<int32_t> mergeStart; ///< [merge rows + 1]; on the device their number stands before them
+  std::vector<int32_t> mergeRows;  ///< row * q_heads + ordinal * group + member of the group
   std::vector<int32_t> mergePartials;
   int64_t partialRows = 0;
   int64_t partialTokens = 0; ///< lines of sums of parts of token tasks

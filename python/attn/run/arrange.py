@@ -10,6 +10,7 @@ import numpy
 
 from ..describe.forest import Forest
 from ..describe.stores import Dense, Packed, Store
+from ..describe.visibility import Visibility
 from ..errors import TensorError, expected
 from ..memory.layouts import Form, forms, merged_rows, swapped
 from ..memory.views import Strided, contiguous
@@ -45,8 +46,10 @@ def arrange(
     *,
     of_heads: str = "",
     of_positions: str = "",
+    see: Visibility | None = None,
 ) -> Arrangement:
-    """`of_heads` says what, if anything, needs to know the head, `of_positions` what needs positions as they are."""
+    """`of_heads` says what, if anything, needs to know the head, `of_positions` what needs positions as they are. `see`: of
+    rows, where none that has tokens may see nothing of them."""
     for name, found in (("q", q), ("k", k), ("v", v)):
         if found.dtype != q.dtype:
             raise TensorError(f"{name}: expected the dtype of q, {q.text()}, got {found.text()}")
@@ -71,8 +74,8 @@ def arrange(
     if forest is not None:
         return _packed_forest(q, k, v, forest)
     if starts is not None:
-        return _packed(q, k, v, starts, starts if starts_k is None else starts_k, of_positions)
-    return _dense(q, k, v, layout, lengths, of_heads, of_positions)
+        return _packed(q, k, v, starts, starts if starts_k is None else starts_k, of_positions, see)
+    return _dense(q, k, v, layout, lengths, of_heads, of_positions, see)
 
 
 def _dims(layout: str) -> str:
@@ -83,7 +86,14 @@ def _dims(layout: str) -> str:
 
 
 def _dense(
-    q: Strided, k: Strided, v: Strided, layout: str, lengths: Any, of_heads: str, of_positions: str
+    q: Strided,
+    k: Strided,
+    v: Strided,
+    layout: str,
+    lengths: Any,
+    of_heads: str,
+    of_positions: str,
+    see: Visibility | None,
 ) -> Arrangement:
     logical = (lambda axes: axes) if layout == "bshd" else swapped
     batch, rows, heads, dim = logical(q.shape)
@@ -109,7 +119,11 @@ def _dense(
     elif lengths.shape != (batch,) or (batch and not 0 <= lengths.min() <= lengths.max() <= tokens):
         legal = f"{batch} lengths from 0 to the {tokens} tokens of k"
         raise expected(TensorError, "kv_lengths", legal, lengths.tolist())
-    pos0 = _first_positions(numpy.full(batch, rows, numpy.int32), lengths, of_positions)
+    q_lens = numpy.full(batch, rows, numpy.int32)
+    other = "bhsd" if layout == "bshd" else "bshd"
+    read_as = f"{_dims(layout)}: write layout={other!r} where they are {_dims(other)}"
+    _refuse_empty_rows(see, q_lens, lengths, read_as)
+    pos0 = _first_positions(q_lens, lengths, of_positions)
     first_row = pos0 + lengths - rows
     positions = first_row[:, None] + numpy.arange(rows, dtype=numpy.int32)
 
@@ -160,7 +174,15 @@ def _common_form(fits: dict[str, list[Form]], of_heads: str, q_is_token_major: b
 # --- Packed --------------------------------------------------------------------------------------------------
 
 
-def _packed(q: Strided, k: Strided, v: Strided, starts: Any, starts_k: Any, of_positions: str) -> Arrangement:
+def _packed(
+    q: Strided,
+    k: Strided,
+    v: Strided,
+    starts: Any,
+    starts_k: Any,
+    of_positions: str,
+    see: Visibility | None,
+) -> Arrangement:
     rows, tokens = q.shape[0], v.shape[0]
     for name, offsets, total in (("cu_seqlens", starts, rows), ("cu_seqlens_k", starts_k, tokens)):
         rising = (
@@ -170,6 +192,9 @@ def _packed(q: Strided, k: Strided, v: Strided, starts: Any, starts_k: Any, of_p
             legal = f"offsets that rise from 0 to the {total} rows, as many for k as for q"
             raise expected(TensorError, name, legal, offsets.tolist())
     q_lens, lengths = numpy.diff(starts), numpy.diff(starts_k)
+    _refuse_empty_rows(
+        see, q_lens, lengths, "[tokens, heads, dim], packed as cu_seqlens and cu_seqlens_k say: mend those"
+    )
     pos0 = _first_positions(q_lens, lengths, of_positions)
     row = numpy.arange(rows, dtype=numpy.int32) - numpy.repeat(starts[:-1], q_lens)
     operands = {
@@ -203,6 +228,24 @@ def _packed_tensors(q: Strided, k: Strided, v: Strided, tables: dict[str, Any]) 
         if not contiguous(found.shape, found.strides):
             made.strides[name] = found.strides
     return made
+
+
+def _refuse_empty_rows(
+    see: Visibility | None, rows: numpy.ndarray, lengths: numpy.ndarray, read_as: str
+) -> None:
+    """Where there are more rows than tokens, the first row stands before the first token. Whatever it sees from there it
+    sees of the first token, too."""
+    before = numpy.where(lengths > 0, rows - lengths, 0)
+    if see is None or not (before > 0).any():
+        return
+    empty = (before > 0) & ~see.sees(numpy.zeros_like(before), before)
+    if empty.any():
+        i = int(empty.argmax())
+        raise TensorError(
+            f"q: expected at most as many rows as tokens, got {rows[i]} rows beside {lengths[i]} tokens in sequence {i}, so "
+            f"that {before[i]} of the rows would see nothing; tensors are read as {read_as}, or allow_empty_rows=True "
+            "where rows of zeros are meant"
+        )
 
 
 def _first_positions(rows: numpy.ndarray, lengths: numpy.ndarray, of_positions: str) -> numpy.ndarray:

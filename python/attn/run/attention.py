@@ -38,6 +38,7 @@ def attend(
     significance: str | None = None,
     significance_rows: int | None = None,
     ordered: bool | None = None,
+    allow_empty_rows: bool = False,
     **others: Any,
 ) -> Any:
     """Attention of dense tensors, or of packed sequences; on a GPU or, on CPU tensors, on the host device.
@@ -71,6 +72,9 @@ def attend(
     ordered       whether gradients are the same bits in every run. By default where torch.use_deterministic_algorithms
                   says so, and else where there is a score function, a visibility with a size, or rows see fewer than
                   500 tokens on average. Results of the forward pass are the same bits always
+    allow_empty_rows  True: a sequence may have more rows than tokens although a causal mask leaves the first of them
+                  nothing to see; their output is 0 and their lse -inf. By default that is refused, as it is most often
+                  a tensor in another order than `layout` says. Rows of a sequence without tokens are never refused
 
     Nothing is copied where each tensor lies in memory in one of the two layouts, whichever `layout` names its
     dimensions: k and v in one, and possibly as the front part of a longer cache. A q that lies in the other one than k
@@ -91,6 +95,8 @@ def attend(
         raise expected(TensorError, "reference", "True or False", reference)
     if ordered not in (None, False, True):
         raise expected(TensorError, "ordered", "True, False or None", ordered)
+    if not isinstance(allow_empty_rows, bool):
+        raise expected(TensorError, "allow_empty_rows", "True or False", allow_empty_rows)
     if significance is not None or significance_rows is not None:
         from .significance import check_asked
 
@@ -127,6 +133,7 @@ def attend(
             return_lse=return_lse,
             out=out,
             reference=reference,
+            allow_empty_rows=allow_empty_rows,
             **weighed,
             **of_gradients,
         )
@@ -150,5 +157,6 @@ def attend(
         return_lse,
         out,
         forest,
+        allow_empty_rows,
         **weighed,
     )

@@ -34,6 +34,7 @@ class Options(NamedTuple):
     """Of the tensors beside q, k and v."""
     significance: str | None = None
     significance_rows: int | None = None
+    allow_empty_rows: bool = False
 
 
 def as_bfloat16(signature: tuple) -> Strided:
@@ -62,7 +63,9 @@ def describe_call(
         forest,
         of_heads=_head_reader(options, score),
         of_positions=_position_reader(see, score),
+        see=None if options.allow_empty_rows else see,
     )
+    _check_tables(options, views, rows=made.operands["q"][1][0])
     spec = Spec(
         q_heads=made.q_heads,
         kv_heads=made.kv_heads,
@@ -80,6 +83,16 @@ def describe_call(
         significance_rows=options.significance_rows,
     )
     return made, spec
+
+
+def _check_tables(options: Options, views: list, rows: int) -> None:
+    for name, (_, signature) in zip(options.names, views[3:], strict=True):
+        found = strided(signature)
+        if rows and name != "sink_logits" and 0 in found.shape:
+            raise TensorError(
+                f"tensors[{name!r}]: expected at least 1 in each dimension, as the score function reads elements of it, "
+                f"got {found.text()}"
+            )
 
 
 def _visibility(options: Options) -> visibility.Visibility:

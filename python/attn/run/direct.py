@@ -51,6 +51,7 @@ def attend_now(
     return_lse: bool,
     out: Any,
     forest: Forest | None = None,
+    allow_empty_rows: bool = False,
     significance: str | None = None,
     significance_rows: int | None = None,
 ) -> Any:
@@ -68,7 +69,7 @@ def attend_now(
         names += tuple(tensors)
         views += [view_of(f"tensors[{name!r}]", tensor, stream, keep) for name, tensor in tensors.items()]
     asked = causal, window, sink, see, softcap, None, scale, layout, return_lse, names
-    options = Options(*asked, significance, significance_rows)
+    options = Options(*asked, significance, significance_rows, allow_empty_rows)
     if score is not None:  # by what it does: a lambda is a new function in every call
         options = options._replace(score=trace(score, read_tensors(options, views)))
     tables = tuple(

@@ -31,11 +31,22 @@ def _attend(
     layout: str = "bshd",
     forest: Tensor | None = None,
     reference: bool = False,
+    allow_empty_rows: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """`attn.attend` with return_lse, for those of its arguments that an operator can have. Both results are contiguous
     in the order of `layout`. `forest`: what Forest.from_table takes."""
     options = _options(
-        causal, window, sink, softcap, scale, kv_lengths, cu_seqlens, cu_seqlens_k, forest, layout
+        causal,
+        window,
+        sink,
+        softcap,
+        scale,
+        kv_lengths,
+        cu_seqlens,
+        cu_seqlens_k,
+        forest,
+        layout,
+        allow_empty_rows,
     )
     if reference:
         check_cpu(q=q, k=k, v=v, sink_logits=sink_logits)
@@ -75,10 +86,21 @@ def _attend_backward(
     layout: str,
     forest: Tensor | None,
     reference: bool,
+    allow_empty_rows: bool,
 ) -> list[Tensor]:
     """The gradients of q, k, v and, where they are given, sink_logits."""
     options = _options(
-        causal, window, sink, softcap, scale, kv_lengths, cu_seqlens, cu_seqlens_k, forest, layout
+        causal,
+        window,
+        sink,
+        softcap,
+        scale,
+        kv_lengths,
+        cu_seqlens,
+        cu_seqlens_k,
+        forest,
+        layout,
+        allow_empty_rows,
     )
     call, given = _differentiable(q, k, v, sink_logits, options)
     found = call.gradients(given, (out, lse), (d_out, d_lse), reference=reference)
@@ -92,7 +114,17 @@ def _(d_out, d_lse, out, lse, q, k, v, causal, window, sink, softcap, scale, sin
 
 
 def _options(
-    causal, window, sink, softcap, scale, kv_lengths, cu_seqlens, cu_seqlens_k, forest, layout
+    causal,
+    window,
+    sink,
+    softcap,
+    scale,
+    kv_lengths,
+    cu_seqlens,
+    cu_seqlens_k,
+    forest,
+    layout,
+    allow_empty_rows,
 ) -> dict[str, object]:
     """The arguments of attend that are no tensors to differentiate by."""
     return {
@@ -108,6 +140,7 @@ def _options(
         "cu_seqlens_k": cu_seqlens_k,
         "forest": None if forest is None else Forest.from_table(forest),
         "layout": layout,
+        "allow_empty_rows": allow_empty_rows,
         "significance": None,
         "significance_rows": None,
     }

@@ -72,6 +72,7 @@ class Differentiable:
             names=tuple(extras),
             significance=options["significance"],
             significance_rows=options["significance_rows"],
+            allow_empty_rows=options["allow_empty_rows"],
         )
         if described.score is not None:
             described = described._replace(score=trace(described.score, read_tensors(described, views)))

@@ -1,6 +1,7 @@
 //===- BatchDefaults.cpp - Tables that a caller may leave out -------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/batch/Batch.h"
+#include "attn_rt/batch/Visibility.h"
 
 #include <algorithm>
 #include <limits>
@@ -126,22 +127,40 @@ int64_t endOfSequence(const Manifest &manifest, const TensorMap &tensors, int32_
   return any[0] ? end[0] : end[1];
 }
 
-void addPositions(const Manifest &manifest, TensorMap &tensors) {
+/// Whether a row in front of all positions sees a token, of any region and class of heads. It then sees the
+/// first.
+bool seesFromInFront(const Manifest &manifest, int64_t position) {
+  for (size_t o = 0; o < manifest.operands.size(); ++o)
+    for (size_t c = 0; c < std::max<size_t>(manifest.headClasses.size(), 1); ++c)
+      if (isVisible(manifest.visibilityOf(o, c), manifest.ends, position, 0))
+        return true;
+  return false;
+}
+
+Status addPositions(const Manifest &manifest, TensorMap &tensors) {
   const Tensor *qStart = findI32(tensors, "q_start");
   const int64_t rows = rowsOf(manifest, tensors);
   if (!qStart || rows < 0)
-    return;
+    return {};
   std::vector<int32_t> positions(static_cast<size_t>(rows), 0);
   const auto offsets = qStart->as<int32_t>();
   for (size_t s = 1; s < offsets.size(); ++s) {
     const int32_t first = offsets[s - 1], last = offsets[s];
     if (first < 0 || first >= last || last > rows)
       continue; // empty, or wrong and reported later
-    const int64_t end = endOfSequence(manifest, tensors, first, last);
+    const int64_t end = endOfSequence(manifest, tensors, first, last), before = last - first - end;
+    if (end > 0 && before > 0 && !seesFromInFront(manifest, -before))
+      return inputError(
+          "'q': expected at most the " + std::to_string(end) + " tokens of sequence " +
+          std::to_string(s - 1) + " as rows, which are its last positions, got " +
+          std::to_string(last - first) + ", of which the first " + std::to_string(before) +
+          " would see nothing; tensors are read as [rows, heads, dim], and 'q_pos' says it where "
+          "rows of zeros are meant");
     for (int32_t row = first; row < last; ++row)
       positions[static_cast<size_t>(row)] = static_cast<int32_t>(end - last + row);
   }
   tensors.emplace("q_pos", Tensor::ofI32({rows}, positions));
+  return {};
 }
 
 } // namespace
@@ -183,7 +202,8 @@ Status addDefaults(const Manifest &manifest, TensorMap &tensors) {
         fail(s, argument.name + ".rows");
   }
   if (!tensors.count("q_pos"))
-    addPositions(manifest, tensors);
+    if (Status s = addPositions(manifest, tensors); !s)
+      fail(s, "q_pos");
   if (status)
     return {};
   std::vector<std::string> others;

@@ -105,8 +105,45 @@ WRONG = [
     ),
     (
         lambda t: [t[0], t[1][:, :3], t[2][:, :3]],
-        {"causal": True, "sink": 2},
+        {"causal": True, "sink": 2, "allow_empty_rows": True},
         "which a sink needs, got 5 rows beside 3",
+    ),
+    (
+        lambda t: [t[0], t[1][:, :3], t[2][:, :3]],
+        {"causal": True},
+        "got 5 rows beside 3 tokens in sequence 0, so that 2 of the rows would see nothing; tensors are read as "
+        "[batch, seq, heads, dim]: write layout='bhsd' where they are [batch, heads, seq, dim], or allow_empty_rows=True",
+    ),
+    (
+        lambda t: [swap(t[0]), swap(t[1][:, :3]), swap(t[2][:, :3])],
+        {"causal": True, "window": 2, "layout": "bhsd"},
+        "2 of the rows would see nothing; tensors are read as [batch, heads, seq, dim]: write layout='bshd' where they",
+    ),
+    (
+        lambda t: t,
+        {"see": attn.recent(9), "kv_lengths": [70, 4]},
+        "got 5 rows beside 4 tokens in sequence 1, so that 1 of the rows would see nothing",
+    ),
+    (
+        lambda t: [x[0] for x in t],
+        {"causal": True, "cu_seqlens": [0, 1, 5], "cu_seqlens_k": [0, 67, 70]},
+        "got 4 rows beside 3 tokens in sequence 1, so that 1 of the rows would see nothing; tensors are read as "
+        "[tokens, heads, dim], packed as cu_seqlens and cu_seqlens_k say",
+    ),
+    (
+        lambda t: t,
+        {"causal": True, "allow_empty_rows": 1},
+        "allow_empty_rows: expected True or False, got 1",
+    ),
+    (
+        lambda t: t,
+        {"score": lambda s, h, qi, ki, b: s + b[ki], "tensors": {"b": SLOPES[:0]}},
+        "tensors['b']: expected at least 1 in each dimension, as the score function reads elements of it, got float32 [0]",
+    ),
+    (
+        lambda t: t,
+        {"score": lambda s, h, qi, ki, b: s + b[h, ki], "tensors": {"b": numpy.zeros((8, 0), numpy.float32)}},
+        "tensors['b']: expected at least 1 in each dimension, as the score function reads elements of it, got float32 [8, 0]",
     ),
     (
         lambda t: t,

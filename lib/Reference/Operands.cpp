@@ -120,7 +120,9 @@ private:
       shape.push_back(ShapedType::isDynamic(size) ? -1 : size);
     const rt::Tensor *tensor = findFloats(argument.name, rt::DType::F32, shape);
     if (tensor && tensor->elements() == 0)
-      fail("tensor '" + argument.name + "': expected at least one element, got none");
+      fail("tensor '" + argument.name +
+           "': expected at least 1 in each dimension, as score functions read elements of it, got " +
+           rt::shapeText(tensor->shape));
     else if (tensor)
       operands.tables[argument.index] = {argument.name, tensor->shape, tensor->toDoubles()};
   }

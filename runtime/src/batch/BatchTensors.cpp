@@ -253,6 +253,14 @@ Result<Batch> batchFromTensors(const Manifest &manifest, const TensorMap &tensor
       auto tensor = binder.find(argument.name, argument.dtype, argument.dims);
       if (!tensor)
         return tensor.error();
+      // Indices are clamped into a table's extents, and into none there is no clamping. Of no rows there may
+      // be.
+      for (size_t axis = 0; axis < argument.dims.size(); ++axis)
+        if ((*tensor)->shape[axis] == 0 && argument.dims[axis].name != rows.name)
+          return inputError("tensor '" + argument.name +
+                            "': expected at least 1 in each dimension, as score functions read elements of "
+                            "it, got " +
+                            shapeText((*tensor)->shape));
       batch.otherBytes += *bytesOf(**tensor);
     }
   if (Status s = checkBatch(manifest, batch); !s)

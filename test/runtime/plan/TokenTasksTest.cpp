@@ -98,6 +98,42 @@ TEST(TokenTasks, EachTokenIsHeldOnceWithTheRowsThatSeeIt) {
   }
 }
 
+// Between packed instances and behind the last one there may be room, whose tokens are held without rows.
+TEST(TokenTasks, AllOfAPackedTensorIsHeld) {
+  Rng rng(33);
+  for (int round = 0; round < 100; ++round) {
+    Manifest m = backwardManifest(visibility(Visibility::Kind::Causal), {});
+    m.arguments[1].store = Argument::Store::Packed;
+    Batch batch = denseBatch(rng);
+    OperandBatch &operand = batch.operands[0];
+    operand.start = {0};
+    for (int32_t length : operand.lengths)
+      operand.start.push_back(operand.start.back() + length + static_cast<int32_t>(below(rng, 50)));
+    operand.tokens = operand.start.back() + static_cast<int64_t>(below(rng, 100));
+    Result<Plan> plan = makePlan(m, batch, {});
+    ASSERT_TRUE(plan) << plan.error().message;
+    EXPECT_EQ(static_cast<int64_t>(plan->tokenTasks.size()), PlanLimits::of(m, batch).tokenTasks);
+    EXPECT_TRUE(plan->unwritten.empty());
+    std::vector<int> held(static_cast<size_t>(operand.tokens), 0);
+    for (const PlanTokenTask &task : plan->tokenTasks)
+      for (int32_t token = task.kvBegin; token < task.kvEnd; ++token)
+        ++held[static_cast<size_t>(operand.start[static_cast<size_t>(task.instance)] + token)];
+    for (int count : held)
+      ASSERT_EQ(count, m.kvHeads);
+  }
+}
+
+TEST(TokenTasks, WithoutInstancesNobodyWrites) {
+  Manifest m = backwardManifest(visibility(Visibility::Kind::Causal), {});
+  m.arguments[1].store = Argument::Store::Packed;
+  Batch batch = simpleBatch({}, {});
+  batch.operands[0].start = {0};
+  batch.operands[0].tokens = 9;
+  Result<Plan> plan = makePlan(m, batch, {});
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->unwritten, (std::vector<int32_t>{0}));
+}
+
 TEST(TokenTasks, ThatAddToRowsAreTheSame) {
   Rng rng(32);
   for (int round = 0; round < 200; ++round) {

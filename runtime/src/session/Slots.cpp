@@ -101,6 +101,11 @@ Status Session::State::bindOperand(const OperandBatch &operand, const std::strin
                         std::to_string(operand.maxPages) + ": " + fixedAdvice("pages", operand.maxPages));
     columns = held;
   }
+  if (columns > operand.maxPages && operand.maxPages > 0 && manifest.walksTokens())
+    return inputError("'" + prefix + "block_table': expected " + std::to_string(columns) +
+                      " columns, as many as launches have room for, because significance is as wide as the "
+                      "table, got " +
+                      std::to_string(operand.maxPages));
   const auto instances = static_cast<int64_t>(operand.instances());
   const int64_t lists = instances ? std::ssize(operand.lengths) / instances : 1; // ragged: of each head
   setDim(prefix + "instances", instances);

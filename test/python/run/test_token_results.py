@@ -117,6 +117,21 @@ def test_significance_of_pages(rows, fixed):
             assert rows == 0 or length == 0 or (list_[:, :length] > 0).any()
 
 
+def test_room_for_more_pages_is_in_the_table():
+    """What a plan has room for beyond the table, significance would be written into."""
+    pages, q = draw(2, 7, 16, KV_HEADS, DIM), draw(1, HEADS, DIM)
+    kernel = attn.compile(described(attn.Paged(page_size=16), significance="sum"), device="host")
+    batch = {"q": q, "kv.k_pages": pages[0], "kv.v_pages": pages[1], "kv.lengths": [20]}
+    batch["kv.block_table"] = torch.tensor([[3, 0]]).int()
+    with pytest.raises(
+        attn.PlanError, match="'kv.block_table': expected 5 columns, as many as launches have"
+    ):
+        kernel.plan(batch, limits={"pages": 5})
+    batch["kv.block_table"] = torch.tensor([[3, 0, NO_PAGE, NO_PAGE, NO_PAGE]]).int()
+    _, worth = kernel.run(q, (pages[0], pages[1]), kernel.plan(batch, limits={"pages": 5}))
+    assert worth.shape == (1, KV_HEADS, 5, 16) and (worth.flatten(2)[..., 20:] == 0).all()
+
+
 @pytest.mark.parametrize("kind", ["ragged", "unified"])
 @pytest.mark.parametrize("rows", [1, 9])
 def test_significance_of_lists_of_heads(kind, rows):

@@ -26,15 +26,24 @@ from ..memory.tensors import bfloat16_bits
 from .sample_numbers import coded_numbers, normal_numbers
 
 NO_PAGE = 2**31 - 1
+_USABLE = 8.0  # a score's standard deviation, at most, where amplitudes are drawn
+_AMPLITUDES = (1e-30, 1e30)
 
 
-def sample(spec: Spec, *, seed: int = 0, **dims: int | Sequence[int]) -> dict[str, numpy.ndarray]:
+Amplitude = float | tuple[float, float]
+
+
+def sample(
+    spec: Spec, *, seed: int = 0, amplitude: Amplitude = 1.0, **dims: int | Sequence[int]
+) -> dict[str, numpy.ndarray]:
     """Random tensors by the names of the operand model: q, q_start, q_pos, <operand>.k, ..., classes, sink_logits.
 
     batch    sequences; 4
     q_len    query rows of each sequence, its last ones; 1
     kv_len   tokens of each instance, where heads are ragged of each KV head of it; 512. And every name in the `dims` of an operand or a tensor
     NAME     of a head class: how many KV heads are in it; by default heads take turns
+    amplitude    of the normal numbers in queries, keys and values; (low, high) to draw one for each tensor, as likely
+             in each power of ten. That of queries is then as much less as keeps scores within a few units
 
     A number, (low, high) to draw from for each sequence, or a list with one number for each. An operand whose first
     dimension is not `batch` is shared: its instances divide the sequences among them in order. Tokens of an operand
@@ -43,12 +52,13 @@ def sample(spec: Spec, *, seed: int = 0, **dims: int | Sequence[int]) -> dict[st
     """
     if not isinstance(spec, Spec):
         raise expected(SpecError, "spec", "an attn.Spec", spec)
-    return Sampler(spec, integer("seed", seed, 0, 2**63 - 1), dict(dims)).run()
+    return Sampler(spec, integer("seed", seed, 0, 2**63 - 1), dict(dims), amplitude).run()
 
 
 class Sampler:
-    def __init__(self, spec: Spec, seed: int, dims: dict[str, Any]) -> None:
+    def __init__(self, spec: Spec, seed: int, dims: dict[str, Any], amplitude: Amplitude = 1.0) -> None:
         self.spec, self.seed, self.dims = spec, seed, dims
+        self.amplitudes = _amplitudes(amplitude)
         self.tensors: dict[str, numpy.ndarray] = {}
         self.sizes: dict[str, int] = {}
 
@@ -56,7 +66,7 @@ class Sampler:
         spec = self.spec
         self._check_names()
         self.batch = self._one("batch", 4)
-        q_lens = self._many("q_len", self.batch, 1)
+        q_lens = self._many("q_len", self.batch, 1, least=0)
         self.start = numpy.concatenate([[0], numpy.cumsum(q_lens)])
         rows = int(self.start[-1])
         self.classes = self._classes()
@@ -73,7 +83,7 @@ class Sampler:
             raise expected(SpecError, "q_len", f"at most the {end[s]} tokens of sequence {s}", int(q_lens[s]))
         self.sizes |= {"batch": self.batch, "rows": rows, "q_len": int(q_lens.max())}
 
-        first = {"q": self._normal("q", (rows, spec.q_heads, spec.head_dim), spec.dtype)}
+        first = {"q": self._queries((rows, spec.q_heads, spec.head_dim))}
         first["q_start"] = self.start.astype(numpy.int32)
         first["q_pos"] = numpy.concatenate(
             [numpy.arange(e - n, e) for e, n in zip(end, q_lens, strict=True)]
@@ -288,11 +298,12 @@ class Sampler:
         for part, dim, format in zip("kv", (spec.head_dim, spec.value_dim), store.formats(), strict=True):
             name = f"{store.name}.{part}{suffix}"
             if format.is_plain:
-                put(part + suffix, self._normal(name, (*shape, heads, dim), spec.dtype, places))
+                amplitude = self._amplitude(name)
+                put(part + suffix, self._normal(name, (*shape, heads, dim), spec.dtype, places, amplitude))
                 continue
-            random = self._random(name)
-            numbers = normal_numbers(random, (*shape, heads, dim), places)
-            codes, meta = coded_numbers(random, describe_format(format, dim), numbers)
+            random, amplitude = self._random(name), self._amplitude(name)
+            numbers = normal_numbers(random, (*shape, heads, dim), places) * amplitude
+            codes, meta = coded_numbers(random, describe_format(format, dim), numbers, float(amplitude))
             if unified and format.per == "head":  # any head's lines may be anywhere
                 meta = (meta * random.uniform(0.8, 1.25, self._heads(store))).astype(numpy.float32)
             put(part + suffix, codes)
@@ -301,7 +312,38 @@ class Sampler:
     def _put(self, store: Store, part: str, values: numpy.ndarray) -> None:
         self.tensors[f"{store.name}.{part}"] = values.astype(numpy.int32)
 
-    def _normal(self, name: str, shape: tuple, dtype: str, places: list | None = None) -> numpy.ndarray:
+    def _amplitude(self, name: str) -> numpy.float32:
+        low, high = self.amplitudes
+        drawn = self._random(f"{name}.amplitude").uniform(math.log(low), math.log(high))
+        return numpy.float32(math.exp(drawn))
+
+    def _queries(self, shape: tuple) -> numpy.ndarray:
+        low, high = self.amplitudes
+        amplitude = self._amplitude("q")
+        if low < high:
+            suffixes = [
+                (store.name, "_pages" if store.kind in ("paged", "unified") else "")
+                for store in self.spec.operands
+            ]
+            keys = max(float(self._amplitude(f"{name}.k{suffix}")) for name, suffix in suffixes)
+            scale = self.spec.scale or self.spec.head_dim**-0.5
+            amplitude = min(amplitude, numpy.float32(_USABLE / (keys * scale * self.spec.head_dim**0.5)))
+        return self._normal("q", shape, self.spec.dtype, amplitude=amplitude)
+
+    def _normal(
+        self, name: str, shape: tuple, dtype: str, places: list | None = None, amplitude: Any = 1.0
+    ) -> numpy.ndarray:
         self._check_memory(name, math.prod(shape))
-        values = normal_numbers(self._random(name), shape, places)
+        values = normal_numbers(self._random(name), shape, places) * numpy.float32(amplitude)
         return bfloat16_bits(values) if dtype == "bfloat16" else values.astype(dtype)
+
+
+def _amplitudes(given: object) -> tuple[float, float]:
+    low, high = given if isinstance(given, tuple) and len(given) == 2 else (given, given)
+    legal = f"a number from {_AMPLITUDES[0]:g} to {_AMPLITUDES[1]:g}, or (low, high) to draw from"
+    for number in (low, high):
+        if isinstance(number, bool) or not isinstance(number, (int, float)):
+            raise expected(SpecError, "amplitude", legal, given)
+    if not _AMPLITUDES[0] <= low <= high <= _AMPLITUDES[1]:
+        raise expected(SpecError, "amplitude", legal, given)
+    return float(low), float(high)

@@ -151,3 +151,27 @@ def test_pictures(tmp_path):
         ElementTree.fromstring(store.svg(kv_heads=2, head_dim=64, value_dim=128))
     with pytest.raises(attn.SpecError, match=r"Paged\(key\): expected a dim of whole 16 bytes"):
         Paged(key="int2").svg(kv_heads=1, head_dim=32)
+
+
+@pytest.mark.parametrize("rows", [1, 40])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("format", ["fp8_e4m3", "fp8_e5m2"])
+def test_values_of_floats_have_any_size(format, dtype, rows):
+    """Their scales are numbers that f16 need not hold. Beside values of 16 bits, and with a scale for each head."""
+    stores = (
+        [Paged(key=format, value=format)],
+        [
+            Paged(name="near", value=format, dims=("batch", "near_len")),
+            Packed(name="far", dims=("batch", "far_len")),
+        ],
+        [
+            Paged(name="near", value=format, value_scales="head", dims=("batch", "near_len")),
+            Packed(name="far", value=format, dims=("batch", "far_len")),
+        ],
+    )
+    for kv in stores:
+        described = attn.Spec(**SIZES | {"dtype": dtype, "kv": kv})
+        names = ["kv_len"] if len(kv) == 1 else ["near_len", "far_len"]
+        for size in (1e4, 1e-3, 2e-5):
+            sizes = {name: 60 for name in names}
+            attn.check(described, batch=1, q_len=rows, amplitude=(size, 1.01 * size), **sizes)

@@ -33,6 +33,26 @@ def test_the_seed_decides():
     assert numpy.array_equal(one["kv.k_pages"], other["kv.k_pages"])
 
 
+def test_amplitudes():
+    """The same numbers times one; drawn for each tensor, with queries so small that scores stay usable."""
+    plain, small = (attn.sample(spec(), amplitude=size, kv_len=40) for size in (1.0, 2.0**-12))
+    for name in ("q", "kv.k_pages", "kv.v_pages"):
+        one, other = (attn.from_bfloat16_bits(each[name]) for each in (plain, small))
+        assert numpy.array_equal(one * numpy.float32(2.0**-12), other, equal_nan=True)
+    found = []
+    for seed in range(30):
+        given = attn.sample(spec(), seed=seed, amplitude=(1e-6, 1e4), kv_len=40)
+        q, k, v = (
+            numpy.nanstd(attn.from_bfloat16_bits(given[name])) for name in ("q", "kv.k_pages", "kv.v_pages")
+        )
+        assert q * k < 9  # a score is that times a standard normal number
+        found.append((k, v))
+    assert (numpy.min(found, 0) < 1e-4).all() and (numpy.max(found, 0) > 1e2).all()
+    for wrong in (0, -1.0, (2, 1), "1", True, (1e-6, float("inf")), float("nan")):
+        with pytest.raises(attn.SpecError, match="amplitude: expected a number from 1e-30 to 1e\\+30, or"):
+            attn.sample(spec(), amplitude=wrong)
+
+
 def test_what_may_not_be_read_is_nan():
     t = attn.sample(spec(), batch=3, kv_len=[5, 16, 40])
     keys = attn.from_bfloat16_bits(t["kv.k_pages"])

@@ -10,19 +10,19 @@
 //   per token              q . k = scale[t] * (q . codes)
 //   groups                 q . k = sum over g of scale[t, g] * (q_g . codes_g) + zero[t, g] * sum(q_g)
 //
-// where sum(q_g) is computed in front of the loop over tiles. Of values the metadata
-// of a token cannot wait for the dot, nor can weights take it (products with it leave
-// the range of f16): values become code * scale + zero in registers, in pairs. What
-// a whole head shares is left to the division by the sum of weights.
+// where sum(q_g) is computed in front of the loop over tiles. Codes of values are
+// multiplied as f16, whatever the queries are: it holds scales and zeros of integers
+// as they are stored, and weights, which are below 2^8, more exactly than bf16 does.
+// The metadata of a token cannot wait for the dot. Integers become code * scale + zero
+// in registers, in pairs. What a whole head shares is left to the division by the sum
+// of weights.
 //
-// Codes of values are multiplied as f16, whatever the queries are: it holds scales
-// and zeros as they are stored, and weights, which are below 2^8, more exactly than
-// bf16 does.
-//
-// Where rows are few, weights do take what scales the values of a token, so that these
-// are codes alone. What keeps products with weights in the range of f16 is the unit of
-// weights: it follows the largest score and scale of a tile, instead of the largest
-// score. The zeros' share of the result is one number for a row, and is added last.
+// Scales of floats are numbers of f32, which f16 need not hold: those of values of 1e-3
+// are below its normal numbers. So weights take them, and values are codes alone. What
+// keeps products with weights in the range of f16 is the unit of weights: it follows the
+// largest score and scale of a tile, instead of the largest score. Where rows are few,
+// that is quicker for integers, too; the zeros' share of the result is one number for a
+// row, and is added last.
 //
 // A task reads one KV head. If all its tokens lie in one region, what a head or a
 // tensor shares becomes a part of the scores' unit and of that division, and costs
@@ -218,20 +218,13 @@ Value FragmentExpansion::dotGroups(UpdateOp update, Value query, Value keys, Arr
   return scores;
 }
 
-Value FragmentExpansion::valuesOf(UpdateOp update, StagedOp staged, const Segment &segment) {
+Value FragmentExpansion::valuesOf(UpdateOp update, StagedOp staged) {
   rt::StorePart part = partOf(update, /*keys=*/false);
   Value tile = staged.getCopies()[1];
   if (part.format.isPlain())
     return tile;
-  Type half = b.getF16Type(), f32 = b.getF32Type();
-  if (weighsScales()) {
-    Value codes = loadCodes(tile, Axis::Feature, part);
-    return WidenOp::create(b, cast<FragmentType>(codes.getType()).withElement(half), codes, ValueRange(),
-                           ValueRange(), /*biased=*/false, /*tiny=*/true);
-  }
   SmallVector<Value> scales, zeros;
-  FragmentType factors = b.fragment({Axis::Key}, {keys}, half);
-  if (part.format.isInteger()) {
+  if (part.format.isInteger() && !weighsIntegers()) {
     SmallVector<Value> meta = lineMeta(staged, false);
     int64_t groups = part.format.groups(part.dim);
     // Features that pad a line are of the last group.
@@ -240,23 +233,17 @@ Value FragmentExpansion::valuesOf(UpdateOp update, StagedOp staged, const Segmen
       scales.push_back(meta[2 * std::min(group, groups - 1)]);
       zeros.push_back(meta[2 * std::min(group, groups - 1) + 1]);
     }
-  } else if (part.format.scales == Scales::Token) {
-    scales.push_back(b.map(factors, lineMeta(staged, false),
-                           [&](ValueRange v) -> Value { return arith::TruncFOp::create(b, half, v[0]); }));
-  } else if (Value scale = regionScale(update, false, segment)) {
-    scales.push_back(b.map(factors, ValueRange{b.splat(scale, factors.withElement(f32))},
-                           [&](ValueRange v) -> Value { return arith::TruncFOp::create(b, half, v[0]); }));
   }
   Value codes = loadCodes(tile, Axis::Feature, part);
-  return WidenOp::create(b, cast<FragmentType>(codes.getType()).withElement(half), codes, scales, zeros,
-                         /*biased=*/false, /*tiny=*/false);
+  return WidenOp::create(b, cast<FragmentType>(codes.getType()).withElement(b.getF16Type()), codes, scales,
+                         zeros, /*biased=*/false, /*tiny=*/weighsIntegers());
 }
 
 //===----------------------------------------------------------------------===//
 // Weights that take what scales values
 //===----------------------------------------------------------------------===//
 
-bool FragmentExpansion::weighsScales() {
+bool FragmentExpansion::weighsIntegers() {
   if (!schedule.hasFewRows() || chain.updates.empty())
     return false;
   rt::StorePart first = partOf(chain.updates.front(), /*keys=*/false);
@@ -267,31 +254,45 @@ bool FragmentExpansion::weighsScales() {
   });
 }
 
-FragmentExpansion::TokenMeta FragmentExpansion::valueMeta(StagedOp staged) {
-  SmallVector<Value> meta = lineMeta(staged, /*keys=*/false);
-  return {meta[0], meta[1]};
+FragmentExpansion::TokenMeta FragmentExpansion::weighedMeta(UpdateOp update, StagedOp staged,
+                                                            const Segment &segment) {
+  const rt::Format format = partOf(update, /*keys=*/false).format;
+  if (weighsIntegers()) {
+    SmallVector<Value> meta = lineMeta(staged, /*keys=*/false);
+    return {meta[0], meta[1]};
+  }
+  if (format.isPlain() || format.isInteger())
+    return {};
+  if (format.scales == Scales::Token)
+    return {lineMeta(staged, /*keys=*/false)[0], {}};
+  if (Value scale = regionScale(update, /*keys=*/false, segment))
+    return {b.splat(scale, b.fragment({Axis::Key}, {keys}, b.getF32Type())), {}};
+  return {};
 }
 
-/// In the unit of scores. Not less than for the least scale that f16 holds, so that sums of weights stay
-/// finite beside scales of 0.
+static Value asF32(KernelBuilder &b, Value number) {
+  return number.getType().isF32() ? number : arith::ExtFOp::create(b, b.getF32Type(), number).getResult();
+}
+
+/// In the unit of scores. Not less than for the least scale that f16 holds, or than for 2^-64, so that sums
+/// of weights stay finite beside scales of 0.
 Value FragmentExpansion::liftOf(Value scale) {
   Type f32 = b.getF32Type();
-  Value sizes = b.map(scoresType(), ValueRange{scale}, [&](ValueRange v) -> Value {
-    return math::AbsFOp::create(b, arith::ExtFOp::create(b, f32, v[0]));
-  });
+  const bool isWide = cast<FragmentType>(scale.getType()).getElement().isF32();
+  Value sizes = b.map(scoresType(), ValueRange{scale},
+                      [&](ValueRange v) -> Value { return math::AbsFOp::create(b, asF32(b, v[0])); });
   Value largest = ReduceOp::create(b, rowsOf(f32), Combine::Max, sizes);
   Value flat = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, toLog2, b.f32(0));
   Value perUnit = b.select(flat, b.f32(0), ReciprocalOp::create(b, toLog2));
   return b.map(rowsOf(f32), ValueRange{largest}, [&](ValueRange v) -> Value {
-    Value some = arith::MaxNumFOp::create(b, v[0], b.f32(0x1p-24));
+    Value some = arith::MaxNumFOp::create(b, v[0], b.f32(isWide ? 0x1p-64 : 0x1p-24));
     return arith::MulFOp::create(b, math::Log2Op::create(b, some), perUnit);
   });
 }
 
 Value FragmentExpansion::timesTokens(Value weights, Value tokens) {
-  return b.map(scoresType(), ValueRange{weights, tokens}, [&](ValueRange v) -> Value {
-    return arith::MulFOp::create(b, v[0], arith::ExtFOp::create(b, b.getF32Type(), v[1]));
-  });
+  return b.map(scoresType(), ValueRange{weights, tokens},
+               [&](ValueRange v) -> Value { return arith::MulFOp::create(b, v[0], asF32(b, v[1])); });
 }
 
 Value FragmentExpansion::addZeros(Value zeros, const Step &step, Value zero) {

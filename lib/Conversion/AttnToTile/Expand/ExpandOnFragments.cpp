@@ -72,23 +72,19 @@ LogicalResult expandUpdate(UpdateOp update, std::optional<unsigned> operand, Val
   Segment segment = TaskView::segmentOf(tokens);
   segment.operand = which;
   // What the unit must be raised by is known before the scores: lanes find it while these are multiplied.
-  FragmentExpansion::TokenMeta meta;
-  Value lift;
-  if (e.weighsScales()) {
-    meta = e.valueMeta(staged);
-    lift = e.liftOf(meta.scale);
-  }
+  FragmentExpansion::TokenMeta meta = e.weighedMeta(update, staged, segment);
+  Value lift = meta.scale ? e.liftOf(meta.scale) : Value();
   Value scores = e.rowsDotTokens(update, staged, segment);
   scores = e.finishScores(scores, operand, segment, tokens.getFirst());
   if (e.scoresStay)
     e.storeScores(scores, update, tokens);
   FragmentExpansion::Step step = e.softmax(scores, state, lift);
   Value acc = e.rescale(state.acc, step), zeros;
-  if (meta.scale) {
+  if (meta.zero)
     zeros = e.addZeros(state.zeros, step, meta.zero);
+  if (meta.scale)
     step.weights = e.timesTokens(step.weights, meta.scale);
-  }
-  Value values = e.valuesOf(update, staged, segment);
+  Value values = e.valuesOf(update, staged);
   auto fragment = dyn_cast<FragmentType>(values.getType());
   Value weights = e.packWeights(step.weights, fragment ? fragment.getElement() : e.chain.element());
   acc = e.dot(e.accType(), weights, values, acc);

@@ -50,7 +50,7 @@ struct FragmentExpansion : TileCopies {
 
   State stateOf(Value state) {
     ArrayRef<Value> values = pieces.of(state);
-    return {values[0], values[1], values[2], weighsScales() ? values[3] : Value()};
+    return {values[0], values[1], values[2], weighsIntegers() ? values[3] : Value()};
   }
   /// The copy of a staged part.
   static Value copyOf(Value part, unsigned number) {
@@ -71,15 +71,16 @@ struct FragmentExpansion : TileCopies {
   /// The products of the rows and a staged tile's keys.
   Value rowsDotTokens(UpdateOp update, StagedOp staged, const Segment &segment);
   /// What a dot with weights takes of a staged tile's values: the tile, or fragments of f16.
-  Value valuesOf(UpdateOp update, StagedOp staged, const Segment &segment);
-  /// Whether weights are multiplied by the values' scales, and values are codes alone: integers with one
-  /// scale for a token, the same in all regions, for few rows.
-  bool weighsScales();
-  /// Scale and zero of the tokens whose values these are.
+  Value valuesOf(UpdateOp update, StagedOp staged);
+  /// Whether weights are multiplied by the scales of integer values: where these have one for a token, the
+  /// same format in all regions, and rows are few.
+  bool weighsIntegers();
+  /// Scale and, of integers, zero of the tokens whose weights are multiplied by scales and whose values are
+  /// codes alone; of the others none.
   struct TokenMeta {
     Value scale, zero;
   };
-  TokenMeta valueMeta(StagedOp staged);
+  TokenMeta weighedMeta(UpdateOp update, StagedOp staged, const Segment &segment);
   /// What is to be added to a row's maximum, so that its weights are below 2^8 times scales, too.
   Value liftOf(Value scale);
   /// Weights times a number of each token.

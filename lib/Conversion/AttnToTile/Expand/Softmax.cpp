@@ -11,7 +11,7 @@ State FragmentExpansion::initialState(Value sinks, Value counts) {
   Type f32 = b.getF32Type();
   State state{b.splat(b.f32(fixedUnit ? 0 : -infinity), rowsOf(f32)),
               b.splat(b.f32(0), rowsOf(f32, /*partial=*/true)), b.splat(b.f32(0), accType()),
-              weighsScales() ? b.splat(b.f32(0), rowsOf(f32, /*partial=*/true)) : Value()};
+              weighsIntegers() ? b.splat(b.f32(0), rowsOf(f32, /*partial=*/true)) : Value()};
   if (!sinks)
     return state;
 

@@ -80,6 +80,25 @@ def test_one_large_score_sends_its_tile_the_long_way(tmp_path, schedule, rows):
     assert check(file, *options, "--inputs", inputs)["rel_err"] < 1e-3
 
 
+@pytest.mark.parametrize("schedule,rows", SHAPES)
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+@pytest.mark.parametrize("cap", [2.0, 50.0])
+def test_a_row_that_sees_one_token_has_its_value(tmp_path, schedule, rows, dtype, cap):
+    """To the bit: a weight that is rounded must be a power of two, whatever the score; and the LSE is the score."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    from safetensors.torch import load_file
+
+    file = write(tmp_path, cap, dtype=dtype, scale=1.0)
+    file.write_text(file.read_text().replace("see causal)", "see window(1))"))
+    inputs, outputs = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
+    options = ["--dim=batch=2", f"--dim=q_len={rows}", "--dim=kv_len=100..300"]
+    check(file, f"--schedule={schedule}", *options, "--save-inputs", inputs, "--outputs", outputs)
+    given = load_file(inputs)
+    sequence = torch.arange(2).repeat_interleave(rows)
+    visible = given["kv.v"][given["kv.start"][sequence] + given["q_pos"]]
+    assert torch.equal(load_file(outputs)["o"], visible.repeat_interleave(2, 1))
+
+
 # bf16 keeps no maximum up to a cap of 55.
 @pytest.mark.parametrize("schedule,rows", SHAPES)
 @pytest.mark.parametrize("cap", [0.5, 30.0, 55.0, 56.0, 300.0])

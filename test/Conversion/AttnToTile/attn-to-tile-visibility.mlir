@@ -49,7 +49,8 @@ func.func @classes(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"}
 // CHECK: %[[BY:.*]] = arith.subi %[[HEAD]], %[[INROW]]
 // CHECK: arith.addi %[[NUMBER]],
 
-// Scores that a cap bounds need no maximum where weights have the range of f32: the unit of the softmax is 1.
+// Scores that a cap bounds need no maximum where weights have the range of f32: a row keeps the unit of the first
+// tile in which it sees something.
 func.func @bounded(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"}) -> !query8 attributes {tile.schedules = [#rows16]} {
   %cap = arith.constant 27.5 : f32
   %inverse = arith.constant 0.02 : f32
@@ -70,6 +71,12 @@ func.func @bounded(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"}
 }
 
 // CHECK-LABEL: gpu.module @bounded_kernels
+// CHECK: %[[SOME:.*]] = tile.any
+// CHECK-NEXT: %[[UNIT:.*]] = scf.if %[[SOME]]
+// CHECK: tile.reduce max
+// CHECK: } else {
+// CHECK-NEXT: scf.yield
+// CHECK-NEXT: }
 // CHECK-NOT: tile.reduce max
 // CHECK: math.exp2
 // CHECK: tile.reduce add

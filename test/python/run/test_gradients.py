@@ -65,6 +65,28 @@ def test_sinks_of_rows_that_see_nothing():
         assert error(one, other) <= TOLERANCE[torch.bfloat16] and one.isfinite().all()
 
 
+@pytest.mark.parametrize("heads", [1, 8])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"softcap": 30.0},
+        {"softcap": 50.0},
+        {"score": lambda s, h, qi, ki: attn.math.tanh(s) + 2 * attn.math.tanh(s / 4)},
+    ],
+    ids=["plain", "30", "50", "tanh"],
+)
+def test_a_row_that_sees_one_token_has_no_gradient_of_scores(options, heads):
+    """Its weight is 1, whatever its score."""
+    given = dense(1, 90, 90, heads, heads, 64, 64, dtype=torch.bfloat16)
+    (out,), (dq, dk, dv) = gradients(
+        lambda *given: (attn.attend(*given, causal=True, window=1, **options),), given
+    )
+    assert torch.equal(out, given[2])
+    assert max(dq.abs().max(), dk.abs().max()) <= 1e-5
+    assert torch.equal(dv, gradients(lambda v: (v,), given[2:])[1][0])
+
+
 def test_forests_on_kernels():
     forest = replicated.random_forest(numpy.random.default_rng(2), 4, most=40)
     given = leaves(*((forest.tokens, heads, 32) for heads in (4, 2, 2)), dtype=torch.bfloat16)

@@ -142,6 +142,8 @@ struct FragmentExpansion : TileCopies {
   /// One step of the online softmax: new max and sum, the factor of what was accumulated, the tile's weights.
   /// `lift`, if there is one, is how much higher than the largest score the maximum is to be.
   Step softmax(Value scores, const State &state, Value lift = {});
+  /// The unit that a row keeps under fixedUnit: `unit`, or where a row has none the first that it can have.
+  Value firstUnit(Value scores, Value unit);
   /// The sum of zeros behind a step.
   Value addZeros(Value zeros, const Step &step, Value zero);
   /// Brings what was accumulated to the new unit, if it moved.
@@ -167,7 +169,7 @@ struct FragmentExpansion : TileCopies {
   Value dotScale;         ///< what the dot of a query and a key is multiplied by to be a score
   Value scoreUnit;        ///< what a score of 1 is, as it enters the softmax
   Value toLog2;           ///< the same in log2
-  bool fixedUnit = false; ///< whether weights are exp(score): bounded scores need no maximum
+  bool fixedUnit = false; ///< whether a row's unit is its first: bounded scores need no maximum
   // Values of the rows.
   Value queryPosition, queryHead;
   Value valueScale; ///< of the task's head, which results are multiplied by; null where there is none

@@ -39,18 +39,50 @@ State FragmentExpansion::initialState(Value sinks, Value counts) {
   return state;
 }
 
+/// A weight of 16 bits is exact where it is a power of two, and so is then the output of a row that sees one
+/// token. For that a unit needs no more than the fraction of the largest score that the row sees first, in
+/// log2: it is as near to 1 as if it were 1 for all rows. A unit of 0 says that the row has seen nothing yet.
+Value FragmentExpansion::firstUnit(Value scores, Value unit) {
+  Value none = b.map(rowsOf(b.getI1Type()), ValueRange{unit}, [&](ValueRange v) -> Value {
+    return arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, v[0], b.f32(0));
+  });
+  auto branch = scf::IfOp::create(b, rowsOf(b.getF32Type()), AnyOp::create(b, b.getI1Type(), none), true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(b, unit);
+  b.setInsertionPointToStart(branch.thenBlock());
+  Value largest = ReduceOp::create(b, rowsOf(b.getF32Type()), Combine::Max, scores);
+  Value first = b.map(rowsOf(b.getF32Type()), ValueRange{unit, none, largest}, [&](ValueRange v) -> Value {
+    constexpr double whole = 12582912; // 1.5 * 2^23: a sum with it is rounded to a whole number
+    Value log = arith::MulFOp::create(b, v[2], toLog2);
+    Value rounded = arith::SubFOp::create(b, arith::AddFOp::create(b, log, b.f32(whole)), b.f32(whole));
+    Value fraction = arith::SubFOp::create(b, log, rounded);
+    Value isWhole = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, fraction, b.f32(0));
+    Value found = arith::DivFOp::create(b, b.select(isWhole, b.f32(1), fraction), toLog2);
+    Value seen = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, v[2], b.f32(-infinity));
+    Value begins = arith::AndIOp::create(b, v[1], seen);
+    return b.select(begins, found, v[0]);
+  });
+  scf::YieldOp::create(b, first);
+  return branch.getResult(0);
+}
+
 FragmentExpansion::Step FragmentExpansion::softmax(Value scores, const State &state, Value lift) {
   Type f32 = b.getF32Type();
   auto scaled = [&](Value x) -> Value { return arith::MulFOp::create(b, x, toLog2); };
-  // Under a soft cap nothing can run away, so the unit may be 1 for good: no maximum, nothing to rescale, and
-  // no exponential waits for the rest of its row.
+  // Under a soft cap nothing can run away, so a row may keep its first unit for good: no maximum, nothing to
+  // rescale, and no exponential waits for the rest of its row.
   if (fixedUnit) {
-    Value weights = b.map(scoresType(), ValueRange{scores},
-                          [&](ValueRange v) -> Value { return math::Exp2Op::create(b, scaled(v[0])); });
+    Value unit = firstUnit(scores, state.max);
+    Value base = b.map(rowsOf(f32), ValueRange{unit},
+                       [&](ValueRange v) -> Value { return arith::NegFOp::create(b, scaled(v[0])); });
+    Value weights = b.map(scoresType(), ValueRange{scores, base}, [&](ValueRange v) -> Value {
+      return math::Exp2Op::create(b, math::FmaOp::create(b, v[0], toLog2, v[1]));
+    });
     Value tileSum = ReduceOp::create(b, rowsOf(f32, true), Combine::Add, weights);
     Value sum = b.map(rowsOf(f32, true), ValueRange{state.sum, tileSum},
                       [&](ValueRange v) -> Value { return arith::AddFOp::create(b, v[0], v[1]); });
-    return {state.max, sum, Value(), Value(), weights};
+    return {unit, sum, Value(), Value(), weights};
   }
   Value tileMax = ReduceOp::create(b, rowsOf(f32), Combine::Max, scores);
   if (lift)
@@ -107,12 +139,6 @@ Value FragmentExpansion::packWeights(Value weights, Type element) {
 /// Sums may be shares of lanes: all of a row have the same unit.
 State FragmentExpansion::mergeStates(const State &x, const State &y) {
   Type f32 = b.getF32Type();
-  auto added = [&](Value left, Value right) {
-    return b.map(cast<FragmentType>(left.getType()), ValueRange{left, right},
-                 [&](ValueRange v) -> Value { return arith::AddFOp::create(b, v[0], v[1]); });
-  };
-  if (fixedUnit)
-    return {x.max, added(x.sum, y.sum), added(x.acc, y.acc), {}};
   Value max = b.map(rowsOf(f32), ValueRange{x.max, y.max},
                     [&](ValueRange v) -> Value { return arith::MaxNumFOp::create(b, v[0], v[1]); });
   auto decay = [&](Value old) {

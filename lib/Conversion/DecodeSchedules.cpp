@@ -24,8 +24,8 @@ using tile::ScheduleKind;
 /// Tokens that an instruction of mma reads of the values: what a warp has at least.
 static constexpr int64_t mmaKeys = 16;
 /// Stages, from most to fewest: three already have three times in flight what latency and bandwidth ask for
-/// (docs/rationale.md), and with one nothing is.
-static constexpr int64_t mostStages = 4, fewestStages = 2;
+/// (docs/rationale.md). With one nothing is in flight while a tile is computed, so it is the last resort.
+static constexpr int64_t mostStages = 4, fewestStages = 2, lastStages = 1;
 /// Of codes, bytes in flight on a multiprocessor from which more were not faster: neighbouring heads drift
 /// apart the further they look ahead.
 static constexpr int64_t codesInFlight = 48 << 10;
@@ -43,16 +43,30 @@ public:
     for (int64_t blocks = mostBlocks(); blocks > 0; --blocks)
       for (int64_t warps : {4, 2})
         for (int64_t stages = stagesOf(blocks, warps); stages >= fewestStages; --stages) {
-          ScheduleAttr schedule = scheduleOf(warps, stages, blocks);
-          if (model.fitsBlock(schedule) && model.fitsMultiprocessor(schedule) && (warps == 4 || blocks == 1))
+          ScheduleAttr schedule = scheduleOf(warps, stages, blocks, warpKeys());
+          if (fits(schedule) && (warps == 4 || blocks == 1))
             return schedule;
         }
-    return {};
+    return chooseLeast();
   }
 
 private:
-  ScheduleAttr scheduleOf(int64_t warps, int64_t stages, int64_t blocks) const {
-    return ScheduleAttr::get(context, ScheduleKind::Mma, rows, warpKeys() * warps, warps, stages, blocks,
+  bool fits(ScheduleAttr schedule) const {
+    return model.fitsBlock(schedule) && model.fitsMultiprocessor(schedule);
+  }
+
+  /// Regions of different formats have rings of their own, which the chips with the least shared memory hold
+  /// in shorter tiles or fewer stages alone: long heads in 16 bits beside codes.
+  ScheduleAttr chooseLeast() const {
+    constexpr int64_t warps = 2, blocks = 1;
+    for (int64_t stages : {fewestStages, lastStages})
+      if (ScheduleAttr schedule = scheduleOf(warps, stages, blocks, mmaKeys); fits(schedule))
+        return schedule;
+    return {};
+  }
+
+  ScheduleAttr scheduleOf(int64_t warps, int64_t stages, int64_t blocks, int64_t keys) const {
+    return ScheduleAttr::get(context, ScheduleKind::Mma, rows, keys * warps, warps, stages, blocks,
                              /*splitKeys=*/true, model.keepsQueries() && (few || !model.mixesCodes()));
   }
 

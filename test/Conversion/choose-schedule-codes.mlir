@@ -1,5 +1,7 @@
 // RUN: attn-opt %s --attn-choose-schedule="target=sm_90a schedule=mma" | FileCheck %s
 // RUN: attn-opt %s --attn-choose-schedule="target=sm_80" | FileCheck %s --check-prefix=SM80
+// RUN: attn-opt %s --attn-choose-schedule="target=sm_89" | FileCheck %s --check-prefix=SM89
+// RUN: attn-opt %s --attn-choose-schedule="target=sm_120a" | FileCheck %s --check-prefix=SM89
 
 // Tiles of codes take a byte per element, and lines of 32 bytes and multiples of that; queries stay what they are:
 // 16 * 96 * 2 bytes, and 4 warps * 2 stages * 32 keys * (96 + 96 * 2) bytes. A warp takes 32 keys, twice those of bf16, and two stages
@@ -107,4 +109,33 @@ func.func @mixed(%q: !query {attn.name = "q"}, %many: !many {attn.name = "many"}
   %2 = attn.update %1, %q, %fewer see all scale 0.125 : !query, !fewer -> !state
   %o = attn.finish %2 : !state -> !query
   return %o : !query
+}
+
+// Long heads in 16 bits beside codes, in 99 KB: warps with as few keys as a dot reads at a time and, of heads of 256,
+// a single stage.
+// SM89-LABEL: @beside
+// SM89-SAME: [#tile.schedule<mma, rows = 16, keys = 32, warps = 2, stages = 1, blocks = 1,
+!long = tensor<?x8x256xbf16>
+!plain = !attn.kv<dense, heads = 2, dim = 256, key = bf16, value = bf16>
+!coded = !attn.kv<dense, heads = 2, dim = 256, key = !attn.codes<i8, per = 256>, value = !attn.codes<i8, per = 256>>
+!longs = !attn.state<heads = 8, value_dim = 256>
+func.func @beside(%q: !long {attn.name = "q"}, %plain: !plain {attn.name = "plain"}, %coded: !coded {attn.name = "coded"}) -> !long {
+  %0 = attn.init %q : !long -> !longs
+  %1 = attn.update %0, %q, %plain see all scale 0.125 : !long, !plain -> !longs
+  %2 = attn.update %1, %q, %coded see all scale 0.125 : !long, !coded -> !longs
+  %o = attn.finish %2 : !longs -> !long
+  return %o : !long
+}
+// SM89-LABEL: @wide
+// SM89-SAME: [#tile.schedule<mma, rows = 16, keys = 32, warps = 2, stages = 2, blocks = 1,
+!wide = tensor<?x8x192xbf16>
+!plains = !attn.kv<dense, heads = 2, dim = 128, value_dim = 192, key = bf16, value = bf16>
+!codes = !attn.kv<dense, heads = 2, dim = 128, value_dim = 192, key = !attn.codes<i8, per = 128>, value = !attn.codes<i4, per = 64>>
+!wides = !attn.state<heads = 8, value_dim = 192>
+func.func @wide(%q: !query {attn.name = "q"}, %plain: !plains {attn.name = "plain"}, %coded: !codes {attn.name = "coded"}) -> !wide {
+  %0 = attn.init %q : !query -> !wides
+  %1 = attn.update %0, %q, %plain see all scale 0.125 : !query, !plains -> !wides
+  %2 = attn.update %1, %q, %coded see all scale 0.125 : !query, !codes -> !wides
+  %o = attn.finish %2 : !wides -> !wide
+  return %o : !wide
 }

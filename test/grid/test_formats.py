@@ -261,6 +261,34 @@ def test_conversion_by_arithmetic(folder, dim):
     assert report["passed"] and report["kernel"].endswith("rows128")
 
 
+BESIDE = """
+!q = tensor<?x8xKEYxbf16>
+!o = tensor<?x8xVALUExbf16>
+!plain = !attn.kv<paged<16>, heads = 2, dim = KEY, value_dim = VALUE, key = bf16, value = bf16>
+!coded = !attn.kv<paged<16>, heads = 2, dim = KEY, value_dim = VALUE, key = !attn.codes<CODES>, value = !attn.codes<CODES>>
+func.func @beside(%q: !q {attn.name = "q"}, %plain: !plain {attn.name = "plain", attn.dims = ["batch", "new_len"]},
+                  %coded: !coded {attn.name = "coded", attn.dims = ["batch", "kv_len"]}) -> !o {
+  %o = attn.attend %q over (%coded see all), (%plain see causal) : !q, !coded, !plain -> !o
+  return %o : !o
+}
+"""
+
+
+@pytest.mark.parametrize("target", ["sm_89", "sm_120a"])
+@pytest.mark.parametrize("dims", [(256, 256), (192, 128), (128, 192)])
+@pytest.mark.parametrize("codes", ["f8E4M3FN, per = head", "i8, per = 64"])
+def test_regions_of_two_formats_where_shared_memory_is_scarce(folder, target, dims, codes):
+    """Rings of both fit 99 KB, if need be in fewer stages."""
+    file = folder / "beside.mlir"
+    text = BESIDE.replace("KEY", str(dims[0])).replace("VALUE", str(dims[1])).replace("CODES", codes)
+    file.write_text(text)
+    assert_nothing_spilled(assemble(folder, text, target)[1])
+    for rows in (1, 37):
+        options = (f"--target={target}", f"--dim=q_len={rows}", "--dim=kv_len=50..200", "--dim=new_len=60")
+        status, _, errors = attn_run(file, "--check", "--device=host", "--dim=batch=2", *options)
+        assert status == 0, errors
+
+
 @pytest.mark.parametrize("rows", [1, 3, 37])
 @pytest.mark.parametrize("kv_heads", [1, 4])
 def test_a_class_without_heads(folder, kv_heads, rows):

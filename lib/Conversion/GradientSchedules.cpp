@@ -39,6 +39,9 @@ static constexpr int64_t walked[] = {64, 32, 16}, walkedByWgmma[] = {128, 96, 80
 /// is less than beside a softmax. A score region takes some, but with the least tile. (17 pairs of dims
 /// plain, 12 with a soft cap, two chips, 2026-11-23.)
 static constexpr int64_t room = 184, roomOfRegions = 168;
+/// Beside sums of each row (RowSums.h), of which a lane has two rows. (Heads of 64, 96 and 128 with one and
+/// two reads of tables, two regions, 2026-11-26.)
+static constexpr int64_t roomOfTables = 160;
 /// The same of wgmma, whose threads take those of the warps that copy: where rows are held, and where tokens
 /// are. (17 pairs of dims: causal, without a mask, with two sizes, with a soft cap, 2026-11-23.)
 static constexpr int64_t wgmmaRoomOfRows = 176, wgmmaRoomOfTokens = 208;
@@ -73,8 +76,10 @@ public:
       bool least = lines == walked[std::size(walked) - 1];
       int64_t slopes = least ? 0 : slopesOf(held, lines);
       int64_t bytes = sharedBytes(held, warpLines * mmaWarps, lines, mmaStages);
-      if (fragments(held, lines) + slopes > (shape.rawScores || least ? room : roomOfRegions) ||
-          bytes > chip.sharedPerBlock)
+      bool adds = !held.tokens && shape.tableReads > 0;
+      int64_t most = shape.rawScores || least ? room : adds ? roomOfTables : roomOfRegions;
+      int64_t sums = adds && !least ? 4 * (1 + shape.tableReads) : 0;
+      if (fragments(held, lines) + slopes + sums > most || bytes > chip.sharedPerBlock)
         continue;
       int64_t blocks = 2 * (bytes + systemShared) <= chip.sharedPerMultiprocessor ? 2 : 1;
       return get(ScheduleKind::Mma, mmaWarps, lines, mmaStages, blocks);

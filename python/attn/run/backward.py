@@ -34,8 +34,8 @@ _guard = threading.Lock()
 
 
 def marked(text: str, tables: Iterable[str] = (), ordered: bool | None = None) -> str:
-    """The text of a description, as that of its gradients, those of `tables` among them. `ordered`: whose terms are added
-    in an order, so that every run gives the same bits; False: in none, where a kernel can."""
+    """The text of a description, as that of its gradients, those of `tables` and sink logits among them. `ordered`: whose
+    terms are added in an order, so that every run gives the same bits; False: in none, where a kernel can."""
     names = ", ".join(f'"{name}"' for name in tables)
     mark = f"attn.backward = [{names}]" if names else "attn.backward"
     if ordered is not None:
@@ -69,8 +69,9 @@ def differentiates(kernel: Any) -> bool:
 
 
 def tables_of(data: Mapping[str, Tensor], wanted: Collection[str]) -> tuple[str, ...]:
-    """Of what gradients are `wanted` of, by the names of `data`, the tables that a score function may read."""
-    return tuple(sorted(set(wanted) - _floats(data) - {"sink_logits"}))
+    """The names that a text of gradients lists (`marked`): those of `wanted` that are tables of a score function or sink
+    logits. `data`: all tensors by name."""
+    return tuple(sorted(set(wanted) - _floats(data)))
 
 
 def missing_kernels(kernel: Any, data: Mapping[str, Tensor]) -> str:

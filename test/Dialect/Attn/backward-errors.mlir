@@ -63,7 +63,7 @@ func.func @pairs(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %bias: t
 !kv = !attn.kv<packed, heads = 4, dim = 64, key = bf16, value = bf16>
 func.func @unknown(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %a: tensor<4xf32> {attn.name = "a"}) -> !q
     attributes {attn.backward = ["b"]} {
-  // expected-error @below {{its list holds "b"; expected names of tables: a}}
+  // expected-error @below {{its list holds "b"; expected names of tables or sinks: a}}
   %o = attn.attend %q over (%kv see causal) : !q, !kv -> !q
   return %o : !q
 }
@@ -73,7 +73,7 @@ func.func @unknown(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %a: te
 !q = tensor<?x4x64xbf16>
 !kv = !attn.kv<packed, heads = 4, dim = 64, key = bf16, value = bf16>
 func.func @number(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q attributes {attn.backward = 1 : i32} {
-  // expected-error @below {{expected no value, or a list of tables' names, got 1 : i32}}
+  // expected-error @below {{expected no value, or a list of names of tables and sinks, got 1 : i32}}
   %o = attn.attend %q over (%kv see causal) : !q, !kv -> !q
   return %o : !q
 }

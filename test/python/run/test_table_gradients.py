@@ -95,6 +95,71 @@ def test_tables_have_gradients_by_kernels(name):
         assert error(one, other) <= TOLERANCE
 
 
+def far(tokens, heads=2, rows=16):
+    """The last rows of a sequence, whose scores know how far away keys are; gradients that come back; slopes and sinks."""
+    random = torch.Generator().manual_seed(3)
+    shapes = [(1, rows, heads, 64), (1, tokens, heads, 64), (1, tokens, heads, 64), (1, rows, heads, 64)]
+    *tensors, back = (torch.randn(shape, generator=random).bfloat16() for shape in shapes)
+    slopes, sinks = torch.full((heads,), -1e-4), torch.tensor([0.5, -0.5])
+    return tensors, back, slopes, sinks
+
+
+def eagerly(tensors, back, slopes, sinks, first, dtype):
+    """Gradients of slopes and, if there are some, sinks as PyTorch makes them: in float64, or in float32 of dots of `dtype`."""
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    q, k, v = (tensor.to(dtype).transpose(1, 2) for tensor in tensors)
+    given = [each.to(wide).requires_grad_() for each in (slopes, sinks) if each is not None]
+    at_k = torch.arange(k.shape[2])
+    at_q = at_k[-q.shape[2] :, None]
+    scores = (q @ k.mT / 8).to(wide) + given[0][:, None, None] * (at_q - at_k)
+    scores = scores.masked_fill((at_k > at_q) | (at_k >= first), -torch.inf)
+    if sinks is not None:
+        scores = torch.cat([scores, given[1][:, None, None].expand(*scores.shape[:3], 1)], -1)
+    weights = scores.softmax(-1)[..., : len(at_k)]
+    return torch.autograd.grad(weights.to(dtype) @ v, given, back.to(dtype).transpose(1, 2))
+
+
+@pytest.mark.parametrize("tokens", [200, 1000, 4000])
+@pytest.mark.parametrize("with_sinks", [False, True], ids=["plain", "sinks"])
+def test_gradients_of_tables_and_sinks_far_from_the_first_token(tokens, with_sinks):
+    """As exact as PyTorch's in bfloat16: what the output was rounded by does not grow with the distance."""
+    tensors, back, slopes, sinks = far(tokens)
+    sinks = sinks if with_sinks else None
+    wanted, theirs = (
+        eagerly(tensors, back, slopes, sinks, 16, dtype) for dtype in (torch.float64, torch.bfloat16)
+    )
+    given = [each.clone().requires_grad_() for each in (slopes, sinks) if each is not None]
+    out = attn.attend(
+        *(tensor.clone().requires_grad_() for tensor in tensors),
+        causal=True,
+        sink=16,
+        score=lambda s, h, qi, ki, slopes: s + slopes[h] * (qi - ki),
+        tensors={"slopes": given[0]},
+        sink_logits=given[1] if with_sinks else None,
+    )
+    with no_reference():
+        ours = torch.autograd.grad(out, given, back)
+    for one, other, eager in zip(ours, wanted, theirs, strict=True):
+        assert error(one, other) <= 2 * error(eager, other) + 1e-3
+
+
+def test_sinks_are_as_exact_in_order():
+    """Where rows are held, their deltas are sums of float32, also where values have much in common."""
+    tensors, back, _, sinks = far(300, rows=300)
+    tensors[2] += 8
+    back = (back - back.float().mean(-1, keepdim=True)).bfloat16()  # which is nothing to those who come back
+    none = torch.zeros(2)
+    wanted, theirs = (
+        eagerly(tensors, back, none, sinks, 300, dtype)[1] for dtype in (torch.float64, torch.bfloat16)
+    )
+    given = sinks.clone().requires_grad_()
+    tensors = [tensor.clone().requires_grad_() for tensor in tensors]
+    out = attn.attend(*tensors, causal=True, sink_logits=given, ordered=True)
+    with no_reference():
+        (ours,) = torch.autograd.grad(out, given, back)
+    assert error(ours, wanted) <= 2 * error(theirs, wanted) + 1e-3
+
+
 def test_forests_and_bits():
     """Rows of all responses add to one table, whose bits are those of every run."""
     score, tables, _ = CASES["slopes"]

@@ -28,10 +28,16 @@
 // row's tokens is a number beside dq. It is written with its place in the table, which
 // no token decides, and whoever launched adds up rows in their order.
 //
+// delta = <do, o> - dlse is made of an output that is rounded to 16 bits. Its error is
+// multiplied by the mean of what a table's gradient is multiplied by, which may be
+// thousands of times as large as that spreads. So kernels that make gradients of tables or
+// sinks add up p and ds, too, and correct their sums when a row ends (RowSums).
+//
 //===----------------------------------------------------------------------===//
 #include "GradientTile.h"
 #include "Log2.h"
 #include "OnlineModels.h"
+#include "RowSums.h"
 
 #include "AttnToTile/Kernel/TokenSlots.h"
 
@@ -67,6 +73,13 @@ void FragmentExpansion::readFinished() {
   }));
 }
 
+Value FragmentExpansion::readLseGradient() {
+  auto ofLse = LoadVectorOp::create(b, rowsOf(b.getF32Type()), b.buffer("dlse", b.getF32Type()));
+  b.fill(ofLse.getIndex(), {b.getI32Type()},
+         [&](ValueRange line) { return packedSlot(packedRow(line[0]), b.getI64Type()); });
+  return ofLse;
+}
+
 Value FragmentExpansion::lseOfLines(Value ofRows) {
   Type i32 = b.getI32Type();
   Value count = b.sub(packedCount, warpRow), lines = CoordinatesOp::create(b, rowsOf(i32), b.i32(0));
@@ -95,9 +108,7 @@ struct InitGradientModel : OnlineOpInterface::ExternalModel<InitGradientModel, I
     } else {
       e.setRows(init.getPart());
       readDelta(init, e);
-      for (UpdateOp update : ArrayRef(e.chain.updates).take_front())
-        sums.append(e.readsWithGradients(update).size(),
-                    b.splat(b.f32(0), e.rowsOf(b.getF32Type(), /*partial=*/true)));
+      llvm::append_range(sums, RowSums(e).zeros());
     }
     e.pieces.set(init.getGradient(), sums);
     return success();
@@ -121,10 +132,7 @@ struct InitGradientModel : OnlineOpInterface::ExternalModel<InitGradientModel, I
     e.rowDelta = ReduceOp::create(b, e.rowsOf(f32), Combine::Add, products);
     if (!init.getWithLse())
       return;
-    auto ofLse = LoadVectorOp::create(b, e.rowsOf(f32), b.buffer("dlse", f32));
-    b.fill(ofLse.getIndex(), {b.getI32Type()},
-           [&](ValueRange line) { return e.packedSlot(e.packedRow(line[0]), b.getI64Type()); });
-    e.rowDelta = b.map(e.rowsOf(f32), ValueRange{e.rowDelta, ofLse},
+    e.rowDelta = b.map(e.rowsOf(f32), ValueRange{e.rowDelta, e.readLseGradient()},
                        [&](ValueRange v) -> Value { return arith::SubFOp::create(b, v[0], v[1]); });
   }
 };
@@ -151,10 +159,11 @@ struct WriteGradientModel : OnlineOpInterface::ExternalModel<WriteGradientModel,
       return e.numberSlot(b.add(e.packedBegin, b.add(e.warpRow, line)), b.getI64Type());
     };
     store(e.rowLse, b.buffer(logLse, b.getF32Type()), lines, 1, numberSlot, e);
-    store(e.rowDelta, b.buffer("delta", b.getF32Type()), lines, 1, numberSlot, e);
+    RowSums::Settled settled = RowSums(e).settle(sums.drop_front());
+    store(settled.delta, b.buffer("delta", b.getF32Type()), lines, 1, numberSlot, e);
     if (e.chain.updates.empty())
       return success();
-    for (auto [each, sum] : llvm::zip_equal(e.readsWithGradients(e.chain.updates.front()), sums.drop_front()))
+    for (auto [each, sum] : llvm::zip_equal(e.readsWithGradients(e.chain.updates.front()), settled.tables))
       writeTable(each, sum, lines, slot, e);
     return success();
   }
@@ -164,12 +173,11 @@ struct WriteGradientModel : OnlineOpInterface::ExternalModel<WriteGradientModel,
                          FragmentExpansion &e) {
     KernelBuilder &b = e.b;
     Type f32 = b.getF32Type(), i32 = b.getI32Type();
-    Value whole = CompleteOp::create(b, e.rowsOf(f32), sum);
     Value places = b.map(e.rowsOf(f32), ValueRange{e.queryHead, e.queryPosition}, [&](ValueRange v) -> Value {
       Value place = arith::TruncIOp::create(b, i32, e.tablePlace(each.read, v));
       return arith::BitcastOp::create(b, f32, place);
     });
-    store(whole, b.buffer(each.sums, f32), lines, 1, slot, e);
+    store(sum, b.buffer(each.sums, f32), lines, 1, slot, e);
     store(places, b.buffer(each.places, f32), lines, 1, slot, e);
   }
 
@@ -273,20 +281,16 @@ LogicalResult mlir::attn::expandGradient(UpdateOp update, std::optional<unsigned
   if (beginsLess)
     e.rowDelta = {};
   Value gradients = tile.scoreGradients(weights, products, slopes);
-  FragmentType share = e.rowsOf(f32, /*partial=*/true);
-  for (size_t i = 0; i < reads.size(); ++i) {
-    Value ofTable = tile.scoreGradients(weights, products, ofRegion[2 + i]);
-    Value ofTile = ReduceOp::create(e.b, share, Combine::Add, ofTable);
-    sums[1 + i] = e.b.map(share, ValueRange{sums[1 + i], ofTile},
-                          [&](ValueRange v) -> Value { return arith::AddFOp::create(e.b, v[0], v[1]); });
-  }
+  if (!held)
+    RowSums(e).addTile(MutableArrayRef(sums).drop_front(), tile, weights, products,
+                       ValueRange(ofRegion).drop_front(2));
   Value piece;
   if (e.chain.addsToRows())
     piece = tile.startRowsPiece(gradients, ofRows(exchangeCopy), ofTokens(keyCopy));
   sums[0] = tile.addDot(sums[0], gradients, held ? ofRows(queryCopy) : ofTokens(keyCopy));
   if (piece)
     tile.addRowsPiece(tile.finish(piece, 1).front(), ofRows(sumsCopy));
-  size_t dots = held ? 2 : 1; // sums of tables are there at once
+  size_t dots = held ? 2 : 1; // other sums of rows are there at once
   SmallVector<Value> finished = tile.finish(ValueRange(sums).take_front(dots), 0);
   llvm::append_range(finished, ArrayRef(sums).drop_front(dots));
   e.pieces.set(result, finished);

@@ -97,6 +97,8 @@ struct FragmentExpansion : TileCopies {
   // Gradients (ExpandGradients.cpp).
   /// Reads the LSE of each row, and its delta where gradients of tokens are held: from memory.
   void readFinished();
+  /// Reads the gradient of each row's LSE.
+  Value readLseGradient();
   /// LSEs of rows as weights take them, and of lines behind the last row: +inf.
   Value lseOfLines(Value ofRows);
   /// Whether those and positions of rows are staged with them.

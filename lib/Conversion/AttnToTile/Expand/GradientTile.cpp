@@ -127,12 +127,19 @@ Value GradientTile::scoreGradients(Value weights, Value products, Value slopes) 
     inputs.push_back(slopes);
   return b.map(pairs(), inputs, [&](ValueRange v) -> Value {
     Value gradient = arith::MulFOp::create(b, v[0], arith::SubFOp::create(b, v[1], v[2]));
-    if (!slopes)
-      return gradient;
-    // Where nothing is seen a region has read anything, and its slope may be none.
-    Value seen = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, v[0], b.f32(0));
-    return b.select(seen, arith::MulFOp::create(b, gradient, v[3]), b.f32(0));
+    return slopes ? timesSlope(gradient, v[0], v[3]) : gradient;
   });
+}
+
+Value GradientTile::timesSlopes(Value weights, Value slopes) {
+  return b.map(pairs(), {weights, slopes},
+               [&](ValueRange v) -> Value { return timesSlope(v[0], v[0], v[1]); });
+}
+
+Value GradientTile::timesSlope(Value number, Value weight, Value slope) {
+  // Where nothing is seen a region has read anything, and its slope may be none.
+  Value seen = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, weight, b.f32(0));
+  return b.select(seen, arith::MulFOp::create(b, number, slope), b.f32(0));
 }
 
 void GradientTile::addEnds(VisibilityAttr visibility, Value position, int64_t &end,

@@ -28,13 +28,13 @@ static LogicalResult verifyHolds(AttendOp attend, StringRef refused) {
 
 static constexpr StringLiteral noBackward = "has no backward pass (attn.backward)";
 
-/// Names of the function's tables, whether or not a score region reads them.
+/// Names of the function's sink logits and of its tables, whether or not a score region reads them.
 static llvm::SetVector<StringRef> tablesOf(func::FuncOp function) {
   llvm::SetVector<StringRef> names;
   for (BlockArgument argument : function.getArguments()) {
     auto type = dyn_cast<RankedTensorType>(argument.getType());
     auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "attn.name");
-    if (type && type.getElementType().isF32() && name && name != "sink_logits")
+    if (type && type.getElementType().isF32() && name)
       names.insert(name.getValue());
   }
   return names;
@@ -46,9 +46,10 @@ static LogicalResult verifyTables(AttendOp attend, ArrayAttr listed) {
   const llvm::SetVector<StringRef> tables = tablesOf(function);
   for (Attribute each : listed)
     if (auto name = dyn_cast<StringAttr>(each); !name || !tables.contains(name.getValue())) {
-      InFlightDiagnostic error = attend.emitOpError(noBackward)
-                                 << ": its list holds " << each << "; expected "
-                                 << (tables.empty() ? "no list, as there is no table" : "names of tables: ");
+      InFlightDiagnostic error =
+          attend.emitOpError(noBackward)
+          << ": its list holds " << each << "; expected "
+          << (tables.empty() ? "no list, as there is no table and no sink" : "names of tables or sinks: ");
       llvm::interleaveComma(tables, error);
       return failure();
     }
@@ -69,7 +70,7 @@ static LogicalResult verifyTables(AttendOp attend, ArrayAttr listed) {
 LogicalResult mlir::attn::verifyDifferentiable(AttendOp attend, Attribute backward) {
   if (!isa<UnitAttr, ArrayAttr>(backward))
     return attend.emitOpError(noBackward)
-           << ": expected no value, or a list of tables' names, got " << backward;
+           << ": expected no value, or a list of names of tables and sinks, got " << backward;
   if (auto tables = dyn_cast<ArrayAttr>(backward); tables && failed(verifyTables(attend, tables)))
     return failure();
   for (unsigned i = 0, e = attend.getRegions().size(); i < e; ++i) {

@@ -1,0 +1,106 @@
+//===- RowSums.cpp - Exact gradients of tables and sinks ------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "RowSums.h"
+#include "Log2.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+static constexpr StringLiteral sinkLogits = "sink_logits";
+
+/// Whether gradients of what has this name are asked of the kernel.
+static bool isAsked(func::FuncOp kernel, StringRef name) {
+  auto asked = kernel->getAttrOfType<ArrayAttr>(tablesAttr);
+  return asked && llvm::is_contained(asked, StringAttr::get(kernel.getContext(), name));
+}
+
+/// Whether the function that the kernel came from has an argument of this name.
+static bool hasArgument(func::FuncOp kernel, StringRef name) {
+  for (unsigned i = 0; i < kernel.getNumArguments(); ++i)
+    if (auto each = kernel.getArgAttrOfType<StringAttr>(i, "attn.name"); each && each == name)
+      return true;
+  return false;
+}
+
+RowSums::RowSums(FragmentExpansion &e)
+    : e(e), b(e.b), reads(0), kept(false), whole(e.rowsOf(b.getF32Type())),
+      share(e.rowsOf(b.getF32Type(), /*partial=*/true)) {
+  if (e.chain.updates.empty() || e.chain.holdsTokens())
+    return;
+  reads = e.readsWithGradients(e.chain.updates.front()).size();
+  kept = reads > 0 || isAsked(b.kernel, sinkLogits);
+}
+
+SmallVector<Value> RowSums::zeros() {
+  return SmallVector<Value>(count(), count() ? b.splat(b.f32(0), share) : Value());
+}
+
+void RowSums::addShares(Value &sum, Value ofTile) {
+  Value shares = ReduceOp::create(b, share, Combine::Add, ofTile);
+  sum = b.map(share, ValueRange{sum, shares},
+              [&](ValueRange v) -> Value { return arith::AddFOp::create(b, v[0], v[1]); });
+}
+
+void RowSums::addTile(MutableArrayRef<Value> sums, GradientTile &tile, Value weights, Value products,
+                      ValueRange slopes) {
+  if (!kept)
+    return;
+  addShares(sums[0], weights);
+  addShares(sums[1], tile.scoreGradients(weights, products, Value()));
+  for (auto [i, slope] : llvm::enumerate(slopes)) {
+    addShares(sums[2 + 2 * i], tile.scoreGradients(weights, products, slope));
+    addShares(sums[3 + 2 * i], tile.timesSlopes(weights, slope));
+  }
+}
+
+Value RowSums::lseGradients() {
+  if (!e.chain.gradient.getWithLse())
+    return {};
+  return e.readLseGradient();
+}
+
+Value RowSums::sinkWeights() {
+  if (!hasArgument(b.kernel, sinkLogits))
+    return {};
+  auto logits = LoadVectorOp::create(b, whole, b.buffer(sinkLogits, b.getF32Type()));
+  b.fill(logits.getIndex(), {b.getI32Type()},
+         [&](ValueRange line) { return e.unpack(e.packedRow(line[0])).second; });
+  return b.map(whole, ValueRange{logits, e.rowLse}, [&](ValueRange v) -> Value {
+    return math::Exp2Op::create(b,
+                                math::FmaOp::create(b, v[0], b.f32(log2e), arith::NegFOp::create(b, v[1])));
+  });
+}
+
+RowSums::Settled RowSums::settle(ValueRange sums) {
+  if (!kept)
+    return {e.rowDelta, {}};
+  auto complete = [&](Value sum) -> Value { return CompleteOp::create(b, whole, sum); };
+  SmallVector<Value> inputs{complete(sums[0]), complete(sums[1]), e.rowDelta};
+  Value ofLse = lseGradients(), ofSink = sinkWeights();
+  for (Value each : {ofLse, ofSink})
+    if (each)
+      inputs.push_back(each);
+  Value error = b.map(whole, inputs, [&](ValueRange v) -> Value {
+    Value weight = v[0], gradient = v[1];
+    if (ofSink) {
+      Value sink = v.back();
+      gradient = arith::SubFOp::create(b, gradient, arith::MulFOp::create(b, sink, v[2]));
+      weight = arith::AddFOp::create(b, weight, sink);
+    }
+    Value error = arith::NegFOp::create(b, arith::DivFOp::create(b, gradient, weight));
+    if (ofLse)
+      error = arith::AddFOp::create(b, v[3], error);
+    // A row that sees nothing has no weights.
+    Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, weight, b.f32(0));
+    return b.select(some, error, b.f32(0));
+  });
+  Settled settled{b.map(whole, ValueRange{e.rowDelta, error},
+                        [&](ValueRange v) -> Value { return arith::SubFOp::create(b, v[0], v[1]); }),
+                  {}};
+  for (size_t i = 0; i < reads; ++i)
+    settled.tables.push_back(
+        b.map(whole, ValueRange{complete(sums[2 + 2 * i]), complete(sums[3 + 2 * i]), error},
+              [&](ValueRange v) -> Value { return math::FmaOp::create(b, v[1], v[2], v[0]); }));
+  return settled;
+}

@@ -1,0 +1,52 @@
+//===- RowSums.h - Exact gradients of tables and sinks ----------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#ifndef ATTN_CONVERSION_ATTNTOTILE_EXPAND_ROWSUMS_H
+#define ATTN_CONVERSION_ATTNTOTILE_EXPAND_ROWSUMS_H
+
+#include "GradientTile.h"
+
+namespace mlir::attn {
+
+/// The sums that a kernel that holds rows keeps beside dq, each a number for a row: none, unless gradients of
+/// tables or of sinks are asked for.
+///
+/// delta = <do, o> - dlse is made of an output that was rounded to 16 bits. With its error e, a table's
+/// gradient sum ds t is wrong by e sum p t, which has no bound beside the gradient itself: t may be
+/// thousands, and nearly the same for all tokens of a row. So a kernel sums p t beside ds t and, once for all
+/// tables, p and ds. They tell the error when the row ends, where w is the weight of the row's sink:
+///
+///   e = dlse - (sum ds - w delta) / (sum p + w)
+class RowSums {
+public:
+  explicit RowSums(FragmentExpansion &e);
+
+  /// How many there are.
+  size_t count() const { return kept ? 2 + 2 * reads : 0; }
+  SmallVector<Value> zeros();
+  /// Adds a tile. `slopes`: of the score by each table that is read.
+  void addTile(MutableArrayRef<Value> sums, GradientTile &tile, Value weights, Value products,
+               ValueRange slopes);
+  /// What a row has come to.
+  struct Settled {
+    Value delta;
+    SmallVector<Value> tables; ///< sum ds t of each read
+  };
+  Settled settle(ValueRange sums);
+
+private:
+  void addShares(Value &sum, Value ofTile);
+  /// The gradient of each row's LSE; null where nothing reads that.
+  Value lseGradients();
+  /// The weight of each row's sink; null where there are no sinks.
+  Value sinkWeights();
+
+  FragmentExpansion &e;
+  KernelBuilder &b;
+  size_t reads; ///< of tables whose gradients are asked for
+  bool kept;
+  tile::FragmentType whole, share;
+};
+
+} // namespace mlir::attn
+
+#endif

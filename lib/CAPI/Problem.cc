@@ -35,13 +35,11 @@ Problem::Problem(const AttnSource &source)
 rt::Status Problem::parse() {
   auto buffer = llvm::MemoryBuffer::getMemBufferCopy({source_.text, source_.size},
                                                      source_.name ? source_.name : "attn");
-  if (buffer->getBuffer().starts_with("ML\xefR"))
-    return rt::inputError("expected MLIR as text, got bytecode");
   if (auto fault = mlir::attn::findSourceFault(buffer->getBuffer()))
     return rt::inputError((buffer->getBufferIdentifier() + ":" + llvm::Twine(fault->line) + ":" +
                            llvm::Twine(fault->column) + ": error: " + fault->message)
                               .str());
-  sources_.AddNewSourceBuffer(mlir::attn::acceptAmpersand(std::move(buffer)), llvm::SMLoc());
+  sources_.AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
   module = mlir::attn::parseSource(sources_, &context_);
   return module ? rt::Status() : error();
 }

@@ -68,6 +68,7 @@ static std::string scheduleOf(gpu::GPUModuleOp kernels) {
 
 static LogicalResult runStage(ModuleOp module, Stage stage, const PipelineOptions &options) {
   PassManager manager(module.getContext());
+  (void)applyPassManagerCLOptions(manager); // --mlir-print-ir-after and its like, where a program has them
   manager.enableVerifier(false); // each level is verified by its tests; users' input is verified when parsed
   addStage(manager, stage, options);
   return manager.run(module);
@@ -129,6 +130,6 @@ OwningOpRef<ModuleOp> mlir::attn::parseProblemFile(StringRef path, llvm::SourceM
     emitError(FileLineColLoc::get(context, path, fault->line, fault->column)) << fault->message;
     return {};
   }
-  sources.AddNewSourceBuffer(acceptAmpersand(std::move(*file)), SMLoc());
+  sources.AddNewSourceBuffer(std::move(*file), SMLoc());
   return parseSource(sources, context);
 }

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "attn/Artifact/MakeArtifact.h"
+#include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Attn/IR/Source.h"
 #include "attn/Pipelines/Emit.h"
 #include "attn/Support/Chip.h"
@@ -13,6 +14,8 @@
 
 #include "attn_rt/support/Version.h"
 
+#include "mlir/Pass/PassInstrumentation.h"
+#include "mlir/Pass/PassManager.h"
 #include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "llvm/ADT/StringExtras.h"
@@ -22,6 +25,10 @@
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/ToolOutputFile.h"
+
+#include <atomic>
+#include <map>
+#include <mutex>
 
 using namespace mlir;
 using namespace mlir::attn;
@@ -70,10 +77,11 @@ int usageError(const llvm::Twine &message) {
   return badInput;
 }
 
-/// What --help shows: our options. Those of MLIR and LLVM, and the passes, are some three hundred lines.
+/// What --help shows: our options and the passes, which are values of one option without a name. Those of
+/// MLIR and LLVM are two hundred lines more.
 void hideOthers() {
   for (auto &[name, option] : cl::getRegisteredOptions())
-    if (name != "help" && name != "version" && name != "help-hidden" &&
+    if (name != "help" && name != "version" && name != "help-hidden" && option->hasArgStr() &&
         !llvm::is_contained(option->Categories, &category) && option->getOptionHiddenFlag() == cl::NotHidden)
       option->setHiddenFlag(cl::Hidden);
 }
@@ -199,6 +207,59 @@ int emitFile(DialectRegistry &registry) {
   return ok;
 }
 
+/// Notices whether passes change what they run on.
+class ChangeCounter : public PassInstrumentation {
+public:
+  explicit ChangeCounter(std::atomic<unsigned> &changes) : changes(changes) {}
+  void runBeforePass(Pass *pass, Operation *op) override {
+    const OperationFingerPrint now(op);
+    std::lock_guard lock(mutex);
+    before.insert_or_assign({pass, op}, now);
+  }
+  void runAfterPass(Pass *pass, Operation *op) override {
+    const OperationFingerPrint now(op);
+    std::lock_guard lock(mutex);
+    if (auto found = before.find({pass, op}); found != before.end() && found->second != now)
+      ++changes;
+  }
+
+private:
+  std::atomic<unsigned> &changes;
+  std::mutex mutex; // passes run on several operations at once
+  std::map<std::pair<Pass *, Operation *>, OperationFingerPrint> before;
+};
+
+/// Says so where passes of ours changed nothing: most often the file is of another level than they are.
+void warnOfNothing(StringRef pipeline, unsigned changes) {
+  std::string flags;
+  SmallVector<StringRef> words;
+  llvm::SplitString(pipeline, words, "(),");
+  for (StringRef word : words)
+    if (word.starts_with("attn-") || word.starts_with("tile-") || word.starts_with("machine-"))
+      flags += " --" + word.split('{').first.str();
+  if (changes == 0 && !flags.empty() && flags != " --attn-check-signature")
+    llvm::errs() << "attn-opt: warning: nothing was changed by" << flags
+                 << ": the file may be of another level; --emit runs the passes in their order\n";
+}
+
+/// MLIR's driver shows errors in the buffer that it parsed. This puts back what acceptAmpersand replaced
+/// there as soon as there is something to show, behind which nothing is parsed any more.
+class QuoteAsWritten : public DialectExtension<QuoteAsWritten, AttnDialect> {
+public:
+  QuoteAsWritten(std::shared_ptr<const std::string> written, llvm::MemoryBufferRef parsed)
+      : written(std::move(written)), parsed(parsed) {}
+  void apply(MLIRContext *context, AttnDialect *) const override {
+    context->getDiagEngine().registerHandler([*this](Diagnostic &) {
+      llvm::copy(*written, const_cast<char *>(parsed.getBufferStart()));
+      return failure(); // the driver's own handler shows it
+    });
+  }
+
+private:
+  std::shared_ptr<const std::string> written;
+  llvm::MemoryBufferRef parsed;
+};
+
 /// MLIR's own driver, except that it accepts what our users write for `and`.
 int runPasses(DialectRegistry &registry) {
   std::string error;
@@ -214,9 +275,26 @@ int runPasses(DialectRegistry &registry) {
   std::unique_ptr<llvm::ToolOutputFile> file = openOutputFile(output, &error);
   if (!file)
     return usageError(error);
-  if (failed(MlirOptMain(file->os(), acceptAmpersand(std::move(source)), registry,
-                         MlirOptMainConfig::createFromCLOptions())))
+  MlirOptMainConfig config = MlirOptMainConfig::createFromCLOptions();
+  const auto written = std::make_shared<const std::string>(source->getBuffer());
+  source = acceptAmpersand(std::move(source));
+  if (source->getBuffer() != *written &&
+      config.inputSplitMarker().empty()) // else more is parsed behind an error
+    registry.addExtension(TypeID::get<QuoteAsWritten>(), std::make_unique<QuoteAsWritten>(written, *source));
+  std::string pipeline;
+  std::atomic<unsigned> changes = 0;
+  config.setPassPipelineSetupFn([&, given = config](PassManager &manager) {
+    if (failed(given.setupPassPipeline(manager)))
+      return failure();
+    pipeline.clear();
+    llvm::raw_string_ostream stream(pipeline);
+    manager.printAsTextualPipeline(stream);
+    manager.addInstrumentation(std::make_unique<ChangeCounter>(changes));
+    return success();
+  });
+  if (failed(MlirOptMain(file->os(), std::move(source), registry, config)))
     return badInput;
+  warnOfNothing(pipeline, changes);
   file->keep();
   return ok;
 }
@@ -229,7 +307,7 @@ int mlir::attn::attnOptMain(int argc, char **argv) {
   registerEverything(registry);
   std::string help = registerCLIOptions(
       "attn-opt: the attention compiler\n\n  attn-opt FILE --emit=ptx --target=sm_90a -o kernel.ptx\n\n"
-      "Without --emit it runs passes, as mlir-opt does: --help-hidden lists them, and the options of MLIR.\n",
+      "Without --emit it runs passes, as mlir-opt does; --help-hidden has the options of MLIR, too.\n",
       registry);
   hideOthers();
   cl::SetVersionPrinter(printVersion);

@@ -4,18 +4,8 @@
 // A module prints as text that reads as the same module.
 //
 //===----------------------------------------------------------------------===//
-#include "attn/Dialect/Attn/IR/Attn.h"
-#include "attn/Dialect/Attn/IR/Source.h"
-#include "attn/Dialect/Tile/IR/Tile.h"
+#include "Texts.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/GPU/IR/GPUDialect.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
-
-#include <filesystem>
-#include <fstream>
 #include <gtest/gtest.h>
 #include <iterator>
 #include <random>
@@ -29,28 +19,9 @@ using Tokens = std::vector<std::string>;
 
 size_t below(Rng &rng, size_t bound) { return rng() % bound; }
 
-std::string contentOf(const std::filesystem::path &path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-/// The problems of all lessons, and what tests of both dialects read, one text for each part between `//
-/// -----`.
 std::vector<Tokens> seeds() {
-  std::vector<std::string> texts;
-  for (const char *folder : {"examples", "test/Dialect/Attn", "test/Dialect/Tile/IR"})
-    for (const auto &entry :
-         std::filesystem::recursive_directory_iterator(std::filesystem::path(ATTN_SOURCE) / folder)) {
-      if (entry.path().extension() != ".mlir")
-        continue;
-      std::string text = contentOf(entry.path());
-      for (size_t end; (end = text.find("// -----")) != std::string::npos; text.erase(0, end + 8))
-        texts.push_back(text.substr(0, end));
-      texts.push_back(text);
-    }
-  std::sort(texts.begin(), texts.end()); // as the file system lists them, seeds would not repeat
   std::vector<Tokens> split;
-  for (const std::string &text : texts) {
+  for (const std::string &text : texts::all()) {
     Tokens &tokens = split.emplace_back();
     for (size_t i = 0; i < text.size();) {
       size_t end = i;
@@ -104,57 +75,28 @@ std::string mutate(Tokens tokens, const Tokens &other, Rng &rng) {
   return text;
 }
 
-std::unique_ptr<MLIRContext> makeContext() {
-  DialectRegistry registry;
-  registry.insert<mlir::attn::AttnDialect, tile::TileDialect, arith::ArithDialect, func::FuncDialect,
-                  gpu::GPUDialect, math::MathDialect, scf::SCFDialect>();
-  return std::make_unique<MLIRContext>(registry, MLIRContext::Threading::DISABLED);
-}
-
-/// As the programs read text: what MLIR's parser would not survive never reaches it.
-OwningOpRef<ModuleOp> parse(MLIRContext &context, const std::string &text, int &errors) {
-  if (mlir::attn::findSourceFault(text)) {
-    ++errors;
-    return {};
-  }
-  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
-    errors += diagnostic.getSeverity() == DiagnosticSeverity::Error && !diagnostic.str().empty();
-    return success();
-  });
-  llvm::SourceMgr sources;
-  sources.AddNewSourceBuffer(mlir::attn::acceptAmpersand(llvm::MemoryBuffer::getMemBufferCopy(text)),
-                             llvm::SMLoc());
-  return mlir::attn::parseSource(sources, &context);
-}
-
-std::string print(ModuleOp module) {
-  std::string text;
-  llvm::raw_string_ostream(text) << module;
-  return text;
-}
-
 TEST(ParserFuzz, AModuleOrAnError) {
   const char *full = getenv("ATTN_FULL"), *factor = getenv("ATTN_FUZZ");
   const int count = (full && *full ? 1000000 : 20000) * (factor ? atoi(factor) : 1);
-  const std::vector<Tokens> texts = seeds();
-  ASSERT_GT(texts.size(), 100u);
+  const std::vector<Tokens> all = seeds();
+  ASSERT_GT(all.size(), 100u);
   std::unique_ptr<MLIRContext> context;
   Rng rng(15);
   int read = 0;
   for (int i = 0; i < count; ++i) {
     if (i % 500 == 0) // what was read stays in a context
-      context = makeContext();
-    const std::string text = mutate(texts[below(rng, texts.size())], texts[below(rng, texts.size())], rng);
+      context = texts::makeContext();
+    const std::string text = mutate(all[below(rng, all.size())], all[below(rng, all.size())], rng);
     int errors = 0;
-    OwningOpRef<ModuleOp> module = parse(*context, text, errors);
+    OwningOpRef<ModuleOp> module = texts::parse(*context, text, errors);
     ASSERT_NE(bool(module), errors > 0) << i << ":\n" << text;
     if (!module)
       continue;
     ++read;
-    const std::string printed = print(*module);
-    OwningOpRef<ModuleOp> again = parse(*context, printed, errors);
+    const std::string printed = texts::print(*module);
+    OwningOpRef<ModuleOp> again = texts::parse(*context, printed, errors);
     ASSERT_TRUE(again) << i << ":\n" << text << "\nprints as\n" << printed;
-    ASSERT_EQ(print(*again), printed) << i << ":\n" << text;
+    ASSERT_EQ(texts::print(*again), printed) << i << ":\n" << text;
   }
   EXPECT_GT(read, count / 30);
   EXPECT_LT(read, count * 9 / 10);

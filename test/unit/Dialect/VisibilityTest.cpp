@@ -1,7 +1,6 @@
 //===- VisibilityTest.cpp - Simplification against the definition ---------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Attn/IR/Attn.h"
-#include "attn/Dialect/Attn/IR/Source.h"
 
 #include "mlir/IR/MLIRContext.h"
 
@@ -82,48 +81,6 @@ TEST(VisibilityTest, EndsInOrderOfAppearance) {
   SmallVector<int64_t> ends;
   VisibilityAttr::get(VisibilityKind::And, {window, both}).collectEnds(ends);
   EXPECT_EQ(ends, (SmallVector<int64_t>{7, 3, 7}));
-}
-
-TEST(SourceTest, AmpersandOutsideStringsAndComments) {
-  auto replaced = [](StringRef text) {
-    return acceptAmpersand(llvm::MemoryBuffer::getMemBufferCopy(text, "name"))->getBuffer().str();
-  };
-  EXPECT_EQ(replaced("a & b // c & \"d\ne & \"f & \\\" & g\" & // & \" &\n&"),
-            "a * b // c & \"d\ne * \"f & \\\" & g\" * // & \" &\n*");
-  EXPECT_EQ(replaced("\"open & \n & / & \\"), "\"open & \n * / * \\");
-  EXPECT_EQ(replaced("\"\\"), "\"\\");
-  EXPECT_EQ(replaced(""), "");
-}
-
-TEST(SourceTest, WhatTheParserWouldNotSurvive) {
-  auto faultOf = [](const std::string &text) {
-    auto fault = findSourceFault(text);
-    return fault ? std::to_string(fault->line) + ":" + std::to_string(fault->column) + ": " + fault->message
-                 : "none";
-  };
-  const std::string deep(mostBrackets, '(');
-  EXPECT_EQ(faultOf(deep), "none");
-  EXPECT_EQ(faultOf("\n " + deep + "["), "2:258: expected at most 256 brackets within each other");
-  EXPECT_EQ(faultOf("\"" + deep + deep + "\" // " + deep + deep), "none");
-  EXPECT_EQ(faultOf(deep + ")-><<"), "1:261: expected at most 256 brackets within each other");
-  const std::string digits(mostDigits, '1');
-  EXPECT_EQ(faultOf("0." + digits + " " + digits), "none");
-  EXPECT_EQ(faultOf(digits + "1"), "1:1001: expected numbers of at most 1000 digits");
-}
-
-TEST(SourceTest, WhatTheParserComplainsOfIsNotRead) {
-  const std::string type = "!kv = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>\n";
-  for (const std::string &rest :
-       {std::string("\"open"), std::string("\"\\q\""), std::string(".module"), std::string("@ f")}) {
-    MLIRContext context;
-    context.loadDialect<AttnDialect>();
-    int errors = 0;
-    ScopedDiagnosticHandler handler(&context, [&](Diagnostic &) { return success(++errors); });
-    llvm::SourceMgr sources;
-    sources.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBufferCopy(type + rest + "\n"), llvm::SMLoc());
-    EXPECT_FALSE(parseSource(sources, &context)) << rest;
-    EXPECT_GT(errors, 0) << rest;
-  }
 }
 
 } // namespace

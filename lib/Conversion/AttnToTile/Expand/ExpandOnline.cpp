@@ -160,6 +160,9 @@ struct ExpandOnline : mlir::attn::impl::ExpandOnlinePassBase<ExpandOnline> {
 
   static LogicalResult expandOnFragments(func::FuncOp kernel) {
     Chain chain = findChainInKernel(kernel);
+    const WalkResult staged = kernel.walk([](StagedOp) { return WalkResult::interrupt(); });
+    if (chain.readsFinished() && !staged.wasInterrupted() && !(chain.gradient && chain.gradient.getSummed()))
+      return kernel.emitError("expected rows and tokens that are staged: --attn-stage-operands does it");
     FragmentExpansion expansion(chain, kernel);
     expansion.b.setInsertionPointToStart(&kernel.front());
     expansion.computeConstants();

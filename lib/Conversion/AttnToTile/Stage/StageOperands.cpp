@@ -145,21 +145,33 @@ void Staging::stageTokens(UpdateOp update) {
   SyncOp::create(b, scope); // the slot may be filled again
 }
 
-/// What --attn-walk-plan leaves.
+/// That an update takes rows and tokens and, where it adds to states, stands in a loop over tiles in one over
+/// segments.
+LogicalResult verifyUpdate(UpdateOp update, Chain &chain) {
+  auto tokens = update.getKv().getDefiningOp<TokensOp>();
+  Operation *tile = tokens ? tokens.getOperation() : update.getOperation();
+  auto tiles = dyn_cast<scf::ForOp>(tile->getParentOp());
+  if (!chain.readsFinished() && (!tiles || !isa<scf::ForOp>(tiles->getParentOp())))
+    return update.emitOpError("expected a loop over tiles in one over segments around it");
+  if (!tokens || !update.getQuery().getDefiningOp<RowsOp>())
+    return update.emitOpError("expected attn.rows and attn.tokens as its operands");
+  return success();
+}
+
+/// That a kernel is what --attn-walk-plan leaves.
 LogicalResult verify(func::FuncOp kernel, Chain &chain) {
-  if (!kernel->hasAttr("tile.schedule") || !kernel->hasAttr("tile.parameters"))
+  if (!kernel->getAttrOfType<ScheduleAttr>("tile.schedule") || !kernel->hasAttr("tile.parameters"))
     return kernel.emitError("expected a kernel with a tile.schedule and tile.parameters");
-  if (chain.inits.empty() || !chain.finish || kernel.front().getOps<StartNextOp>().empty())
+  const bool walks = chain.readsFinished() || (!chain.inits.empty() && chain.finish);
+  if (!walks || kernel.front().getOps<StartNextOp>().empty())
     return kernel.emitError("expected a kernel that walks the plan: --attn-walk-plan makes it");
-  for (UpdateOp update : chain.updates) {
-    auto tokens = update.getKv().getDefiningOp<TokensOp>();
-    Operation *tile = tokens ? tokens.getOperation() : update.getOperation();
-    auto tiles = dyn_cast<scf::ForOp>(tile->getParentOp());
-    if (!tiles || !isa<scf::ForOp>(tiles->getParentOp()))
-      return update.emitOpError("expected a loop over tiles in one over segments around it");
-    if (!tokens || !update.getQuery().getDefiningOp<RowsOp>())
-      return update.emitOpError("expected attn.rows and attn.tokens as its operands");
-  }
+  const WalkResult staged = kernel.walk([](StagedOp) { return WalkResult::interrupt(); });
+  if (staged.wasInterrupted())
+    return kernel.emitError(
+        "expected rows and tokens that are not staged yet: --attn-stage-operands runs once");
+  for (UpdateOp update : chain.updates)
+    if (failed(verifyUpdate(update, chain)))
+      return failure();
   return success();
 }
 
@@ -170,7 +182,7 @@ struct StageOperands : mlir::attn::impl::StageOperandsPassBase<StageOperands> {
     for (Operation *op : kernels) {
       auto kernel = cast<func::FuncOp>(op);
       Chain chain = findChainInKernel(kernel);
-      if (!chain.readsFinished() && failed(verify(kernel, chain)))
+      if (failed(verify(kernel, chain)))
         return signalPassFailure();
       auto schedule = kernel->getAttrOfType<ScheduleAttr>("tile.schedule");
       if (schedule.getKind() == ScheduleKind::Wgmma)

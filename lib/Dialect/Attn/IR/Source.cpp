@@ -6,67 +6,136 @@
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringRef.h"
 
 using namespace llvm;
 
-// Bytecode is binary; it starts with the letters ML and the byte EF.
-static bool isBytecode(StringRef text) { return text.starts_with("ML\xefR"); }
+namespace {
 
-/// Calls `see` with the place of every character outside of strings and comments.
-static void forEachOfCode(StringRef text, function_ref<void(size_t)> see) {
-  enum { Code, String, Comment } state = Code;
+/// Whether a character may be part of a word: of a keyword, a name or a number.
+bool isOfWord(char c) { return isAlnum(c) || c == '_' || c == '.' || c == '$'; }
+
+/// The length of the token that `text` begins with, as MLIR's lexer has it: a word, a name with its sigil, or
+/// one character.
+size_t tokenLength(StringRef text) {
+  const bool hasSigil = StringRef("#!%^@").contains(text[0]);
+  if (!hasSigil && !isOfWord(text[0]))
+    return 1;
+  const bool isNumber = hasSigil && text.size() > 1 && isDigit(text[1]);
+  const size_t end =
+      text.find_if_not([=](char c) { return isNumber ? isDigit(c) : isOfWord(c) || (hasSigil && c == '-'); },
+                       hasSigil ? 1 : 0);
+  return std::min(end, text.size());
+}
+
+/// Calls `see` with every token outside of strings and comments, in order.
+void forEachToken(StringRef text, function_ref<void(StringRef)> see) {
+  bool isString = false;
   for (size_t i = 0; i < text.size(); ++i) {
-    char c = text[i];
-    if (state == Code)
-      see(i);
-    if (c == '\n')
-      state = Code;
-    else if (state == String && c == '\\' && i + 1 < text.size() && text[i + 1] != '\n')
-      ++i;
-    else if (c == '"' && state != Comment)
-      state = state == String ? Code : String;
-    else if (state == Code && text.substr(i).starts_with("//"))
-      state = Comment;
+    const char c = text[i];
+    if (c == '"') {
+      isString = !isString;
+    } else if (c == '\n') {
+      isString = false;
+    } else if (isString) {
+      if (c == '\\' && i + 1 < text.size() && text[i + 1] != '\n')
+        ++i;
+    } else if (text.substr(i).starts_with("//")) {
+      i = std::min(text.find('\n', i), text.size()) - 1;
+    } else if (!isSpace(c)) {
+      const StringRef token = text.substr(i, tokenLength(text.substr(i)));
+      see(token);
+      i += token.size() - 1;
+    }
   }
 }
 
+/// Reads tokens, and says of each what MLIR's parser would not survive in it.
+class SurvivalCheck {
+public:
+  /// What is wrong with the next token, or empty.
+  std::string faultOf(StringRef token) {
+    std::string fault = bracketFault(token);
+    if (longestNumber(token) > mlir::attn::mostDigits)
+      fault = "expected numbers of at most " + std::to_string(mlir::attn::mostDigits) + " digits";
+    unsigned result = 0; // the parser makes room for all results up to the one that is named
+    if (token.size() > 1 && token[0] == '#' && isDigit(token[1]) &&
+        (token.drop_front().getAsInteger(10, result) || result > mlir::attn::mostResults))
+      fault = "expected results numbered up to " + std::to_string(mlir::attn::mostResults);
+    if (token == "affine_map" || token == "affine_set") // recursive, with arithmetic that overflows
+      fault = "expected no " + token.str() + ": no operation of attn's has any";
+    if (beforeLast == "array" && last == "<" && (token == "index" || token[0] == '!'))
+      fault = "expected an array of integers or floats, as in array<i32: 1>";
+    beforeLast = last;
+    last = token;
+    return fault;
+  }
+
+private:
+  static size_t longestNumber(StringRef token) {
+    size_t digits = 0, most = 0;
+    for (const char c : token)
+      most = std::max(most, digits = isDigit(c) ? digits + 1 : 0);
+    return most;
+  }
+
+  /// Counts brackets, those in aliases as if they stood where the alias is used.
+  std::string bracketFault(StringRef token) {
+    unsigned within = depth;
+    if (token == "=" && depth == 0 && isAlias(last)) {
+      defined = last;
+      depthOfAlias[defined] = 0;
+    } else if (isAlias(token) && token != defined) {
+      within += depthOfAlias.lookup(token);
+    } else if (StringRef("([{<").contains(token[0])) {
+      within = ++depth;
+    } else if (StringRef(")]}>").contains(token[0]) && depth && !(token == ">" && isArrow(token))) {
+      --depth;
+    }
+    if (!defined.empty()) // until the next definition: operations in between refer to it by its name
+      depthOfAlias[defined] = std::max(depthOfAlias[defined], within);
+    return within <= mlir::attn::mostBrackets
+               ? std::string()
+               : "expected at most " + std::to_string(mlir::attn::mostBrackets) +
+                     " brackets within each other";
+  }
+  static bool isAlias(StringRef token) { return token.size() > 1 && (token[0] == '#' || token[0] == '!'); }
+  bool isArrow(StringRef token) const { return last.end() == token.begin() && last.ends_with("-"); }
+
+  unsigned depth = 0;
+  StringRef last, beforeLast, defined;
+  StringMap<unsigned> depthOfAlias;
+};
+
+} // namespace
+
 std::unique_ptr<MemoryBuffer> mlir::attn::acceptAmpersand(std::unique_ptr<MemoryBuffer> source) {
   StringRef text = source->getBuffer();
-  if (!text.contains('&') || isBytecode(text))
+  if (!text.contains('&'))
     return source;
   auto copy = WritableMemoryBuffer::getNewUninitMemBuffer(text.size(), source->getBufferIdentifier());
   llvm::copy(text, copy->getBufferStart());
-  forEachOfCode(text, [&](size_t i) {
-    if (text[i] == '&')
-      copy->getBufferStart()[i] = '*';
+  forEachToken(text, [&](StringRef token) {
+    if (token == "&")
+      copy->getBufferStart()[token.begin() - text.begin()] = '*';
   });
   return copy;
 }
 
 std::optional<mlir::attn::SourceFault> mlir::attn::findSourceFault(StringRef text) {
-  if (isBytecode(text))
-    return std::nullopt;
+  if (text.starts_with("ML\xefR"))
+    return SourceFault{1, 1, "expected MLIR as text, got bytecode"};
   std::optional<SourceFault> fault;
-  const auto at = [&](size_t offset, const std::string &message) {
-    const StringRef before = text.take_front(offset);
-    fault = {static_cast<unsigned>(before.count('\n')) + 1,
-             static_cast<unsigned>(offset - (before.rfind('\n') + 1)) + 1, message};
-  };
-  unsigned depth = 0, digits = 0;
-  forEachOfCode(text, [&](size_t i) {
-    const char c = text[i];
-    if (StringRef("([{<").contains(c))
-      ++depth;
-    else if (StringRef(")]}>").contains(c) && depth && !(c == '>' && i && text[i - 1] == '-'))
-      --depth;
-    digits = isDigit(c) ? digits + 1 : 0;
+  SurvivalCheck check;
+  forEachToken(text, [&](StringRef token) {
     if (fault)
       return;
-    if (depth > mostBrackets)
-      at(i, "expected at most " + std::to_string(mostBrackets) + " brackets within each other");
-    if (digits > mostDigits)
-      at(i, "expected numbers of at most " + std::to_string(mostDigits) + " digits");
+    if (const std::string message = check.faultOf(token); !message.empty()) {
+      const StringRef before(text.begin(), token.begin() - text.begin());
+      fault = {static_cast<unsigned>(before.count('\n')) + 1,
+               static_cast<unsigned>(before.size() - (before.rfind('\n') + 1)) + 1, message};
+    }
   });
   return fault;
 }
@@ -77,6 +146,10 @@ mlir::OwningOpRef<mlir::ModuleOp> mlir::attn::parseSource(SourceMgr &sources, ML
     hasErrors |= diagnostic.getSeverity() == DiagnosticSeverity::Error;
     return failure(); // whoever shows errors shows it
   });
-  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(sources, context);
+  // The parser reads a copy, and whoever shows errors quotes the text as it was written.
+  const MemoryBufferRef text = *sources.getMemoryBuffer(sources.getMainFileID());
+  SourceMgr copies;
+  copies.AddNewSourceBuffer(acceptAmpersand(MemoryBuffer::getMemBuffer(text)), SMLoc());
+  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(copies, context);
   return hasErrors ? OwningOpRef<ModuleOp>() : std::move(module);
 }

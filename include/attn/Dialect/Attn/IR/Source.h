@@ -13,19 +13,20 @@
 
 namespace mlir::attn {
 
-/// MLIR's lexer has no `&`, so no dialect can give it a meaning. Programs that read text call this before
-/// parsing: it replaces every `&` outside strings and comments by `*`, which visibility expressions read as
-/// `and`. One character for one, so every location stays true. Returns the buffer itself if there is nothing
-/// to do.
+/// MLIR's lexer has no `&`, so no dialect can give it a meaning. `parseSource` calls this before parsing: it
+/// replaces every `&` outside strings and comments by `*`, which visibility expressions read as `and`. One
+/// character for one, so every location stays true. Returns the buffer itself if there is nothing to do.
 std::unique_ptr<llvm::MemoryBuffer> acceptAmpersand(std::unique_ptr<llvm::MemoryBuffer> source);
 
-/// What MLIR's parser would not survive: it recurses into brackets, and reads numbers into arrays of fixed
-/// size.
+/// What MLIR's parser would not survive, and where it begins. The parser recurses into brackets and aliases,
+/// reads numbers into arrays of fixed size, makes room for any number of results, and takes arrays of `index`
+/// for arrays of floats. Affine maps overflow its stack and its arithmetic, and bytecode is not checked at
+/// all.
 struct SourceFault {
   unsigned line, column; ///< counted from 1
   std::string message;
 };
-inline constexpr unsigned mostBrackets = 256, mostDigits = 1000;
+inline constexpr unsigned mostBrackets = 256, mostDigits = 1000, mostResults = 65535;
 std::optional<SourceFault> findSourceFault(llvm::StringRef text);
 
 /// The module that the first buffer holds, verified; empty with an error. MLIR's own parser may complain and

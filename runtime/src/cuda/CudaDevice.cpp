@@ -208,6 +208,34 @@ private:
   }
 };
 
+/// All of them, or the driver's error: a device with zeros for what it would not say plans and launches
+/// wrongly.
+Result<DeviceProperties> readProperties(const Api &api, CUdevice device, int index) {
+  DeviceProperties properties;
+  char name[256] = "";
+  size_t memory = 0;
+  CUresult result = api.cuDeviceGetName(name, sizeof(name), device);
+  if (result == success)
+    result = api.cuDeviceTotalMem_v2(&memory, device);
+  const auto attribute = [&](Attribute which) {
+    int value = 0;
+    if (result == success)
+      result = api.cuDeviceGetAttribute(&value, which, device);
+    return value;
+  };
+  properties.name = name;
+  properties.memoryBytes = static_cast<int64_t>(memory);
+  properties.multiprocessors = attribute(multiprocessorCount);
+  properties.sharedBytesPerBlock = attribute(sharedBytesPerBlockOptin);
+  properties.threadsPerBlock = attribute(threadsPerBlock);
+  properties.l2Bytes = attribute(l2CacheSize);
+  properties.computeCapability = attribute(computeCapabilityMajor) * 10 + attribute(computeCapabilityMinor);
+  properties.driverVersion = api.driverVersion;
+  if (result != success)
+    return api.error(result, "asking for the properties of device " + std::to_string(index));
+  return properties;
+}
+
 } // namespace
 
 Result<std::unique_ptr<Device>> openCudaDevice(const CudaOptions &options) {
@@ -227,30 +255,14 @@ Result<std::unique_ptr<Device>> openCudaDevice(const CudaOptions &options) {
   if (CUresult result = api.cuDeviceGet(&device, options.index); result != success)
     return api.error(result, "opening device " + std::to_string(options.index));
 
-  DeviceProperties properties;
-  char name[256] = "";
-  (void)api.cuDeviceGetName(name, sizeof(name), device);
-  properties.name = name;
-  const auto attribute = [&](Attribute which) {
-    int value = 0;
-    (void)api.cuDeviceGetAttribute(&value, which, device);
-    return value;
-  };
-  size_t memory = 0;
-  (void)api.cuDeviceTotalMem_v2(&memory, device);
-  properties.memoryBytes = static_cast<int64_t>(memory);
-  properties.multiprocessors = attribute(multiprocessorCount);
-  properties.sharedBytesPerBlock = attribute(sharedBytesPerBlockOptin);
-  properties.threadsPerBlock = attribute(threadsPerBlock);
-  properties.l2Bytes = attribute(l2CacheSize);
-  properties.computeCapability = attribute(computeCapabilityMajor) * 10 + attribute(computeCapabilityMinor);
-  properties.driverVersion = api.driverVersion;
-
+  Result<DeviceProperties> properties = readProperties(api, device, options.index);
+  if (!properties)
+    return properties.error();
   CUcontext context = nullptr;
   if (CUresult result = api.cuDevicePrimaryCtxRetain(&context, device); result != success)
-    return api.error(result, "making a context on '" + properties.name + "'");
+    return api.error(result, "making a context on '" + properties->name + "'");
   return std::unique_ptr<Device>(std::make_unique<CudaDevice>(
-      api, device, context, static_cast<CUstream>(options.stream), std::move(properties)));
+      api, device, context, static_cast<CUstream>(options.stream), std::move(*properties)));
 }
 
 int cudaDeviceCount() {

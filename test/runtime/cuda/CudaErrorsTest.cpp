@@ -75,6 +75,19 @@ TEST(CudaErrors, NoSuchDevice) {
             "cuda: there is no device 3; there are 1, counted from 0");
 }
 
+TEST(CudaErrors, PropertiesThatTheDriverDoesNotSay) {
+  const std::string message = "cuda: asking for the properties of device 0 failed: error 999";
+  for (const char *attribute : {"1", "16", "38", "75", "76", "97"}) {
+    Setting failing("FAKE_CUDA_ATTRIBUTE", attribute);
+    EXPECT_EQ(errorOf(ATTN_FAKE_CUDA), message) << attribute;
+  }
+  for (const char *function : {"FAKE_CUDA_NAME", "FAKE_CUDA_TOTAL"}) {
+    Setting failing(function, "999");
+    EXPECT_EQ(errorOf(ATTN_FAKE_CUDA), message) << function;
+  }
+  EXPECT_EQ(fake()->properties().multiprocessors, 4);
+}
+
 TEST(CudaErrors, OutOfMemoryNamesAskedAndFree) {
   std::unique_ptr<Device> device = fake();
   Result<DeviceAddress> some = device->allocate(1000000, "some");

@@ -2,11 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "NativeKernel.h"
 
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <thread>
 #include <unistd.h>
 
 using namespace attn;
@@ -165,6 +168,53 @@ TEST(Signals, whoPutsHisOnTopOfOursKeepsIt) {
         launch(writesWrong);
       },
       KilledBySignal(SIGSEGV), "^on top\nattn: SIGSEGV .* 'wrong', block 2, thread 37\n");
+}
+
+/// How far the two copies below are.
+std::atomic<int> step;
+
+void goOnAt(int wanted) {
+  while (step != wanted)
+    std::this_thread::yield();
+}
+
+TEST(Signals, noHandlerOfAnUnloadedCopyIsLeft) {
+  const struct sigaction usual = handlerOf(SIGSEGV);
+  void *copies[2];
+  void (*launches[2])(void (*)());
+  for (int i : {0, 1}) {
+    copies[i] =
+        dlopen(i ? ATTN_HOST_COPIES "/libhost-copy-second.so" : ATTN_HOST_COPIES "/libhost-copy-first.so",
+               RTLD_NOW | RTLD_LOCAL);
+    ASSERT_TRUE(copies[i]) << dlerror();
+    launches[i] = reinterpret_cast<void (*)(void (*)())>(dlsym(copies[i], "launchInCopy"));
+    ASSERT_TRUE(launches[i]);
+  }
+  // The first copy's launch begins before that of the second, and ends before it.
+  step = 0;
+  std::thread first([&] {
+    launches[0]([] {
+      step = 1;
+      goOnAt(2);
+    });
+    step = 3;
+  });
+  goOnAt(1);
+  launches[1]([] {
+    step = 2;
+    goOnAt(3);
+  });
+  first.join();
+  for (void *copy : copies)
+    dlclose(copy);
+  const struct sigaction left = handlerOf(SIGSEGV);
+  if (left.sa_handler != SIG_DFL && left.sa_sigaction != usual.sa_sigaction) {
+    Dl_info where = {};
+    EXPECT_TRUE(dladdr(reinterpret_cast<void *>(left.sa_sigaction), &where))
+        << "the handler is in no library";
+  }
+  EXPECT_EXIT(raise(SIGSEGV), KilledBySignal(SIGSEGV), "^$");
+  sigaction(SIGSEGV, &usual, nullptr);
 }
 
 TEST(Signals, ofOtherThreadsAreHandedOnInSilence) {

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
 #include <iterator>
 #include <mutex>
 #include <pthread.h>
@@ -95,6 +96,14 @@ void say(const Block &block, const char *signal, const siginfo_t *info, const vo
 
 void handle(int number, siginfo_t *info, void *context);
 
+/// Keeps the library that this code is in from being unloaded. Whoever puts a handler on top of ours, as
+/// another copy of this library does, may call ours long after our last launch.
+void stayLoaded() {
+  Dl_info here = {};
+  if (dladdr(reinterpret_cast<const void *>(&handle), &here) && here.dli_fname)
+    dlopen(here.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
 //===----------------------------------------------------------------------===//
 // Outside of it
 //===----------------------------------------------------------------------===//
@@ -109,6 +118,7 @@ struct Handlers {
 
   static Handlers &get() {
     static Handlers &handlers = []() -> Handlers & {
+      stayLoaded();
       // A child has no launches, and must not wait for a lock that a thread of its parent held.
       pthread_atfork(nullptr, nullptr, [] {
         instance().launches = 0;

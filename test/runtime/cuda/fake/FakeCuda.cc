@@ -6,6 +6,9 @@
 //   FAKE_CUDA_VERSION  what cuDriverGetVersion says (13000)
 //   FAKE_CUDA_INIT     the result of cuInit
 //   FAKE_CUDA_COUNT    number of devices (1)
+//   FAKE_CUDA_ATTRIBUTE the attribute that cuDeviceGetAttribute fails to read
+//   FAKE_CUDA_NAME     the result of cuDeviceGetName
+//   FAKE_CUDA_TOTAL    the result of cuDeviceTotalMem
 //   FAKE_CUDA_LOAD     the result of loading a module
 //   FAKE_CUDA_MAP      the result of encoding a tensor map
 //   FAKE_CUDA_SYNC     the result of waiting for the stream
@@ -105,16 +108,16 @@ EXPORT int cuDeviceGet(int *device, int index) {
 }
 EXPORT int cuDeviceGetName(char *name, int size, int) {
   snprintf(name, static_cast<size_t>(size), "Fake 9000");
-  return 0;
+  return setting("FAKE_CUDA_NAME", 0);
 }
 EXPORT int cuDeviceGetAttribute(int *value, int attribute, int) {
   const std::map<int, int> values = {{1, 1024}, {16, 4}, {38, 1 << 20}, {75, 9}, {76, 0}, {97, 232448}};
   *value = values.at(attribute);
-  return 0;
+  return setting("FAKE_CUDA_ATTRIBUTE", 0) == attribute ? 999 : 0;
 }
 EXPORT int cuDeviceTotalMem_v2(size_t *bytes, int) {
   *bytes = capacity;
-  return 0;
+  return setting("FAKE_CUDA_TOTAL", 0);
 }
 EXPORT int cuDevicePrimaryCtxRetain(void **context, int) {
   *context = &allocations;

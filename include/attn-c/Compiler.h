@@ -24,6 +24,9 @@ ATTN_C_EXPORT const char *attnTargetName(size_t index);
 
 /* Path of ptxas, or empty where there is none. */
 ATTN_C_EXPORT AttnStatus attnFindPtxas(AttnBytes **path);
+/* Which ptxas that is, by the hash of its file; empty where there is none. Part of a cache key of cubins, as
+ * the producer is of every one. Reads the whole file each time. */
+ATTN_C_EXPORT AttnStatus attnIdentifyPtxas(AttnBytes **identity);
 
 /* A problem: MLIR text with an attention, or an operation on a cache. */
 typedef struct AttnSource {
@@ -45,7 +48,7 @@ typedef enum AttnForm {
 
 typedef struct AttnCompiled AttnCompiled;
 /* Where the text is wrong the message is the compiler's own: "name:line:col: error: …" and the line in
- * question. */
+ * question. LLVM ends the process where it gets no memory: docs/embedding.md says what to do about limits. */
 ATTN_C_EXPORT AttnStatus attnCompile(const AttnSource *source, uint32_t forms, AttnCompiled **compiled);
 ATTN_C_EXPORT void attnCompiledDestroy(AttnCompiled *compiled);
 /* The artifact: one file, to be kept or loaded (attnKernelLoad). */

@@ -75,3 +75,12 @@ AttnStatus attnFindPtxas(AttnBytes **path) {
     return {};
   });
 }
+
+AttnStatus attnIdentifyPtxas(AttnBytes **identity) {
+  return rt::capi::guarded([&]() -> rt::Status {
+    if (rt::Status status = rt::capi::required("identity", identity); !status)
+      return status;
+    *identity = new AttnBytes{mlir::attn::identifyPtxas()};
+    return {};
+  });
+}

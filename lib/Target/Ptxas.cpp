@@ -11,6 +11,7 @@
 #include "llvm/Support/Process.h"
 #include "llvm/Support/Program.h"
 #include "llvm/Support/raw_ostream.h"
+#include "llvm/Support/xxhash.h"
 
 using namespace llvm;
 
@@ -24,6 +25,33 @@ std::string mlir::attn::findPtxas() {
   if (ErrorOr<std::string> found = sys::findProgramByName("ptxas", {"/usr/local/cuda/bin"}))
     return *found;
   return {};
+}
+
+/// What `ptxas --version` prints, or how it failed.
+static std::string versionOf(StringRef program) {
+  SmallString<128> log;
+  if (sys::fs::createTemporaryFile("attn", "log", log))
+    return "unknown";
+  FileRemover removeLog(log);
+  StringRef arguments[] = {program, "--version"};
+  const mlir::attn::ChildEnd end = mlir::attn::runChild(program, arguments, log, /*seconds=*/10);
+  auto text = MemoryBuffer::getFile(log);
+  return end.succeeded() && text ? (*text)->getBuffer().trim().str() : "unknown";
+}
+
+std::string mlir::attn::identifyPtxas() {
+  const std::string program = findPtxas();
+  if (program.empty())
+    return {};
+  auto file = MemoryBuffer::getFile(program, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+  if (!file)
+    return "unreadable: " + program;
+  const StringRef bytes = (*file)->getBuffer();
+  const XXH128_hash_t hash = xxh3_128bits(arrayRefFromStringRef(bytes));
+  std::string identity;
+  raw_string_ostream(identity) << format_hex_no_prefix(hash.high64, 16)
+                               << format_hex_no_prefix(hash.low64, 16);
+  return bytes.starts_with("#!") ? identity + "\n" + versionOf(program) : identity;
 }
 
 /// Seconds that ptxas may take, from ATTN_PTXAS_SECONDS; 0: any number of them.

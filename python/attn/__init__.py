@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from . import forks as _forks  # noqa: F401  (from here on, forks wait for imports)
 from .errors import (
     CacheMiss,
     CheckError,

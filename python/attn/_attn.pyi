@@ -33,6 +33,9 @@ def build_info() -> dict[str, str]:
     `host_target` ("x86-64-v3", "x86-64-v2"), for which this process makes and loads host code; `host_abi`, its version;
     `ptxas`, a path, or "" where there is none."""
 
+def identify_ptxas() -> str:
+    """Which assembler `ptxas` is, by the hash of its file, which is read each time; "" where there is none."""
+
 def dtypes() -> dict[str, int]:
     """The dtypes that there are, and their bytes."""
 

@@ -90,7 +90,7 @@ def _compile_all(options: argparse.Namespace) -> int:
             f"{key}  {request.name()}: {len(entry.payload)} bytes, {time.perf_counter() - begin:.2f} s",
             flush=True,
         )
-        return request, key, entry
+        return request, entry
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         size = write_bundle(options.output, pool.map(compiled, requests))

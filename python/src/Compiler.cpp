@@ -65,6 +65,11 @@ void bindCompiler(py::module_ &module) {
     result["ptxas"] = textOf(ptxas.get());
     return result;
   });
+  module.def("identify_ptxas", [] {
+    Bytes identity;
+    run([&] { return attnIdentifyPtxas(identity.out()); });
+    return textOf(identity.get());
+  });
   module.def("targets", [] {
     py::list names;
     for (size_t i = 0; const char *name = attnTargetName(i); ++i)

@@ -26,6 +26,11 @@ public:
 /// Path of ptxas: $ATTN_PTXAS, the PATH, then the usual place of the CUDA toolkit. Empty when there is none.
 std::string findPtxas();
 
+/// Which assembler the ptxas is that `findPtxas` finds: its file's hash and, where the file is a script that
+/// starts another program, what `ptxas --version` prints. Empty when there is none. Reads the whole file:
+/// some 5 ms.
+std::string identifyPtxas();
+
 /// Assembles PTX. Fails with ptxas's own words and the command that repeats it (the PTX is kept for that),
 /// also where ptxas does not end: after $ATTN_PTXAS_SECONDS (120; 0: never) it is killed (PtxasTooLate).
 llvm::Expected<Cubin> assemble(llvm::StringRef ptx, const Chip &chip);

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import functools
 import os
-import threading
 from dataclasses import dataclass
 
 from .. import _attn
 from ..errors import CacheMiss, CompileError
+from ..forks import make_guard
 from ..memory.devices import failed
 from . import requests
+from .child import compile_in_child
+from .child import is_wanted as child_is_wanted
 from .disk import DiskCache, Entry
 from .progress import progress
 from .requests import Request
@@ -46,27 +48,31 @@ def disk_cache() -> DiskCache:
 
 def artifact(request: Request) -> tuple[str, Entry]:
     """The key and the compiled code, from wherever it is at hand."""
-    keys = _acceptable_keys(request)
-    for key in keys:
+    key, entry, _ = _find(request)
+    return key, entry
+
+
+def _find(request: Request) -> tuple[str, Entry, str]:
+    """The key, the compiled code, and where it was: "bundle", "disk" or, where it was nowhere, "compiler"."""
+    assembler = "" if request.form == "host" else requests.assembler()
+    for key in bundled_keys(request, assembler):
         if entry := _bundled.get(key):
             counts.from_bundle += 1
-            return key, entry
-    disk = disk_cache()
-    for key in keys:
-        if entry := disk.load(key):
-            counts.from_disk += 1
-            return key, entry
-    key = keys[-1]
+            return key, entry, "bundle"
+    disk, key = disk_cache(), request.key(assembler)
+    if entry := disk.load(key):
+        counts.from_disk += 1
+        return key, entry, "disk"
     if _forbidden:
         raise CacheMiss(
             f"compiling is forbidden here, and {request.name()} (key {key}) is neither in memory nor in a bundle nor "
             f"in {disk.directory}; compile it during warm-up, or load a bundle of it made by python -m attn.aot. The "
             f"description:\n{request.text.strip()}"
         )
-    entry, found = disk.get(key, lambda: _build(request))
+    entry, found = disk.get(key, lambda: _build(request, bool(assembler)))
     if found:
         counts.from_disk += 1
-    return key, entry
+    return key, entry, "disk" if found else "compiler"
 
 
 def add_bundled(key: str, entry: Entry) -> None:
@@ -74,28 +80,19 @@ def add_bundled(key: str, entry: Entry) -> None:
     _bundled[key] = entry
 
 
-def _acceptable_keys(request: Request) -> list[str]:
-    """Best first; the last is what is built here. Without ptxas a cubin from elsewhere is still welcome."""
+def bundled_keys(request: Request, assembler: str) -> list[str]:
+    """Best first. Whoever loads a bundle wants its cubins, whichever assembler made them; PTX alone does only where
+    there is no assembler to do better."""
     if request.form == "host":
         return [request.key()]
-    return (
-        [request.key(cubin=True)]
-        if requests.build_info()["ptxas"]
-        else [request.key(cubin=True), request.key()]
-    )
+    return [request.key(requests.ANY_ASSEMBLER), *([] if assembler else [request.key()])]
 
 
-def _build(request: Request) -> Entry:
-    forms = (
-        ["host"]
-        if request.form == "host"
-        else ["ptx", "cubin"]
-        if requests.build_info()["ptxas"]
-        else ["ptx"]
-    )
+def _build(request: Request, assembles: bool) -> Entry:
+    forms = ["host"] if request.form == "host" else ["ptx", "cubin"] if assembles else ["ptx"]
     try:
         with progress(request.name()):
-            made = _attn.compile(
+            made = (compile_in_child if child_is_wanted() else _attn.compile)(
                 request.text,
                 entry=request.entry,
                 target=request.target,
@@ -112,13 +109,16 @@ def _build(request: Request) -> Entry:
 
 def load_native(request: Request, device: _attn.Device) -> tuple[_attn.Kernel, str, Entry]:
     """The extension's kernel, loaded anew, with its key and where it came from."""
-    key, entry = artifact(request)
-    try:
-        return _attn.Kernel(entry.payload, device, request.name()), key, entry
-    except _attn.Failure as failure:
-        # The file is what was written, and yet nothing to load: it goes, and the next compile makes another.
-        disk_cache().reject(key)
-        raise failed(failure, CompileError) from None
+    key, entry, place = _find(request)
+    while True:
+        try:
+            return _attn.Kernel(entry.payload, device, request.name()), key, entry
+        except _attn.Failure as failure:
+            disk_cache().reject(key)
+            if place != "disk":
+                raise failed(failure, CompileError) from None
+            # The file is what was written, and yet nothing to load: it goes, and another is made.
+            key, entry, place = _find(request)
 
 
 # --- Compiling forbidden -------------------------------------------------------------------------------------
@@ -150,12 +150,4 @@ class forbid_compiling:
             _forbidden += by
 
 
-_guard = threading.Lock()
-
-
-def _after_fork() -> None:
-    global _guard
-    _guard = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+_guard = make_guard()

@@ -35,12 +35,13 @@ class Bundle:
     skipped: tuple[str, ...]
 
 
-def write_bundle(path: str | os.PathLike, kernels: Iterable[tuple[requests.Request, str, Entry]]) -> int:
-    """Writes requests with their keys and compiled code; whoever reads the file meets the old one or the new one.
+def write_bundle(path: str | os.PathLike, kernels: Iterable[tuple[requests.Request, Entry]]) -> int:
+    """Writes requests with their compiled code; whoever reads the file meets the old one or the new one.
     Gives its bytes."""
     made = {name: requests.build_info()[name] for name in _OF_PROCESS}
     parts = []
-    for request, key, entry in kernels:
+    for request, entry in kernels:
+        key = request.key(requests.ANY_ASSEMBLER if "cubin" in entry.about.get("forms", ()) else "")
         note = made | {"key": key, "name": request.name(), "form": request.form, "about": entry.about}
         parts.append((entry.payload, json.dumps(note)))
     content = _attn.join_artifacts(parts)
@@ -69,7 +70,7 @@ def load_bundle(path: str | os.PathLike) -> Bundle:
                 f"{path}: expected a bundle made by python -m attn.aot, got {one['entry']} for {one['target']} of "
                 f"{one['producer']}, which attn.load takes"
             )
-        note = json.loads(one["note"])
+        note = _read_note(path, one["note"])
         if note["producer"] != info["producer"]:
             raise Error(
                 f"{path}: made by {note['producer']}, and this is {info['producer']}; make it again with this build: "
@@ -86,3 +87,21 @@ def load_bundle(path: str | os.PathLike) -> Bundle:
     for key, entry in entries.items():
         artifacts.add_bundled(key, entry)
     return Bundle(path, tuple(loaded), tuple(skipped))
+
+
+def _read_note(path: Path, text: str) -> dict:
+    """What write_bundle wrote beside an artifact. attn.Error where somebody else did."""
+    try:
+        note = json.loads(text)
+    except (ValueError, RecursionError):
+        note = None
+    names = (*_OF_PROCESS, "key", "name", "form")
+    if (
+        isinstance(note, dict)
+        and all(isinstance(note.get(name), str) for name in names)
+        and isinstance(note.get("about"), dict)
+    ):
+        return note
+    raise Error(
+        f"{path}: expected a bundle made by python -m attn.aot, got an artifact with the note {text[:60]!r}"
+    )

@@ -63,7 +63,7 @@ class Counts:
 
 
 def default_directory() -> Path:
-    """ATTN_CACHE_DIR, else attn in XDG_CACHE_HOME, else ~/.cache/attn."""
+    """ATTN_CACHE_DIR, else attn in XDG_CACHE_HOME, else ~/.cache/attn. RuntimeError where there is no home."""
     if given := os.environ.get("ATTN_CACHE_DIR"):
         return Path(given)
     home = os.environ.get("XDG_CACHE_HOME", "")
@@ -87,11 +87,16 @@ class DiskCache:
     be kept is built each time, and said once as a RuntimeWarning. Threads and forked children may use it."""
 
     def __init__(self, directory: str | os.PathLike | None = None, limit: int | None = None):
-        base = Path(directory) if directory is not None else default_directory()
-        self.directory = Path(os.path.abspath(base)) / "kernels"
         self.limit = default_limit() if limit is None else limit
         self.counts = Counts()
         self.problem: str | None = None
+        try:
+            base = Path(directory) if directory is not None else default_directory()
+            self.directory = Path(os.path.abspath(base)) / "kernels"
+        except RuntimeError:  # no HOME, and nobody has this process's uid
+            self.directory = Path("~/.cache/attn/kernels")
+            self.limit = 0
+            self._complain("there is no home directory; set ATTN_CACHE_DIR or HOME")
 
     def get(self, key: str, build: Callable[[], Entry]) -> tuple[Entry, bool]:
         """The entry, and whether it was there; else what `build` makes, which is then kept."""
@@ -252,7 +257,13 @@ def _unpack(key: str, content: bytes) -> Entry:
     about, rest = _field(rest)
     if name != key.encode():
         raise Unusable("an entry of another key")
-    return Entry(bytes(rest), json.loads(about))
+    try:
+        known = json.loads(about)
+    except (ValueError, RecursionError) as error:
+        raise Unusable(f"no JSON: {error}") from None
+    if not isinstance(known, dict):
+        raise Unusable("no JSON object")
+    return Entry(bytes(rest), known)
 
 
 def _field(rest: memoryview) -> tuple[bytes, memoryview]:

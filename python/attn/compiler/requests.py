@@ -10,18 +10,39 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import os
 from typing import NamedTuple
 
 from .. import _attn
 from ..errors import CompileError, SpecError, closest, expected
 
-_KEY_FORMAT = 1
+_KEY_FORMAT = 2
 
 
 @functools.cache
 def build_info() -> dict[str, str]:
     """Of the extension, read once."""
     return _attn.build_info()
+
+
+ANY_ASSEMBLER = "any"
+_assemblers: dict[tuple, str] = {}
+
+
+def assembler() -> str:
+    """Names the ptxas that would be run now, by its hash; "" where there is none. A file is read once, and again when
+    it was changed."""
+    path = _attn.build_info()["ptxas"]
+    if not path:
+        return ""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return _attn.identify_ptxas()
+    file = path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+    if file not in _assemblers:
+        _assemblers[file] = _attn.identify_ptxas()
+    return _assemblers[file]
 
 
 class Request(NamedTuple):
@@ -34,12 +55,10 @@ class Request(NamedTuple):
     form: str
     checked: bool
 
-    def key(self, cubin: bool = False) -> str:
-        """32 hexadecimal digits. `cubin`: with code for the target beside the PTX."""
+    def key(self, assembler: str = "") -> str:
+        """32 hexadecimal digits. `assembler`: which one made a cubin for the target beside the PTX; "": there is none."""
         info = build_info()
-        code = (
-            [info["host_target"], info["host_abi"]] if self.form == "host" else ["cubin" if cubin else "ptx"]
-        )
+        code = [info["host_target"], info["host_abi"]] if self.form == "host" else [assembler or "ptx"]
         content = [_KEY_FORMAT, info["producer"], *self, *code]
         return hashlib.blake2b(json.dumps(content).encode(), digest_size=16).hexdigest()
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The cache on disk: what it keeps, what it refuses to believe, and many processes at once."""
 
+import hashlib
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from attn.compiler import disk
 from attn.compiler.disk import DiskCache, Entry, default_directory, default_limit
 from attn.errors import Error
 
@@ -40,6 +42,22 @@ def quiet(cache, key=KEY):
 
 def refuse():
     raise AssertionError("built although the entry was there")
+
+
+def test_without_a_home_nothing_is_kept(monkeypatch):
+    """A container may run as a user that nobody knows."""
+
+    def unknown(uid):
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    for name in ("HOME", "XDG_CACHE_HOME", "ATTN_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    with pytest.warns(RuntimeWarning, match="there is no home directory; set ATTN_CACHE_DIR or HOME"):
+        cache = DiskCache()
+    assert cache.get(KEY, lambda: ENTRY) == (ENTRY, False)
+    assert cache.get(KEY, lambda: ENTRY) == (ENTRY, False)
+    assert cache.state()["problem"].startswith("there is no home directory")
 
 
 # --- What it keeps -------------------------------------------------------------------------------------------
@@ -178,6 +196,20 @@ def test_changed_entries_are_built_anew(cache):
         assert cache.get(KEY, lambda: ENTRY) == (ENTRY, False), name
         assert cache.get(KEY, refuse) == (ENTRY, True), name
     assert cache.counts.rejected == len(cases)
+
+
+@pytest.mark.parametrize(
+    "about", [b"", b"{", b"[]", b"null", b'"x"', b"\xff", b"[" * 100_000], ids=lambda a: a[:4]
+)
+def test_entries_that_say_nothing_of_themselves_are_built_anew(cache, about):
+    """Whoever wrote them made the hash right."""
+    rest = b"".join(
+        [len(KEY).to_bytes(4, "little"), KEY.encode(), len(about).to_bytes(4, "little"), about, b"payload"]
+    )
+    cache.store(KEY, ENTRY)
+    file_of(cache).write_bytes(disk._MAGIC + hashlib.blake2b(rest, digest_size=disk._DIGEST).digest() + rest)
+    assert cache.get(KEY, lambda: ENTRY) == (ENTRY, False)
+    assert cache.counts.rejected == 1
 
 
 def test_entries_under_another_name_are_foreign(cache):

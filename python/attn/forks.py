@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What keeps a forked child from waiting for threads that it does not have.
+
+A child has one thread and a copy of every lock. A lock that another thread of its parent held stays locked in the child
+for ever, and so do the locks of Python's import system.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, overload
+
+T = TypeVar("T")
+
+
+def make_guard(kind: Callable[[], Any] = threading.Lock) -> Any:
+    """A lock of a module, which is free in a forked child."""
+    guard = kind()
+    os.register_at_fork(after_in_child=guard._at_fork_reinit)
+    return guard
+
+
+class cached_property(Generic[T]):
+    """functools.cached_property without the lock that it has in Python 3.11, which all objects share. Threads that ask at
+    the same time compute the same value twice."""
+
+    def __init__(self, compute: Callable[[Any], T]):
+        self.compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> cached_property[T]: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> T: ...
+
+    def __get__(self, instance: object | None, owner: type | None = None) -> cached_property[T] | T:
+        if instance is None:
+            return self
+        return instance.__dict__.setdefault(self.name, self.compute(instance))
+
+
+def _finish_imports() -> None:
+    """Waits for the imports that other threads have begun, one after the other. Modules that nobody has begun to import are
+    no trouble: a child imports them itself."""
+    awaited: set[str] = set()
+    while begun := _imports_under_way() - awaited:
+        for name in begun:
+            with contextlib.suppress(Exception):  # the other thread hears of it
+                importlib.import_module(name)
+        awaited |= begun
+
+
+def _imports_under_way() -> set[str]:
+    return {
+        name
+        for name, module in list(sys.modules.items())
+        if getattr(getattr(module, "__spec__", None), "_initializing", False)
+    }
+
+
+os.register_at_fork(before=_finish_imports)

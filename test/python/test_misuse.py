@@ -17,10 +17,21 @@ from kernel_problem import DIM, KV_HEADS, LENGTHS, PAGES, Q_HEADS, Problem, spec
 from seeds import of_seeds  # noqa: E402
 
 ODD = [
-    None, True, 0, -1, 1.5, 2**31, 2**63, 2**200, float("nan"), "", "q", b"bytes", [], [1], (), (1, 2), {}, {"q": 1},
+    None, True, 0, -1, 1.5, 2**31, 2**63, 2**200, 2**2000, float("nan"), "", "q", b"bytes", [], [1], (), (1, 2), {}, {"q": 1},
     object(), type, print, numpy.float32(1), numpy.zeros(0), numpy.zeros((3, 4, 64)), numpy.array(None), bytearray(8),
     memoryview(b"12345678"), range(3), float, Ellipsis,
 ]  # fmt: skip
+
+
+try:
+    import torch
+except ImportError:  # the wheel is tested without
+    pass
+else:
+    ODD += [
+        torch.zeros(3, 4, 64, dtype=torch.float16, device="meta"),
+        torch.zeros(2, dtype=torch.int32, device="meta"),
+    ]
 
 
 @pytest.fixture(scope="module")

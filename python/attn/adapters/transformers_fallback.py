@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 import sys
-import threading
 import warnings
 from collections.abc import Callable
 
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from ..errors import TensorError
+from ..forks import make_guard
 
 NAME = "attn"
 PAGED_NAME = f"paged|{NAME}"  # as continuous batching calls it
@@ -29,7 +29,7 @@ class FallbackWarning(UserWarning):
 
 _falls_back = True
 _warned: set[tuple[str, str]] = set()
-_guard = threading.Lock()
+_guard = make_guard()
 
 
 def set_fallback(allowed: bool) -> bool:

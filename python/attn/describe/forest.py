@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy
 
 from ..errors import PlanError, expected
+from ..forks import cached_property
 from ..memory.tables import int32_array
 
 _MOST = 2**31 - 1

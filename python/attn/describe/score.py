@@ -19,7 +19,6 @@ A program is data: equal programs are equal, whatever functions they came from. 
 from __future__ import annotations
 
 import contextlib
-import functools
 import inspect
 import re
 import types
@@ -27,6 +26,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ..errors import SpecError, expected
+from ..forks import cached_property
 from ..memory.dtypes import DTYPES, no_floats, short_name
 from . import checks, foreign, operators
 from .tracing import ARGUMENTS, Absent, Instruction, Table, Traced, Tracer
@@ -49,7 +49,7 @@ class Score:
     def __hash__(self) -> int:
         return self._hash
 
-    @functools.cached_property
+    @cached_property
     def _hash(self) -> int:
         return hash((self.instructions, self.result))
 

@@ -8,10 +8,10 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 
 from ..errors import SpecError, closest, expected
+from ..forks import cached_property
 from ..memory.dtypes import storage_name
 from ..memory.formats import part_names
 from . import checks
@@ -309,7 +309,7 @@ def _scale(scale: object) -> float | None:
         return None
     try:
         number = math.nan if isinstance(scale, (bool, str)) else float(scale)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not 2.0**-126 <= number < 2.0**128:
         raise expected(SpecError, "scale", "a positive, finite number, or None for 1/sqrt(head_dim)", scale)

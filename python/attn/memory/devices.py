@@ -10,8 +10,9 @@ import threading
 
 from .. import _attn
 from ..errors import DeviceError, Error, TensorError, expected
+from ..forks import make_guard
 
-_guard = threading.RLock()
+_guard = make_guard(threading.RLock)
 _devices: dict[str, _attn.Device] = {}
 _names: dict[object, str] = {}
 _left_behind: list[_attn.Device] = []  # of the process that forked: never used, never freed
@@ -122,9 +123,8 @@ def stream_number(device: str, stream: object) -> int:
 
 
 def _after_fork() -> None:
-    global _guard, _cuda_before_fork, generation
+    global _cuda_before_fork, generation
     generation += 1
-    _guard = threading.RLock()
     _cuda_before_fork = _cuda_before_fork or any(name != "host" for name in _devices)
     _left_behind.extend(_devices.values())
     _devices.clear()

@@ -120,6 +120,8 @@ def int32_array(name: str, values: object) -> numpy.ndarray:
     """Whole numbers of a table: a list, an array or a tensor of integers. One on a GPU is waited for and copied."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(values, torch.Tensor):
+        if values.device.type == "meta":
+            raise PlanError(f"{name}: expected integers, got a tensor on the meta device, which holds none")
         values = values.detach().cpu().numpy() if not values.is_floating_point() else values
     try:
         array = numpy.asarray(values)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import math
 import re
-import threading
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -19,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ..errors import PlanError, TensorError
+from ..forks import make_guard
 from ..memory import devices
 from ..memory.dtypes import torch_dtype
 
@@ -30,7 +30,7 @@ _FEW = 500
 _LOOKED_AT = 1024  # positions, about, that are averaged
 _MOST_PLANS = 8  # of one kernel; then the one that was used longest ago goes
 _captured: list[Any] = []  # plans that graphs read, for as long as nobody knows
-_guard = threading.Lock()
+_guard = make_guard()
 
 
 def marked(text: str, tables: Iterable[str] = (), ordered: bool | None = None) -> str:

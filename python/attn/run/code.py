@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -12,6 +11,7 @@ import numpy
 from .. import _attn
 from ..compiler.requests import Request
 from ..errors import CompileError, DeviceError, PlanError, TensorError, closest, expected, given
+from ..forks import cached_property
 from ..memory import devices
 from ..memory.devices import device_name, failed, stream_number
 from ..memory.tables import describe, int32_array
@@ -101,7 +101,7 @@ class Code:
         """Names of the tensors that a run binds, in the order of `launch`."""
         return self._native.slots
 
-    @functools.cached_property
+    @cached_property
     def manifest(self) -> dict:
         """All that planning and launching need to know of the code (attn_rt/artifact/Artifact.h)."""
         return json.loads(self._native.manifest)

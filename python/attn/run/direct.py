@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from ..describe.forest import Forest, check_forest
 from ..describe.score import trace
 from ..describe.visibility import Visibility
 from ..errors import SpecError, expected
+from ..forks import make_guard
 from ..memory import devices
 from ..memory.tables import int32_array
 from ..memory.views import view_of
@@ -28,7 +28,7 @@ _MOST_CALLS = 64
 _MOST_PLANS = 8  # of one kernel on one stream; then the one that was used longest ago is planned anew
 _calls: dict[tuple, Call] = {}
 _clock = itertools.count()
-_guard = threading.Lock()
+_guard = make_guard()
 
 
 def attend_now(

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from .. import _attn
 from ..compiler.artifacts import load_native
 from ..errors import CompileError, PlanError, TensorError, closest, expected
+from ..forks import cached_property
 from ..memory import devices
 from ..memory.devices import failed
 from ..memory.views import NOTHING, check, is_traced, needs_gradient, strides_of, view_of
@@ -65,11 +66,11 @@ class Kernel(Code):
             found = str(error)
         return self._gradient_kernels.setdefault(key, found)
 
-    @functools.cached_property
+    @cached_property
     def _gradient_kernels(self) -> dict[tuple[tuple[str, ...], bool | None], Kernel | str]:
         return {}
 
-    @functools.cached_property
+    @cached_property
     def _kept_plans(self) -> OrderedDict[tuple, Plan]:
         """By what was planned, for runs that bring no plan; the one that was used longest ago first (backward.py)."""
         return OrderedDict()

@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import json
 import os
-import threading
+import re
 from pathlib import Path
 
 from .. import _attn
@@ -19,6 +19,7 @@ from ..compiler.locks import ThreadLocks
 from ..compiler.requests import Request, form_of, request_for
 from ..describe import checks
 from ..errors import CompileError, Error, expected
+from ..forks import make_guard
 from ..memory.devices import device_name, failed, get_device
 from .kernel import Kernel
 
@@ -40,7 +41,7 @@ class Kept:
 _kernels: dict[tuple, tuple[Kernel, Kept]] = {}
 _clock = itertools.count()
 _flights = ThreadLocks()
-_guard = threading.Lock()
+_guard = make_guard()
 _left_behind: list[dict] = []
 
 
@@ -81,16 +82,39 @@ def compile(
         entry=entry,
         checked=checked,
     )
-    if place is not get_device(device_name(place)):  # a device of the caller's own: it is theirs to keep
-        return _load(request, place).described_by(spec)
-    loaded = request, device_name(place)
-    with _flights.hold(loaded):
-        kernel, kept = _kernels.get(loaded) or (_load(request, place), Kept())
-        _keep(loaded, kernel, kept)
+    try:
+        if place is not get_device(device_name(place)):  # a device of the caller's own: it is theirs to keep
+            return _load(request, place).described_by(spec)
+        loaded = request, device_name(place)
+        with _flights.hold(loaded):
+            kernel, kept = _kernels.get(loaded) or (_load(request, place), Kept())
+            _keep(loaded, kernel, kept)
+    except CompileError as error:
+        if isinstance(spec, str):
+            raise
+        raise CompileError(_without_places(str(error))) from None
     described = kernel.described_by(spec)
     with contextlib.suppress(TypeError):
         return _keep(given, described, kept)
     return described
+
+
+_PLACE = re.compile(r"\w+:\d+:\d+: (?:error: )?(.*)")
+_CARET = re.compile(r" *\^~*")
+
+
+def _without_places(message: str) -> str:
+    """The compiler's words without the places in a text that the user has not written: `spec:6:14: error: ` in front of
+    a message, and behind it the line and a caret."""
+    lines, said = message.splitlines(), []
+    while lines:
+        line = lines.pop(0)
+        if place := _PLACE.fullmatch(line):
+            line = place[1]
+            if len(lines) > 1 and _CARET.fullmatch(lines[1]):
+                del lines[:2]
+        said.append(line)
+    return "\n".join(said)
 
 
 def load(path: str | os.PathLike, *, entry: str = "", device: object = None) -> Kernel:
@@ -184,8 +208,6 @@ _most = _limit_of_environment()
 
 def _after_fork() -> None:
     """Kernels hold the devices of the parent: a child gets its own, from disk."""
-    global _guard
-    _guard = threading.Lock()
     _left_behind.append(dict(_kernels))
     _kernels.clear()
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy
 
 from ..describe.forest import Forest
 from ..errors import PlanError, TensorError, expected
+from ..forks import cached_property
 from .tries import Node, Tree, Trie, trajectories
 
 if TYPE_CHECKING:

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A child that is forked while threads of its parent import, compile and run does the same, and ends."""
+
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import attn
+import pytest
+
+pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C build python")
+from attn import forks  # noqa: E402
+
+# Two threads attend from the first import on; children that do not end in time say where they wait.
+PROGRAM = """
+import faulthandler, os, sys, threading, time
+import numpy
+import attn
+
+q = numpy.zeros((1, 4, 2, 32), numpy.float16)
+done = False
+
+def attend(thread):
+    number = 0
+    while not done:
+        number += 1
+        attn.attend(q, q, q, causal=True, window=number % 7 + 1 if number % 2 else None, scale=0.1 + number * 0.01 + thread)
+
+threads = [threading.Thread(target=attend, args=(i,)) for i in range(2)]
+for thread in threads:
+    thread.start()
+failed = 0
+for number in range(int(sys.argv[1])):
+    time.sleep(0.01 * (number % 7))
+    child = os.fork()
+    if child == 0:
+        faulthandler.dump_traceback_later(60, exit=True)
+        attn.attend(q, q, q, causal=True, scale=0.5 + number * 0.01)
+        os._exit(0)
+    failed += os.waitpid(child, 0)[1] != 0
+done = True
+for thread in threads:
+    thread.join()
+sys.exit(failed)
+"""
+
+
+def test_children_of_busy_parents_end(tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTN_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(Path(attn.__file__).parents[1]))
+    ran = subprocess.run([sys.executable, "-c", PROGRAM, "25"], capture_output=True, text=True, timeout=900)
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_a_fork_waits_for_imports(tmp_path, monkeypatch):
+    """Those of another thread, and what that thread imports next; never for its own."""
+    (tmp_path / "first_slow.py").write_text("import time\ntime.sleep(0.3)\n")
+    (tmp_path / "second_slow.py").write_text(
+        "import time\ntime.sleep(0.3)\nimport attn.forks\nattn.forks._finish_imports()\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def load():
+        import first_slow  # noqa: F401
+        import second_slow  # noqa: F401
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    while "first_slow" not in sys.modules:
+        time.sleep(0.01)
+    forks._finish_imports()
+    assert not forks._imports_under_way() and "first_slow" in sys.modules
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+def test_a_guard_is_free_in_a_child():
+    import os
+
+    for kind in (threading.Lock, threading.RLock):
+        guard = forks.make_guard(kind)
+        holder = threading.Thread(target=lambda guard=guard: (guard.acquire(), time.sleep(1)))
+        holder.start()
+        time.sleep(0.1)
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if guard.acquire(timeout=5) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        holder.join()
+
+
+def test_a_property_is_computed_once():
+    class Counter:
+        count = 0
+
+        @forks.cached_property
+        def value(self):
+            """How often."""
+            self.count += 1
+            return self.count
+
+    counter = Counter()
+    assert (counter.value, counter.value, Counter().value) == (1, 1, 1)
+    assert Counter.value.__doc__ == "How often."

@@ -1,11 +1,11 @@
 //===- attn-mutants.cpp - Are wrong kernels found? -------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//   attn-mutants FILE [--target=T] [--schedule=S] [--every=N] [--only=KERNEL:POSITION]... RUN...
+//   attn-mutants FILE [--target=T] [--schedule=S] [--every=N] [--op=NAME] [--only=KERNEL:POSITION]... RUN...
 //
 // Compiles a problem, of a forward or a backward pass, and, of each kernel that one of the runs launches,
 // makes every mutant of Mutations.h. Each is run on the host device, checked and compared with the float64
-// reference, in every run under a few seeds until something is wrong with it; of all mutants, every Nth. A
-// RUN is what attn-run takes as --dim,
+// reference, in every run under a few seeds until something is wrong with it; of all mutants, or of those
+// of operations of this name, every Nth. A RUN is what attn-run takes as --dim,
 // --blocks, --strategy and --workload, in one argument: "batch=2 kv_len=100..300 blocks=4",
 // "workload=F.json strategy=by-node".
 //
@@ -332,7 +332,7 @@ void print(Job &job) {
 } // namespace
 
 int main(int argc, char **argv) {
-  std::string file, target = "sm_90a", schedule = "auto";
+  std::string file, target = "sm_90a", schedule = "auto", op;
   std::vector<std::string> only, runs;
   size_t every = 1;
   for (llvm::StringRef word : llvm::ArrayRef(argv + 1, argc - 1)) {
@@ -342,6 +342,8 @@ int main(int argc, char **argv) {
       schedule = word.str();
     else if (word.consume_front("--every="))
       every = std::stoul(word.str());
+    else if (word.consume_front("--op="))
+      op = word.str();
     else if (word.consume_front("--only="))
       only.push_back(word.str());
     else if (file.empty())
@@ -358,6 +360,8 @@ int main(int argc, char **argv) {
   size_t number = 0;
   for (LLVMFuncOp kernel : program.launchedKernels())
     for (Mutant &mutant : listMutants(kernel, program.isBackward())) {
+      if (!op.empty() && mutant.op != op)
+        continue;
       const std::string name = kernel.getName().str() + ":" + std::to_string(mutant.position);
       if (number++ % every == 0 && (only.empty() || llvm::is_contained(only, name)))
         all.emplace_back(kernel, std::move(mutant));

@@ -24,6 +24,7 @@ class Case:
     runs: tuple[str, ...]
     tree: tuple = PREFILL_TREE
     backward: bool = False
+    token_bytes: int = 0  # of keys and values, per head; 0: those of 16 bits
     ordered: bool = True  # gradients whose rows and tokens have launches of their own
 
     def text(self):
@@ -39,7 +40,7 @@ class Case:
                 "q_heads": problem.q_heads,
                 "kv_heads": problem.kv_heads,
                 "dim": problem.dim,
-                "bytes_per_token_per_head": 4 * problem.dim,
+                "bytes_per_token_per_head": self.token_bytes or 4 * problem.dim,
                 "layers": 1,
                 "steps": [{"nodes": nodes, "repeat": 1}],
             }

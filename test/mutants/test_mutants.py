@@ -13,7 +13,7 @@ import subprocess
 
 import pytest
 from attnlab import BUILD, Problem
-from cases import CASES, Case
+from cases import BY_QUERY, CASES, Case
 from survivors import SURVIVORS
 
 FULL = bool(os.environ.get("ATTN_FULL"))
@@ -27,12 +27,12 @@ def tally():
     return {}
 
 
-def run_mutants(case, folder, every):
+def run_mutants(case, folder, every, *options):
     problem, tree = folder / "problem.mlir", folder / "tree.json"
     problem.write_text(case.text())
     tree.write_text(case.tree_json())
     command = [BUILD / "test-tools" / "attn-mutants", problem, f"--schedule={case.schedule}"]
-    command += [f"--every={every}"]
+    command += [f"--every={every}", *options]
     command += [run.replace("TREE", str(tree)) for run in case.runs]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
@@ -79,6 +79,21 @@ def test_launches_in_a_row_wait(tmp_path):
         ("attention_weigh", "race"),
         ("attention_weigh", "survived"),
     ]
+
+
+@pytest.mark.parametrize("name", ["bf16", "codes"])
+def test_warps_meet_before_the_next_segment_is_copied(tmp_path, name):
+    """A task's next segment begins in the first stage, which lanes may still be reading where the segment before had an odd
+    number of tiles. Shuffles stand between, and order no memory: a detector sees a warp that does not meet."""
+    codes = {"key": "!attn.codes<i8, per = 64>", "value": "!attn.codes<i4, per = 64>"}
+    problem = Problem(4, 1, 64, 64, store="paged<16>", see="all", **(codes if name == "codes" else {}))
+    tree = ((-1, 104, 0), (0, 60, 0), (1, 70, 1), (-1, 50, 0), (3, 90, 1))
+    token_bytes = 64 + 32 + 2 * 4 if name == "codes" else 0
+    case = Case(name, problem, "mma", (BY_QUERY,), tree, token_bytes=token_bytes)
+    mutants = run_mutants(case, tmp_path, 1, "--op=nvvm.bar.warp.sync")
+    assert {each["mutation"] for each in mutants} == {"drop"}
+    assert len(mutants) > 1
+    assert {each["outcome"] for each in mutants} == {"race"}
 
 
 def test_summary(tally, capsys):

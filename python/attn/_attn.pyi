@@ -306,6 +306,10 @@ class Movement:
     """(head class, from page, from slot, to page, to slot, tokens)"""
     writes: list[tuple[int, int, int, int, int]]
     """(head class, row, page, slot, tokens)"""
+    failed: bool
+    """To be set while new tokens are being written: where that ends early, the cache takes them back."""
+    taken_back: bool
+    """Whether it did."""
 
     def execute(
         self,
@@ -376,6 +380,14 @@ class Cache:
     def places(self, node: int, head_class: int = 0) -> list[tuple[int, int, int, int]]:
         """(first token, tokens, page, slot), in order."""
     def draft_places(self, node: int, head_class: int = 0) -> list[tuple[int, int]]: ...
+    is_open: bool
+    """Whether new tokens of a Movement that lives are still to be written. Those of one that does not, or whose writing
+    failed, are taken back whenever the cache is used."""
+
+    def close(self, movement: Movement) -> None:
+        """Says that they are written."""
+    def roll_back(self) -> None:
+        """Takes them back."""
     def check_invariants(self) -> None: ...
 
 class Appends:

@@ -29,10 +29,9 @@ Builder makeBuilder(const py::object &kernel, const std::vector<std::tuple<int32
 Batch buildBatch(const Builder &builder, const Cache &cache, const RowGroups &groups,
                  const std::vector<int32_t> &classes, const std::vector<int32_t> &ends) {
   Batch batch;
-  run([&] {
-    return attnBatchBuilderBuild(builder.handle.get(), cache.handle.get(), groups.data(), groups.size(),
-                                 classes.data(), classes.size(), ends.data(), ends.size(),
-                                 batch.handle.out());
+  runOn(cache, [&](AttnCache *mine) {
+    return attnBatchBuilderBuild(builder.handle.get(), mine, groups.data(), groups.size(), classes.data(),
+                                 classes.size(), ends.data(), ends.size(), batch.handle.out());
   });
   batch.kernel = builder.kernel;
   return batch;
@@ -76,9 +75,8 @@ void bindBatches(py::module_ &module) {
           "update",
           [](const Builder &builder, const Cache &cache, const Batch &batch) {
             bool updated = false;
-            run([&] {
-              return attnBatchBuilderUpdate(builder.handle.get(), cache.handle.get(), batch.handle.get(),
-                                            &updated);
+            runOn(cache, [&](AttnCache *mine) {
+              return attnBatchBuilderUpdate(builder.handle.get(), mine, batch.handle.get(), &updated);
             });
             return updated;
           },

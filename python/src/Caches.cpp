@@ -8,6 +8,38 @@
 
 namespace attn::python {
 
+AttnCache *Cache::get() const {
+  if (open_ && (open_->failed || open_.use_count() == 1))
+    rollBack();
+  return handle_.get();
+}
+
+void Cache::open(Movement &movement, OpenChange change) const {
+  if (attnMovementRows(movement.get()) == 0)
+    return;
+  movement.change = open_ = std::make_shared<OpenChange>(std::move(change));
+}
+
+/// Nothing else has changed since: the last tokens of leaves, children without children, a draft.
+void Cache::rollBack() const {
+  const std::shared_ptr<OpenChange> change = std::exchange(open_, nullptr);
+  if (!change)
+    return;
+  change->takenBack = true;
+  AttnCache *cache = handle_.get();
+  Movement none;
+  if (change->speculated)
+    check(attnCacheCommit(cache, *change->speculated, -1, none.out()));
+  // Pages return in the order opposite to that in which they were taken, so that the next change finds the
+  // same.
+  for (size_t i = change->children.size(); i-- > 0;)
+    check(attnCachePrune(cache, change->children[i]));
+  for (size_t i = change->appended.size(); i-- > 0;) {
+    Movement each;
+    check(attnCacheTruncate(cache, change->appended[i].node, change->appended[i].tokens, each.out()));
+  }
+}
+
 namespace {
 
 using ClassTuple = std::tuple<std::string, int32_t, int32_t, int32_t, int32_t>;
@@ -19,7 +51,7 @@ Cache makeCache(int32_t pageTokens, int32_t draftPage, const std::vector<ClassTu
   Cache cache;
   const AttnCacheClass none{};
   check(attnCacheCreate(pageTokens, draftPage, given.empty() ? &none : given.data(), given.size(),
-                        cache.handle.out()));
+                        cache.out()));
   cache.pageTokens = pageTokens;
   cache.draftPage = draftPage;
   cache.classes = py::cast(classes);
@@ -28,7 +60,7 @@ Cache makeCache(int32_t pageTokens, int32_t draftPage, const std::vector<ClassTu
 
 AttnNodeInfo infoOf(const Cache &cache, AttnNode node) {
   AttnNodeInfo info{};
-  check(attnCacheNode(cache.handle.get(), node, &info));
+  check(attnCacheNode(cache.get(), node, &info));
   return info;
 }
 
@@ -45,11 +77,15 @@ apply(const Cache &cache, const std::vector<AttnNode> &prune, const Appends *app
     raise("input", "branch: expected at most 2^24 children, got " + std::to_string(children));
   std::vector<AttnNode> made(static_cast<size_t>(children));
   Movement movement;
-  run([&] {
-    return attnCacheApply(cache.handle.get(), prune.data(), prune.size(), append ? append->data() : nullptr,
+  runOn(cache, [&](AttnCache *mine) {
+    return attnCacheApply(mine, prune.data(), prune.size(), append ? append->data() : nullptr,
                           append ? append->size() : 0, branches.data(), branches.size(), made.data(),
                           made.size(), movement.out());
   });
+  OpenChange change{{}, made, {}};
+  if (append)
+    change.appended.assign(append->data(), append->data() + append->size());
+  cache.open(movement, std::move(change));
   return {std::move(made), std::move(movement)};
 }
 
@@ -67,6 +103,13 @@ void executeMovement(const Movement &movement, int32_t headClass, int32_t pageTo
 void bindMovements(py::module_ &module) {
   using namespace py::literals;
   py::class_<Movement>(module, "Movement")
+      .def_property(
+          "failed", [](const Movement &m) { return m.change && m.change->failed; },
+          [](const Movement &m, bool failed) {
+            if (m.change)
+              m.change->failed = failed;
+          })
+      .def_property_readonly("taken_back", [](const Movement &m) { return m.change && m.change->takenBack; })
       .def_property_readonly("rows", [](const Movement &m) { return attnMovementRows(m.get()); })
       .def_property_readonly(
           "copies",
@@ -103,14 +146,15 @@ void bindForest(py::module_ &module) {
       .def("create_root",
            [](const Cache &c) {
              AttnNode root = 0;
-             check(attnCacheCreateRoot(c.handle.get(), &root));
+             check(attnCacheCreateRoot(c.get(), &root));
              return root;
            })
       .def(
           "append",
           [](const Cache &c, AttnNode node, int32_t tokens) {
             Movement movement;
-            run([&] { return attnCacheAppend(c.handle.get(), node, tokens, movement.out()); });
+            runOn(c, [&](AttnCache *mine) { return attnCacheAppend(mine, node, tokens, movement.out()); });
+            c.open(movement, {{{node, tokens}}, {}, {}});
             return movement;
           },
           "node"_a, "tokens"_a)
@@ -120,20 +164,22 @@ void bindForest(py::module_ &module) {
             if (children > 1 << 24)
               raise("input", "branch: expected at most 2^24 children, got " + std::to_string(children));
             std::vector<AttnNode> made(static_cast<size_t>(std::max(children, 1)));
-            run([&] { return attnCacheBranch(c.handle.get(), node, children, made.data()); });
+            runOn(c, [&](AttnCache *mine) { return attnCacheBranch(mine, node, children, made.data()); });
             return made;
           },
           "node"_a, "children"_a)
       .def(
           "prune",
-          [](const Cache &c, AttnNode node) { run([&] { return attnCachePrune(c.handle.get(), node); }); },
+          [](const Cache &c, AttnNode node) {
+            runOn(c, [&](AttnCache *mine) { return attnCachePrune(mine, node); });
+          },
           "node"_a)
       .def(
           "fork",
           [](const Cache &c, AttnNode leaf) {
             AttnNode twin = 0;
             Movement movement;
-            run([&] { return attnCacheFork(c.handle.get(), leaf, &twin, movement.out()); });
+            runOn(c, [&](AttnCache *mine) { return attnCacheFork(mine, leaf, &twin, movement.out()); });
             return std::pair(twin, std::move(movement));
           },
           "leaf"_a)
@@ -141,23 +187,26 @@ void bindForest(py::module_ &module) {
           "truncate",
           [](const Cache &c, AttnNode leaf, int32_t tokens) {
             Movement movement;
-            run([&] { return attnCacheTruncate(c.handle.get(), leaf, tokens, movement.out()); });
+            runOn(c, [&](AttnCache *mine) { return attnCacheTruncate(mine, leaf, tokens, movement.out()); });
             return movement;
           },
           "leaf"_a, "tokens"_a)
       .def(
           "evict",
-          [](const Cache &c, AttnNode node) { run([&] { return attnCacheEvict(c.handle.get(), node); }); },
+          [](const Cache &c, AttnNode node) {
+            runOn(c, [&](AttnCache *mine) { return attnCacheEvict(mine, node); });
+          },
           "node"_a)
       .def(
           "speculate",
           [](const Cache &c, AttnNode leaf, const std::vector<int32_t> &parents) {
             Movement movement;
             const int32_t none = 0;
-            run([&] {
-              return attnCacheSpeculate(c.handle.get(), leaf, parents.empty() ? &none : parents.data(),
-                                        parents.size(), movement.out());
+            runOn(c, [&](AttnCache *mine) {
+              return attnCacheSpeculate(mine, leaf, parents.empty() ? &none : parents.data(), parents.size(),
+                                        movement.out());
             });
+            c.open(movement, {{}, {}, leaf});
             return movement;
           },
           "leaf"_a, "parents"_a)
@@ -165,7 +214,7 @@ void bindForest(py::module_ &module) {
           "commit",
           [](const Cache &c, AttnNode leaf, int32_t token) {
             Movement movement;
-            run([&] { return attnCacheCommit(c.handle.get(), leaf, token, movement.out()); });
+            runOn(c, [&](AttnCache *mine) { return attnCacheCommit(mine, leaf, token, movement.out()); });
             return movement;
           },
           "leaf"_a, "token"_a)
@@ -174,23 +223,22 @@ void bindForest(py::module_ &module) {
       .def(
           "check_groups",
           [](const Cache &c, const RowGroups &groups) {
-            check(attnCacheCheckGroups(c.handle.get(), groups.data(), groups.size()));
+            check(attnCacheCheckGroups(c.get(), groups.data(), groups.size()));
           },
           "groups"_a)
       .def(
-          "contains", [](const Cache &c, AttnNode node) { return attnCacheContains(c.handle.get(), node); },
+          "contains", [](const Cache &c, AttnNode node) { return attnCacheContains(c.get(), node); },
           "node"_a)
       .def("roots",
            [](const Cache &c) {
-             return listOf<AttnNode>([&](auto *out, size_t room, size_t *n) {
-               return attnCacheRoots(c.handle.get(), out, room, n);
-             });
+             return listOf<AttnNode>(
+                 [&](auto *out, size_t room, size_t *n) { return attnCacheRoots(c.get(), out, room, n); });
            })
       .def(
           "children",
           [](const Cache &c, AttnNode node) {
             return listOf<AttnNode>([&](auto *out, size_t room, size_t *n) {
-              return attnCacheChildren(c.handle.get(), node, out, room, n);
+              return attnCacheChildren(c.get(), node, out, room, n);
             });
           },
           "node"_a)
@@ -211,12 +259,12 @@ void bindForest(py::module_ &module) {
           "is_evicted", [](const Cache &c, AttnNode node) { return infoOf(c, node).isEvicted; }, "node"_a)
       .def(
           "draft_tokens", [](const Cache &c, AttnNode node) { return infoOf(c, node).draftTokens; }, "node"_a)
-      .def("node_count", [](const Cache &c) { return attnCacheNodeCount(c.handle.get()); })
+      .def("node_count", [](const Cache &c) { return attnCacheNodeCount(c.get()); })
       .def(
           "free_pages",
           [](const Cache &c, int32_t headClass) {
             int32_t pages = 0;
-            check(attnCacheFreePages(c.handle.get(), headClass, &pages));
+            check(attnCacheFreePages(c.get(), headClass, &pages));
             return pages;
           },
           "head_class"_a = 0)
@@ -225,7 +273,7 @@ void bindForest(py::module_ &module) {
           [](const Cache &c, AttnNode node, int32_t headClass) {
             py::list list;
             for (const AttnTokenSpan &s : listOf<AttnTokenSpan>([&](auto *out, size_t room, size_t *n) {
-                   return attnCachePlaces(c.handle.get(), node, headClass, out, room, n);
+                   return attnCachePlaces(c.get(), node, headClass, out, room, n);
                  }))
               list.append(py::make_tuple(s.firstToken, s.tokens, s.page, s.slot));
             return list;
@@ -236,14 +284,17 @@ void bindForest(py::module_ &module) {
           [](const Cache &c, AttnNode node, int32_t headClass) {
             py::list list;
             for (const AttnTokenSpan &s : listOf<AttnTokenSpan>([&](auto *out, size_t room, size_t *n) {
-                   return attnCacheDraftPlaces(c.handle.get(), node, headClass, out, room, n);
+                   return attnCacheDraftPlaces(c.get(), node, headClass, out, room, n);
                  }))
               list.append(py::make_tuple(s.page, s.slot));
             return list;
           },
           "node"_a, "head_class"_a = 0)
+      .def("roll_back", &Cache::rollBack)
+      .def("close", &Cache::close, "movement"_a)
+      .def_property_readonly("is_open", &Cache::isOpen)
       .def("check_invariants",
-           [](const Cache &c) { run([&] { return attnCacheCheckInvariants(c.handle.get()); }); });
+           [](const Cache &c) { runOn(c, [&](AttnCache *mine) { return attnCacheCheckInvariants(mine); }); });
 }
 
 } // namespace

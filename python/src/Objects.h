@@ -7,6 +7,9 @@
 
 #include "attn-c/Cache.h"
 
+#include <memory>
+#include <optional>
+
 namespace attn::python {
 
 struct Device {
@@ -46,13 +49,55 @@ py::object userRows(const Batch &batch, bool back);
 /// And the node where each instance begins, by operand.
 py::list nodesOf(const Batch &batch);
 
-struct Cache {
-  Handle<AttnCache, attnCacheDestroy> handle;
-  int32_t pageTokens, draftPage;
-  py::list classes;
+/// A change of a cache whose new tokens are not written yet. The cache and the movement that is to write them
+/// hold it together: once the movement is gone, nobody can, and the cache takes the tokens back.
+struct OpenChange {
+  std::vector<AttnAppend> appended;
+  std::vector<AttnNode> children;
+  std::optional<AttnNode> speculated;
+  bool failed = false; ///< a write has begun and not ended: it raised an error, or was interrupted
+  bool takenBack = false;
 };
 
-using Movement = Handle<AttnMovement, attnMovementDestroy>;
+struct Movement {
+  Handle<AttnMovement, attnMovementDestroy> handle;
+  std::shared_ptr<OpenChange> change; ///< null where no new token is to be written
+  AttnMovement *get() const { return handle.get(); }
+  AttnMovement **out() { return handle.out(); }
+};
+
+/// Settles the open change before each use of the handle, so that no question is answered, and no page given
+/// out, with tokens that nobody will write.
+class Cache {
+public:
+  int32_t pageTokens, draftPage;
+  py::list classes;
+
+  AttnCache **out() { return handle_.out(); }
+  /// As of now: what was dropped, or could not be written, is taken back.
+  AttnCache *get() const;
+  /// Tokens are to be written to what the call that has just returned made room for.
+  void open(Movement &movement, OpenChange change) const;
+  /// The tokens of the movement are written, or somebody else writes them.
+  void close(const Movement &movement) const {
+    if (open_ == movement.change)
+      open_.reset();
+  }
+  /// Whether there are tokens that somebody can still write.
+  bool isOpen() const { return get() && open_; }
+  /// Takes the open change back, if there is one.
+  void rollBack() const;
+
+private:
+  Handle<AttnCache, attnCacheDestroy> handle_;
+  mutable std::shared_ptr<OpenChange> open_;
+};
+
+/// A call of the API on a cache, without the GIL.
+template <typename Call> void runOn(const Cache &cache, Call call) {
+  AttnCache *mine = cache.get();
+  run([&] { return call(mine); });
+}
 
 struct Plan {
   Handle<AttnPlan, attnPlanDestroy> handle;

@@ -68,8 +68,8 @@ StepTables makeTables(const Kernel &kernel, const Cache &cache, int32_t sequence
     given.push_back({{headClass, nodes, drafts}, pages});
   const AttnStepOperand none{};
   StepTables tables;
-  run([&] {
-    return attnStepTablesCreate(kernel.handle.get(), cache.handle.get(), sequences, rows, newTokens,
+  runOn(cache, [&](AttnCache *mine) {
+    return attnStepTablesCreate(kernel.handle.get(), mine, sequences, rows, newTokens,
                                 given.empty() ? &none : given.data(), given.size(), tables.out());
   });
   return tables;
@@ -87,15 +87,16 @@ py::dict placesOf(const StepTables &tables) {
 }
 
 void appendTokens(const StepTables &tables, const Cache &cache, const Appends &append) {
-  run([&] { return attnStepTablesAppend(tables.get(), cache.handle.get(), append.data(), append.size()); });
+  runOn(cache, [&](AttnCache *mine) {
+    return attnStepTablesAppend(tables.get(), mine, append.data(), append.size());
+  });
 }
 
 /// Gives the rows of the step.
 int64_t updateTables(const StepTables &tables, const Cache &cache, const RowGroups &groups, uint64_t address,
                      size_t nbytes, uintptr_t stream) {
-  run([&] {
-    return attnStepTablesUpdate(tables.get(), cache.handle.get(), groups.data(), groups.size(), address,
-                                nbytes, stream);
+  runOn(cache, [&](AttnCache *mine) {
+    return attnStepTablesUpdate(tables.get(), mine, groups.data(), groups.size(), address, nbytes, stream);
   });
   return attnStepTablesRows(tables.get());
 }
@@ -113,7 +114,8 @@ void bindSteps(py::module_ &module) {
       .def(
           "take",
           [](const StepTables &tables, const Cache &cache, const Movement &movement) {
-            run([&] { return attnStepTablesTake(tables.get(), cache.handle.get(), movement.get()); });
+            runOn(cache,
+                  [&](AttnCache *mine) { return attnStepTablesTake(tables.get(), mine, movement.get()); });
           },
           "cache"_a, "movement"_a)
       .def("check", [](const StepTables &tables) { check(attnStepTablesCheck(tables.get())); })

@@ -212,8 +212,8 @@ FAULTS = [
     Fault(
         "a fork of Python's cache leaves the last page uncopied",
         f"{PYTHON}/cache/paged.py",
-        "        self._moved(movement)\n        return twin",
-        "        return twin",
+        "            self._moved(movement)\n        except BaseException:",
+        "            pass\n        except BaseException:",
         ("python cache",),
     ),
 ]

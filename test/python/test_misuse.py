@@ -202,8 +202,7 @@ def test_every_argument_once(kernel, odd):
             call()
         except attn.Error as error:
             assert str(error)
-        if cache._unwritten:
-            cache._unwritten.skip()
+        cache.rollback()
         if cache.contains(node) and cache.draft_tokens(node):
             cache.commit(node, -1)
     cache._native.check_invariants()

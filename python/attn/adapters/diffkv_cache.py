@@ -22,6 +22,7 @@ from ..cache.policy import HIGH, LOW, NOTHING, Kept, Policy
 from ..cache.token_lists import HIGH_END, LOW_END
 from ..describe.stores import Unified
 from ..errors import OutOfPages, PlanError, TensorError, expected
+from ..memory.dtypes import in_python
 from .transformers_cache import PagedLayer
 from .transformers_config import check_config, check_formats
 
@@ -143,7 +144,7 @@ class DiffKVCache(Cache):
         try:
             settled = store.settled(*dims)
         except Failure as failure:
-            raise TensorError(f"past_key_values: {store.name}: {failure.message}") from None
+            raise TensorError(f"past_key_values: {store.name}: {in_python(failure.message)}") from None
         return settled.resolved(dtype="float16" if dtype == "f16" else "bfloat16")  # type: ignore[return-value]
 
     def heads(self, layer: int) -> list[tuple[int, int]]:
@@ -160,6 +161,21 @@ class DiffKVCache(Cache):
             said = str(error).replace("nothing was changed", "the cache is empty again")
             raise OutOfPages(f"past_key_values: {said}") from None
         self.kept[layer] = kept
+
+    def _is_unfinished(self) -> bool:
+        return self.step is not None and len(self.step.ended) < self._layer_count
+
+    def check_finished(self) -> None:
+        """PlanError where a layer has not seen the last forward pass, so that its lists are shorter than others."""
+        if not self._is_unfinished():
+            return
+        missing = sorted(set(range(self._layer_count)) - self.step.ended)
+        mend = (
+            "reset() the cache"
+            if self.step.is_prompt
+            else f"take its tokens back with crop({self.step.begin}), or reset() the cache"
+        )
+        raise PlanError(f"past_key_values: the last forward pass did not reach layers {missing}: {mend}")
 
     def require_rows(self, rows: int) -> None:
         """OutOfPages unless every list has room for so many more tokens of either kind."""
@@ -203,7 +219,7 @@ class DiffKVCache(Cache):
     def _undo(self, row: Row) -> None:
         """What that row changed; no later one of its layer is left."""
         assert self.lists is not None
-        new = next(index for index, each in enumerate(row.dropped) if isinstance(each, Tensor))
+        new = next((index for index, each in enumerate(row.dropped) if isinstance(each, Tensor)), None)
         for index, each in reversed(list(enumerate(row.dropped))):
             if isinstance(each, Dropped):
                 self.lists.bring_back(row.layer, each)
@@ -265,10 +281,16 @@ class DiffKVCache(Cache):
 
     def crop(self, max_length: int) -> None:
         """Takes rows back, with all that was decided by them: some of the last forward pass, for what came before is not
-        remembered. PlanError, before anything changes."""
+        remembered. PlanError, before anything changes. A forward pass that failed half way goes as a whole."""
         length = max_length if max_length >= 0 else self.length + max_length
+        if self._is_unfinished():
+            if self.step.is_prompt:
+                self.check_finished()
+            length = min(length, self.step.begin)
         rows = [row for row in self.journal if row.at >= length]
         first = min((row.at for row in self.journal), default=self.length)
+        if self.step is not None and not self.step.is_prompt:
+            first = self.step.begin
         if length < first:
             legal = f"at least {first}, where the last forward pass behind the prompt began"
             raise expected(PlanError, "past_key_values: crop", legal, length, nearest=first)

@@ -26,7 +26,10 @@ class DiffKVStep:
     def __init__(self, cache: DiffKVCache, spans: Tensor, rows: int):
         table = spans.cpu().numpy().reshape(-1, 4).astype(numpy.int64)
         first, end = table[:, 0], table[:, 1]
-        self.is_prompt, self.rows, self.layers = cache.length == 0, rows, set()
+        self.is_prompt, self.rows = cache.length == 0, rows
+        self.begun: set[int] = set()
+        """Layers."""
+        self.ended: set[int] = set()
         begin = cache.length
         self.first, self.counts = numpy.maximum(first - begin, 0), end - numpy.maximum(first, begin)
         if (self.counts <= 0).any() or (not self.is_prompt and (self.counts != rows).any()):
@@ -83,18 +86,22 @@ def attend_precisions(
     cache, keys = layer.cache, key.keys
     cache.begin(query.shape[0], keys, value)
     step = cache.step
-    if step is None or layer.index in step.layers:
+    if step is None or layer.index in step.begun:
+        cache.check_finished()
         step = cache.step = DiffKVStep(cache, spans, query.shape[2])
-    step.layers.add(layer.index)
+    step.begun.add(layer.index)
     kind = Kind(scale, window, softcap)
     if step.is_prompt:
-        return _attend_prompt(cache, layer.index, step, query, keys, value, kind)
+        out = _attend_prompt(cache, layer.index, step, query, keys, value, kind)
+        step.ended.add(layer.index)
+        return out
     rows = [
         _attend_row(
             cache, layer.index, step.begin + row, query[:, :, row], keys[:, :, row], value[:, :, row], kind
         )
         for row in range(step.rows)
     ]
+    step.ended.add(layer.index)
     return torch.stack(rows, 1)
 
 

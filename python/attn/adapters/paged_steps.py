@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..cache.batch import CacheBatch
 from ..cache.change import CacheChange
-from ..errors import TensorError
+from ..errors import PlanError, TensorError
 from ..run.kernel import Kernel
 from ..run.plan import Plan
 from .head_gates import LayerGates
@@ -88,10 +88,17 @@ class PagedStep:
         self.requests = [(node, int(n)) for node, n in zip(cache.nodes, self.counts, strict=True) if n]
         nodes, counts = zip(*self.requests, strict=True) if self.requests else ((), ())
         self.change: CacheChange | None = pages.append(list(nodes), list(counts)) if nodes else None
+        self.before = cache.length, cache.shown
+        """What the cache had, to take this step back."""
         cache.length += rows
         cache.shown = list(zip(first.tolist(), end.tolist(), strict=True))
         self.written: set[int] = set()
         self.planned: dict[Asked, tuple[Kernel, Plan]] = {}
+
+    @property
+    def unfinished(self) -> list[int]:
+        """Layers whose keys and values were not written."""
+        return [] if self.change is None else self.change.missing
 
     def take(self, tensor: Tensor) -> Tensor:
         """[batch, heads, rows, dim] -> [tokens, heads, dim], without padding."""
@@ -151,6 +158,11 @@ def attend_pages(
     cache._begin(layer.index, key, value)
     step = cache._step
     if step is None or layer.index in step.written:
+        if step is not None and step.unfinished:
+            raise PlanError(
+                f"past_key_values: the last forward pass did not reach layers {step.unfinished}: take its tokens back with "
+                f"crop({step.before[0]}), or reset() the cache"
+            )
         step = cache._step = PagedStep(cache, spans, rows)
     step.written.add(layer.index)
     if step.change is None:

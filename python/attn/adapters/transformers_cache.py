@@ -52,7 +52,8 @@ class PagedCache(Cache):
         self._store = Paged(page_size=page_size, **check_formats(formats))
         self._sizes = {"layers": config.num_hidden_layers, "pages": pages, "page_size": page_size, **formats}
         self._dtype, self._device = dtype, device
-        self.pages: Pages | None = None
+        self.pages: Any = None
+        """The attn.PagedCache behind it, once there are keys."""
         self.nodes: list[int] = []
         self.length = 0
         self.shown: list[tuple[int, int]] = []
@@ -74,16 +75,20 @@ class PagedCache(Cache):
 
     def reset(self) -> None:
         """Gives all pages back."""
-        if self._step is not None and self._step.change is not None:
-            self._step.change.skip()  # of a forward pass that failed half way
-        if self.pages is not None and self.nodes:
-            self.pages.prune(*self.nodes)
+        if self.pages is not None:
+            self.pages.rollback()  # a forward pass that failed half way
+            if self.nodes:
+                self.pages.prune(*self.nodes)
         self.nodes, self.shown, self.length, self._step = [], [], 0, None
         self._plans.clear()
 
     def crop(self, max_length: int) -> None:
         """Takes away what is behind the first `max_length` tokens of the batch, padding counted (negative: so many
-        last ones), as assisted generation does with candidates that the model refused."""
+        last ones), as assisted generation does with candidates that the model refused. Tokens of a forward pass that
+        failed half way go first, whatever `max_length` is."""
+        if self._step is not None and self._step.unfinished:
+            self.pages.rollback()
+            self.length, self.shown, self._step = *self._step.before, None
         length = max_length if max_length >= 0 else max(self.length + max_length, 0)
         if length >= self.length or self.pages is None:
             return

@@ -11,6 +11,8 @@ import numpy
 from .. import _attn
 from ..errors import PlanError, expected
 from ..memory.devices import failed
+from ..memory.dtypes import DTYPES
+from ..memory.formats import parse_format
 from ..memory.tables import int32_array
 from ..run.kernel import Kernel
 from ..run.prepared import Prepared, RowOrder
@@ -50,6 +52,7 @@ class CacheBatch:
     def update(self) -> None:
         """The next step of decoding, after the requests' nodes were appended to: the same rows, which are the last
         ones of their nodes wherever these end now. Then update the plans. Costs no more than what has changed."""
+        self.cache._copy()
         for kernel in list(self._made):
             builder, prepared, operands = self._made[kernel]
             try:
@@ -165,15 +168,22 @@ def operands_of(cache: CacheState, kernel: Kernel) -> tuple[tuple[int, bool, boo
             "kv_heads": (argument.get("kv_heads") or cache.kv_heads, cache.kv_heads),
             "head_dim": (argument["key_dim"], cache.head_dim),
             "value_dim": (argument["value_dim"], cache.value_dim),
-            "key": (argument["key_format"], cache._key.text()),
-            "value": (argument["value_format"], cache._value.text()),
         }
         for fact, (of_kernel, of_cache) in facts.items():
             if of_kernel != of_cache:
-                raise PlanError(f"{name}: the kernel has {fact} {of_kernel}, and the cache {of_cache}")
+                raise PlanError(f"{name}: the kernel has {fact}={of_kernel}, and the cache {fact}={of_cache}")
+        for part, format in (("key", cache._key), ("value", cache._value)):
+            if argument[f"{part}_format"] == format.text():
+                continue
+            of_kernel = parse_format(argument[f"{part}_format"])
+            if of_kernel.is_plain and format.is_plain:
+                said = [f"dtype={DTYPES[each.code][0]!r}" for each in (of_kernel, format)]
+            else:
+                said = [each.said(part) for each in (of_kernel, format)]
+            raise PlanError(f"{name}: the kernel has {said[0]}, and the cache {said[1]}")
         if store != "paged" or page not in legal:
-            given_store = f"paged<{page}>" if store == "paged" else store
-            pages = " or ".join(f"paged<{size}>" for size in sorted(legal))
-            raise PlanError(f"{name}: the kernel's store is {given_store}, and the cache is {pages}")
+            given_store = f"Paged(page_size={page})" if store == "paged" else f"{store.capitalize()}()"
+            pages = " or ".join(f"Paged(page_size={size})" for size in sorted(legal))
+            raise PlanError(f"{name}: the kernel reads {given_store}, and the cache is {pages}")
         found.append((head_class, page == cache.page_size, page == cache.draft_page, page))
     return tuple(found)

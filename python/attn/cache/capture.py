@@ -62,7 +62,7 @@ class Capture:
         else:
             self.result = self._record(steps.cache.device)
 
-    def replay(self) -> object:
+    def replay(self) -> Any:
         """Runs the step that the tables hold, and gives what the function returned when it was captured, on the host
         what it returns now. Waits for nothing. PlanError where a function on the host launches something else than it
         did, or allocates or copies on the device, which a graph could not do again; and where a node with rows of the step

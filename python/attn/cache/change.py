@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 
 import numpy
@@ -17,17 +18,28 @@ from .state import CacheState
 
 class CacheChange:
     """New tokens, for which there is room and whose keys and values are still to be written: all layers before the
-    next change."""
+    next change.
+
+    The cache takes the tokens back when the change is dropped before that: nothing refers to it any more, or a `write`
+    raised an error and was not repeated before anything else was asked of the cache.
+    """
 
     def __init__(self, cache: CacheState, movement: _attn.Movement):
         self._cache = cache
         self._movement = movement
         self._missing = set(range(cache.layers)) if movement.rows else set()
+        if movement.rows:
+            cache._unwritten = weakref.ref(self)
 
     @property
     def rows(self) -> int:
         """New tokens."""
         return self._movement.rows
+
+    @property
+    def missing(self) -> list[int]:
+        """Layers whose keys and values are still to be written."""
+        return sorted(self._missing)
 
     def slots(self, head_class: int = 0) -> numpy.ndarray:
         """Where the row of each new token goes, for those who write themselves: page * page_size + place in the page,
@@ -55,14 +67,30 @@ class CacheChange:
 
     def skip(self) -> None:
         """Says that the caller writes the keys and values itself, to `slots` of `cache.layer(i).k` and `.v`."""
+        self._check_alive()
         self._missing.clear()
         self._settle()
 
+    def _check_alive(self) -> None:
+        if self._movement.taken_back:
+            raise PlanError(
+                f"change: its {self.rows} new tokens were taken back, since the cache was used after a write had failed, or "
+                "rollback() was called; append them again"
+            )
+
     def _settle(self) -> None:
-        if not self._missing and self._cache._unwritten is self:
-            self._cache._unwritten = None
+        if not self._missing:
+            self._cache._native.close(self._movement)
 
     def _write(self, first: int, layers: int, k, v, front: tuple, classes, stream) -> None:
+        self._check_alive()
+        self._movement.failed = True  # unless the end is reached
+        self._move_rows(first, layers, k, v, front, classes, stream)
+        self._movement.failed = False
+        self._missing -= set(range(first, first + layers))
+        self._settle()
+
+    def _move_rows(self, first: int, layers: int, k, v, front: tuple, classes, stream) -> None:
         cache, keep = self._cache, []
         done = sorted(set(range(first, first + layers)) - self._missing)
         if self.rows and done:
@@ -96,11 +124,20 @@ class CacheChange:
                     )
         for run, index, begin, count, rows in moves:
             run.move(self._movement, index, begin, count, tuple(rows), number)
-        self._missing -= set(range(first, first + layers))
-        self._settle()
+
+    def __repr__(self) -> str:
+        if self._movement.taken_back:
+            state = "taken back"
+        elif not self._missing:
+            state = "written"
+        elif len(self._missing) == self._cache.layers:
+            state = "not written"
+        else:
+            state = f"not written in layers {sorted(self._missing)}"
+        return f"<attn.CacheChange of {self.rows} new tokens: {state}>"
 
     def _heads(self, first: int, layers: int, classes: Sequence[int] | None) -> list[list[int] | None]:
-        """Of each class its KV heads, in order; None: all of them."""
+        """The KV heads of each class, in order; None: all of them."""
         cache = self._cache
         if not cache._own_stores:
             if classes is not None:

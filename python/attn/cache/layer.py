@@ -21,37 +21,40 @@ class CacheLayer:
         self.index = index
         self._found: dict[tuple, list[View]] = {}
 
+    def __repr__(self) -> str:
+        return f"<attn.CacheLayer {self.index} of {self.cache!r}>"
+
     def _run(self, head_class: int) -> Run:
         return next(run for run in reversed(self.cache._runs[head_class]) if run.first <= self.index)
 
     @property
-    def k(self) -> object:
+    def k(self) -> Any:
         """[pages, page_size, kv_heads, head_dim], the pages themselves; codes with metadata by line [pages, kv_heads,
         page_size, bytes]; of several classes the first's."""
         return self.keys()
 
     @property
-    def v(self) -> object:
+    def v(self) -> Any:
         """[pages, page_size, kv_heads, value_dim], or as `k`"""
         return self.values()
 
-    def keys(self, head_class: int = 0) -> object:
+    def keys(self, head_class: int = 0) -> Any:
         """Of a class with a store of its own."""
         run = self._run(head_class)
         return run.k[self.index - run.first]
 
-    def values(self, head_class: int = 0) -> object:
+    def values(self, head_class: int = 0) -> Any:
         """Of a class with a store of its own."""
         run = self._run(head_class)
         return run.v[self.index - run.first]
 
-    def tensors(self, head_class: int = 0) -> dict[str, object]:
+    def tensors(self, head_class: int = 0) -> dict[str, Any]:
         """All of a class's store by what kernels call it behind the operand's name: k_pages, v_pages, and of codes their
         metadata (k_meta, v_scales, …). Scales per tensor or head are 1 until they are written here."""
         run = self._run(head_class)
         return {name: tensor[self.index - run.first] for name, tensor in run.tensors.items()}
 
-    def stored(self, node: int, head_class: int = 0) -> dict[str, object]:
+    def stored(self, node: int, head_class: int = 0) -> dict[str, Any]:
         """A copy of what is stored of a node's own tokens, as it is: `k`, `v` [tokens, heads, …], and of codes their
         metadata, by line [tokens, heads, …], as attn.dequantize takes them. Of PyTorch where the cache's memory is."""
         slots = self.cache.slots(node, head_class)

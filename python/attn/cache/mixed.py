@@ -22,7 +22,8 @@ from ..describe.functions import softcap as capped
 from ..describe.spec import Spec
 from ..describe.stores import Unified
 from ..describe.visibility import all_tokens
-from ..errors import TensorError, expected
+from ..errors import PlanError, TensorError, expected
+from ..memory.dtypes import DTypeLike
 from ..run.device_plan import DevicePlan
 from ..run.kernels import compile
 from .integers import whole
@@ -69,7 +70,7 @@ class MixedCache(MixedLists):
         page_tokens: Sequence[int] = (32, 64),
         high: dict | None = None,
         low: dict | None = None,
-        dtype: object = "bfloat16",
+        dtype: DTypeLike = "bfloat16",
         scale: float | None = None,
         softcap: float | None = None,
         device: object = None,
@@ -144,6 +145,8 @@ class MixedCache(MixedLists):
         self._plans: list[DevicePlan | None] = [None] * self.layers
         self._side = None if self.device == "host" else torch.cuda.Stream(self.active.device)
         self._made: list[torch.cuda.Event | None] = [None] * self.layers
+        self._unattended: set[int] = set()
+        """Layers of the step under way."""
         self.worth: list[Tensor] = []
         """What the tokens of the last layer's lists were worth to their rows: float32 [lists, 1, pages, page tokens]."""
         if self.policy is not None:
@@ -155,8 +158,15 @@ class MixedCache(MixedLists):
     def begin(self) -> None:
         """Room for a new token of every active request in each of its lists, at either end; or for none, where pages run
         out: then the step changes nothing, and `missed` counts it. And a plan for each layer, in memory of its own: plans
-        depend on nothing that layers do, so on a GPU a stream of their own makes them beside what layers begin with."""
+        depend on nothing that layers do, so on a GPU a stream of their own makes them beside what layers begin with.
+        PlanError where the last step was not attended in all layers."""
+        if self._unattended:
+            raise PlanError(
+                f"begin: the last step was not attended in layers {sorted(self._unattended)}, whose lists have room for a "
+                "token without keys and values; attend there and end() the step, or drop all requests with release_all()"
+            )
         self.begin_lists()
+        self._unattended.update(range(self.layers))
         if self._side is not None:
             self._side.wait_stream(torch.cuda.current_stream(self._side.device))
         with torch.cuda.stream(self._side):
@@ -192,7 +202,14 @@ class MixedCache(MixedLists):
         self.kernel.run(q.view(self._q), *operands, self._plans[layer], **named)
         if self.policy is not None:
             self.revise(layer, [each.view(self.lists, -1) for each in self.worth])
+        self._unattended.discard(layer)
         return out
+
+    def release_all(self) -> None:
+        """Releases every request, after a step that failed half way."""
+        for request in range(self.requests):
+            self.release(request)
+        self._unattended.clear()
 
     def end(self) -> None:
         """Does in memory what the policy decided in all layers."""

@@ -52,7 +52,6 @@ class PagedCache(CacheState):
     """
 
     _layers: dict[int, CacheLayer]
-    _unwritten: CacheChange | None
     _holder: CacheSteps | None
 
     # --- Changes ---------------------------------------------------------------------------------------------
@@ -78,13 +77,20 @@ class PagedCache(CacheState):
     def fork(self, leaf: int) -> int:
         """A second leaf with the same tokens; both go on as sequences. Copies the last partial page, at once."""
         self._check_written()
+        self._compile_moves()
         twin, movement = self._change(self._native.fork, node_number(leaf))
-        self._moved(movement)
+        try:
+            self._moved(movement)
+        except BaseException:
+            self._uncopied = None
+            self._native.prune(twin)  # nobody knows its number
+            raise
         return twin
 
     def truncate(self, leaf: int, tokens: int) -> None:
         """Takes the last tokens away from a leaf; those that it shares since a fork stay with the others. Frees pages
         that become empty, and copies what stays of a shared page that is cut, at once."""
+        self._compile_moves()
         self._moved(self._change(self._native.truncate, node_number(leaf), whole("tokens", tokens, 1)))
 
     def requantize(self, source: PagedCache, node: int) -> int:
@@ -108,13 +114,13 @@ class PagedCache(CacheState):
                     raise PlanError(
                         f"source: class {head_class.name} has given back tokens that are kept here"
                     )
-        except PlanError:
-            self.prune(leaf)
+            for of_class, a, b in zip(runs, read, written, strict=True):
+                for theirs, ours in of_class:
+                    if len(a) and ours.heads:
+                        find_requantizer(theirs, ours).execute(theirs, a, b)
+        except BaseException:
+            self.prune(leaf)  # nobody knows its number
             raise
-        for of_class, a, b in zip(runs, read, written, strict=True):
-            for theirs, ours in of_class:
-                if len(a) and ours.heads:
-                    find_requantizer(theirs, ours).execute(theirs, a, b)
         return leaf
 
     def _steps(self, tokens: int) -> list[int]:
@@ -123,6 +129,11 @@ class PagedCache(CacheState):
             return [tokens] if tokens else []
         whole, rest = divmod(tokens - 1, self.page_size)
         return [*[self.page_size] * whole, *([rest] if rest else []), 1]
+
+    def rollback(self) -> None:
+        """Takes the new tokens of the last change back, and the children that came with them, where keys and values are
+        not written in every layer. What the change pruned stays pruned. Does nothing where all is written."""
+        self._native.roll_back()
 
     def evict(self, node: int) -> None:
         """Says that rows will come only below this node: streaming classes give back what those do not see."""
@@ -139,6 +150,7 @@ class PagedCache(CacheState):
         """Keeps of a draft the path that ends with `token` (-1: nothing), moved behind the leaf's own tokens, at once,
         and drops the rest. Never out of pages."""
         self._check_written()
+        self._compile_moves()
         self._moved(self._change(self._native.commit, node_number(leaf), whole("token", token, -1)))
 
     def apply(
@@ -160,16 +172,18 @@ class PagedCache(CacheState):
         return children, self._moved(movement)
 
     def _change(self, call, *arguments: object, **named: object):
+        self._copy()
         if self._holder is not None and self._holder._unrun:
             raise PlanError(
                 f"cache: {self._holder._unrun} new tokens in the tables of a step were not written, and their pages might be "
                 "given to others; replay it, or say ran() where launches of your own did"
             )
-        if self._unwritten is not None:
-            missing = sorted(self._unwritten._missing)
+        if self._native.is_open:
+            unwritten = self._unwritten()
+            missing = sorted(unwritten._missing) if unwritten else list(range(self.layers))
             raise PlanError(
-                f"cache: the keys and values of the last change were not written in layers {missing}; write them, or "
-                "say change.skip() where your own code does"
+                f"cache: the keys and values of the last change were not written in layers {missing}; write them, say "
+                "change.skip() where your own code does, or take its tokens back with cache.rollback()"
             )
         return self._ask(call, *arguments, **named)
 
@@ -181,14 +195,26 @@ class PagedCache(CacheState):
 
     def _moved(self, movement: _attn.Movement) -> CacheChange:
         """What needs no new tokens happens at once, in all layers."""
-        change = CacheChange(self, movement)
-        if movement.rows > 0:
-            self._unwritten = change
-        elif movement.copies:
-            for index, runs in enumerate(self._runs):
-                for run in runs:
-                    run.move(movement, index, run.first, run.layers, None, stream_number(self.device, None))
-        return change
+        if not movement.rows and movement.copies:
+            self._uncopied = movement
+            self._copy()
+        return CacheChange(self, movement)
+
+    def _compile_moves(self) -> None:
+        """What cannot be compiled is refused before anything changes."""
+        for index, runs in enumerate(self._runs):
+            for run in runs:
+                run.prepare(index)
+
+    def _copy(self) -> None:
+        """Copies what the last change moves within the cache; once more, where that was interrupted: no place is both
+        read and written."""
+        if self._uncopied is None:
+            return
+        for index, runs in enumerate(self._runs):
+            for run in runs:
+                run.move(self._uncopied, index, run.first, run.layers, None, stream_number(self.device, None))
+        self._uncopied = None
 
     # --- For kernels -----------------------------------------------------------------------------------------
 
@@ -205,6 +231,7 @@ class PagedCache(CacheState):
         where the kernel has head classes. `ends`: sizes of windows and sinks instead of the compiled ones.
         `max_pages`: columns of block tables, for plans that are fixed and whose sequences grow (a longer run of tokens
         is cut into several instances); 0: as many as the longest run has pages."""
+        self._copy()
         return CacheBatch(self, requests, classes, ends, max_pages)
 
     def steps(

@@ -22,7 +22,7 @@ from ..compiler.artifacts import load_native
 from ..compiler.requests import form_of, request_for
 from ..errors import DeviceError, PlanError, TensorError
 from ..memory.devices import failed, get_device
-from ..memory.dtypes import DTYPES, numpy_name, short_name, torch_dtype
+from ..memory.dtypes import DTYPES, numpy_name, short_name, storage_name, torch_dtype
 from ..memory.formats import describe_store
 from ..memory.views import Binding, View, check, view_of
 from .operations import Shape, append_text, move_text
@@ -153,6 +153,11 @@ class Run:
 
     def _launch(self, movement, head_class, layer, layers, rows, stream) -> None:
         self.mover(head_class).execute(movement, layer - self.first, layers, rows, stream)
+
+    def prepare(self, head_class: int) -> None:
+        """Compiles the kernels that `move` launches."""
+        if self.heads and not (self.shape.device == "host" and self.shape.is_plain):
+            self.mover(head_class)
 
     def mover(self, head_class: int) -> _Mover:
         """The kernels that change these layers."""
@@ -299,5 +304,5 @@ def take(tensor: Any, first: Any, third: Any = None) -> Any:
 def dtype_of_cache(dtype: object) -> str:
     short = short_name(dtype)
     if short not in ("bf16", "f16"):
-        raise PlanError(f"dtype: expected 'bfloat16' or 'float16', got {dtype!r}; nearest legal: 'bfloat16'")
+        storage_name("dtype", dtype, PlanError)
     return short

@@ -37,10 +37,10 @@ def check_pair(source: object, target: CacheState) -> None:
     for part, theirs, ours in (("key", source._key, target._key), ("value", source._value, target._value)):
         if theirs != ours and (ours.is_plain or _bits(ours) > _bits(theirs)):
             raise PlanError(
-                f"source: expected a {part} of at least as many bits as {ours.text()}, which this cache stores, got "
-                f"{theirs.text()}"
+                f"source: expected a {part} of at least as many bits as {ours.said(part)}, which this cache stores, got "
+                f"{theirs.said(part)}"
             )
-    if source._unwritten is not None:
+    if source._native.is_open:
         raise PlanError("source: the keys and values of its last change are not written yet")
 
 

@@ -7,14 +7,16 @@ Batches, changes and layers read it; PagedCache (paged.py) makes all three, and 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy
 
 from .. import _attn
 from ..errors import OutOfPages, PlanError, expected
 from ..memory.devices import device_name, failed
+from ..memory.dtypes import DTYPES, DTypeLike
 from ..memory.formats import Format, describe_store, part_names, read_format
 from .integers import integers, items, node_number, whole
 from .operations import Shape
@@ -51,7 +53,7 @@ class CacheState:
         pages: int | None = None,
         page_size: int = 16,
         value_dim: int | None = None,
-        dtype: object = "bfloat16",
+        dtype: DTypeLike = "bfloat16",
         key: str | None = None,
         value: str | None = None,
         key_group: int | None = None,
@@ -99,8 +101,11 @@ class CacheState:
             ) from None
         self._layers: dict[int, object] = {}
         """The CacheLayers that were asked for."""
-        self._unwritten: object = None
-        """The CacheChange whose keys and values are still to be written."""
+        self._unwritten: Callable[[], Any] = lambda: None
+        """A weak reference to the last CacheChange with new tokens; `_native.is_open` says whether some are still to be
+        written."""
+        self._uncopied: _attn.Movement | None = None
+        """Copies within the cache that have not ended."""
         self._holder: object = None
         """The CacheSteps that hold new tokens which launches are still to write."""
 
@@ -230,7 +235,12 @@ class CacheState:
             f"{c.name} {self._native.free_pages(i)} of {c.pages} pages free"
             for i, c in enumerate(self._classes)
         )
-        stored = self._key.text() if self._key == self._value else f"{self._key.text()}, {self._value.text()}"
+        formats = [
+            each.said(part)
+            for part, each in (("key", self._key), ("value", self._value))
+            if not each.is_plain
+        ]
+        stored = ", ".join(formats) or DTYPES[self._dtype][0]
         return (
             f"<attn.PagedCache of {self.layers} layers on {self.device}: {len(self.sequences)} sequences, {pools}; "
             f"{stored}, {self.token_bytes} bytes a token>"

@@ -16,7 +16,7 @@ from ..compiler.requests import form_of, request_for
 from ..describe.stores import Unified
 from ..errors import PlanError, SpecError, TensorError, expected
 from ..memory.devices import device_name, failed, get_device, stream_number
-from ..memory.dtypes import DTYPES, short_name, storage_name
+from ..memory.dtypes import DTYPES, DTypeLike, in_python, short_name, storage_name
 from ..memory.formats import Description, Format
 from ..memory.page_views import page_views, token_view
 from ..memory.views import Binding, check, view_of
@@ -48,7 +48,7 @@ class UnifiedPages:
         pages: int,
         head_dim: int,
         value_dim: int | None = None,
-        dtype: object = "bfloat16",
+        dtype: DTypeLike = "bfloat16",
         per_token: Mapping[str, str] | None = None,
         device: object = None,
     ):
@@ -69,7 +69,7 @@ class UnifiedPages:
             try:
                 found = store.resolved(dtype=kind).description(1, *self.dims)
             except Failure as failure:
-                raise SpecError(f"{name}: {failure.message}") from None
+                raise SpecError(f"{name}: {in_python(failure.message)}") from None
             self._found[name] = store, found
         self.page_bytes = -(-max(map(self._needed, self._found)) // _UNIT) * _UNIT
         self._dtype = short_name(kind) or "bf16"

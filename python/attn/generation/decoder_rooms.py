@@ -204,8 +204,7 @@ class PagedRoom:
             cache.length = columns
 
     def abandon(self) -> None:
-        if self._change is not None:
-            self._change.skip()
+        self._change = None  # dropped, where it is not written
         if self._plans is not None:
             self._plans.ran()
         self.cache.reset()

@@ -3,10 +3,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import Error, SpecError, closest, expected
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    import numpy
+    import torch
+
+    DTypeLike: TypeAlias = str | torch.dtype | numpy.dtype[Any] | type
+    """A dtype by any library's name."""
+else:
+    DTypeLike = Any
 
 # attn's name, which is also the manifest's: (Python's name, bytes). The first and the last are the extension's `dtypes`,
 # which is not loaded for a description.
@@ -30,7 +42,7 @@ DTYPES = {
 _SHORT = (
     {long: short for short, (long, _) in DTYPES.items()}
     | {short: short for short in DTYPES}
-    | {"half": "f16"}
+    | {"half": "f16", "fp16": "f16", "fp32": "f32"}
 )
 # What libraries without a type have instead: its bits.
 _BITS = {"bf16": "u16", "f8e4m3fn": "u8", "f8e5m2": "u8"}
@@ -74,9 +86,7 @@ def storage_name(argument: str, dtype: object, kind: type[Error] = SpecError) ->
     short = short_name(dtype)
     if short in ("bf16", "f16"):
         return DTYPES[short][0]
-    nearest = repr("bfloat16")
-    if short is None and isinstance(dtype, str):
-        nearest = closest(dtype, ("bfloat16", "float16")) or nearest
+    nearest = closest(dtype, ("bfloat16", "float16")) if short is None and isinstance(dtype, str) else None
     raise expected(kind, argument, "'bfloat16' or 'float16'", dtype, nearest=nearest)
 
 
@@ -88,3 +98,13 @@ def no_floats(dtype: str | None) -> str:
         "; nearest legal: its float32 copy, which holds integers up to 2^24 and truth values (1 and 0) exactly. As an "
         "index such an element is attn.math.to_int(table[i])"
     )
+
+
+_NAMES = {short: long for short, (long, _) in DTYPES.items()} | {"i4": "int4", "i2": "int2"}
+_TYPES = re.compile(rf"(?<![\w'.<])({'|'.join(_NAMES)})(?![\w'])")
+
+
+def in_python(message: str) -> str:
+    """The runtime's message with Python's names for what it calls as manifests do: "f32", "paged<16>"."""
+    message = re.sub(r"\bpaged<(\d+)>", r"Paged(page_size=\1)", message)
+    return _TYPES.sub(lambda found: _NAMES[found[1]], message)

@@ -3,7 +3,8 @@
 
     int8, int4, int2      unsigned codes, x = code * scale + zero, both f16, shared by a feature group: neighbours of one
                           token and head
-    fp8_e4m3, fp8_e5m2    floats of 8 bits, x = code * scale, f32, shared by all of a tensor, a head, or a token's head
+    fp8_e4m3, fp8_e5m2    floats of 8 bits, x = code * scale, f32, shared by all of a tensor, a head, or a token's head;
+                          "fp8" is fp8_e4m3
 
 Which tensors these are, of which shape, and how rows of numbers become codes, the runtime says (attn_rt/tensor/Format.h,
 attn_rt/tensor/Store.h): here are the names alone.
@@ -38,6 +39,16 @@ class Format(NamedTuple):
     def text(self) -> str:
         """As manifests have it: "i4 per 64", "f8e4m3fn per head", "bf16"."""
         return self.code.lower() + (f" per {self.per}" if self.per else "")
+
+    def said(self, part: str) -> str:
+        """As Python's arguments say it, for messages: "key='int4', key_group=64", "key=None" in 16 bits."""
+        if self.is_plain:
+            return f"{part}=None"
+        name = next(name for name, code in _CODES.items() if code.lower() == self.code.lower())
+        if self.per is None:
+            return f"{part}={name!r}"
+        of = f"{part}_scales={self.per!r}" if name.startswith("fp8") else f"{part}_group={self.per}"
+        return f"{part}={name!r}, {of}"
 
     def mlir(self) -> str:
         """The type in the description language."""
@@ -75,10 +86,15 @@ def read_format(names: tuple[str, str, str], given: tuple, kind: type[Error] = S
             if value is not None:
                 raise expected(kind, said, f"None without {label}, whose codes would share something", value)
         return None
+    if name == "fp8":
+        name = "fp8_e4m3"  # as everyone means it: the format with more digits
     if not isinstance(name, str) or name not in _CODES:
         legal = ", ".join(map(repr, NAMES)) + ", or None for the dtype of the queries"
-        nearest = None if short_name(name) in ("bf16", "f16") else closest(name, NAMES) or repr(NAMES[0])
-        raise expected(kind, label, legal, name, nearest=nearest or "None")
+        is_plain = short_name(name) in ("bf16", "f16")
+        hint = f"Leave {label} out, and give dtype=" if is_plain else ""
+        raise expected(
+            kind, label, legal, name, nearest=None if is_plain else closest(name, NAMES), hint=hint
+        )
     if name.startswith("int"):
         if scales is not None:
             hint = f"Integers have a scale and a zero for every group: {of_group}"
@@ -88,8 +104,8 @@ def read_format(names: tuple[str, str, str], given: tuple, kind: type[Error] = S
         hint = f"Floats have scales per tensor, head or token: {of_scales}"
         raise expected(kind, of_group, f"None beside {name!r}", group, hint=hint)
     if scales is not None and scales not in _SCALES:
-        nearest = closest(scales, _SCALES) or "'token'"
-        raise expected(kind, of_scales, "'tensor', 'head' or 'token'", scales, nearest=nearest)
+        legal = "'tensor', 'head' or 'token'"
+        raise expected(kind, of_scales, legal, scales, nearest=closest(scales, _SCALES))
     return Format(_CODES[name], scales)
 
 

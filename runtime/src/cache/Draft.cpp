@@ -125,7 +125,8 @@ Result<Movement> Cache::commit(NodeId leaf, int32_t token) {
       }
       movement.copies.push_back({static_cast<int32_t>(c), from, to, 1});
     }
-    for (const std::vector<int32_t> *rest : {&pages.tokens, &pages.reserve})
+    // A draft that is dropped leaves the pool as it found it: what was taken first is taken first again.
+    for (const std::vector<int32_t> *rest : {&pages.reserve, &pages.tokens})
       run.spare.insert(run.spare.end(), rest->begin(), rest->end());
     s.trimSpares(index, c, s.ringRoom(node, c));
   }

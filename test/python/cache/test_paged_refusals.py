@@ -137,10 +137,13 @@ def test_kernels_of_other_caches_are_refused(kernel):
     with pytest.raises(attn.TensorError, match="another cache"):
         kernel.run(q, other.layer(0), plan)
     for changes, message in (
-        (dict(head_dim=128), "head_dim 64, and the cache 128"),
-        (dict(kv_heads=4), "kv_heads 2, and the cache 4"),
-        (dict(dtype="bfloat16"), "key f16, and the cache bf16"),
-        (dict(page_size=32), "the kernel's store is paged<16>, and the cache is paged<32>"),
+        (dict(head_dim=128), "head_dim=64, and the cache head_dim=128"),
+        (dict(kv_heads=4), "kv_heads=2, and the cache kv_heads=4"),
+        (dict(dtype="bfloat16"), "dtype='float16', and the cache dtype='bfloat16'"),
+        (
+            dict(page_size=32),
+            r"the kernel reads Paged\(page_size=16\), and the cache is Paged\(page_size=32\)",
+        ),
         (
             dict(
                 pages=None,

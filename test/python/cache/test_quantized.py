@@ -109,7 +109,10 @@ def test_bytes_of_a_token():
     assert make().token_bytes == LAYERS * KV_HEADS * 2 * DIM * 2
     cache = make(key="int8", value="int4")
     assert cache.token_bytes == LAYERS * KV_HEADS * (DIM + 4 + DIM // 2 + 4)
-    assert f"i8 per 64, i4 per 64, {cache.token_bytes} bytes a token" in repr(cache)
+    assert (
+        f"key='int8', key_group=64, value='int4', value_group=64, {cache.token_bytes} bytes a token"
+        in repr(cache)
+    )
 
 
 def test_numbers_that_are_not_finite():
@@ -130,7 +133,7 @@ def test_numbers_that_are_not_finite():
 @pytest.mark.parametrize(
     "given,message",
     [
-        ({"key": "int3"}, r"key: expected 'int8', .* got 'int3'; nearest legal: 'int\d'"),
+        ({"key": "int3"}, r"key: expected 'int8', .* got 'int3'$"),
         ({"key": "int4", "key_group": 48}, "key: expected a group of .* divides the dim of 64, .* got 48"),
         ({"key_group": 32}, "key_group: expected None without key"),
         ({"value": "int2", "head_dim": 32}, "value: expected a dim of whole 16 bytes.* nearest legal: 64"),
@@ -147,8 +150,11 @@ def test_kernels_of_other_formats():
     node = cache.add()
     cache.append(node, 3).skip()
     for kv, message in (
-        (attn.Paged(), "kv: the kernel has key f16, and the cache i8 per 64"),
-        (attn.Paged(key="int8", value="int4", value_group=32), "value i4 per 32, and the cache i4 per 64"),
+        (attn.Paged(), "kv: the kernel has key=None, and the cache key='int8', key_group=64"),
+        (
+            attn.Paged(key="int8", value="int4", value_group=32),
+            "value='int4', value_group=32, and the cache value='int4', value_group=64",
+        ),
     ):
         with pytest.raises(attn.PlanError, match=message):
             cache.batch([node]).user_row(attn.compile(spec(kv=[kv]), device="host"))

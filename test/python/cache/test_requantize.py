@@ -191,7 +191,7 @@ def test_too_few_pages_change_nothing():
     [
         (
             {"key": "int8", "value": "int8"},
-            "expected a value of at least as many bits as i8 per 64.*got i4 per 64",
+            "expected a value of at least as many bits as value='int8', value_group=64.*got value='int4', value_group=64",
         ),
         ({}, "expected a key of at least as many bits as f16"),
         ({**LOW, "head_dim": 128}, "expected head_dim 128, as this cache has, got 64"),

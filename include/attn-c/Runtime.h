@@ -35,6 +35,10 @@ typedef struct AttnHostOptions {
   bool leaveSignals; /* install no handlers */
 } AttnHostOptions;
 ATTN_C_EXPORT AttnStatus attnDeviceOpenHost(const AttnHostOptions *options, AttnDevice **device);
+/* Lets launches of plans on a host device end early: `interrupted` is asked a few times a second by the
+ * thread that called attnPlanRun. Where it gives true, that call fails with AttnStatusDevice; its results are
+ * not there, and everything else stays as it was. Null: nobody is asked. Nothing to a GPU. */
+ATTN_C_EXPORT AttnStatus attnDeviceSetInterrupt(AttnDevice *device, bool (*interrupted)(void));
 /* A GPU through NVIDIA's driver, which is found by this name (null: "libcuda.so.1"). */
 ATTN_C_EXPORT AttnStatus attnDeviceOpenCuda(int32_t index, const char *library, AttnDevice **device);
 /* 0 where there is no driver. */

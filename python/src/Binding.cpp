@@ -39,6 +39,13 @@ void raise(const char *kind, const std::string &message) {
   throw py::error_already_set();
 }
 
+bool isInterrupted() {
+  const PyGILState_STATE state = PyGILState_Ensure();
+  const bool raised = PyErr_CheckSignals() != 0;
+  PyGILState_Release(state);
+  return raised;
+}
+
 void check(AttnStatus status) {
   if (status.kind == AttnStatusOk)
     return;

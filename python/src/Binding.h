@@ -41,12 +41,20 @@ void bindView(py::module_ &module);
 /// Raises what a status says; frees it.
 void check(AttnStatus status);
 
+/// Lets Python's signal handlers run, in a call that holds no GIL; whether one has raised something, which
+/// `run` passes on. Signals arrive in the main thread alone.
+bool isInterrupted();
+
 /// A call of the API, without the GIL.
 template <typename Call> void run(Call call) {
   AttnStatus status{AttnStatusOk, nullptr};
   {
     py::gil_scoped_release release;
     status = call();
+  }
+  if (PyErr_Occurred()) { // by a signal handler
+    attnStatusFree(status);
+    throw py::error_already_set();
   }
   check(status);
 }

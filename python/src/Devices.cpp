@@ -45,6 +45,7 @@ void bindDevices(py::module_ &module) {
             const AttnHostOptions options{checked, shuffle, threads, seed, false};
             Device device;
             run([&] { return attnDeviceOpenHost(&options, device.handle.out()); });
+            check(attnDeviceSetInterrupt(device.handle.get(), &isInterrupted));
             return device;
           },
           py::kw_only(), "checked"_a = false, "seed"_a = 0, "shuffle"_a = false, "threads"_a = 0)

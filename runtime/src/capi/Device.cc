@@ -52,6 +52,18 @@ AttnStatus attnDeviceOpenHost(const AttnHostOptions *options, AttnDevice **devic
   });
 }
 
+AttnStatus attnDeviceSetInterrupt(AttnDevice *device, bool (*interrupted)(void)) {
+  return guarded([&]() -> Status {
+    if (Status status = required("device", device); !status)
+      return status;
+    auto held = device->shared->use();
+    if (!held)
+      return held.error();
+    device->shared->interrupted = interrupted;
+    return {};
+  });
+}
+
 AttnStatus attnDeviceOpenCuda(int32_t index, const char *library, AttnDevice **device) {
   return guarded([&]() -> Status {
     if (Status status = required("device", device); !status)

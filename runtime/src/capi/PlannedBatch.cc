@@ -238,5 +238,11 @@ Status PlannedBatch::run(const uint64_t *addresses, const size_t *bytes, const i
   // Tokens have results without rows, too, and what is fixed may be recorded and replayed with rows.
   if (rows == 0 && !fixed && !kernel->manifest.walksTokens())
     return {};
-  return session->launch();
+  if (!host)
+    return session->launch();
+  // Only here: a cache operation that ended early would leave half of what it moves.
+  host->options().interrupted = kernel->device->interrupted;
+  Status launched = session->launch();
+  host->options().interrupted = nullptr;
+  return launched;
 }

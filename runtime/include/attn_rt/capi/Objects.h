@@ -30,6 +30,7 @@ struct SharedDevice {
   int index = 0;
   std::string target;
   Lock lock;
+  bool (*interrupted)() = nullptr; ///< attnDeviceSetInterrupt
   unsigned born = forkCount();
 
   /// To oneself, with work going to this stream. Refused in a process that was forked since, where it is a

@@ -40,6 +40,9 @@ struct LaunchOptions {
       true;          ///< say on standard error in which kernel a SIGSEGV or the like arose, and hand it on
   bool check = true; ///< detectors and counters; needs a kernel compiled with checks
   unsigned maxFindings = 32; ///< distinct findings kept; all are counted
+  /// Asked a few times a second by the thread that launches, on its own stack; true: the launch ends early,
+  /// and its results are not there. Null: nobody is asked.
+  bool (*interrupted)() = nullptr;
 };
 
 enum class FindingKind { Race, Uninitialized, OutOfBounds, Misaligned, Sync, Deadlock };

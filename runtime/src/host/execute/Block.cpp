@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <sys/mman.h>
+#include <utility>
 
 namespace attn::rt::host {
 
@@ -142,10 +143,12 @@ void Block::run(const Grid &g, uint64_t index) {
   if (checker)
     checker->beginBlock(*this);
   beginAsync();
-  while (Lane *first = pick()) {
+  while (Lane *first = chosen ? std::exchange(chosen, nullptr) : pick()) {
     switchTo(first->fiber, mainFiber, first);
     if (failure) // of a lane, whose fiber must not be left by an exception
       std::rethrow_exception(failure);
+    if (g.interrupt)
+      g.interrupt->poll();
   }
   if (aliveLanes)
     reportDeadlock();
@@ -209,6 +212,12 @@ Lane *Block::pick() {
 
 void Block::switchAway(Lane &from) {
   Lane *to = pick();
+  if (--switchesToPoll == 0) {
+    switchesToPoll = kSwitchesPerPoll;
+    chosen = to;
+    switchTo(mainFiber, from.fiber, nullptr);
+    return;
+  }
   if (to == &from)
     return;
   switchTo(to ? to->fiber : mainFiber, from.fiber, to);

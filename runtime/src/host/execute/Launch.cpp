@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <mutex>
 #include <numeric>
 #include <optional>
@@ -73,6 +74,35 @@ void passOn(InFlight &inFlight, const std::vector<std::vector<LoggedRange>> &log
   inFlight.add(std::move(written));
 }
 
+/// Threads that run blocks of a grid. The one that launched goes on asking whether to end early until all
+/// have ended.
+class Workers {
+public:
+  void begin() {
+    std::lock_guard lock(mutex);
+    ++running;
+  }
+  void end() {
+    std::lock_guard lock(mutex);
+    --running;
+    ended.notify_all();
+  }
+  /// Of a worker that has no more to do.
+  void wait(Interrupt &interrupt) {
+    std::unique_lock lock(mutex);
+    while (!ended.wait_for(lock, std::chrono::milliseconds(50), [&] { return running == 1; })) {
+      lock.unlock();
+      interrupt.poll();
+      lock.lock();
+    }
+  }
+
+private:
+  std::mutex mutex;
+  std::condition_variable ended;
+  unsigned running = 0;
+};
+
 struct BlockResult {
   std::vector<LocalFinding> findings;
   std::vector<DeferredAdd> adds;
@@ -111,8 +141,11 @@ void runGrid(const Grid &grid, InFlight *inFlight, Report &report, std::optional
   if (check)
     writes.build(grid);
   std::vector<std::vector<LoggedRange>> logs(check ? blocks : 0);
+  Workers workers;
+  const auto launcher = std::this_thread::get_id();
   auto work = [&] {
     std::optional<uint64_t> current;
+    workers.begin();
     try {
       auto block = BlockPool::get().take();
       auto checker = check ? std::make_unique<Checker>(writes) : nullptr;
@@ -135,10 +168,15 @@ void runGrid(const Grid &grid, InFlight *inFlight, Report &report, std::optional
       watched.reset();
       if (checker && checker->waitedForGrids())
         waited = true;
-      std::lock_guard lock(mutex);
+      std::unique_lock lock(mutex);
       report.counters += counters;
       BlockPool::get().give(std::move(block));
+      lock.unlock();
+      if (grid.interrupt && std::this_thread::get_id() == launcher)
+        workers.wait(*grid.interrupt);
+      workers.end();
     } catch (...) {
+      workers.end();
       next = blocks; // the others have no reason to go on
       std::lock_guard lock(mutex);
       if (!failed)
@@ -186,6 +224,21 @@ void describeFailure(Report &report, const Grid &grid, std::optional<uint64_t> f
 
 } // namespace
 
+void Interrupt::poll() {
+  if (isRaised.load(std::memory_order_relaxed))
+    throw Interrupted();
+  if (std::this_thread::get_id() != launcher)
+    return;
+  const Clock::time_point now = Clock::now();
+  if (now - asked < std::chrono::milliseconds(50))
+    return;
+  asked = now;
+  if (!ask())
+    return;
+  isRaised = true;
+  throw Interrupted();
+}
+
 Report launch(const HostKernel &kernel, Dim3 gridDim, Dim3 blockDim, uint32_t sharedBytes, void **args,
               MemoryMap &memory, const LaunchOptions &options, InFlight *inFlight) {
   Report report;
@@ -193,7 +246,12 @@ Report launch(const HostKernel &kernel, Dim3 gridDim, Dim3 blockDim, uint32_t sh
   if (!report.error.empty())
     return report;
   auto start = std::chrono::steady_clock::now();
-  const Grid grid{kernel, gridDim, blockDim, sharedBytes, args, memory, options, inFlight};
+  std::optional<Interrupt> interrupt;
+  if (options.interrupted)
+    interrupt.emplace(options.interrupted);
+  const Grid grid{kernel,      gridDim,  blockDim,
+                  sharedBytes, args,     memory,
+                  options,     inFlight, interrupt ? &*interrupt : nullptr};
   const SignalNotes notes(options.nameSignals);
   std::optional<uint64_t> failed;
   try {

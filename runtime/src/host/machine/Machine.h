@@ -71,9 +71,12 @@
 #include "BulkBox.h"
 #include "Warp.h"
 #include "attn_rt/host/Launch.h"
+#include <atomic>
+#include <chrono>
 #include <exception>
 #include <memory>
 #include <new>
+#include <thread>
 
 namespace attn::rt::host {
 
@@ -94,6 +97,29 @@ struct RegisterShare {
   uint32_t waiting = 0; ///< lanes
 };
 
+inline constexpr unsigned kSwitchesPerPoll = 1 << 14; ///< between lanes of a block: less than a millisecond
+
+/// Somebody asked for the end of a launch (LaunchOptions::interrupted).
+struct Interrupted : std::exception {
+  const char *what() const noexcept override { return "interrupted: its results are not there"; }
+};
+
+/// Ends a launch early. The thread that launched asks whether to, and all threads see the answer.
+class Interrupt {
+public:
+  explicit Interrupt(bool (*ask)()) : ask(ask) {}
+  /// Throws Interrupted once the answer is yes. Never called on the small stack of a lane: whoever is asked
+  /// may run anything.
+  void poll();
+
+private:
+  using Clock = std::chrono::steady_clock;
+  bool (*ask)();
+  const std::thread::id launcher = std::this_thread::get_id();
+  Clock::time_point asked = Clock::now(); ///< the launcher's
+  std::atomic<bool> isRaised = false;
+};
+
 /// What a launch shares between its blocks.
 struct Grid {
   const HostKernel &kernel;
@@ -103,6 +129,7 @@ struct Grid {
   MemoryMap &memory;
   const LaunchOptions &options;
   const InFlight *inFlight = nullptr; ///< what launches in front may still write; null: nothing
+  Interrupt *interrupt = nullptr;     ///< null: nothing ends the launch early
 };
 
 /// A deferred global reduction: float additions are applied in block order, so that
@@ -127,6 +154,8 @@ struct Block {
   unsigned warpCount = 0;
   uint32_t readyWarps = 0, throttledWarps = 0, lateWarps = 0;
   unsigned currentWarp = 0;
+  unsigned switchesToPoll = kSwitchesPerPoll; ///< until run() looks whether the launch is to end early
+  Lane *chosen = nullptr;                     ///< the lane that goes on after that
   uint32_t aliveLanes = 0;
   bool shuffle = false;
   Random schedule, effects;

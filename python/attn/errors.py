@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import difflib
+import numbers
+import types
 from collections.abc import Iterable
 
 
@@ -44,8 +46,9 @@ class CheckError(Error, AssertionError):
 
 
 def given(value: object) -> str:
-    """How a message shows what was given: short, with its type where the value alone could mislead."""
-    text = repr(value)
+    """How a message shows what was given: short, with its type where the value alone could mislead. A tensor is shown by
+    dtype and shape, a function by its name."""
+    text = _text(value)
     text = text if len(text) <= 80 else text[:77] + "..."
     return (
         text
@@ -54,17 +57,67 @@ def given(value: object) -> str:
     )
 
 
+def _text(value: object) -> str:
+    dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
+    if not isinstance(value, type) and dtype is not None and shape:
+        return f"{str(dtype).removeprefix('torch.')} [{', '.join(map(str, shape))}]"
+    if type(value) in (list, tuple):
+        begin, end = "[]" if type(value) is list else "()"
+        return begin + ", ".join(map(_text, value[:16])) + (", ..." if len(value) > 16 else "") + end
+    if type(value) is dict:
+        items = list(value.items())
+        return "{" + ", ".join(f"{key!r}: {_text(each)}" for key, each in items[:16]) + "}"
+    if isinstance(value, types.FunctionType):
+        return value.__name__
+    try:
+        return repr(value)
+    except Exception as error:  # of the caller's class
+        return f"whose repr raises {type(error).__name__}"
+
+
 def expected(
     kind: type[Error], argument: str, legal: str, value: object, *, nearest: object = None, hint: str = ""
 ) -> Error:
-    """The error that every validation raises: `argument: expected LEGAL, got VALUE; nearest legal: NEAREST`."""
+    """The error that every validation raises: `argument: expected LEGAL, got VALUE; nearest legal: NEAREST`, the end only
+    where it is near."""
     text = f"{argument}: expected {legal}, got {given(value)}"
-    if nearest is not None:
+    if nearest is not None and is_near(value, nearest):
         text += f"; nearest legal: {nearest if isinstance(nearest, str) else repr(nearest)}"
     return kind(f"{text}. {hint}" if hint else text)
 
 
+def is_near(value: object, legal: object) -> bool:
+    """Whether a legal value is what the caller may have meant, so that a message names it: a word spelt alike, a number
+    of the same magnitude. Whatever is no text and no number has code for its nearest value, which stands by itself."""
+    if isinstance(legal, _Near):
+        return True
+    if isinstance(value, bool) or value is None:
+        return isinstance(value, bool) and isinstance(legal, bool)
+    if isinstance(value, str):
+        return isinstance(legal, str) and _likeness(value, legal.strip("'")) >= _ALIKE
+    if isinstance(value, numbers.Real) and isinstance(legal, numbers.Real):
+        return bool(abs(value - legal) <= max(16, 3 * min(abs(value), abs(legal))))
+    return True
+
+
 def closest(word: object, known: Iterable[str]) -> str | None:
-    """The known word that a misspelt one most likely stands for, quoted for a message."""
-    found = difflib.get_close_matches(str(word), list(known), n=1, cutoff=0.4)
-    return repr(found[0]) if found else None
+    """The known word that a misspelt one most likely stands for, quoted for a message; two, where both are as near. None
+    where none is near, or many."""
+    likely = sorted(((_likeness(str(word), each), each) for each in dict.fromkeys(known)), reverse=True)
+    nearest = sorted(each for likeness, each in likely if likeness == likely[0][0] >= _ALIKE)
+    return _Near(" or ".join(map(repr, nearest))) if 1 <= len(nearest) <= 2 else None
+
+
+class _Near(str):
+    """What `closest` found."""
+
+
+_ALIKE = 0.6
+
+
+def _likeness(word: str, known: str) -> float:
+    """From 0 to 1. A word of three letters or more that begins, ends or stands in the other is like it."""
+    one, other = word.lower(), known.lower()
+    if min(len(one), len(other)) >= 3 and (one in other or other in one):
+        return max(_ALIKE, difflib.SequenceMatcher(None, one, other).ratio())
+    return difflib.SequenceMatcher(None, one, other).ratio()

@@ -25,7 +25,7 @@ import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ..errors import SpecError, expected
+from ..errors import SpecError, expected, given
 from ..forks import cached_property
 from ..memory.dtypes import DTYPES, no_floats, short_name
 from . import checks, foreign, operators
@@ -73,14 +73,14 @@ def tensor_shapes(
     if not isinstance(tensors, Mapping):
         raise expected(SpecError, "tensors", "a dict of names and shapes, as in {'slopes': (32,)}", tensors)
     shapes = []
-    for name, given in tensors.items():
+    for name, each in tensors.items():
         checks.name(f"tensors[{name!r}]", name, taken)
-        shape = getattr(given, "shape", given)
-        if (dtype := short_name(getattr(given, "dtype", None))) and no_floats(dtype):
+        shape = getattr(each, "shape", each)
+        if (dtype := short_name(getattr(each, "dtype", None))) and no_floats(dtype):
             raise SpecError(f"tensors[{name!r}]: expected float32, got {DTYPES[dtype][0]}{no_floats(dtype)}")
         if not isinstance(shape, (tuple, list)) or not 1 <= len(shape) <= 8:
             legal = "a shape of 1 to 8 extents, or an array that has one"
-            raise expected(SpecError, f"tensors[{name!r}]", legal, given)
+            raise expected(SpecError, f"tensors[{name!r}]", legal, each)
         extents = []
         for extent in shape:
             if isinstance(extent, str):
@@ -165,7 +165,7 @@ def _matching(function: Callable, tracer: Tracer, tables: dict[str, Table]) -> t
     if fits:
         hint += ". Of five arguments the second is the batch index if it is called b or batch"
     raise SpecError(
-        f"score: expected a function that can be called as score({takes}), got {function!r} "
+        f"score: expected a function that can be called as score({takes}), got {given(function)} "
         f"with the signature {signature}: {fault}. {hint}"
     )
 

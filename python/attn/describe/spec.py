@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..errors import SpecError, closest, expected
 from ..forks import cached_property
-from ..memory.dtypes import storage_name
+from ..memory.dtypes import DTypeLike, in_python, storage_name
 from ..memory.formats import part_names
 from . import checks
 from .classes import HeadClasses
@@ -62,7 +62,7 @@ class Spec:
     q_heads: int
     kv_heads: int
     head_dim: int
-    dtype: str
+    dtype: DTypeLike
     kv: Sequence[Store]
     value_dim: int | None = None
     see: Visibility | None = field(default=None, repr=False)
@@ -215,7 +215,8 @@ class Spec:
         kv: list[Store] = []
         for i, store in enumerate(self.kv):
             if not isinstance(store, Store):
-                hint = f"Did you mean {store.__name__}()?" if isinstance(store, type) else ""
+                is_store = isinstance(store, type) and issubclass(store, Store) and store is not Store
+                hint = f"Did you mean {store.__name__}()?" if is_store else ""
                 raise expected(
                     SpecError, f"kv[{i}]", "Dense(), Packed(), Paged() or Unified()", store, hint=hint
                 )
@@ -244,7 +245,7 @@ class Spec:
         try:
             return store.settled(self.head_dim, self.value_dim)
         except Failure as failure:
-            raise SpecError(f"{where}.{failure.message}") from None
+            raise SpecError(f"{where}.{in_python(failure.message)}") from None
 
     def _check_visible(self) -> None:
         by_class = {name: see.is_empty() for name, see in self.heads.classes} if self.heads else {"": False}

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ..errors import SpecError, expected
-from ..memory.dtypes import short_name, storage_name
+from ..memory.dtypes import DTypeLike, in_python, short_name, storage_name
 from ..memory.formats import Description, Format, describe_store, part_names, read_format
 from . import checks
 from .visibility import Visibility, check_visibility
@@ -53,7 +53,7 @@ class Store:
 
     name: str | None = None
     see: Visibility | None = None
-    dtype: str | None = None
+    dtype: DTypeLike | None = None
     key: str | None = None
     value: str | None = None
     key_group: int | None = None
@@ -124,7 +124,7 @@ class Store:
         try:
             return self.description(heads, *dims)
         except Failure as failure:
-            part, _, why = failure.message.partition(": ")
+            part, _, why = in_python(failure.message).partition(": ")
             raise SpecError(f"{type(self).__name__}({part}): {why}") from None
 
     def settled(self, head_dim: int, value_dim: int) -> Store:

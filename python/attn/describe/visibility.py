@@ -21,8 +21,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import SpecError, expected
+from ..errors import SpecError, closest, expected
 
+_PLAIN = ("all", "causal")
+_SIZED = ("window", "recent", "sink")
 MAX_SIZE = 2**31 - 1
 MAX_DEPTH = 32  # of nested parentheses: what the parser of the text takes
 
@@ -36,6 +38,25 @@ class Visibility:
     parts: tuple[Visibility, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.kind not in (*_PLAIN, *_SIZED, "and", "or"):
+            raise expected(
+                SpecError,
+                "Visibility(kind)",
+                ", ".join((*_PLAIN, *_SIZED)) + ", and or or",
+                self.kind,
+                nearest=closest(self.kind, (*_PLAIN, *_SIZED)),
+                hint="Visibilities are made by attn.causal(), attn.window(n) and so on, combined with & and |",
+            )
+        if self.kind in _SIZED:
+            object.__setattr__(self, "size", _size(self.kind, self.size))
+        elif self.size:
+            raise expected(SpecError, f"Visibility({self.kind!r}, size)", "none", self.size)
+        if (self.kind in ("and", "or")) != bool(self.parts) or not all(
+            isinstance(part, Visibility) for part in self.parts
+        ):
+            raise expected(
+                SpecError, f"Visibility({self.kind!r}, parts)", "visibilities for and, or", self.parts
+            )
         if self._depth() > MAX_DEPTH:
             raise SpecError(f"see: expected at most {MAX_DEPTH} unions nested in intersections, got more")
 
@@ -113,15 +134,11 @@ class Visibility:
         )
 
 
-_SIZED = ("window", "recent", "sink")
-
-
 def _join(kind: str, a: object, b: object, sign: str) -> Visibility:
     parts: list[Visibility] = []
     for side in (a, b):
         if not isinstance(side, Visibility):
-            hint = f"Did you mean {side.__name__}()?" if callable(side) and hasattr(side, "__name__") else ""
-            raise expected(SpecError, f"an operand of {sign}", "a visibility", side, hint=hint)
+            raise expected(SpecError, f"an operand of {sign}", "a visibility", side, hint=_uncalled(side))
         parts += side.parts if side.kind == kind else (side,)
     return Visibility(kind, 0, tuple(parts))
 
@@ -130,12 +147,23 @@ def check_visibility(argument: str, see: object) -> Visibility:
     """`see` itself, where it is a visibility."""
     if isinstance(see, Visibility):
         return see
-    hint = f"Did you mean {see.__name__}()?" if callable(see) and hasattr(see, "__name__") else ""
     legal = "a visibility (all_tokens(), causal(), window(n), recent(n), sink(n), combined with | and &)"
+    hint = _uncalled(see)
+    if not hint and callable(see):
+        hint = "A function of positions is no visibility; what intervals cannot say is no mask but a score function"
     raise expected(SpecError, argument, legal, see, hint=hint)
 
 
-def _sized(kind: str, n: object) -> Visibility:
+def _uncalled(given: object) -> str:
+    """What a message says of a function of this module that was not called."""
+    if given in (all_tokens, causal):
+        return f"Did you mean {given.__name__}()?"  # type: ignore[attr-defined]
+    if given in (window, recent, sink):
+        return f"Did you mean {given.__name__}(n)?"  # type: ignore[attr-defined]
+    return ""
+
+
+def _size(kind: str, n: object) -> int:
     try:
         size = operator.index(n)  # type: ignore[arg-type]
     except TypeError:
@@ -143,7 +171,7 @@ def _sized(kind: str, n: object) -> Visibility:
     if isinstance(n, bool) or not 0 <= size <= MAX_SIZE:
         nearest = min(max(int(n), 0), MAX_SIZE) if isinstance(n, (int, float)) and abs(n) < 2**64 else None
         raise expected(SpecError, f"{kind}(n)", f"an integer from 0 to {MAX_SIZE}", n, nearest=nearest)
-    return Visibility(kind, size)
+    return size
 
 
 def all_tokens() -> Visibility:
@@ -158,14 +186,14 @@ def causal() -> Visibility:
 
 def window(n: int) -> Visibility:
     """A row sees its own position and the n - 1 before it: a sliding window."""
-    return _sized("window", n)
+    return Visibility("window", n)
 
 
 def recent(n: int) -> Visibility:
     """As `window(n)`: the other name says what a cache still holds, not what a mask admits."""
-    return _sized("recent", n)
+    return Visibility("recent", n)
 
 
 def sink(n: int) -> Visibility:
     """Every row sees the first n tokens of its sequence."""
-    return _sized("sink", n)
+    return Visibility("sink", n)

@@ -19,6 +19,7 @@ import io
 import json
 import math
 import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,6 +60,19 @@ class Progress:
             f"step {self.step} of {self.steps}: loss {self.loss:.4g}, distance {self.distance:.4g}, "
             f"sparsity {self.sparsity:.2f}, {left} left"
         )
+
+
+def now_and_then(every: float = 10.0) -> Callable[[Progress], object]:
+    """Says on standard error how far it is, `every` so many seconds."""
+    said = time.monotonic()
+
+    def say(progress: Progress) -> None:
+        nonlocal said
+        if sys.stderr is not None and time.monotonic() - said >= every:
+            said = time.monotonic()
+            print(f"attn: identify: {progress}", file=sys.stderr, flush=True)
+
+    return say
 
 
 @dataclass(frozen=True)

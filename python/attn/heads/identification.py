@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from torch import nn
 
 from ..errors import SpecError, closest, expected
 from .choice import tokens_of
-from .distill import Progress, Settings, distill
+from .distill import Progress, Settings, distill, now_and_then
 from .gates import Gates
 from .models import Decoder, texts_of
 from .scores import ablate, weigh
@@ -34,7 +34,7 @@ def identify(
     initial: float = 1.0,
     checkpoint: str | os.PathLike | None = None,
     every: int = 50,
-    progress: Callable[[Progress], object] | None = None,
+    progress: Callable[[Progress], object] | Literal[False] | None = None,
 ) -> Gates:
     """A gate for each KV head, near 1 where it retrieves.
 
@@ -52,7 +52,7 @@ def identify(
     rate, regularization, initial   of distill: the learning rate, the weight of the mean gate, and where gates start
     checkpoint      of distill: a file that is replaced at once after `every` steps; where it exists, training goes on from
                     it, with the same bits as if it had never stopped
-    progress        is called after each step
+    progress        is called after each step; by default standard error has a line every 10 seconds, and with False none
 
     The same arguments give the same gates, bit by bit, on one machine with one number of threads. Errors: SpecError;
     CheckError, which names the step, where the loss is no number.
@@ -71,6 +71,8 @@ def identify(
     for name, number in (("rate", rate), ("regularization", regularization), ("initial", initial)):
         if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number < 1e6:
             raise expected(SpecError, name, "a number from 0 on", number)
+    if progress is None:
+        progress = now_and_then()
     decoder = Decoder(model)
     tokens, _ = texts_of(data, 0)
     if tokens.shape[1] <= sink + recent:
@@ -81,10 +83,12 @@ def identify(
             settings = Settings(
                 blend, sink, recent, steps, float(rate), float(regularization), float(initial)
             )
-            values = distill(decoder, data, settings, checkpoint=checkpoint, every=every, progress=progress)
+            values = distill(
+                decoder, data, settings, checkpoint=checkpoint, every=every, progress=progress or None
+            )
         else:
             score = ablate if method == "ablation" else weigh
-            values = score(decoder, data, sink, recent, steps, progress)
+            values = score(decoder, data, sink, recent, steps, progress or None)
     found: dict[str, Any] = {"supervision": method, "num_steps": steps}
     if method == "distill":
         found |= {"blend": blend, "lr": rate, "reg_weight": regularization, "initial_value": initial}

@@ -9,8 +9,9 @@ import sys
 import threading
 
 from .. import _attn
-from ..errors import DeviceError, Error, TensorError, expected
+from ..errors import CompileError, DeviceError, Error, TensorError, closest, expected
 from ..forks import make_guard
+from .dtypes import in_python
 
 _guard = make_guard(threading.RLock)
 _devices: dict[str, _attn.Device] = {}
@@ -24,7 +25,8 @@ generation = 0
 def failed(failure: _attn.Failure, kind: type[Error]) -> Error:
     """What to raise for a failure of the extension: `kind` where the input was wrong."""
     kind_of = {"input": kind, "device": DeviceError, "memory": DeviceError, "internal": Error}
-    return kind_of.get(failure.kind, kind)(failure.message)
+    message = failure.message if kind is CompileError else in_python(failure.message)
+    return kind_of.get(failure.kind, kind)(message)
 
 
 def device_name(device: object = None) -> str:
@@ -55,8 +57,9 @@ def _find_name(device: object) -> str:
         return f"cuda:{_current_cuda()}" if not isinstance(device, str) else "cuda:0"
     if re.fullmatch(r"cuda:\d{1,3}", text):
         return text
+    nearest = closest(device, ("host", "cuda", "cuda:0")) if isinstance(device, str) else None
     raise expected(
-        DeviceError, "device", "'host', 'cuda', 'cuda:1' or a torch.device", device, nearest="host"
+        DeviceError, "device", "'host', 'cuda', 'cuda:1' or a torch.device", device, nearest=nearest
     )
 
 

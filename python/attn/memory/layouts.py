@@ -59,6 +59,45 @@ def merged_rows(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, 
     return (of_batch, of_head, of_dim) if seq == 1 else None
 
 
+def why_unreadable(
+    name: str, shape: tuple[int, ...], strides: tuple[int, ...], axes: tuple[str, ...], itemsize: int
+) -> str:
+    """What a kernel that takes strides does not read of a tensor, with the call that mends it; else "". Strides in
+    elements; `axes` names the dimensions. The runtime has the last word (attn_rt/tensor/Strides.h)."""
+    if 0 in shape:
+        return ""
+    wide = [axis for axis, n in enumerate(shape) if n > 1]
+    order = f"[{', '.join(axes)}]"
+    if shape[-1] > 1 and strides[-1] != 1:
+        lie = sorted(wide, key=lambda axis: -strides[axis])
+        if lie[-1] != len(shape) - 1:
+            lies = ", ".join(axes[axis] for axis in lie)
+            return f"{name}: lies in memory as [{lies}]; expected {order}, features next to each other: {name}.contiguous()"
+        return f"{name}: its features are {strides[-1]} elements apart; expected next to each other: {name}.contiguous()"
+    for axis in (axis for axis in wide if axis < len(shape) - 1):
+        if strides[axis] == 0:
+            less = (
+                "; heads of a group share keys without it, so give each once" if axes[axis] == "heads" else ""
+            )
+            return (
+                f"{name}: repeats one entry along {axes[axis]} (a stride of 0, as expand() gives){less}; expected memory of "
+                f"its own for each: {name}.contiguous()"
+            )
+        if strides[axis] < 0:
+            return f"{name}: runs backwards along {axes[axis]}; expected forwards: a copy of it"
+        if strides[axis] * itemsize % 16:
+            step = 16 // itemsize
+            return (
+                f"{name}: entries along {axes[axis]} are {strides[axis]} elements apart; expected a multiple of {step} (16 "
+                f"bytes): {name}.contiguous()"
+            )
+    outer, tokens = ((axis in axes[:2]) and axes.index(axis) for axis in ("batch", "seq"))
+    if {"batch", "seq"} <= set(axes) and {outer, tokens} <= set(wide) and strides[outer] % strides[tokens]:
+        lies = ", ".join(axes[axis] for axis in sorted(range(len(shape)), key=lambda axis: -strides[axis]))
+        return f"{name}: lies in memory as [{lies}]; expected {order}: {name}.contiguous()"
+    return ""
+
+
 def overlaps(
     start: int, nbytes: int, address: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
 ) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import numpy
 
-from ..errors import PlanError, closest, expected, given
+from ..errors import PlanError, closest, expected
 from .dtypes import is_dtype, short_name
 from .views import Binding
 
@@ -130,9 +130,7 @@ def int32_array(name: str, values: object) -> numpy.ndarray:
     if array.dtype == numpy.int32 and array.flags.c_contiguous:
         return array
     if array.size and (array.dtype.kind not in "iu"):
-        raise PlanError(
-            f"{name}: expected integers, got {array.dtype} of shape {list(array.shape)}: {given(values)}"
-        )
+        raise expected(PlanError, name, "integers", values)
     if array.size and (array.min() < _INT32.min or array.max() > _INT32.max):
         worst = array.max() if array.max() > _INT32.max else array.min()
         raise PlanError(f"{name}: expected integers of 32 bits, got {worst}")

@@ -18,6 +18,7 @@ from .. import _attn
 from ..errors import TensorError, given
 from .dtypes import DTYPES, is_dtype, no_floats, short_name
 from .formats import describe_argument
+from .layouts import why_unreadable
 
 # dtype, shape, strides, device, writable, needs a gradient: as the tensor's library gives them.
 Signature = tuple
@@ -35,6 +36,14 @@ class Binding(NamedTuple):
     dims: tuple[int | str, ...]
     written: bool = False
     strided: bool = False
+
+    def axes(self) -> tuple[str, ...]:
+        """What its dimensions are called, where kernels take strides: of queries and outputs, of tokens, of pages."""
+        if str(self.dims[0]).endswith("pages"):
+            return ("pages", "tokens", "heads", "dim") if len(self.dims) == 4 else ("pages", "tokens", "dim")
+        if len(self.dims) == 4:
+            return ("batch", "seq", "heads", "dim")
+        return ("rows" if self.name in ("q", "o") else "tokens", "heads", "dim")
 
     def legal(self, sizes: dict[str, int]) -> str:
         dims = ", ".join(str(sizes.get(dim, dim) if isinstance(dim, str) else dim) for dim in self.dims)
@@ -208,6 +217,9 @@ def check(binding: Binding, signature: Signature, sizes: dict[str, int], device:
             f"{name}: expected a contiguous tensor, got strides {list(found.strides)} for {found.text()}; "
             "nearest legal: its .contiguous() copy"
         )
+    itemsize = DTYPES[binding.dtype][1]
+    if not dense and (why := why_unreadable(name, found.shape, found.strides, binding.axes(), itemsize)):
+        raise TensorError(why)
     if binding.written and not signature[4]:
         raise TensorError(f"{name}: expected memory that may be written, got a read-only array")
     if signature[5] and sys.modules["torch"].is_grad_enabled():
@@ -215,7 +227,6 @@ def check(binding: Binding, signature: Signature, sizes: dict[str, int], device:
             f"{name}: requires a gradient, which is not passed on here; call under torch.no_grad(), or with "
             f"{name}.detach()"
         )
-    itemsize = DTYPES[binding.dtype][1]
     return itemsize * math.prod(found.shape) if dense else span(found.shape, found.strides, itemsize)
 
 

@@ -12,7 +12,7 @@ from ..describe.forest import Forest
 from ..describe.stores import Dense, Packed, Store
 from ..describe.visibility import Visibility
 from ..errors import TensorError, expected
-from ..memory.layouts import Form, forms, merged_rows, swapped
+from ..memory.layouts import Form, forms, merged_rows, swapped, why_unreadable
 from ..memory.views import Strided, contiguous
 
 _TOKEN_MAJOR, _HEAD_MAJOR = "[batch, seq, heads, dim]", "[batch, heads, seq, dim]"
@@ -70,7 +70,10 @@ def arrange(
             raise TensorError(f"{name}: expected {rank} dimensions, {dims}, got {found.text()}")
     axis = 2 if rank == 4 and layout == "bshd" else 1
     if k.shape[axis] == 0 or q.shape[axis] % k.shape[axis]:
-        raise expected(TensorError, "q", f"a multiple of the {k.shape[axis]} heads of k", q.shape[axis])
+        legal = f"a multiple of the {k.shape[axis]} heads of k along axis {axis} of {dims}"
+        raise expected(
+            TensorError, "q", legal, q.shape[axis], hint=_other_layout(q, k, v, layout) if rank == 4 else ""
+        )
     if forest is not None:
         return _packed_forest(q, k, v, forest)
     if starts is not None:
@@ -80,6 +83,17 @@ def arrange(
 
 def _dims(layout: str) -> str:
     return _TOKEN_MAJOR if layout == "bshd" else _HEAD_MAJOR
+
+
+def _other_layout(q: Strided, k: Strided, v: Strided, layout: str) -> str:
+    """A hint where sequence and heads are the other way round than `layout` says: then all fits, and there are fewer heads
+    than tokens."""
+    other = "bhsd" if layout == "bshd" else "bshd"
+    axis = 2 if other == "bshd" else 1
+    heads, kv_heads, tokens = q.shape[axis], k.shape[axis], k.shape[3 - axis]
+    fits = (q.shape[0], q.shape[3]) == (k.shape[0], k.shape[3]) and k.shape[:3] == v.shape[:3]
+    fits = fits and 0 < kv_heads <= heads < tokens and heads % kv_heads == 0
+    return f"Tensors {_dims(other)} take layout={other!r}" if fits else ""
 
 
 # --- Dense ---------------------------------------------------------------------------------------------------
@@ -103,8 +117,10 @@ def _dense(
         ("v", v, (batch, tokens, kv_heads, value_dim)),
     ):
         if logical(found.shape) != shape:
+            hint = _other_layout(q, k, v, layout)
             raise TensorError(
-                f"{name}: expected shape {list(logical(shape))} beside q and v, got {list(found.shape)}"
+                f"{name}: expected {_dims(layout)} of {list(logical(shape))} beside q and v, got {list(found.shape)}"
+                f"{'. ' if hint else ''}{hint}"
             )
     fits = {
         name: forms(logical(found.shape), logical(found.strides))
@@ -158,7 +174,18 @@ def _dense(
         for name, found in strides.items()
         if not contiguous(made.operands[name][1], found) and not (name == "q" and copies_q)
     }
+    if major == "token":
+        _check_strides(made, ("batch", "seq", "heads", "dim"))
     return made
+
+
+def _check_strides(made: Arrangement, axes: tuple[str, ...]) -> None:
+    for name, strides in made.strides.items():
+        named = ("rows", "heads", "dim") if name == "q" else axes
+        shape = made.operands[name][1]
+        why = why_unreadable(name.removeprefix("kv."), shape, strides, named, 2)
+        if why:
+            raise TensorError(why)
 
 
 def _common_form(fits: dict[str, list[Form]], of_heads: str, q_is_token_major: bool) -> Form | None:
@@ -227,6 +254,7 @@ def _packed_tensors(q: Strided, k: Strided, v: Strided, tables: dict[str, Any]) 
     for name, found in (("q", q), ("kv.k", k), ("kv.v", v)):
         if not contiguous(found.shape, found.strides):
             made.strides[name] = found.strides
+    _check_strides(made, ("tokens", "heads", "dim"))
     return made
 
 

@@ -13,7 +13,7 @@ from ..describe.forest import Forest
 from ..describe.score import Score, tensor_shapes, trace
 from ..describe.spec import Spec
 from ..errors import SpecError, TensorError, closest, expected
-from ..memory.dtypes import no_floats, storage_name
+from ..memory.dtypes import DTYPES, no_floats
 from ..memory.views import Strided, strided
 from .arrange import Arrangement, arrange
 
@@ -51,7 +51,10 @@ def describe_call(
         nearest = closest(options.layout, ("bshd", "bhsd"))
         raise expected(TensorError, "layout", "'bshd' or 'bhsd'", options.layout, nearest=nearest)
     q, k, v = (as_bfloat16(signature) for _, signature in views[:3])
-    dtype = storage_name("q", q.dtype, TensorError)
+    if q.dtype not in ("bf16", "f16"):
+        cast = "; nearest legal: q.bfloat16()" if q.dtype in ("f32", "f64") else ""
+        raise TensorError(f"q: expected bfloat16 or float16, got {q.text()}{cast}")
+    dtype = DTYPES[q.dtype][0]
     see = _visibility(options)
     score, tensors = _score(options), read_tensors(options, views)
     made = arrange(

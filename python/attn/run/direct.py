@@ -91,8 +91,8 @@ def attend_now(
     while True:
         try:
             call = _calls.get(key)
-        except TypeError as error:
-            raise SpecError(f"attend: an argument is of a type that has no hash: {error}") from None
+        except TypeError:
+            raise _wrong_kind(options) from None
         if call is None:
             call = _add(key, make_call(options, views, tables, forest, stream, _plan_of_another))
         with call.lock:
@@ -133,3 +133,25 @@ def _stream(q: Any) -> int:
         return 0
     torch = sys.modules.get("torch")
     return torch.cuda.current_stream(q.device).cuda_stream if torch is not None else 0
+
+
+def _wrong_kind(options: Options) -> SpecError:
+    """Of arguments one is an object that decides nothing: a tensor, a list."""
+    legal = {
+        "causal": "True or False",
+        "window": "a number of tokens",
+        "sink": "a number of tokens",
+        "see": "a visibility, as attn.causal() & attn.recent(256)",
+        "softcap": "a number",
+        "scale": "a number",
+        "layout": "'bshd' or 'bhsd'",
+        "return_lse": "True or False",
+        "significance": "max, mean or sum",
+        "significance_rows": "a number of rows",
+    }
+    for name, value in options._asdict().items():
+        try:
+            hash(value)
+        except TypeError:
+            return expected(SpecError, name, legal.get(name, "another kind of value"), value)  # type: ignore[return-value]
+    return SpecError("attend: expected arguments of other types")

@@ -46,8 +46,8 @@ _HINTS = {
 def refuse_options(given: Iterable[str], legal: Iterable[str]) -> None:
     """SpecError for the first argument that attend does not have."""
     for name in given:
-        hint = _HINTS.get(name)
+        nearest = (closest(name, (*legal, *_HINTS)) or "").strip("'")
+        hint = _HINTS.get(name) or _HINTS.get(nearest)
         if hint is None:
-            nearest = closest(name, legal)
-            hint = f"nearest legal: {nearest.strip(chr(39))}" if nearest else "see help(attn.attend)"
+            hint = f"nearest legal: {nearest}" if nearest else "see help(attn.attend)"
         raise SpecError(f"attend: has no argument {name!r}; {hint}")

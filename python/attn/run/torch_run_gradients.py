@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ..errors import TensorError, expected
+from ..memory.formats import parse_format
 from ..memory.tables import int32_array
 from .backward import check_place, kernel_gradients, tables_of
 from .reference import Problem, rounded
@@ -105,7 +106,7 @@ def _problem_of(kernel: Any, plan: Any) -> Problem:
         for part in ("key", "value"):
             if argument[f"{part}_format"] not in ("bf16", "f16"):
                 raise TensorError(
-                    f"{argument['name']}: {part}s as codes ({argument[f'{part}_format']}) have no gradients"
+                    f"{argument['name']}: {part}s as codes ({parse_format(argument[f'{part}_format']).said(part)}) have no gradients"
                 )
     batch = getattr(plan, "batch", None)
     if not isinstance(batch, Mapping):

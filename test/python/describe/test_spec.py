@@ -177,7 +177,7 @@ WRONG = [
     ({"head_dim": 128.0}, "head_dim: expected a multiple of 8 from 8 to 256, got 128.0"),
     (
         {"dtype": "float32"},
-        "dtype: expected 'bfloat16' or 'float16', got 'float32'; nearest legal: 'bfloat16'",
+        "dtype: expected 'bfloat16' or 'float16', got 'float32'",
     ),
     ({"dtype": "flaot16"}, "got 'flaot16'; nearest legal: 'float16'"),
     ({"dtype": None}, "dtype: expected 'bfloat16' or 'float16', got None"),

@@ -106,8 +106,8 @@ def test_what_a_store_has(page):
 @pytest.mark.parametrize(
     "given,said",
     [
-        (dict(format="int3"), r"format: expected 'int8', .* got 'int3'; nearest legal: 'int\d'"),
-        (dict(format="int4", group=0), "group: expected 16, 32, 64, 128 or all .* got 0; nearest legal: 128"),
+        (dict(format="int3"), r"format: expected 'int8', .* got 'int3'$"),
+        (dict(format="int4", group=0), "group: expected 16, 32, 64, 128 or all .* got 0$"),
         (dict(format="int4", group=48), "divides the dim of 128.* got 48; nearest legal: (32|64)"),
         (dict(format="int4", scales="head"), "scales: expected None beside 'int4', got 'head'"),
         (dict(format="fp8_e4m3", group=32), "group: expected None beside 'fp8_e4m3', got 32"),

@@ -19,20 +19,28 @@ WRONG = [
         {},
         "k: expected the dtype of q, float16 [2, 5, 8, 64], got float32",
     ),
-    (lambda t: [x.astype("float32") for x in t], {}, "q: expected 'bfloat16' or 'float16', got 'f32'"),
-    (lambda t: [x.astype("int32") for x in t], {}, "q: expected 'bfloat16' or 'float16', got 'i32'"),
+    (
+        lambda t: [x.astype("float32") for x in t],
+        {},
+        "q: expected bfloat16 or float16, got float32 [2, 70, 8, 64]; nearest legal: q.bfloat16()",
+    ),
+    (lambda t: [x.astype("int32") for x in t], {}, "q: expected bfloat16 or float16, got int32 ["),
     (
         lambda t: cut(t, 0, lambda q: q[0]),
         {},
         "q: expected 4 dimensions, [batch, seq, heads, dim], got float16 [5, 8, 64]",
     ),
-    (lambda t: cut(t, 0, lambda q: q[:, :, :7]), {}, "q: expected a multiple of the 2 heads of k, got 7"),
+    (
+        lambda t: cut(t, 0, lambda q: q[:, :, :7]),
+        {},
+        "q: expected a multiple of the 2 heads of k along axis 2 of [batch, seq, heads, dim], got 7",
+    ),
     (
         lambda t: cut(t, 1, lambda k: k[:, :, :1]),
         {},
-        "k: expected shape [2, 70, 2, 64] beside q and v, got [2, 70, 1, 64]",
+        "k: expected [batch, seq, heads, dim] of [2, 70, 2, 64] beside q and v, got [2, 70, 1, 64]",
     ),
-    (lambda t: cut(t, 1, lambda k: k[:, ::2]), {}, "k: expected shape [2, 70, 2, 64]"),
+    (lambda t: cut(t, 1, lambda k: k[:, ::2]), {}, "k: expected [batch, seq, heads, dim] of [2, 70, 2, 64]"),
     (
         lambda t: [t[0], t[1], swap(numpy.ascontiguousarray(swap(t[2])))],
         {},
@@ -63,7 +71,7 @@ WRONG = [
     (
         lambda t: t,
         {"layout": numpy.zeros(3), "score": lambda s, h, q, k: s},
-        "attend: an argument is of a type that has no hash: unhashable type: 'numpy.ndarray'",
+        "layout: expected 'bshd' or 'bhsd', got ndarray float64 [3]",
     ),
     (lambda t: t, {"window": 4}, "window: expected causal=True beside it, got 4 without"),
     (lambda t: t, {"causal": 1}, "causal: expected True or False, got 1"),

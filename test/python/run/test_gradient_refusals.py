@@ -58,7 +58,10 @@ def test_pages_and_codes_are_refused_by_name():
     q = torch.zeros(1, 2, 32, dtype=torch.bfloat16, requires_grad=True)
     for store, message in (
         (attn.Paged(), "kv: a paged store has no gradients"),
-        (attn.Packed(value="int8"), r"kv: values as codes \(i8 per 32\) have no gradients"),
+        (
+            attn.Packed(value="int8"),
+            r"kv: values as codes \(value='int8', value_group=32\) have no gradients",
+        ),
     ):
         kernel = attn.compile(
             attn.Spec(q_heads=2, kv_heads=1, head_dim=32, dtype="bfloat16", kv=[store], see=attn.causal()),

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING
 
 from . import forks as _forks  # noqa: F401  (from here on, forks wait for imports)
@@ -28,7 +29,6 @@ from .errors import (
 
 if TYPE_CHECKING:  # what __getattr__ gives, for type checkers and editors
     from . import dualkv as dualkv
-    from . import heads as heads
     from . import kv_policy as kv_policy
     from . import math as math
     from . import training as training
@@ -58,6 +58,7 @@ if TYPE_CHECKING:  # what __getattr__ gives, for type checkers and editors
     from .describe.visibility import recent as recent
     from .describe.visibility import sink as sink
     from .describe.visibility import window as window
+    from .heads.typed import heads as heads
     from .memory.codes import dequantize as dequantize
     from .memory.codes import quantize as quantize
     from .memory.tensors import bfloat16_bits as bfloat16_bits
@@ -133,14 +134,18 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name in _MODULES:
-        return importlib.import_module(f".{name}", __name__)
-    if name not in _LAZY:
-        raise AttributeError(f"module 'attn' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # to a checker a name that is not imported above is an error
+
+    def __getattr__(name: str) -> object:
+        if name in _MODULES:
+            return importlib.import_module(f".{name}", __name__)
+        if name not in _LAZY:
+            raise AttributeError(
+                f"module 'attn' has no attribute {name!r}", name=name, obj=sys.modules[__name__]
+            )
+        value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -59,7 +59,7 @@ class _Heads(types.ModuleType):
 
     def __getattr__(self, name: str) -> object:
         if name not in _LAZY:
-            raise AttributeError(f"module 'attn.heads' has no attribute {name!r}")
+            raise AttributeError(f"module 'attn.heads' has no attribute {name!r}", name=name, obj=self)
         value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
         setattr(self, name, value)
         return value

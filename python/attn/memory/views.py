@@ -38,9 +38,11 @@ class Binding(NamedTuple):
     strided: bool = False
 
     def axes(self) -> tuple[str, ...]:
-        """What its dimensions are called, where kernels take strides: of queries and outputs, of tokens, of pages."""
+        """What its dimensions are called, where kernels take strides of each; () where only pages lie apart."""
+        if self.name.rpartition(".")[2] not in ("q", "o", "k", "v", "k_pages", "v_pages"):
+            return ()
         if str(self.dims[0]).endswith("pages"):
-            return ("pages", "tokens", "heads", "dim") if len(self.dims) == 4 else ("pages", "tokens", "dim")
+            return ("pages", "tokens", "heads", "dim") if len(self.dims) == 4 else ()
         if len(self.dims) == 4:
             return ("batch", "seq", "heads", "dim")
         return ("rows" if self.name in ("q", "o") else "tokens", "heads", "dim")
@@ -218,7 +220,8 @@ def check(binding: Binding, signature: Signature, sizes: dict[str, int], device:
             "nearest legal: its .contiguous() copy"
         )
     itemsize = DTYPES[binding.dtype][1]
-    if not dense and (why := why_unreadable(name, found.shape, found.strides, binding.axes(), itemsize)):
+    axes = () if dense else binding.axes()
+    if axes and (why := why_unreadable(name, found.shape, found.strides, axes, itemsize)):
         raise TensorError(why)
     if binding.written and not signature[4]:
         raise TensorError(f"{name}: expected memory that may be written, got a read-only array")

@@ -4,13 +4,91 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, overload
 
 from ..describe.forest import Forest
 from ..describe.visibility import Visibility
 from ..errors import TensorError, expected
 from ..memory.views import is_traced, needs_gradient
 from .direct import attend_now
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class AttendOptions(TypedDict, total=False):
+    """For type checkers: what `attend` takes beside tensors, but for what decides its results."""
+
+    causal: bool
+    window: int | None
+    sink: int | None
+    see: Visibility | None
+    softcap: float | None
+    score: Callable[..., Any] | None
+    tensors: Mapping[str, Any] | None
+    sink_logits: Any
+    scale: float | None
+    kv_lengths: Any
+    cu_seqlens: Any
+    cu_seqlens_k: Any
+    forest: Forest | None
+    layout: Literal["bshd", "bhsd"]
+    out: Any
+    reference: bool
+    significance_rows: int | None
+    ordered: bool | None
+    allow_empty_rows: bool
+
+
+T = TypeVar("T")
+
+
+@overload
+def attend(
+    q: T,
+    k: T,
+    v: T,
+    *,
+    return_lse: Literal[False] = ...,
+    significance: None = ...,
+    **options: Unpack[AttendOptions],
+) -> T: ...
+
+
+@overload
+def attend(
+    q: T,
+    k: T,
+    v: T,
+    *,
+    return_lse: Literal[True],
+    significance: None = ...,
+    **options: Unpack[AttendOptions],
+) -> tuple[T, T]: ...
+
+
+@overload
+def attend(
+    q: T, k: T, v: T, *, return_lse: Literal[False] = ..., significance: str, **options: Unpack[AttendOptions]
+) -> tuple[T, T]: ...
+
+
+@overload
+def attend(
+    q: T, k: T, v: T, *, return_lse: Literal[True], significance: str, **options: Unpack[AttendOptions]
+) -> tuple[T, T, T]: ...
+
+
+@overload
+def attend(
+    q: T,
+    k: T,
+    v: T,
+    *,
+    return_lse: bool = ...,
+    significance: str | None = ...,
+    **options: Unpack[AttendOptions],
+) -> Any: ...
 
 
 def attend(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy
@@ -47,7 +48,7 @@ class DevicePlanner:
 
     def plan(
         self,
-        tables: dict[str, object] | None = None,
+        tables: Mapping[str, object] | None = None,
         *,
         out: object = None,
         check_pages: bool = False,

@@ -12,6 +12,7 @@ import copy
 import functools
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeVar, overload
 
 from .. import _attn
 from ..compiler.artifacts import load_native
@@ -24,6 +25,8 @@ from .code import Code
 from .device_plan import DevicePlan, DevicePlanner
 from .plan import Plan
 from .report import KernelReport, make_report
+
+T = TypeVar("T")
 
 
 class Kernel(Code):
@@ -128,8 +131,13 @@ class Kernel(Code):
             )
         except _attn.Failure as failure:
             raise failed(failure, PlanError) from None
-        except (TypeError, OverflowError) as error:
-            raise PlanError(f"blocks, fixed_split and limits are numbers: {error}") from None
+        except (TypeError, OverflowError):
+            numbers = dict(blocks=blocks, fixed_split=fixed_split, **(limits or {}))
+            name = next(
+                (name for name, value in numbers.items() if type(value) is not int or value >= 1 << 31),
+                "blocks",
+            )
+            raise expected(PlanError, name, "a whole number of 31 bits", numbers[name]) from None
         return Plan(self, batch, prepared, native)
 
     def device_planner(
@@ -141,20 +149,68 @@ class Kernel(Code):
 
     # --- Running ---------------------------------------------------------------------------------------------
 
+    @overload
     def run(
         self,
-        q: object,
+        q: T,
         *operands: object,
-        plan: Plan | None = None,
-        out: object = None,
-        lse: object = None,
+        plan: Plan | DevicePlan | None = ...,
+        out: object = ...,
+        lse: object = ...,
+        return_lse: Literal[False] = ...,
+        significance: None = ...,
+        classes: Sequence[int] | None = ...,
+        rows: Literal["user", "batch"] = ...,
+        stream: object = ...,
+        **tensors: object,
+    ) -> T: ...
+
+    @overload
+    def run(
+        self,
+        q: T,
+        *operands: object,
+        plan: Plan | DevicePlan | None = ...,
+        out: object = ...,
+        lse: object = ...,
+        return_lse: Literal[True],
+        significance: None = ...,
+        classes: Sequence[int] | None = ...,
+        rows: Literal["user", "batch"] = ...,
+        stream: object = ...,
+        **tensors: object,
+    ) -> tuple[T, T]: ...
+
+    @overload
+    def run(
+        self,
+        q: Any,
+        *operands: object,
+        plan: Plan | DevicePlan | None = ...,
+        out: object = ...,
+        lse: object = ...,
+        return_lse: bool = ...,
+        significance: object = ...,
+        classes: Sequence[int] | None = ...,
+        rows: Literal["user", "batch"] = ...,
+        stream: object = ...,
+        **tensors: object,
+    ) -> Any: ...
+
+    def run(
+        self,
+        q: Any,
+        *operands: Any,
+        plan: Any = None,
+        out: Any = None,
+        lse: Any = None,
         return_lse: bool = False,
-        significance: object = None,
+        significance: Any = None,
         classes: Sequence[int] | None = None,
         rows: str = "user",
         stream: object = None,
         **tensors: object,
-    ) -> object:
+    ) -> Any:
         """Attention of one layer.
 
         q           [rows, q_heads, head_dim] where the kernel runs, as it lies: features behind one another, rows and heads

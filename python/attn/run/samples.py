@@ -35,7 +35,7 @@ Amplitude = float | tuple[float, float]
 
 def sample(
     spec: Spec, *, seed: int = 0, amplitude: Amplitude = 1.0, **dims: int | Sequence[int]
-) -> dict[str, numpy.ndarray]:
+) -> dict[str, Any]:
     """Random tensors by the names of the operand model: q, q_start, q_pos, <operand>.k, ..., classes, sink_logits.
 
     batch    sequences; 4

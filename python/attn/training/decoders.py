@@ -11,7 +11,7 @@ import contextlib
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor, nn
@@ -74,6 +74,30 @@ def packed_model(model: nn.Module, packed: Packed, *, reference: bool = False) -
         yield model
     finally:
         handle.remove()
+
+
+@overload
+def logprobs(
+    model: nn.Module,
+    packed: Packed,
+    *,
+    temperature: float = ...,
+    entropy: Literal[False] = ...,
+    chunk: int | None = ...,
+    reference: bool = ...,
+) -> Tensor: ...
+
+
+@overload
+def logprobs(
+    model: nn.Module,
+    packed: Packed,
+    *,
+    temperature: float = ...,
+    entropy: bool,
+    chunk: int | None = ...,
+    reference: bool = ...,
+) -> Any: ...
 
 
 def logprobs(

@@ -193,7 +193,7 @@ def test_too_few_pages_change_nothing():
             {"key": "int8", "value": "int8"},
             "expected a value of at least as many bits as value='int8', value_group=64.*got value='int4', value_group=64",
         ),
-        ({}, "expected a key of at least as many bits as f16"),
+        ({}, "expected a key of at least as many bits as key=None"),
         ({**LOW, "head_dim": 128}, "expected head_dim 128, as this cache has, got 64"),
         ({**LOW, "layers": 3}, "expected layers 3, as this cache has, got 2"),
     ],

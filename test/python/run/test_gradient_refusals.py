@@ -26,7 +26,7 @@ def test_refusals_of_attend():
         attn.attend(q, k, v.detach().half())
     with refused("q: the reference reads CPU memory, got a tensor on meta; nearest: q.cpu()"):
         attn.attend(q.detach().to("meta"), k, v, reference=True)
-    with refused("k: expected shape"):
+    with refused(r"k: expected \[batch, seq, heads, dim\] of"):
         attn.attend(q, k.detach()[:, :3], v)
     with refused("reference: expected True or False, got 'yes'"):
         attn.attend(q, k, v, reference="yes")

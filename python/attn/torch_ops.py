@@ -8,6 +8,7 @@
     torch.ops.attn.attend_step   one row for each sequence, under a plan that the device has made
     torch.ops.attn.attend_paged_step  the same over pages, into which it writes the rows' keys and values first
     torch.ops.attn.spans         those spans, from a padding mask
+    torch.ops.attn.sequences     the same of packed sequences, from their numbers
     torch.ops.attn.seen          the mask that spans stand for
 
 Tensors of the CPU run on the host device, tensors of a GPU on that GPU and the current stream. Gradients pass through
@@ -21,6 +22,7 @@ from .adapters.torch_spans import attend_paged_step as attend_paged_step
 from .adapters.torch_spans import attend_spans as attend_spans
 from .adapters.torch_spans import attend_step as attend_step
 from .adapters.torch_spans import seen as seen
+from .adapters.torch_spans import sequences as sequences
 from .adapters.torch_spans import spans as spans
 from .run.torch_attend import attend
 from .run.torch_rules import refuse_gradients

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 import transformers.masking_utils as masking
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from .visible_rows import Rows
 
@@ -19,11 +20,21 @@ from .visible_rows import Rows
 @dataclass(frozen=True)
 class See:
     """What rows see beside their spans: `causal`, of it the `window` last (0: all). A row's position is `shift` later
-    than its own: bidirectional windows are causal ones of rows that stand further behind."""
+    than its own: bidirectional windows are causal ones of rows that stand further behind. `sequences`, int[batch, rows], in
+    compiled code: rows see the keys of their own number, which rises along a batch's row."""
 
     causal: bool
     window: int = 0
     shift: int = 0
+    sequences: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Local:
+    """A mask function that is called with positions in a packed sequence, `positions [batch, rows]`."""
+
+    function: Callable
+    positions: Tensor
 
 
 def _code(made: Callable) -> object:
@@ -37,6 +48,12 @@ _PACKED = _code(masking.packed_sequence_mask_function(torch.zeros(1, 1)))
 _BLOCKS = _code(masking.blockwise_overlay(torch.zeros(1, 1)))
 _AND = _code(masking.and_masks())
 _OR = _code(masking.or_masks())
+# Before Transformers 5.16 functions were called with positions in a batch's row, however sequences were packed there.
+_remap = getattr(masking, "remap_positions_for_packed_sequence", None)
+_LOCAL = object() if _remap is None else _code(_remap(masking.causal_mask_function, torch.zeros(1, 1)))
+
+
+_OF_DISTANCES = (masking.causal_mask_function, masking.bidirectional_mask_function)
 
 
 def _closed_over(function: Callable) -> dict[str, object]:
@@ -44,11 +61,21 @@ def _closed_over(function: Callable) -> dict[str, object]:
     return {name: cell.cell_contents for name, cell in zip(function.__code__.co_freevars, cells, strict=True)}
 
 
-def _conjunction(function: Callable) -> list[Callable]:
+def _conjunction(function: Callable) -> list[Callable | Local]:
     """The functions of which all have to show a key."""
-    if getattr(function, "__code__", None) is not _AND:
+    code = getattr(function, "__code__", None)
+    if code is _AND:
+        return [part for joined in _closed_over(function)["mask_functions"] for part in _conjunction(joined)]
+    if code is not _LOCAL:
         return [function]
-    return [part for joined in _closed_over(function)["mask_functions"] for part in _conjunction(joined)]
+    held = _closed_over(function)
+    # Positions of a packed sequence follow one another, as indices of its keys do: distances are the same in both.
+    return [
+        part
+        if part in _OF_DISTANCES or getattr(part, "__code__", None) is _WINDOW
+        else Local(part, held["position_ids"])
+        for part in _conjunction(held["mask_function"])
+    ]
 
 
 def see_of(function: Callable) -> See | None:
@@ -70,16 +97,17 @@ def see_of(function: Callable) -> See | None:
 
 def describe(function: Callable, rows: Rows, first_key: int, first_row: int) -> Rows | None:
     """What rows see by functions that are known; None where one is not."""
-    blocks = None
-    if getattr(function, "__code__", None) is _OR:
-        function, *others = _closed_over(function)["mask_functions"]
-        if len(others) != 1 or getattr(others[0], "__code__", None) is not _BLOCKS:
-            return None
-        blocks = _closed_over(others[0])["block_sequence_ids"]
     parts = _conjunction(function)
-    for part in parts:
-        code = getattr(part, "__code__", None)
-        if part is masking.causal_mask_function:
+    codes = [getattr(part, "__code__", None) for part in parts]
+    for part, code in sorted(zip(parts, codes, strict=True), key=lambda pair: pair[1] is not _OR):
+        if code is _OR:
+            base, *others = _closed_over(part)["mask_functions"]
+            if len(others) != 1 or getattr(others[0], "__code__", None) is not _BLOCKS:
+                return None
+            blocks = _closed_over(others[0])["block_sequence_ids"].cpu().numpy()
+            rows = describe(base, rows, first_key, first_row)
+            rows = None if rows is None else rows.with_blocks(blocks[:, first_key:])
+        elif part is masking.causal_mask_function:
             rows = rows.seeing(True, rows.window, 0)
         elif part is masking.bidirectional_mask_function:
             pass
@@ -87,7 +115,15 @@ def describe(function: Callable, rows: Rows, first_key: int, first_row: int) -> 
             rows = rows.seeing(True, _closed_over(part)["sliding_window"], 0)
         elif code is _CHUNK:
             held = _closed_over(part)
-            rows = rows.in_chunks(held["chunk_size"], held["left_padding"].cpu().numpy() - first_key)
+            rows = rows.in_chunks(held["chunk_size"], held["left_padding"].cpu().numpy()[:, None] - first_key)
+        elif (
+            isinstance(part, Local)
+            and getattr(part.function, "__code__", None) is _CHUNK
+            and _PACKED in codes
+        ):
+            held = _closed_over(part.function)
+            local = part.positions.cpu().numpy() - held["left_padding"].cpu().numpy()[:, None]
+            rows = rows.in_chunks(held["chunk_size"], rows.position - local)
         elif code is _PACKED:
             ids = _closed_over(part)["packed_sequence_mask"].cpu().numpy()
             rows = rows.in_sequences(ids[:, first_key:], ids[:, first_row:])
@@ -95,7 +131,7 @@ def describe(function: Callable, rows: Rows, first_key: int, first_row: int) -> 
             return None
         if rows is None:
             return None
-    return rows if blocks is None else rows.with_blocks(blocks.cpu().numpy()[:, first_key:])
+    return rows
 
 
 def shown_names(function: Callable) -> str:
@@ -103,7 +139,8 @@ def shown_names(function: Callable) -> str:
         return function.__qualname__.partition(".<locals>")[0]
     if getattr(function, "__code__", None) is _OR:
         return " | ".join(shown_names(part) for part in _closed_over(function)["mask_functions"])
-    names = [getattr(part, "__qualname__", "a callable") for part in _conjunction(function)]
+    parts = [part.function if isinstance(part, Local) else part for part in _conjunction(function)]
+    names = [getattr(part, "__qualname__", "a callable") for part in parts]
     return " & ".join(name.partition(".<locals>")[0] for name in names)
 
 
@@ -112,12 +149,13 @@ def shown_names(function: Callable) -> str:
 
 class _Index:
     """Stands for the positions of rows or keys while a mask function is called: what it does is written down. Compiled
-    code cannot look into a function, but it can call one."""
+    code cannot look into a function, but it can call one. What a function reads of a tensor at positions stands for them,
+    too, and names the tensor."""
 
     device = None
 
-    def __init__(self, text: tuple):
-        self.text = text
+    def __init__(self, text: tuple, read: Tensor | None = None):
+        self.text, self.read = text, read
 
     def __sub__(self, other: object) -> _Index:
         return _Index(("-", self.text, other.text if isinstance(other, _Index) else other))
@@ -137,48 +175,83 @@ class _Index:
     def __ge__(self, other: object) -> _Seen:
         return self._compare(">=", other)
 
+    def __eq__(self, other: object) -> _Seen:  # type: ignore[override]
+        return _Seen(self._compare("==", other).parts, self.read)
+
+    __hash__ = None  # type: ignore[assignment]
+
     def new_ones(self, *args: object, **kwargs: object) -> _Seen:
         return _Seen(())
 
+    def new_zeros(self, *args: object, **kwargs: object) -> _Seen:
+        return _Seen(("nothing",))
+
 
 class _Seen:
+    """Conditions of which all show a key, and the tensor whose numbers two of them compare."""
+
     device = None
 
-    def __init__(self, parts: tuple):
-        self.parts = parts
+    def __init__(self, parts: tuple, read: Tensor | None = None):
+        self.parts, self.read = parts, read
 
     def __and__(self, other: _Seen) -> _Seen:
-        return _Seen(self.parts + other.parts)
+        return _Seen(self.parts + other.parts, other.read if self.read is None else self.read)
+
+    def __or__(self, other: _Seen) -> _Seen:
+        return _Seen(("or", self.parts, other.parts))
 
     def to(self, device: object) -> _Seen:
         return self
 
 
+class _Reading(TorchFunctionMode):
+    """Elements of a tensor at positions that are stood for."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function is Tensor.__getitem__:
+            index = args[1]
+            if isinstance(index, tuple) and isinstance(index[-1], _Index):
+                return _Index(index[-1].text, args[0])
+        return function(*args, **(kwargs or {}))
+
+
 _JOINED = masking.and_masks().__qualname__
 _Q, _K = ("q",), ("k",)
-_CAUSAL, _ANY = ("<=", _K, _Q), (">=", _Q, 0)
+_CAUSAL, _ANY, _TOGETHER = ("<=", _K, _Q), (">=", _Q, 0), ("==", _Q, _K)
 
 
 def see_compiled(
     function: Callable, use_vmap: bool, q_offset: int | Tensor, options: dict[str, object]
 ) -> See | None:
-    """As `see_of`. Functions that look into tensors cannot be asked: Transformers joins those (packed sequences, blocks)
-    only where it forbids itself to leave the mask away, which it else does for caches of fixed size."""
+    """As `see_of`, and packed sequences, whose numbers the function reads. Transformers joins functions that look into
+    tensors only where it forbids itself to leave the mask away, which it else does for caches of fixed size. Code that is
+    compiled without a mask packs sequences always: whether there are several only the tensors know."""
     if function is masking.causal_mask_function:
         return See(True)
     if function is masking.bidirectional_mask_function:
         return See(False)
-    skips = options.get("allow_is_causal_skip", True) or "allow_is_bidirectional_skip" in options
-    joined = function.__qualname__ == _JOINED
-    if use_vmap or not joined or not (skips or isinstance(q_offset, Tensor)):
+    if use_vmap or function.__qualname__ != _JOINED:
         return None
+    skips = options.get("allow_is_causal_skip", True) or "allow_is_bidirectional_skip" in options
+    packs = not (skips or isinstance(q_offset, Tensor))
     size = options.get("local_size")  # of a window, or of chunks, which look into a tensor
     config = options.get("config")
-    if size is None or size == getattr(config, "attention_chunk_size", None):
+    if size is None and not packs:
         return None
-    parts = function(0, 0, _Index(_Q), _Index(_K)).parts
-    if parts == ((">", _K, ("-", _Q, size)), _CAUSAL):
-        return See(True, size)
-    if parts == (("<=", ("abs", ("-", _Q, _K)), size), _ANY):
-        return See(True, 2 * size + 1, size)
+    if size is not None and size == getattr(config, "attention_chunk_size", None):
+        return None
+    if not packs:
+        parts = function(0, 0, _Index(_Q), _Index(_K)).parts
+        if parts == ((">", _K, ("-", _Q, size)), _CAUSAL):
+            return See(True, size)
+        if parts == (("<=", ("abs", ("-", _Q, _K)), size), _ANY):
+            return See(True, 2 * size + 1, size)
+        return None
+    with _Reading():
+        seen = function(0, 0, _Index(_Q), _Index(_K))
+    if size is None and seen.parts == (_CAUSAL, _TOGETHER):
+        return See(True, sequences=seen.read)
+    if size is not None and seen.parts == ((">", _K, ("-", _Q, size)), _CAUSAL, _TOGETHER):
+        return See(True, size, sequences=seen.read)
     return None

@@ -90,7 +90,7 @@ class SpanMask(torch.Tensor):
 
     @property
     def visible(self) -> Visible:
-        return Visible(self.host_spans(), self.positions, *self.see, self.end)
+        return Visible(*of_batch.settled(self.host_spans(), self.positions), *self.see, self.end)
 
     def on(self, device: torch.device) -> SpanMask:
         step = self.step if self.handle else None

@@ -5,7 +5,8 @@ Two forms, int32 in CPU memory:
 
     spans     [batch, 4], where each sequence sees one range of keys: index of the first, index behind the last, position
               of index 0, position of the first row; positions count from the sequence's first token
-    segments  [runs, 5], with positions [batch, rows] of the rows, as indices of keys: see visible_rows.py
+    segments  [runs, 5], with positions [batch, rows] of the rows, as indices of keys: see visible_rows.py; of compiled
+              code rows of -1 may follow
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from __future__ import annotations
 import functools
 
 import numpy
+import torch
 from numpy import ndarray
+from torch import Tensor
 
 
 def shown_tokens(mask: ndarray | None, kv_length: int, first_key: int) -> ndarray | None:
@@ -68,6 +71,21 @@ def first_hole(shown: ndarray | None) -> tuple[int, int] | None:
     for row in numpy.flatnonzero(shown.sum(1) != end - first):
         return int(row), int(first[row] + shown[row, first[row] : end[row]].argmin())
     return None
+
+
+def settled(spans: Tensor, positions: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Without the segments that are not used; spans, where each sequence has one of all keys that all rows see."""
+    if positions is None:
+        return spans, None
+    runs = spans.numpy()
+    runs = runs[: numpy.count_nonzero(runs[:, 0] >= 0)]
+    batch, rows = positions.shape
+    whole = len(runs) == batch and bool((runs[:, 4] - runs[:, 3] == rows).all() and not runs[:, 1].any())
+    if not whole or bool((numpy.diff(positions.numpy(), axis=1) != 1).any()):
+        return spans[: len(runs)], positions
+    made = numpy.zeros((batch, 4), numpy.int32)
+    made[:, 1], made[:, 3] = runs[:, 2], positions[:, 0].numpy()
+    return torch.from_numpy(made), None
 
 
 def seen(

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -12,6 +13,7 @@ from ..run.torch_rules import PLANS_ANEW, refuse_later
 from . import planned_pages, planned_steps
 from . import spans as of_batch
 from .padded_calls import PaddedCall, Scores, Visible
+from .visible_rows import Rows, segments
 
 
 @torch.library.custom_op("attn::spans", mutates_args=(), tags=PLANS_ANEW)
@@ -49,6 +51,33 @@ def spans(
 @spans.register_fake
 def _(mask, q_offset, kv_offset, batch, q_length, kv_length, causal):
     return torch.empty((batch, 4), dtype=torch.int32, device="cpu")
+
+
+@torch.library.custom_op("attn::sequences", mutates_args=(), tags=PLANS_ANEW)
+def sequences(numbers: Tensor) -> tuple[Tensor, Tensor]:
+    """Segments of packed sequences and the positions of rows (spans.py), in CPU memory: a row sees the keys of its number.
+    `numbers`: int[batch, rows], rising, of rows and keys alike. There are as many segments as there could be; behind
+    the last that is used all are -1."""
+    given = numbers.cpu().numpy()
+    batch, count = given.shape
+    rows = numpy.broadcast_to(numpy.arange(count), given.shape)
+    everything = Rows(numpy.zeros_like(rows), numpy.full_like(rows, count), rows, True, 0)
+    seen = everything.in_sequences(given, given)
+    if seen is None:
+        raise TensorError(
+            "position_ids: expected packed sequences one behind the other in each row of the batch"
+        )
+    found, positions = segments(seen, count, None)
+    filled = numpy.full((batch * count, 5), -1, numpy.int32)
+    filled[: len(found)] = found
+    return torch.from_numpy(filled), torch.from_numpy(positions)
+
+
+@sequences.register_fake
+def _(numbers):
+    batch, count = numbers.shape
+    kind = {"dtype": torch.int32, "device": "cpu"}
+    return torch.empty((batch * count, 5), **kind), torch.empty((batch, count), **kind)
 
 
 @torch.library.custom_op("attn::seen", mutates_args=())
@@ -100,7 +129,7 @@ def attend_spans(
     shift           rows stand that much further behind than the spans say
     positions       of rows, where `spans` are segments (spans.py)
     """
-    visible = Visible(spans, positions, causal, window, shift)
+    visible = Visible(*of_batch.settled(spans, positions), causal, window, shift)
     scores = Scores(scale, softcap, tuple(classes or ()), tuple(streaming or ()))
     sinks = None if sink_logits is None else sink_logits.float().contiguous()
     return PaddedCall(q, k, v, sinks, visible, scores)(q, k, v, sinks)

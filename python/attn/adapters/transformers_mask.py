@@ -53,7 +53,9 @@ def make_mask(
         see = None
     elif torch.compiler.is_compiling():
         see = see_compiled(mask_function, use_vmap, q_offset, {"config": config, **kwargs})
-        if see is not None:
+        if see is not None and see.sequences is not None:
+            spans, positions = torch_spans.sequences(see.sequences)
+        elif see is not None:
             limited = see.causal and not see.shift
             spans = torch_spans.spans(attention_mask, _tensor(q_offset), _tensor(kv_offset), *sizes, limited)
     else:

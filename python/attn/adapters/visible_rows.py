@@ -28,8 +28,8 @@ class Rows:
         return replace(self, causal=causal, window=window, position=self.position + shift)
 
     def in_chunks(self, size: int, first: ndarray) -> Rows:
-        """Rows see their own chunk of `size` keys; the first begins at the key `first`, for each sequence."""
-        chunk = (self.position - first[:, None]) // size * size + first[:, None]
+        """Rows see their own chunk of `size` keys; the first begins at the key `first`, [batch, 1 or rows]."""
+        chunk = (self.position - first) // size * size + first
         return self._between(chunk, chunk + size)
 
     def in_sequences(self, of_keys: ndarray, of_rows: ndarray) -> Rows | None:

@@ -16,6 +16,7 @@ No mask is built. The form is compiled; the sizes are numbers of a run: another 
 
 from __future__ import annotations
 
+import ast
 import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -129,9 +130,11 @@ class Visibility:
         return (conjunction if self.kind == "and" else " | ").join(texts)
 
     def _depth(self) -> int:
-        return max(
-            (part._depth() + (self.kind == "and" and part.kind == "or") for part in self.parts), default=0
-        )
+        deepest = 0
+        for part in self.parts:
+            depth = part._depth() + (self.kind == "and" and part.kind == "or")
+            deepest = max(deepest, depth)
+        return deepest
 
 
 def _join(kind: str, a: object, b: object, sign: str) -> Visibility:
@@ -197,3 +200,19 @@ def recent(n: int) -> Visibility:
 def sink(n: int) -> Visibility:
     """Every row sees the first n tokens of its sequence."""
     return Visibility("sink", n)
+
+
+_MADE = {function.__name__: function for function in (all_tokens, causal, window, recent, sink)}
+
+
+def read_visibility(text: str) -> Visibility:
+    """The visibility whose `repr` is `text`."""
+
+    def made(node: ast.expr) -> Visibility:
+        if isinstance(node, ast.BinOp):
+            left, right = made(node.left), made(node.right)
+            return left | right if isinstance(node.op, ast.BitOr) else left & right
+        assert isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        return _MADE[node.func.id](*(ast.literal_eval(size) for size in node.args))
+
+    return made(ast.parse(text, mode="eval").body)

@@ -1,13 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""attn.attend as an operator of PyTorch, torch.ops.attn.attend: what it is in compiled code."""
+"""attn.attend as an operator of PyTorch, torch.ops.attn.attend: what it is in compiled code.
+
+An operator takes tensors, numbers and strings. A visibility is a string of its own; a score function is kept here when code is
+traced, and the operator is told the name under which it is (`keep`, `kept`).
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from ..describe.forest import Forest
-from ..errors import TensorError
+from ..describe.visibility import check_visibility, read_visibility
+from ..errors import TensorError, expected
 from .direct import attend_now
 from .reference import check_cpu
 from .torch_gradients import Differentiable
@@ -19,6 +26,7 @@ def _attend(
     q: Tensor,
     k: Tensor,
     v: Tensor,
+    tensors: Sequence[Tensor],
     causal: bool = False,
     window: int | None = None,
     sink: int | None = None,
@@ -32,9 +40,20 @@ def _attend(
     forest: Tensor | None = None,
     reference: bool = False,
     allow_empty_rows: bool = False,
+    see: str | None = None,
+    score: str | None = None,
+    names: str = "",
+    ordered: bool | None = None,
 ) -> tuple[Tensor, Tensor]:
     """`attn.attend` with return_lse, for those of its arguments that an operator can have. Both results are contiguous
-    in the order of `layout`. `forest`: what Forest.from_table takes."""
+    in the order of `layout`.
+
+    tensors     what the score function reads, [] without; `names` of them, with commas between
+    forest      what Forest.from_table takes
+    see         the `repr` of a visibility
+    score       what `keep` gave for a score function
+    ordered     whether gradients are the same bits in every run; the results of this operator are always
+    """
     options = _options(
         causal,
         window,
@@ -47,20 +66,23 @@ def _attend(
         forest,
         layout,
         allow_empty_rows,
+        see,
+        score,
     )
+    read = _read(names, tensors)
     if reference:
-        check_cpu(q=q, k=k, v=v, sink_logits=sink_logits)
-        call, given = _differentiable(q, k, v, sink_logits, options)
+        check_cpu(q=q, k=k, v=v, sink_logits=sink_logits, **read)
+        call, given = _differentiable(q, k, v, sink_logits, read, options)
         out, lse = call.results(given)
     else:
         out, lse = attend_now(
-            q, k, v, **options, tensors=None, sink_logits=sink_logits, return_lse=True, out=None
+            q, k, v, **options, tensors=read or None, sink_logits=sink_logits, return_lse=True, out=None
         )
     return out.contiguous(), lse.contiguous()
 
 
 @_attend.register_fake
-def _(q, k, v, *options, **named):
+def _(q, k, v, tensors, *options, **named):
     precise = torch.float64 if q.dtype == torch.float64 else torch.float32
     return q.new_empty(*q.shape[:-1], v.shape[-1]), q.new_empty(q.shape[:-1], dtype=precise)
 
@@ -74,6 +96,7 @@ def _attend_backward(
     q: Tensor,
     k: Tensor,
     v: Tensor,
+    tensors: Sequence[Tensor],
     causal: bool,
     window: int | None,
     sink: int | None,
@@ -87,8 +110,14 @@ def _attend_backward(
     forest: Tensor | None,
     reference: bool,
     allow_empty_rows: bool,
+    see: str | None,
+    score: str | None,
+    names: str,
+    ordered: bool | None,
+    needed: Sequence[bool],
 ) -> list[Tensor]:
-    """The gradients of q, k, v and, where they are given, sink_logits."""
+    """The gradients of q, k, v, of sink_logits, where they are given, and of `tensors`. What is not `needed`, which counts
+    in the same order, is 0."""
     options = _options(
         causal,
         window,
@@ -101,15 +130,18 @@ def _attend_backward(
         forest,
         layout,
         allow_empty_rows,
+        see,
+        score,
     )
-    call, given = _differentiable(q, k, v, sink_logits, options)
-    found = call.gradients(given, (out, lse), (d_out, d_lse), reference=reference)
+    call, given = _differentiable(q, k, v, sink_logits, _read(names, tensors), options | {"ordered": ordered})
+    call.check_place(given, needed)
+    found = call.gradients(given, (out, lse), (d_out, d_lse), needed=tuple(needed), reference=reference)
     return [gradient.contiguous() for gradient in found]
 
 
 @_attend_backward.register_fake
-def _(d_out, d_lse, out, lse, q, k, v, causal, window, sink, softcap, scale, sink_logits, *tables):
-    given = (q, k, v) if sink_logits is None else (q, k, v, sink_logits)
+def _(d_out, d_lse, out, lse, q, k, v, tensors, causal, window, sink, softcap, scale, sink_logits, *others):
+    given = (q, k, v, *([] if sink_logits is None else [sink_logits]), *tensors)
     return [torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device) for tensor in given]
 
 
@@ -125,15 +157,17 @@ def _options(
     forest,
     layout,
     allow_empty_rows,
+    see,
+    score,
 ) -> dict[str, object]:
     """The arguments of attend that are no tensors to differentiate by."""
     return {
         "causal": causal,
         "window": window,
         "sink": sink,
-        "see": None,
+        "see": None if see is None else read_visibility(see),
         "softcap": softcap,
-        "score": None,
+        "score": None if score is None else kept(score),
         "scale": scale,
         "kv_lengths": kv_lengths,
         "cu_seqlens": cu_seqlens,
@@ -146,39 +180,75 @@ def _options(
     }
 
 
-def _differentiable(q, k, v, sink_logits, options) -> tuple[Differentiable, tuple[Tensor, ...]]:
-    extras = {} if sink_logits is None else {"sink_logits": sink_logits}
+def _read(names: str, tensors: Sequence[Tensor]) -> dict[str, Tensor]:
+    return dict(zip(names.split(",") if names else (), tensors, strict=True))
+
+
+def _differentiable(q, k, v, sink_logits, read, options) -> tuple[Differentiable, tuple[Tensor, ...]]:
+    extras = ({} if sink_logits is None else {"sink_logits": sink_logits}) | read
     given = (q, k, v, *extras.values())
     return Differentiable.of(q, k, v, extras, options), given
 
 
 _NAMES = [argument.name for argument in torch.ops.attn.attend.default._schema.arguments]
-_DIFFERENTIABLE = ("q", "k", "v", "sink_logits")
+_DIFFERENTIABLE = ("q", "k", "v", "sink_logits", "tensors")
 
 
 def _save(ctx, inputs, output) -> None:
     named = dict(zip(_NAMES, inputs, strict=True))
+    read = named.pop("tensors")
     ctx.tensors = [name for name, value in named.items() if isinstance(value, Tensor)]
     ctx.others = {name: value for name, value in named.items() if name not in ctx.tensors}
-    ctx.save_for_backward(*(named[name] for name in ctx.tensors), *output)
+    ctx.read = len(read)
+    ctx.save_for_backward(*(named[name] for name in ctx.tensors), *read, *output)
 
 
 def _backward(ctx, d_out: Tensor | None, d_lse: Tensor | None) -> tuple:
     *given, out, lse = ctx.saved_tensors
-    named = ctx.others | dict(zip(ctx.tensors, given, strict=True))
-    found = torch.ops.attn.attend_backward(d_out, d_lse, out, lse, **named)
-    gradients = dict(zip(_DIFFERENTIABLE, found, strict=False))
-    return tuple(gradients.get(name) for name in _NAMES)
+    split = len(given) - ctx.read
+    named = ctx.others | dict(zip(ctx.tensors, given[:split], strict=True)) | {"tensors": given[split:]}
+    # The dispatcher leaves trailing arguments out that are as by default, here and in what is wanted of this function.
+    asked = dict(zip(_NAMES, ctx.needs_input_grad, strict=False))
+    single = [name for name in _DIFFERENTIABLE[:-1] if isinstance(named[name], Tensor)]
+    needed = [*(asked[name] for name in single), *asked["tensors"]]
+    found = torch.ops.attn.attend_backward(d_out, d_lse, out, lse, **named, needed=needed)
+    gradients: dict[str, object] = dict(zip(single, found, strict=False))
+    gradients["tensors"] = found[len(single) :]
+    return tuple(gradients.get(name) for name in asked)
 
 
 torch.library.register_autograd(_attend, _backward, setup_context=_save)
 
-_OPERATOR_TAKES = set(_NAMES)
+
+# --- Score functions ------------------------------------------------------------------------------------------
+
+_kept: dict[str, object] = {}
+
+
+@torch._dynamo.assume_constant_result
+def keep(score: object) -> str:
+    """The name under which a score function is found when compiled code runs. What it reads from outside is read again in
+    every run, as it is without compiling."""
+    name = f"{getattr(score, '__qualname__', type(score).__name__)} {id(score)}"
+    _kept[name] = score  # which keeps the number from becoming another's
+    return name
+
+
+def kept(name: str) -> object:
+    """What `keep` was given. TensorError where that was in another process."""
+    if name not in _kept:
+        raise TensorError(
+            f"score: {name!r} was traced in another process, and functions stay where they are; compile the code in this process"
+        )
+    return _kept[name]
+
+
+_OPERATOR_TAKES = set(_NAMES) - {"names"}
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, *, return_lse: bool = False, **options: object) -> object:
     """`attn.attend` as compiled code and fake tensors see it. TensorError for options that only a call on tensors with
-    memory can have: see, score, tensors, out."""
+    memory can have: out, significance."""
     named = {name: value for name, value in options.items() if value is not None}
     for name in named:
         if name not in _OPERATOR_TAKES:
@@ -191,5 +261,13 @@ def attend(q: Tensor, k: Tensor, v: Tensor, *, return_lse: bool = False, **optio
             named[name] = torch.tensor(named[name], dtype=torch.int32)
     if "forest" in named:
         named["forest"] = torch.from_numpy(named["forest"].table)
-    out, lse = torch.ops.attn.attend(q, k, v, **named)
+    if "see" in named:
+        named["see"] = check_visibility("see", named["see"]).__repr__()
+    if "score" in named:
+        named["score"] = keep(named["score"])
+    read = named.pop("tensors", {})
+    if not isinstance(read, dict):
+        raise expected(TensorError, "tensors", "a dict of names and tensors", type(read).__name__)
+    given = [each if isinstance(each, Tensor) else torch.as_tensor(each) for each in read.values()]
+    out, lse = torch.ops.attn.attend(q, k, v, given, **named, names=",".join(read))
     return (out, lse) if return_lse else out

@@ -6,7 +6,7 @@ What forward was given is saved by autograd; description and tables are kept as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -143,11 +143,12 @@ class Differentiable:
                 gradients.append(rounded(found[name], tensor))
         return gradients
 
-    def check_place(self, tensors: tuple[Tensor, ...]) -> None:
-        """TensorError where gradients are required on a GPU that no kernel gives."""
+    def check_place(self, tensors: tuple[Tensor, ...], needed: Sequence[bool] | None = None) -> None:
+        """TensorError where gradients are required on a GPU that no kernel gives; by default of tensors that require one."""
         if any(tensor.device.type != "cpu" for tensor in tensors):
             data = self._data(tensors)
-            wanted = [name for name, tensor in zip(data, tensors, strict=True) if tensor.requires_grad]
+            asked = [tensor.requires_grad for tensor in tensors] if needed is None else needed
+            wanted = [name for name, need in zip(data, asked, strict=True) if need]
             check_place(self._kernel(data, wanted), data)
 
     def _kernel(self, data: Mapping[str, Tensor], wanted: Collection[str]) -> Any:

@@ -60,14 +60,14 @@ OPTIONS = [
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_attend_is_an_operator(options):
-    torch.library.opcheck(torch.ops.attn.attend.default, tensors(value_dim=32), options)
+    torch.library.opcheck(torch.ops.attn.attend.default, (*tensors(value_dim=32), []), options)
 
 
 def test_attend_of_packed_sequences_is_an_operator():
     q, k, v = (tensor.flatten(0, 1) for tensor in tensors())
     cu_q, cu_k = (torch.tensor(offsets, dtype=torch.int32) for offsets in ([0, 13, 40], [0, 33, 60]))
     options = {"causal": True, "cu_seqlens": cu_q, "cu_seqlens_k": cu_k}
-    torch.library.opcheck(torch.ops.attn.attend.default, (q, k, v), options)
+    torch.library.opcheck(torch.ops.attn.attend.default, (q, k, v, []), options)
 
 
 @pytest.mark.parametrize("layout", ["bshd", "bhsd"])
@@ -110,9 +110,77 @@ def test_attend_of_fake_tensors():
     assert (lse.shape, lse.dtype) == ((2, 20, 4), torch.float32)
 
 
+class Cap:
+    size = 20.0
+
+
+def capped(s, h, qi, ki):
+    return attn.math.softcap(s, Cap.size)
+
+
+def alibi(s, h, qi, ki, slopes):
+    return s + slopes[h] * (ki - qi)
+
+
+SEEN = attn.causal() & (attn.sink(3) | attn.recent(5))
+# What attend is told, of q, k, v and slopes.
+DESCRIBED = {
+    "a function of the module": lambda *t: attn.attend(*t[:3], causal=True, score=capped),
+    "a function in the code": lambda *t: attn.attend(*t[:3], causal=True, score=lambda s, h, qi, ki: s * 0.5),
+    "one of FlexAttention": lambda *t: attn.attend(*t[:3], score=lambda s, b, h, q, k: s - 0.1 * (q - k)),
+    "tables": lambda *t: attn.attend(*t[:3], causal=True, score=alibi, tensors={"slopes": t[3]}),
+    "a visibility": lambda *t: attn.attend(*t[:3], see=SEEN),
+    "a visibility in the code": lambda *t: attn.attend(
+        *t[:3], see=attn.causal() & (attn.window(4) | attn.sink(1))
+    ),
+    "an order": lambda *t: attn.attend(*t[:3], causal=True, ordered=True, return_lse=True)[0],
+    "all of it": lambda *t: attn.attend(
+        *t[:3], see=SEEN, score=alibi, tensors={"slopes": t[3]}, ordered=True
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DESCRIBED)
+def test_descriptions_compile_to_the_same_bits(name):
+    """Forward and backward, in one graph each."""
+    given = [*tensors(rows=30), torch.rand(4, generator=torch.Generator().manual_seed(3))]
+    torch._dynamo.reset()
+    found = []
+    for layer in (torch.compile(DESCRIBED[name], fullgraph=True, backend="aot_eager"), DESCRIBED[name]):
+        inputs = [tensor.clone().requires_grad_() for tensor in given]
+        out = layer(*inputs)
+        (out.float() * torch.arange(64)).sum().backward()
+        found.append([out.detach(), *(tensor.grad for tensor in inputs)])
+    for ours, theirs in zip(*found, strict=True):
+        assert ours is theirs is None or torch.equal(ours, theirs)
+    assert (found[0][-1] is not None) == (name in ("tables", "all of it"))
+
+
+def test_what_a_compiled_score_reads_from_outside_is_read_again(monkeypatch):
+    q, k, v = tensors()
+
+    def layer(q, k, v):
+        return attn.attend(q, k, v, causal=True, score=capped)
+
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    before = compiled(q, k, v)
+    monkeypatch.setattr(Cap, "size", 0.5)
+    assert not torch.equal(before, layer(q, k, v))
+    assert torch.equal(compiled(q, k, v), layer(q, k, v))
+
+
+def test_a_described_attend_is_an_operator():
+    from attn.run.torch_attend import keep
+
+    options = {"see": repr(SEEN), "score": keep(alibi), "names": "slopes", "ordered": True}
+    torch.library.opcheck(torch.ops.attn.attend.default, (*tensors(), [torch.rand(4)]), options)
+    with pytest.raises(attn.TensorError, match="score: 'alibi 1' was traced in another process"):
+        torch.ops.attn.attend(*tensors(), [], score="alibi 1")
+
+
 def test_what_an_operator_cannot_take():
     q, k, v = tensors()
-    for options in ({"score": lambda s, h, qi, ki: s}, {"see": attn.causal()}, {"out": torch.empty_like(q)}):
+    for options in ({"significance": "sum"}, {"out": torch.empty_like(q)}):
         with pytest.raises(attn.TensorError, match=f"{next(iter(options))}: not of the operator"):
             attn.torch_ops.attend(q, k, v, **options)
 
@@ -212,7 +280,8 @@ def test_compiled_gradients_are_those_of_eager_code(options):
         name: torch.tensor(value, dtype=torch.int32) if isinstance(value, list) else value
         for name, value in options.items()
     }
-    for found in (of(compiled), of(torch.ops.attn.attend, tables)):
+    by_name = of(lambda q, k, v, **named: torch.ops.attn.attend(q, k, v, [], **named), tables)
+    for found in (of(compiled), by_name):
         assert torch.equal(found[0], eager[0]) and torch.equal(found[1], eager[1])
         for name, gradient, wanted in zip(names, found[2], eager[2], strict=True):
             assert torch.equal(gradient, wanted), name
@@ -248,7 +317,7 @@ def test_importing_attn_does_not_import_torch_ops():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("name", ["attend", "attend_spans", "spans"])
+@pytest.mark.parametrize("name", ["attend", "attend_spans", "sequences", "spans"])
 def test_what_plans_is_kept_out_of_cuda_graphs(name):
     """They look at lengths on the CPU: a replay would not. A run of a plan may be captured."""
     if not hasattr(torch.Tag, "cudagraph_unsafe"):

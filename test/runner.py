@@ -29,6 +29,9 @@ SMOKE = (
     "run/test_check.py",
     "cache/test_paged.py",
 )
+# Of test/python, what depends on the versions of PyTorch, Transformers and TRL.
+OF_VERSIONS = ("adapters", "generation", "training")
+NEWEST = "python newest, of PyTorch, Transformers and TRL"
 # Tests of the package that measure time; nothing runs beside them.
 ALONE = "python alone"
 LONGEST_FIRST = (
@@ -122,6 +125,13 @@ def main():
         "--wheel-python",
         help="an interpreter with attn's wheel and without PyTorch: a smoke suite of test/python runs there",
     )
+    parser.add_argument(
+        "--newest-python",
+        help="an interpreter with the newest PyTorch, Transformers and TRL: the tests of what depends on them run there, too",
+    )
+    parser.add_argument(
+        "--without-newest", metavar="WHY", help="why there is none, which is reported as a skip"
+    )
     parser.add_argument("--only", help="run only suites whose name contains this")
     args = parser.parse_args()
 
@@ -173,6 +183,11 @@ def main():
             ("python wheel, without PyTorch", [*smoke, *(f"test/python/{name}" for name in SMOKE)], junit)
         )
 
+    if args.newest_python:
+        junit = results / "python-newest.xml"
+        newest = [args.newest_python, *pytest[1:], "-m", "not alone", f"--junitxml={junit}"]
+        suites.append((NEWEST, [*newest, *(tests / "python" / room for room in OF_VERSIONS)], junit))
+
     suites = [suite for suite in suites if not args.only or args.only in suite[0]]
     printing = threading.Lock()
 
@@ -189,6 +204,8 @@ def main():
         statuses = list(pool.map(status_of, together))
     alone = [suite for suite in suites if suite[0] == ALONE]
     tally = Tally()
+    if args.without_newest:
+        tally.skipped.append((NEWEST, args.without_newest))
     for suite, status in zip(together + alone, statuses + [status_of(suite) for suite in alone], strict=True):
         tally.read(suite[0], suite[2], status)
 

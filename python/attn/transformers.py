@@ -52,6 +52,7 @@ from .adapters.planned_batches import PagedInputs, is_capturing, is_padded
 from .adapters.span_mask import SpanMask
 from .adapters.transformers_cache import PagedCache, layer_of
 from .adapters.transformers_causes import unserved_cause
+from .adapters.transformers_config import CACHE
 from .adapters.transformers_fallback import (
     NAME,
     PAGED_NAME,
@@ -93,6 +94,8 @@ def attention_forward(
     softcap: float | None = None,
     is_causal: bool | None = None,
     s_aux: Tensor | None = None,
+    position_bias: Tensor | None = None,
+    sinks: Tensor | None = None,
     **kwargs: object,
 ) -> tuple[Tensor, None]:
     """What a model's layer calls: `query [batch, q_heads, rows, dim]` over `key, value [batch, kv_heads, tokens, dim]`.
@@ -103,6 +106,20 @@ def attention_forward(
     """
     if "indices" in kwargs or "block_indices" in kwargs:
         _refuse_lists(kwargs)
+    if position_bias is not None or sinks is not None:
+        return _attend_beside(
+            module,
+            query,
+            key,
+            value,
+            attention_mask,
+            bias=position_bias,
+            dropout=dropout,
+            scale=scaling if scaling is not None else query.shape[3] ** -0.5,
+            causal=bool(is_causal if is_causal is not None else getattr(module, "is_causal", True)),
+            softcap=softcap or 0.0,
+            sinks=s_aux if sinks is None else sinks,
+        ), None
     options = scaling, softcap
     if type(attention_mask) is SpanMask and not torch.compiler.is_compiling():
         out = attend_again(attention_mask, module, query, key, value, dropout, options, s_aux)
@@ -138,9 +155,7 @@ def attention_forward(
         if cause is None and (attention_mask is None or shift or attention_mask.positions is not None):
             cause = "a mask that is more than causal with padding"
         if cause is not None:
-            raise TensorError(
-                f"past_key_values: {layer_name(module)}: {cause}, which attn does not serve from pages"
-            )
+            raise TensorError(f"{CACHE}: {layer_name(module)}: {cause}, which attn does not serve from pages")
         serve = attend_precisions if isinstance(layer, DiffKVLayer) else attend_pages
         out = serve(
             layer,
@@ -226,6 +241,29 @@ def attention_forward(
     return out, None
 
 
+def _attend_beside(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    *,
+    bias: Tensor | None,
+    sinks: Tensor | None,
+    causal: bool,
+    **options: float,
+) -> Tensor:
+    """In PyTorch, where a layer adds a bias to scores, as T5 does, or has a sink for each row."""
+    cause = "learned sinks for each row (sinks)" if bias is None else "a bias of scores (position_bias)"
+    if layer_of(key) is not None or "attn_head_gates" in module.__dict__:
+        where = "from pages" if layer_of(key) is not None else "beside head gates"
+        raise TensorError(f"{layer_name(module)}: {cause}, which attn does not serve {where}")
+    unserved(layer_name(module), cause)
+    seen = mask.dense() if isinstance(mask, SpanMask) else mask
+    causal = causal and query.shape[2] > 1
+    return attend_in_pytorch(query, key, value, seen, causal=causal, bias=bias, sinks=sinks, **options)
+
+
 def _refuse_lists(kwargs: dict[str, object]) -> None:
     for name in ("indices", "block_indices"):
         if kwargs.get(name) is not None:
@@ -262,6 +300,10 @@ def paged_attention_forward(
         cause = "a block table instead of indices"
     elif cause is None and gates is not None:
         cause = "head gates in generate_batch (there is generate)"
+    elif cause is None and (
+        given := [name for name in ("position_bias", "sinks") if kwargs.get(name) is not None]
+    ):
+        cause = f"{given[0]} in generate_batch"
     names = "cu_seq_lens_q", "cu_seq_lens_k", "read_index", "write_index"
     missing = [name for name in names if name not in kwargs]
     if cause is None and missing:

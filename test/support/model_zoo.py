@@ -176,7 +176,7 @@ def tiny(kind, **changes):
     known, mapped = default.to_dict(), set(getattr(default, "attribute_map", {}))
     arguments = {}
     for name, value in known.items():
-        inner = getattr(default, name, None)
+        inner = vars(default).get(name)
         if isinstance(inner, transformers.PretrainedConfig):
             arguments[name] = tiny(type(inner)).to_dict()
         elif name in SIZES and name not in mapped and not isinstance(value, (dict, list)):

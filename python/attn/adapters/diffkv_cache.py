@@ -24,7 +24,7 @@ from ..describe.stores import Unified
 from ..errors import OutOfPages, PlanError, TensorError, expected
 from ..memory.dtypes import in_python
 from .transformers_cache import PagedLayer
-from .transformers_config import check_config, check_formats
+from .transformers_config import CACHE, check_config, check_formats, kept_columns
 
 HIGH_FORMATS = {"key": "int8", "value": "int4"}
 LOW_FORMATS = {"key": "int4", "value": "int2"}
@@ -137,14 +137,14 @@ class DiffKVCache(Cache):
         found = key.shape[1], key.shape[3], value.shape[3]
         if (batch, *found) != (*self.shape, *self._dims):
             held = f"{self.shape[0]} sequences of {self.shape[1]} KV heads of {self._dims}, as in layer 0"
-            raise TensorError(f"past_key_values: expected {held}, got {batch} of {found[0]} of {found[1:]}")
+            raise TensorError(f"{CACHE}: expected {held}, got {batch} of {found[0]} of {found[1:]}")
 
     @staticmethod
     def _settled(store: Unified, dims: tuple[int, int], dtype: str) -> Unified:
         try:
             settled = store.settled(*dims)
         except Failure as failure:
-            raise TensorError(f"past_key_values: {store.name}: {in_python(failure.message)}") from None
+            raise TensorError(f"{CACHE}: {store.name}: {in_python(failure.message)}") from None
         return settled.resolved(dtype="float16" if dtype == "f16" else "bfloat16")  # type: ignore[return-value]
 
     def heads(self, layer: int) -> list[tuple[int, int]]:
@@ -159,7 +159,7 @@ class DiffKVCache(Cache):
         except OutOfPages as error:
             self.reset()
             said = str(error).replace("nothing was changed", "the cache is empty again")
-            raise OutOfPages(f"past_key_values: {said}") from None
+            raise OutOfPages(f"{CACHE}: {said}") from None
         self.kept[layer] = kept
 
     def _is_unfinished(self) -> bool:
@@ -175,7 +175,7 @@ class DiffKVCache(Cache):
             if self.step.is_prompt
             else f"take its tokens back with crop({self.step.begin}), or reset() the cache"
         )
-        raise PlanError(f"past_key_values: the last forward pass did not reach layers {missing}: {mend}")
+        raise PlanError(f"{CACHE}: the last forward pass did not reach layers {missing}: {mend}")
 
     def require_rows(self, rows: int) -> None:
         """OutOfPages unless every list has room for so many more tokens of either kind."""
@@ -183,7 +183,7 @@ class DiffKVCache(Cache):
         try:
             self.lists.reserve(rows)
         except (OutOfPages, PlanError) as error:
-            raise type(error)(f"past_key_values: {error}") from None
+            raise type(error)(f"{CACHE}: {error}") from None
 
     def begin_row(self, layer: int, at: int, keys: Tensor, values: Tensor, window: int) -> None:
         """A new token in each list of a layer, HIGH; those that have left the layer's window (0: it has none) go. `at`: the
@@ -234,7 +234,7 @@ class DiffKVCache(Cache):
         in 16 bits), compression (plain_bytes over bytes); and int64 [layers, sequences, KV heads] of tokens: high, low and
         pruned."""
         if self.lists is None or self.kept[-1] is None:
-            raise PlanError("past_key_values: expected a prompt before stats, the cache is empty")
+            raise PlanError(f"{CACHE}: expected a prompt before stats, the cache is empty")
         counts = [kept.counts() for kept in self.kept]
         tokens = {
             name: torch.stack([each[name] for each in counts]).view(self._layer_count, *self.shape).cpu()
@@ -256,7 +256,7 @@ class DiffKVCache(Cache):
     def levels(self, sequence: int = 0) -> numpy.ndarray:
         """How every token of a sequence is kept: int8 [layers, KV heads, tokens], of attn.kv_policy.HIGH, LOW, PRUNED."""
         if self.lists is None or self.kept[-1] is None:
-            raise PlanError("past_key_values: expected a prompt before levels, the cache is empty")
+            raise PlanError(f"{CACHE}: expected a prompt before levels, the cache is empty")
         if not 0 <= sequence < self.shape[0]:
             legal = f"a number from 0 to {self.shape[0] - 1}"
             raise expected(PlanError, "sequence", legal, sequence, nearest=0)
@@ -279,10 +279,11 @@ class DiffKVCache(Cache):
         self.kept = [None] * self._layer_count
         self.kernels.clear()
 
-    def crop(self, max_length: int) -> None:
+    def crop(self, tokens: int) -> None:
         """Takes rows back, with all that was decided by them: some of the last forward pass, for what came before is not
-        remembered. PlanError, before anything changes. A forward pass that failed half way goes as a whole."""
-        length = max_length if max_length >= 0 else self.length + max_length
+        remembered. `tokens` as of PagedCache.crop. PlanError, before anything changes. A forward pass that failed half way
+        goes as a whole."""
+        length = kept_columns(tokens, self.length)
         if self._is_unfinished():
             if self.step.is_prompt:
                 self.check_finished()
@@ -293,7 +294,7 @@ class DiffKVCache(Cache):
             first = self.step.begin
         if length < first:
             legal = f"at least {first}, where the last forward pass behind the prompt began"
-            raise expected(PlanError, "past_key_values: crop", legal, length, nearest=first)
+            raise expected(PlanError, f"{CACHE}: crop", legal, length, nearest=first)
         for row in reversed(rows):
             self._undo(row)
         self.journal = [row for row in self.journal if row.at < length]
@@ -314,9 +315,7 @@ class DiffKVCache(Cache):
         self._refuse("a choice of sequences")
 
     def _refuse(self, what: str) -> None:
-        raise PlanError(
-            f"past_key_values: {what}: DiffKVCache does not serve it; take attn.transformers.PagedCache"
-        )
+        raise PlanError(f"{CACHE}: {what}: DiffKVCache does not serve it; take attn.transformers.PagedCache")
 
 
 class DiffKVLayer(PagedLayer):

@@ -12,6 +12,7 @@ from torch import Tensor
 from ..cache.policy import Policy
 from ..errors import SpecError, TensorError, expected
 from .diffkv_cache import DiffKVCache
+from .transformers_config import cache_argument
 
 PAGE = 16
 
@@ -62,8 +63,9 @@ class Loss:
         )  # an end each
         cache = DiffKVCache(self.config, policy, pages=pages, page_size=PAGE, **formats)
         first = ids.shape[1] - self.answers
-        logits = [self.model(ids[:, :first], past_key_values=cache).logits[:, -1]]
+        named = cache_argument(self.model, cache)
+        logits = [self.model(ids[:, :first], **named).logits[:, -1]]
         for column in range(first, ids.shape[1] - 1):
-            logits.append(self.model(ids[:, column : column + 1], past_key_values=cache).logits[:, -1])
+            logits.append(self.model(ids[:, column : column + 1], **named).logits[:, -1])
         found = torch.stack(logits, 1).float().log_softmax(-1)
         return -found.gather(2, ids[:, first:, None]).flatten()

@@ -18,6 +18,7 @@ from ..run.attention import attend
 from ..run.kernels import compile
 from .diffkv_cache import DiffKVCache, DiffKVLayer
 from .transformers_cache import PagedKeys
+from .transformers_config import CACHE
 
 
 class DiffKVStep:
@@ -79,7 +80,7 @@ def attend_precisions(
         ("rows that see what is behind them", not causal and query.shape[2] > 1),
     ):
         if asked:
-            raise PlanError(f"past_key_values: {name}: DiffKVCache does not serve it; take PagedCache")
+            raise PlanError(f"{CACHE}: {name}: DiffKVCache does not serve it; take PagedCache")
     if 0 < window <= layer.cache.policy.window:
         legal = f"a window below the model's sliding one, {window}: in it all tokens are HIGH"
         raise expected(PlanError, "policy", legal, layer.cache.policy.window, nearest=window - 1)

@@ -21,6 +21,7 @@ from ..run.plan import Plan
 from .head_gates import LayerGates
 from .padded_calls import padded_kernel
 from .transformers_cache import PagedCache, PagedKeys, PagedLayer
+from .transformers_config import CACHE
 
 
 class Asked(NamedTuple):
@@ -66,7 +67,7 @@ class PagedStep:
             cache.nodes = [pages.add() for _ in range(len(table))]
         if len(table) != len(cache.nodes):
             raise TensorError(
-                f"past_key_values: holds {len(cache.nodes)} sequences, and the batch has {len(table)}; reset() it "
+                f"{CACHE}: holds {len(cache.nodes)} sequences, and the batch has {len(table)}; reset() it "
                 "before another batch"
             )
         shown = numpy.maximum(first, begin)

@@ -17,7 +17,7 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 from ..cache.paged import PagedCache as Pages
 from ..describe.stores import Paged
 from ..errors import PlanError, TensorError, expected
-from .transformers_config import check_config, check_formats
+from .transformers_config import CACHE, check_config, check_formats, kept_columns
 
 aten = torch.ops.aten
 
@@ -71,7 +71,7 @@ class PagedCache(Cache):
             self.pages = Pages(**self._sizes, **shape, dtype=dtype, device=device)
         held = {name: getattr(self.pages, name) for name in shape}
         if shape != held:
-            raise expected(TensorError, f"past_key_values: layer {layer}", f"{held}, as in layer 0", shape)
+            raise expected(TensorError, f"{CACHE}: layer {layer}", f"{held}, as in layer 0", shape)
 
     def reset(self) -> None:
         """Gives all pages back."""
@@ -82,14 +82,22 @@ class PagedCache(Cache):
         self.nodes, self.shown, self.length, self._step = [], [], 0, None
         self._plans.clear()
 
-    def crop(self, max_length: int) -> None:
-        """Takes away what is behind the first `max_length` tokens of the batch, padding counted (negative: so many
-        last ones), as assisted generation does with candidates that the model refused. Tokens of a forward pass that
-        failed half way go first, whatever `max_length` is."""
+    def crop(self, tokens: int) -> None:
+        """Takes the last `-tokens` columns of the batch away, padding counted, or, where it is positive, all behind the
+        first `tokens`, as assisted generation does with candidates that the model refused. `crop(0)` does what the
+        installed Transformers does: 5.12 empties the cache, 5.16 and later versions change nothing. Tokens of a forward
+        pass that failed half way go first, whatever `tokens` is."""
+        self._roll_back()
+        self.keep(kept_columns(tokens, self.length))
+
+    def _roll_back(self) -> None:
         if self._step is not None and self._step.unfinished:
             self.pages.rollback()
             self.length, self.shown, self._step = *self._step.before, None
-        length = max_length if max_length >= 0 else max(self.length + max_length, 0)
+
+    def keep(self, length: int) -> None:
+        """Takes away what is behind the first `length` columns of the batch, padding counted."""
+        self._roll_back()
         if length >= self.length or self.pages is None:
             return
         kept = []
@@ -119,7 +127,7 @@ class PagedCache(Cache):
         for index in chosen:
             if not 0 <= index < len(nodes):
                 legal = f"numbers of {len(nodes)} sequences"
-                raise expected(PlanError, "past_key_values: beams", legal, index)
+                raise expected(PlanError, f"{CACHE}: beams", legal, index)
         own = {index: nodes[index] for index in chosen}  # each goes on as itself once
         self.pages.prune(*(node for index, node in enumerate(nodes) if index not in own))
         self.nodes, self._step = list(own.values()), None  # what lives, should pages run out
@@ -138,6 +146,7 @@ class PagedLayer(CacheLayerMixin):
 
     is_compileable = False
     is_sliding = False
+    is_croppable = True
 
     def __init__(self, cache: PagedCache, index: int):
         super().__init__()
@@ -187,7 +196,7 @@ class PagedKeys(torch.Tensor):
         if isinstance(keys, PagedKeys) and function in (aten.detach.default, aten.alias.default):
             return PagedKeys(keys.keys, keys.layer)
         raise TensorError(
-            f"past_key_values: the model computes with its keys itself ({function}), and attn's cache holds those before "
+            f"{CACHE}: the model computes with its keys itself ({function}), and attn's cache holds those before "
             'them; load it with attn_implementation="attn", or take a dynamic or static cache'
         )
 

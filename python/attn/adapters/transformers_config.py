@@ -1,10 +1,71 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Which models and formats attn's caches take behind Transformers' interface."""
+"""Which models and formats attn's caches take behind Transformers' interface, and what differs between its versions. Nothing
+here reads a version's number: each fact is asked of the Transformers that is installed.
+
+    CACHE          the argument that a cache is given as: `past_key_values` before 5.24, `cache` from there on
+    kept_columns   what `crop` of a cache is asked to keep: 5.12 counts what stays, later versions what goes
+    takes_paged    whether continuous batching takes an implementation by the name "paged|attn": no longer since 5.19
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
+from types import SimpleNamespace
+from typing import Any
+
+from torch import nn
+from transformers.cache_utils import DynamicLayer
+from transformers.masking_utils import create_masks_for_generate
+
 from ..errors import PlanError, closest, expected
 from ..memory.formats import part_names
+
+_NAMES = ("cache", "past_key_values")
+
+
+def cache_name(function: Any) -> str | None:
+    """The argument of a function that takes a cache; None where there is none."""
+    taken = inspect.signature(function).parameters
+    return next((name for name in _NAMES if name in taken), None)
+
+
+CACHE: str = cache_name(create_masks_for_generate) or _NAMES[0]
+"""The name in Transformers' own code, and in messages."""
+
+_CROPS_BY_REMOVAL = "tokens_to_remove" in inspect.signature(DynamicLayer.crop).parameters
+
+
+def cache_argument(model: nn.Module, cache: object) -> dict[str, object]:
+    """How `model` is called with a cache. Models from elsewhere may have the older name."""
+    return {cache_name(model.forward) or CACHE: cache}
+
+
+def kept_columns(given: int, length: int) -> int:
+    """How many of the `length` columns of a cache are left by `crop(given)`: all but `-given` where it is negative, the
+    first `given` where it is positive. `crop(0)` keeps none where Transformers counts what stays, and all where it
+    counts what goes."""
+    if given < 0 or (given == 0 and _CROPS_BY_REMOVAL):
+        return max(length + given, 0)
+    return min(given, length)
+
+
+@functools.lru_cache(maxsize=1)
+def takes_paged(name: str) -> bool:
+    """Whether `generate_batch` attends by the implementation of this name, "paged|…", as its manager of batches says."""
+    try:
+        from transformers.generation.continuous_batching.continuous_api import ContinuousBatchingManager
+    except ImportError:
+        return True  # Transformers says itself that it has no continuous batching.
+    switch = getattr(ContinuousBatchingManager, "switch_to_cb_friendly_attn", None)
+    if switch is None:
+        return True
+    asked = SimpleNamespace(config=SimpleNamespace(_attn_implementation=name), _supports_flash_attn=False)
+    try:
+        switch(SimpleNamespace(_original_attn_impl=None), asked)
+    except ValueError:
+        return False
+    return True
 
 
 def check_formats(given: dict, cache: str = "PagedCache") -> dict:

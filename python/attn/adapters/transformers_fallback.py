@@ -7,17 +7,20 @@ computes with them; models with attention of their own are told apart when they 
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 import warnings
 from collections.abc import Callable
 
 import torch
+import transformers
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import GenerationMixin, PreTrainedModel
 
 from ..errors import TensorError
 from ..forks import make_guard
+from .transformers_config import takes_paged
 
 NAME = "attn"
 PAGED_NAME = f"paged|{NAME}"  # as continuous batching calls it
@@ -77,15 +80,23 @@ def attend_in_pytorch(
     causal: bool,
     softcap: float,
     sinks: Tensor | None,
+    bias: Tensor | None = None,
 ) -> Tensor:
     """`attention_forward` without attn. `mask`, bool or added, `[batch, 1 or q_heads, rows, tokens]`; `causal` where
-    there is none."""
+    there is none; `bias`, added, of a shape like it. `sinks [q_heads]`, or `[batch, q_heads, rows, 1]`."""
     group = query.shape[1] // key.shape[1]
     if group > 1:
         key, value = key.repeat_interleave(group, 1), value.repeat_interleave(group, 1)
     rows, tokens = query.shape[2], key.shape[2]
     if mask is None and causal:  # the rows are the last ones
         mask = torch.ones(rows, tokens, dtype=torch.bool, device=query.device).tril(tokens - rows)
+    if bias is not None:
+        if mask is None:
+            mask = bias
+        elif mask.dtype == torch.bool:
+            mask = torch.where(mask, bias, torch.finfo(bias.dtype).min)
+        else:
+            mask = mask + bias
     if not softcap and sinks is None:
         if mask is not None and mask.dtype != torch.bool:
             mask = mask.to(query.dtype)
@@ -99,7 +110,8 @@ def attend_in_pytorch(
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
     if sinks is not None:
-        of_heads = sinks.float().reshape(1, -1, 1, 1).expand(*scores.shape[:3], 1)
+        of_heads = sinks.float() if sinks.dim() == 4 else sinks.float().reshape(1, -1, 1, 1)
+        of_heads = of_heads.expand(*scores.shape[:3], 1)
         scores = torch.cat([scores, of_heads], -1)
     weights = torch.softmax(scores, -1).nan_to_num(0.0)[..., :tokens].to(query.dtype)
     return (nn.functional.dropout(weights, dropout) @ value).transpose(1, 2).contiguous()
@@ -152,8 +164,31 @@ def _checked(ask: Callable) -> Callable:
     return get_correct_attn_implementation
 
 
+def _checked_batching(begin: Callable) -> Callable:
+    """GenerationMixin.init_continuous_batching, which `generate_batch` calls: where Transformers takes no implementation
+    that it does not know, it would refuse ours without a way out, or switch to FlashAttention where that is installed."""
+
+    @functools.wraps(begin)
+    def init_continuous_batching(self: GenerationMixin, *args: object, **kwargs: object) -> object:
+        found = self.config.get_text_config(decoder=True)._attn_implementation
+        if found in (NAME, PAGED_NAME) and not takes_paged(PAGED_NAME):
+            raise TensorError(
+                f"generate_batch: Transformers {transformers.__version__} attends by eager attention, SDPA and "
+                f'FlashAttention alone, and the model has attn_implementation="{found}"; take attn.transformers.Engine, or '
+                "Transformers 5.12"
+            )
+        return begin(self, *args, **kwargs)
+
+    init_continuous_batching.attn_begins = begin
+    return init_continuous_batching
+
+
 def watch_models() -> None:
-    """From now on models with attention of their own fall back when they are made, or are refused."""
+    """From now on models with attention of their own fall back when they are made, or are refused, and so are batches in
+    which Transformers would not call attn."""
     ask = PreTrainedModel.get_correct_attn_implementation
     if not hasattr(ask, "attn_asks"):
         PreTrainedModel.get_correct_attn_implementation = _checked(ask)
+    begin = getattr(GenerationMixin, "init_continuous_batching", None)
+    if begin is not None and not hasattr(begin, "attn_begins"):
+        GenerationMixin.init_continuous_batching = _checked_batching(begin)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..adapters.transformers_cache import PagedCache
+from ..adapters.transformers_config import cache_argument
 from ..cache.integers import whole
 from ..errors import PlanError, TensorError, expected
 from .decoder_checks import (
@@ -78,6 +79,7 @@ class Decoder:
         else:
             self._room = PagedRoom(cache, self._state, self.tokens, type(model).__name__)
         self.cache = self._room.cache
+        self._cache_of_steps = cache_argument(model, self._room.of_steps)
         self._lookout = Lookout(self._state.all_ended)
         # Of the embeddings masks look at no more than this.
         self._like = torch.empty(self.sequences, 1, 0, dtype=model.dtype, device=self.device)
@@ -228,9 +230,9 @@ class Decoder:
             input_ids=ids,
             attention_mask=mask,
             position_ids=places,
-            past_key_values=self.cache,
             use_cache=True,
             logits_to_keep=1,
+            **cache_argument(self.model, self.cache),
         )
         return out.logits[:, -1]
 
@@ -256,8 +258,8 @@ class Decoder:
             input_ids=state.token,
             attention_mask=step_masks(model, self._like, room.mask, room.of_steps, state.position),
             position_ids=state.position,
-            past_key_values=room.of_steps,
             use_cache=True,
             logits_to_keep=1,
+            **self._cache_of_steps,
         )
         state.accept(choice, out.logits[:, -1])

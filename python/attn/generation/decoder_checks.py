@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from ..adapters.transformers_cache import PagedCache
-from ..adapters.transformers_config import check_config
+from ..adapters.transformers_config import CACHE, cache_name, check_config
 from ..adapters.transformers_fallback import NAME
 from ..errors import PlanError, TensorError, closest, expected
 
 IMPLEMENTATIONS = (NAME, "sdpa", "eager")
-_ASKED = ("input_ids", "attention_mask", "position_ids", "past_key_values")
+_ASKED = ("input_ids", "attention_mask", "position_ids")
 _HOST_ROPE = ("dynamic", "longrope")
 _RECORDING = ("reduce-overhead", "max-autotune")  # modes of torch.compile that record graphs themselves
 
@@ -57,6 +57,7 @@ _PROCESSED = {
     "streamer": None,
     "negative_prompt_ids": None,
     "past_key_values": None,
+    "cache": None,
     "cache_implementation": None,
     "inputs_embeds": None,
     "return_dict_in_generate": False,
@@ -66,7 +67,7 @@ _PROCESSED = {
     "output_hidden_states": False,
 }
 _SAMPLED = {"typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0, "min_p": None, "top_h": None}
-_CALLERS = {"past_key_values", "cache_implementation", "streamer"}
+_CALLERS = {"past_key_values", "cache", "cache_implementation", "streamer"}
 """What says how a call goes rather than what it gives: a configuration's is not looked at."""
 
 
@@ -78,6 +79,7 @@ def check_model(model: nn.Module) -> None:
     config = model.config.get_text_config(decoder=True)
     check_config(config, "Decoder")
     missing = [name for name in _ASKED if name not in inspect.signature(model.forward).parameters]
+    missing += [] if cache_name(model.forward) else [CACHE]
     if missing:
         raise PlanError(f"model: the forward of {kind} takes no {', '.join(missing)}; take model.generate")
     if not getattr(model, "_can_compile_fullgraph", False):

@@ -130,7 +130,7 @@ class PagedRoom:
         cache = self.cache
         if isinstance(held, int):
             if held:
-                cache.crop(held)
+                cache.keep(held)
             else:
                 cache.reset()
             return
@@ -185,7 +185,7 @@ class PagedRoom:
     def end(self, length: int, front: list[int], behind: list[int]) -> None:
         self.cache.shown = [(first, self.cache.length) for first in front]
         self.cache._step = None
-        self.cache.crop(length)
+        self.cache.keep(length)
         ends = (length - hidden - more for hidden, more in zip(front, behind, strict=True))
         self._ends = dict(zip(self.cache.nodes, ends, strict=True))
 

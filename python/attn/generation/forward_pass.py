@@ -13,6 +13,7 @@ from transformers.cache_utils import Cache
 from transformers.masking_utils import create_masks_for_generate
 
 from ..adapters.span_mask import SpanMask
+from ..adapters.transformers_config import CACHE, cache_name
 from ..adapters.transformers_fallback import NAME
 from .decoder_checks import not_planned
 
@@ -45,8 +46,8 @@ def step_masks(
         config=model.config,
         inputs_embeds=like,
         attention_mask=mask,
-        past_key_values=cache,
         position_ids=position,
+        **{cache_name(make_masks) or CACHE: cache},
     )
     if model.config.get_text_config(decoder=True)._attn_implementation == NAME:
         for each in masks.values() if isinstance(masks, dict) else (masks,):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..adapters.transformers_cache import PagedCache
+from ..adapters.transformers_config import cache_argument
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ def read_behind(
         input_ids=chunk.ids,
         attention_mask=chunk.mask,
         position_ids=chunk.places,
-        past_key_values=cache,
         use_cache=True,
         logits_to_keep=kept,
+        **cache_argument(model, cache),
     )
     return out.logits[torch.arange(len(row), device=row.device), row]

@@ -17,6 +17,7 @@ from ..adapters.paged_steps import Asked
 from ..adapters.planned_pages import PagePlans
 from ..adapters.planned_steps import fix_mask
 from ..adapters.transformers_cache import PagedCache
+from ..adapters.transformers_config import cache_argument
 from .decoder_rooms import PassingLayer
 from .forward_pass import compiled_forward, step_masks
 from .recorded_steps import Choice, RecordedStep
@@ -74,6 +75,7 @@ class RowSteps:
         self._model, self._last, self._sequences = model, last, sequences
         self._plans = PagePlans(cache, asked, sequences, tokens, rows)
         self._of_steps = Cache(layers=[PassingLayer(device) for _ in cache.layers])
+        self._cache_argument = cache_argument(model, self._of_steps)
         self._mask = torch.ones(rows, 1, dtype=torch.bool, device=device)
         fix_mask(self._mask, self._plans)
         self._like = torch.empty(rows, 1, 0, dtype=model.dtype, device=device)
@@ -129,9 +131,9 @@ class RowSteps:
             input_ids=ids[None],
             attention_mask=step_masks(self._model, self._like, self._mask, self._of_steps, places[:, None]),
             position_ids=places[None],
-            past_key_values=self._of_steps,
             use_cache=True,
             logits_to_keep=kept,
+            **self._cache_argument,
         )
         self._chosen.copy_(choice.choose(out.logits[0]))
         self._last.index_copy_(0, slots, self._chosen)
@@ -148,7 +150,7 @@ def learn_layers(model: nn.Module, cache: PagedCache) -> frozenset[Asked]:
     sizes = {name: size for name, size in cache._sizes.items() if name != "layers"}
     probe = PagedCache(model.config, **(sizes | {"pages": 2}), **kind)
     ids = torch.zeros(1, 2, dtype=torch.int64, device=model.device)
-    model(input_ids=ids, attention_mask=torch.ones_like(ids), past_key_values=probe, use_cache=True)
+    model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=True, **cache_argument(model, probe))
     asked, pages = frozenset(probe._step.planned), probe.pages
     heads = pages.kv_heads
     like = {"dtype": model.dtype, "device": model.device}

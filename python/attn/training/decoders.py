@@ -193,6 +193,7 @@ _REFUSED = {
     "attention_mask": "a forest says what each row sees",
     "position_ids": "a forest says where each row is",
     "past_key_values": "rows of a forest see no cache",
+    "cache": "rows of a forest see no cache",
     "labels": "a row may have several targets: take attn.training.edge_loss",
     "inputs_embeds": "token ids are compared with the forest's",
 }

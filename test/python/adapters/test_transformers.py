@@ -11,6 +11,7 @@ transformers = pytest.importorskip("transformers", reason="Transformers is not i
 
 import attn  # noqa: E402
 import attn.transformers  # noqa: E402
+from attn.adapters.transformers_config import CACHE  # noqa: E402
 
 VOCABULARY = 97
 NEW_TOKENS = 12
@@ -176,7 +177,7 @@ def test_a_paged_cache_after_a_pass_that_failed():
     second = model.model.layers[1].self_attn
     second.attention_dropout, second.training = 0.1, True
     with pytest.raises(
-        attn.TensorError, match="past_key_values: LlamaAttention: dropout of 0.1, which attn does not serve"
+        attn.TensorError, match=f"{CACHE}: LlamaAttention: dropout of 0.1, which attn does not serve"
     ):
         model(**inputs, past_key_values=cache)
     second.training = False
@@ -265,7 +266,9 @@ def test_steps_of_static_caches_are_planned_on_the_device(name, padding, planned
     model, inputs = MODELS[name]("attn"), prompt(padding=padding)
     options = {"max_new_tokens": NEW_TOKENS, "do_sample": False}
     static = model.generate(**inputs, **options, cache_implementation="static", disable_compile=True)
-    assert len(planned) == (NEW_TOKENS - 1) * 2
+    # Transformers 5.24 asks each layer where rows are, and windowed ones count in Python: the host plans those.
+    on_host = name == "qwen" and CACHE == "cache"
+    assert len(planned) == (NEW_TOKENS - 1) * (1 if on_host else 2)
     assert torch.equal(static, model.generate(**inputs, **options))
 
 

@@ -18,6 +18,12 @@ runner = pytest.importorskip("transformers.generation.continuous_batching.model_
 import attn  # noqa: E402
 import attn.transformers  # noqa: E402
 import model_zoo  # noqa: E402
+from attn.adapters.transformers_config import takes_paged  # noqa: E402
+
+served = pytest.mark.skipif(
+    not takes_paged("paged|attn"),
+    reason=f"continuous batching of Transformers {transformers.__version__} attends by names that it knows",
+)
 
 # A shared beginning of whole blocks, which the cache keeps once, prompts of a token, and some that come in chunks.
 PROMPTS = [[5, 6, 7, 8, 9], list(range(20, 60)), [11], list(range(20, 52)) + [3, 4], list(range(60, 89))]
@@ -75,6 +81,7 @@ def layers(monkeypatch):
     return seen
 
 
+@served
 @pytest.mark.parametrize(
     "name,sizes",
     [
@@ -96,6 +103,7 @@ def test_generates_what_eager_attention_does(name, sizes, layers):
     torch.testing.assert_close(torch.tensor(ours), torch.tensor(theirs), atol=1e-2, rtol=1e-2)
 
 
+@served
 def test_one_model_serves_again_and_generates(layers):
     """A second cache, whose plans are its own; and then the model is what it was."""
     model = build("attn")
@@ -123,6 +131,16 @@ def refusal(model):
         manager.stop()
 
 
+@pytest.mark.skipif(takes_paged("paged|attn"), reason="it is served by this version of Transformers")
+@pytest.mark.parametrize("name", ["attn", "paged|attn"])
+def test_a_version_that_would_attend_otherwise_is_named(name):
+    with pytest.raises(
+        attn.TensorError, match="generate_batch: Transformers .* take attn.transformers.Engine"
+    ):
+        build(name).generate_batch(PROMPTS, continuous_batching_config=config())
+
+
+@served
 def test_what_it_refuses():
     assert "generate_batch: LlamaAttention: tensors of float32" in str(
         refusal(build("attn", dtype=torch.float32))
@@ -169,6 +187,7 @@ def serve_padded(monkeypatch, model, **sizes):
         return *serve(model, **sizes), made
 
 
+@served
 @pytest.mark.parametrize(
     "name,sizes", [("Llama", {}), ("Llama", {"block_size": 12}), ("Gemma2", {}), ("GptOss", {})]
 )
@@ -182,6 +201,7 @@ def test_steps_of_fixed_shapes_are_planned_on_the_device(name, sizes, monkeypatc
     assert len(made) > len({id(each) for each in made})
 
 
+@served
 @pytest.mark.parametrize("longest", [0, 16])  # which is what Transformers says of batches of fixed shapes
 @pytest.mark.parametrize(
     "reads", [True, False]

@@ -12,6 +12,7 @@ transformers = pytest.importorskip("transformers", reason="Transformers is not i
 import attn  # noqa: E402
 import attn.transformers  # noqa: E402
 import model_zoo  # noqa: E402
+from attn.adapters.transformers_config import CACHE  # noqa: E402
 
 ROWS, NEW = 21, 12
 PADDING = (5, 0, 11)
@@ -216,8 +217,6 @@ def test_beams_beyond_the_pages():
     cache.reset()
     assert cache.pages.free_pages() == needed + 1
     model(**inputs, past_key_values=cache)
-    with pytest.raises(
-        attn.PlanError, match="past_key_values: beams: expected numbers of 3 sequences, got 3"
-    ):
+    with pytest.raises(attn.PlanError, match=f"{CACHE}: beams: expected numbers of 3 sequences, got 3"):
         cache.reorder_cache(torch.tensor([0, 1, 3]))
     assert cache.get_seq_length() == ROWS and len(cache.nodes) == 3

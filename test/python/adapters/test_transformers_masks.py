@@ -260,26 +260,54 @@ def test_lists_of_tokens_are_refused():
 
 
 def test_models_with_attention_of_their_own():
-    kinds = transformers.T5Config, transformers.T5ForConditionalGeneration
-    sizes = {"d_model": 64, "d_kv": 32, "num_heads": 2, "num_layers": 1, "d_ff": 64, "vocab_size": 50}
+    kinds = transformers.BloomConfig, transformers.BloomForCausalLM
+    sizes = {"hidden_size": 64, "n_head": 2, "n_layer": 1, "vocab_size": 50}
 
     def build(implementation):
         torch.manual_seed(0)
         return kinds[1](kinds[0](**sizes, attn_implementation=implementation)).eval()
 
-    with pytest.warns(
-        attn.transformers.FallbackWarning, match="T5ForConditionalGeneration: has attention of"
-    ):
+    with pytest.warns(attn.transformers.FallbackWarning, match="BloomForCausalLM: has attention of"):
         model = build("attn")
     assert model.config._attn_implementation == "eager"
     ids = torch.tensor([[3, 5, 7]])
-    assert torch.equal(
-        model(ids, decoder_input_ids=ids).logits, build("eager")(ids, decoder_input_ids=ids).logits
-    )
+    assert torch.equal(model(ids).logits, build("eager")(ids).logits)
+
+
+@pytest.mark.parametrize("given", ["position_bias", "sinks"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_bias_and_sinks_of_rows_run_in_pytorch(given, masked):
+    """As T5 and others of Transformers 5.24 hand them to their attention: not to know them would be wrong, silently."""
+    random = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(2, 3, 7, 32, generator=random).to(torch.bfloat16) for _ in range(3))
+    beside = {given: 4 * torch.randn(2, 3, 7, 7 if given == "position_bias" else 1, generator=random)}
+    beside[given] = beside[given].to(torch.bfloat16)
+    layer = torch.nn.Module()
+    mask = make_mask(2, 7, 7, attention_mask=torch.arange(7) >= torch.tensor([[0], [3]])) if masked else None
+    with pytest.warns(attn.transformers.FallbackWarning, match=given):
+        found, _ = attn.transformers.attention_forward(layer, q, k, v, mask, is_causal=True, **beside)
+    seen = torch.ones(7, 7, dtype=torch.bool).tril().expand(2, 1, 7, 7)
+    if masked:
+        seen = seen & (torch.arange(7) >= torch.tensor([0, 3])[:, None, None, None])
+    scores = (q.float() @ k.float().mT) / 32**0.5
+    if given == "position_bias":
+        scores = scores + beside[given].float()
+    scores = scores.masked_fill(~seen, -torch.inf)
+    if given == "sinks":
+        scores = torch.cat([scores, beside[given].float()], -1)
+    right = scores.softmax(-1).nan_to_num(0)[..., :7] @ v.float()
+    rows = seen.any(-1)[..., None].expand_as(right)
+    torch.testing.assert_close(found.transpose(1, 2).float()[rows], right[rows], atol=3e-2, rtol=3e-2)
+    with pytest.raises(attn.TensorError, match=f"{given}.*does not serve"):
+        attn.transformers.set_fallback(False)
+        try:
+            attn.transformers.attention_forward(layer, q, k, v, mask, is_causal=True, **beside)
+        finally:
+            attn.transformers.set_fallback(True)
 
 
 def test_models_with_attention_of_their_own_are_refused(refuses):
-    for kind in ("Bloom", "GPTJ", "T5", "MPNet"):
+    for kind in ("Bloom", "MPNet"):
         config = getattr(transformers, f"{kind}Config")(attn_implementation="attn")
         with torch.device("meta"), pytest.raises(attn.TensorError, match=f"{kind}Model: has .*attn does not"):
             getattr(transformers, f"{kind}Model")(config)
@@ -332,6 +360,25 @@ def test_a_mask_goes_into_compiled_code():
 
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
     assert torch.equal(compiled(mask), layer(mask))
+
+
+@pytest.mark.parametrize("window", [None, 5])
+@pytest.mark.parametrize("starts", [(0,), (0, 12), (0, 1, 29)])
+def test_code_that_is_compiled_without_a_mask(window, starts):
+    """Transformers compares positions there, whether sequences are packed or not: one of them is no mask of its own."""
+    maker = masking.create_sliding_window_causal_mask if window else masking.create_causal_mask
+    model = Attention(maker, **({"sliding_window": window} if window else {}))
+    x = torch.randn(BATCH, 30, HEADS * DIM, generator=torch.Generator().manual_seed(1)).half()
+    positions = torch.cat([torch.arange(b - a) for a, b in zip(starts, (*starts[1:], 30), strict=True)])[None]
+    torch._dynamo.reset()
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", attn.transformers.FallbackWarning)
+        ours, eager = compiled(x, position_ids=positions), model(x, position_ids=positions)
+    assert (ours - eager).abs().max() < 3e-3
+    for first, end in zip(starts, (*starts[1:], 30), strict=True):
+        alone = model(x[:, first:end].contiguous(), position_ids=torch.arange(end - first)[None])
+        assert (ours[:, first:end] - alone).abs().max() < 3e-3
 
 
 @pytest.mark.parametrize("name", COMPILED)

@@ -17,6 +17,7 @@ import attn  # noqa: E402
 import attn.adapters.transformers_fallback  # noqa: E402
 import attn.transformers  # noqa: E402
 import model_zoo  # noqa: E402
+from attn.adapters.transformers_fallback import own_attention  # noqa: E402
 
 FULL = bool(os.environ.get("ATTN_FULL"))
 MAPPINGS = ("CAUSAL_LM", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM")
@@ -107,12 +108,12 @@ def compare(mapping, of_type, calls):
 
 
 # Each for a reason: causal masks of decoders whose layers say that they are not causal (BigBird-Pegasus, NLLB-MoE,
-# Pegasus-X), attention of their own (BLOOM, GPT-J, T5), chunks (Llama 4), windows both ways (ModernBERT). DeepSeek 3.2
+# Pegasus-X), attention of their own (BLOOM, and before Transformers 5.24 GPT-J), a bias of scores (T5), chunks (Llama 4), windows both ways (ModernBERT). DeepSeek 3.2
 # selects tokens.
 QUICK = {
     ("CAUSAL_LM", "bigbird_pegasus"): "attn",
     ("CAUSAL_LM", "bloom"): "fell back",
-    ("CAUSAL_LM", "gptj"): "fell back",
+    ("CAUSAL_LM", "gptj"): "fell back" if own_attention(transformers.GPTJForCausalLM) else "attn",
     ("CAUSAL_LM", "llama4_text"): "attn",
     ("MASKED_LM", "modernbert"): "attn",
     ("SEQ_TO_SEQ_CAUSAL_LM", "nllb-moe"): "attn",

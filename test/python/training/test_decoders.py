@@ -208,6 +208,7 @@ def test_dropout_counts_in_training_alone(packed):
         ),
         (lambda m, ids: m(ids, position_ids=ids), "position_ids: expected None beside a forest"),
         (lambda m, ids: m(ids, past_key_values=()), "past_key_values: expected None beside a forest"),
+        (lambda m, ids: m(ids, cache=()), "cache: expected None beside a forest"),
         (lambda m, ids: m(ids, labels=ids), "labels: .* take attn.training.edge_loss"),
         (lambda m, ids: m(inputs_embeds=torch.zeros(1, 2, 64)), "inputs_embeds: expected None"),
         (lambda m, ids: m(ids, use_cache=True), "use_cache: expected False beside a forest"),

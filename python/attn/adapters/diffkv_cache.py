@@ -18,7 +18,7 @@ from transformers.cache_utils import Cache
 
 from .._attn import Failure
 from ..cache.list_pages import Dropped, ListPages
-from ..cache.policy import HIGH, LOW, NOTHING, Kept, Policy
+from ..cache.policy import HIGH, LOW, NOTHING, Kept, Policy, check_policy
 from ..cache.token_lists import HIGH_END, LOW_END
 from ..describe.stores import Unified
 from ..errors import OutOfPages, PlanError, TensorError, expected
@@ -73,8 +73,7 @@ class DiffKVCache(Cache):
     ):
         config = config.get_text_config(decoder=True)
         check_config(config, "DiffKVCache")
-        if not isinstance(policy, Policy):
-            raise expected(PlanError, "policy", "one of attn.kv_policy, as DiffKV(...)", policy)
+        check_policy(policy)
         self.policy, self.length = policy, 0
         self._layer_count = config.num_hidden_layers
         self._tokens = config.max_position_embeddings if tokens is None else tokens

@@ -9,7 +9,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from ..cache.policy import PRUNED
+from ..cache.policy import PRUNED, decide_prompt, decide_step, sight_of
 from ..describe.functions import softcap as capped
 from ..describe.spec import Spec
 from ..describe.visibility import all_tokens, causal, recent, sink
@@ -122,7 +122,7 @@ def _attend_prompt(
     starts = numpy.concatenate([[0], numpy.cumsum(step.counts)]).astype(numpy.int32)
     group = q.shape[1] // heads
     out, worth = q.new_empty(*q.shape[:2], v.shape[2]), q.new_empty(len(q), heads, dtype=torch.float32)
-    sights = [policy.sees(layer, head) for head in range(heads)]
+    sights = [sight_of(policy, layer, head) for head in range(heads)]
     for sight in dict.fromkeys(sights):  # heads that see the same, together
         mine = [head for head in range(heads) if sights[head] == sight]
         rows = [head * group + member for head in mine for member in range(group)]
@@ -147,7 +147,7 @@ def _attend_prompt(
         return full.transpose(1, 2).flatten(0, 1)
 
     lengths = torch.from_numpy(numpy.repeat(step.counts, heads))
-    kept = policy.prompt(in_lists(worth), lengths, cache.heads(layer))
+    kept = decide_prompt(policy, in_lists(worth), lengths, cache.heads(layer))
     if kind.window:  # what no later row sees
         place = torch.arange(kept.level.shape[1], device=kept.level.device)
         gone = place < kept.lengths[:, None] - kind.window + 1
@@ -174,7 +174,7 @@ def _attend_row(
     operands = [end.operand for end in lists.ends]
     out, weighed = kernel.run(q, *operands, planner.plan(tables))
     worth = _by_position(cache, layer, weighed)
-    changes = cache.policy.step(kept, worth)
+    changes = decide_step(cache.policy, kept, worth)
     cache.apply(layer, changes.pruned, changes.downgraded)
     return out.view(cache.shape[0], -1, out.shape[-1])
 

@@ -161,7 +161,7 @@ def attend_pages(
     if step is None or layer.index in step.written:
         if step is not None and step.unfinished:
             raise PlanError(
-                f"past_key_values: the last forward pass did not reach layers {step.unfinished}: take its tokens back with "
+                f"{CACHE}: the last forward pass did not reach layers {step.unfinished}: take its tokens back with "
                 f"crop({step.before[0]}), or reset() the cache"
             )
         step = cache._step = PagedStep(cache, spans, rows)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from ..errors import TensorError, expected
+from ..errors import PlanError, TensorError, expected
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -156,8 +156,117 @@ class Policy(ABC):
         the longest list and the new token. Changes `kept`. Errors: TensorError, before that."""
 
 
-def begin(policy: Policy, significance: Tensor, lengths: object) -> Kept:
-    """The lists of prompts, every token HIGH."""
+# --- What a policy of somebody else gives ------------------------------------------------------------------------
+
+
+def check_policy(policy: object) -> None:
+    """PlanError for what is no policy, or lacks a number that caches read."""
+    if not isinstance(policy, Policy):
+        raise expected(PlanError, "policy", "one of attn.kv_policy, as DiffKV(...)", policy)
+    name = type(policy).__name__
+    window, rows, group = (getattr(policy, each, None) for each in ("window", "rows", "group"))
+    if isinstance(window, bool) or not isinstance(window, int) or window < 0:
+        raise expected(PlanError, f"{name}.window", "a number of tokens from 0 on", window)
+    if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
+        raise expected(PlanError, f"{name}.rows", "a number of rows from 1 on, or None for all", rows)
+    if group not in ("max", "mean", "sum"):
+        raise expected(PlanError, f"{name}.group", "'max', 'mean' or 'sum'", group)
+
+
+def sight_of(policy: Policy, layer: int, head: int) -> tuple[int, int] | None:
+    """What `policy.sees` gives. PlanError for what is no pair of sizes."""
+    found = policy.sees(layer, head)
+    pair = isinstance(found, tuple) and len(found) == 2 and all(isinstance(size, int) for size in found)
+    if found is None or (pair and found[0] >= 0 and found[1] >= 1):
+        return found
+    legal = "(sink, recent), numbers of tokens from 0 and from 1 on, or None"
+    raise expected(PlanError, f"{type(policy).__name__}.sees({layer}, {head})", legal, found)
+
+
+def decide_prompt(
+    policy: Policy, significance: Tensor, lengths: Tensor, heads: Sequence[tuple[int, int]]
+) -> Kept:
+    """What `policy.prompt` gives. PlanError for what is no Kept of these lists."""
+    kept, name = policy.prompt(significance, lengths, heads), f"{type(policy).__name__}.prompt"
+    if not isinstance(kept, Kept):
+        raise expected(
+            PlanError, name, "an attn.kv_policy.Kept, as begin(policy, significance, lengths) makes", kept
+        )
+    lists, tokens = significance.shape
+    for part, kind in (("score", "float32"), ("queries", "int32"), ("level", "int8")):
+        _check_tensor(
+            f"{name}: {part}", getattr(kept, part), kind, (lists, max(tokens, 1)), significance, more=True
+        )
+    _check_tensor(f"{name}: lengths", kept.lengths, "int64", (lists,), significance)
+    if significance.device.type == "cpu":
+        if kept.lengths.tolist() != lengths.tolist():
+            raise expected(
+                PlanError,
+                f"{name}: lengths",
+                f"those of the prompts, {lengths.tolist()}",
+                kept.lengths.tolist(),
+            )
+        if bool(((kept.level < PRUNED) | (kept.level > HIGH)).any()):
+            raise PlanError(f"{name}: level: expected PRUNED, LOW or HIGH of each token, got other numbers")
+    return kept
+
+
+def decide_step(policy: Policy, kept: Kept, significance: Tensor) -> Changes:
+    """What `policy.step` gives. PlanError for what is no Changes of these lists, or where the new tokens were not appended."""
+    on_cpu = significance.device.type == "cpu"
+    before = kept.lengths.clone() if on_cpu else None
+    changes, name = policy.step(kept, significance), f"{type(policy).__name__}.step"
+    if not isinstance(changes, Changes):
+        raise expected(PlanError, name, "an attn.kv_policy.Changes(downgraded, pruned)", changes)
+    for part in ("downgraded", "pruned"):
+        _check_tensor(f"{name}: {part}", getattr(changes, part), "int64", (kept.lists,), significance)
+    if on_cpu:
+        if not bool((kept.lengths == before + 1).all()):
+            raise PlanError(
+                f"{name}: expected one more token in each list, as kept.append(significance) adds, got other lengths"
+            )
+        for part in ("downgraded", "pruned"):
+            positions = getattr(changes, part)
+            wrong = ((positions < NOTHING) | (positions >= kept.lengths)).nonzero()
+            if len(wrong):
+                at = int(wrong[0])
+                legal = f"a position from 0 to {int(kept.lengths[at]) - 1}, or NOTHING"
+                raise expected(PlanError, f"{name}: {part}[{at}]", legal, int(positions[at]))
+    return changes
+
+
+def _check_tensor(
+    name: str, given: object, dtype: str, shape: tuple[int, ...], like: Tensor, *, more: bool = False
+) -> None:
+    """`more`: the last extent may be larger."""
+    import torch
+
+    fits = (
+        isinstance(given, torch.Tensor)
+        and str(given.dtype) == f"torch.{dtype}"
+        and given.device == like.device
+    )
+    found = tuple(given.shape) if fits else ()
+    if (
+        not fits
+        or (found[:-1] != shape[:-1] or len(found) != len(shape))
+        or (found[-1] < shape[-1] if more else found != shape)
+    ):
+        legal = f"{dtype} {list(shape)} on {like.device}" + (", or with room for more tokens" if more else "")
+        got = (
+            f"{given.dtype} {list(given.shape)} on {given.device}"
+            if isinstance(given, torch.Tensor)
+            else given
+        )
+        raise PlanError(f"{name}: expected {legal}, got {got}")
+
+
+# --- What policies share -----------------------------------------------------------------------------------------
+
+
+def begin(policy: Policy, significance: Tensor, lengths: Sequence[int] | Tensor | None = None) -> Kept:
+    """The lists of prompts, every token HIGH: what `Policy.prompt` starts from, and takes as its own arguments. Errors:
+    TensorError."""
     import torch
 
     check_significance(significance)

@@ -9,11 +9,55 @@
 A policy sees what tokens were worth to the rows so far, their *significance*, and nothing else. It decides for many lists
 at a time, each by itself: a list is the tokens of one KV head of one sequence. The decisions are tensors, so that a step
 on a GPU waits for nothing.
+
+A policy of your own is a subclass of Policy. `begin` makes its lists of a prompt, `Kept.append` adds a step's tokens, and
+NOTHING stands where a step changes no token of a list:
+
+    class Recent(attn.kv_policy.Policy):
+        window, rows, group = 64, None, "max"
+
+        def prompt(self, significance, lengths=None, heads=None):
+            return attn.kv_policy.begin(self, significance, lengths)
+
+        def step(self, kept, significance):
+            kept.append(significance)
+            leaves = kept.lengths - 1 - self.window
+            pruned = torch.where(leaves >= 0, leaves, attn.kv_policy.NOTHING)
+            rows = (pruned >= 0).nonzero()[:, 0]
+            kept.level[rows, pruned[rows]], kept.score[rows, pruned[rows]] = attn.kv_policy.PRUNED, 0
+            return attn.kv_policy.Changes(torch.full_like(pruned, attn.kv_policy.NOTHING), pruned)
+
+What its methods give is checked where a cache uses it: PlanError names the class, the method and what was expected.
 """
 
-from ..cache.policy import HIGH, LOW, PRUNED, Changes, Kept, Policy
+from ..cache.policy import (
+    HIGH,
+    LOW,
+    NOTHING,
+    PRUNED,
+    Changes,
+    Kept,
+    Policy,
+    begin,
+    check_significance,
+    heads_of,
+)
 from .diffkv import DiffKV
 from .snapkv import SnapKV
 from .streaming import Streaming
 
-__all__ = ["HIGH", "LOW", "PRUNED", "Changes", "DiffKV", "Kept", "Policy", "SnapKV", "Streaming"]
+__all__ = [
+    "HIGH",
+    "LOW",
+    "NOTHING",
+    "PRUNED",
+    "Changes",
+    "DiffKV",
+    "Kept",
+    "Policy",
+    "SnapKV",
+    "Streaming",
+    "begin",
+    "check_significance",
+    "heads_of",
+]

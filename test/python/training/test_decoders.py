@@ -166,7 +166,7 @@ def test_two_micro_batches_before_backward(packed):
             "config.attention_dropout=0.0 in training over a forest, got 0.1",
         ),
         ("gpt2", {"n_embd": 64, "n_head": 2, "n_layer": 1}, "one of llama, mistral, .*, got 'gpt2'"),
-        ("mamba", {}, "mamba has layers of mamba, which run through"),
+        ("mamba", {}, "mamba has layers of (mamba|linear_attention), which run through"),
         (
             "qwen3_next",
             {"layer_types": ["linear_attention", "full_attention"]} | tiny_decoders.EXPERTS,

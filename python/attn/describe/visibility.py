@@ -159,9 +159,9 @@ def check_visibility(argument: str, see: object) -> Visibility:
 
 def _uncalled(given: object) -> str:
     """What a message says of a function of this module that was not called."""
-    if given in (all_tokens, causal):
+    if any(given is function for function in (all_tokens, causal)):
         return f"Did you mean {given.__name__}()?"  # type: ignore[attr-defined]
-    if given in (window, recent, sink):
+    if any(given is function for function in (window, recent, sink)):
         return f"Did you mean {given.__name__}(n)?"  # type: ignore[attr-defined]
     return ""
 

@@ -172,6 +172,6 @@ def test_values_of_floats_have_any_size(format, dtype, rows):
     for kv in stores:
         described = attn.Spec(**SIZES | {"dtype": dtype, "kv": kv})
         names = ["kv_len"] if len(kv) == 1 else ["near_len", "far_len"]
-        for size in (1e4, 2e-5):
+        for size in (1e4, 2e-5 if dtype == "bfloat16" else 5e-3):  # results of f16 are multiples of 2**-24
             sizes = {name: 60 for name in names}
             attn.check(described, batch=1, q_len=rows, amplitude=(size, 1.01 * size), **sizes)

@@ -202,7 +202,8 @@ def test_only_what_requires_a_gradient_gets_one():
 
 def test_rows_that_see_nothing_and_empty_sequences():
     q, k, v = leaves((5, 2, 16), (3, 1, 16), (3, 1, 16), dtype=torch.bfloat16)
-    out = attn.attend(q, k, v, causal=True, cu_seqlens=[0, 0, 4, 5], cu_seqlens_k=[0, 1, 3, 3])
+    offsets = {"cu_seqlens": [0, 0, 4, 5], "cu_seqlens_k": [0, 1, 3, 3]}
+    out = attn.attend(q, k, v, causal=True, **offsets, allow_empty_rows=True)
     out.float().square().sum().backward()
     assert (q.grad[[0, 1, 4]] == 0).all() and (k.grad[0] == 0).all() and (q.grad[2:4] != 0).any()
     for name, tensor in zip("qkv", (q, k, v), strict=True):

@@ -170,7 +170,7 @@ def check_dense(problem, see, layout, by_head):
             of_positions=reads_positions,
         )
     except attn.TensorError as error:
-        assert "as many rows as tokens" in str(error)
+        assert "as many rows as tokens" in str(error) or "16 bytes" in str(error)
         return
     if by_head:
         assert made.q_heads == q.shape[2]

@@ -34,7 +34,7 @@ CASES = {
     "one for a head group": (
         lambda s, h, qi, ki, scales: s * scales[h // 2],
         {"scales": torch.rand(2) + 0.5},
-        {"kv_lengths": [70, 31], "sink_logits": torch.randn(4)},
+        {"kv_lengths": [70, 31], "sink_logits": torch.randn(4), "allow_empty_rows": True},
     ),
     "an element that all read": (lambda s, h, qi, ki, t: s * t[1], {"t": torch.tensor([2.0, 0.7])}, {}),
     "past the end, where indices are clamped": (

@@ -8,7 +8,6 @@ import subprocess
 
 import pytest
 from attnlab import ROOT, CacheProblem, Problem, program
-from test_backward import backward
 
 SANITIZER = shutil.which("compute-sanitizer")
 NVCC = shutil.which("nvcc")
@@ -24,6 +23,12 @@ APPEND = ("layers=2", "rows=50", "pages=30")
 SHARED = ("batch=3", "q_len=20..60", "kv_len=20..60", "prompts=1", "prompt_len=100")
 
 CODES = ("!attn.codes<i8, per = 128>", "!attn.codes<i4, per = 128>")
+
+
+def backward(problem, ordered=False):
+    mark = f"attn.backward, attn.ordered = {str(ordered).lower()}"
+    return problem.text().replace(" {\n", f" attributes {{{mark}}} {{\n", 1)
+
 
 # Name: the text of a problem, its sizes, further options. Small: racecheck takes hundreds of times as long as a launch.
 KINDS = {
@@ -112,7 +117,7 @@ def test_racecheck_credits_an_arrival_with_its_thread_alone(tmp_path, flags, sta
     """Lane 0 arrives behind a barrier of its warp, and racecheck reports what the other lanes have read. When this fails,
     racecheck has learnt to follow the barrier, and REPORTED can go."""
     binary = tmp_path / "racecheck"
-    source = ROOT / "test/integration/racecheck.cu"
+    source = ROOT / "test/gpu/racecheck.cu"
     subprocess.run([NVCC, "-arch=sm_90", *flags, source, "-o", binary], check=True, timeout=300)
     found, said = sanitized("racecheck", binary)
     assert found == status, said

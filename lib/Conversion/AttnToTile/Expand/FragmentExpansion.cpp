@@ -24,7 +24,10 @@ void FragmentExpansion::computeConstants() {
   bool roomy = llvm::none_of(chain.updates, [](UpdateOp update) { // not so weights of codes, which are of f16
     return isa<CodesType>(update.getKv().getType().getValue());
   });
-  fixedUnit = roomy && !rawScores() && !chain.countsSinks() &&
+  // Beside wide outputs mma has no register for a unit that differs from 1; the running maximum has its
+  // place.
+  bool wide = schedule.getKind() == ScheduleKind::Mma && chain.valueDim() > 128;
+  fixedUnit = roomy && !wide && !rawScores() && !chain.countsSinks() &&
               elementOf(chain.element()).exponentBits >= elementOf(b.getF32Type()).exponentBits &&
               scoreBound(chain.updates.front().getScore().front()) * log2e <= fixedUnitBound;
 }

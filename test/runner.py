@@ -29,7 +29,7 @@ SMOKE = (
     "run/test_check.py",
     "cache/test_paged.py",
 )
-# Of test/python, what depends on the versions of PyTorch, Transformers and TRL.
+# Rooms of test/python that depend on the versions of PyTorch, Transformers and TRL.
 OF_VERSIONS = ("adapters", "generation", "training")
 NEWEST = "python newest, of PyTorch, Transformers and TRL"
 # Tests of the package that measure time; nothing runs beside them.

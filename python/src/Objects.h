@@ -74,7 +74,7 @@ public:
   py::list classes;
 
   AttnCache **out() { return handle_.out(); }
-  /// As of now: what was dropped, or could not be written, is taken back.
+  /// The cache, after changes that were dropped or could not be written have been rolled back.
   AttnCache *get() const;
   /// Tokens are to be written to what the call that has just returned made room for.
   void open(Movement &movement, OpenChange change) const;

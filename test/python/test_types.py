@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(attn.__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-# Of libraries that may be missing, and are large, everything is of any type.
+# Large libraries that may be missing are typed as Any.
 ANY = "from typing import Any\ndef __getattr__(name: str) -> Any: ...\n"
 OTHERS = ("torch", "transformers", "trl", "pytest", "flash_attn", "flashinfer")
 CONFIG = """
@@ -27,7 +27,7 @@ mypy_path = $MYPY_CONFIG_FILE_DIR/stubs
 ignore_errors = True
 """
 
-# As much of PyTorch as the lines below need.
+# A stub of PyTorch with what the lines below need.
 TORCH = """
 class dtype: ...
 class Tensor:

@@ -27,7 +27,7 @@ NOTHING stands where a step changes no token of a list:
             kept.level[rows, pruned[rows]], kept.score[rows, pruned[rows]] = attn.kv_policy.PRUNED, 0
             return attn.kv_policy.Changes(torch.full_like(pruned, attn.kv_policy.NOTHING), pruned)
 
-What its methods give is checked where a cache uses it: PlanError names the class, the method and what was expected.
+Caches check what the methods of a policy return: PlanError names the class, the method and what was expected.
 """
 
 from ..cache.policy import (

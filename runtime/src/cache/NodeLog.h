@@ -37,7 +37,7 @@ public:
     count_.store(next, std::memory_order_release);
   }
   uint64_t count() const { return count_.load(std::memory_order_acquire); }
-  /// Of a node that was noted before.
+  /// The entry of a node that was noted before.
   const Entry &entry(int32_t node) const { return entries_[static_cast<size_t>(node)]; }
 
 private:

@@ -123,7 +123,7 @@ def alibi(s, h, qi, ki, slopes):
 
 
 SEEN = attn.causal() & (attn.sink(3) | attn.recent(5))
-# What attend is told, of q, k, v and slopes.
+# Calls of attend over q, k, v and slopes.
 DESCRIBED = {
     "a function of the module": lambda *t: attn.attend(*t[:3], causal=True, score=capped),
     "a function in the code": lambda *t: attn.attend(*t[:3], causal=True, score=lambda s, h, qi, ki: s * 0.5),

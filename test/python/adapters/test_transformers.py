@@ -266,9 +266,8 @@ def test_steps_of_static_caches_are_planned_on_the_device(name, padding, planned
     model, inputs = MODELS[name]("attn"), prompt(padding=padding)
     options = {"max_new_tokens": NEW_TOKENS, "do_sample": False}
     static = model.generate(**inputs, **options, cache_implementation="static", disable_compile=True)
-    # Transformers 5.24 asks each layer where rows are, and windowed ones count in Python: the host plans those.
-    on_host = name == "qwen" and CACHE == "cache"
-    assert len(planned) == (NEW_TOKENS - 1) * (1 if on_host else 2)
+    windows_on_host = name == "qwen" and CACHE == "cache"  # windowed layers of 5.24 count rows in Python
+    assert len(planned) == (NEW_TOKENS - 1) * (1 if windows_on_host else 2)
     assert torch.equal(static, model.generate(**inputs, **options))
 
 
@@ -492,12 +491,7 @@ def test_its_operators_pass_the_checks_of_pytorch(rows):
         torch.randn(2, heads, tokens, dim, generator=random).to(torch.bfloat16)
         for heads, tokens, dim in ((4, rows, 64), (2, 6, 64), (2, 6, 32))
     )
-    options = [
-        {},
-        {"window": 3, "softcap": 20.0},
-        {"sink_logits": torch.zeros(4)},
-        {"classes": [0, 1], "streaming": [1, 2]},
-    ]
-    for option in options:
+    classes = {"classes": [0, 1], "streaming": [1, 2]}
+    for option in ({}, {"window": 3, "softcap": 20.0}, {"sink_logits": torch.zeros(4)}, classes):
         torch.library.opcheck(torch.ops.attn.attend_spans.default, (q, k, v, spans, 0.1), option)
     torch.library.opcheck(torch.ops.attn.seen.default, (spans, None, 2, True, 3, 0, rows, 6))

@@ -170,7 +170,8 @@ def check_dense(problem, see, layout, by_head):
             of_positions=reads_positions,
         )
     except attn.TensorError as error:
-        assert "as many rows as tokens" in str(error) or "16 bytes" in str(error)
+        narrow = any(array.shape[-1] % 8 for array in (q, k, v))  # rows that are no whole 16 bytes
+        assert "as many rows as tokens" in str(error) or (narrow and "16 bytes" in str(error))
         return
     if by_head:
         assert made.q_heads == q.shape[2]

@@ -17,7 +17,7 @@ using namespace mlir;
 
 namespace {
 
-/// What each attribute and parameter becomes. Lists are longer and shorter than any operation's.
+/// Each attribute and parameter becomes each of these. Lists are longer and shorter than any operation's.
 constexpr const char *kOthers[] = {"unit",
                                    "true",
                                    "-1 : i32",
@@ -55,7 +55,7 @@ struct Entry {
 
 bool isOfName(char c) { return llvm::isAlnum(c) || c == '_' || c == '.' || c == '$'; }
 
-/// Where the value that begins at `at` ends.
+/// Finds the end of the value that begins at `at`.
 size_t endOfValue(const std::string &text, size_t at) {
   int depth = 0;
   for (bool isString = false; at < text.size(); ++at) {

@@ -137,7 +137,7 @@ Value GradientTile::timesSlopes(Value weights, Value slopes) {
 }
 
 Value GradientTile::timesSlope(Value number, Value weight, Value slope) {
-  // Where nothing is seen a region has read anything, and its slope may be none.
+  // A token that the row does not see may give the region any number, so its slope may be NaN.
   Value seen = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, weight, b.f32(0));
   return b.select(seen, arith::MulFOp::create(b, number, slope), b.f32(0));
 }

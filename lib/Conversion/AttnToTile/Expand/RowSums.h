@@ -26,7 +26,7 @@ public:
   /// Adds a tile. `slopes`: of the score by each table that is read.
   void addTile(MutableArrayRef<Value> sums, GradientTile &tile, Value weights, Value products,
                ValueRange slopes);
-  /// What a row has come to.
+  /// The results of a finished row.
   struct Settled {
     Value delta;
     SmallVector<Value> tables; ///< sum ds t of each read

@@ -145,8 +145,8 @@ void Staging::stageTokens(UpdateOp update) {
   SyncOp::create(b, scope); // the slot may be filled again
 }
 
-/// That an update takes rows and tokens and, where it adds to states, stands in a loop over tiles in one over
-/// segments.
+/// Verifies that an update takes rows and tokens. An update that adds to states must stand in a loop over
+/// tiles, within one over segments.
 LogicalResult verifyUpdate(UpdateOp update, Chain &chain) {
   auto tokens = update.getKv().getDefiningOp<TokensOp>();
   Operation *tile = tokens ? tokens.getOperation() : update.getOperation();
@@ -158,7 +158,7 @@ LogicalResult verifyUpdate(UpdateOp update, Chain &chain) {
   return success();
 }
 
-/// That a kernel is what --attn-walk-plan leaves.
+/// Verifies that --attn-walk-plan has made the kernel.
 LogicalResult verify(func::FuncOp kernel, Chain &chain) {
   if (!kernel->getAttrOfType<ScheduleAttr>("tile.schedule") || !kernel->hasAttr("tile.parameters"))
     return kernel.emitError("expected a kernel with a tile.schedule and tile.parameters");

@@ -54,7 +54,7 @@ void forEachToken(StringRef text, function_ref<void(StringRef)> see) {
 /// Reads tokens, and says of each what MLIR's parser would not survive in it.
 class SurvivalCheck {
 public:
-  /// What is wrong with the next token, or empty.
+  /// Describes the fault of the next token; empty if it has none.
   std::string faultOf(StringRef token) {
     std::string fault = bracketFault(token);
     if (longestNumber(token) > mlir::attn::mostDigits)

@@ -66,10 +66,10 @@ public:
   void begin(const Cache &cache, std::span<const RowGroup> groups);
   /// From here on, of the same.
   void restart();
-  /// Of the log, at the beginning, and now.
+  /// The count of the log when this began, and its present count.
   uint64_t count() const { return count_; }
   uint64_t countNow() const;
-  /// That none has changed; else names it. `count` is that of the log when that was found last: where nothing
+  /// Names a node that has changed, if one has. `count` is the log's at the last check: where nothing
   /// has changed since, no node is looked at. Any thread may ask, whatever the cache does meanwhile.
   Status check(uint64_t &count) const;
 
@@ -111,9 +111,9 @@ struct LogCounts {
   bool areCurrent(const CacheBatch &batch) const;
 };
 
-/// That no node of the batch has changed since, and no page that it reads was given to others; else names
-/// the node, or the page and the node where its run of pages begins. `counts` are those of the logs when that
-/// was found last: where nothing happened since, nothing is looked at. Any thread may ask, whatever the cache
+/// Names a node of the batch that has changed since, or a page that it reads and that others were given, with
+/// the node where its run of pages begins. `counts` are the logs' at the last check: where nothing happened
+/// since, nothing is looked at. Any thread may ask, whatever the cache
 /// does meanwhile.
 Status checkCurrent(const CacheBatch &batch, LogCounts &counts);
 

@@ -58,8 +58,7 @@ public:
   /// the device cannot plan; then nothing has changed. O(groups + pages that they have and had not at the
   /// last update), and of all their pages where nodes have come or gone since.
   Status update(const Cache &cache, std::span<const RowGroup> groups);
-  /// That no node with rows of the step that was made last has changed since; else names it. Any thread may
-  /// ask.
+  /// Names a node with rows in the last step that has changed since, if one has. Any thread may ask.
   Status checkCurrent() const {
     uint64_t none = 0;
     return watched_.check(none);

@@ -87,7 +87,7 @@ public:
     --running;
     ended.notify_all();
   }
-  /// Of a worker that has no more to do.
+  /// Waits, as a worker without work, until the other workers have ended.
   void wait(Interrupt &interrupt) {
     std::unique_lock lock(mutex);
     while (!ended.wait_for(lock, std::chrono::milliseconds(50), [&] { return running == 1; })) {

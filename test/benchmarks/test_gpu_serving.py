@@ -53,12 +53,26 @@ def test_sides_answer_alike(bench):
     torch.manual_seed(3)
     for weight in model.model.parameters():
         if weight.dim() > 1:
-            torch.nn.init.normal_(weight, 0, 0.3)
-    found = []
+            torch.nn.init.normal_(weight, 0, 0.4)
+    wanted = [decided(model.model, prompt) for prompt in POINT.prompts(torch)]
+    assert sum(map(len, wanted)) >= 8
     for made in gpu_serving.SIDES.values():
         with torch.no_grad(), made(model, POINT) as answer:
-            found.append(answer(POINT.prompts(torch)))
-    assert found[0] == found[1] == found[2]
+            found = answer(POINT.prompts(torch))
+        assert [list(tokens[: len(first)]) for tokens, first in zip(found, wanted, strict=True)] == wanted
+
+
+def decided(model, prompt):
+    """The tokens up to the first whose logit leads by so few units of bfloat16 that rounding may decide."""
+    model.set_attn_implementation("sdpa")
+    found = []
+    while len(found) < POINT.answer:
+        with torch.no_grad():
+            logits, ids = model(torch.tensor([prompt + found])).logits[0, -1].float().topk(2)
+        if logits[0] - logits[1] < 0.2:
+            break
+        found.append(int(ids[0]))
+    return found
 
 
 def test_bars():

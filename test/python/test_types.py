@@ -25,6 +25,8 @@ check_untyped_defs = True
 mypy_path = $MYPY_CONFIG_FILE_DIR/stubs
 [mypy-attn.*]
 ignore_errors = True
+[mypy-torch.nn.*,transformers.*,trl.*]
+follow_imports = skip
 """
 
 # A stub of PyTorch with what the lines below need.

@@ -215,10 +215,16 @@ def _packed(
         rising = (
             offsets.ndim == 1 and len(offsets) > 0 and offsets[0] == 0 and (numpy.diff(offsets) >= 0).all()
         )
-        if not rising or offsets[-1] != total or len(offsets) != len(starts):
-            legal = f"offsets that rise from 0 to the {total} rows, as many for k as for q"
+        if not rising or offsets[-1] > total or len(offsets) != len(starts):
+            legal = f"offsets that rise from 0 to at most the {total} rows, as many for k as for q"
             raise expected(TensorError, name, legal, offsets.tolist())
+    is_padded = starts[-1] < rows or starts_k[-1] < tokens
+    if is_padded:  # the rest is a sequence without tokens: its rows see nothing, and its tokens nobody
+        starts, starts_k = numpy.append(starts, rows), numpy.append(starts_k, tokens)
+        starts, starts_k = starts.astype(numpy.int32), starts_k.astype(numpy.int32)
     q_lens, lengths = numpy.diff(starts), numpy.diff(starts_k)
+    if is_padded:
+        lengths[-1] = 0
     _refuse_empty_rows(
         see, q_lens, lengths, "[tokens, heads, dim], packed as cu_seqlens and cu_seqlens_k say: mend those"
     )

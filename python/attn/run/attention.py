@@ -134,8 +134,9 @@ def attend(
     scale         of the dot products; by default 1/sqrt(dim)
     kv_lengths    valid tokens of each sequence, int32 [batch], where k and v have room for more
     cu_seqlens    packed sequences: tensors are `[tokens, heads, dim]`, and sequence i has the rows from cu_seqlens[i]
-                  to cu_seqlens[i + 1], int32 [batch + 1]; of k and v these are cu_seqlens_k, where given. They are read
-                  on the CPU: those on a GPU are waited for
+                  to cu_seqlens[i + 1], int32 [batch + 1]; of k and v these are cu_seqlens_k, where given. Rows behind the
+                  last sequence are padding: their output is zero, their LSE -inf, and so are gradients of padding
+                  zero. Offsets are read on the CPU: those on a GPU are waited for
     forest        an attn.Forest of the tokens, in place of cu_seqlens: a row also attends to the nodes above its own
     return_lse    gives (out, lse): the logarithm of each row's softmax denominator, float32 `[batch, seq, heads]`, in
                   the order of `layout`; packed `[tokens, heads]`

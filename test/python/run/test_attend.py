@@ -125,6 +125,23 @@ def test_more_rows_than_tokens_and_nothing_at_all(rows, tokens, causal):
     compare(qkv(rows=rows, tokens=tokens), {"see": see}, causal=causal, **empty)
 
 
+@pytest.mark.parametrize("more_rows,more_tokens", [(7, 0), (0, 9), (40, 33)])
+def test_offsets_that_end_before_the_buffer(more_rows, more_tokens):
+    """Rows behind the last sequence see nothing, and tokens behind it are seen by none."""
+    q, k, v = (x.reshape(-1, *x.shape[2:]) for x in qkv(batch=2, rows=5, tokens=30))
+    starts, starts_k = [0, 4, 7], [0, 30, 51]
+    rows, tokens = 7, 51
+    options = dict(causal=True, cu_seqlens=starts, cu_seqlens_k=starts_k, return_lse=True)
+    wanted, wanted_lse = attn.attend(q[:rows], k[:tokens], v[:tokens], **options)
+    longer = [
+        numpy.concatenate([x[:used], numpy.full((more, *x.shape[1:]), numpy.nan, x.dtype)])
+        for x, used, more in ((q, rows, more_rows), (k, tokens, more_tokens), (v, tokens, more_tokens))
+    ]
+    out, lse = attn.attend(*longer, **options)
+    assert numpy.allclose(out[:rows], wanted, atol=2e-3) and numpy.allclose(lse[:rows], wanted_lse, atol=2e-3)
+    assert not out[rows:].any() and numpy.isneginf(lse[rows:]).all()
+
+
 def test_packed_sequences():
     q_lens, lengths = [3, 0, 5], [40, 7, 5]
     q, k, v = (normal(sum(lens), heads, 64) for lens, heads in ((q_lens, 8), (lengths, 2), (lengths, 2)))

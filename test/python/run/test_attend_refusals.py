@@ -98,12 +98,12 @@ WRONG = [
     (lambda t: t, {"cu_seqlens": [0, 2]}, "q: expected 3 dimensions, [tokens, heads, dim]"),
     (
         lambda t: [x[0] for x in t],
-        {"cu_seqlens": [0, 5]},
-        "cu_seqlens_k: expected offsets that rise from 0 to the 70 rows",
+        {"cu_seqlens": [0, 5], "cu_seqlens_k": [0, 71]},
+        "cu_seqlens_k: expected offsets that rise from 0 to at most the 70 rows",
     ),
     (
         lambda t: [x[0] for x in t],
-        {"cu_seqlens": [0, 4], "cu_seqlens_k": [0, 70]},
+        {"cu_seqlens": [0, 6], "cu_seqlens_k": [0, 70]},
         "cu_seqlens: expected offsets",
     ),
     (

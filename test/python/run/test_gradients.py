@@ -213,6 +213,18 @@ def test_rows_that_see_nothing_and_empty_sequences():
     assert all(tensor.grad.shape == tensor.shape for tensor in nothing)
 
 
+def test_padding_behind_the_last_sequence_has_no_gradient():
+    q, k, v = leaves((9, 4, 64), (12, 2, 64), (12, 2, 64), dtype=torch.bfloat16)
+    options = dict(causal=True, cu_seqlens=[0, 4, 6], cu_seqlens_k=[0, 5, 8])
+    out = attn.attend(q, k, v, **options)
+    weights = torch.randn_like(out)
+    found = torch.autograd.grad((out * weights).sum(), (q, k, v))
+    used = [x[:n].detach().clone().requires_grad_() for x, n in ((q, 6), (k, 8), (v, 8))]
+    wanted = torch.autograd.grad((attn.attend(*used, **options) * weights[:6]).sum(), used)
+    for each, of_used in zip(found, wanted, strict=True):
+        assert torch.equal(each[: len(of_used)], of_used) and not each[len(of_used) :].any()
+
+
 def test_a_nan_stays_in_its_tree():
     forest = attn.Forest([0, 6, 10, 14, 20], [-1, 0, 0, -1])
     given = leaves((20, 2, 16), (20, 1, 16), (20, 1, 16), dtype=torch.bfloat16)

@@ -112,7 +112,7 @@ class MixedCache(MixedLists):
         return self.memory.page_bytes + (8 * self._places if self.policy is not None else 0)
 
     def _make_kernel(self, dtype: str, scale: float | None, softcap: float | None) -> None:
-        """One kernel and one planner for all layers: to both, every list is a sequence of one row."""
+        """One kernel and one planner for all layers: to both, every list that is used is a sequence of one row."""
         requests, q_heads, kv_heads, head_dim, value_dim = self._of_layer
         spec = Spec(
             q_heads=q_heads // kv_heads,
@@ -128,11 +128,11 @@ class MixedCache(MixedLists):
             device_plan=True,
         )
         self.kernel = compile(spec, device=self.device)
-        self._q = (self.lists, q_heads // kv_heads, head_dim)
+        self._q = (self.used, q_heads // kv_heads, head_dim)
         torch_dtype = torch.bfloat16 if dtype == "bf16" else torch.float16
         largest: dict[str, object] = {
             "q": self._zeros(*self._q, dtype=torch_dtype),
-            "q_start": torch.arange(self.lists + 1, dtype=torch.int32),
+            "q_start": torch.arange(self.lists + 1, dtype=torch.int32).clamp(max=self.used),
         }
         for precision, width in zip(self.precisions, self.widths, strict=False):
             name, most = precision.store.name, width * precision.store.page_size
@@ -190,12 +190,12 @@ class MixedCache(MixedLists):
         """Attention of a layer's new rows over what their lists hold, the new tokens among it: [requests, q_heads,
         value_dim]. Rows of requests that are not active are zeros. Then the policy's decision for each list."""
         requests, q_heads, _, _, value_dim = self._of_layer
-        self.precisions[0].append(self._new[layer], k.view(self.lists, -1), v.view(self.lists, -1))
+        self.precisions[0].append(self._new[layer], k.view(self.used, -1), v.view(self.used, -1))
         if (made := self._made[layer]) is not None:
             torch.cuda.current_stream(q.device).wait_event(made)
         if out is None:
             out = q.new_empty(requests, q_heads, value_dim)
-        named: dict[str, object] = {"out": out.view(self.lists, -1, value_dim)}
+        named: dict[str, object] = {"out": out.view(self.used, -1, value_dim)}
         if self.policy is not None:
             named["significance"] = tuple(self.worth)
         operands = [each.operand for each in self.precisions]

@@ -23,7 +23,7 @@ from .token_lists import HIGH_END, TokenLists
 Sees = Callable[[int, int], "tuple[int, int] | None"]
 """Of (layer, KV head), as of Policy.sees."""
 _ALIGNED = 4
-"""Lists of a layer come in multiples of this: a layer's part of every table then begins at a multiple of 16 bytes."""
+"""Tables have a multiple of this many lists for each layer, so that a layer's part begins at a multiple of 16 bytes."""
 
 
 class MixedLists(TokenLists):
@@ -43,11 +43,7 @@ class MixedLists(TokenLists):
     ):
         for name, size in dict(layers=layers, requests=requests, kv_heads=kv_heads, tokens=tokens).items():
             whole(name, size, 1)
-        lists = requests * kv_heads
-        if lists % _ALIGNED:
-            least = next(n for n in range(requests, requests + _ALIGNED) if n * kv_heads % _ALIGNED == 0)
-            legal = f"a number whose product with {kv_heads} KV heads is a multiple of {_ALIGNED}"
-            raise expected(PlanError, "requests", legal, requests, nearest=least)
+        used = requests * kv_heads
         rule = policy.rule() if isinstance(policy, Policy) else None
         if policy is not None and rule is None:
             legal = (
@@ -55,6 +51,8 @@ class MixedLists(TokenLists):
             )
             raise expected(PlanError, "policy", legal, policy)
         self.requests, self.kv_heads, self.policy, self.tokens = requests, kv_heads, policy, tokens
+        self.used = used
+        """Lists of a layer that requests have; behind them `lists` has up to three that stay empty."""
         most = [
             -(-(tokens + 1) // whole("page_tokens", page, 1)) for page in items("page_tokens", page_tokens)
         ]
@@ -62,7 +60,7 @@ class MixedLists(TokenLists):
         super().__init__(
             pages=pages,
             layers=layers,
-            lists=lists,
+            lists=-(-used // _ALIGNED) * _ALIGNED,
             columns=max(most) + ends,  # each end begins a page, and has room for one token more
             page_tokens=page_tokens,
             ends=ends,
@@ -89,17 +87,20 @@ class MixedLists(TokenLists):
         self._columns = [columns[: self.widths[0]], columns.flip(0)[: self.widths[1]]][: len(self.counts)]
         self.tables = [self._zeros(layers, lists, len(of_end)) for of_end in self._columns]
         """The pages of each end, in the order of its tokens: int32 [layers, lists, pages]."""
-        self._new = SlotLists(layers, lists, self.device)
+        self._on = self._zeros(lists)
+        self._new = SlotLists(layers, self.used, self.device)
         self._rows = torch.arange(lists, dtype=torch.int32, device=self.active.device)
 
     def _make_revision(self, rule: Rule, sees: Sees, device: object, checked: bool) -> None:
         lists, columns, rows = self.lists, self.pool.columns, self.layers * self.lists
         self._limits = self._zeros(self.layers, lists, 2, dtype=torch.float32)
         alphas = [[rule.limits(i, head) for head in range(self.kv_heads)] for i in range(self.layers)]
-        self._limits.copy_(torch.tensor(alphas).repeat(1, self.requests, 1))
+        self._limits[:, : self.used] = (
+            torch.tensor(alphas).repeat(1, self.requests, 1).to(self._limits.device)
+        )
         seen = [[sees(i, head) or (0, 0) for head in range(self.kv_heads)] for i in range(self.layers)]
         self._sees = self._zeros(self.layers, lists, 2)
-        self._sees.copy_(torch.tensor(seen).repeat(1, self.requests, 1))
+        self._sees[:, : self.used] = torch.tensor(seen).repeat(1, self.requests, 1).to(self._sees)
         self._demoted, self._moved = (SlotList(rows, self.device) for _ in range(2))
         (left, right), places = self.pool.page_tokens, tuple(self.score.shape)
         rooms = [width * page for width, page in zip(self.widths, (left, right), strict=True)]
@@ -126,7 +127,8 @@ class MixedLists(TokenLists):
     def begin_lists(self) -> None:
         """A new token for every list of an active request that has not seen all it may, HIGH, with room for one more at the
         other end; or nothing, where pages run out."""
-        on = self.active.repeat_interleave(self.kv_heads)
+        on = self._on
+        on[: self.used].view(self.requests, -1).copy_(self.active[:, None])
         for end, count in enumerate(self.counts):
             torch.mul(count + 1, on, out=self.pool.tokens[:, :, end])
         self.pool.manage()
@@ -135,8 +137,8 @@ class MixedLists(TokenLists):
         high = self.counts[HIGH_END]
         is_new = (on * done).bool() & (self.seen < self.tokens)
         place = torch.where(is_new, high, -1)[..., None]
-        self._new.target.copy_(self.slots((), HIGH_END, place)[..., 0])
-        self._new.source.copy_(torch.where(is_new, self._rows, -1))
+        self._new.target.copy_(self.slots((), HIGH_END, place)[:, : self.used, 0])
+        self._new.source.copy_(torch.where(is_new, self._rows, -1)[:, : self.used])
         entries = self.entries((), HIGH_END, place)
         self._put_positions(entries, self.seen)
         self.score.view(-1).scatter_(0, entries.flatten(), 0.0)

@@ -18,7 +18,7 @@ def of_end(cache, layer, end):
     """Of each list the positions of its tokens at an end, in the order of places."""
     page, table = cache.pool.page_tokens[end], cache.pool.table[layer].cpu()
     position, found = cache.position.cpu(), []
-    for row, count in zip(table, cache.counts[end][layer].tolist(), strict=True):
+    for row, count in zip(table[: cache.used], cache.counts[end][layer].tolist(), strict=False):
         places = torch.arange(count)
         columns = places // page if end == 0 else cache.pool.columns - 1 - places // page
         found.append(position[row[columns].long(), places % page].long())
@@ -27,7 +27,7 @@ def of_end(cache, layer, end):
 
 def levels_of(cache, layer, tokens):
     """How every token of each list is kept: int8 [lists, tokens]."""
-    levels = torch.zeros(cache.lists, tokens, dtype=torch.int8)
+    levels = torch.zeros(cache.used, tokens, dtype=torch.int8)
     for end, level in enumerate((HIGH, LOW)[: len(cache.counts)]):
         for row, positions in zip(levels, of_end(cache, layer, end), strict=True):
             assert (row[positions] == 0).all() and len(set(positions.tolist())) == len(positions)
@@ -70,9 +70,9 @@ class Watched:
 
     def by_position(self, layer):
         tokens = int(self.cache.seen[layer].max())
-        worth = torch.zeros(self.cache.lists, tokens)
+        worth = torch.zeros(self.cache.used, tokens)
         for end, found in enumerate(self.cache.worth):
-            of_lists = found.flatten(1).cpu()
+            of_lists = found.flatten(1)[: self.cache.used].cpu()
             for row, numbers, positions in zip(worth, of_lists, of_end(self.cache, layer, end), strict=True):
                 row[positions] = numbers[: len(positions)]
         return worth
@@ -124,14 +124,14 @@ class Watched:
                 self.draw(cache.requests, heads, size).to(torch.bfloat16)
                 for heads, size in ((q_heads, dim), (cache.kv_heads, dim), (cache.kv_heads, value_dim))
             )
-            self.k[self.layer].append(k.reshape(cache.lists, dim))
-            self.v[self.layer].append(v.reshape(cache.lists, value_dim))
+            self.k[self.layer].append(k.reshape(cache.used, dim))
+            self.v[self.layer].append(v.reshape(cache.used, value_dim))
             before = self._levels()
             out = cache.attend(self.layer, *(each.to(self.place) for each in (q, k, v)))
             results.append((out.cpu(), *self.wanted(q, before)))
             if cache.policy is not None:
                 if self.kept[self.layer] is None:
-                    none = torch.zeros(cache.lists, 0)
+                    none = torch.zeros(cache.used, 0)
                     self.kept[self.layer] = cache.policy.prompt(none, heads=self.heads(self.layer))
                 cache.policy.step(self.kept[self.layer], self.worth[self.layer])
         cache.end()
@@ -140,7 +140,7 @@ class Watched:
     def _levels(self):
         """Of the layer's lists, the new token among them, before the policy decides."""
         tokens = len(self.k[self.layer])
-        levels = torch.zeros(self.cache.lists, tokens, dtype=torch.int8)
+        levels = torch.zeros(self.cache.used, tokens, dtype=torch.int8)
         levels[:, -1] = HIGH
         if self.cache.policy is None:
             return levels.fill_(HIGH)
@@ -165,7 +165,7 @@ class Watched:
                 )
             numbers.append(torch.where((levels == LOW)[..., None], low, high))
         k, v = numbers
-        rows = q.float().reshape(self.cache.lists, -1, q.shape[-1])
+        rows = q.float().reshape(self.cache.used, -1, q.shape[-1])
         scores = torch.einsum("lgd,ltd->lgt", rows, k) / q.shape[-1] ** 0.5
         scores = scores.masked_fill((levels == 0)[:, None], -torch.inf)
         weights = scores.softmax(-1)

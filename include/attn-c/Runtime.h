@@ -198,13 +198,13 @@ ATTN_C_EXPORT AttnStatus attnPlanCreate(AttnKernel *kernel, const AttnBatch *bat
                                         const AttnPlanOptions *options, uintptr_t stream, AttnPlan **plan);
 ATTN_C_EXPORT void attnPlanDestroy(AttnPlan *plan);
 /* The next step. `extended` (may be null) says whether the plan was only extended. Memory grows where it
- * must. */
+ * must. An error leaves the plan as it was, and what recorded launches read. Only where the device fails in a
+ * copy is it refused until another update. */
 ATTN_C_EXPORT AttnStatus attnPlanUpdate(AttnPlan *plan, const AttnBatch *batch, uintptr_t stream,
                                         bool *extended);
 /* The next step in few words, where the plan's batch was made from tensors with one packed operand: each
  * instance has `tokens` tokens more, each row stands so many further behind, and instances begin `apart`
- * tokens apart. The batch itself is changed; an error about these numbers leaves it and the plan as they
- * were. */
+ * tokens apart. The batch itself is changed; an error leaves it and the plan as they were. */
 ATTN_C_EXPORT AttnStatus attnPlanGrow(AttnPlan *plan, int32_t tokens, int64_t apart, uintptr_t stream,
                                       bool *extended);
 /* Query rows of the batch. */

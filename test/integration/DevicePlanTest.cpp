@@ -169,9 +169,7 @@ public:
     EXPECT_TRUE(device->fill(there.address("q_pos"), 0x55, batch->qPos.size() * 4));
     expectOk(there.useDevicePlan(*made));
     expectOk(there.launchPlan());
-    Result<DevicePlanStatus> status = there.planStatus();
-    EXPECT_TRUE(status);
-    EXPECT_EQ(status->message(), "");
+    EXPECT_EQ(*there.planFault(), "");
     std::vector<int32_t> positions(batch->qPos.size());
     EXPECT_TRUE(device->copyOut(positions.data(), there.address("q_pos"), positions.size() * 4));
     EXPECT_EQ(positions, batch->qPos);
@@ -304,16 +302,16 @@ TEST(DevicePlan, FaultsLeaveAnEmptyPlan) {
     ASSERT_TRUE(
         planned.device->copyIn(session.address(each.table), each.values.data(), each.values.size() * 4));
     Planned::expectOk(session.launchPlan());
-    const DevicePlanStatus status = *session.planStatus();
-    EXPECT_EQ(status.fault, each.fault);
-    EXPECT_EQ(status.sequence, each.sequence);
+    const PlanFinding found = *session.planFinding();
+    EXPECT_EQ(static_cast<PlanFault>(found.fault), each.fault);
+    EXPECT_EQ(found.sequence, each.sequence);
     const Plan plan = planOf(*planned.device, session, made);
     EXPECT_EQ(plan.tasks.empty(), each.fault != PlanFault::None);
     EXPECT_EQ(plan.mergeRows.empty(), each.fault != PlanFault::None);
     expectStarts(*planned.device, session, plan);
     Planned::expectOk(session.launch());
   }
-  EXPECT_NE(session.planStatus()->message().find("sequence 3: a length is negative"), std::string::npos);
+  EXPECT_NE(session.planFault()->find("sequence 3: a length is negative"), std::string::npos);
 }
 
 // Of packed instances where they begin, too: below the store's tokens, and as many before its end as they are
@@ -343,9 +341,10 @@ TEST(DevicePlan, FaultsOfPackedStores) {
     ASSERT_TRUE(
         planned.device->copyIn(session.address("kv.start"), each.starts.data(), each.starts.size() * 4));
     Planned::expectOk(session.launchPlan());
-    const DevicePlanStatus status = *session.planStatus();
-    EXPECT_EQ(status.fault, each.sequence < 0 ? PlanFault::None : PlanFault::LengthOutside);
-    EXPECT_EQ(status.sequence, std::max(each.sequence, 0));
+    const PlanFinding found = *session.planFinding();
+    EXPECT_EQ(static_cast<PlanFault>(found.fault),
+              each.sequence < 0 ? PlanFault::None : PlanFault::LengthOutside);
+    EXPECT_EQ(found.sequence, std::max(each.sequence, 0));
     EXPECT_EQ(planOf(*planned.device, session, made).tasks.empty(), each.sequence >= 0);
     Planned::expectOk(session.launch());
   }
@@ -366,7 +365,7 @@ TEST(DevicePlan, WhatIsBeyondItsLimitsIsNotPlanned) {
   EXPECT_NE(session.launchPlan().error().message.find("before useDevicePlan"), std::string::npos);
   Planned::expectOk(session.useDevicePlan(*makeDevicePlan(planned.manifest(), limits, options)));
   Planned::expectOk(session.launchPlan());
-  EXPECT_EQ(session.planStatus()->fault, PlanFault::CapacityExceeded);
+  EXPECT_EQ(static_cast<PlanFault>(session.planFinding()->fault), PlanFault::CapacityExceeded);
   EXPECT_NE(session.setPlan(*makePlan(planned.manifest(), batch, options))
                 .error()
                 .message.find("makes its plans on the device"),

@@ -116,7 +116,13 @@ PAGE_SIZE_PASSES = {
     "runtime/src/artifact/WriteManifest.cpp",
 }
 # Here a `page` is one of a pool's pages, unless an argument or a store has it.
-POOLS = ("runtime/src/cache/", "runtime/src/capi/", "python/src/")
+POOLS = (
+    "lib/Conversion/AttnToTile/Plan/",
+    "runtime/src/cache/",
+    "runtime/src/capi/",
+    "runtime/src/plan/DevicePlan.cpp",
+    "python/src/",
+)
 
 
 def reads_page_size(name, text):

@@ -51,7 +51,7 @@ class Spec:
                  exp(s - lse), of the query heads that read one KV head as one number; f32, of each operand in the shape of its keys
                  without features, of a paged one `[instances, kv_heads, pages of an instance, page_size]`. Heads see alike
     significance_rows  how many of the last rows of each sequence count; by default all
-    device_plan  whether a kernel comes with it that makes plans on the device (Plan.on_device)
+    device_plan  whether a kernel comes with it that makes plans on the device (Kernel.device_planner)
     name         of the function, and the first part of the names of its kernels
 
     A Spec is frozen and hashable; equal descriptions are equal, whatever functions their scores came from. Errors:

@@ -6,12 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy
-
 from .. import _attn
 from ..errors import PlanError, TensorError, expected
 from ..memory.devices import failed
-from ..memory.tables import int32_array
 from ..memory.views import Binding, check, view_of
 from .plan import Plan
 
@@ -51,21 +48,19 @@ class DevicePlanner:
         tables: Mapping[str, object] | None = None,
         *,
         out: object = None,
-        check_pages: bool = False,
+        check: bool = False,
         stream: object = None,
     ) -> DevicePlan:
         """Launches the kernel that makes the plan of a step. `tables`: int32 tensors on the device, by name; those that
         are not given are the largest batch's. `out`: an int32 tensor of `nbytes` bytes, which holds the plan; without one
         the planner's own memory does, until the next plan. Rows are the last tokens of their sequences; a sequence may
         have none, and rows of no sequence are not written. Neither allocates nor waits. TensorError where a tensor is
-        another than planned for. What pages the tables name is not looked at, unless `check_pages` says so, which waits
-        for the device and refuses those outside the pool: for finding mistakes, and not while a stream is captured."""
+        another than planned for. Wrong contents make an empty plan: `DevicePlan.fault` says what is wrong. With `check`
+        the call waits for the device and raises PlanError where there is a fault; not while a stream is captured."""
         given = {} if tables is None else dict(tables)
         for name in given:
             if name not in self._bindings or name == "plan":
                 raise expected(TensorError, "table", f"one of {', '.join(self.tables)}", name)
-        if check_pages:
-            self._check_pages(given)
         launch_on = 0 if self.kernel.device == "host" else self.kernel._stream(stream)
         made = DevicePlan(self, given | ({"plan": out} if out is not None else {}), launch_on)
         made._bind()
@@ -73,26 +68,9 @@ class DevicePlanner:
             self._plan._native.make(launch_on)
         except _attn.Failure as failure:
             raise failed(failure, PlanError) from None
+        if check and (fault := made.fault):
+            raise PlanError(fault)
         return made
-
-    def _check_pages(self, given: dict[str, object]) -> None:
-        """Of the tables that are given: the pages that their lengths reach."""
-        for argument in self.kernel.manifest["arguments"]:
-            operand, page = argument["name"], argument.get("page", 0)
-            table, lengths = given.get(f"{operand}.block_table"), given.get(f"{operand}.lengths")
-            if not page or table is None or lengths is None:
-                continue
-            pages, pool = int32_array(f"{operand}.block_table", table), self._plan._sizes[f"{operand}.pages"]  # type: ignore[index]
-            read = numpy.arange(pages.shape[1]) * page < int32_array(f"{operand}.lengths", lengths)[:, None]
-            wrong = numpy.argwhere(read & ((pages < 0) | (pages >= pool)))
-            if len(wrong):
-                sequence, column = wrong[0].tolist()
-                found = int(pages[sequence, column])
-                name, legal = (
-                    f"{operand}.block_table[{sequence}, {column}]",
-                    f"a page of the pool, 0 to {pool - 1}",
-                )
-                raise expected(PlanError, name, legal, found, nearest=min(max(found, 0), pool - 1))
 
     def __repr__(self) -> str:
         return (

@@ -333,10 +333,6 @@ class Kernel(Code):
 
     def _accept(self, plan: Plan, signatures: tuple) -> tuple[tuple[int, ...], tuple | None]:
         """Bytes of each binding's tensor, in the order of `slots`, and strides where some do not lie densely; remembered."""
-        if plan._broken:
-            raise PlanError(
-                f"plan: its last update failed, so it holds no batch; update it with another: {plan._broken}"
-            )
         nbytes = tuple(
             check(binding, signatures[place], plan._sizes, self.device)
             for binding, place in zip(self._bindings, self._order, strict=True)

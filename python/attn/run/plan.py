@@ -36,14 +36,12 @@ class Plan:
         self._native = native
         self._spare: dict[tuple, object] = {}
         self._sizes: dict[str, int] | None = None
-        self._broken = ""
         self._classes: tuple[int, ...] = ()
         self._settle(batch, prepared)
 
     def _settle(self, batch: object, prepared: Prepared) -> None:
         self.batch = batch
         self._prepared = prepared
-        self._broken = ""
         self._order = prepared.order
         if prepared.sizes == self._sizes and prepared.classes == self._classes:
             return
@@ -72,15 +70,14 @@ class Plan:
         """The next step: of the batch that the plan was made from, after its own `update`, or of another one. True
         where tasks were kept and only read on; their order, and so the bits of results, then stay. Costs no memory
         where the batch is no larger. PlanError where the batch is not of this kernel's description, or what was fixed
-        has no room for it; the plan then has to be updated with another one before it can be run."""
+        has no room for it; the plan then stays the one it was, and so does what a graph replays."""
         batch = self.batch if batch is None else batch
         prepared = self.kernel._prepare(batch)
         try:
             extended = self._native.update(prepared.native, stream=self.kernel._stream(stream))
         except _attn.Failure as failure:
-            self._sizes, self._accepted, self._broken = None, {}, failure.message
             raise failed(failure, PlanError) from None
-        if batch is not self.batch or prepared != self._prepared or self._broken:
+        if batch is not self.batch or prepared != self._prepared:
             self._settle(batch, prepared)
         return extended
 
@@ -90,7 +87,6 @@ class Plan:
         try:
             self._native.grow(tokens, apart, stream)
         except _attn.Failure as failure:
-            self._sizes, self._accepted, self._broken = None, {}, failure.message
             raise failed(failure, PlanError) from None
         self.batch = self._prepared = self._sizes = None
         self._accepted = {}

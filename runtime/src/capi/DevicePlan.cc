@@ -49,12 +49,13 @@ std::vector<PlannedBatch::DeviceTable> deviceTablesOf(const Manifest &manifest, 
     const std::string prefix = argument.name + ".";
     if (std::any_of(tables.begin(), tables.end(),
                     [&](const auto &t) { return t.name == prefix + "lengths"; }))
-      continue; // one region that two operands show
-    tables.push_back({prefix + "lengths", sequences * word});
+      continue;                                            // one region that two operands show
+    const size_t lists = batch.operands[o].lengths.size(); // of sequences, or of each of their heads
+    tables.push_back({prefix + "lengths", lists * word});
     tables.push_back({prefix + "pos0", sequences * word});
     if (storeOf(argument).isPaged())
       tables.push_back(
-          {prefix + "block_table", sequences * static_cast<size_t>(batch.operands[o].maxPages) * word});
+          {prefix + "block_table", lists * static_cast<size_t>(batch.operands[o].maxPages) * word});
     if (argument.store == StoreKind::Packed)
       tables.push_back({prefix + "start", (sequences + 1) * word});
   }
@@ -95,6 +96,8 @@ Status PlannedBatch::moveToDevice(int64_t tokens, uintptr_t stream) {
   if (!made)
     return inputError("plan: " + made.error().message);
   made->ends = plan.ends;
+  if (Status status = session->useDevicePlan(*made); !status)
+    return status;
   deviceTables = deviceTablesOf(kernel->manifest, most);
   for (DeviceTable &table : deviceTables) {
     Result<int> slot = session->slot(table.name);
@@ -103,8 +106,6 @@ Status PlannedBatch::moveToDevice(int64_t tokens, uintptr_t stream) {
     table.slot = *slot;
     session->bindSlot(*slot, session->tableAddress(table.name));
   }
-  if (Status status = session->useDevicePlan(*made); !status)
-    return status;
   deviceTables.insert(deviceTables.begin(), {"plan", session->planBytes()});
   fixed = onDevice = true;
   return {};
@@ -216,10 +217,10 @@ AttnStatus attnPlanFault(AttnPlan *plan, uintptr_t stream, AttnBytes **message) 
     std::optional<Adopted> adopted;
     if (Status status = plan->planned->adoptTables(adopted); !status)
       return status;
-    Result<DevicePlanStatus> found = plan->planned->session->planStatus();
+    Result<std::string> found = plan->planned->session->planFault();
     if (!found)
       return found.error();
-    *message = new AttnBytes{found->message()};
+    *message = new AttnBytes{std::move(*found)};
     return {};
   });
 }

@@ -187,6 +187,8 @@ AttnStatus attnPlanFix(AttnPlan *plan) {
     PlannedBatch &planned = *plan->planned;
     if (planned.onDevice)
       return {};
+    if (!planned.ready)
+      return inputError("plan: the device failed in its last update: update it before it is fixed");
     if (Status status = planned.session->fixLaunch(); !status)
       return status;
     planned.fixed = true;

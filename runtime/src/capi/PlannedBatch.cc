@@ -53,22 +53,38 @@ static Status checkCapacity(const PlanCapacity &capacity) {
   return {};
 }
 
-/// Copies what was planned to the device.
-Status PlannedBatch::upload(const SharedBatch &given, uintptr_t stream, bool grow) {
+/// Plans a batch anew into `next`, where need be with room for more.
+Status PlannedBatch::planAnew(const Batch &content, NextRoom &room) {
+  const Manifest &manifest = kernel->manifest;
+  Status status = planner ? planner->plan(content, next) : Status();
+  if (planner && status)
+    return {};
+  room.limits = PlanLimits::larger(limits, PlanLimits::of(manifest, content));
+  if (planner && (room.limits == limits || fixed))
+    return status;
+  room.capacity = planCapacity(manifest, room.limits, options);
+  if (Status legal = checkCapacity(room.capacity); !legal)
+    return legal;
+  room.planner.emplace(manifest, options, room.capacity);
+  return room.planner->plan(content, next);
+}
+
+/// Hands tables and plan to the device.
+Status PlannedBatch::upload(const SharedBatch &given, const Plan &made, const PlanCapacity *room,
+                            uintptr_t stream, bool &begun) {
+  begun = false;
   auto held = kernel->device->use(stream);
   if (!held)
     return held.error();
-  if (grow)
-    if (Status status = session->reserve(capacity); !status)
-      return status;
-  if (Status status = session->bindTables(given.content.batch); !status)
-    return status;
+  std::vector<Session::DimValue> dims;
   for (const auto &[name, shape] : given.shapes)
     for (size_t axis = 0; axis < shape.size(); ++axis)
-      session->setDim(name + ".dim" + std::to_string(axis), static_cast<int32_t>(shape[axis]));
-  return session->setPlan(plan);
+      dims.emplace_back(name + ".dim" + std::to_string(axis), shape[axis]);
+  return session->take(given.content.batch, dims, made, room, begun);
 }
 
+/// What may be refused comes before anything is kept: after a failure the plan is as it was, unless the
+/// device failed with half of the step copied.
 Status PlannedBatch::update(std::shared_ptr<SharedBatch> given, uintptr_t stream, bool &wasExtended) {
   if (onDevice)
     return inputError("plan: is made on the device: attnPlanMake makes the next one");
@@ -87,56 +103,63 @@ Status PlannedBatch::update(std::shared_ptr<SharedBatch> given, uintptr_t stream
       return need.error();
     needed.push_back(*need);
   }
+  LogCounts counted = LogCounts::of(given->content);
   const Batch &content = given->content.batch;
-  const bool first = !batch;
-  ready = false;
-  Result<bool> kept = first ? Result<bool>(false) : planner->update(content, plan);
-  bool grow = first;
-  if (first || !kept) {
-    const PlanLimits now = PlanLimits::of(manifest, content);
-    const PlanLimits more = PlanLimits::larger(limits, now);
-    grow = first || more != limits;
-    if (!first && (!grow || fixed))
-      return kept.error();
-    const PlanCapacity room = planCapacity(manifest, more, options);
-    if (Status status = checkCapacity(room); !status)
+  NextRoom room;
+  const bool kept = planner && planner->extend(content, plan);
+  if (!kept)
+    if (Status status = planAnew(content, room); !status)
       return status;
-    limits = more;
-    capacity = room;
-    planner.emplace(manifest, options, capacity);
-    if (Status status = planner->plan(content, plan); !status)
-      return status;
-    kept = false;
-  }
-  if (Status status = upload(*given, stream, grow); !status)
+  bool begun = false;
+  Status status = upload(*given, kept ? plan : next, room.planner ? &room.capacity : nullptr, stream, begun);
+  if (!status && kept && !begun)
+    planner->retract(plan);
+  if (!status && !begun)
     return status;
-  extended = *kept ? extended + 1 : 0;
-  wasExtended = *kept;
+  if (!kept)
+    std::swap(plan, next);
+  if (room.planner) {
+    limits = room.limits;
+    capacity = room.capacity;
+    planner.emplace(std::move(*room.planner));
+  }
+  extended = kept ? extended + 1 : 0;
+  wasExtended = kept;
   needs = std::move(needed);
   rows = content.rows;
   version = given->version;
-  counts = LogCounts::of(given->content);
+  counts = std::move(counted);
   batch = std::move(given);
-  ready = true;
-  return {};
+  ready = static_cast<bool>(status);
+  return status;
 }
 
 Status PlannedBatch::grow(int32_t tokens, int64_t apart, uintptr_t stream, bool &wasExtended) {
   if (!ready)
-    return inputError("plan: its last update failed: update it before it grows");
+    return inputError("plan: the device failed in its last update: update it before it grows");
   if (Status status = kernel->device->checkPlanning(stream); !status)
     return status;
+  uint64_t versionBefore = 0;
   {
     auto held = hold();
     if (!held)
       return held.error();
     if (batch->built)
       return inputError("plan: its batch was made from a cache, which grows by itself: update the plan");
+    beforeGrowth = batch->content.batch;
+    versionBefore = batch->version;
     if (Status status = growBatch(kernel->manifest, batch->content.batch, tokens, apart); !status)
       return status;
     batch->version = newVersion();
   }
-  return update(batch, stream, wasExtended);
+  const uint64_t grown = batch->version;
+  Status status = update(batch, stream, wasExtended);
+  if (!status && version != grown) // it is still the plan of what the batch was
+    if (auto held = batch->lock.take("the batch"); held && batch->version == grown) {
+      std::swap(batch->content.batch, beforeGrowth);
+      batch->version = versionBefore;
+    }
+  return status;
 }
 
 Status PlannedBatch::checkAddress(size_t slot, uint64_t address, size_t bytes, bool isDense) const {
@@ -195,7 +218,7 @@ Status PlannedBatch::checkStrides(const size_t *bytes, const int64_t *const *str
 Status PlannedBatch::run(const uint64_t *addresses, const size_t *bytes, const int64_t *const *strides,
                          size_t count, uintptr_t stream) {
   if (!ready)
-    return inputError("plan: its last update failed: update it before it is run");
+    return inputError("plan: the device failed in its last update: update it before it is run");
   if (count != needs.size())
     return inputError("expected an address for each of the " + std::to_string(needs.size()) +
                       " buffers, got " + std::to_string(count));

@@ -41,7 +41,10 @@ int64_t segmentsOfPiece(const Manifest &m) {
 
 Status check(const Manifest &m, const DevicePlanLimits &limits, const PlanOptions &options) {
   if (!m.planLaunch())
-    return inputError("'" + m.entry + "' has no kernel that makes plans: compile it with attn.device_plan");
+    return inputError(
+        "'" + m.entry +
+        "' has no kernel that makes plans: compile it with Spec(device_plan=True), or the attribute "
+        "attn.device_plan in a text");
   if (options.kernel >= 0 && !m.isPlanned(options.kernel))
     return inputError("PlanOptions::kernel is " + std::to_string(options.kernel) + ", no attend kernel of '" +
                       m.entry + "'");
@@ -96,26 +99,32 @@ Result<DevicePlan> makeDevicePlan(const Manifest &m, const DevicePlanLimits &lim
       chunk > 0 && std::any_of(m.operands.begin(), m.operands.end(),
                                [](const OperandInfo &operand) { return beginsWithRow(operand.visibility); });
   const int64_t tileRows = rowsOfTile(kernel, m.groupSize(), oneRow);
-  const int64_t units = packed / tileRows + std::min(limits.sequences, limits.rows);
+  // Heads that have lengths of their own have units of their own.
+  const bool byHead = std::any_of(m.operands.begin(), m.operands.end(), [&](const OperandInfo &operand) {
+    return m.argumentOf(operand).ragged && heads > 1;
+  });
+  const int64_t lists = byHead ? heads : 1, dealt = heads / lists;
+  const int64_t units = (packed / tileRows + std::min(limits.sequences, limits.rows)) * lists;
   const int64_t ofUnit = chunk > 0 ? static_cast<int64_t>(m.operands.size()) * ceilDiv(limits.tokens, chunk) +
                                          intervals + (m.sinkLogits ? 1 : 0)
                                    : 1;
   PlanCapacity &room = plan.capacity;
   const int64_t parts = units * ofUnit, cutRows = blocks * std::min<int64_t>(tileRows, packed);
   room.blocks = blocks;
-  room.tasks = parts * heads + (chunk > 0 ? 0 : blocks);
+  room.tasks = parts * dealt + (chunk > 0 ? 0 : blocks);
   room.segments = (parts + (chunk > 0 ? 0 : 2 * (blocks + 1))) * intervals;
   room.partialRows = room.mergePartials = chunk > 0 ? packed * ofUnit * heads : 2 * cutRows;
   room.mergeRows = chunk > 0 ? packed * heads : std::min(cutRows, packed * heads);
   room.scoreTasks = limits.scoreTasks;
   room.scoreWords = ceilDiv(limits.scoreTokens * m.groupSize(), 2);
-  room.status = 2;
-  room.scratch = limits.sequences + 1 + 5 * (units + 1) + 3 * parts + 5 * (blocks + 1); // of a block
+  room.findings = 1;
+  room.scratch = limits.sequences + 1 + limits.sequences * lists + 1 + 5 * (units + 1) + 3 * parts +
+                 5 * (blocks + 1); // of a block
   const int64_t tiles = static_cast<int64_t>(m.operands.size()) * ceilDiv(limits.tokens, kernel.keys) + 2;
   for (const auto &[what, value] :
        {std::pair("tasks", room.tasks), std::pair("segments", room.segments),
         std::pair("partial rows", room.partialRows),
-        std::pair("key tiles", units * tiles * (CostModel::tile + cost.fixed) * heads)})
+        std::pair("key tiles", units * tiles * (CostModel::tile + cost.fixed) * dealt)})
     if (value * 8 > std::numeric_limits<int32_t>::max())
       return inputError("limits of a plan on the device: " + std::to_string(value) + " " + what +
                         " are more than it can count");
@@ -133,7 +142,7 @@ Result<DevicePlan> makeDevicePlan(const Manifest &m, const DevicePlanLimits &lim
   setDivisor(PlanDim::Rows, tileRows);
   setDivisor(PlanDim::Keys, kernel.keys);
   setDivisor(PlanDim::KeyAlign, kernel.keyAlign);
-  setDivisor(PlanDim::Abreast, abreastOf(m, kernel, plan.blocks));
+  setDivisor(PlanDim::Abreast, byHead ? 1 : abreastOf(m, kernel, plan.blocks));
   setDivisor(PlanDim::Chunk, std::max<int64_t>(chunk, 1));
   set(PlanDim::IsFixed, chunk > 0);
   set(PlanDim::Fixed, cost.fixed);
@@ -145,9 +154,9 @@ Result<DevicePlan> makeDevicePlan(const Manifest &m, const DevicePlanLimits &lim
   return plan;
 }
 
-std::string DevicePlanStatus::message() const {
-  const std::string at = "sequence " + std::to_string(sequence) + ": ";
-  switch (fault) {
+std::string faultText(const Manifest &m, const PlanFinding &finding, int64_t pages) {
+  const std::string sequence = std::to_string(finding.sequence), at = "sequence " + sequence + ": ";
+  switch (static_cast<PlanFault>(finding.fault)) {
   case PlanFault::None:
     return "";
   case PlanFault::RowsUnsorted:
@@ -158,8 +167,15 @@ std::string DevicePlanStatus::message() const {
     return at + "more than one row, where significance is planned on the device: of steps of decoding";
   case PlanFault::CapacityExceeded:
     return "the batch is larger than the limits that the plan was made for";
+  case PlanFault::PageOutside: {
+    const Argument &argument = m.argumentOf(m.operands[static_cast<size_t>(finding.operand)]);
+    const std::string head = argument.ragged ? std::to_string(finding.head) + ", " : "";
+    return at + argument.name + ".block_table[" + sequence + ", " + head + std::to_string(finding.column) +
+           "]: expected a page of the pool, 0 to " + std::to_string(pages - 1) + ", got " +
+           std::to_string(finding.page);
   }
-  return "unknown fault " + std::to_string(static_cast<int32_t>(fault));
+  }
+  return "unknown fault " + std::to_string(finding.fault);
 }
 
 } // namespace attn::rt

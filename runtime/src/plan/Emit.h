@@ -36,12 +36,14 @@ class Extender {
 public:
   /// After a full plan: what the next batch is compared with.
   void remember(const Manifest &manifest, const Batch &batch, const Assignment &assignment);
-  /// False where another plan is due; `plan` and `work` are then no longer of use.
+  /// False where another plan is due; `work` is then no longer of use, nor what the plan has of segments.
   bool extend(const Manifest &manifest, const Batch &batch, const PlanOptions &options,
               const PlanCapacity &capacity, UnitBuilder &builder, Work &work, Balancer &balancer,
               Assignment &assignment, Plan &plan);
   /// Did the last one change more of the plan than its segments?
   bool moved() const { return moved_; }
+  /// The last one's tasks look for their segments where they did before it.
+  void moveBack(Plan &plan);
 
 private:
   Batch last_; ///< without tables
@@ -57,6 +59,11 @@ private:
   std::vector<int32_t> blockOf_;             ///< of each piece
   std::vector<int32_t> wholeSegments_;       ///< where the plan has those of a unit that is not cut, or -1
   std::vector<PlanSegment> segments_, cut_;
+  struct Moved {
+    size_t task;
+    int32_t segmentBegin, segmentEnd;
+  };
+  std::vector<Moved> movedFrom_;
 
   bool hasOnlyGrown(const Batch &batch) const;
   void index(const Work &work, const Assignment &assignment, const Plan &plan);

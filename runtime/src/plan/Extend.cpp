@@ -179,6 +179,7 @@ bool Extender::moveUnit(size_t index, const Unit &before, Unit &now, int64_t roo
   plan.segments.insert(plan.segments.end(), segments_.begin(), segments_.end());
   for (int32_t i = unitPieces_[index]; i < unitPieces_[index + 1]; ++i) {
     const auto p = static_cast<size_t>(pieces_[static_cast<size_t>(i)]);
+    movedFrom_.push_back({p, plan.tasks[p].segmentBegin, plan.tasks[p].segmentEnd});
     plan.tasks[p].segmentBegin = begin;
     plan.tasks[p].segmentEnd = static_cast<int32_t>(plan.segments.size());
     assignment.pieces[p].tileEnd = now.tiles;
@@ -187,6 +188,14 @@ bool Extender::moveUnit(size_t index, const Unit &before, Unit &now, int64_t roo
   wholeSegments_[index] = begin;
   moved_ = true;
   return true;
+}
+
+void Extender::moveBack(Plan &plan) {
+  for (const Moved &moved : movedFrom_) {
+    plan.tasks[moved.task].segmentBegin = moved.segmentBegin;
+    plan.tasks[moved.task].segmentEnd = moved.segmentEnd;
+  }
+  movedFrom_.clear();
 }
 
 /// What reading segments costs, for the plan's figures.
@@ -203,6 +212,7 @@ bool Extender::extend(const Manifest &m, const Batch &batch, const PlanOptions &
                       const PlanCapacity &capacity, UnitBuilder &builder, Work &work, Balancer &balancer,
                       Assignment &assignment, Plan &plan) {
   moved_ = false;
+  movedFrom_.clear();
   // What is seen alike may no longer be, and tasks without keys were left out; lists are written for the
   // tokens that there are.
   if (!hasOnlyGrown(batch) || (work.fixedSplit && work.shared) || work.omitted || !work.slots.empty())

@@ -36,6 +36,11 @@ struct Planner::State {
   Emitter emitter;
   Extender extender;
   uint64_t planned = 0; ///< the structure of the last plan
+  struct {
+    std::vector<PlanSegment> segments;
+    PlanStats stats;
+    uint64_t structure = 0;
+  } before = {}; ///< what a plan had that was extended
 
   Status checkKernel() const {
     if (options.kernel < 0 || manifest.isPlanned(options.kernel))
@@ -219,17 +224,36 @@ Status Planner::plan(const Batch &batch, Plan &plan) {
   return {};
 }
 
-Result<bool> Planner::update(const Batch &batch, Plan &plan) {
+bool Planner::extend(const Batch &batch, Plan &plan) {
   State &s = *state_;
-  if (s.planned != 0 && plan.structure == s.planned && !s.manifest.plansWhole() &&
-      !s.manifest.walksTokens() &&
-      s.extender.extend(s.manifest, batch, s.options, s.capacity, s.builder, s.work, s.balancer, s.assignment,
-                        plan)) {
-    if (s.extender.moved())
-      s.planned = plan.structure = nextStructure();
-    s.fillBalance(plan, plan.stats);
-    return true;
+  if (s.planned == 0 || plan.structure != s.planned || s.manifest.plansWhole() || s.manifest.walksTokens())
+    return false;
+  s.before.segments.assign(plan.segments.begin(), plan.segments.end());
+  s.before.stats = plan.stats;
+  s.before.structure = plan.structure;
+  if (!s.extender.extend(s.manifest, batch, s.options, s.capacity, s.builder, s.work, s.balancer,
+                         s.assignment, plan)) {
+    retract(plan);
+    return false;
   }
+  if (s.extender.moved())
+    s.planned = plan.structure = nextStructure();
+  s.fillBalance(plan, plan.stats);
+  return true;
+}
+
+void Planner::retract(Plan &plan) {
+  State &s = *state_;
+  s.extender.moveBack(plan);
+  plan.segments.swap(s.before.segments);
+  plan.stats = s.before.stats;
+  plan.structure = s.before.structure;
+  s.planned = 0; // what it would extend has gone on
+}
+
+Result<bool> Planner::update(const Batch &batch, Plan &plan) {
+  if (extend(batch, plan))
+    return true;
   if (Status status = this->plan(batch, plan); !status)
     return status.error();
   return false;

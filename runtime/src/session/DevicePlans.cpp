@@ -22,34 +22,49 @@ Status Session::useDevicePlan(const DevicePlan &plan) {
   const KernelInfo &planning = s.manifest.kernels[static_cast<size_t>(launch->kernels.front())];
   PlanCapacity capacity = plan.capacity;
   capacity.scratch *= gridBlocks(planning, capacity.tasks, 1, mostPlanBlocks);
-  const auto buffers = planBuffers(capacity, s.manifest);
-  s.planBytes = 0;
-  s.planParts.clear();
-  const auto place = [&](const std::string &name, int64_t bytes) -> Status {
+  // Memory first: a failure changes nothing.
+  std::vector<std::pair<std::string, size_t>> parts;
+  size_t bytes = 0;
+  const auto place = [&](const std::string &name, int64_t size) {
     if (!s.wanted.contains(name))
-      return {};
+      return;
+    parts.emplace_back(name, bytes);
+    bytes += (static_cast<size_t>(size) + 255) / 256 * 256;
+  };
+  const auto buffers = planBuffers(capacity, s.manifest);
+  const auto stage = [&]() -> Status {
+    for (size_t i = 0; i < planArrayCount; ++i) {
+      const std::string name(planArrayNames[i]);
+      const int64_t size = buffers[i].elements * buffers[i].elementBytes;
+      if (buffers[i].use != MemoryUse::Partials)
+        place(name, size);
+      else if (Status status = s.stageBuffer(name, size, MemoryUse::Partials); !status)
+        return status;
+    }
+    place("q_pos", s.dims["rows"] * int64_t{sizeof(int32_t)});
+    if (Status status = s.stageBuffer(ownPlan, static_cast<int64_t>(bytes)); !status)
+      return status;
+    const auto own = std::find_if(s.stagedBuffers.begin(), s.stagedBuffers.end(),
+                                  [](const auto &staged) { return staged.first == ownPlan; });
+    const Buffer &memory = own == s.stagedBuffers.end() ? s.buffers[ownPlan] : own->second;
+    return s.device.fill(memory.address(), 0,
+                         bytes); // until the first plan is made there is one without tasks
+  };
+  if (Status status = stage(); !status) {
+    s.unstage();
+    return status;
+  }
+  s.commitBuffers();
+  s.planParts.clear();
+  for (const auto &[name, offset] : parts) {
     Result<int> part = slot(name);
     if (!part)
       return part.error();
-    s.planParts.push_back({*part, s.planBytes});
-    s.planBytes += (static_cast<size_t>(bytes) + 255) / 256 * 256;
-    return {};
-  };
-  for (size_t i = 0; i < planArrayCount; ++i) {
-    const std::string name(planArrayNames[i]);
-    const int64_t bytes = buffers[i].elements * buffers[i].elementBytes;
-    const bool isPartial = buffers[i].use == MemoryUse::Partials;
-    if (Status status = isPartial ? s.allocate(name, bytes, MemoryUse::Partials) : place(name, bytes);
-        !status)
-      return status;
-    s.planElements[i] = buffers[i].elements;
+    s.planParts.push_back({*part, offset});
   }
-  if (Status status = place("q_pos", s.dims["rows"] * int64_t{sizeof(int32_t)}); !status)
-    return status;
-  if (Status status = s.allocate(ownPlan, static_cast<int64_t>(s.planBytes)); !status)
-    return status;
-  if (Status status = s.device.fill(s.addresses[ownPlan], 0, s.planBytes); !status)
-    return status; // until the first plan is made there is one without tasks
+  s.planBytes = bytes;
+  for (size_t i = 0; i < planArrayCount; ++i)
+    s.planElements[i] = buffers[i].elements;
   for (size_t i = 0; i < plan.dims.size(); ++i)
     s.dims[std::string(planDimNames[i])] = plan.dims[i];
   s.capacity = capacity;
@@ -90,16 +105,27 @@ Status Session::launchPlan() {
   return s.launch(*s.manifest.planLaunch());
 }
 
-Result<DevicePlanStatus> Session::planStatus() {
+Result<PlanFinding> Session::planFinding() {
   State &s = *state_;
   if (!s.plansOnDevice)
-    return inputError("planStatus of '" + s.manifest.entry + "' before useDevicePlan");
-  int32_t words[2] = {};
-  if (Status status =
-          s.device.copyOut(words, s.addresses[std::string(planArrayName(PlanArray::Status))], sizeof(words));
+    return inputError("planFinding of '" + s.manifest.entry + "' before useDevicePlan");
+  PlanFinding found;
+  if (Status status = s.device.copyOut(&found, s.addresses[std::string(planArrayName(PlanArray::Finding))],
+                                       sizeof(found));
       !status)
     return status.error();
-  return DevicePlanStatus{static_cast<PlanFault>(words[0]), words[1]};
+  return found;
+}
+
+Result<std::string> Session::planFault() {
+  const Result<PlanFinding> found = planFinding();
+  if (!found)
+    return found.error();
+  const Manifest &m = state_->manifest;
+  int64_t pages = 0;
+  if (static_cast<PlanFault>(found->fault) == PlanFault::PageOutside)
+    pages = state_->dims[m.operands[static_cast<size_t>(found->operand)].argument + ".pages"];
+  return faultText(m, *found, pages);
 }
 
 } // namespace attn::rt

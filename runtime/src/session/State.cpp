@@ -252,7 +252,8 @@ Status Session::State::checkFixedDims() const {
   std::set<std::string> taken;
   for (const BoundKernel &kernel : kernels)
     for (const Parameter &param : kernel.info->params)
-      if (param.kind == Parameter::Kind::Dim)
+      if (param.kind == Parameter::Kind::Dim &&
+          (kernel.info->role != KernelInfo::Role::Plan || plansOnDevice))
         taken.insert(param.name);
   for (const auto &[name, bound] : maps)
     for (const auto &dim : bound.info->dims)

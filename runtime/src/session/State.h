@@ -66,7 +66,8 @@ struct Session::State {
   std::map<std::string, Buffer> buffers;
   std::map<std::string, Table> tables = {}; ///< of bindTables
   TableRoom tableRoom = {};
-  std::vector<int32_t> widened = {}; ///< a block table with columns to spare
+  std::vector<std::vector<int32_t>> widened = {}; ///< of each operand, a block table with columns to spare
+  std::vector<int32_t> headsOfOrdinals = {};      ///< of the batch that was bound last
   std::vector<Slot> slots = {};
   std::map<std::string, DeviceAddress> addresses; ///< of buffers and of the caller's memory
   std::map<std::string, int32_t> dims;
@@ -95,6 +96,16 @@ struct Session::State {
   std::vector<PlanPart> planParts = {};
   size_t planBytes = 0;
   bool plansOnDevice = false;
+  /// What Stage.cpp has checked and made room for, until it is kept or let go.
+  struct StagedTable {
+    std::pair<const std::string, Table> *table;
+    std::span<const int32_t> values;
+    Buffer grown; ///< in place of the one that has no room
+  };
+  std::vector<StagedTable> stagedTables = {};
+  std::vector<std::pair<std::string, Buffer>> stagedBuffers = {};
+  std::array<PlanContent, planArrayCount> stagedPlan = {};
+  std::optional<std::map<std::string, int32_t>> dimsBefore = {}; ///< where some have changed
   bool stale = true; ///< addresses, dimensions or the plan changed since values were filled
 
   Status allocate(const std::string &name, int64_t bytes, MemoryUse use = MemoryUse::Plain);
@@ -127,9 +138,19 @@ struct Session::State {
     int64_t entries, most; ///< each of `words`
     int64_t words = 1, extra = 0;
   };
-  Status setTable(const std::string &name, std::span<const int32_t> values, const TableSize &size);
-  void setDim(const std::string &name, int64_t value);
-  Status bindOperand(const OperandBatch &operand, const std::string &prefix);
+  // Stage.cpp. What fails leaves a state that `unstage` takes back.
+  Status stageBuffer(const std::string &name, int64_t bytes, MemoryUse use = MemoryUse::Plain);
+  Status stageRoom(const PlanCapacity &room);
+  Status stageTable(const std::string &name, std::span<const int32_t> values, const TableSize &size);
+  void stageDim(const std::string &name, int64_t value);
+  Status stageOperand(const OperandBatch &operand, const std::string &prefix, std::vector<int32_t> &widened);
+  Status stageTables(const Batch &batch, std::span<const DimValue> more);
+  Status stagePlan(const Plan &plan, const PlanCapacity &room);
+  void commitBuffers();
+  void commitRoom(const PlanCapacity &room);
+  Status commitTable(StagedTable &staged);
+  Status commitPlan(const Plan &plan);
+  void unstage();
   /// Fills results by token with zeros where the plan's tasks leave some out.
   Status clearUnwritten();
   /// Launches the plan's kernel of it.

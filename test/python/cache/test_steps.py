@@ -310,7 +310,7 @@ def test_what_the_device_does_not_plan(small, kernel):
     steps.speculate(a, [-1])
     refuse("no operand shows drafts", steps.update, [(a, 1, True)])
     refuse(
-        "attn.device_plan", make().steps, attn.compile(spec(), device="host"), sequences=2, rows=8, tokens=32
+        "device_plan=True", make().steps, attn.compile(spec(), device="host"), sequences=2, rows=8, tokens=32
     )
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Plans that the device makes: of tables in its memory, several at once, and what is refused."""
 
+import re
+
 import attn
 import numpy
 import pytest
@@ -80,7 +82,7 @@ def test_refusals(kernel, problem):
         planner.plan({"kv.lengths": numpy.zeros(4, numpy.int32)})
     with pytest.raises(attn.TensorError, match="plan: expected int32"):
         planner.plan(tables(problem), out=numpy.zeros(4, numpy.int32))
-    with pytest.raises(attn.PlanError, match="attn.device_plan"):
+    with pytest.raises(attn.PlanError, match=re.escape("Spec(device_plan=True)")):
         attn.compile(spec(), device="host").device_planner(problem.batch)
     shared = problem.batch | {
         "kv.block_table": problem.table[:1],
@@ -93,17 +95,105 @@ def test_refusals(kernel, problem):
         kernel.device_planner(shared)
 
 
-def test_pages_outside_the_pool_are_found_where_asked_for(kernel, problem):
+# A page one past the pool, one far behind it and the -1 of a freed page: what the host would refuse.
+@pytest.mark.parametrize("page", [12, 100_000, -1, -(2**31), 2**31 - 1])
+def test_a_page_outside_the_pool_leaves_results_alone(kernel, problem, page):
     planner = kernel.device_planner(problem.batch)
-    assert planner.plan(tables(problem), check_pages=True).fault == ""
-    for page, nearest in ((12, 11), (-1, 0)):
-        wrong = tables(problem)
-        wrong["kv.block_table"][1, 2] = page
-        match = rf"kv.block_table\[1, 2\]: expected a page of the pool, 0 to 11, got {page}; nearest legal: {nearest}"
-        with pytest.raises(attn.PlanError, match=match):
-            planner.plan(wrong, check_pages=True)
-        wrong["kv.lengths"][1] = 32  # which does not reach it
-        planner.plan(wrong, check_pages=True)
+    wrong = tables(problem)
+    wrong["kv.block_table"][1, 2] = wrong["kv.block_table"][2, 0] = page
+    out = numpy.full_like(problem.q, 7)
+    plan = planner.plan(wrong)
+    kernel.run(problem.q, (problem.k, problem.v), plan, out=out)
+    message = f"sequence 1: kv.block_table[1, 2]: expected a page of the pool, 0 to 11, got {page}"
+    assert plan.fault == message and (out == 7).all()
+    with pytest.raises(attn.PlanError, match=re.escape(message)):
+        planner.plan(wrong, check=True)
+    wrong["kv.block_table"][2, 0] = problem.table[2, 0]
+    wrong["kv.lengths"][1] = 32  # which does not reach it
+    problem.lengths = wrong["kv.lengths"].tolist()
+    problem.check(kernel.run(problem.q, (problem.k, problem.v), planner.plan(wrong, check=True)))
+    wrong["kv.lengths"][1] = 33
+    assert planner.plan(wrong).fault == message
+
+
+def test_pages_that_no_row_reads_may_be_anything(problem):
+    windowed = attn.compile(spec(device_plan=True, see=attn.causal() & attn.recent(20)), device="host")
+    planner = windowed.device_planner(problem.batch)
+    given = tables(problem)
+    problem.lengths, given["kv.lengths"] = [64, 64, 5], numpy.array([64, 64, 5], numpy.int32)
+    right = windowed.run(problem.q, (problem.k, problem.v), planner.plan(given, check=True))
+    given["kv.block_table"][:2, :2] = -1  # tokens 0 to 31, in front of the window
+    given["kv.block_table"][2, 1:] = -1  # behind the last token
+    assert (windowed.run(problem.q, (problem.k, problem.v), planner.plan(given, check=True)) == right).all()
+    given["kv.block_table"][1, 2] = -1  # tokens 32 to 47, of which the row sees 44 to 47
+    assert "kv.block_table[1, 2]" in planner.plan(given).fault
+    given["q_start"] = numpy.array([0, 1, 1, 2], numpy.int32)  # the sequence has no row
+    assert planner.plan(given).fault == ""
+
+
+# --- Heads with lengths and pages of their own ---------------------------------------------------------------
+
+
+RAGGED = [
+    attn.Paged(ragged=True),
+    attn.Paged(ragged=True, key="int8", value="int4"),
+    attn.Unified(key="int8", value="int4"),
+    attn.Unified(page_size=1),
+    attn.Packed(ragged=True),
+]
+
+
+def ragged_problem(store, seed=0, q_len=1, **changes):
+    """Samples of a description, and the operand's tensors in the order of a run."""
+    found = spec(kv=[store], device_plan=True, q_heads=6, kv_heads=3, **changes)
+    tensors = attn.sample(found, seed=seed, batch=4, q_len=q_len, kv_len=(max(q_len, 5), 130))
+    parts = ("k", "v", "k_pages", "v_pages", "k_meta", "v_meta")
+    operand = tuple(tensors[f"kv.{part}"] for part in parts if f"kv.{part}" in tensors)
+    return found, tensors, operand
+
+
+@pytest.mark.parametrize("fixed_split", [0, 128])
+@pytest.mark.parametrize("store", RAGGED, ids=lambda store: f"{store.kind}-{store.key}")
+@pytest.mark.parametrize("q_len", [1, 20])
+def test_heads_with_lengths_of_their_own(store, q_len, fixed_split):
+    found, tensors, operand = ragged_problem(store, q_len=q_len)
+    kernel = attn.compile(found, device="host")
+    planner = kernel.device_planner(tensors, fixed_split=fixed_split)
+    rng = numpy.random.default_rng(1)
+    for _ in range(3):
+        lengths = tensors["kv.lengths"]
+        shorter = numpy.minimum(lengths, rng.integers(q_len, 130, lengths.shape)).astype(numpy.int32)
+        host = dict(tensors) | {"kv.lengths": shorter}
+        host.pop("q_pos", None)
+        given = {name: host[name] for name in planner.tables if name in host}
+        made = planner.plan(given, check=True)
+        out, lse = kernel.run(tensors["q"], operand, made, return_lse=True)
+        plan = kernel.plan(host, fixed_split=fixed_split)
+        wanted, wanted_lse = kernel.run(tensors["q"], operand, plan, return_lse=True)
+        if fixed_split:
+            assert numpy.array_equal(out, wanted) and numpy.array_equal(lse, wanted_lse)
+        assert numpy.allclose(out.astype(float), wanted.astype(float), atol=2e-2)
+        assert numpy.allclose(lse, wanted_lse, atol=2e-2)
+
+
+@pytest.mark.parametrize("store", RAGGED[:4], ids=lambda store: f"{store.kind}-{store.key}")
+def test_a_page_of_a_head_outside_the_pool(store):
+    found, tensors, operand = ragged_problem(store)
+    kernel = attn.compile(found, device="host")
+    planner = kernel.device_planner(tensors)
+    pages = len(operand[0])
+    given = {name: tensors[name].copy() for name in planner.tables if name in tensors}
+    page = 1 if store.page_size == 1 else store.page_size
+    column = (given["kv.lengths"][2, 1] - 1) // page
+    given["kv.block_table"][2, 1, column] = pages
+    given["kv.block_table"][3, 0, 0] = -1
+    out = numpy.full_like(tensors["q"], 7)
+    plan = planner.plan(given)
+    kernel.run(tensors["q"], operand, plan, out=out)
+    where = f"sequence 2: kv.block_table[2, 1, {column}]: expected a page of the pool, 0 to {pages - 1}, got {pages}"
+    assert plan.fault == where and (out == 7).all()
+    with pytest.raises(attn.PlanError, match=re.escape(where)):
+        planner.plan(given, check=True)
 
 
 # --- Significance: of steps of decoding ----------------------------------------------------------------------

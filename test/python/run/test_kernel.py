@@ -263,9 +263,63 @@ def test_recorded_launches_keep_to_their_limits(kernel, problem):
     larger = twice.batch | {"kv.lengths": LENGTHS * 2, "kv.block_table": numpy.concatenate([twice.table] * 2)}
     with pytest.raises(attn.PlanError):
         plan.update(larger)
-    with pytest.raises(attn.PlanError, match="plan: its last update failed"):
-        kernel.run(problem.q, (problem.k, problem.v), plan)
+    problem.check(kernel.run(problem.q, (problem.k, problem.v), plan))
     plan.update(problem.batch)
+    problem.check(kernel.run(problem.q, (problem.k, problem.v), plan))
+
+
+def test_a_refused_update_changes_nothing(kernel, problem):
+    def seen(plan):
+        out, lse = kernel.run(problem.q, (problem.k, problem.v), plan, return_lse=True)
+        return plan.rows, plan.stats, plan.explain(), plan.svg(), out.tobytes(), lse.tobytes()
+
+    def refused(change):
+        return problem.batch | change
+
+    six = Problem(rows=6)
+    wide = numpy.zeros((3, 9), numpy.int32)
+    for fixed in (False, True):
+        plan = kernel.plan(problem.batch, limits={"instances": 4, "rows": 4, "groups": 4, "pages": 5})
+        if fixed:
+            plan.fix()
+        before = seen(plan)
+        batches = [
+            refused({"kv.lengths": [5, 37, 65]}),  # longer than its pages
+            refused({"kv.block_table": numpy.full_like(problem.table, 12)}),
+            refused({"q_start": [0, 2, 1, 3]}),
+        ]
+        if fixed:  # each has room for some of its tables, so that these would be new and the others not
+            batches += [
+                six.batch
+                | {"kv.lengths": LENGTHS * 2, "kv.block_table": numpy.concatenate([problem.table] * 2)},
+                refused({"kv.block_table": wide, "kv.lengths": [1, 2, 144]}),
+                refused({"q": numpy.concatenate([problem.q] * 2), "q_start": [0, 2, 4, 6]}),
+            ]
+        for batch in batches:
+            with pytest.raises(attn.Error):
+                plan.update(batch)
+            assert seen(plan) == before
+        problem.lengths = [6, 38, 64]  # and the next one finds what it needs
+        plan.update(problem.batch)
+        problem.check(kernel.run(problem.q, (problem.k, problem.v), plan))
+        problem.lengths = LENGTHS
+
+
+# A step that keeps the tasks writes to the plan itself, and is taken back where a table then has no room.
+def test_a_refused_extension_changes_nothing(kernel):
+    problem = Problem()
+    problem.lengths = [5, 20, 30]
+    narrow = problem.batch | {"kv.block_table": problem.table[:, :2].copy()}
+    plan = kernel.plan(narrow)
+    plan.fix()
+    out = kernel.run(problem.q, (problem.k, problem.v), plan)
+    before = plan.stats, plan.explain(), plan.svg()
+    problem.lengths = [6, 21, 31]
+    with pytest.raises(attn.PlanError, match="room for 2 pages"):
+        plan.update(problem.batch)  # four columns
+    assert (plan.stats, plan.explain(), plan.svg()) == before
+    assert (kernel.run(problem.q, (problem.k, problem.v), plan) == out).all()
+    plan.update(problem.batch | {"kv.block_table": problem.table[:, :2].copy()})
     problem.check(kernel.run(problem.q, (problem.k, problem.v), plan))
 
 

@@ -19,6 +19,7 @@ using Segment = ::attn::rt::PlanSegmentOf<Value>;
 using Start = ::attn::rt::PlanStartOf<Value>;
 using ScoreTask = ::attn::rt::PlanScoreTaskOf<Value>;
 using TokenTask = ::attn::rt::PlanTokenTaskOf<Value>;
+using Finding = ::attn::rt::PlanFindingOf<Value>;
 using TokenSum = ::attn::rt::PlanTokenSumOf<Value>;
 
 /// The buffer of an array, a parameter of the kernel.

@@ -26,7 +26,7 @@ static constexpr int64_t tileCost = 16;  ///< of a key tile, as in the planner's
 static constexpr int64_t leastTiles = 2; ///< of a part: a cut nearer to the end of a task moves there
 
 PlanKernel::Listed PlanKernel::listedAt(Value task, Value nth) {
-  return {b.select(isAbreast, task, b.div(task, heads)), b.select(isAbreast, nth, b.rem(task, heads))};
+  return {b.select(isAbreast, task, b.div(task, dealt)), b.select(isAbreast, nth, b.rem(task, dealt))};
 }
 
 PlanKernel::Run PlanKernel::runOf(Value shareNumber, Value nth) {
@@ -38,7 +38,7 @@ PlanKernel::Run PlanKernel::runOf(Value shareNumber, Value nth) {
 }
 
 PlanKernel::Place PlanKernel::placeOf(Value cut) {
-  Value zero = b.i32(0), one = b.i32(1), ordinals = b.select(isAbreast, one, b.i32(heads));
+  Value zero = b.i32(0), one = b.i32(1), ordinals = b.select(isAbreast, one, b.i32(dealt));
   Value end = b.mul(listed, ordinals), target = b.mul(b.min(cut, shares), share);
   Value unit = search(costs, listed, listedAt(target, zero).unit);
   Value before = get(costs, unit), size = b.sub(get(costs, b.add(unit, one)), before);
@@ -112,8 +112,8 @@ void PlanKernel::writeWholeTasks() {
     PlanUnit unit = unitOf(number);
     segmentsOf(unit, {zero, unit.tiles, {}}, b.mul(number, b.i32(mostSeen())));
   });
-  spread(b.mul(listed, b.i32(heads)), [&](Value number) {
-    Value ofUnit = b.div(number, heads), ordinal = b.rem(number, heads);
+  spread(b.mul(listed, b.i32(dealt)), [&](Value number) {
+    Value ofUnit = b.div(number, dealt), ordinal = b.rem(number, dealt);
     Value task = b.select(isAbreast, ofUnit, number), nth = zeroUnless(isAbreast, ordinal);
     Value cut = search(cutTask, blocks, task);
     Value isCut = both(equal(get(cutTask, cut), task), isAbove(get(cutTile, cut), zero));

@@ -67,7 +67,7 @@ Task PlanKernel::taskOf(const PlanUnit &unit, const PlanPiece &piece, Value ordi
   Task task;
   task.packedBegin = unit.packedBegin;
   task.packedCount = unit.packedCount;
-  task.ordinal = ordinal;
+  task.ordinal = b.add(unit.head, ordinal);
   task.segmentBegin = segments;
   task.segmentEnd = b.add(segments, segmentCount);
   task.partial = partialRow;
@@ -80,8 +80,8 @@ Task PlanKernel::taskOf(const PlanUnit &unit, const PlanPiece &piece, Value ordi
 }
 
 PlanKernel::Dealt PlanKernel::dealtAt(Value turn) {
-  Value word = get(order, b.div(turn, heads));
-  return {b.rem(word, 1 << 24), b.rem(turn, heads)};
+  Value word = get(order, b.div(turn, dealt));
+  return {b.rem(word, 1 << 24), b.rem(turn, dealt)};
 }
 
 /// Where a block's tasks begin, in the order of blocks.
@@ -153,7 +153,7 @@ void PlanKernel::writeMerge(Value list, Value firstEntry, Value ofUnit, Value pa
                             const PlanUnit &unit, Value ordinal, Value row) {
   Value packed = b.add(unit.packedBegin, row);
   Value output = b.add(b.mul(b.div(packed, group), b.i32(heads * group)),
-                       b.add(b.mul(ordinal, b.i32(group)), b.rem(packed, group)));
+                       b.add(b.mul(b.add(unit.head, ordinal), b.i32(group)), b.rem(packed, group)));
   write(PlanArray::MergeStart, b.add(list, b.i32(1)), firstEntry);
   write(PlanArray::MergeRows, list, output);
   auto loop = scf::ForOp::create(b, b.i32(0), ofUnit, b.i32(1));

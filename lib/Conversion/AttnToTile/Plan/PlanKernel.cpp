@@ -14,6 +14,10 @@ PlanKernel::PlanKernel(Chain &chain, func::FuncOp kernel)
           chain.updates,
           [](UpdateOp update) { return update.getVisibility().getKind() == VisibilityKind::Causal; })),
       stores(chain.function->hasAttr(storesScoresAttr)) {
+  bool byHead = false;
+  for (unsigned o = 0; o < chain.updates.size(); ++o)
+    byHead |= isRagged(o);
+  lists = byHead ? heads : 1, dealt = byHead ? 1 : heads;
   b.setInsertionPointToEnd(&kernel.front());
 }
 
@@ -21,6 +25,7 @@ void PlanKernel::run() {
   declareParameters();
   layOutScratch();
   findUnits();
+  checkPages();
   findParts();
   decide();
   sortParts();

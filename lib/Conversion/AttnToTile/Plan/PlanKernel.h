@@ -4,12 +4,16 @@
 // that know their number and the prefix sums of what all of them hold:
 //
 //   sequences -> units   how many tiles of rows each has                 PlanUnits.cpp
+//   sequences -> pages   that rows read: whether the pool has them all   PlanPages.cpp
 //   units -> parts       cut at multiples of a fixed size, or not at all PlanParts.cpp
 //   parts -> blocks      longest first, there and back over the blocks   PlanDeals.cpp
 //   units -> blocks      instead: equal shares of the list, cut          PlanCuts.cpp
 //
 // Blocks of the launch do not wait for each other. Each finds all units, parts and their
 // order in scratch memory of its own, and writes a share of the plan's arrays.
+//
+// Heads that have lengths and pages of their own have units of their own. Else a unit stands
+// for the same rows of all heads, and its parts are dealt once for each.
 //
 // Where something is wrong or does not fit there are no units, and nothing follows from
 // that but an empty plan.
@@ -35,6 +39,7 @@ struct SeenTokens {
 /// A tile of packed rows.
 struct PlanUnit {
   Value sequence, packedBegin, packedCount, firstPosition, lastPosition, rowBegin, rowEnd;
+  Value head; ///< the only one that it is of, where heads differ; else 0
   SmallVector<SeenTokens> seen;
   Value tiles; ///< of all that it sees
 };
@@ -109,15 +114,36 @@ private:
   void layOutScratch();
   void findUnits();
   Value faultOf(Value sequence, Value first, Value last);
-  Value lengthOf(unsigned operand, Value sequence);
+  void writeFinding(const Finding &finding);
+  bool isRagged(unsigned operand) const;
+  Value listOf(unsigned operand, Value sequence, Value head);
+  Value lengthOf(unsigned operand, Value sequence, Value head);
+  /// The least and the greatest length of a sequence's heads.
+  std::pair<Value, Value> lengthsOf(unsigned operand, Value sequence);
   Value roomOf(unsigned operand);
   Value pos0Of(unsigned operand, Value sequence);
   PlanUnit unitOf(Value number) { return unitOf(number, get(sequenceOf, number)); }
   PlanUnit unitOf(Value number, Value sequence);
+  /// All rows of a list, a sequence's or one head's of it, as one unit: what they see, and nothing of tiles.
+  PlanUnit rowsOf(Value list);
+  void findSeen(PlanUnit &unit, Value end);
   void addSeen(unsigned operand, PlanUnit &unit);
   void writePositions();
   void writeScoreTasks();
   int64_t mostSeen() const; ///< segments of a piece
+
+  // PlanPages.cpp
+  struct PageRun {
+    Value begin, end; ///< entries of a row of the block table
+    Value pieces;     ///< that threads look at
+  };
+  bool isPaged(unsigned operand) const;
+  PageRun pageRunOf(const SeenTokens &seen);
+  Value pagePiecesOf(const PlanUnit &rows);
+  std::pair<Value, Value> firstWrongPage(unsigned operand, Value row, Value begin, Value end);
+  Finding wrongPageIn(Value piece);
+  void countPieces();
+  void checkPages();
 
   // PlanParts.cpp
   struct Chunks {
@@ -187,6 +213,7 @@ private:
   Value scratchMemory, region, words;
   tile::AllocOp exchange;
   int64_t heads, group;
+  int64_t lists, dealt; ///< heads of a sequence that have units of their own, and heads of a unit
   bool sinks, follows;
   bool stores; ///< whether tasks store scores, which significance is made of: sequences then have a row at
                ///< most
@@ -194,10 +221,12 @@ private:
   Value sequences, fixed; ///< fixed: whether cuts are at multiples of plan.chunk
 
   ScratchArray unitStart;                                        ///< of each sequence, and the end
+  ScratchArray piecesUpTo;                                       ///< of each list, and the end
   ScratchArray sequenceOf;                                       ///< of each unit
   ScratchArray partStart, partial, mergeStart, costs;            ///< of each unit, and the end
   ScratchArray order, sorted, unitOfPart;                        ///< of parts
   ScratchArray cutTask, cutTile, cutsUpTo, cutPartial, cutMerge; ///< of each block, and the end
+  Value pieces;                                                  ///< of rows of block tables
   Value units, parts, partials, merges, cost;                    ///< how many
   Value tasks;                                                   ///< that are dealt
   Value shares, listed, share;                                   ///< units that are cut into so many shares

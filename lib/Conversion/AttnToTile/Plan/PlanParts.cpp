@@ -42,12 +42,14 @@ void PlanKernel::layOutScratch() {
   region = words = b.i32(0);
   auto place = [&](Value size, auto... arrays) { ((*arrays = allocate(size)), ...); };
   place(b.add(sequences, one), &unitStart);
+  place(b.add(b.mul(sequences, b.i32(lists)), one), &piecesUpTo);
   place(ofUnits, &sequenceOf, &partStart, &partial, &mergeStart, &costs);
   place(ofParts, &order, &sorted, &unitOfPart);
   place(ofBlocks, &cutTask, &cutTile, &cutsUpTo, &cutPartial, &cutMerge);
   Value begin = b.mul(block, words);
-  for (ScratchArray *array : {&unitStart, &sequenceOf, &partStart, &partial, &mergeStart, &costs, &order,
-                              &sorted, &unitOfPart, &cutTask, &cutTile, &cutsUpTo, &cutPartial, &cutMerge})
+  for (ScratchArray *array :
+       {&unitStart, &piecesUpTo, &sequenceOf, &partStart, &partial, &mergeStart, &costs, &order, &sorted,
+        &unitOfPart, &cutTask, &cutTile, &cutsUpTo, &cutPartial, &cutMerge})
     array->first = b.add(array->first, begin);
 }
 
@@ -106,7 +108,7 @@ void PlanKernel::findParts() {
               Value sequence = search(unitStart, sequences, i);
               put(sequenceOf, i, sequence);
               PlanUnit unit = unitOf(i, sequence);
-              Value parts = partsOf(unit), rows = b.mul(unit.packedCount, b.i32(heads));
+              Value parts = partsOf(unit), rows = b.mul(unit.packedCount, b.i32(dealt));
               Value isCut = sinks ? either(fixed, isAbove(parts, one)) : isAbove(parts, one);
               Value cost = b.add(b.mul(unit.tiles, b.i32(tileCost)), dim(PlanDim::Fixed));
               return {parts, zeroUnless(isCut, b.mul(rows, parts)), zeroUnless(isCut, rows), cost};
@@ -130,8 +132,7 @@ void PlanKernel::findParts() {
     *total = zeroUnless(isHeld, *total);
   b.doIf(both(both(equal(block, zero), isFirst), isRight), [&] {
     Value exceeded = b.i32(static_cast<int64_t>(PlanFault::CapacityExceeded));
-    write(PlanArray::Status, zero, b.select(isHeld, zero, exceeded));
-    write(PlanArray::Status, one, zero);
+    writeFinding({.fault = b.select(isHeld, zero, exceeded)});
   });
   sync();
 }
@@ -140,7 +141,7 @@ void PlanKernel::findParts() {
 /// share, or 3 % above: so the least is merged. Else they are cut into as many shares as are long enough.
 void PlanKernel::decide() {
   Value one = b.i32(1), blocks = dim(PlanDim::Blocks), fixedCost = dim(PlanDim::Fixed);
-  Value all = b.mul(units, b.i32(heads)), total = b.mul(cost, b.i32(heads));
+  Value all = b.mul(units, b.i32(dealt)), total = b.mul(cost, b.i32(dealt));
   Value tiles = b.div(b.sub(total, b.mul(all, fixedCost)), tileCost);
   Value most = b.max(b.min(blocks, quotient(tiles, dim(PlanDim::ShareTiles))), one);
   Value equalShare = b.add(ceilQuotient(total, most), b.add(fixedCost, b.i32(tileCost)));
@@ -165,7 +166,7 @@ void PlanKernel::decide() {
   share = b.max(ceilQuotient(listTotal, most), one);
   listed = zeroUnless(isCut, units);
   parts = zeroUnless(negate(isCut), parts);
-  tasks = b.mul(parts, b.i32(heads));
+  tasks = b.mul(parts, b.i32(dealt));
 }
 
 /// By one digit after the other, the lowest first; each keeps the order of those alike.

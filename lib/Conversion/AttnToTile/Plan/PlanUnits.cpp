@@ -109,9 +109,32 @@ int64_t PlanKernel::mostSeen() const {
   return most;
 }
 
-Value PlanKernel::lengthOf(unsigned operand, Value sequence) {
+bool PlanKernel::isRagged(unsigned operand) const {
+  KVType type = const_cast<UpdateOp &>(chain.updates[operand]).getKv().getType();
+  return type.getRagged() && type.getHeads() != 1;
+}
+
+/// The row of an operand's tables that a sequence has, or one of its heads.
+Value PlanKernel::listOf(unsigned operand, Value sequence, Value head) {
+  return isRagged(operand) ? b.add(b.mul(sequence, b.i32(heads)), head) : sequence;
+}
+
+Value PlanKernel::lengthOf(unsigned operand, Value sequence, Value head) {
   std::string name = (argumentName(chain.updates[operand].getKv()) + ".lengths").str();
-  return b.read(b.buffer(name, b.getI32Type()), b.wide(sequence));
+  return b.read(b.buffer(name, b.getI32Type()), b.wide(listOf(operand, sequence, head)));
+}
+
+std::pair<Value, Value> PlanKernel::lengthsOf(unsigned operand, Value sequence) {
+  Value first = lengthOf(operand, sequence, b.i32(0));
+  if (!isRagged(operand))
+    return {first, first};
+  auto loop = scf::ForOp::create(b, b.i32(1), b.i32(heads), b.i32(1), ValueRange{first, first});
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value length = lengthOf(operand, sequence, loop.getInductionVar());
+  ValueRange carried = loop.getRegionIterArgs();
+  scf::YieldOp::create(b, ValueRange{b.min(carried[0], length), b.max(carried[1], length)});
+  return {loop.getResult(0), loop.getResult(1)};
 }
 
 Value PlanKernel::pos0Of(unsigned operand, Value sequence) {
@@ -144,8 +167,9 @@ Value PlanKernel::faultOf(Value sequence, Value begin, Value end) {
       tokens = either(tokens, either(b.less(start, zero), b.less(most, start)));
       most = b.sub(most, b.max(start, zero));
     }
-    Value length = lengthOf(o, sequence), pos0 = pos0Of(o, sequence), limit = b.i32(1 << 29);
-    tokens = either(tokens, either(b.less(length, zero), b.less(most, length)));
+    auto [least, greatest] = lengthsOf(o, sequence);
+    Value pos0 = pos0Of(o, sequence), limit = b.i32(1 << 29);
+    tokens = either(tokens, either(b.less(least, zero), b.less(most, greatest)));
     tokens = either(tokens, either(b.less(pos0, b.i32(-(1 << 29))), b.less(limit, pos0)));
   }
   Value wrong = b.select(several, b.i32(static_cast<int64_t>(PlanFault::SeveralRows)),
@@ -153,27 +177,42 @@ Value PlanKernel::faultOf(Value sequence, Value begin, Value end) {
   return b.select(rows, b.i32(static_cast<int64_t>(PlanFault::RowsUnsorted)), wrong);
 }
 
+void PlanKernel::writeFinding(const Finding &finding) {
+  auto fields = ::attn::rt::fieldsOf(finding);
+  SmallVector<Value> words;
+  for (Value field : fields)
+    words.push_back(field ? field : b.i32(0));
+  writeWords(PlanArray::Finding, b.i32(0), words);
+}
+
 /// Where each sequence's units begin, and whether all inputs are as they should be.
 void PlanKernel::findUnits() {
   Value qStart = b.buffer("q_start", b.getI32Type()), zero = b.i32(0), isFirstBlock = equal(block, zero);
-  SmallVector<Value> found =
-      walk(sequences, {zero, zero}, [&](Value i, Value exists, ValueRange carried) -> SmallVector<Value> {
-        SmallVector<Value> values = ifThere(exists, 3, [&]() -> SmallVector<Value> {
+  SmallVector<Value> found = walk(
+      sequences, {zero, zero, zero}, [&](Value i, Value exists, ValueRange carried) -> SmallVector<Value> {
+        SmallVector<Value> values = ifThere(exists, 4, [&]() -> SmallVector<Value> {
           Value begin = b.read(qStart, b.wide(i)), end = b.read(qStart, b.wide(b.add(i, b.i32(1))));
           Value fault = faultOf(i, begin, end), right = equal(fault, zero);
           Value packed = b.mul(zeroUnless(right, b.sub(end, begin)), b.i32(group));
-          return {ceilQuotient(packed, PlanDim::Rows), count(negate(right)), fault};
+          Value tiles = b.mul(ceilQuotient(packed, PlanDim::Rows), b.i32(lists));
+          Value reads = both(right, b.less(begin, end));
+          Value pieces = lists == 1 ? zeroUnless(reads, pagePiecesOf(rowsOf(i))) : zero;
+          return {tiles, count(negate(right)), pieces, fault};
         });
         ScanOp sums = scan(ValueRange(values).drop_back());
-        b.doIf(exists, [&] { put(unitStart, i, b.add(carried[0], sums.getBefore()[0])); });
-        Value before = b.add(carried[1], sums.getBefore()[1]);
-        b.doIf(both(both(isFirstBlock, isAbove(values[1], zero)), equal(before, zero)), [&] {
-          write(PlanArray::Status, zero, values[2]);
-          write(PlanArray::Status, b.i32(1), i);
+        b.doIf(exists, [&] {
+          put(unitStart, i, b.add(carried[0], sums.getBefore()[0]));
+          if (lists == 1)
+            put(piecesUpTo, i, b.add(carried[2], sums.getBefore()[2]));
         });
-        return {b.add(carried[0], sums.getTotals()[0]), b.add(carried[1], sums.getTotals()[1])};
+        Value before = b.add(carried[1], sums.getBefore()[1]);
+        b.doIf(both(both(isFirstBlock, isAbove(values[1], zero)), equal(before, zero)),
+               [&] { writeFinding({.fault = values[3], .sequence = i}); });
+        return llvm::map_to_vector<4>(llvm::zip_equal(carried, sums.getTotals()),
+                                      [&](auto both) { return b.add(std::get<0>(both), std::get<1>(both)); });
       });
   b.doIf(equal(thread, zero), [&] { put(unitStart, sequences, found[0]); });
+  pieces = found[2];
   isRight = equal(found[1], zero);
   isHeld = atMost(found[0], dim(PlanDim::Units));
   units = zeroUnless(both(isRight, isHeld), found[0]);
@@ -184,30 +223,49 @@ PlanUnit PlanKernel::unitOf(Value number, Value sequence) {
   PlanUnit unit;
   Value qStart = b.buffer("q_start", b.getI32Type()), groupSize = b.i32(group);
   unit.sequence = sequence;
+  Value inSequence = b.sub(number, get(unitStart, unit.sequence));
+  unit.head = b.rem(inSequence, lists);
   Value begin = b.read(qStart, b.wide(unit.sequence));
   Value end = b.read(qStart, b.wide(b.add(unit.sequence, b.i32(1))));
-  Value tile = b.mul(b.sub(number, get(unitStart, unit.sequence)), dim(PlanDim::Rows));
+  Value tile = b.mul(b.div(inSequence, lists), dim(PlanDim::Rows));
   unit.packedBegin = b.add(b.mul(begin, groupSize), tile);
   unit.packedCount = b.min(dim(PlanDim::Rows), b.sub(b.mul(end, groupSize), unit.packedBegin));
   unit.rowBegin = b.div(unit.packedBegin, group);
   Value lastRow = b.div(b.sub(b.add(unit.packedBegin, unit.packedCount), b.i32(1)), group);
   unit.rowEnd = b.add(lastRow, b.i32(1));
+  findSeen(unit, end);
+  return unit;
+}
+
+PlanUnit PlanKernel::rowsOf(Value list) {
+  PlanUnit rows;
+  Value qStart = b.buffer("q_start", b.getI32Type()), sequence = b.div(list, lists);
+  rows.sequence = sequence;
+  rows.head = b.rem(list, lists);
+  rows.rowBegin = b.read(qStart, b.wide(sequence));
+  rows.rowEnd = b.read(qStart, b.wide(b.add(sequence, b.i32(1))));
+  findSeen(rows, rows.rowEnd);
+  return rows;
+}
+
+/// Where the rows of a unit stand, and what they see: `end` is that of their sequence, whose last tokens they
+/// are.
+void PlanKernel::findSeen(PlanUnit &unit, Value end) {
   Value last; // position of the sequence's last token
   for (unsigned o = 0; o < chain.updates.size(); ++o) {
-    Value here = b.add(pos0Of(o, unit.sequence), lengthOf(o, unit.sequence));
+    Value here = b.add(pos0Of(o, unit.sequence), lengthsOf(o, unit.sequence).second);
     last = last ? b.max(last, here) : here;
   }
   Value base = b.sub(last, end);
   unit.firstPosition = b.add(base, unit.rowBegin);
-  unit.lastPosition = b.add(base, lastRow);
+  unit.lastPosition = b.add(base, b.sub(unit.rowEnd, b.i32(1)));
   unit.tiles = b.i32(0);
   for (unsigned o = 0; o < chain.updates.size(); ++o)
     addSeen(o, unit);
-  return unit;
 }
 
 void PlanKernel::addSeen(unsigned operand, PlanUnit &unit) {
-  Value pos0 = pos0Of(operand, unit.sequence), length = lengthOf(operand, unit.sequence);
+  Value pos0 = pos0Of(operand, unit.sequence), length = lengthOf(operand, unit.sequence, unit.head);
   VisibilityAttr visibility = chain.updates[operand].getVisibility();
   auto tokens = [&](Value low, Value high) {
     Terms terms{b, low, high, chain.firstEnd(operand)};
@@ -246,7 +304,7 @@ void PlanKernel::writePositions() {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     Value row = loop.getInductionVar();
-    Value begins = atMost(unit.packedBegin, b.mul(row, b.i32(group)));
+    Value begins = both(atMost(unit.packedBegin, b.mul(row, b.i32(group))), equal(unit.head, b.i32(0)));
     b.doIf(begins, [&] {
       tile::WriteOp::create(b, b.add(unit.firstPosition, b.sub(row, unit.rowBegin)), positions, b.wide(row));
     });
@@ -270,7 +328,7 @@ void PlanKernel::writeScoreTasks() {
       task.ordinal = quotient(rest, ofList);
       task.kvBegin = b.mul(remainder(rest, ofList), b.i32(most));
       task.kvEnd = b.select(isPlanned, b.min(b.add(task.kvBegin, b.i32(most)), room), task.kvBegin);
-      task.length = zeroUnless(isPlanned, lengthOf(o, task.instance));
+      task.length = zeroUnless(isPlanned, lengthOf(o, task.instance, task.ordinal));
       Value begin = b.read(qStart, b.wide(task.instance));
       Value end = b.read(qStart, b.wide(b.add(task.instance, one)));
       task.row = b.select(b.less(begin, end), begin, b.i32(-1));

@@ -39,8 +39,8 @@ struct WritePlan : mlir::attn::impl::WritePlanPassBase<WritePlan> {
       return chain.function.emitError("cannot be planned on the device: its heads have classes");
     for (UpdateOp update : chain.updates) {
       KVType type = update.getKv().getType();
-      if (type.getRagged() && (type.isOfClass() || type.getHeads() != 1))
-        return update.emitOpError("cannot be planned on the device: heads have lengths of their own");
+      if (type.isOfClass())
+        return update.emitOpError("cannot be planned on the device: its store is of one class of heads");
       bool stores = chain.function->hasAttr(storesScoresAttr);
       if (stores && !seesAll(update.getVisibility()))
         return update.emitOpError("cannot be planned on the device: expected rows that see all of their "

@@ -119,9 +119,16 @@ inline constexpr int32_t tokenSumTokens = 16;
 /// where that one's results are written for themselves (Manifest::returnsFirst): those come first.
 inline constexpr int32_t taskFirstShift = 8;
 
-/// What the kernel that makes plans says of lengths and query starts. A plan with a fault is empty: nothing
-/// is written under it.
-enum class PlanFault : int32_t { None, RowsUnsorted, LengthOutside, CapacityExceeded, SeveralRows };
+/// What the kernel that makes plans says of its tables. A plan with a fault is empty: nothing is written
+/// under it.
+enum class PlanFault : int32_t {
+  None,
+  RowsUnsorted,
+  LengthOutside,
+  CapacityExceeded,
+  SeveralRows,
+  PageOutside
+};
 
 /// What that kernel is told beside, as dimensions. Behind a number that much is divided by stand a factor and
 /// a shift: x / n is x * factor >> shift, where x is below 2^31.

@@ -96,14 +96,15 @@ struct PlannedBatch {
   PlanCapacity capacity;
   std::optional<Planner> planner;
   std::optional<Session> session;
-  Plan plan;
+  Plan plan, next;             ///< what was planned last; memory for the next one
   std::vector<int> slots;      ///< of the session, by the kernel's
   std::vector<size_t> ranks;   ///< of the kernel's slots: strides that each may be given
   std::vector<size_t> written; ///< of the kernel's slots: results
   std::vector<SlotNeed> needs;
   std::shared_ptr<SharedBatch> batch; ///< of the last update, as of this version
   uint64_t version = 0;
-  LogCounts counts; ///< see attn::rt::checkCurrent
+  Batch beforeGrowth; ///< memory for what the batch was, until it has grown
+  LogCounts counts;   ///< see attn::rt::checkCurrent
   int64_t rows = 0;
   int extended = 0;
   /// Memory of a plan that is made on the device, first of all, and what it is made of.
@@ -115,9 +116,11 @@ struct PlannedBatch {
     bool own = true;
   };
   std::vector<DeviceTable> deviceTables;
-  bool ready = false, fixed = false, onDevice = false;
+  bool ready = false; ///< the device has what was planned last, or the kernel that plans
+  bool fixed = false, onDevice = false;
   Lock lock;
 
+  /// Refused, it leaves the plan as it was, as `grow` does.
   Status update(std::shared_ptr<SharedBatch> given, uintptr_t stream, bool &wasExtended);
   /// With what growBatch makes of the batch of the last update.
   Status grow(int32_t tokens, int64_t apart, uintptr_t stream, bool &wasExtended);
@@ -133,7 +136,15 @@ struct PlannedBatch {
   Result<std::unique_lock<std::mutex>> hold() const;
 
 private:
-  Status upload(const SharedBatch &given, uintptr_t stream, bool grow);
+  /// Of a batch that has no room in what there is.
+  struct NextRoom {
+    PlanLimits limits;
+    PlanCapacity capacity;
+    std::optional<Planner> planner = {};
+  };
+  Status planAnew(const Batch &content, NextRoom &room);
+  Status upload(const SharedBatch &given, const Plan &made, const PlanCapacity *room, uintptr_t stream,
+                bool &begun);
   Status checkAddress(size_t slot, uint64_t address, size_t bytes, bool isDense) const;
   /// That kernels can take them, and that tensors lie in their bytes.
   Status checkStrides(const size_t *bytes, const int64_t *const *strides);

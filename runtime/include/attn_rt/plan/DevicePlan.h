@@ -49,13 +49,9 @@ struct DevicePlan {
 Result<DevicePlan> makeDevicePlan(const Manifest &manifest, const DevicePlanLimits &limits,
                                   const PlanOptions &options = {});
 
-/// What the kernel has found, and the sequence it was found at.
-struct DevicePlanStatus {
-  PlanFault fault = PlanFault::None;
-  int32_t sequence = 0;
-  /// A sentence that says it; empty where nothing is wrong.
-  std::string message() const;
-};
+/// A sentence that says what the kernel has found; empty where nothing is wrong. `pages`: of the pool of the
+/// finding's operand.
+std::string faultText(const Manifest &manifest, const PlanFinding &finding, int64_t pages);
 
 } // namespace attn::rt
 

@@ -128,7 +128,7 @@ struct PlanCapacity {
   int64_t slots = 0, bits = 0;
   int64_t tokenTasks = 0, tokenSums = 0, partialTokens = 0; ///< of a backward pass
   int64_t scoreTasks = 0, scoreWords = 0;                   ///< of significance
-  int64_t scratch = 0, status = 0;                          ///< of plans made on the device (DevicePlan.h)
+  int64_t scratch = 0, findings = 0;                        ///< of plans made on the device (DevicePlan.h)
 };
 
 struct PlanOptions {
@@ -174,6 +174,11 @@ public:
   /// balance, a tile and 5 % of the mean allow, or all of them a sixteenth more than that plan had.
   /// Deterministic: equal batches since the last new plan give equal plans.
   Result<bool> update(const Batch &batch, Plan &plan);
+
+  /// The first half of an update: true where the plan's tasks read on; else the plan is as it was.
+  bool extend(const Batch &batch, Plan &plan);
+  /// Takes back what `extend` did last, of which it returned true. The next plan is then a new one.
+  void retract(Plan &plan);
 
 private:
   struct State;

@@ -98,6 +98,12 @@ public:
 
   /// Copies a plan to the device.
   Status setPlan(const Plan &plan);
+  /// A step: bindTables with dimensions beside, reserve where there is `room`, and setPlan. All that may be
+  /// refused and all memory come first: where `begun` is false after a failure, nothing has changed, and
+  /// launches, also those that were recorded, go on with the step before. Else the device failed in a copy.
+  using DimValue = std::pair<std::string, int64_t>;
+  Status take(const Batch &batch, std::span<const DimValue> dims, const Plan &plan, const PlanCapacity *room,
+              bool &begun);
   /// Launches the kernels of the last plan; neither allocates nor waits.
   Status launch();
   /// From now on launches differ in nothing but what buffers hold: kernel, blocks and sizes of windows are
@@ -115,7 +121,9 @@ public:
   /// Launches the kernel that makes the plan; neither allocates nor waits.
   Status launchPlan();
   /// What the last of those launches has found. Waits.
-  Result<DevicePlanStatus> planStatus();
+  Result<PlanFinding> planFinding();
+  /// The same as a sentence (faultText).
+  Result<std::string> planFault();
   /// Makes results and partials useless (NaN, and unwritten on the host device), so that nothing old passes
   /// for new.
   Status poison();

@@ -103,8 +103,8 @@ def test_heads_that_stream(like, sink, recent):
 def test_any_number_of_lists(requests, kv_heads):
     """Tables have room for a multiple of four; lists behind those of requests stay empty."""
     sizes = dict(requests=requests, kv_heads=kv_heads, q_heads=2 * kv_heads)
-    for policy in (policy_of("release"), None):
-        cache = cache_of(policy, checked=True, **sizes)
+    for policy, named in ((policy_of("release"), {}), (None, {"high": {}})):
+        cache = cache_of(policy, checked=True, **sizes, **named)
         watched = Watched(cache, (64, 64))
         watched.prompts(30)
         if policy is not None:

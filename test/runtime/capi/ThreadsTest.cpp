@@ -139,7 +139,7 @@ struct SharedKernel : testing::Test {
       addresses[i] = attnMemoryAddress(memory) + (i << 16);
       sizes[i] = 1 << 16;
     }
-    return ok(attnPlanRun(plan, addresses.data(), sizes.data(), addresses.size(), 0), "update the plan");
+    return ok(attnPlanRun(plan, addresses.data(), sizes.data(), addresses.size(), 0), "update the");
   }
 };
 
@@ -163,7 +163,7 @@ TEST_F(SharedKernel, RunsWhileItsBatchGrows) {
     while (!done) {
       AttnBytes *text = nullptr;
       AttnTensors *tables = nullptr;
-      if (ok(attnPlanExplain(plan, &text), "update the plan"))
+      if (ok(attnPlanExplain(plan, &text), "update the"))
         attnBytesDestroy(text);
       if (ok(attnBatchTables(kernel, batch, &tables)))
         attnTensorsDestroy(tables);

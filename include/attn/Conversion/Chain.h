@@ -72,10 +72,14 @@ struct Chain {
   }
   int64_t group() { return queryHeads() / kvHeads(); }
   Type element() { return queryType().getElementType(); }
-  /// Whether a state begins with a sink.
-  bool countsSinks() {
-    return llvm::any_of(inits, [](InitOp init) { return init.getSinks(); });
+  /// The sink logits that a state begins with; null where none does.
+  Value sinks() {
+    for (InitOp init : inits)
+      if (Value logits = init.getSinks())
+        return logits;
+    return {};
   }
+  bool countsSinks() { return static_cast<bool>(sinks()); }
 
   /// Null where all heads see alike.
   HeadClassesAttr headClasses() {

@@ -27,7 +27,7 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK-SAME: %[[V:arg15]]: !tile.buffer<f16>, %[[VHEAD:arg16]]: i32, %[[VTOKEN:arg17]]: i32, %[[TOKENS:arg18]]: i32,
 // CHECK-SAME: %[[START:arg19]]: !tile.buffer<i32>, %[[K1:arg20]]: !tile.buffer<f16>, %arg21: i32, %[[K1TOKEN:arg22]]: i32,
 // CHECK-SAME: %[[V1:arg23]]: !tile.buffer<f16>, %arg24: i32, %[[V1TOKEN:arg25]]: i32,
-// CHECK-SAME: %[[SINKS:arg26]]: !tile.buffer<f32>, %[[END0:arg27]]: i32, %[[END1:arg28]]: i32, %[[END2:arg29]]: i32, %arg30: i32, %arg31: i32)
+// CHECK-SAME: %[[END0:arg26]]: i32, %[[END1:arg27]]: i32, %[[END2:arg28]]: i32, %[[SINKS:arg29]]: !tile.buffer<f32>, %arg30: i32, %arg31: i32)
 // CHECK-SAME: tile.blocks_per_sm = 2 : i32
 // CHECK-SAME: tile.launch = {grid = "plan.starts", role = "attend"}
 // CHECK-SAME: tile.parameters = [#tile.parameter<buffer, "q">, #tile.parameter<buffer, "q_pos">,
@@ -40,7 +40,7 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK-SAME: #tile.parameter<dim, "context.outer_slots">,
 // CHECK-SAME: #tile.parameter<buffer, "response.start">, #tile.parameter<buffer, "response.k">, #tile.parameter<dim, "response.k.stride1">,
 // CHECK-SAME: #tile.parameter<dim, "response.k.stride0">, #tile.parameter<buffer, "response.v">,
-// CHECK-SAME: #tile.parameter<buffer, "sink_logits">, #tile.parameter<end>, #tile.parameter<end index 1>, #tile.parameter<end index 2>,
+// CHECK-SAME: #tile.parameter<end>, #tile.parameter<end index 1>, #tile.parameter<end index 2>, #tile.parameter<buffer, "sink_logits">,
 // CHECK-SAME: #tile.parameter<dim, "o.stride0">, #tile.parameter<dim, "o.stride1">]
 // CHECK-SAME: tile.threads = 128 : i32
 
@@ -62,11 +62,9 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: %[[PLACE:.*]] = arith.extsi %[[T2]]
 // CHECK: %[[STRIDE:.*]] = arith.extsi %[[KHEAD]]
 // CHECK: %[[ORIGIN:.*]] = arith.muli %[[PLACE]], %[[STRIDE]]
-// The sink counts in the task that is flagged, in the first warp.
+// The sink counts in the task that is flagged.
 // CHECK: %[[BIT:.*]] = arith.andi %[[T6]], %{{.*}}
-// CHECK: %[[FLAG:.*]] = arith.cmpi ne, %[[BIT]],
-// CHECK: %[[WARP0:.*]] = arith.cmpi eq, %[[WARP]],
-// CHECK: %[[COUNTS:.*]] = arith.andi %[[FLAG]], %[[WARP0]]
+// CHECK: %[[COUNTS:.*]] = arith.cmpi ne, %[[BIT]],
 
 // Packed row p is query row p / 7 and head kv_head * 7 + p % 7.
 // CHECK: %[[ROWEND:.*]] = arith.addi %[[T0]], %[[T1]]
@@ -83,21 +81,8 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: %[[LASTROW:.*]] = arith.subi %[[ROWEND]],
 // CHECK: arith.minsi %[[R]], %[[LASTROW]]
 
-// In one lane of four.
-// CHECK: %[[MINF:.*]] = arith.constant 0xFF800000 : f32
-// CHECK: %[[QUAD:.*]] = arith.andi %{{.*}}, %c3_i32
-// CHECK: %[[LANE0:.*]] = arith.cmpi eq, %[[QUAD]],
-// CHECK: %[[LOGITS:.*]] = tile.load_vector %[[SINKS]]
-// CHECK: %[[MAX:.*]] = tile.map %[[LOGITS]]
-// CHECK: %[[RAW:.*]] = arith.divf %{{.*}}, %[[SCALE]]
-// CHECK: arith.select %[[COUNTS]], %[[RAW]], %[[MINF]]
-// CHECK: %[[SUM:.*]] = tile.map %[[LOGITS]]
-// CHECK: arith.cmpf une, %{{.*}}, %[[MINF]]
-// CHECK: arith.andi %[[COUNTS]], %[[LANE0]]
-// CHECK: -> !tile.fragment<[query 16], f32, partial>
-
 // The task's segments; each selects one region, the other has no tiles.
-// CHECK: scf.for {{.*}} = %[[T3]] to %[[T4]] {{.*}} iter_args(%{{.*}} = %[[MAX]], %{{.*}} = %[[SUM]],
+// CHECK: scf.for {{.*}} = %[[T3]] to %[[T4]] {{.*}} iter_args(
 // CHECK-SAME: %[[S0:[^ ]*]] = %[[A0]], %[[S1:[^ ]*]] = %[[A1]], %[[S2:[^ ]*]] = %[[A2]], %[[S3:[^ ]*]] = %[[A3]], %[[S4:[^ ]*]] = %[[A4]], %[[S5:[^ ]*]] = %[[A5]], %[[S6:[^ ]*]] = %[[A6]], %[[S7:[^ ]*]] = %[[A7]])
 // CHECK: %[[MINE:.*]] = arith.cmpi eq, %[[S0]], %c0_i32
 // CHECK: %[[END:.*]] = arith.select %[[MINE]], %[[S3]], %[[S2]]
@@ -151,7 +136,7 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: %[[AHEAD2:.*]] = arith.mulf %[[AHEAD]], %[[TOLOG2]]
 // CHECK: %[[GROWS:.*]] = arith.cmpf ogt, %[[AHEAD2]],
 // CHECK: %[[M:.*]] = arith.select %[[GROWS]], %[[B]], %[[A]]
-// CHECK: %[[NOTHING:.*]] = arith.cmpf oeq, %[[M]], %[[MINF]]
+// CHECK: %[[NOTHING:.*]] = arith.cmpf oeq, %[[M]], %[[MINF:.*]]
 // CHECK: %[[CENTER:.*]] = arith.select %[[NOTHING]], %{{.*}}, %[[M]]
 // CHECK: %[[D:.*]] = arith.subf %[[A]], %[[CENTER]]
 // CHECK-NEXT: %[[D2:.*]] = arith.mulf %[[D]], %[[TOLOG2]]
@@ -187,7 +172,17 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK-NEXT: tile.sync block
 // CHECK: tile.merge_warps {{.*}} unit %[[TOLOG2]] warps 4 warp %[[WARP]] {{.*}} -> <[query 16], f32>, <[query 16], f32>, <[query 16, feature 32], f32>
 // CHECK: %[[COLUMN:.*]] = arith.muli %[[WARP]], %c32_i32
+// The sink joins the sum.
+// CHECK: %[[LOGITS:.*]] = tile.load_vector %[[SINKS]]
+// CHECK: %[[INLOG2:.*]] = tile.map %[[LOGITS]]
+// CHECK: %[[OFSINK:.*]] = arith.mulf %{{.*}}, %[[LOG2E]]
+// CHECK: arith.select %[[COUNTS]], %[[OFSINK]],
+// CHECK: tile.map %merged_max, %merged_sum, %[[INLOG2]]
+// CHECK: arith.maxnumf
+// CHECK: math.exp2
+// CHECK: math.exp2
 // CHECK: tile.reciprocal
+// CHECK: %[[WARP0:.*]] = arith.cmpi eq, %[[WARP]],
 // CHECK: %[[LSELINES:.*]] = arith.select %[[WARP0]], %[[T1]],
 // CHECK: %[[PART:.*]] = arith.cmpi sge, %[[T5]],
 // CHECK: scf.if %[[PART]] {

@@ -270,8 +270,19 @@ FragmentExpansion::TokenMeta FragmentExpansion::weighedMeta(UpdateOp update, Sta
   return {};
 }
 
+bool FragmentExpansion::weighsFloats(UpdateOp update) {
+  rt::StorePart part = partOf(update, /*keys=*/false);
+  return !part.format.isPlain() && !part.format.isInteger() &&
+         (part.format.scales == Scales::Token || !foldsScale(/*keys=*/false));
+}
+
 static Value asF32(KernelBuilder &b, Value number) {
   return number.getType().isF32() ? number : arith::ExtFOp::create(b, b.getF32Type(), number).getResult();
+}
+
+Value FragmentExpansion::unitsPerLog2() {
+  Value flat = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, toLog2, b.f32(0));
+  return b.select(flat, b.f32(0), ReciprocalOp::create(b, toLog2));
 }
 
 /// In the unit of scores. Not less than for the least scale that f16 holds, or than for 2^-64, so that sums
@@ -282,12 +293,23 @@ Value FragmentExpansion::liftOf(Value scale) {
   Value sizes = b.map(scoresType(), ValueRange{scale},
                       [&](ValueRange v) -> Value { return math::AbsFOp::create(b, asF32(b, v[0])); });
   Value largest = ReduceOp::create(b, rowsOf(f32), Combine::Max, sizes);
-  Value flat = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, toLog2, b.f32(0));
-  Value perUnit = b.select(flat, b.f32(0), ReciprocalOp::create(b, toLog2));
+  Value perUnit = unitsPerLog2();
   return b.map(rowsOf(f32), ValueRange{largest}, [&](ValueRange v) -> Value {
     Value some = arith::MaxNumFOp::create(b, v[0], b.f32(isWide ? 0x1p-64 : 0x1p-24));
     return arith::MulFOp::create(b, math::Log2Op::create(b, some), perUnit);
   });
+}
+
+/// A row has one unit. Where the values of another region are codes with small scales, weights that take
+/// these would be too small for f16 in the unit of weights that take none. So those leave as much room as
+/// their own type has.
+Value FragmentExpansion::liftBesideScales(UpdateOp update) {
+  if (llvm::none_of(chain.updates, [&](UpdateOp each) { return weighsFloats(each); }))
+    return {};
+  Type f32 = b.getF32Type();
+  const bool isWide = partOf(update, /*keys=*/false).format.isPlain() &&
+                      elementOf(chain.element()).exponentBits >= elementOf(f32).exponentBits;
+  return b.splat(arith::MulFOp::create(b, b.f32(isWide ? -30 : -6), unitsPerLog2()), rowsOf(f32));
 }
 
 Value FragmentExpansion::timesTokens(Value weights, Value tokens) {

@@ -73,7 +73,7 @@ LogicalResult expandUpdate(UpdateOp update, std::optional<unsigned> operand, Val
   segment.operand = which;
   // What the unit must be raised by is known before the scores: lanes find it while these are multiplied.
   FragmentExpansion::TokenMeta meta = e.weighedMeta(update, staged, segment);
-  Value lift = meta.scale ? e.liftOf(meta.scale) : Value();
+  Value lift = meta.scale ? e.liftOf(meta.scale) : e.liftBesideScales(update);
   Value scores = e.rowsDotTokens(update, staged, segment);
   scores = e.finishScores(scores, operand, segment, tokens.getFirst());
   if (e.scoresStay)
@@ -137,7 +137,7 @@ struct InitModel : OnlineOpInterface::ExternalModel<InitModel, InitOp> {
   LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
     auto init = cast<InitOp>(op);
     e.setRows(init.getQuery());
-    e.pieces.set(init.getState(), e.initialState(init.getSinks(), e.sinkCounts).values());
+    e.pieces.set(init.getState(), e.initialState().values());
     return success();
   }
   LogicalResult expandOnLanes(Operation *op, LaneExpansion &e) const {
@@ -164,7 +164,7 @@ struct FinishModel : OnlineOpInterface::ExternalModel<FinishModel, FinishOp> {
     State state{pieces[0], pieces[1], pieces[2], {}};
     if (cast<FragmentType>(state.sum.getType()).getPartial())
       state.sum = CompleteOp::create(e.b, e.rowsOf(e.b.getF32Type()), state.sum);
-    FragmentExpansion::Results results = e.finishState(state.max, state.sum, state.acc);
+    FragmentExpansion::Results results = e.finishState(state.max, state.sum, state.acc, e.chain.sinks());
     SmallVector<Value> output{results.output};
     llvm::append_range(output, e.pieces.of(finish.getState()).drop_front(3));
     // The LSE is a part of a state that is stored, whether or not it is a result.

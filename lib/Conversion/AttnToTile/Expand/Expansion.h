@@ -83,6 +83,12 @@ struct FragmentExpansion : TileCopies {
   TokenMeta weighedMeta(UpdateOp update, StagedOp staged, const Segment &segment);
   /// What is to be added to a row's maximum, so that its weights are below 2^8 times scales, too.
   Value liftOf(Value scale);
+  /// Likewise, of weights that take no scales; null where no other region's do.
+  Value liftBesideScales(UpdateOp update);
+  /// How much of the scores' unit a step of 1 in log2 is; 0 where scores are multiplied by 0.
+  Value unitsPerLog2();
+  /// Whether weights are multiplied by the scales of 8-bit floats.
+  bool weighsFloats(UpdateOp update);
   /// Weights times a number of each token.
   Value timesTokens(Value weights, Value tokens);
   /// A state of values, of one that has codes and zeros apart.
@@ -122,8 +128,8 @@ struct FragmentExpansion : TileCopies {
   Value elementIndex(attn::ReadOp read, llvm::function_ref<Value(Value)> inside);
 
   // States (Softmax.cpp).
-  /// A state before any token; `sinks` are the logits of one token that `counts` says whether to count.
-  State initialState(Value sinks, Value counts);
+  /// A state before any token.
+  State initialState();
   /// The union of two states of the same rows.
   State mergeStates(const State &x, const State &y);
   /// Memory in which the warps of a block exchange their states, in place of what they copy to.
@@ -156,7 +162,9 @@ struct FragmentExpansion : TileCopies {
   struct Results {
     Value output, lse;
   };
-  Results finishState(Value max, Value sum, Value acc);
+  /// `sinks`: an argument of the kernel, or null.
+  Results finishState(Value max, Value sum, Value acc, Value sinks);
+  Value sinksInLog2(Value sinks, tile::FragmentType rowType);
   /// Writes those of a state that was finished early.
   void writeFirst(Results results);
   /// Writes them, or, where `part` is not negative, the state of that number. `column`/`columns`/`lseLines`

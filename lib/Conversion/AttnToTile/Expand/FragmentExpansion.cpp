@@ -27,7 +27,7 @@ void FragmentExpansion::computeConstants() {
   // Beside wide outputs mma has no register for a unit that differs from 1; the running maximum has its
   // place.
   bool wide = schedule.getKind() == ScheduleKind::Mma && chain.valueDim() > 128;
-  fixedUnit = roomy && !wide && !rawScores() && !chain.countsSinks() &&
+  fixedUnit = roomy && !wide && !rawScores() &&
               elementOf(chain.element()).exponentBits >= elementOf(b.getF32Type()).exponentBits &&
               scoreBound(chain.updates.front().getScore().front()) * log2e <= fixedUnitBound;
 }

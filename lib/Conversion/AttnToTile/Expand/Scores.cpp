@@ -40,6 +40,9 @@ static constexpr auto mergesFactors = arith::FastMathFlags::reassoc | arith::Fas
 static constexpr double shortRange = 0.5;
 static constexpr double shortTanh[] = {-0.0433724834, 0.1314514565, -0.3332065522, 0.9999976762};
 
+/// Seventh powers of factors from here to its reciprocal are numbers of f32.
+static constexpr double leastFactor = 0x1p-16;
+
 /// The constant of a product with one, if it is one.
 static std::optional<double> constantFactor(arith::MulFOp product, Value &other) {
   for (auto [factor, rest] :
@@ -180,10 +183,15 @@ Value FragmentExpansion::applyScoreRegion(Value scores, const Segment &segment, 
   Value sizes = b.map(scoresType(), ValueRange{scores},
                       [&](ValueRange v) -> Value { return math::AbsFOp::create(b, v[0]); });
   Value largest = ReduceOp::create(b, rowsOf(b.getF32Type()), Combine::Max, sizes);
-  Value size = math::AbsFOp::create(b, form.tanhFactor);
+  // Coefficients of the short form have up to seven of the factors, which f32 must hold.
+  Value size = math::AbsFOp::create(b, form.tanhFactor), outside;
+  outside = b.createOrFold<arith::OrIOp>(
+      arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, size, b.f32(leastFactor)),
+      arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, size, b.f32(1 / leastFactor)));
   Value large = b.map(rowsOf(b.getI1Type()), ValueRange{largest}, [&](ValueRange v) -> Value {
     Value argument = arith::MulFOp::create(b, v[0], size);
-    return arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, argument, b.f32(shortRange));
+    Value runs = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, argument, b.f32(shortRange));
+    return arith::OrIOp::create(b, runs, outside);
   });
   auto branch = scf::IfOp::create(b, scoresType(), AnyOp::create(b, b.getI1Type(), large), true);
   OpBuilder::InsertionGuard guard(b);

@@ -7,36 +7,11 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-State FragmentExpansion::initialState(Value sinks, Value counts) {
+State FragmentExpansion::initialState() {
   Type f32 = b.getF32Type();
-  State state{b.splat(b.f32(fixedUnit ? 0 : -infinity), rowsOf(f32)),
-              b.splat(b.f32(0), rowsOf(f32, /*partial=*/true)), b.splat(b.f32(0), accType()),
-              weighsIntegers() ? b.splat(b.f32(0), rowsOf(f32, /*partial=*/true)) : Value()};
-  if (!sinks)
-    return state;
-
-  // The sink is a token with a score and no value. One share of a row's keys counts it, in one warp and one
-  // lane.
-  // Those of a quad share a row, or, of few rows, one of each quad.
-  int64_t others = schedule.hasFewRows() ? 28 : 3;
-  Value oneLane =
-      b.compare(arith::CmpIPredicate::eq,
-                b.createOrFold<arith::AndIOp>(LaneIdOp::create(b, b.getI32Type()), b.i32(others)), b.i32(0));
-  auto logits = LoadVectorOp::create(b, rowsOf(f32), b.buffer(argumentName(sinks), f32));
-  b.fill(logits.getIndex(), {b.getI32Type()},
-         [&](ValueRange line) { return unpack(packedRow(line[0])).second; });
-  state.max = b.map(rowsOf(f32), ValueRange{logits}, [&](ValueRange logit) -> Value {
-    Value scaled = arith::DivFOp::create(b, logit[0], scoreUnit);
-    return b.select(counts, scaled, b.f32(-infinity));
-  });
-  state.sum = b.map(rowsOf(f32, true), ValueRange{logits}, [&](ValueRange logit) -> Value {
-    Value finite = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, logit[0], b.f32(-infinity));
-    Value one =
-        b.select(b.createOrFold<arith::AndIOp>(b.createOrFold<arith::AndIOp>(counts, oneLane), finite),
-                 b.f32(1), b.f32(0));
-    return one;
-  });
-  return state;
+  return {b.splat(b.f32(fixedUnit ? 0 : -infinity), rowsOf(f32)),
+          b.splat(b.f32(0), rowsOf(f32, /*partial=*/true)), b.splat(b.f32(0), accType()),
+          weighsIntegers() ? b.splat(b.f32(0), rowsOf(f32, /*partial=*/true)) : Value()};
 }
 
 /// A weight of 16 bits is exact where it is a power of two, and so is then the output of a row that sees one
@@ -173,20 +148,49 @@ Value FragmentExpansion::exchangeMemory() {
   return AllocOp::create(b, ScratchType::get(b.getContext(), bytes), ring, false, IntegerAttr());
 }
 
-FragmentExpansion::Results FragmentExpansion::finishState(Value max, Value sum, Value acc) {
+/// Of each row the sink's logit, in log2; -inf where the task's rows do not count it.
+Value FragmentExpansion::sinksInLog2(Value sinks, FragmentType rowType) {
+  auto logits = LoadVectorOp::create(b, rowType, b.buffer(argumentName(sinks), b.getF32Type()));
+  b.fill(logits.getIndex(), {b.getI32Type()},
+         [&](ValueRange line) { return unpack(packedRow(line[0])).second; });
+  return b.map(rowType, ValueRange{logits}, [&](ValueRange logit) -> Value {
+    Value scaled = arith::MulFOp::create(b, logit[0], b.f32(log2e));
+    return b.select(sinkCounts, scaled, b.f32(-infinity));
+  });
+}
+
+/// A sink is a token with a score and no value. It joins the sum here: as a row's unit it would leave weights
+/// far below 1, and those of 16 bits would lose their digits.
+FragmentExpansion::Results FragmentExpansion::finishState(Value max, Value sum, Value acc, Value sinks) {
   auto outType = cast<FragmentType>(acc.getType()), rowType = cast<FragmentType>(max.getType());
   // A sum that is NaN is something: it must reach the LSE, too, or that would depend on where keys were cut.
+  auto isSome = [&](Value total) -> Value {
+    return arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, total, b.f32(0));
+  };
   auto ofRow = [&](ValueRange v) -> SmallVector<Value> {
-    Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, v[1], b.f32(0));
-    Value factor = ReciprocalOp::create(b, v[1]);
+    Value unit = arith::MulFOp::create(b, v[0], toLog2), total = v[1], decay;
+    if (sinks) {
+      Value own = b.select(isSome(total), unit, b.f32(-infinity));
+      unit = arith::MaxNumFOp::create(b, own, v[2]);
+      Value nothing = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, unit, b.f32(-infinity));
+      Value center = b.select(nothing, b.f32(0), unit);
+      decay = math::Exp2Op::create(b, arith::SubFOp::create(b, own, center));
+      Value ofSink = math::Exp2Op::create(b, arith::SubFOp::create(b, v[2], center));
+      total = math::FmaOp::create(b, total, decay, ofSink);
+    }
+    Value some = isSome(total), factor = ReciprocalOp::create(b, total);
+    if (decay)
+      factor = arith::MulFOp::create(b, factor, decay);
     if (valueScale)
       factor = arith::MulFOp::create(b, factor, valueScale);
-    Value log =
-        arith::AddFOp::create(b, arith::MulFOp::create(b, v[0], toLog2), math::Log2Op::create(b, v[1]));
+    Value log = arith::AddFOp::create(b, unit, math::Log2Op::create(b, total));
     return {b.select(some, factor, b.f32(0)),
             b.select(some, arith::MulFOp::create(b, log, b.f32(ln2)), b.f32(-infinity))};
   };
-  ResultRange rowResults = b.mapAll({rowType, rowType}, ValueRange{max, sum}, ofRow);
+  SmallVector<Value> ofRows{max, sum};
+  if (sinks)
+    ofRows.push_back(sinksInLog2(sinks, rowType));
+  ResultRange rowResults = b.mapAll({rowType, rowType}, ofRows, ofRow);
   Value output = b.map(outType, ValueRange{acc, rowResults[0]},
                        [&](ValueRange v) -> Value { return arith::MulFOp::create(b, v[0], v[1]); });
   return {output, rowResults[1]};

@@ -128,7 +128,7 @@ public:
   Value packedBegin, packedCount, ordinal, kvHead, headClass;
   Value warpRow;    ///< this warp's first row, counted from the task's first
   Value groupRow;   ///< first row of this warp's warpgroup, where there are such
-  Value sinkCounts; ///< whether this warp's rows count the sink
+  Value sinkCounts; ///< whether the task's rows count the sink
   Value scoresStay; ///< whether their scores are stored; null where none are
 };
 

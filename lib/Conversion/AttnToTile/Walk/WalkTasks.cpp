@@ -148,11 +148,8 @@ Value Walk::tokensPastFull() {
 
 RowsOp Walk::makeRows() {
   Value sink;
-  if (chain.countsSinks()) {
-    sink = hasFlag(::attn::rt::taskHasSink); // whether the task's rows count it
-    if (schedule.getSplitKeys())             // all warps have these rows, and one counts
-      sink = b.createOrFold<arith::AndIOp>(sink, b.compare(arith::CmpIPredicate::eq, warp, b.i32(0)));
-  }
+  if (chain.countsSinks())
+    sink = hasFlag(::attn::rt::taskHasSink);
   Value scores;
   if (b.kernel->hasAttr(storesScoresAttr))
     scores = hasFlag(::attn::rt::taskStoresScores);

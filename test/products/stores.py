@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Keys and values out of the tensors of a store, token by token: a reading of where they lie and what codes mean that is not
+the library's."""
+
+from __future__ import annotations
+
+import numpy
+import torch
+from oracle import Seen
+
+FLOAT8 = {"fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2}
+INTEGER = {"int8": 8, "int4": 4, "int2": 2}
+
+
+def plain(array):
+    """float64; NumPy has bfloat16 by its bits."""
+    if array.dtype == numpy.uint16:
+        return torch.from_numpy(array.view(numpy.int16)).view(torch.bfloat16).double()
+    return torch.from_numpy(numpy.ascontiguousarray(array)).double()
+
+
+def lines_of(store, tensors, part, kv_heads):
+    """[slots, heads, dim]; heads 1 where pages belong to none. And whether each page's slots are those of one head."""
+    name, paged = store.name, store.kind in ("paged", "unified")
+    format = getattr(store, {"k": "key", "v": "value"}[part])
+    codes = tensors[f"{name}.{part}{'_pages' if paged else ''}"]
+    if store.kind == "unified":
+        codes = codes.reshape(*codes.shape[:2], 1, -1)
+    meta = tensors.get(f"{name}.{part}_meta", tensors.get(f"{name}.{part}_scales"))
+    by_line = meta is not None and meta.ndim > 1
+    if store.kind == "unified" and by_line:
+        meta = meta.reshape(*codes.shape[:3], *((-1, 2) if format in INTEGER else ()))
+    elif store.kind == "paged" and _has_lines(store):  # a page has head behind head
+        codes = codes.swapaxes(1, 2)
+        if by_line:
+            meta = meta.swapaxes(1, 2)
+    front = codes.shape[: 1 if store.kind == "packed" else 2]
+    slots = int(numpy.prod(front))
+    codes = codes.reshape(slots, *codes.shape[len(front) :])
+    if format is None:
+        return plain(codes)
+    if by_line:
+        meta = numpy.ascontiguousarray(meta).reshape(slots, *meta.shape[len(front) :])
+    if format in FLOAT8:
+        numbers = (
+            torch.from_numpy(numpy.ascontiguousarray(codes).view(numpy.uint8)).view(FLOAT8[format]).double()
+        )
+        scales = torch.from_numpy(numpy.ascontiguousarray(meta)).double()
+        if not by_line and len(scales) == kv_heads > 1 and store.kind == "unified":
+            return numbers, scales  # whoever's list it is says whose scale
+        return numbers * (scales[..., None] if by_line else scales[:, None] if len(scales) > 1 else scales)
+    bits = INTEGER[format]
+    packed = numpy.ascontiguousarray(codes).view(numpy.uint8)
+    each = numpy.stack([packed >> shift & (1 << bits) - 1 for shift in range(0, 8, bits)], -1)
+    numbers = torch.from_numpy(each.reshape(*packed.shape[:-1], -1).astype(numpy.float64))
+    meta = torch.from_numpy(meta.astype(numpy.float64)).repeat_interleave(
+        numbers.shape[-1] // meta.shape[-2], -2
+    )
+    return numbers * meta[..., 0] + meta[..., 1]
+
+
+def _has_lines(store):
+    """Whether a part has metadata of each line."""
+    return any(
+        format in INTEGER or (format in FLOAT8 and getattr(store, f"{part}_scales") in (None, "token"))
+        for part, format in (("key", store.key), ("value", store.value))
+    )
+
+
+def slots_of(store, tensors, instance, head, length):
+    at = numpy.arange(length)
+    name = store.name
+    if store.kind == "dense":
+        return instance * tensors[f"{name}.k"].shape[1] + at
+    if store.kind == "packed":
+        return tensors[f"{name}.start"][instance] + at
+    table = tensors[f"{name}.block_table"][instance]
+    table = table[head] if store.ragged else table
+    return table[at // store.page_size].astype(numpy.int64) * store.page_size + at % store.page_size
+
+
+def read_operand(store, tensors, kv_heads, see, number, offset):
+    """Of each KV head: its keys and values [tokens, dim], all instances behind one another, and what is seen of them.
+    `offset`: tokens of the operands before."""
+    lines = {part: lines_of(store, tensors, part, kv_heads) for part in "kv"}
+    lengths, pos0 = tensors[f"{store.name}.lengths"], tensors[f"{store.name}.pos0"]
+    rows = tensors.get(f"{store.name}.rows")
+    starts = tensors["q_start"]
+    found = []
+    for head in range(kv_heads):
+        keys, values, seen, places, at = [], [], [], [], offset[head]
+        for i in range(len(lengths)):
+            length = int(lengths[i][head] if store.ragged else lengths[i])
+            slots = slots_of(store, tensors, i, head, length)
+            places.append(slots)
+            for part, into in (("k", keys), ("v", values)):
+                of_part, scale = lines[part], 1.0
+                if isinstance(of_part, tuple):
+                    of_part, scales = of_part
+                    scale = scales[head]
+                one = of_part[torch.from_numpy(slots)]
+                into.append((one[:, 0] if store.kind == "unified" else one[:, head]) * scale)
+            span = tuple(int(n) for n in (rows[i] if rows is not None else starts[i : i + 2]))
+            token = torch.arange(at, at + length)
+            seen.append(Seen(token, int(pos0[i]) + torch.arange(length), span, see, number))
+            at += length
+        found.append((torch.cat(keys), torch.cat(values), seen, places))
+    return found

@@ -76,13 +76,17 @@ Result<Tensor> attn::rt::capi::tensorFrom(const AttnTensor &given, size_t index,
   if (!given.name)
     return inputError("tensor " + std::to_string(index) + " has no name");
   const std::string name = given.name;
-  if (static_cast<uint32_t>(given.dtype) >= elementTypes().size())
-    return inputError("tensor '" + name + "': expected a dtype, got " + std::to_string(given.dtype));
+  uint32_t dtype = 0; // a caller may write any number where C++ has an enumeration
+  static_assert(sizeof(dtype) == sizeof(given.dtype));
+  std::memcpy(&dtype, &given.dtype, sizeof(dtype));
+  if (dtype >= elementTypes().size())
+    return inputError("tensor '" + name + "': expected a dtype, got " +
+                      std::to_string(static_cast<int32_t>(dtype)));
   if (given.rank < 0 || given.rank > 16 || (given.rank > 0 && !given.shape))
     return inputError("tensor '" + name + "': expected 0 to 16 dimensions and their sizes, got " +
                       std::to_string(given.rank));
   Tensor tensor;
-  tensor.dtype = static_cast<DType>(given.dtype);
+  tensor.dtype = static_cast<DType>(dtype);
   tensor.shape.assign(given.shape, given.shape + given.rank);
   const std::optional<int64_t> elements = elementCount(tensor.shape);
   if (!elements || *elements > (int64_t{1} << 46))

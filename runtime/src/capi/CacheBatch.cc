@@ -51,6 +51,11 @@ AttnStatus attnBatchBuilderCreate(const AttnKernel *kernel, const AttnCacheOpera
     if (count != manifest.operands.size())
       return inputError("expected " + std::to_string(manifest.operands.size()) + " operands, as '" +
                         manifest.entry + "' has, got " + std::to_string(count));
+    for (const auto &operand : manifest.operands)
+      if (const Argument &argument = manifest.argumentOf(operand);
+          !storeOf(argument).isPaged() || argument.ragged)
+        return inputError("'" + argument.name + "': a cache has pages of tokens that all heads share; '" +
+                          manifest.entry + "' reads another store: make its batches of tensors");
     if (maxPages < 0 || maxPages > 1 << 24)
       return inputError("max_pages: expected 0 to 2^24, got " + std::to_string(maxPages));
     CacheBatchOptions options{{}, maxPages};

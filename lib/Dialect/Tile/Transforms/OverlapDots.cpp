@@ -249,12 +249,23 @@ void Rotation::rotate() {
 }
 
 struct OverlapDots : tile::impl::OverlapDotsPassBase<OverlapDots> {
+  /// Whether dots start in a loop and in none inside it. A loop around such a one may be replaced.
+  static bool holdsDots(scf::ForOp loop) {
+    bool some = false;
+    WalkResult all = loop.walk([&](StartDotOp dot) {
+      some = true;
+      return dot->getBlock() == loop.getBody() ? WalkResult::advance() : WalkResult::interrupt();
+    });
+    return some && !all.wasInterrupted();
+  }
   void runOnOperation() override {
     SmallVector<std::pair<scf::ForOp, bool>> found;
     for (auto kernel : getOperation().getOps<func::FuncOp>())
       if (auto schedule = kernel->getAttrOfType<ScheduleAttr>("tile.schedule");
           schedule && schedule.getKind() == ScheduleKind::Wgmma)
         kernel.walk([&](scf::ForOp loop) {
+          if (!holdsDots(loop))
+            return;
           bool goesOn = kernel->hasAttr("tile.several_ranges") && !schedule.getTurns().value_or(false);
           found.push_back({loop, goesOn});
         });

@@ -45,6 +45,16 @@ class CheckError(Error, AssertionError):
     """A result that is not the reference's within tolerance, or a fault that the host device found."""
 
 
+class Uncopied:
+    """An object that owns memory or pages of a device. It refuses copy.copy, copy.deepcopy and pickle with a TypeError
+    that says what to do instead: Python's own error names a member, and a shallow copy would share state that changes."""
+
+    _instead: str
+
+    def __reduce_ex__(self, protocol: object) -> tuple:
+        raise TypeError(f"attn's {type(self).__name__} cannot be copied or pickled: {self._instead}")
+
+
 def given(value: object) -> str:
     """How a message shows what was given: short, with its type where the value alone could mislead. A tensor is shown by
     dtype and shape, a function by its name."""

@@ -21,7 +21,7 @@ from ..cache.list_pages import Dropped, ListPages
 from ..cache.policy import HIGH, LOW, NOTHING, Kept, Policy, check_policy
 from ..cache.token_lists import HIGH_END, LOW_END
 from ..describe.stores import Unified
-from ..errors import OutOfPages, PlanError, TensorError, expected
+from ..errors import OutOfPages, PlanError, TensorError, Uncopied, expected
 from ..memory.dtypes import in_python
 from .transformers_cache import PagedLayer
 from .transformers_config import CACHE, check_config, check_formats, kept_columns
@@ -42,7 +42,7 @@ class Row:
     """What went, in its order. Tensors, bool [lists], stand for what came: the new tokens, and behind them what became LOW."""
 
 
-class DiffKVCache(Cache):
+class DiffKVCache(Uncopied, Cache):
     """Keys and values of a model in two precisions, as a policy decides for every KV head, for
     `generate(..., past_key_values=...)` with attn_implementation="attn", where the model is.
 
@@ -59,6 +59,10 @@ class DiffKVCache(Cache):
     pass waits for the device once, to learn whether there were enough pages. Beams, and learned sinks, are refused. Errors:
     OutOfPages, which changes nothing in a step and empties the cache in a prompt; PlanError, TensorError.
     """
+
+    _instead = (
+        "its lists of tokens share nothing; read the prompt again, or take attn.transformers.PagedCache"
+    )
 
     def __init__(
         self,
@@ -319,5 +323,3 @@ class DiffKVCache(Cache):
 
 class DiffKVLayer(PagedLayer):
     """A layer of it."""
-
-    cache: DiffKVCache

@@ -164,6 +164,7 @@ def attend_pages(
                 f"{CACHE}: the last forward pass did not reach layers {step.unfinished}: take its tokens back with "
                 f"crop({step.before[0]}), or reset() the cache"
             )
+        cache._free_dropped()
         step = cache._step = PagedStep(cache, spans, rows)
     step.written.add(layer.index)
     if step.change is None:

@@ -52,7 +52,8 @@ class Model:
         self.checked: dict[See, tuple[int, int]] = {}
         """Sequences and positions of the last mask without holes."""
         self.pending: list[tuple[Tensor, object, int]] = []
-        """Shown tokens and hidden ones before them, on their way to the host; their event; what they must add up to."""
+        """Shown tokens and hidden ones before them, on their way to the host; their event; what they must add up to where
+        some are shown."""
 
 
 _fixed = WeakIdKeyDictionary()
@@ -179,9 +180,9 @@ def plan_step(
     first: Tensor | int = 0
     if mask is not None:
         shown = mask[:, kv_offset:]
-        first = shown.view(torch.uint8).argmax(1)
-        _look_later(model, shown.sum(1).add_(first), shown.shape[1])
-        first = first.to(torch.int32)[:, None]
+        count = shown.sum(1)
+        _look_later(model, shown.view(torch.uint8).argmax(1).add_(count), shown.shape[1])
+        first = (shown.shape[1] - count).to(torch.int32)[:, None]  # behind all, where all is padding so far
     return _plan(kind, see, batch, kv_length, q_offset, kv_offset, first, device)
 
 
@@ -198,7 +199,8 @@ def _plan(
     handle = _handle_of(kind, see, batch, kv_length, device)
     made = _planners[handle]
     heads = made.start[:-1].view(batch, kind.kv_heads)
-    lengths = torch.sub((q_offset + (1 - kv_offset)).to(torch.int32), torch.zeros_like(heads).add_(first))
+    end = (q_offset + (1 - kv_offset)).to(torch.int32)
+    lengths = torch.sub(end, torch.zeros_like(heads).add_(first)).clamp_(min=0)
     start = made.start.clone()
     start[:-1].view_as(heads).add_(first)
     lengths = lengths.view(-1)
@@ -279,7 +281,7 @@ def _look_later(model: Model, counted: Tensor, positions: int) -> None:
 def _raise_late(model: Model) -> None:
     while model.pending and (model.pending[0][1] is None or model.pending[0][1].query()):  # type: ignore[attr-defined]
         found, _, positions = model.pending.pop(0)
-        wrong = (found != positions).nonzero()
+        wrong = ((found != positions) & (found != 0)).nonzero()  # 0: all is padding so far
         if len(wrong):
             model.pending.clear()
             model.checked.clear()

@@ -8,6 +8,7 @@ no page. What is passed on holds the new keys alone: nothing but attention by at
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import torch
@@ -34,7 +35,9 @@ class PagedCache(Cache):
 
     `pages` is the attn.PagedCache behind it, once there are keys; `nodes` the node of each sequence of the batch. Beams
     share the pages of what they have in common, from the first token that is generated on; the prompt is read once for
-    each beam. Assisted generation cuts off candidates that were refused. Errors: OutOfPages, PlanError, TensorError.
+    each beam. Assisted generation cuts off candidates that were refused. `copy.deepcopy` forks all sequences, so that a
+    prompt is read once for all that is generated behind it: a copy shares the pool and whole pages, and gives its own back
+    when nothing refers to it, or by `reset`. A copy made while the cache is empty has a pool of its own. Errors: OutOfPages, PlanError, TensorError.
     """
 
     def __init__(
@@ -61,6 +64,8 @@ class PagedCache(Cache):
         self._step: Any = None
         """The PagedStep of the forward pass under way, or of the last one."""
         self._plans: dict[tuple, Any] = {}
+        self._dropped: list[int] = []
+        """Nodes of copies that are gone, of one list for all that share the pool."""
         super().__init__(layers=[PagedLayer(self, index) for index in range(config.num_hidden_layers)])
 
     def _begin(self, layer: int, key: Tensor, value: Tensor) -> None:
@@ -73,10 +78,45 @@ class PagedCache(Cache):
         if shape != held:
             raise expected(TensorError, f"{CACHE}: layer {layer}", f"{held}, as in layer 0", shape)
 
+    def __deepcopy__(self, memo: dict) -> PagedCache:
+        """Sequences with the same tokens in the same pool. Errors: PlanError while a forward pass is unfinished,
+        OutOfPages, both of which change nothing."""
+        self._free_dropped()
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.nodes, twin.shown, twin._step, twin._plans = [], list(self.shown), None, {}
+        twin._dropped = [] if self.pages is None else self._dropped
+        twin.layers = [PagedLayer(twin, index) for index in range(len(self.layers))]
+        for node in self.nodes:  # where one fails, the others go with the twin
+            twin.nodes.append(self.pages.fork(node))
+        memo[id(self)] = twin
+        return twin
+
+    def __copy__(self) -> PagedCache:
+        return self.__deepcopy__({})
+
+    def __reduce_ex__(self, protocol: object) -> tuple:
+        raise TypeError(
+            "attn.transformers.PagedCache cannot be pickled: it owns the pages of its device; copy.deepcopy makes a "
+            "copy in this process, which shares them"
+        )
+
+    def __del__(self) -> None:
+        # Pages may be in the middle of a change, or of another thread: whoever shares them gives the nodes back.
+        if nodes := self.__dict__.get("nodes"):
+            self._dropped.extend(nodes)
+
+    def _free_dropped(self) -> None:
+        if self._dropped:
+            nodes = self._dropped[:]
+            self.pages.prune(*nodes)
+            del self._dropped[: len(nodes)]
+
     def reset(self) -> None:
         """Gives all pages back."""
         if self.pages is not None:
             self.pages.rollback()  # a forward pass that failed half way
+            self._free_dropped()
             if self.nodes:
                 self.pages.prune(*self.nodes)
         self.nodes, self.shown, self.length, self._step = [], [], 0, None
@@ -100,6 +140,7 @@ class PagedCache(Cache):
         self._roll_back()
         if length >= self.length or self.pages is None:
             return
+        self._free_dropped()
         kept = []
         for node, (first, end) in zip(self.nodes, self.shown, strict=True):
             kept.append((first, max(min(end, length), first)))
@@ -123,6 +164,7 @@ class PagedCache(Cache):
     def _choose(self, chosen: list[int]) -> None:
         if self.pages is None or chosen == list(range(len(self.nodes))):
             return
+        self._free_dropped()
         nodes = self.nodes
         for index in chosen:
             if not 0 <= index < len(nodes):
@@ -150,8 +192,15 @@ class PagedLayer(CacheLayerMixin):
 
     def __init__(self, cache: PagedCache, index: int):
         super().__init__()
-        self.cache, self.index = cache, index
+        self._cache, self.index = (
+            weakref.ref(cache),
+            index,
+        )  # a cache that is dropped gives its pages back at once
         self.is_initialized = True
+
+    @property
+    def cache(self) -> Any:
+        return self._cache()
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         pass

@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 
 from .. import _attn
-from ..errors import PlanError, expected
+from ..errors import PlanError, Uncopied, expected
 from ..memory.devices import failed
 from ..memory.dtypes import DTYPES
 from ..memory.formats import parse_format
@@ -20,9 +20,11 @@ from .integers import items, whole
 from .state import CacheState
 
 
-class CacheBatch:
+class CacheBatch(Uncopied):
     """Made by `PagedCache.batch`. Rows are those of the requests in their order; a plan may number them otherwise
     (`user_row`)."""
+
+    _instead = "it belongs to its cache; make another with PagedCache.batch"
 
     def __init__(
         self,

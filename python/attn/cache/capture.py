@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..errors import DeviceError, PlanError
+from ..errors import DeviceError, PlanError, Uncopied
 from ..memory.devices import get_device
 
 
@@ -46,8 +46,10 @@ def record_graph(torch: Any, launches: Callable[[], object]) -> tuple[Any, objec
     return graph, result
 
 
-class Capture:
+class Capture(Uncopied):
     """Made by `CacheSteps.capture`. What launches read and write must outlive it; it keeps the tables itself."""
+
+    _instead = "it holds a recorded graph; make another with CacheSteps.capture"
 
     def __init__(self, steps: Any, launches: Callable[[], object]):
         self.steps = steps

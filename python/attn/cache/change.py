@@ -9,20 +9,22 @@ from collections.abc import Sequence
 import numpy
 
 from .. import _attn
-from ..errors import PlanError, expected
+from ..errors import PlanError, Uncopied, expected
 from ..memory.devices import stream_number
 from ..memory.tables import int32_array
 from .pages import look_rows, take_heads
 from .state import CacheState
 
 
-class CacheChange:
+class CacheChange(Uncopied):
     """New tokens, for which there is room and whose keys and values are still to be written: all layers before the
     next change.
 
     The cache takes the tokens back when the change is dropped before that: nothing refers to it any more, or a `write`
     raised an error and was not repeated before anything else was asked of the cache.
     """
+
+    _instead = "its tokens are written once; write them, and append to the cache for others"
 
     def __init__(self, cache: CacheState, movement: _attn.Movement):
         self._cache = cache

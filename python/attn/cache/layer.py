@@ -5,15 +5,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import PlanError, TensorError
+from ..errors import PlanError, TensorError, Uncopied
 from ..memory.views import NOTHING, View
 from ..run.plan import Plan
 from .pages import Run, take
 from .state import CacheState
 
 
-class CacheLayer:
+class CacheLayer(Uncopied):
     """Keys and values of one layer, for Kernel.run in place of all operands."""
+
+    _instead = "it shows the pages of its cache; ask for PagedCache.layer again"
 
     def __init__(self, cache: CacheState, index: int):
         self.cache: Any = cache

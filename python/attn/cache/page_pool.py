@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy
 
-from ..errors import OutOfPages, PlanError, TensorError, expected
+from ..errors import OutOfPages, PlanError, TensorError, Uncopied, expected
 from ..memory.devices import device_name, get_device
 from ..memory.views import Binding
 from .integers import items, whole
@@ -60,7 +60,7 @@ class PageMoves:
         return int(self.status[0])
 
 
-class PagePool:
+class PagePool(Uncopied):
     """`pages` pages for the lists of `requests` requests, `lists` of them to a request (layers times KV heads, in the order
     that the caller likes).
 
@@ -72,6 +72,8 @@ class PagePool:
     Nothing here waits for the device but `status` and `require_done`, and `manage` allocates nothing: it may be captured with
     the launches around it. Errors: PlanError, DeviceError, CompileError.
     """
+
+    _instead = "launches read its tables; make another PagePool, and copy its tensors"
 
     def __init__(
         self,

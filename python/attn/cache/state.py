@@ -14,7 +14,7 @@ from typing import Any
 import numpy
 
 from .. import _attn
-from ..errors import OutOfPages, PlanError, expected
+from ..errors import OutOfPages, PlanError, Uncopied, expected
 from ..memory.devices import device_name, failed
 from ..memory.dtypes import DTYPES, DTypeLike
 from ..memory.formats import Format, describe_store, part_names, read_format
@@ -41,8 +41,10 @@ class CacheClass:
     draft: int = 0
 
 
-class CacheState:
+class CacheState(Uncopied):
     """The state that PagedCache changes, and the questions to it."""
+
+    _instead = "it owns the pages of its device; copy a sequence with PagedCache.fork, or make another cache"
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ from typing import Any
 import numpy
 
 from .. import _attn
-from ..errors import PlanError, expected
+from ..errors import PlanError, Uncopied, expected
 from ..memory.devices import failed, get_device, stream_number
 from ..memory.views import view_of
 from ..run.device_plan import DevicePlan, DevicePlanner
@@ -39,9 +39,11 @@ from .state import CacheState
 _SECTOR = 16  # words that addresses of tables are multiples of
 
 
-class CacheSteps:
+class CacheSteps(Uncopied):
     """Made by `PagedCache.steps`. The step after the last one is told by `append`, `speculate` and `update`, and run by
     launches of `plan`, `write` and `Kernel.run`, as they are or captured. Errors change nothing."""
+
+    _instead = "captured launches read its tables; make another with PagedCache.steps"
 
     def __init__(
         self,

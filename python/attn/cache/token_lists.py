@@ -13,14 +13,17 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ..errors import Uncopied
 from .page_pool import PagePool
 
 HIGH_END, LOW_END = 0, 1
 
 
-class TokenLists:
+class TokenLists(Uncopied):
     """`lists` lists in each of `layers` layers, empty at first, of `columns` pages at both ends together; `ends`: 1, where there
     are none that are LOW, or 2. Other arguments are PagePool's."""
+
+    _instead = "its lists hold the pages of its device; make another"
 
     def __init__(
         self,

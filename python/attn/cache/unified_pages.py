@@ -14,7 +14,7 @@ from .._attn import Failure
 from ..compiler.artifacts import load_native
 from ..compiler.requests import form_of, request_for
 from ..describe.stores import Unified
-from ..errors import PlanError, SpecError, TensorError, expected
+from ..errors import PlanError, SpecError, TensorError, Uncopied, expected
 from ..memory.devices import device_name, failed, get_device, stream_number
 from ..memory.dtypes import DTYPES, DTypeLike, in_python, short_name, storage_name
 from ..memory.formats import Description, Format
@@ -27,7 +27,7 @@ from .pages import memory_of
 _UNIT = 16  # bytes, of which pages are a multiple
 
 
-class UnifiedPages:
+class UnifiedPages(Uncopied):
     """`pages` pages that the stores of a description share, each as long as the longest of them asks for.
 
     stores     attn.Unified(name=..., page_size=..., key=..., value=...) of different names; a page holds `page_size` tokens
@@ -41,6 +41,8 @@ class UnifiedPages:
     `memory` is uint8 [pages, page_bytes]; `page_bytes` a multiple of 16. Which page is whose, the caller's block tables
     say (attn.PagePool keeps such tables on a device). Errors: SpecError, PlanError, TensorError.
     """
+
+    _instead = "it owns the pages of its device; make another UnifiedPages, and copy its memory"
 
     def __init__(
         self,

@@ -104,6 +104,10 @@ class Forest:
     def _key(self) -> tuple[bytes, bytes, bytes]:
         return self.node_start.tobytes(), self.parent.tobytes(), self.pos0.tobytes()
 
+    def __reduce__(self) -> tuple:
+        """Its numbers alone: made again from them, a copy cannot be written to either."""
+        return Forest, (self.node_start, self.parent, self.pos0)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Forest) and self._key == other._key
 

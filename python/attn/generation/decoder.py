@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ..adapters.transformers_cache import PagedCache
 from ..adapters.transformers_config import cache_argument
 from ..cache.integers import whole
-from ..errors import PlanError, TensorError, expected
+from ..errors import PlanError, TensorError, Uncopied, expected
 from .decoder_checks import (
     check_cache,
     check_held,
@@ -33,7 +33,7 @@ from .prompt_chunks import read_behind
 from .recorded_steps import Choice, Lookout, RecordedStep, StepState
 
 
-class Decoder:
+class Decoder(Uncopied):
     """Generates as `model.generate` does with a static or a paged cache, in steps that are recorded once: mask, forward pass,
     choice of the next token and all counting are one CUDA graph, replayed back to back, and the GPU waits for the host
     between none of them. On the CPU the same steps run one by one.
@@ -53,6 +53,8 @@ class Decoder:
     records, a later one does so again where tokens are chosen in another way. Weights may change where they lie, and must
     not move. Errors: PlanError for models and options that a recorded step could not serve.
     """
+
+    _instead = "it holds recorded steps; make another from a copy of the model"
 
     def __init__(
         self,

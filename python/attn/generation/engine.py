@@ -14,7 +14,7 @@ from torch import nn
 from ..adapters.planned_pages import PagePlans
 from ..adapters.transformers_cache import PagedCache
 from ..cache.integers import whole
-from ..errors import PlanError, expected
+from ..errors import PlanError, Uncopied, expected
 from .decoder_checks import (
     check_cache,
     check_implementation,
@@ -30,7 +30,7 @@ from .row_steps import Answers, RowSteps, learn_layers
 from .scheduler import Scheduler
 
 
-class Engine:
+class Engine(Uncopied):
     """Serves requests by a model of Transformers over pages. A step is one CUDA graph, replayed for whatever requests there are:
     one graph for decoding, and one for steps in which chunks of prompts are read beside it. While the GPU runs a step, the host
     reads what the one before it chose and prepares the next. On the CPU the same steps run one by one.
@@ -48,6 +48,8 @@ class Engine:
     is read together. Weights may change where they lie, layers must stay what they are. Errors: PlanError for models that recorded
     steps could not serve.
     """
+
+    _instead = "it holds recorded steps and a pool of pages; make another with a cache of its own"
 
     def __init__(
         self,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
@@ -108,3 +109,13 @@ def in_python(message: str) -> str:
     """The runtime's message with Python's names for what it calls as manifests do: "f32", "paged<16>"."""
     message = re.sub(r"\bpaged<(\d+)>", r"Paged(page_size=\1)", message)
     return _TYPES.sub(lambda found: _NAMES[found[1]], message)
+
+
+def not_autocast(device: str) -> str:
+    """The end of a message about a dtype, under torch.autocast, which changes what operators of PyTorch take; else ""."""
+    torch = sys.modules.get("torch")
+    kind = "cpu" if device == "host" else device.partition(":")[0]
+    if torch is None or not torch.is_autocast_enabled(kind):
+        return ""
+    wanted = str(torch.get_autocast_dtype(kind)).removeprefix("torch.")
+    return f"; torch.autocast does not convert tensors of attn.attend: give each as .to(torch.{wanted})"

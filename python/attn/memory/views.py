@@ -126,6 +126,48 @@ def needs_gradient(*given: object) -> bool:
     )
 
 
+_NOT_BACKWARD = "differentiate with torch.autograd.grad or .backward()"
+
+
+def refuse_transformed(name: str, tensor: object) -> None:
+    """TensorError for a tensor that a transform of torch.func has wrapped."""
+    torch = sys.modules["torch"]
+    wrappers = torch._C._functorch
+    if not isinstance(tensor, torch.Tensor) or not wrappers.is_functorch_wrapped_tensor(tensor):
+        return
+    if wrappers.is_batchedtensor(tensor):
+        transform, instead = "torch.func.vmap", "call it on the whole batch, [batch, seq, heads, dim]"
+    elif has_tangent(tensor):
+        transform, instead = "torch.func.jvp and jacfwd", _NOT_BACKWARD
+    elif wrappers.is_gradtrackingtensor(tensor):
+        transform, instead = "torch.func.grad, vjp and jacrev", _NOT_BACKWARD
+    else:
+        transform, instead = "transforms of torch.func", "call it outside"
+    raise TensorError(f"{name}: attn does not support {transform}; {instead}")
+
+
+def has_tangent(tensor: object) -> bool:
+    """Whether PyTorch's forward mode differentiates by a tensor."""
+    forward = sys.modules.get("torch.autograd.forward_ad")
+    if forward is None or forward._current_level < 0 or not isinstance(tensor, sys.modules["torch"].Tensor):
+        return False
+    return forward.unpack_dual(tensor).tangent is not None
+
+
+def refuse_tangents(*given: object) -> None:
+    """TensorError where forward mode would find that results do not depend on these: tensors, and dicts of tensors."""
+    forward = sys.modules.get("torch.autograd.forward_ad")
+    if forward is None or forward._current_level < 0:
+        return
+    for each in given:
+        for tensor in each.values() if isinstance(each, dict) else (each,):
+            if has_tangent(tensor):
+                raise TensorError(
+                    "attn does not support torch.func.jvp, jacfwd and torch.autograd.forward_ad; "
+                    + _NOT_BACKWARD
+                )
+
+
 _viewers: dict[type, Callable[[object], View]] = {}
 
 
@@ -151,6 +193,7 @@ def view_of(name: str, tensor: object, stream: int, keep: list) -> View:
         try:
             return viewer(tensor)
         except RuntimeError as error:  # fake, sparse and other tensors without an address
+            refuse_transformed(name, tensor)
             raise TensorError(f"{name}: a tensor without memory of its own: {error}") from None
     if not (hasattr(tensor, "__dlpack__") or isinstance(tensor, (bytearray, memoryview))):
         raise TensorError(

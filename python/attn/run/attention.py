@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, overload
 from ..describe.forest import Forest
 from ..describe.visibility import Visibility
 from ..errors import TensorError, expected
-from ..memory.views import is_traced, needs_gradient
+from ..memory.views import is_traced, needs_gradient, refuse_tangents
 from .direct import attend_now
 
 if TYPE_CHECKING:
@@ -186,10 +186,12 @@ def attend(
     of_gradients = {} if ordered is None else {"ordered": ordered}
     if is_traced(q):
         from . import torch_attend as module
-    elif reference or needs_gradient(q, k, v, sink_logits, tensors):
-        from . import torch_gradients as module
     else:
-        module = None
+        refuse_tangents(q, k, v, sink_logits, tensors)
+        if reference or needs_gradient(q, k, v, sink_logits, tensors):
+            from . import torch_gradients as module
+        else:
+            module = None
     if module is not None:
         return module.attend(
             q,

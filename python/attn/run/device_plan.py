@@ -7,17 +7,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import _attn
-from ..errors import PlanError, TensorError, expected
+from ..errors import PlanError, TensorError, Uncopied, expected
 from ..memory.devices import failed
 from ..memory.views import Binding, check, view_of
 from .plan import Plan
 
 
-class DevicePlanner:
+class DevicePlanner(Uncopied):
     """Made by `Kernel.device_planner`, for all batches that are no larger than the one it was made with: as many rows and
     sequences, block tables as wide, rows as they are spread over sequences for the most part (they choose the kernel),
     an instance of each operand to a sequence and none shared. With fixed splits results have the bits that they have
     under the host's plans. Launches depend on nothing but what is in memory: planning and runs may be captured together."""
+
+    _instead = "it owns memory of its device; make another with Kernel.device_planner, from the same batch"
 
     def __init__(self, plan: Plan, tokens: int, stream: object):
         self.kernel: Any = plan.kernel
@@ -78,9 +80,11 @@ class DevicePlanner:
         )
 
 
-class DevicePlan:
+class DevicePlan(Uncopied):
     """A plan in device memory, which `Kernel.run` takes as any other. It keeps the tables that it was made of: runs read
     the block tables, too."""
+
+    _instead = "it owns memory of its device; make another with DevicePlanner.plan, from the same tables"
 
     def __init__(self, planner: DevicePlanner, tensors: dict[str, object], stream: int):
         self.planner = planner

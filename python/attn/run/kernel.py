@@ -8,8 +8,8 @@ nothing, and copies nothing where the batch's rows are in the user's order.
 
 from __future__ import annotations
 
-import copy
 import functools
+import re
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeVar, overload
@@ -28,6 +28,8 @@ from .report import KernelReport, make_report
 
 T = TypeVar("T")
 
+_DIMENSION = re.compile(r" for dimension (\d)")
+
 
 class Kernel(Code):
     """Made by `attn.compile`. May be used from several threads."""
@@ -37,11 +39,22 @@ class Kernel(Code):
         code, and where the heads of layers are, is shared."""
         if not hasattr(spec, "ends") or spec.mlir() == self.text:
             return self
-        twin = copy.copy(self)
-        twin.text, twin.ends = spec.mlir(), tuple(spec.ends(self.manifest["ends"]))
+        return self._resized(spec.mlir(), tuple(spec.ends(self.manifest["ends"])))
+
+    def _resized(self, text: str, ends: tuple[int, ...]) -> Kernel:
+        twin = object.__new__(Kernel)
+        twin.__dict__.update(self.__dict__)
+        twin.text, twin.ends = text, ends
         for kept in ("_gradient_kernels", "_kept_plans"):  # which are of those sizes
             twin.__dict__.pop(kept, None)
         return twin
+
+    def __copy__(self) -> Kernel:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Kernel:
+        """The kernel itself, which never changes."""
+        return self
 
     def report(
         self, *tensors: object, plan: Plan | None = None, repeat: int = 5, **named: object
@@ -304,7 +317,7 @@ class Kernel(Code):
         try:
             plan._native.run(addresses, nbytes, launch_on, strides)
         except _attn.Failure as failure:
-            raise _run_failed(failure) from None
+            raise self._run_failed(failure) from None
         if first:
             return out, lse, *first
         if not self._weighed:
@@ -329,7 +342,7 @@ class Kernel(Code):
         try:
             plan._native.run(addresses, nbytes, stream, strides)
         except _attn.Failure as failure:
-            raise _run_failed(failure) from None
+            raise self._run_failed(failure) from None
 
     def _accept(self, plan: Plan, signatures: tuple) -> tuple[tuple[int, ...], tuple | None]:
         """Bytes of each binding's tensor, in the order of `slots`, and strides where some do not lie densely; remembered."""
@@ -432,6 +445,15 @@ class Kernel(Code):
                     f"{shown}: overlaps '{other}', which results in the user's order would be written over"
                 )
 
+    def _run_failed(self, failure: _attn.Failure) -> Exception:
+        """What the runtime says of a plan, or of a tensor, which is `out` here where it says 'o'. It numbers dimensions, and
+        here they have names."""
+        said = failed(failure, PlanError if failure.message.startswith("plan: ") else TensorError)
+        text, binding = str(said), self._tensors.get(str(said).partition(":")[0])
+        if (place := _DIMENSION.search(text)) and binding and (axes := binding.axes()):
+            text = f"{text[: place.start()]} bytes along {axes[int(place[1])]}{text[place.end() :]}"
+        return type(said)(text.replace("'o': ", "out: ", 1) if text.startswith("'o': ") else text)
+
     def _refused(self, plan: object) -> Exception:
         """Why a run cannot be."""
         self._check_alive()
@@ -441,9 +463,3 @@ class Kernel(Code):
             f"plan: made by {plan.kernel!r}, which is not this one; make it with this kernel's plan(), or call that "
             "kernel's run()"
         )
-
-
-def _run_failed(failure: _attn.Failure) -> Exception:
-    """What the runtime says of a plan, or of a tensor, which is `out` here where it says 'o'."""
-    said = failed(failure, PlanError if failure.message.startswith("plan: ") else TensorError)
-    return type(said)(str(said).replace("'o': ", "out: ", 1)) if str(said).startswith("'o': ") else said

@@ -7,6 +7,7 @@ Kernels are kept by what `compile` was given: those that were used last.
 from __future__ import annotations
 
 import contextlib
+import copyreg
 import itertools
 import json
 import os
@@ -20,6 +21,7 @@ from ..compiler.requests import Request, form_of, request_for
 from ..describe import checks
 from ..errors import CompileError, Error, expected
 from ..forks import make_guard
+from ..memory import devices
 from ..memory.devices import device_name, failed, get_device
 from .kernel import Kernel
 
@@ -115,6 +117,33 @@ def _without_places(message: str) -> str:
                 del lines[:2]
         said.append(line)
     return "\n".join(said)
+
+
+def _reduced(kernel: Kernel) -> tuple:
+    """What pickle keeps of a kernel: what it was compiled from, and where it runs."""
+    if kernel._generation == devices.generation and kernel._native.device is not get_device(kernel.device):
+        raise TypeError(
+            f"kernel: {kernel.entry} runs on a device object of the caller's own, which cannot be pickled; pickle "
+            "its attn.Spec, and compile that for the device"
+        )
+    return restore, (tuple(kernel._request), kernel.device, kernel.text, kernel.ends)
+
+
+copyreg.pickle(Kernel, _reduced)
+
+
+def restore(request: tuple, device: str, text: str, ends: tuple[int, ...]) -> Kernel:
+    """A kernel that was pickled: out of this process's memory or a cache, or compiled again. `text` and `ends` are its
+    description's. Errors: as of `compile`."""
+    loaded = Request(*request), device
+    with _flights.hold(loaded):
+        kernel, kept = _kernels.get(loaded) or (_load(loaded[0], get_device(device)), Kept())
+        kernel = _keep(loaded, kernel, kept)
+    if (text, ends) == (kernel.text, kernel.ends):
+        return kernel
+    resized = (*loaded, text, ends)
+    known, kept = _kernels.get(resized) or (kernel._resized(text, ends), kept)
+    return _keep(resized, known, kept)
 
 
 def load(path: str | os.PathLike, *, entry: str = "", device: object = None) -> Kernel:

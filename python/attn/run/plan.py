@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import _attn
-from ..errors import PlanError, TensorError, expected
+from ..errors import PlanError, TensorError, Uncopied, expected
 from ..memory.devices import failed
 from ..memory.tables import int32_array
 from ..memory.tensors import empty
@@ -23,9 +23,11 @@ _handles = itertools.count(1)
 _living: weakref.WeakValueDictionary[int, Plan] = weakref.WeakValueDictionary()
 
 
-class Plan:
+class Plan(Uncopied):
     """Made by `Kernel.plan`. One plan serves every layer: what differs between layers is only where keys and values
     lie. A decoding step later, `update` it instead of making another."""
+
+    _instead = "it owns memory of its device; make another with Kernel.plan, from the same batch"
 
     def __init__(self, kernel: Code, batch: object, prepared: Prepared, native: _attn.Plan):
         self.kernel: Any = kernel

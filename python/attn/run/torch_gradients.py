@@ -18,6 +18,7 @@ from torch.autograd.function import once_differentiable
 from ..describe.score import trace
 from ..errors import CompileError, TensorError, expected, given
 from ..memory.tables import int32_array
+from ..memory.views import refuse_transformed
 from .arrange import Arrangement
 from .backward import (
     check_place,
@@ -244,6 +245,8 @@ def attend(
         why = "of the reference" if reference else "where a gradient is required"
         raise TensorError(f"out: expected None {why}, got {given(out)}")
     extras = _extras(sink_logits, tensors)
+    for name, tensor in {"q": q, "k": k, "v": v, **extras}.items():
+        refuse_transformed(name, tensor)
     for name, tensor in (("q", q), ("k", k), ("v", v), *extras.items()):
         if not isinstance(tensor, Tensor):
             raise expected(TensorError, name, "a tensor of PyTorch", tensor)

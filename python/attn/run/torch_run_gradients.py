@@ -17,6 +17,7 @@ from torch.autograd.function import once_differentiable
 from ..errors import TensorError, expected
 from ..memory.formats import parse_format
 from ..memory.tables import int32_array
+from ..memory.views import refuse_transformed
 from .backward import check_place, kernel_gradients, tables_of
 from .reference import Problem, rounded
 
@@ -75,6 +76,7 @@ def run(kernel: Any, q: Tensor, operands: tuple, plan: Any, *, return_lse: bool,
     for name, tensor in data.items():
         if not isinstance(tensor, Tensor):
             raise expected(TensorError, name, "a tensor of PyTorch", tensor)
+        refuse_transformed(name, tensor)
     has_lse = "lse" in kernel.slots
     wanted = [name for name, tensor in data.items() if tensor.requires_grad]
     if any(tensor.device.type != "cpu" for tensor in data.values()):

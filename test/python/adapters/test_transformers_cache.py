@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """attn's paged cache behind Transformers' models: those that it serves, and those that it refuses by name."""
 
+import copy
 import inspect
 import os
+import pickle
 
 import pytest
 
@@ -72,6 +74,23 @@ def test_chunks_of_a_padded_prompt(name):
     assert [cache.pages.tokens(node) for node in cache.nodes] == [ROWS - count for count in PADDING]
     cache.reset()
     assert cache.pages.free_pages() == 64
+
+
+@pytest.mark.parametrize("sizes", [(1,) * ROWS, (3, *(1,) * 21)])
+def test_a_static_cache_reads_a_padded_prompt_token_by_token(sizes, monkeypatch):
+    """Sequences are all padding at first, and no row of theirs sees anything yet. The device plans these steps."""
+    planned, attend = [], attn.adapters.layer_calls.attend_step
+    monkeypatch.setattr(
+        attn.adapters.layer_calls, "attend_step", lambda *given: planned.append(1) or attend(*given)
+    )
+    found = []
+    for kind in (("attn",), ("eager", torch.float32), ("eager",)):
+        model = build("Llama", *kind)
+        cache = transformers.StaticCache(config=model.config, max_cache_len=ROWS + 4)
+        found.append(in_chunks(model, cache, sizes))
+    (ours, mask), (exact, _), (rounded, _) = found
+    assert error(ours, exact, mask) <= 3 * error(rounded, exact, mask) + 4e-3
+    assert planned
 
 
 def test_a_chunk_that_is_padding_to_all():
@@ -173,3 +192,88 @@ def test_pages_of_codes(formats, tolerance):
 def test_formats_that_it_refuses(formats, message):
     with pytest.raises(attn.PlanError, match=message):
         attn.transformers.PagedCache(build("Llama").config, pages=64, **formats)
+
+
+def prompt_and_suffixes():
+    """A prompt, and two texts that begin with it."""
+    generator = torch.Generator().manual_seed(4)
+    ids = torch.randint(3, 90, (1, 21), generator=generator)
+    return ids, [torch.cat([ids, torch.randint(3, 90, (1, n), generator=generator)], 1) for n in (3, 6)]
+
+
+def generate_alone(model, prompt_ids, text, options):
+    """From a cache that nothing else shares, which reads the prompt in the same parts."""
+    cache = attn.transformers.PagedCache(model.config, pages=16, page_size=4)
+    model(prompt_ids, past_key_values=cache)
+    return model.generate(text, past_key_values=cache, **options)
+
+
+def test_a_prompts_cache_is_copied_for_each_suffix():
+    """As Transformers' guide to caches does. Whole pages are shared, and a copy that is gone gives its own back."""
+    model, (prompt_ids, texts) = build("Llama"), prompt_and_suffixes()
+    options = {"max_new_tokens": 6, "do_sample": False}
+    shared = attn.transformers.PagedCache(model.config, pages=10, page_size=4)
+    model(prompt_ids, past_key_values=shared)
+    pages, (node,) = shared.pages, shared.nodes
+    assert pages.free_pages() == 4  # of six pages of a prompt, five are whole
+    for text in 3 * texts:  # which would not fit into the pool without what earlier copies gave back
+        branch = copy.deepcopy(shared)
+        assert branch.pages is pages and branch.nodes != shared.nodes and branch.length == 21
+        ours = model.generate(text, past_key_values=branch, **options)
+        assert torch.equal(ours, generate_alone(model, prompt_ids, text, options))
+        assert (shared.length, pages.tokens(node)) == (21, 21)
+        assert pages.free_pages() == 10 - 5 - 1 - -(-(text.shape[1] + 5 - 20) // 4)
+        del branch
+    shared.reset()
+    assert pages.free_pages() == 10
+
+
+def test_a_copy_outlives_what_it_was_made_from():
+    model, (prompt_ids, texts) = build("Llama"), prompt_and_suffixes()
+    options = {"max_new_tokens": 4, "do_sample": False}
+    shared = attn.transformers.PagedCache(model.config, pages=16, page_size=4)
+    model(prompt_ids, past_key_values=shared)
+    branch, again = copy.deepcopy(shared), copy.copy(shared)
+    del shared
+    for cache, text in zip((branch, again), texts, strict=True):
+        ours = model.generate(text, past_key_values=cache, **options)
+        assert torch.equal(ours, generate_alone(model, prompt_ids, text, options))
+    branch.reset()
+    again.reset()
+    assert again.pages.free_pages() == 16
+
+
+def test_a_copy_for_which_pages_run_out_changes_nothing():
+    model, (prompt_ids, _) = build("Llama"), prompt_and_suffixes()
+    cache = attn.transformers.PagedCache(model.config, pages=12, page_size=4)
+    model(prompt_ids.repeat(2, 1)[:, :21], past_key_values=cache)
+    assert cache.pages.free_pages() == 0
+    for _ in range(2):
+        with pytest.raises(attn.OutOfPages):
+            copy.deepcopy(cache)
+    cache.reset()
+    assert cache.pages.free_pages() == 12
+
+
+def test_copies_of_an_empty_cache_are_apart():
+    model, (_, texts) = build("Llama"), prompt_and_suffixes()
+    cache = attn.transformers.PagedCache(model.config, pages=16, page_size=4)
+    branch = copy.deepcopy(cache)
+    for each, text in zip((cache, branch), texts, strict=True):
+        model(text, past_key_values=each)
+        assert each.length == text.shape[1]
+    assert cache.pages is not branch.pages
+
+
+def test_caches_that_cannot_be_copied_say_what_can():
+    config = build("Llama").config
+    with pytest.raises(TypeError, match=r"PagedCache cannot be pickled: .* copy\.deepcopy"):
+        pickle.dumps(attn.transformers.PagedCache(config, pages=4))
+    cache = attn.transformers.DiffKVCache(
+        config, attn.kv_policy.DiffKV(alpha_high=1, alpha_low=0.1), pages=4096
+    )
+    for way in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(
+            TypeError, match=r"DiffKVCache cannot be copied .* take attn\.transformers\.PagedCache"
+        ):
+            way(cache)

@@ -44,7 +44,8 @@ WRONG = [
     (
         lambda t: [t[0], t[1], swap(numpy.ascontiguousarray(swap(t[2])))],
         {},
-        "v: expected sequences 70 tokens apart, as of the keys, got strides [17920, 128, 8960, 2] in bytes",
+        "v: expected sequences 70 tokens apart, as of the keys, got strides [17920, 128, 8960, 2] in bytes for float16 "
+        "[2, 70, 2, 64]; nearest legal: 8960 bytes along batch",
     ),
     (
         lambda t: cut(t, 1, lambda k: numpy.broadcast_to(k[:, :, :1], k.shape)),
@@ -272,3 +273,52 @@ def test_tensors_of_no_memory_are_refused():
     tensors = [torch.from_numpy(tensor).to("meta") for tensor in qkv()]
     with pytest.raises((attn.TensorError, attn.DeviceError)):
         attn.attend(*tensors)
+
+
+_BACKWARD = r"; differentiate with torch\.autograd\.grad or \.backward\(\)"
+_FORWARD_MODE = r"^attn does not support torch\.func\.jvp, jacfwd and torch\.autograd\.forward_ad" + _BACKWARD
+
+
+@pytest.mark.parametrize("transform", ["vmap", "grad", "vjp", "jacrev", "jvp", "forward_ad"])
+def test_transforms_of_torch_are_refused_by_name(transform):
+    torch = pytest.importorskip("torch")
+    q, k, v = (torch.from_numpy(tensor) for tensor in qkv())
+
+    def total(q):
+        return attn.attend(q, k, v).float().sum()
+
+    def forward_mode():
+        with torch.autograd.forward_ad.dual_level():
+            return attn.attend(torch.autograd.forward_ad.make_dual(q, q), k, v)
+
+    calls = {
+        "vmap": lambda: torch.func.vmap(total)(q[None]),
+        "jvp": lambda: torch.func.jvp(total, (q,), (q,)),
+        "vjp": lambda: torch.func.vjp(total, q),
+        "forward_ad": forward_mode,
+    }
+    backward = r"^q: attn does not support torch\.func\.grad, vjp and jacrev" + _BACKWARD
+    message = {
+        "vmap": r"^q: attn does not support torch\.func\.vmap; call it on the whole batch, \[batch, seq, heads, dim\]$",
+        "jvp": _FORWARD_MODE,
+        "forward_ad": _FORWARD_MODE,
+    }.get(transform, backward)
+    with pytest.raises(attn.TensorError, match=message):
+        calls.get(transform, lambda: getattr(torch.func, transform)(total)(q))()
+
+
+def test_autocast_converts_nothing():
+    torch = pytest.importorskip("torch")
+    q, k, v = (torch.from_numpy(tensor).float() for tensor in qkv())
+    hint = (
+        r"; torch\.autocast does not convert tensors of attn\.attend: give each as \.to\(torch\.bfloat16\)$"
+    )
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        with pytest.raises(
+            attn.TensorError, match=r"^q: expected bfloat16 or float16, got float32 .*" + hint
+        ):
+            attn.attend(q, k, v)
+        with pytest.raises(attn.TensorError, match=r"^k: expected the dtype of q, .*" + hint):
+            attn.attend(q.bfloat16(), k, v)
+    with pytest.raises(attn.TensorError, match=r"nearest legal: q\.bfloat16\(\)$"):
+        attn.attend(q, k, v)

@@ -7,17 +7,22 @@
 //===----------------------------------------------------------------------===//
 #include "Texts.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Verifier.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/PrettyStackTrace.h"
 
 #include <gtest/gtest.h>
 #include <map>
+#include <set>
 
 using namespace mlir;
 
 namespace {
 
-/// Each attribute and parameter becomes each of these. Lists are longer and shorter than any operation's.
+/// What each attribute and parameter becomes. Lists are longer and shorter than any operation's.
 constexpr const char *kOthers[] = {"unit",
                                    "true",
                                    "-1 : i32",
@@ -55,7 +60,7 @@ struct Entry {
 
 bool isOfName(char c) { return llvm::isAlnum(c) || c == '_' || c == '.' || c == '$'; }
 
-/// Finds the end of the value that begins at `at`.
+/// Where the value that begins at `at` ends.
 size_t endOfValue(const std::string &text, size_t at) {
   int depth = 0;
   for (bool isString = false; at < text.size(); ++at) {
@@ -160,6 +165,137 @@ TEST(GenericForm, EveryAttributeMissingOrAnother) {
     }
   }
   EXPECT_GT(seen.size(), 150u);
+  EXPECT_GT(refused, tried / 2);
+  EXPECT_LT(refused, tried);
+}
+
+/// Verifies and prints an operation that may be anything.
+bool survives(ModuleOp module, const std::string &what) {
+  llvm::PrettyStackTraceString crash(what.c_str());
+  bool said = false;
+  ScopedDiagnosticHandler handler(module.getContext(), [&](Diagnostic &diagnostic) {
+    said |= !diagnostic.str().empty();
+    return success();
+  });
+  const bool valid = succeeded(verify(module));
+  EXPECT_NE(valid, said) << what;
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  if (valid)
+    module.print(stream);
+  else
+    module.print(stream, OpPrintingFlags().printGenericOpForm());
+  return valid;
+}
+
+using Change = std::function<void(Operation *)>;
+
+/// What may be wrong with an operation beside its attributes. Types are those of its own module and some
+/// others.
+std::vector<std::pair<std::string, Change>> changesOf(Operation *operation, ArrayRef<Type> types) {
+  std::vector<std::pair<std::string, Change>> changes;
+  const auto add = [&](const std::string &what, Change change) {
+    changes.emplace_back(operation->getName().getStringRef().str() + ": " + what, std::move(change));
+  };
+  for (unsigned i = 0; i < operation->getNumOperands(); ++i) {
+    add("operand " + std::to_string(i) + " erased", [=](Operation *op) { op->eraseOperand(i); });
+    add("operand " + std::to_string(i) + " twice",
+        [=](Operation *op) { op->insertOperands(i, op->getOperand(i)); });
+    for (Type type : types)
+      add("operand " + std::to_string(i) + " of another type", [=](Operation *op) {
+        OpBuilder builder(op);
+        auto made = UnrealizedConversionCastOp::create(builder, op->getLoc(), type, ValueRange());
+        op->setOperand(i, made.getResult(0));
+      });
+  }
+  for (unsigned i = 0; i < operation->getNumResults(); ++i)
+    for (Type type : types)
+      add("result " + std::to_string(i) + " of another type",
+          [=](Operation *op) { op->getResult(i).setType(type); });
+  for (unsigned i = 0; i < operation->getNumRegions(); ++i) {
+    const std::string region = "region " + std::to_string(i);
+    add(region + " empty", [=](Operation *op) {
+      op->getRegion(i).dropAllReferences();
+      op->getRegion(i).getBlocks().clear();
+    });
+    add(region + " of one empty block", [=](Operation *op) {
+      op->getRegion(i).dropAllReferences();
+      op->getRegion(i).getBlocks().clear();
+      op->getRegion(i).emplaceBlock();
+    });
+    add(region + " of two blocks", [=](Operation *op) { op->getRegion(i).emplaceBlock(); });
+    if (operation->getRegion(i).empty())
+      continue;
+    add(region + " without terminator", [=](Operation *op) {
+      Block &block = op->getRegion(i).front();
+      if (!block.empty())
+        block.back().erase();
+    });
+    add(region + " with one more argument",
+        [=](Operation *op) { op->getRegion(i).front().addArgument(types.front(), op->getLoc()); });
+    for (unsigned j = 0; j < operation->getRegion(i).front().getNumArguments(); ++j)
+      for (Type type : types)
+        add(region + ", argument " + std::to_string(j) + " of another type",
+            [=](Operation *op) { op->getRegion(i).front().getArgument(j).setType(type); });
+  }
+  return changes;
+}
+
+Operation *nth(ModuleOp module, unsigned n) {
+  Operation *found = nullptr;
+  module->walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (n-- != 0)
+      return WalkResult::advance();
+    found = op;
+    return WalkResult::interrupt();
+  });
+  return found;
+}
+
+/// Some types of a text, and some that no operation here takes.
+SmallVector<Type> typesIn(ModuleOp module) {
+  llvm::SetVector<Type> types;
+  Builder builder(module.getContext());
+  types.insert(builder.getI32Type());
+  types.insert(builder.getNoneType());
+  types.insert(UnrankedTensorType::get(builder.getF32Type()));
+  types.insert(RankedTensorType::get({}, builder.getF32Type()));
+  types.insert(RankedTensorType::get({ShapedType::kDynamic, 0, 8}, builder.getF16Type()));
+  module->walk([&](Operation *op) {
+    types.insert(op->getResultTypes().begin(), op->getResultTypes().end());
+    for (Region &region : op->getRegions())
+      if (!region.empty())
+        types.insert(region.front().getArgumentTypes().begin(), region.front().getArgumentTypes().end());
+  });
+  SmallVector<Type> some(types.begin(), types.end());
+  some.truncate(std::min<size_t>(some.size(), 12));
+  return some;
+}
+
+TEST(GenericForm, EveryOperandResultAndRegionMissingOrAnother) {
+  std::map<std::string, int> seen;
+  int tried = 0, refused = 0;
+  for (const std::string &text : genericTexts()) {
+    const std::unique_ptr<MLIRContext> context = texts::makeContext();
+    int errors = 0;
+    OwningOpRef<ModuleOp> module = texts::parse(*context, text, errors);
+    ASSERT_TRUE(module) << text;
+    const SmallVector<Type> types = typesIn(*module);
+    unsigned count = 0;
+    module->walk([&](Operation *) { ++count; });
+    for (unsigned i = 1; i < count; ++i) { // the first is the module
+      Operation *operation = nth(*module, i);
+      if (++seen[operation->getName().getStringRef().str()] > 2 * samples())
+        continue;
+      for (const auto &[what, change] : changesOf(operation, types)) {
+        OwningOpRef<ModuleOp> changed = module->clone();
+        change(nth(*changed, i));
+        refused += !survives(*changed, what + "\n" + text);
+        ++tried;
+      }
+    }
+  }
+  EXPECT_GT(seen.size(), 90u);
   EXPECT_GT(refused, tried / 2);
   EXPECT_LT(refused, tried);
 }

@@ -39,6 +39,7 @@ private:
   FailureOr<VisibilityAttr> parseList(VisibilityKind kind,
                                       function_ref<FailureOr<VisibilityAttr>()> parsePart,
                                       function_ref<bool()> another) {
+    SMLoc loc = parser.getCurrentLocation();
     SmallVector<VisibilityAttr> parts;
     do {
       FailureOr<VisibilityAttr> part = parsePart();
@@ -46,7 +47,14 @@ private:
         return failure();
       parts.push_back(*part);
     } while (another());
-    return parts.size() == 1 ? parts.front() : VisibilityAttr::get(kind, parts);
+    if (parts.size() == 1)
+      return parts.front();
+    VisibilityAttr list =
+        VisibilityAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(), kind,
+                                   int64_t{0}, ArrayRef<VisibilityAttr>(parts));
+    if (!list)
+      return failure();
+    return list;
   }
 
   FailureOr<VisibilityAttr> parseTerm(unsigned depth) {
@@ -130,6 +138,17 @@ void VisibilityAttr::print(AsmPrinter &printer) const {
   printer << ">";
 }
 
+/// The intersections that a visibility is a union of, as everything that compiles or plans it takes it apart;
+/// no more than `most` and one.
+static size_t countTerms(VisibilityKind kind, ArrayRef<VisibilityAttr> operands, size_t most) {
+  size_t count = kind == VisibilityKind::Or ? 0 : 1;
+  for (VisibilityAttr operand : operands) {
+    const size_t terms = countTerms(operand.getKind(), operand.getOperands(), most);
+    count = std::min(kind == VisibilityKind::Or ? count + terms : count * terms, most + 1);
+  }
+  return count;
+}
+
 LogicalResult VisibilityAttr::verify(function_ref<InFlightDiagnostic()> emitError, VisibilityKind kind,
                                      int64_t size, ArrayRef<VisibilityAttr> operands) {
   constexpr int64_t kMaxSize = std::numeric_limits<int32_t>::max();
@@ -142,6 +161,9 @@ LogicalResult VisibilityAttr::verify(function_ref<InFlightDiagnostic()> emitErro
   if (connective ? operands.size() < 2 : !operands.empty())
     return emitError() << "expected " << (connective ? "two or more operands" : "no operands") << " for "
                        << stringifyVisibilityKind(kind) << ", got " << operands.size();
+  if (constexpr size_t most = 256; countTerms(kind, operands, most) > most)
+    return emitError() << "expected a visibility that is a union of at most " << most
+                       << " intersections, got more";
   return success();
 }
 

@@ -118,6 +118,8 @@ static LogicalResult verifyStartedUses(Operation *op, Value started) {
       if (next.getAcc() == started)
         continue;
     if (auto branch = dyn_cast<scf::IfOp>(user->getParentOp()); branch && isa<scf::YieldOp>(user)) {
+      if (use.getOperandNumber() >= branch.getNumResults())
+        continue; // the branch itself says so
       if (failed(verifyStartedUses(op, branch.getResult(use.getOperandNumber()))))
         return failure();
       continue;

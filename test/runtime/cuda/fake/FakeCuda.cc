@@ -25,6 +25,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <string>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -37,6 +38,7 @@ int setting(const char *name, int otherwise) {
 }
 
 const size_t capacity = static_cast<size_t>(setting("FAKE_CUDA_MEMORY", 1 << 20));
+std::recursive_mutex lock; ///< threads have devices of their own, and one driver
 std::map<uint64_t, size_t> allocations;
 size_t used = 0;
 bool recorded[64];
@@ -120,6 +122,7 @@ EXPORT int cuDeviceTotalMem_v2(size_t *bytes, int) {
   return setting("FAKE_CUDA_TOTAL", 0);
 }
 EXPORT int cuDevicePrimaryCtxRetain(void **context, int) {
+  std::lock_guard guard(lock);
   *context = &allocations;
   return 0;
 }
@@ -130,6 +133,7 @@ EXPORT int cuCtxPopCurrent_v2(void **context) {
   return 0;
 }
 EXPORT int cuMemHostAlloc(void **memory, size_t bytes, unsigned) {
+  std::lock_guard guard(lock);
   ++traffic[2];
   *memory = malloc(bytes + 64);
   *static_cast<size_t *>(*memory) = bytes;
@@ -138,17 +142,20 @@ EXPORT int cuMemHostAlloc(void **memory, size_t bytes, unsigned) {
   return 0;
 }
 EXPORT int cuMemFreeHost(void *memory) {
+  std::lock_guard guard(lock);
   memory = static_cast<char *>(memory) - 64;
   counters[4] -= static_cast<int>(*static_cast<size_t *>(memory));
   free(memory);
   return 0;
 }
 EXPORT int cuMemGetInfo_v2(size_t *available, size_t *total) {
+  std::lock_guard guard(lock);
   *available = capacity - used;
   *total = capacity;
   return 0;
 }
 EXPORT int cuMemAlloc_v2(uint64_t *address, size_t bytes) {
+  std::lock_guard guard(lock);
   ++traffic[2];
   if (bytes == 0)
     return 1;
@@ -160,6 +167,7 @@ EXPORT int cuMemAlloc_v2(uint64_t *address, size_t bytes) {
   return 0;
 }
 EXPORT int cuMemFree_v2(uint64_t address) {
+  std::lock_guard guard(lock);
   auto found = allocations.find(address);
   if (found == allocations.end())
     return 1;
@@ -169,6 +177,7 @@ EXPORT int cuMemFree_v2(uint64_t address) {
   return 0;
 }
 EXPORT int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *) {
+  std::lock_guard guard(lock);
   ++traffic[0];
   memcpy(reinterpret_cast<void *>(to), from, bytes);
   return 0;
@@ -186,6 +195,7 @@ EXPORT int cuMemsetD8Async(uint64_t to, unsigned char byte, size_t bytes, void *
   return 0;
 }
 EXPORT int cuModuleLoadDataEx(void **module, const void *image, unsigned count, int *options, void **values) {
+  std::lock_guard guard(lock);
   const int result = setting("FAKE_CUDA_LOAD", 0);
   // A cubin is for another chip, unless it holds the text of a kernel.
   if (memcmp(image,
@@ -205,11 +215,13 @@ EXPORT int cuModuleLoadDataEx(void **module, const void *image, unsigned count, 
   return result;
 }
 EXPORT int cuModuleUnload(void *module) {
+  std::lock_guard guard(lock);
   delete static_cast<std::string *>(module);
   --counters[5];
   return 0;
 }
 EXPORT int cuModuleGetFunction(void **function, void *module, const char *name) {
+  std::lock_guard guard(lock);
   *function = &recorded;
   const std::string entry = std::string(".entry ") + name + "(";
   return !strcmp(name, "axpy") || static_cast<std::string *>(module)->find(entry) != std::string::npos ? 0
@@ -244,20 +256,24 @@ EXPORT int cuTensorMapEncodeTiled(void *map, int dtype, unsigned rank, void *bas
 #endif
 EXPORT int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                           void *stream, void **, void **) {
+  std::lock_guard guard(lock);
   return launch(stream, false);
 }
 EXPORT int cuLaunchKernelEx(const void *config, void *, void **, void **) {
+  std::lock_guard guard(lock);
   void *stream = nullptr;
   memcpy(&stream, static_cast<const char *>(config) + 32, sizeof stream);
   return launch(stream, true);
 }
 #ifndef FAKE_CUDA_NO_MAPS
 EXPORT int cuStreamCreate(void **stream, unsigned) {
+  std::lock_guard guard(lock);
   *stream = &captured;
   return 0;
 }
 EXPORT int cuStreamDestroy_v2(void *) { return 0; }
 EXPORT int cuStreamBeginCapture_v2(void *stream, int) {
+  std::lock_guard guard(lock);
   if (!stream) // the legacy default stream cannot be captured
     return 900;
   capturing = stream;
@@ -265,6 +281,7 @@ EXPORT int cuStreamBeginCapture_v2(void *stream, int) {
   return 0;
 }
 EXPORT int cuStreamEndCapture(void *, void **graph) {
+  std::lock_guard guard(lock);
   capturing = nullptr;
   if (const int result = setting("FAKE_CUDA_CAPTURE", 0))
     return result;
@@ -273,49 +290,59 @@ EXPORT int cuStreamEndCapture(void *, void **graph) {
   return 0;
 }
 EXPORT int cuStreamIsCapturing(void *stream, int *status) {
+  std::lock_guard guard(lock);
   *status = capturing && stream == capturing;
   return 0;
 }
 EXPORT int cuGraphInstantiateWithFlags(void **executable, void *graph, unsigned long long) {
+  std::lock_guard guard(lock);
   *executable = new Graph(*static_cast<Graph *>(graph));
   ++counters[3];
   return 0;
 }
 EXPORT int cuGraphLaunch(void *executable, void *) {
+  std::lock_guard guard(lock);
   counters[1] += static_cast<Graph *>(executable)->launches;
   counters[2] += static_cast<Graph *>(executable)->overlapping;
   return 0;
 }
 EXPORT int cuGraphExecDestroy(void *executable) {
+  std::lock_guard guard(lock);
   delete static_cast<Graph *>(executable);
   --counters[3];
   return 0;
 }
 EXPORT int cuGraphDestroy(void *graph) {
+  std::lock_guard guard(lock);
   delete static_cast<Graph *>(graph);
   --counters[3];
   return 0;
 }
 #endif
 EXPORT int cuStreamSynchronize(void *) {
+  std::lock_guard guard(lock);
   ++traffic[1];
   return setting("FAKE_CUDA_SYNC", 0);
 }
 EXPORT int cuEventCreate(void **event, unsigned) {
+  std::lock_guard guard(lock);
   *event = reinterpret_cast<void *>(1 + events++ % 63);
   recorded[reinterpret_cast<uintptr_t>(*event)] = false;
   return 0;
 }
 EXPORT int cuEventDestroy_v2(void *) { return 0; }
 EXPORT int cuEventRecord(void *event, void *) {
+  std::lock_guard guard(lock);
   recorded[reinterpret_cast<uintptr_t>(event)] = true;
   return 0;
 }
 EXPORT int cuEventSynchronize(void *) {
+  std::lock_guard guard(lock);
   ++traffic[1];
   return 0;
 }
 EXPORT int cuEventElapsedTime(float *milliseconds, void *begin, void *end) {
+  std::lock_guard guard(lock);
   *milliseconds = 0.5f;
   return recorded[reinterpret_cast<uintptr_t>(begin)] && recorded[reinterpret_cast<uintptr_t>(end)] ? 0 : 400;
 }

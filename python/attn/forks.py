@@ -67,4 +67,14 @@ def _imports_under_way() -> set[str]:
     }
 
 
-os.register_at_fork(before=_finish_imports)
+def _forget_imports() -> None:
+    """Frees, in a child, the locks of modules that other threads were about to import. These are no modules yet while they are
+    looked for, so nothing could wait for them."""
+    locks = getattr(importlib._bootstrap, "_module_locks", {})  # type: ignore[attr-defined]
+    for name, reference in list(locks.items()):
+        lock = reference()
+        if getattr(lock, "owner", None) not in (None, threading.get_ident()):
+            locks.pop(name, None)
+
+
+os.register_at_fork(before=_finish_imports, after_in_child=_forget_imports)

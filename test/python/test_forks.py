@@ -76,6 +76,41 @@ def test_a_fork_waits_for_imports(tmp_path, monkeypatch):
     assert not thread.is_alive()
 
 
+# The lock of a module is held before there is a module.
+SEEKING = """
+import faulthandler, os, sys, threading, time
+import attn
+
+looking = threading.Event()
+
+class Slow:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "sought_slowly" and threading.current_thread() is not threading.main_thread():
+            looking.set()
+            time.sleep(1)
+
+sys.meta_path.insert(0, Slow)
+thread = threading.Thread(target=lambda: __import__("sought_slowly"))
+thread.start()
+looking.wait()
+child = os.fork()
+if child == 0:
+    faulthandler.dump_traceback_later(20, exit=True)
+    import sought_slowly
+    os._exit(0)
+thread.join()
+sys.exit(os.waitpid(child, 0)[1] != 0)
+"""
+
+
+def test_a_child_imports_what_another_thread_was_looking_for(tmp_path, monkeypatch):
+    (tmp_path / "sought_slowly.py").write_text("")
+    monkeypatch.setenv("PYTHONPATH", f"{Path(attn.__file__).parents[1]}:{tmp_path}")
+    ran = subprocess.run([sys.executable, "-c", SEEKING], capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+
+
 def test_a_guard_is_free_in_a_child():
     import os
 

@@ -117,7 +117,7 @@ def table():
     return [*head, *lines], reasons
 
 
-TEXT = """# What meets in one kernel
+TEXT = """# Features that meet in one kernel
 
 `tools/compositions.py` writes this page: it compiles each description, runs it on the host device, and notes what is said
 against it. A description has one operand, `Paged()`, of heads of 64 in f16, that rows see causally, unless its row or its

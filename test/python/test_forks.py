@@ -78,7 +78,7 @@ def test_a_fork_waits_for_imports(tmp_path, monkeypatch):
 
 # The lock of a module is held before there is a module.
 SEEKING = """
-import faulthandler, os, sys, threading, time
+import faulthandler, importlib, os, sys, threading, time
 import attn
 
 looking = threading.Event()
@@ -94,6 +94,7 @@ sys.meta_path.insert(0, Slow)
 thread = threading.Thread(target=lambda: __import__("sought_slowly"))
 thread.start()
 looking.wait()
+lock = importlib._bootstrap._module_locks["sought_slowly"]()  # lives on in the child, as where its thread stood elsewhere
 child = os.fork()
 if child == 0:
     faulthandler.dump_traceback_later(20, exit=True)

@@ -206,7 +206,7 @@ void Session::State::unstage() {
   stagedTables.clear();
 }
 
-/// What a plan holds, in the form that the device has it in.
+/// Stages the records of a plan in the form in which the device reads them.
 Status Session::State::stagePlan(const Plan &plan, const PlanCapacity &room) {
   if (plansOnDevice)
     return inputError("'" + manifest.entry + "' makes its plans on the device: useDevicePlan was called");

@@ -148,7 +148,7 @@ Value FragmentExpansion::exchangeMemory() {
   return AllocOp::create(b, ScratchType::get(b.getContext(), bytes), ring, false, IntegerAttr());
 }
 
-/// Of each row the sink's logit, in log2; -inf where the task's rows do not count it.
+/// Reads the sink's logit of each row, in log2. It is -inf where the task's rows do not count the sink.
 Value FragmentExpansion::sinksInLog2(Value sinks, FragmentType rowType) {
   auto logits = LoadVectorOp::create(b, rowType, b.buffer(argumentName(sinks), b.getF32Type()));
   b.fill(logits.getIndex(), {b.getI32Type()},

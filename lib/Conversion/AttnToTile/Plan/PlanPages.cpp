@@ -59,7 +59,7 @@ std::pair<Value, Value> PlanKernel::firstWrongPage(unsigned operand, Value row, 
   return {wrong, which};
 }
 
-/// What is wrong in a piece; a fault of zero where nothing is.
+/// Finds what is wrong in a piece. The fault is zero where nothing is.
 Finding PlanKernel::wrongPageIn(Value piece) {
   Value zero = b.i32(0), list = search(piecesUpTo, b.mul(sequences, b.i32(lists)), piece);
   Value rest = b.sub(piece, get(piecesUpTo, list));

@@ -248,8 +248,8 @@ PlanUnit PlanKernel::rowsOf(Value list) {
   return rows;
 }
 
-/// Where the rows of a unit stand, and what they see: `end` is that of their sequence, whose last tokens they
-/// are.
+/// Finds the positions of a unit's rows and the tokens that they see. The rows are the last tokens of their
+/// sequence, which ends at `end`.
 void PlanKernel::findSeen(PlanUnit &unit, Value end) {
   Value last; // position of the sequence's last token
   for (unsigned o = 0; o < chain.updates.size(); ++o) {

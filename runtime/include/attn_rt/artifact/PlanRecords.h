@@ -119,7 +119,7 @@ inline constexpr int32_t tokenSumTokens = 16;
 /// where that one's results are written for themselves (Manifest::returnsFirst): those come first.
 inline constexpr int32_t taskFirstShift = 8;
 
-/// What the kernel that makes plans says of its tables. A plan with a fault is empty: nothing is written
+/// A fault that the planning kernel finds in its tables. A plan with a fault is empty: nothing is written
 /// under it.
 enum class PlanFault : int32_t {
   None,

@@ -136,7 +136,7 @@ struct PlannedBatch {
   Result<std::unique_lock<std::mutex>> hold() const;
 
 private:
-  /// Of a batch that has no room in what there is.
+  /// A batch that has outgrown the plan's room needs this much.
   struct NextRoom {
     PlanLimits limits;
     PlanCapacity capacity;

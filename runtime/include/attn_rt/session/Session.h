@@ -122,7 +122,7 @@ public:
   Status launchPlan();
   /// What the last of those launches has found. Waits.
   Result<PlanFinding> planFinding();
-  /// The same as a sentence (faultText).
+  /// Says the finding in a sentence (faultText).
   Result<std::string> planFault();
   /// Makes results and partials useless (NaN, and unwritten on the host device), so that nothing old passes
   /// for new.

@@ -20,6 +20,24 @@
 using namespace mlir;
 using namespace mlir::attn;
 
+/// Each step of an update on a tile has a pass of its own; in which order they run does not matter.
+static void addStepLowerings(OpPassManager &kernels) {
+  kernels.addPass(createLowerScoresPass());
+  kernels.addPass(createLowerGroupSumsPass());
+  kernels.addPass(createLowerGroupScoresPass());
+  kernels.addPass(createLowerAccumulatePass());
+  kernels.addPass(createLowerDequantizePass());
+  kernels.addPass(createLowerScoreFnPass());
+  kernels.addPass(createLowerMaskPass());
+  kernels.addPass(createLowerListMaskPass());
+  kernels.addPass(createLowerSoftmaxStepPass());
+  kernels.addPass(createLowerRescalePass());
+  kernels.addPass(createLowerWeightsPass());
+  kernels.addPass(createLowerScoreGradPass());
+  kernels.addPass(createLowerLiftPass());
+  kernels.addPass(createLowerScaleWeightsPass());
+}
+
 /// From online operations to tile operations; returns where passes on kernels may follow.
 static OpPassManager &addKernelPasses(OpPassManager &manager) {
   manager.addPass(createMakeKernelsPass());
@@ -31,6 +49,7 @@ static OpPassManager &addKernelPasses(OpPassManager &manager) {
   kernels.addPass(createWalkPlanPass());
   kernels.addPass(createStageOperandsPass());
   kernels.addPass(createExpandOnlinePass());
+  addStepLowerings(kernels);
   kernels.addPass(createWalkRowsPass());
   kernels.addPass(createExpandRowsPass());
   kernels.addPass(createManagePagesPass());

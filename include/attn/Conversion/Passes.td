@@ -77,13 +77,64 @@ def StageOperandsPass : Pass<"attn-stage-operands", "gpu::GPUModuleOp"> {
 }
 
 def ExpandOnlinePass : Pass<"attn-expand-online", "gpu::GPUModuleOp"> {
-  let summary = "Let every online operation become what it does to one tile";
+  let summary = "Let every online operation become the steps that it takes on one tile";
   let description = [{
-    By `OnlineOpInterface`, on fragments of sixteen rows or, in a kernel without schedule, on one row per warp. Loops
-    carry what stands for their states. Reassociates.
+    By `OnlineOpInterface`: an update on fragments of sixteen rows becomes the operations of `AttnStepOps.td`, which have
+    passes of their own (`--attn-lower-scores` and so on); what begins and ends states, and all in a kernel without
+    schedule, where a warp has one row, becomes tile operations. Loops carry what stands for their states. Reassociates.
   }];
   let dependentDialects = ["tile::TileDialect", "arith::ArithDialect", "scf::SCFDialect", "math::MathDialect"];
 }
+
+// Lowers one operation of AttnStepOps.td. It reads that operation and nothing around it.
+class LowerStep<string flag, string step, string what, string effect> : Pass<flag, "gpu::GPUModuleOp"> {
+  let summary = "Lower " # step # ": " # what;
+  let description = effect;
+  let dependentDialects = ["tile::TileDialect", "arith::ArithDialect", "scf::SCFDialect", "math::MathDialect"];
+  let statistics = [Statistic<"lowered", "lowered", "operations that were lowered">];
+}
+
+def LowerScoresPass : LowerStep<"attn-lower-scores", "attn.scores", "products of rows and tokens",
+  [{ Reassociates: tensor cores add in an order of their own. }]>;
+
+def LowerGroupSumsPass : LowerStep<"attn-lower-group-sums", "attn.group_sums", "sums of groups of features",
+  [{ Reassociates. }]>;
+
+def LowerGroupScoresPass : LowerStep<"attn-lower-group-scores", "attn.group_scores", "products with scales and zeros",
+  [{ Reassociates. }]>;
+
+def LowerAccumulatePass : LowerStep<"attn-lower-accumulate", "attn.accumulate", "sums over rows or tokens",
+  [{ Rounds pairs to 16 bits; reassociates. }]>;
+
+def LowerDequantizePass : LowerStep<"attn-lower-dequantize", "attn.dequantize", "codes as factors of products",
+  [{ Exact, but for scales and zeros: one rounding. }]>;
+
+def LowerScoreFnPass : LowerStep<"attn-lower-score-fn", "attn.score_fn", "score regions on a tile",
+  [{ Approximates tanh near 0 to 1.3e-7; merges constant factors. }]>;
+
+def LowerMaskPass : LowerStep<"attn-lower-mask", "attn.mask", "what rows see of a tile",
+  [{ Exact. }]>;
+
+def LowerListMaskPass : LowerStep<"attn-lower-list-mask", "attn.list_mask", "what rows see of a list of single tokens",
+  [{ Exact. }]>;
+
+def LowerSoftmaxStepPass : LowerStep<"attn-lower-softmax-step", "attn.softmax_step", "a step of the online softmax",
+  [{ Weights are relative to a unit that lags behind the maximum by less than 8 in log2. }]>;
+
+def LowerRescalePass : LowerStep<"attn-lower-rescale", "attn.rescale", "what was accumulated in a new unit",
+  [{ One rounding. }]>;
+
+def LowerWeightsPass : LowerStep<"attn-lower-weights", "attn.weights", "weights of finished rows",
+  [{ Rounds the exponent once. }]>;
+
+def LowerScoreGradPass : LowerStep<"attn-lower-score-grad", "attn.score_grad", "gradients of scores",
+  [{ One rounding for each operation. }]>;
+
+def LowerLiftPass : LowerStep<"attn-lower-lift", "attn.lift", "units that leave room for scales",
+  [{ A unit moves; results do not depend on it but for rounding. }]>;
+
+def LowerScaleWeightsPass : LowerStep<"attn-lower-scale-weights", "attn.scale_weights", "weights times numbers of tokens",
+  [{ One rounding. }]>;
 
 def WeighScoresPass : Pass<"attn-weigh-scores", "gpu::GPUModuleOp"> {
   let summary = "Write the kernel that makes significance of stored scores";

@@ -31,6 +31,8 @@
 //===----------------------------------------------------------------------===//
 #include "Expansion.h"
 
+#include "AttnToTile/Kernel/Log2.h"
+
 #include "attn/Conversion/TokenTiles.h"
 #include "attn/Dialect/Attn/IR/Stores.h"
 #include "attn/Support/Elements.h"
@@ -113,24 +115,29 @@ SmallVector<Value> FragmentExpansion::lineMeta(StagedOp staged, bool keys) {
   return meta;
 }
 
-/// Codes of a tile as the right operand of a dot, of which it keeps `kept`, in an order of features that has
+/// Codes of a tile as the factor of a product, of which it keeps `kept`, in an order of features that has
 /// groups apart where there are several.
-Value FragmentExpansion::loadCodes(Value tile, Axis kept, const rt::StorePart &part) {
+Value FragmentExpansion::dequantized(Value tile, Axis kept, const rt::StorePart &part, Type element,
+                                     ValueRange scales, ValueRange zeros, bool tiny) {
   auto shared = cast<SharedType>(tile.getType());
   bool lines = kept == shared.getRowAxis();
   Axis contracted = lines ? shared.getColAxis() : shared.getRowAxis();
   int64_t width = lines ? shared.getRows() : shared.getCols(),
           depth = lines ? shared.getCols() : shared.getRows();
-  FragmentType type = b.fragment({kept, contracted}, {width, depth}, shared.getElement());
-  bool grouped = part.format.groups(part.dim) > 1;
-  return LoadRhsOp::create(b, type, tile, grouped ? b.getI64IntegerAttr(part.format.group) : IntegerAttr());
+  return DequantizeOp::create(b, b.fragment({kept, contracted}, {width, depth}, element), tile, scales, zeros,
+                              groupOf(part), tiny);
+}
+
+/// Features of a group where there are several.
+IntegerAttr FragmentExpansion::groupOf(const rt::StorePart &part) {
+  return part.format.groups(part.dim) > 1 ? b.getI64IntegerAttr(part.format.group) : IntegerAttr();
 }
 
 Value FragmentExpansion::rowsDotTokens(UpdateOp update, StagedOp staged, const Segment &segment) {
   rt::StorePart part = partOf(update, /*keys=*/true);
   Value query = copyOf(update.getQuery(), 0), tile = staged.getCopies()[0];
   if (part.format.isPlain())
-    return dot(scoresType(), query, tile, Value());
+    return scores(query, tile);
   // Where queries stay in registers they become f16, which codes become with less work than bf16.
   Value factor, scale = regionScale(update, true, segment);
   if (auto type = dyn_cast<FragmentType>(query.getType()); type && type.getElement().isBF16()) {
@@ -140,25 +147,12 @@ Value FragmentExpansion::rowsDotTokens(UpdateOp update, StagedOp staged, const S
     query = narrow.getResult(), factor = narrow.getFactor();
     scale = scale ? arith::MulFOp::create(b, scale, factor).getResult() : factor;
   }
-  auto scaled = [&](Value scores, ValueRange columns) -> Value {
-    if (!scale && columns.empty())
-      return scores;
-    SmallVector<Value> inputs{scores};
-    llvm::append_range(inputs, columns);
-    return b.map(scoresType(), inputs, [&](ValueRange v) -> Value {
-      Value by = v.size() < 2 ? scale : scale ? arith::MulFOp::create(b, v[1], scale).getResult() : v[1];
-      return arith::MulFOp::create(b, v[0], by);
-    });
-  };
-  Value codes = loadCodes(tile, Axis::Key, part);
-  FragmentType type =
-      cast<FragmentType>(codes.getType()).withElement(factor ? b.getF16Type() : chain.element());
-  Value keys = WidenOp::create(b, type, codes, ValueRange(), ValueRange(), /*biased=*/false, /*tiny=*/false);
+  Type element = factor ? Type(b.getF16Type()) : chain.element();
+  Value keys = dequantized(tile, Axis::Key, part, element, {}, {}, /*tiny=*/false);
   if (part.format.isInteger())
-    return scaled(dotGroups(update, query, keys, lineMeta(staged, true), part), {});
-  Value products = dot(scoresType(), query, keys, Value());
-  return scaled(products,
-                part.format.scales == Scales::Token ? lineMeta(staged, true) : SmallVector<Value>());
+    return groupScores(update, query, keys, lineMeta(staged, true), part, scale);
+  Value ofTokens = part.format.scales == Scales::Token ? lineMeta(staged, true).front() : Value();
+  return scores(query, keys, scale, ofTokens);
 }
 
 /// A fragment of queries, of which groups of features are parts.
@@ -167,55 +161,21 @@ Value FragmentExpansion::queryFragment(Value query) {
                                           : query;
 }
 
-Value FragmentExpansion::partOfFeatures(Value fragment, int64_t group, const rt::StorePart &part) {
-  if (part.format.groups(part.dim) == 1)
-    return fragment;
-  auto type = cast<FragmentType>(fragment.getType());
-  FragmentType some = b.fragment(type.getAxes(), {type.getSizes()[0], part.format.group}, type.getElement());
-  return PartOp::create(b, some, fragment, b.getI64IntegerAttr(group * part.format.group));
-}
-
-/// Of each row the sum of a group's features: a dot with ones, of which every column is that sum.
-Value FragmentExpansion::sumOfGroup(Value query, int64_t group, const rt::StorePart &part) {
-  constexpr int64_t columns = 16; // the fewest that a right operand has
-  Value some = partOfFeatures(query, group, part);
-  FragmentType type = cast<FragmentType>(some.getType());
-  FragmentType ones =
-      b.fragment({Axis::Key, Axis::Feature}, {columns, type.getSizes()[1]}, type.getElement());
-  FragmentType sums = productType(Axis::Key, columns);
-  Value one = arith::ConstantOp::create(b, b.getFloatAttr(type.getElement(), 1));
-  Value product = dot(sums, some, b.splat(one, ones), b.splat(b.f32(0), sums));
-  return ReduceOp::create(b, rowsOf(b.getF32Type()), Combine::Max, product);
-}
-
-Value FragmentExpansion::dotGroups(UpdateOp update, Value query, Value keys, ArrayRef<Value> meta,
-                                   const rt::StorePart &part) {
+Value FragmentExpansion::groupScores(UpdateOp update, Value query, Value keys, ArrayRef<Value> meta,
+                                     const rt::StorePart &part, Value scale) {
   int64_t groups = part.format.groups(part.dim);
-  SmallVector<Value> sums;
+  SmallVector<Value> sums, scales, zeros;
   {
     OpBuilder::InsertionGuard guard(b);
     if (!chain.holdsTokens()) // else the loop is one over queries
       b.setInsertionPoint(update->getParentOfType<scf::ForOp>());
-    Value features = queryFragment(query);
-    for (int64_t group = 0; group < groups; ++group)
-      sums.push_back(sumOfGroup(features, group, part));
+    SmallVector<Type> types(groups, rowsOf(b.getF32Type()));
+    llvm::append_range(sums, GroupSumsOp::create(b, types, queryFragment(query), groupOf(part)).getSums());
   }
-  Value features = queryFragment(query), scores;
-  auto wide = [&](Value x) -> Value { return arith::ExtFOp::create(b, b.getF32Type(), x); };
-  for (int64_t group = 0; group < groups; ++group) {
-    Value product = dot(scoresType(), partOfFeatures(features, group, part),
-                        partOfFeatures(keys, group, part), b.splat(b.f32(0), scoresType()));
-    SmallVector<Value> inputs{product, meta[2 * group], meta[2 * group + 1], sums[group]};
-    if (scores)
-      inputs.push_back(scores);
-    scores = b.map(scoresType(), inputs, [&](ValueRange v) -> Value {
-      Value zero = wide(v[2]);
-      Value rest = v.size() > 4 ? math::FmaOp::create(b, zero, v[3], v[4]).getResult()
-                                : arith::MulFOp::create(b, zero, v[3]).getResult();
-      return math::FmaOp::create(b, wide(v[1]), v[0], rest);
-    });
-  }
-  return scores;
+  for (int64_t group = 0; group < groups; ++group)
+    scales.push_back(meta[2 * group]), zeros.push_back(meta[2 * group + 1]);
+  return GroupScoresOp::create(b, scoresType(), queryFragment(query), keys, scales, zeros, sums, scale,
+                               groupOf(part));
 }
 
 Value FragmentExpansion::valuesOf(UpdateOp update, StagedOp staged) {
@@ -234,9 +194,7 @@ Value FragmentExpansion::valuesOf(UpdateOp update, StagedOp staged) {
       zeros.push_back(meta[2 * std::min(group, groups - 1) + 1]);
     }
   }
-  Value codes = loadCodes(tile, Axis::Feature, part);
-  return WidenOp::create(b, cast<FragmentType>(codes.getType()).withElement(b.getF16Type()), codes, scales,
-                         zeros, /*biased=*/false, /*tiny=*/weighsIntegers());
+  return dequantized(tile, Axis::Feature, part, b.getF16Type(), scales, zeros, /*tiny=*/weighsIntegers());
 }
 
 //===----------------------------------------------------------------------===//
@@ -276,30 +234,6 @@ bool FragmentExpansion::weighsFloats(UpdateOp update) {
          (part.format.scales == Scales::Token || !foldsScale(/*keys=*/false));
 }
 
-static Value asF32(KernelBuilder &b, Value number) {
-  return number.getType().isF32() ? number : arith::ExtFOp::create(b, b.getF32Type(), number).getResult();
-}
-
-Value FragmentExpansion::unitsPerLog2() {
-  Value flat = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, toLog2, b.f32(0));
-  return b.select(flat, b.f32(0), ReciprocalOp::create(b, toLog2));
-}
-
-/// In the unit of scores. Not less than for the least scale that f16 holds, or than for 2^-64, so that sums
-/// of weights stay finite beside scales of 0.
-Value FragmentExpansion::liftOf(Value scale) {
-  Type f32 = b.getF32Type();
-  const bool isWide = cast<FragmentType>(scale.getType()).getElement().isF32();
-  Value sizes = b.map(scoresType(), ValueRange{scale},
-                      [&](ValueRange v) -> Value { return math::AbsFOp::create(b, asF32(b, v[0])); });
-  Value largest = ReduceOp::create(b, rowsOf(f32), Combine::Max, sizes);
-  Value perUnit = unitsPerLog2();
-  return b.map(rowsOf(f32), ValueRange{largest}, [&](ValueRange v) -> Value {
-    Value some = arith::MaxNumFOp::create(b, v[0], b.f32(isWide ? 0x1p-64 : 0x1p-24));
-    return arith::MulFOp::create(b, math::Log2Op::create(b, some), perUnit);
-  });
-}
-
 /// A row has one unit. Where the values of another region are codes with small scales, weights that take
 /// these would be too small for f16 in the unit of weights that take none. So those leave as much room as
 /// their own type has.
@@ -309,18 +243,14 @@ Value FragmentExpansion::liftBesideScales(UpdateOp update) {
   Type f32 = b.getF32Type();
   const bool isWide = partOf(update, /*keys=*/false).format.isPlain() &&
                       elementOf(chain.element()).exponentBits >= elementOf(f32).exponentBits;
-  return b.splat(arith::MulFOp::create(b, b.f32(isWide ? -30 : -6), unitsPerLog2()), rowsOf(f32));
+  return b.splat(arith::MulFOp::create(b, b.f32(isWide ? -30 : -6), unitsPerLog2(b, toLog2)), rowsOf(f32));
 }
 
-Value FragmentExpansion::timesTokens(Value weights, Value tokens) {
-  return b.map(scoresType(), ValueRange{weights, tokens},
-               [&](ValueRange v) -> Value { return arith::MulFOp::create(b, v[0], asF32(b, v[1])); });
-}
-
-Value FragmentExpansion::addZeros(Value zeros, const Step &step, Value zero) {
+Value FragmentExpansion::addZeros(Value zeros, Value decay, Value weights, Value zero) {
   FragmentType type = rowsOf(b.getF32Type(), /*partial=*/true);
-  Value ofTile = ReduceOp::create(b, type, Combine::Add, timesTokens(step.weights, zero));
-  return b.map(type, ValueRange{zeros, step.decay, ofTile},
+  Value ofTile =
+      ReduceOp::create(b, type, Combine::Add, ScaleWeightsOp::create(b, weights.getType(), weights, zero));
+  return b.map(type, ValueRange{zeros, decay, ofTile},
                [&](ValueRange v) -> Value { return math::FmaOp::create(b, v[0], v[1], v[2]); });
 }
 

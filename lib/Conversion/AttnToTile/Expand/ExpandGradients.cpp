@@ -34,8 +34,8 @@
 // sinks add up p and ds, too, and correct their sums when a row ends (RowSums).
 //
 //===----------------------------------------------------------------------===//
+#include "AttnToTile/Kernel/Log2.h"
 #include "GradientTile.h"
-#include "Log2.h"
 #include "OnlineModels.h"
 #include "RowSums.h"
 

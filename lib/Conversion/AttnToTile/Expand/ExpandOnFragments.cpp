@@ -17,16 +17,15 @@ void FragmentExpansion::setRows(Value rows) {
   queryPosition = values[0], queryHead = values[1];
 }
 
-Value FragmentExpansion::dot(FragmentType type, Value ofRows, Value stored, Value acc) {
-  bool shared = isa<SharedType>(ofRows.getType());
-  Value lhs = tokensFirst() ? stored : ofRows, rhs = tokensFirst() ? ofRows : stored;
-  if (schedule.getKind() == ScheduleKind::Wgmma) {
-    Value started = StartDotOp::create(b, type, lhs, shared ? groupRow : Value(), rhs, Value(), acc);
-    return FinishDotsOp::create(b, TypeRange{type}, 0, ValueRange{started}).getResult(0);
-  }
+Value FragmentExpansion::scores(Value ofRows, Value ofTokens, Value scale, Value tokenScales) {
+  Value left = tokensFirst() ? ofTokens : ofRows, line;
   // Of tokens that are held each warp has a tile of its own, and warps have the same rows: from the first
   // line on.
-  return DotOp::create(b, type, lhs, shared ? warpRow : Value(), rhs, acc ? acc : b.splat(b.f32(0), type));
+  if (isa<SharedType>(ofRows.getType()))
+    line = dots() == Dots::Mma ? warpRow : groupRow;
+  return ScoresOp::create(b, scoresType(), dots(), ofRows, ofTokens,
+                          isa<SharedType>(left.getType()) ? line : Value(),
+                          /*begin=*/Value(), scale, tokenScales);
 }
 
 namespace {
@@ -73,22 +72,29 @@ LogicalResult expandUpdate(UpdateOp update, std::optional<unsigned> operand, Val
   segment.operand = which;
   // What the unit must be raised by is known before the scores: lanes find it while these are multiplied.
   FragmentExpansion::TokenMeta meta = e.weighedMeta(update, staged, segment);
-  Value lift = meta.scale ? e.liftOf(meta.scale) : e.liftBesideScales(update);
+  KernelBuilder &b = e.b;
+  Value lift =
+      meta.scale
+          ? LiftOp::create(b, e.rowsOf(b.getF32Type()), meta.scale, e.toLog2, e.scoresType()).getResult()
+          : e.liftBesideScales(update);
   Value scores = e.rowsDotTokens(update, staged, segment);
-  scores = e.finishScores(scores, operand, segment, tokens.getFirst());
+  scores = e.applyScoreRegion(update, scores, segment, tokens.getFirst());
+  scores = e.maskScores(scores, operand, segment, tokens.getFirst());
   if (e.scoresStay)
     e.storeScores(scores, update, tokens);
-  FragmentExpansion::Step step = e.softmax(scores, state, lift);
-  Value acc = e.rescale(state.acc, step), zeros;
+  auto step = SoftmaxStepOp::create(b, state.max.getType(), state.sum.getType(), scores.getType(),
+                                    e.fixedUnit ? Type() : state.max.getType(),
+                                    e.fixedUnit ? Type() : Type(b.getI1Type()), scores, state.max, state.sum,
+                                    e.toLog2, lift, e.fixedUnit);
+  Value acc = state.acc, weights = step.getWeights(), zeros;
+  if (!e.fixedUnit)
+    acc = RescaleOp::create(b, acc.getType(), acc, step.getDecay(), step.getMoved());
   if (meta.zero)
-    zeros = e.addZeros(state.zeros, step, meta.zero);
+    zeros = e.addZeros(state.zeros, step.getDecay(), weights, meta.zero);
   if (meta.scale)
-    step.weights = e.timesTokens(step.weights, meta.scale);
-  Value values = e.valuesOf(update, staged);
-  auto fragment = dyn_cast<FragmentType>(values.getType());
-  Value weights = e.packWeights(step.weights, fragment ? fragment.getElement() : e.chain.element());
-  acc = e.dot(e.accType(), weights, values, acc);
-  e.pieces.set(result, State{step.max, step.sum, acc, zeros}.values());
+    weights = ScaleWeightsOp::create(b, weights.getType(), weights, meta.scale);
+  acc = AccumulateOp::create(b, acc.getType(), e.dots(), weights, e.valuesOf(update, staged), acc);
+  e.pieces.set(result, State{step.getNewMax(), step.getNewSum(), acc, zeros}.values());
   return success();
 }
 

@@ -1,7 +1,7 @@
 //===- ExpandOnLanes.cpp - Online operations on one row -------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "AttnToTile/Kernel/Log2.h"
 #include "AttnToTile/Kernel/PlanAccess.h"
-#include "Log2.h"
 #include "OnlineModels.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"

@@ -12,6 +12,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 
 #include "attn/Conversion/OnlineOpInterface.h"
+#include "attn/Dialect/Attn/IR/StepOps.h"
 
 namespace mlir::attn {
 
@@ -56,9 +57,10 @@ struct FragmentExpansion : TileCopies {
   static Value copyOf(Value part, unsigned number) {
     return part.getDefiningOp<StagedOp>().getCopies()[number];
   }
-  /// acc + of-rows * stored, lines of a shared left operand from the warp's or, where four multiply as one,
-  /// from the warpgroup's first row on. Without `acc` the product.
-  Value dot(tile::FragmentType type, Value ofRows, Value stored, Value acc);
+  /// Which instructions multiply.
+  Dots dots() { return schedule.getKind() == tile::ScheduleKind::Wgmma ? Dots::Wgmma : Dots::Mma; }
+  /// Scores of rows and tokens, times these factors.
+  Value scores(Value ofRows, Value ofTokens, Value scale = {}, Value tokenScales = {});
 
   /// Computes what is the same for the whole kernel.
   void computeConstants();
@@ -81,16 +83,11 @@ struct FragmentExpansion : TileCopies {
     Value scale, zero;
   };
   TokenMeta weighedMeta(UpdateOp update, StagedOp staged, const Segment &segment);
-  /// What is to be added to a row's maximum, so that its weights are below 2^8 times scales, too.
-  Value liftOf(Value scale);
-  /// Likewise, of weights that take no scales; null where no other region's do.
+  /// What is to be added to a row's maximum, of weights that take no scales, where those of other regions do;
+  /// else null.
   Value liftBesideScales(UpdateOp update);
-  /// How much of the scores' unit a step of 1 in log2 is; 0 where scores are multiplied by 0.
-  Value unitsPerLog2();
   /// Whether weights are multiplied by the scales of 8-bit floats.
   bool weighsFloats(UpdateOp update);
-  /// Weights times a number of each token.
-  Value timesTokens(Value weights, Value tokens);
   /// A state of values, of one that has codes and zeros apart.
   State settled(const State &state);
   /// Whether units and results take a scale that the whole kernel shares.
@@ -114,20 +111,13 @@ struct FragmentExpansion : TileCopies {
   /// First token of this warp, and of its warpgroup, of those that the block holds.
   Value warpToken, groupToken;
 
-  /// What a score region makes of one score, head and positions, and behind it its derivatives by the score
-  /// and by each of `reads` (ScoreSlopes.cpp).
-  SmallVector<Value> scoreAndSlopes(Block &region, ValueRange arguments, ArrayRef<TableRead> reads);
   /// Where in its table a read finds its element, by head and position of the row.
   Value tablePlace(attn::ReadOp read, ValueRange headAndPosition);
   /// The reads of an update whose tables get gradients here.
   SmallVector<TableRead> readsWithGradients(UpdateOp update) {
     return tableReads(update, b.kernel->getAttrOfType<ArrayAttr>(tablesAttr));
   }
-  /// An element of a table; `inside` gives what stands for a value of the region.
-  Value readTensor(attn::ReadOp read, llvm::function_ref<Value(Value)> inside);
-  Value elementIndex(attn::ReadOp read, llvm::function_ref<Value(Value)> inside);
-
-  // States (Softmax.cpp).
+  // States (States.cpp).
   /// A state before any token.
   State initialState();
   /// The union of two states of the same rows.
@@ -135,29 +125,17 @@ struct FragmentExpansion : TileCopies {
   /// Memory in which the warps of a block exchange their states, in place of what they copy to.
   Value exchangeMemory();
 
-  /// Scores as they enter the softmax: score region and mask applied. `operand` null: the segment tells
-  /// which.
-  Value finishScores(Value scores, std::optional<unsigned> operand, const Segment &segment, Value firstKey);
+  /// The step of an update's score region on a tile.
+  ScoreFnOp scoreRegion(UpdateOp update, TypeRange types, Value scores, Value firstKey, Value pos0,
+                        ArrayRef<int64_t> reads = {});
+  /// Scores as the score region of an update makes them, in units of scoreUnit.
+  Value applyScoreRegion(UpdateOp update, Value scores, const Segment &segment, Value firstKey);
   /// Scores of what rows see; of the others -inf.
   Value maskScores(Value scores, std::optional<unsigned> operand, const Segment &segment, Value firstKey);
   /// Stores them where the task's are asked for (StoreScores.cpp).
   void storeScores(Value scores, UpdateOp update, TokensOp tokens);
-  struct Step {
-    Value max, sum, decay;
-    Value moved;   ///< whether the unit of some row moved; else decay is 1. Null under fixedUnit
-    Value weights; ///< of the tile's tokens
-  };
-  /// One step of the online softmax: new max and sum, the factor of what was accumulated, the tile's weights.
-  /// `lift`, if there is one, is how much higher than the largest score the maximum is to be.
-  Step softmax(Value scores, const State &state, Value lift = {});
-  /// The unit that a row keeps under fixedUnit: `unit`, or where a row has none the first that it can have.
-  Value firstUnit(Value scores, Value unit);
   /// The sum of zeros behind a step.
-  Value addZeros(Value zeros, const Step &step, Value zero);
-  /// Brings what was accumulated to the new unit, if it moved.
-  Value rescale(Value acc, const Step &step);
-  /// Rounds weights to what values are multiplied as.
-  Value packWeights(Value weights, Type element);
+  Value addZeros(Value zeros, Value decay, Value weights, Value zero);
   /// Output and LSE of a state.
   struct Results {
     Value output, lse;
@@ -183,37 +161,20 @@ struct FragmentExpansion : TileCopies {
   // Values of the rows.
   Value queryPosition, queryHead;
   Value valueScale; ///< of the task's head, which results are multiplied by; null where there is none
-  /// Whether a row sees `column`, of those before `exists`: `last` is the row's own. `ends` are consumed in
-  /// order.
-  Value visible(VisibilityAttr visibility, Value column, Value last, Value exists, ArrayRef<Value> &ends);
+  /// The sizes of a visibility's terms, of which the first is this number of the kernel's.
+  SmallVector<Value> endsOf(VisibilityAttr visibility, int64_t first);
 
 private:
   bool foldsScale(bool keys);
   Value sharedScale(UpdateOp update, bool keys, Value place);
   Value regionScale(UpdateOp update, bool keys, const Segment &segment);
   SmallVector<Value> lineMeta(StagedOp staged, bool keys);
-  Value loadCodes(Value tile, tile::Axis kept, const rt::StorePart &part);
+  Value dequantized(Value tile, tile::Axis kept, const rt::StorePart &part, Type element, ValueRange scales,
+                    ValueRange zeros, bool tiny);
+  IntegerAttr groupOf(const rt::StorePart &part);
   Value queryFragment(Value query);
-  Value partOfFeatures(Value fragment, int64_t group, const rt::StorePart &part);
-  Value sumOfGroup(Value query, int64_t group, const rt::StorePart &part);
-  Value dotGroups(UpdateOp update, Value query, Value keys, ArrayRef<Value> meta, const rt::StorePart &part);
-  struct TileBounds;
-  void addEnds(VisibilityAttr visibility, int64_t &end, Value origin, TileBounds &bounds);
-  /// How a score region computes one score.
-  struct ScoreForm {
-    DenseMap<Operation *, Value>
-        factors;               ///< products of the score with a constant: scale and constant in one
-    Operation *unit = nullptr; ///< a last product with a constant, which is left to the softmax
-    double unitValue = 1;
-    math::TanhOp tanh;               ///< one that has a short form
-    Value tanhFactor;                ///< its argument over the raw score
-    SmallVector<Value> coefficients; ///< of the short form, in the raw score
-  };
-  void readScoreRegion();
-  Value score(ValueRange arguments, bool shortForm);
-  /// Scores as the score region makes them, in units of scoreUnit (Scores.cpp).
-  Value applyScoreRegion(Value scores, const Segment &segment, Value firstKey);
-  ScoreForm form;
+  Value groupScores(UpdateOp update, Value query, Value keys, ArrayRef<Value> meta, const rt::StorePart &part,
+                    Value scale);
   Value maskForList(Value scores, const Segment &segment, Value firstKey);
   /// The masks of what a tile may hold, of which one applies; none where each row sees all of it.
   Value maskTile(Value scores, std::optional<unsigned> operand, const Segment &segment, Value firstKey,

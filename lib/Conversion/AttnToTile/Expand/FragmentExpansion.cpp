@@ -1,8 +1,9 @@
 //===- FragmentExpansion.cpp - Rows, units and results of fragments --------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "AttnToTile/Kernel/Log2.h"
 #include "Expansion.h"
-#include "Log2.h"
 #include "ScoreBound.h"
+#include "ScoreRegion.h"
 
 #include "attn/Support/Elements.h"
 
@@ -34,8 +35,7 @@ void FragmentExpansion::computeConstants() {
 
 void FragmentExpansion::setUnits(Value keyScale) {
   dotScale = keyScale ? arith::MulFOp::create(b, b.scale(), keyScale).getResult() : b.scale();
-  readScoreRegion();
-  scoreUnit = rawScores() ? dotScale : b.f32(form.unitValue);
+  scoreUnit = rawScores() ? dotScale : b.f32(lastFactor(chain.updates.front().getScore().front()));
   toLog2 = b.createOrFold<arith::MulFOp>(scoreUnit, b.f32(log2e));
 }
 

@@ -1,7 +1,7 @@
 //===- GradientTile.cpp - A tile of rows and tokens, and gradients --------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "GradientTile.h"
-#include "Log2.h"
+#include "AttnToTile/Kernel/Log2.h"
 
 #include "AttnToTile/Kernel/TokenSlots.h"
 
@@ -25,19 +25,17 @@ Value GradientTile::slotOfToken(UpdateOp update, TokensOp tokens, Value line) {
 }
 
 Value GradientTile::dotPairs(Value ofRows, Value ofTokens, bool lessDeltas) {
-  Value lhs = held ? ofTokens : ofRows, rhs = held ? ofRows : ofTokens, begin;
+  Value begin;
   if (lessDeltas)
     begin = b.map(pairs(), e.rowDelta, [&](ValueRange v) -> Value { return arith::NegFOp::create(b, v[0]); });
-  if (startsDots())
-    return StartDotOp::create(b, pairs(), lhs, held ? e.groupToken : e.groupRow, rhs, Value(), begin);
-  return DotOp::create(b, pairs(), lhs, held ? e.warpToken : e.warpRow, rhs, b.splat(b.f32(0), pairs()));
+  Value line = startsDots() ? held ? e.groupToken : e.groupRow : held ? e.warpToken : e.warpRow;
+  return ScoresOp::create(b, pairs(), startsDots() ? Dots::Started : Dots::Mma, ofRows, ofTokens, line, begin,
+                          /*scale=*/Value(), /*token_scales=*/Value());
 }
 
 Value GradientTile::addDot(Value sum, Value ofPairs, Value other) {
-  Value rounded = CastOp::create(b, pairs(e.chain.element()), ofPairs);
-  if (startsDots())
-    return StartDotOp::create(b, sum.getType(), rounded, Value(), other, Value(), sum);
-  return DotOp::create(b, cast<FragmentType>(sum.getType()), rounded, Value(), other, sum);
+  return AccumulateOp::create(b, sum.getType(), startsDots() ? Dots::Started : Dots::Mma, ofPairs, other,
+                              sum);
 }
 
 /// Barriers at which the warps that compute meet: when they have exchanged gradients of scores, and when they
@@ -110,81 +108,25 @@ SmallVector<Value> GradientTile::finish(ValueRange dots, int64_t pending) {
 }
 
 Value GradientTile::weights(Value scores) {
-  return b.map(pairs(), ValueRange{scores, e.rowLse}, [&](ValueRange v) -> Value {
-    Value base = arith::NegFOp::create(b, v[1]);
-    Value unit = e.rawScores() ? e.toLog2 : b.f32(log2e);
-    return math::Exp2Op::create(b, math::FmaOp::create(b, v[0], unit, base));
-  });
+  return WeightsOp::create(b, scores.getType(), scores, e.rowLse, e.rawScores() ? e.toLog2 : b.f32(log2e));
 }
 
 Value GradientTile::scoreGradients(Value weights, Value products, Value slopes) {
   assert((e.rowDelta || !slopes) && "a score region's kernels read deltas");
-  if (!e.rowDelta)
-    return b.map(pairs(), {weights, products},
-                 [&](ValueRange v) -> Value { return arith::MulFOp::create(b, v[0], v[1]); });
-  SmallVector<Value> inputs{weights, products, e.rowDelta};
-  if (slopes)
-    inputs.push_back(slopes);
-  return b.map(pairs(), inputs, [&](ValueRange v) -> Value {
-    Value gradient = arith::MulFOp::create(b, v[0], arith::SubFOp::create(b, v[1], v[2]));
-    return slopes ? timesSlope(gradient, v[0], v[3]) : gradient;
-  });
-}
-
-Value GradientTile::timesSlopes(Value weights, Value slopes) {
-  return b.map(pairs(), {weights, slopes},
-               [&](ValueRange v) -> Value { return timesSlope(v[0], v[0], v[1]); });
-}
-
-Value GradientTile::timesSlope(Value number, Value weight, Value slope) {
-  // A token that the row does not see may give the region any number, so its slope may be NaN.
-  Value seen = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, weight, b.f32(0));
-  return b.select(seen, arith::MulFOp::create(b, number, slope), b.f32(0));
-}
-
-void GradientTile::addEnds(VisibilityAttr visibility, Value position, int64_t &end,
-                           SmallVectorImpl<Value> &ends) {
-  if (visibility.getKind() == VisibilityKind::Sink) {
-    ends.push_back(b.end(end++));
-  } else if (VisibilityAttr::isSized(visibility.getKind())) {
-    // Half the range of i32 is further than any context reaches; clamping keeps the difference in range.
-    Value size = b.min(b.end(end++), b.i32(1 << 30));
-    ends.push_back(b.sub(b.max(position, b.i32(-(1 << 30))), size));
-  }
-  for (VisibilityAttr part : visibility.getOperands())
-    addEnds(part, position, end, ends);
+  return ScoreGradOp::create(b, weights.getType(), weights, products, e.rowDelta, slopes);
 }
 
 SmallVector<Value> GradientTile::regionScores(UpdateOp update, TokensOp tokens, Value products,
                                               ArrayRef<TableRead> reads) {
   if (e.rawScores())
     return {products, Value()};
-  Value token =
-      CoordinatesOp::create(b, b.fragment({Axis::Key}, {e.keys}, b.getI32Type()), firstToken(tokens));
+  SmallVector<int64_t> numbers; // of the reads among the region's
+  for (auto [number, read] : llvm::enumerate(update.getScore().getOps<mlir::attn::ReadOp>()))
+    if (llvm::any_of(reads, [&, read = read](const TableRead &each) { return each.read == read; }))
+      numbers.push_back(number);
   SmallVector<Type> types(2 + reads.size(), pairs());
-  return SmallVector<Value>(b.mapAll(
-      types, {products, e.queryHead, e.queryPosition, token}, [&](ValueRange v) -> SmallVector<Value> {
-        Value score = arith::MulFOp::create(b, v[0], e.dotScale), position = b.add(v[3], tokens.getPos0());
-        return e.scoreAndSlopes(update.getScore().front(), {score, v[1], v[2], position}, reads);
-      }));
-}
-
-Value GradientTile::seesAll(VisibilityAttr visibility, Value first, Value last, Value position,
-                            ArrayRef<Value> &ends) {
-  Value behind = b.add(last, b.i32(1)), all;
-  bool isOr = visibility.getKind() == VisibilityKind::Or;
-  if (!isOr && visibility.getKind() != VisibilityKind::And) {
-    ArrayRef<Value> again = ends; // the terms are intervals
-    Value sees = e.visible(visibility, first, position, behind, again);
-    return b.createOrFold<arith::AndIOp>(sees, e.visible(visibility, last, position, behind, ends));
-  }
-  for (VisibilityAttr part : visibility.getOperands()) {
-    Value sees = seesAll(part, first, last, position, ends);
-    if (all)
-      sees = isOr ? b.createOrFold<arith::OrIOp>(all, sees) : b.createOrFold<arith::AndIOp>(all, sees);
-    all = sees;
-  }
-  return all;
+  ScoreFnOp step = e.scoreRegion(update, types, products, firstToken(tokens), tokens.getPos0(), numbers);
+  return SmallVector<Value>(step.getResults());
 }
 
 Value GradientTile::masked(UpdateOp update, TokensOp tokens, std::optional<unsigned> operand, Value which,
@@ -194,34 +136,8 @@ Value GradientTile::masked(UpdateOp update, TokensOp tokens, std::optional<unsig
     segment.operand = which;
     return e.maskScores(scores, operand, segment, firstToken(tokens));
   }
-  // A token that there is not is behind what any row sees.
-  constexpr int32_t behind = std::numeric_limits<int32_t>::max();
-  Type i32 = b.getI32Type();
-  FragmentType ofTokens = b.fragment({Axis::Key}, {e.keys}, i32);
-  Value position =
-      b.map(ofTokens, ValueRange{CoordinatesOp::create(b, ofTokens, firstToken(tokens))}, [&](ValueRange v) {
-        return b.select(b.less(v[0], tokens.getEnd()), b.add(v[0], tokens.getPos0()), b.i32(behind));
-      });
-  auto endsOf = [&](Value row) {
-    int64_t end = e.chain.firstEnd(*operand);
-    SmallVector<Value> ends;
-    addEnds(update.getVisibility(), row, end, ends);
-    return ends;
-  };
-  Value first = b.add(firstToken(tokens), tokens.getPos0()), last = b.add(first, b.i32(e.keys - 1));
-  Value hides = b.map(e.rowsOf(b.getI1Type()), ValueRange{e.queryPosition}, [&](ValueRange v) -> Value {
-    SmallVector<Value> ends = endsOf(v[0]);
-    ArrayRef<Value> left = ends;
-    Value all = seesAll(update.getVisibility(), first, last, v[0], left);
-    return b.createOrFold<arith::XOrIOp>(all, b.createOrFold<arith::ConstantIntOp>(1, 1));
-  });
-  Value tail = b.less(tokens.getEnd(), b.add(firstToken(tokens), b.i32(e.keys)));
-  Value partial = b.createOrFold<arith::OrIOp>(tail, AnyOp::create(b, b.getI1Type(), hides));
-  auto mask = MaskOp::create(b, pairs(), scores, ValueRange{position, e.queryPosition}, partial);
-  b.fill(mask.getVisible(), {i32, i32}, [&](ValueRange v) -> Value {
-    SmallVector<Value> ends = endsOf(v[1]);
-    ArrayRef<Value> left = ends;
-    return e.visible(update.getVisibility(), v[0], v[1], b.i32(behind), left);
-  });
-  return mask;
+  VisibilityAttr visibility = update.getVisibility();
+  return mlir::attn::MaskOp::create(b, scores.getType(), scores, e.queryPosition, firstToken(tokens),
+                                    tokens.getEnd(), tokens.getPos0(), visibility,
+                                    e.endsOf(visibility, e.chain.firstEnd(*operand)), /*partial=*/Value());
 }

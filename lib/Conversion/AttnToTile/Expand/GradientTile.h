@@ -52,8 +52,6 @@ public:
   /// Of the products of queries and keys, or of what a table holds; `slopes`, if there are some, are those of
   /// a score region. Where there are no deltas of rows, products have them.
   Value scoreGradients(Value weights, Value products, Value slopes);
-  /// Weights times the slopes of a score region.
-  Value timesSlopes(Value weights, Value slopes);
   /// Scores and, behind them, slopes by the score and by what `reads` read, as the update's region makes
   /// them; plain scores have no slopes.
   SmallVector<Value> regionScores(UpdateOp update, TokensOp tokens, Value products,
@@ -62,14 +60,6 @@ public:
   Value masked(UpdateOp update, TokensOp tokens, std::optional<unsigned> operand, Value which, Value scores);
 
 private:
-  /// The product of a pair's number and its slope; 0 where its weight is.
-  Value timesSlope(Value number, Value weight, Value slope);
-  /// Whether a row at that position sees all of the positions from `first` to `last`: wrong only where it
-  /// says no. `ends` are consumed in order.
-  Value seesAll(VisibilityAttr visibility, Value first, Value last, Value position, ArrayRef<Value> &ends);
-  /// Where what a row at that position sees begins and ends, in the order of the visibility.
-  void addEnds(VisibilityAttr visibility, Value position, int64_t &end, SmallVectorImpl<Value> &ends);
-
   /// Which of the warpgroups that compute this is.
   Value group() { return b.div(e.groupToken, tile::ScheduleAttr::groupRows); }
   /// Whether a warpgroup adds to half of a tile's rows, or to all of them half of the features.

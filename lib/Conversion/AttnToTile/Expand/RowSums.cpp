@@ -1,7 +1,7 @@
 //===- RowSums.cpp - Exact gradients of tables and sinks ------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "RowSums.h"
-#include "Log2.h"
+#include "AttnToTile/Kernel/Log2.h"
 
 using namespace mlir;
 using namespace mlir::attn;
@@ -50,7 +50,7 @@ void RowSums::addTile(MutableArrayRef<Value> sums, GradientTile &tile, Value wei
   addShares(sums[1], tile.scoreGradients(weights, products, Value()));
   for (auto [i, slope] : llvm::enumerate(slopes)) {
     addShares(sums[2 + 2 * i], tile.scoreGradients(weights, products, slope));
-    addShares(sums[3 + 2 * i], tile.timesSlopes(weights, slope));
+    addShares(sums[3 + 2 * i], ScoreGradOp::create(b, weights.getType(), weights, Value(), Value(), slope));
   }
 }
 

@@ -15,7 +15,7 @@
 // The next step's attention begins behind all this: it may overwrite scores.
 //
 //===----------------------------------------------------------------------===//
-#include "Log2.h"
+#include "AttnToTile/Kernel/Log2.h"
 #include "StoredScores.h"
 
 #include "AttnToTile/Kernel/TokenSlots.h"

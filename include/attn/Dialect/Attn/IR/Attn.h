@@ -18,6 +18,9 @@
 #include "attn/Dialect/Attn/IR/AttnAttributes.h.inc"
 #define GET_TYPEDEF_CLASSES
 #include "attn/Dialect/Attn/IR/AttnTypes.h.inc"
+namespace mlir::attn {
+class ScoreFnOp; // StepOps.h: has a score region, too
+}
 #define GET_OP_CLASSES
 #include "attn/Dialect/Attn/IR/AttnOps.h.inc"
 

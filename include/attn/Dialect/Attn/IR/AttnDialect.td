@@ -10,11 +10,12 @@ def Attn_Dialect : Dialect {
   let cppNamespace = "::mlir::attn";
   let summary = "What is attended: regions of keys and values, who may see them, and the algebra of partial softmax";
   let description = [{
-    The dialect has two levels. At the *problem* level one `attn.attend` states
+    The dialect has three levels. At the *problem* level one `attn.attend` states
     that query rows attend to a set of KV regions, each a store with a format
     and a visibility. At the *online* level the same work is a chain of
     `attn.init`, `attn.update`, `attn.merge` and `attn.finish` over states of a
-    partial softmax. Neither level knows any hardware.
+    partial softmax. Neither of the two knows any hardware. In a kernel an update
+    becomes a composition of *steps* on one tile (`AttnStepOps.td`).
 
     ### Function arguments
 
@@ -35,7 +36,7 @@ def Attn_Dialect : Dialect {
     the dynamic dimensions are `["layers", "rows"]` of rows, `["rows"]` of lists
     and `["layers", "pages"]` (packed: `"tokens"`) of the cache.
   }];
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::tile::TileDialect"];
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;
   let hasRegionArgAttrVerify = 1;

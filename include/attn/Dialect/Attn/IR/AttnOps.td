@@ -4,8 +4,8 @@
 // here, operations on caches in AttnCacheOps.td, the online level in
 // AttnOnlineOps.td, gradients in AttnGradientOps.td, significance in
 // AttnSignificanceOps.td, and what stands in a kernel's loops in AttnKernelOps.td and,
-// where it copies rows, AttnRowOps.td. Operations on tables of pages have a root of
-// their own, AttnPageOps.td.
+// where it copies rows, AttnRowOps.td. Operations on tables of pages, and the steps of
+// an update on a tile, have roots of their own, AttnPageOps.td and AttnStepOps.td.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_DIALECT_ATTN_IR_ATTNOPS_TD
@@ -181,7 +181,7 @@ def Attn_ReadOp : Attn_Op<"read", [Pure]> {
   let hasVerifier = 1;
 }
 
-def Attn_YieldOp : Attn_Op<"yield", [Pure, Terminator, ParentOneOf<["AttendOp", "UpdateOp"]>]> {
+def Attn_YieldOp : Attn_Op<"yield", [Pure, Terminator, ParentOneOf<["AttendOp", "UpdateOp", "ScoreFnOp"]>]> {
   let summary = "ends a score region with the new score";
   let arguments = (ins Arg<F32, "the score that enters the softmax">:$score);
   let assemblyFormat = "$score attr-dict `:` type($score)";

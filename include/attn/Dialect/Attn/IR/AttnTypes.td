@@ -185,6 +185,13 @@ def Attn_GradientType : Attn_Type<"Gradient", "gradient"> {
   }];
 }
 
+def Attn_Dots : I32EnumAttr<"Dots", "which instructions multiply", [
+    I32EnumAttrCase<"Mma", 0, "mma">,
+    I32EnumAttrCase<"Wgmma", 1, "wgmma">,
+    I32EnumAttrCase<"Started", 2, "started">]> {
+  let cppNamespace = "::mlir::attn";
+}
+
 def Attn_Together : I32EnumAttr<"Together", "what is made of the heads of a group", [
     I32EnumAttrCase<"Max", 0, "max">,
     I32EnumAttrCase<"Mean", 1, "mean">,

@@ -8,11 +8,11 @@
 // 0 of |x| at 0, and of a maximum of equals that of the first.
 //
 //===----------------------------------------------------------------------===//
-#include "Expansion.h"
-#include "Log2.h"
+#include "ScoreSlopes.h"
 
-#include "mlir/Analysis/SliceAnalysis.h"
-#include "mlir/IR/IRMapping.h"
+#include "AttnToTile/Kernel/Log2.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -104,67 +104,33 @@ Value Slopes::slopeOf(Operation &op) {
 
 } // namespace
 
-/// What stands for a value of a region that is inlined.
-static Value inside(Value value, IRMapping &numbers, KernelBuilder &b) {
-  if (Value mapped = numbers.lookupOrNull(value))
-    return mapped;
-  Operation *constant = value.getDefiningOp(); // defined outside: only constants and arguments are
-  Value copy = b.clone(*constant)->getResult(cast<OpResult>(value).getResultNumber());
-  numbers.map(value, copy);
-  return copy;
-}
-
-SmallVector<Value> FragmentExpansion::scoreAndSlopes(Block &region, ValueRange arguments,
-                                                     ArrayRef<TableRead> reads) {
+SmallVector<Value> mlir::attn::scoreAndSlopes(KernelBuilder &b, Block &region, ValueRange arguments,
+                                              ArrayRef<int64_t> reads) {
   IRMapping numbers;
   numbers.map(region.getArguments(), arguments);
   SmallVector<Slopes> all; // by the score, and by what each read finds
   for (size_t i = 0; i <= reads.size(); ++i)
     all.emplace_back(b, numbers);
   all.front().set(region.getArgument(0), b.f32(1));
-  auto number = [&](Value value) { return inside(value, numbers, b); };
+  int64_t readNumber = 0;
   for (Operation &op : region.without_terminator()) {
-    if (auto read = dyn_cast<mlir::attn::ReadOp>(op)) {
-      numbers.map(read.getResult(), readTensor(read, number));
-      for (auto [each, slopes] : llvm::zip(reads, llvm::drop_begin(all)))
-        if (each.read == read)
-          slopes.set(read.getResult(), b.f32(1));
-      continue;
-    }
     for (Value operand : op.getOperands())
-      (void)number(operand);
+      (void)inlined(b, operand, numbers);
     b.clone(op, numbers);
+    if (isa<tile::ReadOp>(op)) {
+      for (auto [each, slopes] : llvm::zip(reads, llvm::drop_begin(all)))
+        if (each == readNumber)
+          slopes.set(op.getResult(0), b.f32(1));
+      ++readNumber;
+    }
     for (Slopes &slopes : all)
       slopes.add(op);
   }
   Value yielded = region.getTerminator()->getOperand(0);
-  SmallVector<Value> found{number(yielded)};
+  SmallVector<Value> found{inlined(b, yielded, numbers)};
   for (Slopes &slopes : all) {
     Value slope = slopes.of(yielded);
     found.push_back(slope ? slope : b.f32(0));
   }
   return found;
-}
-
-Value FragmentExpansion::tablePlace(mlir::attn::ReadOp read, ValueRange headAndPosition) {
-  IRMapping numbers;
-  Block &region = *read->getBlock();
-  numbers.map(region.getArgument(1), headAndPosition[0]);
-  numbers.map(region.getArgument(2), headAndPosition[1]);
-  auto number = [&](Value value) { return inside(value, numbers, b); };
-  SetVector<Operation *> before; // what the indices are computed of
-  BackwardSliceOptions ofRegion;
-  ofRegion.inclusive = false;
-  ofRegion.filter = [&](Operation *op) { return op->getBlock() == &region; };
-  (void)getBackwardSlice(read.getOperation(), &before, ofRegion);
-  for (Operation *op : before) {
-    if (auto other = dyn_cast<mlir::attn::ReadOp>(op)) {
-      numbers.map(other.getResult(), readTensor(other, number));
-      continue;
-    }
-    for (Value operand : op->getOperands())
-      (void)number(operand);
-    b.clone(*op, numbers);
-  }
-  return elementIndex(read, number);
 }

@@ -1,0 +1,353 @@
+//===- AttnStepOps.td - An update, step by step ------------*- tablegen -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What an update does to one tile
+// ===============================
+//
+// An `attn.update` says which tokens join a state. On one tile of rows and tokens
+// it is a composition of steps, each with its operands, its types and nothing
+// else: a lowering reads its operation and knows neither the kernel around it nor
+// the other steps.
+//
+//   state         S = scores(q, k)   score_fn   mask
+//                 m', l', P, decay = softmax_step(S, m, l)
+//                 O' = accumulate(P, v) + rescale(O, decay)
+//
+//   gradient      S, score_fn, mask as above   P = weights(S, lse)
+//                 dP = scores(do, v)           dS = score_grad(P, dP, delta)
+//                 dq += accumulate(dS, k)      rows are held
+//                 dv += accumulate(P, do)      tokens are held
+//                 dk += accumulate(dS, q)
+//
+//   significance  S, score_fn, mask as above   P = weights(S, lse)   w += P
+//
+// Which axis a result has first says what is stationary: scores of
+// `[query, key]` have queries as their left operand, those of `[key, query]`
+// have tokens. The first word of a product says which instructions multiply:
+// `mma`, those of a warp; `wgmma`, those of four warps as one, which wait for the
+// result; `started`, the same, of which tile.finish_dots gives the result.
+//
+// Keys and values that are codes become factors of a product by attn.dequantize,
+// which stands between the staged tile and its use. What scales codes stays out of
+// the product where it can: of keys attn.scores takes it, of values weights do
+// (attn.lift, attn.scale_weights).
+//
+// Scores enter a softmax in any unit: `unit` of an operation is what a score of 1
+// is in log2. Exponentials are powers of two (attn.softmax_step, attn.weights).
+//
+// These operations have a header of their own (StepOps.h): few files know them.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_DIALECT_ATTN_IR_ATTNSTEPOPS_TD
+#define ATTN_DIALECT_ATTN_IR_ATTNSTEPOPS_TD
+
+include "attn/Dialect/Attn/IR/AttnDialect.td"
+include "attn/Dialect/Attn/IR/AttnTypes.td"
+include "attn/Dialect/Attn/IR/AttnVisibility.td"
+include "attn/Dialect/Tile/IR/TileTypes.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/OpBase.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+class Attn_StepOp<string mnemonic, list<Trait> traits = []> : Op<Attn_Dialect, mnemonic, traits>;
+class Attn_Fragment<string prose> : Attn_Described<Tile_FragmentType, prose>;
+
+// A shared tile, or a fragment of it.
+def Attn_Factor : AnyTypeOf<[Tile_FragmentType, Tile_SharedType], "a fragment or a shared tile">;
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+def Attn_ScoresOp : Attn_StepOp<"scores", [AttrSizedOperandSegments, MemoryEffects<[MemRead]>]> {
+  let summary = "the product of rows and tokens";
+  let description = [{
+    `S = rows tokens^T`, contracted over features, in f32; with `begin` that is added. The operand whose axis comes
+    first in the result is the left one, read from line `at` on where it is a shared tile. `scale` and `token_scales`
+    multiply the product: what keys that are codes share, and what each token has.
+
+    Products of output gradients and values are the same operation. Rounds as the tensor cores do, and once more for
+    each factor.
+
+    ```mlir
+    %s = attn.scores mma %q, %k at %line : !rows, !keys -> !tile.fragment<query=16, key=64, f32>
+    ```
+  }];
+  let arguments = (ins Attn_Dots:$dots, Arg<Attn_Factor, "queries, or gradients of outputs">:$rows,
+                       Arg<Attn_Factor, "keys, or values">:$tokens,
+                       Arg<Optional<I32>, "first line of the left operand">:$line,
+                       Arg<Optional<Tile_FragmentType>, "what the product is added to">:$begin,
+                       Arg<Optional<F32>, "a factor of all scores">:$scale,
+                       Arg<Optional<Tile_FragmentType>, "a factor of each token, f32">:$token_scales);
+  let results = (outs Attn_Fragment<"the scores">:$scores);
+  let assemblyFormat = [{
+    $dots $rows `,` $tokens (`at` $line^)? (`plus` $begin^ `:` type($begin))? (`times` $scale^)?
+    (`tokens` $token_scales^ `:` type($token_scales))? attr-dict `:` type($rows) `,` type($tokens) `->` type($scores)
+  }];
+  let hasVerifier = 1;
+}
+
+def Attn_GroupSumsOp : Attn_StepOp<"group_sums", [Pure]> {
+  let summary = "of each row the sum of the features of each group";
+  let description = [{
+    What attn.group_scores multiplies zeros by; `group` features each, or all. Exact up to the order of f32 sums: it is
+    a product with ones.
+  }];
+  let arguments = (ins Attn_Fragment<"queries">:$rows, Arg<OptionalAttr<I64Attr>, "features of a group">:$group);
+  let results = (outs Variadic<Attn_Fragment<"a number per row">>:$sums);
+  let assemblyFormat = "$rows (`per` $group^)? attr-dict `:` type($rows) `->` type($sums)";
+}
+
+def Attn_GroupScoresOp : Attn_StepOp<"group_scores", [Pure, AttrSizedOperandSegments]> {
+  let summary = "the product of rows and tokens whose groups of features have scales and zeros";
+  let description = [{
+    `S = sum over groups g of scale[g] (rows[g] codes[g]^T) + zero[g] sum(rows[g])`, times `scale`.
+
+    ```mlir
+    %s = attn.group_scores %q, %codes scales %c zeros %z sums %n per 64 : ... -> !scores
+    ```
+  }];
+  let arguments = (ins Attn_Fragment<"queries">:$rows, Attn_Fragment<"codes, widened">:$tokens,
+                       Arg<Variadic<Tile_FragmentType>, "of each group a number per token, f16">:$scales,
+                       Arg<Variadic<Tile_FragmentType>, "the same">:$zeros,
+                       Arg<Variadic<Tile_FragmentType>, "of each group a number per row">:$sums,
+                       Arg<Optional<F32>, "a factor of all scores">:$scale,
+                       Arg<OptionalAttr<I64Attr>, "features of a group">:$group);
+  let results = (outs Attn_Fragment<"the scores">:$scores);
+  let assemblyFormat = [{
+    $rows `,` $tokens `scales` $scales `zeros` $zeros `sums` $sums (`times` $scale^)? (`per` $group^)? attr-dict
+    `:` type($rows) `,` type($tokens) `,` type($scales) `,` type($zeros) `,` type($sums) `->` type($scores)
+  }];
+  let hasVerifier = 1;
+}
+
+def Attn_AccumulateOp : Attn_StepOp<"accumulate", [MemoryEffects<[MemRead]>, AllTypesMatch<["sum", "result"]>]> {
+  let summary = "adds what pairs of rows and tokens give to a sum over one of them";
+  let description = [{
+    `sum + pairs other`, contracted over the axis that the two share: tokens where rows are stationary, rows where
+    tokens are. `pairs`, weights or gradients of scores, are rounded to the elements of `other`. Where the sum has
+    features first, `other` is the left operand.
+
+    ```mlir
+    %o = attn.accumulate mma %p, %v into %acc : !scores, !values -> !acc
+    ```
+  }];
+  let arguments = (ins Attn_Dots:$dots, Attn_Fragment<"a number of each pair, f32">:$pairs,
+                       Arg<Attn_Factor, "values, keys, queries, or gradients of outputs">:$other,
+                       Attn_Fragment<"the sum so far">:$sum);
+  let results = (outs Attn_Fragment<"the sum">:$result);
+  let assemblyFormat = [{
+    $dots $pairs `,` $other `into` $sum attr-dict `:` type($pairs) `,` type($other) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Attn_DequantizeOp : Attn_StepOp<"dequantize", [AttrSizedOperandSegments, MemoryEffects<[MemRead]>]> {
+  let summary = "a staged tile of codes as a factor of a product";
+  let description = [{
+    Codes are loaded and widened to the result's element, exactly. With `scales` and `zeros`, one of each for a group of
+    features, the result is `code * scale + zero`, rounded once. `tiny` leaves integers in the low bits of an f16, each its
+    code times a power of two that its feature decides (tile.widen, tile.restore). The result's first axis is the one that the product keeps. `per` says
+    how many features have a scale of their own; without it all are alike.
+
+    ```mlir
+    %v = attn.dequantize %tile : !codes -> !tile.fragment<feature=64, key=32, f16>
+    ```
+  }];
+  let arguments = (ins Arg<Tile_SharedType, "the codes">:$tile,
+                       Arg<Variadic<Tile_FragmentType>, "of each group a number per token, f16">:$scales,
+                       Arg<Variadic<Tile_FragmentType>, "the same">:$zeros,
+                       Arg<OptionalAttr<I64Attr>, "features of a group">:$group, UnitAttr:$tiny);
+  let results = (outs Attn_Fragment<"numbers of 16 bits">:$result);
+  let assemblyFormat = [{
+    $tile (`scales` $scales^ `:` type($scales))? (`zeros` $zeros^ `:` type($zeros))? (`per` $group^)? (`tiny` $tiny^)?
+    attr-dict `:` type($tile) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Scores
+//===----------------------------------------------------------------------===//
+
+def Attn_ScoreFnOp : Attn_StepOp<"score_fn", [RecursiveMemoryEffects, SingleBlock]> {
+  let summary = "the score region of an attention, on a tile of scores";
+  let description = [{
+    The region is that of `attn.attend`: it takes a score, the query head and the positions of query and key. Scores
+    come as products of queries and keys, and `scale` makes them what the region takes; token `first` is the tile's
+    first, and its position `first + pos0`. What the region reads of tables are reads of buffers here.
+
+    With one result constant factors of the score merge with the scale, and a tanh of a multiple of the score has a
+    short form where all arguments of a warp's tile lie within 0.5, as exact as the long one: 1.3e-7.
+
+    With more the derivatives follow: by the score, and by what those reads find whose numbers `reads` has. Where a
+    function has no derivative it is 0 of |x| at 0, and of a maximum of equals that of the first.
+  }];
+  let arguments = (ins Attn_Fragment<"products of queries and keys">:$scores, F32:$scale,
+                       Attn_Fragment<"the query head of each row">:$heads,
+                       Attn_Fragment<"the position of each row">:$positions,
+                       Arg<I32, "the tile's first token">:$first, Arg<I32, "position of token 0">:$pos0,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$reads);
+  let regions = (region SizedRegion<1>:$score);
+  let results = (outs Variadic<Attn_Fragment<"scores and their derivatives">>:$results);
+  let assemblyFormat = [{
+    $scores `times` $scale `heads` $heads `at` $positions `tokens` $first `pos0` $pos0
+    attr-dict-with-keyword $score
+    `:` type($scores) `,` type($heads) `,` type($positions) `->` type($results)
+  }];
+  let hasRegionVerifier = 1;
+}
+
+def Attn_MaskOp : Attn_StepOp<"mask", [Pure, AttrSizedOperandSegments, AllTypesMatch<["scores", "result"]>]> {
+  let summary = "scores of what rows see; of all else -inf";
+  let description = [{
+    Token `first` is the tile's first, `end` ends those that exist, and the position of token 0 is `pos0`. `ends` are
+    the sizes of the visibility's terms, in the order of its text. `partial` = false promises that every row sees all
+    of the tile; without it the lowering finds that out from the rows.
+
+    ```mlir
+    %m = attn.mask %s at %positions tokens %first to %end pos0 %p see window ends %w if %partial : !scores, !positions
+    ```
+  }];
+  let arguments = (ins Attn_Fragment<"scores">:$scores, Attn_Fragment<"the position of each row">:$positions,
+                       Arg<I32, "the tile's first token">:$first, Arg<I32, "end of the tokens that exist">:$end,
+                       Arg<I32, "position of token 0">:$pos0, Attn_VisibilityAttr:$visibility,
+                       Arg<Variadic<I32>, "sizes of the visibility's terms">:$ends,
+                       Arg<Optional<I1>, "whether some row may not see some token">:$partial);
+  let results = (outs Attn_Fragment<"the scores">:$result);
+  let assemblyFormat = [{
+    $scores `at` $positions `tokens` $first `to` $end `pos0` $pos0 `see` $visibility (`ends` $ends^)?
+    (`if` $partial^)? attr-dict `:` type($positions) `,` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Attn_ListMaskOp : Attn_StepOp<"list_mask", [MemoryEffects<[MemRead]>, AllTypesMatch<["scores", "result"]>]> {
+  let summary = "scores of what rows see of a list of single tokens; of all else -inf";
+  let description = [{
+    Bits say which row sees which token: a word for 32 tokens and a query row, `pitch` rows to a word's row of memory.
+    Of packed rows, `group` heads to a query row, this warp has those from `packed` on, none behind `last`; `origin` is
+    the query row of the first word.
+  }];
+  let arguments = (ins Attn_Fragment<"scores">:$scores, Arg<I32, "the tile's first token">:$first,
+                       Arg<I32, "the warp's first packed row">:$packed, Arg<I32, "the last one that exists">:$last,
+                       Arg<I32, "the query row of the first word">:$origin, Arg<Tile_BufferType, "the words">:$words,
+                       I64Attr:$group, I64Attr:$pitch);
+  let results = (outs Attn_Fragment<"the scores">:$result);
+  let assemblyFormat = [{
+    $scores `tokens` $first `rows` $packed `to` $last `in` $words `from` $origin `group` $group `pitch` $pitch attr-dict
+    `:` type($words) `,` type($result)
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// Weights
+//===----------------------------------------------------------------------===//
+
+def Attn_SoftmaxStepOp : Attn_StepOp<"softmax_step", [Pure, AttrSizedResultSegments]> {
+  let summary = "a step of the online softmax";
+  let description = [{
+    The monoid's step (AttnOnlineOps.td): from a tile of scores and the largest score `m` and the sum of weights `l` so
+    far it makes the new ones, the weights of the tile and what all older weights are to be multiplied by.
+
+        m' = m,              where max(S) - m is less than 8 in log2
+             max(S) [+ lift] else
+        P  = exp(S - m')     decay = exp(m - m')     l' = l decay + sum(P)
+
+    `m` is a unit, not a result: weights stay below 2^8, which 16 bits hold as exactly as those below 1, and `moved`
+    says whether the unit of some row moved; else the decay is 1 to the bit. Rows that have seen nothing have weights of
+    0. `lift` is how far above the largest score the unit is to be (attn.lift).
+
+    `fixed`: scores are bounded, and a row keeps the first unit that it can have. There is no decay then. A unit of 0
+    says that the row has seen nothing yet.
+
+    ```mlir
+    %m1, %l1, %p, %d, %moved = attn.softmax_step %s, %m, %l unit %log2 : !scores, !max, !sum -> !decay
+    ```
+  }];
+  let arguments = (ins Attn_Fragment<"the tile's scores, -inf of what is not seen">:$scores,
+                       Attn_Fragment<"the unit so far">:$max, Attn_Fragment<"the sum so far, shares of lanes">:$sum,
+                       Arg<F32, "log2 of a score of 1">:$unit,
+                       Arg<Optional<Tile_FragmentType>, "how much higher than the largest score a unit is">:$lift,
+                       UnitAttr:$fixed);
+  let results = (outs Attn_Fragment<"the new unit">:$new_max, Attn_Fragment<"the new sum">:$new_sum,
+                      Attn_Fragment<"the tile's weights">:$weights,
+                      Optional<Attn_Fragment<"what older weights are multiplied by">>:$decay,
+                      Optional<Attn_Described<I1, "whether some decay is not 1">>:$moved);
+  let assemblyFormat = [{
+    (`fixed` $fixed^)? $scores `,` $max `,` $sum `unit` $unit (`lift` $lift^)? attr-dict
+    `:` type($scores) `,` type($max) `,` type($sum) (`,` type($lift)^)?
+    `->` type($new_max) `,` type($new_sum) `,` type($weights) (`,` type($decay)^ `,` type($moved))?
+  }];
+  let hasVerifier = 1;
+}
+
+def Attn_RescaleOp : Attn_StepOp<"rescale", [Pure, AllTypesMatch<["sum", "result"]>]> {
+  let summary = "brings what was accumulated to a new unit";
+  let description = [{
+    `sum * decay`, of each row its own, where `moved`; else the decay is 1 and nothing is done.
+
+    ```mlir
+    %o = attn.rescale %acc by %decay if %moved : !acc, !decay
+    ```
+  }];
+  let arguments = (ins Attn_Fragment<"the sum so far">:$sum, Attn_Fragment<"a factor of each row">:$decay,
+                       Arg<I1, "whether some factor is not 1">:$moved);
+  let results = (outs Attn_Fragment<"the same in the new unit">:$result);
+  let assemblyFormat = "$sum `by` $decay `if` $moved attr-dict `:` type($result) `,` type($decay)";
+}
+
+def Attn_WeightsOp : Attn_StepOp<"weights", [Pure, AllTypesMatch<["scores", "result"]>]> {
+  let summary = "weights of finished rows";
+  let description = [{
+    `P = exp(S - lse)`: no maximum is looked for and no sum is kept. `lse` is in log2, and +inf of rows whose weights are
+    all 0; `unit` is what a score of 1 is there.
+  }];
+  let arguments = (ins Attn_Fragment<"scores">:$scores, Attn_Fragment<"the LSE of each row, in log2">:$lse,
+                       Arg<F32, "log2 of a score of 1">:$unit);
+  let results = (outs Attn_Fragment<"the weights">:$result);
+  let assemblyFormat = "$scores `less` $lse `unit` $unit attr-dict `:` type($lse) `,` type($result)";
+}
+
+def Attn_ScoreGradOp : Attn_StepOp<"score_grad", [Pure, AttrSizedOperandSegments, AllTypesMatch<["weights", "result"]>]> {
+  let summary = "the gradient of scores";
+  let description = [{
+    `dS = P (dP - delta) slope`. Without `delta` dP has it already. Without `products` it is `P slope`. `slopes` are
+    those of a score region or of what it reads; where a weight is 0 the slope counts as 0, whatever number the region
+    gives of a pair that does not see each other.
+  }];
+  let arguments = (ins Attn_Fragment<"the weights P">:$weights,
+                       Arg<Optional<Tile_FragmentType>, "the products dP of output gradients and values">:$products,
+                       Arg<Optional<Tile_FragmentType>, "of each row <do, o> - dlse">:$delta,
+                       Arg<Optional<Tile_FragmentType>, "derivatives of scores">:$slopes);
+  let results = (outs Attn_Fragment<"the gradient of scores">:$result);
+  let assemblyFormat = [{
+    $weights (`,` $products^ `:` type($products))? (`less` $delta^ `:` type($delta))?
+    (`times` $slopes^ `:` type($slopes))? attr-dict `:` type($result)
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// Weights that take what scales values
+//===----------------------------------------------------------------------===//
+
+def Attn_LiftOp : Attn_StepOp<"lift", [Pure]> {
+  let summary = "how far above its largest score a row's unit is to be, for weights times scales to fit 16 bits";
+  let description = [{
+    The largest magnitude among the tile's `scales`, in the unit of scores: with it weights times scales are below 2^8.
+    Not less than for the least scale that the elements hold as a normal number, or than for 2^-64, so that sums of
+    weights stay finite beside scales of 0.
+  }];
+  let arguments = (ins Attn_Fragment<"a number per token">:$scales, Arg<F32, "log2 of a score of 1">:$unit,
+                       TypeAttrOf<Tile_FragmentType>:$scores);
+  let results = (outs Attn_Fragment<"a number per row">:$result);
+  let assemblyFormat = "$scales `unit` $unit `of` $scores attr-dict `:` type($scales) `->` type($result)";
+}
+
+def Attn_ScaleWeightsOp : Attn_StepOp<"scale_weights", [Pure, AllTypesMatch<["weights", "result"]>]> {
+  let summary = "weights times a number of each token";
+  let arguments = (ins Attn_Fragment<"the weights">:$weights, Attn_Fragment<"a number per token, f16 or f32">:$tokens);
+  let results = (outs Attn_Fragment<"their products">:$result);
+  let assemblyFormat = "$weights `by` $tokens attr-dict `:` type($tokens) `,` type($result)";
+}
+
+#endif

@@ -1,0 +1,18 @@
+//===- ScoreRegion.h - Score regions of updates -----------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#ifndef ATTN_CONVERSION_ATTNTOTILE_EXPAND_SCOREREGION_H
+#define ATTN_CONVERSION_ATTNTOTILE_EXPAND_SCOREREGION_H
+
+#include "mlir/IR/Block.h"
+
+namespace mlir::attn {
+
+/// A constant above 0 by which a region multiplies what it yields, in the end; else 1. It may become the unit
+/// of what is left of the region.
+double lastFactor(Block &region);
+/// Leaves that product out.
+void dropLastFactor(Block &region);
+
+} // namespace mlir::attn
+
+#endif

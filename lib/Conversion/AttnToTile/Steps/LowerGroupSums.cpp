@@ -1,0 +1,43 @@
+//===- LowerGroupSums.cpp - Sums of groups of features --------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "StepLowering.h"
+
+namespace mlir::attn {
+#define GEN_PASS_DEF_LOWERGROUPSUMSPASS
+#include "attn/Conversion/Passes.h.inc"
+} // namespace mlir::attn
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+namespace {
+
+struct LowerGroupSums : mlir::attn::impl::LowerGroupSumsPassBase<LowerGroupSums> {
+  void runOnOperation() override { lowered += lowerSteps<GroupSumsOp>(getOperation(), lower); }
+
+  /// Products with ones, of which every column is that sum.
+  static SmallVector<Value> lower(GroupSumsOp op, KernelBuilder &b) {
+    constexpr int64_t columns = 16; // the fewest that a right operand has
+    FragmentType rows = op.getRows().getType();
+    // Few rows are the right operand.
+    const bool turned = sizeOf(rows, Axis::Query) == ScheduleAttr::fewRows;
+    const int64_t count = sizeOf(rows, Axis::Query);
+    SmallVector<Value> sums;
+    for (unsigned group = 0; group < op.getSums().size(); ++group) {
+      Value some = partOfFeatures(b, op.getRows(), group, op.getGroup());
+      FragmentType type = fragmentOf(some);
+      FragmentType ones =
+          b.fragment({Axis::Key, Axis::Feature}, {columns, sizeOf(type, Axis::Feature)}, type.getElement());
+      FragmentType product = turned ? b.fragment({Axis::Key, Axis::Query}, {columns, count}, b.getF32Type())
+                                    : b.fragment({Axis::Query, Axis::Key}, {count, columns}, b.getF32Type());
+      Value one = arith::ConstantOp::create(b, b.getFloatAttr(type.getElement(), 1));
+      Value right = b.splat(one, ones), zeros = b.splat(b.f32(0), product);
+      Value sum = DotOp::create(b, product, turned ? right : some, Value(), turned ? some : right, zeros);
+      sums.push_back(ReduceOp::create(b, fragmentOf(op.getSums()[group]), Combine::Max, sum));
+    }
+    return sums;
+  }
+};
+
+} // namespace

@@ -1,0 +1,67 @@
+//===- StepLowering.h - What lowerings of steps share -----------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A pass lowers one operation of AttnStepOps.td. What it is told is the operation:
+// its operands, their types and its attributes.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_CONVERSION_ATTNTOTILE_STEPS_STEPLOWERING_H
+#define ATTN_CONVERSION_ATTNTOTILE_STEPS_STEPLOWERING_H
+
+#include "AttnToTile/Kernel/Kernel.h"
+
+#include "attn/Conversion/Passes.h"
+#include "attn/Dialect/Attn/IR/StepOps.h"
+
+namespace mlir::attn {
+
+using FragmentType = tile::FragmentType;
+
+/// Lowers every `StepOp` of the module's functions; `lower` gives what stands for its results, written in
+/// front of it. Returns how many there were.
+template <typename StepOp>
+unsigned lowerSteps(gpu::GPUModuleOp module,
+                    function_ref<SmallVector<Value>(StepOp, KernelBuilder &)> lower) {
+  unsigned count = 0;
+  for (auto kernel : module.getOps<func::FuncOp>()) {
+    SmallVector<StepOp> steps;
+    kernel.walk([&](StepOp step) { steps.push_back(step); });
+    count += steps.size();
+    KernelBuilder b(kernel);
+    for (StepOp step : steps) {
+      b.setInsertionPoint(step);
+      step->replaceAllUsesWith(lower(step, b));
+      step->erase();
+    }
+  }
+  return count;
+}
+
+inline FragmentType fragmentOf(Value value) { return cast<FragmentType>(value.getType()); }
+
+/// How many elements a fragment has along one of its axes.
+inline int64_t sizeOf(FragmentType type, tile::Axis axis) {
+  return type.getSizes()[llvm::find(type.getAxes(), axis) - type.getAxes().begin()];
+}
+
+/// A number for each row, or each token, of a fragment.
+inline FragmentType along(KernelBuilder &b, FragmentType type, tile::Axis axis, Type element) {
+  return b.fragment({axis}, {sizeOf(type, axis)}, element);
+}
+
+/// Features of group number `group` of a factor; all of them where groups have no size.
+inline Value partOfFeatures(KernelBuilder &b, Value factor, int64_t group, std::optional<int64_t> size) {
+  if (!size)
+    return factor;
+  FragmentType type = fragmentOf(factor);
+  FragmentType some = b.fragment(type.getAxes(), {type.getSizes()[0], *size}, type.getElement());
+  return tile::PartOp::create(b, some, factor, b.getI64IntegerAttr(group * *size));
+}
+
+/// `begin`, or zero, plus the product of two operands, of which the left one is read from `line` on where it
+/// is a shared tile.
+Value multiply(KernelBuilder &b, Dots dots, FragmentType type, Value left, Value line, Value right,
+               Value begin);
+
+} // namespace mlir::attn
+
+#endif

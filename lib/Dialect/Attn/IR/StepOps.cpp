@@ -1,0 +1,96 @@
+//===- StepOps.cpp - An update, step by step ------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "attn/Dialect/Attn/IR/StepOps.h"
+#include "Verify.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using tile::Axis;
+using tile::FragmentType;
+
+#define GET_OP_CLASSES
+#include "attn/Dialect/Attn/IR/AttnStepOps.cpp.inc"
+
+static bool isScores(Value value) {
+  auto type = cast<FragmentType>(value.getType());
+  return type.getRank() == 2 && type.getElement().isF32() &&
+         llvm::is_contained(type.getAxes(), Axis::Query) && llvm::is_contained(type.getAxes(), Axis::Key);
+}
+
+LogicalResult ScoresOp::verify() {
+  if (!isScores(getScores()))
+    return emitOpError("expected scores of f32 with the axes query and key, got ") << getScores().getType();
+  if (getBegin() && getBegin().getType() != getScores().getType())
+    return emitOpError("expected scores to begin with what has their type, got ") << getBegin().getType();
+  const bool rowsFirst = getScores().getType().getAxes().front() == Axis::Query;
+  if (getLine() && !isa<tile::SharedType>((rowsFirst ? getRows() : getTokens()).getType()))
+    return emitOpError("expected a line of a shared tile, and the left operand is a fragment");
+  return success();
+}
+
+LogicalResult GroupScoresOp::verify() {
+  if (!isScores(getScores()))
+    return emitOpError("expected scores of f32 with the axes query and key, got ") << getScores().getType();
+  if (getScales().empty() || getScales().size() != getZeros().size() ||
+      getScales().size() != getSums().size())
+    return emitOpError("expected a scale, a zero and a sum of rows for each group, got ")
+           << getScales().size() << ", " << getZeros().size() << " and " << getSums().size();
+  if (getScales().size() > 1 && !getGroup())
+    return emitOpError("expected the number of features of a group, as there are several");
+  return success();
+}
+
+LogicalResult AccumulateOp::verify() {
+  if (getResult().getType().getRank() != 2 ||
+      !llvm::is_contained(getResult().getType().getAxes(), Axis::Feature))
+    return emitOpError("expected a sum over rows or tokens with an axis of features, got ")
+           << getResult().getType();
+  if (!isScores(getPairs()))
+    return emitOpError("expected a number of f32 for each pair of a row and a token, got ")
+           << getPairs().getType();
+  return success();
+}
+
+LogicalResult DequantizeOp::verify() {
+  if (getScales().size() != getZeros().size())
+    return emitOpError("expected a zero for each scale, got ")
+           << getScales().size() << " and " << getZeros().size();
+  if (getTiny() && !getScales().empty())
+    return emitOpError("expected no scales of codes that stay tiny");
+  return success();
+}
+
+LogicalResult ScoreFnOp::verifyRegions() {
+  Block &block = getScore().front();
+  Builder b(getContext());
+  Type i32 = b.getI32Type();
+  if (block.getArgumentTypes() != TypeRange({b.getF32Type(), i32, i32, i32}) || block.empty() ||
+      !isa<YieldOp>(block.back()))
+    return emitOpError(
+        "expected a region of a score, the query head and two positions that ends with attn.yield");
+  const int64_t reads = llvm::count_if(block, llvm::IsaPred<tile::ReadOp>);
+  for (int64_t read : getReads())
+    if (read < 0 || read >= reads)
+      return emitOpError("expected numbers of the region's ") << reads << " reads, got " << read;
+  if (getNumResults() != 1 && getNumResults() != 2 + getReads().size())
+    return emitOpError("expected scores alone, or with their derivative and that of each read, got ")
+           << getNumResults() << " results";
+  return success();
+}
+
+LogicalResult MaskOp::verify() {
+  SmallVector<int64_t> ends;
+  getVisibility().collectEnds(ends);
+  if (ends.size() != getEnds().size())
+    return emitOpError("expected ") << ends.size() << " ends, as many as the visibility has sized terms, got "
+                                    << getEnds().size();
+  return success();
+}
+
+LogicalResult SoftmaxStepOp::verify() {
+  if (!isScores(getScores()))
+    return emitOpError("expected scores of f32 with the axes query and key, got ") << getScores().getType();
+  if (getFixed() ? getDecay() || getMoved() || getLift() : !getDecay() || !getMoved())
+    return emitOpError("expected a decay and whether it is not 1, unless units are fixed");
+  return success();
+}

@@ -142,11 +142,12 @@ Value FragmentExpansion::rowsDotTokens(UpdateOp update, StagedOp staged, const S
   Value factor, scale = regionScale(update, true, segment);
   if (auto type = dyn_cast<FragmentType>(query.getType()); type && type.getElement().isBF16()) {
     OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPoint(update->getParentOfType<scf::ForOp>());
+    b.setInsertionPointAfterValue(query); // where it is staged: once, in front of the loop over tiles
     auto narrow = NarrowOp::create(b, type.withElement(b.getF16Type()), b.getF32Type(), query);
     query = narrow.getResult(), factor = narrow.getFactor();
-    scale = scale ? arith::MulFOp::create(b, scale, factor).getResult() : factor;
   }
+  if (factor)
+    scale = scale ? arith::MulFOp::create(b, scale, factor).getResult() : factor;
   Type element = factor ? Type(b.getF16Type()) : chain.element();
   Value keys = dequantized(tile, Axis::Key, part, element, {}, {}, /*tiny=*/false);
   if (part.format.isInteger())
@@ -166,9 +167,9 @@ Value FragmentExpansion::groupScores(UpdateOp update, Value query, Value keys, A
   int64_t groups = part.format.groups(part.dim);
   SmallVector<Value> sums, scales, zeros;
   {
+    // Where rows are held they are staged in front of the loop over tiles, and so are their sums.
     OpBuilder::InsertionGuard guard(b);
-    if (!chain.holdsTokens()) // else the loop is one over queries
-      b.setInsertionPoint(update->getParentOfType<scf::ForOp>());
+    b.setInsertionPointAfterValue(isa<SharedType>(query.getType()) ? update.getQuery() : query);
     SmallVector<Type> types(groups, rowsOf(b.getF32Type()));
     llvm::append_range(sums, GroupSumsOp::create(b, types, queryFragment(query), groupOf(part)).getSums());
   }

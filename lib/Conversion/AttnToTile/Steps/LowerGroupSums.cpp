@@ -18,11 +18,10 @@ struct LowerGroupSums : mlir::attn::impl::LowerGroupSumsPassBase<LowerGroupSums>
 
   /// Products with ones, of which every column is that sum.
   static SmallVector<Value> lower(GroupSumsOp op, KernelBuilder &b) {
-    constexpr int64_t columns = 16; // the fewest that a right operand has
+    constexpr int64_t leftLines = 16, columns = 16; // the fewest that operands have
     FragmentType rows = op.getRows().getType();
-    // Few rows are the right operand.
-    const bool turned = sizeOf(rows, Axis::Query) == ScheduleAttr::fewRows;
     const int64_t count = sizeOf(rows, Axis::Query);
+    const bool turned = count < leftLines; // few rows are the right operand
     SmallVector<Value> sums;
     for (unsigned group = 0; group < op.getSums().size(); ++group) {
       Value some = partOfFeatures(b, op.getRows(), group, op.getGroup());

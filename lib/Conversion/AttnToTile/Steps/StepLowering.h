@@ -25,6 +25,8 @@ unsigned lowerSteps(gpu::GPUModuleOp module,
   for (auto kernel : module.getOps<func::FuncOp>()) {
     SmallVector<StepOp> steps;
     kernel.walk([&](StepOp step) { steps.push_back(step); });
+    if (steps.empty())
+      continue;
     count += steps.size();
     KernelBuilder b(kernel);
     for (StepOp step : steps) {

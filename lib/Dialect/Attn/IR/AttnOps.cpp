@@ -1,6 +1,7 @@
 //===- AttnOps.cpp - The problem level ------------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Verify.h"
+#include "VisibilitySyntax.h"
 
 #include "attn/Dialect/Attn/IR/StepOps.h"
 
@@ -18,18 +19,6 @@ using namespace mlir::attn;
 //===----------------------------------------------------------------------===//
 // Text shared by attend and update
 //===----------------------------------------------------------------------===//
-
-static ParseResult parseVisibility(OpAsmParser &parser, VisibilityAttr &visibility) {
-  FailureOr<VisibilityAttr> parsed = VisibilityAttr::parseExpression(parser);
-  if (failed(parsed))
-    return failure();
-  visibility = *parsed;
-  return success();
-}
-
-static void printVisibility(OpAsmPrinter &printer, Operation *, VisibilityAttr visibility) {
-  visibility.printExpression(printer);
-}
 
 static ParseResult parseScale(OpAsmParser &parser, FloatAttr &scale) {
   APFloat value(0.0f);

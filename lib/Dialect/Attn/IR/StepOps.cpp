@@ -1,7 +1,7 @@
 //===- StepOps.cpp - An update, step by step ------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Attn/IR/StepOps.h"
-#include "Verify.h"
+#include "VisibilitySyntax.h"
 
 using namespace mlir;
 using namespace mlir::attn;

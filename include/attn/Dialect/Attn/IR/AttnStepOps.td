@@ -215,7 +215,7 @@ def Attn_MaskOp : Attn_StepOp<"mask", [Pure, AttrSizedOperandSegments, AllTypesM
                        Arg<Optional<I1>, "whether some row may not see some token">:$partial);
   let results = (outs Attn_Fragment<"the scores">:$result);
   let assemblyFormat = [{
-    $scores `at` $positions `tokens` $first `to` $end `pos0` $pos0 `see` $visibility (`ends` $ends^)?
+    $scores `at` $positions `tokens` $first `to` $end `pos0` $pos0 `see` custom<Visibility>($visibility) (`ends` $ends^)?
     (`if` $partial^)? attr-dict `:` type($positions) `,` type($result)
   }];
   let hasVerifier = 1;

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Lowerings of steps read their operation and nothing around it: each has a pass, a file and a short test of its own."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "lib/Conversion/AttnToTile/Steps"
+TESTS = ROOT / "test/Conversion/AttnToTile/Steps"
+LOWERINGS = sorted(FOLDER.glob("Lower*.cpp"))
+LONGEST_TEST = 40
+# What belongs to the kernel around a step: its chain, its schedule, its plan, the loops that the step stands in.
+AROUND = re.compile(
+    r"\b(Chain|chain|Schedule\w*|schedule|TaskView|TileCopies|FragmentExpansion|UpdateOp|RowsOp|TokensOp|StagedOp"
+    r"|getParent\w*|scf::ForOp)\b"
+)
+
+
+def flag_of(path):
+    return "attn-" + re.sub(r"(?<!^)(?=[A-Z])", "-", path.stem).lower()
+
+
+def names_around(text):
+    code = re.sub(r"//.*|\"[^\"]*\"", "", text)
+    return sorted(set(AROUND.findall(code)))
+
+
+def test_there_are_lowerings():
+    assert len(LOWERINGS) > 10
+    passes = (ROOT / "include/attn/Conversion/Passes.td").read_text()
+    assert set(re.findall(r'LowerStep<"([\w-]+)"', passes)) == {flag_of(path) for path in LOWERINGS}
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.iterdir()), ids=lambda path: path.name)
+def test_a_step_knows_nothing_around_it(path):
+    assert names_around(path.read_text()) == []
+
+
+def test_names_around_are_found():
+    text = "auto loop = op->getParentOfType<scf::ForOp>(); // chain\nif (schedule.getKind())"
+    assert names_around(text) == ["getParentOfType", "scf::ForOp", "schedule"]
+
+
+@pytest.mark.parametrize("path", LOWERINGS, ids=lambda path: path.stem)
+def test_each_has_a_short_test_of_its_pass_alone(path):
+    flag = flag_of(path)
+    tests = sorted(TESTS.glob(f"{flag.removeprefix('attn-')}.mlir"))
+    assert tests, f"expected test/Conversion/AttnToTile/Steps/{flag.removeprefix('attn-')}.mlir"
+    for test in tests + sorted(TESTS.glob(f"{flag.removeprefix('attn-')}-*.mlir")):
+        text = test.read_text()
+        runs = re.findall(r"^// RUN: (.*)$", text, re.M)
+        if flag not in runs[0]:
+            continue  # that of a step whose name begins with this one's
+        assert len(text.splitlines()) <= LONGEST_TEST, test
+        for run in runs:
+            assert re.findall(r"--(attn-[\w-]+|tile-[\w-]+)", run) == [flag], test

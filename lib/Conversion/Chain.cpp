@@ -115,7 +115,7 @@ static void addToChain(Chain &chain, Operation *op) {
   else if (auto update = dyn_cast<UpdateOp>(op))
     chain.updates.push_back(update);
   else if (auto finish = dyn_cast<FinishOp>(op))
-    (finish->hasAttr(firstAttr) ? chain.first : chain.finish) = finish;
+    (firstAttr.isOn(finish) ? chain.first : chain.finish) = finish;
   else if (auto gradient = dyn_cast<InitGradientOp>(op))
     chain.gradient = gradient;
   else if (auto significance = dyn_cast<InitSignificanceOp>(op))
@@ -128,7 +128,7 @@ FailureOr<Chain> mlir::attn::findChain(func::FuncOp function) {
   Chain chain;
   chain.function = function;
   for (auto finish : function.getOps<FinishOp>()) {
-    FinishOp &known = finish->hasAttr(firstAttr) ? chain.first : chain.finish;
+    FinishOp &known = firstAttr.isOn(finish) ? chain.first : chain.finish;
     if (known)
       return finish.emitOpError("expected one attention per function, found a second");
     known = finish;
@@ -173,7 +173,7 @@ Chain mlir::attn::findChainInKernel(func::FuncOp kernel) {
 }
 
 /// Not so the finish of a state with which another operation goes on.
-static bool goesOn(Operation *user) { return !isa<FinishOp>(user) || !user->hasAttr(firstAttr); }
+static bool goesOn(Operation *user) { return !isa<FinishOp>(user) || !firstAttr.isOn(user); }
 
 bool mlir::attn::goesOnOnce(Value state) { return llvm::count_if(state.getUsers(), goesOn) == 1; }
 
@@ -214,7 +214,7 @@ bool Chain::seesSeveralRanges() {
 }
 
 int64_t Chain::firstEnd(unsigned operand) {
-  auto first = function->getAttrOfType<IntegerAttr>(firstEndAttr);
+  auto first = firstEndAttr.get(function);
   int64_t end = first ? first.getInt() : 0;
   for (UpdateOp before : ArrayRef(updates).take_front(operand))
     end += endsOf(before.getVisibility());

@@ -66,7 +66,7 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
       function.emitError() << "unknown target '" << target << "'; known are " << listChips();
       return signalPassFailure();
     }
-    if (function->hasAttr(backwardAttr)) {
+    if (backwardAttr.isOn(function)) {
       if (failed(chooseForGradients(function, *shape, *chip)))
         signalPassFailure();
       return;
@@ -75,7 +75,7 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
       return signalPassFailure();
     ScheduleModel model(*shape, *chip);
     SmallVector<ScheduleAttr> chosen;
-    if (auto given = function->getAttrOfType<ArrayAttr>("tile.schedules"))
+    if (auto given = tile::schedulesAttr.get(function))
       llvm::append_range(chosen, given.getAsRange<ScheduleAttr>());
     else if (failed(choose(function, model, *shape, *chip, chosen)))
       return signalPassFailure();
@@ -85,9 +85,9 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
       if (failed(model.verify(cast<ScheduleAttr>(schedules.back()), [&] { return function.emitError(); })))
         return signalPassFailure();
     }
-    function->setAttr("tile.schedules", ArrayAttr::get(&getContext(), schedules));
-    if (!function->hasAttr("tile.merge_schedule"))
-      function->setAttr("tile.merge_schedule", model.merge(&getContext()));
+    tile::schedulesAttr.set(function, ArrayAttr::get(&getContext(), schedules));
+    if (!tile::mergeScheduleAttr.isOn(function))
+      tile::mergeScheduleAttr.set(function, model.merge(&getContext()));
   }
 
   /// Whether gradients may be fused: where the function wants no order or, if it says nothing, where scores
@@ -96,9 +96,9 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
   /// memory are much beside dots (docs/rationale.md). Others were not measured. Gradients of sinks are sums
   /// of deltas, which are exact where rows are held (RowSums.h), so they fuse where they are told to.
   static bool mayFuse(func::FuncOp function, const ScheduleShape &shape) {
-    if (Attribute ordered = function->getAttr(orderedAttr))
+    if (Attribute ordered = orderedAttr.get(function))
       return ordered == BoolAttr::get(function.getContext(), false);
-    auto listed = function->getAttrOfType<ArrayAttr>(backwardAttr);
+    auto listed = dyn_cast<ArrayAttr>(backwardAttr.get(function));
     bool ofSinks =
         listed && llvm::is_contained(listed, StringAttr::get(function.getContext(), "sink_logits"));
     return shape.plain && !ofSinks;
@@ -106,7 +106,7 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
 
   /// Sets two: the schedule of the kernels that hold rows, and of those that hold tokens.
   LogicalResult chooseForGradients(func::FuncOp function, const ScheduleShape &shape, const Chip &chip) {
-    if (function->hasAttr("tile.schedules"))
+    if (tile::schedulesAttr.isOn(function))
       return function.emitError() << "has tile.schedules, and those of a backward pass are chosen: expected "
                                      "none beside "
                                   << backwardAttr;
@@ -119,20 +119,20 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
                                   << ": both gradients of a token are held in registers, of dims up to 320 "
                                      "together";
     if (chosen.fused)
-      function->setAttr(fusedAttr, UnitAttr::get(&getContext()));
+      fusedAttr.mark(function);
     for (auto [held, each] : {std::pair("rows", chosen.rows), std::pair("tokens", chosen.tokens)})
       if (schedule == "wgmma" && !chosen.fused && each.getKind() != ScheduleKind::Wgmma)
         function.emitRemark() << "schedule mma instead of wgmma where a backward pass holds " << held
                               << ": wgmma needs sm_90a, and tiles that the heads of a group fill evenly";
-    function->setAttr("tile.schedules", ArrayAttr::get(&getContext(), {chosen.rows}));
-    function->setAttr("tile.token_schedule", chosen.tokens);
+    tile::schedulesAttr.set(function, ArrayAttr::get(&getContext(), {chosen.rows}));
+    tile::tokenScheduleAttr.set(function, chosen.tokens);
     return success();
   }
 
   /// Sets the schedule of the kernels that hold tokens, where their significance is asked for.
   static LogicalResult chooseForSignificance(func::FuncOp function, const ScheduleShape &shape,
                                              const Chip &chip) {
-    auto of = function->getAttrOfType<StringAttr>(significanceAttr);
+    auto of = significanceAttr.get(function);
     if (!of)
       return success();
     bool byHead = of == stringifyTogether(Together::Max);
@@ -143,7 +143,7 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
                                   << ": expected groups of up to 64 where the largest of them counts, and of "
                                      "up to 16 beside codes; mean and "
                                      "sum take all";
-    function->setAttr("tile.token_schedule", chosen);
+    tile::tokenScheduleAttr.set(function, chosen);
     return success();
   }
 
@@ -165,8 +165,8 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
       }
     }
     // Where warps share the keys of a tile no state is whole before the end of a task, to be finished early.
-    if (many && llvm::any_of(function.getOps<FinishOp>(),
-                             [](FinishOp finish) { return finish->hasAttr(firstAttr); })) {
+    if (many &&
+        llvm::any_of(function.getOps<FinishOp>(), [](FinishOp finish) { return firstAttr.isOn(finish); })) {
       chosen.push_back(many);
       return success();
     }

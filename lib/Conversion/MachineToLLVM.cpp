@@ -31,11 +31,11 @@ struct KernelPattern : OpConversionPattern<func::FuncOp> {
                                 ConversionPatternRewriter &rewriter) const override {
     auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(getContext()), op.getArgumentTypes());
     auto kernel = LLVM::LLVMFuncOp::create(rewriter, op.getLoc(), op.getName(), type);
-    int32_t threads = op->getAttrOfType<IntegerAttr>("tile.threads").getInt();
+    int32_t threads = tile::threadsAttr.get(op).getInt();
     kernel->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), rewriter.getUnitAttr());
     kernel->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), rewriter.getUnitAttr());
     kernel->setAttr(NVVM::NVVMDialect::getReqntidAttrName(), rewriter.getDenseI32ArrayAttr({threads}));
-    if (auto blocks = op->getAttrOfType<IntegerAttr>("tile.blocks_per_sm"))
+    if (auto blocks = tile::blocksPerSMAttr.get(op))
       kernel->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), rewriter.getI32IntegerAttr(blocks.getInt()));
     for (NamedAttribute attribute : op->getDiscardableAttrs())
       if (attribute.getName().strref().starts_with("tile."))
@@ -72,7 +72,7 @@ struct MachineToLLVM : attn::impl::MachineToLLVMPassBase<MachineToLLVM> {
   void runOnOperation() override {
     MLIRContext *context = &getContext();
     for (auto kernel : getOperation().getOps<func::FuncOp>()) {
-      if (kernel->hasAttr("tile.threads") && kernel.getNumResults() == 0 && !kernel.isExternal())
+      if (tile::threadsAttr.isOn(kernel) && kernel.getNumResults() == 0 && !kernel.isExternal())
         continue;
       kernel.emitError("expected a kernel: a function with a body, without results and with tile.threads");
       return signalPassFailure();

@@ -30,7 +30,7 @@ std::optional<ScheduleShape> ScheduleShape::of(func::FuncOp function) {
   auto finishes = function.getOps<FinishOp>();
   if (inits.empty() || finishes.empty())
     return {};
-  auto isLast = [](FinishOp finish) { return !finish->hasAttr(firstAttr); };
+  auto isLast = [](FinishOp finish) { return !firstAttr.isOn(finish); };
   auto last = llvm::find_if(finishes, isLast);
   FinishOp finish = last == finishes.end() ? *finishes.begin() : *last;
   auto query = cast<RankedTensorType>((*inits.begin()).getQuery().getType());
@@ -41,7 +41,7 @@ std::optional<ScheduleShape> ScheduleShape::of(func::FuncOp function) {
     SmallVector<int64_t> ends;
     update.getVisibility().collectEnds(ends);
     shape.rawScores &= update.getScore().empty();
-    auto tables = function->getAttrOfType<ArrayAttr>(backwardAttr);
+    auto tables = dyn_cast_or_null<ArrayAttr>(backwardAttr.get(function));
     shape.tableReads = static_cast<int64_t>(attn::tableReads(update, tables).size());
     shape.plain &= update.getScore().empty() && ends.empty();
     shape.regions.push_back(update.getKv().getType());

@@ -60,7 +60,7 @@ FailureOr<func::FuncOp> mlir::attn::findEntry(ModuleOp module, StringRef entry) 
 /// What the manifest calls the schedule: that of the kernel for many rows.
 static std::string scheduleOf(gpu::GPUModuleOp kernels) {
   for (auto kernel : kernels.getOps<LLVM::LLVMFuncOp>())
-    if (auto schedule = kernel->getAttrOfType<tile::ScheduleAttr>("tile.schedule"))
+    if (auto schedule = tile::scheduleAttr.get(kernel))
       if (schedule.getKind() == tile::ScheduleKind::Wgmma)
         return "wgmma";
   return "mma";

@@ -123,8 +123,8 @@ static rt::Result<ReferenceResult> evaluate(func::FuncOp func, const rt::TensorM
   if (!operands)
     return operands.error();
   ReferenceResult result = Evaluator(operands->attend, *operands).evaluate(std::max(1u, threads));
-  if (auto of = func->getAttrOfType<StringAttr>(significanceAttr)) {
-    auto rows = func->getAttrOfType<IntegerAttr>(significanceRowsAttr);
+  if (auto of = significanceAttr.get(func)) {
+    auto rows = significanceRowsAttr.get(func);
     result.significance = weighTokens(*operands, result.lse, *symbolizeTogether(of.getValue()),
                                       rows ? rows.getInt() : 0, std::max(1u, threads));
   }

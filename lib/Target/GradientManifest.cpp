@@ -9,7 +9,7 @@ using namespace mlir::attn;
 namespace rt = ::attn::rt;
 
 static void describeTables(Chain &chain, rt::Manifest &manifest) {
-  auto tables = chain.function->getAttrOfType<ArrayAttr>(backwardAttr);
+  auto tables = dyn_cast_or_null<ArrayAttr>(backwardAttr.get(chain.function));
   for (const TableRead &each : tableReads(chain.updates.front(), tables))
     for (const auto &[name, dtype] :
          {std::pair(each.sums, rt::DType::F32), std::pair(each.places, rt::DType::I32)})
@@ -68,7 +68,7 @@ void mlir::attn::describeRowSums(rt::Manifest &manifest) {
 }
 
 void mlir::attn::describeSignificance(Chain &chain, rt::Manifest &manifest) {
-  if (auto rows = chain.function->getAttrOfType<IntegerAttr>(significanceRowsAttr))
+  if (auto rows = significanceRowsAttr.get(chain.function))
     manifest.significanceRows = rows.getInt();
   for (UpdateOp update : chain.updates) {
     std::string prefix = argumentName(update.getKv()).str() + ".";

@@ -200,9 +200,9 @@ static FailureOr<rt::Manifest> describeAttention(func::FuncOp function) {
   for (unsigned c = 0; chain.headClasses() && c < chain.classCount(); ++c)
     manifest.headClasses.push_back(
         {chain.headClasses().getNames()[c].str(), visibilityOf(chain.classVisibility(c), manifest.ends)});
-  if (function->hasAttr(backwardAttr))
+  if (backwardAttr.isOn(function))
     describeGradients(chain, manifest);
-  if (function->hasAttr(significanceAttr))
+  if (significanceAttr.isOn(function))
     describeSignificance(chain, manifest);
   if (manifest.approximate)
     manifest.tolerance = 3e-2; // see attn.attend, "Approximate functions"
@@ -270,7 +270,7 @@ LogicalResult mlir::attn::describeKernels(gpu::GPUModuleOp machine, const Chip &
   manifest.target = chip.name.str();
   manifest.ptxVersion = chip.ptxVersion;
   for (auto kernel : machine.getOps<LLVM::LLVMFuncOp>()) {
-    auto parameters = kernel->getAttrOfType<ArrayAttr>("tile.parameters");
+    auto parameters = tile::parametersAttr.get(kernel);
     if (!parameters)
       continue;
     std::optional<tile::KernelLaunch> described = tile::launchOf(kernel);
@@ -281,17 +281,17 @@ LogicalResult mlir::attn::describeKernels(gpu::GPUModuleOp machine, const Chip &
     info.rowsPerWarp = described->rowsPerWarp;
     info.pieces = described->pieces;
     info.name = kernel.getName().str();
-    info.threads = kernel->getAttrOfType<IntegerAttr>("tile.threads").getInt();
+    info.threads = tile::threadsAttr.get(kernel).getInt();
     info.warps = info.threads / 32;
-    info.sharedBytes = kernel->getAttrOfType<IntegerAttr>("tile.shared_bytes").getInt();
-    info.blocksPerSM = kernel->getAttrOfType<IntegerAttr>("tile.blocks_per_sm").getInt();
-    if (auto schedule = kernel->getAttrOfType<tile::ScheduleAttr>("tile.schedule")) {
+    info.sharedBytes = tile::sharedBytesAttr.get(kernel).getInt();
+    info.blocksPerSM = tile::blocksPerSMAttr.get(kernel).getInt();
+    if (auto schedule = tile::scheduleAttr.get(kernel)) {
       info.schedule = schedule.getKind() == tile::ScheduleKind::Wgmma ? rt::KernelInfo::Schedule::Wgmma
                                                                       : rt::KernelInfo::Schedule::Mma;
       info.rows = schedule.getRows();
       info.keys = schedule.getKeys();
       info.sequencesUpTo = schedule.getSequencesUpTo().value_or(0);
-      if (auto align = kernel->getAttrOfType<IntegerAttr>("tile.key_align"))
+      if (auto align = tile::keyAlignAttr.get(kernel))
         info.keyAlign = align.getInt();
     }
     if (described->launch.grid == rt::PlanArray::ScoreTasks) {
@@ -302,7 +302,7 @@ LogicalResult mlir::attn::describeKernels(gpu::GPUModuleOp machine, const Chip &
       info.rows = rt::tokenSumTokens, info.keys = 1;
     for (auto parameter : parameters.getAsRange<tile::ParameterAttr>())
       info.params.push_back(parameterOf(parameter));
-    if (auto maps = kernel->getAttrOfType<ArrayAttr>("tile.tensor_maps"))
+    if (auto maps = tile::tensorMapsAttr.get(kernel))
       for (auto map : maps.getAsRange<tile::TensorMapAttr>())
         if (!manifest.findTensorMap(map.getName().str()))
           manifest.tensorMaps.push_back(tensorMapOf(map));

@@ -56,3 +56,23 @@ def test_each_has_a_short_test_of_its_pass_alone(path):
         assert len(text.splitlines()) <= LONGEST_TEST, test
         for run in runs:
             assert re.findall(r"--(attn-[\w-]+|tile-[\w-]+)", run) == [flag], test
+
+
+# Names of attributes on a function's arguments, which are text for files and Python.
+OF_ARGUMENTS = {"attn.name", "attn.dims"}
+
+
+def test_attributes_between_passes_are_typed():
+    """Each is declared in a dialect's TableGen, and read and written by its type (attn/Support/TypedAttr.h)."""
+    names = [
+        path
+        for folder in ("lib", "include")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".cpp", ".h")
+    ]
+    found = {}
+    for path in names:
+        for name in re.findall(r'"((?:attn|tile)\.[a-z0-9_]+)"', path.read_text()):
+            if name not in OF_ARGUMENTS:
+                found.setdefault(name, []).append(str(path.relative_to(ROOT)))
+    assert not found

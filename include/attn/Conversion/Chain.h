@@ -99,30 +99,10 @@ struct Chain {
   int64_t firstEndOfClass(unsigned headClass);
 };
 
-/// Names of what kernels say of gradients: what one holds; of a kernel for tokens the number of its region,
-/// where there are several, and of its first end.
-inline constexpr StringLiteral gradientAttr = "attn.gradient", operandAttr = "attn.operand",
-                               firstEndAttr = "attn.first_end";
-/// Of a function whose kernels for tokens add to the gradient of rows, too; of its kernels which of them it
-/// is: what begins the sums of rows, what adds to them, what ends them.
-inline constexpr StringLiteral fusedAttr = "attn.fused", fusedBegin = "begin", fusedAdd = "add",
-                               fusedEnd = "end";
-/// Of a kernel that adds up gradients of tokens whose tasks were cut.
-inline constexpr StringLiteral sumsPartsAttr = "attn.sums_parts";
 /// LSEs of rows as weights take them: in log2, and +inf of rows whose weights are all zero.
 inline constexpr StringLiteral logLse = "lse.log2";
 /// The sums of rows' gradients while they are added up, f32.
 inline constexpr StringLiteral rowSums = "dq.sums";
-/// Of a kernel that decodes: it stores what tokens score, where the plan says so; and of the one behind it,
-/// which makes significance of that: how that of a group's heads is one.
-inline constexpr StringLiteral storesScoresAttr = "attn.stores_scores",
-                               weighsScoresAttr = "attn.weighs_scores";
-/// Of a kernel that merges: the launch behind it may begin while it waits for the one in front.
-inline constexpr StringLiteral startsNextAttr = "attn.starts_next";
-/// Of a kernel that holds rows, the tables that it makes gradients of, by their names; a function has them in
-/// a list that its attn.backward is.
-inline constexpr StringLiteral tablesAttr = "attn.tables";
-
 /// A read of a table whose gradient a kernel makes: of each row and head a sum over the tokens, and where in
 /// the table it belongs, for whoever adds up rows. Names of these two results.
 struct TableRead {

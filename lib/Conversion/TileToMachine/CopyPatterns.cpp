@@ -41,7 +41,7 @@ struct Share {
   Share(Emitter &e, Operation *op, Scope scope, int64_t tileLines) : lines(tileLines) {
     if (scope == Scope::Warp)
       return;
-    auto schedule = op->getParentOfType<func::FuncOp>()->getAttrOfType<ScheduleAttr>("tile.schedule");
+    auto schedule = scheduleAttr.get(op->getParentOfType<func::FuncOp>());
     lines /= schedule.getCopyWarps(scope); // the first of the block under either scope
     first = e.mul(e.lanes.warp, lines);
   }

@@ -94,7 +94,7 @@ LogicalResult verifyLowerable(Operation *op, gpu::GPUModuleOp module) {
   int64_t lines = lookup ? lookup.getLines() : cast<SharedType>(gather.getTargets()[0].getType()).getRows();
   int64_t share = lines;
   if (Scope scope = lookup ? lookup.getScope() : gather.getScope(); scope != Scope::Warp) {
-    auto schedule = kernel->getAttrOfType<ScheduleAttr>("tile.schedule");
+    auto schedule = tile::scheduleAttr.get(kernel);
     if (!schedule)
       return op->emitOpError("is shared by warps, but the kernel has no tile.schedule that says how many");
     int64_t warps = schedule.getCopyWarps(scope);

@@ -1,7 +1,6 @@
 // RUN: attn-opt %s --pass-pipeline='builtin.module(attn-make-kernels,gpu.module(attn-differentiate,attn-sum-parts,attn-walk-plan,attn-stage-operands,attn-expand-online,tile-specialize-warps))' | FileCheck %s
 
-// Kernels of gradients whose warps part: what is held and what is walked are fills, dots start together, and
-// weights and their gradients are left operands as they come.
+// Kernels of gradients whose warps part: what is held and what is walked are fills, and dots start together.
 
 !q = tensor<?x4x64xbf16>
 !kv = !attn.kv<packed, heads = 2, dim = 64, key = bf16, value = bf16>
@@ -33,15 +32,17 @@ func.func @f(%q: !q {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.
 // CHECK-COUNT-3: tile.take
 // CHECK: %[[KEYS:.*]] = tile.take
 // CHECK-NEXT: %[[VALUES:.*]] = tile.take
-// CHECK: %[[S:.*]] = tile.start_dot %[[Q:.*]] at %[[GROUP:.*]], %[[KEYS]] :
-// CHECK-NEXT: %[[DP:.*]] = tile.start_dot %{{.*}} at %[[GROUP]], %[[VALUES]] :
-// CHECK-NEXT: tile.finish_dots 1 %[[S]]
-// CHECK-COUNT-2: tile.mask
-// CHECK: tile.finish_dots 0 %[[DP]]
-// CHECK: %[[DS:.*]] = tile.cast
-// CHECK-NEXT: %[[DQ:.*]] = tile.start_dot %[[DS]], %[[KEYS]] plus
+// CHECK: %[[S:.*]] = attn.scores started %[[Q:.*]], %[[KEYS]] at %[[GROUP:.*]] :
+// CHECK-NEXT: %[[DP:.*]] = attn.scores started %[[DO:.*]], %[[VALUES]] at %[[GROUP]] :
+// CHECK-NEXT: %[[SCORES:.*]] = tile.finish_dots 1 %[[S]] :
+// CHECK: %[[MASKED:.*]] = attn.mask %[[SCORES]] at {{.*}} see all if
+// CHECK: attn.mask %[[MASKED]] at {{.*}} see causal if
+// CHECK: %[[P:.*]] = attn.weights %{{.*}} less %{{.*}} unit
+// CHECK-NEXT: %[[ENDED:.*]] = tile.finish_dots 0 %[[DP]] :
+// CHECK-NEXT: %[[DS:.*]] = attn.score_grad %[[P]], %[[ENDED]] : {{.*}} less %{{.*}} :
+// CHECK-NEXT: %[[DQ:.*]] = attn.accumulate started %[[DS]], %[[KEYS]] into %{{.*}} :
 // CHECK-NEXT: tile.finish_dots 0 %[[DQ]]
-// CHECK-NOT: tile.start_dot
+// CHECK-NOT: {{started|start_dot}}
 // CHECK: return
 
 // A block whose task is of the other region goes around all of it.
@@ -67,21 +68,17 @@ func.func @f(%q: !q {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.
 // CHECK-NEXT: %[[V:.*]] = tile.take
 // CHECK: %[[Q:.*]] = tile.take
 // CHECK-NEXT: %[[DO:.*]] = tile.take
-// CHECK: %[[S:.*]] = tile.start_dot %[[K]] at %[[GROUP:.*]], %[[Q]] :
+// CHECK: %[[S:.*]] = attn.scores started %[[Q]], %[[K]] at %[[GROUP:.*]] :
 // Of two launches dp begins with what deltas take from it.
 // CHECK-NEXT: %[[DELTA:.*]] = tile.load_columns
 // CHECK-NEXT: %[[LESS:.*]] = tile.map %[[DELTA]]
 // CHECK-NEXT: arith.negf
-// CHECK: %[[DP:.*]] = tile.start_dot %[[V]] at %[[GROUP]], %[[DO]] plus %[[LESS]] :
-// CHECK: tile.finish_dots 1 %[[S]]
-// CHECK: tile.any
-// CHECK: tile.mask
-// CHECK: %[[P:.*]] = tile.cast
-// CHECK-NEXT: %[[DV:.*]] = tile.start_dot %[[P]], %[[DO]] plus
-// CHECK-NEXT: %[[ENDED:.*]] = tile.finish_dots 1 %[[DP]]
-// CHECK-NEXT: tile.map %{{.*}}, %[[ENDED]] (
-// CHECK-NEXT: arith.mulf
-// CHECK-NEXT: tile.yield
-// CHECK: %[[DS:.*]] = tile.cast
-// CHECK-NEXT: %[[DK:.*]] = tile.start_dot %[[DS]], %[[Q]] plus
-// CHECK-NEXT: tile.finish_dots 0 %[[DK]], %[[DV]]
+// CHECK: %[[DP:.*]] = attn.scores started %[[DO]], %[[V]] at %[[GROUP]] plus %[[LESS]] :
+// CHECK: %[[SCORES:.*]] = tile.finish_dots 1 %[[S]] :
+// CHECK: %[[MASKED:.*]] = attn.mask %[[SCORES]] at {{.*}} see all :
+// CHECK-NEXT: %[[P:.*]] = attn.weights %[[MASKED]] less %{{.*}} unit
+// CHECK-NEXT: %[[DV:.*]] = attn.accumulate started %[[P]], %[[DO]] into
+// CHECK-NEXT: %[[ENDED:.*]] = tile.finish_dots 1 %[[DP]] :
+// CHECK-NEXT: %[[DS:.*]] = attn.score_grad %[[P]], %[[ENDED]] : !tile.fragment<[key 16, query 32], f32> : <[key 16, query 32], f32>
+// CHECK-NEXT: %[[DK:.*]] = attn.accumulate started %[[DS]], %[[Q]] into
+// CHECK-NEXT: tile.finish_dots 0 %[[DK]], %[[DV]] :

@@ -191,7 +191,7 @@ struct WriteModel : OnlineOpInterface::ExternalModel<WriteModel, mlir::attn::Wri
     KernelBuilder &b = e.b;
     e.setRows(write.getRows());
     ArrayRef<Value> output = e.pieces.of(write.getOutput());
-    if (write->hasAttr(firstAttr)) {
+    if (firstAttr.isOn(write)) {
       e.writeFirst({output.front(), output.back()});
       return success();
     }

@@ -11,8 +11,7 @@ using namespace mlir::attn;
 using namespace mlir::tile;
 
 LaneExpansion::LaneExpansion(StateType type, func::FuncOp kernel)
-    : b(kernel), dim(type.getValueDim()),
-      partsAtOnce(kernel->getAttrOfType<MergeScheduleAttr>("tile.merge_schedule").getParts()) {
+    : b(kernel), dim(type.getValueDim()), partsAtOnce(tile::mergeScheduleAttr.get(kernel).getParts()) {
   b.setInsertionPointToStart(&kernel.front());
   lane = LaneIdOp::create(b, b.getI32Type());
   for (int64_t chunk = 0; chunk < chunks(); ++chunk) {
@@ -45,7 +44,7 @@ static SmallVector<Value> addStored(LaneExpansion &e, Value number, Value weight
   int64_t dim = e.dim, chunks = e.chunks();
   Value partO = planArray(b, PlanArray::PartialO);
   auto loop = scf::ForOp::create(b, b.i32(0), count, b.i32(1), columns);
-  loop->setAttr("tile.unroll", b.getI64IntegerAttr(e.partsAtOnce)); // a round is a latency
+  tile::unrollAttr.set(loop, b.getI64IntegerAttr(e.partsAtOnce)); // a round is a latency
   OpBuilder::InsertionGuard inner(b);
   b.setInsertionPointToStart(loop.getBody());
   Value which = loop.getInductionVar();

@@ -146,13 +146,13 @@ struct ExpandOnline : mlir::attn::impl::ExpandOnlinePassBase<ExpandOnline> {
       });
       if (!finish && !readsFinished)
         continue;
-      if (!kernel->hasAttr("tile.parameters") ||
-          (!kernel->hasAttr("tile.schedule") && !kernel->hasAttr("tile.merge_schedule"))) {
+      if (!tile::parametersAttr.isOn(kernel) ||
+          (!tile::scheduleAttr.isOn(kernel) && !tile::mergeScheduleAttr.isOn(kernel))) {
         kernel.emitError("expected a kernel that walks the plan: --attn-walk-plan makes it");
         return signalPassFailure();
       }
-      if (failed(kernel->hasAttr("tile.schedule") ? expandOnFragments(kernel)
-                                                  : expandOnLanes(kernel, finish.getState().getType())))
+      if (failed(tile::scheduleAttr.isOn(kernel) ? expandOnFragments(kernel)
+                                                 : expandOnLanes(kernel, finish.getState().getType())))
         return signalPassFailure();
       eraseSourceArguments(kernel);
     }

@@ -115,7 +115,7 @@ struct FragmentExpansion : TileCopies {
   Value tablePlace(attn::ReadOp read, ValueRange headAndPosition);
   /// The reads of an update whose tables get gradients here.
   SmallVector<TableRead> readsWithGradients(UpdateOp update) {
-    return tableReads(update, b.kernel->getAttrOfType<ArrayAttr>(tablesAttr));
+    return tableReads(update, tablesAttr.get(b.kernel));
   }
   // States (States.cpp).
   /// A state before any token.

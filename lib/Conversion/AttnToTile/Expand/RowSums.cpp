@@ -11,7 +11,7 @@ static constexpr StringLiteral sinkLogits = "sink_logits";
 
 /// Whether gradients of what has this name are asked of the kernel.
 static bool isAsked(func::FuncOp kernel, StringRef name) {
-  auto asked = kernel->getAttrOfType<ArrayAttr>(tablesAttr);
+  auto asked = tablesAttr.get(kernel);
   return asked && llvm::is_contained(asked, StringAttr::get(kernel.getContext(), name));
 }
 

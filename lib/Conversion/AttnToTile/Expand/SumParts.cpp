@@ -50,7 +50,7 @@ public:
         add(update, sum, "dv", PlanArray::PartialDv, chain.valueDim());
       });
     }
-    b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(blocks));
+    tile::blocksPerSMAttr.set(b.kernel, b.getI32IntegerAttr(blocks));
     setLaunch(b.kernel, {.role = ::attn::rt::KernelInfo::Role::Gradient,
                          .launch = {.grid = PlanArray::TokenSums, .onlyIfFilled = true}});
     b.finish(threads);
@@ -107,7 +107,7 @@ struct SumParts : mlir::attn::impl::SumPartsPassBase<SumParts> {
   void runOnOperation() override {
     SmallVector<func::FuncOp> functions;
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (function->hasAttr(sumsPartsAttr))
+      if (sumsPartsAttr.isOn(function))
         functions.push_back(function);
     for (func::FuncOp function : functions) {
       FailureOr<Chain> chain = findChain(function);

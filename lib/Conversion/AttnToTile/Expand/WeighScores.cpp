@@ -56,7 +56,7 @@ public:
       b.doIf(chain.updates.size() == 1 ? Value() : equal(task.operand, b.i32(number)),
              [&] { weigh(number, task); });
     int64_t blocks = chain.group() <= fewHeads ? mostBlocks : blocksOfManyHeads;
-    b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(blocks));
+    tile::blocksPerSMAttr.set(b.kernel, b.getI32IntegerAttr(blocks));
     setLaunch(b.kernel,
               {.role = ::attn::rt::KernelInfo::Role::Significance,
                .launch = {.grid = PlanArray::ScoreTasks, .onlyIfFilled = true, .overlapsPrevious = true}});
@@ -249,22 +249,20 @@ struct WeighScores : mlir::attn::impl::WeighScoresPassBase<WeighScores> {
   void runOnOperation() override {
     SmallVector<func::FuncOp> functions;
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (function->hasAttr(weighsScoresAttr))
+      if (weighsScoresAttr.isOn(function))
         functions.push_back(function);
     for (func::FuncOp function : functions) {
-      auto together = function->getAttrOfType<StringAttr>(weighsScoresAttr);
-      std::optional<Together> of =
-          together ? symbolizeTogether(together.getValue()) : std::optional<Together>();
+      TogetherAttr of = weighsScoresAttr.get(function);
       Chain chain = findChainInKernel(function);
       if (!of || chain.updates.empty()) {
-        function.emitError("expected ") << weighsScoresAttr << " of max, mean or sum, and updates of regions";
+        function.emitError("expected updates of regions and ") << weighsScoresAttr << ", a #attn.together";
         return signalPassFailure();
       }
       OpBuilder builder(function);
       auto kernel = func::FuncOp::create(builder, function.getLoc(), function.getName(),
                                          builder.getFunctionType({}, {}));
       kernel.addEntryBlock();
-      WeighKernel(chain, *of, kernel).run();
+      WeighKernel(chain, of.getValue(), kernel).run();
       function.erase();
     }
   }

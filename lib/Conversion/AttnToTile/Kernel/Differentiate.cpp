@@ -36,30 +36,26 @@ namespace {
 struct Differentiate : mlir::attn::impl::DifferentiatePassBase<Differentiate> {
   void runOnOperation() override {
     for (auto kernel : getOperation().getOps<func::FuncOp>()) {
-      auto held = kernel->getAttrOfType<StringAttr>(gradientAttr);
+      StationaryAttr held = gradientAttr.get(kernel);
       if (!held)
         continue;
       FailureOr<Chain> chain = findChain(kernel);
-      if (failed(chain) || failed(verify(*chain, held)))
+      if (failed(chain) || failed(verify(*chain, held.getValue())))
         return signalPassFailure();
-      differentiate(*chain, *symbolizeStationary(held.getValue()));
+      differentiate(*chain, held.getValue());
     }
   }
 
-  static LogicalResult verify(Chain &chain, StringAttr held) {
-    if (!symbolizeStationary(held.getValue()))
-      return chain.function.emitError("expected ") << gradientAttr << " of rows or tokens, got " << held;
-    auto operand = chain.function->getAttrOfType<IntegerAttr>(operandAttr);
-    if (held == "tokens" && (!operand || operand.getValue().uge(chain.updates.size())))
+  static LogicalResult verify(Chain &chain, Stationary held) {
+    const bool ofTokens = held == Stationary::Tokens;
+    IntegerAttr operand = operandAttr.get(chain.function);
+    if (ofTokens && (!operand || operand.getValue().uge(chain.updates.size())))
       return chain.function.emitError("expected ") << operandAttr << " to be the number of a region";
-    if (auto together = chain.function->getAttrOfType<StringAttr>(significanceAttr);
-        together && !symbolizeTogether(together.getValue()))
+    if (FusedPartAttr part = fusedPartAttr.get(chain.function);
+        part && (part.getValue() == FusedPart::Add) != ofTokens)
       return chain.function.emitError("expected ")
-             << significanceAttr << " of max, mean or sum, got " << together;
-    if (auto fused = chain.function->getAttrOfType<StringAttr>(fusedAttr);
-        fused && (held == "tokens" ? fused != fusedAdd : fused != fusedBegin && fused != fusedEnd))
-      return chain.function.emitError("expected ") << fusedAttr << " of begin or end where rows are held and "
-                                                   << "of add where tokens are, got " << fused;
+             << fusedPartAttr << " of begin or end where rows are held and of add where tokens are, got "
+             << part;
     if (!chain.changes.empty())
       return chain.changes.front()->emitOpError("has no gradient: expected a single chain of updates");
     return success();
@@ -67,36 +63,34 @@ struct Differentiate : mlir::attn::impl::DifferentiatePassBase<Differentiate> {
 
   static void differentiate(Chain &chain, Stationary held) {
     func::FuncOp kernel = chain.function;
-    auto together = kernel->getAttrOfType<StringAttr>(significanceAttr);
+    TogetherAttr together = weighsTokensAttr.get(kernel);
     SmallVector<UpdateOp> updates = chain.updates;
     Value part = chain.query();
     if (held == Stationary::Tokens) {
-      int64_t operand = kernel->getAttrOfType<IntegerAttr>(operandAttr).getInt();
+      int64_t operand = operandAttr.get(kernel).getInt();
       Builder b(kernel.getContext());
-      kernel->setAttr(firstEndAttr, b.getI32IntegerAttr(chain.firstEnd(operand)));
+      firstEndAttr.set(kernel, b.getI32IntegerAttr(chain.firstEnd(operand)));
       if (updates.size() == 1)
-        kernel->removeAttr(operandAttr); // every task is of it
+        operandAttr.remove(kernel); // every task is of it
       updates = {updates[operand]};
       part = updates.front().getKv();
     }
     ImplicitLocOpBuilder b(chain.finish.getLoc(), chain.finish);
-    auto fused = kernel->getAttrOfType<StringAttr>(fusedAttr);
-    bool begins = fused && fused == fusedBegin, ends = fused && fused == fusedEnd;
+    FusedPartAttr fused = fusedPartAttr.get(kernel);
+    auto is = [&](FusedPart which) { return fused && fused.getValue() == which; };
+    const bool begins = is(FusedPart::Begin), ends = is(FusedPart::End);
     IntegerAttr kvHeads;
     if (begins || ends)
       kvHeads = b.getI64IntegerAttr(chain.kvHeads()), updates.clear();
     Value sum;
     if (together)
-      sum = InitSignificanceOp::create(b,
-                                       SignificanceType::get(kernel.getContext(),
-                                                             *symbolizeTogether(together.getValue()),
-                                                             chain.queryHeads()),
-                                       part);
+      sum = InitSignificanceOp::create(
+          b, SignificanceType::get(kernel.getContext(), together.getValue(), chain.queryHeads()), part);
     else
       sum = InitGradientOp::create(
           b,
           GradientType::get(kernel.getContext(), held, chain.queryHeads(), chain.keyDim(), chain.valueDim()),
-          part, !ends && chain.finish.getLse() != nullptr, /*adds_rows=*/fused && fused == fusedAdd,
+          part, !ends && chain.finish.getLse() != nullptr, /*adds_rows=*/is(FusedPart::Add),
           /*summed=*/ends, kvHeads);
     Type type = sum.getType();
     for (UpdateOp update : updates) {
@@ -109,7 +103,7 @@ struct Differentiate : mlir::attn::impl::DifferentiatePassBase<Differentiate> {
       WriteSignificanceOp::create(b, sum, part);
     else
       WriteGradientOp::create(b, sum, part, /*partial=*/Value(), /*sums=*/begins);
-    kernel->removeAttr(fusedAttr);
+    fusedPartAttr.remove(kernel);
     Operation *end = kernel.front().getTerminator();
     func::ReturnOp::create(b);
     end->erase();

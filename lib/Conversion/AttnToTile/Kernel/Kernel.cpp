@@ -10,9 +10,9 @@ using namespace mlir::tile;
 
 KernelBuilder::KernelBuilder(func::FuncOp kernel)
     : ImplicitLocOpBuilder(kernel.getLoc(), kernel.getContext()), kernel(kernel) {
-  if (auto known = kernel->getAttrOfType<ArrayAttr>("tile.parameters"))
+  if (auto known = tile::parametersAttr.get(kernel))
     llvm::append_range(parameters, known);
-  if (auto known = kernel->getAttrOfType<ArrayAttr>("tile.tensor_maps"))
+  if (auto known = tile::tensorMapsAttr.get(kernel))
     tensorMaps.insert(known.begin(), known.end());
 }
 
@@ -50,8 +50,8 @@ Value KernelBuilder::tensorMap(TensorMapAttr map) {
 
 void KernelBuilder::describeParameters() {
   if (!tensorMaps.empty())
-    kernel->setAttr("tile.tensor_maps", getArrayAttr(tensorMaps.getArrayRef()));
-  kernel->setAttr("tile.parameters", getArrayAttr(parameters));
+    tile::tensorMapsAttr.set(kernel, getArrayAttr(tensorMaps.getArrayRef()));
+  tile::parametersAttr.set(kernel, getArrayAttr(parameters));
 }
 
 void KernelBuilder::doIf(Value condition, function_ref<void()> body) {
@@ -66,7 +66,7 @@ void KernelBuilder::doIf(Value condition, function_ref<void()> body) {
 void KernelBuilder::finish(int64_t threads) {
   func::ReturnOp::create(*this);
   describeParameters();
-  kernel->setAttr("tile.threads", getI32IntegerAttr(threads));
+  tile::threadsAttr.set(kernel, getI32IntegerAttr(threads));
 }
 
 void KernelBuilder::fillAll(Region &region, TypeRange types, ScalarFunctions functions) {
@@ -95,7 +95,7 @@ Value KernelBuilder::map(FragmentType type, ValueRange inputs, ScalarFunction fu
 }
 
 void mlir::attn::eraseSourceArguments(func::FuncOp kernel) {
-  size_t parameters = kernel->getAttrOfType<ArrayAttr>("tile.parameters").size();
+  size_t parameters = tile::parametersAttr.get(kernel).size();
   BitVector source(kernel.getNumArguments());
   source.set(0, kernel.getNumArguments() - parameters);
   (void)kernel.eraseArguments(source);

@@ -22,7 +22,7 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
   void runOnOperation() override {
     SmallVector<func::FuncOp> functions;
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (function->hasAttr("tile.schedules") || findRowCopy(function) || findPageOp(function))
+      if (tile::schedulesAttr.isOn(function) || findRowCopy(function) || findPageOp(function))
         functions.push_back(function);
     for (func::FuncOp function : functions) {
       bool attends = !findRowCopy(function) && !findPageOp(function);
@@ -48,13 +48,13 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
       if (argumentName(argument).empty())
         return function.emitError() << "argument #" << argument.getArgNumber()
                                     << " has no name: expected an attribute attn.name = \"...\"";
-    for (StringRef asked : {StringRef(backwardAttr), StringRef("attn.device_plan")})
+    for (StringRef asked : {StringRef(backwardAttr), StringRef(devicePlanAttr)})
       if (chain->first && function->hasAttr(asked))
         return function.emitError("finishes a state early, and cannot be marked ") << asked;
-    if (function->hasAttr(backwardAttr))
+    if (backwardAttr.isOn(function))
       return makeBackward(*chain);
-    auto merge = function->getAttrOfType<tile::MergeScheduleAttr>("tile.merge_schedule");
-    auto schedules = function->getAttrOfType<ArrayAttr>("tile.schedules").getAsRange<tile::ScheduleAttr>();
+    auto merge = tile::mergeScheduleAttr.get(function);
+    auto schedules = tile::schedulesAttr.get(function).getAsRange<tile::ScheduleAttr>();
     if (!merge || !llvm::all_of(schedules, [](tile::ScheduleAttr each) { return each.isComplete(); }))
       return function.emitError()
              << "has schedules that leave something open; --attn-choose-schedule completes them";
@@ -62,20 +62,20 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
     for (tile::ScheduleAttr schedule : schedules) {
       std::string name = (function.getName() + "_rows" + Twine(schedule.getRows())).str();
       func::FuncOp kernel = copyInto(module, function, name);
-      kernel->setAttr("tile.schedule", schedule);
-      if (function->hasAttr(significanceAttr) && mayStoreScores(*chain, schedule))
-        kernel->setAttr(storesScoresAttr, UnitAttr::get(function.getContext()));
+      tile::scheduleAttr.set(kernel, schedule);
+      if (significanceAttr.isOn(function) && mayStoreScores(*chain, schedule))
+        storesScoresAttr.mark(kernel);
     }
     func::FuncOp merging = copyInto(module, function, (function.getName() + "_merge").str());
-    merging->setAttr("tile.merge_schedule", merge);
+    tile::mergeScheduleAttr.set(merging, merge);
     makeMerge(*chain, merging);
-    if (function->hasAttr(significanceAttr) && failed(makeSignificance(*chain, module, merging)))
+    if (significanceAttr.isOn(function) && failed(makeSignificance(*chain, module, merging)))
       return failure();
-    if (function->hasAttr("attn.device_plan")) {
+    if (devicePlanAttr.isOn(function)) {
       func::FuncOp planning = copyInto(module, function, (function.getName() + "_plan").str());
-      planning->setAttr("attn.plans", UnitAttr::get(function.getContext()));
-      if (function->hasAttr(significanceAttr))
-        planning->setAttr(storesScoresAttr, UnitAttr::get(function.getContext()));
+      plansAttr.mark(planning);
+      if (significanceAttr.isOn(function))
+        storesScoresAttr.mark(planning);
     }
     return success();
   }
@@ -85,46 +85,47 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
   /// in front of the others and behind.
   static LogicalResult makeBackward(Chain &chain) {
     func::FuncOp function = chain.function;
-    if (function->hasAttr("attn.device_plan"))
+    if (devicePlanAttr.isOn(function))
       return function.emitError("cannot be planned on the device: it asks for a backward pass");
-    auto schedules = function->getAttrOfType<ArrayAttr>("tile.schedules").getAsRange<tile::ScheduleAttr>();
-    auto ofTokens = function->getAttrOfType<tile::ScheduleAttr>("tile.token_schedule");
+    auto schedules = tile::schedulesAttr.get(function).getAsRange<tile::ScheduleAttr>();
+    auto ofTokens = tile::tokenScheduleAttr.get(function);
     if (!ofTokens || !llvm::hasSingleElement(schedules))
       return function.emitError("expected one of tile.schedules, of rows, and a tile.token_schedule; "
                                 "--attn-choose-schedule chooses them");
     tile::ScheduleAttr ofRows = *schedules.begin();
     gpu::GPUModuleOp module = makeModule(function);
     Builder b(function.getContext());
-    auto make = [&](const Twine &name, tile::ScheduleAttr schedule, StringRef held) {
+    auto make = [&](const Twine &name, tile::ScheduleAttr schedule, Stationary held) {
       func::FuncOp kernel = copyInto(module, function, (function.getName() + name).str());
-      kernel->removeAttr(backwardAttr);
-      kernel->removeAttr(orderedAttr);
-      kernel->setAttr("tile.schedule", schedule);
-      kernel->setAttr(gradientAttr, b.getStringAttr(held));
+      backwardAttr.remove(kernel);
+      orderedAttr.remove(kernel);
+      tile::scheduleAttr.set(kernel, schedule);
+      gradientAttr.set(kernel, StationaryAttr::get(b.getContext(), held));
       return kernel;
     };
-    bool fused = function->hasAttr(fusedAttr);
-    auto setFused = [&](func::FuncOp kernel, StringRef which) {
+    bool fused = fusedAttr.isOn(function);
+    auto setFused = [&](func::FuncOp kernel, FusedPart part) {
+      fusedAttr.remove(kernel);
       if (fused)
-        kernel->setAttr(fusedAttr, b.getStringAttr(which));
+        fusedPartAttr.set(kernel, FusedPartAttr::get(b.getContext(), part));
     };
     StringRef first = fused ? "_begin" : "_rows";
-    func::FuncOp rows = make(first + Twine(ofRows.getRows()), ofRows, "rows");
-    setFused(rows, fusedBegin);
-    if (auto tables = function->getAttrOfType<ArrayAttr>(backwardAttr))
-      rows->setAttr(tablesAttr, tables);
+    func::FuncOp rows = make(first + Twine(ofRows.getRows()), ofRows, Stationary::Rows);
+    setFused(rows, FusedPart::Begin);
+    if (auto tables = dyn_cast<ArrayAttr>(backwardAttr.get(function)))
+      tablesAttr.set(rows, tables);
     for (auto [i, update] : llvm::enumerate(chain.updates)) {
       func::FuncOp kernel = make("_tokens" + Twine(ofTokens.getRows()) + "_" + argumentName(update.getKv()),
-                                 ofTokens, "tokens");
-      kernel->setAttr(operandAttr, b.getI32IntegerAttr(i));
-      setFused(kernel, fusedAdd);
+                                 ofTokens, Stationary::Tokens);
+      operandAttr.set(kernel, b.getI32IntegerAttr(i));
+      setFused(kernel, FusedPart::Add);
     }
     func::FuncOp sums = copyInto(module, function, (function.getName() + "_sum").str());
     for (StringRef asked : {StringRef(backwardAttr), StringRef(orderedAttr), StringRef(fusedAttr)})
       sums->removeAttr(asked);
-    sums->setAttr(sumsPartsAttr, b.getUnitAttr());
+    sumsPartsAttr.mark(sums);
     if (fused)
-      setFused(make("_end" + Twine(ofRows.getRows()), ofRows, "rows"), fusedEnd);
+      setFused(make("_end" + Twine(ofRows.getRows()), ofRows, Stationary::Rows), FusedPart::End);
     return success();
   }
 
@@ -137,30 +138,34 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
   /// may store scores, one that weighs them, and begins while the one that merges waits.
   static LogicalResult makeSignificance(Chain &chain, gpu::GPUModuleOp module, func::FuncOp merging) {
     func::FuncOp function = chain.function;
-    auto schedule = function->getAttrOfType<tile::ScheduleAttr>("tile.token_schedule");
+    auto schedule = tile::tokenScheduleAttr.get(function);
     if (!schedule)
       return function.emitError("expected a tile.token_schedule; --attn-choose-schedule chooses it");
+    StringAttr asked = significanceAttr.get(function);
+    std::optional<Together> of = asked ? symbolizeTogether(asked.getValue()) : std::nullopt;
+    if (!of)
+      return function.emitError("expected ") << significanceAttr << " of max, mean or sum";
+    auto together = TogetherAttr::get(function.getContext(), *of);
     for (auto [i, update] : llvm::enumerate(chain.updates)) {
       std::string name = (function.getName() + "_significance" + Twine(schedule.getRows()) + "_" +
                           argumentName(update.getKv()))
                              .str();
       func::FuncOp kernel = copyInto(module, function, name);
-      kernel->setAttr("tile.schedule", schedule);
-      kernel->setAttr(gradientAttr, StringAttr::get(function.getContext(), "tokens"));
-      kernel->setAttr(significanceAttr, function->getAttr(significanceAttr));
-      kernel->setAttr(operandAttr, Builder(function.getContext()).getI32IntegerAttr(i));
+      tile::scheduleAttr.set(kernel, schedule);
+      gradientAttr.set(kernel, StationaryAttr::get(function.getContext(), Stationary::Tokens));
+      weighsTokensAttr.set(kernel, together);
+      operandAttr.set(kernel, Builder(function.getContext()).getI32IntegerAttr(i));
     }
-    auto schedules = function->getAttrOfType<ArrayAttr>("tile.schedules").getAsRange<tile::ScheduleAttr>();
+    auto schedules = tile::schedulesAttr.get(function).getAsRange<tile::ScheduleAttr>();
     if (llvm::none_of(schedules, [&](tile::ScheduleAttr each) { return mayStoreScores(chain, each); })) {
-      if (function->hasAttr("attn.device_plan"))
+      if (devicePlanAttr.isOn(function))
         return function.emitError(
             "cannot be planned on the device: it asks for significance, and no schedule "
             "of a row stores scores; tokens that read keys are listed on the CPU");
       return success();
     }
-    copyInto(module, function, (function.getName() + "_weigh").str())
-        ->setAttr(weighsScoresAttr, function->getAttr(significanceAttr));
-    merging->setAttr(startsNextAttr, UnitAttr::get(function.getContext()));
+    weighsScoresAttr.set(copyInto(module, function, (function.getName() + "_weigh").str()), together);
+    startsNextAttr.mark(merging);
     return success();
   }
 
@@ -185,12 +190,12 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
   static func::FuncOp copyInto(gpu::GPUModuleOp module, func::FuncOp function, StringRef name) {
     func::FuncOp copy = function.clone();
     copy.setName(name);
-    copy->removeAttr("tile.schedules");
-    copy->removeAttr("tile.merge_schedule");
-    copy->removeAttr("tile.token_schedule");
-    copy->removeAttr("attn.device_plan");
-    copy->removeAttr(significanceAttr);
-    copy->removeAttr(significanceRowsAttr);
+    tile::schedulesAttr.remove(copy);
+    tile::mergeScheduleAttr.remove(copy);
+    tile::tokenScheduleAttr.remove(copy);
+    devicePlanAttr.remove(copy);
+    significanceAttr.remove(copy);
+    significanceRowsAttr.remove(copy);
     module.push_back(copy);
     return copy;
   }

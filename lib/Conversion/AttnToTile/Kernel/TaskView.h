@@ -19,7 +19,7 @@ namespace mlir::attn {
 class TaskView {
 public:
   TaskView(Chain &chain, func::FuncOp kernel)
-      : chain(chain), schedule(kernel->getAttrOfType<tile::ScheduleAttr>("tile.schedule")), b(kernel),
+      : chain(chain), schedule(tile::scheduleAttr.get(kernel)), b(kernel),
         rows(chain.holdsTokens() ? schedule.getKeys() : schedule.getWarpRows()),
         keys(chain.holdsTokens() ? schedule.getWarpRows() : schedule.getWarpKeys()) {}
 

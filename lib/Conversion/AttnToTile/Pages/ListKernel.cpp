@@ -30,7 +30,7 @@ void ListKernel::walkLists(int64_t ofWarp, function_ref<void(Value first)> body)
 }
 
 void ListKernel::finish(Role role, int ofWarp, int64_t blocks) {
-  b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(blocks));
+  tile::blocksPerSMAttr.set(b.kernel, b.getI32IntegerAttr(blocks));
   setLaunch(b.kernel, {.role = role, .rowsPerWarp = ofWarp});
   b.finish(threads);
 }

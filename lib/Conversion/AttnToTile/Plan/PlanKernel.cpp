@@ -13,7 +13,7 @@ PlanKernel::PlanKernel(Chain &chain, func::FuncOp kernel)
       follows(llvm::all_of(
           chain.updates,
           [](UpdateOp update) { return update.getVisibility().getKind() == VisibilityKind::Causal; })),
-      stores(chain.function->hasAttr(storesScoresAttr)) {
+      stores(storesScoresAttr.isOn(chain.function)) {
   bool byHead = false;
   for (unsigned o = 0; o < chain.updates.size(); ++o)
     byHead |= isRagged(o);
@@ -42,7 +42,7 @@ void PlanKernel::run() {
   writeCutTasks();
   writeCutStarts();
   writeCutMerges();
-  b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(1));
+  tile::blocksPerSMAttr.set(b.kernel, b.getI32IntegerAttr(1));
   // A quarter of a warp's lanes: what few tasks are written by is as many blocks as there may be.
   setLaunch(
       b.kernel,

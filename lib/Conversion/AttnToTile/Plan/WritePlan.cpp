@@ -18,7 +18,7 @@ struct WritePlan : mlir::attn::impl::WritePlanPassBase<WritePlan> {
   void runOnOperation() override {
     SmallVector<func::FuncOp> functions;
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (function->hasAttr("attn.plans"))
+      if (plansAttr.isOn(function))
         functions.push_back(function);
     for (func::FuncOp function : functions) {
       FailureOr<Chain> chain = findChain(function);
@@ -41,7 +41,7 @@ struct WritePlan : mlir::attn::impl::WritePlanPassBase<WritePlan> {
       KVType type = update.getKv().getType();
       if (type.isOfClass())
         return update.emitOpError("cannot be planned on the device: its store is of one class of heads");
-      bool stores = chain.function->hasAttr(storesScoresAttr);
+      bool stores = storesScoresAttr.isOn(chain.function);
       if (stores && !seesAll(update.getVisibility()))
         return update.emitOpError("cannot be planned on the device: expected rows that see all of their "
                                   "tokens, whose significance is made of stored scores");

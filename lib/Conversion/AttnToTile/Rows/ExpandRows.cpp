@@ -27,7 +27,7 @@ struct ExpandRows : mlir::attn::impl::ExpandRowsPassBase<ExpandRows> {
       });
       if (pieces.empty())
         continue;
-      if (!kernel->hasAttr("tile.parameters")) {
+      if (!tile::parametersAttr.isOn(kernel)) {
         kernel.emitError("expected a kernel that walks rows: --attn-walk-rows makes it");
         return signalPassFailure();
       }

@@ -141,7 +141,7 @@ public:
     }
     bool copies = llvm::none_of(routes, [](const Route &route) { return route.converts; });
     int64_t blocks = copies && wordsOfLane() <= mostCopiedWords ? blocksToCopy : blocksToCompute;
-    b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(blocks));
+    tile::blocksPerSMAttr.set(b.kernel, b.getI32IntegerAttr(blocks));
     setLaunch(b.kernel, {.role = *::attn::rt::parseKernelRole(copy.name()),
                          .rowsPerWarp = ShareAttr::rows,
                          .pieces = static_cast<int>(pieces())});

@@ -210,7 +210,7 @@ void FillStaging::setAlignment() {
   int64_t align = 1;
   for (auto [update, lines] : llvm::zip_equal(chain.updates, schedule.getKeyCopies()))
     align = std::lcm(align, storeOf(update.getKv().getType()).boxAlignment(lines));
-  b.kernel->setAttr("tile.key_align", b.getI32IntegerAttr(align));
+  tile::keyAlignAttr.set(b.kernel, b.getI32IntegerAttr(align));
 }
 
 } // namespace

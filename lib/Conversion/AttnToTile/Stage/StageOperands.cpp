@@ -39,7 +39,7 @@ LogicalResult verifyUpdate(UpdateOp update, Chain &chain) {
 
 /// Verifies that --attn-walk-plan has made the kernel.
 LogicalResult verify(func::FuncOp kernel, Chain &chain) {
-  if (!kernel->getAttrOfType<ScheduleAttr>("tile.schedule") || !kernel->hasAttr("tile.parameters"))
+  if (!tile::scheduleAttr.get(kernel) || !tile::parametersAttr.isOn(kernel))
     return kernel.emitError("expected a kernel with a tile.schedule and tile.parameters");
   const bool walks = chain.readsFinished() || (!chain.inits.empty() && chain.finish);
   if (!walks || kernel.front().getOps<StartNextOp>().empty())
@@ -63,7 +63,7 @@ struct StageOperands : mlir::attn::impl::StageOperandsPassBase<StageOperands> {
       Chain chain = findChainInKernel(kernel);
       if (failed(verify(kernel, chain)))
         return signalPassFailure();
-      auto schedule = kernel->getAttrOfType<ScheduleAttr>("tile.schedule");
+      auto schedule = tile::scheduleAttr.get(kernel);
       if (schedule.getProducerWarps() > 0)
         stageFills(chain, kernel);
       else

@@ -167,7 +167,7 @@ void TileCopies::gatherTokens(UpdateOp update, const Segment &segment, Value fir
       store.isStrided() ? DenseI64ArrayAttr() : b.getDenseI64ArrayAttr(from.strides), heads(update),
       from.pitches, slots, apart, scope, apart ? b.getI64IntegerAttr(store.tokensOf(1)) : IntegerAttr(),
       featuresOf(targets, from.features));
-  if (b.kernel->hasAttr(storesScoresAttr))
+  if (storesScoresAttr.isOn(b.kernel))
     setCacheHint(gather, evictFirst); // few rows read them, once; the scores are to stay
   if (!slots)
     b.fill(gather.getSlot(), {b.getI32Type()},

@@ -24,7 +24,7 @@ struct LowerLift : mlir::attn::impl::LowerLiftPassBase<LowerLift> {
     Type f32 = b.getF32Type();
     const bool isWide = op.getScales().getType().getElement().isF32();
     auto asF32 = [&](Value x) -> Value { return isWide ? x : arith::ExtFOp::create(b, f32, x).getResult(); };
-    Value sizes = b.map(cast<FragmentType>(op.getScores()), ValueRange{op.getScales()},
+    Value sizes = b.map(cast<FragmentType>(op.getScoresType()), ValueRange{op.getScales()},
                         [&](ValueRange v) -> Value { return math::AbsFOp::create(b, asF32(v[0])); });
     Value largest = ReduceOp::create(b, op.getResult().getType(), Combine::Max, sizes);
     Value perUnit = unitsPerLog2(b, op.getUnit());

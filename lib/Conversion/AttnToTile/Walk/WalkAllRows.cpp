@@ -41,7 +41,7 @@ void mlir::attn::walkAllRows(Chain &chain, func::FuncOp kernel, const IRMapping 
       if (isa<InitGradientOp, WriteGradientOp>(op))
         b.clone(op, onRows);
   }
-  b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(view.schedule.getBlocks()));
+  tile::blocksPerSMAttr.set(b.kernel, b.getI32IntegerAttr(view.schedule.getBlocks()));
   setLaunch(b.kernel,
             {.role = ::attn::rt::KernelInfo::Role::Gradient, .launch = {.grid = PlanArray::Starts}});
   b.finish(view.schedule.getThreads());

@@ -88,7 +88,7 @@ void mlir::attn::walkParts(PartsOp parts, func::FuncOp kernel, const IRMapping &
                  {},
                  {}};
   KernelBuilder &b = walk.b;
-  auto schedule = kernel->getAttrOfType<MergeScheduleAttr>("tile.merge_schedule");
+  auto schedule = tile::mergeScheduleAttr.get(kernel);
   int64_t warps = schedule.getWarps();
   b.setInsertionPointToEnd(&kernel.front());
   Type i32 = b.getI32Type(), f32 = b.getF32Type();
@@ -100,7 +100,7 @@ void mlir::attn::walkParts(PartsOp parts, func::FuncOp kernel, const IRMapping &
   walk.numbers = planArray(b, PlanArray::MergePartials);
   for (PlanArray array : ::attn::rt::planStates)
     planArray(b, array);
-  if (kernel->hasAttr(startsNextAttr))
+  if (startsNextAttr.isOn(kernel))
     StartNextOp::create(b);
   // How many there are is part of the plan, too: a launch that was recorded serves every plan. Starts follow.
   walk.count = b.read(walk.starts, b.i64(0));
@@ -121,7 +121,7 @@ void mlir::attn::walkParts(PartsOp parts, func::FuncOp kernel, const IRMapping &
   mlir::attn::WriteOp::create(b, finished.getOutput(), finished.getLse(), Value(), Value(), target);
   scf::YieldOp::create(b, walk.planOf(b.add(rows.getInductionVar(), step)));
   b.setInsertionPointAfter(rows);
-  kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(schedule.getBlocks()));
+  tile::blocksPerSMAttr.set(kernel, b.getI32IntegerAttr(schedule.getBlocks()));
   setLaunch(kernel,
             {.role = ::attn::rt::KernelInfo::Role::Merge,
              .rowsPerWarp = 1,

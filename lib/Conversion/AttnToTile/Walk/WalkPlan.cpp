@@ -56,11 +56,11 @@ bool readsFinished(func::FuncOp source) {
 
 /// Whether the function has the schedule of what it does, and no branches that its schedule cannot take.
 LogicalResult checkSchedule(func::FuncOp source) {
-  auto schedule = source->getAttrOfType<ScheduleAttr>("tile.schedule");
+  auto schedule = tile::scheduleAttr.get(source);
   bool merges = mergesParts(source);
-  if (merges ? !source->hasAttrOfType<MergeScheduleAttr>("tile.merge_schedule") : !schedule)
-    return source.emitError("expected a kernel with a tile.schedule, or one that finishes attn.parts with a "
-                            "tile.merge_schedule");
+  if (merges ? !tile::mergeScheduleAttr.isOn(source) : !schedule)
+    return source.emitError("expected a kernel with a ")
+           << scheduleAttr << ", or one that finishes attn.parts with a " << mergeScheduleAttr;
   bool inOneLoop = !merges && schedule.getKind() == ScheduleKind::Wgmma;
   Operation *branch = inOneLoop ? findBranch(source) : nullptr;
   if (!branch)
@@ -79,7 +79,7 @@ func::FuncOp makeKernel(func::FuncOp source, IRMapping &mapping) {
   auto kernel = func::FuncOp::create(builder, source.getLoc(), source.getName(),
                                      builder.getFunctionType(source.getArgumentTypes(), {}));
   kernel.setArgAttrsAttr(source.getArgAttrsAttr());
-  StringRef schedule = mergesParts(source) ? "tile.merge_schedule" : "tile.schedule";
+  StringRef schedule = mergesParts(source) ? StringRef(mergeScheduleAttr) : StringRef(scheduleAttr);
   for (StringRef name : {schedule, StringRef(operandAttr), StringRef(firstEndAttr), StringRef(tablesAttr),
                          StringRef(storesScoresAttr), StringRef(startsNextAttr)})
     if (Attribute value = source->getAttr(name))
@@ -116,7 +116,7 @@ struct WalkPlan : mlir::attn::impl::WalkPlanPassBase<WalkPlan> {
           return signalPassFailure();
         walkTasks(*chain, kernel, mapping);
         if (chain->seesSeveralRanges())
-          kernel->setAttr("tile.several_ranges", UnitAttr::get(&getContext()));
+          tile::severalRangesAttr.set(kernel, UnitAttr::get(&getContext()));
       }
       source.erase();
     }

@@ -129,7 +129,7 @@ void Walk::run(const IRMapping &arguments) {
     setTask(readRecord<Task>(b, tasks.getInductionVar(), fieldsOf(start.task)));
     walkTask();
   }
-  b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(schedule.getBlocks()));
+  tile::blocksPerSMAttr.set(b.kernel, b.getI32IntegerAttr(schedule.getBlocks()));
   using Role = ::attn::rt::KernelInfo::Role;
   setLaunch(b.kernel,
             {.role = chain.gradient ? Role::Gradient : Role::Attend, .launch = {.grid = PlanArray::Starts}});
@@ -151,7 +151,7 @@ RowsOp Walk::makeRows() {
   if (chain.countsSinks())
     sink = hasFlag(::attn::rt::taskHasSink);
   Value scores;
-  if (b.kernel->hasAttr(storesScoresAttr))
+  if (storesScoresAttr.isOn(b.kernel))
     scores = hasFlag(::attn::rt::taskStoresScores);
   Value query = mapping.lookup(chain.query());
   return RowsOp::create(b, query.getType(), query, packedBegin, packedCount, kvHead, ordinal, warpRow,
@@ -220,7 +220,7 @@ Value Walk::update(unsigned operand, Value state, Value queryRows, Value tokens)
 
 void Walk::walkTiles(unsigned operand, Line &line, const Segment &segment, Value queryRows) {
   auto loop = scf::ForOp::create(b, b.i32(0), tilesOf(segment, operand), b.i32(1), line.state);
-  loop->setAttr("tile.stages", b.getI64IntegerAttr(schedule.getStages()));
+  tile::stagesAttr.set(loop, b.getI64IntegerAttr(schedule.getStages()));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   Value firstKey = b.add(segment.kvBegin, b.mul(loop.getInductionVar(), b.i32(schedule.getKeys())));
@@ -270,7 +270,7 @@ void Walk::finishFirst(Value segment, Value state, Value queryRows) {
   auto finish = cast<FinishOp>(b.clone(*chain.first, left));
   auto write =
       mlir::attn::WriteOp::create(b, finish.getOutput(), finish.getLse(), queryRows, b.i32(-1), Value());
-  write->setAttr(firstAttr, b.getUnitAttr());
+  firstAttr.mark(write);
 }
 
 /// Merges, other changes and the finish, on what the loops leave.

@@ -37,7 +37,7 @@ void TokenWalk::run() {
   b.scale();
   StartNextOp::create(b);
   walkOne(readRecord<TokenTask>(b, BlockIdOp::create(b, b.getI32Type())));
-  b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(schedule.getBlocks()));
+  tile::blocksPerSMAttr.set(b.kernel, b.getI32IntegerAttr(schedule.getBlocks()));
   using Role = ::attn::rt::KernelInfo::Role;
   setLaunch(b.kernel, {.role = chain.significance ? Role::Significance : Role::Gradient,
                        .launch = {.grid = PlanArray::TokenTasks, .onlyIfFilled = true}});
@@ -47,7 +47,7 @@ void TokenWalk::run() {
 /// Where warps part, all of them must agree on how often a ring is filled: only loops stand around that.
 void TokenWalk::walkOne(const TokenTask &task) {
   Value mine;
-  if (auto operand = b.kernel->getAttrOfType<IntegerAttr>(operandAttr))
+  if (auto operand = operandAttr.get(b.kernel))
     mine = b.compare(arith::CmpIPredicate::eq, task.operand, b.i32(operand.getInt()));
   OpBuilder::InsertionGuard guard(b);
   if (schedule.getKind() == ScheduleKind::Wgmma) {
@@ -82,7 +82,7 @@ void TokenWalk::walkTask(const TokenTask &task) {
   Value tiles = b.div(b.add(b.sub(end, begin), b.i32(step - 1)), step);
   auto loop = scf::ForOp::create(b, b.i32(0), tiles, b.i32(1), zeros);
   if (schedule.getKind() == ScheduleKind::Mma)
-    loop->setAttr("tile.stages", b.getI64IntegerAttr(schedule.getStages()));
+    tile::stagesAttr.set(loop, b.getI64IntegerAttr(schedule.getStages()));
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());

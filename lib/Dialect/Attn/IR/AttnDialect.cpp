@@ -40,6 +40,37 @@ void AttnDialect::initialize() {
       >();
 }
 
+/// What passes hand on. What a function asks for is checked by the passes that look at it, in the user's
+/// words.
+LogicalResult AttnDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
+  StringRef name = attribute.getName().strref();
+  Attribute value = attribute.getValue();
+  auto expect = [&](bool isExpected, StringRef what) -> LogicalResult {
+    if (isExpected)
+      return success();
+    return op->emitOpError("expected '") << name << "' to be " << what << ", got " << value;
+  };
+  for (StringRef mark : std::initializer_list<StringRef>{devicePlanAttr, fusedAttr, plansAttr, sumsPartsAttr,
+                                                         storesScoresAttr, startsNextAttr, firstAttr})
+    if (name == mark)
+      return expect(isa<UnitAttr>(value), "without a value");
+  if (name == gradientAttr)
+    return expect(isa<StationaryAttr>(value), "a #attn.stationary");
+  if (name == fusedPartAttr)
+    return expect(isa<FusedPartAttr>(value), "a #attn.fused_part");
+  if (name == weighsScoresAttr || name == weighsTokensAttr)
+    return expect(isa<TogetherAttr>(value), "a #attn.together");
+  if (name == operandAttr || name == firstEndAttr) {
+    auto number = dyn_cast<IntegerAttr>(value);
+    return expect(number && !number.getValue().isNegative(), "an integer that is not negative");
+  }
+  if (name == tablesAttr) {
+    auto list = dyn_cast<ArrayAttr>(value);
+    return expect(list && llvm::all_of(list, llvm::IsaPred<StringAttr>), "a list of names");
+  }
+  return success();
+}
+
 LogicalResult AttnDialect::verifyRegionArgAttribute(Operation *op, unsigned, unsigned argIndex,
                                                     NamedAttribute attribute) {
   StringRef name = attribute.getName();

@@ -137,7 +137,7 @@ private:
             set(op, classes, update.getClasses(), "assignment of heads to classes");
           })
           .Case([&](FinishOp finish) {
-            if (finish->hasAttr(firstAttr))
+            if (firstAttr.isOn(finish))
               return takeFirst(finish.getOutput(), finish.getLse());
             set(op, output, finish.getOutput(), "attention");
             set(op, lse, finish.getLse(), "attention");
@@ -229,7 +229,7 @@ private:
     static constexpr StringLiteral kOfBackward[] = {"do", "dlse", "dq", "delta"};
     bool taken = llvm::is_contained(kReserved, argument.name) ||
                  (firstOutput && llvm::is_contained({attn::firstOutput, attn::firstLse}, argument.name)) ||
-                 (func->hasAttr(backwardAttr) && llvm::is_contained(kOfBackward, argument.name));
+                 (backwardAttr.isOn(func) && llvm::is_contained(kOfBackward, argument.name));
     if (!fixed && (taken || StringRef(argument.name).contains('.')))
       return emitArgumentError(value)
              << "expected a name that is not reserved and has no point, got \"" << argument.name << "\"";

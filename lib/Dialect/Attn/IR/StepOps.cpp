@@ -11,15 +11,23 @@ using tile::FragmentType;
 #define GET_OP_CLASSES
 #include "attn/Dialect/Attn/IR/AttnStepOps.cpp.inc"
 
-static bool isScores(Value value) {
-  auto type = cast<FragmentType>(value.getType());
-  return type.getRank() == 2 && type.getElement().isF32() &&
-         llvm::is_contained(type.getAxes(), Axis::Query) && llvm::is_contained(type.getAxes(), Axis::Key);
+static bool hasAxes(Type type, std::initializer_list<Axis> axes) {
+  auto fragment = cast<FragmentType>(type);
+  return fragment.getRank() == int64_t(axes.size()) &&
+         llvm::all_of(axes, [&](Axis axis) { return llvm::is_contained(fragment.getAxes(), axis); });
+}
+
+bool mlir::attn::isOfPairs(Type type) {
+  return cast<FragmentType>(type).getElement().isF32() && hasAxes(type, {Axis::Query, Axis::Key});
+}
+bool mlir::attn::isOfRows(Type type) { return hasAxes(type, {Axis::Query}); }
+bool mlir::attn::isOfTokens(Type type) { return hasAxes(type, {Axis::Key}); }
+bool mlir::attn::isOfFeatures(Type type) {
+  return cast<FragmentType>(type).getElement().isF32() &&
+         (hasAxes(type, {Axis::Query, Axis::Feature}) || hasAxes(type, {Axis::Key, Axis::Feature}));
 }
 
 LogicalResult ScoresOp::verify() {
-  if (!isScores(getScores()))
-    return emitOpError("expected scores of f32 with the axes query and key, got ") << getScores().getType();
   if (getBegin() && getBegin().getType() != getScores().getType())
     return emitOpError("expected scores to begin with what has their type, got ") << getBegin().getType();
   const bool rowsFirst = getScores().getType().getAxes().front() == Axis::Query;
@@ -29,25 +37,12 @@ LogicalResult ScoresOp::verify() {
 }
 
 LogicalResult GroupScoresOp::verify() {
-  if (!isScores(getScores()))
-    return emitOpError("expected scores of f32 with the axes query and key, got ") << getScores().getType();
   if (getScales().empty() || getScales().size() != getZeros().size() ||
       getScales().size() != getSums().size())
     return emitOpError("expected a scale, a zero and a sum of rows for each group, got ")
            << getScales().size() << ", " << getZeros().size() << " and " << getSums().size();
   if (getScales().size() > 1 && !getGroup())
     return emitOpError("expected the number of features of a group, as there are several");
-  return success();
-}
-
-LogicalResult AccumulateOp::verify() {
-  if (getResult().getType().getRank() != 2 ||
-      !llvm::is_contained(getResult().getType().getAxes(), Axis::Feature))
-    return emitOpError("expected a sum over rows or tokens with an axis of features, got ")
-           << getResult().getType();
-  if (!isScores(getPairs()))
-    return emitOpError("expected a number of f32 for each pair of a row and a token, got ")
-           << getPairs().getType();
   return success();
 }
 
@@ -78,6 +73,14 @@ LogicalResult ScoreFnOp::verifyRegions() {
   return success();
 }
 
+LogicalResult LiftOp::verify() {
+  auto scores = dyn_cast<FragmentType>(getScoresType());
+  if (!scores || !isOfPairs(scores))
+    return emitOpError("expected the type of scores, f32 with the axes query and key, got ")
+           << getScoresType();
+  return success();
+}
+
 LogicalResult MaskOp::verify() {
   SmallVector<int64_t> ends;
   getVisibility().collectEnds(ends);
@@ -88,8 +91,6 @@ LogicalResult MaskOp::verify() {
 }
 
 LogicalResult SoftmaxStepOp::verify() {
-  if (!isScores(getScores()))
-    return emitOpError("expected scores of f32 with the axes query and key, got ") << getScores().getType();
   if (getFixed() ? getDecay() || getMoved() || getLift() : !getDecay() || !getMoved())
     return emitOpError("expected a decay and whether it is not 1, unless units are fixed");
   return success();

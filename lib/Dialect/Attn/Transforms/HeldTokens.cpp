@@ -88,7 +88,7 @@ LogicalResult mlir::attn::verifyDifferentiable(AttendOp attend, Attribute backwa
 }
 
 LogicalResult mlir::attn::verifyWeighs(func::FuncOp function, AttendOp attend) {
-  auto of = function->getAttrOfType<StringAttr>(significanceAttr);
+  auto of = significanceAttr.get(function);
   if (!of || !symbolizeTogether(of.getValue()))
     return function.emitError("expected ") << significanceAttr << " = \"max\", \"mean\" or \"sum\", got "
                                            << function->getAttr(significanceAttr);
@@ -97,7 +97,7 @@ LogicalResult mlir::attn::verifyWeighs(func::FuncOp function, AttendOp attend) {
   if (given && (!rows || !rows.getType().isInteger(32) || rows.getInt() < 1))
     return function.emitError("expected ")
            << significanceRowsAttr << " of 1 : i32 and more, or none for all rows, got " << given;
-  if (function->hasAttr(backwardAttr))
+  if (backwardAttr.isOn(function))
     return function.emitError(
         "expected attn.backward or attn.significance, got both: gradients are of a run behind it");
   if (!attend.getLse())

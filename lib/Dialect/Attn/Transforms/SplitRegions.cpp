@@ -20,11 +20,10 @@ struct SplitRegionsPass : attn::impl::SplitRegionsPassBase<SplitRegionsPass> {
   using SplitRegionsPassBase::SplitRegionsPassBase;
 
   void runOnOperation() override {
-    Attribute backward = getOperation()->getAttr(backwardAttr);
-    const bool weighs =
-        getOperation()->hasAttr(significanceAttr) || getOperation()->hasAttr(significanceRowsAttr);
+    Attribute backward = backwardAttr.get(getOperation());
+    const bool weighs = significanceAttr.isOn(getOperation()) || significanceRowsAttr.isOn(getOperation());
     func::FuncOp function = getOperation();
-    if (Attribute ordered = function->getAttr(orderedAttr);
+    if (Attribute ordered = orderedAttr.get(function);
         ordered && (!backward || !isa<UnitAttr, BoolAttr>(ordered))) {
       function.emitError("expected ") << orderedAttr << ", true or false, beside " << backwardAttr;
       return signalPassFailure();
@@ -59,7 +58,7 @@ struct SplitRegionsPass : attn::impl::SplitRegionsPassBase<SplitRegionsPass> {
     Value merged = first;
     for (auto [i, region] : llvm::enumerate(attend.getRegions())) {
       if (first && i == 0) {
-        first.getUsers().begin()->setAttr(firstAttr, builder.getUnitAttr());
+        firstAttr.mark(*first.getUsers().begin());
         continue;
       }
       Value sinks = i == 0 ? attend.getSinks() : Value();

@@ -1,6 +1,7 @@
 //===- Launch.cpp - How a kernel says that it is launched -----------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Tile/IR/Launch.h"
+#include "attn/Dialect/Tile/IR/Tile.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinAttributes.h"
@@ -9,7 +10,6 @@ using namespace mlir;
 using namespace mlir::tile;
 namespace rt = ::attn::rt;
 
-static constexpr StringLiteral attributeName = "tile.launch";
 static constexpr StringLiteral knownKeys[] = {"role",   "grid",      "rows_per_warp",
                                               "pieces", "if_filled", "overlaps"};
 
@@ -27,11 +27,11 @@ void mlir::tile::setLaunch(Operation *kernel, const KernelLaunch &given) {
     entries.set("if_filled", b.getUnitAttr());
   if (launch.overlapsPrevious)
     entries.set("overlaps", b.getUnitAttr());
-  kernel->setAttr(attributeName, entries.getDictionary(b.getContext()));
+  launchAttr.set(kernel, entries.getDictionary(b.getContext()));
 }
 
 std::optional<KernelLaunch> mlir::tile::launchOf(Operation *kernel) {
-  auto entries = kernel->getAttrOfType<DictionaryAttr>(attributeName);
+  auto entries = launchAttr.get(kernel);
   if (!entries)
     return std::nullopt;
   KernelLaunch result;
@@ -48,7 +48,7 @@ std::optional<KernelLaunch> mlir::tile::launchOf(Operation *kernel) {
 
 LogicalResult mlir::tile::verifyLaunch(Operation *kernel, Attribute value) {
   auto fail = [&](const Twine &what) {
-    return kernel->emitOpError("expected '") << attributeName << "' " << what << ", got " << value;
+    return kernel->emitOpError("expected '") << launchAttr << "' " << what << ", got " << value;
   };
   auto entries = dyn_cast<DictionaryAttr>(value);
   if (!entries)

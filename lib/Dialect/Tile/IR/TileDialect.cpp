@@ -47,7 +47,7 @@ LogicalResult TileDialect::verifyOperationAttribute(Operation *op, NamedAttribut
     auto list = dyn_cast<ArrayAttr>(value);
     return list && llvm::all_of(list, isElement);
   };
-  if (name == "tile.schedules") {
+  if (name == schedulesAttr) {
     if (!isListOf([](Attribute a) { return isa<ScheduleAttr>(a); }) || cast<ArrayAttr>(value).empty())
       return expected("a list of #tile.schedule, at least one");
     llvm::SmallSet<int64_t, 4> rows; // kernels are named by them
@@ -55,33 +55,33 @@ LogicalResult TileDialect::verifyOperationAttribute(Operation *op, NamedAttribut
       if (!rows.insert(schedule.getRows()).second)
         return op->emitOpError("expected one schedule per number of rows, got two for ")
                << schedule.getRows();
-  } else if (name == "tile.schedule" || name == "tile.token_schedule") {
+  } else if (name == scheduleAttr || name == tokenScheduleAttr) {
     if (!isa<ScheduleAttr>(value))
       return expected("a #tile.schedule");
-  } else if (name == "tile.merge_schedule") {
+  } else if (name == mergeScheduleAttr) {
     if (!isa<MergeScheduleAttr>(value))
       return expected("a #tile.merge_schedule");
-  } else if (name == "tile.parameters") {
+  } else if (name == parametersAttr) {
     if (!isListOf([](Attribute a) { return isa<ParameterAttr>(a); }))
       return expected("a list of #tile.parameter");
-  } else if (name == "tile.tensor_maps") {
+  } else if (name == tensorMapsAttr) {
     if (!isListOf([](Attribute a) { return isa<TensorMapAttr>(a); }))
       return expected("a list of #tile.tensor_map");
-  } else if (name == "tile.threads" || name == "tile.blocks_per_sm" || name == "tile.stages" ||
-             name == "tile.unroll" || name == "tile.key_align") {
+  } else if (name == threadsAttr || name == blocksPerSMAttr || name == stagesAttr || name == unrollAttr ||
+             name == keyAlignAttr) {
     auto count = dyn_cast<IntegerAttr>(value);
     if (!count || count.getValue().getSignificantBits() > 32 || count.getValue().slt(1))
       return expected("a positive integer");
-  } else if (name == "tile.several_ranges") {
+  } else if (name == severalRangesAttr) {
     if (!isa<UnitAttr>(value))
       return expected("no value");
   } else if (name == cacheHintAttr) {
     auto hint = dyn_cast<StringAttr>(value);
     if (!hint || (hint != evictFirst && hint != evictLast && hint != discards))
       return expected("\"evict_first\", \"evict_last\" or \"discard\"");
-  } else if (name == "tile.launch") {
+  } else if (name == launchAttr) {
     return verifyLaunch(op, value);
-  } else if (name == "tile.shared_bytes") {
+  } else if (name == sharedBytesAttr) {
     auto bytes = dyn_cast<IntegerAttr>(value);
     if (!bytes || bytes.getValue().getSignificantBits() > 32 || bytes.getValue().isNegative())
       return expected("an integer that is not negative");

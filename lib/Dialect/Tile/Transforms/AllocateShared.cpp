@@ -20,13 +20,13 @@ struct AllocateShared : tile::impl::AllocateSharedPassBase<AllocateShared> {
   void runOnOperation() override {
     Builder builder(&getContext());
     for (auto kernel : getOperation().getOps<func::FuncOp>()) {
-      auto schedule = kernel->getAttrOfType<ScheduleAttr>("tile.schedule");
+      auto schedule = tile::scheduleAttr.get(kernel);
       SharedMemory memory;
       WalkResult result =
           kernel.walk([&](AllocOp alloc) { return WalkResult(allocate(alloc, schedule, memory)); });
       if (result.wasInterrupted() || failed(verify(kernel, schedule, memory)))
         return signalPassFailure();
-      kernel->setAttr("tile.shared_bytes", builder.getI64IntegerAttr(memory.getBytes()));
+      tile::sharedBytesAttr.set(kernel, builder.getI64IntegerAttr(memory.getBytes()));
     }
   }
 

@@ -261,12 +261,12 @@ struct OverlapDots : tile::impl::OverlapDotsPassBase<OverlapDots> {
   void runOnOperation() override {
     SmallVector<std::pair<scf::ForOp, bool>> found;
     for (auto kernel : getOperation().getOps<func::FuncOp>())
-      if (auto schedule = kernel->getAttrOfType<ScheduleAttr>("tile.schedule");
+      if (auto schedule = tile::scheduleAttr.get(kernel);
           schedule && schedule.getKind() == ScheduleKind::Wgmma)
         kernel.walk([&](scf::ForOp loop) {
           if (!holdsDots(loop))
             return;
-          bool goesOn = kernel->hasAttr("tile.several_ranges") && !schedule.getTurns().value_or(false);
+          bool goesOn = tile::severalRangesAttr.isOn(kernel) && !schedule.getTurns().value_or(false);
           found.push_back({loop, goesOn});
         });
     for (auto [loop, goesOn] : found) {

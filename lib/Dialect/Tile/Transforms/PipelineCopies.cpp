@@ -281,11 +281,12 @@ struct PipelineCopies : tile::impl::PipelineCopiesPassBase<PipelineCopies> {
   void runOnOperation() override {
     SmallVector<scf::ForOp> found;
     getOperation().walk([&](scf::ForOp loop) {
-      if (loop->hasAttr("tile.stages"))
+      if (tile::stagesAttr.isOn(loop))
         found.push_back(loop);
     });
     for (scf::ForOp loop : found) {
-      int64_t stages = cast<IntegerAttr>(loop->removeAttr("tile.stages")).getInt();
+      int64_t stages = stagesAttr.get(loop).getInt();
+      stagesAttr.remove(loop);
       if (stages > 1) { // the loop may give way to one that carries more
         FailureOr<TileLoop> match = TileLoop::match(loop);
         if (failed(match) || failed(match->verify(stages)) || failed(Pipeline(*match, stages).run()))

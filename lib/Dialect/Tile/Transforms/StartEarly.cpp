@@ -277,7 +277,7 @@ struct StartEarly : tile::impl::StartEarlyPassBase<StartEarly> {
   void runOnOperation() override {
     SmallVector<scf::ForOp> loops;
     for (auto kernel : getOperation().getOps<func::FuncOp>())
-      if (auto schedule = kernel->getAttrOfType<ScheduleAttr>("tile.schedule");
+      if (auto schedule = tile::scheduleAttr.get(kernel);
           schedule && schedule.getKind() == ScheduleKind::Wgmma)
         kernel.walk([&](scf::ForOp loop) { loops.push_back(loop); });
     for (scf::ForOp loop : loops)

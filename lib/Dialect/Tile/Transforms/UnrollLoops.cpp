@@ -40,7 +40,7 @@ struct UnrollLoops : tile::impl::UnrollLoopsPassBase<UnrollLoops> {
   void runOnOperation() override {
     SmallVector<scf::ForOp> found;
     getOperation().walk([&](scf::ForOp loop) {
-      if (loop->hasAttr("tile.unroll"))
+      if (tile::unrollAttr.isOn(loop))
         found.push_back(loop);
     });
     for (scf::ForOp loop : found)
@@ -54,7 +54,7 @@ struct UnrollLoops : tile::impl::UnrollLoopsPassBase<UnrollLoops> {
     FailureOr<Parts> parts = split(loop);
     if (failed(parts))
       return failure();
-    int64_t step = cast<IntegerAttr>(loop->getAttr("tile.unroll")).getInt();
+    int64_t step = cast<IntegerAttr>(tile::unrollAttr.get(loop)).getInt();
     ImplicitLocOpBuilder b(loop.getLoc(), loop);
     auto i32 = [&](int64_t value) -> Value { return arith::ConstantIntOp::create(b, value, 32); };
     Value from = loop.getLowerBound(), count = loop.getUpperBound();

@@ -147,7 +147,7 @@ struct UnswitchLoops : tile::impl::UnswitchLoopsPassBase<UnswitchLoops> {
   void runOnOperation() override {
     SmallVector<scf::ForOp> found; // inner loops first: what moves out of them may move on
     for (auto kernel : getOperation().getOps<func::FuncOp>()) {
-      auto schedule = kernel->getAttrOfType<ScheduleAttr>("tile.schedule");
+      auto schedule = tile::scheduleAttr.get(kernel);
       if (schedule && schedule.getKind() == ScheduleKind::Wgmma)
         kernel.walk([&](scf::ForOp loop) { found.push_back(loop); });
     }

@@ -1,6 +1,10 @@
 // RUN: attn-opt %s --attn-walk-plan --attn-stage-operands --attn-expand-online --tile-fold-constants | FileCheck %s
+// RUN: attn-opt %s --attn-walk-plan --attn-stage-operands --attn-expand-online --attn-lower-scores --attn-lower-mask --attn-lower-softmax-step --attn-lower-rescale --attn-lower-accumulate | FileCheck %s --check-prefix=STEPS
 
-// Loops carry what stands for states. A merge brings both to one unit.
+// Loops carry what stands for states, and an update is the steps that it takes. A merge brings both to one unit.
+// Behind the passes of these steps nothing of attn is left.
+// STEPS: gpu.module
+// STEPS-NOT: attn.
 
 !query = tensor<?x8x64xbf16>
 !kv = !attn.kv<dense, heads = 2, dim = 64, key = bf16, value = bf16>
@@ -34,12 +38,16 @@ gpu.module @kernels {
 // CHECK: %[[L:.*]] = tile.splat {{.*}} partial>
 // CHECK: %[[ACC:.*]] = tile.splat
 // CHECK: %[[ALL:.*]]:6 = scf.for {{.*}} iter_args(%[[M1:[^ ]*]] = %[[M]], %[[L1:[^ ]*]] = %[[L]], %[[A1:[^ ]*]] = %[[ACC]],
-// CHECK: scf.for {{.*}} iter_args(%{{.*}} = %[[M1]], %{{.*}} = %[[L1]], %[[SUM:.*]] = %[[A1]])
-// CHECK: %[[S:.*]] = tile.dot
-// CHECK: tile.mask %[[S]]
-// CHECK: tile.reduce max
-// CHECK: tile.reduce add
-// CHECK: tile.dot
+// CHECK: %[[ROWS:.*]] = tile.load %{{.*}} -> <[query 16, feature 64], bf16>
+// CHECK: scf.for {{.*}} iter_args(%[[MI:.*]] = %[[M1]], %[[LI:.*]] = %[[L1]], %[[SUM:.*]] = %[[A1]])
+// CHECK: tile.gather block {{.*}} into %[[KEYS:.*]], %[[VALUES:.*]] (
+// CHECK: %[[S:.*]] = attn.scores mma %[[ROWS]], %[[KEYS]] :
+// CHECK: %[[SEEN:.*]] = attn.mask %[[S]] at {{.*}} see causal if
+// CHECK-NEXT: %[[M2:.*]], %[[L2:.*]], %[[P:.*]], %[[DECAY:.*]], %[[MOVED:.*]] = attn.softmax_step %[[SEEN]], %[[MI]], %[[LI]] unit
+// CHECK-NEXT: %[[SCALED:.*]] = attn.rescale %[[SUM]] by %[[DECAY]] if %[[MOVED]] :
+// CHECK-NEXT: %[[SUM2:.*]] = attn.accumulate mma %[[P]], %[[VALUES]] into %[[SCALED]] :
+// CHECK: scf.yield %[[M2]], %[[L2]], %[[SUM2]] :
+// CHECK: attn.mask {{.*}} see all if
 // Behind the loops both are rescaled to the larger maximum.
 // CHECK: %[[BOTH:.*]] = tile.map %[[ALL]]#0, %[[ALL]]#3
 // CHECK: arith.maxnumf

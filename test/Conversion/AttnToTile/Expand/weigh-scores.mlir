@@ -8,7 +8,7 @@
 !state = !attn.state<heads = 8, value_dim = 64>
 
 gpu.module @kernels {
-  func.func @weigh(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> (!q, tensor<?x8xf32>) attributes {attn.weighs_scores = "max"} {
+  func.func @weigh(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> (!q, tensor<?x8xf32>) attributes {attn.weighs_scores = #attn.together<max>} {
     %0 = attn.init %q : !q -> !state
     %1 = attn.update %0, %q, %kv see causal scale 0.125 : !q, !kv -> !state
     %o, %lse = attn.finish %1 : !state -> !q, tensor<?x8xf32>

@@ -34,7 +34,7 @@ gpu.module @kernels {
     // CHECK-NEXT: %[[M2:.*]] = arith.cmpi sle, %[[K]], %[[Q]] :
     // CHECK-NEXT: %[[M3:.*]] = arith.andi %[[M1]], %[[M2]] :
     // CHECK-NEXT: arith.ori %[[M0]], %[[M3]] :
-    %0 = attn.mask %s at %at tokens %first to %end pos0 %pos0 see <sink(4) | window(8)> ends %sink, %window : !pos, !s
+    %0 = attn.mask %s at %at tokens %first to %end pos0 %pos0 see sink(4) | window(8) ends %sink, %window : !pos, !s
     return %0 : !s
   }
 }

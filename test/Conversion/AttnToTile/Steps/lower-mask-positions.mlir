@@ -33,7 +33,7 @@ gpu.module @kernels {
     // CHECK: %[[SEES:.*]] = arith.cmpi slt, %[[K]], %c2147483647_i32 :
     // CHECK-NEXT: tile.yield %[[SEES]] :
     // CHECK: return %[[M]] :
-    %0 = attn.mask %s at %at tokens %first to %end pos0 %pos0 see <all> : !pos, !s
+    %0 = attn.mask %s at %at tokens %first to %end pos0 %pos0 see all : !pos, !s
     return %0 : !s
   }
 }

@@ -13,7 +13,7 @@ gpu.module @kernels {
     // CHECK-NEXT: %[[SEES:.*]] = arith.cmpi slt, %[[C]], %[[EXISTS]] :
     // CHECK-NEXT: tile.yield %[[SEES]] :
     // CHECK: return %[[M]] :
-    %0 = attn.mask %s at %at tokens %first to %end pos0 %pos0 see <all> if %if : !pos, !s
+    %0 = attn.mask %s at %at tokens %first to %end pos0 %pos0 see all if %if : !pos, !s
     return %0 : !s
   }
   // CHECK-LABEL: func.func @intersection(
@@ -27,7 +27,7 @@ gpu.module @kernels {
     // CHECK-NEXT: %[[IN:.*]] = arith.andi %[[BEHIND]], %[[BEFORE]] :
     // CHECK-NEXT: %[[SEES:.*]] = arith.andi %[[CAUSAL]], %[[IN]] :
     // CHECK-NEXT: tile.yield %[[SEES]] :
-    %0 = attn.mask %s at %at tokens %first to %end pos0 %pos0 see <causal and recent(8)> ends %recent if %if : !pos, !s
+    %0 = attn.mask %s at %at tokens %first to %end pos0 %pos0 see causal and recent(8) ends %recent if %if : !pos, !s
     return %0 : !s
   }
 }

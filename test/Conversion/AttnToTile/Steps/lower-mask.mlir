@@ -34,7 +34,7 @@ gpu.module @kernels {
     // CHECK-NEXT: %[[SEES:.*]] = arith.ori %[[IN_SINK]], %[[IN]] :
     // CHECK-NEXT: tile.yield %[[SEES]] :
     // CHECK: return %[[M]] :
-    %0 = attn.mask %s at %at tokens %first to %end pos0 %pos0 see <sink(4) | window(8)> ends %sink, %window if %if : !pos, !s
+    %0 = attn.mask %s at %at tokens %first to %end pos0 %pos0 see sink(4) | window(8) ends %sink, %window if %if : !pos, !s
     return %0 : !s
   }
 }

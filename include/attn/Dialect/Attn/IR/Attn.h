@@ -12,10 +12,11 @@
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
-#include "attn/Dialect/Attn/IR/AttnDialect.h.inc"
 #include "attn/Dialect/Attn/IR/AttnEnums.h.inc"
+#include "attn/Support/TypedAttr.h"
 #define GET_ATTRDEF_CLASSES
 #include "attn/Dialect/Attn/IR/AttnAttributes.h.inc"
+#include "attn/Dialect/Attn/IR/AttnDialect.h.inc"
 #define GET_TYPEDEF_CLASSES
 #include "attn/Dialect/Attn/IR/AttnTypes.h.inc"
 namespace mlir::attn {
@@ -23,5 +24,27 @@ class ScoreFnOp; // StepOps.h: has a score region, too
 }
 #define GET_OP_CLASSES
 #include "attn/Dialect/Attn/IR/AttnOps.h.inc"
+
+namespace mlir::attn {
+/// The attributes that functions carry and passes hand on (AttnDialect.td).
+inline constexpr TypedAttr<AttnDialect::BackwardAttrHelper> backwardAttr;
+inline constexpr TypedAttr<AttnDialect::OrderedAttrHelper> orderedAttr;
+inline constexpr TypedAttr<AttnDialect::SignificanceAttrHelper> significanceAttr;
+inline constexpr TypedAttr<AttnDialect::SignificanceRowsAttrHelper> significanceRowsAttr;
+inline constexpr TypedAttr<AttnDialect::DevicePlanAttrHelper> devicePlanAttr;
+inline constexpr TypedAttr<AttnDialect::FusedAttrHelper> fusedAttr;
+inline constexpr TypedAttr<AttnDialect::PlansAttrHelper> plansAttr;
+inline constexpr TypedAttr<AttnDialect::GradientAttrHelper> gradientAttr;
+inline constexpr TypedAttr<AttnDialect::FusedPartAttrHelper> fusedPartAttr;
+inline constexpr TypedAttr<AttnDialect::TablesAttrHelper> tablesAttr;
+inline constexpr TypedAttr<AttnDialect::OperandAttrHelper> operandAttr;
+inline constexpr TypedAttr<AttnDialect::FirstEndAttrHelper> firstEndAttr;
+inline constexpr TypedAttr<AttnDialect::SumsPartsAttrHelper> sumsPartsAttr;
+inline constexpr TypedAttr<AttnDialect::StoresScoresAttrHelper> storesScoresAttr;
+inline constexpr TypedAttr<AttnDialect::WeighsScoresAttrHelper> weighsScoresAttr;
+inline constexpr TypedAttr<AttnDialect::WeighsTokensAttrHelper> weighsTokensAttr;
+inline constexpr TypedAttr<AttnDialect::StartsNextAttrHelper> startsNextAttr;
+inline constexpr TypedAttr<AttnDialect::FirstAttrHelper> firstAttr;
+} // namespace mlir::attn
 
 #endif

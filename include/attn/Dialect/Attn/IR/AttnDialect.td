@@ -35,8 +35,54 @@ def Attn_Dialect : Dialect {
     call their rows `k` and `v`, their lists `slots`, or `from` and `to`, and
     the dynamic dimensions are `["layers", "rows"]` of rows, `["rows"]` of lists
     and `["layers", "pages"]` (packed: `"tokens"`) of the cache.
+
+    ### What a function asks for
+
+    | attribute | meaning |
+    |---|---|
+    | `attn.backward` | gradients; as a list of names, of these tables, too |
+    | `attn.ordered` | beside it: whether gradients have the same bits in every run |
+    | `attn.significance` | what tokens are worth to rows: `"max"`, `"mean"` or `"sum"` of the heads of a group |
+    | `attn.significance_rows` | of how many of the last rows of each sequence |
+    | `attn.device_plan` | a kernel that makes plans on the device |
+
+    ### What passes say of a kernel to those behind them
+
+    | attribute | on | meaning |
+    |---|---|---|
+    | `attn.fused` | a function with `attn.backward` | kernels that hold tokens add to the gradient of rows, too |
+    | `attn.plans` | a kernel | it makes plans |
+    | `attn.gradient` | a kernel | what it holds while it adds up gradients: `#attn.stationary` |
+    | `attn.fused_part` | a kernel | what it does to the sums of rows' gradients: `#attn.fused_part` |
+    | `attn.tables` | a kernel that holds rows | the tables that it makes gradients of, by their names |
+    | `attn.operand`, `attn.first_end` | a kernel that holds tokens | the number of its region, where there are several, and of its first end |
+    | `attn.sums_parts` | a kernel | it adds up gradients of tokens whose tasks were cut |
+    | `attn.stores_scores` | a kernel that decodes, or plans | it stores what tokens score, where the plan says so |
+    | `attn.weighs_scores`, `attn.weighs_tokens` | a kernel | it makes significance of stored scores, or of keys: `#attn.together` |
+    | `attn.starts_next` | a kernel that merges | the launch behind it may begin while it waits for the one in front |
+    | `attn.first` | `attn.finish`, `attn.write` | of a state with which another operation goes on |
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::tile::TileDialect"];
+  let discardableAttrs = (ins
+    "::mlir::Attribute":$backward,
+    "::mlir::Attribute":$ordered,
+    "::mlir::StringAttr":$significance,
+    "::mlir::IntegerAttr":$significance_rows,
+    "::mlir::UnitAttr":$device_plan,
+    "::mlir::UnitAttr":$fused,
+    "::mlir::UnitAttr":$plans,
+    "::mlir::attn::StationaryAttr":$gradient,
+    "::mlir::attn::FusedPartAttr":$fused_part,
+    "::mlir::ArrayAttr":$tables,
+    "::mlir::IntegerAttr":$operand,
+    "::mlir::IntegerAttr":$first_end,
+    "::mlir::UnitAttr":$sums_parts,
+    "::mlir::UnitAttr":$stores_scores,
+    "::mlir::attn::TogetherAttr":$weighs_scores,
+    "::mlir::attn::TogetherAttr":$weighs_tokens,
+    "::mlir::UnitAttr":$starts_next,
+    "::mlir::UnitAttr":$first);
+  let hasOperationAttrVerify = 1;
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;
   let hasRegionArgAttrVerify = 1;

@@ -51,6 +51,16 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 class Attn_StepOp<string mnemonic, list<Trait> traits = []> : Op<Attn_Dialect, mnemonic, traits>;
 class Attn_Fragment<string prose> : Attn_Described<Tile_FragmentType, prose>;
 
+class Attn_Shaped<string prose, string isShape> : Type<
+  And<[Tile_FragmentType.predicate, CPred<"::mlir::attn::" # isShape # "($_self)">]>, prose, "::mlir::tile::FragmentType">;
+// A number for each pair of a row and a token.
+class Attn_Pairs<string prose> : Attn_Shaped<prose # ", f32 with the axes query and key", "isOfPairs">;
+// A number for each row, or for each token.
+class Attn_PerRow<string prose> : Attn_Shaped<prose # ", with the axis query", "isOfRows">;
+class Attn_PerToken<string prose> : Attn_Shaped<prose # ", with the axis key", "isOfTokens">;
+// A sum over rows or tokens.
+class Attn_Sum<string prose> : Attn_Shaped<prose # ", f32 with an axis of features", "isOfFeatures">;
+
 // A shared tile, or a fragment of it.
 def Attn_Factor : AnyTypeOf<[Tile_FragmentType, Tile_SharedType], "a fragment or a shared tile">;
 
@@ -75,10 +85,10 @@ def Attn_ScoresOp : Attn_StepOp<"scores", [AttrSizedOperandSegments, MemoryEffec
   let arguments = (ins Attn_Dots:$dots, Arg<Attn_Factor, "queries, or gradients of outputs">:$rows,
                        Arg<Attn_Factor, "keys, or values">:$tokens,
                        Arg<Optional<I32>, "first line of the left operand">:$line,
-                       Arg<Optional<Tile_FragmentType>, "what the product is added to">:$begin,
+                       Optional<Attn_Pairs<"what the product is added to">>:$begin,
                        Arg<Optional<F32>, "a factor of all scores">:$scale,
-                       Arg<Optional<Tile_FragmentType>, "a factor of each token, f32">:$token_scales);
-  let results = (outs Attn_Fragment<"the scores">:$scores);
+                       Optional<Attn_PerToken<"a factor of each token, f32">>:$token_scales);
+  let results = (outs Attn_Pairs<"the scores">:$scores);
   let assemblyFormat = [{
     $dots $rows `,` $tokens (`at` $line^)? (`plus` $begin^ `:` type($begin))? (`times` $scale^)?
     (`tokens` $token_scales^ `:` type($token_scales))? attr-dict `:` type($rows) `,` type($tokens) `->` type($scores)
@@ -93,7 +103,7 @@ def Attn_GroupSumsOp : Attn_StepOp<"group_sums", [Pure]> {
     a product with ones.
   }];
   let arguments = (ins Attn_Fragment<"queries">:$rows, Arg<OptionalAttr<I64Attr>, "features of a group">:$group);
-  let results = (outs Variadic<Attn_Fragment<"a number per row">>:$sums);
+  let results = (outs Variadic<Attn_PerRow<"a number per row">>:$sums);
   let assemblyFormat = "$rows (`per` $group^)? attr-dict `:` type($rows) `->` type($sums)";
 }
 
@@ -107,12 +117,12 @@ def Attn_GroupScoresOp : Attn_StepOp<"group_scores", [Pure, AttrSizedOperandSegm
     ```
   }];
   let arguments = (ins Attn_Fragment<"queries">:$rows, Attn_Fragment<"codes, widened">:$tokens,
-                       Arg<Variadic<Tile_FragmentType>, "of each group a number per token, f16">:$scales,
-                       Arg<Variadic<Tile_FragmentType>, "the same">:$zeros,
-                       Arg<Variadic<Tile_FragmentType>, "of each group a number per row">:$sums,
+                       Variadic<Attn_PerToken<"of each group a number per token, f16">>:$scales,
+                       Variadic<Attn_PerToken<"the same">>:$zeros,
+                       Variadic<Attn_PerRow<"of each group a number per row">>:$sums,
                        Arg<Optional<F32>, "a factor of all scores">:$scale,
                        Arg<OptionalAttr<I64Attr>, "features of a group">:$group);
-  let results = (outs Attn_Fragment<"the scores">:$scores);
+  let results = (outs Attn_Pairs<"the scores">:$scores);
   let assemblyFormat = [{
     $rows `,` $tokens `scales` $scales `zeros` $zeros `sums` $sums (`times` $scale^)? (`per` $group^)? attr-dict
     `:` type($rows) `,` type($tokens) `,` type($scales) `,` type($zeros) `,` type($sums) `->` type($scores)
@@ -131,14 +141,13 @@ def Attn_AccumulateOp : Attn_StepOp<"accumulate", [MemoryEffects<[MemRead]>, All
     %o = attn.accumulate mma %p, %v into %acc : !scores, !values -> !acc
     ```
   }];
-  let arguments = (ins Attn_Dots:$dots, Attn_Fragment<"a number of each pair, f32">:$pairs,
+  let arguments = (ins Attn_Dots:$dots, Attn_Pairs<"a number of each pair">:$pairs,
                        Arg<Attn_Factor, "values, keys, queries, or gradients of outputs">:$other,
-                       Attn_Fragment<"the sum so far">:$sum);
-  let results = (outs Attn_Fragment<"the sum">:$result);
+                       Attn_Sum<"the sum so far">:$sum);
+  let results = (outs Attn_Sum<"the sum">:$result);
   let assemblyFormat = [{
     $dots $pairs `,` $other `into` $sum attr-dict `:` type($pairs) `,` type($other) `->` type($result)
   }];
-  let hasVerifier = 1;
 }
 
 def Attn_DequantizeOp : Attn_StepOp<"dequantize", [AttrSizedOperandSegments, MemoryEffects<[MemRead]>]> {
@@ -154,8 +163,8 @@ def Attn_DequantizeOp : Attn_StepOp<"dequantize", [AttrSizedOperandSegments, Mem
     ```
   }];
   let arguments = (ins Arg<Tile_SharedType, "the codes">:$tile,
-                       Arg<Variadic<Tile_FragmentType>, "of each group a number per token, f16">:$scales,
-                       Arg<Variadic<Tile_FragmentType>, "the same">:$zeros,
+                       Variadic<Attn_PerToken<"of each group a number per token, f16">>:$scales,
+                       Variadic<Attn_PerToken<"the same">>:$zeros,
                        Arg<OptionalAttr<I64Attr>, "features of a group">:$group, UnitAttr:$tiny);
   let results = (outs Attn_Fragment<"numbers of 16 bits">:$result);
   let assemblyFormat = [{
@@ -182,13 +191,13 @@ def Attn_ScoreFnOp : Attn_StepOp<"score_fn", [RecursiveMemoryEffects, SingleBloc
     With more the derivatives follow: by the score, and by what those reads find whose numbers `reads` has. Where a
     function has no derivative it is 0 of |x| at 0, and of a maximum of equals that of the first.
   }];
-  let arguments = (ins Attn_Fragment<"products of queries and keys">:$scores, F32:$scale,
-                       Attn_Fragment<"the query head of each row">:$heads,
-                       Attn_Fragment<"the position of each row">:$positions,
+  let arguments = (ins Attn_Pairs<"products of queries and keys">:$scores, F32:$scale,
+                       Attn_PerRow<"the query head of each row">:$heads,
+                       Attn_PerRow<"the position of each row">:$positions,
                        Arg<I32, "the tile's first token">:$first, Arg<I32, "position of token 0">:$pos0,
                        DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$reads);
   let regions = (region SizedRegion<1>:$score);
-  let results = (outs Variadic<Attn_Fragment<"scores and their derivatives">>:$results);
+  let results = (outs Variadic<Attn_Pairs<"scores and their derivatives">>:$results);
   let assemblyFormat = [{
     $scores `times` $scale `heads` $heads `at` $positions `tokens` $first `pos0` $pos0
     attr-dict-with-keyword $score
@@ -208,12 +217,12 @@ def Attn_MaskOp : Attn_StepOp<"mask", [Pure, AttrSizedOperandSegments, AllTypesM
     %m = attn.mask %s at %positions tokens %first to %end pos0 %p see window ends %w if %partial : !scores, !positions
     ```
   }];
-  let arguments = (ins Attn_Fragment<"scores">:$scores, Attn_Fragment<"the position of each row">:$positions,
+  let arguments = (ins Attn_Pairs<"scores">:$scores, Attn_PerRow<"the position of each row">:$positions,
                        Arg<I32, "the tile's first token">:$first, Arg<I32, "end of the tokens that exist">:$end,
                        Arg<I32, "position of token 0">:$pos0, Attn_VisibilityAttr:$visibility,
                        Arg<Variadic<I32>, "sizes of the visibility's terms">:$ends,
                        Arg<Optional<I1>, "whether some row may not see some token">:$partial);
-  let results = (outs Attn_Fragment<"the scores">:$result);
+  let results = (outs Attn_Pairs<"the scores">:$result);
   let assemblyFormat = [{
     $scores `at` $positions `tokens` $first `to` $end `pos0` $pos0 `see` custom<Visibility>($visibility) (`ends` $ends^)?
     (`if` $partial^)? attr-dict `:` type($positions) `,` type($result)
@@ -228,11 +237,11 @@ def Attn_ListMaskOp : Attn_StepOp<"list_mask", [MemoryEffects<[MemRead]>, AllTyp
     Of packed rows, `group` heads to a query row, this warp has those from `packed` on, none behind `last`; `origin` is
     the query row of the first word.
   }];
-  let arguments = (ins Attn_Fragment<"scores">:$scores, Arg<I32, "the tile's first token">:$first,
+  let arguments = (ins Attn_Pairs<"scores">:$scores, Arg<I32, "the tile's first token">:$first,
                        Arg<I32, "the warp's first packed row">:$packed, Arg<I32, "the last one that exists">:$last,
                        Arg<I32, "the query row of the first word">:$origin, Arg<Tile_BufferType, "the words">:$words,
                        I64Attr:$group, I64Attr:$pitch);
-  let results = (outs Attn_Fragment<"the scores">:$result);
+  let results = (outs Attn_Pairs<"the scores">:$result);
   let assemblyFormat = [{
     $scores `tokens` $first `rows` $packed `to` $last `in` $words `from` $origin `group` $group `pitch` $pitch attr-dict
     `:` type($words) `,` type($result)
@@ -264,14 +273,14 @@ def Attn_SoftmaxStepOp : Attn_StepOp<"softmax_step", [Pure, AttrSizedResultSegme
     %m1, %l1, %p, %d, %moved = attn.softmax_step %s, %m, %l unit %log2 : !scores, !max, !sum -> !decay
     ```
   }];
-  let arguments = (ins Attn_Fragment<"the tile's scores, -inf of what is not seen">:$scores,
-                       Attn_Fragment<"the unit so far">:$max, Attn_Fragment<"the sum so far, shares of lanes">:$sum,
+  let arguments = (ins Attn_Pairs<"the tile's scores">:$scores,
+                       Attn_PerRow<"the unit so far">:$max, Attn_PerRow<"the sum so far, shares of lanes">:$sum,
                        Arg<F32, "log2 of a score of 1">:$unit,
-                       Arg<Optional<Tile_FragmentType>, "how much higher than the largest score a unit is">:$lift,
+                       Optional<Attn_PerRow<"how much higher than the largest score a unit is">>:$lift,
                        UnitAttr:$fixed);
-  let results = (outs Attn_Fragment<"the new unit">:$new_max, Attn_Fragment<"the new sum">:$new_sum,
-                      Attn_Fragment<"the tile's weights">:$weights,
-                      Optional<Attn_Fragment<"what older weights are multiplied by">>:$decay,
+  let results = (outs Attn_PerRow<"the new unit">:$new_max, Attn_PerRow<"the new sum">:$new_sum,
+                      Attn_Pairs<"the tile's weights">:$weights,
+                      Optional<Attn_PerRow<"what older weights are multiplied by">>:$decay,
                       Optional<Attn_Described<I1, "whether some decay is not 1">>:$moved);
   let assemblyFormat = [{
     (`fixed` $fixed^)? $scores `,` $max `,` $sum `unit` $unit (`lift` $lift^)? attr-dict
@@ -290,9 +299,9 @@ def Attn_RescaleOp : Attn_StepOp<"rescale", [Pure, AllTypesMatch<["sum", "result
     %o = attn.rescale %acc by %decay if %moved : !acc, !decay
     ```
   }];
-  let arguments = (ins Attn_Fragment<"the sum so far">:$sum, Attn_Fragment<"a factor of each row">:$decay,
+  let arguments = (ins Attn_Sum<"the sum so far">:$sum, Attn_PerRow<"a factor of each row">:$decay,
                        Arg<I1, "whether some factor is not 1">:$moved);
-  let results = (outs Attn_Fragment<"the same in the new unit">:$result);
+  let results = (outs Attn_Sum<"the same in the new unit">:$result);
   let assemblyFormat = "$sum `by` $decay `if` $moved attr-dict `:` type($result) `,` type($decay)";
 }
 
@@ -302,9 +311,9 @@ def Attn_WeightsOp : Attn_StepOp<"weights", [Pure, AllTypesMatch<["scores", "res
     `P = exp(S - lse)`: no maximum is looked for and no sum is kept. `lse` is in log2, and +inf of rows whose weights are
     all 0; `unit` is what a score of 1 is there.
   }];
-  let arguments = (ins Attn_Fragment<"scores">:$scores, Attn_Fragment<"the LSE of each row, in log2">:$lse,
+  let arguments = (ins Attn_Pairs<"scores">:$scores, Attn_PerRow<"the LSE of each row, in log2">:$lse,
                        Arg<F32, "log2 of a score of 1">:$unit);
-  let results = (outs Attn_Fragment<"the weights">:$result);
+  let results = (outs Attn_Pairs<"the weights">:$result);
   let assemblyFormat = "$scores `less` $lse `unit` $unit attr-dict `:` type($lse) `,` type($result)";
 }
 
@@ -315,11 +324,11 @@ def Attn_ScoreGradOp : Attn_StepOp<"score_grad", [Pure, AttrSizedOperandSegments
     those of a score region or of what it reads; where a weight is 0 the slope counts as 0, whatever number the region
     gives of a pair that does not see each other.
   }];
-  let arguments = (ins Attn_Fragment<"the weights P">:$weights,
-                       Arg<Optional<Tile_FragmentType>, "the products dP of output gradients and values">:$products,
-                       Arg<Optional<Tile_FragmentType>, "of each row <do, o> - dlse">:$delta,
-                       Arg<Optional<Tile_FragmentType>, "derivatives of scores">:$slopes);
-  let results = (outs Attn_Fragment<"the gradient of scores">:$result);
+  let arguments = (ins Attn_Pairs<"the weights P">:$weights,
+                       Optional<Attn_Pairs<"the products dP of output gradients and values">>:$products,
+                       Optional<Attn_PerRow<"of each row <do, o> - dlse">>:$delta,
+                       Optional<Attn_Pairs<"derivatives of scores">>:$slopes);
+  let results = (outs Attn_Pairs<"the gradient of scores">:$result);
   let assemblyFormat = [{
     $weights (`,` $products^ `:` type($products))? (`less` $delta^ `:` type($delta))?
     (`times` $slopes^ `:` type($slopes))? attr-dict `:` type($result)
@@ -337,16 +346,17 @@ def Attn_LiftOp : Attn_StepOp<"lift", [Pure]> {
     Not less than for the least scale that the elements hold as a normal number, or than for 2^-64, so that sums of
     weights stay finite beside scales of 0.
   }];
-  let arguments = (ins Attn_Fragment<"a number per token">:$scales, Arg<F32, "log2 of a score of 1">:$unit,
-                       TypeAttrOf<Tile_FragmentType>:$scores);
-  let results = (outs Attn_Fragment<"a number per row">:$result);
-  let assemblyFormat = "$scales `unit` $unit `of` $scores attr-dict `:` type($scales) `->` type($result)";
+  let arguments = (ins Attn_PerToken<"a number per token">:$scales, Arg<F32, "log2 of a score of 1">:$unit,
+                       TypeAttrOf<Tile_FragmentType>:$scores_type);
+  let results = (outs Attn_PerRow<"a number per row">:$result);
+  let assemblyFormat = "$scales `unit` $unit `of` $scores_type attr-dict `:` type($scales) `->` type($result)";
+  let hasVerifier = 1;
 }
 
 def Attn_ScaleWeightsOp : Attn_StepOp<"scale_weights", [Pure, AllTypesMatch<["weights", "result"]>]> {
   let summary = "weights times a number of each token";
-  let arguments = (ins Attn_Fragment<"the weights">:$weights, Attn_Fragment<"a number per token, f16 or f32">:$tokens);
-  let results = (outs Attn_Fragment<"their products">:$result);
+  let arguments = (ins Attn_Pairs<"the weights">:$weights, Attn_PerToken<"a number per token, f16 or f32">:$tokens);
+  let results = (outs Attn_Pairs<"their products">:$result);
   let assemblyFormat = "$weights `by` $tokens attr-dict `:` type($tokens) `,` type($result)";
 }
 

@@ -160,6 +160,22 @@ def Attn_Stationary : I32EnumAttr<"Stationary", "what a kernel holds while it wa
     I32EnumAttrCase<"Rows", 0, "rows">,
     I32EnumAttrCase<"Tokens", 1, "tokens">]> {
   let cppNamespace = "::mlir::attn";
+  let genSpecializedAttr = 0;
+}
+
+def Attn_StationaryAttr : EnumAttr<Attn_Dialect, Attn_Stationary, "stationary"> {
+  let assemblyFormat = "`<` $value `>`";
+}
+
+def Attn_FusedPart : I32EnumAttr<"FusedPart", "what a kernel does to sums of rows' gradients to which others add", [
+    I32EnumAttrCase<"Begin", 0, "begin">,
+    I32EnumAttrCase<"Add", 1, "add">,
+    I32EnumAttrCase<"End", 2, "end">]> {
+  let cppNamespace = "::mlir::attn";
+  let genSpecializedAttr = 0;
+}
+def Attn_FusedPartAttr : EnumAttr<Attn_Dialect, Attn_FusedPart, "fused_part"> {
+  let assemblyFormat = "`<` $value `>`";
 }
 
 def Attn_GradientType : Attn_Type<"Gradient", "gradient"> {
@@ -197,6 +213,11 @@ def Attn_Together : I32EnumAttr<"Together", "what is made of the heads of a grou
     I32EnumAttrCase<"Mean", 1, "mean">,
     I32EnumAttrCase<"Sum", 2, "sum">]> {
   let cppNamespace = "::mlir::attn";
+  let genSpecializedAttr = 0;
+}
+
+def Attn_TogetherAttr : EnumAttr<Attn_Dialect, Attn_Together, "together"> {
+  let assemblyFormat = "`<` $value `>`";
 }
 
 def Attn_SignificanceType : Attn_Type<"Significance", "significance"> {

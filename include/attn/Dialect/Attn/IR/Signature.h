@@ -29,15 +29,9 @@ enum class Role {
 /// The manifest's word for a role: query, kv, sink, tensor, classes, rows, slots, status, pages.
 StringRef stringifyRole(Role role);
 
-/// That a function asks for gradients (a list: of tables, too), and for the same bits of them in every run;
-/// for the significance of its tokens, and of how many of the last rows of each sequence.
-inline constexpr StringLiteral backwardAttr = "attn.backward", orderedAttr = "attn.ordered",
-                               significanceAttr = "attn.significance",
-                               significanceRowsAttr = "attn.significance_rows";
-
-/// Marks the `attn.finish` of a state with which another operation goes on: a function's second attention,
-/// over the first region alone. And what files and kernels call its results.
-inline constexpr StringLiteral firstAttr = "attn.first", firstOutput = "first_o", firstLse = "first_lse";
+/// What files and kernels call the results of a state that is finished early: of a function's second
+/// attention, over the first region alone.
+inline constexpr StringLiteral firstOutput = "first_o", firstLse = "first_lse";
 
 struct Argument {
   Role role;

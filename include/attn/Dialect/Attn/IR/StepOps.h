@@ -6,6 +6,18 @@
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Tile/IR/Tile.h"
 
+namespace mlir::attn {
+
+/// Whether a fragment has, in f32, a number for each pair of a row and a token.
+bool isOfPairs(Type type);
+/// Whether it has one for each row, or for each token.
+bool isOfRows(Type type);
+bool isOfTokens(Type type);
+/// Whether it is a sum over rows or tokens, in f32: features of the other.
+bool isOfFeatures(Type type);
+
+} // namespace mlir::attn
+
 #define GET_OP_CLASSES
 #include "attn/Dialect/Attn/IR/AttnStepOps.h.inc"
 

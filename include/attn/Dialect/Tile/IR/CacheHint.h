@@ -13,21 +13,19 @@
 #ifndef ATTN_DIALECT_TILE_IR_CACHEHINT_H
 #define ATTN_DIALECT_TILE_IR_CACHEHINT_H
 
-#include "mlir/IR/BuiltinAttributes.h"
-#include "mlir/IR/Operation.h"
+#include "attn/Dialect/Tile/IR/Tile.h"
 
 namespace mlir::tile {
 
-/// Its name, and its values: strings, in PTX's words.
-inline constexpr StringLiteral cacheHintAttr = "tile.l2", evictFirst = "evict_first",
-                               evictLast = "evict_last", discards = "discard";
+/// Its values: strings, in PTX's words.
+inline constexpr StringLiteral evictFirst = "evict_first", evictLast = "evict_last", discards = "discard";
 /// What is discarded at once.
 inline constexpr int64_t discardedBytes = 128;
 
 inline void setCacheHint(Operation *access, StringRef hint) {
   access->setDiscardableAttr(cacheHintAttr, StringAttr::get(access->getContext(), hint));
 }
-inline StringAttr cacheHintOf(Operation *access) { return access->getAttrOfType<StringAttr>(cacheHintAttr); }
+inline StringAttr cacheHintOf(Operation *access) { return cacheHintAttr.get(access); }
 /// Lets `access` say what the operation says that it was made from.
 inline void passCacheHint(Operation *from, Operation *access) {
   if (StringAttr hint = cacheHintOf(from))

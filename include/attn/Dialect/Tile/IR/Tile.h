@@ -12,8 +12,8 @@
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
-#include "attn/Dialect/Tile/IR/TileDialect.h.inc"
 #include "attn/Dialect/Tile/IR/TileEnums.h.inc"
+#include "attn/Support/TypedAttr.h"
 
 namespace mlir::tile {
 /// In which order a fragment has its features (see `!tile.fragment`): `runs` 0, as they come.
@@ -40,12 +40,30 @@ struct ScheduleFields {
 
 #define GET_ATTRDEF_CLASSES
 #include "attn/Dialect/Tile/IR/TileAttributes.h.inc"
+#include "attn/Dialect/Tile/IR/TileDialect.h.inc"
 #define GET_TYPEDEF_CLASSES
 #include "attn/Dialect/Tile/IR/TileTypes.h.inc"
 #define GET_OP_CLASSES
 #include "attn/Dialect/Tile/IR/TileOps.h.inc"
 
 namespace mlir::tile {
+/// The attributes that passes hand on (TileDialect.td).
+inline constexpr attn::TypedAttr<TileDialect::SchedulesAttrHelper> schedulesAttr;
+inline constexpr attn::TypedAttr<TileDialect::TokenScheduleAttrHelper> tokenScheduleAttr;
+inline constexpr attn::TypedAttr<TileDialect::MergeScheduleAttrHelper> mergeScheduleAttr;
+inline constexpr attn::TypedAttr<TileDialect::ScheduleAttrHelper> scheduleAttr;
+inline constexpr attn::TypedAttr<TileDialect::ParametersAttrHelper> parametersAttr;
+inline constexpr attn::TypedAttr<TileDialect::TensorMapsAttrHelper> tensorMapsAttr;
+inline constexpr attn::TypedAttr<TileDialect::ThreadsAttrHelper> threadsAttr;
+inline constexpr attn::TypedAttr<TileDialect::BlocksPerSmAttrHelper> blocksPerSMAttr;
+inline constexpr attn::TypedAttr<TileDialect::SharedBytesAttrHelper> sharedBytesAttr;
+inline constexpr attn::TypedAttr<TileDialect::LaunchAttrHelper> launchAttr;
+inline constexpr attn::TypedAttr<TileDialect::KeyAlignAttrHelper> keyAlignAttr;
+inline constexpr attn::TypedAttr<TileDialect::SeveralRangesAttrHelper> severalRangesAttr;
+inline constexpr attn::TypedAttr<TileDialect::StagesAttrHelper> stagesAttr;
+inline constexpr attn::TypedAttr<TileDialect::UnrollAttrHelper> unrollAttr;
+inline constexpr attn::TypedAttr<TileDialect::L2AttrHelper> cacheHintAttr;
+
 /// Bytes of shared memory that a value of this type (a tile, a ring, scratch) stands for.
 int64_t memoryBytes(Type type);
 } // namespace mlir::tile

@@ -18,20 +18,42 @@ def Tile_Dialect : Dialect {
     rows of an accumulator is decided by its dot's operands, and all else follows, value by value: a transposed kernel
     (keys as rows) is the same operations with other layouts, and one kernel may have both (`--tile-infer-layouts`).
 
-    Attributes that passes hand on:
+    Attributes that passes hand on (`discardableAttrs`; verified in TileDialect.cpp):
 
     | attribute | on | meaning |
     |---|---|---|
     | `tile.schedules` | a problem's function | the schedules of its kernels, one per number of rows |
+    | `tile.token_schedule` | the same | that of kernels that hold tokens |
+    | `tile.merge_schedule` | the same, and a kernel that merges | that of the kernel that merges |
     | `tile.schedule` | a kernel | its schedule |
     | `tile.parameters` | a kernel | what its parameters are, in order: a `#tile.parameter` each |
+    | `tile.tensor_maps` | a kernel | its tensor maps: a `#tile.tensor_map` each |
     | `tile.threads` | a kernel | threads per block |
     | `tile.blocks_per_sm` | a kernel | blocks that should share a multiprocessor |
     | `tile.shared_bytes` | a kernel | dynamic shared memory of a block |
     | `tile.launch` | a kernel | its role, and what its launch has blocks for (`Launch.h`) |
+    | `tile.key_align` | a kernel | of what the first token of a segment is a multiple |
+    | `tile.several_ranges` | a kernel | its rows may see several ranges of tokens |
     | `tile.stages` | a loop | copies to keep in flight, see `--tile-pipeline-copies` |
     | `tile.unroll` | a loop | iterations to do at once, see `--tile-unroll-loops` |
+    | `tile.l2` | a copy or a store | how long the L2 cache keeps its lines (`CacheHint.h`) |
   }];
+  let discardableAttrs = (ins
+    "::mlir::ArrayAttr":$schedules,
+    "::mlir::tile::ScheduleAttr":$token_schedule,
+    "::mlir::tile::MergeScheduleAttr":$merge_schedule,
+    "::mlir::tile::ScheduleAttr":$schedule,
+    "::mlir::ArrayAttr":$parameters,
+    "::mlir::ArrayAttr":$tensor_maps,
+    "::mlir::IntegerAttr":$threads,
+    "::mlir::IntegerAttr":$blocks_per_sm,
+    "::mlir::IntegerAttr":$shared_bytes,
+    "::mlir::DictionaryAttr":$launch,
+    "::mlir::IntegerAttr":$key_align,
+    "::mlir::UnitAttr":$several_ranges,
+    "::mlir::IntegerAttr":$stages,
+    "::mlir::IntegerAttr":$unroll,
+    "::mlir::StringAttr":$l2);
   let hasOperationAttrVerify = 1;
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;

@@ -298,7 +298,7 @@ LogicalResult RingBarriers::run() {
 struct InsertBarriers : tile::impl::InsertBarriersPassBase<InsertBarriers> {
   void runOnOperation() override {
     for (auto kernel : getOperation().getOps<func::FuncOp>()) {
-      auto schedule = kernel->getAttrOfType<ScheduleAttr>("tile.schedule");
+      auto schedule = tile::scheduleAttr.get(kernel);
       if (!schedule || schedule.getKind() != ScheduleKind::Wgmma)
         continue;
       if (failed(RingBarriers(kernel, schedule).run()))

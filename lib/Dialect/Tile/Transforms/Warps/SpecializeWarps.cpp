@@ -247,7 +247,7 @@ void Roles::consume() {
 struct SpecializeWarps : tile::impl::SpecializeWarpsPassBase<SpecializeWarps> {
   void runOnOperation() override {
     for (auto kernel : getOperation().getOps<func::FuncOp>()) {
-      auto schedule = kernel->getAttrOfType<ScheduleAttr>("tile.schedule");
+      auto schedule = tile::scheduleAttr.get(kernel);
       if (!schedule || schedule.getKind() != ScheduleKind::Wgmma)
         continue;
       SmallVector<FillOp> fills;

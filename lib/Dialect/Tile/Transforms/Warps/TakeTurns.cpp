@@ -148,7 +148,7 @@ void Turns::passOnBeforeFinish(Block *block) {
 struct TakeTurns : tile::impl::TakeTurnsPassBase<TakeTurns> {
   void runOnOperation() override {
     for (auto kernel : getOperation().getOps<func::FuncOp>()) {
-      auto schedule = kernel->getAttrOfType<ScheduleAttr>("tile.schedule");
+      auto schedule = tile::scheduleAttr.get(kernel);
       if (!schedule || schedule.getKind() != ScheduleKind::Wgmma || !schedule.getTurns().value_or(false))
         continue;
       SmallVector<scf::ForOp> found;

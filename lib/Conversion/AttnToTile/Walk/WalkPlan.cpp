@@ -119,6 +119,7 @@ struct WalkPlan : mlir::attn::impl::WalkPlanPassBase<WalkPlan> {
           kernel->setAttr("tile.several_ranges", UnitAttr::get(&getContext()));
       }
       source.erase();
+      ++kernels;
     }
   }
 };

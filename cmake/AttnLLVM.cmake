@@ -57,3 +57,14 @@ macro(attn_tablegen td)
     mlir_tablegen(${_out} ${_flags})
   endwhile()
 endmacro()
+
+# attn_pass_decls(<file.td> <group>): Passes.h.inc, whose statistics are those of attn/Support/Statistic.h. MLIR's count
+# nothing in an LLVM without assertions.
+macro(attn_pass_decls td group)
+  attn_tablegen(${td} Passes.mlir.inc "-gen-pass-decls -name=${group}")
+  add_custom_command(OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/Passes.h.inc
+    COMMAND sed s/::mlir::Pass::Statistic/::mlir::attn::Statistic/ Passes.mlir.inc > Passes.h.inc
+    DEPENDS ${CMAKE_CURRENT_BINARY_DIR}/Passes.mlir.inc
+    WORKING_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR} VERBATIM)
+  list(APPEND TABLEGEN_OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/Passes.h.inc)
+endmacro()

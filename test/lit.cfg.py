@@ -2,6 +2,7 @@
 # lit's configuration. Plain lit works too: lit -v test --param build=build-dev
 import ctypes
 import os
+import subprocess
 from pathlib import Path
 
 import lit.formats
@@ -28,3 +29,9 @@ try:
     config.available_features.add("cuda")
 except OSError:
     pass
+
+# A build without NDEBUG has an option more (test/Pipelines/debug.test).
+program = bin_dir / "attn-opt"
+shown = subprocess.run([program, "--help"], capture_output=True, text=True).stdout if program.exists() else ""
+if "--debug-only" in shown:
+    config.available_features.add("debug-output")

@@ -79,6 +79,8 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
       llvm::append_range(chosen, given.getAsRange<ScheduleAttr>());
     else if (failed(choose(function, model, *shape, *chip, chosen)))
       return signalPassFailure();
+    else
+      decided += chosen.size();
     SmallVector<Attribute> schedules;
     for (ScheduleAttr schedule : chosen) {
       schedules.push_back(model.complete(schedule));
@@ -126,12 +128,12 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
                               << ": wgmma needs sm_90a, and tiles that the heads of a group fill evenly";
     tile::schedulesAttr.set(function, ArrayAttr::get(&getContext(), {chosen.rows}));
     tile::tokenScheduleAttr.set(function, chosen.tokens);
+    decided += 2;
     return success();
   }
 
   /// Sets the schedule of the kernels that hold tokens, where their significance is asked for.
-  static LogicalResult chooseForSignificance(func::FuncOp function, const ScheduleShape &shape,
-                                             const Chip &chip) {
+  LogicalResult chooseForSignificance(func::FuncOp function, const ScheduleShape &shape, const Chip &chip) {
     auto of = significanceAttr.get(function);
     if (!of)
       return success();
@@ -144,6 +146,7 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
                                      "up to 16 beside codes; mean and "
                                      "sum take all";
     tile::tokenScheduleAttr.set(function, chosen);
+    ++decided;
     return success();
   }
 

@@ -72,11 +72,14 @@ struct MachineToLLVM : attn::impl::MachineToLLVMPassBase<MachineToLLVM> {
   void runOnOperation() override {
     MLIRContext *context = &getContext();
     for (auto kernel : getOperation().getOps<func::FuncOp>()) {
-      if (tile::threadsAttr.isOn(kernel) && kernel.getNumResults() == 0 && !kernel.isExternal())
+      if (tile::threadsAttr.isOn(kernel) && kernel.getNumResults() == 0 && !kernel.isExternal()) {
+        ++kernels;
         continue;
+      }
       kernel.emitError("expected a kernel: a function with a body, without results and with tile.threads");
       return signalPassFailure();
     }
+    getOperation().walk([&](Operation *op) { structures += isa<scf::ForOp, scf::IfOp>(op); });
     ConversionConfig config;
     config.allowPatternRollback = false;
     {

@@ -10,6 +10,7 @@
 #include "attn/Dialect/Attn/IR/Source.h"
 #include "attn/Pipelines/Emit.h"
 #include "attn/Support/Chip.h"
+#include "attn/Support/Statistic.h"
 #include "attn/Tools/Tools.h"
 
 #include "attn_rt/support/Version.h"
@@ -18,10 +19,13 @@
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "llvm/ADT/SmallVectorExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
+#include "llvm/Config/abi-breaking.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/Debug.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/ToolOutputFile.h"
@@ -71,6 +75,26 @@ cl::opt<bool> hostCode(
     "host-code",
     cl::desc("of an artifact: native code for the host device, too, made of the first target's kernels"),
     cl::cat(category));
+
+/// An LLVM without assertions, as Debian's is, has no such option, but all that the option sets.
+#if !defined(NDEBUG) && !LLVM_ENABLE_ABI_BREAKING_CHECKS
+cl::list<std::string> debugOnly("debug-only", cl::CommaSeparated, cl::value_desc("flag"), cl::cat(category),
+                                cl::desc("print why these passes leave code as it is"));
+
+void setDebugTypes() {
+  auto types = llvm::map_to_vector(debugOnly, [](const std::string &flag) { return flag.c_str(); });
+  if ((llvm::DebugFlag = !types.empty()))
+    llvm::setCurrentDebugTypes(types.data(), types.size());
+}
+#else
+void setDebugTypes() {}
+#endif
+
+/// Takes MLIR's option: its own reports, one for each pass manager, have no lines (attn/Support/Statistic.h).
+bool takeAsksForStatistics() {
+  auto *asks = static_cast<cl::opt<bool> *>(cl::getRegisteredOptions().lookup("mlir-pass-statistics"));
+  return asks && std::exchange(asks->getValue(), false);
+}
 
 int usageError(const llvm::Twine &message) {
   llvm::errs() << "attn-opt: error: " << message << "\n";
@@ -314,7 +338,10 @@ int mlir::attn::attnOptMain(int argc, char **argv) {
   // Not MLIR's parseCLIOptions: that exits with 1 on a bad command line.
   if (!parseCommandLine(argc, argv, help))
     return badInput;
-  if (emitted.getNumOccurrences())
-    return emitFile(registry);
-  return runPasses(registry);
+  setDebugTypes();
+  const bool counts = takeAsksForStatistics();
+  const int status = emitted.getNumOccurrences() ? emitFile(registry) : runPasses(registry);
+  if (counts)
+    printStatistics(llvm::errs());
+  return status;
 }

@@ -3,6 +3,8 @@
 #ifndef ATTN_CONVERSION_PASSES_H
 #define ATTN_CONVERSION_PASSES_H
 
+#include "attn/Support/Statistic.h"
+
 #include "mlir/Pass/Pass.h"
 
 #include "mlir/IR/DialectRegistry.h"

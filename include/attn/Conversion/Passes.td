@@ -19,6 +19,7 @@ def ChooseSchedulePass : Pass<"attn-choose-schedule", "func::FuncOp"> {
     Option<"schedule", "schedule", "std::string", "\"auto\"", "the family of instructions: auto, mma or wgmma">
   ];
   let dependentDialects = ["tile::TileDialect"];
+  let statistics = [Statistic<"decided", "decided", "schedules that were chosen">];
 }
 
 def MakeKernelsPass : Pass<"attn-make-kernels", "ModuleOp"> {
@@ -52,6 +53,7 @@ def WritePlanPass : Pass<"attn-write-plan", "gpu::GPUModuleOp"> {
     (`attn_rt/artifact/PlanRecords.def`). One instance of each operand to a sequence, no head classes. Exact.
   }];
   let dependentDialects = ["tile::TileDialect", "arith::ArithDialect", "scf::SCFDialect"];
+  let statistics = [Statistic<"kernels", "kernels", "kernels that make plans">];
 }
 
 def WalkPlanPass : Pass<"attn-walk-plan", "gpu::GPUModuleOp"> {
@@ -64,6 +66,7 @@ def WalkPlanPass : Pass<"attn-walk-plan", "gpu::GPUModuleOp"> {
     walks the plan's lists of stored states. Reassociates: states are merged per tile, warp and task.
   }];
   let dependentDialects = ["tile::TileDialect", "arith::ArithDialect", "scf::SCFDialect"];
+  let statistics = [Statistic<"kernels", "kernels", "kernels that walk the plan">];
 }
 
 def StageOperandsPass : Pass<"attn-stage-operands", "gpu::GPUModuleOp"> {
@@ -162,6 +165,7 @@ def WalkRowsPass : Pass<"attn-walk-rows", "gpu::GPUModuleOp"> {
     iteration stand before its first store. Exact.
   }];
   let dependentDialects = ["tile::TileDialect", "arith::ArithDialect", "scf::SCFDialect"];
+  let statistics = [Statistic<"kernels", "kernels", "kernels that walk rows">];
 }
 
 def ExpandRowsPass : Pass<"attn-expand-rows", "gpu::GPUModuleOp"> {
@@ -171,6 +175,7 @@ def ExpandRowsPass : Pass<"attn-expand-rows", "gpu::GPUModuleOp"> {
     of a cache or the order of rows says. Exact.
   }];
   let dependentDialects = ["tile::TileDialect", "arith::ArithDialect", "scf::SCFDialect"];
+  let statistics = [Statistic<"expanded", "expanded", "operations on pieces of rows that were expanded">];
 }
 
 def ManagePagesPass : Pass<"attn-manage-pages", "gpu::GPUModuleOp"> {
@@ -181,6 +186,7 @@ def ManagePagesPass : Pass<"attn-manage-pages", "gpu::GPUModuleOp"> {
     Exact.
   }];
   let dependentDialects = ["tile::TileDialect", "arith::ArithDialect", "scf::SCFDialect"];
+  let statistics = [Statistic<"kernels", "kernels", "kernels that manage pages">];
 }
 
 def TileToMachinePass : Pass<"tile-to-machine", "gpu::GPUModuleOp"> {
@@ -190,12 +196,17 @@ def TileToMachinePass : Pass<"tile-to-machine", "gpu::GPUModuleOp"> {
     Approximates: transcendental functions use the special-function unit.
   }];
   let dependentDialects = ["LLVM::LLVMDialect", "NVVM::NVVMDialect", "arith::ArithDialect", "scf::SCFDialect"];
+  let statistics = [Statistic<"lowered", "lowered", "tile operations that were lowered">];
 }
 
 def MachineToLLVMPass : Pass<"machine-to-llvm", "gpu::GPUModuleOp"> {
   let summary = "Lower control flow, scalars and functions to the LLVM dialect: the machine level";
   let description = [{ Exact. }];
   let dependentDialects = ["LLVM::LLVMDialect", "NVVM::NVVMDialect", "cf::ControlFlowDialect"];
+  let statistics = [
+    Statistic<"kernels", "kernels", "kernels that became functions of LLVM">,
+    Statistic<"structures", "structures", "loops and branches that became blocks">
+  ];
 }
 
 #endif

@@ -43,7 +43,7 @@ struct UndefinedPattern : TilePattern<UndefinedOp> {
                                 ConversionPatternRewriter &rewriter) const override {
     SmallVector<Type> types;
     if (failed(getTypeConverter()->convertType(op.getFragment().getType(), types)))
-      return failure();
+      return rewriter.notifyMatchFailure(op, "its fragment has no layout");
     SmallVector<Value> registers;
     for (Type type : types)
       registers.push_back(LLVM::PoisonOp::create(rewriter, op.getLoc(), type));

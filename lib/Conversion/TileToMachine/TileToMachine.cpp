@@ -128,6 +128,8 @@ struct TileToMachine : attn::impl::TileToMachinePassBase<TileToMachine> {
       return signalPassFailure();
     }
     WalkResult checked = module.walk([&](Operation *op) {
+      if (isa_and_nonnull<TileDialect>(op->getDialect()) && !isa<MoveMatrixOp, WgmmaOp, WgmmaWaitOp>(op))
+        ++lowered;
       return failed(verifyLowerable(op, module)) ? WalkResult::interrupt() : WalkResult::advance();
     });
     if (checked.wasInterrupted())

@@ -38,10 +38,11 @@ struct ManagePages : mlir::attn::impl::ManagePagesPassBase<ManagePages> {
     }
   }
 
-  static func::FuncOp makeKernel(func::FuncOp function, StringRef name) {
+  func::FuncOp makeKernel(func::FuncOp function, StringRef name) {
     OpBuilder builder(function);
     auto kernel = func::FuncOp::create(builder, function.getLoc(), name, builder.getFunctionType({}, {}));
     kernel.addEntryBlock();
+    ++kernels;
     return kernel;
   }
 };

@@ -30,6 +30,7 @@ struct WritePlan : mlir::attn::impl::WritePlanPassBase<WritePlan> {
       kernel.addEntryBlock();
       PlanKernel(*chain, kernel).run();
       function.erase();
+      ++kernels;
     }
   }
 

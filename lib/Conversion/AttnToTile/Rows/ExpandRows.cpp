@@ -32,6 +32,7 @@ struct ExpandRows : mlir::attn::impl::ExpandRowsPassBase<ExpandRows> {
         return signalPassFailure();
       }
       expand(kernel, pieces);
+      expanded += pieces.size();
       eraseSourceArguments(kernel);
     }
   }

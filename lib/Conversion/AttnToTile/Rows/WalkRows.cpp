@@ -270,6 +270,7 @@ struct WalkRows : mlir::attn::impl::WalkRowsPassBase<WalkRows> {
     for (func::FuncOp function : functions) {
       walk(function);
       function.erase();
+      ++kernels;
     }
   }
 

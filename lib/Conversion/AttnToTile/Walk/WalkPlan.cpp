@@ -119,6 +119,7 @@ struct WalkPlan : mlir::attn::impl::WalkPlanPassBase<WalkPlan> {
           tile::severalRangesAttr.set(kernel, UnitAttr::get(&getContext()));
       }
       source.erase();
+      ++kernels;
     }
   }
 };

@@ -65,11 +65,13 @@ struct NormalizePass : attn::impl::NormalizePassBase<NormalizePass> {
       if (simple.isStaticallyEmpty() || (classes && classes.isStaticallyEmpty()) ||
           classSeesNothing(attend.getRegionClass(i), classes))
         continue;
+      simplified += simple != attend.getRegionVisibility(i);
       keep(i, simple);
     }
     // Of an attend that sees nothing at all, one region keeps the operation well formed.
     if (regions.empty())
       keep(0, attend.getRegionVisibility(0).simplify());
+    dropped += attend.getRegions().size() - regions.size();
     attend.getKvMutable().assign(regions);
     attend.setVisibilityAttr(ArrayAttr::get(&getContext(), visibility));
     if (llvm::all_of(names, [](Attribute name) { return cast<StringAttr>(name).empty(); }))

@@ -56,6 +56,7 @@ struct SplitRegionsPass : attn::impl::SplitRegionsPassBase<SplitRegionsPass> {
     Location loc = attend.getLoc();
     auto stateType = StateType::get(&getContext(), attend.getQueryHeads(), attend.getValueDim());
     Value merged = first;
+    ++attentions;
     for (auto [i, region] : llvm::enumerate(attend.getRegions())) {
       if (first && i == 0) {
         firstAttr.mark(*first.getUsers().begin());
@@ -67,6 +68,7 @@ struct SplitRegionsPass : attn::impl::SplitRegionsPassBase<SplitRegionsPass> {
           UpdateOp::create(builder, loc, stateType, state, attend.getQuery(), region,
                            attend.getRegionVisibility(i), attend.getRegionClass(i), attend.getClasses(),
                            attend.getHeadClassesAttr(), attend.getScaleOrDefault());
+      ++states;
       IRMapping mapping;
       attend.getScore().cloneInto(&update.getScore(), mapping);
       merged = merged ? Value(MergeOp::create(builder, loc, stateType, merged, update)) : Value(update);

@@ -30,7 +30,7 @@ struct AllocateShared : tile::impl::AllocateSharedPassBase<AllocateShared> {
     }
   }
 
-  static LogicalResult allocate(AllocOp alloc, ScheduleAttr schedule, SharedMemory &memory) {
+  LogicalResult allocate(AllocOp alloc, ScheduleAttr schedule, SharedMemory &memory) {
     if (alloc.getPerWarp() && !schedule)
       return alloc.emitOpError(
           "is per warp, but the kernel has no tile.schedule that says how many there are");
@@ -39,6 +39,7 @@ struct AllocateShared : tile::impl::AllocateSharedPassBase<AllocateShared> {
     Value base = alloc.getOverlays();
     if (!base) {
       alloc.setOffset(memory.place(type, copies));
+      ++placed;
       return success();
     }
     auto under = base.getDefiningOp<AllocOp>();
@@ -46,6 +47,7 @@ struct AllocateShared : tile::impl::AllocateSharedPassBase<AllocateShared> {
       return alloc.emitOpError("overlays memory that is not allocated before it");
     memory.overlay(*under.getOffset(), type, copies);
     alloc.setOffset(*under.getOffset());
+    ++overlaid;
     return success();
   }
 

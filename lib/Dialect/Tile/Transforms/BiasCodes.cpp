@@ -12,12 +12,15 @@
 //
 //===----------------------------------------------------------------------===//
 #include "attn/Dialect/Tile/IR/Tile.h"
+#include "attn/Dialect/Tile/Transforms/Decline.h"
 #include "attn/Dialect/Tile/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Matchers.h"
+
+#define DEBUG_TYPE "tile-bias-codes"
 
 namespace mlir::tile {
 #define GEN_PASS_DEF_BIASCODESPASS
@@ -125,17 +128,35 @@ void startFrom(DotOp dot, Value rows) {
 
 struct BiasCodes : tile::impl::BiasCodesPassBase<BiasCodes> {
   void runOnOperation() override {
-    getOperation().walk([](WidenOp widen) {
-      FragmentType codes = widen.getSource().getType();
+    getOperation().walk([&](WidenOp widen) {
       SmallVector<DotOp> dots;
-      // Without an order a lane has its codes from several words, and each on its own: exact costs no more.
-      if (isa<FloatType>(codes.getElement()) || !widen.getScales().empty() || codes.getFeatureAxis() != 1 ||
-          !codes.getOrder() || widen.getBiased() || !collectDots(widen.getResult(), dots))
+      if (!match(widen, dots))
         return;
       widen.setBiased(true);
+      ++biased;
       for (DotOp dot : dots)
-        startFrom(dot, makeStart(dot, codes.getElement()));
+        startFrom(dot, makeStart(dot, widen.getSource().getType().getElement()));
+      started += dots.size();
     });
+  }
+
+  static bool match(WidenOp widen, SmallVectorImpl<DotOp> &dots) {
+    FragmentType codes = widen.getSource().getType();
+    if (isa<FloatType>(codes.getElement()))
+      return decline(DEBUG_TYPE, widen, "its codes are floats");
+    if (widen.getBiased())
+      return decline(DEBUG_TYPE, widen, "it is biased already");
+    if (!widen.getScales().empty())
+      return decline(DEBUG_TYPE, widen, "its codes have scales");
+    if (codes.getFeatureAxis() != 1)
+      return decline(DEBUG_TYPE, widen, "its features are not contracted");
+    // A lane has its codes from several words then, and each on its own: exact costs no more.
+    if (!codes.getOrder())
+      return decline(DEBUG_TYPE, widen, "its features have no order");
+    return collectDots(widen.getResult(), dots) ||
+           decline(
+               DEBUG_TYPE, widen,
+               "something else uses it than dots that start from zero with queries from outside the loop");
   }
 };
 

@@ -24,8 +24,11 @@ struct FoldConstants : tile::impl::FoldConstantsPassBase<FoldConstants> {
     for (auto kernel : getOperation().getOps<func::FuncOp>()) {
       OperationFolder folder(&getContext());
       kernel.walk<WalkOrder::PreOrder>([&](Operation *op) {
-        if (op != kernel)
-          (void)folder.tryToFold(op);
+        if (op == kernel)
+          return;
+        const bool known = op->hasTrait<OpTrait::ConstantLike>(); // those only move, or are one with others
+        if (succeeded(folder.tryToFold(op)) && !known)
+          ++folded;
       });
       eraseUnused(kernel);
     }
@@ -34,8 +37,10 @@ struct FoldConstants : tile::impl::FoldConstantsPassBase<FoldConstants> {
   /// Users stand behind what they use: the last ones go first.
   void eraseUnused(func::FuncOp kernel) {
     kernel.walk<WalkOrder::PostOrder, mlir::ReverseIterator>([&](Operation *op) {
-      if (op != kernel && isOpTriviallyDead(op))
-        op->erase();
+      if (op == kernel || !isOpTriviallyDead(op))
+        return;
+      op->erase();
+      ++erased;
     });
   }
 };

@@ -5,10 +5,13 @@
 //
 //===----------------------------------------------------------------------===//
 #include "attn/Dialect/Tile/IR/Tile.h"
+#include "attn/Dialect/Tile/Transforms/Decline.h"
 #include "attn/Dialect/Tile/Transforms/Passes.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#define DEBUG_TYPE "tile-hoist-uniform"
 
 namespace mlir::tile {
 #define GEN_PASS_DEF_HOISTUNIFORMPASS
@@ -22,15 +25,21 @@ namespace {
 
 struct HoistUniform : tile::impl::HoistUniformPassBase<HoistUniform> {
   void runOnOperation() override {
-    getOperation().walk([](YieldOp yield) { hoist(*yield->getBlock()); });
+    getOperation().walk([&](YieldOp yield) { hoist(*yield->getBlock()); });
   }
 
-  static void hoist(Block &body) {
+  void hoist(Block &body) {
     for (Operation &op : llvm::make_early_inc_range(body.without_terminator())) {
       bool isUniform = llvm::all_of(
           op.getOperands(), [&](Value v) { return !body.getParent()->isAncestor(v.getParentRegion()); });
-      if (isUniform && op.getNumRegions() == 0 && isPure(&op))
-        op.moveBefore(body.getParentOp());
+      if (!isUniform)
+        continue;
+      if (op.getNumRegions() != 0 || !isPure(&op)) {
+        decline(DEBUG_TYPE, &op, "it is uniform, but has a region or may have effects");
+        continue;
+      }
+      op.moveBefore(body.getParentOp());
+      ++hoisted;
     }
   }
 };

@@ -2,9 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "LateDot.h"
 
+#include "attn/Dialect/Tile/Transforms/Decline.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#define DEBUG_TYPE "tile-overlap-dots"
 
 using namespace mlir;
 using namespace mlir::tile;
@@ -25,9 +29,10 @@ bool LateDot::matchDots() {
       (isa<StartDotOp>(op) ? starts : finishes).push_back(op);
   });
   auto stands = [&](Operation *op) { return op->getBlock() == loop.getBody(); };
-  if (starts.size() < 2 || finishes.size() < 2 || !llvm::all_of(starts, stands) ||
-      !llvm::all_of(finishes, stands))
-    return false;
+  if (starts.size() < 2 || finishes.size() < 2)
+    return decline(DEBUG_TYPE, loop, "it does not start two dots and finish each for itself");
+  if (!llvm::all_of(starts, stands) || !llvm::all_of(finishes, stands))
+    return decline(DEBUG_TYPE, loop, "some of its dots stand in branches");
   first = cast<FinishDotsOp>(finishes.front()), finish = cast<FinishDotsOp>(finishes.back());
   start = cast<StartDotOp>(starts.back());
   for (Operation *op : ArrayRef(finishes).drop_front().drop_back())
@@ -37,19 +42,21 @@ bool LateDot::matchDots() {
   if (last.getPending() != 0 || finish.getPending() != 0 ||
       finish.getStarted() != ValueRange(start.getResult()) || start->isBeforeInBlock(last) ||
       first->isBeforeInBlock(starts[starts.size() - 2]))
-    return false;
+    return decline(DEBUG_TYPE, loop, "its last dot is not started behind all others, to be finished alone");
 
   Value sum = finish.getResult(0);
   if (!start.getAcc() || !isa<FragmentType>(start.getLhs().getType()) || !sum.hasOneUse() ||
       *sum.user_begin() != loop.getBody()->getTerminator())
-    return false;
+    return decline(DEBUG_TYPE, loop, "its last dot does not add a product of registers to what it carries");
   carried = sum.use_begin()->getOperandNumber();
   BlockArgument before = loop.getRegionIterArg(carried);
   auto isEarly = [&](Operation *user) {
     return loop.getBody()->findAncestorOpInBlock(*user)->isBeforeInBlock(first);
   };
-  return reaches(before, start.getAcc()) && reaches(first.getResults(), start.getLhs()) &&
-         llvm::none_of(before.getUsers(), isEarly);
+  if (!reaches(before, start.getAcc()) || !reaches(first.getResults(), start.getLhs()))
+    return decline(DEBUG_TYPE, loop, "its last dot does not add up what is computed from the first");
+  return llvm::none_of(before.getUsers(), isEarly) ||
+         decline(DEBUG_TYPE, loop, "it uses the sum before its first dot is finished");
 }
 
 bool LateDot::reaches(ValueRange from, Value to) {
@@ -88,7 +95,8 @@ bool LateDot::matchTile() {
     if (auto arrive = dyn_cast<ArriveOp>(op))
       releases.push_back(arrive);
   sharesTile = awaits == 0 && releases.size() == 1 && mayShareTile();
-  return sharesTile || awaits == releases.size();
+  return sharesTile || awaits == releases.size() ||
+         decline(DEBUG_TYPE, loop, "the tile of its last dot is awaited or given back somewhere else");
 }
 
 LogicalResult LateDot::check() {

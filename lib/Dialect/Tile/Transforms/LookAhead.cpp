@@ -12,12 +12,15 @@
 #include "ComputeIf.h"
 
 #include "attn/Dialect/Tile/IR/Tile.h"
+#include "attn/Dialect/Tile/Transforms/Decline.h"
 #include "attn/Dialect/Tile/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/PatternMatch.h"
+
+#define DEBUG_TYPE "tile-look-ahead"
 
 namespace mlir::tile {
 #define GEN_PASS_DEF_LOOKAHEADPASS
@@ -37,7 +40,10 @@ struct LookAhead : tile::impl::LookAheadPassBase<LookAhead> {
       auto loop = dyn_cast<scf::ForOp>(ahead->getParentOp());
       if (loop && ahead.getAt() == loop.getInductionVar()) {
         carry(ahead, loop);
+        ++carried;
       } else {
+        decline(DEBUG_TYPE, ahead, "it is not of what a loop around it counts");
+        ++inPlace;
         ImplicitLocOpBuilder b(ahead.getLoc(), ahead);
         ahead.getValue().replaceAllUsesWith(compute(b, ahead, ahead.getAt()));
         ahead.erase();

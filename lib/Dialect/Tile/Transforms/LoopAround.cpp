@@ -2,25 +2,35 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "LoopAround.h"
 
+#include "attn/Dialect/Tile/Transforms/Decline.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#define DEBUG_TYPE "tile-overlap-dots"
 
 using namespace mlir;
 using namespace mlir::tile;
 
 std::optional<LoopAround> LoopAround::find(const LateDot &dot, scf::IfOp branch) {
   auto outer = dyn_cast<scf::ForOp>(branch->getParentOp());
-  if (!outer || dot.sharesTile)
-    return {};
+  auto refuse = [&](const Twine &why) -> std::optional<LoopAround> {
+    decline(DEBUG_TYPE, branch, "no dot is left to the next run, as " + why);
+    return std::nullopt;
+  };
+  if (!outer)
+    return refuse("no loop is around it");
+  if (dot.sharesTile)
+    return refuse("a dot that stays reads the tile, too");
   LoopAround found(dot, branch, outer);
   std::optional<unsigned> sum = found.numberOf(dot.carried);
   if (!sum)
-    return {};
+    return refuse("the sum does not go from run to run");
   found.sum = *sum;
   for (auto [number, step] : dot.counts) {
     std::optional<unsigned> count = found.numberOf(number);
     if (!count)
-      return {};
+      return refuse("what tells where the tile is does not go from run to run");
     found.counts[number] = *count;
   }
   // In the sum a tile may be missing: only the late dot's loop may use it, and a branch before which none is.
@@ -29,14 +39,14 @@ std::optional<LoopAround> LoopAround::find(const LateDot &dot, scf::IfOp branch)
   Value after = outer.getYieldedValues()[*sum];
   if (!llvm::all_of(before.getUsers(), passesOn) || !found.findReader(after) ||
       branch.elseYield().getOperand(cast<OpResult>(after).getResultNumber()) != before)
-    return {};
+    return refuse("something else reads the sum, and when is not known before the run");
   auto isFound = [&](Operation *op) {
     return llvm::all_of(op->getOperands(), [&](Value v) { return found.isFoundBehind(v); });
   };
   StartDotOp start = dot.start;
   bool areFound = found.isFoundBehind(start.getRhs()) && llvm::all_of(dot.waits, isFound) &&
                   llvm::all_of(dot.releases, [&](ArriveOp op) { return isFound(op); });
-  return areFound ? std::optional(found) : std::nullopt;
+  return areFound ? std::optional(found) : refuse("its tile cannot be found behind the loop around");
 }
 
 std::optional<unsigned> LoopAround::numberOf(unsigned inner) {

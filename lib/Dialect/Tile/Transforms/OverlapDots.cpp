@@ -57,12 +57,15 @@
 //===----------------------------------------------------------------------===//
 #include "LoopAround.h"
 
+#include "attn/Dialect/Tile/Transforms/Decline.h"
 #include "attn/Dialect/Tile/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#define DEBUG_TYPE "tile-overlap-dots"
 
 namespace mlir::tile {
 #define GEN_PASS_DEF_OVERLAPDOTSPASS
@@ -80,7 +83,8 @@ public:
   /// `goesOn`: whether the last dot of a run may be left to the next run of the loop.
   Rotation(LateDot dot, bool goesOn)
       : dot(std::move(dot)), goesOn(goesOn), b(this->dot.loop.getLoc(), this->dot.loop) {}
-  void rotate();
+  /// Returns whether that dot is left to the next run.
+  bool rotate();
 
 private:
   Block *body() { return dot.loop.getBody(); }
@@ -208,8 +212,11 @@ void Rotation::eraseMoved() {
       op.erase();
 }
 
-void Rotation::rotate() {
+bool Rotation::rotate() {
   scf::IfOp branch = skipIfEmpty();
+  if (!goesOn)
+    decline(DEBUG_TYPE, branch,
+            "no dot is left to the next run, as warpgroups take turns or tasks see one range");
   std::optional<LoopAround> around = goesOn ? LoopAround::find(dot, branch) : std::nullopt;
   b.setInsertionPoint(around ? around->getLoop() : dot.loop);
   Value none = dot.firstWeights(b);
@@ -246,6 +253,7 @@ void Rotation::rotate() {
     finishBehindLoop();
   }
   eraseMoved();
+  return around.has_value();
 }
 
 struct OverlapDots : tile::impl::OverlapDotsPassBase<OverlapDots> {
@@ -273,8 +281,10 @@ struct OverlapDots : tile::impl::OverlapDotsPassBase<OverlapDots> {
       FailureOr<std::optional<LateDot>> dot = LateDot::find(loop);
       if (failed(dot))
         return signalPassFailure();
-      if (*dot)
-        Rotation(**dot, goesOn).rotate();
+      if (!*dot)
+        continue;
+      left += Rotation(**dot, goesOn).rotate();
+      ++moved;
     }
   }
 };

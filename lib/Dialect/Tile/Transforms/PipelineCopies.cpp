@@ -30,12 +30,15 @@
 #include "ComputeIf.h"
 
 #include "attn/Dialect/Tile/IR/Tile.h"
+#include "attn/Dialect/Tile/Transforms/Decline.h"
 #include "attn/Dialect/Tile/Transforms/Passes.h"
 
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+
+#define DEBUG_TYPE "tile-pipeline-copies"
 
 namespace mlir::tile {
 #define GEN_PASS_DEF_PIPELINECOPIESPASS
@@ -134,16 +137,18 @@ public:
   LogicalResult run() {
     if (failed(findSlices()))
       return failure();
-    startFirst();
+    starts = startFirst();
     if (failed(carryLookup()))
       return failure();
     writeSteadyState();
     return success();
   }
+  /// Whether the first gathers start in front of a wait for something older.
+  bool startsEarly() const { return starts; }
 
 private:
   LogicalResult findSlices();
-  void startFirst();
+  bool startFirst();
   LogicalResult carryLookup();
   void writeSteadyState();
   void eraseOwnCopies();
@@ -161,6 +166,7 @@ private:
   scf::ForOp loop;
   LookupOp lookup;
   int64_t stages;
+  bool starts = false;
   ImplicitLocOpBuilder b;
   SmallVector<Operation *> gathers, looksUp; ///< what the gather and the lookup are computed from, and these
   SmallVector<Value> lookups;                ///< of the tiles that are to be gathered next
@@ -204,9 +210,11 @@ void Pipeline::gatherIfAny(Value iteration, Value slots, Value stage) {
   CommitOp::create(b);
 }
 
-/// Starts the gathers of the first tiles, in front of a wait for something older if there is one.
-void Pipeline::startFirst() {
-  if (WaitOp older = waitBefore(loop)) {
+/// Starts the gathers of the first tiles, in front of a wait for something older if there is one: returns
+/// that.
+bool Pipeline::startFirst() {
+  WaitOp older = waitBefore(loop);
+  if (older) {
     older.setPending(older.getPending() + stages - 1);
     // What the first gathers are computed from may stand behind the wait; what is made of loads stays there.
     SmallPtrSet<Operation *, 16> stay;
@@ -227,6 +235,8 @@ void Pipeline::startFirst() {
     Value index = i32(b, stage);
     gatherIfAny(index, lookups[stage], index);
   }
+  return older ||
+         decline(DEBUG_TYPE, loop, "no wait for older copies is in front of which its first could start");
 }
 
 LogicalResult Pipeline::carryLookup() {
@@ -287,11 +297,18 @@ struct PipelineCopies : tile::impl::PipelineCopiesPassBase<PipelineCopies> {
     for (scf::ForOp loop : found) {
       int64_t stages = stagesAttr.get(loop).getInt();
       stagesAttr.remove(loop);
-      if (stages > 1) { // the loop may give way to one that carries more
-        FailureOr<TileLoop> match = TileLoop::match(loop);
-        if (failed(match) || failed(match->verify(stages)) || failed(Pipeline(*match, stages).run()))
-          return signalPassFailure();
+      if (stages < 2) {
+        decline(DEBUG_TYPE, loop, "its rings have one stage");
+        continue;
       }
+      FailureOr<TileLoop> match = TileLoop::match(loop); // the loop may give way to one that carries more
+      if (failed(match) || failed(match->verify(stages)))
+        return signalPassFailure();
+      Pipeline pipeline(*match, stages);
+      if (failed(pipeline.run()))
+        return signalPassFailure();
+      ++pipelined;
+      early += pipeline.startsEarly();
     }
   }
 };

@@ -18,6 +18,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "attn/Dialect/Tile/IR/Tile.h"
+#include "attn/Dialect/Tile/Transforms/Decline.h"
 #include "attn/Dialect/Tile/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -26,6 +27,8 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "mlir/IR/PatternMatch.h"
+
+#define DEBUG_TYPE "tile-read-ahead"
 
 namespace mlir::tile {
 #define GEN_PASS_DEF_READAHEADPASS
@@ -58,8 +61,8 @@ class Reader {
 public:
   Reader(scf::ForOp loop) : rewriter(loop.getContext()), loop(loop) {}
 
-  /// Lets the loop carry its record and the first ones of loops in it.
-  void run();
+  /// Lets the loop carry its record and the first ones of loops in it. Returns how many loops carry records.
+  size_t run();
 
 private:
   SmallVector<Inner> innerLoops(RecordOp record);
@@ -105,7 +108,7 @@ SmallVector<Value> Reader::readIf(ImplicitLocOpBuilder &b, Value exists, RecordO
           .getFields());
 }
 
-void Reader::run() {
+size_t Reader::run() {
   SmallVector<RecordOp> records = recordsOf(loop);
   RecordOp record = records.front();
   SmallVector<Inner> inners = innerLoops(record);
@@ -145,6 +148,7 @@ void Reader::run() {
         .replaceWithAdditionalYields(rewriter, firsts.take_front(count), false, innerYields);
     firsts = firsts.drop_front(count);
   }
+  return 1 + inners.size();
 }
 
 struct ReadAhead : tile::impl::ReadAheadPassBase<ReadAhead> {
@@ -152,15 +156,19 @@ struct ReadAhead : tile::impl::ReadAheadPassBase<ReadAhead> {
     SmallVector<scf::ForOp> found;
     for (auto kernel : getOperation().getOps<func::FuncOp>())
       kernel.walk<WalkOrder::PreOrder>([&](scf::ForOp loop) {
-        if (!computes(loop))
+        if (!computes(loop)) {
+          decline(DEBUG_TYPE, loop, "it has no dot");
           return WalkResult::skip();
-        if (recordsOf(loop).empty())
+        }
+        if (recordsOf(loop).empty()) {
+          decline(DEBUG_TYPE, loop, "it reads no record of its own iteration");
           return WalkResult::advance();
+        }
         found.push_back(loop);
         return WalkResult::skip();
       });
     for (scf::ForOp loop : found)
-      Reader(loop).run();
+      loops += Reader(loop).run();
   }
 
   static bool computes(scf::ForOp loop) {

@@ -1,11 +1,14 @@
 //===- SkipFullMasks.cpp - Full tiles carry no mask -----------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Tile/IR/Tile.h"
+#include "attn/Dialect/Tile/Transforms/Decline.h"
 #include "attn/Dialect/Tile/Transforms/Passes.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Matchers.h"
+
+#define DEBUG_TYPE "tile-skip-full-masks"
 
 namespace mlir::tile {
 #define GEN_PASS_DEF_SKIPFULLMASKSPASS
@@ -27,6 +30,9 @@ struct SkipFullMasks : tile::impl::SkipFullMasksPassBase<SkipFullMasks> {
         if (flag.isZero()) {
           mask.replaceAllUsesWith(mask.getScores());
           mask.erase();
+          ++dropped;
+        } else {
+          decline(DEBUG_TYPE, mask, "its tile is always partial");
         }
         continue;
       }
@@ -39,6 +45,7 @@ struct SkipFullMasks : tile::impl::SkipFullMasksPassBase<SkipFullMasks> {
       mask->moveBefore(yield);
       builder.setInsertionPointToStart(branch.elseBlock());
       scf::YieldOp::create(builder, mask.getLoc(), mask.getScores());
+      ++branches;
     }
   }
 };

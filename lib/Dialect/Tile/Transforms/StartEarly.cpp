@@ -47,6 +47,7 @@
 //===----------------------------------------------------------------------===//
 #include "LateDot.h"
 
+#include "attn/Dialect/Tile/Transforms/Decline.h"
 #include "attn/Dialect/Tile/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -55,6 +56,8 @@
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#define DEBUG_TYPE "tile-start-early"
 
 namespace mlir::tile {
 #define GEN_PASS_DEF_STARTEARLYPASS
@@ -85,6 +88,7 @@ private:
   bool matchBarrier();
   /// The last of several sums that end together, where no barrier is.
   bool matchSums();
+  bool refuse(const Twine &why) { return decline(DEBUG_TYPE, loop, why); }
   Value less(Value x, Value y) {
     auto predicate = loop.getUnsignedCmp() ? arith::CmpIPredicate::ult : arith::CmpIPredicate::slt;
     return arith::CmpIOp::create(b, predicate, x, y);
@@ -134,7 +138,7 @@ bool EarlyDot::matchDots() {
       return;
     stand &= op->getBlock() == body();
   });
-  return stand && !starts.empty();
+  return (stand && !starts.empty()) || refuse("its body starts no dots, or not all of them itself");
 }
 
 bool EarlyDot::matchFirst() {
@@ -142,18 +146,22 @@ bool EarlyDot::matchFirst() {
   auto isOutside = [&](Value value) { return !value || loop.isDefinedOutsideOfLoop(value); };
   auto isCounted = [&](Value value) { return place.canCountBack(value); };
   if (first.getAcc() || first.getColumn() || !isOutside(first.getLhs()) || !isOutside(first.getLine()) ||
-      !isCounted(first.getRhs()) || !first.getResult().hasOneUse() ||
-      first.getResult().getType().getSizes()[1] > mostColumns)
-    return false;
+      !isCounted(first.getRhs()))
+    return refuse("its first dot reads what an iteration makes");
+  if (!first.getResult().hasOneUse())
+    return refuse("its first dot is not finished once");
+  if (first.getResult().getType().getSizes()[1] > mostColumns)
+    return refuse("its first dot has more than " + Twine(mostColumns) + " columns");
   finishFirst = dyn_cast<FinishDotsOp>(*first.getResult().user_begin());
   for (Operation &op : llvm::make_range(body()->begin(), first->getIterator())) {
     if (isMemoryEffectFree(&op))
       continue;
     if (!isa<AwaitOp>(op) || !llvm::all_of(op.getOperands(), isCounted))
-      return false;
+      return refuse("something else than a wait for its tile stands in front of its first dot");
     waits.push_back(&op);
   }
-  return finishFirst && finishFirst.getStarted().size() == 1 && !waits.empty();
+  return (finishFirst && finishFirst.getStarted().size() == 1 && !waits.empty()) ||
+         refuse("its first dot is not finished alone, or waits for no tile");
 }
 
 bool EarlyDot::matchBarrier() {
@@ -163,21 +171,22 @@ bool EarlyDot::matchBarrier() {
       early = op;
   auto behind = llvm::find_if(finishes, [&](FinishDotsOp op) { return meet->isBeforeInBlock(op); });
   if (behind == finishes.end() || !finishFirst->isBeforeInBlock(early))
-    return false;
+    return refuse("its first dot ends behind the barrier, or no other does");
   with = *behind;
   // Dots end in the order in which they were started: those left pending are started behind the barrier.
-  return llvm::count_if(starts, [&](StartDotOp op) {
-           return meet->isBeforeInBlock(op) && op->isBeforeInBlock(with);
-         }) >= with.getPending();
+  auto isBetween = [&](StartDotOp op) { return meet->isBeforeInBlock(op) && op->isBeforeInBlock(with); };
+  return llvm::count_if(starts, isBetween) >= with.getPending() ||
+         refuse("a dot from in front of the barrier stays under way behind it");
 }
 
 bool EarlyDot::matchSums() {
   with = finishes.back();
   early = starts.back();
   auto isBehind = [&](FinishDotsOp op) { return early->isBeforeInBlock(op); };
-  return with.getStarted().size() > 1 && with.getPending() == 0 &&
-         llvm::is_contained(with.getStarted(), starts.back().getResult()) &&
-         llvm::count_if(finishes, isBehind) == 1 && finishFirst->isBeforeInBlock(early);
+  return (with.getStarted().size() > 1 && with.getPending() == 0 &&
+          llvm::is_contained(with.getStarted(), starts.back().getResult()) &&
+          llvm::count_if(finishes, isBehind) == 1 && finishFirst->isBeforeInBlock(early)) ||
+         refuse("warps do not meet in it, and its last dots are not finished together");
 }
 
 Operation *EarlyDot::copy(Operation *op, IRMapping &mapping) {
@@ -281,8 +290,10 @@ struct StartEarly : tile::impl::StartEarlyPassBase<StartEarly> {
           schedule && schedule.getKind() == ScheduleKind::Wgmma)
         kernel.walk([&](scf::ForOp loop) { loops.push_back(loop); });
     for (scf::ForOp loop : loops)
-      if (EarlyDot found(loop); found.match())
+      if (EarlyDot found(loop); found.match()) {
         found.move();
+        ++moved;
+      }
   }
 };
 

@@ -43,9 +43,11 @@ struct UnrollLoops : tile::impl::UnrollLoopsPassBase<UnrollLoops> {
       if (tile::unrollAttr.isOn(loop))
         found.push_back(loop);
     });
-    for (scf::ForOp loop : found)
+    for (scf::ForOp loop : found) {
       if (failed(unroll(loop)))
         return signalPassFailure();
+      ++unrolled;
+    }
   }
 
   static LogicalResult unroll(scf::ForOp loop) {

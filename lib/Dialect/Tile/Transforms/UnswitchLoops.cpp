@@ -23,12 +23,15 @@
 #include "attn/Dialect/Tile/Transforms/Slice.h"
 
 #include "attn/Dialect/Tile/IR/Tile.h"
+#include "attn/Dialect/Tile/Transforms/Decline.h"
 #include "attn/Dialect/Tile/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
+
+#define DEBUG_TYPE "tile-unswitch-loops"
 
 namespace mlir::tile {
 #define GEN_PASS_DEF_UNSWITCHLOOPSPASS
@@ -156,16 +159,23 @@ struct UnswitchLoops : tile::impl::UnswitchLoopsPassBase<UnswitchLoops> {
   }
 
   void unswitch(scf::ForOp loop) {
-    if (llvm::none_of(*loop.getBody(), [](Operation &op) { return isa<FillOp, TakeOp>(op); }))
+    if (llvm::none_of(*loop.getBody(), [](Operation &op) { return isa<FillOp, TakeOp>(op); })) {
+      decline(DEBUG_TYPE, loop, "its body neither fills a ring nor takes a tile");
       return;
+    }
     SmallVector<unsigned> used;
     for (OpResult result : loop.getResults())
       if (!result.use_empty())
         used.push_back(result.getResultNumber());
-    if (Value condition = findCondition(loop))
+    if (Value condition = findCondition(loop)) {
+      ++unswitched;
       move(loop, used, condition);
-    else if (arith::CmpIOp below = findLimit(loop))
+    } else if (arith::CmpIOp below = findLimit(loop)) {
+      ++halved;
       split(loop, used, below);
+    } else {
+      decline(DEBUG_TYPE, loop, "no branch on its tiles has a condition or a limit from outside");
+    }
   }
 
   void replace(scf::ForOp loop, ArrayRef<unsigned> used, ValueRange values) {

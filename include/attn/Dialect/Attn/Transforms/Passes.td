@@ -30,6 +30,10 @@ def NormalizePass : Pass<"attn-normalize", "func::FuncOp"> {
 
     Numeric effect: none, results keep their bits.
   }];
+  let statistics = [
+    Statistic<"simplified", "simplified", "visibilities of regions that became simpler">,
+    Statistic<"dropped", "dropped", "regions that were dropped">
+  ];
 }
 
 def SplitRegionsPass : Pass<"attn-split-regions", "func::FuncOp"> {
@@ -43,6 +47,10 @@ def SplitRegionsPass : Pass<"attn-split-regions", "func::FuncOp"> {
     Numeric effect: reassociates, within the tolerance of `attn.attend`.
   }];
   let dependentDialects = ["::mlir::attn::AttnDialect"];
+  let statistics = [
+    Statistic<"attentions", "attentions", "attentions that were split">,
+    Statistic<"states", "states", "states that were made, one for a region">
+  ];
 }
 
 #endif

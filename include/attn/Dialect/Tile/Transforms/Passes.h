@@ -3,6 +3,8 @@
 #ifndef ATTN_DIALECT_TILE_TRANSFORMS_PASSES_H
 #define ATTN_DIALECT_TILE_TRANSFORMS_PASSES_H
 
+#include "attn/Support/Statistic.h"
+
 #include "mlir/Pass/Pass.h"
 
 namespace mlir::tile {

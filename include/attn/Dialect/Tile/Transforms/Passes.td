@@ -17,6 +17,10 @@ def InferLayoutsPass : Pass<"tile-infer-layouts", "gpu::GPUModuleOp"> {
     Layouts that are given stay. Shared tiles are swizzled. Exact.
   }];
   let dependentDialects = ["tile::TileDialect"];
+  let statistics = [
+    Statistic<"conversions", "conversions", "conversions between layouts that were inserted">,
+    Statistic<"remade", "remade", "values that were made again in another layout">
+  ];
 }
 
 def BiasCodesPass : Pass<"tile-bias-codes", "gpu::GPUModuleOp"> {
@@ -26,6 +30,10 @@ def BiasCodesPass : Pass<"tile-bias-codes", "gpu::GPUModuleOp"> {
     in front of the loop, is multiplied by their biases there, and the dots start from the negated product. Reassociates.
   }];
   let dependentDialects = ["arith::ArithDialect"];
+  let statistics = [
+    Statistic<"biased", "biased", "operands of codes that stay biased">,
+    Statistic<"started", "started", "dots that start from a product of biases">
+  ];
 }
 
 def SkipFullMasksPass : Pass<"tile-skip-full-masks", "gpu::GPUModuleOp"> {
@@ -35,6 +43,10 @@ def SkipFullMasksPass : Pass<"tile-skip-full-masks", "gpu::GPUModuleOp"> {
     the warp. A mask whose flag is known goes away or stays unconditionally. Exact.
   }];
   let dependentDialects = ["scf::SCFDialect"];
+  let statistics = [
+    Statistic<"branches", "branches", "masks that moved into a branch">,
+    Statistic<"dropped", "dropped", "masks that change nothing and went away">
+  ];
 }
 
 def SpecializeWarpsPass : Pass<"tile-specialize-warps", "gpu::GPUModuleOp"> {
@@ -55,6 +67,10 @@ def SpecializeWarpsPass : Pass<"tile-specialize-warps", "gpu::GPUModuleOp"> {
     schedule says. Kernels without fills stay. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
+  let statistics = [
+    Statistic<"rings", "rings", "rings that producers fill">,
+    Statistic<"taken", "taken", "fills that became takes of a tile">
+  ];
 }
 
 def UnswitchLoopsPass : Pass<"tile-unswitch-loops", "gpu::GPUModuleOp"> {
@@ -72,6 +88,10 @@ def UnswitchLoopsPass : Pass<"tile-unswitch-loops", "gpu::GPUModuleOp"> {
     gather, of a lookup) are decided tile by tile as before. Only in kernels whose schedule is of wgmma. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect"];
+  let statistics = [
+    Statistic<"unswitched", "unswitched", "loops that became a branch between two loops">,
+    Statistic<"halved", "halved", "loops that became two, one behind the other">
+  ];
 }
 
 def PipelineCopiesPass : Pass<"tile-pipeline-copies", "gpu::GPUModuleOp"> {
@@ -81,6 +101,10 @@ def PipelineCopiesPass : Pass<"tile-pipeline-copies", "gpu::GPUModuleOp"> {
     ends with a sync. It becomes a loop in which S - 1 gathers are under way, one barrier per iteration. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
+  let statistics = [
+    Statistic<"pipelined", "pipelined", "loops whose copies run ahead">,
+    Statistic<"early", "early", "of these, loops whose first copies start before an older wait">
+  ];
 }
 
 def ReadAheadPass : Pass<"tile-read-ahead", "gpu::GPUModuleOp"> {
@@ -91,6 +115,7 @@ def ReadAheadPass : Pass<"tile-read-ahead", "gpu::GPUModuleOp"> {
     `first` of a record is not read. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect"];
+  let statistics = [Statistic<"loops", "loops", "loops that carry the record of their next iteration">];
 }
 
 def LookAheadPass : Pass<"tile-look-ahead", "gpu::GPUModuleOp"> {
@@ -99,6 +124,10 @@ def LookAheadPass : Pass<"tile-look-ahead", "gpu::GPUModuleOp"> {
     A `tile.ahead` of what its loop counts is carried by the loop; any other is computed where it stands. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect"];
+  let statistics = [
+    Statistic<"carried", "carried", "values that loops compute an iteration ahead">,
+    Statistic<"inPlace", "in-place", "values that are computed where they stand">
+  ];
 }
 
 def OverlapDotsPass : Pass<"tile-overlap-dots", "gpu::GPUModuleOp"> {
@@ -110,6 +139,10 @@ def OverlapDotsPass : Pass<"tile-overlap-dots", "gpu::GPUModuleOp"> {
     for the tile that it reads, and that tile's release. Other loops stay as they are. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
+  let statistics = [
+    Statistic<"moved", "moved", "dots that start an iteration later">,
+    Statistic<"left", "left", "of these, dots that a run of a loop leaves to the next run">
+  ];
 }
 
 def StartEarlyPass : Pass<"tile-start-early", "gpu::GPUModuleOp"> {
@@ -123,6 +156,7 @@ def StartEarlyPass : Pass<"tile-start-early", "gpu::GPUModuleOp"> {
     columns stay as they are, and loops that do neither. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
+  let statistics = [Statistic<"moved", "moved", "dots that start an iteration earlier">];
 }
 
 def TakeTurnsPass : Pass<"tile-take-turns", "gpu::GPUModuleOp"> {
@@ -133,6 +167,7 @@ def TakeTurnsPass : Pass<"tile-take-turns", "gpu::GPUModuleOp"> {
     takes tiles without use waits for its turn alone. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
+  let statistics = [Statistic<"loops", "loops", "loops in which warpgroups take turns">];
 }
 
 def InsertBarriersPass : Pass<"tile-insert-barriers", "gpu::GPUModuleOp"> {
@@ -144,6 +179,10 @@ def InsertBarriersPass : Pass<"tile-insert-barriers", "gpu::GPUModuleOp"> {
     loops fill or take share a counter, which all loops and branches around carry. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
+  let statistics = [
+    Statistic<"rings", "rings", "rings whose stages got barriers">,
+    Statistic<"barriers", "barriers", "barriers that were allocated">
+  ];
 }
 
 def HoistUniformPass : Pass<"tile-hoist-uniform", "gpu::GPUModuleOp"> {
@@ -152,6 +191,7 @@ def HoistUniformPass : Pass<"tile-hoist-uniform", "gpu::GPUModuleOp"> {
     A region of a tile operation is code for one element, or for one line. Pure operations of it that depend on nothing
     in it move in front of the operation. Exact.
   }];
+  let statistics = [Statistic<"hoisted", "hoisted", "operations that moved out of a region">];
 }
 
 def FoldConstantsPass : Pass<"tile-fold-constants", "gpu::GPUModuleOp"> {
@@ -160,6 +200,10 @@ def FoldConstantsPass : Pass<"tile-fold-constants", "gpu::GPUModuleOp"> {
     A canonicalizer without patterns, in two walks over a kernel. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect"];
+  let statistics = [
+    Statistic<"folded", "folded", "operations that were folded">,
+    Statistic<"erased", "erased", "operations that nothing used">
+  ];
 }
 
 def UnrollLoopsPass : Pass<"tile-unroll-loops", "gpu::GPUModuleOp"> {
@@ -170,6 +214,7 @@ def UnrollLoopsPass : Pass<"tile-unroll-loops", "gpu::GPUModuleOp"> {
     left. Exact: what a loop carries is computed in the same order.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect"];
+  let statistics = [Statistic<"unrolled", "unrolled", "loops that do several iterations at once">];
 }
 
 def AllocateSharedPass : Pass<"tile-allocate-shared", "gpu::GPUModuleOp"> {
@@ -180,6 +225,10 @@ def AllocateSharedPass : Pass<"tile-allocate-shared", "gpu::GPUModuleOp"> {
     just these: its tiles were chosen to fit. Exact.
   }];
   let dependentDialects = ["tile::TileDialect"];
+  let statistics = [
+    Statistic<"placed", "placed", "allocations with memory of their own">,
+    Statistic<"overlaid", "overlaid", "allocations that lie over others">
+  ];
 }
 
 #endif

@@ -77,6 +77,7 @@ FailureOr<Value> LayoutGraph::inLayout(Value value, Layout layout, Operation *us
     Operation *copy = b.clone(*op);
     for (Value result : copy->getResults())
       result.setType(wanted);
+    ++remade;
     return known = copy->getResult(cast<OpResult>(value).getResultNumber());
   }
   if (int64_t bits = type.getElement().getIntOrFloatBitWidth(); bits != 8 && bits != 16 && bits != 32)
@@ -85,6 +86,7 @@ FailureOr<Value> LayoutGraph::inLayout(Value value, Layout layout, Operation *us
     return refuse("for a partial sum lies in the lanes that took it");
   if (type.getRank() == 1 && isLaneRelative(value))
     return refuse("for it is relative to the lane's own coordinates");
+  ++conversions;
   return known = ConvertOp::create(b, value.getLoc(), wanted, value).getResult();
 }
 

@@ -11,10 +11,13 @@
 #include "FeatureOrders.h"
 
 #include "attn/Dialect/Tile/IR/Tile.h"
+#include "attn/Dialect/Tile/Transforms/Decline.h"
 
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "llvm/ADT/EquivalenceClasses.h"
 #include "llvm/ADT/MapVector.h"
+
+#define DEBUG_TYPE "tile-infer-layouts"
 
 using namespace mlir;
 using namespace mlir::tile;
@@ -151,9 +154,14 @@ void FeatureOrders::orderContracted(LoadRhsOp load) {
     Value queries = dot.getQueryOperand().get();
     return fragmentOf(queries) && lacks(queries);
   };
-  if (!followDots(load.getFragment(), values, dots) || llvm::any_of(values, lacks) ||
-      llvm::any_of(dots, queriesLack))
+  if (!followDots(load.getFragment(), values, dots)) {
+    decline(DEBUG_TYPE, load, "something else uses it than dots whose queries can be loaded again");
     return;
+  }
+  if (llvm::any_of(values, lacks) || llvm::any_of(dots, queriesLack)) {
+    decline(DEBUG_TYPE, load, "not all that it is multiplied with can have its features in runs");
+    return;
+  }
   for (Value value : values)
     setOrder(value, order);
   for (DotOp dot : dots)

@@ -34,6 +34,8 @@ struct InferLayouts : tile::impl::InferLayoutsPassBase<InferLayouts> {
       graph.solve();
       if (failed(graph.materialize()))
         return signalPassFailure();
+      conversions += graph.conversions;
+      remade += graph.remade;
       swizzleTiles(kernel);
       orderFeatures(kernel);
     }

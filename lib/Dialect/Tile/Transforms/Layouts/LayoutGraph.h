@@ -32,6 +32,8 @@ public:
   void solve();
   /// Gives all values their types and inserts conversions.
   LogicalResult materialize();
+  /// How many conversions it has inserted, and how many values it has made again in another layout.
+  unsigned conversions = 0, remade = 0;
 
 private:
   /// Values that must have one type: what a loop's iterations take is what it returns.

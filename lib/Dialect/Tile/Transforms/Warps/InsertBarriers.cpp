@@ -48,6 +48,8 @@ public:
   RingBarriers(func::FuncOp kernel, ScheduleAttr schedule)
       : kernel(kernel), schedule(schedule), b(kernel.getLoc(), kernel.getContext()) {}
   LogicalResult run();
+  size_t countRings() const { return rings.size(); }
+  size_t countBarriers() const { return barriers; }
 
 private:
   void allocate();
@@ -75,6 +77,7 @@ private:
   ScheduleAttr schedule;
   ImplicitLocOpBuilder b;
   Rings rings;
+  size_t barriers = 0;            ///< that were allocated
   DenseSet<Operation *> finished; ///< loops behind which sends are awaited
 };
 
@@ -97,6 +100,7 @@ void RingBarriers::allocate() {
   auto alloc = [&](int64_t count) {
     auto op = AllocOp::create(b, BarriersType::get(b.getContext(), count), Value(), false, IntegerAttr());
     last = op;
+    barriers += count;
     return op.getMemory();
   };
   for (Ring *ring : inOrder) {
@@ -113,13 +117,13 @@ void RingBarriers::allocate() {
     bool alone = cast<FillOp>(ring.fills.front()).getWarp().has_value();
     return ring.gathers ? 32 * (alone ? 1 : schedule.getProducerWarps()) : 1;
   };
-  SmallVector<Value> barriers;
+  SmallVector<Value> all;
   SmallVector<int64_t> counts;
   for (auto &[tiles, ring] : rings) {
-    barriers.push_back(ring.full), counts.push_back(arrivals(ring));
-    barriers.push_back(ring.empty), counts.push_back(schedule.getWarps());
+    all.push_back(ring.full), counts.push_back(arrivals(ring));
+    all.push_back(ring.empty), counts.push_back(schedule.getWarps());
   }
-  InitBarriersOp::create(b, barriers, counts);
+  InitBarriersOp::create(b, all, counts);
   if (llvm::any_of(rings, [](auto &entry) { return !entry.second.gathers; }))
     PublishBarriersOp::create(b);
   SyncOp::create(b, Scope::Block);
@@ -301,8 +305,11 @@ struct InsertBarriers : tile::impl::InsertBarriersPassBase<InsertBarriers> {
       auto schedule = tile::scheduleAttr.get(kernel);
       if (!schedule || schedule.getKind() != ScheduleKind::Wgmma)
         continue;
-      if (failed(RingBarriers(kernel, schedule).run()))
+      RingBarriers inserted(kernel, schedule);
+      if (failed(inserted.run()))
         return signalPassFailure();
+      rings += inserted.countRings();
+      barriers += inserted.countBarriers();
     }
   }
 };

@@ -17,6 +17,7 @@
 #include "attn/Dialect/Tile/Transforms/Slice.h"
 
 #include "attn/Dialect/Tile/IR/Tile.h"
+#include "attn/Dialect/Tile/Transforms/Decline.h"
 #include "attn/Dialect/Tile/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -26,6 +27,8 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 #include <map>
+
+#define DEBUG_TYPE "tile-specialize-warps"
 
 namespace mlir::tile {
 #define GEN_PASS_DEF_SPECIALIZEWARPSPASS
@@ -252,11 +255,19 @@ struct SpecializeWarps : tile::impl::SpecializeWarpsPassBase<SpecializeWarps> {
         continue;
       SmallVector<FillOp> fills;
       kernel.walk<WalkOrder::PreOrder>([&](FillOp fill) { fills.push_back(fill); });
-      if (fills.empty())
+      if (fills.empty()) {
+        decline(DEBUG_TYPE, kernel, "it fills no ring");
         continue;
+      }
+      llvm::SmallDenseSet<Value> filled;
+      for (FillOp fill : fills)
+        filled.insert(fill.getRing());
+      const size_t count = fills.size(); // they are erased
       Roles roles(kernel, schedule, fills);
       if (failed(roles.verify()) || failed(roles.write()))
         return signalPassFailure();
+      rings += filled.size();
+      taken += count;
     }
   }
 };

@@ -24,6 +24,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "attn/Dialect/Tile/IR/Tile.h"
+#include "attn/Dialect/Tile/Transforms/Decline.h"
 #include "attn/Dialect/Tile/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -32,6 +33,8 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#define DEBUG_TYPE "tile-take-turns"
 
 namespace mlir::tile {
 #define GEN_PASS_DEF_TAKETURNSPASS
@@ -55,7 +58,8 @@ class Turns {
 public:
   Turns(scf::ForOp outermost, ScheduleAttr schedule)
       : outermost(outermost), schedule(schedule), b(outermost.getLoc(), outermost) {}
-  void insert();
+  /// Returns in how many loops warpgroups take turns.
+  unsigned insert();
 
 private:
   Value i32(int64_t value) { return arith::ConstantIntOp::create(b, value, 32); }
@@ -69,7 +73,7 @@ private:
   }
   /// What only one warpgroup does.
   void only(int64_t which, function_ref<void()> body);
-  void insert(scf::ForOp loop);
+  bool insert(scf::ForOp loop);
   /// Hands the turn on where the block, or branches in it, first wait for dots.
   void passOnBeforeFinish(Block *block);
 
@@ -95,40 +99,45 @@ void Turns::only(int64_t which, function_ref<void()> body) {
   body();
 }
 
-void Turns::insert() {
+unsigned Turns::insert() {
   Value consumer = arith::SubIOp::create(b, warp(), i32(schedule.getProducerWarps()));
   warpgroup = arith::DivUIOp::create(b, consumer, i32(ScheduleAttr::groupWarps));
   only(schedule.getConsumers() - 1, [&] { passOn(); });
+  unsigned loops = 0;
   outermost.walk([&](scf::ForOp loop) {
     if (loop.getBody()->walk([](scf::ForOp) { return WalkResult::interrupt(); }).wasInterrupted())
       return;
-    insert(loop);
+    loops += insert(loop);
   });
   b.setInsertionPoint(outermost->getBlock()->getTerminator());
   only(0, [&] { await(); });
+  return loops;
 }
 
-void Turns::insert(scf::ForOp loop) {
+bool Turns::insert(scf::ForOp loop) {
   Block *body = loop.getBody();
   auto awaits = body->getOps<AwaitOp>();
   bool computes = startsDots(loop);
   if (awaits.empty() && !computes)
-    return;
+    return decline(DEBUG_TYPE, loop, "it neither awaits tiles nor starts dots");
   auto first = llvm::find_if(*body, [](Operation &op) { return isa<AwaitOp>(op) || startsDots(&op); });
   b.setInsertionPoint(body, first);
   await();
-  if (computes)
-    return passOnBeforeFinish(body);
+  if (computes) {
+    passOnBeforeFinish(body);
+    return true;
+  }
   passOn();
   // What stands here besides says whether a tile is used.
   auto isWait = [](Operation &op) { return isa<AwaitOp, SyncOp>(op); };
   if (!llvm::all_of(body->without_terminator(), [&](Operation &op) {
         return isWait(op) || isa<ArriveOp, MeetOp, PassByOp>(op) || isMemoryEffectFree(&op);
       }))
-    return;
+    return true;
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(*body)))
     if (isWait(op) || isOpTriviallyDead(&op))
       op.erase();
+  return true;
 }
 
 void Turns::passOnBeforeFinish(Block *block) {
@@ -162,7 +171,7 @@ struct TakeTurns : tile::impl::TakeTurnsPassBase<TakeTurns> {
             << found.size() << ": its schedule says that warpgroups take turns";
         return signalPassFailure();
       }
-      Turns(found.front(), schedule).insert();
+      loops += Turns(found.front(), schedule).insert();
     }
   }
 };

@@ -57,16 +57,23 @@ RUNTIME, CONVERSION, PYTHON = "runtime/src", "lib/Conversion/AttnToTile", "pytho
 FAULTS = [
     Fault(
         "a key past the end counts",
-        f"{CONVERSION}/Expand/Masks.cpp",
-        "b.sub(bounds.exists, b.i32(1))",
-        "b.sub(bounds.exists, b.i32(0))",
+        f"{CONVERSION}/Steps/LowerMask.cpp",
+        "b.sub(exists, b.i32(1))",
+        "b.sub(exists, b.i32(0))",
         ("grid", "lit"),
     ),
     Fault(
         "a window is one token too long",
-        f"{CONVERSION}/Expand/Masks.cpp",
+        f"{CONVERSION}/Steps/LowerMask.cpp",
         "b.compare(arith::CmpIPredicate::sgt, column, next())",
         "b.compare(arith::CmpIPredicate::sge, column, next())",
+        ("grid", "lit"),
+    ),
+    Fault(
+        "the unit of a row moves, and what was summed does not",
+        f"{CONVERSION}/Steps/LowerSoftmaxStep.cpp",
+        "math::Exp2Op::create(b, scaled(arith::SubFOp::create(b, old, center)))",
+        "b.f32(1)",
         ("grid", "lit"),
     ),
     Fault(
@@ -78,7 +85,7 @@ FAULTS = [
     ),
     Fault(
         "the LSE of a row that sees nothing is 0",
-        f"{CONVERSION}/Expand/Softmax.cpp",
+        f"{CONVERSION}/Expand/States.cpp",
         "arith::MulFOp::create(b, log, b.f32(ln2)), b.f32(-infinity))",
         "arith::MulFOp::create(b, log, b.f32(ln2)), b.f32(0))",
         ("grid", "lit"),
@@ -114,8 +121,8 @@ FAULTS = [
     Fault(
         "scores take the first group's metadata",
         f"{CONVERSION}/Expand/Dequantize.cpp",
-        "meta[2 * group], meta[2 * group + 1], sums[group]",
-        "meta[0], meta[1], sums[group]",
+        "scales.push_back(meta[2 * group]), zeros.push_back(meta[2 * group + 1]);",
+        "scales.push_back(meta[0]), zeros.push_back(meta[1]);",
         ("formats", "lit"),
     ),
     Fault(

@@ -38,7 +38,7 @@ public:
 private:
   Value slopeOf(Operation &op);
   Value slope(Operation &op, unsigned i) const { return of(op.getOperand(i)); }
-  Value number(Operation &op, unsigned i) const { return numbers.lookup(op.getOperand(i)); }
+  Value number(Operation &op, unsigned i) const { return numbers.lookupOrDefault(op.getOperand(i)); }
   static Value either(Value x, Value y) { return x ? x : y; }
   Value times(Value slope, Value factor) {
     return slope ? b.createOrFold<arith::MulFOp>(slope, factor) : Value();

@@ -31,6 +31,7 @@ unsigned lowerSteps(gpu::GPUModuleOp module,
     KernelBuilder b(kernel);
     for (StepOp step : steps) {
       b.setInsertionPoint(step);
+      b.setLoc(step.getLoc());
       step->replaceAllUsesWith(lower(step, b));
       step->erase();
     }

@@ -22,6 +22,7 @@ bool mlir::attn::isOfPairs(Type type) {
 }
 bool mlir::attn::isOfRows(Type type) { return hasAxes(type, {Axis::Query}); }
 bool mlir::attn::isOfTokens(Type type) { return hasAxes(type, {Axis::Key}); }
+bool mlir::attn::isOfQueries(Type type) { return hasAxes(type, {Axis::Query, Axis::Feature}); }
 bool mlir::attn::isOfFeatures(Type type) {
   return cast<FragmentType>(type).getElement().isF32() &&
          (hasAxes(type, {Axis::Query, Axis::Feature}) || hasAxes(type, {Axis::Key, Axis::Feature}));
@@ -30,9 +31,18 @@ bool mlir::attn::isOfFeatures(Type type) {
 LogicalResult ScoresOp::verify() {
   if (getBegin() && getBegin().getType() != getScores().getType())
     return emitOpError("expected scores to begin with what has their type, got ") << getBegin().getType();
+  if (getTokenScales() && !getTokenScales().getType().getElement().isF32())
+    return emitOpError("expected scales of tokens of f32, got ") << getTokenScales().getType();
   const bool rowsFirst = getScores().getType().getAxes().front() == Axis::Query;
   if (getLine() && !isa<tile::SharedType>((rowsFirst ? getRows() : getTokens()).getType()))
     return emitOpError("expected a line of a shared tile, and the left operand is a fragment");
+  return success();
+}
+
+LogicalResult GroupSumsOp::verify() {
+  if (getSums().empty() || (getSums().size() > 1 && !getGroup()))
+    return emitOpError("expected a sum, or sums and the number of features of a group, got ")
+           << getSums().size() << " sums";
   return success();
 }
 
@@ -50,6 +60,8 @@ LogicalResult DequantizeOp::verify() {
   if (getScales().size() != getZeros().size())
     return emitOpError("expected a zero for each scale, got ")
            << getScales().size() << " and " << getZeros().size();
+  if (!getScales().empty() && !getResult().getType().getElement().isF16())
+    return emitOpError("expected f16 of codes with scales, got ") << getResult().getType();
   if (getTiny() && !getScales().empty())
     return emitOpError("expected no scales of codes that stay tiny");
   return success();
@@ -59,8 +71,7 @@ LogicalResult ScoreFnOp::verifyRegions() {
   Block &block = getScore().front();
   Builder b(getContext());
   Type i32 = b.getI32Type();
-  if (block.getArgumentTypes() != TypeRange({b.getF32Type(), i32, i32, i32}) || block.empty() ||
-      !isa<YieldOp>(block.back()))
+  if (block.getArgumentTypes() != TypeRange({b.getF32Type(), i32, i32, i32}) || !isa<YieldOp>(block.back()))
     return emitOpError(
         "expected a region of a score, the query head and two positions that ends with attn.yield");
   const int64_t reads = llvm::count_if(block, llvm::IsaPred<tile::ReadOp>);

@@ -138,7 +138,9 @@ bool EarlyDot::matchDots() {
       return;
     stand &= op->getBlock() == body();
   });
-  return (stand && !starts.empty()) || refuse("its body starts no dots, or not all of them itself");
+  if (starts.empty())
+    return refuse("it starts no dots");
+  return stand || refuse("some of its dots stand in branches or inner loops");
 }
 
 bool EarlyDot::matchFirst() {

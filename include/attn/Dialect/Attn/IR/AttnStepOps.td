@@ -58,6 +58,8 @@ class Attn_Pairs<string prose> : Attn_Shaped<prose # ", f32 with the axes query 
 // A number for each row, or for each token.
 class Attn_PerRow<string prose> : Attn_Shaped<prose # ", with the axis query", "isOfRows">;
 class Attn_PerToken<string prose> : Attn_Shaped<prose # ", with the axis key", "isOfTokens">;
+// Features of each row.
+class Attn_Queries<string prose> : Attn_Shaped<prose # ", with the axes query and feature", "isOfQueries">;
 // A sum over rows or tokens.
 class Attn_Sum<string prose> : Attn_Shaped<prose # ", f32 with an axis of features", "isOfFeatures">;
 
@@ -79,7 +81,7 @@ def Attn_ScoresOp : Attn_StepOp<"scores", [AttrSizedOperandSegments, MemoryEffec
     each factor.
 
     ```mlir
-    %s = attn.scores mma %q, %k at %line : !rows, !keys -> !tile.fragment<query=16, key=64, f32>
+    %s = attn.scores mma %q, %k : !tile.fragment<[query 16, feature 128], bf16>, !keys -> <[query 16, key 64], f32>
     ```
   }];
   let arguments = (ins Attn_Dots:$dots, Arg<Attn_Factor, "queries, or gradients of outputs">:$rows,
@@ -102,30 +104,27 @@ def Attn_GroupSumsOp : Attn_StepOp<"group_sums", [Pure]> {
     What attn.group_scores multiplies zeros by; `group` features each, or all. Exact up to the order of f32 sums: it is
     a product with ones.
   }];
-  let arguments = (ins Attn_Fragment<"queries">:$rows, Arg<OptionalAttr<I64Attr>, "features of a group">:$group);
+  let arguments = (ins Attn_Queries<"queries">:$rows, Arg<OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>, "features of a group">:$group);
   let results = (outs Variadic<Attn_PerRow<"a number per row">>:$sums);
   let assemblyFormat = "$rows (`per` $group^)? attr-dict `:` type($rows) `->` type($sums)";
+  let hasVerifier = 1;
 }
 
 def Attn_GroupScoresOp : Attn_StepOp<"group_scores", [Pure, AttrSizedOperandSegments]> {
   let summary = "the product of rows and tokens whose groups of features have scales and zeros";
   let description = [{
     `S = sum over groups g of scale[g] (rows[g] codes[g]^T) + zero[g] sum(rows[g])`, times `scale`.
-
-    ```mlir
-    %s = attn.group_scores %q, %codes scales %c zeros %z sums %n per 64 : ... -> !scores
-    ```
   }];
-  let arguments = (ins Attn_Fragment<"queries">:$rows, Attn_Fragment<"codes, widened">:$tokens,
+  let arguments = (ins Attn_Queries<"queries">:$rows, Attn_Fragment<"codes, widened">:$tokens,
                        Variadic<Attn_PerToken<"of each group a number per token, f16">>:$scales,
                        Variadic<Attn_PerToken<"the same">>:$zeros,
                        Variadic<Attn_PerRow<"of each group a number per row">>:$sums,
                        Arg<Optional<F32>, "a factor of all scores">:$scale,
-                       Arg<OptionalAttr<I64Attr>, "features of a group">:$group);
+                       Arg<OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>, "features of a group">:$group);
   let results = (outs Attn_Pairs<"the scores">:$scores);
   let assemblyFormat = [{
-    $rows `,` $tokens `scales` $scales `zeros` $zeros `sums` $sums (`times` $scale^)? (`per` $group^)? attr-dict
-    `:` type($rows) `,` type($tokens) `,` type($scales) `,` type($zeros) `,` type($sums) `->` type($scores)
+    $rows `,` $tokens `scales` $scales `:` type($scales) `zeros` $zeros `:` type($zeros) `sums` $sums `:` type($sums)
+    (`times` $scale^)? (`per` $group^)? attr-dict `:` type($rows) `,` type($tokens) `->` type($scores)
   }];
   let hasVerifier = 1;
 }
@@ -138,7 +137,7 @@ def Attn_AccumulateOp : Attn_StepOp<"accumulate", [MemoryEffects<[MemRead]>, All
     features first, `other` is the left operand.
 
     ```mlir
-    %o = attn.accumulate mma %p, %v into %acc : !scores, !values -> !acc
+    %o = attn.accumulate mma %p, %v into %acc : <[query 16, key 64], f32>, !keys -> <[query 16, feature 128], f32>
     ```
   }];
   let arguments = (ins Attn_Dots:$dots, Attn_Pairs<"a number of each pair">:$pairs,
@@ -154,18 +153,18 @@ def Attn_DequantizeOp : Attn_StepOp<"dequantize", [AttrSizedOperandSegments, Mem
   let summary = "a staged tile of codes as a factor of a product";
   let description = [{
     Codes are loaded and widened to the result's element, exactly. With `scales` and `zeros`, one of each for a group of
-    features, the result is `code * scale + zero`, rounded once. `tiny` leaves integers in the low bits of an f16, each its
+    features, the result is `code * scale + zero` in f16, rounded once. `tiny` leaves integers in the low bits of an f16, each its
     code times a power of two that its feature decides (tile.widen, tile.restore). The result's first axis is the one that the product keeps. `per` says
     how many features have a scale of their own; without it all are alike.
 
     ```mlir
-    %v = attn.dequantize %tile : !codes -> !tile.fragment<feature=64, key=32, f16>
+    %v = attn.dequantize %tile : <key 32, feature 64, i4> -> <[feature 64, key 32], f16>
     ```
   }];
   let arguments = (ins Arg<Tile_SharedType, "the codes">:$tile,
                        Variadic<Attn_PerToken<"of each group a number per token, f16">>:$scales,
                        Variadic<Attn_PerToken<"the same">>:$zeros,
-                       Arg<OptionalAttr<I64Attr>, "features of a group">:$group, UnitAttr:$tiny);
+                       Arg<OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>, "features of a group">:$group, UnitAttr:$tiny);
   let results = (outs Attn_Fragment<"numbers of 16 bits">:$result);
   let assemblyFormat = [{
     $tile (`scales` $scales^ `:` type($scales))? (`zeros` $zeros^ `:` type($zeros))? (`per` $group^)? (`tiny` $tiny^)?
@@ -214,7 +213,7 @@ def Attn_MaskOp : Attn_StepOp<"mask", [Pure, AttrSizedOperandSegments, AllTypesM
     of the tile; without it the lowering finds that out from the rows.
 
     ```mlir
-    %m = attn.mask %s at %positions tokens %first to %end pos0 %p see window ends %w if %partial : !scores, !positions
+    %m = attn.mask %s at %positions tokens %first to %end pos0 %p see window(64) ends %w if %partial : <[query 16], i32>, <[query 16, key 64], f32>
     ```
   }];
   let arguments = (ins Attn_Pairs<"scores">:$scores, Attn_PerRow<"the position of each row">:$positions,
@@ -240,7 +239,8 @@ def Attn_ListMaskOp : Attn_StepOp<"list_mask", [MemoryEffects<[MemRead]>, AllTyp
   let arguments = (ins Attn_Pairs<"scores">:$scores, Arg<I32, "the tile's first token">:$first,
                        Arg<I32, "the warp's first packed row">:$packed, Arg<I32, "the last one that exists">:$last,
                        Arg<I32, "the query row of the first word">:$origin, Arg<Tile_BufferType, "the words">:$words,
-                       I64Attr:$group, I64Attr:$pitch);
+                       ConfinedAttr<I64Attr, [IntPositive]>:$group,
+                       ConfinedAttr<I64Attr, [IntPositive]>:$pitch);
   let results = (outs Attn_Pairs<"the scores">:$result);
   let assemblyFormat = [{
     $scores `tokens` $first `rows` $packed `to` $last `in` $words `from` $origin `group` $group `pitch` $pitch attr-dict
@@ -270,7 +270,7 @@ def Attn_SoftmaxStepOp : Attn_StepOp<"softmax_step", [Pure, AttrSizedResultSegme
     says that the row has seen nothing yet.
 
     ```mlir
-    %m1, %l1, %p, %d, %moved = attn.softmax_step %s, %m, %l unit %log2 : !scores, !max, !sum -> !decay
+    %m1, %l1, %p, %d, %moved = attn.softmax_step %s, %m, %l unit %log2 : <[query 16, key 64], f32>, <[query 16], f32>, <[query 16], f32, partial> -> <[query 16], f32>, <[query 16], f32, partial>, <[query 16, key 64], f32>, !tile.fragment<[query 16], f32>, i1
     ```
   }];
   let arguments = (ins Attn_Pairs<"the tile's scores">:$scores,
@@ -296,7 +296,7 @@ def Attn_RescaleOp : Attn_StepOp<"rescale", [Pure, AllTypesMatch<["sum", "result
     `sum * decay`, of each row its own, where `moved`; else the decay is 1 and nothing is done.
 
     ```mlir
-    %o = attn.rescale %acc by %decay if %moved : !acc, !decay
+    %o = attn.rescale %acc by %decay if %moved : <[query 16, feature 128], f32>, <[query 16], f32>
     ```
   }];
   let arguments = (ins Attn_Sum<"the sum so far">:$sum, Attn_PerRow<"a factor of each row">:$decay,

@@ -13,6 +13,8 @@ bool isOfPairs(Type type);
 /// Whether it has one for each row, or for each token.
 bool isOfRows(Type type);
 bool isOfTokens(Type type);
+/// Whether it has features of each row.
+bool isOfQueries(Type type);
 /// Whether it is a sum over rows or tokens, in f32: features of the other.
 bool isOfFeatures(Type type);
 

@@ -236,4 +236,73 @@ SURVIVORS = (
         ordinals=(1,),
         kernel="_rows",
     ),
+    # Codes.
+    Survivor(
+        "drop",
+        "llvm.store",
+        "of rows behind the eighth: fragments that warps have merged are of 16 rows, and a task of this kernel has 8 at "
+        "most, so it is never executed",
+        text="!llvm.ptr<1>",
+        cases="codes, up to 8 rows",
+        ordinals=(8, 9, 11, 13, 15),
+        kernel="_rows8",
+    ),
+    Survivor(
+        "drop",
+        "llvm.store",
+        "the same",
+        text="!llvm.ptr<1>",
+        cases="small floats, up to 8 rows",
+        ordinals=(8, 9, 11, 13, 15),
+        kernel="_rows8",
+    ),
+    Survivor(
+        "drop",
+        "llvm.store",
+        "the same",
+        text="!llvm.ptr<1>",
+        cases="diffkv, up to 8 rows",
+        ordinals=(14, 15, 16, 17, 19, 22, 23, 25),
+        kernel="_rows8",
+    ),
+    # A segment is of one region, and goes through the code of both: that of the other one copies nothing and has no tiles.
+    Survivor(
+        "drop",
+        "nvvm.cp.async.wait.group",
+        "of queries, in front of the second region's tiles: the same thread has waited for them in front of the first one's, "
+        "which have none in such a segment",
+        cases="diffkv",
+        ordinals=(2,),
+    ),
+    Survivor(
+        "drop",
+        "nvvm.barrier0",
+        "in front of the second region's tiles: queries of all threads were there at the barrier in front of the first one's",
+        cases="diffkv",
+        ordinals=(1,),
+    ),
+    Survivor(
+        "drop",
+        "nvvm.barrier0",
+        "in front of the exchange, which lies where the first region's keys and values were: whoever read them has been at "
+        "the barrier in front of the second one's tiles since",
+        cases="diffkv",
+        ordinals=(2,),
+    ),
+    Survivor(
+        "drop",
+        "nvvm.bar.warp.sync",
+        "behind the first region's tiles: the next copies to where they were come behind the barrier in front of the second "
+        "one's tiles, of which this segment has none",
+        cases="diffkv",
+        ordinals=(1,),
+    ),
+    Survivor(
+        "drop",
+        "nvvm.bar.warp.sync",
+        "behind the second region's tiles: segments of the first one come before, so what is copied next to where they were is "
+        "the second one's, behind the barrier in front of the first one's tiles, or the next task's",
+        cases="diffkv",
+        ordinals=(3,),
+    ),
 )

@@ -45,28 +45,46 @@ SURVIVORS = (
         cases="wgmma",
         ordinals=(1,),
     ),
+    # Lanes of a warp that fetches meet behind their wait for a free slot: one that came late would miss two phases. Where
+    # nothing else makes them meet before the next lap, a detector sees it in every schedule.
     Survivor(
         "drop",
         "nvvm.bar.warp.sync",
-        "a lane of a warp that fetches may come late to the wait for a free slot and miss two phases. It hangs in few of "
-        "the schedules that the host device draws; a tree of several tasks in two blocks has found it",
-        cases="wgmma",
+        "behind the wait for a free slot: shuffles of coordinates stand behind it, at which lanes meet",
+        cases="prefill, wgmma, boxes of pages",
         ordinals=(0, 1, 3),
     ),
     Survivor(
         "drop",
         "nvvm.bar.warp.sync",
-        "the same of the other rings that a backward pass has",
-        cases="gradients, wgmma",
-        ordinals=(2, 4, 5),
+        "the same, of queries",
+        cases="prefill, wgmma, heads of 128",
+        ordinals=(3,),
     ),
     Survivor(
         "drop",
         "nvvm.bar.warp.sync",
-        "the same of the ring of outputs",
-        cases="gradients, wgmma",
-        ordinals=(6,),
+        "the same, of keys and values",
+        cases="prefill, wgmma, gathered queries",
+        ordinals=(0, 1),
+    ),
+    Survivor(
+        "drop",
+        "nvvm.bar.warp.sync",
+        "the same, of rows: the sync behind the wait for the slot of their outputs, by the same warp, comes before anything of "
+        "the task can be given back",
+        cases="gradients, wgmma, in order",
+        ordinals=(5,),
         kernel="_rows",
+    ),
+    Survivor(
+        "drop",
+        "nvvm.bar.warp.sync",
+        "the same, of keys: a block of tokens has one task, and each lane of the warp arrives behind its copies of numbers of "
+        "rows, without which no key is given back",
+        cases="fused",
+        ordinals=(0,),
+        kernel="_tokens",
     ),
     Survivor(
         "drop",
@@ -183,24 +201,6 @@ SURVIVORS = (
         "zeros behind the last row of a tile, as above",
         cases="fused",
         ordinals=(2, 3),
-        kernel="_tokens",
-    ),
-    Survivor(
-        "drop",
-        "nvvm.bar.warp.sync",
-        "in front of the arrival that gives numbers of rows back: lanes that come late read what is overwritten, in few of the "
-        "schedules that the host device draws",
-        cases="fused",
-        ordinals=(6,),
-        kernel="_tokens",
-    ),
-    Survivor(
-        "double",
-        "nvvm.mbarrier.arrive",
-        "of the gradient of outputs: one warpgroup then gives a stage back for both, while the other may still multiply; in few "
-        "of the schedules, as above",
-        cases="gradients, wgmma, fused",
-        ordinals=(5,),
         kernel="_tokens",
     ),
     Survivor(

@@ -6,7 +6,7 @@ tile and of none, tiles with a tail, rows that do not fill a tile, and results t
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from attnlab import Problem
 
@@ -47,6 +47,10 @@ class Case:
         )
 
 
+def codes(kind, per=64):
+    return f"!attn.codes<{kind}, per = {per}>"
+
+
 def small(store="paged<16>", see="causal", heads=(4, 1)):
     return Problem(*heads, 64, 64, store=store, see=see)
 
@@ -71,6 +75,59 @@ EMPTY_RUNS = (
     BY_QUERY,
 )
 
+# A list of lengths is of one sequence after the other, and of one head after the other where those have their own. What
+# holds codes has a kernel for up to 8 rows, of 4 query heads each here, one for up to 16 and one for more.
+CODES = replace(small(see="all"), key=codes("i8"), value=codes("i4"))
+SMALL_FLOATS = replace(small(see="all"), key=codes("f8E4M3FN", "token"), value=codes("f8E4M3FN", "token"))
+CODE_BYTES, SMALL_FLOAT_BYTES = 64 + 32 + 2 * 4, 64 + 64 + 2 * 4
+# Two regions with formats of their own, of which each head has its own lists (examples/12_diffkv).
+DIFFKV = replace(
+    small("paged<16>, ragged", see="all", heads=(8, 2)),
+    draft_store="paged<32>, ragged",
+    key=codes("i8"),
+    value=codes("i4"),
+    draft_key=codes("i4"),
+    draft_value=codes("i2"),
+)
+EIGHT_TREE = (
+    (-1, 150, 0),
+    (0, 160, 1),
+    (0, 70, 0),
+    (2, 5, 1),
+    (-1, 104, 0),
+    (4, 60, 0),
+    (5, 70, 1),
+    (-1, 5, 1),
+)
+SIXTEEN_TREE = ((-1, 104, 0), (0, 60, 0), (1, 70, 3), (-1, 150, 0), (3, 50, 4), (-1, 5, 3))
+EIGHT_RUNS = (
+    "batch=3 q_len=1 kv_len=100..300 blocks=1",
+    "batch=4 q_len=2 kv_len=[0,37,0,150] blocks=1",
+    "batch=3 q_len=1 kv_len=0 blocks=1",
+    "batch=3 q_len=2 kv_len=[0,600,90] blocks=4",
+    BY_NODE,
+    BY_QUERY,
+)
+SIXTEEN_RUNS = (
+    "batch=3 q_len=3 kv_len=100..300 blocks=1",
+    "batch=4 q_len=4 kv_len=[0,37,0,150] blocks=1",
+    "batch=3 q_len=3 kv_len=0 blocks=1",
+    "batch=3 q_len=4 kv_len=[0,600,90] blocks=4",
+    BY_NODE,
+    BY_QUERY,
+)
+
+
+def diffkv_runs(rows):
+    return (
+        f"batch=3 q_len={rows} kv_len=20..200 drafts=3 draft_len=0..300 blocks=1",
+        f"batch=3 q_len={rows} kv_len=[0,40,0,0,150,9] drafts=3 draft_len=[0,0,70,0,20,300] blocks=1",
+        f"batch=3 q_len={rows} kv_len=[40,30] drafts=1 draft_len=[130,0] blocks=1",
+        f"batch=2 q_len={rows} kv_len=0 drafts=2 draft_len=0 blocks=1",
+        f"batch=2 q_len={rows} kv_len=[0,900,90,0] drafts=2 draft_len=[0,1500,9,40] blocks=4",
+    )
+
+
 CASES = (
     Case(
         "decode, mma",
@@ -86,6 +143,33 @@ CASES = (
         DECODE_TREE,
     ),
     Case("prefill, mma", small(see="all"), "mma", EMPTY_RUNS),
+    Case("decode, codes, up to 8 rows", CODES, "mma", EIGHT_RUNS, EIGHT_TREE, token_bytes=CODE_BYTES),
+    Case("decode, codes, up to 16 rows", CODES, "mma", SIXTEEN_RUNS, SIXTEEN_TREE, token_bytes=CODE_BYTES),
+    Case(
+        "prefill, codes",
+        CODES,
+        "mma",
+        (*EMPTY_RUNS, "batch=4 q_len=33 kv_len=[150,0,37,0] blocks=1"),
+        token_bytes=CODE_BYTES,
+    ),
+    Case(
+        "decode, small floats, up to 8 rows",
+        SMALL_FLOATS,
+        "mma",
+        EIGHT_RUNS,
+        EIGHT_TREE,
+        token_bytes=SMALL_FLOAT_BYTES,
+    ),
+    Case(
+        "decode, small floats, up to 16 rows",
+        SMALL_FLOATS,
+        "mma",
+        SIXTEEN_RUNS,
+        SIXTEEN_TREE,
+        token_bytes=SMALL_FLOAT_BYTES,
+    ),
+    Case("decode, diffkv, up to 8 rows", DIFFKV, "mma", diffkv_runs(2)),
+    Case("decode, diffkv, up to 16 rows", DIFFKV, "mma", diffkv_runs(3)),
     Case("prefill, wgmma, boxes of pages", small(), "wgmma", LONG_RUNS, LONG_TREE),
     Case("prefill, wgmma, boxes of a dense store, short", small(store="dense"), "wgmma", PREFILL_RUNS),
     Case(  # heads for which consumers take no turns; tasks of few rows before some of many
@@ -108,7 +192,11 @@ CASES = (
         "gradients, wgmma, in order",
         small("packed"),
         "wgmma",
-        (GRADIENT_RUNS[0], BY_QUERY),
+        (
+            GRADIENT_RUNS[0],
+            BY_QUERY,
+            "batch=1 q_len=70 kv_len=700 blocks=1",
+        ),  # keys go round within a segment
         backward=True,
     ),
     Case(

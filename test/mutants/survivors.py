@@ -45,28 +45,46 @@ SURVIVORS = (
         cases="wgmma",
         ordinals=(1,),
     ),
+    # Lanes of a warp that fetches meet behind their wait for a free slot: one that came late would miss two phases. Where
+    # nothing else makes them meet before the next lap, a detector sees it in every schedule.
     Survivor(
         "drop",
         "nvvm.bar.warp.sync",
-        "a lane of a warp that fetches may come late to the wait for a free slot and miss two phases. It hangs in few of "
-        "the schedules that the host device draws; a tree of several tasks in two blocks has found it",
-        cases="wgmma",
+        "behind the wait for a free slot: shuffles of coordinates stand behind it, at which lanes meet",
+        cases="prefill, wgmma, boxes of pages",
         ordinals=(0, 1, 3),
     ),
     Survivor(
         "drop",
         "nvvm.bar.warp.sync",
-        "the same of the other rings that a backward pass has",
-        cases="gradients, wgmma",
-        ordinals=(2, 4, 5),
+        "the same, of queries",
+        cases="prefill, wgmma, heads of 128",
+        ordinals=(3,),
     ),
     Survivor(
         "drop",
         "nvvm.bar.warp.sync",
-        "the same of the ring of outputs",
-        cases="gradients, wgmma",
-        ordinals=(6,),
+        "the same, of keys and values",
+        cases="prefill, wgmma, gathered queries",
+        ordinals=(0, 1),
+    ),
+    Survivor(
+        "drop",
+        "nvvm.bar.warp.sync",
+        "the same, of rows: the sync behind the wait for the slot of their outputs, by the same warp, comes before anything of "
+        "the task can be given back",
+        cases="gradients, wgmma, in order",
+        ordinals=(5,),
         kernel="_rows",
+    ),
+    Survivor(
+        "drop",
+        "nvvm.bar.warp.sync",
+        "the same, of keys: a block of tokens has one task, and each lane of the warp arrives behind its copies of numbers of "
+        "rows, without which no key is given back",
+        cases="fused",
+        ordinals=(0,),
+        kernel="_tokens",
     ),
     Survivor(
         "drop",
@@ -187,24 +205,6 @@ SURVIVORS = (
     ),
     Survivor(
         "drop",
-        "nvvm.bar.warp.sync",
-        "in front of the arrival that gives numbers of rows back: lanes that come late read what is overwritten, in few of the "
-        "schedules that the host device draws",
-        cases="fused",
-        ordinals=(6,),
-        kernel="_tokens",
-    ),
-    Survivor(
-        "double",
-        "nvvm.mbarrier.arrive",
-        "of the gradient of outputs: one warpgroup then gives a stage back for both, while the other may still multiply; in few "
-        "of the schedules, as above",
-        cases="gradients, wgmma, fused",
-        ordinals=(5,),
-        kernel="_tokens",
-    ),
-    Survivor(
-        "drop",
         "nvvm.wgmma.fence.aligned",
         "of dots whose operands were there at the fence of the dot before: dk behind dq and, where scores start early, dq "
         "behind those",
@@ -235,5 +235,74 @@ SURVIVORS = (
         cases="gradients, mma",
         ordinals=(1,),
         kernel="_rows",
+    ),
+    # Codes.
+    Survivor(
+        "drop",
+        "llvm.store",
+        "of rows behind the eighth: fragments that warps have merged are of 16 rows, and a task of this kernel has 8 at "
+        "most, so it is never executed",
+        text="!llvm.ptr<1>",
+        cases="codes, up to 8 rows",
+        ordinals=(8, 9, 11, 13, 15),
+        kernel="_rows8",
+    ),
+    Survivor(
+        "drop",
+        "llvm.store",
+        "the same",
+        text="!llvm.ptr<1>",
+        cases="small floats, up to 8 rows",
+        ordinals=(8, 9, 11, 13, 15),
+        kernel="_rows8",
+    ),
+    Survivor(
+        "drop",
+        "llvm.store",
+        "the same",
+        text="!llvm.ptr<1>",
+        cases="diffkv, up to 8 rows",
+        ordinals=(14, 15, 16, 17, 19, 22, 23, 25),
+        kernel="_rows8",
+    ),
+    # A segment is of one region, and goes through the code of both: that of the other one copies nothing and has no tiles.
+    Survivor(
+        "drop",
+        "nvvm.cp.async.wait.group",
+        "of queries, in front of the second region's tiles: the same thread has waited for them in front of the first one's, "
+        "which have none in such a segment",
+        cases="diffkv",
+        ordinals=(2,),
+    ),
+    Survivor(
+        "drop",
+        "nvvm.barrier0",
+        "in front of the second region's tiles: queries of all threads were there at the barrier in front of the first one's",
+        cases="diffkv",
+        ordinals=(1,),
+    ),
+    Survivor(
+        "drop",
+        "nvvm.barrier0",
+        "in front of the exchange, which lies where the first region's keys and values were: whoever read them has been at "
+        "the barrier in front of the second one's tiles since",
+        cases="diffkv",
+        ordinals=(2,),
+    ),
+    Survivor(
+        "drop",
+        "nvvm.bar.warp.sync",
+        "behind the first region's tiles: the next copies to where they were come behind the barrier in front of the second "
+        "one's tiles, of which this segment has none",
+        cases="diffkv",
+        ordinals=(1,),
+    ),
+    Survivor(
+        "drop",
+        "nvvm.bar.warp.sync",
+        "behind the second region's tiles: segments of the first one come before, so what is copied next to where they were is "
+        "the second one's, behind the barrier in front of the first one's tiles, or the next task's",
+        cases="diffkv",
+        ordinals=(3,),
     ),
 )

@@ -9,6 +9,7 @@ CI takes a sample, --full every mutant.
 import collections
 import json
 import os
+import re
 import subprocess
 
 import pytest
@@ -27,13 +28,24 @@ def tally():
     return {}
 
 
+def written(run, folder):
+    """A run whose lists of lengths are columns of files, as attn-run takes them."""
+
+    def column(match):
+        file = folder / f"{match[1].replace(',', '_')}.csv"
+        file.write_text("tokens\n" + match[1].replace(",", "\n") + "\n")
+        return f"=@{file}:tokens"
+
+    return re.sub(r"=\[([\d,]+)\]", column, run)
+
+
 def run_mutants(case, folder, every, *options):
     problem, tree = folder / "problem.mlir", folder / "tree.json"
     problem.write_text(case.text())
     tree.write_text(case.tree_json())
     command = [BUILD / "test-tools" / "attn-mutants", problem, f"--schedule={case.schedule}"]
     command += [f"--every={every}", *options]
-    command += [run.replace("TREE", str(tree)) for run in case.runs]
+    command += [written(run.replace("TREE", str(tree)), folder) for run in case.runs]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     return [json.loads(line) for line in result.stdout.splitlines()]
@@ -46,7 +58,7 @@ def name_of(mutant):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_mutants_are_found(case, tmp_path, tally):
     mutants = run_mutants(case, tmp_path, 1 if FULL else SAMPLE * (2 if case.backward else 1))
-    assert len(mutants) > 10
+    assert len(mutants) > (10 if FULL else 5)
     refused = [mutant["detail"] for mutant in mutants if mutant["outcome"] == "refused"]
     assert not refused
     known, unknown = collections.Counter(), []

@@ -1,4 +1,5 @@
-// All lanes of a warp wait for a phase before one of them says that the next may come.
+// All lanes of a warp wait for a phase before one of them says that the next may come. They may meet at anything, for no memory is
+// read behind the wait.
 // wrong: it says so for itself, and a lane that comes late finds the next phase but one.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
@@ -7,6 +8,7 @@ gpu.module @planted {
     %c0 = llvm.mlir.constant(0 : i32) : i32
     %c1 = llvm.mlir.constant(1 : i32) : i32
     %c8 = llvm.mlir.constant(8 : i32) : i32
+    %c31 = llvm.mlir.constant(31 : i32) : i32
     %c32 = llvm.mlir.constant(32 : i32) : i32
     %c64 = llvm.mlir.constant(64 : i32) : i32
     %c1000 = llvm.mlir.constant(1000 : i32) : i32
@@ -45,7 +47,7 @@ gpu.module @planted {
     llvm.br ^consume1
   ^consume1:
     nvvm.mbarrier.try_wait.parity %full, %c1, %c1000 : !llvm.ptr<3>, i32, i32
-    nvvm.bar.warp.sync %cm1 : i32 //- wrong
+    %met = nvvm.shfl.sync bfly %cm1, %tid, %c1, %c31 : i32 -> i32 //- wrong
     llvm.cond_br %elected, ^release1, ^consume2
   ^release1:
     %e1 = nvvm.mbarrier.arrive %empty : !llvm.ptr<3> -> i64

@@ -85,13 +85,15 @@ void attn_host_bulk_copy(LaneAbi *abi, uint32_t op, void *to, const void *map, v
   const int32_t at[] = {c0, c1, c2, c3, c4};
   if (!makeBulkBox(lane, op, to, map, rank, at, copy))
     return;
-  const Mbarrier *b = useMbarrier(lane, op, barrier);
+  Mbarrier *b = useMbarrier(lane, op, barrier);
   if (!b)
     return;
   copy.barrier = b->offset;
   copy.phase = b->phase;
-  if (block.checker)
+  if (block.checker) {
     block.checker->mbarrierSignalled(lane, op, *b);
+    block.checker->mbarrierStarted(lane, *b);
+  }
   // A copy that cannot be made is taken for done, so that who waits for it goes on.
   copy.moved = copy.offset % 128 || copy.offset + copy.map.boxBytes() > kArenaBytes;
   if (block.checker && !block.checker->bulkIssued(lane, copy, *b))

@@ -24,6 +24,7 @@ bool Checker::mbarrierMade(Lane &lane, uint32_t op, Mbarrier &b) {
   b.tick = clocks.tick(warp);
   b.published = 0;
   b.gathered = b.passed = Knowledge();
+  b.waits.clear();
   if (!again)
     b.agent = clocks.track();
   clocks.touch(lane);
@@ -54,9 +55,23 @@ void Checker::mbarrierCompleted(Mbarrier &b) {
   b.gathered = Knowledge();
   if (b.agent != ~0u)
     b.passed.g[b.agent] = b.passed.a[b.agent] = static_cast<uint32_t>(b.phase);
+  for (const Mbarrier::Wait &wait : b.waits)
+    if (!clocks.waitKnown(b.passed, wait.thread, wait.tick))
+      block->reportWith(FindingKind::Sync, wait.op, wait.thread, 2, [&](LocalFinding &f) {
+        f.message =
+            "the mbarrier's next phase, " + std::to_string(b.phase - 1) +
+            ", completes without order after this wait: a lane that comes late finds the parity of the "
+            "phase behind it";
+      });
+  b.waits.clear();
 }
 
-void Checker::mbarrierPassed(Lane &lane, const Mbarrier &b) { clocks.acquireLane(lane, b.passed); }
+void Checker::mbarrierStarted(Lane &lane, Mbarrier &b) { clocks.releaseWaits(lane, b.gathered); }
+
+void Checker::mbarrierPassed(Lane &lane, uint32_t op, Mbarrier &b) {
+  clocks.acquireLane(lane, b.passed);
+  b.waits.push_back({lane.thread, clocks.waited(lane), op});
+}
 
 /// A wait names only a parity. What the lane knows of the barrier says which phase that means:
 /// the next one it has not seen, if the parity fits.

@@ -199,7 +199,7 @@ void attn_host_mbarrier_wait(LaneAbi *abi, uint32_t op, void *p, uint32_t parity
   observeBulkCopies(block, *b);
   if (block.checker) {
     block.checker->mbarrierLag(lane, op, *b, parity & 1);
-    block.checker->mbarrierPassed(lane, *b);
+    block.checker->mbarrierPassed(lane, op, *b);
   }
 }
 
@@ -209,6 +209,8 @@ void attn_host_cp_mbarrier(LaneAbi *abi, uint32_t op, void *p, uint32_t counted)
   Mbarrier *b = useMbarrier(lane, op, p);
   if (!b)
     return;
+  if (block.checker)
+    block.checker->mbarrierStarted(lane, *b);
   if (!counted) // the default form makes room for itself
     ++b->pending;
   lane.arrivals.push_back({b->offset, op, lane.copiesDone + (lane.copies.size() - lane.copiesHead)});

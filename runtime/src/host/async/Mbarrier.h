@@ -22,6 +22,10 @@ struct Mbarrier {
   std::vector<Lane *> waiting;
   Knowledge gathered; ///< by arrivals of the open phase
   Knowledge passed;   ///< what a waiter learns
+  struct Wait {
+    uint32_t thread, tick, op;
+  };
+  std::vector<Wait> waits; ///< that have found the open phase to be the next one
 };
 
 /// The barrier an operation means; null, with a report, if there is none.

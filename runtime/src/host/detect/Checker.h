@@ -45,7 +45,9 @@ public:
   void mbarrierUsed(Lane &lane, uint32_t op, const Mbarrier &b);
   void mbarrierReleased(Lane &lane, Mbarrier &b);
   void mbarrierCompleted(Mbarrier &b);
-  void mbarrierPassed(Lane &lane, const Mbarrier &b);
+  /// The lane starts a copy, or an arrival behind copies, that the open phase waits for.
+  void mbarrierStarted(Lane &lane, Mbarrier &b);
+  void mbarrierPassed(Lane &lane, uint32_t op, Mbarrier &b);
   void mbarrierLag(Lane &lane, uint32_t op, const Mbarrier &b, uint32_t parity);
   /// An operation of the async proxy is to signal the mbarrier.
   void mbarrierSignalled(Lane &lane, uint32_t op, const Mbarrier &b);
@@ -75,6 +77,7 @@ public:
   // Synchronization
   void laneExit(Lane &lane);
   void converge(Warp &warp) { requests.flush(warp); }
+  void meet(Warp &warp, uint32_t lanes) { clocks.meet(warp, lanes); }
   void warpSync(Warp &warp, uint32_t lanes) { clocks.syncLanes(warp, lanes); }
   void barrierRelease(Warp &warp, uint32_t id) { clocks.release(warp, id); }
   void barrierAcquire(Warp &warp, uint32_t id) { clocks.acquire(warp, id); }

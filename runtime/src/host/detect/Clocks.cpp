@@ -31,7 +31,7 @@ void Clocks::reset(unsigned warpCount, unsigned queueCount) {
     WarpClock &clock = warps[w];
     clock.tick = 1;
     clock.partial = false;
-    clock.deviates = clock.touched = clock.unfenced = 0;
+    clock.deviates = clock.touched = clock.waited = clock.unfenced = 0;
     std::fill(std::begin(clock.fenced), std::end(clock.fenced), 0u);
     clock.common = Knowledge();
   }
@@ -116,14 +116,14 @@ void Clocks::syncLanes(const Warp &warp, uint32_t lanes) {
     uint32_t fenced = now;
     for (uint32_t mask = lanes & clock.unfenced; mask; mask &= mask - 1)
       fenced = std::min(fenced, clock.fenced[std::countr_zero(mask)]);
-    clock.common.g[w] = now;
+    clock.common.g[w] = clock.common.g[waits(w)] = now;
     clock.common.a[w] = std::max(clock.common.a[w], fenced);
     std::erase_if(clock.common.extras, [&](const Extra &e) {
       unsigned agent = agentOf(e);
       return agent != ~0u && e.g <= clock.common.g[agent] && e.a <= clock.common.a[agent];
     });
     clock.partial = false;
-    clock.deviates = clock.touched = 0;
+    clock.deviates = clock.touched = clock.waited = 0;
     ++clock.tick;
     return;
   }
@@ -153,6 +153,52 @@ void Clocks::syncLanes(const Warp &warp, uint32_t lanes) {
 }
 
 //===----------------------------------------------------------------------===//
+// Waits for mbarriers
+//===----------------------------------------------------------------------===//
+
+void Clocks::joinWaits(Knowledge &to, const Knowledge &from) const {
+  for (unsigned w = 0; w < count; ++w)
+    to.g[waits(w)] = std::max(to.g[waits(w)], from.g[waits(w)]);
+  for (const Extra &e : from.extras)
+    if (e.who & kWaits && e.g > to.g[agentOf(e)])
+      to.add(e);
+}
+
+void Clocks::shareWaits(const Warp &warp, uint32_t lanes) {
+  WarpClock &clock = warps[warp.index];
+  const bool all = !(warp.alive & ~lanes);
+  Knowledge sum;
+  if (all)
+    sum.g[waits(warp.index)] = clock.tick;
+  else
+    for (uint32_t mask = clock.waited & lanes; mask; mask &= mask - 1)
+      sum.add({warp.lanes[std::countr_zero(mask)].thread | kWaits, clock.tick, 0});
+  joinWaits(sum, clock.common);
+  for (uint32_t mask = clock.deviates & lanes; mask; mask &= mask - 1)
+    joinWaits(sum, clock.lanes[std::countr_zero(mask)]);
+  if (all) {
+    joinWaits(clock.common, sum);
+    clock.waited = 0;
+  }
+  for (uint32_t mask = all ? clock.deviates : lanes; mask; mask &= mask - 1)
+    joinWaits(own(warp.lanes[std::countr_zero(mask)]), sum);
+  ++clock.tick;
+}
+
+void Clocks::releaseWaits(const Lane &lane, Knowledge &to) {
+  WarpClock &clock = warps[lane.warp->index];
+  joinWaits(to, view(lane.warp->index, lane.index));
+  if (clock.waited & lane.bit())
+    to.add({lane.thread | kWaits, clock.tick++, 0});
+}
+
+bool Clocks::waitKnown(const Knowledge &k, uint32_t thread, uint32_t tick) const {
+  return tick <= k.g[waits(thread / kLanes)] ||
+         std::any_of(k.extras.begin(), k.extras.end(),
+                     [&](const Extra &e) { return e.who == (thread | kWaits) && tick <= e.g; });
+}
+
+//===----------------------------------------------------------------------===//
 // One lane by itself
 //===----------------------------------------------------------------------===//
 
@@ -162,6 +208,8 @@ void Clocks::releaseLane(const Lane &lane, Knowledge &to) {
   to.join(view(w, lane.index), agents());
   if (clock.touched & lane.bit())
     to.add({lane.thread, clock.tick, fencedUpTo(w, lane.index)});
+  if (clock.waited & lane.bit())
+    to.add({lane.thread | kWaits, clock.tick, 0});
   if (clock.partial)
     for (uint32_t l = 0; l < kLanes; ++l)
       if (uint32_t tick = partials[w].known[lane.index][l]; tick > clock.common.g[w])
@@ -213,7 +261,7 @@ void Clocks::fold(const Block &block, Knowledge &k) const {
     sum.a = std::min(sum.a, e.a);
   }
   for (unsigned w = 0; w < count; ++w)
-    for (unsigned agent : {w, copies(w)})
+    for (unsigned agent : {w, copies(w), waits(w)})
       if (sums[agent].lanes == block.warps[w]->all) {
         k.g[agent] = std::max(k.g[agent], sums[agent].g);
         k.a[agent] = std::max(k.a[agent], sums[agent].a);

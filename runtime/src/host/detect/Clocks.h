@@ -6,12 +6,18 @@
 //   * one lane did both, or
 //   * in one warp: its lanes met after the first one's tick, or
 //   * a chain of barriers carried the first one's tick to the second lane.
-// shfl, vote, ldmatrix and mma are not synchronization: they leave the tick alone.
+// shfl, vote, ldmatrix and mma are not synchronization: they order no memory.
 //
 // *Agents.* What has an entry in a clock: warps; the wgmma queue of each warpgroup
 // (its committed groups, in order); the copy queues of each warp's lanes (arrivals
 // of cp.async on mbarriers, in order); mbarriers (completed phases). An entry says
 // up to where everything of that agent, of a warp all lanes, may be relied on.
+//
+// *Waits.* A wait for an mbarrier names a parity, so it must be over before the next
+// phase completes: a lane that came later would wait for the next but one. Each warp
+// has an agent for that, whose entry says up to which tick the waits of its lanes are
+// over. All that lanes meet at tells of those, be it without memory: nobody leaves a
+// shuffle before the others have come to it. So does what a lane starts after a wait.
 //
 // *Lanes.* What all lanes of a warp know is kept once. A lane that waited on an
 // mbarrier by itself knows more: then it has a clock of its own until its warp
@@ -37,11 +43,11 @@ inline constexpr uint32_t kEveryLane = 63;
 
 inline constexpr unsigned kMaxQueues = kMaxWarps / 4;
 inline constexpr unsigned kMaxTracked = 32; ///< mbarriers whose phases are known; more run untracked
-inline constexpr unsigned kMaxAgents = 2 * kMaxWarps + kMaxQueues + kMaxTracked;
+inline constexpr unsigned kMaxAgents = 3 * kMaxWarps + kMaxQueues + kMaxTracked;
 
 /// What is known of one lane beyond what is known of its warp. Of its bulk stores nothing is known elsewhere.
 struct Extra {
-  uint32_t who; ///< thread; or its copy queue, or its bulk stores that were read, or written
+  uint32_t who; ///< thread; or its copy queue, its waits, its bulk stores that were read, or written
   uint32_t g, a;
 };
 
@@ -57,6 +63,7 @@ class Clocks {
 public:
   static constexpr uint32_t kCopyQueue = 1 << 16; ///< in Extra::who
   static constexpr uint32_t kStoresRead = 1 << 17, kStoresWritten = 1 << 18;
+  static constexpr uint32_t kWaits = 1 << 19;
 
   void reset(unsigned warpCount, unsigned queueCount);
 
@@ -64,7 +71,8 @@ public:
   unsigned readers() const { return count + queues; } ///< warps and queues: agents that stamp reads
   unsigned queue(unsigned q) const { return count + q; }
   unsigned copies(unsigned w) const { return count + queues + w; }
-  unsigned mbarrier(unsigned i) const { return 2 * count + queues + i; }
+  unsigned waits(unsigned w) const { return 2 * count + queues + w; }
+  unsigned mbarrier(unsigned i) const { return 3 * count + queues + i; }
 
   uint32_t tick(unsigned w) const { return warps[w].tick; }
   /// A lane made an access: its next release must speak for it.
@@ -121,6 +129,21 @@ public:
   }
   void resetBarrier(uint32_t barrier) { barriers[barrier] = Knowledge(); }
 
+  // Waits for mbarriers
+  /// One of the lane is over; its tick.
+  uint32_t waited(const Lane &lane) {
+    warps[lane.warp->index].waited |= lane.bit();
+    return warps[lane.warp->index].tick;
+  }
+  /// Lanes met: none of them goes on before the waits of the others are over.
+  void meet(const Warp &warp, uint32_t lanes) {
+    if (warps[warp.index].waited & lanes)
+      shareWaits(warp, lanes);
+  }
+  /// What the lane starts now, and does not wait for, comes after all waits that it knows to be over.
+  void releaseWaits(const Lane &lane, Knowledge &to);
+  bool waitKnown(const Knowledge &knowledge, uint32_t thread, uint32_t tick) const;
+
   // One lane by itself
   void releaseLane(const Lane &lane, Knowledge &to);
   void acquireLane(const Lane &lane, const Knowledge &from);
@@ -131,7 +154,7 @@ public:
   void seeTogether(const Warp &warp, unsigned agent, uint32_t value);
   /// Extras that make up whole warps become entries.
   void fold(const Block &block, Knowledge &knowledge) const;
-  unsigned agents() const { return 2 * count + queues + tracked; }
+  unsigned agents() const { return 3 * count + queues + tracked; }
   /// Makes room for one more mbarrier; its agent, or ~0 if there are too many.
   unsigned track();
 
@@ -140,13 +163,17 @@ private:
   unsigned agentOf(const Extra &e) const {
     if (e.who & (kStoresRead | kStoresWritten))
       return ~0u;
-    return (e.who & kCopyQueue ? copies(0) : 0) + (e.who & (kCopyQueue - 1)) / kLanes;
+    return (e.who & kCopyQueue ? copies(0)
+            : e.who & kWaits   ? waits(0)
+                               : 0) +
+           (e.who & (kCopyQueue - 1)) / kLanes;
   }
   struct WarpClock {
     uint32_t tick = 1;
     bool partial = false;         ///< some lanes met since
     uint32_t deviates = 0;        ///< lanes with clocks of their own
     uint32_t touched = 0;         ///< lanes with accesses since all met
+    uint32_t waited = 0;          ///< lanes with waits since all met, be it without memory
     uint32_t unfenced = 0;        ///< lanes with accesses since their last proxy fence
     uint32_t fenced[kLanes] = {}; ///< the tick of that fence
     Knowledge common;
@@ -164,6 +191,8 @@ private:
     return lane < kLanes && (clock.deviates >> lane & 1) ? clock.lanes[lane] : clock.common;
   }
   Knowledge &own(const Lane &lane);
+  void shareWaits(const Warp &warp, uint32_t lanes);
+  void joinWaits(Knowledge &to, const Knowledge &from) const;
   bool slowOrdered(unsigned w2, uint32_t lane2, uint32_t tick2, unsigned w, uint32_t lane) const;
   bool extraKnown(unsigned w, uint32_t lane, uint32_t who, uint32_t tick, bool async) const;
 

@@ -17,9 +17,13 @@ namespace attn::rt::host {
 static bool complete(Warp &warp, unsigned which) {
   Group group = warp.groups[which];
   warp.groups[which] = warp.groups[--warp.groupCount];
-  // Only where all lanes meet, and none has left: requests must not depend on who was faster.
-  if (Checker *checker = warp.block->checker; checker && group.arrived == warp.all)
-    checker->converge(warp);
+  // Requests are flushed only where all lanes meet, and none has left: they must not depend on who was
+  // faster.
+  if (Checker *checker = warp.block->checker) {
+    if (group.arrived == warp.all)
+      checker->converge(warp);
+    checker->meet(warp, group.arrived);
+  }
   return group.run(warp, group);
 }
 

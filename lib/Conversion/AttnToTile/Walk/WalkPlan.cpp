@@ -96,7 +96,8 @@ struct WalkPlan : mlir::attn::impl::WalkPlanPassBase<WalkPlan> {
   void runOnOperation() override {
     SmallVector<func::FuncOp> sources;
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (!function.getOps<FinishOp>().empty() || readsFinished(function))
+      if (!tile::parametersAttr.isOn(function) && // else it walks the plan already
+          (!function.getOps<FinishOp>().empty() || readsFinished(function)))
         sources.push_back(function);
     for (func::FuncOp source : sources) {
       if (failed(checkSchedule(source)))

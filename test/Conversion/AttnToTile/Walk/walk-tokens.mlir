@@ -48,3 +48,7 @@ gpu.module @kernels {
 // STAGED-NEXT: tile.sync block
 // STAGED: attn.write_gradient
 // STAGED-NEXT: tile.sync block
+
+// A kernel that walks its plan already stays as it is.
+// RUN: attn-opt %s --attn-walk-plan -o %t.mlir
+// RUN: attn-opt %t.mlir --attn-walk-plan 2>/dev/null | diff %t.mlir -

@@ -46,9 +46,9 @@ def test_names_around_are_found():
 @pytest.mark.parametrize("path", LOWERINGS, ids=lambda path: path.stem)
 def test_each_has_a_short_test_of_its_pass_alone(path):
     flag = flag_of(path)
-    tests = sorted(TESTS.glob(f"{flag.removeprefix('attn-')}.mlir"))
+    tests = sorted(TESTS.rglob(f"{flag.removeprefix('attn-')}.mlir"))
     assert tests, f"expected test/Conversion/AttnToTile/Steps/{flag.removeprefix('attn-')}.mlir"
-    for test in tests + sorted(TESTS.glob(f"{flag.removeprefix('attn-')}-*.mlir")):
+    for test in tests + sorted(TESTS.rglob(f"{flag.removeprefix('attn-')}-*.mlir")):
         text = test.read_text()
         runs = re.findall(r"^// RUN: (.*)$", text, re.M)
         if flag not in runs[0]:

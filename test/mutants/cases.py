@@ -25,6 +25,7 @@ class Case:
     tree: tuple = PREFILL_TREE
     backward: bool = False
     token_bytes: int = 0  # of keys and values, per head; 0: those of 16 bits
+    every: int = 6  # of so many mutants CI takes one, of gradients one of twice as many
     ordered: bool = True  # gradients whose rows and tokens have launches of their own
 
     def text(self):
@@ -151,6 +152,7 @@ CASES = (
         "mma",
         (*EMPTY_RUNS, "batch=4 q_len=33 kv_len=[150,0,37,0] blocks=1"),
         token_bytes=CODE_BYTES,
+        every=4,
     ),
     Case(
         "decode, small floats, up to 8 rows",

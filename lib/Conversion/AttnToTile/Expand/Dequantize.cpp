@@ -167,7 +167,7 @@ Value FragmentExpansion::groupScores(UpdateOp update, Value query, Value keys, A
   int64_t groups = part.format.groups(part.dim);
   SmallVector<Value> sums, scales, zeros;
   {
-    // Where rows are held they are staged in front of the loop over tiles, and so are their sums.
+    // Held rows are staged in front of the loop over tiles, and their sums are computed there.
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointAfterValue(isa<SharedType>(query.getType()) ? update.getQuery() : query);
     SmallVector<Type> types(groups, rowsOf(b.getF32Type()));

@@ -83,7 +83,7 @@ struct FragmentExpansion : TileCopies {
     Value scale, zero;
   };
   TokenMeta weighedMeta(UpdateOp update, StagedOp staged, const Segment &segment);
-  /// What is to be added to a row's maximum, of weights that take no scales, where those of other regions do;
+  /// Returns what is added to a row's maximum where this region's weights take no scales and another's do;
   /// else null.
   Value liftBesideScales(UpdateOp update);
   /// Whether weights are multiplied by the scales of 8-bit floats.

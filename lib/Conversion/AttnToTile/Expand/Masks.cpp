@@ -6,7 +6,7 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-/// What the operand shows and, where heads have classes, what this one sees of it.
+/// Masks what the operand hides and, where heads have classes, what this head's class does not see.
 Value FragmentExpansion::maskFor(unsigned operand, unsigned headClass, Value scores, const Segment &segment,
                                  Value firstKey, Value partialTile) {
   VisibilityAttr shown = chain.updates[operand].getVisibility(), seen = chain.classVisibility(headClass);

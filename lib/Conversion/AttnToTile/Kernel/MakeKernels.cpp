@@ -99,13 +99,13 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
       func::FuncOp kernel = copyInto(module, function, (function.getName() + name).str());
       backwardAttr.remove(kernel);
       orderedAttr.remove(kernel);
+      fusedAttr.remove(kernel);
       tile::scheduleAttr.set(kernel, schedule);
       gradientAttr.set(kernel, StationaryAttr::get(b.getContext(), held));
       return kernel;
     };
     bool fused = fusedAttr.isOn(function);
     auto setFused = [&](func::FuncOp kernel, FusedPart part) {
-      fusedAttr.remove(kernel);
       if (fused)
         fusedPartAttr.set(kernel, FusedPartAttr::get(b.getContext(), part));
     };

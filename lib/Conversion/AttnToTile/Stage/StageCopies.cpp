@@ -36,9 +36,9 @@ private:
   void walkTokens(UpdateOp update);
   void walkRows(UpdateOp update);
 
-  /// A tile of this many packed rows and each of these numbers of features, or a ring of them.
+  /// Allocates for each number of features a tile of the block's packed rows, or a ring of them.
   SmallVector<Value> allocateRows(ArrayRef<int64_t> features, bool ring);
-  SmallVector<Value> allocateTokens(bool ring);
+  SmallVector<Value> allocateTokens();
   void allocateTokenRings();
   ArrayRef<Value> ringsOf(KVType region);
   SmallVector<Value> stagesOf(ValueRange rings);
@@ -46,9 +46,9 @@ private:
   /// Waits for the copies that were written last.
   void await(Scope by);
   void awaitRows(UpdateOp update, Value tile);
-  /// Behind a held part: what stands for it from there on.
+  /// Puts behind a held part what stands for it from there on.
   template <typename Op> void hold(Op part, ValueRange tiles);
-  /// Behind a walked part: what stands for it in the update, behind which the stage may be filled again.
+  /// Gives the update what stands for a walked part. Behind the update the stage may be filled again.
   template <typename Op> void walk(Op part, ValueRange tiles, UpdateOp update, OpOperand &use, Scope by);
 
   Scope scope; ///< of the warps that share a copy of walked tokens
@@ -86,7 +86,7 @@ void CopyStaging::run() {
     rowTiles =
         allocateRows(chain.significance ? ArrayRef<int64_t>{keyDim} : ArrayRef<int64_t>{keyDim, valueDim},
                      /*ring=*/true);
-    tokenTiles = allocateTokens(/*ring=*/false);
+    tokenTiles = allocateTokens();
     holdTokens(part.getDefiningOp<TokensOp>());
     walkRows(update);
   } else {
@@ -111,8 +111,8 @@ SmallVector<Value> CopyStaging::allocateRows(ArrayRef<int64_t> features, bool ri
   });
 }
 
-/// Of gradients keys and values; of significance for each warp its keys, and those of their metadata.
-SmallVector<Value> CopyStaging::allocateTokens(bool ring) {
+/// Gradients read keys and values. Significance reads keys and their metadata, and each warp has its own.
+SmallVector<Value> CopyStaging::allocateTokens() {
   SmallVector<SharedType> tiles;
   if (chain.significance) {
     TokenTiles all = TokenTiles::of(chain.updates.front().getKv().getType(), keys, chain.paddedKeyDim(),
@@ -252,7 +252,7 @@ void CopyStaging::walk(Op part, ValueRange tiles, UpdateOp update, OpOperand &us
   SyncOp::create(b, by);
 }
 
-/// Keys and values, or keys alone, to each warp its own, where that is all that is read.
+/// Copies keys and values, or for significance keys alone, of which each warp has its own.
 void CopyStaging::copyTokens(UpdateOp update, TokensOp tokens, ValueRange tiles, Scope by) {
   Segment segment = segmentOf(tokens);
   Value first = tokens.getFirst();

@@ -170,10 +170,11 @@ struct LowerMask : mlir::attn::impl::LowerMaskPassBase<LowerMask> {
     return mask;
   }
 
-  /// Positions of tokens with those of rows. Where the rows of a warp see all of the tile, nothing is masked.
+  /// Compares positions of tokens with those of rows. Where the rows of a warp see all of the tile, nothing
+  /// is masked.
   static Value maskPositions(mlir::attn::MaskOp op, KernelBuilder &b) {
-    constexpr int32_t behind =
-        std::numeric_limits<int32_t>::max(); // what any row sees: a token that there is not
+    // The position of a token that does not exist is behind what any row sees.
+    constexpr int32_t behind = std::numeric_limits<int32_t>::max();
     FragmentType type = op.getResult().getType();
     Type i32 = b.getI32Type();
     FragmentType ofTokens = along(b, type, Axis::Key, i32);

@@ -117,7 +117,7 @@ struct WalkPlan : mlir::attn::impl::WalkPlanPassBase<WalkPlan> {
           return signalPassFailure();
         walkTasks(*chain, kernel, mapping);
         if (chain->seesSeveralRanges())
-          tile::severalRangesAttr.set(kernel, UnitAttr::get(&getContext()));
+          tile::severalRangesAttr.mark(kernel);
       }
       source.erase();
       ++kernels;

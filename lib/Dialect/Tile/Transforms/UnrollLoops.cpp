@@ -56,7 +56,7 @@ struct UnrollLoops : tile::impl::UnrollLoopsPassBase<UnrollLoops> {
     FailureOr<Parts> parts = split(loop);
     if (failed(parts))
       return failure();
-    int64_t step = cast<IntegerAttr>(tile::unrollAttr.get(loop)).getInt();
+    int64_t step = tile::unrollAttr.get(loop).getInt();
     ImplicitLocOpBuilder b(loop.getLoc(), loop);
     auto i32 = [&](int64_t value) -> Value { return arith::ConstantIntOp::create(b, value, 32); };
     Value from = loop.getLowerBound(), count = loop.getUpperBound();

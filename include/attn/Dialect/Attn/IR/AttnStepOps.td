@@ -1,7 +1,7 @@
 //===- AttnStepOps.td - An update, step by step ------------*- tablegen -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What an update does to one tile
-// ===============================
+// The steps of an update on one tile
+// ==================================
 //
 // An `attn.update` says which tokens join a state. On one tile of rows and tokens
 // it is a composition of steps, each with its operands, its types and nothing
@@ -101,10 +101,11 @@ def Attn_ScoresOp : Attn_StepOp<"scores", [AttrSizedOperandSegments, MemoryEffec
 def Attn_GroupSumsOp : Attn_StepOp<"group_sums", [Pure]> {
   let summary = "of each row the sum of the features of each group";
   let description = [{
-    What attn.group_scores multiplies zeros by; `group` features each, or all. Exact up to the order of f32 sums: it is
-    a product with ones.
+    `attn.group_scores` multiplies zeros by these sums. A group has `group` features; without it one group has all.
+    The sums come from a product with ones, so they are exact up to the order of f32 sums.
   }];
-  let arguments = (ins Attn_Queries<"queries">:$rows, Arg<OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>, "features of a group">:$group);
+  let arguments = (ins Attn_Queries<"queries">:$rows,
+                       Arg<OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>, "features of a group">:$group);
   let results = (outs Variadic<Attn_PerRow<"a number per row">>:$sums);
   let assemblyFormat = "$rows (`per` $group^)? attr-dict `:` type($rows) `->` type($sums)";
   let hasVerifier = 1;
@@ -153,9 +154,9 @@ def Attn_DequantizeOp : Attn_StepOp<"dequantize", [AttrSizedOperandSegments, Mem
   let summary = "a staged tile of codes as a factor of a product";
   let description = [{
     Codes are loaded and widened to the result's element, exactly. With `scales` and `zeros`, one of each for a group of
-    features, the result is `code * scale + zero` in f16, rounded once. `tiny` leaves integers in the low bits of an f16, each its
-    code times a power of two that its feature decides (tile.widen, tile.restore). The result's first axis is the one that the product keeps. `per` says
-    how many features have a scale of their own; without it all are alike.
+    features, the result is `code * scale + zero` in f16, rounded once. `per` says how many features a group has; without
+    it one group has all. `tiny` leaves integers in the low bits of an f16, each its code times a power of two that its
+    feature decides (tile.widen, tile.restore). The result's first axis is the one that the product keeps.
 
     ```mlir
     %v = attn.dequantize %tile : <key 32, feature 64, i4> -> <[feature 64, key 32], f16>
@@ -164,7 +165,8 @@ def Attn_DequantizeOp : Attn_StepOp<"dequantize", [AttrSizedOperandSegments, Mem
   let arguments = (ins Arg<Tile_SharedType, "the codes">:$tile,
                        Variadic<Attn_PerToken<"of each group a number per token, f16">>:$scales,
                        Variadic<Attn_PerToken<"the same">>:$zeros,
-                       Arg<OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>, "features of a group">:$group, UnitAttr:$tiny);
+                       Arg<OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>, "features of a group">:$group,
+                       UnitAttr:$tiny);
   let results = (outs Attn_Fragment<"numbers of 16 bits">:$result);
   let assemblyFormat = [{
     $tile (`scales` $scales^ `:` type($scales))? (`zeros` $zeros^ `:` type($zeros))? (`per` $group^)? (`tiny` $tiny^)?
@@ -187,7 +189,7 @@ def Attn_ScoreFnOp : Attn_StepOp<"score_fn", [RecursiveMemoryEffects, SingleBloc
     With one result constant factors of the score merge with the scale, and a tanh of a multiple of the score has a
     short form where all arguments of a warp's tile lie within 0.5, as exact as the long one: 1.3e-7.
 
-    With more the derivatives follow: by the score, and by what those reads find whose numbers `reads` has. Where a
+    Further results are derivatives: by the score, and by what those reads find whose numbers `reads` has. Where a
     function has no derivative it is 0 of |x| at 0, and of a maximum of equals that of the first.
   }];
   let arguments = (ins Attn_Pairs<"products of queries and keys">:$scores, F32:$scale,
@@ -233,8 +235,8 @@ def Attn_ListMaskOp : Attn_StepOp<"list_mask", [MemoryEffects<[MemRead]>, AllTyp
   let summary = "scores of what rows see of a list of single tokens; of all else -inf";
   let description = [{
     Bits say which row sees which token: a word for 32 tokens and a query row, `pitch` rows to a word's row of memory.
-    Of packed rows, `group` heads to a query row, this warp has those from `packed` on, none behind `last`; `origin` is
-    the query row of the first word.
+    Rows are packed, `group` heads to a query row. This warp has the packed rows from `packed` on, and none behind
+    `last`. `origin` is the query row of the first word.
   }];
   let arguments = (ins Attn_Pairs<"scores">:$scores, Arg<I32, "the tile's first token">:$first,
                        Arg<I32, "the warp's first packed row">:$packed, Arg<I32, "the last one that exists">:$last,
@@ -343,7 +345,7 @@ def Attn_LiftOp : Attn_StepOp<"lift", [Pure]> {
   let summary = "how far above its largest score a row's unit is to be, for weights times scales to fit 16 bits";
   let description = [{
     The largest magnitude among the tile's `scales`, in the unit of scores: with it weights times scales are below 2^8.
-    Not less than for the least scale that the elements hold as a normal number, or than for 2^-64, so that sums of
+    Scales count as no less than 2^-24 in f16, the least that it holds, and no less than 2^-64 in f32, so that sums of
     weights stay finite beside scales of 0.
   }];
   let arguments = (ins Attn_PerToken<"a number per token">:$scales, Arg<F32, "log2 of a score of 1">:$unit,

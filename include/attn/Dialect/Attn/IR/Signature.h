@@ -29,8 +29,8 @@ enum class Role {
 /// The manifest's word for a role: query, kv, sink, tensor, classes, rows, slots, status, pages.
 StringRef stringifyRole(Role role);
 
-/// What files and kernels call the results of a state that is finished early: of a function's second
-/// attention, over the first region alone.
+/// Files and kernels call the results of a function's second attention, over the first region alone, by these
+/// names.
 inline constexpr StringLiteral firstOutput = "first_o", firstLse = "first_lse";
 
 struct Argument {

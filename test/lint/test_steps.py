@@ -27,6 +27,21 @@ def names_around(text):
     return sorted(set(AROUND.findall(code)))
 
 
+# Rooms that compose steps and stage what they read: they ask operations and attributes, not the function that the kernel
+# came from, and not which instructions its schedule is for.
+COMPOSING = [ROOT / "lib/Conversion/AttnToTile" / room for room in ("Expand", "Stage")]
+AMBIENT = re.compile(
+    r"\b(Chain|chain|findChain\w*|ScheduleKind|getParentOfType<scf::ForOp>|setRows|Pieces|TaskView)\b"
+)
+
+
+@pytest.mark.parametrize(
+    "path", [path for room in COMPOSING for path in sorted(room.iterdir())], ids=lambda path: path.name
+)
+def test_composing_asks_operations(path):
+    assert sorted(set(AMBIENT.findall(re.sub(r"//.*|\"[^\"]*\"", "", path.read_text())))) == []
+
+
 def test_there_are_lowerings():
     assert len(LOWERINGS) > 10
     passes = (ROOT / "include/attn/Conversion/Passes.td").read_text()

@@ -32,13 +32,13 @@ func.func @score(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"},
 
 // One ring for the block, no exchange between warps; warp w has the 16 rows from 16 w on.
 // CHECK: %[[FACTOR:.*]] = arith.mulf %arg{{.*}} fastmath<reassoc,contract>
-// CHECK: %[[LOG2E:.*]] = arith.constant 1.442{{.*}} : f32
 // CHECK: %[[WARP:.*]] = tile.warp_id
 // CHECK: tile.alloc : !tile.shared<query 128, feature 64, bf16>
 // CHECK: tile.alloc : !tile.ring<2, <key 64, feature 64, bf16>>
 // CHECK-NOT: tile.scratch
 // CHECK: tile.gather block
 // CHECK-NOT: tile.load %
+// CHECK: %[[LOG2E:.*]] = arith.constant 1.442{{.*}} : f32
 
 // Pages of 16, by the instance's row of the block table.
 // CHECK: tile.lookup block {{.*}} lines 64 (%[[TOKEN:.*]]: i32) {

@@ -171,7 +171,6 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: tile.complete
 // CHECK-NEXT: tile.sync block
 // CHECK: tile.merge_warps {{.*}} unit %[[TOLOG2]] warps 4 warp %[[WARP]] {{.*}} -> <[query 16], f32>, <[query 16], f32>, <[query 16, feature 32], f32>
-// CHECK: %[[COLUMN:.*]] = arith.muli %[[WARP]], %c32_i32
 // The sink joins the sum.
 // CHECK: %[[LOGITS:.*]] = tile.load_vector %[[SINKS]]
 // CHECK: %[[INLOG2:.*]] = tile.map %[[LOGITS]]
@@ -182,6 +181,7 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: math.exp2
 // CHECK: math.exp2
 // CHECK: tile.reciprocal
+// CHECK: %[[COLUMN:.*]] = arith.muli %[[WARP]], %c32_i32
 // CHECK: %[[WARP0:.*]] = arith.cmpi eq, %[[WARP]],
 // CHECK: %[[LSELINES:.*]] = arith.select %[[WARP0]], %[[T1]],
 // CHECK: %[[PART:.*]] = arith.cmpi sge, %[[T5]],

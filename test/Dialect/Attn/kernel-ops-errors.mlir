@@ -5,3 +5,44 @@ func.func @neither(%o: tensor<?x8x64xbf16>) {
   attn.write %o : tensor<?x8x64xbf16>
   return
 }
+
+// -----
+
+// expected-error @+1 {{expected dots to be mma or wgmma, got started}}
+func.func private @dots() attributes {attn.form = #attn.form<dots = started, held = rows, rows = 16, keys = 16, heads = 8, kv_heads = 2, key_dim = 64, value_dim = 64, key_tile = 64, value_tile = 64, element = bf16, traits = none>}
+
+// -----
+
+// expected-error @+1 {{expected heads to be a multiple of kv_heads, got 8 and 3}}
+func.func private @heads() attributes {attn.form = #attn.form<dots = mma, held = rows, rows = 16, keys = 16, heads = 8, kv_heads = 3, key_dim = 64, value_dim = 64, key_tile = 64, value_tile = 64, element = bf16, traits = none>}
+
+// -----
+
+// expected-error @+1 {{expected tiles with features for 64 and 64, got 64 and 32}}
+func.func private @tiles() attributes {attn.form = #attn.form<dots = mma, held = rows, rows = 16, keys = 16, heads = 8, kv_heads = 2, key_dim = 64, value_dim = 64, key_tile = 64, value_tile = 32, element = bf16, traits = none>}
+
+// -----
+
+// expected-error @+1 {{expected elements of f16 or bf16, got 'f32'}}
+func.func private @element() attributes {attn.form = #attn.form<dots = mma, held = rows, rows = 16, keys = 16, heads = 8, kv_heads = 2, key_dim = 64, value_dim = 64, key_tile = 64, value_tile = 64, element = f32, traits = none>}
+
+// -----
+
+// expected-error @+1 {{expected 'attn.form' to be an #attn.form, got 1 : i32}}
+func.func private @form() attributes {attn.form = 1 : i32}
+
+// -----
+
+func.func @name(%rows: tensor<?x8x64xbf16>, %i: i32) {
+  // expected-error @+1 {{expected the name of a copy (query, keys, values, ...), got lines}}
+  %s = attn.staged %rows in lines %i : tensor<?x8x64xbf16> in i32
+  return
+}
+
+// -----
+
+func.func @names(%rows: tensor<?x8x64xbf16>, %i: i32) {
+  // expected-error @+1 {{expected a name for each copy, got 0 for 1}}
+  %s = "attn.staged"(%rows, %i) <{names = []}> : (tensor<?x8x64xbf16>, i32) -> tensor<?x8x64xbf16>
+  return
+}

@@ -13,8 +13,12 @@ func.func @ops(%q: !query, %kv: !kv, %i: i32, %row: i64, %sink: i1, %k: !tile.sh
   %r = attn.rows %q [%i for %i] head %i ordinal %i from %i class %i sink %sink : !query
   // CHECK: attn.tokens %arg1[%arg2] from %arg2 to %arg2 full %arg2 to %arg2 pos0 %arg2 first_ordinal %arg2 :
   %t = attn.tokens %kv [%i] from %i to %i full %i to %i pos0 %i first_ordinal %i : !kv
-  // CHECK: attn.staged %{{.*}} in %arg5, %arg5 : {{.*}} in !tile.shared<key 16, feature 64, bf16>, !tile.shared
-  %s = attn.staged %t in %k, %k : !kv in !tile.shared<key 16, feature 64, bf16>, !tile.shared<key 16, feature 64, bf16>
+  // CHECK: attn.staged %{{.*}} in keys %arg5, values %arg5 : {{.*}} in !tile.shared<key 16, feature 64, bf16>, !tile.shared
+  %s = attn.staged %t in keys %k, values %k : !kv in !tile.shared<key 16, feature 64, bf16>, !tile.shared<key 16, feature 64, bf16>
+  // CHECK: attn.tokens {{.*}} first_ordinal %arg2 head %arg2 warp %arg2 group %arg2 scores_behind %arg3 :
+  %held = attn.tokens %kv [%i] from %i to %i full %i to %i pos0 %i first_ordinal %i head %i warp %i group %i scores_behind %row : !kv
+  // CHECK: attn.rows {{.*}} all_heads :
+  %all = attn.rows %q [%i for %i] head %i ordinal %i from %i all_heads : !query
   // CHECK: %[[P:.*]] = attn.parts %arg0 kv_heads 2 by_ordinal :
   %p = attn.parts %q kv_heads 2 by_ordinal : !query -> !state
   // CHECK: attn.stored[%arg2] count %arg2 :
@@ -22,9 +26,14 @@ func.func @ops(%q: !query, %kv: !kv, %i: i32, %row: i64, %sink: i1, %k: !tile.sh
   // CHECK: attn.warps %[[P]] :
   %w = attn.warps %p : !state
   %o, %l = attn.finish %w : !state -> !query, tensor<?x8xf32>
+  // CHECK: attn.finish %{{.*}} of %{{.*}} : !attn.state<heads = 8, value_dim = 64> of tensor<?x8x64xbf16> ->
+  %o2 = attn.finish %w of %r : !state of !query -> !query
   // CHECK: attn.write %{{.*}} of %{{.*}} part %arg2 : tensor<?x8x64xbf16> of tensor<?x8x64xbf16>
   attn.write %o of %r part %i : !query of !query
   // CHECK: attn.write %{{.*}}, %{{.*}} to %arg3 : tensor<?x8x64xbf16>, tensor<?x8xf32>
   attn.write %o, %l to %row : !query, tensor<?x8xf32>
   return
 }
+
+// CHECK: func.func private @form() attributes {attn.form = #attn.form<dots = wgmma, held = tokens, rows = 64, keys = 16, heads = 8, kv_heads = 2, key_dim = 64, value_dim = 64, key_tile = 64, value_tile = 64, element = bf16, traits = tokens_first|lists, codes = i4, unit = 5.000000e-01 : f32>}
+func.func private @form() attributes {attn.form = #attn.form<dots = wgmma, held = tokens, rows = 64, keys = 16, heads = 8, kv_heads = 2, key_dim = 64, value_dim = 64, key_tile = 64, value_tile = 64, element = bf16, traits = tokens_first | lists, codes = i4, unit = 0.5 : f32>}

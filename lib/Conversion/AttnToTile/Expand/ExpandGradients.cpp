@@ -34,156 +34,144 @@
 // sinks add up p and ds, too, and correct their sums when a row ends (RowSums).
 //
 //===----------------------------------------------------------------------===//
-#include "AttnToTile/Kernel/Log2.h"
 #include "GradientTile.h"
 #include "OnlineModels.h"
 #include "RowSums.h"
 
+#include "AttnToTile/Kernel/EarlyNumbers.h"
+#include "AttnToTile/Kernel/Log2.h"
 #include "AttnToTile/Kernel/TokenSlots.h"
-
-#include "attn/Dialect/Attn/IR/Stores.h"
 
 using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-/// Which copy of a staged part holds what.
-static constexpr unsigned queryCopy = 0, outputGradientCopy = 1, outputCopy = 2;
-/// The same where numbers of rows are staged.
-static constexpr unsigned lseCopy = 2, deltaCopy = 3, positionCopy = 4, exchangeCopy = 5, sumsCopy = 6;
-static constexpr unsigned keyCopy = 0, valueCopy = 1;
-
-void FragmentExpansion::readFinished() {
-  Type f32 = b.getF32Type(), i64 = b.getI64Type();
-  auto load = [&](StringRef name, auto slotOf) -> Value {
-    auto loaded = LoadVectorOp::create(b, rowsOf(f32), b.buffer(name, f32));
-    b.fill(loaded.getIndex(), {b.getI32Type()}, [&](ValueRange line) { return slotOf(packedRow(line[0])); });
-    return loaded;
-  };
-  if (chain.gradient && chain.holdsTokens()) {
-    auto slotOf = [&](Value packed) { return numberSlot(packed, i64); };
-    rowLse = lseOfLines(load(logLse, slotOf));
-    rowDelta = load("delta", slotOf);
-    return;
-  }
-  Value lse = load("lse", [&](Value packed) { return packedSlot(packed, i64); });
-  rowLse = lseOfLines(b.map(rowsOf(f32), ValueRange{lse}, [&](ValueRange v) -> Value {
-    Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, v[0], b.f32(-infinity));
-    return b.select(some, arith::MulFOp::create(b, v[0], b.f32(log2e)), b.f32(infinity));
-  }));
-}
-
-Value FragmentExpansion::readLseGradient() {
-  auto ofLse = LoadVectorOp::create(b, rowsOf(b.getF32Type()), b.buffer("dlse", b.getF32Type()));
-  b.fill(ofLse.getIndex(), {b.getI32Type()},
-         [&](ValueRange line) { return packedSlot(packedRow(line[0]), b.getI64Type()); });
-  return ofLse;
-}
-
-Value FragmentExpansion::lseOfLines(Value ofRows) {
-  Type i32 = b.getI32Type();
-  Value count = b.sub(packedCount, warpRow), lines = CoordinatesOp::create(b, rowsOf(i32), b.i32(0));
-  return b.map(rowsOf(b.getF32Type()), ValueRange{ofRows, lines},
-               [&](ValueRange v) { return b.select(b.less(v[1], count), v[0], b.f32(infinity)); });
-}
-
 namespace {
 
-TokensOp tokensOf(Value part) { return GradientTile::tokensOf(part); }
+/// What a kernel's gradient begins with.
+InitGradientOp beginningOf(FragmentExpansion &e) {
+  InitGradientOp init;
+  e.b.kernel.walk([&](InitGradientOp op) { init = op; });
+  return init;
+}
 
+/// The reads whose tables get gradients in this kernel.
+SmallVector<TableRead> readsWithGradients(FragmentExpansion &e) {
+  UpdateOp update;
+  e.b.kernel.walk([&](UpdateOp op) { update = update ? update : op; });
+  return update ? tableReads(update, tablesAttr.get(e.b.kernel)) : SmallVector<TableRead>();
+}
+
+/// A gradient of rows is its sums and, behind them, the rows' deltas.
 struct InitGradientModel : OnlineOpInterface::ExternalModel<InitGradientModel, InitGradientOp> {
   LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
     auto init = cast<InitGradientOp>(op);
     KernelBuilder &b = e.b;
-    GradientTile tile(e);
-    auto zeros = [&](int64_t features) { return b.splat(b.f32(0), tile.accumulator(features)); };
     if (init.getSummed()) {
-      e.setRows(init.getPart());
-      e.pieces.set(init.getGradient(), {tile.loadSums()});
+      become(b, init.getGradient(), loadSums(init, e));
       return success();
     }
-    SmallVector<Value> sums{zeros(e.chain.paddedKeyDim())};
-    if (e.chain.holdsTokens()) {
-      sums.push_back(zeros(e.chain.paddedValueDim()));
+    if (!e.form.holdsTokens() && !copyOf(init.getPart(), Copy::Output))
+      return init.emitOpError("expected rows that are staged: --attn-stage-operands does it");
+    auto zeros = [&](int64_t features) { return b.splat(b.f32(0), gradientType(e, features)); };
+    SmallVector<Value> pieces{zeros(e.form.getKeyTile())};
+    if (e.form.holdsTokens()) {
+      pieces.push_back(zeros(e.form.getValueTile()));
     } else {
-      e.setRows(init.getPart());
-      readDelta(init, e);
-      llvm::append_range(sums, RowSums(e).zeros());
+      Value delta = makeDelta(init, e);
+      IntegerAttr count = rowSumsAttr.get(init);
+      llvm::append_range(pieces, RowSums(e).zeros(count ? count.getInt() : 0));
+      pieces.push_back(delta);
     }
-    e.pieces.set(init.getGradient(), sums);
+    become(b, init.getGradient(), pieces);
     return success();
   }
 
-  static void readDelta(InitGradientOp init, FragmentExpansion &e) {
+  /// The sums of this warp's rows, to which others have added.
+  static Value loadSums(InitGradientOp init, FragmentExpansion &e) {
+    KernelBuilder &b = e.b;
+    RowsPart rows(b, e.form, init.getPart());
+    int64_t features = e.form.getKeyTile();
+    auto load = LoadSumsOp::create(b, gradientType(e, features), b.buffer(rowSums, b.getF32Type()),
+                                   rows.left(), features);
+    b.fill(load.getSlot(), {b.getI32Type()}, [&](ValueRange line) { return rows.slotOfLine(line[0]); });
+    return load;
+  }
+
+  /// <do, o> - dlse of each row.
+  static Value makeDelta(InitGradientOp init, FragmentExpansion &e) {
     KernelBuilder &b = e.b;
     Type f32 = b.getF32Type();
-    int64_t features = e.chain.paddedValueDim();
-    unsigned skipped = e.chain.updates.empty() ? 1 : 0; // nobody multiplies queries
-    auto load = [&](unsigned copy) -> Value {
-      FragmentType type = b.fragment({Axis::Query, Axis::Feature}, {e.rows, features}, e.chain.element());
-      return LoadOp::create(b, type, FragmentExpansion::copyOf(init.getPart(), copy), e.warpRow);
+    RowsPart rows(b, e.form, init.getPart());
+    auto load = [&](Copy copy) -> Value {
+      FragmentType type = b.fragment({Axis::Query, Axis::Feature}, {e.form.getRows(), e.form.getValueTile()},
+                                     e.form.getElement());
+      return LoadOp::create(b, type, rows.copy(copy), rows.first());
     };
-    FragmentType type = b.fragment({Axis::Query, Axis::Feature}, {e.rows, features}, f32);
-    Value products = b.map(type, ValueRange{load(outputGradientCopy - skipped), load(outputCopy - skipped)},
-                           [&](ValueRange v) -> Value {
-                             return arith::MulFOp::create(b, arith::ExtFOp::create(b, f32, v[0]),
-                                                          arith::ExtFOp::create(b, f32, v[1]));
-                           });
-    e.rowDelta = ReduceOp::create(b, e.rowsOf(f32), Combine::Add, products);
+    FragmentType type =
+        b.fragment({Axis::Query, Axis::Feature}, {e.form.getRows(), e.form.getValueTile()}, f32);
+    Value products =
+        b.map(type, ValueRange{load(Copy::OutputGradient), load(Copy::Output)}, [&](ValueRange v) -> Value {
+          return arith::MulFOp::create(b, arith::ExtFOp::create(b, f32, v[0]),
+                                       arith::ExtFOp::create(b, f32, v[1]));
+        });
+    Value delta = ReduceOp::create(b, e.rowsOf(f32), Combine::Add, products);
     if (!init.getWithLse())
-      return;
-    e.rowDelta = b.map(e.rowsOf(f32), ValueRange{e.rowDelta, e.readLseGradient()},
-                       [&](ValueRange v) -> Value { return arith::SubFOp::create(b, v[0], v[1]); });
+      return delta;
+    return b.map(e.rowsOf(f32), ValueRange{delta, lseGradient(e, rows)},
+                 [&](ValueRange v) -> Value { return arith::SubFOp::create(b, v[0], v[1]); });
   }
 };
 
 struct WriteGradientModel : OnlineOpInterface::ExternalModel<WriteGradientModel, WriteGradientOp> {
   LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
     auto write = cast<WriteGradientOp>(op);
-    ArrayRef<Value> sums = e.pieces.of(write.getGradient());
-    if (e.chain.holdsTokens()) {
-      writeTokens(write, sums[0], sums[1], e);
-      return success();
-    }
-    e.setRows(write.getPart());
-    KernelBuilder &b = e.b;
-    Value lines = b.sub(e.packedCount, e.warpRow);
-    auto slot = [&](Value line) { return e.slotOfRow(b.add(e.warpRow, line)); };
-    if (write.getSums())
-      store(sums[0], b.buffer(rowSums, b.getF32Type()), lines, e.chain.paddedKeyDim(), slot, e);
-    else
-      store(scaled(sums[0], e), b.buffer("dq", e.chain.element()), lines, e.chain.keyDim(), slot, e);
-    if (e.chain.gradient.getSummed())
-      return success();
-    auto numberSlot = [&](Value line) {
-      return e.numberSlot(b.add(e.packedBegin, b.add(e.warpRow, line)), b.getI64Type());
-    };
-    store(e.rowLse, b.buffer(logLse, b.getF32Type()), lines, 1, numberSlot, e);
-    RowSums::Settled settled = RowSums(e).settle(sums.drop_front());
-    store(settled.delta, b.buffer("delta", b.getF32Type()), lines, 1, numberSlot, e);
-    if (e.chain.updates.empty())
-      return success();
-    for (auto [each, sum] : llvm::zip_equal(e.readsWithGradients(e.chain.updates.front()), settled.tables))
-      writeTable(each, sum, lines, slot, e);
+    e.form.holdsTokens() ? writeTokens(write, e) : writeRows(write, e);
     return success();
   }
 
+  static void writeRows(WriteGradientOp write, FragmentExpansion &e) {
+    KernelBuilder &b = e.b;
+    Type f32 = b.getF32Type();
+    ValueRange pieces = piecesOf(write.getGradient());
+    RowsPart rows(b, e.form, write.getPart());
+    Value lines = rows.left();
+    auto slot = [&](Value line) { return rows.slotOfLine(line); };
+    if (write.getSums())
+      store(pieces[0], b.buffer(rowSums, f32), lines, e.form.getKeyTile(), slot, e);
+    else
+      store(scaled(pieces[0], e), b.buffer("dq", e.form.getElement()), lines, e.form.getKeyDim(), slot, e);
+    if (write.getSummed())
+      return;
+    auto numberSlot = [&](Value line) {
+      return rows.numberSlotOf(b.add(rows.begin(), b.add(rows.first(), line)), b.getI64Type());
+    };
+    store(rows.copy(Copy::Lse), b.buffer(logLse, f32), lines, 1, numberSlot, e);
+    RowSums::Settled settled =
+        RowSums(e).settle(rows, pieces.drop_front().drop_back(), pieces.back(), beginningOf(e).getWithLse());
+    store(settled.delta, b.buffer("delta", f32), lines, 1, numberSlot, e);
+    for (auto [each, sum] : llvm::zip_equal(readsWithGradients(e), settled.tables))
+      writeTable(each, sum, rows, e);
+  }
+
   /// What each row adds to a table, and where; stores take floats, so a place goes as its bits.
-  static void writeTable(const TableRead &each, Value sum, Value lines, function_ref<Value(Value)> slot,
-                         FragmentExpansion &e) {
+  static void writeTable(const TableRead &each, Value sum, RowsPart &rows, FragmentExpansion &e) {
     KernelBuilder &b = e.b;
     Type f32 = b.getF32Type(), i32 = b.getI32Type();
-    Value places = b.map(e.rowsOf(f32), ValueRange{e.queryHead, e.queryPosition}, [&](ValueRange v) -> Value {
+    SmallVector<Value> ofRow{rows.copy(Copy::Head), rows.copy(Copy::Position)};
+    Value places = b.map(e.rowsOf(f32), ofRow, [&](ValueRange v) -> Value {
       Value place = arith::TruncIOp::create(b, i32, e.tablePlace(each.read, v));
       return arith::BitcastOp::create(b, f32, place);
     });
-    store(sum, b.buffer(each.sums, f32), lines, 1, slot, e);
-    store(places, b.buffer(each.places, f32), lines, 1, slot, e);
+    auto slot = [&](Value line) { return rows.slotOfLine(line); };
+    store(sum, b.buffer(each.sums, f32), rows.left(), 1, slot, e);
+    store(places, b.buffer(each.places, f32), rows.left(), 1, slot, e);
   }
 
   static Value scaled(Value sum, FragmentExpansion &e) {
+    Value scale = e.b.scale();
     return e.b.map(cast<FragmentType>(sum.getType()), ValueRange{sum},
-                   [&](ValueRange v) -> Value { return arith::MulFOp::create(e.b, v[0], e.dotScale); });
+                   [&](ValueRange v) -> Value { return arith::MulFOp::create(e.b, v[0], scale); });
   }
 
   /// Lines of so many features that exist; `slotOf` says where one lies among lines.
@@ -198,103 +186,101 @@ struct WriteGradientModel : OnlineOpInterface::ExternalModel<WriteGradientModel,
   }
 
   /// Either as those of a part or as the whole's: of the other no line exists.
-  static void writeTokens(WriteGradientOp write, Value keys, Value values, FragmentExpansion &e) {
+  static void writeTokens(WriteGradientOp write, FragmentExpansion &e) {
     KernelBuilder &b = e.b;
+    Value keys = piecesOf(write.getGradient())[0], values = piecesOf(write.getGradient())[1];
     TokensOp tokens = tokensOf(write.getPart());
-    UpdateOp update = e.chain.updates.front();
-    Value lines = GradientTile(e).tokensLeft(tokens), ofKeys = scaled(keys, e), partial = write.getPartial();
+    Value first = firstToken(b, tokens), lines = b.sub(tokens.getEnd(), first);
+    Value ofKeys = scaled(keys, e), partial = write.getPartial();
     // Where an instance begins is read once, in front of all stores.
-    Value firstSlot = GradientTile(e).slotOfToken(update, tokens, b.i32(0));
-    Value apart = b.i64(TokenSlots(b, update).apart());
+    TokenSlots slots(b, tokens, e.form.getKvHeads());
+    Value firstSlot = slots.slotOf(tokens.getInstance(), tokens.getHead(), first);
+    Value apart = b.i64(slots.apart());
     auto storeBoth = [&](Value some, Value dk, Value dv, function_ref<Value(Value)> slot) {
-      store(ofKeys, dk, some, e.chain.keyDim(), slot, e);
-      store(values, dv, some, e.chain.valueDim(), slot, e);
+      store(ofKeys, dk, some, e.form.getKeyDim(), slot, e);
+      store(values, dv, some, e.form.getValueDim(), slot, e);
     };
     if (partial) {
-      Value isPart = b.less(b.i32(-1), partial), first = b.add(partial, e.warpToken);
+      Value isPart = b.less(b.i32(-1), partial), line = b.add(partial, tokens.getWarp());
       storeBoth(b.select(isPart, lines, b.i32(0)), planArray(b, PlanArray::PartialDk),
-                planArray(b, PlanArray::PartialDv), [&](Value line) { return b.wide(b.add(first, line)); });
+                planArray(b, PlanArray::PartialDv),
+                [&](Value number) { return b.wide(b.add(line, number)); });
       lines = b.select(isPart, b.i32(0), lines);
     }
-    auto gradientOf = [&](StringRef name) { return b.buffer(e.tensor(update, name), e.chain.element()); };
+    auto gradientOf = [&](StringRef name) { return b.buffer(tensorOf(tokens, name), e.form.getElement()); };
     storeBoth(lines, gradientOf("dk"), gradientOf("dv"),
               [&](Value line) { return b.add(firstSlot, b.mul(b.wide(line), apart)); });
-    if (e.chain.addsToRows()) // when the last of them has left, the block may end
+    if (beginningOf(e).getAddsRows()) // when the last of them has left, the block may end
       FinishSendsOp::create(b);
   }
 };
 
 } // namespace
 
-LogicalResult mlir::attn::expandGradient(UpdateOp update, std::optional<unsigned> operand, Value which,
-                                         Value result, FragmentExpansion &e) {
-  auto rows = update.getQuery().getDefiningOp<StagedOp>(), region = update.getKv().getDefiningOp<StagedOp>();
-  TokensOp tokens = region ? tokensOf(region) : TokensOp();
-  if (!rows || !tokens)
-    return update.emitOpError("expected rows and tokens that are staged: --attn-stage-operands does it");
-  e.setRows(rows);
-  GradientTile tile(e);
-  auto ofRows = [&](unsigned copy) { return FragmentExpansion::copyOf(rows, copy); };
-  auto ofTokens = [&](unsigned copy) { return FragmentExpansion::copyOf(region, copy); };
-  SmallVector<Value> sums(e.pieces.of(update.getState()));
-  bool held = e.chain.holdsTokens();
-  auto number = [&](unsigned copy, Type element) -> Value {
-    return LoadColumnsOp::create(e.b, TypeRange{e.rowsOf(element)}, ofRows(copy)).getResult(0);
-  };
-  Type f32 = e.b.getF32Type();
-  bool early = e.stagesNumbers() && e.readsNumbersEarly();
-  auto readDelta = [&] { e.rowDelta = number(deltaCopy, f32); };
+void mlir::attn::expandGradient(const OneUpdate &one, Value result, FragmentExpansion &e) {
+  UpdateOp update = one.front();
+  RowsPart rows = one.rows(e.b, e.form);
+  GradientTile tile(e, one);
+  bool held = e.form.holdsTokens();
+  Value queries = rows.copy(Copy::Query), outputGradients = rows.copy(Copy::OutputGradient);
+  Value keys = copyOf(update.getKv(), Copy::Keys), values = copyOf(update.getKv(), Copy::Values);
+  Value exchange = rows.copy(Copy::Exchange);
+  SmallVector<Value> sums(piecesOf(update.getState()));
+  Value delta = held ? Value() : sums.pop_back_val();
+  // Numbers of rows that lie in tiles are read where each way of reading them is quickest.
+  bool staged = isa<SharedType>(rows.copy(Copy::Lse).getType());
+  bool early = staged && readsNumbersEarly(update, e.form);
   // Of two launches dp begins with -delta: beside LSEs ptxas has no registers for deltas while the next
   // scores are under way. Fused kernels have, and start dp earlier without.
-  bool beginsLess = early && !e.chain.addsToRows();
-  auto multiply = [&] { return tile.dotPairs(ofRows(outputGradientCopy), ofTokens(valueCopy), beginsLess); };
-  Value raw = tile.dotPairs(ofRows(queryCopy), ofTokens(keyCopy)), products;
-  if (beginsLess)
-    readDelta();
+  bool beginsLess = early && !exchange;
+  auto multiply = [&] {
+    return tile.dotPairs(outputGradients, values, beginsLess ? tile.number(Copy::Delta) : Value());
+  };
+  Value raw = tile.dotPairs(queries, keys), products;
   if (tile.startsDots()) // it runs beside the exponentials
     products = multiply();
   // Behind the last row queries and gradients are zeros, and a weight of them adds nothing, unless the key is
   // no number. Under a causal mask positions of zero are there, and see what all rows see.
+  Value position = tile.number(Copy::Position), lse;
   auto readLse = [&] {
-    Value lse = number(lseCopy, f32);
-    e.rowLse = early ? lse : e.lseOfLines(lse);
+    lse = tile.number(Copy::Lse);
+    if (staged && !early)
+      lse = lseOfRows(e.b, rows, lse);
   };
-  if (e.stagesNumbers())
-    e.queryPosition = number(positionCopy, e.b.getI32Type());
-  if (early)
+  if (early || !staged)
     readLse();
-  SmallVector<TableRead> reads = e.readsWithGradients(update);
-  SmallVector<Value> ofRegion = tile.regionScores(update, tokens, tile.finish(raw, 1).front(), reads);
-  Value scores = tile.masked(update, tokens, operand, which, ofRegion[0]), slopes = ofRegion[1];
-  if (e.stagesNumbers() && !early)
+  SmallVector<TableRead> reads = tableReads(update, tablesAttr.get(e.b.kernel));
+  SmallVector<Value> ofRegion = tile.regionScores(tile.finish(raw, 1).front(), position, reads);
+  Value scores = tile.masked(ofRegion[0], position), slopes = ofRegion[1];
+  if (!lse)
     readLse();
-  Value weights = tile.weights(scores);
-  if (early && !beginsLess)
-    readDelta();
+  Value weights = tile.weights(scores, lse);
+  if (held && early && !beginsLess)
+    delta = tile.number(Copy::Delta);
   if (held)
-    sums[1] = tile.addDot(sums[1], weights, ofRows(outputGradientCopy));
+    sums[1] = tile.addDot(sums[1], weights, outputGradients);
   if (!products)
     products = multiply();
   products = tile.finish(products, held ? 1 : 0).front();
-  if (e.stagesNumbers() && !early)
-    readDelta();
-  if (beginsLess)
-    e.rowDelta = {};
-  Value gradients = tile.scoreGradients(weights, products, slopes);
+  if (held && !early)
+    delta = tile.number(Copy::Delta);
+  assert((delta || !slopes) && "a score region's kernels read deltas");
+  Value gradients = ScoreGradOp::create(e.b, weights.getType(), weights, products, delta, slopes);
   if (!held)
-    RowSums(e).addTile(MutableArrayRef(sums).drop_front(), tile, weights, products,
+    RowSums(e).addTile(MutableArrayRef(sums).drop_front(), weights, products, delta,
                        ValueRange(ofRegion).drop_front(2));
   Value piece;
-  if (e.chain.addsToRows())
-    piece = tile.startRowsPiece(gradients, ofRows(exchangeCopy), ofTokens(keyCopy));
-  sums[0] = tile.addDot(sums[0], gradients, held ? ofRows(queryCopy) : ofTokens(keyCopy));
+  if (exchange)
+    piece = tile.startRowsPiece(gradients, exchange, keys);
+  sums[0] = tile.addDot(sums[0], gradients, held ? queries : keys);
   if (piece)
-    tile.addRowsPiece(tile.finish(piece, 1).front(), ofRows(sumsCopy));
+    tile.addRowsPiece(tile.finish(piece, 1).front(), rows.copy(Copy::Sums));
   size_t dots = held ? 2 : 1; // other sums of rows are there at once
   SmallVector<Value> finished = tile.finish(ValueRange(sums).take_front(dots), 0);
   llvm::append_range(finished, ArrayRef(sums).drop_front(dots));
-  e.pieces.set(result, finished);
-  return success();
+  if (!held)
+    finished.push_back(delta);
+  become(e.b, result, finished);
 }
 
 void mlir::attn::registerGradientModels(MLIRContext &context) {

@@ -25,13 +25,13 @@ LogicalResult mlir::attn::expandOnLanes(InitOp init, LaneExpansion &e) {
     return init.emitOpError("has no form where a warp holds one row: sinks are counted where rows begin");
   SmallVector<Value> empty(4 * e.chunks() + 2, e.b.f32(0)); // max, sum, columns
   empty[0] = e.b.f32(-infinity);
-  e.pieces.set(init.getState(), empty);
+  become(e.b, init.getState(), empty);
   return success();
 }
 
 /// Where a state was stored is all there is to know before the next one is merged with others.
 LogicalResult mlir::attn::expandOnLanes(StoredOp stored, LaneExpansion &e) {
-  e.pieces.set(stored.getState(), {stored.getNumber(), stored.getCount()});
+  become(e.b, stored.getState(), {stored.getNumber(), stored.getCount()});
   return success();
 }
 
@@ -67,10 +67,10 @@ static SmallVector<Value> addStored(LaneExpansion &e, Value number, Value weight
 LogicalResult mlir::attn::expandOnLanes(MergeOp merge, LaneExpansion &e) {
   KernelBuilder &b = e.b;
   Type f32 = b.getF32Type();
-  if (!merge.getRhs().getDefiningOp<StoredOp>())
+  if (piecesOf(merge.getRhs()).size() != 2)
     return merge.emitOpError("expected stored states as the other side where a warp holds one row");
-  SmallVector<Value> state(e.pieces.of(merge.getLhs()));
-  ArrayRef<Value> stored = e.pieces.of(merge.getRhs());
+  SmallVector<Value> state(piecesOf(merge.getLhs()));
+  ValueRange stored = piecesOf(merge.getRhs());
   Value number = stored[0], count = stored[1];
   Value written =
       tile::ReadOp::create(b, f32, planArray(b, PlanArray::PartialLse), b.wide(number), b.getUnitAttr());
@@ -89,23 +89,23 @@ LogicalResult mlir::attn::expandOnLanes(MergeOp merge, LaneExpansion &e) {
     columns.push_back(arith::MulFOp::create(b, column, decay));
   SmallVector<Value> next{max, sum};
   llvm::append_range(next, addStored(e, number, weight, b.min(count, b.i32(32)), columns));
-  e.pieces.set(merge.getResult(), next);
+  become(b, merge.getResult(), next);
   return success();
 }
 
 LogicalResult mlir::attn::expandOnLanes(FinishOp finish, LaneExpansion &e) {
   KernelBuilder &b = e.b;
-  SmallVector<Value> state(e.pieces.of(finish.getState()));
+  SmallVector<Value> state(piecesOf(finish.getState()));
   Value max = state[0], sum = state[1];
   Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, sum, b.f32(0)); // a NaN is
   Value inverse = b.select(some, ReciprocalOp::create(b, sum), b.f32(0));
   SmallVector<Value> output;
   for (Value column : ArrayRef(state).drop_front(2))
     output.push_back(arith::MulFOp::create(b, column, inverse));
-  e.pieces.set(finish.getOutput(), output);
+  become(b, finish.getOutput(), output);
   if (Value lse = finish.getLse()) {
     Value log = arith::MulFOp::create(b, math::Log2Op::create(b, sum), b.f32(1 / log2e));
-    e.pieces.set(lse, {b.select(some, arith::AddFOp::create(b, max, log), b.f32(-infinity))});
+    become(b, lse, b.select(some, arith::AddFOp::create(b, max, log), b.f32(-infinity)));
   }
   return success();
 }
@@ -115,7 +115,7 @@ LogicalResult mlir::attn::expandOnLanes(WriteOp write, LaneExpansion &e) {
   Value row = write.getRow();
   if (!row)
     return write.emitOpError("expected a row of the output where a warp holds one");
-  ArrayRef<Value> output = e.pieces.of(write.getOutput());
+  ValueRange output = piecesOf(write.getOutput());
   auto type = cast<RankedTensorType>(write.getOutput().getType());
   Type element = type.getElementType();
   Value narrow = b.createOrFold<arith::TruncIOp>(b.getI32Type(), row);
@@ -139,7 +139,7 @@ LogicalResult mlir::attn::expandOnLanes(WriteOp write, LaneExpansion &e) {
     auto once = scf::IfOp::create(b, b.compare(arith::CmpIPredicate::eq, e.lane, b.i32(0)));
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(once.thenYield());
-    tile::WriteOp::create(b, e.pieces.of(lse)[0], b.buffer("lse", b.getF32Type()), row);
+    tile::WriteOp::create(b, piecesOf(lse)[0], b.buffer("lse", b.getF32Type()), row);
   }
   return success();
 }

@@ -1,8 +1,9 @@
 //===- ExpandOnline.cpp - Online operations become tile operations --------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Every online operation gives way to what it says of itself, in place. Loops that
-// carry states carry what stands for them. When nothing is left that needs them,
-// the arguments of the function that the kernel came from go.
+// Every online operation gives way to what it says of itself, in place. What stands
+// for its result, a cast gathers (Expansion.h). Loops that carry states carry what stands
+// for these, but for what no iteration changes. When nothing is left that needs them,
+// casts go, and so do the arguments of the function that the kernel came from.
 //
 //===----------------------------------------------------------------------===//
 #include "Expansion.h"
@@ -32,6 +33,10 @@ public:
       op->dropAllUses();
       op->erase();
     }
+    SmallVector<UnrealizedConversionCastOp> casts;
+    b.kernel.walk([&](UnrealizedConversionCastOp cast) { casts.push_back(cast); });
+    for (UnrealizedConversionCastOp cast : llvm::reverse(casts))
+      cast.erase();
     return success();
   }
 
@@ -67,24 +72,30 @@ private:
       return op.expandOnLanes(expansion);
   }
 
-  SmallVector<Value> flatten(ValueRange values) {
+  /// What a loop carries of values.
+  static SmallVector<Value> flatten(ValueRange values) {
     SmallVector<Value> flat;
     for (Value value : values)
       if (isState(value))
-        llvm::append_range(flat, expansion.pieces.of(value));
+        llvm::append_range(flat, piecesOf(value).drop_back(ExpansionT::invariants(value.getType())));
       else
         flat.push_back(value);
     return flat;
   }
 
-  /// Lets `flat` stand for `values`: pieces for a state, a value for any other.
+  /// Lets `flat` stand for `values` from the builder's place on: of a state with what is like in `inits`.
   void stand(ValueRange values, ValueRange flat, ValueRange inits) {
     for (auto [value, init] : llvm::zip(values, inits)) {
-      size_t count = isState(value) ? expansion.pieces.of(init).size() : 1;
-      if (isState(value))
-        expansion.pieces.set(value, SmallVector<Value>(flat.take_front(count)));
-      else
+      if (!isState(value)) {
         value.replaceAllUsesWith(flat.front());
+        flat = flat.drop_front();
+        continue;
+      }
+      ValueRange like = piecesOf(init);
+      unsigned same = ExpansionT::invariants(value.getType()), count = like.size() - same;
+      SmallVector<Value> pieces(flat.take_front(count));
+      llvm::append_range(pieces, like.take_back(same));
+      become(b, value, pieces);
       flat = flat.drop_front(count);
     }
   }
@@ -98,8 +109,9 @@ private:
       body.getTerminator()->erase();
     body.getOperations().splice(body.end(), loop.getBody()->getOperations());
     loop.getInductionVar().replaceAllUsesWith(carried.getInductionVar());
-    stand(loop.getRegionIterArgs(), carried.getRegionIterArgs(), loop.getInitArgs());
     stand(loop.getResults(), carried.getResults(), loop.getInitArgs());
+    b.setInsertionPointToStart(&body);
+    stand(loop.getRegionIterArgs(), carried.getRegionIterArgs(), loop.getInitArgs());
     left.push_back(loop);
     if (failed(expand(body)))
       return failure();
@@ -124,6 +136,7 @@ private:
       scf::YieldOp::create(b, flatten(yield->getOperands()));
       yield->erase();
     }
+    b.setInsertionPointAfter(expanded);
     stand(branch.getResults(), expanded.getResults(), states);
     left.push_back(branch);
     return success();
@@ -159,16 +172,13 @@ struct ExpandOnline : mlir::attn::impl::ExpandOnlinePassBase<ExpandOnline> {
   }
 
   static LogicalResult expandOnFragments(func::FuncOp kernel) {
-    Chain chain = findChainInKernel(kernel);
-    const WalkResult staged = kernel.walk([](StagedOp) { return WalkResult::interrupt(); });
-    if (chain.readsFinished() && !staged.wasInterrupted() && !(chain.gradient && chain.gradient.getSummed()))
-      return kernel.emitError("expected rows and tokens that are staged: --attn-stage-operands does it");
-    FragmentExpansion expansion(chain, kernel);
-    expansion.b.setInsertionPointToStart(&kernel.front());
-    expansion.computeConstants();
+    if (!formAttr.isOn(kernel))
+      return kernel.emitError("expected an ") << formAttr << ": --attn-walk-plan sets it";
+    FragmentExpansion expansion(kernel);
     if (failed(Expander(expansion).run()))
       return failure();
     expansion.b.describeParameters();
+    formAttr.remove(kernel); // of fragments their types say it
     return success();
   }
 

@@ -1,13 +1,15 @@
 //===- Expansion.h - What expanding online operations needs ----*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The two forms in which a warp holds a state (see OnlineOpInterface.td), and what
-// the operations of a kernel have become so far.
+// The two forms in which a warp holds a state (see OnlineOpInterface.td). What stands
+// for a value of the online level is the operands of the cast that takes its place:
+// a state's maximum, sum and accumulator, say. So an operation finds all it needs in its
+// operands and its kernel's attributes.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_CONVERSION_ATTNTOTILE_EXPAND_EXPANSION_H
 #define ATTN_CONVERSION_ATTNTOTILE_EXPAND_EXPANSION_H
 
-#include "AttnToTile/Stage/TileCopies.h"
+#include "AttnToTile/Kernel/Parts.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
 
@@ -16,171 +18,141 @@
 
 namespace mlir::attn {
 
-/// What stands for values of the online level: of a state, of rows, of results.
-class Pieces {
-public:
-  ArrayRef<Value> of(Value online) const {
-    auto found = pieces.find(online);
-    assert(found != pieces.end() && "an operand has not been expanded");
-    return found->second;
-  }
-  void set(Value online, ArrayRef<Value> values) { pieces[online] = SmallVector<Value>(values); }
-
-private:
-  DenseMap<Value, SmallVector<Value>> pieces;
-};
+/// What stands for a value of the online level.
+ValueRange piecesOf(Value online);
+/// Lets these stand for it from the builder's place on.
+void become(OpBuilder &builder, Value online, ValueRange pieces);
 
 /// A partial softmax of one warp's rows.
 struct State {
   Value max, sum, acc;
   Value zeros; ///< what the values' zeros add to every feature of a row; null where acc has it
-  SmallVector<Value> values() const {
+  Value unit;  ///< what a score of 1 is in log2, as it enters the softmax
+  SmallVector<Value> pieces() const {
     SmallVector<Value> all{max, sum, acc};
     if (zeros)
       all.push_back(zeros);
+    all.push_back(unit);
     return all;
   }
 };
 
-/// Sixteen rows to a warp, or eight. Pieces of a state are maximum, sum and accumulator and, where weights
-/// take what values are scaled by, the sum of zeros, or, where warps share the columns, this warp's first; of
-/// rows their positions and query heads; of an output its fragment and the
-/// first column, if there is one; of an LSE its fragment.
-struct FragmentExpansion : TileCopies {
-  using TileCopies::TileCopies;
+/// One of a number of updates by a tile, of which `which` says which; null: there is one.
+struct OneUpdate {
+  ArrayRef<UpdateOp> all;
+  Value which;
 
-  State stateOf(Value state) {
-    ArrayRef<Value> values = pieces.of(state);
-    return {values[0], values[1], values[2], weighsIntegers() ? values[3] : Value()};
+  /// What all of them have in common, it has.
+  UpdateOp front() const { return all.front(); }
+  RowsPart rows(KernelBuilder &b, FormAttr form) const { return RowsPart(b, form, front().getQuery()); }
+  TokensOp tokens() const { return tokensOf(front().getKv()); }
+};
+
+/// Sixteen rows to a warp, or eight. Pieces of a state are those of State; of an output its fragment and its
+/// rows' LSEs, of an LSE these.
+struct FragmentExpansion {
+  explicit FragmentExpansion(func::FuncOp kernel)
+      : b(kernel), form(formAttr.get(kernel)), schedule(tile::scheduleAttr.get(kernel)) {}
+
+  // Types of the fragments that one warp holds.
+  tile::FragmentType rowsOf(Type element, bool partial = false) {
+    return b.fragment({tile::Axis::Query}, {form.getRows()}, element, partial);
   }
-  /// The copy of a staged part.
-  static Value copyOf(Value part, unsigned number) {
-    return part.getDefiningOp<StagedOp>().getCopies()[number];
+  tile::FragmentType perToken(Type element) {
+    return b.fragment({tile::Axis::Key}, {form.getKeys()}, element);
   }
-  /// Which instructions multiply.
-  Dots dots() { return schedule.getKind() == tile::ScheduleKind::Wgmma ? Dots::Wgmma : Dots::Mma; }
+  /// Of a number for each pair of a row and a token.
+  tile::FragmentType pairs() { return productType(tile::Axis::Key, form.getKeys()); }
+  tile::FragmentType accType() { return productType(tile::Axis::Feature, form.getValueTile()); }
+  /// Of the rows and what they are multiplied with, which is the first axis where tokens are.
+  tile::FragmentType productType(tile::Axis axis, int64_t size) {
+    if (form.has(FormTraits::TokensFirst))
+      return b.fragment({axis, tile::Axis::Query}, {size, form.getRows()}, b.getF32Type());
+    return b.fragment({tile::Axis::Query, axis}, {form.getRows(), size}, b.getF32Type());
+  }
+
+  State stateOf(Value state);
+  void setState(Value state, const State &pieces) { become(b, state, pieces.pieces()); }
+  /// How many of a value's last pieces a loop does not change.
+  static unsigned invariants(Type online);
+
+  // Units.
+  /// What the dot of a query and a key is multiplied by to be a score.
+  Value dotScale(Value rows);
+  /// What a score of 1 is in log2, as it enters the softmax of these rows.
+  Value unitOf(Value rows);
+
+  // Products (Dequantize.cpp).
   /// Scores of rows and tokens, times these factors.
-  Value scores(Value ofRows, Value ofTokens, Value scale = {}, Value tokenScales = {});
-
-  /// Computes what is the same for the whole kernel.
-  void computeConstants();
-  /// From here on these, which have been expanded, are the rows that the methods speak of.
-  void setRows(Value rows);
-  /// Reads what is known of each of them.
-  void readRows(RowsOp queryRows);
-
-  // Stores of codes (Dequantize.cpp).
+  Value scores(Value rows, Value ofRows, Value ofTokens, Value scale = {}, Value tokenScales = {});
   /// The products of the rows and a staged tile's keys.
-  Value rowsDotTokens(UpdateOp update, StagedOp staged, const Segment &segment);
+  Value rowsDotTokens(const OneUpdate &update);
   /// What a dot with weights takes of a staged tile's values: the tile, or fragments of f16.
-  Value valuesOf(UpdateOp update, StagedOp staged);
-  /// Whether weights are multiplied by the scales of integer values: where these have one for a token, the
-  /// same format in all regions, and rows are few.
-  bool weighsIntegers();
+  Value valuesOf(UpdateOp update);
   /// Scale and, of integers, zero of the tokens whose weights are multiplied by scales and whose values are
   /// codes alone; of the others none.
   struct TokenMeta {
     Value scale, zero;
   };
-  TokenMeta weighedMeta(UpdateOp update, StagedOp staged, const Segment &segment);
+  TokenMeta weighedMeta(const OneUpdate &update);
   /// Returns what is added to a row's maximum where this region's weights take no scales and another's do;
   /// else null.
-  Value liftBesideScales(UpdateOp update);
-  /// Whether weights are multiplied by the scales of 8-bit floats.
-  bool weighsFloats(UpdateOp update);
-  /// A state of values, of one that has codes and zeros apart.
-  State settled(const State &state);
-  /// Whether units and results take a scale that the whole kernel shares.
-  bool foldsScales() { return foldsScale(true) || foldsScale(false); }
-  /// Reads those of the task's head, and sets the units by them.
-  void readScales();
-  /// Sets what scores are multiplied by, and in which units they enter the softmax.
-  void setUnits(Value keyScale = {});
-
-  // Gradients (ExpandGradients.cpp).
-  /// Reads the LSE of each row, and its delta where gradients of tokens are held: from memory.
-  void readFinished();
-  /// Reads the gradient of each row's LSE.
-  Value readLseGradient();
-  /// LSEs of rows as weights take them, and of lines behind the last row: +inf.
-  Value lseOfLines(Value ofRows);
-  /// Whether those and positions of rows are staged with them.
-  bool stagesNumbers() { return chain.holdsTokens() && schedule.getKind() == tile::ScheduleKind::Wgmma; }
-  Value rowLse;   ///< in log2; +inf of rows whose weights are all zero
-  Value rowDelta; ///< of rows: <do, o> - dlse
-  /// First token of this warp, and of its warpgroup, of those that the block holds.
-  Value warpToken, groupToken;
-
-  /// Where in its table a read finds its element, by head and position of the row.
-  Value tablePlace(attn::ReadOp read, ValueRange headAndPosition);
-  /// The reads of an update whose tables get gradients here.
-  SmallVector<TableRead> readsWithGradients(UpdateOp update) {
-    return tableReads(update, tablesAttr.get(b.kernel));
-  }
-  // States (States.cpp).
-  /// A state before any token.
-  State initialState();
-  /// The union of two states of the same rows.
-  State mergeStates(const State &x, const State &y);
-  /// Memory in which the warps of a block exchange their states, in place of what they copy to.
-  Value exchangeMemory();
-
-  /// The step of an update's score region on a tile.
-  ScoreFnOp scoreRegion(UpdateOp update, TypeRange types, Value scores, Value firstKey, Value pos0,
-                        ArrayRef<int64_t> reads = {});
-  /// Scores as the score region of an update makes them, in units of scoreUnit.
-  Value applyScoreRegion(UpdateOp update, Value scores, const Segment &segment, Value firstKey);
-  /// Scores of what rows see; of the others -inf.
-  Value maskScores(Value scores, std::optional<unsigned> operand, const Segment &segment, Value firstKey);
-  /// Stores them where the task's are asked for (StoreScores.cpp).
-  void storeScores(Value scores, UpdateOp update, TokensOp tokens);
+  Value liftBesideScales(UpdateOp update, Value unit);
   /// The sum of zeros behind a step.
   Value addZeros(Value zeros, Value decay, Value weights, Value zero);
+  /// A state of values, of one that has codes and zeros apart.
+  State settled(const State &state);
+
+  // Scores (ScoreRegion.cpp, Masks.cpp, StoreScores.cpp).
+  /// The step of an update's score region on a tile from `firstKey` on.
+  ScoreFnOp scoreRegion(UpdateOp update, TypeRange types, Value scores, Value position, Value firstKey,
+                        ArrayRef<int64_t> reads = {});
+  /// Scores as the score region of an update makes them, in units of the state.
+  Value applyScoreRegion(UpdateOp update, Value scores);
+  /// Where in its table a read finds its element, by head and position of the row.
+  Value tablePlace(attn::ReadOp read, ValueRange headAndPosition);
+  /// Scores of what rows see; of the others -inf.
+  Value maskScores(const OneUpdate &update, Value scores, Value position, Value firstKey);
+  /// The sizes of a visibility's terms, of which the first is this number of the kernel's.
+  SmallVector<Value> endsOf(VisibilityAttr visibility, int64_t first);
+  /// Stores scores where the task's are asked for.
+  void storeScores(UpdateOp update, Value scores, Value unit);
+
+  // States (States.cpp).
+  /// A state before any token.
+  State initialState(Value rows);
+  /// The union of two states of the same rows.
+  State mergeStates(const State &x, const State &y);
+  /// The union of those that the warps of a block hold, whose columns they share.
+  State mergeWarps(const State &part);
   /// Output and LSE of a state.
   struct Results {
     Value output, lse;
   };
-  /// `sinks`: an argument of the kernel, or null.
-  Results finishState(Value max, Value sum, Value acc, Value sinks);
-  Value sinksInLog2(Value sinks, tile::FragmentType rowType);
-  /// Writes those of a state that was finished early.
-  void writeFirst(Results results);
-  /// Writes them, or, where `part` is not negative, the state of that number. `column`/`columns`/`lseLines`
-  /// restrict what this warp writes of its rows. `writeRows`, if there is one, writes an output that is
-  /// whole.
-  void writeResults(Results results, Value part, Value column, IntegerAttr columns, Value lseLines,
-                    llvm::function_ref<void(Value)> writeRows = {});
+  Results finishState(FinishOp finish);
+  /// Writes output and LSE of the first region alone.
+  void writeFirst(mlir::attn::WriteOp write);
+  /// Writes output and LSE, or a part's state that another kernel merges.
+  void writeResults(mlir::attn::WriteOp write);
 
-  Pieces pieces;
-
-  // Values of the kernel.
-  Value dotScale;         ///< what the dot of a query and a key is multiplied by to be a score
-  Value scoreUnit;        ///< what a score of 1 is, as it enters the softmax
-  Value toLog2;           ///< the same in log2
-  bool fixedUnit = false; ///< whether a row's unit is its first: bounded scores need no maximum
-  // Values of the rows.
-  Value queryPosition, queryHead;
-  Value valueScale; ///< of the task's head, which results are multiplied by; null where there is none
-  /// The sizes of a visibility's terms, of which the first is this number of the kernel's.
-  SmallVector<Value> endsOf(VisibilityAttr visibility, int64_t first);
+  KernelBuilder b;
+  FormAttr form;
+  tile::ScheduleAttr schedule;
 
 private:
-  bool foldsScale(bool keys);
-  Value sharedScale(UpdateOp update, bool keys, Value place);
-  Value regionScale(UpdateOp update, bool keys, const Segment &segment);
-  SmallVector<Value> lineMeta(StagedOp staged, bool keys);
+  SmallVector<Value> lineMeta(UpdateOp update, bool keys);
   Value dequantized(Value tile, tile::Axis kept, const rt::StorePart &part, Type element, ValueRange scales,
                     ValueRange zeros, bool tiny);
   IntegerAttr groupOf(const rt::StorePart &part);
-  Value queryFragment(Value query);
-  Value groupScores(UpdateOp update, Value query, Value keys, ArrayRef<Value> meta, const rt::StorePart &part,
-                    Value scale);
-  Value maskForList(Value scores, const Segment &segment, Value firstKey);
-  /// The masks of what a tile may hold, of which one applies; none where each row sees all of it.
-  Value maskTile(Value scores, std::optional<unsigned> operand, const Segment &segment, Value firstKey,
-                 Value partialTile);
-  Value maskFor(unsigned operand, unsigned headClass, Value scores, const Segment &segment, Value firstKey,
+  Value queryFragment(Value rows, Value query);
+  Value groupScores(UpdateOp update, Value query, Value keys, const rt::StorePart &part, Value scale);
+  Value maskForList(UpdateOp update, Value scores, Value firstKey);
+  Value maskFor(UpdateOp update, unsigned headClass, Value scores, Value position, Value firstKey,
                 Value partialTile);
+  Value sinksInLog2(FinishOp finish, tile::FragmentType rowType);
+  Value exchangeMemory();
+  void storeLines(Value fragment, Value buffer, Value lines, Value column, IntegerAttr columns,
+                  int64_t stride, function_ref<Value(Value)> slotOf);
 };
 
 /// One row to a warp, its columns four adjacent ones of each 128 to a lane. Pieces of a state are maximum,
@@ -192,13 +164,13 @@ struct LaneExpansion {
   int64_t chunks() const { return llvm::divideCeil(dim, 128); }
   /// Whether a chunk has lanes without columns.
   bool isRagged(int64_t chunk) const { return (chunk + 1) * 128 > dim; }
+  static unsigned invariants(Type) { return 0; }
 
   KernelBuilder b;
   int64_t dim;
   int64_t partsAtOnce; ///< stored states that are read before the first is used
   Value lane;
   SmallVector<Value> columns, wideColumns; ///< this lane's first column of each chunk, also as i64
-  Pieces pieces;
 };
 
 } // namespace mlir::attn

@@ -2,10 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "GradientTile.h"
 #include "AttnToTile/Kernel/Log2.h"
-
-#include "AttnToTile/Kernel/TokenSlots.h"
-
-#include "attn/Dialect/Attn/IR/Stores.h"
+#include "AttnToTile/Stage/SendRows.h"
 
 using namespace mlir;
 using namespace mlir::attn;
@@ -14,23 +11,25 @@ using namespace mlir::tile;
 /// Lines of a result of wgmma that a warp has.
 static constexpr int64_t warpLines = 16;
 
-TokensOp GradientTile::tokensOf(Value part) {
-  if (auto staged = part.getDefiningOp<StagedOp>())
-    part = staged.getPart();
-  return part.getDefiningOp<TokensOp>();
+FragmentType mlir::attn::gradientType(FragmentExpansion &e, int64_t features) {
+  bool held = e.form.holdsTokens();
+  return e.b.fragment({held ? Axis::Key : Axis::Query, Axis::Feature},
+                      {held ? e.form.getKeys() : e.form.getRows(), features}, e.b.getF32Type());
 }
 
-Value GradientTile::slotOfToken(UpdateOp update, TokensOp tokens, Value line) {
-  return TokenSlots(b, update).slotOf(tokens.getInstance(), e.kvHead, b.add(firstToken(tokens), line));
+Value mlir::attn::firstToken(KernelBuilder &b, TokensOp tokens) {
+  return tokens.getWarp() ? b.add(tokens.getFirst(), tokens.getWarp()) : tokens.getFirst();
 }
 
-Value GradientTile::dotPairs(Value ofRows, Value ofTokens, bool lessDeltas) {
+Value GradientTile::dotPairs(Value ofRows, Value ofTokens, Value deltas) {
   Value begin;
-  if (lessDeltas)
-    begin = b.map(pairs(), e.rowDelta, [&](ValueRange v) -> Value { return arith::NegFOp::create(b, v[0]); });
-  Value line = startsDots() ? held ? e.groupToken : e.groupRow : held ? e.warpToken : e.warpRow;
-  return ScoresOp::create(b, pairs(), startsDots() ? Dots::Started : Dots::Mma, ofRows, ofTokens, line, begin,
-                          /*scale=*/Value(), /*token_scales=*/Value());
+  if (deltas)
+    begin = b.map(e.pairs(), deltas, [&](ValueRange v) -> Value { return arith::NegFOp::create(b, v[0]); });
+  Value line = startsDots() ? held ? tokens.getGroup() : rows.group()
+               : held       ? tokens.getWarp()
+                            : rows.first();
+  return ScoresOp::create(b, e.pairs(), startsDots() ? Dots::Started : Dots::Mma, ofRows, ofTokens, line,
+                          begin, /*scale=*/Value(), /*token_scales=*/Value());
 }
 
 Value GradientTile::addDot(Value sum, Value ofPairs, Value other) {
@@ -48,7 +47,7 @@ Value GradientTile::addDot(Value sum, Value ofPairs, Value other) {
 static constexpr int64_t exchanged = 1, staged = 2;
 
 Value GradientTile::startRowsPiece(Value scoreGradients, Value exchange, Value keys) {
-  StageOp::create(b, scoreGradients, exchange, e.warpToken);
+  StageOp::create(b, scoreGradients, exchange, tokens.getWarp());
   FenceAsyncOp::create(b);
   FinishSendsOp::create(b); // of the tile before: all may write its place when all have met
   MeetOp::create(b, b.i32(exchanged), e.schedule.getWarps() * 32);
@@ -67,12 +66,12 @@ void GradientTile::addRowsPiece(Value piece, Value place) {
   Value warp = b.sub(WarpIdOp::create(b, b.getI32Type()), b.i32(e.schedule.getProducerWarps()));
   Value first = b.mul(b.rem(warp, ScheduleAttr::groupWarps), b.i32(warpLines));
   auto type = cast<FragmentType>(piece.getType());
-  Value firstRow = halvesRows() ? e.groupToken : b.i32(0);
+  Value firstRow = halvesRows() ? tokens.getGroup() : b.i32(0);
   Value lines = CoordinatesOp::create(b, b.fragment({Axis::Query}, {warpLines}, b.getI32Type()),
                                       b.add(first, firstRow));
   // Behind the last are rows of others, to whom a NaN of these tokens is nothing.
   piece = b.map(type, ValueRange{piece, lines},
-                [&](ValueRange v) -> Value { return b.select(b.less(v[1], e.packedCount), v[0], b.f32(0)); });
+                [&](ValueRange v) -> Value { return b.select(b.less(v[1], rows.count()), v[0], b.f32(0)); });
   auto whole = cast<SharedType>(place.getType());
   int64_t consumers = e.schedule.getConsumers();
   int64_t features = halvesRows() ? whole.getCols() : whole.getCols() / consumers;
@@ -90,15 +89,7 @@ void GradientTile::addRowsPiece(Value piece, Value place) {
   b.setInsertionPoint(one.thenYield());
   constexpr int64_t panelBytes = 128;
   int64_t panels = llvm::divideCeil(part.getLineBytes(), panelBytes);
-  e.sendSums(mine, firstRow, halvesRows() ? Value() : b.mul(group(), b.i32(panels)));
-}
-
-Value GradientTile::loadSums() {
-  auto load = LoadSumsOp::create(b, accumulator(e.chain.paddedKeyDim()), b.buffer(rowSums, b.getF32Type()),
-                                 b.sub(e.packedCount, e.warpRow), e.chain.paddedKeyDim());
-  b.fill(load.getSlot(), {b.getI32Type()},
-         [&](ValueRange line) { return e.slotOfRow(b.add(e.warpRow, line[0])); });
-  return load;
+  sendSums(b, e.form, rows, mine, firstRow, halvesRows() ? Value() : b.mul(group(), b.i32(panels)));
 }
 
 SmallVector<Value> GradientTile::finish(ValueRange dots, int64_t pending) {
@@ -107,37 +98,40 @@ SmallVector<Value> GradientTile::finish(ValueRange dots, int64_t pending) {
   return SmallVector<Value>(FinishDotsOp::create(b, dots.getTypes(), pending, dots).getResults());
 }
 
-Value GradientTile::weights(Value scores) {
-  return WeightsOp::create(b, scores.getType(), scores, e.rowLse, e.rawScores() ? e.toLog2 : b.f32(log2e));
+Value GradientTile::number(Copy name) {
+  Value copy = rows.copy(name);
+  if (!copy || isa<FragmentType>(copy.getType()))
+    return copy;
+  Type element = cast<SharedType>(copy.getType()).getElement();
+  return LoadColumnsOp::create(b, TypeRange{e.rowsOf(element)}, copy).getResult(0);
 }
 
-Value GradientTile::scoreGradients(Value weights, Value products, Value slopes) {
-  assert((e.rowDelta || !slopes) && "a score region's kernels read deltas");
-  return ScoreGradOp::create(b, weights.getType(), weights, products, e.rowDelta, slopes);
+Value GradientTile::weights(Value scores, Value lse) {
+  Value unit = one.front().getScore().empty() ? e.unitOf(one.front().getQuery()) : b.f32(log2e);
+  return WeightsOp::create(b, scores.getType(), scores, lse, unit);
 }
 
-SmallVector<Value> GradientTile::regionScores(UpdateOp update, TokensOp tokens, Value products,
-                                              ArrayRef<TableRead> reads) {
-  if (e.rawScores())
+SmallVector<Value> GradientTile::regionScores(Value products, Value position, ArrayRef<TableRead> reads) {
+  UpdateOp update = one.front();
+  if (update.getScore().empty())
     return {products, Value()};
   SmallVector<int64_t> numbers; // of the reads among the region's
   for (auto [number, read] : llvm::enumerate(update.getScore().getOps<mlir::attn::ReadOp>()))
     if (llvm::any_of(reads, [&, read = read](const TableRead &each) { return each.read == read; }))
       numbers.push_back(number);
-  SmallVector<Type> types(2 + reads.size(), pairs());
-  ScoreFnOp step = e.scoreRegion(update, types, products, firstToken(tokens), tokens.getPos0(), numbers);
+  SmallVector<Type> types(2 + reads.size(), e.pairs());
+  ScoreFnOp step = e.scoreRegion(update, types, products, position, firstToken(b, tokens), numbers);
   return SmallVector<Value>(step.getResults());
 }
 
-Value GradientTile::masked(UpdateOp update, TokensOp tokens, std::optional<unsigned> operand, Value which,
-                           Value scores) {
-  if (!e.tokensFirst()) {
-    Segment segment = TaskView::segmentOf(tokens);
-    segment.operand = which;
-    return e.maskScores(scores, operand, segment, firstToken(tokens));
-  }
+Value GradientTile::masked(Value scores, Value position) {
+  Value first = firstToken(b, tokens);
+  if (!e.form.has(FormTraits::TokensFirst))
+    return e.maskScores(one, scores, position, first);
+  UpdateOp update = one.front();
   VisibilityAttr visibility = update.getVisibility();
-  return mlir::attn::MaskOp::create(b, scores.getType(), scores, e.queryPosition, firstToken(tokens),
-                                    tokens.getEnd(), tokens.getPos0(), visibility,
-                                    e.endsOf(visibility, e.chain.firstEnd(*operand)), /*partial=*/Value());
+  return mlir::attn::MaskOp::create(b, scores.getType(), scores, position, first, tokens.getEnd(),
+                                    tokens.getPos0(), visibility,
+                                    e.endsOf(visibility, firstEndAttr.get(update).getInt()),
+                                    /*partial=*/Value());
 }

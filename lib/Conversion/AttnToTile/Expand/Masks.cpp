@@ -6,22 +6,6 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-/// Masks what the operand hides and, where heads have classes, what this head's class does not see.
-Value FragmentExpansion::maskFor(unsigned operand, unsigned headClass, Value scores, const Segment &segment,
-                                 Value firstKey, Value partialTile) {
-  VisibilityAttr shown = chain.updates[operand].getVisibility(), seen = chain.classVisibility(headClass);
-  SmallVector<Value> ends = endsOf(shown, chain.firstEnd(operand));
-  if (seen)
-    llvm::append_range(ends, endsOf(seen, chain.firstEndOfClass(headClass)));
-  // Of two, one that says only that tokens exist is not needed: both say that.
-  if (seen && shown.getKind() == VisibilityKind::All)
-    shown = seen;
-  else if (seen && seen.getKind() != VisibilityKind::All)
-    shown = VisibilityAttr::get(VisibilityKind::And, {shown, seen});
-  return mlir::attn::MaskOp::create(b, scores.getType(), scores, queryPosition, firstKey, segment.kvEnd,
-                                    segment.pos0, shown, ends, partialTile);
-}
-
 SmallVector<Value> FragmentExpansion::endsOf(VisibilityAttr visibility, int64_t first) {
   SmallVector<int64_t> sizes;
   visibility.collectEnds(sizes);
@@ -31,47 +15,70 @@ SmallVector<Value> FragmentExpansion::endsOf(VisibilityAttr visibility, int64_t 
   return ends;
 }
 
-Value FragmentExpansion::maskForList(Value scores, const Segment &segment, Value firstKey) {
-  auto branch = scf::IfOp::create(b, scoresType(), isList(segment), /*withElseRegion=*/true);
+/// Masks what the update hides and, where heads have classes, what this head's class does not see.
+Value FragmentExpansion::maskFor(UpdateOp update, unsigned headClass, Value scores, Value position,
+                                 Value firstKey, Value partialTile) {
+  VisibilityAttr shown = update.getVisibility(), seen;
+  SmallVector<Value> ends = endsOf(shown, firstEndAttr.get(update).getInt());
+  if (HeadClassesAttr classes = update.getHeadClassesAttr()) {
+    int64_t first = firstClassEndAttr.get(update).getInt();
+    for (VisibilityAttr before : classes.getVisibility().take_front(headClass)) {
+      SmallVector<int64_t> sizes;
+      before.collectEnds(sizes);
+      first += sizes.size();
+    }
+    seen = classes.getVisibility()[headClass];
+    llvm::append_range(ends, endsOf(seen, first));
+  }
+  // Of two, one that says only that tokens exist is not needed: both say that.
+  if (seen && shown.getKind() == VisibilityKind::All)
+    shown = seen;
+  else if (seen && seen.getKind() != VisibilityKind::All)
+    shown = VisibilityAttr::get(VisibilityKind::And, {shown, seen});
+  TokensOp tokens = tokensOf(update.getKv());
+  return mlir::attn::MaskOp::create(b, scores.getType(), scores, position, firstKey, tokens.getEnd(),
+                                    tokens.getPos0(), shown, ends, partialTile);
+}
+
+Value FragmentExpansion::maskForList(UpdateOp update, Value scores, Value firstKey) {
+  RowsPart rows(b, form, update.getQuery());
+  int64_t group = form.getGroup();
+  auto branch = scf::IfOp::create(b, scores.getType(), isList(b, tokensOf(update.getKv())),
+                                  /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.elseBlock());
   scf::YieldOp::create(b, scores);
   b.setInsertionPointToStart(branch.thenBlock());
-  Value packed = b.add(packedBegin, warpRow), last = b.sub(taskEnd(), b.i32(1));
-  Value mask = ListMaskOp::create(b, scores.getType(), scores, firstKey, packed, last,
-                                  b.div(packedBegin, chain.group()), planArray(b, PlanArray::Bits),
-                                  chain.group(), llvm::divideCeil(schedule.getRows(), chain.group()));
+  Value packed = b.add(rows.begin(), rows.first()), last = b.sub(rows.end(), b.i32(1));
+  Value mask =
+      ListMaskOp::create(b, scores.getType(), scores, firstKey, packed, last, b.div(rows.begin(), group),
+                         planArray(b, PlanArray::Bits), group, llvm::divideCeil(schedule.getRows(), group));
   scf::YieldOp::create(b, mask);
   return branch.getResult(0);
 }
 
-Value FragmentExpansion::maskScores(Value scores, std::optional<unsigned> operand, const Segment &segment,
-                                    Value firstKey) {
+Value FragmentExpansion::maskScores(const OneUpdate &update, Value scores, Value position, Value firstKey) {
+  TokensOp tokens = update.tokens();
   // The plan knows which tokens every row of the task sees; a tile within them needs no mask.
-  Value lastKey = b.add(firstKey, b.i32(keys));
-  Value partialTile =
-      b.createOrFold<arith::OrIOp>(b.less(firstKey, segment.fullBegin), b.less(segment.fullEnd, lastKey));
-  if (mayList()) {
-    scores = maskForList(scores, segment, firstKey);
+  Value lastKey = b.add(firstKey, b.i32(form.getKeys()));
+  Value partialTile = b.createOrFold<arith::OrIOp>(b.less(firstKey, tokens.getFullBegin()),
+                                                   b.less(tokens.getFullEnd(), lastKey));
+  if (form.has(FormTraits::Lists)) {
+    scores = maskForList(update.front(), scores, firstKey);
     partialTile = b.createOrFold<arith::AndIOp>(
-        partialTile, b.compare(arith::CmpIPredicate::sge, segment.instance, b.i32(0)));
+        partialTile, b.compare(arith::CmpIPredicate::sge, tokens.getInstance(), b.i32(0)));
   }
-  return maskTile(scores, operand, segment, firstKey, partialTile);
-}
-
-Value FragmentExpansion::maskTile(Value scores, std::optional<unsigned> operand, const Segment &segment,
-                                  Value firstKey, Value partialTile) {
-  unsigned first = operand.value_or(0), last = operand ? *operand + 1 : chain.updates.size();
-  unsigned masks = 0;
-  for (unsigned i = first; i < last; ++i)
-    masks += chain.updates[i].getClassOfRegion() ? 1 : chain.classCount();
+  HeadClassesAttr classes = update.front().getHeadClassesAttr();
+  unsigned classCount = classes ? classes.size() : 1, masks = 0;
+  for (UpdateOp each : update.all)
+    masks += each.getClassOfRegion() ? 1 : classCount;
   // Masks that compare the same columns with the same ends share these compares, and LLVM makes them where
   // the masks' branches meet. Several masks therefore lie in a branch of their own: whole tiles compare
   // nothing.
   scf::IfOp branch;
   OpBuilder::InsertionGuard guard(b);
   if (masks > 1) {
-    branch = scf::IfOp::create(b, scoresType(), partialTile, /*withElseRegion=*/true);
+    branch = scf::IfOp::create(b, scores.getType(), partialTile, /*withElseRegion=*/true);
     b.setInsertionPointToStart(branch.elseBlock());
     scf::YieldOp::create(b, scores);
     b.setInsertionPointToStart(branch.thenBlock());
@@ -83,14 +90,16 @@ Value FragmentExpansion::maskTile(Value scores, std::optional<unsigned> operand,
       return condition;
     return b.createOrFold<arith::AndIOp>(condition, b.compare(arith::CmpIPredicate::eq, value, b.i32(i)));
   };
-  for (unsigned i = first; i < last; ++i) {
-    Value ofOperand = only(partialTile, last - first, segment.operand, i);
-    if (std::optional<unsigned> c = chain.updates[i].getClassOfRegion()) {
-      scores = maskFor(i, *c, scores, segment, firstKey, ofOperand);
+  Value headClass = update.rows(b, form).op.getHeadClass();
+  for (auto [i, updated] : llvm::enumerate(update.all)) {
+    UpdateOp each = updated;
+    Value ofOperand = only(partialTile, update.all.size(), update.which, i);
+    if (std::optional<unsigned> c = each.getClassOfRegion()) {
+      scores = maskFor(each, *c, scores, position, firstKey, ofOperand);
       continue;
     }
-    for (unsigned c = 0; c < chain.classCount(); ++c)
-      scores = maskFor(i, c, scores, segment, firstKey, only(ofOperand, chain.classCount(), headClass, c));
+    for (unsigned c = 0; c < classCount; ++c)
+      scores = maskFor(each, c, scores, position, firstKey, only(ofOperand, classCount, headClass, c));
   }
   if (!branch)
     return scores;

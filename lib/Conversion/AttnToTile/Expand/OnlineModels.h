@@ -13,13 +13,11 @@ LogicalResult expandOnLanes(MergeOp merge, LaneExpansion &expansion);
 LogicalResult expandOnLanes(FinishOp finish, LaneExpansion &expansion);
 LogicalResult expandOnLanes(WriteOp write, LaneExpansion &expansion);
 
-/// An update of a gradient by a tile of one region, or that by a tile of one of several, of which `which`
-/// says which.
-LogicalResult expandGradient(UpdateOp update, std::optional<unsigned> operand, Value which, Value result,
-                             FragmentExpansion &expansion);
+/// An update of a gradient by a tile of rows and tokens.
+void expandGradient(const OneUpdate &update, Value result, FragmentExpansion &expansion);
 void registerGradientModels(MLIRContext &context);
 /// An update of significance by the one region whose tokens are held.
-LogicalResult expandSignificance(UpdateOp update, Value result, FragmentExpansion &expansion);
+void expandSignificance(const OneUpdate &update, Value result, FragmentExpansion &expansion);
 void registerSignificanceModels(MLIRContext &context);
 
 } // namespace mlir::attn

@@ -9,12 +9,6 @@ using namespace mlir::tile;
 
 static constexpr StringLiteral sinkLogits = "sink_logits";
 
-/// Whether gradients of what has this name are asked of the kernel.
-static bool isAsked(func::FuncOp kernel, StringRef name) {
-  auto asked = tablesAttr.get(kernel);
-  return asked && llvm::is_contained(asked, StringAttr::get(kernel.getContext(), name));
-}
-
 /// Whether the function that the kernel came from has an argument of this name.
 static bool hasArgument(func::FuncOp kernel, StringRef name) {
   for (unsigned i = 0; i < kernel.getNumArguments(); ++i)
@@ -23,17 +17,16 @@ static bool hasArgument(func::FuncOp kernel, StringRef name) {
   return false;
 }
 
-RowSums::RowSums(FragmentExpansion &e)
-    : e(e), b(e.b), reads(0), kept(false), whole(e.rowsOf(b.getF32Type())),
-      share(e.rowsOf(b.getF32Type(), /*partial=*/true)) {
-  if (e.chain.updates.empty() || e.chain.holdsTokens())
-    return;
-  reads = e.readsWithGradients(e.chain.updates.front()).size();
-  kept = reads > 0 || isAsked(b.kernel, sinkLogits);
+Value mlir::attn::lseGradient(FragmentExpansion &e, RowsPart &rows) {
+  KernelBuilder &b = e.b;
+  auto ofLse = LoadVectorOp::create(b, e.rowsOf(b.getF32Type()), b.buffer("dlse", b.getF32Type()));
+  b.fill(ofLse.getIndex(), {b.getI32Type()},
+         [&](ValueRange line) { return rows.slotOf(rows.packedRow(line[0]), b.getI64Type()); });
+  return ofLse;
 }
 
-SmallVector<Value> RowSums::zeros() {
-  return SmallVector<Value>(count(), count() ? b.splat(b.f32(0), share) : Value());
+SmallVector<Value> RowSums::zeros(size_t count) {
+  return SmallVector<Value>(count, count ? b.splat(b.f32(0), share) : Value());
 }
 
 void RowSums::addShares(Value &sum, Value ofTile) {
@@ -42,42 +35,39 @@ void RowSums::addShares(Value &sum, Value ofTile) {
               [&](ValueRange v) -> Value { return arith::AddFOp::create(b, v[0], v[1]); });
 }
 
-void RowSums::addTile(MutableArrayRef<Value> sums, GradientTile &tile, Value weights, Value products,
+void RowSums::addTile(MutableArrayRef<Value> sums, Value weights, Value products, Value delta,
                       ValueRange slopes) {
-  if (!kept)
+  if (sums.empty())
     return;
+  auto gradients = [&](Value products, Value delta, Value slope) -> Value {
+    return ScoreGradOp::create(b, weights.getType(), weights, products, delta, slope);
+  };
   addShares(sums[0], weights);
-  addShares(sums[1], tile.scoreGradients(weights, products, Value()));
+  addShares(sums[1], gradients(products, delta, Value()));
   for (auto [i, slope] : llvm::enumerate(slopes)) {
-    addShares(sums[2 + 2 * i], tile.scoreGradients(weights, products, slope));
-    addShares(sums[3 + 2 * i], ScoreGradOp::create(b, weights.getType(), weights, Value(), Value(), slope));
+    addShares(sums[2 + 2 * i], gradients(products, delta, slope));
+    addShares(sums[3 + 2 * i], gradients(Value(), Value(), slope));
   }
 }
 
-Value RowSums::lseGradients() {
-  if (!e.chain.gradient.getWithLse())
-    return {};
-  return e.readLseGradient();
-}
-
-Value RowSums::sinkWeights() {
+Value RowSums::sinkWeights(RowsPart &rows) {
   if (!hasArgument(b.kernel, sinkLogits))
     return {};
   auto logits = LoadVectorOp::create(b, whole, b.buffer(sinkLogits, b.getF32Type()));
   b.fill(logits.getIndex(), {b.getI32Type()},
-         [&](ValueRange line) { return e.unpack(e.packedRow(line[0])).second; });
-  return b.map(whole, ValueRange{logits, e.rowLse}, [&](ValueRange v) -> Value {
+         [&](ValueRange line) { return rows.unpack(rows.packedRow(line[0])).second; });
+  return b.map(whole, ValueRange{logits, rows.copy(Copy::Lse)}, [&](ValueRange v) -> Value {
     return math::Exp2Op::create(b,
                                 math::FmaOp::create(b, v[0], b.f32(log2e), arith::NegFOp::create(b, v[1])));
   });
 }
 
-RowSums::Settled RowSums::settle(ValueRange sums) {
-  if (!kept)
-    return {e.rowDelta, {}};
+RowSums::Settled RowSums::settle(RowsPart &rows, ValueRange sums, Value delta, bool withLse) {
+  if (sums.empty())
+    return {delta, {}};
   auto complete = [&](Value sum) -> Value { return CompleteOp::create(b, whole, sum); };
-  SmallVector<Value> inputs{complete(sums[0]), complete(sums[1]), e.rowDelta};
-  Value ofLse = lseGradients(), ofSink = sinkWeights();
+  SmallVector<Value> inputs{complete(sums[0]), complete(sums[1]), delta};
+  Value ofLse = withLse ? lseGradient(e, rows) : Value(), ofSink = sinkWeights(rows);
   for (Value each : {ofLse, ofSink})
     if (each)
       inputs.push_back(each);
@@ -95,10 +85,10 @@ RowSums::Settled RowSums::settle(ValueRange sums) {
     Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, weight, b.f32(0));
     return b.select(some, error, b.f32(0));
   });
-  Settled settled{b.map(whole, ValueRange{e.rowDelta, error},
+  Settled settled{b.map(whole, ValueRange{delta, error},
                         [&](ValueRange v) -> Value { return arith::SubFOp::create(b, v[0], v[1]); }),
                   {}};
-  for (size_t i = 0; i < reads; ++i)
+  for (size_t i = 0; i < sums.size() / 2 - 1; ++i)
     settled.tables.push_back(
         b.map(whole, ValueRange{complete(sums[2 + 2 * i]), complete(sums[3 + 2 * i]), error},
               [&](ValueRange v) -> Value { return math::FmaOp::create(b, v[1], v[2], v[0]); }));

@@ -3,9 +3,12 @@
 #ifndef ATTN_CONVERSION_ATTNTOTILE_EXPAND_ROWSUMS_H
 #define ATTN_CONVERSION_ATTNTOTILE_EXPAND_ROWSUMS_H
 
-#include "GradientTile.h"
+#include "Expansion.h"
 
 namespace mlir::attn {
+
+/// The gradient of each row's LSE.
+Value lseGradient(FragmentExpansion &e, RowsPart &rows);
 
 /// The sums that a kernel that holds rows keeps beside dq, each a number for a row: none, unless gradients of
 /// tables or of sinks are asked for.
@@ -18,32 +21,26 @@ namespace mlir::attn {
 ///   e = dlse - (sum ds - w delta) / (sum p + w)
 class RowSums {
 public:
-  explicit RowSums(FragmentExpansion &e);
+  explicit RowSums(FragmentExpansion &e)
+      : e(e), b(e.b), whole(e.rowsOf(b.getF32Type())), share(e.rowsOf(b.getF32Type(), /*partial=*/true)) {}
 
-  /// How many there are.
-  size_t count() const { return kept ? 2 + 2 * reads : 0; }
-  SmallVector<Value> zeros();
+  SmallVector<Value> zeros(size_t count);
   /// Adds a tile. `slopes`: of the score by each table that is read.
-  void addTile(MutableArrayRef<Value> sums, GradientTile &tile, Value weights, Value products,
-               ValueRange slopes);
+  void addTile(MutableArrayRef<Value> sums, Value weights, Value products, Value delta, ValueRange slopes);
   /// The results of a finished row.
   struct Settled {
     Value delta;
     SmallVector<Value> tables; ///< sum ds t of each read
   };
-  Settled settle(ValueRange sums);
+  Settled settle(RowsPart &rows, ValueRange sums, Value delta, bool withLse);
 
 private:
   void addShares(Value &sum, Value ofTile);
-  /// The gradient of each row's LSE; null where nothing reads that.
-  Value lseGradients();
   /// The weight of each row's sink; null where there are no sinks.
-  Value sinkWeights();
+  Value sinkWeights(RowsPart &rows);
 
   FragmentExpansion &e;
   KernelBuilder &b;
-  size_t reads; ///< of tables whose gradients are asked for
-  bool kept;
   tile::FragmentType whole, share;
 };
 

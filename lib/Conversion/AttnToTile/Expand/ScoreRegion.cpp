@@ -1,48 +1,21 @@
 //===- ScoreRegion.cpp - Score regions of updates -------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "ScoreRegion.h"
 #include "Expansion.h"
 
-#include "AttnToTile/Kernel/ConstantFactor.h"
+#include "AttnToTile/Kernel/LastFactor.h"
 #include "AttnToTile/Kernel/ScoreTables.h"
 
 #include "mlir/Analysis/SliceAnalysis.h"
-
-#include <cmath>
 
 using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-/// The last product, and what it multiplies.
-static std::pair<arith::MulFOp, Value> lastProduct(Block &region, double &constant) {
-  Value other;
-  auto last = region.getTerminator()->getOperand(0).getDefiningOp<arith::MulFOp>();
-  std::optional<double> found = last ? constantFactor(last, other) : std::nullopt;
-  if (!found || !(*found > 0) || !std::isfinite(*found))
-    return {};
-  constant = *found;
-  return {last, other};
-}
-
-double mlir::attn::lastFactor(Block &region) {
-  double constant = 1;
-  (void)lastProduct(region, constant);
-  return constant;
-}
-
-void mlir::attn::dropLastFactor(Block &region) {
-  double constant = 1;
-  auto [product, other] = lastProduct(region, constant);
-  if (!product)
-    return;
-  product.replaceAllUsesWith(other);
-  product.erase();
-}
-
-ScoreFnOp FragmentExpansion::scoreRegion(UpdateOp update, TypeRange types, Value scores, Value firstKey,
-                                         Value pos0, ArrayRef<int64_t> reads) {
-  auto step = ScoreFnOp::create(b, types, scores, dotScale, queryHead, queryPosition, firstKey, pos0, reads);
+ScoreFnOp FragmentExpansion::scoreRegion(UpdateOp update, TypeRange types, Value scores, Value position,
+                                         Value firstKey, ArrayRef<int64_t> reads) {
+  Value head = copyOf(update.getQuery(), Copy::Head), pos0 = tokensOf(update.getKv()).getPos0();
+  auto step =
+      ScoreFnOp::create(b, types, scores, dotScale(update.getQuery()), head, position, firstKey, pos0, reads);
   IRMapping mapping;
   update.getScore().cloneInto(&step.getScore(), mapping);
   OpBuilder::InsertionGuard guard(b);
@@ -57,11 +30,11 @@ ScoreFnOp FragmentExpansion::scoreRegion(UpdateOp update, TypeRange types, Value
   return step;
 }
 
-Value FragmentExpansion::applyScoreRegion(UpdateOp update, Value scores, const Segment &segment,
-                                          Value firstKey) {
-  if (rawScores())
+Value FragmentExpansion::applyScoreRegion(UpdateOp update, Value scores) {
+  if (update.getScore().empty())
     return scores;
-  ScoreFnOp step = scoreRegion(update, scores.getType(), scores, firstKey, segment.pos0);
+  ScoreFnOp step = scoreRegion(update, scores.getType(), scores, copyOf(update.getQuery(), Copy::Position),
+                               tokensOf(update.getKv()).getFirst());
   dropLastFactor(step.getScore().front());
   return step.getResult(0);
 }

@@ -7,11 +7,13 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-State FragmentExpansion::initialState() {
+State FragmentExpansion::initialState(Value rows) {
   Type f32 = b.getF32Type();
-  return {b.splat(b.f32(fixedUnit ? 0 : -infinity), rowsOf(f32)),
-          b.splat(b.f32(0), rowsOf(f32, /*partial=*/true)), b.splat(b.f32(0), accType()),
-          weighsIntegers() ? b.splat(b.f32(0), rowsOf(f32, /*partial=*/true)) : Value()};
+  double least = form.has(FormTraits::FixedUnit) ? 0 : -infinity;
+  Value none = b.splat(b.f32(least), rowsOf(f32));
+  auto zeros = [&](FragmentType type) { return b.splat(b.f32(0), type); };
+  FragmentType shares = rowsOf(f32, /*partial=*/true);
+  return {none, zeros(shares), zeros(accType()), form.getCodes() ? zeros(shares) : Value(), unitOf(rows)};
 }
 
 /// Sums may be shares of lanes: all of a row have the same unit.
@@ -24,7 +26,7 @@ State FragmentExpansion::mergeStates(const State &x, const State &y) {
       Value nothing = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, v[1], b.f32(-infinity));
       Value center = b.select(nothing, b.f32(0), v[1]);
       Value distance = arith::SubFOp::create(b, v[0], center);
-      return math::Exp2Op::create(b, arith::MulFOp::create(b, distance, toLog2));
+      return math::Exp2Op::create(b, arith::MulFOp::create(b, distance, x.unit));
     });
   };
   Value decayOfX = decay(x.max), decayOfY = decay(y.max);
@@ -35,11 +37,11 @@ State FragmentExpansion::mergeStates(const State &x, const State &y) {
                  });
   };
   Value zeros = x.zeros ? weighted(x.zeros, y.zeros) : Value();
-  return {max, weighted(x.sum, y.sum), weighted(x.acc, y.acc), zeros};
+  return {max, weighted(x.sum, y.sum), weighted(x.acc, y.acc), zeros, x.unit};
 }
 
+/// Memory in which the warps of a block exchange their states, in place of what they copy to.
 Value FragmentExpansion::exchangeMemory() {
-  int64_t bytes = schedule.getExchangeBytes(chain.paddedValueDim());
   AllocOp ring, last;
   for (auto alloc : b.kernel.front().getOps<AllocOp>()) {
     if (!ring && isa<RingType>(alloc.getMemory().getType()))
@@ -48,31 +50,52 @@ Value FragmentExpansion::exchangeMemory() {
   }
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointAfter(last);
+  int64_t bytes = schedule.getExchangeBytes(form.getValueTile());
   return AllocOp::create(b, ScratchType::get(b.getContext(), bytes), ring, false, IntegerAttr());
 }
 
+State FragmentExpansion::mergeWarps(const State &part) {
+  Type f32 = b.getF32Type();
+  Value warp = WarpIdOp::create(b, b.getI32Type());
+  Value sum = CompleteOp::create(b, rowsOf(f32), part.sum);
+  int64_t share = schedule.getColumnShare(form.getValueTile());
+  int64_t rows = std::max<int64_t>(form.getRows(), 16); // what is merged is stored, few rows like any
+  FragmentType rowType = b.fragment({Axis::Query}, {rows}, f32);
+  FragmentType shareType = b.fragment({Axis::Query, Axis::Feature}, {rows, share}, f32);
+  SyncOp::create(b, Scope::Block); // the rings are free for the exchange
+  auto merge = MergeWarpsOp::create(b, rowType, rowType, shareType, part.max, sum, part.acc, exchangeMemory(),
+                                    part.unit, warp, b.getI64IntegerAttr(schedule.getWarps()));
+  return {merge.getMergedMax(), merge.getMergedSum(), merge.getMergedAcc(), {}, part.unit};
+}
+
 /// Reads the sink's logit of each row, in log2. It is -inf where the task's rows do not count the sink.
-Value FragmentExpansion::sinksInLog2(Value sinks, FragmentType rowType) {
-  auto logits = LoadVectorOp::create(b, rowType, b.buffer(argumentName(sinks), b.getF32Type()));
+Value FragmentExpansion::sinksInLog2(FinishOp finish, FragmentType rowType) {
+  RowsPart rows(b, form, finish.getRows());
+  auto logits = LoadVectorOp::create(b, rowType, b.buffer(argumentName(finish.getSinks()), b.getF32Type()));
   b.fill(logits.getIndex(), {b.getI32Type()},
-         [&](ValueRange line) { return unpack(packedRow(line[0])).second; });
+         [&](ValueRange line) { return rows.unpack(rows.packedRow(line[0])).second; });
   return b.map(rowType, ValueRange{logits}, [&](ValueRange logit) -> Value {
     Value scaled = arith::MulFOp::create(b, logit[0], b.f32(log2e));
-    return b.select(sinkCounts, scaled, b.f32(-infinity));
+    return b.select(rows.op.getSink(), scaled, b.f32(-infinity));
   });
 }
 
 /// A sink is a token with a score and no value. It joins the sum here: as a row's unit it would leave weights
 /// far below 1, and those of 16 bits would lose their digits.
-FragmentExpansion::Results FragmentExpansion::finishState(Value max, Value sum, Value acc, Value sinks) {
-  auto outType = cast<FragmentType>(acc.getType()), rowType = cast<FragmentType>(max.getType());
+FragmentExpansion::Results FragmentExpansion::finishState(FinishOp finish) {
+  State state = stateOf(finish.getState());
+  if (cast<FragmentType>(state.sum.getType()).getPartial())
+    state.sum = CompleteOp::create(b, rowsOf(b.getF32Type()), state.sum);
+  auto outType = cast<FragmentType>(state.acc.getType()), rowType = cast<FragmentType>(state.max.getType());
+  bool hasSinks = finish.getSinks() != nullptr;
+  Value valueScale = copyOf(finish.getRows(), Copy::ValueScale);
   // A sum that is NaN is something: it must reach the LSE, too, or that would depend on where keys were cut.
   auto isSome = [&](Value total) -> Value {
     return arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, total, b.f32(0));
   };
   auto ofRow = [&](ValueRange v) -> SmallVector<Value> {
-    Value unit = arith::MulFOp::create(b, v[0], toLog2), total = v[1], decay;
-    if (sinks) {
+    Value unit = arith::MulFOp::create(b, v[0], state.unit), total = v[1], decay;
+    if (hasSinks) {
       Value own = b.select(isSome(total), unit, b.f32(-infinity));
       unit = arith::MaxNumFOp::create(b, own, v[2]);
       Value nothing = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, unit, b.f32(-infinity));
@@ -90,11 +113,11 @@ FragmentExpansion::Results FragmentExpansion::finishState(Value max, Value sum, 
     return {b.select(some, factor, b.f32(0)),
             b.select(some, arith::MulFOp::create(b, log, b.f32(ln2)), b.f32(-infinity))};
   };
-  SmallVector<Value> ofRows{max, sum};
-  if (sinks)
-    ofRows.push_back(sinksInLog2(sinks, rowType));
+  SmallVector<Value> ofRows{state.max, state.sum};
+  if (hasSinks)
+    ofRows.push_back(sinksInLog2(finish, rowType));
   ResultRange rowResults = b.mapAll({rowType, rowType}, ofRows, ofRow);
-  Value output = b.map(outType, ValueRange{acc, rowResults[0]},
+  Value output = b.map(outType, ValueRange{state.acc, rowResults[0]},
                        [&](ValueRange v) -> Value { return arith::MulFOp::create(b, v[0], v[1]); });
   return {output, rowResults[1]};
 }

@@ -1,7 +1,6 @@
 //===- StoreScores.cpp - Scores of few rows, for their weights ------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Expansion.h"
-#include "GradientTile.h"
 #include "StoredScores.h"
 
 #include "AttnToTile/Kernel/TokenSlots.h"
@@ -12,15 +11,17 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-void FragmentExpansion::storeScores(Value scores, UpdateOp update, TokensOp tokens) {
-  unsigned operand = llvm::find(chain.updates, update) - chain.updates.begin();
-  Value unit = arith::MulFOp::create(b, toLog2, b.f32(storedScoreSteps));
-  Value left = b.select(scoresStay, b.sub(tokens.getEnd(), tokens.getFirst()), b.i32(0));
-  Value before = tokenSlotsBefore(b, chain, operand);
-  auto store = StoreScoresOp::create(b, scores, unit, storedScores(b, b.getI16Type()), left, chain.group(),
-                                     TokenSlots(b, update).apart());
+void FragmentExpansion::storeScores(UpdateOp update, Value scores, Value unit) {
+  RowsPart rows(b, form, update.getQuery());
+  TokensOp tokens = tokensOf(update.getKv());
+  Value inSteps = arith::MulFOp::create(b, unit, b.f32(storedScoreSteps));
+  Value left = b.select(rows.op.getScores(), b.sub(tokens.getEnd(), tokens.getFirst()), b.i32(0));
+  TokenSlots slots(b, tokens, form.getKvHeads());
+  auto store = StoreScoresOp::create(b, scores, inSteps, storedScores(b, b.getI16Type()), left,
+                                     form.getGroup(), slots.apart());
   setCacheHint(store, evictLast); // keys and values stream past before they are read
   b.fill(store.getSlot(), {b.getI32Type()}, [&](ValueRange line) -> Value {
-    return b.add(before, GradientTile(*this).slotOfToken(update, tokens, line[0]));
+    Value slot = slots.slotOf(tokens.getInstance(), rows.head(), b.add(tokens.getFirst(), line[0]));
+    return b.add(tokens.getScoresBehind(), slot);
   });
 }

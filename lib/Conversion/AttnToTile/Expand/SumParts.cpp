@@ -34,7 +34,7 @@ constexpr int64_t features = 4, blocks = 4;
 
 class SumKernel {
 public:
-  SumKernel(Chain &chain, func::FuncOp kernel) : chain(chain), b(kernel) {
+  SumKernel(ArrayRef<UpdateOp> updates, func::FuncOp kernel) : updates(updates), b(kernel) {
     b.setInsertionPointToEnd(&kernel.front());
   }
 
@@ -42,12 +42,14 @@ public:
     auto sum = readRecord<TokenSum>(b, BlockIdOp::create(b, b.getI32Type()));
     thread =
         b.add(b.mul(WarpIdOp::create(b, b.getI32Type()), b.i32(lanes)), LaneIdOp::create(b, b.getI32Type()));
-    for (auto [number, update] : llvm::enumerate(chain.updates)) {
-      Value is = chain.updates.size() == 1 ? Value()
-                                           : b.compare(arith::CmpIPredicate::eq, sum.operand, b.i32(number));
-      b.doIf(is, [&, update = update] {
-        add(update, sum, "dk", PlanArray::PartialDk, chain.keyDim());
-        add(update, sum, "dv", PlanArray::PartialDv, chain.valueDim());
+    for (auto [number, each] : llvm::enumerate(updates)) {
+      UpdateOp update = each;
+      Value is =
+          updates.size() == 1 ? Value() : b.compare(arith::CmpIPredicate::eq, sum.operand, b.i32(number));
+      b.doIf(is, [&] {
+        KVType region = update.getKv().getType();
+        add(update, sum, "dk", PlanArray::PartialDk, region.getKeyDim());
+        add(update, sum, "dv", PlanArray::PartialDv, region.getValueDim());
       });
     }
     tile::blocksPerSMAttr.set(b.kernel, b.getI32IntegerAttr(blocks));
@@ -88,8 +90,9 @@ private:
         sums.push_back(arith::AddFOp::create(b, soFar, more));
       scf::YieldOp::create(b, sums);
     }
-    Value buffer = b.buffer((argumentName(update.getKv()) + "." + name).str(), chain.element());
-    TokenSlots slots(b, update);
+    Type element = cast<RankedTensorType>(update.getQuery().getType()).getElementType();
+    Value buffer = b.buffer((argumentName(update.getKv()) + "." + name).str(), element);
+    TokenSlots slots(b, update.getKv(), update.getKVHeads());
     for (auto [i, piece] : llvm::enumerate(pieces))
       b.doIf(b.less(piece.line, lines), [&, i = i, piece = piece] {
         Value slot = slots.slotOf(sum.instance, sum.ordinal, b.add(sum.kvBegin, piece.line));
@@ -98,7 +101,7 @@ private:
       });
   }
 
-  Chain &chain;
+  ArrayRef<UpdateOp> updates;
   KernelBuilder b;
   Value thread;
 };
@@ -110,14 +113,16 @@ struct SumParts : mlir::attn::impl::SumPartsPassBase<SumParts> {
       if (sumsPartsAttr.isOn(function))
         functions.push_back(function);
     for (func::FuncOp function : functions) {
-      FailureOr<Chain> chain = findChain(function);
-      if (failed(chain))
+      SmallVector<UpdateOp> updates(function.getOps<UpdateOp>());
+      if (updates.empty()) {
+        function.emitError("expected updates of regions, and ") << sumsPartsAttr;
         return signalPassFailure();
+      }
       OpBuilder builder(function);
       auto kernel = func::FuncOp::create(builder, function.getLoc(), function.getName(),
                                          builder.getFunctionType({}, {}));
       kernel.addEntryBlock();
-      SumKernel(*chain, kernel).run();
+      SumKernel(updates, kernel).run();
       function.erase();
     }
   }

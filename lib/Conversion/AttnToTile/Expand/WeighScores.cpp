@@ -45,17 +45,21 @@ constexpr int64_t mostBlocks = 5, blocksOfManyHeads = 4, fewHeads = 4;
 
 class WeighKernel {
 public:
-  WeighKernel(Chain &chain, Together together, func::FuncOp kernel) : chain(chain), how(together), b(kernel) {
+  WeighKernel(ArrayRef<UpdateOp> updates, Together together, func::FuncOp kernel)
+      : updates(updates), how(together), b(kernel) {
+    UpdateOp first = updates.front();
+    queryHeads = cast<RankedTensorType>(first.getQuery().getType()).getDimSize(1);
+    group = queryHeads / first.getKVHeads();
     b.setInsertionPointToEnd(&kernel.front());
   }
 
   void run() {
     b.buffer("lse", b.getF32Type());
     auto task = readRecord<ScoreTask>(b, BlockIdOp::create(b, b.getI32Type()));
-    for (auto [number, update] : llvm::enumerate(chain.updates))
-      b.doIf(chain.updates.size() == 1 ? Value() : equal(task.operand, b.i32(number)),
+    for (auto [number, update] : llvm::enumerate(updates))
+      b.doIf(updates.size() == 1 ? Value() : equal(task.operand, b.i32(number)),
              [&] { weigh(number, task); });
-    int64_t blocks = chain.group() <= fewHeads ? mostBlocks : blocksOfManyHeads;
+    int64_t blocks = group <= fewHeads ? mostBlocks : blocksOfManyHeads;
     tile::blocksPerSMAttr.set(b.kernel, b.getI32IntegerAttr(blocks));
     setLaunch(b.kernel,
               {.role = ::attn::rt::KernelInfo::Role::Significance,
@@ -71,9 +75,9 @@ private:
   };
 
   void weigh(unsigned operand, const ScoreTask &task) {
-    UpdateOp update = chain.updates[operand];
-    TokenSlots slots(b, update);
-    Value before = tokenSlotsBefore(b, chain, operand);
+    UpdateOp update = updates[operand];
+    TokenSlots slots(b, update.getKv(), update.getKVHeads());
+    Value before = tokenSlotsBefore(b, updates.take_front(operand));
     Value thread =
         b.add(b.mul(WarpIdOp::create(b, b.getI32Type()), b.i32(lanes)), LaneIdOp::create(b, b.getI32Type()));
     Value buffer = b.buffer((argumentName(update.getKv()) + ".significance").str(), b.getF32Type());
@@ -113,9 +117,9 @@ private:
   /// In log2, of the row's heads of the group. A row that sees nothing gives nothing any weight.
   SmallVector<Value> readLses(const ScoreTask &task) {
     SmallVector<Value> lses;
-    Value first = b.add(b.mul(b.wide(task.row), b.i64(chain.queryHeads())),
-                        b.wide(b.mul(task.ordinal, b.i32(chain.group()))));
-    for (int64_t head = 0; head < chain.group(); ++head) {
+    Value first =
+        b.add(b.mul(b.wide(task.row), b.i64(queryHeads)), b.wide(b.mul(task.ordinal, b.i32(group))));
+    for (int64_t head = 0; head < group; ++head) {
       Value lse = b.read(b.buffer("lse", b.getF32Type()), b.add(first, b.i64(head)), /*written=*/true);
       Value none = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, lse, b.f32(-infinity));
       Value scaled = arith::MulFOp::create(b, lse, b.f32(log2e));
@@ -127,7 +131,7 @@ private:
   /// Words of two heads, or a half for each head. No one reads them again: of what the L2 holds they may go
   /// first.
   SmallVector<Value> readScores(Value slot) {
-    int64_t group = chain.group(), count = group % 2 ? group : group / 2;
+    int64_t count = group % 2 ? group : group / 2;
     Type type = group % 2 ? b.getI16Type() : b.getI32Type();
     Value buffer = storedScores(b, type), first = b.mul(slot, b.i64(count));
     if (group % 2 == 0 && (count == 2 || count == 4)) {
@@ -169,8 +173,8 @@ private:
   /// Of what the warp has read, whole lines: no other warp reads them, but for that of the last token. The
   /// lane that has a line's last token discards it when all lanes have read.
   void discard(const Token &token, const ScoreTask &task) {
-    int64_t words = chain.group() / 2, wordsOfLine = discardedBytes / 4;
-    if (chain.group() % 2 != 0 || wordsOfLine % words != 0 || wordsOfLine / words > lanes)
+    int64_t words = group / 2, wordsOfLine = discardedBytes / 4;
+    if (group % 2 != 0 || wordsOfLine % words != 0 || wordsOfLine / words > lanes)
       return;
     SyncOp::create(b, Scope::Warp);
     Value behind = b.mul(b.add(token.scores, b.i64(1)), b.i64(words));
@@ -213,8 +217,8 @@ private:
       else
         all = arith::AddFOp::create(b, all, weight);
     }
-    if (how == Together::Mean && chain.group() > 1)
-      all = arith::MulFOp::create(b, all, b.f32(1.0 / chain.group()));
+    if (how == Together::Mean && group > 1)
+      all = arith::MulFOp::create(b, all, b.f32(1.0 / group));
     return all;
   }
 
@@ -240,7 +244,8 @@ private:
   Value both(Value x, Value y) { return b.createOrFold<arith::AndIOp>(x, y); }
   Value equal(Value x, Value y) { return b.compare(arith::CmpIPredicate::eq, x, y); }
 
-  Chain &chain;
+  ArrayRef<UpdateOp> updates;
+  int64_t queryHeads, group;
   Together how;
   KernelBuilder b;
 };
@@ -253,8 +258,8 @@ struct WeighScores : mlir::attn::impl::WeighScoresPassBase<WeighScores> {
         functions.push_back(function);
     for (func::FuncOp function : functions) {
       TogetherAttr of = weighsScoresAttr.get(function);
-      Chain chain = findChainInKernel(function);
-      if (!of || chain.updates.empty()) {
+      SmallVector<UpdateOp> updates(function.getOps<UpdateOp>());
+      if (!of || updates.empty()) {
         function.emitError("expected updates of regions and ") << weighsScoresAttr << ", a #attn.together";
         return signalPassFailure();
       }
@@ -262,7 +267,7 @@ struct WeighScores : mlir::attn::impl::WeighScoresPassBase<WeighScores> {
       auto kernel = func::FuncOp::create(builder, function.getLoc(), function.getName(),
                                          builder.getFunctionType({}, {}));
       kernel.addEntryBlock();
-      WeighKernel(chain, of.getValue(), kernel).run();
+      WeighKernel(updates, of.getValue(), kernel).run();
       function.erase();
     }
   }

@@ -8,9 +8,9 @@ using namespace mlir;
 using namespace mlir::attn;
 namespace rt = ::attn::rt;
 
-TokenSlots::TokenSlots(KernelBuilder &b, UpdateOp update)
-    : b(b), name(argumentName(update.getKv()).str() + "."), store(storeOf(update.getKv().getType())),
-      kvHeads(update.getKVHeads()) {}
+TokenSlots::TokenSlots(KernelBuilder &b, Value kv, int64_t kvHeads)
+    : b(b), name(argumentName(kv).str() + "."), store(storeOf(cast<KVType>(kv.getType()))), kvHeads(kvHeads) {
+}
 
 Value TokenSlots::size(rt::StoreSize size) { return b.dimension(name + std::string(rt::sizeName(size))); }
 
@@ -38,9 +38,9 @@ Value TokenSlots::count() {
   return b.mul(lists, b.wide(tokens));
 }
 
-Value mlir::attn::tokenSlotsBefore(KernelBuilder &b, Chain &chain, unsigned operand) {
+Value mlir::attn::tokenSlotsBefore(KernelBuilder &b, ArrayRef<UpdateOp> updates) {
   Value before = b.i64(0);
-  for (UpdateOp update : ArrayRef(chain.updates).take_front(operand))
-    before = b.add(before, TokenSlots(b, update).count());
+  for (UpdateOp update : updates)
+    before = b.add(before, TokenSlots(b, update.getKv(), update.getKVHeads()).count());
   return before;
 }

@@ -13,7 +13,8 @@ namespace mlir::attn {
 /// by instance, head and token.
 class TokenSlots {
 public:
-  TokenSlots(KernelBuilder &b, UpdateOp update);
+  /// `kv`: the region, or tokens of it.
+  TokenSlots(KernelBuilder &b, Value kv, int64_t kvHeads);
 
   Value slotOf(Value instance, Value kvHead, Value token);
   /// From a token's slot to the next one's, of the same list.
@@ -31,7 +32,7 @@ private:
 };
 
 /// Of the regions in front of one.
-Value tokenSlotsBefore(KernelBuilder &b, Chain &chain, unsigned operand);
+Value tokenSlotsBefore(KernelBuilder &b, ArrayRef<UpdateOp> updates);
 
 } // namespace mlir::attn
 

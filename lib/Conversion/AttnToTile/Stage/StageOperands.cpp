@@ -3,15 +3,22 @@
 // Dots read shared memory, or registers. Where an online operation takes rows or
 // tokens, this pass puts copies of them on the chip in front of it. What a task works
 // for is *held*: its rows or, where something of tokens is added up, its tokens. The
-// other is *walked*, tile by tile. All warps copy and compute (StageCopies.cpp), or some
-// of them only copy (StageFills.cpp).
+// other is *walked*, tile by tile.
+//
+//   Memory.cpp                       which copies a kernel has, and their memory
+//   RowSource.cpp, TokenSource.cpp   what is copied to them, and from where
+//   Copying.cpp                      which warps copy, and who waits for whom
+//   RowNumbers.cpp                   what warps keep of their rows in registers
 //
 //===----------------------------------------------------------------------===//
-#include "StageCopies.h"
-#include "StageFills.h"
-#include "TileCopies.h"
+#include "Copying.h"
+#include "SharedScales.h"
 
 #include "attn/Conversion/Passes.h"
+
+#include "llvm/ADT/MapVector.h"
+
+#include <numeric>
 
 namespace mlir::attn {
 #define GEN_PASS_DEF_STAGEOPERANDSPASS
@@ -24,13 +31,150 @@ using namespace mlir::tile;
 
 namespace {
 
+class Staging {
+public:
+  explicit Staging(StagedKernel &kernel)
+      : k(kernel), b(kernel.b), memory(kernel), copying(Copying::of(kernel)) {}
+
+  void run();
+
+private:
+  void stageRows();
+  void stageTokens();
+  void stageQueriesLate();
+  /// Lets copies of a part be overwritten: behind the update by a tile where the part is walked, and where it
+  /// is held, without such an update, behind what is written of a task.
+  void release(UpdateOp byTile, Scope readers);
+  void alignSegments();
+
+  StagedKernel &k;
+  KernelBuilder &b;
+  Memory memory;
+  std::unique_ptr<Copying> copying;
+};
+
+void Staging::run() {
+  if (k.gradient && k.gradient.getSummed()) // sums are read where they are needed
+    return;
+  memory.allocate();
+  if (k.form.holdsTokens()) {
+    stageTokens();
+    stageRows();
+  } else {
+    if (k.gradient || k.hasProducers())
+      stageRows();
+    else
+      stageQueriesLate();
+    stageTokens();
+  }
+  alignSegments();
+  for (RowsOp rows : k.rows)
+    stageNumbers(k, rows);
+  b.describeParameters();
+}
+
+void Staging::release(UpdateOp byTile, Scope readers) {
+  if (byTile)
+    return copying->release(byTile, readers);
+  b.kernel.walk([&](Operation *write) {
+    if (isa<WriteGradientOp, WriteSignificanceOp>(write))
+      copying->release(write, readers);
+  });
+}
+
+/// Copies the rows of a task, or of a tile. A task's loops are followed by its rows once more: results leave
+/// by way of the queries' tile. Where updates add to sums of rows that are walked, a tile of rows comes with
+/// memory for the exchange, in turns by its number.
+void Staging::stageRows() {
+  RowsOp first = k.rows.front();
+  RowSource source(k, first);
+  b.setInsertionPointAfter(first);
+  SmallVector<Value> copies = copying->start(source, memory.rows, Scope::Block);
+  copying->await(Scope::Block);
+  SmallVector<Copy> names = namesOf(memory.rows);
+  if (Value ring = memory.exchange) {
+    Value number = cast<scf::ForOp>(first->getParentOp()).getInductionVar();
+    Value turn = b.rem(number, k.schedule.getExchanges());
+    copies.push_back(RingStageOp::create(b, cast<RingType>(ring.getType()).getTile(), ring, turn));
+    copies.push_back(memory.sums);
+    names.append({Copy::Exchange, Copy::Sums});
+  }
+  for (RowsOp rows : k.rows) {
+    if (rows != first)
+      b.setInsertionPointAfter(rows);
+    standIn(b, rows, names, copies);
+  }
+  release(k.form.holdsTokens() ? k.updates.front() : UpdateOp(), Scope::Block);
+}
+
+/// Copies the tokens of a task, or of a tile. Each warp copies its own where the keys of a tile are split
+/// between warps, which then wait for nobody else, and where weights of tokens are added up.
+void Staging::stageTokens() {
+  Scope readers = k.schedule.getSplitKeys() ? Scope::Warp : Scope::Block;
+  llvm::MapVector<Operation *, SmallVector<UpdateOp>> tiles; // of one of several regions each
+  for (UpdateOp update : k.updates)
+    tiles[tokensOf(update.getKv())->getParentOp()].push_back(update);
+  for (auto &[around, updates] : tiles) {
+    TokensOp last = tokensOf(updates.back().getKv());
+    b.setInsertionPointAfter(last);
+    TokenSource source(k, updates);
+    ArrayRef<Buffer> buffers = memory.ofTokens(last.getType());
+    SmallVector<Value> copies = copying->start(source, buffers, k.significance ? Scope::Warp : readers);
+    copying->await(readers);
+    SmallVector<Copy> names = namesOf(buffers);
+    addRegionScales(k, updates, names, copies);
+    for (UpdateOp update : updates)
+      standIn(b, update.getKv(), names, copies);
+    release(k.form.holdsTokens() ? UpdateOp() : updates.back(), readers);
+  }
+}
+
+/// Copies queries by all warps. They wait in front of the loops that read queries, and not where the task
+/// begins: the pipeline starts the first tiles of keys in front of a wait that precedes their loop.
+void Staging::stageQueriesLate() {
+  RowsOp rows = k.rows.front();
+  RowSource source(k, rows);
+  b.setInsertionPoint(rows);
+  Value tile = copying->start(source, memory.rows, Scope::Block).front(), query = tile;
+  auto type =
+      b.fragment({Axis::Query, Axis::Feature}, {k.form.getRows(), k.form.getKeyTile()}, k.form.getElement());
+  for (UpdateOp update : k.updates) {
+    b.setInsertionPoint(tokensOf(update.getKv())->getParentOp());
+    copying->await(Scope::Block);
+    if (k.schedule.getQueryInRegisters())
+      query = LoadOp::create(b, type, tile, rows.getFirst());
+    update.getQueryMutable().assign(StagedOp::create(b, update.getQuery(), {Copy::Query}, query));
+  }
+  // A task without segments has not waited for its queries.
+  Operation *segments = tokensOf(k.updates.front().getKv())->getParentOp()->getParentOp();
+  b.setInsertionPointAfter(segments);
+  WaitOp::create(b, 0);
+  // The next task overwrites queries that slower warps may still read, unless they met behind the last loop
+  // or exchange results.
+  auto writes = llvm::to_vector(segments->getBlock()->getOps<mlir::attn::WriteOp>());
+  if (k.schedule.getStages() == 1 && !k.schedule.getSplitKeys() && !writes.empty())
+    copying->release(writes.back(), Scope::Block);
+}
+
+/// Segments begin where boxes that are fetched do not cross pages.
+void Staging::alignSegments() {
+  if (k.form.holdsTokens() || !k.schedule.fetchesTokens())
+    return;
+  int64_t align = 1;
+  for (UpdateOp update : k.updates) {
+    int64_t lines = k.schedule.getKeyCopies()[operandAttr.get(update).getInt()];
+    align = std::lcm(align, storeOf(update.getKv().getType()).boxAlignment(lines));
+  }
+  tile::keyAlignAttr.set(b.kernel, b.getI32IntegerAttr(align));
+}
+
 /// Verifies that an update takes rows and tokens. An update that adds to states must stand in a loop over
 /// tiles, within one over segments.
-LogicalResult verifyUpdate(UpdateOp update, Chain &chain) {
+LogicalResult verifyUpdate(UpdateOp update, const StagedKernel &k) {
   auto tokens = update.getKv().getDefiningOp<TokensOp>();
   Operation *tile = tokens ? tokens.getOperation() : update.getOperation();
   auto tiles = dyn_cast<scf::ForOp>(tile->getParentOp());
-  if (!chain.readsFinished() && (!tiles || !isa<scf::ForOp>(tiles->getParentOp())))
+  if (!k.readsFinished() && (!tiles || !isa<scf::ForOp>(tiles->getParentOp())))
     return update.emitOpError("expected a loop over tiles in one over segments around it");
   if (!tokens || !update.getQuery().getDefiningOp<RowsOp>())
     return update.emitOpError("expected attn.rows and attn.tokens as its operands");
@@ -38,18 +182,21 @@ LogicalResult verifyUpdate(UpdateOp update, Chain &chain) {
 }
 
 /// Verifies that --attn-walk-plan has made the kernel.
-LogicalResult verify(func::FuncOp kernel, Chain &chain) {
+LogicalResult verify(func::FuncOp kernel) {
   if (!tile::scheduleAttr.get(kernel) || !tile::parametersAttr.isOn(kernel))
     return kernel.emitError("expected a kernel with a tile.schedule and tile.parameters");
-  const bool walks = chain.readsFinished() || (!chain.inits.empty() && chain.finish);
-  if (!walks || kernel.front().getOps<StartNextOp>().empty())
+  StagedKernel k(kernel);
+  bool begins = k.readsFinished(), ends = begins, staged = false;
+  kernel.walk([&](Operation *op) {
+    begins |= isa<InitOp>(op), ends |= isa<FinishOp>(op), staged |= isa<StagedOp>(op);
+  });
+  if (!k.form || !begins || !ends || kernel.front().getOps<StartNextOp>().empty())
     return kernel.emitError("expected a kernel that walks the plan: --attn-walk-plan makes it");
-  const WalkResult staged = kernel.walk([](StagedOp) { return WalkResult::interrupt(); });
-  if (staged.wasInterrupted())
+  if (staged)
     return kernel.emitError(
         "expected rows and tokens that are not staged yet: --attn-stage-operands runs once");
-  for (UpdateOp update : chain.updates)
-    if (failed(verifyUpdate(update, chain)))
+  for (UpdateOp update : k.updates)
+    if (failed(verifyUpdate(update, k)))
       return failure();
   return success();
 }
@@ -60,14 +207,10 @@ struct StageOperands : mlir::attn::impl::StageOperandsPassBase<StageOperands> {
     getOperation().walk([&](RowsOp rows) { kernels.insert(rows->getParentOfType<func::FuncOp>()); });
     for (Operation *op : kernels) {
       auto kernel = cast<func::FuncOp>(op);
-      Chain chain = findChainInKernel(kernel);
-      if (failed(verify(kernel, chain)))
+      if (failed(verify(kernel)))
         return signalPassFailure();
-      auto schedule = tile::scheduleAttr.get(kernel);
-      if (schedule.getProducerWarps() > 0)
-        stageFills(chain, kernel);
-      else
-        stageCopies(chain, kernel);
+      StagedKernel k(kernel);
+      Staging(k).run();
     }
   }
 };

@@ -7,8 +7,9 @@
 //
 //===----------------------------------------------------------------------===//
 #include "WalkAllRows.h"
+#include "Form.h"
 
-#include "AttnToTile/Kernel/TaskView.h"
+#include "AttnToTile/Kernel/PlanAccess.h"
 
 #include "attn/Dialect/Tile/IR/Launch.h"
 
@@ -17,15 +18,16 @@ using namespace mlir::attn;
 using namespace mlir::tile;
 
 void mlir::attn::walkAllRows(Chain &chain, func::FuncOp kernel, const IRMapping &arguments) {
-  TaskView view(chain, kernel);
-  KernelBuilder &b = view.b;
+  KernelBuilder b(kernel);
+  auto schedule = tile::scheduleAttr.get(kernel);
+  formAttr.set(kernel, formOf(chain, schedule));
   b.setInsertionPointToEnd(&kernel.front());
   Type i32 = b.getI32Type();
   Value all = b.mul(b.dimension("rows"), b.i32(chain.queryHeads()));
   b.scale();
-  Value warpRow = b.mul(WarpIdOp::create(b, i32), b.i32(view.rows));
+  Value warpRow = b.mul(WarpIdOp::create(b, i32), b.i32(schedule.getWarpRows()));
   StartNextOp::create(b);
-  int64_t size = view.blockRows();
+  int64_t size = schedule.getRows();
   Value tiles = b.div(b.add(all, b.i32(size - 1)), size);
   auto loop = scf::ForOp::create(b, BlockIdOp::create(b, i32), tiles, BlockCountOp::create(b, i32));
   {
@@ -33,16 +35,19 @@ void mlir::attn::walkAllRows(Chain &chain, func::FuncOp kernel, const IRMapping 
     b.setInsertionPoint(loop.getBody()->getTerminator());
     Value first = b.mul(loop.getInductionVar(), b.i32(size));
     Value query = arguments.lookup(chain.query()), noHead = b.i32(0);
-    Value rows = RowsOp::create(b, query.getType(), query, first, b.min(b.i32(size), b.sub(all, first)),
-                                noHead, noHead, warpRow, Value(), Value(), Value(), Value());
+    Value rows =
+        RowsOp::create(b, query.getType(), query, first, b.min(b.i32(size), b.sub(all, first)), noHead,
+                       noHead, warpRow, Value(), Value(), Value(), Value(), /*all_heads=*/true);
     IRMapping onRows = arguments;
     onRows.map(chain.gradient.getPart(), rows);
     for (Operation &op : chain.function.front().without_terminator())
-      if (isa<InitGradientOp, WriteGradientOp>(op))
+      if (auto write = dyn_cast<WriteGradientOp>(op))
+        cast<WriteGradientOp>(b.clone(op, onRows)).setSummed(chain.gradient.getSummed());
+      else if (isa<InitGradientOp>(op))
         b.clone(op, onRows);
   }
-  tile::blocksPerSMAttr.set(b.kernel, b.getI32IntegerAttr(view.schedule.getBlocks()));
+  tile::blocksPerSMAttr.set(b.kernel, b.getI32IntegerAttr(schedule.getBlocks()));
   setLaunch(b.kernel,
             {.role = ::attn::rt::KernelInfo::Role::Gradient, .launch = {.grid = PlanArray::Starts}});
-  b.finish(view.schedule.getThreads());
+  b.finish(schedule.getThreads());
 }

@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "WalkTasks.h"
 
+#include "Form.h"
 #include "Lines.h"
 
-#include "AttnToTile/Kernel/TaskView.h"
+#include "AttnToTile/Kernel/PlanAccess.h"
+#include "AttnToTile/Kernel/TokenSlots.h"
 
 #include "attn/Dialect/Tile/IR/Launch.h"
 
@@ -14,10 +16,11 @@ using namespace mlir::tile;
 
 namespace {
 
-class Walk : public TaskView {
+class Walk {
 public:
-  /// `chain` is that of `source`, whose operations the loops of `kernel` get.
-  Walk(Chain &chain, func::FuncOp kernel) : TaskView(chain, kernel), lines(findLines(chain)) {}
+  /// `chain` is that of another function, whose operations the loops of `kernel` get.
+  Walk(Chain &chain, func::FuncOp kernel)
+      : b(kernel), chain(chain), schedule(tile::scheduleAttr.get(kernel)), lines(findLines(chain)) {}
 
   void run(const IRMapping &arguments);
 
@@ -52,8 +55,13 @@ private:
   /// Whether a single warpgroup computes: every task has rows for it, and none for another.
   bool oneGroup() { return schedule.getConsumers() == 1; }
 
+  KernelBuilder b;
+  Chain &chain;
+  ScheduleAttr schedule;
   Start start;
   Value warp;
+  Value packedBegin, packedCount, ordinal, kvHead, headClass; ///< of the task
+  Value warpRow, groupRow; ///< this warp's first row and, where there are such, its warpgroup's
   Value segmentBegin, segmentEnd, partial, flags; ///< of the task
   Value pastFull;                                 ///< see tokensPastFull
   IRMapping mapping;
@@ -105,11 +113,11 @@ Value Walk::tilesOf(const Segment &segment, unsigned operand) {
 void Walk::placeWarp() {
   warp = WarpIdOp::create(b, b.getI32Type());
   if (!inGroups()) {
-    warpRow = schedule.getSplitKeys() ? b.i32(0) : b.mul(warp, b.i32(rows));
+    warpRow = schedule.getSplitKeys() ? b.i32(0) : b.mul(warp, b.i32(schedule.getWarpRows()));
     return;
   }
   Value consumer = b.sub(warp, b.i32(schedule.getProducerWarps()));
-  warpRow = b.mul(consumer, b.i32(rows));
+  warpRow = b.mul(consumer, b.i32(schedule.getWarpRows()));
   groupRow = oneGroup() ? b.i32(0)
                         : b.createOrFold<arith::MulIOp>(b.div(consumer, ScheduleAttr::groupWarps),
                                                         b.i32(ScheduleAttr::groupRows),
@@ -117,6 +125,8 @@ void Walk::placeWarp() {
 }
 
 void Walk::run(const IRMapping &arguments) {
+  b.setInsertionPointToEnd(&b.kernel.front());
+  formAttr.set(b.kernel, formOf(chain, schedule));
   mapping = arguments;
   placeWarp();
   declareParameters();
@@ -155,13 +165,16 @@ RowsOp Walk::makeRows() {
     scores = hasFlag(::attn::rt::taskStoresScores);
   Value query = mapping.lookup(chain.query());
   return RowsOp::create(b, query.getType(), query, packedBegin, packedCount, kvHead, ordinal, warpRow,
-                        groupRow, headClass, sink, scores);
+                        groupRow, headClass, sink, scores, /*all_heads=*/false);
 }
 
 Value Walk::beginLine(const Line &line, Value queryRows) {
-  if (InitGradientOp zeros = chain.gradient)
-    return InitGradientOp::create(b, zeros.getGradient().getType(), queryRows, zeros.getWithLse(),
-                                  /*adds_rows=*/false, /*summed=*/false, IntegerAttr());
+  if (InitGradientOp zeros = chain.gradient) {
+    auto init = InitGradientOp::create(b, zeros.getGradient().getType(), queryRows, zeros.getWithLse(),
+                                       /*adds_rows=*/false, /*summed=*/false, IntegerAttr());
+    rowSumsAttr.set(init, b.getI32IntegerAttr(rowSumsOf(chain, b.kernel)));
+    return init;
+  }
   auto state = chain.finish.getState().getType();
   auto init = line.begin ? line.begin.getDefiningOp<InitOp>() : InitOp();
   Value sinks = init ? init.getSinks() : Value();
@@ -205,8 +218,13 @@ void Walk::walkTask() {
 
 Value Walk::tokensOf(unsigned operand, const Segment &segment, Value firstKey) {
   Value region = mapping.lookup(chain.updates[operand].getKv());
+  Value behind = storesScoresAttr.isOn(b.kernel)
+                     ? tokenSlotsBefore(b, ArrayRef(chain.updates).take_front(operand))
+                     : Value();
   return TokensOp::create(b, region.getType(), region, segment.instance, firstKey, segment.kvEnd,
-                          segment.fullBegin, segment.fullEnd, segment.pos0, segment.firstOrdinal);
+                          segment.fullBegin, segment.fullEnd, segment.pos0, segment.firstOrdinal,
+                          /*head=*/Value(),
+                          /*warp=*/Value(), /*group=*/Value(), behind);
 }
 
 Value Walk::update(unsigned operand, Value state, Value queryRows, Value tokens) {
@@ -215,7 +233,9 @@ Value Walk::update(unsigned operand, Value state, Value queryRows, Value tokens)
   onTile.map(source.getState(), state);
   onTile.map(source.getQuery(), queryRows);
   onTile.map(source.getKv(), tokens);
-  return b.clone(*source, onTile)->getResult(0);
+  auto onTiles = cast<UpdateOp>(b.clone(*source, onTile));
+  numberUpdate(onTiles, chain, operand);
+  return onTiles.getResult();
 }
 
 void Walk::walkTiles(unsigned operand, Line &line, const Segment &segment, Value queryRows) {
@@ -225,7 +245,7 @@ void Walk::walkTiles(unsigned operand, Line &line, const Segment &segment, Value
   b.setInsertionPointToStart(loop.getBody());
   Value firstKey = b.add(segment.kvBegin, b.mul(loop.getInductionVar(), b.i32(schedule.getKeys())));
   if (schedule.getSplitKeys())
-    firstKey = b.add(firstKey, b.mul(warp, b.i32(keys)));
+    firstKey = b.add(firstKey, b.mul(warp, b.i32(schedule.getWarpKeys())));
   Value tokens = tokensOf(operand, segment, firstKey);
   scf::YieldOp::create(b, update(operand, loop.getRegionIterArg(0), queryRows, tokens));
   line.state = loop.getResult(0);
@@ -268,6 +288,7 @@ void Walk::finishFirst(Value segment, Value state, Value queryRows) {
   IRMapping left = mapping;
   left.map(chain.first.getState(), state);
   auto finish = cast<FinishOp>(b.clone(*chain.first, left));
+  finish.getRowsMutable().assign(queryRows);
   auto write =
       mlir::attn::WriteOp::create(b, finish.getOutput(), finish.getLse(), queryRows, b.i32(-1), Value());
   firstAttr.mark(write);
@@ -276,7 +297,8 @@ void Walk::finishFirst(Value segment, Value state, Value queryRows) {
 /// Merges, other changes and the finish, on what the loops leave.
 void Walk::finishTask(Value queryRows) {
   if (chain.gradient) {
-    WriteGradientOp::create(b, lines.all.front().state, queryRows, Value(), /*sums=*/false);
+    WriteGradientOp::create(b, lines.all.front().state, queryRows, Value(), /*sums=*/false,
+                            /*summed=*/false);
     return;
   }
   IRMapping left = mapping;
@@ -306,13 +328,14 @@ void Walk::finishTask(Value queryRows) {
     state = WarpsOp::create(b, state.getType(), state);
   left.map(chain.finish.getState(), state);
   auto finish = cast<FinishOp>(b.clone(*chain.finish, left));
+  finish.getRowsMutable().assign(queryRows);
+  if (Value sinks = chain.sinks())
+    finish.getSinksMutable().assign(mapping.lookup(sinks));
   mlir::attn::WriteOp::create(b, finish.getOutput(), finish.getLse(), queryRows, partial, Value());
 }
 
 } // namespace
 
 void mlir::attn::walkTasks(Chain &chain, func::FuncOp kernel, const IRMapping &arguments) {
-  Walk walk(chain, kernel);
-  walk.b.setInsertionPointToEnd(&kernel.front());
-  walk.run(arguments);
+  Walk(chain, kernel).run(arguments);
 }

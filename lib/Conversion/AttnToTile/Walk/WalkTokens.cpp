@@ -1,8 +1,9 @@
 //===- WalkTokens.cpp - Loops over the rows that see tokens ---------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "WalkTokens.h"
+#include "Form.h"
 
-#include "AttnToTile/Kernel/TaskView.h"
+#include "AttnToTile/Kernel/PlanAccess.h"
 
 #include "attn/Dialect/Tile/IR/Launch.h"
 
@@ -12,10 +13,11 @@ using namespace mlir::tile;
 
 namespace {
 
-class TokenWalk : public TaskView {
+class TokenWalk {
 public:
   TokenWalk(Chain &chain, func::FuncOp kernel, const IRMapping &arguments)
-      : TaskView(chain, kernel), source(chain.updates.front()), arguments(arguments) {}
+      : b(kernel), chain(chain), schedule(tile::scheduleAttr.get(kernel)), rows(schedule.getKeys()),
+        source(chain.updates.front()), arguments(arguments) {}
 
   void run();
 
@@ -26,11 +28,22 @@ private:
   /// The update's sum with the packed rows of the tile from `first` on.
   Value update(const TokenTask &task, Value sum, Value tokens, Value first, Value end);
 
+  KernelBuilder b;
+  Chain &chain;
+  ScheduleAttr schedule;
+  int64_t rows;                ///< of a tile
+  Value warpToken, groupToken; ///< first tokens of a tile that this warp holds, and its warpgroup
   UpdateOp source;
   const IRMapping &arguments;
 };
 
 void TokenWalk::run() {
+  b.setInsertionPointToEnd(&b.kernel.front());
+  formAttr.set(b.kernel, formOf(chain, schedule));
+  Value warp = b.sub(WarpIdOp::create(b, b.getI32Type()), b.i32(schedule.getProducerWarps()));
+  warpToken = b.mul(warp, b.i32(schedule.getWarpRows()));
+  if (schedule.getKind() == ScheduleKind::Wgmma)
+    groupToken = b.mul(b.div(warp, ScheduleAttr::groupWarps), b.i32(ScheduleAttr::groupRows));
   b.buffer("q", chain.element());
   b.buffer("q_pos", b.getI32Type());
   planArray(b, PlanArray::TokenTasks);
@@ -63,8 +76,9 @@ void TokenWalk::walkOne(const TokenTask &task) {
 
 void TokenWalk::walkTask(const TokenTask &task) {
   Value region = arguments.lookup(source.getKv());
-  Value tokens = TokensOp::create(b, region.getType(), region, task.instance, task.kvBegin, task.kvEnd,
-                                  task.kvBegin, task.kvBegin, task.pos0, b.i32(0));
+  Value tokens =
+      TokensOp::create(b, region.getType(), region, task.instance, task.kvBegin, task.kvEnd, task.kvBegin,
+                       task.kvBegin, task.pos0, b.i32(0), task.ordinal, warpToken, groupToken, Value());
   Value zeros;
   if (chain.significance)
     zeros = InitSignificanceOp::create(b, chain.significance.getType(), tokens);
@@ -96,24 +110,24 @@ void TokenWalk::walkTask(const TokenTask &task) {
   if (chain.significance)
     WriteSignificanceOp::create(b, loop.getResult(0), tokens);
   else
-    WriteGradientOp::create(b, loop.getResult(0), tokens, task.partial, /*sums=*/false);
+    WriteGradientOp::create(b, loop.getResult(0), tokens, task.partial, /*sums=*/false, /*summed=*/false);
 }
 
 Value TokenWalk::update(const TokenTask &task, Value sum, Value tokens, Value first, Value end) {
   Value query = arguments.lookup(source.getQuery()), count = b.min(b.i32(rows), b.sub(end, first));
   Value queryRows = RowsOp::create(b, query.getType(), query, first, count, task.ordinal, task.ordinal,
-                                   b.i32(0), Value(), Value(), Value(), Value());
+                                   b.i32(0), Value(), Value(), Value(), Value(), /*all_heads=*/false);
   IRMapping onTile = arguments;
   onTile.map(source.getState(), sum);
   onTile.map(source.getQuery(), queryRows);
   onTile.map(source.getKv(), tokens);
-  return b.clone(*source, onTile)->getResult(0);
+  auto onRows = cast<UpdateOp>(b.clone(*source, onTile));
+  numberUpdate(onRows, chain, 0);
+  return onRows.getResult();
 }
 
 } // namespace
 
 void mlir::attn::walkTokens(Chain &chain, func::FuncOp kernel, const IRMapping &arguments) {
-  TokenWalk walk(chain, kernel, arguments);
-  walk.b.setInsertionPointToEnd(&kernel.front());
-  walk.run();
+  TokenWalk(chain, kernel, arguments).run();
 }

@@ -60,7 +60,9 @@ LogicalResult AttnDialect::verifyOperationAttribute(Operation *op, NamedAttribut
     return expect(isa<FusedPartAttr>(value), "a #attn.fused_part");
   if (name == weighsScoresAttr || name == weighsTokensAttr)
     return expect(isa<TogetherAttr>(value), "a #attn.together");
-  if (name == operandAttr || name == firstEndAttr) {
+  if (name == formAttr)
+    return expect(isa<FormAttr>(value), "an #attn.form");
+  if (name == operandAttr || name == firstEndAttr || name == firstClassEndAttr || name == rowSumsAttr) {
     auto number = dyn_cast<IntegerAttr>(value);
     return expect(number && !number.getValue().isNegative(), "an integer that is not negative");
   }

@@ -17,6 +17,58 @@ LogicalResult OneOfOp::verify() {
   return success();
 }
 
+LogicalResult FormAttr::verify(function_ref<InFlightDiagnostic()> emitError, Dots dots, Stationary,
+                               int64_t rows, int64_t keys, int64_t heads, int64_t kvHeads, int64_t keyDim,
+                               int64_t valueDim, int64_t keyTile, int64_t valueTile, Type element, FormTraits,
+                               Type codes, FloatAttr unit) {
+  if (dots == Dots::Started)
+    return emitError() << "expected dots to be mma or wgmma, got started";
+  if (rows < 1 || keys < 1)
+    return emitError() << "expected a warp to hold rows and tokens, got " << rows << " and " << keys;
+  if (kvHeads < 1 || heads < 1 || heads % kvHeads != 0)
+    return emitError() << "expected heads to be a multiple of kv_heads, got " << heads << " and " << kvHeads;
+  if (keyDim < 1 || valueDim < 1 || keyTile < keyDim || valueTile < valueDim)
+    return emitError() << "expected tiles with features for " << keyDim << " and " << valueDim << ", got "
+                       << keyTile << " and " << valueTile;
+  if (!element.isF16() && !element.isBF16())
+    return emitError() << "expected elements of f16 or bf16, got " << element;
+  if (codes && !codes.isInteger())
+    return emitError() << "expected codes to be integers, got " << codes;
+  if (unit && !unit.getType().isF32())
+    return emitError() << "expected a unit of f32, got " << unit;
+  return success();
+}
+
+void StagedOp::build(OpBuilder &builder, OperationState &state, Value part, ArrayRef<Copy> names,
+                     ValueRange copies) {
+  SmallVector<Attribute> attributes;
+  for (Copy name : names)
+    attributes.push_back(CopyAttr::get(builder.getContext(), name));
+  build(builder, state, part.getType(), part, copies, builder.getArrayAttr(attributes));
+}
+
+LogicalResult StagedOp::verify() {
+  if (getNames().size() != getCopies().size())
+    return emitOpError("expected a name for each copy, got ")
+           << getNames().size() << " for " << getCopies().size();
+  return success();
+}
+
+SmallVector<Value> StagedOp::all(Copy name) {
+  SmallVector<Value> found;
+  for (auto [each, copy] : llvm::zip_equal(getNames().getAsRange<CopyAttr>(), getCopies()))
+    if (each.getValue() == name)
+      found.push_back(copy);
+  if (auto again = getPart().getDefiningOp<StagedOp>())
+    llvm::append_range(found, again.all(name));
+  return found;
+}
+
+Value StagedOp::copy(Copy name) {
+  SmallVector<Value> found = all(name);
+  return found.empty() ? Value() : found.front();
+}
+
 LogicalResult WriteOp::verify() {
   if (!getRows() == !getRow())
     return emitOpError("expected either rows of a task or a row of the output");

@@ -128,6 +128,10 @@ void MergeOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRConte
   patterns.add<ContinueChain>(context);
 }
 
+void FinishOp::build(OpBuilder &builder, OperationState &state, Type output, Type lse, Value finished) {
+  build(builder, state, output, lse, finished, Value(), Value());
+}
+
 LogicalResult FinishOp::verify() {
   StateType state = getState().getType();
   if (failed(detail::verifyOutput(*this, getOutput().getType(), state.getHeads(), state.getValueDim())))

@@ -60,6 +60,32 @@ static void printClassName(OpAsmPrinter &printer, Operation *, StringAttr name) 
   printer.printKeywordOrString(name.getValue());
 }
 
+/// `name %copy, ...`
+static ParseResult parseCopies(OpAsmParser &parser, SmallVectorImpl<OpAsmParser::UnresolvedOperand> &copies,
+                               ArrayAttr &names) {
+  SmallVector<Attribute> parsed;
+  do {
+    StringRef word;
+    SMLoc loc = parser.getCurrentLocation();
+    if (parser.parseKeyword(&word))
+      return failure();
+    std::optional<Copy> name = symbolizeCopy(word);
+    if (!name)
+      return parser.emitError(loc, "expected the name of a copy (query, keys, values, ...), got ") << word;
+    parsed.push_back(CopyAttr::get(parser.getContext(), *name));
+    if (parser.parseOperand(copies.emplace_back()))
+      return failure();
+  } while (succeeded(parser.parseOptionalComma()));
+  names = parser.getBuilder().getArrayAttr(parsed);
+  return success();
+}
+
+static void printCopies(OpAsmPrinter &printer, Operation *, OperandRange copies, ArrayAttr names) {
+  llvm::interleaveComma(llvm::zip_equal(names.getAsRange<CopyAttr>(), copies), printer, [&](auto each) {
+    printer << stringifyCopy(std::get<0>(each).getValue()) << ' ' << std::get<1>(each);
+  });
+}
+
 /// `(` operand `see` visibility (`for` class)? `)`, ...
 static ParseResult parseRegions(OpAsmParser &parser, SmallVectorImpl<OpAsmParser::UnresolvedOperand> &regions,
                                 ArrayAttr &visibility, ArrayAttr &classes) {

@@ -54,6 +54,8 @@ struct Format {
 
   bool isPlain() const { return scales == Scales::None; }
   bool isInteger() const { return codes == DType::U8; }
+  /// Whether one scale is that of a whole head, or of all of them.
+  bool hasSharedScale() const { return !isPlain() && !hasLines(); }
   /// Whether each line of codes, one head of a token, has metadata of its own.
   bool hasLines() const { return scales == Scales::Token || scales == Scales::Group; }
   /// The largest integer code.

@@ -10,8 +10,8 @@
 // CHECK: tile.alloc {{.*}} : !tile.ring<{{.*}}, <key 32, feature 64, f8E4M3FN, swizzled>>
 // CHECK: scf.for
 // CHECK: %[[KS:.*]] = tile.read %{{.*}} : <f32> -> f32
-// CHECK: %[[VS:.*]] = tile.read %{{.*}} : <f32> -> f32
 // CHECK: %[[UNIT:.*]] = arith.mulf %{{.*}}, %[[KS]] : f32
+// CHECK: %[[VS:.*]] = tile.read %{{.*}} : <f32> -> f32
 // CHECK: tile.gather {{.*}} : !tile.buffer<f8E4M3FN>, !tile.buffer<f8E4M3FN>
 // CHECK: tile.narrow
 // CHECK: tile.load_rhs {{.*}} -> <[key 32, feature 64], f8E4M3FN, rhs, runs 64>

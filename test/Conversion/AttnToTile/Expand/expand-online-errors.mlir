@@ -21,7 +21,43 @@ gpu.module @kernels {
 #rows16 = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 2, split_keys = true, query_in_registers = true>
 
 gpu.module @kernels {
-  func.func @unstaged(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %i: i32) attributes {tile.parameters = [], tile.schedule = #rows16} {
+  // expected-error @+1 {{expected an attn.form: --attn-walk-plan sets it}}
+  func.func @formless(%q: !query {attn.name = "q"}) attributes {tile.parameters = [], tile.schedule = #rows16} {
+    %0 = attn.init %q : !query -> !state
+    %o = attn.finish %0 : !state -> !query
+    return
+  }
+}
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 2, dim = 64, key = bf16, value = bf16>
+!state = !attn.state<heads = 8, value_dim = 64>
+#rows16 = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 2, split_keys = true, query_in_registers = true>
+#form = #attn.form<dots = mma, held = rows, rows = 16, keys = 16, heads = 8, kv_heads = 2, key_dim = 64, value_dim = 64,
+                   key_tile = 64, value_tile = 64, element = bf16, traits = none>
+
+gpu.module @kernels {
+  func.func @rowless(%q: !query {attn.name = "q"}) attributes {tile.parameters = [], tile.schedule = #rows16, attn.form = #form} {
+    %0 = attn.init %q : !query -> !state
+    // expected-error @+1 {{expected its rows: --attn-walk-plan says them}}
+    %o = attn.finish %0 : !state -> !query
+    return
+  }
+}
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 2, dim = 64, key = bf16, value = bf16>
+!state = !attn.state<heads = 8, value_dim = 64>
+#rows16 = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 2, split_keys = true, query_in_registers = true>
+#form = #attn.form<dots = mma, held = rows, rows = 16, keys = 16, heads = 8, kv_heads = 2, key_dim = 64, value_dim = 64,
+                   key_tile = 64, value_tile = 64, element = bf16, traits = none>
+
+gpu.module @kernels {
+  func.func @unstaged(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %i: i32) attributes {tile.parameters = [], tile.schedule = #rows16, attn.form = #form} {
     %r = attn.rows %q [%i for %i] head %i ordinal %i from %i : !query
     %0 = attn.init %r : !query -> !state
     %t = attn.tokens %kv [%i] from %i to %i full %i to %i pos0 %i first_ordinal %i : !kv

@@ -9,11 +9,6 @@
 #rows16 = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 2, split_keys = true, query_in_registers = true>
 #rows128 = #tile.schedule<mma, rows = 128, keys = 64, warps = 8, stages = 1, blocks = 1, split_keys = false, query_in_registers = false>
 
-!coded_query = tensor<?x8x128xbf16>
-!coded_state = !attn.state<heads = 8, value_dim = 128>
-!high = !attn.kv<paged<16>, heads = 2, dim = 128, key = !attn.codes<i8, per = 128>, value = !attn.codes<i4, per = 128>>
-!low = !attn.kv<paged<16>, heads = 2, dim = 128, key = !attn.codes<i4, per = 128>, value = !attn.codes<i2, per = 128>>
-
 gpu.module @kernels {
   func.func @split(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !out attributes {tile.schedule = #rows16} {
     %0 = attn.init %q : !query -> !state
@@ -27,14 +22,6 @@ gpu.module @kernels {
     %o = attn.finish %1 : !state -> !out
     return %o : !out
   }
-  func.func @two(%q: !coded_query {attn.name = "q"}, %high: !high {attn.name = "high"}, %low: !low {attn.name = "low"}) -> !coded_query
-      attributes {tile.schedule = #rows16} {
-    %0 = attn.init %q : !coded_query -> !coded_state
-    %1 = attn.update %0, %q, %high see all scale 1.0 : !coded_query, !high -> !coded_state
-    %2 = attn.update %1, %q, %low see all scale 1.0 : !coded_query, !low -> !coded_state
-    %o = attn.finish %2 : !coded_state -> !coded_query
-    return %o : !coded_query
-  }
 }
 
 // CHECK-LABEL: func.func @split(
@@ -46,10 +33,12 @@ gpu.module @kernels {
 // CHECK: tile.gather block {{.*}} into %[[QUERIES]]
 // CHECK: tile.commit
 // CHECK-NEXT: %[[ROWS:.*]] = attn.rows
+// CHECK: %[[KNOWN:.*]] = attn.staged %[[ROWS]] in position
+// CHECK: attn.init %[[KNOWN]]
 // CHECK: tile.wait 0
 // CHECK-NEXT: tile.sync block
 // CHECK-NEXT: %[[FRAGMENT:.*]] = tile.load %[[QUERIES]]
-// CHECK-NEXT: %[[STAGED:.*]] = attn.staged %[[ROWS]] in %[[FRAGMENT]]
+// CHECK-NEXT: %[[STAGED:.*]] = attn.staged %[[KNOWN]] in query %[[FRAGMENT]]
 // CHECK-NEXT: scf.for
 // CHECK: %[[TOKENS:.*]] = attn.tokens
 // CHECK: %[[K:.*]] = tile.ring_stage %[[KEYS]]
@@ -59,27 +48,15 @@ gpu.module @kernels {
 // CHECK-NEXT: tile.commit
 // CHECK-NEXT: tile.wait 0
 // CHECK-NEXT: tile.sync warp
-// CHECK-NEXT: %[[TILE:.*]] = attn.staged %[[TOKENS]] in %[[K]], %[[V]]
+// CHECK-NEXT: %[[TILE:.*]] = attn.staged %[[TOKENS]] in keys %[[K]], values %[[V]]
 // CHECK-NEXT: attn.update %{{.*}}, %[[STAGED]], %[[TILE]]
 // CHECK-NEXT: tile.sync warp
 
 // With one stage nobody meets behind the loop, so slower warps may still read queries: they meet behind the results.
 // CHECK-LABEL: func.func @shared(
 // CHECK: %[[QUERIES:.*]] = tile.alloc : !tile.shared<query 128, feature 64, bf16>
-// CHECK-NOT: tile.load
-// CHECK: attn.staged %{{.*}} in %[[QUERIES]]
+// CHECK-NOT: tile.load %
+// CHECK: attn.staged %{{.*}} in query %[[QUERIES]]
 // CHECK: tile.gather block
 // CHECK: attn.write
 // CHECK-NEXT: tile.sync block
-
-// Of two kinds of regions a ring takes the place of one of the other kind that has as many bytes.
-// CHECK-LABEL: func.func @two(
-// CHECK: tile.alloc : !tile.shared<query 16,
-// CHECK-NEXT: %[[K8:.*]] = tile.alloc {per_warp} : !tile.ring<2, <key 16, feature 128, i8>>
-// CHECK-NEXT: %[[V4:.*]] = tile.alloc {per_warp} : !tile.ring<2, <key 16, feature 128, i4>>
-// CHECK-NEXT: %[[KMETA:.*]] = tile.alloc {per_warp} : !tile.ring<2, <key 16, feature 2, f16>>
-// CHECK-NEXT: %[[VMETA:.*]] = tile.alloc {per_warp} : !tile.ring<2, <key 16, feature 2, f16>>
-// CHECK-NEXT: tile.alloc overlays %[[V4]] : {{.*}} {per_warp} : !tile.ring<2, <key 16, feature 128, i4>>
-// CHECK-NEXT: tile.alloc {per_warp} : !tile.ring<2, <key 16, feature 128, i2>>
-// CHECK-NEXT: tile.alloc overlays %[[KMETA]] : {{.*}} {per_warp} : !tile.ring<2, <key 16, feature 2, f16>>
-// CHECK-NEXT: tile.alloc overlays %[[VMETA]] : {{.*}} {per_warp} : !tile.ring<2, <key 16, feature 2, f16>>

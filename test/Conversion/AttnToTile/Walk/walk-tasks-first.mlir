@@ -32,7 +32,7 @@ gpu.module @kernels {
 // CHECK: %[[END:.*]] = arith.addi %[[TASK]]#3, %[[COUNT]]
 // CHECK: %[[LAST:.*]] = arith.cmpi eq, %[[BEHIND]], %[[END]]
 // CHECK: scf.if %[[LAST]] {
-// CHECK-NEXT: %[[N:.*]], %[[M:.*]] = attn.finish %[[TILES]] {attn.first}
+// CHECK-NEXT: %[[N:.*]], %[[M:.*]] = attn.finish %[[TILES]] of %[[ROWS]] {attn.first}
 // CHECK: attn.write %[[N]], %[[M]] of %[[ROWS]] part %{{.*}} {attn.first}
 // CHECK: scf.yield %[[TILES]]
-// CHECK: attn.finish %{{[0-9]*}} :
+// CHECK: attn.finish %{{[0-9]*}} of %{{[0-9]*}} :

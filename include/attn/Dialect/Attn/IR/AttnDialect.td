@@ -56,6 +56,9 @@ def Attn_Dialect : Dialect {
     | `attn.fused_part` | a kernel | what it does to the sums of rows' gradients: `#attn.fused_part` |
     | `attn.tables` | a kernel that holds rows | the tables that it makes gradients of, by their names |
     | `attn.operand`, `attn.first_end` | a kernel that holds tokens | the number of its region, where there are several, and of its first end |
+    | `attn.operand`, `attn.first_end`, `attn.first_class_end` | `attn.update` in a kernel | the number of its region, of its first end, and of that of the first class |
+    | `attn.form` | a kernel that walks the plan | how its warps hold rows, tokens and states: `#attn.form` |
+    | `attn.row_sums` | `attn.init_gradient` in a kernel | how many numbers each row sums beside its gradient |
     | `attn.sums_parts` | a kernel | it adds up gradients of tokens whose tasks were cut |
     | `attn.stores_scores` | a kernel that decodes, or plans | it stores what tokens score, where the plan says so |
     | `attn.weighs_scores`, `attn.weighs_tokens` | a kernel | it makes significance of stored scores, or of keys: `#attn.together` |
@@ -76,6 +79,9 @@ def Attn_Dialect : Dialect {
     "::mlir::ArrayAttr":$tables,
     "::mlir::IntegerAttr":$operand,
     "::mlir::IntegerAttr":$first_end,
+    "::mlir::IntegerAttr":$first_class_end,
+    "::mlir::attn::FormAttr":$form,
+    "::mlir::IntegerAttr":$row_sums,
     "::mlir::UnitAttr":$sums_parts,
     "::mlir::UnitAttr":$stores_scores,
     "::mlir::attn::TogetherAttr":$weighs_scores,

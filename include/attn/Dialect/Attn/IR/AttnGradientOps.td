@@ -73,7 +73,8 @@ def Attn_WriteGradientOp : Attn_Op<"write_gradient"> {
     its tokens give, and where in the table that belongs. As `sums`, rows' gradients are written where others will
     add to them, with LSEs and deltas beside. With `partial`, of tokens, they are those of a part of the rows that
     see them, unless it is negative: they then go as they are to lines of `partial.dk` and `partial.dv` from that
-    one on, where a launch behind adds up parts (--attn-sum-parts).
+    one on, where a launch behind adds up parts (--attn-sum-parts). `summed`: of rows, where others have made LSEs
+    and deltas (see `attn.init_gradient`).
 
     ```mlir
     attn.write_gradient %g of %rows : !attn.gradient<of = rows, heads = 32, key_dim = 128, value_dim = 128> of !q
@@ -83,9 +84,10 @@ def Attn_WriteGradientOp : Attn_Op<"write_gradient"> {
     Attn_Described<Attn_GradientType, "what was added up">:$gradient,
     Attn_Described<AnyType, "rows, or tokens of a region">:$part,
     Arg<Optional<I32>, "the first line of a part's sums">:$partial,
-    UnitAttr:$sums);
+    UnitAttr:$sums,
+    UnitAttr:$summed);
   let assemblyFormat = [{
-    (`sums` $sums^)? $gradient `of` $part (`partial` $partial^)? attr-dict
+    (`sums` $sums^)? (`summed` $summed^)? $gradient `of` $part (`partial` $partial^)? attr-dict
     `:` qualified(type($gradient)) `of` qualified(type($part))
   }];
 }

@@ -32,6 +32,84 @@
 include "attn/Dialect/Attn/IR/AttnHeadClasses.td"
 include "attn/Dialect/Attn/IR/AttnTypes.td"
 
+def Attn_FormTraits : I32BitEnumAttr<"FormTraits", "what holds for all states of a kernel", [
+    I32BitEnumAttrCaseNone<"None", "none">,
+    I32BitEnumAttrCaseBit<"TokensFirst", 0, "tokens_first">,
+    I32BitEnumAttrCaseBit<"FixedUnit", 1, "fixed_unit">,
+    I32BitEnumAttrCaseBit<"Lifts", 2, "lifts">,
+    I32BitEnumAttrCaseBit<"Lists", 3, "lists">,
+    I32BitEnumAttrCaseBit<"KeyScale", 4, "key_scale">,
+    I32BitEnumAttrCaseBit<"ValueScale", 5, "value_scale">]> {
+  let cppNamespace = "::mlir::attn";
+  let genSpecializedAttr = 0;
+}
+
+def Attn_FormAttr : AttrDef<Attn_Dialect, "Form"> {
+  let mnemonic = "form";
+  let summary = "how the warps of a kernel hold rows, tokens and states";
+  let description = [{
+    What passes behind --attn-walk-plan ask instead of the kernel's schedule or its other operations.
+
+    | trait | of the kernel |
+    |---|---|
+    | `tokens_first` | tokens are the left operand of products |
+    | `fixed_unit` | scores are bounded, and states keep the unit they begin with |
+    | `lifts` | weights of some region take the scales of its values, and those of the others leave room for that |
+    | `lists` | a segment may be a list of single tokens |
+    | `key_scale`, `value_scale` | one scale holds for all keys, or values, that a task reads |
+
+    ```mlir
+    #attn.form<dots = wgmma, held = rows, rows = 16, keys = 128, heads = 32, kv_heads = 8, key_dim = 80, value_dim = 80, key_tile = 80, value_tile = 80, element = bf16, traits = fixed_unit, unit = 30.0 : f32>
+    ```
+  }];
+  let parameters = (ins
+    EnumParameter<Attn_Dots>:$dots,
+    EnumParameter<Attn_Stationary>:$held,
+    TypeParameter<"int64_t", "rows of a tile that one warp holds">:$rows,
+    TypeParameter<"int64_t", "tokens of a tile that one warp holds">:$keys,
+    TypeParameter<"int64_t", "query heads">:$heads,
+    TypeParameter<"int64_t", "KV heads">:$kv_heads,
+    TypeParameter<"int64_t", "features of a key">:$key_dim,
+    TypeParameter<"int64_t", "features of a value">:$value_dim,
+    TypeParameter<"int64_t", "features of a line of keys on the chip, with padding">:$key_tile,
+    TypeParameter<"int64_t", "the same of values">:$value_tile,
+    TypeParameter<"::mlir::Type", "elements of queries">:$element,
+    EnumParameter<Attn_FormTraits>:$traits,
+    OptionalParameter<"::mlir::Type", "integer codes of values, whose zeros states sum apart; none: there is no such sum">:$codes,
+    OptionalParameter<"::mlir::FloatAttr", "what a score of 1 is in a state; none: the kernel's scale">:$unit);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let extraClassDeclaration = [{
+    /// Query heads to a KV head.
+    int64_t getGroup() const { return getHeads() / getKvHeads(); }
+    bool has(::mlir::attn::FormTraits trait) const { return bitEnumContainsAny(getTraits(), trait); }
+    bool holdsTokens() const { return getHeld() == ::mlir::attn::Stationary::Tokens; }
+  }];
+  let genVerifyDecl = 1;
+}
+
+def Attn_Copy : I32EnumAttr<"Copy", "what lies on the chip of a part of a tensor", [
+    I32EnumAttrCase<"Query", 0, "query">,
+    I32EnumAttrCase<"OutputGradient", 1, "output_grad">,
+    I32EnumAttrCase<"Output", 2, "output">,
+    I32EnumAttrCase<"Lse", 3, "lse">,
+    I32EnumAttrCase<"Delta", 4, "delta">,
+    I32EnumAttrCase<"Position", 5, "position">,
+    I32EnumAttrCase<"Head", 6, "head">,
+    I32EnumAttrCase<"Exchange", 7, "exchange">,
+    I32EnumAttrCase<"Sums", 8, "sums">,
+    I32EnumAttrCase<"Keys", 9, "keys">,
+    I32EnumAttrCase<"Values", 10, "values">,
+    I32EnumAttrCase<"KeyMeta", 11, "key_meta">,
+    I32EnumAttrCase<"ValueMeta", 12, "value_meta">,
+    I32EnumAttrCase<"KeyScale", 13, "key_scale">,
+    I32EnumAttrCase<"ValueScale", 14, "value_scale">]> {
+  let cppNamespace = "::mlir::attn";
+  let genSpecializedAttr = 0;
+}
+def Attn_CopyAttr : EnumAttr<Attn_Dialect, Attn_Copy, "copy"> {
+  let assemblyFormat = "`<` $value `>`";
+}
+
 def Attn_RowsOp : Attn_Op<"rows", [AttrSizedOperandSegments, AllTypesMatch<["query", "result"]>]> {
   let summary = "the rows of a task";
   let description = [{
@@ -39,6 +117,9 @@ def Attn_RowsOp : Attn_Op<"rows", [AttrSizedOperandSegments, AllTypesMatch<["que
     `h * G + p % G`, G query heads to a KV head. This warp holds those from the task's row `first` on, as many as the
     schedule gives it. Lines behind the last row repeat it; what they compute is dropped. Where four warps multiply as
     one, `group` is the first row of this warp's four.
+
+    Where `all_heads` is said, a packed row is a number of a query row and head, as they lie in memory, and `head` says
+    nothing.
 
     `sink`, where there are sink logits: whether these rows count the sink, which one share of a row's keys does.
     `scores`, in a kernel that may store scores: whether those of these rows are stored.
@@ -57,20 +138,24 @@ def Attn_RowsOp : Attn_Op<"rows", [AttrSizedOperandSegments, AllTypesMatch<["que
     Arg<Optional<I32>, "its warpgroup's first row">:$group,
     Arg<Optional<I32>, "its class">:$headClass,
     Arg<Optional<I1>, "whether this warp's rows count the sink">:$sink,
-    Arg<Optional<I1>, "whether their scores are stored">:$scores);
+    Arg<Optional<I1>, "whether their scores are stored">:$scores,
+    UnitAttr:$all_heads);
   let results = (outs Attn_Described<AnyRankedTensor, "these rows">:$result);
   let assemblyFormat = [{
     $query `[` $begin `for` $count `]` `head` $head `ordinal` $ordinal `from` $first (`group` $group^)?
-    (`class` $headClass^)? (`sink` $sink^)? (`scores` $scores^)? attr-dict `:` type($query)
+    (`class` $headClass^)? (`sink` $sink^)? (`scores` $scores^)? (`all_heads` $all_heads^)? attr-dict `:` type($query)
   }];
 }
 
-def Attn_TokensOp : Attn_Op<"tokens", [AllTypesMatch<["kv", "result"]>]> {
+def Attn_TokensOp : Attn_Op<"tokens", [AttrSizedOperandSegments, AllTypesMatch<["kv", "result"]>]> {
   let summary = "the tokens of a tile";
   let description = [{
     Those of an instance from `first` on, as many as the schedule says, but none from `end` on. All rows of the task see
     those in `[full_begin, full_end)`. The position of token 0 is `pos0`. `first_ordinal` is the first ordinal of the task's
-    class of heads (see `attn.rows`).
+    class of heads (see `attn.rows`). Where a task is of tokens, `head` is their KV head, this
+    warp holds those from `warp` on, counted from the first, and its warpgroup, where there are such, from `group` on.
+    `scores_behind`, in a kernel that may store scores: how many tokens other regions
+    have whose scores lie in front.
 
     ```mlir
     %tile = attn.tokens %kv [%instance] from %first to %end full %b to %e pos0 %p first_ordinal %s : !cache
@@ -84,29 +169,44 @@ def Attn_TokensOp : Attn_Op<"tokens", [AllTypesMatch<["kv", "result"]>]> {
     Arg<I32, "where those begin that every row sees">:$fullBegin,
     Arg<I32, "where they end">:$fullEnd,
     Arg<I32, "position of token 0">:$pos0,
-    Arg<I32, "first ordinal of the task's class">:$firstOrdinal);
+    Arg<I32, "first ordinal of the task's class">:$firstOrdinal,
+    Arg<Optional<I32>, "their KV head">:$head,
+    Arg<Optional<I32>, "this warp's first token, counted from the tile's">:$warp,
+    Arg<Optional<I32>, "its warpgroup's first token">:$group,
+    Arg<Optional<I64>, "tokens whose scores lie in front">:$scoresBehind);
   let results = (outs Attn_Described<Attn_KVType, "these tokens">:$result);
   let assemblyFormat = [{
     $kv `[` $instance `]` `from` $first `to` $end `full` $fullBegin `to` $fullEnd `pos0` $pos0 `first_ordinal` $firstOrdinal
-    attr-dict `:` qualified(type($kv))
+    (`head` $head^)? (`warp` $warp^)? (`group` $group^)? (`scores_behind` $scoresBehind^)? attr-dict `:` qualified(type($kv))
   }];
 }
 
 def Attn_StagedOp : Attn_Op<"staged", [Pure, AllTypesMatch<["part", "result"]>]> {
   let summary = "a part of a tensor, with copies of it on the chip";
   let description = [{
-    Of rows the copy is a shared tile or a fragment with this warp's rows; of tokens a shared tile of keys, one of
-    values and, for each of the two that has metadata by line, one of that.
+    Each copy has a name, which says what it is of. Copies are shared tiles, or fragments of what this warp holds; scales
+    that all tokens of a task share are numbers. Where tokens have metadata by line, each tile of that is a copy. What
+    is staged may be staged again, with further copies.
 
     ```mlir
-    %t = attn.staged %tile in %keys, %values : !cache in !keys, !keys
+    %t = attn.staged %tile in keys %k, values %v : !cache in !keys, !keys
     ```
   }];
   let arguments = (ins
     Attn_Described<AnyType, "rows or tokens">:$part,
-    Variadic<AnyType>:$copies);
+    Variadic<AnyType>:$copies,
+    TypedArrayAttrBase<Attn_CopyAttr, "what each copy is">:$names);
   let results = (outs Attn_Described<AnyType, "the same">:$result);
-  let assemblyFormat = "$part `in` $copies attr-dict `:` qualified(type($part)) `in` type($copies)";
+  let assemblyFormat = "$part `in` custom<Copies>($copies, $names) attr-dict `:` qualified(type($part)) `in` type($copies)";
+  let builders = [OpBuilder<(ins "::mlir::Value":$part, "::llvm::ArrayRef<::mlir::attn::Copy>":$names,
+                                 "::mlir::ValueRange":$copies)>];
+  let extraClassDeclaration = [{
+    /// All copies of this name, also those of what is staged again.
+    ::llvm::SmallVector<::mlir::Value> all(::mlir::attn::Copy name);
+    /// The only one; null where there is none.
+    ::mlir::Value copy(::mlir::attn::Copy name);
+  }];
+  let hasVerifier = 1;
 }
 
 def Attn_OneOfOp : Attn_Op<"one_of"> {

@@ -148,21 +148,30 @@ def Attn_MergeOp : Attn_Op<"merge", [Pure, Commutative, AllTypesMatch<["lhs", "r
   let hasCanonicalizer = 1;
 }
 
-def Attn_FinishOp : Attn_Op<"finish", [Pure]> {
+def Attn_FinishOp : Attn_Op<"finish", [Pure, AttrSizedOperandSegments]> {
   let summary = "turns a state into output and LSE";
   let description = [{
     `o = acc / l`, rounded once to the output's element type, and
     `lse = m + log(l)`; exact zeros and -inf where `l = 0`.
 
+    In a kernel it says whose rows these are, and which sinks they count.
+
     ```mlir
     %o, %lse = attn.finish %s : !attn.state<heads = 32, value_dim = 128> -> !q, tensor<?x32xf32>
     ```
   }];
-  let arguments = (ins Attn_Described<Attn_StateType, "the state of all tokens">:$state);
+  let arguments = (ins
+    Attn_Described<Attn_StateType, "the state of all tokens">:$state,
+    Optional<Attn_Described<AnyRankedTensor, "the rows">>:$rows,
+    Optional<Attn_Described<AnyRankedTensor, "a logit per query head, f32">>:$sinks);
   let results = (outs
     Attn_Described<AnyRankedTensor, "`[rows, q_heads, value_dim]`, f16 or bf16">:$output,
     Optional<Attn_Described<AnyRankedTensor, "`[rows, q_heads]` f32, natural logarithm">>:$lse);
-  let assemblyFormat = "$state attr-dict `:` qualified(type($state)) `->` type($output) (`,` type($lse)^)?";
+  let assemblyFormat = [{
+    $state (`of` $rows^)? (`sinks` $sinks^)? attr-dict `:` qualified(type($state)) (`of` type($rows)^)?
+    (`sinks` type($sinks)^)? `->` type($output) (`,` type($lse)^)?
+  }];
+  let builders = [OpBuilder<(ins "::mlir::Type":$output, "::mlir::Type":$lse, "::mlir::Value":$state)>];
   let hasVerifier = 1;
 }
 

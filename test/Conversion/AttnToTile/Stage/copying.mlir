@@ -1,6 +1,7 @@
 // RUN: attn-opt %s --attn-walk-plan --attn-stage-operands | FileCheck %s
 
-// Where some warps only copy, copies are fills of rings, and say nothing of when.
+// Where some warps only copy, copies are fills of rings, and say nothing of when. (Where all warps copy:
+// stage-operands.mlir.)
 
 !query = tensor<?x8x64xbf16>
 !pages = !attn.kv<paged<64>, heads = 2, dim = 64, key = bf16, value = bf16>
@@ -32,9 +33,10 @@ gpu.module @kernels {
 // CHECK-NEXT: %[[KEYS:.*]] = tile.alloc : !tile.ring<2, <key 128, feature 64, bf16>>
 // CHECK-NEXT: %[[VALUES:.*]] = tile.alloc : !tile.ring<2, <key 128, feature 64, bf16>>
 // CHECK: %[[ROWS:.*]] = attn.rows
+// CHECK: %[[KNOWN:.*]] = attn.staged %[[ROWS]] in position
 // CHECK-NEXT: %[[Q:.*]] = tile.fill %[[QUERIES]] warp 2
 // CHECK: tile.fetch
-// CHECK: %[[IN_Q:.*]] = attn.staged %[[ROWS]] in %[[Q]]
+// CHECK: %[[IN_Q:.*]] = attn.staged %[[KNOWN]] in query %[[Q]]
 // Which region a tile is of is asked outside of the loop.
 // CHECK: %[[IS_A:.*]] = arith.cmpi eq, %[[SEGMENT:.*]]#0, %c0_i32
 // CHECK-NEXT: scf.for %[[KEY:[^ ]*]] =
@@ -54,12 +56,12 @@ gpu.module @kernels {
 // CHECK: %[[V:.*]] = tile.fill %[[VALUES]] warp 1
 // CHECK: %[[LEFT:.*]] = arith.subi %[[SEGMENT]]#3, %[[KEY]]
 // CHECK-NEXT: tile.clear %{{.*}} from %[[LEFT]]
-// CHECK: %[[SA:.*]] = attn.staged %[[TA]] in %[[K]], %[[V]]
-// CHECK: %[[SB:.*]] = attn.staged %[[TB]] in %[[K]], %[[V]]
+// CHECK: %[[SA:.*]] = attn.staged %[[TA]] in keys %[[K]], values %[[V]]
+// CHECK: %[[SB:.*]] = attn.staged %[[TB]] in keys %[[K]], values %[[V]]
 // CHECK: attn.update %{{.*}}, %[[IN_Q]], %[[SA]]
 // CHECK-NEXT: attn.update %{{.*}}, %[[IN_Q]], %[[SB]]
 // Results leave by way of the queries' tile.
-// CHECK: %[[OUT:.*]] = attn.staged %{{.*}} in %[[Q]]
+// CHECK: %[[OUT:.*]] = attn.staged %{{.*}} in query %[[Q]]
 // CHECK: attn.write %{{.*}} of %[[OUT]]
 
 // CHECK-LABEL: func.func @gathered(

@@ -1,7 +1,7 @@
-//===- ScoreRegion.h - Score regions of updates -----------------*- C++ -*-===//
+//===- LastFactor.h - The product that ends a score region ------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#ifndef ATTN_CONVERSION_ATTNTOTILE_EXPAND_SCOREREGION_H
-#define ATTN_CONVERSION_ATTNTOTILE_EXPAND_SCOREREGION_H
+#ifndef ATTN_CONVERSION_ATTNTOTILE_KERNEL_LASTFACTOR_H
+#define ATTN_CONVERSION_ATTNTOTILE_KERNEL_LASTFACTOR_H
 
 #include "mlir/IR/Block.h"
 

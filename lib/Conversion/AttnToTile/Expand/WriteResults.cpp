@@ -1,0 +1,60 @@
+//===- WriteResults.cpp - Outputs and LSEs of sixteen rows leave a kernel --===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "AttnToTile/Stage/SendRows.h"
+#include "Expansion.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+void FragmentExpansion::storeLines(Value fragment, Value buffer, Value lines, Value column,
+                                   IntegerAttr columns, int64_t stride, function_ref<Value(Value)> slotOf) {
+  auto op = StoreOp::create(b, fragment, buffer, lines, column, columns, stride);
+  b.fill(op.getSlot(), {b.getI32Type()}, [&](ValueRange line) { return slotOf(line[0]); });
+}
+
+void FragmentExpansion::writeFirst(mlir::attn::WriteOp write) {
+  RowsPart rows(b, form, write.getRows());
+  ValueRange output = piecesOf(write.getOutput());
+  Value lines = rows.left();
+  auto slotOf = [&](Value line) { return rows.slotOfLine(line); };
+  bool padded = form.getValueTile() != form.getValueDim();
+  storeLines(output[0], b.buffer(firstOutput, form.getElement()), lines, Value(),
+             padded ? b.getI64IntegerAttr(form.getValueDim()) : IntegerAttr(), form.getValueDim(), slotOf);
+  storeLines(output[1], b.buffer(firstLse, b.getF32Type()), lines, Value(), IntegerAttr(), 1, slotOf);
+}
+
+void FragmentExpansion::writeResults(mlir::attn::WriteOp write) {
+  RowsPart rows(b, form, write.getRows());
+  Value output = piecesOf(write.getOutput())[0], lse = piecesOf(write.getOutput())[1];
+  Value part = write.getPart(), lines = rows.left(), lseLines = lines, column;
+  // Where warps have shares of the columns, all of them have these rows, and one writes the LSEs.
+  int64_t features = cast<FragmentType>(output.getType()).getSizes()[1], all = features;
+  if (schedule.getSplitKeys()) {
+    Value warp = WarpIdOp::create(b, b.getI32Type());
+    column = b.mul(warp, b.i32(features)), all = features * schedule.getWarps();
+    lseLines = b.select(b.compare(arith::CmpIPredicate::eq, warp, b.i32(0)), lines, b.i32(0));
+  }
+  IntegerAttr columns = all != form.getValueDim() ? b.getI64IntegerAttr(form.getValueDim()) : IntegerAttr();
+  auto partialRow = [&](Value line) { return b.add(b.add(part, rows.first()), line); };
+  Value isPart = b.compare(arith::CmpIPredicate::sge, part, b.i32(0));
+  Value outBuffer = b.buffer("o", form.getElement()), partBuffer = planArray(b, PlanArray::PartialO),
+        partLse = planArray(b, PlanArray::PartialLse);
+  auto branch = scf::IfOp::create(b, isPart, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(branch.thenYield());
+  storeLines(output, partBuffer, lines, column, columns, form.getValueDim(), partialRow);
+  storeLines(lse, partLse, lseLines, Value(), IntegerAttr(), 1, partialRow);
+  b.setInsertionPoint(branch.elseYield());
+  if (schedule.sendsResults()) {
+    // Warpgroups meet at barriers behind those of their turns.
+    Value barrier = b.add(b.i32(1 + schedule.getConsumers()), b.div(rows.group(), ScheduleAttr::groupRows));
+    sendOutput(b, form, rows, output, rows.copy(Copy::Query), rows.group(), barrier);
+  } else {
+    storeLines(output, outBuffer, lines, column, columns, 1,
+               [&](Value line) { return rows.outputIndex(b.add(rows.first(), line)); });
+  }
+  if (write.getLse())
+    storeLines(lse, b.buffer("lse", b.getF32Type()), lseLines, Value(), IntegerAttr(), 1,
+               [&](Value line) { return rows.slotOfLine(line); });
+}

@@ -1,0 +1,100 @@
+//===- Copying.cpp - How warps make copies --------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Copying.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+namespace {
+
+/// All warps copy and compute: a copy stands where its part is read, with the wait of a program that copies
+/// first and computes then. --tile-pipeline-copies lets the two overlap.
+class AllWarps : public Copying {
+public:
+  using Copying::Copying;
+
+  SmallVector<Value> start(Source &source, ArrayRef<Buffer> buffers, Scope copiers) override {
+    auto tiles = llvm::map_to_vector(buffers, [&](const Buffer &buffer) -> Value {
+      auto ring = dyn_cast<RingType>(buffer.memory.getType());
+      return ring ? RingStageOp::create(b, ring.getTile(), buffer.memory, b.i32(0)) : buffer.memory;
+    });
+    source.locate(copiers);
+    source.gather(namesOf(buffers), tiles, copiers);
+    CommitOp::create(b);
+    return tiles;
+  }
+
+  void await(Scope readers) override {
+    WaitOp::create(b, 0);
+    SyncOp::create(b, readers);
+  }
+
+  void release(Operation *reader, Scope readers) override {
+    b.setInsertionPointAfter(reader);
+    SyncOp::create(b, readers);
+  }
+};
+
+/// Some warps only copy: every copy is a fill of a ring, and how far it runs ahead is decided later
+/// (--tile-specialize-warps). Fills fetch whole boxes where the schedule says so, each by a warp of its own,
+/// so that none waits for a tile of another's ring: the next task's first keys and values arrive while its
+/// queries' tile is still read. Else all of these warps gather.
+class Producers : public Copying {
+public:
+  using Copying::Copying;
+
+  SmallVector<Value> start(Source &source, ArrayRef<Buffer> buffers, Scope) override {
+    source.locate(Scope::Producers);
+    SmallVector<Value> copies;
+    for (const Buffer &buffer : buffers) {
+      Value tile = fill(source, buffer);
+      for (size_t number = 0; number < buffer.names.size(); ++number)
+        copies.push_back(copyIn(tile, buffer, number));
+    }
+    return copies;
+  }
+
+private:
+  Value fill(Source &source, const Buffer &buffer) {
+    auto warp = source.isFetched() ? b.getI64IntegerAttr(warpOf(buffer.names.front())) : IntegerAttr();
+    SharedType tile = cast<RingType>(buffer.memory.getType()).getTile();
+    auto fill = FillOp::create(b, tile, buffer.memory, warp);
+    OpBuilder::InsertionGuard guard(b);
+    Block *body = b.createBlock(&fill.getCopies(), {}, {tile}, {fill.getLoc()});
+    for (auto [number, name] : llvm::enumerate(buffer.names)) {
+      Value copy = copyIn(body->getArgument(0), buffer, number);
+      if (source.isFetched())
+        source.fetch(name, copy);
+      else
+        source.gather({name}, {copy}, Scope::Producers);
+    }
+    return fill;
+  }
+
+  /// Gives one of the copies that lie one behind the other in a tile.
+  Value copyIn(Value tile, const Buffer &buffer, size_t number) {
+    if (buffer.names.size() == 1)
+      return tile;
+    Type element = buffer.names[number] == Copy::Position ? Type(b.getI32Type()) : b.getF32Type();
+    SharedType type = k.rowTile(k.rowLines(), /*features=*/1, /*boxes=*/0, element);
+    return OverlayOp::create(b, type, tile, b.i32(number * k.rowLines()));
+  }
+
+  /// Says which producer warp fetches a copy.
+  static int64_t warpOf(Copy name) {
+    if (llvm::is_contained({Copy::Keys, Copy::Lse, Copy::Position}, name))
+      return 0;
+    if (llvm::is_contained({Copy::Values, Copy::Delta}, name))
+      return 1;
+    return name == Copy::Query ? 2 : 3;
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Copying> Copying::of(StagedKernel &kernel) {
+  if (kernel.hasProducers())
+    return std::make_unique<Producers>(kernel);
+  return std::make_unique<AllWarps>(kernel);
+}

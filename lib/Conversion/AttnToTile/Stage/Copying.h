@@ -1,0 +1,32 @@
+//===- Copying.h - How warps make copies ------------------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#ifndef ATTN_CONVERSION_ATTNTOTILE_STAGE_COPYING_H
+#define ATTN_CONVERSION_ATTNTOTILE_STAGE_COPYING_H
+
+#include "Memory.h"
+#include "Source.h"
+
+namespace mlir::attn {
+
+/// How copies come to shared memory.
+class Copying {
+public:
+  explicit Copying(StagedKernel &kernel) : k(kernel), b(kernel.b) {}
+  static std::unique_ptr<Copying> of(StagedKernel &kernel);
+  virtual ~Copying() = default;
+
+  /// Starts copies of a source by warps of this scope, one for each name of the buffers.
+  virtual SmallVector<Value> start(Source &source, ArrayRef<Buffer> buffers, tile::Scope copiers) = 0;
+  /// Lets warps of this scope read what was started.
+  virtual void await(tile::Scope) {}
+  /// Lets copies be overwritten behind the last operation of this scope's warps that reads them.
+  virtual void release(Operation *, tile::Scope) {}
+
+protected:
+  StagedKernel &k;
+  KernelBuilder &b;
+};
+
+} // namespace mlir::attn
+
+#endif

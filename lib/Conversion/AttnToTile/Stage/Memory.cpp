@@ -1,0 +1,133 @@
+//===- Memory.cpp - Shared memory of a kernel's copies --------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Of rows the copies are queries and, for gradients, the output's gradient and, where
+// rows are held, the output: the two give each row's delta. Of tokens they are keys and
+// values, with metadata by line; significance reads no values, and its warps have tiles
+// of their own.
+//
+// Gradients of tokens on wgmma walk rows whose numbers are copied, too: LSE, delta and
+// position. Where that serves (joinsNumbers), they lie in one tile with one barrier. All
+// warps that compute wait at each barrier in each tile, and hand it back by another: with
+// three for the numbers, gradients of heads of 128 took 6 to 7 % longer
+// (docs/rationale.md, "Fused").
+//
+//===----------------------------------------------------------------------===//
+#include "Memory.h"
+
+#include "AttnToTile/Kernel/EarlyNumbers.h"
+
+#include "attn/Conversion/TokenTiles.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+SmallVector<Copy> mlir::attn::namesOf(ArrayRef<Buffer> buffers) {
+  SmallVector<Copy> names;
+  for (const Buffer &buffer : buffers)
+    llvm::append_range(names, buffer.names);
+  return names;
+}
+
+/// Memory is taken in the order of allocation. Tiles lie in front of numbers, whose rings seldom end where a
+/// tile may begin.
+void Memory::allocate() {
+  Block &body = b.kernel.front();
+  if (k.hasProducers() && k.form.holdsTokens()) {
+    // The task is asked for before barriers are made, and comes meanwhile.
+    b.setInsertionPointAfter(*body.getOps<RecordOp>().begin());
+    addTokens();
+    addRows({Copy::Query, Copy::OutputGradient});
+    addExchange();
+    addNumbers();
+    return;
+  }
+  b.setInsertionPointAfter(*body.getOps<StartNextOp>().begin());
+  if (k.hasProducers()) {
+    addRows({Copy::Query});
+    addTokens();
+    addRows({Copy::OutputGradient, Copy::Output});
+    return;
+  }
+  addRows({Copy::Query, Copy::OutputGradient, Copy::Output});
+  addTokens();
+}
+
+ArrayRef<Buffer> Memory::ofTokens(KVType region) const {
+  return llvm::find_if(kinds, [&](const Kind &kind) { return haveSameTiles(kind.region, region); })->buffers;
+}
+
+Value Memory::alloc(Type type, Value overlaid, bool perWarp) {
+  return AllocOp::create(b, type, overlaid, perWarp, IntegerAttr());
+}
+
+Type Memory::memoryType(SharedType tile, bool walked) {
+  if (!walked && !k.hasProducers())
+    return tile;
+  int64_t held = k.form.holdsTokens() ? 1 : k.schedule.getQueryStages().value_or(1);
+  return RingType::get(b.getContext(), walked ? k.schedule.getStages() : held, tile);
+}
+
+/// Adds those of these copies that the kernel reads.
+void Memory::addRows(ArrayRef<Copy> names) {
+  for (Copy name : names) {
+    bool isQuery = name == Copy::Query;
+    if (isQuery ? k.updates.empty() : !k.gradient || (name == Copy::Output && k.form.holdsTokens()))
+      continue;
+    SharedType tile = k.rowTile(k.rowLines(), isQuery ? k.form.getKeyTile() : k.form.getValueTile(),
+                                isQuery ? k.schedule.getQueryBoxes() : 0);
+    rows.push_back({{name}, alloc(memoryType(tile, /*walked=*/k.form.holdsTokens()))});
+  }
+}
+
+void Memory::addTokens() {
+  int64_t lines = k.tokenLines(), keyTile = k.form.getKeyTile(), valueTile = k.form.getValueTile();
+  bool split = k.schedule.getSplitKeys(), walked = !k.form.holdsTokens();
+  SmallVector<KVType> regions = regionsByTiles(
+      llvm::map_to_vector(k.updates, [](UpdateOp update) { return update.getKv().getType(); }));
+  SmallVector<Copy> names; // in the order of rings
+  for (KVType region : regions) {
+    TokenTiles tiles = TokenTiles::of(region, lines, keyTile, valueTile);
+    names.append({Copy::Keys, Copy::Values});
+    names.append(tiles.keyMeta.size(), Copy::KeyMeta);
+    names.append(tiles.valueMeta.size(), Copy::ValueMeta);
+    kinds.push_back({region, {}});
+  }
+  SmallVector<Value> all;
+  for (auto [name, ring] :
+       llvm::zip_equal(names, tokenRings(regions, lines, keyTile, valueTile, /*together=*/split))) {
+    all.emplace_back();
+    if (k.significance && (name == Copy::Values || name == Copy::ValueMeta))
+      continue;
+    SharedType tile = ring.tile;
+    if (int64_t boxes = k.schedule.getValueBoxes().value_or(0); boxes && name == Copy::Values)
+      tile = SharedType::get(b.getContext(), tile.getRowAxis(), tile.getRows(), tile.getColAxis(),
+                             tile.getCols(), tile.getElement(), tile.getSwizzled(), boxes);
+    all.back() = alloc(memoryType(tile, walked), ring.under ? all[*ring.under] : Value(),
+                       /*perWarp=*/split || k.significance);
+    kinds[ring.kind].buffers.push_back({{name}, all.back()});
+  }
+}
+
+/// Warpgroups exchange gradients of scores in as many tiles as the schedule says, and each tile of rows takes
+/// the next.
+void Memory::addExchange() {
+  if (!k.gradient.getAddsRows())
+    return;
+  sums = alloc(k.rowTile(k.rowLines(), k.form.getKeyTile(), /*boxes=*/0, b.getF32Type()));
+  auto tile = SharedType::get(b.getContext(), Axis::Key, k.tokenLines(), Axis::Query, k.rowLines(),
+                              k.form.getElement(), /*swizzled=*/false, /*boxes=*/0);
+  exchange = alloc(RingType::get(b.getContext(), k.schedule.getExchanges(), tile));
+}
+
+void Memory::addNumbers() {
+  auto add = [&](ArrayRef<Copy> names, Type element) {
+    SharedType tile = k.rowTile(names.size() * k.rowLines(), /*features=*/1, /*boxes=*/0, element);
+    rows.push_back({SmallVector<Copy>(names), alloc(memoryType(tile, /*walked=*/true))});
+  };
+  if (joinsNumbers(k.updates.front(), k.form, k.gradient.getAddsRows()))
+    return add({Copy::Lse, Copy::Delta, Copy::Position}, b.getF32Type());
+  add({Copy::Lse}, b.getF32Type());
+  add({Copy::Delta}, b.getF32Type());
+  add({Copy::Position}, b.getI32Type());
+}

@@ -1,0 +1,89 @@
+//===- RowNumbers.cpp - Numbers of rows in registers ----------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Lines behind the task's last row repeat it: their numbers must be readable, and what
+// they compute is dropped.
+//
+// A row that sees nothing has an LSE of -inf, and exp(s - lse) would be anything: its
+// LSE counts as +inf, so that its weights are zeros. So does that of lines behind the
+// last row.
+//
+//===----------------------------------------------------------------------===//
+#include "SharedScales.h"
+#include "Source.h"
+
+#include "AttnToTile/Kernel/EarlyNumbers.h"
+#include "AttnToTile/Kernel/Log2.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+namespace {
+
+class RowNumbers {
+public:
+  RowNumbers(StagedKernel &kernel, RowsOp rows) : k(kernel), b(kernel.b), rows(b, kernel.form, rows) {}
+
+  /// Reads the row that each query is of, and its head.
+  Value positions() {
+    return load("q_pos", i32, [&](Value packed) { return rows.unpack(packed).first; });
+  }
+  Value heads() {
+    return b.map(type(i32), ValueRange{CoordinatesOp::create(b, type(i32), b.i32(0))},
+                 [&](ValueRange line) { return rows.unpack(rows.packedRow(line[0])).second; });
+  }
+  /// Reads LSEs as the attention has written them.
+  Value lse() {
+    Value read = load("lse", f32, [&](Value packed) { return rows.slotOf(packed, i64); });
+    return lseOfRows(b, rows, b.map(type(f32), ValueRange{read}, [&](ValueRange v) -> Value {
+      Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, v[0], b.f32(-infinity));
+      return b.select(some, arith::MulFOp::create(b, v[0], b.f32(log2e)), b.f32(infinity));
+    }));
+  }
+  /// Reads what a kernel in front has left for kernels that hold tokens, which read it many times.
+  Value logLses() { return lseOfRows(b, rows, loadNumber(logLse)); }
+  Value deltas() { return loadNumber("delta"); }
+  /// Reads what all keys or values of the kernel's only region share.
+  Value sharedScale(bool keys) { return readScale(b, k.updates.front(), keys, rows.head()); }
+
+private:
+  FragmentType type(Type element) { return b.fragment({Axis::Query}, {k.form.getRows()}, element); }
+  /// Loads a number of each row, which lies where `slotOf` says of the packed row.
+  Value load(StringRef name, Type element, function_ref<Value(Value)> slotOf) {
+    auto loaded = LoadVectorOp::create(b, type(element), b.buffer(name, element));
+    b.fill(loaded.getIndex(), {i32}, [&](ValueRange line) { return slotOf(rows.packedRow(line[0])); });
+    return loaded;
+  }
+  Value loadNumber(StringRef name) {
+    return load(name, f32, [&](Value packed) { return rows.numberSlotOf(packed, i64); });
+  }
+
+  StagedKernel &k;
+  KernelBuilder &b;
+  RowsPart rows;
+  Type i32 = b.getI32Type(), i64 = b.getI64Type(), f32 = b.getF32Type();
+};
+
+} // namespace
+
+void mlir::attn::stageNumbers(StagedKernel &k, RowsOp rows) {
+  k.b.setInsertionPointAfter(rows);
+  RowNumbers numbers(k, rows);
+  SmallVector<Copy> names;
+  SmallVector<Value> copies;
+  auto add = [&](Copy name, Value copy) { names.push_back(name), copies.push_back(copy); };
+  if (!k.stagesNumbers())
+    add(Copy::Position, numbers.positions());
+  add(Copy::Head, numbers.heads());
+  if (k.form.holdsTokens() && k.gradient && !k.stagesNumbers()) {
+    add(Copy::Lse, numbers.logLses());
+    add(Copy::Delta, numbers.deltas());
+  } else if (k.readsFinished() && !k.stagesNumbers()) {
+    add(Copy::Lse, numbers.lse());
+  }
+  if (k.form.has(FormTraits::KeyScale))
+    add(Copy::KeyScale, numbers.sharedScale(/*keys=*/true));
+  if (k.form.has(FormTraits::ValueScale))
+    add(Copy::ValueScale, numbers.sharedScale(/*keys=*/false));
+  standIn(k.b, rows, names, copies);
+}

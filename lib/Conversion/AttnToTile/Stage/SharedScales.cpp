@@ -1,0 +1,64 @@
+//===- SharedScales.cpp - Scales of a whole head or tensor ----------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Where a task reads tokens of one region only, their scales are a part of its rows'
+// unit and results (#attn.form), and copies of its rows. Else they are copies of the
+// tokens, read in front of the loop over tiles.
+//
+//===----------------------------------------------------------------------===//
+#include "SharedScales.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+
+static rt::StorePart partOf(UpdateOp update, bool keys) {
+  return storeOf(update.getKv().getType()).part(keys);
+}
+
+Value mlir::attn::readScale(KernelBuilder &b, UpdateOp update, bool keys, Value head) {
+  rt::StorePart part = partOf(update, keys);
+  Value index = part.format.scales == rt::Format::Scales::Head ? b.wide(head) : b.i64(0);
+  std::string name = tensorOf(update.getKv(), rt::Store::metaName(part));
+  return b.read(b.buffer(name, b.getF32Type()), index);
+}
+
+/// A head of another class, which has no tiles of this store, is not in it either; it may have no heads at
+/// all. `which`: of one of several updates, whether the loop's tiles are of the first.
+static Value readIfThere(KernelBuilder &b, UpdateOp update, bool keys, Value head, scf::ForOp loop,
+                         Value which) {
+  Value isThere = b.compare(arith::CmpIPredicate::slt, loop.getLowerBound(), loop.getUpperBound());
+  if (which) {
+    Value isFirst = b.compare(arith::CmpIPredicate::eq, which, b.i32(0));
+    isThere = b.createOrFold<arith::AndIOp>(isThere, isFirst);
+  }
+  auto read = scf::IfOp::create(b, TypeRange{b.getF32Type()}, isThere, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToEnd(read.thenBlock());
+  scf::YieldOp::create(b, readScale(b, update, keys, head));
+  b.setInsertionPointToEnd(read.elseBlock());
+  scf::YieldOp::create(b, b.f32(1));
+  return read.getResult(0);
+}
+
+void mlir::attn::addRegionScales(StagedKernel &k, ArrayRef<UpdateOp> updates, SmallVector<Copy> &names,
+                                 SmallVector<Value> &copies) {
+  KernelBuilder &b = k.b;
+  UpdateOp update = updates.front();
+  TokensOp tokens = tokensOf(update.getKv());
+  RowsPart rows(b, k.form, update.getQuery());
+  OpBuilder::InsertionGuard guard(b);
+  auto loop = k.form.holdsTokens() ? scf::ForOp() : cast<scf::ForOp>(tokens->getParentOp());
+  if (loop)
+    b.setInsertionPoint(loop);
+  for (bool keys : {true, false}) {
+    const rt::Format format = partOf(update, keys).format;
+    if (!format.hasSharedScale() || k.form.has(keys ? FormTraits::KeyScale : FormTraits::ValueScale) ||
+        (k.significance && !keys))
+      continue;
+    bool ofClass = tokens.getType().isOfClass() && format.scales == rt::Format::Scales::Head;
+    Value head = placeOf(b, rows, tokens);
+    Value which = updates.size() > 1 ? cast<OneOfOp>(*update->user_begin()).getOperand() : Value();
+    names.push_back(keys ? Copy::KeyScale : Copy::ValueScale);
+    copies.push_back(ofClass && loop ? readIfThere(b, update, keys, head, loop, which)
+                                     : readScale(b, update, keys, head));
+  }
+}

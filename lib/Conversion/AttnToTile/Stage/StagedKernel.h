@@ -1,0 +1,55 @@
+//===- StagedKernel.h - What staging asks of a kernel -----------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#ifndef ATTN_CONVERSION_ATTNTOTILE_STAGE_STAGEDKERNEL_H
+#define ATTN_CONVERSION_ATTNTOTILE_STAGE_STAGEDKERNEL_H
+
+#include "AttnToTile/Kernel/Parts.h"
+
+namespace mlir::attn {
+
+/// A kernel's attributes, and the operations that take rows and tokens, in the order of the text.
+struct StagedKernel {
+  explicit StagedKernel(func::FuncOp kernel)
+      : b(kernel), form(formAttr.get(kernel)), schedule(tile::scheduleAttr.get(kernel)) {
+    kernel.walk([&](RowsOp op) { rows.push_back(op); });
+    kernel.walk([&](UpdateOp op) { updates.push_back(op); });
+    kernel.walk([&](InitGradientOp op) { gradient = op; });
+    kernel.walk([&](InitSignificanceOp) { significance = true; });
+  }
+
+  /// Whether some warps only copy.
+  bool hasProducers() const { return schedule.getProducerWarps() > 0; }
+  /// Whether rows are finished already, and their LSEs are read.
+  bool readsFinished() const { return gradient || significance; }
+  /// Whether numbers of rows are copied to shared memory beside the rows, and not read into registers.
+  bool stagesNumbers() const { return form.holdsTokens() && form.getDots() == Dots::Wgmma; }
+  /// Lines of a tile of rows, and of one of tokens: those of a block, or of one warp where warps have tiles
+  /// of their own.
+  int64_t rowLines() const { return form.holdsTokens() ? schedule.getKeys() : schedule.getRows(); }
+  int64_t tokenLines() const {
+    return form.holdsTokens() && !significance ? schedule.getRows() : form.getKeys();
+  }
+  /// A tile of rows, or of a number of each: of elements of the query's type, if no other is named.
+  tile::SharedType rowTile(int64_t lines, int64_t features, int64_t boxes = 0, Type element = {}) {
+    return tile::SharedType::get(b.getContext(), tile::Axis::Query, lines, tile::Axis::Feature, features,
+                                 element ? element : form.getElement(), /*swizzled=*/false, boxes);
+  }
+
+  KernelBuilder b;
+  FormAttr form;
+  tile::ScheduleAttr schedule;
+  SmallVector<RowsOp> rows;
+  SmallVector<UpdateOp> updates;
+  InitGradientOp gradient; ///< null where no gradients are added up
+  bool significance = false;
+};
+
+/// Lets a part with copies stand for the part everywhere behind.
+inline void standIn(KernelBuilder &b, Value part, ArrayRef<Copy> names, ValueRange copies) {
+  auto staged = StagedOp::create(b, part, names, copies);
+  part.replaceAllUsesExcept(staged.getResult(), staged);
+}
+
+} // namespace mlir::attn
+
+#endif

@@ -1,0 +1,155 @@
+//===- StoredTokens.cpp - Tokens of a tile in their store -----------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Gathers and fetches see a tensor as slots (one per token) of heads of features, and
+// share the map from a token to its slot. How far slots and heads lie apart says the
+// launch; only codes with metadata by line lie as their shape says. Of unified pages it
+// says how far they lie apart.
+//
+// Of a ragged store the head says which row of the block table is read. Where in a page
+// a head's slice lies does not change, so boxes serve it, too.
+//
+//===----------------------------------------------------------------------===//
+#include "Source.h"
+#include "TensorMaps.h"
+
+#include "AttnToTile/Kernel/StoreValues.h"
+
+#include "attn/Conversion/TokenTiles.h"
+#include "attn/Dialect/Tile/IR/CacheHint.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+StoredTokens::StoredTokens(StagedKernel &kernel, UpdateOp update, Value first)
+    : first(first), k(kernel), b(kernel.b), update(update), tokens(tokensOf(update.getKv())),
+      rows(b, kernel.form, update.getQuery()), store(storeOf(tokens.getType())) {}
+
+Value StoredTokens::slotOf(Value token, bool startsPage) {
+  auto ofHead = [&] { return place(); };
+  StoreValues values{b, argumentName(update.getKv()), ofHead};
+  if (startsPage || !store.hasSingleTokens() || !k.form.has(FormTraits::Lists))
+    return store.lineSlotOf(values, tokens.getInstance(), token, startsPage);
+  // The plan may have a list of its own.
+  Type i32 = b.getI32Type();
+  auto branch = scf::IfOp::create(b, TypeRange{i32}, isList(b, tokens), /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  scf::YieldOp::create(b, b.read(planArray(b, PlanArray::Slots), b.wide(token)));
+  b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(b, store.lineSlotOf(values, tokens.getInstance(), token));
+  return branch.getResult(0);
+}
+
+Value StoredTokens::lookUp(Scope copiers) {
+  Type i32 = b.getI32Type();
+  auto lookup = LookupOp::create(b, i32, first, tokens.getEnd(), k.tokenLines(), copiers, Value());
+  b.fill(lookup.getSlot(), {i32}, [&](ValueRange token) { return slotOf(token[0]); });
+  return lookup;
+}
+
+/// Elements from a slot's line of so many to the next one's; of a class, to be multiplied by its heads.
+static int64_t strideOf(const rt::Store &store, int64_t line) {
+  return store.headPitch() != 1 || store.isOfClass() ? line : store.heads * line;
+}
+
+void StoredTokens::addCodes(bool keys, Sources &from) {
+  const rt::StorePart &part = store.part(keys);
+  KVType type = tokens.getType();
+  std::string name = tensor(store.codesName(part));
+  Value head = place();
+  from.buffers.push_back(b.buffer(name, codesOf(keys ? type.getKey() : type.getValue())));
+  from.features.push_back(part.dim);
+  if (store.isStrided()) {
+    // It is the same for all tiles of a task.
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointAfterValue(head);
+    from.origins.push_back(b.mul(b.wide(head), b.wide(b.stride(name, store.headAxis()))));
+    from.pitches.push_back(b.stride(name, store.slotAxis()));
+    return;
+  }
+  from.origins.push_back(b.wide(b.mul(head, b.i32(store.headPitch() * part.dim))));
+  from.strides.push_back(strideOf(store, part.dim));
+}
+
+/// Adds a source for each of the tiles of a line.
+void StoredTokens::addMeta(bool keys, Sources &from) {
+  const rt::StorePart &part = store.part(keys);
+  TokenTiles tiles =
+      TokenTiles::of(tokens.getType(), k.tokenLines(), k.form.getKeyTile(), k.form.getValueTile());
+  ArrayRef<SharedType> parts = keys ? tiles.keyMeta : tiles.valueMeta;
+  Type element = parts.front().getElement();
+  int64_t columns = parts.front().getCols(), line = columns * parts.size();
+  Value buffer = b.buffer(tensor(rt::Store::metaName(part)), element);
+  Value origin = b.mul(place(), b.i32(store.headPitch() * line));
+  for (size_t i = 0; i < parts.size(); ++i) {
+    from.buffers.push_back(buffer);
+    from.origins.push_back(b.wide(b.add(origin, b.i32(i * columns))));
+    from.features.push_back(columns);
+    from.strides.push_back(strideOf(store, line));
+  }
+}
+
+void StoredTokens::gather(ArrayRef<Copy> names, ValueRange tiles, Scope copiers, Value slots) {
+  Sources from;
+  if (llvm::is_contained(names, Copy::Keys))
+    addCodes(/*keys=*/true, from);
+  if (llvm::is_contained(names, Copy::Values))
+    addCodes(/*keys=*/false, from);
+  if (llvm::is_contained(names, Copy::KeyMeta))
+    addMeta(/*keys=*/true, from);
+  if (llvm::is_contained(names, Copy::ValueMeta))
+    addMeta(/*keys=*/false, from);
+  Value apart = store.isUnified() ? b.dimension(sizeOf(rt::StoreSize::PageBytes)) : Value();
+  // How many heads a class has is known to the launch.
+  bool counts = store.isOfClass() && !store.isStrided() && store.headPitch() == 1;
+  Value heads = counts ? b.dimension(sizeOf(rt::StoreSize::Heads)) : Value();
+  auto strides = store.isStrided() ? DenseI64ArrayAttr() : b.getDenseI64ArrayAttr(from.strides);
+  auto gather = GatherOp::create(b, first, tokens.getEnd(), from.buffers, from.origins, tiles, strides, heads,
+                                 from.pitches, slots, apart, copiers,
+                                 apart ? b.getI64IntegerAttr(store.tokensOf(1)) : IntegerAttr(),
+                                 paddedFrom(tiles, from.features));
+  if (storesScoresAttr.isOn(b.kernel))
+    setCacheHint(gather, evictFirst); // few rows read them, once; the scores are to stay
+  if (!slots)
+    b.fill(gather.getSlot(), {b.getI32Type()}, [&](ValueRange token) { return slotOf(token[0]); });
+}
+
+int64_t StoredTokens::boxLines(Copy name) {
+  ArrayRef<int64_t> lines = name == Copy::Keys ? k.schedule.getKeyCopies() : k.schedule.getValueCopies();
+  return lines[operandAttr.get(update).getInt()];
+}
+
+Value StoredTokens::lookUpBoxes(Value from) {
+  int64_t lines = boxLines(Copy::Keys);
+  // Tiles are looked up one ahead. Behind the last there may be no table entry, and nobody takes the slot.
+  if (lines == k.tokenLines())
+    return slotOf(store.isPaged() ? b.min(from, b.sub(tokens.getEnd(), b.i32(1))) : from);
+  auto lookup = LookupBoxesOp::create(b, b.getI32Type(), from, tokens.getEnd(), lines, Value());
+  b.fill(lookup.getSlot(), {b.getI32Type()},
+         [&](ValueRange token) { return slotOf(token[0], !store.tearsPages(k.tokenLines())); });
+  return lookup;
+}
+
+void StoredTokens::fetch(Copy name, Value tile, Value slot) {
+  const rt::StorePart &part = store.part(name == Copy::Keys);
+  int64_t dim = part.dim, bytes = part.format.rowBytes(dim), lines = boxLines(name);
+  auto type = cast<SharedType>(tile.getType());
+  std::string buffer = tensor(store.codesName(part));
+  rt::Store::BoxAxis axis = store.boxAxis();
+  MapAxis slots{axis.extent, {}, store.heads * bytes, lines, ""}, heads{store.heads, {}, bytes, 1, ""};
+  if (store.isStrided()) {
+    slots.stride = heads.stride = 1;
+    slots.times = rt::strideName(buffer, store.slotAxis());
+    heads.times = rt::strideName(buffer, store.headAxis());
+  }
+  if (store.isOfClass()) { // how many the launch says
+    heads.extent = 1;
+    heads.dims.push_back(sizeOf(rt::StoreSize::Heads));
+  }
+  for (rt::StoreSize size : axis.times)
+    slots.dims.push_back(sizeOf(size));
+  SmallVector<Value> maps = tensorMaps(b, tensor(std::string(1, part.letter) + ".map"), buffer, type, lines,
+                                       std::nullopt, slots, dim, heads);
+  FetchOp::create(b, maps, slot, place(), tile, Value(), Value(), lines, isPadded(type, dim));
+}

@@ -1,0 +1,84 @@
+//===- TokenSource.cpp - Copies of tokens of several regions --------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A loop's tiles may be of one of several regions. The question which stands in each
+// copy, and is asked outside of the loop.
+//
+// What lies behind a box's last token is whatever memory holds, perhaps NaN, and
+// 0 * NaN would reach a sum over these tokens: their lines are cleared. (Keys need no
+// such care where they are multiplied with queries alone: their scores are masked.
+// Gathers fill with zeros.)
+//
+//===----------------------------------------------------------------------===//
+#include "Source.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+TokenSource::TokenSource(StagedKernel &kernel, ArrayRef<UpdateOp> updates) : Source(kernel) {
+  UpdateOp one = updates.front();
+  TokensOp tokens = tokensOf(one.getKv());
+  if (updates.size() > 1) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(tokens->getParentOp());
+    Value region = cast<OneOfOp>(*one->user_begin()).getOperand();
+    for (size_t number = 0; number + 1 < updates.size(); ++number)
+      isRegion.push_back(b.compare(arith::CmpIPredicate::eq, region, b.i32(number)));
+  }
+  Value first = tokens.getFirst();
+  if (k.significance) // each warp has its own
+    first = b.add(first, tokens.getWarp());
+  for (UpdateOp update : updates)
+    regions.emplace_back(k, update, first);
+}
+
+SmallVector<Value>
+TokenSource::inRegion(TypeRange types, function_ref<SmallVector<Value>(StoredTokens &)> body, size_t number) {
+  if (number + 1 == regions.size())
+    return body(regions[number]);
+  auto branch = scf::IfOp::create(b, types, isRegion[number], /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  auto fill = [&](Block *block, function_ref<SmallVector<Value>()> values) {
+    if (!block->empty())
+      block->back().erase();
+    b.setInsertionPointToStart(block);
+    scf::YieldOp::create(b, values());
+  };
+  fill(branch.thenBlock(), [&] { return body(regions[number]); });
+  fill(branch.elseBlock(), [&] { return inRegion(types, body, number + 1); });
+  return SmallVector<Value>(branch.getResults());
+}
+
+/// Boxes of tiles that are walked may be looked up one ahead.
+void TokenSource::locate(Scope copiers) {
+  if (!isFetched() && llvm::none_of(regions, [](StoredTokens &region) { return region.hasTable(); }))
+    return;
+  Type i32 = b.getI32Type();
+  auto slotsIn = [&](StoredTokens &region) -> Value {
+    if (!isFetched())
+      return region.hasTable() ? region.lookUp(copiers) : b.i32(0);
+    if (k.form.holdsTokens())
+      return region.lookUpBoxes(region.first);
+    auto ahead = AheadOp::create(b, i32, region.first);
+    b.fill(ahead.getBody(), {i32}, [&](ValueRange at) { return region.lookUpBoxes(at[0]); });
+    return ahead;
+  };
+  where = inRegion({i32}, [&](StoredTokens &region) { return SmallVector<Value>{slotsIn(region)}; }).front();
+}
+
+void TokenSource::gather(ArrayRef<Copy> names, ValueRange tiles, Scope copiers) {
+  inRegion({}, [&](StoredTokens &region) -> SmallVector<Value> {
+    region.gather(names, tiles, copiers, region.hasTable() ? where : Value());
+    return {};
+  });
+}
+
+void TokenSource::fetch(Copy name, Value tile) {
+  inRegion({}, [&](StoredTokens &region) -> SmallVector<Value> {
+    region.fetch(name, tile, where);
+    return {};
+  });
+  bool summed = k.form.holdsTokens() ? k.gradient.getAddsRows() : k.gradient || name == Copy::Values;
+  if (summed)
+    ClearOp::create(b, tile, regions.front().left());
+}

@@ -1,0 +1,130 @@
+//===- Form.cpp - How warps hold what a kernel works on -------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Form.h"
+
+#include "AttnToTile/Kernel/LastFactor.h"
+#include "AttnToTile/Kernel/Log2.h"
+#include "AttnToTile/Kernel/ScoreBound.h"
+
+#include "attn/Support/Elements.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+namespace rt = ::attn::rt;
+using Scales = rt::Format::Scales;
+
+/// In log2. A sum of 2^31 exponentials of such scores is a number of f32, and each of them one of bf16.
+static constexpr double fixedUnitBound = 80;
+
+static rt::StorePart partOf(UpdateOp update, bool keys) {
+  return storeOf(update.getKv().getType()).part(keys);
+}
+
+/// Whether scores enter the softmax as the dots leave them.
+static bool hasRawScores(Chain &chain) {
+  return chain.updates.empty() || chain.updates.front().getScore().empty();
+}
+
+/// Tokens come first where queries are few, or beside tokens that are held, unless these are codes.
+static bool putsTokensFirst(Chain &chain, ScheduleAttr schedule) {
+  if (chain.significance)
+    return partOf(chain.updates.front(), /*keys=*/true).format.isPlain();
+  return schedule.hasFewRows() || chain.holdsTokens();
+}
+
+static bool hasFixedUnit(Chain &chain, ScheduleAttr schedule) {
+  if (hasRawScores(chain))
+    return false;
+  bool roomy = llvm::none_of(chain.updates, [](UpdateOp update) { // not so weights of codes, which are of f16
+    return isa<CodesType>(update.getKv().getType().getValue());
+  });
+  // Beside wide outputs mma has no register for a unit that differs from 1; the running maximum has its
+  // place.
+  bool wide = schedule.getKind() == ScheduleKind::Mma && chain.valueDim() > 128;
+  return roomy && !wide && elementOf(chain.element()).exponentBits >= 8 &&
+         scoreBound(chain.updates.front().getScore().front()) * log2e <= fixedUnitBound;
+}
+
+/// Whether weights are multiplied by the scales of integer values: where these have one for a token, the same
+/// format in all regions, and rows are few.
+static bool keepsZerosApart(Chain &chain, ScheduleAttr schedule) {
+  if (!schedule.hasFewRows() || chain.updates.empty())
+    return false;
+  rt::StorePart first = partOf(chain.updates.front(), /*keys=*/false);
+  return llvm::all_of(chain.updates, [&](UpdateOp update) {
+    rt::StorePart part = partOf(update, /*keys=*/false);
+    return part.format.isInteger() && part.format.groups(part.dim) == 1 &&
+           part.format.bits == first.format.bits;
+  });
+}
+
+/// Whether units and results take a scale that the whole kernel shares.
+static bool foldsScale(Chain &chain, bool keys) {
+  if (chain.updates.empty() || !chain.hasOneRegion())
+    return false;
+  UpdateOp update = chain.updates.front();
+  return partOf(update, keys).format.hasSharedScale() && !update.getKv().getType().isOfClass();
+}
+
+/// Whether weights of a region are multiplied by the scales of 8-bit floats.
+static bool weighsFloats(Chain &chain, UpdateOp update) {
+  rt::StorePart part = partOf(update, /*keys=*/false);
+  return !part.format.isPlain() && !part.format.isInteger() &&
+         (part.format.scales == Scales::Token || !foldsScale(chain, /*keys=*/false));
+}
+
+/// Whether a segment may be a list of single tokens. Long heads leave no registers for another mask, and a
+/// list has places where a score region would read positions; the planner sees by the parameters that there
+/// is none.
+static bool mayList(Chain &chain) {
+  bool readsKeyPosition =
+      !hasRawScores(chain) && !chain.updates.front().getScore().front().getArguments().back().use_empty();
+  return !readsKeyPosition && chain.paddedKeyDim() + chain.paddedValueDim() <= 320 &&
+         llvm::any_of(chain.updates,
+                      [](UpdateOp update) { return storeOf(update.getKv().getType()).hasSingleTokens(); });
+}
+
+FormAttr mlir::attn::formOf(Chain &chain, ScheduleAttr schedule) {
+  MLIRContext *context = schedule.getContext();
+  FormTraits traits = FormTraits::None;
+  auto add = [&](bool has, FormTraits trait) { traits = has ? traits | trait : traits; };
+  add(putsTokensFirst(chain, schedule), FormTraits::TokensFirst);
+  add(hasFixedUnit(chain, schedule), FormTraits::FixedUnit);
+  add(llvm::any_of(chain.updates, [&](UpdateOp update) { return weighsFloats(chain, update); }),
+      FormTraits::Lifts);
+  add(mayList(chain), FormTraits::Lists);
+  add(foldsScale(chain, /*keys=*/true), FormTraits::KeyScale);
+  add(foldsScale(chain, /*keys=*/false), FormTraits::ValueScale);
+  bool tokens = chain.holdsTokens();
+  Type codes;
+  if (keepsZerosApart(chain, schedule))
+    codes = codesOf(chain.updates.front().getKv().getType().getValue());
+  FloatAttr unit;
+  if (!hasRawScores(chain))
+    unit = FloatAttr::get(Float32Type::get(context), lastFactor(chain.updates.front().getScore().front()));
+  return FormAttr::get(context, schedule.getKind() == ScheduleKind::Wgmma ? Dots::Wgmma : Dots::Mma,
+                       tokens ? Stationary::Tokens : Stationary::Rows,
+                       tokens ? schedule.getKeys() : schedule.getWarpRows(),
+                       tokens ? schedule.getWarpRows() : schedule.getWarpKeys(), chain.queryHeads(),
+                       chain.kvHeads(), chain.keyDim(), chain.valueDim(), chain.paddedKeyDim(),
+                       chain.paddedValueDim(), chain.element(), traits, codes, unit);
+}
+
+int64_t mlir::attn::rowSumsOf(Chain &chain, func::FuncOp kernel) {
+  if (chain.updates.empty() || chain.holdsTokens())
+    return 0;
+  ArrayAttr asked = tablesAttr.get(kernel);
+  int64_t reads = tableReads(chain.updates.front(), asked).size();
+  bool ofSinks = asked && llvm::is_contained(asked, StringAttr::get(kernel.getContext(), "sink_logits"));
+  return reads > 0 || ofSinks ? 2 + 2 * reads : 0;
+}
+
+void mlir::attn::numberUpdate(UpdateOp update, Chain &chain, unsigned operand) {
+  Builder b(update);
+  operandAttr.set(update, b.getI32IntegerAttr(operand));
+  firstEndAttr.set(update, b.getI32IntegerAttr(chain.firstEnd(operand)));
+  if (chain.headClasses())
+    firstClassEndAttr.set(update, b.getI32IntegerAttr(chain.firstEndOfClass(0)));
+}

@@ -39,7 +39,7 @@ static void addStepLowerings(OpPassManager &kernels) {
 }
 
 /// From online operations to tile operations; returns where passes on kernels may follow.
-static OpPassManager &addKernelPasses(OpPassManager &manager) {
+static OpPassManager &addKernelPasses(OpPassManager &manager, const PipelineOptions &options) {
   manager.addPass(createMakeKernelsPass());
   OpPassManager &kernels = manager.nest<gpu::GPUModuleOp>();
   kernels.addPass(createDifferentiatePass());
@@ -49,6 +49,8 @@ static OpPassManager &addKernelPasses(OpPassManager &manager) {
   kernels.addPass(createWalkPlanPass());
   kernels.addPass(createStageOperandsPass());
   kernels.addPass(createExpandOnlinePass());
+  if (options.steps)
+    options.steps(kernels);
   addStepLowerings(kernels);
   kernels.addPass(createWalkRowsPass());
   kernels.addPass(createExpandRowsPass());
@@ -76,7 +78,7 @@ void attn::addStage(OpPassManager &manager, Stage stage, const PipelineOptions &
     return;
   case Stage::Tile: {
     manager.addNestedPass<func::FuncOp>(createChooseSchedulePass({options.target, options.schedule}));
-    OpPassManager &kernels = addKernelPasses(manager);
+    OpPassManager &kernels = addKernelPasses(manager, options);
     kernels.addPass(tile::createInferLayoutsPass());
     kernels.addPass(tile::createBiasCodesPass());
     kernels.addPass(tile::createPipelineCopiesPass());
@@ -132,7 +134,7 @@ void attn::registerEverything(DialectRegistry &registry) {
   PassPipelineRegistration<>("attn-to-tile",
                              "From functions with schedules to kernels of tile operations without layouts: "
                              "from attn-make-kernels to tile-read-ahead",
-                             [](OpPassManager &manager) { addKernelPasses(manager); });
+                             [](OpPassManager &manager) { addKernelPasses(manager, {}); });
   PassPipelineRegistration<>("attn-pipeline",
                              "All passes from the problem level to the machine level, for sm_90a",
                              [](OpPassManager &manager) { addStagesUpTo(manager, Stage::Machine, {}); });

@@ -12,7 +12,6 @@
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Parser/Parser.h"
-#include "mlir/Pass/PassManager.h"
 #include <gtest/gtest.h>
 
 namespace attn::test {
@@ -38,7 +37,7 @@ void OnlineKernels::compile(const std::string &text, const std::string &schedule
   ASSERT_TRUE(mlir::succeeded(described));
   manifest = std::move(*described);
   mlir::PassManager manager(&context);
-  mlir::attn::addStage(manager, mlir::attn::Stage::Tile, {target, schedule});
+  mlir::attn::addStage(manager, mlir::attn::Stage::Tile, {target, schedule, steps});
   mlir::attn::addStage(manager, mlir::attn::Stage::Machine, {target, schedule});
   ASSERT_TRUE(mlir::succeeded(manager.run(*machine)));
   ASSERT_TRUE(mlir::succeeded(

@@ -11,6 +11,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "mlir/Pass/PassManager.h"
 
 namespace attn::test {
 
@@ -40,6 +41,9 @@ public:
   /// reference evaluates. `dims` is as in `attn-run --dim`.
   void run(const std::string &problem, const std::string &dims, const rt::PlanOptions &options,
            OnlineResults &results);
+
+  /// What lowers steps in ways of its own (PipelineOptions).
+  std::function<void(mlir::OpPassManager &)> steps;
 
 private:
   mlir::MLIRContext context;

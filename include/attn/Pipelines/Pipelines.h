@@ -9,6 +9,7 @@
 
 #include "mlir/Pass/PassManager.h"
 
+#include <functional>
 #include <string>
 
 namespace mlir::attn {
@@ -19,6 +20,9 @@ enum class Stage { Problem, Online, Tile, Machine };
 struct PipelineOptions {
   std::string target = "sm_90a";
   std::string schedule = "auto"; ///< auto, mma or wgmma
+  /// Adds passes that lower steps of updates (AttnStepOps.td) in ways of their own, in front of attn's
+  /// lowerings, which take what is left.
+  std::function<void(OpPassManager &kernels)> steps = {};
 };
 
 /// Adds the passes that take a module from the level before `stage` to `stage`.

@@ -294,7 +294,9 @@ def test_a_forest_in_compiled_code_is_data():
         attn.Forest([0, 3, 9, 20], [-1, 0, 1]),
         attn.Forest([0, 0, 19, 20], [-1, -1, 1]),
     ]
-    counted = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    from torch._dynamo.testing import CompileCounterWithBackend  # a module that `import torch` may leave out
+
+    counted = CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(
         lambda q, k, v, forest: attn.attend(q, k, v, causal=True, forest=forest), backend=counted
     )

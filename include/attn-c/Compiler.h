@@ -38,6 +38,27 @@ typedef struct AttnSource {
   const char *schedule; /* "auto", "mma" or "wgmma"; null: "auto" */
 } AttnSource;
 
+/* Whether gradients are the same bits in every run: attn.ordered. */
+typedef enum AttnOrder {
+  AttnOrderDefault = 0, /* the compiler chooses by the description */
+  AttnOrderFixed = 1,   /* every run adds in one order */
+  AttnOrderAny = 2,     /* runs may differ, where that is quicker */
+} AttnOrder;
+
+/* What is asked of the function beside its text. Each field stands for an attribute that the function may
+ * have in the text, too; asked for in both places it has to be the same. Zeros ask for nothing. */
+typedef struct AttnAsks {
+  bool backward; /* attn.backward: the kernels are those of gradients */
+  const char *const
+      *tables; /* which of the score's tables get gradients, and "sink_logits"; beside backward */
+  size_t tableCount;
+  AttnOrder ordered;        /* attn.ordered; beside backward */
+  const char *significance; /* attn.significance: "max", "mean" or "sum"; null: none */
+  int32_t
+      significanceRows; /* attn.significance_rows: of how many of the last rows of a sequence; 0: of all */
+  bool devicePlan;      /* attn.device_plan: with a kernel that makes plans on the device */
+} AttnAsks;
+
 /* Forms of code, to be combined. */
 typedef enum AttnForm {
   AttnFormHost = 1,        /* native code for the host device */
@@ -50,6 +71,9 @@ typedef struct AttnCompiled AttnCompiled;
 /* Where the text is wrong the message is the compiler's own: "name:line:col: error: …" and the line in
  * question. LLVM ends the process where it gets no memory: docs/embedding.md says what to do about limits. */
 ATTN_C_EXPORT AttnStatus attnCompile(const AttnSource *source, uint32_t forms, AttnCompiled **compiled);
+/* The same of a function of which more is asked than its text says. `asks` null: nothing. */
+ATTN_C_EXPORT AttnStatus attnCompileAsked(const AttnSource *source, const AttnAsks *asks, uint32_t forms,
+                                          AttnCompiled **compiled);
 ATTN_C_EXPORT void attnCompiledDestroy(AttnCompiled *compiled);
 /* The artifact: one file, to be kept or loaded (attnKernelLoad). */
 ATTN_C_EXPORT const AttnBytes *attnCompiledArtifact(const AttnCompiled *compiled);
@@ -66,6 +90,9 @@ ATTN_C_EXPORT double attnCompiledSeconds(const AttnCompiled *compiled, uint32_t 
 
 /* What attn-opt --emit=level prints: "problem", "online", "tile", "machine", "ptx", "cubin" or "manifest". */
 ATTN_C_EXPORT AttnStatus attnEmit(const AttnSource *source, const char *level, AttnBytes **text);
+/* The same of a function of which more is asked than its text says. `asks` null: nothing. */
+ATTN_C_EXPORT AttnStatus attnEmitAsked(const AttnSource *source, const AttnAsks *asks, const char *level,
+                                       AttnBytes **text);
 
 #ifdef __cplusplus
 }

@@ -15,9 +15,10 @@ extern "C" {
 
 /* The float64 meaning of the text, on tensors named as in the design's table: "o" f64[rows, q_heads,
  * value_dim] and "lse" f64[rows, q_heads]; of an operation on a cache the tensors that it leaves. What may be
- * left out has its default. `threads` 0: one per core. */
-ATTN_C_EXPORT AttnStatus attnReference(const AttnSource *source, const AttnTensor *tensors, size_t count,
-                                       uint32_t threads, AttnTensors **results);
+ * left out has its default. `asks` null: nothing beside the text. `threads` 0: one per core. */
+ATTN_C_EXPORT AttnStatus attnReference(const AttnSource *source, const AttnAsks *asks,
+                                       const AttnTensor *tensors, size_t count, uint32_t threads,
+                                       AttnTensors **results);
 /* The gradients of the same text and tensors, with `do` and possibly `dlse` among these: `dq`, `<name>.dk`,
  * `<name>.dv`, `dsink_logits`, `d<table>`, in f64 (attn/Reference/Reference.h). */
 ATTN_C_EXPORT AttnStatus attnReferenceGradients(const AttnSource *source, const AttnTensor *tensors,

@@ -39,17 +39,24 @@ private:
 } // namespace
 
 AttnStatus attnCompile(const AttnSource *source, uint32_t forms, AttnCompiled **compiled) {
+  return attnCompileAsked(source, nullptr, forms, compiled);
+}
+
+AttnStatus attnCompileAsked(const AttnSource *source, const AttnAsks *asks, uint32_t forms,
+                            AttnCompiled **compiled) {
   return guarded([&]() -> rt::Status {
     if (rt::Status status = required("compiled", compiled); !status)
       return status;
     if (rt::Status status = checkSource(source); !status)
+      return status;
+    if (rt::Status status = checkAsks(asks); !status)
       return status;
     if (forms & ~allForms || (forms & hostForms) == hostForms)
       return rt::inputError(
           "forms: expected some of host (1) or checked host (2), PTX (4) and cubin (8), got " +
           std::to_string(forms));
     auto result = std::make_unique<AttnCompiled>();
-    Problem problem(*source);
+    Problem problem(*source, asks);
     mlir::FailureOr<mlir::attn::CompiledKernel> kernel = mlir::failure();
     {
       Clock clock(result->seconds[0]);
@@ -101,15 +108,22 @@ double attnCompiledSeconds(const AttnCompiled *compiled, uint32_t form) {
 }
 
 AttnStatus attnEmit(const AttnSource *source, const char *level, AttnBytes **text) {
+  return attnEmitAsked(source, nullptr, level, text);
+}
+
+AttnStatus attnEmitAsked(const AttnSource *source, const AttnAsks *asks, const char *level,
+                         AttnBytes **text) {
   return guarded([&]() -> rt::Status {
     if (rt::Status status = required("level, text", level, text); !status)
       return status;
     if (rt::Status status = checkSource(source); !status)
       return status;
+    if (rt::Status status = checkAsks(asks); !status)
+      return status;
     const auto wanted = mlir::attn::parseLevel(level);
     if (!wanted)
       return rt::inputError("level: expected one of " + mlir::attn::listLevels() + ", got '" + level + "'");
-    Problem problem(*source);
+    Problem problem(*source, asks);
     if (rt::Status status = problem.parse(); !status)
       return status;
     auto emitted = mlir::attn::emitLevel(*problem.module, *wanted, problem.entry, problem.options);

@@ -9,7 +9,21 @@
 
 namespace attn::capi {
 
-Problem::Problem(const AttnSource &source)
+static mlir::attn::Asks readAsks(const AttnAsks &given) {
+  mlir::attn::Asks asks;
+  if (given.backward)
+    asks.backward.emplace(given.tables, given.tables + given.tableCount);
+  if (given.ordered != AttnOrderDefault)
+    asks.ordered = given.ordered == AttnOrderFixed;
+  if (given.significance)
+    asks.significance = given.significance;
+  if (given.significanceRows)
+    asks.significanceRows = given.significanceRows;
+  asks.devicePlan = given.devicePlan;
+  return asks;
+}
+
+Problem::Problem(const AttnSource &source, const AttnAsks *asks)
     : entry(source.entry ? source.entry : ""), source_(source),
       context_(mlir::attn::allDialects(), mlir::MLIRContext::Threading::DISABLED),
       handler_(sources_, &context_, stream_) {
@@ -17,6 +31,8 @@ Problem::Problem(const AttnSource &source)
     options.target = source.target;
   if (source.schedule)
     options.schedule = source.schedule;
+  if (asks)
+    options.asks = readAsks(*asks);
   options.ptx = false;
   context_.printOpOnDiagnostic(false); // the text itself is quoted instead
   context_.getDiagEngine().registerHandler([this](mlir::Diagnostic &diagnostic) {
@@ -61,6 +77,26 @@ rt::Status checkSource(const AttnSource *source) {
   if (source->schedule && !mlir::attn::isKnownSchedule(source->schedule))
     return rt::inputError("schedule: expected one of " + mlir::attn::listSchedules() + ", got '" +
                           source->schedule + "'");
+  return {};
+}
+
+rt::Status checkAsks(const AttnAsks *asks) {
+  if (!asks)
+    return {};
+  if (asks->tableCount && !asks->tables)
+    return rt::inputError("tables: expected " + std::to_string(asks->tableCount) + " names, got null");
+  for (size_t i = 0; i < asks->tableCount; ++i)
+    if (!asks->tables[i])
+      return rt::inputError("tables: expected a name at index " + std::to_string(i) + ", got null");
+  if (asks->tableCount && !asks->backward)
+    return rt::inputError("tables: expected none without backward, got '" + std::string(asks->tables[0]) +
+                          "'");
+  if (asks->ordered > AttnOrderAny)
+    return rt::inputError("ordered: expected default (0), fixed (1) or any (2), got " +
+                          std::to_string(asks->ordered));
+  if (asks->significanceRows < 0)
+    return rt::inputError("significanceRows: expected 1 or more, or 0 for all rows, got " +
+                          std::to_string(asks->significanceRows));
   return {};
 }
 

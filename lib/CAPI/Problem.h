@@ -16,7 +16,7 @@ namespace attn::capi {
 /// Everything that a call of the compiler needs, and nothing that two calls share. Diagnostics are collected.
 class Problem {
 public:
-  explicit Problem(const AttnSource &source);
+  Problem(const AttnSource &source, const AttnAsks *asks);
   rt::Status parse();
   /// What went wrong, in the compiler's words.
   rt::Error error();
@@ -39,6 +39,8 @@ public:
 
 /// That pointers are there, and the target and the schedule known.
 rt::Status checkSource(const AttnSource *source);
+/// That pointers and numbers are right, and nothing is asked for without what it goes with. Null is right.
+rt::Status checkAsks(const AttnAsks *asks);
 
 } // namespace attn::capi
 

@@ -44,9 +44,9 @@ rt::Result<rt::TensorMap> evaluateResults(mlir::func::FuncOp function, const rt:
 }
 
 /// Of a text and its tensors, where these are an attention's; an operation on a cache has one meaning.
-rt::Result<rt::TensorMap> evaluate(const AttnSource &source, rt::TensorMap tensors, uint32_t threads,
-                                   Evaluate evaluateAttention) {
-  Problem problem(source);
+rt::Result<rt::TensorMap> evaluate(const AttnSource &source, const AttnAsks *asks, rt::TensorMap tensors,
+                                   uint32_t threads, Evaluate evaluateAttention) {
+  Problem problem(source, asks);
   if (rt::Status status = problem.parse(); !status)
     return status.error();
   // What may be left out follows from the manifest, so the problem is compiled, in some 10 ms.
@@ -71,17 +71,19 @@ rt::Result<rt::TensorMap> evaluate(const AttnSource &source, rt::TensorMap tenso
   return evaluateAttention(function, tensors, std::min(threads, 256u));
 }
 
-AttnStatus refer(const AttnSource *source, const AttnTensor *tensors, size_t count, uint32_t threads,
-                 AttnTensors **results, Evaluate evaluateAttention) {
+AttnStatus refer(const AttnSource *source, const AttnAsks *asks, const AttnTensor *tensors, size_t count,
+                 uint32_t threads, AttnTensors **results, Evaluate evaluateAttention) {
   return rt::capi::guarded([&]() -> rt::Status {
     if (rt::Status status = rt::capi::required("results", results); !status)
       return status;
     if (rt::Status status = checkSource(source); !status)
       return status;
+    if (rt::Status status = checkAsks(asks); !status)
+      return status;
     rt::Result<rt::TensorMap> map = copyTensors(tensors, count);
     if (!map)
       return map.error();
-    rt::Result<rt::TensorMap> made = evaluate(*source, std::move(*map), threads, evaluateAttention);
+    rt::Result<rt::TensorMap> made = evaluate(*source, asks, std::move(*map), threads, evaluateAttention);
     if (!made)
       return made.error();
     *results = new AttnTensors{std::move(*made)};
@@ -90,12 +92,12 @@ AttnStatus refer(const AttnSource *source, const AttnTensor *tensors, size_t cou
 }
 } // namespace
 
-AttnStatus attnReference(const AttnSource *source, const AttnTensor *tensors, size_t count, uint32_t threads,
-                         AttnTensors **results) {
-  return refer(source, tensors, count, threads, results, evaluateResults);
+AttnStatus attnReference(const AttnSource *source, const AttnAsks *asks, const AttnTensor *tensors,
+                         size_t count, uint32_t threads, AttnTensors **results) {
+  return refer(source, asks, tensors, count, threads, results, evaluateResults);
 }
 
 AttnStatus attnReferenceGradients(const AttnSource *source, const AttnTensor *tensors, size_t count,
                                   uint32_t threads, AttnTensors **results) {
-  return refer(source, tensors, count, threads, results, mlir::attn::evaluateGradients);
+  return refer(source, nullptr, tensors, count, threads, results, mlir::attn::evaluateGradients);
 }

@@ -88,7 +88,10 @@ FailureOr<CompiledKernel> mlir::attn::compileProblem(ModuleOp module, StringRef 
   CompiledKernel kernel;
   kernel.entry = function->getName().str();
   kernel.problem = ModuleOp::create(module.getLoc());
-  kernel.problem->getBody()->push_back(function->getOperation()->clone());
+  func::FuncOp asked = function->clone();
+  kernel.problem->getBody()->push_back(asked);
+  if (failed(askFor(asked, options.asks)))
+    return failure();
   PipelineOptions pipeline{options.target, options.schedule};
   if (failed(runStage(*kernel.problem, Stage::Problem, pipeline)))
     return failure();

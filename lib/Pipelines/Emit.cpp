@@ -31,9 +31,9 @@ static FailureOr<std::string> emitModule(ModuleOp module, Stage stage, StringRef
                                          const CompileOptions &options) {
   if (attentionFunctions(module).empty())
     return emitNoFunction(module);
-  if (!entry.empty()) {
+  if (!entry.empty() || options.asks.any()) {
     FailureOr<func::FuncOp> chosen = findEntry(module, entry);
-    if (failed(chosen))
+    if (failed(chosen) || failed(askFor(*chosen, options.asks)))
       return failure();
     for (auto function : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
       if (function != *chosen)

@@ -22,6 +22,12 @@ Form = Literal["host", "ptx", "cubin"]
 # tensor is only described (where that is enough: Kernel.batch).
 Tensor = Buffer | tuple[str, Sequence[int], Buffer | int | None]
 
+# What is asked of a function beside its text (AttnAsks in include/attn-c/Compiler.h; attn.compiler.requests.Asks):
+# tables that get gradients, beside those of queries, keys and values, or None for no gradients; whether gradients are the
+# same bits in every run, or None for the compiler's choice; significance and of how many rows, or None; whether a kernel
+# that makes plans comes with it. A text that asks for the same with another value is refused.
+Asks = tuple[Sequence[str] | None, bool | None, str | None, int | None, bool]
+
 class Failure(Exception):
     """What the compiler or the runtime refused. args == (kind, message)."""
 
@@ -59,6 +65,7 @@ def compile(
     entry: str = "",
     target: str = "sm_90a",
     schedule: str = "auto",
+    asks: Asks = (None, None, None, None, False),
     forms: Sequence[Form] = ("host",),
     checked: bool = False,
     name: str = "spec",
@@ -92,6 +99,7 @@ def emit(
     entry: str = "",
     target: str = "sm_90a",
     schedule: str = "auto",
+    asks: Asks = (None, None, None, None, False),
     name: str = "spec",
 ) -> bytes:
     """What `attn-opt --emit=level` prints."""
@@ -100,7 +108,13 @@ def check(text: str, *, entry: str = "", name: str = "spec") -> str:
     """Parses and verifies; the problem level, with defaults filled in. Takes about a millisecond."""
 
 def reference(
-    text: str, tensors: Mapping[str, Tensor], *, entry: str = "", name: str = "spec", threads: int = 0
+    text: str,
+    tensors: Mapping[str, Tensor],
+    *,
+    entry: str = "",
+    asks: Asks = (None, None, None, None, False),
+    name: str = "spec",
+    threads: int = 0,
 ) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
     """The float64 meaning (unstable part of the C API). `tensors`: names of the design's table; defaults are filled in
     (q_start, q_pos, <arg>.pos0, <arg>.rows). Gives `o` f64[rows, q_heads, value_dim] and `lse` f64[rows, q_heads] as

@@ -4,6 +4,9 @@
 
 #include "attn-c/Unstable.h"
 
+#include <optional>
+#include <tuple>
+
 namespace attn::python {
 
 namespace {
@@ -16,6 +19,40 @@ struct Text {
   AttnSource source() const {
     return {text.data(), text.size(), name.c_str(), entry.c_str(), target.c_str(), schedule.c_str()};
   }
+};
+
+/// What is asked for beside a text, in the order of attn.compiler.requests.Asks.
+using AskedFor = std::tuple<std::optional<std::vector<std::string>>, std::optional<bool>,
+                            std::optional<std::string>, std::optional<int32_t>, bool>;
+
+/// The same as the API wants it, kept while it is read.
+class Asks {
+public:
+  explicit Asks(AskedFor given) : given_(std::move(given)) {
+    const auto &[backward, ordered, significance, rows, devicePlan] = given_;
+    if (backward)
+      for (const std::string &name : *backward)
+        tables_.push_back(name.c_str());
+    if (rows && *rows < 1) // 0 is the API's word for none
+      raise("input",
+            "significance_rows: expected 1 or more, or None for all rows, got " + std::to_string(*rows));
+    asks_ = {backward.has_value(),
+             tables_.data(),
+             tables_.size(),
+             !ordered   ? AttnOrderDefault
+             : *ordered ? AttnOrderFixed
+                        : AttnOrderAny,
+             significance ? significance->c_str() : nullptr,
+             rows.value_or(0),
+             devicePlan};
+  }
+  Asks(const Asks &) = delete;
+  const AttnAsks *get() const { return &asks_; }
+
+private:
+  AskedFor given_;
+  std::vector<const char *> tables_;
+  AttnAsks asks_{};
 };
 
 uint32_t formsOf(const std::vector<std::string> &names, bool checked) {
@@ -95,61 +132,78 @@ void bindCompiler(py::module_ &module) {
 
   module.def(
       "compile",
-      [](std::string text, std::string entry, std::string target, std::string schedule,
+      [](std::string text, std::string entry, std::string target, std::string schedule, AskedFor asks,
          const std::vector<std::string> &forms, bool checked, std::string name) {
         const uint32_t wanted = formsOf(forms, checked);
+        const Asks asked(std::move(asks));
         const Text given{std::move(text), std::move(entry), std::move(target), std::move(schedule),
                          std::move(name)};
         const AttnSource source = given.source();
         Compiled compiled;
-        run([&] { return attnCompile(&source, wanted, compiled.out()); });
+        run([&] { return attnCompileAsked(&source, asked.get(), wanted, compiled.out()); });
         return compiled;
       },
       "text"_a, py::kw_only(), "entry"_a = "", "target"_a = "sm_90a", "schedule"_a = "auto",
-      "forms"_a = std::vector<std::string>{"host"}, "checked"_a = false, "name"_a = "spec");
+      "asks"_a = AskedFor(), "forms"_a = std::vector<std::string>{"host"}, "checked"_a = false,
+      "name"_a = "spec");
 
   const auto emit = [](std::string text, const std::string &level, std::string entry, std::string target,
-                       std::string schedule, std::string name) {
+                       std::string schedule, AskedFor asks, std::string name) {
     const Text given{std::move(text), std::move(entry), std::move(target), std::move(schedule),
                      std::move(name)};
+    const Asks asked(std::move(asks));
     const AttnSource source = given.source();
     Bytes emitted;
-    run([&] { return attnEmit(&source, level.c_str(), emitted.out()); });
+    run([&] { return attnEmitAsked(&source, asked.get(), level.c_str(), emitted.out()); });
     return emitted;
   };
   module.def(
       "emit",
       [emit](std::string text, const std::string &level, std::string entry, std::string target,
-             std::string schedule, std::string name) {
+             std::string schedule, AskedFor asks, std::string name) {
         return bytesOf(emit(std::move(text), level, std::move(entry), std::move(target), std::move(schedule),
-                            std::move(name))
+                            std::move(asks), std::move(name))
                            .get());
       },
       "text"_a, "level"_a, py::kw_only(), "entry"_a = "", "target"_a = "sm_90a", "schedule"_a = "auto",
-      "name"_a = "spec");
+      "asks"_a = AskedFor(), "name"_a = "spec");
   module.def(
       "check",
       [emit](std::string text, std::string entry, std::string name) {
         return textOf(
-            emit(std::move(text), "problem", std::move(entry), "sm_90a", "auto", std::move(name)).get());
+            emit(std::move(text), "problem", std::move(entry), "sm_90a", "auto", {}, std::move(name)).get());
       },
       "text"_a, py::kw_only(), "entry"_a = "", "name"_a = "spec");
 
-  const auto refer = [](decltype(attnReference) *evaluate) {
-    return [evaluate](std::string text, const py::dict &tensors, std::string entry, std::string name,
-                      uint32_t threads) {
-      const Tensors given(tensors);
-      const Text from{std::move(text), std::move(entry), "sm_90a", "auto", std::move(name)};
-      const AttnSource source = from.source();
-      Handle<AttnTensors, attnTensorsDestroy> results;
-      run([&] { return evaluate(&source, given.data(), given.size(), threads, results.out()); });
-      return toPython(results.get());
-    };
-  };
-  module.def("reference", refer(attnReference), "text"_a, "tensors"_a, py::kw_only(), "entry"_a = "",
-             "name"_a = "spec", "threads"_a = 0);
-  module.def("reference_gradients", refer(attnReferenceGradients), "text"_a, "tensors"_a, py::kw_only(),
-             "entry"_a = "", "name"_a = "spec", "threads"_a = 0);
+  module.def(
+      "reference",
+      [](std::string text, const py::dict &tensors, std::string entry, AskedFor asks, std::string name,
+         uint32_t threads) {
+        const Tensors given(tensors);
+        const Text from{std::move(text), std::move(entry), "sm_90a", "auto", std::move(name)};
+        const Asks asked(std::move(asks));
+        const AttnSource source = from.source();
+        Handle<AttnTensors, attnTensorsDestroy> results;
+        run([&] {
+          return attnReference(&source, asked.get(), given.data(), given.size(), threads, results.out());
+        });
+        return toPython(results.get());
+      },
+      "text"_a, "tensors"_a, py::kw_only(), "entry"_a = "", "asks"_a = AskedFor(), "name"_a = "spec",
+      "threads"_a = 0);
+  module.def(
+      "reference_gradients",
+      [](std::string text, const py::dict &tensors, std::string entry, std::string name, uint32_t threads) {
+        const Tensors given(tensors);
+        const Text from{std::move(text), std::move(entry), "sm_90a", "auto", std::move(name)};
+        const AttnSource source = from.source();
+        Handle<AttnTensors, attnTensorsDestroy> results;
+        run([&] {
+          return attnReferenceGradients(&source, given.data(), given.size(), threads, results.out());
+        });
+        return toPython(results.get());
+      },
+      "text"_a, "tensors"_a, py::kw_only(), "entry"_a = "", "name"_a = "spec", "threads"_a = 0);
 }
 
 } // namespace attn::python

@@ -115,7 +115,7 @@ static const char *compare(const AttnSource *source, const AttnKernel *kernel, c
                              {"kv.k_pages", AttnBF16, 4, pageShape, k},
                              {"kv.v_pages", AttnBF16, 4, pageShape, v}};
   memcpy(tensors + count, data, sizeof data);
-  TRY(attnReference(source, tensors, count + 3, 1, &results));
+  TRY(attnReference(source, NULL, tensors, count + 3, 1, &results));
   AttnTensor exact;
   EXPECT(find(results, "o", &exact) && exact.dtype == AttnF64 && exact.shape[0] == sequences);
   EXPECT(worstOf(o, exact.data) < 8e-3);

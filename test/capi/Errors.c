@@ -31,6 +31,7 @@ static const char *expect(const char *call, AttnStatus status, AttnStatusKind ki
 
 static const char *compilerErrors(const char *text) {
   AttnCompiled *compiled = NULL;
+  AttnTensors *results = NULL;
   AttnBytes *bytes = NULL;
   AttnSource source = sourceOf("func.func @x(");
   REFUSED(attnCompile(&source, AttnFormHost, &compiled), AttnStatusInput, "test:1:13: error: ");
@@ -48,8 +49,35 @@ static const char *compilerErrors(const char *text) {
   REFUSED(attnCompile(&source, AttnFormHost, &compiled), AttnStatusInput,
           "no attention function named 'other'");
   source.entry = NULL;
-  AttnTensors *results = NULL;
-  REFUSED(attnReference(&source, NULL, 0, 1, &results), AttnStatusInput, "'q'");
+  AttnAsks asks = {.tableCount = 1};
+  REFUSED(attnCompileAsked(&source, &asks, AttnFormHost, &compiled), AttnStatusInput,
+          "tables: expected 1 names, got null");
+  const char *tables[] = {"slopes", NULL};
+  asks.tables = tables;
+  REFUSED(attnCompileAsked(&source, &asks, AttnFormHost, &compiled), AttnStatusInput,
+          "tables: expected none without backward, got 'slopes'");
+  asks.backward = true, asks.tableCount = 2;
+  REFUSED(attnEmitAsked(&source, &asks, "problem", &bytes), AttnStatusInput,
+          "tables: expected a name at index 1, got null");
+  asks.tableCount = 0, asks.ordered = (AttnOrder)3;
+  REFUSED(attnCompileAsked(&source, &asks, AttnFormHost, &compiled), AttnStatusInput,
+          "ordered: expected default (0), fixed (1) or any (2), got 3");
+  asks.ordered = AttnOrderDefault;
+  REFUSED(attnCompileAsked(&source, &asks, AttnFormHost, &compiled), AttnStatusInput,
+          "has no backward pass (attn.backward): region 0 is paged");
+  asks.backward = false, asks.significanceRows = -1;
+  REFUSED(attnCompileAsked(&source, &asks, AttnFormHost, &compiled), AttnStatusInput,
+          "significanceRows: expected 1 or more, or 0 for all rows, got -1");
+  asks.significanceRows = 0, asks.significance = "most";
+  REFUSED(attnReference(&source, &asks, NULL, 0, 1, &results), AttnStatusInput,
+          "expected attn.significance = \"max\", \"mean\" or \"sum\", got \"most\"");
+  asks.significance = NULL, asks.devicePlan = true;
+  TRY(attnCompileAsked(&source, &asks, AttnFormHost, &compiled));
+  const int plans = strstr(attnCompiledManifest(compiled), "decode_plan") != NULL;
+  attnCompiledDestroy(compiled);
+  if (!plans)
+    return "attnCompileAsked: expected a kernel that makes plans";
+  REFUSED(attnReference(&source, NULL, NULL, 0, 1, &results), AttnStatusInput, "'q'");
   return NULL;
 }
 
@@ -204,7 +232,9 @@ const char *everyErrorIsAStatus(void) {
 const char *nullIsRefused(void) {
   REFUSED(attnCompile(NULL, AttnFormHost, NULL), AttnStatusInput, "null");
   REFUSED(attnEmit(NULL, NULL, NULL), AttnStatusInput, "null");
-  REFUSED(attnReference(NULL, NULL, 0, 0, NULL), AttnStatusInput, "null");
+  REFUSED(attnCompileAsked(NULL, NULL, AttnFormHost, NULL), AttnStatusInput, "null");
+  REFUSED(attnEmitAsked(NULL, NULL, NULL, NULL), AttnStatusInput, "null");
+  REFUSED(attnReference(NULL, NULL, NULL, 0, 0, NULL), AttnStatusInput, "null");
   REFUSED(attnDeviceOpenHost(NULL, NULL), AttnStatusInput, "null");
   REFUSED(attnDeviceSynchronize(NULL, 0), AttnStatusInput, "null");
   REFUSED(attnDeviceHostReport(NULL, NULL, NULL), AttnStatusInput, "null");

@@ -9,16 +9,33 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 
+#include <optional>
+#include <string>
+#include <vector>
+
 namespace llvm {
 class SourceMgr;
 }
 
 namespace mlir::attn {
 
+/// What is asked of the entry function beside its text (AttnDialect.td, "What a function asks for").
+struct Asks {
+  std::optional<std::vector<std::string>> backward; ///< gradients, those of these tables among them
+  std::optional<bool> ordered;                      ///< whether gradients are the same bits in every run
+  std::optional<std::string> significance;          ///< max, mean or sum
+  std::optional<int32_t> significanceRows;          ///< none: all rows
+  bool devicePlan = false;
+
+  /// Whether there is anything.
+  bool any() const { return backward || ordered || significance || significanceRows || devicePlan; }
+};
+
 struct CompileOptions {
   std::string target = "sm_90a";
   std::string schedule = "auto"; ///< auto, mma or wgmma
   bool ptx = true;               ///< false: stop at the machine level, which is all the host device needs
+  Asks asks = {};
 };
 
 /// Everything a launch needs, and the levels it came from. Modules belong to the context of the input.
@@ -42,6 +59,10 @@ InFlightDiagnostic emitNoFunction(ModuleOp module);
 
 /// The attention function of that name, or the only one where no name is given. Errors are diagnostics.
 FailureOr<func::FuncOp> findEntry(ModuleOp module, StringRef entry);
+
+/// Puts what is asked for on the function, as the attributes that a text has for it. An error where the
+/// function has such an attribute of another value, or is no attention.
+LogicalResult askFor(func::FuncOp function, const Asks &asks);
 
 /// Compiles the function `entry` (the only one when empty). Errors are diagnostics.
 FailureOr<CompiledKernel> compileProblem(ModuleOp module, StringRef entry, const CompileOptions &options);

@@ -46,6 +46,9 @@ def Attn_Dialect : Dialect {
     | `attn.significance_rows` | of how many of the last rows of each sequence |
     | `attn.device_plan` | a kernel that makes plans on the device |
 
+    A program asks for the same by data (`AttnAsks` in `attn-c/Compiler.h`, `Asks` in `Pipelines/Compile.h`), which
+    puts these attributes on the function before the first pass. Text and data may not contradict each other.
+
     ### What passes say of a kernel to those behind them
 
     | attribute | on | meaning |

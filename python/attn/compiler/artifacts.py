@@ -64,10 +64,11 @@ def _find(request: Request) -> tuple[str, Entry, str]:
         counts.from_disk += 1
         return key, entry, "disk"
     if _forbidden:
+        asked = f", asked for {said}" if (said := request.asks.said()) else ""
         raise CacheMiss(
             f"compiling is forbidden here, and {request.name()} (key {key}) is neither in memory nor in a bundle nor "
             f"in {disk.directory}; compile it during warm-up, or load a bundle of it made by python -m attn.aot. The "
-            f"description:\n{request.text.strip()}"
+            f"description{asked}:\n{request.text.strip()}"
         )
     entry, found = disk.get(key, lambda: _build(request, bool(assembler)))
     if found:
@@ -97,6 +98,7 @@ def _build(request: Request, assembles: bool) -> Entry:
                 entry=request.entry,
                 target=request.target,
                 schedule=request.schedule,
+                asks=request.asks,
                 forms=forms,
                 checked=request.checked,
             )

@@ -11,12 +11,12 @@ import functools
 import hashlib
 import json
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .. import _attn
 from ..errors import CompileError, SpecError, closest, expected
 
-_KEY_FORMAT = 2
+_KEY_FORMAT = 3
 
 
 @functools.cache
@@ -45,10 +45,44 @@ def assembler() -> str:
     return _assemblers[file]
 
 
+class Asks(NamedTuple):
+    """What is asked of a function beside its text: AttnAsks of include/attn-c/Compiler.h."""
+
+    backward: tuple[str, ...] | None = None
+    """Gradients, those of these tables among them ("sink_logits" is one, too). None: no gradients."""
+    ordered: bool | None = None
+    """Whether gradients are the same bits in every run. None: as the compiler chooses."""
+    significance: str | None = None
+    """"max", "mean" or "sum": the significance of each token is a result."""
+    significance_rows: int | None = None
+    """How many of the last rows of each sequence count. None: all."""
+    device_plan: bool = False
+    """Whether a kernel comes with it that makes plans on the device."""
+
+    def said(self) -> str:
+        """For messages: "backward=('bias',), ordered=True"; "" where nothing is asked for."""
+        asked = zip(self._fields, self, self._field_defaults.values(), strict=True)
+        return ", ".join(f"{name}={value!r}" for name, value, default in asked if value != default)
+
+
+def source_of(spec: Any) -> tuple[str, Asks]:
+    """The text of a description as the compiler reads it, and what is asked for beside it. A text asks for itself."""
+    if isinstance(spec, str):
+        return spec, Asks()
+    if (text := getattr(spec, "_plain", None)) is None:
+        return spec.mlir(), Asks()
+    return text, Asks(
+        significance=spec.significance,
+        significance_rows=spec.significance_rows,
+        device_plan=spec.device_plan,
+    )
+
+
 class Request(NamedTuple):
     """All that decides what the compiler makes, but for the compiler. `form`: "host" or "cuda"."""
 
     text: str
+    asks: Asks
     entry: str
     target: str
     schedule: str
@@ -74,13 +108,19 @@ def form_of(device: _attn.Device) -> str:
 
 
 def request_for(
-    spec: object, *, target: str, schedule: str = "auto", form: str, entry: str = "", checked: bool = False
+    spec: object,
+    *,
+    target: str,
+    schedule: str = "auto",
+    form: str,
+    entry: str = "",
+    checked: bool = False,
+    asks: Asks | None = None,
 ) -> Request:
     """Checks everything but the text, which is the compiler's to judge. Of a Spec the form is compiled: sizes of
-    windows and sinks are a run's."""
+    windows and sinks are a run's. `asks`: in place of what the description asks for."""
     spec = spec.form() if callable(getattr(spec, "form", None)) and not isinstance(spec, type) else spec
-    text = spec if isinstance(spec, str) else getattr(spec, "mlir", None)
-    if text is None or isinstance(spec, type):
+    if isinstance(spec, type) or not (isinstance(spec, str) or hasattr(spec, "mlir")):
         raise expected(SpecError, "spec", "an attn.Spec or MLIR text", spec)
     for argument, value, legal in (
         ("target", target, _attn.targets()),
@@ -90,4 +130,5 @@ def request_for(
             raise expected(CompileError, argument, ", ".join(legal), value, nearest=closest(value, legal))
     if not isinstance(entry, str):
         raise expected(CompileError, "entry", "the name of a function", entry)
-    return Request(text if isinstance(text, str) else text(), entry, target, schedule, form, bool(checked))
+    text, asked = source_of(spec)
+    return Request(text, asked if asks is None else asks, entry, target, schedule, form, bool(checked))

@@ -48,8 +48,8 @@ def dims_text(dims: tuple[str, ...]) -> str:
     return ", attn.dims = [" + ", ".join(json.dumps(dim) for dim in dims) + "]" if dims else ""
 
 
-def spec_text(spec: Description) -> str:
-    """One function, as README explains it."""
+def spec_text(spec: Description, marks: bool = True) -> str:
+    """One function, as README explains it. `marks`: with the attributes that say what is asked for beside results."""
     dtype = {"bfloat16": "bf16", "float16": "f16"}[spec.dtype]
     aliases, ssa = (
         Names(()),
@@ -105,13 +105,13 @@ def spec_text(spec: Description) -> str:
     results = f"!{output}" + (f", tensor<?x{spec.q_heads}xf32>" if spec.return_lse else "")
     names = "%o, %lse" if spec.return_lse else "%o"
     returned = f"({results})" if spec.return_lse else results
-    marks = _marks(spec)
+    asked = _marks(spec) if marks else ""
     start = f"func.func @{spec.name}("
     listed = (",\n" + " " * len(start)).join(arguments)
     body = "".join(f"  {line}\n" for line in constants)
     return (
         "\n".join(head)
-        + f"\n\n{start}{listed}) -> {returned}{marks} {{\n{body}  {names} = attn.attend {attend}\n"
+        + f"\n\n{start}{listed}) -> {returned}{asked} {{\n{body}  {names} = attn.attend {attend}\n"
         + f"      : {', '.join(operands)} -> {results}\n  return {names} : {results}\n}}\n"
     )
 

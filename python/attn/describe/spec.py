@@ -180,6 +180,13 @@ class Spec:
         return spec_text(self)
 
     @cached_property
+    def _plain(self) -> str:
+        """The text without what is asked for beside results, which the compiler takes as data (requests.py)."""
+        from .printing import spec_text
+
+        return spec_text(self, marks=False)
+
+    @cached_property
     def _key(self) -> str:
         return hashlib.blake2b(self._text.encode(), digest_size=16).hexdigest()
 

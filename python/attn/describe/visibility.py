@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,6 +106,20 @@ class Visibility:
             yield self.size
         for part in self.parts:
             yield from part.sizes()
+
+    def kinds(self) -> Iterator[str]:
+        """What is united and intersected: all, causal, window, recent, sink."""
+        if not self.parts:
+            yield self.kind
+        for part in self.parts:
+            yield from part.kinds()
+
+    def is_everything(self) -> bool:
+        """Whether everything is seen, whatever the positions."""
+        if self.parts:
+            every = [part.is_everything() for part in self.parts]
+            return any(every) if self.kind == "or" else all(every)
+        return self.kind == "all"
 
     def resized(self, sizes: dict[int, int]) -> Visibility:
         """The same form with other sizes."""
@@ -200,6 +214,12 @@ def recent(n: int) -> Visibility:
 def sink(n: int) -> Visibility:
     """Every row sees the first n tokens of its sequence."""
     return Visibility("sink", n)
+
+
+def manifest_visibility(described: Mapping[str, Any], ends: Sequence[int]) -> Visibility:
+    """The visibility that a manifest describes; `ends` are the manifest's sizes."""
+    parts = tuple(manifest_visibility(part, ends) for part in described.get("of", ()))
+    return Visibility(described["kind"], ends[described["end"]] if "end" in described else 0, parts)
 
 
 _MADE = {function.__name__: function for function in (all_tokens, causal, window, recent, sink)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Gradients by kernels: the launches that the compiler derives from a description that is marked so.
+"""Gradients by kernels: the launches that the compiler derives from a description of which they are asked.
 
 A run of them takes what forward was given and gave, and the gradients of its results; it gives those of queries, keys and
 values, and for each row and head what gradients of sink logits and of tables are summed of, in the order of the rows.
@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy
 import torch
 from torch import Tensor
 
+from ..describe.visibility import Visibility
 from ..errors import PlanError, TensorError
 from ..forks import make_guard
 from ..memory import devices
@@ -33,25 +33,20 @@ _captured: list[Any] = []  # plans that graphs read, for as long as nobody knows
 _guard = make_guard()
 
 
-def marked(text: str, tables: Iterable[str] = (), ordered: bool | None = None) -> str:
-    """The text of a description, as that of its gradients, those of `tables` and sink logits among them. `ordered`: whose
-    terms are added in an order, so that every run gives the same bits; False: in none, where a kernel can."""
-    names = ", ".join(f'"{name}"' for name in tables)
-    mark = f"attn.backward = [{names}]" if names else "attn.backward"
-    if ordered is not None:
-        mark += ", attn.ordered" if ordered else ", attn.ordered = false"
-    return re.sub(r"(-> [^\n]*?) \{\n", rf"\1 attributes {{{mark}}} {{\n", text, count=1)
-
-
-def ordered_by_default(text: str, tables: Mapping[str, numpy.ndarray]) -> bool | None:
+def ordered_by_default(sees: Sequence[Visibility], tables: Mapping[str, numpy.ndarray]) -> bool | None:
     """Whether gradients that nobody has said anything of are the same bits in every run: where all of PyTorch's are, and
-    where rows see so little that it is quicker. None: as the compiler chooses by the description alone."""
-    return torch.are_deterministic_algorithms_enabled() or _seen(text, tables) < _FEW or None
+    where rows see so little that it is quicker. None: as the compiler chooses by the description alone. `sees`: which
+    tokens of each operand rows see."""
+    return torch.are_deterministic_algorithms_enabled() or _seen(sees, tables) < _FEW or None
 
 
-def _seen(text: str, tables: Mapping[str, numpy.ndarray]) -> float:
-    """About how many tokens a row sees on average; infinitely many where nothing says that."""
-    if "see all" in text and "causal" not in text:
+def _seen(sees: Sequence[Visibility], tables: Mapping[str, numpy.ndarray]) -> float:
+    """About how many tokens a row sees on average; infinitely many where nothing says that. A row whose operands are
+    seen causally sees up to its position; one that sees all tokens of an operand sees as many as there are."""
+    whole = [see.is_everything() for see in sees]
+    if any(whole) and not any(
+        "causal" in see.kinds() for see, all_of_it in zip(sees, whole, strict=True) if not all_of_it
+    ):
         lengths = [table for name, table in tables.items() if name.endswith(".lengths") and table.size]
         return sum(float(table.mean()) for table in lengths) if lengths else math.inf
     positions = tables.get("q_pos")
@@ -63,13 +58,8 @@ def _seen(text: str, tables: Mapping[str, numpy.ndarray]) -> float:
     return float(positions[::odd].mean()) + 1
 
 
-def differentiates(kernel: Any) -> bool:
-    """Whether a kernel is one of gradients."""
-    return any(result["name"] == "dq" for result in kernel.manifest["results"])
-
-
 def tables_of(data: Mapping[str, Tensor], wanted: Collection[str]) -> tuple[str, ...]:
-    """The names that a text of gradients lists (`marked`): those of `wanted` that are tables of a score function or sink
+    """The tables that a kernel of gradients is asked for (Asks.backward): those of `wanted` that are tables of a score function or sink
     logits. `data`: all tensors by name."""
     return tuple(sorted(set(wanted) - _floats(data)))
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy
 
 from .. import _attn
+from ..compiler.requests import source_of
 from ..describe.spec import Spec
 from ..describe.stores import Unified
 from ..errors import CheckError, SpecError, TensorError, expected
@@ -137,7 +138,8 @@ def check(
             name: _described(kernel._tensors[name].dtype if name in kernel._tensors else None, array)
             for name, array in tensors.items()
         }
-        wanted = _attn.reference(spec.mlir(), described)
+        text, asks = source_of(spec)
+        wanted = _attn.reference(text, described, asks=asks)
     except _attn.Failure as failure:
         raise failed(failure, TensorError) from None
     rel_err, worst = relative_error(_doubles(out, dtype), _array(wanted["o"]), LEAST_ROUNDING[dtype])

@@ -10,6 +10,7 @@ import numpy
 
 from .. import _attn
 from ..compiler.requests import Request
+from ..describe.visibility import Visibility, manifest_visibility
 from ..errors import CompileError, DeviceError, PlanError, TensorError, closest, expected, given
 from ..forks import cached_property
 from ..memory import devices
@@ -29,6 +30,8 @@ class Code:
         self._request = request
         self.text = request.text
         """The description as MLIR."""
+        self._plain = request.text
+        """The same without what is asked for beside it, as the compiler reads it."""
         self.ends: tuple[int, ...] = ()
         """Sizes of windows and sinks, in the order of the manifest's; empty: as they stand in the text."""
         self.key = key
@@ -106,6 +109,14 @@ class Code:
         """All that planning and launching need to know of the code (attn_rt/artifact/Artifact.h)."""
         return json.loads(self._native.manifest)
 
+    @cached_property
+    def _sees(self) -> tuple[Visibility, ...]:
+        """Which tokens of each operand rows see, as a form: the sizes are those of the code."""
+        ends = self.manifest["ends"]
+        return tuple(
+            manifest_visibility(operand["visibility"], ends) for operand in self.manifest["operands"]
+        )
+
     def emit(self, level: str) -> str | bytes:
         """The code at a level: problem, online, tile, machine, ptx, cubin (bytes; needs ptxas) or manifest."""
         if not isinstance(level, str) or level not in _LEVELS:
@@ -113,7 +124,12 @@ class Code:
         request = self._request
         try:
             out = _attn.emit(
-                self.text, level, entry=request.entry, target=request.target, schedule=request.schedule
+                self._plain,
+                level,
+                entry=request.entry,
+                target=request.target,
+                schedule=request.schedule,
+                asks=request.asks,
             )
         except _attn.Failure as failure:
             raise failed(failure, CompileError) from None

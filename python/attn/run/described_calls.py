@@ -176,4 +176,4 @@ def _head_reader(options: Options, score: Score | None) -> str:
 def _position_reader(see: visibility.Visibility, score: Score | None) -> str:
     if score and (score.uses("qi") or score.uses("ki")):
         return "a score function that depends on positions"
-    return "a sink" if "sink(" in see.mlir() else ""
+    return "a sink" if "sink" in see.kinds() else ""

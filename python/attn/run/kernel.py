@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar, overload
 
 from .. import _attn
 from ..compiler.artifacts import load_native
+from ..compiler.requests import Asks, source_of
 from ..errors import CompileError, PlanError, TensorError, closest, expected
 from ..forks import cached_property
 from ..memory import devices
@@ -37,14 +38,18 @@ class Kernel(Code):
     def described_by(self, spec: object) -> Kernel:
         """This kernel with the sizes of a description of the same form; itself, where there is nothing to change. The
         code, and where the heads of layers are, is shared."""
-        if not hasattr(spec, "ends") or spec.mlir() == self.text:
+        if not hasattr(spec, "ends"):
             return self
-        return self._resized(spec.mlir(), tuple(spec.ends(self.manifest["ends"])))
+        text, (plain, _) = spec.mlir(), source_of(spec)
+        if plain == self._plain:
+            self.text = text  # which says what is asked for, too
+            return self
+        return self._resized(text, plain, tuple(spec.ends(self.manifest["ends"])))
 
-    def _resized(self, text: str, ends: tuple[int, ...]) -> Kernel:
+    def _resized(self, text: str, plain: str, ends: tuple[int, ...]) -> Kernel:
         twin = object.__new__(Kernel)
         twin.__dict__.update(self.__dict__)
-        twin.text, twin.ends = text, ends
+        twin.text, twin._plain, twin.ends = text, plain, ends
         for kept in ("_gradient_kernels", "_kept_plans"):  # which are of those sizes
             twin.__dict__.pop(kept, None)
         return twin
@@ -68,22 +73,21 @@ class Kernel(Code):
 
     def _backward(self, tables: tuple[str, ...], batch: Mapping[str, object]) -> Kernel | str:
         """That of its gradients of such a batch, those of `tables` among them; or why there is none."""
-        from .backward import differentiates, marked, ordered_by_default
+        from .backward import ordered_by_default
 
-        key = tables, ordered_by_default(self.text, batch)
-        if (known := self._gradient_kernels.get(key)) is not None:
+        asks = Asks(backward=tables, ordered=ordered_by_default(self._sees, batch))
+        if (known := self._gradient_kernels.get(asks)) is not None:
             return known
-        request = self._request._replace(text=marked(self.text, *key))
+        request = self._request._replace(text=self._plain, asks=asks)
         try:
             native, number, entry = load_native(request, self._native.device)
-            kernel = Kernel(native, request=request, key=number, about=entry.about)
-            found = kernel if differentiates(kernel) else "its text has attributes of its own"
+            found: Kernel | str = Kernel(native, request=request, key=number, about=entry.about)
         except CompileError as error:
             found = str(error)
-        return self._gradient_kernels.setdefault(key, found)
+        return self._gradient_kernels.setdefault(asks, found)
 
     @cached_property
-    def _gradient_kernels(self) -> dict[tuple[tuple[str, ...], bool | None], Kernel | str]:
+    def _gradient_kernels(self) -> dict[Asks, Kernel | str]:
         return {}
 
     @cached_property

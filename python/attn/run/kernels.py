@@ -17,7 +17,7 @@ from pathlib import Path
 from .. import _attn
 from ..compiler.artifacts import load_native
 from ..compiler.locks import ThreadLocks
-from ..compiler.requests import Request, form_of, request_for
+from ..compiler.requests import Asks, Request, form_of, request_for
 from ..describe import checks
 from ..errors import CompileError, Error, expected
 from ..forks import make_guard
@@ -68,7 +68,23 @@ def compile(
     The same arguments give the same object, as long as it is kept (limit_kernels). Any thread may call it; while one compiles, others that ask for the same
     wait. Errors: CompileError (the compiler's words), DeviceError, CacheMiss where compiling is forbidden.
     """
-    given = (spec, target, schedule, device, entry, checked)
+    return compile_asked(
+        spec, None, target=target, schedule=schedule, device=device, entry=entry, checked=checked
+    )
+
+
+def compile_asked(
+    spec: object,
+    asks: Asks | None,
+    *,
+    target: str | None = None,
+    schedule: str = "auto",
+    device: object = None,
+    entry: str = "",
+    checked: bool = False,
+) -> Kernel:
+    """As `compile`; `asks` in place of what the description asks for."""
+    given = (spec, asks, target, schedule, device, entry, checked)
     try:
         kernel, kept = _kernels[given]
         kept.used = next(_clock)
@@ -83,6 +99,7 @@ def compile(
         form=form_of(place),
         entry=entry,
         checked=checked,
+        asks=asks,
     )
     try:
         if place is not get_device(device_name(place)):  # a device of the caller's own: it is theirs to keep
@@ -126,23 +143,24 @@ def _reduced(kernel: Kernel) -> tuple:
             f"kernel: {kernel.entry} runs on a device object of the caller's own, which cannot be pickled; pickle "
             "its attn.Spec, and compile that for the device"
         )
-    return restore, (tuple(kernel._request), kernel.device, kernel.text, kernel.ends)
+    return restore, (tuple(kernel._request), kernel.device, kernel.text, kernel._plain, kernel.ends)
 
 
 copyreg.pickle(Kernel, _reduced)
 
 
-def restore(request: tuple, device: str, text: str, ends: tuple[int, ...]) -> Kernel:
-    """A kernel that was pickled: out of this process's memory or a cache, or compiled again. `text` and `ends` are its
-    description's. Errors: as of `compile`."""
+def restore(request: tuple, device: str, text: str, plain: str, ends: tuple[int, ...]) -> Kernel:
+    """A kernel that was pickled: out of this process's memory or a cache, or compiled again. `text`, `plain` (the text
+    without what is asked for) and `ends` are its description's. Errors: as of `compile`."""
     loaded = Request(*request), device
     with _flights.hold(loaded):
         kernel, kept = _kernels.get(loaded) or (_load(loaded[0], get_device(device)), Kept())
         kernel = _keep(loaded, kernel, kept)
-    if (text, ends) == (kernel.text, kernel.ends):
+    if (plain, ends) == (kernel._plain, kernel.ends):
+        kernel.text = text
         return kernel
     resized = (*loaded, text, ends)
-    known, kept = _kernels.get(resized) or (kernel._resized(text, ends), kept)
+    known, kept = _kernels.get(resized) or (kernel._resized(text, plain, ends), kept)
     return _keep(resized, known, kept)
 
 
@@ -165,7 +183,7 @@ def load(path: str | os.PathLike, *, entry: str = "", device: object = None) -> 
         raise failed(failure, CompileError) from None
     manifest = json.loads(native.manifest)
     request = Request(
-        manifest["problem"], native.entry, manifest["target"], "auto", form_of(place), native.checked
+        manifest["problem"], Asks(), native.entry, manifest["target"], "auto", form_of(place), native.checked
     )
     return Kernel(native, request=request, key=manifest["content_hash"], about={})
 

@@ -8,6 +8,7 @@ kernel makes them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from .. import _attn
+from ..compiler.requests import Asks
 from ..errors import TensorError
 from ..memory.devices import failed
 from ..memory.dtypes import DTYPES
@@ -26,15 +28,16 @@ FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 @dataclass(frozen=True)
 class Problem:
-    """A description as text, and the tables of a batch."""
+    """A description as text, the tables of a batch, and what is asked for beside the text."""
 
     text: str
     tables: Mapping[str, numpy.ndarray]
+    asks: Asks = Asks()
 
     def results(self, data: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
-        """out [rows, q_heads, value_dim], lse [rows, q_heads] and the significance of each operand's tokens, where the text
-        asks for it, float64. `data` by the text's names: q, kv.k, ..."""
-        found = self._evaluate(_attn.reference, data)
+        """out [rows, q_heads, value_dim], lse [rows, q_heads] and the significance of each operand's tokens, where
+        it is asked for, float64. `data` by the text's names: q, kv.k, ..."""
+        found = self._evaluate(functools.partial(_attn.reference, asks=self.asks), data)
         weighed = (name.rpartition(".")[0] for name in data if name.endswith(".k"))
         names = ("o", "lse", *(f"{operand}.significance" for operand in weighed))
         return tuple(found[name] for name in names if name in found)

@@ -107,6 +107,7 @@ def _ptxas_output(kernel: Code) -> str:
             entry=request.entry,
             target=request.target,
             schedule=request.schedule,
+            asks=request.asks,
             forms=["cubin"],
         )
     except _attn.Failure:

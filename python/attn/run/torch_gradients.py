@@ -7,7 +7,7 @@ What forward was given is saved by autograd; description and tables are kept as 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy
@@ -15,22 +15,22 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ..compiler.requests import Asks, source_of
 from ..describe.score import trace
+from ..describe.spec import Spec
 from ..errors import CompileError, TensorError, expected, given
 from ..memory.tables import int32_array
 from ..memory.views import refuse_transformed
 from .arrange import Arrangement
 from .backward import (
     check_place,
-    differentiates,
     kernel_gradients,
-    marked,
     ordered_by_default,
     tables_of,
 )
 from .described_calls import Options, describe_call, read_tensors
 from .direct import attend_now
-from .kernels import compile
+from .kernels import compile_asked
 from .reference import FLOATS, Problem, check_cpu, rounded
 
 
@@ -44,6 +44,8 @@ class Differentiable:
     """Whether the caller's tensors are [batch, heads, seq, dim]; the reference's never are."""
     names: tuple[str, ...]
     """Of the tensors beside q, k and v."""
+    spec: Spec
+    """The description of the problem."""
     asked: Problem
     """That with the significance of tokens, where it is asked for."""
     ordered: bool | None
@@ -82,15 +84,10 @@ class Differentiable:
             for name in ("kv_lengths", "cu_seqlens", "cu_seqlens_k")
         )
         made, spec = describe_call(described, views, tables, options["forest"])
-        problem = Problem(
-            spec.mlir(),
-            {name: table for name, table in made.operands.items() if isinstance(table, numpy.ndarray)},
-        )
-        asked = problem
-        if spec.significance is not None:  # gradients are of the attention alone
-            plain = replace(spec, significance=None, significance_rows=None)
-            problem = Problem(plain.mlir(), problem.tables)
-        return Differentiable(problem, made, is_swapped, tuple(extras), asked, options.get("ordered"))
+        text, asks = source_of(spec)
+        tables = {name: table for name, table in made.operands.items() if isinstance(table, numpy.ndarray)}
+        problem, asked = Problem(text, tables), Problem(text, tables, asks)
+        return Differentiable(problem, made, is_swapped, tuple(extras), spec, asked, options.get("ordered"))
 
     def results(self, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Of the reference: out of q's dtype; lse and, if asked for, significance in float32, of float64 in that."""
@@ -153,10 +150,15 @@ class Differentiable:
             check_place(self._kernel(data, wanted), data)
 
     def _kernel(self, data: Mapping[str, Tensor], wanted: Collection[str]) -> Any:
-        text = self.problem.text
-        read = [name for name in tables_of(data, wanted) if f'attn.name = "{name}"' in text]
-        ordered = ordered_by_default(text, self.problem.tables) if self.ordered is None else self.ordered
-        return _backward_kernel(text, str(data["q"].device), tuple(read), ordered)
+        spec = self.spec
+        known = {name for name, _ in spec.tensors} | ({"sink_logits"} if spec.sink_logits else set())
+        read = tuple(name for name in tables_of(data, wanted) if name in known)
+        ordered = self.ordered
+        if ordered is None:
+            ordered = ordered_by_default([store.see for store in spec.operands], self.problem.tables)
+        return _backward_kernel(
+            self.problem.text, str(data["q"].device), Asks(backward=read, ordered=ordered)
+        )
 
     def _data(self, tensors: tuple[Tensor, ...]) -> dict[str, Tensor]:
         data = {
@@ -166,22 +168,18 @@ class Differentiable:
         return data | dict(zip(self.names, tensors[3:], strict=True))
 
 
-_without_kernels: dict[tuple[str, str, tuple[str, ...], bool | None], str] = {}
+_without_kernels: dict[tuple[str, str, Asks], str] = {}
 
 
-def _backward_kernel(text: str, device: str, tables: tuple[str, ...], ordered: bool | None) -> Any:
-    """That of the gradients of a description, those of `tables` among them, or why there is none."""
-    key = text, device, tables, ordered
+def _backward_kernel(text: str, device: str, asks: Asks) -> Any:
+    """The kernel of the gradients that are asked of a description, or why there is none."""
+    key = text, device, asks
     if key in _without_kernels:
         return _without_kernels[key]
     try:
-        kernel = compile(marked(text, tables, ordered), device=device)
-        if differentiates(kernel):
-            return kernel
-        why = "its text has attributes of its own"
+        return compile_asked(text, asks, device=device)
     except CompileError as error:
-        why = str(error)
-    return _without_kernels.setdefault(key, why)
+        return _without_kernels.setdefault(key, str(error))
 
 
 def _in_order(tensor: Tensor, swapped: bool) -> Tensor:

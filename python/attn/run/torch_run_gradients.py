@@ -117,4 +117,4 @@ def _problem_of(kernel: Any, plan: Any) -> Problem:
         )
     data = {"q", *kernel._own, *kernel.extras}
     tables = {name: int32_array(name, table).copy() for name, table in batch.items() if name not in data}
-    return Problem(kernel.text, tables)
+    return Problem(kernel._plain, tables)

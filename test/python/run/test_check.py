@@ -80,7 +80,9 @@ def test_a_wrong_result_raises(monkeypatch):
     """Another problem's reference: what would be found if the kernel computed something else."""
     other = spec(see=attn.window(3))
     reference = checking._attn.reference
-    monkeypatch.setattr(checking._attn, "reference", lambda text, tensors: reference(other.mlir(), tensors))
+    monkeypatch.setattr(
+        checking._attn, "reference", lambda text, tensors, **asked: reference(other.mlir(), tensors)
+    )
     with pytest.raises(attn.CheckError, match="o is past its tolerance at row") as error:
         attn.check(spec(), kv_len=30)
     report = error.value.report

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import attn  # noqa: E402
 import replicated  # noqa: E402
-from attn.run import backward, torch_gradients  # noqa: E402
+from attn.run import backward, kernels, torch_gradients  # noqa: E402
 from gradient_tensors import dense, error, gradients, leaves  # noqa: E402
 
 TOLERANCE = {torch.bfloat16: 8e-3, torch.float16: 1e-3}  # of whole tensors: as of outputs
@@ -308,11 +308,11 @@ def test_short_sequences_have_gradients_in_order(monkeypatch, see):
     """As that is quicker there; longer ones what the compiler chooses, and both what the caller asks for."""
     asked = []
 
-    def marked(text, tables=(), ordered=None):
-        asked.append(ordered)
-        return backward.marked(text, tables, ordered)
+    def compile_asked(text, asks, **named):
+        asked.append(asks.ordered)
+        return kernels.compile_asked(text, asks, **named)
 
-    monkeypatch.setattr(torch_gradients, "marked", marked)
+    monkeypatch.setattr(torch_gradients, "compile_asked", compile_asked)
     torch_gradients._without_kernels.clear()
     q, k, v = dense(2, 24, 24, dim=64, value_dim=64, dtype=torch.bfloat16)
 
@@ -332,9 +332,46 @@ def test_short_sequences_have_gradients_in_order(monkeypatch, see):
 def test_how_much_rows_see():
     """Of a tree positions count what is above; of other tables nothing is known."""
     tables = {"q_pos": numpy.arange(10_000, dtype=numpy.int32), "kv.lengths": numpy.array([9, 3])}
-    assert backward._seen("%kv see causal", tables) == pytest.approx(5000.5, rel=2e-3)
-    assert backward._seen("%kv see all", tables) == 6
+    causal, whole = attn.causal(), attn.all_tokens()
+    assert backward._seen([causal], tables) == pytest.approx(5000.5, rel=2e-3)
+    assert backward._seen([whole], tables) == 6
     batch = numpy.tile(numpy.arange(512, dtype=numpy.int32), 1022)  # of which every 512th row is a first one
-    assert backward._seen("%kv see causal", {"q_pos": batch}) == pytest.approx(256.5, rel=0.05)
-    assert backward._seen("%prompt see all), (%kv see causal", tables) > 4000
-    assert backward._seen("%kv see causal", {}) == backward._seen("%kv see all", {}) == math.inf
+    assert backward._seen([causal], {"q_pos": batch}) == pytest.approx(256.5, rel=0.05)
+    assert backward._seen([whole, causal], tables) > 4000
+    assert backward._seen([whole, attn.window(3)], tables) == 6
+    assert backward._seen([attn.sink(3) | causal], tables) > 4000
+    assert backward._seen([causal], {}) == backward._seen([whole], {}) == math.inf
+
+
+@pytest.mark.parametrize(
+    "see,names",
+    [(attn.all_tokens(), ("rows", "causal_rows")), (attn.window(40), ("@rows", '@"see all"'))],
+    ids=["causal", "see all"],
+)
+def test_names_decide_nothing(monkeypatch, see, names):
+    """Neither the order of gradients nor a bit of them, where a function is called like a visibility."""
+    rows = 24
+    q, k, v = dense(1, rows, rows, dim=64, value_dim=64, dtype=torch.bfloat16)
+    given = {
+        **{"q": q[0].detach(), "kv.k": k.detach(), "kv.v": v.detach()},
+        "kv.lengths": numpy.array([rows], dtype=numpy.int32),
+        "q_start": numpy.array([0, rows], dtype=numpy.int32),
+        "q_pos": numpy.arange(rows, dtype=numpy.int32),
+    }
+    monkeypatch.setattr(backward, "_FEW", 20)  # between the mean position, 12.5, and the length
+    shape = {"q_heads": q.shape[2], "kv_heads": k.shape[2], "head_dim": 64, "dtype": "bfloat16"}
+    asked, found = [], []
+    for name in names:
+        described = attn.Spec(**shape, kv=[attn.Dense()], see=see, name=name.strip('@"').replace(" ", "_"))
+        if name.startswith("@"):  # which only a text can be called
+            described = described.mlir().replace(f"@{described.name}(", f"{name}(")
+        kernel = attn.compile(described, device="host")
+        tables = {each: table for each, table in given.items() if isinstance(table, numpy.ndarray)}
+        gradients = kernel._backward((), tables)
+        assert isinstance(gradients, attn.Kernel), gradients
+        asked.append([asks.ordered for asks in kernel._gradient_kernels])
+        leaves = [given[each].clone().requires_grad_() for each in ("q", "kv.k", "kv.v")]
+        out = kernel.run(leaves[0], (leaves[1], leaves[2]), kernel.plan(given))
+        found.append(torch.autograd.grad(out.float().square().sum(), leaves))
+    assert asked[0] == asked[1]
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))

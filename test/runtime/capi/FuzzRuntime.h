@@ -150,7 +150,8 @@ protected:
     for (int64_t i = 0; i < 4 * sequences; ++i)
       blocks.push_back(rarely() ? small(99) : static_cast<int32_t>(i));
     const int64_t rows[] = {sequences, 8, 64}, pages[] = {16, 16, 2, 64}, table[] = {sequences, 4},
-                  one[] = {sequences}, ends[] = {sequences + 1};
+                  one[] = {sequences}, ends[] = {sequences + 1},
+                  sizesOfAnyRank[10] = {16, 16, 2, 64, 1, 1, 1, 1, 1, 1};
     std::vector<AttnTensor> tensors = {{"q", AttnBF16, 3, rows, nullptr},
                                        {"kv.k_pages", AttnBF16, 4, pages, nullptr},
                                        {"kv.v_pages", AttnBF16, 4, pages, nullptr},
@@ -168,7 +169,7 @@ protected:
         break;
       case 2:
         odd.rank = rarely() ? small(9) : odd.rank - 1;
-        odd.shape = odd.rank > 3 ? pages : odd.shape;
+        odd.shape = sizesOfAnyRank; // a shape has as many sizes as its rank says
         break;
       case 3:
         odd.shape = nullptr;

@@ -149,9 +149,11 @@ protected:
     }
     for (int64_t i = 0; i < 4 * sequences; ++i)
       blocks.push_back(rarely() ? small(99) : static_cast<int32_t>(i));
+    for (auto *numbers : {&lengths, &blocks, &starts})
+      numbers->resize(2 * numbers->size()); // a dtype that is drawn has up to 8 bytes
     const int64_t rows[] = {sequences, 8, 64}, pages[] = {16, 16, 2, 64}, table[] = {sequences, 4},
                   one[] = {sequences}, ends[] = {sequences + 1},
-                  sizesOfAnyRank[10] = {16, 16, 2, 64, 1, 1, 1, 1, 1, 1};
+                  sizesOfAnyRank[10] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     std::vector<AttnTensor> tensors = {{"q", AttnBF16, 3, rows, nullptr},
                                        {"kv.k_pages", AttnBF16, 4, pages, nullptr},
                                        {"kv.v_pages", AttnBF16, 4, pages, nullptr},
@@ -169,7 +171,7 @@ protected:
         break;
       case 2:
         odd.rank = rarely() ? small(9) : odd.rank - 1;
-        odd.shape = sizesOfAnyRank; // a shape has as many sizes as its rank says
+        odd.shape = sizesOfAnyRank; // as many sizes as the rank says, and data for them
         break;
       case 3:
         odd.shape = nullptr;

@@ -37,9 +37,10 @@ public:
   mlir::OwningOpRef<mlir::ModuleOp> module; ///< gone before its context is
 };
 
-/// That pointers are there, and the target and the schedule known.
+/// Checks that pointers are there, and that the target and the schedule are known.
 rt::Status checkSource(const AttnSource *source);
-/// That pointers and numbers are right, and nothing is asked for without what it goes with. Null is right.
+/// Checks that pointers and numbers are right, and that nothing is asked for without what it goes with. Null
+/// is right.
 rt::Status checkAsks(const AttnAsks *asks);
 
 } // namespace attn::capi

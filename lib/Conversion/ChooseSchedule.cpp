@@ -101,8 +101,7 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
     if (Attribute ordered = orderedAttr.get(function))
       return ordered == BoolAttr::get(function.getContext(), false);
     auto listed = dyn_cast<ArrayAttr>(backwardAttr.get(function));
-    bool ofSinks =
-        listed && llvm::is_contained(listed, StringAttr::get(function.getContext(), "sink_logits"));
+    bool ofSinks = listed && llvm::is_contained(listed, StringAttr::get(function.getContext(), sinkLogits));
     return shape.plain && !ofSinks;
   }
 

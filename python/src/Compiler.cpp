@@ -175,33 +175,35 @@ void bindCompiler(py::module_ &module) {
       },
       "text"_a, py::kw_only(), "entry"_a = "", "name"_a = "spec");
 
+  const auto evaluate = [](std::string text, const py::dict &tensors, std::string entry, std::string name,
+                           const auto &call) {
+    const Tensors given(tensors);
+    const Text from{std::move(text), std::move(entry), "sm_90a", "auto", std::move(name)};
+    const AttnSource source = from.source();
+    Handle<AttnTensors, attnTensorsDestroy> results;
+    run([&] { return call(&source, given, results.out()); });
+    return toPython(results.get());
+  };
   module.def(
       "reference",
-      [](std::string text, const py::dict &tensors, std::string entry, AskedFor asks, std::string name,
-         uint32_t threads) {
-        const Tensors given(tensors);
-        const Text from{std::move(text), std::move(entry), "sm_90a", "auto", std::move(name)};
+      [evaluate](std::string text, const py::dict &tensors, std::string entry, AskedFor asks,
+                 std::string name, uint32_t threads) {
         const Asks asked(std::move(asks));
-        const AttnSource source = from.source();
-        Handle<AttnTensors, attnTensorsDestroy> results;
-        run([&] {
-          return attnReference(&source, asked.get(), given.data(), given.size(), threads, results.out());
-        });
-        return toPython(results.get());
+        const auto call = [&](const AttnSource *source, const Tensors &given, AttnTensors **results) {
+          return attnReference(source, asked.get(), given.data(), given.size(), threads, results);
+        };
+        return evaluate(std::move(text), tensors, std::move(entry), std::move(name), call);
       },
       "text"_a, "tensors"_a, py::kw_only(), "entry"_a = "", "asks"_a = AskedFor(), "name"_a = "spec",
       "threads"_a = 0);
   module.def(
       "reference_gradients",
-      [](std::string text, const py::dict &tensors, std::string entry, std::string name, uint32_t threads) {
-        const Tensors given(tensors);
-        const Text from{std::move(text), std::move(entry), "sm_90a", "auto", std::move(name)};
-        const AttnSource source = from.source();
-        Handle<AttnTensors, attnTensorsDestroy> results;
-        run([&] {
-          return attnReferenceGradients(&source, given.data(), given.size(), threads, results.out());
-        });
-        return toPython(results.get());
+      [evaluate](std::string text, const py::dict &tensors, std::string entry, std::string name,
+                 uint32_t threads) {
+        const auto call = [&](const AttnSource *source, const Tensors &given, AttnTensors **results) {
+          return attnReferenceGradients(source, given.data(), given.size(), threads, results);
+        };
+        return evaluate(std::move(text), tensors, std::move(entry), std::move(name), call);
       },
       "text"_a, "tensors"_a, py::kw_only(), "entry"_a = "", "name"_a = "spec", "threads"_a = 0);
 }

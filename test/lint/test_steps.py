@@ -22,16 +22,20 @@ def flag_of(path):
     return "attn-" + re.sub(r"(?<!^)(?=[A-Z])", "-", path.stem).lower()
 
 
+def named(pattern, text):
+    """What a pattern finds in code, without comments and strings."""
+    return sorted(set(pattern.findall(re.sub(r"//.*|\"[^\"]*\"", "", text))))
+
+
 def names_around(text):
-    code = re.sub(r"//.*|\"[^\"]*\"", "", text)
-    return sorted(set(AROUND.findall(code)))
+    return named(AROUND, text)
 
 
 # Rooms that compose steps and stage what they read: they ask operations and attributes, not the function that the kernel
 # came from, and not which instructions its schedule is for.
 COMPOSING = [ROOT / "lib/Conversion/AttnToTile" / room for room in ("Expand", "Stage")]
 AMBIENT = re.compile(
-    r"\b(Chain|chain|findChain\w*|ScheduleKind|getParentOfType<scf::ForOp>|setRows|Pieces|TaskView)\b"
+    r"\b(?:Chain|chain|findChain\w*|ScheduleKind|setRows|Pieces|TaskView)\b|\bgetParentOfType<scf::ForOp>"
 )
 
 
@@ -39,7 +43,20 @@ AMBIENT = re.compile(
     "path", [path for room in COMPOSING for path in sorted(room.iterdir())], ids=lambda path: path.name
 )
 def test_composing_asks_operations(path):
-    assert sorted(set(AMBIENT.findall(re.sub(r"//.*|\"[^\"]*\"", "", path.read_text())))) == []
+    assert named(AMBIENT, path.read_text()) == []
+
+
+def test_what_is_ambient_is_found():
+    text = (
+        "Chain chain = findChainInKernel(k); // setRows\nop->getParentOfType<scf::ForOp>(); ScheduleKind::Mma"
+    )
+    assert named(AMBIENT, text) == [
+        "Chain",
+        "ScheduleKind",
+        "chain",
+        "findChainInKernel",
+        "getParentOfType<scf::ForOp>",
+    ]
 
 
 def test_there_are_lowerings():

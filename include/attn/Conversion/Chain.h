@@ -104,6 +104,9 @@ inline constexpr StringLiteral logLse = "lse.log2";
 /// The sums of rows' gradients while they are added up, f32.
 inline constexpr StringLiteral rowSums = "dq.sums";
 
+/// The tensor of sink logits, also in lists of tables that get gradients.
+inline constexpr StringLiteral sinkLogits = "sink_logits";
+
 /// A read of a table whose gradient a kernel makes: of each row and head a sum over the tokens, and where in
 /// the table it belongs, for whoever adds up rows. Names of these two results.
 struct TableRead {

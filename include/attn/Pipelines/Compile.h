@@ -19,7 +19,7 @@ class SourceMgr;
 
 namespace mlir::attn {
 
-/// What is asked of the entry function beside its text (AttnDialect.td, "What a function asks for").
+/// Says what is asked of the entry function beside its text (AttnDialect.td, "What a function asks for").
 struct Asks {
   std::optional<std::vector<std::string>> backward; ///< gradients, those of these tables among them
   std::optional<bool> ordered;                      ///< whether gradients are the same bits in every run

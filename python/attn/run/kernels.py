@@ -68,22 +68,23 @@ def compile(
     The same arguments give the same object, as long as it is kept (limit_kernels). Any thread may call it; while one compiles, others that ask for the same
     wait. Errors: CompileError (the compiler's words), DeviceError, CacheMiss where compiling is forbidden.
     """
-    return compile_asked(
-        spec, None, target=target, schedule=schedule, device=device, entry=entry, checked=checked
-    )
+    return _compiled(spec, None, target, schedule, device, entry, checked)
 
 
-def compile_asked(
+def compile_asked(spec: object, asks: Asks, device: object) -> Kernel:
+    """As `compile`; `asks` in place of what the description asks for."""
+    return _compiled(spec, asks, None, "auto", device, "", False)
+
+
+def _compiled(
     spec: object,
     asks: Asks | None,
-    *,
-    target: str | None = None,
-    schedule: str = "auto",
-    device: object = None,
-    entry: str = "",
-    checked: bool = False,
+    target: str | None,
+    schedule: str,
+    device: object,
+    entry: str,
+    checked: bool,
 ) -> Kernel:
-    """As `compile`; `asks` in place of what the description asks for."""
     given = (spec, asks, target, schedule, device, entry, checked)
     try:
         kernel, kept = _kernels[given]

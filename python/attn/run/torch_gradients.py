@@ -177,7 +177,7 @@ def _backward_kernel(text: str, device: str, asks: Asks) -> Any:
     if key in _without_kernels:
         return _without_kernels[key]
     try:
-        return compile_asked(text, asks, device=device)
+        return compile_asked(text, asks, device)
     except CompileError as error:
         return _without_kernels.setdefault(key, str(error))
 

@@ -308,9 +308,9 @@ def test_short_sequences_have_gradients_in_order(monkeypatch, see):
     """As that is quicker there; longer ones what the compiler chooses, and both what the caller asks for."""
     asked = []
 
-    def compile_asked(text, asks, **named):
+    def compile_asked(text, asks, device):
         asked.append(asks.ordered)
-        return kernels.compile_asked(text, asks, **named)
+        return kernels.compile_asked(text, asks, device)
 
     monkeypatch.setattr(torch_gradients, "compile_asked", compile_asked)
     torch_gradients._without_kernels.clear()

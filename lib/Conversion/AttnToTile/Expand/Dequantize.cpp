@@ -80,7 +80,7 @@ IntegerAttr FragmentExpansion::groupOf(const rt::StorePart &part) {
 Value FragmentExpansion::scores(Value rows, Value ofRows, Value ofTokens, Value scale, Value tokenScales) {
   RowsPart part(b, form, rows);
   Value left = form.has(FormTraits::TokensFirst) ? ofTokens : ofRows, line;
-  // Of tokens that are held each warp has a tile of its own, and warps have the same rows: from the first
+  // Warps that hold tokens have tiles of their own and the same rows: the left operand is read from its first
   // line on.
   if (isa<SharedType>(ofRows.getType()))
     line = form.getDots() == Dots::Mma ? part.first() : part.group();
@@ -89,8 +89,7 @@ Value FragmentExpansion::scores(Value rows, Value ofRows, Value ofTokens, Value 
                           tokenScales);
 }
 
-Value FragmentExpansion::rowsDotTokens(const OneUpdate &one) {
-  UpdateOp update = one.front();
+Value FragmentExpansion::rowsDotTokens(UpdateOp update) {
   rt::StorePart part = partOf(update, /*keys=*/true);
   Value query = copyOf(update.getQuery(), Copy::Query), tile = copyOf(update.getKv(), Copy::Keys);
   if (part.format.isPlain())
@@ -164,8 +163,7 @@ Value FragmentExpansion::valuesOf(UpdateOp update) {
 // Weights that take what scales values
 //===----------------------------------------------------------------------===//
 
-FragmentExpansion::TokenMeta FragmentExpansion::weighedMeta(const OneUpdate &one) {
-  UpdateOp update = one.front();
+FragmentExpansion::TokenMeta FragmentExpansion::weighedMeta(UpdateOp update) {
   const rt::Format format = partOf(update, /*keys=*/false).format;
   if (form.getCodes()) {
     SmallVector<Value> meta = lineMeta(update, /*keys=*/false);

@@ -174,15 +174,13 @@ struct WriteGradientModel : OnlineOpInterface::ExternalModel<WriteGradientModel,
                    [&](ValueRange v) -> Value { return arith::MulFOp::create(e.b, v[0], scale); });
   }
 
-  /// Lines of so many features that exist; `slotOf` says where one lies among lines.
+  /// Stores lines of so many features; `slotOf` says where one lies among lines.
   static void store(Value fragment, Value buffer, Value lines, int64_t features,
                     function_ref<Value(Value)> slotOf, FragmentExpansion &e) {
-    KernelBuilder &b = e.b;
     auto type = cast<FragmentType>(fragment.getType());
     bool padded = type.getRank() == 2 && type.getSizes()[1] != features;
-    auto op = StoreOp::create(b, fragment, buffer, lines, Value(),
-                              padded ? b.getI64IntegerAttr(features) : IntegerAttr(), features);
-    b.fill(op.getSlot(), {b.getI32Type()}, [&](ValueRange line) { return slotOf(line[0]); });
+    e.storeLines(fragment, buffer, lines, /*column=*/Value(),
+                 padded ? e.b.getI64IntegerAttr(features) : IntegerAttr(), features, slotOf);
   }
 
   /// Either as those of a part or as the whole's: of the other no line exists.

@@ -23,10 +23,10 @@ void expandState(const OneUpdate &one, Value result, FragmentExpansion &e) {
   Type f32 = b.getF32Type();
   State state = e.stateOf(update.getState());
   // What the unit must be raised by is known before the scores: lanes find it while these are multiplied.
-  FragmentExpansion::TokenMeta meta = e.weighedMeta(one);
+  FragmentExpansion::TokenMeta meta = e.weighedMeta(update);
   Value lift = meta.scale ? LiftOp::create(b, e.rowsOf(f32), meta.scale, state.unit, e.pairs()).getResult()
                           : e.liftBesideScales(update, state.unit);
-  Value scores = e.applyScoreRegion(update, e.rowsDotTokens(one));
+  Value scores = e.applyScoreRegion(update, e.rowsDotTokens(update));
   scores = e.maskScores(one, scores, copyOf(update.getQuery(), Copy::Position), one.tokens().getFirst());
   if (one.rows(b, e.form).op.getScores())
     e.storeScores(update, scores, state.unit);

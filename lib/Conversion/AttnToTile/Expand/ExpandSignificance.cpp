@@ -84,7 +84,7 @@ void mlir::attn::expandSignificance(const OneUpdate &one, Value result, Fragment
   KernelBuilder &b = e.b;
   GradientTile tile(e, one);
   Value position = tile.number(Copy::Position);
-  Value products = e.rowsDotTokens(one);
+  Value products = e.rowsDotTokens(update);
   Value scores = tile.masked(tile.regionScores(products, position, /*reads=*/{}).front(), position);
   Value sum =
       b.map(e.pairs(),

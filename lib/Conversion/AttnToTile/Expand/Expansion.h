@@ -18,7 +18,7 @@
 
 namespace mlir::attn {
 
-/// What stands for a value of the online level.
+/// Returns what stands for a value of the online level.
 ValueRange piecesOf(Value online);
 /// Lets these stand for it from the builder's place on.
 void become(OpBuilder &builder, Value online, ValueRange pieces);
@@ -42,7 +42,7 @@ struct OneUpdate {
   ArrayRef<UpdateOp> all;
   Value which;
 
-  /// What all of them have in common, it has.
+  /// Stands for all of them where they are alike.
   UpdateOp front() const { return all.front(); }
   RowsPart rows(KernelBuilder &b, FormAttr form) const { return RowsPart(b, form, front().getQuery()); }
   TokensOp tokens() const { return tokensOf(front().getKv()); }
@@ -61,10 +61,10 @@ struct FragmentExpansion {
   tile::FragmentType perToken(Type element) {
     return b.fragment({tile::Axis::Key}, {form.getKeys()}, element);
   }
-  /// Of a number for each pair of a row and a token.
+  /// Holds a number for each pair of a row and a token.
   tile::FragmentType pairs() { return productType(tile::Axis::Key, form.getKeys()); }
   tile::FragmentType accType() { return productType(tile::Axis::Feature, form.getValueTile()); }
-  /// Of the rows and what they are multiplied with, which is the first axis where tokens are.
+  /// Holds a product of the rows. The axis that they are multiplied with comes first where tokens do.
   tile::FragmentType productType(tile::Axis axis, int64_t size) {
     if (form.has(FormTraits::TokensFirst))
       return b.fragment({axis, tile::Axis::Query}, {size, form.getRows()}, b.getF32Type());
@@ -86,7 +86,7 @@ struct FragmentExpansion {
   /// Scores of rows and tokens, times these factors.
   Value scores(Value rows, Value ofRows, Value ofTokens, Value scale = {}, Value tokenScales = {});
   /// The products of the rows and a staged tile's keys.
-  Value rowsDotTokens(const OneUpdate &update);
+  Value rowsDotTokens(UpdateOp update);
   /// What a dot with weights takes of a staged tile's values: the tile, or fragments of f16.
   Value valuesOf(UpdateOp update);
   /// Scale and, of integers, zero of the tokens whose weights are multiplied by scales and whose values are
@@ -94,7 +94,7 @@ struct FragmentExpansion {
   struct TokenMeta {
     Value scale, zero;
   };
-  TokenMeta weighedMeta(const OneUpdate &update);
+  TokenMeta weighedMeta(UpdateOp update);
   /// Returns what is added to a row's maximum where this region's weights take no scales and another's do;
   /// else null.
   Value liftBesideScales(UpdateOp update, Value unit);
@@ -135,6 +135,11 @@ struct FragmentExpansion {
   /// Writes output and LSE, or a part's state that another kernel merges.
   void writeResults(mlir::attn::WriteOp write);
 
+  /// Stores so many lines of this warp, `stride` elements each, where `slotOf` says of a line. `column`: the
+  /// fragment's first; `columns`: how many exist where the fragment has more.
+  void storeLines(Value fragment, Value buffer, Value lines, Value column, IntegerAttr columns,
+                  int64_t stride, function_ref<Value(Value)> slotOf);
+
   KernelBuilder b;
   FormAttr form;
   tile::ScheduleAttr schedule;
@@ -151,8 +156,6 @@ private:
                 Value partialTile);
   Value sinksInLog2(FinishOp finish, tile::FragmentType rowType);
   Value exchangeMemory();
-  void storeLines(Value fragment, Value buffer, Value lines, Value column, IntegerAttr columns,
-                  int64_t stride, function_ref<Value(Value)> slotOf);
 };
 
 /// One row to a warp, its columns four adjacent ones of each 128 to a lane. Pieces of a state are maximum,

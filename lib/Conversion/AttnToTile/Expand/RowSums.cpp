@@ -7,8 +7,6 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-static constexpr StringLiteral sinkLogits = "sink_logits";
-
 /// Whether the function that the kernel came from has an argument of this name.
 static bool hasArgument(func::FuncOp kernel, StringRef name) {
   for (unsigned i = 0; i < kernel.getNumArguments(); ++i)

@@ -15,8 +15,6 @@ bool readsNumbersEarly(UpdateOp update, FormAttr form);
 /// many meanwhile, but for fused kernels, which add to rows (heads of 96 took 2 % longer, and beside a score
 /// region spilled).
 bool joinsNumbers(UpdateOp update, FormAttr form, bool addsRows);
-/// LSEs of rows, per line of this warp, and of lines behind the last row: +inf.
-Value lseOfRows(KernelBuilder &b, RowsPart &rows, Value lse);
 
 } // namespace mlir::attn
 

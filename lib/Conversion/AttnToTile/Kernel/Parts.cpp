@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Parts.h"
 
+#include "Log2.h"
+
 using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
@@ -49,17 +51,14 @@ Value RowsPart::outputIndex(Value row) {
                        form.getElement().getIntOrFloatBitWidth() / 8, b.getI64Type());
 }
 
-TokensOp mlir::attn::tokensOf(Value part) { return unstaged(part).getDefiningOp<TokensOp>(); }
-
-Segment mlir::attn::segmentOf(TokensOp tokens) {
-  Segment segment;
-  segment.instance = tokens.getInstance();
-  segment.kvEnd = tokens.getEnd();
-  segment.fullBegin = tokens.getFullBegin(), segment.fullEnd = tokens.getFullEnd();
-  segment.pos0 = tokens.getPos0();
-  segment.firstOrdinal = tokens.getFirstOrdinal();
-  return segment;
+Value mlir::attn::lseOfRows(KernelBuilder &b, RowsPart &rows, Value lse) {
+  auto type = cast<FragmentType>(lse.getType());
+  Value count = rows.left(), lines = CoordinatesOp::create(b, type.withElement(b.getI32Type()), b.i32(0));
+  return b.map(type, ValueRange{lse, lines},
+               [&](ValueRange v) { return b.select(b.less(v[1], count), v[0], b.f32(infinity)); });
 }
+
+TokensOp mlir::attn::tokensOf(Value part) { return unstaged(part).getDefiningOp<TokensOp>(); }
 
 Value mlir::attn::placeOf(KernelBuilder &b, RowsPart &rows, TokensOp tokens) {
   bool ofClass = cast<KVType>(tokens.getType()).isOfClass();

@@ -57,10 +57,11 @@ private:
   Value value;
 };
 
+/// LSEs of rows, per line of this warp, and of lines behind the last row: +inf.
+Value lseOfRows(KernelBuilder &b, RowsPart &rows, Value lse);
+
 /// The tokens of a tile, as attn.tokens says; null where that is not what a value is.
 TokensOp tokensOf(Value part);
-/// What they say of the segment they are of.
-Segment segmentOf(TokensOp tokens);
 /// The rows' head among those of the tokens' store.
 Value placeOf(KernelBuilder &b, RowsPart &rows, TokensOp tokens);
 /// The name of a tensor of a region.

@@ -11,7 +11,6 @@
 #include "SharedScales.h"
 #include "Source.h"
 
-#include "AttnToTile/Kernel/EarlyNumbers.h"
 #include "AttnToTile/Kernel/Log2.h"
 
 using namespace mlir;

@@ -40,10 +40,11 @@ static bool hasFixedUnit(Chain &chain, ScheduleAttr schedule) {
   bool roomy = llvm::none_of(chain.updates, [](UpdateOp update) { // not so weights of codes, which are of f16
     return isa<CodesType>(update.getKv().getType().getValue());
   });
+  Type f32 = Float32Type::get(schedule.getContext());
   // Beside wide outputs mma has no register for a unit that differs from 1; the running maximum has its
   // place.
   bool wide = schedule.getKind() == ScheduleKind::Mma && chain.valueDim() > 128;
-  return roomy && !wide && elementOf(chain.element()).exponentBits >= 8 &&
+  return roomy && !wide && elementOf(chain.element()).exponentBits >= elementOf(f32).exponentBits &&
          scoreBound(chain.updates.front().getScore().front()) * log2e <= fixedUnitBound;
 }
 
@@ -117,7 +118,7 @@ int64_t mlir::attn::rowSumsOf(Chain &chain, func::FuncOp kernel) {
     return 0;
   ArrayAttr asked = tablesAttr.get(kernel);
   int64_t reads = tableReads(chain.updates.front(), asked).size();
-  bool ofSinks = asked && llvm::is_contained(asked, StringAttr::get(kernel.getContext(), "sink_logits"));
+  bool ofSinks = asked && llvm::is_contained(asked, StringAttr::get(kernel.getContext(), sinkLogits));
   return reads > 0 || ofSinks ? 2 + 2 * reads : 0;
 }
 

@@ -48,7 +48,7 @@ def Attn_FormAttr : AttrDef<Attn_Dialect, "Form"> {
   let mnemonic = "form";
   let summary = "how the warps of a kernel hold rows, tokens and states";
   let description = [{
-    What passes behind --attn-walk-plan ask instead of the kernel's schedule or its other operations.
+    Passes behind --attn-walk-plan ask it, and neither the kernel's schedule nor its other operations.
 
     | trait | of the kernel |
     |---|---|

@@ -58,7 +58,7 @@ OF_PROGRAM = {
 }
 # Where threads share something: caches, plans and devices through the C API, blocks of the host device. In tests of one
 # thread there is nothing for ThreadSanitizer to see.
-THREADED = "CapiThreads.*:SharedKernel.*:Session.*"
+THREADED = "CapiThreads*:SharedKernel.*:Session.*"
 
 
 class Tally:

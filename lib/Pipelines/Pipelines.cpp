@@ -66,7 +66,7 @@ static OpPassManager &addKernelPasses(OpPassManager &manager, const PipelineOpti
   return kernels;
 }
 
-void attn::addStage(OpPassManager &manager, Stage stage, const PipelineOptions &options) {
+void mlir::attn::addStage(OpPassManager &manager, Stage stage, const PipelineOptions &options) {
   switch (stage) {
   case Stage::Problem:
     manager.addNestedPass<func::FuncOp>(createCheckSignaturePass());
@@ -100,7 +100,7 @@ void attn::addStage(OpPassManager &manager, Stage stage, const PipelineOptions &
   }
 }
 
-void attn::addStagesUpTo(OpPassManager &manager, Stage stage, const PipelineOptions &options) {
+void mlir::attn::addStagesUpTo(OpPassManager &manager, Stage stage, const PipelineOptions &options) {
   for (Stage s : {Stage::Problem, Stage::Online, Stage::Tile, Stage::Machine}) {
     addStage(manager, s, options);
     if (s == stage)
@@ -108,14 +108,14 @@ void attn::addStagesUpTo(OpPassManager &manager, Stage stage, const PipelineOpti
   }
 }
 
-void attn::registerDialects(DialectRegistry &registry) {
+void mlir::attn::registerDialects(DialectRegistry &registry) {
   registry
       .insert<AttnDialect, tile::TileDialect, arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect,
               gpu::GPUDialect, LLVM::LLVMDialect, NVVM::NVVMDialect, math::MathDialect, scf::SCFDialect>();
   registerOnlineModels(registry);
 }
 
-const DialectRegistry &attn::allDialects() {
+const DialectRegistry &mlir::attn::allDialects() {
   static const DialectRegistry registry = [] {
     DialectRegistry all;
     registerDialects(all);
@@ -124,7 +124,7 @@ const DialectRegistry &attn::allDialects() {
   return registry;
 }
 
-void attn::registerEverything(DialectRegistry &registry) {
+void mlir::attn::registerEverything(DialectRegistry &registry) {
   registerDialects(registry);
   registerAttnPasses();
   registerAttnConversionPasses();

@@ -55,25 +55,16 @@ void Scores::find(const Chunk &chunk, int64_t row, int64_t head, ScoreProgram::L
     score.run(lanes, scores, int32_t(head), operands.queryPositions[row], chunk.positions);
 }
 
-/// Whether a row at position q sees a token at position k. The definition, word for word.
+/// Whether a row at position q sees a token at position k.
 static bool sees(VisibilityAttr visibility, int64_t q, int64_t k) {
   auto part = [&](VisibilityAttr operand) { return sees(operand, q, k); };
-  switch (visibility.getKind()) {
-  case VisibilityKind::All:
-    return true;
-  case VisibilityKind::Causal:
-    return k <= q;
-  case VisibilityKind::Window:
-  case VisibilityKind::Recent:
-    return 0 <= q - k && q - k < visibility.getSize();
-  case VisibilityKind::Sink:
-    return k < visibility.getSize();
-  case VisibilityKind::Or:
+  if (visibility.getKind() == VisibilityKind::Or)
     return llvm::any_of(visibility.getOperands(), part);
-  case VisibilityKind::And:
+  if (visibility.getKind() == VisibilityKind::And)
     return llvm::all_of(visibility.getOperands(), part);
-  }
-  llvm_unreachable("unknown visibility");
+  auto shown =
+      ::attn::rt::intervalOf(visibility.getKind(), ::attn::rt::IntegerPositions(), q, visibility.getSizes());
+  return shown.begin.value_or(k) <= k && k < shown.end.value_or(k + 1);
 }
 
 namespace {

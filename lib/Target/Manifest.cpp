@@ -25,35 +25,10 @@ namespace rt = ::attn::rt;
 
 /// Ends are numbered in the order of the text; `sizes` collects them.
 static rt::Visibility visibilityOf(VisibilityAttr attribute, std::vector<int32_t> &sizes) {
-  using Kind = rt::Visibility::Kind;
-  rt::Visibility visibility;
-  switch (attribute.getKind()) {
-  case VisibilityKind::All:
-    visibility.kind = Kind::All;
-    break;
-  case VisibilityKind::Causal:
-    visibility.kind = Kind::Causal;
-    break;
-  case VisibilityKind::Window:
-    visibility.kind = Kind::Window;
-    break;
-  case VisibilityKind::Recent:
-    visibility.kind = Kind::Recent;
-    break;
-  case VisibilityKind::Sink:
-    visibility.kind = Kind::Sink;
-    break;
-  case VisibilityKind::Or:
-    visibility.kind = Kind::Or;
-    break;
-  case VisibilityKind::And:
-    visibility.kind = Kind::And;
-    break;
-  }
-  if (VisibilityAttr::isSized(attribute.getKind())) {
+  rt::Visibility visibility{attribute.getKind(), -1, {}};
+  if (!attribute.getSizes().empty())
     visibility.end = sizes.size();
-    sizes.push_back(attribute.getSize());
-  }
+  llvm::append_range(sizes, attribute.getSizes());
   for (VisibilityAttr operand : attribute.getOperands())
     visibility.of.push_back(visibilityOf(operand, sizes));
   return visibility;

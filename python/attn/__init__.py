@@ -55,6 +55,7 @@ if TYPE_CHECKING:  # what __getattr__ gives, for type checkers and editors
     from .describe.visibility import Visibility as Visibility
     from .describe.visibility import all_tokens as all_tokens
     from .describe.visibility import causal as causal
+    from .describe.visibility import chunk as chunk
     from .describe.visibility import recent as recent
     from .describe.visibility import sink as sink
     from .describe.visibility import window as window
@@ -102,6 +103,7 @@ _LAZY: dict[str, str] = {
     "attend": "run.attention",
     "bfloat16_bits": "memory.tensors",
     "causal": "describe.visibility",
+    "chunk": "describe.visibility",
     "check": "run.checking",
     "compile": "run.kernels",
     "dequantize": "memory.codes",

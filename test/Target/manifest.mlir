@@ -42,7 +42,7 @@
 // CHECK-NEXT: 64
 // CHECK-NEXT: 256
 // CHECK: "entry": "everything"
-// CHECK: "format": 4
+// CHECK: "format": 5
 // CHECK: "kernels": [
 // CHECK: "name": "everything_rows16"
 // CHECK: "params": [

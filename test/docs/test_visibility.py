@@ -1,38 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What docs/adding-a-visibility.md changes in the Python package."""
+"""The term that docs/adding-a-visibility.md adds, forward and backward, in plans of the host and of the device."""
 
 import os
 import shutil
 import subprocess
 import sys
 
+import pytest
 from apply_page import apply
 from attnlab import BUILD, ROOT
 
-PROGRAM = """
-import attn, numpy
-ahead = attn.lookahead(3)
-print(ahead.mlir(), (ahead & attn.sink(2)).mlir(), attn.lookahead(0).is_empty())
-print(*ahead.sees(5, numpy.arange(12)).astype(int), sep="")
-spec = attn.Spec(q_heads=8, kv_heads=2, head_dim=64, dtype="bfloat16", kv=[attn.Paged(see=ahead)])
-print("see lookahead(3)" in spec.mlir())
-"""
+pytest.importorskip("torch", reason="PyTorch is not installed")
+COMPILER = BUILD / "test" / "docs" / "visibility" / "libattn_compiler.so.0"
 
 
-def test_python(tmp_path):
-    package = tmp_path / "python" / "attn"
-    shutil.copytree(ROOT / "python" / "attn", package)
-    for built in (BUILD / "python" / "attn").glob("*.so"):
-        (package / built.name).symlink_to(built)
-    changed = apply(ROOT / "docs/adding-a-visibility.md", ROOT, tmp_path, under="python/")
-    assert "python/attn/describe/visibility.py" in changed
-    environment = dict(os.environ, PYTHONPATH=str(tmp_path / "python"))
-    command = [sys.executable, "-c", PROGRAM]
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    if not COMPILER.exists():
+        pytest.skip("the page's compiler is not built: ninja -C build attn-compiler-chunk")
+    folder = tmp_path_factory.mktemp("chunk")
+    shutil.copytree(ROOT / "python" / "attn", folder / "python" / "attn")
+    for built in (BUILD / "python" / "attn").glob("_attn*.so"):
+        shutil.copy(built, folder / "python" / "attn")
+    (folder / "python" / "attn" / COMPILER.name).symlink_to(COMPILER)
+    changed = apply(ROOT / "docs/adding-a-visibility.md", ROOT, folder, under="python/")
+    assert changed == ["python/attn/describe/visibility.py"]
+    return folder / "python"
+
+
+@pytest.mark.parametrize(
+    "see", ["chunk(8, 16)", "causal() & chunk(64, 3)", "sink(8) | chunk(40, 70) & causal()"]
+)
+def test_the_term_of_the_page(package, see):
+    environment = dict(os.environ, PYTHONPATH=str(package), ATTN_CACHE_DIR=str(package / "cache"))
+    command = [sys.executable, ROOT / "test" / "support" / "seen.py", see]
     result = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    assert result.stdout.split("\n") == [
-        "lookahead(3) lookahead(3) and sink(2) False",
-        "111111111000",
-        "True",
-        "",
-    ]
+    assert result.stdout == f"{see} is right\n"

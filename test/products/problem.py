@@ -25,7 +25,18 @@ def amplitude(random):
 
 
 def draw_see(random):
-    return pick(random, "all", "causal", "causal", "window", "sink window", "sink recent")
+    return pick(
+        random,
+        "all",
+        "causal",
+        "causal",
+        "window",
+        "sink window",
+        "sink recent",
+        "two sides",
+        "chunk",
+        "causal chunk",
+    )
 
 
 def visibility(name, random, longest):
@@ -36,6 +47,9 @@ def visibility(name, random, longest):
         "window": attn.window(size()),
         "sink window": attn.causal() & (attn.sink(size()) | attn.recent(size())),
         "sink recent": attn.sink(size()) | attn.recent(size()),
+        "two sides": attn.window(size(), size()),
+        "chunk": attn.chunk(size()),
+        "causal chunk": attn.causal() & attn.chunk(size()),
     }[name]
 
 

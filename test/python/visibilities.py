@@ -10,6 +10,8 @@ LEAVES = st.one_of(
     st.integers(0, 12).map(attn.window),
     st.integers(0, 12).map(attn.recent),
     st.integers(0, 12).map(attn.sink),
+    st.tuples(st.integers(0, 12), st.integers(0, 12)).map(lambda sides: attn.window(*sides)),
+    st.integers(1, 12).map(attn.chunk),
 )
 VISIBILITIES = st.recursive(
     LEAVES,

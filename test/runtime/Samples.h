@@ -3,6 +3,7 @@
 #ifndef ATTN_TEST_RUNTIME_SAMPLES_H
 #define ATTN_TEST_RUNTIME_SAMPLES_H
 
+#include "attn_rt/artifact/VisibilityTerms.h"
 #include "attn_rt/batch/Batch.h"
 
 namespace attn::rt::test {

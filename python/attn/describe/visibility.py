@@ -6,7 +6,9 @@ A row at position q sees the token at position k when
     all_tokens()               always
     causal()                   k <= q
     window(n), recent(n)       0 <= q - k < n
+    window(left, right)        q - left <= k <= q + right
     sink(n)                    k < n
+    chunk(n)                   q // n == k // n
     a | b                      either does
     a & b                      both do
 
@@ -18,40 +20,67 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import SpecError, closest, expected
 
-_PLAIN = ("all", "causal")
-_SIZED = ("window", "recent", "sink")
 MAX_SIZE = 2**31 - 1
 MAX_DEPTH = 32  # of nested parentheses: what the parser of the text takes
 
 
 @dataclass(frozen=True)
+class _Term:
+    """A term of visibilities. `sees(q, k, *sizes)` is for integers and for arrays of them that broadcast."""
+
+    sizes: tuple[str, ...]
+    sees: Callable[..., Any]
+    least: int = 0
+    shows_nothing_at_0: bool = False
+
+
+_WINDOW = _Term(("n",), lambda q, k, n: (k <= q) & (q - k < n), shows_nothing_at_0=True)
+# Every term by its word and the number of its sizes.
+_TERMS = {
+    ("all", 0): _Term((), lambda q, k: (q == q) & (k == k)),
+    ("causal", 0): _Term((), lambda q, k: k <= q),
+    ("window", 1): _WINDOW,
+    ("window", 2): _Term(("left", "right"), lambda q, k, left, right: (q - k <= left) & (k - q <= right)),
+    ("recent", 1): _WINDOW,
+    ("sink", 1): _Term(("n",), lambda q, k, n: (k < n) & (q == q), shows_nothing_at_0=True),
+    ("chunk", 1): _Term(("n",), lambda q, k, n: q // n == k // n, least=1),
+}
+_WORDS = tuple(dict.fromkeys(word for word, _ in _TERMS))
+
+
+@dataclass(frozen=True)
 class Visibility:
-    """A set of pairs of positions. Made by `all_tokens`, `causal`, `window`, `recent`, `sink`, `|` and `&`."""
+    """A set of pairs of positions. Made by `all_tokens`, `causal`, `window`, `recent`, `sink`, `chunk`, `|` and `&`.
+
+    kind    the word of a term, or `and` or `or`
+    own     the sizes of a term, in tokens
+    parts   what `and` and `or` join
+    """
 
     kind: str
-    size: int = 0
+    own: tuple[int, ...] = ()
     parts: tuple[Visibility, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.kind not in (*_PLAIN, *_SIZED, "and", "or"):
+        if self.kind not in (*_WORDS, "and", "or"):
             raise expected(
                 SpecError,
                 "Visibility(kind)",
-                ", ".join((*_PLAIN, *_SIZED)) + ", and or or",
+                ", ".join(_WORDS) + ", and or or",
                 self.kind,
-                nearest=closest(self.kind, (*_PLAIN, *_SIZED)),
+                nearest=closest(self.kind, _WORDS),
                 hint="Visibilities are made by attn.causal(), attn.window(n) and so on, combined with & and |",
             )
-        if self.kind in _SIZED:
-            object.__setattr__(self, "size", _size(self.kind, self.size))
-        elif self.size:
-            raise expected(SpecError, f"Visibility({self.kind!r}, size)", "none", self.size)
+        if self.kind in _WORDS:
+            object.__setattr__(self, "own", _sizes_of(self.kind, self.own))
+        elif self.own:
+            raise expected(SpecError, f"Visibility({self.kind!r}, sizes)", "none", self.own)
         if (self.kind in ("and", "or")) != bool(self.parts) or not all(
             isinstance(part, Visibility) for part in self.parts
         ):
@@ -80,14 +109,8 @@ class Visibility:
 
     def sees(self, q: Any, k: Any) -> Any:
         """Whether a row at position `q` sees the token at position `k`: integers, or arrays of them that broadcast."""
-        if self.kind == "all":
-            return (q == q) & (k == k)
-        if self.kind == "causal":
-            return k <= q
-        if self.kind in ("window", "recent"):
-            return (k <= q) & (q - k < self.size)
-        if self.kind == "sink":
-            return (k < self.size) & (q == q)
+        if not self.parts:
+            return self._term.sees(q, k, *self.own)
         first, *rest = (part.sees(q, k) for part in self.parts)
         for seen in rest:
             first = first | seen if self.kind == "or" else first & seen
@@ -98,17 +121,20 @@ class Visibility:
         if self.parts:
             empty = [part.is_empty() for part in self.parts]
             return all(empty) if self.kind == "or" else any(empty)
-        return self.kind in _SIZED and self.size == 0
+        return self._term.shows_nothing_at_0 and self.own == (0,)
+
+    @property
+    def _term(self) -> _Term:
+        return _TERMS[self.kind, len(self.own)]
 
     def sizes(self) -> Iterator[int]:
-        """Sizes of windows, recents and sinks in the order of the text."""
-        if self.kind in _SIZED:
-            yield self.size
+        """The sizes of all terms, in the order of the text."""
+        yield from self.own
         for part in self.parts:
             yield from part.sizes()
 
     def kinds(self) -> Iterator[str]:
-        """What is united and intersected: all, causal, window, recent, sink."""
+        """The words of what is united and intersected: all, causal, window, recent, sink, chunk."""
         if not self.parts:
             yield self.kind
         for part in self.parts:
@@ -123,9 +149,8 @@ class Visibility:
 
     def resized(self, sizes: dict[int, int]) -> Visibility:
         """The same form with other sizes."""
-        if self.kind in _SIZED:
-            return Visibility(self.kind, sizes[self.size])
-        return Visibility(self.kind, 0, tuple(part.resized(sizes) for part in self.parts))
+        own = tuple(sizes[size] for size in self.own)
+        return Visibility(self.kind, own, tuple(part.resized(sizes) for part in self.parts))
 
     def mlir(self) -> str:
         """The expression as the dialect writes it."""
@@ -136,7 +161,7 @@ class Visibility:
 
     def _text(self, names: dict[str, str], conjunction: str) -> str:
         if not self.parts:
-            return names.get(self.kind) or f"{self.kind}({self.size})"
+            return names.get(self.kind) or f"{self.kind}({', '.join(map(str, self.own))})"
         texts = []
         for part in self.parts:
             text = part._text(names, conjunction)
@@ -157,14 +182,17 @@ def _join(kind: str, a: object, b: object, sign: str) -> Visibility:
         if not isinstance(side, Visibility):
             raise expected(SpecError, f"an operand of {sign}", "a visibility", side, hint=_uncalled(side))
         parts += side.parts if side.kind == kind else (side,)
-    return Visibility(kind, 0, tuple(parts))
+    return Visibility(kind, (), tuple(parts))
 
 
 def check_visibility(argument: str, see: object) -> Visibility:
     """`see` itself, where it is a visibility."""
     if isinstance(see, Visibility):
         return see
-    legal = "a visibility (all_tokens(), causal(), window(n), recent(n), sink(n), combined with | and &)"
+    legal = (
+        "a visibility (all_tokens(), causal(), window(n), window(left, right), recent(n), sink(n), chunk(n), combined "
+        "with | and &)"
+    )
     hint = _uncalled(see)
     if not hint and callable(see):
         hint = "A function of positions is no visibility; what intervals cannot say is no mask but a score function"
@@ -175,19 +203,34 @@ def _uncalled(given: object) -> str:
     """What a message says of a function of this module that was not called."""
     if any(given is function for function in (all_tokens, causal)):
         return f"Did you mean {given.__name__}()?"  # type: ignore[attr-defined]
-    if any(given is function for function in (window, recent, sink)):
+    if any(given is function for function in (window, recent, sink, chunk)):
         return f"Did you mean {given.__name__}(n)?"  # type: ignore[attr-defined]
     return ""
 
 
-def _size(kind: str, n: object) -> int:
+def _sizes_of(kind: str, given: object) -> tuple[int, ...]:
+    """The sizes of a term, checked."""
+    if not isinstance(given, tuple) or (kind, len(given)) not in _TERMS:
+        forms = [f"({', '.join(term.sizes)})" for (word, _), term in _TERMS.items() if word == kind]
+        raise expected(SpecError, f"the sizes of {kind}", " or ".join(forms), given)
+    term = _TERMS[kind, len(given)]
+    return tuple(
+        _size(f"{kind}({', '.join(term.sizes)})", name if len(given) > 1 else "", term.least, size)
+        for name, size in zip(term.sizes, given, strict=True)
+    )
+
+
+def _size(form: str, name: str, least: int, n: object) -> int:
     try:
         size = operator.index(n)  # type: ignore[arg-type]
     except TypeError:
         size = -1
-    if isinstance(n, bool) or not 0 <= size <= MAX_SIZE:
-        nearest = min(max(int(n), 0), MAX_SIZE) if isinstance(n, (int, float)) and abs(n) < 2**64 else None
-        raise expected(SpecError, f"{kind}(n)", f"an integer from 0 to {MAX_SIZE}", n, nearest=nearest)
+    if isinstance(n, bool) or not least <= size <= MAX_SIZE:
+        nearest = (
+            min(max(int(n), least), MAX_SIZE) if isinstance(n, (int, float)) and abs(n) < 2**64 else None
+        )
+        where = f"{name} of {form}" if name else form
+        raise expected(SpecError, where, f"an integer from {least} to {MAX_SIZE}", n, nearest=nearest)
     return size
 
 
@@ -201,28 +244,60 @@ def causal() -> Visibility:
     return Visibility("causal")
 
 
-def window(n: int) -> Visibility:
-    """A row sees its own position and the n - 1 before it: a sliding window."""
-    return Visibility("window", n)
+def window(n: int, right: int | None = None) -> Visibility:
+    """A sliding window.
+
+    window(n)             a row sees its own position and the n - 1 before it
+    window(left, right)   a row sees `left` positions before its own, its own, and `right` behind it: `window_size` of
+                          flash-attn
+    """
+    return Visibility("window", (n,) if right is None else (n, right))
 
 
 def recent(n: int) -> Visibility:
     """As `window(n)`: the other name says what a cache still holds, not what a mask admits."""
-    return Visibility("recent", n)
+    return Visibility("recent", (n,))
 
 
 def sink(n: int) -> Visibility:
     """Every row sees the first n tokens of its sequence."""
-    return Visibility("sink", n)
+    return Visibility("sink", (n,))
+
+
+def chunk(n: int) -> Visibility:
+    """A row sees the run of n positions that it stands in: [0, n), [n, 2 n) and so on. With `& causal()` this is chunked
+    attention as Llama 4 has it."""
+    return Visibility("chunk", (n,))
+
+
+def sides(is_causal: bool, window_size: object) -> Visibility:
+    """What flash-attn's `window_size=(left, right)` says: positions before and behind a row's own, -1 for no limit.
+    `is_causal`: as if right was 0."""
+    pair = window_size if isinstance(window_size, (tuple, list)) and len(window_size) == 2 else None
+    if pair is None or not all(
+        isinstance(side, int) and not isinstance(side, bool) and side >= -1 for side in pair
+    ):
+        legal = (
+            "two integers (left, right) from -1 on: positions before and behind a row's own, -1 for no limit"
+        )
+        raise expected(SpecError, "window_size", legal, window_size)
+    left, right = pair
+    if is_causal or right == 0:
+        return causal() if left in (-1, MAX_SIZE) else window(left + 1)
+    if left == right == -1:
+        return all_tokens()
+    return window(MAX_SIZE if left == -1 else left, MAX_SIZE if right == -1 else right)
 
 
 def manifest_visibility(described: Mapping[str, Any], ends: Sequence[int]) -> Visibility:
     """The visibility that a manifest describes; `ends` are the manifest's sizes."""
     parts = tuple(manifest_visibility(part, ends) for part in described.get("of", ()))
-    return Visibility(described["kind"], ends[described["end"]] if "end" in described else 0, parts)
+    first = described.get("end", 0)
+    own = tuple(ends[first : first + described.get("sizes", 1)]) if "end" in described else ()
+    return Visibility(described["kind"], own, parts)
 
 
-_MADE = {function.__name__: function for function in (all_tokens, causal, window, recent, sink)}
+_MADE = {function.__name__: function for function in (all_tokens, causal, window, recent, sink, chunk)}
 
 
 def read_visibility(text: str) -> Visibility:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, overload
 
 from ..describe.forest import Forest
-from ..describe.visibility import Visibility
-from ..errors import TensorError, expected
+from ..describe.visibility import Visibility, sides
+from ..errors import SpecError, TensorError, expected
 from ..memory.views import is_traced, needs_gradient, refuse_tangents
 from .direct import attend_now
 
@@ -21,6 +21,7 @@ class AttendOptions(TypedDict, total=False):
 
     causal: bool
     window: int | None
+    window_size: tuple[int, int] | None
     sink: int | None
     see: Visibility | None
     softcap: float | None
@@ -98,6 +99,7 @@ def attend(
     *,
     causal: bool = False,
     window: int | None = None,
+    window_size: tuple[int, int] | None = None,
     sink: int | None = None,
     see: Visibility | None = None,
     softcap: float | None = None,
@@ -126,8 +128,10 @@ def attend(
                   and v, a multiple of theirs; v may have another dim
     causal        rows are the last positions of their sequence, and see what is up to their own
     window        with causal: only the last `window` positions, the row's own among them
+    window_size   (left, right) as flash-attn has it: a row sees `left` positions before its own, its own, and `right`
+                  behind it; -1 for no limit. With causal `right` is 0
     sink          with causal: the first `sink` positions, too
-    see           any other visibility, in place of the three
+    see           any other visibility, in place of these four
     softcap       scores become softcap * tanh(score / softcap)
     score         any other score function, see attn.Spec; `tensors`: what it reads, float32, by name
     sink_logits   float32 [q heads]: a logit that joins each row's softmax and carries no value
@@ -184,6 +188,10 @@ def attend(
     if significance is not None:
         weighed = dict(significance=significance, significance_rows=significance_rows)
     of_gradients = {} if ordered is None else {"ordered": ordered}
+    if window_size is not None:
+        if window is not None or sink is not None or see is not None:
+            raise SpecError("window_size: expected instead of window, sink and see, got both")
+        causal, see = False, sides(causal, window_size)
     if is_traced(q):
         from . import torch_attend as module
     else:

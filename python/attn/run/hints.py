@@ -23,7 +23,6 @@ _HINTS = {
     "mask": _MASK,
     "softmax_scale": "write scale=",
     "sm_scale": "write scale=",
-    "window_size": "write causal=True, window=w, which counts the row's own position: (w - 1, 0) in flash-attn",
     "sliding_window": "write causal=True, window=w",
     "alibi_slopes": "write score=lambda s, h, qi, ki, slopes: s + slopes[h] * (ki - qi), tensors={'slopes': slopes}",
     "logits_soft_cap": "write softcap=",

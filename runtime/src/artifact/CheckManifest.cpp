@@ -1,6 +1,7 @@
 //===- CheckManifest.cpp - What a manifest must not say -------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "artifact/ManifestJson.h"
+#include "attn_rt/artifact/VisibilityTerms.h"
 #include "attn_rt/tensor/BulkTensor.h"
 
 #include <algorithm>
@@ -63,9 +64,14 @@ struct Names {
 };
 
 void checkEnds(const Visibility &visibility, const Manifest &manifest, const Cursor &cursor) {
-  if (visibility.end >= static_cast<int>(manifest.ends.size()))
-    cursor["end"].fail("end " + std::to_string(visibility.end) + " does not exist; the manifest has " +
-                       std::to_string(manifest.ends.size()));
+  const VisibilityTerm &term = termOf(visibility.kind);
+  for (int end = visibility.end; end < visibility.end + term.sizeCount(); ++end)
+    if (end >= static_cast<int>(manifest.ends.size()))
+      return cursor["end"].fail("end " + std::to_string(end) + " does not exist; the manifest has " +
+                                std::to_string(manifest.ends.size()));
+    else if (const int32_t size = manifest.ends[static_cast<size_t>(end)]; size < term.leastSize)
+      return cursor["end"].fail("expected a size of at least " + std::to_string(term.leastSize) + " for " +
+                                std::string(term.word) + ", got " + std::to_string(size));
   for (size_t i = 0; i < visibility.of.size() && !cursor.failed(); ++i)
     checkEnds(visibility.of[i], manifest, cursor["of"].elements()[i]);
 }

@@ -1,6 +1,7 @@
 //===- Manifest.cpp - What a manifest says of its kernels -----------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "artifact/ManifestJson.h"
+#include "attn_rt/artifact/VisibilityTerms.h"
 
 #include <algorithm>
 

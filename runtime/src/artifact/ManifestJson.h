@@ -8,8 +8,6 @@
 
 namespace attn::rt {
 
-inline constexpr std::string_view visibilityWords[] = {"all",  "causal", "window", "recent",
-                                                       "sink", "or",     "and"};
 inline constexpr std::string_view parameterWords[] = {"buffer", "dim", "end", "scale", "map"};
 inline constexpr std::string_view kernelScheduleWords[] = {"mma", "wgmma"};
 inline constexpr std::string_view argumentRoleWords[] = {"query", "kv",    "sink",   "tensor", "classes",

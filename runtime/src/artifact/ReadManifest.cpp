@@ -1,6 +1,7 @@
 //===- ReadManifest.cpp - A manifest of its JSON --------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "artifact/ManifestJson.h"
+#include "attn_rt/artifact/VisibilityTerms.h"
 
 namespace attn::rt {
 
@@ -31,23 +32,23 @@ int size(const Cursor &cursor, int64_t low = 1) { return static_cast<int>(cursor
 
 Visibility visibility(const Cursor &cursor) {
   Visibility result;
-  result.kind = static_cast<Visibility::Kind>(cursor["kind"].oneOf(visibilityWords));
-  switch (result.kind) {
-  case Visibility::Kind::Window:
-  case Visibility::Kind::Recent:
-  case Visibility::Kind::Sink:
+  int sizes = 0;
+  if (cursor.has("end")) {
     result.end = size(cursor["end"], 0);
-    break;
-  case Visibility::Kind::Or:
-  case Visibility::Kind::And:
-    for (const Cursor &part : cursor["of"].elements())
-      result.of.push_back(visibility(part));
-    if (result.of.empty())
-      cursor["of"].expected("at least one visibility");
-    break;
-  default:
-    break;
+    sizes = cursor.has("sizes") ? size(cursor["sizes"]) : 1;
   }
+  const std::optional<VisibilityKind> kind = findTerm(cursor["kind"].string(), sizes);
+  if (!kind) {
+    cursor["kind"].expected("the word of a visibility of " + std::to_string(sizes) + " sizes");
+    return result;
+  }
+  result.kind = *kind;
+  if (!isConnective(*kind))
+    return result;
+  for (const Cursor &part : cursor["of"].elements())
+    result.of.push_back(visibility(part));
+  if (result.of.empty())
+    cursor["of"].expected("at least one visibility");
   return result;
 }
 

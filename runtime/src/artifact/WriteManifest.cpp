@@ -1,15 +1,19 @@
 //===- WriteManifest.cpp - A manifest as JSON -----------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "artifact/ManifestJson.h"
+#include "attn_rt/artifact/VisibilityTerms.h"
 
 namespace attn::rt {
 
 namespace {
 
 Json visibilityToJson(const Visibility &visibility) {
-  Json json{{"kind", word(visibilityWords, visibility.kind)}};
+  const VisibilityTerm &term = termOf(visibility.kind);
+  Json json{{"kind", std::string(term.word)}};
   if (visibility.end >= 0)
     json["end"] = visibility.end;
+  if (term.sizeCount() > 1)
+    json["sizes"] = term.sizeCount();
   for (const Visibility &part : visibility.of)
     json["of"].push_back(visibilityToJson(part));
   return json;

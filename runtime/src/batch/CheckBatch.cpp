@@ -1,6 +1,7 @@
 //===- CheckBatch.cpp - What a batch must not say -------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/batch/Batch.h"
+#include "attn_rt/batch/Visibility.h"
 
 #include <algorithm>
 #include <limits>
@@ -220,8 +221,9 @@ Status checkBatch(const Manifest &manifest, const Batch &batch) {
     return inputError("'ends': expected " + std::to_string(manifest.ends.size()) + " elements, got " +
                       std::to_string(batch.ends.size()));
   for (size_t i = 0; i < batch.ends.size(); ++i)
-    if (batch.ends[i] < 0)
-      return inputError(at("ends", i) + "expected at least 0, got " + std::to_string(batch.ends[i]));
+    if (const int32_t least = leastSize(manifest, i); batch.ends[i] < least)
+      return inputError(at("ends", i) + "expected at least " + std::to_string(least) + ", got " +
+                        std::to_string(batch.ends[i]));
   if (Status s = checkClasses(manifest, batch.classes); !s)
     return s;
   const std::vector<int32_t> heads = classHeads(manifest, batch);

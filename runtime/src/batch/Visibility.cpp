@@ -52,12 +52,15 @@ std::vector<Visibility> termsOf(const Visibility &visibility) {
     terms = std::move(products);
   }
   for (Visibility &term : terms) {
-    const bool narrow = std::any_of(term.of.begin(), term.of.end(), [](const Visibility &leaf) {
-      return leaf.kind == Kind::Window || leaf.kind == Kind::Recent;
-    });
-    std::erase_if(term.of, [&](const Visibility &leaf) {
-      return leaf.kind == Kind::All || (narrow && leaf.kind == Kind::Causal);
-    });
+    std::vector<Visibility> kept;
+    for (const Visibility &leaf : term.of) {
+      const bool isImplied = std::any_of(term.of.begin(), term.of.end(), [&](const Visibility &other) {
+        return other.kind != leaf.kind && implies(other.kind, leaf.kind);
+      });
+      if (leaf.kind != Kind::All && !isImplied)
+        kept.push_back(leaf);
+    }
+    term.of = std::move(kept);
     if (term.of.size() < 2)
       term = term.of.empty() ? Visibility() : Visibility(term.of[0]);
   }
@@ -73,24 +76,20 @@ Visibility simplified(const Visibility &visibility) {
   return terms.size() == 1 ? terms[0] : Visibility{Kind::Or, -1, std::move(terms)};
 }
 
+Interval termInterval(const Visibility &term, std::span<const int32_t> ends, int64_t position) {
+  const auto sizes = ends.subspan(term.end < 0 ? 0 : static_cast<size_t>(term.end));
+  const PositionBounds<int64_t> bounds = intervalOf(term.kind, IntegerPositions(), position, sizes);
+  return {bounds.begin.value_or(leastPosition), bounds.end.value_or(greatestPosition)};
+}
+
 bool isVisible(const Visibility &visibility, std::span<const int32_t> ends, int64_t q, int64_t p) {
   const auto sees = [&](const Visibility &part) { return isVisible(part, ends, q, p); };
-  switch (visibility.kind) {
-  case Kind::All:
-    return true;
-  case Kind::Causal:
-    return p <= q;
-  case Kind::Window:
-  case Kind::Recent:
-    return p <= q && q - p < ends[static_cast<size_t>(visibility.end)];
-  case Kind::Sink:
-    return p < ends[static_cast<size_t>(visibility.end)];
-  case Kind::Or:
+  if (visibility.kind == Kind::Or)
     return std::any_of(visibility.of.begin(), visibility.of.end(), sees);
-  case Kind::And:
+  if (visibility.kind == Kind::And)
     return std::all_of(visibility.of.begin(), visibility.of.end(), sees);
-  }
-  return false;
+  const Interval shown = termInterval(visibility, ends, q);
+  return shown.begin <= p && p < shown.end;
 }
 
 void unite(const IntervalList &a, const IntervalList &b, IntervalList &out) {
@@ -129,24 +128,14 @@ thread_local std::vector<std::unique_ptr<Scratch>> scratchByDepth;
 /// `low` and `high` are the rows that decide the lower and the upper end: (qMin, qMax) for what is possible,
 /// (qMax, qMin) for what is certain.
 Interval leafInterval(const Visibility &leaf, std::span<const int32_t> ends, int64_t low, int64_t high) {
-  switch (leaf.kind) {
-  case Kind::Causal:
-    return {leastPosition, high + 1};
-  case Kind::Window:
-  case Kind::Recent:
-    // A window of nothing is empty for every row, although its two ends, taken from two rows, would hold
-    // something.
-    if (const int64_t size = ends[static_cast<size_t>(leaf.end)]; size > 0)
-      return {low - size + 1, high + 1};
+  const Interval lower = termInterval(leaf, ends, low);
+  // What is empty for one row is empty for all, although two ends, taken from two rows, would hold something.
+  if (lower.begin >= lower.end)
     return {};
-  case Kind::Sink:
-    return {leastPosition, ends[static_cast<size_t>(leaf.end)]};
-  default:
-    return {leastPosition, greatestPosition};
-  }
+  return {lower.begin, low == high ? lower.end : termInterval(leaf, ends, high).end};
 }
 
-Interval termInterval(const Visibility &term, std::span<const int32_t> ends, int64_t low, int64_t high) {
+Interval productInterval(const Visibility &term, std::span<const int32_t> ends, int64_t low, int64_t high) {
   if (isLeaf(term))
     return leafInterval(term, ends, low, high);
   Interval all{leastPosition, greatestPosition};
@@ -181,10 +170,10 @@ void evaluate(const Visibility &visibility, std::span<const int32_t> ends, int64
               IntervalList &out, size_t depth = 0) {
   out.clear();
   if (isTerm(visibility))
-    return insert(termInterval(visibility, ends, low, high), out);
+    return insert(productInterval(visibility, ends, low, high), out);
   if (visibility.kind == Kind::Or && std::all_of(visibility.of.begin(), visibility.of.end(), isTerm)) {
     for (const Visibility &term : visibility.of)
-      insert(termInterval(term, ends, low, high), out);
+      insert(productInterval(term, ends, low, high), out);
     return;
   }
   if (depth == scratchByDepth.size())
@@ -228,8 +217,26 @@ int64_t totalSize(const IntervalList &list) {
 }
 
 bool beginsWithRow(const Visibility &visibility) {
-  return visibility.kind == Kind::Window || visibility.kind == Kind::Recent ||
-         std::any_of(visibility.of.begin(), visibility.of.end(), beginsWithRow);
+  return beginsWithRow(visibility.kind) ||
+         std::any_of(visibility.of.begin(), visibility.of.end(),
+                     [](const Visibility &part) { return beginsWithRow(part); });
+}
+
+static int32_t leastSize(const Visibility &visibility, int end) {
+  const VisibilityTerm &term = termOf(visibility.kind);
+  int32_t least = visibility.end <= end && end < visibility.end + term.sizeCount() ? term.leastSize : 0;
+  for (const Visibility &part : visibility.of)
+    least = std::max(least, leastSize(part, end));
+  return least;
+}
+
+int32_t leastSize(const Manifest &manifest, size_t i) {
+  int32_t least = 0;
+  for (const OperandInfo &operand : manifest.operands)
+    least = std::max(least, leastSize(operand.visibility, static_cast<int>(i)));
+  for (const HeadClassInfo &headClass : manifest.headClasses)
+    least = std::max(least, leastSize(headClass.visibility, static_cast<int>(i)));
+  return least;
 }
 
 int intervalBound(const Visibility &visibility) {

@@ -1,6 +1,7 @@
 //===- Batch.cc - The C API's batches -------------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn-c/Unstable.h"
+#include "attn_rt/batch/Visibility.h"
 #include "attn_rt/capi/Objects.h"
 
 #include <cstring>
@@ -160,9 +161,10 @@ Status attn::rt::capi::setEnds(const Manifest &manifest, const int32_t *ends, si
     return inputError("ends: expected " + std::to_string(manifest.ends.size()) +
                       " sizes of windows and sinks, got " + std::to_string(count));
   batch.ends.assign(ends, ends + count);
-  for (int32_t end : batch.ends)
-    if (end < 0)
-      return inputError("ends: expected sizes from 0 on, got " + std::to_string(end));
+  for (size_t i = 0; i < count; ++i)
+    if (const int32_t least = leastSize(manifest, i); ends[i] < least)
+      return inputError("ends: expected a size from " + std::to_string(least) + " on, got " +
+                        std::to_string(ends[i]));
   return {};
 }
 

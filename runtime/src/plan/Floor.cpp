@@ -24,9 +24,8 @@ struct Seen {
 };
 
 bool needsPositions(const Visibility &visibility) {
-  return visibility.of.empty()
-             ? visibility.kind != Visibility::Kind::All && visibility.kind != Visibility::Kind::Sink
-             : std::any_of(visibility.of.begin(), visibility.of.end(), needsPositions);
+  return dependsOnRow(visibility.kind) ||
+         std::any_of(visibility.of.begin(), visibility.of.end(), needsPositions);
 }
 
 /// Pages of an instance that hold some of these tokens.

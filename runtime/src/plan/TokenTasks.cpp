@@ -21,23 +21,12 @@ constexpr int32_t rowsAtOnce = 64;
 bool maySee(const Visibility &visibility, std::span<const int32_t> ends, int64_t qMin, int64_t qMax,
             int64_t first, int64_t last) {
   const auto part = [&](const Visibility &of) { return maySee(of, ends, qMin, qMax, first, last); };
-  const auto size = [&] { return ends[static_cast<size_t>(visibility.end)]; };
-  switch (visibility.kind) {
-  case Visibility::Kind::All:
-    return true;
-  case Visibility::Kind::Causal:
-    return first <= qMax;
-  case Visibility::Kind::Window:
-  case Visibility::Kind::Recent:
-    return first <= qMax && last > qMin - size();
-  case Visibility::Kind::Sink:
-    return first < size();
-  case Visibility::Kind::Or:
+  if (visibility.kind == Visibility::Kind::Or)
     return std::any_of(visibility.of.begin(), visibility.of.end(), part);
-  case Visibility::Kind::And:
+  if (visibility.kind == Visibility::Kind::And)
     return std::all_of(visibility.of.begin(), visibility.of.end(), part);
-  }
-  return true;
+  return first < termInterval(visibility, ends, qMax).end &&
+         last >= termInterval(visibility, ends, qMin).begin;
 }
 
 /// The least and the greatest position of each `rowsAtOnce` rows.

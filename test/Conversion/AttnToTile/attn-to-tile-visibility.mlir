@@ -33,10 +33,10 @@ func.func @classes(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"}
 // CHECK: %[[ONE:.*]] = tile.mask %{{.*}} if %[[RETRIEVAL]]
 // CHECK: %[[STREAMING:.*]] = arith.cmpi eq, %[[T7]], %c1_i32
 // CHECK: tile.mask %[[ONE]] if %[[STREAMING]]
-// CHECK-SAME: (%[[COL:.*]]: i32, %[[P:.*]]: i32, %[[SHOWN:.*]]: i32, %[[RECENT:.*]]: i32) {
-// CHECK: arith.cmpi sgt, %[[COL]], %[[SHOWN]]
+// CHECK-SAME: (%[[COL:[^ ]*]]: i32, %[[SHOWN:[^ ]*]]: i32, %{{.*}}: i32, %[[RECENT:[^ ]*]]: i32, %{{.*}}: i32) {
+// CHECK: arith.cmpi sge, %[[COL]], %[[SHOWN]]
 // CHECK: %[[SINK:.*]] = arith.cmpi slt, %[[COL]], %{{.*}}
-// CHECK: arith.cmpi sgt, %[[COL]], %[[RECENT]]
+// CHECK: arith.cmpi sge, %[[COL]], %[[RECENT]]
 // CHECK: arith.ori %[[SINK]],
 
 // The plan numbers outputs by slot.

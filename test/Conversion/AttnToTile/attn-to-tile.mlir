@@ -113,19 +113,20 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: %[[TOKEN0:.*]] = arith.addi %[[KEY]], %[[LANEFIRST]]
 // CHECK: %[[MASKORIGIN:.*]] = arith.addi %[[S6]], %[[TOKEN0]]
 // CHECK: %[[EXISTS:.*]] = arith.subi %[[S3]], %[[TOKEN0]]
-// CHECK: %[[LASTTOKEN:.*]] = arith.subi %[[EXISTS]], %c1_i32
-// CHECK: %[[LAST:.*]] = tile.map %[[POSITIONS]] (%[[POSITION:.*]]: i32) {
-// CHECK-NEXT: %[[FROM0:.*]] = arith.subi %[[POSITION]], %[[MASKORIGIN]]
-// CHECK-NEXT: arith.minsi %[[FROM0]], %[[LASTTOKEN]]
-// CHECK: %[[SIZE:.*]] = arith.minsi %[[END0]], %c1073741824_i32
 // CHECK: %[[LOW:.*]] = tile.map %[[POSITIONS]] (%[[POSITION:.*]]: i32) {
 // CHECK-NEXT: %[[FROM0:.*]] = arith.subi %[[POSITION]], %[[MASKORIGIN]]
+// CHECK-NEXT: arith.addi %[[FROM0]], %c1_i32
+// CHECK: %[[SIZE:.*]] = arith.minsi %[[END0]], %c1073741824_i32
 // CHECK: arith.subi %{{.*}}, %[[SIZE]]
-// CHECK: tile.mask %{{.*}} if %[[PARTIAL]] where %[[OFFSETS]], %[[LAST]], %[[LOW]]
-// CHECK-SAME: (%[[COL:.*]]: i32, %[[P:.*]]: i32, %[[L:.*]]: i32) {
-// CHECK-NEXT: %[[AFTERLOW:.*]] = arith.cmpi sgt, %[[COL]], %[[L]]
-// CHECK-NEXT: %[[NOTLATER:.*]] = arith.cmpi sle, %[[COL]], %[[P]]
-// CHECK-NEXT: %[[WINDOW:.*]] = arith.andi %[[AFTERLOW]], %[[NOTLATER]]
+// CHECK: %[[HIGH:.*]] = tile.map %[[POSITIONS]] (%[[POSITION:.*]]: i32) {
+// CHECK-NEXT: %[[FROM0:.*]] = arith.subi %[[POSITION]], %[[MASKORIGIN]]
+// CHECK-NEXT: %[[NEXT:.*]] = arith.addi %[[FROM0]], %c1_i32
+// CHECK: arith.minsi %[[NEXT]], %[[EXISTS]]
+// CHECK: tile.mask %{{.*}} if %[[PARTIAL]] where %[[OFFSETS]], %[[LOW]], %[[HIGH]]
+// CHECK-SAME: (%[[COL:.*]]: i32, %[[L:.*]]: i32, %[[H:.*]]: i32) {
+// CHECK-NEXT: %[[BEFOREHIGH:.*]] = arith.cmpi slt, %[[COL]], %[[H]]
+// CHECK-NEXT: %[[AFTERLOW:.*]] = arith.cmpi sge, %[[COL]], %[[L]]
+// CHECK-NEXT: %[[WINDOW:.*]] = arith.andi %[[AFTERLOW]], %[[BEFOREHIGH]]
 // CHECK-NEXT: tile.yield %[[WINDOW]]
 
 // Where the maximum stays, the decay is exp2(0): it subtracts before it scales.
@@ -160,11 +161,11 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: %[[SINKEND:.*]] = arith.minsi %[[SINKSIZE]], %[[EXISTS]]
 // CHECK: arith.minsi %[[END2]], %c1073741824_i32
 // CHECK: tile.mask
-// CHECK-SAME: (%[[COL:.*]]: i32, %[[P:.*]]: i32, %[[L:.*]]: i32) {
+// CHECK-SAME: (%[[COL:.*]]: i32, %[[L:.*]]: i32, %[[H:.*]]: i32) {
 // CHECK-NEXT: %[[SINK:.*]] = arith.cmpi slt, %[[COL]], %[[SINKEND]]
-// CHECK-NEXT: %[[AFTERLOW:.*]] = arith.cmpi sgt, %[[COL]], %[[L]]
-// CHECK-NEXT: %[[NOTLATER:.*]] = arith.cmpi sle, %[[COL]], %[[P]]
-// CHECK-NEXT: %[[RECENT:.*]] = arith.andi %[[AFTERLOW]], %[[NOTLATER]]
+// CHECK-NEXT: %[[BEFOREHIGH:.*]] = arith.cmpi slt, %[[COL]], %[[H]]
+// CHECK-NEXT: %[[AFTERLOW:.*]] = arith.cmpi sge, %[[COL]], %[[L]]
+// CHECK-NEXT: %[[RECENT:.*]] = arith.andi %[[AFTERLOW]], %[[BEFOREHIGH]]
 // CHECK-NEXT: arith.ori %[[SINK]], %[[RECENT]]
 
 // The warps' states are merged. Each writes 32 of the 80 columns: those past the end do not exist.

@@ -1,22 +1,32 @@
 // RUN: attn-opt %s -split-input-file -verify-diagnostics
 
-// expected-error @below {{expected a visibility: all, causal, window(n), recent(n), sink(n) or a parenthesis, got 'masked'}}
+// expected-error @below {{expected a visibility: all, causal, window(n), recent(n), sink(n), window(left, right), chunk(n), or a parenthesis; got 'masked'}}
 module attributes {a = #attn.visibility<masked>} {}
 
 // -----
 
-// expected-error @below {{expected a visibility: all, causal, window(n), recent(n), sink(n) or a parenthesis}}
+// expected-error @below {{expected a visibility: all, causal, window(n), recent(n), sink(n), window(left, right), chunk(n), or a parenthesis}}
 module attributes {a = #attn.visibility<causal & >} {}
 
 // -----
 
-// expected-error @below {{expected a visibility: all, causal, window(n), recent(n), sink(n) or a parenthesis, got 'or'}}
+// expected-error @below {{expected a visibility: all, causal, window(n), recent(n), sink(n), window(left, right), chunk(n), or a parenthesis; got 'or'}}
 module attributes {a = #attn.visibility<or>} {}
 
 // -----
 
-// expected-error @below {{expected '('}}
+// expected-error @below {{expected a visibility: all, causal, window(n), recent(n), sink(n), window(left, right), chunk(n), or a parenthesis; got 'window'}}
 module attributes {a = #attn.visibility<window>} {}
+
+// -----
+
+// expected-error @below {{expected a visibility: all, causal, window(n), recent(n), sink(n), window(left, right), chunk(n), or a parenthesis; got 'window' of 3 sizes}}
+module attributes {a = #attn.visibility<window(1, 2, 3)>} {}
+
+// -----
+
+// expected-error @below {{expected the size of chunk to be from 1 to 2147483647, got 0; nearest legal: 1}}
+module attributes {a = #attn.visibility<causal and chunk(0)>} {}
 
 // -----
 

@@ -9,6 +9,7 @@
 // CHECK-SAME: t.e = #attn.visibility<sink(4) | (sink(5) | sink(6))>
 // CHECK-SAME: t.f = #attn.visibility<sink(2147483647)>
 // CHECK-SAME: t.g = "a & b"
+// CHECK-SAME: t.h = #attn.visibility<window(3, 2) | causal and chunk(8)>
 module attributes {
   t.a = #attn.visibility<all>,
   t.b = #attn.visibility<causal & sink(4) | recent(9)>, // a & in a comment, and a " too
@@ -16,5 +17,6 @@ module attributes {
   t.d = #attn.visibility<(causal) and ((sink(4)) & window(0))>,
   t.e = #attn.visibility<sink(4) | (sink(5) | sink(6))>,
   t.f = #attn.visibility<sink(2147483647)>,
-  t.g = "a & b"
+  t.g = "a & b",
+  t.h = #attn.visibility<window(3, 2) | causal & chunk(8)>
 } {}

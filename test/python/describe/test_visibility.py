@@ -24,6 +24,8 @@ def test_leaves(n, q, k):
     assert attn.causal().sees(q, k) == (k <= q)
     assert attn.window(n).sees(q, k) == attn.recent(n).sees(q, k) == (0 <= q - k < n)
     assert attn.sink(n).sees(q, k) == (k < n)
+    assert attn.window(n, 3).sees(q, k) == (k in range(q - n, q + 4))
+    assert attn.chunk(n + 1).sees(q, k) == (k in range(q - q % (n + 1), q - q % (n + 1) + n + 1))
 
 
 @given(VISIBILITIES)
@@ -35,13 +37,15 @@ def test_arrays_see_what_numbers_see(see):
 
 @given(VISIBILITIES)
 def test_repr_is_python_that_makes_it(see):
-    names = {name: getattr(attn, name) for name in ("all_tokens", "causal", "window", "recent", "sink")}
+    names = {
+        name: getattr(attn, name) for name in ("all_tokens", "causal", "window", "recent", "sink", "chunk")
+    }
     assert eval(repr(see), names) == see
 
 
 @given(VISIBILITIES)
 def test_equal_ones_hash_alike(see):
-    again = Visibility(see.kind, see.size, see.parts)
+    again = Visibility(see.kind, see.own, see.parts)
     assert again == see and hash(again) == hash(see) and list(again.sizes()) == list(see.sizes())
 
 

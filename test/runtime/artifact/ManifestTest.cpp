@@ -63,7 +63,7 @@ TEST(Manifest, KernelsSayWhatThePlannersCostsDependOn) {
 }
 
 TEST(Manifest, UnknownFieldsAreIgnored) {
-  EXPECT_TRUE(parseManifest(replaced(sampleText(), "\"format\": 4", "\"format\": 4, \"later\": [1, {}]")));
+  EXPECT_TRUE(parseManifest(replaced(sampleText(), "\"format\": 5", "\"format\": 5, \"later\": [1, {}]")));
 }
 
 TEST(Manifest, TensorMapsAreOptional) {
@@ -141,8 +141,8 @@ TEST(Manifest, Errors) {
   struct Case {
     const char *from, *to, *message;
   } cases[] = {
-      {"\"format\": 4", "\"format\": 1",
-       "manifest.format: expected format 4, which this runtime reads, got 1"},
+      {"\"format\": 5", "\"format\": 1",
+       "manifest.format: expected format 5, which this runtime reads, got 1"},
       {"\"entry\"", "\"entri\"", "manifest.entry: missing"},
       {"\"q_heads\": 8", "\"q_heads\": \"8\"",
        "manifest.q_heads: expected an integer between 1 and 1048576, got \"8\""},
@@ -186,7 +186,7 @@ TEST(Manifest, Errors) {
        "manifest.head_classes[1].visibility.end: end 7 does not exist; the manifest has 2"},
       {"\"role\": \"classes\"", "\"role\": \"tensor\"",
        "manifest.head_classes: expected one argument of role \"classes\", i32[2]"},
-      {"{", "{\"format\": 4, ", "manifest: duplicate key \"format\""},
+      {"{", "{\"format\": 5, ", "manifest: duplicate key \"format\""},
       {"{", "[", "manifest: parse error"},
   };
   for (const Case &c : cases) {

@@ -257,6 +257,21 @@ TEST(Batch, Errors) {
   }
 }
 
+TEST(Batch, SizesHaveALeast) {
+  const Manifest m = sampleManifest(
+      {.visibility = both(visibility(Visibility::Kind::TwoSided, 0), visibility(Visibility::Kind::Chunk, 2)),
+       .ends = {4, 5, 8}});
+  TensorMap tensors = pagedTensors(m);
+  ASSERT_TRUE(addDefaults(m, tensors));
+  Result<Batch> batch = batchFromTensors(m, tensors);
+  batch->ends = {0, 0, 1};
+  EXPECT_TRUE(checkBatch(m, *batch));
+  batch->ends = {0, 0, 0};
+  EXPECT_EQ(checkBatch(m, *batch).error().message, "'ends'[2]: expected at least 1, got 0");
+  batch->ends = {0, -1, 1};
+  EXPECT_EQ(checkBatch(m, *batch).error().message, "'ends'[1]: expected at least 0, got -1");
+}
+
 TEST(Batch, ClassesOfHeads) {
   const Manifest m = sampleManifest({.headClasses = {{"retrieval", visibility(Visibility::Kind::All)},
                                                      {"streaming", visibility(Visibility::Kind::Causal)}}});

@@ -6,6 +6,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
+
 using namespace attn::rt;
 using namespace attn::rt::test;
 
@@ -13,14 +16,78 @@ namespace {
 
 Visibility randomVisibility(Rng &rng, int depth) {
   Visibility result;
-  result.kind = static_cast<Visibility::Kind>(below(rng, depth > 0 ? 7 : 5));
-  if (result.kind >= Visibility::Kind::Or) {
+  result.kind = static_cast<Visibility::Kind>(below(rng, std::size(visibilityTerms)));
+  if (isConnective(result.kind)) {
+    if (depth == 0)
+      return visibility(Visibility::Kind::Causal);
     for (size_t i = 1 + below(rng, 3); i > 0; --i)
       result.of.push_back(randomVisibility(rng, depth - 1));
-  } else if (result.kind >= Visibility::Kind::Window) {
-    result.end = static_cast<int>(below(rng, 3));
+  } else if (const int sizes = termOf(result.kind).sizeCount(); sizes > 0) {
+    result.end = static_cast<int>(below(rng, 4 - static_cast<uint64_t>(sizes)));
   }
   return result;
+}
+
+/// The definition of the terms, in words of its own.
+bool isShown(const Visibility &term, std::span<const int32_t> ends, int64_t q, int64_t p) {
+  const auto size = [&](int i) { return ends[static_cast<size_t>(term.end + i)]; };
+  switch (term.kind) {
+  case VisibilityKind::Causal:
+    return p <= q;
+  case VisibilityKind::Window:
+  case VisibilityKind::Recent:
+    return p <= q && q - p < size(0);
+  case VisibilityKind::Sink:
+    return p < size(0);
+  case VisibilityKind::TwoSided:
+    return q - p <= size(0) && p - q <= size(1);
+  case VisibilityKind::Chunk:
+    return std::floor(double(p) / size(0)) == std::floor(double(q) / size(0));
+  case VisibilityKind::All:
+  case VisibilityKind::Or:
+  case VisibilityKind::And:
+    break;
+  }
+  return true;
+}
+
+TEST(Visibility, TermsAreWhatTheySay) {
+  for (size_t k = 0; k < std::size(visibilityTerms); ++k) {
+    const auto kind = static_cast<VisibilityKind>(k);
+    if (isConnective(kind))
+      continue;
+    const VisibilityTerm &term = termOf(kind);
+    EXPECT_EQ(findTerm(term.word, term.sizeCount()), kind);
+    const Visibility one = visibility(kind, term.sizeCount() ? 0 : -1);
+    for (int32_t a = term.leastSize; a < 6; ++a)
+      for (int32_t c = 0; c < 4; ++c)
+        for (int64_t q = -9; q < 20; ++q)
+          for (int64_t p = -30; p < 40; ++p)
+            ASSERT_EQ(isVisible(one, std::array{a, c}, q, p), isShown(one, std::array{a, c}, q, p))
+                << term.word << " " << a << " " << c << " row " << q << " position " << p;
+  }
+}
+
+// Of two terms, the sizes of each being any.
+TEST(Visibility, WhatIsImpliedIsSeen) {
+  for (size_t i = 0; i < std::size(visibilityTerms); ++i)
+    for (size_t j = 0; j < std::size(visibilityTerms); ++j) {
+      const auto a = static_cast<VisibilityKind>(i), b = static_cast<VisibilityKind>(j);
+      if (isConnective(a) || isConnective(b) || !implies(a, b))
+        continue;
+      const Visibility inner = visibility(a, 0), outer = visibility(b, 2);
+      for (int32_t size : {1, 2, 5})
+        for (int32_t other : {1, 3, 7})
+          for (int64_t q = 0; q < 16; ++q)
+            for (int64_t p = -8; p < 32; ++p)
+              if (isVisible(inner, std::array{size, other, other, size}, q, p))
+                ASSERT_TRUE(isVisible(outer, std::array{size, other, other, size}, q, p));
+    }
+  EXPECT_TRUE(implies(VisibilityKind::Window, VisibilityKind::Causal));
+  EXPECT_TRUE(implies(VisibilityKind::Chunk, VisibilityKind::All));
+  EXPECT_FALSE(implies(VisibilityKind::Window, VisibilityKind::Recent));
+  EXPECT_FALSE(implies(VisibilityKind::TwoSided, VisibilityKind::Causal));
+  EXPECT_FALSE(implies(VisibilityKind::Causal, VisibilityKind::Chunk));
 }
 
 bool contains(const IntervalList &list, int64_t p) {
@@ -38,6 +105,14 @@ void expectCanonical(const IntervalList &list) {
   }
 }
 
+int32_t leastOf(const Visibility &visibility, int end) {
+  const VisibilityTerm &term = termOf(visibility.kind);
+  int32_t least = visibility.end <= end && end < visibility.end + term.sizeCount() ? term.leastSize : 0;
+  for (const Visibility &part : visibility.of)
+    least = std::max(least, leastOf(part, end));
+  return least;
+}
+
 // Against brute force over rows and positions: possible holds the union, certain is inside the intersection,
 // and a single row is answered exactly.
 TEST(Visibility, AgainstBruteForce) {
@@ -45,8 +120,10 @@ TEST(Visibility, AgainstBruteForce) {
   IntervalList possible, certain;
   for (int round = 0; round < 4000; ++round) {
     const Visibility visibility = randomVisibility(rng, 3);
-    const int32_t ends[3] = {static_cast<int32_t>(below(rng, 4)), static_cast<int32_t>(below(rng, 12)),
-                             static_cast<int32_t>(below(rng, 30))};
+    int32_t ends[4] = {};
+    for (size_t i = 0; i < 4; ++i)
+      ends[i] =
+          std::max(leastOf(visibility, static_cast<int>(i)), static_cast<int32_t>(below(rng, 4 + 10 * i)));
     const int64_t qMin = static_cast<int64_t>(below(rng, 30)) - 4;
     const int64_t qMax = qMin + static_cast<int64_t>(round % 4 ? below(rng, 10) : 0);
     possiblePositions(visibility, ends, qMin, qMax, possible);

@@ -13,8 +13,9 @@ using namespace mlir::attn;
 
 namespace {
 
-/// The definition, with the ends taken from a list in order of appearance.
+/// The definition, in words of its own.
 bool sees(VisibilityAttr visibility, int q, int k) {
+  ArrayRef<int64_t> sizes = visibility.getSizes();
   switch (visibility.getKind()) {
   case VisibilityKind::All:
     return true;
@@ -22,9 +23,13 @@ bool sees(VisibilityAttr visibility, int q, int k) {
     return k <= q;
   case VisibilityKind::Window:
   case VisibilityKind::Recent:
-    return 0 <= q - k && q - k < visibility.getSize();
+    return 0 <= q - k && q - k < sizes[0];
   case VisibilityKind::Sink:
-    return k < visibility.getSize();
+    return k < sizes[0];
+  case VisibilityKind::TwoSided:
+    return q - k <= sizes[0] && k - q <= sizes[1];
+  case VisibilityKind::Chunk:
+    return q / sizes[0] == k / sizes[0];
   case VisibilityKind::Or:
     return llvm::any_of(visibility.getOperands(), [&](VisibilityAttr part) { return sees(part, q, k); });
   case VisibilityKind::And:
@@ -41,14 +46,20 @@ int terms(VisibilityAttr visibility) {
 }
 
 VisibilityAttr random(MLIRContext *context, std::mt19937 &generator, int depth) {
-  auto kind = VisibilityKind(generator() % (depth ? 7 : 5));
-  if (kind == VisibilityKind::Or || kind == VisibilityKind::And) {
+  auto kind = VisibilityKind(generator() % std::size(::attn::rt::visibilityTerms));
+  const auto &term = ::attn::rt::termOf(kind);
+  if (::attn::rt::isConnective(kind)) {
+    if (!depth)
+      return VisibilityAttr::get(context, VisibilityKind::Causal);
     SmallVector<VisibilityAttr> parts;
     for (unsigned i = 0, e = 2 + generator() % 2; i != e; ++i)
       parts.push_back(random(context, generator, depth - 1));
     return VisibilityAttr::get(kind, parts);
   }
-  return VisibilityAttr::get(context, kind, VisibilityAttr::isSized(kind) ? int64_t(generator() % 4) : 0);
+  SmallVector<int64_t> sizes;
+  for (int i = 0; i < term.sizeCount(); ++i)
+    sizes.push_back(term.leastSize + int64_t(generator() % 4));
+  return VisibilityAttr::get(context, kind, sizes);
 }
 
 TEST(VisibilityTest, SimplifyKeepsTheSet) {
@@ -75,8 +86,8 @@ TEST(VisibilityTest, SimplifyKeepsTheSet) {
 TEST(VisibilityTest, EndsInOrderOfAppearance) {
   MLIRContext context;
   context.loadDialect<AttnDialect>();
-  auto window = VisibilityAttr::get(&context, VisibilityKind::Window, 7);
-  auto sink = VisibilityAttr::get(&context, VisibilityKind::Sink, 3);
+  auto window = VisibilityAttr::get(&context, VisibilityKind::Window, {7});
+  auto sink = VisibilityAttr::get(&context, VisibilityKind::Sink, {3});
   auto both = VisibilityAttr::get(VisibilityKind::Or, {sink, window});
   SmallVector<int64_t> ends;
   VisibilityAttr::get(VisibilityKind::And, {window, both}).collectEnds(ends);

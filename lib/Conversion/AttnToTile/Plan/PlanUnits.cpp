@@ -6,6 +6,8 @@
 //===----------------------------------------------------------------------===//
 #include "PlanKernel.h"
 
+#include "AttnToTile/Kernel/ValuePositions.h"
+
 using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
@@ -17,11 +19,26 @@ struct Bounds {
   Value begin, end;
 };
 
-/// An interval for each term of the union that a visibility is; `size` gives the size of the next end.
+/// An interval for each intersection of the union that a visibility is.
 struct Terms {
   KernelBuilder &b;
   Value low, high; ///< the rows that decide the lower and the upper end
   int64_t end;     ///< the number of the next end in the text
+
+  /// A term that shows nothing to one row shows nothing to any, though its ends are of two rows.
+  Bounds ofTerm(VisibilityAttr term) {
+    SmallVector<Value> sizes;
+    for (size_t i = 0; i < term.getSizes().size(); ++i)
+      sizes.push_back(b.end(end++));
+    auto ofRow = [&](Value row) {
+      return ::attn::rt::intervalOf(term.getKind(), ValuePositions(b), row, sizes);
+    };
+    auto lower = ofRow(low), upper = ofRow(high);
+    if (!lower.begin || !lower.end)
+      return {lower.begin.value_or(Value()), upper.end.value_or(Value())};
+    Value some = b.less(*lower.begin, *lower.end);
+    return {b.select(some, *lower.begin, b.i32(0)), b.select(some, *upper.end, b.i32(0))};
+  }
 
   Bounds intersect(Bounds x, Bounds y) {
     auto join = [&](Value u, Value v, bool larger) {
@@ -31,41 +48,21 @@ struct Terms {
   }
 
   SmallVector<Bounds> of(VisibilityAttr visibility) {
-    Value after = b.add(high, b.i32(1));
-    switch (visibility.getKind()) {
-    case VisibilityKind::All:
-      return {Bounds{}};
-    case VisibilityKind::Causal:
-      return {Bounds{{}, after}};
-    case VisibilityKind::Sink:
-      return {Bounds{{}, b.end(end++)}};
-    case VisibilityKind::Window:
-    case VisibilityKind::Recent: {
-      // Of a window of nothing every row sees nothing, though its ends are of two rows. No cache holds 2^30.
-      Value size = b.min(b.end(end++), b.i32(1 << 30)), some = b.less(b.i32(0), size);
-      return {Bounds{b.select(some, b.sub(b.add(low, b.i32(1)), size), b.i32(0)),
-                     b.select(some, after, b.i32(0))}};
-    }
-    case VisibilityKind::Or: {
-      SmallVector<Bounds> all;
-      for (VisibilityAttr operand : visibility.getOperands())
-        llvm::append_range(all, of(operand));
-      return all;
-    }
-    case VisibilityKind::And: {
-      SmallVector<Bounds> all = {Bounds{}};
-      for (VisibilityAttr operand : visibility.getOperands()) {
-        SmallVector<Bounds> products;
-        SmallVector<Bounds> factors = of(operand);
-        for (Bounds left : all)
-          for (Bounds right : factors)
-            products.push_back(intersect(left, right));
-        all = products;
+    if (!::attn::rt::isConnective(visibility.getKind()))
+      return {ofTerm(visibility)};
+    SmallVector<Bounds> all;
+    for (VisibilityAttr operand : visibility.getOperands()) {
+      SmallVector<Bounds> part = of(operand), products;
+      if (visibility.getKind() == VisibilityKind::Or || all.empty()) {
+        llvm::append_range(all, part);
+        continue;
       }
-      return all;
+      for (Bounds left : all)
+        for (Bounds right : part)
+          products.push_back(intersect(left, right));
+      all = products;
     }
-    }
-    llvm_unreachable("unknown visibility");
+    return all;
   }
 };
 

@@ -6,6 +6,13 @@
 
 using namespace mlir;
 using namespace mlir::attn;
+using ::attn::rt::findTerm;
+using ::attn::rt::IntegerPositions;
+using ::attn::rt::intervalOf;
+using ::attn::rt::isConnective;
+using ::attn::rt::termOf;
+using ::attn::rt::VisibilityTerm;
+using ::attn::rt::visibilityTerms;
 
 //===----------------------------------------------------------------------===//
 // Text
@@ -14,7 +21,7 @@ using namespace mlir::attn;
 namespace {
 /// union := intersection ((`|` | `or`) intersection)*
 /// intersection := term ((`and` | `*`) term)*
-/// term := `(` union `)` | `all` | `causal` | (`window` | `recent` | `sink`) `(` size `)`
+/// term := `(` union `)` | word (`(` size (`,` size)* `)`)?
 class ExpressionParser {
 public:
   explicit ExpressionParser(AsmParser &parser) : parser(parser) {}
@@ -51,7 +58,7 @@ private:
       return parts.front();
     VisibilityAttr list =
         VisibilityAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(), kind,
-                                   int64_t{0}, ArrayRef<VisibilityAttr>(parts));
+                                   ArrayRef<int64_t>(), ArrayRef<VisibilityAttr>(parts));
     if (!list)
       return failure();
     return list;
@@ -69,26 +76,35 @@ private:
       return inner;
     }
     StringRef keyword;
-    std::optional<VisibilityKind> kind;
-    if (succeeded(parser.parseOptionalKeyword(&keyword)))
-      kind = symbolizeVisibilityKind(keyword);
-    if (!kind || *kind == VisibilityKind::Or || *kind == VisibilityKind::And) {
-      InFlightDiagnostic error =
-          parser.emitError(loc, "expected a visibility: all, causal, window(n), recent(n), sink(n) or a "
-                                "parenthesis");
+    SmallVector<int64_t> sizes;
+    if (succeeded(parser.parseOptionalKeyword(&keyword)) && succeeded(parser.parseOptionalLParen()))
+      if (parser.parseCommaSeparatedList([&] { return parser.parseInteger(sizes.emplace_back()); }) ||
+          parser.parseRParen())
+        return failure();
+    std::optional<VisibilityKind> kind = findTerm(keyword, static_cast<int>(sizes.size()));
+    if (!kind || isConnective(*kind)) {
+      InFlightDiagnostic error = parser.emitError(loc, "expected a visibility: ");
+      for (const VisibilityTerm &term : visibilityTerms)
+        if (!isConnective(VisibilityKind(&term - visibilityTerms)))
+          error << formOf(term) << ", ";
+      error << "or a parenthesis";
       if (!keyword.empty())
-        error << ", got '" << keyword << "'";
+        error << "; got '" << keyword << "'";
+      if (!sizes.empty())
+        error << " of " << sizes.size() << (sizes.size() == 1 ? " size" : " sizes");
       return failure();
     }
-    int64_t size = 0;
-    if (VisibilityAttr::isSized(*kind) &&
-        (parser.parseLParen() || parser.parseInteger(size) || parser.parseRParen()))
-      return failure();
-    VisibilityAttr term = VisibilityAttr::getChecked(
-        [&] { return parser.emitError(loc); }, parser.getContext(), *kind, size, ArrayRef<VisibilityAttr>());
+    VisibilityAttr term =
+        VisibilityAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(), *kind,
+                                   ArrayRef<int64_t>(sizes), ArrayRef<VisibilityAttr>());
     if (!term)
       return failure();
     return term;
+  }
+
+  static std::string formOf(const VisibilityTerm &term) {
+    std::string form(term.word);
+    return term.sizes.empty() ? form : form + "(" + std::string(term.sizes) + ")";
   }
 
   /// Bounds the recursion here and in whatever walks the result.
@@ -102,10 +118,10 @@ FailureOr<VisibilityAttr> VisibilityAttr::parseExpression(AsmParser &parser) {
 }
 
 void VisibilityAttr::printExpression(AsmPrinter &printer) const {
-  if (getKind() != VisibilityKind::Or && getKind() != VisibilityKind::And) {
-    printer << stringifyVisibilityKind(getKind());
-    if (isSized(getKind()))
-      printer << "(" << getSize() << ")";
+  if (!isConnective(getKind())) {
+    printer << StringRef(termOf(getKind()).word);
+    if (!getSizes().empty())
+      printer << "(" << getSizes() << ")";
     return;
   }
   bool isAnd = getKind() == VisibilityKind::And;
@@ -150,17 +166,21 @@ static size_t countTerms(VisibilityKind kind, ArrayRef<VisibilityAttr> operands,
 }
 
 LogicalResult VisibilityAttr::verify(function_ref<InFlightDiagnostic()> emitError, VisibilityKind kind,
-                                     int64_t size, ArrayRef<VisibilityAttr> operands) {
+                                     ArrayRef<int64_t> sizes, ArrayRef<VisibilityAttr> operands) {
   constexpr int64_t kMaxSize = std::numeric_limits<int32_t>::max();
-  bool connective = kind == VisibilityKind::Or || kind == VisibilityKind::And;
-  if (isSized(kind) && (size < 0 || size > kMaxSize))
-    return emitError() << "expected the size of " << stringifyVisibilityKind(kind) << " to be from 0 to "
-                       << kMaxSize << ", got " << size << "; nearest legal: " << (size < 0 ? 0 : kMaxSize);
-  if (!isSized(kind) && size != 0)
-    return emitError() << "expected no size for " << stringifyVisibilityKind(kind) << ", got " << size;
-  if (connective ? operands.size() < 2 : !operands.empty())
-    return emitError() << "expected " << (connective ? "two or more operands" : "no operands") << " for "
-                       << stringifyVisibilityKind(kind) << ", got " << operands.size();
+  const VisibilityTerm &term = termOf(kind);
+  const StringRef word = term.word;
+  if (int64_t(sizes.size()) != term.sizeCount())
+    return emitError() << "expected " << term.sizeCount() << " sizes for " << word << ", got "
+                       << sizes.size();
+  for (int64_t size : sizes)
+    if (size < term.leastSize || size > kMaxSize)
+      return emitError() << "expected the size of " << word << " to be from " << term.leastSize << " to "
+                         << kMaxSize << ", got " << size
+                         << "; nearest legal: " << std::clamp<int64_t>(size, term.leastSize, kMaxSize);
+  if (isConnective(kind) ? operands.size() < 2 : !operands.empty())
+    return emitError() << "expected " << (isConnective(kind) ? "two or more operands" : "no operands")
+                       << " for " << word << ", got " << operands.size();
   if (constexpr size_t most = 256; countTerms(kind, operands, most) > most)
     return emitError() << "expected a visibility that is a union of at most " << most
                        << " intersections, got more";
@@ -173,20 +193,13 @@ LogicalResult VisibilityAttr::verify(function_ref<InFlightDiagnostic()> emitErro
 
 bool VisibilityAttr::isStaticallyEmpty() const {
   auto empty = [](VisibilityAttr operand) { return operand.isStaticallyEmpty(); };
-  switch (getKind()) {
-  case VisibilityKind::All:
-  case VisibilityKind::Causal:
-    return false;
-  case VisibilityKind::Window:
-  case VisibilityKind::Recent:
-  case VisibilityKind::Sink:
-    return getSize() == 0;
-  case VisibilityKind::Or:
+  if (getKind() == VisibilityKind::Or)
     return llvm::all_of(getOperands(), empty);
-  case VisibilityKind::And:
+  if (getKind() == VisibilityKind::And)
     return llvm::any_of(getOperands(), empty);
-  }
-  llvm_unreachable("unknown visibility");
+  // Where the first row sees nothing, no row does.
+  auto shown = intervalOf(getKind(), IntegerPositions(), int64_t{0}, getSizes());
+  return shown.end && *shown.end <= shown.begin.value_or(0);
 }
 
 bool VisibilityAttr::implies(VisibilityAttr a, VisibilityAttr b) {
@@ -203,8 +216,8 @@ bool VisibilityAttr::implies(VisibilityAttr a, VisibilityAttr b) {
     return true;
   if (b.getKind() == VisibilityKind::Or && llvm::any_of(b.getOperands(), fromA))
     return true;
-  bool isWindow = a.getKind() == VisibilityKind::Window || a.getKind() == VisibilityKind::Recent;
-  return isWindow && b.getKind() == VisibilityKind::Causal;
+  return !isConnective(a.getKind()) && !isConnective(b.getKind()) &&
+         ::attn::rt::implies(a.getKind(), b.getKind());
 }
 
 /// Flattens lists of `kind`, drops every part that `redundant(part, another)` and joins the rest.
@@ -234,7 +247,7 @@ static VisibilityAttr join(VisibilityKind kind, ArrayRef<VisibilityAttr> parts,
 
 VisibilityAttr VisibilityAttr::unite(MLIRContext *context, ArrayRef<VisibilityAttr> parts) {
   if (parts.empty())
-    return get(context, VisibilityKind::Sink, 0);
+    return get(context, VisibilityKind::Sink, ArrayRef<int64_t>{0});
   return join(VisibilityKind::Or, parts, [](VisibilityAttr part, VisibilityAttr another) {
     return VisibilityAttr::implies(part, another);
   });
@@ -250,8 +263,8 @@ VisibilityAttr VisibilityAttr::intersect(MLIRContext *context, ArrayRef<Visibili
 
 VisibilityAttr VisibilityAttr::simplify() const {
   if (isStaticallyEmpty())
-    return isSized(getKind()) ? *this : get(getContext(), VisibilityKind::Sink, 0);
-  if (getKind() != VisibilityKind::Or && getKind() != VisibilityKind::And)
+    return isConnective(getKind()) ? get(getContext(), VisibilityKind::Sink, ArrayRef<int64_t>{0}) : *this;
+  if (!isConnective(getKind()))
     return *this;
   SmallVector<VisibilityAttr> parts;
   for (VisibilityAttr operand : getOperands())
@@ -260,8 +273,7 @@ VisibilityAttr VisibilityAttr::simplify() const {
 }
 
 void VisibilityAttr::collectEnds(SmallVectorImpl<int64_t> &ends) const {
-  if (isSized(getKind()))
-    ends.push_back(getSize());
+  llvm::append_range(ends, getSizes());
   for (VisibilityAttr operand : getOperands())
     operand.collectEnds(ends);
 }

@@ -9,7 +9,7 @@
 using namespace mlir;
 using namespace mlir::attn;
 
-bool attn::isLegalInScore(Operation *op) {
+bool mlir::attn::isLegalInScore(Operation *op) {
   return isa<arith::ConstantOp, arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp, arith::NegFOp,
              arith::MaximumFOp, arith::MinimumFOp, arith::MaxNumFOp, arith::MinNumFOp, arith::CmpFOp,
              arith::SelectOp, arith::AddIOp, arith::SubIOp, arith::MulIOp, arith::DivSIOp, arith::DivUIOp,
@@ -20,7 +20,7 @@ bool attn::isLegalInScore(Operation *op) {
              math::AbsFOp, math::SqrtOp, math::FmaOp, ReadOp, YieldOp>(op);
 }
 
-bool attn::usesApproximateFunctions(Region &score) {
+bool mlir::attn::usesApproximateFunctions(Region &score) {
   return score
       .walk([](math::TanhOp tanh) {
         bool approximate = arith::bitEnumContainsAny(tanh.getFastmath(), arith::FastMathFlags::afn);
@@ -29,7 +29,7 @@ bool attn::usesApproximateFunctions(Region &score) {
       .wasInterrupted();
 }
 
-IndexedBy attn::indexedBy(Operation *read) {
+IndexedBy mlir::attn::indexedBy(Operation *read) {
   constexpr unsigned head = 1, rowPosition = 2; // of the region's arguments
   IndexedBy found = IndexedBy::Head;
   SmallVector<Operation *> open{read};

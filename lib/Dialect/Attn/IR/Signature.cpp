@@ -12,7 +12,7 @@
 using namespace mlir;
 using namespace mlir::attn;
 
-StringRef attn::stringifyRole(Role role) {
+StringRef mlir::attn::stringifyRole(Role role) {
   switch (role) {
   case Role::Query:
     return "query";
@@ -56,7 +56,7 @@ static bool beginsWith(AttendOp last, AttendOp first) {
          });
 }
 
-FailureOr<Attends> attn::findAttends(func::FuncOp func) {
+FailureOr<Attends> mlir::attn::findAttends(func::FuncOp func) {
   SmallVector<AttendOp> attends;
   func.walk([&](AttendOp attend) { attends.push_back(attend); });
   if (attends.size() == 1)
@@ -228,7 +228,7 @@ private:
         "q", "q_start", "q_pos", "o", "lse", "classes", "ordinal_heads", "sink_logits", "plan", "partial"};
     static constexpr StringLiteral kOfBackward[] = {"do", "dlse", "dq", "delta"};
     bool taken = llvm::is_contained(kReserved, argument.name) ||
-                 (firstOutput && llvm::is_contained({attn::firstOutput, attn::firstLse}, argument.name)) ||
+                 (firstOutput && llvm::is_contained({mlir::attn::firstOutput, mlir::attn::firstLse}, argument.name)) ||
                  (backwardAttr.isOn(func) && llvm::is_contained(kOfBackward, argument.name));
     if (!fixed && (taken || StringRef(argument.name).contains('.')))
       return emitArgumentError(value)
@@ -264,7 +264,7 @@ private:
 };
 } // namespace
 
-FailureOr<Signature> attn::readSignature(func::FuncOp func) {
+FailureOr<Signature> mlir::attn::readSignature(func::FuncOp func) {
   if (findPageOp(func))
     return detail::readPageSignature(func);
   return findRowCopy(func) ? detail::readCacheSignature(func) : Reader(func).read();

@@ -14,7 +14,7 @@ using namespace mlir;
 using namespace mlir::attn;
 
 namespace {
-struct CheckSignaturePass : attn::impl::CheckSignaturePassBase<CheckSignaturePass> {
+struct CheckSignaturePass : mlir::attn::impl::CheckSignaturePassBase<CheckSignaturePass> {
   using CheckSignaturePassBase::CheckSignaturePassBase;
 
   void runOnOperation() override {

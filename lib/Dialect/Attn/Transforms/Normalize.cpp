@@ -11,7 +11,7 @@ using namespace mlir;
 using namespace mlir::attn;
 
 namespace {
-struct NormalizePass : attn::impl::NormalizePassBase<NormalizePass> {
+struct NormalizePass : mlir::attn::impl::NormalizePassBase<NormalizePass> {
   using NormalizePassBase::NormalizePassBase;
 
   void runOnOperation() override {

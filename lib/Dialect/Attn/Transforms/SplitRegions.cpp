@@ -16,7 +16,7 @@ using namespace mlir;
 using namespace mlir::attn;
 
 namespace {
-struct SplitRegionsPass : attn::impl::SplitRegionsPassBase<SplitRegionsPass> {
+struct SplitRegionsPass : mlir::attn::impl::SplitRegionsPassBase<SplitRegionsPass> {
   using SplitRegionsPassBase::SplitRegionsPassBase;
 
   void runOnOperation() override {

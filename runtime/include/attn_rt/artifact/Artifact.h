@@ -16,12 +16,14 @@
 
 namespace attn::rt {
 
-inline constexpr int manifestFormat = 4;
+inline constexpr int manifestFormat = 5;
 
-/// Who sees a token, as a form; its sizes are run-time values (`end` indexes Manifest::ends).
+enum class VisibilityKind : uint8_t; // attn_rt/artifact/VisibilityTerms.h, where the first is All
+
+/// Who sees a token, as a form. Its sizes are run-time values: a term's are at `end` and behind it in Manifest::ends.
 struct Visibility {
-  enum class Kind : uint8_t { All, Causal, Window, Recent, Sink, Or, And };
-  Kind kind = Kind::All;
+  using Kind = VisibilityKind;
+  Kind kind{};
   int end = -1;
   std::vector<Visibility> of;
 };

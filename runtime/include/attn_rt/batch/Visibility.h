@@ -1,14 +1,10 @@
 //===- Visibility.h - Who sees a token, as intervals ------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// No mask is ever stored. All, causal, window, recent and sink each let a row at
-// position q see one interval of positions whose ends are affine in q:
-//
-//     all       (-inf, inf)          window(w), recent(w)   [q - w + 1, q]
-//     causal    (-inf, q]            sink(n)                (-inf, n)
-//
-// and `|` and `&` unite and intersect such sets, so that what one row sees is
-// always a short list of intervals. A tile holds many rows, at positions between
-// qMin and qMax, and asks two questions:
+// No mask is ever stored. Each term lets a row at position q see one interval of
+// positions (attn_rt/artifact/VisibilityTerms.h), and `|` and `&` unite and
+// intersect such sets, so that what one row sees is always a short list of
+// intervals. A tile holds many rows, at positions between qMin and qMax, and asks
+// two questions:
 //
 //     possible   a set that holds everything that some row of the tile sees:
 //                tokens outside of it need not be loaded
@@ -31,6 +27,7 @@
 #define ATTN_RT_BATCH_VISIBILITY_H
 
 #include "attn_rt/artifact/Artifact.h"
+#include "attn_rt/artifact/VisibilityTerms.h"
 
 namespace attn::rt {
 
@@ -70,8 +67,14 @@ void toTokens(IntervalList &list, int64_t pos0, int64_t length);
 
 int64_t totalSize(const IntervalList &list);
 
+/// The interval that a term shows to a row at `position`, without its union and intersection with others.
+Interval termInterval(const Visibility &term, std::span<const int32_t> ends, int64_t position);
+
 /// Whether an interval begins at a distance from the row that sees it.
 bool beginsWithRow(const Visibility &visibility);
+
+/// The least that size `i` of the manifest may be.
+int32_t leastSize(const Manifest &manifest, size_t i);
 
 /// The most intervals that a visibility can give.
 int intervalBound(const Visibility &visibility);

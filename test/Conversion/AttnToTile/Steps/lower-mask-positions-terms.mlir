@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --attn-lower-mask | FileCheck %s
 
-// A row sees all of a tile that one term of a union shows it. Each term is an interval, so its two ends tell.
+// A row sees all of a tile that one term of a union shows it. Each term is an interval, which its two ends tell.
 
 !s = !tile.fragment<[query 16, key 64], f32>
 !pos = !tile.fragment<[query 16], i32>
@@ -10,29 +10,23 @@ gpu.module @kernels {
     // CHECK-NEXT: %[[C63:.*]] = arith.constant 63 :
     // CHECK-NEXT: %[[LAST:.*]] = arith.addi %[[FIRST]], %[[C63]] :
     // CHECK: tile.map %arg1 (%[[ROW:.*]]: i32) {
-    // CHECK-NEXT: %[[FAR:.*]] = arith.constant 1073741824 :
-    // CHECK-NEXT: %[[SIZE:.*]] = arith.minsi %arg6, %[[FAR]] :
-    // CHECK-NEXT: %[[BACK:.*]] = arith.constant -1073741824 :
-    // CHECK-NEXT: %[[R1:.*]] = arith.maxsi %[[ROW]], %[[BACK]] :
+    // CHECK: %[[SINK:.*]] = arith.cmpi slt, %[[LAST]], %arg5 :
+    // CHECK: %[[END:.*]] = arith.addi %[[ROW]], %{{.*}} overflow<nsw> :
+    // CHECK: %[[R1:.*]] = arith.maxsi %[[END]], %c-1073741824_i32 :
+    // CHECK: %[[SIZE:.*]] = arith.minsi %arg6, %c1073741824_i32 :
     // CHECK-NEXT: %[[BEGIN:.*]] = arith.subi %[[R1]], %[[SIZE]] :
-    // CHECK: %[[S0:.*]] = arith.cmpi slt, %[[FIRST]], %arg5 :
-    // CHECK-NEXT: %[[S1:.*]] = arith.cmpi slt, %[[LAST]], %arg5 :
-    // CHECK-NEXT: %[[SINK:.*]] = arith.andi %[[S0]], %[[S1]] :
-    // CHECK: %[[W0:.*]] = arith.cmpi sgt, %[[FIRST]], %[[BEGIN]] :
-    // CHECK-NEXT: %[[W1:.*]] = arith.cmpi sle, %[[FIRST]], %[[ROW]] :
-    // CHECK-NEXT: %[[W2:.*]] = arith.andi %[[W0]], %[[W1]] :
-    // CHECK-NEXT: %[[W3:.*]] = arith.cmpi sgt, %[[LAST]], %[[BEGIN]] :
-    // CHECK-NEXT: %[[W4:.*]] = arith.cmpi sle, %[[LAST]], %[[ROW]] :
-    // CHECK-NEXT: %[[W5:.*]] = arith.andi %[[W3]], %[[W4]] :
-    // CHECK-NEXT: %[[WINDOW:.*]] = arith.andi %[[W2]], %[[W5]] :
+    // CHECK-NEXT: %[[W0:.*]] = arith.cmpi sle, %[[BEGIN]], %[[FIRST]] :
+    // CHECK-NEXT: %[[W1:.*]] = arith.cmpi slt, %[[LAST]], %[[END]] :
+    // CHECK-NEXT: %[[WINDOW:.*]] = arith.andi %[[W0]], %[[W1]] :
     // CHECK-NEXT: %[[ALL:.*]] = arith.ori %[[SINK]], %[[WINDOW]] :
     // CHECK: tile.mask %arg0 if %{{.*}} where %{{.*}}, %arg1 (%[[K:.*]]: i32, %[[Q:.*]]: i32) {
-    // CHECK: %[[R2:.*]] = arith.maxsi %[[Q]], %{{.*}} :
-    // CHECK-NEXT: %[[BEGIN2:.*]] = arith.subi %[[R2]], %{{.*}} :
     // CHECK: %[[M0:.*]] = arith.cmpi slt, %[[K]], %arg5 :
-    // CHECK-NEXT: %[[M1:.*]] = arith.cmpi sgt, %[[K]], %[[BEGIN2]] :
-    // CHECK-NEXT: %[[M2:.*]] = arith.cmpi sle, %[[K]], %[[Q]] :
-    // CHECK-NEXT: %[[M3:.*]] = arith.andi %[[M1]], %[[M2]] :
+    // CHECK: %[[END2:.*]] = arith.addi %[[Q]], %{{.*}} overflow<nsw> :
+    // CHECK: %[[R2:.*]] = arith.maxsi %[[END2]], %{{.*}} :
+    // CHECK: %[[BEGIN2:.*]] = arith.subi %[[R2]], %{{.*}} :
+    // CHECK: %[[M1:.*]] = arith.cmpi slt, %[[K]], %[[END2]] :
+    // CHECK-NEXT: %[[M2:.*]] = arith.cmpi sge, %[[K]], %[[BEGIN2]] :
+    // CHECK-NEXT: %[[M3:.*]] = arith.andi %[[M2]], %[[M1]] :
     // CHECK-NEXT: arith.ori %[[M0]], %[[M3]] :
     %0 = attn.mask %s at %at tokens %first to %end pos0 %pos0 see sink(4) | window(8) ends %sink, %window : !pos, !s
     return %0 : !s

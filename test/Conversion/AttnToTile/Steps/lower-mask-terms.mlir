@@ -7,9 +7,8 @@
 gpu.module @kernels {
   // CHECK-LABEL: func.func @all(
   func.func @all(%s: !s, %at: !pos, %first: i32, %end: i32, %pos0: i32, %if: i1) -> !s {
-    // CHECK: tile.lane_coordinates : <[key 16], i32>
     // CHECK: %[[EXISTS:.*]] = arith.subi %arg3, %{{.*}} :
-    // CHECK: %[[M:.*]] = tile.mask %arg0 if %arg5 where %{{.*}}, %{{.*}} (%[[C:.*]]: i32, %{{.*}}: i32) {
+    // CHECK: %[[M:.*]] = tile.mask %arg0 if %arg5 where %{{.*}} (%[[C:.*]]: i32) {
     // CHECK-NEXT: %[[SEES:.*]] = arith.cmpi slt, %[[C]], %[[EXISTS]] :
     // CHECK-NEXT: tile.yield %[[SEES]] :
     // CHECK: return %[[M]] :
@@ -18,14 +17,12 @@ gpu.module @kernels {
   }
   // CHECK-LABEL: func.func @intersection(
   func.func @intersection(%s: !s, %at: !pos, %first: i32, %end: i32, %pos0: i32, %recent: i32, %if: i1) -> !s {
-    // CHECK: %[[SIZE:.*]] = arith.minsi %arg5, %c1073741824_i32 :
-    // CHECK: arith.subi %{{.*}}, %[[SIZE]] :
-    // CHECK: tile.mask %arg0 if %arg6 where {{.*}} (%[[C:.*]]: i32, %[[L:.*]]: i32, %[[B:.*]]: i32) {
-    // CHECK-NEXT: %[[CAUSAL:.*]] = arith.cmpi sle, %[[C]], %[[L]] :
-    // CHECK-NEXT: %[[BEHIND:.*]] = arith.cmpi sgt, %[[C]], %[[B]] :
-    // CHECK-NEXT: %[[BEFORE:.*]] = arith.cmpi sle, %[[C]], %[[L]] :
+    // CHECK: tile.mask %arg0 if %arg6 where {{.*}} (%[[C:.*]]: i32, %[[CAUSAL:.*]]: i32, %[[BEGIN:.*]]: i32, %[[END:.*]]: i32) {
+    // CHECK-NEXT: %[[A:.*]] = arith.cmpi slt, %[[C]], %[[CAUSAL]] :
+    // CHECK-NEXT: %[[BEFORE:.*]] = arith.cmpi slt, %[[C]], %[[END]] :
+    // CHECK-NEXT: %[[BEHIND:.*]] = arith.cmpi sge, %[[C]], %[[BEGIN]] :
     // CHECK-NEXT: %[[IN:.*]] = arith.andi %[[BEHIND]], %[[BEFORE]] :
-    // CHECK-NEXT: %[[SEES:.*]] = arith.andi %[[CAUSAL]], %[[IN]] :
+    // CHECK-NEXT: %[[SEES:.*]] = arith.andi %[[A]], %[[IN]] :
     // CHECK-NEXT: tile.yield %[[SEES]] :
     %0 = attn.mask %s at %at tokens %first to %end pos0 %pos0 see causal and recent(8) ends %recent if %if : !pos, !s
     return %0 : !s

@@ -10,26 +10,24 @@ gpu.module @kernels {
     // CHECK-NEXT: %[[TOKEN:.*]] = arith.addi %arg2, %[[COLUMN]] :
     // CHECK-NEXT: %[[ORIGIN:.*]] = arith.addi %arg4, %[[TOKEN]] :
     // CHECK-NEXT: %[[EXISTS:.*]] = arith.subi %arg3, %[[TOKEN]] :
-    // CHECK-NEXT: %[[ONE:.*]] = arith.constant 1 :
-    // CHECK-NEXT: %[[LAST:.*]] = arith.subi %[[EXISTS]], %[[ONE]] :
-    // CHECK-NEXT: %[[ROW:.*]] = tile.map %arg1 (%[[P:.*]]: i32) {
-    // CHECK-NEXT: %[[P1:.*]] = arith.subi %[[P]], %[[ORIGIN]] :
-    // CHECK-NEXT: %[[P2:.*]] = arith.minsi %[[P1]], %[[LAST]] :
-    // CHECK-NEXT: tile.yield %[[P2]] :
-    // CHECK: %[[SINK0:.*]] = arith.subi %arg5, %[[ORIGIN]] :
+    // CHECK-NEXT: %[[SINK0:.*]] = arith.subi %arg5, %[[ORIGIN]] :
     // CHECK-NEXT: %[[SINK:.*]] = arith.minsi %[[SINK0]], %[[EXISTS]] :
-    // CHECK-NEXT: %[[FAR:.*]] = arith.constant 1073741824 :
-    // CHECK-NEXT: %[[SIZE:.*]] = arith.minsi %arg6, %[[FAR]] :
     // CHECK-NEXT: %[[BEGIN:.*]] = tile.map %arg1 (%[[R:.*]]: i32) {
     // CHECK-NEXT: %[[R1:.*]] = arith.subi %[[R]], %[[ORIGIN]] :
-    // CHECK-NEXT: %[[BACK:.*]] = arith.constant -1073741824 :
-    // CHECK-NEXT: %[[R2:.*]] = arith.maxsi %[[R1]], %[[BACK]] :
-    // CHECK-NEXT: %[[R3:.*]] = arith.subi %[[R2]], %[[SIZE]] :
-    // CHECK-NEXT: tile.yield %[[R3]] :
-    // CHECK: %[[M:.*]] = tile.mask %arg0 if %arg7 where %[[OFFSETS]], %[[ROW]], %[[BEGIN]] (%[[C:.*]]: i32, %[[L:.*]]: i32, %[[B:.*]]: i32) {
+    // CHECK: %[[R2:.*]] = arith.addi %[[R1]], %{{.*}} overflow<nsw> :
+    // CHECK: %[[R3:.*]] = arith.maxsi %[[R2]], %c-1073741824_i32 :
+    // CHECK: %[[SIZE:.*]] = arith.minsi %arg6, %c1073741824_i32 :
+    // CHECK-NEXT: %[[R4:.*]] = arith.subi %[[R3]], %[[SIZE]] :
+    // CHECK-NEXT: tile.yield %[[R4]] :
+    // CHECK: %[[END:.*]] = tile.map %arg1 (%[[P:.*]]: i32) {
+    // CHECK-NEXT: %[[P1:.*]] = arith.subi %[[P]], %[[ORIGIN]] :
+    // CHECK: %[[P2:.*]] = arith.addi %[[P1]], %{{.*}} overflow<nsw> :
+    // CHECK: %[[P3:.*]] = arith.minsi %[[P2]], %[[EXISTS]] :
+    // CHECK-NEXT: tile.yield %[[P3]] :
+    // CHECK: %[[M:.*]] = tile.mask %arg0 if %arg7 where %[[OFFSETS]], %[[BEGIN]], %[[END]] (%[[C:.*]]: i32, %[[B:.*]]: i32, %[[E:.*]]: i32) {
     // CHECK-NEXT: %[[IN_SINK:.*]] = arith.cmpi slt, %[[C]], %[[SINK]] :
-    // CHECK-NEXT: %[[BEHIND:.*]] = arith.cmpi sgt, %[[C]], %[[B]] :
-    // CHECK-NEXT: %[[BEFORE:.*]] = arith.cmpi sle, %[[C]], %[[L]] :
+    // CHECK-NEXT: %[[BEFORE:.*]] = arith.cmpi slt, %[[C]], %[[E]] :
+    // CHECK-NEXT: %[[BEHIND:.*]] = arith.cmpi sge, %[[C]], %[[B]] :
     // CHECK-NEXT: %[[IN:.*]] = arith.andi %[[BEHIND]], %[[BEFORE]] :
     // CHECK-NEXT: %[[SEES:.*]] = arith.ori %[[IN_SINK]], %[[IN]] :
     // CHECK-NEXT: tile.yield %[[SEES]] :

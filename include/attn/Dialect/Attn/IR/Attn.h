@@ -12,6 +12,10 @@
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
+#include "attn_rt/artifact/VisibilityTerms.h"
+namespace mlir::attn {
+using ::attn::rt::VisibilityKind;
+}
 #include "attn/Dialect/Attn/IR/AttnEnums.h.inc"
 #include "attn/Support/TypedAttr.h"
 #define GET_ATTRDEF_CLASSES

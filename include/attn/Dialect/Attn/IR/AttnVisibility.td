@@ -7,10 +7,11 @@
 // Every mask that a published model uses says the same with two integers per
 // row: a row at position q sees the positions of an interval
 //
-//   [lo(q), hi(q))        with ends that are constant or q plus a constant
+//   [lo(q), hi(q))        with ends that never decrease as q increases
 //
-//   all        [0, inf)             causal   [0, q + 1)
-//   window(w)  [q + 1 - w, q + 1)   sink(n)  [0, n)
+//   all        [0, inf)             window(l, r)  [q - l, q + 1 + r)
+//   causal     [0, q + 1)           sink(n)       [0, n)
+//   window(w)  [q + 1 - w, q + 1)   chunk(n)      [q - q mod n, q - q mod n + n)
 //
 // or of a union of a few. These unions are closed under what people combine
 // them with:
@@ -34,6 +35,9 @@
 // without mask code, and no mask is ever stored. The other axis works the same
 // way and is data, not text: which *rows* see an instance is one range of rows.
 //
+// Each term is defined in one place, attn_rt/artifact/VisibilityTerms.h: its word,
+// its sizes, its interval over an abstract arithmetic.
+//
 // The form is compiled, the ends are arguments of the kernel. Simplification
 // below therefore reasons on forms: `a` implies `b` if it does for every value
 // of the ends. That keeps one kernel valid for all sizes, and is all it needs,
@@ -47,17 +51,6 @@ include "attn/Dialect/Attn/IR/AttnDialect.td"
 include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/EnumAttr.td"
 
-def Attn_VisibilityKind : I32EnumAttr<"VisibilityKind", "the form of a visibility", [
-    I32EnumAttrCase<"All", 0, "all">,
-    I32EnumAttrCase<"Causal", 1, "causal">,
-    I32EnumAttrCase<"Window", 2, "window">,
-    I32EnumAttrCase<"Recent", 3, "recent">,
-    I32EnumAttrCase<"Sink", 4, "sink">,
-    I32EnumAttrCase<"Or", 5, "or">,
-    I32EnumAttrCase<"And", 6, "and">]> {
-  let cppNamespace = "::mlir::attn";
-}
-
 def Attn_VisibilityAttr : AttrDef<Attn_Dialect, "Visibility"> {
   let mnemonic = "visibility";
   let summary = "the positions a query row sees, as an expression over intervals";
@@ -69,7 +62,9 @@ def Attn_VisibilityAttr : AttrDef<Attn_Dialect, "Visibility"> {
     | `all` | always | `[0, inf)` |
     | `causal` | `k <= q` | `[0, q + 1)` |
     | `window(w)`, `recent(w)` | `0 <= q - k < w` | `[q + 1 - w, q + 1)` |
+    | `window(l, r)` | `q - l <= k <= q + r` | `[q - l, q + 1 + r)` |
     | `sink(n)` | `k < n` | `[0, n)` |
+    | `chunk(n)` | `k` and `q` are in the same run of `n` positions | `[q - q mod n, q - q mod n + n)` |
     | `a \| b` | either does | union |
     | `a and b` | both do | intersection |
 
@@ -79,8 +74,8 @@ def Attn_VisibilityAttr : AttrDef<Attn_Dialect, "Visibility"> {
     a mask, the second what a ring still holds.
 
     The *form* of a visibility is compiled, its *ends* (the sizes of windows,
-    recents and sinks) are run-time values, numbered in the order in which they
-    appear in the text. So that one kernel serves every size, simplification
+    recents, sinks and chunks) are run-time values, numbered in the order in
+    which they appear in the text. So that one kernel serves every size, simplification
     never compares two different sizes: `causal and window(w)` is `window(w)`
     whatever w is, but `window(4) and window(9)` stays. The one exception is an
     end of zero, which says in the text that nothing is seen.
@@ -92,23 +87,18 @@ def Attn_VisibilityAttr : AttrDef<Attn_Dialect, "Visibility"> {
     ```
   }];
   let parameters = (ins
-    AttrParameter<"::mlir::attn::VisibilityKind", "which term or connective">:$kind,
-    AttrParameter<"int64_t", "the end: size of a window, recent or sink; 0 for the other kinds">:$size,
+    AttrParameter<"::attn::rt::VisibilityKind", "which term or connective">:$kind,
+    ArrayRefParameter<"int64_t", "the sizes of a term, as many as it has">:$sizes,
     ArrayRefParameter<"::mlir::attn::VisibilityAttr", "what `or` and `and` connect, two or more">:$operands);
   let builders = [
-    AttrBuilder<(ins "VisibilityKind":$kind, CArg<"int64_t", "0">:$size), [{
-      return $_get($_ctxt, kind, size, ArrayRef<VisibilityAttr>());
+    AttrBuilder<(ins "VisibilityKind":$kind, CArg<"ArrayRef<int64_t>", "{}">:$sizes), [{
+      return $_get($_ctxt, kind, sizes, ArrayRef<VisibilityAttr>());
     }]>,
     AttrBuilderWithInferredContext<(ins "VisibilityKind":$kind, "ArrayRef<VisibilityAttr>":$operands), [{
-      return $_get(operands.front().getContext(), kind, int64_t(0), operands);
+      return $_get(operands.front().getContext(), kind, ArrayRef<int64_t>(), operands);
     }]>,
   ];
   let extraClassDeclaration = [{
-    /// Whether this kind of term has an end.
-    static bool isSized(VisibilityKind kind) {
-      return kind == VisibilityKind::Window || kind == VisibilityKind::Recent || kind == VisibilityKind::Sink;
-    }
-
     /// Parses the expression without the enclosing `<` and `>`; also used inline after `see`.
     static FailureOr<VisibilityAttr> parseExpression(AsmParser &parser);
     void printExpression(AsmPrinter &printer) const;

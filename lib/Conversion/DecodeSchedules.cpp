@@ -72,8 +72,8 @@ private:
 
   /// Of codes a warp takes more tokens at a time, as many as its lanes look up: bytes come no slower, and
   /// what a tile waits for (exchanges, dots one behind the other) is shared by more of them.
-  /// Chips before Hopper convert by more instructions: beside several groups and a score region 32 tokens of a
-  /// warp take more than 255 registers.
+  /// Chips before Hopper convert by more instructions: beside several groups and a score region 32 tokens of
+  /// a warp take more than 255 registers.
   int64_t warpKeys() const {
     const bool crowded = shape.groups > 1 && !shape.rawScores && !chip.overlapsLaunches;
     return shape.converted() && model.keepsQueries() && !crowded ? 2 * mmaKeys : mmaKeys;

@@ -58,15 +58,15 @@ FAULTS = [
     Fault(
         "a key past the end counts",
         f"{CONVERSION}/Steps/LowerMask.cpp",
-        "b.sub(exists, b.i32(1))",
-        "b.sub(exists, b.i32(0))",
+        "Value exists = b.sub(op.getEnd(), firstToken);",
+        "Value exists = b.sub(b.add(op.getEnd(), b.i32(1)), firstToken);",
         ("grid", "lit"),
     ),
     Fault(
         "a window is one token too long",
-        f"{CONVERSION}/Steps/LowerMask.cpp",
-        "b.compare(arith::CmpIPredicate::sgt, column, next())",
-        "b.compare(arith::CmpIPredicate::sge, column, next())",
+        f"{CONVERSION}/Kernel/ValuePositions.h",
+        "return b.sub(b.max(p, b.i32(-farthest)), b.min(n, b.i32(farthest)));",
+        "return b.sub(b.max(b.sub(p, b.i32(1)), b.i32(-farthest)), b.min(n, b.i32(farthest)));",
         ("grid", "lit"),
     ),
     Fault(
@@ -135,8 +135,8 @@ FAULTS = [
     Fault(
         "a plan's window is one token too short",
         f"{RUNTIME}/batch/Visibility.cpp",
-        "return {low - size + 1, high + 1};",
-        "return {low - size + 2, high + 1};",
+        "return {lower.begin, low == high",
+        "return {lower.begin + 1, low == high",
         ("runtime",),
     ),
     Fault(

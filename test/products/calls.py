@@ -32,7 +32,10 @@ def run_attend(random, form):
         lengths = [int(random.integers(min(rows, tokens), tokens + 1)) for _ in range(batch)]
         if random.random() < 0.2 and rows == 1:
             lengths[0] = 0
-    if tokens == 0 and (form["score"] not in ("none", "softcap1", "softcap30") or "sink" in form["see"]):
+    if tokens == 0 and (
+        form["score"] not in ("none", "softcap1", "softcap30")
+        or any(word in form["see"] for word in ("sink", "chunk"))
+    ):
         rows = 0
     if lengths and 0 in lengths and rows:
         lengths = None

@@ -38,6 +38,7 @@ class _Term:
     sees: Callable[..., Any]
     least: int = 0
     shows_nothing_at_0: bool = False
+    moves: bool = True  # with the row: positions that all change by as much see as before
 
 
 _WINDOW = _Term(("n",), lambda q, k, n: (k <= q) & (q - k < n), shows_nothing_at_0=True)
@@ -48,8 +49,8 @@ _TERMS = {
     ("window", 1): _WINDOW,
     ("window", 2): _Term(("left", "right"), lambda q, k, left, right: (q - k <= left) & (k - q <= right)),
     ("recent", 1): _WINDOW,
-    ("sink", 1): _Term(("n",), lambda q, k, n: (k < n) & (q == q), shows_nothing_at_0=True),
-    ("chunk", 1): _Term(("n",), lambda q, k, n: q // n == k // n, least=1),
+    ("sink", 1): _Term(("n",), lambda q, k, n: (k < n) & (q == q), shows_nothing_at_0=True, moves=False),
+    ("chunk", 1): _Term(("n",), lambda q, k, n: q // n == k // n, least=1, moves=False),
 }
 _WORDS = tuple(dict.fromkeys(word for word, _ in _TERMS))
 
@@ -139,6 +140,12 @@ class Visibility:
             yield self.kind
         for part in self.parts:
             yield from part.kinds()
+
+    def fixed_term(self) -> str:
+        """The word of a term that depends on where positions begin: sink, chunk. Nothing where there is none."""
+        if not self.parts:
+            return "" if self._term.moves else self.kind
+        return next(filter(None, (part.fixed_term() for part in self.parts)), "")
 
     def is_everything(self) -> bool:
         """Whether everything is seen, whatever the positions."""

@@ -176,4 +176,5 @@ def _head_reader(options: Options, score: Score | None) -> str:
 def _position_reader(see: visibility.Visibility, score: Score | None) -> str:
     if score and (score.uses("qi") or score.uses("ki")):
         return "a score function that depends on positions"
-    return "a sink" if "sink" in see.kinds() else ""
+    term = see.fixed_term()
+    return f"a {term}" if term else ""

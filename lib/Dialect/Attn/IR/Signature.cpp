@@ -227,9 +227,10 @@ private:
     static constexpr StringLiteral kReserved[] = {
         "q", "q_start", "q_pos", "o", "lse", "classes", "ordinal_heads", "sink_logits", "plan", "partial"};
     static constexpr StringLiteral kOfBackward[] = {"do", "dlse", "dq", "delta"};
-    bool taken = llvm::is_contained(kReserved, argument.name) ||
-                 (firstOutput && llvm::is_contained({mlir::attn::firstOutput, mlir::attn::firstLse}, argument.name)) ||
-                 (backwardAttr.isOn(func) && llvm::is_contained(kOfBackward, argument.name));
+    bool taken =
+        llvm::is_contained(kReserved, argument.name) ||
+        (firstOutput && llvm::is_contained({mlir::attn::firstOutput, mlir::attn::firstLse}, argument.name)) ||
+        (backwardAttr.isOn(func) && llvm::is_contained(kOfBackward, argument.name));
     if (!fixed && (taken || StringRef(argument.name).contains('.')))
       return emitArgumentError(value)
              << "expected a name that is not reserved and has no point, got \"" << argument.name << "\"";

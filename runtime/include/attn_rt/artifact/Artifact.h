@@ -20,7 +20,8 @@ inline constexpr int manifestFormat = 5;
 
 enum class VisibilityKind : uint8_t; // attn_rt/artifact/VisibilityTerms.h, where the first is All
 
-/// Who sees a token, as a form. Its sizes are run-time values: a term's are at `end` and behind it in Manifest::ends.
+/// Who sees a token, as a form. Its sizes are run-time values: a term's are at `end` and behind it in
+/// Manifest::ends.
 struct Visibility {
   using Kind = VisibilityKind;
   Kind kind{};

@@ -108,8 +108,9 @@ private:
     memory.part = memory.store->part(keys);
     memory.heads = memory.store->heads;
     std::string prefix = nameOf(cache) + ".";
-    for (auto [name, tensor] : {std::pair(prefix + memory.store->codesName(memory.part), &memory.codes),
-                                std::pair(prefix + rt::Store::metaName(memory.part), &memory.meta)}) {
+    for (const auto &[name, tensor] :
+         {std::pair(prefix + memory.store->codesName(memory.part), &memory.codes),
+          std::pair(prefix + rt::Store::metaName(memory.part), &memory.meta)}) {
       if (tensor == &memory.meta && memory.part.format.isPlain())
         continue;
       if (!caches.count(name)) {
@@ -181,7 +182,7 @@ private:
     const rt::Store store = storeOf(cast<KVType>(copy.written().getType()));
     std::string prefix = nameOf(copy.written()) + ".";
     for (const rt::StorePart *part : {&store.keys, &store.values}) {
-      for (std::string name : {store.codesName(*part), rt::Store::metaName(*part)})
+      for (const std::string &name : {store.codesName(*part), rt::Store::metaName(*part)})
         if (name == store.codesName(*part) || part->format.hasLines())
           results[prefix + name] = std::move(caches.at(prefix + name));
     }

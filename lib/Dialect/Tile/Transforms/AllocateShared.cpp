@@ -46,7 +46,7 @@ struct AllocateShared : tile::impl::AllocateSharedPassBase<AllocateShared> {
     if (!under || !under.getOffset())
       return alloc.emitOpError("overlays memory that is not allocated before it");
     memory.overlay(*under.getOffset(), type, copies);
-    alloc.setOffset(*under.getOffset());
+    alloc.setOffset(under.getOffset());
     ++overlaid;
     return success();
   }

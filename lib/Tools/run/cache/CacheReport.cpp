@@ -26,7 +26,7 @@ std::string run::firstDifference(const std::string &name, const rt::Tensor &got,
   const size_t size = rt::dtypeSize(got.dtype);
   int64_t first = -1, count = 0;
   for (int64_t i = 0; i < got.elements(); ++i)
-    if (std::memcmp(&got.bytes[i * size], &expected.bytes[i * size], size)) {
+    if (std::memcmp(&got.bytes[i * size], &expected.bytes[i * size], size) != 0) {
       first = first < 0 ? i : first;
       ++count;
     }

@@ -24,6 +24,7 @@ std::vector<int64_t> Instances::lengths() const {
   if (paths.empty())
     return runs;
   std::vector<int64_t> lengths;
+  lengths.reserve(paths.size());
   for (const std::vector<int32_t> &path : paths)
     lengths.push_back(std::accumulate(path.begin(), path.end(), int64_t(0),
                                       [&](int64_t sum, int32_t run) { return sum + runs[run]; }));

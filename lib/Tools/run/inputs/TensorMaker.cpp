@@ -93,6 +93,7 @@ rt::Status TensorMaker::addKV(const KVArgument &kv, const Instances &instances) 
   const std::vector<int64_t> lines = store.isStrided() ? slots : linesOf(store, slots);
   for (const rt::StoreTensor &tensor : store.data()) {
     std::vector<int64_t> shape;
+    shape.reserve(tensor.dims.size());
     for (const rt::StoreDim &dim : tensor.dims)
       shape.push_back(dim.size ? sizes[*dim.size] : dim.value);
     const std::string name = kv.name + "." + tensor.name;

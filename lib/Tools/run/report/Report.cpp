@@ -43,7 +43,7 @@ std::string lengthsText(const rt::OperandBatch &operand) {
 
 std::string storeText(const rt::Argument &argument) {
   const rt::Store store = rt::storeOf(argument);
-  const std::string text = store.text() + (store.ragged && !store.isUnified() ? " ragged" : "");
+  std::string text = store.text() + (store.ragged && !store.isUnified() ? " ragged" : "");
   const rt::Format keys = store.keys.format, values = store.values.format;
   if (keys.isPlain() && values.isPlain())
     return text;

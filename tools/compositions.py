@@ -28,6 +28,8 @@ ROWS = {
         "kv": [attn.Paged(name="context", dims=("contexts", "context_len")), attn.Paged(name="own")]
     },
     "`window(8)`": {"see": attn.window(8)},
+    "`window(8, 4)`": {"see": attn.window(8, 4)},
+    "`causal() & chunk(8)`": {"see": attn.causal() & attn.chunk(8)},
     "`causal() & (sink(4) \\| recent(8))`": {"see": SINK},
     "`sink(4) \\| recent(8)`": {"see": attn.sink(4) | attn.recent(8)},
     "three intervals": {"see": attn.causal() & (attn.sink(4) | attn.recent(8) | attn.window(2))},

@@ -28,7 +28,7 @@ Visibility randomVisibility(Rng &rng, int depth) {
   return result;
 }
 
-/// The definition of the terms, in words of its own.
+/// Defines the terms without VisibilityTerms.h.
 bool isShown(const Visibility &term, std::span<const int32_t> ends, int64_t q, int64_t p) {
   const auto size = [&](int i) { return ends[static_cast<size_t>(term.end + i)]; };
   switch (term.kind) {
@@ -68,7 +68,7 @@ TEST(Visibility, TermsAreWhatTheySay) {
   }
 }
 
-// Of two terms, the sizes of each being any.
+// Tries sizes of both terms.
 TEST(Visibility, WhatIsImpliedIsSeen) {
   for (size_t i = 0; i < std::size(visibilityTerms); ++i)
     for (size_t j = 0; j < std::size(visibilityTerms); ++j) {

@@ -13,7 +13,7 @@ using namespace mlir::attn;
 
 namespace {
 
-/// The definition, in words of its own.
+/// Defines the terms without VisibilityTerms.h.
 bool sees(VisibilityAttr visibility, int q, int k) {
   ArrayRef<int64_t> sizes = visibility.getSizes();
   switch (visibility.getKind()) {

@@ -19,7 +19,7 @@ struct Bounds {
   Value begin, end;
 };
 
-/// An interval for each intersection of the union that a visibility is.
+/// Makes an interval of each intersection in a union.
 struct Terms {
   KernelBuilder &b;
   Value low, high; ///< the rows that decide the lower and the upper end

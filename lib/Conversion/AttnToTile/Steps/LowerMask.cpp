@@ -21,7 +21,7 @@ namespace {
 /// exist.
 using Shown = ::attn::rt::PositionBounds<Value>;
 
-/// What `visibility` says, where `ofTerm` says what each of its terms does, in the order of the text.
+/// Joins what `ofTerm` returns for each term of `visibility`, in the order of the text.
 Value join(KernelBuilder &b, VisibilityAttr visibility, function_ref<Value(VisibilityAttr)> ofTerm) {
   if (!isConnective(visibility.getKind()))
     return ofTerm(visibility);
@@ -45,7 +45,7 @@ SmallVector<VisibilityAttr> termsOf(VisibilityAttr visibility) {
   return terms;
 }
 
-/// The sizes of each term, of those of a whole visibility.
+/// Parts `all`, the sizes of a visibility, among its terms.
 SmallVector<ValueRange> sizesOf(ArrayRef<VisibilityAttr> terms, ValueRange all) {
   SmallVector<ValueRange> sizes;
   for (VisibilityAttr term : terms) {

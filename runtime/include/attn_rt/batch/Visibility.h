@@ -67,13 +67,13 @@ void toTokens(IntervalList &list, int64_t pos0, int64_t length);
 
 int64_t totalSize(const IntervalList &list);
 
-/// The interval that a term shows to a row at `position`, without its union and intersection with others.
+/// Returns the interval that one term shows to a row at `position`.
 Interval termInterval(const Visibility &term, std::span<const int32_t> ends, int64_t position);
 
 /// Whether an interval begins at a distance from the row that sees it.
 bool beginsWithRow(const Visibility &visibility);
 
-/// The least that size `i` of the manifest may be.
+/// Returns the least legal value of size `i` of the manifest.
 int32_t leastSize(const Manifest &manifest, size_t i);
 
 /// The most intervals that a visibility can give.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Kernels of a visibility against its definition: softmax in float64 over what `Visibility.sees` shows.
 
-As a program: python seen.py VISIBILITY..., with visibilities in the words of Python.
+It runs as a program, too: python seen.py VISIBILITY..., with visibilities in the words of Python.
 """
 
 import math

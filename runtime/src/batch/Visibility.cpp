@@ -129,7 +129,7 @@ thread_local std::vector<std::unique_ptr<Scratch>> scratchByDepth;
 /// (qMax, qMin) for what is certain.
 Interval leafInterval(const Visibility &leaf, std::span<const int32_t> ends, int64_t low, int64_t high) {
   const Interval lower = termInterval(leaf, ends, low);
-  // What is empty for one row is empty for all, although two ends, taken from two rows, would hold something.
+  // A term that is empty for one row is empty for all; its ends, taken from two rows, would hold something.
   if (lower.begin >= lower.end)
     return {};
   return {lower.begin, low == high ? lower.end : termInterval(leaf, ends, high).end};

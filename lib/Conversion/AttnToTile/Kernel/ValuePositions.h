@@ -9,12 +9,13 @@
 
 namespace mlir::attn {
 
-/// What VisibilityTerms.h asks of an arithmetic, by operations on i32. Positions are measured from `origin`.
+/// Implements the arithmetic of VisibilityTerms.h with operations on i32. Positions are measured from
+/// `origin`.
 class ValuePositions {
 public:
   explicit ValuePositions(KernelBuilder &b, Value origin = {}) : b(b), origin(origin) {}
 
-  /// Without a wrap, so that LLVM compares with `p` itself where it can.
+  /// The sum does not wrap, so LLVM compares with `p` itself where it can.
   Value next(Value p) const {
     return b.createOrFold<arith::AddIOp>(p, b.i32(1), arith::IntegerOverflowFlags::nsw);
   }

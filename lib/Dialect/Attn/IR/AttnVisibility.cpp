@@ -197,7 +197,7 @@ bool VisibilityAttr::isStaticallyEmpty() const {
     return llvm::all_of(getOperands(), empty);
   if (getKind() == VisibilityKind::And)
     return llvm::any_of(getOperands(), empty);
-  // Where the first row sees nothing, no row does.
+  // A term that shows nothing to one row shows nothing to any.
   auto shown = intervalOf(getKind(), IntegerPositions(), int64_t{0}, getSizes());
   return shown.end && *shown.end <= shown.begin.value_or(0);
 }

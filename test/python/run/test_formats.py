@@ -175,3 +175,18 @@ def test_values_of_floats_have_any_size(format, dtype, rows):
         for size in (1e4, 2e-5 if dtype == "bfloat16" else 5e-3):  # results of f16 are multiples of 2**-24
             sizes = {name: 60 for name in names}
             attn.check(described, batch=1, q_len=rows, amplitude=(size, 1.01 * size), **sizes)
+
+
+@pytest.mark.parametrize("rows", [1, 40])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_small_values_of_floats_beside_a_token_of_integers(dtype, rows):
+    """A few tokens of integers see to the unit of weights, which those of small scales of floats are still exact in."""
+    kv = [
+        Paged(name="far", key="int4", value="int2", dims=("batch", "far_len")),
+        Paged(name="near", value="fp8_e5m2", dims=("batch", "near_len")),
+    ]
+    described = attn.Spec(**SIZES | {"dtype": dtype, "kv": kv})
+    given = attn.sample(described, batch=1, q_len=rows, far_len=3, near_len=60)
+    given["near.v_scales"] *= numpy.float32(3e-4)
+    given["far.v_meta"] = (given["far.v_meta"] * numpy.float16(8e-3)).astype(numpy.float16)
+    attn.check(described, tensors=given)

@@ -180,14 +180,15 @@ FragmentExpansion::TokenMeta FragmentExpansion::weighedMeta(UpdateOp update) {
 
 /// A row has one unit. Where the values of another region are codes with small scales, weights that take
 /// these would be too small for f16 in the unit of weights that take none. So those leave as much room as
-/// their own type has.
-Value FragmentExpansion::liftBesideScales(UpdateOp update, Value unit) {
+/// their own type has: f16 ends at 2^16, so in it a unit follows each new maximum.
+FragmentExpansion::Room FragmentExpansion::roomBesideScales(UpdateOp update, Value unit) {
   if (!form.has(FormTraits::Lifts))
     return {};
   Type f32 = b.getF32Type();
   const bool isWide = partOf(update, /*keys=*/false).format.isPlain() &&
                       elementOf(form.getElement()).exponentBits >= elementOf(f32).exponentBits;
-  return b.splat(arith::MulFOp::create(b, b.f32(isWide ? -30 : -6), unitsPerLog2(b, unit)), rowsOf(f32));
+  Value lift = arith::MulFOp::create(b, b.f32(isWide ? -30 : -14), unitsPerLog2(b, unit));
+  return {b.splat(lift, rowsOf(f32)), isWide ? Room().slack : 0};
 }
 
 Value FragmentExpansion::addZeros(Value zeros, Value decay, Value weights, Value zero) {

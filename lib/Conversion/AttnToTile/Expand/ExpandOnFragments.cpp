@@ -24,16 +24,20 @@ void expandState(const OneUpdate &one, Value result, FragmentExpansion &e) {
   State state = e.stateOf(update.getState());
   // What the unit must be raised by is known before the scores: lanes find it while these are multiplied.
   FragmentExpansion::TokenMeta meta = e.weighedMeta(update);
-  Value lift = meta.scale ? LiftOp::create(b, e.rowsOf(f32), meta.scale, state.unit, e.pairs()).getResult()
-                          : e.liftBesideScales(update, state.unit);
+  FragmentExpansion::Room room;
+  if (meta.scale)
+    room.lift = LiftOp::create(b, e.rowsOf(f32), meta.scale, state.unit, e.pairs());
+  else
+    room = e.roomBesideScales(update, state.unit);
   Value scores = e.applyScoreRegion(update, e.rowsDotTokens(update));
   scores = e.maskScores(one, scores, copyOf(update.getQuery(), Copy::Position), one.tokens().getFirst());
   if (one.rows(b, e.form).op.getScores())
     e.storeScores(update, scores, state.unit);
   bool fixed = e.form.has(FormTraits::FixedUnit);
-  auto step = SoftmaxStepOp::create(
-      b, state.max.getType(), state.sum.getType(), scores.getType(), fixed ? Type() : state.max.getType(),
-      fixed ? Type() : Type(b.getI1Type()), scores, state.max, state.sum, state.unit, lift, fixed);
+  auto step =
+      SoftmaxStepOp::create(b, state.max.getType(), state.sum.getType(), scores.getType(),
+                            fixed ? Type() : state.max.getType(), fixed ? Type() : Type(b.getI1Type()),
+                            scores, state.max, state.sum, state.unit, room.lift, fixed, room.slack);
   Value acc = state.acc, weights = step.getWeights(), zeros;
   if (!fixed)
     acc = RescaleOp::create(b, acc.getType(), acc, step.getDecay(), step.getMoved());

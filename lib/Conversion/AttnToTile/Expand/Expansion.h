@@ -95,9 +95,13 @@ struct FragmentExpansion {
     Value scale, zero;
   };
   TokenMeta weighedMeta(UpdateOp update);
-  /// Returns what is added to a row's maximum where this region's weights take no scales and another's do;
-  /// else null.
-  Value liftBesideScales(UpdateOp update, Value unit);
+  /// How far a row's unit is above its maximum, null where it is not, and how far the maximum may pass that.
+  struct Room {
+    Value lift;
+    int64_t slack = 8;
+  };
+  /// The room of a region whose weights take no scales, where those of another do.
+  Room roomBesideScales(UpdateOp update, Value unit);
   /// The sum of zeros behind a step.
   Value addZeros(Value zeros, Value decay, Value weights, Value zero);
   /// A state of values, of one that has codes and zeros apart.

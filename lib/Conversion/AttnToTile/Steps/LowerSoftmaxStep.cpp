@@ -76,7 +76,7 @@ struct LowerSoftmaxStep : mlir::attn::impl::LowerSoftmaxStepPassBase<LowerSoftma
                       [&](ValueRange v) -> Value { return arith::AddFOp::create(b, v[0], v[1]); });
     SmallVector<Type> types{ofRows, ofRows.withElement(b.getI1Type()), ofRows, ofRows};
     ResultRange unit = b.mapAll(types, ValueRange{op.getMax(), largest},
-                                [&](ValueRange v) { return moveUnit(v[0], v[1], op.getUnit(), b); });
+                                [&](ValueRange v) { return moveUnit(op, v[0], v[1], b); });
     Value max = unit[0], moved = unit[1], base = unit[2], decay = unit[3];
     Value weights = weigh(op, base, b), ofTile = sum(op, weights, b);
     Value all = b.map(op.getSum().getType(), ValueRange{op.getSum(), decay, ofTile},
@@ -86,10 +86,10 @@ struct LowerSoftmaxStep : mlir::attn::impl::LowerSoftmaxStepPassBase<LowerSoftma
 
   /// Of one row, whose unit is `old` and whose tile's largest score is `seen`: the unit, whether it moved,
   /// what exponents of weights begin with, and the decay.
-  static SmallVector<Value> moveUnit(Value old, Value seen, Value log2, KernelBuilder &b) {
-    auto scaled = [&](Value x) -> Value { return arith::MulFOp::create(b, x, log2); };
+  static SmallVector<Value> moveUnit(SoftmaxStepOp op, Value old, Value seen, KernelBuilder &b) {
+    auto scaled = [&](Value x) -> Value { return arith::MulFOp::create(b, x, op.getUnit()); };
     Value growth = scaled(arith::SubFOp::create(b, seen, old));
-    Value grows = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, growth, b.f32(8));
+    Value grows = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, growth, b.f32(op.getSlack()));
     Value max = b.select(grows, seen, old);
     // -inf - -inf must not become NaN in rows that have seen nothing yet.
     Value nothing = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, max, b.f32(-infinity));

@@ -260,11 +260,11 @@ def Attn_SoftmaxStepOp : Attn_StepOp<"softmax_step", [Pure, AttrSizedResultSegme
     The monoid's step (AttnOnlineOps.td): from a tile of scores and the largest score `m` and the sum of weights `l` so
     far it makes the new ones, the weights of the tile and what all older weights are to be multiplied by.
 
-        m' = m,              where max(S) - m is less than 8 in log2
+        m' = m,              where max(S) - m is at most `slack` in log2
              max(S) [+ lift] else
         P  = exp(S - m')     decay = exp(m - m')     l' = l decay + sum(P)
 
-    `m` is a unit, not a result: weights stay below 2^8, which 16 bits hold as exactly as those below 1, and `moved`
+    `m` is a unit, not a result: weights stay below 2^slack, which 16 bits hold as exactly as those below 1, and `moved`
     says whether the unit of some row moved; else the decay is 1 to the bit. Rows that have seen nothing have weights of
     0. `lift` is how far above the largest score the unit is to be (attn.lift).
 
@@ -279,13 +279,13 @@ def Attn_SoftmaxStepOp : Attn_StepOp<"softmax_step", [Pure, AttrSizedResultSegme
                        Attn_PerRow<"the unit so far">:$max, Attn_PerRow<"the sum so far, shares of lanes">:$sum,
                        Arg<F32, "log2 of a score of 1">:$unit,
                        Optional<Attn_PerRow<"how much higher than the largest score a unit is">>:$lift,
-                       UnitAttr:$fixed);
+                       UnitAttr:$fixed, DefaultValuedAttr<I64Attr, "8">:$slack);
   let results = (outs Attn_PerRow<"the new unit">:$new_max, Attn_PerRow<"the new sum">:$new_sum,
                       Attn_Pairs<"the tile's weights">:$weights,
                       Optional<Attn_PerRow<"what older weights are multiplied by">>:$decay,
                       Optional<Attn_Described<I1, "whether some decay is not 1">>:$moved);
   let assemblyFormat = [{
-    (`fixed` $fixed^)? $scores `,` $max `,` $sum `unit` $unit (`lift` $lift^)? attr-dict
+    (`fixed` $fixed^)? $scores `,` $max `,` $sum `unit` $unit (`lift` $lift^)? (`slack` $slack^)? attr-dict
     `:` type($scores) `,` type($max) `,` type($sum) (`,` type($lift)^)?
     `->` type($new_max) `,` type($new_sum) `,` type($weights) (`,` type($decay)^ `,` type($moved))?
   }];

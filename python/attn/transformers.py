@@ -39,6 +39,7 @@ from .adapters.layer_calls import (
     learn_layer,
     read_sinks,
     remember,
+    see_without_mask,
     signature_of,
     spans_of,
     visible_of,
@@ -49,7 +50,7 @@ from .adapters.padded_gradients import attend_with_gradients
 from .adapters.paged_batches import attend_batch
 from .adapters.paged_steps import attend_pages
 from .adapters.planned_batches import PagedInputs, is_capturing, is_padded
-from .adapters.span_mask import SpanMask
+from .adapters.span_mask import SpanMask, ends_at_rows, is_causal_or_window
 from .adapters.transformers_cache import PagedCache, layer_of
 from .adapters.transformers_causes import unserved_cause
 from .adapters.transformers_config import CACHE
@@ -140,19 +141,21 @@ def attention_forward(
         call = attention_mask.calls.get(memo)
         if call is not None and call.alive:
             return call(query, key, value, read_sinks(s_aux)), None
+    causal, see = False, ""
     if attention_mask is None:
         causal = is_causal if is_causal is not None else getattr(module, "is_causal", True)
-        causal, window, shift = bool(causal) and query.shape[2] > 1, sliding_window or 0, 0
+        causal = bool(causal) and query.shape[2] > 1
+        see = see_without_mask(causal, sliding_window or 0, query.shape[2])
     elif isinstance(attention_mask, SpanMask):
-        causal, window, shift = attention_mask.causal, attention_mask.window, attention_mask.shift
-    else:
-        causal, window, shift = False, 0, 0
+        see = attention_mask.see
     layer = layer_of(key)
     cause = unserved_cause(
-        query, key, value, attention_mask, dropout, scale, causal, window, softcap or 0.0, s_aux, gates
+        query, key, value, attention_mask, dropout, scale, see, softcap or 0.0, s_aux, gates
     )
     if layer is not None:
-        if cause is None and (attention_mask is None or shift or attention_mask.positions is not None):
+        if cause is None and (
+            attention_mask is None or attention_mask.positions is not None or not is_causal_or_window(see)
+        ):
             cause = "a mask that is more than causal with padding"
         if cause is not None:
             raise TensorError(f"{CACHE}: {layer_name(module)}: {cause}, which attn does not serve from pages")
@@ -164,8 +167,7 @@ def attention_forward(
             value,
             attention_mask.host_spans(),
             scale=scale,
-            causal=causal,
-            window=window,
+            see=see,
             softcap=softcap or 0.0,
             sinks=s_aux,
             gates=gates,
@@ -190,7 +192,7 @@ def attention_forward(
         )
         return out, None
     if needs_gradient(query, key, value, s_aux):
-        visible = visible_of(attention_mask, query, key, causal, window)
+        visible = visible_of(attention_mask, query, key, see)
         scores = Scores(scale, softcap or 0.0)
         return attend_with_gradients(query, key, value, read_sinks(s_aux), visible, scores), None
     if isinstance(attention_mask, SpanMask) and attention_mask.handle:
@@ -220,7 +222,7 @@ def attention_forward(
             remember(attention_mask, module, query, key, value, options, call)
         return call(query, key, value, sinks), None
     if attention_mask is None:
-        spans, positions = spans_of(query, key, causal), None
+        spans, positions = spans_of(query, key, ends_at_rows(see)), None
     else:
         spans, positions = attention_mask.spans, attention_mask.positions
     out = torch_ops.attend_spans(
@@ -229,13 +231,11 @@ def attention_forward(
         value,
         spans,
         scale,
-        causal,
-        window,
+        see,
         softcap or 0.0,
         s_aux,
         list(gates.classes) if gates else None,
         [gates.sink, gates.recent] if gates else None,
-        shift,
         positions,
     )
     return out, None

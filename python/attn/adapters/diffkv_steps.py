@@ -12,13 +12,15 @@ from torch import Tensor
 from ..cache.policy import PRUNED, decide_prompt, decide_step, sight_of
 from ..describe.functions import softcap as capped
 from ..describe.spec import Spec
-from ..describe.visibility import all_tokens, causal, recent, sink
+from ..describe.visibility import all_tokens, causal, read_visibility, recent, sink
 from ..errors import PlanError, TensorError, expected
 from ..run.attention import attend
 from ..run.kernels import compile
 from .diffkv_cache import DiffKVCache, DiffKVLayer
+from .span_mask import ends_at_rows
 from .transformers_cache import PagedKeys
 from .transformers_config import CACHE
+from .visible_rows import is_window
 
 
 class DiffKVStep:
@@ -66,8 +68,7 @@ def attend_precisions(
     spans: Tensor,
     *,
     scale: float,
-    causal: bool,
-    window: int,
+    see: str,
     softcap: float,
     sinks: Tensor | None,
     gates: object,
@@ -77,10 +78,12 @@ def attend_precisions(
     for name, asked in (
         ("learned sinks", sinks is not None),
         ("head gates", gates is not None),
-        ("rows that see what is behind them", not causal and query.shape[2] > 1),
+        ("rows that see what is behind them", not ends_at_rows(see) and query.shape[2] > 1),
     ):
         if asked:
             raise PlanError(f"{CACHE}: {name}: DiffKVCache does not serve it; take PagedCache")
+    rule = read_visibility(see)
+    window = rule.own[0] if is_window(rule) else 0
     if 0 < window <= layer.cache.policy.window:
         legal = f"a window below the model's sliding one, {window}: in it all tokens are HIGH"
         raise expected(PlanError, "policy", legal, layer.cache.policy.window, nearest=window - 1)

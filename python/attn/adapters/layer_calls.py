@@ -15,10 +15,11 @@ from torch import Tensor, nn
 from ..errors import PlanError, TensorError
 from ..memory.devices import raw_stream
 from .head_gates import LayerGates
+from .mask_functions import ALL, CAUSAL
 from .padded_calls import PaddedCall, Visible
 from .planned_pages import attend_paged_step, fits_pages
 from .planned_steps import LayerKind, attend_step, fits, learn
-from .span_mask import SpanMask
+from .span_mask import SpanMask, ends_at_rows, is_causal_or_window
 from .torch_spans import spans
 
 try:
@@ -70,7 +71,7 @@ def remember(
             steps.clear()
         same = _look(query), _look_of_tokens(key), _look_of_tokens(value), options
         layers = _Layers(same, _config_of(module), index, call, mask.end)
-        steps[mask.causal, mask.window] = mask.layers = layers
+        steps[mask.see] = mask.layers = layers
     mask.last = _is_like(query, key, value), options, index, call
 
 
@@ -132,7 +133,7 @@ def _a_step_later(
 ) -> PaddedCall | None:
     """The call of a mask's first layer, where it is that of the step before but for tokens behind those that were there. What
     was found out about that one then holds, and its plan only grows."""
-    known = _local.__dict__.get("steps", {}).get((mask.causal, mask.window))
+    known = _local.__dict__.get("steps", {}).get(mask.see)
     if known is None:
         return None
     index, call = known.index, known.call
@@ -202,12 +203,11 @@ def _step_fits(
     dtype: torch.dtype,
     scale: float,
     softcap: float,
-    causal: bool,
-    window: int,
+    see: str,
     sinks: bool,
 ) -> bool:
     """Whether a plan made on the device is for such a layer. Compiled code asks when it is traced."""
-    kind, see = LayerKind(q_heads, kv_heads, dim, value_dim, dtype, scale, softcap), (causal, window)
+    kind = LayerKind(q_heads, kv_heads, dim, value_dim, dtype, scale, softcap)
     return fits_pages(handle, kind, see, sinks) if in_pages else not sinks and fits(handle, kind, see)
 
 
@@ -229,7 +229,7 @@ def attend_planned(
     in_pages = mask.plan is None
     if gates is None and _step_fits(
         *(mask.handle, in_pages, query.shape[1], key.shape[1], query.shape[3], value.shape[3]),
-        *(query.dtype, scale, softcap, mask.causal, mask.window, sinks is not None),
+        *(query.dtype, scale, softcap, mask.see, sinks is not None),
     ):
         if in_pages:
             attend = attend_paged_step if eager else torch.ops.attn.attend_paged_step
@@ -262,13 +262,13 @@ def learn_layer(
 ) -> None:
     """Remembers what steps of this model will have to plan for."""
     config = getattr(module, "config", None)
-    if config is None or mask.shift or mask.positions is not None:
+    if config is None or mask.positions is not None or not is_causal_or_window(mask.see):
         return
     kind = None
     if sinks is None and gates is None:
         shape = query.shape[1], key.shape[1], query.shape[3], value.shape[3]
         kind = LayerKind(*shape, query.dtype, scale, softcap or 0.0)
-    learn(config, (mask.causal, mask.window), kind)
+    learn(config, mask.see, kind)
 
 
 def spans_of(query: Tensor, key: Tensor, causal: bool) -> Tensor:
@@ -277,11 +277,18 @@ def spans_of(query: Tensor, key: Tensor, causal: bool) -> Tensor:
     return spans(None, torch.tensor(behind), zero, query.shape[0], query.shape[2], key.shape[2], causal)
 
 
-def visible_of(mask: SpanMask | None, query: Tensor, key: Tensor, causal: bool, window: int) -> Visible:
+def see_without_mask(causal: bool, window: int, rows: int) -> str:
+    """What rows see by a layer's parameters; "" where those do not say it."""
+    if window:
+        return f"window({window})" if causal or rows == 1 else ""
+    return CAUSAL if causal else ALL
+
+
+def visible_of(mask: SpanMask | None, query: Tensor, key: Tensor, see: str) -> Visible:
     """What rows see by the mask, or without one."""
     if mask is not None:
         return mask.visible
-    return Visible(spans_of(query, key, causal), None, causal, window, 0)
+    return Visible(spans_of(query, key, ends_at_rows(see)), None, see)
 
 
 def read_sinks(logits: Tensor | None) -> Tensor | None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Functions of positions that Transformers makes masks of, in attn's words.
 
-A function is understood where Transformers made it: by its code, not by its name. (Source: transformers.masking_utils.)
+What rows see beside their spans is a Visibility, in compiled code its text. A function is understood where Transformers made it: by its code, not by its name. (Source: transformers.masking_utils.)
 """
 
 from __future__ import annotations
@@ -14,19 +14,8 @@ import transformers.masking_utils as masking
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from ..describe.visibility import Visibility, all_tokens, causal, chunk, window
 from .visible_rows import Rows
-
-
-@dataclass(frozen=True)
-class See:
-    """What rows see beside their spans: `causal`, of it the `window` last (0: all). A row's position is `shift` later
-    than its own: bidirectional windows are causal ones of rows that stand further behind. `sequences`, int[batch, rows], in
-    compiled code: rows see the keys of their own number, which rises along a batch's row."""
-
-    causal: bool
-    window: int = 0
-    shift: int = 0
-    sequences: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -78,21 +67,33 @@ def _conjunction(function: Callable) -> list[Callable | Local]:
     ]
 
 
-def see_of(function: Callable) -> See | None:
-    """Of functions that need no more than spans; None of others."""
+def see_of(function: Callable, mask: Tensor | None) -> Visibility | None:
+    """Of functions that need no more than spans, whose positions count from the first token that `mask` of padding shows;
+    None of others."""
     parts = _conjunction(function)
     codes = [getattr(part, "__code__", None) for part in parts]
-    causal = masking.causal_mask_function in parts
+    ends = masking.causal_mask_function in parts
     whole = masking.bidirectional_mask_function in parts
-    if len(parts) == 1 and (causal or whole):
-        return See(causal)
-    if len(parts) == 2 and (causal or whole) and codes[0] in (_WINDOW, _BOTH_WAYS):
-        size = _closed_over(parts[0])["sliding_window"]
-        if causal:
-            return See(True, size if codes[0] is _WINDOW else size + 1)
-        if codes[0] is _BOTH_WAYS:
-            return See(True, 2 * size + 1, size)
+    if len(parts) == 1 and (ends or whole):
+        return causal() if ends else all_tokens()
+    if len(parts) != 2 or not (ends or whole):
+        return None
+    held = _closed_over(parts[0]) if codes[0] in (_WINDOW, _BOTH_WAYS, _CHUNK) else {}
+    if codes[0] is _WINDOW and ends:
+        return window(held["sliding_window"])
+    if codes[0] is _BOTH_WAYS:
+        return window(held["sliding_window"] + 1) if ends else window(*[held["sliding_window"]] * 2)
+    if codes[0] is _CHUNK and ends and _are_padding(held["left_padding"], mask):
+        return chunk(held["chunk_size"]) & causal()
     return None
+
+
+def _are_padding(counts: Tensor, mask: Tensor | None) -> bool:
+    """Whether so many positions of each sequence are hidden in front of its first token."""
+    if mask is None:
+        return not counts.any()
+    shown = mask.bool()
+    return bool((~shown.any(1) | (shown.int().argmax(1) == counts)).all())
 
 
 def describe(function: Callable, rows: Rows, first_key: int, first_row: int) -> Rows | None:
@@ -108,14 +109,15 @@ def describe(function: Callable, rows: Rows, first_key: int, first_row: int) -> 
             rows = describe(base, rows, first_key, first_row)
             rows = None if rows is None else rows.with_blocks(blocks[:, first_key:])
         elif part is masking.causal_mask_function:
-            rows = rows.seeing(True, rows.window, 0)
+            rows = rows.seeing(causal())
         elif part is masking.bidirectional_mask_function:
             pass
         elif code is _WINDOW and masking.causal_mask_function in parts:
-            rows = rows.seeing(True, _closed_over(part)["sliding_window"], 0)
+            rows = rows.seeing(window(_closed_over(part)["sliding_window"]))
         elif code is _CHUNK:
             held = _closed_over(part)
-            rows = rows.in_chunks(held["chunk_size"], held["left_padding"].cpu().numpy()[:, None] - first_key)
+            rows = rows.counting_from(held["left_padding"].cpu().numpy()[:, None] - first_key)
+            rows = rows.seeing(chunk(held["chunk_size"]))
         elif (
             isinstance(part, Local)
             and getattr(part.function, "__code__", None) is _CHUNK
@@ -123,7 +125,7 @@ def describe(function: Callable, rows: Rows, first_key: int, first_row: int) -> 
         ):
             held = _closed_over(part.function)
             local = part.positions.cpu().numpy() - held["left_padding"].cpu().numpy()[:, None]
-            rows = rows.in_chunks(held["chunk_size"], rows.position - local)
+            rows = rows.counting_from(rows.position - local).seeing(chunk(held["chunk_size"]))
         elif code is _PACKED:
             ids = _closed_over(part)["packed_sequence_mask"].cpu().numpy()
             rows = rows.in_sequences(ids[:, first_key:], ids[:, first_row:])
@@ -162,6 +164,9 @@ class _Index:
 
     def __abs__(self) -> _Index:
         return _Index(("abs", self.text))
+
+    def __floordiv__(self, size: int) -> _Index:
+        return _Index(("//", self.text, size))
 
     def _compare(self, sign: str, other: object) -> _Seen:
         return _Seen(((sign, self.text, other.text if isinstance(other, _Index) else other),))
@@ -213,45 +218,53 @@ class _Reading(TorchFunctionMode):
             index = args[1]
             if isinstance(index, tuple) and isinstance(index[-1], _Index):
                 return _Index(index[-1].text, args[0])
+            if index == 0:  # of the sequence that functions are called with
+                return _Index(_COUNTED)
         return function(*args, **(kwargs or {}))
 
 
+CAUSAL, ALL = repr(causal()), repr(all_tokens())
 _JOINED = masking.and_masks().__qualname__
 _Q, _K = ("q",), ("k",)
+_COUNTED = ("counted",)  # a sequence's padding, which a tensor counts
+_Q_IN, _K_IN = ("-", _Q, _COUNTED), ("-", _K, _COUNTED)
 _CAUSAL, _ANY, _TOGETHER = ("<=", _K, _Q), (">=", _Q, 0), ("==", _Q, _K)
 
 
 def see_compiled(
     function: Callable, use_vmap: bool, q_offset: int | Tensor, options: dict[str, object]
-) -> See | None:
-    """As `see_of`, and packed sequences, whose numbers the function reads. Transformers joins functions that look into
-    tensors only where it forbids itself to leave the mask away, which it else does for caches of fixed size. Code that is
-    compiled without a mask packs sequences always: whether there are several only the tensors know."""
+) -> tuple[str, Tensor | None] | None:
+    """As `see_of`, in words; and of packed sequences their numbers, int[batch, rows], which the function reads and which
+    rise along a batch's row: rows see the keys of their own number. Transformers joins functions that look into tensors only
+    where it forbids itself to leave the mask away, which it else does for caches of fixed size. Code that is compiled
+    without a mask packs sequences always: whether there are several only the tensors know."""
     if function is masking.causal_mask_function:
-        return See(True)
+        return CAUSAL, None
     if function is masking.bidirectional_mask_function:
-        return See(False)
+        return ALL, None
     if use_vmap or function.__qualname__ != _JOINED:
         return None
     skips = options.get("allow_is_causal_skip", True) or "allow_is_bidirectional_skip" in options
     packs = not (skips or isinstance(q_offset, Tensor))
     size = options.get("local_size")  # of a window, or of chunks, which look into a tensor
-    config = options.get("config")
     if size is None and not packs:
         return None
-    if size is not None and size == getattr(config, "attention_chunk_size", None):
-        return None
     if not packs:
-        parts = function(0, 0, _Index(_Q), _Index(_K)).parts
+        with _Reading():
+            parts = function(0, 0, _Index(_Q), _Index(_K)).parts
         if parts == ((">", _K, ("-", _Q, size)), _CAUSAL):
-            return See(True, size)
+            return f"window({size})", None
         if parts == (("<=", ("abs", ("-", _Q, _K)), size), _ANY):
-            return See(True, 2 * size + 1, size)
+            return f"window({size}, {size})", None
+        if parts == (("==", ("//", _K_IN, size), ("//", _Q_IN, size)), _CAUSAL):
+            return f"chunk({size}) & causal()", None
+        return None
+    if size is not None and size == getattr(options.get("config"), "attention_chunk_size", None):
         return None
     with _Reading():
         seen = function(0, 0, _Index(_Q), _Index(_K))
     if size is None and seen.parts == (_CAUSAL, _TOGETHER):
-        return See(True, sequences=seen.read)
+        return CAUSAL, seen.read
     if size is not None and seen.parts == ((">", _K, ("-", _Q, size)), _CAUSAL, _TOGETHER):
-        return See(True, size, sequences=seen.read)
+        return f"window({size})", seen.read
     return None

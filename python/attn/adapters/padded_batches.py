@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..describe.visibility import read_visibility
 from ..memory.tables import describe
 from ..run.kernel import Kernel
 from ..run.prepared import Prepared
@@ -21,15 +22,13 @@ os.register_at_fork(after_in_child=lambda: _described.cache_clear())  # they hol
 
 @dataclass(frozen=True)
 class Visible:
-    """Which keys rows see: `spans` and `positions` as of spans.py in CPU memory; and of those the causal ones, the last
-    `window` (0: all), of rows that stand `shift` further behind. Where nothing is hidden of the first `end` tokens of each
-    sequence, and causal rows are the last of those, `end` says so; 0 says nothing."""
+    """Which keys rows see: `spans` and `positions` as of spans.py in CPU memory; and of those what `see` shows, the text of a
+    Visibility. Where nothing is hidden of the first `end` tokens of each sequence, and rows are the last of those and see
+    nothing behind them, `end` says so; 0 says nothing."""
 
     spans: Tensor
     positions: Tensor | None
-    causal: bool
-    window: int
-    shift: int
+    see: str
     end: int = 0
 
 
@@ -45,9 +44,8 @@ class PaddedBatch:
             self._tables = of_batch.tables_of_all(batch * heads_apart, rows, tokens, visible.end)
             return
         positions = None if visible.positions is None else visible.positions.numpy()
-        self._tables = of_batch.tables(
-            visible.spans.numpy(), positions, visible.causal, visible.shift, *sizes[:-1]
-        )
+        see = read_visibility(visible.see)
+        self._tables = of_batch.tables(visible.spans.numpy(), positions, see, *sizes[:-1])
 
     def _prepare_for(self, kernel: Kernel) -> Prepared:
         dtype, classes, (batch, heads_apart, rows, tokens, value_dim) = self._of

@@ -20,7 +20,7 @@ from ..describe.classes import heads
 from ..describe.functions import softcap as capped
 from ..describe.spec import Spec
 from ..describe.stores import Packed, Store
-from ..describe.visibility import all_tokens, causal, recent, sink, window
+from ..describe.visibility import all_tokens, read_visibility, recent, sink
 from ..memory.devices import stream_number
 from ..memory.views import View, view_of
 from ..run.kernel import Kernel
@@ -63,8 +63,7 @@ class PaddedCall:
             (dim, v.shape[3]),
             q.dtype,
             scores.scale,
-            visible.causal,
-            visible.window,
+            visible.see,
             scores.softcap,
             sinks is not None,
             scores.streaming if scores.classes else (),
@@ -182,8 +181,7 @@ def padded_kernel(
     dims: tuple[int, int],
     dtype: torch.dtype,
     scale: float,
-    is_causal: bool,
-    size: int,
+    see: str,
     softcap: float,
     sinks: bool,
     streaming: tuple[int, ...],
@@ -192,9 +190,8 @@ def padded_kernel(
     planned: bool = False,
     return_lse: bool = False,
 ) -> Kernel:
-    """The kernel of a layer, by what models call their parameters; `streaming` is (sink, recent), `planned` with a kernel
-    that plans on the device, `return_lse` as gradients need it."""
-    see = window(size) if size else causal() if is_causal else all_tokens()
+    """The kernel of a layer, by what models call their parameters; `see` is the text of a Visibility, `streaming` (sink,
+    recent), `planned` with a kernel that plans on the device, `return_lse` as gradients need it."""
     spec = Spec(
         q_heads=q_heads,
         kv_heads=kv_heads,
@@ -202,7 +199,7 @@ def padded_kernel(
         value_dim=dims[1],
         dtype=dtype,
         kv=[store or Packed()],
-        see=see,
+        see=read_visibility(see),
         scale=scale,
         score=(lambda s, h, qi, ki: capped(s, softcap)) if softcap else None,
         sink_logits=sinks,
@@ -242,7 +239,7 @@ def _plan(
     seen = visible.end or tuple(
         None if table is None else table.numpy().tobytes() for table in (visible.spans, visible.positions)
     )
-    wanted = (seen, visible.causal, visible.shift, classes, sizes)
+    wanted = (seen, visible.see, classes, sizes)
     known = _local.__dict__.setdefault("plans", {})
     entry = known.get((kernel, stream))
     if entry is not None and entry.wanted == wanted:

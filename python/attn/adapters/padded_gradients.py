@@ -12,6 +12,7 @@ import threading
 import numpy
 from torch import Tensor
 
+from ..describe.visibility import read_visibility
 from ..memory.devices import stream_number
 from ..run.kernel import Kernel
 from ..run.plan import Plan
@@ -22,23 +23,19 @@ _MOST_PLANS = 64  # of a thread
 _local = threading.local()
 
 
-def _kernel_of(
-    q: Tensor, k: Tensor, v: Tensor, sinks: bool, causal: bool, window: int, scores: Scores
-) -> Kernel:
+def _kernel_of(q: Tensor, k: Tensor, v: Tensor, sinks: bool, see: str, scores: Scores) -> Kernel:
     """That of the forward pass, of tensors `[batch, heads, rows or tokens, dim]`."""
     dims = q.shape[3], v.shape[3]
     shape = q.shape[1], k.shape[1], dims, q.dtype
-    sees = scores.scale, causal, window, scores.softcap, sinks
+    sees = scores.scale, see, scores.softcap, sinks
     return padded_kernel(*shape, *sees, (), str(q.device), return_lse=True)
 
 
-def missing_gradient(
-    q: Tensor, k: Tensor, v: Tensor, sinks: bool, causal: bool, window: int, scores: Scores
-) -> str | None:
+def missing_gradient(q: Tensor, k: Tensor, v: Tensor, sinks: bool, see: str, scores: Scores) -> str | None:
     """Why there is no kernel of a layer's gradients; None where there is one."""
     rows, tokens = q.shape[2], k.shape[2]
     filled = {"q_pos": numpy.arange(tokens - rows, tokens), "kv.lengths": numpy.full(1, tokens)}
-    found = _kernel_of(q, k, v, sinks, causal, window, scores)._backward((), filled)
+    found = _kernel_of(q, k, v, sinks, see, scores)._backward((), filled)
     if isinstance(found, Kernel):
         return None
     return f"a backward pass of heads of {q.shape[3]} and {v.shape[3]} features"
@@ -50,7 +47,7 @@ def attend_with_gradients(
     """`q [batch, q_heads, rows, dim]` over `k, v [batch, kv_heads, tokens, dim]`, `sinks f32[q_heads]` or None; gives
     `[batch, rows, q_heads, value_dim]`. All of them may require gradients."""
     batch, _, rows, _ = q.shape
-    kernel = _kernel_of(q, k, v, sinks is not None, visible.causal, visible.window, scores)
+    kernel = _kernel_of(q, k, v, sinks is not None, visible.see, scores)
     flat = [tensor.transpose(1, 2).flatten(0, 1) for tensor in (q, k, v)]
     plan = _plan(kernel, flat, sinks, visible, (batch, 1, rows, k.shape[2]))
     extras = {} if sinks is None else {"sink_logits": sinks}
@@ -63,7 +60,7 @@ def _plan(
     """One for each kernel, thread and stream; layers of a step have the same. What backward needs of it autograd keeps."""
     positions = None if visible.positions is None else visible.positions.numpy()
     told = (visible.spans.numpy().tobytes(), None if positions is None else positions.tobytes())
-    wanted = (*told, visible.causal, visible.shift, sizes, tuple(tensor.shape for tensor in flat))
+    wanted = (*told, visible.see, sizes, tuple(tensor.shape for tensor in flat))
     known = _local.__dict__.setdefault("plans", {})
     key = kernel, stream_number(kernel.device, None)
     if key in known and known[key][1] == wanted:
@@ -74,7 +71,7 @@ def _plan(
     described: dict[str, object] = {
         name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in given.items()
     }
-    described |= of_batch.tables(visible.spans.numpy(), positions, visible.causal, visible.shift, *sizes)
+    described |= of_batch.tables(visible.spans.numpy(), positions, read_visibility(visible.see), *sizes)
     plan = kernel.plan(described)
     known[key] = plan, wanted
     if len(known) > _MOST_PLANS:

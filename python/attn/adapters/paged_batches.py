@@ -20,6 +20,7 @@ from torch import Tensor
 from ..describe.stores import Packed, Paged
 from ..run.kernel import Kernel
 from ..run.plan import Plan
+from .mask_functions import CAUSAL
 from .padded_calls import padded_kernel
 from .planned_batches import PagedInputs, PlannedBatch, Planners, is_capturing, is_padded
 
@@ -102,8 +103,7 @@ def attend_batch(
         (key.shape[3], value.shape[3]),
         query.dtype,
         scale,
-        True,
-        window if windowed else 0,
+        f"window({window})" if windowed else CAUSAL,
         softcap,
         sinks is not None,
         (),

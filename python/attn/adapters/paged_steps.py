@@ -30,8 +30,7 @@ class Asked(NamedTuple):
     q_heads: int
     dtype: torch.dtype
     scale: float
-    causal: bool
-    window: int
+    see: str
     softcap: float
     sinks: bool
     gates: LayerGates | None
@@ -45,8 +44,7 @@ class Asked(NamedTuple):
             (pages.head_dim, pages.value_dim),
             self.dtype,
             self.scale,
-            self.causal,
-            self.window,
+            self.see,
             self.softcap,
             self.sinks,
             (gates.sink, gates.recent) if gates else (),
@@ -147,8 +145,7 @@ def attend_pages(
     spans: Tensor,
     *,
     scale: float,
-    causal: bool,
-    window: int,
+    see: str,
     softcap: float,
     sinks: Tensor | None,
     gates: LayerGates | None,
@@ -170,7 +167,7 @@ def attend_pages(
     if step.change is None:
         return query.new_zeros(batch, rows, q_heads, value.shape[3])
     step.change.write(layer.index, step.take(key).contiguous(), step.take(value).contiguous())
-    asked = Asked(q_heads, query.dtype, scale, causal, window, softcap, sinks is not None, gates)
+    asked = Asked(q_heads, query.dtype, scale, see, softcap, sinks is not None, gates)
     planned = step.planned.get(asked)
     if planned is None:
         kernel = asked.kernel(cache)

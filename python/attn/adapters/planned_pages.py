@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..cache.steps import CacheSteps
 from ..run.device_plan import DevicePlan
-from .planned_steps import LayerKind, PlannedStep, See
+from .planned_steps import LayerKind, PlannedStep
 
 if TYPE_CHECKING:
     from .paged_steps import Asked
@@ -52,7 +52,7 @@ class PagePlans:
     ):
         self.asked = frozenset(asked)
         plans = [_PagePlan(cache, each, sequences, tokens, rows or sequences) for each in asked]
-        self._plans = {(plan.asked.causal, plan.asked.window): plan for plan in plans}
+        self._plans = {plan.asked.see: plan for plan in plans}
         self._writer = plans[0].steps
         for plan in plans:
             plan.writer = self._writer
@@ -60,7 +60,7 @@ class PagePlans:
     @staticmethod
     def plannable(asked: Collection[Asked]) -> bool:
         """Whether layers are such ones."""
-        alike = {(each.causal, each.window) for each in asked}
+        alike = {each.see for each in asked}
         return len(alike) == len(asked) and all(each.gates is None for each in asked)
 
     def tell(self, nodes: Sequence[int], counts: Sequence[int] | None = None) -> None:
@@ -80,7 +80,7 @@ class PagePlans:
         for plan in self._plans.values():
             plan.plan = plan.steps.plan()
 
-    def step(self, see: See) -> PlannedStep | None:
+    def step(self, see: str) -> PlannedStep | None:
         """For masks; None of layers that the prompt did not go through."""
         plan = self._plans.get(see)
         if plan is None:
@@ -89,12 +89,12 @@ class PagePlans:
         return PlannedStep(plan.handle, tables["kv.lengths"])
 
 
-def fits_pages(handle: str, kind: LayerKind, see: See, sinks: bool) -> bool:
+def fits_pages(handle: str, kind: LayerKind, see: str, sinks: bool) -> bool:
     """Whether the plans of that name are for such layers."""
     plan = _living[handle]
     pages, asked = plan.pages, plan.asked
     held = asked.q_heads, pages.kv_heads, pages.head_dim, pages.value_dim
-    known = LayerKind(*held, asked.dtype, asked.scale, asked.softcap), (asked.causal, asked.window)
+    known = LayerKind(*held, asked.dtype, asked.scale, asked.softcap), asked.see
     return (*known, asked.sinks) == (kind, see, sinks)
 
 

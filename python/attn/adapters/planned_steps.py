@@ -40,16 +40,13 @@ class LayerKind:
     softcap: float
 
 
-See = tuple[bool, int]  # causal, window
-
-
 class Model:
     """What was learned of a model's layers, and of the masks of a generation so far."""
 
     def __init__(self) -> None:
-        self.kinds: dict[See, LayerKind | None] = {}
-        """Of layers that see so; None: there are several, or some that the device does not plan."""
-        self.checked: dict[See, tuple[int, int]] = {}
+        self.kinds: dict[str, LayerKind | None] = {}
+        """Of layers that see so, by the text of a Visibility; None: there are several, or some that the device does not plan."""
+        self.checked: dict[str, tuple[int, int]] = {}
         """Sequences and positions of the last mask without holes."""
         self.pending: list[tuple[Tensor, object, int]] = []
         """Shown tokens and hidden ones before them, on their way to the host; their event; what they must add up to where
@@ -63,7 +60,7 @@ _fixed = WeakIdKeyDictionary()
 class StepPlans(Protocol):
     """Of steps that are planned apart from their masks."""
 
-    def step(self, see: See) -> PlannedStep | None: ...
+    def step(self, see: str) -> PlannedStep | None: ...
 
 
 def fix_mask(mask: Tensor, shows: Tensor | StepPlans) -> None:
@@ -91,7 +88,7 @@ def _forget(key: int, config: weakref.ref) -> None:
     _models.pop(key, None)
 
 
-def learn(config: object, see: See, kind: LayerKind | None) -> None:
+def learn(config: object, see: str, kind: LayerKind | None) -> None:
     """That a layer is of a kind."""
     kinds = model_of(config).kinds
     if kinds.setdefault(see, kind) != kind:
@@ -131,7 +128,7 @@ class PlannedStep:
 class _Planner:
     planner: DevicePlanner
     kind: LayerKind
-    see: See
+    see: str
     batch: int
     start: Tensor
     """Where each head's keys begin in memory."""
@@ -145,7 +142,7 @@ _numbers = itertools.count(1)
 
 def plan_step(
     config: object,
-    see: See,
+    see: str,
     batch: int,
     kv_length: int,
     q_offset: Tensor,
@@ -188,7 +185,7 @@ def plan_step(
 
 def _plan(
     kind: LayerKind,
-    see: See,
+    see: str,
     batch: int,
     kv_length: int,
     q_offset: Tensor,
@@ -209,7 +206,7 @@ def _plan(
     return PlannedStep(handle, lengths, plan, start)
 
 
-def note_checked(config: object, see: See, mask: Tensor | None) -> None:
+def note_checked(config: object, see: str, mask: Tensor | None) -> None:
     """That the host has looked at a mask, which hides nothing between tokens."""
     if mask is not None:
         model_of(config).checked[see] = tuple(mask.shape)
@@ -231,13 +228,13 @@ def attend_step(q: Tensor, k: Tensor, v: Tensor, step: PlannedStep) -> Tensor:
     return out.view(made.batch, 1, kind.q_heads, kind.value_dim)
 
 
-def fits(handle: str, kind: LayerKind, see: See) -> bool:
+def fits(handle: str, kind: LayerKind, see: str) -> bool:
     """Whether the plans of a planner are for such layers."""
     made = _planners[handle]
     return (made.kind, made.see) == (kind, see)
 
 
-def _handle_of(kind: LayerKind, see: See, batch: int, tokens: int, device: torch.device) -> str:
+def _handle_of(kind: LayerKind, see: str, batch: int, tokens: int, device: torch.device) -> str:
     key = kind, see, batch, tokens, str(device)
     if key not in _handles:
         handle = f"planner {next(_numbers)}"
@@ -246,12 +243,12 @@ def _handle_of(kind: LayerKind, see: See, batch: int, tokens: int, device: torch
     return _handles[key]
 
 
-def _make_planner(kind: LayerKind, see: See, batch: int, tokens: int, device: torch.device) -> _Planner:
+def _make_planner(kind: LayerKind, see: str, batch: int, tokens: int, device: torch.device) -> _Planner:
     """Each KV head of a sequence is a sequence of its own: static caches keep its keys together."""
     group, count = kind.q_heads // kind.kv_heads, batch * kind.kv_heads
     dims = kind.dim, kind.value_dim
     kernel = padded_kernel(
-        group, 1, dims, kind.dtype, kind.scale, *see, kind.softcap, False, (), str(device), planned=True
+        group, 1, dims, kind.dtype, kind.scale, see, kind.softcap, False, (), str(device), planned=True
     )
     start = numpy.arange(count + 1, dtype=numpy.int32) * tokens
     largest = {

@@ -8,11 +8,27 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
+from ..describe.visibility import causal, read_visibility
 from . import spans as of_batch
 from . import torch_spans
 from .padded_calls import PaddedCall, Visible
 from .planned_steps import PlannedStep
 from .transformers_fallback import unserved
+from .visible_rows import is_window, shows_ahead
+
+
+@torch._dynamo.assume_constant_result
+def ends_at_rows(see: str) -> bool:
+    """Whether rows see nothing behind their own positions."""
+    return not shows_ahead(read_visibility(see))
+
+
+@torch._dynamo.assume_constant_result
+def is_causal_or_window(see: str) -> bool:
+    """Whether rows see tokens up to their own, all or a number of them: what caches in pages and head gates serve."""
+    visibility = read_visibility(see)
+    return visibility == causal() or is_window(visibility)
+
 
 _ATEN = torch.ops.aten
 _SAME = (_ATEN.detach.default, _ATEN.alias.default)
@@ -20,7 +36,7 @@ _SAME = (_ATEN.detach.default, _ATEN.alias.default)
 
 class SpanMask(torch.Tensor):
     """A mask of the shape `[batch, 1, rows, tokens]` that has no elements. `spans` and `positions` are those of
-    `torch.ops.attn.attend_spans`, in CPU memory. `dense()` is the mask that eager attention adds."""
+    `torch.ops.attn.attend_spans`, in CPU memory, and so is `see`. `dense()` is the mask that eager attention adds."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
@@ -29,7 +45,7 @@ class SpanMask(torch.Tensor):
         cls,
         spans: Tensor | None,
         positions: Tensor | None,
-        see: tuple[bool, int, int],
+        see: str,
         shape: tuple[int, ...],
         dtype: torch.dtype,
         device: torch.device,
@@ -39,12 +55,11 @@ class SpanMask(torch.Tensor):
         return torch.Tensor._make_wrapper_subclass(cls, shape, dtype=dtype, device=device)
 
     def __init__(self, spans, positions, see, shape, dtype, device, model, step=None):
-        self._spans, self.positions, self.model = spans, positions, model
+        self._spans, self.positions, self.see, self.model = spans, positions, see, model
         # Of a step that was planned on the device, which has no spans: tensors, and the name of their planner.
         self.handle = "" if step is None else step.handle
         if step is not None:
             self.lengths, self.plan, self.start = step.lengths, step.plan, step.start
-        self.causal, self.window, self.shift = see
         self.calls: dict[tuple, PaddedCall] = {}
         """Of layers that attend through it, by what their tensors look like."""
         self.end = 0
@@ -59,7 +74,7 @@ class SpanMask(torch.Tensor):
         """0 where a key is seen, the least number of the dtype where it is not."""
         if self._dense is None:
             batch, _, rows, tokens = self.shape
-            seen = torch_spans.seen(self.host_spans(), self.positions, batch, *self.see, rows, tokens).to(
+            seen = torch_spans.seen(self.host_spans(), self.positions, batch, self.see, rows, tokens).to(
                 self.device
             )
             mask = torch.where(seen, 0.0, torch.finfo(self.dtype).min).to(self.dtype)
@@ -69,10 +84,6 @@ class SpanMask(torch.Tensor):
         return self._dense
 
     @property
-    def see(self) -> tuple[bool, int, int]:
-        return self.causal, self.window, self.shift
-
-    @property
     def step(self) -> PlannedStep:
         return PlannedStep(self.handle, self.lengths, self.plan, self.start)
 
@@ -80,7 +91,7 @@ class SpanMask(torch.Tensor):
     def spans(self) -> Tensor | None:
         if self._spans is None and self.end:
             batch, _, rows, tokens = self.shape
-            made = of_batch.make_spans(None, self.end - rows, 0, batch, rows, tokens, self.causal)
+            made = of_batch.make_spans(None, self.end - rows, 0, batch, rows, tokens, True)
             self._spans = torch.from_numpy(made)
         return self._spans
 
@@ -90,7 +101,7 @@ class SpanMask(torch.Tensor):
 
     @property
     def visible(self) -> Visible:
-        return Visible(*of_batch.settled(self.host_spans(), self.positions), *self.see, self.end)
+        return Visible(*of_batch.settled(self.host_spans(), self.positions), self.see, self.end)
 
     def on(self, device: torch.device) -> SpanMask:
         step = self.step if self.handle else None

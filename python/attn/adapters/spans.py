@@ -5,8 +5,8 @@ Two forms, int32 in CPU memory:
 
     spans     [batch, 4], where each sequence sees one range of keys: index of the first, index behind the last, position
               of index 0, position of the first row; positions count from the sequence's first token
-    segments  [runs, 5], with positions [batch, rows] of the rows, as indices of keys: see visible_rows.py; of compiled
-              code rows of -1 may follow
+    segments  [runs, 6], with positions [batch, rows] of the rows: see visible_rows.py; of compiled code rows of -1 may
+              follow
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ import numpy
 import torch
 from numpy import ndarray
 from torch import Tensor
+
+from ..describe.visibility import Visibility
+from .visible_rows import shows_ahead
 
 
 def shown_tokens(mask: ndarray | None, kv_length: int, first_key: int) -> ndarray | None:
@@ -92,35 +95,27 @@ def seen(
     spans: ndarray,
     positions: ndarray | None,
     batch: int,
-    causal: bool,
-    window: int,
-    shift: int,
+    see: Visibility,
     rows: int,
     tokens: int,
 ) -> ndarray:
     """The mask itself, bool [batch, rows, tokens]."""
     keys = numpy.arange(tokens)
     if positions is None:
-        first, end, first_position, row_position = spans.reshape(batch, 4).T.astype(numpy.int64)
-        inside = (keys >= first[:, None]) & (keys < end[:, None])
-        shown = numpy.repeat(inside[:, None], rows, 1)
-        positions = (row_position - first_position)[:, None] + numpy.arange(rows) + shift
-    else:
-        shown = numpy.zeros((batch, rows, tokens), bool)
-        for sequence, first, end, top, bottom in spans:
-            shown[sequence, top:bottom, first:end] = True
-    if causal:
-        shown &= keys <= positions[:, :, None]
-    if window:
-        shown &= positions[:, :, None] - keys < window
+        first, end, first_position, row_position = spans.reshape(batch, 4, 1, 1).swapaxes(0, 1).astype("i8")
+        rows_at = row_position + numpy.arange(rows)[:, None]
+        return (keys >= first) & (keys < end) & see.sees(rows_at, first_position + keys)
+    shown = numpy.zeros((batch, rows, tokens), bool)
+    for sequence, first, end, top, bottom, position in spans:
+        rows_at = positions[sequence, top:bottom, None].astype("i8")
+        shown[sequence, top:bottom, first:end] = see.sees(rows_at, position + keys[: end - first])
     return shown
 
 
 def tables(
     spans: ndarray,
     positions: ndarray | None,
-    causal: bool,
-    shift: int,
+    see: Visibility,
     batch: int,
     heads_apart: int,
     rows: int,
@@ -130,7 +125,7 @@ def tables(
     lie together. Packed instances lie one behind the other: keys that a sequence hides are behind the end of the
     instance before, or instances that no row sees."""
     if positions is None:
-        return _of_spans(spans.reshape(batch, 4), causal, shift, heads_apart, rows, tokens)
+        return _of_spans(spans.reshape(batch, 4), not shows_ahead(see), heads_apart, rows, tokens)
     start = _starts(batch * heads_apart, rows)
     return {"q_start": start} | _of_segments(spans, positions, batch, heads_apart, rows, tokens)
 
@@ -156,20 +151,19 @@ def tables_of_all(count: int, rows: int, tokens: int, end: int) -> dict[str, nda
     }
 
 
-def _of_spans(
-    spans: ndarray, causal: bool, shift: int, heads_apart: int, rows: int, tokens: int
-) -> dict[str, ndarray]:
+def _of_spans(spans: ndarray, causal: bool, heads_apart: int, rows: int, tokens: int) -> dict[str, ndarray]:
     """An instance for each head of a sequence, and one in front of them, since the first must begin at 0. Rows before the
-    first token are padding where they are causal; else they may count apart from the keys, as those that attend to
-    another sequence do."""
+    first token are padding where they are causal; else they see what is near them, and positions, which must not be
+    below 0, count from them."""
     first, end, first_position, row_position = spans.T
+    if not causal:
+        before = numpy.maximum(-row_position, 0)
+        first_position, row_position = first_position + before, row_position + before
     count = len(spans) * heads_apart
-    row_positions = numpy.maximum(
-        row_position[:, None] + numpy.arange(shift, shift + rows, dtype=numpy.int32), 0
-    )
+    row_positions = numpy.maximum(row_position[:, None] + numpy.arange(rows, dtype=numpy.int32), 0)
     of_rows = {"q_start": _starts(count, rows), "q_pos": numpy.repeat(row_positions, heads_apart, 0).ravel()}
     position = first_position + first
-    top = numpy.clip(position - row_position - shift, 0, rows) if causal else numpy.zeros_like(first)
+    top = numpy.clip(position - row_position, 0, rows) if causal else numpy.zeros_like(first)
     sees = (end > first) & (top < rows)
     # What a head has, by column: its start, length, position, and rows that see it.
     found = numpy.zeros((count + 2, 5), numpy.int32)
@@ -196,14 +190,14 @@ def _of_segments(
     )
     order = numpy.argsort(of_head, kind="stable")
     of_head = of_head[order].astype(numpy.int32)
-    first, end, top, bottom = (numpy.repeat(column, heads_apart)[order] for column in runs.T[1:])
+    first, end, top, bottom, position = (numpy.repeat(column, heads_apart)[order] for column in runs.T[1:])
     sees = bottom > top
     first_row = of_head * rows
     return {
         "q_pos": numpy.repeat(positions, heads_apart, 0).reshape(-1).astype(numpy.int32),
         "kv.start": numpy.append(of_head * tokens + first, batch * heads_apart * tokens).astype(numpy.int32),
         "kv.lengths": ((end - first) * sees).astype(numpy.int32),
-        "kv.pos0": (first * sees).astype(numpy.int32),
+        "kv.pos0": (position * sees).astype(numpy.int32),
         "kv.rows": (numpy.stack([first_row + top, first_row + bottom], 1) * sees[:, None]).astype(
             numpy.int32
         ),

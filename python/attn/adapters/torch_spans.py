@@ -8,6 +8,7 @@ import numpy
 import torch
 from torch import Tensor
 
+from ..describe.visibility import read_visibility
 from ..errors import TensorError
 from ..run.torch_rules import PLANS_ANEW, refuse_later
 from . import planned_pages, planned_steps
@@ -61,14 +62,13 @@ def sequences(numbers: Tensor) -> tuple[Tensor, Tensor]:
     given = numbers.cpu().numpy()
     batch, count = given.shape
     rows = numpy.broadcast_to(numpy.arange(count), given.shape)
-    everything = Rows(numpy.zeros_like(rows), numpy.full_like(rows, count), rows, True, 0)
-    seen = everything.in_sequences(given, given)
+    seen = Rows.of_all(rows, count).in_sequences(given, given)
     if seen is None:
         raise TensorError(
             "position_ids: expected packed sequences one behind the other in each row of the batch"
         )
     found, positions = segments(seen, count, None)
-    filled = numpy.full((batch * count, 5), -1, numpy.int32)
+    filled = numpy.full((batch * count, 6), -1, numpy.int32)
     filled[: len(found)] = found
     return torch.from_numpy(filled), torch.from_numpy(positions)
 
@@ -77,7 +77,7 @@ def sequences(numbers: Tensor) -> tuple[Tensor, Tensor]:
 def _(numbers):
     batch, count = numbers.shape
     kind = {"dtype": torch.int32, "device": "cpu"}
-    return torch.empty((batch * count, 5), **kind), torch.empty((batch, count), **kind)
+    return torch.empty((batch * count, 6), **kind), torch.empty((batch, count), **kind)
 
 
 @torch.library.custom_op("attn::seen", mutates_args=())
@@ -85,20 +85,18 @@ def seen(
     spans: Tensor,
     positions: Tensor | None,
     batch: int,
-    causal: bool,
-    window: int,
-    shift: int,
+    see: str,
     rows: int,
     tokens: int,
 ) -> Tensor:
     """The mask that spans stand for, bool[batch, 1, rows, tokens] in CPU memory: for those who cannot do without."""
     given = None if positions is None else positions.numpy()
-    made = of_batch.seen(spans.numpy(), given, batch, causal, window, shift, rows, tokens)
+    made = of_batch.seen(spans.numpy(), given, batch, read_visibility(see), rows, tokens)
     return torch.from_numpy(made)[:, None].clone()
 
 
 @seen.register_fake
-def _(spans, positions, batch, causal, window, shift, rows, tokens):
+def _(spans, positions, batch, see, rows, tokens):
     return torch.empty((batch, 1, rows, tokens), dtype=torch.bool, device="cpu")
 
 
@@ -109,27 +107,24 @@ def attend_spans(
     v: Tensor,
     spans: Tensor,
     scale: float,
-    causal: bool = True,
-    window: int = 0,
+    see: str = "causal()",
     softcap: float = 0.0,
     sink_logits: Tensor | None = None,
     classes: list[int] | None = None,
     streaming: list[int] | None = None,
-    shift: int = 0,
     positions: Tensor | None = None,
 ) -> Tensor:
     """Attention of a padded batch: `q [batch, q_heads, rows, dim]` over `k, v [batch, kv_heads, tokens, dim]`, of which
     each sequence sees its span (`attn::spans`). Gives `[batch, rows, q_heads, value_dim]`, 0 where a row sees nothing.
 
     scale, softcap  of the scores; a cap of 0 is none
-    causal, window  what rows see; a window of 0 is none
+    see             what rows see of their span, as `repr` of a Visibility
     sink_logits     f32[q_heads], a logit that joins each head's softmax
     classes         of each KV head: 0 sees all that, 1 (streaming) of it the first `streaming[0]` tokens and the
                     `streaming[1]` most recent ones
-    shift           rows stand that much further behind than the spans say
     positions       of rows, where `spans` are segments (spans.py)
     """
-    visible = Visible(*of_batch.settled(spans, positions), causal, window, shift)
+    visible = Visible(*of_batch.settled(spans, positions), see)
     scores = Scores(scale, softcap, tuple(classes or ()), tuple(streaming or ()))
     sinks = None if sink_logits is None else sink_logits.float().contiguous()
     return PaddedCall(q, k, v, sinks, visible, scores)(q, k, v, sinks)
@@ -142,13 +137,11 @@ def _(
     v,
     spans,
     scale,
-    causal=True,
-    window=0,
+    see="causal()",
     softcap=0.0,
     sink_logits=None,
     classes=None,
     streaming=None,
-    shift=0,
     positions=None,
 ) -> Tensor:
     return q.new_empty(q.shape[0], q.shape[2], q.shape[1], v.shape[3])

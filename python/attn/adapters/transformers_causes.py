@@ -16,7 +16,7 @@ from ..memory.views import needs_gradient
 from .head_gates import LayerGates
 from .padded_calls import Scores
 from .padded_gradients import missing_gradient
-from .span_mask import SpanMask
+from .span_mask import SpanMask, is_causal_or_window
 from .transformers_cache import layer_of
 
 
@@ -27,13 +27,12 @@ def unserved_cause(
     mask: Tensor | None,
     dropout: float,
     scale: float,
-    causal: bool,
-    window: int,
+    see: str,
     softcap: float,
     sinks: Tensor | None,
     gates: LayerGates | None,
 ) -> str | None:
-    """What of a call attn does not serve; None if it serves all."""
+    """What of a call attn does not serve; None if it serves all. `see`: the text of a Visibility, or "" where nobody says."""
     if dropout:
         return f"dropout of {dropout}"
     if query.dtype not in (torch.bfloat16, torch.float16) or not query.dtype == key.dtype == value.dtype:
@@ -53,7 +52,7 @@ def unserved_cause(
         if where:
             return f"a backward pass {where} (there is torch.no_grad())"
     if mask is None:
-        if window and not causal and query.shape[2] > 1:
+        if not see:
             return "a window without a mask that says what it is"
     elif not isinstance(mask, SpanMask):
         return "a mask with a value for each row and token"
@@ -63,14 +62,14 @@ def unserved_cause(
             shape = query.shape[0] * query.shape[2], 1, 1, mask.shape[3]
         if tuple(mask.shape) != shape and layer_of(key) is None:
             return "a mask of another shape than the scores"
-        if gates is not None and (mask.shift or mask.positions is not None):
+        if gates is not None and (mask.positions is not None or not is_causal_or_window(mask.see)):
             return "head gates beside a mask that is more than causal with padding"
     refusal = _refusal(
         query.shape[1], key.shape[1], value.shape[1], query.shape[3], key.shape[3], value.shape[3], scale
     )
     if refusal is None and differentiates:
         scores = Scores(scale, softcap)
-        return missing_gradient(query, key, value, sinks is not None, causal, window, scores)
+        return missing_gradient(query, key, value, sinks is not None, see, scores)
     return refusal
 
 

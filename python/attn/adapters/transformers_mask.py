@@ -16,19 +16,19 @@ import torch
 import transformers.masking_utils as masking
 from torch import Tensor
 
+from ..describe.visibility import Visibility
 from . import spans as of_batch
 from . import torch_spans
-from .mask_functions import See, describe, see_compiled, see_of, shown_names
+from .mask_functions import describe, see_compiled, see_of, shown_names
 from .planned_steps import PlannedStep, note_checked, plan_step
-from .span_mask import SpanMask
+from .span_mask import SpanMask, ends_at_rows, is_causal_or_window
 from .transformers_fallback import unserved
 from .visible_rows import Rows, read_rows, segments
 
 
 @torch._dynamo.allow_in_graph
-def _span_mask(spans, positions, causal, window, shift, like, batch, rows, tokens, dtype, model) -> SpanMask:
-    shape = (batch, 1, rows, tokens)
-    return SpanMask(spans, positions, (causal, window, shift), shape, dtype, like.device, model)
+def _span_mask(spans, positions, see, like, batch, rows, tokens, dtype, model) -> SpanMask:
+    return SpanMask(spans, positions, see, (batch, 1, rows, tokens), dtype, like.device, model)
 
 
 def make_mask(
@@ -52,24 +52,25 @@ def make_mask(
     if attention_mask is not None and (attention_mask.dim() != 2 or attention_mask.shape[0] != batch_size):
         see = None
     elif torch.compiler.is_compiling():
-        see = see_compiled(mask_function, use_vmap, q_offset, {"config": config, **kwargs})
-        if see is not None and see.sequences is not None:
-            spans, positions = torch_spans.sequences(see.sequences)
+        options = {"config": config, **kwargs}
+        see, numbers = see_compiled(mask_function, use_vmap, q_offset, options) or (None, None)
+        if numbers is not None:
+            spans, positions = torch_spans.sequences(numbers)
         elif see is not None:
-            limited = see.causal and not see.shift
-            spans = torch_spans.spans(attention_mask, _tensor(q_offset), _tensor(kv_offset), *sizes, limited)
+            offsets = _tensor(q_offset), _tensor(kv_offset)
+            spans = torch_spans.spans(attention_mask, *offsets, *sizes, ends_at_rows(see))
     else:
-        see = see_of(mask_function)
-        planned = None
+        found = see_of(mask_function, attention_mask)
+        see, planned = None if found is None else repr(found), None
         if q_length == 1 and isinstance(q_offset, Tensor) and not isinstance(kv_offset, Tensor):
             planned = _plan_step(
                 see, config, batch_size, kv_length, q_offset, kv_offset, attention_mask, device
             )
         if planned is not None:
             shape, place = (batch_size, 1, 1, kv_length), torch.device(device)
-            return SpanMask(None, None, (see.causal, see.window, 0), shape, dtype, place, model, planned)
+            return SpanMask(None, None, see, shape, dtype, place, model, planned)
         given, offsets = None, (int(q_offset), int(kv_offset))
-        causal = see is not None and see.causal and not see.shift
+        causal = see is not None and ends_at_rows(see)
         if attention_mask is not None and not (
             of_batch.reaches(attention_mask.shape[1], kv_length, *offsets, q_length, causal)
             and _hides_nothing(attention_mask)
@@ -78,16 +79,16 @@ def make_mask(
         shown = of_batch.shown_tokens(given, kv_length, offsets[1])
         if see is not None and of_batch.first_hole(shown) is None:
             if config is not None:
-                note_checked(config, (see.causal, see.window), attention_mask)
+                note_checked(config, see, attention_mask)
             if given is None and causal and not offsets[1] and offsets[0] + q_length <= kv_length:
-                shape, limits = (batch_size, 1, q_length, kv_length), (see.causal, see.window, see.shift)
-                mask = SpanMask(None, None, limits, shape, dtype, _placed(device), model)
+                shape = batch_size, 1, q_length, kv_length
+                mask = SpanMask(None, None, see, shape, dtype, _placed(device), model)
                 mask.end = offsets[0] + q_length
                 return mask
             spans = torch.from_numpy(of_batch.make_spans(given, *offsets, *sizes, causal))
         else:
-            rows = _rows(see, mask_function, *sizes, *offsets, device, use_vmap)
-            see = None if rows is None else See(rows.causal, rows.window)
+            rows = _rows(found, given, mask_function, *sizes, *offsets, device, use_vmap)
+            see = None if rows is None else repr(rows.see)
             if rows is not None:
                 spans, positions = (torch.from_numpy(table) for table in segments(rows, kv_length, shown))
     if see is None:
@@ -105,7 +106,7 @@ def make_mask(
             device=device,
         )
     like = torch.empty(0, device=device)
-    return _span_mask(spans, positions, see.causal, see.window, see.shift, like, *sizes, dtype, model)
+    return _span_mask(spans, positions, see, like, *sizes, dtype, model)
 
 
 def _placed(device: torch.device | str) -> torch.device:
@@ -117,7 +118,7 @@ def _placed(device: torch.device | str) -> torch.device:
 
 
 def _plan_step(
-    see: See | None,
+    see: str | None,
     config: object,
     batch: int,
     kv_length: int,
@@ -127,12 +128,12 @@ def _plan_step(
     device: torch.device | str,
 ) -> PlannedStep | None:
     """A step of a static cache whose end only the device knows."""
-    if see is None or see.shift or not see.causal or config is None:
+    if see is None or config is None or not is_causal_or_window(see):
         return None
     place = _placed(device)
     if mask is not None and (mask.dtype != torch.bool or mask.device != place):
         return None
-    return plan_step(config, (see.causal, see.window), batch, kv_length, q_offset, kv_offset, mask, place)
+    return plan_step(config, see, batch, kv_length, q_offset, kv_offset, mask, place)
 
 
 def _hides_nothing(mask: Tensor) -> bool:
@@ -145,7 +146,8 @@ def _tensor(number: int | Tensor) -> Tensor:
 
 
 def _rows(
-    see: See | None,
+    see: Visibility | None,
+    padding: numpy.ndarray | None,
     mask_function: Callable,
     batch: int,
     q_length: int,
@@ -155,12 +157,15 @@ def _rows(
     device: torch.device | str,
     use_vmap: bool,
 ) -> Rows | None:
-    """What each row sees, in indices of keys."""
+    """What each row sees, in indices of keys. `padding`: the mask of positions that are not, or None."""
     first = q_offset - kv_offset
     rows = numpy.broadcast_to(numpy.arange(first, first + q_length), (batch, q_length))
-    everything = Rows(numpy.zeros_like(rows), numpy.full_like(rows, kv_length), rows, False, 0)
+    everything = Rows.of_all(rows, kv_length)
+    if see is not None and not see.fixed_term():
+        return everything.seeing(see)
     if see is not None:
-        return everything.seeing(see.causal, see.window, see.shift)
+        before = 0 if padding is None else padding.astype(bool).argmax(1)[:, None]
+        return everything.counting_from(before - kv_offset).seeing(see)
     found = describe(mask_function, everything, kv_offset, q_offset)
     if found is None:
         seen = masking.sdpa_mask(

@@ -2,8 +2,8 @@
 """What rows see, row by row, and the runs of keys that share who sees them.
 
 `Rows` are the rows of a batch whose visible keys are a range in each: those from `begin` to `end` (exclusive) and, of
-these, the ones up to the row's position, `window` at most. As long as `begin` and `end` never fall from row to row, each
-run of keys between two of them is seen by a contiguous range of rows, which is what instances of a store can say.
+these, the ones that a visibility shows. As long as `begin` and `end` never fall from row to row, each run of keys between
+two of them is seen by a contiguous range of rows, which is what instances of a store can say.
 """
 
 from __future__ import annotations
@@ -13,24 +13,38 @@ from dataclasses import dataclass, replace
 import numpy
 from numpy import ndarray
 
+from ..describe.visibility import Visibility, all_tokens, causal, window
+
 
 @dataclass(frozen=True)
 class Rows:
-    """`begin`, `end`, `position`: ints [batch, rows], as indices of keys. Without `causal` positions hide nothing."""
+    """`begin`, `end`, `position`: ints [batch, rows], as indices of keys. What `see` shows counts from the key `origin`,
+    [batch, rows]; rows that see a key have the same."""
 
     begin: ndarray
     end: ndarray
     position: ndarray
-    causal: bool
-    window: int
+    see: Visibility
+    origin: ndarray
 
-    def seeing(self, causal: bool, window: int, shift: int) -> Rows:
-        return replace(self, causal=causal, window=window, position=self.position + shift)
+    @classmethod
+    def of_all(cls, position: ndarray, keys: int) -> Rows:
+        """Rows that see all keys."""
+        none = numpy.zeros_like(position)
+        return cls(none, none + keys, position, all_tokens(), none)
 
-    def in_chunks(self, size: int, first: ndarray) -> Rows:
-        """Rows see their own chunk of `size` keys; the first begins at the key `first`, [batch, 1 or rows]."""
-        chunk = (self.position - first) // size * size + first
-        return self._between(chunk, chunk + size)
+    def seeing(self, see: Visibility) -> Rows:
+        """Those of them that `see` shows, too."""
+        if see == causal() and not shows_ahead(self.see):
+            return self
+        if self.see == all_tokens() or (self.see == causal() and not shows_ahead(see)):
+            return replace(self, see=see)
+        return replace(self, see=self.see & see)
+
+    def counting_from(self, origin: ndarray) -> Rows:
+        """`origin`: [batch, 1 or rows]. Rows in front of it are padding, and see nothing."""
+        origin = numpy.broadcast_to(origin, self.position.shape)
+        return replace(self, origin=origin, end=numpy.where(self.position < origin, 0, self.end))
 
     def in_sequences(self, of_keys: ndarray, of_rows: ndarray) -> Rows | None:
         """Rows see the keys with their own number, [batch, keys] and [batch, rows]. None where those are no range."""
@@ -48,8 +62,9 @@ class Rows:
     def with_blocks(self, blocks: ndarray) -> Rows | None:
         """Rows of a block, of keys in a row with the same number >= 0, see all of it, too. None where a window hides a
         part of a block from its rows."""
-        if not self.causal:
+        if self.see != causal() and not is_window(self.see):
             return None
+        most = self.see.own[0] if is_window(self.see) else 0
         position = self.position.copy()
         for i, numbers in enumerate(blocks):
             edges = numpy.flatnonzero(numpy.diff(numbers)) + 1
@@ -61,7 +76,7 @@ class Rows:
                 inside = (self.position[i] >= begin) & (self.position[i] < end)
                 position[i][inside] = end - 1
                 begin_too_late = (self.begin[i] > begin) | (self.end[i] < end)
-                hides = self.window and (end - self.window > self.begin[i])
+                hides = most and (end - most > self.begin[i])
                 if (inside & (begin_too_late | hides)).any():
                     return None
         return replace(self, position=position)
@@ -82,16 +97,26 @@ def read_rows(seen: ndarray) -> Rows | None:
     last = end - 1
     none = numpy.zeros_like(begin)
     if _grows(begin) and _runs(begin) <= 16 + rows // 8:
-        return Rows(begin, none + keys, last, True, 0)
+        return Rows(begin, none + keys, last, causal(), none)
     # A window: where it is cut short by the last key, its rows stand behind that.
-    window = int((end - begin).max())
+    size = int((end - begin).max())
     before = numpy.minimum(begin, begin[:, :1])  # of the first row
-    position = numpy.where((last == keys - 1) & (begin > before), begin + window - 1, last)
-    first = numpy.where(position - begin + 1 < window, begin, 0)
+    position = numpy.where((last == keys - 1) & (begin > before), begin + size - 1, last)
+    first = numpy.where(position - begin + 1 < size, begin, 0)
     first = numpy.maximum.accumulate(first, 1)
-    if (numpy.maximum(first, position - window + 1) != begin).any() or _runs(first) > 16 + rows // 8:
+    if (numpy.maximum(first, position - size + 1) != begin).any() or _runs(first) > 16 + rows // 8:
         return None
-    return Rows(first, none + keys, position, True, window)
+    return Rows(first, none + keys, position, window(size), none)
+
+
+def shows_ahead(see: Visibility) -> bool:
+    """Whether rows see what is behind their own position."""
+    return bool(see.sees(0, 1))
+
+
+def is_window(see: Visibility) -> bool:
+    """Whether rows see a number of tokens up to their own."""
+    return see.kind == "window" and len(see.own) == 1
 
 
 def _grows(table: ndarray) -> bool:
@@ -103,9 +128,9 @@ def _runs(table: ndarray) -> int:
 
 
 def segments(rows: Rows, keys: int, shown: ndarray | None) -> tuple[ndarray, ndarray]:
-    """Runs of keys, int32 [runs, 5]: the sequence, the first key and the one behind the last, the first row that sees
-    them and the one behind the last (both 0 where none does); of each sequence they cover all `keys`. And the positions of
-    rows, int32 [batch, rows]."""
+    """Runs of keys, int32 [runs, 6]: the sequence, the first key and the one behind the last, the first row that sees
+    them and the one behind the last (both 0 where none does), the position of the first key; of each sequence they cover
+    all `keys`. And the positions of rows, int32 [batch, rows]."""
     batch, count = rows.begin.shape
     table = []
     for i in range(batch):
@@ -119,5 +144,7 @@ def segments(rows: Rows, keys: int, shown: ndarray | None) -> tuple[ndarray, nda
             bottom = int(numpy.searchsorted(begin, first, "right"))
             if bottom <= top or (shown is not None and not shown[i, first]):
                 top = bottom = 0
-            table.append((i, first, last, top, bottom))
-    return numpy.array(table, numpy.int32).reshape(-1, 5), rows.position.astype(numpy.int32)
+            begins = first - rows.origin[i, top] if bottom > top else 0
+            table.append((i, first, last, top, bottom, begins))
+    positions = numpy.maximum(rows.position - rows.origin, 0)
+    return numpy.array(table, numpy.int32).reshape(-1, 6), positions.astype(numpy.int32)

@@ -326,7 +326,7 @@ def test_what_lies_behind_the_last_row_is_not_seen():
 def test_tables_of_all(rows):
     """The same instances as those of spans that hide nothing say, but for one in front of them that no row sees."""
     seen = spans.make_spans(None, 9 - rows, 0, 2, rows, 12, True)
-    said = spans.tables(seen, None, True, 0, 2, 3, rows, 12)
+    said = spans.tables(seen, None, attn.causal(), 2, 3, rows, 12)
     found = spans.tables_of_all(6, rows, 12, 9)
     assert found["q_start"].tolist() == said["q_start"].tolist()
     assert found["q_pos"].tolist() == said["q_pos"].tolist()

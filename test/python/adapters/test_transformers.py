@@ -249,7 +249,7 @@ def planned(monkeypatch):
     def checked(q, k, v, step):
         out = attend(q, k, v, step)
         kind, see = steps._planners[step.handle].kind, steps._planners[step.handle].see
-        visible = calls.Visible(step.spans(), None, *see, 0)
+        visible = calls.Visible(step.spans(), None, see)
         host = calls.PaddedCall(q, k, v, None, visible, calls.Scores(kind.scale, kind.softcap))(q, k, v, None)
         torch.testing.assert_close(out, host, atol=1e-2, rtol=1e-2)
         served.append(see)
@@ -492,6 +492,6 @@ def test_its_operators_pass_the_checks_of_pytorch(rows):
         for heads, tokens, dim in ((4, rows, 64), (2, 6, 64), (2, 6, 32))
     )
     classes = {"classes": [0, 1], "streaming": [1, 2]}
-    for option in ({}, {"window": 3, "softcap": 20.0}, {"sink_logits": torch.zeros(4)}, classes):
+    for option in ({}, {"see": "window(3)", "softcap": 20.0}, {"sink_logits": torch.zeros(4)}, classes):
         torch.library.opcheck(torch.ops.attn.attend_spans.default, (q, k, v, spans, 0.1), option)
-    torch.library.opcheck(torch.ops.attn.seen.default, (spans, None, 2, True, 3, 0, rows, 6))
+    torch.library.opcheck(torch.ops.attn.seen.default, (spans, None, 2, "window(3)", rows, 6))

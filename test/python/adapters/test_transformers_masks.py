@@ -341,12 +341,12 @@ class Attention(torch.nn.Module):
 
 
 COMPILED = {
-    "causal": (masking.create_causal_mask, {}, SpanMask),
-    "window": (masking.create_sliding_window_causal_mask, {"sliding_window": 5}, SpanMask),
-    "both ways": (masking.create_bidirectional_sliding_window_mask, {"sliding_window": 5}, SpanMask),
-    "chunks": (masking.create_chunked_causal_mask, {"attention_chunk_size": 8}, torch.Tensor),
-    "packed": (masking.create_causal_mask, {"packed": True}, torch.Tensor),
-    "its own": (masking.create_causal_mask, {"own": True}, SpanMask),
+    "causal": (masking.create_causal_mask, {}, True),
+    "window": (masking.create_sliding_window_causal_mask, {"sliding_window": 5}, True),
+    "both ways": (masking.create_bidirectional_sliding_window_mask, {"sliding_window": 5}, True),
+    "chunks": (masking.create_chunked_causal_mask, {"attention_chunk_size": 8}, True),
+    "packed": (masking.create_causal_mask, {"packed": True}, False),
+    "its own": (masking.create_causal_mask, {"own": True}, False),
 }
 
 
@@ -384,7 +384,7 @@ def test_code_that_is_compiled_without_a_mask(window, starts):
 @pytest.mark.parametrize("name", COMPILED)
 def test_compiled_masks(name):
     """What compiled code cannot describe falls back; nothing breaks the graph."""
-    maker, options, _ = COMPILED[name]
+    maker, options, is_served = COMPILED[name]
     packs = options.get("packed")
     model = Attention(maker, **{key: value for key, value in options.items() if key != "packed"})
     x = torch.randn(BATCH, 30, HEADS * DIM, generator=torch.Generator().manual_seed(1)).half()
@@ -394,7 +394,7 @@ def test_compiled_masks(name):
     torch._dynamo.reset()
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", attn.transformers.FallbackWarning)
+        warnings.simplefilter("error" if is_served else "ignore", attn.transformers.FallbackWarning)
         ours, eager = compiled(x, **inputs), model(x, **inputs)
     error = (ours - eager).abs()
     if not packs:

@@ -80,7 +80,6 @@ void mlir::attn::addStage(OpPassManager &manager, Stage stage, const PipelineOpt
     manager.addNestedPass<func::FuncOp>(createChooseSchedulePass({options.target, options.schedule}));
     OpPassManager &kernels = addKernelPasses(manager, options);
     kernels.addPass(tile::createInferLayoutsPass());
-    kernels.addPass(tile::createBiasCodesPass());
     kernels.addPass(tile::createPipelineCopiesPass());
     kernels.addPass(tile::createAllocateSharedPass());
     kernels.addPass(tile::createHoistUniformPass());

@@ -53,7 +53,6 @@
 // CHECK-NEXT:    tile-look-ahead,
 // CHECK-NEXT:    tile-read-ahead,
 // CHECK-NEXT:    tile-infer-layouts,
-// CHECK-NEXT:    tile-bias-codes,
 // CHECK-NEXT:    tile-pipeline-copies,
 // CHECK-NEXT:    tile-allocate-shared,
 // CHECK-NEXT:    tile-hoist-uniform,

@@ -112,10 +112,10 @@ FAULTS = [
         ("cache codes", "lit"),
     ),
     Fault(
-        "dots of biased codes start from too much",
-        "lib/Dialect/Tile/Transforms/BiasCodes.cpp",
-        "arith::NegFOp::create(b, loc, body->getArgument(0)).getResult()",
-        "body->getArgument(0)",
+        "queries are balanced for other codes",
+        "lib/Conversion/TileToMachine/CorrectionPatterns.cpp",
+        "bitOf(op.getCodes(), inLine) : 0",
+        "bitOf(op.getCodes(), inLine + 1) : 0",
         ("formats", "lit"),
     ),
     Fault(

@@ -233,7 +233,7 @@ def compare_kernel(random, form, spec, kernel, plan, data, given, operands, extr
         (wanted_out, wanted_lse),
         size.detach(),
         tolerance,
-        coarse=2.0**-13 if integers else 0.0,
+        coarse=0.0,
         unweighed=UNWEIGHED * (reach(weights, values) + form["value_dim"] ** 0.5) if narrow else 0.0,
     )
     if form["significance"]:

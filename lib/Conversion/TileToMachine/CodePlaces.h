@@ -28,11 +28,11 @@ struct Place {
   }
 };
 
-/// What `biased` codes are too much by. `position` counts codes of 4 and 2 bits from the low end of a half.
-inline int64_t biasOf(Type codes, Type element, int64_t position) {
-  if (codes.getIntOrFloatBitWidth() == 8)
-    return isF16(element) ? 1024 : 0;
-  return Place(codes, element, position).bias(element);
+/// How many bits further up than others a tiny code lies in its half, of f16. `position` counts codes from
+/// the half's low end.
+inline int64_t bitOf(Type codes, int64_t position) {
+  int64_t bits = codes.getIntOrFloatBitWidth();
+  return bits == 8 ? 0 : Place(codes, Float16Type::get(codes.getContext()), position % (16 / bits)).bit;
 }
 
 } // namespace mlir::tile

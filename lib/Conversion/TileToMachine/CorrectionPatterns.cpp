@@ -1,7 +1,8 @@
 //===- CorrectionPatterns.cpp - Results of converted operands are put right ===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Codes are multiplied as floats that are cheap to make: biased, or smaller than the
-// codes by a power of two. What a dot of them is too much or too little by is known.
+// Codes are multiplied as floats that are cheap to make: smaller than the codes by a
+// power of two that is known. It is taken out of what a dot keeps, or of the other
+// operand.
 //
 //===----------------------------------------------------------------------===//
 #include "CodePlaces.h"
@@ -23,15 +24,14 @@ struct RestorePattern : TilePattern<RestoreOp> {
     Emitter e = emitter(op, rewriter);
     FragmentType type = op.getResult().getType();
     Type codes = op.getCodes();
-    int64_t bits = codes.getIntOrFloatBitWidth(), columnBlocks = type.getSizes()[1] / 8;
+    int64_t columnBlocks = type.getSizes()[1] / 8;
     if (!type.getOrder())
       return op.emitOpError("expected features in runs, as tiny codes have them, got ") << type;
     SmallVector<Value> registers(adaptor.getSource());
     for (FragmentType::Span span : type.getSpans())
       for (int64_t i = 0; i < span.size / 8; ++i) { // rows of eight
         int64_t row = span.first / 8 + i;
-        int64_t up = bits == 8 ? 0 : Place(codes, e.b.getF16Type(), i % (16 / bits)).bit;
-        Value factor = e.f32(std::ldexp(1.0, static_cast<int>(least - up)));
+        Value factor = e.f32(std::ldexp(1.0, static_cast<int>(least - bitOf(codes, i))));
         for (int64_t block = 0; block < columnBlocks; ++block)
           for (int64_t column : {0, 1}) {
             Value &number = registers[(row / 2 * columnBlocks + block) * 4 + row % 2 * 2 + column];
@@ -43,28 +43,57 @@ struct RestorePattern : TilePattern<RestoreOp> {
   }
 };
 
-struct BiasesPattern : TilePattern<BiasesOp> {
+/// In runs, a register's two features are neighbours in their words, as its codes are, and the registers of a
+/// line follow one another: those of the left operand two lines by two.
+/// Without runs each code has a byte of its own.
+struct BalancePattern : TilePattern<BalanceOp> {
   using TilePattern::TilePattern;
-  LogicalResult matchAndRewrite(BiasesOp op, OpAdaptor, ConversionPatternRewriter &rewriter) const override {
+  LogicalResult matchAndRewrite(BalanceOp op, OneToNOpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
-    FragmentType type = op.getFragment().getType();
-    Type element = type.getElement();
-    int64_t perHalf = 16 / op.getCodes().getIntOrFloatBitWidth();
+    FragmentType type = op.getResult().getType();
+    auto pair = VectorType::get(2, e.b.getF16Type());
+    const int64_t depth = type.getSizes()[1] / 16;
     SmallVector<Value> registers;
-    for (int64_t i = 0; i < type.getRegisters(); ++i) {
-      int64_t bias = type.getOrder() ? biasOf(op.getCodes(), element, i % perHalf) : 0;
-      APFloat number(static_cast<double>(bias));
+    for (auto [i, two] : llvm::enumerate(adaptor.getSource())) {
+      const int64_t number = static_cast<int64_t>(i);
+      const int64_t inLine =
+          type.getLayout() == Layout::Lhs ? number / 4 % depth * 2 + number % 4 / 2 : number % (2 * depth);
+      const int64_t up = type.getOrder() ? bitOf(op.getCodes(), inLine) : 0;
+      if (up == 0) {
+        registers.push_back(two);
+        continue;
+      }
       bool lossy;
-      number.convert(cast<FloatType>(element).getFloatSemantics(), APFloat::rmNearestTiesToEven, &lossy);
-      registers.push_back(e.i32(static_cast<int64_t>(number.bitcastToAPInt().getZExtValue() * 0x10001)));
+      APFloat power(std::ldexp(1.0, static_cast<int>(-up)));
+      power.convert(APFloat::IEEEhalf(), APFloat::rmNearestTiesToEven, &lossy);
+      Value factor = LLVM::ConstantOp::create(e.b, e.loc, pair, DenseElementsAttr::get(pair, power));
+      Value halves = LLVM::BitcastOp::create(e.b, e.loc, pair, two);
+      Value product = LLVM::FMulOp::create(e.b, e.loc, halves, factor);
+      registers.push_back(LLVM::BitcastOp::create(e.b, e.loc, e.b.getI32Type(), product));
     }
     rewriter.replaceOpWithMultiple(op, {registers});
     return success();
   }
 };
 
-/// Elements of bf16 are upper halves of f32. The power is the inverse of what is between the largest's
-/// exponent and that of 2^13.
+/// Two numbers of a register. Those of bf16 are upper halves of f32.
+std::pair<Value, Value> asTwoFloats(Emitter &e, Type element, Value two) {
+  Type f32 = e.b.getF32Type();
+  if (isF16(element)) {
+    Value halves = LLVM::BitcastOp::create(e.b, e.loc, VectorType::get(2, element), two);
+    auto wide = [&](int64_t i) -> Value {
+      Value half = LLVM::ExtractElementOp::create(e.b, e.loc, halves, e.i32(i));
+      return arith::ExtFOp::create(e.b, e.loc, f32, half);
+    };
+    return {wide(0), wide(1)};
+  }
+  auto asFloat = [&](Value bits) -> Value { return LLVM::BitcastOp::create(e.b, e.loc, f32, bits); };
+  return {asFloat(e.b.createOrFold<arith::ShLIOp>(e.loc, two, e.i32(16))),
+          asFloat(e.band(two, int32_t(0xffff0000)))};
+}
+
+/// The power is the inverse of what is between the largest's exponent and that of 2^13.
 struct NarrowPattern : TilePattern<NarrowOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(NarrowOp op, OneToNOpAdaptor adaptor,
@@ -76,9 +105,7 @@ struct NarrowPattern : TilePattern<NarrowOp> {
     Value largest = e.f32(0);
     SmallVector<std::pair<Value, Value>> numbers;
     for (Value two : adaptor.getSource()) {
-      Value low = asFloat(e.b.createOrFold<arith::ShLIOp>(e.loc, two, e.i32(16)));
-      Value high = asFloat(e.band(two, int32_t(0xffff0000)));
-      numbers.emplace_back(low, high);
+      auto [low, high] = numbers.emplace_back(asTwoFloats(e, op.getSource().getType().getElement(), two));
       for (Value number : {low, high})
         largest = e.fmax(largest, LLVM::FAbsOp::create(e.b, e.loc, number));
     }
@@ -103,5 +130,5 @@ struct NarrowPattern : TilePattern<NarrowOp> {
 
 void tile::populateCorrectionPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                       const LaneMap &lanes) {
-  patterns.add<RestorePattern, BiasesPattern, NarrowPattern>(converter, patterns.getContext(), lanes);
+  patterns.add<RestorePattern, BalancePattern, NarrowPattern>(converter, patterns.getContext(), lanes);
 }

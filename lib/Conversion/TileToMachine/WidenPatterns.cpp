@@ -23,8 +23,8 @@ public:
   Widening(Emitter &e, WidenOp op)
       : e(e), type(op.getSource().getType()), source(type.getElement()),
         element(op.getResult().getType().getElement()), bits(source.getIntOrFloatBitWidth()),
-        depth(type.getSizes()[1] / 16), biased(op.getBiased()), tiny(op.getTiny()),
-        pair(VectorType::get(2, element)), registers(type.getSizes()[0] / 8 * depth * 2) {}
+        depth(type.getSizes()[1] / 16), tiny(op.getTiny()), pair(VectorType::get(2, element)),
+        registers(type.getSizes()[0] / 8 * depth * 2) {}
 
   /// Factors and terms of columns, for each group of rows.
   void setGroups(ArrayRef<ValueRange> factors, ArrayRef<ValueRange> terms) {
@@ -48,7 +48,7 @@ private:
   void singles(ValueRange codes) {
     for (auto [i, word] : llvm::enumerate(codes))
       for (int64_t half : {0, 1})
-        put(i / depth, i % depth, half, bytePair(word, {2 * int32_t(half), 2 * int32_t(half) + 1}, false));
+        put(i / depth, i % depth, half, bytePair(word, {2 * int32_t(half), 2 * int32_t(half) + 1}));
   }
   void contractedRuns(ValueRange words) {
     int64_t perWord = 32 / bits;
@@ -58,8 +58,7 @@ private:
         Value word = words[next++];
         for (int64_t p = 0; p < perWord / 2; ++p)
           put(row, (first + 2 * p) / 4, p % 2,
-              bits == 8 ? bytePair(word, {2 * int32_t(p), 2 * int32_t(p) + 1}, biased)
-                        : halfPair(word, p, biased));
+              bits == 8 ? bytePair(word, {2 * int32_t(p), 2 * int32_t(p) + 1}) : halfPair(word, p));
       }
   }
   /// Words of four columns each; neighbouring columns are what a register holds.
@@ -79,15 +78,15 @@ private:
   Value neighbours(Value low, Value high, int64_t i) {
     int32_t first = i * bits / 16 * 2; // byte of the half in which they are
     if (bits < 8)
-      return halfPair(halves(low, high, {first, first + 1, 4 + first, 5 + first}), i % (16 / bits), false);
+      return halfPair(halves(low, high, {first, first + 1, 4 + first, 5 + first}), i % (16 / bits));
     if (isa<Float8E4M3FNType>(source)) {
       Value both = halves(low, high, {first, 4 + first, first + 1, 5 + first});
       int32_t at = i % 2 * 2;
-      return bytePair(both, {at, at + 1}, false);
+      return bytePair(both, {at, at + 1});
     }
     Value both = halves(low, high, {first, first + 1, 4 + first, 5 + first});
     int32_t at = i % 2;
-    return bytePair(both, {at, 2 + at}, false);
+    return bytePair(both, {at, 2 + at});
   }
   /// The same bytes of two words, once for all codes in them.
   Value halves(Value low, Value high, std::array<int32_t, 4> which) {
@@ -96,7 +95,7 @@ private:
   }
 
   /// Two bytes of a word.
-  Value bytePair(Value word, std::array<int32_t, 2> which, bool keepBias) {
+  Value bytePair(Value word, std::array<int32_t, 2> which) {
     auto [low, high] = which;
     if (isa<Float8E4M3FNType>(source)) {
       Value two = arith::TruncIOp::create(e.b, e.loc, e.b.getI16Type(), e.shr(word, 8 * low));
@@ -110,10 +109,8 @@ private:
     }
     if (tiny)
       return LLVM::BitcastOp::create(e.b, e.loc, pair, e.bytes(word, e.i32(0), {low, 4, high, 4}));
-    if (isF16(element)) {
-      Value bits = e.bytes(word, e.i32(0x64), {low, 4, high, 4});
-      return keepBias ? LLVM::BitcastOp::create(e.b, e.loc, pair, bits).getResult() : subtract(bits, 1024);
-    }
+    if (isF16(element))
+      return subtract(e.bytes(word, e.i32(0x64), {low, 4, high, 4}), 1024);
     // 2^23 in f32, whose mantissa counts ones. Of an integer of 8 bits the upper half is all.
     auto whole = [&](int32_t which) -> Value {
       Value bits = e.bytes(word, e.i32(0x4b000000), {which, 4, 4, 7});
@@ -125,7 +122,7 @@ private:
   }
 
   /// The codes at a position of the halves of a word.
-  Value halfPair(Value word, int64_t position, bool keepBias) {
+  Value halfPair(Value word, int64_t position) {
     Place place(source, element, position);
     Value &moved = shifted[{word.getAsOpaquePointer(), place.shift}];
     if (!moved)
@@ -135,8 +132,7 @@ private:
       return LLVM::BitcastOp::create(e.b, e.loc, pair, e.band(moved, mask * both));
     Value bits =
         arith::OrIOp::create(e.b, e.loc, e.band(moved, mask * both), e.i32(place.magic(element) * both));
-    return keepBias ? LLVM::BitcastOp::create(e.b, e.loc, pair, bits).getResult()
-                    : subtract(bits, static_cast<double>(place.bias(element)));
+    return subtract(bits, static_cast<double>(place.bias(element)));
   }
 
   Value subtract(Value bits, double bias) {
@@ -192,7 +188,7 @@ private:
   FragmentType type;
   Type source, element;
   int64_t bits, depth;
-  bool biased, tiny;
+  bool tiny;
   VectorType pair;
   SmallVector<Group> groups;
   SmallVector<Value> registers;

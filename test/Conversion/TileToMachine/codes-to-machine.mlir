@@ -54,17 +54,16 @@ gpu.module @runs {
     %0 = tile.dot %q, %wide, %s : !q, !k16, !s -> !s
     return
   }
-  // Left biased they are ready, and the biases are constants: 1024 and 64, in f16 twice a register.
-  // CHECK-LABEL: func.func @biased4(
-  // CHECK-DAG: arith.constant 1677747200 : i32
-  // CHECK-DAG: arith.constant 1409307648 : i32
+  // Tiny they are ready, and of the other operand's sixteen registers those with the upper bits of halves are a sixteenth.
+  // CHECK-LABEL: func.func @tiny4(
   // CHECK-NOT: llvm.fsub
-  // CHECK-COUNT-16: nvvm.mma.sync
-  func.func @biased4(%codes: !tile.fragment<[key 16, feature 64], i4, rhs, runs 64 by 4>, %q: !q, %s: !s) {
-    %biases = tile.biases i4 -> !k16
-    %wide = tile.widen biased %codes : !tile.fragment<[key 16, feature 64], i4, rhs, runs 64 by 4> -> !k16
-    %0 = tile.dot %q, %biases, %s : !q, !k16, !s -> !s
-    %1 = tile.dot %q, %wide, %s : !q, !k16, !s -> !s
+  // CHECK-COUNT-8: llvm.fmul {{.*}} : vector<2xf16>
+  // CHECK-NOT: llvm.fmul
+  // CHECK-COUNT-8: nvvm.mma.sync
+  func.func @tiny4(%codes: !tile.fragment<[key 16, feature 64], i4, rhs, runs 64 by 4>, %q: !q, %s: !s) {
+    %even = tile.balance %q for i4 : !q -> !q
+    %wide = tile.widen tiny %codes : !tile.fragment<[key 16, feature 64], i4, rhs, runs 64 by 4> -> !k16
+    %0 = tile.dot %even, %wide, %s : !q, !k16, !s -> !s
     return
   }
   // Values: four tokens of a lane, and for each pair of codes a factor and a term.

@@ -10,7 +10,8 @@
 //   per token              q . k = scale[t] * (q . codes)
 //   groups                 q . k = sum over g of scale[t, g] * (q_g . codes_g) + zero[t, g] * sum(q_g)
 //
-// where sum(q_g) is computed in front of the loop over tiles. Codes of values are
+// where sum(q_g) is computed in front of the loop over tiles. Integers stay tiny numbers
+// of f16 beside queries that are held in registers (tile.balance). Codes of values are
 // multiplied as f16, whatever the queries are: it holds scales and zeros of integers
 // as they are stored, and weights, which are below 2^8, more exactly than bf16 does.
 // The metadata of a token cannot wait for the dot. Integers become code * scale + zero
@@ -94,20 +95,23 @@ Value FragmentExpansion::rowsDotTokens(UpdateOp update) {
   Value query = copyOf(update.getQuery(), Copy::Query), tile = copyOf(update.getKv(), Copy::Keys);
   if (part.format.isPlain())
     return scores(update.getQuery(), query, tile);
-  // Where queries stay in registers they become f16, which codes become with less work than bf16.
+  // Where queries stay in registers they become f16, which codes become with less work than bf16. For tiny
+  // codes they are of a known size, too: so that they can be made smaller.
   Value factor, scale = copyOf(update.getKv(), Copy::KeyScale);
-  if (auto type = dyn_cast<FragmentType>(query.getType()); type && type.getElement().isBF16()) {
+  auto held = dyn_cast<FragmentType>(query.getType());
+  const bool tiny = held && part.format.isInteger();
+  if (held && (tiny || held.getElement().isBF16())) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointAfterValue(query); // where it is staged: once, in front of the loop over tiles
-    auto narrow = NarrowOp::create(b, type.withElement(b.getF16Type()), b.getF32Type(), query);
+    auto narrow = NarrowOp::create(b, held.withElement(b.getF16Type()), b.getF32Type(), query);
     query = narrow.getResult(), factor = narrow.getFactor();
   }
   if (factor)
     scale = scale ? arith::MulFOp::create(b, scale, factor).getResult() : factor;
   Type element = factor ? Type(b.getF16Type()) : form.getElement();
-  Value keys = dequantized(tile, Axis::Key, part, element, {}, {}, /*tiny=*/false);
+  Value keys = dequantized(tile, Axis::Key, part, element, {}, {}, tiny);
   if (part.format.isInteger())
-    return groupScores(update, query, keys, part, scale);
+    return groupScores(update, query, keys, part, scale, tiny);
   Value ofTokens = part.format.scales == Scales::Token ? lineMeta(update, true).front() : Value();
   return scores(update.getQuery(), query, keys, scale, ofTokens);
 }
@@ -121,21 +125,32 @@ Value FragmentExpansion::queryFragment(Value rows, Value query) {
   return LoadOp::create(b, type, query, RowsPart(b, form, rows).first());
 }
 
+/// Products with tiny codes are 2^-24 of those with codes; so are what zeros add, and the whole is made
+/// larger at the end, by a scale that there is anyway.
 Value FragmentExpansion::groupScores(UpdateOp update, Value query, Value keys, const rt::StorePart &part,
-                                     Value scale) {
+                                     Value scale, bool tiny) {
   SmallVector<Value> meta = lineMeta(update, /*keys=*/true), sums, scales, zeros;
   int64_t groups = part.format.groups(part.dim);
+  Value rows = query;
   {
     // Held rows are staged in front of the loop over tiles, and their sums are computed there.
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointAfterValue(isa<SharedType>(query.getType()) ? Value(update.getQuery()) : query);
     SmallVector<Type> types(groups, rowsOf(b.getF32Type()));
-    Value rows = queryFragment(update.getQuery(), query);
-    llvm::append_range(sums, GroupSumsOp::create(b, types, rows, groupOf(part)).getSums());
+    Value all = queryFragment(update.getQuery(), query);
+    llvm::append_range(sums, GroupSumsOp::create(b, types, all, groupOf(part)).getSums());
+    if (tiny) {
+      Type codes = cast<SharedType>(copyOf(update.getKv(), Copy::Keys).getType()).getElement();
+      rows = BalanceOp::create(b, query.getType(), query, TypeAttr::get(codes));
+      for (Value &sum : sums)
+        sum = b.map(rowsOf(b.getF32Type()), ValueRange{sum},
+                    [&](ValueRange v) -> Value { return arith::MulFOp::create(b, v[0], b.f32(0x1p-24)); });
+      scale = arith::MulFOp::create(b, scale, b.f32(0x1p24));
+    }
   }
   for (int64_t group = 0; group < groups; ++group)
     scales.push_back(meta[2 * group]), zeros.push_back(meta[2 * group + 1]);
-  return GroupScoresOp::create(b, pairs(), queryFragment(update.getQuery(), query), keys, scales, zeros, sums,
+  return GroupScoresOp::create(b, pairs(), queryFragment(update.getQuery(), rows), keys, scales, zeros, sums,
                                scale, groupOf(part));
 }
 

@@ -154,7 +154,8 @@ private:
                     ValueRange zeros, bool tiny);
   IntegerAttr groupOf(const rt::StorePart &part);
   Value queryFragment(Value rows, Value query);
-  Value groupScores(UpdateOp update, Value query, Value keys, const rt::StorePart &part, Value scale);
+  Value groupScores(UpdateOp update, Value query, Value keys, const rt::StorePart &part, Value scale,
+                    bool tiny);
   Value maskForList(UpdateOp update, Value scores, Value firstKey);
   Value maskFor(UpdateOp update, unsigned headClass, Value scores, Value position, Value firstKey,
                 Value partialTile);

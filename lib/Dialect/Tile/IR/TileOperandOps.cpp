@@ -129,13 +129,9 @@ LogicalResult WidenOp::verify() {
   if (!getZeros().empty() && getZeros().size() != getScales().size())
     return emitOpError("expected as many terms as factors, ")
            << getScales().size() << ", got " << getZeros().size();
-  if (getBiased() &&
-      (isa<FloatType>(source.getElement()) || !getScales().empty() || source.getFeatureAxis() != 1))
-    return emitOpError("leaves integers biased whose columns are features, and that without factors; got ")
-           << source;
-  if (getTiny() && (isa<FloatType>(source.getElement()) || !getScales().empty() || getBiased() ||
-                    !result.getElement().isF16() || source.getFeatureAxis() != 0))
-    return emitOpError("leaves integers tiny in f16, whose rows are features, and that without factors; got ")
+  if (getTiny() &&
+      (isa<FloatType>(source.getElement()) || !getScales().empty() || !result.getElement().isF16()))
+    return emitOpError("leaves integers tiny in f16, and that without factors; got ")
            << source << " and " << result;
   int64_t groups = getScales().size();
   if (groups && source.getSizes()[0] % (16 * groups) != 0)
@@ -161,23 +157,29 @@ LogicalResult RestoreOp::verify() {
   return success();
 }
 
-LogicalResult BiasesOp::verify() {
-  FragmentType fragment = getFragment().getType();
+/// Whether a dot takes the fragment for its queries.
+static bool isOfQueries(FragmentType type) {
+  return type.getRank() == 2 && mayHaveLayout(type, isOfFewRows(type) ? Layout::Rhs : Layout::Lhs);
+}
+
+LogicalResult BalanceOp::verify() {
+  FragmentType source = getSource().getType();
   if (!isCode(getCodes()) || isa<FloatType>(getCodes()))
     return emitOpError("expected codes of i8, i4 or i2, got ") << getCodes();
-  if (fragment.getRank() != 2 || !mlir::attn::isMultiplied(fragment.getElement()) ||
-      fragment.getFeatureAxis() != 1 || !mayHaveLayout(fragment, Layout::Rhs))
-    return emitOpError("expected a right operand of f16 or bf16, features its columns, got ") << fragment;
+  if (source != getResult().getType() || !source.getElement().isF16() || source.getFeatureAxis() != 1 ||
+      !isOfQueries(source))
+    return emitOpError("expected queries of f16, and the same as result, got ")
+           << source << " and " << getResult().getType();
   return success();
 }
 
 LogicalResult NarrowOp::verify() {
   FragmentType source = getSource().getType(), result = getResult().getType();
-  if (!source.getElement().isBF16() || !result.getElement().isF16() || source.getAxes() != result.getAxes() ||
-      source.getSizes() != result.getSizes() || source.getOrder() != result.getOrder() ||
-      source.getRank() != 2 || source.getLayout() != result.getLayout() ||
-      !mayHaveLayout(source, isOfFewRows(source) ? Layout::Rhs : Layout::Lhs))
-    return emitOpError("expected an operand of bf16 and the same of f16, got ")
+  if (!mlir::attn::isMultiplied(source.getElement()) || !result.getElement().isF16() ||
+      source.getAxes() != result.getAxes() || source.getSizes() != result.getSizes() ||
+      source.getOrder() != result.getOrder() || source.getLayout() != result.getLayout() ||
+      !isOfQueries(source))
+    return emitOpError("expected queries of bf16 or f16 and the same of f16, got ")
            << source << " and " << result;
   return success();
 }

@@ -5,13 +5,14 @@
 // and what zeros add is a number for each row, until the warps' states are merged.
 // CHECK-LABEL: func.func @decode_rows8(
 // CHECK: scf.for {{.*}} -> (!tile.fragment<[query 8], f32, col>, !tile.fragment<[query 8], f32, col, partial>, !tile.fragment<[feature 128, query 8], f32, acc, runs 128>, !tile.fragment<[query 8], f32, col, partial>
-// CHECK: %[[Q:.*]], %{{.*}} = tile.narrow {{.*}} -> <[query 8, feature 128], f16, rhs, runs 64 by 4>
+// CHECK: %[[NARROW:.*]], %{{.*}} = tile.narrow {{.*}} -> <[query 8, feature 128], f16, rhs, runs 64 by 4>
+// CHECK: %[[Q:.*]] = tile.balance %[[NARROW]] for i4
 // CHECK: %[[META:.*]]:2 = tile.load_columns {{.*}} -> !tile.fragment<[key 32], f16, row>, !tile.fragment<[key 32], f16, row>
 // CHECK: math.absf
 // CHECK: %[[SCALE:.*]] = tile.reduce max
 // CHECK: %[[LIFT:.*]] = tile.map %[[SCALE]]
 // CHECK: math.log2
-// CHECK: %[[K:.*]] = tile.widen biased
+// CHECK: %[[K:.*]] = tile.widen tiny
 // CHECK: tile.dot %[[K]], %[[Q]], {{.*}} -> <[key 32, query 8], f32, acc>
 // CHECK: %[[LARGEST:.*]] = tile.reduce max
 // CHECK: tile.map %[[LARGEST]], %[[LIFT]]

@@ -13,9 +13,11 @@
 // CHECK: tile.wait 2
 // CHECK: %[[Q:.*]], %[[FACTOR:.*]] = tile.narrow
 // CHECK: tile.part %{{.*}} from 0
-// CHECK: %[[SUM:.*]] = tile.reduce max
+// CHECK: %[[ALL:.*]] = tile.reduce max
 // CHECK: tile.part %{{.*}} from 32
 // CHECK: tile.reduce max
+// CHECK: tile.balance %[[Q]] for i8
+// CHECK: %[[SUM:.*]] = tile.map %[[ALL]] (
 // CHECK: scf.for
 // CHECK: tile.load_rhs {{.*}} per 32 : <key 32, feature 64, i8, swizzled>
 // CHECK: tile.load_columns {{.*}} : <key 32, feature 4, f16>

@@ -107,8 +107,8 @@ func.func @f(%c: !tile.fragment<[feature 64, key 16], i4>, %s: !tile.fragment<[k
 // -----
 
 func.func @f(%c: !tile.fragment<[feature 64, key 16], i4>) {
-  // expected-error @+1 {{leaves integers biased whose columns are features, and that without factors; got}}
-  %0 = tile.widen biased %c : <[feature 64, key 16], i4> -> <[feature 64, key 16], f16>
+  // expected-error @+1 {{leaves integers tiny in f16, and that without factors; got}}
+  %0 = tile.widen tiny %c : <[feature 64, key 16], i4> -> <[feature 64, key 16], bf16>
   return
 }
 
@@ -138,16 +138,27 @@ func.func @f(%q: !tile.fragment<[query 16, feature 64], f16>) {
 
 // -----
 
-func.func @f(%q: !tile.fragment<[query 16, feature 64], f16>) {
-  // expected-error @+1 {{expected an operand of bf16 and the same of f16, got}}
-  %0, %1 = tile.narrow %q : <[query 16, feature 64], f16> -> <[query 16, feature 64], f16>
+func.func @f(%q: !tile.fragment<[query 16, feature 64], f32>) {
+  // expected-error @+1 {{expected queries of bf16 or f16 and the same of f16, got}}
+  %0, %1 = tile.narrow %q : <[query 16, feature 64], f32> -> <[query 16, feature 64], f16>
   return
 }
 
 // -----
 
-// expected-error @+1 {{expected codes of i8, i4 or i2, got 'f8E4M3FN'}}
-func.func @f() { %0 = tile.biases f8E4M3FN -> <[key 16, feature 64], f16> return }
+func.func @f(%q: !tile.fragment<[query 16, feature 64], f16>) {
+  // expected-error @+1 {{expected codes of i8, i4 or i2, got 'f8E4M3FN'}}
+  %0 = tile.balance %q for f8E4M3FN : <[query 16, feature 64], f16> -> <[query 16, feature 64], f16>
+  return
+}
+
+// -----
+
+func.func @f(%q: !tile.fragment<[query 16, feature 64], bf16>) {
+  // expected-error @+1 {{expected queries of f16, and the same as result, got}}
+  %0 = tile.balance %q for i4 : <[query 16, feature 64], bf16> -> <[query 16, feature 64], bf16>
+  return
+}
 
 // -----
 
@@ -183,14 +194,6 @@ func.func private @f(!tile.fragment<[query 16, key 64], f32, acc, runs 64>)
 
 // expected-error @+1 {{expected lines of whole bytes, got 3 elements of 'i4'}}
 func.func private @f(!tile.shared<key 16, feature 3, i4>)
-
-// -----
-
-func.func @f(%k: !tile.fragment<[key 16, feature 64], i4>) {
-  // expected-error @+1 {{leaves integers tiny in f16, whose rows are features, and that without factors; got}}
-  %0 = tile.widen tiny %k : !tile.fragment<[key 16, feature 64], i4> -> !tile.fragment<[key 16, feature 64], f16>
-  return
-}
 
 // -----
 

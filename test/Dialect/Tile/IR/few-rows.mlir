@@ -1,6 +1,5 @@
 // RUN: attn-opt %s | attn-opt | FileCheck %s
 // RUN: attn-opt %s --tile-infer-layouts | FileCheck %s --check-prefix=INFER
-// RUN: attn-opt %s --tile-infer-layouts --tile-bias-codes | FileCheck %s --check-prefix=BIAS
 // RUN: attn-opt %s --tile-infer-layouts --tile-allocate-shared --tile-to-machine | FileCheck %s --check-prefix=MACHINE
 
 // Eight rows of queries are the right operand: tokens and features are rows of what is multiplied and of results. Keys
@@ -16,7 +15,6 @@
 gpu.module @kernels {
   // CHECK-LABEL: func.func @few
   // INFER-LABEL: func.func @few
-  // BIAS-LABEL: func.func @few
   // MACHINE-LABEL: func.func @few
   func.func @few(%x: f32, %i: i32, %end: i32, %out: !tile.buffer<f32>) attributes {tile.threads = 64 : i32} {
     %q = tile.alloc : !tile.shared<query 8, feature 128, f16>
@@ -29,19 +27,18 @@ gpu.module @kernels {
     %zeroScores = tile.splat %none : f32 -> !scores
     %zeroAcc = tile.splat %none : f32 -> !acc
     %low = tile.splat %x : f32 -> !rows
-    // What the biases add is known in front of the loop, a number for each column.
-    // BIAS: %[[BIASES:.*]] = tile.biases i4 -> <[key 16, feature 128], f16, rhs, runs 64 by 4>
-    // BIAS: tile.dot %[[BIASES]], %{{.*}} -> <[key 16, query 8], f32, acc>
-    // BIAS: tile.reduce max {{.*}} -> <[query 8], f32, col>
-    // BIAS: scf.for
-    // BIAS: tile.widen biased
+    // Keys are tiny codes, too. Their features are summed, so those of queries are made smaller, once: of i4 every second pair.
+    // CHECK: tile.balance %{{.*}} for i4 : <[query 8, feature 128], f16> -> <[query 8, feature 128], f16>
+    // INFER: tile.balance {{.*}} -> <[query 8, feature 128], f16, rhs, runs 64 by 4>
+    // MACHINE: llvm.mlir.constant(dense<6.250000e-02> : vector<2xf16>)
+    %even = tile.balance %queries for i4 : !queries -> !queries
     // INFER: scf.for {{.*}} -> (!tile.fragment<[query 8], f32, col>, !tile.fragment<[feature 128, query 8], f32, acc, runs 128>)
     %max, %acc = scf.for %j = %i to %end step %end iter_args(%m = %low, %a = %zeroAcc) -> (!rows, !acc) : i32 {
       %codes = tile.load_rhs %k : !keys -> !tile.fragment<[key 32, feature 128], i4>
-      %wide = tile.widen %codes : !tile.fragment<[key 32, feature 128], i4> -> !tile.fragment<[key 32, feature 128], f16>
+      %wide = tile.widen tiny %codes : !tile.fragment<[key 32, feature 128], i4> -> !tile.fragment<[key 32, feature 128], f16>
       // INFER: tile.dot {{.*}} : !tile.fragment<[key 32, feature 128], f16, rhs, runs 64 by 4>, !tile.fragment<[query 8, feature 128], f16, rhs, runs 64 by 4>, <[key 32, query 8], f32, acc>
       // MACHINE-COUNT-16: nvvm.mma.sync
-      %s = tile.dot %wide, %queries, %zeroScores : !tile.fragment<[key 32, feature 128], f16>, !queries, !scores -> !scores
+      %s = tile.dot %wide, %even, %zeroScores : !tile.fragment<[key 32, feature 128], f16>, !queries, !scores -> !scores
       // INFER: tile.reduce max {{.*}} -> <[query 8], f32, col>
       %largest = tile.reduce max %s : !scores -> !rows
       // CHECK: tile.cast %{{.*}} : <[key 32, query 8], f32> -> <[query 8, key 32], f16>

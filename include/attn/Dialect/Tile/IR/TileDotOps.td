@@ -93,20 +93,17 @@ def Tile_WidenOp : Tile_Op<"widen", [Pure, AttrSizedOperandSegments]> {
     multiplied by its column's factor, and with `plus` a term is added: in f16 or bf16, one rounding of code * factor +
     term. n factors are those of n groups of rows, all of one size.
 
-    Integers come about as what `tile.biases` holds and the code; to leave them so, `biased`, costs less than exact ones.
-    A dot of them is too much by that of the biases, whose rows are all alike: no matter of tokens, nor of the tile.
-
     `tiny` integers stay in the low bits of an f16, where one mask finds them: numbers below its normal ones, which
-    tensor cores multiply exactly. Each is its code times a power of two that its row alone decides, and
-    `tile.restore` takes out of what a dot keeps.
+    tensor cores multiply exactly. Each is its code times a power of two that its feature alone decides. `tile.restore`
+    takes it out of a dot that keeps features, `tile.balance` out of what a dot that sums them is multiplied with.
   }];
   let arguments = (ins Arg<Tile_FragmentType, "codes, a right operand">:$source,
                        Arg<Variadic<Tile_FragmentType>, "factors of columns, for each group of rows">:$scales,
                        Arg<Variadic<Tile_FragmentType>, "terms of columns, for each group of rows">:$zeros,
-                       UnitAttr:$biased, UnitAttr:$tiny);
+                       UnitAttr:$tiny);
   let results = (outs Res<Tile_FragmentType, "f16 or bf16, the same axes">:$result);
   let assemblyFormat = [{
-    (`biased` $biased^)? (`tiny` $tiny^)? $source (`times` $scales^)? (`plus` $zeros^)? attr-dict
+    (`tiny` $tiny^)? $source (`times` $scales^)? (`plus` $zeros^)? attr-dict
     `:` type($source) (`times` type($scales)^)? (`plus` type($zeros)^)? `->` type($result)
   }];
   let hasVerifier = 1;
@@ -124,24 +121,27 @@ def Tile_RestoreOp : Tile_Op<"restore", [Pure]> {
   let hasVerifier = 1;
 }
 
-def Tile_BiasesOp : Tile_Op<"biases", [Pure]> {
-  let summary = "what integer codes are too much by, where `tile.widen` leaves them biased";
-  let description = [{ The same in every row; constants. In layout `rhs` with the order that the dot's other operand has. }];
-  let arguments = (ins TypeAttr:$codes);
-  let results = (outs Res<Tile_FragmentType, "a right operand, features its columns">:$fragment);
-  let assemblyFormat = "$codes attr-dict `->` type($fragment)";
+def Tile_BalanceOp : Tile_Op<"balance", [Pure]> {
+  let summary = "queries for a dot with tiny codes, whose features it sums";
+  let description = [{
+    Divides each feature by the power of two by which its code lies further up in its half than others: a dot of that with
+    codes of `tile.widen tiny` is 2^-24 of the dot with the codes themselves. Exact, but where f16 underflows.
+  }];
+  let arguments = (ins Arg<Tile_FragmentType, "f16, features its columns">:$source, TypeAttr:$codes);
+  let results = (outs Res<Tile_FragmentType, "the same type">:$result);
+  let assemblyFormat = "$source `for` $codes attr-dict `:` type($source) `->` type($result)";
   let hasVerifier = 1;
 }
 
 def Tile_NarrowOp : Tile_Op<"narrow", [Pure]> {
-  let summary = "a left operand of bf16 as one of f16, whose exponents are fewer";
+  let summary = "queries as f16 of a known size";
   let description = [{
-    Codes of 8 bits become f16 with less work than bf16, and f16 is as exact where numbers are of like size. All
+    Codes become f16 with less work than bf16, and f16 is as exact where numbers are of like size. All
     elements are multiplied by one power of two, by which the largest comes to 2^13 and less than 2^14; those 2^38
     times smaller are lost. A dot with the result is to be multiplied by `factor`, the power's inverse. Costs a maximum
     over the warp.
   }];
-  let arguments = (ins Arg<Tile_FragmentType, "bf16">:$source);
+  let arguments = (ins Arg<Tile_FragmentType, "bf16 or f16">:$source);
   let results = (outs Res<Tile_FragmentType, "f16">:$result, Res<F32, "a power of two; uniform over the warp">:$factor);
   let assemblyFormat = "$source attr-dict `:` type($source) `->` type($result)";
   let hasVerifier = 1;

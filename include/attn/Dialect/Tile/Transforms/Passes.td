@@ -23,19 +23,6 @@ def InferLayoutsPass : Pass<"tile-infer-layouts", "gpu::GPUModuleOp"> {
   ];
 }
 
-def BiasCodesPass : Pass<"tile-bias-codes", "gpu::GPUModuleOp"> {
-  let summary = "Take what integer codes are too large by from where a dot starts, once in front of its loop";
-  let description = [{
-    Integer codes of which a loop's dots contract the features stay biased (`tile.widen biased`). The left operand, known
-    in front of the loop, is multiplied by their biases there, and the dots start from the negated product. Reassociates.
-  }];
-  let dependentDialects = ["arith::ArithDialect"];
-  let statistics = [
-    Statistic<"biased", "biased", "operands of codes that stay biased">,
-    Statistic<"started", "started", "dots that start from a product of biases">
-  ];
-}
-
 def SkipFullMasksPass : Pass<"tile-skip-full-masks", "gpu::GPUModuleOp"> {
   let summary = "Branch around masks of tiles that every row sees whole";
   let description = [{

@@ -118,7 +118,7 @@ bool FeatureOrders::isRepeatable(Value left) {
   Operation *op = left.getDefiningOp();
   if (isa_and_nonnull<LoadOp>(op))
     return true;
-  return isa_and_nonnull<NarrowOp, PartOp>(op) && isRepeatable(op->getOperand(0));
+  return isa_and_nonnull<NarrowOp, BalanceOp, PartOp>(op) && isRepeatable(op->getOperand(0));
 }
 
 /// Whether the left operand is a part that begins or ends inside of a span: in that order it has other

@@ -141,11 +141,10 @@ void LayoutGraph::visit(Operation *op) {
         defineAll(Layout::Rhs);
       })
       .Case([&](PartOp part) { flow(op, part.getResult()); })
-      .Case([&](NarrowOp) {
+      .Case<NarrowOp, BalanceOp>([&](auto) {
         need(op, queryLayout(op->getResult(0)));
         define(op->getResult(0), queryLayout(op->getResult(0)));
       })
-      .Case([&](BiasesOp) { defineAll(Layout::Rhs); })
       .Case([&](CastOp cast) {
         need(op, Layout::Acc);
         bool turns = cast.getSource().getType().getAxes() != cast.getResult().getType().getAxes();

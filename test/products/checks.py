@@ -29,12 +29,12 @@ def check(name, holds, said):
         raise Wrong(f"{name}: {said}")
 
 
-def check_rows(form, found, wanted, size, tolerance=0.0, coarse=0.0, unweighed=0.0):
-    """out and lse of [rows, heads]; `size` of the terms of scores, which are off by up to `coarse` of it where keys are rounded
-    once more; `unweighed`: how far an output may be off since weights are too small for their dtype."""
+def check_rows(form, found, wanted, size, tolerance=0.0, unweighed=0.0):
+    """out and lse of [rows, heads]; `size` of the terms of scores; `unweighed`: how far an output may be off since weights are
+    too small for their dtype."""
     out, lse = (t.detach().double() for t in found)
     wanted_out, wanted_lse = (t.detach() for t in wanted)
-    inexact = (4 * ROUNDING + coarse) * size
+    inexact = 4 * ROUNDING * size
     base = max(TOLERANCE[form["dtype"]] * max(1, 32 / form["value_dim"]), tolerance)
     fits = wanted_out.abs().amax(-1) < MOST[form["dtype"]] if wanted_out.numel() else inexact < 0
     error = ((out - wanted_out).abs() - LEAST[form["dtype"]] / 2).clamp(min=0).norm(dim=-1)

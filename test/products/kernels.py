@@ -225,7 +225,6 @@ def compare_kernel(random, form, spec, kernel, plan, data, given, operands, extr
         together=form["significance"], counts=counts,
     )  # fmt: skip
     tolerance = kernel.manifest.get("tolerance") or 0.0
-    integers = any("int" in formats.get("key", "") for _, _, formats in form["stores"])
     narrow = form["dtype"] == "float16" or any("value" in formats for _, _, formats in form["stores"])
     check_rows(
         form,
@@ -233,7 +232,6 @@ def compare_kernel(random, form, spec, kernel, plan, data, given, operands, extr
         (wanted_out, wanted_lse),
         size.detach(),
         tolerance,
-        coarse=0.0,
         unweighed=UNWEIGHED * (reach(weights, values) + form["value_dim"] ** 0.5) if narrow else 0.0,
     )
     if form["significance"]:

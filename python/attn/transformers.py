@@ -44,6 +44,7 @@ from .adapters.layer_calls import (
     spans_of,
     visible_of,
 )
+from .adapters.mask_functions import CAUSAL
 from .adapters.merged_projections import merge_projections
 from .adapters.padded_calls import PaddedCall, Scores
 from .adapters.padded_gradients import attend_with_gradients
@@ -292,7 +293,7 @@ def paged_attention_forward(
     scale = scaling if scaling is not None else query.shape[3] ** -0.5
     gates = module.__dict__.get("attn_head_gates")
     cause = unserved_cause(
-        query, key, value, attention_mask, dropout, scale, True, 0, softcap or 0.0, s_aux, gates
+        query, key, value, attention_mask, dropout, scale, CAUSAL, softcap or 0.0, s_aux, gates
     )
     if cause is None and cache is None:
         cause = f'"{PAGED_NAME}" outside of generate_batch (there is "{NAME}")'

@@ -8,12 +8,14 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-/// f32 where a line has one scale, else f16: scale and zero of each group. Copies take 16, 8 or 4 bytes from
-/// a multiple of as many.
+/// f32 where a line has one scale, f16 for scale and zero of each group, words of four scales of blocks.
+/// Copies take 16, 8 or 4 bytes from a multiple of as many.
 static SmallVector<SharedType> metaTiles(const rt::StorePart &part, int64_t lines, MLIRContext *context) {
   if (!part.format.hasLines())
     return {};
-  Type element = part.format.isInteger() ? Type(Float16Type::get(context)) : Float32Type::get(context);
+  Type element = part.format.isInteger() ? Type(Float16Type::get(context))
+                 : part.format.blocks    ? Type(IntegerType::get(context, 32))
+                                         : Type(Float32Type::get(context));
   int64_t bytes = part.format.metaBytes(part.dim);
   int64_t width = bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : 4;
   auto tile = SharedType::get(context, Axis::Key, lines, Axis::Feature, width / bytesOf(element), element,

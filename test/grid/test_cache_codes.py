@@ -24,6 +24,10 @@ def codes(element, per):
     return f"!attn.codes<{element}, per = {per}>"
 
 
+def blocks(element):
+    return codes(element, "32, scale = f8E8M0FNU")
+
+
 def integers(bits, dim, divisor=1):
     return codes(f"i{bits}", dim // divisor)
 
@@ -76,6 +80,15 @@ def points():
     yield CacheProblem(
         "append", 40, 128, 64, "bf16", "paged<32>", integers(2, 16), codes("f8E4M3FN", "token")
     )
+    # Blocks of floats; what is requantized becomes codes of fewer bits, or blocks.
+    for op, dim in itertools.product(("append", "move", "gather", "requantize"), DIMS):
+        i = next(turn)
+        into = (blocks("f4E2M1FN"), integers(4, dim)) if op == "requantize" else ("", "")
+        store, key, value = (*STORES, "unified<32>")[i % 5], blocks("f8E4M3FN"), blocks("f4E2M1FN")
+        heads = 1 if store.startswith("unified") else HEADS[i // 2 % 4]
+        yield CacheProblem(
+            op, heads, dim, dim, DTYPES[i % 2], store, key, value, *into, status=op == "append" and i % 3 == 0
+        )
 
 
 POINTS = list(points())

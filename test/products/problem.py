@@ -12,6 +12,7 @@ import numpy
 import torch
 from scores import FORMS as SCORES
 from scores import draw_tables
+from stores import MX
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -94,15 +95,15 @@ def draw_stores(random, form):
         formats = {}
         if random.random() < 0.6 and kind != "dense" or kind == "unified":
             for part in ("key", "value"):
-                name = pick(random, None, "int8", "int4", "int2", "fp8_e4m3", "fp8_e5m2", "fp8_e5m2")
+                name = pick(random, None, "int8", "int4", "int2", "fp8_e4m3", "fp8_e5m2", *MX)
                 dim = form["dim" if part == "key" else "value_dim"]
-                bits = {"int8": 8, "int4": 4, "int2": 2}.get(name, 8)
-                if name is None or dim * bits % 128:
+                bits = {"int8": 8, "int4": 4, "int2": 2, "mxfp4": 4}.get(name, 8)
+                if name is None or dim * bits % 128 or (name in MX and dim % 32):
                     continue
                 formats[part] = name
                 if name.startswith("fp8"):
                     formats[f"{part}_scales"] = pick(random, None, "token", "head", "tensor")
-                elif random.random() < 0.3 and dim % 32 == 0:
+                elif name.startswith("int") and random.random() < 0.3 and dim % 32 == 0:
                     formats[f"{part}_group"] = 32
         page = pick(random, 1, 8, 16, 16, 32)
         stores.append((kind, 16 if kind == "unified" and page == 1 else page, formats))

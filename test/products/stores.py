@@ -10,6 +10,8 @@ from oracle import Seen
 
 FLOAT8 = {"fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2}
 INTEGER = {"int8": 8, "int4": 4, "int2": 2}
+MX = {"mxfp8_e4m3": torch.float8_e4m3fn, "mxfp8_e5m2": torch.float8_e5m2, "mxfp4": None}
+E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=torch.float64)
 
 
 def plain(array):
@@ -29,7 +31,8 @@ def lines_of(store, tensors, part, kv_heads):
     meta = tensors.get(f"{name}.{part}_meta", tensors.get(f"{name}.{part}_scales"))
     by_line = meta is not None and meta.ndim > 1
     if store.kind == "unified" and by_line:
-        meta = meta.reshape(*codes.shape[:3], *((-1, 2) if format in INTEGER else ()))
+        ends = (-1, 2) if format in INTEGER else (-1,) if format in MX else ()
+        meta = meta.reshape(*codes.shape[:3], *ends)
     elif store.kind == "paged" and _has_lines(store):  # a page has head behind head
         codes = codes.swapaxes(1, 2)
         if by_line:
@@ -49,6 +52,8 @@ def lines_of(store, tensors, part, kv_heads):
         if not by_line and len(scales) == kv_heads > 1 and store.kind == "unified":
             return numbers, scales  # whoever's list it is says whose scale
         return numbers * (scales[..., None] if by_line else scales[:, None] if len(scales) > 1 else scales)
+    if format in MX:
+        return blocks(format, numpy.ascontiguousarray(codes).view(numpy.uint8), meta)
     bits = INTEGER[format]
     packed = numpy.ascontiguousarray(codes).view(numpy.uint8)
     each = numpy.stack([packed >> shift & (1 << bits) - 1 for shift in range(0, 8, bits)], -1)
@@ -59,10 +64,24 @@ def lines_of(store, tensors, part, kv_heads):
     return numbers * meta[..., 0] + meta[..., 1]
 
 
+def blocks(format, codes, powers):
+    """OCP's Microscaling formats."""
+    if MX[format] is None:
+        nibbles = torch.from_numpy(numpy.stack([codes & 15, codes >> 4], -1).reshape(*codes.shape[:-1], -1))
+        numbers = E2M1[(nibbles & 7).long()] * torch.where(nibbles > 7, -1.0, 1.0)
+    else:
+        numbers = torch.from_numpy(codes).view(MX[format]).double()
+    scales = torch.exp2(torch.from_numpy(powers.astype(numpy.float64)) - 127)
+    scales[torch.from_numpy(powers == 255)] = torch.nan
+    return numbers * scales[..., : numbers.shape[-1] // 32].repeat_interleave(32, -1)
+
+
 def _has_lines(store):
     """Whether a part has metadata of each line."""
     return any(
-        format in INTEGER or (format in FLOAT8 and getattr(store, f"{part}_scales") in (None, "token"))
+        format in INTEGER
+        or format in MX
+        or (format in FLOAT8 and getattr(store, f"{part}_scales") in (None, "token"))
         for part, format in (("key", store.key), ("value", store.value))
     )
 

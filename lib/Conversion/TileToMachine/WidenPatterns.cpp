@@ -103,6 +103,8 @@ private:
       auto f16 = VectorType::get(2, e.b.getF16Type());
       return fromF16(NVVM::ConvertF8x2ToF16x2Op::create(e.b, e.loc, f16, bytes, /*relu=*/false, source));
     }
+    if (isa<Float4E2M1FNType>(source))
+      return fromE2M1(e.bytes(word, e.i32(0), {low, 4, high, 4}), 0);
     if (isa<Float8E5M2Type>(source)) { // the upper half of an f16
       auto f16 = VectorType::get(2, e.b.getF16Type());
       return fromF16(LLVM::BitcastOp::create(e.b, e.loc, f16, e.bytes(word, e.i32(0), {4, low, 4, high})));
@@ -123,6 +125,8 @@ private:
 
   /// The codes at a position of the halves of a word.
   Value halfPair(Value word, int64_t position) {
+    if (isa<Float4E2M1FNType>(source))
+      return fromE2M1(word, 4 * position);
     Place place(source, element, position);
     Value &moved = shifted[{word.getAsOpaquePointer(), place.shift}];
     if (!moved)
@@ -133,6 +137,20 @@ private:
     Value bits =
         arith::OrIOp::create(e.b, e.loc, e.band(moved, mask * both), e.i32(place.magic(element) * both));
     return subtract(bits, static_cast<double>(place.bias(element)));
+  }
+
+  /// Sign, exponent and mantissa of codes that begin at bit `at` of each half, moved to where f16 has them,
+  /// are a number 2^14 too small, subnormal ones included.
+  Value fromE2M1(Value word, int64_t at) {
+    auto moved = [&](int64_t to) -> Value {
+      return to > at ? e.b.createOrFold<arith::ShLIOp>(e.loc, word, e.i32(to - at)) : e.shr(word, at - to);
+    };
+    Value bits = arith::OrIOp::create(e.b, e.loc, e.band(moved(9), 0x0e000e00),
+                                      e.band(moved(12), static_cast<int32_t>(0x80008000)));
+    auto f16 = VectorType::get(2, e.b.getF16Type());
+    auto power = DenseElementsAttr::get(f16, APFloat(APFloat::IEEEhalf(), "16384"));
+    Value few = LLVM::BitcastOp::create(e.b, e.loc, f16, bits);
+    return fromF16(LLVM::FMulOp::create(e.b, e.loc, few, LLVM::ConstantOp::create(e.b, e.loc, f16, power)));
   }
 
   Value subtract(Value bits, double bias) {

@@ -22,7 +22,9 @@ def quantize(
     """Codes and metadata of rows `[..., heads, dim]`, NumPy's or PyTorch's on the CPU, as a store holds them.
 
     format  "int8", "int4", "int2": codes uint8 [..., heads, dim * bits / 8], metadata float16 [..., heads, groups, 2],
-            scale and zero; "fp8_e4m3", "fp8_e5m2": codes [..., heads, dim], metadata float32
+            scale and zero; "fp8_e4m3", "fp8_e5m2": codes [..., heads, dim], metadata float32; "mxfp8_e4m3",
+            "mxfp8_e5m2", "mxfp4": codes uint8 [..., heads, dim] or [..., heads, dim / 2], metadata uint8 [..., heads,
+            scales], a byte for each 32 features and as many as make a multiple of four
     group   of integers, as of attn.Paged
     scales  of fp8: "token", metadata [..., heads]; "head", [heads]; "tensor", [1]
 
@@ -100,7 +102,8 @@ def dequantize_rows(found: Description, codes: numpy.ndarray, meta: numpy.ndarra
 def _meta_like(found: Description, front: tuple[int, ...]) -> numpy.ndarray:
     """A row's metadata behind the other's."""
     _, dtype, dims = found.tensors[2]
-    return numpy.empty((*front, *(dims[-2:] if dtype == "f16" else ())), DTYPES[dtype][0])
+    own = {"f16": dims[-2:], "u8": dims[-1:]}.get(dtype, ())
+    return numpy.zeros((*front, *own), DTYPES[dtype][0])
 
 
 def _find_scales(format: Format, numbers: numpy.ndarray) -> numpy.ndarray:
@@ -115,7 +118,9 @@ def _find_scales(format: Format, numbers: numpy.ndarray) -> numpy.ndarray:
 
 def _per_byte(format: Format) -> int:
     """Codes."""
-    return 8 // int(format.code[1:]) if format.code.startswith("i") else 1
+    if format.code.startswith("i"):
+        return 8 // int(format.code[1:])
+    return 2 if format.code.startswith("f4") else 1
 
 
 def _numbers(name: str, rows: Any) -> numpy.ndarray:

@@ -5,6 +5,9 @@
                           token and head
     fp8_e4m3, fp8_e5m2    floats of 8 bits, x = code * scale, f32, shared by all of a tensor, a head, or a token's head;
                           "fp8" is fp8_e4m3
+    mxfp8_e4m3, mxfp8_e5m2, mxfp4
+                          floats of 8 and 4 bits, x = code * 2^(scale - 127), a byte shared by a block: 32 neighbours of
+                          one token and head (OCP Microscaling Formats v1.0); "mxfp8" is mxfp8_e4m3
 
 Which tensors these are, of which shape, and how rows of numbers become codes, the runtime says (attn_rt/tensor/Format.h,
 attn_rt/tensor/Store.h): here are the names alone.
@@ -23,7 +26,11 @@ from .dtypes import short_name
 # By Python's name: the element type in MLIR, which is the manifest's in small letters.
 _CODES = {"int8": "i8", "int4": "i4", "int2": "i2", "fp8_e4m3": "f8E4M3FN", "fp8_e5m2": "f8E5M2"}
 _SCALES = ("tensor", "head", "token")
-NAMES = tuple(_CODES)
+# The same of blocks, whose scales are powers of two.
+_BLOCKS = {"mxfp8_e4m3": "f8E4M3FN", "mxfp8_e5m2": "f8E5M2", "mxfp4": "f4E2M1FN"}
+_BY_POWERS = "by f8e8m0fnu"
+_BLOCK = "32"
+NAMES = (*_CODES, *_BLOCKS)
 
 
 class Format(NamedTuple):
@@ -31,6 +38,7 @@ class Format(NamedTuple):
 
     code: str
     per: str | None = None
+    blocks: bool = False
 
     @property
     def is_plain(self) -> bool:
@@ -38,12 +46,15 @@ class Format(NamedTuple):
 
     def text(self) -> str:
         """As manifests have it: "i4 per 64", "f8e4m3fn per head", "bf16"."""
-        return self.code.lower() + (f" per {self.per}" if self.per else "")
+        per = f" per {self.per}" if self.per else ""
+        return self.code.lower() + per + (f" {_BY_POWERS}" if self.blocks else "")
 
     def said(self, part: str) -> str:
         """As Python's arguments say it, for messages: "key='int4', key_group=64", "key=None" in 16 bits."""
         if self.is_plain:
             return f"{part}=None"
+        if self.blocks:
+            return f"{part}={next(name for name, code in _BLOCKS.items() if code.lower() == self.code.lower())!r}"
         name = next(name for name, code in _CODES.items() if code.lower() == self.code.lower())
         if self.per is None:
             return f"{part}={name!r}"
@@ -52,7 +63,8 @@ class Format(NamedTuple):
 
     def mlir(self) -> str:
         """The type in the description language."""
-        return self.code if self.is_plain else f"!attn.codes<{self.code}, per = {self.per}>"
+        scale = ", scale = f8E8M0FNU" if self.blocks else ""
+        return self.code if self.is_plain else f"!attn.codes<{self.code}, per = {self.per}{scale}>"
 
 
 class Description(NamedTuple):
@@ -88,13 +100,21 @@ def read_format(names: tuple[str, str, str], given: tuple, kind: type[Error] = S
         return None
     if name == "fp8":
         name = "fp8_e4m3"  # as everyone means it: the format with more digits
-    if not isinstance(name, str) or name not in _CODES:
+    if name == "mxfp8":
+        name = "mxfp8_e4m3"
+    if not isinstance(name, str) or name not in NAMES:
         legal = ", ".join(map(repr, NAMES)) + ", or None for the dtype of the queries"
         is_plain = short_name(name) in ("bf16", "f16")
         hint = f"Leave {label} out, and give dtype=" if is_plain else ""
         raise expected(
             kind, label, legal, name, nearest=None if is_plain else closest(name, NAMES), hint=hint
         )
+    if name in _BLOCKS:
+        if group is not None and str(group) != _BLOCK:
+            raise expected(kind, of_group, f"None or {_BLOCK} beside {name!r}", group, nearest=int(_BLOCK))
+        if scales is not None:
+            raise expected(kind, of_scales, f"None beside {name!r}, of which each block has a scale", scales)
+        return Format(_BLOCKS[name], _BLOCK, blocks=True)
     if name.startswith("int"):
         if scales is not None:
             hint = f"Integers have a scale and a zero for every group: {of_group}"
@@ -123,7 +143,9 @@ def _group(label: str, group: object, kind: type[Error]) -> int:
 def parse_format(text: str) -> Format:
     """Of a manifest's text."""
     code, _, per = text.partition(" per ")
-    return Format({code.lower(): code for code in _CODES.values()}.get(code, code), per or None)
+    spelled = {code.lower(): code for code in (*_CODES.values(), *_BLOCKS.values())}
+    blocks = per.endswith(_BY_POWERS)
+    return Format(spelled.get(code, code), per.removesuffix(_BY_POWERS).strip() or None, blocks)
 
 
 @functools.lru_cache(maxsize=256)

@@ -36,5 +36,5 @@ def coded_numbers(
     codes[absent] = 0x7F  # a NaN of both floats of 8 bits
     if scales is not None:
         return codes, meta
-    meta[absent] = numpy.nan
+    meta[absent] = numpy.nan if meta.dtype.kind == "f" else 0xFF  # a NaN of e8m0
     return codes, meta

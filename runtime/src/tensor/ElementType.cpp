@@ -32,6 +32,7 @@ constexpr ElementType table[] = {
     {DType::F8E4M3FN, "f8e4m3fn", "F8_E4M3", 8, 4, 3, false},
     {DType::F8E5M2, "f8e5m2", "F8_E5M2", 8, 5, 2},
 };
+constexpr ElementType ofFourBits{DType::U8, "f4e2m1fn", "F4", 4, 2, 1, false};
 constexpr bool inOrder() {
   for (size_t i = 0; i < std::size(table); ++i)
     if (static_cast<size_t>(table[i].dtype) != i)
@@ -43,13 +44,15 @@ static_assert(inOrder(), "the table is looked up by the number of the dtype");
 /// The code of the largest finite number, and of the first that is none.
 uint16_t largestCode(const ElementType &type) {
   const int all = (1 << (type.exponentBits + type.mantissaBits)) - 1;
-  return static_cast<uint16_t>(type.infinities ? all - (1 << type.mantissaBits) : all - 1);
+  const int none = type.infinities ? 1 << type.mantissaBits : type.bits > 4 ? 1 : 0;
+  return static_cast<uint16_t>(all - none);
 }
 
 } // namespace
 
 std::span<const ElementType> elementTypes() { return table; }
 const ElementType &elementType(DType dtype) { return table[static_cast<size_t>(dtype)]; }
+const ElementType &e2m1() { return ofFourBits; }
 
 double ElementType::largest() const {
   if (bits <= 16)

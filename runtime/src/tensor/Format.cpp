@@ -18,6 +18,9 @@ constexpr DType floatCodes[] = {DType::F8E4M3FN, DType::F8E5M2};
 constexpr int integerBits[] = {8, 4, 2};
 constexpr int64_t groupSizes[] = {16, 32, 64, 128};
 constexpr std::string_view scaleWords[] = {"", "tensor", "head", "token"};
+constexpr std::string_view byPowers = " by f8e8m0fnu";
+constexpr int64_t blockSize = 32;
+constexpr int powerBias = 127, noPower = 255;
 
 template <typename T> bool isAmong(std::span<const T> legal, T value) {
   return std::ranges::find(legal, value) != legal.end();
@@ -52,19 +55,25 @@ std::span<const float> groupOf(Format format, std::span<const float> row, int64_
 
 } // namespace
 
-std::string Format::codeName() const {
-  return isInteger() ? integerName(bits) : std::string(dtypeName(codes));
-}
+std::string Format::codeName() const { return isInteger() ? integerName(bits) : std::string(element().name); }
 
 std::string Format::text() const {
   if (isPlain())
     return codeName();
   return codeName() + " per " +
          (scales == Scales::Group ? std::to_string(group)
-                                  : std::string(scaleWords[static_cast<size_t>(scales)]));
+                                  : std::string(scaleWords[static_cast<size_t>(scales)])) +
+         std::string(blocks ? byPowers : "");
 }
 
 std::optional<Format> Format::parse(std::string_view text) {
+  if (text.ends_with(byPowers)) {
+    const std::string_view rest = text.substr(0, text.size() - byPowers.size());
+    for (const DType type : {DType::U8, DType::F8E4M3FN, DType::F8E5M2})
+      if (const Format format = blocksOf(type, blockSize); format.text() == text)
+        return rest.empty() ? std::nullopt : std::optional(format);
+    return std::nullopt;
+  }
   const size_t space = text.find(" per ");
   const std::string_view code = text.substr(0, space);
   const std::string_view per = space == std::string_view::npos ? "" : text.substr(space + 5);
@@ -88,6 +97,13 @@ std::optional<Format> Format::parse(std::string_view text) {
 }
 
 std::string Format::fault() const {
+  if (blocks) {
+    if (scales == Scales::Group && group == blockSize &&
+        ((codes == DType::U8 && bits == 4) || isAmong<DType>(floatCodes, codes)))
+      return "";
+    return "expected f8E4M3FN, f8E5M2 or f4E2M1FN codes per 32 features with scales of f8E8M0FNU, got " +
+           text() + "; nearest legal: per = 32";
+  }
   if (isInteger()) {
     if (!isAmong<int>(integerBits, bits))
       return "expected integer codes of 8, 4 or 2 bits, got " + std::to_string(bits) + "; nearest legal: " +
@@ -122,6 +138,10 @@ std::string Format::faultOf(int64_t dim) const {
   if (const int64_t chunk = codesPerChunk(); dim % chunk != 0)
     return "expected a dim of whole 16 bytes, a multiple of " + std::to_string(chunk) + " elements of " +
            codeName() + ", got " + std::to_string(dim) + "; nearest legal: " + nearest(chunk);
+  if (blocks)
+    return dim % group == 0 ? ""
+                            : "expected a dim of whole blocks, a multiple of " + std::to_string(group) +
+                                  ", got " + std::to_string(dim) + "; nearest legal: " + nearest(group);
   if (scales != Scales::Group || group == dim || (isAmong<int64_t>(groupSizes, group) && dim % group == 0))
     return "";
   int64_t closest = dim;
@@ -135,11 +155,11 @@ std::string Format::faultOf(int64_t dim) const {
 float Format::largest() const { return isInteger() ? largestOfIntegers : std::numeric_limits<float>::max(); }
 
 float Format::scaleFor(double magnitude) const {
-  return isPlain() || !(magnitude > 0) ? 1 : static_cast<float>(magnitude / elementType(codes).largest());
+  return isPlain() || !(magnitude > 0) ? 1 : static_cast<float>(magnitude / element().largest());
 }
 
 RowDecoder::RowDecoder(Format format) : format(format) {
-  const ElementType &type = elementType(format.codes);
+  const ElementType &type = format.element();
   if (type.isFloat() && type.dtype != DType::BF16)
     for (uint32_t code = 0; code < uint32_t{1} << type.bits; ++code)
       table.push_back(static_cast<float>(fromFloatBits(static_cast<uint16_t>(code), type)));
@@ -153,6 +173,15 @@ void RowDecoder::decode(const uint8_t *codes, const uint8_t *meta, std::span<flo
   };
   if (format.isInteger())
     return decodeIntegers(codes, meta, out);
+  if (format.blocks) {
+    for (size_t f = 0; f < out.size(); ++f) {
+      const uint8_t power = meta[f / static_cast<size_t>(format.group)];
+      const float code = table[format.bits == 8 ? codes[f] : codes[f / 2] >> f % 2 * 4 & 15];
+      out[f] =
+          power == noPower ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(code, power - powerBias);
+    }
+    return;
+  }
   if (format.codes == DType::BF16) // this loop vectorizes
     for (size_t i = 0; i < out.size(); ++i)
       out[i] = std::bit_cast<float>(static_cast<uint32_t>(wide(i)) << 16);
@@ -200,6 +229,19 @@ void findMeta(Format format, std::span<const float> row, uint8_t *meta) {
   }
   if (format.scales != Format::Scales::Group)
     return;
+  if (format.blocks) {
+    const int largest = std::ilogb(format.element().largest());
+    for (int64_t g = 0; g < format.groups(std::ssize(row)); ++g) {
+      float magnitude = 0;
+      for (const float x : groupOf(format, row, g))
+        magnitude = std::max(magnitude, std::abs(x));
+      meta[g] = powerBias;
+      if (magnitude > 0)
+        meta[g] =
+            static_cast<uint8_t>(std::clamp(std::ilogb(magnitude) - largest + powerBias, 0, noPower - 1));
+    }
+    return;
+  }
   for (int64_t g = 0; g < format.groups(std::ssize(row)); ++g) {
     const auto [min, max] = std::ranges::minmax(groupOf(format, row, g));
     const float low = min + 0.0F, high = max + 0.0F; // of zeros the one without a sign
@@ -223,7 +265,17 @@ void quantizeRow(Format format, std::span<const float> row, const uint8_t *meta,
     }
     return;
   }
-  const ElementType &type = elementType(format.codes);
+  const ElementType &type = format.element();
+  if (format.blocks) {
+    std::fill_n(codes, format.rowBytes(std::ssize(row)), uint8_t{0});
+    for (size_t f = 0; f < row.size(); ++f) {
+      const int power = meta[f / static_cast<size_t>(format.group)] - powerBias;
+      const uint16_t code = toFloatBits(
+          std::clamp(std::ldexp(static_cast<double>(row[f]), -power), -type.largest(), type.largest()), type);
+      codes[format.bits == 8 ? f : f / 2] |= static_cast<uint8_t>(code << (format.bits == 8 ? 0 : f % 2 * 4));
+    }
+    return;
+  }
   const float inverse = format.isPlain() ? 1 : 1 / scaleAt(meta);
   const double largest = type.largest();
   for (size_t i = 0; i < row.size(); ++i) {

@@ -77,7 +77,9 @@ StoreTensor Store::metaTensor(const StorePart &part) const {
   } else {
     tensor.dims = {format.scales == Format::Scales::Head ? headDim(*this) : StoreDim{std::nullopt, 1}};
   }
-  if (format.scales == Format::Scales::Group)
+  if (format.blocks)
+    tensor.dims.push_back({std::nullopt, format.metaBytes(part.dim)});
+  else if (format.scales == Format::Scales::Group)
     tensor.dims.insert(tensor.dims.end(), {{std::nullopt, format.groups(part.dim)}, {std::nullopt, 2}});
   return tensor;
 }

@@ -66,6 +66,17 @@ gpu.module @runs {
     %0 = tile.dot %even, %wide, %s : !q, !k16, !s -> !s
     return
   }
+  // Floats of four bits: a bit of sign and three of magnitude have their places in f16, and are 2^14 too small there.
+  // CHECK-LABEL: func.func @e2m1(
+  // CHECK-DAG: llvm.mlir.constant(dense<1.638400e+04> : vector<2xf16>)
+  // CHECK-COUNT-16: llvm.fmul {{.*}} : vector<2xf16>
+  // CHECK-NOT: llvm.fmul
+  // CHECK-COUNT-8: nvvm.mma.sync
+  func.func @e2m1(%codes: !tile.fragment<[key 16, feature 64], f4E2M1FN, rhs, runs 64 by 4>, %q: !q, %s: !s) {
+    %wide = tile.widen %codes : !tile.fragment<[key 16, feature 64], f4E2M1FN, rhs, runs 64 by 4> -> !k16
+    %0 = tile.dot %q, %wide, %s : !q, !k16, !s -> !s
+    return
+  }
   // Values: four tokens of a lane, and for each pair of codes a factor and a term.
   // CHECK-LABEL: func.func @values4(
   // CHECK-COUNT-4: llvm.load {{.*}} {alignment = 4 : i64} : !llvm.ptr<3> -> vector<1xi32>

@@ -13,6 +13,8 @@
 // CHECK-LABEL: @types(!attn.kv<dense, heads = 1, dim = 64, key = f16, value = f16>, !attn.state<heads = 7, value_dim = 32>)
 func.func private @types(!attn.kv<dense, heads = 1, dim = 64, value_dim = 64, key = f16, value = f16>, !attn.state<heads = 7, value_dim = 32>)
 
+// CHECK-LABEL: @blocks(!attn.kv<packed, heads = 8, dim = 64, key = !attn.codes<f8E5M2, per = 32, scale = f8E8M0FNU>, value = !attn.codes<f4E2M1FN, per = 32, scale = f8E8M0FNU>>)
+func.func private @blocks(!attn.kv<packed, heads = 8, dim = 64, key = !attn.codes<f8E5M2, per = 32, scale = f8E8M0FNU>, value = !attn.codes<f4E2M1FN, per = 32, scale = f8E8M0FNU>>)
 // CHECK-LABEL: @unified(!attn.kv<unified<32>, heads = 8, dim = 64, key = !attn.codes<i8, per = 64>, value = f16>)
 func.func private @unified(!attn.kv<unified<32>, heads = 8, dim = 64, key = !attn.codes<i8, per = 64>, value = f16>)
 

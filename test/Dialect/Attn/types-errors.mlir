@@ -115,10 +115,25 @@ func.func private @f(!attn.codes<bf16, per = head>)
 
 // -----
 
-// expected-error @below {{expected codes of f8E4M3FN, f8E5M2, i8, i4 or i2, got 'ui4'}}
+// expected-error @below {{expected codes of f8E4M3FN, f8E5M2, i8, i4 or i2, or of f4E2M1FN in blocks, got 'ui4'}}
 func.func private @f(!attn.codes<ui4, per = 64>)
 
 // -----
 
 // expected-error @below {{expected tensor, head, token or a number of features, got group}}
 func.func private @f(!attn.codes<i4, per = group>)
+
+// -----
+
+// expected-error @below {{expected f8E4M3FN, f8E5M2 or f4E2M1FN codes per 32 features with scales of f8E8M0FNU, got f4e2m1fn per 16 by f8e8m0fnu; nearest legal: per = 32}}
+func.func private @f(!attn.codes<f4E2M1FN, per = 16, scale = f8E8M0FNU>)
+
+// -----
+
+// expected-error @below {{expected codes of f8E4M3FN, f8E5M2, i8, i4 or i2, or of f4E2M1FN in blocks, got 'f4E2M1FN'}}
+func.func private @f(!attn.codes<f4E2M1FN, per = token>)
+
+// -----
+
+// expected-error @below {{expected scales of f8E8M0FNU, or none named, got 'f8E4M3FN'}}
+func.func private @f(!attn.codes<f4E2M1FN, per = 32, scale = f8E4M3FN>)

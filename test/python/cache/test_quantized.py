@@ -15,6 +15,7 @@ FORMATS = [
     {"key": "int4", "value": "int2", "key_group": 16, "value_group": 32},
     {"value": "fp8_e4m3"},
     {"key": "fp8_e5m2", "value": "int8"},
+    {"key": "mxfp8_e4m3", "value": "mxfp4"},
 ]
 
 

@@ -16,6 +16,8 @@ LOW = {"key": "int4", "value": "int2", "value_group": 16}
 PAIRS = {
     "int8 to int4 and int2": (HIGH, LOW),
     "16 bits to int8": ({}, {"key": "int8", "value": "int4"}),
+    "16 bits to blocks": ({}, {"key": "mxfp8_e4m3", "value": "mxfp8_e5m2"}),
+    "blocks to fewer bits": ({"key": "mxfp8_e4m3", "value": "mxfp8_e4m3"}, {"key": "mxfp4", "value": "int4"}),
     "fp8 to int4, int4 as it is": ({"key": "fp8_e4m3", "value": "int4"}, {"key": "int4", "value": "int4"}),
     "16 bits to fp8": ({}, {"key": "fp8_e5m2", "value": "fp8_e4m3"}),
 }
@@ -30,6 +32,12 @@ def array(memory):
 
 def raw(memory):
     return array(memory).tobytes()
+
+
+def used(meta):
+    """Without the bytes behind the scales of a row's blocks, which are nobody's."""
+    meta = array(meta)
+    return meta[..., : DIM // 32] if meta.dtype == numpy.uint8 else meta
 
 
 def names(formats):
@@ -81,7 +89,7 @@ def test_codes_are_those_of_what_was_stored(pair):
                 continue
             codes, meta = attn.quantize(rows, name[0], **name[1])
             assert raw(stored[letter]) == raw(codes)
-            assert raw(stored.get(f"{letter}_meta", stored.get(f"{letter}_scales"))) == raw(meta)
+            assert raw(used(stored.get(f"{letter}_meta", stored.get(f"{letter}_scales")))) == raw(used(meta))
         after = target.layer(layer).stored(other)
         assert all(raw(after[part]) == raw(tensor) for part, tensor in before[layer].items())
 

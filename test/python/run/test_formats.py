@@ -45,6 +45,18 @@ def test_what_is_left_open_is_filled_in():
         ),
         (lambda: spec(Paged(value="int2"), head_dim=96), r"kv\[0\]\.value: expected a dim .* 64 or 128"),
         (lambda: Paged(key="bfloat16"), r"None for the dtype .* got 'bfloat16'. Leave "),
+        (
+            lambda: Paged(key="mxfp4", key_group=16),
+            r"Paged\(key_group\): expected None or 32 beside 'mxfp4', got 16",
+        ),
+        (
+            lambda: Paged(key="mxfp8", key_scales="token"),
+            r"expected None beside 'mxfp8_e4m3', of which each block",
+        ),
+        (
+            lambda: spec(Paged(key="mxfp8"), head_dim=80),
+            r"kv\[0\]\.key: expected a dim of whole blocks.* 64 or 96",
+        ),
     ],
 )
 def test_what_is_refused(store, message):

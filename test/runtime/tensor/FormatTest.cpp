@@ -44,17 +44,21 @@ TEST(Format, Texts) {
                             Format::floats(DType::F8E4M3FN, Scales::Token),
                             Format::integers(8, 128),
                             Format::integers(4, 64),
-                            Format::integers(2, 80)};
+                            Format::integers(2, 80),
+                            Format::blocksOf(DType::F8E5M2, 32),
+                            Format::blocksOf(DType::U8, 32)};
   std::set<std::string> texts;
   for (const Format &format : formats) {
     EXPECT_EQ(Format::parse(format.text()), format) << format.text();
     EXPECT_EQ(format.fault(), "");
     texts.insert(format.text());
   }
-  EXPECT_EQ(texts, (std::set<std::string>{"bf16", "f16", "f8e4m3fn per head", "f8e4m3fn per token",
+  EXPECT_EQ(texts, (std::set<std::string>{"bf16", "f16", "f4e2m1fn per 32 by f8e8m0fnu", "f8e4m3fn per head",
+                                          "f8e4m3fn per token", "f8e5m2 per 32 by f8e8m0fnu",
                                           "f8e5m2 per tensor", "i2 per 80", "i4 per 64", "i8 per 128"}));
   for (const char *text : {"", "bf16 per head", "bf16 per ", "f8e4m3fn", "f8e4m3fn per 64", "i4",
-                           "i4 per head", "i4 per 0", "i4 per 64x", "i3 per 64", "per 64"})
+                           "i4 per head", "i4 per 0", "i4 per 64x", "i3 per 64", "per 64", "f4e2m1fn",
+                           "f4e2m1fn per 32", "f4e2m1fn per 16 by f8e8m0fnu", " by f8e8m0fnu"})
     EXPECT_FALSE(Format::parse(text)) << text;
 }
 
@@ -83,6 +87,46 @@ TEST(Format, Faults) {
       Format::integers(8, 20).faultOf(80),
       "expected a group of 16, 32, 64 or 128 features that divides the dim of 80, or all of it, got 20; "
       "nearest legal: 16");
+}
+
+/// The numbers that OCP's Microscaling Formats v1.0 lists.
+TEST(Format, Blocks) {
+  const Format mxfp4 = Format::blocksOf(DType::U8, 32), mxfp8 = Format::blocksOf(DType::F8E4M3FN, 32);
+  EXPECT_EQ(mxfp4.metaBytes(128), 4);
+  EXPECT_EQ(mxfp4.metaBytes(160), 8);
+  EXPECT_EQ(mxfp4.rowBytes(64), 32);
+  EXPECT_EQ(mxfp8.faultOf(80),
+            "expected a dim of whole blocks, a multiple of 32, got 80; nearest legal: 64 or 96");
+  const float ofE2M1[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  std::vector<uint8_t> codes(16), meta = {127, 0, 0, 0};
+  for (size_t i = 0; i < codes.size(); ++i)
+    codes[i] = static_cast<uint8_t>(i | (i ^ 8) << 4);
+  std::vector<float> row(32);
+  for (const int power : {-126, -3, 0, 5}) {
+    meta[0] = static_cast<uint8_t>(127 + power);
+    RowDecoder(mxfp4).decode(codes.data(), meta.data(), row);
+    for (size_t i = 0; i < 16; ++i) {
+      const float wanted = std::ldexp(i < 8 ? ofE2M1[i] : -ofE2M1[i - 8], power);
+      EXPECT_EQ(row[2 * i], wanted);
+      EXPECT_EQ(row[2 * i + 1], -wanted);
+    }
+  }
+  meta[0] = 255;
+  RowDecoder(mxfp4).decode(codes.data(), meta.data(), row);
+  EXPECT_TRUE(std::isnan(row[0]));
+  // A block's scale is the power of two by which its largest number has the largest code's exponent.
+  std::vector<float> numbers(64);
+  numbers[3] = 5, numbers[40] = -0.01F;
+  std::vector<uint8_t> found(4), written(32);
+  findMeta(mxfp4, numbers, found.data());
+  EXPECT_EQ(found, (std::vector<uint8_t>{127, 127 - 9, 0, 0})); // 5 = 1.25 * 2^2, 0.01 = 1.28 * 2^-7
+  quantizeRow(mxfp4, numbers, found.data(), written.data());
+  EXPECT_EQ(written[1] >> 4, 6);      // 5 is between 4 and 6, and goes to the even code
+  EXPECT_EQ(written[20] & 15, 8 | 6); // -5.12
+  for (const Format &format : {mxfp4, mxfp8, Format::blocksOf(DType::F8E5M2, 32)}) {
+    const std::vector<float> back = thereAndBack(format, numbers);
+    EXPECT_EQ(thereAndBack(format, back), back) << format.text();
+  }
 }
 
 TEST(Format, DefaultGroups) {

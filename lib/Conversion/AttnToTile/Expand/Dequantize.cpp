@@ -25,6 +25,10 @@
 // that is quicker for integers, too; the zeros' share of the result is one number for a
 // row, and is added last.
 //
+// Blocks of floats have powers of two. Those of keys scale the scores of their group. Of a
+// token's values the largest is a scale of the token, which weights take, and the others are
+// what is left: at most 1, so that f16 holds them.
+//
 // A task reads one KV head. If all its tokens lie in one region, what a head or a
 // tensor shares becomes a part of the scores' unit and of that division, and costs
 // nothing per tile. Else each region's tiles take their own.
@@ -58,6 +62,37 @@ SmallVector<Value> FragmentExpansion::lineMeta(UpdateOp update, bool keys) {
     llvm::append_range(meta, columns.getColumns());
   }
   return meta;
+}
+
+/// The bits of an f32's exponent for block `group`: a byte of a word of four.
+static Value powerBits(KernelBuilder &b, Value word, int64_t group) {
+  Value byte = arith::ShRUIOp::create(b, word, b.i32(static_cast<int32_t>(group % 4 * 8)));
+  return arith::AndIOp::create(b, byte, b.i32(255));
+}
+
+static Value powerOf(KernelBuilder &b, Value bits) {
+  return arith::BitcastOp::create(b, b.getF32Type(), arith::ShLIOp::create(b, bits, b.i32(23)));
+}
+
+/// Scales of a block each, as f32.
+SmallVector<Value> FragmentExpansion::blockScales(ValueRange words, int64_t groups) {
+  SmallVector<Value> scales;
+  for (int64_t group = 0; group < groups; ++group)
+    scales.push_back(b.map(perToken(b.getF32Type()), ValueRange{words[group / 4]},
+                           [&](ValueRange v) -> Value { return powerOf(b, powerBits(b, v[0], group)); }));
+  return scales;
+}
+
+/// The largest exponent of a token's blocks.
+Value FragmentExpansion::largestPower(ValueRange words, int64_t groups) {
+  return b.map(perToken(b.getI32Type()), words, [&](ValueRange v) -> Value {
+    Value most;
+    for (int64_t group = 0; group < groups; ++group) {
+      Value bits = powerBits(b, v[group / 4], group);
+      most = most ? arith::MaxUIOp::create(b, most, bits).getResult() : bits;
+    }
+    return most;
+  });
 }
 
 /// Codes of a tile as the factor of a product, of which it keeps `kept`, in an order of features that has
@@ -110,7 +145,7 @@ Value FragmentExpansion::rowsDotTokens(UpdateOp update) {
     scale = scale ? arith::MulFOp::create(b, scale, factor).getResult() : factor;
   Type element = factor ? Type(b.getF16Type()) : form.getElement();
   Value keys = dequantized(tile, Axis::Key, part, element, {}, {}, tiny);
-  if (part.format.isInteger())
+  if (part.format.scales == Scales::Group)
     return groupScores(update, query, keys, part, scale, tiny);
   Value ofTokens = part.format.scales == Scales::Token ? lineMeta(update, true).front() : Value();
   return scores(update.getQuery(), query, keys, scale, ofTokens);
@@ -132,6 +167,9 @@ Value FragmentExpansion::groupScores(UpdateOp update, Value query, Value keys, c
   SmallVector<Value> meta = lineMeta(update, /*keys=*/true), sums, scales, zeros;
   int64_t groups = part.format.groups(part.dim);
   Value rows = query;
+  if (part.format.blocks)
+    return GroupScoresOp::create(b, pairs(), queryFragment(update.getQuery(), rows), keys,
+                                 blockScales(meta, groups), zeros, sums, scale, groupOf(part));
   {
     // Held rows are staged in front of the loop over tiles, and their sums are computed there.
     OpBuilder::InsertionGuard guard(b);
@@ -161,6 +199,20 @@ Value FragmentExpansion::valuesOf(UpdateOp update) {
     return tile;
   bool apart = form.getCodes() != nullptr;
   SmallVector<Value> scales, zeros;
+  if (part.format.blocks) {
+    SmallVector<Value> words = lineMeta(update, /*keys=*/false);
+    int64_t groups = part.format.groups(part.dim), all = form.getValueTile() / part.format.group;
+    Value most = largestPower(words, groups);
+    for (int64_t group = 0; group < all; ++group) {
+      int64_t own = std::min(group, groups - 1);
+      scales.push_back(
+          b.map(perToken(b.getF16Type()), ValueRange{words[own / 4], most}, [&](ValueRange v) -> Value {
+            Value less = arith::SubIOp::create(b, powerBits(b, v[0], own), v[1]);
+            Value rest = powerOf(b, arith::AddIOp::create(b, less, b.i32(127)));
+            return arith::TruncFOp::create(b, b.getF16Type(), rest);
+          }));
+    }
+  }
   if (part.format.isInteger() && !apart) {
     SmallVector<Value> meta = lineMeta(update, /*keys=*/false);
     int64_t groups = part.format.groups(part.dim);
@@ -186,6 +238,13 @@ FragmentExpansion::TokenMeta FragmentExpansion::weighedMeta(UpdateOp update) {
   }
   if (format.isPlain() || format.isInteger())
     return {};
+  if (format.blocks) {
+    const rt::StorePart part = partOf(update, /*keys=*/false);
+    Value most = largestPower(lineMeta(update, /*keys=*/false), format.groups(part.dim));
+    return {b.map(perToken(b.getF32Type()), ValueRange{most},
+                  [&](ValueRange v) -> Value { return powerOf(b, v[0]); }),
+            {}};
+  }
   if (format.scales == Scales::Token)
     return {lineMeta(update, /*keys=*/false)[0], {}};
   if (Value scale = copyOf(update.getKv(), Copy::ValueScale))

@@ -44,7 +44,11 @@ void RowExpansion::dequantize(DequantizeRowsOp op) {
   SmallVector<Words> rows;
   for (auto [load, words] : llvm::enumerate(held.at(op.getCodes()))) {
     Value scale, zero;
-    if (format.isInteger()) {
+    if (format.blocks) {
+      Value power = metaWord(*this, op, together, load);
+      Value least = b.compare(arith::CmpIPredicate::eq, power, b.i32(0)); // 2^-127 is not normal
+      scale = n.number(b.select(least, b.i32(1 << 22), n.shl(power, 23)));
+    } else if (format.isInteger()) {
       Value word = metaWord(*this, op, together, load);
       scale = n.fromHalf(word), zero = n.fromHalf(n.shr(word, 16));
     } else {
@@ -59,7 +63,7 @@ void RowExpansion::dequantize(DequantizeRowsOp op) {
         Value exact = n.sub(n.number(n.either(code, b.i32(0x4b000000))), b.f32(8388608));
         numbers.push_back(math::FmaOp::create(b, exact, scale, zero));
       } else {
-        numbers.push_back(n.mul(n.fromCode(code, rt::elementType(format.codes)), scale));
+        numbers.push_back(n.mul(n.fromCode(code, format.element()), scale));
       }
     }
     rows.push_back(n.pack(numbers, element));

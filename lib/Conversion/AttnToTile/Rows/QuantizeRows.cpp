@@ -14,6 +14,7 @@
 
 #include "mlir/Dialect/Math/IR/Math.h"
 
+#include <cmath>
 #include <limits>
 
 using namespace mlir;
@@ -45,6 +46,7 @@ private:
   void clean(MutableArrayRef<Value> row);
   Value reduce(ArrayRef<Value> row, llvm::function_ref<Value(Value, Value)> combine);
   Meta findGroup(ArrayRef<Value> row);
+  Meta findBlock(ArrayRef<Value> row);
   Meta findToken(ArrayRef<Value> row);
   Meta metaOf(ArrayRef<Value> row, int64_t load);
   Words codesOf(ArrayRef<Value> row, const Meta &meta);
@@ -127,6 +129,16 @@ Quantizer::Meta Quantizer::findGroup(ArrayRef<Value> row) {
   return {n.inverse(n.fromHalf(scale)), n.fromHalf(zero), n.either(scale, n.shl(zero, 16))};
 }
 
+/// The exponent of the largest number, less that of the largest code.
+Quantizer::Meta Quantizer::findBlock(ArrayRef<Value> row) {
+  SmallVector<Value> magnitudes = llvm::map_to_vector(row, [&](Value x) { return n.magnitude(x); });
+  Value most = n.bits(reduce(magnitudes, [&](Value x, Value y) { return n.max(x, y); }));
+  Value power = b.sub(n.shr(most, 23), b.i32(std::ilogb(format.element().largest())));
+  power = b.createOrFold<arith::MaxSIOp>(power, b.i32(0));
+  power = b.select(b.compare(arith::CmpIPredicate::eq, most, b.i32(0)), b.i32(127), power);
+  return {n.number(n.shl(b.sub(b.i32(254), power), 23)), Value(), power};
+}
+
 Quantizer::Meta Quantizer::findToken(ArrayRef<Value> row) {
   SmallVector<Value> magnitudes = llvm::map_to_vector(row, [&](Value x) { return n.magnitude(x); });
   Value most = reduce(magnitudes, [&](Value x, Value y) { return n.max(x, y); });
@@ -140,7 +152,7 @@ Quantizer::Meta Quantizer::findToken(ArrayRef<Value> row) {
 Quantizer::Meta Quantizer::metaOf(ArrayRef<Value> row, int64_t load) {
   switch (format.scales) {
   case rt::Format::Scales::Group:
-    return findGroup(row);
+    return format.blocks ? findBlock(row) : findGroup(row);
   case rt::Format::Scales::Token:
     return findToken(row);
   default:
@@ -153,7 +165,7 @@ Words Quantizer::codesOf(ArrayRef<Value> row, const Meta &meta) {
   SmallVector<Value> codes;
   if (!format.isInteger()) {
     for (Value x : row)
-      codes.push_back(n.toCode(n.mul(x, meta.inverse), rt::elementType(format.codes)));
+      codes.push_back(n.toCode(n.mul(x, meta.inverse), format.element()));
     return n.packCodes(codes, format.bits);
   }
   Value least = b.f32(toInteger), most = b.f32(toInteger + static_cast<float>(format.levels()));

@@ -84,7 +84,7 @@ SmallVector<Value> RowNumbers::unpackCodes(ArrayRef<Value> words, int64_t bits) 
 /// rounded in place; a sum with a number whose last bit is that smallest rounds the others.
 Value RowNumbers::toCode(Value x, const rt::ElementType &type) {
   int shift = 23 - type.mantissaBits, bias = (1 << (type.exponentBits - 1)) - 1;
-  Value sign = mask(shr(bits(x), 24), 0x80);
+  Value sign = mask(shr(bits(x), 32 - type.bits), 1 << (type.bits - 1));
   Value within = min(magnitude(x), b.f32(type.largest()));
   Value all = bits(within);
   Value even = mask(shr(all, shift), 1);
@@ -100,12 +100,15 @@ Value RowNumbers::toCode(Value x, const rt::ElementType &type) {
 /// Exponent and mantissa in their places are a number 2^(127 - bias) too small, subnormal ones included.
 Value RowNumbers::fromCode(Value code, const rt::ElementType &type) {
   int shift = 23 - type.mantissaBits, bias = (1 << (type.exponentBits - 1)) - 1;
-  Value all = mask(code, 0x7f);
+  const int magnitudes = (1 << (type.bits - 1)) - 1;
+  Value all = mask(code, magnitudes), sign = shl(mask(code, magnitudes + 1), 32 - type.bits);
   Value value = mul(number(shl(all, shift)), b.f32(std::ldexp(1.0, 127 - bias)));
+  if (type.bits == 4)
+    return number(either(bits(value), sign));
   // Codes from here on are infinite or none.
   int64_t first = type.infinities ? ((1 << type.exponentBits) - 1) << type.mantissaBits : 0x7f;
   Value special = type.infinities ? either(shl(all, shift), b.i32(0x7f800000)) : b.i32(0x7fc00000);
   Value isSpecial = b.compare(arith::CmpIPredicate::uge, all, b.i32(first));
   Value unsignedBits = b.select(isSpecial, special, bits(value));
-  return number(either(unsignedBits, shl(mask(code, 0x80), 24)));
+  return number(either(unsignedBits, sign));
 }

@@ -91,7 +91,7 @@ Value RowExpansion::strideOf(const RowMemory &memory) {
 }
 
 Value RowExpansion::bufferOf(const RowMemory &memory, int64_t unit) {
-  return b.buffer(memory.buffer, unit == 2 ? Type(b.getI16Type()) : i32);
+  return b.buffer(memory.buffer, b.getIntegerType(8 * std::min<int64_t>(unit, 4)));
 }
 
 RowExpansion::Unit RowExpansion::unitOf(const Access &access, const RowMemory &memory, int64_t load) {
@@ -149,6 +149,8 @@ RowExpansion::Unit RowExpansion::metaUnitOf(const Access &access, const RowMemor
   const rt::Store store = storeOf(type);
   const rt::StorePart part = storedPartOf(access.argument, access.part);
   int64_t ofHead = part.format.metaBytes(part.dim) / share.getUnit();
+  // Bytes of blocks, by which rows are converted, are fewer than those of a line.
+  int64_t used = share.getUnit() == 1 ? part.format.groups(part.dim) : ofHead;
 
   Value row = b.rem(lane, ShareAttr::rows);
   Value inPiece = b.add(b.div(lane, ShareAttr::rows), b.i32(load * atOnce));
@@ -157,16 +159,19 @@ RowExpansion::Unit RowExpansion::metaUnitOf(const Access &access, const RowMemor
   auto both = [&](Value condition) { there = b.createOrFold<arith::AndIOp>(there, condition); };
   if (width % atOnce)
     both(b.less(inPiece, b.i32(width)));
-  both(b.less(column, b.i32(memory.units(share.getUnit()))));
+  both(b.less(column, b.i32(store.heads * used)));
 
-  Value head = b.div(column, ofHead);
+  Value head = b.div(column, used);
   auto place = [&] { return head; };
   StoreValues values{b, "", place};
   Value slot = access.listed ? access.rows : b.add(access.rows, row);
   Value line = store.isUnified() ? inPages(access, slot, ofHead, share.getUnit())
                                  : b.mul(b.wide(store.metaOf(values, part, slot)), b.i64(ofHead));
-  Value inLayer = b.add(line, b.wide(b.rem(column, ofHead)));
-  return {there, b.add(b.mul(access.layer, strideOf(memory)), b.mul(inLayer, b.i64(words)))};
+  Value inLayer = b.add(line, b.wide(b.rem(column, used)));
+  Value layers = b.mul(access.layer, strideOf(memory));
+  if (words == 0)
+    return {there, b.add(b.mul(layers, b.i64(metaWordBytes)), inLayer)};
+  return {there, b.add(layers, b.mul(inLayer, b.i64(words)))};
 }
 
 void RowExpansion::take(TakeRowsOp op) {

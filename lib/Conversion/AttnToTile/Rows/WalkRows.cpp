@@ -90,9 +90,9 @@ public:
     int64_t used = converts ? lanes / width * width : lanes;
     return ShareAttr::get(source.getContext(), unitOf(end), width, used);
   }
-  /// Of metadata: a word for each group or, where it is copied, as many as there are.
+  /// Of metadata: a word for each group, of blocks a byte, or, where it is copied, as much as there is.
   ShareAttr metaShareOf(const rt::StorePart &end, int64_t ofPieces) const {
-    int64_t unit = metaWordBytes, units = width / lanesOf(end);
+    int64_t unit = end.format.blocks ? 1 : metaWordBytes, units = width / lanesOf(end);
     if (!converts) {
       int64_t bytes = end.format.metaBytes(end.dim);
       unit = std::min<int64_t>(rowChunkBytes, bytes & -bytes);
@@ -176,7 +176,9 @@ private:
         if (!route.hasMeta(*end) && !route.readsScales(*end))
           continue;
         RowMemory meta = rowMemoryOf(argument, route.part, /*meta=*/true);
-        b.buffer(meta.buffer, route.hasMeta(*end) ? i32 : Type(b.getF32Type()));
+        b.buffer(meta.buffer, !route.hasMeta(*end)                   ? Type(b.getF32Type())
+                              : route.converts && end->format.blocks ? Type(b.getI8Type())
+                                                                     : i32);
         b.dimension(meta.layer);
       }
     b.dimension("layers");

@@ -73,7 +73,7 @@ static bool foldsScale(Chain &chain, bool keys) {
 static bool weighsFloats(Chain &chain, UpdateOp update) {
   rt::StorePart part = partOf(update, /*keys=*/false);
   return !part.format.isPlain() && !part.format.isInteger() &&
-         (part.format.scales == Scales::Token || !foldsScale(chain, /*keys=*/false));
+         (part.format.hasLines() || !foldsScale(chain, /*keys=*/false));
 }
 
 /// Whether a segment may be a list of single tokens. Long heads leave no registers for another mask, and a

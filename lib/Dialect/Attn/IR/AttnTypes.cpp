@@ -110,6 +110,7 @@ Type CodesType::parse(AsmParser &parser) {
   Type element;
   Per per = Per::Group;
   int64_t group = 0;
+  Type scale;
   SMLoc loc = parser.getCurrentLocation();
   if (parser.parseLess() || parser.parseType(element) || parser.parseComma() || parser.parseKeyword("per") ||
       parser.parseEqual())
@@ -129,28 +130,40 @@ Type CodesType::parse(AsmParser &parser) {
     }
     per = *parsed;
   }
+  if (succeeded(parser.parseOptionalComma()) &&
+      (parser.parseKeyword("scale") || parser.parseEqual() || parser.parseType(scale)))
+    return {};
   if (parser.parseGreater())
     return {};
-  return getChecked([&] { return parser.emitError(loc); }, parser.getContext(), element, per, group);
+  return getChecked([&] { return parser.emitError(loc); }, parser.getContext(), element, per, group, scale);
 }
 
 void CodesType::print(AsmPrinter &printer) const {
   printer << "<" << getElement() << ", per = ";
   if (getPer() == Per::Group)
-    printer << getGroup() << ">";
+    printer << getGroup();
   else
-    printer << stringifyPer(getPer()) << ">";
+    printer << stringifyPer(getPer());
+  if (getScale())
+    printer << ", scale = " << getScale();
+  printer << ">";
 }
 
 LogicalResult CodesType::verify(function_ref<InFlightDiagnostic()> emitError, Type element, Per per,
-                                int64_t group) {
+                                int64_t group, Type scale) {
+  if (scale && !isa<Float8E8M0FNUType>(scale))
+    return emitError() << "expected scales of f8E8M0FNU, or none named, got " << scale;
+  const bool blocks = scale != nullptr;
   rt::Format format;
-  if (element.isSignlessInteger())
+  if (blocks && isa<Float4E2M1FNType>(element))
+    format = {rt::DType::U8, 4, rt::Format::Scales(per), group, blocks};
+  else if (element.isSignlessInteger())
     format = {rt::DType::U8, int(element.getIntOrFloatBitWidth()), rt::Format::Scales(per), group};
   else if (const rt::ElementType *known = findElement(element))
-    format = {known->dtype, known->bits, rt::Format::Scales(per), group};
+    format = {known->dtype, known->bits, rt::Format::Scales(per), group, blocks};
   else
-    return emitError() << "expected codes of f8E4M3FN, f8E5M2, i8, i4 or i2, got " << element;
+    return emitError() << "expected codes of f8E4M3FN, f8E5M2, i8, i4 or i2, or of f4E2M1FN in blocks, got "
+                       << element;
   std::string fault = format.fault();
   return fault.empty() ? success() : LogicalResult(emitError() << fault);
 }

@@ -47,9 +47,9 @@ LogicalResult GroupSumsOp::verify() {
 }
 
 LogicalResult GroupScoresOp::verify() {
-  if (getScales().empty() || getScales().size() != getZeros().size() ||
-      getScales().size() != getSums().size())
-    return emitOpError("expected a scale, a zero and a sum of rows for each group, got ")
+  const size_t zeros = getZeros().size();
+  if (getScales().empty() || (zeros && getScales().size() != zeros) || zeros != getSums().size())
+    return emitOpError("expected a scale for each group, and a zero and a sum of rows or neither, got ")
            << getScales().size() << ", " << getZeros().size() << " and " << getSums().size();
   if (getScales().size() > 1 && !getGroup())
     return emitOpError("expected the number of features of a group, as there are several");
@@ -57,7 +57,7 @@ LogicalResult GroupScoresOp::verify() {
 }
 
 LogicalResult DequantizeOp::verify() {
-  if (getScales().size() != getZeros().size())
+  if (!getZeros().empty() && getScales().size() != getZeros().size())
     return emitOpError("expected a zero for each scale, got ")
            << getScales().size() << " and " << getZeros().size();
   if (!getScales().empty() && !getResult().getType().getElement().isF16())

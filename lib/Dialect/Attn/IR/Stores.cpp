@@ -30,6 +30,9 @@ Type mlir::attn::codesOf(Type stored) {
   if (!codes)
     return rt::Format::plain(elementOf(stored).dtype);
   Type element = codes.getElement();
+  if (codes.getScale())
+    return rt::Format::blocksOf(isa<Float4E2M1FNType>(element) ? rt::DType::U8 : elementOf(element).dtype,
+                                codes.getGroup());
   if (element.isInteger())
     return rt::Format::integers(element.getIntOrFloatBitWidth(), codes.getGroup());
   return rt::Format::floats(elementOf(element).dtype, static_cast<rt::Format::Scales>(codes.getPer()));

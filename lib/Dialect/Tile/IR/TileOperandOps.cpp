@@ -113,14 +113,14 @@ LogicalResult ConvertOp::verify() {
 
 /// Codes that `tile.widen` knows.
 static bool isCode(Type type) {
-  return isa<Float8E4M3FNType, Float8E5M2Type>(type) || type.isSignlessInteger(8) ||
+  return isa<Float8E4M3FNType, Float8E5M2Type, Float4E2M1FNType>(type) || type.isSignlessInteger(8) ||
          type.isSignlessInteger(4) || type.isSignlessInteger(2);
 }
 
 LogicalResult WidenOp::verify() {
   FragmentType source = getSource().getType(), result = getResult().getType();
   if (!isCode(source.getElement()) || !mlir::attn::isMultiplied(result.getElement()))
-    return emitOpError("expected f8E4M3FN, f8E5M2, i8, i4 or i2 to become f16 or bf16, got ")
+    return emitOpError("expected f8E4M3FN, f8E5M2, f4E2M1FN, i8, i4 or i2 to become f16 or bf16, got ")
            << source << " and " << result;
   if (source.getAxes() != result.getAxes() || source.getSizes() != result.getSizes() ||
       source.getRank() != 2 || !mayHaveLayout(source, Layout::Rhs) || !mayHaveLayout(result, Layout::Rhs) ||

@@ -120,6 +120,9 @@ private:
     if (tensor.dtype == rt::DType::F32)
       for (float &scale : std::span(tensor.data<float>(), static_cast<size_t>(tensor.elements())))
         scale = static_cast<float>(draw(-8, 8));
+    else if (tensor.dtype == rt::DType::U8) // powers of two
+      for (uint8_t &power : tensor.bytes)
+        power = static_cast<uint8_t>(119 + random.below(9));
     else
       for (int64_t i = 0; i < tensor.elements(); i += 2) {
         tensor.data<uint16_t>()[i] = rt::toF16(draw(-8, 8));

@@ -23,6 +23,12 @@ constexpr double normalReach = 8;
 /// another's is found out. Integer codes, of which all are as likely, then reach some 2 to each side of 0.
 void drawMeta(rt::Format format, int64_t dim, rt::Random &random, uint8_t *meta) {
   const auto factor = [&] { return std::exp2(static_cast<double>(random.below(2001)) / 1000 - 1); };
+  if (format.blocks) { // of e2m1 all codes are as likely
+    const double usual = format.bits == 4 ? 0.5 : format.scaleFor(normalReach);
+    for (int64_t g = 0; g < format.groups(dim); ++g)
+      meta[g] = static_cast<uint8_t>(127 + std::lround(std::log2(usual)) - 1 + random.below(3));
+    return;
+  }
   for (int64_t g = 0; g < format.groups(dim); ++g, meta += 4) {
     if (format.isInteger()) {
       const double range = 4 * factor();
@@ -128,7 +134,10 @@ std::vector<int64_t> TensorMaker::linesOf(const rt::Store &store, const std::vec
 /// Metadata of lines exists where there are tokens; elsewhere are NaNs.
 void TensorMaker::addMeta(const std::string &name, rt::Tensor tensor, const rt::StorePart &part,
                           const std::vector<int64_t> &lines) {
-  tensor.fill(std::numeric_limits<double>::quiet_NaN());
+  if (part.format.blocks)
+    std::ranges::fill(tensor.bytes, uint8_t{0xff});
+  else
+    tensor.fill(std::numeric_limits<double>::quiet_NaN());
   rt::Random random(seed, name);
   const int64_t bytes = part.format.metaBytes(part.dim);
   const auto draw = [&](int64_t index) {
@@ -148,12 +157,12 @@ rt::Status TensorMaker::addTokens(const std::string &name, const std::vector<int
   if (rt::Status status = checkMemory(name, shape, format.codes); !status)
     return status;
   rt::Tensor tensor(format.codes, shape);
-  if (format.isInteger())
+  if (format.codes == rt::DType::U8)
     std::ranges::fill(tensor.bytes, uint8_t{0xff}); // their metadata is NaN
   else
     tensor.fill(std::numeric_limits<double>::quiet_NaN());
   // Floats with scales are normal numbers quantized for the largest that could be drawn.
-  NormalSource(format.codes, format.isInteger() ? 1 : 1 / format.scaleFor(normalReach))
+  NormalSource(format.codes, format.codes == rt::DType::U8 ? 1 : 1 / format.scaleFor(normalReach))
       .fill(tensor.bytes.data(), slots, line, rt::Random(seed, name));
   tensors[name] = std::move(tensor);
   return {};

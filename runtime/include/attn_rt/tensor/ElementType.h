@@ -45,7 +45,7 @@ struct ElementType {
   // Of floats; 0 of integers. The bias is 2^(exponentBits - 1) - 1.
   int exponentBits = 0, mantissaBits = 0;
   /// Whether the largest exponent is that of infinities and NaNs. Where it is not, only the code of all ones
-  /// is a NaN, and what is too large becomes the largest number.
+  /// is a NaN (of 4 bits none is), and what is too large becomes the largest number.
   bool infinities = true;
   /// Relative error that a result in this type may have against float64; 0: results do not come in it.
   double tolerance = 0;
@@ -62,6 +62,8 @@ struct ElementType {
 /// What the table knows, in the order of DType.
 std::span<const ElementType> elementTypes();
 const ElementType &elementType(DType dtype);
+/// Floats of 4 bits, which no tensor has by themselves: two are a U8.
+const ElementType &e2m1();
 
 /// The manifest's name of a dtype ("bf16", "i32", …) and the way back.
 std::string_view dtypeName(DType dtype);

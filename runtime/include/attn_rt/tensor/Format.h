@@ -5,11 +5,14 @@
 // of which some elements share:
 //
 //   floats of 8 bits     x = code * scale          an f32 per tensor, per KV head, or per token and head
-//   integers of 8, 4, 2  x = code * scale + zero   two f16 per token, head and group of neighbouring features
+//   floats of 8, 4       x = code * 2^(s - 127)    a byte s per token, head and block of 32 neighbouring
+//   features integers of 8, 4, 2  x = code * scale + zero   two f16 per token, head and group of neighbouring
+//   features
 //
-// Integer codes are unsigned and packed little end first: feature f of a row lies
-// in bits (f % (8/bits)) * bits of byte f * bits / 8. Scales per tensor and head
-// are given; those of a token (metadata by *line*) are found when it is written.
+// Blocks are those of OCP's Microscaling formats (MX v1.0): codes e4m3, e5m2 or e2m1,
+// scales e8m0, of which 255 is a NaN. Integer codes are unsigned; they and e2m1 are packed little end first:
+// feature f of a row lies in bits (f % (8/bits)) * bits of byte f * bits / 8. Scales per tensor and head are
+// given; those of a token (metadata by *line*) are found when it is written.
 //
 // How kernels compute with codes tells lib/Conversion/AttnToTile/Expand/Dequantize.cpp.
 // Here is the same for the CPU: for the reference, for tensors of tests, and for
@@ -34,15 +37,22 @@ struct Format {
   DType codes = DType::BF16; ///< elements of the tensor of codes; U8: packed integers
   int bits = 16;             ///< of a code
   Scales scales = Scales::None;
-  int64_t group = 0; ///< of Scales::Group: how many neighbouring features share a scale and a zero
+  int64_t group = 0; ///< of Scales::Group: how many neighbouring features share a scale (and a zero)
+  /// Whether scales of groups are powers of two, a byte each, and codes floats.
+  bool blocks = false;
 
   static Format plain(DType type) { return {type, elementType(type).bits, Scales::None, 0}; }
   static Format floats(DType type, Scales scales) { return {type, elementType(type).bits, scales, 0}; }
+  /// Floats of 8 bits, or of 4 where `type` is U8.
+  static Format blocksOf(DType type, int64_t group) {
+    return {type, type == DType::U8 ? 4 : 8, Scales::Group, group, true};
+  }
   static Format integers(int bits, int64_t group) { return {DType::U8, bits, Scales::Group, group}; }
   /// The group of integer codes where none is named: the row, or 128 features where these divide it.
   static int64_t defaultGroup(int64_t dim) { return dim > 128 && dim % 128 == 0 ? 128 : dim; }
 
-  /// "bf16", "f8e4m3fn per head", "i4 per 64", and the way back; any type may be plain to a manifest.
+  /// "bf16", "f8e4m3fn per head", "i4 per 64", "f4e2m1fn per 32 by f8e8m0fnu", and the way back; any type may
+  /// be plain to a manifest.
   std::string text() const;
   static std::optional<Format> parse(std::string_view text);
   /// The name of a code: "bf16", "f8e4m3fn", "i4".
@@ -53,7 +63,9 @@ struct Format {
   std::string faultOf(int64_t dim) const;
 
   bool isPlain() const { return scales == Scales::None; }
-  bool isInteger() const { return codes == DType::U8; }
+  bool isInteger() const { return codes == DType::U8 && !blocks; }
+  /// What a code of floats is.
+  const ElementType &element() const { return blocks && bits == 4 ? e2m1() : elementType(codes); }
   /// Whether one scale is that of a whole head, or of all of them.
   bool hasSharedScale() const { return !isPlain() && !hasLines(); }
   /// Whether each line of codes, one head of a token, has metadata of its own.
@@ -63,15 +75,18 @@ struct Format {
   /// Bytes of the codes of `dim` elements.
   int64_t rowBytes(int64_t dim) const { return dim * bits / 8; }
   /// Elements of the tensor of codes that hold them.
-  int64_t rowCodes(int64_t dim) const { return isInteger() ? rowBytes(dim) : dim; }
+  int64_t rowCodes(int64_t dim) const { return codes == DType::U8 ? rowBytes(dim) : dim; }
   /// Copies take 16 bytes at a time: dims are multiples of as many codes.
   int64_t codesPerChunk() const { return 128 / bits; }
   /// Parts of a row that have metadata of their own.
   int64_t groups(int64_t dim) const { return scales == Scales::Group ? dim / group : 1; }
-  /// Elements of metadata: f32, or pairs of f16.
-  DType metaType() const { return isInteger() ? DType::F16 : DType::F32; }
-  /// Bytes of the metadata of a row; 0 in a plain format.
-  int64_t metaBytes(int64_t dim) const { return isPlain() ? 0 : 4 * groups(dim); }
+  /// Elements of metadata: f32, pairs of f16, or bytes.
+  DType metaType() const { return isInteger() ? DType::F16 : blocks ? DType::U8 : DType::F32; }
+  /// Bytes of the metadata of a row; 0 in a plain format. Copies take four at least: bytes behind the last
+  /// block are nobody's.
+  int64_t metaBytes(int64_t dim) const {
+    return isPlain() ? 0 : blocks ? (groups(dim) + 3) / 4 * 4 : 4 * groups(dim);
+  }
   /// The largest number that has a code under some metadata; of floats the largest f32.
   float largest() const;
   /// The scale by which floats of at most this magnitude become codes that lose least; 1 in a plain format.
@@ -101,6 +116,7 @@ int64_t clampRow(Format format, std::span<float> row);
 /// Metadata by line, for a row of clamped numbers:
 ///
 ///   floats     scale = max |x| * (1 / largest code), at least the smallest normal f32; of zeros 1
+///   blocks     2^s <= max |x| / 2^e < 2^(s + 1), e the exponent of the largest code; of zeros s = 0
 ///   integers   of each group zero = f16(min x), scale = f16((max x - min x) * (1 / levels)), and at least
 ///   the least
 ///              above 0, so that a constant group is all zeros in code, and its zero the constant

@@ -67,7 +67,7 @@ func.func @group_scores_axes(%q: !q, %k: !k, %c: !token, %n: !row) {
 !k = !tile.fragment<[key 32, feature 64], f16>
 !s = !tile.fragment<[query 16, key 32], f32>
 func.func @group_scores_none(%q: !q, %k: !k) {
-  // expected-error @below {{expected a scale, a zero and a sum of rows for each group, got 0, 0 and 0}}
+  // expected-error @below {{expected a scale for each group, and a zero and a sum of rows or neither, got 0, 0 and 0}}
   %0 = "attn.group_scores"(%q, %k) <{operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0>}> : (!q, !k) -> !s
   return
 }
@@ -80,7 +80,7 @@ func.func @group_scores_none(%q: !q, %k: !k) {
 !row = !tile.fragment<[query 16], f32>
 !s = !tile.fragment<[query 16, key 32], f32>
 func.func @group_scores_zeros(%q: !q, %k: !k, %c: !token, %n: !row) {
-  // expected-error @below {{expected a scale, a zero and a sum of rows for each group, got 2, 1 and 2}}
+  // expected-error @below {{expected a scale for each group, and a zero and a sum of rows or neither, got 2, 1 and 2}}
   %0 = "attn.group_scores"(%q, %k, %c, %c, %c, %n, %n) <{group = 32 : i64, operandSegmentSizes = array<i32: 1, 1, 2, 1, 2, 0>}> : (!q, !k, !token, !token, !token, !row, !row) -> !s
   return
 }
@@ -93,7 +93,7 @@ func.func @group_scores_zeros(%q: !q, %k: !k, %c: !token, %n: !row) {
 !row = !tile.fragment<[query 16], f32>
 !s = !tile.fragment<[query 16, key 32], f32>
 func.func @group_scores_sums(%q: !q, %k: !k, %c: !token, %n: !row) {
-  // expected-error @below {{expected a scale, a zero and a sum of rows for each group, got 2, 2 and 1}}
+  // expected-error @below {{expected a scale for each group, and a zero and a sum of rows or neither, got 2, 2 and 1}}
   %0 = "attn.group_scores"(%q, %k, %c, %c, %c, %c, %n) <{group = 32 : i64, operandSegmentSizes = array<i32: 1, 1, 2, 2, 1, 0>}> : (!q, !k, !token, !token, !token, !token, !row) -> !s
   return
 }

@@ -33,7 +33,7 @@ func.func @f(%k: !tile.shared<key 16, feature 64, f8E4M3FN, boxes 16>) {
 // -----
 
 func.func @f(%c: !tile.fragment<[key 16, feature 64], f8E4M3>) {
-  // expected-error @+1 {{expected f8E4M3FN, f8E5M2, i8, i4 or i2 to become f16 or bf16, got}}
+  // expected-error @+1 {{expected f8E4M3FN, f8E5M2, f4E2M1FN, i8, i4 or i2 to become f16 or bf16, got}}
   %0 = tile.widen %c : <[key 16, feature 64], f8E4M3> -> <[key 16, feature 64], bf16>
   return
 }
@@ -41,7 +41,7 @@ func.func @f(%c: !tile.fragment<[key 16, feature 64], f8E4M3>) {
 // -----
 
 func.func @f(%c: !tile.fragment<[key 16, feature 64], f8E4M3FN>) {
-  // expected-error @+1 {{expected f8E4M3FN, f8E5M2, i8, i4 or i2 to become f16 or bf16, got}}
+  // expected-error @+1 {{expected f8E4M3FN, f8E5M2, f4E2M1FN, i8, i4 or i2 to become f16 or bf16, got}}
   %0 = tile.widen %c : <[key 16, feature 64], f8E4M3FN> -> <[key 16, feature 64], f32>
   return
 }

@@ -112,19 +112,20 @@ def Attn_GroupSumsOp : Attn_StepOp<"group_sums", [Pure]> {
 }
 
 def Attn_GroupScoresOp : Attn_StepOp<"group_scores", [Pure, AttrSizedOperandSegments]> {
-  let summary = "the product of rows and tokens whose groups of features have scales and zeros";
+  let summary = "the product of rows and tokens whose groups of features have scales";
   let description = [{
-    `S = sum over groups g of scale[g] (rows[g] codes[g]^T) + zero[g] sum(rows[g])`, times `scale`.
+    `S = sum over groups g of scale[g] (rows[g] codes[g]^T) + zero[g] sum(rows[g])`, times `scale`; without zeros the
+    products alone.
   }];
   let arguments = (ins Attn_Queries<"queries">:$rows, Attn_Fragment<"codes, widened">:$tokens,
-                       Variadic<Attn_PerToken<"of each group a number per token, f16">>:$scales,
-                       Variadic<Attn_PerToken<"the same">>:$zeros,
+                       Variadic<Attn_PerToken<"of each group a number per token, f16 or f32">>:$scales,
+                       Variadic<Attn_PerToken<"the same, f16">>:$zeros,
                        Variadic<Attn_PerRow<"of each group a number per row">>:$sums,
                        Arg<Optional<F32>, "a factor of all scores">:$scale,
                        Arg<OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>, "features of a group">:$group);
   let results = (outs Attn_Pairs<"the scores">:$scores);
   let assemblyFormat = [{
-    $rows `,` $tokens `scales` $scales `:` type($scales) `zeros` $zeros `:` type($zeros) `sums` $sums `:` type($sums)
+    $rows `,` $tokens `scales` $scales `:` type($scales) (`zeros` $zeros^ `:` type($zeros) `sums` $sums `:` type($sums))?
     (`times` $scale^)? (`per` $group^)? attr-dict `:` type($rows) `,` type($tokens) `->` type($scores)
   }];
   let hasVerifier = 1;

@@ -42,23 +42,26 @@ def Attn_CodesType : Attn_Type<"Codes", "codes"> {
     | `f8E4M3FN`, `f8E5M2` | `code * scale` | `tensor` | `kv.k_scales f32[1]` |
     | | | `head` | `kv.k_scales f32[heads]` |
     | | | `token` (of one head) | `kv.k_scales f32`, by line |
+    | `f8E4M3FN`, `f8E5M2`, `f4E2M1FN` | `code * 2^(scale - 127)` | 32: neighbouring features of a token and head, `scale = f8E8M0FNU` | `kv.k_scales u8`, by line, each a byte for each block, and as many as make a multiple of four |
     | `i8`, `i4`, `i2`: unsigned | `code * scale + zero` | 16, 32, 64, 128, or the dim: neighbouring features of a token and head | `kv.k_meta f16`, by line, each `[dim / per, 2]`: scale, zero |
 
     Metadata *by line* is `[pages, heads, P, ...]` in a paged store, so that what a head needs of a page lies together,
     `[pages, P, ...]` in a unified one, `[tokens, heads, ...]` in a packed one and `[instances, tokens, heads, ...]` in a dense one. All scales are finite
-    and above 0. Integer codes are packed little end first: feature `f` lies in bits `f % (8/bits) * bits` of byte
+    and above 0. Codes of integers and of f4E2M1FN are packed little end first: feature `f` lies in bits `f % (8/bits) * bits` of byte
     `f * bits / 8` of its row, and their tensor is `u8[..., heads, dim * bits / 8]`. Rows are copied 16 bytes at a time,
     so dims are multiples of as many codes.
 
     ```mlir
     !attn.codes<i4, per = 64>
     !attn.codes<f8E4M3FN, per = token>
+    !attn.codes<f4E2M1FN, per = 32, scale = f8E8M0FNU>
     ```
   }];
   let parameters = (ins
     TypeParameter<"::mlir::Type", "a code">:$element,
     TypeParameter<"::mlir::attn::Per", "which of them share metadata">:$per,
-    TypeParameter<"int64_t", "neighbouring features of a group, 0 where there are none">:$group);
+    TypeParameter<"int64_t", "neighbouring features of a group, 0 where there are none">:$group,
+    TypeParameter<"::mlir::Type", "a scale of a block, null where scales are as wide as others">:$scale);
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
 }

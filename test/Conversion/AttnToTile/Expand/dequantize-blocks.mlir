@@ -1,0 +1,27 @@
+// RUN: attn-opt %s --emit=tile --schedule=mma | FileCheck %s
+
+// Four scales of blocks are a word of a narrow tile. Those of keys scale products, one for each block. Of values the largest
+// of a token is what its weights are multiplied by, and what is left multiplies codes.
+// CHECK-LABEL: @blocks_rows16(
+// CHECK: tile.alloc {{.*}}<key 32, feature 64, f8E4M3FN, swizzled>>
+// CHECK: tile.alloc {{.*}}<key 32, feature 64, f4E2M1FN, swizzled>>
+// CHECK: tile.alloc {{.*}}<key 32, feature 1, i32>>
+// CHECK: tile.alloc {{.*}}<key 32, feature 1, i32>>
+// CHECK: scf.for
+// CHECK: tile.load_columns {{.*}} : <key 32, feature 1, i32>
+// CHECK: %[[MOST:.*]] = tile.map
+// CHECK: arith.maxui
+// CHECK: %[[SCALE:.*]] = tile.map %[[MOST]]
+// CHECK: %[[P0:.*]] = tile.dot
+// CHECK: %[[S0:.*]] = tile.map %[[P0]], %{{.*}} (%{{.*}}: f32, %{{.*}}: f32)
+// CHECK: %[[P1:.*]] = tile.dot
+// CHECK: tile.map %[[P1]], %{{.*}}, %[[S0]]
+// CHECK: tile.widen %{{.*}} times %{{.*}}, %{{.*}} : <[feature 64, key 32], f4E2M1FN
+!query = tensor<?x8x64xbf16>
+!keys = !attn.codes<f8E4M3FN, per = 32, scale = f8E8M0FNU>
+!values = !attn.codes<f4E2M1FN, per = 32, scale = f8E8M0FNU>
+!cache = !attn.kv<paged<16>, heads = 2, dim = 64, key = !keys, value = !values>
+func.func @blocks(%q: !query {attn.name = "q"}, %kv: !cache {attn.name = "kv"}) -> !query {
+  %o = attn.attend %q over (%kv see causal) : !query, !cache -> !query
+  return %o : !query
+}

@@ -44,6 +44,8 @@ _SHORT = (
     {long: short for short, (long, _) in DTYPES.items()}
     | {short: short for short in DTYPES}
     | {"half": "f16", "fp16": "f16", "fp32": "f32"}
+    # PyTorch's names of a byte of two floats of 4 bits, and of a power of two: the halves of a microscaling format.
+    | {"float4_e2m1fn_x2": "u8", "float8_e8m0fnu": "u8"}
 )
 # What libraries without a type have instead: its bits.
 _BITS = {"bf16": "u16", "f8e4m3fn": "u8", "f8e5m2": "u8"}

@@ -108,8 +108,7 @@ class Recorded:
         out = attend_precisions(
             *(layer, q, PagedKeys(k, layer), v, spans),
             scale=0.125,
-            causal=rows > 1,
-            window=0,
+            see=repr(attn.causal() if rows > 1 else attn.all_tokens()),
             softcap=0.0,
             sinks=None,
             gates=None,

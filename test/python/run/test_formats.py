@@ -131,6 +131,26 @@ def test_tensors_of_a_run():
             kernel.run(q, operand, plan)
 
 
+def test_microscaling_types_of_torch():
+    """A byte of two floats of 4 bits, and a power of two, have types of their own there."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    described = spec(Packed(key="mxfp8", value="mxfp4"))
+    tensors = attn.sample(described, kv_len=40)
+    parts = {name: torch.from_numpy(array) for name, array in tensors.items() if name.startswith("kv.")}
+    typed = {
+        "kv.k": torch.float8_e4m3fn,
+        "kv.k_scales": torch.float8_e8m0fnu,
+        "kv.v_scales": torch.float8_e8m0fnu,
+    }
+    typed |= {"kv.v": torch.float4_e2m1fn_x2} if hasattr(torch, "float4_e2m1fn_x2") else {}
+    kernel = attn.compile(described, device="host")
+    plan, q = kernel.plan(tensors), torch.from_numpy(tensors["q"])
+    names = ("kv.k", "kv.v", "kv.k_scales", "kv.v_scales")
+    plain = kernel.run(q, tuple(parts[name].view(torch.uint8) for name in names), plan)
+    of_types = tuple(parts[name].view(torch.uint8).view(typed.get(name, torch.uint8)) for name in names)
+    assert torch.equal(kernel.run(q, of_types, plan), plain)
+
+
 def test_tensors_of_torch():
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     described = spec(Packed(key="fp8_e4m3", value="int4"))

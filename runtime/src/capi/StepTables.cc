@@ -15,7 +15,7 @@ struct AttnStepTables {
   StepTables tables;
   std::vector<RowGroup> groups = {};
   uint64_t sentTo = 0; ///< where the words of the last update are
-  Lock lock = {};
+  mutable Lock lock = {};
 };
 
 namespace {
@@ -174,4 +174,11 @@ AttnStatus attnStepTablesCheck(AttnStepTables *tables) {
   });
 }
 
-int64_t attnStepTablesRows(const AttnStepTables *tables) { return tables ? tables->tables.rows() : 0; }
+int64_t attnStepTablesRows(const AttnStepTables *tables) {
+  return guardedValue(int64_t{0}, [&]() -> int64_t {
+    if (!tables)
+      return 0;
+    auto mine = tables->lock.take("the tables");
+    return mine ? tables->tables.rows() : 0;
+  });
+}

@@ -13,7 +13,7 @@ using namespace attn::rt;
 namespace {
 
 using Scales = Format::Scales;
-const Format e4m3PerHead = Format::floats(DType::F8E4M3FN, Scales::Head);
+constexpr Format e4m3PerHead = {DType::F8E4M3FN, 8, Scales::Head};
 
 std::vector<float> normalRow(size_t size, const char *stream) {
   Random random(1, stream);

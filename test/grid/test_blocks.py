@@ -2,6 +2,8 @@
 """Keys and values in blocks of 32 floats with a power of two each, mxfp8 and mxfp4: codes against the definition, and attention
 over stores, dims, masks, score functions, classes, plans of the device, other regions, amplitudes and targets."""
 
+import sys
+
 import attn
 import numpy as np
 import pytest
@@ -136,6 +138,11 @@ def test_nothing_is_spilled(tmp_path, code, target):
         assert_nothing_spilled(assemble(tmp_path, text, target)[1])
 
 
+def bytes_of(memory):
+    """Of NumPy, or of PyTorch where somebody has imported it."""
+    return memory if isinstance(memory, np.ndarray) else memory.view(sys.modules["torch"].uint8).numpy()
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("dim", [64, 96, 128, 256])
 @pytest.mark.parametrize("name", FORMATS)
@@ -152,7 +159,7 @@ def test_append(name, dim, dtype):
     change = cache.append(cache.add(), 37)
     slots = change.slots()
     change.write(0, given, given)
-    written = cache.layer(0).tensors()
+    written = {part: bytes_of(memory) for part, memory in cache.layer(0).tensors().items()}
     codes, scales = attn.quantize(rows if dtype == "float16" else attn.from_bfloat16_bits(given), name)
     for part in "kv":
         np.testing.assert_array_equal(written[f"{part}_pages"][slots // 16, :, slots % 16], codes)

@@ -9,7 +9,7 @@ import attn
 import numpy as np
 import pytest
 
-# What is multiplied, by what. Values of 1e-6 are results that f16 itself rounds.
+# The scales of keys and of values are multiplied by each of these. f16 itself rounds results of 1e-6.
 FACTORS = {"k": (1e-6, 1e-3, 30.0, 1e3), "v": (1e-6, 1e-3, 30.0, 1e3)}
 
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Functions of positions that Transformers makes masks of, in attn's words.
 
-What rows see beside their spans is a Visibility, in compiled code its text. A function is understood where Transformers made it: by its code, not by its name. (Source: transformers.masking_utils.)
+A mask function becomes a Visibility, or in compiled code its text. A function is understood where Transformers made it:
+by its code, not by its name. (Source: transformers.masking_utils.)
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ No mask is built. The form is compiled; the sizes are numbers of a run: another 
 from __future__ import annotations
 
 import ast
+import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -307,8 +308,9 @@ def manifest_visibility(described: Mapping[str, Any], ends: Sequence[int]) -> Vi
 _MADE = {function.__name__: function for function in (all_tokens, causal, window, recent, sink, chunk)}
 
 
+@functools.lru_cache(maxsize=256)
 def read_visibility(text: str) -> Visibility:
-    """The visibility whose `repr` is `text`."""
+    """The visibility whose `repr` is `text`. Cached: adapters read a mask's in every step."""
 
     def made(node: ast.expr) -> Visibility:
         if isinstance(node, ast.BinOp):

@@ -26,7 +26,7 @@ from .dtypes import short_name
 # By Python's name: the element type in MLIR, which is the manifest's in small letters.
 _CODES = {"int8": "i8", "int4": "i4", "int2": "i2", "fp8_e4m3": "f8E4M3FN", "fp8_e5m2": "f8E5M2"}
 _SCALES = ("tensor", "head", "token")
-# The same of blocks, whose scales are powers of two.
+# Blocks, whose scales are powers of two, by Python's name.
 _BLOCKS = {"mxfp8_e4m3": "f8E4M3FN", "mxfp8_e5m2": "f8E5M2", "mxfp4": "f4E2M1FN"}
 _BY_POWERS = "by f8e8m0fnu"
 _BLOCK = "32"

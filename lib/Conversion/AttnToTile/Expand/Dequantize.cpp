@@ -130,8 +130,8 @@ Value FragmentExpansion::rowsDotTokens(UpdateOp update) {
   Value query = copyOf(update.getQuery(), Copy::Query), tile = copyOf(update.getKv(), Copy::Keys);
   if (part.format.isPlain())
     return scores(update.getQuery(), query, tile);
-  // Where queries stay in registers they become f16, which codes become with less work than bf16. For tiny
-  // codes they are of a known size, too: so that they can be made smaller.
+  // Queries in registers become f16, since codes become f16 with less work than bf16. tile.narrow bounds
+  // their size, so that tile.balance may make them smaller for tiny codes.
   Value factor, scale = copyOf(update.getKv(), Copy::KeyScale);
   auto held = dyn_cast<FragmentType>(query.getType());
   const bool tiny = held && part.format.isInteger();

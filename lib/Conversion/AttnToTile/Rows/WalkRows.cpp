@@ -90,7 +90,8 @@ public:
     int64_t used = converts ? lanes / width * width : lanes;
     return ShareAttr::get(source.getContext(), unitOf(end), width, used);
   }
-  /// Of metadata: a word for each group, of blocks a byte, or, where it is copied, as much as there is.
+  /// A lane converts one word of metadata for each group, or one byte for each block, and copies 16 bytes at
+  /// most.
   ShareAttr metaShareOf(const rt::StorePart &end, int64_t ofPieces) const {
     int64_t unit = end.format.blocks ? 1 : metaWordBytes, units = width / lanesOf(end);
     if (!converts) {

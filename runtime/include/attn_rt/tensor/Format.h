@@ -5,14 +5,14 @@
 // of which some elements share:
 //
 //   floats of 8 bits     x = code * scale          an f32 per tensor, per KV head, or per token and head
-//   floats of 8, 4       x = code * 2^(s - 127)    a byte s per token, head and block of 32 neighbouring
-//   features integers of 8, 4, 2  x = code * scale + zero   two f16 per token, head and group of neighbouring
-//   features
+//   floats of 8, 4       x = code * 2^(s - 127)    a byte s per token, head and block of 32 features
+//   integers of 8, 4, 2  x = code * scale + zero   two f16 per token, head and group of features
 //
-// Blocks are those of OCP's Microscaling formats (MX v1.0): codes e4m3, e5m2 or e2m1,
-// scales e8m0, of which 255 is a NaN. Integer codes are unsigned; they and e2m1 are packed little end first:
-// feature f of a row lies in bits (f % (8/bits)) * bits of byte f * bits / 8. Scales per tensor and head are
-// given; those of a token (metadata by *line*) are found when it is written.
+// Groups and blocks are neighbouring features. Blocks are OCP's Microscaling formats
+// (v1.0): codes are e4m3, e5m2 or e2m1, scales e8m0, of which 255 is a NaN.
+// Integer codes are unsigned. Codes of less than 8 bits are packed little end first:
+// feature f of a row lies in bits (f % (8/bits)) * bits of byte f * bits / 8. Scales
+// per tensor and head are given; an append finds those of a token (metadata by *line*).
 //
 // How kernels compute with codes tells lib/Conversion/AttnToTile/Expand/Dequantize.cpp.
 // Here is the same for the CPU: for the reference, for tensors of tests, and for
@@ -64,7 +64,7 @@ struct Format {
 
   bool isPlain() const { return scales == Scales::None; }
   bool isInteger() const { return codes == DType::U8 && !blocks; }
-  /// What a code of floats is.
+  /// The type of a float's code.
   const ElementType &element() const { return blocks && bits == 4 ? e2m1() : elementType(codes); }
   /// Whether one scale is that of a whole head, or of all of them.
   bool hasSharedScale() const { return !isPlain() && !hasLines(); }

@@ -68,13 +68,17 @@ def _imports_under_way() -> set[str]:
 
 
 def _forget_imports() -> None:
-    """Frees, in a child, the locks of modules that other threads were about to import. These are no modules yet while they are
-    looked for, so nothing could wait for them."""
+    """Lets a child import for itself what other threads were importing at the fork. A module that they looked for is still
+    locked. One that they began behind `_finish_imports` is there in part and would be taken for whole."""
     locks = getattr(importlib._bootstrap, "_module_locks", {})  # type: ignore[attr-defined]
-    for name, reference in list(locks.items()):
-        lock = reference()
-        if getattr(lock, "owner", None) not in (None, threading.get_ident()):
+    owners = {name: getattr(reference(), "owner", None) for name, reference in list(locks.items())}
+    own = threading.get_ident()
+    for name, owner in owners.items():
+        if owner not in (None, own):
             locks.pop(name, None)
+    for name in _imports_under_way():
+        if owners.get(name) != own:
+            sys.modules.pop(name, None)
 
 
 os.register_at_fork(before=_finish_imports, after_in_child=_forget_imports)

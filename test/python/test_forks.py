@@ -112,6 +112,35 @@ def test_a_child_imports_what_another_thread_was_looking_for(tmp_path, monkeypat
     assert ran.returncode == 0, ran.stderr
 
 
+# Hooks run in the reverse of their order: this one begins an import when that of attn has awaited all.
+BEGINNING = """
+import faulthandler, os, sys, threading, time
+
+def begin():
+    threading.Thread(target=lambda: __import__("begun_late"), daemon=True).start()
+    while "begun_late" not in sys.modules:
+        time.sleep(0.01)
+
+os.register_at_fork(before=begin)
+import attn
+
+child = os.fork()
+if child == 0:
+    faulthandler.dump_traceback_later(20, exit=True)
+    import begun_late
+    os._exit(0 if begun_late.whole else 1)
+import begun_late
+sys.exit(os.waitpid(child, 0)[1] != 0 or not begun_late.whole)
+"""
+
+
+def test_a_child_imports_what_another_thread_had_begun(tmp_path, monkeypatch):
+    (tmp_path / "begun_late.py").write_text("import time\ntime.sleep(1)\nwhole = True\n")
+    monkeypatch.setenv("PYTHONPATH", f"{Path(attn.__file__).parents[1]}:{tmp_path}")
+    ran = subprocess.run([sys.executable, "-c", BEGINNING], capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+
+
 def test_a_guard_is_free_in_a_child():
     import os
 

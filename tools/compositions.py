@@ -24,6 +24,7 @@ ROWS = {
     "keys and values of int8": {"kv": [attn.Paged(**INT8)]},
     "keys and values of `fp8_e4m3`": {"kv": [attn.Paged(key="fp8_e4m3", value="fp8_e4m3")]},
     "keys of `mxfp8`, values of `mxfp4`": {"kv": [attn.Paged(key="mxfp8", value="mxfp4")]},
+    "keys and values of `nvfp4`": {"kv": [attn.Paged(key="nvfp4", value="nvfp4")]},
     "two operands": {"kv": [attn.Paged(name="first"), attn.Paged(name="second")]},
     "a context that sequences share": {
         "kv": [attn.Paged(name="context", dims=("contexts", "context_len")), attn.Paged(name="own")]

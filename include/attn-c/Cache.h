@@ -167,6 +167,9 @@ typedef struct AttnDevicePages {
   int64_t kMetaLayerBytes, vMetaLayerBytes;
   uint64_t status;   /* an i32 that counts numbers without a code, where the append does; else 0 */
   int64_t pageBytes; /* from a unified page to the next; 0 of other pages */
+  /* The scale of all keys, and of all values, beside metadata by line: f32; else 0. */
+  uint64_t kScale, vScale;
+  int64_t kScaleLayerBytes, vScaleLayerBytes;
 } AttnDevicePages;
 /* New tokens on a device, [layers][count][heads][dim], of layers from `firstLayer` on; 0 layers: all. */
 typedef struct AttnDeviceRows {

@@ -153,6 +153,7 @@ typedef struct AttnRows {
   float *numbers;
   void *meta, *codes;
   size_t numbersSize, metaSize, codesSize;
+  float scale; /* of the tensor, where `meta` is by line beside it; others do not read it */
 } AttnRows;
 ATTN_C_EXPORT AttnStatus attnQuantizeRows(const AttnRows *rows, int64_t *notFinite);
 ATTN_C_EXPORT AttnStatus attnDequantizeRows(const AttnRows *rows);

@@ -13,9 +13,9 @@ using namespace mlir::tile;
 static SmallVector<SharedType> metaTiles(const rt::StorePart &part, int64_t lines, MLIRContext *context) {
   if (!part.format.hasLines())
     return {};
-  Type element = part.format.isInteger() ? Type(Float16Type::get(context))
-                 : part.format.blocks    ? Type(IntegerType::get(context, 32))
-                                         : Type(Float32Type::get(context));
+  Type element = part.format.isInteger()   ? Type(Float16Type::get(context))
+                 : part.format.hasBlocks() ? Type(IntegerType::get(context, 32))
+                                           : Type(Float32Type::get(context));
   int64_t bytes = part.format.metaBytes(part.dim);
   int64_t width = bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : 4;
   auto tile = SharedType::get(context, Axis::Key, lines, Axis::Feature, width / bytesOf(element), element,

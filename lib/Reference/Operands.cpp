@@ -163,7 +163,9 @@ private:
       const rt::Tensor *found = find(name + "." + tensor.name, tensor.dtype,
                                      shapeOf(tensor, heads, &data[0], lines ? region.keys.codes : nullptr),
                                      isPlain ? std::optional(rt::DType::F64) : std::nullopt);
-      (tensor.content == rt::StoreTensor::Content::Codes ? part.codes : part.meta) = found;
+      (tensor.content == rt::StoreTensor::Content::Codes ? part.codes
+       : lines                                           ? part.meta
+                                                         : part.shared) = found;
     }
     for (KVRegion::Part *part : {&region.keys, &region.values})
       if (part->codes && part->codes->dtype != rt::DType::F64)

@@ -17,10 +17,10 @@ struct KVRegion {
   KVType type;
   VisibilityAttr visibility;
   rt::Store store; ///< of `heads` heads
-  /// Keys or values, and the metadata of formats that have some.
+  /// Keys or values, and the metadata of formats that have some: by line, and shared by a head or all.
   struct Part {
     rt::StorePart stored;
-    const rt::Tensor *codes = nullptr, *meta = nullptr;
+    const rt::Tensor *codes = nullptr, *meta = nullptr, *shared = nullptr;
     std::optional<rt::RowDecoder> decoder; ///< none where the numbers themselves are given, in f64
   };
   Part keys, values;

@@ -41,15 +41,22 @@ void KVRegion::read(const Part &part, int64_t slot, int64_t place, std::span<dou
     llvm::copy(part.codes->as<double>().subspan(line * part.stored.dim, out.size()), out.begin());
     return;
   }
-  const uint8_t *meta = nullptr;
-  if (part.meta) {
-    rt::StoreNumbers of = numbers(place);
-    meta = part.meta->bytes.data() +
-           store.metaOf(of, part.stored, slot) * part.stored.format.metaBytes(part.stored.dim);
+  const rt::Format &format = part.stored.format;
+  rt::StoreNumbers of = numbers(place);
+  const uint8_t *meta =
+      part.meta ? part.meta->bytes.data() + store.lineOf(of, slot) * format.metaBytes(part.stored.dim)
+                : nullptr;
+  float scale = 1;
+  if (part.shared) {
+    const rt::Tensor &shared = *part.shared;
+    const int64_t index = store.sharedOf(of, part.stored);
+    scale = shared.as<float>()[index];
+    if (!meta)
+      meta = shared.bytes.data() + index * sizeof(float);
   }
   SmallVector<float, 256> narrow(out.size());
   part.decoder->decode(part.codes->bytes.data() + line * part.stored.format.rowBytes(part.stored.dim), meta,
-                       {narrow.data(), narrow.size()});
+                       {narrow.data(), narrow.size()}, scale);
   llvm::copy(narrow, out.begin());
 }
 

@@ -19,7 +19,7 @@ namespace {
 struct Memory {
   std::optional<rt::Store> store; ///< of slots
   rt::StorePart part;
-  rt::Tensor *codes = nullptr, *meta = nullptr;
+  rt::Tensor *codes = nullptr, *meta = nullptr, *shared = nullptr;
   int64_t layers = 1, count = 0, heads = 1; ///< slots, or rows, of a layer
 
   uint8_t *codesAt(int64_t layer, int64_t row, int64_t head) const {
@@ -27,12 +27,27 @@ struct Memory {
     int64_t line = store ? store->lineOf(numbers, row) : row * heads + head;
     return codes->bytes.data() + (layer * count * heads + line) * part.format.rowBytes(part.dim);
   }
+  /// By line, or where lines have none what the head has of the shared scales.
   uint8_t *metaAt(int64_t layer, int64_t row, int64_t head) const {
     if (!meta)
+      return sharedAt(layer, head);
+    rt::StoreNumbers numbers{.table = {}, .heads = heads, .head = head};
+    int64_t inLayer = store->lineOf(numbers, row) * part.format.metaBytes(part.dim);
+    return meta->bytes.data() + layer * (int64_t(meta->bytes.size()) / layers) + inLayer;
+  }
+  uint8_t *sharedAt(int64_t layer, int64_t head) const {
+    if (!shared)
       return nullptr;
     rt::StoreNumbers numbers{.table = {}, .heads = heads, .head = head};
-    int64_t inLayer = store->metaOf(numbers, part, row) * part.format.metaBytes(part.dim);
-    return meta->bytes.data() + layer * (int64_t(meta->bytes.size()) / layers) + inLayer;
+    int64_t inLayer = store->sharedOf(numbers, part) * int64_t(sizeof(float));
+    return shared->bytes.data() + layer * (int64_t(shared->bytes.size()) / layers) + inLayer;
+  }
+  float scaleAt(int64_t layer, int64_t head) const {
+    const uint8_t *at = sharedAt(layer, head);
+    float scale = 1;
+    if (at)
+      std::memcpy(&scale, at, sizeof scale);
+    return scale;
   }
 };
 
@@ -42,7 +57,7 @@ public:
   RowsCopy(const Memory &source, const Memory &target, bool oneCache)
       : source(source), target(target), decoder(source.part.format),
         isCopy(source.part.format == target.part.format &&
-               (oneCache || source.part.format.isPlain() || source.part.format.hasLines())) {}
+               (oneCache || !source.part.format.hasSharedScale())) {}
 
   void copy(int64_t layer, int64_t from, int64_t to) {
     for (int64_t head = 0; head < source.heads; ++head)
@@ -63,12 +78,13 @@ private:
       return;
     }
     std::vector<float> row(dim);
-    decoder.decode(codes, meta, row);
+    decoder.decode(codes, meta, row, source.scaleAt(layer, head));
+    const float scale = target.scaleAt(layer, head);
     if (!format.isPlain()) {
       strange += rt::clampRow(format, row);
-      rt::findMeta(format, row, newMeta);
+      rt::findMeta(format, row, newMeta, scale);
     }
-    rt::quantizeRow(format, row, newMeta, newCodes);
+    rt::quantizeRow(format, row, newMeta, newCodes, scale);
   }
 
   const Memory source, target;
@@ -108,18 +124,19 @@ private:
     memory.part = memory.store->part(keys);
     memory.heads = memory.store->heads;
     std::string prefix = nameOf(cache) + ".";
-    for (const auto &[name, tensor] :
-         {std::pair(prefix + memory.store->codesName(memory.part), &memory.codes),
-          std::pair(prefix + rt::Store::metaName(memory.part), &memory.meta)}) {
-      if (tensor == &memory.meta && memory.part.format.isPlain())
+    for (const rt::StoreTensor &each : memory.store->data()) {
+      if (each.name.front() != memory.part.letter)
         continue;
+      const std::string name = prefix + each.name;
       if (!caches.count(name)) {
         const rt::Tensor *given = find(name);
         if (!given)
           return rt::inputError("a tensor of '" + std::string(1, memory.part.letter) + "' is missing");
         caches[name] = *given;
       }
-      *tensor = &caches[name];
+      (each.content == rt::StoreTensor::Content::Codes   ? memory.codes
+       : each.content == rt::StoreTensor::Content::Lines ? memory.meta
+                                                         : memory.shared) = &caches[name];
     }
     memory.layers = memory.codes->shape[0];
     memory.count = memory.store->slots(1, memory.codes->shape[1], memory.codes->shape[1]);
@@ -181,11 +198,9 @@ private:
   void takeWritten() {
     const rt::Store store = storeOf(cast<KVType>(copy.written().getType()));
     std::string prefix = nameOf(copy.written()) + ".";
-    for (const rt::StorePart *part : {&store.keys, &store.values}) {
-      for (const std::string &name : {store.codesName(*part), rt::Store::metaName(*part)})
-        if (name == store.codesName(*part) || part->format.hasLines())
-          results[prefix + name] = std::move(caches.at(prefix + name));
-    }
+    for (const rt::StoreTensor &tensor : store.data())
+      if (tensor.content != rt::StoreTensor::Content::Scales)
+        results[prefix + tensor.name] = std::move(caches.at(prefix + tensor.name));
   }
 
   rt::Status addStrange() {

@@ -141,11 +141,13 @@ def store_tensors(
     """JSON: the tensors that a KV operand's store has in these formats ("bf16", "f8e4m3fn per head", "i4 per 64", "i4"),
     as attn-c/Runtime.h says. `heads` 0: as many as its head class has."""
 
-def quantize(format: str, dim: int, numbers: Buffer, meta: Buffer, codes: Buffer) -> int:
+def quantize(format: str, dim: int, numbers: Buffer, meta: Buffer, codes: Buffer, scale: float = 1.0) -> int:
     """Rows of `dim` f32 to codes, as kernels do it. `meta`: each row's behind the other's, written where the format
-    finds it by token, else read. Gives how many numbers were not finite; they are clamped."""
+    finds it by token, else read; `scale`: the tensor's beside it. Gives how many numbers were not finite; they are clamped."""
 
-def dequantize(format: str, dim: int, codes: Buffer, meta: Buffer, numbers: Buffer) -> None:
+def dequantize(
+    format: str, dim: int, codes: Buffer, meta: Buffer, numbers: Buffer, scale: float = 1.0
+) -> None:
     """The way back, into f32."""
 
 class View:
@@ -457,27 +459,10 @@ class CacheKernels:
     def __init__(self, append: Kernel, move: Kernel) -> None:
         """Both of one device and one kind of cache."""
     def reserve(
-        self,
-        *,
-        pages: int,
-        page_tokens: int,
-        k: int,
-        v: int,
-        layers: int = 1,
-        k_layer_bytes: int = 0,
-        v_layer_bytes: int = 0,
-        k_meta: int = 0,
-        v_meta: int = 0,
-        k_meta_layer_bytes: int = 0,
-        v_meta_layer_bytes: int = 0,
-        status: int = 0,
-        head_class: int = 0,
-        new_tokens: int,
-        copied_tokens: int,
+        self, pages: dict[str, int], *, head_class: int = 0, new_tokens: int, copied_tokens: int
     ) -> None:
-        """Room for such movements, and where the pages are: addresses of the device's memory; the host device takes
-        any memory of this process, which has to outlive this object. Metadata is that of codes; `status` an i32 that
-        counts numbers which were not finite."""
+        """Room for such movements, and where the pages are, as a Requantizer's: addresses of the device's memory; the host
+        device takes any memory of this process, which has to outlive this object."""
     def execute(
         self,
         movement: Movement,
@@ -558,7 +543,7 @@ class Requantizer:
         to_slots: Sequence[int],
         stream: int = 0,
     ) -> None:
-        """Pages as CacheKernels.reserve takes them, by name. A slot is skipped where both are negative. Neither
+        """Pages by the names of AttnDevicePages (attn-c/Cache.h), as "k_layer_bytes". A slot is skipped where both are negative. Neither
         allocates nor waits."""
     def launch(
         self, source: dict[str, int], target: dict[str, int], list: int, list_nbytes: int, stream: int = 0

@@ -13,10 +13,11 @@ struct Rows {
   std::string format;
   int64_t dim;
   BufferView numbers, meta, codes;
+  float scale;
   AttnRows given() const {
     return {format.c_str(), dim,          static_cast<float *>(numbers.data()),
             meta.data(),    codes.data(), numbers.size(),
-            meta.size(),    codes.size()};
+            meta.size(),    codes.size(), scale};
   }
 };
 
@@ -40,22 +41,24 @@ void bindFormats(py::module_ &module) {
 
   module.def(
       "quantize",
-      [](std::string format, int64_t dim, py::handle numbers, py::handle meta, py::handle codes) {
-        const Rows rows{std::move(format), dim, {numbers, false}, {meta, true}, {codes, true}};
+      [](std::string format, int64_t dim, py::handle numbers, py::handle meta, py::handle codes,
+         float scale) {
+        const Rows rows{std::move(format), dim, {numbers, false}, {meta, true}, {codes, true}, scale};
         const AttnRows given = rows.given();
         int64_t notFinite = 0;
         run([&] { return attnQuantizeRows(&given, &notFinite); });
         return notFinite;
       },
-      "format"_a, "dim"_a, "numbers"_a, "meta"_a, "codes"_a);
+      "format"_a, "dim"_a, "numbers"_a, "meta"_a, "codes"_a, "scale"_a = 1.0F);
   module.def(
       "dequantize",
-      [](std::string format, int64_t dim, py::handle codes, py::handle meta, py::handle numbers) {
-        const Rows rows{std::move(format), dim, {numbers, true}, {meta, false}, {codes, false}};
+      [](std::string format, int64_t dim, py::handle codes, py::handle meta, py::handle numbers,
+         float scale) {
+        const Rows rows{std::move(format), dim, {numbers, true}, {meta, false}, {codes, false}, scale};
         const AttnRows given = rows.given();
         run([&] { return attnDequantizeRows(&given); });
       },
-      "format"_a, "dim"_a, "codes"_a, "meta"_a, "numbers"_a);
+      "format"_a, "dim"_a, "codes"_a, "meta"_a, "numbers"_a, "scale"_a = 1.0F);
 }
 
 } // namespace attn::python

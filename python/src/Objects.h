@@ -44,6 +44,9 @@ template <typename T, typename Call> std::vector<T> listOf(Call call) {
   }
 }
 
+/// What `attn.cache.pages.Run.pages` says of pages on a device.
+AttnDevicePages pagesOf(const py::dict &given);
+
 /// Of a batch made from a cache: the user's row of each row, or the way back, as i32; else no bytes.
 py::object userRows(const Batch &batch, bool back);
 /// And the node where each instance begins, by operand.

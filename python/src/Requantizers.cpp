@@ -10,6 +10,8 @@ namespace {
 
 using Requantizer = Handle<AttnRequantizer, attnRequantizerDestroy>;
 
+} // namespace
+
 AttnDevicePages pagesOf(const py::dict &given) {
   AttnDevicePages pages{};
   const auto read = [&](const char *name, auto &into) {
@@ -21,11 +23,11 @@ AttnDevicePages pagesOf(const py::dict &given) {
   read("k", pages.k), read("v", pages.v), read("k_meta", pages.kMeta), read("v_meta", pages.vMeta);
   read("k_layer_bytes", pages.kLayerBytes), read("v_layer_bytes", pages.vLayerBytes);
   read("k_meta_layer_bytes", pages.kMetaLayerBytes), read("v_meta_layer_bytes", pages.vMetaLayerBytes);
+  read("k_scale", pages.kScale), read("v_scale", pages.vScale);
+  read("k_scale_layer_bytes", pages.kScaleLayerBytes), read("v_scale_layer_bytes", pages.vScaleLayerBytes);
   read("status", pages.status), read("page_bytes", pages.pageBytes);
   return pages;
 }
-
-} // namespace
 
 void bindRequantizer(py::module_ &module) {
   using namespace py::literals;

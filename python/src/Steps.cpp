@@ -22,17 +22,13 @@ void bindCacheKernels(py::module_ &module) {
            "append"_a, "move"_a)
       .def(
           "reserve",
-          [](const CacheKernels &kernels, int32_t pages, int32_t pageTokens, uint64_t k, uint64_t v,
-             int32_t layers, int64_t kLayer, int64_t vLayer, uint64_t kMeta, uint64_t vMeta,
-             int64_t kMetaLayer, int64_t vMetaLayer, uint64_t status, int32_t headClass, int64_t newTokens,
+          [](const CacheKernels &kernels, const py::dict &pages, int32_t headClass, int64_t newTokens,
              int64_t copiedTokens) {
-            const AttnDevicePages given{headClass, pages, pageTokens, layers,     k,          v,     kLayer,
-                                        vLayer,    kMeta, vMeta,      kMetaLayer, vMetaLayer, status};
+            AttnDevicePages given = pagesOf(pages);
+            given.headClass = headClass;
             run([&] { return attnCacheKernelsReserve(kernels.get(), &given, newTokens, copiedTokens); });
           },
-          py::kw_only(), "pages"_a, "page_tokens"_a, "k"_a, "v"_a, "layers"_a = 1, "k_layer_bytes"_a = 0,
-          "v_layer_bytes"_a = 0, "k_meta"_a = 0, "v_meta"_a = 0, "k_meta_layer_bytes"_a = 0,
-          "v_meta_layer_bytes"_a = 0, "status"_a = 0, "head_class"_a = 0, "new_tokens"_a, "copied_tokens"_a)
+          "pages"_a, py::kw_only(), "head_class"_a = 0, "new_tokens"_a, "copied_tokens"_a)
       .def(
           "execute",
           [](const CacheKernels &kernels, const Movement &movement, uint64_t k, uint64_t v, int64_t rows,

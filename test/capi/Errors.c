@@ -188,7 +188,7 @@ static const char *formatErrors(void) {
 
   float numbers[32] = {0};
   uint8_t meta[4], codes[16];
-  AttnRows rows = {"i4 per 32", 32, numbers, meta, codes, sizeof numbers, sizeof meta, 15};
+  AttnRows rows = {"i4 per 32", 32, numbers, meta, codes, sizeof numbers, sizeof meta, 15, 1};
   REFUSED(attnQuantizeRows(&rows, NULL), AttnStatusInput, "codes: expected 16 bytes for 1 rows");
   rows.codesSize = 16, rows.meta = NULL;
   REFUSED(attnQuantizeRows(&rows, NULL), AttnStatusInput, "meta: expected 4 bytes for 1 rows");

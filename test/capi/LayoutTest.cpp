@@ -28,7 +28,7 @@ TEST(CapiLayout, StructsDoNotGrow) {
   ATTN_LAYOUT(AttnArtifactInfo, 40, cubin, 34)
   ATTN_LAYOUT(AttnArtifactPart, 24, note, 16)
   ATTN_LAYOUT(AttnStore, 48, value, 40)
-  ATTN_LAYOUT(AttnRows, 64, codesSize, 56)
+  ATTN_LAYOUT(AttnRows, 72, scale, 64)
   ATTN_LAYOUT(AttnPlanLimits, 64, pages, 56)
   ATTN_LAYOUT(AttnPlanOptions, 88, limits, 24)
   ATTN_LAYOUT(AttnPlanStats, 104, seconds, 96)
@@ -42,7 +42,7 @@ TEST(CapiLayout, StructsDoNotGrow) {
   ATTN_LAYOUT(AttnCacheOperand, 8, drafts, 5)
   ATTN_LAYOUT(AttnRowGroup, 16, draft, 12)
   ATTN_LAYOUT(AttnPageMemory, 72, rowsLayerBytes, 64)
-  ATTN_LAYOUT(AttnDevicePages, 96, pageBytes, 88)
+  ATTN_LAYOUT(AttnDevicePages, 128, vScaleLayerBytes, 120)
   ATTN_LAYOUT(AttnDeviceRows, 48, layers, 44)
   ATTN_LAYOUT(AttnStepOperand, 12, pages, 8)
 #undef ATTN_LAYOUT

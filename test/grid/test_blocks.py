@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Keys and values in blocks of 32 floats with a power of two each, mxfp8 and mxfp4: codes against the definition, and attention
-over stores, dims, masks, score functions, classes, plans of the device, other regions, amplitudes and targets."""
+"""Keys and values in blocks: of 32 floats with a power of two each, mxfp8 and mxfp4, and of 16 with an e4m3 each beside one scale
+of the tensor, nvfp4: codes against the definition, and attention over stores, dims, masks, score functions, classes, plans of the device, other regions, amplitudes and targets."""
 
 import sys
 
@@ -10,9 +10,10 @@ import pytest
 from kernels import assemble, assert_nothing_spilled
 
 LLAMA = {"q_heads": 8, "kv_heads": 2, "head_dim": 128, "see": attn.causal()}
-FORMATS = ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp4")
+FORMATS = ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp4", "nvfp4")
 # Sign, bits of exponent and mantissa, the exponent of the largest number.
-LAYOUTS = {"mxfp8_e4m3": (4, 3, 8), "mxfp8_e5m2": (5, 2, 15), "mxfp4": (2, 1, 2)}
+LAYOUTS = {"mxfp8_e4m3": (4, 3, 8), "mxfp8_e5m2": (5, 2, 15), "mxfp4": (2, 1, 2), "nvfp4": (2, 1, 2)}
+BLOCK = {"nvfp4": 16}  # others 32
 
 
 def numbers_of(name):
@@ -31,7 +32,35 @@ def numbers_of(name):
     return np.where(code >> (exponents + mantissas) == 1, -number, number)
 
 
-@pytest.mark.parametrize("name", FORMATS)
+def e4m3(codes):
+    return numbers_of("mxfp8_e4m3")[codes]
+
+
+@pytest.mark.parametrize("tensor_scale", [None, 0.125, 3.0])
+def test_codes_beside_a_tensors_scale(tensor_scale):
+    """Each block's scale is the e4m3 nearest to a sixth of its largest number, and numbers go to the nearest code."""
+    rows = np.random.default_rng(1).normal(size=(7, 3, 96)).astype(np.float32)
+    rows *= np.exp2(np.random.default_rng(2).integers(-6, 6, (7, 3, 1))).astype(np.float32)
+    rows[0, 0, :16] = 0
+    of_tensor = 1.0 if tensor_scale is None else tensor_scale
+    codes, scales = attn.quantize(rows, "nvfp4", tensor_scale=tensor_scale)
+    assert scales.shape == (7, 3, 8) and scales.dtype == np.uint8
+    largest = np.abs(rows).reshape(7, 3, 6, 16).max(-1)
+    legal = e4m3(np.arange(1, 0x7F))
+    wanted = np.clip(largest / 6 / of_tensor, legal[0], legal[-1])
+    found = e4m3(scales[..., :6])
+    np.testing.assert_allclose(np.abs(found - wanted), np.abs(legal - wanted[..., None]).min(-1), atol=1e-6)
+    number = numbers_of("nvfp4")[np.stack([codes & 15, codes >> 4], -1).reshape(rows.shape)]
+    unit = found.repeat(16, -1) * of_tensor
+    read = attn.dequantize(codes, scales, "nvfp4", tensor_scale=tensor_scale)
+    np.testing.assert_allclose(read, number * unit, rtol=1e-6)
+    inside = np.abs(rows) <= 6 * unit
+    nearest = np.abs(numbers_of("nvfp4") - (rows / unit)[..., None]).min(-1)
+    np.testing.assert_allclose((np.abs(read - rows) / unit)[inside], nearest[inside], rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(np.abs(number[~inside]), 6)
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name not in BLOCK])
 def test_codes(name):
     table = numbers_of(name)
     rows = np.random.default_rng(1).normal(size=(7, 3, 96)).astype(np.float32)
@@ -80,8 +109,9 @@ STORES = {
 
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("dims", [(128, 128), (64, 96), (192, 128), (256, 256), (32, 160)])
-def test_stores(store, dims):
-    kv = [STORES[store](key="mxfp4", value="mxfp8")]
+@pytest.mark.parametrize("key,value", [("mxfp4", "mxfp8"), ("nvfp4", "nvfp4")])
+def test_stores(store, dims, key, value):
+    kv = [STORES[store](key=key, value=value)]
     spec = attn.Spec(**LLAMA | {"head_dim": dims[0]}, value_dim=dims[1], dtype="bfloat16", kv=kv)
     attn.check(spec, batch=2, q_len=3, kv_len=(60, 150))
 
@@ -97,9 +127,12 @@ FEATURES = {
 
 
 @pytest.mark.parametrize("feature", FEATURES)
-@pytest.mark.parametrize("other", [None, {"key": "int8", "value": "int4"}, {}])
-def test_features(feature, other):
-    kv = [attn.Paged(name="kv", key="mxfp8", value="mxfp4", dims=("batch", "kv_len"))]
+@pytest.mark.parametrize(
+    "other", [None, {"key": "int8", "value": "int4"}, {"key": "nvfp4", "value": "fp8_e5m2"}, {}]
+)
+@pytest.mark.parametrize("key,value", [("mxfp8", "mxfp4"), ("nvfp4", "nvfp4")])
+def test_features(feature, other, key, value):
+    kv = [attn.Paged(name="kv", key=key, value=value, dims=("batch", "kv_len"))]
     sizes = {"kv_len": (60, 150)}
     if other is not None:
         kv.append(attn.Paged(name="near", page_size=32, dims=("batch", "near_len"), **other))
@@ -109,7 +142,7 @@ def test_features(feature, other):
 
 
 @pytest.mark.parametrize("amplitude", [1e-6, 1e-3, 100.0, 1e4])
-@pytest.mark.parametrize("name", ["mxfp8_e4m3", "mxfp4"])
+@pytest.mark.parametrize("name", ["mxfp8_e4m3", "mxfp4", "nvfp4"])
 def test_amplitudes(name, amplitude):
     for dtype in ("bfloat16", "float16"):
         if dtype == "float16" and amplitude < 1e-3:
@@ -120,7 +153,7 @@ def test_amplitudes(name, amplitude):
 
 TEXT = """
 !query = tensor<?x8x{dim}x{element}>
-!codes = !attn.codes<{code}, per = 32, scale = f8E8M0FNU>
+!codes = !attn.codes<{code}>
 !cache = !attn.kv<paged<16>, heads = 2, dim = {dim}, key = !codes, value = !codes>
 func.func @blocks(%q: !query {{attn.name = "q"}}, %kv: !cache {{attn.name = "kv"}}) -> !query {{
   %o = attn.attend %q over (%kv see causal) : !query, !cache -> !query
@@ -130,7 +163,14 @@ func.func @blocks(%q: !query {{attn.name = "q"}}, %kv: !cache {{attn.name = "kv"
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_89", "sm_90a", "sm_120a"])
-@pytest.mark.parametrize("code", ["f8E4M3FN", "f4E2M1FN"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "f8E4M3FN, per = 32, scale = f8E8M0FNU",
+        "f4E2M1FN, per = 32, scale = f8E8M0FNU",
+        "f4E2M1FN, per = 16, scale = f8E4M3FN",
+    ],
+)
 def test_nothing_is_spilled(tmp_path, code, target):
     dims = (64, 128, 256) if target in ("sm_90a", "sm_120a") else (64, 128)
     for dim in dims:
@@ -148,6 +188,7 @@ def bytes_of(memory):
 @pytest.mark.parametrize("name", FORMATS)
 def test_append(name, dim, dtype):
     """Kernels make the codes and scales that the CPU makes, of blocks of any size, and of zeros."""
+    scale = {"tensor_scale": 0.3} if name == "nvfp4" else {}
     random = np.random.default_rng(2)
     rows = random.normal(size=(37, 3, dim)) * np.exp2(random.integers(-18, 9, (37, 3, 1)))
     rows[3, 1] = 0
@@ -158,10 +199,16 @@ def test_append(name, dim, dtype):
     )
     change = cache.append(cache.add(), 37)
     slots = change.slots()
+    if scale:
+        for part in "kv":
+            cache.layer(0).tensors()[f"{part}_tensor_scale"][:] = scale["tensor_scale"]
     change.write(0, given, given)
     written = {part: bytes_of(memory) for part, memory in cache.layer(0).tensors().items()}
-    codes, scales = attn.quantize(rows if dtype == "float16" else attn.from_bfloat16_bits(given), name)
+    codes, scales = attn.quantize(
+        rows if dtype == "float16" else attn.from_bfloat16_bits(given), name, **scale
+    )
+    blocks = dim // BLOCK.get(name, 32)
     for part in "kv":
         np.testing.assert_array_equal(written[f"{part}_pages"][slots // 16, :, slots % 16], codes)
-        found = written[f"{part}_scales"][slots // 16, :, slots % 16, : dim // 32]
-        np.testing.assert_array_equal(found, scales[..., : dim // 32])
+        found = written[f"{part}_scales"][slots // 16, :, slots % 16, :blocks]
+        np.testing.assert_array_equal(found, scales[..., :blocks])

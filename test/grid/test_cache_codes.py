@@ -28,6 +28,10 @@ def blocks(element):
     return codes(element, "32, scale = f8E8M0FNU")
 
 
+def small_blocks():
+    return codes("f4E2M1FN", "16, scale = f8E4M3FN")
+
+
 def integers(bits, dim, divisor=1):
     return codes(f"i{bits}", dim // divisor)
 
@@ -88,6 +92,21 @@ def points():
         heads = 1 if store.startswith("unified") else HEADS[i // 2 % 4]
         yield CacheProblem(
             op, heads, dim, dim, DTYPES[i % 2], store, key, value, *into, status=op == "append" and i % 3 == 0
+        )
+    # Those of e4m3, whose tensor has a scale: from 16 bits, from another tensor's, and to other codes.
+    for op, dim in itertools.product(("append", "move", "gather", "requantize"), DIMS):
+        i = next(turn)
+        into = (small_blocks(), integers(4, dim)) if op == "requantize" else ("", "")
+        yield CacheProblem(
+            op,
+            HEADS[i // 2 % 4],
+            dim,
+            dim,
+            DTYPES[i % 2],
+            STORES[i % 4],
+            small_blocks(),
+            small_blocks(),
+            *into,
         )
 
 

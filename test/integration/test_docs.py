@@ -122,7 +122,11 @@ COMPARED = {
     "examples/10_training/tutorial.md": ("learns: ", "micro-batches: ", "<attn.training"),  # test_examples.py
 }
 # What the pages that add something say of the language, as the test of the page has it in full.
-ADDED = {"docs/adding-a-visibility.md": ("attn.attend ",), "docs/adding-a-format.md": ("!attn.kv<",)}
+ADDED = {
+    "docs/adding-a-visibility.md": ("attn.attend ",),
+    "docs/adding-a-format.md": ("!attn.kv<",),
+    "docs/adding-a-format-of-blocks.md": ("!attn.kv<",),
+}
 
 
 def test_every_output_is_compared():

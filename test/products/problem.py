@@ -97,7 +97,7 @@ def draw_stores(random, form):
             for part in ("key", "value"):
                 name = pick(random, None, "int8", "int4", "int2", "fp8_e4m3", "fp8_e5m2", *MX)
                 dim = form["dim" if part == "key" else "value_dim"]
-                bits = {"int8": 8, "int4": 4, "int2": 2, "mxfp4": 4}.get(name, 8)
+                bits = {"int8": 8, "int4": 4, "int2": 2, "mxfp4": 4, "nvfp4": 4}.get(name, 8)
                 if name is None or dim * bits % 128 or (name in MX and dim % 32):
                     continue
                 formats[part] = name

@@ -10,7 +10,7 @@ from oracle import Seen
 
 FLOAT8 = {"fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2}
 INTEGER = {"int8": 8, "int4": 4, "int2": 2}
-MX = {"mxfp8_e4m3": torch.float8_e4m3fn, "mxfp8_e5m2": torch.float8_e5m2, "mxfp4": None}
+MX = {"mxfp8_e4m3": torch.float8_e4m3fn, "mxfp8_e5m2": torch.float8_e5m2, "mxfp4": None, "nvfp4": None}
 E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=torch.float64)
 
 
@@ -53,7 +53,9 @@ def lines_of(store, tensors, part, kv_heads):
             return numbers, scales  # whoever's list it is says whose scale
         return numbers * (scales[..., None] if by_line else scales[:, None] if len(scales) > 1 else scales)
     if format in MX:
-        return blocks(format, numpy.ascontiguousarray(codes).view(numpy.uint8), meta)
+        numbers = blocks(format, numpy.ascontiguousarray(codes).view(numpy.uint8), meta)
+        scale = tensors.get(f"{name}.{part}_tensor_scale", numpy.ones(1, numpy.float32))
+        return numbers * torch.from_numpy(scale).double()
     bits = INTEGER[format]
     packed = numpy.ascontiguousarray(codes).view(numpy.uint8)
     each = numpy.stack([packed >> shift & (1 << bits) - 1 for shift in range(0, 8, bits)], -1)
@@ -65,12 +67,15 @@ def lines_of(store, tensors, part, kv_heads):
 
 
 def blocks(format, codes, powers):
-    """OCP's Microscaling formats."""
+    """OCP's Microscaling formats, and NVFP4 but for the tensor's scale."""
     if MX[format] is None:
         nibbles = torch.from_numpy(numpy.stack([codes & 15, codes >> 4], -1).reshape(*codes.shape[:-1], -1))
         numbers = E2M1[(nibbles & 7).long()] * torch.where(nibbles > 7, -1.0, 1.0)
     else:
         numbers = torch.from_numpy(codes).view(MX[format]).double()
+    if format == "nvfp4":
+        scales = torch.from_numpy(powers.view(numpy.uint8) & 0x7F).view(torch.float8_e4m3fn).double()
+        return numbers * scales[..., : numbers.shape[-1] // 16].repeat_interleave(16, -1)
     scales = torch.exp2(torch.from_numpy(powers.astype(numpy.float64)) - 127)
     scales[torch.from_numpy(powers == 255)] = torch.nan
     return numbers * scales[..., : numbers.shape[-1] // 32].repeat_interleave(32, -1)

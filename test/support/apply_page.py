@@ -23,12 +23,15 @@ def hunks(page):
             yield head.removeprefix("--- ").strip(), before, after
 
 
-def apply(page, root, out, under=""):
-    """Writes to `out` what the page makes of files of `root`, those below `under`; returns their names."""
+def apply(page, root, out, under="", reverse=False):
+    """Writes to `out` what the page makes of files of `root`, those below `under`; returns their names. `reverse`: what they
+    were before, where the project has the change."""
     texts = {}
     for name, before, after in hunks(page):
         if not name.startswith(under):
             continue
+        if reverse:
+            before, after = after, before
         text = texts.get(name) or (root / name).read_text()
         if text.count(before) != 1:
             raise SystemExit(f"{page.name}: this stands {text.count(before)} times in {name}:\n{before}")
@@ -42,4 +45,5 @@ def apply(page, root, out, under=""):
 
 
 if __name__ == "__main__":
-    print(";".join(apply(*(Path(argument) for argument in sys.argv[1:4]))))
+    paths = (Path(argument) for argument in sys.argv[1:4])
+    print(";".join(apply(*paths, reverse="reverse" in sys.argv[4:])))

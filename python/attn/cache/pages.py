@@ -27,6 +27,9 @@ from ..memory.formats import describe_store
 from ..memory.views import Binding, View, check, view_of
 from .operations import Shape, append_text, move_text
 
+_KINDS = {"tensor_scale": "scale"}
+"""What the extension calls tensors that are neither codes nor metadata by line."""
+
 
 class Run:
     """Layers from `first` on with equally many heads: the keys and values of one head class."""
@@ -90,7 +93,7 @@ class Run:
         found = {}
         for name, (address, _) in self.views.items():
             letter, _, rest = name.partition("_")
-            part = letter if rest == "pages" else f"{letter}_meta"
+            part = letter if rest == "pages" else f"{letter}_{_KINDS.get(rest, 'meta')}"
             step = self.layer_bytes[name]
             found |= {part: address + (layer - self.first) * step, f"{part}_layer_bytes": step}
         return found
@@ -183,14 +186,7 @@ class _Mover:
         )
         get_device(run.shape.device).synchronize(stream)  # the lists that grow may be in use
         self.kernels.reserve(
-            head_class=self.head_class,
-            pages=run.shape.pages,
-            page_tokens=run.shape.page_size,
-            layers=run.layers,
-            **run.addresses(run.first),
-            status=0 if run.shape.is_plain else run.status().address,
-            new_tokens=self.room[0],
-            copied_tokens=self.room[1],
+            run.pages(), head_class=self.head_class, new_tokens=self.room[0], copied_tokens=self.room[1]
         )
 
     def execute(

@@ -171,7 +171,11 @@ class UnifiedPages(Uncopied):
         if name is None:  # rows of a caller
             return Shape(0, 1, *sizes, Format(self._dtype), Format(self._dtype))
         store, found = self._store(name)
-        given = [each.text() for each in (found.key, found.value) if each.per in ("head", "tensor")]
+        given = [
+            each.text()
+            for each in (found.key, found.value)
+            if each.per in ("head", "tensor") or each.has_tensor_scale
+        ]
         if given:
             raise PlanError(
                 f"{name}: expected scales by token, which writing finds, got {given[0]}: its owner writes codes"

@@ -11,39 +11,67 @@ import numpy
 from .. import _attn
 from ..errors import SpecError, TensorError, expected
 from .devices import failed
-from .dtypes import DTYPES, is_dtype, numpy_name, short_name, torch_dtype
+from .dtypes import is_dtype, numpy_name, short_name, torch_dtype
 from .formats import NAMES, Description, Format, describe_store, read_format
 from .tensors import as_numpy, from_bfloat16_bits
 
 
 def quantize(
-    rows: Any, format: str, *, group: int | None = None, scales: str | None = None
+    rows: Any,
+    format: str,
+    *,
+    group: int | None = None,
+    scales: str | None = None,
+    tensor_scale: float | None = None,
 ) -> tuple[Any, Any]:
     """Codes and metadata of rows `[..., heads, dim]`, NumPy's or PyTorch's on the CPU, as a store holds them.
 
     format  "int8", "int4", "int2": codes uint8 [..., heads, dim * bits / 8], metadata float16 [..., heads, groups, 2],
             scale and zero; "fp8_e4m3", "fp8_e5m2": codes [..., heads, dim], metadata float32; "mxfp8_e4m3",
             "mxfp8_e5m2", "mxfp4": codes uint8 [..., heads, dim] or [..., heads, dim / 2], metadata uint8 [..., heads,
-            scales], a byte for each 32 features and as many as make a multiple of four
+            scales], a byte for each 32 features and as many as make a multiple of four; "nvfp4": the same, an e4m3 for
+            each 16, float8_e4m3fn of PyTorch
     group   of integers, as of attn.Paged
     scales  of fp8: "token", metadata [..., heads]; "head", [heads]; "tensor", [1]
+    tensor_scale    of nvfp4: what all numbers are multiples of; None: 1, with which blocks have numbers of 0.012 to 2,688
 
     A paged store has metadata of each line in another order, [pages, heads, page_size, ...]. Numbers that are not finite
     are clamped, NaN is 0. Errors: SpecError, TensorError.
     """
-    numbers = _numbers("rows", rows)
-    found = describe_format(_named(format, group, scales), numbers.shape[-1])
-    codes, meta = quantize_rows(found, numbers)
-    return _like(rows, codes, found), _like(rows, meta)
+    numbers, named = _numbers("rows", rows), _named(format, group, scales)
+    found = describe_format(named, numbers.shape[-1])
+    codes, meta = quantize_rows(found, numbers, tensor_scale=_tensor_scale(named, format, tensor_scale))
+    return _like(rows, codes, found.tensors[0][1]), _like(rows, meta, found.tensors[2][1])
 
 
 def dequantize(
-    codes: Any, meta: Any, format: str, *, group: int | None = None, scales: str | None = None
+    codes: Any,
+    meta: Any,
+    format: str,
+    *,
+    group: int | None = None,
+    scales: str | None = None,
+    tensor_scale: float | None = None,
 ) -> Any:
     """The numbers, float32 [..., heads, dim], that codes and metadata stand for, which are as `quantize` gives them."""
     packed, named = _bytes("codes", codes), _named(format, group, scales)
     found = describe_format(named, packed.shape[-1] * _per_byte(named))
-    return _like(codes, dequantize_rows(found, packed, as_numpy("meta", meta)))
+    scale = _tensor_scale(named, format, tensor_scale)
+    return _like(codes, dequantize_rows(found, packed, as_numpy("meta", meta), scale))
+
+
+def _tensor_scale(named: Format, format: str, given: float | None) -> float:
+    if given is None:
+        return 1.0
+    if not named.has_tensor_scale:
+        raise expected(SpecError, "tensor_scale", f"None beside {format!r}, which has no such scale", given)
+    try:
+        scale = float(numpy.float32(given))
+    except (TypeError, ValueError):
+        scale = 0.0
+    if not 0 < scale < float("inf"):
+        raise expected(SpecError, "tensor_scale", "a finite number above 0 in float32", given, nearest=1.0)
+    return scale
 
 
 def _named(format: str, group: int | None, scales: str | None) -> Format:
@@ -62,7 +90,10 @@ def describe_format(format: Format, dim: int) -> Description:
 
 
 def quantize_rows(
-    found: Description, numbers: numpy.ndarray, scales: numpy.ndarray | None = None
+    found: Description,
+    numbers: numpy.ndarray,
+    scales: numpy.ndarray | None = None,
+    tensor_scale: float = 1.0,
 ) -> tuple[numpy.ndarray, numpy.ndarray]:
     """The same of f32 numbers; `scales` per tensor or head are found where they are not given."""
     *front, dim = numbers.shape
@@ -78,11 +109,14 @@ def quantize_rows(
         numpy.ascontiguousarray(numbers),
         meta.view(numpy.uint8),
         codes.view(numpy.uint8),
+        tensor_scale,
     )
     return codes, meta if scales is None else numpy.asarray(scales, numpy.float32)
 
 
-def dequantize_rows(found: Description, codes: numpy.ndarray, meta: numpy.ndarray) -> numpy.ndarray:
+def dequantize_rows(
+    found: Description, codes: numpy.ndarray, meta: numpy.ndarray, tensor_scale: float = 1.0
+) -> numpy.ndarray:
     front, dim = codes.shape[:-1], codes.shape[-1] * _per_byte(found.key)
     every = _meta_like(found, front)
     if meta.dtype != every.dtype or meta.ndim > every.ndim:
@@ -95,15 +129,17 @@ def dequantize_rows(found: Description, codes: numpy.ndarray, meta: numpy.ndarra
         raise TensorError(f"meta: expected {list(every.shape)}, got {list(meta.shape)}") from None
     numbers = numpy.empty((*front, dim), numpy.float32)
     codes = numpy.ascontiguousarray(codes)
-    _attn.dequantize(found.key.text(), dim, codes.view(numpy.uint8), every.view(numpy.uint8), numbers)
+    _attn.dequantize(
+        found.key.text(), dim, codes.view(numpy.uint8), every.view(numpy.uint8), numbers, tensor_scale
+    )
     return numbers
 
 
 def _meta_like(found: Description, front: tuple[int, ...]) -> numpy.ndarray:
     """A row's metadata behind the other's."""
     _, dtype, dims = found.tensors[2]
-    own = {"f16": dims[-2:], "u8": dims[-1:]}.get(dtype, ())
-    return numpy.zeros((*front, *own), DTYPES[dtype][0])
+    own = {"f16": dims[-2:], "u8": dims[-1:], "f8e4m3fn": dims[-1:]}.get(dtype, ())
+    return numpy.zeros((*front, *own), numpy_name(dtype))
 
 
 def _find_scales(format: Format, numbers: numpy.ndarray) -> numpy.ndarray:
@@ -139,11 +175,10 @@ def _bytes(name: str, codes: Any) -> numpy.ndarray:
     return array
 
 
-def _like(given: Any, array: numpy.ndarray, found: Description | None = None) -> Any:
-    """PyTorch's where the tensors given were; codes of 8-bit floats in their type."""
+def _like(given: Any, array: numpy.ndarray, dtype: str = "") -> Any:
+    """PyTorch's where the tensors given were; 8-bit floats in their type."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(given, torch.Tensor):
         return array
     tensor = torch.from_numpy(array)
-    dtype = found.tensors[0][1] if found else ""
     return tensor.view(torch_dtype(torch, dtype)) if dtype.startswith("f8") else tensor

@@ -8,6 +8,8 @@
     mxfp8_e4m3, mxfp8_e5m2, mxfp4
                           floats of 8 and 4 bits, x = code * 2^(scale - 127), a byte shared by a block: 32 neighbours of
                           one token and head (OCP Microscaling Formats v1.0); "mxfp8" is mxfp8_e4m3
+    nvfp4                 floats of 4 bits, x = code * scale * tensor_scale: an e4m3 shared by a block, 16 neighbours of one
+                          token and head, and an f32 by all of a tensor
 
 Which tensors these are, of which shape, and how rows of numbers become codes, the runtime says (attn_rt/tensor/Format.h,
 attn_rt/tensor/Store.h): here are the names alone.
@@ -26,11 +28,6 @@ from .dtypes import short_name
 # By Python's name: the element type in MLIR, which is the manifest's in small letters.
 _CODES = {"int8": "i8", "int4": "i4", "int2": "i2", "fp8_e4m3": "f8E4M3FN", "fp8_e5m2": "f8E5M2"}
 _SCALES = ("tensor", "head", "token")
-# Blocks, whose scales are powers of two, by Python's name.
-_BLOCKS = {"mxfp8_e4m3": "f8E4M3FN", "mxfp8_e5m2": "f8E5M2", "mxfp4": "f4E2M1FN"}
-_BY_POWERS = "by f8e8m0fnu"
-_BLOCK = "32"
-NAMES = (*_CODES, *_BLOCKS)
 
 
 class Format(NamedTuple):
@@ -38,7 +35,14 @@ class Format(NamedTuple):
 
     code: str
     per: str | None = None
-    blocks: bool = False
+    by: str | None = None
+    """The type of the scales of blocks."""
+    has_tensor_scale: bool = False
+    """Beside the scales of blocks."""
+
+    @property
+    def blocks(self) -> bool:
+        return self.by is not None
 
     @property
     def is_plain(self) -> bool:
@@ -47,14 +51,14 @@ class Format(NamedTuple):
     def text(self) -> str:
         """As manifests have it: "i4 per 64", "f8e4m3fn per head", "bf16"."""
         per = f" per {self.per}" if self.per else ""
-        return self.code.lower() + per + (f" {_BY_POWERS}" if self.blocks else "")
+        return self.code.lower() + per + (f" by {self.by.lower()}" if self.by else "")
 
     def said(self, part: str) -> str:
         """As Python's arguments say it, for messages: "key='int4', key_group=64", "key=None" in 16 bits."""
         if self.is_plain:
             return f"{part}=None"
         if self.blocks:
-            return f"{part}={next(name for name, code in _BLOCKS.items() if code.lower() == self.code.lower())!r}"
+            return f"{part}={next(name for name, each in _BLOCKS.items() if each.text() == self.text())!r}"
         name = next(name for name, code in _CODES.items() if code.lower() == self.code.lower())
         if self.per is None:
             return f"{part}={name!r}"
@@ -63,8 +67,18 @@ class Format(NamedTuple):
 
     def mlir(self) -> str:
         """The type in the description language."""
-        scale = ", scale = f8E8M0FNU" if self.blocks else ""
+        scale = f", scale = {self.by}" if self.by else ""
         return self.code if self.is_plain else f"!attn.codes<{self.code}, per = {self.per}{scale}>"
+
+
+# Blocks by Python's name.
+_BLOCKS = {
+    "mxfp8_e4m3": Format("f8E4M3FN", "32", "f8E8M0FNU"),
+    "mxfp8_e5m2": Format("f8E5M2", "32", "f8E8M0FNU"),
+    "mxfp4": Format("f4E2M1FN", "32", "f8E8M0FNU"),
+    "nvfp4": Format("f4E2M1FN", "16", "f8E4M3FN", has_tensor_scale=True),
+}
+NAMES = (*_CODES, *_BLOCKS)
 
 
 class Description(NamedTuple):
@@ -110,11 +124,12 @@ def read_format(names: tuple[str, str, str], given: tuple, kind: type[Error] = S
             kind, label, legal, name, nearest=None if is_plain else closest(name, NAMES), hint=hint
         )
     if name in _BLOCKS:
-        if group is not None and str(group) != _BLOCK:
-            raise expected(kind, of_group, f"None or {_BLOCK} beside {name!r}", group, nearest=int(_BLOCK))
+        block = _BLOCKS[name].per
+        if group is not None and str(group) != block:
+            raise expected(kind, of_group, f"None or {block} beside {name!r}", group, nearest=int(block or 0))
         if scales is not None:
             raise expected(kind, of_scales, f"None beside {name!r}, of which each block has a scale", scales)
-        return Format(_BLOCKS[name], _BLOCK, blocks=True)
+        return _BLOCKS[name]
     if name.startswith("int"):
         if scales is not None:
             hint = f"Integers have a scale and a zero for every group: {of_group}"
@@ -142,10 +157,12 @@ def _group(label: str, group: object, kind: type[Error]) -> int:
 
 def parse_format(text: str) -> Format:
     """Of a manifest's text."""
+    for each in _BLOCKS.values():
+        if each.text() == text:
+            return each
     code, _, per = text.partition(" per ")
-    spelled = {code.lower(): code for code in (*_CODES.values(), *_BLOCKS.values())}
-    blocks = per.endswith(_BY_POWERS)
-    return Format(spelled.get(code, code), per.removesuffix(_BY_POWERS).strip() or None, blocks)
+    spelled = {code.lower(): code for code in _CODES.values()}
+    return Format(spelled.get(code, code), per or None)
 
 
 @functools.lru_cache(maxsize=256)

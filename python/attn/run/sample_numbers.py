@@ -25,16 +25,22 @@ def normal_numbers(
 
 def coded_numbers(
     random: numpy.random.Generator, found: Description, numbers: numpy.ndarray, amplitude: float = 1.0
-) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Codes and metadata of numbers [..., heads, dim], those of lines [..., heads, ...]; where these are NaN, whatever can
-    be NaN is, too. Scales that are given differ from head to head, so that whoever takes another one's is found out."""
+) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray | None]:
+    """Codes and metadata of numbers [..., heads, dim], those of lines [..., heads, ...], and the tensor's scale beside
+    lines; where numbers are NaN, whatever can be NaN is, too. Scales that are given differ from head to head, so that
+    whoever takes another one's is found out."""
     absent, scales = numpy.isnan(numbers[..., 0]), None
+    if found.key.has_tensor_scale:
+        scale = numpy.full(1, 0.02 * amplitude * random.uniform(0.5, 2), numpy.float32)
+        codes, meta = quantize_rows(found, numbers, tensor_scale=float(scale[0]))
+        codes[absent], meta[absent] = 0xFF, 0xFF
+        return codes, meta, scale
     if found.key.per in ("head", "tensor"):
         count = numbers.shape[-2] if found.key.per == "head" else 1
         scales = (0.02 * amplitude * random.uniform(0.5, 2, count)).astype(numpy.float32)
     codes, meta = quantize_rows(found, numbers, scales)
     codes[absent] = 0x7F  # a NaN of both floats of 8 bits
     if scales is not None:
-        return codes, meta
-    meta[absent] = numpy.nan if meta.dtype.kind == "f" else 0xFF  # a NaN of e8m0
-    return codes, meta
+        return codes, meta, None
+    meta[absent] = numpy.nan if meta.dtype.kind == "f" else 0xFF  # a NaN of scales of blocks
+    return codes, meta, None

@@ -303,11 +303,15 @@ class Sampler:
                 continue
             random, amplitude = self._random(name), self._amplitude(name)
             numbers = normal_numbers(random, (*shape, heads, dim), places) * amplitude
-            codes, meta = coded_numbers(random, describe_format(format, dim), numbers, float(amplitude))
+            codes, meta, scale = coded_numbers(
+                random, describe_format(format, dim), numbers, float(amplitude)
+            )
             if unified and format.per == "head":  # any head's lines may be anywhere
                 meta = (meta * random.uniform(0.8, 1.25, self._heads(store))).astype(numpy.float32)
             put(part + suffix, codes)
             put(f"{part}_{'meta' if meta.dtype == numpy.float16 else 'scales'}", meta)
+            if scale is not None:
+                put(f"{part}_tensor_scale", scale)
 
     def _put(self, store: Store, part: str, values: numpy.ndarray) -> None:
         self.tensors[f"{store.name}.{part}"] = values.astype(numpy.int32)

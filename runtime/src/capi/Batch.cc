@@ -62,11 +62,10 @@ Result<SlotNeed> SharedBatch::need(const Manifest &manifest, const std::string &
       const Format &format = part.format;
       if (slot == argument.name + "." + store.codesName(part))
         return ofLines(lines * format.rowBytes(part.dim));
-      if (format.isPlain() || slot != argument.name + "." + Store::metaName(part))
-        continue;
-      if (format.hasLines())
+      if (format.hasLines() && slot == argument.name + "." + Store::metaName(part))
         return ofLines(lines * format.metaBytes(part.dim));
-      return of(format.scales == Format::Scales::Head ? ofHeads : 1, format.metaType());
+      if (format.hasSharedScale() && slot == argument.name + "." + Store::sharedName(part))
+        return of(format.scales == Format::Scales::Head ? ofHeads : 1, DType::F32);
     }
   }
   return inputError("'" + manifest.entry + "' has no buffer '" + slot + "'");

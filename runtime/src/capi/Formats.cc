@@ -150,8 +150,8 @@ AttnStatus attnQuantizeRows(const AttnRows *rows, int64_t *notFinite) {
       uint8_t *meta = rowOf(rows->meta, i, format.metaBytes(dim));
       std::copy_n(rows->numbers + i * dim, dim, row.begin());
       clamped += clampRow(format, row);
-      findMeta(format, row, meta);
-      quantizeRow(format, row, meta, rowOf(rows->codes, i, format.rowBytes(dim)));
+      findMeta(format, row, meta, rows->scale);
+      quantizeRow(format, row, meta, rowOf(rows->codes, i, format.rowBytes(dim)), rows->scale);
     }
     if (notFinite)
       *notFinite = clamped;
@@ -169,7 +169,7 @@ AttnStatus attnDequantizeRows(const AttnRows *rows) {
     for (int64_t i = 0; i < made->count; ++i)
       decoder.decode(rowOf(rows->codes, i, format.rowBytes(rows->dim)),
                      rowOf(rows->meta, i, format.metaBytes(rows->dim)),
-                     {rows->numbers + i * rows->dim, static_cast<size_t>(rows->dim)});
+                     {rows->numbers + i * rows->dim, static_cast<size_t>(rows->dim)}, rows->scale);
     return {};
   });
 }

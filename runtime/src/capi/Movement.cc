@@ -118,7 +118,7 @@ AttnStatus attnCacheKernelsReserve(AttnCacheKernels *kernels, const AttnDevicePa
       return inputError("cache kernels: expected room for 0 to 2^28 tokens, got " +
                         std::to_string(newTokens) + " and " + std::to_string(copiedTokens));
     if (pages->layers < 1 || pages->kLayerBytes < 0 || pages->vLayerBytes < 0 || pages->kMetaLayerBytes < 0 ||
-        pages->vMetaLayerBytes < 0)
+        pages->vMetaLayerBytes < 0 || pages->kScaleLayerBytes < 0 || pages->vScaleLayerBytes < 0)
       return inputError("cache kernels: expected at least 1 layer, and layers in ascending order");
     auto mine = kernels->lock.take("the cache kernels");
     if (!mine)
@@ -136,6 +136,8 @@ AttnStatus attnCacheKernelsReserve(AttnCacheKernels *kernels, const AttnDevicePa
                             pages->vLayerBytes,
                             {pages->kMeta, pages->kMetaLayerBytes},
                             {pages->vMeta, pages->vMetaLayerBytes},
+                            {pages->kScale, pages->kScaleLayerBytes},
+                            {pages->vScale, pages->vScaleLayerBytes},
                             pages->status};
     Status reserved = kernels->kernels->reserve(given, newTokens, copiedTokens);
     kernels->pages = reserved ? given : DevicePages{};
@@ -174,7 +176,9 @@ static void addMemory(const AttnCacheKernels &kernels, const DeviceRows &rows, c
     adopted.add(pages.v, extent(pages.layers, pages.vLayerBytes, slots, kernels.values.slot), "values");
   }
   for (auto [meta, bytes, name] : {std::tuple(pages.kMeta, kernels.keys.meta, "metadata of keys"),
-                                   std::tuple(pages.vMeta, kernels.values.meta, "metadata of values")})
+                                   std::tuple(pages.vMeta, kernels.values.meta, "metadata of values"),
+                                   std::tuple(pages.kScale, int64_t{4}, "the scale of keys"),
+                                   std::tuple(pages.vScale, int64_t{4}, "the scale of values")})
     if (slots && meta.address)
       adopted.add(meta.address, extent(pages.layers, meta.layerBytes, 1, bytes), name);
   if (pages.status)

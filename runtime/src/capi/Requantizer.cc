@@ -80,17 +80,27 @@ DeviceRows rowsOf(const AttnDevicePages &pages) {
           pages.vLayerBytes,
           {pages.kMeta, pages.kMetaLayerBytes},
           {pages.vMeta, pages.vMetaLayerBytes},
-          pages.pageBytes};
+          pages.pageBytes,
+          {pages.kScale, pages.kScaleLayerBytes},
+          {pages.vScale, pages.vScaleLayerBytes}};
 }
 
 /// What messages call the memory of one cache.
 struct PageNames {
-  const char *keys, *values, *keyMeta, *valueMeta;
+  const char *keys, *values, *keyMeta, *valueMeta, *keyScale, *valueScale;
 };
-constexpr PageNames sourceNames{"keys of the source", "values of the source", "metadata of the source's keys",
-                                "metadata of the source's values"};
-constexpr PageNames targetNames{"keys of the target", "values of the target", "metadata of the target's keys",
-                                "metadata of the target's values"};
+constexpr PageNames sourceNames{"keys of the source",
+                                "values of the source",
+                                "metadata of the source's keys",
+                                "metadata of the source's values",
+                                "the scale of the source's keys",
+                                "the scale of the source's values"};
+constexpr PageNames targetNames{"keys of the target",
+                                "values of the target",
+                                "metadata of the target's keys",
+                                "metadata of the target's values",
+                                "the scale of the target's keys",
+                                "the scale of the target's values"};
 
 /// What a kernel may touch of pages that hold this cache.
 void addPages(Adopted &adopted, const Argument &cache, const AttnDevicePages &pages, const PageNames &names) {
@@ -114,6 +124,9 @@ void addPages(Adopted &adopted, const Argument &cache, const AttnDevicePages &pa
                   line = part.format.metaBytes(part.dim);
     add(keys ? pages.kMeta : pages.vMeta, keys ? pages.kMetaLayerBytes : pages.vMetaLayerBytes,
         part.format.hasLines() ? reach(line) : given * line, keys ? names.keyMeta : names.valueMeta);
+    if (part.format.hasLines() && part.format.hasSharedScale())
+      add(keys ? pages.kScale : pages.vScale, keys ? pages.kScaleLayerBytes : pages.vScaleLayerBytes,
+          sizeof(float), keys ? names.keyScale : names.valueScale);
   }
   if (pages.status)
     adopted.add(pages.status, sizeof(int32_t), "status");
@@ -121,7 +134,8 @@ void addPages(Adopted &adopted, const Argument &cache, const AttnDevicePages &pa
 
 Status checkPages(const AttnDevicePages &pages, int32_t layers, const std::string &whose) {
   if (pages.pages < 0 || pages.pageTokens < 1 || pages.layers != layers || pages.kLayerBytes < 0 ||
-      pages.vLayerBytes < 0 || pages.kMetaLayerBytes < 0 || pages.vMetaLayerBytes < 0)
+      pages.vLayerBytes < 0 || pages.kMetaLayerBytes < 0 || pages.vMetaLayerBytes < 0 ||
+      pages.kScaleLayerBytes < 0 || pages.vScaleLayerBytes < 0)
     return inputError("requantizer: expected pages of at least 1 token in the " + std::to_string(layers) +
                       " layers reserved for, in ascending order, got " + std::to_string(pages.pages) +
                       " of " + std::to_string(pages.pageTokens) + " in " + std::to_string(pages.layers) +

@@ -80,21 +80,36 @@ Status CacheKernel::State::bindCache(const Argument &cache, const DeviceRows &gi
                                   given.count * codesBytes(cache, keys), chunkBytes, chunkBytes});
         !status)
       return status;
-    const std::string meta = prefix + Store::metaName(part);
-    if (!hasParameter(meta))
-      continue;
-    const DeviceMeta &at = keys ? given.kMeta : given.vMeta;
-    if (given.count && !at.address)
-      return error("expected " + std::string(keys ? "keys" : "values") + " with '" + meta +
-                   "', the metadata of codes of " + part.format.text() + ", got none");
     const int64_t line = part.format.metaBytes(part.dim);
-    if (Status status = bindPart({"metadata of " + what, meta, meta + "_layer", at.address, at.layerBytes,
-                                  metadataBytes(cache, keys, given.count),
-                                  std::min<int64_t>(chunkBytes, line & -line), metaWordBytes});
+    if (Status status =
+            bindMeta({"metadata of " + what, prefix + Store::metaName(part), "",
+                      (keys ? given.kMeta : given.vMeta).address,
+                      (keys ? given.kMeta : given.vMeta).layerBytes, metadataBytes(cache, keys, given.count),
+                      std::min<int64_t>(chunkBytes, line & -line), metaWordBytes},
+                     part, given.count);
+        !status)
+      return status;
+    if (!part.format.hasLines())
+      continue;
+    const DeviceMeta &scale = keys ? given.kScale : given.vScale;
+    if (Status status = bindMeta({"scale of the " + what, prefix + Store::sharedName(part), "", scale.address,
+                                  scale.layerBytes, metaWordBytes, metaWordBytes, metaWordBytes},
+                                 part, given.count);
         !status)
       return status;
   }
   return {};
+}
+
+/// What a kernel need not have.
+Status CacheKernel::State::bindMeta(Part meta, const StorePart &part, int64_t slots) {
+  if (!hasParameter(meta.buffer))
+    return {};
+  if (slots && !meta.address)
+    return error("expected " + std::string(part.letter == 'k' ? "keys" : "values") + " with '" + meta.buffer +
+                 "', the metadata of codes of " + part.format.text() + ", got none");
+  meta.layer = meta.buffer + "_layer";
+  return bindPart(meta);
 }
 
 void CacheKernel::State::useList(DeviceAddress at) {

@@ -64,6 +64,7 @@ private:
     int64_t unit, counted;      ///< layers begin at multiples of `unit`, and are counted in `counted` bytes
   };
   Status bindPart(const Part &part);
+  Status bindMeta(Part meta, const StorePart &part, int64_t slots);
   Status checkCount(int64_t count, const std::string &what) const;
   Status fill();
 };

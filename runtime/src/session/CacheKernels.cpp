@@ -37,7 +37,10 @@ DeviceRows CacheKernels::memory(const LayerRange &layers) const {
           pages_.kLayerBytes,
           pages_.vLayerBytes,
           metaAt(pages_.kMeta),
-          metaAt(pages_.vMeta)};
+          metaAt(pages_.vMeta),
+          /*pageBytes=*/0,
+          metaAt(pages_.kScale),
+          metaAt(pages_.vScale)};
 }
 
 Status CacheKernels::useLayers(const LayerRange &given) {

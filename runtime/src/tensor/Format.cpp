@@ -18,9 +18,19 @@ constexpr DType floatCodes[] = {DType::F8E4M3FN, DType::F8E5M2};
 constexpr int integerBits[] = {8, 4, 2};
 constexpr int64_t groupSizes[] = {16, 32, 64, 128};
 constexpr std::string_view scaleWords[] = {"", "tensor", "head", "token"};
-constexpr std::string_view byPowers = " by f8e8m0fnu";
-constexpr int64_t blockSize = 32;
 constexpr int powerBias = 127, noPower = 255;
+
+/// Which blocks there are.
+struct BlockFormat {
+  Format format;
+  std::string_view scale; ///< type of the blocks' scales
+};
+constexpr BlockFormat blockFormats[] = {
+    {{DType::F8E4M3FN, 8, Format::Scales::Group, 32, Format::Blocks::E8M0}, "f8e8m0fnu"},
+    {{DType::F8E5M2, 8, Format::Scales::Group, 32, Format::Blocks::E8M0}, "f8e8m0fnu"},
+    {{DType::U8, 4, Format::Scales::Group, 32, Format::Blocks::E8M0}, "f8e8m0fnu"},
+    {{DType::U8, 4, Format::Scales::Group, 16, Format::Blocks::E4M3}, "f8e4m3fn"},
+};
 
 template <typename T> bool isAmong(std::span<const T> legal, T value) {
   return std::ranges::find(legal, value) != legal.end();
@@ -48,12 +58,61 @@ float scaleAt(const uint8_t *meta) {
 /// f16, however the scale is rounded.
 constexpr float largestOfIntegers = 65280;
 
+std::string byText(Format::Blocks blocks) {
+  for (const BlockFormat &each : blockFormats)
+    if (each.format.blocks == blocks)
+      return " by " + std::string(each.scale);
+  return "";
+}
+
+float magnitudeOf(std::span<const float> numbers) {
+  float magnitude = 0;
+  for (const float x : numbers)
+    magnitude = std::max(magnitude, std::abs(x));
+  return magnitude;
+}
+
+/// Scales of blocks by their bytes.
+float blockScale(Format format, uint8_t byte) {
+  switch (format.blocks) {
+  case Format::Blocks::None:
+    break;
+  case Format::Blocks::E8M0:
+    return byte == noPower ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0F, byte - powerBias);
+  case Format::Blocks::E4M3: // without a sign
+    return static_cast<float>(fromFloatBits(byte & 0x7f, elementType(DType::F8E4M3FN)));
+  }
+  return 1;
+}
+
+std::string listOf(const std::vector<std::string> &names) {
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i)
+    text += (i == 0 ? "" : i + 1 < names.size() ? ", " : " or ") + names[i];
+  return text;
+}
+
 /// Parts of a row that have metadata of their own.
 std::span<const float> groupOf(Format format, std::span<const float> row, int64_t group) {
   return row.subspan(static_cast<size_t>(group * format.group), static_cast<size_t>(format.group));
 }
 
 } // namespace
+
+Format::Blocks Format::blocksBy(std::string_view scale) {
+  for (const BlockFormat &each : blockFormats)
+    if (each.scale == scale)
+      return each.format.blocks;
+  return Blocks::None;
+}
+
+std::vector<std::string> Format::blockScaleNames() {
+  std::vector<std::string> names;
+  for (const BlockFormat &each : blockFormats)
+    if (!isAmong<std::string>(names, std::string(each.scale)))
+      names.emplace_back(each.scale);
+  return names;
+}
 
 std::string Format::codeName() const { return isInteger() ? integerName(bits) : std::string(element().name); }
 
@@ -63,17 +122,13 @@ std::string Format::text() const {
   return codeName() + " per " +
          (scales == Scales::Group ? std::to_string(group)
                                   : std::string(scaleWords[static_cast<size_t>(scales)])) +
-         std::string(blocks ? byPowers : "");
+         byText(blocks);
 }
 
 std::optional<Format> Format::parse(std::string_view text) {
-  if (text.ends_with(byPowers)) {
-    const std::string_view rest = text.substr(0, text.size() - byPowers.size());
-    for (const DType type : {DType::U8, DType::F8E4M3FN, DType::F8E5M2})
-      if (const Format format = blocksOf(type, blockSize); format.text() == text)
-        return rest.empty() ? std::nullopt : std::optional(format);
-    return std::nullopt;
-  }
+  for (const BlockFormat &each : blockFormats)
+    if (each.format.text() == text)
+      return each.format;
   const size_t space = text.find(" per ");
   const std::string_view code = text.substr(0, space);
   const std::string_view per = space == std::string_view::npos ? "" : text.substr(space + 5);
@@ -97,12 +152,17 @@ std::optional<Format> Format::parse(std::string_view text) {
 }
 
 std::string Format::fault() const {
-  if (blocks) {
-    if (scales == Scales::Group && group == blockSize &&
-        ((codes == DType::U8 && bits == 4) || isAmong<DType>(floatCodes, codes)))
-      return "";
-    return "expected f8E4M3FN, f8E5M2 or f4E2M1FN codes per 32 features with scales of f8E8M0FNU, got " +
-           text() + "; nearest legal: per = 32";
+  if (hasBlocks()) {
+    std::string nearest;
+    std::vector<std::string> legal;
+    for (const BlockFormat &each : blockFormats) {
+      if (each.format == *this)
+        return "";
+      legal.push_back(each.format.text());
+      if (each.format.blocks == blocks && (nearest.empty() || each.format.bits == bits))
+        nearest = legal.back();
+    }
+    return "expected blocks of " + listOf(legal) + ", got " + text() + "; nearest legal: " + nearest;
   }
   if (isInteger()) {
     if (!isAmong<int>(integerBits, bits))
@@ -138,7 +198,7 @@ std::string Format::faultOf(int64_t dim) const {
   if (const int64_t chunk = codesPerChunk(); dim % chunk != 0)
     return "expected a dim of whole 16 bytes, a multiple of " + std::to_string(chunk) + " elements of " +
            codeName() + ", got " + std::to_string(dim) + "; nearest legal: " + nearest(chunk);
-  if (blocks)
+  if (hasBlocks())
     return dim % group == 0 ? ""
                             : "expected a dim of whole blocks, a multiple of " + std::to_string(group) +
                                   ", got " + std::to_string(dim) + "; nearest legal: " + nearest(group);
@@ -165,7 +225,7 @@ RowDecoder::RowDecoder(Format format) : format(format) {
       table.push_back(static_cast<float>(fromFloatBits(static_cast<uint16_t>(code), type)));
 }
 
-void RowDecoder::decode(const uint8_t *codes, const uint8_t *meta, std::span<float> out) const {
+void RowDecoder::decode(const uint8_t *codes, const uint8_t *meta, std::span<float> out, float scale) const {
   const auto wide = [&](size_t i) {
     uint16_t code;
     std::memcpy(&code, codes + 2 * i, sizeof code);
@@ -173,15 +233,8 @@ void RowDecoder::decode(const uint8_t *codes, const uint8_t *meta, std::span<flo
   };
   if (format.isInteger())
     return decodeIntegers(codes, meta, out);
-  if (format.blocks) {
-    for (size_t f = 0; f < out.size(); ++f) {
-      const uint8_t power = meta[f / static_cast<size_t>(format.group)];
-      const float code = table[format.bits == 8 ? codes[f] : codes[f / 2] >> f % 2 * 4 & 15];
-      out[f] =
-          power == noPower ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(code, power - powerBias);
-    }
-    return;
-  }
+  if (format.hasBlocks())
+    return decodeBlocks(codes, meta, out, scale);
   if (format.codes == DType::BF16) // this loop vectorizes
     for (size_t i = 0; i < out.size(); ++i)
       out[i] = std::bit_cast<float>(static_cast<uint32_t>(wide(i)) << 16);
@@ -194,6 +247,17 @@ void RowDecoder::decode(const uint8_t *codes, const uint8_t *meta, std::span<flo
   if (!format.isPlain())
     for (float &number : out)
       number *= scaleAt(meta);
+}
+
+void RowDecoder::decodeBlocks(const uint8_t *codes, const uint8_t *meta, std::span<float> out,
+                              float scale) const {
+  const auto group = static_cast<size_t>(format.group);
+  float ofBlock = 0;
+  for (size_t f = 0; f < out.size(); ++f) {
+    if (f % group == 0)
+      ofBlock = blockScale(format, meta[f / group]) * scale;
+    out[f] = table[format.bits == 8 ? codes[f] : codes[f / 2] >> f % 2 * 4 & 15] * ofBlock;
+  }
 }
 
 void RowDecoder::decodeIntegers(const uint8_t *codes, const uint8_t *meta, std::span<float> out) const {
@@ -217,29 +281,38 @@ int64_t clampRow(Format format, std::span<float> row) {
   return notFinite;
 }
 
-void findMeta(Format format, std::span<const float> row, uint8_t *meta) {
+uint8_t findBlockScale(Format format, float magnitude, float scale) {
+  const double largest = format.element().largest();
+  switch (format.blocks) {
+  case Format::Blocks::None:
+    break;
+  case Format::Blocks::E8M0: {
+    const int power = magnitude > 0 ? std::ilogb(magnitude) - std::ilogb(largest) + powerBias : powerBias;
+    return static_cast<uint8_t>(std::clamp(power, 0, noPower - 1));
+  }
+  case Format::Blocks::E4M3: {
+    const ElementType &type = elementType(DType::F8E4M3FN);
+    const float wanted = magnitude * (1 / static_cast<float>(largest)) * (1 / scale);
+    const uint16_t code = toFloatBits(std::min<double>(wanted, type.largest()), type);
+    return static_cast<uint8_t>(std::max<uint16_t>(code, 1)); // the smallest above 0
+  }
+  }
+  return 0;
+}
+
+void findMeta(Format format, std::span<const float> row, uint8_t *meta, float scale) {
   if (format.scales == Format::Scales::Token) {
-    float magnitude = 0;
-    for (const float x : row)
-      magnitude = std::max(magnitude, std::abs(x));
+    const float magnitude = magnitudeOf(row);
     const auto largest = static_cast<float>(elementType(format.codes).largest());
-    const float scale =
+    const float found =
         magnitude == 0 ? 1 : std::max(magnitude * (1 / largest), std::numeric_limits<float>::min());
-    std::memcpy(meta, &scale, sizeof scale);
+    std::memcpy(meta, &found, sizeof found);
   }
   if (format.scales != Format::Scales::Group)
     return;
-  if (format.blocks) {
-    const int largest = std::ilogb(format.element().largest());
-    for (int64_t g = 0; g < format.groups(std::ssize(row)); ++g) {
-      float magnitude = 0;
-      for (const float x : groupOf(format, row, g))
-        magnitude = std::max(magnitude, std::abs(x));
-      meta[g] = powerBias;
-      if (magnitude > 0)
-        meta[g] =
-            static_cast<uint8_t>(std::clamp(std::ilogb(magnitude) - largest + powerBias, 0, noPower - 1));
-    }
+  if (format.hasBlocks()) {
+    for (int64_t g = 0; g < format.groups(std::ssize(row)); ++g)
+      meta[g] = findBlockScale(format, magnitudeOf(groupOf(format, row, g)), scale);
     return;
   }
   for (int64_t g = 0; g < format.groups(std::ssize(row)); ++g) {
@@ -252,7 +325,8 @@ void findMeta(Format format, std::span<const float> row, uint8_t *meta) {
   }
 }
 
-void quantizeRow(Format format, std::span<const float> row, const uint8_t *meta, uint8_t *codes) {
+void quantizeRow(Format format, std::span<const float> row, const uint8_t *meta, uint8_t *codes,
+                 float scale) {
   if (format.isInteger()) {
     const auto perByte = static_cast<size_t>(8 / format.bits), group = static_cast<size_t>(format.group);
     std::fill_n(codes, format.rowBytes(std::ssize(row)), uint8_t{0});
@@ -266,12 +340,13 @@ void quantizeRow(Format format, std::span<const float> row, const uint8_t *meta,
     return;
   }
   const ElementType &type = format.element();
-  if (format.blocks) {
+  if (format.hasBlocks()) {
     std::fill_n(codes, format.rowBytes(std::ssize(row)), uint8_t{0});
     for (size_t f = 0; f < row.size(); ++f) {
-      const int power = meta[f / static_cast<size_t>(format.group)] - powerBias;
-      const uint16_t code = toFloatBits(
-          std::clamp(std::ldexp(static_cast<double>(row[f]), -power), -type.largest(), type.largest()), type);
+      const float ofBlock = blockScale(format, meta[f / static_cast<size_t>(format.group)]) * scale;
+      const float inverse = 1 / ofBlock;
+      const uint16_t code =
+          toFloatBits(std::clamp<double>(row[f] * inverse, -type.largest(), type.largest()), type);
       codes[format.bits == 8 ? f : f / 2] |= static_cast<uint8_t>(code << (format.bits == 8 ? 0 : f % 2 * 4));
     }
     return;

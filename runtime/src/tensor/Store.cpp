@@ -63,21 +63,24 @@ std::vector<StoreTensor> Store::data() const {
   }
   for (const StorePart *part : {&keys, &values})
     if (!part->format.isPlain())
-      tensors.push_back(metaTensor(*part));
+      tensors.push_back(part->format.hasLines() ? lineTensor(*part) : sharedTensor(*part));
+  for (const StorePart *part : {&keys, &values})
+    if (part->format.hasLines() && part->format.hasSharedScale())
+      tensors.push_back(sharedTensor(*part));
   return tensors;
 }
 
-/// What `metaOf` counts in, one behind the other.
-StoreTensor Store::metaTensor(const StorePart &part) const {
+StoreTensor Store::sharedTensor(const StorePart &part) const {
+  const StoreDim dim =
+      part.format.scales == Format::Scales::Head ? headDim(*this) : StoreDim{std::nullopt, 1};
+  return {sharedName(part), DType::F32, {dim}, StoreTensor::Content::Scales};
+}
+
+/// What `lineOf` counts in, one behind the other.
+StoreTensor Store::lineTensor(const StorePart &part) const {
   const Format &format = part.format;
-  StoreTensor tensor{metaName(part), format.metaType(), {}, StoreTensor::Content::Scales};
-  if (format.hasLines()) {
-    tensor.content = StoreTensor::Content::Lines;
-    tensor.dims = lineDims();
-  } else {
-    tensor.dims = {format.scales == Format::Scales::Head ? headDim(*this) : StoreDim{std::nullopt, 1}};
-  }
-  if (format.blocks)
+  StoreTensor tensor{metaName(part), format.metaType(), lineDims(), StoreTensor::Content::Lines};
+  if (format.hasBlocks())
     tensor.dims.push_back({std::nullopt, format.metaBytes(part.dim)});
   else if (format.scales == Format::Scales::Group)
     tensor.dims.insert(tensor.dims.end(), {{std::nullopt, format.groups(part.dim)}, {std::nullopt, 2}});

@@ -125,7 +125,7 @@ func.func private @f(!attn.codes<i4, per = group>)
 
 // -----
 
-// expected-error @below {{expected f8E4M3FN, f8E5M2 or f4E2M1FN codes per 32 features with scales of f8E8M0FNU, got f4e2m1fn per 16 by f8e8m0fnu; nearest legal: per = 32}}
+// expected-error @below {{expected blocks of f8e4m3fn per 32 by f8e8m0fnu, f8e5m2 per 32 by f8e8m0fnu, f4e2m1fn per 32 by f8e8m0fnu or f4e2m1fn per 16 by f8e4m3fn, got f4e2m1fn per 16 by f8e8m0fnu; nearest legal: f4e2m1fn per 32 by f8e8m0fnu}}
 func.func private @f(!attn.codes<f4E2M1FN, per = 16, scale = f8E8M0FNU>)
 
 // -----
@@ -135,5 +135,10 @@ func.func private @f(!attn.codes<f4E2M1FN, per = token>)
 
 // -----
 
-// expected-error @below {{expected scales of f8E8M0FNU, or none named, got 'f8E4M3FN'}}
-func.func private @f(!attn.codes<f4E2M1FN, per = 32, scale = f8E4M3FN>)
+// expected-error @below {{expected scales of f8e8m0fnu, f8e4m3fn, or none named, got 'f8E5M2'}}
+func.func private @f(!attn.codes<f4E2M1FN, per = 32, scale = f8E5M2>)
+
+// -----
+
+// expected-error @below {{got f8e4m3fn per 16 by f8e4m3fn; nearest legal: f4e2m1fn per 16 by f8e4m3fn}}
+func.func private @f(!attn.codes<f8E4M3FN, per = 16, scale = f8E4M3FN>)

@@ -16,6 +16,7 @@ FORMATS = [
     {"value": "fp8_e4m3"},
     {"key": "fp8_e5m2", "value": "int8"},
     {"key": "mxfp8_e4m3", "value": "mxfp4"},
+    {"key": "nvfp4", "value": "nvfp4"},
 ]
 
 

@@ -121,6 +121,7 @@ protected:
     static const Sizes known[] = {{"i4 per 64", 8, 64},
                                   {"i8 per 32", 16, 128},
                                   {"f8e4m3fn per token", 8, 128},
+                                  {"f4e2m1fn per 16 by f8e4m3fn", 8, 64},
                                   {"bf16", 0, 256},
                                   {"x", 0, 0}};
     const Sizes &sizes = known[below(rng, std::size(known))];
@@ -131,7 +132,8 @@ protected:
                            rarely() ? nullptr : codes.data(),
                            rarely() ? below(rng, 1024) : 2 * 64 * sizeof(float),
                            rarely() ? below(rng, meta.size() + 1) : sizes.meta,
-                           rarely() ? below(rng, codes.size() + 1) : sizes.codes};
+                           rarely() ? below(rng, codes.size() + 1) : sizes.codes,
+                           rarely() ? static_cast<float>(number(1)) : 1};
     int64_t odd = 0;
     take(below(rng, 2) ? attnQuantizeRows(rarely() ? nullptr : &rows, rarely() ? nullptr : &odd)
                        : attnDequantizeRows(rarely() ? nullptr : &rows));

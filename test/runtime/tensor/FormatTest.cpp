@@ -45,15 +45,17 @@ TEST(Format, Texts) {
                             Format::integers(8, 128),
                             Format::integers(4, 64),
                             Format::integers(2, 80),
-                            Format::blocksOf(DType::F8E5M2, 32),
-                            Format::blocksOf(DType::U8, 32)};
+                            Format::blocksOf(DType::F8E5M2, 32, Format::Blocks::E8M0),
+                            Format::blocksOf(DType::U8, 32, Format::Blocks::E8M0),
+                            Format::blocksOf(DType::U8, 16, Format::Blocks::E4M3)};
   std::set<std::string> texts;
   for (const Format &format : formats) {
     EXPECT_EQ(Format::parse(format.text()), format) << format.text();
     EXPECT_EQ(format.fault(), "");
     texts.insert(format.text());
   }
-  EXPECT_EQ(texts, (std::set<std::string>{"bf16", "f16", "f4e2m1fn per 32 by f8e8m0fnu", "f8e4m3fn per head",
+  EXPECT_EQ(texts, (std::set<std::string>{"bf16", "f16", "f4e2m1fn per 16 by f8e4m3fn",
+                                          "f4e2m1fn per 32 by f8e8m0fnu", "f8e4m3fn per head",
                                           "f8e4m3fn per token", "f8e5m2 per 32 by f8e8m0fnu",
                                           "f8e5m2 per tensor", "i2 per 80", "i4 per 64", "i8 per 128"}));
   for (const char *text : {"", "bf16 per head", "bf16 per ", "f8e4m3fn", "f8e4m3fn per 64", "i4",
@@ -91,7 +93,8 @@ TEST(Format, Faults) {
 
 /// The numbers that OCP's Microscaling Formats v1.0 lists.
 TEST(Format, Blocks) {
-  const Format mxfp4 = Format::blocksOf(DType::U8, 32), mxfp8 = Format::blocksOf(DType::F8E4M3FN, 32);
+  const Format mxfp4 = Format::blocksOf(DType::U8, 32, Format::Blocks::E8M0),
+               mxfp8 = Format::blocksOf(DType::F8E4M3FN, 32, Format::Blocks::E8M0);
   EXPECT_EQ(mxfp4.metaBytes(128), 4);
   EXPECT_EQ(mxfp4.metaBytes(160), 8);
   EXPECT_EQ(mxfp4.rowBytes(64), 32);
@@ -123,10 +126,45 @@ TEST(Format, Blocks) {
   quantizeRow(mxfp4, numbers, found.data(), written.data());
   EXPECT_EQ(written[1] >> 4, 6);      // 5 is between 4 and 6, and goes to the even code
   EXPECT_EQ(written[20] & 15, 8 | 7); // -5.12 is nearer to 6
-  for (const Format &format : {mxfp4, mxfp8, Format::blocksOf(DType::F8E5M2, 32)}) {
+  for (const Format &format : {mxfp4, mxfp8, Format::blocksOf(DType::F8E5M2, 32, Format::Blocks::E8M0)}) {
     const std::vector<float> back = thereAndBack(format, numbers);
     EXPECT_EQ(thereAndBack(format, back), back) << format.text();
   }
+}
+
+/// NVFP4: what a block's scale is, and that the tensor's multiplies it.
+TEST(Format, BlocksBesideATensorsScale) {
+  const Format nvfp4 = Format::blocksOf(DType::U8, 16, Format::Blocks::E4M3);
+  EXPECT_EQ(nvfp4.text(), "f4e2m1fn per 16 by f8e4m3fn");
+  EXPECT_EQ(Format::parse(nvfp4.text()), nvfp4);
+  EXPECT_EQ(
+      Format::blocksOf(DType::U8, 32, Format::Blocks::E4M3).fault(),
+      "expected blocks of f8e4m3fn per 32 by f8e8m0fnu, f8e5m2 per 32 by f8e8m0fnu, f4e2m1fn per 32 by "
+      "f8e8m0fnu or f4e2m1fn per 16 by f8e4m3fn, got f4e2m1fn per 32 by f8e4m3fn; nearest legal: f4e2m1fn "
+      "per 16 by f8e4m3fn");
+  EXPECT_TRUE(nvfp4.hasLines() && nvfp4.hasSharedScale());
+  EXPECT_EQ(nvfp4.metaBytes(64), 4);
+  EXPECT_EQ(nvfp4.metaBytes(96), 8);
+  std::vector<float> numbers(32);
+  numbers[3] = -4.5F, numbers[4] = 0.7F; // the second block is zeros
+  std::vector<uint8_t> meta(4), codes(16);
+  const float scale = 0.25F;
+  findMeta(nvfp4, numbers, meta.data(), scale);
+  EXPECT_EQ(meta, (std::vector<uint8_t>{0x44, 1, 0, 0})); // 4.5 / 6 / 0.25 = 3; the smallest above 0
+  quantizeRow(nvfp4, numbers, meta.data(), codes.data(), scale);
+  EXPECT_EQ(codes[1] >> 4, 8 | 7); // -6
+  EXPECT_EQ(codes[2] & 15, 2);     // 0.7 / 0.75 is nearest to 1
+  std::vector<float> row(32);
+  RowDecoder(nvfp4).decode(codes.data(), meta.data(), row, scale);
+  EXPECT_EQ(row[3], -4.5F);
+  EXPECT_EQ(row[4], 0.75F);
+  EXPECT_EQ(row[20], 0);
+  meta[0] |= 0x80; // a sign is not read
+  RowDecoder(nvfp4).decode(codes.data(), meta.data(), row, scale);
+  EXPECT_EQ(row[4], 0.75F);
+  meta[0] = 0x7f;
+  RowDecoder(nvfp4).decode(codes.data(), meta.data(), row, scale);
+  EXPECT_TRUE(std::isnan(row[3]));
 }
 
 TEST(Format, DefaultGroups) {

@@ -80,6 +80,10 @@ TEST(Store, Metadata) {
   EXPECT_EQ(text(store.data()), "k_pages:f8e5m2[pages,4,16,64] v_pages:f8e5m2[pages,4,16,32] "
                                 "k_scales:f32[pages,4,16] v_scales:f32[1]");
   EXPECT_EQ(store.tokenBytes(), (64 + 4) + 32);
+  store.keys.format = Format::blocksOf(DType::U8, 16, Format::Blocks::E4M3);
+  EXPECT_EQ(text(store.data()), "k_pages:u8[pages,4,16,32] v_pages:f8e5m2[pages,4,16,32] "
+                                "k_scales:f8e4m3fn[pages,4,16,4] v_scales:f32[1] k_tensor_scale:f32[1]");
+  store.keys.format = Format::floats(DType::F8E5M2, Format::Scales::Token);
   store.kind = StoreKind::Dense, store.page = 0;
   EXPECT_EQ(text(store.data()), "k:f8e5m2[instances,tokens,4,64] v:f8e5m2[instances,tokens,4,32] "
                                 "k_scales:f32[instances,tokens,4] v_scales:f32[1]");
@@ -89,15 +93,15 @@ TEST(Store, Metadata) {
 TEST(Store, AddressesOfLines) {
   StoreNumbers numbers{.table = {}, .tokens = 100, .maxPages = 7, .heads = 4, .head = 3};
   Store store = storeOf(StoreKind::Paged, 16);
-  EXPECT_EQ(store.metaOf(numbers, store.keys, 37), 3);
   store.keys.format = Format::integers(4, 32);
-  EXPECT_EQ(store.metaOf(numbers, store.keys, 37), (2 * 4 + 3) * 16 + 5);
   EXPECT_EQ(store.lineOf(numbers, 37), (2 * 4 + 3) * 16 + 5);
   store.keys.format = Format::floats(DType::F8E4M3FN, Format::Scales::Tensor);
-  EXPECT_EQ(store.metaOf(numbers, store.keys, 37), 0);
+  EXPECT_EQ(Store::sharedOf(numbers, store.keys), 0);
+  store.keys.format = Format::floats(DType::F8E4M3FN, Format::Scales::Head);
+  EXPECT_EQ(Store::sharedOf(numbers, store.keys), 3);
   store = storeOf(StoreKind::Packed);
   store.keys.format = Format::integers(2, 64);
-  EXPECT_EQ(store.metaOf(numbers, store.keys, 37), 37 * 4 + 3);
+  EXPECT_EQ(store.lineOf(numbers, 37), 37 * 4 + 3);
 }
 
 // The map from tokens to slots, against its definition.

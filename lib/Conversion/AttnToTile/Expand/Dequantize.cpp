@@ -25,9 +25,10 @@
 // that is quicker for integers, too; the zeros' share of the result is one number for a
 // row, and is added last.
 //
-// Blocks of floats have powers of two. Those of keys scale the scores of their group. Of a
-// token's values the largest is a scale of the token, which weights take, and the others are
-// what is left: at most 1, so that f16 holds them.
+// Scales of blocks of keys scale the scores of their group. Of a token's values, where scales
+// are powers of two, the largest is a scale of the token, which weights take, and the others
+// are what is left: at most 1, so that f16 holds them. Products of e2m1 and e4m3 f16 holds as
+// they are, from 2^-10 to 2,688.
 //
 // A task reads one KV head. If all its tokens lie in one region, what a head or a
 // tensor shares becomes a part of the scores' unit and of that division, and costs
@@ -64,8 +65,8 @@ SmallVector<Value> FragmentExpansion::lineMeta(UpdateOp update, bool keys) {
   return meta;
 }
 
-/// The bits of an f32's exponent for block `group`: a byte of a word of four.
-static Value powerBits(KernelBuilder &b, Value word, int64_t group) {
+/// The scale of block `group`, a byte of a word of four: of powers the bits of an f32's exponent.
+static Value scaleBits(KernelBuilder &b, Value word, int64_t group) {
   Value byte = arith::ShRUIOp::create(b, word, b.i32(static_cast<int32_t>(group % 4 * 8)));
   return arith::AndIOp::create(b, byte, b.i32(255));
 }
@@ -74,12 +75,38 @@ static Value powerOf(KernelBuilder &b, Value bits) {
   return arith::BitcastOp::create(b, b.getF32Type(), arith::ShLIOp::create(b, bits, b.i32(23)));
 }
 
-/// Scales of a block each, as f32.
-SmallVector<Value> FragmentExpansion::blockScales(ValueRange words, int64_t groups) {
+/// An e4m3 without sign as f16: its bits, moved to where f16 has them, are a number 2^8 too small.
+static Value fromE4M3(KernelBuilder &b, Value bits) {
+  constexpr int32_t noNumber = 0x7f;
+  Value code = arith::AndIOp::create(b, bits, b.i32(noNumber));
+  Value moved = arith::TruncIOp::create(b, b.getI16Type(), arith::ShLIOp::create(b, code, b.i32(7)));
+  auto f16 = b.getF16Type();
+  Value number = arith::MulFOp::create(b, arith::BitcastOp::create(b, f16, moved),
+                                       arith::ConstantOp::create(b, b.getF16FloatAttr(256)));
+  Value isNone = b.compare(arith::CmpIPredicate::eq, code, b.i32(noNumber));
+  Value none = arith::ConstantOp::create(b, FloatAttr::get(f16, APFloat::getNaN(APFloat::IEEEhalf())));
+  return arith::SelectOp::create(b, isNone, none, number);
+}
+
+/// Scales of a block each: powers of two as f32, others as f16.
+SmallVector<Value> FragmentExpansion::blockScales(const rt::Format &format, ValueRange words,
+                                                  int64_t groups) {
   SmallVector<Value> scales;
-  for (int64_t group = 0; group < groups; ++group)
-    scales.push_back(b.map(perToken(b.getF32Type()), ValueRange{words[group / 4]},
-                           [&](ValueRange v) -> Value { return powerOf(b, powerBits(b, v[0], group)); }));
+  auto each = [&](Type type, Value (*scaleOf)(KernelBuilder &, Value)) {
+    for (int64_t group = 0; group < groups; ++group)
+      scales.push_back(b.map(perToken(type), ValueRange{words[group / 4]},
+                             [&](ValueRange v) -> Value { return scaleOf(b, scaleBits(b, v[0], group)); }));
+  };
+  switch (format.blocks) {
+  case rt::Format::Blocks::None:
+    break;
+  case rt::Format::Blocks::E8M0:
+    each(b.getF32Type(), powerOf);
+    break;
+  case rt::Format::Blocks::E4M3:
+    each(b.getF16Type(), fromE4M3);
+    break;
+  }
   return scales;
 }
 
@@ -88,7 +115,7 @@ Value FragmentExpansion::largestPower(ValueRange words, int64_t groups) {
   return b.map(perToken(b.getI32Type()), words, [&](ValueRange v) -> Value {
     Value most;
     for (int64_t group = 0; group < groups; ++group) {
-      Value bits = powerBits(b, v[group / 4], group);
+      Value bits = scaleBits(b, v[group / 4], group);
       most = most ? arith::MaxUIOp::create(b, most, bits).getResult() : bits;
     }
     return most;
@@ -167,9 +194,9 @@ Value FragmentExpansion::groupScores(UpdateOp update, Value query, Value keys, c
   SmallVector<Value> meta = lineMeta(update, /*keys=*/true), sums, scales, zeros;
   int64_t groups = part.format.groups(part.dim);
   Value rows = query;
-  if (part.format.blocks)
+  if (part.format.hasBlocks())
     return GroupScoresOp::create(b, pairs(), queryFragment(update.getQuery(), rows), keys,
-                                 blockScales(meta, groups), zeros, sums, scale, groupOf(part));
+                                 blockScales(part.format, meta, groups), zeros, sums, scale, groupOf(part));
   {
     // Held rows are staged in front of the loop over tiles, and their sums are computed there.
     OpBuilder::InsertionGuard guard(b);
@@ -199,7 +226,12 @@ Value FragmentExpansion::valuesOf(UpdateOp update) {
     return tile;
   bool apart = form.getCodes() != nullptr;
   SmallVector<Value> scales, zeros;
-  if (part.format.blocks) {
+  if (part.format.blocks == rt::Format::Blocks::E4M3) {
+    int64_t groups = part.format.groups(part.dim), all = form.getValueTile() / part.format.group;
+    scales = blockScales(part.format, lineMeta(update, /*keys=*/false), groups);
+    scales.resize(all, scales.back()); // features that pad a line are of the last group
+  }
+  if (part.format.blocks == rt::Format::Blocks::E8M0) {
     SmallVector<Value> words = lineMeta(update, /*keys=*/false);
     int64_t groups = part.format.groups(part.dim), all = form.getValueTile() / part.format.group;
     Value most = largestPower(words, groups);
@@ -207,7 +239,7 @@ Value FragmentExpansion::valuesOf(UpdateOp update) {
       int64_t own = std::min(group, groups - 1);
       scales.push_back(
           b.map(perToken(b.getF16Type()), ValueRange{words[own / 4], most}, [&](ValueRange v) -> Value {
-            Value less = arith::SubIOp::create(b, powerBits(b, v[0], own), v[1]);
+            Value less = arith::SubIOp::create(b, scaleBits(b, v[0], own), v[1]);
             Value rest = powerOf(b, arith::AddIOp::create(b, less, b.i32(127)));
             return arith::TruncFOp::create(b, b.getF16Type(), rest);
           }));
@@ -238,7 +270,7 @@ FragmentExpansion::TokenMeta FragmentExpansion::weighedMeta(UpdateOp update) {
   }
   if (format.isPlain() || format.isInteger())
     return {};
-  if (format.blocks) {
+  if (format.blocks == rt::Format::Blocks::E8M0) {
     const rt::StorePart part = partOf(update, /*keys=*/false);
     Value most = largestPower(lineMeta(update, /*keys=*/false), format.groups(part.dim));
     return {b.map(perToken(b.getF32Type()), ValueRange{most},

@@ -150,7 +150,7 @@ struct FragmentExpansion {
 
 private:
   SmallVector<Value> lineMeta(UpdateOp update, bool keys);
-  SmallVector<Value> blockScales(ValueRange words, int64_t groups);
+  SmallVector<Value> blockScales(const ::attn::rt::Format &format, ValueRange words, int64_t groups);
   Value largestPower(ValueRange words, int64_t groups);
   Value dequantized(Value tile, tile::Axis kept, const rt::StorePart &part, Type element, ValueRange scales,
                     ValueRange zeros, bool tiny);

@@ -44,17 +44,16 @@ void RowExpansion::dequantize(DequantizeRowsOp op) {
   SmallVector<Words> rows;
   for (auto [load, words] : llvm::enumerate(held.at(op.getCodes()))) {
     Value scale, zero;
-    if (format.blocks) {
-      Value power = metaWord(*this, op, together, load);
-      Value least = b.compare(arith::CmpIPredicate::eq, power, b.i32(0)); // 2^-127 is not normal
-      scale = n.number(b.select(least, b.i32(1 << 22), n.shl(power, 23)));
+    if (format.hasSharedScale())
+      scale = givenScale(op.getKv(), op.getPart(), op.getLayer(), op.getPiece(), op.getShare(), load);
+    Value word = format.hasLines() ? metaWord(*this, op, together, load) : Value();
+    if (format.hasBlocks()) {
+      Value ofBlock = n.blockScale(word, format);
+      scale = scale ? n.mul(ofBlock, scale) : ofBlock;
     } else if (format.isInteger()) {
-      Value word = metaWord(*this, op, together, load);
       scale = n.fromHalf(word), zero = n.fromHalf(n.shr(word, 16));
-    } else {
-      scale = format.hasLines()
-                  ? n.number(metaWord(*this, op, together, load))
-                  : givenScale(op.getKv(), op.getPart(), op.getLayer(), op.getPiece(), op.getShare(), load);
+    } else if (word) {
+      scale = n.number(word);
     }
     SmallVector<Value> numbers;
     for (Value code : n.unpackCodes(words, format.bits)) {

@@ -46,7 +46,9 @@ private:
   void clean(MutableArrayRef<Value> row);
   Value reduce(ArrayRef<Value> row, llvm::function_ref<Value(Value, Value)> combine);
   Meta findGroup(ArrayRef<Value> row);
-  Meta findBlock(ArrayRef<Value> row);
+  Value largestOf(ArrayRef<Value> row);
+  Meta findPower(ArrayRef<Value> row);
+  Meta findBlock(ArrayRef<Value> row, Value ofTensor);
   Meta findToken(ArrayRef<Value> row);
   Meta metaOf(ArrayRef<Value> row, int64_t load);
   Words codesOf(ArrayRef<Value> row, const Meta &meta);
@@ -129,10 +131,24 @@ Quantizer::Meta Quantizer::findGroup(ArrayRef<Value> row) {
   return {n.inverse(n.fromHalf(scale)), n.fromHalf(zero), n.either(scale, n.shl(zero, 16))};
 }
 
-/// The exponent of the largest number, less that of the largest code.
-Quantizer::Meta Quantizer::findBlock(ArrayRef<Value> row) {
+/// The largest magnitude among the numbers of a group.
+Value Quantizer::largestOf(ArrayRef<Value> row) {
   SmallVector<Value> magnitudes = llvm::map_to_vector(row, [&](Value x) { return n.magnitude(x); });
-  Value most = n.bits(reduce(magnitudes, [&](Value x, Value y) { return n.max(x, y); }));
+  return reduce(magnitudes, [&](Value x, Value y) { return n.max(x, y); });
+}
+
+/// By which the largest number becomes the largest code, in multiples of the tensor's scale.
+Quantizer::Meta Quantizer::findBlock(ArrayRef<Value> row, Value ofTensor) {
+  float perLargest = 1.0F / static_cast<float>(format.element().largest());
+  Value wanted = n.mul(n.mul(largestOf(row), b.f32(perLargest)), n.inverse(ofTensor));
+  Value code = n.toCode(wanted, rt::elementType(rt::DType::F8E4M3FN));
+  code = b.createOrFold<arith::MaxUIOp>(code, b.i32(1)); // the smallest above 0
+  return {n.inverse(n.mul(n.blockScale(code, format), ofTensor)), Value(), code};
+}
+
+/// The exponent of the largest number, less that of the largest code.
+Quantizer::Meta Quantizer::findPower(ArrayRef<Value> row) {
+  Value most = n.bits(largestOf(row));
   Value power = b.sub(n.shr(most, 23), b.i32(std::ilogb(format.element().largest())));
   power = b.createOrFold<arith::MaxSIOp>(power, b.i32(0));
   power = b.select(b.compare(arith::CmpIPredicate::eq, most, b.i32(0)), b.i32(127), power);
@@ -140,8 +156,7 @@ Quantizer::Meta Quantizer::findBlock(ArrayRef<Value> row) {
 }
 
 Quantizer::Meta Quantizer::findToken(ArrayRef<Value> row) {
-  SmallVector<Value> magnitudes = llvm::map_to_vector(row, [&](Value x) { return n.magnitude(x); });
-  Value most = reduce(magnitudes, [&](Value x, Value y) { return n.max(x, y); });
+  Value most = largestOf(row);
   float perLargest = 1.0F / static_cast<float>(rt::elementType(format.codes).largest());
   Value scale = n.max(n.mul(most, b.f32(perLargest)), b.f32(std::numeric_limits<float>::min()));
   Value isZero = b.compare(arith::CmpIPredicate::eq, n.bits(most), b.i32(0));
@@ -150,15 +165,20 @@ Quantizer::Meta Quantizer::findToken(ArrayRef<Value> row) {
 }
 
 Quantizer::Meta Quantizer::metaOf(ArrayRef<Value> row, int64_t load) {
-  switch (format.scales) {
-  case rt::Format::Scales::Group:
-    return format.blocks ? findBlock(row) : findGroup(row);
-  case rt::Format::Scales::Token:
-    return findToken(row);
-  default:
-    Value scale = e.givenScale(op.getKv(), op.getPart(), op.getLayer(), op.getPiece(), share, load);
-    return {n.inverse(scale), Value(), Value()};
+  Value given = format.hasSharedScale()
+                    ? e.givenScale(op.getKv(), op.getPart(), op.getLayer(), op.getPiece(), share, load)
+                    : Value();
+  switch (format.blocks) {
+  case rt::Format::Blocks::None:
+    break;
+  case rt::Format::Blocks::E8M0:
+    return findPower(row);
+  case rt::Format::Blocks::E4M3:
+    return findBlock(row, given);
   }
+  if (given)
+    return {n.inverse(given), Value(), Value()};
+  return format.isInteger() ? findGroup(row) : findToken(row);
 }
 
 Words Quantizer::codesOf(ArrayRef<Value> row, const Meta &meta) {

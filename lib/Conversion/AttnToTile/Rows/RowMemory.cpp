@@ -9,6 +9,12 @@ using namespace mlir;
 using namespace mlir::attn;
 namespace rt = ::attn::rt;
 
+RowMemory mlir::attn::sharedScalesOf(Value cache, RowPart part) {
+  const std::string buffer =
+      argumentName(cache).str() + "." + rt::Store::sharedName(storedPartOf(cache, part));
+  return {buffer, buffer + "_layer"};
+}
+
 RowMemory mlir::attn::rowMemoryOf(Value argument, RowPart part, bool meta) {
   std::string name = argumentName(argument).str();
   const rt::StorePart stored = storedPartOf(argument, part);

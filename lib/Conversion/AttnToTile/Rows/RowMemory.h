@@ -22,13 +22,16 @@ constexpr int64_t rowNumbers = 8;
 /// The keys or the values of one argument, or their metadata.
 struct RowMemory {
   std::string buffer, layer; ///< parameters: the memory, and how far layers are apart
-  int64_t rowBytes;
+  int64_t rowBytes = 0;
 
   int64_t units(int64_t unit) const { return rowBytes / unit; }
 };
 
 /// `argument` is a tensor of rows, or a cache: then `meta` asks for the metadata of its codes.
 RowMemory rowMemoryOf(Value argument, RowPart part, bool meta = false);
+
+/// The scales that the codes of a head or of all share in a cache.
+RowMemory sharedScalesOf(Value cache, RowPart part);
 
 /// What a cache holds of keys or values, and a tensor of rows.
 ::attn::rt::StorePart storedPartOf(Value argument, RowPart part);

@@ -80,6 +80,20 @@ SmallVector<Value> RowNumbers::unpackCodes(ArrayRef<Value> words, int64_t bits) 
   return codes;
 }
 
+Value RowNumbers::blockScale(Value byte, const rt::Format &format) {
+  switch (format.blocks) {
+  case rt::Format::Blocks::None:
+    break;
+  case rt::Format::Blocks::E8M0: {
+    Value least = b.compare(arith::CmpIPredicate::eq, byte, b.i32(0)); // 2^-127 is not normal
+    return number(b.select(least, b.i32(1 << 22), shl(byte, 23)));
+  }
+  case rt::Format::Blocks::E4M3:
+    return fromCode(mask(byte, 0x7f), rt::elementType(rt::DType::F8E4M3FN));
+  }
+  return b.f32(1);
+}
+
 /// A number is normal in the code's type or a multiple of its smallest. Of normal ones the mantissa is
 /// rounded in place; a sum with a number whose last bit is that smallest rounds the others.
 Value RowNumbers::toCode(Value x, const rt::ElementType &type) {

@@ -50,6 +50,8 @@ struct RowNumbers {
   /// The code of 8 bits that is nearest to a number, ties to even; the largest where it is beyond.
   Value toCode(Value x, const ::attn::rt::ElementType &type);
   Value fromCode(Value code, const ::attn::rt::ElementType &type);
+  /// The number that the scale of a block is.
+  Value blockScale(Value byte, const ::attn::rt::Format &format);
 };
 
 } // namespace mlir::attn

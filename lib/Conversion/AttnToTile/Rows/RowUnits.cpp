@@ -166,7 +166,7 @@ RowExpansion::Unit RowExpansion::metaUnitOf(const Access &access, const RowMemor
   StoreValues values{b, "", place};
   Value slot = access.listed ? access.rows : b.add(access.rows, row);
   Value line = store.isUnified() ? inPages(access, slot, ofHead, share.getUnit())
-                                 : b.mul(b.wide(store.metaOf(values, part, slot)), b.i64(ofHead));
+                                 : b.mul(b.wide(store.lineOf(values, slot)), b.i64(ofHead));
   Value inLayer = b.add(line, b.wide(b.rem(column, used)));
   Value layers = b.mul(access.layer, strideOf(memory));
   if (words == 0)
@@ -222,7 +222,7 @@ void RowExpansion::put(PutRowsOp op) {
 
 Value RowExpansion::givenScale(Value kv, RowPart part, Value layer, Value piece, ShareAttr share,
                                int64_t load) {
-  RowMemory memory = rowMemoryOf(kv, part, /*meta=*/true);
+  RowMemory memory = sharedScalesOf(kv, part);
   Value &known = scales[memory.buffer];
   if (known && share.isOneRow()) // all loads are of the same columns
     return known;
@@ -233,7 +233,7 @@ Value RowExpansion::givenScale(Value kv, RowPart part, Value layer, Value piece,
   Value head = b.min(b.div(column, stored.dim / rowNumbers), b.i32(store.heads - 1));
   auto place = [&] { return head; };
   StoreValues values{b, "", place};
-  Value index = b.wide(store.metaOf(values, stored, head));
+  Value index = b.wide(store.sharedOf(values, stored));
   index = b.add(b.mul(layer, strideOf(memory)), index);
   return known = b.read(b.buffer(memory.buffer, b.getF32Type()), index);
 }

@@ -52,8 +52,7 @@ public:
       : source(source), target(target), part(part), from(storedPartOf(source, part)),
         to(storedPartOf(target, part)) {
     // Codes under scales that are given mean the same in their own cache alone.
-    converts =
-        from.format != to.format || (source != target && !from.format.isPlain() && !from.format.hasLines());
+    converts = from.format != to.format || (source != target && from.format.hasSharedScale());
     if (converts) {
       int64_t together = std::lcm(lanesOf(from), lanesOf(to));
       width = std::min(heads() * from.dim / rowNumbers, lanes / together * together);
@@ -79,9 +78,7 @@ public:
   }
   /// Whether rows of one end have metadata that they are read or written with.
   bool hasMeta(const rt::StorePart &end) const { return end.format.hasLines(); }
-  bool readsScales(const rt::StorePart &end) const {
-    return converts && !end.format.isPlain() && !end.format.hasLines();
-  }
+  bool readsScales(const rt::StorePart &end) const { return converts && end.format.hasSharedScale(); }
   /// Bytes of the unit in which one end is accessed: eight numbers, or as much as there may be.
   int64_t unitOf(const rt::StorePart &end) const {
     return converts ? rowNumbers * end.format.bits / 8 : rowChunkBytes;
@@ -93,7 +90,7 @@ public:
   /// A lane converts one word of metadata for each group, or one byte for each block, and copies 16 bytes at
   /// most.
   ShareAttr metaShareOf(const rt::StorePart &end, int64_t ofPieces) const {
-    int64_t unit = end.format.blocks ? 1 : metaWordBytes, units = width / lanesOf(end);
+    int64_t unit = end.format.hasBlocks() ? 1 : metaWordBytes, units = width / lanesOf(end);
     if (!converts) {
       int64_t bytes = end.format.metaBytes(end.dim);
       unit = std::min<int64_t>(rowChunkBytes, bytes & -bytes);
@@ -174,13 +171,16 @@ private:
         RowMemory memory = rowMemoryOf(argument, route.part);
         b.buffer(memory.buffer, route.unitOf(*end) == 2 ? Type(b.getI16Type()) : i32);
         b.dimension(memory.layer);
-        if (!route.hasMeta(*end) && !route.readsScales(*end))
-          continue;
-        RowMemory meta = rowMemoryOf(argument, route.part, /*meta=*/true);
-        b.buffer(meta.buffer, !route.hasMeta(*end)                   ? Type(b.getF32Type())
-                              : route.converts && end->format.blocks ? Type(b.getI8Type())
-                                                                     : i32);
-        b.dimension(meta.layer);
+        if (route.hasMeta(*end)) {
+          RowMemory meta = rowMemoryOf(argument, route.part, /*meta=*/true);
+          b.buffer(meta.buffer, route.converts && end->format.hasBlocks() ? Type(b.getI8Type()) : i32);
+          b.dimension(meta.layer);
+        }
+        if (route.readsScales(*end)) {
+          RowMemory scales = sharedScalesOf(argument, route.part);
+          b.buffer(scales.buffer, b.getF32Type());
+          b.dimension(scales.layer);
+        }
       }
     b.dimension("layers");
     for (Value list : {copy.from, copy.to})

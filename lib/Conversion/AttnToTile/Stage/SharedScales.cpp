@@ -17,7 +17,7 @@ static rt::StorePart partOf(UpdateOp update, bool keys) {
 Value mlir::attn::readScale(KernelBuilder &b, UpdateOp update, bool keys, Value head) {
   rt::StorePart part = partOf(update, keys);
   Value index = part.format.scales == rt::Format::Scales::Head ? b.wide(head) : b.i64(0);
-  std::string name = tensorOf(update.getKv(), rt::Store::metaName(part));
+  std::string name = tensorOf(update.getKv(), rt::Store::sharedName(part));
   return b.read(b.buffer(name, b.getF32Type()), index);
 }
 

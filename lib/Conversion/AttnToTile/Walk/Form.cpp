@@ -69,11 +69,11 @@ static bool foldsScale(Chain &chain, bool keys) {
   return partOf(update, keys).format.hasSharedScale() && !update.getKv().getType().isOfClass();
 }
 
-/// Whether weights of a region are multiplied by the scales of 8-bit floats.
+/// Whether weights of a region are multiplied by scales: of a token, or of a head or tensor beside others.
 static bool weighsFloats(Chain &chain, UpdateOp update) {
-  rt::StorePart part = partOf(update, /*keys=*/false);
-  return !part.format.isPlain() && !part.format.isInteger() &&
-         (part.format.hasLines() || !foldsScale(chain, /*keys=*/false));
+  const rt::Format format = partOf(update, /*keys=*/false).format;
+  return format.scales == rt::Format::Scales::Token || format.blocks == rt::Format::Blocks::E8M0 ||
+         (format.hasSharedScale() && !foldsScale(chain, /*keys=*/false));
 }
 
 /// Whether a segment may be a list of single tokens. Long heads leave no registers for another mask, and a

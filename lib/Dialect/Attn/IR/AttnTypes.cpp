@@ -151,11 +151,12 @@ void CodesType::print(AsmPrinter &printer) const {
 
 LogicalResult CodesType::verify(function_ref<InFlightDiagnostic()> emitError, Type element, Per per,
                                 int64_t group, Type scale) {
-  if (scale && !isa<Float8E8M0FNUType>(scale))
-    return emitError() << "expected scales of f8E8M0FNU, or none named, got " << scale;
-  const bool blocks = scale != nullptr;
+  const rt::Format::Blocks blocks = scale ? blocksOf(scale) : rt::Format::Blocks::None;
+  if (scale && blocks == rt::Format::Blocks::None)
+    return emitError() << "expected scales of " << llvm::join(rt::Format::blockScaleNames(), ", ")
+                       << ", or none named, got " << scale;
   rt::Format format;
-  if (blocks && isa<Float4E2M1FNType>(element))
+  if (scale && isa<Float4E2M1FNType>(element))
     format = {rt::DType::U8, 4, rt::Format::Scales(per), group, blocks};
   else if (element.isSignlessInteger())
     format = {rt::DType::U8, int(element.getIntOrFloatBitWidth()), rt::Format::Scales(per), group};

@@ -20,6 +20,12 @@ static_assert(isSame(mlir::attn::Store::Dense, ::attn::rt::StoreKind::Dense) &&
               isSame(mlir::attn::Store::Paged, ::attn::rt::StoreKind::Paged) &&
               isSame(mlir::attn::Store::Unified, ::attn::rt::StoreKind::Unified));
 
+::attn::rt::Format::Blocks mlir::attn::blocksOf(Type scale) {
+  std::string name;
+  llvm::raw_string_ostream(name) << scale;
+  return rt::Format::blocksBy(StringRef(name).lower());
+}
+
 Type mlir::attn::codesOf(Type stored) {
   auto codes = dyn_cast<CodesType>(stored);
   return codes ? codes.getElement() : stored;
@@ -32,7 +38,7 @@ Type mlir::attn::codesOf(Type stored) {
   Type element = codes.getElement();
   if (codes.getScale())
     return rt::Format::blocksOf(isa<Float4E2M1FNType>(element) ? rt::DType::U8 : elementOf(element).dtype,
-                                codes.getGroup());
+                                codes.getGroup(), blocksOf(codes.getScale()));
   if (element.isInteger())
     return rt::Format::integers(element.getIntOrFloatBitWidth(), codes.getGroup());
   return rt::Format::floats(elementOf(element).dtype, static_cast<rt::Format::Scales>(codes.getPer()));

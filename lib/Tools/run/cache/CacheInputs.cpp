@@ -98,7 +98,7 @@ private:
       if (tensor.content == rt::StoreTensor::Content::Codes)
         keepFinite(tensors[name]);
       else
-        makeMeta(tensors[name], name);
+        makeMeta(tensors[name], name, store.part(tensor.name.front() == store.keys.letter).format);
     }
     return store.slots(1, *count, *count);
   }
@@ -112,7 +112,7 @@ private:
   }
 
   /// Scales of all sizes and, of pairs, zeros of either sign.
-  void makeMeta(rt::Tensor &tensor, const std::string &name) {
+  void makeMeta(rt::Tensor &tensor, const std::string &name, rt::Format format) {
     rt::Random random(seed, name);
     const auto draw = [&](int32_t least, int32_t steps) {
       return std::exp2(least + static_cast<double>(random.below(steps * 1000)) / 1000);
@@ -120,9 +120,9 @@ private:
     if (tensor.dtype == rt::DType::F32)
       for (float &scale : std::span(tensor.data<float>(), static_cast<size_t>(tensor.elements())))
         scale = static_cast<float>(draw(-8, 8));
-    else if (tensor.dtype == rt::DType::U8) // powers of two
-      for (uint8_t &power : tensor.bytes)
-        power = static_cast<uint8_t>(119 + random.below(9));
+    else if (format.hasBlocks())
+      for (uint8_t &scale : tensor.bytes)
+        scale = rt::findBlockScale(format, static_cast<float>(draw(-8, 8) * format.element().largest()));
     else
       for (int64_t i = 0; i < tensor.elements(); i += 2) {
         tensor.data<uint16_t>()[i] = rt::toF16(draw(-8, 8));

@@ -170,8 +170,10 @@ rt::Result<rt::DeviceRows> Runner::placeCache(const rt::Argument &cache, int64_t
     const bool keys = tensor.name[0] == 'k', codes = tensor.content == rt::StoreTensor::Content::Codes;
     if (codes)
       (keys ? placed.k : placed.v) = *made, (keys ? placed.kLayerBytes : placed.vLayerBytes) = ofLayer;
-    else
+    else if (tensor.name == rt::Store::metaName(store.part(keys)))
       (keys ? placed.kMeta : placed.vMeta) = {*made, ofLayer};
+    else
+      (keys ? placed.kScale : placed.vScale) = {*made, ofLayer};
   }
   return placed;
 }

@@ -19,14 +19,19 @@ namespace {
 /// No normal number that is drawn is as large.
 constexpr double normalReach = 8;
 
+/// From 1/2 to 2.
+double drawFactor(rt::Random &random) {
+  return std::exp2(static_cast<double>(random.below(2001)) / 1000 - 1);
+}
+
 /// Writes the metadata of one row, which differs by up to 4 from that of others, so that whoever takes
 /// another's is found out. Integer codes, of which all are as likely, then reach some 2 to each side of 0.
 void drawMeta(rt::Format format, int64_t dim, rt::Random &random, uint8_t *meta) {
-  const auto factor = [&] { return std::exp2(static_cast<double>(random.below(2001)) / 1000 - 1); };
-  if (format.blocks) { // of e2m1 all codes are as likely
-    const double usual = format.bits == 4 ? 0.5 : format.scaleFor(normalReach);
+  const auto factor = [&] { return drawFactor(random); };
+  if (format.hasBlocks()) { // of e2m1 all codes are as likely
+    const double usual = format.bits == 4 ? format.element().largest() / 2 : normalReach;
     for (int64_t g = 0; g < format.groups(dim); ++g)
-      meta[g] = static_cast<uint8_t>(127 + std::lround(std::log2(usual)) - 1 + random.below(3));
+      meta[g] = rt::findBlockScale(format, static_cast<float>(usual * factor()), /*scale=*/1);
     return;
   }
   for (int64_t g = 0; g < format.groups(dim); ++g, meta += 4) {
@@ -104,8 +109,10 @@ rt::Status TensorMaker::addKV(const KVArgument &kv, const Instances &instances) 
       shape.push_back(dim.size ? sizes[*dim.size] : dim.value);
     const std::string name = kv.name + "." + tensor.name;
     const rt::StorePart &part = store.part(tensor.name.front() == store.keys.letter);
-    if (tensor.content != rt::StoreTensor::Content::Codes)
-      addMeta(name, rt::Tensor(tensor.dtype, shape), part, lines);
+    if (tensor.content == rt::StoreTensor::Content::Lines)
+      addLines(name, rt::Tensor(tensor.dtype, shape), part, lines);
+    else if (tensor.content == rt::StoreTensor::Content::Scales)
+      addScales(name, rt::Tensor(tensor.dtype, shape), part.format);
     else if (rt::Status status =
                  addTokens(name, shape, part.format, lines, apart * part.format.rowCodes(part.dim));
              !status)
@@ -132,23 +139,25 @@ std::vector<int64_t> TensorMaker::linesOf(const rt::Store &store, const std::vec
 }
 
 /// Metadata of lines exists where there are tokens; elsewhere are NaNs.
-void TensorMaker::addMeta(const std::string &name, rt::Tensor tensor, const rt::StorePart &part,
-                          const std::vector<int64_t> &lines) {
-  if (part.format.blocks)
+void TensorMaker::addLines(const std::string &name, rt::Tensor tensor, const rt::StorePart &part,
+                           const std::vector<int64_t> &lines) {
+  if (part.format.hasBlocks())
     std::ranges::fill(tensor.bytes, uint8_t{0xff});
   else
     tensor.fill(std::numeric_limits<double>::quiet_NaN());
   rt::Random random(seed, name);
   const int64_t bytes = part.format.metaBytes(part.dim);
-  const auto draw = [&](int64_t index) {
-    drawMeta(part.format, part.dim, random, tensor.bytes.data() + index * bytes);
-  };
-  if (!part.format.hasLines())
-    for (int64_t i = 0; i < std::ssize(tensor.bytes) / bytes; ++i)
-      draw(i);
-  else
-    for (const int64_t line : lines)
-      draw(line);
+  for (const int64_t line : lines)
+    drawMeta(part.format, part.dim, random, tensor.bytes.data() + line * bytes);
+  tensors[name] = std::move(tensor);
+}
+
+/// Scales of a tensor or of its heads.
+void TensorMaker::addScales(const std::string &name, rt::Tensor tensor, rt::Format format) {
+  rt::Random random(seed, name);
+  const double usual = format.hasBlocks() ? 0.5 : format.scaleFor(normalReach);
+  for (float &scale : std::span(tensor.data<float>(), static_cast<size_t>(tensor.elements())))
+    scale = static_cast<float>(usual * drawFactor(random));
   tensors[name] = std::move(tensor);
 }
 

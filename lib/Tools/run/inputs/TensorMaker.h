@@ -60,8 +60,9 @@ private:
   rt::Status addTokens(const std::string &name, const std::vector<int64_t> &shape, rt::Format format,
                        const std::vector<int64_t> &slots, int64_t line);
   static std::vector<int64_t> linesOf(const rt::Store &store, const std::vector<int64_t> &slots);
-  void addMeta(const std::string &name, rt::Tensor tensor, const rt::StorePart &part,
-               const std::vector<int64_t> &lines);
+  void addLines(const std::string &name, rt::Tensor tensor, const rt::StorePart &part,
+                const std::vector<int64_t> &lines);
+  void addScales(const std::string &name, rt::Tensor tensor, rt::Format format);
   rt::Status addOther(const TensorArgument &other);
   bool namesDimension(const std::string &name) const;
 

@@ -31,9 +31,10 @@ struct DeviceRows {
   DeviceAddress k = 0, v = 0; ///< multiples of 16, best of 32
   int64_t count = 0;          ///< slots or rows of a layer
   int64_t kLayerBytes = 0,
-          vLayerBytes = 0;           ///< from a layer to the next, multiples of 16; any where there is one
-  DeviceMeta kMeta = {}, vMeta = {}; ///< of a cache of codes
-  int64_t pageBytes = 0;             ///< from a unified page to the next, a multiple of 16
+          vLayerBytes = 0;             ///< from a layer to the next, multiples of 16; any where there is one
+  DeviceMeta kMeta = {}, vMeta = {};   ///< of a cache of codes
+  int64_t pageBytes = 0;               ///< from a unified page to the next, a multiple of 16
+  DeviceMeta kScale = {}, vScale = {}; ///< of the tensor, beside metadata by slot
   bool operator==(const DeviceRows &) const = default;
 };
 

@@ -21,6 +21,7 @@ struct DevicePages {
   DeviceAddress k = 0, v = 0;
   int64_t kLayerBytes = 0, vLayerBytes = 0; ///< any where there is one layer
   DeviceMeta kMeta = {}, vMeta = {};        ///< of codes
+  DeviceMeta kScale = {}, vScale = {};      ///< of the tensor, beside metadata by slot
   DeviceAddress status = 0;                 ///< where the append counts, if it does
 };
 

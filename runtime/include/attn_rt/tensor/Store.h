@@ -111,6 +111,10 @@ struct Store {
   static std::string metaName(const StorePart &part) {
     return std::string(1, part.letter) + (part.format.isInteger() ? "_meta" : "_scales");
   }
+  /// Of the tensor of scales that a head or all of them share.
+  static std::string sharedName(const StorePart &part) {
+    return part.format.hasLines() ? std::string(1, part.letter) + "_tensor_scale" : metaName(part);
+  }
   /// The dimensions whose product is the number of slots.
   std::vector<StoreDim> slotDims() const;
   /// Those and the heads, in the order of memory: what codes and metadata of lines have in front of a line.
@@ -212,16 +216,14 @@ struct Store {
     const auto first = a.mul(a.add(a.mul(a.div(slot, page), all), a.place()), a.number(page));
     return a.add(first, a.rem(slot, page));
   }
-  /// Where the metadata of one head of a slot lies, counted in metadata of heads.
-  template <typename Algebra>
-  typename Algebra::Value metaOf(Algebra &a, const StorePart &part, typename Algebra::Value slot) const {
-    if (!part.format.hasLines())
-      return part.format.scales == Format::Scales::Head ? a.place() : a.number(0);
-    return lineOf(a, slot);
+  /// Which of the scales that a head or all of them share is that of a head.
+  template <typename Algebra> static typename Algebra::Value sharedOf(Algebra &a, const StorePart &part) {
+    return part.format.scales == Format::Scales::Head ? a.place() : a.number(0);
   }
 
 private:
-  StoreTensor metaTensor(const StorePart &part) const;
+  StoreTensor lineTensor(const StorePart &part) const;
+  StoreTensor sharedTensor(const StorePart &part) const;
   template <typename Algebra> typename Algebra::Value headCount(Algebra &a) const {
     return isOfClass() ? a.size(StoreSize::Heads) : a.number(heads);
   }

@@ -42,7 +42,7 @@ def Attn_CodesType : Attn_Type<"Codes", "codes"> {
     | `f8E4M3FN`, `f8E5M2` | `code * scale` | `tensor` | `kv.k_scales f32[1]` |
     | | | `head` | `kv.k_scales f32[heads]` |
     | | | `token` (of one head) | `kv.k_scales f32`, by line |
-    | `f8E4M3FN`, `f8E5M2`, `f4E2M1FN` | `code * 2^(scale - 127)` | 32: neighbouring features of a token and head, `scale = f8E8M0FNU` | `kv.k_scales u8`, by line, each a byte for each block, and as many as make a multiple of four |
+    | floats in blocks | `code * scale`, in some `* tensor_scale` | as many neighbouring features of a token and head as `attn_rt/tensor/Format.h` says, with the type of their scales | `kv.k_scales`, by line, each a byte for each block, and as many as make a multiple of four; `kv.k_tensor_scale f32[1]` |
     | `i8`, `i4`, `i2`: unsigned | `code * scale + zero` | 16, 32, 64, 128, or the dim: neighbouring features of a token and head | `kv.k_meta f16`, by line, each `[dim / per, 2]`: scale, zero |
 
     Metadata *by line* is `[pages, heads, P, ...]` in a paged store, so that what a head needs of a page lies together,
@@ -55,6 +55,7 @@ def Attn_CodesType : Attn_Type<"Codes", "codes"> {
     !attn.codes<i4, per = 64>
     !attn.codes<f8E4M3FN, per = token>
     !attn.codes<f4E2M1FN, per = 32, scale = f8E8M0FNU>
+    !attn.codes<f4E2M1FN, per = 16, scale = f8E4M3FN>
     ```
   }];
   let parameters = (ins

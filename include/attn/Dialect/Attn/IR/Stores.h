@@ -14,6 +14,8 @@ namespace mlir::attn {
 rt::Store storeOf(KVType type);
 /// How elements of keys or values of this type are stored.
 rt::Format formatOf(Type stored);
+/// The blocks whose scales are of this type, if there are some.
+rt::Format::Blocks blocksOf(Type scale);
 /// Elements of the memory that holds them: codes, or the type itself.
 Type codesOf(Type stored);
 

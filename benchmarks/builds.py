@@ -30,8 +30,8 @@ class Served:
     """The points of a build, made and timed one after the other as requests ask."""
 
     def __init__(self, torch, device):
-        from gpu_points import PARTS as MADE
-        from timing import Timer
+        from catalogue import PARTS as MADE
+        from measuring.timing import Timer
 
         self.torch, self.device, self.side = torch, device, None
         self.points = {point.key: point for points in MADE.values() for point in points(False)}
@@ -46,7 +46,7 @@ class Served:
 
     def make(self, key):
         from contest import attn_side
-        from gpu_tensors import Tensors
+        from measuring.tensors import Tensors
 
         self.torch.manual_seed(0)
         self.side, about = attn_side(self.torch, Tensors(self.torch, self.points[key], self.device))
@@ -190,8 +190,8 @@ def arguments(argv):
 def main(argv=None):
     args = arguments(argv)
     import torch
-    from gpu_points import PARTS as MADE
-    from report import header, save
+    from catalogue import PARTS as MADE
+    from measuring.report import header, save
 
     points = [point.key for part in args.part or PARTS for point in MADE[part](False)]
     points = args.point or points

@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from report import BUILD, ROOT, TARGETS, program, ptxas, write_report
+from measuring.report import BUILD, ROOT, TARGETS, program, ptxas, write_report
 
 BAR_SECONDS = 0.15
 BAR_CUBIN_SECONDS = 0.30

@@ -5,29 +5,18 @@ Before anything is timed, attn's result is compared with a peer's, or where none
 the definition: what is wrong does not count as fast.
 """
 
-import sys
 import warnings
 from dataclasses import dataclass, field
 
-from gpu_codes import CodedTensors
-from gpu_quantized import BASELINE, PEER, QuantizedPoint
-from gpu_tensors import Tensors, difference
-from peers import EXPANDS, Side, backend, makers, reason
-from report import BUILD
+from measuring.codes import CodedTensors
+from measuring.peers import EXPANDS, Side, backend, makers, reason
+from measuring.report import import_attn
+from measuring.tensors import Tensors, difference
+from parts.quantized import BASELINE, PEER, QuantizedPoint
 
 DIFFERENCE = 0.03  # of two results in bf16, at most, as a share of the largest number of a row and head
 CLOSE = 1.3  # times the best one's: what a peer may take alone to be measured sustained as well
 PEERS = ("cudnn", "flash", "flex", "flashinfer", "flashinfer, single", "flash4")
-
-
-def import_attn():
-    """The package of the build, as this Python imports it."""
-    if str(BUILD / "python") not in sys.path:
-        sys.path.insert(0, str(BUILD / "python"))
-    import attn
-    from attn import _attn  # noqa: F401  of the Python that it was built for
-
-    return attn
 
 
 @dataclass

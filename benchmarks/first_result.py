@@ -13,8 +13,8 @@ import math
 import time
 
 import torch
-from gpu_python import NAMES, TOKENS
-from timing import Timer
+from measuring.timing import Timer
+from parts.python import NAMES, TOKENS
 
 HEADS, KV_HEADS, DIM = 32, 8, 128
 WINDOW, SINK, CAP = 1024, 64, 30.0

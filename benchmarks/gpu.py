@@ -44,12 +44,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from contest import Contest, import_attn
-from gpu_measure import Bench, Clock, measure_all, missing, verdict
-from gpu_points import PARTS
-from gpu_results import Results, refuse
-from report import BUILD, Problem, commit, program
-from timing import Timer, measured_peaks
+from catalogue import PARTS
+from contest import Contest
+from measure import Bench, Clock, measure_all, missing, verdict
+from measuring.report import BUILD, Problem, commit, import_attn, program
+from measuring.results import Results, refuse
+from measuring.timing import Timer, measured_peaks
 
 
 def torch_with_gpu():

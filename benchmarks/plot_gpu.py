@@ -5,12 +5,12 @@ import argparse
 import functools
 from pathlib import Path
 
-from gpu_batches import SUSTAINED_LEAST
-from gpu_points import DECODE_SHARE, PLAIN, slowdown_bar
-from gpu_results import read, refuse
-from gpu_sharing import COMPARISONS
-from plot_backward import draw_gradients
-from plot_graphs import (
+from measuring.results import read, refuse
+from parts.attention import DECODE_SHARE, PLAIN, slowdown_bar
+from parts.batches import SUSTAINED_LEAST
+from parts.sharing import COMPARISONS
+from plots.backward import draw_gradients
+from plots.graphs import (
     draw_context,
     draw_diffkv,
     draw_duo,
@@ -21,8 +21,8 @@ from plot_graphs import (
     draw_planning,
     draw_significance,
 )
-from plot_quantized import draw_quantized
-from plot_transformers import draw_models, draw_serving
+from plots.quantized import draw_quantized
+from plots.transformers import draw_models, draw_serving
 
 COLOURS = {
     "attn": "#d62728",

@@ -17,7 +17,7 @@ import time
 import timeit
 from pathlib import Path
 
-from report import BUILD, write_report
+from measuring.report import BUILD, write_report
 
 BARS = {
     "compile cold": 0.35,

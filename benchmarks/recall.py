@@ -18,7 +18,7 @@ import statistics
 import sys
 from pathlib import Path
 
-from report import BUILD, write_report
+from measuring.report import BUILD, write_report
 
 if str(BUILD / "python") not in sys.path:
     sys.path.insert(0, str(BUILD / "python"))

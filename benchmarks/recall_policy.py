@@ -15,8 +15,8 @@ import recall
 import torch
 from attn import kv_policy
 from attn.kv_policy import HIGH, LOW, PRUNED
+from measuring.report import write_report
 from recall import DIM, KV_HEADS, LENGTH, Q_HEADS, RECALL
-from report import write_report
 
 PROMPT, WINDOW, GROUP = LENGTH - RECALL, 16, Q_HEADS // KV_HEADS
 TOKEN_BYTES = {HIGH: 8 * DIM // 8 + 4 * DIM // 8 + 8, LOW: 4 * DIM // 8 + 2 * DIM // 8 + 8, PRUNED: 0}

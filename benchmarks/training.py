@@ -13,11 +13,10 @@ import functools
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from contest import import_attn
-from report import write_report
-from timing import steps_in_turns
-from training_attention import POINTS as ATTENTION_POINTS
-from training_attention import attention_line, measure_attention
+from measuring.report import import_attn, write_report
+from measuring.timing import steps_in_turns
+from parts.training_attention import POINTS as ATTENTION_POINTS
+from parts.training_attention import attention_line, measure_attention
 
 PEAK = {"H100": 989.4e12, "H200": 989.4e12}  # dense bf16 FLOP/s, as NVIDIA says
 SIDES = ("packed", "sdpa", "trees")

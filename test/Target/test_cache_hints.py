@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 from attnlab import program, ptxas
-from report import Problem
+from measuring.report import Problem
 
 PTXAS = "release 13.0"  # where the trap was found, and the release that requirements-ptxas.txt names
 CODES = {

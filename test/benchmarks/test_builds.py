@@ -5,7 +5,7 @@ import json
 
 import builds
 import pytest
-from report import BUILD
+from measuring.report import BUILD
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 POINT = "decode: 32/8 batch 1 x 4096"

@@ -11,21 +11,15 @@ import plot_gpu
 import pytest
 from attnlab import ROOT, attn_run, program
 from benchlab import ABOUT, SESSION, FakeRun, bench_of
+from catalogue import PARTS, bars
 from contest import PEERS
-from gpu_batches import batch_points
-from gpu_cache import cache_points
-from gpu_measure import Clock, measure_all, missing, verdict
-from gpu_points import (
-    PARTS,
-    bars,
-    chunk_points,
-    decode_points,
-    feature_points,
-    prefill_points,
-    region,
-    visible_pairs,
-)
-from gpu_results import Results
+from measure import Clock, measure_all, missing, verdict
+from measuring.points import region, visible_pairs
+from measuring.results import Results
+from parts.attention import decode_points, feature_points, prefill_points
+from parts.batches import batch_points
+from parts.cache import cache_points
+from parts.chunks import chunk_points
 
 POINTS = [point for part in PARTS.values() for point in part(False)]
 

@@ -8,14 +8,13 @@ from benchlab import SESSION
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-import contest  # noqa: E402
-import gpu_backward  # noqa: E402
-import gpu_shared_backward  # noqa: E402
-from gpu_backward import BackwardPoint, backward_line  # noqa: E402
-from gpu_deep import DeepPoint  # noqa: E402
-from gpu_measure import OWN, Clock, heading, line  # noqa: E402
-from gpu_points import PARTS, bars  # noqa: E402
-from gpu_shared_backward import SharedPoint  # noqa: E402
+from catalogue import PARTS, bars  # noqa: E402
+from measure import OWN, Clock, heading, line  # noqa: E402
+from measuring import report  # noqa: E402
+from parts import backward, shared_backward  # noqa: E402
+from parts.backward import BackwardPoint, backward_line  # noqa: E402
+from parts.deep import DeepPoint  # noqa: E402
+from parts.shared_backward import SharedPoint  # noqa: E402
 
 
 class Times:
@@ -34,7 +33,7 @@ class Times:
 @pytest.fixture
 def bench(monkeypatch):
     """Backends of the GPU are stood for by PyTorch's attention in float32, rounded."""
-    contest.import_attn()
+    report.import_attn()
 
     def sdpa(torch, name, causal, expand=False):
         def attention(q, k, v):
@@ -46,7 +45,7 @@ def bench(monkeypatch):
 
         return attention
 
-    for part in (gpu_backward, gpu_shared_backward):
+    for part in (backward, shared_backward):
         monkeypatch.setattr(part, "sdpa", sdpa)
     return types.SimpleNamespace(contest=types.SimpleNamespace(torch=torch, timer=Times()))
 
@@ -74,7 +73,7 @@ def test_pairs():
 def test_gradients_are_those_of_the_peer(bench, causal):
     point = BackwardPoint(2, 24, 4, 2, dim=32, causal=causal, device="host")
     row = OWN["backward"][0](point, bench)
-    assert row["judge"] == "cudnn" and 0 < row["difference"] <= gpu_backward.DIFFERENCE
+    assert row["judge"] == "cudnn" and 0 < row["difference"] <= backward.DIFFERENCE
     assert row["ratio_to_best_peer"] == 2 and set(row["peers_ms"]) == {"cudnn", "flash"}
     assert row["ordered_ms"] == 4 and "ordered 4.000 x4.00" in line(row)
     assert [met for _, met in bars(row, SESSION)] == [True, False]
@@ -83,7 +82,7 @@ def test_gradients_are_those_of_the_peer(bench, causal):
 
 
 def test_wrong_gradients_are_refused(bench, monkeypatch):
-    monkeypatch.setattr(gpu_backward, "DIFFERENCE", 1e-9)
+    monkeypatch.setattr(backward, "DIFFERENCE", 1e-9)
     with pytest.raises(RuntimeError, match="attn's gradients differ from those of cudnn by"):
         OWN["backward"][0](BackwardPoint(1, 24, 2, 2, dim=32, device="host"), bench)
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from attnlab import attn_run
 from benchlab import SESSION, FakeRun, bench_of
-from gpu_cache import cache_points
-from gpu_comparisons import compare
-from gpu_measure import Clock, measure_all, missing
-from gpu_points import bars
-from gpu_results import Results
-from gpu_sharing import COMPARISONS, TreePoint, shared_points, tree_points
+from catalogue import bars
+from measure import Clock, measure_all, missing
+from measuring.results import Results
+from parts.cache import cache_points
+from parts.comparisons import compare
+from parts.sharing import COMPARISONS, TreePoint, shared_points, tree_points
 
 COMPARED = [point for part in COMPARISONS.values() for point in part(False)]
 

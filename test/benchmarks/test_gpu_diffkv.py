@@ -8,9 +8,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-import contest  # noqa: E402
-from diffkv_serving import Load, Shape, Tokens  # noqa: E402
-from gpu_diffkv import (  # noqa: E402
+from catalogue import PARTS, bars  # noqa: E402
+from measure import Clock, heading, line  # noqa: E402
+from measuring import report  # noqa: E402
+from parts.diffkv import (  # noqa: E402
     WAYS,
     DiffkvPoint,
     diffkv_line,
@@ -18,8 +19,7 @@ from gpu_diffkv import (  # noqa: E402
     measure_diffkv,
     page_bytes,
 )
-from gpu_measure import Clock, heading, line  # noqa: E402
-from gpu_points import PARTS, bars  # noqa: E402
+from parts.diffkv_serving import Load, Shape, Tokens  # noqa: E402
 
 SHAPE = Shape(layers=2, q_heads=4, kv_heads=2, dim=64, hidden=64, inner=64, vocabulary=128)
 TINY = DiffkvPoint(
@@ -36,7 +36,7 @@ TINY = DiffkvPoint(
 
 @pytest.fixture
 def bench():
-    contest.import_attn()
+    report.import_attn()
     return types.SimpleNamespace(contest=types.SimpleNamespace(torch=torch))
 
 

@@ -7,11 +7,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-import contest  # noqa: E402
-import gpu_duo  # noqa: E402
-from gpu_duo import BARS, Cached, DuoPoint, Llama, duo_line, measure_duo  # noqa: E402
-from gpu_measure import Clock, heading, line  # noqa: E402
-from gpu_points import PARTS, bars  # noqa: E402
+from catalogue import PARTS, bars  # noqa: E402
+from measure import Clock, heading, line  # noqa: E402
+from measuring import report  # noqa: E402
+from parts import duo  # noqa: E402
+from parts.duo import BARS, Cached, DuoPoint, Llama, duo_line, measure_duo  # noqa: E402
 
 SIZES = dict(kv_heads=2, inner=96, layers=2, hidden=256, q_heads=4, vocabulary=50, device="host")
 TINY = DuoPoint("GQA", "tiny", 0.5, 700, 900, chunk=256, **SIZES)
@@ -20,9 +20,9 @@ BENCH = types.SimpleNamespace(contest=types.SimpleNamespace(torch=torch))
 
 @pytest.fixture(autouse=True)
 def few_steps(monkeypatch):
-    contest.import_attn()
-    monkeypatch.setattr(gpu_duo, "STEPS", 1)
-    monkeypatch.setattr(gpu_duo, "WARM_UP", 1)
+    report.import_attn()
+    monkeypatch.setattr(duo, "STEPS", 1)
+    monkeypatch.setattr(duo, "WARM_UP", 1)
 
 
 def test_points():

@@ -8,21 +8,21 @@ from benchlab import SESSION
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-import contest  # noqa: E402
-import gpu_graphs  # noqa: E402
-from gpu_graphs import Decoding, GraphPoint, graph_line, measure_graph  # noqa: E402
-from gpu_measure import Clock, heading, line  # noqa: E402
-from gpu_points import PARTS, bars  # noqa: E402
+from catalogue import PARTS, bars  # noqa: E402
+from measure import Clock, heading, line  # noqa: E402
+from measuring import report  # noqa: E402
+from parts import graphs  # noqa: E402
+from parts.graphs import Decoding, GraphPoint, graph_line, measure_graph  # noqa: E402
 
 TINY = GraphPoint(2, 20, layers=2, q_heads=2, kv_heads=1, dim=64, device="host")
 
 
 @pytest.fixture
 def bench(monkeypatch):
-    contest.import_attn()
-    monkeypatch.setattr(gpu_graphs, "STEPS", 2)
-    monkeypatch.setattr(gpu_graphs, "WARM_UP", 1)
-    monkeypatch.setattr(gpu_graphs, "ROUNDS", 2)
+    report.import_attn()
+    monkeypatch.setattr(graphs, "STEPS", 2)
+    monkeypatch.setattr(graphs, "WARM_UP", 1)
+    monkeypatch.setattr(graphs, "ROUNDS", 2)
     return types.SimpleNamespace(contest=types.SimpleNamespace(torch=torch))
 
 
@@ -56,7 +56,7 @@ def test_sides_attend_to_the_same(bench):
 
 
 def test_the_program_takes_steps():
-    found = gpu_graphs.without_python(GraphPoint(2, 30, layers=1, device="host"))
+    found = graphs.without_python(GraphPoint(2, 30, layers=1, device="host"))
     assert set(found) == {"step_ms", "update_us", "launches_us"} and min(found.values()) > 0
 
 
@@ -69,17 +69,17 @@ def test_steps_without_python(monkeypatch, tmp_path):
         'echo \'{"step_ms": 1.25, "update_us": 20.0, "launches_us": 300.0}\'\n'
     )
     fake.chmod(0o755)
-    found = gpu_graphs.program
+    found = graphs.program
     monkeypatch.setattr(
-        gpu_graphs, "program", lambda name: str(fake) if name == "attn-step-time" else found(name)
+        graphs, "program", lambda name: str(fake) if name == "attn-step-time" else found(name)
     )
-    assert gpu_graphs.without_python(TINY) is None  # other heads
+    assert graphs.without_python(TINY) is None  # other heads
     point = GraphPoint(3, 40, layers=2, device="host")
-    assert gpu_graphs.without_python(point)["step_ms"] == 1.25
+    assert graphs.without_python(point)["step_ms"] == 1.25
     assert told.read_text().split()[1:] == ["3", "40", "2", "host"]
     fake.write_text("#!/bin/sh\necho 'attn-step-time: error: no driver' >&2; exit 2\n")
     with pytest.raises(RuntimeError, match="2 layers, 3 x 40: attn-step-time: error: no driver"):
-        gpu_graphs.without_python(point)
+        graphs.without_python(point)
 
 
 def test_bars():

@@ -7,11 +7,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-import contest  # noqa: E402
-import gpu_layouts  # noqa: E402
-from gpu_layouts import LayoutPoint, layouts_line, measure_layouts  # noqa: E402
-from gpu_measure import Clock, heading, line  # noqa: E402
-from gpu_points import PARTS, bars  # noqa: E402
+from catalogue import PARTS, bars  # noqa: E402
+from measure import Clock, heading, line  # noqa: E402
+from measuring import report  # noqa: E402
+from parts import layouts  # noqa: E402
+from parts.layouts import LayoutPoint, layouts_line, measure_layouts  # noqa: E402
 
 
 def bench(seconds):
@@ -35,7 +35,7 @@ def test_points():
 
 def test_pools_are_strided():
     k, v = torch.randn(2, 3, 16, 2, 8)
-    found = gpu_layouts.pools(torch, k, v)
+    found = layouts.pools(torch, k, v)
     assert len({(keys.stride(), values.stride()) for keys, values in found.values()}) == len(found) == 5
     for keys, values in found.values():
         assert torch.equal(keys, k) and torch.equal(values, v)
@@ -45,7 +45,7 @@ def test_pools_are_strided():
     "store,rows,layouts", [("paged<16>", 1, 4), ("paged<64>", None, 4), ("packed", None, 1)]
 )
 def test_tiny_tensors(store, rows, layouts):
-    contest.import_attn()
+    report.import_attn()
     point = LayoutPoint("tiny", (70, 70), rows, store, q_heads=4, kv_heads=2, dim=64, device="host")
     row = measure_layouts(point, bench([2.0, 3.0, 2.0]))
     assert row["attn"] == {"run_ms": 2.0} and row["slower"] == 1.5 and len(row["layouts_ms"]) == layouts
@@ -55,9 +55,9 @@ def test_tiny_tensors(store, rows, layouts):
 
 
 def test_other_bits_are_an_error(monkeypatch):
-    contest.import_attn()
-    whole = gpu_layouts.fused
-    monkeypatch.setattr(gpu_layouts, "fused", lambda torch, q, k, v: whole(torch, q, k, -v))
+    report.import_attn()
+    whole = layouts.fused
+    monkeypatch.setattr(layouts, "fused", lambda torch, q, k, v: whole(torch, q, k, -v))
     point = LayoutPoint("tiny", (40,), None, "packed", q_heads=4, kv_heads=2, dim=64, device="host")
     with pytest.raises(RuntimeError, match="parts of a projection: other bits than tensors of their own"):
         measure_layouts(point, bench([1.0]))

@@ -7,10 +7,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-import gpu_outputs  # noqa: E402
-from gpu_measure import Clock, heading, line  # noqa: E402
-from gpu_outputs import OutputsPoint, measure_outputs, outputs_line, outputs_runs  # noqa: E402
-from gpu_points import PARTS, bars  # noqa: E402
+from catalogue import PARTS, bars  # noqa: E402
+from measure import Clock, heading, line  # noqa: E402
+from parts import outputs  # noqa: E402
+from parts.outputs import OutputsPoint, measure_outputs, outputs_line, outputs_runs  # noqa: E402
 
 
 def test_points():
@@ -21,8 +21,8 @@ def test_points():
 
 
 def test_a_tiny_sequence(monkeypatch):
-    monkeypatch.setattr(gpu_outputs, "SINK", 16)
-    monkeypatch.setattr(gpu_outputs, "RECENT", 32)
+    monkeypatch.setattr(outputs, "SINK", 16)
+    monkeypatch.setattr(outputs, "RECENT", 32)
     times = {"both": 1.1, "full": 1.0}
     timer = types.SimpleNamespace(
         alone=lambda runs: {name: times[name] for name, run in runs.items() if run() is not None}
@@ -39,8 +39,8 @@ def test_a_tiny_sequence(monkeypatch):
 
 def test_both_see_what_they_are_said_to(monkeypatch):
     """The second output against one that sees a sink and recent tokens."""
-    monkeypatch.setattr(gpu_outputs, "SINK", 16)
-    monkeypatch.setattr(gpu_outputs, "RECENT", 32)
+    monkeypatch.setattr(outputs, "SINK", 16)
+    monkeypatch.setattr(outputs, "RECENT", 32)
     torch.manual_seed(0)
     point = OutputsPoint(150, q_heads=2, kv_heads=2, dim=64, device="host")
     given = []

@@ -7,11 +7,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-import contest  # noqa: E402
-import gpu_pages  # noqa: E402
-from gpu_measure import Clock, heading, line  # noqa: E402
-from gpu_pages import Managed, PagesPoint, measure_pages, pages_line  # noqa: E402
-from gpu_points import PARTS, bars  # noqa: E402
+from catalogue import PARTS, bars  # noqa: E402
+from measure import Clock, heading, line  # noqa: E402
+from measuring import report  # noqa: E402
+from parts import pages  # noqa: E402
+from parts.pages import Managed, PagesPoint, measure_pages, pages_line  # noqa: E402
 
 
 def test_points():
@@ -24,7 +24,7 @@ def test_points():
 
 @pytest.mark.parametrize("kind", ["step", "compaction", "change"])
 def test_tiny_pools(kind, monkeypatch):
-    contest.import_attn()
+    report.import_attn()
     seen = []
 
     def some_steps(torch, managed):
@@ -33,7 +33,7 @@ def test_tiny_pools(kind, monkeypatch):
             seen.append(managed.pool.status())
         return 0.004
 
-    monkeypatch.setattr(gpu_pages, "graph_time", some_steps)
+    monkeypatch.setattr(pages, "graph_time", some_steps)
     point = PagesPoint(4, kind, lists=6, device="host")
     bench = types.SimpleNamespace(contest=types.SimpleNamespace(torch=torch))
     row = measure_pages(point, bench)

@@ -7,11 +7,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-import contest  # noqa: E402
-import gpu_planning  # noqa: E402
-from gpu_measure import Clock, heading, line  # noqa: E402
-from gpu_planning import PlanningPoint, measure_planning, planning_line  # noqa: E402
-from gpu_points import PARTS, bars  # noqa: E402
+from catalogue import PARTS, bars  # noqa: E402
+from measure import Clock, heading, line  # noqa: E402
+from measuring import report  # noqa: E402
+from parts import planning  # noqa: E402
+from parts.planning import PlanningPoint, measure_planning, planning_line  # noqa: E402
 
 
 def test_points():
@@ -24,8 +24,8 @@ def test_points():
 
 
 def test_a_tiny_step(monkeypatch):
-    contest.import_attn()
-    monkeypatch.setattr(gpu_planning, "plan_time", lambda torch, step: step.plan() and 0.004)
+    report.import_attn()
+    monkeypatch.setattr(planning, "plan_time", lambda torch, step: step.plan() and 0.004)
     ran = []
 
     def alone(functions):

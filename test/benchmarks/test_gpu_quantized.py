@@ -12,11 +12,13 @@ from benchlab import SESSION, FakeRun, bench_of
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import contest  # noqa: E402
-from contest import Contest, import_attn  # noqa: E402
-from gpu_codes import CodedTensors, decode_codes, draw_codes  # noqa: E402
-from gpu_measure import Clock, measure_all, verdict  # noqa: E402
-from gpu_points import bars  # noqa: E402
-from gpu_quantized import (  # noqa: E402
+from catalogue import bars  # noqa: E402
+from contest import Contest  # noqa: E402
+from measure import Clock, measure_all, verdict  # noqa: E402
+from measuring.codes import CodedTensors, decode_codes, draw_codes  # noqa: E402
+from measuring.report import import_attn  # noqa: E402
+from measuring.tensors import paged  # noqa: E402
+from parts.quantized import (  # noqa: E402
     BASELINE,
     FORMATS,
     MAIN,
@@ -25,7 +27,6 @@ from gpu_quantized import (  # noqa: E402
     quantized_points,
     shapes_of,
 )
-from gpu_tensors import paged  # noqa: E402
 from test_peers import CountingTimer, PagedWrapper, corrupted  # noqa: E402
 
 POINTS = quantized_points(False)

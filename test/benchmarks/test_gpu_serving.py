@@ -12,27 +12,26 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("transformers", reason="Transformers is not installed")
 paged = pytest.importorskip("transformers.generation.continuous_batching.cache")
 
-import contest  # noqa: E402
-import gpu_serving  # noqa: E402
-import gpu_transformers  # noqa: E402
-from gpu_points import PARTS, bars  # noqa: E402
-from gpu_serving import ServingPoint, measure_serving, serving_line  # noqa: E402
+from catalogue import PARTS, bars  # noqa: E402
+from measuring import report  # noqa: E402
+from parts import serving, transformers  # noqa: E402
+from parts.serving import ServingPoint, measure_serving, serving_line  # noqa: E402
 
-TINY = gpu_transformers.Shape(layers=2, hidden=128, inner=128, q_heads=4, kv_heads=2, vocabulary=97)
+TINY = transformers.Shape(layers=2, hidden=128, inner=128, q_heads=4, kv_heads=2, vocabulary=97)
 POINT = ServingPoint(4, 2, 5, 20, 4, rows=16, shape=TINY, device="cpu")
 
 
 @pytest.fixture
 def bench(monkeypatch):
-    contest.import_attn()
-    monkeypatch.setattr(gpu_serving, "ROUNDS", 1)
+    report.import_attn()
+    monkeypatch.setattr(serving, "ROUNDS", 1)
     monkeypatch.setattr(
         paged.PagedAttentionMemoryHandler, "get_available_memory", lambda *args, **named: 1 << 28
     )
     yield types.SimpleNamespace(
         contest=types.SimpleNamespace(torch=torch), results=types.SimpleNamespace(session=SESSION)
     )
-    gpu_transformers._models.clear()
+    transformers._models.clear()
 
 
 def test_points():
@@ -44,19 +43,19 @@ def test_points():
 
 def test_a_tiny_model(bench):
     row = measure_serving(POINT, bench)
-    assert not row["declined"] and set(row["tokens_per_second"]) == set(gpu_serving.SIDES)
+    assert not row["declined"] and set(row["tokens_per_second"]) == set(serving.SIDES)
     assert row["new_tokens"] == 16 and row["name"] in serving_line(row)
 
 
 def test_sides_answer_alike(bench):
-    model = gpu_transformers.model_of(torch, TINY, "cpu", False)
+    model = transformers.model_of(torch, TINY, "cpu", False)
     torch.manual_seed(3)
     for weight in model.model.parameters():
         if weight.dim() > 1:
             torch.nn.init.normal_(weight, 0, 0.4)
     wanted = [decided(model.model, prompt) for prompt in POINT.prompts(torch)]
     assert sum(map(len, wanted)) >= 8
-    for made in gpu_serving.SIDES.values():
+    for made in serving.SIDES.values():
         with torch.no_grad(), made(model, POINT) as answer:
             found = answer(POINT.prompts(torch))
         assert [list(tokens[: len(first)]) for tokens, first in zip(found, wanted, strict=True)] == wanted

@@ -7,11 +7,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-import gpu_significance  # noqa: E402
-from gpu_measure import Clock, heading, line  # noqa: E402
-from gpu_points import PARTS, bars  # noqa: E402
-from gpu_quantized import MANY_BYTES  # noqa: E402
-from gpu_significance import (  # noqa: E402
+from catalogue import PARTS, bars  # noqa: E402
+from measure import Clock, heading, line  # noqa: E402
+from parts import significance  # noqa: E402
+from parts.quantized import MANY_BYTES  # noqa: E402
+from parts.significance import (  # noqa: E402
     LONG_PROMPT,
     PROMPT_LIMIT,
     PROMPT_ROWS,
@@ -36,7 +36,7 @@ def test_points():
 
 
 def tiny_bench(monkeypatch):
-    monkeypatch.setattr(gpu_significance, "recorded", lambda torch, run: run)
+    monkeypatch.setattr(significance, "recorded", lambda torch, run: run)
     times = {"with": 1.1, "without": 1.0}
 
     def alone(runs):
@@ -46,7 +46,7 @@ def tiny_bench(monkeypatch):
     return types.SimpleNamespace(contest=types.SimpleNamespace(torch=torch, timer=timer, device="cpu"))
 
 
-@pytest.mark.parametrize("format,limit", gpu_significance.LIMITS.items())
+@pytest.mark.parametrize("format,limit", significance.LIMITS.items())
 def test_a_tiny_step(monkeypatch, format, limit):
     point = SignificancePoint(format, 2, 70, q_heads=16)
     row = measure_significance(point, tiny_bench(monkeypatch))
@@ -93,6 +93,6 @@ def test_launches():
 
 def test_a_weight_that_is_wrong(monkeypatch):
     """It is not timed."""
-    monkeypatch.setattr(gpu_significance, "ERROR", 1e-9)
+    monkeypatch.setattr(significance, "ERROR", 1e-9)
     with pytest.raises(RuntimeError, match="differs from float32"):
         measure_significance(SignificancePoint("bf16", 1, 50, q_heads=8), tiny_bench(monkeypatch))

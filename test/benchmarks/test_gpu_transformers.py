@@ -11,10 +11,10 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("transformers", reason="Transformers is not installed")
 
-import contest  # noqa: E402
-import gpu_transformers  # noqa: E402
-from gpu_points import PARTS, bars  # noqa: E402
-from gpu_transformers import CACHES, PAGED, RECORDED, ModelPoint, Shape, measure_model, model_line  # noqa: E402
+from catalogue import PARTS, bars  # noqa: E402
+from measuring import report  # noqa: E402
+from parts import transformers  # noqa: E402
+from parts.transformers import CACHES, PAGED, RECORDED, ModelPoint, Shape, measure_model, model_line  # noqa: E402
 
 TINY = Shape(layers=2, hidden=128, inner=128, q_heads=4, kv_heads=2, vocabulary=97)
 EAGER = [cache for cache in CACHES if cache != "graphed"]  # compiling takes a minute
@@ -22,17 +22,17 @@ EAGER = [cache for cache in CACHES if cache != "graphed"]  # compiling takes a m
 
 @pytest.fixture
 def bench(monkeypatch):
-    contest.import_attn()
-    monkeypatch.setattr(gpu_transformers, "TOKENS", 6)
-    monkeypatch.setattr(gpu_transformers, "WARM_UP", 2)
-    monkeypatch.setattr(gpu_transformers, "ROUNDS", 2)
-    monkeypatch.setattr(gpu_transformers, "EAGER_ROUNDS", 3)
-    monkeypatch.setattr(gpu_transformers, "REPLAYED", 6)
-    monkeypatch.setattr(gpu_transformers, "FEWER", 2)
+    report.import_attn()
+    monkeypatch.setattr(transformers, "TOKENS", 6)
+    monkeypatch.setattr(transformers, "WARM_UP", 2)
+    monkeypatch.setattr(transformers, "ROUNDS", 2)
+    monkeypatch.setattr(transformers, "EAGER_ROUNDS", 3)
+    monkeypatch.setattr(transformers, "REPLAYED", 6)
+    monkeypatch.setattr(transformers, "FEWER", 2)
     yield types.SimpleNamespace(
         contest=types.SimpleNamespace(torch=torch), results=types.SimpleNamespace(session=SESSION)
     )
-    gpu_transformers._models.clear()
+    transformers._models.clear()
 
 
 def test_points():
@@ -63,7 +63,7 @@ def test_sides_take_turns_in_being_first(bench):
 def test_sides_give_the_same_tokens(bench):
     """What is timed is right: both sides choose the same tokens after the same cache."""
     point = ModelPoint("static", 2, 40, TINY, "cpu")
-    model = gpu_transformers.model_of(torch, TINY, "cpu")
+    model = transformers.model_of(torch, TINY, "cpu")
     torch.manual_seed(3)
     for weight in model.model.parameters():
         if weight.dim() > 1:
@@ -80,7 +80,7 @@ def test_sides_give_the_same_tokens(bench):
 
 def test_recorded_sides_give_the_same_tokens(bench):
     """Behind the same random keys, in pages too."""
-    model = gpu_transformers.model_of(torch, TINY, "cpu", True)
+    model = transformers.model_of(torch, TINY, "cpu", True)
     assert model.attn.merge_projections(model.model) == 0  # they are
     torch.manual_seed(3)
     for weight in model.model.parameters():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What `bench host` counts of pages, in small."""
 
-from host_pages import page_line, page_rows
+from parts.host_pages import page_line, page_rows
 
 
 def test_small_tables():

@@ -10,11 +10,11 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import contest  # noqa: E402
-import peers  # noqa: E402
 from contest import Contest  # noqa: E402
-from gpu_batches import batch_points  # noqa: E402
-from gpu_points import decode_points, feature_points, prefill_points  # noqa: E402
-from gpu_tensors import Tensors, difference, paged  # noqa: E402
+from measuring import peers  # noqa: E402
+from measuring.tensors import Tensors, difference, paged  # noqa: E402
+from parts.attention import decode_points, feature_points, prefill_points  # noqa: E402
+from parts.batches import batch_points  # noqa: E402
 from torch.nn.functional import scaled_dot_product_attention as sdpa  # noqa: E402
 
 

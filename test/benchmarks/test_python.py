@@ -9,8 +9,8 @@ from benchlab import FakeRun, bench_of, fake_start
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from attnlab import BUILD  # noqa: E402
-from gpu_points import bars  # noqa: E402
-from gpu_python import NAMES, PythonPoint, measure_python, python_line, start  # noqa: E402
+from catalogue import bars  # noqa: E402
+from parts.python import NAMES, PythonPoint, measure_python, python_line, start  # noqa: E402
 
 FULL = bool(os.environ.get("ATTN_FULL"))
 

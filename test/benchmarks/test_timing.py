@@ -6,7 +6,7 @@ import gc
 import weakref
 
 import pytest
-from timing import Timer
+from measuring.timing import Timer
 
 
 class FakeTensor:
@@ -98,7 +98,7 @@ def taking(torch, **milliseconds):
 def pauses(monkeypatch):
     """Seconds that the host waited between runs, without waiting."""
     seconds = []
-    monkeypatch.setattr("timing.time.sleep", seconds.append)
+    monkeypatch.setattr("measuring.timing.time.sleep", seconds.append)
     return seconds
 
 
@@ -131,7 +131,7 @@ def test_sides_take_turns():
 def test_the_wait_covers_what_the_host_takes(monkeypatch):
     """Quick starts have the least wait, slow ones twice what they took before, those that wait themselves the longest."""
     torch, now = FakeTorch(), [0.0]
-    monkeypatch.setattr("timing.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("measuring.timing.time.perf_counter", lambda: now[0])
 
     def starting(name, seconds):
         def run():

@@ -9,11 +9,11 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("transformers", reason="Transformers is not installed")
 
-import contest  # noqa: E402
 import training  # noqa: E402
-import training_attention  # noqa: E402
+from measuring import report  # noqa: E402
+from parts import training_attention  # noqa: E402
+from parts.training_attention import AttentionPoint, attention_line, measure_attention  # noqa: E402
 from training import POINTS, SIDES, TrainingPoint, line, measure  # noqa: E402
-from training_attention import AttentionPoint, attention_line, measure_attention  # noqa: E402
 
 TINY = TrainingPoint(
     3, 20, 8, layers=2, hidden=64, inner=96, q_heads=2, kv_heads=1, head_dim=32, device="cpu"
@@ -25,7 +25,7 @@ def test_points():
 
 
 def test_tiny_layers():
-    contest.import_attn()
+    report.import_attn()
     row = measure(torch, TINY, rounds=2)
     assert tuple(row["sides"]) == SIDES and row["sharing"] == 3 * 28 / (20 + 3 * 8)
     assert row["sides"]["sdpa"]["error"] == 0 and 0 < row["sides"]["packed"]["error"] < 0.02
@@ -34,7 +34,7 @@ def test_tiny_layers():
 
 
 def test_the_copies_as_trees_share_nothing():
-    contest.import_attn()
+    report.import_attn()
     sides = training.Sides(torch, TINY)
     assert sides.packed.forest.nodes == 4 and len(sides.packed.tokens) == 20 + 3 * 8
     assert sides.trees.forest.nodes == 3 and len(sides.trees.tokens) == 3 * 28
@@ -55,7 +55,7 @@ def test_workloads_of_the_paper():
 @pytest.mark.parametrize("copied", [True, False])
 def test_attention_four_ways(copied, monkeypatch):
     """All of them make the same gradients; where copies are too many, two sides are left."""
-    contest.import_attn()
+    report.import_attn()
     point = AttentionPoint(3, 40, 11, q_heads=4, kv_heads=2, dim=32, device="cpu")
     monkeypatch.setitem(training_attention.PAPER_MS, (3, 40, 11), 7)
     if not copied:

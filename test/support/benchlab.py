@@ -2,8 +2,8 @@
 """An attn-run, a contest and a session for tests of `bench gpu`, which need no GPU."""
 
 from contest import Measured
-from gpu_measure import Bench
-from gpu_results import Results
+from measure import Bench
+from measuring.results import Results
 
 SESSION = {
     "id": "2026-11-20T10:00:00+00:00",

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Keys and values as codes: the tensors of a point of `bench gpu quantized`.
+
+Codes and metadata are drawn, and the numbers that they stand for are what the bf16 side and FlashInfer get: all sides
+compute the same attention. Pages of all lie in the order of the same permutation.
+"""
+
+from measuring.tensors import Tensors, paged
+
+CHUNK = 1 << 14  # tokens that are decoded at a time
+
+
+def draw_codes(torch, coding, tokens, heads, dim, device):
+    """Codes [tokens, heads, ...] and metadata, by line [tokens, heads, ...] where each line has some, of numbers whose
+    standard deviation is about 1."""
+    if coding.group is None:
+        shape = {"tensor": (1,), "head": (heads,), "token": (tokens, heads)}[coding.per]
+        codes = torch.empty(tokens, heads, dim, dtype=torch.float8_e4m3fn, device=device)
+        for part in codes.split(CHUNK):
+            part.copy_(64 * torch.randn(part.shape, device=device))
+        return codes, (0.8 + 0.4 * torch.rand(shape, device=device)) / 64
+    codes = torch.randint(256, (tokens, heads, dim * coding.bits // 8), dtype=torch.uint8, device=device)
+    levels, groups = (1 << coding.bits) - 1, dim // coding.group
+    scales = (0.8 + 0.4 * torch.rand(tokens, heads, groups, device=device)) * 12**0.5 / levels
+    return codes, torch.stack([scales, -scales * levels / 2], dim=-1).half()
+
+
+def decode_codes(torch, coding, codes, meta):
+    """What they stand for, in bf16."""
+    if coding.group is None:
+        scales = meta.expand(codes.shape[:-1]) if coding.per != "token" else meta
+        parts = zip(codes.split(CHUNK), scales.split(CHUNK), strict=True)
+        return torch.cat([(code.float() * scale[..., None]).bfloat16() for code, scale in parts])
+    shifts = torch.arange(0, 8, coding.bits, dtype=torch.uint8, device=codes.device)
+    found = []
+    for code, pairs in zip(codes.split(CHUNK), meta.float().split(CHUNK), strict=True):
+        whole = (code[..., None] >> shifts & (1 << coding.bits) - 1).flatten(-2)
+        grouped = whole.float().unflatten(-1, (-1, coding.group))
+        found.append((grouped * pairs[..., :1] + pairs[..., 1:]).flatten(-2).bfloat16())
+    return torch.cat(found)
+
+
+class CodedTensors(Tensors):
+    """q, codes in pages, and their metadata; `plain` are the same keys and values in bf16."""
+
+    def __init__(self, torch, point, device="cuda"):
+        self.codings = (point.format.key, point.format.value)
+        sizes = sum(point.lengths), point.kv_heads, point.dim, device
+        self.coded = [draw_codes(torch, coding, *sizes) for coding in self.codings]
+        numbers = [
+            decode_codes(torch, coding, *drawn)
+            for coding, drawn in zip(self.codings, self.coded, strict=True)
+        ]
+        self.plain = Tensors(torch, point.plain(), device, numbers)
+        super().__init__(torch, point, device, numbers)
+        self.q = self.plain.q
+
+    def make_pages(self, page):
+        """Codes of keys and values, then their metadata. In pages of lines with metadata a head lies together."""
+        if self.point.unified:
+            return self.make_unified_pages(page)
+        codes, metas = [], []
+        heads_first = any(coding.line_bytes(self.point.dim) for coding in self.codings)
+        for coding, (code, meta) in zip(self.codings, self.coded, strict=True):
+            pool, self.table = paged(self.torch, self.sequences(code.view(self.torch.uint8)), page)
+            pool = pool.transpose(1, 2).contiguous() if heads_first else pool
+            codes.append(pool.view(code.dtype))
+            if coding.line_bytes(self.point.dim):
+                meta = paged(self.torch, self.sequences(meta), page)[0].transpose(1, 2).contiguous()
+            metas.append(meta)
+        self.pages = (*codes, *metas)
+        del self.coded
+
+    def make_unified_pages(self, page):
+        """Each head's part of a page becomes a page, in the order of another random permutation."""
+        import attn
+        from attn.memory.page_views import page_views
+
+        torch, heads = self.torch, self.point.kv_heads
+        store = attn.Unified(page_size=page, **self.formats())
+        found = store.description(heads, self.point.dim, self.point.dim)
+        pools = [paged(torch, self.sequences(code.view(torch.uint8)), page)[0] for code, _ in self.coded]
+        metas = [paged(torch, self.sequences(meta), page) for _, meta in self.coded]
+        self.table = metas[0][1]
+        count = len(pools[0]) * heads
+        place = torch.randperm(count, device=self.device)
+        memory = torch.zeros(count, found.page_bytes, dtype=torch.uint8, device=self.device)
+        views = page_views(memory, found)
+        self.pages = tuple(views[name.removeprefix("kv.")] for name in self.names())
+        for view, pool in zip(self.pages, (*pools, *(meta for meta, _ in metas)), strict=True):
+            view[place] = pool.transpose(1, 2).flatten(0, 1).view(view.dtype)
+        head = torch.arange(heads, device=self.device)[:, None]
+        pages = place[(self.table[:, None] * heads + head).clamp(min=0).long()].int()
+        self.table = pages.where(self.table[:, None] >= 0, -1)
+        del self.coded
+
+    def formats(self):
+        return {
+            word: value
+            for part, coding in zip(("key", "value"), self.codings, strict=True)
+            for word, value in ((part, f"int{coding.bits}"), (f"{part}_group", coding.group))
+        }
+
+    def batch(self):
+        found = super().batch()
+        if self.point.unified:
+            found["kv.lengths"] = [[tokens] * self.point.kv_heads for tokens in self.lengths]
+        return found
+
+    def names(self):
+        metas = [
+            f"kv.{part}_{'meta' if c.group else 'scales'}" for part, c in zip("kv", self.codings, strict=True)
+        ]
+        return ("kv.k_pages", "kv.v_pages", *metas)
+
+    def fp8(self):
+        """Pages of e4m3, as FlashInfer reads them, where numbers are about 1."""
+        return tuple(x.to(self.torch.float8_e4m3fn) for x in self.plain.pages)

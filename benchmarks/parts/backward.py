@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Gradients on a GPU: what `bench gpu` measures in backward.
+
+  backward         dQ, dK and dV of dense causal and full attention in bf16, by autograd: attn against cuDNN and
+                   FlashAttention on the same tensors; TFLOP/s of five products of every visible pair
+
+Sides take turns; one of them has sums in a fixed order (`ordered=True`). Before anything is timed, attn's gradients are
+compared with a peer's.
+"""
+
+from dataclasses import dataclass
+
+from measuring.described import Described
+from measuring.peers import EXPANDS, reason
+
+ORDERED = "ordered"  # attn's side with sums in a fixed order
+OURS = ("attn", ORDERED)
+PRODUCTS = 5  # of a backward pass: scores, their gradient, and one for each of dQ, dK and dV
+DIFFERENCE = 0.02  # of two gradients in bf16: the distance over the length of the peer's, at most
+SLOWDOWN = 1.20  # of sums in a fixed order over those in none, at most
+CLOSE = 1.3  # times the best one's: what a peer may take alone to be measured sustained as well
+
+
+@dataclass(frozen=True)
+class BackwardPoint(Described):
+    batch: int
+    tokens: int
+    q_heads: int
+    kv_heads: int
+    dim: int = 128
+    causal: bool = True
+    device: str = "cuda"
+
+    part = "backward"
+    peers = ("cudnn", "flash")
+
+    @property
+    def name(self):
+        see = "causal" if self.causal else "full"
+        return f"d{self.dim} {self.q_heads}/{self.kv_heads} {see} {self.batch} x {self.tokens}"
+
+    def pairs(self):
+        return (
+            self.batch * self.tokens * (self.tokens + 1) // 2 if self.causal else self.batch * self.tokens**2
+        )
+
+    def flops(self):
+        return 2 * PRODUCTS * self.pairs() * self.q_heads * self.dim
+
+    def seconds(self):
+        return 6 + 120 * self.flops() / 300e12
+
+
+def backward_points(quick):
+    points = [
+        BackwardPoint(1, 4096, 64, 8),
+        BackwardPoint(1, 16384, 64, 8),
+        BackwardPoint(1, 16384, 64, 8, causal=False),
+        BackwardPoint(1, 8192, 64, 8),
+        BackwardPoint(4, 4096, 32, 32),
+        BackwardPoint(1, 16384, 64, 8, dim=64),
+        BackwardPoint(8, 2048, 32, 8),
+        BackwardPoint(2, 5003, 24, 8, dim=96),
+    ]
+    return points[:2] if quick else points
+
+
+def tensors_of(torch, point, sequences, rows):
+    """q, k, v [sequences, rows, heads, dim], which require gradients, and the gradient of the output."""
+    place = "cpu" if point.device == "host" else point.device
+    torch.manual_seed(1)
+
+    def made(heads):
+        return torch.randn(sequences, rows, heads, point.dim, device=place, dtype=torch.bfloat16)
+
+    given = [made(heads).requires_grad_() for heads in (point.q_heads, point.kv_heads, point.kv_heads)]
+    return given, made(point.q_heads)
+
+
+def sdpa(torch, name, causal, expand=False):
+    """A function of q, k, v by a backend of PyTorch's."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.nn.functional import scaled_dot_product_attention
+
+    which = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}[name]
+
+    def attention(q, k, v):
+        q, k, v = (tensor.transpose(1, 2) for tensor in (q, k, v))
+        if expand:
+            k, v = (tensor.repeat_interleave(q.shape[1] // k.shape[1], 1) for tensor in (k, v))
+        with sdpa_kernel(which):
+            grouped = q.shape[1] != k.shape[1]
+            return scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=grouped).transpose(1, 2)
+
+    return attention
+
+
+def backward_side(torch, attention, given, d_out):
+    """A function that makes the gradients; what forward saved stays."""
+    out = attention(*given)
+    return lambda: torch.autograd.grad(out, given, d_out, retain_graph=True)
+
+
+def whole_side(torch, attention, given, d_out):
+    return lambda: torch.autograd.grad(attention(*given), given, d_out)
+
+
+def distance(torch, found, expected):
+    """Of gradients: the largest distance of a tensor over the length of the other."""
+    pairs = zip(found, expected, strict=True)
+    return max(float((a - b).float().norm() / b.float().norm().clamp_min(1e-30)) for a, b in pairs)
+
+
+def invite(sides, declined, make, attempts):
+    """A peer joins by the first of its ways that runs."""
+    for label, attention in attempts:
+        try:
+            side = make(attention)
+            side()
+            sides[label] = side
+            return
+        except (RuntimeError, TypeError) as error:
+            declined[label] = reason(error)
+
+
+def ways(torch, name, causal):
+    """How a backend may be asked: with grouped heads, or with keys and values of every head."""
+    found = [(name, sdpa(torch, name, causal))]
+    if name in EXPANDS:
+        found.append((f"{name}, heads expanded", sdpa(torch, name, causal, expand=True)))
+    return found
+
+
+def measure_backward(point, bench):
+    """Measures a point of backward: its row of the file."""
+    torch, timer = bench.contest.torch, bench.contest.timer
+    import attn
+
+    given, d_out = tensors_of(torch, point, point.batch, point.tokens)
+    sides, declined = {}, {}
+    sides["attn"] = backward_side(
+        torch, lambda q, k, v: attn.attend(q, k, v, causal=point.causal), given, d_out
+    )
+    for name in point.peers:
+        make = lambda attention: backward_side(torch, attention, given, d_out)  # noqa: E731
+        invite(sides, declined, make, ways(torch, name, point.causal))
+    sides[ORDERED] = backward_side(
+        torch, lambda q, k, v: attn.attend(q, k, v, causal=point.causal, ordered=True), given, d_out
+    )
+    return finish(point, torch, timer, sides, declined, given)
+
+
+def finish(point, torch, timer, sides, declined, given):
+    """Compares, where sides have the same tensors, and times."""
+    judge = next((name for name in sides if name not in OURS), None)
+    difference = None
+    if given is not None and judge is not None:
+        expected = sides[judge]()
+        difference = max(distance(torch, sides[name](), expected) for name in OURS if name in sides)
+        del expected
+        if not difference <= DIFFERENCE:
+            raise RuntimeError(
+                f"{point.key}: attn's gradients differ from those of {judge} by {difference:.3g} of their length, "
+                f"expected at most {DIFFERENCE}"
+            )
+    alone = timer.alone(sides)
+    host = {name: 1e6 * seconds for name, seconds in timer.host.items()}
+    best = min((ms for name, ms in alone.items() if name not in OURS), default=0)
+    close = {name: side for name, side in sides.items() if name in OURS or alone[name] <= CLOSE * best}
+    sustained = timer.sustained(close, alone, lambda name: sides[name], {})
+    times = {name: ms for name, ms in alone.items() if name not in OURS}
+    ours = alone["attn"]
+    row = {
+        "key": point.key,
+        "part": point.part,
+        "name": point.name,
+        "heads": [point.q_heads, point.kv_heads],
+        "dim": point.dim,
+        "visited_flops": point.flops(),
+        "attn": {"run_ms": ours},
+        "tflops": point.flops() / ours / 1e9,
+        "peers_ms": times,
+        "host_us": host,
+        "sustained_ms": sustained,
+        "sustained_tflops": point.flops() / sustained["attn"] / 1e9,
+        "sustained_ratio": None,
+        "judge": judge,
+        "difference": difference,
+        "declined": declined,
+        "peak_bytes": torch.cuda.max_memory_allocated() if point.device != "host" else None,
+    }
+    if times:
+        row["ratio_to_best_peer"] = min(times.values()) / ours
+        found = [ms for name, ms in sustained.items() if name not in OURS]
+        row["sustained_ratio"] = min(found) / sustained["attn"] if found else None
+    if ORDERED in sides:
+        row |= {"ordered_ms": alone[ORDERED], "ordered_slowdown": alone[ORDERED] / ours}
+    return row
+
+
+def backward_line(row):
+    """A row for people."""
+    text = f"  {row['name']:<28}{row['attn']['run_ms']:>9.3f} ms {row['tflops']:>6.0f} TFLOP/s"
+    for name, milliseconds in sorted(row["peers_ms"].items(), key=lambda item: item[1]):
+        text += f"  {name} {milliseconds:.3f}"
+    if row["peers_ms"]:
+        text += f"  x{row['ratio_to_best_peer']:.2f}"
+    times = row["sustained_ms"]
+    text += f"   sustained {times['attn']:.3f}, {row['sustained_tflops']:.0f} TFLOP/s"
+    text += f"  x{row['sustained_ratio']:.2f}" if row["sustained_ratio"] else ""
+    if "ordered_ms" in row:
+        text += f"   ordered {row['ordered_ms']:.3f} x{row['ordered_slowdown']:.2f}"
+    # Files from before it was taken do not have the host's time.
+    return text + (f"   host {row['host_us']['attn']:.0f} us" if "host_us" in row else "")
+
+
+def backward_bars(row):
+    found = []
+    if row["peers_ms"]:
+        found.append(("as fast as the best peer", row["ratio_to_best_peer"] >= 1))
+    if "ordered_slowdown" in row:
+        found.append((f"ordered at most {SLOWDOWN:.2f} times as long", row["ordered_slowdown"] <= SLOWDOWN))
+    return found

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Plans that the GPU makes: what `bench gpu` measures in planning.
+
+What planning a step takes where lengths and tables are in device memory, of launches recorded one behind the other, and how
+long attention takes under such a plan, beside the host's plan of the same step, in turns.
+"""
+
+from dataclasses import dataclass
+
+from measuring.described import Described
+from measuring.timing import replay_time
+
+LIMIT_US, SLOWER = 10, 1.02  # of planning; of attention, times as long
+RECORDED = 50  # plans in a graph
+
+
+@dataclass(frozen=True)
+class PlanningPoint(Described):
+    """A decoding step."""
+
+    shape: str
+    lengths: tuple
+    q_heads: int = 32
+    kv_heads: int = 8
+    dim: int = 128
+    page: int = 16
+    device: str = "cuda"
+
+    part = "planning"
+
+    @property
+    def name(self):
+        return self.shape
+
+    def seconds(self):
+        """A guess of how long it takes to measure."""
+        return 8
+
+
+def planning_points(quick):
+    ragged = tuple(64 + 8128 * (i * 101 % 256) // 255 for i in range(256))
+    points = [
+        PlanningPoint("256 sequences of 64 to 8192", ragged),
+        PlanningPoint("256 x 1024", (1024,) * 256),
+        PlanningPoint("64 x 4096", (4096,) * 64),
+        PlanningPoint("16 x 8192", (8192,) * 16),
+        PlanningPoint("1 x 65536", (65536,)),
+    ]
+    return points[:1] if quick else points
+
+
+class Step:
+    """A step's tensors, and attention under both plans."""
+
+    def __init__(self, torch, point):
+        from measuring.points import Point
+        from measuring.report import Problem, import_attn
+        from measuring.tensors import Tensors
+
+        attn = import_attn()
+        self.torch, device = torch, "cpu" if point.device == "host" else point.device
+        problem = Problem(point.q_heads, point.kv_heads, point.dim, point.dim, store=f"paged<{point.page}>")
+        tensors = Tensors(torch, Point(point.part, point.name, problem, point.lengths, 1), device)
+        spec = attn.Spec(
+            q_heads=point.q_heads,
+            kv_heads=point.kv_heads,
+            head_dim=point.dim,
+            dtype="bfloat16",
+            see=attn.causal(),
+            kv=[attn.Paged(page_size=point.page)],
+            device_plan=True,
+        )
+        kernel = attn.compile(spec, device=point.device)
+        batch = tensors.batch()
+        self.planner = kernel.device_planner(batch)
+        int32 = dict(dtype=torch.int32, device=device)
+        self.tables = {
+            "q_start": torch.tensor(batch["q_start"], **int32),
+            "kv.lengths": torch.tensor(batch["kv.lengths"], **int32),
+            "kv.block_table": tensors.table.clamp(min=0).to(torch.int32).contiguous(),
+        }
+        host = kernel.plan(batch)
+        self.tasks = host.stats["tasks"]
+        self.outs = {name: torch.empty_like(tensors.q) for name in ("device", "host")}
+        made = self.plan()
+        if made.fault:
+            raise RuntimeError(f"{point.key}: {made.fault}")
+        run = kernel.run
+        self.runs = {
+            name: lambda name=name, plan=plan: run(tensors.q, tensors.pages, plan, out=self.outs[name])
+            for name, plan in (("device", made), ("host", host))
+        }
+        for each in self.runs.values():
+            each()
+        torch.testing.assert_close(self.outs["device"], self.outs["host"], rtol=2e-2, atol=2e-2)
+
+    def plan(self):
+        return self.planner.plan(self.tables)
+
+
+def plan_time(torch, step, repeats=20):
+    """Milliseconds of a plan among those of a graph."""
+    return replay_time(torch, step.plan, RECORDED, repeats)
+
+
+def measure_planning(point, bench):
+    """Measures a point: its row of the file."""
+    torch = bench.contest.torch
+    step = Step(torch, point)
+    times = bench.contest.timer.alone(step.runs)
+    return {
+        "key": point.key,
+        "part": point.part,
+        "name": point.name,
+        "sequences": len(point.lengths),
+        "tasks": step.tasks,
+        "plan_ms": plan_time(torch, step),
+        "attn": {"run_ms": times["device"]},
+        "host_plan_ms": times["host"],
+        "peers_ms": {},
+        "declined": {},
+    }
+
+
+def planning_line(row):
+    """A row for people."""
+    ours, host = row["attn"]["run_ms"], row["host_plan_ms"]
+    return (
+        f"  {row['name']:<36}{row['plan_ms'] * 1e3:>8.1f} us a plan of {row['tasks']} tasks   attention {ours:.4f} ms "
+        f"under it, {host:.4f} under the host's (x{ours / host:.3f})"
+    )
+
+
+def planning_bars(row):
+    return [
+        (f"{LIMIT_US} us a plan", row["plan_ms"] * 1e3 <= LIMIT_US),
+        ("attention 2 % slower at most", row["attn"]["run_ms"] <= SLOWER * row["host_plan_ms"]),
+    ]

@@ -3,7 +3,7 @@
 #ifndef ATTN_C_COMPILER_H
 #define ATTN_C_COMPILER_H
 
-#include "attn-c/Common.h"
+#include "attn-c/Runtime.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -93,6 +93,9 @@ ATTN_C_EXPORT AttnStatus attnEmit(const AttnSource *source, const char *level, A
 /* The same of a function of which more is asked than its text says. `asks` null: nothing. */
 ATTN_C_EXPORT AttnStatus attnEmitAsked(const AttnSource *source, const AttnAsks *asks, const char *level,
                                        AttnBytes **text);
+
+/* A picture of what was planned last: who does what. */
+ATTN_C_EXPORT AttnStatus attnPlanSvg(const AttnPlan *plan, AttnBytes **svg);
 
 #ifdef __cplusplus
 }

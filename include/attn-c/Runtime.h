@@ -245,9 +245,8 @@ ATTN_C_EXPORT AttnStatus attnPlanBind(AttnPlan *plan, const uint64_t *addresses,
 ATTN_C_EXPORT AttnStatus attnPlanMake(AttnPlan *plan, uintptr_t stream);
 /* What was wrong with the last step's tables: a sentence, empty where nothing was. Waits. */
 ATTN_C_EXPORT AttnStatus attnPlanFault(AttnPlan *plan, uintptr_t stream, AttnBytes **message);
-/* A page of text; a picture. */
+/* A page of text. */
 ATTN_C_EXPORT AttnStatus attnPlanExplain(const AttnPlan *plan, AttnBytes **text);
-ATTN_C_EXPORT AttnStatus attnPlanSvg(const AttnPlan *plan, AttnBytes **svg);
 
 typedef struct AttnPlanStats {
   int64_t kvBytes, qBytes, partialBytes, metadataBytes, outputBytes, tasks, cuts, mergeRows;

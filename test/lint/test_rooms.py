@@ -12,7 +12,10 @@ PACKAGE = ROOT / "python" / "attn"
 SOURCES = ROOT / "runtime" / "src"
 HOST = SOURCES / "host"
 MOST_FILES = 25
-LARGE = {"test/host/planted"}  # kernels and forests that host tests plant, each a file
+# Kernels and forests that host tests plant, each a file, and what was measured.
+LARGE = {"test/host/planted", "benchmarks/results"}
+# The rooms of the benchmarks: what measures, what is measured, and pictures of it.
+BENCHMARKS = {"measuring": set(), "parts": {"measuring"}, "plots": {"measuring", "parts"}}
 
 
 def modules(package):
@@ -192,6 +195,17 @@ def test_files_of_the_host_device_include_no_cycle():
     assert found is None, " -> ".join(found)
 
 
+PRODUCTS = {f"attn.{name}" for name in ("adapters", "dualkv", "generation", "heads", "kv_policy", "training")}
+COMPILER = {f"attn.{name}" for name in ("cache", "compiler", "describe", "memory", "run")}
+
+
+def test_the_compiler_imports_no_product():
+    graph = graphs(PACKAGE)[1]
+    assert graph.keys() > PRODUCTS | COMPILER
+    for room in COMPILER:
+        assert graph[room] <= COMPILER | {"attn._attn", "attn.errors", "attn.forks"}
+
+
 def test_rooms_of_the_host_device_include_no_cycle():
     graph = include_graphs(HOST, SOURCES)[1]
     assert set(graph) == {"async", "count", "detect", "execute", "machine"}
@@ -219,11 +233,31 @@ def test_all_sources_are_in_a_room():
 def test_rooms_are_small():
     full = [
         room
-        for name in ("include", "lib", "python", "runtime", "test", "tools")
+        for name in ("benchmarks", "include", "lib", "python", "runtime", "test", "tools")
         for room in too_full(ROOT / name)
     ]
     assert [room for room in full if room.partition(":")[0] not in LARGE] == []
     assert {room.partition(":")[0] for room in full} == LARGE
+
+
+@pytest.mark.parametrize("room", BENCHMARKS)
+def test_rooms_of_benchmarks(room):
+    """They import rooms below them and no program."""
+    programs = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
+    for path in (ROOT / "benchmarks" / room).glob("*.py"):
+        tree = ast.walk(ast.parse(path.read_text()))
+        found = {
+            name.partition(".")[0]
+            for node in tree
+            for name in (
+                [node.module or ""]
+                if isinstance(node, ast.ImportFrom)
+                else [alias.name for alias in node.names]
+                if isinstance(node, ast.Import)
+                else []
+            )
+        }
+        assert found & (BENCHMARKS.keys() | programs) <= BENCHMARKS[room] | {room}, path
 
 
 @pytest.fixture

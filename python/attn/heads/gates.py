@@ -2,7 +2,7 @@
 """DuoAttention's gates: one per layer and KV head, near 1 where the head retrieves from anywhere, near 0 where it streams.
 
 The published files are a line per layer and a column per KV head, and beside it a JSON file of how they were found.
-(Source: arXiv 2410.10819; runtime/include/attn_rt/workload/HeadGates.h.)
+(Source: arXiv 2410.10819.)
 """
 
 from __future__ import annotations

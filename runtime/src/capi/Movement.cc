@@ -189,33 +189,58 @@ static void addMemory(const AttnCacheKernels &kernels, const DeviceRows &rows, c
   }
 }
 
+/// Memory of the caller's that slots are read from.
+struct SlotList {
+  uint64_t address;
+  size_t bytes;
+  const char *name;
+};
+
+/// Holds the kernels and the device and does what `launch` says with the rows of a call, if there are any,
+/// unless `check` finds something wrong.
+template <typename Check, typename Launch>
+static Status launchOver(AttnCacheKernels &kernels, const AttnDeviceRows *rows, std::optional<SlotList> list,
+                         uintptr_t stream, Check check, Launch launch) {
+  DeviceRows given;
+  LayerRange layers;
+  if (Status status = readRows(rows, given, layers); !status)
+    return status;
+  auto mine = kernels.lock.take("the cache kernels");
+  if (!mine)
+    return mine.error();
+  auto held = kernels.append->device->use(stream);
+  if (!held)
+    return held.error();
+  if (Status status = check(given); !status)
+    return status;
+  std::optional<Adopted> adopted;
+  if (HostDevice *host = kernels.append->device->host) {
+    adopted.emplace(*host);
+    addMemory(kernels, given, layers, *adopted);
+    if (list)
+      adopted->add(list->address, list->bytes, list->name);
+    if (Status status = adopted->adopt(); !status)
+      return status;
+  }
+  return launch(given, layers);
+}
+
 AttnStatus attnCacheKernelsExecute(AttnCacheKernels *kernels, const AttnMovement *movement,
                                    const AttnDeviceRows *rows, uintptr_t stream) {
   return guarded([&]() -> Status {
     if (Status status = required("kernels, movement", kernels, movement); !status)
       return status;
-    DeviceRows given;
-    LayerRange layers;
-    if (Status status = readRows(rows, given, layers); !status)
-      return status;
-    auto mine = kernels->lock.take("the cache kernels");
-    if (!mine)
-      return mine.error();
-    auto held = kernels->append->device->use(stream);
-    if (!held)
-      return held.error();
-    if (kernels->append->device->device->isRecording())
+    const auto check = [&](const DeviceRows &) -> Status {
+      if (!kernels->append->device->device->isRecording())
+        return {};
       return inputError(
           "cache kernels: the stream is being captured, and a replay would write to the slots of this "
           "movement again: write new tokens where their slots are in tables (CacheSteps.write)");
-    std::optional<Adopted> adopted;
-    if (HostDevice *host = kernels->append->device->host) {
-      adopted.emplace(*host);
-      addMemory(*kernels, given, layers, *adopted);
-      if (Status status = adopted->adopt(); !status)
-        return status;
-    }
-    return kernels->kernels->execute(movement->movement, given, layers, movement->id);
+    };
+    return launchOver(*kernels, rows, {}, stream, check,
+                      [&](const DeviceRows &given, const LayerRange &layers) {
+                        return kernels->kernels->execute(movement->movement, given, layers, movement->id);
+                      });
   });
 }
 
@@ -224,29 +249,18 @@ AttnStatus attnCacheKernelsAppend(AttnCacheKernels *kernels, uint64_t list, size
   return guarded([&]() -> Status {
     if (Status status = required("kernels, rows", kernels, rows); !status)
       return status;
-    DeviceRows given;
-    LayerRange layers;
-    if (Status status = readRows(rows, given, layers); !status)
-      return status;
-    auto mine = kernels->lock.take("the cache kernels");
-    if (!mine)
-      return mine.error();
-    if (const size_t needed = newTokenWords(given.count) * sizeof(int32_t); listBytes < needed)
+    const auto check = [&](const DeviceRows &given) -> Status {
+      const size_t needed = newTokenWords(given.count) * sizeof(int32_t);
+      if (listBytes >= needed)
+        return {};
       return inputError("cache kernels: expected a list of at least " + std::to_string(needed) +
                         " bytes for " + std::to_string(given.count) + " new tokens, got " +
                         std::to_string(listBytes));
-    auto held = kernels->append->device->use(stream);
-    if (!held)
-      return held.error();
-    std::optional<Adopted> adopted;
-    if (HostDevice *host = kernels->append->device->host) {
-      adopted.emplace(*host);
-      addMemory(*kernels, given, layers, *adopted);
-      adopted->add(list, listBytes, "new_tokens");
-      if (Status status = adopted->adopt(); !status)
-        return status;
-    }
-    return kernels->kernels->append(list, given, layers);
+    };
+    return launchOver(*kernels, rows, SlotList{list, listBytes, "new_tokens"}, stream, check,
+                      [&](const DeviceRows &given, const LayerRange &layers) {
+                        return kernels->kernels->append(list, given, layers);
+                      });
   });
 }
 
@@ -255,24 +269,14 @@ AttnStatus attnCacheKernelsMove(AttnCacheKernels *kernels, uint64_t list, size_t
   return guarded([&]() -> Status {
     if (Status status = required("kernels", kernels); !status)
       return status;
-    auto mine = kernels->lock.take("the cache kernels");
-    if (!mine)
-      return mine.error();
-    const auto needed = static_cast<size_t>(kernels->kernels->move().listWords()) * sizeof(int32_t);
-    if (listBytes < needed)
+    const auto check = [&](const DeviceRows &) -> Status {
+      const auto needed = static_cast<size_t>(kernels->kernels->move().listWords()) * sizeof(int32_t);
+      if (listBytes >= needed)
+        return {};
       return inputError("cache kernels: expected lists of at least " + std::to_string(needed) +
                         " bytes for the copied tokens reserved for, got " + std::to_string(listBytes));
-    auto held = kernels->append->device->use(stream);
-    if (!held)
-      return held.error();
-    std::optional<Adopted> adopted;
-    if (HostDevice *host = kernels->append->device->host) {
-      adopted.emplace(*host);
-      addMemory(*kernels, {}, {}, *adopted);
-      adopted->add(list, listBytes, "copied_tokens");
-      if (Status status = adopted->adopt(); !status)
-        return status;
-    }
-    return kernels->kernels->move(list);
+    };
+    return launchOver(*kernels, nullptr, SlotList{list, listBytes, "copied_tokens"}, stream, check,
+                      [&](const DeviceRows &, const LayerRange &) { return kernels->kernels->move(list); });
   });
 }

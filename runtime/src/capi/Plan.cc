@@ -1,7 +1,6 @@
 //===- Plan.cc - The C API's plans ----------------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/capi/Objects.h"
-#include "attn_rt/picture/Picture.h"
 
 #include <algorithm>
 #include <limits>
@@ -199,28 +198,26 @@ AttnStatus attnPlanFix(AttnPlan *plan) {
   });
 }
 
-/// Texts about what was planned last.
-template <typename Text> static AttnStatus describe(const AttnPlan *plan, AttnBytes **text, Text make) {
-  return guarded([&]() -> Status {
-    if (Status status = required("plan, text", plan, text); !status)
-      return status;
-    const PlannedBatch &planned = *plan->planned;
-    auto held = plan->planned->lock.take("the plan");
-    if (!held)
-      return held.error();
-    auto batch = planned.hold();
-    if (!batch)
-      return batch.error();
-    *text = new AttnBytes{
-        make(planned.kernel->manifest, planned.batch->content.batch, planned.plan, *planned.options.gpu)};
-    return {};
-  });
+Status attn::rt::capi::describePlan(
+    const AttnPlan *plan, AttnBytes **text,
+    const std::function<std::string(const Manifest &, const Batch &, const Plan &, const GpuModel &)> &make) {
+  if (Status status = required("plan, text", plan, text); !status)
+    return status;
+  const PlannedBatch &planned = *plan->planned;
+  auto held = plan->planned->lock.take("the plan");
+  if (!held)
+    return held.error();
+  auto batch = planned.hold();
+  if (!batch)
+    return batch.error();
+  *text = new AttnBytes{
+      make(planned.kernel->manifest, planned.batch->content.batch, planned.plan, *planned.options.gpu)};
+  return {};
 }
 
 AttnStatus attnPlanExplain(const AttnPlan *plan, AttnBytes **text) {
-  return describe(plan, text, explainPlan);
+  return guarded([&] { return describePlan(plan, text, explainPlan); });
 }
-AttnStatus attnPlanSvg(const AttnPlan *plan, AttnBytes **svg) { return describe(plan, svg, drawPlan); }
 
 AttnPlanStats attnPlanStats(const AttnPlan *plan) {
   return guardedValue(AttnPlanStats{}, [&]() -> AttnPlanStats {

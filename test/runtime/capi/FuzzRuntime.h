@@ -99,14 +99,15 @@ protected:
 
   void askStore() {
     AttnBytes *made = nullptr;
-    const AttnStore store = {text({"dense", "packed", "paged", "unified", "odd"}),
-                             small(256),
-                             below(rng, 4) == 0,
-                             small(9),
-                             small(256),
-                             small(256),
-                             text({"bf16", "f8e4m3fn per head", "i4 per 64", "i4 per", "f64"}),
-                             text({"bf16", "f8e5m2", "i8 per 32", ""})};
+    const AttnStore store = {
+        text({"dense", "packed", "paged", "unified", "odd"}),
+        below(rng, 2) ? 16 : small(256),
+        below(rng, 4) == 0,
+        small(9),
+        below(rng, 2) ? 64 : small(256),
+        below(rng, 2) ? 64 : small(256),
+        text({"bf16", "f8e4m3fn per head", "i4 per 64", "f4e2m1fn per 16 by f8e4m3fn", "f64"}),
+        text({"bf16", "f8e5m2", "i8 per 32", ""})};
     take(attnStoreTensors(rarely() ? nullptr : &store, out(made)), made);
   }
   void quantize() {
@@ -284,7 +285,6 @@ protected:
     AttnBytes *made = nullptr;
     take(attnPlanExplain(plan.get(), out(made)), made);
     made = nullptr;
-    take(attnPlanSvg(plan.get(), out(made)), made);
   }
   void changePlan() {
     const auto plan = world.plans.pick(rng);

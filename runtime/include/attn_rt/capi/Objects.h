@@ -154,6 +154,11 @@ private:
   Status checkCurrent();
 };
 
+/// What `make` writes about what was planned last.
+Status describePlan(
+    const AttnPlan *plan, AttnBytes **text,
+    const std::function<std::string(const Manifest &, const Batch &, const Plan &, const GpuModel &)> &make);
+
 } // namespace attn::rt::capi
 
 struct AttnDevice {

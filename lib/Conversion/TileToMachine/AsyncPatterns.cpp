@@ -24,14 +24,12 @@ struct InitBarriersPattern : TilePattern<InitBarriersOp> {
   LogicalResult matchAndRewrite(InitBarriersOp op, OpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
-    scf::IfOp::create(rewriter, op.getLoc(), isFirstThread(e), [&](OpBuilder &builder, Location loc) {
-      Emitter inner(builder, loc, e.lanes);
+    e.doIf(isFirstThread(e), [&](Emitter &one) {
       for (auto [barriers, type, count] :
            llvm::zip_equal(adaptor.getBarriers(), op.getBarriers().getTypes(), op.getCounts()))
         for (int64_t i = 0; i < cast<BarriersType>(type).getCount(); ++i)
-          NVVM::MBarrierInitOp::create(builder, loc, inner.sharedAt(barriers, i * 8), inner.i32(count),
+          NVVM::MBarrierInitOp::create(one.b, one.loc, one.sharedAt(barriers, i * 8), one.i32(count),
                                        Value());
-      scf::YieldOp::create(builder, loc);
     });
     rewriter.eraseOp(op);
     return success();
@@ -43,10 +41,7 @@ struct PublishBarriersPattern : TilePattern<PublishBarriersOp> {
   LogicalResult matchAndRewrite(PublishBarriersOp op, OpAdaptor,
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
-    scf::IfOp::create(rewriter, op.getLoc(), isFirstThread(e), [&](OpBuilder &builder, Location loc) {
-      NVVM::FenceMbarrierInitOp::create(builder, loc);
-      scf::YieldOp::create(builder, loc);
-    });
+    e.doIf(isFirstThread(e), [](Emitter &one) { NVVM::FenceMbarrierInitOp::create(one.b, one.loc); });
     rewriter.eraseOp(op);
     return success();
   }
@@ -60,10 +55,9 @@ struct ArrivePattern : TilePattern<ArriveOp> {
     Value barrier = barrierAddress(e, op, adaptor);
     Value first = e.isFirstLane();
     if (Value condition = adaptor.getCondition())
-      first = rewriter.createOrFold<arith::AndIOp>(op.getLoc(), first, condition);
-    scf::IfOp::create(rewriter, op.getLoc(), first, [&](OpBuilder &builder, Location loc) {
-      NVVM::MBarrierArriveOp::create(builder, loc, builder.getI64Type(), barrier);
-      scf::YieldOp::create(builder, loc);
+      first = e.both(first, condition);
+    e.doIf(first, [&](Emitter &one) {
+      NVVM::MBarrierArriveOp::create(one.b, one.loc, one.b.getI64Type(), barrier);
     });
     rewriter.eraseOp(op);
     return success();

@@ -68,14 +68,12 @@ struct FetchPattern : TilePattern<FetchOp> {
       for (int64_t i = box; i < std::min(boxes, box + atOnce); ++i)
         slots.push_back(boxes == 1 ? adaptor.getSlot().front()
                                    : e.shuffle(NVVM::ShflKind::idx, adaptor.getSlot().front(), e.i32(i)));
-      scf::IfOp::create(rewriter, op.getLoc(), first, [&](OpBuilder &builder, Location loc) {
-        Emitter at(builder, loc, e.lanes);
+      e.doIf(first, [&](Emitter &at) {
         if (box == 0)
-          NVVM::MBarrierArriveExpectTxOp::create(builder, loc, Type(), barrier, at.i32(tile.getBytes()),
+          NVVM::MBarrierArriveExpectTxOp::create(at.b, at.loc, Type(), barrier, at.i32(tile.getBytes()),
                                                  NVVM::MemScopeKind::CTA, /*relaxed=*/false, Value());
         for (auto [i, slot] : llvm::enumerate(slots))
           issue(at, op, adaptor, barrier, (box + i) * lines, slot);
-        scf::YieldOp::create(builder, loc);
       });
     }
     rewriter.eraseOp(op);
@@ -124,8 +122,7 @@ struct SendPattern : TilePattern<SendOp> {
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
     SharedType tile = op.getTile().getType();
-    scf::IfOp::create(rewriter, op.getLoc(), e.isFirstLane(), [&](OpBuilder &builder, Location loc) {
-      Emitter at(builder, loc, e.lanes);
+    e.doIf(e.isFirstLane(), [&](Emitter &at) {
       for (const Piece &piece : piecesOf(tile, 0, tile.getRows(), op.getPadded())) {
         Value map = adaptor.getMaps()[piece.map].front();
         Value from = at.sharedAt(adaptor.getTile().front(), piece.offset);
@@ -136,14 +133,13 @@ struct SendPattern : TilePattern<SendOp> {
           panel = at.add(panel, adaptor.getPanel().front());
         }
         if (op.getAdds())
-          NVVM::CpAsyncBulkTensorReduceOp::create(builder, loc, map, from, NVVM::TMAReduxKind::ADD,
+          NVVM::CpAsyncBulkTensorReduceOp::create(at.b, at.loc, map, from, NVVM::TMAReduxKind::ADD,
                                                   NVVM::TMAStoreMode::TILE, coordinates, Value());
         else
-          NVVM::CpAsyncBulkTensorSharedCTAToGlobalOp::create(builder, loc, map, from, coordinates, Value(),
+          NVVM::CpAsyncBulkTensorSharedCTAToGlobalOp::create(at.b, at.loc, map, from, coordinates, Value(),
                                                              NVVM::TMAStoreMode::TILE, Value());
       }
-      NVVM::CpAsyncBulkCommitGroupOp::create(builder, loc);
-      scf::YieldOp::create(builder, loc);
+      NVVM::CpAsyncBulkCommitGroupOp::create(at.b, at.loc);
     });
     rewriter.eraseOp(op);
     return success();

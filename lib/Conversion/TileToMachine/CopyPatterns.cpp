@@ -126,19 +126,14 @@ struct GatherPattern : SlotsPattern<GatherOp> {
         Value line = at.add(at.shr(e.lanes.lane, llvm::Log2_64(chunks)), step);
         Value slot = op.getSlots() ? at.shuffle(NVVM::ShflKind::idx, adaptor.getSlots(), line)
                                    : slotOf(at, op, adaptor, share, at.min(line, at.i32(lines - 1)));
-        auto copyPanels = [&](OpBuilder &inner) {
-          Emitter in(inner, op.getLoc(), e.lanes);
+        auto copyPanels = [&](Emitter &in) {
           for (auto [i, panel] : panels)
             copyLine(in, op, adaptor, i, panel, share.first ? in.add(line, share.first) : line, slot);
         };
         if (lines % perStep == 0)
-          return copyPanels(builder);
+          return copyPanels(at);
         // Fewer lines than one step covers: some lanes have nothing to do.
-        scf::IfOp::create(builder, op.getLoc(), at.less(line, at.i32(lines)),
-                          [&](OpBuilder &inner, Location loc) {
-                            copyPanels(inner);
-                            scf::YieldOp::create(inner, loc);
-                          });
+        at.doIf(at.less(line, at.i32(lines)), copyPanels);
       };
       if (op.getScope() == Scope::Producers && lines > perStep) {
         // Producers have time but few registers: a loop instead of as many addresses as steps.
@@ -230,19 +225,15 @@ struct ScatterPattern : TilePattern<ScatterOp> {
         for (const SharedType::Panel &panel : panels) {
           Value loaded = LLVM::LoadOp::create(builder, loc, VectorType::get(4, builder.getI32Type()),
                                               at.sharedAt(from, panel.offset), 16);
-          auto store = [&](OpBuilder &inner) {
-            Emitter in(inner, loc, e.lanes);
+          auto store = [&](Emitter &in) {
             in.storeGlobal(loaded, in.globalAt(to, element, in.i64(panel.chunk * perChunk)), 16);
           };
           int64_t left = op.getColumns().value_or(tile.getCols()) / perChunk - panel.chunk;
           if (left >= chunks) {
-            store(builder);
+            store(at);
             continue;
           }
-          scf::IfOp::create(builder, loc, at.less(chunk, at.i32(left)), [&](OpBuilder &inner, Location) {
-            store(inner);
-            scf::YieldOp::create(inner, loc);
-          });
+          at.doIf(at.less(chunk, at.i32(left)), store);
         }
         scf::YieldOp::create(builder, loc);
       };

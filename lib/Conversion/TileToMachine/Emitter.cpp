@@ -4,6 +4,8 @@
 
 #include "attn/Support/Elements.h"
 
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
 using namespace mlir;
 using namespace mlir::tile;
 
@@ -15,6 +17,14 @@ static NVVM::MMATypes mmaTypeOf(Type element) {
   if (type.dtype == mlir::attn::rt::DType::F16)
     return NVVM::MMATypes::f16;
   llvm::report_fatal_error(llvm::Twine("mma.sync of ") + type.name + " is not emitted");
+}
+
+void Emitter::doIf(Value condition, function_ref<void(Emitter &)> body) {
+  scf::IfOp::create(b, loc, condition, [&](OpBuilder &builder, Location) {
+    Emitter inner(builder, loc, lanes);
+    body(inner);
+    scf::YieldOp::create(builder, loc);
+  });
 }
 
 Value Emitter::sharedAt(Value base, Value bytes) {

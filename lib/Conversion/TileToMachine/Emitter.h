@@ -96,6 +96,9 @@ public:
   /// acc + a * b for one 16x8x16 block; `acc` is replaced.
   void multiply(ArrayRef<Value> a, ArrayRef<Value> rhs, MutableArrayRef<Value> acc, Type element);
 
+  /// What is written by `body` happens where the condition holds.
+  void doIf(Value condition, function_ref<void(Emitter &)> body);
+
 private:
   Value constantLike(Value x, int64_t value) {
     return arith::ConstantIntOp::create(b, loc, value, x.getType().getIntOrFloatBitWidth());

@@ -67,12 +67,10 @@ struct ScanPattern : TilePattern<ScanOp> {
     SmallVector<Value> upToMe = sumUpTo(e, adaptor.getValues(), 32), ofWarp, there, before, totals;
     for (Value sum : upToMe)
       ofWarp.push_back(e.shuffle(NVVM::ShflKind::idx, sum, e.i32(31)));
-    scf::IfOp::create(rewriter, e.loc, e.isFirstLane(), [&](OpBuilder &builder, Location loc) {
-      Emitter inner(builder, loc, e.lanes);
-      Value place = inner.sharedAt(scratch, inner.mul(e.lanes.warp, 4));
+    e.doIf(e.isFirstLane(), [&](Emitter &one) {
+      Value place = one.sharedAt(scratch, one.mul(e.lanes.warp, 4));
       for (auto [i, sum] : llvm::enumerate(ofWarp))
-        LLVM::StoreOp::create(builder, loc, sum, inner.sharedAt(place, i * warps * 4), 4);
-      scf::YieldOp::create(builder, loc);
+        LLVM::StoreOp::create(one.b, one.loc, sum, one.sharedAt(place, i * warps * 4), 4);
     });
     NVVM::Barrier0Op::create(rewriter, e.loc);
     Value index = e.mul(e.min(e.lanes.lane, e.i32(warps - 1)), 4);

@@ -137,16 +137,14 @@ void Exchange::publishStates() {
   states = e.sharedAt(scratch, accBytes * warps);
   Value same = turned ? e.lanes.group : e.lanes.quad;
   Value firstLane = e.b.createOrFold<arith::CmpIOp>(e.loc, arith::CmpIPredicate::eq, same, e.i32(0));
-  scf::IfOp::create(e.b, e.loc, firstLane, [&](OpBuilder &builder, Location loc) {
-    Emitter inner(builder, loc, e.lanes);
+  e.doIf(firstLane, [&](Emitter &inner) {
     Value ofWarp = inner.mul(warp, rows * 8);
     Value own = turned ? inner.mul(e.lanes.quad, 16) : inner.mul(e.lanes.group, 8);
     Value row = inner.sharedAt(states, inner.add(ofWarp, own));
     for (int64_t i : {0, 1}) {
       Value pair = vectorOf(inner, {adaptor.getMax()[i], adaptor.getSum()[i]});
-      LLVM::StoreOp::create(builder, loc, pair, inner.sharedAt(row, i * (turned ? 8 : 64)), 8);
+      LLVM::StoreOp::create(inner.b, inner.loc, pair, inner.sharedAt(row, i * (turned ? 8 : 64)), 8);
     }
-    scf::YieldOp::create(builder, loc);
   });
 }
 

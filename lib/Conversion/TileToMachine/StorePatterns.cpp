@@ -19,37 +19,26 @@ struct StorePattern : TilePattern<StoreOp> {
     Emitter e = emitter(op, rewriter);
     FragmentType type = op.getFragment().getType();
     if (type.getRank() == 1) {
-      storeVector(e, op, adaptor, rewriter);
+      storeVector(e, op, adaptor);
     } else {
       for (int64_t row = 0; row < type.getSizes()[0] / 8; ++row) // 8 lines at a time
-        storeLines(e, op, adaptor, row, rewriter);
+        storeLines(e, op, adaptor, row);
     }
     rewriter.eraseOp(op);
     return success();
   }
 
 private:
-  using Guarded = function_ref<void(OpBuilder &)>;
-  static void guarded(OpBuilder &b, Location loc, Value condition, Guarded body) {
-    scf::IfOp::create(b, loc, condition, [&](OpBuilder &builder, Location inner) {
-      body(builder);
-      scf::YieldOp::create(builder, inner);
-    });
-  }
-
   /// One lane of those that hold an element writes it.
-  static void storeVector(Emitter &e, StoreOp op, OneToNOpAdaptor adaptor,
-                          ConversionPatternRewriter &rewriter) {
+  static void storeVector(Emitter &e, StoreOp op, OneToNOpAdaptor adaptor) {
     FragmentType type = op.getFragment().getType();
     Type element = op.getBuffer().getType().getElement();
     Value place = type.getLayout() == Layout::Row ? e.lanes.quad : e.lanes.group;
-    Value first =
-        rewriter.createOrFold<arith::CmpIOp>(op.getLoc(), arith::CmpIPredicate::eq, place, e.i32(0));
+    Value first = e.b.createOrFold<arith::CmpIOp>(op.getLoc(), arith::CmpIPredicate::eq, place, e.i32(0));
     for (auto [i, value] : llvm::enumerate(adaptor.getFragment())) {
       Value line = lineOfRegister(e, type.getLayout(), i), lines = adaptor.getLines().front();
-      guarded(rewriter, op.getLoc(), e.both(first, e.less(line, lines)), [&](OpBuilder &builder) {
-        Emitter inner(builder, op.getLoc(), e.lanes);
-        Value index = inner.mul(inner.widen(inlineRegion(op.getSlot(), line, builder)), op.getStride());
+      e.doIf(e.both(first, e.less(line, lines)), [&](Emitter &inner) {
+        Value index = inner.mul(inner.widen(inlineRegion(op.getSlot(), line, inner.b)), op.getStride());
         inner.storeGlobal(value, inner.globalAt(adaptor.getBuffer().front(), element, index), 4);
       });
     }
@@ -62,8 +51,7 @@ private:
     unsigned bytes = 8;
   };
 
-  static void storeLines(Emitter &e, StoreOp op, OneToNOpAdaptor adaptor, int64_t row,
-                         ConversionPatternRewriter &rewriter) {
+  static void storeLines(Emitter &e, StoreOp op, OneToNOpAdaptor adaptor, int64_t row) {
     Type element = op.getBuffer().getType().getElement();
     Value column = adaptor.getColumn().empty() ? Value() : adaptor.getColumn().front();
     int64_t blocks = op.getFragment().getType().getSizes()[1] / 8;
@@ -75,20 +63,18 @@ private:
     SmallVector<Part> parts = type.getOrder()   ? partsOfRuns(e, element, type, pairOf)
                               : element.isF32() ? wholeParts(e, element, blocks, pairOf)
                                                 : packedParts(e, element, blocks, pairOf);
-    guarded(rewriter, op.getLoc(), e.less(line, adaptor.getLines().front()), [&](OpBuilder &builder) {
-      Emitter inner(builder, op.getLoc(), e.lanes);
-      Value index = inner.mul(inner.widen(inlineRegion(op.getSlot(), line, builder)), op.getStride());
+    e.doIf(e.less(line, adaptor.getLines().front()), [&](Emitter &inner) {
+      Value index = inner.mul(inner.widen(inlineRegion(op.getSlot(), line, inner.b)), op.getStride());
       for (auto [local, value, end, bytes] : parts) {
         Value col = column ? inner.add(local, column) : local;
-        auto store = [&](OpBuilder &at) {
-          Emitter atom(at, op.getLoc(), e.lanes);
+        auto store = [&](Emitter &atom) {
           Value place = atom.add(index, atom.widen(col));
           atom.storeGlobal(value, atom.globalAt(adaptor.getBuffer().front(), element, place), bytes);
         };
         if (!op.getColumns() || (!column && end <= static_cast<int64_t>(*op.getColumns())))
-          store(builder);
+          store(inner);
         else
-          guarded(builder, op.getLoc(), inner.less(col, inner.i32(*op.getColumns())), store);
+          inner.doIf(inner.less(col, inner.i32(*op.getColumns())), store);
       }
     });
   }

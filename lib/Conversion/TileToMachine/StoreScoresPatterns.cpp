@@ -45,7 +45,7 @@ struct StoreScoresPattern : TilePattern<StoreScoresOp> {
       Emitter inner(builder, loc, e.lanes);
       for (int64_t head = 0; head < group; ++head)
         if (llvm::any_of(pieces, [&](const Piece &piece) { return piece.head == head; }))
-          doIf(inner, isHead(inner, head), [&](Emitter &some) {
+          inner.doIf(isHead(inner, head), [&](Emitter &some) {
             for (const Piece &piece : pieces)
               if (piece.head == head)
                 store(some, piece);
@@ -55,8 +55,8 @@ struct StoreScoresPattern : TilePattern<StoreScoresOp> {
     auto some = [&](OpBuilder &builder, Location loc) {
       Emitter inner(builder, loc, e.lanes);
       for (const Piece &piece : pieces)
-        doIf(inner, inner.both(inner.less(inner.add(lane.key, piece.key), tokens), isHead(inner, piece.head)),
-             [&](Emitter &one) { store(one, piece); });
+        inner.doIf(inner.both(inner.less(inner.add(lane.key, piece.key), tokens), isHead(inner, piece.head)),
+                   [&](Emitter &one) { store(one, piece); });
       scf::YieldOp::create(builder, loc);
     };
     scf::IfOp::create(rewriter, op.getLoc(), isWhole, whole, some);
@@ -99,14 +99,6 @@ private:
         }
       }
     return pieces;
-  }
-
-  static void doIf(Emitter &e, Value condition, function_ref<void(Emitter &)> body) {
-    scf::IfOp::create(e.b, e.loc, condition, [&](OpBuilder &builder, Location loc) {
-      Emitter inner(builder, loc, e.lanes);
-      body(inner);
-      scf::YieldOp::create(builder, loc);
-    });
   }
 
   /// The nearest integer and 2^15, in the low half: a sum with 1.5 * 2^23 and that has it in the last bits of

@@ -69,6 +69,7 @@ from .errors import TensorError
 from .generation.decoder import Decoder
 from .generation.engine import Engine
 from .memory.views import needs_gradient
+from .run.torch_rules import cast_under_autocast
 
 __all__ = [
     "Decoder",
@@ -127,9 +128,7 @@ def attention_forward(
         out = attend_again(attention_mask, module, query, key, value, dropout, options, s_aux)
         if out is not None:
             return out, None
-    if torch.is_autocast_enabled(query.device.type):  # rotary embeddings may have left some in float32
-        dtype = torch.get_autocast_dtype(query.device.type)
-        query, key, value = (tensor.to(dtype) for tensor in (query, key, value))
+    query, key, value = cast_under_autocast(query, key, value)
     scale = scaling if scaling is not None else query.shape[3] ** -0.5
     gates = module.__dict__.get("attn_head_gates")
     memo = None

@@ -2,6 +2,7 @@
 """`import attn` is quick, loads neither PyTorch nor the compiler, and every public name resolves."""
 
 import ast
+import shutil
 import subprocess
 import sys
 import time
@@ -52,6 +53,49 @@ def test_type_checkers_see_every_name():
     assert found.pop("heads") == "heads.typed"  # a module that is called, too, which has a type of its own
     assert found == attn._LAZY | {name: None for name in attn._MODULES if name != "heads"}
     assert all(alias.asname == alias.name for line in block.body for alias in line.names)
+
+
+# What the compiler's package needs, and what is built over it (test/lint/test_rooms.py).
+COMPILER = (
+    "cache",
+    "compiler",
+    "describe",
+    "memory",
+    "run",
+    "errors.py",
+    "forks.py",
+    "math.py",
+    "aot.py",
+    "env.py",
+)
+ALONE = """
+import numpy
+import attn
+
+q = numpy.random.default_rng(1).normal(size=(1, 9, 4, 32)).astype(numpy.float16)
+o = attn.attend(q, q, q, causal=True)
+cache = attn.PagedCache(layers=1, pages=4, kv_heads=2, head_dim=32, dtype="float16", device="host", key="int8")
+cache.append(cache.add(), 5).write(0, *numpy.zeros((2, 5, 2, 32), numpy.float16))
+spec = attn.Spec(q_heads=4, kv_heads=2, head_dim=32, dtype="float16", kv=[attn.Paged()], see=attn.causal())
+attn.check(spec, batch=2, kv_len=20)
+assert not set(__import__("sys").modules) & {"torch", "transformers", "matplotlib"}
+"""
+
+
+def test_the_compiler_needs_no_product(tmp_path):
+    pytest.importorskip("attn._attn", reason="the extension is not built")
+    source, package = Path(attn.__file__).parent, tmp_path / "attn"
+    package.mkdir()
+    for name in ("__init__.py", *COMPILER):
+        path = source / name
+        copy = shutil.copytree if path.is_dir() else shutil.copy
+        copy(path, package / name)
+    for built in [*source.glob("_attn*.so"), *source.glob("libattn*")]:
+        (package / built.name).symlink_to(built.resolve())
+    result = subprocess.run(
+        [sys.executable, "-c", ALONE], capture_output=True, text=True, cwd=tmp_path, timeout=120
+    )
+    assert result.returncode == 0, result.stderr
 
 
 def test_no_module_has_a_public_name():

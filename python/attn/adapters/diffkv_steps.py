@@ -17,19 +17,20 @@ from ..errors import PlanError, TensorError, expected
 from ..run.attention import attend
 from ..run.kernels import compile
 from .diffkv_cache import DiffKVCache, DiffKVLayer
+from .paged_steps import TokenRows
 from .span_mask import ends_at_rows
 from .transformers_cache import PagedKeys
 from .transformers_config import CACHE
 from .visible_rows import is_window
 
 
-class DiffKVStep:
+class DiffKVStep(TokenRows):
     """What all layers of a forward pass share: which rows are tokens."""
 
     def __init__(self, cache: DiffKVCache, spans: Tensor, rows: int):
         table = spans.cpu().numpy().reshape(-1, 4).astype(numpy.int64)
         first, end = table[:, 0], table[:, 1]
-        self.is_prompt, self.rows = cache.length == 0, rows
+        self.is_prompt = cache.length == 0
         self.begun: set[int] = set()
         """Layers."""
         self.ended: set[int] = set()
@@ -42,22 +43,10 @@ class DiffKVStep:
             )
         if not self.is_prompt:
             cache.require_rows(rows)
+        super().__init__(self.first, self.counts, rows)
         self.begin, cache.journal = begin, []
         cache.length += rows
         cache.most += int(self.counts.max())
-
-    def take(self, tensor: Tensor) -> Tensor:
-        """[batch, heads, rows, dim] -> [tokens, heads, dim], without padding."""
-        spans = zip(tensor, self.first.tolist(), self.counts.tolist(), strict=True)
-        return torch.cat([each[:, first : first + count].transpose(0, 1) for each, first, count in spans])
-
-    def put(self, out: Tensor, batch: int) -> Tensor:
-        """[tokens, heads, dim] -> [batch, rows, heads, dim]; rows of padding are 0."""
-        full = out.new_zeros(batch, self.rows, *out.shape[1:])
-        spans = zip(full, out.split(self.counts.tolist()), self.first.tolist(), strict=True)
-        for each, found, first in spans:
-            each[first : first + len(found)] = found
-        return full
 
 
 def attend_precisions(

@@ -24,6 +24,31 @@ from .transformers_cache import PagedCache, PagedKeys, PagedLayer
 from .transformers_config import CACHE
 
 
+class TokenRows:
+    """Rows of a padded batch that are tokens: of each sequence `counts` from `first` on."""
+
+    def __init__(self, first: numpy.ndarray, counts: numpy.ndarray, rows: int):
+        flat = [
+            numpy.arange(i * rows + begin, i * rows + begin + count)
+            for i, (begin, count) in enumerate(zip(first, counts, strict=True))
+        ]
+        index = numpy.concatenate(flat)
+        self.rows, self.whole, self.index = rows, len(index) == len(counts) * rows, torch.from_numpy(index)
+
+    def take(self, tensor: Tensor) -> Tensor:
+        """[batch, heads, rows, dim] -> [tokens, heads, dim], without padding."""
+        flat = tensor.transpose(1, 2).reshape(-1, tensor.shape[1], tensor.shape[3])
+        return flat if self.whole else flat.index_select(0, self.index.to(flat.device))
+
+    def put(self, out: Tensor, batch: int) -> Tensor:
+        """[tokens, heads, dim] -> [batch, rows, heads, dim]; rows of padding are 0."""
+        if not self.whole:
+            full = out.new_zeros(batch * self.rows, *out.shape[1:])
+            full.index_copy_(0, self.index.to(out.device), out)
+            out = full
+        return out.view(batch, self.rows, *out.shape[1:])
+
+
 class Asked(NamedTuple):
     """What decides a layer's kernel, beside the cache."""
 
@@ -54,7 +79,7 @@ class Asked(NamedTuple):
         )
 
 
-class PagedStep:
+class PagedStep(TokenRows):
     """What all layers of a forward pass share."""
 
     def __init__(self, cache: PagedCache, spans: Tensor, rows: int):
@@ -76,13 +101,7 @@ class PagedStep:
                 raise TensorError(
                     f"attention_mask[{index}]: shows {wanted} tokens before this step, and the cache holds {held}"
                 )
-        flat = [
-            numpy.arange(i * rows + s - begin, i * rows + s - begin + n)
-            for i, (s, n) in enumerate(zip(shown, self.counts, strict=True))
-        ]
-        index = numpy.concatenate(flat)
-        self.whole = len(index) == len(table) * rows
-        self.index = torch.from_numpy(index)
+        super().__init__(shown - begin, self.counts, rows)
         # A chunk of a prompt may be all padding to a sequence, or to all of them.
         self.requests = [(node, int(n)) for node, n in zip(cache.nodes, self.counts, strict=True) if n]
         nodes, counts = zip(*self.requests, strict=True) if self.requests else ((), ())
@@ -98,19 +117,6 @@ class PagedStep:
     def unfinished(self) -> list[int]:
         """Layers whose keys and values were not written."""
         return [] if self.change is None else self.change.missing
-
-    def take(self, tensor: Tensor) -> Tensor:
-        """[batch, heads, rows, dim] -> [tokens, heads, dim], without padding."""
-        flat = tensor.transpose(1, 2).reshape(-1, tensor.shape[1], tensor.shape[3])
-        return flat if self.whole else flat.index_select(0, self.index.to(flat.device))
-
-    def put(self, out: Tensor, batch: int, rows: int) -> Tensor:
-        """[tokens, heads, dim] -> [batch, rows, heads, dim]; rows of padding are 0."""
-        if not self.whole:
-            full = out.new_zeros(batch * rows, *out.shape[1:])
-            full.index_copy_(0, self.index.to(out.device), out)
-            out = full
-        return out.view(batch, rows, *out.shape[1:])
 
 
 @dataclass
@@ -178,4 +184,4 @@ def attend_pages(
     if gates:
         extra["classes"] = gates.classes
     out = kernel.run(step.take(query).contiguous(), cache.pages.layer(layer.index), plan, **extra)
-    return step.put(out, batch, rows)
+    return step.put(out, batch)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from ..errors import PlanError, TensorError, expected
+from ..errors import PlanError, SpecError, TensorError, closest, expected
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,6 +21,9 @@ PRUNED, LOW, HIGH = 0, 1, 2
 
 NOTHING = -1
 """In place of a position: no token."""
+
+GROUPS = ("max", "mean", "sum")
+"""How the significance of a head group's heads becomes one number."""
 
 
 @dataclass
@@ -159,6 +162,20 @@ class Policy(ABC):
 # --- What a policy of somebody else gives ------------------------------------------------------------------------
 
 
+def check_count(label: str, value: object, most: int | None = None, what: str = "a number") -> None:
+    """SpecError unless it is a whole number from 1 on."""
+    number = value if isinstance(value, int) and not isinstance(value, bool) else 0
+    if number < 1 or (most is not None and number > most):
+        legal = f"{what} from 1 " + ("on" if most is None else f"to {most}")
+        raise expected(SpecError, label, legal, value, nearest=1 if number < 1 else most)
+
+
+def check_choice(label: str, value: object, legal: tuple[str, ...]) -> None:
+    """SpecError unless it is one of these words."""
+    if value not in legal:
+        raise expected(SpecError, label, f"one of {', '.join(legal)}", value, nearest=closest(value, legal))
+
+
 def check_policy(policy: object) -> None:
     """PlanError for what is no policy, or lacks a number that caches read."""
     if not isinstance(policy, Policy):
@@ -169,7 +186,7 @@ def check_policy(policy: object) -> None:
         raise expected(PlanError, f"{name}.window", "a number of tokens from 0 on", window)
     if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
         raise expected(PlanError, f"{name}.rows", "a number of rows from 1 on, or None for all", rows)
-    if group not in ("max", "mean", "sum"):
+    if group not in GROUPS:
         raise expected(PlanError, f"{name}.group", "'max', 'mean' or 'sum'", group)
 
 

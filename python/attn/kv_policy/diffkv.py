@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..cache.policy import (
+    GROUPS,
     HIGH,
     LOW,
     NOTHING,
@@ -36,11 +37,13 @@ from ..cache.policy import (
     Policy,
     Rule,
     begin,
+    check_choice,
+    check_count,
     check_significance,
     harmonic,
     heads_of,
 )
-from ..errors import SpecError, closest, expected
+from ..errors import SpecError, expected
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,7 +51,6 @@ if TYPE_CHECKING:
 RELEASE_ROWS = 64
 NORMS = ("inverse_length", "inverse_position", "uniform")
 LIKES = ("paper", "release")
-GROUPS = ("max", "mean", "sum")
 MOST_TOKENS = 2**20
 
 
@@ -80,18 +82,9 @@ class DiffKV(Policy):
 
     def __post_init__(self) -> None:
         _check_alphas("", self.alpha_high, self.alpha_low)
-        window = self.window
-        if isinstance(window, bool) or not isinstance(window, int) or not 1 <= window <= MOST_TOKENS:
-            nearest = min(max(window, 1), MOST_TOKENS) if isinstance(window, int) else 64
-            legal = f"a number of tokens from 1 to {MOST_TOKENS}"
-            raise expected(SpecError, "DiffKV(window)", legal, window, nearest=nearest)
+        check_count("DiffKV(window)", self.window, MOST_TOKENS, "a number of tokens")
         for name, legal in (("norm", NORMS), ("like", LIKES), ("group", GROUPS)):
-            value = getattr(self, name)
-            if value not in legal:
-                nearest = closest(value, legal)
-                raise expected(
-                    SpecError, f"DiffKV({name})", f"one of {', '.join(legal)}", value, nearest=nearest
-                )
+            check_choice(f"DiffKV({name})", getattr(self, name), legal)
         if not isinstance(self.overrides, Mapping):
             legal = "a dict of (layer, head) and (alpha_high, alpha_low)"
             raise expected(SpecError, "DiffKV(overrides)", legal, self.overrides)
@@ -148,8 +141,7 @@ class DiffKV(Policy):
         The loss is taken to grow with the alphas. Errors: SpecError, also where all tokens HIGH cost more than the target;
         those of DiffKVCache.
         """
-        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-            raise expected(SpecError, "calibrate(steps)", "a number from 1 on", steps, nearest=1)
+        check_count("calibrate(steps)", steps)
         if isinstance(target, bool) or not isinstance(target, (int, float)) or not 0 <= target < math.inf:
             raise expected(SpecError, "calibrate(target)", "nats from 0 on", target, nearest=0.0)
         _check_alphas("most: ", most, 0)

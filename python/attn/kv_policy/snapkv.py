@@ -11,8 +11,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..cache.policy import NOTHING, PRUNED, Changes, Kept, Policy, begin, check_significance
-from ..errors import SpecError, closest, expected
+from ..cache.policy import (
+    GROUPS,
+    NOTHING,
+    PRUNED,
+    Changes,
+    Kept,
+    Policy,
+    begin,
+    check_choice,
+    check_count,
+    check_significance,
+)
+from ..errors import SpecError, expected
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,18 +48,14 @@ class SnapKV(Policy):
 
     def __post_init__(self) -> None:
         for name in ("budget", "window", "kernel"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise expected(SpecError, f"SnapKV({name})", "a number from 1 on", value, nearest=1)
+            check_count(f"SnapKV({name})", getattr(self, name))
         if self.budget < self.window:
             legal = f"at least the window, {self.window} tokens"
             raise expected(SpecError, "SnapKV(budget)", legal, self.budget, nearest=self.window)
         if self.kernel % 2 == 0:
             nearest = f"{self.kernel - 1} or {self.kernel + 1}"
             raise expected(SpecError, "SnapKV(kernel)", "an odd number", self.kernel, nearest=nearest)
-        if self.group not in ("max", "mean", "sum"):
-            nearest = closest(self.group, ("max", "mean", "sum"))
-            raise expected(SpecError, "SnapKV(group)", "max, mean or sum", self.group, nearest=nearest)
+        check_choice("SnapKV(group)", self.group, GROUPS)
 
     @property
     def rows(self) -> int:

@@ -30,3 +30,11 @@ def refuse_later(operator) -> None:
         raise TensorError(NO_BACKWARD.format(operator._qualname, "its inputs"))
 
     operator.register_autograd(lambda ctx, *grads: None, setup_context=refuse)
+
+
+def cast_under_autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """Queries, keys and values of a layer as autocast has them: rotary embeddings may have left some in float32."""
+    device = tensors[0].device.type
+    if not torch.is_autocast_enabled(device):
+        return tensors
+    return tuple(tensor.to(torch.get_autocast_dtype(device)) for tensor in tensors)

@@ -20,6 +20,7 @@ from transformers import AttentionInterface, PreTrainedModel
 from ..describe.forest import Forest
 from ..errors import SpecError, TensorError, expected
 from ..run.attention import attend
+from ..run.torch_rules import cast_under_autocast
 from .heads import CHUNK, edge_head
 from .packing import Packed
 
@@ -144,9 +145,8 @@ def forest_attention(
         raise TensorError(f"{NAME}: expected to be called by attn.training.packed_model")
     if dropout:
         raise TensorError(f"dropout: expected 0 over a forest, got {dropout}")
-    if torch.is_autocast_enabled(query.device.type) and not attn_forest.reference:
-        cast = torch.get_autocast_dtype(query.device.type)
-        query, key, value = query.to(cast), key.to(cast), value.to(cast)
+    if not attn_forest.reference:
+        query, key, value = cast_under_autocast(query, key, value)
     if not attn_forest.reference and query.dtype not in _KERNEL_DTYPES:
         raise TensorError(
             f"{type(module).__name__}: expected bfloat16 or float16, got {query.dtype}; load the model in one of them, or "

@@ -65,7 +65,10 @@ SPECS = {
         "budget.: expected at least the window, 32 tokens, got 8; nearest legal: 32",
     ),
     "kernel": (lambda: SnapKV(64, 32, 4), "kernel.: expected an odd number, got 4; nearest legal: 3 or 5"),
-    "snap group": (lambda: SnapKV(64, group="average"), "group.: expected max, mean or sum, got 'average'"),
+    "snap group": (
+        lambda: SnapKV(64, group="average"),
+        "group.: expected one of max, mean, sum, got 'average'",
+    ),
     "snap window": (lambda: SnapKV(64, 0), "window.: expected a number from 1 on, got 0; nearest legal: 1"),
 }
 

@@ -9,7 +9,7 @@ pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C b
 from attn.memory.formats import NAMES, describe_store  # noqa: E402
 
 INTEGERS = {"int8": 8, "int4": 4, "int2": 2}
-BLOCKS = ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp4")  # test/grid/test_blocks.py has their definition
+BLOCKS = ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp4", "nvfp4")  # test/grid/test_blocks.py has their definition
 FLOATS = {"fp8_e4m3": (4, 3, 448.0), "fp8_e5m2": (5, 2, 57344.0)}
 
 

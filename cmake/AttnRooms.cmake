@@ -60,6 +60,18 @@ function(attn_rt_room room)
   set_property(GLOBAL APPEND PROPERTY ATTN_RT_OBJECTS $<TARGET_OBJECTS:${_target}>)
 endfunction()
 
+# Kernels that are written as text, <name>.mlir, are string literals to the sources beside them, <name>.mlir.inc.
+function(attn_embed_texts target folder)
+  file(GLOB _texts CONFIGURE_DEPENDS ${folder}/*.mlir)
+  foreach(_text ${_texts})
+    get_filename_component(_name ${_text} NAME)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${_text})
+    file(READ ${_text} _content)
+    file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/texts/${target}/${_name}.inc CONTENT "R\"mlir(${_content})mlir\"\n")
+    target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/texts/${target})
+  endforeach()
+endfunction()
+
 # attn_room(<folder of lib> [OBJECT] [HEADERS <name>] [LINKS <rooms and targets>...])
 # Its headers are those in the folder of the same name below include/attn, and, with HEADERS, its own folder's under that
 # name. OBJECT: its sources end in .cc, may use exceptions, and are linked whole.
@@ -81,6 +93,7 @@ function(attn_room room)
       target_precompile_headers(${_target} REUSE_FROM attn_Support)
     endif()
   endif()
+  attn_embed_texts(${_target} ${_folder})
   target_compile_options(${_target} PRIVATE -Wall -Wextra -Wno-unused-parameter)
   attn_link_rooms(${_target} attn_ ${_room_LINKS})
   target_link_libraries(${_target} PUBLIC attn_llvm_flags ${ATTN_LLVM_LIBS})

@@ -129,7 +129,8 @@ class Rooms:
         for room, path in self.files():
             for name in re.findall(r'^#include "(.+)"', path.read_text(), flags=re.M):
                 folder = name.rpartition("/")[0]
-                if name.startswith(("mlir/", "llvm/")) or (not folder and (path.parent / name).is_file()):
+                beside = path.parent / name.removesuffix(".inc")  # a kernel's text, embedded
+                if name.startswith(("mlir/", "llvm/")) or (not folder and beside.is_file()):
                     continue
                 other = self.names.get(folder, self.names.get(folder.partition("/")[0]))
                 where = f"{path.relative_to(self.root)} includes {name}"

@@ -118,7 +118,7 @@ class MixedLists(TokenLists):
             Binding("done", "i32", (4,)),
             *(Binding(name, "i32", (lists,), True) for name in slots),
         ]
-        text = revise_text(left, right, window=rule.window, rows=rule.rows, release=rule.release)
+        text = revise_text(left, right, rule)
         sizes = (lists, columns, *places, *rooms)
         self._revise = TableOperation(text, bindings, sizes, device, checked)
 

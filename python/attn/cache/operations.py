@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..describe.printing import program_text
 from ..memory.formats import Format
+from .policy import Rule
 
 
 @dataclass(frozen=True)
@@ -93,8 +95,12 @@ def compact_text(page: int, right: bool) -> str:
     return _table_text("compact", "compact_tokens", tensors, words)
 
 
-def revise_text(left: int, right: int, *, window: int, rows: int, release: bool) -> str:
-    """`attn.revise_tokens` for pages of so many tokens at either end."""
+_DECIDE = "attn.decide leaving demoted {} gone {}, least demoted {} gone {}, lowest gone {}"
+
+
+def revise_text(left: int, right: int, rule: Rule) -> str:
+    """`attn.revise_tokens` for pages of so many tokens at either end. SpecError, where functions of the rule mean nothing in a
+    kernel."""
     numbers = ("high", "low", "seen", "prompt")
     tensors = {"table": "?x?xi32"} | dict.fromkeys(numbers, "?xi32")
     tensors |= {"limits": "?x2xf32", "sees": "?x2xi32"}
@@ -104,7 +110,9 @@ def revise_text(left: int, right: int, *, window: int, rows: int, release: bool)
     words += (
         " worth %worth_high, %worth_low done %done demote %down_from to %down_to move %move_from to %move_to"
     )
-    words += f" left {left} right {right} window {window} rows {rows}{' release' if release else ''}"
+    rank = program_text(rule.ranks(), "attn.rank {}")
+    decide = program_text(rule.decisions(), _DECIDE)
+    words += f" left {left} right {right} window {rule.window} rows {rule.rows} rank {{\n{rank}}} decide {{\n{decide}}}"
     return _text_of("revise", "revise_tokens", tensors, words)
 
 

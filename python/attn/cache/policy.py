@@ -7,10 +7,11 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy
 
+from ..describe.scalars import Program, trace_scalars
 from ..errors import PlanError, SpecError, TensorError, closest, expected
 
 if TYPE_CHECKING:
@@ -95,20 +96,83 @@ class Changes:
     pruned: Tensor
 
 
+class Candidate(NamedTuple):
+    """A token that a step may take: what it is worth (`rank`), and whether there is one."""
+
+    rank: Any
+    exists: Any
+
+    def below(self, limit: Any) -> Any:
+        """Whether there is one, and it is worth less."""
+        return self.exists & (self.rank < limit)
+
+
+class ListState(NamedTuple):
+    """A list behind a step's new token: how many of its tokens are HIGH and LOW, how many it has seen, and its two limits."""
+
+    high: Any
+    low: Any
+    seen: Any
+    limits: tuple[Any, Any]
+
+
+class Decision(NamedTuple):
+    """What a step does with its candidates, truth values. At most one HIGH token becomes LOW or goes, the first of which any is
+    said; a LOW one goes only for one that becomes LOW."""
+
+    leaving_demoted: Any = False
+    leaving_gone: Any = False
+    least_demoted: Any = False
+    least_gone: Any = False
+    lowest_gone: Any = False
+
+
 @dataclass(frozen=True)
 class Rule:
-    """Steps of a policy, as a kernel decides them (attn.revise_tokens).
+    """Steps of a policy, as a kernel decides them (attn.revise_tokens). Its functions are traced, as score functions are.
 
     window   the last so many tokens of a list stay HIGH
     rows     how many of a prompt's last rows were counted; 0: all
-    release  of DiffKV's two ways to decide that of its release, else the paper's
-    limits   of (layer, KV head): the thresholds for HIGH and for LOW, over 1 / the tokens so far
+    limits   of (layer, KV head): two numbers that `decide` is given
+    rank     (score, rows, position, seen) -> what a token is worth: its significance added up, over how many rows, its
+             position, and the tokens so far
+    decide   (leaving, least, lowest, state) -> Decision: the token that leaves the window, the HIGH token behind the window
+             and the LOW token whose ranks are least, Candidates, and the ListState
     """
 
     window: int
     rows: int
-    release: bool
     limits: Callable[[int, int], tuple[float, float]]
+    rank: Callable[[Any, Any, Any, Any], Any]
+    decide: Callable[[Candidate, Candidate, Candidate, ListState], Decision]
+
+    def ranks(self) -> Program:
+        """Of (score f32, rows i32, position i32, seen i32) the rank. SpecError."""
+        arguments = (("score", "f32"), ("rows", "i32"), ("position", "i32"), ("seen", "i32"))
+        return trace_scalars(lambda *each: [self.rank(*each)], arguments, "f32", "rank")
+
+    def decisions(self) -> Program:
+        """Of the candidates, rank f32 and existence i1 each, and (high i32, low i32, seen i32, limits f32) a Decision. SpecError."""
+        candidates = [
+            (f"{name}_{part}", kind)
+            for name in ("leaving", "least", "lowest")
+            for part, kind in (("rank", "f32"), ("exists", "i1"))
+        ]
+        numbers = [("high", "i32"), ("low", "i32"), ("seen", "i32"), ("first", "f32"), ("second", "f32")]
+
+        def decide(a: Any, a_is: Any, b: Any, b_is: Any, c: Any, c_is: Any, *state: Any) -> Decision:
+            high, low, seen, first, second = state
+            found = self.decide(
+                Candidate(a, a_is),
+                Candidate(b, b_is),
+                Candidate(c, c_is),
+                ListState(high, low, seen, (first, second)),
+            )
+            if not isinstance(found, Decision):
+                raise expected(SpecError, "decide", "an attn.kv_policy.Decision(...)", found)
+            return found
+
+        return trace_scalars(decide, [*candidates, *numbers], "i1", "decide")
 
 
 class Policy(ABC):

@@ -11,6 +11,7 @@ from .tracing import ARGUMENTS, as_f32
 
 if TYPE_CHECKING:
     from .description import Description
+    from .scalars import Program
     from .score import Score
 
 
@@ -146,6 +147,19 @@ def score_text(score: Score, shapes: dict[str, tuple], ssa: Names) -> tuple[list
         )
     lines.append(f"attn.yield {names[score.result]} : f32")
     return constants, "".join(f"    {'  ' if i else ''}{line}\n" for i, line in enumerate(lines))
+
+
+def program_text(program: Program, end: str) -> str:
+    """A region: its arguments, what is computed of them, and the operation that ends it, with `{}` for each result."""
+    names = [f"%a{i}" for i in range(len(program.arguments))]
+    taken = ", ".join(f"{name}: {kind}" for name, kind in zip(names, program.arguments, strict=True))
+    lines = [f"^bb0({taken}):"]
+    for instruction in program.instructions:
+        names.append(f"%v{len(names) - len(program.arguments)}")
+        operands = [names[operand] for operand in instruction.operands]
+        lines.append(f"  {names[-1]} = {_right_side(instruction, operands, {})}")
+    lines.append("  " + end.format(*(names[result] for result in program.results)))
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _right_side(instruction, operands: list[str], shapes: dict[str, tuple]) -> str:

@@ -19,12 +19,17 @@ from typing import Any, NoReturn
 from ..errors import SpecError, given
 from .checks import MAX_HEADS
 
-ARGUMENTS = ("s", "h", "qi", "ki")
 Span = tuple[int, int]
 INT32 = (-(2**31), 2**31 - 1)
 # A query's position is whatever a batch says, -1 too; a key's is checked when it is planned (CheckBatch.cpp).
-_KINDS = {"s": "f32", "h": "i32", "qi": "i32", "ki": "i32"}
-_SPANS = {"s": INT32, "h": (0, MAX_HEADS - 1), "qi": INT32, "ki": (0, INT32[1])}
+Argument = tuple[str, str, Span]  # its name, its type, and what an integer lies between
+SCORE: tuple[Argument, ...] = (
+    ("s", "f32", INT32),
+    ("h", "i32", (0, MAX_HEADS - 1)),
+    ("qi", "i32", INT32),
+    ("ki", "i32", (0, INT32[1])),
+)
+ARGUMENTS = tuple(name for name, _, _ in SCORE)
 _INSTEAD = (
     "while a score function is traced. Instead of `if` use attn.math.where(condition, a, b), of `and`, `or`, `not` "
     "use &, |, ~, of min and max attn.math.minimum and attn.math.maximum, of chained comparisons two joined by &"
@@ -76,13 +81,14 @@ def unless_wrapped(low: int, high: int) -> Span:
 
 
 class Tracer:
-    def __init__(self) -> None:
+    """`arguments`: of the function that is traced, a score function unless said otherwise."""
+
+    def __init__(self, arguments: tuple[Argument, ...] = SCORE) -> None:
         self.instructions: list[Instruction] = []
         self._known: dict[Instruction, Traced] = {}
         self.refusal: SpecError | None = None
-        self.arguments = tuple(
-            Traced(self, i, _KINDS[name], _SPANS[name]) for i, name in enumerate(ARGUMENTS)
-        )
+        self.names = tuple(name for name, _, _ in arguments)
+        self.arguments = tuple(Traced(self, i, kind, span) for i, (_, kind, span) in enumerate(arguments))
         self.values = list(self.arguments)
 
     def write(self, op: str, kind: str, *operands: Traced, detail: Any = None, span: Span = INT32) -> Traced:
@@ -111,7 +117,8 @@ class Tracer:
 
     def instruction(self, value: Traced) -> Instruction | None:
         """What a value is the result of; None for an argument."""
-        return self.instructions[value.index - len(ARGUMENTS)] if value.index >= len(ARGUMENTS) else None
+        first = len(self.arguments)
+        return self.instructions[value.index - first] if value.index >= first else None
 
     def refuse_index(self) -> NoReturn:
         self.arguments[0].__index__()
@@ -201,7 +208,8 @@ class Traced:
         return self.span[0] >= 0
 
     def __repr__(self) -> str:
-        name = ARGUMENTS[self.index] if self.index < len(ARGUMENTS) else f"v{self.index}"
+        names = self.tracer.names
+        name = names[self.index] if self.index < len(names) else f"v{self.index}"
         return f"<traced {name}: {self.type}>"
 
     __hash__ = None  # type: ignore[assignment]

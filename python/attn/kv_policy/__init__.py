@@ -10,7 +10,8 @@ A policy sees what tokens were worth to the rows so far, their *significance*, a
 at a time, each by itself: a list is the tokens of one KV head of one sequence. The decisions are tensors, so that a step
 on a GPU waits for nothing.
 
-A policy of your own is a subclass of Policy. `begin` makes its lists of a prompt, `Kept.append` adds a step's tokens, and
+A policy of your own is a subclass of Ruled, two functions of numbers that caches in PyTorch and kernels both ask
+(docs/adding-a-policy.md), or of Policy, where a step wants tensors. `begin` makes its lists of a prompt, `Kept.append` adds a step's tokens, and
 NOTHING stands where a step changes no token of a list:
 
     class Recent(attn.kv_policy.Policy):
@@ -35,26 +36,36 @@ from ..cache.policy import (
     LOW,
     NOTHING,
     PRUNED,
+    Candidate,
     Changes,
+    Decision,
     Kept,
+    ListState,
     Policy,
     begin,
     check_significance,
     heads_of,
 )
 from .diffkv import DiffKV
+from .h2o import H2O
+from .ruled import Ruled
 from .snapkv import SnapKV
 from .streaming import Streaming
 
 __all__ = [
+    "H2O",
     "HIGH",
     "LOW",
     "NOTHING",
     "PRUNED",
+    "Candidate",
     "Changes",
+    "Decision",
     "DiffKV",
     "Kept",
+    "ListState",
     "Policy",
+    "Ruled",
     "SnapKV",
     "Streaming",
     "begin",

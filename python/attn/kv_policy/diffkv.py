@@ -32,8 +32,11 @@ from ..cache.policy import (
     LOW,
     NOTHING,
     PRUNED,
+    Candidate,
     Changes,
+    Decision,
     Kept,
+    ListState,
     Policy,
     Rule,
     begin,
@@ -43,6 +46,7 @@ from ..cache.policy import (
     harmonic,
     heads_of,
 )
+from ..describe.functions import maximum
 from ..errors import SpecError, expected
 
 if TYPE_CHECKING:
@@ -104,7 +108,8 @@ class DiffKV(Policy):
         """As of Policy; there is none for norm="uniform"."""
         if self.norm == "uniform":
             return None
-        return Rule(self.window, self.rows or 0, self.like == "release", self.alphas)
+        decide = _decide_like_release if self.like == "release" else _decide_like_paper
+        return Rule(self.window, self.rows or 0, self.alphas, _mean, decide)
 
     def named_heads(self) -> set[tuple[int, int]]:
         """As of Policy."""
@@ -205,6 +210,30 @@ class DiffKV(Policy):
         if self.norm == "inverse_position" and places is not None:
             return 1.0 / (places + 1).double()
         return (1.0 / lengths.double()).expand(queries.shape)
+
+
+def _mean(score: Any, rows: Any, position: Any, seen: Any) -> Any:
+    """Of a token's significance over the rows that it was counted for."""
+    return score / rows
+
+
+def _decide_like_paper(leaving: Candidate, least: Candidate, lowest: Candidate, state: ListState) -> Decision:
+    high, low = (limit / maximum(state.seen, 1) for limit in state.limits)
+    not_high, not_low = leaving.below(high), leaving.below(low)
+    is_low = not_high & ~not_low
+    return Decision(
+        leaving_demoted=is_low,
+        leaving_gone=not_low,
+        least_demoted=leaving.exists & ~not_high & least.below(high),
+        lowest_gone=is_low & lowest.below(low),
+    )
+
+
+def _decide_like_release(
+    leaving: Candidate, least: Candidate, lowest: Candidate, state: ListState
+) -> Decision:
+    high, low = (limit / maximum(state.seen, 1) for limit in state.limits)
+    return Decision(least_demoted=least.below(high), lowest_gone=lowest.below(low))
 
 
 class _Tokens:

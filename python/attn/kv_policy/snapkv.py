@@ -16,8 +16,10 @@ from ..cache.policy import (
     NOTHING,
     PRUNED,
     Changes,
+    Decision,
     Kept,
     Policy,
+    Rule,
     begin,
     check_choice,
     check_count,
@@ -82,6 +84,16 @@ class SnapKV(Policy):
         kept.level[behind & (rank >= self.budget - self.window)] = PRUNED
         kept.score[kept.level == PRUNED] = 0
         return kept
+
+    def rule(self) -> Rule:
+        """As of Policy."""
+        return Rule(
+            self.window,
+            self.rows,
+            lambda layer, head: (0.0, 0.0),
+            lambda score, rows, position, seen: score,
+            lambda leaving, least, lowest, state: Decision(),
+        )
 
     def step(self, kept: Kept, significance: Tensor) -> Changes:
         """As of Policy; changes nothing."""

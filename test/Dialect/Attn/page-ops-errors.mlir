@@ -122,8 +122,9 @@ func.func @beside(%table: tensor<?x?xi32> {attn.name = "table"},
                 %status: tensor<4xi32> {attn.name = "status"}) {
   attn.manage_pages %table counts %counts of %tokens left 16 right 16 free %free span %span status %status
       : tensor<?x?xi32>, tensor<?x2xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<2xi32>, tensor<4xi32>
+  %one = arith.constant 1 : i32
   // expected-error @below {{expected one operation on a table of pages per function and nothing beside it, got another operation}}
-  %c = arith.constant 1 : i32
+  %two = arith.addi %one, %one : i32
   return
 }
 
@@ -164,6 +165,13 @@ func.func @window(%table: tensor<?x?xi32> {attn.name = "table"}, %high: tensor<?
   attn.revise_tokens %table high %high low %low seen %seen prompt %prompt limits %limits sees %sees score %score position %position
       worth %worth_high, %worth_low done %done demote %down_from to %down_to move %move_from to %move_to
       left 32 right 64 window 0 rows 0
+      rank {
+      ^bb0(%sum: f32, %count: i32, %at: i32, %tokens: i32):
+        attn.rank %sum
+      } decide {
+      ^bb0(%r0: f32, %e0: i1, %r1: f32, %e1: i1, %r2: f32, %e2: i1, %high_count: i32, %low_count: i32, %tokens: i32, %first: f32, %second: f32):
+        attn.decide leaving demoted %e0 gone %e0, least demoted %e1 gone %e1, lowest gone %e2
+      }
       : tensor<?x?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?x2xf32>, tensor<?x2xi32>, tensor<?x?xf32>,
         tensor<?x?xi32>, tensor<?x?xf32>, tensor<?x?xf32>, tensor<4xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>
   return
@@ -182,6 +190,13 @@ func.func @rows(%table: tensor<?x?xi32> {attn.name = "table"}, %high: tensor<?xi
   attn.revise_tokens %table high %high low %low seen %seen prompt %prompt limits %limits sees %sees score %score position %position
       worth %worth_high, %worth_low done %done demote %down_from to %down_to move %move_from to %move_to
       left 32 right 64 window 1 rows -1
+      rank {
+      ^bb0(%sum: f32, %count: i32, %at: i32, %tokens: i32):
+        attn.rank %sum
+      } decide {
+      ^bb0(%r0: f32, %e0: i1, %r1: f32, %e1: i1, %r2: f32, %e2: i1, %high_count: i32, %low_count: i32, %tokens: i32, %first: f32, %second: f32):
+        attn.decide leaving demoted %e0 gone %e0, least demoted %e1 gone %e1, lowest gone %e2
+      }
       : tensor<?x?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?x2xf32>, tensor<?x2xi32>, tensor<?x?xf32>,
         tensor<?x?xi32>, tensor<?x?xf32>, tensor<?x?xf32>, tensor<4xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>
   return
@@ -200,6 +215,13 @@ func.func @of_revision(%table: tensor<?x?xi32> {attn.name = "table"}, %high: ten
   attn.revise_tokens %table high %high low %low seen %seen prompt %prompt limits %limits sees %sees score %score position %position
       worth %worth_high, %worth_low done %done demote %down_from to %down_to move %move_from to %move_to
       left 32 right 48 window 1 rows 0
+      rank {
+      ^bb0(%sum: f32, %count: i32, %at: i32, %tokens: i32):
+        attn.rank %sum
+      } decide {
+      ^bb0(%r0: f32, %e0: i1, %r1: f32, %e1: i1, %r2: f32, %e2: i1, %high_count: i32, %low_count: i32, %tokens: i32, %first: f32, %second: f32):
+        attn.decide leaving demoted %e0 gone %e0, least demoted %e1 gone %e1, lowest gone %e2
+      }
       : tensor<?x?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?x2xf32>, tensor<?x2xi32>, tensor<?x?xf32>,
         tensor<?x?xi32>, tensor<?x?xf32>, tensor<?x?xf32>, tensor<4xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>
   return
@@ -218,7 +240,95 @@ func.func @score(%table: tensor<?x?xi32> {attn.name = "table"}, %high: tensor<?x
   attn.revise_tokens %table high %high low %low seen %seen prompt %prompt limits %limits sees %sees score %score position %position
       worth %worth_high, %worth_low done %done demote %down_from to %down_to move %move_from to %move_to
       left 32 right 64 window 1 rows 0
+      rank {
+      ^bb0(%sum: f32, %count: i32, %at: i32, %tokens: i32):
+        attn.rank %sum
+      } decide {
+      ^bb0(%r0: f32, %e0: i1, %r1: f32, %e1: i1, %r2: f32, %e2: i1, %high_count: i32, %low_count: i32, %tokens: i32, %first: f32, %second: f32):
+        attn.decide leaving demoted %e0 gone %e0, least demoted %e1 gone %e1, lowest gone %e2
+      }
       : tensor<?x?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?x2xf32>, tensor<?x2xi32>, tensor<?x?xi32>,
+        tensor<?x?xi32>, tensor<?x?xf32>, tensor<?x?xf32>, tensor<4xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>
+  return
+}
+
+// -----
+
+func.func @rank_takes(%table: tensor<?x?xi32> {attn.name = "table"}, %high: tensor<?xi32> {attn.name = "high"}, %low: tensor<?xi32> {attn.name = "low"},
+    %seen: tensor<?xi32> {attn.name = "seen"}, %prompt: tensor<?xi32> {attn.name = "prompt"},
+    %limits: tensor<?x2xf32> {attn.name = "limits"}, %sees: tensor<?x2xi32> {attn.name = "sees"}, %score: tensor<?x?xf32> {attn.name = "score"},
+    %position: tensor<?x?xi32> {attn.name = "position"}, %worth_high: tensor<?x?xf32> {attn.name = "worth_high"},
+    %worth_low: tensor<?x?xf32> {attn.name = "worth_low"}, %done: tensor<4xi32> {attn.name = "done"},
+    %down_from: tensor<?xi32> {attn.name = "down_from"}, %down_to: tensor<?xi32> {attn.name = "down_to"},
+    %move_from: tensor<?xi32> {attn.name = "move_from"}, %move_to: tensor<?xi32> {attn.name = "move_to"}) {
+  // expected-error @below {{expected the rank region to take ('f32', 'i32', 'i32', 'i32'), got ('f32', 'i32')}}
+  attn.revise_tokens %table high %high low %low seen %seen prompt %prompt limits %limits sees %sees score %score position %position
+      worth %worth_high, %worth_low done %done demote %down_from to %down_to move %move_from to %move_to
+      left 32 right 64 window 1 rows 0
+      rank {
+      ^bb0(%sum: f32, %count: i32):
+        attn.rank %sum
+      }
+      decide {
+      ^bb0(%r0: f32, %e0: i1, %r1: f32, %e1: i1, %r2: f32, %e2: i1, %high_count: i32, %low_count: i32, %tokens: i32, %first: f32, %second: f32):
+        attn.decide leaving demoted %e0 gone %e0, least demoted %e1 gone %e1, lowest gone %e2
+      }
+      : tensor<?x?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?x2xf32>, tensor<?x2xi32>, tensor<?x?xf32>,
+        tensor<?x?xi32>, tensor<?x?xf32>, tensor<?x?xf32>, tensor<4xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>
+  return
+}
+
+// -----
+
+func.func @rank_reads(%table: tensor<?x?xi32> {attn.name = "table"}, %high: tensor<?xi32> {attn.name = "high"}, %low: tensor<?xi32> {attn.name = "low"},
+    %seen: tensor<?xi32> {attn.name = "seen"}, %prompt: tensor<?xi32> {attn.name = "prompt"},
+    %limits: tensor<?x2xf32> {attn.name = "limits"}, %sees: tensor<?x2xi32> {attn.name = "sees"}, %score: tensor<?x?xf32> {attn.name = "score"},
+    %position: tensor<?x?xi32> {attn.name = "position"}, %worth_high: tensor<?x?xf32> {attn.name = "worth_high"},
+    %worth_low: tensor<?x?xf32> {attn.name = "worth_low"}, %done: tensor<4xi32> {attn.name = "done"},
+    %down_from: tensor<?xi32> {attn.name = "down_from"}, %down_to: tensor<?xi32> {attn.name = "down_to"},
+    %move_from: tensor<?xi32> {attn.name = "move_from"}, %move_to: tensor<?xi32> {attn.name = "move_to"}) {
+  // expected-note @below {{in the rank region of this operation}}
+  attn.revise_tokens %table high %high low %low seen %seen prompt %prompt limits %limits sees %sees score %score position %position
+      worth %worth_high, %worth_low done %done demote %down_from to %down_to move %move_from to %move_to
+      left 32 right 64 window 1 rows 0
+      rank {
+      ^bb0(%sum: f32, %count: i32, %at: i32, %tokens: i32):
+        // expected-error @below {{expected the right operand to be a constant in a rank region}}
+        %by = arith.divsi %count, %at : i32
+        %worth = arith.sitofp %by : i32 to f32
+        attn.rank %worth
+      }
+      decide {
+      ^bb0(%r0: f32, %e0: i1, %r1: f32, %e1: i1, %r2: f32, %e2: i1, %high_count: i32, %low_count: i32, %tokens: i32, %first: f32, %second: f32):
+        attn.decide leaving demoted %e0 gone %e0, least demoted %e1 gone %e1, lowest gone %e2
+      }
+      : tensor<?x?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?x2xf32>, tensor<?x2xi32>, tensor<?x?xf32>,
+        tensor<?x?xi32>, tensor<?x?xf32>, tensor<?x?xf32>, tensor<4xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>
+  return
+}
+
+// -----
+
+func.func @decide_ends(%table: tensor<?x?xi32> {attn.name = "table"}, %high: tensor<?xi32> {attn.name = "high"}, %low: tensor<?xi32> {attn.name = "low"},
+    %seen: tensor<?xi32> {attn.name = "seen"}, %prompt: tensor<?xi32> {attn.name = "prompt"},
+    %limits: tensor<?x2xf32> {attn.name = "limits"}, %sees: tensor<?x2xi32> {attn.name = "sees"}, %score: tensor<?x?xf32> {attn.name = "score"},
+    %position: tensor<?x?xi32> {attn.name = "position"}, %worth_high: tensor<?x?xf32> {attn.name = "worth_high"},
+    %worth_low: tensor<?x?xf32> {attn.name = "worth_low"}, %done: tensor<4xi32> {attn.name = "done"},
+    %down_from: tensor<?xi32> {attn.name = "down_from"}, %down_to: tensor<?xi32> {attn.name = "down_to"},
+    %move_from: tensor<?xi32> {attn.name = "move_from"}, %move_to: tensor<?xi32> {attn.name = "move_to"}) {
+  // expected-error @below {{expected the decide region to end with attn.decide}}
+  attn.revise_tokens %table high %high low %low seen %seen prompt %prompt limits %limits sees %sees score %score position %position
+      worth %worth_high, %worth_low done %done demote %down_from to %down_to move %move_from to %move_to
+      left 32 right 64 window 1 rows 0
+      rank {
+      ^bb0(%sum: f32, %count: i32, %at: i32, %tokens: i32):
+        attn.rank %sum
+      }
+      decide {
+      ^bb0(%r0: f32, %e0: i1, %r1: f32, %e1: i1, %r2: f32, %e2: i1, %high_count: i32, %low_count: i32, %tokens: i32, %first: f32, %second: f32):
+        attn.rank %r0
+      }
+      : tensor<?x?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?x2xf32>, tensor<?x2xi32>, tensor<?x?xf32>,
         tensor<?x?xi32>, tensor<?x?xf32>, tensor<?x?xf32>, tensor<4xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>
   return
 }

@@ -24,7 +24,7 @@ func.func @compact(%table: tensor<?x?xi32> {attn.name = "table"}, %counts: tenso
 }
 
 // CHECK-LABEL: @revise
-// CHECK: attn.revise_tokens %{{.*}} worth %{{.*}}, %{{.*}} done %{{.*}} demote %{{.*}} to %{{.*}} move %{{.*}} to %{{.*}} left 32 right 64 window 64 rows 64 release :
+// CHECK: attn.revise_tokens %{{.*}} worth %{{.*}}, %{{.*}} done %{{.*}} demote %{{.*}} to %{{.*}} move %{{.*}} to %{{.*}} left 32 right 64 window 64 rows 64 rank {
 func.func @revise(%table: tensor<?x?xi32> {attn.name = "table"}, %high: tensor<?xi32> {attn.name = "high"}, %low: tensor<?xi32> {attn.name = "low"},
     %seen: tensor<?xi32> {attn.name = "seen"}, %prompt: tensor<?xi32> {attn.name = "prompt"},
     %limits: tensor<?x2xf32> {attn.name = "limits"}, %sees: tensor<?x2xi32> {attn.name = "sees"}, %score: tensor<?x?xf32> {attn.name = "score"},
@@ -34,7 +34,20 @@ func.func @revise(%table: tensor<?x?xi32> {attn.name = "table"}, %high: tensor<?
     %move_from: tensor<?xi32> {attn.name = "move_from"}, %move_to: tensor<?xi32> {attn.name = "move_to"}) {
   attn.revise_tokens %table high %high low %low seen %seen prompt %prompt limits %limits sees %sees score %score position %position
       worth %worth_high, %worth_low done %done demote %down_from to %down_to move %move_from to %move_to
-      left 32 right 64 window 64 rows 64 release
+      left 32 right 64 window 64 rows 64
+      rank {
+      ^bb0(%sum: f32, %count: i32, %at: i32, %tokens: i32):
+        %n = arith.sitofp %count : i32 to f32
+        %mean = arith.divf %sum, %n : f32
+        attn.rank %mean
+      } decide {
+      ^bb0(%leaving: f32, %leaves: i1, %least: f32, %is_least: i1, %lowest: f32, %is_lowest: i1,
+           %left: i32, %right: i32, %tokens: i32, %first: f32, %second: f32):
+        %never = arith.constant false
+        %below = arith.cmpf olt, %least, %first : f32
+        %goes = arith.andi %below, %is_least : i1
+        attn.decide leaving demoted %never gone %never, least demoted %goes gone %never, lowest gone %is_lowest
+      }
       : tensor<?x?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?x2xf32>, tensor<?x2xi32>, tensor<?x?xf32>,
         tensor<?x?xi32>, tensor<?x?xf32>, tensor<?x?xf32>, tensor<4xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>
   return

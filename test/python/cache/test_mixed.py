@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from attn.cache.mixed import MixedCache  # noqa: E402
-from attn.kv_policy import DiffKV, SnapKV, Streaming  # noqa: E402
+from attn.kv_policy import H2O, Decision, DiffKV, Ruled, SnapKV, Streaming  # noqa: E402
 from attn.memory.devices import get_device  # noqa: E402
 from mixed_model import Watched, levels_of  # noqa: E402
 
@@ -189,9 +189,75 @@ def test_a_step_allocates_and_copies_nothing():
     assert all(works[0][what] == works[1][what] for what in ("launches", "shapes"))
 
 
+class Tiers(Ruled):
+    """High and low tokens up to a number each, but for the first ones; heads differ."""
+
+    window, group = 5, "mean"
+
+    def limits(self, layer, head):
+        return 12.0 + head, 9.0 + layer
+
+    def rank(self, score, rows, position, seen):
+        return attn.math.where(position < 3, 1e30, score / rows)
+
+    def decide(self, leaving, least, lowest, state):
+        over = state.high > state.limits[0]
+        return Decision(least_demoted=over, lowest_gone=over & (state.low >= state.limits[1]))
+
+
+class Leaving(Tiers):
+    """Every way in which a token goes: by its position, and what it is worth beside the tokens so far."""
+
+    def rank(self, score, rows, position, seen):
+        return attn.math.exp2(-score) * attn.math.abs(position - seen // 2) + rows % 3
+
+    def decide(self, leaving, least, lowest, state):
+        odd = state.seen % 4
+        return Decision(
+            leaving_demoted=leaving.exists & (odd == 0),
+            leaving_gone=leaving.below(1.5) & (odd == 1),
+            least_demoted=odd <= 2,
+            least_gone=~(leaving.rank < least.rank),
+            lowest_gone=state.low > 6,
+        )
+
+
+@pytest.mark.parametrize("prompt", [0, 30])
+@pytest.mark.parametrize(
+    "policy", [Tiers(), Leaving(), H2O(14, 6), SnapKV(12, 4)], ids=lambda p: type(p).__name__
+)
+def test_policies_of_two_functions(policy, prompt):
+    cache = cache_of(policy, checked=True)
+    watched = Watched(cache, (64, 64), seed=prompt)
+    if prompt:
+        watched.prompts(prompt)
+    cache.active.fill_(1)
+    check_steps(watched, 40)
+    levels = levels_of(cache, 1, prompt + 40)
+    if isinstance(policy, H2O):
+        assert (levels == 2).sum(1).tolist() == [14] * 4
+    if type(policy) is Tiers and not prompt:
+        assert [(levels == 2).sum(1).tolist(), (levels == 1).sum(1).tolist()] == [[12, 13] * 2, [10] * 4]
+
+
+@pytest.mark.parametrize(
+    "function,words",
+    [
+        (lambda self, score, rows, position, seen: score if score > 0 else 0, "rank: a traced value is neither true nor false"),
+        (lambda self, score, rows, position, seen: rows > 3 and score, "rank: a traced value is neither true nor false"),
+        (lambda self, *_: None, "rank: result 0: expected a number or a traced value, got None"),
+    ],
+)  # fmt: skip
+def test_functions_without_meaning(function, words):
+    with pytest.raises(attn.SpecError, match=words):
+        cache_of(type("Mine", (Tiers,), {"rank": function})())
+    with pytest.raises(attn.SpecError, match=r"decide: expected an attn.kv_policy.Decision\(...\), got"):
+        cache_of(type("Mine", (Tiers,), {"decide": lambda self, *_: (True, False)})())
+
+
 def test_refusals():
     uniform = policy_of("paper", norm="uniform")
-    for policy in (uniform, SnapKV(8, 4), Streaming(uniform, heads=[(0, 0)]), "paper"):
+    for policy in (uniform, Streaming(uniform, heads=[(0, 0)]), "paper"):
         with pytest.raises(attn.PlanError, match="policy: expected one that a kernel decides by"):
             cache_of(policy)
     cache = cache_of(None, high={})

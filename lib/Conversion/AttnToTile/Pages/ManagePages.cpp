@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "CompactKernel.h"
 #include "PageKernel.h"
-#include "ReviseKernel.h"
 
 #include "attn/Conversion/Passes.h"
+
+#include "AttnToTile/Kernel/KernelText.h"
 
 namespace mlir::attn {
 #define GEN_PASS_DEF_MANAGEPAGESPASS
@@ -15,6 +16,10 @@ using namespace mlir;
 using namespace mlir::attn;
 
 namespace {
+
+constexpr StringLiteral reviseTokens =
+#include "ReviseTokens.mlir.inc"
+    ;
 
 struct ManagePages : mlir::attn::impl::ManagePagesPassBase<ManagePages> {
   void runOnOperation() override {
@@ -30,12 +35,25 @@ struct ManagePages : mlir::attn::impl::ManagePagesPassBase<ManagePages> {
                                     std::pair("_take", PageKernel::Role::TakePages)})
           PageKernel(manage, makeKernel(function, (function.getName() + suffix).str()), role).run();
       else if (auto revise = dyn_cast<ReviseTokensOp>(op))
-        ReviseKernel(revise, makeKernel(function, (function.getName() + "_lists").str())).run();
+        reviseKernel(revise, function);
       else
         CompactKernel(cast<CompactTokensOp>(op), makeKernel(function, (function.getName() + "_moves").str()))
             .run();
       function.erase();
     }
+  }
+
+  void reviseKernel(ReviseTokensOp revise, func::FuncOp function) {
+    KernelText text(&getContext(), reviseTokens, "ReviseTokens.mlir");
+    text.define("left", revise.getLeft());
+    text.define("right", revise.getRight());
+    text.define("window", revise.getWindow());
+    text.define("counted", revise.getRows());
+    text.define("rank", revise.getRank());
+    text.define("decide", revise.getDecide());
+    OpBuilder builder(function);
+    text.instantiate(builder, (function.getName() + "_lists").str());
+    ++kernels;
   }
 
   func::FuncOp makeKernel(func::FuncOp function, StringRef name) {

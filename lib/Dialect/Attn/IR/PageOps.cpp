@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Attn/IR/PageOps.h"
 #include "CacheSignature.h"
+#include "Verify.h"
 
 #include "attn_rt/tensor/Store.h"
 
@@ -105,12 +106,22 @@ LogicalResult ReviseTokensOp::verify() {
   return success();
 }
 
+LogicalResult ReviseTokensOp::verifyRegions() {
+  Builder b(getContext());
+  Type f32 = b.getF32Type(), i32 = b.getI32Type(), i1 = b.getI1Type();
+  return success(succeeded(detail::verifyPolicy(*this, getRank(), "rank", {f32, i32, i32, i32},
+                                                RankOp::getOperationName())) &&
+                 succeeded(detail::verifyPolicy(*this, getDecide(), "decide",
+                                                {f32, i1, f32, i1, f32, i1, i32, i32, i32, f32, f32},
+                                                DecideOp::getOperationName())));
+}
+
 FailureOr<Signature> mlir::attn::detail::readPageSignature(func::FuncOp func) {
   if (func.isExternal() || !func.getBody().hasOneBlock())
     return func.emitOpError("expected a body of one block");
   Operation *found = findPageOp(func);
   for (Operation &op : func.front().without_terminator())
-    if (&op != found)
+    if (&op != found && !isa<arith::ConstantOp>(op)) // of its regions
       return op.emitOpError(
                  "expected one operation on a table of pages per function and nothing beside it, got ")
              << (isPageOp(&op) ? "a second" : "another operation");

@@ -55,41 +55,81 @@ IndexedBy mlir::attn::indexedBy(Operation *read) {
 
 static bool isScalar(Type type) { return type.isF32() || type.isInteger(32) || type.isInteger(1); }
 
-/// An error at the offending operation, and a note at the operation the region belongs to.
-static InFlightDiagnostic emitScoreError(Operation *owner, Operation *op) {
-  InFlightDiagnostic error = op->emitOpError();
-  error.attachNote(owner->getLoc()) << "in the score region of this operation";
-  return error;
-}
+namespace {
 
-/// Division by zero and oversized shifts are undefined: only constants can be seen to be legal.
-static LogicalResult verifyConstantOperand(Operation *owner, Operation *op) {
-  bool divides = isa<arith::DivSIOp, arith::DivUIOp, arith::RemSIOp, arith::RemUIOp>(op);
-  if (!divides && !isa<arith::ShLIOp, arith::ShRSIOp, arith::ShRUIOp>(op))
+/// Checks what a region of scalars holds.
+class ScalarRegion {
+public:
+  /// `what`: as messages call it.
+  ScalarRegion(Operation *owner, Region &region, StringRef what) : owner(owner), region(region), what(what) {}
+
+  /// `expected`: the operations that may stand there, for messages.
+  LogicalResult verify(function_ref<bool(Operation *)> isLegal, StringRef expected) const {
+    for (Operation &op : region.front()) {
+      if (!isLegal(&op))
+        return error(&op) << "is not allowed in a " << what << "; expected " << expected;
+      auto isIllegal = [](Type type) { return !isScalar(type); };
+      // The tensor of a read is checked by the read.
+      TypeRange operands = isa<ReadOp>(op) ? TypeRange() : TypeRange(op.getOperandTypes());
+      SmallVector<Type> types(operands);
+      llvm::append_range(types, op.getResultTypes());
+      if (auto *type = llvm::find_if(types, isIllegal); type != types.end())
+        return error(&op) << "expected f32, i32 or i1 in a " << what << ", got " << *type;
+      for (Value operand : op.getOperands())
+        if (operand.getParentRegion() != &region && !isa<TensorType>(operand.getType()) &&
+            !matchPattern(operand, m_Constant()))
+          return error(&op) << "expected a value from outside the " << what
+                            << " to be a constant; tensors are read with attn.read";
+      if (failed(verifyConstantOperand(&op)) || failed(verifyTruthValues(&op)))
+        return failure();
+    }
     return success();
-  APInt value;
-  unsigned width = op->getResult(0).getType().getIntOrFloatBitWidth();
-  if (!matchPattern(op->getOperand(1), m_ConstantInt(&value)))
-    return emitScoreError(owner, op) << "expected the right operand to be a constant in a score region";
-  if (divides && !value.isStrictlyPositive())
-    return emitScoreError(owner, op) << "expected a positive constant as divisor in a score region, got "
-                                     << value.getSExtValue();
-  if (!divides && value.uge(width))
-    return emitScoreError(owner, op) << "expected a shift from 0 to " << width - 1
-                                     << " in a score region, got " << value.getSExtValue();
-  return success();
-}
+  }
 
-/// Truth values have no arithmetic: what a sign or a carry of one bit would mean is better not asked.
-static LogicalResult verifyTruthValues(Operation *owner, Operation *op) {
-  bool legal =
-      isa<arith::AndIOp, arith::OrIOp, arith::XOrIOp, arith::SelectOp, arith::ExtSIOp, arith::ExtUIOp,
-          arith::UIToFPOp, arith::TruncIOp, arith::CmpIOp, arith::CmpFOp, arith::ConstantOp>(op);
-  for (Value operand : op->getOperands())
-    if (operand.getType().isInteger(1) && (!legal || isa<arith::CmpIOp>(op)))
-      return emitScoreError(owner, op) << "expected i32 operands in a score region, got 'i1'";
-  return success();
-}
+private:
+  /// At the offending operation, and a note at the operation the region belongs to.
+  InFlightDiagnostic error(Operation *op) const {
+    InFlightDiagnostic diagnostic = op->emitOpError();
+    diagnostic.attachNote(owner->getLoc()) << "in the " << what << " of this operation";
+    return diagnostic;
+  }
+
+  /// Division by zero and oversized shifts are undefined: only constants can be seen to be legal.
+  LogicalResult verifyConstantOperand(Operation *op) const {
+    bool divides = isa<arith::DivSIOp, arith::DivUIOp, arith::RemSIOp, arith::RemUIOp>(op);
+    if (!divides && !isa<arith::ShLIOp, arith::ShRSIOp, arith::ShRUIOp>(op))
+      return success();
+    APInt value;
+    unsigned width = op->getResult(0).getType().getIntOrFloatBitWidth();
+    if (!matchPattern(op->getOperand(1), m_ConstantInt(&value)))
+      return error(op) << "expected the right operand to be a constant in a " << what;
+    if (divides && !value.isStrictlyPositive())
+      return error(op) << "expected a positive constant as divisor in a " << what << ", got "
+                       << value.getSExtValue();
+    if (!divides && value.uge(width))
+      return error(op) << "expected a shift from 0 to " << width - 1 << " in a " << what << ", got "
+                       << value.getSExtValue();
+    return success();
+  }
+
+  /// Truth values have no arithmetic: what a sign or a carry of one bit would mean is better not asked.
+  LogicalResult verifyTruthValues(Operation *op) const {
+    bool legal =
+        isa<arith::AndIOp, arith::OrIOp, arith::XOrIOp, arith::SelectOp, arith::ExtSIOp, arith::ExtUIOp,
+            arith::UIToFPOp, arith::TruncIOp, arith::CmpIOp, arith::CmpFOp, arith::ConstantOp>(op) ||
+        op->hasTrait<OpTrait::IsTerminator>();
+    for (Value operand : op->getOperands())
+      if (operand.getType().isInteger(1) && (!legal || isa<arith::CmpIOp>(op)))
+        return error(op) << "expected i32 operands in a " << what << ", got 'i1'";
+    return success();
+  }
+
+  Operation *owner;
+  Region &region;
+  StringRef what;
+};
+
+} // namespace
 
 LogicalResult mlir::attn::detail::verifyScore(Operation *owner, Region &score) {
   if (score.empty())
@@ -107,27 +147,28 @@ LogicalResult mlir::attn::detail::verifyScore(Operation *owner, Region &score) {
   }
   if (block.empty() || !isa<YieldOp>(block.back()))
     return owner->emitOpError("expected the score region to end with attn.yield");
+  return ScalarRegion(owner, score, "score region")
+      .verify(isLegalInScore,
+              "scalar arith, attn.read, or math.tanh, exp, exp2, log, log2, absf, sqrt or fma");
+}
 
-  for (Operation &op : block) {
-    if (!isLegalInScore(&op))
-      return emitScoreError(owner, &op)
-             << "is not allowed in a score region; expected scalar arith, attn.read, or "
-                "math.tanh, exp, exp2, log, log2, absf, sqrt or fma";
-    auto isIllegal = [](Type type) { return !isScalar(type); };
-    // The tensor of a read is checked by the read.
-    TypeRange operands = isa<ReadOp>(op) ? TypeRange() : TypeRange(op.getOperandTypes());
-    SmallVector<Type> types(operands);
-    llvm::append_range(types, op.getResultTypes());
-    if (auto *type = llvm::find_if(types, isIllegal); type != types.end())
-      return emitScoreError(owner, &op) << "expected f32, i32 or i1 in a score region, got " << *type;
-    for (Value operand : op.getOperands())
-      if (operand.getParentRegion() != &score && !isa<TensorType>(operand.getType()) &&
-          !matchPattern(operand, m_Constant()))
-        return emitScoreError(owner, &op)
-               << "expected a value from outside the score region to be a constant; "
-                  "tensors are read with attn.read";
-    if (failed(verifyConstantOperand(owner, &op)) || failed(verifyTruthValues(owner, &op)))
-      return failure();
+LogicalResult mlir::attn::detail::verifyPolicy(Operation *owner, Region &region, StringRef name,
+                                               TypeRange expected, StringRef terminator) {
+  const std::string what = (name + " region").str();
+  Block &block = region.front();
+  if (block.getArgumentTypes() != expected) {
+    InFlightDiagnostic error = owner->emitOpError("expected the ") << what << " to take (";
+    llvm::interleaveComma(expected, error);
+    error << "), got (";
+    llvm::interleaveComma(block.getArgumentTypes(), error);
+    return error << ")";
   }
-  return success();
+  auto isEnd = [&](Operation *op) { return op->getName().getStringRef() == terminator; };
+  if (block.empty() || !isEnd(&block.back()))
+    return owner->emitOpError("expected the ") << what << " to end with " << terminator;
+  auto isLegal = [&](Operation *op) {
+    return isEnd(op) || (isLegalInScore(op) && !isa<ReadOp, YieldOp>(op));
+  };
+  return ScalarRegion(owner, region, what)
+      .verify(isLegal, "scalar arith, or math.tanh, exp, exp2, log, log2, absf, sqrt or fma");
 }

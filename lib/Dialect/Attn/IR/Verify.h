@@ -39,6 +39,9 @@ LogicalResult verifySinks(Operation *op, Type sinks, int64_t heads);
 LogicalResult verifyClasses(Operation *op, Value tensor, HeadClassesAttr classes, int64_t heads);
 LogicalResult verifyScale(Operation *op, APFloat scale);
 LogicalResult verifyScore(Operation *op, Region &score);
+/// The `name` region of a policy: scalars that it takes, and the operation that ends it.
+LogicalResult verifyPolicy(Operation *op, Region &region, StringRef name, TypeRange expected,
+                           StringRef terminator);
 
 } // namespace mlir::attn::detail
 

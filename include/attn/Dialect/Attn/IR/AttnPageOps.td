@@ -97,22 +97,21 @@ def Attn_CompactTokensOp : Op<Attn_Dialect, "compact_tokens", [MemoryEffects<[Me
 def Attn_ReviseTokensOp : Op<Attn_Dialect, "revise_tokens", [MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "decides which token of each list is kept in fewer bits from now on, and which no more";
   let description = [{
-    A step of DiffKV's policy (arXiv 2412.03131). A list has `high[l]` tokens in many bits at the left end of its row of the
-    table, and `low[l]` in few bits at the right end. `seen[l]` tokens came so far, the newest of them at the left, and
-    `prompt[l]` of these with the prompt. What each token was worth to the row of the newest is added to its score:
-    `worth_high[l, place]` and `worth_low[l, place]`, as attention leaves it. Score and position of a token stand beside its
-    page, in place `t` of page `p` at `score[p, t]`.
+    A step of a policy by which heads compress what they keep, as DiffKV's (arXiv 2412.03131). A list has `high[l]` tokens in
+    many bits at the left end of its row of the table, and `low[l]` in few bits at the right end. `seen[l]` tokens came so far,
+    the newest of them at the left, and `prompt[l]` of these with the prompt. What each token was worth to the row of the newest
+    is added to its score: `worth_high[l, place]` and `worth_low[l, place]`, as attention leaves it. Score and position of a token
+    stand beside its page, in place `t` of page `p` at `score[p, t]`.
 
-    A token's mean is its score over the rows that it was counted for: all since it came or, of a prompt's tokens, the last
-    `rows` of the prompt and all since; `rows` 0 is all of the prompt's. It is compared with `limits[l, 0] / seen[l]` and
-    `limits[l, 1] / seen[l]`. The last `window` tokens of a list stay at the left. Of equals the earlier one
-    is taken.
+    The policy is two regions of scalars. `rank` gives what a token is worth: by its score, the rows that it was counted for (from
+    1 on: all since it came or, of a prompt's tokens, the last `rows` of the prompt and all since; `rows` 0 is all of the
+    prompt's), its position, and `seen[l]`. The last `window` tokens of a list stay at the left. Of the others the one of the least
+    rank is found at either end, of equals the earlier one.
 
-    - As the paper has it, the token that leaves the window is judged: from the first limit on it stays, and the token at the
-      left that is worth least is demoted if it is below that limit; from the second limit on it is demoted, and the token at
-      the right that is worth least goes if it is below the second; else it goes.
-    - As the `release` has it, the token at the left that is worth least is demoted if it is below the first limit; then the
-      token at the right that is worth least goes if it is below the second.
+    `decide` takes rank and existence of the token that leaves the window, of the least one at the left and of the least one at
+    the right, then `high[l]`, `low[l]`, `seen[l]`, `limits[l, 0]` and `limits[l, 1]`. It says with `attn.decide` whether the token
+    that leaves the window is demoted, or goes; whether the least one at the left is demoted, or goes; and whether the least one
+    at the right goes, for the one that is demoted. At most one token leaves the left end, the first of which any is said.
 
     A list with `sees[l, 1]` other than 0 streams: its rows see the first `sees[l, 0]` tokens and the last `sees[l, 1]`, the
     newest among them. The token that leaves the latter goes, unless it is one of the former, and nothing else is decided.
@@ -126,6 +125,15 @@ def Attn_ReviseTokensOp : Op<Attn_Dialect, "revise_tokens", [MemoryEffects<[MemR
     attn.revise_tokens %table high %high low %low seen %seen prompt %prompt limits %limits sees %sees score %score
         position %position worth %worth_high, %worth_low done %done demote %down_from to %down_to move %move_from to %move_to
         left 32 right 64 window 64 rows 0
+        rank {
+        ^bb0(%sum: f32, %rows: i32, %at: i32, %tokens: i32):
+          attn.rank %sum
+        } decide {
+        ^bb0(%leaving: f32, %leaves: i1, %least: f32, %is_least: i1, %lowest: f32, %is_lowest: i1,
+             %left: i32, %right: i32, %tokens: i32, %first: f32, %second: f32):
+          %never = arith.constant false
+          attn.decide leaving demoted %never gone %leaves, least demoted %never gone %never, lowest gone %never
+        }
         : tensor<?x?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?x2xf32>, tensor<?x2xi32>,
           tensor<?x?xf32>, tensor<?x?xi32>, tensor<?x?xf32>, tensor<?x?xf32>, tensor<4xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>,
           tensor<?xi32>
@@ -151,17 +159,38 @@ def Attn_ReviseTokensOp : Op<Attn_Dialect, "revise_tokens", [MemoryEffects<[MemR
     Arg<I64Attr, "tokens of a page at the left, a power of two up to 256">:$left,
     Arg<I64Attr, "tokens of a page at the right, a power of two up to 256">:$right,
     Arg<I64Attr, "the last so many tokens stay, from 1 on">:$window,
-    Arg<I64Attr, "of a prompt's rows the last so many were counted; 0: all">:$rows,
-    Arg<UnitAttr, "decides as the code that came with the paper">:$release);
+    Arg<I64Attr, "of a prompt's rows the last so many were counted; 0: all">:$rows);
+  let regions = (region SizedRegion<1>:$rank, SizedRegion<1>:$decide);
   let assemblyFormat = [{
     $table `high` $high `low` $low `seen` $seen `prompt` $prompt `limits` $limits `sees` $sees `score` $score
     `position` $position `worth` $worth_high `,` $worth_low `done` $done `demote` $down_from `to` $down_to `move` $move_from `to` $move_to
-    `left` $left `right` $right `window` $window `rows` $rows (`release` $release^)? attr-dict
+    `left` $left `right` $right `window` $window `rows` $rows `rank` $rank `decide` $decide attr-dict
     `:` type($table) `,` type($high) `,` type($low) `,` type($seen) `,` type($prompt) `,` type($limits) `,` type($sees) `,` type($score) `,`
         type($position) `,` type($worth_high) `,` type($worth_low) `,` type($done) `,` type($down_from) `,` type($down_to) `,`
         type($move_from) `,` type($move_to)
   }];
   let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+}
+
+def Attn_RankOp : Op<Attn_Dialect, "rank", [Pure, Terminator, HasParent<"ReviseTokensOp">]> {
+  let summary = "ends the rank region of a policy";
+  let arguments = (ins Arg<F32, "what the token is worth: the least goes first">:$rank);
+  let assemblyFormat = "$rank attr-dict";
+}
+
+def Attn_DecideOp : Op<Attn_Dialect, "decide", [Pure, Terminator, HasParent<"ReviseTokensOp">]> {
+  let summary = "ends the decide region of a policy";
+  let arguments = (ins
+    Arg<I1, "whether the token that leaves the window is demoted">:$leaving_demoted,
+    Arg<I1, "whether it goes">:$leaving_gone,
+    Arg<I1, "whether the token of least rank at the left is demoted">:$least_demoted,
+    Arg<I1, "whether it goes">:$least_gone,
+    Arg<I1, "whether the one at the right goes, where another is demoted">:$lowest_gone);
+  let assemblyFormat = [{
+    `leaving` `demoted` $leaving_demoted `gone` $leaving_gone `,` `least` `demoted` $least_demoted `gone` $least_gone `,` `lowest` `gone` $lowest_gone
+    attr-dict
+  }];
 }
 
 #endif

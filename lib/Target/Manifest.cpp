@@ -242,7 +242,7 @@ static rt::TensorMapInfo tensorMapOf(tile::TensorMapAttr attribute) {
 
 LogicalResult mlir::attn::describeKernels(gpu::GPUModuleOp machine, const Chip &chip,
                                           rt::Manifest &manifest) {
-  manifest.target = chip.name.str();
+  manifest.target = chip.name;
   manifest.ptxVersion = chip.ptxVersion;
   for (auto kernel : machine.getOps<LLVM::LLVMFuncOp>()) {
     auto parameters = tile::parametersAttr.get(kernel);

@@ -84,7 +84,7 @@ static OwningOpRef<gpu::GPUModuleOp> moduleOf(LLVM::LLVMFuncOp kernel) {
   return module;
 }
 
-FailureOr<KernelIR> attn::translateKernel(LLVM::LLVMFuncOp kernel, const Chip &chip) {
+FailureOr<KernelIR> mlir::attn::translateKernel(LLVM::LLVMFuncOp kernel, const Chip &chip) {
   DialectRegistry registry;
   registerBuiltinDialectTranslation(registry);
   registerGPUDialectTranslation(registry);
@@ -118,7 +118,7 @@ FailureOr<KernelIR> attn::translateKernel(LLVM::LLVMFuncOp kernel, const Chip &c
   return ir;
 }
 
-llvm::Expected<std::string> attn::printPTX(KernelIR ir, const Chip &chip) {
+llvm::Expected<std::string> mlir::attn::printPTX(KernelIR ir, const Chip &chip) {
   std::string error;
   std::unique_ptr<llvm::TargetMachine> machine(makeTargetMachine(chip, error));
   if (!machine)
@@ -136,7 +136,7 @@ llvm::Expected<std::string> attn::printPTX(KernelIR ir, const Chip &chip) {
   return text.str().str();
 }
 
-std::string attn::joinPTX(ArrayRef<StringRef> modules) {
+std::string mlir::attn::joinPTX(ArrayRef<StringRef> modules) {
   std::string joined = modules.front().str();
   auto headOf = [](StringRef module) { return module.take_front(module.find(".visible .entry")); };
   llvm::StringSet<> said; // version, target, the memory that kernels share

@@ -115,7 +115,7 @@ Expected<mlir::attn::Cubin> mlir::attn::assemble(StringRef ptx, const Chip &chip
     if (stream.has_error())
       return createStringError(stream.error(), "cannot write " + Twine(source));
   }
-  std::string arch = ("-arch=" + chip.name).str();
+  std::string arch = "-arch=" + std::string(chip.name);
   // Kernels of a module, where it has several, side by side.
   StringRef arguments[] = {program, "-v", "-O3", "--split-compile=0", arch, source, "-o", object};
   ChildEnd end = runChild(program, arguments, log, *seconds);

@@ -58,10 +58,13 @@ cl::opt<std::string>
 cl::opt<std::string> input(cl::Positional, cl::desc("<file>"), cl::init("-"), cl::cat(category));
 cl::opt<std::string> output("o", cl::desc("where to write; - is the standard output"), cl::init("-"),
                             cl::value_desc("file"), cl::cat(category));
-cl::list<std::string> targets("target",
-                              cl::desc("chip to compile for: sm_80, sm_89, sm_90a, sm_100a or sm_120a; an "
-                                       "artifact may be for several, A,B,..."),
-                              cl::CommaSeparated, cl::value_desc("chip"), cl::cat(category));
+const char *targetWords() {
+  static const std::string words =
+      "chip to compile for: " + listChips() + "; an artifact may be for several, A,B,...";
+  return words.c_str();
+}
+cl::list<std::string> targets("target", cl::desc(targetWords()), cl::CommaSeparated, cl::value_desc("chip"),
+                              cl::cat(category));
 cl::opt<std::string> schedule("schedule", cl::desc("family of instructions: auto, mma or wgmma"),
                               cl::init("auto"), cl::value_desc("name"), cl::cat(category));
 cl::opt<std::string> entry("entry", cl::desc("function to compile, where the file has several"),

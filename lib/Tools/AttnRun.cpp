@@ -13,6 +13,7 @@
 
 #include "attn_rt/cuda/CudaDevice.h"
 #include "attn_rt/picture/Picture.h"
+#include "attn_rt/support/Chips.h"
 #include "attn_rt/support/File.h"
 #include "attn_rt/support/Version.h"
 #include "attn_rt/tensor/Safetensors.h"

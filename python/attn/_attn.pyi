@@ -46,7 +46,7 @@ def dtypes() -> dict[str, int]:
     """The dtypes that there are, and their bytes."""
 
 def targets() -> list[str]:
-    """Chips to compile for: sm_80, sm_89, sm_90a, sm_100a, sm_120a."""
+    """Chips to compile for, the oldest first: "sm_80", "sm_86", …"""
 
 class Compiled:
     artifact: bytes

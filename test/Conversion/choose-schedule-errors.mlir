@@ -1,7 +1,7 @@
 // RUN: attn-opt %s -split-input-file -verify-diagnostics --attn-choose-schedule=target=sm_89
 // RUN: not attn-opt %s -split-input-file --attn-choose-schedule=target=sm_75 2>&1 | FileCheck %s
 
-// CHECK: error: unknown target 'sm_75'; known are sm_80, sm_89, sm_90a, sm_100a, sm_120a
+// CHECK: error: unknown target 'sm_75'; known are sm_80, sm_86, sm_89, sm_90a, sm_100a, sm_120a
 
 // 4 KiB of queries and four stages of 64 keys and values of 256 bytes.
 // expected-error @+1 {{needs 135168 bytes of shared memory, sm_89 has 101376 per block}}

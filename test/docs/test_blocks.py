@@ -3,12 +3,12 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 
 from apply_page import apply
 from attnlab import BUILD, ROOT
+from page_library import package_over
 
 PAGE = ROOT / "docs/adding-a-format-of-blocks.md"
 LIBRARY = BUILD / "test/docs/blocks/libattn_compiler.so.0"
@@ -33,11 +33,7 @@ def test_page(tmp_path):
 
 
 def test_nothing_else_knows_the_format(tmp_path):
-    package = tmp_path / "python" / "attn"
-    shutil.copytree(ROOT / "python" / "attn", package)
-    for built in (BUILD / "python" / "attn").glob("_attn*.so"):  # finds the compiler library beside itself
-        shutil.copy(built, package)
-    (package / LIBRARY.name).symlink_to(LIBRARY)
+    package_over(LIBRARY, tmp_path / "python")
     apply(PAGE, ROOT, tmp_path, under="python/", reverse=True)
     others = run(tmp_path, tmp_path / "python", *write_test(tmp_path), "-k", "others")
     assert others.returncode == 0, others.stdout + others.stderr

@@ -3,23 +3,19 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 
 from apply_page import apply
 from attnlab import BUILD, ROOT
+from page_library import package_over
 
 PAGE = ROOT / "docs/adding-a-format.md"
 LIBRARY = BUILD / "test/docs/format/libattn_compiler.so.0"
 
 
 def test_page(tmp_path):
-    package = tmp_path / "python" / "attn"
-    shutil.copytree(ROOT / "python" / "attn", package)
-    for built in (BUILD / "python" / "attn").glob("_attn*.so"):  # finds the compiler library beside itself
-        shutil.copy(built, package)
-    (package / LIBRARY.name).symlink_to(LIBRARY)
+    package_over(LIBRARY, tmp_path / "python")
     changed = apply(PAGE, ROOT, tmp_path, under="python/")
     assert "python/attn/memory/formats.py" in changed
     text = re.search(r"^`test_e3m4\.py`:\n```python\n(.*?)^```$", PAGE.read_text(), flags=re.M | re.S)[1]

@@ -351,7 +351,7 @@ def test_lengths_from_a_trace(small, tmp_path):
 def test_every_target_runs_on_host(small):
     if DEVICE != "host":
         pytest.skip("the GPU decides the target")
-    for target in ("sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"):
+    for target in ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a"):
         status, report, errors = attn_run(small, "--device=host", f"--target={target}", "--check")
         assert status == 0, errors
         assert report["target"] == target

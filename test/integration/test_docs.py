@@ -126,6 +126,7 @@ ADDED = {
     "docs/adding-a-visibility.md": ("attn.attend ",),
     "docs/adding-a-format.md": ("!attn.kv<",),
     "docs/adding-a-format-of-blocks.md": ("!attn.kv<",),
+    "docs/adding-a-chip.md": ("attn-opt ",),
 }
 
 

@@ -59,7 +59,7 @@ def compile(
     """A kernel, ready to plan and run.
 
     spec      an attn.Spec, or MLIR text as in examples/*.mlir
-    target    sm_80, sm_89, sm_90a, sm_100a or sm_120a; by default the device's own (sm_90a on the host device)
+    target    sm_80, sm_86, sm_89, sm_90a, sm_100a or sm_120a; by default the device's own (sm_90a on the host device)
     schedule  auto, mma or wgmma
     device    None (a GPU where there is one, else the host device), "host", "cuda", "cuda:1", a torch.device
     entry     the function, where the text has several

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/capi/Objects.h"
 #include "attn_rt/cuda/CudaDevice.h"
+#include "attn_rt/support/Chips.h"
 
 using namespace attn::rt;
 using namespace attn::rt::capi;

@@ -271,17 +271,4 @@ int cudaDeviceCount() {
   return api && (*api)->cuDeviceGetCount(&count) == success ? count : 0;
 }
 
-std::string_view targetOfGpu(int computeCapability) {
-  switch (computeCapability) {
-  case 90:
-    return "sm_90a";
-  case 100:
-    return "sm_100a";
-  case 120:
-    return "sm_120a";
-  default:
-    return computeCapability >= 89 ? "sm_89" : "sm_80";
-  }
-}
-
 } // namespace attn::rt

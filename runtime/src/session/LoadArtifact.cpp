@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/session/LoadArtifact.h"
 
-#include "attn_rt/cuda/CudaDevice.h"
+#include "attn_rt/support/Chips.h"
 
 #include <algorithm>
 #include <charconv>

@@ -245,7 +245,7 @@ def test_build_info_names_the_build():
     info = _attn.build_info()
     assert info["host_target"].startswith("x86-64-v")
     assert len(info["producer"].rsplit(" ", 1)[1]) == 16, "the linker's build id"
-    assert _attn.targets() == ["sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"]
+    assert _attn.targets() == ["sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a"]
 
 
 def test_views_copy_nothing():

@@ -4,6 +4,7 @@
 #include "ArtifactFile.h"
 #include "attn_rt/cuda/CudaDevice.h"
 #include "attn_rt/device/HostDevice.h"
+#include "attn_rt/support/Chips.h"
 
 #include <gtest/gtest.h>
 

@@ -7,6 +7,8 @@
 //===----------------------------------------------------------------------===//
 #include "Options.h"
 
+#include "attn_rt/support/Chips.h"
+
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringRef.h"
@@ -22,7 +24,7 @@ namespace {
 struct Option {
   const char *name;
   const char *value; ///< how the help names the value; null for a switch
-  const char *help;
+  std::string help;
   std::function<rt::Status(Options &, const std::string &)> set;
 };
 
@@ -37,15 +39,15 @@ template <typename T> rt::Status setNumber(const char *name, const std::string &
                         ", got '" + text + "'");
 }
 
-rt::Status setOneOf(const char *name, const std::string &text, std::initializer_list<const char *> legal,
+rt::Status setOneOf(const char *name, const std::string &text, const std::vector<std::string> &legal,
                     std::string &out) {
   std::string list;
-  for (const char *choice : legal) {
+  for (const std::string &choice : legal) {
     if (text == choice) {
       out = text;
       return {};
     }
-    list += (list.empty() ? "" : ", ") + std::string(choice);
+    list += (list.empty() ? "" : ", ") + choice;
   }
   return rt::inputError(std::string(name) + " expects one of " + list + ", got '" + text + "'");
 }
@@ -74,9 +76,12 @@ const std::vector<Option> &table() {
        [](Options &o, const std::string &text) {
          return setOneOf("--device", text, {"host", "cuda"}, o.device);
        }},
-      {"--target", "CHIP", "sm_80, sm_89, sm_90a, sm_100a or sm_120a; the GPU's own, or sm_90a on host",
+      {"--target", "CHIP", "one of " + rt::listChips() + "; the GPU's own, or sm_90a on host",
        [](Options &o, const std::string &text) {
-         return setOneOf("--target", text, {"sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"}, o.target);
+         std::vector<std::string> names;
+         for (const rt::Chip &chip : rt::allChips())
+           names.emplace_back(chip.name);
+         return setOneOf("--target", text, names, o.target);
        }},
       {"--schedule", "auto|mma|wgmma", "the family of instructions to build on",
        [](Options &o, const std::string &text) {

@@ -26,10 +26,6 @@ Result<std::unique_ptr<Device>> openCudaDevice(const CudaOptions &options = {});
 int cudaDeviceCount();
 inline bool cudaIsAvailable() { return cudaDeviceCount() > 0; }
 
-/// What to compile for a GPU of this compute capability (90 is 9.0). The `a` targets run on exactly one
-/// generation; every other GPU takes the PTX of the newest plain target it is at least as new as.
-std::string_view targetOfGpu(int computeCapability);
-
 } // namespace attn::rt
 
 #endif

@@ -1,0 +1,39 @@
+//===- Chips.h - The GPUs attn emits code for -------------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#ifndef ATTN_RT_SUPPORT_CHIPS_H
+#define ATTN_RT_SUPPORT_CHIPS_H
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace attn::rt {
+
+/// What compiling for a target, and choosing one for a GPU, need to know. Shared memory from the CUDA C++
+/// Programming Guide, "Technical Specifications per Compute Capability"; a block can use 1 KiB less than a
+/// multiprocessor has.
+struct Chip {
+  std::string_view name;  ///< as given to --target and to ptxas; with an `a` it runs on this generation alone
+  int computeCapability;  ///< 90 is 9.0
+  unsigned ptxVersion;    ///< lowest PTX ISA version that knows the chip: older drivers read it
+  int64_t sharedPerBlock; ///< bytes of dynamic shared memory one block can opt in to
+  int64_t sharedPerMultiprocessor;
+  bool hasWgmma = false;         ///< Hopper's asynchronous tensor cores, which later chips do not have
+  bool convertsE4M3 = false;     ///< has an instruction, at that PTX version, that makes f16 of e4m3
+  bool overlapsLaunches = false; ///< a launch may begin before the one in front has ended (griddepcontrol)
+};
+
+/// All chips, the oldest first.
+std::span<const Chip> allChips();
+/// The chip of that name, or null.
+const Chip *findChip(std::string_view name);
+/// The names of all chips, for messages.
+std::string listChips();
+/// The chip to compile for where a GPU of this compute capability is: its own or, as PTX goes to newer
+/// generations, the newest older one without an `a`.
+std::string_view targetOfGpu(int computeCapability);
+
+} // namespace attn::rt
+
+#endif

@@ -6,8 +6,9 @@ What forward was given is saved by autograd; description and tables are kept as 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy
@@ -19,6 +20,7 @@ from ..compiler.requests import Asks, source_of
 from ..describe.score import trace
 from ..describe.spec import Spec
 from ..errors import CompileError, TensorError, expected, given
+from ..forks import make_guard
 from ..memory.tables import int32_array
 from ..memory.views import refuse_transformed
 from .arrange import Arrangement
@@ -32,6 +34,10 @@ from .described_calls import Options, describe_call, read_tensors
 from .direct import attend_now
 from .kernels import compile_asked
 from .reference import FLOATS, Problem, check_cpu, rounded
+
+_MOST_CALLS = 64
+_known: OrderedDict[tuple, Differentiable] = OrderedDict()
+_guard = make_guard()
 
 
 @dataclass(frozen=True)
@@ -50,12 +56,15 @@ class Differentiable:
     """That with the significance of tokens, where it is asked for."""
     ordered: bool | None
     """Whether gradients are the same bits in every run; None: where all of PyTorch's are, or where that is quicker."""
+    kernels: dict[tuple, Any] = field(default_factory=dict, compare=False)
+    """Of gradients, by what is asked of them, or why there is none."""
 
     @staticmethod
     def of(
         q: Tensor, k: Tensor, v: Tensor, extras: Mapping[str, Tensor], options: Mapping[str, Any]
     ) -> Differentiable:
-        """Checks everything. `options`: those arguments of attend that are no tensors, and its tables."""
+        """Checks everything, unless a call like it was checked before. `options`: those arguments of attend that are no
+        tensors, and its tables."""
         for name, tensor in (("q", q), ("k", k), ("v", v), *extras.items()):
             if tensor.dtype not in FLOATS:
                 raise TensorError(f"{name}: expected floats of 16, 32 or 64 bits, got {tensor.dtype}")
@@ -80,10 +89,41 @@ class Differentiable:
         if described.score is not None:
             described = described._replace(score=trace(described.score, read_tensors(described, views)))
         tables = tuple(
-            None if options[name] is None else int32_array(name, options[name]).copy()
+            None if options[name] is None else int32_array(name, options[name])
             for name in ("kv_lengths", "cu_seqlens", "cu_seqlens_k")
         )
-        made, spec = describe_call(described, views, tables, options["forest"])
+        key = (
+            described,
+            tuple(view[1][:2] for view in views),
+            tuple(None if table is None else (table.shape, table.tobytes()) for table in tables),
+            options["forest"],
+            is_swapped,
+            options.get("ordered"),
+        )
+        try:
+            found = _known.get(key)
+        except TypeError:  # describe_call says of which argument
+            found, key = None, ()
+        if found is None:
+            found = Differentiable._made(described, views, tables, extras, options, is_swapped)
+            if key:
+                with _guard:
+                    _known[key] = found
+                    while len(_known) > _MOST_CALLS:
+                        _known.popitem(last=False)
+        return found
+
+    @staticmethod
+    def _made(
+        described: Options,
+        views: list,
+        given: tuple,
+        extras: Mapping[str, Tensor],
+        options: Mapping[str, Any],
+        is_swapped: bool,
+    ) -> Differentiable:
+        copies = tuple(None if table is None else table.copy() for table in given)
+        made, spec = describe_call(described, views, copies, options["forest"])
         text, asks = source_of(spec)
         tables = {name: table for name, table in made.operands.items() if isinstance(table, numpy.ndarray)}
         problem, asked = Problem(text, tables), Problem(text, tables, asks)
@@ -150,15 +190,18 @@ class Differentiable:
             check_place(self._kernel(data, wanted), data)
 
     def _kernel(self, data: Mapping[str, Tensor], wanted: Collection[str]) -> Any:
+        device = str(data["q"].device)
+        key = tuple(wanted), device, torch.are_deterministic_algorithms_enabled()
+        if (found := self.kernels.get(key)) is not None:
+            return found
         spec = self.spec
         known = {name for name, _ in spec.tensors} | ({"sink_logits"} if spec.sink_logits else set())
         read = tuple(name for name in tables_of(data, wanted) if name in known)
         ordered = self.ordered
         if ordered is None:
             ordered = ordered_by_default([store.see for store in spec.operands], self.problem.tables)
-        return _backward_kernel(
-            self.problem.text, str(data["q"].device), Asks(backward=read, ordered=ordered)
-        )
+        found = _backward_kernel(self.problem.text, device, Asks(backward=read, ordered=ordered))
+        return self.kernels.setdefault(key, found)
 
     def _data(self, tensors: tuple[Tensor, ...]) -> dict[str, Tensor]:
         data = {

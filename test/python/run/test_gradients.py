@@ -318,6 +318,7 @@ def test_short_sequences_have_gradients_in_order(monkeypatch, see):
 
     def run(**ordered):
         asked.clear()
+        torch_gradients._known.clear()
         attn.attend(q, k, v, **see, **ordered).sum().backward()
         return asked
 
@@ -375,3 +376,31 @@ def test_names_decide_nothing(monkeypatch, see, names):
         found.append(torch.autograd.grad(out.float().square().sum(), leaves))
     assert asked[0] == asked[1]
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+def test_a_call_like_one_before_describes_nothing(monkeypatch):
+    """Neither forward nor backward; what differs is described anew."""
+    described, describe = [], torch_gradients.describe_call
+    monkeypatch.setattr(
+        torch_gradients, "describe_call", lambda *given: described.append(1) or describe(*given)
+    )
+    torch_gradients._known.clear()
+    q, k, v = (torch.randn(30, 2, 32, dtype=torch.float16, requires_grad=True) for _ in range(3))
+
+    def run(starts=(0, 10, 30), **options):
+        out = attn.attend(q, k, v, cu_seqlens=numpy.array(starts, numpy.int32), causal=True, **options)
+        return torch.autograd.grad(out.float().sum(), (q, k, v))
+
+    first = run()
+    assert all(torch.equal(a, b) for a, b in zip(first, run(), strict=True)) and len(described) == 1
+    for factor in (0.5, 0.25):
+        wanted = run(score=lambda s, h, qi, ki, factor=factor: s * factor)
+        found = run(scale=factor * 32**-0.5)
+        for a, b in zip(found, wanted, strict=True):
+            torch.testing.assert_close(a, b, atol=2e-3, rtol=2e-2)
+    assert len(described) == 5
+    assert not torch.equal(run((0, 20, 30))[0], first[0]) and len(described) == 6
+    table = numpy.array([0, 15, 30], numpy.int32)
+    before = run(table)
+    table[1] = 5  # whoever changes a table asks anew
+    assert not torch.equal(run(table)[0], before[0]) and len(described) == 8

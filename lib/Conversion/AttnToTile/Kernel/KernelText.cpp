@@ -5,12 +5,13 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Parser/Parser.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 using namespace mlir::attn;
 
-KernelText::KernelText(MLIRContext *context, StringRef text, StringRef file)
-    : module(parseSourceString<ModuleOp>(text, ParserConfig(context), file)) {
+KernelText::KernelText(MLIRContext *context, ArrayRef<StringRef> texts, StringRef file)
+    : module(parseSourceString<ModuleOp>(llvm::join(texts, ""), ParserConfig(context), file)) {
   if (!module)
     llvm::report_fatal_error("a kernel's text is not the compiler's own: " + file);
 }

@@ -3,9 +3,10 @@
 // A helper kernel is a file of tile text beside the sources: one public function, and
 // private ones that it calls. Private functions without a body are what the kernel
 // leaves open: sizes, and what an operation's regions say. They are defined, every call
-// is inlined, and what is left is the kernel.
+// is inlined, and what is left is the kernel. What several kernels call is a text of
+// its own, which stands behind theirs.
 //
-//   KernelText text(context, reviseTokens, "ReviseTokens.mlir");
+//   KernelText text(context, {reviseTokens, lists}, "ReviseTokens.mlir");
 //   text.define("window", 64);
 //   text.define("rank", op.getRank());
 //   func::FuncOp kernel = text.instantiate(builder, "revise_lists");
@@ -23,7 +24,7 @@ namespace mlir::attn {
 class KernelText {
 public:
   /// `file`: where locations point to.
-  KernelText(MLIRContext *context, StringRef text, StringRef file);
+  KernelText(MLIRContext *context, ArrayRef<StringRef> texts, StringRef file);
   /// The function gives this i32.
   void define(StringRef name, int64_t number);
   /// The function does what a region of one block does, and gives the operands of its terminator.

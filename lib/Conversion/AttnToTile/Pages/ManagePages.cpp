@@ -1,6 +1,5 @@
 //===- ManagePages.cpp - The kernels of operations on tables of pages -----===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "CompactKernel.h"
 #include "PageKernel.h"
 
 #include "attn/Conversion/Passes.h"
@@ -17,8 +16,14 @@ using namespace mlir::attn;
 
 namespace {
 
+constexpr StringLiteral compactTokens =
+#include "CompactTokens.mlir.inc"
+    ;
 constexpr StringLiteral reviseTokens =
 #include "ReviseTokens.mlir.inc"
+    ;
+constexpr StringLiteral lists =
+#include "Lists.mlir.inc"
     ;
 
 struct ManagePages : mlir::attn::impl::ManagePagesPassBase<ManagePages> {
@@ -37,14 +42,22 @@ struct ManagePages : mlir::attn::impl::ManagePagesPassBase<ManagePages> {
       else if (auto revise = dyn_cast<ReviseTokensOp>(op))
         reviseKernel(revise, function);
       else
-        CompactKernel(cast<CompactTokensOp>(op), makeKernel(function, (function.getName() + "_moves").str()))
-            .run();
+        compactKernel(cast<CompactTokensOp>(op), function);
       function.erase();
     }
   }
 
+  void compactKernel(CompactTokensOp compact, func::FuncOp function) {
+    KernelText text(&getContext(), {compactTokens, lists}, "CompactTokens.mlir");
+    text.define("page_tokens", compact.getPageTokens());
+    text.define("end", compact.getRight() ? 1 : 0);
+    OpBuilder builder(function);
+    text.instantiate(builder, (function.getName() + "_moves").str());
+    ++kernels;
+  }
+
   void reviseKernel(ReviseTokensOp revise, func::FuncOp function) {
-    KernelText text(&getContext(), reviseTokens, "ReviseTokens.mlir");
+    KernelText text(&getContext(), {reviseTokens, lists}, "ReviseTokens.mlir");
     text.define("left", revise.getLeft());
     text.define("right", revise.getRight());
     text.define("window", revise.getWindow());

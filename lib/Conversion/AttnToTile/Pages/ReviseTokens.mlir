@@ -1,6 +1,6 @@
 // What a step makes of each list's tokens, attn.revise_tokens: a warp for each list. It goes over the tokens at either end, adds
 // up what they were worth, and finds the token behind the window whose rank is least and the one that leaves the window. The policy
-// then decides, and one lane writes what follows.
+// then decides, and one lane writes what follows. (Lists.mlir stands behind this.)
 
 !ints = !tile.buffer<i32>
 !floats = !tile.buffer<f32>
@@ -306,41 +306,10 @@ func.func private @copy(%score: !floats, %position: !ints, %source: i64, %target
   return
 }
 
-// The element [row, column] of a tensor.
-func.func private @element(%row: i32, %width: i32, %column: i32) -> i64 {
-  %wide_row = arith.extsi %row : i32 to i64
-  %wide_width = arith.extsi %width : i32 to i64
-  %begin = arith.muli %wide_row, %wide_width : i64
-  %wide_column = arith.extsi %column : i32 to i64
-  %at = arith.addi %begin, %wide_column : i64
-  return %at : i64
-}
-
-// The page of a list's place; at the right end pages are counted from there.
-func.func private @page(%table: !ints, %list: i32, %columns: i32, %place: i32, %tokens: i32, %right: i1) -> i32 {
-  %one = arith.constant 1 : i32
-  %number = arith.divui %place, %tokens : i32
-  %last = arith.subi %columns, %one : i32
-  %from_right = arith.subi %last, %number : i32
-  %column = arith.select %right, %from_right, %number : i32
-  %at = func.call @element(%list, %columns, %column) : (i32, i32, i32) -> i64
-  %page = tile.read %table[%at] : <i32> -> i32
-  return %page : i32
-}
-
 // Where the score and the position of the token in a place stand.
 func.func private @entry(%table: !ints, %list: i32, %columns: i32, %places: i32, %place: i32, %tokens: i32, %right: i1) -> i64 {
   %page = func.call @page(%table, %list, %columns, %place, %tokens, %right) : (!ints, i32, i32, i32, i32, i1) -> i32
   %in = arith.remui %place, %tokens : i32
   %at = func.call @element(%page, %places, %in) : (i32, i32, i32) -> i64
   return %at : i64
-}
-
-// The slot of the keys and values of the token in a place.
-func.func private @slot(%table: !ints, %list: i32, %columns: i32, %place: i32, %tokens: i32, %right: i1) -> i32 {
-  %page = func.call @page(%table, %list, %columns, %place, %tokens, %right) : (!ints, i32, i32, i32, i32, i1) -> i32
-  %begin = arith.muli %page, %tokens : i32
-  %in = arith.remui %place, %tokens : i32
-  %slot = arith.addi %begin, %in : i32
-  return %slot : i32
 }

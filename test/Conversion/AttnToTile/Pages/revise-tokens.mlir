@@ -1,5 +1,5 @@
 // RUN: attn-opt %s --attn-make-kernels --attn-manage-pages | FileCheck %s
-// RUN: attn-opt %S/../../../../lib/Conversion/AttnToTile/Pages/ReviseTokens.mlir -o /dev/null
+// RUN: cat %S/../../../../lib/Conversion/AttnToTile/Pages/ReviseTokens.mlir %S/../../../../lib/Conversion/AttnToTile/Pages/Lists.mlir | attn-opt -o /dev/null
 // RUN: attn-opt %s --emit=ptx --target=sm_80 -o - | FileCheck %s --check-prefix=PTX
 
 // The kernel is the text of ReviseTokens.mlir, in which every call is written out: sizes are numbers, and the policy's regions stand

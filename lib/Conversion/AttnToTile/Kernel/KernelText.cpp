@@ -53,10 +53,8 @@ void KernelText::define(StringRef name, Region &region) {
   func::ReturnOp::create(b, function.getLoc(), cloneBody(region.front(), function.getArguments(), b));
 }
 
-func::FuncOp KernelText::instantiate(OpBuilder &builder, StringRef name) {
-  auto functions = module->getOps<func::FuncOp>();
-  auto kernel = cast<func::FuncOp>(
-      builder.clone(**llvm::find_if(functions, [](func::FuncOp each) { return each.isPublic(); })));
+func::FuncOp KernelText::instantiate(OpBuilder &builder, StringRef function, StringRef name) {
+  auto kernel = cast<func::FuncOp>(builder.clone(*module->lookupSymbol<func::FuncOp>(function)));
   kernel.setName(name);
   SmallVector<func::CallOp> calls;
   auto collect = [&](Operation *in) { in->walk([&](func::CallOp call) { calls.push_back(call); }); };

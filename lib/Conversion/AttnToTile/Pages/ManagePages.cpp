@@ -1,8 +1,8 @@
 //===- ManagePages.cpp - The kernels of operations on tables of pages -----===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "PageKernel.h"
-
 #include "attn/Conversion/Passes.h"
+#include "attn/Dialect/Attn/IR/PageOps.h"
+#include "attn/Dialect/Tile/IR/Tile.h"
 
 #include "AttnToTile/Kernel/KernelText.h"
 
@@ -18,6 +18,9 @@ namespace {
 
 constexpr StringLiteral compactTokens =
 #include "CompactTokens.mlir.inc"
+    ;
+constexpr StringLiteral managePages =
+#include "ManagePages.mlir.inc"
     ;
 constexpr StringLiteral reviseTokens =
 #include "ReviseTokens.mlir.inc"
@@ -35,10 +38,7 @@ struct ManagePages : mlir::attn::impl::ManagePagesPassBase<ManagePages> {
     for (func::FuncOp function : functions) {
       Operation *op = findPageOp(function);
       if (auto manage = dyn_cast<ManagePagesOp>(op))
-        for (auto [suffix, role] : {std::pair("_count", PageKernel::Role::CountPages),
-                                    std::pair("_release", PageKernel::Role::ReleasePages),
-                                    std::pair("_take", PageKernel::Role::TakePages)})
-          PageKernel(manage, makeKernel(function, (function.getName() + suffix).str()), role).run();
+        manageKernels(manage, function);
       else if (auto revise = dyn_cast<ReviseTokensOp>(op))
         reviseKernel(revise, function);
       else
@@ -47,12 +47,26 @@ struct ManagePages : mlir::attn::impl::ManagePagesPassBase<ManagePages> {
     }
   }
 
+  void manageKernels(ManagePagesOp manage, func::FuncOp function) {
+    KernelText text(&getContext(), {managePages}, "ManagePages.mlir");
+    text.define("left_rest", manage.getLeft() - 1);
+    text.define("left_shift", llvm::Log2_64(manage.getLeft()));
+    text.define("right_rest", manage.getRight() - 1);
+    text.define("right_shift", llvm::Log2_64(manage.getRight()));
+    OpBuilder builder(function);
+    for (auto [kernel, suffix] : {std::pair("count_pages", "_count"), std::pair("release_pages", "_release"),
+                                  std::pair("take_pages", "_take")}) {
+      text.instantiate(builder, kernel, (function.getName() + suffix).str());
+      ++kernels;
+    }
+  }
+
   void compactKernel(CompactTokensOp compact, func::FuncOp function) {
     KernelText text(&getContext(), {compactTokens, lists}, "CompactTokens.mlir");
     text.define("page_tokens", compact.getPageTokens());
     text.define("end", compact.getRight() ? 1 : 0);
     OpBuilder builder(function);
-    text.instantiate(builder, (function.getName() + "_moves").str());
+    text.instantiate(builder, "compact_tokens", (function.getName() + "_moves").str());
     ++kernels;
   }
 
@@ -65,16 +79,8 @@ struct ManagePages : mlir::attn::impl::ManagePagesPassBase<ManagePages> {
     text.define("rank", revise.getRank());
     text.define("decide", revise.getDecide());
     OpBuilder builder(function);
-    text.instantiate(builder, (function.getName() + "_lists").str());
+    text.instantiate(builder, "revise_tokens", (function.getName() + "_lists").str());
     ++kernels;
-  }
-
-  func::FuncOp makeKernel(func::FuncOp function, StringRef name) {
-    OpBuilder builder(function);
-    auto kernel = func::FuncOp::create(builder, function.getLoc(), name, builder.getFunctionType({}, {}));
-    kernel.addEntryBlock();
-    ++kernels;
-    return kernel;
   }
 };
 

@@ -1,4 +1,4 @@
-// RUN: attn-opt %s --attn-make-kernels --attn-manage-pages | FileCheck %s
+// RUN: attn-opt %s --attn-make-kernels --attn-manage-pages --canonicalize | FileCheck %s
 // RUN: attn-opt %s --emit=ptx --target=sm_80 -o - | FileCheck %s --check-prefix=PTX
 
 // A launch that counts, one that gives back, one that takes and publishes.

@@ -204,10 +204,10 @@ def step_rows():
         yield row("step over a cache", f"{sequences} x {tokens}, in the median", [statistics.median(samples)])
 
 
-RUN_ON_DRIVER = (
+ON_DRIVER = (
     SPECS
     + """
-import ctypes, json, sys, timeit, torch
+import ctypes, json, numpy, random, sys, time, timeit, torch
 from attn import _attn
 from attn.memory import devices, views
 devices._devices["cuda:0"] = _attn.Device.cuda(0, library=sys.argv[1])
@@ -218,6 +218,11 @@ def view_on_gpu(tensor):
 gpu = torch.device("cuda:0")
 views._viewers[torch.Tensor] = view_on_gpu
 kernel = attn.compile(decode, device="cuda:0")
+"""
+)
+RUN_ON_DRIVER = (
+    ON_DRIVER
+    + """
 q, k, v = (torch.zeros(8, 32, 128, dtype=torch.bfloat16), *torch.zeros(2, 64, 16, 8, 128, dtype=torch.bfloat16))
 tables = {"kv.lengths": [100] * 8, "kv.block_table": [[*range(7)]] * 8}
 plan = kernel.plan({"q": q, "kv.k_pages": k, "kv.v_pages": v} | tables)
@@ -226,15 +231,44 @@ run = lambda: kernel.run(q, (k, v), plan, out=out, lse=lse)
 print(json.dumps([seconds / 1000 for seconds in timeit.repeat(run, number=1000, repeat=20)]))
 """
 )
+PLAN_ON_DRIVER = (
+    ON_DRIVER
+    + """
+draw = random.Random(1)
+batches = {"16 x 8192": [8192] * 16, "256 x 1024": [1024] * 256,
+           "256 x 1 to 600": [draw.randint(1, 600) for _ in range(256)], "1024 x 300": [300] * 1024}
+found = {}
+for name, lengths in batches.items():
+    pages = [-(-length // 16) for length in lengths]
+    table = numpy.zeros((len(lengths), max(pages)), numpy.int32)
+    for row, first, count in zip(table, numpy.cumsum([0, *pages]), pages):
+        row[:count] = range(first, first + count)
+    store = torch.empty(sum(pages), 16, 8, 128, dtype=torch.bfloat16)
+    batch = {"q": torch.empty(len(lengths), 32, 128, dtype=torch.bfloat16), "kv.k_pages": store, "kv.v_pages": store,
+             "kv.lengths": torch.tensor(lengths, dtype=torch.int32), "kv.block_table": torch.from_numpy(table)}
+    found[name] = []
+    for _ in range(200):
+        begin = time.thread_time()
+        plan = kernel.plan(batch)
+        found[name].append(time.thread_time() - begin)
+        del plan
+print(json.dumps(found))
+"""
+)
 
 
 def driver_rows():
-    """A whole run for a GPU, launches included, through the tests' driver, whose kernels do nothing."""
+    """Through the tests' driver, whose kernels and memory take no time: a whole run for a GPU, launches included, and
+    the CPU time of planning a step of decoding on the host, where a plan is new."""
     library = BUILD / "test" / "runtime" / "fake" / "libfakecuda.so"
-    if library.exists():
-        with tempfile.TemporaryDirectory() as folder:
-            found = child(RUN_ON_DRIVER, str(library), FAKE_CUDA_MEMORY=str(1 << 26), ATTN_CACHE_DIR=folder)
+    if not library.exists():
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        environment = dict(FAKE_CUDA_MEMORY=str(1 << 30), ATTN_CACHE_DIR=folder)
+        found = child(RUN_ON_DRIVER, str(library), **environment)
         yield row("run", "PyTorch, two kernels, idle driver", json.loads(found))
+        for case, samples in json.loads(child(PLAN_ON_DRIVER, str(library), **environment)).items():
+            yield row("plan", f"{case}, idle driver", samples)
 
 
 def main():

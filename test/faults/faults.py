@@ -149,8 +149,8 @@ FAULTS = [
     Fault(
         "a page just past the pool is accepted",
         f"{RUNTIME}/batch/CheckBatch.cpp",
-        "row[p] >= operand.pages)",
-        "row[p] > operand.pages)",
+        "most < operand.pages)",
+        "most <= operand.pages)",
         ("runtime",),
     ),
     Fault(

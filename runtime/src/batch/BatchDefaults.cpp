@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
+#include <tuple>
+#include <vector>
 
 namespace attn::rt {
 
@@ -92,40 +95,56 @@ Status addRows(const Argument &argument, TensorMap &tensors) {
   return {};
 }
 
-/// The end of a sequence is the end of its private instance, by its longest head: one that these rows see and
-/// no others. Where
-/// several are private (a batch of one), the one that ends last; where none is, the same among all that the
-/// rows see.
-int64_t endOfSequence(const Manifest &manifest, const TensorMap &tensors, int32_t first, int32_t last) {
-  int64_t end[2] = {0, 0};
-  bool any[2] = {false, false};
-  for (const Argument &argument : manifest.arguments) {
+/// Where sequences end: with their private instance, by its longest head, one that their rows see and no
+/// others. Where several are private (a batch of one), with the one that ends last; where none is, the same
+/// among all that the rows see.
+class SequenceEnds {
+public:
+  SequenceEnds(const Manifest &manifest, const TensorMap &tensors) {
+    for (const Argument &argument : manifest.arguments)
+      if (argument.role == Argument::Role::KV)
+        add(argument, tensors);
+    if (!std::is_sorted(instances.begin(), instances.end()))
+      std::sort(instances.begin(), instances.end());
+  }
+
+  int64_t of(int32_t first, int32_t last) const {
+    // Of the same rows the one that ends last stands behind the others.
+    const auto behind = std::upper_bound(instances.begin(), instances.end(),
+                                         Instance{first, last, std::numeric_limits<int64_t>::max()});
+    if (behind != instances.begin())
+      if (const auto &[from, to, end] = *std::prev(behind); from == first && to == last)
+        return end;
+    std::optional<int64_t> latest;
+    for (const auto &[from, to, end] : instances)
+      if (from <= first && to >= last)
+        latest = std::max(latest.value_or(end), end);
+    return latest.value_or(0);
+  }
+
+private:
+  using Instance = std::tuple<int32_t, int32_t, int64_t>; ///< its rows, and the position where it ends
+
+  void add(const Argument &argument, const TensorMap &tensors) {
     const Tensor *lengths = findLengths(tensors, argument);
     const Tensor *pos0 = findI32(tensors, argument.name + ".pos0");
     const Tensor *rows = findI32(tensors, argument.name + ".rows", 2);
-    if (argument.role != Argument::Role::KV || !lengths || !pos0 || !rows ||
-        pos0->elements() != lengths->shape[0] || rows->elements() != 2 * pos0->elements())
-      continue;
-    const auto ranges = rows->as<int32_t>();
-    const auto instances = static_cast<size_t>(pos0->elements());
-    for (size_t i = 0; i < instances; ++i) {
-      const int32_t from = ranges[2 * i], to = ranges[2 * i + 1];
-      if (from > first || to < last)
-        continue;
+    if (!lengths || !pos0 || !rows || pos0->elements() != lengths->shape[0] ||
+        rows->elements() != 2 * pos0->elements() || pos0->elements() == 0)
+      return;
+    const auto ofHeads = lengths->as<int32_t>(), starts = pos0->as<int32_t>(), ranges = rows->as<int32_t>();
+    const size_t heads = ofHeads.size() / starts.size();
+    instances.reserve(instances.size() + starts.size());
+    for (size_t i = 0; i < starts.size(); ++i) {
       int64_t longest = 0;
-      const size_t heads = lengths->as<int32_t>().size() / instances;
-      for (int32_t length : lengths->as<int32_t>().subspan(i * heads, heads))
+      for (int32_t length : ofHeads.subspan(i * heads, heads))
         longest = std::max<int64_t>(longest, length);
-      const int64_t here = pos0->as<int32_t>()[i] + longest;
-      for (int shared = 0; shared < 2; ++shared)
-        if (shared || (from == first && to == last)) {
-          end[shared] = any[shared] ? std::max(end[shared], here) : here;
-          any[shared] = true;
-        }
+      instances.emplace_back(ranges[2 * i], ranges[2 * i + 1], starts[i] + longest);
     }
   }
-  return any[0] ? end[0] : end[1];
-}
+
+  std::vector<Instance> instances; ///< of all regions, sorted
+};
 
 /// Whether a row in front of all positions sees a token, of any region and class of heads. It then sees the
 /// first.
@@ -144,11 +163,12 @@ Status addPositions(const Manifest &manifest, TensorMap &tensors) {
     return {};
   std::vector<int32_t> positions(static_cast<size_t>(rows), 0);
   const auto offsets = qStart->as<int32_t>();
+  const SequenceEnds ends(manifest, tensors);
   for (size_t s = 1; s < offsets.size(); ++s) {
     const int32_t first = offsets[s - 1], last = offsets[s];
     if (first < 0 || first >= last || last > rows)
       continue; // empty, or wrong and reported later
-    const int64_t end = endOfSequence(manifest, tensors, first, last), before = last - first - end;
+    const int64_t end = ends.of(first, last), before = last - first - end;
     if (end > 0 && before > 0 && !seesFromInFront(manifest, -before))
       return inputError(
           "'q': expected at most the " + std::to_string(end) + " tokens of sequence " +

@@ -64,23 +64,22 @@ Status checkRagged(const Argument &argument, const OperandBatch &operand, int64_
 
 Status checkLengths(const Argument &argument, const OperandBatch &operand) {
   const Store store = storeOf(argument);
-  const std::string name = argument.name + ".lengths";
+  const bool isPaged = store.isPaged(), isPacked = store.kind == StoreKind::Packed;
+  const int64_t most = isPaged ? store.tokensOf(operand.maxPages) : operand.tokens;
+  const auto ofWhat = [&] {
+    return isPaged    ? std::to_string(operand.maxPages) + " pages of " + std::to_string(store.tokensOf(1)) +
+                            " in '" + argument.name + ".block_table'"
+           : isPacked ? "'" + argument.name + ".start'"
+                      : "the tokens of '" + argument.name + ".k'";
+  };
   for (size_t list = 0; list < operand.lengths.size(); ++list) {
     const size_t i = list / static_cast<size_t>(operand.heads);
-    int64_t capacity = operand.tokens;
-    std::string why = "the tokens of '" + argument.name + ".k'";
-    if (store.isPaged()) {
-      capacity = store.tokensOf(operand.maxPages);
-      why = std::to_string(operand.maxPages) + " pages of " + std::to_string(store.tokensOf(1)) + " in '" +
-            argument.name + ".block_table'";
-    } else if (store.kind == StoreKind::Packed) {
-      capacity = operand.start[i + 1] - operand.start[i];
-      why = "'" + argument.name + ".start'";
-    }
+    const int64_t capacity = isPacked ? operand.start[i + 1] - operand.start[i] : most;
     const int32_t length = operand.lengths[list];
     if (length < 0 || length > capacity)
-      return inputError(listText(name, operand, argument.ragged, list) + ": expected between 0 and " +
-                        std::to_string(capacity) + " (" + why + "), got " + std::to_string(length));
+      return inputError(listText(argument.name + ".lengths", operand, argument.ragged, list) +
+                        ": expected between 0 and " + std::to_string(capacity) + " (" + ofWhat() + "), got " +
+                        std::to_string(length));
     if (operand.pos0[i] < 0 || int64_t{operand.pos0[i]} + length > int32Limit)
       return inputError(at(argument.name + ".pos0", i) + "expected between 0 and " +
                         std::to_string(int32Limit - length) + ", got " + std::to_string(operand.pos0[i]));
@@ -93,11 +92,17 @@ Status checkPages(const Argument &argument, const OperandBatch &operand) {
   for (size_t list = 0; list < operand.lengths.size(); ++list) {
     const int64_t used = store.entriesOf(operand.lengths[list]);
     const int32_t *row = operand.blockTable.data() + static_cast<int64_t>(list) * operand.maxPages;
+    // As unsigned numbers, negative ones are the largest: the maximum tells, and takes no branches.
+    uint32_t most = 0;
     for (int64_t p = 0; p < used; ++p)
-      if (row[p] < 0 || row[p] >= operand.pages)
-        return inputError(listText(argument.name + ".block_table", operand, argument.ragged, list) + "[" +
-                          std::to_string(p) + "]: expected a page between 0 and " +
-                          std::to_string(operand.pages - 1) + ", got " + std::to_string(row[p]));
+      most = std::max(most, static_cast<uint32_t>(row[p]));
+    if (used == 0 || most < operand.pages)
+      continue;
+    const int32_t *wrong =
+        std::find_if(row, row + used, [&](int32_t page) { return page < 0 || page >= operand.pages; });
+    return inputError(listText(argument.name + ".block_table", operand, argument.ragged, list) + "[" +
+                      std::to_string(wrong - row) + "]: expected a page between 0 and " +
+                      std::to_string(operand.pages - 1) + ", got " + std::to_string(*wrong));
   }
   return {};
 }

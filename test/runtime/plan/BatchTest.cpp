@@ -129,6 +129,26 @@ TEST(Batch, PositionsFollowThePrivateInstance) {
   EXPECT_EQ(batch->qPos, (std::vector<int32_t>{106, 117, 118, 119}));
 }
 
+// Without an instance of a sequence's own, the one that ends last of all that its rows see; with several, the
+// same of these. Instances stand in any order.
+TEST(Batch, PositionsFollowWhatAllRowsSee) {
+  const Manifest m = sampleManifest({.store = Argument::Store::Dense});
+  TensorMap tensors;
+  tensors["q"] = Tensor(m.dtype, {4, m.qHeads, m.keyDim});
+  tensors["q_start"] = i32({4}, {0, 1, 2, 4});
+  tensors["kv.k"] = Tensor(DType::BF16, {5, 100, m.kvHeads, m.keyDim});
+  tensors["kv.v"] = Tensor(DType::BF16, {5, 100, m.kvHeads, m.valueDim});
+  tensors["kv.lengths"] = i32({5}, {90, 20, 30, 50, 40});
+  tensors["kv.pos0"] = i32({5}, {0, 0, 1, 0, 0});
+  tensors["kv.rows"] = i32({5, 2}, {1, 4, 2, 4, 2, 4, 0, 4, 0, 2});
+  tensors.erase("q_pos");
+  ASSERT_TRUE(addDefaults(m, tensors));
+  const auto positions = tensors.at("q_pos").as<int32_t>();
+  // Row 0 sees those that end at 50 and 40, row 1 the one that ends at 90, too; rows 2 and 3 have two of
+  // their own.
+  EXPECT_EQ(std::vector<int32_t>(positions.begin(), positions.end()), (std::vector<int32_t>{49, 89, 29, 30}));
+}
+
 TEST(Batch, PackedLengthsFollowFromStarts) {
   const Manifest m = sampleManifest({.store = Argument::Store::Packed});
   TensorMap tensors;

@@ -6,7 +6,7 @@ Everything is a tensor that stays where it is, so that steps may be captured: no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -15,13 +15,11 @@ from ..errors import PlanError, expected
 from ..memory.views import Binding
 from .integers import items, whole
 from .operations import revise_text
-from .policy import HIGH, LOW, Policy, Rule
+from .policy import HIGH, LOW, Policy, Rule, check_policy, limits_of
 from .precision import SlotList, SlotLists
 from .table_operation import TableOperation
 from .token_lists import HIGH_END, TokenLists
 
-Sees = Callable[[int, int], "tuple[int, int] | None"]
-"""Of (layer, KV head), as of Policy.sees."""
 _ALIGNED = 4
 """Tables have a multiple of this many lists for each layer, so that a layer's part begins at a multiple of 16 bytes."""
 
@@ -50,6 +48,11 @@ class MixedLists(TokenLists):
                 "one that a kernel decides by, as attn.kv_policy.DiffKV(...) but with norm='uniform', or None"
             )
             raise expected(PlanError, "policy", legal, policy)
+        if policy is not None:
+            check_policy(policy)
+        if rule is not None and rule.window < 1:
+            label = f"{type(policy).__name__}.window"
+            raise expected(PlanError, label, "a number of tokens from 1 on", rule.window, nearest=1)
         self.requests, self.kv_heads, self.policy, self.tokens = requests, kv_heads, policy, tokens
         self.used = used
         """Lists of a layer that requests have; behind them `lists` has up to three that stay empty."""
@@ -71,7 +74,7 @@ class MixedLists(TokenLists):
         """Pages of a list that each end may take."""
         self._make_state(pages)
         if rule is not None:
-            self._make_revision(rule, policy.sees, device, checked)
+            self._make_revision(policy, rule, device, checked)
 
     def _make_state(self, pages: int) -> None:
         layers, lists = self.layers, self.lists
@@ -91,14 +94,17 @@ class MixedLists(TokenLists):
         self._new = SlotLists(layers, self.used, self.device)
         self._rows = torch.arange(lists, dtype=torch.int32, device=self.active.device)
 
-    def _make_revision(self, rule: Rule, sees: Sees, device: object, checked: bool) -> None:
+    def _make_revision(self, policy: Policy, rule: Rule, device: object, checked: bool) -> None:
         lists, columns, rows = self.lists, self.pool.columns, self.layers * self.lists
         self._limits = self._zeros(self.layers, lists, 2, dtype=torch.float32)
-        alphas = [[rule.limits(i, head) for head in range(self.kv_heads)] for i in range(self.layers)]
+        limits = [
+            [limits_of(policy, rule.limits, i, head) for head in range(self.kv_heads)]
+            for i in range(self.layers)
+        ]
         self._limits[:, : self.used] = (
-            torch.tensor(alphas).repeat(1, self.requests, 1).to(self._limits.device)
+            torch.tensor(limits).repeat(1, self.requests, 1).to(self._limits.device)
         )
-        seen = [[sees(i, head) or (0, 0) for head in range(self.kv_heads)] for i in range(self.layers)]
+        seen = [[policy.sees(i, head) or (0, 0) for head in range(self.kv_heads)] for i in range(self.layers)]
         self._sees = self._zeros(self.layers, lists, 2)
         self._sees[:, : self.used] = torch.tensor(seen).repeat(1, self.requests, 1).to(self._sees)
         self._demoted, self._moved = (SlotList(rows, self.device) for _ in range(2))

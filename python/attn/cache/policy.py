@@ -97,7 +97,7 @@ class Changes:
 
 
 class Candidate(NamedTuple):
-    """A token that a step may take: what it is worth (`rank`), and whether there is one."""
+    """A token that a step may take: what it is worth (`rank`; infinite where there is none), and whether there is one."""
 
     rank: Any
     exists: Any
@@ -252,6 +252,20 @@ def check_policy(policy: object) -> None:
         raise expected(PlanError, f"{name}.rows", "a number of rows from 1 on, or None for all", rows)
     if group not in GROUPS:
         raise expected(PlanError, f"{name}.group", "'max', 'mean' or 'sum'", group)
+
+
+def limits_of(
+    policy: Policy, limits: Callable[[int, int], object], layer: int, head: int
+) -> tuple[float, float]:
+    """What `limits` gives for a KV head. PlanError for what is no pair of numbers of float32."""
+    found = limits(layer, head)
+    label, legal = f"{type(policy).__name__}.limits({layer}, {head})", "two numbers of float32"
+    if not isinstance(found, tuple) or len(found) != 2:
+        raise expected(PlanError, label, legal, found)
+    for each in found:
+        if isinstance(each, bool) or not isinstance(each, (int, float)) or not abs(each) <= 3.4028234e38:
+            raise expected(PlanError, label, legal, found)
+    return float(found[0]), float(found[1])
 
 
 def sight_of(policy: Policy, layer: int, head: int) -> tuple[int, int] | None:

@@ -31,8 +31,10 @@ from ..cache.policy import (
     Policy,
     Rule,
     begin,
+    check_policy,
     check_significance,
     heads_of,
+    limits_of,
 )
 from ..describe.scalars import Program
 
@@ -44,12 +46,14 @@ class Ruled(Policy):
     """A policy whose steps are two functions, of which kernels are made too: what a token is worth, and what becomes of three.
 
     rank(score, rows, position, seen)           what a token is worth: its significance added up, over how many rows, its
-                                                position, and the tokens so far. The least goes first, of equals the earlier
+                                                position, and the tokens so far. The least goes first, of equals the earlier;
+                                                one that is no number counts as infinite
     decide(leaving, least, lowest, state)       of the token that leaves the window, the HIGH token behind it and the LOW token
                                                 whose ranks are least: a Decision
     limits(layer, head)                         two numbers that `state.limits` are, of each KV head
 
-    They are traced, as score functions are: operators and attn.math, no `if`. `window`, `rows` and `group` are Policy's; all
+    They are traced, as score functions are: operators and attn.math, no `if`; a cache's kernel has what they say when it is made,
+    so numbers of a policy do not change while a cache has it. `window`, `rows` and `group` are Policy's; all
     tokens of a prompt stay HIGH, unless `prompt` says more. Errors: SpecError, where a function means nothing in a kernel.
     """
 
@@ -82,8 +86,9 @@ class Ruled(Policy):
         """As of Policy."""
         import torch
 
+        check_policy(self)
         kept = begin(self, significance, lengths)
-        limits = [self.limits(*head) for head in heads_of(self, kept, heads)]
+        limits = [limits_of(self, self.limits, *head) for head in heads_of(self, kept, heads)]
         kept.limits = torch.tensor(limits, dtype=torch.float64, device=kept.score.device).view(-1, 2)
         return kept
 
@@ -98,6 +103,7 @@ class Ruled(Policy):
         seen = kept.lengths.to(torch.int32)
         numbers = [kept.score, kept.queries.clamp(min=1), places.expand_as(kept.queries), seen[:, None]]
         ranks = _evaluate(rule.ranks(), numbers)[0].expand_as(kept.score)
+        ranks = ranks.masked_fill(ranks.isnan(), float("inf"))
         at = (kept.lengths - 1 - self.window).clamp(min=NOTHING)
         leaves = (at >= 0) & (_take(kept.level, at) == HIGH)
         leaving = torch.where(leaves, at, NOTHING)
@@ -106,7 +112,8 @@ class Ruled(Policy):
         )
         candidates: list[Tensor] = []
         for position in (leaving, least, lowest):
-            candidates += [_take(ranks, position), position >= 0]
+            exists = position >= 0
+            candidates += [_take(ranks, position).masked_fill(~exists, float("inf")), exists]
         counts = [(kept.level == level).sum(1).to(torch.int32) for level in (HIGH, LOW)]
         limits = kept.limits if kept.limits is not None else torch.zeros(kept.lists, 2)
         limits = limits.to(kept.score)

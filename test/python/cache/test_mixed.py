@@ -116,6 +116,27 @@ def test_any_number_of_lists(requests, kv_heads):
 
 
 def test_one_precision():
+    for name, value, words in (
+        ("window", 0, "Mine.window: expected a number of tokens from 1 on, got 0"),
+        ("window", 4.0, "Mine.window: expected a number of tokens from 0 on, got 4.0"),
+        ("window", "4", "Mine.window: expected a number of tokens from 0 on, got '4'"),
+        ("rows", -3, "Mine.rows: expected a number of rows from 1 on, or None for all, got -3"),
+        ("group", "median", "Mine.group: expected 'max', 'mean' or 'sum', got 'median'"),
+        ("limits", lambda *_: 3.0, r"Mine.limits\(0, 0\): expected two numbers of float32, got 3.0"),
+        (
+            "limits",
+            lambda *_: (1, 2, 3),
+            r"Mine.limits\(0, 0\): expected two numbers of float32, got tuple \(1, 2, 3\)",
+        ),
+        ("limits", lambda *_: (1, float("nan")), r"Mine.limits\(0, 0\): expected two numbers of float32"),
+        ("limits", lambda *_: (10**400, 1), r"Mine.limits\(0, 0\): expected two numbers of float32"),
+    ):
+        mine = type("Mine", (Tiers,), {name: value})()
+        with pytest.raises(attn.PlanError, match=words):
+            cache_of(mine)
+        if (name, value) != ("window", 0):
+            with pytest.raises(attn.PlanError, match=words):
+                mine.prompt(torch.rand(2, 3), heads=[(0, 0), (0, 1)])
     cache = cache_of(None, high={})
     watched = Watched(cache, (64, 64))
     watched.prompts(20)
@@ -222,9 +243,34 @@ class Leaving(Tiers):
         )
 
 
+class NoNumbers(Tiers):
+    """Ranks that are no numbers count as infinite, and so do those of candidates that are not there."""
+
+    def rank(self, score, rows, position, seen):
+        return (position % 3 - 1) / (position % 3 - 1) * score
+
+    def decide(self, leaving, least, lowest, state):
+        return Decision(
+            least_demoted=(lowest.rank > 1e30) & (state.high > 8),
+            least_gone=(lowest.rank <= 1e30) & (state.high > 8),
+        )
+
+
+class NoNumberAtAll(Tiers):
+    """The budget holds."""
+
+    def rank(self, score, rows, position, seen):
+        return (position - position) / (position - position)
+
+    def decide(self, leaving, least, lowest, state):
+        return Decision(least_gone=state.high > 8)
+
+
 @pytest.mark.parametrize("prompt", [0, 30])
 @pytest.mark.parametrize(
-    "policy", [Tiers(), Leaving(), H2O(14, 6), SnapKV(12, 4)], ids=lambda p: type(p).__name__
+    "policy",
+    [Tiers(), Leaving(), NoNumbers(), NoNumberAtAll(), H2O(14, 6), SnapKV(12, 4)],
+    ids=lambda p: type(p).__name__,
 )
 def test_policies_of_two_functions(policy, prompt):
     cache = cache_of(policy, checked=True)
@@ -236,6 +282,8 @@ def test_policies_of_two_functions(policy, prompt):
     levels = levels_of(cache, 1, prompt + 40)
     if isinstance(policy, H2O):
         assert (levels == 2).sum(1).tolist() == [14] * 4
+    if type(policy) is NoNumberAtAll and not prompt:
+        assert (levels == 2).sum(1).tolist() == [8] * 4
     if type(policy) is Tiers and not prompt:
         assert [(levels == 2).sum(1).tolist(), (levels == 1).sum(1).tolist()] == [[12, 13] * 2, [10] * 4]
 
@@ -260,6 +308,27 @@ def test_refusals():
     for policy in (uniform, Streaming(uniform, heads=[(0, 0)]), "paper"):
         with pytest.raises(attn.PlanError, match="policy: expected one that a kernel decides by"):
             cache_of(policy)
+    for name, value, words in (
+        ("window", 0, "Mine.window: expected a number of tokens from 1 on, got 0"),
+        ("window", 4.0, "Mine.window: expected a number of tokens from 0 on, got 4.0"),
+        ("window", "4", "Mine.window: expected a number of tokens from 0 on, got '4'"),
+        ("rows", -3, "Mine.rows: expected a number of rows from 1 on, or None for all, got -3"),
+        ("group", "median", "Mine.group: expected 'max', 'mean' or 'sum', got 'median'"),
+        ("limits", lambda *_: 3.0, r"Mine.limits\(0, 0\): expected two numbers of float32, got 3.0"),
+        (
+            "limits",
+            lambda *_: (1, 2, 3),
+            r"Mine.limits\(0, 0\): expected two numbers of float32, got tuple \(1, 2, 3\)",
+        ),
+        ("limits", lambda *_: (1, float("nan")), r"Mine.limits\(0, 0\): expected two numbers of float32"),
+        ("limits", lambda *_: (10**400, 1), r"Mine.limits\(0, 0\): expected two numbers of float32"),
+    ):
+        mine = type("Mine", (Tiers,), {name: value})()
+        with pytest.raises(attn.PlanError, match=words):
+            cache_of(mine)
+        if (name, value) != ("window", 0):
+            with pytest.raises(attn.PlanError, match=words):
+                mine.prompt(torch.rand(2, 3), heads=[(0, 0), (0, 1)])
     cache = cache_of(None, high={})
     with pytest.raises(attn.TensorError, match=r"k: expected \[tokens, 2, features\]"):
         cache.write([torch.zeros(2, 3, dtype=torch.int32)], torch.zeros(3, 4, 64), torch.zeros(3, 4, 64))

@@ -252,7 +252,11 @@ func.func private @compare(
   %counts_all = arith.cmpi eq, %counted, %zero : i32
   %rows_of = arith.select %counts_all, %since, %fewer : i32
   %rows = arith.maxsi %rows_of, %one : i32
-  %mine = func.call @rank(%sum, %rows, %position, %length) : (f32, i32, i32, i32) -> f32
+  // A rank that is no number counts as infinite: such tokens go last, and the budget holds.
+  %said = func.call @rank(%sum, %rows, %position, %length) : (f32, i32, i32, i32) -> f32
+  %most = arith.constant 0x7F800000 : f32
+  %is_nan = arith.cmpf uno, %said, %said : f32
+  %mine = arith.select %is_nan, %most, %said : f32
   %is_before = func.call @before(%mine, %position, %rank, %at) : (f32, i32, f32, i32) -> i1
   %is_behind = arith.cmpi sle, %position, %candidate : i32
   %may = arith.andi %exists, %is_behind : i1

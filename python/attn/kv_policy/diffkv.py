@@ -70,7 +70,7 @@ class DiffKV(Policy):
                             paper writes it; of the first token that is 1, so that it hardly ever stays HIGH. "uniform": the
                             mean over the rows that were counted of 1 over the tokens that each sees
     like                    "paper" or "release", see above
-    group                   of a head group "max", "mean" or "sum"
+    group                   how the significance of a head group's query heads is combined: "max", "mean" or "sum"
     overrides               (layer, KV head) -> (alpha_high, alpha_low) of heads that differ
 
     Errors: SpecError.
@@ -136,10 +136,11 @@ class DiffKV(Policy):
         data     token ids, int64 [texts, tokens], or several such. The last `answers` tokens of each text come one at a time,
                  as in generation, over what the policy keeps of those before; the loss is the mean of their negative log
                  likelihoods, in nats
-        target   by how much it may be larger than over a cache of 16 bits that keeps everything, from 0 on
-        answers  of each text, from 1 on
-        most     where the search for alpha_high ends
-        steps    by which each is found, a run over the data each: to most / 2^steps
+        target   how much the loss may exceed that of a 16-bit cache that keeps every token: nats, from 0 on
+        answers  tokens at the end of each text that are decoded one at a time, from 1 on
+        most     upper bound of alpha_high
+        steps    bisection steps for each alpha, one run over the data per step and one for the upper bound: alpha_high is found
+                 to most / 2^steps, alpha_low to alpha_high / 2^steps
         high, low  how tokens will be stored, as of DiffKVCache
         options  window, norm, like, group, overrides
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""H2O's policy: a budget of tokens, of which those go that rows so far looked at least.
+"""H2O's policy: keep a budget of tokens, and evict the token with the least accumulated attention.
 
 (Source: arXiv 2306.14048.)
 """
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class H2O(Ruled):
-    """Heavy hitters and the last tokens, HIGH; a step lets one go where there are more than the budget.
+    """Heavy hitters and the last tokens, HIGH; a step evicts one where there are more than the budget.
 
     budget  tokens that a list keeps, its window among them
     window  the last so many tokens, which stay
-    group   of a head group "max", "mean" or "sum"
+    group   how the significance of a head group's query heads is combined: "max", "mean" or "sum"
 
     Errors: SpecError.
     """

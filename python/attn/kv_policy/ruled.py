@@ -43,18 +43,18 @@ if TYPE_CHECKING:
 
 
 class Ruled(Policy):
-    """A policy whose steps are two functions, of which kernels are made too: what a token is worth, and what becomes of three.
+    """A policy whose step is two scalar functions, compiled into kernels and evaluated on PyTorch tensors.
 
-    rank(score, rows, position, seen)           what a token is worth: its significance added up, over how many rows, its
-                                                position, and the tokens so far. The least goes first, of equals the earlier;
-                                                one that is no number counts as infinite
-    decide(leaving, least, lowest, state)       of the token that leaves the window, the HIGH token behind it and the LOW token
-                                                whose ranks are least: a Decision
-    limits(layer, head)                         two numbers that `state.limits` are, of each KV head
+    rank(score, rows, position, seen)           a token's rank, from its summed significance, the rows summed, its position, and
+                                                the tokens seen so far. The least rank goes first, of equal ranks the earlier
+                                                token; NaN counts as infinite
+    decide(leaving, least, lowest, state)       the Decision about three candidates: the token that leaves the window, and the
+                                                HIGH and the LOW token of least rank that are older than the window
+    limits(layer, head)                         the two numbers that `state.limits` holds for a KV head
 
-    They are traced, as score functions are: operators and attn.math, no `if`; a cache's kernel has what they say when it is made,
-    so numbers of a policy do not change while a cache has it. `window`, `rows` and `group` are Policy's; all
-    tokens of a prompt stay HIGH, unless `prompt` says more. Errors: SpecError, where a function means nothing in a kernel.
+    Both functions are traced when a cache is made: use operators and attn.math, no `if`. Changing the policy's attributes later
+    does not change the cache's kernel. `window`, `rows` and `group` are Policy's; all tokens of a prompt stay HIGH, unless `prompt`
+    decides otherwise. Errors: SpecError, where a function means nothing in a kernel; PlanError for limits that are no numbers.
     """
 
     window: int
@@ -119,7 +119,7 @@ class Ruled(Policy):
         limits = limits.to(kept.score)
         said = _evaluate(rule.decisions(), [*candidates, *counts, seen, limits[:, 0], limits[:, 1]])
         found = Decision(*(each.expand_as(leaves) for each in said))
-        # Of what is said of HIGH tokens the first counts.
+        # The first true decision about a HIGH token counts.
         taken, places_of = (
             torch.zeros_like(leaves),
             {LOW: torch.full_like(at, NOTHING), PRUNED: torch.full_like(at, NOTHING)},
@@ -142,7 +142,7 @@ class Ruled(Policy):
 
 
 def _take(values: Tensor, position: Tensor) -> Tensor:
-    """Of each list the value at its position; without one any."""
+    """The value at each list's position; arbitrary where the position is NOTHING."""
     return values.gather(1, position.clamp(min=0)[:, None])[:, 0]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""SnapKV's policy: of a prompt, the tokens that its last rows looked at, and their neighbours; then everything.
+"""SnapKV's policy: keep the prompt tokens that its last rows attended to, and their neighbours; evict nothing after the prompt.
 
 (Source: arXiv 2404.14469.)
 """
@@ -38,7 +38,7 @@ class SnapKV(Policy):
     budget  tokens that a list keeps of a prompt, its window among them
     window  the last so many tokens, which are kept and whose rows choose the others
     kernel  how many neighbours share the largest significance among them, an odd number; 1: none
-    group   of a head group "max", "mean" or "sum"
+    group   how the significance of a head group's query heads is combined: "max", "mean" or "sum"
 
     Errors: SpecError.
     """

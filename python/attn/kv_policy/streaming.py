@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Streaming(Policy):
-    """Of some heads what sink and recent tokens see, HIGH, of the others what `policy` keeps.
+    """Streaming heads keep their sink and recent tokens, HIGH; all other heads keep what `policy` keeps.
 
     policy        of the other heads; its rows, group and window are this one's
-    heads         (layer, KV head) of those that stream; HeadGates.by_share says which, as
-                  zip(*numpy.nonzero(gates.by_share(0.5)))
-    sink, recent  tokens that a row of them sees: the first, and the last, its own among these
+    heads         (layer, KV head) of each streaming head, as zip(*numpy.nonzero(gates.select(sparsity=0.5).classes)) of
+                  attn.heads.Gates
+    sink, recent  how many first and last tokens a row of a streaming head sees; the last include its own
 
     Errors: SpecError.
     """
@@ -101,7 +101,7 @@ class Streaming(Policy):
         return kept
 
     def step(self, kept: Kept, significance: Tensor) -> Changes:
-        """As of Policy. Lists decide by themselves: what the other policy decided about these does not count."""
+        """As Policy.step. Overrides what `policy` decided about the streaming lists."""
         import torch
 
         assert kept.streams is not None

@@ -13,8 +13,8 @@ namespace attn::rt {
 
 namespace {
 
-/// An i32 tensor that is there and well formed, or null. What is wrong with it is for batchFromTensors to
-/// say.
+/// The i32 tensor of this name and rank, or null. Its element count is not checked; batchFromTensors reports
+/// errors.
 const Tensor *findI32(const TensorMap &tensors, const std::string &name, size_t rank = 1) {
   auto found = tensors.find(name);
   if (found == tensors.end() || found->second.dtype != DType::I32 || found->second.shape.size() != rank)
@@ -22,13 +22,14 @@ const Tensor *findI32(const TensorMap &tensors, const std::string &name, size_t 
   return &found->second;
 }
 
-/// Where ragged [instances, heads], of as many elements as its shape says: a file may claim any number.
+/// The lengths: [instances], or [instances, heads] if ragged. Null if the data does not match the shape, of
+/// which a file may claim any.
 const Tensor *findLengths(const TensorMap &tensors, const Argument &argument) {
   const Tensor *lengths = findI32(tensors, argument.name + ".lengths", argument.ragged ? 2 : 1);
   return lengths && elementCount(lengths->shape) == std::ssize(lengths->as<int32_t>()) ? lengths : nullptr;
 }
 
-/// Times the heads: results are counted in 32 bits.
+/// Bounds rows * heads: results are counted in 32 bits.
 constexpr int64_t mostRows = std::numeric_limits<int32_t>::max();
 
 /// The rows of q, or -1 where it is missing or malformed: a file may claim any number of rows of no heads.
@@ -45,7 +46,7 @@ int64_t instancesOf(const TensorMap &tensors, const Argument &argument) {
   const Tensor *lengths = findLengths(tensors, argument);
   if (!lengths)
     return -1;
-  // Of no heads there may be any number of instances; no more are believed than there are sequences.
+  // With zero heads the tensor is empty, so its shape proves nothing: at most as many instances as sequences.
   const Tensor *qStart = findI32(tensors, "q_start");
   const int64_t instances = lengths->shape[0];
   const bool counted = lengths->elements() > 0 || instances == 0;
@@ -84,8 +85,8 @@ Status addRows(const Argument &argument, TensorMap &tensors) {
     return {};
   if (instances != qStart->elements() - 1)
     return inputError("tensor '" + argument.name +
-                      ".rows' is missing, and only one instance per sequence has rows of " +
-                      "its own accord: '" + argument.name + ".lengths' has " + std::to_string(instances) +
+                      ".rows' is missing; it may be left out only with one instance per sequence: '" +
+                      argument.name + ".lengths' has " + std::to_string(instances) +
                       " instances, 'q_start' " + std::to_string(qStart->elements() - 1) + " sequences");
   std::vector<int32_t> ranges;
   const auto offsets = qStart->as<int32_t>();
@@ -95,9 +96,9 @@ Status addRows(const Argument &argument, TensorMap &tensors) {
   return {};
 }
 
-/// Where sequences end: with their private instance, by its longest head, one that their rows see and no
-/// others. Where several are private (a batch of one), with the one that ends last; where none is, the same
-/// among all that the rows see.
+/// The end position of each sequence. An instance is private when exactly the sequence's rows see it; its
+/// longest head gives its end. A sequence ends where its last private instance ends or, without one, where
+/// the last instance that all its rows see ends.
 class SequenceEnds {
 public:
   SequenceEnds(const Manifest &manifest, const TensorMap &tensors) {
@@ -109,7 +110,7 @@ public:
   }
 
   int64_t of(int32_t first, int32_t last) const {
-    // Of the same rows the one that ends last stands behind the others.
+    // Instances of the same rows are sorted by end: the last one ends last.
     const auto behind = std::upper_bound(instances.begin(), instances.end(),
                                          Instance{first, last, std::numeric_limits<int64_t>::max()});
     if (behind != instances.begin())
@@ -146,8 +147,8 @@ private:
   std::vector<Instance> instances; ///< of all regions, sorted
 };
 
-/// Whether a row in front of all positions sees a token, of any region and class of heads. It then sees the
-/// first.
+/// Whether a row at this negative position sees a token, in any region and class of heads. If it sees one, it
+/// sees token 0.
 bool seesFromInFront(const Manifest &manifest, int64_t position) {
   for (size_t o = 0; o < manifest.operands.size(); ++o)
     for (size_t c = 0; c < std::max<size_t>(manifest.headClasses.size(), 1); ++c)
@@ -205,9 +206,10 @@ Status addDefaults(const Manifest &manifest, TensorMap &tensors) {
         offsets.push_back(static_cast<int32_t>(row));
       tensors.emplace("q_start", Tensor::ofI32({rows + 1}, offsets));
     } else if (tensors.count(argument.name + ".lengths")) {
-      fail(inputError("tensor 'q_start' is missing, and there is not one row per sequence: 'q' has " +
-                      std::to_string(rows) + " rows, '" + argument.name + ".lengths' " +
-                      std::to_string(std::max<int64_t>(instances, 0)) + " instances"),
+      fail(inputError(
+               "tensor 'q_start' is missing; it may be left out only with one row per instance: 'q' has " +
+               std::to_string(rows) + " rows, '" + argument.name + ".lengths' " +
+               std::to_string(std::max<int64_t>(instances, 0)) + " instances"),
            "q_start");
     }
   }

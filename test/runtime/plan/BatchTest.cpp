@@ -65,12 +65,12 @@ TEST(Batch, AllThatIsMissingIsNamedAtOnce) {
   shared["kv.lengths"] = i32({2}, {40, 5});
   shared["sink_logits"] = Tensor(DType::F32, {m.qHeads});
   EXPECT_EQ(error(shared),
-            "tensor 'kv.rows' is missing, and only one instance per sequence has rows of its own "
-            "accord: 'kv.lengths' has 2 instances, 'q_start' 3 sequences; missing besides: "
+            "tensor 'kv.rows' is missing; it may be left out only with one instance per sequence: "
+            "'kv.lengths' has 2 instances, 'q_start' 3 sequences; missing besides: "
             "'kv.pos0', 'kv1.pos0'");
   shared.erase("q_start");
   EXPECT_EQ(error(shared),
-            "tensor 'q_start' is missing, and there is not one row per sequence: 'q' has 5 rows, "
+            "tensor 'q_start' is missing; it may be left out only with one row per instance: 'q' has 5 rows, "
             "'kv.lengths' 2 instances; missing besides: 'kv.pos0', 'kv1.pos0'");
 }
 

@@ -1,10 +1,11 @@
 //===- KernelText.h - Helper kernels that are written as text ---*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A helper kernel is a public function in a file of tile text beside the sources, and
-// private functions that it calls. Private functions without a body are what the kernel
-// leaves open: sizes, and what an operation's regions say. They are defined, every call
-// is inlined, and what is left is the kernel. What several kernels call is a text of
-// its own, which stands behind theirs.
+// A helper kernel is a public function in a .mlir file of tile IR, with private functions
+// that it calls. Private functions without a body are parameters: sizes, or regions of an
+// operation. define() gives them bodies; instantiate() clones the public function and
+// inlines every call. Functions that several kernels share are a text of their own,
+// appended to the kernel's. A text that does not parse, or an unknown parameter, is a
+// fatal error.
 //
 //   KernelText text(context, {reviseTokens, lists}, "ReviseTokens.mlir");
 //   text.define("window", 64);
@@ -29,7 +30,7 @@ public:
   void define(StringRef name, int64_t number);
   /// The function does what a region of one block does, and gives the operands of its terminator.
   void define(StringRef name, Region &region);
-  /// The kernel that is written as the public function, where the builder stands.
+  /// Clones `function` at the builder as `name`, with every call inlined.
   func::FuncOp instantiate(OpBuilder &builder, StringRef function, StringRef name);
 
 private:

@@ -1,17 +1,16 @@
-// Moves that leave lists without holes, attn.compact_tokens. There are many lists, most of them short, and next to nothing to do for
-// one. So a warp has four of them at a time, of each of which eight lanes have a share of neighbouring tokens, and flags come sixteen
-// to a load, as bits of a mask. A lane goes over its share thrice: how many tokens stay, how many of these lie in front of where the
-// list will end (the others have to move), and then each token that moves, and each place that is to be filled, finds its number
-// among its like. What lanes tell each other stands between the passes, a prefix sum in three steps, and the second and the third
-// find the flags in the L1. Lists know nothing of each other, so there is one launch. (Lists.mlir stands behind this.)
+// attn.compact_tokens: the moves that close the holes in lists. Most lists are short, so a warp handles four, eight lanes each, and
+// each lane a range of neighbouring tokens. One load brings sixteen keep flags, packed into a bit mask. Each lane makes three passes:
+// it counts kept tokens, counts those before the list's new end, then numbers the tokens to move and the holes to fill. Prefix sums
+// over the eight lanes connect the passes; the second and third find the flags in L1. Lists are independent, so one launch suffices.
+// (Lists.mlir is appended to this text.)
 
 !ints = !tile.buffer<i32>
 
-// The operation says these: tokens of a page, and the list's end, 0 at the left and 1 at the right.
+// Defined by KernelText from the operation: tokens per page, and the end to compact: 0 left, 1 right.
 func.func private @page_tokens() -> i32
 func.func private @end() -> i32
 
-// Flags are read as words. As many warps wait at once as a multiprocessor has; 32 registers of a thread are enough.
+// Flags are read as words. Eight blocks of eight warps fill a multiprocessor, at 32 registers per thread.
 func.func @compact_tokens(
     %keep: !ints, %table: !ints, %counts: !ints, %tokens: !ints, %from: !ints, %to: !ints, %status: !ints, %lists: i32,
     %columns: i32, %flags: i32, %moves: i32)
@@ -110,7 +109,7 @@ func.func @compact_tokens(
   return
 }
 
-// Of tokens of a list, `before` of which stay in front of them: those that move, and places to fill.
+// Lists a lane's moves and holes. `before`: tokens kept before `begin`.
 func.func private @write_moves(
     %table: !ints, %from: !ints, %to: !ints, %keep: !ints, %list: i32, %columns: i32, %flags: i32, %moves: i32, %begin: i32,
     %behind: i32, %kept: i32, %kept_in_front: i32, %before: i32) {
@@ -124,7 +123,7 @@ func.func private @write_moves(
     %stay = func.call @kept_from(%keep, %list, %flags, %place, %behind) : (!ints, i32, i32, i32, i32) -> i32
     %in_front = func.call @bits_before(%place, %kept) : (i32, i32) -> i32
     %there = func.call @bits_before(%place, %behind) : (i32, i32) -> i32
-    // In front of the list's new end those that go are listed, behind it those that stay.
+    // Before the list's new end, list the holes; after it, the kept tokens.
     %unlike = arith.xori %stay, %in_front : i32
     %listed = arith.andi %unlike, %there : i32
     %number = math.ctpop %listed : i32
@@ -195,7 +194,7 @@ func.func private @kept_from(%keep: !ints, %list: i32, %flags: i32, %place: i32,
   return %kept : i32
 }
 
-// Of each byte that is not 0 a bit: the highest one of the byte, and then the four side by side.
+// One bit for each nonzero byte: sets the byte's top bit, then gathers the four bits.
 func.func private @bits_of_bytes(%word: i32) -> i32 {
   %low = arith.constant 0x7F7F7F7F : i32
   %high = arith.constant -2139062144 : i32 // 0x80808080

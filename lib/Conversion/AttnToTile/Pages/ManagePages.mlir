@@ -1,14 +1,13 @@
-// Every list has the pages that its tokens take, attn.manage_pages. Each block has a share of the lists, a list to a thread at a time.
+// attn.manage_pages: gives every list the pages that its tokens need. Each block has a share of the lists, one list per thread at a time.
 // Three launches:
 //
-//   count_pages     each block adds up what its lists give back and ask for, and lists that no row holds     -> sums
-//   release_pages   all sums together say whether all can be done and, those of the blocks in front, where in the ring a block's
-//                   pages go
-//   take_pages      the same, and where in the ring a block's pages come from
+//   count_pages     each block sums the pages its lists release and request, and counts lists that do not fit their row of the
+//                   page table     -> sums
+//   release_pages   the total decides whether the step happens; the preceding blocks' sums give where in the ring a block's pages go
+//   take_pages      the same total decides; the preceding blocks' sums give where in the ring a block takes its pages
 //
-// No block waits for another, and nothing is added up in an order that depends on one: the launches order them. What a launch reads
-// of the ring's span was copied by the first, behind the sums of all blocks, and the last alone writes it; so all blocks of a launch
-// see the same.
+// No block waits for another, and the sums do not depend on block order. count_pages copies the ring's span behind the sums, the
+// other launches read the copy, and only take_pages writes the span. So all blocks of a launch see the same span.
 //
 // Most lists change by a page or none in a step, and few by hundreds. So a warp takes what its 32 lists change together, a page to a
 // lane: the list of each is searched for in the prefix sums that its lanes hold.
@@ -21,7 +20,7 @@
   #tile.parameter<dim, "table.dim0">, #tile.parameter<dim, "table.dim1">, #tile.parameter<buffer, "sums">,
   #tile.parameter<dim, "free.dim0">]
 
-// The operation says these: tokens of a page at the left and at the right end, less one, and their logarithms.
+// Defined by KernelText from the operation, for the left and right end: tokens per page minus one, and log2 of tokens per page.
 func.func private @left_rest() -> i32
 func.func private @right_rest() -> i32
 func.func private @left_shift() -> i32
@@ -118,8 +117,8 @@ func.func @take_pages(
   return
 }
 
-// Whether all can be done and, if so, the pages that this block's lists give back or, with `takes`, take. Gives whether, the pages
-// asked for, those that were there for them, the lists that no row holds, where the free pages began, the block and the thread.
+// Decides whether the step happens and, if so, moves this block's pages: releases them or, with `takes`, takes them. Returns: done,
+// pages requested, pages available, lists that do not fit, start of the free pages, block, thread.
 func.func private @exchange(
     %table: !ints, %counts: !ints, %tokens: !ints, %free: !ints, %sums: !ints, %lists: i32, %columns: i32, %pages: i32,
     %takes: i1) -> (i1, i32, i32, i32, i32, i32, i32) {
@@ -259,7 +258,7 @@ func.func private @exchange_warp(
   return
 }
 
-// A step of the search for the list that page `mine` is of: of lists that begin at or before it the last one.
+// One step of a binary search for the list that owns page `mine`: the last list that starts at or before it.
 func.func private @search(%start: i32, %mine: i32, %owner: i32, %far: i32) -> i32 {
   %next = arith.addi %owner, %far : i32
   %start_there = tile.from_lane %start[%next] : i32
@@ -292,9 +291,9 @@ func.func private @share(%lists: i32) -> (i32, i32, i32, i32, i32) {
   return %block, %blocks, %thread, %begin, %end : i32, i32, i32, i32, i32
 }
 
-// A list: whether there is one, and whether a row holds it; the pages that it has at the left and the right, and those that its
-// tokens take, which are the same where no row holds them. A thread without a list reads the first thread's, which that one writes
-// behind the next barrier.
+// A list: whether it exists, whether it fits its row of the page table, its pages at the left and right, and the pages its tokens need
+// (unchanged if it does not fit). A thread without a list reads the counts of thread 0's list; thread 0 writes them only after the
+// next barrier.
 func.func private @list(%counts: !ints, %tokens: !ints, %columns: i32, %i: i32, %end: i32, %thread: i32)
     -> (i1, i1, i32, i32, i32, i32) {
   %zero = arith.constant 0 : i32
@@ -306,7 +305,7 @@ func.func private @list(%counts: !ints, %tokens: !ints, %columns: i32, %i: i32, 
   %at = arith.extsi %pair : i32 to i64
   %has:2 = tile.read_adjacent %counts[%at] : <i32> -> i32, i32
   %holds:2 = tile.read_adjacent %tokens[%at] : <i32> -> i32, i32
-  // Of tokens that are not negative; so many that adding to them overflows give a negative number.
+  // Pages needed. Negative counts, and counts so large that rounding up overflows, are rejected below.
   %left_rest = func.call @left_rest() : () -> i32
   %left_shift = func.call @left_shift() : () -> i32
   %left_up = arith.addi %holds#0, %left_rest : i32
@@ -333,7 +332,7 @@ func.func private @list(%counts: !ints, %tokens: !ints, %columns: i32, %i: i32, 
   return %exists, %fits, %has#0, %has#1, %new_left, %new_right : i1, i1, i32, i32, i32, i32
 }
 
-// How much more the first is, if it is.
+// max(x - y, 0).
 func.func private @above(%x: i32, %y: i32) -> i32 {
   %zero = arith.constant 0 : i32
   %more = arith.subi %x, %y : i32
@@ -341,7 +340,7 @@ func.func private @above(%x: i32, %y: i32) -> i32 {
   return %some : i32
 }
 
-// An index of the ring, of one that is less than two rounds.
+// index modulo pages, for an index below 2 * pages.
 func.func private @wrap(%index: i32, %pages: i32) -> i32 {
   %is_inside = arith.cmpi slt, %index, %pages : i32
   %less = arith.subi %index, %pages : i32

@@ -1,12 +1,12 @@
-// What a step makes of each list's tokens, attn.revise_tokens: a warp for each list. It goes over the tokens at either end, adds
-// up what they were worth, and finds the token behind the window whose rank is least and the one that leaves the window. The policy
-// then decides, and one lane writes what follows. (Lists.mlir stands behind this.)
+// attn.revise_tokens: one warp per list. HIGH tokens fill the list's pages from the left end, LOW tokens from the right. The warp adds
+// the new significance to each token's score. At each end it finds the token of least rank among those older than the window; it also
+// finds the token that leaves the window. The policy decides, and one lane writes the result. (Lists.mlir is appended to this text.)
 
 !ints = !tile.buffer<i32>
 !floats = !tile.buffer<f32>
 
-// The operation says these: tokens of a page at the left and the right end, how many of a list's last tokens stay at the left, of
-// how many of a prompt's last rows its tokens were counted (0: all), and the policy.
+// Defined by KernelText from the operation: tokens per page at the left and right end, the window, how many of a prompt's last rows
+// were counted (0: all), and the policy's two regions.
 func.func private @left() -> i32
 func.func private @right() -> i32
 func.func private @window() -> i32
@@ -158,9 +158,8 @@ func.func @revise_tokens(
   return
 }
 
-// Of one end: the rank and the place of the token behind the window that is least, of equals the earlier one, and those of the
-// token that leaves the window; places are -1 where there is no such token. Four tokens of a lane at a time: their loads are under
-// way before the first score is written.
+// Searches one end. Returns rank and place of the least-ranked token older than the window (the earlier of equals), then of the token
+// that leaves the window; a place is -1 if there is none. Each lane loads four tokens before it writes the first score.
 func.func private @find(
     %table: !ints, %score: !floats, %position: !ints, %worth: !floats, %list: i32, %columns: i32, %places: i32, %room: i32,
     %count: i32, %page: i32, %right: i1, %length: i32, %prompt: i32, %candidate: i32, %lane: i32) -> (f32, i32, f32, i32) {
@@ -214,8 +213,8 @@ func.func private @find(
   return %x4#0, %x4#2, %x4#3, %x4#4 : f32, i32, f32, i32
 }
 
-// A token of an end: whether there is one in the place, where its score and position stand, and what it is worth to the newest row,
-// its position and its score. Behind the last the last one's.
+// Loads one token: whether the place holds one, the index of its score and position, the new row's significance, its position and its
+// score. An out-of-range place loads the last token.
 func.func private @load(
     %table: !ints, %score: !floats, %position: !ints, %worth: !floats, %list: i32, %columns: i32, %places: i32, %room: i32,
     %count: i32, %place: i32, %page: i32, %right: i1) -> (i1, i64, f32, i32, f32) {
@@ -232,7 +231,7 @@ func.func private @load(
   return %exists, %entry, %new, %position_of, %old : i1, i64, f32, i32, f32
 }
 
-// Adds up a token's worth, and compares its rank with what was found so far.
+// Adds to a token's score, and compares its rank with what was found so far.
 func.func private @compare(
     %exists: i1, %entry: i64, %new: f32, %position: i32, %old: f32, %place: i32, %score: !floats, %length: i32, %prompt: i32,
     %candidate: i32, %rank: f32, %at: i32, %in: i32, %leaving_rank: f32, %leaving_in: i32) -> (f32, i32, i32, f32, i32) {
@@ -242,7 +241,7 @@ func.func private @compare(
   scf.if %exists {
     tile.write %sum to %score[%entry] : f32 -> <f32>
   }
-  // Rows since it came; of a prompt's those before its last ones were not counted.
+  // Rows counted for the token: those since its position, less the prompt's rows before the last `counted`.
   %since = arith.subi %length, %position : i32
   %counted = func.call @counted() : () -> i32
   %to_end = arith.subi %prompt, %position : i32
@@ -271,7 +270,7 @@ func.func private @compare(
   return %best, %best_at, %best_in, %left, %left_in : f32, i32, i32, f32, i32
 }
 
-// What this lane and the one so far away have found.
+// Merges this lane's result with that of the lane at an XOR distance (butterfly reduction).
 func.func private @exchange(%lane: i32, %distance: i32, %rank: f32, %at: i32, %in: i32, %leaving_rank: f32, %leaving_in: i32)
     -> (f32, i32, i32, f32, i32) {
   %zero = arith.constant 0 : i32

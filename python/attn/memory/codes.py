@@ -65,13 +65,14 @@ def _tensor_scale(named: Format, format: str, given: float | None) -> float:
         return 1.0
     if not named.has_tensor_scale:
         raise expected(SpecError, "tensor_scale", f"None beside {format!r}, which has no such scale", given)
-    try:
-        scale = float(numpy.float32(given))
-    except (TypeError, ValueError):
-        scale = 0.0
-    if not 0 < scale < float("inf"):
-        raise expected(SpecError, "tensor_scale", "a finite number above 0 in float32", given, nearest=1.0)
-    return scale
+    # Of a subnormal number the reciprocal is none of float32.
+    if isinstance(given, bool) or not isinstance(given, (int, float, numpy.floating)):
+        raise expected(SpecError, "tensor_scale", "a number", given, nearest=1.0)
+    least, most = (float(getattr(numpy.finfo(numpy.float32), which)) for which in ("tiny", "max"))
+    if not least <= given <= most:
+        legal = f"a number that is normal in float32, from {least:.3g} to {most:.3g}"
+        raise expected(SpecError, "tensor_scale", legal, given, nearest=1.0)
+    return float(numpy.float32(given))
 
 
 def _named(format: str, group: int | None, scales: str | None) -> Format:
@@ -124,6 +125,8 @@ def dequantize_rows(
             TensorError, "meta", f"{every.dtype} {list(every.shape)}", f"{meta.dtype} {list(meta.shape)}"
         )
     try:
+        if meta.shape != every.shape and found.key.per not in ("head", "tensor"):  # which rows share
+            raise ValueError
         every[...] = meta
     except ValueError:
         raise TensorError(f"meta: expected {list(every.shape)}, got {list(meta.shape)}") from None

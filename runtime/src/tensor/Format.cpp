@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 namespace attn::rt {
 
@@ -195,9 +196,11 @@ std::string Format::faultOf(int64_t dim) const {
     return (dim > unit ? std::to_string(dim / unit * unit) + " or " : "") +
            std::to_string(dim / unit * unit + unit);
   };
-  if (const int64_t chunk = codesPerChunk(); dim % chunk != 0)
+  const int64_t chunk = codesPerChunk();
+  if (dim % chunk != 0)
     return "expected a dim of whole 16 bytes, a multiple of " + std::to_string(chunk) + " elements of " +
-           codeName() + ", got " + std::to_string(dim) + "; nearest legal: " + nearest(chunk);
+           codeName() + ", got " + std::to_string(dim) +
+           "; nearest legal: " + nearest(hasBlocks() ? std::lcm(chunk, int64_t{group}) : chunk);
   if (hasBlocks())
     return dim % group == 0 ? ""
                             : "expected a dim of whole blocks, a multiple of " + std::to_string(group) +

@@ -57,11 +57,32 @@ def test_what_is_left_open_is_filled_in():
             lambda: spec(Paged(key="mxfp8"), head_dim=80),
             r"kv\[0\]\.key: expected a dim of whole blocks.* 64 or 96",
         ),
+        (  # legal for codes is a multiple of 16, and for blocks one of 32
+            lambda: spec(Paged(key="mxfp8"), head_dim=40),
+            r"kv\[0\]\.key: expected a dim of whole 16 bytes.* nearest legal: 32 or 64",
+        ),
+        (
+            lambda: attn.quantize(numpy.ones((1, 1, 32), numpy.float32), "nvfp4", tensor_scale=1e-40),
+            r"tensor_scale: expected a number that is normal in float32, from 1.18e-38 to 3.4e\+38, got 1e-40",
+        ),
+        (
+            lambda: attn.quantize(numpy.ones((1, 1, 32), numpy.float32), "nvfp4", tensor_scale="0.5"),
+            "tensor_scale: expected a number, got '0.5'",
+        ),
     ],
 )
 def test_what_is_refused(store, message):
     with pytest.raises(attn.SpecError, match=message):
         store()
+
+
+def test_metadata_of_other_rows():
+    """One row's scales are no other's."""
+    rows = numpy.ones((2, 1, 64), numpy.float32)
+    for format in ("nvfp4", "mxfp8", "int8", "fp8_e4m3"):
+        codes, meta = attn.quantize(rows, format)
+        with pytest.raises(attn.TensorError, match=r"meta: expected \[2, 1"):
+            attn.dequantize(codes, meta[:1], format)
 
 
 # --- Kernels -------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from transformers.cache_utils import Cache
 
 from .._attn import Failure
 from ..cache.list_pages import Dropped, ListPages
-from ..cache.policy import HIGH, LOW, NOTHING, Kept, Policy, check_policy
+from ..cache.policy import HIGH, LOW, NOTHING, Kept, Policy, check_named_heads, check_policy
 from ..cache.token_lists import HIGH_END, LOW_END
 from ..describe.stores import Unified
 from ..errors import OutOfPages, PlanError, TensorError, Uncopied, expected
@@ -93,11 +93,7 @@ class DiffKVCache(Uncopied, Cache):
             )
         )
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-        for layer, head in sorted(policy.named_heads()):
-            if layer >= self._layer_count or head >= heads:
-                nearest = min(layer, self._layer_count - 1), min(head, heads - 1)
-                legal = f"(layer, head) of {self._layer_count} layers of {heads} KV heads"
-                raise expected(PlanError, "policy", legal, (layer, head), nearest=nearest)
+        check_named_heads(policy, self._layer_count, heads)
         self._check_windows(heads * self._layer_count)
         self.lists: ListPages | None = None
         """Once there are keys: a list for each KV head of each sequence, in each layer."""

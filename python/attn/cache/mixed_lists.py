@@ -15,7 +15,7 @@ from ..errors import PlanError, expected
 from ..memory.views import Binding
 from .integers import items, whole
 from .operations import revise_text
-from .policy import HIGH, LOW, Policy, Rule, check_policy, limits_of
+from .policy import HIGH, LOW, Policy, Rule, check_named_heads, check_policy, limits_of
 from .precision import SlotList, SlotLists
 from .table_operation import TableOperation
 from .token_lists import HIGH_END, TokenLists
@@ -50,6 +50,7 @@ class MixedLists(TokenLists):
             raise expected(PlanError, "policy", legal, policy)
         if policy is not None:
             check_policy(policy)
+            check_named_heads(policy, layers, kv_heads)
         if rule is not None and rule.window < 1:
             label = f"{type(policy).__name__}.window"
             raise expected(PlanError, label, "a number of tokens from 1 on", rule.window, nearest=1)

@@ -254,6 +254,15 @@ def check_policy(policy: object) -> None:
         raise expected(PlanError, f"{name}.group", "'max', 'mean' or 'sum'", group)
 
 
+def check_named_heads(policy: Policy, layers: int, heads: int) -> None:
+    """PlanError for a head that the policy names and a model of so many layers of KV heads does not have."""
+    for layer, head in sorted(policy.named_heads()):
+        if layer >= layers or head >= heads:
+            nearest = min(layer, layers - 1), min(head, heads - 1)
+            legal = f"(layer, head) of {layers} layers of {heads} KV heads"
+            raise expected(PlanError, "policy", legal, (layer, head), nearest=nearest)
+
+
 def limits_of(
     policy: Policy, limits: Callable[[int, int], object], layer: int, head: int
 ) -> tuple[float, float]:

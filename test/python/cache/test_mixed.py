@@ -329,6 +329,10 @@ def test_refusals():
         if (name, value) != ("window", 0):
             with pytest.raises(attn.PlanError, match=words):
                 mine.prompt(torch.rand(2, 3), heads=[(0, 0), (0, 1)])
+    with pytest.raises(
+        attn.PlanError, match=r"policy: expected \(layer, head\) of \d+ layers of 2 KV heads, got .*9"
+    ):
+        cache_of(Streaming(H2O(8, 4), heads=[(0, 1), (9, 0)]))
     cache = cache_of(None, high={})
     with pytest.raises(attn.TensorError, match=r"k: expected \[tokens, 2, features\]"):
         cache.write([torch.zeros(2, 3, dtype=torch.int32)], torch.zeros(3, 4, 64), torch.zeros(3, 4, 64))

@@ -8,16 +8,27 @@ compute the same attention. Pages of all lie in the order of the same permutatio
 from measuring.tensors import Tensors, paged
 
 CHUNK = 1 << 14  # tokens that are decoded at a time
+TENSOR_SCALE = 0.3  # of nvfp4
+E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
 
 def draw_codes(torch, coding, tokens, heads, dim, device):
     """Codes [tokens, heads, ...] and metadata, by line [tokens, heads, ...] where each line has some, of numbers whose
     standard deviation is about 1."""
-    if coding.group is None:
-        shape = {"tensor": (1,), "head": (heads,), "token": (tokens, heads)}[coding.per]
+    if coding.code == "f8E4M3FN":
         codes = torch.empty(tokens, heads, dim, dtype=torch.float8_e4m3fn, device=device)
         for part in codes.split(CHUNK):
             part.copy_(64 * torch.randn(part.shape, device=device))
+    elif coding.by:
+        codes = torch.randint(256, (tokens, heads, dim // 2), dtype=torch.uint8, device=device)
+    if coding.by:
+        shape = tokens, heads, coding.line_bytes(dim)
+        if coding.has_tensor_scale:
+            return codes, (0.8 + 0.4 * torch.rand(shape, device=device)).to(torch.float8_e4m3fn)
+        unit = 121 if coding.bits == 8 else 126  # scales of 2^-6 and 2^-1, and half of that
+        return codes, unit - torch.randint(2, shape, dtype=torch.uint8, device=device)
+    if coding.group is None:
+        shape = {"tensor": (1,), "head": (heads,), "token": (tokens, heads)}[coding.per]
         return codes, (0.8 + 0.4 * torch.rand(shape, device=device)) / 64
     codes = torch.randint(256, (tokens, heads, dim * coding.bits // 8), dtype=torch.uint8, device=device)
     levels, groups = (1 << coding.bits) - 1, dim // coding.group
@@ -27,6 +38,9 @@ def draw_codes(torch, coding, tokens, heads, dim, device):
 
 def decode_codes(torch, coding, codes, meta):
     """What they stand for, in bf16."""
+    if coding.by:
+        parts = zip(codes.split(CHUNK), meta.split(CHUNK), strict=True)
+        return torch.cat([decode_blocks(torch, coding, *part).bfloat16() for part in parts])
     if coding.group is None:
         scales = meta.expand(codes.shape[:-1]) if coding.per != "token" else meta
         parts = zip(codes.split(CHUNK), scales.split(CHUNK), strict=True)
@@ -38,6 +52,15 @@ def decode_codes(torch, coding, codes, meta):
         grouped = whole.float().unflatten(-1, (-1, coding.group))
         found.append((grouped * pairs[..., :1] + pairs[..., 1:]).flatten(-2).bfloat16())
     return torch.cat(found)
+
+
+def decode_blocks(torch, coding, codes, scales):
+    """float32."""
+    if coding.bits == 4:
+        table = torch.tensor([*E2M1, *(-x for x in E2M1)], device=codes.device)
+        codes = table[torch.stack([codes & 15, codes >> 4], dim=-1).flatten(-2).int()]
+    scales = scales.float() * TENSOR_SCALE if coding.has_tensor_scale else (scales.float() - 127).exp2()
+    return codes.float() * scales.repeat_interleave(int(coding.per), dim=-1)[..., : codes.shape[-1]]
 
 
 class CodedTensors(Tensors):
@@ -68,7 +91,12 @@ class CodedTensors(Tensors):
             if coding.line_bytes(self.point.dim):
                 meta = paged(self.torch, self.sequences(meta), page)[0].transpose(1, 2).contiguous()
             metas.append(meta)
-        self.pages = (*codes, *metas)
+        scales = [
+            self.torch.tensor([TENSOR_SCALE], device=self.device)
+            for coding in self.codings
+            if coding.has_tensor_scale
+        ]
+        self.pages = (*codes, *metas, *scales)
         del self.coded
 
     def make_unified_pages(self, page):
@@ -111,7 +139,12 @@ class CodedTensors(Tensors):
         metas = [
             f"kv.{part}_{'meta' if c.group else 'scales'}" for part, c in zip("kv", self.codings, strict=True)
         ]
-        return ("kv.k_pages", "kv.v_pages", *metas)
+        scales = [
+            f"kv.{part}_tensor_scale"
+            for part, c in zip("kv", self.codings, strict=True)
+            if c.has_tensor_scale
+        ]
+        return ("kv.k_pages", "kv.v_pages", *metas, *scales)
 
     def fp8(self):
         """Pages of e4m3, as FlashInfer reads them, where numbers are about 1."""

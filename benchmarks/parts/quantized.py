@@ -22,13 +22,19 @@ class Coding:
 
     code: str
     per: str
+    by: str | None = None
+    """The type of the scales of blocks."""
 
     def type(self):
-        return f"!attn.codes<{self.code}, per = {self.per}>"
+        return f"!attn.codes<{self.code}, per = {self.per}{f', scale = {self.by}' if self.by else ''}>"
 
     @property
     def bits(self):
-        return int(self.code[1:]) if self.code.startswith("i") else 8
+        return int(self.code[1:]) if self.code.startswith("i") else int(self.code[1])
+
+    @property
+    def has_tensor_scale(self):
+        return self.by == "f8E4M3FN"
 
     @property
     def group(self):
@@ -36,7 +42,9 @@ class Coding:
         return int(self.per) if self.code.startswith("i") else None
 
     def line_bytes(self, dim):
-        """Of the metadata that each line of codes has."""
+        """Of the metadata that each line of codes has; scales of blocks come in fours."""
+        if self.by:
+            return -(-dim // int(self.per) // 4) * 4
         return 4 * dim // self.group if self.group else 4 if self.per == "token" else 0
 
     def row_bytes(self, dim):
@@ -64,6 +72,11 @@ def integers(key, value, bar=None, small_bar=None, group=128):
     return Format(name, Coding(f"i{key}", str(group)), Coding(f"i{value}", str(group)), bar, small_bar)
 
 
+def blocks(name, code, per, by):
+    coding = Coding(code, str(per), by)
+    return Format(name, coding, coding)
+
+
 FORMATS = {
     format.name: format
     for format in (
@@ -75,6 +88,9 @@ FORMATS = {
         integers(4, 4),
         integers(4, 4, group=32),
         integers(4, 2, 4.4, 3.5),
+        blocks("mxfp8", "f8E4M3FN", 32, "f8E8M0FNU"),
+        blocks("mxfp4", "f4E2M1FN", 32, "f8E8M0FNU"),
+        blocks("nvfp4", "f4E2M1FN", 16, "f8E4M3FN"),
     )
 }
 MAIN = ("e4m3 per head", "K8V8", "K8V4", "K4V2")  # of which every shape is measured

@@ -15,7 +15,7 @@ import contest  # noqa: E402
 from catalogue import bars  # noqa: E402
 from contest import Contest  # noqa: E402
 from measure import Clock, measure_all, verdict  # noqa: E402
-from measuring.codes import CodedTensors, decode_codes, draw_codes  # noqa: E402
+from measuring.codes import TENSOR_SCALE, CodedTensors, decode_codes, draw_codes  # noqa: E402
 from measuring.report import import_attn  # noqa: E402
 from measuring.tensors import paged  # noqa: E402
 from parts.quantized import (  # noqa: E402
@@ -68,7 +68,7 @@ def test_bytes_are_those_of_the_store():
     from attn.memory.formats import describe_store
 
     def text(coding):
-        return f"{coding.code.lower()} per {coding.per}"
+        return f"{coding.code.lower()} per {coding.per}" + (f" by {coding.by.lower()}" if coding.by else "")
 
     for format in FORMATS.values():
         point = shapes_of(format)["usual"]
@@ -85,8 +85,10 @@ def test_numbers_are_those_of_codes(format):
     attn = import_attn()
     for coding in (FORMATS[format].key, FORMATS[format].value):
         codes, meta = draw_codes(torch, coding, 37, 3, 128, "cpu")
-        name = f"int{coding.bits}" if coding.group else "fp8_e4m3"
-        more = {"group": coding.group} if coding.group else {"scales": coding.per}
+        name = f"int{coding.bits}" if coding.group else format if coding.by else "fp8_e4m3"
+        more = {"group": coding.group} if coding.group else {} if coding.by else {"scales": coding.per}
+        if coding.has_tensor_scale:
+            more["tensor_scale"] = TENSOR_SCALE
         expected = attn.dequantize(codes.view(torch.uint8), meta, name, **more)
         assert torch.equal(decode_codes(torch, coding, codes, meta), expected.bfloat16())
         assert 0.5 < expected.std() < 2

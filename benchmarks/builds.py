@@ -9,6 +9,7 @@ median of all rounds' runs alone, the L2 cache flushed before each. Results are 
 """
 
 import argparse
+import dataclasses
 import json
 import math
 import os
@@ -17,9 +18,10 @@ import statistics
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
-PARTS = ("prefill", "batches", "chunks", "features")
+PARTS = ("prefill", "batches", "chunks", "features", "decode", "quantized", "significance", "backward")
 RUNS_SECONDS = 0.1  # of one side in one round
 
 
@@ -33,7 +35,7 @@ class Served:
         from catalogue import PARTS as MADE
         from measuring.timing import Timer
 
-        self.torch, self.device, self.side = torch, device, None
+        self.torch, self.device, self.run = torch, device, None
         self.points = {point.key: point for points in MADE.values() for point in points(False)}
         self.once = Timer(torch, 5).once if device == "cuda" else self.by_clock
 
@@ -45,17 +47,52 @@ class Served:
         return 1e3 * host[-1]
 
     def make(self, key):
-        from contest import attn_side
-        from measuring.tensors import Tensors
-
         self.torch.manual_seed(0)
-        self.side, about = attn_side(self.torch, Tensors(self.torch, self.points[key], self.device))
-        self.side.run()
-        return {"kernel": about["kernel"], "result": self.digest(self.side.result())}
+        point = self.points[key]
+        make = {"backward": self.gradients, "significance": self.significance}.get(point.part, self.forward)
+        self.run, kernel, results = make(point)
+        return {"kernel": kernel, "result": sum(map(self.digest, results))}
+
+    def forward(self, point):
+        """A function that runs it, its kernel's name, and its results."""
+        from contest import attn_side
+        from measuring.codes import CodedTensors
+        from measuring.tensors import Tensors
+        from parts.quantized import QuantizedPoint
+
+        kind = CodedTensors if isinstance(point, QuantizedPoint) else Tensors
+        side, about = attn_side(self.torch, kind(self.torch, point, self.device))
+        side.run()
+        return side.run, about["kernel"], [side.result()]
+
+    def gradients(self, point):
+        """In a fixed order: the bits of others differ from run to run."""
+        from measuring.report import import_attn
+        from parts.backward import backward_side, tensors_of
+
+        attn = import_attn()
+        point = dataclasses.replace(point, device="host" if self.device == "cpu" else self.device)
+        sides = []
+        with self.torch.enable_grad():
+            given, d_out = tensors_of(self.torch, point, point.batch, point.tokens)
+            for ordered in (True, False):
+                attend = partial(attn.attend, causal=point.causal, ordered=ordered)
+                sides.append(backward_side(self.torch, attend, given, d_out))
+        return sides[1], "gradients", sides[0]()
+
+    def significance(self, point):
+        from measuring.codes import CodedTensors
+        from measuring.tensors import Tensors
+        from parts.significance import PLAIN, significance_runs
+
+        kind = Tensors if point.format == PLAIN else CodedTensors
+        tensors = kind(self.torch, point.step, self.device)
+        runs, found = significance_runs(self.torch, point, tensors)
+        return runs["with"], "significance", [found]
 
     def digest(self, result):
         """A number that no two results are likely to share."""
-        bits = result.reshape(-1).view(self.torch.int16)
+        bits = result.detach().reshape(-1).view(self.torch.int16)
         weights = self.torch.arange(1 << 16, device=bits.device) * 2654435761 % 1000003
         return sum(
             int((piece.long() * weights[: len(piece)]).sum()) * (i + 1)
@@ -65,12 +102,12 @@ class Served:
     def time(self, runs):
         """Milliseconds of each of some runs, or of as many as a round has time for."""
         host = []
-        first = self.once(self.side.run, host)
+        first = self.once(self.run, host)
         count = max(1, min(runs, int(1e3 * RUNS_SECONDS / max(first, 1e-3))))
-        return [first, *(self.once(self.side.run, host) for _ in range(count - 1))]
+        return [first, *(self.once(self.run, host) for _ in range(count - 1))]
 
     def drop(self):
-        self.side = None
+        self.run = None
         if self.device == "cuda":
             self.torch.cuda.empty_cache()
 

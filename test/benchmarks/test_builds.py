@@ -2,10 +2,14 @@
 """benchmarks/builds.py: builds take turns at the same points, on the host device here."""
 
 import json
+from dataclasses import replace
 
 import builds
 import pytest
 from measuring.report import BUILD
+from parts.backward import BackwardPoint
+from parts.quantized import FORMATS, shapes_of
+from parts.significance import PLAIN, SignificancePoint
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 POINT = "decode: 32/8 batch 1 x 4096"
@@ -31,6 +35,27 @@ def test_two_builds_that_are_one(copy, tmp_path, capsys):
     assert row["point"] == POINT and row["same_results"] and row["kernel"].startswith("attention")
     assert row["ms"].keys() == {"before", "after"} and row["speed"].keys() == {"over before"}
     assert row["speed"]["over before"] == row["ms"]["before"] / row["ms"]["after"]
+
+
+SMALL = [
+    BackwardPoint(1, 70, 4, 2, dim=64),
+    SignificancePoint(PLAIN, 2, 80),
+    SignificancePoint("K8V4", 2, 80),
+    replace(shapes_of(FORMATS["nvfp4"])["usual"], lengths=(70, 70), q_heads=4, kv_heads=2),
+]
+
+
+@pytest.mark.parametrize("point", SMALL, ids=lambda point: point.key)
+def test_points_of_all_kinds_run(point):
+    import torch
+
+    served = builds.Served(torch, "cpu")
+    served.points = {point.key: point}
+    with torch.no_grad():
+        made = [served.make(point.key) for _ in range(2)]
+    assert made[0] == made[1] and made[0]["result"] != 0
+    assert len(served.time(2)) == 2
+    served.drop()
 
 
 def test_what_differs_is_named():

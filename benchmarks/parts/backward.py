@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Gradients on a GPU: what `bench gpu` measures in backward.
 
-  backward         dQ, dK and dV of dense causal and full attention in bf16, by autograd: attn against cuDNN and
-                   FlashAttention on the same tensors; TFLOP/s of five products of every visible pair
+  backward         dQ, dK and dV of dense causal and full attention in bf16, by autograd: attn against cuDNN,
+                   FlashAttention and FlashAttention-4 on the same tensors; TFLOP/s of five products of every visible
+                   pair
 
 Sides take turns; one of them has sums in a fixed order (`ordered=True`). Before anything is timed, attn's gradients are
 compared with a peer's.
@@ -11,14 +12,18 @@ compared with a peer's.
 from dataclasses import dataclass
 
 from measuring.described import Described
-from measuring.peers import EXPANDS, reason
+from measuring.peers import EXPANDS, installed, reason
 
 ORDERED = "ordered"  # attn's side with sums in a fixed order
 OURS = ("attn", ORDERED)
-PRODUCTS = 5  # of a backward pass: scores, their gradient, and one for each of dQ, dK and dV
+OF_KEYS, OF_VALUES = 3, 2  # products of a backward pass: scores, dQ and dK; the gradient of weights and dV
+PRODUCTS = OF_KEYS + OF_VALUES
 DIFFERENCE = 0.02  # of two gradients in bf16: the distance over the length of the peer's, at most
 SLOWDOWN = 1.20  # of sums in a fixed order over those in none, at most
 CLOSE = 1.3  # times the best one's: what a peer may take alone to be measured sustained as well
+
+
+ODD_GROUPS = (3, 4, 5, 6, 7)  # and one that fills tiles, beside which others are judged
 
 
 @dataclass(frozen=True)
@@ -30,14 +35,16 @@ class BackwardPoint(Described):
     dim: int = 128
     causal: bool = True
     device: str = "cuda"
+    value_dim: int | None = None  # where it differs
 
     part = "backward"
-    peers = ("cudnn", "flash")
+    peers = ("cudnn", "flash", "flash4")
 
     @property
     def name(self):
         see = "causal" if self.causal else "full"
-        return f"d{self.dim} {self.q_heads}/{self.kv_heads} {see} {self.batch} x {self.tokens}"
+        dims = f"d{self.dim}/{self.value_dim}" if self.value_dim else f"d{self.dim}"
+        return f"{dims} {self.q_heads}/{self.kv_heads} {see} {self.batch} x {self.tokens}"
 
     def pairs(self):
         return (
@@ -45,7 +52,8 @@ class BackwardPoint(Described):
         )
 
     def flops(self):
-        return 2 * PRODUCTS * self.pairs() * self.q_heads * self.dim
+        dims = OF_KEYS * self.dim + OF_VALUES * (self.value_dim or self.dim)
+        return 2 * self.pairs() * self.q_heads * dims
 
     def seconds(self):
         return 6 + 120 * self.flops() / 300e12
@@ -61,6 +69,13 @@ def backward_points(quick):
         BackwardPoint(1, 16384, 64, 8, dim=64),
         BackwardPoint(8, 2048, 32, 8),
         BackwardPoint(2, 5003, 24, 8, dim=96),
+        BackwardPoint(8, 2048, 12, 12, dim=64),
+        BackwardPoint(16, 1024, 16, 16, dim=64, causal=False),
+        BackwardPoint(1, 8192, 24, 8, dim=96),
+        BackwardPoint(2, 4096, 128, 128, dim=192, value_dim=128),
+        *(BackwardPoint(2, 8192, 8 * group, 8) for group in ODD_GROUPS),
+        BackwardPoint(3, 3000, 28, 4),
+        BackwardPoint(32, 512, 32, 8),
     ]
     return points[:2] if quick else points
 
@@ -70,11 +85,12 @@ def tensors_of(torch, point, sequences, rows):
     place = "cpu" if point.device == "host" else point.device
     torch.manual_seed(1)
 
-    def made(heads):
-        return torch.randn(sequences, rows, heads, point.dim, device=place, dtype=torch.bfloat16)
+    def made(heads, dim):
+        return torch.randn(sequences, rows, heads, dim, device=place, dtype=torch.bfloat16)
 
-    given = [made(heads).requires_grad_() for heads in (point.q_heads, point.kv_heads, point.kv_heads)]
-    return given, made(point.q_heads)
+    value_dim = getattr(point, "value_dim", None) or point.dim
+    sizes = (point.q_heads, point.dim), (point.kv_heads, point.dim), (point.kv_heads, value_dim)
+    return [made(*each).requires_grad_() for each in sizes], made(point.q_heads, value_dim)
 
 
 def sdpa(torch, name, causal, expand=False):
@@ -95,6 +111,17 @@ def sdpa(torch, name, causal, expand=False):
     return attention
 
 
+def flash4(causal):
+    """FlashAttention-4 (CuTe DSL)."""
+    attention = installed("flash_attn.cute").flash_attn_func
+
+    def first(q, k, v):
+        found = attention(q, k, v, causal=causal)
+        return found[0] if isinstance(found, tuple) else found
+
+    return first
+
+
 def backward_side(torch, attention, given, d_out):
     """A function that makes the gradients; what forward saved stays."""
     out = attention(*given)
@@ -112,19 +139,21 @@ def distance(torch, found, expected):
 
 
 def invite(sides, declined, make, attempts):
-    """A peer joins by the first of its ways that runs."""
+    """A peer joins by the first of its ways that runs. Compilers take part, and raise errors of many types."""
     for label, attention in attempts:
         try:
             side = make(attention)
             side()
             sides[label] = side
             return
-        except (RuntimeError, TypeError) as error:
+        except Exception as error:
             declined[label] = reason(error)
 
 
 def ways(torch, name, causal):
     """How a backend may be asked: with grouped heads, or with keys and values of every head."""
+    if name == "flash4":
+        return [(name, lambda *given: flash4(causal)(*given))]
     found = [(name, sdpa(torch, name, causal))]
     if name in EXPANDS:
         found.append((f"{name}, heads expanded", sdpa(torch, name, causal, expand=True)))

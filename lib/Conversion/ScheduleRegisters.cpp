@@ -43,11 +43,12 @@ bool ScheduleModel::mixesCodes() const {
   return !formats.empty() && !llvm::all_equal(formats);
 }
 
-/// Whether a format's rows, and the groups in them, make runs that are powers of two of features.
+/// Whether a format's rows, and the groups in them, make runs that are powers of two of features. Codes that
+/// take the scales of their blocks on the way to a dot have runs as long as their rows.
 static bool hasLongRuns(const rt::StorePart &part) {
   constexpr int64_t shortest = 64;
   return !part.format.isPlain() && llvm::isPowerOf2_64(part.dim) && part.dim >= shortest &&
-         (part.format.groups(part.dim) == 1 || part.format.group >= shortest);
+         (part.format.groups(part.dim) == 1 || part.format.hasBlocks() || part.format.group >= shortest);
 }
 
 /// Weights that have taken the scales of integers are rounded to f16 before they meet codes that count from

@@ -57,3 +57,8 @@ bool mlir::attn::isMultiplied(Type type) {
   const rt::ElementType *known = findElement(type);
   return known && known->dotDepth > 0;
 }
+
+int64_t mlir::attn::exponentBelowF16(Type type) {
+  constexpr int64_t biasOfF16 = 15, biasOfE2M1 = 1;
+  return isa<Float4E2M1FNType>(type) ? biasOfF16 - biasOfE2M1 : 0;
+}

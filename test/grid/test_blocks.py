@@ -151,6 +151,24 @@ def test_amplitudes(name, amplitude):
         attn.check(spec, batch=2, q_len=2, kv_len=(60, 150), amplitude=(amplitude, 1.01 * amplitude))
 
 
+@pytest.mark.parametrize("rows", [1, 5])  # of a group of four heads: eight of a tile, and more
+def test_scales_that_are_far_apart(rows):
+    """A block of 2^-127 beside one of 2^7 of the same token adds nothing, and no NaN."""
+    spec = attn.Spec(
+        q_heads=8,
+        kv_heads=2,
+        head_dim=64,
+        dtype="float16",
+        see=attn.all_tokens(),
+        kv=[attn.Packed(value="mxfp4")],
+    )
+    tensors = attn.sample(spec, batch=2, q_len=rows, kv_len=(30, 60))
+    scales = tensors["kv.v_scales"]
+    scales[..., 0], scales[..., 1], scales[..., 2:] = 0, 134, 255  # those behind are nobody's
+    scales[::2, :, :2] = scales[::2, :, 1::-1]
+    assert attn.check(spec, tensors).right
+
+
 TEXT = """
 !query = tensor<?x8x{dim}x{element}>
 !codes = !attn.codes<{code}>

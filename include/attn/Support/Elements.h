@@ -21,6 +21,8 @@ const rt::ElementType &elementOf(Type type);
 FailureOr<rt::DType> dtypeOf(Type type, function_ref<InFlightDiagnostic()> emitError);
 /// Whether tensor cores multiply elements of this type as they are.
 bool isMultiplied(Type type);
+/// By which power of two floats of this type are too small where their bits are those of an f16 (e2m1).
+int64_t exponentBelowF16(Type type);
 /// Bytes of an element, of whatever integer or float.
 inline int64_t bytesOf(Type type) { return type.getIntOrFloatBitWidth() / 8; }
 

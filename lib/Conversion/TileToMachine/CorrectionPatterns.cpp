@@ -5,7 +5,7 @@
 // operand.
 //
 //===----------------------------------------------------------------------===//
-#include "CodePlaces.h"
+#include "LaneCodes.h"
 #include "Patterns.h"
 
 #include <cmath>

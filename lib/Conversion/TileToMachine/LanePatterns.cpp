@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Patterns.h"
 
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
@@ -127,10 +128,33 @@ struct ReciprocalPattern : TilePattern<ReciprocalOp> {
     return success();
   }
 };
+
+/// Of masks of flags that a lane reads at once.
+struct CountBitsPattern : TilePattern<math::CtPopOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(math::CtPopOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    rewriter.replaceOpWithNewOp<LLVM::CtPopOp>(op, op.getType(), adaptor.getOperand());
+    return success();
+  }
+};
+
+/// Of no bits the lowest one is behind the last.
+struct LowestBitPattern : TilePattern<math::CountTrailingZerosOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(math::CountTrailingZerosOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    rewriter.replaceOpWithNewOp<LLVM::CountTrailingZerosOp>(op, op.getType(), adaptor.getOperand(),
+                                                            /*is_zero_poison=*/false);
+    return success();
+  }
+};
+
 } // namespace
 
 void tile::populateLanePatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                 const LaneMap &lanes) {
   patterns.add<WarpIdPattern, LaneIdPattern, BlockIdPattern, BlockCountPattern, ReduceLanesPattern,
-               ScanPattern, FromLanePattern, ReciprocalPattern>(converter, patterns.getContext(), lanes);
+               ScanPattern, FromLanePattern, ReciprocalPattern, CountBitsPattern, LowestBitPattern>(
+      converter, patterns.getContext(), lanes);
 }

@@ -96,7 +96,6 @@ void populateAsyncPatterns(const TypeConverter &, RewritePatternSet &, const Lan
 void populateBulkPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateWgmmaPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateApproximateMathPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
-void populateBitPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 
 } // namespace mlir::tile
 

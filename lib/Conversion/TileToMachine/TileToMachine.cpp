@@ -163,7 +163,6 @@ struct TileToMachine : attn::impl::TileToMachinePassBase<TileToMachine> {
     populateBulkPatterns(converter, patterns, lanes);
     populateWgmmaPatterns(converter, patterns, lanes);
     populateApproximateMathPatterns(converter, patterns, lanes);
-    populateBitPatterns(converter, patterns, lanes);
     populateFunctionOpInterfaceTypeConversionPattern<func::FuncOp>(patterns, converter);
 
     ConversionTarget target(*context);

@@ -7,10 +7,11 @@
 // where that stands for a smaller power.
 //
 //===----------------------------------------------------------------------===//
-#include "CodePlaces.h"
+#include "LaneCodes.h"
 #include "Patterns.h"
 
 #include <map>
+#include <optional>
 
 using namespace mlir;
 using namespace mlir::tile;
@@ -33,6 +34,9 @@ public:
     for (auto [group, columns] : llvm::zip(groups, terms))
       group.terms = pairs(columns);
   }
+  void setBlocks(BlocksAttr of, ArrayRef<ValueRange> words, ValueRange most) {
+    scales.emplace(e, type, of, words, most, tiny ? mlir::attn::exponentBelowF16(source) : 0);
+  }
   SmallVector<Value> convert(ValueRange codes) {
     if (!type.getOrder())
       singles(codes);
@@ -46,20 +50,26 @@ public:
 private:
   /// Four codes of a block in the bytes of a register.
   void singles(ValueRange codes) {
+    const bool kept = type.getFeatureAxis() == 0;
     for (auto [i, word] : llvm::enumerate(codes))
-      for (int64_t half : {0, 1})
-        put(i / depth, i % depth, half, bytePair(word, {2 * int32_t(half), 2 * int32_t(half) + 1}));
+      for (int64_t half : {0, 1}) {
+        const int64_t row = i / depth, k = i % depth;
+        place = {kept ? 8 * row : 16 * k + 8 * half, 8, 0};
+        put(row, k, half, bytePair(word, {2 * int32_t(half), 2 * int32_t(half) + 1}));
+      }
   }
   void contractedRuns(ValueRange words) {
     int64_t perWord = 32 / bits;
     size_t next = 0;
     for (int64_t row = 0; row < type.getSizes()[0] / 8; ++row)
-      for (int64_t first = 0; first < type.getSizes()[1] / 4; first += perWord) { // in the lane's runs
-        Value word = words[next++];
-        for (int64_t p = 0; p < perWord / 2; ++p)
-          put(row, (first + 2 * p) / 4, p % 2,
-              bits == 8 ? bytePair(word, {2 * int32_t(p), 2 * int32_t(p) + 1}) : halfPair(word, p));
-      }
+      for (FragmentType::Span span : type.getSpans())
+        for (int64_t run = span.size / 4, i = 0; i < run; i += perWord) {
+          Value word = words[next++];
+          place = {span.first, span.size, i};
+          for (int64_t p = 0, first = span.first / 4 + i; p < perWord / 2; ++p)
+            put(row, (first + 2 * p) / 4, p % 2,
+                bits == 8 ? bytePair(word, {2 * int32_t(p), 2 * int32_t(p) + 1}) : halfPair(word, p));
+        }
   }
   /// Words of four columns each; neighbouring columns are what a register holds.
   void keptRuns(ValueRange words) {
@@ -70,6 +80,7 @@ private:
           for (int64_t i = 0; i < run; ++i) {
             Value low = words[2 * half * perColumn + i * bits / 32];
             Value high = words[(2 * half + 1) * perColumn + i * bits / 32];
+            place = {span.first, span.size, i};
             put(span.first / 8 + i, k, half, neighbours(low, high, i % (32 / bits)));
           }
     }
@@ -126,7 +137,7 @@ private:
   /// The codes at a position of the halves of a word.
   Value halfPair(Value word, int64_t position) {
     if (isa<Float4E2M1FNType>(source))
-      return fromE2M1(word, 4 * position);
+      return fromE2M1(word, position);
     Place place(source, element, position);
     Value &moved = shifted[{word.getAsOpaquePointer(), place.shift}];
     if (!moved)
@@ -139,17 +150,25 @@ private:
     return subtract(bits, static_cast<double>(place.bias(element)));
   }
 
-  /// Sign, exponent and mantissa of codes that begin at bit `at` of each half, moved to where f16 has them,
-  /// are a number 2^14 too small, subnormal ones included.
-  Value fromE2M1(Value word, int64_t at) {
-    auto moved = [&](int64_t to) -> Value {
-      return to > at ? e.b.createOrFold<arith::ShLIOp>(e.loc, word, e.i32(to - at)) : e.shr(word, at - to);
-    };
-    Value bits = arith::OrIOp::create(e.b, e.loc, e.band(moved(9), 0x0e000e00),
-                                      e.band(moved(12), static_cast<int32_t>(0x80008000)));
+  /// Code `position` of each half, 2^14 too small, subnormal ones included: its sign, exponent and mantissa
+  /// where f16 has them.
+  Value fromE2M1(Value word, int64_t position) {
+    // Positions 3 and 1, or 2 and 0, at once: they come to lie in the upper and the lower byte of each half.
+    const bool odd = position % 2 != 0, upper = position >= 2;
+    auto shl = [&](Value x, int32_t by) -> Value { return arith::ShLIOp::create(e.b, e.loc, x, e.i32(by)); };
+    Value &both = shifted[{word.getAsOpaquePointer(), odd}];
+    if (!both) {
+      Value signs = odd ? word : shl(word, 4), others = odd ? e.shr(word, 3) : shl(word, 1);
+      both = arith::OrIOp::create(e.b, e.loc, e.band(signs, static_cast<int32_t>(0x80808080)),
+                                  e.band(others, 0x0e0e0e0e));
+    }
+    Value bits =
+        upper ? e.band(both, static_cast<int32_t>(0xff00ff00)) : e.bytes(both, e.i32(0), {4, 0, 4, 2});
     auto f16 = VectorType::get(2, e.b.getF16Type());
-    auto power = DenseElementsAttr::get(f16, APFloat(APFloat::IEEEhalf(), "16384"));
     Value few = LLVM::BitcastOp::create(e.b, e.loc, f16, bits);
+    if (tiny)
+      return fromF16(few);
+    auto power = DenseElementsAttr::get(f16, APFloat(APFloat::IEEEhalf(), "16384"));
     return fromF16(LLVM::FMulOp::create(e.b, e.loc, few, LLVM::ConstantOp::create(e.b, e.loc, f16, power)));
   }
 
@@ -161,8 +180,9 @@ private:
     auto value = DenseElementsAttr::get(pair, number);
     return LLVM::FSubOp::create(e.b, e.loc, floats, LLVM::ConstantOp::create(e.b, e.loc, pair, value));
   }
-  /// What f16 holds of codes, bf16 does.
-  Value fromF16(Value halves) {
+  /// What f16 holds of codes, bf16 does. Those in blocks take their scales before that.
+  Value fromF16(Value halves) { return scales ? halves : toElement(halves); }
+  Value toElement(Value halves) {
     if (isF16(element))
       return halves;
     auto wide = [&](int64_t i) -> Value {
@@ -174,6 +194,10 @@ private:
   }
 
   void put(int64_t row, int64_t k, int64_t half, Value floats) {
+    if (scales) {
+      const int64_t line = type.getFeatureAxis() == 0 ? 2 * k + half : row;
+      floats = toElement(LLVM::FMulOp::create(e.b, e.loc, floats, scales->pairOf(line, place)));
+    }
     if (!groups.empty()) {
       const Group &group = groups[row * 8 * groups.size() / type.getSizes()[0]];
       Value factor = group.factors[2 * k + half];
@@ -209,6 +233,8 @@ private:
   bool tiny;
   VectorType pair;
   SmallVector<Group> groups;
+  std::optional<BlockScales> scales;
+  BlockScales::Place place = {0, 8, 0}; ///< of what is put
   SmallVector<Value> registers;
   std::map<std::pair<const void *, int64_t>, Value> shuffled, shifted;
 };
@@ -220,6 +246,8 @@ struct WidenPattern : TilePattern<WidenOp> {
     Emitter e = emitter(op, rewriter);
     Widening widening(e, op);
     widening.setGroups(adaptor.getScales(), adaptor.getZeros());
+    if (BlocksAttr blocks = op.getBlocksAttr())
+      widening.setBlocks(blocks, adaptor.getWords(), adaptor.getMost());
     rewriter.replaceOpWithMultiple(op, {widening.convert(adaptor.getSource())});
     return success();
   }

@@ -1,6 +1,7 @@
 // RUN: attn-opt %s --tile-to-machine --cse | FileCheck %s
 
 !keys = !tile.shared<key 16, feature 32, f8E4M3FN, swizzled>
+!keys4 = !tile.shared<key 16, feature 64, f4E2M1FN, swizzled>
 gpu.module @kernels {
   // Along a line two neighbours are one load, at columns 2q and 2q + 8; 2 x 2 blocks of 8 keys and 16 features.
   // CHECK-LABEL: func.func @keys(
@@ -66,15 +67,46 @@ gpu.module @runs {
     %0 = tile.dot %even, %wide, %s : !q, !k16, !s -> !s
     return
   }
-  // Floats of four bits: a bit of sign and three of magnitude have their places in f16, and are 2^14 too small there.
+  // Floats of four bits: a bit of sign and three of magnitude go to their places in f16, of every second code of a word at
+  // once: three shifts and two times two masks for eight codes.
   // CHECK-LABEL: func.func @e2m1(
-  // CHECK-DAG: llvm.mlir.constant(dense<1.638400e+04> : vector<2xf16>)
-  // CHECK-COUNT-16: llvm.fmul {{.*}} : vector<2xf16>
+  // CHECK-COUNT-2: llvm.load {{.*}} -> vector<2xi32>
   // CHECK-NOT: llvm.fmul
   // CHECK-COUNT-8: nvvm.mma.sync
-  func.func @e2m1(%codes: !tile.fragment<[key 16, feature 64], f4E2M1FN, rhs, runs 64 by 4>, %q: !q, %s: !s) {
-    %wide = tile.widen %codes : !tile.fragment<[key 16, feature 64], f4E2M1FN, rhs, runs 64 by 4> -> !k16
+  func.func @e2m1(%codes: !keys4, %q: !q, %s: !s) {
+    %loaded = tile.load_rhs %codes : !keys4 -> !tile.fragment<[key 16, feature 64], f4E2M1FN, rhs, runs 64 by 4>
+    %wide = tile.widen tiny %loaded : !tile.fragment<[key 16, feature 64], f4E2M1FN, rhs, runs 64 by 4> -> !k16
     %0 = tile.dot %q, %wide, %s : !q, !k16, !s -> !s
+    return
+  }
+  // Blocks of keys: lane q of a quad has features 16 q to 16 q + 15 of its two tokens, and so a block of each. It shifts the
+  // token's word by as many bytes, and converts that.
+  // CHECK-LABEL: func.func @blocks_of_keys(
+  // CHECK: arith.shrui %{{.*}}, %{{.*}} : i32
+  // CHECK-COUNT-2: nvvm.convert.f8x2.to.f16x2
+  // CHECK-NOT: nvvm.convert.f8x2.to.f16x2
+  // CHECK-COUNT-8: nvvm.mma.sync
+  func.func @blocks_of_keys(%codes: !keys4, %w: i32, %q: !q, %s: !s) {
+    %words = tile.splat %w : i32 -> !tile.fragment<[key 16], i32, row>
+    %loaded = tile.load_rhs %codes : !keys4 -> !tile.fragment<[key 16, feature 64], f4E2M1FN, rhs, runs 64 by 4>
+    %wide = tile.widen tiny %loaded blocks <4 of 16, f8E4M3FN> by %words : !tile.fragment<[key 16, feature 64], f4E2M1FN, rhs, runs 64 by 4> by !tile.fragment<[key 16], i32, row> -> !k16
+    %0 = tile.dot %q, %wide, %s : !q, !k16, !s -> !s
+    return
+  }
+  // Blocks of values: eight lanes have eight features of a token each, two lanes a block. Powers of two are divided by the
+  // token's largest, in the exponents, which do not fall below zero.
+  // CHECK-LABEL: func.func @blocks_of_values(
+  // CHECK: arith.subi
+  // CHECK: arith.maxsi
+  // CHECK: nvvm.convert.f32x2.to.f16x2
+  // CHECK-NOT: nvvm.convert.f32x2.to.f16x2
+  // CHECK-COUNT-8: nvvm.mma.sync
+  func.func @blocks_of_values(%v: !keys4, %w: i32, %m: i32, %p: !tile.fragment<[query 16, key 16], f16, lhs>, %o: !o) {
+    %words = tile.splat %w : i32 -> !tile.fragment<[key 16], i32, col>
+    %most = tile.splat %m : i32 -> !tile.fragment<[key 16], i32, col>
+    %codes = tile.load_rhs %v : !keys4 -> !tile.fragment<[feature 64, key 16], f4E2M1FN, rhs, runs 64>
+    %wide = tile.widen tiny %codes blocks <2 of 32, f8E8M0FNU> by %words over %most : !tile.fragment<[feature 64, key 16], f4E2M1FN, rhs, runs 64> by !tile.fragment<[key 16], i32, col> over !tile.fragment<[key 16], i32, col> -> !v16
+    %0 = tile.dot %p, %wide, %o : !tile.fragment<[query 16, key 16], f16, lhs>, !v16, !o -> !o
     return
   }
   // Values: four tokens of a lane, and for each pair of codes a factor and a term.

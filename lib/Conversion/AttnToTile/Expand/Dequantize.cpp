@@ -25,10 +25,12 @@
 // that is quicker for integers, too; the zeros' share of the result is one number for a
 // row, and is added last.
 //
-// Scales of blocks of keys scale the scores of their group. Of a token's values, where scales
-// are powers of two, the largest is a scale of the token, which weights take, and the others
-// are what is left: at most 1, so that f16 holds them. Products of e2m1 and e4m3 f16 holds as
-// they are, from 2^-10 to 2,688.
+// Scales of blocks multiply codes on the way to a dot, where a lane converts those of its own
+// features alone. Products of e2m1 and e4m3 f16 holds as they are, from 2^-10 to 2,688, and
+// of bits that are 2^14 too small, too: nobody multiplies each of them by that. Powers of two
+// reach further. Of a token's values the largest is a scale of the token, which weights take,
+// and the others are divided by it: at most 1, so that f16 holds them. Those of keys scale the
+// scores of their block.
 //
 // A task reads one KV head. If all its tokens lie in one region, what a head or a
 // tensor shares becomes a part of the scores' unit and of that division, and costs
@@ -51,6 +53,9 @@ using Scales = rt::Format::Scales;
 static rt::StorePart partOf(UpdateOp update, bool keys) {
   return storeOf(update.getKv().getType()).part(keys);
 }
+
+/// Whether codes are 16-bit floats but for a power of two.
+static bool isTiny(KVType kv, bool keys) { return widenedUnit(keys ? kv.getKey() : kv.getValue()) != 1; }
 
 /// Metadata by line of a staged tile: one fragment over its tokens for each number of a line.
 SmallVector<Value> FragmentExpansion::lineMeta(UpdateOp update, bool keys) {
@@ -75,38 +80,12 @@ static Value powerOf(KernelBuilder &b, Value bits) {
   return arith::BitcastOp::create(b, b.getF32Type(), arith::ShLIOp::create(b, bits, b.i32(23)));
 }
 
-/// An e4m3 without sign as f16: its bits, moved to where f16 has them, are a number 2^8 too small.
-static Value fromE4M3(KernelBuilder &b, Value bits) {
-  constexpr int32_t noNumber = 0x7f;
-  Value code = arith::AndIOp::create(b, bits, b.i32(noNumber));
-  Value moved = arith::TruncIOp::create(b, b.getI16Type(), arith::ShLIOp::create(b, code, b.i32(7)));
-  auto f16 = b.getF16Type();
-  Value number = arith::MulFOp::create(b, arith::BitcastOp::create(b, f16, moved),
-                                       arith::ConstantOp::create(b, b.getF16FloatAttr(256)));
-  Value isNone = b.compare(arith::CmpIPredicate::eq, code, b.i32(noNumber));
-  Value none = arith::ConstantOp::create(b, FloatAttr::get(f16, APFloat::getNaN(APFloat::IEEEhalf())));
-  return arith::SelectOp::create(b, isNone, none, number);
-}
-
-/// Scales of a block each: powers of two as f32, others as f16.
-SmallVector<Value> FragmentExpansion::blockScales(const rt::Format &format, ValueRange words,
-                                                  int64_t groups) {
+/// Scales of a block each that are powers of two.
+SmallVector<Value> FragmentExpansion::blockPowers(ValueRange words, int64_t groups) {
   SmallVector<Value> scales;
-  auto each = [&](Type type, Value (*scaleOf)(KernelBuilder &, Value)) {
-    for (int64_t group = 0; group < groups; ++group)
-      scales.push_back(b.map(perToken(type), ValueRange{words[group / 4]},
-                             [&](ValueRange v) -> Value { return scaleOf(b, scaleBits(b, v[0], group)); }));
-  };
-  switch (format.blocks) {
-  case rt::Format::Blocks::None:
-    break;
-  case rt::Format::Blocks::E8M0:
-    each(b.getF32Type(), powerOf);
-    break;
-  case rt::Format::Blocks::E4M3:
-    each(b.getF16Type(), fromE4M3);
-    break;
-  }
+  for (int64_t group = 0; group < groups; ++group)
+    scales.push_back(b.map(perToken(b.getF32Type()), ValueRange{words[group / 4]},
+                           [&](ValueRange v) -> Value { return powerOf(b, scaleBits(b, v[0], group)); }));
   return scales;
 }
 
@@ -126,13 +105,34 @@ Value FragmentExpansion::largestPower(ValueRange words, int64_t groups) {
 /// groups apart where there are several.
 Value FragmentExpansion::dequantized(Value tile, Axis kept, const rt::StorePart &part, Type element,
                                      ValueRange scales, ValueRange zeros, bool tiny) {
+  return DequantizeOp::create(b, factorType(tile, kept, element), tile, scales, zeros, ValueRange(), Value(),
+                              BlocksAttr(), groupOf(part), tiny);
+}
+
+/// Codes in blocks times their scales; powers of two are divided by the largest of the token.
+Value FragmentExpansion::dequantizedBlocks(UpdateOp update, bool keys, Type element) {
+  rt::StorePart part = partOf(update, keys);
+  KVType kv = update.getKv().getType();
+  Value tile = copyOf(update.getKv(), keys ? Copy::Keys : Copy::Values), most;
+  SmallVector<Value> words = lineMeta(update, keys);
+  int64_t count = part.format.groups(part.dim);
+  Type scale = cast<CodesType>(keys ? kv.getKey() : kv.getValue()).getScale();
+  if (part.format.blocks == rt::Format::Blocks::E8M0)
+    most = largestPower(words, count);
+  auto blocks = BlocksAttr::get(b.getContext(), count, part.format.group, scale);
+  // Of values, weights would have to take what is left of the factor. Powers of two have it.
+  const bool tiny = isTiny(kv, keys) && (keys || most || form.has(FormTraits::ValueScale));
+  return DequantizeOp::create(b, factorType(tile, keys ? Axis::Key : Axis::Feature, element), tile,
+                              ValueRange(), ValueRange(), words, most, blocks, IntegerAttr(), tiny);
+}
+
+FragmentType FragmentExpansion::factorType(Value tile, Axis kept, Type element) {
   auto shared = cast<SharedType>(tile.getType());
   bool lines = kept == shared.getRowAxis();
   Axis contracted = lines ? shared.getColAxis() : shared.getRowAxis();
   int64_t width = lines ? shared.getRows() : shared.getCols(),
           depth = lines ? shared.getCols() : shared.getRows();
-  return DequantizeOp::create(b, b.fragment({kept, contracted}, {width, depth}, element), tile, scales, zeros,
-                              groupOf(part), tiny);
+  return b.fragment({kept, contracted}, {width, depth}, element);
 }
 
 /// Features of a group where there are several.
@@ -171,7 +171,10 @@ Value FragmentExpansion::rowsDotTokens(UpdateOp update) {
   if (factor)
     scale = scale ? arith::MulFOp::create(b, scale, factor).getResult() : factor;
   Type element = factor ? Type(b.getF16Type()) : form.getElement();
-  Value keys = dequantized(tile, Axis::Key, part, element, {}, {}, tiny);
+  if (part.format.blocks == rt::Format::Blocks::E4M3)
+    return scores(update.getQuery(), query, dequantizedBlocks(update, /*keys=*/true, element), scale);
+  Value keys = dequantized(tile, Axis::Key, part, element, {}, {},
+                           tiny || isTiny(update.getKv().getType(), /*keys=*/true));
   if (part.format.scales == Scales::Group)
     return groupScores(update, query, keys, part, scale, tiny);
   Value ofTokens = part.format.scales == Scales::Token ? lineMeta(update, true).front() : Value();
@@ -194,9 +197,13 @@ Value FragmentExpansion::groupScores(UpdateOp update, Value query, Value keys, c
   SmallVector<Value> meta = lineMeta(update, /*keys=*/true), sums, scales, zeros;
   int64_t groups = part.format.groups(part.dim);
   Value rows = query;
-  if (part.format.hasBlocks())
+  if (part.format.hasBlocks()) {
+    float unit = widenedUnit(update.getKv().getType().getKey());
+    if (unit != 1)
+      scale = scale ? arith::MulFOp::create(b, scale, b.f32(unit)).getResult() : b.f32(unit);
     return GroupScoresOp::create(b, pairs(), queryFragment(update.getQuery(), rows), keys,
-                                 blockScales(part.format, meta, groups), zeros, sums, scale, groupOf(part));
+                                 blockPowers(meta, groups), zeros, sums, scale, groupOf(part));
+  }
   {
     // Held rows are staged in front of the loop over tiles, and their sums are computed there.
     OpBuilder::InsertionGuard guard(b);
@@ -226,25 +233,8 @@ Value FragmentExpansion::valuesOf(UpdateOp update) {
     return tile;
   bool apart = form.getCodes() != nullptr;
   SmallVector<Value> scales, zeros;
-  if (part.format.blocks == rt::Format::Blocks::E4M3) {
-    int64_t groups = part.format.groups(part.dim), all = form.getValueTile() / part.format.group;
-    scales = blockScales(part.format, lineMeta(update, /*keys=*/false), groups);
-    scales.resize(all, scales.back()); // features that pad a line are of the last group
-  }
-  if (part.format.blocks == rt::Format::Blocks::E8M0) {
-    SmallVector<Value> words = lineMeta(update, /*keys=*/false);
-    int64_t groups = part.format.groups(part.dim), all = form.getValueTile() / part.format.group;
-    Value most = largestPower(words, groups);
-    for (int64_t group = 0; group < all; ++group) {
-      int64_t own = std::min(group, groups - 1);
-      scales.push_back(
-          b.map(perToken(b.getF16Type()), ValueRange{words[own / 4], most}, [&](ValueRange v) -> Value {
-            Value less = arith::SubIOp::create(b, scaleBits(b, v[0], own), v[1]);
-            Value rest = powerOf(b, arith::AddIOp::create(b, less, b.i32(127)));
-            return arith::TruncFOp::create(b, b.getF16Type(), rest);
-          }));
-    }
-  }
+  if (part.format.hasBlocks())
+    return dequantizedBlocks(update, /*keys=*/false, b.getF16Type());
   if (part.format.isInteger() && !apart) {
     SmallVector<Value> meta = lineMeta(update, /*keys=*/false);
     int64_t groups = part.format.groups(part.dim);

@@ -150,10 +150,12 @@ struct FragmentExpansion {
 
 private:
   SmallVector<Value> lineMeta(UpdateOp update, bool keys);
-  SmallVector<Value> blockScales(const ::attn::rt::Format &format, ValueRange words, int64_t groups);
+  SmallVector<Value> blockPowers(ValueRange words, int64_t groups);
   Value largestPower(ValueRange words, int64_t groups);
   Value dequantized(Value tile, tile::Axis kept, const rt::StorePart &part, Type element, ValueRange scales,
                     ValueRange zeros, bool tiny);
+  Value dequantizedBlocks(UpdateOp update, bool keys, Type element);
+  tile::FragmentType factorType(Value tile, tile::Axis kept, Type element);
   IntegerAttr groupOf(const rt::StorePart &part);
   Value queryFragment(Value rows, Value query);
   Value groupScores(UpdateOp update, Value query, Value keys, const rt::StorePart &part, Value scale,

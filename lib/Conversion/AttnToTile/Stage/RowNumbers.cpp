@@ -43,7 +43,7 @@ public:
   Value logLses() { return lseOfRows(b, rows, loadNumber(logLse)); }
   Value deltas() { return loadNumber("delta"); }
   /// Reads what all keys or values of the kernel's only region share.
-  Value sharedScale(bool keys) { return readScale(b, k.updates.front(), keys, rows.head()); }
+  Value sharedScale(bool keys) { return readScale(b, k.updates.front(), keys, rows.head(), /*tiny=*/true); }
 
 private:
   FragmentType type(Type element) { return b.fragment({Axis::Query}, {k.form.getRows()}, element); }

@@ -14,11 +14,14 @@ static rt::StorePart partOf(UpdateOp update, bool keys) {
   return storeOf(update.getKv().getType()).part(keys);
 }
 
-Value mlir::attn::readScale(KernelBuilder &b, UpdateOp update, bool keys, Value head) {
+Value mlir::attn::readScale(KernelBuilder &b, UpdateOp update, bool keys, Value head, bool tiny) {
   rt::StorePart part = partOf(update, keys);
   Value index = part.format.scales == rt::Format::Scales::Head ? b.wide(head) : b.i64(0);
   std::string name = tensorOf(update.getKv(), rt::Store::sharedName(part));
-  return b.read(b.buffer(name, b.getF32Type()), index);
+  Value scale = b.read(b.buffer(name, b.getF32Type()), index);
+  KVType kv = update.getKv().getType();
+  float unit = tiny ? widenedUnit(keys ? kv.getKey() : kv.getValue()) : 1;
+  return unit == 1 ? scale : arith::MulFOp::create(b, scale, b.f32(unit)).getResult();
 }
 
 /// A head of another class, which has no tiles of this store, is not in it either; it may have no heads at
@@ -33,7 +36,7 @@ static Value readIfThere(KernelBuilder &b, UpdateOp update, bool keys, Value hea
   auto read = scf::IfOp::create(b, TypeRange{b.getF32Type()}, isThere, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToEnd(read.thenBlock());
-  scf::YieldOp::create(b, readScale(b, update, keys, head));
+  scf::YieldOp::create(b, readScale(b, update, keys, head, /*tiny=*/keys));
   b.setInsertionPointToEnd(read.elseBlock());
   scf::YieldOp::create(b, b.f32(1));
   return read.getResult(0);
@@ -59,6 +62,6 @@ void mlir::attn::addRegionScales(StagedKernel &k, ArrayRef<UpdateOp> updates, Sm
     Value which = updates.size() > 1 ? cast<OneOfOp>(*update->user_begin()).getOperand() : Value();
     names.push_back(keys ? Copy::KeyScale : Copy::ValueScale);
     copies.push_back(ofClass && loop ? readIfThere(b, update, keys, head, loop, which)
-                                     : readScale(b, update, keys, head));
+                                     : readScale(b, update, keys, head, /*tiny=*/keys));
   }
 }

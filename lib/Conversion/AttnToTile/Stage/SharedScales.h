@@ -9,8 +9,9 @@
 
 namespace mlir::attn {
 
-/// The scale that a region's keys or values of a head share, or all of them.
-Value readScale(KernelBuilder &b, UpdateOp update, bool keys, Value head);
+/// The scale that a region's keys or values of a head share, or all of them; `tiny`: of codes as `tile.widen
+/// tiny` leaves them.
+Value readScale(KernelBuilder &b, UpdateOp update, bool keys, Value head, bool tiny);
 /// Adds the scales of the region of a tile, the first of these updates', which units of rows do not have.
 void addRegionScales(StagedKernel &kernel, ArrayRef<UpdateOp> updates, SmallVector<Copy> &names,
                      SmallVector<Value> &copies);

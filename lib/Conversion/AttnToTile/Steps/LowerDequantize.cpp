@@ -20,7 +20,8 @@ struct LowerDequantize : mlir::attn::impl::LowerDequantizePassBase<LowerDequanti
     FragmentType type = op.getResult().getType();
     FragmentType codes = b.fragment(type.getAxes(), type.getSizes(), op.getTile().getType().getElement());
     Value loaded = LoadRhsOp::create(b, codes, op.getTile(), op.getGroupAttr());
-    return {WidenOp::create(b, type, loaded, op.getScales(), op.getZeros(), op.getTiny())};
+    return {WidenOp::create(b, type, loaded, op.getScales(), op.getZeros(), op.getWords(), op.getMost(),
+                            op.getBlocksAttr(), op.getTiny())};
   }
 };
 

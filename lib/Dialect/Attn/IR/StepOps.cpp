@@ -64,6 +64,8 @@ LogicalResult DequantizeOp::verify() {
     return emitOpError("expected f16 of codes with scales, got ") << getResult().getType();
   if (getTiny() && !getScales().empty())
     return emitOpError("expected no scales of codes that stay tiny");
+  if (getBlocks().has_value() != !getWords().empty() || (getMost() && !getBlocks()))
+    return emitOpError("expected blocks and the words of their scales together");
   return success();
 }
 

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Attn/IR/Stores.h"
 
+#include <cmath>
+
 using namespace mlir;
 
 using Scales = ::attn::rt::Format::Scales;
@@ -51,4 +53,8 @@ Type mlir::attn::codesOf(Type stored) {
           type.isOfClass() ? 0 : type.getHeads(),
           {'k', type.getKeyDim(), formatOf(type.getKey())},
           {'v', type.getValueDim(), formatOf(type.getValue())}};
+}
+
+float mlir::attn::widenedUnit(Type stored) {
+  return std::ldexp(1.0F, static_cast<int>(exponentBelowF16(codesOf(stored))));
 }

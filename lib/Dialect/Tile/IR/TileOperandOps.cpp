@@ -117,6 +117,50 @@ static bool isCode(Type type) {
          type.isSignlessInteger(4) || type.isSignlessInteger(2);
 }
 
+/// Scales of blocks: a word for four of them, for each token.
+static LogicalResult verifyBlocks(WidenOp widen) {
+  BlocksAttr blocks = widen.getBlocksAttr();
+  FragmentType source = widen.getSource().getType();
+  if (!blocks) {
+    if (widen.getWords().empty() && !widen.getMost())
+      return success();
+    return widen.emitOpError("expected #tile.blocks beside scales of blocks");
+  }
+  const bool ofPowers = isa<Float8E8M0FNUType>(blocks.getScale());
+  const int64_t features = source.getFeatureAxis();
+  if (!isa<FloatType>(source.getElement()) || features < 0 || !widen.getScales().empty())
+    return widen.emitOpError("expected blocks of floats along features, without other factors, got ")
+           << source;
+  if (static_cast<int64_t>(widen.getWords().size()) != llvm::divideCeil(blocks.getCount(), 4))
+    return widen.emitOpError("expected a word for four of ")
+           << blocks.getCount() << " blocks, got " << widen.getWords().size();
+  if ((blocks.getCount() - 1) * blocks.getSize() >= source.getSizes()[features])
+    return widen.emitOpError("expected at most as many blocks as there are features, got ") << blocks;
+  if (ofPowers != static_cast<bool>(widen.getMost()) || (ofPowers && features != 0))
+    return widen.emitOpError(
+        "expected the largest exponent beside powers of two, and these where features are kept");
+  SmallVector<Value> tokens(widen.getWords());
+  if (Value most = widen.getMost())
+    tokens.push_back(most);
+  for (Value each : tokens)
+    if (auto type = cast<FragmentType>(each.getType());
+        type.getRank() != 1 || type.getAxes()[0] != source.getAxes()[1 - features] ||
+        type.getSizes()[0] != source.getSizes()[1 - features] || !type.getElement().isSignlessInteger(32) ||
+        type.getPartial() || !mayHaveLayout(type, features == 0 ? Layout::Col : Layout::Row))
+      return widen.emitOpError("expected an i32 for each token, got ") << type;
+  return success();
+}
+
+LogicalResult BlocksAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t count, int64_t size,
+                                 Type scale) {
+  if (count < 1 || size < 16 || !llvm::isPowerOf2_64(size))
+    return emitError() << "expected blocks of a power of two of features, 16 or more, got " << count << " of "
+                       << size;
+  if (!isa<Float8E4M3FNType, Float8E8M0FNUType>(scale))
+    return emitError() << "expected scales of f8E4M3FN or f8E8M0FNU, got " << scale;
+  return success();
+}
+
 LogicalResult WidenOp::verify() {
   FragmentType source = getSource().getType(), result = getResult().getType();
   if (!isCode(source.getElement()) || !mlir::attn::isMultiplied(result.getElement()))
@@ -129,15 +173,19 @@ LogicalResult WidenOp::verify() {
   if (!getZeros().empty() && getZeros().size() != getScales().size())
     return emitOpError("expected as many terms as factors, ")
            << getScales().size() << ", got " << getZeros().size();
-  if (getTiny() &&
+  if (getTiny() && !isa<Float4E2M1FNType>(source.getElement()) &&
       (isa<FloatType>(source.getElement()) || !getScales().empty() || !result.getElement().isF16()))
-    return emitOpError("leaves integers tiny in f16, and that without factors; got ")
+    return emitOpError("leaves e2m1 tiny, or integers in f16 and those without factors; got ")
            << source << " and " << result;
   int64_t groups = getScales().size();
   if (groups && source.getSizes()[0] % (16 * groups) != 0)
     return emitOpError("expected factors of groups of a multiple of 16 rows, got ")
            << groups << " for " << source.getSizes()[0] << " rows";
-  for (Value column : getOperation()->getOperands().drop_front())
+  if (failed(verifyBlocks(*this)))
+    return failure();
+  SmallVector<Value> columns(getScales());
+  llvm::append_range(columns, getZeros());
+  for (Value column : columns)
     if (auto type = cast<FragmentType>(column.getType());
         type.getRank() != 1 || type.getAxes()[0] != source.getAxes()[1] ||
         type.getSizes()[0] != source.getSizes()[1] || type.getElement() != result.getElement() ||

@@ -23,9 +23,10 @@ ParseResult tile::parseExtent(AsmParser &parser, Axis &axis, int64_t &size) {
 static LogicalResult verifyElement(function_ref<InFlightDiagnostic()> emitError, Type element) {
   if (element.isIntOrFloat() && llvm::is_contained({8, 16, 32, 64}, element.getIntOrFloatBitWidth()))
     return success();
-  if (element.isSignlessInteger(4) || element.isSignlessInteger(2))
+  if (element.isSignlessInteger(4) || element.isSignlessInteger(2) || isa<Float4E2M1FNType>(element))
     return success();
-  return emitError() << "expected an element type of 8, 16, 32 or 64 bits, i4 or i2, got " << element;
+  return emitError() << "expected an element type of 8, 16, 32 or 64 bits, i4, i2 or f4E2M1FN, got "
+                     << element;
 }
 
 /// No tile comes near this; products of sizes stay far from overflow.

@@ -32,6 +32,51 @@ func.func @f(%k: !tile.shared<key 16, feature 64, f8E4M3FN, boxes 16>) {
 
 // -----
 
+!codes = !tile.fragment<[key 16, feature 64], f4E2M1FN>
+func.func @f(%c: !codes, %w: !tile.fragment<[key 16], i32>) {
+  // expected-error @+1 {{expected a word for four of 8 blocks, got 1}}
+  %0 = tile.widen %c blocks <8 of 16, f8E4M3FN> by %w : !codes by !tile.fragment<[key 16], i32> -> <[key 16, feature 64], f16>
+  return
+}
+
+// -----
+
+!codes = !tile.fragment<[key 16, feature 64], f4E2M1FN>
+func.func @f(%c: !codes, %w: !tile.fragment<[key 16], i32>) {
+  // expected-error @+1 {{expected the largest exponent beside powers of two, and these where features are kept}}
+  %0 = tile.widen %c blocks <2 of 32, f8E8M0FNU> by %w : !codes by !tile.fragment<[key 16], i32> -> <[key 16, feature 64], f16>
+  return
+}
+
+// -----
+
+!codes = !tile.fragment<[key 16, feature 64], f4E2M1FN>
+func.func @f(%c: !codes, %w: !tile.fragment<[key 16], f32>) {
+  // expected-error @+1 {{expected an i32 for each token, got '!tile.fragment<[key 16], f32>'}}
+  %0 = tile.widen %c blocks <4 of 16, f8E4M3FN> by %w : !codes by !tile.fragment<[key 16], f32> -> <[key 16, feature 64], f16>
+  return
+}
+
+// -----
+
+!codes = !tile.fragment<[key 16, feature 64], i8>
+func.func @f(%c: !codes, %w: !tile.fragment<[key 16], i32>) {
+  // expected-error @+1 {{expected blocks of floats along features, without other factors, got}}
+  %0 = tile.widen %c blocks <4 of 16, f8E4M3FN> by %w : !codes by !tile.fragment<[key 16], i32> -> <[key 16, feature 64], f16>
+  return
+}
+
+// -----
+
+!codes = !tile.fragment<[key 16, feature 64], f4E2M1FN>
+func.func @f(%c: !codes, %w: !tile.fragment<[key 16], i32>) {
+  // expected-error @+1 {{expected blocks of a power of two of features, 16 or more, got 4 of 12}}
+  %0 = tile.widen %c blocks <4 of 12, f8E4M3FN> by %w : !codes by !tile.fragment<[key 16], i32> -> <[key 16, feature 64], f16>
+  return
+}
+
+// -----
+
 func.func @f(%c: !tile.fragment<[key 16, feature 64], f8E4M3>) {
   // expected-error @+1 {{expected f8E4M3FN, f8E5M2, f4E2M1FN, i8, i4 or i2 to become f16 or bf16, got}}
   %0 = tile.widen %c : <[key 16, feature 64], f8E4M3> -> <[key 16, feature 64], bf16>
@@ -107,7 +152,7 @@ func.func @f(%c: !tile.fragment<[feature 64, key 16], i4>, %s: !tile.fragment<[k
 // -----
 
 func.func @f(%c: !tile.fragment<[feature 64, key 16], i4>) {
-  // expected-error @+1 {{leaves integers tiny in f16, and that without factors; got}}
+  // expected-error @+1 {{leaves e2m1 tiny, or integers in f16 and those without factors; got}}
   %0 = tile.widen tiny %c : <[feature 64, key 16], i4> -> <[feature 64, key 16], bf16>
   return
 }

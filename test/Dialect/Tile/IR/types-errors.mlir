@@ -20,7 +20,7 @@ func.func private @cols(!tile.shared<key 16, feature 65537, bf16>)
 
 // -----
 
-// expected-error @+1 {{expected an element type of 8, 16, 32 or 64 bits, i4 or i2, got 'index'}}
+// expected-error @+1 {{expected an element type of 8, 16, 32 or 64 bits, i4, i2 or f4E2M1FN, got 'index'}}
 func.func private @shared_element(!tile.shared<key 16, feature 64, index>)
 
 // -----
@@ -30,7 +30,7 @@ func.func private @swizzle(!tile.shared<key 16, feature 40, bf16, swizzled>)
 
 // -----
 
-// expected-error @+1 {{expected an element type of 8, 16, 32 or 64 bits, i4 or i2, got 'i1'}}
+// expected-error @+1 {{expected an element type of 8, 16, 32 or 64 bits, i4, i2 or f4E2M1FN, got 'i1'}}
 func.func private @buffer(!tile.buffer<i1>)
 
 // -----

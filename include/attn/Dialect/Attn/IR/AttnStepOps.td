@@ -44,6 +44,7 @@ include "attn/Dialect/Attn/IR/AttnDialect.td"
 include "attn/Dialect/Attn/IR/AttnTypes.td"
 include "attn/Dialect/Attn/IR/AttnVisibility.td"
 include "attn/Dialect/Tile/IR/TileTypes.td"
+include "attn/Dialect/Tile/IR/TileSchedule.td"
 include "mlir/IR/EnumAttr.td"
 include "mlir/IR/OpBase.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
@@ -156,7 +157,8 @@ def Attn_DequantizeOp : Attn_StepOp<"dequantize", [AttrSizedOperandSegments, Mem
   let description = [{
     Codes are loaded and widened to the result's element, exactly. With `scales` and `zeros`, one of each for a group of
     features, the result is `code * scale + zero` in f16, rounded once. `per` says how many features a group has; without
-    it one group has all. `tiny` leaves integers in the low bits of an f16, each its code times a power of two that its
+    it one group has all. Where features come in `blocks`, `words` have the scales of a token's, and the result is `code *
+    scale`, exactly; powers of two are divided by 2^`most` (tile.widen). `tiny` leaves integers in the low bits of an f16, each its code times a power of two that its
     feature decides (tile.widen, tile.restore). The result's first axis is the one that the product keeps.
 
     ```mlir
@@ -166,11 +168,15 @@ def Attn_DequantizeOp : Attn_StepOp<"dequantize", [AttrSizedOperandSegments, Mem
   let arguments = (ins Arg<Tile_SharedType, "the codes">:$tile,
                        Variadic<Attn_PerToken<"of each group a number per token, f16">>:$scales,
                        Variadic<Attn_PerToken<"the same">>:$zeros,
+                       Variadic<Attn_PerToken<"scales of its blocks, four a word">>:$words,
+                       Optional<Attn_PerToken<"the largest exponent among them">>:$most,
+                       Arg<OptionalAttr<Tile_BlocksAttr>, "which features share a scale">:$blocks,
                        Arg<OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>, "features of a group">:$group,
                        UnitAttr:$tiny);
   let results = (outs Attn_Fragment<"numbers of 16 bits">:$result);
   let assemblyFormat = [{
-    $tile (`scales` $scales^ `:` type($scales))? (`zeros` $zeros^ `:` type($zeros))? (`per` $group^)? (`tiny` $tiny^)?
+    $tile (`scales` $scales^ `:` type($scales))? (`zeros` $zeros^ `:` type($zeros))?
+    (`blocks` $blocks^ `by` $words `:` type($words))? (`over` $most^ `:` type($most))? (`per` $group^)? (`tiny` $tiny^)?
     attr-dict `:` type($tile) `->` type($result)
   }];
   let hasVerifier = 1;

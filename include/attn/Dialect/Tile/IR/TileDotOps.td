@@ -93,18 +93,29 @@ def Tile_WidenOp : Tile_Op<"widen", [Pure, AttrSizedOperandSegments]> {
     multiplied by its column's factor, and with `plus` a term is added: in f16 or bf16, one rounding of code * factor +
     term. n factors are those of n groups of rows, all of one size.
 
+    `blocks` are neighbouring features that share a scale of 8 bits, `count` blocks of `size` features each; features
+    behind these are of the last block. Words hold the scales of four blocks of a token, the first in the lowest byte. Each
+    code is multiplied by its block's scale, in f16 and exactly: by an e4m3 without sign, or by the power of two
+    2^(e8m0 - `most`), `most` being the largest exponent of the token.
+
     `tiny` integers stay in the low bits of an f16, where one mask finds them: numbers below its normal ones, which
     tensor cores multiply exactly. Each is its code times a power of two that its feature alone decides. `tile.restore`
-    takes it out of a dot that keeps features, `tile.balance` out of what a dot that sums them is multiplied with.
+    takes it out of a dot that keeps features, `tile.balance` out of what a dot that sums them is multiplied with. `tiny`
+    e2m1 is 2^-14 of its number, an f16 with the same bits: whoever asks for it multiplies the rest of the factor. Powers
+    of two that blocks share have it.
   }];
   let arguments = (ins Arg<Tile_FragmentType, "codes, a right operand">:$source,
                        Arg<Variadic<Tile_FragmentType>, "factors of columns, for each group of rows">:$scales,
                        Arg<Variadic<Tile_FragmentType>, "terms of columns, for each group of rows">:$zeros,
+                       Arg<Variadic<Tile_FragmentType>, "scales of a token's blocks, four a word">:$words,
+                       Arg<Optional<Tile_FragmentType>, "the largest exponent of each token">:$most,
+                       Arg<OptionalAttr<Tile_BlocksAttr>, "which features share a scale">:$blocks,
                        UnitAttr:$tiny);
   let results = (outs Res<Tile_FragmentType, "f16 or bf16, the same axes">:$result);
   let assemblyFormat = [{
-    (`tiny` $tiny^)? $source (`times` $scales^)? (`plus` $zeros^)? attr-dict
-    `:` type($source) (`times` type($scales)^)? (`plus` type($zeros)^)? `->` type($result)
+    (`tiny` $tiny^)? $source (`times` $scales^)? (`plus` $zeros^)? (`blocks` $blocks^ `by` $words)? (`over` $most^)?
+    attr-dict `:` type($source) (`times` type($scales)^)? (`plus` type($zeros)^)? (`by` type($words)^)?
+    (`over` type($most)^)? `->` type($result)
   }];
   let hasVerifier = 1;
 }

@@ -156,6 +156,17 @@ def Tile_ParameterKind : I32EnumAttr<"ParameterKind", "what a kernel's parameter
   let cppNamespace = "::mlir::tile";
 }
 
+def Tile_BlocksAttr : AttrDef<Tile_Dialect, "Blocks"> {
+  let mnemonic = "blocks";
+  let summary = "neighbouring features that share a scale of 8 bits";
+  let description = [{`#tile.blocks<8 of 16, f8E4M3FN>`: eight blocks of 16 features, whose scales are e4m3.}];
+  let parameters = (ins AttrParameter<"int64_t", "how many blocks a line has">:$count,
+                        AttrParameter<"int64_t", "features of a block: 16 or more, a power of two">:$size,
+                        AttrParameter<"::mlir::Type", "f8E4M3FN, whose sign does not count, or f8E8M0FNU">:$scale);
+  let assemblyFormat = "`<` $count `of` $size `,` $scale `>`";
+  let genVerifyDecl = 1;
+}
+
 def Tile_ParameterAttr : AttrDef<Tile_Dialect, "Parameter"> {
   let mnemonic = "parameter";
   let summary = "where the launch finds the value of a kernel's parameter";

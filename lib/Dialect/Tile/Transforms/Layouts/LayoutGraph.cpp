@@ -135,9 +135,11 @@ void LayoutGraph::visit(Operation *op) {
           unite(load.getColumns().front(), column);
       })
       .Case([&](LoadRhsOp) { defineAll(Layout::Rhs); })
-      .Case([&](WidenOp) {
+      .Case([&](WidenOp widen) {
         for (OpOperand &use : op->getOpOperands())
-          need(use, fragmentOf(use.get()).getRank() == 2 ? Layout::Rhs : Layout::Col);
+          need(use, fragmentOf(use.get()).getRank() == 2
+                        ? Layout::Rhs
+                        : layoutBeside(fragmentOf(use.get()), widen.getResult().getType()));
         defineAll(Layout::Rhs);
       })
       .Case([&](PartOp part) { flow(op, part.getResult()); })

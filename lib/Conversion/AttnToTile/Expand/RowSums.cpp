@@ -37,11 +37,15 @@ void RowSums::addTile(MutableArrayRef<Value> sums, Value weights, Value products
                       ValueRange slopes) {
   if (sums.empty())
     return;
+  addShares(sums[0], weights);
+  // What delta should be decides this sum: losses that passes add to attn.score_grad have no part in it.
+  addShares(sums[1], b.map(cast<FragmentType>(weights.getType()), ValueRange{weights, products, delta},
+                           [&](ValueRange v) -> Value {
+                             return arith::MulFOp::create(b, v[0], arith::SubFOp::create(b, v[1], v[2]));
+                           }));
   auto gradients = [&](Value products, Value delta, Value slope) -> Value {
     return ScoreGradOp::create(b, weights.getType(), weights, products, delta, slope);
   };
-  addShares(sums[0], weights);
-  addShares(sums[1], gradients(products, delta, Value()));
   for (auto [i, slope] : llvm::enumerate(slopes)) {
     addShares(sums[2 + 2 * i], gradients(products, delta, slope));
     addShares(sums[3 + 2 * i], gradients(Value(), Value(), slope));

@@ -73,7 +73,8 @@ LogicalResult checkSchedule(func::FuncOp source) {
 }
 
 /// A kernel in front of the function, with its name. It has the function's arguments, in front of parameters
-/// to come, and the constants that score regions use; `mapping` gets both.
+/// to come, and the constants that score regions use; `mapping` gets both. Attributes of other dialects, or
+/// of none, are for passes of others: they stay.
 func::FuncOp makeKernel(func::FuncOp source, IRMapping &mapping) {
   OpBuilder builder(source);
   auto kernel = func::FuncOp::create(builder, source.getLoc(), source.getName(),
@@ -84,6 +85,9 @@ func::FuncOp makeKernel(func::FuncOp source, IRMapping &mapping) {
                          StringRef(storesScoresAttr), StringRef(startsNextAttr)})
     if (Attribute value = source->getAttr(name))
       kernel->setAttr(name, value);
+  for (NamedAttribute each : source->getDiscardableAttrs())
+    if (!isa_and_nonnull<AttnDialect, TileDialect>(each.getNameDialect()))
+      kernel->setAttr(each.getName(), each.getValue());
   builder.setInsertionPointToEnd(kernel.addEntryBlock());
   mapping.map(source.getArguments(), kernel.getArguments());
   for (Operation &op : source.getFunctionBody().front())

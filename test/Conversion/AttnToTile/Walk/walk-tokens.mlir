@@ -9,7 +9,7 @@
 #schedule = #tile.schedule<mma, rows = 64, keys = 32, warps = 4, stages = 2, blocks = 2, split_keys = false, query_in_registers = false>
 
 gpu.module @kernels {
-  func.func @tokens(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) attributes {tile.schedule = #schedule} {
+  func.func @tokens(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) attributes {note, tile.schedule = #schedule} {
     %0 = attn.init_gradient %kv : !kv -> !gradient
     %1 = attn.update %0, %q, %kv see causal scale 0.125 : !q, !kv -> !gradient
     attn.write_gradient %1 of %kv : !gradient of !kv
@@ -18,7 +18,8 @@ gpu.module @kernels {
 }
 
 // CHECK: func.func @tokens(
-// CHECK-SAME: tile.launch = {grid = "plan.token_tasks", if_filled, role = "gradient"}
+// What is none of attn's is for passes of others.
+// CHECK-SAME: note, {{.*}}tile.launch = {grid = "plan.token_tasks", if_filled, role = "gradient"}
 // CHECK: %[[BLOCK:.*]] = tile.block_id
 // CHECK: %[[TASK:.*]]:9 = tile.record %{{.*}}[%[[BLOCK]]]
 // CHECK: %[[TOKENS:.*]] = attn.tokens %arg1[%[[TASK]]#1] from %[[TASK]]#2 to %[[TASK]]#3

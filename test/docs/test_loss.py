@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What docs/adding-a-loss-on-scores.md changes: the page's test, run over the compiler library that it makes, and ptxas."""
 
+import json
 import os
 import re
 import subprocess
@@ -44,35 +45,51 @@ def test_page(folder):
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong"),
-    [("entropy=cost)", "entropy=-cost)"), ("d_lse - cost * entropy", "d_lse"), ("lse - bound +", "lse +")],
-    ids=["sign", "constant", "entropy"],
+    ("right", "wrong", "case"),
+    [
+        ("entropy=cost)", "entropy=-cost)", "causal"),
+        ("d_lse - cost * constant", "d_lse", "causal"),
+        ("(lse - bound) +", "lse +", "causal"),
+        ("+= cost * sink", "+= 0 * sink", "sinks"),
+    ],
+    ids=["sign", "constant", "entropy", "sink"],
 )
-def test_what_is_wrong_fails(folder, right, wrong):
+def test_what_is_wrong_fails(folder, right, wrong, case):
     text = (folder / "entropy.py").read_text()
     assert text.count(right) == 1
     try:
         (folder / "entropy.py").write_text(text.replace(right, wrong))
-        result = run_test(folder, "-k", "test_loss and causal-False")
+        result = run_test(folder, "-k", f"test_loss and {case}-False")
     finally:
         (folder / "entropy.py").write_text(text)
     assert re.search(r"^2 failed", result.stdout.splitlines()[-1]), result.stdout
 
 
 EMIT = """
-import sys
+import json, sys
 from attn import _attn
 from test_entropy import describe
-target, schedule, see, score, ordered, dim = sys.argv[1:]
-text = describe(see, "packed", "bf16", score, heads=8, dim=int(dim))
-asks = ((), ordered == "True", None, None, False)
-sys.stdout.buffer.write(_attn.emit(text, "ptx", target=target, schedule=schedule, asks=asks))
+for name, (target, schedule, ordered, see, score, dim) in json.loads(sys.argv[1]).items():
+    text = describe(see, "packed", "bf16", score, heads=8, dim=dim)
+    asks = ((), ordered, None, None, False)
+    with open(name + ".ptx", "wb") as file:
+        file.write(_attn.emit(text, "ptx", target=target, schedule=schedule, asks=asks))
 """
-
-
-@pytest.mark.parametrize(
-    ("see", "score", "dim"),
-    [
+ASSEMBLED = {
+    f"{target}-{'ordered' if ordered else 'fused'}-{see}-{score}-{dim}".replace(" ", "-"): (
+        target,
+        schedule,
+        ordered,
+        see,
+        score,
+        dim,
+    )
+    for target, schedule, ordered in (
+        ("sm_80", "mma", True),
+        ("sm_90a", "wgmma", True),
+        ("sm_90a", "wgmma", False),
+    )
+    for see, score, dim in (
         ("causal", "plain", 64),
         ("causal", "plain", 96),
         ("causal", "plain", 128),
@@ -80,17 +97,21 @@ sys.stdout.buffer.write(_attn.emit(text, "ptx", target=target, schedule=schedule
         ("window(64)", "plain", 128),
         ("causal", "soft cap", 64),
         ("causal", "soft cap", 128),
-    ],
-)
-@pytest.mark.parametrize(
-    ("target", "schedule", "ordered"),
-    [("sm_80", "mma", True), ("sm_90a", "wgmma", True), ("sm_90a", "wgmma", False)],
-)
-def test_nothing_is_spilled(folder, tmp_path, target, schedule, ordered, see, score, dim):
-    result = run(folder, "-c", EMIT, target, schedule, see, score, str(ordered), str(dim))
+    )
+}
+
+
+@pytest.fixture(scope="module")
+def emitted(folder):
+    result = run(folder, "-c", EMIT, json.dumps(ASSEMBLED))
     assert result.returncode == 0, result.stderr
-    (tmp_path / "loss.ptx").write_text(result.stdout)
-    kernels = ptxas(tmp_path / "loss.ptx", target)
+    return folder
+
+
+@pytest.mark.parametrize("name", ASSEMBLED)
+def test_nothing_is_spilled(emitted, name):
+    target, _, ordered, _, score, dim = ASSEMBLED[name]
+    kernels = ptxas(emitted / f"{name}.ptx", target)
     if dim != 96 and score == "plain":
         assert any("_begin" in kernel.kernel for kernel in kernels) == (not ordered)
     for kernel in kernels:

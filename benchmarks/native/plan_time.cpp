@@ -7,6 +7,7 @@
 // whatever the size, and 10 us for a step that only appends.
 //
 //===----------------------------------------------------------------------===//
+#include "attn_rt/artifact/VisibilityTerms.h"
 #include "attn_rt/forest/Forest.h"
 #include "attn_rt/plan/Plan.h"
 

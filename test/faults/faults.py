@@ -128,15 +128,15 @@ FAULTS = [
     Fault(
         "a cut loses the token in front of it",
         f"{RUNTIME}/plan/Emit.cpp",
-        "segment.kvEnd = static_cast<int32_t>(whole.kvBegin + end);",
-        "segment.kvEnd = static_cast<int32_t>(whole.kvBegin + end) - 1;",
+        "segment.kvEnd = static_cast<int32_t>(tokens.end);",
+        "segment.kvEnd = static_cast<int32_t>(tokens.end) - 1;",
         ("runtime",),
     ),
     Fault(
         "a plan's window is one token too short",
         f"{RUNTIME}/batch/Visibility.cpp",
-        "return {lower.begin, low == high",
-        "return {lower.begin + 1, low == high",
+        "const Interval lower = termInterval(leaf, ends, low);",
+        "const Interval lower = termInterval(leaf, ends, low + 1);",
         ("runtime",),
     ),
     Fault(

@@ -178,7 +178,7 @@ Status addPositions(const Manifest &manifest, TensorMap &tensors) {
           " would see nothing; tensors are read as [rows, heads, dim], and 'q_pos' says it where "
           "rows of zeros are meant");
     for (int32_t row = first; row < last; ++row)
-      positions[static_cast<size_t>(row)] = static_cast<int32_t>(end - last + row);
+      positions[static_cast<size_t>(row)] = static_cast<int32_t>(positionOf<int64_t>(row, last, end));
   }
   tensors.emplace("q_pos", Tensor::ofI32({rows}, positions));
   return {};

@@ -97,8 +97,8 @@ void unite(const IntervalList &a, const IntervalList &b, IntervalList &out) {
   for (size_t i = 0, j = 0; i < a.size() || j < b.size();) {
     const bool left = j == b.size() || (i < a.size() && a[i].begin <= b[j].begin);
     const Interval next = left ? a[i++] : b[j++];
-    if (!out.empty() && next.begin <= out.back().end)
-      out.back().end = std::max(out.back().end, next.end);
+    if (!out.empty() && touches(out.back(), next))
+      out.back() = joined(out.back(), next);
     else
       out.push_back(next);
   }
@@ -107,8 +107,8 @@ void unite(const IntervalList &a, const IntervalList &b, IntervalList &out) {
 void intersect(const IntervalList &a, const IntervalList &b, IntervalList &out) {
   out.clear();
   for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
-    const Interval common{std::max(a[i].begin, b[j].begin), std::min(a[i].end, b[j].end)};
-    if (common.begin < common.end)
+    const Interval common = commonOf(a[i], b[j]);
+    if (!common.isEmpty())
       out.push_back(common);
     if (a[i].end < b[j].end)
       ++i;
@@ -129,35 +129,30 @@ thread_local std::vector<std::unique_ptr<Scratch>> scratchByDepth;
 /// (qMax, qMin) for what is certain.
 Interval leafInterval(const Visibility &leaf, std::span<const int32_t> ends, int64_t low, int64_t high) {
   const Interval lower = termInterval(leaf, ends, low);
-  // A term that is empty for one row is empty for all; its ends, taken from two rows, would hold something.
-  if (lower.begin >= lower.end)
-    return {};
-  return {lower.begin, low == high ? lower.end : termInterval(leaf, ends, high).end};
+  return rangeOfRows(lower, low == high ? lower : termInterval(leaf, ends, high));
 }
 
 Interval productInterval(const Visibility &term, std::span<const int32_t> ends, int64_t low, int64_t high) {
   if (isLeaf(term))
     return leafInterval(term, ends, low, high);
   Interval all{leastPosition, greatestPosition};
-  for (const Visibility &leaf : term.of) {
-    const Interval one = leafInterval(leaf, ends, low, high);
-    all = {std::max(all.begin, one.begin), std::min(all.end, one.end)};
-  }
+  for (const Visibility &leaf : term.of)
+    all = commonOf(all, leafInterval(leaf, ends, low, high));
   return all;
 }
 
 /// Adds an interval to a short list, in place.
 void insert(Interval next, IntervalList &list) {
-  if (next.begin >= next.end)
+  if (next.isEmpty())
     return;
-  if (list.empty() || list.back().end < next.begin)
+  if (list.empty() || !touches(list.back(), next))
     return list.push_back(next);
   size_t at = list.size();
-  while (at > 0 && list[at - 1].end >= next.begin)
+  while (at > 0 && touches(list[at - 1], next))
     --at;
   size_t behind = at;
-  for (; behind < list.size() && list[behind].begin <= next.end; ++behind)
-    next = {std::min(next.begin, list[behind].begin), std::max(next.end, list[behind].end)};
+  for (; behind < list.size() && touches(next, list[behind]); ++behind)
+    next = joined({std::min(next.begin, list[behind].begin), next.end}, list[behind]);
   if (behind == at) {
     list.insert(list.begin() + static_cast<int64_t>(at), next);
     return;
@@ -202,8 +197,8 @@ void certainPositions(const Visibility &visibility, std::span<const int32_t> end
 void toTokens(IntervalList &list, int64_t pos0, int64_t length) {
   size_t kept = 0;
   for (const Interval &interval : list) {
-    const Interval cut{std::max<int64_t>(interval.begin - pos0, 0), std::min(interval.end - pos0, length)};
-    if (cut.begin < cut.end)
+    const Interval cut = tokensOf(interval, pos0, length);
+    if (!cut.isEmpty())
       list[kept++] = cut;
   }
   list.resize(kept);
@@ -240,13 +235,8 @@ int32_t leastSize(const Manifest &manifest, size_t i) {
 }
 
 int intervalBound(const Visibility &visibility) {
-  if (visibility.of.empty())
-    return 1;
-  // Each part adds its own intervals to a union; an intersection of lists of m and n holds at most m + n - 1.
-  int bound = visibility.kind == Kind::Or ? 0 : 1 - static_cast<int>(visibility.of.size());
-  for (const Visibility &part : visibility.of)
-    bound += intervalBound(part);
-  return bound;
+  return intervalBound(visibility.kind, visibility.of,
+                       [](const Visibility &part) { return intervalBound(part); });
 }
 
 } // namespace attn::rt

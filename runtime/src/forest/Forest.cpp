@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/forest/Forest.h"
 #include "attn_rt/plan/Plan.h"
+#include "attn_rt/support/Arithmetic.h"
 
 #include <algorithm>
 #include <limits>
@@ -12,8 +13,6 @@ namespace {
 
 using Wide = __int128; // products of three 32-bit numbers and a sum of them
 constexpr Wide wideLimit = std::numeric_limits<int64_t>::max();
-
-int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 } // namespace
 
@@ -33,7 +32,7 @@ void ForestPlanner::findPaths() {
     const bool root = node.parent < 0;
     rowsBelow_[i] = node.rows;
     pathTokens_[i] = (root ? 0 : pathTokens_[parent]) + node.tokens;
-    pathTiles_[i] = (root ? 0 : pathTiles_[parent]) + ceilDiv(node.tokens, forestTileKeys);
+    pathTiles_[i] = (root ? 0 : pathTiles_[parent]) + ceilDiv(int64_t{node.tokens}, forestTileKeys);
     pathSegments_[i] = (root ? 0 : pathSegments_[parent]) + (node.tokens > 0);
   }
   for (size_t i = count; i-- > 0;)
@@ -80,7 +79,7 @@ void ForestPlanner::buildByNode() {
       sameRows_[i] = sameRows_[parent];
     if (node.tokens == 0 || rowsBelow_[i] == 0)
       continue;
-    const int64_t tiles = ceilDiv(node.tokens, forestTileKeys);
+    const int64_t tiles = ceilDiv(int64_t{node.tokens}, forestTileKeys);
     const auto self = static_cast<int32_t>(i);
     if (cutting() && sameRows_[i] >= 0) {
       const int32_t previous = units_[static_cast<size_t>(sameRows_[i])].node;

@@ -2,14 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/forest/Forest.h"
 #include "attn_rt/plan/Plan.h"
+#include "attn_rt/support/Arithmetic.h"
 
 #include <algorithm>
 
 namespace attn::rt {
 
 namespace {
-
-int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// Where share s of `shares` begins in a list of `tiles`: shares differ by one tile at most.
 int64_t shareBegin(int64_t tiles, int share, int shares) {

@@ -15,13 +15,10 @@ constexpr double directBonus = 1.03;
 constexpr int64_t mostPieces = 4;
 constexpr double worthSplitting = 1.05;
 
-int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 } // namespace
 
 int64_t Balancer::taskCost(const Unit &unit) const {
-  return cost_->fixed + (unit.partial ? cost_->partialOf(unit.packedCount) : 0) +
-         CostModel::tile * unit.tiles;
+  return costOfTask(cost_->fixed + (unit.partial ? cost_->partialOf(unit.packedCount) : 0), unit.tiles);
 }
 
 void Balancer::listWhole(const Work &work) {
@@ -37,22 +34,23 @@ void Balancer::listChunks(const Work &work, int64_t chunk, int keys) {
     const Unit &unit = work.units[u];
     int32_t begin = 0; // of the part at hand, in tiles of the unit
     const auto add = [&](int32_t end) {
-      const int64_t cost =
-          begin == 0 && end == unit.tiles
-              ? taskCost(unit)
-              : cost_->fixed + cost_->partialOf(unit.packedCount) + CostModel::tile * (end - begin);
+      const int64_t cost = begin == 0 && end == unit.tiles
+                               ? taskCost(unit)
+                               : costOfTask(cost_->fixed + cost_->partialOf(unit.packedCount), end - begin);
       parts_.push_back({cost, static_cast<int32_t>(u), begin, end});
       begin = end;
     };
     int32_t first = 0; // tile number of the segment's first tile
     for (int32_t s = unit.segmentBegin; s < unit.segmentEnd; ++s) {
       const PlanSegment &segment = work.segments[static_cast<size_t>(s)];
-      const int64_t origin = chunkOrigin(segment, work.fixedSplit);
-      int64_t next = ((origin + segment.kvBegin) / chunk + 1) * chunk - origin;
-      for (; next < segment.kvEnd; next += chunk)
-        if (const auto end = static_cast<int32_t>(first + ceilDiv(next - segment.kvBegin, keys)); end > begin)
+      const int64_t origin = originOf(segment, work.fixedSplit);
+      const RangeOf<int64_t> tokens = tokensOf(segment);
+      const int64_t cuts = cutsInside(tokens, origin, chunk);
+      for (int64_t number = 1; number <= cuts; ++number)
+        if (const auto end = static_cast<int32_t>(first + tileOfCut(tokens, origin, number, chunk, keys));
+            end > begin)
           add(end);
-      first += static_cast<int32_t>(ceilDiv(segment.kvEnd - segment.kvBegin, keys));
+      first += static_cast<int32_t>(tilesOf(tokens, keys));
       if (work.fixedSplit && first > begin)
         add(first);
     }
@@ -106,7 +104,7 @@ int64_t Balancer::listRounds(const Work &work, int64_t largest) {
       const int32_t tileBegin = step == first ? 0 : tileAt(step - 1), tileEnd = tileAt(step);
       const int64_t overhead =
           cost_->fixed + cost_->partialOf(work.units[static_cast<size_t>(part.unit)].packedCount);
-      parts_.push_back({overhead + CostModel::tile * (tileEnd - tileBegin), part.unit, tileBegin, tileEnd});
+      parts_.push_back({costOfTask(overhead, tileEnd - tileBegin), part.unit, tileBegin, tileEnd});
     }
   return split * (steps - first + 1);
 }
@@ -127,12 +125,12 @@ void Balancer::chooseShares(const Work &work, int64_t l2Bytes, Assignment &out) 
   // where it ends in a task that is long enough to be cut, and results written directly are worth nothing.
   const double partsPerShare = work.shared ? static_cast<double>(cuttable) / static_cast<double>(total) : 2;
   const double bonus = work.shared ? 1 : directBonus;
-  const int64_t mostShares = std::min<int64_t>(blocks_, work.tiles / cost_->shareTiles);
   int shares = 0;
   double cutSeconds = std::numeric_limits<double>::infinity();
-  for (int64_t candidate = mostShares; candidate > 1; candidate -= ceilDiv(candidate, 4)) {
+  for (int64_t candidate = mostShares(blocks_, work.tiles, cost_->shareTiles); candidate > 1;
+       candidate -= ceilDiv(candidate, 4)) {
     const double perShare = static_cast<double>(total) / static_cast<double>(candidate) +
-                            static_cast<double>(cost_->fixed + cost_->partial) + 0.5 * CostModel::tile;
+                            static_cast<double>(cost_->fixed + cost_->partial) + 0.5 * tileCost;
     const double seconds = std::max(perShare * cost_->secondsPerCost, cost_->cutSeconds) +
                            (work.shared ? 0 : cost_->mergeSeconds) +
                            partsPerShare * static_cast<double>(candidate) * cost_->secondsPerPart;
@@ -151,7 +149,7 @@ void Balancer::chooseShares(const Work &work, int64_t l2Bytes, Assignment &out) 
     whole = wholeSeconds <= seconds;
     seconds = whole ? wholeSeconds : seconds;
   }
-  const double even = direct(ceilDiv(total, blocks_));
+  const double even = direct(equalShare(total, blocks_));
   if (cost_->cutSeconds > even && seconds > worthSplitting * even)
     if (const int64_t pieces = listRounds(work, largest); pieces > 0) {
       const double merge = cost_->mergeSeconds + static_cast<double>(pieces) * cost_->secondsPerPart;

@@ -19,10 +19,9 @@ int launchBlocks(const KernelInfo &kernel, const PlanOptions &options);
 /// Packed rows that a tile of a step of decoding has at most. With more, nodes are read by many rows at once.
 inline constexpr int stepRows = 16;
 
-/// Integer cost: a key tile costs `tile`, a task `fixed` on top, each part of a cut one more by its rows. The
-/// planner compares costs, in seconds where all blocks are busy; of a finished plan the seconds are told.
+/// Integer cost: a key tile costs `tileCost`, a task `fixed` on top, each part of a cut one more by its rows.
+/// The planner compares costs, in seconds where all blocks are busy; of a finished plan the seconds are told.
 struct CostModel {
-  static constexpr int64_t tile = 16;
   int64_t fixed = 0, partial = 0; ///< `partial`: of the unit with the most rows
   int64_t partialOf(int32_t packedRows) const { return llround(costPerRow * packedRows); }
   double secondsPerCost = 0;

@@ -8,12 +8,6 @@
 
 namespace attn::rt {
 
-namespace {
-
-int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-} // namespace
-
 PlanLimits PlanLimits::larger(const PlanLimits &a, const PlanLimits &b) {
   return {std::max(a.rows, b.rows),
           std::max(a.groups, b.groups),
@@ -119,10 +113,9 @@ PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const Pla
     const KernelInfo &kernel = m.kernels[static_cast<size_t>(planned)];
     const int64_t blocks = launchBlocks(kernel, options);
     capacity.blocks = std::max(capacity.blocks, blocks);
-    // A group of n packed rows takes at most n / rows + 1 tiles, rounded down; so does a shared instance.
     const int64_t tileRows = rowsOfTile(kernel, m.groupSize(), oneRow);
-    const int64_t own = packed / tileRows + std::min(limits.groups, limits.rows);
-    const int64_t other = shares ? sharedPacked / tileRows + limits.sharedInstances : 0;
+    const int64_t own = tilesBound(packed, tileRows, std::min(limits.groups, limits.rows));
+    const int64_t other = shares ? tilesBound(sharedPacked, tileRows, limits.sharedInstances) : 0;
     // By node, what a group alone sees are units, too; and one for what nothing else adds (the sink).
     const int64_t units = (nodes || chunk > 0 ? own * (limits.instancesPerRow + 1) : own) + other;
     const int64_t extra = chunk > 0 ? units * intervals.most + (own + other) * chunks : 0;
@@ -132,9 +125,9 @@ PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const Pla
     capacity.segments = std::max(
         capacity.segments, (own * limits.instancesPerRow + other) * intervals.all + extra * intervals.ranges +
                                blocks * (limits.instancesPerRow * intervals.most + 1));
-    // Each row of a cut task has a part in each of two shares, and each row of a shared instance one there
-    // and one of its own. Parts of a fixed size: no more than a row has instances and chunks.
-    const int64_t cutParts = 2 * blocks * std::min<int64_t>(kernel.rows, packed);
+    // Each row of a shared instance has a part there and one of its own. Parts of a fixed size: no more than
+    // a row has instances and chunks.
+    const int64_t cutParts = cutRowsBound<int64_t>(blocks, kernel.rows, packed);
     const int64_t sharedParts = shares ? packed + sharedPacked : 0;
     const int64_t parts = limits.instancesPerRow * intervals.most + chunks + 1;
     capacity.partialRows =
@@ -162,7 +155,7 @@ PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const Pla
     capacity.partialTokens = cut.parts * tokens;
   }
   capacity.scoreTasks = limits.scoreTasks;
-  capacity.scoreWords = ceilDiv(limits.scoreTokens * m.groupSize(), 2);
+  capacity.scoreWords = scoreWordsOf(limits.scoreTokens, m.groupSize());
   capacity.mergePartials = capacity.partialRows;
   capacity.mergeRows = std::min(capacity.partialRows, limits.rows * m.qHeads);
   return capacity;

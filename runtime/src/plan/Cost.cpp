@@ -59,8 +59,6 @@ constexpr int64_t shareTokens = 256;
 // a prompt that few tasks read is what keeps all blocks busy.
 constexpr double rereadLimit = 0.015;
 
-int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 KernelRates ratesOf(const KernelInfo &kernel, const GpuModel &gpu) {
   KernelRates rates = kernel.schedule == KernelInfo::Schedule::Wgmma ? gpu.wgmma : gpu.mma;
   if (rates.flopsPerSecond <= 0)
@@ -130,14 +128,14 @@ CostModel::CostModel(const Manifest &m, const KernelInfo &kernel, const Work &wo
     cutSeconds = static_cast<double>(work.tiles) * tileBytes / bytesPerSecond;
   tileSeconds = computeSeconds;
   waveRows = mergeWaveRows(m, gpu);
-  secondsPerCost = std::max(byteSeconds, computeSeconds) / tile;
-  leastSecondsPerCost = std::max(aloneSeconds, computeSeconds) / tile;
-  aloneSecondsPerCost = std::max(aloneSeconds * drawingSeconds / latencySeconds, computeSeconds) / tile;
+  secondsPerCost = std::max(byteSeconds, computeSeconds) / tileCost;
+  leastSecondsPerCost = std::max(aloneSeconds, computeSeconds) / tileCost;
+  aloneSecondsPerCost = std::max(aloneSeconds * drawingSeconds / latencySeconds, computeSeconds) / tileCost;
   const bool waits = kernel.rows <= stepRows && byteSeconds > computeSeconds;
   if (waits && aloneSeconds > 0 && readsAsStored(work, kernel.rows, blocks, elementBytes))
-    drawnSecondsPerCost = byteSeconds / blocks / tile;
+    drawnSecondsPerCost = byteSeconds / blocks / tileCost;
   const double startingSeconds = waits ? taskSecondsOfBusyMemory : taskSeconds;
-  fixed = std::clamp<int64_t>(std::llround(startingSeconds / secondsPerCost), 1, 8 * tile);
+  fixed = std::clamp<int64_t>(std::llround(startingSeconds / secondsPerCost), 1, 8 * tileCost);
   // A part's rows are written once and read once.
   const double rowSeconds = 2.0 * (m.valueDim + 1) * 4 / bytesPerSecond;
   secondsPerPart = work.largestUnit * rowSeconds;
@@ -180,7 +178,7 @@ double CostModel::dealtSeconds(std::span<const int64_t> loads, std::vector<int64
 
 double CostModel::leastDealtSeconds(int64_t total, int64_t largest, int blocks) const {
   if (drawnSecondsPerCost <= 0)
-    return static_cast<double>(std::max(largest, ceilDiv(total, blocks))) * secondsPerCost;
+    return static_cast<double>(std::max(largest, equalShare(total, blocks))) * secondsPerCost;
   return std::max(static_cast<double>(total) * drawnSecondsPerCost,
                   static_cast<double>(largest) * aloneSecondsPerCost);
 }

@@ -5,28 +5,21 @@
 #include "plan/TokenTasks.h"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 
 namespace attn::rt {
 
 namespace {
 
-int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /// The smallest tile that holds a sequence's rows, else the largest; with fixed splits the smallest.
 int chooseKernel(const Manifest &m, const DevicePlanLimits &limits, const PlanOptions &options) {
   if (options.kernel >= 0)
     return options.kernel;
-  const std::span<const int> planned = m.plannedKernels();
-  std::vector<int> kernels(planned.begin(), planned.end());
+  std::vector<int> kernels = kernelsByRows(m);
   std::erase_if(kernels, [&](int k) { return m.kernels[static_cast<size_t>(k)].sequencesUpTo > 0; });
-  const auto rowsOf = [&](int k) { return m.kernels[static_cast<size_t>(k)].rows; };
-  std::sort(kernels.begin(), kernels.end(),
-            [&](int a, int b) { return std::pair(rowsOf(a), a) < std::pair(rowsOf(b), b); });
   const int64_t rows = limits.rowsPerSequence > 0 ? limits.rowsPerSequence : limits.rows;
   for (const int kernel : kernels)
-    if (options.fixedSplit > 0 || rows * m.groupSize() <= rowsOf(kernel))
+    if (options.fixedSplit > 0 || rows * m.groupSize() <= m.kernels[static_cast<size_t>(kernel)].rows)
       return kernel;
   return kernels.back();
 }
@@ -104,27 +97,28 @@ Result<DevicePlan> makeDevicePlan(const Manifest &m, const DevicePlanLimits &lim
     return m.argumentOf(operand).ragged && heads > 1;
   });
   const int64_t lists = byHead ? heads : 1, dealt = heads / lists;
-  const int64_t units = (packed / tileRows + std::min(limits.sequences, limits.rows)) * lists;
+  const int64_t units = tilesBound(packed, tileRows, std::min(limits.sequences, limits.rows)) * lists;
   const int64_t ofUnit = chunk > 0 ? static_cast<int64_t>(m.operands.size()) * ceilDiv(limits.tokens, chunk) +
                                          intervals + (m.sinkLogits ? 1 : 0)
                                    : 1;
   PlanCapacity &room = plan.capacity;
-  const int64_t parts = units * ofUnit, cutRows = blocks * std::min<int64_t>(tileRows, packed);
+  const int64_t parts = units * ofUnit, cutRows = cutRowsBound(blocks, tileRows, packed);
   room.blocks = blocks;
   room.tasks = parts * dealt + (chunk > 0 ? 0 : blocks);
   room.segments = (parts + (chunk > 0 ? 0 : 2 * (blocks + 1))) * intervals;
-  room.partialRows = room.mergePartials = chunk > 0 ? packed * ofUnit * heads : 2 * cutRows;
-  room.mergeRows = chunk > 0 ? packed * heads : std::min(cutRows, packed * heads);
+  room.partialRows = room.mergePartials = chunk > 0 ? packed * ofUnit * heads : cutRows;
+  room.mergeRows = chunk > 0 ? packed * heads : std::min(cutRows / 2, packed * heads);
   room.scoreTasks = limits.scoreTasks;
-  room.scoreWords = ceilDiv(limits.scoreTokens * m.groupSize(), 2);
+  room.scoreWords = scoreWordsOf(limits.scoreTokens, m.groupSize());
   room.findings = 1;
-  room.scratch = limits.sequences + 1 + limits.sequences * lists + 1 + 5 * (units + 1) + 3 * parts +
-                 5 * (blocks + 1); // of a block
+  PlanScratchOf<int64_t> arrays;
+  PlanScratchSizes<int64_t>{limits.sequences, lists, units, parts, blocks}.forEach(
+      arrays, [&](int64_t &, int64_t words) { room.scratch += words; });
   const int64_t tiles = static_cast<int64_t>(m.operands.size()) * ceilDiv(limits.tokens, kernel.keys) + 2;
   for (const auto &[what, value] :
        {std::pair("tasks", room.tasks), std::pair("segments", room.segments),
         std::pair("partial rows", room.partialRows),
-        std::pair("key tiles", units * tiles * (CostModel::tile + cost.fixed) * dealt)})
+        std::pair("key tiles", units * tiles * costOfTask(cost.fixed, 1) * dealt)})
     if (value * 8 > std::numeric_limits<int32_t>::max())
       return inputError("limits of a plan on the device: " + std::to_string(value) + " " + what +
                         " are more than it can count");
@@ -132,11 +126,11 @@ Result<DevicePlan> makeDevicePlan(const Manifest &m, const DevicePlanLimits &lim
     plan.dims[static_cast<size_t>(dim)] = static_cast<int32_t>(value);
   };
   const auto setDivisor = [&](PlanDim dim, int64_t value) {
-    const int shift = 31 + std::bit_width(static_cast<uint64_t>(value - 1));
     const auto next = [&](int by) { return static_cast<PlanDim>(static_cast<int>(dim) + by); };
-    set(dim, value);
-    set(next(1), (int64_t{1} << shift) / value + 1);
-    set(next(2), shift);
+    const PlanDivisor divisor = PlanDivisor::of(static_cast<int32_t>(value));
+    set(dim, divisor.number);
+    set(next(1), divisor.factor);
+    set(next(2), divisor.shift);
   };
   setDivisor(PlanDim::Blocks, blocks);
   setDivisor(PlanDim::Rows, tileRows);

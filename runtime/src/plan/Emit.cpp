@@ -11,22 +11,20 @@ namespace attn::rt {
 
 void cutSegments(std::span<const PlanSegment> segments, int32_t tileBegin, int32_t tileEnd, int keys,
                  std::vector<PlanSegment> &out) {
-  int32_t first = 0; // tile number of the segment's first tile
+  int64_t first = 0; // tile number of the segment's first tile
   for (const PlanSegment &whole : segments) {
-    const int64_t tokens = whole.kvEnd - whole.kvBegin; // counted in tokens, since divisions are slow
-    const int64_t begin = int64_t{std::max(tileBegin - first, 0)} * keys;
-    const int64_t end = std::min(int64_t{tileEnd - first} * keys, tokens);
-    if (begin < end) {
+    const RangeOf<int64_t> tokens =
+        tokensOfTiles(tokensOf(whole), first, int64_t{tileBegin}, int64_t{tileEnd}, keys);
+    if (!tokens.isEmpty()) {
+      const RangeOf<int64_t> full = fullWithin(tokens, {whole.fullBegin, whole.fullEnd});
       PlanSegment &segment = out.emplace_back(whole);
-      segment.kvBegin = static_cast<int32_t>(whole.kvBegin + begin);
-      segment.kvEnd = static_cast<int32_t>(whole.kvBegin + end);
-      segment.fullBegin = std::max(segment.fullBegin, segment.kvBegin);
-      segment.fullEnd = std::min(segment.fullEnd, segment.kvEnd);
-      if (segment.fullBegin >= segment.fullEnd)
-        segment.fullBegin = segment.fullEnd = segment.kvBegin;
+      segment.kvBegin = static_cast<int32_t>(tokens.begin);
+      segment.kvEnd = static_cast<int32_t>(tokens.end);
+      segment.fullBegin = static_cast<int32_t>(full.begin);
+      segment.fullEnd = static_cast<int32_t>(full.end);
     }
-    if (&whole != &segments.back())
-      first += static_cast<int32_t>((tokens + keys - 1) / keys);
+    if (&whole != &segments.back()) // divisions are slow
+      first += tilesOf(tokensOf(whole), keys);
   }
 }
 
@@ -41,7 +39,7 @@ struct RowOfPacked {
   const RowOfPacked &find(int32_t wanted) {
     if (wanted != packed) {
       packed = wanted;
-      row = packed / group;
+      row = rowOf(packed, group);
       place = packed - row * group;
     }
     return *this;
@@ -81,9 +79,9 @@ void Emitter::emitMerges(const Manifest &manifest, const Batch &batch, bool byIn
       if (task.partial < 0)
         continue;
       at.find(task.packedBegin);
-      int32_t member = at.place, output = at.row * qHeads + task.ordinal * group + member;
+      int32_t member = at.place, output = outputOf(at.row, task.ordinal, member, qHeads, group);
       if (whole) {
-        int32_t run = at.row * manifest.kvHeads + task.ordinal;
+        int32_t run = outputOf(at.row, task.ordinal, 0, manifest.kvHeads, 1);
         for (int32_t r = 0; r < task.packedCount; r += group, run += manifest.kvHeads)
           visit(static_cast<size_t>(run), task.partial + r);
         continue;

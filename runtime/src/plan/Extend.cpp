@@ -36,13 +36,13 @@ bool sameChunks(std::span<const PlanSegment> before, std::span<const PlanSegment
   bool same = before.size() == now.size();
   for (size_t s = 0; s < before.size() && same; ++s) {
     const auto chunks = [&](const PlanSegment &segment) {
-      const int64_t origin = chunkOrigin(segment, fixedSplit);
-      return std::pair((origin + segment.kvBegin) / chunk, (origin + segment.kvEnd - 1) / chunk);
+      const int64_t origin = originOf(segment, fixedSplit), begin = segment.kvBegin, end = segment.kvEnd;
+      return std::pair(chunkOfToken(origin, begin, chunk), chunkOfToken(origin, end - 1, chunk));
     };
     const auto [first, last] = chunks(before[s]);
     same = chunks(now[s]) == std::pair(first, last) &&
            (first == last || (before[s].kvBegin == now[s].kvBegin &&
-                              chunkOrigin(before[s], fixedSplit) == chunkOrigin(now[s], fixedSplit)));
+                              originOf(before[s], fixedSplit) == originOf(now[s], fixedSplit)));
   }
   return same;
 }
@@ -147,7 +147,7 @@ bool Extender::extendUnit(size_t index, const Unit &before, const Unit &now, int
       continue;
     if (grows && now.tiles != before.tiles) {
       piece.tileEnd = now.tiles;
-      loads[static_cast<size_t>(blockOf_[p])] += CostModel::tile * (now.tiles - before.tiles);
+      loads[static_cast<size_t>(blockOf_[p])] += tileCost * (now.tiles - before.tiles);
     }
     const PlanTask &task = plan.tasks[p];
     if (task.segmentBegin == written)
@@ -183,7 +183,7 @@ bool Extender::moveUnit(size_t index, const Unit &before, Unit &now, int64_t roo
     plan.tasks[p].segmentBegin = begin;
     plan.tasks[p].segmentEnd = static_cast<int32_t>(plan.segments.size());
     assignment.pieces[p].tileEnd = now.tiles;
-    loads[static_cast<size_t>(blockOf_[p])] += CostModel::tile * (now.tiles - before.tiles);
+    loads[static_cast<size_t>(blockOf_[p])] += tileCost * (now.tiles - before.tiles);
   }
   wholeSegments_[index] = begin;
   moved_ = true;
@@ -238,13 +238,13 @@ bool Extender::extend(const Manifest &m, const Batch &batch, const PlanOptions &
   }
   balancer.sumLoads(assignment);
   const int64_t grown = assignment.totalCost - firstTotal_;
-  const int64_t least = CostModel::tile * int64_t{std::max(assignment.usedBlocks, 1)};
+  const int64_t least = tileCost * int64_t{std::max(assignment.usedBlocks, 1)};
   if (std::abs(grown) > std::max(firstTotal_ / growthLimit, least))
     return false;
   const CostModel &cost = balancer.cost();
   const double mean = meanLoad(assignment), excess = static_cast<double>(assignment.maxCost) - mean;
-  if (excess > std::max({firstExcess_, static_cast<double>(CostModel::tile + cost.fixed + cost.partial),
-                         drift * mean}))
+  if (excess >
+      std::max({firstExcess_, static_cast<double>(costOfTask(cost.fixed + cost.partial, 1)), drift * mean}))
     return false;
   last_.qPos = batch.qPos;
   for (size_t o = 0; o < batch.operands.size(); ++o)

@@ -6,12 +6,6 @@
 
 namespace attn::rt {
 
-namespace {
-
-int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-} // namespace
-
 /// Rows between two neighbouring boundaries see the same instances.
 void UnitBuilder::findGroups() {
   isBoundary_.assign(static_cast<size_t>(batch_->rows) + 1, false);
@@ -61,13 +55,13 @@ bool UnitBuilder::worthSharing(const Seen &seen, int64_t tileRows) {
   int64_t apart = 0, qMin = greatestPosition, qMax = leastPosition;
   for (int32_t g = firstGroup; g < lastGroup; ++g) {
     const Group &rows = groups_[static_cast<size_t>(g)];
-    apart += ceilDiv((rows.rowEnd - rows.rowBegin) * group, tileRows);
+    apart += tilesOfRows(int64_t{rows.rowEnd} - rows.rowBegin, group, tileRows);
     qMin = std::min<int64_t>(qMin, rows.leastPosition);
     qMax = std::max<int64_t>(qMax, rows.greatestPosition);
   }
   certainPositions(visibilityOf(seen.operand), ends_, qMin, qMax, certain_);
   toTokens(certain_, operand.pos0[instance], lengthOf(seen));
-  const int64_t together = ceilDiv((last - first) * group, tileRows);
+  const int64_t together = tilesOfRows(last - first, group, tileRows);
   const int64_t saved =
       (apart - together) * totalSize(certain_) * storeOf(argumentOf(seen.operand)).tokenBytes();
   const int64_t added = 2 * 2 * (last - first) * group * (manifest_->valueDim + 1) * 4;

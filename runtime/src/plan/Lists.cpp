@@ -31,7 +31,7 @@ constexpr int64_t bitsOfWord = 32;
 /// A list is no longer than this many key tiles: beyond, its instances fill tiles of their own.
 constexpr int64_t mostTiles = 2;
 
-int64_t roundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+int64_t roundUp(int64_t value, int64_t multiple) { return ceilDiv(value, multiple) * multiple; }
 
 } // namespace
 
@@ -147,7 +147,7 @@ size_t UnitBuilder::addListed(const OrdinalRange &ordinals, size_t g, Work &work
                            .pos0 = first.instance,
                            .firstOrdinal = ofClass ? ordinals.classBegin : 0});
   unit.segmentEnd = static_cast<int32_t>(work.segments.size());
-  unit.tiles = static_cast<int32_t>((tokens + kernel.keys - 1) / kernel.keys);
+  unit.tiles = ceilDiv(tokens, kernel.keys);
   work.tiles += int64_t{unit.tiles} * ordinals.count();
   rangeTokens_ += tokens;
   return end;

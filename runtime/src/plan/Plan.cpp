@@ -147,7 +147,7 @@ void Planner::State::fillBalance(const Plan &plan, PlanStats &stats) const {
   stats.usedBlocks = assignment.usedBlocks;
   stats.meanCost = static_cast<double>(assignment.totalCost) / std::max(stats.usedBlocks, 1);
   stats.balance = stats.meanCost > 0 ? stats.maxCost / stats.meanCost : 1;
-  stats.tileCost = CostModel::tile;
+  stats.tileCost = tileCost;
   stats.fixedCost = static_cast<double>(balancer.cost().fixed + balancer.cost().partial);
   stats.estimatedSeconds = balancer.cost().planSeconds(stats, std::ssize(plan.mergeRows));
 }

@@ -1,5 +1,6 @@
 //===- ScoreTasks.cpp - Tokens whose stored scores are weighed ------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "attn_rt/plan/PlanTerms.h"
 #include "plan/TokenCuts.h"
 #include "plan/TokenTasks.h"
 
@@ -74,7 +75,7 @@ void listScoreTasks(const Manifest &manifest, const Batch &batch, Plan &plan) {
       for (task.ordinal = 0; task.ordinal < manifest.kvHeads; ++task.ordinal) {
         task.length = operand.length(i, task.ordinal);
         for (task.kvBegin = 0; task.kvBegin < room; task.kvBegin = task.kvEnd) {
-          task.kvEnd = std::min(task.kvBegin + scoreTaskTokens, room);
+          task.kvEnd = scoreTaskEnd(task.kvBegin, room);
           plan.scoreTasks.push_back(task);
         }
       }
@@ -82,14 +83,14 @@ void listScoreTasks(const Manifest &manifest, const Batch &batch, Plan &plan) {
   }
   for (PlanTask &task : plan.tasks)
     task.flags |= taskStoresScores;
-  plan.scoreWords = (countScoreTokens(manifest, batch) * manifest.groupSize() + 1) / 2;
+  plan.scoreWords = scoreWordsOf(countScoreTokens(manifest, batch), manifest.groupSize());
 }
 
 int64_t countScoreTasks(const Manifest &manifest, const Batch &batch) {
   int64_t tasks = 0;
   for (size_t o = 0; o < batch.operands.size(); ++o)
     for (size_t i = 0; i < batch.operands[o].instances(); ++i)
-      tasks += (tokenRoom(manifest, batch, o, i) + scoreTaskTokens - 1) / scoreTaskTokens;
+      tasks += scoreTasksOf(tokenRoom(manifest, batch, o, i));
   return tasks * manifest.kvHeads;
 }
 

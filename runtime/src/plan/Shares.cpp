@@ -7,8 +7,6 @@
 
 namespace attn::rt {
 
-static int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /// Sets the short tasks of a list apart whose cost is in long ones: heads that stream beside heads that see a
 /// long context, short sequences beside long ones. Each share begins with as much of them as any other, and
 /// long tasks fill it. In the order of the list a few shares would have all of them, and how long those take
@@ -51,7 +49,7 @@ void Balancer::spreadShort(const Work &work, int64_t total, int shares) {
 /// filled; -1 where `shares` are too few.
 template <typename Sink>
 int64_t Balancer::cutList(const Work &work, int64_t share, int shares, int64_t leastPart, Sink sink) const {
-  const int64_t fixed = cost_->fixed, tile = CostModel::tile;
+  const int64_t fixed = cost_->fixed;
   int current = 0;
   int32_t rows = -1; // of the unit before, which nearly always has as many
   int64_t cutOverhead = 0;
@@ -81,13 +79,13 @@ int64_t Balancer::cutList(const Work &work, int64_t share, int shares, int64_t l
       int64_t from = 0;
       for (;;) {
         const int64_t rest = unit.tiles - from;
-        const int64_t whole = (from ? cutOverhead : overhead) + tile * rest;
+        const int64_t whole = costOfTask(from ? cutOverhead : overhead, rest);
         if (load + whole <= share) {
           sink(current, u, ordinal, from, from + rest, whole);
           load += whole;
           break;
         }
-        int64_t part = (share - load - cutOverhead) / tile;
+        int64_t part = tilesOfCost(share - load, cutOverhead);
         if (rest - part < leastPart)
           part = rest - leastPart;
         if (share - load < cutOverhead || part < leastPart) {
@@ -96,7 +94,7 @@ int64_t Balancer::cutList(const Work &work, int64_t share, int shares, int64_t l
           load = openShare();
           continue;
         }
-        sink(current, u, ordinal, from, from + part, cutOverhead + tile * part);
+        sink(current, u, ordinal, from, from + part, costOfTask(cutOverhead, part));
         from += part;
         if (++current == shares)
           return -1;
@@ -147,16 +145,16 @@ int64_t Balancer::smallestShare(const Work &work, int64_t total, int shares) con
                    [](int, size_t, int32_t, int64_t, int64_t, int64_t) {});
   };
   // One tile of a task that is cut must fit.
-  int64_t low = std::max(ceilDiv(total, shares), CostModel::tile + cost_->fixed + cost_->partial);
+  int64_t low = std::max(equalShare(total, shares), costOfTask(cost_->fixed + cost_->partial, 1));
   int64_t high = low, cost = costIn(high);
   while (cost > high * shares) {
     low = high + 1;
-    high = ceilDiv(cost, shares);
+    high = equalShare(cost, shares);
     cost = costIn(high);
   }
   for (int tries = 0; low < high; ++tries) {
     const int64_t next =
-        tries < 3 ? std::clamp(ceilDiv(cost, shares), low, high - 1) : low + (high - low) / 2;
+        tries < 3 ? std::clamp(equalShare(cost, shares), low, high - 1) : low + (high - low) / 2;
     cost = costIn(next);
     if (cost <= next * shares)
       high = next;
@@ -180,8 +178,8 @@ void Balancer::cut(const Work &work, int64_t total, int shares, Assignment &out)
   // Parts shorter than the shortest share, left where a share ends near the end of a task, are avoided where
   // balance stays within a tile and a task's overhead. Where it does not they stay: they are fewer than the
   // shares.
-  const int64_t slack = CostModel::tile + cost_->fixed + cost_->partial;
-  for (int64_t more : {int64_t{0}, CostModel::tile / 2, CostModel::tile})
+  const int64_t slack = costOfTask(cost_->fixed + cost_->partial, 1);
+  for (int64_t more : {int64_t{0}, tileCost / 2, tileCost})
     if (fits(high + more, cost_->shareTiles)) {
       fill(work, high + more, shares, cost_->shareTiles, out);
       int64_t sum = 0, used = 0;

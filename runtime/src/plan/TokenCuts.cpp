@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "plan/TokenCuts.h"
 
+#include "attn_rt/support/Arithmetic.h"
 #include "plan/TokenTasks.h"
 
 #include <algorithm>
@@ -33,7 +34,6 @@ constexpr int64_t manyRounds = 32;
 /// By how much sooner a cut end has to be done: one part in so many.
 constexpr int64_t leastGain = 100;
 
-int32_t ceilDiv(int32_t a, int32_t b) { return (a + b - 1) / b; }
 int32_t firstRow(const PlanTokenTask &task) { return std::min(task.rowBegin, task.rowEnd); }
 int32_t lastRow(const PlanTokenTask &task) { return std::max(task.rowBegin, task.rowEnd); }
 int32_t rowsOf(const PlanTokenTask &task) { return lastRow(task) - firstRow(task); }

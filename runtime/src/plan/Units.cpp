@@ -13,6 +13,20 @@ int64_t rowsOfTile(const KernelInfo &kernel, int64_t group, bool oneRow) {
   return group <= kernel.rows ? group : std::gcd<int64_t>(group, kernel.rows);
 }
 
+std::vector<int> kernelsByRows(const Manifest &manifest) {
+  const std::span<const int> planned = manifest.plannedKernels();
+  std::vector<int> kernels(planned.begin(), planned.end());
+  const auto rowsOf = [&](int kernel) { return manifest.kernels[static_cast<size_t>(kernel)].rows; };
+  std::sort(kernels.begin(), kernels.end(),
+            [&](int a, int b) { return std::pair(rowsOf(a), a) < std::pair(rowsOf(b), b); });
+  return kernels;
+}
+
+/// In 32 bits: tiles are counted by a division, which is the time of a segment.
+static RangeOf<uint32_t> narrow(const Interval &range) {
+  return {static_cast<uint32_t>(range.begin), static_cast<uint32_t>(range.end)};
+}
+
 void UnitBuilder::setHeads(const OrdinalRange &ordinals) {
   ordinals_ = ordinals;
   const auto c = static_cast<size_t>(ordinals.headClass);
@@ -27,13 +41,7 @@ void UnitBuilder::setHeads(const OrdinalRange &ordinals) {
 /// shared instance), else the largest. A larger tile reads keys less often; a smaller one wastes less
 /// on padding. One that is for short sequences takes those whatever its tile.
 int UnitBuilder::chooseKernel(std::span<const OrdinalRange> ranges) {
-  const std::span<const int> planned = manifest_->plannedKernels();
-  std::vector<int> kernels(planned.begin(), planned.end());
-  std::sort(kernels.begin(), kernels.end(), [&](int a, int b) {
-    const int left = manifest_->kernels[static_cast<size_t>(a)].rows;
-    const int right = manifest_->kernels[static_cast<size_t>(b)].rows;
-    return left != right ? left < right : a < b;
-  });
+  const std::vector<int> kernels = kernelsByRows(*manifest_);
   if (fixedSplit_)
     return kernels.front();
   const int64_t largest = manifest_->kernels[static_cast<size_t>(kernels.back())].rows;
@@ -76,19 +84,22 @@ void UnitBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, cons
   const int32_t length = lengthOf(seen);
   const bool ofClass = argumentOf(seen.operand).headClass >= 0;
   if (visibility.kind == Visibility::Kind::Causal) { // nearly always: one interval, from the first token on
-    const int64_t end = std::min<int64_t>(qMax + 1 - pos0, length);
-    if (end <= 0)
+    const auto seenBy = [&](int64_t position) -> Interval {
+      const auto shown = intervalOf(Visibility::Kind::Causal, IntegerPositions(), position, ends_);
+      return tokensOf(shown, int64_t{pos0}, int64_t{length});
+    };
+    const Interval range = seenBy(qMax);
+    if (range.isEmpty())
       return;
-    const auto full = static_cast<int32_t>(std::clamp<int64_t>(qMin + 1 - pos0, 0, end));
+    const Interval full = fullOf(range, seenBy(qMin), {});
     segments.push_back({.operand = seen.operand,
                         .instance = seen.instance,
-                        .kvEnd = static_cast<int32_t>(end),
-                        .fullEnd = full,
+                        .kvEnd = static_cast<int32_t>(range.end),
+                        .fullEnd = static_cast<int32_t>(full.end),
                         .pos0 = pos0,
                         .firstOrdinal = ofClass ? unit.ordinals.classBegin : 0});
-    const auto tokens = static_cast<uint32_t>(end), keys = static_cast<uint32_t>(kernel.keys);
-    unit.tiles += static_cast<int32_t>((tokens + keys - 1) / keys);
-    rangeTokens_ += end;
+    unit.tiles += tilesOf(narrow(range), static_cast<uint32_t>(kernel.keys));
+    rangeTokens_ += range.size();
     return;
   }
   possiblePositions(visibility, ends_, qMin, qMax, possible_);
@@ -106,8 +117,8 @@ void UnitBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, cons
   if (kernel.keyAlign > 1) {
     size_t kept = 0;
     for (Interval range : possible_) {
-      range.begin -= range.begin % kernel.keyAlign;
-      if (kept > 0 && range.begin < possible_[kept - 1].end)
+      range = alignedTo(kernel.keyAlign, range);
+      if (kept > 0 && overlaps(possible_[kept - 1], range))
         possible_[kept - 1].end = range.end;
       else
         possible_[kept++] = range;
@@ -116,11 +127,8 @@ void UnitBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, cons
   }
   for (const Interval &range : possible_) {
     Interval full{range.begin, range.begin};
-    for (const Interval &sure : certain) {
-      const Interval common{std::max(range.begin, sure.begin), std::min(range.end, sure.end)};
-      if (common.size() > full.size())
-        full = common;
-    }
+    for (const Interval &sure : certain)
+      full = fullOf(range, sure, full);
     segments.push_back({.operand = seen.operand,
                         .instance = seen.instance,
                         .kvBegin = static_cast<int32_t>(range.begin),
@@ -129,8 +137,7 @@ void UnitBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, cons
                         .fullEnd = static_cast<int32_t>(full.end),
                         .pos0 = pos0,
                         .firstOrdinal = ofClass ? unit.ordinals.classBegin : 0});
-    const auto tokens = static_cast<uint32_t>(range.size()), keys = static_cast<uint32_t>(kernel.keys);
-    unit.tiles += static_cast<int32_t>((tokens + keys - 1) / keys); // narrow: this division is the time
+    unit.tiles += tilesOf(narrow(range), static_cast<uint32_t>(kernel.keys));
     rangeTokens_ += range.size();
   }
 }
@@ -160,13 +167,13 @@ void UnitBuilder::addUnits(const OrdinalRange &ordinals, int64_t rowBegin, int64
                       });
   const int64_t tileRows = rowsOfTile(kernel, group, oneRow);
   for (int64_t packed = rowBegin * group; packed < rowEnd * group; packed += tileRows) {
-    const int64_t count = std::min<int64_t>(tileRows, rowEnd * group - packed);
+    const int64_t count = packedInTile(packed, rowEnd, group, tileRows);
     const bool whole = count == (rowEnd - rowBegin) * group; // nearly always, and divisions are slow
     Unit unit{ordinals,
               static_cast<int32_t>(packed),
               static_cast<int32_t>(count),
-              static_cast<int32_t>(whole ? rowBegin : packed / group),
-              static_cast<int32_t>(whole ? rowEnd : (packed + count - 1) / group + 1),
+              static_cast<int32_t>(whole ? rowBegin : rowOf(packed, group)),
+              static_cast<int32_t>(whole ? rowEnd : rowEndOf(packed, count, group)),
               seenBegin,
               seenEnd,
               static_cast<int32_t>(work.segments.size()),

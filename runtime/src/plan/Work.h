@@ -9,6 +9,7 @@
 
 #include "attn_rt/batch/Visibility.h"
 #include "attn_rt/plan/Plan.h"
+#include "attn_rt/plan/PlanTerms.h"
 
 #include <algorithm>
 
@@ -32,7 +33,7 @@ struct Unit {
   bool follows;                     ///< taskRowsFollow
 };
 
-/// Where tasks are cut whatever the blocks: at multiples of so many tokens, counted from chunkOrigin. 0: they
+/// Where tasks are cut whatever the blocks: at multiples of so many tokens, counted from originOf. 0: they
 /// are not.
 inline int64_t chunkOf(const PlanOptions &options) {
   return options.fixedSplit > 0                      ? options.fixedSplit
@@ -40,17 +41,21 @@ inline int64_t chunkOf(const PlanOptions &options) {
                                                      : 0;
 }
 
-/// What is added to an instance's tokens to find the chunk that they are in. With fixed splits it is where
-/// the instance begins: which of a sequence's tokens an instance still has must not move a cut.
-inline int64_t chunkOrigin(const PlanSegment &segment, bool fixedSplit) {
-  return fixedSplit ? std::max(segment.pos0, 0) : 0;
+/// What is added to an instance's tokens to find the chunk that they are in.
+inline int64_t originOf(const PlanSegment &segment, bool fixedSplit) {
+  return fixedSplit ? chunkOrigin(segment.pos0) : 0;
 }
+
+inline RangeOf<int64_t> tokensOf(const PlanSegment &segment) { return {segment.kvBegin, segment.kvEnd}; }
 
 /// Packed rows of a tile. Where splits are fixed and what a row sees begins at a distance from it, those of
 /// one row: segments of a tile begin where its first row's do, and which rows share a tile follows from the
 /// chunks in which a sequence was read, which must not move the tiles of keys that a row's results are added
 /// up in.
 int64_t rowsOfTile(const KernelInfo &kernel, int64_t group, bool oneRow);
+
+/// The kernels that plans are made for, those with the fewest rows first.
+std::vector<int> kernelsByRows(const Manifest &manifest);
 
 struct Work {
   int kernel = 0;

@@ -22,42 +22,39 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-static constexpr int64_t tileCost = 16;  ///< of a key tile, as in the planner's CostModel
 static constexpr int64_t leastTiles = 2; ///< of a part: a cut nearer to the end of a task moves there
 
-PlanKernel::Listed PlanKernel::listedAt(Value task, Value nth) {
-  return {b.select(isAbreast, task, b.div(task, dealt)), b.select(isAbreast, nth, b.rem(task, dealt))};
+PlanKernel::Listed PlanKernel::listedAt(Number task, Number nth) {
+  return {select(isAbreast, task, task / dealt), select(isAbreast, nth, task % dealt)};
 }
 
-PlanKernel::Run PlanKernel::runOf(Value shareNumber, Value nth) {
-  Value next = b.min(b.add(shareNumber, b.i32(1)), dim(PlanDim::Blocks));
-  Value from = b.add(get(cutTask, shareNumber), get(cutsUpTo, shareNumber));
-  Value to = b.add(get(cutTask, next), get(cutsUpTo, next));
-  Value first = b.add(b.mul(from, abreast), b.mul(nth, b.sub(to, from)));
-  return {from, to, first};
+PlanKernel::Run PlanKernel::runOf(Number shareNumber, Number nth) {
+  Number next = nextCut(shareNumber);
+  Number from = get(cutTask, shareNumber) + get(cutsUpTo, shareNumber);
+  Number to = get(cutTask, next) + get(cutsUpTo, next);
+  return {{from, to}, from * abreast + nth * (to - from)};
 }
 
-PlanKernel::Place PlanKernel::placeOf(Value cut) {
-  Value zero = b.i32(0), one = b.i32(1), ordinals = b.select(isAbreast, one, b.i32(dealt));
-  Value end = b.mul(listed, ordinals), target = b.mul(b.min(cut, shares), share);
-  Value unit = search(costs, listed, listedAt(target, zero).unit);
-  Value before = get(costs, unit), size = b.sub(get(costs, b.add(unit, one)), before);
-  Value inUnit = b.sub(target, b.mul(before, ordinals));
-  Value task = b.add(b.mul(unit, ordinals), quotient(inUnit, size));
-  Value tiles = b.div(b.sub(size, dim(PlanDim::Fixed)), tileCost);
-  Value inTask = b.add(b.sub(remainder(inUnit, size), dim(PlanDim::Fixed)), b.i32(tileCost / 2));
-  Value tile = b.div(b.max(inTask, zero), tileCost);
-  Value isAtEnd = b.less(b.sub(tiles, tile), b.i32(leastTiles));
-  Value isAtBegin = b.less(tile, b.i32(leastTiles));
-  task = b.select(both(isAtEnd, negate(isAtBegin)), b.add(task, one), task);
-  tile = zeroUnless(negate(either(isAtEnd, isAtBegin)), tile);
-  Value isPast = either(atMost(shares, cut), atMost(end, task));
-  return {b.select(isPast, end, task), zeroUnless(negate(isPast), tile)};
+PlanKernel::Place PlanKernel::placeOf(Number cut) {
+  Number ordinals = select(isAbreast, 1, number(dealt));
+  Number end = listed * ordinals, target = min(cut, shares) * share;
+  Number unit = search(costs, listed, listedAt(target, number(0)).unit);
+  Number before = get(costs, unit), size = get(costs, unit + 1) - before;
+  Number inUnit = target - before * ordinals;
+  Number task = unit * ordinals + inUnit / size;
+  Number overhead = dim(PlanDim::Fixed), tiles = tilesOfCost(size, overhead);
+  // The nearest tile: half of one more.
+  Number inTask = inUnit % size + tileCost / 2;
+  Number tile = tilesOfCost(max(inTask, overhead), overhead);
+  Number isAtEnd = tiles - tile < leastTiles, isAtBegin = tile < leastTiles;
+  task = select(isAtEnd && !isAtBegin, task + 1, task);
+  tile = select(isAtEnd || isAtBegin, 0, tile);
+  Number isPast = shares <= cut || end <= task;
+  return {select(isPast, end, task), select(isPast, 0, tile)};
 }
 
 void PlanKernel::findCuts() {
-  Value all = zeroUnless(isAbove(shares, b.i32(0)), b.add(dim(PlanDim::Blocks), b.i32(1)));
-  walk(all, {}, [&](Value i, Value exists, ValueRange) -> SmallVector<Value> {
+  walk(ifCut(dim(PlanDim::Blocks) + 1), {}, [&](Number i, Number exists, ArrayRef<Number>) -> Numbers {
     b.doIf(exists, [&] {
       Place place = placeOf(i);
       put(cutTask, i, place.task);
@@ -69,97 +66,94 @@ void PlanKernel::findCuts() {
 }
 
 /// A cut is the last of its task where the next one is in another, or at one's begin.
-Value PlanKernel::isLastCut(Value cut, Value task) {
-  Value next = b.min(b.add(cut, b.i32(1)), dim(PlanDim::Blocks));
-  return either(negate(equal(get(cutTask, next), task)), equal(next, cut));
+Number PlanKernel::isLastCut(Number cut, Number task) {
+  Number next = nextCut(cut);
+  return !equal(get(cutTask, next), task) || equal(next, cut);
 }
 
 void PlanKernel::countCuts() {
-  Value zero = b.i32(0), one = b.i32(1), isCut = isAbove(shares, zero);
-  Value all = zeroUnless(isCut, b.add(dim(PlanDim::Blocks), one));
-  SmallVector<Value> found = walk(
-      all, SmallVector<Value>(3, zero), [&](Value i, Value exists, ValueRange carried) -> SmallVector<Value> {
-        SmallVector<Value> next,
-            values = ifThere(exists, 3, [&]() -> SmallVector<Value> {
-              Value task = get(cutTask, i), cuts = isAbove(get(cutTile, i), zero);
-              Value isLast = both(cuts, isLastCut(i, task));
-              Value rows = unitOf(b.min(listedAt(task, zero).unit, b.sub(listed, one))).packedCount;
-              return {count(cuts), b.add(zeroUnless(cuts, rows), zeroUnless(isLast, rows)),
-                      zeroUnless(isLast, rows)};
-            });
-        ScanOp sums = scan(values);
-        for (auto [which, value] : llvm::enumerate(values)) {
-          Value before = b.add(carried[which], sums.getBefore()[which]);
-          b.doIf(exists, [&] {
-            put(which == 0   ? cutsUpTo
-                : which == 1 ? cutPartial
-                             : cutMerge,
-                i, which == 0 ? b.add(before, value) : before);
-          });
-          next.push_back(b.add(carried[which], sums.getTotals()[which]));
-        }
-        return next;
-      });
+  Number isCut = shares > 0;
+  Numbers found = walk(ifCut(dim(PlanDim::Blocks) + 1), Numbers(3, number(0)),
+                       [&](Number i, Number exists, ArrayRef<Number> carried) -> Numbers {
+                         Numbers values = ifThere(exists, 3, [&]() -> Numbers {
+                           Number task = get(cutTask, i), cuts = get(cutTile, i) > 0;
+                           Number isLast = cuts && isLastCut(i, task);
+                           Number rows = unitOf(min(listedAt(task, number(0)).unit, listed - 1)).packedCount;
+                           Number ofLast = select(isLast, rows, 0);
+                           return {count(cuts), select(cuts, rows, 0) + ofLast, ofLast};
+                         });
+                         Sums sums = scan(values);
+                         Numbers before = sumsOf(carried, sums.before);
+                         b.doIf(exists, [&] {
+                           put(cutsUpTo, i, before[0] + values[0]);
+                           put(cutPartial, i, before[1]);
+                           put(cutMerge, i, before[2]);
+                         });
+                         return sumsOf(carried, sums.totals);
+                       });
   listPartials = found[1], listMerges = found[2];
-  partials = b.select(isCut, b.mul(listPartials, abreast), partials);
-  merges = b.select(isCut, b.mul(listMerges, abreast), merges);
+  partials = select(isCut, listPartials * abreast, partials);
+  merges = select(isCut, listMerges * abreast, merges);
   sync();
 }
 
+/// A piece that adds the sink where it begins its task.
+PlanPiece PlanKernel::pieceOf(Number begin, Number end) {
+  PlanPiece piece{begin, end, {}};
+  if (sinks)
+    piece.sink = equal(begin, 0);
+  return piece;
+}
+
 void PlanKernel::writeWholeTasks() {
-  Value zero = b.i32(0), blocks = b.add(dim(PlanDim::Blocks), b.i32(1));
-  spread(listed, [&](Value number) {
-    PlanUnit unit = unitOf(number);
-    segmentsOf(unit, {zero, unit.tiles, {}}, b.mul(number, b.i32(mostSeen())));
+  Number blocks = dim(PlanDim::Blocks) + 1;
+  spread(listed, [&](Number which) {
+    PlanUnit unit = unitOf(which);
+    segmentsOf(unit, {number(0), unit.tiles, {}}, which * mostSeen());
   });
-  spread(b.mul(listed, b.i32(dealt)), [&](Value number) {
-    Value ofUnit = b.div(number, dealt), ordinal = b.rem(number, dealt);
-    Value task = b.select(isAbreast, ofUnit, number), nth = zeroUnless(isAbreast, ordinal);
-    Value cut = search(cutTask, blocks, task);
-    Value isCut = both(equal(get(cutTask, cut), task), isAbove(get(cutTile, cut), zero));
-    b.doIf(negate(isCut), [&] {
+  spread(listed * dealt, [&](Number which) {
+    Number ofUnit = which / dealt, ordinal = which % dealt;
+    Number task = select(isAbreast, ofUnit, which), nth = select(isAbreast, ordinal, 0);
+    Number cut = search(cutTask, blocks, task);
+    Number isCut = equal(get(cutTask, cut), task) && get(cutTile, cut) > 0;
+    b.doIf(!isCut, [&] {
       PlanUnit unit = unitOf(ofUnit);
-      Value index = placeIn(runOf(cut, nth), b.add(task, get(cutsUpTo, cut)));
-      writeCutPiece(unit, ordinal, zero, unit.tiles, b.i32(-1), index, ofUnit);
+      Number index = runOf(cut, nth).placeOf(task + get(cutsUpTo, cut));
+      writeCutPiece(unit, ordinal, pieceOf(number(0), unit.tiles), number(-1), index, ofUnit);
     });
   });
 }
 
 /// The task of a piece; `segments`: the number of the piece among those that have room for segments.
-void PlanKernel::writeCutPiece(const PlanUnit &unit, Value ordinal, Value begin, Value end, Value partialRow,
-                               Value index, Value segments) {
-  PlanPiece piece{begin, end, sinks ? equal(begin, b.i32(0)) : Value()};
-  Value number = segmentsOf(unit, piece, Value()).first;
-  Task record = taskOf(unit, piece, ordinal, b.mul(segments, b.i32(mostSeen())), number, partialRow);
-  auto fields = ::attn::rt::fieldsOf(record);
-  writeWords(PlanArray::Tasks, b.mul(index, b.i32(Task::words)),
-             SmallVector<Value>(fields.begin(), fields.end()));
+void PlanKernel::writeCutPiece(const PlanUnit &unit, Number ordinal, const PlanPiece &piece,
+                               Number partialRow, Number index, Number segments) {
+  Number ofPiece = segmentsOf(unit, piece).first;
+  writeRecord(PlanArray::Tasks, index * int64_t{Task::words},
+              taskOf(unit, piece, ordinal, segments * mostSeen(), ofPiece, partialRow));
 }
 
 /// Of each cut the piece that it ends, and of a task's last the piece behind it. Blocks abreast read the same
 /// segments, which the first of them writes.
 void PlanKernel::writeCutTasks() {
-  Value zero = b.i32(0), one = b.i32(1);
-  Value cuts = zeroUnless(isAbove(shares, zero), b.add(shares, one));
-  spread(b.mul(cuts, abreast), [&](Value number) {
-    Value cut = quotient(number, PlanDim::Abreast), nth = nthOf(number, cut);
-    Value tile = get(cutTile, cut), task = get(cutTask, cut);
-    b.doIf(isAbove(tile, zero), [&] {
+  spread(ifCut(shares + 1) * abreast, [&](Number which) {
+    Number cut = which / by(PlanDim::Abreast), nth = nthOf(which, cut);
+    Number tile = get(cutTile, cut), task = get(cutTask, cut);
+    b.doIf(tile > 0, [&] {
       Listed listedTask = listedAt(task, nth);
       PlanUnit unit = unitOf(listedTask.unit);
-      Value before = b.max(b.sub(cut, one), zero);
-      Value begin =
-          zeroUnless(both(isAbove(cut, zero), equal(get(cutTask, before), task)), get(cutTile, before));
-      Value behind = b.add(task, get(cutsUpTo, cut)), rows = partialIn(nth, get(cutPartial, cut));
-      auto writePiece = [&](Value from, Value to, Value partialRow, Value ofShare, Value index, Value which) {
-        b.doIf(equal(nth, zero), [&] { segmentsOf(unit, {from, to, {}}, b.mul(which, b.i32(mostSeen()))); });
-        writeCutPiece(unit, listedTask.ordinal, from, to, partialRow, placeIn(runOf(ofShare, nth), index),
-                      which);
+      Number before = max(cut - 1, 0);
+      Number begin = select(cut > 0 && equal(get(cutTask, before), task), get(cutTile, before), 0);
+      Number behind = task + get(cutsUpTo, cut), rows = partialIn(nth, get(cutPartial, cut));
+      auto writePiece = [&](const PlanPiece &piece, Number partialRow, Number ofShare, Number index,
+                            Number segments) {
+        b.doIf(equal(nth, 0), [&] { segmentsOf(unit, piece, segments * mostSeen()); });
+        writeCutPiece(unit, listedTask.ordinal, piece, partialRow, runOf(ofShare, nth).placeOf(index),
+                      segments);
       };
-      Value which = b.add(listed, b.mul(cut, b.i32(2)));
-      writePiece(begin, tile, rows, before, b.sub(behind, one), which);
+      Number segments = listed + cut * 2;
+      writePiece(pieceOf(begin, tile), rows, before, behind - 1, segments);
       b.doIf(isLastCut(cut, task), [&] {
-        writePiece(tile, unit.tiles, b.add(rows, unit.packedCount), cut, behind, b.add(which, one));
+        writePiece(pieceOf(tile, unit.tiles), rows + unit.packedCount, cut, behind, segments + 1);
       });
     });
   });
@@ -167,56 +161,45 @@ void PlanKernel::writeCutTasks() {
 
 /// A block begins with what is behind its share's first cut: the rest of a task, or a piece up to the next.
 void PlanKernel::writeCutStarts() {
-  Value zero = b.i32(0), one = b.i32(1), two = b.i32(2), blocks = dim(PlanDim::Blocks);
-  spread(zeroUnless(isAbove(shares, zero), b.add(blocks, one)), [&](Value number) {
-    Value cut = quotient(number, PlanDim::Abreast), nth = nthOf(number, cut);
-    Value next = b.min(b.add(cut, one), blocks), task = get(cutTask, cut), begin = get(cutTile, cut);
+  Number blocks = dim(PlanDim::Blocks);
+  spread(ifCut(blocks + 1), [&](Number which) {
+    Number cut = which / by(PlanDim::Abreast), nth = nthOf(which, cut);
+    Number next = nextCut(cut), task = get(cutTask, cut), begin = get(cutTile, cut);
     Run run = runOf(cut, nth);
-    write(PlanArray::BlockTasks, number, run.first);
-    b.doIf(equal(number, zero), [&] {
-      write(PlanArray::MergeStart, zero, merges);
-      write(PlanArray::MergeStart, b.add(merges, one), partials);
-    });
-    Value word = b.mul(number, b.i32(Start::words));
-    b.doIf(both(b.less(number, blocks), equal(run.from, run.to)),
-           [&] { writeWords(PlanArray::Starts, word, SmallVector<Value>(Start::usedWords, zero)); });
-    b.doIf(both(b.less(number, blocks), b.less(run.from, run.to)), [&] {
+    write(PlanArray::BlockTasks, which, run.first);
+    b.doIf(equal(which, 0), [&] { writeMergeCounts(); });
+    b.doIf(which < blocks && equal(run.tasks.begin, run.tasks.end), [&] { writeNoStart(which); });
+    b.doIf(which < blocks && run.tasks.begin < run.tasks.end, [&] {
       Listed listedTask = listedAt(task, nth);
       PlanUnit unit = unitOf(listedTask.unit);
-      Value isEnded = both(equal(get(cutTask, next), task), isAbove(get(cutTile, next), zero));
-      Value isRest = isAbove(begin, zero);
-      PlanPiece piece{begin, b.select(isEnded, get(cutTile, next), unit.tiles),
-                      sinks ? equal(begin, zero) : Value()};
-      Value rest = b.add(get(cutPartial, cut), unit.packedCount);
-      Value partialRow = b.select(isRest, partialIn(nth, rest),
-                                  b.select(isEnded, partialIn(nth, get(cutPartial, next)), b.i32(-1)));
-      Value last = b.add(listed, b.add(b.mul(cut, two), one)), ended = b.add(listed, b.mul(next, two));
-      Value which = b.select(isEnded, ended, b.select(isRest, last, listedTask.unit));
-      auto [segments, front] = segmentsOf(unit, piece, Value());
-      Task record =
-          taskOf(unit, piece, listedTask.ordinal, b.mul(which, b.i32(mostSeen())), segments, partialRow);
-      auto fields = ::attn::rt::fieldsOf(record), ofSegment = ::attn::rt::fieldsOf(front);
-      SmallVector<Value> words(fields.begin(), fields.end());
-      llvm::append_range(words, ofSegment);
-      words.append({run.first, placeIn(run, run.to)});
-      writeWords(PlanArray::Starts, word, words);
+      Number isEnded = equal(get(cutTask, next), task) && get(cutTile, next) > 0;
+      Number isRest = begin > 0;
+      PlanPiece piece = pieceOf(begin, select(isEnded, get(cutTile, next), unit.tiles));
+      Number rest = get(cutPartial, cut) + unit.packedCount;
+      Number partialRow =
+          select(isRest, partialIn(nth, rest), select(isEnded, partialIn(nth, get(cutPartial, next)), -1));
+      Number last = listed + (cut * 2 + 1), ended = listed + next * 2;
+      Number ofPiece = select(isEnded, ended, select(isRest, last, listedTask.unit));
+      auto [segments, front] = segmentsOf(unit, piece);
+      Task record = taskOf(unit, piece, listedTask.ordinal, ofPiece * mostSeen(), segments, partialRow);
+      writeStart(which, record, front, run.first, run.placeOf(run.tasks.end));
     });
   });
 }
 
 void PlanKernel::writeCutMerges() {
-  Value zero = b.i32(0), one = b.i32(1), blocks = b.add(dim(PlanDim::Blocks), one);
-  spread(zeroUnless(isAbove(shares, zero), merges), [&](Value list) {
-    Value nth = quotient(list, b.max(listMerges, one)), inList = b.sub(list, b.mul(nth, listMerges));
-    Value cut = search(cutMerge, blocks, inList), task = get(cutTask, cut),
-          row = b.sub(inList, get(cutMerge, cut));
+  Number blocks = dim(PlanDim::Blocks) + 1;
+  spread(ifCut(merges), [&](Number list) {
+    Number nth = list / max(listMerges, 1), inList = list - nth * listMerges;
+    Number cut = search(cutMerge, blocks, inList), task = get(cutTask, cut);
+    Number row = inList - get(cutMerge, cut);
     Listed listedTask = listedAt(task, nth);
     PlanUnit unit = unitOf(listedTask.unit);
-    Value before = get(cutsUpTo, search(cutTask, blocks, b.sub(task, one)));
-    Value pieces = b.add(b.sub(get(cutsUpTo, cut), before), one);
-    Value first = b.sub(get(cutPartial, cut), b.mul(b.sub(pieces, b.i32(2)), unit.packedCount));
-    Value rows = partialIn(nth, first);
-    writeMerge(list, b.add(rows, b.mul(row, pieces)), pieces, b.add(rows, row), unit.packedCount, unit,
-               listedTask.ordinal, row);
+    Number before = get(cutsUpTo, search(cutTask, blocks, task - 1));
+    Number pieces = get(cutsUpTo, cut) - before + 1;
+    Number first = get(cutPartial, cut) - (pieces - 2) * unit.packedCount;
+    Number rows = partialIn(nth, first);
+    writeMerge(list, rows + row * pieces, pieces, rows + row, unit.packedCount, unit, listedTask.ordinal,
+               row);
   });
 }

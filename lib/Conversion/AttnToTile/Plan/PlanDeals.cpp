@@ -18,161 +18,152 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-/// The tokens of a piece in one of the unit's ranges, whose first tile has that number.
-Segment PlanKernel::segmentOf(const PlanUnit &unit, const SeenTokens &seen, Value firstTile,
-                              const PlanPiece &piece, Value &exists) {
-  Value keys = dim(PlanDim::Keys);
-  Value begin = b.max(b.sub(piece.begin, firstTile), b.i32(0));
-  Value end = b.min(b.sub(piece.end, firstTile), seen.tiles);
-  exists = b.less(begin, end);
+/// A segment over some tokens of those that a unit sees.
+Segment PlanKernel::segmentOf(const PlanUnit &unit, const SeenTokens &seen, const NumberRange &tokens) {
+  NumberRange full = fullWithin(tokens, seen.full);
   Segment segment;
-  segment.operand = b.i32(seen.operand);
+  segment.operand = number(seen.operand);
   segment.instance = unit.sequence;
-  segment.kvBegin = b.add(seen.begin, b.mul(begin, keys));
-  segment.kvEnd = b.select(b.less(end, seen.tiles), b.add(seen.begin, b.mul(end, keys)), seen.end);
-  Value fullBegin = b.max(seen.fullBegin, segment.kvBegin), fullEnd = b.min(seen.fullEnd, segment.kvEnd);
-  Value some = b.less(fullBegin, fullEnd);
-  segment.fullBegin = b.select(some, fullBegin, segment.kvBegin);
-  segment.fullEnd = b.select(some, fullEnd, segment.kvBegin);
+  segment.kvBegin = tokens.begin;
+  segment.kvEnd = tokens.end;
+  segment.fullBegin = full.begin;
+  segment.fullEnd = full.end;
   segment.pos0 = seen.pos0;
-  segment.firstOrdinal = b.i32(0);
+  segment.firstOrdinal = number(0);
   return segment;
 }
 
-std::pair<Value, Segment> PlanKernel::segmentsOf(const PlanUnit &unit, const PlanPiece &piece, Value at) {
-  Value zero = b.i32(0), number = zero, firstTile = zero;
-  Segment front = ::attn::rt::recordOf<Segment>(SmallVector<Value>(Segment::usedWords, zero));
+std::pair<Number, Segment> PlanKernel::segmentsOf(const PlanUnit &unit, const PlanPiece &piece,
+                                                  std::optional<Number> at) {
+  Number segments = number(0), firstTile = number(0);
+  Segment front = ::attn::rt::recordOf<Segment>(SmallVector<Value>(Segment::usedWords, b.i32(0)));
   for (const SeenTokens &seen : unit.seen) {
-    Value exists;
-    Segment segment = segmentOf(unit, seen, firstTile, piece, exists);
-    firstTile = b.add(firstTile, seen.tiles);
-    auto fields = ::attn::rt::fieldsOf(segment), known = ::attn::rt::fieldsOf(front);
+    NumberRange tokens = tokensOfTiles(seen.tokens, firstTile, piece.begin, piece.end, dim(PlanDim::Keys));
+    Segment segment = segmentOf(unit, seen, tokens);
+    Number exists = tokens.begin < tokens.end;
+    firstTile = firstTile + seen.tiles;
     if (at)
-      b.doIf(exists, [&] {
-        Value word = b.mul(b.add(at, number), b.i32(Segment::words));
-        writeWords(PlanArray::Segments, word, SmallVector<Value>(fields.begin(), fields.end()));
-      });
-    Value isFront = both(exists, equal(number, zero));
+      b.doIf(exists,
+             [&] { writeRecord(PlanArray::Segments, (*at + segments) * int64_t{Segment::words}, segment); });
+    Number isFront = exists && equal(segments, 0);
+    auto fields = ::attn::rt::fieldsOf(segment), known = ::attn::rt::fieldsOf(front);
     SmallVector<Value> chosen;
     for (auto [field, before] : llvm::zip(fields, known))
       chosen.push_back(b.select(isFront, field, before));
     front = ::attn::rt::recordOf<Segment>(chosen);
-    number = b.add(number, count(exists));
+    segments = segments + count(exists);
   }
-  return {number, front};
+  return {segments, front};
 }
 
-Task PlanKernel::taskOf(const PlanUnit &unit, const PlanPiece &piece, Value ordinal, Value segments,
-                        Value segmentCount, Value partialRow) {
+Task PlanKernel::taskOf(const PlanUnit &unit, const PlanPiece &piece, Number ordinal, Number segments,
+                        Number segmentCount, Number partialRow) {
   Task task;
   task.packedBegin = unit.packedBegin;
   task.packedCount = unit.packedCount;
-  task.ordinal = b.add(unit.head, ordinal);
+  task.ordinal = unit.head + ordinal;
   task.segmentBegin = segments;
-  task.segmentEnd = b.add(segments, segmentCount);
+  task.segmentEnd = segments + segmentCount;
   task.partial = partialRow;
-  task.flags =
-      b.i32((follows ? ::attn::rt::taskRowsFollow : 0) | (stores ? ::attn::rt::taskStoresScores : 0));
-  if (piece.sink)
-    task.flags = b.add(task.flags, zeroUnless(piece.sink, b.i32(::attn::rt::taskHasSink)));
-  task.headClass = b.i32(0);
+  Number flags =
+      number((follows ? ::attn::rt::taskRowsFollow : 0) | (stores ? ::attn::rt::taskStoresScores : 0));
+  task.flags = piece.sink ? flags + select(*piece.sink, ::attn::rt::taskHasSink, 0) : flags;
+  task.headClass = number(0);
   return task;
 }
 
-PlanKernel::Dealt PlanKernel::dealtAt(Value turn) {
-  Value word = get(order, b.div(turn, dealt));
-  return {b.rem(word, 1 << 24), b.rem(turn, dealt)};
+/// What a block starts with: its first task, that one's first segment, and where its tasks are.
+void PlanKernel::writeStart(Number start, const Task &task, const Segment &front, Number tasksBegin,
+                            Number tasksEnd) {
+  auto fields = ::attn::rt::fieldsOf(task), ofSegment = ::attn::rt::fieldsOf(front);
+  SmallVector<Value> words(fields.begin(), fields.end());
+  llvm::append_range(words, ofSegment);
+  words.append({tasksBegin, tasksEnd});
+  writeWords(PlanArray::Starts, start * int64_t{Start::words}, words);
+}
+
+void PlanKernel::writeNoStart(Number start) {
+  writeWords(PlanArray::Starts, start * int64_t{Start::words},
+             SmallVector<Value>(Start::usedWords, b.i32(0)));
+}
+
+/// How many rows are merged, and where the last list ends.
+void PlanKernel::writeMergeCounts() {
+  write(PlanArray::MergeStart, number(0), merges);
+  write(PlanArray::MergeStart, merges + 1, partials);
+}
+
+PlanKernel::Dealt PlanKernel::dealtAt(Number turn) {
+  return {get(order, turn / dealt) % (1 << 24), turn % dealt};
 }
 
 /// Where a block's tasks begin, in the order of blocks.
-Value PlanKernel::startOf(Value blockNumber) {
-  Value blocks = dim(PlanDim::Blocks), rounds = quotient(tasks, PlanDim::Blocks);
-  Value rest = remainder(tasks, PlanDim::Blocks);
-  Value there = b.min(blockNumber, rest);
-  Value back = b.max(b.sub(blockNumber, b.sub(blocks, rest)), b.i32(0));
-  return b.add(b.mul(blockNumber, rounds), b.select(equal(b.rem(rounds, 2), b.i32(0)), there, back));
+Number PlanKernel::startOf(Number which) {
+  Number blocks = dim(PlanDim::Blocks);
+  Number rounds = tasks / by(PlanDim::Blocks), rest = tasks % by(PlanDim::Blocks);
+  Number there = min(which, rest), back = max(which - (blocks - rest), 0);
+  return which * rounds + select(equal(rounds % 2, 0), there, back);
 }
 
 void PlanKernel::writeParts() {
-  spread(parts, [&](Value part) {
-    Value number = get(unitOfPart, part);
-    PlanUnit unit = unitOf(number);
-    segmentsOf(unit, partOf(unit, b.sub(part, get(partStart, number))), b.mul(part, b.i32(mostSeen())));
+  spread(parts, [&](Number part) {
+    Number which = get(unitOfPart, part);
+    PlanUnit unit = unitOf(which);
+    segmentsOf(unit, partOf(unit, part - get(partStart, which)), part * mostSeen());
   });
 }
 
 /// The task of a turn, its first segment, and where it stands.
 void PlanKernel::writeTasks() {
-  Value zero = b.i32(0), blocks = dim(PlanDim::Blocks);
-  spread(tasks, [&](Value turn) {
+  Number blocks = dim(PlanDim::Blocks);
+  spread(tasks, [&](Number turn) {
     Dealt dealt = dealtAt(turn);
-    Value number = get(unitOfPart, dealt.part), firstPart = get(partStart, number);
-    Value ofUnit = b.sub(get(partStart, b.add(number, b.i32(1))), firstPart);
-    Value nth = b.sub(dealt.part, firstPart);
-    PlanUnit unit = unitOf(number);
+    Number which = get(unitOfPart, dealt.part), firstPart = get(partStart, which);
+    Number ofUnit = get(partStart, which + 1) - firstPart, nth = dealt.part - firstPart;
+    PlanUnit unit = unitOf(which);
     PlanPiece piece = partOf(unit, nth);
-    auto [segments, front] = segmentsOf(unit, piece, Value());
-    Value rows = get(partial, number);
-    Value isCut = isAbove(get(partial, b.add(number, b.i32(1))), rows);
-    Value partialRow = b.add(rows, b.mul(b.add(b.mul(dealt.ordinal, ofUnit), nth), unit.packedCount));
-    Task task = taskOf(unit, piece, dealt.ordinal, b.mul(dealt.part, b.i32(mostSeen())), segments,
-                       b.select(isCut, partialRow, b.i32(-1)));
-    Value round = quotient(turn, PlanDim::Blocks), place = remainder(turn, PlanDim::Blocks);
-    Value isThere = equal(b.rem(round, 2), zero);
-    Value to = b.select(isThere, place, b.sub(b.sub(blocks, b.i32(1)), place));
-    auto fields = ::attn::rt::fieldsOf(task), ofSegment = ::attn::rt::fieldsOf(front);
-    SmallVector<Value> words(fields.begin(), fields.end());
-    writeWords(PlanArray::Tasks, b.mul(b.add(startOf(to), round), b.i32(Task::words)), words);
-    b.doIf(equal(round, zero), [&] {
-      llvm::append_range(words, ofSegment);
-      words.append({startOf(to), startOf(b.add(to, b.i32(1)))});
-      writeWords(PlanArray::Starts, b.mul(to, b.i32(Start::words)), words);
-    });
+    auto [segments, front] = segmentsOf(unit, piece);
+    Number rows = get(partial, which), isCut = get(partial, which + 1) > rows;
+    Number partialRow = rows + (dealt.ordinal * ofUnit + nth) * unit.packedCount;
+    Task task =
+        taskOf(unit, piece, dealt.ordinal, dealt.part * mostSeen(), segments, select(isCut, partialRow, -1));
+    Number round = turn / by(PlanDim::Blocks), place = turn % by(PlanDim::Blocks);
+    Number to = select(equal(round % 2, 0), place, blocks - 1 - place);
+    writeRecord(PlanArray::Tasks, (startOf(to) + round) * int64_t{Task::words}, task);
+    b.doIf(equal(round, 0), [&] { writeStart(to, task, front, startOf(to), startOf(to + 1)); });
   });
 }
 
 /// Where blocks' tasks begin; blocks without any start with zeros. How many rows are merged.
 void PlanKernel::writeStarts() {
-  Value zero = b.i32(0), blocks = dim(PlanDim::Blocks);
-  spread(b.add(blocks, b.i32(1)), [&](Value number) {
-    b.doIf(equal(shares, zero), [&] { write(PlanArray::BlockTasks, number, startOf(number)); });
-    Value isIdle = both(b.less(number, blocks), both(equal(shares, zero), atMost(tasks, number)));
-    b.doIf(isIdle, [&] {
-      writeWords(PlanArray::Starts, b.mul(number, b.i32(Start::words)),
-                 SmallVector<Value>(Start::usedWords, zero));
-    });
-    b.doIf(both(equal(number, zero), equal(shares, zero)), [&] {
-      write(PlanArray::MergeStart, zero, merges);
-      write(PlanArray::MergeStart, b.add(merges, b.i32(1)), partials);
-    });
+  Number blocks = dim(PlanDim::Blocks), isDealt = equal(shares, 0);
+  spread(blocks + 1, [&](Number which) {
+    b.doIf(isDealt, [&] { write(PlanArray::BlockTasks, which, startOf(which)); });
+    b.doIf(which < blocks && (isDealt && tasks <= which), [&] { writeNoStart(which); });
+    b.doIf(equal(which, 0) && isDealt, [&] { writeMergeCounts(); });
   });
 }
 
 /// A list of the merge map: `partialRow` is its first part, and `stride` rows lie between that and the next.
-void PlanKernel::writeMerge(Value list, Value firstEntry, Value ofUnit, Value partialRow, Value stride,
-                            const PlanUnit &unit, Value ordinal, Value row) {
-  Value packed = b.add(unit.packedBegin, row);
-  Value output = b.add(b.mul(b.div(packed, group), b.i32(heads * group)),
-                       b.add(b.mul(b.add(unit.head, ordinal), b.i32(group)), b.rem(packed, group)));
-  write(PlanArray::MergeStart, b.add(list, b.i32(1)), firstEntry);
+void PlanKernel::writeMerge(Number list, Number firstEntry, Number ofUnit, Number partialRow, Number stride,
+                            const PlanUnit &unit, Number ordinal, Number row) {
+  Number packed = unit.packedBegin + row;
+  Number output = outputOf(rowOf(packed, group), unit.head + ordinal, packed % group, heads * group, group);
+  write(PlanArray::MergeStart, list + 1, firstEntry);
   write(PlanArray::MergeRows, list, output);
-  auto loop = scf::ForOp::create(b, b.i32(0), ofUnit, b.i32(1));
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(loop.getBody());
-  Value nth = loop.getInductionVar();
-  write(PlanArray::MergePartials, b.add(firstEntry, nth), b.add(partialRow, b.mul(nth, stride)));
+  forEach(number(0), ofUnit,
+          [&](Number nth) { write(PlanArray::MergePartials, firstEntry + nth, partialRow + nth * stride); });
 }
 
 void PlanKernel::writeMerges() {
-  Value one = b.i32(1);
-  spread(zeroUnless(equal(shares, b.i32(0)), merges), [&](Value list) {
-    Value number = search(mergeStart, units, list);
-    PlanUnit unit = unitOf(number);
-    Value inUnit = b.sub(list, get(mergeStart, number));
-    Value ordinal = quotient(inUnit, unit.packedCount), row = remainder(inUnit, unit.packedCount);
-    Value ofUnit = b.sub(get(partStart, b.add(number, one)), get(partStart, number));
-    Value rows = get(partial, number), ofOrdinal = b.mul(b.mul(ordinal, ofUnit), unit.packedCount);
-    writeMerge(list, b.add(rows, b.add(ofOrdinal, b.mul(row, ofUnit))), ofUnit,
-               b.add(rows, b.add(ofOrdinal, row)), unit.packedCount, unit, ordinal, row);
+  spread(select(equal(shares, 0), merges, 0), [&](Number list) {
+    Number which = search(mergeStart, units, list);
+    PlanUnit unit = unitOf(which);
+    Number inUnit = list - get(mergeStart, which);
+    Number ordinal = inUnit / unit.packedCount, row = inUnit % unit.packedCount;
+    Number ofUnit = get(partStart, which + 1) - get(partStart, which);
+    Number rows = get(partial, which), ofOrdinal = ordinal * ofUnit * unit.packedCount;
+    writeMerge(list, rows + (ofOrdinal + row * ofUnit), ofUnit, rows + (ofOrdinal + row), unit.packedCount,
+               unit, ordinal, row);
   });
 }

@@ -50,105 +50,117 @@ void PlanKernel::run() {
   b.finish(threads);
 }
 
-SmallVector<Value> PlanKernel::walk(Value count, ValueRange carried, Body body) {
-  auto loop = scf::ForOp::create(b, b.i32(0), count, b.i32(threads), carried);
+PlanKernel::Numbers PlanKernel::walk(Number count, ArrayRef<Number> carried, Body body) {
+  auto loop = scf::ForOp::create(b, b.i32(0), count, b.i32(threads), valuesOf(carried));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
-  Value i = b.add(loop.getInductionVar(), thread);
-  SmallVector<Value> next = body(i, b.less(i, count), loop.getRegionIterArgs());
+  Number i = number(loop.getInductionVar()) + thread;
+  Numbers next = body(i, i < count, numbersOf(loop.getRegionIterArgs()));
   if (!carried.empty())
-    scf::YieldOp::create(b, next);
-  return SmallVector<Value>(loop.getResults());
+    scf::YieldOp::create(b, valuesOf(next));
+  return numbersOf(loop.getResults());
 }
 
-SmallVector<Value> PlanKernel::ifThere(Value exists, size_t values, function_ref<SmallVector<Value>()> body) {
+PlanKernel::Numbers PlanKernel::ifThere(Number exists, size_t values, function_ref<Numbers()> body) {
   SmallVector<Type> types(values, b.getI32Type());
   auto branch = scf::IfOp::create(b, types, exists, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.thenBlock());
-  scf::YieldOp::create(b, body());
+  scf::YieldOp::create(b, valuesOf(body()));
   b.setInsertionPointToStart(branch.elseBlock());
   scf::YieldOp::create(b, SmallVector<Value>(values, b.i32(0)));
-  return SmallVector<Value>(branch.getResults());
+  return numbersOf(branch.getResults());
 }
 
-void PlanKernel::spread(Value count, function_ref<void(Value)> body) {
+void PlanKernel::spread(Number count, function_ref<void(Number)> body) {
   // Each loop begins with another warp, so that one's loads do not wait for another's. Neighbours are seven
   // warps apart: the tasks of a small plan take four of each block.
-  Value turned = b.add(first, b.mul(b.i32(spreads++ * 7 % warps), b.div(step, warps)));
-  Value begin = b.select(b.less(turned, step), turned, b.sub(turned, step));
+  Number turned = first + number(spreads++ * 7 % warps) * (step / warps);
+  Number begin = select(turned < step, turned, turned - step);
   auto loop = scf::ForOp::create(b, begin, count, step);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
-  body(loop.getInductionVar());
+  body(number(loop.getInductionVar()));
 }
 
-ScanOp PlanKernel::scan(ValueRange values) {
+void PlanKernel::forEach(Number begin, Number end, function_ref<void(Number)> body) {
+  auto loop = scf::ForOp::create(b, begin, end, b.i32(1));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  body(number(loop.getInductionVar()));
+}
+
+PlanKernel::Sums PlanKernel::scan(ArrayRef<Number> values) {
   SmallVector<Type> types(values.size(), b.getI32Type());
-  return ScanOp::create(b, types, types, values, exchange.getMemory(), warps);
+  auto sums = ScanOp::create(b, types, types, valuesOf(values), exchange.getMemory(), warps);
+  return {numbersOf(sums.getBefore()), numbersOf(sums.getTotals())};
 }
 
-Value PlanKernel::quotient(Value x, PlanDim divisor) {
-  auto next = [&](int by) { return dim(static_cast<PlanDim>(static_cast<int>(divisor) + by)); };
-  Type i64 = b.getI64Type();
-  Value product = b.mul(b.createOrFold<arith::ExtUIOp>(i64, x), b.createOrFold<arith::ExtUIOp>(i64, next(1)));
-  Value shift = b.createOrFold<arith::ExtUIOp>(i64, next(2));
-  return b.createOrFold<arith::TruncIOp>(b.getI32Type(), b.createOrFold<arith::ShRUIOp>(product, shift));
+Number PlanKernel::get(ScratchArray array, Number index) {
+  return number(
+      tile::ReadOp::create(b, b.getI32Type(), scratchMemory, b.wide(array.first + index), b.getUnitAttr()));
 }
 
-Value PlanKernel::get(ScratchArray array, Value index) {
-  return tile::ReadOp::create(b, b.getI32Type(), scratchMemory, b.wide(b.add(array.first, index)),
-                              b.getUnitAttr());
-}
-
-void PlanKernel::put(ScratchArray array, Value index, Value value) {
-  tile::WriteOp::create(b, value, scratchMemory, b.wide(b.add(array.first, index)));
+void PlanKernel::put(ScratchArray array, Number index, Number value) {
+  tile::WriteOp::create(b, value, scratchMemory, b.wide(array.first + index));
 }
 
 /// By quarters: three loads that do not wait for each other in place of two that do.
-Value PlanKernel::search(ScratchArray array, Value count, Value x) {
-  Value zero = b.i32(0), one = b.i32(1), last = b.sub(count, one);
-  Value rest = b.max(last, zero), rounds = zero; // how many digits the last i has, each of two bits
+Number PlanKernel::search(ScratchArray array, Number count, Number x) {
+  Number last = count - 1, rest = max(last, 0);
+  Number rounds = number(0); // how many digits the last i has, each of two bits
   for (int64_t half : {8, 4, 2, 1}) {
-    Value above = b.createOrFold<arith::ShRUIOp>(rest, b.i32(2 * half)), isLong = isAbove(above, zero);
-    rounds = b.add(rounds, zeroUnless(isLong, b.i32(half)));
-    rest = b.select(isLong, above, rest);
+    Number above = shiftedRight(rest, number(2 * half)), isLong = above > 0;
+    rounds = rounds + select(isLong, half, 0);
+    rest = select(isLong, above, rest);
   }
-  rounds = b.add(rounds, this->count(isAbove(rest, zero)));
-  auto loop = scf::ForOp::create(b, zero, rounds, one, ValueRange{zero});
+  rounds = rounds + this->count(rest > 0);
+  auto loop = scf::ForOp::create(b, b.i32(0), rounds, b.i32(1), ValueRange{b.i32(0)});
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
-  Value digit = b.mul(b.sub(b.sub(rounds, one), loop.getInductionVar()), b.i32(2));
-  Value quarter = b.createOrFold<arith::ShLIOp>(one, digit), low = loop.getRegionIterArg(0), next = low;
-  SmallVector<Value> probes, values;
+  Number digit = (rounds - 1 - number(loop.getInductionVar())) * 2;
+  Number quarter = number(b.createOrFold<arith::ShLIOp>(b.i32(1), digit));
+  Number low = number(loop.getRegionIterArg(0)), next = low;
+  Numbers probes, values;
   for (int64_t i = 1; i < 4; ++i)
-    probes.push_back(b.add(low, b.mul(quarter, b.i32(i))));
-  for (Value there : probes)
-    values.push_back(get(array, b.min(there, last)));
+    probes.push_back(low + quarter * i);
+  for (Number there : probes)
+    values.push_back(get(array, min(there, last)));
   for (auto [there, value] : llvm::zip_equal(probes, values))
-    next = b.select(both(b.less(there, count), atMost(value, x)), there, next);
-  scf::YieldOp::create(b, next);
-  return loop.getResult(0);
+    next = select(there < count && value <= x, there, next);
+  scf::YieldOp::create(b, Value(next));
+  return number(loop.getResult(0));
 }
 
-ScratchArray PlanKernel::allocate(Value size) {
-  ScratchArray array{b.add(region, words)};
-  words = b.add(words, size);
-  return array;
-}
-
-void PlanKernel::writeWords(PlanArray array, Value word, ArrayRef<Value> words) {
+void PlanKernel::writeWords(PlanArray array, Number word, ArrayRef<Value> words) {
   Value buffer = planArray(b, array);
   for (size_t i = 0; i < words.size(); i += 4)
     WriteAdjacentOp::create(b, words.slice(i, std::min<size_t>(4, words.size() - i)), buffer,
-                            b.wide(b.add(word, b.i32(i))));
+                            b.wide(word + i));
 }
 
-void PlanKernel::write(PlanArray array, Value index, Value value) {
+void PlanKernel::write(PlanArray array, Number index, Number value) {
   tile::WriteOp::create(b, value, planArray(b, array), b.wide(index));
 }
 
-Value PlanKernel::dim(PlanDim which) {
+Number PlanKernel::dim(PlanDim which) {
   std::string_view name = ::attn::rt::planDimName(which);
-  return b.dimension(StringRef(name.data(), name.size()));
+  return number(b.dimension(StringRef(name.data(), name.size())));
+}
+
+PlanKernel::Numbers PlanKernel::numbersOf(ValueRange values) {
+  return llvm::map_to_vector(values, [&](Value value) { return number(value); });
+}
+
+PlanKernel::Numbers PlanKernel::sumsOf(ArrayRef<Number> x, ArrayRef<Number> y) {
+  Numbers sums;
+  for (auto [left, right] : llvm::zip_equal(x, y))
+    sums.push_back(left + right);
+  return sums;
+}
+
+NumberRange PlanKernel::rowsOfSequence(Number sequence) {
+  Value starts = table("q_start");
+  Number begin = read(starts, sequence);
+  return {begin, read(starts, sequence + 1)};
 }

@@ -9,6 +9,8 @@
 //   parts -> blocks      longest first, there and back over the blocks   PlanDeals.cpp
 //   units -> blocks      instead: equal shares of the list, cut          PlanCuts.cpp
 //
+// The formulas are the host planner's (attn_rt/plan/PlanTerms.h), of values.
+//
 // Blocks of the launch do not wait for each other. Each finds all units, parts and their
 // order in scratch memory of its own, and writes a share of the plan's arrays.
 //
@@ -23,39 +25,52 @@
 #define ATTN_CONVERSION_ATTNTOTILE_PLAN_PLANKERNEL_H
 
 #include "AttnToTile/Kernel/PlanAccess.h"
+#include "AttnToTile/Kernel/ValueNumber.h"
+
+#include "attn_rt/plan/PlanTerms.h"
 
 namespace mlir::attn {
 
 using ::attn::rt::PlanDim;
 using ::attn::rt::PlanFault;
 
-/// Tokens [begin, end) of an instance that rows of a unit see, of which all of them see [fullBegin, fullEnd).
+// The formulas of numbers. Those of ranges are found by their arguments.
+using ::attn::rt::ceilDiv, ::attn::rt::tilesOfRows, ::attn::rt::packedInTile, ::attn::rt::rowOf;
+using ::attn::rt::equalShare, ::attn::rt::scoreTasksOf, ::attn::rt::scoreTaskEnd;
+using ::attn::rt::rowEndOf, ::attn::rt::outputOf, ::attn::rt::positionOf, ::attn::rt::chunkOrigin;
+using ::attn::rt::tileCost, ::attn::rt::costOfTask, ::attn::rt::tilesOfCost, ::attn::rt::mostShares;
+
+using Number = ValueNumber;
+using NumberRange = ::attn::rt::RangeOf<Number>;
+
+/// Tokens of an instance that rows of a unit see, of which all of them see those in `full`.
 struct SeenTokens {
   unsigned operand;
-  Value begin, end, fullBegin, fullEnd, pos0;
-  Value tiles;
+  NumberRange tokens, full;
+  Number pos0;
+  Number tiles;
 };
 
 /// A tile of packed rows.
 struct PlanUnit {
-  Value sequence, packedBegin, packedCount, firstPosition, lastPosition, rowBegin, rowEnd;
-  Value head; ///< the only one that it is of, where heads differ; else 0
+  Number sequence, packedBegin, packedCount, firstPosition, lastPosition, rowBegin, rowEnd;
+  Number head; ///< the only one that it is of, where heads differ; else 0
   SmallVector<SeenTokens> seen;
-  Value tiles; ///< of all that it sees
+  Number tiles; ///< of all that it sees
 };
 
 /// Key tiles [begin, end) of a unit, for one ordinal.
 struct PlanPiece {
-  Value begin, end;
-  Value sink; ///< whether it adds the sink; null where there are none
+  Number begin, end;
+  std::optional<Number> sink; ///< whether it adds the sink, where there is one
 };
 
 /// An array of words in this block's scratch memory.
 struct ScratchArray {
-  Value first;
+  Number first;
 };
 
-class PlanKernel {
+class PlanKernel : ::attn::rt::PlanScratchOf<ScratchArray> {
 public:
   /// Few enough that those without a unit cost the others little: warps share what issues instructions.
   static constexpr int64_t warps = 16, threads = warps * 32;
@@ -64,69 +79,77 @@ public:
   void run();
 
   /// Intervals that a visibility gives at most.
-  static int64_t mostRanges(VisibilityAttr visibility);
+  static int64_t intervalBound(VisibilityAttr visibility);
 
 private:
-  using Body = function_ref<SmallVector<Value>(Value i, Value exists, ValueRange carried)>;
+  using Numbers = SmallVector<Number>;
+  using Body = function_ref<Numbers(Number i, Number exists, ArrayRef<Number> carried)>;
 
   // Threads, loops and memory.
   /// All threads of each block go through [0, count) together; `exists` says whether there is an i for this
   /// one.
-  SmallVector<Value> walk(Value count, ValueRange carried, Body body);
+  Numbers walk(Number count, ArrayRef<Number> carried, Body body);
   /// What `body` computes where there is an i, else zeros; warps without any pass over it.
-  SmallVector<Value> ifThere(Value exists, size_t values, function_ref<SmallVector<Value>()> body);
+  Numbers ifThere(Number exists, size_t values, function_ref<Numbers()> body);
   /// The threads of all blocks share [0, count), 32 of it a warp, the next 32 a warp of the next block.
-  void spread(Value count, function_ref<void(Value)> body);
+  void spread(Number count, function_ref<void(Number)> body);
   int64_t spreads = 0; ///< so far
-  tile::ScanOp scan(ValueRange values);
+  /// Goes through [begin, end), one after the other.
+  void forEach(Number begin, Number end, function_ref<void(Number)> body);
+  /// Sums of what the threads of a block hold: of those before this one, and of all.
+  struct Sums {
+    Numbers before, totals;
+  };
+  Sums scan(ArrayRef<Number> values);
   void sync() { tile::SyncOp::create(b, tile::Scope::Block); }
-  Value get(ScratchArray array, Value index);
-  void put(ScratchArray array, Value index, Value value);
+  Number get(ScratchArray array, Number index);
+  void put(ScratchArray array, Number index, Number value);
   /// The last i of [0, count) with array[i] <= x; array[0] is.
-  Value search(ScratchArray array, Value count, Value x);
-  ScratchArray allocate(Value words);
-  void write(PlanArray array, Value index, Value value);
-  void writeWords(PlanArray array, Value word, ArrayRef<Value> words);
+  Number search(ScratchArray array, Number count, Number x);
+  void write(PlanArray array, Number index, Number value);
+  void writeWords(PlanArray array, Number word, ArrayRef<Value> words);
+  /// Writes a record's fields from a word on.
+  template <typename Record> void writeRecord(PlanArray array, Number word, const Record &record) {
+    auto fields = ::attn::rt::fieldsOf(record);
+    writeWords(array, word, SmallVector<Value>(fields.begin(), fields.end()));
+  }
 
-  // Arithmetic.
-  Value dim(PlanDim which);
-  Value quotient(Value x, PlanDim divisor);
-  Value remainder(Value x, PlanDim divisor) { return b.sub(x, b.mul(quotient(x, divisor), dim(divisor))); }
-  Value ceilQuotient(Value x, PlanDim divisor) {
-    return quotient(b.add(x, b.sub(dim(divisor), b.i32(1))), divisor);
-  }
-  Value quotient(Value x, Value y) { return b.createOrFold<arith::DivUIOp>(x, y); }
-  Value remainder(Value x, Value y) { return b.createOrFold<arith::RemUIOp>(x, y); }
-  Value ceilQuotient(Value x, Value y) { return quotient(b.add(x, b.sub(y, b.i32(1))), y); }
-  Value both(Value x, Value y) { return b.createOrFold<arith::AndIOp>(x, y); }
-  Value either(Value x, Value y) { return b.createOrFold<arith::OrIOp>(x, y); }
-  Value equal(Value x, Value y) { return b.compare(arith::CmpIPredicate::eq, x, y); }
-  Value isAbove(Value x, Value y) { return b.compare(arith::CmpIPredicate::sgt, x, y); }
-  Value atMost(Value x, Value y) { return b.compare(arith::CmpIPredicate::sle, x, y); }
-  Value negate(Value condition) {
-    return b.createOrFold<arith::XOrIOp>(condition, arith::ConstantIntOp::create(b, 1, 1));
-  }
-  Value count(Value condition) { return b.createOrFold<arith::ExtUIOp>(b.getI32Type(), condition); }
-  Value zeroUnless(Value condition, Value x) { return b.select(condition, x, b.i32(0)); }
+  // Numbers.
+  Number number(Value value) { return {b, value}; }
+  Number number(int64_t constant) { return {b, b.i32(constant)}; }
+  Number condition(bool constant) { return {b, arith::ConstantIntOp::create(b, constant, 1)}; }
+  Number count(Number condition) { return {b, b.createOrFold<arith::ExtUIOp>(b.getI32Type(), condition)}; }
+  Number shiftedRight(Number x, Number by) { return {b, b.createOrFold<arith::ShRUIOp>(x, by)}; }
+  Number dim(PlanDim which);
+  ValueDivisor by(PlanDim which) { return {b, which}; }
+  Numbers numbersOf(ValueRange values);
+  SmallVector<Value> valuesOf(ArrayRef<Number> numbers) { return {numbers.begin(), numbers.end()}; }
+  Numbers sumsOf(ArrayRef<Number> x, ArrayRef<Number> y);
+  Number read(Value buffer, Number index) { return number(b.read(buffer, b.wide(index))); }
+  /// A buffer of numbers that is an input.
+  Value table(const Twine &name) { return b.buffer(name.str(), b.getI32Type()); }
+  /// The rows of a sequence.
+  NumberRange rowsOfSequence(Number sequence);
 
   // PlanUnits.cpp
   void declareParameters();
   void layOutScratch();
   void findUnits();
-  Value faultOf(Value sequence, Value first, Value last);
+  Number faultOf(Number sequence, const NumberRange &rows);
   void writeFinding(const Finding &finding);
+  StringRef nameOf(unsigned operand) const;
   bool isRagged(unsigned operand) const;
-  Value listOf(unsigned operand, Value sequence, Value head);
-  Value lengthOf(unsigned operand, Value sequence, Value head);
+  Number listOf(unsigned operand, Number sequence, Number head);
+  Number lengthOf(unsigned operand, Number sequence, Number head);
   /// The least and the greatest length of a sequence's heads.
-  std::pair<Value, Value> lengthsOf(unsigned operand, Value sequence);
-  Value roomOf(unsigned operand);
-  Value pos0Of(unsigned operand, Value sequence);
-  PlanUnit unitOf(Value number) { return unitOf(number, get(sequenceOf, number)); }
-  PlanUnit unitOf(Value number, Value sequence);
+  std::pair<Number, Number> lengthsOf(unsigned operand, Number sequence);
+  Number roomOf(unsigned operand);
+  Number pos0Of(unsigned operand, Number sequence);
+  PlanUnit unitOf(Number unit) { return unitOf(unit, get(sequenceOf, unit)); }
+  PlanUnit unitOf(Number unit, Number sequence);
   /// All rows of a list, a sequence's or one head's of it, as one unit: what they see, and nothing of tiles.
-  PlanUnit rowsOf(Value list);
-  void findSeen(PlanUnit &unit, Value end);
+  PlanUnit rowsOf(Number list);
+  void findSeen(PlanUnit &unit, Number end);
   void addSeen(unsigned operand, PlanUnit &unit);
   void writePositions();
   void writeScoreTasks();
@@ -134,104 +157,106 @@ private:
 
   // PlanPages.cpp
   struct PageRun {
-    Value begin, end; ///< entries of a row of the block table
-    Value pieces;     ///< that threads look at
+    NumberRange entries; ///< of a row of the block table
+    Number pieces;       ///< that threads look at
   };
   bool isPaged(unsigned operand) const;
   PageRun pageRunOf(const SeenTokens &seen);
-  Value pagePiecesOf(const PlanUnit &rows);
-  std::pair<Value, Value> firstWrongPage(unsigned operand, Value row, Value begin, Value end);
-  Finding wrongPageIn(Value piece);
+  Number pagePiecesOf(const PlanUnit &rows);
+  std::pair<Number, Number> firstWrongPage(unsigned operand, Number row, const NumberRange &entries);
+  Finding wrongPageIn(Number piece);
   void countPieces();
   void checkPages();
 
   // PlanParts.cpp
   struct Chunks {
-    Value inside, parts; ///< cuts between its tokens; what they leave
+    Number inside, parts; ///< cuts between its tokens; what they leave
   };
   Chunks chunksOf(const SeenTokens &seen);
-  Value endOfChunk(const SeenTokens &seen, Value number);
-  Value partsOf(const PlanUnit &unit);
-  PlanPiece partOf(const PlanUnit &unit, Value number);
+  Number endOfChunk(const SeenTokens &seen, Number chunk);
+  Number partsOf(const PlanUnit &unit);
+  PlanPiece partOf(const PlanUnit &unit, Number part);
   void findParts();
   void decide();
   void sortParts();
-  SmallVector<Value> countDigit(Value digit);
-  SmallVector<Value> unpackDigits(ValueRange counts);
-  void sortByDigit(ScratchArray from, ScratchArray to, Value shift);
+  Numbers countDigit(Number digit);
+  Numbers unpackDigits(ArrayRef<Number> counts);
+  void sortByDigit(ScratchArray from, ScratchArray to, Number shift);
 
   // PlanDeals.cpp
-  Segment segmentOf(const PlanUnit &unit, const SeenTokens &seen, Value first, const PlanPiece &piece,
-                    Value &exists);
-  /// Writes the segments of a piece from `at` on, where `at` is given; returns their number and the first.
-  std::pair<Value, Segment> segmentsOf(const PlanUnit &unit, const PlanPiece &piece, Value at);
-  Task taskOf(const PlanUnit &unit, const PlanPiece &piece, Value ordinal, Value segments, Value segmentCount,
-              Value partial);
+  Segment segmentOf(const PlanUnit &unit, const SeenTokens &seen, const NumberRange &tokens);
+  /// Writes the segments of a piece from `at` on, where it is given; returns their number and the first.
+  std::pair<Number, Segment> segmentsOf(const PlanUnit &unit, const PlanPiece &piece,
+                                        std::optional<Number> at = {});
+  Task taskOf(const PlanUnit &unit, const PlanPiece &piece, Number ordinal, Number segments,
+              Number segmentCount, Number partial);
+  void writeStart(Number start, const Task &task, const Segment &front, Number tasksBegin, Number tasksEnd);
+  void writeNoStart(Number start);
   struct Dealt {
-    Value part, ordinal;
+    Number part, ordinal;
   };
-  Dealt dealtAt(Value turn);
-  Value startOf(Value block);
+  Dealt dealtAt(Number turn);
+  Number startOf(Number block);
   void writeParts();
   void writeTasks();
   void writeStarts();
   void writeMerges();
-  void writeMerge(Value list, Value first, Value parts, Value partial, Value stride, const PlanUnit &unit,
-                  Value ordinal, Value row);
+  void writeMergeCounts();
+  void writeMerge(Number list, Number first, Number parts, Number partial, Number stride,
+                  const PlanUnit &unit, Number ordinal, Number row);
 
   // PlanCuts.cpp
   struct Place {
-    Value task, tile;
+    Number task, tile;
   };
   /// A task that is listed: which unit's it is, and for which ordinal. Blocks abreast are numbered by theirs.
   struct Listed {
-    Value unit, ordinal;
+    Number unit, ordinal;
   };
-  Listed listedAt(Value task, Value nth);
+  Listed listedAt(Number task, Number nth);
   /// A share's tasks in the order of the list, and where those of its nth block begin.
   struct Run {
-    Value from, to, first;
+    NumberRange tasks;
+    Number first;
+    Number placeOf(Number task) const { return first + (task - tasks.begin); }
   };
-  Run runOf(Value share, Value nth);
-  Value placeIn(const Run &run, Value index) { return b.add(run.first, b.sub(index, run.from)); }
-  Value nthOf(Value number, Value share) { return b.sub(number, b.mul(share, abreast)); }
-  Value partialIn(Value nth, Value row) { return b.add(row, b.mul(nth, listPartials)); }
-  Place placeOf(Value cut);
-  Value isLastCut(Value cut, Value task);
+  Run runOf(Number share, Number nth);
+  Number nthOf(Number number, Number share) { return number - share * abreast; }
+  Number partialIn(Number nth, Number row) { return row + nth * listPartials; }
+  Place placeOf(Number cut);
+  Number nextCut(Number cut) { return min(cut + 1, dim(PlanDim::Blocks)); }
+  Number isLastCut(Number cut, Number task);
+  /// `count` where units are cut into shares, else 0.
+  Number ifCut(Number count) { return select(shares > 0, count, 0); }
   void findCuts();
   void countCuts();
   void writeWholeTasks();
   void writeCutTasks();
-  void writeCutPiece(const PlanUnit &unit, Value ordinal, Value begin, Value end, Value partial, Value index,
-                     Value segments);
+  PlanPiece pieceOf(Number begin, Number end);
+  void writeCutPiece(const PlanUnit &unit, Number ordinal, const PlanPiece &piece, Number partial,
+                     Number index, Number segments);
   void writeCutStarts();
   void writeCutMerges();
 
   Chain &chain;
   KernelBuilder b;
-  Value thread, block, first, step; ///< of threads: in the block; in the grid, and how many there are
-  Value scratchMemory, region, words;
+  Number thread, block, first, step; ///< of threads: in the block; in the grid, and how many there are
+  Value scratchMemory;
   tile::AllocOp exchange;
   int64_t heads, group;
   int64_t lists, dealt; ///< heads of a sequence that have units of their own, and heads of a unit
   bool sinks, follows;
   bool stores; ///< whether tasks store scores, which significance is made of: sequences then have a row at
                ///< most
-  Value isRight, isHeld;  ///< whether inputs have no fault, and what they make fits
-  Value sequences, fixed; ///< fixed: whether cuts are at multiples of plan.chunk
+  Number isRight, isHeld;  ///< whether inputs have no fault, and what they make fits
+  Number sequences, fixed; ///< fixed: whether cuts are at multiples of plan.chunk
 
-  ScratchArray unitStart;                                        ///< of each sequence, and the end
-  ScratchArray piecesUpTo;                                       ///< of each list, and the end
-  ScratchArray sequenceOf;                                       ///< of each unit
-  ScratchArray partStart, partial, mergeStart, costs;            ///< of each unit, and the end
-  ScratchArray order, sorted, unitOfPart;                        ///< of parts
-  ScratchArray cutTask, cutTile, cutsUpTo, cutPartial, cutMerge; ///< of each block, and the end
-  Value pieces;                                                  ///< of rows of block tables
-  Value units, parts, partials, merges, cost;                    ///< how many
-  Value tasks;                                                   ///< that are dealt
-  Value shares, listed, share;                                   ///< units that are cut into so many shares
-  Value abreast, isAbreast;       ///< blocks that walk a share together, and whether they are several
-  Value listPartials, listMerges; ///< of the list, for one of those blocks
+  Number pieces;                               ///< of rows of block tables
+  Number units, parts, partials, merges, cost; ///< how many
+  Number tasks;                                ///< that are dealt
+  Number shares, listed, share;                ///< units that are cut into so many shares
+  Number abreast, isAbreast;       ///< blocks that walk a share together, and whether they are several
+  Number listPartials, listMerges; ///< of the list, for one of those blocks
 };
 
 } // namespace mlir::attn

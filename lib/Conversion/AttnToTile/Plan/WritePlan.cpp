@@ -49,7 +49,7 @@ struct WritePlan : mlir::attn::impl::WritePlanPassBase<WritePlan> {
       if (stores && storeOf(type).kind == ::attn::rt::StoreKind::Packed)
         return update.emitOpError("cannot be planned on the device: expected a paged or dense region, whose "
                                   "room does not depend on lengths, to have significance");
-      if (int64_t ranges = PlanKernel::mostRanges(update.getVisibility()); ranges > 2)
+      if (int64_t ranges = PlanKernel::intervalBound(update.getVisibility()); ranges > 2)
         return update.emitOpError("cannot be planned on the device: expected a visibility of at most two "
                                   "intervals, got ")
                << ranges;

@@ -15,6 +15,7 @@
 #ifndef ATTN_RT_ARTIFACT_PLANRECORDS_H
 #define ATTN_RT_ARTIFACT_PLANRECORDS_H
 
+#include "attn_rt/support/Arithmetic.h"
 #include "attn_rt/tensor/Tensor.h"
 
 #include <algorithm>
@@ -131,7 +132,7 @@ enum class PlanFault : int32_t {
 };
 
 /// What that kernel is told beside, as dimensions. Behind a number that much is divided by stand a factor and
-/// a shift: x / n is x * factor >> shift, where x is below 2^31.
+/// a shift, by which quotientBy divides.
 #define ATTN_PLAN_DIVISOR(DIM, Id, name)                                                                     \
   DIM(Id, name) DIM(Id##Factor, name ".factor") DIM(Id##Shift, name ".shift")
 #define ATTN_PLAN_DIMS(DIM)                                                                                  \
@@ -159,6 +160,17 @@ inline constexpr std::string_view planDimNames[] = {
     ATTN_PLAN_DIMS(ATTN_PLAN_DIM)
 #undef ATTN_PLAN_DIM
 };
+/// A number to divide by, of 31 bits: x / number is x * factor >> shift, for 0 <= x < 2^31.
+struct PlanDivisor {
+  int32_t number, factor, shift;
+
+  static constexpr PlanDivisor of(int32_t number) {
+    const int shift = 31 + std::bit_width(static_cast<uint32_t>(number - 1));
+    return {number, static_cast<int32_t>((int64_t{1} << shift) / number + 1), shift};
+  }
+};
+template <typename N> auto quotientBy(N x, N factor, N shift) { return shiftedProduct(x, factor, shift); }
+
 constexpr std::string_view planDimName(PlanDim dim) { return planDimNames[static_cast<size_t>(dim)]; }
 
 /// The arrays of a plan and its partial arrays.

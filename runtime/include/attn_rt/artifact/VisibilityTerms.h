@@ -83,6 +83,18 @@ constexpr bool isConnective(VisibilityKind kind) {
   return kind == VisibilityKind::Or || kind == VisibilityKind::And;
 }
 
+/// The most intervals that a visibility gives: 1 of a term, else of its parts, of which `boundOf` tells. Each
+/// part adds its own to a union; an intersection of lists of m and n intervals has at most m + n - 1.
+template <typename Parts, typename BoundOf>
+int intervalBound(VisibilityKind kind, const Parts &parts, BoundOf boundOf) {
+  if (parts.empty())
+    return 1;
+  int bound = kind == VisibilityKind::Or ? 0 : 1 - static_cast<int>(parts.size());
+  for (const auto &part : parts)
+    bound += boundOf(part);
+  return bound;
+}
+
 /// Positions [begin, end). An end that is not there is infinite.
 template <typename Position> struct PositionBounds {
   std::optional<Position> begin, end;

@@ -27,16 +27,11 @@
 #define ATTN_RT_BATCH_VISIBILITY_H
 
 #include "attn_rt/artifact/Artifact.h"
-#include "attn_rt/artifact/VisibilityTerms.h"
+#include "attn_rt/batch/TokenRanges.h"
 
 namespace attn::rt {
 
-/// Positions or tokens [begin, end).
-struct Interval {
-  int64_t begin = 0, end = 0;
-  int64_t size() const { return end - begin; }
-  bool operator==(const Interval &) const = default;
-};
+using Interval = RangeOf<int64_t>;
 
 /// Ends of an interval without end: far outside of 32 bits, and far enough from 64 to add to.
 inline constexpr int64_t leastPosition = -(int64_t{1} << 40);

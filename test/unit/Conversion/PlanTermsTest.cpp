@@ -117,6 +117,7 @@ TEST_F(PlanTerms, OfTokenRanges) {
     expectSame(FORMULA(rt::overlaps), range(most), range(most));
     expectSame(FORMULA(rt::fullOf), range(most), range(most), range(most));
     expectSame(FORMULA(rt::fullWithin), range(most), range(most));
+    expectSame(FORMULA(rt::listOfHead), below(most), 1 + below(8), below(8));
     const int64_t align = 1 + below(64);
     expectSame([&](auto range) { return rt::alignedTo(align, range); }, tokens(most));
   }
@@ -156,6 +157,13 @@ TEST_F(PlanTerms, OfCutsAndCosts) {
     expectSame(FORMULA(rt::equalShare), below(1 << 20), shares);
     expectSame(FORMULA(rt::scoreTasksOf), below(9000));
     expectSame(FORMULA(rt::scoreTaskEnd), below(9) * rt::scoreTaskTokens, below(9000));
+    expectSame(FORMULA(rt::scoreWordsOf), below(9000), 1 + below(12));
+    expectSame(FORMULA(rt::tilesBound), below(9000), 1 + below(128), below(300));
+    expectSame(FORMULA(rt::cutRowsBound), shares, 1 + below(128), below(9000));
+    const rt::Store store{.kind = rt::StoreKind::Paged, .page = int64_t{1} << below(9)};
+    expectSame([&](auto token) { return store.entryOf(token); }, below(9000));
+    expectSame([&](auto tokens) { return store.entriesOf(tokens); }, 1 + below(9000));
+    expectSame([&](auto entries) { return store.tokensOf(entries); }, below(300));
   }
 }
 

@@ -105,6 +105,10 @@ template <std::integral Y> ValueNumber operator%(ValueNumber x, Y y) {
   return {x.builder(), x.builder().rem(x, y)};
 }
 
+template <std::integral Y> ValueNumber operator>>(ValueNumber x, Y y) {
+  return {x.builder(), x.builder().createOrFold<arith::ShRUIOp>(x, x.builder().i32(y))};
+}
+
 /// x * y >> shift, of which the product has 64 bits.
 inline ValueNumber shiftedProduct(ValueNumber x, ValueNumber y, ValueNumber shift) {
   KernelBuilder &b = x.builder();

@@ -36,7 +36,7 @@ using ::attn::rt::PlanFault;
 
 // The formulas of numbers. Those of ranges are found by their arguments.
 using ::attn::rt::ceilDiv, ::attn::rt::tilesOfRows, ::attn::rt::packedInTile, ::attn::rt::rowOf;
-using ::attn::rt::equalShare, ::attn::rt::scoreTasksOf, ::attn::rt::scoreTaskEnd;
+using ::attn::rt::equalShare, ::attn::rt::listOfHead, ::attn::rt::scoreTasksOf, ::attn::rt::scoreTaskEnd;
 using ::attn::rt::rowEndOf, ::attn::rt::outputOf, ::attn::rt::positionOf, ::attn::rt::chunkOrigin;
 using ::attn::rt::tileCost, ::attn::rt::costOfTask, ::attn::rt::tilesOfCost, ::attn::rt::mostShares;
 

@@ -19,8 +19,8 @@ static constexpr int64_t pieceEntries = 16; ///< loads of a thread that do not w
 
 /// A range of tokens in entries of its row, and the pieces that they make.
 PlanKernel::PageRun PlanKernel::pageRunOf(const SeenTokens &seen) {
-  const int64_t page = storeOf(chain.updates[seen.operand].getKv().getType()).tokensOf(1);
-  NumberRange entries{seen.tokens.begin / page, ceilDiv(seen.tokens.end, page)};
+  const ::attn::rt::Store store = storeOf(chain.updates[seen.operand].getKv().getType());
+  NumberRange entries{store.entryOf(seen.tokens.begin), store.entriesOf(seen.tokens.end)};
   Number isSome = seen.tokens.begin < seen.tokens.end;
   return {entries, select(isSome, ceilDiv(entries.size(), pieceEntries), 0)};
 }

@@ -133,9 +133,9 @@ void PlanKernel::decide() {
   Number all = units * dealt, total = cost * dealt;
   Number tiles = tilesOfCost(total, all * overhead);
   Number most = max(mostShares(blocks, tiles, shareTiles), 1);
-  Number equal = equalShare(total, most) + costOfTask(overhead, 1);
+  Number even = equalShare(total, most) + costOfTask(overhead, 1);
   Number rounds = max(ceilDiv(all, by(PlanDim::Blocks)), 1);
-  Number longest = equal + equal / 32; // of the tasks of all rounds
+  Number longest = even + even / 32; // of the tasks of all rounds
   Number longer = walk(units, number(0), [&](Number i, Number exists, ArrayRef<Number> carried) -> Numbers {
     Number isLonger = ifThere(exists, 1, [&]() -> Numbers {
       Number cost = get(costs, i + 1) - get(costs, i);

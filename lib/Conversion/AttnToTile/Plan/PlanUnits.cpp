@@ -100,7 +100,7 @@ bool PlanKernel::isRagged(unsigned operand) const {
 
 /// The row of an operand's tables that a sequence has, or one of its heads.
 Number PlanKernel::listOf(unsigned operand, Number sequence, Number head) {
-  return isRagged(operand) ? sequence * heads + head : sequence;
+  return isRagged(operand) ? listOfHead(sequence, heads, head) : sequence;
 }
 
 Number PlanKernel::lengthOf(unsigned operand, Number sequence, Number head) {
@@ -129,7 +129,7 @@ Number PlanKernel::roomOf(unsigned operand) {
   UpdateOp update = chain.updates[operand];
   StringRef name = argumentName(update.getKv());
   const ::attn::rt::Store store = storeOf(update.getKv().getType());
-  return store.isPaged() ? number(b.dimension((name + ".max_pages").str())) * store.tokensOf(1)
+  return store.isPaged() ? store.tokensOf(number(b.dimension((name + ".max_pages").str())))
                          : number(b.dimension((name + ".tokens").str()));
 }
 

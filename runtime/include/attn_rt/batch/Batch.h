@@ -10,6 +10,7 @@
 #define ATTN_RT_BATCH_BATCH_H
 
 #include "attn_rt/artifact/Artifact.h"
+#include "attn_rt/batch/TokenRanges.h"
 
 namespace attn::rt {
 
@@ -30,7 +31,8 @@ struct OperandBatch {
   /// The list of tokens that a head has of an instance: an index into `lengths`, and a row of the table.
   /// `place` numbers the heads of the store.
   size_t listOf(size_t instance, int32_t place) const {
-    return heads == 1 ? instance : instance * static_cast<size_t>(heads) + static_cast<size_t>(place);
+    return heads == 1 ? instance
+                      : listOfHead(instance, static_cast<size_t>(heads), static_cast<size_t>(place));
   }
   int32_t length(size_t instance, int32_t place) const { return lengths[listOf(instance, place)]; }
   /// The most tokens that a head has of an instance.

@@ -37,6 +37,11 @@ RangeOf<N> rangeWhere(Condition condition, const RangeOf<N> &range) {
   return {select(condition, range.begin, 0), select(condition, range.end, 0)};
 }
 
+/// Which of an operand's lists of tokens a head of an instance has, where each of `heads` has its own.
+template <typename N, typename Heads, typename Head> auto listOfHead(N instance, Heads heads, Head head) {
+  return instance * heads + head;
+}
+
 /// What two ranges have in common. Where that is nothing, its end is not behind its begin.
 template <typename N> RangeOf<N> commonOf(const RangeOf<N> &x, const RangeOf<N> &y) {
   return {max(x.begin, y.begin), min(x.end, y.end)};

@@ -10,11 +10,11 @@
 //   the planner on the host     integers, of the widths that it has
 //   the planner on the device   values of a kernel, i32 (AttnToTile/Kernel/ValueNumber.h)
 //
-// Numbers have + - * / %, the comparisons < and <=, which give conditions, and
+// Numbers have + - * / %, >> by a constant, the comparisons < and <=, which give conditions, and
 // && || ! of these. A divisor may be of another type, which says how to divide by it.
 // The functions below are overloaded; a formula calls them by these names alone.
 //
-// What both rely on: / and % are of a number that is not negative, by one above 0; both
+// What both rely on: / % >> are of a number that is not negative, / % by one above 0; both
 // sides of && and || may be computed, and both numbers of a `select`.
 //
 //===----------------------------------------------------------------------===//

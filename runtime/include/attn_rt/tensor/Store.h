@@ -22,6 +22,7 @@
 #ifndef ATTN_RT_TENSOR_STORE_H
 #define ATTN_RT_TENSOR_STORE_H
 
+#include "attn_rt/support/Arithmetic.h"
 #include "attn_rt/tensor/Format.h"
 
 #include <bit>
@@ -149,15 +150,19 @@ struct Store {
     return isPaged() ? pages * page : kind == StoreKind::Dense ? instances * tokens : tokens;
   }
 
-  // Entries of a block table: one for each page.
+  // Entries of a block table, one for each page, over any numbers (Arithmetic.h).
   /// Entries by which so many tokens are found, the first of which begins a page; 0 where there is no block
   /// table.
-  int64_t entriesOf(int64_t tokens) const { return isPaged() ? entryOf(tokens - 1) + 1 : 0; }
+  template <typename N> N entriesOf(N tokens) const {
+    return isPaged() ? entryOf(tokens - 1) + 1 : constantLike(tokens, 0);
+  }
   /// The entry of a token, in its instance. (Planners ask for every segment: a shift is quicker than a
   /// division.)
-  int64_t entryOf(int64_t token) const { return token >> std::countr_zero(static_cast<uint64_t>(page)); }
+  template <typename N> N entryOf(N token) const {
+    return token >> std::countr_zero(static_cast<uint64_t>(page));
+  }
   /// Tokens that so many entries have room for.
-  int64_t tokensOf(int64_t entries) const { return entries * page; }
+  template <typename N> auto tokensOf(N entries) const { return entries * page; }
 
   // Bulk copies.
   /// Lines of the boxes in which a tile of `tokens` can be copied in bulk; 0: its tokens lie apart, or nobody

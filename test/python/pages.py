@@ -13,3 +13,8 @@ def skip_without_packages(script):
         imported = re.search(rf"^\s*(?:import|from)\b.*\b{package}\b", script, flags=re.M)
         if imported and not importlib.util.find_spec(package):
             pytest.skip(f"{package} is not installed")
+
+
+def without_tests(text):
+    """A page less the blocks that are files of tests, `test_name.py`: those run with what the page builds (test/docs)."""
+    return re.sub(r"^`test_\w+\.py`:\n```python\n.*?^```$", "", text, flags=re.M | re.S)

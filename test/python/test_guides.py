@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pages import skip_without_packages
+from pages import skip_without_packages, without_tests
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("examples/*/*.md"))]
@@ -21,7 +21,10 @@ MARK = "\x1e"  # printed between blocks
 def blocks(page):
     """(code, what the page shows of its output or None) of every block."""
     pattern = r"^```python\n(.*?)^```(?:\n+```text\n(.*?)^```)?"
-    return [(found[1], found[2]) for found in re.finditer(pattern, page.read_text(), flags=re.M | re.S)]
+    return [
+        (found[1], found[2])
+        for found in re.finditer(pattern, without_tests(page.read_text()), flags=re.M | re.S)
+    ]
 
 
 RUN = [page for page in PAGES if blocks(page)]

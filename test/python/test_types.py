@@ -11,6 +11,7 @@ from pathlib import Path
 import attn
 import pytest
 from attn.run.attention import AttendOptions, attend
+from pages import without_tests
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(attn.__file__).resolve().parents[1]
@@ -150,7 +151,7 @@ def folder(tmp_path):
 def test_the_documentation(checker, folder):
     files = []
     for page in PAGES:
-        code = re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.M | re.S)
+        code = re.findall(r"^```python\n(.*?)^```", without_tests(page.read_text()), flags=re.M | re.S)
         if code:
             files.append(
                 folder

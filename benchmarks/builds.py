@@ -74,7 +74,7 @@ class Served:
         point = dataclasses.replace(point, device="host" if self.device == "cpu" else self.device)
         sides = []
         with self.torch.enable_grad():
-            given, d_out = tensors_of(self.torch, point, point.batch, point.tokens)
+            given, d_out = tensors_of(self.torch, point, point.batch, point.tokens, point.value_dim)
             for ordered in (True, False):
                 attend = partial(attn.attend, causal=point.causal, ordered=ordered)
                 sides.append(backward_side(self.torch, attend, given, d_out))

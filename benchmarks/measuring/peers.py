@@ -110,17 +110,21 @@ def installed(name):
         raise RuntimeError("is not installed") from None
 
 
-def flash4(torch, tensors):
-    """FlashAttention-4 (CuTe DSL), which has a kernel for Hopper as well."""
+def flash4_attention(causal):
+    """FlashAttention-4 (CuTe DSL), which has kernels for Hopper as well: a function of q, k, v [batch, tokens, heads, dim]."""
     attention = installed("flash_attn.cute").flash_attn_func
-    q, k, v = map(tensors.by_sequence, (tensors.q, tensors.k, tensors.v))
-    causal = is_causal(tensors)
 
-    def out():
-        result = attention(q, k, v, causal=causal)
-        return result[0] if isinstance(result, tuple) else result
+    def attend(q, k, v):
+        found = attention(q, k, v, causal=causal)
+        return found[0] if isinstance(found, tuple) else found
 
-    return keeping(out)
+    return attend
+
+
+def flash4(torch, tensors):
+    attend = flash4_attention(is_causal(tensors))
+    given = [tensors.by_sequence(x) for x in (tensors.q, tensors.k, tensors.v)]
+    return keeping(lambda: attend(*given))
 
 
 def flashinfer(torch, tensors):

@@ -12,7 +12,7 @@ compared with a peer's.
 from dataclasses import dataclass
 
 from measuring.described import Described
-from measuring.peers import EXPANDS, installed, reason
+from measuring.peers import EXPANDS, flash4_attention, reason
 
 ORDERED = "ordered"  # attn's side with sums in a fixed order
 OURS = ("attn", ORDERED)
@@ -80,7 +80,7 @@ def backward_points(quick):
     return points[:2] if quick else points
 
 
-def tensors_of(torch, point, sequences, rows):
+def tensors_of(torch, point, sequences, rows, value_dim=None):
     """q, k, v [sequences, rows, heads, dim], which require gradients, and the gradient of the output."""
     place = "cpu" if point.device == "host" else point.device
     torch.manual_seed(1)
@@ -88,7 +88,7 @@ def tensors_of(torch, point, sequences, rows):
     def made(heads, dim):
         return torch.randn(sequences, rows, heads, dim, device=place, dtype=torch.bfloat16)
 
-    value_dim = getattr(point, "value_dim", None) or point.dim
+    value_dim = value_dim or point.dim
     sizes = (point.q_heads, point.dim), (point.kv_heads, point.dim), (point.kv_heads, value_dim)
     return [made(*each).requires_grad_() for each in sizes], made(point.q_heads, value_dim)
 
@@ -109,17 +109,6 @@ def sdpa(torch, name, causal, expand=False):
             return scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=grouped).transpose(1, 2)
 
     return attention
-
-
-def flash4(causal):
-    """FlashAttention-4 (CuTe DSL)."""
-    attention = installed("flash_attn.cute").flash_attn_func
-
-    def first(q, k, v):
-        found = attention(q, k, v, causal=causal)
-        return found[0] if isinstance(found, tuple) else found
-
-    return first
 
 
 def backward_side(torch, attention, given, d_out):
@@ -153,7 +142,7 @@ def invite(sides, declined, make, attempts):
 def ways(torch, name, causal):
     """How a backend may be asked: with grouped heads, or with keys and values of every head."""
     if name == "flash4":
-        return [(name, lambda *given: flash4(causal)(*given))]
+        return [(name, lambda *given: flash4_attention(causal)(*given))]
     found = [(name, sdpa(torch, name, causal))]
     if name in EXPANDS:
         found.append((f"{name}, heads expanded", sdpa(torch, name, causal, expand=True)))
@@ -165,7 +154,7 @@ def measure_backward(point, bench):
     torch, timer = bench.contest.torch, bench.contest.timer
     import attn
 
-    given, d_out = tensors_of(torch, point, point.batch, point.tokens)
+    given, d_out = tensors_of(torch, point, point.batch, point.tokens, point.value_dim)
     sides, declined = {}, {}
     sides["attn"] = backward_side(
         torch, lambda q, k, v: attn.attend(q, k, v, causal=point.causal), given, d_out

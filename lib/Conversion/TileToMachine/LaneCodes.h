@@ -13,7 +13,7 @@ namespace mlir::tile {
 
 inline bool isF16(Type element) { return mlir::attn::elementOf(element).dtype == mlir::attn::rt::DType::F16; }
 
-/// Where a code of 4 or 2 bits that lies `bits * position` up in a half finds room in the mantissa.
+/// The bit of the mantissa to which a code of 4 or 2 bits moves that lies `bits * position` up in a half.
 struct Place {
   int64_t shift, bit;
   Place(Type codes, Type element, int64_t position) {
@@ -41,8 +41,8 @@ inline int64_t bitOf(Type codes, int64_t position) {
 /// operand hold them: of two tokens where features are kept, of one token where they are contracted.
 class BlockScales {
 public:
-  /// Where a lane's codes lie: feature `offset` of its run in a span of `size` features, of which each lane
-  /// along features has a share. A span of at most a block lies in one.
+  /// A lane's codes lie `offset` features into its run. The span of `size` features from `first` on consists
+  /// of such runs, one for each lane along features. A span of at most a block lies in one block.
   struct Place {
     int64_t first, size, offset;
   };

@@ -116,27 +116,6 @@ def test_any_number_of_lists(requests, kv_heads):
 
 
 def test_one_precision():
-    for name, value, words in (
-        ("window", 0, "Mine.window: expected a number of tokens from 1 on, got 0"),
-        ("window", 4.0, "Mine.window: expected a number of tokens from 0 on, got 4.0"),
-        ("window", "4", "Mine.window: expected a number of tokens from 0 on, got '4'"),
-        ("rows", -3, "Mine.rows: expected a number of rows from 1 on, or None for all, got -3"),
-        ("group", "median", "Mine.group: expected 'max', 'mean' or 'sum', got 'median'"),
-        ("limits", lambda *_: 3.0, r"Mine.limits\(0, 0\): expected two numbers of float32, got 3.0"),
-        (
-            "limits",
-            lambda *_: (1, 2, 3),
-            r"Mine.limits\(0, 0\): expected two numbers of float32, got tuple \(1, 2, 3\)",
-        ),
-        ("limits", lambda *_: (1, float("nan")), r"Mine.limits\(0, 0\): expected two numbers of float32"),
-        ("limits", lambda *_: (10**400, 1), r"Mine.limits\(0, 0\): expected two numbers of float32"),
-    ):
-        mine = type("Mine", (Tiers,), {name: value})()
-        with pytest.raises(attn.PlanError, match=words):
-            cache_of(mine)
-        if (name, value) != ("window", 0):
-            with pytest.raises(attn.PlanError, match=words):
-                mine.prompt(torch.rand(2, 3), heads=[(0, 0), (0, 1)])
     cache = cache_of(None, high={})
     watched = Watched(cache, (64, 64))
     watched.prompts(20)

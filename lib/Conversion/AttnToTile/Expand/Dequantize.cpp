@@ -120,7 +120,8 @@ Value FragmentExpansion::dequantizedBlocks(UpdateOp update, bool keys, Type elem
   if (part.format.blocks == rt::Format::Blocks::E8M0)
     most = largestPower(words, count);
   auto blocks = BlocksAttr::get(b.getContext(), count, part.format.group, scale);
-  // Of values, weights would have to take what is left of the factor. Powers of two have it.
+  // Tiny values need 2^14 from elsewhere: powers of two contain it, and so does a scale that results take.
+  // Without these, weights would have to take it.
   const bool tiny = isTiny(kv, keys) && (keys || most || form.has(FormTraits::ValueScale));
   return DequantizeOp::create(b, factorType(tile, keys ? Axis::Key : Axis::Feature, element), tile,
                               ValueRange(), ValueRange(), words, most, blocks, IntegerAttr(), tiny);

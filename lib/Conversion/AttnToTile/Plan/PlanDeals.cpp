@@ -72,7 +72,7 @@ Task PlanKernel::taskOf(const PlanUnit &unit, const PlanPiece &piece, Number ord
   return task;
 }
 
-/// What a block starts with: its first task, that one's first segment, and where its tasks are.
+/// A block's start: its first task, that task's first segment, and where its tasks are.
 void PlanKernel::writeStart(Number start, const Task &task, const Segment &front, Number tasksBegin,
                             Number tasksEnd) {
   auto fields = ::attn::rt::fieldsOf(task), ofSegment = ::attn::rt::fieldsOf(front);

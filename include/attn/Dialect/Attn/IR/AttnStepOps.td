@@ -158,8 +158,9 @@ def Attn_DequantizeOp : Attn_StepOp<"dequantize", [AttrSizedOperandSegments, Mem
     Codes are loaded and widened to the result's element, exactly. With `scales` and `zeros`, one of each for a group of
     features, the result is `code * scale + zero` in f16, rounded once. `per` says how many features a group has; without
     it one group has all. Where features come in `blocks`, `words` have the scales of a token's, and the result is `code *
-    scale`, exactly; powers of two are divided by 2^`most` (tile.widen). `tiny` leaves integers in the low bits of an f16, each its code times a power of two that its
-    feature decides (tile.widen, tile.restore). The result's first axis is the one that the product keeps.
+    scale`, exactly; powers of two are divided by 2^`most` (tile.widen). `tiny` leaves integers in the low bits of an f16,
+    each its code times a power of two that its feature decides, and e2m1 at 2^-14 of its number (tile.widen, tile.restore).
+    The result's first axis is the one that the product keeps.
 
     ```mlir
     %v = attn.dequantize %tile : <key 32, feature 64, i4> -> <[feature 64, key 32], f16>

@@ -18,7 +18,7 @@ rt::Format formatOf(Type stored);
 rt::Format::Blocks blocksOf(Type scale);
 /// Elements of the memory that holds them: codes, or the type itself.
 Type codesOf(Type stored);
-/// What a number of this type is of what `tile.widen tiny` makes of a float's code, beside scales.
+/// The factor from what `tile.widen tiny` makes of a code of this type to the code's number, before scales.
 float widenedUnit(Type stored);
 
 } // namespace mlir::attn

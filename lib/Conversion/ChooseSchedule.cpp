@@ -124,7 +124,7 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
     for (auto [held, each] : {std::pair("rows", chosen.rows), std::pair("tokens", chosen.tokens)})
       if (schedule == "wgmma" && !chosen.fused && each.getKind() != ScheduleKind::Wgmma)
         function.emitRemark() << "schedule mma instead of wgmma where a backward pass holds " << held
-                              << ": wgmma needs sm_90a, and tiles that the heads of a group fill evenly";
+                              << ": wgmma needs sm_90a, and dims that fit its registers";
     tile::schedulesAttr.set(function, ArrayAttr::get(&getContext(), {chosen.rows}));
     tile::tokenScheduleAttr.set(function, chosen.tokens);
     decided += 2;

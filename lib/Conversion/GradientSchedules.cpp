@@ -5,9 +5,10 @@
 // whose fragments leave a thread the registers that ptxas needs for the rest.
 //
 // Of 128 lines two warpgroups compute by wgmma, with warps beside them that copy: whole
-// boxes of what is walked, so that the heads of a group must fill a tile's lines evenly.
-// Rows that are held come once a task, and are gathered where they do not. What comes
-// neither way, or fits no tile, is computed by mma, of 64 lines.
+// boxes of what is walked, of as many heads as fill a tile's lines evenly. Where these are
+// a part of a group, its parts take turns: with groups of five each head has tiles of its
+// own. Rows that are held come once a task, and are gathered where the heads of a group do
+// not fill lines evenly. What fits no tile is computed by mma, of 64 lines.
 //
 // Fused, the two warpgroups that hold tokens add to rows, too: of a tile of 128 packed
 // rows each has 64, the lines of an instruction, and of one of 64 half of the features.
@@ -21,6 +22,8 @@
 #include "ScheduleLimits.h"
 
 #include "attn/Dialect/Tile/IR/SharedMemory.h"
+
+#include "attn_rt/artifact/Artifact.h"
 
 using namespace mlir;
 using namespace mlir::attn;
@@ -114,8 +117,7 @@ public:
   ScheduleAttr chooseWgmma(Held held) const {
     for (int64_t lines : walkedByWgmma) {
       int64_t slopes = slopesOf(held, lines);
-      if (held.addsToRows &&
-          (lines % ScheduleAttr::groupRows != 0 || ScheduleAttr::groupRows % shape.group != 0))
+      if (held.addsToRows && lines % ScheduleAttr::groupRows != 0)
         continue;
       if (fragments(held, lines) + slopes > roomOf(held) ||
           (held.tokens && !shape.plain && lines > mostNumbered))
@@ -127,7 +129,7 @@ public:
         continue;
       ScheduleFields f = get(ScheduleKind::Wgmma, wgmmaWarps, lines, stages, /*blocks=*/1).getFields();
       int64_t rows = held.tokens ? lines : *f.rows, keys = held.tokens ? *f.rows : lines;
-      bool fills = rows % shape.group == 0;
+      bool fills = rows % (held.tokens ? ::attn::rt::evenHeads(shape.group) : shape.group) == 0;
       if ((held.tokens && !fills) || !alignsTiles(lines) ||
           !llvm::all_of(shape.regions, [&](KVType region) { return fetchLines(region, keys) == keys; }))
         continue;
@@ -156,8 +158,9 @@ public:
     constexpr int64_t blocks = 2, keys = 64; // tasks are planned for tiles of so many
     return get(ScheduleKind::Mma, wgmmaWarps, keys, /*stages=*/1, blocks);
   }
-  /// Whether a warpgroup can have half of the features of a key: whole panels, or a part of one.
-  bool halvesFeatures() const { return llvm::is_contained({panelFeatures, 2 * panelFeatures}, shape.keyDim); }
+  /// Whether a warpgroup can have half of the features of a key: whole panels, or a part of one. Of 96
+  /// features one has 64, and the other 32 and as many zeros. Sums leave in panels of 32.
+  bool halvesFeatures() const { return llvm::is_contained({64, 96, 128}, shape.keyDim); }
 
 private:
   int64_t roomOf(Held held) const {
@@ -202,10 +205,11 @@ private:
       place(slots, tile);
       barriers += 2 * slots + (clears ? 1 : 0);
     };
+    int64_t keyTile = halvedKeyTile(shape.keyDim);
     for (auto [slots, each] : {std::pair(int64_t(1), held), std::pair(stages, lines)})
-      for (int64_t features : {shape.keyDim, shape.valueDim})
+      for (int64_t features : {keyTile, shape.valueDim})
         placeFilled(slots, tileOf(each, features), /*clears=*/true);
-    place(1, tileOf(lines, shape.keyDim, f32));
+    place(1, tileOf(lines, keyTile, f32));
     place(exchanges, tileOf(held, lines));
     for (int64_t ring = 0; ring < (shape.rawScores ? 1 : numbers); ++ring)
       placeFilled(stages, tileOf(shape.rawScores ? numbers * lines : lines, 1, f32), /*clears=*/false);

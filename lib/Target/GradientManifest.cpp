@@ -46,7 +46,8 @@ void mlir::attn::describeGradients(Chain &chain, rt::Manifest &manifest) {
     take("dlse", rt::DType::F32, 0);
 
   manifest.results = {{"dq", manifest.dtype, ofRows(manifest.keyDim)}};
-  const std::vector<rt::DimInfo> packed{{"", chain.kvHeads()}, {"rows", 0}, {"", chain.group()}};
+  const int64_t heads = rt::evenHeads(chain.group());
+  const std::vector<rt::DimInfo> packed{{"", manifest.qHeads / heads}, {"rows", 0}, {"", heads}};
   for (StringRef name : {StringRef("delta"), StringRef(logLse)})
     manifest.results.push_back({name.str(), rt::DType::F32, packed});
   for (UpdateOp update : chain.updates) {

@@ -95,10 +95,6 @@ func.func @scored(%q: tensor<?x8x64xbf16> {attn.name = "q"}, %kv: !attn.kv<packe
   return %o : tensor<?x8x64xbf16>
 }
 
-!q64 = tensor<?x6x64xf16>
-!kv64 = !attn.kv<dense, heads = 2, dim = 64, key = f16, value = f16>
-!state64 = !attn.state<heads = 6, value_dim = 64>
-
 // A window is measured in two launches alone.
 // CHECK-LABEL: @window
 // CHECK-NOT: attn.fused
@@ -110,27 +106,55 @@ func.func @window(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q a
   return %o : !q
 }
 
-// Three heads fill 96 lines evenly and 128 not: rows that are held are gathered. Short ones have room for the
-// next task's.
+// Three heads do not fill 128 lines evenly: rows that are held are gathered, and come in boxes of one head where they are
+// walked. Short ones have room for the next task's.
 // CHECK-LABEL: @uneven
 // CHECK-SAME: tile.schedules = [#tile.schedule<wgmma, rows = 128, keys = 96,
 // CHECK-SAME: query_stages = 2, query_copy = gather,
 // CHECK-SAME: tile.token_schedule = #tile.schedule<wgmma, rows = 128, keys = 96,
-func.func @uneven(%q: !q64 {attn.name = "q"}, %kv: !kv64 {attn.name = "kv"}) -> !q64 attributes {attn.backward} {
-  %0 = attn.init %q : !q64 -> !state64
-  %1 = attn.update %0, %q, %kv see causal scale 0.125 : !q64, !kv64 -> !state64
-  %o = attn.finish %1 : !state64 -> !q64
-  return %o : !q64
+// CHECK-SAME: query_copy = boxes 96,
+func.func @uneven(%q: tensor<?x6x64xf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 2, dim = 64, key = f16, value = f16> {attn.name = "kv"}) -> tensor<?x6x64xf16> attributes {attn.backward, attn.ordered} {
+  %0 = attn.init %q : tensor<?x6x64xf16> -> !attn.state<heads = 6, value_dim = 64>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x6x64xf16>, !attn.kv<dense, heads = 2, dim = 64, key = f16, value = f16> -> !attn.state<heads = 6, value_dim = 64>
+  %o = attn.finish %1 : !attn.state<heads = 6, value_dim = 64> -> tensor<?x6x64xf16>
+  return %o : tensor<?x6x64xf16>
 }
 
-// Of seven heads rows that are walked fill no tile.
+// Nor do seven, which are fused as others are.
 // CHECK-LABEL: @seven
-// CHECK-SAME: tile.schedules = [#tile.schedule<wgmma,
-// CHECK-SAME: tile.token_schedule = #tile.schedule<mma,
-// REMARK: remark: schedule mma instead of wgmma where a backward pass holds tokens: wgmma needs sm_90a, and tiles that the heads of a group fill evenly
-func.func @seven(%q: tensor<?x14x64xf16> {attn.name = "q"}, %kv: !kv64 {attn.name = "kv"}) -> tensor<?x14x64xf16> attributes {attn.backward} {
+// CHECK-SAME: attn.fused
+// CHECK-SAME: tile.token_schedule = #tile.schedule<wgmma, rows = 128, keys = 128,
+// CHECK-SAME: query_copy = boxes 128,
+func.func @seven(%q: tensor<?x14x64xf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 2, dim = 64, key = f16, value = f16> {attn.name = "kv"}) -> tensor<?x14x64xf16> attributes {attn.backward} {
   %0 = attn.init %q : tensor<?x14x64xf16> -> !attn.state<heads = 14, value_dim = 64>
-  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x14x64xf16>, !kv64 -> !attn.state<heads = 14, value_dim = 64>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x14x64xf16>, !attn.kv<dense, heads = 2, dim = 64, key = f16, value = f16> -> !attn.state<heads = 14, value_dim = 64>
   %o = attn.finish %1 : !attn.state<heads = 14, value_dim = 64> -> tensor<?x14x64xf16>
   return %o : tensor<?x14x64xf16>
+}
+
+// Of 96 features a warpgroup adds to 64, or to 32 and as many zeros: tiles of keys and of rows have 128.
+// CHECK-LABEL: @padded
+// CHECK-SAME: attn.fused
+// CHECK-SAME: tile.token_schedule = #tile.schedule<wgmma, rows = 128, keys = 64,
+// CHECK-SAME: exchange_stages = 2, shared_bytes = 211408>
+func.func @padded(%q: tensor<?x6x96xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 2, dim = 96, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x6x96xbf16> attributes {attn.backward} {
+  %0 = attn.init %q : tensor<?x6x96xbf16> -> !attn.state<heads = 6, value_dim = 96>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x6x96xbf16>, !attn.kv<dense, heads = 2, dim = 96, key = bf16, value = bf16> -> !attn.state<heads = 6, value_dim = 96>
+  %o = attn.finish %1 : !attn.state<heads = 6, value_dim = 96> -> tensor<?x6x96xbf16>
+  return %o : tensor<?x6x96xbf16>
+}
+
+// Sums of these dims and slopes of scores beside a tile of wgmma are too much for its registers.
+// CHECK-LABEL: @long
+// CHECK-SAME: tile.token_schedule = #tile.schedule<mma,
+// REMARK: remark: schedule mma instead of wgmma where a backward pass holds tokens: wgmma needs sm_90a, and dims that fit its registers
+func.func @long(%q: tensor<?x4x160xf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 2, dim = 160, key = f16, value = f16> {attn.name = "kv"}) -> tensor<?x4x160xf16> attributes {attn.backward} {
+  %0 = attn.init %q : tensor<?x4x160xf16> -> !attn.state<heads = 4, value_dim = 160>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 score {
+    ^bb0(%s: f32, %head: i32, %q_pos: i32, %k_pos: i32):
+      %y = math.tanh %s : f32
+      attn.yield %y : f32
+    } : tensor<?x4x160xf16>, !attn.kv<dense, heads = 2, dim = 160, key = f16, value = f16> -> !attn.state<heads = 4, value_dim = 160>
+  %o = attn.finish %1 : !attn.state<heads = 4, value_dim = 160> -> tensor<?x4x160xf16>
+  return %o : tensor<?x4x160xf16>
 }

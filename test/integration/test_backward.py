@@ -27,6 +27,14 @@ POINTS = {
     "uneven-group": (Problem(6, 2, 64, 64, "bf16", "dense", "sink(9) | window(50)"), 1),
     "uneven-panels": (Problem(6, 2, 96, 96, "bf16", "packed", "causal"), 1),
     "seven-heads": (Problem(14, 2, 128, 64, "f16", "dense", "causal"), 1),
+    "padded-key-tiles": (Problem(4, 2, 96, 128, "f16", "dense", "causal"), 3),
+    "padded-key-tiles-three-heads": (Problem(3, 1, 96, 64, "bf16", "packed", "window(30)"), 2),
+    "three-heads": (Problem(6, 2, 128, 128, "bf16", "packed", "causal"), 1),
+    "five-heads": (Problem(10, 2, 128, 128, "bf16", "dense", "causal"), 2),
+    "five-heads-short": (Problem(10, 2, 64, 64, "bf16", "packed", "window(30)"), 3),
+    "six-heads": (Problem(12, 2, 128, 96, "f16", "packed", "causal"), 2),
+    "twelve-heads": (Problem(12, 1, 64, 64, "f16", "packed", "all"), 1),
+    "five-heads-capped": (Problem(5, 1, 64, 64, "bf16", "packed", "causal", softcap=True), 1),
 }
 DIMS = ["--dim=batch=3", "--dim=q_len=1..150", "--dim=kv_len=1..200"]
 
@@ -72,21 +80,23 @@ def test_mma_makes_the_same(tmp_path, name):
     assert status == 0, (errors, report)
 
 
-@pytest.mark.parametrize(("heads", "rows", "tokens"), [(4, True, True), (6, True, True), (14, True, False)])
-def test_who_multiplies(tmp_path, heads, rows, tokens):
-    """The heads of a group fill the lines of a tile that is walked, or mma serves: of 3 heads 96 lines, of 7 none."""
-    file, ptx = tmp_path / "kinds.mlir", tmp_path / "kinds.ptx"
-    file.write_text(backward(Problem(heads, 2, 64, 64, "bf16", "packed", "causal"), ordered=True))
-    options = ["--target=sm_90a", "--schedule=wgmma", "--emit=ptx", "-o", str(ptx)]
-    result = subprocess.run(
-        [program("attn-opt"), str(file), *options], capture_output=True, text=True, timeout=120
-    )
-    assert result.returncode == 0, result.stderr
-    kernels = {part.partition("(")[0]: part for part in ptx.read_text().split(".visible .entry ")[1:]}
-    for held, expected in (("rows", rows), ("tokens", tokens)):
-        (text,) = (body for name, body in kernels.items() if f"_{held}" in name)
-        assert ("wgmma.mma_async" in text, "mma.sync.aligned" in text) == (expected, not expected)
-        assert (f"mma instead of wgmma where a backward pass holds {held}" in result.stderr) == (not expected)
+@pytest.mark.parametrize("group", [1, 2, 3, 5, 6, 7, 12, 16])
+def test_wgmma_multiplies_for_every_group(tmp_path, group):
+    """Where the heads of a group do not fill the lines of a tile that is walked, parts of it take turns."""
+    problem = Problem(2 * group, 2, 64, 64, "bf16", "packed", "causal")
+    for ordered, kernels in ((True, ("_rows", "_tokens")), (False, ("_tokens",))):
+        file, ptx = tmp_path / "kinds.mlir", tmp_path / "kinds.ptx"
+        file.write_text(backward(problem, ordered))
+        options = ["--target=sm_90a", "--schedule=wgmma", "--emit=ptx", "-o", str(ptx)]
+        result = subprocess.run(
+            [program("attn-opt"), str(file), *options], capture_output=True, text=True, timeout=120
+        )
+        assert result.returncode == 0, result.stderr
+        assert "mma instead of wgmma" not in result.stderr
+        bodies = {part.partition("(")[0]: part for part in ptx.read_text().split(".visible .entry ")[1:]}
+        for held in kernels:
+            (text,) = (body for name, body in bodies.items() if held in name)
+            assert "wgmma.mma_async" in text and "mma.sync.aligned" not in text
 
 
 REGIONS = """

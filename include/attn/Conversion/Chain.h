@@ -16,6 +16,13 @@ inline int64_t paddedDim(int64_t dim, Type stored) {
   return llvm::alignTo(dim, 256 / stored.getIntOrFloatBitWidth());
 }
 
+/// Features of a key in shared memory where two warpgroups have half of them each, in whole panels or half of
+/// one.
+inline int64_t halvedKeyTile(int64_t paddedKeyDim) {
+  constexpr int64_t panel = 64;
+  return llvm::alignTo(paddedKeyDim, paddedKeyDim <= panel ? panel : 2 * panel);
+}
+
 /// What one kernel computes: updates of states that begin with inits, are merged and changed, and end with
 /// one finish. Wgmma's kernel takes a single chain: one init, the updates, and changes of a single state
 /// behind them. A single chain may be finished behind its first update, too.

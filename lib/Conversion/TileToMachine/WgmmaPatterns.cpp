@@ -143,8 +143,10 @@ struct StartDotPattern : TilePattern<StartDotOp> {
         int64_t lines = rhsType.getBoxLines(), box = k * 16 / lines, line = k * 16 % lines;
         int64_t offset = box * lines * rhsType.getLineBytes() + run.first.offset + line * width;
         int64_t constant = descriptorConstant(width, lines * width, width * 8);
-        int64_t columns = partOffset ? result.getSizes()[1] : run.columns;
-        multiply(k, run.first.chunk * 8, columns, rhs.at(offset, constant, partOffset));
+        int64_t left = result.getSizes()[1] - run.first.chunk * 8; // behind the last there is padding
+        int64_t columns = partOffset ? result.getSizes()[1] : std::min(run.columns, left);
+        if (columns > 0)
+          multiply(k, run.first.chunk * 8, columns, rhs.at(offset, constant, partOffset));
       }
     }
     NVVM::WgmmaGroupSyncAlignedOp::create(rewriter, op.getLoc());

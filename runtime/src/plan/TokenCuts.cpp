@@ -64,7 +64,7 @@ int64_t lastOf(Blocks blocks) {
 
 } // namespace
 
-int64_t TokenCutter::cost(int64_t rows) const { return (rows * group_ + tile_ - 1) / tile_ + taskTiles; }
+int64_t TokenCutter::cost(int64_t rows) const { return parts_ * ceilDiv(rows, int64_t{tile_}) + taskTiles; }
 
 void TokenCutter::add(const PlanTokenTask &task, int32_t window, int32_t origin,
                       std::vector<PlanTokenTask> &tasks) {
@@ -148,9 +148,8 @@ void TokenCutter::balanceEnd(std::vector<PlanTokenTask> &tasks, int64_t atOnce) 
     for (const PlanTokenTask &task : end)
       longest = std::max(longest, rowsOf(task)), whole &= task.partial < 0;
     for (int64_t parts = 2; parts <= endPartsOfTask && whole; ++parts) {
-      const int32_t rowsOfTile = std::max(tile_ / group_, 1);
-      const int32_t window = ceilDiv(ceilDiv(longest, static_cast<int32_t>(parts)), rowsOfTile) * rowsOfTile;
-      if (int64_t{window} * group_ < leastTiles * tile_)
+      const int32_t window = ceilDiv(ceilDiv(longest, static_cast<int32_t>(parts)), tile_) * tile_;
+      if (window * parts_ < leastTiles * tile_)
         break;
       if (const auto cost = costOfEnd(end, window, free, endPartsOfBlock * atOnce); cost && *cost < best)
         best = *cost, bestBegin = begin, bestWindow = window;

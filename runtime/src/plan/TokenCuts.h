@@ -48,7 +48,8 @@ class TokenCutter {
 public:
   /// `keys`: tokens of a tile. `sums`: where to add what is cut.
   TokenCutter(const KernelInfo &kernel, int group, std::vector<PlanTokenSum> &sums)
-      : keys_(kernel.rows), tile_(kernel.keys), group_(group), sums_(sums) {}
+      : keys_(kernel.rows), tile_(max(kernel.keys / evenHeads(group), 1)), parts_(group / evenHeads(group)),
+        sums_(sums) {}
 
   /// Adds a task to `tasks`, or the parts of one whose rows are more than `window`: it is cut where rows,
   /// counted from `origin`, are multiples of that.
@@ -68,7 +69,8 @@ private:
   std::optional<int64_t> costOfEnd(std::span<const PlanTokenTask> tasks, int32_t window,
                                    std::vector<int64_t> free, int64_t mostParts) const;
 
-  int32_t keys_, tile_, group_;
+  int32_t keys_, tile_; ///< tokens of a tile, and rows of one
+  int64_t parts_;       ///< of a group, with tiles of their own
   std::vector<PlanTokenSum> &sums_;
   int64_t partialTokens_ = 0;
 };

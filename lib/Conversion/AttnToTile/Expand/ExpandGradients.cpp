@@ -74,7 +74,7 @@ struct InitGradientModel : OnlineOpInterface::ExternalModel<InitGradientModel, I
     if (!e.form.holdsTokens() && !copyOf(init.getPart(), Copy::Output))
       return init.emitOpError("expected rows that are staged: --attn-stage-operands does it");
     auto zeros = [&](int64_t features) { return b.splat(b.f32(0), gradientType(e, features)); };
-    SmallVector<Value> pieces{zeros(e.form.getKeyTile())};
+    SmallVector<Value> pieces{zeros(e.form.getKeyFeatures())};
     if (e.form.holdsTokens()) {
       pieces.push_back(zeros(e.form.getValueTile()));
     } else {
@@ -91,7 +91,7 @@ struct InitGradientModel : OnlineOpInterface::ExternalModel<InitGradientModel, I
   static Value loadSums(InitGradientOp init, FragmentExpansion &e) {
     KernelBuilder &b = e.b;
     RowsPart rows(b, e.form, init.getPart());
-    int64_t features = e.form.getKeyTile();
+    int64_t features = e.form.getKeyFeatures();
     auto load = LoadSumsOp::create(b, gradientType(e, features), b.buffer(rowSums, b.getF32Type()),
                                    rows.left(), features);
     b.fill(load.getSlot(), {b.getI32Type()}, [&](ValueRange line) { return rows.slotOfLine(line[0]); });
@@ -138,7 +138,7 @@ struct WriteGradientModel : OnlineOpInterface::ExternalModel<WriteGradientModel,
     Value lines = rows.left();
     auto slot = [&](Value line) { return rows.slotOfLine(line); };
     if (write.getSums())
-      store(pieces[0], b.buffer(rowSums, f32), lines, e.form.getKeyTile(), slot, e);
+      store(pieces[0], b.buffer(rowSums, f32), lines, e.form.getKeyFeatures(), slot, e);
     else
       store(scaled(pieces[0], e), b.buffer("dq", e.form.getElement()), lines, e.form.getKeyDim(), slot, e);
     if (write.getSummed())

@@ -4,6 +4,8 @@
 
 #include "Log2.h"
 
+#include "attn_rt/artifact/Artifact.h"
+
 using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
@@ -22,32 +24,39 @@ Value mlir::attn::copyOf(Value part, Copy name) {
 RowsPart::RowsPart(KernelBuilder &b, FormAttr form, Value rows)
     : op(unstaged(rows).getDefiningOp<RowsOp>()), b(b), form(form), value(rows) {}
 
+Value RowsPart::headsNumber() {
+  return op.getPart() ? b.add(b.mul(head(), b.i32(form.getGroup() / heads())), op.getPart()) : head();
+}
+
 std::pair<Value, Value> RowsPart::unpack(Value packed) {
-  int64_t group = form.getGroup();
-  return {b.div(packed, group), b.add(b.mul(head(), b.i32(group)), b.rem(packed, group))};
+  if (op.getAllHeads())
+    return {b.div(packed, form.getHeads()), b.rem(packed, form.getHeads())};
+  return {b.div(packed, heads()), b.add(b.mul(headsNumber(), b.i32(heads())), b.rem(packed, heads()))};
 }
 
 Value RowsPart::slotOf(Value packed, Type type) {
   if (op.getAllHeads())
     return type.isInteger(64) ? b.wide(packed) : packed;
-  return PackedSlotOp::create(b, type, packed, head(), b.getI64IntegerAttr(form.getGroup()),
+  return PackedSlotOp::create(b, type, packed, headsNumber(), b.getI64IntegerAttr(heads()),
                               b.getI64IntegerAttr(form.getHeads()), ValueRange(), IntegerAttr());
 }
 
 Value RowsPart::numberSlotOf(Value packed, Type type) {
-  int64_t group = form.getGroup();
-  Value of = head();
-  if (op.getAllHeads()) {
-    Value row = b.div(packed, form.getHeads()), queryHead = b.rem(packed, form.getHeads());
-    of = b.div(queryHead, group);
-    packed = b.add(b.mul(row, b.i32(group)), b.rem(queryHead, group));
+  int64_t together = ::attn::rt::evenHeads(form.getGroup());
+  Value of;
+  if (!op.getAllHeads() && heads() == together) {
+    of = headsNumber();
+  } else {
+    auto [row, queryHead] = unpack(packed);
+    of = b.div(queryHead, together);
+    packed = b.add(b.mul(row, b.i32(together)), b.rem(queryHead, together));
   }
-  Value slot = b.add(b.mul(of, b.mul(b.dimension("rows"), b.i32(group))), packed);
+  Value slot = b.add(b.mul(of, b.mul(b.dimension("rows"), b.i32(together))), packed);
   return type.isInteger(64) ? b.wide(slot) : slot;
 }
 
 Value RowsPart::outputIndex(Value row) {
-  return b.stridedSlot("o", b.add(begin(), row), head(), form.getGroup(),
+  return b.stridedSlot("o", b.add(begin(), row), headsNumber(), heads(),
                        form.getElement().getIntOrFloatBitWidth() / 8, b.getI64Type());
 }
 

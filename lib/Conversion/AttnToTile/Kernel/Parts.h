@@ -28,6 +28,9 @@ public:
   Value count() { return op.getCount(); }
   Value end() { return b.add(begin(), count()); }
   Value head() { return op.getHead(); }
+  /// Query heads of packed rows, a KV head's or a part of them, and the number of these heads among all such.
+  int64_t heads() { return op.getPartHeads().value_or(form.getGroup()); }
+  Value headsNumber();
   /// This warp's first row, and its warpgroup's, counted from the task's.
   Value first() { return op.getFirst(); }
   Value group() { return op.getGroup(); }
@@ -42,8 +45,9 @@ public:
   Value slotOf(Value packed, Type type);
   /// The same of a line of this warp.
   Value slotOfLine(Value line) { return slotOf(b.add(begin(), b.add(first(), line)), b.getI64Type()); }
-  /// Where the LSE and the delta of a packed row lie for kernels that hold tokens. KV heads come first: those
-  /// of a tile of rows lie behind one another, and copies of them ask for few lines.
+  /// Where the LSE and the delta of a packed row lie for kernels that hold tokens. As many heads as fill a
+  /// tile's lines evenly come first: numbers of a tile of rows lie behind one another, and copies of them ask
+  /// for few lines.
   Value numberSlotOf(Value packed, Type type);
   /// Element of the output where a row of the task begins.
   Value outputIndex(Value row);

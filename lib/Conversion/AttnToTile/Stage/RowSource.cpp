@@ -44,7 +44,7 @@ void RowSource::gather(ArrayRef<Copy> names, ValueRange tiles, Scope copiers) {
     if (isNumber(names.front()))
       return rows.numberSlotOf(line[0], i32);
     return isDense() ? rows.slotOf(line[0], i32)
-                     : b.stridedSlot("q", line[0], rows.head(), k.form.getGroup(), unit, i32);
+                     : b.stridedSlot("q", line[0], rows.headsNumber(), rows.heads(), unit, i32);
   });
 }
 
@@ -52,12 +52,12 @@ void RowSource::fetch(Copy name, Value tile) {
   if (isNumber(name))
     return gather({name}, {tile}, Scope::Warp);
   auto type = cast<SharedType>(tile.getType());
-  int64_t group = k.form.getGroup(), features = featuresOf(name, k.form);
+  int64_t group = rows.heads(), features = featuresOf(name, k.form);
   Value row = b.div(rows.begin(), group);
   if (int64_t lines = type.getBoxes())
     row = b.add(row, b.mul(LaneIdOp::create(b, b.getI32Type()), b.i32(lines / group)));
-  FetchOp::create(b, rowMaps(b, k.form, tensorOfRows(name), type, features, isDense()), row, rows.head(),
-                  tile, Value(), Value(), type.getBoxLines(), isPadded(type, features));
+  FetchOp::create(b, rowMaps(b, k.form, rows, tensorOfRows(name), type, features, isDense()), row,
+                  rows.headsNumber(), tile, Value(), Value(), type.getBoxLines(), isPadded(type, features));
   if (k.form.holdsTokens()) // rows are summed over
     ClearOp::create(b, tile, rows.count());
 }

@@ -29,15 +29,16 @@ void mlir::attn::sendOutput(KernelBuilder &b, FormAttr form, RowsPart &rows, Val
   b.setInsertionPoint(whole.thenYield());
   auto first = scf::IfOp::create(b, b.compare(arith::CmpIPredicate::eq, line, b.i32(0)));
   b.setInsertionPoint(first.thenYield());
-  SendOp::create(b, rowMaps(b, form, "o", type, features, /*dense=*/false),
-                 b.div(b.add(rows.begin(), firstRow), form.getGroup()), rows.head(), tile, /*panel=*/Value(),
+  SendOp::create(b, rowMaps(b, form, rows, "o", type, features, /*dense=*/false),
+                 b.div(b.add(rows.begin(), firstRow), rows.heads()), rows.headsNumber(), tile,
+                 /*panel=*/Value(),
                  /*adds=*/false, isPadded(type, features));
 }
 
 void mlir::attn::sendSums(KernelBuilder &b, FormAttr form, RowsPart &rows, Value tile, Value firstRow,
                           Value panel) {
   auto type = cast<SharedType>(tile.getType());
-  SendOp::create(b, rowMaps(b, form, rowSums, type, form.getKeyTile(), /*dense=*/true),
-                 b.div(b.add(rows.begin(), firstRow), form.getGroup()), rows.head(), tile, panel,
+  SendOp::create(b, rowMaps(b, form, rows, rowSums, type, form.getKeyFeatures(), /*dense=*/true),
+                 b.div(b.add(rows.begin(), firstRow), rows.heads()), rows.headsNumber(), tile, panel,
                  /*adds=*/true, /*padded=*/false);
 }

@@ -49,18 +49,19 @@ SmallVector<Value> mlir::attn::tensorMaps(KernelBuilder &b, StringRef name, Stri
   return maps;
 }
 
-SmallVector<Value> mlir::attn::rowMaps(KernelBuilder &b, FormAttr form, StringRef buffer, SharedType tile,
-                                       int64_t features, bool dense) {
-  int64_t group = form.getGroup(), lines = tile.getBoxLines();
+SmallVector<Value> mlir::attn::rowMaps(KernelBuilder &b, FormAttr form, RowsPart &packed, StringRef buffer,
+                                       SharedType tile, int64_t features, bool dense) {
+  int64_t group = packed.heads(), lines = tile.getBoxLines();
   int64_t bytes = dense ? features * tile.getElement().getIntOrFloatBitWidth() / 8 : 1;
   MapAxis ofGroup{group, {}, bytes, group, ""};
   MapAxis rows{1, {"rows"}, dense ? form.getHeads() * bytes : 1, lines / group, ""};
-  MapAxis heads{form.getKvHeads(), {}, group * bytes, 1, ""};
+  MapAxis heads{form.getHeads() / group, {}, group * bytes, 1, ""};
   if (!dense) {
     rows.times = ::attn::rt::strideName(std::string_view(buffer), 0);
     ofGroup.times = heads.times = ::attn::rt::strideName(std::string_view(buffer), 1);
   }
-  return tensorMaps(b, (buffer + ".map").str(), buffer, tile, lines, ofGroup, rows, features, heads);
+  std::string name = (buffer + ".map" + (group < form.getGroup() ? ".of" + Twine(group) : Twine())).str();
+  return tensorMaps(b, name, buffer, tile, lines, ofGroup, rows, features, heads);
 }
 
 DenseI64ArrayAttr mlir::attn::paddedFrom(ValueRange targets, ArrayRef<int64_t> features) {

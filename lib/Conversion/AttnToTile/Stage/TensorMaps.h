@@ -4,6 +4,7 @@
 #define ATTN_CONVERSION_ATTNTOTILE_STAGE_TENSORMAPS_H
 
 #include "AttnToTile/Kernel/Kernel.h"
+#include "AttnToTile/Kernel/Parts.h"
 
 namespace mlir::attn {
 
@@ -23,10 +24,10 @@ struct MapAxis {
 SmallVector<Value> tensorMaps(KernelBuilder &b, StringRef name, StringRef buffer, tile::SharedType tile,
                               int64_t lines, std::optional<MapAxis> inner, MapAxis slots, int64_t features,
                               MapAxis heads);
-/// Makes the tensor maps of packed rows: the heads of a group, then the next query row. Rows lie densely, or
+/// Makes the tensor maps of packed rows: their heads, then the next query row. Rows lie densely, or
 /// as far apart as the launch says.
-SmallVector<Value> rowMaps(KernelBuilder &b, FormAttr form, StringRef buffer, tile::SharedType tile,
-                           int64_t features, bool dense);
+SmallVector<Value> rowMaps(KernelBuilder &b, FormAttr form, RowsPart &packed, StringRef buffer,
+                           tile::SharedType tile, int64_t features, bool dense);
 
 /// Whether a tile's lines are longer than those of the tensor it is copied from or to.
 inline bool isPadded(tile::SharedType tile, int64_t features) { return tile.getCols() > features; }

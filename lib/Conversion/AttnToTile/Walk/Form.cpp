@@ -109,7 +109,8 @@ FormAttr mlir::attn::formOf(Chain &chain, ScheduleAttr schedule) {
                        tokens ? Stationary::Tokens : Stationary::Rows,
                        tokens ? schedule.getKeys() : schedule.getWarpRows(),
                        tokens ? schedule.getWarpRows() : schedule.getWarpKeys(), chain.queryHeads(),
-                       chain.kvHeads(), chain.keyDim(), chain.valueDim(), chain.paddedKeyDim(),
+                       chain.kvHeads(), chain.keyDim(), chain.valueDim(),
+                       chain.addsToRows() ? halvedKeyTile(chain.paddedKeyDim()) : chain.paddedKeyDim(),
                        chain.paddedValueDim(), chain.element(), traits, codes, unit);
 }
 

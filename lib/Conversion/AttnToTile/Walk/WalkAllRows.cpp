@@ -37,7 +37,8 @@ void mlir::attn::walkAllRows(Chain &chain, func::FuncOp kernel, const IRMapping 
     Value query = arguments.lookup(chain.query()), noHead = b.i32(0);
     Value rows =
         RowsOp::create(b, query.getType(), query, first, b.min(b.i32(size), b.sub(all, first)), noHead,
-                       noHead, warpRow, Value(), Value(), Value(), Value(), /*all_heads=*/true);
+                       noHead, warpRow, Value(), Value(), Value(), Value(), Value(), IntegerAttr(),
+                       /*all_heads=*/true);
     IRMapping onRows = arguments;
     onRows.map(chain.gradient.getPart(), rows);
     for (Operation &op : chain.function.front().without_terminator())

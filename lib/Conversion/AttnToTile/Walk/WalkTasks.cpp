@@ -165,7 +165,8 @@ RowsOp Walk::makeRows() {
     scores = hasFlag(::attn::rt::taskStoresScores);
   Value query = mapping.lookup(chain.query());
   return RowsOp::create(b, query.getType(), query, packedBegin, packedCount, kvHead, ordinal, warpRow,
-                        groupRow, headClass, sink, scores, /*all_heads=*/false);
+                        groupRow, headClass, sink, scores, /*part=*/Value(), /*part_heads=*/IntegerAttr(),
+                        /*all_heads=*/false);
 }
 
 Value Walk::beginLine(const Line &line, Value queryRows) {

@@ -7,6 +7,8 @@
 
 #include "attn/Dialect/Tile/IR/Launch.h"
 
+#include "attn_rt/artifact/Artifact.h"
+
 using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
@@ -25,8 +27,13 @@ private:
   /// The task, if it is of the kernel's region.
   void walkOne(const TokenTask &task);
   void walkTask(const TokenTask &task);
-  /// The update's sum with the packed rows of the tile from `first` on.
-  Value update(const TokenTask &task, Value sum, Value tokens, Value first, Value end);
+  /// The update's sum with the packed rows of the tile from `first` on, of a part of the heads if any is
+  /// said.
+  Value update(const TokenTask &task, Value sum, Value tokens, Value first, Value end, Value part);
+  /// Heads of packed rows: copied in boxes, they fill lines evenly, and the parts of a group take turns.
+  int64_t heads() const {
+    return schedule.fetchesQueries() ? ::attn::rt::evenHeads(static_cast<int>(chain.group())) : chain.group();
+  }
 
   KernelBuilder b;
   Chain &chain;
@@ -90,22 +97,26 @@ void TokenWalk::walkTask(const TokenTask &task) {
     backwards = b.less(task.rowEnd, task.rowBegin);
     rowBegin = b.min(task.rowBegin, task.rowEnd), rowEnd = b.max(task.rowBegin, task.rowEnd);
   }
-  Value begin = b.mul(rowBegin, b.i32(chain.group())), end = b.mul(rowEnd, b.i32(chain.group()));
+  Value begin = b.mul(rowBegin, b.i32(heads())), end = b.mul(rowEnd, b.i32(heads()));
   // Where heads must be told apart, each tile begins with the first of a group.
   int64_t step = chain.significance && chain.group() <= rows ? rows / chain.group() * chain.group() : rows;
   Value tiles = b.div(b.add(b.sub(end, begin), b.i32(step - 1)), step);
-  auto loop = scf::ForOp::create(b, b.i32(0), tiles, b.i32(1), zeros);
+  int64_t parts = chain.group() / heads();
+  auto loop =
+      scf::ForOp::create(b, b.i32(0), parts > 1 ? b.mul(tiles, b.i32(parts)) : tiles, b.i32(1), zeros);
   if (schedule.getKind() == ScheduleKind::Mma)
     tile::stagesAttr.set(loop, b.getI64IntegerAttr(schedule.getStages()));
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
-    Value number = loop.getInductionVar();
+    Value number = loop.getInductionVar(), part;
+    if (parts > 1) // one behind the other at the same rows, so that tasks stay abreast
+      part = b.rem(number, parts), number = b.div(number, parts);
     if (backwards)
       number = b.select(backwards, b.sub(b.sub(tiles, b.i32(1)), number), number);
     Value first = b.add(begin, b.mul(number, b.i32(step)));
-    scf::YieldOp::create(
-        b, update(task, loop.getRegionIterArg(0), tokens, first, b.min(end, b.add(first, b.i32(step)))));
+    scf::YieldOp::create(b, update(task, loop.getRegionIterArg(0), tokens, first,
+                                   b.min(end, b.add(first, b.i32(step))), part));
   }
   if (chain.significance)
     WriteSignificanceOp::create(b, loop.getResult(0), tokens);
@@ -113,10 +124,11 @@ void TokenWalk::walkTask(const TokenTask &task) {
     WriteGradientOp::create(b, loop.getResult(0), tokens, task.partial, /*sums=*/false, /*summed=*/false);
 }
 
-Value TokenWalk::update(const TokenTask &task, Value sum, Value tokens, Value first, Value end) {
+Value TokenWalk::update(const TokenTask &task, Value sum, Value tokens, Value first, Value end, Value part) {
   Value query = arguments.lookup(source.getQuery()), count = b.min(b.i32(rows), b.sub(end, first));
   Value queryRows = RowsOp::create(b, query.getType(), query, first, count, task.ordinal, task.ordinal,
-                                   b.i32(0), Value(), Value(), Value(), Value(), /*all_heads=*/false);
+                                   b.i32(0), Value(), Value(), Value(), Value(), part,
+                                   part ? b.getI64IntegerAttr(heads()) : IntegerAttr(), /*all_heads=*/false);
   IRMapping onTile = arguments;
   onTile.map(source.getState(), sum);
   onTile.map(source.getQuery(), queryRows);

@@ -186,7 +186,7 @@ LogicalResult StartDotOp::verify() {
     return emitOpError("expected lines in one piece where they are read along the other axis, got ") << rhs;
   if (failed(verifyParts(*this, width)))
     return failure();
-  if (getColumn())
+  if (getColumn() || (!overCols && result.getSizes()[1] < width))
     width = result.getSizes()[1];
   if (result.getSizes()[0] != 16 || result.getSizes()[1] != width)
     return emitOpError("expected a result of 16 rows per warp and ") << width << " columns, got " << result;

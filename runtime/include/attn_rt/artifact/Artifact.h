@@ -14,6 +14,8 @@
 #include "attn_rt/tensor/Store.h"
 #include "attn_rt/tensor/Tensor.h"
 
+#include <numeric>
+
 namespace attn::rt {
 
 inline constexpr int manifestFormat = 5;
@@ -36,6 +38,12 @@ struct Parameter {
   std::string name; ///< of a buffer, a dimension or a tensor map
   int index = 0;    ///< of an end
 };
+
+/// Of a group of query heads as many as fill the lines of a tile evenly that is copied in boxes.
+constexpr int evenHeads(int group) {
+  constexpr int lines = 64; // which wgmma takes at once
+  return std::gcd(group, lines);
+}
 
 /// A kernel works on tiles, a block for each element of its launch, or its warps walk all elements.
 struct KernelInfo {

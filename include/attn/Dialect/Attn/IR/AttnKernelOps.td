@@ -81,6 +81,8 @@ def Attn_FormAttr : AttrDef<Attn_Dialect, "Form"> {
   let extraClassDeclaration = [{
     /// Query heads to a KV head.
     int64_t getGroup() const { return getHeads() / getKvHeads(); }
+    /// Features of a key that are added up: without what only tiles have.
+    int64_t getKeyFeatures() const { return ::llvm::alignTo(getKeyDim(), 16); }
     bool has(::mlir::attn::FormTraits trait) const { return bitEnumContainsAny(getTraits(), trait); }
     bool holdsTokens() const { return getHeld() == ::mlir::attn::Stationary::Tokens; }
   }];
@@ -118,6 +120,9 @@ def Attn_RowsOp : Attn_Op<"rows", [AttrSizedOperandSegments, AllTypesMatch<["que
     schedule gives it. Lines behind the last row repeat it; what they compute is dropped. Where four warps multiply as
     one, `group` is the first row of this warp's four.
 
+    Where a `part` of the KV head's query heads is said, G is how many heads a part has, and `h` counts parts, of all KV
+    heads. Tiles whose lines the heads of a group do not fill evenly have rows of a part that does.
+
     Where `all_heads` is said, a packed row is a number of a query row and head, as they lie in memory, and `head` says
     nothing.
 
@@ -125,7 +130,7 @@ def Attn_RowsOp : Attn_Op<"rows", [AttrSizedOperandSegments, AllTypesMatch<["que
     `scores`, in a kernel that may store scores: whether those of these rows are stored.
 
     ```mlir
-    %rows = attn.rows %q [%begin for %count] head %head ordinal %ordinal from %first : !q
+    %rows = attn.rows %q [%begin for %count] head %head part %part of 1 ordinal %ordinal from %first : !q
     ```
   }];
   let arguments = (ins
@@ -139,10 +144,13 @@ def Attn_RowsOp : Attn_Op<"rows", [AttrSizedOperandSegments, AllTypesMatch<["que
     Arg<Optional<I32>, "its class">:$headClass,
     Arg<Optional<I1>, "whether this warp's rows count the sink">:$sink,
     Arg<Optional<I1>, "whether their scores are stored">:$scores,
+    Arg<Optional<I32>, "which part of the KV head's query heads">:$part,
+    OptionalAttr<I64Attr>:$part_heads,
     UnitAttr:$all_heads);
   let results = (outs Attn_Described<AnyRankedTensor, "these rows">:$result);
   let assemblyFormat = [{
-    $query `[` $begin `for` $count `]` `head` $head `ordinal` $ordinal `from` $first (`group` $group^)?
+    $query `[` $begin `for` $count `]` `head` $head (`part` $part^ `of` $part_heads)? `ordinal` $ordinal `from` $first
+    (`group` $group^)?
     (`class` $headClass^)? (`sink` $sink^)? (`scores` $scores^)? (`all_heads` $all_heads^)? attr-dict `:` type($query)
   }];
 }

@@ -244,6 +244,8 @@ def Tile_StartDotOp : Tile_Op<"start_dot", [AttrSizedOperandSegments]> {
     rows. Without `acc` the sum starts at zero. `line` is the warpgroup's first line of a left operand in shared
     memory. Each start is a group of its own for `tile.finish_dots`.
 
+    Where the lines of a right operand are contracted, a result with fewer columns has those of the first.
+
     A left operand whose lines are contracted, and whose 64 columns are the rows of the result, has no line. Of a
     right operand whose lines are contracted a warpgroup may read a part of the columns, from `column` on: as many as
     the result has.

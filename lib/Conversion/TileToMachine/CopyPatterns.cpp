@@ -121,14 +121,16 @@ struct GatherPattern : SlotsPattern<GatherOp> {
       if (panels.empty())
         continue;
       int64_t chunks = chunksOf(width), perStep = 32 / chunks;
-      auto copyStep = [&](OpBuilder &builder, Value step) {
+      // Lines that are a multiple of eight further on lie as these do, so much further on.
+      auto copyStep = [&](OpBuilder &builder, Value step, int64_t further) {
         Emitter at(builder, op.getLoc(), e.lanes);
-        Value line = at.add(at.shr(e.lanes.lane, llvm::Log2_64(chunks)), step);
+        Value near = at.add(at.shr(e.lanes.lane, llvm::Log2_64(chunks)), step), line = at.add(near, further);
         Value slot = op.getSlots() ? at.shuffle(NVVM::ShflKind::idx, adaptor.getSlots(), line)
                                    : slotOf(at, op, adaptor, share, at.min(line, at.i32(lines - 1)));
         auto copyPanels = [&](Emitter &in) {
           for (auto [i, panel] : panels)
-            copyLine(in, op, adaptor, i, panel, share.first ? in.add(line, share.first) : line, slot);
+            copyLine(in, op, adaptor, i, panel, share.first ? in.add(near, share.first) : near, further,
+                     slot);
         };
         if (lines % perStep == 0)
           return copyPanels(at);
@@ -139,21 +141,22 @@ struct GatherPattern : SlotsPattern<GatherOp> {
         // Producers have time but few registers: a loop instead of as many addresses as steps.
         scf::ForOp::create(rewriter, op.getLoc(), e.i32(0), e.i32(lines), e.i32(perStep), ValueRange(),
                            [&](OpBuilder &builder, Location loc, Value step, ValueRange) {
-                             copyStep(builder, step);
+                             copyStep(builder, step, 0);
                              scf::YieldOp::create(builder, loc);
                            });
         continue;
       }
       for (int64_t step = 0; step < lines; step += perStep)
-        copyStep(rewriter, e.i32(step));
+        copyStep(rewriter, e.i32(step % 8), step / 8 * 8);
     }
     rewriter.eraseOp(op);
     return success();
   }
 
-  /// This lane's 16 bytes of one panel of a line: from the line's slot in global memory, or zeros.
+  /// This lane's 16 bytes of one panel of a line, `further` lines behind `near`: from the line's slot in
+  /// global memory, or zeros.
   static void copyLine(Emitter &e, GatherOp op, OpAdaptor adaptor, size_t i, const SharedType::Panel &panel,
-                       Value line, Value slot) {
+                       Value near, int64_t further, Value slot) {
     auto tile = cast<SharedType>(op.getTargets()[i].getType());
     Type element = tile.getElement();
     int64_t bits = element.getIntOrFloatBitWidth(), chunks = chunksOf(panel.width);
@@ -171,20 +174,20 @@ struct GatherPattern : SlotsPattern<GatherOp> {
     if (bits < 8 || hasPitch)
       element = e.b.getI8Type();
     int64_t size = element.getIntOrFloatBitWidth() / 8;
-    Value index = origin;
-    if (hasPitch)
-      source = e.globalAt(source, element, e.mul(e.widen(slot), e.widen(adaptor.getPitches()[i])));
-    else
-      index = e.add(distance(e, op, adaptor, i, slot, bits < 8 ? 8 / bits : 1), origin);
-    index = e.add(e.add(index, e.mul(e.widen(chunk), 16 / size)), panel.chunk * 16 / size);
-    Value from = e.globalAt(source, element, index);
+    // What all lines share comes first: an address of each is then one instruction.
+    Value shared = e.add(e.add(origin, e.mul(e.widen(chunk), 16 / size)), panel.chunk * 16 / size);
+    source = e.globalAt(source, element, shared);
+    Value from =
+        hasPitch ? e.globalAt(source, element, e.mul(e.widen(slot), e.widen(adaptor.getPitches()[i])))
+                 : e.globalAt(source, element, distance(e, op, adaptor, i, slot, bits < 8 ? 8 / bits : 1));
 
-    Value bytes = tile.getSwizzled() ? e.placeOf(tile, panel.width, line, chunk) : e.mul(line, panel.width);
-    Value to = e.sharedAt(e.sharedAt(adaptor.getTargets()[i], bytes), panel.offset);
-    Value exists = e.less(e.add(adaptor.getBegin(), line), adaptor.getEnd());
+    Value bytes = tile.getSwizzled() ? e.placeOf(tile, panel.width, near, chunk) : e.mul(near, panel.width);
+    Value to = e.sharedAt(e.sharedAt(adaptor.getTargets()[i], bytes), panel.offset + further * panel.width);
+    Value left = e.sub(e.sub(adaptor.getEnd(), adaptor.getBegin()), near);
+    Value exists = e.less(e.i32(further), left);
     if (op.getFeatures() && (*op.getFeatures())[i] < tile.getCols()) // behind them nothing is read
-      if (int64_t left = (*op.getFeatures())[i] * bits / 128 - panel.chunk; left < chunks)
-        exists = e.both(exists, e.less(chunk, e.i32(left)));
+      if (int64_t rest = (*op.getFeatures())[i] * bits / 128 - panel.chunk; rest < chunks)
+        exists = e.both(exists, e.less(chunk, e.i32(rest)));
     int64_t copied = std::min<int64_t>(panel.width, 16);
     auto cache = copied == 16 ? NVVM::LoadCacheModifierKind::CG : NVVM::LoadCacheModifierKind::CA;
     passCacheHint(op, NVVM::CpAsyncOp::create(e.b, op.getLoc(), to, from, copied, cache,

@@ -10,7 +10,7 @@ gpu.module @kernels {
   // 16 lines of 160 bytes: a panel of 128 bytes, four lines per step, and one of 32, all 16 lines in one. A lane looks
   // up one line; the page table is read once for both panels.
   // CHECK-LABEL: func.func @gather(
-  // CHECK-SAME: %[[B:.*]]: !llvm.ptr<1>, %[[T:.*]]: !llvm.ptr<1>, %[[N:.*]]: i32, %[[Z:.*]]: i64)
+  // CHECK-SAME: %[[B:.*]]: !llvm.ptr<1>, %[[T:.*]]: !llvm.ptr<1>, %[[M:.*]]: i32, %[[N:.*]]: i32, %[[Z:.*]]: i64)
   // CHECK: %[[THREAD:.*]] = nvvm.read.ptx.sreg.tid.x
   // CHECK: %[[LANE:.*]] = arith.andi %[[THREAD]], %c31_i32
   // CHECK: %[[WARPID:.*]] = arith.shrui %[[THREAD]], %c5_i32
@@ -26,7 +26,11 @@ gpu.module @kernels {
   // CHECK: %[[LINE:.*]] = arith.shrui %[[LANE]], %c3_i32
   // CHECK: nvvm.shfl.sync  idx %{{.*}}, %[[SLOT]], %[[LINE]]
   // CHECK: %[[CHUNK:.*]] = arith.andi %[[LANE]], %c7_i32
-  // CHECK: arith.muli %{{.*}}, %c640_i64
+  // What lines share is added to the source, and then what each has of its own.
+  // CHECK: %[[COLUMN:.*]] = arith.addi %[[Z]], %{{.*}} : i64
+  // CHECK: %[[FROM:.*]] = llvm.getelementptr %[[B]][%[[COLUMN]]]
+  // CHECK: %[[AWAY:.*]] = arith.muli %{{.*}}, %c640_i64
+  // CHECK: %[[FIRST:.*]] = llvm.getelementptr %[[FROM]][%[[AWAY]]]
   // CHECK: %[[S:.*]] = arith.andi %[[LINE]], %c7_i32
   // CHECK: %[[ROW:.*]] = arith.muli %[[LINE]], %c128_i32
   // CHECK: %[[X:.*]] = arith.xori %[[CHUNK]], %[[S]]
@@ -34,10 +38,17 @@ gpu.module @kernels {
   // CHECK: %[[BYTES:.*]] = arith.addi %[[ROW]], %[[COL]]
   // CHECK: %[[TO:.*]] = llvm.getelementptr %[[TILE]][%[[BYTES]]]
   // Lines past the end are filled with zeros: nothing is read.
-  // CHECK: %[[EXISTS:.*]] = arith.cmpi slt, %{{.*}}, %[[N]]
+  // CHECK: %[[COUNT:.*]] = arith.subi %[[N]], %[[M]]
+  // CHECK: %[[LEFT:.*]] = arith.subi %[[COUNT]], %[[LINE]]
+  // CHECK: %[[EXISTS:.*]] = arith.cmpi sgt, %[[LEFT]], %c0_i32
   // CHECK: %[[SIZE:.*]] = arith.select %[[EXISTS]], %c16_i32, %c0_i32
-  // CHECK: nvvm.cp.async.shared.global %[[TO]], %{{.*}}, 16, cache =  cg, %[[SIZE]]
-  // CHECK-COUNT-3: nvvm.cp.async.shared.global
+  // CHECK: nvvm.cp.async.shared.global %[[TO]], %[[FIRST]], 16, cache =  cg, %[[SIZE]]
+  // CHECK: nvvm.cp.async.shared.global
+  // Eight lines further on the swizzle is the same.
+  // CHECK: %[[NEXT:.*]] = llvm.getelementptr %[[TO]][1024]
+  // CHECK: arith.cmpi sgt, %[[LEFT]], %c8_i32
+  // CHECK: nvvm.cp.async.shared.global %[[NEXT]],
+  // CHECK: nvvm.cp.async.shared.global
   // The second panel starts behind the first, 16 lines of 128 bytes; its swizzle changes every fourth line.
   // CHECK: %[[HALF:.*]] = arith.shrui %[[LANE]], %c1_i32
   // CHECK: arith.addi %{{.*}}, %c64_i64
@@ -51,14 +62,14 @@ gpu.module @kernels {
   // CHECK-NEXT: nvvm.cp.async.wait.group 1
   // CHECK-NEXT: nvvm.bar.warp.sync
   // CHECK-NEXT: nvvm.barrier
-  func.func @gather(%b: !tile.buffer<bf16>, %t: !tile.buffer<i32>, %n: i32, %z: i64) {
+  func.func @gather(%b: !tile.buffer<bf16>, %t: !tile.buffer<i32>, %m: i32, %n: i32, %z: i64) {
     %k = tile.alloc {per_warp, offset = 2048 : i64} : !keys
-    %slots = tile.lookup warp %n to %n lines 16 (%line: i32) {
+    %slots = tile.lookup warp %m to %n lines 16 (%line: i32) {
       %w = arith.extsi %line : i32 to i64
       %slot = tile.read %t[%w] : <i32> -> i32
       tile.yield %slot : i32
     }
-    tile.gather warp %n to %n at %slots from %b origins %z strides [640] into %k : !tile.buffer<bf16> -> !keys
+    tile.gather warp %m to %n at %slots from %b origins %z strides [640] into %k : !tile.buffer<bf16> -> !keys
     tile.commit
     tile.wait 1
     tile.sync warp

@@ -104,6 +104,11 @@ llvm::Error Rewriter::rewriteNVVM(Operation *op) {
     Value codes = LLVM::ZExtOp::create(b, loc, i32, cast(widen.getSrc(), b.getI16Type()));
     return done(cast(call("attn_host_widen_e4m3", i32, codes), op->getResult(0).getType()));
   }
+  if (auto permute = dyn_cast<NVVM::PermuteOp>(op)) {
+    if (permute.getMode() != NVVM::PermuteMode::DEFAULT || !permute.getHi())
+      return errorAt(op, "the host device permutes the bytes of two registers in the default mode only");
+    return done(call("attn_host_permute", i32, {permute.getLo(), permute.getHi(), permute.getSelector()}));
+  }
   if (isa<NVVM::RcpApproxFtzF32Op>(op))
     return done(call("attn_host_rcp", f32, {op->getOperand(0)}));
   llvm::Expected<bool> rewritten = rewriteAsync(op);

@@ -89,30 +89,54 @@ static void lowerWait(RewriterBase &rewriter, tile::WgmmaWaitOp op) {
   replaceByAsm(rewriter, op, op.getRegisters(), text, constraintList(n, n, ""));
 }
 
-/// A constant of two equal halves.
-static std::optional<uint32_t> twiceInConstant(Value value) {
+static std::optional<uint32_t> constantOf(Value value) {
   auto constant = value.getDefiningOp<LLVM::ConstantOp>();
   auto attribute = constant ? dyn_cast<IntegerAttr>(constant.getValue()) : IntegerAttr();
   if (!attribute || !value.getType().isInteger(32))
     return std::nullopt;
-  auto bits = static_cast<uint32_t>(attribute.getValue().getZExtValue());
-  return bits >> 16 == (bits & 0xffff) ? std::optional(bits) : std::nullopt;
+  return static_cast<uint32_t>(attribute.getValue().getZExtValue());
+}
+
+/// A constant of two equal halves.
+static std::optional<uint32_t> twiceInConstant(Value value) {
+  std::optional<uint32_t> bits = constantOf(value);
+  return bits && *bits >> 16 == (*bits & 0xffff) ? bits : std::nullopt;
+}
+
+static void replaceByLop3(RewriterBase &rewriter, LLVM::OrOp op, ValueRange operands,
+                          const std::string &text) {
+  rewriter.setInsertionPoint(op);
+  rewriter.replaceOpWithNewOp<LLVM::InlineAsmOp>(
+      op, op.getType(), operands, text, operands.size() == 1 ? "=r,r" : "=r,r,r", /*has_side_effects=*/false,
+      /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
+      LLVM::AsmDialectAttr::get(op.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr());
 }
 
 /// (x & mask) | bits, of both halves of a register.
-static void lowerMaskedHalves(RewriterBase &rewriter, LLVM::OrOp op) {
+static bool lowerMaskedHalves(RewriterBase &rewriter, LLVM::OrOp op) {
   auto masked = op.getLhs().getDefiningOp<LLVM::AndOp>();
   std::optional<uint32_t> bits = twiceInConstant(op.getRhs());
   std::optional<uint32_t> mask = masked ? twiceInConstant(masked.getRhs()) : std::nullopt;
   if (!bits || !mask)
-    return;
+    return false;
   constexpr StringLiteral andThenOr = "0xEA";
-  std::string text = llvm::formatv("lop3.b32 $0, $1, {0}, {1}, {2};", *mask, *bits, andThenOr).str();
-  rewriter.setInsertionPoint(op);
-  rewriter.replaceOpWithNewOp<LLVM::InlineAsmOp>(
-      op, op.getType(), masked.getLhs(), text, "=r,r", /*has_side_effects=*/false, /*is_align_stack=*/false,
-      LLVM::tailcallkind::TailCallKind::None,
-      LLVM::AsmDialectAttr::get(op.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr());
+  replaceByLop3(rewriter, op, masked.getLhs(),
+                llvm::formatv("lop3.b32 $0, $1, {0}, {1}, {2};", *mask, *bits, andThenOr).str());
+  return true;
+}
+
+/// (x & mask) | (y & ~mask). LLVM drops bits of either mask that it knows to be zero; ptxas then sees no
+/// choice.
+static bool lowerChoice(RewriterBase &rewriter, LLVM::OrOp op) {
+  auto first = op.getLhs().getDefiningOp<LLVM::AndOp>(), second = op.getRhs().getDefiningOp<LLVM::AndOp>();
+  std::optional<uint32_t> mask = first ? constantOf(first.getRhs()) : std::nullopt;
+  std::optional<uint32_t> others = second ? constantOf(second.getRhs()) : std::nullopt;
+  if (!mask || !others || *mask != ~*others)
+    return false;
+  constexpr StringLiteral choose = "0xE4";
+  replaceByLop3(rewriter, op, {first.getLhs(), second.getLhs()},
+                llvm::formatv("lop3.b32 $0, $1, $2, {0}, {1};", *mask, choose).str());
+  return true;
 }
 
 void mlir::attn::lowerToAsm(gpu::GPUModuleOp module) {
@@ -120,7 +144,7 @@ void mlir::attn::lowerToAsm(gpu::GPUModuleOp module) {
   SmallVector<LLVM::OrOp> joined;
   module.walk([&](LLVM::OrOp op) { joined.push_back(op); });
   for (LLVM::OrOp op : joined)
-    lowerMaskedHalves(rewriter, op);
+    lowerMaskedHalves(rewriter, op) || lowerChoice(rewriter, op);
   SmallVector<Operation *> found;
   module.walk([&](Operation *op) {
     if (isa<tile::MoveMatrixOp, tile::WgmmaOp, tile::WgmmaWaitOp>(op))

@@ -613,6 +613,20 @@ gpu.module @kernels {
     llvm.return
   }
 
+  llvm.func @permute(%low: !llvm.ptr<1>, %high: !llvm.ptr<1>, %which: !llvm.ptr<1>, %out: !llvm.ptr<1>) attributes {nvvm.kernel} {
+    %lane = nvvm.read.ptx.sreg.laneid : i32
+    %p_l = llvm.getelementptr %low[%lane] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, i32
+    %l = llvm.load %p_l : !llvm.ptr<1> -> i32
+    %p_h = llvm.getelementptr %high[%lane] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, i32
+    %h = llvm.load %p_h : !llvm.ptr<1> -> i32
+    %p_w = llvm.getelementptr %which[%lane] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, i32
+    %w = llvm.load %p_w : !llvm.ptr<1> -> i32
+    %y = nvvm.prmt <default> %w, %l, %h : i32
+    %p_o = llvm.getelementptr %out[%lane] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, i32
+    llvm.store %y, %p_o : i32, !llvm.ptr<1>
+    llvm.return
+  }
+
   llvm.func @add_everywhere(%out: !llvm.ptr<1>) attributes {nvvm.kernel} {
     %tid = nvvm.read.ptx.sreg.tid.x : i32
     %c1 = llvm.mlir.constant(1.0 : f32) : f32

@@ -90,6 +90,10 @@ Value Emitter::bytes(Value low, Value high, ArrayRef<int32_t> which) {
   return LLVM::BitcastOp::create(b, loc, b.getI32Type(), chosen);
 }
 
+Value Emitter::permute(Value low, Value high, Value which) {
+  return NVVM::PermuteOp::create(b, loc, b.getI32Type(), low, high, which, NVVM::PermuteMode::DEFAULT);
+}
+
 Value Emitter::pack(Value low, Value high, Type element) {
   // The first operand of the conversion becomes the high half.
   Value vector;

@@ -85,6 +85,8 @@ public:
   Value shuffle(NVVM::ShflKind kind, Value value, Value operand);
   /// Four bytes of eight: those of `low` (0 to 3) and of `high` (4 to 7); the first becomes the lowest.
   Value bytes(Value low, Value high, ArrayRef<int32_t> which);
+  /// Four bytes of eight, by numbers below 8 in the lowest four digits of `which` in hex.
+  Value permute(Value low, Value high, Value which);
   /// {low, high} rounded to nearest even into one 32-bit register.
   Value pack(Value low, Value high, Type element);
   /// Four 8x8 matrices of 16-bit elements; the lane's address is that of line lane % 8 of matrix lane / 8.

@@ -41,14 +41,31 @@ BlockScales::Block BlockScales::blockOf(Place place) {
 }
 
 Value BlockScales::scaleOf(int64_t token, const Block &block) {
-  Value word = words[block.most / 4][token];
+  constexpr int64_t everywhere = 0x1111, perPair = 8;
+  auto wordOf = [&](int64_t number) { return words[std::min<int64_t>(number, words.size() - 1)][token]; };
+  auto pick = [&](int64_t pair, Value selector) {
+    return e.permute(wordOf(2 * pair), wordOf(2 * pair + 1), selector);
+  };
   if (!block.lane)
-    return e.shr(word, block.most % 4 * 8);
-  for (int64_t number = block.most / 4; number-- > block.least / 4;) {
-    Value isBefore = e.less(block.lane, e.i32(static_cast<int32_t>(4 * number + 4)));
-    word = e.select(isBefore, words[number][token], word);
+    return pick(block.most / perPair, e.i32(block.most % perPair * everywhere));
+  Value within = block.most < perPair ? block.lane : e.band(block.lane, perPair - 1);
+  Value selector = e.mul(within, everywhere), scale = pick(block.most / perPair, selector);
+  for (int64_t pair = block.most / perPair; pair-- > block.least / perPair;) {
+    Value isBefore = e.less(block.lane, e.i32(static_cast<int32_t>(perPair * (pair + 1))));
+    scale = e.select(isBefore, pick(pair, selector), scale);
   }
-  return e.b.createOrFold<arith::ShRUIOp>(e.loc, word, e.mul(e.band(block.lane, 3), 8));
+  return scale;
+}
+
+Value BlockScales::scalesOf(int64_t line, const Block &block) {
+  constexpr int64_t everywhere = 0x1111, highInTheMiddle = 0x0440, perWord = 4;
+  if (!kept)
+    return scaleOf(line, block);
+  if (block.least / perWord != block.most / perWord)
+    return e.bytes(scaleOf(2 * line, block), scaleOf(2 * line + 1, block), {0, 4, 4, 0});
+  Value within = block.lane ? e.band(block.lane, perWord - 1) : e.i32(block.most % perWord);
+  ArrayRef<Value> word = words[block.most / perWord];
+  return e.permute(word[2 * line], word[2 * line + 1], e.add(e.mul(within, everywhere), highInTheMiddle));
 }
 
 Value BlockScales::pairOf(int64_t line, Place place) {
@@ -60,23 +77,28 @@ Value BlockScales::pairOf(int64_t line, Place place) {
 }
 
 Value BlockScales::pairOfE4M3(int64_t line, const Block &block) {
-  Value low = scaleOf(kept ? 2 * line : line, block), high = kept ? scaleOf(2 * line + 1, block) : low;
-  Value both = e.band(e.bytes(low, high, {0, 4, 0, 4}), 0x7f7f);
-  Value two = arith::TruncIOp::create(e.b, e.loc, e.b.getI16Type(), both);
+  Value two = arith::TruncIOp::create(e.b, e.loc, e.b.getI16Type(), scalesOf(line, block));
   Value bytes = LLVM::BitcastOp::create(e.b, e.loc, VectorType::get(2, e.b.getI8Type()), two);
   auto f16 = VectorType::get(2, e.b.getF16Type());
-  return NVVM::ConvertF8x2ToF16x2Op::create(e.b, e.loc, f16, bytes, /*relu=*/false,
-                                            e.b.getType<Float8E4M3FNType>());
+  Value scales = NVVM::ConvertF8x2ToF16x2Op::create(e.b, e.loc, f16, bytes, /*relu=*/false,
+                                                    e.b.getType<Float8E4M3FNType>());
+  return LLVM::FAbsOp::create(e.b, e.loc, scales); // whose sign nobody reads
 }
 
+/// An f16's exponent for each half: what it is for the largest, less what this one is below it, and at least
+/// 0, which stands for 0. That is what f16 makes of products with as small a power, too.
 Value BlockScales::pairOfPowers(int64_t line, const Block &block) {
-  constexpr int64_t biasOfF32 = 127, placeInF32 = 23;
-  auto power = [&](int64_t token) -> Value {
-    Value less = e.sub(e.band(scaleOf(token, block), 255), most[token]);
-    Value exponent = arith::MaxSIOp::create(e.b, e.loc, e.add(less, biasOfF32 + raised), e.i32(0));
-    Value bits = arith::ShLIOp::create(e.b, e.loc, exponent, e.i32(placeInF32));
-    return LLVM::BitcastOp::create(e.b, e.loc, e.b.getF32Type(), bits);
-  };
-  Value packed = e.pack(power(2 * line), power(2 * line + 1), e.b.getF16Type());
-  return LLVM::BitcastOp::create(e.b, e.loc, VectorType::get(2, e.b.getF16Type()), packed);
+  constexpr int64_t both = 0x10001, above = 256, biasOfF16 = 15, placeInF16 = 10;
+  auto shl = [&](Value x, int64_t by) -> Value { return arith::ShLIOp::create(e.b, e.loc, x, e.i32(by)); };
+  auto halves = VectorType::get(2, e.b.getF16Type());
+  auto asHalves = [&](Value x) -> Value { return LLVM::BitcastOp::create(e.b, e.loc, halves, x); };
+  // Halves do not borrow from each other: each minuend is greater than what an exponent can be.
+  Value own =
+      arith::OrIOp::create(e.b, e.loc, e.band(scalesOf(line, block), 0xff * both), e.i32(above * both));
+  Value largest = e.add(shl(most[2 * line + 1], 16), most[2 * line]);
+  const int64_t least = (above - biasOfF16 - raised) * both;
+  // Bits of floats without a sign are in the order of their numbers.
+  Value clamped = LLVM::MaxNumOp::create(e.b, e.loc, asHalves(e.sub(own, largest)), asHalves(e.i32(least)));
+  Value exponents = e.sub(LLVM::BitcastOp::create(e.b, e.loc, e.b.getI32Type(), clamped), e.i32(least));
+  return asHalves(shl(exponents, placeInF16));
 }

@@ -61,8 +61,10 @@ private:
     Value lane;          ///< null where they are equal
   };
   Block blockOf(Place place);
-  /// The word of a token, shifted so that its lowest byte is the block's scale.
+  /// The block's scale of a token, in each byte.
   Value scaleOf(int64_t token, const Block &block);
+  /// Those that a pair takes, in the lowest two bytes, and in the lower byte of each half.
+  Value scalesOf(int64_t line, const Block &block);
   Value pairOfE4M3(int64_t line, const Block &block);
   Value pairOfPowers(int64_t line, const Block &block);
 

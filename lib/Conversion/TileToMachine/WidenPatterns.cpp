@@ -153,17 +153,18 @@ private:
   /// Code `position` of each half, 2^14 too small, subnormal ones included: its sign, exponent and mantissa
   /// where f16 has them.
   Value fromE2M1(Value word, int64_t position) {
-    // Positions 3 and 1, or 2 and 0, at once: they come to lie in the upper and the lower byte of each half.
+    // Positions 3 and 1, or 2 and 0, at once: they come to lie in the upper and the lower byte of each half,
+    // among bits of others. One instruction chooses between signs and the rest, and one of each position
+    // masks both.
     const bool odd = position % 2 != 0, upper = position >= 2;
     auto shl = [&](Value x, int32_t by) -> Value { return arith::ShLIOp::create(e.b, e.loc, x, e.i32(by)); };
     Value &both = shifted[{word.getAsOpaquePointer(), odd}];
     if (!both) {
       Value signs = odd ? word : shl(word, 4), others = odd ? e.shr(word, 3) : shl(word, 1);
       both = arith::OrIOp::create(e.b, e.loc, e.band(signs, static_cast<int32_t>(0x80808080)),
-                                  e.band(others, 0x0e0e0e0e));
+                                  e.band(others, 0x7f7f7f7f));
     }
-    Value bits =
-        upper ? e.band(both, static_cast<int32_t>(0xff00ff00)) : e.bytes(both, e.i32(0), {4, 0, 4, 2});
+    Value bits = e.band(upper ? both : shl(both, 8), static_cast<int32_t>(0x8e008e00));
     auto f16 = VectorType::get(2, e.b.getF16Type());
     Value few = LLVM::BitcastOp::create(e.b, e.loc, f16, bits);
     if (tiny)

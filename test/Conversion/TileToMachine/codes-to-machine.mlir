@@ -68,10 +68,19 @@ gpu.module @runs {
     return
   }
   // Floats of four bits: a bit of sign and three of magnitude go to their places in f16, of every second code of a word at
-  // once: three shifts and two times two masks for eight codes.
+  // once: three shifts and two choices for eight codes. A mask then takes each pair out of a word, or out of it 8 bits up.
   // CHECK-LABEL: func.func @e2m1(
   // CHECK-COUNT-2: llvm.load {{.*}} -> vector<2xi32>
-  // CHECK-NOT: llvm.fmul
+  // CHECK: %[[SIGNS:.*]] = arith.shli %[[WORD:.*]], %c4_i32
+  // CHECK: %[[REST:.*]] = arith.shli %[[WORD]], %c1_i32
+  // CHECK: %[[S:.*]] = arith.andi %[[SIGNS]], %c-2139062144_i32
+  // CHECK: %[[R:.*]] = arith.andi %[[REST]], %c2139062143_i32
+  // CHECK: %[[BOTH:.*]] = arith.ori %[[S]], %[[R]]
+  // CHECK: %[[LOWER:.*]] = arith.shli %[[BOTH]], %c8_i32
+  // CHECK: arith.andi %[[LOWER]], %c-1912566272_i32
+  // CHECK: arith.andi %[[BOTH]], %c-1912566272_i32
+  // CHECK-COUNT-6: arith.ori
+  // CHECK-NOT: {{arith.ori|llvm.fmul}}
   // CHECK-COUNT-8: nvvm.mma.sync
   func.func @e2m1(%codes: !keys4, %q: !q, %s: !s) {
     %loaded = tile.load_rhs %codes : !keys4 -> !tile.fragment<[key 16, feature 64], f4E2M1FN, rhs, runs 64 by 4>
@@ -79,11 +88,15 @@ gpu.module @runs {
     %0 = tile.dot %q, %wide, %s : !q, !k16, !s -> !s
     return
   }
-  // Blocks of keys: lane q of a quad has features 16 q to 16 q + 15 of its two tokens, and so a block of each. It shifts the
-  // token's word by as many bytes, and converts that.
+  // Blocks of keys: lane q of a quad has features 16 q to 16 q + 15 of its two tokens, and so a block of each: byte q of the
+  // token's word, which one instruction puts into both places of a pair.
   // CHECK-LABEL: func.func @blocks_of_keys(
-  // CHECK: arith.shrui %{{.*}}, %{{.*}} : i32
-  // CHECK-COUNT-2: nvvm.convert.f8x2.to.f16x2
+  // CHECK: %[[Q:.*]] = arith.andi %{{.*}}, %c3_i32
+  // CHECK: %[[BYTES:.*]] = arith.muli %[[Q]], %c4369_i32
+  // CHECK: nvvm.prmt <default> %[[BYTES]], %[[WORD:arg[0-9]+]], %[[WORD]]
+  // CHECK: nvvm.convert.f8x2.to.f16x2
+  // CHECK: llvm.intr.fabs
+  // CHECK-COUNT-1: nvvm.convert.f8x2.to.f16x2
   // CHECK-NOT: nvvm.convert.f8x2.to.f16x2
   // CHECK-COUNT-8: nvvm.mma.sync
   func.func @blocks_of_keys(%codes: !keys4, %w: i32, %q: !q, %s: !s) {
@@ -94,12 +107,19 @@ gpu.module @runs {
     return
   }
   // Blocks of values: eight lanes have eight features of a token each, two lanes a block. Powers of two are divided by the
-  // token's largest, in the exponents, which do not fall below zero.
+  // token's largest, in exponents of f16 of two tokens at once, which do not fall below zero: 29 for the largest, since
+  // codes are 2^14 too small.
   // CHECK-LABEL: func.func @blocks_of_values(
-  // CHECK: arith.subi
-  // CHECK: arith.maxsi
-  // CHECK: nvvm.convert.f32x2.to.f16x2
-  // CHECK-NOT: nvvm.convert.f32x2.to.f16x2
+  // CHECK: %[[OWN:.*]] = nvvm.prmt <default>
+  // CHECK: %[[BYTES:.*]] = arith.andi %[[OWN]], %c16711935_i32
+  // CHECK: %[[ABOVE:.*]] = arith.ori %[[BYTES]], %c16777472_i32
+  // CHECK: %[[LESS:.*]] = arith.subi %[[ABOVE]], %{{.*}}
+  // CHECK: %[[HALVES:.*]] = llvm.bitcast %[[LESS]]
+  // CHECK: %[[MOST:.*]] = llvm.intr.maxnum(%[[HALVES]], %{{.*}})
+  // CHECK: %[[BITS:.*]] = llvm.bitcast %[[MOST]]
+  // CHECK: %[[EXPONENTS:.*]] = arith.subi %[[BITS]], %c14876899_i32
+  // CHECK: arith.shli %[[EXPONENTS]], %c10_i32
+  // CHECK-NOT: nvvm.convert
   // CHECK-COUNT-8: nvvm.mma.sync
   func.func @blocks_of_values(%v: !keys4, %w: i32, %m: i32, %p: !tile.fragment<[query 16, key 16], f16, lhs>, %o: !o) {
     %words = tile.splat %w : i32 -> !tile.fragment<[key 16], i32, col>

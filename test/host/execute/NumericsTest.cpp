@@ -144,6 +144,28 @@ TEST_P(Numerics, movmatrixTransposes) {
       EXPECT_EQ(out[8 * row + col], matrix[8 * col + row]) << row << "," << col;
 }
 
+// A digit's fourth bit asks for the sign of the byte that the others number.
+TEST_P(Numerics, permutesBytes) {
+  std::vector<uint32_t> low(32), high(32), which(32);
+  for (int i = 0; i < 32; ++i)
+    low[i] = random(), high[i] = random(), which[i] = random();
+  low[0] = 0x33221100, high[0] = 0x77665544, which[0] = 0x7052;
+  low[1] = 0x00008000, high[1] = 0x7f000000, which[1] = 0xfd91;
+  auto *a = launcher.upload("low", low), *b = launcher.upload("high", high),
+       *w = launcher.upload("which", which);
+  auto *out = launcher.output<uint32_t>("out", 32);
+  run("permute", a, b, w, out);
+  EXPECT_EQ(out[0], 0x77005522U);
+  EXPECT_EQ(out[1], 0x0000ff80U);
+  for (int i = 0; i < 32; ++i)
+    for (int digit = 0; digit < 4; ++digit) {
+      const uint32_t number = which[i] >> 4 * digit, word = number & 4 ? high[i] : low[i];
+      const auto byte = static_cast<int8_t>(word >> 8 * (number & 3));
+      const int expected = number & 8 ? byte < 0 ? 0xff : 0 : byte & 0xff;
+      EXPECT_EQ(out[i] >> 8 * digit & 0xff, uint32_t(expected)) << i << "," << digit;
+    }
+}
+
 TEST_P(Numerics, shuffles) {
   std::vector<uint32_t> values(32);
   for (uint32_t i = 0; i < 32; ++i)

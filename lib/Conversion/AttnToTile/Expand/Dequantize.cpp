@@ -89,15 +89,17 @@ SmallVector<Value> FragmentExpansion::blockPowers(ValueRange words, int64_t grou
   return scales;
 }
 
-/// The largest exponent of a token's blocks.
+/// The largest exponent of a token's blocks. Each is compared as the upper byte of a word, where what follows
+/// only decides between equal ones.
 Value FragmentExpansion::largestPower(ValueRange words, int64_t groups) {
   return b.map(perToken(b.getI32Type()), words, [&](ValueRange v) -> Value {
     Value most;
-    for (int64_t group = 0; group < groups; ++group) {
-      Value bits = scaleBits(b, v[group / 4], group);
-      most = most ? arith::MaxUIOp::create(b, most, bits).getResult() : bits;
+    for (int64_t group = groups; group-- > 0;) {
+      Value word = v[group / 4], shift = b.i32(static_cast<int32_t>((3 - group % 4) * 8));
+      Value upper = group % 4 == 3 ? word : arith::ShLIOp::create(b, word, shift).getResult();
+      most = most ? arith::MaxUIOp::create(b, most, upper).getResult() : upper;
     }
-    return most;
+    return arith::ShRUIOp::create(b, most, b.i32(24));
   });
 }
 
@@ -109,16 +111,17 @@ Value FragmentExpansion::dequantized(Value tile, Axis kept, const rt::StorePart 
                               BlocksAttr(), groupOf(part), tiny);
 }
 
-/// Codes in blocks times their scales; powers of two are divided by the largest of the token.
-Value FragmentExpansion::dequantizedBlocks(UpdateOp update, bool keys, Type element) {
+/// Codes in blocks times their scales; powers of two are divided by the largest of the token, 2^most.
+Value FragmentExpansion::dequantizedBlocks(UpdateOp update, bool keys, Type element, Value most) {
   rt::StorePart part = partOf(update, keys);
   KVType kv = update.getKv().getType();
-  Value tile = copyOf(update.getKv(), keys ? Copy::Keys : Copy::Values), most;
+  Value tile = copyOf(update.getKv(), keys ? Copy::Keys : Copy::Values);
   SmallVector<Value> words = lineMeta(update, keys);
   int64_t count = part.format.groups(part.dim);
   Type scale = cast<CodesType>(keys ? kv.getKey() : kv.getValue()).getScale();
-  if (part.format.blocks == rt::Format::Blocks::E8M0)
-    most = largestPower(words, count);
+  // Weights have it by rows of their own: it moves between lanes with less work than it takes to find it.
+  if (most)
+    most = tile::ConvertOp::create(b, most.getType(), most);
   auto blocks = BlocksAttr::get(b.getContext(), count, part.format.group, scale);
   // Tiny values need 2^14 from elsewhere: powers of two contain it, and so does a scale that results take.
   // Without these, weights would have to take it.
@@ -227,7 +230,7 @@ Value FragmentExpansion::groupScores(UpdateOp update, Value query, Value keys, c
                                scale, groupOf(part));
 }
 
-Value FragmentExpansion::valuesOf(UpdateOp update) {
+Value FragmentExpansion::valuesOf(UpdateOp update, const TokenMeta &weighed) {
   rt::StorePart part = partOf(update, /*keys=*/false);
   Value tile = copyOf(update.getKv(), Copy::Values);
   if (part.format.isPlain())
@@ -235,7 +238,7 @@ Value FragmentExpansion::valuesOf(UpdateOp update) {
   bool apart = form.getCodes() != nullptr;
   SmallVector<Value> scales, zeros;
   if (part.format.hasBlocks())
-    return dequantizedBlocks(update, /*keys=*/false, b.getF16Type());
+    return dequantizedBlocks(update, /*keys=*/false, b.getF16Type(), weighed.most);
   if (part.format.isInteger() && !apart) {
     SmallVector<Value> meta = lineMeta(update, /*keys=*/false);
     int64_t groups = part.format.groups(part.dim);
@@ -257,7 +260,7 @@ FragmentExpansion::TokenMeta FragmentExpansion::weighedMeta(UpdateOp update) {
   const rt::Format format = partOf(update, /*keys=*/false).format;
   if (form.getCodes()) {
     SmallVector<Value> meta = lineMeta(update, /*keys=*/false);
-    return {meta[0], meta[1]};
+    return {meta[0], meta[1], {}};
   }
   if (format.isPlain() || format.isInteger())
     return {};
@@ -266,12 +269,13 @@ FragmentExpansion::TokenMeta FragmentExpansion::weighedMeta(UpdateOp update) {
     Value most = largestPower(lineMeta(update, /*keys=*/false), format.groups(part.dim));
     return {b.map(perToken(b.getF32Type()), ValueRange{most},
                   [&](ValueRange v) -> Value { return powerOf(b, v[0]); }),
-            {}};
+            {},
+            most};
   }
   if (format.scales == Scales::Token)
-    return {lineMeta(update, /*keys=*/false)[0], {}};
+    return {lineMeta(update, /*keys=*/false)[0], {}, {}};
   if (Value scale = copyOf(update.getKv(), Copy::ValueScale))
-    return {b.splat(scale, perToken(b.getF32Type())), {}};
+    return {b.splat(scale, perToken(b.getF32Type())), {}, {}};
   return {};
 }
 

@@ -87,14 +87,15 @@ struct FragmentExpansion {
   Value scores(Value rows, Value ofRows, Value ofTokens, Value scale = {}, Value tokenScales = {});
   /// The products of the rows and a staged tile's keys.
   Value rowsDotTokens(UpdateOp update);
-  /// What a dot with weights takes of a staged tile's values: the tile, or fragments of f16.
-  Value valuesOf(UpdateOp update);
-  /// Scale and, of integers, zero of the tokens whose weights are multiplied by scales and whose values are
-  /// codes alone; of the others none.
+  /// Of tokens whose weights are multiplied by scales: scale, of integers whose values are codes alone the
+  /// zero, and of powers of two that blocks share the exponent of that scale, their largest. Of the others
+  /// none.
   struct TokenMeta {
-    Value scale, zero;
+    Value scale, zero, most;
   };
   TokenMeta weighedMeta(UpdateOp update);
+  /// What a dot with weights takes of a staged tile's values: the tile, or fragments of f16.
+  Value valuesOf(UpdateOp update, const TokenMeta &weighed);
   /// How far a row's unit is above its maximum, null where it is not, and how far the maximum may pass that.
   struct Room {
     Value lift;
@@ -154,7 +155,7 @@ private:
   Value largestPower(ValueRange words, int64_t groups);
   Value dequantized(Value tile, tile::Axis kept, const rt::StorePart &part, Type element, ValueRange scales,
                     ValueRange zeros, bool tiny);
-  Value dequantizedBlocks(UpdateOp update, bool keys, Type element);
+  Value dequantizedBlocks(UpdateOp update, bool keys, Type element, Value most = {});
   tile::FragmentType factorType(Value tile, tile::Axis kept, Type element);
   IntegerAttr groupOf(const rt::StorePart &part);
   Value queryFragment(Value rows, Value query);

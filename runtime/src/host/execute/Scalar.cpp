@@ -46,6 +46,18 @@ uint32_t attn_host_widen_e4m3(uint32_t codes) {
   return widenE4M3(codes >> 8 & 0xff) << 16 | widenE4M3(codes & 0xff);
 }
 
+// prmt: a digit's low three bits number a byte of both registers, and the fourth asks for its sign in each
+// bit.
+uint32_t attn_host_permute(uint32_t low, uint32_t high, uint32_t which) {
+  const uint64_t both = uint64_t(high) << 32 | low;
+  uint32_t result = 0;
+  for (unsigned i = 0; i < 4; ++i) {
+    const uint32_t digit = which >> 4 * i & 15, byte = both >> 8 * (digit & 7) & 0xff;
+    result |= (digit & 8 ? byte >> 7 ? 0xff : 0 : byte) << 8 * i;
+  }
+  return result;
+}
+
 // What LLVM calls for 16-bit floats on CPUs without the instructions. libgcc has some of
 // them in some versions; ours round alike everywhere. A 16-bit float travels in the low
 // half of a float's register, so a float's bits carry it without needing its type.
@@ -122,6 +134,7 @@ static const Symbol kSymbols[] = {
     SYMBOL(attn_host_pack_f16),
     SYMBOL(attn_host_pack_bf16),
     SYMBOL(attn_host_widen_e4m3),
+    SYMBOL(attn_host_permute),
     {"__extendhfsf2", reinterpret_cast<void *>(&extendHalf)},
     {"__truncsfhf2", reinterpret_cast<void *>(&truncateToHalf)},
     {"__truncdfhf2", reinterpret_cast<void *>(&truncateWideToHalf)},

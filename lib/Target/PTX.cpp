@@ -5,9 +5,14 @@
 // which knows how many registers there are: with LLVM's loop-invariant code
 // motion and GVN before it, the same kernels used 14 registers more (d128
 // prefill), and warp-specialised ones spilled (measured 2026-11-20, ptxas 13.0).
+// Kernels of few rows have registers left from Hopper on, unless four blocks share a
+// multiprocessor's, and ptxas leaves addresses in their loops all the same: there
+// LLVM hoists.
 //
 //===----------------------------------------------------------------------===//
 #include "attn/Target/PTX.h"
+
+#include "attn/Dialect/Tile/IR/Tile.h"
 
 #include "mlir/Conversion/NVVMToLLVM/NVVMToLLVM.h"
 #include "mlir/Pass/PassManager.h"
@@ -26,6 +31,8 @@
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/Transforms/InstCombine/InstCombine.h"
 #include "llvm/Transforms/Scalar/EarlyCSE.h"
+#include "llvm/Transforms/Scalar/LICM.h"
+#include "llvm/Transforms/Scalar/LoopPassManager.h"
 #include "llvm/Transforms/Scalar/SimplifyCFG.h"
 
 #include <mutex>
@@ -51,7 +58,7 @@ static llvm::TargetMachine *makeTargetMachine(const Chip &chip, std::string &err
                                      std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Default);
 }
 
-static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
+static void optimize(llvm::Module &module, llvm::TargetMachine &machine, bool hoists) {
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager sccs;
@@ -67,6 +74,9 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   passes.addPass(llvm::EarlyCSEPass());
   passes.addPass(llvm::InstCombinePass());
   passes.addPass(llvm::SimplifyCFGPass());
+  if (hoists)
+    passes.addPass(
+        llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()), /*UseMemorySSA=*/true));
   llvm::ModulePassManager manager;
   manager.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(passes)));
   manager.run(module, modules);
@@ -115,6 +125,10 @@ FailureOr<KernelIR> mlir::attn::translateKernel(LLVM::LLVMFuncOp kernel, const C
   ir.module = translateModuleToLLVMIR(*copy, *ir.context, kernel.getName());
   if (!ir.module)
     return kernel.emitError("cannot be translated to LLVM IR");
+  constexpr int64_t roomyBlocks = 3;
+  auto schedule = tile::scheduleAttr.get(kernel);
+  ir.hoists =
+      chip.overlapsLaunches && schedule && schedule.hasFewRows() && schedule.getBlocks() <= roomyBlocks;
   return ir;
 }
 
@@ -125,7 +139,7 @@ llvm::Expected<std::string> mlir::attn::printPTX(KernelIR ir, const Chip &chip) 
     return llvm::createStringError("no NVPTX backend: " + error);
   ir.module->setTargetTriple(machine->getTargetTriple());
   ir.module->setDataLayout(machine->createDataLayout());
-  optimize(*ir.module, *machine);
+  optimize(*ir.module, *machine, ir.hoists);
 
   llvm::SmallString<0> text;
   llvm::raw_svector_ostream stream(text);

@@ -24,6 +24,7 @@ void expandConversions(gpu::GPUModuleOp module);
 struct KernelIR {
   std::unique_ptr<llvm::LLVMContext> context;
   std::unique_ptr<llvm::Module> module;
+  bool hoists = false; ///< LLVM moves what does not change out of its loops
 };
 
 /// A kernel of a machine-level module, as a module of its own. Errors are diagnostics. Uses the kernel's

@@ -11,11 +11,12 @@ gpu.module @kernels {
   // CHECK-LABEL: @gather
   // CHECK: tile.gather warp {{.*}} strides [576] features [72] into %{{.*}} :
   // MACHINE-LABEL: @gather
-  // MACHINE: %[[WHOLE:.*]] = arith.cmpi slt
+  // MACHINE: %[[WHOLE:.*]] = arith.cmpi sgt
   // MACHINE: %[[SIZE:.*]] = arith.select %[[WHOLE]], %c16_i32, %c0_i32
   // MACHINE: nvvm.cp.async.shared.global %{{.*}}, %{{.*}}, 16, cache =  cg, %[[SIZE]]
   // MACHINE: %[[CHUNK:.*]] = arith.andi %{{.*}}, %c1_i32
-  // MACHINE: %[[LINE:.*]] = arith.cmpi slt, %{{.*}}, %arg
+  // MACHINE: %[[LEFT:.*]] = arith.subi %arg1, %{{.*}}
+  // MACHINE: %[[LINE:.*]] = arith.cmpi sgt, %[[LEFT]], %c0_i32
   // MACHINE: %[[FIRST:.*]] = arith.cmpi slt, %[[CHUNK]], %c1_i32
   // MACHINE: %[[BOTH:.*]] = arith.andi %[[LINE]], %[[FIRST]]
   // MACHINE: %[[SIZE:.*]] = arith.select %[[BOTH]], %c16_i32, %c0_i32

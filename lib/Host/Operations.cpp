@@ -1,6 +1,8 @@
 //===- Operations.cpp - NVVM operations -----------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Rewriter.h"
+
+#include "mlir/IR/Matchers.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -76,6 +78,8 @@ llvm::Error Rewriter::rewriteNVVM(Operation *op) {
     return rewriteStmatrix(matrix);
   if (auto shuffle = dyn_cast<NVVM::ShflOp>(op))
     return rewriteShuffle(shuffle);
+  if (auto permute = dyn_cast<NVVM::PermuteOp>(op))
+    return rewritePermute(permute);
   if (auto vote = dyn_cast<NVVM::VoteSyncOp>(op)) {
     Value predicate = LLVM::ZExtOp::create(b, loc, i32, vote.getPred());
     Value result =
@@ -104,11 +108,6 @@ llvm::Error Rewriter::rewriteNVVM(Operation *op) {
     Value codes = LLVM::ZExtOp::create(b, loc, i32, cast(widen.getSrc(), b.getI16Type()));
     return done(cast(call("attn_host_widen_e4m3", i32, codes), op->getResult(0).getType()));
   }
-  if (auto permute = dyn_cast<NVVM::PermuteOp>(op)) {
-    if (permute.getMode() != NVVM::PermuteMode::DEFAULT || !permute.getHi())
-      return errorAt(op, "the host device permutes the bytes of two registers in the default mode only");
-    return done(call("attn_host_permute", i32, {permute.getLo(), permute.getHi(), permute.getSelector()}));
-  }
   if (isa<NVVM::RcpApproxFtzF32Op>(op))
     return done(call("attn_host_rcp", f32, {op->getOperand(0)}));
   llvm::Expected<bool> rewritten = rewriteAsync(op);
@@ -136,6 +135,25 @@ llvm::Error Rewriter::rewriteStmatrix(NVVM::StMatrixOp op) {
        {lane, opId(op), plainPointer(op.getPtr()), constant(op.getSources().size()),
         constant(op.getLayout() == NVVM::MMALayout::col)});
   replace(op, {});
+  return llvm::Error::success();
+}
+
+/// Each byte of the result is one of the eight of both operands.
+llvm::Error Rewriter::rewritePermute(NVVM::PermuteOp op) {
+  if (op.getMode() != NVVM::PermuteMode::DEFAULT || !op.getHi())
+    return errorAt(op, "the host device permutes the bytes of two registers in the default mode only");
+  llvm::APInt selector;
+  if (!matchPattern(op.getSelector(), m_ConstantInt(&selector)) || (selector & 0x8888) != 0) {
+    replace(op, call("attn_host_permute", i32, {op.getLo(), op.getHi(), op.getSelector()}));
+    return llvm::Error::success();
+  }
+  SmallVector<int32_t, 4> which;
+  for (unsigned i = 0; i < 4; ++i)
+    which.push_back(static_cast<int32_t>(selector.extractBitsAsZExtValue(3, 4 * i)));
+  Type four = VectorType::get(4, b.getI8Type());
+  replace(op,
+          cast(LLVM::ShuffleVectorOp::create(b, loc, cast(op.getLo(), four), cast(op.getHi(), four), which),
+               i32));
   return llvm::Error::success();
 }
 

@@ -60,6 +60,7 @@ private:
   // Operations.cpp
   llvm::Error rewriteNVVM(Operation *op);
   llvm::Error rewriteStmatrix(mlir::NVVM::StMatrixOp op);
+  llvm::Error rewritePermute(mlir::NVVM::PermuteOp op);
   llvm::Error rewriteShuffle(mlir::NVVM::ShflOp op);
   bool rewriteSpecialRegister(Operation *op);
   // Programs.cpp

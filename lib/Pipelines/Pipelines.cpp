@@ -92,7 +92,6 @@ void mlir::attn::addStage(OpPassManager &manager, Stage stage, const PipelineOpt
     kernels.addPass(tile::createSkipFullMasksPass());
     kernels.addPass(tile::createUnrollLoopsPass());
     kernels.addPass(createTileToMachinePass());
-    kernels.addPass(createCSEPass());
     kernels.addPass(createMachineToLLVMPass());
     return;
   }

@@ -3,10 +3,10 @@
 // An attention has three kernels that share nothing but the name of their shared
 // memory, and of them the one for many rows takes more time than all others: in
 // LLVM, and four times as long again in ptxas. So every kernel is a module of its
-// own, longest first, and each goes its way to the end on one thread:
+// own, longest first, and a thread that is free takes the next:
 //
-//   caller    translate A  translate B  translate C  LLVM B  LLVM C  ptxas B  ptxas C
-//   helper                 LLVM A ........  ptxas A ................................
+//   caller    translate A  translate B  translate C  LLVM B  ptxas B  ptxas C
+//   helper                 LLVM A ........  LLVM C  ptxas A ................
 //
 // Translation reads MLIR, whose context belongs to the caller; behind it a kernel
 // has an LLVMContext of its own. There are as many threads as cores and no more: a
@@ -20,6 +20,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <thread>
 
 using namespace mlir;
@@ -70,14 +72,38 @@ void Job::assemble(const Chip &chip, std::atomic<bool> &tooLate) {
   }
 }
 
-/// One thread's share of the work.
-static void run(ArrayRef<Job *> jobs, const Chip &chip, bool assembles, std::atomic<bool> &tooLate) {
-  for (Job *job : jobs)
-    job->print(chip);
-  for (Job *job : jobs)
-    if (assembles)
-      job->assemble(chip, tooLate);
-}
+namespace {
+/// Hands jobs to the threads that ask, in the order in which they were added. Nothing throws that holds the
+/// lock.
+class Queue {
+public:
+  explicit Queue(size_t most) { jobs.reserve(most); }
+  void add(Job *job) {
+    std::lock_guard lock(mutex);
+    jobs.push_back(job);
+    changed.notify_one();
+  }
+  /// From now on nobody waits for more.
+  void close() {
+    std::lock_guard lock(mutex);
+    closed = true;
+    changed.notify_all();
+  }
+  /// The next job, or null where there is none and the queue is closed.
+  Job *take() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return next < jobs.size() || closed; });
+    return next < jobs.size() ? jobs[next++] : nullptr;
+  }
+
+private:
+  std::mutex mutex;
+  std::condition_variable changed;
+  SmallVector<Job *> jobs;
+  size_t next = 0;
+  bool closed = false;
+};
+} // namespace
 
 std::string GpuCode::ptx() const {
   SmallVector<StringRef> modules;
@@ -113,29 +139,39 @@ FailureOr<GpuCode> mlir::attn::emitGpuCode(gpu::GPUModuleOp module, const Chip &
     order.push_back(&job);
   llvm::sort(order, [](Job *a, Job *b) { return std::pair(b->operations, a) < std::pair(a->operations, b); });
 
-  const size_t helpers = std::max(1u, std::thread::hardware_concurrency()) - 1;
+  const size_t helpers =
+      std::min<size_t>(std::max(1u, std::thread::hardware_concurrency()), order.size()) - 1;
+  Queue translated(order.size()), printed(order.size());
+  printed.close(); // who is still printing assembles that kernel himself
+  std::atomic<bool> tooLate = false;
+  auto work = [&] {
+    while (Job *job = translated.take()) {
+      job->print(chip);
+      if (assembles)
+        printed.add(job);
+    }
+    while (Job *job = printed.take())
+      job->assemble(chip, tooLate);
+  };
   rt::Threads threads;
   size_t started = 0;
-  SmallVector<Job *> own;
-  bool translated = true;
-  std::atomic<bool> tooLate = false;
+  bool isTranslated = true;
   // What this throws (memory may run out) waits until no thread reads the jobs any more.
   threads.here([&] {
     for (Job *job : order) {
       FailureOr<KernelIR> ir = translateKernel(job->kernel, chip);
-      if (translated = succeeded(ir); !translated)
+      if (isTranslated = succeeded(ir); !isTranslated)
         return;
       job->ir = std::move(*ir);
-      auto work = [job, &chip, assembles, &tooLate] { run(job, chip, assembles, tooLate); };
-      if (started < helpers && job != order.back() && threads.start(work))
+      translated.add(job);
+      if (started < helpers && threads.start(work))
         ++started;
-      else
-        own.push_back(job);
     }
-    run(own, chip, assembles, tooLate);
   });
+  translated.close();
+  threads.here(work);
   threads.wait();
-  if (!translated)
+  if (!isTranslated)
     return failure();
 
   GpuCode code;

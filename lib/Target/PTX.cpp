@@ -15,16 +15,17 @@
 #include "attn/Dialect/Tile/IR/Tile.h"
 
 #include "mlir/Conversion/NVVMToLLVM/NVVMToLLVM.h"
-#include "mlir/Pass/PassManager.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/GPU/GPUToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
+#include "mlir/Transforms/WalkPatternRewriteDriver.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
+#include "llvm/IR/OptBisect.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/TargetSelect.h"
@@ -57,6 +58,18 @@ static llvm::TargetMachine *makeTargetMachine(const Chip &chip, std::string &err
   return target->createTargetMachine(triple, chip.name, "+ptx" + std::to_string(chip.ptxVersion), options,
                                      std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Default);
 }
+
+namespace {
+/// Leaves out passes of the NVPTX backend that find nothing to do in kernels: vectors are written as such,
+/// and constants cost nothing.
+class PassGate : public llvm::OptPassGate {
+public:
+  bool isEnabled() const override { return true; }
+  bool shouldRunPass(llvm::StringRef name, llvm::StringRef) const override {
+    return !llvm::is_contained({"load-store-vectorizer", "consthoist"}, name);
+  }
+};
+} // namespace
 
 static void optimize(llvm::Module &module, llvm::TargetMachine &machine, bool hoists) {
   llvm::LoopAnalysisManager loops;
@@ -114,15 +127,13 @@ FailureOr<KernelIR> mlir::attn::translateKernel(LLVM::LLVMFuncOp kernel, const C
       if (isa<NVVM::GriddepcontrolOp>(op))
         op->erase();
     });
-  PassManager manager(kernel->getContext(), gpu::GPUModuleOp::getOperationName());
-  manager.enableVerifier(false);
-  manager.addPass(createConvertNVVMToLLVMPass());
-  if (failed(manager.run(*copy)))
-    return failure();
+  RewritePatternSet patterns(kernel->getContext());
+  populateNVVMToLLVMConversionPatterns(patterns);
+  walkAndApplyPatterns(*copy, std::move(patterns)); // operations without an intrinsic become inline assembly
 
   KernelIR ir;
   ir.context = std::make_unique<llvm::LLVMContext>();
-  ir.module = translateModuleToLLVMIR(*copy, *ir.context, kernel.getName());
+  ir.module = translateModuleToLLVMIR(*copy, *ir.context, kernel.getName(), /*disableVerification=*/true);
   if (!ir.module)
     return kernel.emitError("cannot be translated to LLVM IR");
   constexpr int64_t roomyBlocks = 3;
@@ -139,6 +150,8 @@ llvm::Expected<std::string> mlir::attn::printPTX(KernelIR ir, const Chip &chip) 
     return llvm::createStringError("no NVPTX backend: " + error);
   ir.module->setTargetTriple(machine->getTargetTriple());
   ir.module->setDataLayout(machine->createDataLayout());
+  PassGate gate;
+  ir.context->setOptPassGate(gate);
   optimize(*ir.module, *machine, ir.hoists);
 
   llvm::SmallString<0> text;

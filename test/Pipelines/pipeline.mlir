@@ -63,7 +63,6 @@
 // CHECK-NEXT:    tile-skip-full-masks,
 // CHECK-NEXT:    tile-unroll-loops,
 // CHECK-NEXT:    tile-to-machine,
-// CHECK-NEXT:    cse,
 // CHECK-NEXT:    machine-to-llvm
 // CHECK-NEXT:  )
 // CHECK-NEXT:)

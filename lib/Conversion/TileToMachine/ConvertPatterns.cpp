@@ -82,11 +82,11 @@ Value LayoutConverter::pair(Value low, Value high) {
   Value vector = LLVM::PoisonOp::create(e.b, e.loc, VectorType::get(2, low.getType()));
   vector = LLVM::InsertElementOp::create(e.b, e.loc, vector, low, e.i32(0));
   vector = LLVM::InsertElementOp::create(e.b, e.loc, vector, high, e.i32(1));
-  return LLVM::BitcastOp::create(e.b, e.loc, e.b.getI32Type(), vector);
+  return e.bitcast(e.b.getI32Type(), vector);
 }
 
 Value LayoutConverter::half(Value word, int64_t i, Type type) {
-  Value vector = LLVM::BitcastOp::create(e.b, e.loc, VectorType::get(2, type), word);
+  Value vector = e.bitcast(VectorType::get(2, type), word);
   return LLVM::ExtractElementOp::create(e.b, e.loc, vector, e.i32(i));
 }
 

@@ -68,9 +68,9 @@ struct BalancePattern : TilePattern<BalanceOp> {
       APFloat power(std::ldexp(1.0, static_cast<int>(-up)));
       power.convert(APFloat::IEEEhalf(), APFloat::rmNearestTiesToEven, &lossy);
       Value factor = LLVM::ConstantOp::create(e.b, e.loc, pair, DenseElementsAttr::get(pair, power));
-      Value halves = LLVM::BitcastOp::create(e.b, e.loc, pair, two);
+      Value halves = e.bitcast(pair, two);
       Value product = LLVM::FMulOp::create(e.b, e.loc, halves, factor);
-      registers.push_back(LLVM::BitcastOp::create(e.b, e.loc, e.b.getI32Type(), product));
+      registers.push_back(e.bitcast(e.b.getI32Type(), product));
     }
     rewriter.replaceOpWithMultiple(op, {registers});
     return success();
@@ -81,14 +81,14 @@ struct BalancePattern : TilePattern<BalanceOp> {
 std::pair<Value, Value> asTwoFloats(Emitter &e, Type element, Value two) {
   Type f32 = e.b.getF32Type();
   if (isF16(element)) {
-    Value halves = LLVM::BitcastOp::create(e.b, e.loc, VectorType::get(2, element), two);
+    Value halves = e.bitcast(VectorType::get(2, element), two);
     auto wide = [&](int64_t i) -> Value {
       Value half = LLVM::ExtractElementOp::create(e.b, e.loc, halves, e.i32(i));
       return arith::ExtFOp::create(e.b, e.loc, f32, half);
     };
     return {wide(0), wide(1)};
   }
-  auto asFloat = [&](Value bits) -> Value { return LLVM::BitcastOp::create(e.b, e.loc, f32, bits); };
+  auto asFloat = [&](Value bits) -> Value { return e.bitcast(f32, bits); };
   return {asFloat(e.b.createOrFold<arith::ShLIOp>(e.loc, two, e.i32(16))),
           asFloat(e.band(two, int32_t(0xffff0000)))};
 }
@@ -100,8 +100,8 @@ struct NarrowPattern : TilePattern<NarrowOp> {
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
     Type f32 = e.b.getF32Type(), i32 = e.b.getI32Type();
-    auto asFloat = [&](Value bits) -> Value { return LLVM::BitcastOp::create(e.b, e.loc, f32, bits); };
-    auto asBits = [&](Value number) -> Value { return LLVM::BitcastOp::create(e.b, e.loc, i32, number); };
+    auto asFloat = [&](Value bits) -> Value { return e.bitcast(f32, bits); };
+    auto asBits = [&](Value number) -> Value { return e.bitcast(i32, number); };
     Value largest = e.f32(0);
     SmallVector<std::pair<Value, Value>> numbers;
     for (Value two : adaptor.getSource()) {

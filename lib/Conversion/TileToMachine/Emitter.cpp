@@ -27,8 +27,31 @@ void Emitter::doIf(Value condition, function_ref<void(Emitter &)> body) {
   });
 }
 
+Value Emitter::integer(int64_t value, unsigned bits) {
+  Value &known = lanes.integers[{value, bits}];
+  if (!known) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointAfterValue(lanes.shared);
+    known = arith::ConstantIntOp::create(b, lanes.shared.getLoc(), value, bits);
+  }
+  return known;
+}
+
+Value Emitter::bitcast(Type type, Value x) {
+  if (auto from = x.getDefiningOp<LLVM::BitcastOp>())
+    x = from.getArg();
+  if (x.getType() == type)
+    return x;
+  Value &known = casts[{type, x}];
+  if (!known || known.getParentBlock() != b.getInsertionBlock())
+    known = LLVM::BitcastOp::create(b, loc, type, x);
+  return known;
+}
+
 Value Emitter::sharedAt(Value base, Value bytes) {
-  return LLVM::GEPOp::create(b, loc, base.getType(), b.getI8Type(), base, ValueRange{bytes});
+  return once<LLVM::GEPOp>(base, bytes, [&]() -> Value {
+    return LLVM::GEPOp::create(b, loc, base.getType(), b.getI8Type(), base, ValueRange{bytes});
+  });
 }
 
 Value Emitter::sharedAt(Value base, int64_t bytes) {
@@ -85,9 +108,15 @@ Value Emitter::shuffle(NVVM::ShflKind kind, Value value, Value operand) {
 
 Value Emitter::bytes(Value low, Value high, ArrayRef<int32_t> which) {
   Type four = VectorType::get(4, b.getI8Type());
-  auto apart = [&](Value x) -> Value { return LLVM::BitcastOp::create(b, loc, four, x); };
-  Value chosen = LLVM::ShuffleVectorOp::create(b, loc, apart(low), apart(high), which);
-  return LLVM::BitcastOp::create(b, loc, b.getI32Type(), chosen);
+  Value chosen = LLVM::ShuffleVectorOp::create(b, loc, bitcast(four, low), bitcast(four, high), which);
+  return bitcast(b.getI32Type(), chosen);
+}
+
+Value Emitter::permute(Value low, Value high, ArrayRef<int32_t> which) {
+  int64_t selector = 0;
+  for (auto [i, byte] : llvm::enumerate(which))
+    selector |= int64_t(byte) << (4 * i);
+  return permute(low, high, i32(selector));
 }
 
 Value Emitter::permute(Value low, Value high, Value which) {
@@ -103,7 +132,7 @@ Value Emitter::pack(Value low, Value high, Type element) {
   else
     vector = NVVM::ConvertF32x2ToF16x2Op::create(b, loc, VectorType::get(2, element), high, low, Value(),
                                                  NVVM::FPRoundingMode::RN);
-  return LLVM::BitcastOp::create(b, loc, b.getI32Type(), vector);
+  return bitcast(b.getI32Type(), vector);
 }
 
 SmallVector<Value, 4> Emitter::loadMatrices(Value address, bool transposed) {
@@ -131,7 +160,7 @@ void Emitter::multiply(ArrayRef<Value> a, ArrayRef<Value> rhs, MutableArrayRef<V
     SmallVector<Value, 4> values(registers);
     if (kind == NVVM::MMATypes::f16) // the f16 form takes vectors
       for (Value &value : values)
-        value = LLVM::BitcastOp::create(b, loc, VectorType::get(2, element), value);
+        value = bitcast(VectorType::get(2, element), value);
     return values;
   };
   Value result = NVVM::MmaOp::create(

@@ -24,6 +24,8 @@ struct LaneValues {
   Value group;  ///< lane / 4: the row of an accumulator block
   Value quad;   ///< lane % 4: the pair of columns
   Value shared; ///< start of the block's dynamic shared memory
+  /// Integers that were asked for, by value and width: each is one operation at the entry of the kernel.
+  mutable DenseMap<std::pair<int64_t, unsigned>, Value> integers;
 };
 
 class Emitter {
@@ -34,30 +36,29 @@ public:
   Location loc;
   const LaneValues &lanes;
 
-  // Scalars. The integer forms fold: x + 0, x * 1.
-  Value i32(int64_t value) { return arith::ConstantIntOp::create(b, loc, value, 32); }
+  // Scalars. The integer forms fold: x + 0, x * 1. What an operation's code has computed in a block is not
+  // computed there again.
+  Value i32(int64_t value) { return integer(value, 32); }
   /// What one lane of the warp does alone.
   Value isFirstLane() {
     return b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::eq, lanes.lane, i32(0));
   }
-  Value i64(int64_t value) { return arith::ConstantIntOp::create(b, loc, value, 64); }
+  Value i64(int64_t value) { return integer(value, 64); }
   Value f32(double value) {
     return arith::ConstantFloatOp::create(b, loc, b.getF32Type(), APFloat(static_cast<float>(value)));
   }
-  Value add(Value x, Value y) { return b.createOrFold<arith::AddIOp>(loc, x, y); }
+  Value add(Value x, Value y) { return once<arith::AddIOp>(x, y); }
   Value add(Value x, int64_t y) { return y == 0 ? x : add(x, constantLike(x, y)); }
-  Value sub(Value x, Value y) { return b.createOrFold<arith::SubIOp>(loc, x, y); }
-  Value mul(Value x, Value y) { return b.createOrFold<arith::MulIOp>(loc, x, y); }
+  Value sub(Value x, Value y) { return once<arith::SubIOp>(x, y); }
+  Value mul(Value x, Value y) { return once<arith::MulIOp>(x, y); }
   Value mul(Value x, int64_t y) { return y == 1 ? x : mul(x, constantLike(x, y)); }
-  Value shr(Value x, int64_t y) {
-    return y == 0 ? x : b.createOrFold<arith::ShRUIOp>(loc, x, constantLike(x, y));
-  }
-  Value band(Value x, int64_t y) { return b.createOrFold<arith::AndIOp>(loc, x, constantLike(x, y)); }
-  Value both(Value x, Value y) { return b.createOrFold<arith::AndIOp>(loc, x, y); }
-  Value bxor(Value x, Value y) { return b.createOrFold<arith::XOrIOp>(loc, x, y); }
+  Value shr(Value x, int64_t y) { return y == 0 ? x : once<arith::ShRUIOp>(x, constantLike(x, y)); }
+  Value band(Value x, int64_t y) { return once<arith::AndIOp>(x, constantLike(x, y)); }
+  Value both(Value x, Value y) { return once<arith::AndIOp>(x, y); }
+  Value bxor(Value x, Value y) { return once<arith::XOrIOp>(x, y); }
   Value bxor(Value x, int64_t y) { return y == 0 ? x : bxor(x, constantLike(x, y)); }
   Value less(Value x, Value y) { return b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::slt, x, y); }
-  Value min(Value x, Value y) { return b.createOrFold<arith::MinSIOp>(loc, x, y); }
+  Value min(Value x, Value y) { return once<arith::MinSIOp>(x, y); }
   Value select(Value c, Value x, Value y) { return b.createOrFold<arith::SelectOp>(loc, c, x, y); }
   Value widen(Value x) {
     return x.getType().isInteger(64) ? x : b.createOrFold<arith::ExtSIOp>(loc, b.getI64Type(), x);
@@ -66,6 +67,8 @@ public:
   Value fsub(Value x, Value y) { return arith::SubFOp::create(b, loc, x, y); }
   Value fmul(Value x, Value y) { return arith::MulFOp::create(b, loc, x, y); }
   Value fmax(Value x, Value y) { return arith::MaxNumFOp::create(b, loc, x, y); }
+  /// The same bits as another type.
+  Value bitcast(Type type, Value x);
 
   // Memory. Offsets of shared memory are in bytes, indices of global memory in elements.
   Value sharedAt(Value base, Value bytes);
@@ -85,8 +88,10 @@ public:
   Value shuffle(NVVM::ShflKind kind, Value value, Value operand);
   /// Four bytes of eight: those of `low` (0 to 3) and of `high` (4 to 7); the first becomes the lowest.
   Value bytes(Value low, Value high, ArrayRef<int32_t> which);
-  /// Four bytes of eight, by numbers below 8 in the lowest four digits of `which` in hex.
+  /// The same by numbers below 8 in the lowest four digits of `which` in hex, as an instruction that LLVM
+  /// does not look into.
   Value permute(Value low, Value high, Value which);
+  Value permute(Value low, Value high, ArrayRef<int32_t> which);
   /// {low, high} rounded to nearest even into one 32-bit register.
   Value pack(Value low, Value high, Type element);
   /// Four 8x8 matrices of 16-bit elements; the lane's address is that of line lane % 8 of matrix lane / 8.
@@ -102,9 +107,21 @@ public:
   void doIf(Value condition, function_ref<void(Emitter &)> body);
 
 private:
-  Value constantLike(Value x, int64_t value) {
-    return arith::ConstantIntOp::create(b, loc, value, x.getType().getIntOrFloatBitWidth());
+  /// The value of `OpT` of both that this block has; `make` makes it where there is none.
+  template <typename OpT, typename Make> Value once(Value x, Value y, Make make) {
+    Value &known = made[{TypeID::get<OpT>().getAsOpaquePointer(), x, y}];
+    if (!known || known.getParentBlock() != b.getInsertionBlock())
+      known = make();
+    return known;
   }
+  template <typename OpT> Value once(Value x, Value y) {
+    return once<OpT>(x, y, [&] { return b.createOrFold<OpT>(loc, x, y); });
+  }
+  Value integer(int64_t value, unsigned bits);
+  Value constantLike(Value x, int64_t value) { return integer(value, x.getType().getIntOrFloatBitWidth()); }
+
+  DenseMap<std::tuple<const void *, Value, Value>, Value> made;
+  DenseMap<std::pair<Type, Value>, Value> casts;
 };
 
 /// log2 of the number of lines after which a panel's swizzle changes: 128 bytes wide every line, 64 every

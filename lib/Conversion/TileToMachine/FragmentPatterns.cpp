@@ -30,7 +30,7 @@ struct SplatPattern : TilePattern<SplatOp> {
       Value two = LLVM::PoisonOp::create(rewriter, op.getLoc(), VectorType::get(2, type.getElement()));
       for (int64_t i : {0, 1})
         two = LLVM::InsertElementOp::create(rewriter, op.getLoc(), two, value, e.i32(i));
-      value = LLVM::BitcastOp::create(rewriter, op.getLoc(), e.b.getI32Type(), two);
+      value = e.bitcast(e.b.getI32Type(), two);
     }
     rewriter.replaceOpWithMultiple(op, {SmallVector<Value>(type.getRegisters(), value)});
     return success();

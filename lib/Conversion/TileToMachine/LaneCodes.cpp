@@ -78,7 +78,7 @@ Value BlockScales::pairOf(int64_t line, Place place) {
 
 Value BlockScales::pairOfE4M3(int64_t line, const Block &block) {
   Value two = arith::TruncIOp::create(e.b, e.loc, e.b.getI16Type(), scalesOf(line, block));
-  Value bytes = LLVM::BitcastOp::create(e.b, e.loc, VectorType::get(2, e.b.getI8Type()), two);
+  Value bytes = e.bitcast(VectorType::get(2, e.b.getI8Type()), two);
   auto f16 = VectorType::get(2, e.b.getF16Type());
   Value scales = NVVM::ConvertF8x2ToF16x2Op::create(e.b, e.loc, f16, bytes, /*relu=*/false,
                                                     e.b.getType<Float8E4M3FNType>());
@@ -91,7 +91,7 @@ Value BlockScales::pairOfPowers(int64_t line, const Block &block) {
   constexpr int64_t both = 0x10001, above = 256, biasOfF16 = 15, placeInF16 = 10;
   auto shl = [&](Value x, int64_t by) -> Value { return arith::ShLIOp::create(e.b, e.loc, x, e.i32(by)); };
   auto halves = VectorType::get(2, e.b.getF16Type());
-  auto asHalves = [&](Value x) -> Value { return LLVM::BitcastOp::create(e.b, e.loc, halves, x); };
+  auto asHalves = [&](Value x) -> Value { return e.bitcast(halves, x); };
   // Halves do not borrow from each other: each minuend is greater than what an exponent can be.
   Value own =
       arith::OrIOp::create(e.b, e.loc, e.band(scalesOf(line, block), 0xff * both), e.i32(above * both));
@@ -99,6 +99,6 @@ Value BlockScales::pairOfPowers(int64_t line, const Block &block) {
   const int64_t least = (above - biasOfF16 - raised) * both;
   // Bits of floats without a sign are in the order of their numbers.
   Value clamped = LLVM::MaxNumOp::create(e.b, e.loc, asHalves(e.sub(own, largest)), asHalves(e.i32(least)));
-  Value exponents = e.sub(LLVM::BitcastOp::create(e.b, e.loc, e.b.getI32Type(), clamped), e.i32(least));
+  Value exponents = e.sub(e.bitcast(e.b.getI32Type(), clamped), e.i32(least));
   return asHalves(shl(exponents, placeInF16));
 }

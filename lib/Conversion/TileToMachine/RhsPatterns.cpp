@@ -210,7 +210,7 @@ struct LoadRhsPattern : TilePattern<LoadRhsOp> {
 Value elementOf(Emitter &e, Value word, int64_t i, Type element) {
   if (element.getIntOrFloatBitWidth() == 16)
     word = arith::TruncIOp::create(e.b, e.loc, e.b.getI16Type(), e.shr(word, 16 * i));
-  return LLVM::BitcastOp::create(e.b, e.loc, element, word);
+  return e.bitcast(element, word);
 }
 
 /// A lane reads the whole line of each of its coordinates; two neighbours, where they fill 16 bytes at most.

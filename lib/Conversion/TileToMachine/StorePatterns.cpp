@@ -159,7 +159,7 @@ private:
     SmallVector<Value> words;
     if (element.isF32())
       for (Value feature : features)
-        words.push_back(LLVM::BitcastOp::create(e.b, e.loc, e.b.getI32Type(), feature));
+        words.push_back(e.bitcast(e.b.getI32Type(), feature));
     else
       for (size_t i = 0; i < features.size(); i += 2)
         words.push_back(e.pack(features[i], features[i + 1], element));

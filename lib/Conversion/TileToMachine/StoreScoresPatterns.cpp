@@ -111,7 +111,7 @@ private:
     Value sum = LLVM::FMAOp::create(e.b, e.loc, number, unit, f32(rounds));
     Value notBelow = LLVM::MaxNumOp::create(e.b, e.loc, sum, f32(rounds - most));
     Value inside = LLVM::MinNumOp::create(e.b, e.loc, notBelow, f32(rounds + most));
-    return LLVM::BitcastOp::create(e.b, e.loc, e.b.getI32Type(), inside);
+    return e.bitcast(e.b.getI32Type(), inside);
   }
 };
 

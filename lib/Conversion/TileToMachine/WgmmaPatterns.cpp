@@ -46,7 +46,7 @@ struct Operand {
     halves = LLVM::InsertElementOp::create(e.b, e.loc, halves, low, e.i32(0));
     Value high = e.i32(static_cast<int32_t>(static_cast<uint64_t>(constant) >> 32));
     halves = LLVM::InsertElementOp::create(e.b, e.loc, halves, high, e.i32(1));
-    return LLVM::BitcastOp::create(e.b, e.loc, e.b.getI64Type(), halves);
+    return e.bitcast(e.b.getI64Type(), halves);
   }
 
   /// 16 features from chunk `chunk` on, contracted (K-major); `line` lines down, a multiple of 8 and of

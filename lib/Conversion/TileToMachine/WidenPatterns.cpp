@@ -85,6 +85,10 @@ private:
           }
     }
   }
+  /// Kept codes of 8 bits are bytes of bytes, which LLVM joins to one choice.
+  Value chosen(Value low, Value high, ArrayRef<int32_t> which) {
+    return bits == 8 && type.getFeatureAxis() == 0 ? e.bytes(low, high, which) : e.permute(low, high, which);
+  }
   /// Code i of two words.
   Value neighbours(Value low, Value high, int64_t i) {
     int32_t first = i * bits / 16 * 2; // byte of the half in which they are
@@ -102,7 +106,7 @@ private:
   /// The same bytes of two words, once for all codes in them.
   Value halves(Value low, Value high, std::array<int32_t, 4> which) {
     Value &known = shuffled[{low.getAsOpaquePointer(), which[0]}];
-    return known ? known : known = e.bytes(low, high, which);
+    return known ? known : known = chosen(low, high, which);
   }
 
   /// Two bytes of a word.
@@ -110,28 +114,28 @@ private:
     auto [low, high] = which;
     if (isa<Float8E4M3FNType>(source)) {
       Value two = arith::TruncIOp::create(e.b, e.loc, e.b.getI16Type(), e.shr(word, 8 * low));
-      Value bytes = LLVM::BitcastOp::create(e.b, e.loc, VectorType::get(2, e.b.getI8Type()), two);
+      Value bytes = e.bitcast(VectorType::get(2, e.b.getI8Type()), two);
       auto f16 = VectorType::get(2, e.b.getF16Type());
       return fromF16(NVVM::ConvertF8x2ToF16x2Op::create(e.b, e.loc, f16, bytes, /*relu=*/false, source));
     }
     if (isa<Float4E2M1FNType>(source))
-      return fromE2M1(e.bytes(word, e.i32(0), {low, 4, high, 4}), 0);
+      return fromE2M1(chosen(word, e.i32(0), {low, 4, high, 4}), 0);
     if (isa<Float8E5M2Type>(source)) { // the upper half of an f16
       auto f16 = VectorType::get(2, e.b.getF16Type());
-      return fromF16(LLVM::BitcastOp::create(e.b, e.loc, f16, e.bytes(word, e.i32(0), {4, low, 4, high})));
+      return fromF16(e.bitcast(f16, chosen(word, e.i32(0), {4, low, 4, high})));
     }
     if (tiny)
-      return LLVM::BitcastOp::create(e.b, e.loc, pair, e.bytes(word, e.i32(0), {low, 4, high, 4}));
+      return e.bitcast(pair, chosen(word, e.i32(0), {low, 4, high, 4}));
     if (isF16(element))
-      return subtract(e.bytes(word, e.i32(0x64), {low, 4, high, 4}), 1024);
+      return add(chosen(word, e.i32(0x64), {low, 4, high, 4}), -1024);
     // 2^23 in f32, whose mantissa counts ones. Of an integer of 8 bits the upper half is all.
     auto whole = [&](int32_t which) -> Value {
-      Value bits = e.bytes(word, e.i32(0x4b000000), {which, 4, 4, 7});
-      Value exact = e.fsub(LLVM::BitcastOp::create(e.b, e.loc, e.b.getF32Type(), bits), e.f32(0x1p23));
-      return LLVM::BitcastOp::create(e.b, e.loc, e.b.getI32Type(), exact);
+      Value bits = chosen(word, e.i32(0x4b000000), {which, 4, 4, 7});
+      Value exact = e.fadd(e.bitcast(e.b.getF32Type(), bits), e.f32(-0x1p23));
+      return e.bitcast(e.b.getI32Type(), exact);
     };
     Value first = whole(low), second = whole(high);
-    return LLVM::BitcastOp::create(e.b, e.loc, pair, e.bytes(first, second, {2, 3, 6, 7}));
+    return e.bitcast(pair, chosen(first, second, {2, 3, 6, 7}));
   }
 
   /// The codes at a position of the halves of a word.
@@ -144,10 +148,10 @@ private:
       moved = e.shr(word, place.shift);
     int64_t mask = ((int64_t(1) << bits) - 1) << place.bit, both = 0x10001;
     if (tiny)
-      return LLVM::BitcastOp::create(e.b, e.loc, pair, e.band(moved, mask * both));
+      return e.bitcast(pair, e.band(moved, mask * both));
     Value bits =
         arith::OrIOp::create(e.b, e.loc, e.band(moved, mask * both), e.i32(place.magic(element) * both));
-    return subtract(bits, static_cast<double>(place.bias(element)));
+    return add(bits, -static_cast<double>(place.bias(element)));
   }
 
   /// Code `position` of each half, 2^14 too small, subnormal ones included: its sign, exponent and mantissa
@@ -166,20 +170,23 @@ private:
     }
     Value bits = e.band(upper ? both : shl(both, 8), static_cast<int32_t>(0x8e008e00));
     auto f16 = VectorType::get(2, e.b.getF16Type());
-    Value few = LLVM::BitcastOp::create(e.b, e.loc, f16, bits);
+    Value few = e.bitcast(f16, bits);
     if (tiny)
       return fromF16(few);
     auto power = DenseElementsAttr::get(f16, APFloat(APFloat::IEEEhalf(), "16384"));
     return fromF16(LLVM::FMulOp::create(e.b, e.loc, few, LLVM::ConstantOp::create(e.b, e.loc, f16, power)));
   }
 
-  Value subtract(Value bits, double bias) {
-    Value floats = LLVM::BitcastOp::create(e.b, e.loc, pair, bits);
-    APFloat number(bias);
-    bool lossy;
-    number.convert(cast<FloatType>(element).getFloatSemantics(), APFloat::rmNearestTiesToEven, &lossy);
-    auto value = DenseElementsAttr::get(pair, number);
-    return LLVM::FSubOp::create(e.b, e.loc, floats, LLVM::ConstantOp::create(e.b, e.loc, pair, value));
+  /// The floats that `bits` are, and `number` more.
+  Value add(Value bits, double number) {
+    Value &both = pairsOfNumbers[number];
+    if (!both) {
+      APFloat rounded(number);
+      bool lossy;
+      rounded.convert(cast<FloatType>(element).getFloatSemantics(), APFloat::rmNearestTiesToEven, &lossy);
+      both = LLVM::ConstantOp::create(e.b, e.loc, pair, DenseElementsAttr::get(pair, rounded));
+    }
+    return LLVM::FAddOp::create(e.b, e.loc, e.bitcast(pair, bits), both);
   }
   /// What f16 holds of codes, bf16 does. Those in blocks take their scales before that.
   Value fromF16(Value halves) { return scales ? halves : toElement(halves); }
@@ -191,7 +198,7 @@ private:
       return arith::ExtFOp::create(e.b, e.loc, e.b.getF32Type(), half);
     };
     Value low = wide(0), high = wide(1);
-    return LLVM::BitcastOp::create(e.b, e.loc, pair, e.pack(low, high, element));
+    return e.bitcast(pair, e.pack(low, high, element));
   }
 
   void put(int64_t row, int64_t k, int64_t half, Value floats) {
@@ -206,20 +213,20 @@ private:
                    ? LLVM::FMulOp::create(e.b, e.loc, floats, factor).getResult()
                    : LLVM::FMAOp::create(e.b, e.loc, floats, factor, group.terms[2 * k + half]).getResult();
     }
-    registers[(row * depth + k) * 2 + half] = LLVM::BitcastOp::create(e.b, e.loc, e.b.getI32Type(), floats);
+    registers[(row * depth + k) * 2 + half] = e.bitcast(e.b.getI32Type(), floats);
   }
   /// Neighbours of a fragment over columns. Of integers: what is made of two elements ptxas makes anew for
   /// every use.
   SmallVector<Value> pairs(ValueRange columns) {
     SmallVector<Value> result;
     auto bits = [&](Value column) -> Value {
-      Value half = LLVM::BitcastOp::create(e.b, e.loc, e.b.getI16Type(), column);
+      Value half = e.bitcast(e.b.getI16Type(), column);
       return arith::ExtUIOp::create(e.b, e.loc, e.b.getI32Type(), half);
     };
     for (size_t i = 0; i < columns.size(); i += 2) {
       Value high = arith::ShLIOp::create(e.b, e.loc, bits(columns[i + 1]), e.i32(16));
       Value both = arith::OrIOp::create(e.b, e.loc, bits(columns[i]), high);
-      result.push_back(LLVM::BitcastOp::create(e.b, e.loc, pair, both));
+      result.push_back(e.bitcast(pair, both));
     }
     return result;
   }
@@ -238,6 +245,7 @@ private:
   BlockScales::Place place = {0, 8, 0}; ///< of what is put
   SmallVector<Value> registers;
   std::map<std::pair<const void *, int64_t>, Value> shuffled, shifted;
+  std::map<double, Value> pairsOfNumbers;
 };
 
 struct WidenPattern : TilePattern<WidenOp> {

@@ -46,8 +46,8 @@ gpu.module @runs {
   // CHECK-LABEL: func.func @keys4(
   // CHECK-COUNT-2: llvm.load {{.*}} {alignment = 8 : i64} : !llvm.ptr<3> -> vector<2xi32>
   // CHECK-NOT: llvm.load
-  // CHECK-COUNT-16: llvm.fsub {{.*}} : vector<2xf16>
-  // CHECK-NOT: llvm.fsub
+  // CHECK-COUNT-16: llvm.fadd {{.*}} : vector<2xf16>
+  // CHECK-NOT: llvm.fadd
   // CHECK-COUNT-8: nvvm.mma.sync
   func.func @keys4(%k: !k4, %q: !q, %s: !s) {
     %codes = tile.load_rhs %k : !k4 -> !tile.fragment<[key 16, feature 64], i4, rhs, runs 64 by 4>
@@ -57,7 +57,7 @@ gpu.module @runs {
   }
   // Tiny they are ready, and of the other operand's sixteen registers those with the upper bits of halves are a sixteenth.
   // CHECK-LABEL: func.func @tiny4(
-  // CHECK-NOT: llvm.fsub
+  // CHECK-NOT: llvm.fadd
   // CHECK-COUNT-8: llvm.fmul {{.*}} : vector<2xf16>
   // CHECK-NOT: llvm.fmul
   // CHECK-COUNT-8: nvvm.mma.sync

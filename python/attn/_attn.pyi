@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The extension: numbers, bytes, strings, buffers and addresses over the C API (include/attn-c).
 
-It knows nothing of torch and of NumPy no more than the buffer protocol and DLPack. Everything that takes time gives
+It knows nothing of torch but what `read_tensors` is told, and of NumPy no more than the buffer protocol and DLPack. Everything that takes time gives
 the GIL back. All objects may be used from several threads: calls on one object, and launches on one device, come one
 after the other. Whatever is refused raises `Failure`; wrong Python types raise `TypeError`.
 
 Addresses are the one thing that cannot be checked: whoever gives one vouches that so many bytes lie there.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, TypedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypedDict
 
 from typing_extensions import Buffer
 
@@ -166,6 +166,59 @@ class View:
     device: Literal["cpu", "cuda"]
     index: int
     readonly: bool
+
+def read_tensors(
+    *,
+    tensor: type,
+    parameter: type,
+    empty_like: Callable[[object], object],
+    is_grad_enabled: Callable[[], bool],
+    forward_mode: dict[str, object],
+    constants: tuple[type, ...],
+) -> bool:
+    """Whether launches of PyTorch's tensors can be found: where `tensor` has `__dlpack_c_exchange_api__`. `forward_mode`: the
+    names of torch.autograd.forward_ad; `constants`: types of options that never change and may be compared."""
+
+class Launch:
+    """A launch of a plan whose addresses alone are missing."""
+
+    def __init__(
+        self,
+        *,
+        owner: object,
+        plan: Plan,
+        lock: object = None,
+        clock: Iterator[int],
+        places: Sequence[int],
+        nbytes: Sequence[int],
+        strides: Sequence[Sequence[int] | None],
+        likes: Sequence[object],
+        kept: Sequence[object],
+        results: int | tuple[int | None, ...],
+    ) -> None:
+        """
+        owner    has the plan, `used`, which a launch sets from `clock`, and with a lock `alive`; it is not kept alive
+        lock     held during a launch. While others hold it, nothing is launched here
+        places   of each slot: where its tensor is in what is given, and behind that in `likes` and then `kept`
+        likes    tensors without memory: what is made looks like these
+        results  which of what is made a launch gives, one or a tuple; None for None"""
+
+class Launches:
+    """Launches by how tensors lie, which of them require a gradient, the current stream, and options: None, numbers, what is
+    constant, and lists, arrays and tensors of int32 and int64 on the CPU by what they hold. Up to 128; then the oldest one goes."""
+
+    def run(self, tensors: tuple[object, ...], options: tuple[object, ...]) -> Any:
+        """Launches, and gives its results. None where no launch was prepared for such a call, or where that cannot be done
+        now; then nothing is launched that the call itself would not launch again."""
+
+    def add(
+        self, tensors: tuple[object, ...], options: tuple[object, ...], make: Callable[[], object]
+    ) -> None:
+        """Adds what `make` gives, which is called only where such a call could be found again: a Launch, or somebody who is
+        called with the tensors in place of one, or None."""
+
+    def clear(self) -> None: ...
+    def __len__(self) -> int: ...
 
 def cuda_devices() -> int:
     """GPUs that a driver finds; 0 without a driver."""

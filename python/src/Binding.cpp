@@ -248,4 +248,5 @@ PYBIND11_MODULE(_attn, module) {
   bindTableOperation(module);
   bindFormats(module);
   bindView(module);
+  bindLaunches(module);
 }

@@ -35,6 +35,7 @@ void bindRequantizer(py::module_ &module);
 void bindTableOperation(py::module_ &module);
 void bindFormats(py::module_ &module);
 void bindView(py::module_ &module);
+void bindLaunches(py::module_ &module);
 
 /// Raises Failure(kind, message).
 [[noreturn]] void raise(const char *kind, const std::string &message);

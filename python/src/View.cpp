@@ -1,11 +1,11 @@
 //===- View.cpp - Other people's tensors ----------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// DLPack (github.com/dmlc/dlpack, version 1.0) in the few structs that a reader needs, and the buffer
-// protocol where there is no DLPack. A capsule that is not consumed frees its tensor when it dies, so it is
-// simply kept.
+// Read by DLPack, and by the buffer protocol where there is no DLPack. A capsule that is not consumed frees
+// its tensor when it dies, so it is simply kept.
 //
 //===----------------------------------------------------------------------===//
 #include "Binding.h"
+#include "Dlpack.h"
 
 #include <cstring>
 #include <memory>
@@ -14,27 +14,6 @@
 namespace attn::python {
 
 namespace {
-
-struct DLTensor {
-  void *data;
-  int32_t deviceType, deviceId;
-  int32_t rank;
-  uint8_t code, bits;
-  uint16_t lanes;
-  int64_t *shape, *strides; ///< in elements; null: dense
-  uint64_t offset;          ///< in bytes
-};
-struct DLManaged {
-  DLTensor tensor;
-};
-struct DLManagedVersioned {
-  uint32_t major, minor;
-  void *context;
-  void (*deleter)(DLManagedVersioned *);
-  uint64_t flags;
-  DLTensor tensor;
-};
-constexpr int32_t deviceCpu = 1, deviceCuda = 2, deviceCudaHost = 3, deviceCudaManaged = 13;
 
 struct View {
   py::object keep;

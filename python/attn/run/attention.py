@@ -6,11 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, overload
 
+from .. import _attn
 from ..describe.forest import Forest
 from ..describe.visibility import Visibility, sides
 from ..errors import SpecError, TensorError, expected
 from ..memory.views import is_traced, needs_gradient, refuse_tangents
+from .described_calls import check_significance
 from .direct import attend_now
+from .launches import Asked
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -42,6 +45,7 @@ class AttendOptions(TypedDict, total=False):
 
 
 T = TypeVar("T")
+_launches = _attn.Launches()
 
 
 @overload
@@ -174,6 +178,36 @@ def attend(
         from .hints import refuse_options
 
         refuse_options(others, attend.__kwdefaults__)
+    asked = None
+    if not (traced := is_traced(q)):
+        given = q, k, v, sink_logits
+        options = (
+            causal,
+            window,
+            window_size,
+            sink,
+            see,
+            softcap,
+            score,
+            tensors,
+            scale,
+            kv_lengths,
+            cu_seqlens,
+            cu_seqlens_k,
+            forest,
+            layout,
+            return_lse,
+            out,
+            reference,
+            significance,
+            significance_rows,
+            ordered,
+            allow_empty_rows,
+        )
+        found = _launches.run(given, options)
+        if found is not None:
+            return found
+        asked = Asked(_launches, given, options)
     if not isinstance(reference, bool):
         raise expected(TensorError, "reference", "True or False", reference)
     if ordered not in (None, False, True):
@@ -181,9 +215,7 @@ def attend(
     if not isinstance(allow_empty_rows, bool):
         raise expected(TensorError, "allow_empty_rows", "True or False", allow_empty_rows)
     if significance is not None or significance_rows is not None:
-        from .significance import check_asked
-
-        check_asked(q, significance, significance_rows, forest)
+        check_significance(q, significance, significance_rows, forest)
     weighed = {}
     if significance is not None:
         weighed = dict(significance=significance, significance_rows=significance_rows)
@@ -192,7 +224,7 @@ def attend(
         if window is not None or sink is not None or see is not None:
             raise SpecError("window_size: expected instead of window, sink and see, got both")
         causal, see = False, sides(causal, window_size)
-    if is_traced(q):
+    if traced:
         from . import torch_attend as module
     else:
         refuse_tangents(q, k, v, sink_logits, tensors)
@@ -225,6 +257,7 @@ def attend(
             allow_empty_rows=allow_empty_rows,
             **weighed,
             **of_gradients,
+            **({} if asked is None else {"asked": asked}),
         )
     return attend_now(
         q,
@@ -248,4 +281,5 @@ def attend(
         forest,
         allow_empty_rows,
         **weighed,
+        asked=asked,
     )

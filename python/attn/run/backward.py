@@ -10,17 +10,20 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 import torch
 from torch import Tensor
 
+from .. import _attn
 from ..describe.visibility import Visibility
 from ..errors import PlanError, TensorError
 from ..forks import make_guard
 from ..memory import devices
 from ..memory.dtypes import torch_dtype
+from .launches import clock, may_keep, without_memory
+from .reference import gradient_of
 
 _ALIGNMENT = 16  # of what kernels copy at a time
 # Tokens that a row sees, on average, below which gradients with sums in a fixed order are quicker than those without, alone and
@@ -30,6 +33,7 @@ _FEW = 500
 _LOOKED_AT = 1024  # positions, about, that are averaged
 _MOST_PLANS = 8  # of one kernel; then the one that was used longest ago goes
 _captured: list[Any] = []  # plans that graphs read, for as long as nobody knows
+_kept_zeros: dict[tuple, Tensor] = {}
 _guard = make_guard()
 
 
@@ -101,17 +105,38 @@ def kernel_gradients(
     q_heads, value_dim] and lse of the forward run, `gradients`: of these. Tables that no score reads are left out."""
     if missing_kernels(kernel, data):
         return None
+    return found_gradients(launch(kernel, tables, data, results, gradients), data, results, wanted)
+
+
+class Launched(NamedTuple):
+    """A run of a kernel of gradients."""
+
+    kernel: Any
+    plan: Any
+    read: dict[str, Tensor]
+    """By the kernel's names."""
+    made: dict[str, Tensor]
+
+
+def launch(
+    kernel: Any,
+    tables: Mapping[str, numpy.ndarray],
+    data: Mapping[str, Tensor],
+    results: tuple[Tensor, Tensor],
+    gradients: tuple[Tensor | None, Tensor | None],
+) -> Launched:
+    """Of `kernel_gradients`, where there are some."""
     out, lse = results
     d_out, d_lse = gradients
+    stream = devices.stream_number(kernel.device, None)
     beside = {
         "o": out,
         "lse": lse,
         "do": torch.zeros_like(out) if d_out is None else d_out.to(out.dtype),
-        "dlse": torch.zeros_like(lse) if d_lse is None else d_lse.to(lse.dtype),
+        "dlse": _zeros(lse, stream) if d_lse is None else d_lse.to(lse.dtype),
     }
-    given = {name: _readable(tensor) for name, tensor in (data | beside).items() if name in kernel._tensors}
-    stream = devices.stream_number(kernel.device, None)
-    plan = kept_plan(kernel, given, tables, stream)
+    read = {name: _readable(tensor) for name, tensor in (data | beside).items() if name in kernel._tensors}
+    plan = kept_plan(kernel, read, tables, stream)
     made = {
         binding.name: torch.empty(
             plan._shapes[binding.name], dtype=torch_dtype(torch, binding.dtype), device=out.device
@@ -119,16 +144,79 @@ def kernel_gradients(
         for binding in kernel._bindings
         if binding.written
     }
-    bound = [(given | made)[name] for name in kernel.slots]
+    bound = [(read | made)[name] for name in kernel.slots]
     _launch(
         kernel, [tensor.data_ptr() for tensor in bound], [tensor.nbytes for tensor in bound], plan, stream
     )
-    found = {"q": made["dq"]}
-    for name in _floats(data) - {"q"}:
-        operand, _, part = name.rpartition(".")
-        found[name] = made[f"{operand}.d{part}"]
+    return Launched(kernel, plan, read, made)
+
+
+def _zeros(like: Tensor, stream: int) -> Tensor:
+    """Dense zeros, which nobody writes to; those of one stream share memory."""
+    if not may_keep(like):
+        return torch.zeros_like(like)
+    key = like.device, like.dtype, stream
+    kept = _kept_zeros.get(key)
+    if kept is None or kept.numel() < like.numel():
+        room = max(like.numel(), 2 * kept.numel() if kept is not None else 0)
+        kept = _kept_zeros[key] = torch.zeros(room, dtype=like.dtype, device=like.device)
+    return kept[: like.numel()].view(like.shape)
+
+
+def prepared(
+    launched: Launched, given: Mapping[str, Tensor | None], gradients: Mapping[str, Tensor | None]
+) -> _attn.Launch | None:
+    """The launch again, of other tensors that lie as `given` do. `gradients`: what came of it, in the order of `given`; None
+    where it was not wanted. None where more was done than to launch."""
+    kernel, plan, read, made = launched
+    names, kept = list(made), []
+    results = {gradient_of(name): gradient for name, gradient in gradients.items() if gradient is not None}
+    for name, gradient in results.items():
+        if name not in made or not _are_same(gradient, made[name]):
+            return None
+    likes = [without_memory(results.get(name, made[name])) for name in names]
+    places = []
+    for name in kernel.slots:
+        if name in made:
+            places.append(len(given) + names.index(name))
+        elif given.get(name) is None and name == "dlse":
+            places.append(len(given) + len(names) + len(kept))
+            kept.append(read[name])
+        elif given.get(name) is not None and _are_same(given[name], read[name]):
+            places.append(list(given).index(name))
+        else:
+            return None
+    if any(like is None for like in likes):
+        return None
+    return _attn.Launch(
+        owner=plan,
+        plan=plan._native,
+        clock=clock,
+        places=places,
+        nbytes=[(read | made)[name].nbytes for name in kernel.slots],
+        strides=(None,) * len(places),
+        likes=likes,
+        kept=kept,
+        results=tuple(
+            None if gradient is None else names.index(gradient_of(name))
+            for name, gradient in gradients.items()
+        ),
+    )
+
+
+def _are_same(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors are the same memory, of which `other` is all."""
+    return (one.data_ptr(), one.dtype, one.nbytes) == (other.data_ptr(), other.dtype, other.nbytes)
+
+
+def found_gradients(
+    launched: Launched, data: Mapping[str, Tensor], results: tuple[Tensor, Tensor], wanted: Collection[str]
+) -> dict[str, Tensor]:
+    """What `kernel_gradients` gives, of what the kernel has made."""
+    made, (_, lse) = launched.made, results
+    found = {name: made[gradient_of(name)] for name in _floats(data)}
     if "sink_logits" in wanted:
-        weights = (data["sink_logits"].float() - beside["lse"]).exp()
+        weights = (data["sink_logits"].float() - lse).exp()
         delta = made["delta"].transpose(0, 1).reshape(lse.shape)  # KV heads came first
         found["sink_logits"] = -torch.where(lse == -torch.inf, 0, weights * delta).sum(0)
     for name in tables_of(data, wanted):
@@ -160,15 +248,16 @@ def kept_plan(
     numbers = tuple((name, table.shape, table.tobytes()) for name, table in tables.items())
     key = (tuple(described.items()), numbers, stream, devices.generation)
     with _guard:
-        kept = kernel._kept_plans
-        if (plan := kept.get(key)) is not None:
-            kept.move_to_end(key)
-            return plan
-    plan = kernel.plan(described | dict(tables), stream=stream)
-    with _guard:
-        kept[key] = plan
-        while len(kept) > _MOST_PLANS:
-            kept.popitem(last=False)
+        plan = kernel._kept_plans.get(key)
+    if plan is None:
+        made = kernel.plan(described | dict(tables), stream=stream)
+        with _guard:
+            kept = kernel._kept_plans
+            plan = kept.setdefault(key, made)
+            plan.used = next(clock)
+            while len(kept) > _MOST_PLANS:
+                kept.pop(min(kept, key=lambda other: kept[other].used))
+    plan.used = next(clock)
     return plan
 
 

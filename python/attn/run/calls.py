@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from .. import _attn
 from ..describe.forest import Forest
 from ..errors import PlanError, TensorError
 from ..memory.dtypes import DTYPES
@@ -19,6 +20,7 @@ from ..memory.views import check, span, strided, tensors_of, view_of
 from .arrange import Arrangement
 from .described_calls import Options, as_bfloat16, describe_call
 from .kernels import compile
+from .launches import clock, without_memory
 
 _pinned: list[Call] = []
 
@@ -89,6 +91,29 @@ class Call:
                 self._pin()
                 self._launch(addresses, nbytes, strides)
         return out
+
+    def launch(self, given: tuple, results: Any) -> _attn.Launch | None:
+        """What `run` did with `given`, q, k, v and the rest, when it made `results`; None where it did more than
+        to launch."""
+        if self.plan is None or self.worth is not None or self.arrangement.copies_q:
+            return None
+        made = results if self.return_lse else (results,)
+        likes = [without_memory(tensor) for tensor in made]
+        if any(like is None for like in likes):
+            return None
+        first = len(self.names)
+        return _attn.Launch(
+            owner=self,
+            plan=self.plan._native,
+            lock=self.lock,
+            clock=clock,
+            places=[place if place < first else place - first + len(given) for place in self.places],
+            nbytes=self.nbytes,
+            strides=self.strides or (None,) * len(self.nbytes),
+            likes=likes,
+            kept=[],
+            results=(0, 1) if self.return_lse else 0,
+        )
 
     def _empty_worth(self, q: Any) -> Any:
         """Where the significance of tokens goes; zeros where no row sees them."""

@@ -6,15 +6,16 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..describe import visibility
+from ..describe.checks import TOGETHER
 from ..describe.forest import Forest
 from ..describe.score import Score, tensor_shapes, trace
 from ..describe.spec import Spec
 from ..errors import SpecError, TensorError, closest, expected
 from ..memory.dtypes import DTYPES, no_floats, not_autocast
-from ..memory.views import Strided, strided
+from ..memory.views import Strided, is_traced, strided
 from .arrange import Arrangement, arrange
 
 
@@ -96,6 +97,22 @@ def _check_tables(options: Options, views: list, rows: int) -> None:
                 f"tensors[{name!r}]: expected at least 1 in each dimension, as the score function reads elements of it, "
                 f"got {found.text()}"
             )
+
+
+def check_significance(q: Any, significance: object, rows: object, forest: object) -> None:
+    """TensorError where there is no significance to be had of attn.attend."""
+    if not isinstance(significance, str) or significance not in TOGETHER:
+        nearest = closest(significance, TOGETHER)
+        raise expected(TensorError, "significance", "max, mean or sum", significance, nearest=nearest)
+    if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows < 2**31):
+        legal = "a number of rows from 1 on, or None for all"
+        raise expected(TensorError, "significance_rows", legal, rows, nearest=1)
+    if is_traced(q):
+        raise TensorError("significance: expected None in compiled code, which has no operator for it")
+    if forest is not None and rows is not None:
+        raise TensorError(
+            "significance_rows: expected None beside forest, whose tokens rows of several sequences see; nearest: all rows"
+        )
 
 
 def _visibility(options: Options) -> visibility.Visibility:

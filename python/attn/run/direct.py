@@ -8,7 +8,6 @@ the output and the launch.
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -23,11 +22,11 @@ from ..memory.tables import int32_array
 from ..memory.views import view_of
 from .calls import Call, make_call
 from .described_calls import Options, read_tensors
+from .launches import Asked, clock
 
 _MOST_CALLS = 64
 _MOST_PLANS = 8  # of one kernel on one stream; then the one that was used longest ago is planned anew
 _calls: dict[tuple, Call] = {}
-_clock = itertools.count()
 _guard = make_guard()
 
 
@@ -54,8 +53,9 @@ def attend_now(
     allow_empty_rows: bool = False,
     significance: str | None = None,
     significance_rows: int | None = None,
+    asked: Asked | None = None,
 ) -> Any:
-    """`attn.attend` on tensors with memory: its arguments in its order."""
+    """`attn.attend` on tensors with memory: its arguments in its order. `asked`: where a launch for calls like this one goes."""
     keep: list = []
     stream = _stream(q)
     views = [view_of("q", q, stream, keep), view_of("k", k, stream, keep), view_of("v", v, stream, keep)]
@@ -68,8 +68,8 @@ def attend_now(
             raise expected(SpecError, "tensors", "a dict of names and tensors", tensors)
         names += tuple(tensors)
         views += [view_of(f"tensors[{name!r}]", tensor, stream, keep) for name, tensor in tensors.items()]
-    asked = causal, window, sink, see, softcap, None, scale, layout, return_lse, names
-    options = Options(*asked, significance, significance_rows, allow_empty_rows)
+    described = causal, window, sink, see, softcap, None, scale, layout, return_lse, names
+    options = Options(*described, significance, significance_rows, allow_empty_rows)
     if score is not None:  # by what it does: a lambda is a new function in every call
         options = options._replace(score=trace(score, read_tensors(options, views)))
     tables = tuple(
@@ -97,14 +97,18 @@ def attend_now(
             call = _add(key, make_call(options, views, tables, forest, stream, _plan_of_another))
         with call.lock:
             if call.alive:
-                call.used = next(_clock)
-                return call.run(q, k, v, views, out, keep)
+                call.used = next(clock)
+                results = call.run(q, k, v, views, out, keep)
+                break
+    if asked is not None and out is None:
+        asked.add(lambda: call.launch(asked.tensors, results))
+    return results
 
 
 def _add(key: tuple, call: Call) -> Call:
     """The call, or the one that another thread has added meanwhile."""
     with _guard:
-        call.used = next(_clock)
+        call.used = next(clock)
         call = _calls.setdefault(key, call)
         if len(_calls) > _MOST_CALLS:
             _calls.pop(min(_calls, key=lambda other: _calls[other].used))

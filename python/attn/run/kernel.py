@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import re
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeVar, overload
 
@@ -91,9 +90,9 @@ class Kernel(Code):
         return {}
 
     @cached_property
-    def _kept_plans(self) -> OrderedDict[tuple, Plan]:
-        """By what was planned, for runs that bring no plan; the one that was used longest ago first (backward.py)."""
-        return OrderedDict()
+    def _kept_plans(self) -> dict[tuple, Plan]:
+        """By what was planned, for runs that bring no plan (backward.py)."""
+        return {}
 
     # --- Planning --------------------------------------------------------------------------------------------
 

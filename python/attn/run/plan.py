@@ -36,6 +36,7 @@ class Plan(Uncopied):
         """A number that stands for the plan in compiled code, in this process, for as long as the plan lives."""
         _living[self.handle] = self
         self._native = native
+        self.used = 0
         self._spare: dict[tuple, object] = {}
         self._sizes: dict[str, int] | None = None
         self._classes: tuple[int, ...] = ()

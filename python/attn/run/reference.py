@@ -51,7 +51,7 @@ class Problem:
         if d_lse is not None:
             given["dlse"] = d_lse
         found = self._evaluate(_attn.reference_gradients, {**data, **given})
-        return {name: found[_gradient_of(name)] for name in data if _gradient_of(name) in found}
+        return {name: found[gradient_of(name)] for name in data if gradient_of(name) in found}
 
     def _value_dim(self, data: Mapping[str, Tensor]) -> int:
         return next(tensor.shape[-1] for name, tensor in data.items() if name.endswith(".v"))
@@ -66,7 +66,8 @@ class Problem:
         return {name: _tensor(*described) for name, described in found.items()}
 
 
-def _gradient_of(name: str) -> str:
+def gradient_of(name: str) -> str:
+    """ "kv.dk" of "kv.k"."""
     operand, point, part = name.rpartition(".")
     return f"{operand}{point}d{part}"
 

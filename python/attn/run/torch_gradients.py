@@ -7,7 +7,7 @@ What forward was given is saved by autograd; description and tables are kept as 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from .. import _attn
 from ..compiler.requests import Asks, source_of
 from ..describe.score import trace
 from ..describe.spec import Spec
@@ -25,17 +26,23 @@ from ..memory.tables import int32_array
 from ..memory.views import refuse_transformed
 from .arrange import Arrangement
 from .backward import (
+    Launched,
     check_place,
-    kernel_gradients,
+    found_gradients,
+    launch,
+    missing_kernels,
     ordered_by_default,
+    prepared,
     tables_of,
 )
 from .described_calls import Options, describe_call, read_tensors
 from .direct import attend_now
 from .kernels import compile_asked
+from .launches import Asked
 from .reference import FLOATS, Problem, check_cpu, rounded
 
 _MOST_CALLS = 64
+_TABLES = ("kv_lengths", "cu_seqlens", "cu_seqlens_k")
 _known: OrderedDict[tuple, Differentiable] = OrderedDict()
 _guard = make_guard()
 
@@ -58,6 +65,8 @@ class Differentiable:
     """Whether gradients are the same bits in every run; None: where all of PyTorch's are, or where that is quicker."""
     kernels: dict[tuple, Any] = field(default_factory=dict, compare=False)
     """Of gradients, by what is asked of them, or why there is none."""
+    launches: _attn.Launches = field(default_factory=_attn.Launches, compare=False)
+    """Of both passes."""
 
     @staticmethod
     def of(
@@ -89,8 +98,7 @@ class Differentiable:
         if described.score is not None:
             described = described._replace(score=trace(described.score, read_tensors(described, views)))
         tables = tuple(
-            None if options[name] is None else int32_array(name, options[name])
-            for name in ("kv_lengths", "cu_seqlens", "cu_seqlens_k")
+            None if options[name] is None else int32_array(name, options[name]) for name in _TABLES
         )
         key = (
             described,
@@ -148,9 +156,10 @@ class Differentiable:
         *,
         needed: tuple[bool, ...] | None = None,
         reference: bool = False,
+        launched: list[Launched] | None = None,
     ) -> list[Tensor]:
         """By q, k, v and the rest, of which all are `needed` where that is not said. `results`: of forward, `gradients`:
-        of these. By kernels where there are some, unless the reference is asked for."""
+        of these. By kernels where there are some, unless the reference is asked for; `launched` then gets what was run."""
         if self.arrangement.operands["q"][1][0] == 0:
             return [torch.zeros_like(tensor) for tensor in tensors]
         (out, lse), (d_out, d_lse) = (
@@ -166,8 +175,11 @@ class Differentiable:
             wanted = [name for name, need in zip(data, asked, strict=True) if need]
             kernel = self._kernel(data, wanted)
             check_place(kernel, data)
-            pair = (d_out, d_lse)
-            found = kernel_gradients(kernel, self.problem.tables, data, (out, lse), pair, wanted)
+            if not missing_kernels(kernel, data):
+                ran = launch(kernel, self.problem.tables, data, (out, lse), (d_out, d_lse))
+                found = found_gradients(ran, data, (out, lse), wanted)
+                if launched is not None:
+                    launched.append(ran)
         if found is None:
             found = self.problem.gradients(data, d_out, d_lse)
         gradients = []
@@ -180,6 +192,37 @@ class Differentiable:
             else:
                 gradients.append(rounded(found[name], tensor))
         return gradients
+
+    def backward(
+        self,
+        saved: tuple[Tensor, ...],
+        gradients: tuple[Tensor | None, Tensor | None],
+        needed: tuple[bool, ...],
+    ) -> tuple[Tensor | None, ...]:
+        """`gradients` of what forward has saved, its tensors and results; None for what is not needed. By a launch that was
+        prepared, where there is one for tensors that lie so, or for dense ones."""
+        options = torch.are_deterministic_algorithms_enabled(), *needed
+        if (found := self.launches.run(saved + gradients, options)) is not None:
+            return found
+        given = tuple(None if each is None else self._dense(each) for each in saved + gradients)
+        if (found := self.launches.run(given, options)) is not None:
+            return found
+        count, launched = len(needed), []
+        made = self.gradients(
+            given[:count], given[count : count + 2], given[count + 2 :], needed=needed, launched=launched
+        )
+        found = tuple(each if need else None for each, need in zip(made, needed, strict=True))
+        if launched:
+            names = ("q", "kv.k", "kv.v", *self.names)
+            named = dict(zip((*names, "o", "lse", "do", "dlse"), given, strict=True))
+            by_name = dict(zip(names, found, strict=True))
+            Asked(self.launches, given, options).add(lambda: prepared(launched[0], named, by_name))
+        return found
+
+    def _dense(self, tensor: Tensor) -> Tensor:
+        """In the order in which kernels of gradients read it."""
+        swapped = self.swapped and tensor.ndim > 2
+        return _in_order(_in_order(tensor, swapped).contiguous(), swapped)
 
     def check_place(self, tensors: tuple[Tensor, ...], needed: Sequence[bool] | None = None) -> None:
         """TensorError where gradients are required on a GPU that no kernel gives; by default of tensors that require one."""
@@ -240,31 +283,87 @@ def _as_if_dense(shape: torch.Size, dtype: numpy.dtype) -> tuple:
 
 class _Attend(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx, forward: Callable, call: Differentiable, reference: bool, *tensors: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        ctx.call, ctx.reference = call, reference
-        results = forward(*tensors)
+    def forward(ctx, recorded: _Recorded, *tensors: Tensor) -> tuple[Tensor, Tensor]:
+        results = recorded.forward(tensors)
+        ctx.recorded = recorded
         ctx.save_for_backward(*tensors, *results)
         ctx.set_materialize_grads(False)
         return results
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, d_out: Tensor | None, d_lse: Tensor | None) -> tuple:
-        if d_out is None and d_lse is None:
-            return (None,) * len(ctx.needs_input_grad)
-        *tensors, out, lse = ctx.saved_tensors
-        wanted = ctx.needs_input_grad[3:]
-        found = ctx.call.gradients(
-            tuple(tensors), (out, lse), (d_out, d_lse), needed=wanted, reference=ctx.reference
-        )
-        return (
-            None,
-            None,
-            None,
-            *(gradient if needed else None for gradient, needed in zip(found, wanted, strict=True)),
-        )
+        return (_twice if torch.is_grad_enabled() else _backward)(ctx, d_out, d_lse)
+
+
+def _backward(ctx, d_out: Tensor | None, d_lse: Tensor | None) -> tuple:
+    needed = ctx.needs_input_grad[1:]
+    if d_out is None and d_lse is None:
+        return (None,) * (1 + len(needed))
+    return None, *ctx.recorded.backward(ctx.saved_tensors, (d_out, d_lse), needed)
+
+
+_twice = once_differentiable(_backward)
+# What Function.apply calls outside of torch.func, behind a look for tensors that outlived its transforms; those are refused.
+_apply = super(torch.autograd.Function, _Attend).apply
+
+
+class _Recorded:
+    """What autograd records of calls that differ in the numbers in their tensors alone."""
+
+    def __init__(
+        self, call: Differentiable, options: dict, names: tuple[str, ...], reference: bool, return_lse: bool
+    ):
+        self.call, self.options, self.names = call, options, names
+        self.reference, self.return_lse = reference, return_lse
+        self.worth: list[Tensor] = []
+        """Significance: no gradient passes to it, nor from it."""
+
+    def __call__(self, *tensors: Tensor | None) -> Any:
+        """Of q, k, v and the rest; None stands for sink logits that there are none."""
+        if tensors[-1] is None:
+            tensors = tensors[:-1]
+        apply = _Attend.apply if torch._C._are_functorch_transforms_active() else _apply
+        results = apply(self, *tensors)
+        if self.worth:
+            return (*results, *self.worth) if self.return_lse else (results[0], *self.worth)
+        return results if self.return_lse else results[0]
+
+    def forward(self, tensors: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        if self.reference:
+            results = self.call.results(tensors)
+        else:
+            launches = self.call.launches
+            if (found := launches.run(tensors, ())) is not None:
+                return found
+            extras = dict(zip(self.names, tensors[3:], strict=True))
+            results = attend_now(
+                *tensors[:3],
+                **self.options,
+                sink_logits=extras.pop("sink_logits", None),
+                tensors=extras or None,
+                return_lse=True,
+                out=None,
+                asked=Asked(launches, tensors, ()),
+            )
+        self.worth[:] = results[2:]
+        return results[:2]
+
+    def backward(self, saved: tuple[Tensor, ...], gradients: tuple, needed: tuple[bool, ...]) -> tuple:
+        if not self.reference:
+            return self.call.backward(saved, gradients, needed)
+        tensors, results = saved[:-2], saved[-2:]
+        found = self.call.gradients(tensors, results, gradients, needed=needed, reference=True)
+        return tuple(each if need else None for each, need in zip(found, needed, strict=True))
+
+    def again(self) -> _Recorded | None:
+        """For later calls: tables may change until then."""
+        if self.reference or self.worth:
+            return None
+        options = {
+            name: int32_array(name, value).copy() if name in _TABLES and value is not None else value
+            for name, value in self.options.items()
+        }
+        return _Recorded(self.call, options, self.names, False, self.return_lse)
 
 
 def attend(
@@ -278,9 +377,11 @@ def attend(
     out: Any,
     reference: bool,
     ordered: bool | None = None,
+    asked: Asked | None = None,
     **options: Any,
 ) -> Any:
-    """`attn.attend` where a gradient is required, or results of the reference are asked for."""
+    """`attn.attend` where a gradient is required, or results of the reference are asked for. `asked`: where it goes what
+    calls like this one are recorded as."""
     options = {"significance": None, "significance_rows": None} | options
     if out is not None:
         why = "of the reference" if reference else "where a gradient is required"
@@ -296,22 +397,11 @@ def attend(
     call = Differentiable.of(q, k, v, extras, options | {"ordered": ordered})
     call.check_place((q, k, v, *extras.values()))
 
-    worth: list[Tensor] = []
-
-    def forward(*given: Tensor) -> tuple[Tensor, Tensor]:
-        if reference:
-            results = call.results(given)
-        else:
-            q, k, v, *others = given
-            named = dict(zip(extras, others, strict=True))
-            named = {"sink_logits": named.pop("sink_logits", None)} | {"tensors": named or None}
-            results = attend_now(q, k, v, **options, **named, return_lse=True, out=None)
-        worth[:] = results[2:]  # no gradient passes to it, nor from it
-        return results[:2]
-
-    found, lse = _Attend.apply(forward, call, reference, q, k, v, *extras.values())
-    results = (found, lse, *worth) if return_lse else (found, *worth)
-    return results if len(results) > 1 else found
+    recorded = _Recorded(call, options, tuple(extras), reference, return_lse)
+    results = recorded(q, k, v, *extras.values())
+    if asked is not None:
+        asked.add(recorded.again)
+    return results
 
 
 def _extras(sink_logits: Any, tensors: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -9,8 +9,7 @@ import attn
 import numpy
 import pytest
 from attnlab import attn_run
-from dense_tensors import RANDOM, SLOPES, normal, qkv, swap
-from meaning import assert_close, assert_close_lse, attention, numbers
+from meaning import RANDOM, SLOPES, assert_close, assert_close_lse, attention, normal, numbers, qkv, swap
 
 from examples import load, save
 

@@ -4,7 +4,7 @@
 import attn
 import numpy
 import pytest
-from dense_tensors import SLOPES, qkv, swap
+from meaning import SLOPES, qkv, swap
 
 pytest.importorskip("attn._attn", reason="the extension is not built")
 

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import attn  # noqa: E402
 import replicated  # noqa: E402
-from attn.run import backward, kernels, torch_gradients  # noqa: E402
+from attn.run import attention, backward, kernels, torch_gradients  # noqa: E402
 from gradient_tensors import dense, error, gradients, leaves  # noqa: E402
 
 TOLERANCE = {torch.bfloat16: 8e-3, torch.float16: 1e-3}  # of whole tensors: as of outputs
@@ -319,6 +319,7 @@ def test_short_sequences_have_gradients_in_order(monkeypatch, see):
     def run(**ordered):
         asked.clear()
         torch_gradients._known.clear()
+        attention._launches.clear()
         attn.attend(q, k, v, **see, **ordered).sum().backward()
         return asked
 
@@ -385,6 +386,7 @@ def test_a_call_like_one_before_describes_nothing(monkeypatch):
         torch_gradients, "describe_call", lambda *given: described.append(1) or describe(*given)
     )
     torch_gradients._known.clear()
+    attention._launches.clear()
     q, k, v = (torch.randn(30, 2, 32, dtype=torch.float16, requires_grad=True) for _ in range(3))
 
     def run(starts=(0, 10, 30), **options):

@@ -6,8 +6,8 @@ import numpy
 import pytest
 
 pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C build python")
-from dense_tensors import qkv, swap  # noqa: E402
 from kernel_problem import DIM, KV_HEADS, PAGES, Q_HEADS, Problem, spec  # noqa: E402
+from meaning import qkv, swap  # noqa: E402
 
 
 @pytest.fixture(scope="module")

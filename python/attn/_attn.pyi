@@ -174,10 +174,12 @@ def read_tensors(
     empty_like: Callable[[object], object],
     is_grad_enabled: Callable[[], bool],
     forward_mode: dict[str, object],
+    values: tuple[type, ...],
     constants: tuple[type, ...],
 ) -> bool:
     """Whether launches of PyTorch's tensors can be found: where `tensor` has `__dlpack_c_exchange_api__`. `forward_mode`: the
-    names of torch.autograd.forward_ad; `constants`: types of options that never change and may be compared."""
+    names of torch.autograd.forward_ad. Types of options that never change: `values` are compared, and of `constants` each object
+    is another."""
 
 class Launch:
     """A launch of a plan whose addresses alone are missing."""
@@ -200,12 +202,13 @@ class Launch:
         owner    has the plan, `used`, which a launch sets from `clock`, and with a lock `alive`; it is not kept alive
         lock     held during a launch. While others hold it, nothing is launched here
         places   of each slot: where its tensor is in what is given, and behind that in `likes` and then `kept`
-        likes    tensors without memory: what is made looks like these
-        results  which of what is made a launch gives, one or a tuple; None for None"""
+        likes    what is made is empty_like these
+        results  which of what is given and made a launch gives, one or a tuple; None for None"""
 
 class Launches:
-    """Launches by how tensors lie, which of them require a gradient, the current stream, and options: None, numbers, what is
-    constant, and lists, arrays and tensors of int32 and int64 on the CPU by what they hold. Up to 128; then the oldest one goes."""
+    """Launches by how tensors, or views in place of tensors (memory/views.py), lie, which of them require a gradient, the
+    current stream, and options: None, numbers, objects of the types of `read_tensors`, and lists, arrays and tensors of int32
+    and int64 on the CPU by what they hold. Up to 128; then the oldest one goes."""
 
     def run(self, tensors: tuple[object, ...], options: tuple[object, ...]) -> Any:
         """Launches, and gives its results. None where no launch was prepared for such a call, or where that cannot be done

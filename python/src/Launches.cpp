@@ -28,8 +28,9 @@ struct Library {
   const DLExchange *exchange;
   PyObject *emptyLike, *isGradEnabled;
   PyObject *forwardMode; ///< names of torch.autograd.forward_ad
-  PyObject *constants;   ///< a tuple of types whose objects never change and may be compared
-  PyObject *numbers;     ///< by which of those objects
+  PyObject *values;      ///< a tuple of types whose objects never change, and are compared
+  PyObject *constants;   ///< the same, but of large objects, of which each is another
+  PyObject *numbers;     ///< by value
 };
 const Library *library = nullptr;
 PyObject *levelName, *needsGradientName, *acquireName, *releaseName, *aliveName, *usedName;
@@ -37,7 +38,7 @@ std::atomic<int64_t> forks{0};
 
 constexpr Py_ssize_t mostTensors = 24;
 constexpr size_t mostWords = 2048, mostEntries = 128;
-constexpr Py_ssize_t mostConstants = 4096;
+constexpr Py_ssize_t mostValues = 1024;
 
 using Object = py::object;
 
@@ -54,9 +55,9 @@ struct Launch {
   std::vector<std::vector<int64_t>> strides;
   std::vector<const int64_t *> lies;
   bool isStrided = false;
-  std::vector<Object> likes; ///< tensors without memory: what is made looks like these
+  std::vector<Object> likes; ///< what is made is empty_like these
   std::vector<Object> kept;
-  std::vector<int32_t> results; ///< of what is made; -1: None
+  std::vector<int32_t> results; ///< of what is given and made; -1: None
   bool isTuple;
 };
 
@@ -87,9 +88,6 @@ Launch makeLaunch(const Object &owner, const Plan &plan, const Object &lock, con
     launch.results.push_back(each.is_none() ? -1 : each.cast<int32_t>());
   if (bytes.size() != places.size())
     raise("input", "expected as many sizes as places");
-  for (int32_t result : launch.results)
-    if (result >= static_cast<int32_t>(launch.likes.size()))
-      raise("input", "results: expected numbers of what is made");
   return launch;
 }
 
@@ -97,6 +95,8 @@ Launch makeLaunch(const Object &owner, const Plan &plan, const Object &lock, con
 struct Key {
   std::array<int64_t, mostWords> words;
   size_t count = 0;
+  std::array<PyObject *, 4> constants; ///< whose addresses are among the words
+  size_t constantCount = 0;
 
   bool add(int64_t word) {
     if (count == mostWords)
@@ -121,7 +121,7 @@ struct Key {
   }
   /// `isNew`: constants that were not met yet get a number; else they are not found.
   bool addOption(PyObject *option, bool isNew, int depth = 0);
-  bool addConstant(PyObject *option, bool isNew);
+  bool addValue(PyObject *option, bool isNew);
   bool addNumbers(PyObject *buffer);
   /// Numbers that a tensor holds: a table, which decides what is planned.
   bool addTable(const DLTensor &table);
@@ -134,6 +134,14 @@ struct Key {
     return hash;
   }
 };
+
+/// Whether its type is exactly one of a tuple.
+bool isOneOf(PyObject *object, PyObject *types) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(types); ++i)
+    if (PyTuple_GET_ITEM(types, i) == reinterpret_cast<PyObject *>(Py_TYPE(object)))
+      return true;
+  return false;
+}
 
 bool isTensor(PyObject *object) {
   return Py_TYPE(object) == library->tensor || Py_TYPE(object) == library->parameter;
@@ -195,10 +203,9 @@ bool Key::addOption(PyObject *option, bool isNew, int depth) {
     return add(4) && add(bits);
   }
   if (PyTuple_CheckExact(option) || PyList_CheckExact(option)) {
-    const Py_ssize_t size = PySequence_Fast_GET_SIZE(option);
-    if (depth > 2 || !add(PyTuple_CheckExact(option) ? 5 : 6) || !add(size))
+    if (depth > 2 || !add(PyTuple_CheckExact(option) ? 5 : 6) || !add(PySequence_Fast_GET_SIZE(option)))
       return false;
-    for (Py_ssize_t i = 0; i < size; ++i)
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(option); ++i) // comparing may run Python's code
       if (!addOption(PySequence_Fast_GET_ITEM(option, i), isNew, depth + 1))
         return false;
     return true;
@@ -209,24 +216,28 @@ bool Key::addOption(PyObject *option, bool isNew, int depth) {
   }
   if (PyObject_CheckBuffer(option) && !PyBytes_CheckExact(option))
     return addNumbers(option);
-  bool isConstant = false;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(library->constants); ++i)
-    isConstant |= PyTuple_GET_ITEM(library->constants, i) == reinterpret_cast<PyObject *>(Py_TYPE(option));
-  return isConstant && addConstant(option, isNew);
+  if (isOneOf(option, library->values))
+    return addValue(option, isNew);
+  if (!isOneOf(option, library->constants) || constantCount == constants.size())
+    return false;
+  constants[constantCount++] = option;
+  return add(9) && add(static_cast<int64_t>(reinterpret_cast<intptr_t>(option)));
 }
 
-bool Key::addConstant(PyObject *option, bool isNew) {
+bool Key::addValue(PyObject *option, bool isNew) {
+  static int64_t last = 0; // none is given twice: what was forgotten is not found again
   PyObject *number = PyDict_GetItemWithError(library->numbers, option);
   if (!number && PyErr_Occurred())
     throw py::error_already_set();
   if (number)
     return add(8) && add(PyLong_AsLongLong(number));
-  const Py_ssize_t next = PyDict_GET_SIZE(library->numbers);
-  if (!isNew || next == mostConstants)
+  if (!isNew)
     return false;
-  if (PyDict_SetItem(library->numbers, option, py::int_(next).ptr()))
+  if (PyDict_GET_SIZE(library->numbers) == mostValues)
+    PyDict_Clear(library->numbers);
+  if (PyDict_SetItem(library->numbers, option, py::int_(++last).ptr()))
     throw py::error_already_set();
-  return add(8) && add(next);
+  return add(8) && add(last);
 }
 
 /// A call's tensors, and what it is looked up by.
@@ -263,6 +274,11 @@ struct Asked {
           return false;
         continue;
       }
+      if (PyTuple_CheckExact(object)) {
+        if (!readView(object, tensor, isNew))
+          return false;
+        continue;
+      }
       if (!python::read(object, tensor) || !key.addTensor(tensor))
         return false;
       if (enabled == Py_True) {
@@ -281,6 +297,15 @@ struct Asked {
     }
     return key.add(recorded) && key.add(static_cast<int64_t>(stream)) && key.addOption(options, isNew);
   }
+
+  /// An address with all that Python knows of what lies there.
+  bool readView(PyObject *view, DLTensor &tensor, bool isNew) {
+    if (PyTuple_GET_SIZE(view) != 2 || !PyTuple_CheckExact(PyTuple_GET_ITEM(view, 1)))
+      return false;
+    tensor.data = reinterpret_cast<void *>(unsignedOf(PyTuple_GET_ITEM(view, 0), "address"));
+    tensor.offset = 0;
+    return key.add(-1) && key.addValue(PyTuple_GET_ITEM(view, 1), isNew);
+  }
 };
 
 class Launches {
@@ -288,6 +313,7 @@ public:
   /// What stands under a key: a launch, or somebody who does what is to be done.
   struct Entry {
     std::vector<int64_t> words;
+    std::vector<Object> constants; ///< so that no other object gets their addresses
     std::shared_ptr<const Launch> launch;
     Object call;
     std::list<uint64_t>::iterator age;
@@ -302,6 +328,8 @@ public:
   }
   void add(const Key &key, Entry entry) {
     entry.words.assign(key.words.data(), key.words.data() + key.count);
+    for (size_t i = 0; i < key.constantCount; ++i)
+      entry.constants.push_back(py::reinterpret_borrow<Object>(key.constants[i]));
     const uint64_t hash = key.hash();
     const Entry old = take(hash); // freed when all is in order: that may run Python's code
     const Entry oldest = entries_.size() == mostEntries ? take(ages_.front()) : Entry();
@@ -373,7 +401,7 @@ private:
 };
 
 /// Null where it cannot be done so: nothing was launched then, or it fails again in the same way.
-Object launched(const Launch &launch, const Asked &asked) {
+Object launched(const Launch &launch, const Asked &asked, PyObject *tensors) {
   const Object owner = strongReference(launch.owner);
   if (!owner)
     return {};
@@ -420,7 +448,10 @@ Object launched(const Launch &launch, const Asked &asked) {
   if (!isDone)
     return {};
   const auto result = [&](int32_t which) {
-    return which < 0 ? py::none().cast<Object>() : made[static_cast<size_t>(which)];
+    if (which < 0)
+      return py::none().cast<Object>();
+    return which < asked.count ? py::reinterpret_borrow<Object>(PyTuple_GET_ITEM(tensors, which))
+                               : made[static_cast<size_t>(which - asked.count)];
   };
   if (!launch.isTuple)
     return result(launch.results[0]);
@@ -441,7 +472,7 @@ Object runLaunches(Launches &launches, PyObject *tensors, PyObject *options) {
   if (const Object call = entry->call)
     return orThrow(PyObject_CallObject(call.ptr(), tensors));
   const std::shared_ptr<const Launch> launch = entry->launch;
-  if (Object results = launched(*launch, asked))
+  if (Object results = launched(*launch, asked, tensors))
     return results;
   return py::none();
 }
@@ -465,6 +496,9 @@ void addLaunch(Launches &launches, PyObject *tensors, PyObject *options, PyObjec
     for (uint16_t place : launch.places)
       if (place >= known)
         raise("input", "places: expected numbers of tensors that are given, made or kept");
+    for (int32_t result : launch.results)
+      if (result >= static_cast<int32_t>(known - launch.kept.size()))
+        raise("input", "results: expected numbers of tensors that are given or made");
     if (known > 2 * mostTensors || launch.places.size() > mostTensors || launch.likes.size() > mostTensors)
       return;
   }
@@ -547,7 +581,8 @@ PyObject *makeType() {
 
 /// Whether launches of PyTorch's tensors are found from now on: where it lets them be read.
 bool readTensors(const py::type &tensor, const py::type &parameter, const Object &emptyLike,
-                 const Object &isGradEnabled, const py::dict &forwardMode, const py::tuple &constants) {
+                 const Object &isGradEnabled, const py::dict &forwardMode, const py::tuple &values,
+                 const py::tuple &constants) {
   if (library)
     return true;
   const Object capsule = py::getattr(tensor, "__dlpack_c_exchange_api__", py::none());
@@ -566,6 +601,7 @@ bool readTensors(const py::type &tensor, const py::type &parameter, const Object
                         kept(emptyLike),
                         kept(isGradEnabled),
                         kept(forwardMode),
+                        kept(values),
                         kept(constants),
                         py::dict().release().ptr()};
   return true;
@@ -587,7 +623,7 @@ void bindLaunches(py::module_ &module) {
       .def(py::init(&makeLaunch), py::kw_only(), "owner"_a, "plan"_a, "lock"_a = py::none(), "clock"_a,
            "places"_a, "nbytes"_a, "strides"_a, "likes"_a, "kept"_a, "results"_a);
   module.def("read_tensors", &readTensors, py::kw_only(), "tensor"_a, "parameter"_a, "empty_like"_a,
-             "is_grad_enabled"_a, "forward_mode"_a, "constants"_a);
+             "is_grad_enabled"_a, "forward_mode"_a, "values"_a, "constants"_a);
   module.add_object("Launches", makeType());
 }
 

@@ -22,7 +22,7 @@ from ..errors import PlanError, TensorError
 from ..forks import make_guard
 from ..memory import devices
 from ..memory.dtypes import torch_dtype
-from .launches import clock, may_keep, without_memory
+from .launches import clock, form_of, may_keep
 from .reference import gradient_of
 
 _ALIGNMENT = 16  # of what kernels copy at a time
@@ -33,7 +33,7 @@ _FEW = 500
 _LOOKED_AT = 1024  # positions, about, that are averaged
 _MOST_PLANS = 8  # of one kernel; then the one that was used longest ago goes
 _captured: list[Any] = []  # plans that graphs read, for as long as nobody knows
-_kept_zeros: dict[tuple, Tensor] = {}
+_kept_zeros: dict[tuple, list[Tensor]] = {}  # each twice as large as the one before; graphs may read any
 _guard = make_guard()
 
 
@@ -155,12 +155,11 @@ def _zeros(like: Tensor, stream: int) -> Tensor:
     """Dense zeros, which nobody writes to; those of one stream share memory."""
     if not may_keep(like):
         return torch.zeros_like(like)
-    key = like.device, like.dtype, stream
-    kept = _kept_zeros.get(key)
-    if kept is None or kept.numel() < like.numel():
-        room = max(like.numel(), 2 * kept.numel() if kept is not None else 0)
-        kept = _kept_zeros[key] = torch.zeros(room, dtype=like.dtype, device=like.device)
-    return kept[: like.numel()].view(like.shape)
+    kept = _kept_zeros.setdefault((like.device, like.dtype, stream), [])
+    if not kept or kept[-1].numel() < like.numel():
+        room = max(like.numel(), 2 * kept[-1].numel() if kept else 0)
+        kept.append(torch.zeros(room, dtype=like.dtype, device=like.device))
+    return kept[-1][: like.numel()].view(like.shape)
 
 
 def prepared(
@@ -174,7 +173,7 @@ def prepared(
     for name, gradient in results.items():
         if name not in made or not _are_same(gradient, made[name]):
             return None
-    likes = [without_memory(results.get(name, made[name])) for name in names]
+    likes = [form_of(results.get(name, made[name])) for name in names]
     places = []
     for name in kernel.slots:
         if name in made:
@@ -198,7 +197,7 @@ def prepared(
         likes=likes,
         kept=kept,
         results=tuple(
-            None if gradient is None else names.index(gradient_of(name))
+            None if gradient is None else len(given) + names.index(gradient_of(name))
             for name, gradient in gradients.items()
         ),
     )

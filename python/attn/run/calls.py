@@ -20,7 +20,7 @@ from ..memory.views import check, span, strided, tensors_of, view_of
 from .arrange import Arrangement
 from .described_calls import Options, as_bfloat16, describe_call
 from .kernels import compile
-from .launches import clock, without_memory
+from .launches import clock, form_of
 
 _pinned: list[Call] = []
 
@@ -98,7 +98,7 @@ class Call:
         if self.plan is None or self.worth is not None or self.arrangement.copies_q:
             return None
         made = results if self.return_lse else (results,)
-        likes = [without_memory(tensor) for tensor in made]
+        likes = [form_of(tensor) for tensor in made]
         if any(like is None for like in likes):
             return None
         first = len(self.names)
@@ -112,7 +112,7 @@ class Call:
             strides=self.strides or (None,) * len(self.nbytes),
             likes=likes,
             kept=[],
-            results=(0, 1) if self.return_lse else 0,
+            results=(len(given), len(given) + 1) if self.return_lse else len(given),
         )
 
     def _empty_worth(self, q: Any) -> Any:

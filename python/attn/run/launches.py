@@ -50,13 +50,20 @@ def _are_read(tensor: Any) -> bool:
         empty_like=torch.empty_like,
         is_grad_enabled=torch.is_grad_enabled,
         forward_mode=vars(torch.autograd.forward_ad),
-        constants=(str, Visibility, Forest),
+        values=(str, Visibility),
+        constants=(Forest,),
     )
 
 
-def without_memory(tensor: Any) -> Any | None:
-    """What torch.empty_like makes another one of that lies as this one does; None where that is not so."""
+def form_of(tensor: Any) -> Any | None:
+    """A tensor of hardly any memory, of which torch.empty_like makes one that lies as this one does; None where that is not
+    so. Dimensions lie in its order, one element over the other; PyTorch keeps the order and no more."""
     torch = sys.modules["torch"]
-    like = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
-    like.untyped_storage().resize_(0)
-    return like if torch.empty_like(like).stride() == tensor.stride() else None
+    shape, strides = tensor.shape, tensor.stride()
+    order = sorted(range(len(shape)), key=lambda axis: (strides[axis], shape[axis]))
+    steps = [order.index(axis) + 1 for axis in range(len(shape))]
+    room = 1 + sum(step * max(extent - 1, 0) for step, extent in zip(steps, shape, strict=True))
+    like = torch.empty(room, dtype=tensor.dtype, device=tensor.device).as_strided(shape, steps)
+    made = torch.empty_like(like, device="meta").stride()
+    lies = all(extent == 1 or one == other for extent, one, other in zip(shape, strides, made, strict=True))
+    return like if lies else None

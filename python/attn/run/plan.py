@@ -38,6 +38,8 @@ class Plan(Uncopied):
         self._native = native
         self.used = 0
         self._spare: dict[tuple, object] = {}
+        self._launches = _attn.Launches()
+        """Runs of it (Kernel.run)."""
         self._sizes: dict[str, int] | None = None
         self._classes: tuple[int, ...] = ()
         self._settle(batch, prepared)
@@ -52,6 +54,7 @@ class Plan(Uncopied):
         self._accepted: dict[
             tuple, tuple
         ] = {}  # bytes and strides of each binding, by the tensors' signatures
+        self._launches.clear()
         self._class_views: dict[tuple[int, ...], View] = {}
         self._shapes = {
             binding.name: tuple(prepared.sizes.get(dim, dim) for dim in binding.dims)
@@ -93,6 +96,7 @@ class Plan(Uncopied):
             raise failed(failure, PlanError) from None
         self.batch = self._prepared = self._sizes = None
         self._accepted = {}
+        self._launches.clear()
 
     def fix(self) -> None:
         """From now on launches depend on the contents of buffers only, as CUDA graphs need it: runs may be captured, and

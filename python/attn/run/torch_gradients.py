@@ -283,15 +283,15 @@ def _as_if_dense(shape: torch.Size, dtype: numpy.dtype) -> tuple:
 
 class _Attend(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, recorded: _Recorded, *tensors: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx, recorded: _Recorded, *tensors: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         results = recorded.forward(tensors)
         ctx.recorded = recorded
         ctx.save_for_backward(*tensors, *results)
         ctx.set_materialize_grads(False)
-        return results
+        return results if recorded.return_lse else results[0]
 
     @staticmethod
-    def backward(ctx, d_out: Tensor | None, d_lse: Tensor | None) -> tuple:
+    def backward(ctx, d_out: Tensor | None, d_lse: Tensor | None = None) -> tuple:
         return (_twice if torch.is_grad_enabled() else _backward)(ctx, d_out, d_lse)
 
 
@@ -324,9 +324,9 @@ class _Recorded:
             tensors = tensors[:-1]
         apply = _Attend.apply if torch._C._are_functorch_transforms_active() else _apply
         results = apply(self, *tensors)
-        if self.worth:
-            return (*results, *self.worth) if self.return_lse else (results[0], *self.worth)
-        return results if self.return_lse else results[0]
+        if not self.worth:
+            return results
+        return (*results, *self.worth) if self.return_lse else (results, *self.worth)
 
     def forward(self, tensors: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
         if self.reference:

@@ -2,8 +2,8 @@
 """What attend does with tensors that have memory.
 
 The description follows from the arguments, the kernel from the description, the plan from the shapes (calls.py). All of
-it is found again by the signatures of the tensors, so that a call like one before costs a look up, the allocation of
-the output and the launch.
+it is found again by the signatures of the tensors. Of PyTorch's tensors even that happens once: a call like one before is
+launched by the extension (launches.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 """Launches that were prepared: what a call like one before does in place of all that its first one did.
 
 The extension finds them (python/src/Launches.cpp) by how tensors of PyTorch lie and by options. What is here adds them,
-behind a call that went the long way. Where PyTorch does not let its tensors be read without Python (before 2.10), nothing
+behind a call that went the long way. Of a PyTorch without `__dlpack_c_exchange_api__` nothing
 is added, and every call goes that way.
 """
 

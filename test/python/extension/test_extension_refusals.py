@@ -244,3 +244,13 @@ def test_no_call_brings_the_interpreter_down():
     for seed in range(6):
         code = FUZZ.format(tests=str(Path(__file__).parents[1]), seed=seed, rounds=3000)
         assert "alive" in in_process(code), f"seed {seed}"
+
+
+def test_launches_of_other_arguments():
+    launches = _attn.Launches()
+    for given in ((), ((),), ((), (), ())):
+        with pytest.raises(TypeError, match="expected tensors and options"):
+            launches.run(*given)
+        with pytest.raises(TypeError, match="expected tensors, options"):
+            launches.add(*given[:2])
+    assert launches.run((), ()) is None and launches.run(5, "x") is None and len(launches) == 0

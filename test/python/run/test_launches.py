@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import attn  # noqa: E402
 import kernel_problem  # noqa: E402
 import oracle  # noqa: E402
+from attn import _attn  # noqa: E402
 from attn.run import attention, direct, kernel, torch_gradients  # noqa: E402
 from gradient_tensors import error  # noqa: E402
 
@@ -532,6 +533,29 @@ def test_forests_are_not_kept():
     del forest
     gc.collect()
     assert sum(each() is not None for each in gone) <= 130
+
+
+def test_launches_that_cannot_be():
+    """Of tensors that are nowhere among those that are given, made and kept."""
+    q, k, v = qkv()
+    attn.attend(q, k, v)
+    call = next(iter(direct._calls.values()))
+    given = dict(owner=call, plan=call.plan._native, clock=iter(range(9)), likes=[], kept=[])
+    given |= dict(places=[0, 1], nbytes=[8, 8], strides=[None, None], results=0)
+    launches = _attn.Launches()
+    for wrong, why in (
+        ({"places": [0, 3]}, "places"),
+        ({"results": (0, 3)}, "results"),
+        ({"kept": [q], "results": 3}, "results"),
+    ):
+        with pytest.raises(_attn.Failure, match=why):
+            launches.add((q, k, v), (), lambda wrong=wrong: _attn.Launch(**given | wrong))
+    with pytest.raises(_attn.Failure, match="as many sizes"):
+        _attn.Launch(**given | {"nbytes": [8]})
+    with pytest.raises(ZeroDivisionError):
+        launches.add((q, k, v), (), lambda: 1 // 0)
+    launches.add((q, k, v), (), lambda: None)
+    assert len(launches) == 0
 
 
 # --- Runs of a plan ------------------------------------------------------------------------------------------

@@ -383,7 +383,12 @@ public:
       return;
     }
     isTaken_ = orThrow(PyObject_CallMethodOneArg(lock_.ptr(), acquireName, Py_False)).ptr() == Py_True;
-    isHeld_ = isTaken_ && orThrow(PyObject_GetAttr(owner.ptr(), aliveName)).ptr() == Py_True;
+    if (!isTaken_)
+      return;
+    const auto alive = py::reinterpret_steal<Object>(PyObject_GetAttr(owner.ptr(), aliveName));
+    if (!alive)
+      PyErr_Clear();
+    isHeld_ = alive.ptr() == Py_True;
   }
   ~Hold() {
     if (!isTaken_)

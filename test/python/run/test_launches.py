@@ -2,6 +2,9 @@
 """Calls like ones before: that they are launched without all else, and that whatever is new in one is not overlooked."""
 
 import gc
+import os
+import subprocess
+import sys
 import threading
 import weakref
 
@@ -15,6 +18,7 @@ import kernel_problem  # noqa: E402
 import oracle  # noqa: E402
 from attn import _attn  # noqa: E402
 from attn.run import attention, direct, kernel, torch_gradients  # noqa: E402
+from fresh_process import PYTHON  # noqa: E402
 from gradient_tensors import error  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
@@ -556,6 +560,28 @@ def test_launches_that_cannot_be():
         launches.add((q, k, v), (), lambda: 1 // 0)
     launches.add((q, k, v), (), lambda: None)
     assert len(launches) == 0
+
+
+def test_a_pytorch_whose_tensors_python_reads():
+    """All goes the long way."""
+    code = """
+import torch
+del torch.Tensor.__dlpack_c_exchange_api__
+import attn
+from attn.run import attention
+tensors = [torch.randn(2, 9, 4, 16).half().requires_grad_() for _ in range(3)]
+exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
+wanted = torch.autograd.grad(attn.attend(*exact, reference=True).sum(), exact)
+for _ in range(2):
+    found = torch.autograd.grad(attn.attend(*tensors).sum(), tensors)
+    assert all((one - other).norm() < 2e-3 * other.norm() for one, other in zip(found, wanted))
+assert len(attention._launches) == 0
+"""
+    environment = os.environ | {"PYTHONPATH": str(PYTHON)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
 
 
 # --- Runs of a plan ------------------------------------------------------------------------------------------

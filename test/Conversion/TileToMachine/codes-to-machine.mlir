@@ -110,7 +110,7 @@ gpu.module @runs {
   // token's largest, in exponents of f16 of two tokens at once, which do not fall below zero: 29 for the largest, since
   // codes are 2^14 too small.
   // CHECK-LABEL: func.func @blocks_of_values(
-  // CHECK: %[[OWN:.*]] = nvvm.prmt <default>
+  // CHECK: %[[OWN:.*]] = nvvm.prmt <default> %{{.*}}, %[[WORD:arg[0-9]+]], %[[WORD]]
   // CHECK: %[[BYTES:.*]] = arith.andi %[[OWN]], %c16711935_i32
   // CHECK: %[[ABOVE:.*]] = arith.ori %[[BYTES]], %c16777472_i32
   // CHECK: %[[LESS:.*]] = arith.subi %[[ABOVE]], %{{.*}}

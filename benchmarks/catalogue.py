@@ -11,6 +11,7 @@ from parts.context import context_bars, context_points
 from parts.deep import deep_bars, deep_points
 from parts.diffkv import diffkv_bars, diffkv_points
 from parts.duo import duo_bars, duo_points
+from parts.eager import eager_bars, eager_points
 from parts.graphs import graph_bars, graph_points
 from parts.layouts import layout_points, layouts_bars
 from parts.outputs import outputs_bars, outputs_points
@@ -31,6 +32,7 @@ PARTS = {
     "features": feature_points,
     "decode": decode_points,
     "backward": backward_points,
+    "eager": eager_points,
     "shared-backward": shared_backward_points,
     "tree-backward": deep_points,
     "quantized": quantized_points,
@@ -54,6 +56,7 @@ PARTS = {
 OWN_BARS = {
     **{part: comparison_bars for part in COMPARISONS},
     "backward": backward_bars,
+    "eager": eager_bars,
     "shared-backward": shared_backward_bars,
     "tree-backward": deep_bars,
     "python": python_bars,

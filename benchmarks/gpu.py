@@ -7,6 +7,7 @@
   features  sinks, windows, pages, ragged lengths, a soft cap: time per visited FLOP, against plain causal
   decode    paged, one row per sequence: bytes of keys and values per second, against copying and the same peers
   backward  gradients of dense attention: attn against cuDNN, FlashAttention and FlashAttention-4; TFLOP/s
+  eager     calls of small problems one after the other: us of the host, and back to back, beside the same peers
   shared-backward  forward and backward behind a shared prompt, against prompts replicated
   tree-backward  forward and backward over a tree of depth 16 with 512 leaves, against one level
   quantized decode over codes of 8, 4 and 2 bits and e4m3: times as fast as bf16 on the same tokens, FlashInfer's e4m3

@@ -17,6 +17,7 @@ from parts.context import context_line, measure_context
 from parts.deep import measure_deep
 from parts.diffkv import diffkv_line, measure_diffkv
 from parts.duo import duo_line, measure_duo
+from parts.eager import eager_line, measure_eager
 from parts.graphs import graph_line, measure_graph
 from parts.layouts import layouts_line, measure_layouts
 from parts.outputs import measure_outputs, outputs_line
@@ -40,6 +41,11 @@ OWN = {
     "backward": (measure_backward, backward_line, GRADIENTS),
     "shared-backward": (measure_shared_backward, backward_line, GRADIENTS),
     "tree-backward": (measure_deep, backward_line, GRADIENTS),
+    "eager": (
+        measure_eager,
+        eager_line,
+        "us of the host from one call to the next, and of a call back to back; x: the best peer's over attn's",
+    ),
     "cache": (
         measure_cache,
         cache_line,

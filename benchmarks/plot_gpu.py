@@ -9,7 +9,7 @@ from measuring.results import read, refuse
 from parts.attention import DECODE_SHARE, PLAIN, slowdown_bar
 from parts.batches import SUSTAINED_LEAST
 from parts.sharing import COMPARISONS
-from plots.backward import draw_gradients
+from plots.backward import draw_eager, draw_gradients
 from plots.graphs import (
     draw_context,
     draw_diffkv,
@@ -257,6 +257,7 @@ PANELS = {
     "backward": lambda axes, rows, sessions: draw_gradients(axes, rows),
     "shared-backward": lambda axes, rows, sessions: draw_gradients(axes, rows),
     "tree-backward": lambda axes, rows, sessions: draw_gradients(axes, rows),
+    "eager": lambda axes, rows, sessions: draw_eager(axes, rows),
     "quantized": lambda axes, rows, sessions: draw_quantized(axes, rows),
     "transformers": lambda axes, rows, sessions: draw_models(axes, rows),
     "serving": lambda axes, rows, sessions: draw_serving(axes, rows),

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from measuring.report import import_attn, write_report
 from measuring.timing import steps_in_turns
-from parts.training_attention import POINTS as ATTENTION_POINTS
-from parts.training_attention import attention_line, measure_attention
+from measuring.training_attention import POINTS as ATTENTION_POINTS
+from measuring.training_attention import attention_line, measure_attention
 
 PEAK = {"H100": 989.4e12, "H200": 989.4e12}  # dense bf16 FLOP/s, as NVIDIA says
 SIDES = ("packed", "sdpa", "trees")

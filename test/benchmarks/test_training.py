@@ -10,9 +10,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("transformers", reason="Transformers is not installed")
 
 import training  # noqa: E402
-from measuring import report  # noqa: E402
-from parts import training_attention  # noqa: E402
-from parts.training_attention import AttentionPoint, attention_line, measure_attention  # noqa: E402
+from measuring import report, training_attention  # noqa: E402
+from measuring.training_attention import AttentionPoint, attention_line, measure_attention  # noqa: E402
 from training import POINTS, SIDES, TrainingPoint, line, measure  # noqa: E402
 
 TINY = TrainingPoint(

@@ -156,7 +156,16 @@ def fake_serving(point, bench):
     return about | {"tokens_per_second": rates, "peers_ms": {}, "declined": {}}
 
 
+def fake_eager(point, bench):
+    """As fast as a peer where gradients are made, and twice as fast where not."""
+    us = {kind: {"attn": 10.0, "flash": 20.0, "empty": 8.0} for kind in ("forward", "recorded", "both")}
+    about = {"key": point.key, "part": point.part, "name": point.name, "host_us": us, "back_to_back_us": us}
+    ratios = {"forward": 2.0, "recorded": 2.0, "both": 1.0}
+    return about | {"ratio_to_best_peer": ratios, "attn": {}, "peers_ms": {}, "declined": {}}
+
+
 FAKES = {
+    "eager": fake_eager,
     "serving": fake_serving,
     "duo": fake_duo,
     "layouts": fake_layouts,

@@ -272,6 +272,8 @@ PANELS = {
     "planning": lambda axes, rows, sessions: draw_planning(axes, rows),
 }
 
+BY_ROW = [PANELS[part] for part in ("backward", "shared-backward", "tree-backward", "eager")]
+
 
 def draw(sessions, rows, path):
     import matplotlib
@@ -283,14 +285,16 @@ def draw(sessions, rows, path):
     top = highest([r for r in rows if r["part"] == "prefill"])
     features = [r for r in rows if r["part"] == "features" and r["name"] != PLAIN and r["slowdown"]]
     compared = [part for name in COMPARISONS if (part := [r for r in rows if r["part"] == name])]
-    others = [lambda axes: draw_features(axes, features)] if features else []
+    others = [(lambda axes: draw_features(axes, features), 0)] if features else []
     for part, panel in PANELS.items():
         if some := [r for r in rows if r["part"] == part]:
-            others.append(functools.partial(panel, rows=some, sessions=sessions))
+            drawn_by_row = len(some) if panel in BY_ROW else 0
+            others.append((functools.partial(panel, rows=some, sessions=sessions), drawn_by_row))
     lines = [others[i : i + 2] for i in range(0, len(others), 2)]
     batches = [r for r in rows if r["part"] == "batches"]
     half = -(-len(batches) // 2)
-    heights = [3] * (len(grid) + len(lines) + bool(compared))
+    heights = [3] * len(grid) + [max(3, 1 + 0.35 * max(count for _, count in line)) for line in lines]
+    heights += [3] if compared else []
     heights += [1 + 0.15 * half] if batches else []
     dims = sorted({dim for line in grid.values() for dim in line}) or [0]
     figure = plt.figure(figsize=(4 * max(len(dims), 3), sum(heights)), layout="constrained")
@@ -311,7 +315,7 @@ def draw(sessions, rows, path):
         ):
             draw_comparison(axes, part)
     for part, line in zip(figures[len(grid) :], lines, strict=False):
-        for axes, panel in zip(part.subplots(1, len(line), squeeze=False)[0], line, strict=True):
+        for axes, (panel, _) in zip(part.subplots(1, len(line), squeeze=False)[0], line, strict=True):
             panel(axes)
     last = list(sessions.values())[-1]
     figure.suptitle(f"{last['device']}, {last['id'][:10]}, attn {last['commit']}, PyTorch {last['torch']}")

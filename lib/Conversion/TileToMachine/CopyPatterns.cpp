@@ -153,6 +153,14 @@ struct GatherPattern : SlotsPattern<GatherOp> {
     return success();
   }
 
+  /// Whether a thread has registers to spare: eight blocks of a kernel of significance leave it 64, and it
+  /// spilled two of them.
+  static bool isRoomy(GatherOp op) {
+    constexpr int64_t mostBlocks = 3;
+    auto schedule = tile::scheduleAttr.get(op->getParentOfType<func::FuncOp>());
+    return schedule && schedule.getBlocks() <= mostBlocks;
+  }
+
   /// This lane's 16 bytes of one panel of a line, `further` lines behind `near`: from the line's slot in
   /// global memory, or zeros.
   static void copyLine(Emitter &e, GatherOp op, OpAdaptor adaptor, size_t i, const SharedType::Panel &panel,
@@ -174,12 +182,13 @@ struct GatherPattern : SlotsPattern<GatherOp> {
     if (bits < 8 || hasPitch)
       element = e.b.getI8Type();
     int64_t size = element.getIntOrFloatBitWidth() / 8;
-    // What all lines share comes first: an address of each is then one instruction.
     Value shared = e.add(e.add(origin, e.mul(e.widen(chunk), 16 / size)), panel.chunk * 16 / size);
-    source = e.globalAt(source, element, shared);
-    Value from =
-        hasPitch ? e.globalAt(source, element, e.mul(e.widen(slot), e.widen(adaptor.getPitches()[i])))
-                 : e.globalAt(source, element, distance(e, op, adaptor, i, slot, bits < 8 ? 8 / bits : 1));
+    Value ofSlot = hasPitch ? e.mul(e.widen(slot), e.widen(adaptor.getPitches()[i]))
+                            : distance(e, op, adaptor, i, slot, bits < 8 ? 8 / bits : 1);
+    // What all lines share comes first, where there are registers to keep it: an address of each is then one
+    // instruction.
+    Value from = isRoomy(op) ? e.globalAt(e.globalAt(source, element, shared), element, ofSlot)
+                             : e.globalAt(e.globalAt(source, element, ofSlot), element, shared);
 
     Value bytes = tile.getSwizzled() ? e.placeOf(tile, panel.width, near, chunk) : e.mul(near, panel.width);
     Value to = e.sharedAt(e.sharedAt(adaptor.getTargets()[i], bytes), panel.offset + further * panel.width);

@@ -26,10 +26,10 @@ gpu.module @kernels {
   // CHECK: %[[LINE:.*]] = arith.shrui %[[LANE]], %c3_i32
   // CHECK: nvvm.shfl.sync  idx %{{.*}}, %[[SLOT]], %[[LINE]]
   // CHECK: %[[CHUNK:.*]] = arith.andi %[[LANE]], %c7_i32
-  // What lines share is added to the source, and then what each has of its own.
+  // What lines share is added to the source, and then what each has of its own, as few blocks share the registers.
   // CHECK: %[[COLUMN:.*]] = arith.addi %[[Z]], %{{.*}} : i64
-  // CHECK: %[[FROM:.*]] = llvm.getelementptr %[[B]][%[[COLUMN]]]
   // CHECK: %[[AWAY:.*]] = arith.muli %{{.*}}, %c640_i64
+  // CHECK: %[[FROM:.*]] = llvm.getelementptr %[[B]][%[[COLUMN]]]
   // CHECK: %[[FIRST:.*]] = llvm.getelementptr %[[FROM]][%[[AWAY]]]
   // CHECK: %[[S:.*]] = arith.andi %[[LINE]], %c7_i32
   // CHECK: %[[ROW:.*]] = arith.muli %[[LINE]], %c128_i32
@@ -62,7 +62,8 @@ gpu.module @kernels {
   // CHECK-NEXT: nvvm.cp.async.wait.group 1
   // CHECK-NEXT: nvvm.bar.warp.sync
   // CHECK-NEXT: nvvm.barrier
-  func.func @gather(%b: !tile.buffer<bf16>, %t: !tile.buffer<i32>, %m: i32, %n: i32, %z: i64) {
+  func.func @gather(%b: !tile.buffer<bf16>, %t: !tile.buffer<i32>, %m: i32, %n: i32, %z: i64)
+      attributes {tile.schedule = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 3, split_keys = true, query_in_registers = false>} {
     %k = tile.alloc {per_warp, offset = 2048 : i64} : !keys
     %slots = tile.lookup warp %m to %n lines 16 (%line: i32) {
       %w = arith.extsi %line : i32 to i64

@@ -26,7 +26,7 @@ namespace {
 struct Library {
   PyTypeObject *tensor, *parameter;
   const DLExchange *exchange;
-  PyObject *emptyLike, *isGradEnabled;
+  PyObject *isNegated, *emptyLike, *isGradEnabled;
   PyObject *forwardMode; ///< names of torch.autograd.forward_ad
   PyObject *values;      ///< a tuple of types whose objects never change, and are compared
   PyObject *constants;   ///< the same, but of large objects, of which each is another
@@ -135,6 +135,12 @@ struct Key {
   }
 };
 
+Object orThrow(PyObject *made) {
+  if (!made)
+    throw py::error_already_set();
+  return py::reinterpret_steal<Object>(made);
+}
+
 /// Whether its type is exactly one of a tuple.
 bool isOneOf(PyObject *object, PyObject *types) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(types); ++i)
@@ -150,15 +156,18 @@ bool isTensor(PyObject *object) {
 bool read(PyObject *object, DLTensor &tensor) {
   if (!isTensor(object))
     return false;
-  if (!library->exchange->read(object, &tensor))
-    return true;
-  PyErr_Clear(); // without memory of its own
-  return false;
+  if (library->exchange->read(object, &tensor)) {
+    PyErr_Clear(); // without memory of its own
+    return false;
+  }
+  const Object negated = orThrow(PyObject_CallOneArg(library->isNegated, object));
+  return negated.ptr() == Py_False; // what it holds is what is read
 }
 
 bool Key::addTable(const DLTensor &table) {
   const bool isRead = table.deviceType == deviceCpu && table.code == 0 && table.lanes == 1 &&
                       table.rank == 1 && (table.bits == 32 || table.bits == 64) && table.shape[0] >= 0 &&
+                      (table.data || table.shape[0] == 0) && // a stand-in has none
                       (!table.strides || table.strides[0] == 1 || table.shape[0] < 2);
   if (!isRead || !add(7) || !add(table.bits) || !add(table.shape[0]))
     return false;
@@ -366,12 +375,6 @@ Object strongReference(const Object &weak) {
   PyObject *found = PyWeakref_GetObject(weak.ptr());
   return found == Py_None ? Object() : py::reinterpret_borrow<Object>(found);
 #endif
-}
-
-Object orThrow(PyObject *made) {
-  if (!made)
-    throw py::error_already_set();
-  return py::reinterpret_steal<Object>(made);
 }
 
 /// Holds the owner's lock, if it has one, where nobody else does.
@@ -603,6 +606,7 @@ bool readTensors(const py::type &tensor, const py::type &parameter, const Object
   library = new Library{reinterpret_cast<PyTypeObject *>(kept(tensor)),
                         reinterpret_cast<PyTypeObject *>(kept(parameter)),
                         exchange,
+                        kept(py::getattr(tensor, "is_neg")),
                         kept(emptyLike),
                         kept(isGradEnabled),
                         kept(forwardMode),

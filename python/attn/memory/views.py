@@ -83,6 +83,8 @@ def tensors_of(manifest: dict) -> dict[str, Binding]:
 
 
 def _view_torch(tensor) -> View:
+    if tensor.is_neg():
+        raise RuntimeError("it is the negative of what is in memory; nearest: its .resolve_neg()")
     return tensor.data_ptr(), (
         tensor.dtype,
         tensor.shape,

@@ -274,5 +274,5 @@ def _launch(kernel: Any, addresses: list[int], nbytes: list[int], plan: Any, str
 
 def _readable(tensor: Tensor) -> Tensor:
     """Densely, and where a kernel's copies may begin."""
-    tensor = tensor.detach().contiguous()
+    tensor = tensor.detach().resolve_neg().contiguous()
     return tensor if tensor.data_ptr() % _ALIGNMENT == 0 else tensor.clone()

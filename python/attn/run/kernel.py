@@ -284,6 +284,7 @@ class Kernel(Code):
             type(bound) is Plan
             and bound.kernel is self
             and stream is None
+            and significance is None
             and (bound._order is None or rows == "batch")
             and (given := self._given(q, operands, bound, tensors, out, lse, classes)) is not None
         ):

@@ -22,6 +22,7 @@ from ..describe.score import trace
 from ..describe.spec import Spec
 from ..errors import CompileError, TensorError, expected, given
 from ..forks import make_guard
+from ..memory import devices
 from ..memory.tables import int32_array
 from ..memory.views import refuse_transformed
 from .arrange import Arrangement
@@ -234,7 +235,7 @@ class Differentiable:
 
     def _kernel(self, data: Mapping[str, Tensor], wanted: Collection[str]) -> Any:
         device = str(data["q"].device)
-        key = tuple(wanted), device, torch.are_deterministic_algorithms_enabled()
+        key = tuple(wanted), device, torch.are_deterministic_algorithms_enabled(), devices.generation
         if (found := self.kernels.get(key)) is not None:
             return found
         spec = self.spec

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Calls of small problems, one after the other, as models make them: what `bench gpu` measures in eager.
 
-What starting a call takes rules there. Of `attn.attend` and of peers on the same tensors, with nothing new since the call
-before: microseconds of the host from one call to the next, while the queue has room for all, and microseconds of a call
-back to back. Calls are forward alone, forward that autograd records, and forward with the gradients of q, k and v. An
+Starting a call takes longer than the kernels there. Each side, `attn.attend` and its peers on the same tensors, has two
+times, with nothing new since the call before: what the host takes from one call to the next, while the queue has room for
+all, and what a call takes back to back. Calls are forward alone, forward that autograd records, and forward with the gradients of q, k and v. An
 autograd function that does nothing is timed beside: nobody's gradients can be asked for by less.
 """
 

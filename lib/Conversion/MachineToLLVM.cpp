@@ -172,7 +172,7 @@ struct MachineToLLVM : attn::impl::MachineToLLVMPassBase<MachineToLLVM> {
       return signalPassFailure();
     }
     replaceStructures();
-    // What is not replaced one by one is left to MLIR's conversion.
+    // MLIR's conversion takes the operations that are left.
     const Replacements replacements;
     SmallVector<Operation *> rest;
     getOperation().walk([&](Operation *op) {

@@ -185,8 +185,8 @@ struct GatherPattern : SlotsPattern<GatherOp> {
     Value shared = e.add(e.add(origin, e.mul(e.widen(chunk), 16 / size)), panel.chunk * 16 / size);
     Value ofSlot = hasPitch ? e.mul(e.widen(slot), e.widen(adaptor.getPitches()[i]))
                             : distance(e, op, adaptor, i, slot, bits < 8 ? 8 / bits : 1);
-    // What all lines share comes first, where there are registers to keep it: an address of each is then one
-    // instruction.
+    // The part of an address that all lines share comes first, where there are registers to keep it: each
+    // line then takes one instruction.
     Value from = isRoomy(op) ? e.globalAt(e.globalAt(source, element, shared), element, ofSlot)
                              : e.globalAt(e.globalAt(source, element, ofSlot), element, shared);
 

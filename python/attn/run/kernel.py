@@ -4,6 +4,8 @@
 `run` is on the path of every layer of every step, so all it does is to find addresses and to compare
 signatures with those accepted before (memory/views.py). It allocates nothing where `out` is given, waits for
 nothing, and copies nothing where the batch's rows are in the user's order.
+
+One class, whose signatures and docstrings are half of the file: users see what a kernel can do in one place.
 """
 
 from __future__ import annotations

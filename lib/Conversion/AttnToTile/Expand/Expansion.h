@@ -87,14 +87,14 @@ struct FragmentExpansion {
   Value scores(Value rows, Value ofRows, Value ofTokens, Value scale = {}, Value tokenScales = {});
   /// The products of the rows and a staged tile's keys.
   Value rowsDotTokens(UpdateOp update);
-  /// Of tokens whose weights are multiplied by scales: scale, of integers whose values are codes alone the
-  /// zero, and of powers of two that blocks share the exponent of that scale, their largest. Of the others
-  /// none.
+  /// Tokens whose weights are multiplied by scales have a scale. Integers whose values are codes alone have a
+  /// zero, too, and powers of two that blocks share have the exponent of that scale, their largest. Other
+  /// tokens have none.
   struct TokenMeta {
     Value scale, zero, most;
   };
   TokenMeta weighedMeta(UpdateOp update);
-  /// What a dot with weights takes of a staged tile's values: the tile, or fragments of f16.
+  /// Gives a staged tile's values as a dot with weights takes them: the tile, or fragments of f16.
   Value valuesOf(UpdateOp update, const TokenMeta &weighed);
   /// How far a row's unit is above its maximum, null where it is not, and how far the maximum may pass that.
   struct Room {

@@ -45,9 +45,9 @@ public:
   Value slotOf(Value packed, Type type);
   /// The same of a line of this warp.
   Value slotOfLine(Value line) { return slotOf(b.add(begin(), b.add(first(), line)), b.getI64Type()); }
-  /// Where the LSE and the delta of a packed row lie for kernels that hold tokens. As many heads as fill a
-  /// tile's lines evenly come first: numbers of a tile of rows lie behind one another, and copies of them ask
-  /// for few lines.
+  /// Says where the LSE and the delta of a packed row lie for kernels that hold tokens. The heads that fill a
+  /// tile's lines evenly lie together: numbers of a tile of rows lie behind one another, and copies of them
+  /// ask for few lines.
   Value numberSlotOf(Value packed, Type type);
   /// Element of the output where a row of the task begins.
   Value outputIndex(Value row);

@@ -34,6 +34,7 @@ namespace {
 struct Job {
   LLVM::LLVMFuncOp kernel;
   size_t operations = 0;
+  size_t rank = 0; ///< among the jobs, 0 for the longest
   KernelIR ir;
   GpuCode::Kernel code;
   std::string fault, refusal; ///< of LLVM, of ptxas
@@ -73,14 +74,14 @@ void Job::assemble(const Chip &chip, std::atomic<bool> &tooLate) {
 }
 
 namespace {
-/// Hands jobs to the threads that ask, in the order in which they were added. Nothing throws that holds the
-/// lock.
+/// Hands jobs to the threads that ask, the longest of those that are there first. Nothing throws that holds
+/// the lock.
 class Queue {
 public:
   explicit Queue(size_t most) { jobs.reserve(most); }
   void add(Job *job) {
     std::lock_guard lock(mutex);
-    jobs.push_back(job);
+    jobs.insert(llvm::upper_bound(jobs, job, [](Job *a, Job *b) { return b->rank < a->rank; }), job);
     changed.notify_one();
   }
   /// From now on nobody waits for more.
@@ -92,15 +93,14 @@ public:
   /// The next job, or null where there is none and the queue is closed.
   Job *take() {
     std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return next < jobs.size() || closed; });
-    return next < jobs.size() ? jobs[next++] : nullptr;
+    changed.wait(lock, [&] { return !jobs.empty() || closed; });
+    return jobs.empty() ? nullptr : jobs.pop_back_val();
   }
 
 private:
   std::mutex mutex;
   std::condition_variable changed;
-  SmallVector<Job *> jobs;
-  size_t next = 0;
+  SmallVector<Job *> jobs; ///< the longest last
   bool closed = false;
 };
 } // namespace
@@ -138,6 +138,8 @@ FailureOr<GpuCode> mlir::attn::emitGpuCode(gpu::GPUModuleOp module, const Chip &
   for (Job &job : jobs)
     order.push_back(&job);
   llvm::sort(order, [](Job *a, Job *b) { return std::pair(b->operations, a) < std::pair(a->operations, b); });
+  for (size_t rank = 0; rank < order.size(); ++rank)
+    order[rank]->rank = rank;
 
   const size_t helpers =
       std::min<size_t>(std::max(1u, std::thread::hardware_concurrency()), order.size()) - 1;

@@ -295,3 +295,29 @@ def test_a_step_costs_little():
     else to do; here it must be of that order."""
     printed = in_process(STEPS + "update()\nprint(min(timeit.repeat(update, number=1, repeat=100)) * 1e6)")
     assert float(printed) < 150, f"{float(printed):.1f} us"
+
+
+def test_a_plan_lies_where_one_of_its_stream_lay():
+    in_process(
+        """
+fake.fakeCudaTraffic.restype = ctypes.POINTER(ctypes.c_int * 3)
+batch = cache.batch([node, twin])
+
+def allocations(stream, **options):
+    before = fake.fakeCudaTraffic().contents[2]
+    made = kernel.plan(batch, stream=stream, **options)
+    return fake.fakeCudaTraffic().contents[2] - before, made
+
+first, held = allocations(5)
+assert first > 3 and allocations(5)[0] == first  # the first is held
+del held
+assert allocations(5)[0] == 0 and allocations(5)[0] == 0
+assert allocations(6)[0] == first  # kernels on the other stream may still read
+assert allocations(5, blocks=2)[0] > 0 and allocations(5, limits={"rows": 2})[0] > 0
+two = [allocations(5)[1] for _ in range(2)]
+kernel.run(q, cache.layer(0), two[0], out=out, lse=lse, stream=6)  # was on two streams
+two[1].fix()  # may be in a graph
+two.clear()
+assert allocations(5)[0] == first
+"""
+    )

@@ -7,12 +7,16 @@
 using namespace attn::rt;
 using namespace attn::rt::capi;
 
-Result<std::unique_lock<std::mutex>> SharedDevice::use(uintptr_t stream) {
+Result<std::unique_lock<std::mutex>> SharedDevice::hold() {
   if (!host && born != forkCount())
     return Error{ErrorKind::Device, "cuda: '" + device->properties().name +
                                         "' was opened before this process was forked, which CUDA does not "
                                         "survive: open it in the child, or start the child anew (spawn)"};
-  auto held = lock.take("the device");
+  return lock.take("the device");
+}
+
+Result<std::unique_lock<std::mutex>> SharedDevice::use(uintptr_t stream) {
+  auto held = hold();
   if (!held)
     return held;
   if (Status status = device->useStream(reinterpret_cast<void *>(stream)); !status)

@@ -12,11 +12,43 @@ LoadedKernel::~LoadedKernel() {
   if (!module)
     return;
   auto held = device->use();
-  if (held)
+  if (held) {
+    rooms.clear();
     module.reset();
-  else
-    new (std::nothrow)
-        std::shared_ptr<Module>(std::move(module)); // the device is lost, and with it the module
+    return;
+  }
+  // The device is lost, and with it all of these.
+  new (std::nothrow) std::vector<PlanRoom>(std::move(rooms));
+  new (std::nothrow) std::shared_ptr<Module>(std::move(module));
+}
+
+/// Rooms that wait for a plan: one is left for every plan that takes the place of another, and a few layers
+/// may have plans of their own. Of larger ones the memory is worth more than the time.
+static constexpr size_t mostRooms = 4, mostRoomBytes = 32 << 20;
+
+std::optional<PlanRoom> LoadedKernel::takeRoom(const PlanOptions &options) {
+  rooms.reserve(mostRooms); // what leaves one may not fail
+  const uint64_t stream = device->device->streamNumber();
+  for (auto it = rooms.rbegin(); it != rooms.rend(); ++it)
+    if (it->stream == stream && it->options == options) {
+      PlanRoom found = std::move(*it);
+      rooms.erase(std::next(it).base());
+      found.plan.structure = 0; // which nothing extends
+      return found;
+    }
+  return std::nullopt;
+}
+
+/// A checked host device knows what was never written, as long as memory is new.
+void LoadedKernel::leaveRoom(PlanRoom &&room) {
+  const bool isChecked = device->host && device->host->options().check;
+  if (!room.oneStream || isChecked || room.session->ownBytes() > mostRoomBytes) {
+    room.session.reset();
+    return;
+  }
+  if (rooms.size() == mostRooms)
+    rooms.erase(rooms.begin());
+  rooms.push_back(std::move(room));
 }
 
 namespace {

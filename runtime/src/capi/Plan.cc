@@ -56,6 +56,34 @@ static Result<PlanOptions> readOptions(const AttnPlanOptions &given, const Loade
   return options;
 }
 
+/// A plan to be made, in the room of one that nobody has any more; limits that were asked for hold exactly,
+/// and get a room of their own.
+static Result<std::shared_ptr<PlannedBatch>> makeRoom(const std::shared_ptr<LoadedKernel> &kernel,
+                                                      const PlanOptions &options,
+                                                      const AttnPlanLimits &limits, uintptr_t stream) {
+  auto held = kernel->device->use(stream);
+  if (!held)
+    return held.error();
+  const PlanLimits asked{.rows = limits.rows,
+                         .groups = limits.groups,
+                         .instancesPerRow = std::max<int64_t>(limits.instancesPerRow, 1),
+                         .sharedInstances = limits.sharedInstances,
+                         .sharedRows = limits.sharedRows,
+                         .tokensPerRow = limits.tokensPerRow};
+  const TableRoom tables{limits.rows, limits.groups, limits.instances, limits.pages};
+  std::optional<PlanRoom> left;
+  if (asked == PlanLimits() && tables == TableRoom())
+    left = kernel->takeRoom(options);
+  PlanRoom room = left ? std::move(*left) : PlanRoom{.options = options, .limits = asked};
+  Result<Session> session =
+      Session::create(*kernel->device->device, kernel->manifest, kernel->module, std::move(room.session));
+  if (!session)
+    return session.error();
+  room.session.emplace(std::move(*session));
+  room.session->reserveTables(tables);
+  return std::make_shared<PlannedBatch>(kernel, std::move(room));
+}
+
 AttnStatus attnPlanCreate(AttnKernel *kernel, const AttnBatch *batch, const AttnPlanOptions *options,
                           uintptr_t stream, AttnPlan **plan) {
   return guarded([&]() -> Status {
@@ -68,16 +96,7 @@ AttnStatus attnPlanCreate(AttnKernel *kernel, const AttnBatch *batch, const Attn
       return read.error();
     if (Status status = loaded->device->checkPlanning(stream); !status)
       return status;
-    const auto make = [&]() -> Result<std::shared_ptr<PlannedBatch>> {
-      auto held = loaded->device->use(stream);
-      if (!held)
-        return held.error();
-      Result<Session> session = Session::create(*loaded->device->device, loaded->manifest, loaded->module);
-      if (!session)
-        return session.error();
-      return std::make_shared<PlannedBatch>(loaded, *read, std::move(*session));
-    };
-    auto planned = make();
+    auto planned = makeRoom(loaded, *read, given.limits, stream);
     if (!planned)
       return planned.error();
     for (const std::string &name : loaded->slots) {
@@ -92,19 +111,17 @@ AttnStatus attnPlanCreate(AttnKernel *kernel, const AttnBatch *batch, const Attn
       if (loaded->manifest.findResult(name))
         (*planned)->written.push_back((*planned)->slots.size() - 1);
     }
-    const AttnPlanLimits &limits = given.limits;
-    (*planned)->limits = {limits.rows,
-                          limits.groups,
-                          std::max<int64_t>(limits.instancesPerRow, 1),
-                          limits.sharedInstances,
-                          limits.sharedRows,
-                          limits.tokensPerRow,
-                          /*tokenTasks=*/0,
-                          /*scoreTasks=*/0,
-                          /*scoreTokens=*/0};
-    (*planned)->session->reserveTables({limits.rows, limits.groups, limits.instances, limits.pages});
     bool extended = false;
-    if (Status status = (*planned)->update(batch->shared, stream, extended); !status)
+    Status status = (*planned)->update(batch->shared, stream, extended);
+    if (!status && status.error().kind == ErrorKind::Memory) {
+      auto held = loaded->device->hold();
+      if (!held || loaded->rooms.empty())
+        return status;
+      loaded->rooms.clear();
+      held->unlock();
+      status = (*planned)->update(batch->shared, stream, extended);
+    }
+    if (!status)
       return status;
     *plan = new AttnPlan{std::move(*planned)};
     return {};

@@ -21,11 +21,19 @@ Status SharedDevice::checkPlanning(uintptr_t stream) {
 PlannedBatch::~PlannedBatch() {
   if (!session)
     return;
-  auto held = kernel->device->use();
-  if (held)
-    session.reset();
-  else
+  auto held = kernel->device->hold();
+  if (!held)
     new (std::nothrow) Session(std::move(*session)); // its buffers belong to a device that is lost
+  else if (ready && !fixed && !onDevice)
+    kernel->leaveRoom(std::move(*this));
+  else
+    session.reset();
+}
+
+void PlannedBatch::noteStream() {
+  const uint64_t number = oneStream ? kernel->device->device->streamNumber() : 0;
+  oneStream = number && (!stream || stream == number);
+  stream = number;
 }
 
 Result<std::unique_lock<std::mutex>> PlannedBatch::hold() const {
@@ -76,6 +84,7 @@ Status PlannedBatch::upload(const SharedBatch &given, const Plan &made, const Pl
   auto held = kernel->device->use(stream);
   if (!held)
     return held.error();
+  noteStream();
   std::vector<Session::DimValue> dims;
   for (const auto &[name, shape] : given.shapes)
     for (size_t axis = 0; axis < shape.size(); ++axis)
@@ -232,6 +241,7 @@ Status PlannedBatch::run(const uint64_t *addresses, const size_t *bytes, const i
         "plan: the stream is being captured, and launches of a plan that is not fixed change with "
         "its updates, so that replays would go wrong: call plan.fix() (attnPlanFix) before the "
         "capture");
+  noteStream();
   HostDevice *host = kernel->device->host;
   std::optional<Adopted> adopted;
   if (host)

@@ -110,6 +110,7 @@ enum : int { mapNoInterleave = 0, mapPromote128 = 2, mapFillZeros = 0 };
 #define ATTN_CUDA_OPTIONAL(X)                                                                                \
   X(cuStreamCreate, (CUstream *, unsigned))                                                                  \
   X(cuStreamDestroy_v2, (CUstream))                                                                          \
+  X(cuStreamGetId, (CUstream, unsigned long long *))                                                         \
   X(cuStreamIsCapturing, (CUstream, int *))                                                                  \
   X(cuStreamBeginCapture_v2, (CUstream, int))                                                                \
   X(cuStreamEndCapture, (CUstream, CUgraph *))                                                               \

@@ -140,6 +140,11 @@ public:
     stream_ = static_cast<CUstream>(stream);
     return left;
   }
+  uint64_t streamNumber() override {
+    Current current(api_, context_);
+    unsigned long long number = 0;
+    return api_.cuStreamGetId && api_.cuStreamGetId(stream_, &number) == success ? number + 1 : 0;
+  }
 
   Status beginRecording() override {
     Current current(api_, context_);

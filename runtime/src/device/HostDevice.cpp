@@ -181,6 +181,7 @@ public:
     return {};
   }
   Status useStream(void *) override { return {}; }
+  uint64_t streamNumber() override { return 1; }
   Status adopt(void *memory, size_t bytes, const std::string &label) override {
     return memory_.adopt(memory, bytes, label);
   }

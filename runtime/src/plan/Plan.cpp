@@ -156,6 +156,7 @@ Planner::Planner(const Manifest &manifest, PlanOptions options, PlanCapacity cap
     : state_(new State{manifest, options, capacity, {}, {}, {}, {}, {}, {}}) {}
 Planner::~Planner() = default;
 Planner::Planner(Planner &&) noexcept = default;
+Planner &Planner::operator=(Planner &&) noexcept = default;
 
 /// A plan by one strategy, whatever the options say of others.
 Status Planner::State::make(const Batch &batch, Strategy strategy, Plan &plan) {

@@ -18,7 +18,8 @@ Result<Session> Session::create(Device &device, const Manifest &manifest, const 
   return create(device, manifest, std::shared_ptr<Module>(std::move(*module)));
 }
 
-Result<Session> Session::create(Device &device, const Manifest &manifest, std::shared_ptr<Module> module) {
+Result<Session> Session::create(Device &device, const Manifest &manifest, std::shared_ptr<Module> module,
+                                std::optional<Session> before) {
   if (manifest.rowCopy())
     return inputError("'" + manifest.entry +
                       "' is an operation on a cache, not an attention: run it as a CacheKernel");
@@ -41,6 +42,8 @@ Result<Session> Session::create(Device &device, const Manifest &manifest, std::s
                                          .planClassHeads = {},
                                          .capacity = {},
                                          .starts = {}});
+  if (before)
+    state->inherit(*before->state_);
   for (const KernelInfo &info : manifest.kernels) {
     Result<Kernel *> kernel = state->module->kernel(info.name, info.sharedBytes);
     if (!kernel)
@@ -207,6 +210,15 @@ Result<TensorMap> Session::outputs() {
       return status.error();
   }
   return results;
+}
+
+size_t Session::ownBytes() const {
+  size_t bytes = state_->zero.bytes();
+  for (const auto &[name, buffer] : state_->buffers)
+    bytes += buffer.bytes();
+  for (const auto &[name, table] : state_->tables)
+    bytes += table.buffer.bytes();
+  return bytes;
 }
 
 DeviceAddress Session::address(const std::string &name) const {

@@ -255,6 +255,24 @@ def test_strategies_and_blocks_and_splits_agree(kernel, problem):
             assert plan.stats["blocks"] == options["blocks"]
 
 
+def test_plans_take_the_place_of_others(kernel):
+    """A plan is made where one lay that nobody has any more: with the same bits as in a place of its own."""
+    rng = numpy.random.default_rng(3)
+    held, ways = [], (dict(), dict(strategy="by-query"), dict(blocks=3), dict(fixed_split=64))
+    for step in range(40):
+        problem = Problem(step)
+        problem.lengths = [int(rng.integers(1, most + 1)) for most in LENGTHS]
+        options = ways[step % 3 and rng.integers(len(ways))]
+        again = kernel.run(problem.q, (problem.k, problem.v), kernel.plan(problem.batch, **options))
+        problem.check(again)
+        held.append(
+            kernel.plan(problem.batch, **options)
+            if step % 2
+            else kernel.plan(problem.batch, limits={"rows": 3}, **options)
+        )
+        assert numpy.array_equal(kernel.run(problem.q, (problem.k, problem.v), held[-1]), again)
+
+
 def test_recorded_launches_keep_to_their_limits(kernel, problem):
     plan = kernel.plan(problem.batch, limits={"tokens_per_row": 64})
     plan.fix()
@@ -384,8 +402,8 @@ def test_threads_run_concurrently(kernel):
 
     def work(problem):
         try:
-            plan = kernel.plan(problem.batch)
             for _ in range(10):
+                plan = kernel.plan(problem.batch)
                 problem.check(kernel.run(problem.q, (problem.k, problem.v), plan))
                 problems[0].check(kernel.run(problems[0].q, (problems[0].k, problems[0].v), shared))
         except BaseException as error:

@@ -33,8 +33,9 @@ struct SharedDevice {
   bool (*interrupted)() = nullptr; ///< attnDeviceSetInterrupt
   unsigned born = forkCount();
 
-  /// To oneself, with work going to this stream. Refused in a process that was forked since, where it is a
-  /// GPU's: the driver does not follow.
+  /// To oneself. Refused in a process that was forked since, where it is a GPU's: the driver does not follow.
+  Result<std::unique_lock<std::mutex>> hold();
+  /// The same, with work going to this stream.
   Result<std::unique_lock<std::mutex>> use(uintptr_t stream = 0);
   /// Planning allocates and copies, which no graph can do again: refused while the stream is captured.
   Status checkPlanning(uintptr_t stream);
@@ -47,6 +48,19 @@ struct OwnedMemory {
   ~OwnedMemory();
 };
 
+/// Where a plan is made and lies. What a plan leaves is the room of the next one with the same options on the
+/// same stream: memory is longer in the making than a plan, and freeing it waits for all work of the device.
+struct PlanRoom {
+  PlanOptions options;
+  PlanLimits limits;
+  PlanCapacity capacity;
+  std::optional<Planner> planner;
+  std::optional<Session> session;
+  Plan plan, next;       ///< what was planned last; memory for the next one
+  uint64_t stream = 0;   ///< Device::streamNumber of all its work,
+  bool oneStream = true; ///< while that goes to one
+};
+
 struct LoadedKernel {
   std::shared_ptr<SharedDevice> device;
   Manifest manifest;
@@ -55,7 +69,12 @@ struct LoadedKernel {
   std::shared_ptr<Module> module;
   std::vector<std::string> slots;
   bool checked = false;
+  /// Of plans that nobody has any more, the oldest first; used with the device held.
+  std::vector<PlanRoom> rooms;
   ~LoadedKernel();
+  /// The room that a plan with these options finds, or none.
+  std::optional<PlanRoom> takeRoom(const PlanOptions &options);
+  void leaveRoom(PlanRoom &&room);
 };
 
 /// What a caller's buffer must be.
@@ -85,18 +104,12 @@ Status setEnds(const Manifest &manifest, const int32_t *ends, size_t count, Batc
 /// A number that was never given before, for SharedBatch::version.
 uint64_t newVersion();
 
-struct PlannedBatch {
-  PlannedBatch(std::shared_ptr<LoadedKernel> kernel, PlanOptions options, Session session)
-      : kernel(std::move(kernel)), options(options), session(std::move(session)) {}
+struct PlannedBatch : PlanRoom {
+  PlannedBatch(std::shared_ptr<LoadedKernel> kernel, PlanRoom room)
+      : PlanRoom(std::move(room)), kernel(std::move(kernel)) {}
   ~PlannedBatch();
 
   std::shared_ptr<LoadedKernel> kernel;
-  PlanOptions options;
-  PlanLimits limits;
-  PlanCapacity capacity;
-  std::optional<Planner> planner;
-  std::optional<Session> session;
-  Plan plan, next;             ///< what was planned last; memory for the next one
   std::vector<int> slots;      ///< of the session, by the kernel's
   std::vector<size_t> ranks;   ///< of the kernel's slots: strides that each may be given
   std::vector<size_t> written; ///< of the kernel's slots: results
@@ -136,6 +149,8 @@ struct PlannedBatch {
   Result<std::unique_lock<std::mutex>> hold() const;
 
 private:
+  /// Work goes to the device's stream, which is held.
+  void noteStream();
   /// A batch that has outgrown the plan's room needs this much.
   struct NextRoom {
     PlanLimits limits;

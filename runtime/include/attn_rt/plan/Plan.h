@@ -151,6 +151,7 @@ struct PlanOptions {
   int fixedSplit = 0;
   int multiprocessors = 132; ///< of the device
   const GpuModel *gpu = &defaultGpu();
+  bool operator==(const PlanOptions &) const = default;
 };
 
 /// Enough for every batch within the limits, whatever its lengths.
@@ -163,6 +164,7 @@ public:
   Planner(const Manifest &manifest, PlanOptions options, PlanCapacity capacity);
   ~Planner();
   Planner(Planner &&) noexcept;
+  Planner &operator=(Planner &&) noexcept;
 
   /// Fails only where the capacity does not hold the plan, or no kernel can do what the options ask for.
   Status plan(const Batch &batch, Plan &plan);

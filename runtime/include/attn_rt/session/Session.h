@@ -47,14 +47,18 @@ struct TableRoom {
   int64_t rows = 0, sequences = 0;
   int64_t instances = 0; ///< of each operand
   int64_t pages = 0;     ///< columns of block tables
+  bool operator==(const TableRoom &) const = default;
 };
 
 class Session {
 public:
   /// Loads the module and finds every kernel of the manifest in it.
   static Result<Session> create(Device &device, const Manifest &manifest, const ModuleSource &source);
-  /// Of a module that was loaded before, and may serve many sessions.
-  static Result<Session> create(Device &device, const Manifest &manifest, std::shared_ptr<Module> module);
+  /// Of a module that was loaded before, and may serve many sessions. `before` is one of the same module
+  /// whose work goes to the same stream: its memory for plans and tables is taken over, with what the tables
+  /// hold.
+  static Result<Session> create(Device &device, const Manifest &manifest, std::shared_ptr<Module> module,
+                                std::optional<Session> before = {});
   Session(Session &&) noexcept;
   Session &operator=(Session &&) noexcept;
   ~Session();
@@ -132,6 +136,8 @@ public:
 
   /// Waits, and copies the results that the manifest lists: "o" and, where it is returned, "lse".
   Result<TensorMap> outputs();
+  /// Bytes of the device that it has allocated.
+  size_t ownBytes() const;
   /// Null where nothing is bound under this name.
   DeviceAddress address(const std::string &name) const;
 

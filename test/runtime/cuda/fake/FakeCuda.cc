@@ -272,6 +272,10 @@ EXPORT int cuStreamCreate(void **stream, unsigned) {
   return 0;
 }
 EXPORT int cuStreamDestroy_v2(void *) { return 0; }
+EXPORT int cuStreamGetId(void *stream, unsigned long long *number) {
+  *number = reinterpret_cast<uintptr_t>(stream);
+  return 0;
+}
 EXPORT int cuStreamBeginCapture_v2(void *stream, int) {
   std::lock_guard guard(lock);
   if (!stream) // the legacy default stream cannot be captured

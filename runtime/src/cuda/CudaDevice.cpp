@@ -72,6 +72,14 @@ public:
                         "update plans and write keys before the capture, or between replays");
     return staging_->copyIn(to, from, bytes, stream_);
   }
+  Status copyPieces(DeviceAddress to, std::span<const CopyPiece> pieces) override {
+    Current current(api_, context_);
+    const size_t begin = pieces.empty() ? 0 : pieces.front().offset;
+    const size_t bytes = pieces.empty() ? 0 : pieces.back().offset + pieces.back().bytes - begin;
+    if (isCaptured() || pieces.size() < 2 || bytes > Staging::mostGathered)
+      return Device::copyPieces(to, pieces);
+    return staging_->copyIn(to + begin, pieces, bytes, stream_);
+  }
   Status copyOut(void *to, DeviceAddress from, size_t bytes) override {
     Current current(api_, context_);
     if (bytes == 0)

@@ -39,21 +39,40 @@ Status Staging::leave(CUstream stream) {
   return {};
 }
 
+Result<char *> Staging::take(size_t bytes, CUstream stream) {
+  if (!memory_)
+    if (Status status = prepare(); !status)
+      return status.error();
+  if (used_ + bytes > halfBytes)
+    if (Status status = leave(stream); !status)
+      return status.error();
+  if (pending_[half_])
+    if (CUresult result = api_.cuEventSynchronize(emptied_[half_]); result != success)
+      return api_.error(result, "waiting for copies to the device");
+  pending_[half_] = false;
+  char *place = memory_ + half_ * halfBytes + used_;
+  used_ += (bytes + 63) / 64 * 64;
+  return place;
+}
+
+Status Staging::copyIn(CUdeviceptr to, std::span<const CopyPiece> pieces, size_t bytes, CUstream stream) {
+  Result<char *> place = take(bytes, stream);
+  if (!place)
+    return place.error();
+  for (const CopyPiece &piece : pieces)
+    std::memcpy(*place + (piece.offset - pieces.front().offset), piece.from, piece.bytes);
+  if (CUresult result = api_.cuMemcpyHtoDAsync_v2(to, *place, bytes, stream); result != success)
+    return api_.error(result, "copying to the device");
+  return {};
+}
+
 Status Staging::copyIn(CUdeviceptr to, const void *from, size_t bytes, CUstream stream) {
   if (bytes <= halfBytes) {
-    if (!memory_)
-      if (Status status = prepare(); !status)
-        return status;
-    if (used_ + bytes > halfBytes)
-      if (Status status = leave(stream); !status)
-        return status;
-    if (pending_[half_])
-      if (CUresult result = api_.cuEventSynchronize(emptied_[half_]); result != success)
-        return api_.error(result, "waiting for copies to the device");
-    pending_[half_] = false;
-    std::memcpy(memory_ + half_ * halfBytes + used_, from, bytes);
-    from = memory_ + half_ * halfBytes + used_;
-    used_ += (bytes + 63) / 64 * 64;
+    Result<char *> place = take(bytes, stream);
+    if (!place)
+      return place.error();
+    std::memcpy(*place, from, bytes);
+    from = *place;
   }
   if (CUresult result = api_.cuMemcpyHtoDAsync_v2(to, from, bytes, stream); result != success)
     return api_.error(result, "copying to the device");

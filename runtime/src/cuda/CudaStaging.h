@@ -9,7 +9,7 @@
 #ifndef ATTN_RT_CUDA_CUDASTAGING_H
 #define ATTN_RT_CUDA_CUDASTAGING_H
 
-#include "attn_rt/support/Status.h"
+#include "attn_rt/device/Device.h"
 #include "cuda/CudaApi.h"
 
 #include <array>
@@ -19,11 +19,16 @@ namespace attn::rt::cuda {
 class Staging {
 public:
   static constexpr size_t halfBytes = 2 << 20;
+  /// Bytes from the first piece to behind the last that are copied at once: a copy takes the driver some 8
+  /// us.
+  static constexpr size_t mostGathered = 1 << 20;
 
   explicit Staging(const Api &api) : api_(api) {}
   ~Staging();
   /// The context must be current. Larger copies than a half go past it.
   Status copyIn(CUdeviceptr to, const void *from, size_t bytes, CUstream stream);
+  /// Pieces that reach over so many bytes, as one copy.
+  Status copyIn(CUdeviceptr to, std::span<const CopyPiece> pieces, size_t bytes, CUstream stream);
   /// The copies to come go to another stream than those to `stream`, whose half is therefore full.
   Status leave(CUstream stream);
 
@@ -34,6 +39,8 @@ private:
   std::array<bool, 2> pending_{};
   size_t half_ = 0, used_ = 0;
   Status prepare();
+  /// So many bytes of pinned memory, at most a half.
+  Result<char *> take(size_t bytes, CUstream stream);
 };
 
 } // namespace attn::rt::cuda

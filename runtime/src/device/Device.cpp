@@ -10,6 +10,13 @@ Event::~Event() = default;
 Recording::~Recording() = default;
 Device::~Device() = default;
 
+Status Device::copyPieces(DeviceAddress to, std::span<const CopyPiece> pieces) {
+  for (const CopyPiece &piece : pieces)
+    if (Status status = copyIn(to + piece.offset, piece.from, piece.bytes); !status)
+      return status;
+  return {};
+}
+
 Result<Buffer> Buffer::create(Device &device, size_t bytes, const std::string &label, MemoryUse use) {
   Result<DeviceAddress> address = device.allocate(bytes, label, use);
   if (!address)

@@ -115,9 +115,9 @@ private:
   std::vector<Part> parts_, sorted_;
   SectionOrder sections_;
   std::vector<Turn> turns_;
-  std::vector<int32_t> blockOf_, nextPiece_; ///< blockOf_: as turns_, ordinal by ordinal
-  std::vector<uint64_t> tournament_;
-  std::vector<int64_t> loads_, placeLoads_; ///< placeLoads_: of multiprocessors
+  std::vector<int32_t> blockOf_, nextPiece_;                    ///< blockOf_: as turns_, ordinal by ordinal
+  std::vector<uint64_t> tournament_, ordered_, given_, merged_; ///< loads with their blocks (Deal.cpp)
+  std::vector<int64_t> loads_, placeLoads_;                     ///< placeLoads_: of multiprocessors
   int blocks_ = 1;
   int rows_ = 0;    ///< of a tile
   int abreast_ = 1; ///< neighbouring blocks that walk the same tokens, each for another head
@@ -136,6 +136,8 @@ private:
   void listChunks(const Work &work, int64_t chunk, int keys);
   int64_t listRounds(const Work &work, int64_t largest);
   void sortParts();
+  void dealByTournament();
+  void dealByQueues();
   int64_t deal(const Work &work, int64_t l2Bytes);
   void emitDealt(const Work &work, Assignment &out);
   void chooseShares(const Work &work, int64_t l2Bytes, Assignment &out);

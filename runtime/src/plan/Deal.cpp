@@ -7,6 +7,7 @@
 #include <bit>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 namespace attn::rt {
 
@@ -32,27 +33,25 @@ void Balancer::sortParts() {
   }
 }
 
-/// In the order of sections, longest first, each to the block with the least to do (of equals the first).
-/// Returns the largest load.
-int64_t Balancer::deal(const Work &work, int64_t l2Bytes) {
+/// A load and its block in one word, by which they are ordered.
+static uint64_t loaded(uint64_t word, int64_t cost) { return word + (static_cast<uint64_t>(cost) << 20); }
+static size_t blockOf(uint64_t word) { return word & ((1u << 20) - 1); }
+
+/// Takes the least of a tournament: a node holds the lesser of its children, the root the least. Its loop is
+/// as long for every task and branches on nothing that it reads, which a heap's does.
+void Balancer::dealByTournament() {
   const auto blocks = static_cast<size_t>(blocks_);
-  sortParts();
-  sections_.order(work, parts_, l2Bytes, blocks_, turns_);
-  // A tournament of (load, block) in one word: a node holds the lesser of its children, the root the least.
-  // Its loop is as long for every task and branches on nothing that it reads, which a heap's does.
   const size_t leaves = std::bit_ceil(blocks);
   tournament_.assign(2 * leaves, std::numeric_limits<uint64_t>::max());
   std::iota(tournament_.begin() + static_cast<int64_t>(leaves),
             tournament_.begin() + static_cast<int64_t>(leaves + blocks), uint64_t{0});
   for (size_t node = leaves - 1; node > 0; --node)
     tournament_[node] = std::min(tournament_[2 * node], tournament_[2 * node + 1]);
-  loads_.assign(blocks, 0);
-  blockOf_.clear();
   for (const Turn &turn : turns_) {
     const Part &next = parts_[static_cast<size_t>(turn.part)];
     for (int32_t ordinal = turn.ordinalBegin; ordinal < turn.ordinalEnd; ++ordinal) {
-      uint64_t load = tournament_[1] + (static_cast<uint64_t>(next.cost) << 20);
-      const size_t block = load & ((1u << 20) - 1);
+      uint64_t load = loaded(tournament_[1], next.cost);
+      const size_t block = blockOf(load);
       blockOf_.push_back(static_cast<int32_t>(block));
       loads_[block] += next.cost;
       tournament_[leaves + block] = load;
@@ -62,6 +61,59 @@ int64_t Balancer::deal(const Work &work, int64_t l2Bytes) {
       }
     }
   }
+}
+
+/// Of tasks that cost alike each has the least of two queues: blocks in the order of their loads, and those
+/// that have got such a task meanwhile, whose loads rise, too. Before tasks of another cost the queues are
+/// merged.
+void Balancer::dealByQueues() {
+  const auto blocks = static_cast<size_t>(blocks_);
+  ordered_.resize(blocks);
+  std::iota(ordered_.begin(), ordered_.end(), uint64_t{0});
+  size_t next = 0;  // of those in order
+  size_t first = 0; // of those that got one
+  given_.clear();
+  int64_t cost = -1;
+  for (const Turn &turn : turns_) {
+    const Part &part = parts_[static_cast<size_t>(turn.part)];
+    if (part.cost != cost) {
+      cost = part.cost;
+      merged_.resize(blocks);
+      std::merge(ordered_.begin() + static_cast<int64_t>(next), ordered_.end(),
+                 given_.begin() + static_cast<int64_t>(first), given_.end(), merged_.begin());
+      ordered_.swap(merged_);
+      given_.clear();
+      next = first = 0;
+    }
+    for (int32_t ordinal = turn.ordinalBegin; ordinal < turn.ordinalEnd; ++ordinal) {
+      const bool isGiven = first < given_.size() && (next == blocks || given_[first] < ordered_[next]);
+      const uint64_t least = isGiven ? given_[first++] : ordered_[next++];
+      given_.push_back(loaded(least, cost));
+      const size_t block = blockOf(least);
+      blockOf_.push_back(static_cast<int32_t>(block));
+      loads_[block] += cost;
+    }
+  }
+}
+
+/// In the order of sections, longest first, each to the block with the least to do (of equals the first).
+/// Returns the largest load.
+int64_t Balancer::deal(const Work &work, int64_t l2Bytes) {
+  sortParts();
+  sections_.order(work, parts_, l2Bytes, blocks_, turns_);
+  loads_.assign(static_cast<size_t>(blocks_), 0);
+  blockOf_.clear();
+  // Merging takes a step a block, a tournament ten a task.
+  int64_t tasks = 0, costs = 0, last = -1;
+  for (const Turn &turn : turns_) {
+    const int64_t cost = parts_[static_cast<size_t>(turn.part)].cost;
+    costs += std::exchange(last, cost) != cost;
+    tasks += turn.ordinalEnd - turn.ordinalBegin;
+  }
+  if (4 * tasks >= costs * blocks_)
+    dealByQueues();
+  else
+    dealByTournament();
   return *std::max_element(loads_.begin(), loads_.end());
 }
 

@@ -147,6 +147,7 @@ void Emitter::emit(const Manifest &manifest, const Batch &batch, const Work &wor
   plan.slots = work.slots;
   plan.bits = work.bits;
   partTasks_.assign(static_cast<size_t>(assignment.parts), -1);
+  const bool returnsFirst = manifest.returnsFirst(); // compares names
   plan.tasks.reserve(assignment.pieces.size());
   for (const Piece &piece : assignment.pieces) {
     const Unit &unit = work.units[static_cast<size_t>(piece.unit)];
@@ -179,7 +180,7 @@ void Emitter::emit(const Manifest &manifest, const Batch &batch, const Work &wor
       task.flags |= taskHasSink;
     if (unit.follows)
       task.flags |= taskRowsFollow;
-    if (manifest.returnsFirst())
+    if (returnsFirst)
       task.flags |= firstSegments(work.segmentsOf(unit)) << taskFirstShift;
     plan.tasks.push_back(task);
   }

@@ -7,13 +7,6 @@
 
 namespace attn::rt {
 
-namespace {
-
-/// The session's own memory for a plan, among its buffers.
-constexpr const char *ownPlan = "plan";
-
-} // namespace
-
 Status Session::useDevicePlan(const DevicePlan &plan) {
   State &s = *state_;
   const LaunchInfo *launch = s.manifest.planLaunch();
@@ -42,11 +35,11 @@ Status Session::useDevicePlan(const DevicePlan &plan) {
         return status;
     }
     place("q_pos", s.dims["rows"] * int64_t{sizeof(int32_t)});
-    if (Status status = s.stageBuffer(ownPlan, static_cast<int64_t>(bytes)); !status)
+    if (Status status = s.stageBuffer(planMemory, static_cast<int64_t>(bytes)); !status)
       return status;
     const auto own = std::find_if(s.stagedBuffers.begin(), s.stagedBuffers.end(),
-                                  [](const auto &staged) { return staged.first == ownPlan; });
-    const Buffer &memory = own == s.stagedBuffers.end() ? s.buffers[ownPlan] : own->second;
+                                  [](const auto &staged) { return staged.first == planMemory; });
+    const Buffer &memory = own == s.stagedBuffers.end() ? s.buffers[planMemory] : own->second;
     return s.device.fill(memory.address(), 0,
                          bytes); // until the first plan is made there is one without tasks
   };
@@ -88,7 +81,7 @@ Status Session::bindPlan(DeviceAddress memory) {
     return inputError("bindPlan of '" + s.manifest.entry + "' before useDevicePlan");
   if (memory % 16 != 0)
     return inputError("a plan's memory: expected a multiple of 16, got " + std::to_string(memory));
-  const DeviceAddress begin = memory ? memory : s.addresses[ownPlan];
+  const DeviceAddress begin = memory ? memory : s.addresses[planMemory];
   for (const State::PlanPart &part : s.planParts)
     bindSlot(part.slot, begin + part.offset);
   return {};

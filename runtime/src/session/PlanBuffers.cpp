@@ -13,6 +13,19 @@ std::array<PlanBuffer, planArrayCount> planBuffers(const PlanCapacity &capacity,
   }};
 }
 
+PlanPlaces planPlaces(std::span<const PlanBuffer> buffers) {
+  constexpr size_t alignment = 256;
+  PlanPlaces places;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    if (buffers[i].use == MemoryUse::Partials)
+      continue;
+    places.offsets[i] = places.bytes;
+    const auto bytes = static_cast<size_t>(buffers[i].elements * buffers[i].elementBytes);
+    places.bytes += (bytes / alignment + 2) * alignment;
+  }
+  return places;
+}
+
 std::array<PlanContent, planArrayCount> planContents(const PlanView &view) {
   return {{
 #define ATTN_PLAN_ARRAY(Id, name, member, ...) {view.member.data(), std::ssize(view.member)},

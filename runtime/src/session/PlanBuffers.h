@@ -20,6 +20,17 @@ struct PlanBuffer {
 };
 std::array<PlanBuffer, planArrayCount> planBuffers(const PlanCapacity &capacity, const Manifest &manifest);
 
+/// The name of the one allocation for all arrays that plans fill. Partial arrays have allocations of their
+/// own.
+inline constexpr const char *planMemory = "plan";
+/// Where the arrays lie in it, with room between them: what is read behind an array was never written.
+struct PlanPlaces {
+  std::array<size_t, planArrayCount> offsets{};
+  size_t bytes = 0;
+  bool operator==(const PlanPlaces &) const = default;
+};
+PlanPlaces planPlaces(std::span<const PlanBuffer> buffers);
+
 /// The arrays of a plan on the host, in the form that the device has them in.
 struct PlanView {
 #define ATTN_PLAN_ARRAY(Id, name, member, Element, ...) std::span<const Element> member = {};

@@ -41,18 +41,31 @@ void Session::State::commitBuffers() {
 Status Session::State::stageRoom(const PlanCapacity &room) {
   const auto wantedBuffers = planBuffers(room, manifest);
   for (size_t i = 0; i < planArrayCount; ++i)
-    if (Status status =
-            stageBuffer(std::string(planArrayNames[i]),
-                        wantedBuffers[i].elements * wantedBuffers[i].elementBytes, wantedBuffers[i].use);
-        !status)
-      return status;
-  return {};
+    if (const auto &[elements, elementBytes, use] = wantedBuffers[i]; use == MemoryUse::Partials)
+      if (Status status = stageBuffer(std::string(planArrayNames[i]), elements * elementBytes, use); !status)
+        return status;
+  const PlanPlaces places = planPlaces(wantedBuffers);
+  if (fixed && places != planPlaces(planBuffers(capacity, manifest)))
+    return inputError(
+        "room for a plan was reserved before fixLaunch, and launches hold where its arrays lie: expected "
+        "the same capacity, got another: reserve the most before fixLaunch");
+  return stageBuffer(planMemory, static_cast<int64_t>(places.bytes));
 }
 
 void Session::State::commitRoom(const PlanCapacity &room) {
   commitBuffers();
   capacity = room;
   planStructure = 0;
+  placeArrays();
+}
+
+void Session::State::placeArrays() {
+  const auto held = planBuffers(capacity, manifest);
+  const PlanPlaces places = planPlaces(held);
+  for (size_t i = 0; i < planArrayCount; ++i)
+    if (held[i].use != MemoryUse::Partials)
+      addresses[std::string(planArrayNames[i])] = addresses[planMemory] + places.offsets[i];
+  forget();
 }
 
 Status Session::State::stageTable(const std::string &name, std::span<const int32_t> values,
@@ -248,13 +261,20 @@ Status Session::State::stagePlan(const Plan &plan, const PlanCapacity &room) {
 Status Session::State::commitPlan(const Plan &plan) {
   const bool extended = plan.structure != 0 && plan.structure == planStructure;
   const auto held = planBuffers(capacity, manifest);
+  const PlanPlaces places = planPlaces(held);
   planStructure = 0;
+  std::vector<CopyPiece> pieces;
   for (size_t i = 0; i < planArrayCount; ++i)
-    if (stagedPlan[i].data && (!extended || extends(static_cast<PlanArray>(i))))
-      if (Status status = copy(std::string(planArrayNames[i]), stagedPlan[i].data,
-                               static_cast<size_t>(stagedPlan[i].elements * held[i].elementBytes));
-          !status)
-        return status;
+    if (const auto bytes = static_cast<size_t>(stagedPlan[i].elements * held[i].elementBytes);
+        stagedPlan[i].data && bytes && (!extended || extends(static_cast<PlanArray>(i))))
+      pieces.push_back({places.offsets[i], stagedPlan[i].data, bytes});
+  const DeviceAddress memory = addresses[planMemory];
+  if (!extended)
+    if (Status status = device.copyPieces(memory, pieces); !status)
+      return status;
+  for (size_t i = 0; extended && i < pieces.size(); ++i) // what lies between them stays
+    if (Status status = device.copyIn(memory + pieces[i].offset, pieces[i].from, pieces[i].bytes); !status)
+      return status;
   planStructure = plan.structure;
   planKernel = plan.kernel;
   planBlocks = plan.blocks;

@@ -18,6 +18,8 @@ void Session::State::inherit(State &before) {
     addresses[name] = buffer.address();
   tables = std::move(before.tables);
   capacity = before.capacity;
+  if (buffers.count(planMemory))
+    placeArrays();
   widened = std::move(before.widened);
   starts = std::move(before.starts);
   mergeStart = std::move(before.mergeStart);

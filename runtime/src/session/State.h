@@ -150,6 +150,8 @@ struct Session::State {
   Status stagePlan(const Plan &plan, const PlanCapacity &room);
   void commitBuffers();
   void commitRoom(const PlanCapacity &room);
+  /// The arrays of plans lie in the plan's memory as its capacity says.
+  void placeArrays();
   Status commitTable(StagedTable &staged);
   Status commitPlan(const Plan &plan);
   void unstage();

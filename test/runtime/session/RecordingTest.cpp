@@ -152,8 +152,9 @@ TEST(Recording, WhatDoesNotFitIsRefused) {
   EXPECT_EQ(session.setPlan(*makePlan(f.manifest, narrow, f.options)).error().message,
             "launches of 'decode' were fixed with windows and sinks of 70, and the plan has 5");
   PlanCapacity more = capacity;
-  more.tasks += 1;
-  EXPECT_NE(session.reserve(more).error().message.find("'plan.tasks' has"), std::string::npos);
+  more.tasks += 100;
+  EXPECT_NE(session.reserve(more).error().message.find("reserve the most before fixLaunch"),
+            std::string::npos);
   EXPECT_EQ(
       session.bindAddress("q", 4096).error().message,
       "'q' is the session's own in launches that were fixed: bind the caller's memory before fixLaunch");

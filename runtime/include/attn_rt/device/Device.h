@@ -46,6 +46,13 @@ struct ModuleSource {
   std::span<const host::HostKernel> hostKernels;
 };
 
+/// A part of what is copied to one allocation.
+struct CopyPiece {
+  size_t offset; ///< in bytes, from where the copy goes
+  const void *from;
+  size_t bytes;
+};
+
 struct LaunchShape {
   std::array<uint32_t, 3> grid{1, 1, 1};
   std::array<uint32_t, 3> block{1, 1, 1};
@@ -94,6 +101,8 @@ public:
                                          MemoryUse use = MemoryUse::Plain) = 0;
   virtual Status free(DeviceAddress address) = 0;
   virtual Status copyIn(DeviceAddress to, const void *from, size_t bytes) = 0;
+  /// Pieces in the order of their offsets, as one copy where that is cheaper. What lay between them is lost.
+  virtual Status copyPieces(DeviceAddress to, std::span<const CopyPiece> pieces);
   virtual Status copyOut(void *to, DeviceAddress from, size_t bytes) = 0;
   /// Between two places of the device's memory that do not overlap.
   virtual Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) = 0;

@@ -114,13 +114,15 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
     GradientSchedules chosen =
         chooseGradientSchedules(shape, chip, /*mayWgmma=*/schedule != "mma", mayFuse(function, shape));
     if (!chosen.rows || !chosen.tokens)
-      return function.emitError() << "no schedule of a backward pass for dim " << shape.keyDim
-                                  << " and value dim " << shape.valueDim
-                                  << " fits registers and the shared memory of " << chip.name
-                                  << ": both gradients of a token are held in registers, of dims up to 320 "
-                                     "together";
+      return function.emitError()
+             << "no schedule of a backward pass for dim " << shape.keyDim << " and value dim "
+             << shape.valueDim << " fits registers and the shared memory of " << chip.name
+             << ": expected dims of up to 256 where a block has 163 KiB of shared memory, and "
+                "less where it has less";
     if (chosen.fused)
       fusedAttr.mark(function);
+    if (chosen.splitsTokens)
+      splitsTokensAttr.mark(function);
     for (auto [held, each] : {std::pair("rows", chosen.rows), std::pair("tokens", chosen.tokens)})
       if (schedule == "wgmma" && !chosen.fused && each.getKind() != ScheduleKind::Wgmma)
         function.emitRemark() << "schedule mma instead of wgmma where a backward pass holds " << held

@@ -16,6 +16,9 @@
 // the stages of what is walked: then they meet once a tile, not twice (GradientTile.cpp).
 // What fits is counted to the byte, and allocation checks it (AllocateShared.cpp).
 //
+// Where dk and dv do not fit registers together (heads of 192 and 256), each has a kernel
+// of its own, which makes the scores anew: eight dots instead of seven.
+//
 //===----------------------------------------------------------------------===//
 #include "GradientSchedules.h"
 
@@ -40,8 +43,9 @@ static constexpr int64_t mmaWarps = 4, wgmmaWarps = 2 * ScheduleAttr::groupWarps
 static constexpr int64_t walked[] = {64, 32, 16}, walkedByWgmma[] = {128, 96, 80, 64, 48, 32};
 /// Registers of fragments beside which ptxas 13.0 spills nothing: what it needs for addresses, rows and masks
 /// is less than beside a softmax. A score region takes some, but with the least tile. (17 pairs of dims
-/// plain, 12 with a soft cap, two chips, 2026-11-23.)
-static constexpr int64_t room = 184, roomOfRegions = 168;
+/// plain, 12 with a soft cap, two chips, 2026-11-23.) Wide heads that are no whole panels take addresses,
+/// too.
+static constexpr int64_t room = 184, roomOfRegions = 168, roomOfWidePanels = 136;
 /// Beside sums of each row (RowSums.h), of which a lane has two rows. (Heads of 64, 96 and 128 with one and
 /// two reads of tables, two regions, 2026-11-26.)
 static constexpr int64_t roomOfTables = 160;
@@ -50,7 +54,13 @@ static constexpr int64_t roomOfTables = 160;
 static constexpr int64_t wgmmaRoomOfRows = 176, wgmmaRoomOfTokens = 208;
 /// Where tokens add to rows, and tiles are longest. (Heads of 64 and values of 48 and 64, causal and without
 /// a mask, 2026-11-25.) Beside slopes of a score region: values of 96 beside keys of 128 spill.
+/// Where tokens are held for one of their two gradients: of whole panels and plain scores beside rings of
+/// several slots, and of others. (17 pairs of dims of 64 to 256: causal, without a mask, with two sizes, with
+/// a soft cap, 2026-11-28.)
+static constexpr int64_t wgmmaRoomOfOne = 200, wgmmaRoomOfOneWithMore = 176;
 static constexpr int64_t wgmmaRoomOfBoth = 224, wgmmaRoomOfBothAndSlopes = 216;
+/// Features of a token whose gradients a warp holds, at most.
+static constexpr int64_t mostTogether = 320;
 /// Lines of tiles whose rows' positions go with numbers of their own, as a window's ends.
 static constexpr int64_t mostNumbered = 64;
 /// Of a thread of each role. Where lines have panels of several widths, copies have an address for each;
@@ -68,6 +78,7 @@ struct Held {
   int64_t features, accumulated;
   bool tokens;
   bool addsToRows = false;
+  bool one = false; ///< of a token's two gradients
 };
 
 class Chooser {
@@ -81,6 +92,8 @@ public:
       int64_t bytes = sharedBytes(held, warpLines * mmaWarps, lines, mmaStages);
       bool adds = !held.tokens && shape.tableReads > 0;
       int64_t most = shape.rawScores || least ? room : adds ? roomOfTables : roomOfRegions;
+      if (!isWhole() && isWide() && !least)
+        most = std::min(most, roomOfWidePanels);
       int64_t sums = adds && !least ? 4 * (1 + shape.tableReads) : 0;
       if (fragments(held, lines) + slopes + sums > most || bytes > chip.sharedPerBlock)
         continue;
@@ -127,6 +140,9 @@ public:
         --stages;
       if (stages == 0)
         continue;
+      if (held.one && (stages > 1 || !shape.plain) &&
+          fragments(held, lines) + slopes > (shape.plain ? wgmmaRoomOfOne : wgmmaRoomOfOneWithMore))
+        continue;
       ScheduleFields f = get(ScheduleKind::Wgmma, wgmmaWarps, lines, stages, /*blocks=*/1).getFields();
       int64_t rows = held.tokens ? lines : *f.rows, keys = held.tokens ? *f.rows : lines;
       bool fills = rows % (held.tokens ? ::attn::rt::evenHeads(shape.group) : shape.group) == 0;
@@ -134,8 +150,7 @@ public:
           !llvm::all_of(shape.regions, [&](KVType region) { return fetchLines(region, keys) == keys; }))
         continue;
       f.producers = ScheduleAttr::groupWarps;
-      bool isWhole = shape.keyDim % panelFeatures == 0 && shape.valueDim % panelFeatures == 0;
-      Registers registers = !fills ? ofGathers : isWhole ? ofWhole : ofPanels;
+      Registers registers = !fills ? ofGathers : isWhole() ? ofWhole : ofPanels;
       f.producerRegisters = registers.producer, f.consumerRegisters = registers.consumer;
       // The next task's rows come meanwhile, where there is room.
       Held twice = held;
@@ -162,7 +177,12 @@ public:
   /// features one has 64, and the other 32 and as many zeros. Sums leave in panels of 32.
   bool halvesFeatures() const { return llvm::is_contained({64, 96, 128}, shape.keyDim); }
 
+  /// Whether lines are whole panels.
+  bool isWhole() const { return shape.keyDim % panelFeatures == 0 && shape.valueDim % panelFeatures == 0; }
+
 private:
+  /// Whether dk and dv of a token do not fit registers together.
+  bool isWide() const { return shape.keyDim + shape.valueDim > mostTogether; }
   int64_t roomOf(Held held) const {
     if (held.addsToRows)
       return shape.rawScores ? wgmmaRoomOfBoth : wgmmaRoomOfBothAndSlopes;
@@ -276,6 +296,16 @@ GradientSchedules mlir::attn::chooseGradientSchedules(const ScheduleShape &shape
     chosen.rows = chooser.choose(rows);
   if (!chosen.tokens)
     chosen.tokens = chooser.choose(tokens);
+  if (chosen.tokens)
+    return chosen;
+  Held one = tokens;
+  one.accumulated = std::max(shape.keyDim, shape.valueDim);
+  one.one = true;
+  if (mayWgmma && chip.hasWgmma && chooser.isWhole()) // of others ptxas serialises wgmma
+    chosen.tokens = chooser.chooseWgmma(one);
+  if (!chosen.tokens)
+    chosen.tokens = chooser.choose(one);
+  chosen.splitsTokens = chosen.tokens != nullptr;
   return chosen;
 }
 

@@ -14,6 +14,8 @@ struct GradientSchedules {
   /// Whether those that hold tokens add to the gradient of rows, too; `rows` is then of the kernels that
   /// begin and end its sums.
   bool fused = false;
+  /// Whether gradients of keys and those of values have kernels of their own.
+  bool splitsTokens = false;
 };
 /// On wgmma where `mayWgmma` and the problem allow it, each of the two for itself; else on mma. Fused where
 /// `mayFuse` and wgmma allows it.

@@ -158,3 +158,20 @@ func.func @long(%q: tensor<?x4x160xf16> {attn.name = "q"}, %kv: !attn.kv<dense, 
   %o = attn.finish %1 : !attn.state<heads = 4, value_dim = 160> -> tensor<?x4x160xf16>
   return %o : tensor<?x4x160xf16>
 }
+
+// Heads of 256: dk and dv have kernels of their own, for which a tile of 64 rows fits once. Rows with outputs and their
+// gradients fit no 128 lines.
+// CHECK-LABEL: @wide
+// CHECK-SAME: attn.splits_tokens
+// CHECK-SAME: tile.schedules = [#tile.schedule<mma, rows = 64, keys = 32,
+// CHECK-SAME: tile.token_schedule = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 1, blocks = 1,
+// MMA-LABEL: @wide
+// MMA-SAME: attn.splits_tokens
+// MMA-NOT: wgmma
+// MMA: return
+func.func @wide(%q: tensor<?x4x256xbf16> {attn.name = "q"}, %kv: !attn.kv<packed, heads = 2, dim = 256, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x4x256xbf16> attributes {attn.backward} {
+  %0 = attn.init %q : tensor<?x4x256xbf16> -> !attn.state<heads = 4, value_dim = 256>
+  %1 = attn.update %0, %q, %kv see causal scale 0.0625 : tensor<?x4x256xbf16>, !attn.kv<packed, heads = 2, dim = 256, key = bf16, value = bf16> -> !attn.state<heads = 4, value_dim = 256>
+  %o = attn.finish %1 : !attn.state<heads = 4, value_dim = 256> -> tensor<?x4x256xbf16>
+  return %o : tensor<?x4x256xbf16>
+}

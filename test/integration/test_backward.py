@@ -80,6 +80,33 @@ def test_mma_makes_the_same(tmp_path, name):
     assert status == 0, (errors, report)
 
 
+WIDE = {
+    "causal": Problem(2, 1, 256, 256, "bf16", "packed", "causal"),
+    "three-heads": Problem(3, 1, 192, 192, "f16", "dense", "window(30)"),
+    "keys": Problem(4, 2, 256, 128, "bf16", "packed", "causal", softcap=True),
+    "values": Problem(2, 2, 136, 256, "f16", "packed", "sink(9) | window(50)"),
+    "panels": Problem(4, 1, 224, 200, "bf16", "dense", "all"),
+    "sinks": Problem(2, 2, 200, 200, "bf16", "packed", "causal", sinks=True),
+}
+
+
+@pytest.mark.parametrize("schedule", ["mma", "wgmma"])
+@pytest.mark.parametrize("name", WIDE)
+def test_keys_and_values_of_wide_heads_have_kernels_of_their_own(tmp_path, name, schedule):
+    file = tmp_path / "wide.mlir"
+    file.write_text(backward(WIDE[name]))
+    dims = ["--dim=batch=2", "--dim=q_len=1..80", "--dim=kv_len=1..150"]
+    options = [f"--device={DEVICE}", f"--schedule={schedule}", "--seed=3"]
+    status, report, errors = attn_run(file, "--check", *options, *dims)
+    assert status == 0, (errors, report)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("name", WIDE)
+def test_nothing_is_spilled_of_wide_heads(tmp_path, name, target):
+    check_spills(tmp_path, backward(WIDE[name]), target)
+
+
 @pytest.mark.parametrize("group", [1, 2, 3, 5, 6, 7, 12, 16])
 def test_wgmma_multiplies_for_every_group(tmp_path, group):
     """Where the heads of a group do not fill the lines of a tile that is walked, parts of it take turns."""
@@ -352,6 +379,6 @@ def test_nothing_is_spilled_by_several_regions(tmp_path, text, target):
 def test_dims_that_do_not_fit_are_refused(tmp_path):
     file = tmp_path / "large.mlir"
     file.write_text(backward(Problem(2, 1, 256, 256, "bf16", "packed", "causal")))
-    status, _, errors = attn_run(file, "--device=host", "--dim=batch=1")
+    status, _, errors = attn_run(file, "--device=host", "--target=sm_86", "--dim=batch=1")
     assert status == 2
     assert "no schedule of a backward pass for dim 256 and value dim 256" in errors

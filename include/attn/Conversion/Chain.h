@@ -51,7 +51,7 @@ struct Chain {
   }
   /// Whether something of tokens is added up, which are then held.
   bool holdsTokens() {
-    return significance || (gradient && gradient.getGradient().getType().getOf() == Stationary::Tokens);
+    return significance || (gradient && mlir::attn::holdsTokens(gradient.getGradient().getType().getOf()));
   }
   /// Whether updates add to sums of rows beside what is held.
   bool addsToRows() { return gradient && gradient.getAddsRows(); }

@@ -18,6 +18,9 @@
 // come and nothing is transposed in registers. The scale of scores is left to what
 // is written.
 //
+// Of heads whose dk and dv fill no registers together, kernels of keys make dk and those of values dv: the
+// same without the line of the other, and of values without dp and ds.
+//
 // A row that sees nothing has an LSE of -inf, and exp(s - lse) would be anything: its
 // LSE counts as +inf, so that its weights are zeros. So does that of lines behind the
 // last row.
@@ -74,10 +77,13 @@ struct InitGradientModel : OnlineOpInterface::ExternalModel<InitGradientModel, I
     if (!e.form.holdsTokens() && !copyOf(init.getPart(), Copy::Output))
       return init.emitOpError("expected rows that are staged: --attn-stage-operands does it");
     auto zeros = [&](int64_t features) { return b.splat(b.f32(0), gradientType(e, features)); };
-    SmallVector<Value> pieces{zeros(e.form.getKeyFeatures())};
-    if (e.form.holdsTokens()) {
+    Stationary of = init.getGradient().getType().getOf();
+    SmallVector<Value> pieces;
+    if (of != Stationary::Values)
+      pieces.push_back(zeros(e.form.getKeyFeatures()));
+    if (of == Stationary::Tokens || of == Stationary::Values)
       pieces.push_back(zeros(e.form.getValueTile()));
-    } else {
+    if (of == Stationary::Rows) {
       Value delta = makeDelta(init, e);
       IntegerAttr count = rowSumsAttr.get(init);
       llvm::append_range(pieces, RowSums(e).zeros(count ? count.getInt() : 0));
@@ -186,28 +192,34 @@ struct WriteGradientModel : OnlineOpInterface::ExternalModel<WriteGradientModel,
   /// Either as those of a part or as the whole's: of the other no line exists.
   static void writeTokens(WriteGradientOp write, FragmentExpansion &e) {
     KernelBuilder &b = e.b;
-    Value keys = piecesOf(write.getGradient())[0], values = piecesOf(write.getGradient())[1];
+    Stationary of = write.getGradient().getType().getOf();
+    Value keys = of == Stationary::Values ? Value() : piecesOf(write.getGradient()).front();
+    Value values = of == Stationary::Keys ? Value() : piecesOf(write.getGradient()).back();
     TokensOp tokens = tokensOf(write.getPart());
     Value first = firstToken(b, tokens), lines = b.sub(tokens.getEnd(), first);
-    Value ofKeys = scaled(keys, e), partial = write.getPartial();
+    Value ofKeys = keys ? scaled(keys, e) : Value(), partial = write.getPartial();
     // Where an instance begins is read once, in front of all stores.
     TokenSlots slots(b, tokens, e.form.getKvHeads());
     Value firstSlot = slots.slotOf(tokens.getInstance(), tokens.getHead(), first);
     Value apart = b.i64(slots.apart());
-    auto storeBoth = [&](Value some, Value dk, Value dv, function_ref<Value(Value)> slot) {
-      store(ofKeys, dk, some, e.form.getKeyDim(), slot, e);
-      store(values, dv, some, e.form.getValueDim(), slot, e);
+    auto storeAll = [&](Value some, function_ref<Value(bool)> place, function_ref<Value(Value)> slot) {
+      if (keys)
+        store(ofKeys, place(/*ofKeys=*/true), some, e.form.getKeyDim(), slot, e);
+      if (values)
+        store(values, place(/*ofKeys=*/false), some, e.form.getValueDim(), slot, e);
     };
     if (partial) {
       Value isPart = b.less(b.i32(-1), partial), line = b.add(partial, tokens.getWarp());
-      storeBoth(b.select(isPart, lines, b.i32(0)), planArray(b, PlanArray::PartialDk),
-                planArray(b, PlanArray::PartialDv),
-                [&](Value number) { return b.wide(b.add(line, number)); });
+      storeAll(
+          b.select(isPart, lines, b.i32(0)),
+          [&](bool ofKeys) { return planArray(b, ofKeys ? PlanArray::PartialDk : PlanArray::PartialDv); },
+          [&](Value number) { return b.wide(b.add(line, number)); });
       lines = b.select(isPart, b.i32(0), lines);
     }
-    auto gradientOf = [&](StringRef name) { return b.buffer(tensorOf(tokens, name), e.form.getElement()); };
-    storeBoth(lines, gradientOf("dk"), gradientOf("dv"),
-              [&](Value line) { return b.add(firstSlot, b.mul(b.wide(line), apart)); });
+    storeAll(
+        lines,
+        [&](bool ofKeys) { return b.buffer(tensorOf(tokens, ofKeys ? "dk" : "dv"), e.form.getElement()); },
+        [&](Value line) { return b.add(firstSlot, b.mul(b.wide(line), apart)); });
     if (beginningOf(e).getAddsRows()) // when the last of them has left, the block may end
       FinishSendsOp::create(b);
   }
@@ -219,7 +231,9 @@ void mlir::attn::expandGradient(const OneUpdate &one, Value result, FragmentExpa
   UpdateOp update = one.front();
   RowsPart rows = one.rows(e.b, e.form);
   GradientTile tile(e, one);
-  bool held = e.form.holdsTokens();
+  Stationary of = cast<GradientType>(result.getType()).getOf();
+  bool held = e.form.holdsTokens(), addsValues = of == Stationary::Tokens || of == Stationary::Values;
+  bool addsPairs = of != Stationary::Values; // gradients of scores
   Value queries = rows.copy(Copy::Query), outputGradients = rows.copy(Copy::OutputGradient);
   Value keys = copyOf(update.getKv(), Copy::Keys), values = copyOf(update.getKv(), Copy::Values);
   Value exchange = rows.copy(Copy::Exchange);
@@ -235,7 +249,7 @@ void mlir::attn::expandGradient(const OneUpdate &one, Value result, FragmentExpa
     return tile.dotPairs(outputGradients, values, beginsLess ? tile.number(Copy::Delta) : Value());
   };
   Value raw = tile.dotPairs(queries, keys), products;
-  if (tile.startsDots()) // it runs beside the exponentials
+  if (tile.startsDots() && addsPairs) // it runs beside the exponentials
     products = multiply();
   // Behind the last row queries and gradients are zeros, and a weight of them adds nothing, unless the key is
   // no number. Under a causal mask positions of zero are there, and see what all rows see.
@@ -248,18 +262,21 @@ void mlir::attn::expandGradient(const OneUpdate &one, Value result, FragmentExpa
   if (early || !staged)
     readLse();
   SmallVector<TableRead> reads = tableReads(update, tablesAttr.get(e.b.kernel));
-  SmallVector<Value> ofRegion = tile.regionScores(tile.finish(raw, 1).front(), position, reads);
+  SmallVector<Value> ofRegion =
+      tile.regionScores(tile.finish(raw, products ? 1 : 0).front(), position, reads);
   Value scores = tile.masked(ofRegion[0], position), slopes = ofRegion[1];
   if (!lse)
     readLse();
   Value weights = tile.weights(scores, lse);
-  if (held && early && !beginsLess)
+  if (held && early && !beginsLess && addsPairs)
     delta = tile.number(Copy::Delta);
-  if (held)
-    sums[1] = tile.addDot(sums[1], weights, outputGradients);
+  if (addsValues)
+    sums.back() = tile.addDot(sums.back(), weights, outputGradients);
+  if (!addsPairs)
+    return become(e.b, result, tile.finish(sums, 0));
   if (!products)
     products = multiply();
-  products = tile.finish(products, held ? 1 : 0).front();
+  products = tile.finish(products, addsValues ? 1 : 0).front();
   if (held && !early)
     delta = tile.number(Copy::Delta);
   assert((delta || !slopes) && "a score region's kernels read deltas");
@@ -270,10 +287,10 @@ void mlir::attn::expandGradient(const OneUpdate &one, Value result, FragmentExpa
   Value piece;
   if (exchange)
     piece = tile.startRowsPiece(gradients, exchange, keys);
-  sums[0] = tile.addDot(sums[0], gradients, held ? queries : keys);
+  sums.front() = tile.addDot(sums.front(), gradients, held ? queries : keys);
   if (piece)
     tile.addRowsPiece(tile.finish(piece, 1).front(), rows.copy(Copy::Sums));
-  size_t dots = held ? 2 : 1; // other sums of rows are there at once
+  size_t dots = addsValues ? 2 : 1; // other sums of rows are there at once
   SmallVector<Value> finished = tile.finish(ValueRange(sums).take_front(dots), 0);
   llvm::append_range(finished, ArrayRef(sums).drop_front(dots));
   if (!held)

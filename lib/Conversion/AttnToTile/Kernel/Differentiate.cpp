@@ -47,7 +47,7 @@ struct Differentiate : mlir::attn::impl::DifferentiatePassBase<Differentiate> {
   }
 
   static LogicalResult verify(Chain &chain, Stationary held) {
-    const bool ofTokens = held == Stationary::Tokens;
+    const bool ofTokens = holdsTokens(held);
     IntegerAttr operand = operandAttr.get(chain.function);
     if (ofTokens && (!operand || operand.getValue().uge(chain.updates.size())))
       return chain.function.emitError("expected ") << operandAttr << " to be the number of a region";
@@ -66,7 +66,7 @@ struct Differentiate : mlir::attn::impl::DifferentiatePassBase<Differentiate> {
     TogetherAttr together = weighsTokensAttr.get(kernel);
     SmallVector<UpdateOp> updates = chain.updates;
     Value part = chain.query();
-    if (held == Stationary::Tokens) {
+    if (holdsTokens(held)) {
       int64_t operand = operandAttr.get(kernel).getInt();
       Builder b(kernel.getContext());
       firstEndAttr.set(kernel, b.getI32IntegerAttr(chain.firstEnd(operand)));

@@ -80,9 +80,9 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
     return success();
   }
 
-  /// A copy that will hold rows and, for each region, one that will hold its tokens; behind them one that
-  /// adds up what parts of tasks have made. Where tokens' add to rows, too, there are two copies for those:
-  /// in front of the others and behind.
+  /// A copy that will hold rows and, for each region, one that will hold its tokens, or one for the gradient
+  /// of its keys and one for that of its values; behind them one that adds up what parts of tasks have made.
+  /// Where tokens' add to rows, too, there are two copies for those: in front of the others and behind.
   static LogicalResult makeBackward(Chain &chain) {
     func::FuncOp function = chain.function;
     if (devicePlanAttr.isOn(function))
@@ -100,6 +100,7 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
       backwardAttr.remove(kernel);
       orderedAttr.remove(kernel);
       fusedAttr.remove(kernel);
+      splitsTokensAttr.remove(kernel);
       tile::scheduleAttr.set(kernel, schedule);
       gradientAttr.set(kernel, StationaryAttr::get(b.getContext(), held));
       return kernel;
@@ -114,14 +115,20 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
     setFused(rows, FusedPart::Begin);
     if (auto tables = dyn_cast<ArrayAttr>(backwardAttr.get(function)))
       tablesAttr.set(rows, tables);
-    for (auto [i, update] : llvm::enumerate(chain.updates)) {
-      func::FuncOp kernel = make("_tokens" + Twine(ofTokens.getRows()) + "_" + argumentName(update.getKv()),
-                                 ofTokens, Stationary::Tokens);
-      operandAttr.set(kernel, b.getI32IntegerAttr(i));
-      setFused(kernel, FusedPart::Add);
-    }
+    SmallVector<Stationary> held{Stationary::Tokens};
+    if (splitsTokensAttr.isOn(function))
+      held = {Stationary::Keys, Stationary::Values};
+    for (auto [i, update] : llvm::enumerate(chain.updates))
+      for (Stationary each : held) {
+        func::FuncOp kernel = make("_" + stringifyStationary(each) + Twine(ofTokens.getRows()) + "_" +
+                                       argumentName(update.getKv()),
+                                   ofTokens, each);
+        operandAttr.set(kernel, b.getI32IntegerAttr(i));
+        setFused(kernel, FusedPart::Add);
+      }
     func::FuncOp sums = copyInto(module, function, (function.getName() + "_sum").str());
-    for (StringRef asked : {StringRef(backwardAttr), StringRef(orderedAttr), StringRef(fusedAttr)})
+    for (StringRef asked :
+         {StringRef(backwardAttr), StringRef(orderedAttr), StringRef(fusedAttr), StringRef(splitsTokensAttr)})
       sums->removeAttr(asked);
     sumsPartsAttr.mark(sums);
     if (fused)

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Of rows the copies are queries and, for gradients, the output's gradient and, where
 // rows are held, the output: the two give each row's delta. Of tokens they are keys and
-// values, with metadata by line; significance reads no values, and its warps have tiles
-// of their own.
+// values, with metadata by line; significance and gradients of values read no values, and
+// the warps of significance have tiles of their own.
 //
 // Gradients of tokens on wgmma walk rows whose numbers are copied, too: LSE, delta and
 // position. Where that serves (joinsNumbers), they lie in one tile with one barrier. All
@@ -97,7 +97,8 @@ void Memory::addTokens() {
   for (auto [name, ring] :
        llvm::zip_equal(names, tokenRings(regions, lines, keyTile, valueTile, /*together=*/split))) {
     all.emplace_back();
-    if (k.significance && (name == Copy::Values || name == Copy::ValueMeta))
+    bool readsValues = !k.significance && !k.addsValuesAlone();
+    if (!readsValues && (name == Copy::Values || name == Copy::ValueMeta))
       continue;
     SharedType tile = ring.tile;
     if (int64_t boxes = k.schedule.getValueBoxes().value_or(0); boxes && name == Copy::Values)

@@ -76,7 +76,8 @@ void mlir::attn::stageNumbers(StagedKernel &k, RowsOp rows) {
   add(Copy::Head, numbers.heads());
   if (k.form.holdsTokens() && k.gradient && !k.stagesNumbers()) {
     add(Copy::Lse, numbers.logLses());
-    add(Copy::Delta, numbers.deltas());
+    if (!k.addsValuesAlone())
+      add(Copy::Delta, numbers.deltas());
   } else if (k.readsFinished() && !k.stagesNumbers()) {
     add(Copy::Lse, numbers.lse());
   }

@@ -23,6 +23,10 @@ struct StagedKernel {
   bool readsFinished() const { return gradient || significance; }
   /// Whether numbers of rows are copied to shared memory beside the rows, and not read into registers.
   bool stagesNumbers() const { return form.holdsTokens() && form.getDots() == Dots::Wgmma; }
+  /// Whether nothing of keys and rows but weights is made: no gradients of scores.
+  bool addsValuesAlone() {
+    return gradient && gradient.getGradient().getType().getOf() == Stationary::Values;
+  }
   /// Lines of a tile of rows, and of one of tokens: those of a block, or of one warp where warps have tiles
   /// of their own.
   int64_t rowLines() const { return form.holdsTokens() ? schedule.getKeys() : schedule.getRows(); }

@@ -50,8 +50,9 @@ LogicalResult AttnDialect::verifyOperationAttribute(Operation *op, NamedAttribut
       return success();
     return op->emitOpError("expected '") << name << "' to be " << what << ", got " << value;
   };
-  for (StringRef mark : std::initializer_list<StringRef>{devicePlanAttr, fusedAttr, plansAttr, sumsPartsAttr,
-                                                         storesScoresAttr, startsNextAttr, firstAttr})
+  for (StringRef mark :
+       std::initializer_list<StringRef>{devicePlanAttr, fusedAttr, splitsTokensAttr, plansAttr, sumsPartsAttr,
+                                        storesScoresAttr, startsNextAttr, firstAttr})
     if (name == mark)
       return expect(isa<UnitAttr>(value), "without a value");
   if (name == gradientAttr)

@@ -37,6 +37,7 @@ inline constexpr TypedAttr<AttnDialect::SignificanceAttrHelper> significanceAttr
 inline constexpr TypedAttr<AttnDialect::SignificanceRowsAttrHelper> significanceRowsAttr;
 inline constexpr TypedAttr<AttnDialect::DevicePlanAttrHelper> devicePlanAttr;
 inline constexpr TypedAttr<AttnDialect::FusedAttrHelper> fusedAttr;
+inline constexpr TypedAttr<AttnDialect::SplitsTokensAttrHelper> splitsTokensAttr;
 inline constexpr TypedAttr<AttnDialect::PlansAttrHelper> plansAttr;
 inline constexpr TypedAttr<AttnDialect::GradientAttrHelper> gradientAttr;
 inline constexpr TypedAttr<AttnDialect::FusedPartAttrHelper> fusedPartAttr;
@@ -52,6 +53,8 @@ inline constexpr TypedAttr<AttnDialect::WeighsScoresAttrHelper> weighsScoresAttr
 inline constexpr TypedAttr<AttnDialect::WeighsTokensAttrHelper> weighsTokensAttr;
 inline constexpr TypedAttr<AttnDialect::StartsNextAttrHelper> startsNextAttr;
 inline constexpr TypedAttr<AttnDialect::FirstAttrHelper> firstAttr;
+
+inline bool holdsTokens(Stationary held) { return held != Stationary::Rows; }
 } // namespace mlir::attn
 
 #endif

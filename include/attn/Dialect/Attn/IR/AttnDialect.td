@@ -54,6 +54,7 @@ def Attn_Dialect : Dialect {
     | attribute | on | meaning |
     |---|---|---|
     | `attn.fused` | a function with `attn.backward` | kernels that hold tokens add to the gradient of rows, too |
+    | `attn.splits_tokens` | a function with `attn.backward` | gradients of keys and those of values have kernels of their own |
     | `attn.plans` | a kernel | it makes plans |
     | `attn.gradient` | a kernel | what it holds while it adds up gradients: `#attn.stationary` |
     | `attn.fused_part` | a kernel | what it does to the sums of rows' gradients: `#attn.fused_part` |
@@ -76,6 +77,7 @@ def Attn_Dialect : Dialect {
     "::mlir::IntegerAttr":$significance_rows,
     "::mlir::UnitAttr":$device_plan,
     "::mlir::UnitAttr":$fused,
+    "::mlir::UnitAttr":$splits_tokens,
     "::mlir::UnitAttr":$plans,
     "::mlir::attn::StationaryAttr":$gradient,
     "::mlir::attn::FusedPartAttr":$fused_part,

@@ -162,7 +162,13 @@ def Attn_StateType : Attn_Type<"State", "state"> {
 
 def Attn_Stationary : I32EnumAttr<"Stationary", "what a kernel holds while it walks the other", [
     I32EnumAttrCase<"Rows", 0, "rows">,
-    I32EnumAttrCase<"Tokens", 1, "tokens">]> {
+    I32EnumAttrCase<"Tokens", 1, "tokens">,
+    I32EnumAttrCase<"Keys", 2, "keys">,
+    I32EnumAttrCase<"Values", 3, "values">]> {
+  let description = [{
+    Tokens are keys and values. A kernel of gradients may hold them for the gradient of one of the two: `keys` or
+    `values`.
+  }];
   let cppNamespace = "::mlir::attn";
   let genSpecializedAttr = 0;
 }
@@ -187,7 +193,8 @@ def Attn_GradientType : Attn_Type<"Gradient", "gradient"> {
   let description = [{
     Where rows are held, an accumulator of `key_dim` features for each row and
     query head; where tokens are, one of `key_dim` and one of `value_dim`
-    features for each token and KV head, all f32. Zeros and addition make it a
+    features for each token and KV head, or one of the two (`of = keys`,
+    `of = values`), all f32. Zeros and addition make it a
     monoid, so that tokens of rows, and rows of tokens, may come in any order
     and grouping: `AttnGradientOps.td`.
 

@@ -119,6 +119,8 @@ _LAZY: dict[str, str] = {
     "window": "describe.visibility",
 }
 
+__version__: str  # of the extension, by __getattr__
+
 _MODULES: tuple[str, ...] = ("dualkv", "heads", "kv_policy", "math", "training")
 
 __all__ = [
@@ -139,6 +141,8 @@ __all__ = [
 if not TYPE_CHECKING:  # to a checker a name that is not imported above is an error
 
     def __getattr__(name: str) -> object:
+        if name == "__version__":
+            return _version()
         if name in _MODULES:
             return importlib.import_module(f".{name}", __name__)
         if name not in _LAZY:
@@ -148,6 +152,18 @@ if not TYPE_CHECKING:  # to a checker a name that is not imported above is an er
         value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
         globals()[name] = value
         return value
+
+
+def _version() -> str:
+    try:
+        from ._attn import build_info
+    except ImportError as missing:  # its installer knows, too
+        metadata = importlib.import_module("importlib.metadata")
+        try:
+            return metadata.version("attn")
+        except metadata.PackageNotFoundError:
+            raise AttributeError(f"attn.__version__: the extension cannot be loaded: {missing}") from missing
+    return build_info()["version"]
 
 
 def __dir__() -> list[str]:

@@ -1,63 +1,168 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""python -m attn.env: what a report of a mistake should say about the machine. --json for programs."""
+"""What a report of a mistake should say about the machine. `python -m attn` prints it."""
 
 from __future__ import annotations
 
-import argparse
 import importlib.metadata
-import json
 import os
 import platform
+import re
 import subprocess
 import sys
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 
-_PACKAGES = ("numpy", "torch", "transformers", "ml_dtypes", "nvidia-cuda-nvcc")
+MEASURED = ("NVIDIA H100 80GB HBM3", "NVIDIA H200")
+"""GPUs that kernels were run, tuned and measured on, by the driver's names (benchmarks/results, docs/gpus.md)."""
+
+_PACKAGES = ("numpy", "torch", "transformers", "trl", "ml_dtypes", "nvidia-cuda-nvcc")
 _VARIABLES = ("ATTN_", "CUDA_", "NVIDIA_VISIBLE", "XDG_CACHE_HOME", "LD_LIBRARY_PATH", "LD_PRELOAD")
+_DRIVER = Path("/proc/driver/nvidia/version")
 
 
 def collect() -> dict[str, object]:
-    """Everything by section. What cannot be found out says why; nothing raises."""
-    return {
-        "attn": _attempt(_attn_build),
-        "python": {
-            "version": platform.python_version(),
-            "executable": sys.executable,
-            "packages": {name: version for name in _PACKAGES if (version := _version(name))},
-        },
-        "machine": {
-            "system": platform.platform(),
-            "libc": " ".join(platform.libc_ver()),
-            "processor": _processor(),
-            "cores": len(os.sched_getaffinity(0)),
-        },
-        "devices": _attempt(_devices),
-        "ptxas": _attempt(_ptxas),
-        "cache": _attempt(_cache),
-        "environment": {
-            name: value for name, value in sorted(os.environ.items()) if name.startswith(_VARIABLES)
-        },
+    """Facts by section, of types that JSON has. A fact that cannot be found out says why; nothing raises."""
+    parts: dict[str, Callable[[], object]] = {
+        "attn": _package,
+        "python": _python,
+        "gpus": _gpus,
+        "ptxas": _ptxas,
+        "cache": _cache,
+        "machine": _machine,
+        "environment": _environment,
     }
+    return {name: _attempt(part) for name, part in parts.items()}
 
 
-def _attempt(part) -> object:
+def gpu_status(name: str, compute_capability: int, target: str) -> str:
+    """What to expect of a GPU by the driver's name for it, its compute capability (90 is 9.0), and the target that
+    its kernels are compiled for."""
+    own = target.removeprefix("sm_").rstrip("a") == str(compute_capability)
+    if compute_capability < 80:
+        return "too old: attn compiles for compute capability 8.0 and later"
+    if own and name in MEASURED:
+        return "measured"
+    if own:
+        return f"not measured: {target} kernels are checked on the CPU"
+    return f"not measured: runs {target} kernels, which are checked on the CPU"
+
+
+def _attempt(part: Callable[[], object]) -> object:
     try:
         return part()
     except Exception as error:  # what is broken is what the report is for
-        return f"{type(error).__name__}: {error}"
+        return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
-def _attn_build() -> dict[str, str]:
-    from . import _attn
+def _package() -> dict[str, object]:
+    import attn
 
-    return dict(_attn.build_info()) | {"package": str(Path(__file__).parent)}
+    found: dict[str, object] = {
+        "version": getattr(attn, "__version__", "unknown"),
+        "package": str(Path(__file__).parent),
+    }
+    try:
+        from . import _attn
+    except ImportError as error:
+        return found | {"extension": f"missing: {error}"}
+    info = _attn.build_info()
+    return found | {
+        "extension": str(_attn.__file__),
+        "compiler": info["producer"],
+        "targets": _attn.targets(),
+        "host_target": info["host_target"],
+        "host_abi": info["host_abi"],
+    }
 
 
-def _version(package: str) -> str | None:
+def _python() -> dict[str, object]:
+    return {
+        "version": platform.python_version(),
+        "executable": sys.executable,
+        "packages": {name: _version(name) for name in _PACKAGES},
+    }
+
+
+def _version(package: str) -> str:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        return None
+        return "not installed"
+
+
+def _gpus() -> dict[str, object]:
+    from . import _attn
+
+    driver = re.search(r"\b\d+\.\d+(\.\d+)?\b", _DRIVER.read_text()) if _DRIVER.exists() else None
+    found: dict[str, object] = {"driver": driver.group() if driver else None}
+    count = _attn.cuda_devices()
+    for name in [f"cuda:{index}" for index in range(count)]:
+        found[name] = _attempt(lambda name=name: _gpu(name))
+    if not count:
+        found["none"] = _why_none()
+    return found
+
+
+def _why_none() -> str:
+    from .errors import Error
+    from .memory.devices import get_device
+
+    try:
+        get_device("cuda:0")
+    except Error as error:  # in the driver's words
+        return str(error)
+    return "the driver counts no GPU"
+
+
+def _gpu(name: str) -> dict[str, object]:
+    from .memory.devices import get_device
+
+    device = get_device(name)
+    facts = dict(device.properties)
+    cuda, capability = facts.pop("driver_version"), facts["compute_capability"]
+    status = gpu_status(device.name, capability, device.target)
+    return {
+        "name": device.name,
+        "target": device.target,
+        "status": status,
+        "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}",
+    } | facts
+
+
+def _ptxas() -> dict[str, object]:
+    from . import _attn
+
+    path = _attn.build_info()["ptxas"]
+    if not path:
+        return {"path": None, "version": "none found: the driver assembles kernels"}
+    said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20).stdout
+    version = re.search(r"\bV(\d[\d.]*)", said)
+    return {"path": path, "version": version.group(1) if version else f"unknown: {said.strip()!r}"}
+
+
+def _cache() -> dict[str, object]:
+    from .compiler.disk import DiskCache
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a problem is part of what is collected
+        state = DiskCache().state()
+    return {
+        "directory": state["directory"],
+        "problem": state["problem"],
+        "entries": state["entries"],
+        "bytes": state["bytes"],
+        "limit_bytes": state["limit"],
+    }
+
+
+def _machine() -> dict[str, object]:
+    return {
+        "system": platform.platform(),
+        "libc": " ".join(platform.libc_ver()),
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)),
+    }
 
 
 def _processor() -> str:
@@ -68,69 +173,5 @@ def _processor() -> str:
     )
 
 
-def _devices() -> dict[str, object]:
-    from . import _attn
-
-    found: dict[str, object] = {}
-    for name in ["host", *(f"cuda:{index}" for index in range(_attn.cuda_devices()))]:
-        found[name] = _attempt(lambda name=name: _device(name))
-    if len(found) == 1:
-        found["cuda"] = _attempt(lambda: _device("cuda:0"))  # the driver's own words
-    return found
-
-
-def _device(name: str) -> dict[str, object]:
-    from .memory.devices import get_device
-
-    device = get_device(name)
-    return {"name": device.name, "target": device.target, "code": device.form} | dict(device.properties)
-
-
-def _ptxas() -> dict[str, str]:
-    from . import _attn
-
-    path = _attn.build_info()["ptxas"]
-    if not path:
-        return {"path": "", "version": "none found: kernels for GPUs are PTX, assembled by the driver"}
-    said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20).stdout
-    return {"path": path, "version": said.strip().splitlines()[-1] if said.strip() else "says nothing"}
-
-
-def _cache() -> dict[str, object]:
-    from .compiler.artifacts import disk_cache
-    from .run import kernels
-
-    return disk_cache().state() | {
-        "in memory": f"{kernels.kernels_in_memory()} of at most {kernels._most} kernels"
-    }
-
-
-def _lines(value: object, indent: int = 2):
-    for name, item in value.items():
-        if isinstance(item, dict):
-            yield f"{' ' * indent}{name}"
-            yield from _lines(item, indent + 2)
-        else:
-            yield f"{' ' * indent}{name:<20} {item if item not in (None, '') else '-'}"
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """The command: its exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m attn.env", description=(__doc__ or "").partition(": ")[2]
-    )
-    parser.add_argument("--json", action="store_true", help="write JSON")
-    options = parser.parse_args(arguments)
-    found = collect()
-    if options.json:
-        print(json.dumps(found, indent=2))
-        return 0
-    for section, content in found.items():
-        print(section)
-        for line in _lines(content) if isinstance(content, dict) else [f"  {content}"]:
-            print(line)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def _environment() -> dict[str, object]:
+    return {name: value for name, value in sorted(os.environ.items()) if name.startswith(_VARIABLES)}

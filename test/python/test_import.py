@@ -2,6 +2,7 @@
 """`import attn` is quick, loads neither PyTorch nor the compiler, and every public name resolves."""
 
 import ast
+import re
 import shutil
 import subprocess
 import sys
@@ -67,6 +68,7 @@ COMPILER = (
     "math.py",
     "aot.py",
     "env.py",
+    "__main__.py",
 )
 ALONE = """
 import numpy
@@ -102,6 +104,27 @@ def test_no_module_has_a_public_name():
     """Importing the one would replace the other."""
     modules = {path.stem for path in Path(attn.__file__).parent.iterdir()}
     assert {"math", "run"} <= modules and not modules & attn._LAZY.keys()
+
+
+def test_version():
+    pytest.importorskip("attn._attn", reason="the extension is not built")
+    root = Path(__file__).resolve().parents[2]
+    [version] = re.findall(r"project\(attn VERSION ([0-9.]+)", (root / "CMakeLists.txt").read_text())
+    assert attn.__version__ == version
+
+
+def test_version_without_the_extension(tmp_path):
+    source = Path(attn.__file__).parent
+    (tmp_path / "attn").mkdir()
+    for name in ("__init__.py", "errors.py", "forks.py"):
+        shutil.copy(source / name, tmp_path / "attn" / name)
+    code = "import attn; print(getattr(attn, '__version__', 'none'))"
+    run = [sys.executable, "-S", "-c", code]
+    assert subprocess.run(run, capture_output=True, text=True, cwd=tmp_path).stdout == "none\n"
+    metadata = tmp_path / "attn-4.5.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: attn\nVersion: 4.5\n")
+    assert subprocess.run(run, capture_output=True, text=True, cwd=tmp_path).stdout == "4.5\n"
 
 
 def test_unknown_name():

@@ -444,20 +444,3 @@ def test_long_compilations_are_spoken_of_on_terminals_only(fresh, monkeypatch):
             assert terminal.text.endswith("\r\033[K"), "the line is gone afterwards"
         else:
             assert terminal.text == ""
-
-
-def test_the_environment_report(fresh):
-    environment = dict(os.environ, PYTHONPATH=str(PYTHON))
-    run = [sys.executable, "-m", "attn.env"]
-    text = subprocess.run(run, env=environment, capture_output=True, text=True, timeout=60)
-    assert text.returncode == 0, text.stderr
-    found = json.loads(
-        subprocess.run([*run, "--json"], env=environment, capture_output=True, text=True, timeout=60).stdout
-    )
-    assert found["attn"]["producer"] == requests.build_info()["producer"]
-    assert found["cache"]["directory"] == str(fresh / "cache" / "kernels")
-    assert found["devices"]["host"]["target"] == "sm_90a"
-    assert found["python"]["packages"]["numpy"] and found["machine"]["cores"] >= 1
-    assert found["environment"]["ATTN_CACHE_DIR"] == str(fresh / "cache")
-    for word in ("producer", "numpy", "cache", "host"):
-        assert word in text.stdout

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""python -m attn: prints versions, targets, caches, and the GPUs that were found."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator
+
+from .env import collect
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command: its exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m attn",
+        description="Print versions, targets, caches, and the GPUs that were found; a report of a mistake should have it.",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    options = parser.parse_args(arguments)
+    found = collect()
+    try:
+        print(json.dumps(found, indent=2) if options.json else "\n".join(_lines(found, "")), flush=True)
+    except BrokenPipeError:  # the reader has enough; without this, Python complains when it exits
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _lines(values: dict[str, object], indent: str) -> Iterator[str]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield f"{indent}{name}"
+            yield from _lines(value, indent + "  ")
+        else:
+            yield f"{indent}{name.removesuffix('_bytes'):<20} {_text(name, value)}"
+
+
+def _text(name: str, value: object) -> str:
+    if name.endswith("bytes") and isinstance(value, int):
+        return f"{value / 1024**2:.1f} MiB" if value < 1024**3 else f"{value / 1024**3:.1f} GiB"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return "-" if value in (None, "") else str(value)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""TRL's GRPO over packed groups, of a tiny Llama on the CPU: `pip install trl` first."""
+"""TRL's GRPO over packed groups, of a tiny Llama on the CPU: `pip install ".[trl]"` first."""
 
 import datasets
 import pyarrow

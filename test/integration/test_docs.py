@@ -112,6 +112,8 @@ COMMANDS = (
     ".venv/bin/python ",
     "python ",
     "ninja ",
+    "pip install ",
+    "cc ",
     "build/test-bin/",
     ". .venv/",
 )
@@ -131,7 +133,10 @@ ADDED = {
 
 
 def test_every_output_is_compared():
-    pages = ["README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+    pages = [
+        *(path.name for path in ROOT.glob("*.md")),
+        *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
+    ]
     pages += [str(path.relative_to(ROOT)) for path in (ROOT / "examples").glob("*/*.md")]
     left = []
     for page in pages:

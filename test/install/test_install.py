@@ -161,6 +161,29 @@ def test_programs_are_small_and_start_at_once(programs, lib, tmp_path):
     assert min(times) <= 0.05
 
 
+def linked_by(command, lib, folder):
+    """A page's command that links, run in a folder."""
+    environment = dict(os.environ, PKG_CONFIG_PATH=str(lib / "pkgconfig"))
+    shutil.copytree(EXAMPLE, folder / "examples/11_embedding")
+    run("sh", "-ec", command, cwd=folder, env=environment)
+    return folder / "step"
+
+
+def test_programs_say_where_the_library_is(lib, programs, tmp_path):
+    """As docs/embedding.md has it: by an rpath, or by LD_LIBRARY_PATH, or not at all."""
+    [command] = re.findall(r"^cc .*step\.c .*$", (ROOT / "docs/embedding.md").read_text(), flags=re.M)
+    step = linked_by(command, lib, tmp_path / "with")
+    environment = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
+    run(step, programs / "serve.attn", env=environment)
+    without = re.sub(r"-Wl,-rpath,\$\(.*?\) ", "", command)
+    assert without != command
+    step = linked_by(without, lib, tmp_path / "without")
+    run(step, programs / "serve.attn", env=environment | {"LD_LIBRARY_PATH": str(lib)})
+    done = subprocess.run([step, programs / "serve.attn"], capture_output=True, text=True, env=environment)
+    assert done.returncode != 0
+    assert "error while loading shared libraries: libattn_runtime.so.0" in done.stderr
+
+
 def test_pkg_config_finds_it(prefix, lib, programs, tmp_path):
     environment = dict(os.environ, PKG_CONFIG_PATH=str(lib / "pkgconfig"), LD_LIBRARY_PATH=str(lib))
     flags = run("pkg-config", "--cflags", "--libs", "attn-runtime", env=environment).split()

@@ -95,8 +95,9 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
   /// Whether gradients may be fused: where the function wants no order or, if it says nothing, where scores
   /// are plain and no visibility has a size. On an H100 five dots were then 1.03 to 1.20 times as fast as
   /// seven in two launches where sequences have 4K tokens and more, and 0.95 times at 2K, where sums in
-  /// memory are much beside dots (docs/rationale.md). Others were not measured. Gradients of sinks are sums
-  /// of deltas, which are exact where rows are held (RowSums.h), so they fuse where they are told to.
+  /// memory are much beside dots (docs/rationale/backward.md). Others were not measured. Gradients of sinks
+  /// are sums of deltas, which are exact where rows are held (RowSums.h), so they fuse where they are told
+  /// to.
   static bool mayFuse(func::FuncOp function, const ScheduleShape &shape) {
     if (Attribute ordered = orderedAttr.get(function))
       return ordered == BoolAttr::get(function.getContext(), false);

@@ -24,7 +24,8 @@ using tile::ScheduleKind;
 /// Tokens that an instruction of mma reads of the values: what a warp has at least.
 static constexpr int64_t mmaKeys = 16;
 /// Stages, from most to fewest: three already have three times in flight what latency and bandwidth ask for
-/// (docs/rationale.md). With one nothing is in flight while a tile is computed, so it is the last resort.
+/// (docs/rationale/forward.md). With one nothing is in flight while a tile is computed, so it is the last
+/// resort.
 static constexpr int64_t mostStages = 4, fewestStages = 2, lastStages = 1;
 /// Of codes, bytes in flight on a multiprocessor from which more were not faster: neighbouring heads drift
 /// apart the further they look ahead.

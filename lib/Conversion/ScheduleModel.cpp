@@ -14,8 +14,8 @@ using namespace mlir::tile;
 
 /// Swizzles repeat after so many bytes.
 static constexpr int64_t swizzlePeriod = 1024;
-/// What limits paged prefill is the number of boxes, which one lane issues (docs/rationale.md): boxes of so
-/// many lines are few enough.
+/// What limits paged prefill is the number of boxes, which one lane issues (docs/rationale/forward.md): boxes
+/// of so many lines are few enough.
 static constexpr int64_t longBox = 32;
 /// Features of the widest panel of a tile of 16-bit elements: 128 bytes, the widest swizzle.
 static constexpr int64_t panelFeatures = 64;

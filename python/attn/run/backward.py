@@ -28,7 +28,7 @@ from .reference import gradient_of
 _ALIGNMENT = 16  # of what kernels copy at a time
 # Tokens that a row sees, on average, below which gradients with sums in a fixed order are quicker than those without, alone and
 # where power rules: to begin and end sums costs each row and head as much, two products more cost what is seen (an H100,
-# docs/rationale.md, "Fused").
+# docs/rationale/backward.md).
 _FEW = 500
 _LOOKED_AT = 1024  # positions, about, that are averaged
 _MOST_PLANS = 8  # of one kernel; then the one that was used longest ago goes

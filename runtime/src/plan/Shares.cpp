@@ -111,9 +111,9 @@ int64_t Balancer::cutList(const Work &work, int64_t share, int shares, int64_t l
 /// Where a head has less of a token than this, what its neighbours have lies in the same row of memory, which
 /// is opened again for them if they come by later; of less than 64 bytes it is even read again. Keys and
 /// values of int4 in heads of 128 (64 bytes each) were read at 2.2 TB/s by heads that came by at different
-/// times, and at 3.0 TB/s abreast (61 x 8K on an H200; docs/rationale.md). Where tiles have more rows than a
-/// step of decoding, memory is no limit, and blocks that all end at once lost 3 to 4 % (full prefill of 4K
-/// and 8K tokens, heads of 64).
+/// times, and at 3.0 TB/s abreast (61 x 8K on an H200; docs/rationale/quantization.md). Where tiles have
+/// more rows than a step of decoding, memory is no limit, and blocks that all end at once lost 3 to 4 % (full
+/// prefill of 4K and 8K tokens, heads of 64).
 int headsAbreast(int rows, std::span<const Store> stores, int heads, int blocks) {
   constexpr int64_t shortLine = 256;
   if (rows > stepRows)

@@ -29,7 +29,7 @@ def text(dim=128, formats=None, see=CAUSAL, softcap=None, **changes):
 
 
 # Heads of 256 over codes that convert by arithmetic, two masks and a soft cap are more than 255 registers hold: what
-# each thread may spill, in bytes (docs/rationale.md, "Significance is a launch that holds tokens").
+# each thread may spill, in bytes (docs/rationale/significance.md).
 SPILLED = {("sm_80", "K8V4", 256): 8, ("sm_80", "groups", 256): 100}
 KERNELS = [(target, name, dim) for target in ("sm_80", "sm_90a") for name in CODES for dim in (64, 128, 256)]
 

@@ -9,7 +9,7 @@
 // position. Where that serves (joinsNumbers), they lie in one tile with one barrier. All
 // warps that compute wait at each barrier in each tile, and hand it back by another: with
 // three for the numbers, gradients of heads of 128 took 6 to 7 % longer
-// (docs/rationale.md, "Fused").
+// (docs/rationale/backward.md).
 //
 //===----------------------------------------------------------------------===//
 #include "Memory.h"

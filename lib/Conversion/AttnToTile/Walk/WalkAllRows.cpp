@@ -3,7 +3,7 @@
 // What reads no tokens has nothing to do with who sees what, and is as fast as memory:
 // its tiles are rows of heads as these lie, and blocks that run at once have tiles that
 // lie side by side. With the plan's tasks, each of one KV head, blocks read 256 bytes
-// here and 256 there (docs/rationale.md, "Fused").
+// here and 256 there (docs/rationale/backward.md).
 //
 //===----------------------------------------------------------------------===//
 #include "WalkAllRows.h"

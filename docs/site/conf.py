@@ -50,15 +50,16 @@ class MlirLexer(RegexLexer):
 
 
 def add_navigation(app, document, content):
-    """Makes a hidden table of contents of each list of links of docs/index.md, under the heading before it."""
+    """Makes a hidden table of contents of each list of links of docs/index.md, with its heading and its names."""
     if document != root_doc:
         return
     trees = []
     for section in re.split(r"^## ", content[0], flags=re.M)[1:]:
         caption = section.split("\n", 1)[0]
-        pages = re.findall(r"^- \[[^\]]+\]\(([^):]+)\.md\)", section, flags=re.M)
+        pages = re.findall(r"^- \[([^\]]+)\]\(([^):]+)\.md\)", section, flags=re.M)
         if pages:
-            trees.append("\n".join([f"```{{toctree}}\n:hidden:\n:caption: {caption}\n", *pages, "```"]))
+            lines = [f"{name.replace('`', '')} <{page}>" for name, page in pages]
+            trees.append("\n".join([f"```{{toctree}}\n:hidden:\n:caption: {caption}\n", *lines, "```"]))
     content[0] += "\n" + "\n\n".join(trees) + "\n"
 
 

@@ -27,6 +27,14 @@ def test_pages_are_found():
     assert Path("docs/glossary.md") in docs_site.linked(Path("docs/architecture.md"))
 
 
+def test_code_is_on_pages_that_run():
+    """test_guides.py runs docs/*.md and lessons, test_pages.py docs/python, test_architecture.py its page."""
+    with_code = [page for page in docs_site.pages() if "\n```" in (ROOT / page).read_text()]
+    assert len(with_code) > 30
+    folders = {str(page.parent) for page in with_code if page.parts[0] != "examples"}
+    assert folders <= {"docs", "docs/python"}
+
+
 def sphinx_python():
     """A Python that has Sphinx: of ./dev docs, or this one."""
     env = BUILD / "docs-env/bin/python"

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The newest measurements of `bench gpu` in benchmarks/results: by card and part, each point once."""
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+RESULTS = Path(__file__).resolve().parents[1] / "results"
+# Peers by the first word of their names in the files.
+PEERS = ("cudnn", "flash", "flash4", "flashinfer", "flex")
+
+
+def short_name(device):
+    """`H200` for `NVIDIA H200`, `H100` for `NVIDIA H100 80GB HBM3`."""
+    return device.removeprefix("NVIDIA ").partition(" ")[0]
+
+
+def peer(name):
+    """The peer that a side is, by its first word; None where the side is attn in another form."""
+    word = name.split(",")[0]
+    return word if word in PEERS else None
+
+
+def peer_title(name, session):
+    """A peer with the version that the session ran."""
+    torch = session["torch"].partition("+")[0]
+    cudnn = session["cudnn"]
+    return {
+        "cudnn": f"cuDNN {cudnn // 10000}.{cudnn // 100 % 100}.{cudnn % 100}",
+        "flash": f"PyTorch {torch}'s FlashAttention-2",
+        "flash4": f"FlashAttention-4 {session.get('flash_attn_4')}",
+        "flashinfer": f"FlashInfer {session['flashinfer']}",
+        "flex": f"PyTorch {torch}'s FlexAttention",
+    }[name]
+
+
+@cache
+def gpu_files():
+    """(sessions by id, rows) of each file of `bench gpu`."""
+    found = []
+    for path in sorted(RESULTS.glob("*.json")):
+        report = json.loads(path.read_text())
+        if report["benchmark"] == "gpu":
+            found.append(({session["id"]: session for session in report["sessions"]}, report["rows"]))
+    return found
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A row of a file, and the session that measured it."""
+
+    row: dict
+    session: dict
+
+    @property
+    def part(self):
+        return self.row["part"]
+
+    @property
+    def name(self):
+        return self.row["name"]
+
+    @property
+    def card(self):
+        return short_name(self.session["device"])
+
+    @property
+    def date(self):
+        return self.session["id"][:10]
+
+    def best_peer(self, times):
+        """(name, time) of the quickest peer among times by side; None where no peer was there."""
+        found = [(ms, peer(name)) for name, ms in times.items() if peer(name) and ms]
+        if not found:
+            return None
+        ms, name = min(found)
+        return name, ms
+
+    def alone(self):
+        """The best peer alone, and its time over attn's; None where no peer was there."""
+        best = self.best_peer(self.row.get("peers_ms", {}))
+        return best and (best[0], best[1], best[1] / self.row["attn"]["run_ms"])
+
+    def sustained(self):
+        """The best peer's time over attn's, back to back."""
+        times = self.row.get("sustained_ms", {})
+        best = self.best_peer(times)
+        return best and best[1] / times["attn"]
+
+    def peer_title(self):
+        return peer_title(self.alone()[0], self.session)
+
+
+def newest(card, part, wanted=lambda measured: True):
+    """The newest wanted row of each point of a part, on a card, in the order of their first files."""
+    found = {}
+    for sessions, rows in gpu_files():
+        for row in rows:
+            measured = Measured(row, sessions[row["session"]])
+            if measured.card == card and measured.part == part and wanted(measured):
+                old = found.get(row["key"])
+                if old is None or old.session["id"] < measured.session["id"]:
+                    found[row["key"]] = measured
+    return list(found.values())

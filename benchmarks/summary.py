@@ -1,0 +1,424 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Writes what people read of benchmarks/results, from its JSON files: of each card and point the newest measurement.
+
+benchmarks/RESULTS.md           every task: attn, the best peer, ratio, card, date, command
+docs/pictures/speed-*.svg       the chart of README, light and dark
+README.md                       its table of results
+
+./dev bench summary, or python benchmarks/summary.py [FOLDER]    writes into FOLDER; by default into this checkout
+"""
+
+import math
+import statistics
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from measuring.generated import replace_section
+from measuring.newest import newest, peer, peer_title
+from plots.speed import draw_speed
+
+ROOT = Path(__file__).resolve().parents[1]
+CARDS = ("H200", "H100")
+# Libraries that a session may lack: what it calls their versions, and what rows call them.
+OPTIONAL = {"flashinfer": "flashinfer", "flash_attn_4": "flash4"}
+COMMAND = "./dev bench gpu {} --json FILE"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One measured point, ready to be shown: what attn took, what the best peer took, and their ratio."""
+
+    name: str
+    ours: str
+    peer: str
+    theirs: str
+    ratio: float | None
+    sustained: float | None
+    date: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """A line of the table: points that are summed up together."""
+
+    title: str
+    part: str
+    points: list[Point]
+    unit: str = ""
+
+
+def milliseconds(ms):
+    return f"{ms:.3f} ms" if ms < 10 else f"{ms:.1f} ms"
+
+
+def beside_peers(measured):
+    best, ms, ratio = measured.alone()
+    title = peer_title(best, measured.session)
+    ours = measured.row["attn"]["run_ms"]
+    return Point(
+        measured.name,
+        milliseconds(ours),
+        title,
+        milliseconds(ms),
+        ratio,
+        measured.sustained(),
+        measured.date,
+    )
+
+
+def beside_one(measured, name):
+    """Beside a peer that need not be the best."""
+    ours, ms = measured.row["attn"]["run_ms"], measured.row["peers_ms"][name]
+    times = measured.row.get("sustained_ms", {})
+    sustained = times[name] / times["attn"] if name in times else None
+    title = peer_title(name, measured.session)
+    return Point(
+        measured.name, milliseconds(ours), title, milliseconds(ms), ms / ours, sustained, measured.date
+    )
+
+
+def beside_copies(measured):
+    """Prefill behind a shared prompt: attn reads it once, peers read a copy for each response."""
+    times = measured.row["times_ms"]
+    best, ms = measured.best_peer(measured.row["peers_ms"])
+    ours = times[measured.row["best"]]
+    title = peer_title(best, measured.session) + ", copies of the prompt"
+    return Point(measured.name, milliseconds(ours), title, milliseconds(ms), ms / ours, None, measured.date)
+
+
+def call_of(kind):
+    """Calls of small problems, one after the other: forward, or forward and gradients."""
+
+    def point(measured):
+        times = measured.row["back_to_back_us"][kind]
+        best, us = measured.best_peer(times)
+        title = peer_title(best, measured.session)
+        ours = times["attn"]
+        return Point(measured.name, f"{ours:.1f} us", title, f"{us:.1f} us", None, us / ours, measured.date)
+
+    return point
+
+
+def first_result(measured):
+    seconds = measured.row["first_seconds"]
+    title = peer_title("flex", measured.session)
+    ours, theirs = seconds["attn"], seconds["flex"]
+    return Point(measured.name, f"{ours:.2f} s", title, f"{theirs:.2f} s", theirs / ours, None, measured.date)
+
+
+def token_of_a_model(measured):
+    times = measured.row["times_of"]
+    title = f"SDPA, Transformers {measured.row['transformers']}"
+    ours, theirs = times["attn"], times["sdpa"]
+    return Point(
+        measured.name, milliseconds(ours), title, milliseconds(theirs), theirs / ours, None, measured.date
+    )
+
+
+def served(measured):
+    rates = measured.row["tokens_per_second"]
+    title = f"generate_batch with SDPA, Transformers {measured.row['transformers']}"
+    ours, theirs = rates["engine"], rates["generate_batch sdpa"]
+    return Point(
+        measured.name,
+        f"{ours:.0f} tokens/s",
+        title,
+        f"{theirs:.0f} tokens/s",
+        ours / theirs,
+        None,
+        measured.date,
+    )
+
+
+def has_peer(measured):
+    return "run_ms" in (measured.row.get("attn") or {}) and measured.alone() is not None
+
+
+def with_all_peers(found):
+    """Leaves out points of sessions that lacked a library that other points of the part were measured beside."""
+    there = {peer(name) for m in found for name in m.row.get("peers_ms", {})}
+    needed = [key for key, name in OPTIONAL.items() if name in there]
+    return [m for m in found if all(m.session.get(key) for key in needed)]
+
+
+def large(measured):
+    return measured.row["kv_bytes"] >= 512 << 20
+
+
+def peer_tasks(card):
+    """Tasks that were measured beside another library on this card."""
+
+    def task(title, part, point=beside_peers, wanted=has_peer):
+        return Task(title, part, [point(m) for m in with_all_peers(newest(card, part, wanted))])
+
+    def of(test):
+        return lambda m: has_peer(m) and test(m)
+
+    def of_copies(m):
+        return m.best_peer(m.row["peers_ms"]) is not None
+
+    def of_cache(kind):
+        return lambda m: m.row["cache"] == kind and {"attn", "sdpa"} <= m.row["times_of"].keys()
+
+    tasks = [
+        task(
+            f"prefill of one sequence, heads of {dim}",
+            "prefill",
+            wanted=of(lambda m, d=dim: m.row["dim"] == d),
+        )
+        for dim in (64, 128, 256)
+    ]
+    tasks += [
+        task("prefill of 1 to 32 sequences, 8 to 128 heads", "batches"),
+        task("chunked prefill, 512 to 8,192 rows behind 16K to 320K tokens", "chunks"),
+        task("decode, pages of 16, from 512 MiB of keys and values", "decode", wanted=of(large)),
+        task("decode, pages of 16, less than 512 MiB", "decode", wanted=of(lambda m: not large(m))),
+        Task(
+            "decode, pages of 16, beside FlashInfer, which reads the same pages",
+            "decode",
+            [
+                beside_one(m, "flashinfer")
+                for m in newest(card, "decode", has_peer)
+                if "flashinfer" in m.row["peers_ms"]
+            ],
+        ),
+        task(
+            "decode over e4m3, pages of 16",
+            "quantized",
+            wanted=of(lambda m: m.row["format"].startswith("e4m3")),
+        ),
+        task("gradients", "backward"),
+        task("prefill behind a prompt that responses share", "shared", beside_copies, of_copies),
+        task("forward and gradients behind a shared prompt, beside copies", "shared-backward"),
+        task("small calls one after the other, forward", "eager", call_of("forward"), lambda m: True),
+        task(
+            "small calls one after the other, forward and gradients", "eager", call_of("both"), lambda m: True
+        ),
+        task("described in Python: seconds to the first result", "python", first_result, lambda m: True),
+    ]
+    for kind in ("dynamic", "static", "graphed", "recorded"):
+        tasks.append(
+            task(
+                f"a token of an 8B Llama in `generate`, {kind} cache",
+                "transformers",
+                token_of_a_model,
+                of_cache(kind),
+            )
+        )
+    tasks.append(
+        task(
+            "requests served, tokens per second",
+            "serving",
+            served,
+            lambda m: "generate_batch sdpa" in m.row["tokens_per_second"],
+        )
+    )
+    return [found for found in tasks if found.points]
+
+
+@dataclass(frozen=True)
+class Own:
+    """A figure of attn beside itself or beside the hardware: what is divided by what, over the points of a part."""
+
+    title: str
+    part: str
+    figure: object
+    says: str
+
+
+def times_of(name):
+    return lambda row: row.get(name)
+
+
+OWN = (
+    Own("sinks, windows, pages, ragged lengths, soft caps", "features", times_of("slowdown"), "time per visited FLOP over plain causal attention's"),
+    Own("speculated and few-shot trees", "trees", times_of("ratio"), "times as fast as reading a path for each query"),
+    Own("prompts that responses share", "shared", times_of("ratio"), "times as fast as copies of the prompt"),
+    Own("heads that stream beside heads that see all", "heads", times_of("ratio"), "times as fast as with all heads seeing all"),
+    Own("gradients over a tree of depth", "tree-backward", times_of("ratio_to_best_peer"), "times as fast as over one level"),
+    Own("decode over bf16", "decode", times_of("copy_share"), "of the bandwidth that copies reach"),
+    Own("append, move and gather of a cache", "cache", times_of("copy_share"), "of the bandwidth that copies reach"),
+    Own("steps of decoding that say what tokens are worth", "significance", times_of("longer"), "times as long as steps that do not"),
+    Own("full and streaming attention in one launch", "outputs", times_of("longer"), "times as long as full attention alone"),
+    Own("pools as engines lay them", "layouts", times_of("slower"), "times as long as tensors of their own"),
+    Own("a plan that the GPU makes", "planning", lambda row: row["plan_ms"] * 1e3, "us"),
+    Own("who holds which page, a step for all lists", "pages", lambda row: row["attn"]["run_ms"] * 1e3, "us"),
+    Own("a recorded step of 32 layers of paged decode", "graphs", lambda row: row["step_ms"].get("replay"), "ms"),
+    Own("decode of a model whose heads stream in part", "duo", times_of("decode_speed"), "times as fast as with all heads seeing all"),
+    Own("DiffKV in a fixed memory, tokens per second", "diffkv", lambda row: row["ways"].get("DiffKV", {}).get("throughput_ratio"), "times as many as in bf16"),
+)  # fmt: skip
+
+
+def figures(card, own):
+    """(name, figure, date) of each point."""
+    return [
+        (m.name, figure, m.date) for m in newest(card, own.part) if (figure := own.figure(m.row)) is not None
+    ]
+
+
+def by_format(card):
+    """Decode over quantized keys and values, a line for each format: times as fast as bf16 on the same tokens."""
+    found = {}
+    for m in newest(card, "quantized", lambda m: m.row["over_bf16"] and large_of_bf16(m)):
+        found.setdefault(m.row["format"], []).append((m.name, m.row["over_bf16"], m.date))
+    return found
+
+
+def large_of_bf16(measured):
+    """Whether the codes have 512 MiB, where what is measured is memory."""
+    return measured.row["kv_bytes"] >= 500e6
+
+
+def mean(ratios):
+    return math.exp(statistics.fmean(map(math.log, ratios)))
+
+
+def spread(ratios):
+    """Geometric mean, and least and most where there are several."""
+    ratios = [ratio for ratio in ratios if ratio]
+    if not ratios:
+        return "not measured"
+    if len(ratios) == 1:
+        return f"{ratios[0]:.2f}"
+    return f"{mean(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+
+
+def span(dates):
+    first, last = min(dates), max(dates)
+    return first if first == last else f"{first} to {last}"
+
+
+def peers(points):
+    """The peers that were the best, with the number of points where they were."""
+    counts = Counter(point.peer for point in points)
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{peer} at {count}" for peer, count in counts.most_common())
+
+
+def task_line(task):
+    points = task.points
+    cells = [
+        task.title,
+        str(len(points)),
+        peers(points),
+        spread([p.ratio for p in points]),
+        spread([p.sustained for p in points]),
+        span([p.date for p in points]),
+        f"`{COMMAND.format(task.part)}`",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def own_line(title, part, found, says):
+    values = [value for _, value, _ in found]
+    dates = span([date for _, _, date in found])
+    return f"| {title} | {len(found)} | {spread(values)} | {says} | {dates} | `{COMMAND.format(part)}` |"
+
+
+def details(task):
+    lines = [f"<details><summary>{task.title}: {len(task.points)} points</summary>", ""]
+    lines += [
+        "| point | attn | best peer | its time | alone | sustained | date |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for p in task.points:
+        sustained = f"{p.sustained:.2f}" if p.sustained else ""
+        alone = f"{p.ratio:.2f}" if p.ratio else ""
+        cells = (p.name, p.ours, p.peer, p.theirs, alone, sustained, p.date)
+        lines.append("| " + " | ".join(cells) + " |")
+    return [*lines, "", "</details>", ""]
+
+
+def environment(card):
+    """What the newest session of a card ran, and what the card itself reached."""
+    sessions = [m.session for part in ("batches", "backward", "quantized") for m in newest(card, part)]
+    last = max(sessions, key=lambda session: session["id"])
+    copies, products = last["copy_bytes_per_second"] / 1e12, last["matrix_flops_per_second"] / 1e12
+    return (
+        f"Driver {last['driver']}, PyTorch {last['torch']}, CUDA {last['cuda']}. Copies reach {copies:.2f} TB/s, products of "
+        f"matrices {products:.0f} TFLOP/s."
+    )
+
+
+INTRODUCTION = """# Results
+
+`./dev bench summary` writes this page from the JSON files of [results](results), of each card and point the newest. What each
+run was, and what missed its bar, is in the [log of runs](results/README.md).
+
+- **Ratio**: the best peer's time over attn's. Above 1, attn is faster. The number is the geometric mean over the points; least
+  and most are in brackets.
+- **Alone**: the median of runs with the L2 cache emptied before each. **Sustained**: the mean of runs back to back, where the
+  power limit rules.
+- All sides run in one process on the same tensors and take turns. Before anything is timed, results are compared.
+- In decode, cuDNN reads dense tensors; FlashInfer and attn read pages.
+- To repeat a line, run its command on such a card. Peers are measured where they are installed.
+- Two cards are never in one figure.
+"""
+
+
+def page():
+    lines = [INTRODUCTION]
+    for card in CARDS:
+        tasks = peer_tasks(card)
+        lines += [f"## {card}", "", environment(card), "", f"### {card}: beside other libraries", ""]
+        lines += [
+            "| task | points | best peer | ratio alone | ratio sustained | date | command |",
+            "|---|---|---|---|---|---|---|",
+        ]
+        lines += [*map(task_line, tasks), "", f"### {card}: beside attn itself, and beside the hardware", ""]
+        lines += ["| task | points | figure | what it is | date | command |", "|---|---|---|---|---|---|"]
+        for fmt, found in by_format(card).items():
+            title = f"decode over {fmt}, from 512 MiB of codes"
+            lines.append(own_line(title, "quantized", found, "times as fast as bf16 on the same tokens"))
+        for own in OWN:
+            if found := figures(card, own):
+                lines.append(own_line(own.title, own.part, found, own.says))
+        lines += ["", f"### {card}: every point beside other libraries", ""]
+        for task in tasks:
+            lines += details(task)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+# README's table: tasks of one card, by their titles.
+SHOWN = (
+    "prefill of 1 to 32 sequences, 8 to 128 heads",
+    "chunked prefill, 512 to 8,192 rows behind 16K to 320K tokens",
+    "decode, pages of 16, from 512 MiB of keys and values",
+    "decode, pages of 16, less than 512 MiB",
+    "decode, pages of 16, beside FlashInfer, which reads the same pages",
+    "decode over e4m3, pages of 16",
+    "gradients",
+    "prefill behind a prompt that responses share",
+    "small calls one after the other, forward",
+    "described in Python: seconds to the first result",
+)
+
+
+def short_table(card):
+    lines = [
+        f"| task, on an {card} | best peer | ratio alone | sustained | `./dev bench gpu` |",
+        "|---|---|---|---|---|",
+    ]
+    tasks = {task.title: task for task in peer_tasks(card)}
+    for task in (tasks[title] for title in SHOWN):
+        ratios = [spread([getattr(p, name) for p in task.points]) for name in ("ratio", "sustained")]
+        lines.append(f"| {task.title} | {peers(task.points)} | {' | '.join(ratios)} | `{task.part}` |")
+    return lines
+
+
+def main():
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT
+    (folder / "benchmarks").mkdir(exist_ok=True)
+    (folder / "docs" / "pictures").mkdir(parents=True, exist_ok=True)
+    (folder / "benchmarks" / "RESULTS.md").write_text(page())
+    for mode in ("light", "dark"):
+        (folder / "docs" / "pictures" / f"speed-{mode}.svg").write_text(draw_speed(CARDS[0], mode))
+    readme = (ROOT / "README.md").read_text()
+    (folder / "README.md").write_text(replace_section(readme, "results", short_table(CARDS[0])))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The pages that people read of benchmarks/results are what benchmarks/summary.py makes of its files."""
+
+import json
+import sys
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+import summary
+from attnlab import ROOT
+from measuring import newest
+from plots.speed import panels
+
+PAGES = (
+    "benchmarks/RESULTS.md",
+    "README.md",
+    "docs/pictures/speed-light.svg",
+    "docs/pictures/speed-dark.svg",
+)
+
+
+def test_the_pages_are_of_the_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["summary.py", str(tmp_path)])
+    summary.main()
+    for page in PAGES:
+        assert (tmp_path / page).read_text() == (ROOT / page).read_text(), "run ./dev bench summary"
+
+
+def session(day, **more):
+    device = {"device": "NVIDIA H200", "torch": "2.11.0", "cudnn": 91900}
+    return {"id": f"2026-11-{day:02}T00:00:00+00:00", "flashinfer": "0.7.2", **device, **more}
+
+
+def row(name, of, ours, **peers):
+    return {
+        "key": f"batches: {name}",
+        "part": "batches",
+        "name": name,
+        "attn": {"run_ms": ours},
+        "peers_ms": peers,
+        "sustained_ms": {},
+        "declined": {},
+        "session": of["id"],
+    }
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """What a test writes as files of `bench gpu`, each a session with its rows."""
+
+    def write(*reports):
+        for index, (of, rows) in enumerate(reports):
+            report = {"benchmark": "gpu", "sessions": [of], "rows": rows}
+            (tmp_path / f"{index}.json").write_text(json.dumps(report))
+        monkeypatch.setattr(newest, "RESULTS", tmp_path)
+        newest.gpu_files.cache_clear()
+
+    yield write
+    newest.gpu_files.cache_clear()
+
+
+def test_of_each_point_the_newest_counts(files):
+    old, new = session(20), session(21)
+    files(
+        (new, [row("a", new, 1.0, cudnn=2.0)]),
+        (old, [row("a", old, 4.0, cudnn=2.0), row("b", old, 1.0, cudnn=3.0)]),
+    )
+    [task] = summary.peer_tasks("H200")
+    assert [(p.name, p.ratio, p.date) for p in task.points] == [
+        ("a", 2.0, "2026-11-21"),
+        ("b", 3.0, "2026-11-20"),
+    ]
+    assert summary.spread([p.ratio for p in task.points]) == "2.45 (2.00 to 3.00)"
+
+
+def test_cards_are_apart(files):
+    here, there = session(20), session(21, device="NVIDIA H100 80GB HBM3")
+    files((here, [row("a", here, 1.0, cudnn=2.0)]), (there, [row("a", there, 1.0, cudnn=1.5)]))
+    assert [summary.peer_tasks(card)[0].points[0].ratio for card in ("H200", "H100")] == [2.0, 1.5]
+
+
+def test_the_best_peer_is_named_with_its_version(files):
+    here = session(20)
+    files(
+        (here, [row("a", here, 1.0, cudnn=3.0, flashinfer=2.0), row("b", here, 1.0, **{"cudnn, fed": 1.5})])
+    )
+    [task] = summary.peer_tasks("H200")
+    assert summary.peers(task.points) == "FlashInfer 0.7.2 at 1, cuDNN 9.19.0 at 1"
+
+
+def test_sessions_without_a_library_are_left_out(files):
+    full, lacking = session(20), session(21, flashinfer=None)
+    files((full, [row("a", full, 1.0, flashinfer=2.0)]), (lacking, [row("b", lacking, 1.0, cudnn=3.0)]))
+    [task] = summary.peer_tasks("H200")
+    assert [p.name for p in task.points] == ["a"]
+
+
+def test_the_chart_is_of_one_card_and_has_few_sides():
+    for title, _, _, bars, measured, _ in panels("H200"):
+        sides = {name for _, of in bars for name in of}
+        assert {m.card for m in measured} == {"H200"} and "attn" in sides and len(sides) <= 6, title
+    ElementTree.fromstring((ROOT / "docs/pictures/speed-dark.svg").read_text())

@@ -21,23 +21,26 @@ from plots.graphs import (
     draw_planning,
     draw_significance,
 )
+from plots.palette import (
+    COLOURS,
+    LIMIT,
+    OTHER_FORM,
+    REFERENCE,
+    TITLES,
+    bars,
+    colour,
+    head,
+    legend,
+    limits,
+    name_rows,
+    sustained,
+)
+from plots.palette import side as contender
 from plots.quantized import draw_quantized
 from plots.transformers import draw_models, draw_serving
 
-COLOURS = {
-    "attn": "#d62728",
-    "cudnn": "#2ca02c",
-    "flash": "#1f77b4",
-    "flex": "#9467bd",
-    "flashinfer": "#ff7f0e",
-    "flash4": "#17becf",
-}
-NEUTRAL = "#7f7f7f"
-
-
-def contender(name):
-    """A peer by its first word: how it had to be fed is in the file, not in the picture."""
-    return name.split(",")[0]
+# Sides of a panel of prefill: the quickest.
+MOST_SIDES = 4
 
 
 def times(row):
@@ -85,168 +88,150 @@ def highest(rows):
     return 1.05 * max(drawn, default=1)
 
 
-def sustained_curves(rows):
-    """TFLOP/s over length back to back: of attn, and of the best peer."""
-    lines = {}
-    for row in sorted(rows, key=lambda r: r["lengths"][0]):
-        times = dict(row.get("sustained_ms", {}))
-        if "attn" in times:
-            ours = times.pop("attn")
-            both = {"attn": ours, "the best peer": min(times.values(), default=None)}
-            for name, milliseconds in both.items():
-                if milliseconds:
-                    point = row["lengths"][0], teraflops(row, milliseconds)
-                    lines.setdefault(f"{name}, sustained", []).append(point)
-    return lines
+def sustained_curve(rows):
+    """TFLOP/s of attn over length, back to back."""
+    return [
+        (row["lengths"][0], teraflops(row, row["sustained_ms"]["attn"]))
+        for row in sorted(rows, key=lambda r: r["lengths"][0])
+        if "attn" in row.get("sustained_ms", {})
+    ]
 
 
-def draw_prefill(axes, rows, title, top):
-    for name, points in curves(rows, lambda r: r["lengths"][0], teraflops).items():
-        axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name, color=COLOURS.get(name))
-    for name, points in sustained_curves(rows).items():
-        axes.plot(
-            *zip(*points, strict=True),
-            linestyle="--",
-            linewidth=1,
-            label=name,
-            color=COLOURS.get(contender(name), "black"),
-        )
+def quickest(rows):
+    """attn, and the peers that reach the highest rates at any point: the sides of all panels of prefill."""
+    best = {}
+    for row in rows:
+        for name, milliseconds in times(row).items():
+            best[name] = max(best.get(name, 0), teraflops(row, milliseconds))
+    others = sorted(best.keys() - {"attn"}, key=lambda name: -best[name])
+    return ["attn", *others[: MOST_SIDES - 1]]
+
+
+def draw_prefill(axes, rows, title, top, sides):
+    lines = curves(rows, lambda r: r["lengths"][0], teraflops)
+    for name in (name for name in sides if name in lines):
+        style = {"marker": "o", "markersize": 3, "label": TITLES[name], "color": COLOURS[name]}
+        axes.plot(*zip(*lines[name], strict=True), **style)
+    if points := sustained_curve(rows):
+        style = {"linestyle": "--", "linewidth": 1, "color": COLOURS["attn"], "label": "attn, sustained"}
+        axes.plot(*zip(*points, strict=True), **style)
     predicted = [
         (r["lengths"][0], teraflops(r, r["attn"]["predicted_ms"]))
         for r in sorted(rows, key=lambda r: r["lengths"][0])
         if r["attn"]["predicted_ms"]
     ]
     if predicted:
-        axes.plot(*zip(*predicted, strict=True), linestyle=":", label="attn, predicted", color=NEUTRAL)
+        axes.plot(*zip(*predicted, strict=True), linestyle=":", label="attn, predicted", color=REFERENCE)
     axes.set_xscale("log", base=2)
     ticks = sorted({r["lengths"][0] for r in rows})
     axes.set_xticks(ticks, [f"{n // 1024}K" if n >= 1024 else str(n) for n in ticks])
     axes.set_ylim(0, top)
-    axes.set_title(title, fontsize=9)
+    axes.set_xlabel("tokens", fontsize=8)
+    head(axes, title)
     axes.grid(alpha=0.3)
 
 
 def draw_batches(axes, rows):
-    """The best peer's time over attn's; red where a bar is missed."""
-    shown = {
-        "alone": ("ratio_to_best_peer", 1, "none"),
-        "sustained": ("sustained_ratio", SUSTAINED_LEAST, "full"),
-    }
-    for label, (name, bar, fill) in shown.items():
-        for good in (True, False):
-            there = [(r[name], i) for i, r in enumerate(rows) if r.get(name) and (r[name] >= bar) == good]
-            if there:
-                style = {"linestyle": "none", "marker": "o", "markersize": 4, "fillstyle": fill}
-                colour = COLOURS["cudnn" if good else "attn"]
-                axes.plot(*zip(*there, strict=True), **style, color=colour, label=label if good else None)
-    axes.set_yticks(range(len(rows)), [r["name"] for r in rows], fontsize=6)
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.axvline(1, color="black", linewidth=0.8)
-    axes.axvline(SUSTAINED_LEAST, color="black", linewidth=0.5, linestyle=":")
-    axes.set_title("batches: the best peer's time over attn's; hollow: alone, filled: sustained", fontsize=8)
-    axes.grid(alpha=0.3, axis="x")
+    """The best peer's time over attn's, alone and sustained, and what each must reach."""
+    shown = {"alone": ("ratio_to_best_peer", "full", "o"), "sustained": ("sustained_ratio", "none", "D")}
+    for label, (name, fill, marker) in shown.items():
+        there = [(r[name], i) for i, r in enumerate(rows) if r.get(name)]
+        if there:
+            style = {"linestyle": "none", "marker": marker, "markersize": 3.5, "fillstyle": fill}
+            axes.plot(*zip(*there, strict=True), **style, color=COLOURS["attn"], label=label)
+    name_rows(axes, [r["name"] for r in rows])
+    axes.axvline(1, color=LIMIT, linewidth=1.2, label="bar, alone")
+    axes.axvline(SUSTAINED_LEAST, color=LIMIT, linewidth=0.8, linestyle=":", label="bar, sustained")
+    axes.set_xlabel("the best peer's time over attn's", fontsize=8)
+    head(axes, "batches")
+    legend(axes)
 
 
 def draw_chunks(axes, rows):
-    """TFLOP/s of visited work; a mark is FlashInfer's."""
-    axes.barh([r["name"] for r in rows], [r["tflops"] for r in rows], color=COLOURS["attn"])
+    """TFLOP/s of visited work."""
+    bars(axes, [r["name"] for r in rows], [r["tflops"] for r in rows], label="attn")
     for index, row in enumerate(rows):
-        for milliseconds in row["peers_ms"].values():
-            rate = row["visited_flops"] / milliseconds / 1e9
-            axes.plot([rate] * 2, [index - 0.4, index + 0.4], color="black")
-    axes.tick_params(axis="y", labelsize=6)
-    axes.invert_yaxis()
+        for name, milliseconds in row["peers_ms"].items():
+            style = {"marker": "o", "markersize": 4, "linestyle": "none", "color": colour(name)}
+            axes.plot([teraflops(row, milliseconds)], [index], **style, label=TITLES[contender(name)])
     axes.set_xlabel("TFLOP/s, visited", fontsize=8)
-    axes.set_title("chunks behind long contexts; a mark: FlashInfer", fontsize=9)
+    head(axes, "chunks behind long contexts")
+    legend(axes)
 
 
 def draw_features(axes, rows):
-    colours = [colour(r["slowdown"], slowdown_bar(r)) for r in rows]
-    axes.barh([r["name"] for r in rows], [r["slowdown"] for r in rows], color=colours)
-    for index, bar in enumerate(map(slowdown_bar, rows)):
-        if bar:
-            axes.plot([bar] * 2, [index - 0.4, index + 0.4], color="black")
-    sustained = [(r["sustained_slowdown"], i) for i, r in enumerate(rows) if r.get("sustained_slowdown")]
-    if sustained:
-        axes.plot(*zip(*sustained, strict=True), linestyle="none", marker="o", markersize=4, color="black")
-    axes.axvline(1, color="black", linewidth=0.5)
-    axes.invert_yaxis()
-    axes.set_title("time per visited FLOP over plain causal; line: the bar, dot: sustained", fontsize=9)
-
-
-def colour(slowdown, bar):
-    return NEUTRAL if bar is None else COLOURS["attn"] if slowdown > bar else COLOURS["cudnn"]
+    allowed = list(map(slowdown_bar, rows))
+    missed = [bool(bar) and row["slowdown"] > bar for row, bar in zip(rows, allowed, strict=True)]
+    bars(axes, [r["name"] for r in rows], [r["slowdown"] for r in rows], missed, label="alone")
+    limits(axes, allowed)
+    for place, row in enumerate(rows):
+        if row.get("sustained_slowdown"):
+            sustained(axes, row["sustained_slowdown"], place, "attn")
+    axes.set_xlabel("time per visited FLOP over plain causal", fontsize=8)
+    head(axes, "features")
+    legend(axes)
 
 
 def draw_decode(axes, rows, sessions):
     # Shapes of equal bytes differ in batch and heads: marks, and a line through attn's.
     for name, points in curves(rows, lambda r: r["kv_bytes"], gigabytes).items():
         style = {"linestyle": "-" if name == "attn" else "none", "marker": "o" if name == "attn" else "x"}
-        axes.plot(*zip(*points, strict=True), **style, markersize=4, label=name, color=COLOURS.get(name))
+        axes.plot(*zip(*points, strict=True), **style, markersize=4, label=TITLES[name], color=COLOURS[name])
     copying = max(sessions[r["session"]]["copy_bytes_per_second"] for r in rows) / 1e9
-    axes.axhline(copying, color="black", linewidth=0.8, label="copying")
-    axes.axhline(
-        DECODE_SHARE * copying, color="black", linewidth=0.8, linestyle=":", label=f"{DECODE_SHARE} of it"
-    )
+    axes.axhline(copying, color=REFERENCE, linewidth=1, label="copying")
+    axes.axhline(DECODE_SHARE * copying, color=LIMIT, linewidth=1.2, label=f"bar: {DECODE_SHARE} of it")
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(lambda x, _: f"{x / 2**30:g} GiB" if x >= 2**30 else f"{x / 2**20:g} MiB")
     axes.set_ylim(bottom=0)
     axes.set_xlabel("bytes of keys and values")
     axes.set_ylabel("GB/s")
-    axes.set_title("decode, pages of 16", fontsize=9)
-    axes.legend(fontsize=7)
+    head(axes, "decode, pages of 16")
+    legend(axes)
     axes.grid(alpha=0.3)
 
 
 def draw_comparison(axes, rows):
-    """How many times as fast as the baseline; black: the bar; hollow: what the work allows."""
-    names = [r["name"] for r in rows]
-    axes.barh(names, [r["ceiling"] or 0 for r in rows], fill=False, edgecolor=NEUTRAL, linewidth=0.5)
-    missed = [r["bar"] and r["ratio"] < r["bar"] for r in rows]
-    axes.barh(
-        names,
-        [r["ratio"] for r in rows],
-        color=[COLOURS["attn" if bad else "cudnn"] for bad in missed],
-        height=0.6,
-    )
-    for index, row in enumerate(rows):
-        if row["bar"]:
-            axes.plot([row["bar"]] * 2, [index - 0.4, index + 0.4], color="black")
-    axes.axvline(1, color="black", linewidth=0.5)
-    axes.tick_params(axis="y", labelsize=7)
-    axes.invert_yaxis()
-    axes.set_title(f"{rows[0]['part']}: {rows[0]['baseline']} over the best", fontsize=9)
+    """How many times as fast as the baseline, what it must reach, and what the work allows."""
+    allowed = [r["ceiling"] or 0 for r in rows]
+    if any(allowed):
+        style = {"fill": False, "edgecolor": REFERENCE, "linewidth": 0.7}
+        axes.barh(range(len(rows)), allowed, **style, label="what work allows")
+    missed = [bool(r["bar"]) and r["ratio"] < r["bar"] for r in rows]
+    bars(axes, [r["name"] for r in rows], [r["ratio"] for r in rows], missed)
+    limits(axes, [r["bar"] for r in rows])
+    axes.set_xlabel("times as fast", fontsize=8)
+    head(axes, f"{rows[0]['part']}: {rows[0]['baseline']} over the best")
+    legend(axes)
 
 
 def draw_cache(axes, rows, sessions):
-    axes.barh(
-        [r["name"] for r in rows],
-        [r["bytes_per_second"] / 1e9 for r in rows],
-        color=COLOURS["attn"],
-        height=0.6,
-    )
+    bars(axes, [r["name"] for r in rows], [r["bytes_per_second"] / 1e9 for r in rows])
     copying = max(sessions[r["session"]]["copy_bytes_per_second"] for r in rows) / 1e9
-    axes.axvline(copying, color="black", linewidth=0.8)
-    axes.tick_params(axis="y", labelsize=7)
-    axes.invert_yaxis()
-    axes.set_xlabel("GB/s, read and written")
-    axes.set_title("operations on a cache; black: copying", fontsize=9)
+    axes.axvline(copying, color=REFERENCE, linewidth=1, label="copying")
+    axes.set_xlabel("GB/s, read and written", fontsize=8)
+    head(axes, "operations on a cache")
+    legend(axes)
 
 
 def draw_python(axes, rows):
     """Seconds to a first result, from knowing nothing."""
-    sides = {"attn": COLOURS["attn"], "attn, cached": "#f4a6a6", "flex": COLOURS["flex"]}
+    sides = {"attn": COLOURS["attn"], "attn, cached": OTHER_FORM, "flex": COLOURS["flex"]}
     for index, (side, shade) in enumerate(sides.items()):
         there = [(i, r["first_seconds"][side]) for i, r in enumerate(rows) if side in r["first_seconds"]]
         if there:
             at, seconds = zip(*there, strict=True)
-            axes.barh([i + 0.25 * (index - 1) for i in at], seconds, height=0.25, color=shade, label=side)
-    axes.set_yticks(range(len(rows)), [r["name"] for r in rows], fontsize=7)
+            axes.barh(
+                [i + 0.25 * (index - 1) for i in at],
+                seconds,
+                height=0.25,
+                color=shade,
+                label=TITLES.get(side, side),
+            )
+    name_rows(axes, [r["name"] for r in rows])
     axes.set_xscale("log")
-    axes.invert_yaxis()
-    axes.set_xlabel("s")
-    axes.set_title("described in Python: to the first result", fontsize=9)
-    axes.legend(fontsize=7)
+    axes.set_xlabel("s", fontsize=8)
+    head(axes, "described in Python: to the first result")
+    legend(axes)
 
 
 PANELS = {
@@ -272,7 +257,11 @@ PANELS = {
     "planning": lambda axes, rows, sessions: draw_planning(axes, rows),
 }
 
-BY_ROW = [PANELS[part] for part in ("backward", "shared-backward", "tree-backward", "eager")]
+# Inches of a row in panels whose height follows their rows.
+BY_ROW = {
+    **dict.fromkeys(("backward", "shared-backward", "tree-backward", "eager"), 0.4),
+    **dict.fromkeys(("quantized", "chunks", "significance", "transformers", "graphs", "duo"), 0.2),
+}
 
 
 def draw(sessions, rows, path):
@@ -282,22 +271,23 @@ def draw(sessions, rows, path):
     import matplotlib.pyplot as plt
 
     grid = panels(rows)
-    top = highest([r for r in rows if r["part"] == "prefill"])
+    prefill = [r for r in rows if r["part"] == "prefill"]
+    top, sides = highest(prefill), quickest(prefill)
     features = [r for r in rows if r["part"] == "features" and r["name"] != PLAIN and r["slowdown"]]
     compared = [part for name in COMPARISONS if (part := [r for r in rows if r["part"] == name])]
     others = [(lambda axes: draw_features(axes, features), 0)] if features else []
     for part, panel in PANELS.items():
         if some := [r for r in rows if r["part"] == part]:
-            drawn_by_row = len(some) if panel in BY_ROW else 0
-            others.append((functools.partial(panel, rows=some, sessions=sessions), drawn_by_row))
+            inches = 1 + len(some) * BY_ROW.get(part, 0)
+            others.append((functools.partial(panel, rows=some, sessions=sessions), inches))
     lines = [others[i : i + 2] for i in range(0, len(others), 2)]
     batches = [r for r in rows if r["part"] == "batches"]
     half = -(-len(batches) // 2)
-    heights = [3] * len(grid) + [max(3, 1 + 0.35 * max(count for _, count in line)) for line in lines]
+    heights = [3] * len(grid) + [max(3, *(inches for _, inches in line)) for line in lines]
     heights += [3] if compared else []
     heights += [1 + 0.15 * half] if batches else []
     dims = sorted({dim for line in grid.values() for dim in line}) or [0]
-    figure = plt.figure(figsize=(4 * max(len(dims), 3), sum(heights)), layout="constrained")
+    figure = plt.figure(figsize=(5 * max(len(dims), 3), sum(heights)), layout="constrained")
     figures = list(figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0])
     if batches:
         halves = [some for some in (batches[:half], batches[half:]) if some]
@@ -306,9 +296,9 @@ def draw(sessions, rows, path):
     for part, ((heads, see), line) in zip(figures, grid.items(), strict=False):
         for axes, dim in zip(part.subplots(1, len(dims), squeeze=False, sharey=True)[0], dims, strict=True):
             if dim in line:
-                draw_prefill(axes, line[dim], f"d{dim} {heads[0]}/{heads[1]} {see}", top)
+                draw_prefill(axes, line[dim], f"d{dim} {heads[0]}/{heads[1]} {see}", top, sides)
         part.axes[0].set_ylabel("TFLOP/s, visited")
-        part.axes[0].legend(fontsize=7, loc="lower right")
+        legend(part.axes[-1], part.axes)
     if compared:
         for axes, part in zip(
             figures[-1].subplots(1, len(compared), squeeze=False)[0], compared, strict=True
@@ -318,7 +308,9 @@ def draw(sessions, rows, path):
         for axes, (panel, _) in zip(part.subplots(1, len(line), squeeze=False)[0], line, strict=True):
             panel(axes)
     last = list(sessions.values())[-1]
-    figure.suptitle(f"{last['device']}, {last['id'][:10]}, attn {last['commit']}, PyTorch {last['torch']}")
+    figure.suptitle(
+        f"{last['device']}, {last['id'][:10]}, attn {last['commit'][:8]}, PyTorch {last['torch']}"
+    )
     figure.savefig(path)
     plt.close(figure)
 

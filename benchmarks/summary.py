@@ -21,6 +21,14 @@ from plots.speed import draw_speed
 
 ROOT = Path(__file__).resolve().parents[1]
 CARDS = ("H200", "H100")
+SAME_PAGES = "decode, pages of 16, beside FlashInfer, which reads the same pages"
+# Caches of Transformers, by their names in the files.
+CACHES = {
+    "dynamic": "dynamic cache",
+    "static": "static cache",
+    "graphed": "static cache, compiled and recorded",
+    "recorded": "static cache, recorded by `Decoder`",
+}
 # Libraries that a session may lack: what it calls their versions, and what rows call them.
 OPTIONAL = {"flashinfer": "flashinfer", "flash_attn_4": "flash4"}
 COMMAND = "./dev bench gpu {} --json FILE"
@@ -28,15 +36,19 @@ COMMAND = "./dev bench gpu {} --json FILE"
 
 @dataclass(frozen=True)
 class Point:
-    """One measured point, ready to be shown: what attn took, what the best peer took, and their ratio."""
+    """One measured point: what attn took, what the best peer took, and their ratio. `reached` is what attn made of it, in
+    `reached_unit`: TFLOP/s, TB/s, or the time itself."""
 
     name: str
-    ours: str
+    ours: float
+    theirs: float
+    unit: str
     peer: str
-    theirs: str
     ratio: float | None
     sustained: float | None
     date: str
+    reached: float
+    reached_unit: str
 
 
 @dataclass(frozen=True)
@@ -46,90 +58,79 @@ class Task:
     title: str
     part: str
     points: list[Point]
-    unit: str = ""
 
 
-def milliseconds(ms):
-    return f"{ms:.3f} ms" if ms < 10 else f"{ms:.1f} ms"
+def point(measured, ours, theirs, unit, peer, *, more_is_better=False, alone=True, sustained=None):
+    ratio = ours / theirs if more_is_better else theirs / ours
+    reached = rate(measured) or (ours, unit)
+    dated = (measured.date, *reached)
+    return Point(measured.name, ours, theirs, unit, peer, ratio if alone else None, sustained, *dated)
+
+
+def rate(measured):
+    """What attn made of the device: arithmetic where rows count it and memory is not the limit, else bytes."""
+    row = measured.row
+    if row["part"] in ("decode", "quantized"):
+        return row["bytes_per_second"] / 1e12, "TB/s"
+    return (row["tflops"], "TFLOP/s") if row.get("tflops") else None
+
+
+def shown(value, unit):
+    digits = {"TFLOP/s": 0, "tokens/s": 0, "us": 1, "TB/s": 2, "s": 2, "ms": 3 if value < 10 else 1}[unit]
+    return f"{value:.{digits}f}"
 
 
 def beside_peers(measured):
-    best, ms, ratio = measured.alone()
+    best, ms, _ = measured.alone()
     title = peer_title(best, measured.session)
     ours = measured.row["attn"]["run_ms"]
-    return Point(
-        measured.name,
-        milliseconds(ours),
-        title,
-        milliseconds(ms),
-        ratio,
-        measured.sustained(),
-        measured.date,
-    )
+    return point(measured, ours, ms, "ms", title, sustained=measured.sustained())
 
 
-def beside_one(measured, name):
+def beside_flashinfer(measured):
     """Beside a peer that need not be the best."""
-    ours, ms = measured.row["attn"]["run_ms"], measured.row["peers_ms"][name]
+    ours, ms = measured.row["attn"]["run_ms"], measured.row["peers_ms"]["flashinfer"]
     times = measured.row.get("sustained_ms", {})
-    sustained = times[name] / times["attn"] if name in times else None
-    title = peer_title(name, measured.session)
-    return Point(
-        measured.name, milliseconds(ours), title, milliseconds(ms), ms / ours, sustained, measured.date
-    )
+    sustained = times["flashinfer"] / times["attn"] if "flashinfer" in times else None
+    return point(measured, ours, ms, "ms", peer_title("flashinfer", measured.session), sustained=sustained)
 
 
 def beside_copies(measured):
     """Prefill behind a shared prompt: attn reads it once, peers read a copy for each response."""
-    times = measured.row["times_ms"]
-    best, ms = measured.best_peer(measured.row["peers_ms"])
-    ours = times[measured.row["best"]]
+    row = measured.row
+    best, ms = measured.best_peer(row["peers_ms"])
     title = peer_title(best, measured.session) + ", copies of the prompt"
-    return Point(measured.name, milliseconds(ours), title, milliseconds(ms), ms / ours, None, measured.date)
+    return point(measured, row["times_ms"][row["best"]], ms, "ms", title)
 
 
 def call_of(kind):
     """Calls of small problems, one after the other: forward, or forward and gradients."""
 
-    def point(measured):
+    def call(measured):
         times = measured.row["back_to_back_us"][kind]
         best, us = measured.best_peer(times)
-        title = peer_title(best, measured.session)
-        ours = times["attn"]
-        return Point(measured.name, f"{ours:.1f} us", title, f"{us:.1f} us", None, us / ours, measured.date)
+        title, ours = peer_title(best, measured.session), times["attn"]
+        return point(measured, ours, us, "us", title, alone=False, sustained=us / ours)
 
-    return point
+    return call
 
 
 def first_result(measured):
     seconds = measured.row["first_seconds"]
-    title = peer_title("flex", measured.session)
-    ours, theirs = seconds["attn"], seconds["flex"]
-    return Point(measured.name, f"{ours:.2f} s", title, f"{theirs:.2f} s", theirs / ours, None, measured.date)
+    return point(measured, seconds["attn"], seconds["flex"], "s", peer_title("flex", measured.session))
 
 
 def token_of_a_model(measured):
     times = measured.row["times_of"]
     title = f"SDPA, Transformers {measured.row['transformers']}"
-    ours, theirs = times["attn"], times["sdpa"]
-    return Point(
-        measured.name, milliseconds(ours), title, milliseconds(theirs), theirs / ours, None, measured.date
-    )
+    return point(measured, times["attn"], times["sdpa"], "ms", title)
 
 
 def served(measured):
     rates = measured.row["tokens_per_second"]
     title = f"generate_batch with SDPA, Transformers {measured.row['transformers']}"
     ours, theirs = rates["engine"], rates["generate_batch sdpa"]
-    return Point(
-        measured.name,
-        f"{ours:.0f} tokens/s",
-        title,
-        f"{theirs:.0f} tokens/s",
-        ours / theirs,
-        None,
-        measured.date,
-    )
+    return point(measured, ours, theirs, "tokens/s", title, more_is_better=True)
 
 
 def has_peer(measured):
@@ -141,6 +142,10 @@ def with_all_peers(found):
     there = {peer(name) for m in found for name in m.row.get("peers_ms", {})}
     needed = [key for key, name in OPTIONAL.items() if name in there]
     return [m for m in found if all(m.session.get(key) for key in needed)]
+
+
+def any_of(measured):
+    return True
 
 
 def large(measured):
@@ -162,6 +167,9 @@ def peer_tasks(card):
     def of_cache(kind):
         return lambda m: m.row["cache"] == kind and {"attn", "sdpa"} <= m.row["times_of"].keys()
 
+    def of_pages(m):
+        return has_peer(m) and "flashinfer" in m.row["peers_ms"]
+
     tasks = [
         task(
             f"prefill of one sequence, heads of {dim}",
@@ -175,46 +183,19 @@ def peer_tasks(card):
         task("chunked prefill, 512 to 8,192 rows behind 16K to 320K tokens", "chunks"),
         task("decode, pages of 16, from 512 MiB of keys and values", "decode", wanted=of(large)),
         task("decode, pages of 16, less than 512 MiB", "decode", wanted=of(lambda m: not large(m))),
-        Task(
-            "decode, pages of 16, beside FlashInfer, which reads the same pages",
-            "decode",
-            [
-                beside_one(m, "flashinfer")
-                for m in newest(card, "decode", has_peer)
-                if "flashinfer" in m.row["peers_ms"]
-            ],
-        ),
-        task(
-            "decode over e4m3, pages of 16",
-            "quantized",
-            wanted=of(lambda m: m.row["format"].startswith("e4m3")),
-        ),
+        task(SAME_PAGES, "decode", beside_flashinfer, of_pages),
+        task("decode over e4m3, pages of 16", "quantized", wanted=of(lambda m: "e4m3" in m.row["format"])),
         task("gradients", "backward"),
         task("prefill behind a prompt that responses share", "shared", beside_copies, of_copies),
         task("forward and gradients behind a shared prompt, beside copies", "shared-backward"),
-        task("small calls one after the other, forward", "eager", call_of("forward"), lambda m: True),
-        task(
-            "small calls one after the other, forward and gradients", "eager", call_of("both"), lambda m: True
-        ),
-        task("described in Python: seconds to the first result", "python", first_result, lambda m: True),
+        task("small calls one after the other, forward", "eager", call_of("forward"), any_of),
+        task("small calls one after the other, forward and gradients", "eager", call_of("both"), any_of),
+        task("described in Python: from import to the first result", "python", first_result, any_of),
     ]
-    for kind in ("dynamic", "static", "graphed", "recorded"):
-        tasks.append(
-            task(
-                f"a token of an 8B Llama in `generate`, {kind} cache",
-                "transformers",
-                token_of_a_model,
-                of_cache(kind),
-            )
-        )
-    tasks.append(
-        task(
-            "requests served, tokens per second",
-            "serving",
-            served,
-            lambda m: "generate_batch sdpa" in m.row["tokens_per_second"],
-        )
-    )
+    for kind, cache in CACHES.items():
+        title = f"a token of an 8B Llama in `generate`, {cache}"
+        tasks.append(task(title, "transformers", token_of_a_model, of_cache(kind)))
+    tasks.append(task("requests served by `Engine`, an 8B Llama", "serving", served, any_of))
     return [found for found in tasks if found.points]
 
 
@@ -298,11 +279,20 @@ def peers(points):
     return ", ".join(f"{peer} at {count}" for peer, count in counts.most_common())
 
 
+def reach(points):
+    """What attn reached, least to most."""
+    least, most = (choose(p.reached for p in points) for choose in (min, max))
+    unit = points[0].reached_unit
+    first, last = shown(least, unit), shown(most, unit)
+    return f"{first} {unit}" if first == last else f"{first} to {last} {unit}"
+
+
 def task_line(task):
     points = task.points
     cells = [
         task.title,
         str(len(points)),
+        reach(points),
         peers(points),
         spread([p.ratio for p in points]),
         spread([p.sustained for p in points]),
@@ -325,10 +315,9 @@ def details(task):
         "|---|---|---|---|---|---|---|",
     ]
     for p in task.points:
-        sustained = f"{p.sustained:.2f}" if p.sustained else ""
-        alone = f"{p.ratio:.2f}" if p.ratio else ""
-        cells = (p.name, p.ours, p.peer, p.theirs, alone, sustained, p.date)
-        lines.append("| " + " | ".join(cells) + " |")
+        times = [f"{shown(value, p.unit)} {p.unit}" for value in (p.ours, p.theirs)]
+        ratios = [f"{ratio:.2f}" if ratio else "" for ratio in (p.ratio, p.sustained)]
+        lines.append("| " + " | ".join((p.name, times[0], p.peer, times[1], *ratios, p.date)) + " |")
     return [*lines, "", "</details>", ""]
 
 
@@ -352,7 +341,8 @@ run was, and what missed its bar, is in the [log of runs](results/README.md).
   and most are in brackets.
 - **Alone**: the median of runs with the L2 cache emptied before each. **Sustained**: the mean of runs back to back, where the
   power limit rules.
-- All sides run in one process on the same tensors and take turns. Before anything is timed, results are compared.
+- In prefill, batches, chunks, decode, quantized and backward all sides run in one process on the same tensors and take turns;
+  before anything is timed, attn's result is compared.
 - In decode, cuDNN reads dense tensors; FlashInfer and attn read pages.
 - To repeat a line, run its command on such a card. Peers are measured where they are installed.
 - Two cards are never in one figure.
@@ -365,8 +355,8 @@ def page():
         tasks = peer_tasks(card)
         lines += [f"## {card}", "", environment(card), "", f"### {card}: beside other libraries", ""]
         lines += [
-            "| task | points | best peer | ratio alone | ratio sustained | date | command |",
-            "|---|---|---|---|---|---|---|",
+            "| task | points | attn | best peer | ratio alone | ratio sustained | date | command |",
+            "|---|---|---|---|---|---|---|---|",
         ]
         lines += [*map(task_line, tasks), "", f"### {card}: beside attn itself, and beside the hardware", ""]
         lines += ["| task | points | figure | what it is | date | command |", "|---|---|---|---|---|---|"]
@@ -388,24 +378,26 @@ SHOWN = (
     "chunked prefill, 512 to 8,192 rows behind 16K to 320K tokens",
     "decode, pages of 16, from 512 MiB of keys and values",
     "decode, pages of 16, less than 512 MiB",
-    "decode, pages of 16, beside FlashInfer, which reads the same pages",
+    SAME_PAGES,
     "decode over e4m3, pages of 16",
     "gradients",
     "prefill behind a prompt that responses share",
     "small calls one after the other, forward",
-    "described in Python: seconds to the first result",
+    "described in Python: from import to the first result",
 )
 
 
 def short_table(card):
     lines = [
-        f"| task, on an {card} | best peer | ratio alone | sustained | `./dev bench gpu` |",
-        "|---|---|---|---|---|",
+        f"| task, on an {card} | attn | best peer | ratio alone | sustained | `./dev bench gpu` |",
+        "|---|---|---|---|---|---|",
     ]
     tasks = {task.title: task for task in peer_tasks(card)}
     for task in (tasks[title] for title in SHOWN):
         ratios = [spread([getattr(p, name) for p in task.points]) for name in ("ratio", "sustained")]
-        lines.append(f"| {task.title} | {peers(task.points)} | {' | '.join(ratios)} | `{task.part}` |")
+        lines.append(
+            f"| {task.title} | {reach(task.points)} | {peers(task.points)} | {' | '.join(ratios)} | `{task.part}` |"
+        )
     return lines
 
 

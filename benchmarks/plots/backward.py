@@ -2,60 +2,46 @@
 """Draws the rows of `bench gpu backward`, `shared-backward` and `tree-backward`: TFLOP/s of all products, of attn and of its
 peers; and those of `eager`: microseconds of a call."""
 
-SHADES = {
-    "attn": "#d62728",
-    "cudnn": "#2ca02c",
-    "flash": "#1f77b4",
-    "flash4": "#17becf",
-    "empty": "#c7c7c7",
-    "replicated": "#7f7f7f",
-    "one level": "#7f7f7f",
-}
+from plots.palette import REFERENCE, colour, head, hosts, legend, name_rows, sustained, title
+
+EMPTY = "empty"  # an autograd function that does nothing
+
+
+def shade(name):
+    return REFERENCE if name == EMPTY else colour(name)
+
+
+def places_of(index, times):
+    """(place, height, side, time) of the bars of a row, side by side."""
+    height = 0.8 / len(times)
+    for step, (name, time) in enumerate(times.items()):
+        yield index + height * (step - (len(times) - 1) / 2), height, name, time
 
 
 def draw_gradients(axes, rows):
-    """Work is that of attn for all sides: what others do besides, as with copies of a prompt, is their loss. Lines:
-    back to back."""
+    """Work is that of attn for all sides: what others do besides, as with copies of a prompt, is their loss."""
     for index, row in enumerate(rows):
+        rate = lambda ms, flops=row["visited_flops"]: flops / ms / 1e9  # noqa: E731
         times = {"attn": row["attn"]["run_ms"], **row["peers_ms"]}
-        height = 0.8 / len(times)
-        for step, (name, milliseconds) in enumerate(times.items()):
-            place = index + height * (step - (len(times) - 1) / 2)
-            rate = lambda ms, flops=row["visited_flops"]: flops / ms / 1e9  # noqa: E731
-            axes.barh(
-                place, rate(milliseconds), height=height, color=SHADES.get(name.split(",")[0]), label=name
-            )
-            if sustained := row["sustained_ms"].get(name):
-                axes.plot(
-                    [rate(sustained)] * 2,
-                    [place - height / 2, place + height / 2],
-                    color="black",
-                    linewidth=1,
-                )
-    axes.set_yticks(range(len(rows)), [row["name"] for row in rows], fontsize=7)
-    axes.invert_yaxis()
-    axes.set_xlabel("TFLOP/s")
-    axes.set_title(f"{rows[0]['part']}; black: back to back", fontsize=9)
-    handles, labels = axes.get_legend_handles_labels()
-    first = dict(zip(reversed(labels), reversed(handles), strict=True))
-    axes.legend(first.values(), first.keys(), fontsize=7)
+        for place, height, name, milliseconds in places_of(index, times):
+            axes.barh(place, rate(milliseconds), height=height, color=shade(name), label=title(name))
+            if back_to_back := row["sustained_ms"].get(name):
+                sustained(axes, rate(back_to_back), place, name)
+    name_rows(axes, [row["name"] for row in rows])
+    axes.set_xlabel("TFLOP/s", fontsize=8)
+    head(axes, rows[0]["part"])
+    legend(axes)
 
 
 def draw_eager(axes, rows):
-    """Forward with gradients, back to back. Black: what the host takes from one call to the next."""
+    """Forward with gradients, back to back."""
     for index, row in enumerate(rows):
-        times = row["back_to_back_us"]["both"]
-        height = 0.8 / len(times)
-        for step, (name, microseconds) in enumerate(times.items()):
-            place = index + height * (step - (len(times) - 1) / 2)
-            shade = SHADES.get(name.split(",")[0])
-            axes.barh(place, microseconds, height=height, color=shade, label=name)
+        for place, height, name, microseconds in places_of(index, row["back_to_back_us"]["both"]):
+            label = "a function that does nothing" if name == EMPTY else title(name)
+            axes.barh(place, microseconds, height=height, color=shade(name), label=label)
             host = row["host_us"]["both"][name]
-            axes.plot([host] * 2, [place - height / 2, place + height / 2], color="black", linewidth=1)
-    axes.set_yticks(range(len(rows)), [row["name"] for row in rows], fontsize=7)
-    axes.invert_yaxis()
-    axes.set_xlabel("us a call")
-    axes.set_title("forward and gradients of small problems; black: the host", fontsize=9)
-    handles, labels = axes.get_legend_handles_labels()
-    first = dict(zip(reversed(labels), reversed(handles), strict=True))
-    axes.legend(first.values(), first.keys(), fontsize=7)
+            hosts(axes, host, place, height * 0.3)
+    name_rows(axes, [row["name"] for row in rows])
+    axes.set_xlabel("us a call", fontsize=8)
+    head(axes, "forward and gradients of small problems")
+    legend(axes)

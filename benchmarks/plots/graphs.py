@@ -10,36 +10,36 @@ from parts.outputs import outputs_limit
 from parts.pages import LIMIT_US
 from parts.planning import LIMIT_US as PLAN_LIMIT_US
 from parts.significance import significance_limit
+from plots.palette import COLOURS, LIMIT, OTHER_FORM, THIRD_FORM, bars, head, hosts, legend, limits, name_rows
 
-SHADES = {"replay": "#d62728", "eager": "#7f7f7f", EMBEDDED: "#1f77b4"}
+# Steps of attn: recorded, eager from Python, and eager from C++.
+SHADES = {"replay": COLOURS["attn"], "eager": OTHER_FORM, EMBEDDED: THIRD_FORM}
+LABELS = {"replay": "recorded"}
 
 
 def draw_graphs(axes, rows):
-    """Black: the host's part, tables and plan and all launches."""
     for index, (side, shade) in enumerate(SHADES.items()):
         there = [(i + 0.25 * (index - 1), row) for i, row in enumerate(rows) if side in row["step_ms"]]
         if not there:
             continue
         places, times = [place for place, _ in there], [row["step_ms"][side] for _, row in there]
-        axes.barh(places, times, height=0.25, color=shade, label=side)
+        axes.barh(places, times, height=0.25, color=shade, label=f"attn, {LABELS.get(side, side)}")
         for place, row in there:
             host = (row["update_us"][side] + row["launches_us"][side]) / 1e3
-            axes.plot([host] * 2, [place - 0.125, place + 0.125], color="black", linewidth=1)
-    axes.set_yticks(range(len(rows)), [r["name"] for r in rows], fontsize=7)
-    axes.invert_yaxis()
-    axes.set_xlabel("ms a step")
-    axes.set_title("attention of a step, captured and made anew", fontsize=9)
-    axes.legend(fontsize=7)
+            hosts(axes, host, place, 0.08)
+    name_rows(axes, [r["name"] for r in rows])
+    axes.set_xlabel("ms a step", fontsize=8)
+    head(axes, "attention of a step, captured and made anew")
+    legend(axes)
 
 
 def draw_limited(axes, rows, numbers, limit, unit, title):
-    """A bar of each row. Dashed: what it may reach."""
-    axes.barh(range(len(rows)), numbers, height=0.6, color=SHADES["replay"])
-    axes.axvline(limit, color="black", linestyle="--", linewidth=1)
-    axes.set_yticks(range(len(rows)), [r["name"] for r in rows], fontsize=7)
-    axes.invert_yaxis()
-    axes.set_xlabel(unit)
-    axes.set_title(title, fontsize=9)
+    """A bar of each row, and what it may reach."""
+    bars(axes, [r["name"] for r in rows], numbers, [number > limit for number in numbers])
+    axes.axvline(limit, color=LIMIT, linewidth=1.2, label="bar")
+    axes.set_xlabel(unit, fontsize=8)
+    head(axes, title)
+    legend(axes)
 
 
 def draw_pages(axes, rows):
@@ -48,18 +48,18 @@ def draw_pages(axes, rows):
 
 
 def draw_diffkv(axes, rows):
-    """Tokens a second of each way to store keys and values, over bf16's. Dashed: the paper's least."""
+    """Tokens a second of each way to store keys and values, over bf16's."""
     for index, row in enumerate(rows):
         ratios = [found["throughput_ratio"] for found in row["ways"].values()]
         height = 0.8 / len(rows)
         places = [place + height * (index - (len(rows) - 1) / 2) for place in range(len(ratios))]
-        axes.barh(places, ratios, height=height, label=row["name"])
-    axes.axvline(PAPER_THROUGHPUT[0], color="black", linestyle="--", linewidth=0.8)
-    axes.set_yticks(range(len(rows[0]["ways"])), list(rows[0]["ways"]), fontsize=7)
-    axes.invert_yaxis()
-    axes.set_xlabel("tokens a second, over bf16's")
-    axes.set_title("a fixed memory for keys and values; synthetic attention", fontsize=9)
-    axes.legend(fontsize=6)
+        opaque = 1 - 0.6 * index / max(len(rows) - 1, 1)
+        axes.barh(places, ratios, height=height, color=COLOURS["attn"], alpha=opaque, label=row["name"])
+    axes.axvline(PAPER_THROUGHPUT[0], color=LIMIT, linewidth=1.2, label="bar: the paper's least")
+    name_rows(axes, list(rows[0]["ways"]))
+    axes.set_xlabel("tokens a second, over bf16's", fontsize=8)
+    head(axes, "a fixed memory for keys and values; synthetic attention")
+    legend(axes)
 
 
 def draw_planning(axes, rows):
@@ -68,15 +68,14 @@ def draw_planning(axes, rows):
 
 
 def draw_longer(axes, rows, limit_of, title):
-    """How many times as long each takes. Black: what it may reach."""
-    axes.barh(range(len(rows)), [r["longer"] for r in rows], height=0.6, color=SHADES["replay"])
-    for place, row in enumerate(rows):
-        if limit := limit_of(row):
-            axes.plot([limit] * 2, [place - 0.3, place + 0.3], color="black", linewidth=1)
-    axes.set_yticks(range(len(rows)), [r["name"] for r in rows], fontsize=7)
-    axes.invert_yaxis()
-    axes.set_xlabel("times as long")
-    axes.set_title(title, fontsize=9)
+    """How many times as long each takes, and what it may reach."""
+    allowed = list(map(limit_of, rows))
+    missed = [bool(limit) and row["longer"] > limit for row, limit in zip(rows, allowed, strict=True)]
+    bars(axes, [r["name"] for r in rows], [r["longer"] for r in rows], missed)
+    limits(axes, allowed)
+    axes.set_xlabel("times as long", fontsize=8)
+    head(axes, title)
+    legend(axes)
 
 
 def draw_outputs(axes, rows):
@@ -90,14 +89,18 @@ def draw_significance(axes, rows):
 
 
 def draw_context(axes, rows):
-    """Dark: attention."""
-    for name, shade in (("run_ms", "replay"), ("attention_ms", "eager")):
-        numbers = [row["attn"]["run_ms"] if name == "run_ms" else row[name] for row in rows]
-        axes.barh(range(len(rows)), numbers, height=0.6, color=SHADES[shade])
-    axes.set_yticks(range(len(rows)), [f"{row['tokens']:,} tokens" for row in rows], fontsize=7)
-    axes.invert_yaxis()
-    axes.set_xlabel("ms a token, and of them attention")
-    axes.set_title("a model behind a long context of four bits, half of its heads streaming", fontsize=9)
+    names = [f"{row['tokens']:,} tokens" for row in rows]
+    axes.barh(
+        range(len(rows)),
+        [row["attn"]["run_ms"] for row in rows],
+        height=0.8,
+        color=OTHER_FORM,
+        label="a step",
+    )
+    bars(axes, names, [row["attention_ms"] for row in rows], label="of it attention")
+    axes.set_xlabel("ms a token", fontsize=8)
+    head(axes, "a model behind a long context of four bits, half of its heads streaming")
+    legend(axes)
 
 
 def draw_layouts(axes, rows):
@@ -108,15 +111,13 @@ def draw_layouts(axes, rows):
 
 
 def draw_duo(axes, rows):
-    """Black: what the paper reports."""
+    """What the paper reports is the bar."""
     names = ("decode_memory", "prefill_memory", "decode_speed", "prefill_speed")
     labels = [f"{row['kind']}, {name.replace('_', ': ')}" for row in rows for name in names]
-    axes.barh(
-        range(len(labels)), [row[name] for row in rows for name in names], height=0.6, color=SHADES["replay"]
-    )
-    for place, bar in enumerate(bar for row in rows for bar in BARS[row["kind"]]):
-        axes.plot([bar] * 2, [place - 0.3, place + 0.3], color="black", linewidth=1)
-    axes.set_yticks(range(len(labels)), labels, fontsize=7)
-    axes.invert_yaxis()
-    axes.set_xlabel("times less")
-    axes.set_title("some heads stream, against all keep everything", fontsize=9)
+    figures = [row[name] for row in rows for name in names]
+    reported = [bar for row in rows for bar in BARS[row["kind"]]]
+    bars(axes, labels, figures, [figure < bar for figure, bar in zip(figures, reported, strict=True)])
+    limits(axes, reported, label="bar: the paper's")
+    axes.set_xlabel("times less", fontsize=8)
+    head(axes, "some heads stream, against all keep everything")
+    legend(axes)

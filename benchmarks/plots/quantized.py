@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Draws the rows of `bench gpu quantized`: how many times as fast as bf16."""
 
-MET, MISSED, NEUTRAL = "#2ca02c", "#d62728", "#7f7f7f"
+from plots.palette import COLOURS, REFERENCE, TITLES, bars, head, legend, limits
 
 
 def draw_quantized(axes, rows):
-    """Hollow: the ratio of bytes; black: the bar; red where it is missed; x: FlashInfer's e4m3."""
-    places = range(len(rows))
-    axes.barh(places, [r["byte_ratio"] for r in rows], fill=False, edgecolor=NEUTRAL, linewidth=0.5)
     ratios = [r["over_bf16"] or 0 for r in rows]
-    colours = [MISSED if r["bar"] and x < r["bar"] else MET for r, x in zip(rows, ratios, strict=True)]
-    axes.barh(places, ratios, color=colours, height=0.6)
+    bytes_saved = [r["byte_ratio"] for r in rows]
+    places = range(len(rows))
+    axes.barh(places, bytes_saved, fill=False, edgecolor=REFERENCE, linewidth=0.7, label="ratio of bytes")
+    missed = [bool(r["bar"]) and ratio < r["bar"] for r, ratio in zip(rows, ratios, strict=True)]
+    bars(axes, [r["name"] for r in rows], ratios, missed, label="attn")
+    limits(axes, [r["bar"] for r in rows])
     for place, row in zip(places, rows, strict=True):
-        if row["bar"]:
-            axes.plot([row["bar"]] * 2, [place - 0.4, place + 0.4], color="black", linewidth=1)
         for milliseconds in row["peers_ms"].values() if row["bf16_ms"] else ():
-            axes.plot([row["bf16_ms"] / milliseconds], [place], marker="x", markersize=3, color="black")
-    axes.set_yticks(places, [r["name"] for r in rows], fontsize=max(3, min(7, 180 / len(rows))))
-    axes.axvline(1, color="black", linewidth=0.5)
-    axes.invert_yaxis()
-    axes.set_title("decode over codes: times as fast as bf16", fontsize=9)
+            over = row["bf16_ms"] / milliseconds
+            style = {"marker": "o", "markersize": 4, "linestyle": "none", "color": COLOURS["flashinfer"]}
+            axes.plot([over], [place], **style, label=f"{TITLES['flashinfer']}, e4m3")
+    axes.set_xlabel("times as fast as attn in bf16", fontsize=8)
+    head(axes, "decode over quantized keys and values")
+    legend(axes)

@@ -348,10 +348,17 @@ def test_picture(tmp_path):
     picture = tmp_path / "gpu.svg"
     plot_gpu.main([str(tmp_path / "gpu.json"), "-o", str(picture)])
     text = picture.read_text()
-    words = ("d128 64/8 causal", "d256 64/8 full", "cudnn", "flash", "attn, predicted", "softcap 30")
+    words = (
+        "d128 64/8 causal",
+        "d256 64/8 full",
+        "cuDNN",
+        "PyTorch's FlashAttention-2",
+        "attn, predicted",
+        "softcap 30",
+    )
     for word in (
         *words,
-        "the best peer, sustained",
+        "attn, sustained",
         "4 x 4096 128/128 d192/128 causal",
         "256 speculated tokens",
         "trees: by-query over the best",

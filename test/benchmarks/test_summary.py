@@ -2,6 +2,7 @@
 """The pages that people read of benchmarks/results are what benchmarks/summary.py makes of its files."""
 
 import json
+import re
 import sys
 import xml.etree.ElementTree as ElementTree
 
@@ -37,6 +38,7 @@ def row(name, of, ours, **peers):
         "part": "batches",
         "name": name,
         "attn": {"run_ms": ours},
+        "tflops": 100 / ours,
         "peers_ms": peers,
         "sustained_ms": {},
         "declined": {},
@@ -71,6 +73,7 @@ def test_of_each_point_the_newest_counts(files):
         ("b", 3.0, "2026-11-20"),
     ]
     assert summary.spread([p.ratio for p in task.points]) == "2.45 (2.00 to 3.00)"
+    assert summary.reach(task.points) == "100 TFLOP/s"
 
 
 def test_cards_are_apart(files):
@@ -100,3 +103,16 @@ def test_the_chart_is_of_one_card_and_has_few_sides():
         sides = {name for _, of in bars for name in of}
         assert {m.card for m in measured} == {"H200"} and "attn" in sides and len(sides) <= 6, title
     ElementTree.fromstring((ROOT / "docs/pictures/speed-dark.svg").read_text())
+
+
+LINK = re.compile(r'\]\(([^)#: ]+)(?:#[\w-]*)?\)|(?:src|srcset)="([^":]+)"')
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "benchmarks/RESULTS.md", "benchmarks/results/README.md", "docs/support.md"]
+)
+def test_links_lead_somewhere(page):
+    text = (ROOT / page).read_text()
+    links = {first or second for first, second in LINK.findall(text)}
+    assert links
+    assert not [link for link in links if not ((ROOT / page).parent / link).exists()]

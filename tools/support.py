@@ -70,13 +70,16 @@ GROUPS = {
         "sink logits": {"sink_logits": True},
     },
 }
-ASKS = {"forward": "F", "gradients": "G", "plan made on the GPU": "P"}
+PLAN = "plan made on the GPU"
+ASKS = {"forward": "F", "gradients": "G", PLAN: "P"}
+# Groups in which plans are asked for: a plan reads tables and positions, and neither features nor scores.
+PLANNED = ("store", "format of keys and values, in pages", "visibility")
 
 
 def text(added, asked):
     named = PLAIN | added
     named["kv"] = [named.get("kv", attn.Dense())]
-    if asked == "plan made on the GPU":
+    if asked == PLAN:
         named["device_plan"] = True
     mlir = attn.Spec(**named).mlir()
     if asked == "gradients":  # the function's body begins at the first line that ends so
@@ -93,33 +96,79 @@ def renamed(mlir, index):
 
 
 def compile_all(texts, target):
-    """Whether the compiler takes each description for a target. One that it refuses is found by halving the file."""
+    """Whether the compiler takes each description for a target: all in one file, and one by one where that is refused."""
     command = [BUILD / "bin" / "attn-opt", "-", f"--target={target}", "--emit=tile", "-o", os.devnull]
     file = "\n".join(map(renamed, texts, range(len(texts))))
     if subprocess.run(command, input=file, capture_output=True, text=True).returncode == 0:
         return [True] * len(texts)
     if len(texts) == 1:
         return [False]
-    half = len(texts) // 2
-    return compile_all(texts[:half], target) + compile_all(texts[half:], target)
+    return [taken for one in texts for taken in compile_all([one], target)]
+
+
+def asks_of(group):
+    return [what for what in ASKS if what != PLAN or group in PLANNED]
 
 
 def answers():
     """Whether the compiler takes a description: by group, row, what is asked, and target."""
-    asked = [(group, row, what) for what in ASKS for group, rows in GROUPS.items() for row in rows]
-    texts = [text(GROUPS[group][row], what) for group, row, what in asked]
+    files = [(group, what, target) for group in GROUPS for what in asks_of(group) for target in CARDS]
+
+    def ask(file):
+        group, what, target = file
+        return compile_all([text(added, what) for added in GROUPS[group].values()], target)
+
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        said = list(pool.map(lambda target: compile_all(texts, target), CARDS))
-    return {
-        (*question, target): takes
-        for target, of_target in zip(CARDS, said, strict=True)
-        for question, takes in zip(asked, of_target, strict=True)
-    }
+        said = zip(files, pool.map(ask, files), strict=True)
+        return {
+            (group, row, what, target): takes
+            for (group, what, target), of_rows in said
+            for row, takes in zip(GROUPS[group], of_rows, strict=True)
+        }
 
 
 def measured():
-    """Names of the cards of which benchmarks/results has a file."""
-    return {short_name(session["device"]) for sessions, _ in gpu_files() for session in sessions.values()}
+    """The newest session of each card of which benchmarks/results has a file."""
+    sessions = [session for sessions, _ in gpu_files() for session in sessions.values()]
+    return {short_name(s["device"]): s for s in sorted(sessions, key=lambda session: session["id"])}
+
+
+# Kernels whose PTX is asked for: forward, gradients, quantized decode.
+CODES = {"kv": attn.Paged(key="int4", value="int2")}
+PTX_OF = (({}, "forward"), ({}, "gradients"), (CODES, "forward"))
+
+
+def ptx_version(target):
+    """The highest version of PTX in these kernels."""
+    command = [BUILD / "bin" / "attn-opt", "-", f"--target={target}", "--emit=ptx", "-o", "-"]
+    found = []
+    for added, asked in PTX_OF:
+        run = subprocess.run(command, input=text(added, asked), capture_output=True, text=True, check=True)
+        found += re.findall(r"^\.version (\d+)\.(\d+)", run.stdout, flags=re.M)
+    return "{}.{}".format(*max((int(major), int(minor)) for major, minor in found))
+
+
+def cuda_of_ptx():
+    """The CUDA whose driver first took a version of PTX, as the runtime says it to people."""
+    source = (ROOT / "runtime/src/cuda/CudaModule.cpp").read_text()
+    return dict(re.findall(r'\{"(\d\.\d)", "(\d+\.\d)"\}', source))
+
+
+def gpu_table():
+    """A line for each target: its cards, what was measured with which driver, and which driver its PTX needs."""
+    sessions, drivers = measured(), cuda_of_ptx()
+    lines = ["| target | cards | measured | PTX | needs a driver of |", "|---|---|---|---|---|"]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        versions = dict(zip(CARDS, pool.map(ptx_version, CARDS), strict=True))
+    for target, cards in CARDS.items():
+        ran = [
+            f"{card}, driver {sessions[card]['driver']}, CUDA {sessions[card]['cuda']}"
+            for card in cards.split(", ")
+            if card in sessions
+        ]
+        needs = f"CUDA {drivers[versions[target]]} or later"
+        lines.append(f"| {target} | {cards} | {'; '.join(ran) or 'no'} | {versions[target]} | {needs} |")
+    return lines
 
 
 def card_names(target, cards):
@@ -136,7 +185,8 @@ def table(said):
         lines.append(f"| **{group}** |" + " |" * len(CARDS))
         for row in rows:
             cells = [
-                " ".join(letter for what, letter in ASKS.items() if said[group, row, what, target]) or "no"
+                " ".join(letter for what, letter in ASKS.items() if said.get((group, row, what, target)))
+                or "no"
                 for target in CARDS
             ]
             lines.append(f"| {row} | " + " | ".join(cells) + " |")
@@ -146,35 +196,40 @@ def table(said):
 def short_table(said):
     """A line for each group: the rows that the compiler takes on every target, and after "not" the targets that refuse."""
     cards = measured()
-    lines = ["| | forward | gradients | plan made on the GPU |", "|---|---|---|---|"]
+    lines = [
+        "| | forward | gradients | plan made on the GPU, of stores, formats and visibilities |",
+        "|---|---|---|---|",
+    ]
     lines.append(
         "| GPU | " + ", ".join(f"{card_names(target, cards)} ({target})" for target in CARDS) + " | | |"
     )
     for group, rows in GROUPS.items():
         cells = []
-        for what in ASKS:
+        for what in asks_of(group):
             named = []
             for row in rows:
-                refused = [target for target in CARDS if not said[group, row, what, target]]
+                refused = [target for target in CARDS if not said.get((group, row, what, target))]
                 if len(refused) < len(CARDS):
                     named.append(row + (f" (not {', '.join(refused)})" if refused else ""))
             cells.append(", ".join(named) or "no")
         cells[1:] = ["as forward" if cell == cells[0] else cell for cell in cells[1:]]
+        cells += [""] * (len(ASKS) - len(cells))
         lines.append(f"| {group} | " + " | ".join(cells) + " |")
     return lines
 
 
 PAGE = """# What runs on which GPU
 
-`tools/support.py` writes this page: it asks the compiler for each description and each target. A description has 32 query
-heads, 8 KV heads of 128 features in bf16 and one operand, `Dense()`, that rows see causally, unless its row says otherwise.
-F: forward. G: gradients. P: the plan of a batch may be made on the GPU (`device_plan=True`). "no": the compiler refuses all
-three, before anything runs. Of the cards in **bold**, `benchmarks/results` has measurements. On the others nothing was
-measured: their kernels run on the host device in the tests and are assembled by `ptxas`.
+`tools/support.py` writes this page: it asks the compiler for each description and each target. [Features that meet in one
+kernel](compositions.md) has pairs of features. On a GPU only the cards below were measured
+([results](../benchmarks/RESULTS.md)); the tests run kernels on the host device and assemble them with `ptxas`. A GPU needs
+NVIDIA's driver and no CUDA toolkit. "PTX" is the highest version among kernels of attention, gradients and quantized decode.
 
-[Features that meet in one kernel](compositions.md) has the pairs of features. All of it needs Linux on x86-64; a GPU needs
-NVIDIA's driver and no CUDA toolkit.
-
+"""
+LETTERS = """A description has 32 query heads, 8 KV heads of 128 features in bf16 and one operand, `Dense()`, that rows see causally, unless
+its row says otherwise. **F**: forward. **G**: gradients. **P**: the plan of a batch may be made on the GPU
+(`device_plan=True`); this is asked of stores, formats and visibilities alone. "no": the compiler refuses all that was asked,
+before anything runs. Cards in bold were measured.
 """
 
 
@@ -182,7 +237,8 @@ def main():
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT
     said = answers()
     (folder / "docs").mkdir(exist_ok=True)
-    (folder / "docs" / "support.md").write_text(PAGE + "\n".join(table(said)) + "\n")
+    tables = [*gpu_table(), "", LETTERS, *table(said)]
+    (folder / "docs" / "support.md").write_text(PAGE + "\n".join(tables) + "\n")
     readme = (ROOT / "README.md").read_text()
     (folder / "README.md").write_text(replace_section(readme, "support", short_table(said)))
 

@@ -3,13 +3,15 @@
 
 It is written as SVG without a library, so that the same files give the same picture everywhere."""
 
+from dataclasses import dataclass
+
 from measuring.newest import newest, peer, peer_title
 from plots.palette import COLOURS, TITLES
 
 INK = {"light": "#1f2328", "dark": "#e6edf3"}
 GRID = {"light": "#d0d7de", "dark": "#3d444d"}
 WIDTH, HEIGHT = 860, 560
-LEFT, TOP, RIGHT, BOTTOM = 46, 40, 8, 34  # of a panel, around its axes
+LEFT, TOP, RIGHT, BOTTOM = 46, 40, 8, 42  # of a panel, around its axes
 HEAD = 54
 
 FORWARD = ("2048", "4096", "8192", "16384", "32768")
@@ -33,6 +35,17 @@ QUANTIZED = (
     ("int4", "K4V4, 61 x 8192"),
     ("K4V2", "K4V2, 79 x 8192"),
 )
+
+
+@dataclass(frozen=True)
+class Panel:
+    title: str
+    unit: str
+    tick: float
+    across: str  # what the names below the bars are
+    bars: list  # (name, figure by side)
+    measured: list  # what each of them comes from
+    line: tuple | None = None  # a figure to compare with, and its name
 
 
 def times(measured, sides):
@@ -65,7 +78,6 @@ def over_bf16(row, ms):
 
 
 def panels(card):
-    """(title, unit, ticks, bars, what measured them, a line with its label) of each panel."""
     known = {str(m.row["lengths"][0]): m.name for m in newest(card, "prefill") if prefill_shown(m)}
     labels = [(f"{int(n) // 1024}K", known[n]) for n in FORWARD if n in known]
     forward = bars_of(card, "prefill", labels, ("attn", "flashinfer", "cudnn", "flash"), teraflops)
@@ -77,17 +89,28 @@ def panels(card):
         card, "quantized", QUANTIZED[:1], ("attn", "flashinfer"), over_bf16, lambda m: m.row["peers_ms"]
     )
     alone = bars_of(card, "quantized", QUANTIZED[1:], ("attn",), over_bf16)
+    heads = "query/KV heads, sequences x tokens"
+    formats = "keys and values; K8V4: keys int8, values int4"
     return [
-        ("Forward: prefill of one sequence, 32/8 heads of 128, causal", "TFLOP/s", 200, *forward, None),
-        ("Backward: gradients, heads of 128, causal", "TFLOP/s", 200, *backward, None),
-        ("Decode: bf16, 32/8 heads, pages of 16 (cuDNN: dense)", "TB/s", 1, *decode, (copying, "copying")),
-        (
+        Panel(
+            "Forward: prefill, 32/8 heads of 128, causal", "TFLOP/s", 200, "tokens of one sequence", *forward
+        ),
+        Panel("Backward: gradients, heads of 128, causal", "TFLOP/s", 200, heads, *backward),
+        Panel(
+            "Decode: bf16, 32/8 heads, pages of 16 (cuDNN: dense)",
+            "TB/s",
+            1,
+            "sequences x tokens",
+            *decode,
+            (copying, "copying"),
+        ),
+        Panel(
             "Quantized decode: times as fast as attn's bf16",
             "times",
             1,
+            formats,
             pairs[0] + alone[0],
             pairs[1] + alone[1],
-            None,
         ),
     ]
 
@@ -101,13 +124,17 @@ def text(x, y, words, anchor="middle", size=11, weight="normal"):
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" font-weight="{weight}">{words}</text>'
 
 
-def panel(panel_of, x0, y0, width, height, mode):
-    title, unit, tick, bars, _, line = panel_of
+def draw_panel(panel, x0, y0, width, height, mode):
+    tick, bars, line = panel.tick, panel.bars, panel.line
     left, right, top, bottom = x0 + LEFT, x0 + width - RIGHT, y0 + TOP, y0 + height - BOTTOM
     most = max([value for _, sides in bars for value in sides.values()] + ([line[0]] if line else []))
     end = tick * (int(most * 1.06 / tick) + 1)
     place = lambda value: bottom - (bottom - top) * value / end  # noqa: E731
-    lines = [text(left, y0 + 16, title, "start", 12, "600"), text(left - 6, y0 + 32, unit, "end", 10)]
+    lines = [
+        text(left, y0 + 16, panel.title, "start", 12, "600"),
+        text(left - 6, y0 + 32, panel.unit, "end", 10),
+    ]
+    lines.append(text((left + right) / 2, bottom + 31, panel.across, size=10))
     for step in range(int(end / tick) + 1):
         y = place(step * tick)
         lines.append(f'<line x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" stroke="{GRID[mode]}"/>')
@@ -144,8 +171,8 @@ def panel(panel_of, x0, y0, width, height, mode):
 def legend(drawn, mode):
     """The sides of all panels with their versions, in one line above them."""
     sessions = {}
-    for *_, bars, measured, _ in drawn:
-        for (_, sides), m in zip(bars, measured, strict=True):
+    for panel in drawn:
+        for (_, sides), m in zip(panel.bars, panel.measured, strict=True):
             for name in sides:
                 if name not in sessions or sessions[name]["id"] < m.session["id"]:
                     sessions[name] = m.session
@@ -160,7 +187,7 @@ def legend(drawn, mode):
 
 def draw_speed(card, mode):
     drawn = panels(card)
-    dates = [m.date for *_, measured, _ in drawn for m in measured]
+    dates = [m.date for panel in drawn for m in panel.measured]
     title = f"NVIDIA {card}, measured {min(dates)} to {max(dates)}; higher is better"
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
@@ -171,5 +198,5 @@ def draw_speed(card, mode):
     ]
     width, height = WIDTH / 2, (HEIGHT - HEAD) / 2
     for index, one in enumerate(drawn):
-        lines += panel(one, width * (index % 2), HEAD + height * (index // 2), width, height, mode)
+        lines += draw_panel(one, width * (index % 2), HEAD + height * (index // 2), width, height, mode)
     return "\n".join([*lines, "</svg>"]) + "\n"

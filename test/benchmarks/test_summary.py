@@ -99,9 +99,10 @@ def test_sessions_without_a_library_are_left_out(files):
 
 
 def test_the_chart_is_of_one_card_and_has_few_sides():
-    for title, _, _, bars, measured, _ in panels("H200"):
-        sides = {name for _, of in bars for name in of}
-        assert {m.card for m in measured} == {"H200"} and "attn" in sides and len(sides) <= 6, title
+    for panel in panels("H200"):
+        sides = {name for _, of in panel.bars for name in of}
+        assert {m.card for m in panel.measured} == {"H200"}
+        assert "attn" in sides and len(sides) <= 6, panel.title
     ElementTree.fromstring((ROOT / "docs/pictures/speed-dark.svg").read_text())
 
 

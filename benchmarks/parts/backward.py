@@ -24,6 +24,7 @@ CLOSE = 1.3  # times the best one's: what a peer may take alone to be measured s
 
 
 ODD_GROUPS = (3, 4, 5, 6, 7)  # and one that fills tiles, beside which others are judged
+WIDE = (192, 256)  # heads, of which dk and dv have kernels of their own
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ def backward_points(quick):
         BackwardPoint(2, 4096, 128, 128, dim=192, value_dim=128),
         *(BackwardPoint(2, 8192, 8 * group, 8) for group in ODD_GROUPS),
         BackwardPoint(3, 3000, 28, 4),
+        *(BackwardPoint(1, 8192, 16, 16, dim=dim) for dim in WIDE),
         BackwardPoint(32, 512, 32, 8),
     ]
     return points[:2] if quick else points

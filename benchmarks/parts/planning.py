@@ -2,9 +2,12 @@
 """Plans that the GPU makes: what `bench gpu` measures in planning.
 
 What planning a step takes where lengths and tables are in device memory, of launches recorded one behind the other, and how
-long attention takes under such a plan, beside the host's plan of the same step, in turns.
+long attention takes under such a plan, beside the host's plan of the same step, in turns. And what the host takes for a plan
+of its own, each in place of the one before.
 """
 
+import statistics
+import time
 from dataclasses import dataclass
 
 from measuring.described import Described
@@ -12,6 +15,7 @@ from measuring.timing import replay_time
 
 LIMIT_US, SLOWER = 10, 1.02  # of planning; of attention, times as long
 RECORDED = 50  # plans in a graph
+HOST_PLANS = 40
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,8 @@ def planning_points(quick):
         PlanningPoint("64 x 4096", (4096,) * 64),
         PlanningPoint("16 x 8192", (8192,) * 16),
         PlanningPoint("1 x 65536", (65536,)),
+        PlanningPoint("256 sequences of 1 to 600", tuple(1 + 599 * (i * 101 % 256) // 255 for i in range(256))),
+        PlanningPoint("1024 x 300", (300,) * 1024),
     ]
     return points[:1] if quick else points
 
@@ -81,6 +87,7 @@ class Step:
         }
         host = kernel.plan(batch)
         self.tasks = host.stats["tasks"]
+        self.plan_on_host = lambda: kernel.plan(batch)
         self.outs = {name: torch.empty_like(tensors.q) for name in ("device", "host")}
         made = self.plan()
         if made.fault:
@@ -103,6 +110,17 @@ def plan_time(torch, step, repeats=20):
     return replay_time(torch, step.plan, RECORDED, repeats)
 
 
+def host_plan_us(step):
+    """What the host takes for a plan, the median: the plan before is dropped, and nothing is waited for."""
+    times, made = [], step.plan_on_host()
+    for _ in range(HOST_PLANS):
+        begin = time.perf_counter()
+        made = step.plan_on_host()
+        times.append(time.perf_counter() - begin)
+    del made
+    return statistics.median(times) * 1e6
+
+
 def measure_planning(point, bench):
     """Measures a point: its row of the file."""
     torch = bench.contest.torch
@@ -117,6 +135,7 @@ def measure_planning(point, bench):
         "plan_ms": plan_time(torch, step),
         "attn": {"run_ms": times["device"]},
         "host_plan_ms": times["host"],
+        "host_plan_us": host_plan_us(step),
         "peers_ms": {},
         "declined": {},
     }
@@ -126,7 +145,7 @@ def planning_line(row):
     """A row for people."""
     ours, host = row["attn"]["run_ms"], row["host_plan_ms"]
     return (
-        f"  {row['name']:<36}{row['plan_ms'] * 1e3:>8.1f} us a plan of {row['tasks']} tasks   attention {ours:.4f} ms "
+        f"  {row['name']:<36}{row['plan_ms'] * 1e3:>8.1f} us a plan of {row['tasks']} tasks, {row['host_plan_us']:.0f} by the host   attention {ours:.4f} ms "
         f"under it, {host:.4f} under the host's (x{ours / host:.3f})"
     )
 

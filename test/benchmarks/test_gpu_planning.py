@@ -16,7 +16,7 @@ from parts.planning import PlanningPoint, measure_planning, planning_line  # noq
 
 def test_points():
     points = PARTS["planning"](False)
-    assert len({point.key for point in points}) == len(points) == 5
+    assert len({point.key for point in points}) == len(points) == 7
     assert [point.key for point in PARTS["planning"](True)] == ["planning: 256 sequences of 64 to 8192"]
     lengths = points[0].lengths
     assert (min(lengths), max(lengths), len(set(lengths))) == (64, 8192, 256)
@@ -40,6 +40,7 @@ def test_a_tiny_step(monkeypatch):
     )
     row = measure_planning(point, bench)
     assert ran == ["device", "host"] and row["tasks"] >= 6 and row["sequences"] == 3
+    assert 0 < row["host_plan_us"] < 1e6 and "by the host" in line(row)
     assert row["name"] in line(row) == planning_line(row) and "4.0 us" in line(row) and "x1.100" in line(row)
     assert bars(row, {}) == [("10 us a plan", True), ("attention 2 % slower at most", False)]
     assert bars(row | {"plan_ms": 0.011, "host_plan_ms": 1.08}, {}) == [

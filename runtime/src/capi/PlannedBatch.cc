@@ -31,6 +31,8 @@ PlannedBatch::~PlannedBatch() {
 }
 
 void PlannedBatch::noteStream() {
+  if (fixed) // leaves no room
+    return;
   const uint64_t number = oneStream ? kernel->device->device->streamNumber() : 0;
   oneStream = number && (!stream || stream == number);
   stream = number;

@@ -151,6 +151,8 @@ public:
   uint64_t streamNumber() override {
     Current current(api_, context_);
     unsigned long long number = 0;
+    if (isCaptured()) // to which the question would put an end
+      return 0;
     return api_.cuStreamGetId && api_.cuStreamGetId(stream_, &number) == success ? number + 1 : 0;
   }
 

@@ -122,7 +122,8 @@ public:
   /// Costs next to nothing where nothing was copied in. The host device, whose work has ended when a call
   /// returns, takes any.
   virtual Status useStream(void *stream) = 0;
-  /// The number of that stream, which no other has, before or after; 0 where the driver tells none.
+  /// The number of that stream, which no other has, before or after; 0 where the driver tells none,
+  /// and while the stream is captured.
   virtual uint64_t streamNumber() = 0;
 
   /// From here to endRecording launches and fills are noted and not done. Nothing else may go to the stream.

@@ -44,6 +44,7 @@ size_t used = 0;
 bool recorded[64];
 uintptr_t events = 0;
 void *capturing = nullptr; // the stream that is
+bool invalidated = false;
 struct Graph {
   int launches = 0, overlapping = 0;
 };
@@ -59,6 +60,8 @@ void *lastStream = nullptr;
 int launch(void *stream, bool overlaps) {
   lastStream = stream;
   if (capturing && stream == capturing) {
+    if (invalidated)
+      return 901;
     ++captured.launches;
     captured.overlapping += overlaps;
   } else {
@@ -272,15 +275,12 @@ EXPORT int cuStreamCreate(void **stream, unsigned) {
   return 0;
 }
 EXPORT int cuStreamDestroy_v2(void *) { return 0; }
-EXPORT int cuStreamGetId(void *stream, unsigned long long *number) {
-  *number = reinterpret_cast<uintptr_t>(stream);
-  return 0;
-}
 EXPORT int cuStreamBeginCapture_v2(void *stream, int) {
   std::lock_guard guard(lock);
   if (!stream) // the legacy default stream cannot be captured
     return 900;
   capturing = stream;
+  invalidated = false;
   captured = {};
   return 0;
 }
@@ -291,6 +291,16 @@ EXPORT int cuStreamEndCapture(void *, void **graph) {
     return result;
   *graph = new Graph(captured);
   ++counters[3];
+  return 0;
+}
+// Of a captured stream, 900: and the capture is invalid from then on, as on an H200 (driver 580.159).
+EXPORT int cuStreamGetId(void *stream, unsigned long long *number) {
+  std::lock_guard guard(lock);
+  if (capturing && stream == capturing) {
+    invalidated = true;
+    return 900;
+  }
+  *number = reinterpret_cast<uintptr_t>(stream);
   return 0;
 }
 EXPORT int cuStreamIsCapturing(void *stream, int *status) {

@@ -334,7 +334,7 @@ def environment(card):
 
 INTRODUCTION = """# Results
 
-`./dev bench summary` writes this page from the JSON files of [results](results), of each card and point the newest. What each
+`./dev bench summary` writes this page from the JSON files of [results](results/README.md), of each card and point the newest. What each
 run was, and what missed its bar, is in the [log of runs](results/README.md).
 
 - **Ratio**: the best peer's time over attn's. Above 1, attn is faster. The number is the geometric mean over the points; least

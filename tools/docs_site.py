@@ -27,7 +27,10 @@ REDIRECT = '<!DOCTYPE html>\n<meta http-equiv="refresh" content="0; url=docs/ind
 
 def pages():
     """The pages that are files of the repository, by their paths in it."""
-    found = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*/*.md"), *ROOT.glob("benchmarks/results/*.md")]
+    found = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*/*.md"), *ROOT.glob("benchmarks/**/*.md")]
+    found += [
+        ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md") if (ROOT / name).exists()
+    ]
     return sorted(path.relative_to(ROOT) for path in found)
 
 

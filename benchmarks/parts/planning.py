@@ -49,7 +49,9 @@ def planning_points(quick):
         PlanningPoint("64 x 4096", (4096,) * 64),
         PlanningPoint("16 x 8192", (8192,) * 16),
         PlanningPoint("1 x 65536", (65536,)),
-        PlanningPoint("256 sequences of 1 to 600", tuple(1 + 599 * (i * 101 % 256) // 255 for i in range(256))),
+        PlanningPoint(
+            "256 sequences of 1 to 600", tuple(1 + 599 * (i * 101 % 256) // 255 for i in range(256))
+        ),
         PlanningPoint("1024 x 300", (300,) * 1024),
     ]
     return points[:1] if quick else points

@@ -42,7 +42,7 @@ def test_the_changelog_begins_with_the_newest_day():
 
 # `pip install .` from a checkout, a wheel's file, either with extras, or a file of requirements.
 INSTALL = re.compile(
-    r'(?:pip|pip3) install (-r requirements[\w-]*\.txt|"?(?:\.|attn-[^\s"`]*\.whl)(?:\[(\w+)\]"|"?))(?=[\s`),;:]|$)'
+    r'(?:pip|pip3) install (-r requirements[\w-]*\.txt|"?(?:\.|(?:[\w./]+/)?attn-[^\s"`]*\.whl)(?:\[(\w+)\]"|"?))(?=[\s`),;:]|$)'
 )
 
 

@@ -28,11 +28,13 @@ def test_pages_are_found():
 
 
 def test_code_is_on_pages_that_run():
-    """test_guides.py runs docs/*.md and lessons, test_pages.py docs/python, test_architecture.py its page."""
+    """test_guides.py runs docs/*.md and lessons, test_pages.py docs/python, test_architecture.py its page, and
+    test_contributing.py CONTRIBUTING.md."""
     with_code = [page for page in docs_site.pages() if "\n```" in (ROOT / page).read_text()]
     assert len(with_code) > 30
     folders = {str(page.parent) for page in with_code if page.parts[0] != "examples"}
-    assert folders <= {"docs", "docs/python"}
+    assert folders <= {"docs", "docs/python", "."}
+    assert [page.name for page in with_code if page.parent == Path(".")] == ["CONTRIBUTING.md"]
 
 
 def sphinx_python():

@@ -4,6 +4,9 @@
 FILE is a Python file, of which every attn.Spec is taken that it leaves in a global name, alone or in a
 list, tuple, set or dict (or, where it has one, only what is in `specs`); or MLIR text, *.mlir. The Python file is
 executed.
+
+Each kernel that is compiled goes into the cache on disk at once. Interrupted, the command writes no BUNDLE; given again,
+it goes on from there.
 """
 
 from __future__ import annotations
@@ -70,7 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _compile_all(options: argparse.Namespace) -> int:
-    from .compiler.artifacts import artifact
+    from .compiler.artifacts import artifact, disk_cache
     from .compiler.bundle import write_bundle
     from .compiler.requests import Request, request_for
 
@@ -92,8 +95,18 @@ def _compile_all(options: argparse.Namespace) -> int:
         )
         return request, entry
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        size = write_bundle(options.output, pool.map(compiled, requests))
+    try:
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            size = write_bundle(options.output, pool.map(compiled, requests))
+    except KeyboardInterrupt:
+        cache = disk_cache()
+        left = (
+            f"what was compiled is not kept: {cache.problem}"
+            if cache.problem
+            else f"what was compiled is in {cache.directory}, and the same command goes on from there"
+        )
+        print(f"attn.aot: interrupted; {options.output} was not written; {left}", file=sys.stderr)
+        return 130
     print(f"{options.output}: {len(requests)} kernels, {size} bytes")
     return 0
 

@@ -148,6 +148,12 @@ class Spec:
         path.write_text(self.svg(q_len=q_len, kv_len=kv_len), encoding="utf-8")
         return path
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows of a description: its text."""
+        import html
+
+        return f"<pre>{html.escape(self.mlir())}</pre>"
+
     def __repr__(self) -> str:
         parts = [f"{name}={getattr(self, name)!r}" for name in ("q_heads", "kv_heads", "head_dim")]
         if self.value_dim != self.head_dim:

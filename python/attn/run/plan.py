@@ -115,6 +115,10 @@ class Plan(Uncopied):
         """A picture: which rows see what, and what every block does."""
         return self._native.svg()
 
+    def _repr_svg_(self) -> str:
+        """What a notebook shows of a plan."""
+        return self.svg()
+
     def draw(self, path: str | os.PathLike) -> Path:
         """Writes the picture as an SVG file."""
         path = Path(path)

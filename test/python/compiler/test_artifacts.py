@@ -369,6 +369,35 @@ def test_aot_makes_code_for_gpus_without_one(fresh):
         artifacts.artifact(requests.request_for(spec(name="text"), target="sm_80", form="cuda"))
 
 
+def test_aot_goes_on_where_it_was_interrupted(fresh):
+    (fresh / "specs.py").write_text(
+        "import attn\n"
+        "specs = [attn.Spec(name=f'n{i}', q_heads=2, kv_heads=1, head_dim=64, dtype='float16', see=attn.causal(),"
+        " kv=[attn.Dense()]) for i in range(12)]"
+    )
+    run = [sys.executable, "-m", "attn.aot", fresh / "specs.py", "-o", fresh / "out.attn", "--device=host"]
+    environment = dict(os.environ, PYTHONPATH=str(PYTHON))
+    with subprocess.Popen(
+        run,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # also where this process ignores it
+    ) as process:
+        first = process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=120)
+    assert first and process.returncode == 130, said
+    assert "out.attn was not written; what was compiled is in" in said and "Traceback" not in said
+    assert not list(fresh.glob("out.attn*"))
+    assert any(path.name.startswith(first.split()[0]) for path in fresh.rglob("*")), (
+        "it is in the cache on disk"
+    )
+    done = subprocess.run(run, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "12 kernels" in done.stdout, done.stderr
+
+
 def test_files_of_artifacts_are_loaded_and_bundles_say_that_they_are_none(fresh):
     """What attn-opt makes: several functions, several targets, no compiler."""
     path = fresh / "k.attn"

@@ -2,6 +2,7 @@
 """attn.Spec: its text is the problem, equal ones are equal, wrong ones are refused when they are written."""
 
 import dataclasses
+import html
 import json
 import pickle
 import subprocess
@@ -21,6 +22,13 @@ from examples import EXAMPLES, LLAMA, example_text, opt
 
 def spec(**given):
     return Spec(**{**LLAMA, "kv": [Paged()], "see": causal(), **given})
+
+
+def test_a_notebook_shows_the_text():
+    described = EXAMPLES[next(iter(EXAMPLES))]()
+    shown = described._repr_html_()
+    assert shown.startswith("<pre>") and "!attn.kv&lt;" in shown and "attn.kv<" not in shown
+    assert html.unescape(shown.removeprefix("<pre>").removesuffix("</pre>")) == described.mlir()
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

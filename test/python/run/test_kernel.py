@@ -372,7 +372,9 @@ def test_plans_explain_themselves(kernel, problem, tmp_path):
     plan = kernel.plan(problem.batch)
     assert "tasks" in plan.explain()
     path = plan.draw(tmp_path / "plan.svg")
-    assert path.read_text().lstrip().startswith("<svg") and path.read_text() == plan.svg()
+    assert (
+        path.read_text().lstrip().startswith("<svg") and path.read_text() == plan.svg() == plan._repr_svg_()
+    )
     # Colours that every viewer knows, numbers on the axes, and what is what.
     root = ElementTree.fromstring(plan.svg())
     fills = {rect.get("fill") for rect in root.findall(".//{*}rect")}

@@ -135,7 +135,13 @@ def fake_context(point, bench):
 def fake_planning(point, bench):
     """A plan of eight microseconds, as good as the host's."""
     about = {"key": point.key, "part": point.part, "name": point.name, "tasks": 900, "plan_ms": 0.008}
-    return about | {"attn": {"run_ms": 1.0}, "host_plan_ms": 1.0, "peers_ms": {}, "declined": {}}
+    return about | {
+        "attn": {"run_ms": 1.0},
+        "host_plan_ms": 1.0,
+        "host_plan_us": 300.0,
+        "peers_ms": {},
+        "declined": {},
+    }
 
 
 def fake_duo(point, bench):

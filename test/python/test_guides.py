@@ -28,6 +28,7 @@ def blocks(page):
 
 
 RUN = [page for page in PAGES if blocks(page)]
+LONG = [ROOT / "examples/06_head_classes/tutorial.md"]  # trains a model, for more than a minute
 
 
 def test_every_example_has_a_page():
@@ -37,6 +38,8 @@ def test_every_example_has_a_page():
 
 @pytest.mark.parametrize("page", RUN, ids=lambda page: str(page.relative_to(ROOT)))
 def test_page(page, tmp_path):
+    if page in LONG and not os.environ.get("ATTN_FULL"):
+        pytest.skip("trains a model: part of --full")
     script = f"print({MARK!r}, end='')\n".join(code for code, _ in blocks(page))
     skip_without_packages(script)
     paths = [os.environ.get("PYTHONPATH"), str(page.parent)]  # a lesson's own modules

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A cache in two precisions on a device: every step against the policy by position and dense tensors."""
 
+import os
+
 import attn
 import pytest
 
@@ -11,6 +13,16 @@ from attn.kv_policy import H2O, Decision, DiffKV, Ruled, SnapKV, Streaming  # no
 from attn.memory.devices import get_device  # noqa: E402
 from mixed_model import Watched, levels_of  # noqa: E402
 
+FULL = bool(os.environ.get("ATTN_FULL"))
+# Sink, recent tokens and whose numbers: every second, and all of them by --full.
+STREAMING = [
+    (3, 5, "paper"),
+    (3, 5, "release"),
+    (0, 9, "release"),
+    (0, 9, "paper"),
+    (2, 1, "paper"),
+    (2, 1, "release"),
+]
 SIZES = dict(layers=2, requests=2, q_heads=4, kv_heads=2, head_dim=64)
 
 
@@ -80,9 +92,8 @@ def test_heads_with_limits_of_their_own():
     assert (levels_of(cache, 0, 25)[::2] == 2).all()
 
 
-@pytest.mark.parametrize("sink,recent", [(3, 5), (0, 9), (2, 1)])
-@pytest.mark.parametrize("like", ["paper", "release"])
-def test_heads_that_stream(like, sink, recent):
+@pytest.mark.parametrize("sink,recent,like", STREAMING if FULL else STREAMING[::2])
+def test_heads_that_stream(sink, recent, like):
     """Beside others that keep what DiffKV says: from nothing on, and behind prompts."""
     policy = Streaming(policy_of(like), heads=[(0, 1), (1, 0)], sink=sink, recent=recent)
     for prompt in (0, 30):
@@ -245,12 +256,11 @@ class NoNumberAtAll(Tiers):
         return Decision(least_gone=state.high > 8)
 
 
-@pytest.mark.parametrize("prompt", [0, 30])
-@pytest.mark.parametrize(
-    "policy",
-    [Tiers(), Leaving(), NoNumbers(), NoNumberAtAll(), H2O(14, 6), SnapKV(12, 4)],
-    ids=lambda p: type(p).__name__,
-)
+POLICIES = [Tiers(), Leaving(), NoNumbers(), NoNumberAtAll(), H2O(14, 6), SnapKV(12, 4)]
+
+
+@pytest.mark.parametrize("prompt", [0, 30] if FULL else [30])
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda p: type(p).__name__)
 def test_policies_of_two_functions(policy, prompt):
     cache = cache_of(policy, checked=True)
     watched = Watched(cache, (64, 64), seed=prompt)

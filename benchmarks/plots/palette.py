@@ -16,7 +16,7 @@ COLOURS = {
 # attn in another form: without sharing, eager, from a cache; and in a third.
 OTHER_FORM = "#8ec3e6"
 THIRD_FORM = "#c6dff0"
-# What the hardware or a model of it says: copying, floors, ratios of bytes, predictions, a function that does nothing.
+# Grey is for limits and models of the hardware: copying, floors, ratios of bytes, predictions, a function that does nothing.
 REFERENCE = "#7f7f7f"
 # A bar that a figure must reach or keep.
 LIMIT = "#111111"

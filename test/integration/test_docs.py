@@ -152,4 +152,6 @@ def test_every_output_is_compared():
 
 
 def test_readme_is_short():
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 150
+    assert "`./dev test`" in text and "`./dev demo`" in text

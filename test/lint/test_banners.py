@@ -2,10 +2,10 @@
 """Every source file says its licence, and every file of C++, C and TableGen in its first line what it is."""
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
+from tracked import tracked
 
 ROOT = Path(__file__).resolve().parents[2]
 LICENCE = "SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception"
@@ -15,15 +15,7 @@ OTHERS = ("*.py", "*.pyi", "*.cmake", "CMakeLists.txt", "*/CMakeLists.txt", "dev
 
 
 def sources(*patterns):
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard", "--", *patterns],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    files = [name for name in listed.stdout.split("\n") if name and (ROOT / name).is_file()]
-    return [name for name in files if (ROOT / name).read_text().strip()]
+    return [name for name in tracked(*patterns) if (ROOT / name).read_text().strip()]
 
 
 def has_licence(text):

@@ -3,9 +3,10 @@
 
 import io
 import re
-import subprocess
 import tokenize
 from pathlib import Path
+
+from tracked import tracked
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/glossary.md"
@@ -26,14 +27,8 @@ def test_every_noun_has_one_meaning():
 
 
 def test_every_noun_is_used():
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard", "--", *SOURCES],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    paths = [ROOT / name for name in listed.stdout.split("\n") if name and "lint" not in name]
-    sources = "\n".join(path.read_text() for path in paths if path.is_file()).lower()
+    paths = [ROOT / name for name in tracked(*SOURCES) if "lint" not in name]
+    sources = "\n".join(path.read_text() for path in paths).lower()
     words = [noun.lower().removesuffix("s") for noun in nouns(PAGE.read_text())]
     unused = [word for word in words if not re.search(word.replace(" ", "[ _]?"), sources)]  # blockTable
     assert not unused, unused

@@ -2,8 +2,9 @@
 """The files that a newcomer looks for say what is true: owners, version, dates, and how attn is installed."""
 
 import re
-import subprocess
 from pathlib import Path
+
+from tracked import tracked
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -61,24 +62,7 @@ def test_attn_is_installed_in_one_way():
     )
     extras = set(re.findall(r"^(\w+) =", block, flags=re.M))
     assert {"torch", "trl"} <= extras
-    listed = subprocess.run(
-        [
-            "git",
-            "ls-files",
-            "-co",
-            "--exclude-standard",
-            "*.md",
-            "*.cmake",
-            "CMakeLists.txt",
-            "python",
-            "examples",
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    names = [name for name in listed.stdout.split("\n") if name and (ROOT / name).is_file()]
+    names = tracked("*.md", "*.cmake", "CMakeLists.txt", "python", "examples")
     found = [
         (name, command)
         for name in names

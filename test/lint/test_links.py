@@ -2,24 +2,13 @@
 """Every link of a page to a file of the repository leads to one, and to a heading that it has."""
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
+from tracked import tracked
 
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"(?<!`)\[[^\]]*\]\(([^()\s]+)\)")
-
-
-def pages():
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard", "*.md"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return [name for name in listed.stdout.split("\n") if name and (ROOT / name).is_file()]
 
 
 def prose(text):
@@ -47,7 +36,7 @@ def broken(page, text):
             yield f"{target}: no such heading"
 
 
-@pytest.mark.parametrize("name", pages())
+@pytest.mark.parametrize("name", tracked("*.md"))
 def test_links(name):
     assert list(broken(ROOT / name, (ROOT / name).read_text())) == []
 

@@ -10,21 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tracked import tracked
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("ATTN_BUILD", ROOT / "build"))
 FULL = bool(os.environ.get("ATTN_FULL"))
-
-
-def files(*patterns):
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard", *patterns],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return [name for name in listed.stdout.split("\n") if name and (ROOT / name).is_file()]
 
 
 def run(command):
@@ -32,7 +22,7 @@ def run(command):
 
 
 def test_cpp_is_formatted():
-    result = run(["clang-format-22", "--dry-run", "-Werror", *files("*.cpp", "*.cc", "*.h")])
+    result = run(["clang-format-22", "--dry-run", "-Werror", *tracked("*.cpp", "*.cc", "*.h")])
     assert result.returncode == 0, f"run ./dev format\n{result.stderr[-4000:]}"
 
 
@@ -67,7 +57,7 @@ def test_clang_tidy():
 def test_nothing_unfinished():
     mark = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|X" + r"XX)\b")
     found = []
-    for name in files("*.cpp", "*.h", "*.td", "*.py", "*.mlir", "*.md", "dev", "CMakeLists.txt"):
+    for name in tracked("*.cpp", "*.h", "*.td", "*.py", "*.mlir", "*.md", "dev", "CMakeLists.txt"):
         for number, line in enumerate((ROOT / name).read_text(errors="replace").split("\n"), 1):
             if mark.search(line):
                 found.append(f"{name}:{number}: {line.strip()}")
@@ -91,7 +81,7 @@ def functions(text):
 
 
 def test_functions_are_short():
-    names = files("lib/Conversion/**.cpp", "lib/Dialect/*/Transforms/*.cpp")
+    names = tracked("lib/Conversion/**.cpp", "lib/Dialect/*/Transforms/*.cpp")
     assert len(names) > 40
     found = [(name, *each) for name in names for each in functions((ROOT / name).read_text())]
     assert len(found) > 300
@@ -134,7 +124,7 @@ def reads_page_size(name, text):
 
 
 def test_page_size_is_asked_of_the_store():
-    names = files("lib/*.cpp", "lib/*.h", "runtime/*.cpp", "runtime/*.h", "runtime/*.cc", "python/src/*")
+    names = tracked("lib/*.cpp", "lib/*.h", "runtime/*.cpp", "runtime/*.h", "runtime/*.cc", "python/src/*")
     found = {name: reads_page_size(name, (ROOT / name).read_text()) for name in names}
     assert {name for name in PAGE_SIZE_PASSES if not found[name]} == set(), "no longer there: take them off"
     lines = [line for name in found if name not in PAGE_SIZE | PAGE_SIZE_PASSES for line in found[name]]

@@ -317,7 +317,11 @@ assert allocations(5, blocks=2)[0] > 0 and allocations(5, limits={"rows": 2})[0]
 two = [allocations(5)[1] for _ in range(2)]
 kernel.run(q, cache.layer(0), two[0], out=out, lse=lse, stream=6)  # was on two streams
 two[1].fix()  # may be in a graph
+stats = two[1]._native.stats()
 two.clear()
 assert allocations(5)[0] == first
+before = fake.fakeCudaTraffic().contents[2]  # and of the options that it was fixed with
+again = kernel._native.plan(kernel._prepare(batch).native, kernel=stats["kernel"], blocks=stats["blocks"], stream=5)
+assert fake.fakeCudaTraffic().contents[2] - before == first
 """
     )

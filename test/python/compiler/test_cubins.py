@@ -82,8 +82,10 @@ touch $MARKS/$1.began
 other=decode_rows192; [ $1 = $other ] && other=decode_rows16
 for i in $(seq 300); do [ -e $MARKS/$other.began ] && break; sleep 0.1; done
 [ -e $MARKS/$other.began ] || { echo "$1 waited for $other"; exit 1; }"""
-    made, _ = compile_in_process(tmp_path, wait)
-    assert isinstance(made[0], dict), made
+    for turn in range(4):  # which kernel LLVM is done with first differs
+        (folder := tmp_path / str(turn)).mkdir()
+        made, _ = compile_in_process(folder, wait)
+        assert isinstance(made[0], dict), made
 
 
 def test_one_refusal_is_an_error_that_can_be_repeated(tmp_path):

@@ -273,6 +273,14 @@ def test_plans_take_the_place_of_others(kernel):
         assert numpy.array_equal(kernel.run(problem.q, (problem.k, problem.v), held[-1]), again)
 
 
+def test_a_plan_in_the_place_of_another_is_a_new_one(kernel, problem):
+    """It extends no plan that was there, whose cuts may lie elsewhere."""
+    problem.lengths = [4, 36, 61]
+    kernel.plan(problem.batch)
+    problem.lengths = [5, 37, 62]
+    assert kernel.plan(problem.batch).stats["extended"] == 0
+
+
 def test_recorded_launches_keep_to_their_limits(kernel, problem):
     plan = kernel.plan(problem.batch, limits={"tokens_per_row": 64})
     plan.fix()

@@ -180,10 +180,10 @@ Result<Decoding::Spent> Decoding::step() {
 Status Decoding::attend(int32_t layer) {
   const auto rows = static_cast<DeviceAddress>(layer * sequences * queryRow);
   const auto pool = static_cast<DeviceAddress>(layer * layerBytes());
-  session->bindSlot(slots[0], queries.address() + rows);
-  session->bindSlot(slots[1], keys.address() + pool);
-  session->bindSlot(slots[2], values.address() + pool);
-  session->bindSlot(slots[3], outputs.address() + rows);
+  session->bind(slots[0], queries.address() + rows);
+  session->bind(slots[1], keys.address() + pool);
+  session->bind(slots[2], values.address() + pool);
+  session->bind(slots[3], outputs.address() + rows);
   return session->launch();
 }
 

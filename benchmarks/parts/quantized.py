@@ -26,7 +26,7 @@ class Coding:
     """The type of the scales of blocks."""
 
     def type(self):
-        return f"!attn.codes<{self.code}, per = {self.per}{f', scale = {self.by}' if self.by else ''}>"
+        return f"!attn.quantized<{self.code}, per = {self.per}{f', scale = {self.by}' if self.by else ''}>"
 
     @property
     def bits(self):

@@ -5,8 +5,8 @@
 // them. It starts from the stored codes: grids of 255, 15 and 3 steps nest, so nothing is lost by having been careful first.
 //
 //   attn-run requantize.mlir --dim layers=4 --dim rows=48 --check
-!high = !attn.kv<paged<16>, heads = 8, dim = 128, key = !attn.codes<i8, per = 128>, value = !attn.codes<i4, per = 128>>
-!low = !attn.kv<paged<16>, heads = 8, dim = 128, key = !attn.codes<i4, per = 128>, value = !attn.codes<i2, per = 128>>
+!high = !attn.kv<paged<16>, heads = 8, dim = 128, key = !attn.quantized<i8, per = 128>, value = !attn.quantized<i4, per = 128>>
+!low = !attn.kv<paged<16>, heads = 8, dim = 128, key = !attn.quantized<i4, per = 128>, value = !attn.quantized<i2, per = 128>>
 !slots = tensor<?xi32>
 
 func.func @requantize(%kv: !high {attn.name = "kv"}, %low: !low {attn.name = "low"}, %from: !slots {attn.name = "from"},

@@ -13,7 +13,7 @@
 //   attn-opt quantized.mlir --target=sm_90a --emit=ptx -o quantized.ptx
 //   attn-run quantized.mlir --dim batch=8 --dim kv_len=100..2000 --check
 !query = tensor<?x32x128xbf16>
-!cache = !attn.kv<paged<16>, heads = 8, dim = 128, key = !attn.codes<i8, per = 128>, value = !attn.codes<i4, per = 128>>
+!cache = !attn.kv<paged<16>, heads = 8, dim = 128, key = !attn.quantized<i8, per = 128>, value = !attn.quantized<i4, per = 128>>
 
 func.func @quantized(%q: !query {attn.name = "q", attn.dims = ["rows"]},
                      %kv: !cache {attn.name = "kv", attn.dims = ["batch", "kv_len"]}) -> (!query, tensor<?x32xf32>) {

@@ -133,10 +133,10 @@ Status Engine::attend(const std::vector<RowGroup> &groups, const std::vector<Tok
     const auto queries = numbersOf(model::What::Query, inOrder, layer);
     TRY(device_->copyIn(queries_.address(), queries.data(), queries.size() * 2));
     const auto offset = static_cast<DeviceAddress>(layer * layerBytes(pages_));
-    session_->bindSlot(q_, queries_.address());
-    session_->bindSlot(k_, keys_.address() + offset);
-    session_->bindSlot(v_, values_.address() + offset);
-    session_->bindSlot(o_, outputs_.address());
+    session_->bind(q_, queries_.address());
+    session_->bind(k_, keys_.address() + offset);
+    session_->bind(v_, values_.address() + offset);
+    session_->bind(o_, outputs_.address());
     TRY(session_->launch());
     TRY(device_->copyOut(outputs.data(), outputs_.address(), outputs.size() * 2));
     for (size_t i = 0; i < inOrder.size(); ++i)

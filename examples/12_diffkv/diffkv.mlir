@@ -9,8 +9,8 @@
 //
 //   attn-run diffkv.mlir --dim batch=4 --dim kv_len=20..900 --dim low_len=0..1500 --check
 !query = tensor<?x32x128xbf16>
-!high = !attn.kv<paged<32>, ragged, heads = 8, dim = 128, key = !attn.codes<i8, per = 128>, value = !attn.codes<i4, per = 128>>
-!low = !attn.kv<paged<64>, ragged, heads = 8, dim = 128, key = !attn.codes<i4, per = 128>, value = !attn.codes<i2, per = 128>>
+!high = !attn.kv<paged<32>, ragged, heads = 8, dim = 128, key = !attn.quantized<i8, per = 128>, value = !attn.quantized<i4, per = 128>>
+!low = !attn.kv<paged<64>, ragged, heads = 8, dim = 128, key = !attn.quantized<i4, per = 128>, value = !attn.quantized<i2, per = 128>>
 
 func.func @diffkv(%q: !query {attn.name = "q", attn.dims = ["rows"]},
                   %high: !high {attn.name = "high", attn.dims = ["batch", "kv_len"]},

@@ -192,7 +192,7 @@ Operation *mlir::attn::findBranch(func::FuncOp function) {
   return nullptr;
 }
 
-int64_t mlir::attn::fetchLines(KVType type, int64_t keys) { return storeOf(type).boxLines(keys); }
+int64_t mlir::attn::tmaLoadLines(KVType type, int64_t keys) { return storeOf(type).boxLines(keys); }
 
 static int64_t endsOf(VisibilityAttr visibility) {
   SmallVector<int64_t> ends;

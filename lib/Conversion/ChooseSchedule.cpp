@@ -27,19 +27,19 @@ constexpr int64_t mmaRows = 16, mmaKeys = 16;
 namespace prefilling {
 /// Rows of a block, in order of reuse.
 constexpr int64_t mmaTileRows[] = {128, 64};
-/// Keys of a tile, from the longest. The shortest only codes may be worth: it is a single step of a dot.
+/// Keys of a tile, from the longest. The shortest only codes may be worth: it is a single step of an mma.
 constexpr int64_t mmaTileKeys[] = {64, 32, mmaKeys};
 
 /// Warps of two and of three consumers.
 constexpr int64_t twoConsumers = 2 * ScheduleAttr::groupWarps, threeConsumers = 3 * ScheduleAttr::groupWarps;
-/// Heads up to this long have three: an H200 was faster by them where exponentials weigh more than dots.
+/// Heads up to this long have three: an H200 was faster by them where exponentials weigh more than mmas.
 constexpr int64_t shortHead = 80;
 /// Masks that the registers of three consumers have room for.
 constexpr int64_t fewMasks = 3;
 /// The longest tiles that are tried, of keys that come in boxes and of keys that are gathered, and the steps
 /// to shorter ones. Multiples of 32: lengths usually are, too, and a tail costs a mask and a clearing. (144
 /// keys at d128 were as fast as 128 from 8K on and 8 % slower at 2K, measured on an H200.)
-constexpr int64_t fetchedKeys = 160, gatheredKeys = 128, keyStep = 32;
+constexpr int64_t tmaKeys = 160, gatheredKeys = 128, keyStep = 32;
 /// One tile is read while the next arrives; more than two in flight made no difference at d64 on an H200.
 constexpr int64_t stages = 2;
 } // namespace prefilling
@@ -93,9 +93,9 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
   }
 
   /// Whether gradients may be fused: where the function wants no order or, if it says nothing, where scores
-  /// are plain and no visibility has a size. On an H100 five dots were then 1.03 to 1.20 times as fast as
+  /// are plain and no visibility has a size. On an H100 five mmas were then 1.03 to 1.20 times as fast as
   /// seven in two launches where sequences have 4K tokens and more, and 0.95 times at 2K, where sums in
-  /// memory are much beside dots (docs/rationale/backward.md). Others were not measured. Gradients of sinks
+  /// memory are much beside mmas (docs/rationale/backward.md). Others were not measured. Gradients of sinks
   /// are sums of deltas, which are exact where rows are held (RowSums.h), so they fuse where they are told
   /// to.
   static bool mayFuse(func::FuncOp function, const ScheduleShape &shape) {
@@ -229,12 +229,12 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
     using namespace prefilling;
     bool isShort = shape.valueDim <= shortHead && shape.keyDim <= shortHead;
     if (isShort && shape.regions.size() == 1 && shape.masks <= fewMasks)
-      if (ScheduleAttr three = hopperTile(model, threeConsumers, /*fetch=*/true);
-          three && model.fetchesSimply(three.getKeys()))
+      if (ScheduleAttr three = hopperTile(model, threeConsumers, /*tma=*/true);
+          three && model.loadsSimplyByTma(three.getKeys()))
         return three;
-    if (ScheduleAttr fetched = hopperTile(model, twoConsumers, /*fetch=*/true))
-      return fetched;
-    return hopperTile(model, twoConsumers, /*fetch=*/false);
+    if (ScheduleAttr tmaLoaded = hopperTile(model, twoConsumers, /*tma=*/true))
+      return tmaLoaded;
+    return hopperTile(model, twoConsumers, /*tma=*/false);
   }
 
   /// Beside three warpgroups, which are the fastest from 2K rows on: short sequences are over when their
@@ -245,8 +245,8 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
     using namespace briefly;
     if (!many || many.getConsumers() < 3 || shape.keyDim > longestHead || shape.valueDim > longestHead ||
         !shape.plain || shape.masks > 1 || ScheduleAttr::groupRows % shape.group != 0 ||
-        !model.mayFetch(keys) || model.tearsPages(keys) || !model.alignsTiles(keys) ||
-        !model.fetchesSimply(keys))
+        !model.mayLoadByTma(keys) || model.tearsPages(keys) || !model.alignsTiles(keys) ||
+        !model.loadsSimplyByTma(keys))
       return {};
     tile::ScheduleFields f = ScheduleAttr::get(&getContext(), ScheduleKind::Wgmma, ScheduleAttr::groupRows,
                                                keys, ScheduleAttr::groupWarps, stages, blocks,
@@ -258,10 +258,10 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
   }
 
   /// The longest tile of keys that fits.
-  ScheduleAttr hopperTile(const ScheduleModel &model, int64_t warps, bool fetch) {
+  ScheduleAttr hopperTile(const ScheduleModel &model, int64_t warps, bool tma) {
     using namespace prefilling;
-    for (int64_t keys = fetch ? fetchedKeys : gatheredKeys; keys >= keyStep; keys -= keyStep) {
-      if (model.mayFetch(keys) != fetch || model.tearsPages(keys) || !model.alignsTiles(keys))
+    for (int64_t keys = tma ? tmaKeys : gatheredKeys; keys >= keyStep; keys -= keyStep) {
+      if (model.mayLoadByTma(keys) != tma || model.tearsPages(keys) || !model.alignsTiles(keys))
         continue;
       ScheduleAttr schedule = model.complete(ScheduleAttr::get(
           &getContext(), ScheduleKind::Wgmma, mmaRows * warps, keys, warps, stages, /*blocks=*/1,

@@ -4,7 +4,7 @@
 // two blocks per multiprocessor with as many stages as fit. Codes are the fewer bytes
 // and the more instructions, so blocks overlap those, and stages are as few as will do.
 //
-// An H200 decided that (2026-11-23, ms, blocks of heads abreast: Shares.cpp; tiles of
+// An H200 decided that (2026-11-23, ms, blocks of heads in lockstep: Shares.cpp; tiles of
 // 8 rows and 128 keys, 32/8 heads of 128, 512 MiB of codes):
 //
 //   blocks x stages   2 x 4   2 x 3   2 x 2   3 x 2   3 x 3   4 x 2
@@ -72,7 +72,7 @@ private:
   }
 
   /// Of codes a warp takes more tokens at a time, as many as its lanes look up: bytes come no slower, and
-  /// what a tile waits for (exchanges, dots one behind the other) is shared by more of them.
+  /// what a tile waits for (exchanges, mmas one behind the other) is shared by more of them.
   /// Chips before Hopper convert by more instructions: beside several groups and a score region 32 tokens of
   /// a warp take more than 255 registers.
   int64_t warpKeys() const {

@@ -17,7 +17,7 @@
 // What fits is counted to the byte, and allocation checks it (AllocateShared.cpp).
 //
 // Where dk and dv do not fit registers together (heads of 192 and 256), each has a kernel
-// of its own, which makes the scores anew: eight dots instead of seven.
+// of its own, which makes the scores anew: eight mmas instead of seven.
 //
 //===----------------------------------------------------------------------===//
 #include "GradientSchedules.h"
@@ -147,7 +147,7 @@ public:
       int64_t rows = held.tokens ? lines : *f.rows, keys = held.tokens ? *f.rows : lines;
       bool fills = rows % (held.tokens ? ::attn::rt::evenHeads(shape.group) : shape.group) == 0;
       if ((held.tokens && !fills) || !alignsTiles(lines) ||
-          !llvm::all_of(shape.regions, [&](KVType region) { return fetchLines(region, keys) == keys; }))
+          !llvm::all_of(shape.regions, [&](KVType region) { return tmaLoadLines(region, keys) == keys; }))
         continue;
       f.producers = ScheduleAttr::groupWarps;
       Registers registers = !fills ? ofGathers : isWhole() ? ofWhole : ofPanels;
@@ -159,7 +159,7 @@ public:
       f.queryCopy = fills ? rows : ScheduleAttr::gathered;
       f.keyCopies.assign(shape.regions.size(), keys);
       f.valueCopies = f.keyCopies;
-      f.valueBoxes = 0, f.turns = false, f.epilogue = Epilogue::Store;
+      f.valueBoxes = 0, f.pingPong = false, f.epilogue = Epilogue::Store;
       if (held.addsToRows)
         setExchanges(f);
       return ScheduleAttr::get(shape.element.getContext(), f);
@@ -241,7 +241,7 @@ private:
     int64_t bits = lines * shape.element.getIntOrFloatBitWidth();
     return bits * shape.keyDim % (8 * alignment) == 0 && bits * shape.valueDim % (8 * alignment) == 0;
   }
-  /// Registers of what is added up, of scores and their gradients, and of one of them as a dot takes it.
+  /// Registers of what is added up, of scores and their gradients, and of one of them as an mma takes it.
   static int64_t fragments(Held held, int64_t lines) {
     return registersOf(held.accumulated) + 2 * registersOf(lines) + registersOf(lines) / 2;
   }

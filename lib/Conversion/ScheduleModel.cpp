@@ -20,26 +20,26 @@ static constexpr int64_t longBox = 32;
 /// Features of the widest panel of a tile of 16-bit elements: 128 bytes, the widest swizzle.
 static constexpr int64_t panelFeatures = 64;
 /// Tokens that an instruction of wgmma reads of the values at a time.
-static constexpr int64_t dotTokens = 16;
+static constexpr int64_t mmaTokens = 16;
 
 //===----------------------------------------------------------------------===//
 // Copies
 //===----------------------------------------------------------------------===//
 
-bool ScheduleModel::mayFetch(int64_t keys) const {
-  return llvm::all_of(shape.regions, [&](KVType type) { return fetchLines(type, keys) > 0; });
+bool ScheduleModel::mayLoadByTma(int64_t keys) const {
+  return llvm::all_of(shape.regions, [&](KVType type) { return tmaLoadLines(type, keys) > 0; });
 }
 
 bool ScheduleModel::tearsPages(int64_t keys) const {
   return llvm::any_of(shape.regions, [&](KVType type) {
-    return fetchLines(type, keys) < longBox && storeOf(type).tearsPages(keys);
+    return tmaLoadLines(type, keys) < longBox && storeOf(type).tearsPages(keys);
   });
 }
 
-bool ScheduleModel::fetchesSimply(int64_t keys) const {
+bool ScheduleModel::loadsSimplyByTma(int64_t keys) const {
   return llvm::all_of(shape.regions, [&](KVType type) {
     bool oneWidth = shape.keyDim % panelFeatures == 0 && shape.valueDim % panelFeatures == 0;
-    return fetchLines(type, keys) == keys || (!storeOf(type).tearsPages(keys) && oneWidth);
+    return tmaLoadLines(type, keys) == keys || (!storeOf(type).tearsPages(keys) && oneWidth);
   });
 }
 
@@ -47,13 +47,13 @@ bool ScheduleModel::alignsTiles(int64_t keys) const {
   return keyTile(keys).getBytes() % swizzlePeriod == 0 && valueTile(keys).getBytes() % swizzlePeriod == 0;
 }
 
-/// Values may lie in shared memory as their pages arrive: the dot reads them along tokens, sixteen at a time.
+/// Values may lie in shared memory as their pages arrive: the mma reads them along tokens, sixteen at a time.
 /// (Keys are read along features, all tokens at once.) One copy for each page then does, instead of one for
 /// each panel.
 int64_t ScheduleModel::valueBoxesOf(ArrayRef<int64_t> copies, int64_t keys) const {
   int64_t boxes = 0;
   for (int64_t lines : copies) {
-    if (lines == ScheduleAttr::gathered || lines % dotTokens != 0 || lines == keys ||
+    if (lines == ScheduleAttr::gathered || lines % mmaTokens != 0 || lines == keys ||
         valueTile(lines).getBytes() % swizzlePeriod != 0 || (boxes && lines != boxes))
       return 0;
     boxes = lines;
@@ -63,8 +63,8 @@ int64_t ScheduleModel::valueBoxesOf(ArrayRef<int64_t> copies, int64_t keys) cons
 
 /// Results leave through the queries' stage, a box for each warpgroup, where another stage takes the next
 /// queries meanwhile.
-bool ScheduleModel::maySend(ScheduleAttr schedule) const {
-  return schedule.fetchesTokens() && schedule.getRows() % shape.group == 0 &&
+bool ScheduleModel::mayStoreByTma(ScheduleAttr schedule) const {
+  return schedule.loadsTokensByTma() && schedule.getRows() % shape.group == 0 &&
          schedule.getQueryStages() == 2 && ScheduleAttr::groupRows % shape.group == 0 &&
          shape.valueDim <= shape.keyDim;
 }
@@ -119,7 +119,7 @@ int64_t ScheduleModel::sharedBytes(ScheduleAttr schedule) const {
   barriers(stages); // full
   barriers(stages); // empty
   memory.place(values);
-  barriers(schedule.fetchesTokens() ? stages + 1 : stages); // one more for tiles that are cleared first
+  barriers(schedule.loadsTokensByTma() ? stages + 1 : stages); // one more for tiles that are cleared first
   barriers(stages);
   barriers(slots);
   barriers(slots);
@@ -138,10 +138,10 @@ bool ScheduleModel::fitsMultiprocessor(ScheduleAttr schedule) const {
 // Completion
 //===----------------------------------------------------------------------===//
 
-/// One consumer's dots wait for another's to be started where the softmax is long beside the dots: heads
+/// One consumer's mmas wait for another's to be started where the softmax is long beside the mmas: heads
 /// shorter than 128 and score regions lost 1 to 10 % without turns on an H200, longer heads 1 to 2 %, and
 /// heads of 128 gained 1 % (5 % at 32K tokens without a mask).
-bool ScheduleModel::takesTurns(ScheduleAttr schedule) const {
+bool ScheduleModel::pingPongs(ScheduleAttr schedule) const {
   bool freely =
       schedule.getConsumers() == 2 && shape.keyDim == 128 && shape.valueDim == 128 && shape.rawScores;
   return schedule.getConsumers() > 1 && !freely;
@@ -163,13 +163,13 @@ ScheduleAttr ScheduleModel::completeRoles(ScheduleAttr schedule, int64_t querySt
     f.keyCopies = f.valueCopies;
   if (f.keyCopies.empty())
     for (KVType type : shape.regions)
-      f.keyCopies.push_back(mayFetch(*f.keys) ? fetchLines(type, *f.keys) : ScheduleAttr::gathered);
+      f.keyCopies.push_back(mayLoadByTma(*f.keys) ? tmaLoadLines(type, *f.keys) : ScheduleAttr::gathered);
   f.valueCopies = f.keyCopies;
   fill(f.valueBoxes, valueBoxesOf(f.valueCopies, *f.keys));
-  bool sends = maySend(ScheduleAttr::get(context, f)) &&
+  bool sends = mayStoreByTma(ScheduleAttr::get(context, f)) &&
                f.queryCopy.value_or(ScheduleAttr::groupRows) == ScheduleAttr::groupRows;
   fill(f.epilogue, sends ? Epilogue::Send : Epilogue::Store);
-  bool fetches = ScheduleAttr::get(context, f).fetchesTokens() && *f.rows % shape.group == 0;
+  bool fetches = ScheduleAttr::get(context, f).loadsTokensByTma() && *f.rows % shape.group == 0;
   int64_t lines = *f.epilogue == Epilogue::Send ? ScheduleAttr::groupRows : *f.rows;
   fill(f.queryCopy, fetches ? lines : ScheduleAttr::gathered);
   bool gathers = *f.queryCopy == ScheduleAttr::gathered;
@@ -177,7 +177,7 @@ ScheduleAttr ScheduleModel::completeRoles(ScheduleAttr schedule, int64_t querySt
   fill(f.producerRegisters, registers.producer);
   // A single consumer begins with more than two get.
   fill(f.consumerRegisters, std::max(registers.consumer, firstRegisters(ScheduleAttr::get(context, f))));
-  fill(f.turns, takesTurns(schedule));
+  fill(f.pingPong, pingPongs(schedule));
   return ScheduleAttr::get(context, f);
 }
 

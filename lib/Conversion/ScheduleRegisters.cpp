@@ -38,13 +38,13 @@ bool ScheduleModel::keepsQueries() const {
 bool ScheduleModel::mixesCodes() const {
   SmallVector<std::pair<Type, Type>> formats;
   for (KVType region : shape.regions)
-    if (isa<CodesType>(region.getKey()) || isa<CodesType>(region.getValue()))
+    if (isa<QuantizedType>(region.getKey()) || isa<QuantizedType>(region.getValue()))
       formats.emplace_back(region.getKey(), region.getValue());
   return !formats.empty() && !llvm::all_equal(formats);
 }
 
 /// Whether a format's rows, and the groups in them, make runs that are powers of two of features. Codes that
-/// take the scales of their blocks on the way to a dot have runs as long as their rows.
+/// take the scales of their blocks on the way to an mma have runs as long as their rows.
 static bool hasLongRuns(const rt::StorePart &part) {
   constexpr int64_t shortest = 64;
   return !part.format.isPlain() && llvm::isPowerOf2_64(part.dim) && part.dim >= shortest &&
@@ -73,7 +73,7 @@ constexpr int64_t mma = 164, mmaOfManyMasks = 156;
 constexpr int64_t ofUnevenRegions = 16, shortKeys = 64;
 /// What pages of one token take, each with an address of its own, in regions of their own.
 constexpr int64_t ofSingleTokens = 8;
-/// Codes on their way to a dot take some, and so does the arithmetic that converts them where no instruction
+/// Codes on their way to an mma take some, and so does the arithmetic that converts them where no instruction
 /// does.
 constexpr int64_t ofCodes = 16;
 /// Where no instruction makes f16 of e4m3 keys and queries are loaded for every tile, both are in registers
@@ -87,7 +87,7 @@ constexpr int64_t threePlain = 128, three = 104, threeOfMasks = 92;
 constexpr int64_t keysBesideGather = 128;
 /// Of 224 or 232 with two, where boxes come: rows that fill boxes or wide values (whose kernel has 232 in any
 /// case), and rows of which queries are gathered or masks several.
-constexpr int64_t fetchedRoomy = 176, fetched = 160;
+constexpr int64_t tmaRoomy = 176, tmaLoaded = 160;
 /// Where tokens are gathered; and several masks, or longer keys and so more descriptors, take more.
 constexpr int64_t gathered = 160, gatheredCrowded = 144;
 /// What more than three masks, and several beside gathered queries, take of either.
@@ -127,8 +127,8 @@ int64_t ScheduleModel::fragmentRoom(ScheduleAttr schedule) const {
            : severalMasks                                                   ? room::threeOfMasks
                                                                             : room::three;
   int64_t masks = manyMasks ? room::ofManyMasks : severalMasks && !even ? room::ofMasksAndGather : 0;
-  if (schedule.fetchesTokens())
-    return !severalMasks && (simple || even || wide) ? room::fetchedRoomy : room::fetched - masks;
+  if (schedule.loadsTokensByTma())
+    return !severalMasks && (simple || even || wide) ? room::tmaRoomy : room::tmaLoaded - masks;
   bool crowded = (severalMasks || shape.keyDim > 128) && !wide;
   return (crowded ? room::gatheredCrowded : room::gathered) - masks;
 }

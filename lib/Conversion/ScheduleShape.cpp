@@ -65,7 +65,7 @@ std::optional<ScheduleShape> ScheduleShape::of(func::FuncOp function) {
 Type ScheduleShape::converted() const {
   for (KVType region : regions)
     for (Type stored : {region.getKey(), region.getValue()})
-      if (isa<CodesType>(stored))
+      if (isa<QuantizedType>(stored))
         return stored;
   return {};
 }

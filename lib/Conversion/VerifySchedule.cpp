@@ -18,13 +18,13 @@ LogicalResult ScheduleModel::verifyTokenCopies(ScheduleAttr schedule, EmitError 
     return emitError() << schedule << " has copies of " << copies.size() << " regions, and there are "
                        << shape.regions.size();
   for (auto [lines, type] : llvm::zip_equal(copies, shape.regions)) {
-    int64_t possible = fetchLines(type, schedule.getKeys());
+    int64_t possible = tmaLoadLines(type, schedule.getKeys());
     if (lines != ScheduleAttr::gathered && lines != possible)
       return emitError() << schedule << " copies by " << nameOfCopy(lines) << ", and tiles of "
                          << schedule.getKeys() << " tokens of " << type << " come by "
                          << nameOfCopy(possible);
   }
-  if (!schedule.fetchesTokens() && llvm::any_of(copies, [](int64_t lines) { return lines != 0; }))
+  if (!schedule.loadsTokensByTma() && llvm::any_of(copies, [](int64_t lines) { return lines != 0; }))
     return emitError() << schedule << " gathers some regions and fetches boxes of others: expected one way";
   int64_t boxes = *schedule.getValueBoxes(), possible = valueBoxesOf(copies, schedule.getKeys());
   if (boxes != 0 && boxes != possible)
@@ -35,26 +35,26 @@ LogicalResult ScheduleModel::verifyTokenCopies(ScheduleAttr schedule, EmitError 
 
 LogicalResult ScheduleModel::verifyQueryCopies(ScheduleAttr schedule, EmitError emitError) const {
   int64_t lines = *schedule.getQueryCopy();
-  if (schedule.sendsResults() && shape.valueDim > shape.keyDim)
+  if (schedule.storesResultsByTma() && shape.valueDim > shape.keyDim)
     return emitError() << schedule << " sends rows of " << shape.valueDim
                        << " features from the queries' stages, which have " << shape.keyDim;
-  if (schedule.sendsResults() && *schedule.getQueryStages() != 2)
+  if (schedule.storesResultsByTma() && *schedule.getQueryStages() != 2)
     return emitError() << schedule
                        << " sends results from the queries' stage: expected 2 query_stages, so that "
                           "the next queries have one meanwhile";
   if (lines == ScheduleAttr::gathered) {
-    if (schedule.sendsResults())
+    if (schedule.storesResultsByTma())
       return emitError() << schedule << " sends results in boxes: expected query_copy = boxes "
                          << ScheduleAttr::groupRows;
     return success();
   }
-  if (!schedule.fetchesTokens())
+  if (!schedule.loadsTokensByTma())
     return emitError() << schedule << " fetches queries and gathers tokens: expected query_copy = gather";
-  int64_t expected = schedule.sendsResults() ? ScheduleAttr::groupRows : schedule.getRows();
+  int64_t expected = schedule.storesResultsByTma() ? ScheduleAttr::groupRows : schedule.getRows();
   if (lines != expected)
     return emitError() << schedule << " has query_copy = boxes " << lines << ", expected boxes " << expected
-                       << (schedule.sendsResults() ? ", the rows of a warpgroup, which sends its own"
-                                                   : ", the rows of a tile");
+                       << (schedule.storesResultsByTma() ? ", the rows of a warpgroup, which sends its own"
+                                                         : ", the rows of a tile");
   if (lines % shape.group != 0)
     return emitError() << schedule << " has boxes of " << lines << " queries, which the " << shape.group
                        << " heads of a group do not fill evenly";
@@ -71,7 +71,7 @@ LogicalResult ScheduleModel::verifyRoles(ScheduleAttr schedule, EmitError emitEr
   if (consumer < first)
     return emitError() << schedule << " has threads that begin with " << first
                        << " registers: expected consumer_registers to be no fewer, got " << consumer;
-  if (*schedule.getTurns() && schedule.getConsumers() < 2)
+  if (*schedule.getPingPong() && schedule.getConsumers() < 2)
     return emitError() << schedule << " has a single warpgroup that computes, which takes no turns";
   return success();
 }

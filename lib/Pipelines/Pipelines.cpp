@@ -58,9 +58,9 @@ static OpPassManager &addKernelPasses(OpPassManager &manager, const PipelineOpti
   kernels.addPass(tile::createSpecializeWarpsPass());
   kernels.addPass(tile::createUnswitchLoopsPass());
   kernels.addPass(tile::createInsertBarriersPass());
-  kernels.addPass(tile::createOverlapDotsPass());
+  kernels.addPass(tile::createOverlapMmasPass());
   kernels.addPass(tile::createStartEarlyPass());
-  kernels.addPass(tile::createTakeTurnsPass());
+  kernels.addPass(tile::createPingPongPass());
   kernels.addPass(tile::createLookAheadPass());
   kernels.addPass(tile::createReadAheadPass());
   return kernels;

@@ -93,14 +93,14 @@ private:
     if (lse == -kInfinity)
       return;
     const std::span<const double> gradient = outputGradientOf(row, head), query = operands.queryOf(row, head);
-    const double common = lseGradientOf(row, head) - dot(gradient, outputOf(row, head));
+    const double common = lseGradientOf(row, head) - mma(gradient, outputOf(row, head));
     scores.find(chunk, row, head, scratch.lanes, scratch.scores);
     scratch.gradients.clear();
     for (auto [t, s] : llvm::zip(chunk.visible, scratch.scores)) {
       // A score of -inf has no weight, whatever its derivative by anything would be.
       const double weight = s == -kInfinity ? 0 : std::exp(s - lse);
       const std::span<const double> value = chunk.values.subspan(t * operands.valueDim, operands.valueDim);
-      scratch.gradients.push_back(weight == 0 ? 0 : weight * (dot(gradient, value) + common));
+      scratch.gradients.push_back(weight == 0 ? 0 : weight * (mma(gradient, value) + common));
       if (weight != 0)
         addScaled(lineOf(stored[chunk.region].values, chunk.lines[t], operands.valueDim), weight, gradient);
     }
@@ -119,7 +119,7 @@ private:
     const double logit = operands.sinks[head], lse = lseOf(row, head);
     if (logit == -kInfinity || lse == -kInfinity)
       return;
-    const double common = lseGradientOf(row, head) - dot(outputGradientOf(row, head), outputOf(row, head));
+    const double common = lseGradientOf(row, head) - mma(outputGradientOf(row, head), outputOf(row, head));
     sinks.as<double>()[head] += std::exp(logit - lse) * common;
   }
 

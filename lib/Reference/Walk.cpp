@@ -19,7 +19,7 @@ ATTN_WIDE static void addScaledTo(double *sum, double factor, const double *x, s
 }
 
 /// Sixteen partial sums, so that the loop vectorizes without leave to reorder.
-ATTN_WIDE static double dotOf(const double *a, const double *b, size_t count) {
+ATTN_WIDE static double mmaOf(const double *a, const double *b, size_t count) {
   double partial[16] = {};
   const size_t whole = count / 16 * 16;
   for (size_t i = 0; i < whole; i += 16)
@@ -37,8 +37,8 @@ void reference::addScaled(std::span<double> sum, double factor, std::span<const 
   addScaledTo(sum.data(), factor, x.data(), x.size());
 }
 
-double reference::dot(std::span<const double> a, std::span<const double> b) {
-  return dotOf(a.data(), b.data(), a.size());
+double reference::mma(std::span<const double> a, std::span<const double> b) {
+  return mmaOf(a.data(), b.data(), a.size());
 }
 
 Scores::Scores(AttendOp attend, const Operands &operands)
@@ -50,7 +50,7 @@ void Scores::find(const Chunk &chunk, int64_t row, int64_t head, ScoreProgram::L
   std::span<const double> query = operands.queryOf(row, head);
   scores.clear();
   for (int32_t t : chunk.visible)
-    scores.push_back(scale * dot(query, chunk.keys.subspan(t * operands.keyDim, operands.keyDim)));
+    scores.push_back(scale * mma(query, chunk.keys.subspan(t * operands.keyDim, operands.keyDim)));
   if (!score.empty())
     score.run(lanes, scores, int32_t(head), operands.queryPositions[row], chunk.positions);
 }

@@ -9,7 +9,7 @@ namespace mlir::attn::reference {
 
 /// Adds factor * x[i] to sum[i].
 void addScaled(std::span<double> sum, double factor, std::span<const double> x);
-double dot(std::span<const double> a, std::span<const double> b);
+double mma(std::span<const double> a, std::span<const double> b);
 
 /// Tokens of one KV head, one behind the other in an instance of a region, and which of them a row sees.
 struct Chunk {

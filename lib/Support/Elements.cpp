@@ -55,7 +55,7 @@ FailureOr<DType> mlir::attn::dtypeOf(Type type, function_ref<InFlightDiagnostic(
 
 bool mlir::attn::isMultiplied(Type type) {
   const rt::ElementType *known = findElement(type);
-  return known && known->dotDepth > 0;
+  return known && known->mmaDepth > 0;
 }
 
 int64_t mlir::attn::exponentBelowF16(Type type) {

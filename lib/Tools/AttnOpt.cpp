@@ -49,7 +49,7 @@ cl::opt<std::string>
             cl::desc("compile the file's attention and print a level:\n"
                      "problem    what is attended, defaults filled in\n"
                      "online     chains of partial-softmax states\n"
-                     "tile       loops, copies, fragments, dots, masks\n"
+                     "tile       loops, copies, fragments, mmas, masks\n"
                      "machine    the code of one lane: llvm and nvvm\n"
                      "ptx        PTX\n"
                      "cubin      machine code, through ptxas\n"

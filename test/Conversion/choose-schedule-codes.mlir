@@ -9,20 +9,20 @@
 // CHECK-LABEL: @keys
 // CHECK-SAME: #tile.schedule<mma, rows = 16, keys = 128, warps = 4, stages = 2, blocks = 2, split_keys = true, query_in_registers = true, shared_bytes = 76800>
 func.func @keys(%q: tensor<?x8x80xbf16> {attn.name = "q"},
-                %kv: !attn.kv<dense, heads = 8, dim = 80, value_dim = 96, key = !attn.codes<f8E4M3FN, per = head>, value = bf16> {attn.name = "kv"}) -> tensor<?x8x96xbf16> {
+                %kv: !attn.kv<dense, heads = 8, dim = 80, value_dim = 96, key = !attn.quantized<f8E4M3FN, per = head>, value = bf16> {attn.name = "kv"}) -> tensor<?x8x96xbf16> {
   %0 = attn.init %q : tensor<?x8x80xbf16> -> !attn.state<heads = 8, value_dim = 96>
-  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x80xbf16>, !attn.kv<dense, heads = 8, dim = 80, value_dim = 96, key = !attn.codes<f8E4M3FN, per = head>, value = bf16> -> !attn.state<heads = 8, value_dim = 96>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x80xbf16>, !attn.kv<dense, heads = 8, dim = 80, value_dim = 96, key = !attn.quantized<f8E4M3FN, per = head>, value = bf16> -> !attn.state<heads = 8, value_dim = 96>
   %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 96> -> tensor<?x8x96xbf16>
   return %o : tensor<?x8x96xbf16>
 }
 
-// What codes take on their way to a dot leaves no registers for 32 keys, which the same heads of bf16 get.
+// What codes take on their way to an mma leaves no registers for 32 keys, which the same heads of bf16 get.
 // CHECK-LABEL: @registers
 // CHECK-SAME: #tile.schedule<mma, rows = 128, keys = 16, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false,
 func.func @registers(%q: tensor<?x8x256xbf16> {attn.name = "q"},
-                     %kv: !attn.kv<dense, heads = 8, dim = 256, key = !attn.codes<f8E4M3FN, per = head>, value = !attn.codes<f8E4M3FN, per = head>> {attn.name = "kv"}) -> tensor<?x8x256xbf16> {
+                     %kv: !attn.kv<dense, heads = 8, dim = 256, key = !attn.quantized<f8E4M3FN, per = head>, value = !attn.quantized<f8E4M3FN, per = head>> {attn.name = "kv"}) -> tensor<?x8x256xbf16> {
   %0 = attn.init %q : tensor<?x8x256xbf16> -> !attn.state<heads = 8, value_dim = 256>
-  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x256xbf16>, !attn.kv<dense, heads = 8, dim = 256, key = !attn.codes<f8E4M3FN, per = head>, value = !attn.codes<f8E4M3FN, per = head>> -> !attn.state<heads = 8, value_dim = 256>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x256xbf16>, !attn.kv<dense, heads = 8, dim = 256, key = !attn.quantized<f8E4M3FN, per = head>, value = !attn.quantized<f8E4M3FN, per = head>> -> !attn.state<heads = 8, value_dim = 256>
   %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 256> -> tensor<?x8x256xbf16>
   return %o : tensor<?x8x256xbf16>
 }
@@ -32,9 +32,9 @@ func.func @registers(%q: tensor<?x8x256xbf16> {attn.name = "q"},
 // CHECK-LABEL: @few
 // CHECK-SAME: [#tile.schedule<mma, rows = 8, keys = 128, warps = 4, stages = 2, blocks = 3, split_keys = true, query_in_registers = true, shared_bytes = 36864>, #tile.schedule<mma, rows = 16, keys = 128, warps = 4, stages = 3, blocks = 2,
 func.func @few(%q: tensor<?x8x128xbf16> {attn.name = "q"},
-               %kv: !attn.kv<dense, heads = 2, dim = 128, key = !attn.codes<i4, per = 128>, value = !attn.codes<i4, per = 128>> {attn.name = "kv"}) -> tensor<?x8x128xbf16> {
+               %kv: !attn.kv<dense, heads = 2, dim = 128, key = !attn.quantized<i4, per = 128>, value = !attn.quantized<i4, per = 128>> {attn.name = "kv"}) -> tensor<?x8x128xbf16> {
   %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
-  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x128xbf16>, !attn.kv<dense, heads = 2, dim = 128, key = !attn.codes<i4, per = 128>, value = !attn.codes<i4, per = 128>> -> !attn.state<heads = 8, value_dim = 128>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x128xbf16>, !attn.kv<dense, heads = 2, dim = 128, key = !attn.quantized<i4, per = 128>, value = !attn.quantized<i4, per = 128>> -> !attn.state<heads = 8, value_dim = 128>
   %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
   return %o : tensor<?x8x128xbf16>
 }
@@ -44,7 +44,7 @@ func.func @few(%q: tensor<?x8x128xbf16> {attn.name = "q"},
 // CHECK-SAME: [#tile.schedule<mma, rows = 8, keys = 128, warps = 4, stages = 2, blocks = 4,
 // SM80-LABEL: @fewest
 // SM80-SAME: [#tile.schedule<mma, rows = 8, keys = 128, warps = 4, stages = 3, blocks = 3,
-!fewest = !attn.kv<dense, heads = 2, dim = 128, key = !attn.codes<i4, per = 128>, value = !attn.codes<i2, per = 128>>
+!fewest = !attn.kv<dense, heads = 2, dim = 128, key = !attn.quantized<i4, per = 128>, value = !attn.quantized<i2, per = 128>>
 func.func @fewest(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !fewest {attn.name = "kv"}) -> tensor<?x8x128xbf16> {
   %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
   %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x128xbf16>, !fewest -> !attn.state<heads = 8, value_dim = 128>
@@ -66,8 +66,8 @@ func.func @masked(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !fewest {attn
 // CHECK-SAME: [#tile.schedule<mma, rows = 8, keys = 128, warps = 4, stages = 2, blocks = 3, split_keys = true, query_in_registers = true, shared_bytes = 61440>,
 // SM80-LABEL: @two
 // SM80-SAME: [#tile.schedule<mma, rows = 8, keys = 128, warps = 4, stages = 2, blocks = 2, split_keys = true, query_in_registers = true, shared_bytes = 61440>,
-!high = !attn.kv<paged<32>, heads = 2, dim = 128, key = !attn.codes<i8, per = 128>, value = !attn.codes<i4, per = 128>>
-!low = !attn.kv<paged<64>, heads = 2, dim = 128, key = !attn.codes<i4, per = 128>, value = !attn.codes<i2, per = 128>>
+!high = !attn.kv<paged<32>, heads = 2, dim = 128, key = !attn.quantized<i8, per = 128>, value = !attn.quantized<i4, per = 128>>
+!low = !attn.kv<paged<64>, heads = 2, dim = 128, key = !attn.quantized<i4, per = 128>, value = !attn.quantized<i2, per = 128>>
 func.func @two(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %high: !high {attn.name = "high"}, %low: !low {attn.name = "low"}) -> tensor<?x8x128xbf16> {
   %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
   %1 = attn.update %0, %q, %high see all scale 0.125 : tensor<?x8x128xbf16>, !high -> !attn.state<heads = 8, value_dim = 128>
@@ -89,9 +89,9 @@ func.func @two_masked(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %high: !high {
 // CHECK-LABEL: @grouped
 // CHECK-SAME: [#tile.schedule<mma, rows = 16,
 func.func @grouped(%q: tensor<?x8x128xbf16> {attn.name = "q"},
-                   %kv: !attn.kv<dense, heads = 2, dim = 128, key = !attn.codes<i4, per = 32>, value = !attn.codes<i4, per = 128>> {attn.name = "kv"}) -> tensor<?x8x128xbf16> {
+                   %kv: !attn.kv<dense, heads = 2, dim = 128, key = !attn.quantized<i4, per = 32>, value = !attn.quantized<i4, per = 128>> {attn.name = "kv"}) -> tensor<?x8x128xbf16> {
   %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
-  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x128xbf16>, !attn.kv<dense, heads = 2, dim = 128, key = !attn.codes<i4, per = 32>, value = !attn.codes<i4, per = 128>> -> !attn.state<heads = 8, value_dim = 128>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x128xbf16>, !attn.kv<dense, heads = 2, dim = 128, key = !attn.quantized<i4, per = 32>, value = !attn.quantized<i4, per = 128>> -> !attn.state<heads = 8, value_dim = 128>
   %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
   return %o : tensor<?x8x128xbf16>
 }
@@ -100,8 +100,8 @@ func.func @grouped(%q: tensor<?x8x128xbf16> {attn.name = "q"},
 // CHECK-LABEL: @mixed
 // CHECK-SAME: [#tile.schedule<mma, rows = 8, {{[^>]*}}query_in_registers = true, {{[^>]*}}>, #tile.schedule<mma, rows = 16, {{[^>]*}}query_in_registers = false, {{[^>]*}}>, #tile.schedule<mma, rows = 128, {{[^>]*}}query_in_registers = false,
 !query = tensor<?x8x128xbf16>
-!many = !attn.kv<dense, heads = 2, dim = 128, key = !attn.codes<i8, per = 128>, value = !attn.codes<i4, per = 128>>
-!fewer = !attn.kv<dense, heads = 2, dim = 128, key = !attn.codes<i4, per = 128>, value = !attn.codes<i2, per = 128>>
+!many = !attn.kv<dense, heads = 2, dim = 128, key = !attn.quantized<i8, per = 128>, value = !attn.quantized<i4, per = 128>>
+!fewer = !attn.kv<dense, heads = 2, dim = 128, key = !attn.quantized<i4, per = 128>, value = !attn.quantized<i2, per = 128>>
 !state = !attn.state<heads = 8, value_dim = 128>
 func.func @mixed(%q: !query {attn.name = "q"}, %many: !many {attn.name = "many"}, %fewer: !fewer {attn.name = "fewer"}) -> !query {
   %0 = attn.init %q : !query -> !state
@@ -111,13 +111,13 @@ func.func @mixed(%q: !query {attn.name = "q"}, %many: !many {attn.name = "many"}
   return %o : !query
 }
 
-// Long heads in 16 bits beside codes, in 99 KB: warps with as few keys as a dot reads at a time and, of heads of 256,
+// Long heads in 16 bits beside codes, in 99 KB: warps with as few keys as an mma reads at a time and, of heads of 256,
 // a single stage.
 // SM89-LABEL: @beside
 // SM89-SAME: [#tile.schedule<mma, rows = 16, keys = 32, warps = 2, stages = 1, blocks = 1,
 !long = tensor<?x8x256xbf16>
 !plain = !attn.kv<dense, heads = 2, dim = 256, key = bf16, value = bf16>
-!coded = !attn.kv<dense, heads = 2, dim = 256, key = !attn.codes<i8, per = 256>, value = !attn.codes<i8, per = 256>>
+!coded = !attn.kv<dense, heads = 2, dim = 256, key = !attn.quantized<i8, per = 256>, value = !attn.quantized<i8, per = 256>>
 !longs = !attn.state<heads = 8, value_dim = 256>
 func.func @beside(%q: !long {attn.name = "q"}, %plain: !plain {attn.name = "plain"}, %coded: !coded {attn.name = "coded"}) -> !long {
   %0 = attn.init %q : !long -> !longs
@@ -130,7 +130,7 @@ func.func @beside(%q: !long {attn.name = "q"}, %plain: !plain {attn.name = "plai
 // SM89-SAME: [#tile.schedule<mma, rows = 16, keys = 32, warps = 2, stages = 2, blocks = 1,
 !wide = tensor<?x8x192xbf16>
 !plains = !attn.kv<dense, heads = 2, dim = 128, value_dim = 192, key = bf16, value = bf16>
-!codes = !attn.kv<dense, heads = 2, dim = 128, value_dim = 192, key = !attn.codes<i8, per = 128>, value = !attn.codes<i4, per = 64>>
+!codes = !attn.kv<dense, heads = 2, dim = 128, value_dim = 192, key = !attn.quantized<i8, per = 128>, value = !attn.quantized<i4, per = 64>>
 !wides = !attn.state<heads = 8, value_dim = 192>
 func.func @wide(%q: !query {attn.name = "q"}, %plain: !plains {attn.name = "plain"}, %coded: !codes {attn.name = "coded"}) -> !wide {
   %0 = attn.init %q : !query -> !wides

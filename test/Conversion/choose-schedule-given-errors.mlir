@@ -134,7 +134,7 @@ func.func @exchange(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<de
 
 // -----
 
-#given = #tile.schedule<wgmma, rows = 64, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, turns = true>
+#given = #tile.schedule<wgmma, rows = 64, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, ping_pong = true>
 // expected-error @+1 {{has a single warpgroup that computes, which takes no turns}}
 func.func @turns(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16>
     attributes {tile.schedules = [#given]} {

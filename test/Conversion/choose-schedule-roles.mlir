@@ -10,7 +10,7 @@
 // CHECK-SAME: #tile.schedule<mma, rows = 16, {{[^>]*}}query_in_registers = true, shared_bytes = 102400>
 // CHECK-SAME: #tile.schedule<wgmma, rows = 128, keys = 128, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false,
 // CHECK-SAME: producers = 4, producer_registers = 40, consumer_registers = 232, query_stages = 2, query_copy = boxes 64,
-// CHECK-SAME: key_copies = [boxes 128], value_copies = [boxes 128], value_boxes = 0, turns = false, epilogue = send, shared_bytes = 197704>
+// CHECK-SAME: key_copies = [boxes 128], value_copies = [boxes 128], value_boxes = 0, ping_pong = false, epilogue = send, shared_bytes = 197704>
 func.func @dense(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv0: !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv0"}) -> tensor<?x8x128xbf16> {
   %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
   %1 = attn.update %0, %q, %kv0 see causal scale 0.125 : tensor<?x8x128xbf16>, !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 128>
@@ -45,7 +45,7 @@ func.func @regions(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv0: !attn.kv<pa
 // CHECK-LABEL: @tokens
 // CHECK-SAME: #tile.schedule<wgmma,
 // CHECK-SAME: producer_registers = 56, consumer_registers = 224, query_stages = 2, query_copy = gather, key_copies = [gather], value_copies = [gather],
-// CHECK-SAME: value_boxes = 0, turns = false, epilogue = store,
+// CHECK-SAME: value_boxes = 0, ping_pong = false, epilogue = store,
 func.func @tokens(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv0: !attn.kv<paged<1>, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv0"}) -> tensor<?x8x128xbf16> {
   %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
   %1 = attn.update %0, %q, %kv0 see causal scale 0.125 : tensor<?x8x128xbf16>, !attn.kv<paged<1>, heads = 8, dim = 128, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 128>
@@ -69,7 +69,7 @@ func.func @uneven(%q: tensor<?x28x128xbf16> {attn.name = "q"}, %kv0: !attn.kv<de
 // CHECK-LABEL: @short
 // CHECK-SAME: #tile.schedule<wgmma, rows = 192, keys = 128, warps = 12,
 // CHECK-SAME: producer_registers = 32, consumer_registers = 160, query_stages = 2, query_copy = boxes 64,
-// CHECK-SAME: turns = true, epilogue = send
+// CHECK-SAME: ping_pong = true, epilogue = send
 func.func @short(%q: tensor<?x8x64xbf16> {attn.name = "q"}, %kv0: !attn.kv<dense, heads = 8, dim = 64, key = bf16, value = bf16> {attn.name = "kv0"}) -> tensor<?x8x64xbf16> {
   %0 = attn.init %q : tensor<?x8x64xbf16> -> !attn.state<heads = 8, value_dim = 64>
   %1 = attn.update %0, %q, %kv0 see causal scale 0.125 : tensor<?x8x64xbf16>, !attn.kv<dense, heads = 8, dim = 64, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 64>
@@ -82,7 +82,7 @@ func.func @short(%q: tensor<?x8x64xbf16> {attn.name = "q"}, %kv0: !attn.kv<dense
 // CHECK-SAME: parts = 8>
 // CHECK-SAME: #tile.schedule<wgmma, rows = 128, keys = 64,
 // CHECK-SAME: query_stages = 1, query_copy = boxes 128,
-// CHECK-SAME: turns = true, epilogue = store, shared_bytes = 197688>
+// CHECK-SAME: ping_pong = true, epilogue = store, shared_bytes = 197688>
 func.func @long(%q: tensor<?x8x256xbf16> {attn.name = "q"}, %kv0: !attn.kv<dense, heads = 8, dim = 256, key = bf16, value = bf16> {attn.name = "kv0"}) -> tensor<?x8x256xbf16> {
   %0 = attn.init %q : tensor<?x8x256xbf16> -> !attn.state<heads = 8, value_dim = 256>
   %1 = attn.update %0, %q, %kv0 see causal scale 0.125 : tensor<?x8x256xbf16>, !attn.kv<dense, heads = 8, dim = 256, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 256>
@@ -93,7 +93,7 @@ func.func @long(%q: tensor<?x8x256xbf16> {attn.name = "q"}, %kv0: !attn.kv<dense
 // A score region is worth turns.
 // CHECK-LABEL: @scored
 // CHECK-SAME: #tile.schedule<wgmma,
-// CHECK-SAME: turns = true, epilogue = send
+// CHECK-SAME: ping_pong = true, epilogue = send
 func.func @scored(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv0: !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv0"}) -> tensor<?x8x128xbf16> {
   %cap = arith.constant 30.0 : f32
   %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>

@@ -29,9 +29,9 @@
 // Boxes are of a tensor whose heads the launch counts; the head of one is that in the class's store.
 // HOPPER: func.func @duo_rows128
 // HOPPER-SAME: #tile.tensor_map<"recent.k.map.16x64" of "recent.k_pages", f16, extents = [64, 1, 1, 1], dims = {{\[\[}}], ["recent.slots"], [], ["recent.heads"]]
-// HOPPER: tile.fetch {{.*}} lines 160
+// HOPPER: tile.tma_load {{.*}} lines 160
 // HOPPER: %[[PLACE:[0-9]+]] = arith.subi
-// HOPPER-NEXT: tile.fetch {{.*}} head %[[PLACE]] lines 16
+// HOPPER-NEXT: tile.tma_load {{.*}} head %[[PLACE]] lines 16
 !query = tensor<?x8x64xf16>
 !kv = !attn.kv<dense, heads = 4, dim = 64, key = f16, value = f16>
 !part = !attn.kv<paged<16>, heads = ?, dim = 64, key = f16, value = f16>

@@ -15,7 +15,7 @@
 // AMPERE-COUNT-2: , 4369
 // AMPERE-LABEL: .entry e2m1_rows16(
 !query = tensor<?x8x64xbf16>
-!codes = !attn.codes<f4E2M1FN, per = 16, scale = f8E4M3FN>
+!codes = !attn.quantized<f4E2M1FN, per = 16, scale = f8E4M3FN>
 !cache = !attn.kv<paged<16>, heads = 2, dim = 64, key = !codes, value = !codes>
 func.func @e2m1(%q: !query {attn.name = "q"}, %kv: !cache {attn.name = "kv"}) -> !query {
   %o = attn.attend %q over (%kv see causal) : !query, !cache -> !query

@@ -26,8 +26,8 @@
 // HOPPER: func.func @both_rows128
 // HOPPER: %[[LIST:.*]] = arith.addi %{{.*}}, %[[HEAD:[0-9]+#2]] : i32
 // HOPPER: tile.paged_slot start %{{.*}}[%[[LIST]], %{{.*}}] columns
-// HOPPER: tile.fetch {{.*}} head %[[HEAD]] lines 16
-// HOPPER: tile.fetch {{.*}} lines 64
+// HOPPER: tile.tma_load {{.*}} head %[[HEAD]] lines 16
+// HOPPER: tile.tma_load {{.*}} lines 64
 // HOPPER-NOT: tile.gather
 !query = tensor<?x8x64xf16>
 !own = !attn.kv<paged<16>, ragged, heads = 4, dim = 64, key = f16, value = f16>

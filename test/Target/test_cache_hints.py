@@ -11,8 +11,8 @@ from measuring.report import Problem
 PTXAS = "release 13.0"  # where the trap was found, and the release that requirements-ptxas.txt names
 CODES = {
     "bf16": {},
-    "K8V4": {"key": "!attn.codes<i8, per = 128>", "value": "!attn.codes<i4, per = 128>"},
-    "K4V2": {"key": "!attn.codes<i4, per = 128>", "value": "!attn.codes<i2, per = 64>"},
+    "K8V4": {"key": "!attn.quantized<i8, per = 128>", "value": "!attn.quantized<i4, per = 128>"},
+    "K4V2": {"key": "!attn.quantized<i4, per = 128>", "value": "!attn.quantized<i2, per = 64>"},
 }
 
 # A lane's number behind one of the whole warp, in a loop: what kernels' places in a ring are.

@@ -14,8 +14,8 @@
 // CHECK: tile.gather warp {{.*}} page 64 apart %
 
 !query = tensor<?x8x128xf16>
-!high = !attn.kv<unified<32>, heads = 4, dim = 128, key = !attn.codes<i8, per = 128>, value = !attn.codes<i4, per = 128>>
-!low = !attn.kv<unified<64>, heads = 4, dim = 128, key = !attn.codes<i4, per = 128>, value = !attn.codes<i2, per = 128>>
+!high = !attn.kv<unified<32>, heads = 4, dim = 128, key = !attn.quantized<i8, per = 128>, value = !attn.quantized<i4, per = 128>>
+!low = !attn.kv<unified<64>, heads = 4, dim = 128, key = !attn.quantized<i4, per = 128>, value = !attn.quantized<i2, per = 128>>
 func.func @both(%q: !query {attn.name = "q"}, %high: !high {attn.name = "high"}, %low: !low {attn.name = "low"}) -> !query {
   %o = attn.attend %q over (%high see all), (%low see all) : !query, !high, !low -> !query
   return %o : !query

@@ -17,9 +17,9 @@
 // PROBLEM: attn.attend %{{.*}} over (%{{.*}} see causal) scale 0.125
 // ONLINE: attn.update
 // TILE: tile.schedule = #tile.schedule<mma, rows = 16
-// TILE: tile.dot
+// TILE: tile.mma
 // MACHINE-LABEL: gpu.module @decode_kernels
-// MACHINE-NOT: tile.dot
+// MACHINE-NOT: tile.mma
 // MACHINE: llvm.func @decode_rows16(
 // MACHINE: nvvm.mma.sync
 // MACHINE: llvm.func @decode_merge(

@@ -21,7 +21,7 @@ ALIASES = {
     "dense": "!attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16>",
     "cache": "!attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>",
     "of_class": "!attn.kv<paged<16>, heads = ?, dim = 128, key = bf16, value = bf16>",
-    "codes": "!attn.kv<paged<16>, heads = 8, dim = 128, key = !attn.codes<i8, per = 128>, value = !attn.codes<i4, per = 64>>",
+    "codes": "!attn.kv<paged<16>, heads = 8, dim = 128, key = !attn.quantized<i8, per = 128>, value = !attn.quantized<i4, per = 64>>",
     "keys": "!tile.shared<key 64, feature 128, bf16>",
     "ring": "!tile.ring<2, <key 64, feature 128, bf16>>",
 }

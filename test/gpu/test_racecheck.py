@@ -22,7 +22,7 @@ TRAIN = ("batch=2", "q_len=70..150", "kv_len=150..300")
 APPEND = ("layers=2", "rows=50", "pages=30")
 SHARED = ("batch=3", "q_len=20..60", "kv_len=20..60", "prompts=1", "prompt_len=100")
 
-CODES = ("!attn.codes<i8, per = 128>", "!attn.codes<i4, per = 128>")
+CODES = ("!attn.quantized<i8, per = 128>", "!attn.quantized<i4, per = 128>")
 
 
 def backward(problem, ordered=False):

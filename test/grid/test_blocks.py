@@ -190,7 +190,7 @@ def test_bytes_behind_the_last_scale(name, dims):
 
 TEXT = """
 !query = tensor<?x8x{dim}x{element}>
-!codes = !attn.codes<{code}>
+!codes = !attn.quantized<{code}>
 !cache = !attn.kv<paged<16>, heads = 2, dim = {dim}, key = !codes, value = !codes>
 func.func @blocks(%q: !query {{attn.name = "q"}}, %kv: !cache {{attn.name = "kv"}}) -> !query {{
   %o = attn.attend %q over (%kv see causal) : !query, !cache -> !query

@@ -21,7 +21,7 @@ DIMS = (128, 64, 256, 192, 96)
 
 
 def codes(element, per):
-    return f"!attn.codes<{element}, per = {per}>"
+    return f"!attn.quantized<{element}, per = {per}>"
 
 
 def blocks(element):

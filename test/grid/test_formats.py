@@ -28,7 +28,7 @@ PAIRS = (
     "i8G/i4G", "i4g/i2G", "i8g/i8g", "i2G/i8G", "e4m3-head/e4m3-head", "e4m3-token/e4m3-token", "e5m2-token/i4g",
     "e5m2-tensor/e5m2-head", "i4G/", "/i2g", "/e4m3-token", "e4m3-tensor/", "i2g/e5m2-tensor", "i8g/i4g",
 )  # fmt: skip
-E4M3 = "!attn.codes<f8E4M3FN, per = head>"
+E4M3 = "!attn.quantized<f8E4M3FN, per = head>"
 SMALL_FLOATS = {"e4m3": "f8E4M3FN", "e5m2": "f8E5M2"}
 
 
@@ -38,7 +38,7 @@ def codes(name, dim):
         return ""
     code, _, per = name.partition("-")
     if per:
-        return f"!attn.codes<{SMALL_FLOATS[code]}, per = {per}>" if dim % 16 == 0 else ""
+        return f"!attn.quantized<{SMALL_FLOATS[code]}, per = {per}>" if dim % 16 == 0 else ""
     bits = next(
         (bits for bits in (int(code[1]), 4, 8) if bits >= int(code[1]) and dim * bits % 128 == 0), None
     )
@@ -46,7 +46,7 @@ def codes(name, dim):
         return ""
     groups = [group for group in (16, 32, 64, 128) if dim % group == 0]
     group = dim if code[2] == "G" and dim <= 128 else groups[-1 if code[2] == "G" else 0]
-    return f"!attn.codes<i{bits}, per = {group}>"
+    return f"!attn.quantized<i{bits}, per = {group}>"
 
 
 def points():
@@ -116,7 +116,7 @@ def label(point):
 
     def short(*formats):
         text = "_".join(format or p.dtype for format in formats)
-        return text.replace("!attn.codes<", "").replace(", per = ", "-").replace(">", "")
+        return text.replace("!attn.quantized<", "").replace(", per = ", "-").replace(">", "")
 
     draft = f"-{p.draft_store}-{short(p.draft_key, p.draft_value)}" if p.draft_store else ""
     formats = short(p.key, p.value)
@@ -165,7 +165,7 @@ def test_bytes_are_those_of_codes(folder, store, pair):
     """The floor counts the bits of codes and the metadata, and no more is moved; loads of codes, of queries in their
     order and what warps exchange hit all banks."""
     key, value = (
-        f"!attn.codes<{', per = '.join(name.split())}>" if " " in name else codes(name, 128)
+        f"!attn.quantized<{', per = '.join(name.split())}>" if " " in name else codes(name, 128)
         for name in pair.split("/")
     )
     file = folder / "budget.mlir"
@@ -265,7 +265,7 @@ BESIDE = """
 !q = tensor<?x8xKEYxbf16>
 !o = tensor<?x8xVALUExbf16>
 !plain = !attn.kv<paged<16>, heads = 2, dim = KEY, value_dim = VALUE, key = bf16, value = bf16>
-!coded = !attn.kv<paged<16>, heads = 2, dim = KEY, value_dim = VALUE, key = !attn.codes<CODES>, value = !attn.codes<CODES>>
+!coded = !attn.kv<paged<16>, heads = 2, dim = KEY, value_dim = VALUE, key = !attn.quantized<CODES>, value = !attn.quantized<CODES>>
 func.func @beside(%q: !q {attn.name = "q"}, %plain: !plain {attn.name = "plain", attn.dims = ["batch", "new_len"]},
                   %coded: !coded {attn.name = "coded", attn.dims = ["batch", "kv_len"]}) -> !o {
   %o = attn.attend %q over (%coded see all), (%plain see causal) : !q, !coded, !plain -> !o

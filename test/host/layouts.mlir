@@ -32,8 +32,8 @@ gpu.module @layouts {
     tile.sync warp
     %no_scores = tile.splat %zero : f32 -> !scores
     %no_transposed = tile.splat %zero : f32 -> !transposed
-    %s = tile.dot %q at %c0, %k, %no_scores : !queries, !keys, !scores -> !scores
-    %st = tile.dot %k at %c0, %q, %no_transposed : !keys, !queries, !transposed -> !transposed
+    %s = tile.mma %q at %c0, %k, %no_scores : !queries, !keys, !scores -> !scores
+    %st = tile.mma %k at %c0, %q, %no_transposed : !keys, !queries, !transposed -> !transposed
     %m = tile.reduce max %s : !scores -> !query_values
     %mt = tile.reduce max %st : !transposed -> !query_values
     %bias = tile.load_vector %biases (%i: i32) {
@@ -75,7 +75,7 @@ gpu.module @layouts {
     %rounded = tile.cast %p : !scores -> !tile.fragment<[query 16, key 32], bf16>
     %moved = tile.convert %rounded : !tile.fragment<[query 16, key 32], bf16> -> !tile.fragment<[key 32, query 16], bf16>
     %none = tile.splat %zero : f32 -> !tile.fragment<[key 32, feature 16], f32>
-    %dk = tile.dot %moved, %q, %none : !tile.fragment<[key 32, query 16], bf16>, !queries, !tile.fragment<[key 32, feature 16], f32> -> !tile.fragment<[key 32, feature 16], f32>
+    %dk = tile.mma %moved, %q, %none : !tile.fragment<[key 32, query 16], bf16>, !queries, !tile.fragment<[key 32, feature 16], f32> -> !tile.fragment<[key 32, feature 16], f32>
     tile.store %dk to %dk_out lines %c32 (%line: i32) {
       %w = arith.extsi %line : i32 to i64
       %at = arith.muli %w, %stride16 : i64
@@ -148,7 +148,7 @@ gpu.module @layouts {
     %acc = tile.convert %lhs : !tile.fragment<[query 32, key 64], i8> -> !tile.fragment<[query 32, key 64], i8, acc>
     %again = tile.convert %acc : !tile.fragment<[query 32, key 64], i8, acc> -> !tile.fragment<[query 32, key 64], i8, lhs>
     %turned = tile.convert %acc : !tile.fragment<[query 32, key 64], i8, acc> -> !tile.fragment<[key 64, query 32], i8, acc>
-    %lhs_turned = tile.convert %lhs : !tile.fragment<[query 32, key 64], i8> -> !tile.fragment<[key 64, query 32], i8, lhs>
+    %lhs_transposed = tile.convert %lhs : !tile.fragment<[query 32, key 64], i8> -> !tile.fragment<[key 64, query 32], i8, lhs>
     %acc_f32 = tile.map %acc (%x: i8) {
       %y = arith.sitofp %x : i8 to f32
       tile.yield %y : f32
@@ -174,21 +174,21 @@ gpu.module @layouts {
       %y = arith.sitofp %x : i8 to f32
       tile.yield %y : f32
     } : !tile.fragment<[key 64, query 32], i8, acc> -> !tile.fragment<[key 64, query 32], f32>
-    %turned_stride = arith.constant 32 : i64
+    %transposed_stride = arith.constant 32 : i64
     tile.store %turned_f32 to %acc_out lines %columns (%line: i32) {
       %w = arith.extsi %line : i32 to i64
-      %at = arith.muli %w, %turned_stride : i64
+      %at = arith.muli %w, %transposed_stride : i64
       tile.yield %at : i64
     } : !tile.fragment<[key 64, query 32], f32> -> <f32>
-    %lhs_turned_acc = tile.convert %lhs_turned : !tile.fragment<[key 64, query 32], i8, lhs> -> !tile.fragment<[key 64, query 32], i8, acc>
-    %lhs_turned_f32 = tile.map %lhs_turned_acc (%x: i8) {
+    %lhs_transposed_acc = tile.convert %lhs_transposed : !tile.fragment<[key 64, query 32], i8, lhs> -> !tile.fragment<[key 64, query 32], i8, acc>
+    %lhs_transposed_f32 = tile.map %lhs_transposed_acc (%x: i8) {
       %y = arith.sitofp %x : i8 to f32
       tile.yield %y : f32
     } : !tile.fragment<[key 64, query 32], i8, acc> -> !tile.fragment<[key 64, query 32], f32>
-    %lhs_turned_stride = arith.constant 32 : i64
-    tile.store %lhs_turned_f32 to %lhs_out lines %columns (%line: i32) {
+    %lhs_transposed_stride = arith.constant 32 : i64
+    tile.store %lhs_transposed_f32 to %lhs_out lines %columns (%line: i32) {
       %w = arith.extsi %line : i32 to i64
-      %at = arith.muli %w, %lhs_turned_stride : i64
+      %at = arith.muli %w, %lhs_transposed_stride : i64
       tile.yield %at : i64
     } : !tile.fragment<[key 64, query 32], f32> -> <f32>
     return
@@ -213,7 +213,7 @@ gpu.module @layouts {
     %acc = tile.convert %lhs : !tile.fragment<[query 32, key 48], bf16> -> !tile.fragment<[query 32, key 48], bf16, acc>
     %again = tile.convert %acc : !tile.fragment<[query 32, key 48], bf16, acc> -> !tile.fragment<[query 32, key 48], bf16, lhs>
     %turned = tile.convert %acc : !tile.fragment<[query 32, key 48], bf16, acc> -> !tile.fragment<[key 48, query 32], bf16, acc>
-    %lhs_turned = tile.convert %lhs : !tile.fragment<[query 32, key 48], bf16> -> !tile.fragment<[key 48, query 32], bf16, lhs>
+    %lhs_transposed = tile.convert %lhs : !tile.fragment<[query 32, key 48], bf16> -> !tile.fragment<[key 48, query 32], bf16, lhs>
     %acc_f32 = tile.map %acc (%x: bf16) {
       %y = arith.extf %x : bf16 to f32
       tile.yield %y : f32
@@ -239,21 +239,21 @@ gpu.module @layouts {
       %y = arith.extf %x : bf16 to f32
       tile.yield %y : f32
     } : !tile.fragment<[key 48, query 32], bf16, acc> -> !tile.fragment<[key 48, query 32], f32>
-    %turned_stride = arith.constant 32 : i64
+    %transposed_stride = arith.constant 32 : i64
     tile.store %turned_f32 to %acc_out lines %columns (%line: i32) {
       %w = arith.extsi %line : i32 to i64
-      %at = arith.muli %w, %turned_stride : i64
+      %at = arith.muli %w, %transposed_stride : i64
       tile.yield %at : i64
     } : !tile.fragment<[key 48, query 32], f32> -> <f32>
-    %lhs_turned_acc = tile.convert %lhs_turned : !tile.fragment<[key 48, query 32], bf16, lhs> -> !tile.fragment<[key 48, query 32], bf16, acc>
-    %lhs_turned_f32 = tile.map %lhs_turned_acc (%x: bf16) {
+    %lhs_transposed_acc = tile.convert %lhs_transposed : !tile.fragment<[key 48, query 32], bf16, lhs> -> !tile.fragment<[key 48, query 32], bf16, acc>
+    %lhs_transposed_f32 = tile.map %lhs_transposed_acc (%x: bf16) {
       %y = arith.extf %x : bf16 to f32
       tile.yield %y : f32
     } : !tile.fragment<[key 48, query 32], bf16, acc> -> !tile.fragment<[key 48, query 32], f32>
-    %lhs_turned_stride = arith.constant 32 : i64
-    tile.store %lhs_turned_f32 to %lhs_out lines %columns (%line: i32) {
+    %lhs_transposed_stride = arith.constant 32 : i64
+    tile.store %lhs_transposed_f32 to %lhs_out lines %columns (%line: i32) {
       %w = arith.extsi %line : i32 to i64
-      %at = arith.muli %w, %lhs_turned_stride : i64
+      %at = arith.muli %w, %lhs_transposed_stride : i64
       tile.yield %at : i64
     } : !tile.fragment<[key 48, query 32], f32> -> <f32>
     return
@@ -278,7 +278,7 @@ gpu.module @layouts {
     %acc = tile.convert %lhs : !tile.fragment<[query 32, key 48], f32> -> !tile.fragment<[query 32, key 48], f32, acc>
     %again = tile.convert %acc : !tile.fragment<[query 32, key 48], f32, acc> -> !tile.fragment<[query 32, key 48], f32, lhs>
     %turned = tile.convert %acc : !tile.fragment<[query 32, key 48], f32, acc> -> !tile.fragment<[key 48, query 32], f32, acc>
-    %lhs_turned = tile.convert %lhs : !tile.fragment<[query 32, key 48], f32> -> !tile.fragment<[key 48, query 32], f32, lhs>
+    %lhs_transposed = tile.convert %lhs : !tile.fragment<[query 32, key 48], f32> -> !tile.fragment<[key 48, query 32], f32, lhs>
     %acc_f32 = tile.map %acc (%x: f32) {
       tile.yield %x : f32
     } : !tile.fragment<[query 32, key 48], f32, acc> -> !tile.fragment<[query 32, key 48], f32>
@@ -301,20 +301,20 @@ gpu.module @layouts {
     %turned_f32 = tile.map %turned (%x: f32) {
       tile.yield %x : f32
     } : !tile.fragment<[key 48, query 32], f32, acc> -> !tile.fragment<[key 48, query 32], f32>
-    %turned_stride = arith.constant 32 : i64
+    %transposed_stride = arith.constant 32 : i64
     tile.store %turned_f32 to %acc_out lines %columns (%line: i32) {
       %w = arith.extsi %line : i32 to i64
-      %at = arith.muli %w, %turned_stride : i64
+      %at = arith.muli %w, %transposed_stride : i64
       tile.yield %at : i64
     } : !tile.fragment<[key 48, query 32], f32> -> <f32>
-    %lhs_turned_acc = tile.convert %lhs_turned : !tile.fragment<[key 48, query 32], f32, lhs> -> !tile.fragment<[key 48, query 32], f32, acc>
-    %lhs_turned_f32 = tile.map %lhs_turned_acc (%x: f32) {
+    %lhs_transposed_acc = tile.convert %lhs_transposed : !tile.fragment<[key 48, query 32], f32, lhs> -> !tile.fragment<[key 48, query 32], f32, acc>
+    %lhs_transposed_f32 = tile.map %lhs_transposed_acc (%x: f32) {
       tile.yield %x : f32
     } : !tile.fragment<[key 48, query 32], f32, acc> -> !tile.fragment<[key 48, query 32], f32>
-    %lhs_turned_stride = arith.constant 32 : i64
-    tile.store %lhs_turned_f32 to %lhs_out lines %columns (%line: i32) {
+    %lhs_transposed_stride = arith.constant 32 : i64
+    tile.store %lhs_transposed_f32 to %lhs_out lines %columns (%line: i32) {
       %w = arith.extsi %line : i32 to i64
-      %at = arith.muli %w, %lhs_turned_stride : i64
+      %at = arith.muli %w, %lhs_transposed_stride : i64
       tile.yield %at : i64
     } : !tile.fragment<[key 48, query 32], f32> -> <f32>
     return
@@ -345,7 +345,7 @@ gpu.module @layouts {
       %s = arith.addf %xy, %zf : f32
       tile.yield %s : f32
     } : !tile.fragment<[key 32], i8>, !tile.fragment<[key 32], f16>, !tile.fragment<[query 32], i32> -> !tile.fragment<[query 32, key 32], f32>
-    %sum_turned = tile.map %b, %h, %n (%x: i8, %y: f16, %z: i32) {
+    %sum_transposed = tile.map %b, %h, %n (%x: i8, %y: f16, %z: i32) {
       %xf = arith.sitofp %x : i8 to f32
       %yf = arith.extf %y : f16 to f32
       %zf = arith.sitofp %z : i32 to f32
@@ -358,7 +358,7 @@ gpu.module @layouts {
       %at = arith.muli %w, %stride : i64
       tile.yield %at : i64
     } : !tile.fragment<[query 32, key 32], f32> -> <f32>
-    tile.store %sum_turned to %turned lines %c32 (%line: i32) {
+    tile.store %sum_transposed to %turned lines %c32 (%line: i32) {
       %w = arith.extsi %line : i32 to i64
       %at = arith.muli %w, %stride : i64
       tile.yield %at : i64

@@ -270,8 +270,8 @@ public:
   const Format format = Format::integers(8, 32);
 
   Codes(Device &device, const std::string &target, Rng &rng)
-      : device(device), append(function("append", "!attn.codes<i8, per = 32>"), target),
-        move(function("move", "!attn.codes<i8, per = 32>"), target), k(device, slots * 32, rng),
+      : device(device), append(function("append", "!attn.quantized<i8, per = 32>"), target),
+        move(function("move", "!attn.quantized<i8, per = 32>"), target), k(device, slots * 32, rng),
         meta(device, slots * 4, rng), v(device, slots * valueBytes, rng), newK(device, rows * keyBytes, rng),
         newV(device, rows * valueBytes, rng) {
     for (size_t i = 0; i < rows * keyBytes / 2; ++i)

@@ -234,22 +234,22 @@ TEST(DevicePlan, PackedStores) {
 }
 TEST(DevicePlan, SinkLogits) { expectBatches(textOf("causal", "", true), 8, 5); }
 
-// Lines of 64 bytes, in blocks that the heads divide, and in one more. What is cut goes abreast.
-TEST(DevicePlan, HeadsOfShortLinesGoAbreast) {
+// Lines of 64 bytes, in blocks that the heads divide, and in one more. What is cut goes in lockstep.
+TEST(DevicePlan, HeadsOfShortLinesGoInLockstep) {
   Rng rng(10);
   Planned planned(textOf("causal"));
   PlanOptions options;
   options.gpu = &slowGpu;
-  for (const auto &[blocks, abreast] : {std::pair(12, true), std::pair(40, true), std::pair(13, false)}) {
+  for (const auto &[blocks, lockstep] : {std::pair(12, true), std::pair(40, true), std::pair(13, false)}) {
     SCOPED_TRACE(std::to_string(blocks) + " blocks");
     options.blocks = blocks;
     const Shape shape{{2900, 800, 5, 1700, 0, 2100}, {1, 1, 1, 2, 0, 1}};
     EXPECT_GT(planned.expectPlanned(shape, options, rng), 0);
-    EXPECT_EQ(goesAbreast(planned.last, planned.manifest().kvHeads), abreast);
+    EXPECT_EQ(goesInLockstep(planned.last, planned.manifest().kvHeads), lockstep);
   }
 }
 
-// More threads than one turn has: sequences, units and parts.
+// More threads than one turn has: sequences, work tiles and parts.
 TEST(DevicePlan, ManySequences) {
   Rng rng(6);
   Planned planned(textOf("causal"));

@@ -56,7 +56,7 @@ const std::string updatedMerge = online(R"(
 // One region of codes: what is merged is in the units of one scale.
 const std::string argumentsOfCodes = R"(
     !q = tensor<?x8x64xbf16>
-    !codes = !attn.kv<paged<16>, heads = 2, dim = 64, key = !attn.codes<f8E4M3FN, per = head>, value = !attn.codes<f8E4M3FN, per = head>>
+    !codes = !attn.kv<paged<16>, heads = 2, dim = 64, key = !attn.quantized<f8E4M3FN, per = head>, value = !attn.quantized<f8E4M3FN, per = head>>
     !lse = tensor<?x8xf32>
     !s = !attn.state<heads = 8, value_dim = 64>
     func.func @merged(%q: !q {attn.name = "q", attn.dims = ["rows"]},

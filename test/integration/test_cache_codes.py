@@ -12,7 +12,7 @@ from tensorlab import DEVICE
 
 
 def codes(element, per):
-    return f"!attn.codes<{element}, per = {per}>"
+    return f"!attn.quantized<{element}, per = {per}>"
 
 
 def run(folder, problem, tensors, *options):

@@ -96,7 +96,7 @@ def test_the_lesson_shows_a_tensor_map_of_its_kernel(hopper):
 
 
 @pytest.mark.parametrize(
-    "begin,count", [("tile.set_registers", 2), ("S = tile.start_dot", 10), ("%box = tile.overlay", 6)]
+    "begin,count", [("tile.set_registers", 2), ("S = tile.start_mma", 10), ("%box = tile.overlay", 6)]
 )
 def test_the_lesson_sketches_its_kernel(hopper, begin, count):
     sketch = shown(HOPPER, begin)
@@ -120,7 +120,7 @@ COMMANDS = (
 COMPARED = {
     "README.md": ("decode: 8 sequences",),
     "docs/getting-started.md": ("attn: SIG",),  # test_faults.py
-    HOPPER: ("#tile.tensor_map", "tile.set_registers", "S = tile.start_dot", "%box = tile.overlay"),
+    HOPPER: ("#tile.tensor_map", "tile.set_registers", "S = tile.start_mma", "%box = tile.overlay"),
     "examples/10_training/tutorial.md": ("learns: ", "micro-batches: ", "<attn.training"),  # test_examples.py
 }
 # What the pages that add something say of the language, as the test of the page has it in full.

@@ -116,10 +116,10 @@ def test_drafts_may_have_a_store_of_their_own(tmp_path, draft, schedule):
 
 # Keys, values, and the bytes of a token and head.
 CODES = {
-    "K8V4": ("!attn.codes<i8, per = 64>", "!attn.codes<i4, per = 64>", 104),
-    "K4V2 per 32": ("!attn.codes<i4, per = 32>", "!attn.codes<i2, per = 32>", 64),
-    "e4m3 per token": ("!attn.codes<f8E4M3FN, per = token>", "!attn.codes<f8E4M3FN, per = token>", 136),
-    "e5m2 per head, V16": ("!attn.codes<f8E5M2, per = head>", "", 192),
+    "K8V4": ("!attn.quantized<i8, per = 64>", "!attn.quantized<i4, per = 64>", 104),
+    "K4V2 per 32": ("!attn.quantized<i4, per = 32>", "!attn.quantized<i2, per = 32>", 64),
+    "e4m3 per token": ("!attn.quantized<f8E4M3FN, per = token>", "!attn.quantized<f8E4M3FN, per = token>", 136),
+    "e5m2 per head, V16": ("!attn.quantized<f8E5M2, per = head>", "", 192),
 }
 
 

@@ -15,12 +15,12 @@ GIVEN = {
     "one-consumer": ("paged<16>", 64, TILES),
     "one-stage": ("paged<16>", 128, TILES.replace("stages = 2", "stages = 1")),
     "four-stages": ("paged<32>", 128, TILES.replace("stages = 2", "stages = 4")),
-    "gathered": ("paged<16>", 128, f"{TILES}, key_copies = [gather], turns = true"),
+    "gathered": ("paged<16>", 128, f"{TILES}, key_copies = [gather], ping_pong = true"),
     "queries-gathered": ("paged<16>", 128, f"{TILES}, query_copy = gather"),
     "stored": ("paged<16>", 128, f"{TILES}, epilogue = store"),
     "one-slot": ("packed", 128, f"{TILES}, query_stages = 1"),
     "values-as-one-tile": ("paged<16>", 128, f"{TILES}, value_boxes = 0"),
-    "three-without-turns": ("paged<64>", 192, f"{TILES}, turns = false"),
+    "three-without-ping-pong": ("paged<64>", 192, f"{TILES}, ping_pong = false"),
     "fewer-registers": ("paged<16>", 128, f"{TILES}, producer_registers = 32, consumer_registers = 216"),
 }
 

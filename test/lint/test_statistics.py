@@ -74,7 +74,7 @@ def CPass : Pass<"c", "ModuleOp"> {
         ([], "", "APass declares no statistic"),
         ([("moved", "moved", "dots that move")], "++removed;", "APass does not count moved"),
         ([("moved", "dots", "dots that move")], "++moved;", "APass calls moved dots"),
-        ([("moved", "moved", "Dots.")], "moved += 2;", "expected words without a capital and a period"),
+        ([("moved", "moved", "Mmas.")], "moved += 2;", "expected words without a capital and a period"),
     ],
 )
 def test_faults_are_found(statistics, source, complaint):

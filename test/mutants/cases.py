@@ -49,7 +49,7 @@ class Case:
 
 
 def codes(kind, per=64):
-    return f"!attn.codes<{kind}, per = {per}>"
+    return f"!attn.quantized<{kind}, per = {per}>"
 
 
 def small(store="paged<16>", see="causal", heads=(4, 1)):

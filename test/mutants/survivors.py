@@ -40,8 +40,8 @@ SURVIVORS = (
     Survivor(
         "drop",
         "nvvm.wgmma.fence.aligned",
-        "a pair of dots: what the second one takes was written in front of the first one's fence. ptxas gets a fence "
-        "for each dot, because it takes a fence for the start of a stage (WgmmaPatterns.cpp)",
+        "a pair of mmas: what the second one takes was written in front of the first one's fence. ptxas gets a fence "
+        "for each mma, because it takes a fence for the start of a stage (WgmmaPatterns.cpp)",
         cases="wgmma",
         ordinals=(1,),
     ),
@@ -89,7 +89,7 @@ SURVIVORS = (
     Survivor(
         "drop",
         "nvvm.bar.warp.sync",
-        "in front of the arrival that gives back what dots have read: they ended for the whole warp when it waited for "
+        "in front of the arrival that gives back what mmas have read: they ended for the whole warp when it waited for "
         "them",
         cases="gradients, wgmma",
         ordinals=(9, 10),
@@ -115,7 +115,7 @@ SURVIVORS = (
     Survivor(
         "drop",
         "nvvm.wgmma.fence.aligned",
-        "of the late dot of dq: what it takes was written an iteration before, in front of the fences of scores",
+        "of the late mma of dq: what it takes was written an iteration before, in front of the fences of scores",
         cases="gradients, wgmma",
         ordinals=(2,),
         kernel="_rows",
@@ -206,7 +206,7 @@ SURVIVORS = (
     Survivor(
         "drop",
         "nvvm.wgmma.fence.aligned",
-        "of dots whose operands were there at the fence of the dot before: dk behind dq and, where scores start early, dq "
+        "of mmas whose operands were there at the fence of the mma before: dk behind dq and, where scores start early, dq "
         "behind those",
         cases="fused",
         ordinals=(4, 5),

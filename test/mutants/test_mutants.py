@@ -96,7 +96,7 @@ def test_launches_in_a_row_wait(tmp_path):
 def test_warps_meet_before_the_next_segment_is_copied(tmp_path, name):
     """A task's next segment begins in the first stage, which lanes may still be reading where the segment before had an odd
     number of tiles. Shuffles stand between, and order no memory: a detector sees a warp that does not meet."""
-    codes = {"key": "!attn.codes<i8, per = 64>", "value": "!attn.codes<i4, per = 64>"}
+    codes = {"key": "!attn.quantized<i8, per = 64>", "value": "!attn.quantized<i4, per = 64>"}
     problem = Problem(4, 1, 64, 64, store="paged<16>", see="all", **(codes if name == "codes" else {}))
     tree = ((-1, 104, 0), (0, 60, 0), (1, 70, 1), (-1, 50, 0), (3, 90, 1))
     token_bytes = 64 + 32 + 2 * 4 if name == "codes" else 0

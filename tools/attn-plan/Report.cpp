@@ -24,12 +24,12 @@ __attribute__((format(printf, 1, 2))) std::string format(const char *pattern, ..
 
 /// Decimal, as papers print them.
 std::string bytesText(int64_t bytes) {
-  const char *units[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
+  const char *workTiles[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
   auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  for (; value >= 1000 && unit + 1 < std::size(units); ++unit)
+  size_t workTile = 0;
+  for (; value >= 1000 && workTile + 1 < std::size(workTiles); ++workTile)
     value /= 1000;
-  return format(unit ? "%.2f %s" : "%.0f %s", value, units[unit]);
+  return format(workTile ? "%.2f %s" : "%.0f %s", value, workTiles[workTile]);
 }
 
 std::string secondsText(double seconds) {

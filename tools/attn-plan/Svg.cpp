@@ -24,16 +24,16 @@ public:
                  " packed rows";
         }) {}
 
-  void add(const rt::ForestPiece &piece, const rt::ForestUnit &unit) {
+  void add(const rt::ForestPiece &piece, const rt::ForestWorkTile &workTile) {
     const auto draw = [&](int64_t tiles, int32_t node) {
-      shares_.add({piece.block, 0, tiles, node, 0, false, unit.packedRows});
+      shares_.add({piece.block, 0, tiles, node, 0, false, workTile.packedRows});
     };
     // One copy after the other, each along its nodes, unless they are too narrow for that.
-    if (!shares_.isDrawn(piece.block) || shares_.tooNarrow(unit.tiles) || unit.segments == 1)
-      return draw(piece.tiles, unit.node);
+    if (!shares_.isDrawn(piece.block) || shares_.tooNarrow(workTile.tiles) || workTile.segments == 1)
+      return draw(piece.tiles, workTile.node);
     path_.clear();
-    int64_t tiles = unit.tiles;
-    for (int32_t node = unit.node; tiles > 0; node = nodes_[static_cast<size_t>(node)].parent) {
+    int64_t tiles = workTile.tiles;
+    for (int32_t node = workTile.node; tiles > 0; node = nodes_[static_cast<size_t>(node)].parent) {
       const int64_t own =
           (nodes_[static_cast<size_t>(node)].tokens + rt::forestTileKeys - 1) / rt::forestTileKeys;
       tiles -= own;
@@ -81,7 +81,7 @@ std::string svgText(const rt::Workload &workload, size_t step, const rt::ForestO
   Picture picture(workload, step, options, stats ? stats->maxTiles : 0);
   if (stats)
     planner.forEachPiece([&](const rt::ForestPiece &piece) {
-      picture.add(piece, planner.units()[static_cast<size_t>(piece.unit)]);
+      picture.add(piece, planner.workTiles()[static_cast<size_t>(piece.workTile)]);
     });
   char title[160];
   snprintf(title, sizeof(title), "%s, step %zu of %zu, one layer: %.1f tiles a block, the most %lld (%.3f)",

@@ -50,8 +50,8 @@ struct Chain {
     return init ? init.getState().getType().getValueDim() : updates.front().getKv().getType().getValueDim();
   }
   /// Whether something of tokens is added up, which are then held.
-  bool holdsTokens() {
-    return significance || (gradient && mlir::attn::holdsTokens(gradient.getGradient().getType().getOf()));
+  bool keepsTokens() {
+    return significance || (gradient && mlir::attn::keepsTokens(gradient.getGradient().getType().getOf()));
   }
   /// Whether updates add to sums of rows beside what is held.
   bool addsToRows() { return gradient && gradient.getAddsRows(); }
@@ -127,7 +127,7 @@ SmallVector<TableRead> tableReads(UpdateOp update, ArrayAttr tables);
 bool isQuantized(KVType type);
 /// Lines of the boxes in which a tile of `keys` tokens can be copied in bulk; 0: its tokens lie apart, or
 /// nobody knows how far before the kernel runs.
-int64_t fetchLines(KVType type, int64_t keys);
+int64_t tmaLoadLines(KVType type, int64_t keys);
 
 /// Whether one operation goes on with the state; that it is finished early, too, does not count.
 bool goesOnOnce(Value state);

@@ -74,7 +74,7 @@ def StageOperandsPass : Pass<"attn-stage-operands", "gpu::GPUModuleOp"> {
   let description = [{
     Allocates shared memory for a task's queries and for rings of key and value tiles, and gathers into them where a
     task and where an iteration begins, as a region's store says where tokens lie. Under wgmma, where some warps only
-    copy, each copy is a `tile.fill` of a ring, of boxes or gathered as the schedule says. Exact.
+    copy, each copy is a `tile.produce` of a ring, of boxes or gathered as the schedule says. Exact.
   }];
   let dependentDialects = ["tile::TileDialect", "arith::ArithDialect", "scf::SCFDialect"];
 }
@@ -161,7 +161,7 @@ def WalkRowsPass : Pass<"attn-walk-rows", "gpu::GPUModuleOp"> {
   let summary = "Put a loop over layers, rows and pieces around an operation on a cache";
   let description = [{
     An iteration of a warp is a piece of eight rows, whose slots it reads from the lists. In the loop stands what it does with
-    them: `attn.take_rows` of the keys and of the values from where they are, then `attn.put_rows` to where they go. All loads of a
+    them: `attn.load_rows` of the keys and of the values from where they are, then `attn.store_rows` to where they go. All loads of a
     iteration stand before its first store. Exact.
   }];
   let dependentDialects = ["tile::TileDialect", "arith::ArithDialect", "scf::SCFDialect"];
@@ -171,7 +171,7 @@ def WalkRowsPass : Pass<"attn-walk-rows", "gpu::GPUModuleOp"> {
 def ExpandRowsPass : Pass<"attn-expand-rows", "gpu::GPUModuleOp"> {
   let summary = "Let pieces of rows become what each lane reads and writes";
   let description = [{
-    `attn.take_rows` and `attn.put_rows` become loads and stores of the units in a lane's share, at the addresses that the store
+    `attn.load_rows` and `attn.store_rows` become loads and stores of the units in a lane's share, at the addresses that the store
     of a cache or the order of rows says. Exact.
   }];
   let dependentDialects = ["tile::TileDialect", "arith::ArithDialect", "scf::SCFDialect"];
@@ -192,7 +192,7 @@ def ManagePagesPass : Pass<"attn-manage-pages", "gpu::GPUModuleOp"> {
 def TileToMachinePass : Pass<"tile-to-machine", "gpu::GPUModuleOp"> {
   let summary = "Lower tile operations to the code of one lane";
   let description = [{
-    Fragments become one scalar per register, shared tiles addresses, dots `nvvm.mma.sync` fed by `nvvm.ldmatrix`.
+    Fragments become one scalar per register, shared tiles addresses, mmas `nvvm.mma.sync` fed by `nvvm.ldmatrix`.
     Approximates: transcendental functions use the special-function unit.
   }];
   let dependentDialects = ["LLVM::LLVMDialect", "NVVM::NVVMDialect", "arith::ArithDialect", "scf::SCFDialect"];

@@ -59,7 +59,7 @@ public:
   bool keepsQueries() const;
   /// Whether regions hold codes of different formats.
   bool mixesCodes() const;
-  /// Whether dots can take queries from the right, in tiles of few rows that a group of heads fits: keys and
+  /// Whether mmas can take queries from the right, in tiles of few rows that a group of heads fits: keys and
   /// values are codes then, in runs.
   bool takesFewRows() const;
   /// Whether keys of e4m3 become f16 by arithmetic, beside queries that are not kept.
@@ -69,12 +69,12 @@ public:
 
   // Copies of keys and values in tiles of so many tokens.
   /// Whether they can come in boxes.
-  bool mayFetch(int64_t keys) const;
+  bool mayLoadByTma(int64_t keys) const;
   /// Whether pages that would make copies of 32 lines and more are fetched in less.
   bool tearsPages(int64_t keys) const;
   /// Whether boxes are whole tiles, or whole pages in panels of one width: what a producer can address in the
   /// few registers that three consumers leave it.
-  bool fetchesSimply(int64_t keys) const;
+  bool loadsSimplyByTma(int64_t keys) const;
   /// Whether the tiles of a ring begin where swizzles do.
   bool alignsTiles(int64_t keys) const;
 
@@ -84,8 +84,8 @@ private:
   tile::SharedType keyTile(int64_t lines) const;
   tile::SharedType valueTile(int64_t lines) const;
   tile::ScheduleAttr completeRoles(tile::ScheduleAttr schedule, int64_t queryStages) const;
-  bool maySend(tile::ScheduleAttr schedule) const;
-  bool takesTurns(tile::ScheduleAttr schedule) const;
+  bool mayStoreByTma(tile::ScheduleAttr schedule) const;
+  bool pingPongs(tile::ScheduleAttr schedule) const;
   int64_t valueBoxesOf(ArrayRef<int64_t> copies, int64_t keys) const;
   using EmitError = function_ref<InFlightDiagnostic()>;
   LogicalResult verifyTokenCopies(tile::ScheduleAttr schedule, EmitError emitError) const;

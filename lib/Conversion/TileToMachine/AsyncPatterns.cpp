@@ -109,9 +109,9 @@ struct ArriveOnCopiesPattern : TilePattern<ArriveOnCopiesOp> {
   }
 };
 
-struct AwaitPattern : TilePattern<AwaitOp> {
+struct MbarrierWaitPattern : TilePattern<MbarrierWaitOp> {
   using TilePattern::TilePattern;
-  LogicalResult matchAndRewrite(AwaitOp op, OpAdaptor adaptor,
+  LogicalResult matchAndRewrite(MbarrierWaitOp op, OpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
     Value parity = op.getBefore() ? e.sub(e.i32(1), adaptor.getParity()) : adaptor.getParity();
@@ -134,9 +134,9 @@ struct FenceAsyncPattern : TilePattern<FenceAsyncOp> {
   }
 };
 
-struct MeetPattern : TilePattern<MeetOp> {
+struct NamedBarrierSyncPattern : TilePattern<NamedBarrierSyncOp> {
   using TilePattern::TilePattern;
-  LogicalResult matchAndRewrite(MeetOp op, OpAdaptor adaptor,
+  LogicalResult matchAndRewrite(NamedBarrierSyncOp op, OpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
     NVVM::BarrierOp::create(rewriter, op.getLoc(), TypeRange(), adaptor.getBarrier(), e.i32(op.getThreads()),
@@ -146,9 +146,9 @@ struct MeetPattern : TilePattern<MeetOp> {
   }
 };
 
-struct PassByPattern : TilePattern<PassByOp> {
+struct NamedBarrierArrivePattern : TilePattern<NamedBarrierArriveOp> {
   using TilePattern::TilePattern;
-  LogicalResult matchAndRewrite(PassByOp op, OpAdaptor adaptor,
+  LogicalResult matchAndRewrite(NamedBarrierArriveOp op, OpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
     NVVM::BarrierArriveOp::create(rewriter, op.getLoc(), adaptor.getBarrier(), e.i32(op.getThreads()));
@@ -199,6 +199,7 @@ struct SyncPattern : TilePattern<SyncOp> {
 void tile::populateAsyncPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                  const LaneMap &lanes) {
   patterns.add<CommitPattern, WaitPattern, SyncPattern, InitBarriersPattern, PublishBarriersPattern,
-               ArrivePattern, ClearPattern, ArriveOnCopiesPattern, AwaitPattern, FenceAsyncPattern,
-               MeetPattern, PassByPattern, SetRegistersPattern>(converter, patterns.getContext(), lanes);
+               ArrivePattern, ClearPattern, ArriveOnCopiesPattern, MbarrierWaitPattern, FenceAsyncPattern,
+               NamedBarrierSyncPattern, NamedBarrierArrivePattern, SetRegistersPattern>(
+      converter, patterns.getContext(), lanes);
 }

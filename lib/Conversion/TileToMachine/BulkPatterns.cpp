@@ -50,9 +50,9 @@ SmallVector<Value> coordinatesOf(Emitter &e, Value map, const Piece &piece, Valu
   return coordinates;
 }
 
-struct FetchPattern : TilePattern<FetchOp> {
+struct TmaLoadPattern : TilePattern<TmaLoadOp> {
   using TilePattern::TilePattern;
-  LogicalResult matchAndRewrite(FetchOp op, OneToNOpAdaptor adaptor,
+  LogicalResult matchAndRewrite(TmaLoadOp op, OneToNOpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
     if (!op.getBarriers())
       return op.emitOpError("completes no barrier: --tile-insert-barriers gives it one");
@@ -80,7 +80,7 @@ struct FetchPattern : TilePattern<FetchOp> {
     return success();
   }
 
-  static void issue(Emitter &e, FetchOp op, OneToNOpAdaptor adaptor, Value barrier, int64_t line,
+  static void issue(Emitter &e, TmaLoadOp op, OneToNOpAdaptor adaptor, Value barrier, int64_t line,
                     Value slot) {
     auto cluster = LLVM::LLVMPointerType::get(op.getContext(), 7);
     for (const Piece &piece : piecesOf(op.getTarget().getType(), line, op.getLines(), op.getPadded())) {
@@ -116,9 +116,9 @@ struct LookupBoxesPattern : TilePattern<LookupBoxesOp> {
   }
 };
 
-struct SendPattern : TilePattern<SendOp> {
+struct TmaStorePattern : TilePattern<TmaStoreOp> {
   using TilePattern::TilePattern;
-  LogicalResult matchAndRewrite(SendOp op, OneToNOpAdaptor adaptor,
+  LogicalResult matchAndRewrite(TmaStoreOp op, OneToNOpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
     SharedType tile = op.getTile().getType();
@@ -147,9 +147,9 @@ struct SendPattern : TilePattern<SendOp> {
 };
 
 /// All lanes wait: those that sent nothing have nothing to wait for.
-struct FinishSendsPattern : TilePattern<FinishSendsOp> {
+struct WaitTmaStoresPattern : TilePattern<WaitTmaStoresOp> {
   using TilePattern::TilePattern;
-  LogicalResult matchAndRewrite(FinishSendsOp op, OpAdaptor,
+  LogicalResult matchAndRewrite(WaitTmaStoresOp op, OpAdaptor,
                                 ConversionPatternRewriter &rewriter) const override {
     rewriter.replaceOpWithNewOp<NVVM::CpAsyncBulkWaitGroupOp>(op, rewriter.getI32IntegerAttr(0),
                                                               rewriter.getUnitAttr());
@@ -172,6 +172,6 @@ struct OverlayPattern : TilePattern<OverlayOp> {
 
 void tile::populateBulkPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                 const LaneMap &lanes) {
-  patterns.add<LookupBoxesPattern, FetchPattern, SendPattern, FinishSendsPattern, OverlayPattern>(
+  patterns.add<LookupBoxesPattern, TmaLoadPattern, TmaStorePattern, WaitTmaStoresPattern, OverlayPattern>(
       converter, patterns.getContext(), lanes);
 }

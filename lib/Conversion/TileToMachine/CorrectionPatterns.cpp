@@ -1,7 +1,7 @@
 //===- CorrectionPatterns.cpp - Results of converted operands are put right ===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Codes are multiplied as floats that are cheap to make: smaller than the codes by a
-// power of two that is known. It is taken out of what a dot keeps, or of the other
+// power of two that is known. It is taken out of what an mma keeps, or of the other
 // operand.
 //
 //===----------------------------------------------------------------------===//

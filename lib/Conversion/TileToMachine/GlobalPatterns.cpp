@@ -73,7 +73,7 @@ template <typename OpT, NVVM::GridDepActionKind kind> struct GridPattern : TileP
   }
 };
 using StartNextPattern = GridPattern<StartNextOp, NVVM::GridDepActionKind::launch_dependents>;
-using AwaitPreviousPattern = GridPattern<AwaitPreviousOp, NVVM::GridDepActionKind::wait>;
+using WaitPreviousPattern = GridPattern<WaitPreviousOp, NVVM::GridDepActionKind::wait>;
 
 /// Even lanes read the first element, odd ones the second: one request instead of two.
 struct ReadRangePattern : TilePattern<ReadRangeOp> {
@@ -213,7 +213,7 @@ struct LoadVectorPattern : TilePattern<LoadVectorOp> {
 void tile::populateGlobalPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                   const LaneMap &lanes) {
   patterns
-      .add<StartNextPattern, AwaitPreviousPattern, ReadPattern, ReadAdjacentPattern, WriteAdjacentPattern,
+      .add<StartNextPattern, WaitPreviousPattern, ReadPattern, ReadAdjacentPattern, WriteAdjacentPattern,
            ReadRangePattern, RecordPattern, PackedSlotPattern, WritePattern, AddToPattern, LoadVectorPattern>(
           converter, patterns.getContext(), lanes);
 }

@@ -55,11 +55,11 @@ private:
   void mergeRow(int64_t half);
   void publishBlocks();
   void publishRuns();
-  void publishTurned();
+  void publishTransposed();
   Value rowOfRuns(Value row) { return e.sharedAt(scratch, e.mul(row, blocks * 32)); }
   Value rowOfRuns(int64_t half) { return rowOfRuns(e.add(e.lanes.group, half * 8)); }
   Value placeInRow(Value chunk);
-  Value placeTurned(Value row, Value chunk);
+  Value placeTransposed(Value row, Value chunk);
   void publishStates();
   /// A warp's registers of a block of columns.
   SmallVector<Value, 4> loadBlock(Value from);
@@ -110,20 +110,20 @@ void Exchange::publishRuns() {
 
 /// Lanes of a quad store chunks of every second row, two quads chunks that are fours apart, in shorter runs
 /// twos; where they are read, four quads read two chunks of neighbouring rows.
-Value Exchange::placeTurned(Value row, Value chunk) {
+Value Exchange::placeTransposed(Value row, Value chunk) {
   bool fours = type.getOrder().runs >= 128;
   Value first = e.mul(e.band(row, 1), fours ? 4 : 2), second = e.mul(e.band(e.shr(row, 1), 1), fours ? 2 : 4);
   Value move = e.bxor(e.bxor(first, second), e.shr(row, 2));
   return e.mul(e.bxor(chunk, move), 16);
 }
 
-void Exchange::publishTurned() {
+void Exchange::publishTransposed() {
   Value own = e.mul(warp, accBytes);
   for (FragmentType::Span span : type.getSpans())
     for (int64_t column : {0, 1})
       for (int64_t part = 0; part < span.size / 8; part += 4) {
         Value row = e.add(e.mul(e.lanes.quad, 2), column), run = e.mul(e.lanes.group, span.size / 8);
-        Value place = placeTurned(row, e.shr(e.add(run, span.first + part), 2));
+        Value place = placeTransposed(row, e.shr(e.add(run, span.first + part), 2));
         SmallVector<Value> four;
         for (int64_t i = span.first / 8 + part, end = i + 4; i < end; ++i) // rows of eight features
           four.push_back(adaptor.getAcc()[i / 2 * 4 + i % 2 * 2 + column]);
@@ -150,7 +150,7 @@ void Exchange::publishStates() {
 
 void Exchange::publish() {
   if (turned)
-    publishTurned();
+    publishTransposed();
   else if (type.getOrder())
     publishRuns();
   else
@@ -205,7 +205,7 @@ SmallVector<Value, 4> Exchange::loadBlock(Value from) {
 SmallVector<Value, 4> Exchange::loadBlockOfRuns(Value block, int64_t w) {
   Value column = e.add(e.mul(block, 8), e.mul(e.lanes.quad, 2));
   Value chunk = e.shr(column, 2);
-  Value place = turned ? placeTurned(e.lanes.group, chunk) : placeInRow(chunk);
+  Value place = turned ? placeTransposed(e.lanes.group, chunk) : placeInRow(chunk);
   place = e.add(place, e.mul(e.band(e.lanes.quad, 1), 8));
   SmallVector<Value, 4> registers;
   for (int64_t half = 0; half < rows / 8; ++half) {

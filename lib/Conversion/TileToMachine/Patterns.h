@@ -14,7 +14,7 @@ namespace mlir::tile {
 
 using LaneMap = DenseMap<Operation *, LaneValues>;
 
-/// What one register of a fragment holds: an element, or 32 bits of an operand of a dot. The machine level
+/// What one register of a fragment holds: an element, or 32 bits of an operand of an mma. The machine level
 /// has no floats of 8 bits.
 inline Type registerType(FragmentType type) {
   Type element = type.getElement();
@@ -90,7 +90,7 @@ void populateConvertPatterns(const TypeConverter &, RewritePatternSet &, const L
 void populateRhsPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateWidenPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateCorrectionPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
-void populateDotPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
+void populateMmaPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateMergeWarpsPattern(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateAsyncPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateBulkPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);

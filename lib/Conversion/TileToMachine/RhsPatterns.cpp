@@ -1,7 +1,7 @@
 //===- RhsPatterns.cpp - Right operands by way of registers ---------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Tiles of 16-bit elements go from shared memory to the tensor cores by ldmatrix
-// (DotPatterns.cpp), which moves elements of 16 bits only. Codes of 8 bits and less
+// (MmaPatterns.cpp), which moves elements of 16 bits only. Codes of 8 bits and less
 // are loaded by the lane that multiplies them, and become 16-bit floats there
 // (WidenPatterns.cpp).
 //

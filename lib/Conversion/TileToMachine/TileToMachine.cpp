@@ -157,7 +157,7 @@ struct TileToMachine : attn::impl::TileToMachinePassBase<TileToMachine> {
     populateRhsPatterns(converter, patterns, lanes);
     populateWidenPatterns(converter, patterns, lanes);
     populateCorrectionPatterns(converter, patterns, lanes);
-    populateDotPatterns(converter, patterns, lanes);
+    populateMmaPatterns(converter, patterns, lanes);
     populateMergeWarpsPattern(converter, patterns, lanes);
     populateAsyncPatterns(converter, patterns, lanes);
     populateBulkPatterns(converter, patterns, lanes);

@@ -1,4 +1,4 @@
-//===- WgmmaPatterns.cpp - Asynchronous dots of a warpgroup ---------------===//
+//===- WgmmaPatterns.cpp - Asynchronous mmas of a warpgroup ---------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // wgmma reads shared memory through 64-bit descriptors: where the operand
 // starts, the distances between its 8x8 core matrices, and the swizzle. All
@@ -96,9 +96,9 @@ SmallVector<PanelRun> panelRuns(SharedType type) {
   return runs;
 }
 
-struct StartDotPattern : TilePattern<StartDotOp> {
+struct StartMmaPattern : TilePattern<StartMmaOp> {
   using TilePattern::TilePattern;
-  LogicalResult matchAndRewrite(StartDotOp op, OneToNOpAdaptor adaptor,
+  LogicalResult matchAndRewrite(StartMmaOp op, OneToNOpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
     SharedType rhsType = op.getRhs().getType();
@@ -111,26 +111,26 @@ struct StartDotPattern : TilePattern<StartDotOp> {
     Value line;
     if (auto shared = dyn_cast<SharedType>(op.getLhs().getType())) {
       lhs.emplace(e, shared, adaptor.getLhs().front());
-      line = op.turnsLeft() ? Value() : adaptor.getLine().front();
+      line = op.transposesLhs() ? Value() : adaptor.getLine().front();
     }
     Value partOffset = op.getColumn() ? rhs.columnOffset(adaptor.getColumn().front()) : Value();
 
     SmallVector<Value> registers(adaptor.getAcc());
     bool fresh = registers.empty();
     registers.resize(result.getRegisters());
-    // Where another dot was started just before, its fence has ordered these registers, too. ptxas takes a
-    // fence for the start of a stage of wgmma, so each dot has one.
+    // Where another mma was started just before, its fence has ordered these registers, too. ptxas takes a
+    // fence for the start of a stage of wgmma, so each mma has one.
     NVVM::WgmmaFenceAlignedOp::create(rewriter, op.getLoc());
     auto multiply = [&](int64_t k, int64_t column, int64_t columns, Value rhsDescriptor) {
       MutableArrayRef<Value> acc = MutableArrayRef<Value>(registers).slice(column / 2, columns / 2);
       ValueRange lhsRegisters = lhs ? ValueRange() : adaptor.getLhs().slice(k * 4, 4);
-      Value lhsDescriptor = !lhs             ? Value()
-                            : op.turnsLeft() ? lhs->turned(k * 16)
-                                             : lhs->alongFeatures(k * 2, line);
+      Value lhsDescriptor = !lhs                 ? Value()
+                            : op.transposesLhs() ? lhs->turned(k * 16)
+                                                 : lhs->alongFeatures(k * 2, line);
       auto wgmma =
           WgmmaOp::create(rewriter, op.getLoc(), SmallVector<Type>(columns / 2, rewriter.getF32Type()),
                           fresh && k == 0 ? ValueRange() : ValueRange(acc), lhsRegisters, lhsDescriptor,
-                          rhsDescriptor, columns, rhsType.getElement(), transposed, op.turnsLeft());
+                          rhsDescriptor, columns, rhsType.getElement(), transposed, op.transposesLhs());
       llvm::copy(wgmma.getResults(), acc.begin());
     };
     for (int64_t k = 0; k < depth; ++k) {
@@ -155,9 +155,9 @@ struct StartDotPattern : TilePattern<StartDotOp> {
   }
 };
 
-struct FinishDotsPattern : TilePattern<FinishDotsOp> {
+struct WaitMmasPattern : TilePattern<WaitMmasOp> {
   using TilePattern::TilePattern;
-  LogicalResult matchAndRewrite(FinishDotsOp op, OneToNOpAdaptor adaptor,
+  LogicalResult matchAndRewrite(WaitMmasOp op, OneToNOpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
     SmallVector<Value> registers;
     for (ValueRange fragment : adaptor.getStarted())
@@ -179,5 +179,5 @@ struct FinishDotsPattern : TilePattern<FinishDotsOp> {
 
 void tile::populateWgmmaPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                  const LaneMap &lanes) {
-  patterns.add<StartDotPattern, FinishDotsPattern>(converter, patterns.getContext(), lanes);
+  patterns.add<StartMmaPattern, WaitMmasPattern>(converter, patterns.getContext(), lanes);
 }

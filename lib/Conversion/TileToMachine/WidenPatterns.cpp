@@ -1,6 +1,6 @@
-//===- WidenPatterns.cpp - Codes become the floats that dots multiply -----===//
+//===- WidenPatterns.cpp - Codes become the floats that mmas multiply -----===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Two codes at a time, for a register of a dot's operand holds two floats. An
+// Two codes at a time, for a register of an mma's operand holds two floats. An
 // integer of 8 bits and less, put into the mantissa of a large enough power of two,
 // is that number more than it should be; a subtraction makes it exact. Codes of
 // less than 8 bits are put there by one mask, several bits up in the mantissa

@@ -68,7 +68,7 @@ class Format(NamedTuple):
     def mlir(self) -> str:
         """The type in the description language."""
         scale = f", scale = {self.by}" if self.by else ""
-        return self.code if self.is_plain else f"!attn.codes<{self.code}, per = {self.per}{scale}>"
+        return self.code if self.is_plain else f"!attn.quantized<{self.code}, per = {self.per}{scale}>"
 
 
 # Blocks by Python's name.

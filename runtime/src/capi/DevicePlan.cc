@@ -104,7 +104,7 @@ Status PlannedBatch::moveToDevice(int64_t tokens, uintptr_t stream) {
     if (!slot)
       return slot.error();
     table.slot = *slot;
-    session->bindSlot(*slot, session->tableAddress(table.name));
+    session->bind(*slot, session->tableAddress(table.name));
   }
   deviceTables.insert(deviceTables.begin(), {"plan", session->planBytes()});
   fixed = onDevice = true;
@@ -133,7 +133,7 @@ Status PlannedBatch::bind(const uint64_t *addresses, const size_t *bytes, size_t
         return status;
       continue;
     }
-    session->bindSlot(table.slot, table.own ? session->tableAddress(table.name) : addresses[i]);
+    session->bind(table.slot, table.own ? session->tableAddress(table.name) : addresses[i]);
   }
   return {};
 }

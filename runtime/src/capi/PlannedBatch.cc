@@ -259,7 +259,7 @@ Status PlannedBatch::run(const uint64_t *addresses, const size_t *bytes, const i
     if (!own)
       if (Status status = checkAddress(i, addresses[i], bytes[i], lies.empty()); !status)
         return status;
-    session->bindSlot(slots[i], own ? session->tableAddress("ordinal_heads") : addresses[i], lies);
+    session->bind(slots[i], own ? session->tableAddress("ordinal_heads") : addresses[i], lies);
     if (host && !own)
       adopted->add(addresses[i], bytes[i], kernel->slots[i].c_str());
   }

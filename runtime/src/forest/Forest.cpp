@@ -41,40 +41,42 @@ void ForestPlanner::findPaths() {
 }
 
 /// The row tiles of `rows` query rows, `times` over. Returns how many entries they became.
-int ForestPlanner::addUnits(int32_t node, int64_t rows, int64_t times, int32_t segments, int64_t tiles,
-                            bool partial) {
+int ForestPlanner::addWorkTiles(int32_t node, int64_t rows, int64_t times, int32_t segments, int64_t tiles,
+                                bool partial) {
   const int64_t packed = rows * workload_->groupSize(), copies = times * workload_->kvHeads;
   const auto full = packed / forestTileRows;
   const auto rest = static_cast<int32_t>(packed % forestTileRows);
   if (full)
-    units_.push_back({node, segments, static_cast<int32_t>(forestTileRows), partial, tiles, copies * full});
+    workTiles_.push_back(
+        {node, segments, static_cast<int32_t>(forestTileRows), partial, tiles, copies * full});
   if (rest)
-    units_.push_back({node, segments, rest, partial, tiles, copies});
+    workTiles_.push_back({node, segments, rest, partial, tiles, copies});
   return (full > 0) + (rest > 0);
 }
 
 void ForestPlanner::buildByQuery() {
   for (size_t i = 0; i < nodes_.size(); ++i)
     if (nodes_[i].rows > 0 && pathTiles_[i] > 0)
-      addUnits(static_cast<int32_t>(i), 1, nodes_[i].rows, pathSegments_[i], pathTiles_[i], false);
+      addWorkTiles(static_cast<int32_t>(i), 1, nodes_[i].rows, pathSegments_[i], pathTiles_[i], false);
 }
 
-/// A unit for each node that has tokens and rows that see them. Where units are cut (flatten), a node with
-/// the rows of the unit above it continues that unit: a tree of one path is a sequence, without partials.
+/// A work tile for each node that has tokens and rows that see them. Where work tiles are cut (flatten), a
+/// node with the rows of the work tile above it continues that work tile: a tree of one path is a sequence,
+/// without partials.
 void ForestPlanner::buildByNode() {
   const size_t count = nodes_.size();
-  unitAbove_.assign(count, -1); // the nearest unit, the node's own included
-  sameRows_.assign(count, -1);  // the unit of exactly the node's rows
-  const auto sameNode = [&](int32_t unit, auto &&visit) {
-    const int32_t node = units_[static_cast<size_t>(unit)].node;
-    for (auto u = static_cast<size_t>(unit); u < units_.size() && units_[u].node == node; ++u)
-      visit(units_[u]);
+  workTileAbove_.assign(count, -1); // the nearest work tile, the node's own included
+  sameRows_.assign(count, -1);      // the work tile of exactly the node's rows
+  const auto sameNode = [&](int32_t workTile, auto &&visit) {
+    const int32_t node = workTiles_[static_cast<size_t>(workTile)].node;
+    for (auto u = static_cast<size_t>(workTile); u < workTiles_.size() && workTiles_[u].node == node; ++u)
+      visit(workTiles_[u]);
   };
   for (size_t i = 0; i < count; ++i) {
     const ForestNode &node = nodes_[i];
     const auto parent = static_cast<size_t>(node.parent);
-    const int32_t above = node.parent < 0 ? -1 : unitAbove_[parent];
-    unitAbove_[i] = above;
+    const int32_t above = node.parent < 0 ? -1 : workTileAbove_[parent];
+    workTileAbove_[i] = above;
     if (node.parent >= 0 && rowsBelow_[i] == rowsBelow_[parent])
       sameRows_[i] = sameRows_[parent];
     if (node.tokens == 0 || rowsBelow_[i] == 0)
@@ -82,36 +84,38 @@ void ForestPlanner::buildByNode() {
     const int64_t tiles = ceilDiv(int64_t{node.tokens}, forestTileKeys);
     const auto self = static_cast<int32_t>(i);
     if (cutting() && sameRows_[i] >= 0) {
-      const int32_t previous = units_[static_cast<size_t>(sameRows_[i])].node;
-      for (auto u = static_cast<size_t>(sameRows_[i]); u < units_.size() && units_[u].node == previous; ++u) {
-        units_[u].tiles += tiles;
-        ++units_[u].segments;
-        units_[u].node = self;
+      const int32_t previous = workTiles_[static_cast<size_t>(sameRows_[i])].node;
+      for (auto u = static_cast<size_t>(sameRows_[i]);
+           u < workTiles_.size() && workTiles_[u].node == previous; ++u) {
+        workTiles_[u].tiles += tiles;
+        ++workTiles_[u].segments;
+        workTiles_[u].node = self;
       }
       continue;
     }
     if (above >= 0)
-      sameNode(above, [](ForestUnit &unit) { unit.partial = true; });
-    const auto first = static_cast<int32_t>(units_.size());
+      sameNode(above, [](ForestWorkTile &workTile) { workTile.partial = true; });
+    const auto first = static_cast<int32_t>(workTiles_.size());
     const int64_t chunk = chunkTokens / forestTileKeys;
     if (options_.strategy == Strategy::ByNodeChunk && tiles > chunk) {
-      addUnits(self, rowsBelow_[i], tiles / chunk, 1, chunk, true);
+      addWorkTiles(self, rowsBelow_[i], tiles / chunk, 1, chunk, true);
       if (tiles % chunk)
-        addUnits(self, rowsBelow_[i], 1, 1, tiles % chunk, true);
+        addWorkTiles(self, rowsBelow_[i], 1, 1, tiles % chunk, true);
     } else {
-      addUnits(self, rowsBelow_[i], 1, 1, tiles, above >= 0);
+      addWorkTiles(self, rowsBelow_[i], 1, 1, tiles, above >= 0);
     }
-    unitAbove_[i] = sameRows_[i] = first;
+    workTileAbove_[i] = sameRows_[i] = first;
   }
   for (size_t i = 0; i < count; ++i)
-    if (nodes_[i].rows > 0 && unitAbove_[i] >= 0 && units_[static_cast<size_t>(unitAbove_[i])].partial)
+    if (nodes_[i].rows > 0 && workTileAbove_[i] >= 0 &&
+        workTiles_[static_cast<size_t>(workTileAbove_[i])].partial)
       mergedOutputs_ += int64_t{nodes_[i].rows} * workload_->qHeads;
 }
 
 Result<ForestStats> ForestPlanner::plan(std::span<const ForestNode> nodes) {
   const Workload &w = *workload_;
   nodes_ = nodes;
-  units_.clear();
+  workTiles_.clear();
   mergedOutputs_ = 0;
   findPaths();
   const bool byQuery = options_.strategy == Strategy::ByQuery;
@@ -119,15 +123,15 @@ Result<ForestStats> ForestPlanner::plan(std::span<const ForestNode> nodes) {
 
   Wide tiles = 0, copies = 0, packedRows = 0, partialRows = 0, segmentReads = 0;
   ForestStats stats;
-  for (const ForestUnit &unit : units_) {
-    tiles += Wide{unit.tiles} * unit.copies;
-    copies += unit.copies;
-    packedRows += Wide{unit.packedRows} * unit.copies;
-    partialRows += unit.partial ? Wide{unit.packedRows} * unit.copies : 0;
-    segmentReads += Wide{unit.segments} * unit.copies;
-    const int64_t tileRows = unit.packedRows <= forestSmallRows ? forestSmallRows : forestTileRows;
+  for (const ForestWorkTile &workTile : workTiles_) {
+    tiles += Wide{workTile.tiles} * workTile.copies;
+    copies += workTile.copies;
+    packedRows += Wide{workTile.packedRows} * workTile.copies;
+    partialRows += workTile.partial ? Wide{workTile.packedRows} * workTile.copies : 0;
+    segmentReads += Wide{workTile.segments} * workTile.copies;
+    const int64_t tileRows = workTile.packedRows <= forestSmallRows ? forestSmallRows : forestTileRows;
     stats.flops += 4.0 * static_cast<double>(tileRows) * forestTileKeys * w.dim *
-                   static_cast<double>(unit.tiles) * static_cast<double>(unit.copies);
+                   static_cast<double>(workTile.tiles) * static_cast<double>(workTile.copies);
   }
   if (tiles > wideLimit >> 8)
     return inputError("the key tiles of one layer exceed 55 bits");
@@ -146,7 +150,7 @@ Result<ForestStats> ForestPlanner::plan(std::span<const ForestNode> nodes) {
     stats.maxTiles = *std::max_element(loads_.begin(), loads_.end());
   }
 
-  // Tokens read: a copy of a unit reads each of its nodes once.
+  // Tokens read: a copy of a work tile reads each of its nodes once.
   Wide tokens = 0, rows = 0;
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const Wide tilesOfRows = ceilDiv(int64_t{rowsBelow_[i]} * w.groupSize(), forestTileRows);

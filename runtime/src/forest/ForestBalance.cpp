@@ -1,4 +1,4 @@
-//===- ForestBalance.cpp - A forest's units are dealt out -----------------===//
+//===- ForestBalance.cpp - A forest's work tiles are dealt out -----------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/forest/Forest.h"
 #include "attn_rt/plan/Plan.h"
@@ -24,8 +24,9 @@ bool ForestPlanner::cutting() const {
 
 /// Of one key tile, when every multiprocessor is busy: blocks share bandwidth and arithmetic.
 double ForestPlanner::tileSeconds() const {
-  const bool small = std::all_of(units_.begin(), units_.end(),
-                                 [](const ForestUnit &unit) { return unit.packedRows <= forestSmallRows; });
+  const bool small = std::all_of(workTiles_.begin(), workTiles_.end(), [](const ForestWorkTile &workTile) {
+    return workTile.packedRows <= forestSmallRows;
+  });
   const auto bytes = static_cast<double>(forestTileKeys * workload_->bytesPerTokenPerHead);
   const double flops = 4.0 * (small ? forestSmallRows : forestTileRows) * forestTileKeys * workload_->dim;
   return std::max(options_.blocks, options_.gpu->multiprocessors) *
@@ -36,32 +37,33 @@ double ForestPlanner::tileSeconds() const {
 ForestPlanner::Cuts ForestPlanner::cutInto(int shares) const {
   Cuts cuts;
   int64_t tiles = 0;
-  for (const ForestUnit &unit : units_)
-    tiles += unit.tiles * unit.copies;
+  for (const ForestWorkTile &workTile : workTiles_)
+    tiles += workTile.tiles * workTile.copies;
   size_t u = 0;
-  int64_t unitBegin = 0, lastCopy = -1; // the copy that was cut last, of unit u
+  int64_t workTileBegin = 0, lastCopy = -1; // the copy that was cut last, of work tile u
   for (int share = 1; share < shares; ++share) {
     const int64_t at = shareBegin(tiles, share, shares);
-    while (at >= unitBegin + units_[u].tiles * units_[u].copies) {
-      unitBegin += units_[u].tiles * units_[u].copies;
+    while (at >= workTileBegin + workTiles_[u].tiles * workTiles_[u].copies) {
+      workTileBegin += workTiles_[u].tiles * workTiles_[u].copies;
       ++u;
       lastCopy = -1;
     }
-    const ForestUnit &unit = units_[u];
-    const int64_t copy = (at - unitBegin) / unit.tiles, inside = (at - unitBegin) % unit.tiles;
+    const ForestWorkTile &workTile = workTiles_[u];
+    const int64_t copy = (at - workTileBegin) / workTile.tiles,
+                  inside = (at - workTileBegin) % workTile.tiles;
     if (inside == 0)
       continue;
     ++cuts.count;
-    cuts.packedRows += unit.packedRows;
-    cuts.partialRows += unit.packedRows;
-    if (!unit.partial && copy != lastCopy) {
-      cuts.partialRows += unit.packedRows; // the part before the first cut
-      cuts.outputs += unit.packedRows;
+    cuts.packedRows += workTile.packedRows;
+    cuts.partialRows += workTile.packedRows;
+    if (!workTile.partial && copy != lastCopy) {
+      cuts.partialRows += workTile.packedRows; // the part before the first cut
+      cuts.outputs += workTile.packedRows;
     }
     lastCopy = copy;
     // A cut between two nodes gives no segment a second reader.
-    const int64_t base = pathTiles_[static_cast<size_t>(unit.node)] - unit.tiles;
-    int32_t node = unit.node;
+    const int64_t base = pathTiles_[static_cast<size_t>(workTile.node)] - workTile.tiles;
+    int32_t node = workTile.node;
     while (node >= 0 && pathTiles_[static_cast<size_t>(node)] - base > inside)
       node = nodes_[static_cast<size_t>(node)].parent;
     cuts.segments += node < 0 || pathTiles_[static_cast<size_t>(node)] - base < inside;
@@ -96,7 +98,7 @@ int ForestPlanner::chooseShares(int64_t tiles) const {
 
 /// Deals copies of `tiles` tiles, each to the block with the least to do (of equals the first). Many copies
 /// are dealt at once up to a common level, which is what one by one would give.
-void ForestPlanner::dealCopies(int32_t unit, int64_t tiles, int64_t copies, bool record) {
+void ForestPlanner::dealCopies(int32_t workTile, int64_t tiles, int64_t copies, bool record) {
   const auto blocks = static_cast<int64_t>(loads_.size());
   if (copies > 4 * blocks) {
     const auto below = [&](int64_t level) { // copies that start at loads up to the level
@@ -114,7 +116,7 @@ void ForestPlanner::dealCopies(int32_t unit, int64_t tiles, int64_t copies, bool
       if (loads_[b] <= low) {
         const int64_t count = (low - loads_[b]) / tiles + 1;
         if (record)
-          deals_.push_back({unit, static_cast<int32_t>(b), count});
+          deals_.push_back({workTile, static_cast<int32_t>(b), count});
         loads_[b] += count * tiles;
         copies -= count;
       }
@@ -125,7 +127,7 @@ void ForestPlanner::dealCopies(int32_t unit, int64_t tiles, int64_t copies, bool
   for (; copies > 0; --copies) {
     std::pair<int64_t, int32_t> top = heap_[0];
     if (record)
-      deals_.push_back({unit, top.second, 1});
+      deals_.push_back({workTile, top.second, 1});
     top.first += tiles;
     loads_[static_cast<size_t>(top.second)] = top.first;
     size_t at = 0;
@@ -139,8 +141,8 @@ void ForestPlanner::dealCopies(int32_t unit, int64_t tiles, int64_t copies, bool
   }
 }
 
-/// Longest first, each to the block with the least to do. Units of one length are dealt as one where nobody
-/// asks which block has which: it makes the same loads.
+/// Longest first, each to the block with the least to do. Work tiles of one length are dealt as one where
+/// nobody asks which block has which: it makes the same loads.
 void ForestPlanner::dealWhole(bool record) {
   shares_ = 0;
   deals_.clear();
@@ -148,20 +150,21 @@ void ForestPlanner::dealWhole(bool record) {
   heap_.resize(loads_.size());
   for (size_t b = 0; b < heap_.size(); ++b)
     heap_[b] = {0, static_cast<int32_t>(b)};
-  order_.resize(units_.size());
+  order_.resize(workTiles_.size());
   for (size_t i = 0; i < order_.size(); ++i)
     order_[i] = static_cast<int32_t>(i);
   std::sort(order_.begin(), order_.end(), [&](int32_t a, int32_t b) {
-    const int64_t left = units_[static_cast<size_t>(a)].tiles, right = units_[static_cast<size_t>(b)].tiles;
+    const int64_t left = workTiles_[static_cast<size_t>(a)].tiles,
+                  right = workTiles_[static_cast<size_t>(b)].tiles;
     return left != right ? left > right : a < b;
   });
   for (size_t i = 0; i < order_.size();) {
     const int32_t first = order_[i];
-    const int64_t tiles = units_[static_cast<size_t>(first)].tiles;
+    const int64_t tiles = workTiles_[static_cast<size_t>(first)].tiles;
     int64_t copies = 0;
     do
-      copies += units_[static_cast<size_t>(order_[i++])].copies;
-    while (!record && i < order_.size() && units_[static_cast<size_t>(order_[i])].tiles == tiles);
+      copies += workTiles_[static_cast<size_t>(order_[i++])].copies;
+    while (!record && i < order_.size() && workTiles_[static_cast<size_t>(order_[i])].tiles == tiles);
     dealCopies(first, tiles, copies, record);
   }
 }
@@ -170,23 +173,24 @@ void ForestPlanner::forEachPiece(const std::function<void(const ForestPiece &)> 
   if (!cutting()) {
     dealWhole(true);
     for (const Deal &deal : deals_)
-      sink({deal.block, deal.unit, 0, deal.copies * units_[static_cast<size_t>(deal.unit)].tiles});
+      sink(
+          {deal.block, deal.workTile, 0, deal.copies * workTiles_[static_cast<size_t>(deal.workTile)].tiles});
     return;
   }
   int64_t total = 0;
-  for (const ForestUnit &unit : units_)
-    total += unit.tiles * unit.copies;
+  for (const ForestWorkTile &workTile : workTiles_)
+    total += workTile.tiles * workTile.copies;
   size_t u = 0;
-  int64_t unitBegin = 0;
+  int64_t workTileBegin = 0;
   for (int share = 0; share < shares_; ++share) {
     const int64_t end = shareBegin(total, share + 1, shares_);
     for (int64_t at = shareBegin(total, share, shares_); at < end;) {
-      const int64_t unitEnd = unitBegin + units_[u].tiles * units_[u].copies;
-      const int64_t stop = std::min(end, unitEnd);
-      sink({share, static_cast<int32_t>(u), (at - unitBegin) % units_[u].tiles, stop - at});
+      const int64_t workTileEnd = workTileBegin + workTiles_[u].tiles * workTiles_[u].copies;
+      const int64_t stop = std::min(end, workTileEnd);
+      sink({share, static_cast<int32_t>(u), (at - workTileBegin) % workTiles_[u].tiles, stop - at});
       at = stop;
-      if (stop == unitEnd) {
-        unitBegin = unitEnd;
+      if (stop == workTileEnd) {
+        workTileBegin = workTileEnd;
         ++u;
       }
     }

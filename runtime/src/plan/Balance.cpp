@@ -17,31 +17,33 @@ constexpr double worthSplitting = 1.05;
 
 } // namespace
 
-int64_t Balancer::taskCost(const Unit &unit) const {
-  return costOfTask(cost_->fixed + (unit.partial ? cost_->partialOf(unit.packedCount) : 0), unit.tiles);
+int64_t Balancer::taskCost(const WorkTile &workTile) const {
+  return costOfTask(cost_->fixed + (workTile.partial ? cost_->partialOf(workTile.packedCount) : 0),
+                    workTile.tiles);
 }
 
 void Balancer::listWhole(const Work &work) {
   parts_.clear();
-  for (const Unit &unit : work.units)
-    parts_.push_back({taskCost(unit), static_cast<int32_t>(parts_.size()), 0, unit.tiles});
+  for (const WorkTile &workTile : work.workTiles)
+    parts_.push_back({taskCost(workTile), static_cast<int32_t>(parts_.size()), 0, workTile.tiles});
 }
 
-/// Units cut at multiples of the chunk, whatever else is in the batch.
+/// Work tiles cut at multiples of the chunk, whatever else is in the batch.
 void Balancer::listChunks(const Work &work, int64_t chunk, int keys) {
   parts_.clear();
-  for (size_t u = 0; u < work.units.size(); ++u) {
-    const Unit &unit = work.units[u];
-    int32_t begin = 0; // of the part at hand, in tiles of the unit
+  for (size_t u = 0; u < work.workTiles.size(); ++u) {
+    const WorkTile &workTile = work.workTiles[u];
+    int32_t begin = 0; // of the part at hand, in tiles of the work tile
     const auto add = [&](int32_t end) {
-      const int64_t cost = begin == 0 && end == unit.tiles
-                               ? taskCost(unit)
-                               : costOfTask(cost_->fixed + cost_->partialOf(unit.packedCount), end - begin);
+      const int64_t cost =
+          begin == 0 && end == workTile.tiles
+              ? taskCost(workTile)
+              : costOfTask(cost_->fixed + cost_->partialOf(workTile.packedCount), end - begin);
       parts_.push_back({cost, static_cast<int32_t>(u), begin, end});
       begin = end;
     };
     int32_t first = 0; // tile number of the segment's first tile
-    for (int32_t s = unit.segmentBegin; s < unit.segmentEnd; ++s) {
+    for (int32_t s = workTile.segmentBegin; s < workTile.segmentEnd; ++s) {
       const PlanSegment &segment = work.segments[static_cast<size_t>(s)];
       const int64_t origin = originOf(segment, work.fixedSplit);
       const RangeOf<int64_t> tokens = tokensOf(segment);
@@ -54,8 +56,8 @@ void Balancer::listChunks(const Work &work, int64_t chunk, int keys) {
       if (work.fixedSplit && first > begin)
         add(first);
     }
-    if (begin < unit.tiles || unit.tiles == 0)
-      add(unit.tiles);
+    if (begin < workTile.tiles || workTile.tiles == 0)
+      add(workTile.tiles);
   }
 }
 
@@ -73,7 +75,7 @@ int64_t Balancer::listRounds(const Work &work, int64_t largest) {
   listWhole(work);
   sortParts();
   const auto tasksOf = [&](const Part &part) -> int64_t {
-    return work.units[static_cast<size_t>(part.unit)].ordinals.count();
+    return work.workTiles[static_cast<size_t>(part.workTile)].ordinals.count();
   };
   // What costs less than half of the largest fills gaps, and makes no rounds.
   size_t end = 0;
@@ -103,8 +105,8 @@ int64_t Balancer::listRounds(const Work &work, int64_t largest) {
       const auto tileAt = [&](int64_t s) { return static_cast<int32_t>(part.tileEnd * s / steps); };
       const int32_t tileBegin = step == first ? 0 : tileAt(step - 1), tileEnd = tileAt(step);
       const int64_t overhead =
-          cost_->fixed + cost_->partialOf(work.units[static_cast<size_t>(part.unit)].packedCount);
-      parts_.push_back({costOfTask(overhead, tileEnd - tileBegin), part.unit, tileBegin, tileEnd});
+          cost_->fixed + cost_->partialOf(work.workTiles[static_cast<size_t>(part.workTile)].packedCount);
+      parts_.push_back({costOfTask(overhead, tileEnd - tileBegin), part.workTile, tileBegin, tileEnd});
     }
   return split * (steps - first + 1);
 }
@@ -112,17 +114,18 @@ int64_t Balancer::listRounds(const Work &work, int64_t largest) {
 /// Deals tasks out whole or in rounds, or cuts the list into shares, whichever takes the least time.
 void Balancer::chooseShares(const Work &work, int64_t l2Bytes, Assignment &out) {
   int64_t total = 0, largest = 0, cuttable = 0;
-  for (const Unit &unit : work.units) {
-    const int64_t cost = taskCost(unit);
-    total += cost * unit.ordinals.count();
+  for (const WorkTile &workTile : work.workTiles) {
+    const int64_t cost = taskCost(workTile);
+    total += cost * workTile.ordinals.count();
     largest = std::max(largest, cost);
-    if (unit.tiles > cost_->shareTiles)
-      cuttable += cost * unit.ordinals.count();
+    if (workTile.tiles > cost_->shareTiles)
+      cuttable += cost * workTile.ordinals.count();
   }
 
   // How many shares: each one more shortens the walk and lengthens the merge, by the two parts of a result
-  // that was written directly. Where units are shared there are parts already: then a share more costs one,
-  // where it ends in a task that is long enough to be cut, and results written directly are worth nothing.
+  // that was written directly. Where work tiles are shared there are parts already: then a share more costs
+  // one, where it ends in a task that is long enough to be cut, and results written directly are worth
+  // nothing.
   const double partsPerShare = work.shared ? static_cast<double>(cuttable) / static_cast<double>(total) : 2;
   const double bonus = work.shared ? 1 : directBonus;
   int shares = 0;

@@ -1,7 +1,7 @@
-//===- Balance.h - Units dealt to blocks ------------------------*- C++ -*-===//
+//===- Balance.h - Work tiles dealt to blocks ------------------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a unit costs (Cost.cpp), whether tasks are dealt out or cut (Balance.cpp), the order in which they are
-// dealt (Sections.cpp), and which block gets which (Deal.cpp) or which tiles (Shares.cpp).
+// What a work tile costs (Cost.cpp), whether tasks are dealt out or cut (Balance.cpp), the order in which
+// they are dealt (Sections.cpp), and which block gets which (Deal.cpp) or which tiles (Shares.cpp).
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_PLAN_BALANCE_H
@@ -22,7 +22,7 @@ inline constexpr int stepRows = 16;
 /// Integer cost: a key tile costs `tileCost`, a task `fixed` on top, each part of a cut one more by its rows.
 /// The planner compares costs, in seconds where all blocks are busy; of a finished plan the seconds are told.
 struct CostModel {
-  int64_t fixed = 0, partial = 0; ///< `partial`: of the unit with the most rows
+  int64_t fixed = 0, partial = 0; ///< `partial`: of the work tile with the most rows
   int64_t partialOf(int32_t packedRows) const { return llround(costPerRow * packedRows); }
   double secondsPerCost = 0;
   int64_t shareTiles = 1;    ///< the shortest share
@@ -54,10 +54,10 @@ private:
   double waveRows = 0;    ///< rows that are merged at once
 };
 
-/// Key tiles of a unit, for each of its ordinals.
+/// Key tiles of a work tile, for each of its ordinals.
 struct Part {
   int64_t cost;
-  int32_t unit, tileBegin, tileEnd;
+  int32_t workTile, tileBegin, tileEnd;
 };
 
 /// Ordinals of a part that are dealt one after the other.
@@ -73,19 +73,19 @@ public:
              std::vector<Turn> &turns);
 
 private:
-  /// Units that read the same instances, and the ordinals that fit one section. Families that are small share
-  /// a section.
+  /// Work tiles that read the same instances, and the ordinals that fit one section. Families that are small
+  /// share a section.
   struct Family {
-    int64_t ordinalBytes = 0;        ///< of K and V that the unit with the most tokens reads
-    int32_t units = 0, ordinals = 0; ///< how many
-    int32_t section = -1;            ///< the first of its sections
+    int64_t ordinalBytes = 0;            ///< of K and V that the work tile with the most tokens reads
+    int32_t workTiles = 0, ordinals = 0; ///< how many
+    int32_t section = -1;                ///< the first of its sections
     int32_t sections = 1;
     int32_t firstOrdinal(int32_t section) const {
       return static_cast<int32_t>(int64_t{ordinals} * section / sections);
     }
   };
   std::vector<Family> families_;
-  std::vector<int32_t> familyOf_; ///< of each unit
+  std::vector<int32_t> familyOf_; ///< of each work tile
   std::vector<int64_t> tasks_;    ///< of each section
   std::vector<int32_t> next_;     ///< of each section, where its next turn goes
 
@@ -98,8 +98,8 @@ private:
 };
 
 /// How many of `heads`, which all see the same tokens, neighbouring blocks of a kernel whose tiles have
-/// `rows` packed rows walk abreast: all or one.
-int headsAbreast(int rows, std::span<const Store> stores, int heads, int blocks);
+/// `rows` packed rows walk in lockstep: all or one.
+int headsInLockstep(int rows, std::span<const Store> stores, int heads, int blocks);
 
 class Balancer {
 public:
@@ -119,11 +119,11 @@ private:
   std::vector<uint64_t> tournament_, ordered_, given_, merged_; ///< loads with their blocks (Deal.cpp)
   std::vector<int64_t> loads_, placeLoads_;                     ///< placeLoads_: of multiprocessors
   int blocks_ = 1;
-  int rows_ = 0;    ///< of a tile
-  int abreast_ = 1; ///< neighbouring blocks that walk the same tokens, each for another head
+  int rows_ = 0;     ///< of a tile
+  int lockstep_ = 1; ///< neighbouring blocks that walk the same tokens, each for another head
   /// Tasks that no share cuts, and which of them each share begins with (Shares.cpp).
   struct ShortTask {
-    int32_t unit, ordinal;
+    int32_t workTile, ordinal;
     int64_t cost;
   };
   std::vector<ShortTask> short_;
@@ -131,7 +131,7 @@ private:
   std::vector<int64_t> shortCost_;  ///< of each share
   int64_t longest_ = 0;             ///< cost of the longest that counts as short
 
-  int64_t taskCost(const Unit &unit) const;
+  int64_t taskCost(const WorkTile &workTile) const;
   void listWhole(const Work &work);
   void listChunks(const Work &work, int64_t chunk, int keys);
   int64_t listRounds(const Work &work, int64_t largest);

@@ -116,12 +116,12 @@ PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const Pla
     const int64_t tileRows = rowsOfTile(kernel, m.groupSize(), oneRow);
     const int64_t own = tilesBound(packed, tileRows, std::min(limits.groups, limits.rows));
     const int64_t other = shares ? tilesBound(sharedPacked, tileRows, limits.sharedInstances) : 0;
-    // By node, what a group alone sees are units, too; and one for what nothing else adds (the sink).
-    const int64_t units = (nodes || chunk > 0 ? own * (limits.instancesPerRow + 1) : own) + other;
-    const int64_t extra = chunk > 0 ? units * intervals.most + (own + other) * chunks : 0;
+    // By node, what a group alone sees are work tiles, too; and one for what nothing else adds (the sink).
+    const int64_t workTiles = (nodes || chunk > 0 ? own * (limits.instancesPerRow + 1) : own) + other;
+    const int64_t extra = chunk > 0 ? workTiles * intervals.most + (own + other) * chunks : 0;
     // Where tasks are cut into shares: one cut for each block but the first, which is one more task, and
     // copies of the segments of the task it cuts.
-    capacity.tasks = std::max(capacity.tasks, (units + extra) * m.kvHeads + blocks);
+    capacity.tasks = std::max(capacity.tasks, (workTiles + extra) * m.kvHeads + blocks);
     capacity.segments = std::max(
         capacity.segments, (own * limits.instancesPerRow + other) * intervals.all + extra * intervals.ranges +
                                blocks * (limits.instancesPerRow * intervals.most + 1));

@@ -74,8 +74,8 @@ bool readsAsStored(const Work &work, int rows, int blocks, double elementBytes) 
   const auto isStored = [&](const Format &format, int dim) {
     return format.isPlain() && static_cast<double>(format.rowBytes(dim)) >= dim * elementBytes;
   };
-  const auto heads = work.units.empty() ? 1 : work.units.front().ordinals.count();
-  return headsAbreast(rows, work.stores, heads, blocks) == 1 &&
+  const auto heads = work.workTiles.empty() ? 1 : work.workTiles.front().ordinals.count();
+  return headsInLockstep(rows, work.stores, heads, blocks) == 1 &&
          std::all_of(work.stores.begin(), work.stores.end(), [&](const Store &store) {
            return isStored(store.keys.format, store.keys.dim) &&
                   isStored(store.values.format, store.values.dim);
@@ -138,11 +138,11 @@ CostModel::CostModel(const Manifest &m, const KernelInfo &kernel, const Work &wo
   fixed = std::clamp<int64_t>(std::llround(startingSeconds / secondsPerCost), 1, 8 * tileCost);
   // A part's rows are written once and read once.
   const double rowSeconds = 2.0 * (m.valueDim + 1) * 4 / bytesPerSecond;
-  secondsPerPart = work.largestUnit * rowSeconds;
+  secondsPerPart = work.largestWorkTile * rowSeconds;
   costPerRow = rowSeconds * blocks / secondsPerCost;
-  partial = partialOf(work.largestUnit);
+  partial = partialOf(work.largestWorkTile);
   const double rereadBytes =
-      work.largestUnit * m.keyDim * elementBytes + sizeof(PlanTask) + sizeof(PlanSegment);
+      work.largestWorkTile * m.keyDim * elementBytes + sizeof(PlanTask) + sizeof(PlanSegment);
   shareTiles = ceilDiv(shareTokens, kernel.keys);
   if (!work.shared)
     shareTiles =

@@ -131,11 +131,11 @@ void Balancer::emitDealt(const Work &work, Assignment &out) {
   for (const Turn &turn : turns_) {
     const Part &part = parts_[static_cast<size_t>(turn.part)];
     const bool whole =
-        part.tileBegin == 0 && part.tileEnd == work.units[static_cast<size_t>(part.unit)].tiles;
+        part.tileBegin == 0 && part.tileEnd == work.workTiles[static_cast<size_t>(part.workTile)].tiles;
     out.cuts += part.tileBegin > 0 ? turn.ordinalEnd - turn.ordinalBegin : 0;
     for (int32_t ordinal = turn.ordinalBegin; ordinal < turn.ordinalEnd; ++ordinal)
       out.pieces[static_cast<size_t>(nextPiece_[static_cast<size_t>(*block++)]++)] = {
-          part.unit, ordinal, part.tileBegin, part.tileEnd, turn.part, whole};
+          part.workTile, ordinal, part.tileBegin, part.tileEnd, turn.part, whole};
   }
 }
 

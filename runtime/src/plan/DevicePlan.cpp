@@ -51,12 +51,12 @@ Status check(const Manifest &m, const DevicePlanLimits &limits, const PlanOption
   return {};
 }
 
-int abreastOf(const Manifest &m, const KernelInfo &kernel, int blocks) {
+int lockstepOf(const Manifest &m, const KernelInfo &kernel, int blocks) {
   std::vector<Store> stores;
   stores.reserve(m.operands.size());
   for (const OperandInfo &operand : m.operands)
     stores.push_back(storeOf(m.argumentOf(operand)));
-  return headsAbreast(kernel.rows, stores, static_cast<int>(m.kvHeads), blocks);
+  return headsInLockstep(kernel.rows, stores, static_cast<int>(m.kvHeads), blocks);
 }
 
 /// Cost of a task and the shortest share, where tiles of one sequence are read once.
@@ -64,7 +64,7 @@ CostModel costOf(const Manifest &m, const KernelInfo &kernel, int blocks, const 
   Work work;
   work.tiles = 1;
   work.tokensOnce = kernel.keys;
-  work.largestUnit = kernel.rows;
+  work.largestWorkTile = kernel.rows;
   return {m, kernel, work, blocks, *options.gpu};
 }
 
@@ -92,33 +92,34 @@ Result<DevicePlan> makeDevicePlan(const Manifest &m, const DevicePlanLimits &lim
       chunk > 0 && std::any_of(m.operands.begin(), m.operands.end(),
                                [](const OperandInfo &operand) { return beginsWithRow(operand.visibility); });
   const int64_t tileRows = rowsOfTile(kernel, m.groupSize(), oneRow);
-  // Heads that have lengths of their own have units of their own.
+  // Heads that have lengths of their own have work tiles of their own.
   const bool byHead = std::any_of(m.operands.begin(), m.operands.end(), [&](const OperandInfo &operand) {
     return m.argumentOf(operand).ragged && heads > 1;
   });
   const int64_t lists = byHead ? heads : 1, dealt = heads / lists;
-  const int64_t units = tilesBound(packed, tileRows, std::min(limits.sequences, limits.rows)) * lists;
-  const int64_t ofUnit = chunk > 0 ? static_cast<int64_t>(m.operands.size()) * ceilDiv(limits.tokens, chunk) +
-                                         intervals + (m.sinkLogits ? 1 : 0)
-                                   : 1;
+  const int64_t workTiles = tilesBound(packed, tileRows, std::min(limits.sequences, limits.rows)) * lists;
+  const int64_t ofWorkTile = chunk > 0
+                                 ? static_cast<int64_t>(m.operands.size()) * ceilDiv(limits.tokens, chunk) +
+                                       intervals + (m.sinkLogits ? 1 : 0)
+                                 : 1;
   PlanCapacity &room = plan.capacity;
-  const int64_t parts = units * ofUnit, cutRows = cutRowsBound(blocks, tileRows, packed);
+  const int64_t parts = workTiles * ofWorkTile, cutRows = cutRowsBound(blocks, tileRows, packed);
   room.blocks = blocks;
   room.tasks = parts * dealt + (chunk > 0 ? 0 : blocks);
   room.segments = (parts + (chunk > 0 ? 0 : 2 * (blocks + 1))) * intervals;
-  room.partialRows = room.mergePartials = chunk > 0 ? packed * ofUnit * heads : cutRows;
+  room.partialRows = room.mergePartials = chunk > 0 ? packed * ofWorkTile * heads : cutRows;
   room.mergeRows = chunk > 0 ? packed * heads : std::min(cutRows / 2, packed * heads);
   room.scoreTasks = limits.scoreTasks;
   room.scoreWords = scoreWordsOf(limits.scoreTokens, m.groupSize());
   room.findings = 1;
   PlanScratchOf<int64_t> arrays;
-  PlanScratchSizes<int64_t>{limits.sequences, lists, units, parts, blocks}.forEach(
+  PlanScratchSizes<int64_t>{limits.sequences, lists, workTiles, parts, blocks}.forEach(
       arrays, [&](int64_t &, int64_t words) { room.scratch += words; });
   const int64_t tiles = static_cast<int64_t>(m.operands.size()) * ceilDiv(limits.tokens, kernel.keys) + 2;
   for (const auto &[what, value] :
        {std::pair("tasks", room.tasks), std::pair("segments", room.segments),
         std::pair("partial rows", room.partialRows),
-        std::pair("key tiles", units * tiles * costOfTask(cost.fixed, 1) * dealt)})
+        std::pair("key tiles", workTiles * tiles * costOfTask(cost.fixed, 1) * dealt)})
     if (value * 8 > std::numeric_limits<int32_t>::max())
       return inputError("limits of a plan on the device: " + std::to_string(value) + " " + what +
                         " are more than it can count");
@@ -136,12 +137,12 @@ Result<DevicePlan> makeDevicePlan(const Manifest &m, const DevicePlanLimits &lim
   setDivisor(PlanDim::Rows, tileRows);
   setDivisor(PlanDim::Keys, kernel.keys);
   setDivisor(PlanDim::KeyAlign, kernel.keyAlign);
-  setDivisor(PlanDim::Abreast, byHead ? 1 : abreastOf(m, kernel, plan.blocks));
+  setDivisor(PlanDim::Lockstep, byHead ? 1 : lockstepOf(m, kernel, plan.blocks));
   setDivisor(PlanDim::Chunk, std::max<int64_t>(chunk, 1));
   set(PlanDim::IsFixed, chunk > 0);
   set(PlanDim::Fixed, cost.fixed);
   set(PlanDim::ShareTiles, cost.shareTiles);
-  set(PlanDim::Units, units);
+  set(PlanDim::WorkTiles, workTiles);
   set(PlanDim::Parts, parts);
   set(PlanDim::Partials, room.partialRows);
   set(PlanDim::MergeRows, room.mergeRows);

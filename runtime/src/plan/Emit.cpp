@@ -150,12 +150,12 @@ void Emitter::emit(const Manifest &manifest, const Batch &batch, const Work &wor
   const bool returnsFirst = manifest.returnsFirst(); // compares names
   plan.tasks.reserve(assignment.pieces.size());
   for (const Piece &piece : assignment.pieces) {
-    const Unit &unit = work.units[static_cast<size_t>(piece.unit)];
-    PlanTask task{.packedBegin = unit.packedBegin,
-                  .packedCount = unit.packedCount,
+    const WorkTile &workTile = work.workTiles[static_cast<size_t>(piece.workTile)];
+    PlanTask task{.packedBegin = workTile.packedBegin,
+                  .packedCount = workTile.packedCount,
                   .ordinal = piece.ordinal,
                   .partial = -1,
-                  .headClass = unit.ordinals.headClass};
+                  .headClass = workTile.ordinals.headClass};
     // All ordinals that do the same part read the same segments.
     if (int32_t *known = piece.part < 0 ? nullptr : &partTasks_[static_cast<size_t>(piece.part)];
         known && *known >= 0) {
@@ -166,22 +166,22 @@ void Emitter::emit(const Manifest &manifest, const Batch &batch, const Work &wor
         *known = static_cast<int32_t>(plan.tasks.size());
       task.segmentBegin = static_cast<int32_t>(plan.segments.size());
       if (piece.whole)
-        for (const PlanSegment &segment : work.segmentsOf(unit))
+        for (const PlanSegment &segment : work.segmentsOf(workTile))
           plan.segments.push_back(segment);
       else
-        cutSegments(work.segmentsOf(unit), piece.tileBegin, piece.tileEnd, keys, plan.segments);
+        cutSegments(work.segmentsOf(workTile), piece.tileBegin, piece.tileEnd, keys, plan.segments);
       task.segmentEnd = static_cast<int32_t>(plan.segments.size());
     }
-    if (unit.partial || !piece.whole) {
+    if (workTile.partial || !piece.whole) {
       task.partial = static_cast<int32_t>(plan.partialRows);
-      plan.partialRows += unit.packedCount;
+      plan.partialRows += workTile.packedCount;
     }
-    if (manifest.sinkLogits && unit.sink && piece.tileBegin == 0)
+    if (manifest.sinkLogits && workTile.sink && piece.tileBegin == 0)
       task.flags |= taskHasSink;
-    if (unit.follows)
+    if (workTile.follows)
       task.flags |= taskRowsFollow;
     if (returnsFirst)
-      task.flags |= firstSegments(work.segmentsOf(unit)) << taskFirstShift;
+      task.flags |= firstSegments(work.segmentsOf(workTile)) << taskFirstShift;
     plan.tasks.push_back(task);
   }
   if (plan.partialRows > 0)

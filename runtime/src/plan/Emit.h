@@ -7,11 +7,11 @@
 #define ATTN_RT_PLAN_EMIT_H
 
 #include "plan/Balance.h"
-#include "plan/Units.h"
+#include "plan/WorkTiles.h"
 
 namespace attn::rt {
 
-/// The tokens of key tiles [tileBegin, tileEnd) of a unit's segments, as segments of their own.
+/// The tokens of key tiles [tileBegin, tileEnd) of a work tile's segments, as segments of their own.
 void cutSegments(std::span<const PlanSegment> segments, int32_t tileBegin, int32_t tileEnd, int keys,
                  std::vector<PlanSegment> &out);
 
@@ -38,7 +38,7 @@ public:
   void remember(const Manifest &manifest, const Batch &batch, const Assignment &assignment);
   /// False where another plan is due; `work` is then no longer of use, nor what the plan has of segments.
   bool extend(const Manifest &manifest, const Batch &batch, const PlanOptions &options,
-              const PlanCapacity &capacity, UnitBuilder &builder, Work &work, Balancer &balancer,
+              const PlanCapacity &capacity, WorkTileBuilder &builder, Work &work, Balancer &balancer,
               Assignment &assignment, Plan &plan);
   /// Did the last one change more of the plan than its segments?
   bool moved() const { return moved_; }
@@ -55,9 +55,10 @@ private:
   int64_t firstTotal_ = 0;
   double firstExcess_ = 0;
   bool indexed_ = false, moved_ = false;
-  std::vector<int32_t> unitPieces_, pieces_; ///< CSR: the pieces of each unit, which are the plan's tasks
-  std::vector<int32_t> blockOf_;             ///< of each piece
-  std::vector<int32_t> wholeSegments_;       ///< where the plan has those of a unit that is not cut, or -1
+  std::vector<int32_t> workTilePieces_,
+      pieces_;                         ///< CSR: the pieces of each work tile, which are the plan's tasks
+  std::vector<int32_t> blockOf_;       ///< of each piece
+  std::vector<int32_t> wholeSegments_; ///< where the plan has those of a work tile that is not cut, or -1
   std::vector<PlanSegment> segments_, cut_;
   struct Moved {
     size_t task;
@@ -67,10 +68,10 @@ private:
 
   bool hasOnlyGrown(const Batch &batch) const;
   void index(const Work &work, const Assignment &assignment, const Plan &plan);
-  bool extendUnit(size_t index, const Unit &before, const Unit &now, int keys, Work &work,
-                  Assignment &assignment, std::vector<int64_t> &loads, Plan &plan);
-  bool moveUnit(size_t index, const Unit &before, Unit &now, int64_t room, Work &work, Assignment &assignment,
-                std::vector<int64_t> &loads, Plan &plan);
+  bool extendWorkTile(size_t index, const WorkTile &before, const WorkTile &now, int keys, Work &work,
+                      Assignment &assignment, std::vector<int64_t> &loads, Plan &plan);
+  bool moveWorkTile(size_t index, const WorkTile &before, WorkTile &now, int64_t room, Work &work,
+                    Assignment &assignment, std::vector<int64_t> &loads, Plan &plan);
   void count(std::span<const PlanSegment> segments, int64_t times, PlanStats &stats) const;
 };
 

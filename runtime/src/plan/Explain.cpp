@@ -21,11 +21,11 @@ std::string format(const char *pattern, ...) {
 }
 
 std::string bytesText(double bytes) {
-  const char *units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  size_t unit = 0;
-  for (; bytes >= 1024 && unit + 1 < std::size(units); ++unit)
+  const char *workTiles[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  size_t workTile = 0;
+  for (; bytes >= 1024 && workTile + 1 < std::size(workTiles); ++workTile)
     bytes /= 1024;
-  return format(unit ? "%.2f %s" : "%.0f %s", bytes, units[unit]);
+  return format(workTile ? "%.2f %s" : "%.0f %s", bytes, workTiles[workTile]);
 }
 
 std::string secondsText(double seconds) {

@@ -92,34 +92,34 @@ bool Extender::hasOnlyGrown(const Batch &batch) const {
   return true;
 }
 
-/// The pieces of each unit, by counting.
+/// The pieces of each work tile, by counting.
 void Extender::index(const Work &work, const Assignment &assignment, const Plan &plan) {
-  unitPieces_.assign(work.units.size() + 1, 0);
+  workTilePieces_.assign(work.workTiles.size() + 1, 0);
   for (const Piece &piece : assignment.pieces)
-    ++unitPieces_[static_cast<size_t>(piece.unit) + 1];
-  for (size_t u = 1; u < unitPieces_.size(); ++u)
-    unitPieces_[u] += unitPieces_[u - 1];
+    ++workTilePieces_[static_cast<size_t>(piece.workTile) + 1];
+  for (size_t u = 1; u < workTilePieces_.size(); ++u)
+    workTilePieces_[u] += workTilePieces_[u - 1];
   pieces_.resize(assignment.pieces.size());
   for (size_t p = 0; p < assignment.pieces.size(); ++p)
-    pieces_[static_cast<size_t>(unitPieces_[static_cast<size_t>(assignment.pieces[p].unit)]++)] =
+    pieces_[static_cast<size_t>(workTilePieces_[static_cast<size_t>(assignment.pieces[p].workTile)]++)] =
         static_cast<int32_t>(p);
-  for (size_t u = unitPieces_.size() - 1; u > 0; --u)
-    unitPieces_[u] = unitPieces_[u - 1];
-  unitPieces_[0] = 0;
+  for (size_t u = workTilePieces_.size() - 1; u > 0; --u)
+    workTilePieces_[u] = workTilePieces_[u - 1];
+  workTilePieces_[0] = 0;
   blockOf_.resize(assignment.pieces.size());
   for (size_t b = 0; b + 1 < assignment.blockTasks.size(); ++b)
     std::fill(blockOf_.begin() + assignment.blockTasks[b], blockOf_.begin() + assignment.blockTasks[b + 1],
               static_cast<int32_t>(b));
-  wholeSegments_.assign(work.units.size(), -1);
-  for (size_t u = 0; u < work.units.size(); ++u)
-    if (unitPieces_[u + 1] - unitPieces_[u] == work.units[u].ordinals.count())
+  wholeSegments_.assign(work.workTiles.size(), -1);
+  for (size_t u = 0; u < work.workTiles.size(); ++u)
+    if (workTilePieces_[u + 1] - workTilePieces_[u] == work.workTiles[u].ordinals.count())
       wholeSegments_[u] =
-          plan.tasks[static_cast<size_t>(pieces_[static_cast<size_t>(unitPieces_[u])])].segmentBegin;
+          plan.tasks[static_cast<size_t>(pieces_[static_cast<size_t>(workTilePieces_[u])])].segmentBegin;
   indexed_ = true;
 }
 
-bool Extender::extendUnit(size_t index, const Unit &before, const Unit &now, int keys, Work &work,
-                          Assignment &assignment, std::vector<int64_t> &loads, Plan &plan) {
+bool Extender::extendWorkTile(size_t index, const WorkTile &before, const WorkTile &now, int keys, Work &work,
+                              Assignment &assignment, std::vector<int64_t> &loads, Plan &plan) {
   const std::span<const PlanSegment> old = work.segmentsOf(before);
   if (wholeSegments_[index] >= 0 && now.tiles == before.tiles) { // nearly always
     std::copy(segments_.begin(), segments_.end(), plan.segments.begin() + wholeSegments_[index]);
@@ -139,7 +139,7 @@ bool Extender::extendUnit(size_t index, const Unit &before, const Unit &now, int
   }
   std::copy(segments_.begin(), segments_.end(), work.segments.begin() + before.segmentBegin);
   int32_t written = -1;
-  for (int32_t i = unitPieces_[index]; i < unitPieces_[index + 1]; ++i) {
+  for (int32_t i = workTilePieces_[index]; i < workTilePieces_[index + 1]; ++i) {
     const auto p = static_cast<size_t>(pieces_[static_cast<size_t>(i)]);
     Piece &piece = assignment.pieces[p];
     const bool grows = piece.tileEnd == before.tiles;
@@ -166,10 +166,10 @@ bool Extender::extendUnit(size_t index, const Unit &before, const Unit &now, int
   return true;
 }
 
-/// A unit with another number of segments than before: where none of its tasks is cut they can be told to
-/// look elsewhere.
-bool Extender::moveUnit(size_t index, const Unit &before, Unit &now, int64_t room, Work &work,
-                        Assignment &assignment, std::vector<int64_t> &loads, Plan &plan) {
+/// A work tile with another number of segments than before: where none of its tasks is cut they can be told
+/// to look elsewhere.
+bool Extender::moveWorkTile(size_t index, const WorkTile &before, WorkTile &now, int64_t room, Work &work,
+                            Assignment &assignment, std::vector<int64_t> &loads, Plan &plan) {
   if (wholeSegments_[index] < 0 || std::ssize(plan.segments) + std::ssize(segments_) > room)
     return false;
   now.segmentBegin = static_cast<int32_t>(work.segments.size());
@@ -177,7 +177,7 @@ bool Extender::moveUnit(size_t index, const Unit &before, Unit &now, int64_t roo
   now.segmentEnd = static_cast<int32_t>(work.segments.size());
   const auto begin = static_cast<int32_t>(plan.segments.size());
   plan.segments.insert(plan.segments.end(), segments_.begin(), segments_.end());
-  for (int32_t i = unitPieces_[index]; i < unitPieces_[index + 1]; ++i) {
+  for (int32_t i = workTilePieces_[index]; i < workTilePieces_[index + 1]; ++i) {
     const auto p = static_cast<size_t>(pieces_[static_cast<size_t>(i)]);
     movedFrom_.push_back({p, plan.tasks[p].segmentBegin, plan.tasks[p].segmentEnd});
     plan.tasks[p].segmentBegin = begin;
@@ -209,7 +209,7 @@ void Extender::count(std::span<const PlanSegment> segments, int64_t times, PlanS
 }
 
 bool Extender::extend(const Manifest &m, const Batch &batch, const PlanOptions &options,
-                      const PlanCapacity &capacity, UnitBuilder &builder, Work &work, Balancer &balancer,
+                      const PlanCapacity &capacity, WorkTileBuilder &builder, Work &work, Balancer &balancer,
                       Assignment &assignment, Plan &plan) {
   moved_ = false;
   movedFrom_.clear();
@@ -221,19 +221,20 @@ bool Extender::extend(const Manifest &m, const Batch &batch, const PlanOptions &
     index(work, assignment, plan);
   const int keys = m.kernels[static_cast<size_t>(work.kernel)].keys;
   const int64_t chunk = chunkOf(options);
-  for (size_t u = 0; u < work.units.size(); ++u) {
-    Unit &unit = work.units[u];
-    const Unit before = unit;
+  for (size_t u = 0; u < work.workTiles.size(); ++u) {
+    WorkTile &workTile = work.workTiles[u];
+    const WorkTile before = workTile;
     const std::span<const PlanSegment> old = work.segmentsOf(before);
-    builder.segmentsOf(batch, work, unit, segments_);
-    count(old, -unit.ordinals.count(), plan.stats);
-    count(segments_, unit.ordinals.count(), plan.stats);
-    work.tiles += int64_t{unit.tiles - before.tiles} * unit.ordinals.count();
-    if (unit.follows != before.follows || (chunk > 0 && !sameChunks(old, segments_, chunk, work.fixedSplit)))
+    builder.segmentsOf(batch, work, workTile, segments_);
+    count(old, -workTile.ordinals.count(), plan.stats);
+    count(segments_, workTile.ordinals.count(), plan.stats);
+    work.tiles += int64_t{workTile.tiles - before.tiles} * workTile.ordinals.count();
+    if (workTile.follows != before.follows ||
+        (chunk > 0 && !sameChunks(old, segments_, chunk, work.fixedSplit)))
       return false;
     if (segments_.size() == old.size()
-            ? !extendUnit(u, before, unit, keys, work, assignment, balancer.loads(), plan)
-            : !moveUnit(u, before, unit, capacity.segments, work, assignment, balancer.loads(), plan))
+            ? !extendWorkTile(u, before, workTile, keys, work, assignment, balancer.loads(), plan)
+            : !moveWorkTile(u, before, workTile, capacity.segments, work, assignment, balancer.loads(), plan))
       return false;
   }
   balancer.sumLoads(assignment);

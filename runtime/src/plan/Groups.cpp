@@ -1,13 +1,13 @@
 //===- Groups.cpp - Rows that see the same, and what is shared ------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "plan/Units.h"
+#include "plan/WorkTiles.h"
 
 #include <algorithm>
 
 namespace attn::rt {
 
 /// Rows between two neighbouring boundaries see the same instances.
-void UnitBuilder::findGroups() {
+void WorkTileBuilder::findGroups() {
   isBoundary_.assign(static_cast<size_t>(batch_->rows) + 1, false);
   for (int32_t row : batch_->qStart)
     isBoundary_[static_cast<size_t>(row)] = true;
@@ -40,10 +40,10 @@ void UnitBuilder::findGroups() {
         nested_.push_back({static_cast<int32_t>(o), static_cast<int32_t>(i)});
 }
 
-/// One unit for all rows instead of units for each group: are the bytes of K and V saved, those of the tokens
-/// that every row sees, more than the partials that the rows then need (written and read, here and where the
-/// rows' other units would have written results directly)?
-bool UnitBuilder::worthSharing(const Seen &seen, int64_t tileRows) {
+/// One work tile for all rows instead of work tiles for each group: are the bytes of K and V saved, those of
+/// the tokens that every row sees, more than the partials that the rows then need (written and read, here and
+/// where the rows' other work tiles would have written results directly)?
+bool WorkTileBuilder::worthSharing(const Seen &seen, int64_t tileRows) {
   const OperandBatch &operand = batch_->operands[static_cast<size_t>(seen.operand)];
   const auto instance = static_cast<size_t>(seen.instance);
   const int64_t group = manifest_->groupSize();
@@ -69,7 +69,7 @@ bool UnitBuilder::worthSharing(const Seen &seen, int64_t tileRows) {
 }
 
 /// Do all rows that see some of an instance see the same, and so the same segments together or apart?
-bool UnitBuilder::isSeenAlike(const Seen &seen) {
+bool WorkTileBuilder::isSeenAlike(const Seen &seen) {
   const OperandBatch &operand = batch_->operands[static_cast<size_t>(seen.operand)];
   const auto i = static_cast<size_t>(seen.instance);
   const auto [least, greatest] = std::minmax_element(batch_->qPos.begin() + operand.rowFirst[i],
@@ -81,8 +81,8 @@ bool UnitBuilder::isSeenAlike(const Seen &seen) {
   return !possible_.empty() && possible_ == certain_;
 }
 
-/// Is the instance a unit of its own, with all rows that see it?
-bool UnitBuilder::isShared(const Seen &seen, int64_t tileRows) {
+/// Is the instance a work tile of its own, with all rows that see it?
+bool WorkTileBuilder::isShared(const Seen &seen, int64_t tileRows) {
   if (fixedSplit_ && strategy_ != Strategy::ByQuery && !isSeenAlike(seen))
     return false;
   switch (strategy_) {
@@ -98,7 +98,7 @@ bool UnitBuilder::isShared(const Seen &seen, int64_t tileRows) {
 }
 
 /// Each instance goes to the shared ones or into the list of every group that sees it (CSR by counting).
-void UnitBuilder::spreadInstances(int64_t tileRows) {
+void WorkTileBuilder::spreadInstances(int64_t tileRows) {
   if (spreadClass_ == ordinals_.headClass) {
     if (!sharingDependsOnLengths())
       return;
@@ -116,7 +116,7 @@ void UnitBuilder::spreadInstances(int64_t tileRows) {
     seenNested += sees(static_cast<size_t>(seen.operand));
   shared_.clear();
   for (Group &group : groups_)
-    group.seenBegin = group.seenEnd = group.units = 0;
+    group.seenBegin = group.seenEnd = group.workTiles = 0;
   for (int pass = 0; pass < 2; ++pass) {
     size_t nextShared = 0;
     for (size_t o = 0; o < batch_->operands.size(); ++o) {
@@ -130,7 +130,7 @@ void UnitBuilder::spreadInstances(int64_t tileRows) {
         if (pass == 0 && isShared(seen, tileRows)) {
           shared_.push_back(seen);
           for (size_t g = first; g < last; ++g)
-            ++groups_[g].units;
+            ++groups_[g].workTiles;
           continue;
         }
         if (pass == 1 && nextShared < shared_.size() && shared_[nextShared].operand == seen.operand &&

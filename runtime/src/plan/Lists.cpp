@@ -18,7 +18,7 @@
 // position take none.
 //
 //===----------------------------------------------------------------------===//
-#include "plan/Units.h"
+#include "plan/WorkTiles.h"
 
 #include <algorithm>
 
@@ -51,8 +51,8 @@ bool takesLists(const KernelInfo &kernel) {
 }
 
 /// May the tokens that a group sees alone stand in a list?
-bool UnitBuilder::listable(const Group &group) const {
-  if (group.units == 0 || group.seenBegin == group.seenEnd)
+bool WorkTileBuilder::listable(const Group &group) const {
+  if (group.workTiles == 0 || group.seenBegin == group.seenEnd)
     return false; // rows that see nothing else are sequences: their tokens fill tiles
   for (int32_t s = group.seenBegin; s < group.seenEnd; ++s) {
     const Seen &seen = seen_[static_cast<size_t>(s)];
@@ -65,7 +65,7 @@ bool UnitBuilder::listable(const Group &group) const {
 
 /// Adds what the rows of a group see to the list, in rows counted from `firstRow`.
 /// False, and nothing added, where it would get too long.
-bool UnitBuilder::addToList(const Group &group, int32_t firstRow, const KernelInfo &kernel) {
+bool WorkTileBuilder::addToList(const Group &group, int32_t firstRow, const KernelInfo &kernel) {
   const size_t before = list_.size();
   for (int32_t s = group.seenBegin; s < group.seenEnd; ++s) {
     const Seen &seen = seen_[static_cast<size_t>(s)];
@@ -100,9 +100,9 @@ bool UnitBuilder::addToList(const Group &group, int32_t firstRow, const KernelIn
   return false;
 }
 
-/// The groups from `g` on whose rows fill a tile, as one unit over a list. Returns the group behind them; `g`
-/// where a list would serve a single one, or hold nothing.
-size_t UnitBuilder::addListed(const OrdinalRange &ordinals, size_t g, Work &work) {
+/// The groups from `g` on whose rows fill a tile, as one work tile over a list. Returns the group behind
+/// them; `g` where a list would serve a single one, or hold nothing.
+size_t WorkTileBuilder::addListed(const OrdinalRange &ordinals, size_t g, Work &work) {
   const KernelInfo &kernel = manifest_->kernels[static_cast<size_t>(work.kernel)];
   const auto group = static_cast<int64_t>(manifest_->groupSize());
   const int32_t firstRow = groups_[g].rowBegin;
@@ -134,9 +134,9 @@ size_t UnitBuilder::addListed(const OrdinalRange &ordinals, size_t g, Work &work
   }
 
   const int32_t rowEnd = groups_[end - 1].rowEnd;
-  addUnits(ordinals, firstRow, rowEnd, {}, true, true, work);
-  Unit &unit = work.units.back();
-  unit.follows = false; // bits say who sees what
+  addWorkTiles(ordinals, firstRow, rowEnd, {}, true, true, work);
+  WorkTile &workTile = work.workTiles.back();
+  workTile.follows = false; // bits say who sees what
   const bool ofClass = argumentOf(first.operand).headClass >= 0;
   work.segments.push_back({.operand = first.operand,
                            .instance = -1,
@@ -146,9 +146,9 @@ size_t UnitBuilder::addListed(const OrdinalRange &ordinals, size_t g, Work &work
                            .fullEnd = begin,
                            .pos0 = first.instance,
                            .firstOrdinal = ofClass ? ordinals.classBegin : 0});
-  unit.segmentEnd = static_cast<int32_t>(work.segments.size());
-  unit.tiles = ceilDiv(tokens, kernel.keys);
-  work.tiles += int64_t{unit.tiles} * ordinals.count();
+  workTile.segmentEnd = static_cast<int32_t>(work.segments.size());
+  workTile.tiles = ceilDiv(tokens, kernel.keys);
+  work.tiles += int64_t{workTile.tiles} * ordinals.count();
   rangeTokens_ += tokens;
   return end;
 }

@@ -29,7 +29,7 @@ struct Planner::State {
   const Manifest &manifest;
   PlanOptions options;
   PlanCapacity capacity;
-  UnitBuilder builder;
+  WorkTileBuilder builder;
   Work work;
   Balancer balancer;
   Assignment assignment;
@@ -119,12 +119,12 @@ void Planner::State::fillStats(const Batch &batch, const Plan &plan, PlanStats &
     segmentReads += task.segmentEnd - task.segmentBegin;
   }
   stats.qBytes = packedRows * m.keyDim * element;
-  for (const Unit &unit : work.units)
-    for (const PlanSegment &segment : work.segmentsOf(unit)) {
+  for (const WorkTile &workTile : work.workTiles)
+    for (const PlanSegment &segment : work.segmentsOf(workTile)) {
       const Store &store = work.stores[static_cast<size_t>(segment.operand)];
       const int64_t tokens = segment.kvEnd - segment.kvBegin;
-      stats.kvBytes += tokens * unit.ordinals.count() * store.tokenBytes();
-      stats.metadataBytes += store.entriesOf(tokens) * 4 * unit.ordinals.count();
+      stats.kvBytes += tokens * workTile.ordinals.count() * store.tokenBytes();
+      stats.metadataBytes += store.entriesOf(tokens) * 4 * workTile.ordinals.count();
     }
   stats.partialBytes = 2 * plan.partialRows * (m.valueDim + 1) * 4;
   // Every warp of a block reads the records of its tasks.

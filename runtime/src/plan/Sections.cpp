@@ -13,7 +13,7 @@
 //     section 1    heads 0 and 1 of sequence 0: 32 tasks each, of which one reads memory
 //     section 2    heads 2 and 3 ...
 //
-// A section is a range of the ordinals of one family, the units that read the same
+// A section is a range of the ordinals of one family, the work tiles that read the same
 // instances, or several families that are small. The section that holds the longest
 // task comes first. Blocks do not wait for each other between sections.
 //
@@ -22,7 +22,7 @@
 // Then all sections stay, for each level of lengths: whole tasks, and the one or two lengths of pieces of
 // tasks that Balance.cpp splits.
 //
-// Where no two units read the same (decode) there is nothing to gain: one section.
+// Where no two work tiles read the same (decode) there is nothing to gain: one section.
 //
 //===----------------------------------------------------------------------===//
 #include "plan/Balance.h"
@@ -59,24 +59,24 @@ std::vector<size_t> findLevels(std::span<const Part> parts) {
 
 } // namespace
 
-/// Units that were made of one group of rows follow each other and share what they see. Returns whether some
-/// have company.
+/// Work tiles that were made of one group of rows follow each other and share what they see. Returns whether
+/// some have company.
 bool SectionOrder::findFamilies(const Work &work) {
   families_.clear();
   familyOf_.clear();
   bool company = false;
-  const Unit *before = nullptr;
-  for (const Unit &unit : work.units) {
-    if (!before || unit.seenBegin == unit.seenEnd || unit.seenBegin != before->seenBegin ||
-        unit.ordinals.begin != before->ordinals.begin)
+  const WorkTile *before = nullptr;
+  for (const WorkTile &workTile : work.workTiles) {
+    if (!before || workTile.seenBegin == workTile.seenEnd || workTile.seenBegin != before->seenBegin ||
+        workTile.ordinals.begin != before->ordinals.begin)
       families_.push_back({});
-    before = &unit;
+    before = &workTile;
     Family &family = families_.back();
     familyOf_.push_back(static_cast<int32_t>(families_.size()) - 1);
-    family.ordinals = unit.ordinals.count();
-    company |= ++family.units > 1;
+    family.ordinals = workTile.ordinals.count();
+    company |= ++family.workTiles > 1;
     int64_t bytes = 0;
-    for (const PlanSegment &segment : work.segmentsOf(unit))
+    for (const PlanSegment &segment : work.segmentsOf(workTile))
       bytes +=
           (segment.kvEnd - segment.kvBegin) * work.stores[static_cast<size_t>(segment.operand)].tokenBytes();
     family.ordinalBytes = std::max(family.ordinalBytes, bytes);
@@ -89,7 +89,7 @@ int32_t SectionOrder::fillSections(std::span<const Part> parts, int64_t sectionB
   int32_t sections = 0;
   int64_t filled = sectionBytes; // bytes of the section at hand: a full one, so that the first begins another
   for (const Part &part : parts) {
-    Family &family = families_[static_cast<size_t>(familyOf_[static_cast<size_t>(part.unit)])];
+    Family &family = families_[static_cast<size_t>(familyOf_[static_cast<size_t>(part.workTile)])];
     if (family.section >= 0)
       continue;
     const int64_t bytes = family.ordinalBytes * family.ordinals;
@@ -115,7 +115,7 @@ void SectionOrder::order(const Work &work, std::span<const Part> parts, int64_t 
     sections = fillSections(parts, std::max<int64_t>(l2Bytes / l2Part, 1));
   if (sections == 1) {
     for (size_t p = 0; p < parts.size(); ++p) {
-      const OrdinalRange &ordinals = work.units[static_cast<size_t>(parts[p].unit)].ordinals;
+      const OrdinalRange &ordinals = work.workTiles[static_cast<size_t>(parts[p].workTile)].ordinals;
       turns.push_back({static_cast<int32_t>(p), ordinals.begin, ordinals.end});
     }
     return;
@@ -133,7 +133,7 @@ void SectionOrder::order(const Work &work, std::span<const Part> parts, int64_t 
 void SectionOrder::orderLevel(const Work &work, std::span<const Part> parts, size_t begin, size_t end,
                               int32_t sections, int64_t leastOfLast, std::vector<Turn> &turns) {
   const auto familyOf = [&](const Part &part) -> const Family & {
-    return families_[static_cast<size_t>(familyOf_[static_cast<size_t>(part.unit)])];
+    return families_[static_cast<size_t>(familyOf_[static_cast<size_t>(part.workTile)])];
   };
   next_.assign(static_cast<size_t>(sections) + 1, 0);
   next_.front() = static_cast<int32_t>(turns.size());
@@ -158,7 +158,7 @@ void SectionOrder::orderLevel(const Work &work, std::span<const Part> parts, siz
   turns.resize(static_cast<size_t>(next_.back()));
   for (size_t p = begin; p < end; ++p) {
     const Family &family = familyOf(parts[p]);
-    const int32_t first = work.units[static_cast<size_t>(parts[p].unit)].ordinals.begin;
+    const int32_t first = work.workTiles[static_cast<size_t>(parts[p].workTile)].ordinals.begin;
     for (int32_t s = 0; s < family.sections; ++s)
       turns[static_cast<size_t>(next_[static_cast<size_t>(std::min(family.section + s, last))]++)] = {
           static_cast<int32_t>(p), first + family.firstOrdinal(s), first + family.firstOrdinal(s + 1)};

@@ -15,20 +15,20 @@ namespace attn::rt {
 void Balancer::spreadShort(const Work &work, int64_t total, int shares) {
   short_.clear();
   shortBegin_.clear();
-  if (abreast_ > 1)
+  if (lockstep_ > 1)
     return;
   longest_ = total / shares / 4;
   int64_t sum = 0;
-  for (const Unit &unit : work.units)
-    if (const int64_t cost = taskCost(unit); cost <= longest_)
-      sum += cost * unit.ordinals.count();
+  for (const WorkTile &workTile : work.workTiles)
+    if (const int64_t cost = taskCost(workTile); cost <= longest_)
+      sum += cost * workTile.ordinals.count();
   // What one share holds may stay together, which leaves long tasks in step.
   if (sum <= total / shares || sum > total / 4)
     return;
-  for (size_t u = 0; u < work.units.size(); ++u) {
-    const Unit &unit = work.units[u];
-    if (const int64_t cost = taskCost(unit); cost <= longest_)
-      for (int32_t ordinal = unit.ordinals.begin; ordinal < unit.ordinals.end; ++ordinal)
+  for (size_t u = 0; u < work.workTiles.size(); ++u) {
+    const WorkTile &workTile = work.workTiles[u];
+    if (const int64_t cost = taskCost(workTile); cost <= longest_)
+      for (int32_t ordinal = workTile.ordinals.begin; ordinal < workTile.ordinals.end; ++ordinal)
         short_.push_back({static_cast<int32_t>(u), ordinal, cost});
   }
   shortCost_.assign(static_cast<size_t>(shares), 0);
@@ -45,13 +45,13 @@ void Balancer::spreadShort(const Work &work, int64_t total, int shares) {
 /// Walks the list of tasks and fills one share after the other up to a cost of `share`, behind the short
 /// tasks that it begins with, cutting between tiles. Filling as far as possible is optimal: a tile moved to a
 /// later share never makes the rest fit better. Parts made by a cut have at least `leastPart` tiles. Calls
-/// sink(share, unit, ordinal, begin, end, cost). Returns what the list takes, the last share as far as it is
-/// filled; -1 where `shares` are too few.
+/// sink(share, work tile, ordinal, begin, end, cost). Returns what the list takes, the last share as far as
+/// it is filled; -1 where `shares` are too few.
 template <typename Sink>
 int64_t Balancer::cutList(const Work &work, int64_t share, int shares, int64_t leastPart, Sink sink) const {
   const int64_t fixed = cost_->fixed;
   int current = 0;
-  int32_t rows = -1; // of the unit before, which nearly always has as many
+  int32_t rows = -1; // of the work tile before, which nearly always has as many
   int64_t cutOverhead = 0;
   const auto openShare = [&] {
     if (static_cast<size_t>(current) + 1 >= shortBegin_.size())
@@ -59,26 +59,26 @@ int64_t Balancer::cutList(const Work &work, int64_t share, int shares, int64_t l
     const auto at = static_cast<size_t>(current);
     for (int32_t t = shortBegin_[at]; t < shortBegin_[at + 1]; ++t) {
       const ShortTask &task = short_[static_cast<size_t>(t)];
-      sink(current, static_cast<size_t>(task.unit), task.ordinal, int64_t{0},
-           int64_t{work.units[static_cast<size_t>(task.unit)].tiles}, task.cost);
+      sink(current, static_cast<size_t>(task.workTile), task.ordinal, int64_t{0},
+           int64_t{work.workTiles[static_cast<size_t>(task.workTile)].tiles}, task.cost);
     }
     return shortCost_[at];
   };
   int64_t load = openShare();
-  for (size_t u = 0; u < work.units.size(); ++u) {
-    const Unit &unit = work.units[u];
-    if (!shortBegin_.empty() && taskCost(unit) <= longest_)
+  for (size_t u = 0; u < work.workTiles.size(); ++u) {
+    const WorkTile &workTile = work.workTiles[u];
+    if (!shortBegin_.empty() && taskCost(workTile) <= longest_)
       continue;
-    if (unit.packedCount != rows) {
-      rows = unit.packedCount;
+    if (workTile.packedCount != rows) {
+      rows = workTile.packedCount;
       cutOverhead = fixed + cost_->partialOf(rows);
     }
-    const int64_t overhead = unit.partial ? cutOverhead : fixed;
-    const int32_t ordinals = abreast_ > 1 ? unit.ordinals.begin + 1 : unit.ordinals.end;
-    for (int32_t ordinal = unit.ordinals.begin; ordinal < ordinals; ++ordinal) {
+    const int64_t overhead = workTile.partial ? cutOverhead : fixed;
+    const int32_t ordinals = lockstep_ > 1 ? workTile.ordinals.begin + 1 : workTile.ordinals.end;
+    for (int32_t ordinal = workTile.ordinals.begin; ordinal < ordinals; ++ordinal) {
       int64_t from = 0;
       for (;;) {
-        const int64_t rest = unit.tiles - from;
+        const int64_t rest = workTile.tiles - from;
         const int64_t whole = costOfTask(from ? cutOverhead : overhead, rest);
         if (load + whole <= share) {
           sink(current, u, ordinal, from, from + rest, whole);
@@ -111,10 +111,10 @@ int64_t Balancer::cutList(const Work &work, int64_t share, int shares, int64_t l
 /// Where a head has less of a token than this, what its neighbours have lies in the same row of memory, which
 /// is opened again for them if they come by later; of less than 64 bytes it is even read again. Keys and
 /// values of int4 in heads of 128 (64 bytes each) were read at 2.2 TB/s by heads that came by at different
-/// times, and at 3.0 TB/s abreast (61 x 8K on an H200; docs/rationale/quantization.md). Where tiles have
+/// times, and at 3.0 TB/s in lockstep (61 x 8K on an H200; docs/rationale/quantization.md). Where tiles have
 /// more rows than a step of decoding, memory is no limit, and blocks that all end at once lost 3 to 4 % (full
 /// prefill of 4K and 8K tokens, heads of 64).
-int headsAbreast(int rows, std::span<const Store> stores, int heads, int blocks) {
+int headsInLockstep(int rows, std::span<const Store> stores, int heads, int blocks) {
   constexpr int64_t shortLine = 256;
   if (rows > stepRows)
     return 1;
@@ -126,14 +126,14 @@ int headsAbreast(int rows, std::span<const Store> stores, int heads, int blocks)
   return areShort && heads > 0 && blocks / heads * heads >= blocks - blocks / 32 ? heads : 1;
 }
 
-static int abreastOf(const Work &work, int rows, int shares) {
-  if (work.units.empty())
+static int lockstepOf(const Work &work, int rows, int shares) {
+  if (work.workTiles.empty())
     return 1;
-  const OrdinalRange ordinals = work.units.front().ordinals;
-  const bool alike = std::all_of(work.units.begin(), work.units.end(), [&](const Unit &unit) {
-    return unit.ordinals.begin == ordinals.begin && unit.ordinals.end == ordinals.end;
+  const OrdinalRange ordinals = work.workTiles.front().ordinals;
+  const bool alike = std::all_of(work.workTiles.begin(), work.workTiles.end(), [&](const WorkTile &workTile) {
+    return workTile.ordinals.begin == ordinals.begin && workTile.ordinals.end == ordinals.end;
   });
-  return alike ? headsAbreast(rows, work.stores, ordinals.count(), shares) : 1;
+  return alike ? headsInLockstep(rows, work.stores, ordinals.count(), shares) : 1;
 }
 
 /// The smallest share of cost that is enough. What the list takes in shares of some size changes little with
@@ -166,9 +166,9 @@ int64_t Balancer::smallestShare(const Work &work, int64_t total, int shares) con
 
 /// Cuts by the smallest share that is enough.
 void Balancer::cut(const Work &work, int64_t total, int shares, Assignment &out) {
-  abreast_ = abreastOf(work, rows_, shares);
-  total /= abreast_;
-  shares /= abreast_;
+  lockstep_ = lockstepOf(work, rows_, shares);
+  total /= lockstep_;
+  shares /= lockstep_;
   spreadShort(work, total, shares);
   const auto fits = [&](int64_t share, int64_t leastPart) {
     return cutList(work, share, shares, leastPart, [](int, size_t, int32_t, int64_t, int64_t, int64_t) {}) >=
@@ -195,24 +195,24 @@ void Balancer::cut(const Work &work, int64_t total, int shares, Assignment &out)
 
 void Balancer::fill(const Work &work, int64_t share, int shares, int64_t leastPart, Assignment &out) {
   out.pieces.clear();
-  out.parts = static_cast<int32_t>(work.units.size());
+  out.parts = static_cast<int32_t>(work.workTiles.size());
   out.blockTasks.assign(static_cast<size_t>(blocks_) + 1, 0);
   loads_.assign(static_cast<size_t>(blocks_), 0);
   out.cuts = 0;
   size_t first = 0; // piece of the share
   int current = 0;
-  // The other blocks of a share that heads walk abreast.
+  // The other blocks of a share that heads walk in lockstep.
   const auto repeat = [&] {
     const size_t end = out.pieces.size();
-    for (int head = 1; head < abreast_; ++head)
+    for (int head = 1; head < lockstep_; ++head)
       for (size_t p = first; p < end; ++p) {
         Piece piece = out.pieces[p];
         piece.ordinal += head;
         out.pieces.push_back(piece);
         out.cuts += piece.tileBegin > 0;
       }
-    for (int head = 1; head < abreast_; ++head) {
-      const auto block = static_cast<size_t>(current) * static_cast<size_t>(abreast_);
+    for (int head = 1; head < lockstep_; ++head) {
+      const auto block = static_cast<size_t>(current) * static_cast<size_t>(lockstep_);
       out.blockTasks[block + static_cast<size_t>(head) + 1] = out.blockTasks[block + 1];
       loads_[block + static_cast<size_t>(head)] = loads_[block];
     }
@@ -224,9 +224,9 @@ void Balancer::fill(const Work &work, int64_t share, int shares, int64_t leastPa
               repeat();
               current = next;
             }
-            const Unit &unit = work.units[u];
-            const auto block = static_cast<size_t>(current) * static_cast<size_t>(abreast_);
-            const bool whole = begin == 0 && end == unit.tiles;
+            const WorkTile &workTile = work.workTiles[u];
+            const auto block = static_cast<size_t>(current) * static_cast<size_t>(lockstep_);
+            const bool whole = begin == 0 && end == workTile.tiles;
             out.pieces.push_back({static_cast<int32_t>(u), ordinal, static_cast<int32_t>(begin),
                                   static_cast<int32_t>(end), whole ? static_cast<int32_t>(u) : -1, whole});
             out.cuts += begin > 0;

@@ -25,10 +25,10 @@
 //     block 2   4 3|2 3 4
 //     block 3   4|1 2 3 4
 //
-// Tasks that begin together at the last rows stay abreast until each ends at its first, the
+// Tasks that begin together at the last rows stay in lockstep until each ends at its first, the
 // shortest before the others. The block that is free first takes the next phase's longest
 // task, which begins at the first row of all; when the next block is free, that task has
-// come to where the next longest begins. So these are abreast, too, and end together: two
+// come to where the next longest begins. So these are in lockstep, too, and end together: two
 // phases fill a rectangle, and none has to wait for another. (Were rows falling in each
 // phase, tasks of every other one would each be elsewhere, for they begin one by one.)
 //

@@ -1,6 +1,6 @@
 //===- Work.h - The steps of planning ---------------------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// batch -> units (Units.h) -> pieces in blocks (Balance.h) -> arrays of the plan (Emit.h).
+// batch -> work tiles (WorkTiles.h) -> pieces in blocks (Balance.h) -> arrays of the plan (Emit.h).
 // What is here goes from one step to the next. Every step reuses the memory of the last call.
 //
 //===----------------------------------------------------------------------===//
@@ -21,14 +21,14 @@ struct Seen {
 };
 
 /// A tile of packed rows and the segments its rows see; done once for each ordinal.
-struct Unit {
+struct WorkTile {
   OrdinalRange ordinals;
   int32_t packedBegin, packedCount;
   int32_t rowBegin, rowEnd;         ///< that the packed rows are of
   int32_t seenBegin, seenEnd;       ///< into Work::seen
   int32_t segmentBegin, segmentEnd; ///< into Work::segments
   int32_t tiles;                    ///< key tiles of all segments
-  bool partial;                     ///< other units hold results for some of its rows
+  bool partial;                     ///< other work tiles hold results for some of its rows
   bool sink;                        ///< adds the sink logit
   bool follows;                     ///< taskRowsFollow
 };
@@ -61,26 +61,27 @@ struct Work {
   int kernel = 0;
   bool fixedSplit = false;   ///< parts never span two segments, and are merged in the order of instances
   std::vector<Store> stores; ///< of the operands
-  std::vector<Unit> units;
+  std::vector<WorkTile> workTiles;
   std::vector<PlanSegment> segments;
   std::vector<Seen> seen;
   std::vector<int32_t> slots; ///< as in Plan
   std::vector<uint32_t> bits;
-  bool shared = false;  ///< some units are partial whether cut or not
-  bool omitted = false; ///< a unit was left out, as it had no keys
+  bool shared = false;  ///< some work tiles are partial whether cut or not
+  bool omitted = false; ///< a work tile was left out, as it had no keys
   int32_t tasks = 0;
-  int64_t tiles = 0;       ///< of all tasks
-  int64_t tokensOnce = 0;  ///< of all KV heads, each once where several units read it
-  int32_t largestUnit = 0; ///< packed rows
+  int64_t tiles = 0;           ///< of all tasks
+  int64_t tokensOnce = 0;      ///< of all KV heads, each once where several work tiles read it
+  int32_t largestWorkTile = 0; ///< packed rows
 
-  std::span<const PlanSegment> segmentsOf(const Unit &unit) const {
-    return {segments.data() + unit.segmentBegin, static_cast<size_t>(unit.segmentEnd - unit.segmentBegin)};
+  std::span<const PlanSegment> segmentsOf(const WorkTile &workTile) const {
+    return {segments.data() + workTile.segmentBegin,
+            static_cast<size_t>(workTile.segmentEnd - workTile.segmentBegin)};
   }
 };
 
 /// Key tiles [tileBegin, tileEnd) of a task.
 struct Piece {
-  int32_t unit, ordinal;
+  int32_t workTile, ordinal;
   int32_t tileBegin, tileEnd;
   int32_t part; ///< pieces of one part differ in nothing but the ordinal; -1: the only one of its part
   bool whole;

@@ -83,7 +83,7 @@ Status Session::bindPlan(DeviceAddress memory) {
     return inputError("a plan's memory: expected a multiple of 16, got " + std::to_string(memory));
   const DeviceAddress begin = memory ? memory : s.addresses[planMemory];
   for (const State::PlanPart &part : s.planParts)
-    bindSlot(part.slot, begin + part.offset);
+    bind(part.slot, begin + part.offset);
   return {};
 }
 

@@ -30,7 +30,7 @@ Result<int> Session::slot(const std::string &name) {
   return static_cast<int>(s.slots.size() - 1);
 }
 
-void Session::bindSlot(int slot, DeviceAddress address, std::span<const int64_t> strides) {
+void Session::bind(int slot, DeviceAddress address, std::span<const int64_t> strides) {
   Slot &bound = state_->slots[static_cast<size_t>(slot)];
   if (!std::equal(strides.begin(), strides.end(), bound.strides.begin(), bound.strides.end())) {
     bound.strides.assign(strides.begin(), strides.end());

@@ -75,7 +75,7 @@ bool isFloat(DType dtype) { return elementType(dtype).isFloat(); }
 std::string multipliedNames() {
   std::string text;
   for (const ElementType &type : table)
-    if (type.dotDepth > 0)
+    if (type.mmaDepth > 0)
       text += (text.empty() ? "" : " or ") + std::string(type.name);
   return text;
 }

@@ -184,7 +184,7 @@ std::string Format::fault() const {
     return "expected " + codeName() + " codes per tensor, head or token, got " +
            (isPlain() ? "no scales" : "per " + std::to_string(group)) + "; nearest legal: per = token";
   }
-  const bool multiplied = elementType(codes).dotDepth > 0;
+  const bool multiplied = elementType(codes).mmaDepth > 0;
   if (multiplied && isPlain())
     return "";
   return "expected f16 or bf16, or codes of f8E4M3FN, f8E5M2, i8, i4 or i2, got " + text() +

@@ -47,7 +47,7 @@ func.func @score(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"},
 // CHECK: tile.gather block {{.*}} pitches
 
 // The query stays in shared memory; the region's text, its first factor joined with the scale at the kernel's start.
-// CHECK: tile.dot %{{.*}} at %{{.*}} : !tile.shared<query 128, feature 64, bf16>
+// CHECK: tile.mma %{{.*}} at %{{.*}} : !tile.shared<query 128, feature 64, bf16>
 // CHECK: %[[SCORED:.*]] = tile.map
 // CHECK-SAME: (%[[X:.*]]: f32, %[[HEAD:.*]]: i32, %{{.*}}: i32, %[[KEY:.*]]: i32) {
 // CHECK: %[[KPOS:.*]] = arith.addi %{{.*}}, %[[KEY]]
@@ -137,7 +137,7 @@ func.func @capped(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"})
 // CHECK: %[[F7:.*]] = arith.mulf %[[F5]], %[[SQUARE]]
 // CHECK: %[[P7:.*]] = arith.mulf %[[F7]], %{{.*}} : f32
 // CHECK: %[[TOLOG2:.*]] = arith.constant 43.28{{.*}} : f32
-// CHECK: %[[SCORES:.*]] = tile.dot
+// CHECK: %[[SCORES:.*]] = tile.mma
 // CHECK: %[[SIZES:.*]] = tile.map %[[SCORES]]
 // CHECK: math.absf
 // CHECK: %[[LARGEST:.*]] = tile.reduce max %[[SIZES]]

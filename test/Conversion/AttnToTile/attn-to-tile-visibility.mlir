@@ -140,7 +140,7 @@ func.func @drafts(%q: !query8 {attn.name = "q"}, %kv: !single {attn.name = "kv"}
 // CHECK: } else {
 // CHECK-NEXT: tile.paged_slot %{{.*}}[%[[INSTANCE]], %[[TOKEN]]]
 // CHECK: tile.gather block {{.*}} pitches
-// CHECK: %[[SCORES:.*]] = tile.dot
+// CHECK: %[[SCORES:.*]] = tile.mma
 // CHECK: %[[MASKED:.*]] = scf.if
 // CHECK: tile.load_vector
 // CHECK: tile.load_vector

@@ -145,7 +145,7 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK-NEXT: tile.yield %[[M]], %[[GROWS]], %{{.*}}, %[[DECAY]]
 // CHECK: %[[MOVED:.*]] = tile.any %[[UNIT]]#1
 // CHECK: %[[ACC:.*]] = scf.if %[[MOVED]]
-// CHECK: tile.dot %{{.*}}, %{{.*}}, %[[ACC]]
+// CHECK: tile.mma %{{.*}}, %{{.*}}, %[[ACC]]
 
 // Packed: token t of instance i is line start[i] + t. Ends count on from the first region's.
 // CHECK: arith.cmpi eq, %[[S0]], %c1_i32
@@ -211,7 +211,7 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: tile.read_range
 // CHECK: tile.read
 // CHECK: tile.read
-// CHECK: tile.await_previous
+// CHECK: tile.wait_previous
 // CHECK-NOT: tile.read
 // CHECK: scf.for {{.*}} iter_args(%[[BEGIN:[^ ]*]] = %[[PLANNED]]#0, %[[END:[^ ]*]] = %[[PLANNED]]#1
 // One part per lane: its share of the sum. Then the outputs of the parts, sixteen in flight.

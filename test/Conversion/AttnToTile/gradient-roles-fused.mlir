@@ -22,11 +22,11 @@ func.func @half(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q att
 // Warp 0 fetches keys, and gathers what rows have beside them: LSEs, deltas and positions. What lies behind the last token is
 // cleared, as gradients of rows are sums over tokens. Rows are walked from either end.
 // CHECK: tile.set_registers 24
-// CHECK: tile.fetch {{.*}} lines 128 into %[[K:.*]] on
+// CHECK: tile.tma_load {{.*}} lines 128 into %[[K:.*]] on
 // CHECK: tile.clear %[[K]]
 // CHECK: arith.cmpi slt, %[[TASK]]#6, %[[TASK]]#5
 // All three arrive at one barrier.
-// CHECK: tile.await
+// CHECK: tile.mbarrier_wait
 // LSEs and deltas lie by KV heads, so that those of a tile's packed rows are neighbours.
 // CHECK: %[[PACKED:.*]] = arith.muli %{{.*}}, %c4_i32
 // CHECK: %[[HEAD:.*]] = arith.muli %[[TASK]]#4, %[[PACKED]]
@@ -39,58 +39,58 @@ func.func @half(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q att
 // CHECK: tile.gather warp
 // CHECK: tile.arrive_on_copies
 // Warp 1 values, warp 2 queries, warp 3 the gradients of outputs.
-// CHECK: tile.fetch {{.*}} lines 128 into
+// CHECK: tile.tma_load {{.*}} lines 128 into
 // CHECK-NOT: tile.gather
-// CHECK: tile.fetch {{.*}} lines 64 into %[[Q:.*]] on
+// CHECK: tile.tma_load {{.*}} lines 64 into %[[Q:.*]] on
 // CHECK: tile.clear %[[Q]]
-// CHECK: tile.fetch {{.*}} lines 64 into %[[DO:.*]] on
+// CHECK: tile.tma_load {{.*}} lines 64 into %[[DO:.*]] on
 // CHECK: tile.clear %[[DO]]
-// CHECK-NOT: tile.send
+// CHECK-NOT: tile.tma_store
 // CHECK: } else {
 // CHECK: tile.set_registers increase 240
 // The first tile's scores are made in front of the loop. In it gradients of scores start, and numbers of rows are read.
 // CHECK: %[[FRONT:.*]] = scf.if
-// CHECK: tile.await %[[QFULL:.*]][
-// CHECK: tile.start_dot
-// CHECK-NEXT: tile.finish_dots 0
+// CHECK: tile.mbarrier_wait %[[QFULL:.*]][
+// CHECK: tile.start_mma
+// CHECK-NEXT: tile.wait_mmas 0
 // CHECK: scf.for %[[NUMBER:[^ ]*]] = {{.*}} iter_args({{.*}}, %[[S:[^ ]*]] = %[[FRONT]])
 // CHECK: %[[TURN:.*]] = arith.remui %[[NUMBER]], %c2_i32
 // CHECK-NEXT: %[[EXCHANGE:.*]] = tile.ring_stage %[[EXCHANGES]][%[[TURN]]]
-// CHECK: %[[DP:.*]] = tile.start_dot
+// CHECK: %[[DP:.*]] = tile.start_mma
 // CHECK: tile.load_columns {{.*}} i32
 // CHECK: tile.load_columns {{.*}} f32
 // CHECK: tile.mask %[[S]]
 // CHECK: math.exp2
 // CHECK: tile.load_columns {{.*}} f32
-// CHECK: %[[DV:.*]] = tile.start_dot
-// CHECK: tile.finish_dots 1 %[[DP]]
+// CHECK: %[[DV:.*]] = tile.start_mma
+// CHECK: tile.wait_mmas 1 %[[DP]]
 // Both have written their tokens, and the piece before has left its place, before anybody multiplies all of them.
 // CHECK: tile.stage {{.*}} into %[[EXCHANGE]]
 // The next tile's scores start meanwhile.
-// CHECK-NEXT: tile.finish_dots 0 %[[DV]]
-// CHECK: tile.await %[[QFULL]][
-// CHECK: %[[NEXT:.*]] = tile.start_dot
+// CHECK-NEXT: tile.wait_mmas 0 %[[DV]]
+// CHECK: tile.mbarrier_wait %[[QFULL]][
+// CHECK: %[[NEXT:.*]] = tile.start_mma
 // CHECK-NEXT: tile.fence_async
-// CHECK-NEXT: tile.finish_sends
-// CHECK-NEXT: tile.meet %c1_i32 threads 256
-// CHECK: %[[DQ:.*]] = tile.start_dot %[[EXCHANGE]], {{.*}} from {{.*}} -> <[query 16, feature 64], f32, acc>
-// CHECK: %[[DK:.*]] = tile.start_dot
-// CHECK: %[[ENDED:.*]]:2 = tile.finish_dots 1 %[[DQ]], %[[NEXT]]
+// CHECK-NEXT: tile.wait_tma_stores
+// CHECK-NEXT: tile.named_barrier_sync %c1_i32 threads 256
+// CHECK: %[[DQ:.*]] = tile.start_mma %[[EXCHANGE]], {{.*}} from {{.*}} -> <[query 16, feature 64], f32, acc>
+// CHECK: %[[DK:.*]] = tile.start_mma
+// CHECK: %[[ENDED:.*]]:2 = tile.wait_mmas 1 %[[DQ]], %[[NEXT]]
 // Half of the features leave by one warp, when the four of its warpgroup have staged: what was exchanged stays until all have
 // met again.
 // CHECK: %[[PIECE:.*]] = tile.overlay %[[SUMS]] {{.*}} -> <query 64, feature 64, f32, swizzled>
 // CHECK-NEXT: tile.stage {{.*}} into %[[PIECE]]
 // CHECK-NEXT: tile.fence_async
 // CHECK-NEXT: %[[WHOLE:.*]] = arith.addi {{.*}}, %c2_i32
-// CHECK-NEXT: tile.meet %[[WHOLE]] threads 128
+// CHECK-NEXT: tile.named_barrier_sync %[[WHOLE]] threads 128
 // CHECK: scf.if
-// CHECK: tile.send %[[PIECE]] adds {{.*}} panel
-// CHECK: tile.finish_dots 0 %[[DK]]
+// CHECK: tile.tma_store %[[PIECE]] adds {{.*}} panel
+// CHECK: tile.wait_mmas 0 %[[DK]]
 // CHECK: scf.yield {{.*}} %[[ENDED]]#1 :
 // The block ends when its sums have been read, as they have been while it stored, of a part or of a whole task.
-// CHECK-NOT: tile.finish_sends
+// CHECK-NOT: tile.wait_tma_stores
 // CHECK-COUNT-4: tile.store
-// CHECK: tile.finish_sends
+// CHECK: tile.wait_tma_stores
 // CHECK: func.func @half_sum(
 
 !q64 = tensor<?x8x64xbf16>
@@ -107,13 +107,13 @@ func.func @long(%q: !q64 {attn.name = "q"}, %kv: !kv64 {attn.name = "kv"}) -> !q
 // LONG: %[[ONE:.*]] = tile.alloc {{.*}} : !tile.ring<1, <key 128, query 128, bf16, swizzled>>
 // LONG: %[[EXCHANGE:.*]] = tile.ring_stage %[[ONE]][%c0_i32]
 // LONG: tile.stage {{.*}} into %[[EXCHANGE]]
-// LONG: tile.meet %c1_i32 threads 256
+// LONG: tile.named_barrier_sync %c1_i32 threads 256
 // LONG: %[[MINE:.*]] = tile.overlay %[[EXCHANGE]] {{.*}} -> <key 128, query 64, bf16, swizzled>
-// LONG: tile.start_dot %[[MINE]], {{.*}} -> <[query 16, feature 64], f32, acc>
+// LONG: tile.start_mma %[[MINE]], {{.*}} -> <[query 16, feature 64], f32, acc>
 // LONG: %[[PIECE:.*]] = tile.overlay %[[SUMS]] {{.*}} -> <query 64, feature 64, f32, swizzled>
 // LONG: tile.stage {{.*}} into %[[PIECE]]
-// LONG: tile.meet %c2_i32 threads 256
+// LONG: tile.named_barrier_sync %c2_i32 threads 256
 // LONG: %[[PACKED:.*]] = arith.addi
 // LONG-NEXT: %[[ROW:.*]] = arith.divui %[[PACKED]]
-// LONG-NEXT: tile.send %[[PIECE]] adds to %{{[^ ]*}} from %[[ROW]] head %{{[^ ]*}} : <query 64, feature 64, f32, swizzled>
-// LONG: tile.finish_dots 0
+// LONG-NEXT: tile.tma_store %[[PIECE]] adds to %{{[^ ]*}} from %[[ROW]] head %{{[^ ]*}} : <query 64, feature 64, f32, swizzled>
+// LONG: tile.wait_mmas 0

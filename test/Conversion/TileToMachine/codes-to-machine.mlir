@@ -14,7 +14,7 @@ gpu.module @kernels {
   func.func @keys(%q: !tile.fragment<[query 16, feature 32], f16, lhs>, %k: !keys, %s: !tile.fragment<[query 16, key 16], f32, acc>) {
     %codes = tile.load_rhs %k : !keys -> !tile.fragment<[key 16, feature 32], f8E4M3FN, rhs>
     %wide = tile.widen %codes : !tile.fragment<[key 16, feature 32], f8E4M3FN, rhs> -> !tile.fragment<[key 16, feature 32], f16, rhs>
-    %0 = tile.dot %q, %wide, %s : !tile.fragment<[query 16, feature 32], f16, lhs>, !tile.fragment<[key 16, feature 32], f16, rhs>, !tile.fragment<[query 16, key 16], f32, acc> -> !tile.fragment<[query 16, key 16], f32, acc>
+    %0 = tile.mma %q, %wide, %s : !tile.fragment<[query 16, feature 32], f16, lhs>, !tile.fragment<[key 16, feature 32], f16, rhs>, !tile.fragment<[query 16, key 16], f32, acc> -> !tile.fragment<[query 16, key 16], f32, acc>
     return
   }
   // Across lines every code is a load of its own; what bf16 is made of are the exact f16.
@@ -29,7 +29,7 @@ gpu.module @kernels {
   func.func @values(%p: !tile.fragment<[query 16, key 16], bf16, lhs>, %v: !keys, %o: !tile.fragment<[query 16, feature 32], f32, acc>) {
     %codes = tile.load_rhs %v : !keys -> !tile.fragment<[feature 32, key 16], f8E4M3FN, rhs>
     %wide = tile.widen %codes : !tile.fragment<[feature 32, key 16], f8E4M3FN, rhs> -> !tile.fragment<[feature 32, key 16], bf16, rhs>
-    %0 = tile.dot %p, %wide, %o : !tile.fragment<[query 16, key 16], bf16, lhs>, !tile.fragment<[feature 32, key 16], bf16, rhs>, !tile.fragment<[query 16, feature 32], f32, acc> -> !tile.fragment<[query 16, feature 32], f32, acc>
+    %0 = tile.mma %p, %wide, %o : !tile.fragment<[query 16, key 16], bf16, lhs>, !tile.fragment<[feature 32, key 16], bf16, rhs>, !tile.fragment<[query 16, feature 32], f32, acc> -> !tile.fragment<[query 16, feature 32], f32, acc>
     return
   }
 }
@@ -52,7 +52,7 @@ gpu.module @runs {
   func.func @keys4(%k: !k4, %q: !q, %s: !s) {
     %codes = tile.load_rhs %k : !k4 -> !tile.fragment<[key 16, feature 64], i4, rhs, runs 64 by 4>
     %wide = tile.widen %codes : !tile.fragment<[key 16, feature 64], i4, rhs, runs 64 by 4> -> !k16
-    %0 = tile.dot %q, %wide, %s : !q, !k16, !s -> !s
+    %0 = tile.mma %q, %wide, %s : !q, !k16, !s -> !s
     return
   }
   // Tiny they are ready, and of the other operand's sixteen registers those with the upper bits of halves are a sixteenth.
@@ -64,7 +64,7 @@ gpu.module @runs {
   func.func @tiny4(%codes: !tile.fragment<[key 16, feature 64], i4, rhs, runs 64 by 4>, %q: !q, %s: !s) {
     %even = tile.balance %q for i4 : !q -> !q
     %wide = tile.widen tiny %codes : !tile.fragment<[key 16, feature 64], i4, rhs, runs 64 by 4> -> !k16
-    %0 = tile.dot %even, %wide, %s : !q, !k16, !s -> !s
+    %0 = tile.mma %even, %wide, %s : !q, !k16, !s -> !s
     return
   }
   // Floats of four bits: a bit of sign and three of magnitude go to their places in f16, of every second code of a word at
@@ -85,7 +85,7 @@ gpu.module @runs {
   func.func @e2m1(%codes: !keys4, %q: !q, %s: !s) {
     %loaded = tile.load_rhs %codes : !keys4 -> !tile.fragment<[key 16, feature 64], f4E2M1FN, rhs, runs 64 by 4>
     %wide = tile.widen tiny %loaded : !tile.fragment<[key 16, feature 64], f4E2M1FN, rhs, runs 64 by 4> -> !k16
-    %0 = tile.dot %q, %wide, %s : !q, !k16, !s -> !s
+    %0 = tile.mma %q, %wide, %s : !q, !k16, !s -> !s
     return
   }
   // Blocks of keys: lane q of a quad has features 16 q to 16 q + 15 of its two tokens, and so a block of each: byte q of the
@@ -103,7 +103,7 @@ gpu.module @runs {
     %words = tile.splat %w : i32 -> !tile.fragment<[key 16], i32, row>
     %loaded = tile.load_rhs %codes : !keys4 -> !tile.fragment<[key 16, feature 64], f4E2M1FN, rhs, runs 64 by 4>
     %wide = tile.widen tiny %loaded blocks <4 of 16, f8E4M3FN> by %words : !tile.fragment<[key 16, feature 64], f4E2M1FN, rhs, runs 64 by 4> by !tile.fragment<[key 16], i32, row> -> !k16
-    %0 = tile.dot %q, %wide, %s : !q, !k16, !s -> !s
+    %0 = tile.mma %q, %wide, %s : !q, !k16, !s -> !s
     return
   }
   // Blocks of values: eight lanes have eight features of a token each, two lanes a block. Powers of two are divided by the
@@ -126,7 +126,7 @@ gpu.module @runs {
     %most = tile.splat %m : i32 -> !tile.fragment<[key 16], i32, col>
     %codes = tile.load_rhs %v : !keys4 -> !tile.fragment<[feature 64, key 16], f4E2M1FN, rhs, runs 64>
     %wide = tile.widen tiny %codes blocks <2 of 32, f8E8M0FNU> by %words over %most : !tile.fragment<[feature 64, key 16], f4E2M1FN, rhs, runs 64> by !tile.fragment<[key 16], i32, col> over !tile.fragment<[key 16], i32, col> -> !v16
-    %0 = tile.dot %p, %wide, %o : !tile.fragment<[query 16, key 16], f16, lhs>, !v16, !o -> !o
+    %0 = tile.mma %p, %wide, %o : !tile.fragment<[query 16, key 16], f16, lhs>, !v16, !o -> !o
     return
   }
   // Values: four tokens of a lane, and for each pair of codes a factor and a term.
@@ -140,7 +140,7 @@ gpu.module @runs {
     %x16 = tile.splat %x : f16 -> !tile.fragment<[key 16], f16, col>
     %codes = tile.load_rhs %v : !k4 -> !tile.fragment<[feature 64, key 16], i4, rhs, runs 64>
     %wide = tile.widen %codes times %x16 plus %x16 : !tile.fragment<[feature 64, key 16], i4, rhs, runs 64> times !tile.fragment<[key 16], f16, col> plus !tile.fragment<[key 16], f16, col> -> !v16
-    %0 = tile.dot %p, %wide, %o : !tile.fragment<[query 16, key 16], f16, lhs>, !v16, !o -> !o
+    %0 = tile.mma %p, %wide, %o : !tile.fragment<[query 16, key 16], f16, lhs>, !v16, !o -> !o
     return
   }
 }

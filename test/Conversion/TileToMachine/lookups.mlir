@@ -71,7 +71,7 @@ gpu.module @kernels {
   func.func @position(%tile: i32) {
     %barriers = tile.alloc {offset = 0 : i64} : !tile.barriers<3>
     %stage, %parity = tile.ring_position %tile of 3
-    tile.await %barriers[%stage] before parity %parity : <3>
+    tile.mbarrier_wait %barriers[%stage] before parity %parity : <3>
     return
   }
 }

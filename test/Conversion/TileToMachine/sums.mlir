@@ -12,7 +12,7 @@ gpu.module @kernels {
     %s = tile.splat %x : f32 -> <[query 16, feature 32], f32, acc>
     %tile = tile.alloc {offset = 0 : i64} : !tile.shared<query 16, feature 32, f32, swizzled>
     tile.stage %s into %tile at %n : <[query 16, feature 32], f32, acc> -> <query 16, feature 32, f32, swizzled>
-    tile.send %tile adds to %map from %n head %n panel %n : <query 16, feature 32, f32, swizzled> -> !tile.tensor_map<4>
+    tile.tma_store %tile adds to %map from %n head %n panel %n : <query 16, feature 32, f32, swizzled> -> !tile.tensor_map<4>
     return
   }
 
@@ -37,8 +37,8 @@ gpu.module @kernels {
   func.func @turned(%c: i32) attributes {tile.threads = 128 : i32} {
     %left = tile.alloc {offset = 0 : i64} : !tile.shared<key 32, query 64, bf16, swizzled>
     %right = tile.alloc {offset = 4096 : i64} : !tile.shared<key 32, feature 64, bf16, swizzled>
-    %d = tile.start_dot %left, %right from %c : !tile.shared<key 32, query 64, bf16, swizzled>, !tile.shared<key 32, feature 64, bf16, swizzled> -> <[query 16, feature 32], f32, acc>
-    %r = tile.finish_dots 0 %d : !tile.fragment<[query 16, feature 32], f32, acc> -> !tile.fragment<[query 16, feature 32], f32, acc>
+    %d = tile.start_mma %left, %right from %c : !tile.shared<key 32, query 64, bf16, swizzled>, !tile.shared<key 32, feature 64, bf16, swizzled> -> <[query 16, feature 32], f32, acc>
+    %r = tile.wait_mmas 0 %d : !tile.fragment<[query 16, feature 32], f32, acc> -> !tile.fragment<[query 16, feature 32], f32, acc>
     return
   }
 }

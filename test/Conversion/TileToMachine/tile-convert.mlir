@@ -44,7 +44,7 @@ gpu.module @kernels {
   func.func @pack(%x: !tile.fragment<[query 16, key 16], bf16, acc>, %v: !tile.shared<key 16, feature 16, bf16, swizzled>,
                   %acc: !tile.fragment<[query 16, feature 16], f32, acc>) {
     %0 = tile.convert %x : <[query 16, key 16], bf16, acc> -> <[query 16, key 16], bf16, lhs>
-    %1 = tile.dot %0, %v, %acc : !tile.fragment<[query 16, key 16], bf16, lhs>, !tile.shared<key 16, feature 16, bf16, swizzled>, <[query 16, feature 16], f32, acc> -> <[query 16, feature 16], f32, acc>
+    %1 = tile.mma %0, %v, %acc : !tile.fragment<[query 16, key 16], bf16, lhs>, !tile.shared<key 16, feature 16, bf16, swizzled>, <[query 16, feature 16], f32, acc> -> <[query 16, feature 16], f32, acc>
     return
   }
 

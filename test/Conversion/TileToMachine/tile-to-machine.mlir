@@ -78,7 +78,7 @@ gpu.module @kernels {
     return
   }
   // Queries: five 16x16 blocks by ldmatrix. Scores: per block one ldmatrix feeds two products.
-  // CHECK-LABEL: func.func @dots(
+  // CHECK-LABEL: func.func @mmas(
   // CHECK-COUNT-5: nvvm.ldmatrix {{.*}}layout = #nvvm.mma_layout<row>, num = 4 : i32
   // CHECK: %[[K:.*]] = nvvm.ldmatrix {{.*}}layout = #nvvm.mma_layout<row>, num = 4 : i32
   // CHECK: %[[K0:.*]] = llvm.extractvalue %[[K]][0]
@@ -98,14 +98,14 @@ gpu.module @kernels {
   // CHECK: nvvm.shfl.sync  bfly %{{.*}}, %{{.*}}, %c1_i32
   // CHECK: scf.if
   // CHECK: llvm.store %{{.*}}, %{{.*}} {alignment = 8 : i64} : vector<2xi32>, !llvm.ptr<1>
-  func.func @dots(%q: !queries, %k: !keys, %i: i32, %x: f32, %b: !tile.buffer<bf16>) {
+  func.func @mmas(%q: !queries, %k: !keys, %i: i32, %x: f32, %b: !tile.buffer<bf16>) {
     %lhs = tile.load %q at %i : !queries -> !tile.fragment<[query 16, feature 80], bf16, lhs>
     %zero = tile.splat %x : f32 -> !scores
-    %s = tile.dot %lhs, %k, %zero : !tile.fragment<[query 16, feature 80], bf16, lhs>, !keys, !scores -> !scores
+    %s = tile.mma %lhs, %k, %zero : !tile.fragment<[query 16, feature 80], bf16, lhs>, !keys, !scores -> !scores
     %m = tile.reduce max %s : !scores -> !rows
     %p = tile.cast %s : !scores -> !tile.fragment<[query 16, key 16], bf16, lhs>
     %o = tile.splat %x : f32 -> !tile.fragment<[query 16, feature 80], f32, acc>
-    %r = tile.dot %p, %k, %o : !tile.fragment<[query 16, key 16], bf16, lhs>, !keys, !tile.fragment<[query 16, feature 80], f32, acc> -> !tile.fragment<[query 16, feature 80], f32, acc>
+    %r = tile.mma %p, %k, %o : !tile.fragment<[query 16, key 16], bf16, lhs>, !keys, !tile.fragment<[query 16, feature 80], f32, acc> -> !tile.fragment<[query 16, feature 80], f32, acc>
     tile.store %r to %b lines %i (%line: i32) {
       %w = arith.extsi %line : i32 to i64
       tile.yield %w : i64
@@ -149,7 +149,7 @@ gpu.module @kernels {
   func.func @undefined(%k: !keys, %x: f32) {
     %0 = tile.undefined : !tile.fragment<[query 16, key 16], bf16, lhs>
     %1 = tile.splat %x : f32 -> !tile.fragment<[query 16, feature 80], f32, acc>
-    %2 = tile.dot %0, %k, %1 : !tile.fragment<[query 16, key 16], bf16, lhs>, !keys, !tile.fragment<[query 16, feature 80], f32, acc> -> !tile.fragment<[query 16, feature 80], f32, acc>
+    %2 = tile.mma %0, %k, %1 : !tile.fragment<[query 16, key 16], bf16, lhs>, !keys, !tile.fragment<[query 16, feature 80], f32, acc> -> !tile.fragment<[query 16, feature 80], f32, acc>
     return
   }
   // tanh x = 1 - 2 / (2^(2x log2 e) + 1), exp x = 2^(x log2 e).

@@ -13,7 +13,7 @@ func.func @paged(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q at
 // -----
 
 !q = tensor<?x4x64xbf16>
-!kv = !attn.kv<packed, heads = 4, dim = 64, key = !attn.codes<f8E4M3FN, per = head>, value = bf16>
+!kv = !attn.kv<packed, heads = 4, dim = 64, key = !attn.quantized<f8E4M3FN, per = head>, value = bf16>
 func.func @codes(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q attributes {attn.backward} {
   // expected-error @below {{region 0 holds codes; expected keys and values of f16 or bf16}}
   %o = attn.attend %q over (%kv see causal) : !q, !kv -> !q

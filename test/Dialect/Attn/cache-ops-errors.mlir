@@ -175,7 +175,7 @@ func.func @ragged(%kv: !cache, %from: tensor<?xi32>, %to: tensor<?xi32>) {
 // -----
 
 !rows = tensor<?x?x2x64xf32>
-!kv = !attn.kv<packed, heads = 2, dim = 64, key = !attn.codes<i8, per = 64>, value = f16>
+!kv = !attn.kv<packed, heads = 2, dim = 64, key = !attn.quantized<i8, per = 64>, value = f16>
 func.func @codes_rows(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}) {
   // expected-error @below {{expected keys by row of a cache of that type to be 'tensor<?x?x2x64xbf16>', or of f16, got 'tensor<?x?x2x64xf32>'}}
   attn.append %k, %v to %kv at %slots : !rows, !rows, !kv, tensor<?xi32>
@@ -195,7 +195,7 @@ func.func @status_plain(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}
 // -----
 
 !rows = tensor<?x?x2x64xf16>
-!kv = !attn.kv<packed, heads = 2, dim = 64, key = !attn.codes<i8, per = 64>, value = f16>
+!kv = !attn.kv<packed, heads = 2, dim = 64, key = !attn.quantized<i8, per = 64>, value = f16>
 func.func @status_type(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}, %n: tensor<2xi32> {attn.name = "status"}) {
   // expected-error @below {{expected the status to be 'tensor<1xi32>', got 'tensor<2xi32>'}}
   attn.append %k, %v to %kv at %slots status %n : !rows, !rows, !kv, tensor<?xi32>, tensor<2xi32>
@@ -205,7 +205,7 @@ func.func @status_type(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"},
 // -----
 
 !rows = tensor<?x?x2x64xf16>
-!kv = !attn.kv<packed, heads = 2, dim = 64, key = !attn.codes<i8, per = 64>, value = f16>
+!kv = !attn.kv<packed, heads = 2, dim = 64, key = !attn.quantized<i8, per = 64>, value = f16>
 // expected-error @below {{argument 4: expected the status to be named "status", got "count"}}
 func.func @status_name(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}, %n: tensor<1xi32> {attn.name = "count"}) {
   attn.append %k, %v to %kv at %slots status %n : !rows, !rows, !kv, tensor<?xi32>, tensor<1xi32>
@@ -215,8 +215,8 @@ func.func @status_name(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"},
 // -----
 
 !slots = tensor<?xi32>
-!low = !attn.kv<packed, heads = 2, dim = 64, key = !attn.codes<i4, per = 64>, value = f16>
-!high = !attn.kv<packed, heads = 2, dim = 64, key = !attn.codes<i8, per = 64>, value = f16>
+!low = !attn.kv<packed, heads = 2, dim = 64, key = !attn.quantized<i4, per = 64>, value = f16>
+!high = !attn.kv<packed, heads = 2, dim = 64, key = !attn.quantized<i8, per = 64>, value = f16>
 func.func @more_bits(%a: !low {attn.name = "a"}, %b: !high {attn.name = "b"}, %from: !slots {attn.name = "from"}, %to: !slots {attn.name = "to"}) {
   // expected-error @below {{expected keys to go to codes of at most as many bits, or to stay as they are, got i4 per 64 to i8 per 64; attn.gather makes numbers of codes}}
   attn.requantize %a at %from to %b at %to : !low, !slots, !high, !slots
@@ -226,8 +226,8 @@ func.func @more_bits(%a: !low {attn.name = "a"}, %b: !high {attn.name = "b"}, %f
 // -----
 
 !slots = tensor<?xi32>
-!low = !attn.kv<packed, heads = 2, dim = 64, key = !attn.codes<i4, per = 64>, value = f16>
-!high = !attn.kv<packed, heads = 1, dim = 64, key = !attn.codes<i8, per = 64>, value = f16>
+!low = !attn.kv<packed, heads = 2, dim = 64, key = !attn.quantized<i4, per = 64>, value = f16>
+!high = !attn.kv<packed, heads = 1, dim = 64, key = !attn.quantized<i8, per = 64>, value = f16>
 func.func @other_heads(%a: !high {attn.name = "a"}, %b: !low {attn.name = "b"}, %from: !slots {attn.name = "from"}, %to: !slots {attn.name = "to"}) {
   // expected-error @below {{expected caches of the same heads and dims, got '!attn.kv<packed, heads = 1,}}
   attn.requantize %a at %from to %b at %to : !high, !slots, !low, !slots
@@ -237,8 +237,8 @@ func.func @other_heads(%a: !high {attn.name = "a"}, %b: !low {attn.name = "b"}, 
 // -----
 
 !slots = tensor<?xi32>
-!low = !attn.kv<packed, heads = 2, dim = 64, key = !attn.codes<i4, per = 64>, value = f16>
-!high = !attn.kv<packed, heads = 2, dim = 64, key = !attn.codes<i8, per = 64>, value = f16>
+!low = !attn.kv<packed, heads = 2, dim = 64, key = !attn.quantized<i4, per = 64>, value = f16>
+!high = !attn.kv<packed, heads = 2, dim = 64, key = !attn.quantized<i8, per = 64>, value = f16>
 func.func @order(%b: !low {attn.name = "b"}, %a: !high {attn.name = "a"}, %from: !slots {attn.name = "from"}, %to: !slots {attn.name = "to"}) {
   // expected-error @below {{expected the cache that is read in front of that which is written}}
   attn.requantize %a at %from to %b at %to : !high, !slots, !low, !slots

@@ -34,7 +34,7 @@ func.func @gather(%kv: !packed {attn.name = "kv", attn.dims = ["depth", "tokens"
 
 // CHECK-LABEL: @append_codes
 // CHECK: attn.append %{{.*}}, %{{.*}} to %{{.*}} at %{{.*}} status %{{.*}} : tensor<?x?x2x64xbf16>, tensor<?x?x2x64xbf16>, <packed, {{.*}}>, tensor<?xi32>, tensor<1xi32>
-!codes = !attn.kv<packed, heads = 2, dim = 64, key = !attn.codes<i8, per = 64>, value = !attn.codes<f8E4M3FN, per = token>>
+!codes = !attn.kv<packed, heads = 2, dim = 64, key = !attn.quantized<i8, per = 64>, value = !attn.quantized<f8E4M3FN, per = token>>
 !bfloats = tensor<?x?x2x64xbf16>
 func.func @append_codes(%k: !bfloats {attn.name = "k"}, %v: !bfloats {attn.name = "v"}, %kv: !codes {attn.name = "kv"},
                         %slots: !slots {attn.name = "slots"}, %n: tensor<1xi32> {attn.name = "status"}) {
@@ -44,7 +44,7 @@ func.func @append_codes(%k: !bfloats {attn.name = "k"}, %v: !bfloats {attn.name 
 
 // CHECK-LABEL: @requantize
 // CHECK: attn.requantize %{{.*}} at %{{.*}} to %{{.*}} at %{{.*}} : <packed, {{.*}}>, tensor<?xi32>, <paged<16>, {{.*}}>, tensor<?xi32>
-!fewer = !attn.kv<paged<16>, heads = 2, dim = 64, key = !attn.codes<i4, per = 64>, value = !attn.codes<i2, per = 32>>
+!fewer = !attn.kv<paged<16>, heads = 2, dim = 64, key = !attn.quantized<i4, per = 64>, value = !attn.quantized<i2, per = 32>>
 func.func @requantize(%kv: !codes {attn.name = "kv"}, %low: !fewer {attn.name = "low"}, %from: !slots {attn.name = "from"},
                       %to: !slots {attn.name = "to"}) {
   attn.requantize %kv at %from to %low at %to : !codes, !slots, !fewer, !slots

@@ -8,23 +8,23 @@ func.func @neither(%o: tensor<?x8x64xbf16>) {
 
 // -----
 
-// expected-error @+1 {{expected dots to be mma or wgmma, got started}}
-func.func private @dots() attributes {attn.form = #attn.form<dots = started, held = rows, rows = 16, keys = 16, heads = 8, kv_heads = 2, key_dim = 64, value_dim = 64, key_tile = 64, value_tile = 64, element = bf16, traits = none>}
+// expected-error @+1 {{expected mmas to be mma or wgmma, got started}}
+func.func private @mmas() attributes {attn.form = #attn.form<mmas = started, stationary = rows, rows = 16, keys = 16, heads = 8, kv_heads = 2, key_dim = 64, value_dim = 64, key_tile = 64, value_tile = 64, element = bf16, traits = none>}
 
 // -----
 
 // expected-error @+1 {{expected heads to be a multiple of kv_heads, got 8 and 3}}
-func.func private @heads() attributes {attn.form = #attn.form<dots = mma, held = rows, rows = 16, keys = 16, heads = 8, kv_heads = 3, key_dim = 64, value_dim = 64, key_tile = 64, value_tile = 64, element = bf16, traits = none>}
+func.func private @heads() attributes {attn.form = #attn.form<mmas = mma, stationary = rows, rows = 16, keys = 16, heads = 8, kv_heads = 3, key_dim = 64, value_dim = 64, key_tile = 64, value_tile = 64, element = bf16, traits = none>}
 
 // -----
 
 // expected-error @+1 {{expected tiles with features for 64 and 64, got 64 and 32}}
-func.func private @tiles() attributes {attn.form = #attn.form<dots = mma, held = rows, rows = 16, keys = 16, heads = 8, kv_heads = 2, key_dim = 64, value_dim = 64, key_tile = 64, value_tile = 32, element = bf16, traits = none>}
+func.func private @tiles() attributes {attn.form = #attn.form<mmas = mma, stationary = rows, rows = 16, keys = 16, heads = 8, kv_heads = 2, key_dim = 64, value_dim = 64, key_tile = 64, value_tile = 32, element = bf16, traits = none>}
 
 // -----
 
 // expected-error @+1 {{expected elements of f16 or bf16, got 'f32'}}
-func.func private @element() attributes {attn.form = #attn.form<dots = mma, held = rows, rows = 16, keys = 16, heads = 8, kv_heads = 2, key_dim = 64, value_dim = 64, key_tile = 64, value_tile = 64, element = f32, traits = none>}
+func.func private @element() attributes {attn.form = #attn.form<mmas = mma, stationary = rows, rows = 16, keys = 16, heads = 8, kv_heads = 2, key_dim = 64, value_dim = 64, key_tile = 64, value_tile = 64, element = f32, traits = none>}
 
 // -----
 

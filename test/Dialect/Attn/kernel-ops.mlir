@@ -35,5 +35,5 @@ func.func @ops(%q: !query, %kv: !kv, %i: i32, %row: i64, %sink: i1, %k: !tile.sh
   return
 }
 
-// CHECK: func.func private @form() attributes {attn.form = #attn.form<dots = wgmma, held = tokens, rows = 64, keys = 16, heads = 8, kv_heads = 2, key_dim = 64, value_dim = 64, key_tile = 64, value_tile = 64, element = bf16, traits = tokens_first|lists, codes = i4, unit = 5.000000e-01 : f32>}
-func.func private @form() attributes {attn.form = #attn.form<dots = wgmma, held = tokens, rows = 64, keys = 16, heads = 8, kv_heads = 2, key_dim = 64, value_dim = 64, key_tile = 64, value_tile = 64, element = bf16, traits = tokens_first | lists, codes = i4, unit = 0.5 : f32>}
+// CHECK: func.func private @form() attributes {attn.form = #attn.form<mmas = wgmma, stationary = tokens, rows = 64, keys = 16, heads = 8, kv_heads = 2, key_dim = 64, value_dim = 64, key_tile = 64, value_tile = 64, element = bf16, traits = tokens_first|lists, codes = i4, unit = 5.000000e-01 : f32>}
+func.func private @form() attributes {attn.form = #attn.form<mmas = wgmma, stationary = tokens, rows = 64, keys = 16, heads = 8, kv_heads = 2, key_dim = 64, value_dim = 64, key_tile = 64, value_tile = 64, element = bf16, traits = tokens_first | lists, codes = i4, unit = 0.5 : f32>}

@@ -13,13 +13,13 @@
 // CHECK-LABEL: @types(!attn.kv<dense, heads = 1, dim = 64, key = f16, value = f16>, !attn.state<heads = 7, value_dim = 32>)
 func.func private @types(!attn.kv<dense, heads = 1, dim = 64, value_dim = 64, key = f16, value = f16>, !attn.state<heads = 7, value_dim = 32>)
 
-// CHECK-LABEL: @blocks(!attn.kv<packed, heads = 8, dim = 64, key = !attn.codes<f8E5M2, per = 32, scale = f8E8M0FNU>, value = !attn.codes<f4E2M1FN, per = 32, scale = f8E8M0FNU>>)
-func.func private @blocks(!attn.kv<packed, heads = 8, dim = 64, key = !attn.codes<f8E5M2, per = 32, scale = f8E8M0FNU>, value = !attn.codes<f4E2M1FN, per = 32, scale = f8E8M0FNU>>)
+// CHECK-LABEL: @blocks(!attn.kv<packed, heads = 8, dim = 64, key = !attn.quantized<f8E5M2, per = 32, scale = f8E8M0FNU>, value = !attn.quantized<f4E2M1FN, per = 32, scale = f8E8M0FNU>>)
+func.func private @blocks(!attn.kv<packed, heads = 8, dim = 64, key = !attn.quantized<f8E5M2, per = 32, scale = f8E8M0FNU>, value = !attn.quantized<f4E2M1FN, per = 32, scale = f8E8M0FNU>>)
 
-// CHECK-LABEL: @blocks_beside_a_tensors_scale(!attn.kv<paged<16>, heads = 8, dim = 64, key = !attn.codes<f4E2M1FN, per = 16, scale = f8E4M3FN>, value = bf16>)
-func.func private @blocks_beside_a_tensors_scale(!attn.kv<paged<16>, heads = 8, dim = 64, key = !attn.codes<f4E2M1FN, per = 16, scale = f8E4M3FN>, value = bf16>)
-// CHECK-LABEL: @unified(!attn.kv<unified<32>, heads = 8, dim = 64, key = !attn.codes<i8, per = 64>, value = f16>)
-func.func private @unified(!attn.kv<unified<32>, heads = 8, dim = 64, key = !attn.codes<i8, per = 64>, value = f16>)
+// CHECK-LABEL: @blocks_beside_a_tensors_scale(!attn.kv<paged<16>, heads = 8, dim = 64, key = !attn.quantized<f4E2M1FN, per = 16, scale = f8E4M3FN>, value = bf16>)
+func.func private @blocks_beside_a_tensors_scale(!attn.kv<paged<16>, heads = 8, dim = 64, key = !attn.quantized<f4E2M1FN, per = 16, scale = f8E4M3FN>, value = bf16>)
+// CHECK-LABEL: @unified(!attn.kv<unified<32>, heads = 8, dim = 64, key = !attn.quantized<i8, per = 64>, value = f16>)
+func.func private @unified(!attn.kv<unified<32>, heads = 8, dim = 64, key = !attn.quantized<i8, per = 64>, value = f16>)
 
 // CHECK-LABEL: @ragged(!attn.kv<paged<16>, ragged, heads = 8, dim = 64, key = f16, value = f16>, !attn.kv<dense, ragged, heads = ?, {{.*}}>)
 func.func private @ragged(!attn.kv<paged<16>, ragged, heads = 8, dim = 64, key = f16, value = f16>, !attn.kv<dense, ragged, heads = ?, dim = 64, key = f16, value = f16>)

@@ -50,12 +50,12 @@ func.func private @dim(!attn.kv<dense, heads = 8, dim = 128, value_dim = 512, ke
 
 // -----
 
-// expected-error @below {{expected key elements to be f16 or bf16, or codes as in !attn.codes<i8, per = 128>, got 'f32'}}
+// expected-error @below {{expected key elements to be f16 or bf16, or codes as in !attn.quantized<i8, per = 128>, got 'f32'}}
 func.func private @key(!attn.kv<dense, heads = 8, dim = 128, key = f32, value = bf16>)
 
 // -----
 
-// expected-error @below {{expected value elements to be f16 or bf16, or codes as in !attn.codes<i8, per = 128>, got 'i8'}}
+// expected-error @below {{expected value elements to be f16 or bf16, or codes as in !attn.quantized<i8, per = 128>, got 'i8'}}
 func.func private @value(!attn.kv<dense, heads = 8, dim = 128, key = bf16, value = i8>)
 
 // -----
@@ -70,75 +70,75 @@ func.func private @state(!attn.state<heads = 1, value_dim = 44>)
 
 // -----
 
-// expected-error @below {{expected key elements to be f16 or bf16, or codes as in !attn.codes<i8, per = 128>, got 'f8E5M2'}}
-func.func private @f() -> !attn.kv<dense, heads = 8, dim = 64, key = f8E5M2, value = !attn.codes<f8E4M3FN, per = head>>
+// expected-error @below {{expected key elements to be f16 or bf16, or codes as in !attn.quantized<i8, per = 128>, got 'f8E5M2'}}
+func.func private @f() -> !attn.kv<dense, heads = 8, dim = 64, key = f8E5M2, value = !attn.quantized<f8E4M3FN, per = head>>
 
 // -----
 
 // expected-error @below {{values: expected a dim of whole 16 bytes, a multiple of 16 elements of f8e4m3fn, got 24; nearest legal: 16 or 32}}
-func.func private @f() -> !attn.kv<dense, heads = 8, dim = 64, value_dim = 24, key = bf16, value = !attn.codes<f8E4M3FN, per = head>>
+func.func private @f() -> !attn.kv<dense, heads = 8, dim = 64, value_dim = 24, key = bf16, value = !attn.quantized<f8E4M3FN, per = head>>
 
 // -----
 
 // expected-error @below {{keys: expected a dim of whole 16 bytes, a multiple of 64 elements of i2, got 80; nearest legal: 64 or 128}}
-func.func private @f() -> !attn.kv<dense, heads = 8, dim = 80, key = !attn.codes<i2, per = 16>, value = bf16>
+func.func private @f() -> !attn.kv<dense, heads = 8, dim = 80, key = !attn.quantized<i2, per = 16>, value = bf16>
 
 // -----
 
 // expected-error @below {{values: expected a group of 16, 32, 64 or 128 features that divides the dim of 96, or all of it, got 64; nearest legal: 96}}
-func.func private @f() -> !attn.kv<dense, heads = 8, dim = 96, key = bf16, value = !attn.codes<i4, per = 64>>
+func.func private @f() -> !attn.kv<dense, heads = 8, dim = 96, key = bf16, value = !attn.quantized<i4, per = 64>>
 
 // -----
 
 // expected-error @below {{expected integer codes of 8, 4 or 2 bits, got 3; nearest legal: i4}}
-func.func private @f(!attn.codes<i3, per = 64>)
+func.func private @f(!attn.quantized<i3, per = 64>)
 
 // -----
 
 // expected-error @below {{expected integer codes per a number of features, got per head; nearest legal: per = 128}}
-func.func private @f(!attn.codes<i4, per = head>)
+func.func private @f(!attn.quantized<i4, per = head>)
 
 // -----
 
 // expected-error @below {{expected integer codes per a number of features, got per 0; nearest legal: per = 128}}
-func.func private @f(!attn.codes<i4, per = 0>)
+func.func private @f(!attn.quantized<i4, per = 0>)
 
 // -----
 
 // expected-error @below {{expected f8e4m3fn codes per tensor, head or token, got per 64; nearest legal: per = token}}
-func.func private @f(!attn.codes<f8E4M3FN, per = 64>)
+func.func private @f(!attn.quantized<f8E4M3FN, per = 64>)
 
 // -----
 
 // expected-error @below {{expected f16 or bf16, or codes of f8E4M3FN, f8E5M2, i8, i4 or i2, got bf16 per head; nearest legal: bf16}}
-func.func private @f(!attn.codes<bf16, per = head>)
+func.func private @f(!attn.quantized<bf16, per = head>)
 
 // -----
 
 // expected-error @below {{expected codes of f8E4M3FN, f8E5M2, i8, i4 or i2, or of f4E2M1FN in blocks, got 'ui4'}}
-func.func private @f(!attn.codes<ui4, per = 64>)
+func.func private @f(!attn.quantized<ui4, per = 64>)
 
 // -----
 
 // expected-error @below {{expected tensor, head, token or a number of features, got group}}
-func.func private @f(!attn.codes<i4, per = group>)
+func.func private @f(!attn.quantized<i4, per = group>)
 
 // -----
 
 // expected-error @below {{expected blocks of f8e4m3fn per 32 by f8e8m0fnu, f8e5m2 per 32 by f8e8m0fnu, f4e2m1fn per 32 by f8e8m0fnu or f4e2m1fn per 16 by f8e4m3fn, got f4e2m1fn per 16 by f8e8m0fnu; nearest legal: f4e2m1fn per 32 by f8e8m0fnu}}
-func.func private @f(!attn.codes<f4E2M1FN, per = 16, scale = f8E8M0FNU>)
+func.func private @f(!attn.quantized<f4E2M1FN, per = 16, scale = f8E8M0FNU>)
 
 // -----
 
 // expected-error @below {{expected codes of f8E4M3FN, f8E5M2, i8, i4 or i2, or of f4E2M1FN in blocks, got 'f4E2M1FN'}}
-func.func private @f(!attn.codes<f4E2M1FN, per = token>)
+func.func private @f(!attn.quantized<f4E2M1FN, per = token>)
 
 // -----
 
 // expected-error @below {{expected scales of f8e8m0fnu, f8e4m3fn, or none named, got 'f8E5M2'}}
-func.func private @f(!attn.codes<f4E2M1FN, per = 32, scale = f8E5M2>)
+func.func private @f(!attn.quantized<f4E2M1FN, per = 32, scale = f8E5M2>)
 
 // -----
 
 // expected-error @below {{got f8e4m3fn per 16 by f8e4m3fn; nearest legal: f4e2m1fn per 16 by f8e4m3fn}}
-func.func private @f(!attn.codes<f8E4M3FN, per = 16, scale = f8E4M3FN>)
+func.func private @f(!attn.quantized<f8E4M3FN, per = 16, scale = f8E4M3FN>)

@@ -93,7 +93,7 @@ gpu.module @kernels {
     %loaded = tile.load_rhs %r PER: !codes -> !tile.fragment<[WIDTH, DEPTH], CODES>
     COLUMNS_OF_META
     %right = tile.widen %loaded SCALED -> !tile.fragment<[WIDTH, DEPTH], FLOAT>
-    %product = tile.dot %left, %right, %nothing : !tile.fragment<[query 16, DEPTH], FLOAT>, !tile.fragment<[WIDTH, DEPTH], FLOAT>, !result -> !result
+    %product = tile.mma %left, %right, %nothing : !tile.fragment<[query 16, DEPTH], FLOAT>, !tile.fragment<[WIDTH, DEPTH], FLOAT>, !result -> !result
     tile.store %product to %out lines %c16 (%line: i32) {
       %wide = arith.extsi %line : i32 to i64
       %index = arith.muli %wide, %width : i64

@@ -127,7 +127,8 @@ TEST_P(Layouts, reductionsAlongBothAxes) {
 template <class T>
 void Layouts::forms(const char *name, const std::vector<T> &in, int rows, int cols, float (*value)(T)) {
   auto output = [&](const char *label) { return launcher.output<float>(label, in.size()); };
-  auto *acc = output("acc"), *back = output("back"), *turned = output("turned"), *lhs = output("lhs_turned");
+  auto *acc = output("acc"), *back = output("back"), *turned = output("turned"),
+       *lhs = output("lhs_transposed");
   run(name, launcher.upload("in", in), acc, back, turned, lhs);
   for (int i = 0; i < rows; ++i)
     for (int j = 0; j < cols; ++j) {

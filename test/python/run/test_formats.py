@@ -22,11 +22,11 @@ def spec(store, **changes):
 def test_what_is_left_open_is_filled_in():
     one, two = spec(Paged(key="int8", value="int4")), spec(Paged(key="int8", value="int4", value_group=64))
     assert one == two and hash(one) == hash(two) and one.operands[0].key_group == 64
-    assert "key = !attn.codes<i8, per = 64>, value = !attn.codes<i4, per = 64>" in one.mlir()
+    assert "key = !attn.quantized<i8, per = 64>, value = !attn.quantized<i4, per = 64>" in one.mlir()
     assert "key='int8', key_group=64" in repr(one)
     fp8 = spec(Dense(key="fp8_e4m3", value="fp8_e5m2", value_scales="head"))
     assert fp8.operands[0].key_scales == "token"
-    assert "key = !attn.codes<f8E4M3FN, per = token>, value = !attn.codes<f8E5M2, per = head>" in fp8.mlir()
+    assert "key = !attn.quantized<f8E4M3FN, per = token>, value = !attn.quantized<f8E5M2, per = head>" in fp8.mlir()
     assert spec(Paged(key="int4", key_group=16), head_dim=256).operands[0].key_group == 16
     assert spec(Paged(key="int4"), head_dim=256).operands[0].key_group == 128
 

@@ -154,7 +154,7 @@ def test_numbers_in_float64_of_numpy():
 @pytest.mark.parametrize("group", [1, 3, 4])
 def test_halves_are_no_floats(group, store):
     """A wide register that floats wrote is stored in 16 bits as ptxas pleases: none is, or the GPU's numbers are others."""
-    for coded in ({}, {"key": "!attn.codes<i8, per = 128>", "value": "!attn.codes<i4, per = 128>"}):
+    for coded in ({}, {"key": "!attn.quantized<i8, per = 128>", "value": "!attn.quantized<i4, per = 128>"}):
         text = Problem(2 * group, 2, store=store, significance="max", **coded).text()
         command = [program("attn-opt"), "-", "--emit=ptx", "-o", "-"]
         ptx = subprocess.run(command, capture_output=True, text=True, input=text, check=True).stdout

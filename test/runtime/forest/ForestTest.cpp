@@ -54,13 +54,13 @@ ForestStats planned(const Workload &workload, const std::vector<ForestNode> &nod
   planner.forEachPiece([&](const ForestPiece &piece) {
     EXPECT_GT(piece.tiles, 0);
     loads[static_cast<size_t>(piece.block)] += piece.tiles;
-    done[piece.unit] += piece.tiles;
+    done[piece.workTile] += piece.tiles;
   });
-  for (const auto &[unit, tiles] : done) {
-    const ForestUnit &u = planner.units()[static_cast<size_t>(unit)];
+  for (const auto &[workTile, tiles] : done) {
+    const ForestWorkTile &u = planner.workTiles()[static_cast<size_t>(workTile)];
     EXPECT_EQ(tiles, u.tiles * u.copies);
   }
-  EXPECT_EQ(done.size(), planner.units().size());
+  EXPECT_EQ(done.size(), planner.workTiles().size());
   EXPECT_EQ(*std::max_element(loads.begin(), loads.end()), stats->maxTiles);
   EXPECT_EQ(loads.size() - static_cast<size_t>(std::count(loads.begin(), loads.end(), 0)),
             static_cast<size_t>(stats->usedBlocks));
@@ -242,7 +242,7 @@ TEST(Forest, deterministic) {
       ASSERT_TRUE(planner.plan(nodes));
       std::vector<int64_t> &pieces = runs.emplace_back();
       planner.forEachPiece([&](const ForestPiece &piece) {
-        pieces.insert(pieces.end(), {piece.block, piece.unit, piece.begin, piece.tiles});
+        pieces.insert(pieces.end(), {piece.block, piece.workTile, piece.begin, piece.tiles});
       });
     }
     EXPECT_EQ(runs[0], runs[1]);

@@ -28,7 +28,7 @@ TEST(Balance, LongSequenceIsCutIntoEqualShares) {
     EXPECT_GE(task.partial, 0);
 }
 
-TEST(Balance, HeadsThatShareRowsOfMemoryGoAbreast) {
+TEST(Balance, HeadsThatShareRowsOfMemoryGoInLockstep) {
   SampleOptions sizes;
   sizes.qHeads = 32;
   sizes.kvHeads = 8;
@@ -37,7 +37,7 @@ TEST(Balance, HeadsThatShareRowsOfMemoryGoAbreast) {
   PlanOptions options;
   options.blocks = 264;
   const Batch batch = simpleBatch(std::vector<int32_t>(20, 16384), std::vector<int32_t>(20, 1));
-  EXPECT_FALSE(goesAbreast(*makePlan(m, batch, options), 8)); // lines of 256 bytes
+  EXPECT_FALSE(goesInLockstep(*makePlan(m, batch, options), 8)); // lines of 256 bytes
   for (auto [keys, values] : {std::pair(8, 8), std::pair(8, 4), std::pair(4, 2)}) {
     m.arguments[1].keyFormat = Format::integers(keys, 128);
     m.arguments[1].valueFormat = Format::integers(values, 128);
@@ -45,14 +45,14 @@ TEST(Balance, HeadsThatShareRowsOfMemoryGoAbreast) {
     EXPECT_TRUE(checkPlan(m, batch, options));
     EXPECT_LT(plan.stats.balance, 1.02);
     EXPECT_GT(plan.stats.cuts, 0);
-    EXPECT_TRUE(goesAbreast(plan, 8));
+    EXPECT_TRUE(goesInLockstep(plan, 8));
   }
   // Tiles of many rows compute, and memory has time.
   const Batch rows = simpleBatch({40000}, {200});
   const Plan prefill = *makePlan(m, rows, options);
   EXPECT_GT(m.kernels[static_cast<size_t>(prefill.kernel)].rows, 16);
   EXPECT_GT(prefill.stats.cuts, 0);
-  EXPECT_FALSE(goesAbreast(prefill, 8));
+  EXPECT_FALSE(goesInLockstep(prefill, 8));
 }
 
 /// Of each block, how many of its tasks read all of `tokens` tokens.

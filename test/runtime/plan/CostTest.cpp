@@ -242,7 +242,7 @@ TEST(Cost, TheQuickerStrategyIsTaken) {
 }
 
 // 8,192 rows do not fit the multiprocessors at once; 2,048 do.
-TEST(Cost, MergesOfManyRowsTakeTurns) {
+TEST(Cost, MergesOfManyRowsPingPong) {
   Manifest m = manifestOf(32, 128, Argument::Store::Dense, "wgmma", 128, 128), wide = m;
   ASSERT_EQ(m.kernels[2].role, KernelInfo::Role::Merge);
   wide.kernels[2].blocksPerSM = 64;

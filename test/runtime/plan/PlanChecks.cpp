@@ -258,7 +258,7 @@ Visibility randomVisibility(Rng &rng) {
   }
 }
 
-bool goesAbreast(const Plan &plan, int heads) {
+bool goesInLockstep(const Plan &plan, int heads) {
   const auto tasksOf = [&](int block) {
     return std::span(plan.tasks)
         .subspan(static_cast<size_t>(plan.blockTasks[static_cast<size_t>(block)]),

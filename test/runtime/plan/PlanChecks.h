@@ -19,7 +19,7 @@ void expectRight(const Manifest &manifest, const Batch &batch, const Plan &plan,
 /// Plans a batch and expects it right, and balanced where tasks were cut: returns whether they were.
 bool checkPlan(const Manifest &manifest, const Batch &batch, const PlanOptions &options);
 /// Whether so many neighbouring blocks walk the same tokens, each for its own head.
-bool goesAbreast(const Plan &plan, int heads);
+bool goesInLockstep(const Plan &plan, int heads);
 /// To the bit, figures apart.
 bool same(const Plan &a, const Plan &b);
 

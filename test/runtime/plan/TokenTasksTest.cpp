@@ -156,9 +156,9 @@ TEST(TokenTasks, ThatAddToRowsAreTheSame) {
 
 /// Tasks on so many blocks, each of which takes the next one when it is free, and a row at a time: how much
 /// time is between the first and the last that adds to a row of a head, at most, and when all have ended.
-struct Abreast {
+struct Lockstep {
   int apart = 0, ended = 0;
-  Abreast(const std::vector<PlanTokenTask> &tasks, int blocks) {
+  Lockstep(const std::vector<PlanTokenTask> &tasks, int blocks) {
     std::vector<int> freeAt(static_cast<size_t>(blocks), 0);
     std::map<std::pair<int32_t, int32_t>, std::vector<int>> times; // of a head and row
     for (const PlanTokenTask &task : tasks) {
@@ -183,14 +183,14 @@ TEST(TokenTasks, ThatAddToRowsMeetAtThem) {
   Result<Plan> plan = makePlan(m, batch, {.multiprocessors = 32 / m.kernels[1].blocksPerSM});
   ASSERT_TRUE(plan);
   ASSERT_EQ(plan->tokenTasks.size(), 64U); // of 32 blocks at once: a head, then the other
-  const Abreast abreast(plan->tokenTasks, 32);
-  EXPECT_LE(abreast.apart, 32);        // a tile's rows
-  EXPECT_EQ(abreast.ended, 1024 + 32); // nobody waits: the mean is half of 2 * 1056
+  const Lockstep lockstep(plan->tokenTasks, 32);
+  EXPECT_LE(lockstep.apart, 32);        // a tile's rows
+  EXPECT_EQ(lockstep.ended, 1024 + 32); // nobody waits: the mean is half of 2 * 1056
   // From the last row in both phases, those of the second would not meet.
   for (PlanTokenTask &task : plan->tokenTasks)
     if (task.rowBegin < task.rowEnd)
       std::swap(task.rowBegin, task.rowEnd);
-  EXPECT_GT(Abreast(plan->tokenTasks, 32).apart, 500);
+  EXPECT_GT(Lockstep(plan->tokenTasks, 32).apart, 500);
 }
 
 TEST(TokenTasks, ThatAddToRowsAreBalancedInSeveralSequences) {
@@ -204,7 +204,7 @@ TEST(TokenTasks, ThatAddToRowsAreBalancedInSeveralSequences) {
   int64_t total = 0;
   for (const PlanTokenTask &task : plan->tokenTasks)
     total += std::abs(task.rowEnd - task.rowBegin);
-  EXPECT_LE(Abreast(plan->tokenTasks, blocks).ended, 1.05 * static_cast<double>(total) / blocks);
+  EXPECT_LE(Lockstep(plan->tokenTasks, blocks).ended, 1.05 * static_cast<double>(total) / blocks);
 }
 
 TEST(TokenTasks, CausalRowsBeginAtTheDiagonal) {

@@ -27,7 +27,7 @@ struct Data {
   void bind(Session &session) {
     for (const char *name : {"q", "kv.k_pages", "kv.v_pages", "o", "lse", "sink_logits"})
       if (Result<int> slot = session.slot(name))
-        session.bindSlot(*slot, buffers[name].address());
+        session.bind(*slot, buffers[name].address());
   }
   const TensorMap &read(Device &device) {
     for (auto &[name, tensor] : results)
@@ -73,18 +73,18 @@ TEST(Slots, StridesAreDimensionsOfTheNextLaunch) {
   const int q = *session.slot("q");
   const DeviceAddress address = data.buffers["q"].address();
   const std::vector<int64_t> dense = {row, head, 4}, fused = {3 * row, head, 4}, odd = {row + 4, head, 4};
-  session.bindSlot(q, address, fused);
+  session.bind(q, address, fused);
   ASSERT_TRUE(session.checkStrides());
   EXPECT_EQ(session.slotSpan(q), (p.batch.rows - 1) * 3 * row + row);
-  session.bindSlot(q, address, odd);
+  session.bind(q, address, odd);
   EXPECT_NE(session.launch().error().message.find("q: expected strides that are multiples of 16 bytes"),
             std::string::npos);
-  session.bindSlot(q, address, dense);
+  session.bind(q, address, dense);
   ASSERT_TRUE(session.launch());
-  session.bindSlot(q, address);
+  session.bind(q, address);
   ASSERT_TRUE(session.launch());
   EXPECT_EQ(session.slotSpan(q), 0);
-  session.bindSlot(*session.slot("lse"), data.buffers["lse"].address(), std::vector<int64_t>{64, 4});
+  session.bind(*session.slot("lse"), data.buffers["lse"].address(), std::vector<int64_t>{64, 4});
   EXPECT_EQ(session.launch().error().message,
             "lse: expected memory in which it lies densely, got strides; kernels take those of queries, the "
             "output, unified pages, and of keys and values without metadata by token");

@@ -44,12 +44,12 @@ TEST(Stage, ARecordingNeverReplaysHalfAStep) {
       const Tensor &tensor = first.tensors.at(name);
       data[name] = std::move(*Buffer::create(*f.device, tensor.bytes.size(), name));
       ASSERT_TRUE(f.device->copyIn(data[name].address(), tensor.bytes.data(), tensor.bytes.size()));
-      session.bindSlot(*slot, data[name].address());
+      session.bind(*slot, data[name].address());
     }
   Tensor out(f.manifest.dtype, {3, f.manifest.qHeads, f.manifest.valueDim});
   for (const char *name : {"o", "lse"}) {
     data[name] = std::move(*Buffer::create(*f.device, out.bytes.size(), name));
-    session.bindSlot(*session.slot(name), data[name].address());
+    session.bind(*session.slot(name), data[name].address());
   }
   ASSERT_TRUE(session.fixLaunch());
   ASSERT_TRUE(f.device->beginRecording());

@@ -107,8 +107,8 @@ TEST_F(KernelsTakeWhatTheirSchedulesSay, floats) {
 TEST_F(KernelsTakeWhatTheirSchedulesSay, codes) {
   for (int64_t keyDim = 16; keyDim <= 256; keyDim += 16) {
     const int64_t valueDim = keyDim % 64 ? keyDim : 272 - keyDim;
-    const char *key = keyDim % 48 ? "!attn.codes<f8E4M3FN, per = head>" : "f16";
-    const char *value = keyDim % 80 && keyDim % 48 ? "f16" : "!attn.codes<f8E4M3FN, per = token>";
+    const char *key = keyDim % 48 ? "!attn.quantized<f8E4M3FN, per = head>" : "f16";
+    const char *value = keyDim % 80 && keyDim % 48 ? "f16" : "!attn.quantized<f8E4M3FN, per = token>";
     for (auto [target, schedule] : {std::pair{"sm_89", "mma"}, {"sm_90a", "auto"}})
       ASSERT_NO_FATAL_FAILURE(check({32, 8, keyDim, valueDim, "paged<16>", key, value}, target, schedule));
   }
@@ -177,20 +177,20 @@ TEST(ScheduleModelTest, CompletionKeepsWhatIsSaid) {
       ScheduleAttr::get(&context, tile::ScheduleKind::Wgmma, 128, 64, 8, 2, 1, false, false).getFields();
   auto complete = [&] { return model.complete(ScheduleAttr::get(&context, fields)); };
   EXPECT_EQ(complete().getKeyCopies(), ArrayRef<int64_t>{16});
-  EXPECT_TRUE(complete().sendsResults());
+  EXPECT_TRUE(complete().storesResultsByTma());
   EXPECT_EQ(complete().getProducerRegisters(), 40);
   fields.keyCopies = {ScheduleAttr::gathered};
-  EXPECT_FALSE(complete().fetchesTokens());
-  EXPECT_FALSE(complete().fetchesQueries());
+  EXPECT_FALSE(complete().loadsTokensByTma());
+  EXPECT_FALSE(complete().loadsQueriesByTma());
   EXPECT_EQ(complete().getValueBoxes(), 0);
-  EXPECT_FALSE(complete().sendsResults());
+  EXPECT_FALSE(complete().storesResultsByTma());
   EXPECT_EQ(complete().getProducerRegisters(), 56);
   fields.keyCopies.clear();
   fields.epilogue = tile::Epilogue::Store;
-  fields.turns = true;
+  fields.ping_pong = true;
   EXPECT_EQ(complete().getQueryCopy(), 128);
   EXPECT_EQ(complete().getQueryStages(), 2);
-  EXPECT_EQ(complete().getTurns(), true);
+  EXPECT_EQ(complete().getPingPong(), true);
 }
 
 } // namespace

@@ -356,7 +356,7 @@ TEST_F(GradientsTest, PagesAndCodesHaveNone) {
   tensors["kv.k"] = rt::Tensor(rt::DType::U8, {1, 4, 1, 32});
   tensors["kv.k_meta"] = rt::Tensor(rt::DType::F16, {1, 4, 1, 1, 2});
   tensors["kv.v"] = rt::Tensor(rt::DType::BF16, {1, 4, 1, 32});
-  refused("dense", "!attn.codes<i8, per = 32>",
+  refused("dense", "!attn.quantized<i8, per = 32>",
           "'kv': expected keys and values of 16 bits, got codes, which have no gradients");
 }
 

@@ -45,8 +45,8 @@ protected:
       !slots = tensor<?xi32>
       !paged = !attn.kv<paged<2>, heads = 1, dim = 32, key = f16, value = f16>
       !packed = !attn.kv<packed, heads = 1, dim = 32, key = f16, value = f16>
-      !codes = !attn.kv<packed, heads = 1, dim = 32, key = !attn.codes<i8, per = 16>, value = f16>
-      !low = !attn.kv<packed, heads = 1, dim = 32, key = !attn.codes<i4, per = 32>, value = f16>
+      !codes = !attn.kv<packed, heads = 1, dim = 32, key = !attn.quantized<i8, per = 16>, value = f16>
+      !low = !attn.kv<packed, heads = 1, dim = 32, key = !attn.quantized<i4, per = 32>, value = f16>
       func.func @f()";
     module = parseSourceString<ModuleOp>(types + arguments + ")" + results + " {\n" + body + "\n}", &context);
     EXPECT_TRUE(module);

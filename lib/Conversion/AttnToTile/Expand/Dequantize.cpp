@@ -1,8 +1,8 @@
 //===- Dequantize.cpp - Keys and values that are stored as codes ----------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A tile of codes comes into shared memory as it is. On the way to a dot it is
+// A tile of codes comes into shared memory as it is. On the way to an mma it is
 // loaded into registers and widened to 16 bits, which is exact; what is missing
-// then is metadata. Of keys it stays outside of the dot, where there is one number
+// then is metadata. Of keys it stays outside of the mma, where there is one number
 // for each score and not for each element: with q of a row, k of a token and its
 // features in groups g,
 //
@@ -14,7 +14,7 @@
 // of f16 beside queries that are held in registers (tile.balance). Codes of values are
 // multiplied as f16, whatever the queries are: it holds scales and zeros of integers
 // as they are stored, and weights, which are below 2^8, more exactly than bf16 does.
-// The metadata of a token cannot wait for the dot. Integers become code * scale + zero
+// The metadata of a token cannot wait for the mma. Integers become code * scale + zero
 // in registers, in pairs. What a whole head shares is left to the division by the sum
 // of weights.
 //
@@ -25,7 +25,7 @@
 // that is quicker for integers, too; the zeros' share of the result is one number for a
 // row, and is added last.
 //
-// Scales of blocks multiply codes on the way to a dot, where a lane converts those of its own
+// Scales of blocks multiply codes on the way to an mma, where a lane converts those of its own
 // features alone. Products of e2m1 and e4m3 f16 holds as they are, from 2^-10 to 2,688, and
 // of bits that are 2^14 too small, too: nobody multiplies each of them by that. Powers of two
 // reach further. Of a token's values the largest is a scale of the token, which weights take,
@@ -118,7 +118,7 @@ Value FragmentExpansion::dequantizedBlocks(UpdateOp update, bool keys, Type elem
   Value tile = copyOf(update.getKv(), keys ? Copy::Keys : Copy::Values);
   SmallVector<Value> words = lineMeta(update, keys);
   int64_t count = part.format.groups(part.dim);
-  Type scale = cast<CodesType>(keys ? kv.getKey() : kv.getValue()).getScale();
+  Type scale = cast<QuantizedType>(keys ? kv.getKey() : kv.getValue()).getScale();
   // Weights have it by rows of their own: it moves between lanes with less work than it takes to find it.
   if (most)
     most = tile::ConvertOp::create(b, most.getType(), most);
@@ -150,13 +150,13 @@ Value FragmentExpansion::scores(Value rows, Value ofRows, Value ofTokens, Value 
   // Warps that hold tokens have tiles of their own and the same rows: the left operand is read from its first
   // line on.
   if (isa<SharedType>(ofRows.getType()))
-    line = form.getDots() == Dots::Mma ? part.first() : part.group();
-  return ScoresOp::create(b, pairs(), form.getDots(), ofRows, ofTokens,
+    line = form.getMmas() == Mmas::Mma ? part.first() : part.group();
+  return ScoresOp::create(b, pairs(), form.getMmas(), ofRows, ofTokens,
                           isa<SharedType>(left.getType()) ? line : Value(), /*begin=*/Value(), scale,
                           tokenScales);
 }
 
-Value FragmentExpansion::rowsDotTokens(UpdateOp update) {
+Value FragmentExpansion::rowsMmaTokens(UpdateOp update) {
   rt::StorePart part = partOf(update, /*keys=*/true);
   Value query = copyOf(update.getQuery(), Copy::Query), tile = copyOf(update.getKv(), Copy::Keys);
   if (part.format.isPlain())

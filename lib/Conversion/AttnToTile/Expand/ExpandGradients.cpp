@@ -74,7 +74,7 @@ struct InitGradientModel : OnlineOpInterface::ExternalModel<InitGradientModel, I
       become(b, init.getGradient(), loadSums(init, e));
       return success();
     }
-    if (!e.form.holdsTokens() && !copyOf(init.getPart(), Copy::Output))
+    if (!e.form.keepsTokens() && !copyOf(init.getPart(), Copy::Output))
       return init.emitOpError("expected rows that are staged: --attn-stage-operands does it");
     auto zeros = [&](int64_t features) { return b.splat(b.f32(0), gradientType(e, features)); };
     Stationary of = init.getGradient().getType().getOf();
@@ -132,7 +132,7 @@ struct InitGradientModel : OnlineOpInterface::ExternalModel<InitGradientModel, I
 struct WriteGradientModel : OnlineOpInterface::ExternalModel<WriteGradientModel, WriteGradientOp> {
   LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
     auto write = cast<WriteGradientOp>(op);
-    e.form.holdsTokens() ? writeTokens(write, e) : writeRows(write, e);
+    e.form.keepsTokens() ? writeTokens(write, e) : writeRows(write, e);
     return success();
   }
 
@@ -221,7 +221,7 @@ struct WriteGradientModel : OnlineOpInterface::ExternalModel<WriteGradientModel,
         [&](bool ofKeys) { return b.buffer(tensorOf(tokens, ofKeys ? "dk" : "dv"), e.form.getElement()); },
         [&](Value line) { return b.add(firstSlot, b.mul(b.wide(line), apart)); });
     if (beginningOf(e).getAddsRows()) // when the last of them has left, the block may end
-      FinishSendsOp::create(b);
+      WaitTmaStoresOp::create(b);
   }
 };
 
@@ -232,7 +232,7 @@ void mlir::attn::expandGradient(const OneUpdate &one, Value result, FragmentExpa
   RowsPart rows = one.rows(e.b, e.form);
   GradientTile tile(e, one);
   Stationary of = cast<GradientType>(result.getType()).getOf();
-  bool held = e.form.holdsTokens(), addsValues = of == Stationary::Tokens || of == Stationary::Values;
+  bool held = e.form.keepsTokens(), addsValues = of == Stationary::Tokens || of == Stationary::Values;
   bool addsPairs = of != Stationary::Values; // gradients of scores
   Value queries = rows.copy(Copy::Query), outputGradients = rows.copy(Copy::OutputGradient);
   Value keys = copyOf(update.getKv(), Copy::Keys), values = copyOf(update.getKv(), Copy::Values);
@@ -246,10 +246,10 @@ void mlir::attn::expandGradient(const OneUpdate &one, Value result, FragmentExpa
   // scores are under way. Fused kernels have, and start dp earlier without.
   bool beginsLess = early && !exchange;
   auto multiply = [&] {
-    return tile.dotPairs(outputGradients, values, beginsLess ? tile.number(Copy::Delta) : Value());
+    return tile.mmaPairs(outputGradients, values, beginsLess ? tile.number(Copy::Delta) : Value());
   };
-  Value raw = tile.dotPairs(queries, keys), products;
-  if (tile.startsDots() && addsPairs) // it runs beside the exponentials
+  Value raw = tile.mmaPairs(queries, keys), products;
+  if (tile.startsMmas() && addsPairs) // it runs beside the exponentials
     products = multiply();
   // Behind the last row queries and gradients are zeros, and a weight of them adds nothing, unless the key is
   // no number. Under a causal mask positions of zero are there, and see what all rows see.
@@ -271,7 +271,7 @@ void mlir::attn::expandGradient(const OneUpdate &one, Value result, FragmentExpa
   if (held && early && !beginsLess && addsPairs)
     delta = tile.number(Copy::Delta);
   if (addsValues)
-    sums.back() = tile.addDot(sums.back(), weights, outputGradients);
+    sums.back() = tile.addMma(sums.back(), weights, outputGradients);
   if (!addsPairs)
     return become(e.b, result, tile.finish(sums, 0));
   if (!products)
@@ -287,12 +287,12 @@ void mlir::attn::expandGradient(const OneUpdate &one, Value result, FragmentExpa
   Value piece;
   if (exchange)
     piece = tile.startRowsPiece(gradients, exchange, keys);
-  sums.front() = tile.addDot(sums.front(), gradients, held ? queries : keys);
+  sums.front() = tile.addMma(sums.front(), gradients, held ? queries : keys);
   if (piece)
     tile.addRowsPiece(tile.finish(piece, 1).front(), rows.copy(Copy::Sums));
-  size_t dots = addsValues ? 2 : 1; // other sums of rows are there at once
-  SmallVector<Value> finished = tile.finish(ValueRange(sums).take_front(dots), 0);
-  llvm::append_range(finished, ArrayRef(sums).drop_front(dots));
+  size_t mmas = addsValues ? 2 : 1; // other sums of rows are there at once
+  SmallVector<Value> finished = tile.finish(ValueRange(sums).take_front(mmas), 0);
+  llvm::append_range(finished, ArrayRef(sums).drop_front(mmas));
   if (!held)
     finished.push_back(delta);
   become(e.b, result, finished);

@@ -29,7 +29,7 @@ void expandState(const OneUpdate &one, Value result, FragmentExpansion &e) {
     room.lift = LiftOp::create(b, e.rowsOf(f32), meta.scale, state.unit, e.pairs());
   else
     room = e.roomBesideScales(update, state.unit);
-  Value scores = e.applyScoreRegion(update, e.rowsDotTokens(update));
+  Value scores = e.applyScoreRegion(update, e.rowsMmaTokens(update));
   scores = e.maskScores(one, scores, copyOf(update.getQuery(), Copy::Position), one.tokens().getFirst());
   if (one.rows(b, e.form).op.getScores())
     e.storeScores(update, scores, state.unit);
@@ -45,7 +45,7 @@ void expandState(const OneUpdate &one, Value result, FragmentExpansion &e) {
     zeros = e.addZeros(state.zeros, step.getDecay(), weights, meta.zero);
   if (meta.scale)
     weights = ScaleWeightsOp::create(b, weights.getType(), weights, meta.scale);
-  acc = AccumulateOp::create(b, acc.getType(), e.form.getDots(), weights, e.valuesOf(update, meta), acc);
+  acc = AccumulateOp::create(b, acc.getType(), e.form.getMmas(), weights, e.valuesOf(update, meta), acc);
   e.setState(result, {step.getNewMax(), step.getNewSum(), acc, zeros, state.unit});
 }
 

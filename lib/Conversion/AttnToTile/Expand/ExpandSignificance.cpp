@@ -4,7 +4,7 @@
 //
 //     s = k q^T,   p = exp(s - lse),   w += p
 //
-// or, of codes, which dots take from the right, s = q k^T. w is a fragment as p is, and
+// or, of codes, which mmas take from the right, s = q k^T. w is a fragment as p is, and
 // lanes meet when it is written: no tile of rows costs an exchange. Every tile begins
 // with the first head of a group, so that its row r is of the head r modulo the group.
 //
@@ -84,7 +84,7 @@ void mlir::attn::expandSignificance(const OneUpdate &one, Value result, Fragment
   KernelBuilder &b = e.b;
   GradientTile tile(e, one);
   Value position = tile.number(Copy::Position);
-  Value products = e.rowsDotTokens(update);
+  Value products = e.rowsMmaTokens(update);
   Value scores = tile.masked(tile.regionScores(products, position, /*reads=*/{}).front(), position);
   Value sum =
       b.map(e.pairs(),

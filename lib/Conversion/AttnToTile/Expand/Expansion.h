@@ -77,8 +77,8 @@ struct FragmentExpansion {
   static unsigned invariants(Type online);
 
   // Units.
-  /// What the dot of a query and a key is multiplied by to be a score.
-  Value dotScale(Value rows);
+  /// What the mma of a query and a key is multiplied by to be a score.
+  Value mmaScale(Value rows);
   /// What a score of 1 is in log2, as it enters the softmax of these rows.
   Value unitOf(Value rows);
 
@@ -86,7 +86,7 @@ struct FragmentExpansion {
   /// Scores of rows and tokens, times these factors.
   Value scores(Value rows, Value ofRows, Value ofTokens, Value scale = {}, Value tokenScales = {});
   /// The products of the rows and a staged tile's keys.
-  Value rowsDotTokens(UpdateOp update);
+  Value rowsMmaTokens(UpdateOp update);
   /// Tokens whose weights are multiplied by scales have a scale. Integers whose values are codes alone have a
   /// zero, too, and powers of two that blocks share have the exponent of that scale, their largest. Other
   /// tokens have none.
@@ -94,7 +94,7 @@ struct FragmentExpansion {
     Value scale, zero, most;
   };
   TokenMeta weighedMeta(UpdateOp update);
-  /// Gives a staged tile's values as a dot with weights takes them: the tile, or fragments of f16.
+  /// Gives a staged tile's values as an mma with weights takes them: the tile, or fragments of f16.
   Value valuesOf(UpdateOp update, const TokenMeta &weighed);
   /// How far a row's unit is above its maximum, null where it is not, and how far the maximum may pass that.
   struct Room {

@@ -28,7 +28,7 @@ unsigned FragmentExpansion::invariants(Type online) {
   return isa<StateType>(online) || (gradient && gradient.getOf() == Stationary::Rows);
 }
 
-Value FragmentExpansion::dotScale(Value rows) {
+Value FragmentExpansion::mmaScale(Value rows) {
   Value keyScale = copyOf(rows, Copy::KeyScale);
   if (!keyScale)
     return b.scale();
@@ -40,7 +40,7 @@ Value FragmentExpansion::dotScale(Value rows) {
 Value FragmentExpansion::unitOf(Value rows) {
   OpBuilder::InsertionGuard guard(b);
   FloatAttr unit = form.getUnit();
-  Value one = unit ? b.f32(unit.getValueAsDouble()) : dotScale(rows);
+  Value one = unit ? b.f32(unit.getValueAsDouble()) : mmaScale(rows);
   if (one.getDefiningOp())
     b.setInsertionPointAfterValue(one);
   else

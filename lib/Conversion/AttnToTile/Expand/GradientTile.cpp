@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "GradientTile.h"
 #include "AttnToTile/Kernel/Log2.h"
-#include "AttnToTile/Stage/SendRows.h"
+#include "AttnToTile/Stage/StoreRows.h"
 
 using namespace mlir;
 using namespace mlir::attn;
@@ -12,7 +12,7 @@ using namespace mlir::tile;
 static constexpr int64_t warpLines = 16;
 
 FragmentType mlir::attn::gradientType(FragmentExpansion &e, int64_t features) {
-  bool held = e.form.holdsTokens();
+  bool held = e.form.keepsTokens();
   return e.b.fragment({held ? Axis::Key : Axis::Query, Axis::Feature},
                       {held ? e.form.getKeys() : e.form.getRows(), features}, e.b.getF32Type());
 }
@@ -21,19 +21,19 @@ Value mlir::attn::firstToken(KernelBuilder &b, TokensOp tokens) {
   return tokens.getWarp() ? b.add(tokens.getFirst(), tokens.getWarp()) : tokens.getFirst();
 }
 
-Value GradientTile::dotPairs(Value ofRows, Value ofTokens, Value deltas) {
+Value GradientTile::mmaPairs(Value ofRows, Value ofTokens, Value deltas) {
   Value begin;
   if (deltas)
     begin = b.map(e.pairs(), deltas, [&](ValueRange v) -> Value { return arith::NegFOp::create(b, v[0]); });
-  Value line = startsDots() ? held ? tokens.getGroup() : rows.group()
+  Value line = startsMmas() ? held ? tokens.getGroup() : rows.group()
                : held       ? tokens.getWarp()
                             : rows.first();
-  return ScoresOp::create(b, e.pairs(), startsDots() ? Dots::Started : Dots::Mma, ofRows, ofTokens, line,
+  return ScoresOp::create(b, e.pairs(), startsMmas() ? Mmas::Started : Mmas::Mma, ofRows, ofTokens, line,
                           begin, /*scale=*/Value(), /*token_scales=*/Value());
 }
 
-Value GradientTile::addDot(Value sum, Value ofPairs, Value other) {
-  return AccumulateOp::create(b, sum.getType(), startsDots() ? Dots::Started : Dots::Mma, ofPairs, other,
+Value GradientTile::addMma(Value sum, Value ofPairs, Value other) {
+  return AccumulateOp::create(b, sum.getType(), startsMmas() ? Mmas::Started : Mmas::Mma, ofPairs, other,
                               sum);
 }
 
@@ -49,16 +49,16 @@ static constexpr int64_t exchanged = 1, staged = 2;
 Value GradientTile::startRowsPiece(Value scoreGradients, Value exchange, Value keys) {
   StageOp::create(b, scoreGradients, exchange, tokens.getWarp());
   FenceAsyncOp::create(b);
-  FinishSendsOp::create(b); // of the tile before: all may write its place when all have met
-  MeetOp::create(b, b.i32(exchanged), e.schedule.getWarps() * 32);
+  WaitTmaStoresOp::create(b); // of the tile before: all may write its place when all have met
+  NamedBarrierSyncOp::create(b, b.i32(exchanged), e.schedule.getWarps() * 32);
   FragmentType type = b.fragment({Axis::Query, Axis::Feature}, {warpLines, pieceFeatures()}, b.getF32Type());
   if (!halvesRows())
-    return StartDotOp::create(b, type, exchange, Value(), keys, firstFeature(), Value());
+    return StartMmaOp::create(b, type, exchange, Value(), keys, firstFeature(), Value());
   auto whole = cast<SharedType>(exchange.getType());
   auto columns = SharedType::get(b.getContext(), Axis::Key, whole.getRows(), Axis::Query,
                                  ScheduleAttr::groupRows, whole.getElement(), false, 0);
   Value mine = OverlayOp::create(b, columns, exchange, b.mul(group(), b.i32(whole.getRows() / 2)));
-  return StartDotOp::create(b, type, mine, Value(), keys, Value(), Value());
+  return StartMmaOp::create(b, type, mine, Value(), keys, Value(), Value());
 }
 
 void GradientTile::addRowsPiece(Value piece, Value place) {
@@ -81,21 +81,21 @@ void GradientTile::addRowsPiece(Value piece, Value place) {
   StageOp::create(b, piece, mine, first);
   FenceAsyncOp::create(b);
   if (e.schedule.getExchanges() > 1)
-    MeetOp::create(b, b.add(b.i32(staged), group()), ScheduleAttr::groupWarps * 32);
+    NamedBarrierSyncOp::create(b, b.add(b.i32(staged), group()), ScheduleAttr::groupWarps * 32);
   else
-    MeetOp::create(b, b.i32(staged), e.schedule.getWarps() * 32);
+    NamedBarrierSyncOp::create(b, b.i32(staged), e.schedule.getWarps() * 32);
   auto one = scf::IfOp::create(b, b.compare(arith::CmpIPredicate::eq, first, b.i32(0)));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(one.thenYield());
   constexpr int64_t panelBytes = 128;
   int64_t panels = llvm::divideCeil(part.getLineBytes(), panelBytes);
-  sendSums(b, e.form, rows, mine, firstRow, halvesRows() ? Value() : b.mul(group(), b.i32(panels)));
+  tmaStoreSums(b, e.form, rows, mine, firstRow, halvesRows() ? Value() : b.mul(group(), b.i32(panels)));
 }
 
-SmallVector<Value> GradientTile::finish(ValueRange dots, int64_t pending) {
-  if (!startsDots())
-    return SmallVector<Value>(dots);
-  return SmallVector<Value>(FinishDotsOp::create(b, dots.getTypes(), pending, dots).getResults());
+SmallVector<Value> GradientTile::finish(ValueRange mmas, int64_t pending) {
+  if (!startsMmas())
+    return SmallVector<Value>(mmas);
+  return SmallVector<Value>(WaitMmasOp::create(b, mmas.getTypes(), pending, mmas).getResults());
 }
 
 Value GradientTile::number(Copy name) {

@@ -18,16 +18,16 @@ class GradientTile {
 public:
   GradientTile(FragmentExpansion &e, const OneUpdate &one)
       : e(e), b(e.b), one(one), rows(one.rows(e.b, e.form)), tokens(one.tokens()),
-        held(e.form.holdsTokens()) {}
+        held(e.form.keepsTokens()) {}
 
-  /// Whether dots are started, to be finished later.
-  bool startsDots() { return e.form.getDots() == Dots::Wgmma; }
+  /// Whether mmas are started, to be finished later.
+  bool startsMmas() { return e.form.getMmas() == Mmas::Wgmma; }
   /// Held lines of a tile times the others', less the deltas of rows where there are some.
-  Value dotPairs(Value ofRows, Value ofTokens, Value deltas = {});
+  Value mmaPairs(Value ofRows, Value ofTokens, Value deltas = {});
   /// sum + pairs * other, in the element of queries.
-  Value addDot(Value sum, Value ofPairs, Value other);
-  /// The dots' results, when at most `pending` later ones are unfinished.
-  SmallVector<Value> finish(ValueRange dots, int64_t pending);
+  Value addMma(Value sum, Value ofPairs, Value other);
+  /// The mmas' results, when at most `pending` later ones are unfinished.
+  SmallVector<Value> finish(ValueRange mmas, int64_t pending);
   /// Exchanges a tile's gradients of scores with the other warpgroup, and starts what this one adds to the
   /// tile's rows of it: some of the features.
   Value startRowsPiece(Value scoreGradients, Value exchange, Value keys);

@@ -15,7 +15,7 @@ ScoreFnOp FragmentExpansion::scoreRegion(UpdateOp update, TypeRange types, Value
                                          Value firstKey, ArrayRef<int64_t> reads) {
   Value head = copyOf(update.getQuery(), Copy::Head), pos0 = tokensOf(update.getKv()).getPos0();
   auto step =
-      ScoreFnOp::create(b, types, scores, dotScale(update.getQuery()), head, position, firstKey, pos0, reads);
+      ScoreFnOp::create(b, types, scores, mmaScale(update.getQuery()), head, position, firstKey, pos0, reads);
   IRMapping mapping;
   update.getScore().cloneInto(&step.getScore(), mapping);
   OpBuilder::InsertionGuard guard(b);

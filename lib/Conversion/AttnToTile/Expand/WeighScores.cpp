@@ -99,7 +99,7 @@ private:
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(branch.thenYield());
     // In both branches: a wait in front of them ptxas moves to before the task is read.
-    AwaitPreviousOp::create(b);
+    WaitPreviousOp::create(b);
     for (Token &token : tokens)
       token.read = readScores(token.scores);
     SmallVector<Value> lses = readLses(task);
@@ -109,7 +109,7 @@ private:
         discard(token, task);
     }
     b.setInsertionPoint(branch.elseYield());
-    AwaitPreviousOp::create(b);
+    WaitPreviousOp::create(b);
     for (const Token &token : tokens)
       write(token, b.f32(0));
   }

@@ -1,6 +1,6 @@
 //===- WriteResults.cpp - Outputs and LSEs of sixteen rows leave a kernel --===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "AttnToTile/Stage/SendRows.h"
+#include "AttnToTile/Stage/StoreRows.h"
 #include "Expansion.h"
 
 using namespace mlir;
@@ -46,10 +46,10 @@ void FragmentExpansion::writeResults(mlir::attn::WriteOp write) {
   storeLines(output, partBuffer, lines, column, columns, form.getValueDim(), partialRow);
   storeLines(lse, partLse, lseLines, Value(), IntegerAttr(), 1, partialRow);
   b.setInsertionPoint(branch.elseYield());
-  if (schedule.sendsResults()) {
+  if (schedule.storesResultsByTma()) {
     // Warpgroups meet at barriers behind those of their turns.
     Value barrier = b.add(b.i32(1 + schedule.getConsumers()), b.div(rows.group(), ScheduleAttr::groupRows));
-    sendOutput(b, form, rows, output, rows.copy(Copy::Query), rows.group(), barrier);
+    tmaStoreOutput(b, form, rows, output, rows.copy(Copy::Query), rows.group(), barrier);
   } else {
     storeLines(output, outBuffer, lines, column, columns, 1,
                [&](Value line) { return rows.outputIndex(b.add(rows.first(), line)); });

@@ -36,37 +36,37 @@ namespace {
 struct Differentiate : mlir::attn::impl::DifferentiatePassBase<Differentiate> {
   void runOnOperation() override {
     for (auto kernel : getOperation().getOps<func::FuncOp>()) {
-      StationaryAttr held = gradientAttr.get(kernel);
-      if (!held)
+      StationaryAttr stationary = gradientAttr.get(kernel);
+      if (!stationary)
         continue;
       FailureOr<Chain> chain = findChain(kernel);
-      if (failed(chain) || failed(verify(*chain, held.getValue())))
+      if (failed(chain) || failed(verify(*chain, stationary.getValue())))
         return signalPassFailure();
-      differentiate(*chain, held.getValue());
+      differentiate(*chain, stationary.getValue());
     }
   }
 
-  static LogicalResult verify(Chain &chain, Stationary held) {
-    const bool ofTokens = holdsTokens(held);
+  static LogicalResult verify(Chain &chain, Stationary stationary) {
+    const bool ofTokens = keepsTokens(stationary);
     IntegerAttr operand = operandAttr.get(chain.function);
     if (ofTokens && (!operand || operand.getValue().uge(chain.updates.size())))
       return chain.function.emitError("expected ") << operandAttr << " to be the number of a region";
     if (FusedPartAttr part = fusedPartAttr.get(chain.function);
         part && (part.getValue() == FusedPart::Add) != ofTokens)
       return chain.function.emitError("expected ")
-             << fusedPartAttr << " of begin or end where rows are held and of add where tokens are, got "
-             << part;
+             << fusedPartAttr
+             << " of begin or end where rows are stationary and of add where tokens are, got " << part;
     if (!chain.changes.empty())
       return chain.changes.front()->emitOpError("has no gradient: expected a single chain of updates");
     return success();
   }
 
-  static void differentiate(Chain &chain, Stationary held) {
+  static void differentiate(Chain &chain, Stationary stationary) {
     func::FuncOp kernel = chain.function;
     TogetherAttr together = weighsTokensAttr.get(kernel);
     SmallVector<UpdateOp> updates = chain.updates;
     Value part = chain.query();
-    if (holdsTokens(held)) {
+    if (keepsTokens(stationary)) {
       int64_t operand = operandAttr.get(kernel).getInt();
       Builder b(kernel.getContext());
       firstEndAttr.set(kernel, b.getI32IntegerAttr(chain.firstEnd(operand)));
@@ -87,11 +87,12 @@ struct Differentiate : mlir::attn::impl::DifferentiatePassBase<Differentiate> {
       sum = InitSignificanceOp::create(
           b, SignificanceType::get(kernel.getContext(), together.getValue(), chain.queryHeads()), part);
     else
-      sum = InitGradientOp::create(
-          b,
-          GradientType::get(kernel.getContext(), held, chain.queryHeads(), chain.keyDim(), chain.valueDim()),
-          part, !ends && chain.finish.getLse() != nullptr, /*adds_rows=*/is(FusedPart::Add),
-          /*summed=*/ends, kvHeads);
+      sum = InitGradientOp::create(b,
+                                   GradientType::get(kernel.getContext(), stationary, chain.queryHeads(),
+                                                     chain.keyDim(), chain.valueDim()),
+                                   part, !ends && chain.finish.getLse() != nullptr,
+                                   /*adds_rows=*/is(FusedPart::Add),
+                                   /*summed=*/ends, kvHeads);
     Type type = sum.getType();
     for (UpdateOp update : updates) {
       IRMapping mapping;

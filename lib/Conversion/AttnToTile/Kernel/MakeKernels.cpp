@@ -95,14 +95,14 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
     tile::ScheduleAttr ofRows = *schedules.begin();
     gpu::GPUModuleOp module = makeModule(function);
     Builder b(function.getContext());
-    auto make = [&](const Twine &name, tile::ScheduleAttr schedule, Stationary held) {
+    auto make = [&](const Twine &name, tile::ScheduleAttr schedule, Stationary stationary) {
       func::FuncOp kernel = copyInto(module, function, (function.getName() + name).str());
       backwardAttr.remove(kernel);
       orderedAttr.remove(kernel);
       fusedAttr.remove(kernel);
       splitsTokensAttr.remove(kernel);
       tile::scheduleAttr.set(kernel, schedule);
-      gradientAttr.set(kernel, StationaryAttr::get(b.getContext(), held));
+      gradientAttr.set(kernel, StationaryAttr::get(b.getContext(), stationary));
       return kernel;
     };
     bool fused = fusedAttr.isOn(function);
@@ -115,11 +115,11 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
     setFused(rows, FusedPart::Begin);
     if (auto tables = dyn_cast<ArrayAttr>(backwardAttr.get(function)))
       tablesAttr.set(rows, tables);
-    SmallVector<Stationary> held{Stationary::Tokens};
+    SmallVector<Stationary> stationary{Stationary::Tokens};
     if (splitsTokensAttr.isOn(function))
-      held = {Stationary::Keys, Stationary::Values};
+      stationary = {Stationary::Keys, Stationary::Values};
     for (auto [i, update] : llvm::enumerate(chain.updates))
-      for (Stationary each : held) {
+      for (Stationary each : stationary) {
         func::FuncOp kernel = make("_" + stringifyStationary(each) + Twine(ofTokens.getRows()) + "_" +
                                        argumentName(update.getKv()),
                                    ofTokens, each);

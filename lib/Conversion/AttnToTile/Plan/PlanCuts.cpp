@@ -1,6 +1,6 @@
 //===- PlanCuts.cpp - Equal shares of the list, on the device -------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Units laid end to end, each as often as there are ordinals, are a list of tasks. Share k
+// Work tiles laid end to end, each as often as there are ordinals, are a list of tasks. Share k
 // ends where the cost of what is before it is k + 1 shares, at the nearest key tile:
 //
 //     task 0        task 1  task 2                    task 3
@@ -11,7 +11,7 @@
 // parts, by sums over all of them. A task that no cut is in stands as many places behind
 // its number as there are cuts before.
 //
-// Where heads go abreast (headsAbreast in plan/Balance.h), a unit is in the list once, and
+// Where heads go in lockstep (headsInLockstep in plan/Balance.h), a work tile is in the list once, and
 // each share is walked by as many neighbouring blocks as there are heads. Their tasks are
 // those of the share once for each of them, their partial rows those of the list.
 //
@@ -25,26 +25,26 @@ using namespace mlir::tile;
 static constexpr int64_t leastTiles = 2; ///< of a part: a cut nearer to the end of a task moves there
 
 PlanKernel::Listed PlanKernel::listedAt(Number task, Number nth) {
-  return {select(isAbreast, task, task / dealt), select(isAbreast, nth, task % dealt)};
+  return {select(isLockstep, task, task / dealt), select(isLockstep, nth, task % dealt)};
 }
 
 PlanKernel::Run PlanKernel::runOf(Number shareNumber, Number nth) {
   Number next = nextCut(shareNumber);
   Number from = get(cutTask, shareNumber) + get(cutsUpTo, shareNumber);
   Number to = get(cutTask, next) + get(cutsUpTo, next);
-  return {{from, to}, from * abreast + nth * (to - from)};
+  return {{from, to}, from * lockstep + nth * (to - from)};
 }
 
 PlanKernel::Place PlanKernel::placeOf(Number cut) {
-  Number ordinals = select(isAbreast, 1, number(dealt));
+  Number ordinals = select(isLockstep, 1, number(dealt));
   Number end = listed * ordinals, target = min(cut, shares) * share;
-  Number unit = search(costs, listed, listedAt(target, number(0)).unit);
-  Number before = get(costs, unit), size = get(costs, unit + 1) - before;
-  Number inUnit = target - before * ordinals;
-  Number task = unit * ordinals + inUnit / size;
+  Number workTile = search(costs, listed, listedAt(target, number(0)).workTile);
+  Number before = get(costs, workTile), size = get(costs, workTile + 1) - before;
+  Number inWorkTile = target - before * ordinals;
+  Number task = workTile * ordinals + inWorkTile / size;
   Number overhead = dim(PlanDim::Fixed), tiles = tilesOfCost(size, overhead);
   // The nearest tile: half of one more.
-  Number inTask = inUnit % size + tileCost / 2;
+  Number inTask = inWorkTile % size + tileCost / 2;
   Number tile = tilesOfCost(max(inTask, overhead), overhead);
   Number isAtEnd = tiles - tile < leastTiles, isAtBegin = tile < leastTiles;
   task = select(isAtEnd && !isAtBegin, task + 1, task);
@@ -78,7 +78,8 @@ void PlanKernel::countCuts() {
                          Numbers values = ifThere(exists, 3, [&]() -> Numbers {
                            Number task = get(cutTask, i), cuts = get(cutTile, i) > 0;
                            Number isLast = cuts && isLastCut(i, task);
-                           Number rows = unitOf(min(listedAt(task, number(0)).unit, listed - 1)).packedCount;
+                           Number rows =
+                               workTileOf(min(listedAt(task, number(0)).workTile, listed - 1)).packedCount;
                            Number ofLast = select(isLast, rows, 0);
                            return {count(cuts), select(cuts, rows, 0) + ofLast, ofLast};
                          });
@@ -92,8 +93,8 @@ void PlanKernel::countCuts() {
                          return sumsOf(carried, sums.totals);
                        });
   listPartials = found[1], listMerges = found[2];
-  partials = select(isCut, listPartials * abreast, partials);
-  merges = select(isCut, listMerges * abreast, merges);
+  partials = select(isCut, listPartials * lockstep, partials);
+  merges = select(isCut, listMerges * lockstep, merges);
   sync();
 }
 
@@ -108,52 +109,52 @@ PlanPiece PlanKernel::pieceOf(Number begin, Number end) {
 void PlanKernel::writeWholeTasks() {
   Number blocks = dim(PlanDim::Blocks) + 1;
   spread(listed, [&](Number which) {
-    PlanUnit unit = unitOf(which);
-    segmentsOf(unit, {number(0), unit.tiles, {}}, which * mostSeen());
+    PlanWorkTile workTile = workTileOf(which);
+    segmentsOf(workTile, {number(0), workTile.tiles, {}}, which * mostSeen());
   });
   spread(listed * dealt, [&](Number which) {
-    Number ofUnit = which / dealt, ordinal = which % dealt;
-    Number task = select(isAbreast, ofUnit, which), nth = select(isAbreast, ordinal, 0);
+    Number ofWorkTile = which / dealt, ordinal = which % dealt;
+    Number task = select(isLockstep, ofWorkTile, which), nth = select(isLockstep, ordinal, 0);
     Number cut = search(cutTask, blocks, task);
     Number isCut = equal(get(cutTask, cut), task) && get(cutTile, cut) > 0;
     b.doIf(!isCut, [&] {
-      PlanUnit unit = unitOf(ofUnit);
+      PlanWorkTile workTile = workTileOf(ofWorkTile);
       Number index = runOf(cut, nth).placeOf(task + get(cutsUpTo, cut));
-      writeCutPiece(unit, ordinal, pieceOf(number(0), unit.tiles), number(-1), index, ofUnit);
+      writeCutPiece(workTile, ordinal, pieceOf(number(0), workTile.tiles), number(-1), index, ofWorkTile);
     });
   });
 }
 
 /// The task of a piece; `segments`: the number of the piece among those that have room for segments.
-void PlanKernel::writeCutPiece(const PlanUnit &unit, Number ordinal, const PlanPiece &piece,
+void PlanKernel::writeCutPiece(const PlanWorkTile &workTile, Number ordinal, const PlanPiece &piece,
                                Number partialRow, Number index, Number segments) {
-  Number ofPiece = segmentsOf(unit, piece).first;
+  Number ofPiece = segmentsOf(workTile, piece).first;
   writeRecord(PlanArray::Tasks, index * int64_t{Task::words},
-              taskOf(unit, piece, ordinal, segments * mostSeen(), ofPiece, partialRow));
+              taskOf(workTile, piece, ordinal, segments * mostSeen(), ofPiece, partialRow));
 }
 
-/// Of each cut the piece that it ends, and of a task's last the piece behind it. Blocks abreast read the same
-/// segments, which the first of them writes.
+/// Of each cut the piece that it ends, and of a task's last the piece behind it. Blocks in lockstep read the
+/// same segments, which the first of them writes.
 void PlanKernel::writeCutTasks() {
-  spread(ifCut(shares + 1) * abreast, [&](Number which) {
-    Number cut = which / by(PlanDim::Abreast), nth = nthOf(which, cut);
+  spread(ifCut(shares + 1) * lockstep, [&](Number which) {
+    Number cut = which / by(PlanDim::Lockstep), nth = nthOf(which, cut);
     Number tile = get(cutTile, cut), task = get(cutTask, cut);
     b.doIf(tile > 0, [&] {
       Listed listedTask = listedAt(task, nth);
-      PlanUnit unit = unitOf(listedTask.unit);
+      PlanWorkTile workTile = workTileOf(listedTask.workTile);
       Number before = max(cut - 1, 0);
       Number begin = select(cut > 0 && equal(get(cutTask, before), task), get(cutTile, before), 0);
       Number behind = task + get(cutsUpTo, cut), rows = partialIn(nth, get(cutPartial, cut));
       auto writePiece = [&](const PlanPiece &piece, Number partialRow, Number ofShare, Number index,
                             Number segments) {
-        b.doIf(equal(nth, 0), [&] { segmentsOf(unit, piece, segments * mostSeen()); });
-        writeCutPiece(unit, listedTask.ordinal, piece, partialRow, runOf(ofShare, nth).placeOf(index),
+        b.doIf(equal(nth, 0), [&] { segmentsOf(workTile, piece, segments * mostSeen()); });
+        writeCutPiece(workTile, listedTask.ordinal, piece, partialRow, runOf(ofShare, nth).placeOf(index),
                       segments);
       };
       Number segments = listed + cut * 2;
       writePiece(pieceOf(begin, tile), rows, before, behind - 1, segments);
       b.doIf(isLastCut(cut, task), [&] {
-        writePiece(pieceOf(tile, unit.tiles), rows + unit.packedCount, cut, behind, segments + 1);
+        writePiece(pieceOf(tile, workTile.tiles), rows + workTile.packedCount, cut, behind, segments + 1);
       });
     });
   });
@@ -163,7 +164,7 @@ void PlanKernel::writeCutTasks() {
 void PlanKernel::writeCutStarts() {
   Number blocks = dim(PlanDim::Blocks);
   spread(ifCut(blocks + 1), [&](Number which) {
-    Number cut = which / by(PlanDim::Abreast), nth = nthOf(which, cut);
+    Number cut = which / by(PlanDim::Lockstep), nth = nthOf(which, cut);
     Number next = nextCut(cut), task = get(cutTask, cut), begin = get(cutTile, cut);
     Run run = runOf(cut, nth);
     write(PlanArray::BlockTasks, which, run.first);
@@ -171,17 +172,17 @@ void PlanKernel::writeCutStarts() {
     b.doIf(which < blocks && equal(run.tasks.begin, run.tasks.end), [&] { writeNoStart(which); });
     b.doIf(which < blocks && run.tasks.begin < run.tasks.end, [&] {
       Listed listedTask = listedAt(task, nth);
-      PlanUnit unit = unitOf(listedTask.unit);
+      PlanWorkTile workTile = workTileOf(listedTask.workTile);
       Number isEnded = equal(get(cutTask, next), task) && get(cutTile, next) > 0;
       Number isRest = begin > 0;
-      PlanPiece piece = pieceOf(begin, select(isEnded, get(cutTile, next), unit.tiles));
-      Number rest = get(cutPartial, cut) + unit.packedCount;
+      PlanPiece piece = pieceOf(begin, select(isEnded, get(cutTile, next), workTile.tiles));
+      Number rest = get(cutPartial, cut) + workTile.packedCount;
       Number partialRow =
           select(isRest, partialIn(nth, rest), select(isEnded, partialIn(nth, get(cutPartial, next)), -1));
       Number last = listed + (cut * 2 + 1), ended = listed + next * 2;
-      Number ofPiece = select(isEnded, ended, select(isRest, last, listedTask.unit));
-      auto [segments, front] = segmentsOf(unit, piece);
-      Task record = taskOf(unit, piece, listedTask.ordinal, ofPiece * mostSeen(), segments, partialRow);
+      Number ofPiece = select(isEnded, ended, select(isRest, last, listedTask.workTile));
+      auto [segments, front] = segmentsOf(workTile, piece);
+      Task record = taskOf(workTile, piece, listedTask.ordinal, ofPiece * mostSeen(), segments, partialRow);
       writeStart(which, record, front, run.first, run.placeOf(run.tasks.end));
     });
   });
@@ -194,12 +195,12 @@ void PlanKernel::writeCutMerges() {
     Number cut = search(cutMerge, blocks, inList), task = get(cutTask, cut);
     Number row = inList - get(cutMerge, cut);
     Listed listedTask = listedAt(task, nth);
-    PlanUnit unit = unitOf(listedTask.unit);
+    PlanWorkTile workTile = workTileOf(listedTask.workTile);
     Number before = get(cutsUpTo, search(cutTask, blocks, task - 1));
     Number pieces = get(cutsUpTo, cut) - before + 1;
-    Number first = get(cutPartial, cut) - (pieces - 2) * unit.packedCount;
+    Number first = get(cutPartial, cut) - (pieces - 2) * workTile.packedCount;
     Number rows = partialIn(nth, first);
-    writeMerge(list, rows + row * pieces, pieces, rows + row, unit.packedCount, unit, listedTask.ordinal,
-               row);
+    writeMerge(list, rows + row * pieces, pieces, rows + row, workTile.packedCount, workTile,
+               listedTask.ordinal, row);
   });
 }

@@ -8,7 +8,7 @@
 //
 // So where a block's tasks begin is known without asking any other block.
 //
-// Of a unit that is cut, part k of ordinal s has its rows' partials behind those of part
+// Of a work tile that is cut, part k of ordinal s has its rows' partials behind those of part
 // k - 1, and the lists of the merge map follow from that.
 //
 //===----------------------------------------------------------------------===//
@@ -18,12 +18,13 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-/// A segment over some tokens of those that a unit sees.
-Segment PlanKernel::segmentOf(const PlanUnit &unit, const SeenTokens &seen, const NumberRange &tokens) {
+/// A segment over some tokens of those that a work tile sees.
+Segment PlanKernel::segmentOf(const PlanWorkTile &workTile, const SeenTokens &seen,
+                              const NumberRange &tokens) {
   NumberRange full = fullWithin(tokens, seen.full);
   Segment segment;
   segment.operand = number(seen.operand);
-  segment.instance = unit.sequence;
+  segment.instance = workTile.sequence;
   segment.kvBegin = tokens.begin;
   segment.kvEnd = tokens.end;
   segment.fullBegin = full.begin;
@@ -33,13 +34,13 @@ Segment PlanKernel::segmentOf(const PlanUnit &unit, const SeenTokens &seen, cons
   return segment;
 }
 
-std::pair<Number, Segment> PlanKernel::segmentsOf(const PlanUnit &unit, const PlanPiece &piece,
+std::pair<Number, Segment> PlanKernel::segmentsOf(const PlanWorkTile &workTile, const PlanPiece &piece,
                                                   std::optional<Number> at) {
   Number segments = number(0), firstTile = number(0);
   Segment front = ::attn::rt::recordOf<Segment>(SmallVector<Value>(Segment::usedWords, b.i32(0)));
-  for (const SeenTokens &seen : unit.seen) {
+  for (const SeenTokens &seen : workTile.seen) {
     NumberRange tokens = tokensOfTiles(seen.tokens, firstTile, piece.begin, piece.end, dim(PlanDim::Keys));
-    Segment segment = segmentOf(unit, seen, tokens);
+    Segment segment = segmentOf(workTile, seen, tokens);
     Number exists = tokens.begin < tokens.end;
     firstTile = firstTile + seen.tiles;
     if (at)
@@ -56,12 +57,12 @@ std::pair<Number, Segment> PlanKernel::segmentsOf(const PlanUnit &unit, const Pl
   return {segments, front};
 }
 
-Task PlanKernel::taskOf(const PlanUnit &unit, const PlanPiece &piece, Number ordinal, Number segments,
+Task PlanKernel::taskOf(const PlanWorkTile &workTile, const PlanPiece &piece, Number ordinal, Number segments,
                         Number segmentCount, Number partialRow) {
   Task task;
-  task.packedBegin = unit.packedBegin;
-  task.packedCount = unit.packedCount;
-  task.ordinal = unit.head + ordinal;
+  task.packedBegin = workTile.packedBegin;
+  task.packedCount = workTile.packedCount;
+  task.ordinal = workTile.head + ordinal;
   task.segmentBegin = segments;
   task.segmentEnd = segments + segmentCount;
   task.partial = partialRow;
@@ -107,9 +108,9 @@ Number PlanKernel::startOf(Number which) {
 
 void PlanKernel::writeParts() {
   spread(parts, [&](Number part) {
-    Number which = get(unitOfPart, part);
-    PlanUnit unit = unitOf(which);
-    segmentsOf(unit, partOf(unit, part - get(partStart, which)), part * mostSeen());
+    Number which = get(workTileOfPart, part);
+    PlanWorkTile workTile = workTileOf(which);
+    segmentsOf(workTile, partOf(workTile, part - get(partStart, which)), part * mostSeen());
   });
 }
 
@@ -118,15 +119,15 @@ void PlanKernel::writeTasks() {
   Number blocks = dim(PlanDim::Blocks);
   spread(tasks, [&](Number turn) {
     Dealt dealt = dealtAt(turn);
-    Number which = get(unitOfPart, dealt.part), firstPart = get(partStart, which);
-    Number ofUnit = get(partStart, which + 1) - firstPart, nth = dealt.part - firstPart;
-    PlanUnit unit = unitOf(which);
-    PlanPiece piece = partOf(unit, nth);
-    auto [segments, front] = segmentsOf(unit, piece);
+    Number which = get(workTileOfPart, dealt.part), firstPart = get(partStart, which);
+    Number ofWorkTile = get(partStart, which + 1) - firstPart, nth = dealt.part - firstPart;
+    PlanWorkTile workTile = workTileOf(which);
+    PlanPiece piece = partOf(workTile, nth);
+    auto [segments, front] = segmentsOf(workTile, piece);
     Number rows = get(partial, which), isCut = get(partial, which + 1) > rows;
-    Number partialRow = rows + (dealt.ordinal * ofUnit + nth) * unit.packedCount;
-    Task task =
-        taskOf(unit, piece, dealt.ordinal, dealt.part * mostSeen(), segments, select(isCut, partialRow, -1));
+    Number partialRow = rows + (dealt.ordinal * ofWorkTile + nth) * workTile.packedCount;
+    Task task = taskOf(workTile, piece, dealt.ordinal, dealt.part * mostSeen(), segments,
+                       select(isCut, partialRow, -1));
     Number round = turn / by(PlanDim::Blocks), place = turn % by(PlanDim::Blocks);
     Number to = select(equal(round % 2, 0), place, blocks - 1 - place);
     writeRecord(PlanArray::Tasks, (startOf(to) + round) * int64_t{Task::words}, task);
@@ -145,25 +146,26 @@ void PlanKernel::writeStarts() {
 }
 
 /// A list of the merge map: `partialRow` is its first part, and `stride` rows lie between that and the next.
-void PlanKernel::writeMerge(Number list, Number firstEntry, Number ofUnit, Number partialRow, Number stride,
-                            const PlanUnit &unit, Number ordinal, Number row) {
-  Number packed = unit.packedBegin + row;
-  Number output = outputOf(rowOf(packed, group), unit.head + ordinal, packed % group, heads * group, group);
+void PlanKernel::writeMerge(Number list, Number firstEntry, Number ofWorkTile, Number partialRow,
+                            Number stride, const PlanWorkTile &workTile, Number ordinal, Number row) {
+  Number packed = workTile.packedBegin + row;
+  Number output =
+      outputOf(rowOf(packed, group), workTile.head + ordinal, packed % group, heads * group, group);
   write(PlanArray::MergeStart, list + 1, firstEntry);
   write(PlanArray::MergeRows, list, output);
-  forEach(number(0), ofUnit,
+  forEach(number(0), ofWorkTile,
           [&](Number nth) { write(PlanArray::MergePartials, firstEntry + nth, partialRow + nth * stride); });
 }
 
 void PlanKernel::writeMerges() {
   spread(select(equal(shares, 0), merges, 0), [&](Number list) {
-    Number which = search(mergeStart, units, list);
-    PlanUnit unit = unitOf(which);
-    Number inUnit = list - get(mergeStart, which);
-    Number ordinal = inUnit / unit.packedCount, row = inUnit % unit.packedCount;
-    Number ofUnit = get(partStart, which + 1) - get(partStart, which);
-    Number rows = get(partial, which), ofOrdinal = ordinal * ofUnit * unit.packedCount;
-    writeMerge(list, rows + (ofOrdinal + row * ofUnit), ofUnit, rows + (ofOrdinal + row), unit.packedCount,
-               unit, ordinal, row);
+    Number which = search(mergeStart, workTiles, list);
+    PlanWorkTile workTile = workTileOf(which);
+    Number inWorkTile = list - get(mergeStart, which);
+    Number ordinal = inWorkTile / workTile.packedCount, row = inWorkTile % workTile.packedCount;
+    Number ofWorkTile = get(partStart, which + 1) - get(partStart, which);
+    Number rows = get(partial, which), ofOrdinal = ordinal * ofWorkTile * workTile.packedCount;
+    writeMerge(list, rows + (ofOrdinal + row * ofWorkTile), ofWorkTile, rows + (ofOrdinal + row),
+               workTile.packedCount, workTile, ordinal, row);
   });
 }

@@ -24,7 +24,7 @@ PlanKernel::PlanKernel(Chain &chain, func::FuncOp kernel)
 void PlanKernel::run() {
   declareParameters();
   layOutScratch();
-  findUnits();
+  findWorkTiles();
   checkPages();
   findParts();
   decide();

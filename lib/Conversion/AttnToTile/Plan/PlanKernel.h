@@ -3,21 +3,21 @@
 // What the planner does on the host (attn_rt/plan/Plan.h), as a program of many threads
 // that know their number and the prefix sums of what all of them hold:
 //
-//   sequences -> units   how many tiles of rows each has                 PlanUnits.cpp
+//   sequences -> work tiles   how many tiles of rows each has                 PlanWorkTiles.cpp
 //   sequences -> pages   that rows read: whether the pool has them all   PlanPages.cpp
-//   units -> parts       cut at multiples of a fixed size, or not at all PlanParts.cpp
+//   work tiles -> parts       cut at multiples of a fixed size, or not at all PlanParts.cpp
 //   parts -> blocks      longest first, there and back over the blocks   PlanDeals.cpp
-//   units -> blocks      instead: equal shares of the list, cut          PlanCuts.cpp
+//   work tiles -> blocks      instead: equal shares of the list, cut          PlanCuts.cpp
 //
 // The formulas are the host planner's (attn_rt/plan/PlanTerms.h), of values.
 //
-// Blocks of the launch do not wait for each other. Each finds all units, parts and their
+// Blocks of the launch do not wait for each other. Each finds all work tiles, parts and their
 // order in scratch memory of its own, and writes a share of the plan's arrays.
 //
-// Heads that have lengths and pages of their own have units of their own. Else a unit stands
+// Heads that have lengths and pages of their own have work tiles of their own. Else a work tile stands
 // for the same rows of all heads, and its parts are dealt once for each.
 //
-// Where something is wrong or does not fit there are no units, and nothing follows from
+// Where something is wrong or does not fit there are no work tiles, and nothing follows from
 // that but an empty plan.
 //
 //===----------------------------------------------------------------------===//
@@ -43,7 +43,7 @@ using ::attn::rt::tileCost, ::attn::rt::costOfTask, ::attn::rt::tilesOfCost, ::a
 using Number = ValueNumber;
 using NumberRange = ::attn::rt::RangeOf<Number>;
 
-/// Tokens of an instance that rows of a unit see, of which all of them see those in `full`.
+/// Tokens of an instance that rows of a work tile see, of which all of them see those in `full`.
 struct SeenTokens {
   unsigned operand;
   NumberRange tokens, full;
@@ -52,14 +52,14 @@ struct SeenTokens {
 };
 
 /// A tile of packed rows.
-struct PlanUnit {
+struct PlanWorkTile {
   Number sequence, packedBegin, packedCount, firstPosition, lastPosition, rowBegin, rowEnd;
   Number head; ///< the only one that it is of, where heads differ; else 0
   SmallVector<SeenTokens> seen;
   Number tiles; ///< of all that it sees
 };
 
-/// Key tiles [begin, end) of a unit, for one ordinal.
+/// Key tiles [begin, end) of a work tile, for one ordinal.
 struct PlanPiece {
   Number begin, end;
   std::optional<Number> sink; ///< whether it adds the sink, where there is one
@@ -72,7 +72,7 @@ struct ScratchArray {
 
 class PlanKernel : ::attn::rt::PlanScratchOf<ScratchArray> {
 public:
-  /// Few enough that those without a unit cost the others little: warps share what issues instructions.
+  /// Few enough that those without a work tile cost the others little: warps share what issues instructions.
   static constexpr int64_t warps = 16, threads = warps * 32;
 
   PlanKernel(Chain &chain, func::FuncOp kernel);
@@ -131,10 +131,10 @@ private:
   /// The rows of a sequence.
   NumberRange rowsOfSequence(Number sequence);
 
-  // PlanUnits.cpp
+  // PlanWorkTiles.cpp
   void declareParameters();
   void layOutScratch();
-  void findUnits();
+  void findWorkTiles();
   Number faultOf(Number sequence, const NumberRange &rows);
   void writeFinding(const Finding &finding);
   StringRef nameOf(unsigned operand) const;
@@ -145,12 +145,13 @@ private:
   std::pair<Number, Number> lengthsOf(unsigned operand, Number sequence);
   Number roomOf(unsigned operand);
   Number pos0Of(unsigned operand, Number sequence);
-  PlanUnit unitOf(Number unit) { return unitOf(unit, get(sequenceOf, unit)); }
-  PlanUnit unitOf(Number unit, Number sequence);
-  /// All rows of a list, a sequence's or one head's of it, as one unit: what they see, and nothing of tiles.
-  PlanUnit rowsOf(Number list);
-  void findSeen(PlanUnit &unit, Number end);
-  void addSeen(unsigned operand, PlanUnit &unit);
+  PlanWorkTile workTileOf(Number workTile) { return workTileOf(workTile, get(sequenceOf, workTile)); }
+  PlanWorkTile workTileOf(Number workTile, Number sequence);
+  /// All rows of a list, a sequence's or one head's of it, as one work tile: what they see, and nothing of
+  /// tiles.
+  PlanWorkTile rowsOf(Number list);
+  void findSeen(PlanWorkTile &workTile, Number end);
+  void addSeen(unsigned operand, PlanWorkTile &workTile);
   void writePositions();
   void writeScoreTasks();
   int64_t mostSeen() const; ///< segments of a piece
@@ -162,7 +163,7 @@ private:
   };
   bool isPaged(unsigned operand) const;
   PageRun pageRunOf(const SeenTokens &seen);
-  Number pagePiecesOf(const PlanUnit &rows);
+  Number pagePiecesOf(const PlanWorkTile &rows);
   std::pair<Number, Number> firstWrongPage(unsigned operand, Number row, const NumberRange &entries);
   Finding wrongPageIn(Number piece);
   void countPieces();
@@ -174,8 +175,8 @@ private:
   };
   Chunks chunksOf(const SeenTokens &seen);
   Number endOfChunk(const SeenTokens &seen, Number chunk);
-  Number partsOf(const PlanUnit &unit);
-  PlanPiece partOf(const PlanUnit &unit, Number part);
+  Number partsOf(const PlanWorkTile &workTile);
+  PlanPiece partOf(const PlanWorkTile &workTile, Number part);
   void findParts();
   void decide();
   void sortParts();
@@ -184,11 +185,11 @@ private:
   void sortByDigit(ScratchArray from, ScratchArray to, Number shift);
 
   // PlanDeals.cpp
-  Segment segmentOf(const PlanUnit &unit, const SeenTokens &seen, const NumberRange &tokens);
+  Segment segmentOf(const PlanWorkTile &workTile, const SeenTokens &seen, const NumberRange &tokens);
   /// Writes the segments of a piece from `at` on, where it is given; returns their number and the first.
-  std::pair<Number, Segment> segmentsOf(const PlanUnit &unit, const PlanPiece &piece,
+  std::pair<Number, Segment> segmentsOf(const PlanWorkTile &workTile, const PlanPiece &piece,
                                         std::optional<Number> at = {});
-  Task taskOf(const PlanUnit &unit, const PlanPiece &piece, Number ordinal, Number segments,
+  Task taskOf(const PlanWorkTile &workTile, const PlanPiece &piece, Number ordinal, Number segments,
               Number segmentCount, Number partial);
   void writeStart(Number start, const Task &task, const Segment &front, Number tasksBegin, Number tasksEnd);
   void writeNoStart(Number start);
@@ -203,15 +204,16 @@ private:
   void writeMerges();
   void writeMergeCounts();
   void writeMerge(Number list, Number first, Number parts, Number partial, Number stride,
-                  const PlanUnit &unit, Number ordinal, Number row);
+                  const PlanWorkTile &workTile, Number ordinal, Number row);
 
   // PlanCuts.cpp
   struct Place {
     Number task, tile;
   };
-  /// A task that is listed: which unit's it is, and for which ordinal. Blocks abreast are numbered by theirs.
+  /// A task that is listed: which work tile's it is, and for which ordinal. Blocks in lockstep are numbered
+  /// by theirs.
   struct Listed {
-    Number unit, ordinal;
+    Number workTile, ordinal;
   };
   Listed listedAt(Number task, Number nth);
   /// A share's tasks in the order of the list, and where those of its nth block begin.
@@ -221,19 +223,19 @@ private:
     Number placeOf(Number task) const { return first + (task - tasks.begin); }
   };
   Run runOf(Number share, Number nth);
-  Number nthOf(Number number, Number share) { return number - share * abreast; }
+  Number nthOf(Number number, Number share) { return number - share * lockstep; }
   Number partialIn(Number nth, Number row) { return row + nth * listPartials; }
   Place placeOf(Number cut);
   Number nextCut(Number cut) { return min(cut + 1, dim(PlanDim::Blocks)); }
   Number isLastCut(Number cut, Number task);
-  /// `count` where units are cut into shares, else 0.
+  /// `count` where work tiles are cut into shares, else 0.
   Number ifCut(Number count) { return select(shares > 0, count, 0); }
   void findCuts();
   void countCuts();
   void writeWholeTasks();
   void writeCutTasks();
   PlanPiece pieceOf(Number begin, Number end);
-  void writeCutPiece(const PlanUnit &unit, Number ordinal, const PlanPiece &piece, Number partial,
+  void writeCutPiece(const PlanWorkTile &workTile, Number ordinal, const PlanPiece &piece, Number partial,
                      Number index, Number segments);
   void writeCutStarts();
   void writeCutMerges();
@@ -244,18 +246,18 @@ private:
   Value scratchMemory;
   tile::AllocOp exchange;
   int64_t heads, group;
-  int64_t lists, dealt; ///< heads of a sequence that have units of their own, and heads of a unit
+  int64_t lists, dealt; ///< heads of a sequence that have work tiles of their own, and heads of a work tile
   bool sinks, follows;
   bool stores; ///< whether tasks store scores, which significance is made of: sequences then have a row at
                ///< most
   Number isRight, isHeld;  ///< whether inputs have no fault, and what they make fits
   Number sequences, fixed; ///< fixed: whether cuts are at multiples of plan.chunk
 
-  Number pieces;                               ///< of rows of block tables
-  Number units, parts, partials, merges, cost; ///< how many
-  Number tasks;                                ///< that are dealt
-  Number shares, listed, share;                ///< units that are cut into so many shares
-  Number abreast, isAbreast;       ///< blocks that walk a share together, and whether they are several
+  Number pieces;                                   ///< of rows of block tables
+  Number workTiles, parts, partials, merges, cost; ///< how many
+  Number tasks;                                    ///< that are dealt
+  Number shares, listed, share;                    ///< work tiles that are cut into so many shares
+  Number lockstep, isLockstep;     ///< blocks that walk a share together, and whether they are several
   Number listPartials, listMerges; ///< of the list, for one of those blocks
 };
 

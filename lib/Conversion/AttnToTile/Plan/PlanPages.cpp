@@ -30,7 +30,7 @@ bool PlanKernel::isPaged(unsigned operand) const {
   return storeOf(update.getKv().getType()).isPaged();
 }
 
-Number PlanKernel::pagePiecesOf(const PlanUnit &rows) {
+Number PlanKernel::pagePiecesOf(const PlanWorkTile &rows) {
   Number pieces = number(0);
   for (const SeenTokens &seen : rows.seen)
     if (isPaged(seen.operand))
@@ -63,7 +63,7 @@ std::pair<Number, Number> PlanKernel::firstWrongPage(unsigned operand, Number ro
 Finding PlanKernel::wrongPageIn(Number piece) {
   Number list = search(piecesUpTo, sequences * lists, piece);
   Number rest = piece - get(piecesUpTo, list), zero = number(0);
-  PlanUnit rows = rowsOf(list);
+  PlanWorkTile rows = rowsOf(list);
   Number fault = zero, ofOperand = zero, column = zero, wrongPage = zero;
   for (unsigned o = 0; o < chain.updates.size(); ++o) {
     if (!isPaged(o))
@@ -98,14 +98,14 @@ Finding PlanKernel::wrongPageIn(Number piece) {
           .page = wrongPage};
 }
 
-/// The pieces of lists, where heads have their own. Else findUnits counts them beside units.
+/// The pieces of lists, where heads have their own. Else findWorkTiles counts them beside workTiles.
 void PlanKernel::countPieces() {
   if (lists == 1)
     return;
   Number all = select(isRight && isHeld, sequences * lists, 0);
   pieces = walk(all, number(0), [&](Number i, Number exists, ArrayRef<Number> carried) -> Numbers {
     Number here = ifThere(exists, 1, [&]() -> Numbers {
-      PlanUnit rows = rowsOf(i);
+      PlanWorkTile rows = rowsOf(i);
       return {select(rows.rowBegin < rows.rowEnd, pagePiecesOf(rows), 0)};
     })[0];
     Sums sums = scan(here);
@@ -137,5 +137,5 @@ void PlanKernel::checkPages() {
          return {carried[0] + sums.totals[0]};
        });
   isRight = isRight && !isWrong;
-  units = select(isRight, units, 0);
+  workTiles = select(isRight, workTiles, 0);
 }

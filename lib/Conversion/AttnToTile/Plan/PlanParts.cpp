@@ -1,8 +1,8 @@
-//===- PlanParts.cpp - Units become parts in an order, on the device ------===//
+//===- PlanParts.cpp - Work tiles become parts in an order, on the device ------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Where cuts are at multiples of a fixed size, a unit has parts of one segment each, as
+// Where cuts are at multiples of a fixed size, a work tile has parts of one segment each, as
 // the planner's Balancer::listChunks makes them: so results have the same bits. Else a
-// unit is one part, or, where blocks would get too unequal shares, what PlanCuts.cpp cuts.
+// work tile is one part, or, where blocks would get too unequal shares, what PlanCuts.cpp cuts.
 //
 // Parts are sorted by what they cost, in 64 steps, of equals the first first.
 //
@@ -35,7 +35,7 @@ void PlanKernel::declareParameters() {
 }
 
 void PlanKernel::layOutScratch() {
-  ::attn::rt::PlanScratchSizes<Number> sizes{sequences, number(lists), dim(PlanDim::Units),
+  ::attn::rt::PlanScratchSizes<Number> sizes{sequences, number(lists), dim(PlanDim::WorkTiles),
                                              dim(PlanDim::Parts), dim(PlanDim::Blocks)};
   SmallVector<ScratchArray *> arrays;
   Number words = number(0);
@@ -64,17 +64,17 @@ Number PlanKernel::endOfChunk(const SeenTokens &seen, Number chunk) {
 }
 
 /// With fixed cuts the sink is a part of its own, the last one.
-Number PlanKernel::partsOf(const PlanUnit &unit) {
+Number PlanKernel::partsOf(const PlanWorkTile &workTile) {
   Number chunks = number(0);
-  for (const SeenTokens &seen : unit.seen)
+  for (const SeenTokens &seen : workTile.seen)
     chunks = chunks + chunksOf(seen).parts;
   return select(fixed, sinks ? chunks + 1 : max(chunks, 1), 1);
 }
 
-PlanPiece PlanKernel::partOf(const PlanUnit &unit, Number part) {
+PlanPiece PlanKernel::partOf(const PlanWorkTile &workTile, Number part) {
   Number firstTile = number(0), firstPart = number(0);
-  PlanPiece piece{unit.tiles, unit.tiles, {}};
-  for (const SeenTokens &seen : unit.seen) {
+  PlanPiece piece{workTile.tiles, workTile.tiles, {}};
+  for (const SeenTokens &seen : workTile.seen) {
     Chunks chunks = chunksOf(seen);
     Number nth = part - firstPart, next = nth + 1;
     Number isHere = 0 <= nth && nth < chunks.parts;
@@ -85,40 +85,42 @@ PlanPiece PlanKernel::partOf(const PlanUnit &unit, Number part) {
     firstPart = firstPart + chunks.parts;
   }
   piece.begin = select(fixed, piece.begin, 0);
-  piece.end = select(fixed, piece.end, unit.tiles);
+  piece.end = select(fixed, piece.end, workTile.tiles);
   if (sinks)
     piece.sink = !fixed || equal(part, firstPart);
   return piece;
 }
 
-/// Sums over the units of parts, rows of parts, rows to merge and cost; and whether there is room for them.
+/// Sums over the work tiles of parts, rows of parts, rows to merge and cost; and whether there is room for
+/// them.
 void PlanKernel::findParts() {
   Number isFirst = equal(thread, 0);
   const ScratchArray arrays[] = {partStart, partial, mergeStart, costs};
-  Numbers found = walk(units, Numbers(4, number(0)), [&](Number i, Number exists, ArrayRef<Number> carried) {
-    Numbers values = ifThere(exists, 4, [&]() -> Numbers {
-      Number sequence = search(unitStart, sequences, i);
-      put(sequenceOf, i, sequence);
-      PlanUnit unit = unitOf(i, sequence);
-      Number parts = partsOf(unit), rows = unit.packedCount * dealt;
-      Number isCut = sinks ? fixed || parts > 1 : parts > 1;
-      return {parts, select(isCut, rows * parts, 0), select(isCut, rows, 0),
-              costOfTask(dim(PlanDim::Fixed), unit.tiles)};
-    });
-    Sums sums = scan(values);
-    for (auto [array, before, here] : llvm::zip_equal(arrays, carried, sums.before))
-      b.doIf(exists, [&] { put(array, i, before + here); });
-    return sumsOf(carried, sums.totals);
-  });
+  Numbers found =
+      walk(workTiles, Numbers(4, number(0)), [&](Number i, Number exists, ArrayRef<Number> carried) {
+        Numbers values = ifThere(exists, 4, [&]() -> Numbers {
+          Number sequence = search(workTileStart, sequences, i);
+          put(sequenceOf, i, sequence);
+          PlanWorkTile workTile = workTileOf(i, sequence);
+          Number parts = partsOf(workTile), rows = workTile.packedCount * dealt;
+          Number isCut = sinks ? fixed || parts > 1 : parts > 1;
+          return {parts, select(isCut, rows * parts, 0), select(isCut, rows, 0),
+                  costOfTask(dim(PlanDim::Fixed), workTile.tiles)};
+        });
+        Sums sums = scan(values);
+        for (auto [array, before, here] : llvm::zip_equal(arrays, carried, sums.before))
+          b.doIf(exists, [&] { put(array, i, before + here); });
+        return sumsOf(carried, sums.totals);
+      });
   b.doIf(isFirst, [&] {
     for (auto [array, total] : llvm::zip_equal(arrays, found))
-      put(array, units, total);
+      put(array, workTiles, total);
   });
   parts = found[0], partials = found[1], merges = found[2], cost = found[3];
   for (auto [which, needed] : {std::pair(PlanDim::Parts, parts), std::pair(PlanDim::Partials, partials),
                                std::pair(PlanDim::MergeRows, merges)})
     isHeld = isHeld && needed <= dim(which);
-  for (Number *total : {&units, &parts, &partials, &merges, &cost})
+  for (Number *total : {&workTiles, &parts, &partials, &merges, &cost})
     *total = select(isHeld, *total, 0);
   b.doIf(equal(block, 0) && isFirst && isRight, [&] {
     writeFinding({.fault = select(isHeld, 0, static_cast<int64_t>(PlanFault::CapacityExceeded))});
@@ -126,32 +128,34 @@ void PlanKernel::findParts() {
   sync();
 }
 
-/// Units are dealt out whole where every round over the blocks would give each of them no more than its equal
-/// share, or 3 % above: so the least is merged. Else they are cut into as many shares as are long enough.
+/// Work tiles are dealt out whole where every round over the blocks would give each of them no more than its
+/// equal share, or 3 % above: so the least is merged. Else they are cut into as many shares as are long
+/// enough.
 void PlanKernel::decide() {
   Number blocks = dim(PlanDim::Blocks), overhead = dim(PlanDim::Fixed), shareTiles = dim(PlanDim::ShareTiles);
-  Number all = units * dealt, total = cost * dealt;
+  Number all = workTiles * dealt, total = cost * dealt;
   Number tiles = tilesOfCost(total, all * overhead);
   Number most = max(mostShares(blocks, tiles, shareTiles), 1);
   Number even = equalShare(total, most) + costOfTask(overhead, 1);
   Number rounds = max(ceilDiv(all, by(PlanDim::Blocks)), 1);
   Number longest = even + even / 32; // of the tasks of all rounds
-  Number longer = walk(units, number(0), [&](Number i, Number exists, ArrayRef<Number> carried) -> Numbers {
-    Number isLonger = ifThere(exists, 1, [&]() -> Numbers {
-      Number cost = get(costs, i + 1) - get(costs, i);
-      return {count(longest < cost * rounds)};
-    })[0];
-    return {carried[0] + scan(isLonger).totals[0]};
-  })[0];
+  Number longer =
+      walk(workTiles, number(0), [&](Number i, Number exists, ArrayRef<Number> carried) -> Numbers {
+        Number isLonger = ifThere(exists, 1, [&]() -> Numbers {
+          Number cost = get(costs, i + 1) - get(costs, i);
+          return {count(longest < cost * rounds)};
+        })[0];
+        return {carried[0] + scan(isLonger).totals[0]};
+      })[0];
   Number isCut = !fixed && longer > 0;
-  // Abreast every unit is listed once, for all of its heads.
-  abreast = dim(PlanDim::Abreast), isAbreast = abreast > 1;
-  Number listTotal = select(isAbreast, cost, total);
-  Number together = mostShares(blocks / by(PlanDim::Abreast), tiles, shareTiles * abreast);
-  most = select(isAbreast, max(together, 1), most);
+  // Lockstep every work tile is listed once, for all of its heads.
+  lockstep = dim(PlanDim::Lockstep), isLockstep = lockstep > 1;
+  Number listTotal = select(isLockstep, cost, total);
+  Number together = mostShares(blocks / by(PlanDim::Lockstep), tiles, shareTiles * lockstep);
+  most = select(isLockstep, max(together, 1), most);
   shares = select(isCut, most, 0);
   share = max(equalShare(listTotal, most), 1);
-  listed = select(isCut, units, 0);
+  listed = select(isCut, workTiles, 0);
   parts = select(isCut, 0, parts);
   tasks = parts * dealt;
 }
@@ -159,15 +163,15 @@ void PlanKernel::decide() {
 /// By one digit after the other, the lowest first; each keeps the order of those alike.
 void PlanKernel::sortParts() {
   Number steps = number((1 << costBits) - 1);
-  Number tiles = tilesOfCost(cost, units * dim(PlanDim::Fixed));
+  Number tiles = tilesOfCost(cost, workTiles * dim(PlanDim::Fixed));
   Number mean = max(tiles / max(parts, 1), 1);
   walk(parts, {}, [&](Number i, Number exists, ArrayRef<Number>) -> Numbers {
-    b.doIf(exists, [&] { // without cuts a part is a unit
-      Number unit = search(partStart, select(fixed, units, 0), i) + select(fixed, 0, i);
-      PlanPiece piece = partOf(unitOf(unit), i - get(partStart, unit));
+    b.doIf(exists, [&] { // without cuts a part is a work tile
+      Number workTile = search(partStart, select(fixed, workTiles, 0), i) + select(fixed, 0, i);
+      PlanPiece piece = partOf(workTileOf(workTile), i - get(partStart, workTile));
       Number size = min(piece.end - piece.begin, 1 << 20);
       Number rank = steps - min(size * meanSteps / mean, steps);
-      put(unitOfPart, i, unit);
+      put(workTileOfPart, i, workTile);
       put(order, i, rank * (1 << partBits) + i);
     });
     return {};

@@ -22,7 +22,7 @@ struct ExpandRows : mlir::attn::impl::ExpandRowsPassBase<ExpandRows> {
     for (auto kernel : getOperation().getOps<func::FuncOp>()) {
       SmallVector<Operation *> pieces;
       kernel.walk([&](Operation *op) {
-        if (isa<TakeRowsOp, PutRowsOp, QuantizeRowsOp, DequantizeRowsOp>(op))
+        if (isa<LoadRowsOp, StoreRowsOp, QuantizeRowsOp, DequantizeRowsOp>(op))
           pieces.push_back(op);
       });
       if (pieces.empty())
@@ -40,9 +40,9 @@ struct ExpandRows : mlir::attn::impl::ExpandRowsPassBase<ExpandRows> {
   static void expand(func::FuncOp kernel, ArrayRef<Operation *> pieces) {
     RowExpansion expansion(kernel);
     for (Operation *op : pieces) {
-      if (auto take = dyn_cast<TakeRowsOp>(op))
+      if (auto take = dyn_cast<LoadRowsOp>(op))
         expansion.take(take);
-      else if (auto put = dyn_cast<PutRowsOp>(op))
+      else if (auto put = dyn_cast<StoreRowsOp>(op))
         expansion.put(put);
       else if (auto quantize = dyn_cast<QuantizeRowsOp>(op))
         expansion.quantize(quantize);

@@ -10,30 +10,30 @@
 
 namespace mlir::attn {
 
-/// The 32-bit words of a unit; of a unit of two bytes the low half of one.
+/// The 32-bit words of a chunk; of a chunk of two bytes the low half of one.
 using Words = SmallVector<Value, 4>;
 
 struct RowExpansion {
   explicit RowExpansion(func::FuncOp kernel);
 
-  // Units in memory (RowUnits.cpp).
-  /// One unit of a lane: whether it exists, and where it lies, in elements of the buffer.
-  struct Unit {
+  // Chunks in memory (RowChunks.cpp).
+  /// One chunk of a lane: whether it exists, and where it lies, in elements of the buffer.
+  struct Chunk {
     Value there, index;
   };
   /// Computes in front of the first operation on rows of a turn, `op`, what all of them read and write: lanes
   /// do it before they wait for their loads.
-  void placeUnits(Operation *op);
-  /// The column of a lane's unit in a piece, of this load.
+  void placeChunks(Operation *op);
+  /// The column of a lane's chunk in a piece, of this load.
   Value columnOf(ShareAttr share, int64_t load);
-  /// The buffer of a memory whose units have so many bytes.
-  Value bufferOf(const RowMemory &memory, int64_t unit);
-  /// How far its layers are apart, in the units of the parameter.
+  /// The buffer of a memory whose chunks have so many bytes.
+  Value bufferOf(const RowMemory &memory, int64_t chunk);
+  /// How far its layers are apart, in the chunks of the parameter.
   Value strideOf(const RowMemory &memory);
   Value fromLane(Value value, Value row);
 
-  void take(TakeRowsOp op);
-  void put(PutRowsOp op);
+  void take(LoadRowsOp op);
+  void put(StoreRowsOp op);
   void quantize(QuantizeRowsOp op);     // QuantizeRows.cpp
   void dequantize(DequantizeRowsOp op); // DequantizeRows.cpp
 
@@ -47,15 +47,15 @@ struct RowExpansion {
 
 private:
   struct Access;
-  SmallVector<Unit> unitsOf(const Access &access);
-  Unit unitOf(const Access &access, const RowMemory &memory, int64_t load);
+  SmallVector<Chunk> chunksOf(const Access &access);
+  Chunk chunkOf(const Access &access, const RowMemory &memory, int64_t load);
   Value inLayer(const Access &access, const RowMemory &memory, Value slot, Value column);
-  Value inPages(const Access &access, Value slot, int64_t line, int64_t unit);
-  Unit metaUnitOf(const Access &access, const RowMemory &memory, int64_t load);
+  Value inPages(const Access &access, Value slot, int64_t line, int64_t chunk);
+  Chunk metaChunkOf(const Access &access, const RowMemory &memory, int64_t load);
   Value numberOf(ShareAttr share, int64_t load);
   Value rowOf(ShareAttr share, int64_t load);
 
-  DenseMap<Operation *, SmallVector<Unit>> units;
+  DenseMap<Operation *, SmallVector<Chunk>> chunks;
   DenseMap<std::pair<Value, Value>, Value> handed; ///< by a lane, of a value
   DenseMap<int64_t, Value> numbers;                ///< of rows
   llvm::StringMap<Value> strides, scales;

@@ -24,7 +24,7 @@ struct RowMemory {
   std::string buffer, layer; ///< parameters: the memory, and how far layers are apart
   int64_t rowBytes = 0;
 
-  int64_t units(int64_t unit) const { return rowBytes / unit; }
+  int64_t chunks(int64_t chunk) const { return rowBytes / chunk; }
 };
 
 /// `argument` is a tensor of rows, or a cache: then `meta` asks for the metadata of its codes.

@@ -39,7 +39,7 @@ struct RowNumbers {
   Value toHalf(Value x);
   Value fromHalf(Value bits);
 
-  /// The eight numbers of a unit of f16, bf16 or f32, and the way back.
+  /// The eight numbers of a chunk of f16, bf16 or f32, and the way back.
   SmallVector<Value> unpack(ArrayRef<Value> words, Type element);
   Words pack(ArrayRef<Value> numbers, Type element);
 

@@ -57,7 +57,7 @@ public:
       int64_t together = std::lcm(lanesOf(from), lanesOf(to));
       width = std::min(heads() * from.dim / rowNumbers, lanes / together * together);
     } else {
-      width = std::min(rowMemoryOf(source, part).units(rowChunkBytes), lanes);
+      width = std::min(rowMemoryOf(source, part).chunks(rowChunkBytes), lanes);
     }
   }
 
@@ -69,7 +69,7 @@ public:
 
   int64_t pieces() const {
     int64_t columns =
-        converts ? heads() * from.dim / rowNumbers : rowMemoryOf(source, part).units(rowChunkBytes);
+        converts ? heads() * from.dim / rowNumbers : rowMemoryOf(source, part).chunks(rowChunkBytes);
     return llvm::divideCeil(columns, width);
   }
   int64_t heads() const {
@@ -79,24 +79,24 @@ public:
   /// Whether rows of one end have metadata that they are read or written with.
   bool hasMeta(const rt::StorePart &end) const { return end.format.hasLines(); }
   bool readsScales(const rt::StorePart &end) const { return converts && end.format.hasSharedScale(); }
-  /// Bytes of the unit in which one end is accessed: eight numbers, or as much as there may be.
-  int64_t unitOf(const rt::StorePart &end) const {
+  /// Bytes of the chunk in which one end is accessed: eight numbers, or as much as there may be.
+  int64_t chunkOf(const rt::StorePart &end) const {
     return converts ? rowNumbers * end.format.bits / 8 : rowChunkBytes;
   }
   ShareAttr shareOf(const rt::StorePart &end) const {
     int64_t used = converts ? lanes / width * width : lanes;
-    return ShareAttr::get(source.getContext(), unitOf(end), width, used);
+    return ShareAttr::get(source.getContext(), chunkOf(end), width, used);
   }
   /// A lane converts one word of metadata for each group, or one byte for each block, and copies 16 bytes at
   /// most.
   ShareAttr metaShareOf(const rt::StorePart &end, int64_t ofPieces) const {
-    int64_t unit = end.format.hasBlocks() ? 1 : metaWordBytes, units = width / lanesOf(end);
+    int64_t chunk = end.format.hasBlocks() ? 1 : metaWordBytes, chunks = width / lanesOf(end);
     if (!converts) {
       int64_t bytes = end.format.metaBytes(end.dim);
-      unit = std::min<int64_t>(rowChunkBytes, bytes & -bytes);
-      units = llvm::divideCeil(heads() * bytes / unit, ofPieces);
+      chunk = std::min<int64_t>(rowChunkBytes, bytes & -bytes);
+      chunks = llvm::divideCeil(heads() * bytes / chunk, ofPieces);
     }
-    return ShareAttr::get(source.getContext(), unit, units, lanes);
+    return ShareAttr::get(source.getContext(), chunk, chunks, lanes);
   }
   /// Rows of numbers, as they lie outside of caches.
   RankedTensorType rowsOf(Type element) const {
@@ -157,7 +157,7 @@ private:
       if (route.hasMeta(route.from))
         shares.push_back(route.metaShareOf(route.from, pieces()));
       for (ShareAttr share : shares)
-        bytes += share.loads() * share.getUnit();
+        bytes += share.loads() * share.getChunk();
     }
     return bytes / 4;
   }
@@ -169,7 +169,7 @@ private:
       for (auto [argument, end] :
            {std::pair(route.source, &route.from), std::pair(route.target, &route.to)}) {
         RowMemory memory = rowMemoryOf(argument, route.part);
-        b.buffer(memory.buffer, route.unitOf(*end) == 2 ? Type(b.getI16Type()) : i32);
+        b.buffer(memory.buffer, route.chunkOf(*end) == 2 ? Type(b.getI16Type()) : i32);
         b.dimension(memory.layer);
         if (route.hasMeta(*end)) {
           RowMemory meta = rowMemoryOf(argument, route.part, /*meta=*/true);
@@ -212,7 +212,7 @@ private:
       Type type = route.source.getType();
       if (auto cache = dyn_cast<KVType>(type); cache && route.converts && route.from.format.isPlain())
         type = route.rowsOf(route.part == RowPart::Keys ? cache.getKey() : cache.getValue());
-      return TakeRowsOp::create(b, type, route.part, meta, route.source, bool(from), from ? from : firstRow,
+      return LoadRowsOp::create(b, type, route.part, meta, route.source, bool(from), from ? from : firstRow,
                                 mark, layer, piece, share);
     };
     Taken taken{read(false, route.shareOf(route.from)), Value()};
@@ -239,8 +239,8 @@ private:
 
   void put(const Route &route, const Taken &taken) {
     auto write = [&](Value value, bool meta, ShareAttr share) {
-      PutRowsOp::create(b, value, route.part, meta, route.target, bool(to), to ? to : firstRow, mark, layer,
-                        piece, share);
+      StoreRowsOp::create(b, value, route.part, meta, route.target, bool(to), to ? to : firstRow, mark, layer,
+                          piece, share);
     };
     write(taken.rows, false, route.shareOf(route.to));
     if (route.hasMeta(route.to))

@@ -57,15 +57,15 @@ public:
 
 private:
   Value fill(Source &source, const Buffer &buffer) {
-    auto warp = source.isFetched() ? b.getI64IntegerAttr(warpOf(buffer.names.front())) : IntegerAttr();
+    auto warp = source.isLoadedByTma() ? b.getI64IntegerAttr(warpOf(buffer.names.front())) : IntegerAttr();
     SharedType tile = cast<RingType>(buffer.memory.getType()).getTile();
-    auto fill = FillOp::create(b, tile, buffer.memory, warp);
+    auto fill = ProduceOp::create(b, tile, buffer.memory, warp);
     OpBuilder::InsertionGuard guard(b);
     Block *body = b.createBlock(&fill.getCopies(), {}, {tile}, {fill.getLoc()});
     for (auto [number, name] : llvm::enumerate(buffer.names)) {
       Value copy = copyIn(body->getArgument(0), buffer, number);
-      if (source.isFetched())
-        source.fetch(name, copy);
+      if (source.isLoadedByTma())
+        source.tmaLoad(name, copy);
       else
         source.gather({name}, {copy}, Scope::Producers);
     }

@@ -33,7 +33,7 @@ SmallVector<Copy> mlir::attn::namesOf(ArrayRef<Buffer> buffers) {
 /// tile may begin.
 void Memory::allocate() {
   Block &body = b.kernel.front();
-  if (k.hasProducers() && k.form.holdsTokens()) {
+  if (k.hasProducers() && k.form.keepsTokens()) {
     // The task is asked for before barriers are made, and comes meanwhile.
     b.setInsertionPointAfter(*body.getOps<RecordOp>().begin());
     addTokens();
@@ -64,7 +64,7 @@ Value Memory::alloc(Type type, Value overlaid, bool perWarp) {
 Type Memory::memoryType(SharedType tile, bool walked) {
   if (!walked && !k.hasProducers())
     return tile;
-  int64_t held = k.form.holdsTokens() ? 1 : k.schedule.getQueryStages().value_or(1);
+  int64_t held = k.form.keepsTokens() ? 1 : k.schedule.getQueryStages().value_or(1);
   return RingType::get(b.getContext(), walked ? k.schedule.getStages() : held, tile);
 }
 
@@ -72,17 +72,17 @@ Type Memory::memoryType(SharedType tile, bool walked) {
 void Memory::addRows(ArrayRef<Copy> names) {
   for (Copy name : names) {
     bool isQuery = name == Copy::Query;
-    if (isQuery ? k.updates.empty() : !k.gradient || (name == Copy::Output && k.form.holdsTokens()))
+    if (isQuery ? k.updates.empty() : !k.gradient || (name == Copy::Output && k.form.keepsTokens()))
       continue;
     SharedType tile = k.rowTile(k.rowLines(), isQuery ? k.form.getKeyTile() : k.form.getValueTile(),
                                 isQuery ? k.schedule.getQueryBoxes() : 0);
-    rows.push_back({{name}, alloc(memoryType(tile, /*walked=*/k.form.holdsTokens()))});
+    rows.push_back({{name}, alloc(memoryType(tile, /*walked=*/k.form.keepsTokens()))});
   }
 }
 
 void Memory::addTokens() {
   int64_t lines = k.tokenLines(), keyTile = k.form.getKeyTile(), valueTile = k.form.getValueTile();
-  bool split = k.schedule.getSplitKeys(), walked = !k.form.holdsTokens();
+  bool split = k.schedule.getSplitKeys(), walked = !k.form.keepsTokens();
   SmallVector<KVType> regions = regionsByTiles(
       llvm::map_to_vector(k.updates, [](UpdateOp update) { return update.getKv().getType(); }));
   SmallVector<Copy> names; // in the order of rings

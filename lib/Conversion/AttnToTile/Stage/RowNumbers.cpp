@@ -74,7 +74,7 @@ void mlir::attn::stageNumbers(StagedKernel &k, RowsOp rows) {
   if (!k.stagesNumbers())
     add(Copy::Position, numbers.positions());
   add(Copy::Head, numbers.heads());
-  if (k.form.holdsTokens() && k.gradient && !k.stagesNumbers()) {
+  if (k.form.keepsTokens() && k.gradient && !k.stagesNumbers()) {
     add(Copy::Lse, numbers.logLses());
     if (!k.addsValuesAlone())
       add(Copy::Delta, numbers.deltas());

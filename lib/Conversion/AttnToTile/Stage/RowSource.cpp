@@ -48,7 +48,7 @@ void RowSource::gather(ArrayRef<Copy> names, ValueRange tiles, Scope copiers) {
   });
 }
 
-void RowSource::fetch(Copy name, Value tile) {
+void RowSource::tmaLoad(Copy name, Value tile) {
   if (isNumber(name))
     return gather({name}, {tile}, Scope::Warp);
   auto type = cast<SharedType>(tile.getType());
@@ -56,8 +56,8 @@ void RowSource::fetch(Copy name, Value tile) {
   Value row = b.div(rows.begin(), group);
   if (int64_t lines = type.getBoxes())
     row = b.add(row, b.mul(LaneIdOp::create(b, b.getI32Type()), b.i32(lines / group)));
-  FetchOp::create(b, rowMaps(b, k.form, rows, tensorOfRows(name), type, features, isDense()), row,
-                  rows.headsNumber(), tile, Value(), Value(), type.getBoxLines(), isPadded(type, features));
-  if (k.form.holdsTokens()) // rows are summed over
+  TmaLoadOp::create(b, rowMaps(b, k.form, rows, tensorOfRows(name), type, features, isDense()), row,
+                    rows.headsNumber(), tile, Value(), Value(), type.getBoxLines(), isPadded(type, features));
+  if (k.form.keepsTokens()) // rows are summed over
     ClearOp::create(b, tile, rows.count());
 }

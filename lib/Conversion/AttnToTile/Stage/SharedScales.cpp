@@ -49,7 +49,7 @@ void mlir::attn::addRegionScales(StagedKernel &k, ArrayRef<UpdateOp> updates, Sm
   TokensOp tokens = tokensOf(update.getKv());
   RowsPart rows(b, k.form, update.getQuery());
   OpBuilder::InsertionGuard guard(b);
-  auto loop = k.form.holdsTokens() ? scf::ForOp() : cast<scf::ForOp>(tokens->getParentOp());
+  auto loop = k.form.keepsTokens() ? scf::ForOp() : cast<scf::ForOp>(tokens->getParentOp());
   if (loop)
     b.setInsertionPoint(loop);
   for (bool keys : {true, false}) {

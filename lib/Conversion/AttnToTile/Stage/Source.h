@@ -22,13 +22,13 @@ public:
   virtual ~Source() = default;
 
   /// Whether the schedule says that boxes are fetched: by warps that only copy.
-  virtual bool isFetched() = 0;
+  virtual bool isLoadedByTma() = 0;
   /// Finds out where lines or boxes lie, in front of copies by warps of this scope.
   virtual void locate(tile::Scope) {}
   /// Copies to tiles of these names at once.
   virtual void gather(ArrayRef<Copy> names, ValueRange tiles, tile::Scope copiers) = 0;
   /// Copies to one tile, by one warp. Lines of what is summed over are cleared where nothing is.
-  virtual void fetch(Copy name, Value tile) = 0;
+  virtual void tmaLoad(Copy name, Value tile) = 0;
 
 protected:
   StagedKernel &k;
@@ -40,9 +40,9 @@ class RowSource : public Source {
 public:
   RowSource(StagedKernel &kernel, RowsOp rows) : Source(kernel), rows(b, kernel.form, rows) {}
 
-  bool isFetched() override { return k.schedule.fetchesQueries(); }
+  bool isLoadedByTma() override { return k.schedule.loadsQueriesByTma(); }
   void gather(ArrayRef<Copy> names, ValueRange tiles, tile::Scope copiers) override;
-  void fetch(Copy name, Value tile) override;
+  void tmaLoad(Copy name, Value tile) override;
 
 private:
   /// Rows that kernels of gradients read lie densely. A launch says how far apart those of an attention do.
@@ -65,7 +65,7 @@ public:
   void gather(ArrayRef<Copy> names, ValueRange tiles, tile::Scope copiers, Value slots);
   /// Where this lane's box of the tile from this token on begins, of keys and values alike.
   Value lookUpBoxes(Value from);
-  void fetch(Copy name, Value tile, Value slot);
+  void tmaLoad(Copy name, Value tile, Value slot);
   /// How many tokens there are from the first on.
   Value left() { return b.sub(tokens.getEnd(), first); }
 
@@ -101,10 +101,10 @@ class TokenSource : public Source {
 public:
   TokenSource(StagedKernel &kernel, ArrayRef<UpdateOp> updates);
 
-  bool isFetched() override { return k.schedule.fetchesTokens(); }
+  bool isLoadedByTma() override { return k.schedule.loadsTokensByTma(); }
   void locate(tile::Scope copiers) override;
   void gather(ArrayRef<Copy> names, ValueRange tiles, tile::Scope copiers) override;
-  void fetch(Copy name, Value tile) override;
+  void tmaLoad(Copy name, Value tile) override;
 
 private:
   /// What `body` gives for the region that the tile is of, from this number on.

@@ -1,6 +1,6 @@
 //===- StageOperands.cpp - Copies of rows and tokens on the chip ----------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Dots read shared memory, or registers. Where an online operation takes rows or
+// MMAs read shared memory, or registers. Where an online operation takes rows or
 // tokens, this pass puts copies of them on the chip in front of it. What a task works
 // for is *held*: its rows or, where something of tokens is added up, its tokens. The
 // other is *walked*, tile by tile.
@@ -57,7 +57,7 @@ void Staging::run() {
   if (k.gradient && k.gradient.getSummed()) // sums are read where they are needed
     return;
   memory.allocate();
-  if (k.form.holdsTokens()) {
+  if (k.form.keepsTokens()) {
     stageTokens();
     stageRows();
   } else {
@@ -104,7 +104,7 @@ void Staging::stageRows() {
       b.setInsertionPointAfter(rows);
     standIn(b, rows, names, copies);
   }
-  release(k.form.holdsTokens() ? k.updates.front() : UpdateOp(), Scope::Block);
+  release(k.form.keepsTokens() ? k.updates.front() : UpdateOp(), Scope::Block);
 }
 
 /// Copies the tokens of a task, or of a tile. Each warp copies its own where the keys of a tile are split
@@ -125,7 +125,7 @@ void Staging::stageTokens() {
     addRegionScales(k, updates, names, copies);
     for (UpdateOp update : updates)
       standIn(b, update.getKv(), names, copies);
-    release(k.form.holdsTokens() ? UpdateOp() : updates.back(), readers);
+    release(k.form.keepsTokens() ? UpdateOp() : updates.back(), readers);
   }
 }
 
@@ -158,7 +158,7 @@ void Staging::stageQueriesLate() {
 
 /// Segments begin where boxes that are fetched do not cross pages.
 void Staging::alignSegments() {
-  if (k.form.holdsTokens() || !k.schedule.fetchesTokens())
+  if (k.form.keepsTokens() || !k.schedule.loadsTokensByTma())
     return;
   int64_t align = 1;
   for (UpdateOp update : k.updates) {

@@ -22,16 +22,16 @@ struct StagedKernel {
   /// Whether rows are finished already, and their LSEs are read.
   bool readsFinished() const { return gradient || significance; }
   /// Whether numbers of rows are copied to shared memory beside the rows, and not read into registers.
-  bool stagesNumbers() const { return form.holdsTokens() && form.getDots() == Dots::Wgmma; }
+  bool stagesNumbers() const { return form.keepsTokens() && form.getMmas() == Mmas::Wgmma; }
   /// Whether nothing of keys and rows but weights is made: no gradients of scores.
   bool addsValuesAlone() {
     return gradient && gradient.getGradient().getType().getOf() == Stationary::Values;
   }
   /// Lines of a tile of rows, and of one of tokens: those of a block, or of one warp where warps have tiles
   /// of their own.
-  int64_t rowLines() const { return form.holdsTokens() ? schedule.getKeys() : schedule.getRows(); }
+  int64_t rowLines() const { return form.keepsTokens() ? schedule.getKeys() : schedule.getRows(); }
   int64_t tokenLines() const {
-    return form.holdsTokens() && !significance ? schedule.getRows() : form.getKeys();
+    return form.keepsTokens() && !significance ? schedule.getRows() : form.getKeys();
   }
   /// A tile of rows, or of a number of each: of elements of the query's type, if no other is named.
   tile::SharedType rowTile(int64_t lines, int64_t features, int64_t boxes = 0, Type element = {}) {

@@ -131,7 +131,7 @@ Value StoredTokens::lookUpBoxes(Value from) {
   return lookup;
 }
 
-void StoredTokens::fetch(Copy name, Value tile, Value slot) {
+void StoredTokens::tmaLoad(Copy name, Value tile, Value slot) {
   const rt::StorePart &part = store.part(name == Copy::Keys);
   int64_t dim = part.dim, bytes = part.format.rowBytes(dim), lines = boxLines(name);
   auto type = cast<SharedType>(tile.getType());
@@ -151,5 +151,5 @@ void StoredTokens::fetch(Copy name, Value tile, Value slot) {
     slots.dims.push_back(sizeOf(size));
   SmallVector<Value> maps = tensorMaps(b, tensor(std::string(1, part.letter) + ".map"), buffer, type, lines,
                                        std::nullopt, slots, dim, heads);
-  FetchOp::create(b, maps, slot, place(), tile, Value(), Value(), lines, isPadded(type, dim));
+  TmaLoadOp::create(b, maps, slot, place(), tile, Value(), Value(), lines, isPadded(type, dim));
 }

@@ -51,13 +51,13 @@ TokenSource::inRegion(TypeRange types, function_ref<SmallVector<Value>(StoredTok
 
 /// Boxes of tiles that are walked may be looked up one ahead.
 void TokenSource::locate(Scope copiers) {
-  if (!isFetched() && llvm::none_of(regions, [](StoredTokens &region) { return region.hasTable(); }))
+  if (!isLoadedByTma() && llvm::none_of(regions, [](StoredTokens &region) { return region.hasTable(); }))
     return;
   Type i32 = b.getI32Type();
   auto slotsIn = [&](StoredTokens &region) -> Value {
-    if (!isFetched())
+    if (!isLoadedByTma())
       return region.hasTable() ? region.lookUp(copiers) : b.i32(0);
-    if (k.form.holdsTokens())
+    if (k.form.keepsTokens())
       return region.lookUpBoxes(region.first);
     auto ahead = AheadOp::create(b, i32, region.first);
     b.fill(ahead.getBody(), {i32}, [&](ValueRange at) { return region.lookUpBoxes(at[0]); });
@@ -73,12 +73,12 @@ void TokenSource::gather(ArrayRef<Copy> names, ValueRange tiles, Scope copiers) 
   });
 }
 
-void TokenSource::fetch(Copy name, Value tile) {
+void TokenSource::tmaLoad(Copy name, Value tile) {
   inRegion({}, [&](StoredTokens &region) -> SmallVector<Value> {
-    region.fetch(name, tile, where);
+    region.tmaLoad(name, tile, where);
     return {};
   });
-  bool summed = k.form.holdsTokens() ? k.gradient.getAddsRows() : k.gradient || name == Copy::Values;
+  bool summed = k.form.keepsTokens() ? k.gradient.getAddsRows() : k.gradient || name == Copy::Values;
   if (summed)
     ClearOp::create(b, tile, regions.front().left());
 }

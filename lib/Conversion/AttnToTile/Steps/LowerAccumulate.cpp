@@ -28,7 +28,7 @@ struct LowerAccumulate : mlir::attn::impl::LowerAccumulatePassBase<LowerAccumula
       rounded = b.fragment({pairs.getAxes()[1], pairs.getAxes()[0]},
                            {pairs.getSizes()[1], pairs.getSizes()[0]}, element);
     Value factor = CastOp::create(b, rounded, op.getPairs());
-    return {multiply(b, op.getDots(), sum, otherFirst ? other : factor, Value(), otherFirst ? factor : other,
+    return {multiply(b, op.getMmas(), sum, otherFirst ? other : factor, Value(), otherFirst ? factor : other,
                      op.getSum())};
   }
 };

@@ -29,7 +29,7 @@ struct LowerGroupScores : mlir::attn::impl::LowerGroupScoresPassBase<LowerGroupS
       Value tokens = partOfFeatures(b, op.getTokens(), group, op.getGroup());
       Value none = b.splat(b.f32(0), type);
       Value product =
-          DotOp::create(b, type, rowsFirst ? rows : tokens, Value(), rowsFirst ? tokens : rows, none);
+          MmaOp::create(b, type, rowsFirst ? rows : tokens, Value(), rowsFirst ? tokens : rows, none);
       SmallVector<Value> inputs{product, op.getScales()[group]};
       if (zeros)
         llvm::append_values(inputs, op.getZeros()[group], op.getSums()[group]);

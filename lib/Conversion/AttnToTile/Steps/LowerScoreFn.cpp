@@ -1,7 +1,7 @@
 //===- LowerScoreFn.cpp - Score regions on a tile -------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A score region is a function of one score. Here it becomes code for a whole
-// tile of them. Beside the dots a Hopper multiprocessor has time for some ten
+// tile of them. Beside the mmas a Hopper multiprocessor has time for some ten
 // instructions per score, and the softmax takes five; so three things are done
 // that make a soft cap, c * tanh(s / c), cheap:
 //

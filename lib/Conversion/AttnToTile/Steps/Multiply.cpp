@@ -6,12 +6,12 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-Value mlir::attn::multiply(KernelBuilder &b, Dots dots, FragmentType type, Value left, Value line,
+Value mlir::attn::multiply(KernelBuilder &b, Mmas mmas, FragmentType type, Value left, Value line,
                            Value right, Value begin) {
-  if (dots == Dots::Mma)
-    return DotOp::create(b, type, left, line, right, begin ? begin : b.splat(b.f32(0), type));
-  Value started = StartDotOp::create(b, type, left, line, right, Value(), begin);
-  if (dots == Dots::Started)
+  if (mmas == Mmas::Mma)
+    return MmaOp::create(b, type, left, line, right, begin ? begin : b.splat(b.f32(0), type));
+  Value started = StartMmaOp::create(b, type, left, line, right, Value(), begin);
+  if (mmas == Mmas::Started)
     return started;
-  return FinishDotsOp::create(b, TypeRange{type}, 0, ValueRange{started}).getResult(0);
+  return WaitMmasOp::create(b, TypeRange{type}, 0, ValueRange{started}).getResult(0);
 }

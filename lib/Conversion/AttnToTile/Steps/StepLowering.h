@@ -62,7 +62,7 @@ inline Value partOfFeatures(KernelBuilder &b, Value factor, int64_t group, std::
 
 /// `begin`, or zero, plus the product of two operands, of which the left one is read from `line` on where it
 /// is a shared tile.
-Value multiply(KernelBuilder &b, Dots dots, FragmentType type, Value left, Value line, Value right,
+Value multiply(KernelBuilder &b, Mmas mmas, FragmentType type, Value left, Value line, Value right,
                Value begin);
 
 } // namespace mlir::attn

@@ -22,7 +22,7 @@ static rt::StorePart partOf(UpdateOp update, bool keys) {
   return storeOf(update.getKv().getType()).part(keys);
 }
 
-/// Whether scores enter the softmax as the dots leave them.
+/// Whether scores enter the softmax as the mmas leave them.
 static bool hasRawScores(Chain &chain) {
   return chain.updates.empty() || chain.updates.front().getScore().empty();
 }
@@ -31,14 +31,14 @@ static bool hasRawScores(Chain &chain) {
 static bool putsTokensFirst(Chain &chain, ScheduleAttr schedule) {
   if (chain.significance)
     return partOf(chain.updates.front(), /*keys=*/true).format.isPlain();
-  return schedule.hasFewRows() || chain.holdsTokens();
+  return schedule.hasFewRows() || chain.keepsTokens();
 }
 
 static bool hasFixedUnit(Chain &chain, ScheduleAttr schedule) {
   if (hasRawScores(chain))
     return false;
   bool roomy = llvm::none_of(chain.updates, [](UpdateOp update) { // not so weights of codes, which are of f16
-    return isa<CodesType>(update.getKv().getType().getValue());
+    return isa<QuantizedType>(update.getKv().getType().getValue());
   });
   Type f32 = Float32Type::get(schedule.getContext());
   // Beside wide outputs mma has no register for a unit that differs from 1; the running maximum has its
@@ -98,14 +98,14 @@ FormAttr mlir::attn::formOf(Chain &chain, ScheduleAttr schedule) {
   add(mayList(chain), FormTraits::Lists);
   add(foldsScale(chain, /*keys=*/true), FormTraits::KeyScale);
   add(foldsScale(chain, /*keys=*/false), FormTraits::ValueScale);
-  bool tokens = chain.holdsTokens();
+  bool tokens = chain.keepsTokens();
   Type codes;
   if (keepsZerosApart(chain, schedule))
     codes = codesOf(chain.updates.front().getKv().getType().getValue());
   FloatAttr unit;
   if (!hasRawScores(chain))
     unit = FloatAttr::get(Float32Type::get(context), lastFactor(chain.updates.front().getScore().front()));
-  return FormAttr::get(context, schedule.getKind() == ScheduleKind::Wgmma ? Dots::Wgmma : Dots::Mma,
+  return FormAttr::get(context, schedule.getKind() == ScheduleKind::Wgmma ? Mmas::Wgmma : Mmas::Mma,
                        tokens ? Stationary::Tokens : Stationary::Rows,
                        tokens ? schedule.getKeys() : schedule.getWarpRows(),
                        tokens ? schedule.getWarpRows() : schedule.getWarpKeys(), chain.queryHeads(),
@@ -115,7 +115,7 @@ FormAttr mlir::attn::formOf(Chain &chain, ScheduleAttr schedule) {
 }
 
 int64_t mlir::attn::rowSumsOf(Chain &chain, func::FuncOp kernel) {
-  if (chain.updates.empty() || chain.holdsTokens())
+  if (chain.updates.empty() || chain.keepsTokens())
     return 0;
   ArrayAttr asked = tablesAttr.get(kernel);
   int64_t reads = tableReads(chain.updates.front(), asked).size();

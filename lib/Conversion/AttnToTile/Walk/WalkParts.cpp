@@ -109,7 +109,7 @@ void mlir::attn::walkParts(PartsOp parts, func::FuncOp kernel, const IRMapping &
   Value first = b.add(b.mul(BlockIdOp::create(b, i32), b.i32(warps)), warp);
   Value step = b.mul(BlockCountOp::create(b, i32), b.i32(warps));
   SmallVector<Value> ofFirst = walk.planOf(first);
-  AwaitPreviousOp::create(b); // by all threads, with or without a row: who waits for this launch relies on it
+  WaitPreviousOp::create(b); // by all threads, with or without a row: who waits for this launch relies on it
   auto rows = scf::ForOp::create(b, first, walk.count, step, ofFirst);
   b.setInsertionPointToStart(rows.getBody());
   ValueRange row = rows.getRegionIterArgs();

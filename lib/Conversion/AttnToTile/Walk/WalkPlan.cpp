@@ -113,7 +113,7 @@ struct WalkPlan : mlir::attn::impl::WalkPlanPassBase<WalkPlan> {
       } else if (readsFinished(source)) {
         Chain chain = findChainInKernel(source);
         chain.updates.empty() ? walkAllRows(chain, kernel, mapping)
-        : chain.holdsTokens() ? walkTokens(chain, kernel, mapping)
+        : chain.keepsTokens() ? walkTokens(chain, kernel, mapping)
                               : walkTasks(chain, kernel, mapping);
       } else {
         FailureOr<Chain> chain = findChain(source);

@@ -32,7 +32,8 @@ private:
   Value update(const TokenTask &task, Value sum, Value tokens, Value first, Value end, Value part);
   /// Heads of packed rows: copied in boxes, they fill lines evenly, and the parts of a group take turns.
   int64_t heads() const {
-    return schedule.fetchesQueries() ? ::attn::rt::evenHeads(static_cast<int>(chain.group())) : chain.group();
+    return schedule.loadsQueriesByTma() ? ::attn::rt::evenHeads(static_cast<int>(chain.group()))
+                                        : chain.group();
   }
 
   KernelBuilder b;
@@ -110,7 +111,7 @@ void TokenWalk::walkTask(const TokenTask &task) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     Value number = loop.getInductionVar(), part;
-    if (parts > 1) // one behind the other at the same rows, so that tasks stay abreast
+    if (parts > 1) // one behind the other at the same rows, so that tasks stay in lockstep
       part = b.rem(number, parts), number = b.div(number, parts);
     if (backwards)
       number = b.select(backwards, b.sub(b.sub(tiles, b.i32(1)), number), number);

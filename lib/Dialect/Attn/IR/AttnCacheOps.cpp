@@ -70,7 +70,7 @@ static LogicalResult verifyRows(const RowCopy &copy, StringRef what, Value rows,
   };
   MLIRContext *context = copy.op->getContext();
   Type half = Float16Type::get(context), bfloat = BFloat16Type::get(context);
-  bool codes = isa<CodesType>(stored);
+  bool codes = isa<QuantizedType>(stored);
   if (!rows || (codes ? rows.getType() == expected(half) || rows.getType() == expected(bfloat)
                       : rows.getType() == expected(stored)))
     return success();
@@ -115,7 +115,7 @@ static LogicalResult verifyRowCopy(const RowCopy &copy) {
   if (copy.status && copy.status.getType() != one)
     return op->emitOpError("expected the status to be ") << one << ", got " << copy.status.getType();
   auto target = cast<KVType>(copy.written().getType());
-  if (copy.status && !isa<CodesType>(target.getKey()) && !isa<CodesType>(target.getValue()))
+  if (copy.status && !isa<QuantizedType>(target.getKey()) && !isa<QuantizedType>(target.getValue()))
     return op->emitOpError(
                "expected a cache of codes beside a status, which counts numbers without a code, got ")
            << target;

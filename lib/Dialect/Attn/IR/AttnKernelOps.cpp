@@ -17,12 +17,12 @@ LogicalResult OneOfOp::verify() {
   return success();
 }
 
-LogicalResult FormAttr::verify(function_ref<InFlightDiagnostic()> emitError, Dots dots, Stationary,
+LogicalResult FormAttr::verify(function_ref<InFlightDiagnostic()> emitError, Mmas mmas, Stationary,
                                int64_t rows, int64_t keys, int64_t heads, int64_t kvHeads, int64_t keyDim,
                                int64_t valueDim, int64_t keyTile, int64_t valueTile, Type element, FormTraits,
                                Type codes, FloatAttr unit) {
-  if (dots == Dots::Started)
-    return emitError() << "expected dots to be mma or wgmma, got started";
+  if (mmas == Mmas::Started)
+    return emitError() << "expected mmas to be mma or wgmma, got started";
   if (rows < 1 || keys < 1)
     return emitError() << "expected a warp to hold rows and tokens, got " << rows << " and " << keys;
   if (kvHeads < 1 || heads < 1 || heads % kvHeads != 0)

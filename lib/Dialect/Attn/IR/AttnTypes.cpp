@@ -106,7 +106,7 @@ LogicalResult KVType::verify(function_ref<InFlightDiagnostic()> emitError, Store
 }
 
 /// A word or, of a group, its features.
-Type CodesType::parse(AsmParser &parser) {
+Type QuantizedType::parse(AsmParser &parser) {
   Type element;
   Per per = Per::Group;
   int64_t group = 0;
@@ -138,7 +138,7 @@ Type CodesType::parse(AsmParser &parser) {
   return getChecked([&] { return parser.emitError(loc); }, parser.getContext(), element, per, group, scale);
 }
 
-void CodesType::print(AsmPrinter &printer) const {
+void QuantizedType::print(AsmPrinter &printer) const {
   printer << "<" << getElement() << ", per = ";
   if (getPer() == Per::Group)
     printer << getGroup();
@@ -149,8 +149,8 @@ void CodesType::print(AsmPrinter &printer) const {
   printer << ">";
 }
 
-LogicalResult CodesType::verify(function_ref<InFlightDiagnostic()> emitError, Type element, Per per,
-                                int64_t group, Type scale) {
+LogicalResult QuantizedType::verify(function_ref<InFlightDiagnostic()> emitError, Type element, Per per,
+                                    int64_t group, Type scale) {
   const rt::Format::Blocks blocks = scale ? blocksOf(scale) : rt::Format::Blocks::None;
   if (scale && blocks == rt::Format::Blocks::None)
     return emitError() << "expected scales of " << llvm::join(rt::Format::blockScaleNames(), ", ")

@@ -29,12 +29,12 @@ static_assert(isSame(mlir::attn::Store::Dense, ::attn::rt::StoreKind::Dense) &&
 }
 
 Type mlir::attn::codesOf(Type stored) {
-  auto codes = dyn_cast<CodesType>(stored);
+  auto codes = dyn_cast<QuantizedType>(stored);
   return codes ? codes.getElement() : stored;
 }
 
 ::attn::rt::Format mlir::attn::formatOf(Type stored) {
-  auto codes = dyn_cast<CodesType>(stored);
+  auto codes = dyn_cast<QuantizedType>(stored);
   if (!codes)
     return rt::Format::plain(elementOf(stored).dtype);
   Type element = codes.getElement();

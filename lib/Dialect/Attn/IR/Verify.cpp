@@ -34,9 +34,9 @@ LogicalResult mlir::attn::detail::verifyElement(EmitError emitError, StringRef w
 }
 
 LogicalResult mlir::attn::detail::verifyStored(EmitError emitError, StringRef what, Type type, int64_t dim) {
-  if (!isa<CodesType>(type) && !isMultiplied(type))
+  if (!isa<QuantizedType>(type) && !isMultiplied(type))
     return emitError() << "expected " << what
-                       << " elements to be f16 or bf16, or codes as in !attn.codes<i8, per = 128>, got "
+                       << " elements to be f16 or bf16, or codes as in !attn.quantized<i8, per = 128>, got "
                        << type;
   std::string fault = formatOf(type).faultOf(dim);
   if (fault.empty())
@@ -109,7 +109,7 @@ LogicalResult mlir::attn::detail::verifyRegion(Operation *op, RankedTensorType q
     return op->emitOpError("expected the query dim to be the key dim, ")
            << region.getKeyDim() << ", got " << query.getDimSize(2);
   for (auto [what, type] : {std::pair("key", region.getKey()), std::pair("value", region.getValue())})
-    if (type != query.getElementType() && !isa<CodesType>(type))
+    if (type != query.getElementType() && !isa<QuantizedType>(type))
       return op->emitOpError("expected ")
              << what << " elements of the query's type, " << query.getElementType() << ", got " << type;
   return success();

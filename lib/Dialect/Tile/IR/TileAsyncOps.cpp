@@ -1,4 +1,4 @@
-//===- TileAsyncOps.cpp - Verifiers of bulk copies and asynchronous dots --===//
+//===- TileAsyncOps.cpp - Verifiers of bulk copies and asynchronous mmas --===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Tile/IR/Tile.h"
 #include "attn/Support/Elements.h"
@@ -30,7 +30,7 @@ LogicalResult InitBarriersOp::verify() {
          << getBarriers().size() << "), got " << getCounts().size();
 }
 
-LogicalResult FillOp::verify() {
+LogicalResult ProduceOp::verify() {
   SharedType tile = getRing().getType().getTile();
   Block &copies = getCopies().front();
   if (getTile().getType() != tile || copies.getNumArguments() != 1 || copies.getArgument(0).getType() != tile)
@@ -38,7 +38,7 @@ LogicalResult FillOp::verify() {
   return success();
 }
 
-LogicalResult TakeOp::verify() {
+LogicalResult ConsumeOp::verify() {
   if (getTile().getType() == getRing().getType().getTile())
     return success();
   return emitOpError("expected the ring's tile, ")
@@ -54,7 +54,7 @@ LogicalResult AheadOp::verify() {
   return success();
 }
 
-LogicalResult FetchOp::verify() {
+LogicalResult TmaLoadOp::verify() {
   if (!getBarriers() != !getIndex())
     return emitOpError("expected barriers and which of them, or neither");
   SharedType tile = getTarget().getType();
@@ -72,7 +72,7 @@ LogicalResult FetchOp::verify() {
   return success();
 }
 
-LogicalResult SendOp::verify() {
+LogicalResult TmaStoreOp::verify() {
   if (getTile().getType().getBoxes())
     return emitOpError("expected a tile in one box, got ") << getTile().getType();
   if (getAdds() && !getTile().getType().getElement().isF32())
@@ -112,9 +112,9 @@ LogicalResult StageOp::verify() {
 static LogicalResult verifyStartedUses(Operation *op, Value started) {
   for (OpOperand &use : started.getUses()) {
     Operation *user = use.getOwner();
-    if (isa<FinishDotsOp>(user))
+    if (isa<WaitMmasOp>(user))
       continue;
-    if (auto next = dyn_cast<StartDotOp>(user))
+    if (auto next = dyn_cast<StartMmaOp>(user))
       if (next.getAcc() == started)
         continue;
     if (auto branch = dyn_cast<scf::IfOp>(user->getParentOp()); branch && isa<scf::YieldOp>(user)) {
@@ -124,23 +124,23 @@ static LogicalResult verifyStartedUses(Operation *op, Value started) {
         return failure();
       continue;
     }
-    InFlightDiagnostic diagnostic = op->emitOpError("result is used before tile.finish_dots");
+    InFlightDiagnostic diagnostic = op->emitOpError("result is used before tile.wait_mmas");
     diagnostic.attachNote(user->getLoc()) << "used here";
     return diagnostic;
   }
   return success();
 }
 
-bool StartDotOp::turnsLeft() {
+bool StartMmaOp::transposesLhs() {
   auto shared = dyn_cast<SharedType>(getLhs().getType());
   return shared && shared.getColAxis() == getResult().getType().getAxes()[0];
 }
 
 /// Of a left operand whose columns are the rows of the result, and of a right one of which a part is read.
-static LogicalResult verifyParts(StartDotOp op, int64_t width) {
+static LogicalResult verifyParts(StartMmaOp op, int64_t width) {
   auto lhs = dyn_cast<SharedType>(op.getLhs().getType());
   int64_t columns = op.getResult().getType().getSizes()[1], rows = 16 * ScheduleAttr::groupWarps;
-  if (op.turnsLeft() && (op.getLine() || lhs.getCols() != rows || lhs.getBoxes()))
+  if (op.transposesLhs() && (op.getLine() || lhs.getCols() != rows || lhs.getBoxes()))
     return op.emitOpError("expected a left operand that is turned to have no line and ")
            << rows << " columns in one piece, got " << lhs;
   if (!op.getColumn())
@@ -154,7 +154,7 @@ static LogicalResult verifyParts(StartDotOp op, int64_t width) {
   return success();
 }
 
-LogicalResult StartDotOp::verify() {
+LogicalResult StartMmaOp::verify() {
   SharedType rhs = getRhs().getType();
   FragmentType result = getResult().getType();
   if (result.getRank() != 2)
@@ -166,10 +166,10 @@ LogicalResult StartDotOp::verify() {
       return emitOpError("expected a left operand whose first axis is the result's, got ") << fragment;
     contracted = fragment.getAxes()[1], depth = fragment.getSizes()[1];
   } else if (auto shared = dyn_cast<SharedType>(getLhs().getType())) {
-    if (!getLine() && !turnsLeft())
+    if (!getLine() && !transposesLhs())
       return emitOpError("a left operand in shared memory needs the line it starts at");
-    contracted = turnsLeft() ? shared.getRowAxis() : shared.getColAxis();
-    depth = turnsLeft() ? shared.getRows() : shared.getCols();
+    contracted = transposesLhs() ? shared.getRowAxis() : shared.getColAxis();
+    depth = transposesLhs() ? shared.getRows() : shared.getCols();
   } else {
     return emitOpError("expected a fragment or a shared tile on the left, got ") << getLhs().getType();
   }

@@ -1,4 +1,4 @@
-//===- TileOperandOps.cpp - Verifiers of what makes operands of dots ------===//
+//===- TileOperandOps.cpp - Verifiers of what makes operands of mmas ------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Verify.h"
 
@@ -205,7 +205,7 @@ LogicalResult RestoreOp::verify() {
   return success();
 }
 
-/// Whether a dot takes the fragment for its queries.
+/// Whether an mma takes the fragment for its queries.
 static bool isOfQueries(FragmentType type) {
   return type.getRank() == 2 && mayHaveLayout(type, isOfFewRows(type) ? Layout::Rhs : Layout::Lhs);
 }
@@ -240,7 +240,8 @@ LogicalResult PartOp::verify() {
   if (source.getRank() != 2 || !isPacked(source) || source.getLayout() != result.getLayout() ||
       source.getOrder() != result.getOrder() || source.getAxes() != result.getAxes() ||
       source.getElement() != result.getElement() || source.getSizes()[0] != result.getSizes()[0])
-    return emitOpError("expected an operand of a dot and columns of it, got ") << source << " and " << result;
+    return emitOpError("expected an operand of an mma and columns of it, got ")
+           << source << " and " << result;
   int64_t first = getFirst(), size = result.getSizes()[1];
   if (first % 16 != 0 || size % 16 != 0 || first + size > source.getSizes()[1])
     return emitOpError("expected blocks of 16 of the ")

@@ -24,7 +24,7 @@ ScheduleFields ScheduleAttr::getFields() const {
           SmallVector<int64_t>(getKeyCopies()),
           SmallVector<int64_t>(getValueCopies()),
           getValueBoxes(),
-          getTurns(),
+          getPingPong(),
           getEpilogue(),
           getExchangeStages(),
           getSequencesUpTo(),
@@ -35,7 +35,7 @@ bool ScheduleAttr::isComplete() const {
   return getKind() == ScheduleKind::Mma ||
          (getProducers() && getProducerRegisters() && getConsumerRegisters() && getQueryStages() &&
           getQueryCopy() && !getKeyCopies().empty() && !getValueCopies().empty() && getValueBoxes() &&
-          getTurns() && getEpilogue());
+          getPingPong() && getEpilogue());
 }
 
 using EmitError = function_ref<InFlightDiagnostic()>;
@@ -84,7 +84,7 @@ LogicalResult ScheduleAttr::verify(EmitError emitError, ScheduleKind kind, int64
                                    std::optional<int64_t> consumerRegisters,
                                    std::optional<int64_t> queryStages, std::optional<int64_t> queryCopy,
                                    ArrayRef<int64_t> keyCopies, ArrayRef<int64_t> valueCopies,
-                                   std::optional<int64_t> valueBoxes, std::optional<bool> turns,
+                                   std::optional<int64_t> valueBoxes, std::optional<bool> pingPong,
                                    std::optional<Epilogue> epilogue, std::optional<int64_t> exchangeStages,
                                    std::optional<int64_t> sequencesUpTo, std::optional<int64_t> sharedBytes) {
   if (failed(verifyTiles(emitError, kind, rows, keys, warps, stages, blocks, splitKeys, queryInRegisters)))
@@ -93,16 +93,16 @@ LogicalResult ScheduleAttr::verify(EmitError emitError, ScheduleKind kind, int64
     return emitError() << "expected sequences_up_to of at least 1, got " << *sequencesUpTo;
   if (sharedBytes && *sharedBytes < 0)
     return emitError() << "expected shared_bytes that are not negative, got " << *sharedBytes;
-  auto fetches = [](ArrayRef<int64_t> copies) {
+  auto usesTma = [](ArrayRef<int64_t> copies) {
     return llvm::any_of(copies, [](int64_t lines) { return lines != gathered; });
   };
   if (kind == ScheduleKind::Mma) {
     if (producers.value_or(0) != 0 || producerRegisters || consumerRegisters ||
-        queryStages.value_or(1) != 1 || queryCopy.value_or(gathered) != gathered || fetches(keyCopies) ||
-        fetches(valueCopies) || valueBoxes.value_or(0) != 0 || turns.value_or(false) ||
+        queryStages.value_or(1) != 1 || queryCopy.value_or(gathered) != gathered || usesTma(keyCopies) ||
+        usesTma(valueCopies) || valueBoxes.value_or(0) != 0 || pingPong.value_or(false) ||
         epilogue == Epilogue::Send || exchangeStages.value_or(1) != 1)
       return emitError() << "under mma all warps gather, compute and store, and queries have one stage: "
-                            "producers, registers of roles, boxes, turns, sends and exchanges are wgmma's";
+                            "producers, registers of roles, boxes, pingPong, sends and exchanges are wgmma's";
     return success();
   }
   if (producers && *producers != groupWarps)

@@ -69,7 +69,7 @@ private:
   std::array<Boolean, 3> booleans() {
     return {Boolean{"split_keys", &fields.splitKeys},
             {"query_in_registers", &fields.queryInRegisters},
-            {"turns", &fields.turns}};
+            {"turns", &fields.pingPong}};
   }
 
   ParseResult parseInteger(std::optional<int64_t> &value) { return parser.parseInteger(value.emplace()); }
@@ -178,7 +178,7 @@ void ScheduleAttr::print(AsmPrinter &printer) const {
   copies("key_copies", getKeyCopies());
   copies("value_copies", getValueCopies());
   integer("value_boxes", getValueBoxes());
-  if (std::optional<bool> turns = getTurns())
+  if (std::optional<bool> turns = getPingPong())
     printer << ", turns = " << word(*turns);
   if (std::optional<Epilogue> epilogue = getEpilogue())
     printer << ", epilogue = " << stringifyEpilogue(*epilogue);

@@ -47,7 +47,7 @@ LogicalResult GatherOp::verify() {
       return emitOpError("expected the element type of source and target to agree, got ")
              << source.getType() << " and " << tile;
     if (tile.getBoxes())
-      return emitOpError("cannot fill a tile cut into boxes, ") << tile << "; tile.fetch can";
+      return emitOpError("cannot fill a tile cut into boxes, ") << tile << "; tile.tma_load can";
     if (tile.getRows() != rows)
       return emitOpError("expected all targets to have ") << rows << " lines, got " << tile.getRows();
     if (getStrides() && (*getStrides())[i] < features)

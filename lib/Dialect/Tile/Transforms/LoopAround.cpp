@@ -1,4 +1,4 @@
-//===- LoopAround.cpp - A late dot goes on to the next loop ---------------===//
+//===- LoopAround.cpp - A late mma goes on to the next loop ---------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "LoopAround.h"
 
@@ -7,35 +7,35 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
-#define DEBUG_TYPE "tile-overlap-dots"
+#define DEBUG_TYPE "tile-overlap-mmas"
 
 using namespace mlir;
 using namespace mlir::tile;
 
-std::optional<LoopAround> LoopAround::find(const LateDot &dot, scf::IfOp branch) {
+std::optional<LoopAround> LoopAround::find(const LateMma &mma, scf::IfOp branch) {
   auto outer = dyn_cast<scf::ForOp>(branch->getParentOp());
   auto refuse = [&](const Twine &why) -> std::optional<LoopAround> {
-    decline(DEBUG_TYPE, branch, "no dot is left to the next run, as " + why);
+    decline(DEBUG_TYPE, branch, "no mma is left to the next run, as " + why);
     return std::nullopt;
   };
   if (!outer)
     return refuse("no loop is around it");
-  if (dot.sharesTile)
-    return refuse("a dot that stays reads the tile, too");
-  LoopAround found(dot, branch, outer);
-  std::optional<unsigned> sum = found.numberOf(dot.carried);
+  if (mma.sharesTile)
+    return refuse("an mma that stays reads the tile, too");
+  LoopAround found(mma, branch, outer);
+  std::optional<unsigned> sum = found.numberOf(mma.carried);
   if (!sum)
     return refuse("the sum does not go from run to run");
   found.sum = *sum;
-  for (auto [number, step] : dot.counts) {
+  for (auto [number, step] : mma.counts) {
     std::optional<unsigned> count = found.numberOf(number);
     if (!count)
       return refuse("what tells where the tile is does not go from run to run");
     found.counts[number] = *count;
   }
-  // In the sum a tile may be missing: only the late dot's loop may use it, and a branch before which none is.
+  // In the sum a tile may be missing: only the late mma's loop may use it, and a branch before which none is.
   BlockArgument before = outer.getRegionIterArg(*sum);
-  auto passesOn = [&](Operation *user) { return user == dot.loop || user == branch.elseYield(); };
+  auto passesOn = [&](Operation *user) { return user == mma.loop || user == branch.elseYield(); };
   Value after = outer.getYieldedValues()[*sum];
   if (!llvm::all_of(before.getUsers(), passesOn) || !found.findReader(after) ||
       branch.elseYield().getOperand(cast<OpResult>(after).getResultNumber()) != before)
@@ -43,14 +43,14 @@ std::optional<LoopAround> LoopAround::find(const LateDot &dot, scf::IfOp branch)
   auto isFound = [&](Operation *op) {
     return llvm::all_of(op->getOperands(), [&](Value v) { return found.isFoundBehind(v); });
   };
-  StartDotOp start = dot.start;
-  bool areFound = found.isFoundBehind(start.getRhs()) && llvm::all_of(dot.waits, isFound) &&
-                  llvm::all_of(dot.releases, [&](ArriveOp op) { return isFound(op); });
+  StartMmaOp start = mma.start;
+  bool areFound = found.isFoundBehind(start.getRhs()) && llvm::all_of(mma.waits, isFound) &&
+                  llvm::all_of(mma.releases, [&](ArriveOp op) { return isFound(op); });
   return areFound ? std::optional(found) : refuse("its tile cannot be found behind the loop around");
 }
 
 std::optional<unsigned> LoopAround::numberOf(unsigned inner) {
-  scf::ForOp run = dot.loop;
+  scf::ForOp run = mma.loop;
   auto before = dyn_cast<BlockArgument>(run.getInitArgs()[inner]);
   if (!before || before.getOwner() != loop.getBody() || before == loop.getInductionVar())
     return {};
@@ -96,9 +96,9 @@ bool LoopAround::isFoundBehind(Value value) {
   if (!loop->isAncestor(value.getParentRegion()->getParentOp()))
     return true;
   if (auto argument = dyn_cast<BlockArgument>(value)) {
-    scf::ForOp run = dot.loop;
+    scf::ForOp run = mma.loop;
     return argument.getOwner() == run.getBody() && argument != run.getInductionVar() &&
-           dot.counts.contains(argument.getArgNumber() - run.getNumInductionVars());
+           mma.counts.contains(argument.getArgNumber() - run.getNumInductionVars());
   }
   Operation *op = value.getDefiningOp();
   return isMemoryEffectFree(op) && op->getNumRegions() == 0 &&
@@ -127,11 +127,11 @@ Value LoopAround::carry(Value noWeights) {
   return loop.getRegionIterArgs().drop_back().back();
 }
 
-void LoopAround::leaveToNext(MovedDot &moved, ImplicitLocOpBuilder &b) {
+void LoopAround::leaveToNext(MovedMma &moved, ImplicitLocOpBuilder &b) {
   if (reader)
     moveBefore(reader.getCondition());
-  scf::ForOp run = dot.loop;
-  Value unfinished = run.getResult(dot.carried), weights = run.getResults().back();
+  scf::ForOp run = mma.loop;
+  Value unfinished = run.getResult(mma.carried), weights = run.getResults().back();
   b.setInsertionPoint(branch.thenYield());
   Value next = arith::AddIOp::create(b, loop.getInductionVar(), loop.getStep());
   auto less = loop.getUnsignedCmp() ? arith::CmpIPredicate::ult : arith::CmpIPredicate::slt;
@@ -154,7 +154,7 @@ void LoopAround::leaveToNext(MovedDot &moved, ImplicitLocOpBuilder &b) {
   yield->setOperands(yield->getNumOperands() - 2, 2, {weights, leaves});
 }
 
-void LoopAround::finishPending(MovedDot &moved, ImplicitLocOpBuilder &b) {
+void LoopAround::finishPending(MovedMma &moved, ImplicitLocOpBuilder &b) {
   auto carried = loop.getRegionIterArgs();
   Value before = carried[sum], weights = carried.drop_back().back();
   b.setInsertionPointToStart(branch.elseBlock());

@@ -83,7 +83,7 @@ struct TileLoop {
     for (Value target : gather.getTargets()) {
       auto stage = target.getDefiningOp<RingStageOp>();
       if (!stage || !loop->isAncestor(stage) || stage.getRing().getType().getStages() != stages)
-        return gather.emitOpError("expected to fill stages of rings of ") << stages << " tiles";
+        return gather.emitOpError("expected to produce stages of rings of ") << stages << " tiles";
     }
     return success();
   }
@@ -91,8 +91,8 @@ struct TileLoop {
 
 /// Whether the operation reads and writes nothing but registers.
 bool isOfRegisters(Operation *op) {
-  auto dot = dyn_cast<DotOp>(op);
-  return dot ? llvm::none_of(op->getOperandTypes(), llvm::IsaPred<SharedType>) : isMemoryEffectFree(op);
+  auto mma = dyn_cast<MmaOp>(op);
+  return mma ? llvm::none_of(op->getOperandTypes(), llvm::IsaPred<SharedType>) : isMemoryEffectFree(op);
 }
 
 /// A wait that only a sync, loads and operations on registers separate from the loop.

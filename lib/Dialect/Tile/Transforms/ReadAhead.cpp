@@ -13,7 +13,7 @@
 // The next record is asked for at the end of an iteration, or, where the body reads
 // its own record again, in front of that: there the kernel has registers again.
 //
-// Loops without a dot are left alone. Warps that only copy have few registers, and
+// Loops without an mma are left alone. Warps that only copy have few registers, and
 // time to wait.
 //
 //===----------------------------------------------------------------------===//
@@ -157,7 +157,7 @@ struct ReadAhead : tile::impl::ReadAheadPassBase<ReadAhead> {
     for (auto kernel : getOperation().getOps<func::FuncOp>())
       kernel.walk<WalkOrder::PreOrder>([&](scf::ForOp loop) {
         if (!computes(loop)) {
-          decline(DEBUG_TYPE, loop, "it has no dot");
+          decline(DEBUG_TYPE, loop, "it has no mma");
           return WalkResult::skip();
         }
         if (recordsOf(loop).empty()) {
@@ -174,7 +174,7 @@ struct ReadAhead : tile::impl::ReadAheadPassBase<ReadAhead> {
   static bool computes(scf::ForOp loop) {
     return loop
         .walk([](Operation *op) {
-          return isa<DotOp, StartDotOp>(op) ? WalkResult::interrupt() : WalkResult::advance();
+          return isa<MmaOp, StartMmaOp>(op) ? WalkResult::interrupt() : WalkResult::advance();
         })
         .wasInterrupted();
   }

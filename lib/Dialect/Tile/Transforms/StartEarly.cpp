@@ -1,12 +1,12 @@
-//===- StartEarly.cpp - A loop's first dot is started an iteration before -===//
+//===- StartEarly.cpp - A loop's first mma is started an iteration before -===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a warpgroup computes between the dots of an iteration keeps its tensor cores waiting,
-// unless they have dots of its own that nothing has to be computed for. Where an iteration's
-// first dot reads nothing that the iteration makes, it may run at the end of the one before,
+// What a warpgroup computes between the mmas of an iteration keeps its tensor cores waiting,
+// unless they have mmas of its own that nothing has to be computed for. Where an iteration's
+// first mma reads nothing that the iteration makes, it may run at the end of the one before,
 // and has been finished when that one ends. There are two places.
 //
-// Warps that meet in a loop are in step: what each computes between its dots all of them
-// compute at the same time. The dot runs beside the barrier:
+// Warps that meet in a loop are in step: what each computes between its mmas all of them
+// compute at the same time. The mma runs beside the barrier:
 //
 //                                        start S = K Q(0), finish it
 //   for t = 0 ..:                        for t = 0 .. carrying S:
@@ -29,7 +29,7 @@
 // ptxas has too few registers, and runs every wgmma of the kernel one after the other
 // (warning C7512).
 //
-// Where warps do not meet, and two sums end together, the dot is started between those, and
+// Where warps do not meet, and two sums end together, the mma is started between those, and
 // ends with them. While one warpgroup waits for all three, another computes its f and g:
 //
 //     T = g(P, G)                          T = g(P, G)              | B under way
@@ -40,12 +40,12 @@
 // Here B stays under way, as registers suffice. (Of heads of 128, B finished first made
 // ptxas spill.)
 //
-// The last iteration has no next tile. It starts the dot with its own once more, for nobody:
-// started in one of two branches, a dot would be in flight on one way only, and ptxas would
+// The last iteration has no next tile. It starts the mma with its own once more, for nobody:
+// started in one of two branches, an mma would be in flight on one way only, and ptxas would
 // give up, too (warning C7514).
 //
 //===----------------------------------------------------------------------===//
-#include "LateDot.h"
+#include "LateMma.h"
 
 #include "attn/Dialect/Tile/Transforms/Decline.h"
 #include "attn/Dialect/Tile/Transforms/Passes.h"
@@ -67,24 +67,24 @@ namespace mlir::tile {
 using namespace mlir;
 using namespace mlir::tile;
 
-/// Of the first dot's result. Loops of longer tiles stay as they are: nobody has measured them.
+/// Of the first mma's result. Loops of longer tiles stay as they are: nobody has measured them.
 static constexpr int64_t mostColumns = 64;
 
 namespace {
 
-class EarlyDot {
+class EarlyMma {
 public:
-  explicit EarlyDot(scf::ForOp loop) : place{loop}, loop(loop), b(loop.getLoc(), loop) {}
+  explicit EarlyMma(scf::ForOp loop) : place{loop}, loop(loop), b(loop.getLoc(), loop) {}
   bool match();
   void move();
 
 private:
   Block *body() { return loop.getBody(); }
-  /// The loop's dots, all of which stand in its own block.
-  bool matchDots();
-  /// The first dot, and what stands in front of it: waits for a tile that what the loop counts tells.
+  /// The loop's mmas, all of which stand in its own block.
+  bool matchMmas();
+  /// The first mma, and what stands in front of it: waits for a tile that what the loop counts tells.
   bool matchFirst();
-  /// The barrier, and what waits for dots that are started behind it.
+  /// The barrier, and what waits for mmas that are started behind it.
   bool matchBarrier();
   /// The last of several sums that end together, where no barrier is.
   bool matchSums();
@@ -95,11 +95,11 @@ private:
   }
   SmallVector<Value> finish(ArrayRef<Value> started, int64_t pending) {
     return SmallVector<Value>(
-        FinishDotsOp::create(b, ValueRange(started).getTypes(), pending, started).getResults());
+        WaitMmasOp::create(b, ValueRange(started).getTypes(), pending, started).getResults());
   }
   /// Copies an operation of the loop, and what its operands are computed from, as far as they are not mapped.
   Operation *copy(Operation *op, IRMapping &mapping);
-  /// Waits for the tile of what is counted, and starts the dot.
+  /// Waits for the tile of what is counted, and starts the mma.
   Value start(IRMapping counted);
   /// The first iteration's result, in front of the loop.
   Value startInFront();
@@ -108,90 +108,91 @@ private:
   /// Finishes, in front of `early`, what was started before and is finished behind it.
   void finishOlder();
 
-  LateDot place; ///< tells what the loop counts
+  LateMma place; ///< tells what the loop counts
   scf::ForOp loop;
-  SmallVector<StartDotOp> starts;
-  SmallVector<FinishDotsOp> finishes;
-  StartDotOp first;
-  FinishDotsOp finishFirst, with; ///< of the first dot, and what it will be finished with
-  MeetOp meet;                    ///< if warps do
-  SmallVector<Operation *> waits; ///< in front of the first dot
+  SmallVector<StartMmaOp> starts;
+  SmallVector<WaitMmasOp> finishes;
+  StartMmaOp first;
+  WaitMmasOp finishFirst, with;   ///< of the first mma, and what it will be finished with
+  NamedBarrierSyncOp meet;        ///< if warps do
+  SmallVector<Operation *> waits; ///< in front of the first mma
   Operation *early = nullptr;     ///< in front of this it will be started
   ImplicitLocOpBuilder b;
 };
 
-bool EarlyDot::match() {
-  auto meets = body()->getOps<MeetOp>();
+bool EarlyMma::match() {
+  auto meets = body()->getOps<NamedBarrierSyncOp>();
   if (!meets.empty())
     meet = *meets.begin();
-  return matchDots() && matchFirst() && (meet ? matchBarrier() : matchSums());
+  return matchMmas() && matchFirst() && (meet ? matchBarrier() : matchSums());
 }
 
-bool EarlyDot::matchDots() {
+bool EarlyMma::matchMmas() {
   bool stand = true;
   loop.walk([&](Operation *op) {
-    if (auto start = dyn_cast<StartDotOp>(op))
+    if (auto start = dyn_cast<StartMmaOp>(op))
       starts.push_back(start);
-    else if (auto finish = dyn_cast<FinishDotsOp>(op))
+    else if (auto finish = dyn_cast<WaitMmasOp>(op))
       finishes.push_back(finish);
     else
       return;
     stand &= op->getBlock() == body();
   });
   if (starts.empty())
-    return refuse("it starts no dots");
-  return stand || refuse("some of its dots stand in branches or inner loops");
+    return refuse("it starts no mmas");
+  return stand || refuse("some of its mmas stand in branches or inner loops");
 }
 
-bool EarlyDot::matchFirst() {
+bool EarlyMma::matchFirst() {
   first = starts.front();
   auto isOutside = [&](Value value) { return !value || loop.isDefinedOutsideOfLoop(value); };
   auto isCounted = [&](Value value) { return place.canCountBack(value); };
   if (first.getAcc() || first.getColumn() || !isOutside(first.getLhs()) || !isOutside(first.getLine()) ||
       !isCounted(first.getRhs()))
-    return refuse("its first dot reads what an iteration makes");
+    return refuse("its first mma reads what an iteration makes");
   if (!first.getResult().hasOneUse())
-    return refuse("its first dot is not finished once");
+    return refuse("its first mma is not finished once");
   if (first.getResult().getType().getSizes()[1] > mostColumns)
-    return refuse("its first dot has more than " + Twine(mostColumns) + " columns");
-  finishFirst = dyn_cast<FinishDotsOp>(*first.getResult().user_begin());
+    return refuse("its first mma has more than " + Twine(mostColumns) + " columns");
+  finishFirst = dyn_cast<WaitMmasOp>(*first.getResult().user_begin());
   for (Operation &op : llvm::make_range(body()->begin(), first->getIterator())) {
     if (isMemoryEffectFree(&op))
       continue;
-    if (!isa<AwaitOp>(op) || !llvm::all_of(op.getOperands(), isCounted))
-      return refuse("something else than a wait for its tile stands in front of its first dot");
+    if (!isa<MbarrierWaitOp>(op) || !llvm::all_of(op.getOperands(), isCounted))
+      return refuse("something else than a wait for its tile stands in front of its first mma");
     waits.push_back(&op);
   }
   return (finishFirst && finishFirst.getStarted().size() == 1 && !waits.empty()) ||
-         refuse("its first dot is not finished alone, or waits for no tile");
+         refuse("its first mma is not finished alone, or waits for no tile");
 }
 
-bool EarlyDot::matchBarrier() {
-  for (Operation *op = meet; op && (isa<MeetOp, FenceAsyncOp, FinishSendsOp>(op) || isMemoryEffectFree(op));
+bool EarlyMma::matchBarrier() {
+  for (Operation *op = meet;
+       op && (isa<NamedBarrierSyncOp, FenceAsyncOp, WaitTmaStoresOp>(op) || isMemoryEffectFree(op));
        op = op->getPrevNode())
     if (!isMemoryEffectFree(op))
       early = op;
-  auto behind = llvm::find_if(finishes, [&](FinishDotsOp op) { return meet->isBeforeInBlock(op); });
+  auto behind = llvm::find_if(finishes, [&](WaitMmasOp op) { return meet->isBeforeInBlock(op); });
   if (behind == finishes.end() || !finishFirst->isBeforeInBlock(early))
-    return refuse("its first dot ends behind the barrier, or no other does");
+    return refuse("its first mma ends behind the barrier, or no other does");
   with = *behind;
-  // Dots end in the order in which they were started: those left pending are started behind the barrier.
-  auto isBetween = [&](StartDotOp op) { return meet->isBeforeInBlock(op) && op->isBeforeInBlock(with); };
+  // MMAs end in the order in which they were started: those left pending are started behind the barrier.
+  auto isBetween = [&](StartMmaOp op) { return meet->isBeforeInBlock(op) && op->isBeforeInBlock(with); };
   return llvm::count_if(starts, isBetween) >= with.getPending() ||
-         refuse("a dot from in front of the barrier stays under way behind it");
+         refuse("an mma from in front of the barrier stays under way behind it");
 }
 
-bool EarlyDot::matchSums() {
+bool EarlyMma::matchSums() {
   with = finishes.back();
   early = starts.back();
-  auto isBehind = [&](FinishDotsOp op) { return early->isBeforeInBlock(op); };
+  auto isBehind = [&](WaitMmasOp op) { return early->isBeforeInBlock(op); };
   return (with.getStarted().size() > 1 && with.getPending() == 0 &&
           llvm::is_contained(with.getStarted(), starts.back().getResult()) &&
           llvm::count_if(finishes, isBehind) == 1 && finishFirst->isBeforeInBlock(early)) ||
-         refuse("warps do not meet in it, and its last dots are not finished together");
+         refuse("warps do not meet in it, and its last mmas are not finished together");
 }
 
-Operation *EarlyDot::copy(Operation *op, IRMapping &mapping) {
+Operation *EarlyMma::copy(Operation *op, IRMapping &mapping) {
   for (Value operand : op->getOperands())
     if (Operation *source = operand.getDefiningOp();
         source && source->getBlock() == body() && !mapping.contains(operand))
@@ -199,13 +200,13 @@ Operation *EarlyDot::copy(Operation *op, IRMapping &mapping) {
   return b.clone(*op, mapping);
 }
 
-Value EarlyDot::start(IRMapping counted) {
+Value EarlyMma::start(IRMapping counted) {
   for (Operation *wait : waits)
     copy(wait, counted);
   return copy(first, counted)->getResult(0);
 }
 
-Value EarlyDot::startInFront() {
+Value EarlyMma::startInFront() {
   Type type = first.getResult().getType();
   b.setInsertionPoint(loop);
   auto some = scf::IfOp::create(b, TypeRange{type}, less(loop.getLowerBound(), loop.getUpperBound()),
@@ -220,7 +221,7 @@ Value EarlyDot::startInFront() {
   return some.getResult(0);
 }
 
-Value EarlyDot::startAhead() {
+Value EarlyMma::startAhead() {
   b.setInsertionPoint(early);
   Value next = arith::AddIOp::create(b, loop.getInductionVar(), loop.getStep());
   Value more = less(next, loop.getUpperBound());
@@ -236,10 +237,10 @@ Value EarlyDot::startAhead() {
   return start(counted);
 }
 
-void EarlyDot::finishOlder() {
+void EarlyMma::finishOlder() {
   b.setInsertionPoint(early);
   auto isOlder = [&](Value started) { return started.getDefiningOp()->isBeforeInBlock(early); };
-  for (FinishDotsOp &op : finishes) {
+  for (WaitMmasOp &op : finishes) {
     if (op->isBeforeInBlock(early) || llvm::none_of(op.getStarted(), isOlder))
       continue;
     SmallVector<Value> older, younger;
@@ -249,7 +250,7 @@ void EarlyDot::finishOlder() {
     finished.map(older, finish(older, /*pending=*/0));
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(op);
-    auto rest = FinishDotsOp::create(b, ValueRange(younger).getTypes(), op.getPending(), younger);
+    auto rest = WaitMmasOp::create(b, ValueRange(younger).getTypes(), op.getPending(), younger);
     finished.map(younger, rest.getResults());
     for (auto [started, result] : llvm::zip_equal(op.getStarted(), op.getResults()))
       result.replaceAllUsesWith(finished.lookup(started));
@@ -259,7 +260,7 @@ void EarlyDot::finishOlder() {
   }
 }
 
-void EarlyDot::move() {
+void EarlyMma::move() {
   Value inFront = startInFront();
   if (meet)
     finishOlder();
@@ -292,7 +293,7 @@ struct StartEarly : tile::impl::StartEarlyPassBase<StartEarly> {
           schedule && schedule.getKind() == ScheduleKind::Wgmma)
         kernel.walk([&](scf::ForOp loop) { loops.push_back(loop); });
     for (scf::ForOp loop : loops)
-      if (EarlyDot found(loop); found.match()) {
+      if (EarlyMma found(loop); found.match()) {
         found.move();
         ++moved;
       }

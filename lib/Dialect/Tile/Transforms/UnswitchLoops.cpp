@@ -1,19 +1,19 @@
 //===- UnswitchLoops.cpp - Decisions move out of loops over tiles ---------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //   for each tile carrying c:          if d:
-//     t = take a tile                    for each tile carrying c: t = take a tile; c = f(c, t)
+//     t = consume a tile                    for each tile carrying c: t = consume a tile; c = f(c, t)
 //     c = if d: f(c, t) else: c   =>   else:
-//                                        for each tile: take it
+//                                        for each tile: consume it
 //
 // A branch that is taken up to some iteration and not from there on makes two loops, one
 // behind the other:
 //
 //   for i = a to b carrying c:         for i = a to min(b, limit) carrying c:
-//     t = take a tile                    t = take a tile; c = f(c, t)
+//     t = consume a tile                    t = consume a tile; c = f(c, t)
 //     c = if i < limit: f(c, t)   =>   for i = where that ended to b:
-//                                        take a tile
+//                                        consume a tile
 //
-// A loop that fills or takes tiles then does the same for each of them, which
+// A loop that produces or consumes tiles then does the same for each of them, which
 // barriers and overlaps need; what is decided inside of one tile (in a gather's
 // map of lines, in a branch) stays where it is. So does, where tiles are taken, a
 // branch that reads none of them: what is computed from tiles is most of a kernel's
@@ -41,25 +41,25 @@ namespace mlir::tile {
 using namespace mlir;
 using namespace mlir::tile;
 
-/// Whether a branch reads a tile that the loop around takes. Where tiles are filled all branches are about
+/// Whether a branch reads a tile that the loop around consumes. Where tiles are filled all branches are about
 /// that.
 static bool concernsTiles(scf::IfOp branch) {
-  if (branch->getBlock()->getOps<TakeOp>().empty())
+  if (branch->getBlock()->getOps<ConsumeOp>().empty())
     return true;
   auto readsTile = [](Operation *op) {
     return llvm::any_of(op->getOperands(),
-                        [](Value value) { return value.getDefiningOp<TakeOp>() != nullptr; });
+                        [](Value value) { return value.getDefiningOp<ConsumeOp>() != nullptr; });
   };
   return branch
       .walk([&](Operation *op) { return readsTile(op) ? WalkResult::interrupt() : WalkResult::advance(); })
       .wasInterrupted();
 }
 
-/// Condition, known before the loop starts, of a branch in its body or in the copies of a fill there.
+/// Condition, known before the loop starts, of a branch in its body or in the copies of a produce there.
 static Value findCondition(scf::ForOp loop) {
   SmallVector<Block *> blocks{loop.getBody()};
-  for (auto fill : loop.getBody()->getOps<FillOp>())
-    blocks.push_back(&fill.getCopies().front());
+  for (auto produce : loop.getBody()->getOps<ProduceOp>())
+    blocks.push_back(&produce.getCopies().front());
   for (Block *block : blocks)
     for (auto branch : block->getOps<scf::IfOp>())
       if (loop.isDefinedOutsideOfLoop(branch.getCondition()) && concernsTiles(branch))
@@ -159,8 +159,8 @@ struct UnswitchLoops : tile::impl::UnswitchLoopsPassBase<UnswitchLoops> {
   }
 
   void unswitch(scf::ForOp loop) {
-    if (llvm::none_of(*loop.getBody(), [](Operation &op) { return isa<FillOp, TakeOp>(op); })) {
-      decline(DEBUG_TYPE, loop, "its body neither fills a ring nor takes a tile");
+    if (llvm::none_of(*loop.getBody(), [](Operation &op) { return isa<ProduceOp, ConsumeOp>(op); })) {
+      decline(DEBUG_TYPE, loop, "its body neither produces a ring nor consumes a tile");
       return;
     }
     SmallVector<unsigned> used;

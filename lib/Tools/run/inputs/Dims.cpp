@@ -56,9 +56,9 @@ rt::Status Dims::add(std::string_view text) {
     return {};
   }
 
-  size_t dots = value.find("..");
-  auto low = parseSize(value.substr(0, dots));
-  auto high = dots == std::string_view::npos ? low : parseSize(value.substr(dots + 2));
+  size_t mmas = value.find("..");
+  auto low = parseSize(value.substr(0, mmas));
+  auto high = mmas == std::string_view::npos ? low : parseSize(value.substr(mmas + 2));
   if (!low || !high)
     return rt::inputError("--dim " + name + " expects a whole number from 0 to " +
                           std::to_string(largestSize) + ", a range LOW..HIGH or @FILE.csv:COLUMN, got '" +

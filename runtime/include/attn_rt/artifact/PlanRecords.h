@@ -140,12 +140,12 @@ enum class PlanFault : int32_t {
   ATTN_PLAN_DIVISOR(DIM, Rows, "plan.rows")          /* packed rows of a tile */                             \
   ATTN_PLAN_DIVISOR(DIM, Keys, "plan.keys")          /* keys of a tile */                                    \
   ATTN_PLAN_DIVISOR(DIM, KeyAlign, "plan.key_align") /* KernelInfo::keyAlign */                              \
-  ATTN_PLAN_DIVISOR(DIM, Abreast, "plan.abreast") /* heads that neighbouring blocks walk together, or 1 */   \
+  ATTN_PLAN_DIVISOR(DIM, Lockstep, "plan.lockstep") /* heads that neighbouring blocks walk together, or 1 */ \
   ATTN_PLAN_DIVISOR(DIM, Chunk, "plan.chunk") /* tokens between cuts, 1 where they have no fixed place */    \
   DIM(IsFixed, "plan.is_fixed")               /* whether they have: PlanOptions::fixedSplit */               \
   DIM(Fixed, "plan.fixed")                    /* cost of a task, */                                          \
   DIM(ShareTiles, "plan.share_tiles")         /* and the shortest share */                                   \
-  DIM(Units, "plan.units")                    /* what there is room for: tiles of rows, */                   \
+  DIM(WorkTiles, "plan.work_tiles")           /* what there is room for: tiles of rows, */                   \
   DIM(Parts, "plan.parts")                    /* parts of those, */                                          \
   DIM(Partials, "plan.partials")              /* partial rows, */                                            \
   DIM(MergeRows, "plan.rows_to_merge")        /* and rows to merge */

@@ -1,7 +1,7 @@
 //===- Forest.h - What reading a forest costs, four ways --------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The ablation of DeFT (arXiv 2404.00242) on forests of any size, counted, not
-// run. A strategy turns the nodes into *units*: tiles of up to 128 packed rows,
+// run. A strategy turns the nodes into *work tiles*: tiles of up to 128 packed rows,
 // with the key tiles that they read, done once for each KV head.
 //
 //     by-query       each row reads its whole path (Radix, Flash-Decoding)
@@ -12,7 +12,7 @@
 //     [prompt, head 0 . . . . . . . . . .][prompt, head 1 . . . .  ][a][a][b]
 //     '---- block 0 ----'---- block 1 ----'---- block 2 ----'---- block 3 --'
 //
-// Units that differ in nothing but the KV head or the query row are one entry
+// Work tiles that differ in nothing but the KV head or the query row are one entry
 // with a number of copies, which makes the work O(nodes + blocks) where a list
 // of tasks is nodes x heads, or rows x heads. That is why this is not the
 // Planner, which must write the list; the other difference is that `flatten`
@@ -61,19 +61,19 @@ struct ForestStats {
 };
 
 /// Copies of a tile of packed rows that all read the same key tiles.
-struct ForestUnit {
+struct ForestWorkTile {
   int32_t node;     ///< of by-query: the node of the row
   int32_t segments; ///< nodes whose tokens are read
   int32_t packedRows;
-  bool partial; ///< other units hold results for some of its rows
+  bool partial; ///< other work tiles hold results for some of its rows
   int64_t tiles;
   int64_t copies;
 };
 
-/// Part of one block's work: `tiles` key tiles of copies of one unit, `begin` tiles after its start.
+/// Part of one block's work: `tiles` key tiles of copies of one work tile, `begin` tiles after its start.
 struct ForestPiece {
   int block;
-  int32_t unit;
+  int32_t workTile;
   int64_t begin, tiles;
 };
 
@@ -85,21 +85,21 @@ public:
   /// The nodes must have passed checkForest. Fails only where a sum exceeds 63 bits. Deterministic.
   Result<ForestStats> plan(std::span<const ForestNode> nodes);
 
-  /// Of the last plan (whose nodes must still be there), in the order of units, or of blocks where shares are
-  /// cut.
+  /// Of the last plan (whose nodes must still be there), in the order of work tiles, or of blocks where
+  /// shares are cut.
   void forEachPiece(const std::function<void(const ForestPiece &)> &sink);
-  std::span<const ForestUnit> units() const { return units_; }
+  std::span<const ForestWorkTile> workTiles() const { return workTiles_; }
 
 private:
   struct Deal {
-    int32_t unit;
+    int32_t workTile;
     int32_t block;
     int64_t copies;
   };
   const Workload *workload_;
   ForestOptions options_;
-  std::vector<ForestUnit> units_;
-  std::vector<int32_t> rowsBelow_, unitAbove_, sameRows_, order_, pathSegments_;
+  std::vector<ForestWorkTile> workTiles_;
+  std::vector<int32_t> rowsBelow_, workTileAbove_, sameRows_, order_, pathSegments_;
   std::vector<int64_t> pathTokens_, pathTiles_, loads_;
   std::vector<Deal> deals_;
   std::vector<std::pair<int64_t, int32_t>> heap_;
@@ -112,14 +112,14 @@ private:
   };
   bool cutting() const;
   void findPaths();
-  int addUnits(int32_t node, int64_t rows, int64_t times, int32_t segments, int64_t tiles, bool partial);
+  int addWorkTiles(int32_t node, int64_t rows, int64_t times, int32_t segments, int64_t tiles, bool partial);
   void buildByQuery();
   void buildByNode();
   double tileSeconds() const;
   Cuts cutInto(int shares) const;
   int chooseShares(int64_t tiles) const;
   void dealWhole(bool record);
-  void dealCopies(int32_t unit, int64_t tiles, int64_t copies, bool record);
+  void dealCopies(int32_t workTile, int64_t tiles, int64_t copies, bool record);
 };
 
 } // namespace attn::rt

@@ -1,8 +1,8 @@
 //===- Plan.h - Attention as a list of key ranges with a cost ---*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// All attention work is one list. A *unit* is a tile of packed query rows (row,
+// All attention work is one list. A *work tile* is a tile of packed query rows (row,
 // head of the group) together with the token ranges its rows see; every KV head
-// does the same units, which makes tasks = units x KV heads. A task is a number
+// does the same work tiles, which makes tasks = work tiles x KV heads. A task is a number
 // of key tiles, and because partial softmax is a monoid, it may be cut between
 // any two of them and its parts merged later:
 //
@@ -32,15 +32,15 @@
 // Nothing about a launch depends on lengths, only what is in the buffers; their sizes
 // follow from limits that are known before the first step (PlanLimits).
 //
-// KV heads may belong to classes that see different tokens. A class has units of its
+// KV heads may belong to classes that see different tokens. A class has work tiles of its
 // own, done once for each of its *ordinals*; which head an ordinal stands for is looked up by
 // the kernels, so that one plan serves every layer with as many heads in each class.
 //
-// Heads of ragged operands have units each, since none has the tokens of another. A plan
+// Heads of ragged operands have work tiles each, since none has the tokens of another. A plan
 // then serves the layer whose lengths it was made of.
 //
 // An instance seen by the rows of several sequences (a shared prompt, the inner
-// node of a tree) can be read once for all of them: `flatten` gives it a unit of
+// node of a tree) can be read once for all of them: `flatten` gives it a work tile of
 // its own with all its rows where the bytes saved outweigh the partials added,
 // `by-query` never does, and `by-node` and `by-node-chunk` always do and never cut
 // into equal shares (Strategy.h): the yardsticks. Speculated tokens, of which few
@@ -66,7 +66,7 @@ struct PlanStats {
   double flops = 0;   ///< done by whole tiles, padding and masked keys included
   int usedBlocks = 0; ///< blocks that have something to do: fewer than all where shares would get too short
   double balance = 1; ///< largest share of cost over the mean of the used blocks
-  double maxCost = 0, meanCost = 0, tileCost = 1; ///< in one unit; a task's fixed part is fixedCost
+  double maxCost = 0, meanCost = 0, tileCost = 1; ///< in one work tile; a task's fixed part is fixedCost
   double fixedCost = 0;
   double estimatedSeconds = 0; ///< by the model of the GPU the plan was made for
 

@@ -4,7 +4,7 @@
 // (lib/Conversion/AttnToTile/Plan) both need, over any numbers (Arithmetic.h). What they
 // do in different ways, which loops there are and which thread takes what, is theirs.
 //
-//   rows     packed rows of a sequence, in tiles: units
+//   rows     packed rows of a sequence, in tiles: work tiles
 //   tiles    key tiles of a range of tokens, and the tokens of some of them
 //   cuts     at multiples of a chunk of tokens, where splits are fixed
 //   costs    of a task, and of a share of all tasks
@@ -144,16 +144,16 @@ template <typename N> N cutRowsBound(N blocks, N tileRows, N packed) {
 /// Arrays of words that a block of the planning kernel has in scratch memory, one behind the other, and the
 /// words of each (PlanScratchSizes).
 #define ATTN_PLAN_SCRATCH(ARRAY)                                                                             \
-  ARRAY(unitStart, sequences + 1)         /* of each sequence, and the end */                                \
+  ARRAY(workTileStart, sequences + 1)     /* of each sequence, and the end */                                \
   ARRAY(piecesUpTo, sequences *lists + 1) /* of each list, and the end: pieces of rows of block tables */    \
-  ARRAY(sequenceOf, units + 1)            /* of each unit */                                                 \
-  ARRAY(partStart, units + 1)             /* of each unit, and the end: its first part, */                   \
-  ARRAY(partial, units + 1)               /* the first of its partial rows, */                               \
-  ARRAY(mergeStart, units + 1)            /* of its rows to merge, */                                        \
-  ARRAY(costs, units + 1)                 /* and the cost of all units before */                             \
+  ARRAY(sequenceOf, workTiles + 1)        /* of each work tile */                                            \
+  ARRAY(partStart, workTiles + 1)         /* of each work tile, and the end: its first part, */              \
+  ARRAY(partial, workTiles + 1)           /* the first of its partial rows, */                               \
+  ARRAY(mergeStart, workTiles + 1)        /* of its rows to merge, */                                        \
+  ARRAY(costs, workTiles + 1)             /* and the cost of all work tiles before */                        \
   ARRAY(order, parts)                     /* parts, longest first */                                         \
   ARRAY(sorted, parts)                                                                                       \
-  ARRAY(unitOfPart, parts)                                                                                   \
+  ARRAY(workTileOfPart, parts)                                                                               \
   ARRAY(cutTask, blocks + 1)    /* of each cut, and the end: the task that it is in, */                      \
   ARRAY(cutTile, blocks + 1)    /* the tile that it is in front of, */                                       \
   ARRAY(cutsUpTo, blocks + 1)   /* cuts, with this one, */                                                   \
@@ -168,7 +168,7 @@ template <typename Array> struct PlanScratchOf {
 
 /// What there is at most. `lists`: of a sequence, of tokens: one, or one for each head.
 template <typename N> struct PlanScratchSizes {
-  N sequences, lists, units, parts, blocks;
+  N sequences, lists, workTiles, parts, blocks;
 
   /// Calls `visit(array, words)` for all arrays in their order.
   template <typename Array, typename Visit> void forEach(PlanScratchOf<Array> &arrays, Visit visit) const {

@@ -16,7 +16,7 @@
 //   int q = *session.slot("q"), keys = *session.slot("kv.k_pages"), …;
 //   session.bindTables(batch);
 //   session.reserve(…), session.setPlan(plan);
-//   for (each layer) { session.bindSlot(q, …), …; session.launch(); }
+//   for (each layer) { session.bind(q, …), …; session.launch(); }
 //
 // Nothing about a launch need depend on lengths. Bound for the largest batch, its
 // launch can be fixed, recorded, and replayed over whatever plan is set:
@@ -75,12 +75,12 @@ public:
   void setDim(const std::string &name, int32_t value);
   /// Names of the buffers that some kernel reads or writes.
   std::vector<std::string> bufferNames() const;
-  /// The number of a buffer of the caller's, for bindSlot. Its memory is from then on not the session's.
+  /// The number of a buffer of the caller's, for bind. Its memory is from then on not the session's.
   Result<int> slot(const std::string &name);
   /// bindAddress, in some 10 ns. Strides, in bytes, may be given for queries, keys, values and the output:
   /// each dimension's, the innermost the size of an element (attn_rt/tensor/Strides.h). The next launch
   /// checks them; none: the tensor lies densely. While they stay the same they cost nothing.
-  void bindSlot(int slot, DeviceAddress address, std::span<const int64_t> strides = {});
+  void bind(int slot, DeviceAddress address, std::span<const int64_t> strides = {});
   /// Checks the strides that slots were bound with, as the next launch would.
   Status checkStrides();
   /// Bytes from the first to behind the last of a slot's tensor as it lies, once they were checked; 0 without
@@ -88,7 +88,7 @@ public:
   int64_t slotSpan(int slot) const;
   /// Copies the batch's tables (block tables, positions, …) that some kernel reads, where they have changed,
   /// to buffers that grow and never shrink, and sets all dimensions that a batch knows. The data, `o` and
-  /// `lse` are the caller's: bindAddress or bindSlot. `ordinal_heads` holds the batch's own classes until it
+  /// `lse` are the caller's: bindAddress or bind. `ordinal_heads` holds the batch's own classes until it
   /// is bound.
   Status bindTables(const Batch &batch);
   /// Room that tables have from the first batch on, so that launches can be fixed over a smaller one than

@@ -51,7 +51,7 @@ struct ElementType {
   double tolerance = 0;
   /// Elements that one instruction of the tensor cores contracts (mma.sync m16n8k<depth> into f32, and wgmma
   /// as many); 0: kernels do not multiply them, they convert them first.
-  int dotDepth = 0;
+  int mmaDepth = 0;
 
   bool isFloat() const { return exponentBits > 0; }
   size_t bytes() const { return static_cast<size_t>(bits) / 8; }

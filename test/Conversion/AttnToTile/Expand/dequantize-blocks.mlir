@@ -18,14 +18,14 @@
 // CHECK: %[[MOST:.*]] = tile.map
 // CHECK: arith.maxui
 // CHECK: %[[SCALE:.*]] = tile.map %[[MOST]]
-// CHECK: %[[P0:.*]] = tile.dot
+// CHECK: %[[P0:.*]] = tile.mma
 // CHECK: %[[S0:.*]] = tile.map %[[P0]], %{{.*}} (%{{.*}}: f32, %{{.*}}: f32)
-// CHECK: %[[P1:.*]] = tile.dot
+// CHECK: %[[P1:.*]] = tile.mma
 // CHECK: tile.map %[[P1]], %{{.*}}, %[[S0]]
 // CHECK: tile.widen tiny %{{.*}} blocks <2 of 32, f8E8M0FNU> by %{{.*}} over %[[MOST]] : <[feature 64, key 32], f4E2M1FN
 !query = tensor<?x8x64xbf16>
-!keys = !attn.codes<f8E4M3FN, per = 32, scale = f8E8M0FNU>
-!values = !attn.codes<f4E2M1FN, per = 32, scale = f8E8M0FNU>
+!keys = !attn.quantized<f8E4M3FN, per = 32, scale = f8E8M0FNU>
+!values = !attn.quantized<f4E2M1FN, per = 32, scale = f8E8M0FNU>
 !cache = !attn.kv<paged<16>, heads = 2, dim = 64, key = !keys, value = !values>
 func.func @blocks(%q: !query {attn.name = "q"}, %kv: !cache {attn.name = "kv"}) -> !query {
   %o = attn.attend %q over (%kv see causal) : !query, !cache -> !query

@@ -12,11 +12,11 @@
 // CHECK: scf.for
 // CHECK: %[[WORDS:.*]] = tile.load_columns {{.*}} : <key 32, feature 1, i32> -> {{.*}}row
 // CHECK: tile.widen tiny %{{.*}} blocks <4 of 16, f8E4M3FN> by %[[WORDS]] : <[key 32, feature 64], f4E2M1FN, rhs, runs 64 by 4>
-// CHECK: tile.dot
+// CHECK: tile.mma
 // CHECK-NOT: arith.maxui
 // CHECK: tile.widen tiny %{{.*}} blocks <4 of 16, f8E4M3FN> by %{{.*}} : <[feature 64, key 32], f4E2M1FN, rhs, runs 64>
 !query = tensor<?x8x64xbf16>
-!codes = !attn.codes<f4E2M1FN, per = 16, scale = f8E4M3FN>
+!codes = !attn.quantized<f4E2M1FN, per = 16, scale = f8E4M3FN>
 !cache = !attn.kv<paged<16>, heads = 2, dim = 64, key = !codes, value = !codes>
 func.func @blocks(%q: !query {attn.name = "q"}, %kv: !cache {attn.name = "kv"}) -> !query {
   %o = attn.attend %q over (%kv see causal) : !query, !cache -> !query

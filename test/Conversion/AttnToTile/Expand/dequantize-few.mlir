@@ -13,7 +13,7 @@
 // CHECK: %[[LIFT:.*]] = tile.map %[[SCALE]]
 // CHECK: math.log2
 // CHECK: %[[K:.*]] = tile.widen tiny
-// CHECK: tile.dot %[[K]], %[[Q]], {{.*}} -> <[key 32, query 8], f32, acc>
+// CHECK: tile.mma %[[K]], %[[Q]], {{.*}} -> <[key 32, query 8], f32, acc>
 // CHECK: %[[LARGEST:.*]] = tile.reduce max
 // CHECK: tile.map %[[LARGEST]], %[[LIFT]]
 // CHECK: %[[WEIGHTS:.*]] = tile.map
@@ -23,7 +23,7 @@
 // CHECK: tile.map %{{.*}}, %[[META]]#0
 // CHECK: %[[V:.*]] = tile.widen tiny
 // CHECK: %[[P:.*]] = tile.cast {{.*}} -> <[query 8, key 32], f16, rhs>
-// CHECK: tile.dot %[[V]], %[[P]], {{.*}} -> <[feature 128, query 8], f32, acc, runs 128>
+// CHECK: tile.mma %[[V]], %[[P]], {{.*}} -> <[feature 128, query 8], f32, acc, runs 128>
 // CHECK: tile.complete
 // CHECK: tile.complete
 // CHECK: tile.merge_warps
@@ -33,7 +33,7 @@
 // MANY: tile.widen %{{.*}} times %{{.*}} plus
 // MANY-NOT: tile.restore
 !query = tensor<?x8x128xbf16>
-!cache = !attn.kv<paged<16>, heads = 2, dim = 128, key = !attn.codes<i4, per = 128>, value = !attn.codes<i2, per = 128>>
+!cache = !attn.kv<paged<16>, heads = 2, dim = 128, key = !attn.quantized<i4, per = 128>, value = !attn.quantized<i2, per = 128>>
 func.func @decode(%q: !query {attn.name = "q"}, %kv: !cache {attn.name = "kv"}) -> !query {
   %o = attn.attend %q over (%kv see causal) : !query, !cache -> !query
   return %o : !query

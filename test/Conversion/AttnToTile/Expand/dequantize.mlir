@@ -3,7 +3,7 @@
 // RUN: attn-opt %s --emit=ptx --target=sm_80 | FileCheck %s --check-prefix=SM80
 // RUN: attn-opt %s --emit=ptx --target=sm_90a --schedule=mma | FileCheck %s --check-prefix=SM90
 
-// Tiles hold codes, dots get what they stand for, and the scales of the task's head are folded into the unit of the
+// Tiles hold codes, mmas get what they stand for, and the scales of the task's head are folded into the unit of the
 // scores and into the division at its end: nothing of them is in the loop.
 // CHECK-LABEL: @decode_rows16(
 // CHECK: tile.alloc {{.*}} : !tile.ring<{{.*}}, <key 32, feature 64, f8E4M3FN, swizzled>>
@@ -16,21 +16,21 @@
 // CHECK: tile.narrow
 // CHECK: tile.load_rhs {{.*}} -> <[key 32, feature 64], f8E4M3FN, rhs, runs 64>
 // CHECK: tile.widen {{.*}} -> <[key 32, feature 64], f16, rhs, runs 64>
-// CHECK: tile.dot
+// CHECK: tile.mma
 // CHECK: tile.load_rhs {{.*}} -> <[feature 64, key 32], f8E4M3FN, rhs, runs 64>
 // CHECK: tile.widen
-// CHECK: tile.dot
+// CHECK: tile.mma
 // CHECK: tile.merge_warps
 // CHECK: %[[INVERSE:.*]] = tile.reciprocal
 // CHECK-NEXT: arith.mulf %[[INVERSE]], %[[VS]] : f32
 
-// REMARK: schedule mma instead of wgmma: wgmma reads keys and values from shared memory as they are, and does not multiply !attn.codes<f8E4M3FN, per = head>
+// REMARK: schedule mma instead of wgmma: wgmma reads keys and values from shared memory as they are, and does not multiply !attn.quantized<f8E4M3FN, per = head>
 
 // SM80-NOT: cvt.rn.f16x2.e4m3x2
 // SM80: mma.sync
 // SM90: cvt.rn.f16x2.e4m3x2
 !query = tensor<?x8x64xbf16>
-!cache = !attn.kv<paged<16>, heads = 2, dim = 64, key = !attn.codes<f8E4M3FN, per = head>, value = !attn.codes<f8E4M3FN, per = head>>
+!cache = !attn.kv<paged<16>, heads = 2, dim = 64, key = !attn.quantized<f8E4M3FN, per = head>, value = !attn.quantized<f8E4M3FN, per = head>>
 func.func @decode(%q: !query {attn.name = "q"}, %kv: !cache {attn.name = "kv"}) -> !query {
   %o = attn.attend %q over (%kv see causal) : !query, !cache -> !query
   return %o : !query

@@ -22,7 +22,7 @@ gpu.module @kernels {
 // CHECK-NOT: tile.read
 // The wait stands where the task decides what follows, in both branches, or ptxas would put it in front of the task.
 // CHECK: {{^    }}scf.if
-// CHECK-NEXT: tile.await_previous
+// CHECK-NEXT: tile.wait_previous
 // CHECK-NOT: tile.write
 // Nobody reads scores again.
 // CHECK: tile.read_adjacent {{.*}} {tile.l2 = "evict_first"}
@@ -53,7 +53,7 @@ gpu.module @kernels {
 // CHECK-COUNT-3: scf.if %{{.*}} -> (f32)
 // CHECK: tile.write %c-1_i32
 // CHECK: } else {
-// CHECK-NEXT: tile.await_previous
+// CHECK-NEXT: tile.wait_previous
 // CHECK-NOT: tile.read
 // CHECK-COUNT-4: tile.write
 // CHECK: return

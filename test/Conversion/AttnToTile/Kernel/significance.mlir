@@ -3,7 +3,7 @@
 // A function that asks for the significance of its tokens has a kernel more for each region, behind those that finish rows.
 
 !q = tensor<?x6x64xbf16>
-!kv = !attn.kv<paged<16>, heads = 2, dim = 64, key = !attn.codes<i8, per = 64>, value = !attn.codes<i4, per = 64>>
+!kv = !attn.kv<paged<16>, heads = 2, dim = 64, key = !attn.quantized<i8, per = 64>, value = !attn.quantized<i4, per = 64>>
 !lse = tensor<?x6xf32>
 !state = !attn.state<heads = 6, value_dim = 64>
 #rows = #tile.schedule<mma, rows = 16, keys = 128, warps = 4, stages = 2, blocks = 2, split_keys = true, query_in_registers = true>

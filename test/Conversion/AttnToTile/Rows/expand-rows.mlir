@@ -25,8 +25,8 @@ gpu.module @kernels {
        #tile.parameter<dim, "kv.k_layer">, #tile.parameter<dim, "slot">]} {
     %row = arith.constant 0 : i32
     %layer = arith.constant 0 : i64
-    %p = attn.take_rows keys of %k %row where %slot layer %layer piece %row as <unit = 16, width = 4, lanes = 32> : !rows -> !rows
-    attn.put_rows %p to keys of %kv listed %slot where %slot layer %layer piece %row as <unit = 16, width = 4, lanes = 32> : !rows -> !cache
+    %p = attn.load_rows keys of %k %row where %slot layer %layer piece %row as <chunk = 16, width = 4, lanes = 32> : !rows -> !rows
+    attn.store_rows %p to keys of %kv listed %slot where %slot layer %layer piece %row as <chunk = 16, width = 4, lanes = 32> : !rows -> !cache
     return
   }
 }
@@ -37,7 +37,7 @@ gpu.module @kernels {
 gpu.module @kernels {
   // expected-error @+1 {{expected a kernel that walks rows: --attn-walk-rows makes it}}
   func.func @without(%k: !rows {attn.name = "k"}, %row: i32, %layer: i64) {
-    %p = attn.take_rows keys of %k %row where %row layer %layer piece %row as <unit = 16, width = 4, lanes = 32> : !rows -> !rows
+    %p = attn.load_rows keys of %k %row where %row layer %layer piece %row as <chunk = 16, width = 4, lanes = 32> : !rows -> !rows
     return
   }
 }

@@ -18,16 +18,16 @@
 // CHECK: tile.write_adjacent
 // CHECK: tile.write %
 !rows = tensor<?x?x1x32xf16>
-!cache = !attn.kv<packed, heads = 1, dim = 32, key = !attn.codes<i8, per = 16>, value = f16>
+!cache = !attn.kv<packed, heads = 1, dim = 32, key = !attn.quantized<i8, per = 16>, value = f16>
 gpu.module @kernels {
   func.func @quantize(%k: !rows {attn.name = "k"}, %kv: !cache {attn.name = "kv"}, %slot: i32)
       attributes {tile.parameters = [#tile.parameter<dim, "slot">]} {
     %row = arith.constant 0 : i32
     %layer = arith.constant 0 : i64
-    %p = attn.take_rows keys of %k %row where %slot layer %layer piece %row as <unit = 16, width = 4, lanes = 32> : !rows -> !rows
-    %c, %m = attn.quantize_rows keys of %p for %kv layer %layer piece %row as <unit = 8, width = 4, lanes = 32> : !rows, !cache -> !cache, !cache
-    attn.put_rows %c to keys of %kv listed %slot where %slot layer %layer piece %row as <unit = 8, width = 4, lanes = 32> : !cache -> !cache
-    attn.put_rows %m to keys meta of %kv listed %slot where %slot layer %layer piece %row as <unit = 4, width = 2, lanes = 32> : !cache -> !cache
+    %p = attn.load_rows keys of %k %row where %slot layer %layer piece %row as <chunk = 16, width = 4, lanes = 32> : !rows -> !rows
+    %c, %m = attn.quantize_rows keys of %p for %kv layer %layer piece %row as <chunk = 8, width = 4, lanes = 32> : !rows, !cache -> !cache, !cache
+    attn.store_rows %c to keys of %kv listed %slot where %slot layer %layer piece %row as <chunk = 8, width = 4, lanes = 32> : !cache -> !cache
+    attn.store_rows %m to keys meta of %kv listed %slot where %slot layer %layer piece %row as <chunk = 4, width = 2, lanes = 32> : !cache -> !cache
     return
   }
 }

@@ -10,10 +10,10 @@
 // CHECK: scf.for
 // CHECK: %[[SLOTS:.*]] = tile.read
 // CHECK: %[[MARK:.*]] = arith.select %{{.*}}, %[[SLOTS]], %{{.*}}
-// CHECK-NEXT: %[[KEYS:.*]] = attn.take_rows keys of %[[K]] %[[FIRST:.*]] where %[[MARK]] layer %[[LAYER:.*]] piece %[[PIECE:.*]] as <unit = 16, width = 32, lanes = 32> : tensor<?x?x8x128xbf16> -> tensor<?x?x8x128xbf16>
-// CHECK-NEXT: %[[VALUES:.*]] = attn.take_rows values of %[[V]] %[[FIRST]] where %[[MARK]]
-// CHECK-NEXT: attn.put_rows %[[KEYS]] to keys of %[[KV]] listed %[[SLOTS]] where %[[MARK]] layer %[[LAYER]] piece %[[PIECE]] as <unit = 16, width = 32, lanes = 32> : tensor<?x?x8x128xbf16> -> !attn.kv
-// CHECK-NEXT: attn.put_rows %[[VALUES]] to values of %[[KV]] listed %[[SLOTS]]
+// CHECK-NEXT: %[[KEYS:.*]] = attn.load_rows keys of %[[K]] %[[FIRST:.*]] where %[[MARK]] layer %[[LAYER:.*]] piece %[[PIECE:.*]] as <chunk = 16, width = 32, lanes = 32> : tensor<?x?x8x128xbf16> -> tensor<?x?x8x128xbf16>
+// CHECK-NEXT: %[[VALUES:.*]] = attn.load_rows values of %[[V]] %[[FIRST]] where %[[MARK]]
+// CHECK-NEXT: attn.store_rows %[[KEYS]] to keys of %[[KV]] listed %[[SLOTS]] where %[[MARK]] layer %[[LAYER]] piece %[[PIECE]] as <chunk = 16, width = 32, lanes = 32> : tensor<?x?x8x128xbf16> -> !attn.kv
+// CHECK-NEXT: attn.store_rows %[[VALUES]] to values of %[[KV]] listed %[[SLOTS]]
 // CHECK-NEXT: }
 // CHECK-NEXT: return
 !rows = tensor<?x?x8x128xbf16>
@@ -29,10 +29,10 @@ func.func @append(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv:
 // What a gather gives is named like an argument. Rows of 10 and of 4 units share a load.
 // CHECK-LABEL: gpu.module @gather_kernels
 // CHECK: func.func @gather(%[[KV:[a-z0-9]+]]: !attn.kv{{.*}}, %{{.*}}: tensor<?xi32> {attn.name = "slots"}, %[[K:[a-z0-9]+]]: tensor<?x?x1x80xf16> {attn.name = "k"}, %[[V:[a-z0-9]+]]: tensor<?x?x1x32xf16> {attn.name = "v"},
-// CHECK: attn.take_rows keys of %[[KV]] listed %{{.*}} as <unit = 16, width = 10, lanes = 32>
-// CHECK: attn.take_rows values of %[[KV]] listed %{{.*}} as <unit = 16, width = 4, lanes = 32>
-// CHECK: attn.put_rows %{{.*}} to keys of %[[K]]
-// CHECK: attn.put_rows %{{.*}} to values of %[[V]]
+// CHECK: attn.load_rows keys of %[[KV]] listed %{{.*}} as <chunk = 16, width = 10, lanes = 32>
+// CHECK: attn.load_rows values of %[[KV]] listed %{{.*}} as <chunk = 16, width = 4, lanes = 32>
+// CHECK: attn.store_rows %{{.*}} to keys of %[[K]]
+// CHECK: attn.store_rows %{{.*}} to values of %[[V]]
 !keys = tensor<?x?x1x80xf16>
 !values = tensor<?x?x1x32xf16>
 !cache = !attn.kv<packed, heads = 1, dim = 80, value_dim = 32, key = f16, value = f16>

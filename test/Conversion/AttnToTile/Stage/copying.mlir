@@ -34,8 +34,8 @@ gpu.module @kernels {
 // CHECK-NEXT: %[[VALUES:.*]] = tile.alloc : !tile.ring<2, <key 128, feature 64, bf16>>
 // CHECK: %[[ROWS:.*]] = attn.rows
 // CHECK: %[[KNOWN:.*]] = attn.staged %[[ROWS]] in position
-// CHECK-NEXT: %[[Q:.*]] = tile.fill %[[QUERIES]] warp 2
-// CHECK: tile.fetch
+// CHECK-NEXT: %[[Q:.*]] = tile.produce %[[QUERIES]] warp 2
+// CHECK: tile.tma_load
 // CHECK: %[[IN_Q:.*]] = attn.staged %[[KNOWN]] in query %[[Q]]
 // Which region a tile is of is asked outside of the loop.
 // CHECK: %[[IS_A:.*]] = arith.cmpi eq, %[[SEGMENT:.*]]#0, %c0_i32
@@ -46,14 +46,14 @@ gpu.module @kernels {
 // CHECK-NEXT: tile.ahead %[[KEY]]
 // CHECK: } else {
 // CHECK-NEXT: tile.ahead %[[KEY]]
-// CHECK: %[[K:.*]] = tile.fill %[[KEYS]] warp 0
+// CHECK: %[[K:.*]] = tile.produce %[[KEYS]] warp 0
 // CHECK-SAME: (%[[TILE:.*]]: !tile.shared
 // CHECK-NEXT: scf.if %[[IS_A]] {
-// CHECK-NEXT: tile.fetch {{.*}} from %[[SLOT]] {{.*}} lines 64 into %[[TILE]] :
+// CHECK-NEXT: tile.tma_load {{.*}} from %[[SLOT]] {{.*}} lines 64 into %[[TILE]] :
 // CHECK-NEXT: } else {
-// CHECK-NEXT: tile.fetch {{.*}} from %[[SLOT]] {{.*}} lines 128 into %[[TILE]] :
+// CHECK-NEXT: tile.tma_load {{.*}} from %[[SLOT]] {{.*}} lines 128 into %[[TILE]] :
 // Values behind the segment's last token may be anything.
-// CHECK: %[[V:.*]] = tile.fill %[[VALUES]] warp 1
+// CHECK: %[[V:.*]] = tile.produce %[[VALUES]] warp 1
 // CHECK: %[[LEFT:.*]] = arith.subi %[[SEGMENT]]#3, %[[KEY]]
 // CHECK-NEXT: tile.clear %{{.*}} from %[[LEFT]]
 // CHECK: %[[SA:.*]] = attn.staged %[[TA]] in keys %[[K]], values %[[V]]
@@ -66,11 +66,11 @@ gpu.module @kernels {
 
 // CHECK-LABEL: func.func @gathered(
 // CHECK-NOT: tile.key_align
-// CHECK: tile.fill %{{[^ ]*}}
+// CHECK: tile.produce %{{[^ ]*}}
 // CHECK: tile.gather producers
 // CHECK: %[[SLOTS:.*]] = tile.lookup producers
-// CHECK: tile.fill %{{[^ ]*}}
+// CHECK: tile.produce %{{[^ ]*}}
 // CHECK: tile.gather producers {{.*}} at %[[SLOTS]]
-// CHECK: tile.fill %{{[^ ]*}}
+// CHECK: tile.produce %{{[^ ]*}}
 // CHECK: tile.gather producers {{.*}} at %[[SLOTS]]
 // CHECK-NOT: tile.clear

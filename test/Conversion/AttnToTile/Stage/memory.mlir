@@ -4,15 +4,15 @@
 
 !coded_query = tensor<?x8x128xbf16>
 !coded_state = !attn.state<heads = 8, value_dim = 128>
-!high = !attn.kv<paged<16>, heads = 2, dim = 128, key = !attn.codes<i8, per = 128>, value = !attn.codes<i4, per = 128>>
-!low = !attn.kv<paged<16>, heads = 2, dim = 128, key = !attn.codes<i4, per = 128>, value = !attn.codes<i2, per = 128>>
+!high = !attn.kv<paged<16>, heads = 2, dim = 128, key = !attn.quantized<i8, per = 128>, value = !attn.quantized<i4, per = 128>>
+!low = !attn.kv<paged<16>, heads = 2, dim = 128, key = !attn.quantized<i4, per = 128>, value = !attn.quantized<i2, per = 128>>
 
 #rows16 = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 2, split_keys = true, query_in_registers = true>
 
 !q = tensor<?x4x64xbf16>
 !kv = !attn.kv<packed, heads = 2, dim = 64, key = bf16, value = bf16>
 !gradient = !attn.gradient<of = tokens, heads = 4, key_dim = 64, value_dim = 64>
-#tokens = #tile.schedule<wgmma, rows = 128, keys = 32, warps = 8, stages = 3, blocks = 1, split_keys = false, query_in_registers = false, producers = 4, producer_registers = 24, consumer_registers = 240, query_stages = 1, query_copy = boxes 32, key_copies = [boxes 128], value_copies = [boxes 128], value_boxes = 0, turns = false, epilogue = store>
+#tokens = #tile.schedule<wgmma, rows = 128, keys = 32, warps = 8, stages = 3, blocks = 1, split_keys = false, query_in_registers = false, producers = 4, producer_registers = 24, consumer_registers = 240, query_stages = 1, query_copy = boxes 32, key_copies = [boxes 128], value_copies = [boxes 128], value_boxes = 0, ping_pong = false, epilogue = store>
 
 gpu.module @kernels {
   func.func @two(%q: !coded_query {attn.name = "q"}, %high: !high {attn.name = "high"}, %low: !low {attn.name = "low"}) -> !coded_query
@@ -59,7 +59,7 @@ gpu.module @kernels {
 // CHECK-NEXT: tile.alloc : !tile.ring<3, <query 32, feature 64, bf16>>
 // CHECK-NEXT: %[[NUMBERS:.*]] = tile.alloc : !tile.ring<3, <query 96, feature 1, f32>>
 // CHECK-NOT: tile.alloc
-// CHECK: %[[ALL:.*]] = tile.fill %[[NUMBERS]] warp 0
+// CHECK: %[[ALL:.*]] = tile.produce %[[NUMBERS]] warp 0
 // CHECK: %[[LSE:.*]] = tile.overlay %[[ALL]]
 // CHECK: %[[DELTA:.*]] = tile.overlay %[[ALL]]
 // CHECK: %[[POSITION:.*]] = tile.overlay %[[ALL]]
@@ -70,6 +70,6 @@ gpu.module @kernels {
 // CHECK: %[[LSES:.*]] = tile.alloc : !tile.ring<3, <query 32, feature 1, f32>>
 // CHECK-NEXT: %[[DELTAS:.*]] = tile.alloc : !tile.ring<3, <query 32, feature 1, f32>>
 // CHECK-NEXT: %[[POSITIONS:.*]] = tile.alloc : !tile.ring<3, <query 32, feature 1, i32>>
-// CHECK: tile.fill %[[LSES]] warp 0
-// CHECK: tile.fill %[[DELTAS]] warp 1
-// CHECK: tile.fill %[[POSITIONS]] warp 0
+// CHECK: tile.produce %[[LSES]] warp 0
+// CHECK: tile.produce %[[DELTAS]] warp 1
+// CHECK: tile.produce %[[POSITIONS]] warp 0

@@ -4,12 +4,12 @@
 
 !q = tensor<?x4x64xbf16>
 !kv = !attn.kv<packed, heads = 2, dim = 64, key = bf16, value = bf16>
-!codes = !attn.kv<packed, heads = 2, dim = 64, key = !attn.codes<i8, per = 64>, value = !attn.codes<f8E4M3FN, per = head>>
+!codes = !attn.kv<packed, heads = 2, dim = 64, key = !attn.quantized<i8, per = 64>, value = !attn.quantized<f8E4M3FN, per = head>>
 !state = !attn.state<heads = 4, value_dim = 64>
 !of_rows = !attn.gradient<of = rows, heads = 4, key_dim = 64, value_dim = 64>
 !of_tokens = !attn.gradient<of = tokens, heads = 4, key_dim = 64, value_dim = 64>
 #mma = #tile.schedule<mma, rows = 64, keys = 64, warps = 4, stages = 2, blocks = 2, split_keys = false, query_in_registers = false>
-#wgmma = #tile.schedule<wgmma, rows = 128, keys = 32, warps = 8, stages = 3, blocks = 1, split_keys = false, query_in_registers = false, producers = 4, producer_registers = 24, consumer_registers = 240, query_stages = 1, query_copy = boxes 32, key_copies = [boxes 128], value_copies = [boxes 128], value_boxes = 0, turns = false, epilogue = store>
+#wgmma = #tile.schedule<wgmma, rows = 128, keys = 32, warps = 8, stages = 3, blocks = 1, split_keys = false, query_in_registers = false, producers = 4, producer_registers = 24, consumer_registers = 240, query_stages = 1, query_copy = boxes 32, key_copies = [boxes 128], value_copies = [boxes 128], value_boxes = 0, ping_pong = false, epilogue = store>
 
 gpu.module @kernels {
   func.func @attention(%q: !q {attn.name = "q"}, %kv: !codes {attn.name = "kv"}) -> !q attributes {tile.schedule = #mma} {

@@ -30,7 +30,7 @@ gpu.module @kernels {
 !kv = !attn.kv<dense, heads = 2, dim = 64, key = bf16, value = bf16>
 !state = !attn.state<heads = 8, value_dim = 64>
 #rows16 = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 2, split_keys = true, query_in_registers = true>
-#form = #attn.form<dots = mma, held = rows, rows = 16, keys = 16, heads = 8, kv_heads = 2, key_dim = 64, value_dim = 64, key_tile = 64, value_tile = 64, element = bf16, traits = none>
+#form = #attn.form<mmas = mma, stationary = rows, rows = 16, keys = 16, heads = 8, kv_heads = 2, key_dim = 64, value_dim = 64, key_tile = 64, value_tile = 64, element = bf16, traits = none>
 
 gpu.module @kernels {
   func.func @loops(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %i: i32) attributes {attn.form = #form, tile.parameters = [], tile.schedule = #rows16} {

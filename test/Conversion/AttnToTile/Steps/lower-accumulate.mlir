@@ -12,7 +12,7 @@ gpu.module @kernels {
   // CHECK-LABEL: func.func @rows_first(
   func.func @rows_first(%p: !p, %v: !v, %o: !o) -> !o {
     // CHECK-NEXT: %[[P:.*]] = tile.cast %arg0 : <[query 16, key 64], f32> -> <[query 16, key 64], bf16>
-    // CHECK-NEXT: %[[O:.*]] = tile.dot %[[P]], %arg1, %arg2 :
+    // CHECK-NEXT: %[[O:.*]] = tile.mma %[[P]], %arg1, %arg2 :
     // CHECK-NEXT: return %[[O]] :
     %0 = attn.accumulate mma %p, %v into %o : !p, !v -> !o
     return %0 : !o
@@ -20,21 +20,21 @@ gpu.module @kernels {
   // CHECK-LABEL: func.func @features_first(
   func.func @features_first(%p: !turned, %v: !wide, %o: !sum) -> !sum {
     // CHECK-NEXT: %[[P:.*]] = tile.cast %arg0 : <[key 64, query 8], f32> -> <[query 8, key 64], f16>
-    // CHECK-NEXT: tile.dot %arg1, %[[P]], %arg2 :
+    // CHECK-NEXT: tile.mma %arg1, %[[P]], %arg2 :
     %0 = attn.accumulate mma %p, %v into %o : !turned, !wide -> !sum
     return %0 : !sum
   }
   // CHECK-LABEL: func.func @four_warps(
   func.func @four_warps(%p: !p, %v: !v, %o: !o) -> !o {
     // CHECK-NEXT: %[[P:.*]] = tile.cast %arg0 :
-    // CHECK-NEXT: %[[WAITS:.*]] = tile.start_dot %[[P]], %arg1 plus %arg2 :
-    // CHECK-NEXT: %[[ENDED:.*]] = tile.finish_dots 0 %[[WAITS]] :
+    // CHECK-NEXT: %[[WAITS:.*]] = tile.start_mma %[[P]], %arg1 plus %arg2 :
+    // CHECK-NEXT: %[[ENDED:.*]] = tile.wait_mmas 0 %[[WAITS]] :
     // CHECK-NEXT: %[[AGAIN:.*]] = tile.cast %arg0 :
-    // CHECK-NEXT: %[[STARTED:.*]] = tile.start_dot %[[AGAIN]], %arg1 plus %[[ENDED]] :
-    // CHECK-NEXT: tile.finish_dots 1 %[[STARTED]] :
+    // CHECK-NEXT: %[[STARTED:.*]] = tile.start_mma %[[AGAIN]], %arg1 plus %[[ENDED]] :
+    // CHECK-NEXT: tile.wait_mmas 1 %[[STARTED]] :
     %0 = attn.accumulate wgmma %p, %v into %o : !p, !v -> !o
     %1 = attn.accumulate started %p, %v into %0 : !p, !v -> !o
-    %2 = tile.finish_dots 1 %1 : !o -> !o
+    %2 = tile.wait_mmas 1 %1 : !o -> !o
     return %2 : !o
   }
 }

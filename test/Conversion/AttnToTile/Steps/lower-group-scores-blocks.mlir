@@ -8,11 +8,11 @@
 !s = !tile.fragment<[query 16, key 32], f32>
 gpu.module @kernels {
   func.func @blocks(%q: !q, %k: !k, %c0: !col, %c1: !col) -> !s {
-    // CHECK: %[[D0:.*]] = tile.dot
+    // CHECK: %[[D0:.*]] = tile.mma
     // CHECK-NEXT: %[[S0:.*]] = tile.map %[[D0]], %arg2 (%[[D:.*]]: f32, %[[C:.*]]: f32)
     // CHECK-NEXT: %[[P:.*]] = arith.mulf %[[C]], %[[D]] :
     // CHECK-NEXT: tile.yield %[[P]] :
-    // CHECK: %[[D1:.*]] = tile.dot
+    // CHECK: %[[D1:.*]] = tile.mma
     // CHECK-NEXT: %[[S1:.*]] = tile.map %[[D1]], %arg3, %[[S0]] (%[[D:.*]]: f32, %[[C:.*]]: f32, %[[L:.*]]: f32)
     // CHECK-NEXT: %[[P:.*]] = math.fma %[[C]], %[[D]], %[[L]] :
     // CHECK-NEXT: tile.yield %[[P]] :

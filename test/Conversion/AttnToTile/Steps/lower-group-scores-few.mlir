@@ -10,7 +10,7 @@
 gpu.module @kernels {
   func.func @tokens_first(%q: !q, %k: !k, %scale: !col, %zero: !col, %sum: !row) -> !s {
     // CHECK-NOT: tile.part
-    // CHECK: %[[DOT:.*]] = tile.dot %arg1, %arg0, %{{.*}} :
+    // CHECK: %[[DOT:.*]] = tile.mma %arg1, %arg0, %{{.*}} :
     // CHECK-NEXT: %[[S:.*]] = tile.map %[[DOT]], %arg2, %arg3, %arg4 (
     // CHECK-NOT: tile.map
     // CHECK: return %[[S]] :

@@ -13,7 +13,7 @@ gpu.module @kernels {
     // CHECK-NEXT: %[[K0:.*]] = tile.part %arg1 from 0 : {{.*}} -> <[key 32, feature 64], f16>
     // CHECK-NEXT: %[[ZERO:.*]] = arith.constant 0.000000e+00 :
     // CHECK-NEXT: %[[NONE:.*]] = tile.splat %[[ZERO]] :
-    // CHECK-NEXT: %[[D0:.*]] = tile.dot %[[Q0]], %[[K0]], %[[NONE]] :
+    // CHECK-NEXT: %[[D0:.*]] = tile.mma %[[Q0]], %[[K0]], %[[NONE]] :
     // CHECK-NEXT: %[[S0:.*]] = tile.map %[[D0]], %arg2, %arg4, %arg6 (%[[D:.*]]: f32, %[[C:.*]]: f16, %[[Z:.*]]: f16, %[[N:.*]]: f32)
     // CHECK-NEXT: %[[ZW:.*]] = arith.extf %[[Z]] :
     // CHECK-NEXT: %[[REST:.*]] = arith.mulf %[[ZW]], %[[N]] :
@@ -22,7 +22,7 @@ gpu.module @kernels {
     // CHECK-NEXT: tile.yield %[[SUM]] :
     // CHECK: %[[Q1:.*]] = tile.part %arg0 from 64 :
     // CHECK-NEXT: %[[K1:.*]] = tile.part %arg1 from 64 :
-    // CHECK: %[[D1:.*]] = tile.dot %[[Q1]], %[[K1]], %{{.*}} :
+    // CHECK: %[[D1:.*]] = tile.mma %[[Q1]], %[[K1]], %{{.*}} :
     // CHECK-NEXT: %[[S1:.*]] = tile.map %[[D1]], %arg3, %arg5, %arg7, %[[S0]] (%{{.*}}: f32, %{{.*}}: f16, %[[Z1:.*]]: f16, %[[N1:.*]]: f32, %[[LAST:.*]]: f32)
     // CHECK-NEXT: %[[Z1W:.*]] = arith.extf %[[Z1]] :
     // CHECK-NEXT: %[[REST1:.*]] = math.fma %[[Z1W]], %[[N1]], %[[LAST]] :

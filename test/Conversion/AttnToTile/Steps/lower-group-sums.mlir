@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --attn-lower-group-sums | FileCheck %s
 
-// A group's features are summed by a dot with ones, all of whose columns are alike. Few rows are its right operand.
+// A group's features are summed by an mma with ones, all of whose columns are alike. Few rows are its right operand.
 
 !q = !tile.fragment<[query 16, feature 128], f16>
 !few = !tile.fragment<[query 8, feature 64], bf16>
@@ -14,10 +14,10 @@ gpu.module @kernels {
     // CHECK-NEXT: %[[ONES:.*]] = tile.splat %[[ONE]] : f16 -> <[key 16, feature 64], f16>
     // CHECK-NEXT: %[[ZERO:.*]] = arith.constant 0.000000e+00 :
     // CHECK-NEXT: %[[NONE:.*]] = tile.splat %[[ZERO]] : f32 -> <[query 16, key 16], f32>
-    // CHECK-NEXT: %[[DOT:.*]] = tile.dot %[[Q0]], %[[ONES]], %[[NONE]] :
+    // CHECK-NEXT: %[[DOT:.*]] = tile.mma %[[Q0]], %[[ONES]], %[[NONE]] :
     // CHECK-NEXT: %[[SUM:.*]] = tile.reduce max %[[DOT]] :
     // CHECK-NEXT: %[[Q1:.*]] = tile.part %arg0 from 64 :
-    // CHECK: %[[DOT1:.*]] = tile.dot %[[Q1]], %{{.*}}, %{{.*}} :
+    // CHECK: %[[DOT1:.*]] = tile.mma %[[Q1]], %{{.*}}, %{{.*}} :
     // CHECK-NEXT: %[[SUM1:.*]] = tile.reduce max %[[DOT1]] :
     // CHECK-NEXT: return %[[SUM]], %[[SUM1]] :
     %0:2 = attn.group_sums %q per 64 : !q -> !row, !row
@@ -27,7 +27,7 @@ gpu.module @kernels {
   func.func @few_rows(%q: !few) -> !eight {
     // CHECK: %[[ONES:.*]] = tile.splat %{{.*}} : bf16 -> <[key 16, feature 64], bf16>
     // CHECK: %[[NONE:.*]] = tile.splat %{{.*}} : f32 -> <[key 16, query 8], f32>
-    // CHECK-NEXT: %[[DOT:.*]] = tile.dot %[[ONES]], %arg0, %[[NONE]] :
+    // CHECK-NEXT: %[[DOT:.*]] = tile.mma %[[ONES]], %arg0, %[[NONE]] :
     // CHECK-NEXT: tile.reduce max %[[DOT]] :
     %0 = attn.group_sums %q : !few -> !eight
     return %0 : !eight

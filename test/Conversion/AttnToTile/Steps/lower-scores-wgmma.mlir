@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --attn-lower-scores | FileCheck %s
 
-// Dots of four warps read the left operand from a line on. Those that are started end where the program says.
+// Mmas of four warps read the left operand from a line on. Those that are started end where the program says.
 
 !q = !tile.shared<query 64, feature 64, bf16>
 !k = !tile.shared<key 64, feature 64, bf16>
@@ -10,8 +10,8 @@
 gpu.module @kernels {
   // CHECK-LABEL: func.func @waits(
   func.func @waits(%q: !q, %k: !k, %line: i32, %of: !ofTokens) -> !s {
-    // CHECK-NEXT: %[[STARTED:.*]] = tile.start_dot %arg0 at %arg2, %arg1 :
-    // CHECK-NEXT: %[[S:.*]] = tile.finish_dots 0 %[[STARTED]] :
+    // CHECK-NEXT: %[[STARTED:.*]] = tile.start_mma %arg0 at %arg2, %arg1 :
+    // CHECK-NEXT: %[[S:.*]] = tile.wait_mmas 0 %[[STARTED]] :
     // CHECK-NEXT: %[[SCALED:.*]] = tile.map %[[S]], %arg3 (%[[X:.*]]: f32, %[[FACTOR:.*]]: f32) {
     // CHECK-NEXT: %[[PRODUCT:.*]] = arith.mulf %[[X]], %[[FACTOR]] :
     // CHECK-NEXT: tile.yield %[[PRODUCT]] :
@@ -21,10 +21,10 @@ gpu.module @kernels {
   }
   // CHECK-LABEL: func.func @starts(
   func.func @starts(%q: !q, %k: !k, %line: i32, %begin: !t) -> !t {
-    // CHECK-NEXT: %[[STARTED:.*]] = tile.start_dot %arg1 at %arg2, %arg0 plus %arg3 :
-    // CHECK-NEXT: tile.finish_dots 1 %[[STARTED]] :
+    // CHECK-NEXT: %[[STARTED:.*]] = tile.start_mma %arg1 at %arg2, %arg0 plus %arg3 :
+    // CHECK-NEXT: tile.wait_mmas 1 %[[STARTED]] :
     %s = attn.scores started %q, %k at %line plus %begin : !t : !q, !k -> !t
-    %t = tile.finish_dots 1 %s : !t -> !t
+    %t = tile.wait_mmas 1 %s : !t -> !t
     return %t : !t
   }
 }

@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --attn-lower-scores | FileCheck %s
 
-// The operand whose axis comes first in the scores is the left one. Factors of all scores and of tokens follow the dot.
+// The operand whose axis comes first in the scores is the left one. Factors of all scores and of tokens follow the mma.
 
 !q = !tile.fragment<[query 16, feature 64], bf16>
 !few = !tile.fragment<[query 8, feature 64], bf16>
@@ -14,7 +14,7 @@ gpu.module @kernels {
   func.func @rows_first(%q: !q, %k: !k, %scale: f32) -> !s {
     // CHECK-NEXT: %[[ZERO:.*]] = arith.constant 0.000000e+00 :
     // CHECK-NEXT: %[[NONE:.*]] = tile.splat %[[ZERO]] :
-    // CHECK-NEXT: %[[S:.*]] = tile.dot %arg0, %arg1, %[[NONE]] :
+    // CHECK-NEXT: %[[S:.*]] = tile.mma %arg0, %arg1, %[[NONE]] :
     // CHECK-NEXT: %[[SCALED:.*]] = tile.map %[[S]] (%[[X:.*]]: f32) {
     // CHECK-NEXT: %[[PRODUCT:.*]] = arith.mulf %[[X]], %arg2 :
     // CHECK-NEXT: tile.yield %[[PRODUCT]] :
@@ -24,7 +24,7 @@ gpu.module @kernels {
   }
   // CHECK-LABEL: func.func @tokens_first(
   func.func @tokens_first(%q: !few, %k: !wide, %begin: !t, %scale: f32, %of: !ofTokens) -> !t {
-    // CHECK-NEXT: %[[S:.*]] = tile.dot %arg1, %arg0, %arg2 :
+    // CHECK-NEXT: %[[S:.*]] = tile.mma %arg1, %arg0, %arg2 :
     // CHECK-NEXT: %[[SCALED:.*]] = tile.map %[[S]], %arg4 (%[[X:.*]]: f32, %[[OF_TOKEN:.*]]: f32) {
     // CHECK-NEXT: %[[FACTOR:.*]] = arith.mulf %[[OF_TOKEN]], %arg3 :
     // CHECK-NEXT: %[[PRODUCT:.*]] = arith.mulf %[[X]], %[[FACTOR]] :

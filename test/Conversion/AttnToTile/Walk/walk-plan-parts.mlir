@@ -30,7 +30,7 @@ gpu.module @kernels {
 // What the plan says of the first row is read while the attention still runs.
 // CHECK: %[[PLANNED:.*]]:4 = scf.if
 // CHECK: tile.read_range
-// CHECK: tile.await_previous
+// CHECK: tile.wait_previous
 // CHECK-NEXT: scf.for {{.*}} to %[[COUNT]] {{.*}} iter_args(%[[BEGIN:[^ ]*]] = %[[PLANNED]]#0, %[[END:[^ ]*]] = %[[PLANNED]]#1, %[[ROW:[^ ]*]] = %[[PLANNED]]#2, %[[FIRST:[^ ]*]] = %[[PLANNED]]#3)
 // CHECK: %[[TARGET:.*]] = arith.extsi %[[ROW]]
 // CHECK-NEXT: %[[EMPTY:.*]] = attn.init %[[Q]]
@@ -47,4 +47,4 @@ gpu.module @kernels {
 // CHECK-NOT: tile.read
 // CHECK: tile.start_next
 // CHECK: tile.read_range
-// CHECK: {{^    }}tile.await_previous
+// CHECK: {{^    }}tile.wait_previous

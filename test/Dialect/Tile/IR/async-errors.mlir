@@ -4,27 +4,27 @@
 !k = !tile.shared<key 32, feature 64, bf16, swizzled>
 !s = !tile.fragment<[query 16, key 32], f32, acc>
 func.func @early(%q: !q, %k: !k, %i: i32) -> !s {
-  // expected-error @+1 {{result is used before tile.finish_dots}}
-  %0 = tile.start_dot %q at %i, %k : !q, !k -> !s
+  // expected-error @+1 {{result is used before tile.wait_mmas}}
+  %0 = tile.start_mma %q at %i, %k : !q, !k -> !s
   // expected-note @+1 {{used here}}
   return %0 : !s
 }
 
 // -----
 
-// A branch may start a dot that is finished behind it.
+// A branch may start an mma that is finished behind it.
 !q = !tile.shared<query 64, feature 64, bf16, swizzled>
 !k = !tile.shared<key 32, feature 64, bf16, swizzled>
 !s = !tile.fragment<[query 16, key 32], f32, acc>
 func.func @branch(%q: !q, %k: !k, %i: i32, %c: i1) -> !s {
   %none = tile.undefined : !s
   %0 = scf.if %c -> !s {
-    %1 = tile.start_dot %q at %i, %k : !q, !k -> !s
+    %1 = tile.start_mma %q at %i, %k : !q, !k -> !s
     scf.yield %1 : !s
   } else {
     scf.yield %none : !s
   }
-  %2 = tile.finish_dots 0 %0 : !s -> !s
+  %2 = tile.wait_mmas 0 %0 : !s -> !s
   return %2 : !s
 }
 
@@ -36,8 +36,8 @@ func.func @branch(%q: !q, %k: !k, %i: i32, %c: i1) -> !s {
 func.func @behind_branch(%q: !q, %k: !k, %i: i32, %c: i1) -> !s {
   %none = tile.undefined : !s
   %0 = scf.if %c -> !s {
-    // expected-error @+1 {{result is used before tile.finish_dots}}
-    %1 = tile.start_dot %q at %i, %k : !q, !k -> !s
+    // expected-error @+1 {{result is used before tile.wait_mmas}}
+    %1 = tile.start_mma %q at %i, %k : !q, !k -> !s
     scf.yield %1 : !s
   } else {
     scf.yield %none : !s
@@ -54,12 +54,12 @@ func.func @behind_branch(%q: !q, %k: !k, %i: i32, %c: i1) -> !s {
 func.func @over_iterations(%q: !q, %k: !k, %i: i32) -> !s {
   %none = tile.undefined : !s
   %0 = scf.for %t = %i to %i step %i iter_args(%last = %none) -> !s : i32 {
-    // expected-error @+1 {{result is used before tile.finish_dots}}
-    %1 = tile.start_dot %q at %i, %k : !q, !k -> !s
+    // expected-error @+1 {{result is used before tile.wait_mmas}}
+    %1 = tile.start_mma %q at %i, %k : !q, !k -> !s
     // expected-note @+1 {{used here}}
     scf.yield %1 : !s
   }
-  %2 = tile.finish_dots 0 %0 : !s -> !s
+  %2 = tile.wait_mmas 0 %0 : !s -> !s
   return %2 : !s
 }
 
@@ -70,7 +70,7 @@ func.func @over_iterations(%q: !q, %k: !k, %i: i32) -> !s {
 !s = !tile.fragment<[query 16, key 32], f32, acc>
 func.func @line(%q: !q, %k: !k) {
   // expected-error @+1 {{a left operand in shared memory needs the line it starts at}}
-  %0 = tile.start_dot %q, %k : !q, !k -> !s
+  %0 = tile.start_mma %q, %k : !q, !k -> !s
   return
 }
 
@@ -81,7 +81,7 @@ func.func @line(%q: !q, %k: !k) {
 !s = !tile.fragment<[query 16, key 32], f32, acc>
 func.func @depth(%q: !q, %k: !k, %i: i32) {
   // expected-error @+1 {{expected 64 along 'feature' of}}
-  %0 = tile.start_dot %q at %i, %k : !q, !k -> !s
+  %0 = tile.start_mma %q at %i, %k : !q, !k -> !s
   return
 }
 
@@ -92,7 +92,7 @@ func.func @depth(%q: !q, %k: !k, %i: i32) {
 !s = !tile.fragment<[query 16, key 16], f32, acc>
 func.func @width(%q: !q, %k: !k, %i: i32) {
   // expected-error @+1 {{expected a result of 16 rows per warp and 32 columns, got}}
-  %0 = tile.start_dot %q at %i, %k : !q, !k -> !s
+  %0 = tile.start_mma %q at %i, %k : !q, !k -> !s
   return
 }
 
@@ -127,7 +127,7 @@ func.func @f(%b: !tile.barriers<2>) {
 !s = !tile.fragment<[query 16, feature 64], f32, acc>
 func.func @turned(%ds: !ds, %k: !k, %i: i32) {
   // expected-error @+1 {{expected a left operand that is turned to have no line and 64 columns in one piece}}
-  %0 = tile.start_dot %ds at %i, %k : !ds, !k -> !s
+  %0 = tile.start_mma %ds at %i, %k : !ds, !k -> !s
   return
 }
 
@@ -138,6 +138,6 @@ func.func @turned(%ds: !ds, %k: !k, %i: i32) {
 !s = !tile.fragment<[query 16, feature 48], f32, acc>
 func.func @part(%ds: !ds, %k: !k, %i: i32) {
   // expected-error @+1 {{expected a part of the columns of a tile in whole panels of 64, got 48}}
-  %0 = tile.start_dot %ds, %k from %i : !ds, !k -> !s
+  %0 = tile.start_mma %ds, %k from %i : !ds, !k -> !s
   return
 }

@@ -104,7 +104,7 @@ func.func @f(%c: !tile.fragment<[key 16, feature 64], f8E4M3FN>) {
 !codes = !tile.fragment<[key 16, feature 64], f8E4M3FN>
 func.func @f(%q: !tile.fragment<[query 16, feature 64], bf16>, %c: !codes, %s: !tile.fragment<[query 16, key 16], f32>) {
   // expected-error @+1 {{expected operands of one type, f16 or bf16, and an accumulator of f32, got 'bf16', 'f8E4M3FN' and 'f32'}}
-  %0 = tile.dot %q, %c, %s : !tile.fragment<[query 16, feature 64], bf16>, !codes, !tile.fragment<[query 16, key 16], f32> -> !tile.fragment<[query 16, key 16], f32>
+  %0 = tile.mma %q, %c, %s : !tile.fragment<[query 16, feature 64], bf16>, !codes, !tile.fragment<[query 16, key 16], f32> -> !tile.fragment<[query 16, key 16], f32>
   return
 }
 
@@ -113,7 +113,7 @@ func.func @f(%q: !tile.fragment<[query 16, feature 64], bf16>, %c: !codes, %s: !
 !wide = !tile.fragment<[feature 64, key 16], bf16>
 func.func @f(%q: !tile.fragment<[query 16, feature 64], bf16>, %c: !wide, %s: !tile.fragment<[query 16, key 16], f32>) {
   // expected-error @+1 {{expected a right operand of two axes, 'feature' the second, got '!tile.fragment<[feature 64, key 16], bf16>'}}
-  %0 = tile.dot %q, %c, %s : !tile.fragment<[query 16, feature 64], bf16>, !wide, !tile.fragment<[query 16, key 16], f32> -> !tile.fragment<[query 16, key 16], f32>
+  %0 = tile.mma %q, %c, %s : !tile.fragment<[query 16, feature 64], bf16>, !wide, !tile.fragment<[query 16, key 16], f32> -> !tile.fragment<[query 16, key 16], f32>
   return
 }
 
@@ -211,7 +211,7 @@ func.func @f(%q: !tile.fragment<[query 16, feature 64], bf16>) {
 !acc = !tile.fragment<[query 16, key 16], f32, acc>
 func.func @f(%q: !tile.fragment<[query 16, feature 64], f16, lhs, runs 64>, %k: !rhs, %s: !acc) {
   // expected-error @+1 {{expected features in the order of the right operand, '!tile.fragment<[key 16, feature 64], f16, rhs, runs 64 by 4>', got}}
-  %0 = tile.dot %q, %k, %s : !tile.fragment<[query 16, feature 64], f16, lhs, runs 64>, !rhs, !acc -> !acc
+  %0 = tile.mma %q, %k, %s : !tile.fragment<[query 16, feature 64], f16, lhs, runs 64>, !rhs, !acc -> !acc
   return
 }
 
@@ -261,7 +261,7 @@ func.func @f(%a: !tile.fragment<[feature 64, query 8], f32>) {
 func.func @f(%k: !tile.shared<key 16, feature 64, f16>, %q: !tile.fragment<[query 8, feature 64], f16>, %i: i32,
              %s: !tile.fragment<[key 16, query 8], f32>) {
   // expected-error @+1 {{with a result of 8 columns takes operands in registers}}
-  %0 = tile.dot %k at %i, %q, %s : !tile.shared<key 16, feature 64, f16>, !tile.fragment<[query 8, feature 64], f16>, <[key 16, query 8], f32> -> <[key 16, query 8], f32>
+  %0 = tile.mma %k at %i, %q, %s : !tile.shared<key 16, feature 64, f16>, !tile.fragment<[query 8, feature 64], f16>, <[key 16, query 8], f32> -> <[key 16, query 8], f32>
   return
 }
 
@@ -272,7 +272,7 @@ func.func @f(%k: !tile.shared<key 16, feature 64, f16>, %q: !tile.fragment<[quer
 !acc = !tile.fragment<[feature 64, query 8], f32, acc>
 func.func @f(%v: !codes, %p: !weights, %a: !acc) {
   // expected-error @+1 {{expected features in the order of the left operand, '!tile.fragment<[feature 64, key 16], f16, rhs, runs 64>', got}}
-  %0 = tile.dot %v, %p, %a : !codes, !weights, !acc -> !acc
+  %0 = tile.mma %v, %p, %a : !codes, !weights, !acc -> !acc
   return
 }
 

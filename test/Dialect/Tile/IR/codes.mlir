@@ -21,16 +21,16 @@ gpu.module @kernels {
     // CHECK: %[[W:.*]] = tile.widen %[[C]] : <[key 16, feature 64], f8E4M3FN> -> <[key 16, feature 64], bf16>
     // INFER: tile.widen {{.*}} -> <[key 16, feature 64], bf16, rhs, runs 64>
     %wide = tile.widen %codes : !tile.fragment<[key 16, feature 64], f8E4M3FN> -> !tile.fragment<[key 16, feature 64], bf16>
-    // CHECK: tile.dot %{{.*}}, %[[W]], %{{.*}} : !tile.fragment<[query 16, feature 64], bf16>, !tile.fragment<[key 16, feature 64], bf16>, <[query 16, key 16], f32>
-    // INFER: tile.dot {{.*}} : !tile.fragment<[query 16, feature 64], bf16, lhs, runs 64>, !tile.fragment<[key 16, feature 64], bf16, rhs, runs 64>, <[query 16, key 16], f32, acc> ->
-    %s = tile.dot %queries, %wide, %none : !queries, !tile.fragment<[key 16, feature 64], bf16>, !scores -> !scores
+    // CHECK: tile.mma %{{.*}}, %[[W]], %{{.*}} : !tile.fragment<[query 16, feature 64], bf16>, !tile.fragment<[key 16, feature 64], bf16>, <[query 16, key 16], f32>
+    // INFER: tile.mma {{.*}} : !tile.fragment<[query 16, feature 64], bf16, lhs, runs 64>, !tile.fragment<[key 16, feature 64], bf16, rhs, runs 64>, <[query 16, key 16], f32, acc> ->
+    %s = tile.mma %queries, %wide, %none : !queries, !tile.fragment<[key 16, feature 64], bf16>, !scores -> !scores
     %p = tile.cast %s : !scores -> !tile.fragment<[query 16, key 16], bf16>
     // CHECK: tile.load_rhs %{{.*}} : <key 16, feature 64, f8E4M3FN> -> <[feature 64, key 16], f8E4M3FN>
     %values = tile.load_rhs %k : !keys -> !tile.fragment<[feature 64, key 16], f8E4M3FN>
     %wideValues = tile.widen %values : !tile.fragment<[feature 64, key 16], f8E4M3FN> -> !tile.fragment<[feature 64, key 16], bf16>
     %zero = tile.splat %x : f32 -> !acc
-    // INFER: tile.dot {{.*}} : !tile.fragment<[query 16, key 16], bf16, lhs>, !tile.fragment<[feature 64, key 16], bf16, rhs, runs 64>, <[query 16, feature 64], f32, acc, runs 64> ->
-    %o = tile.dot %p, %wideValues, %zero : !tile.fragment<[query 16, key 16], bf16>, !tile.fragment<[feature 64, key 16], bf16>, !acc -> !acc
+    // INFER: tile.mma {{.*}} : !tile.fragment<[query 16, key 16], bf16, lhs>, !tile.fragment<[feature 64, key 16], bf16, rhs, runs 64>, <[query 16, feature 64], f32, acc, runs 64> ->
+    %o = tile.mma %p, %wideValues, %zero : !tile.fragment<[query 16, key 16], bf16>, !tile.fragment<[feature 64, key 16], bf16>, !acc -> !acc
     return
   }
 
@@ -41,8 +41,8 @@ gpu.module @kernels {
   // INFER: %[[Q:.*]] = tile.load {{.*}} -> <[query 16, feature 128], bf16, lhs, runs 64>
   // INFER: %[[P:.*]] = tile.part {{.*}} from 64 : <[query 16, feature 128], bf16, lhs, runs 64 by 4>
   // INFER: scf.for {{.*}} -> (!tile.fragment<[query 16, feature 128], f32, acc, runs 64>)
-  // INFER: tile.dot %[[Q]],
-  // INFER: tile.dot %[[P]],
+  // INFER: tile.mma %[[Q]],
+  // INFER: tile.mma %[[P]],
   // INFER: tile.map
   // INFER: } : !tile.fragment<[query 16, feature 128], f32, acc, runs 64>, !tile.fragment<[query 16], f32, row>
   // INFER: tile.store
@@ -58,18 +58,18 @@ gpu.module @kernels {
     %o = scf.for %j = %i to %end step %end iter_args(%acc = %zero) -> (!tile.fragment<[query 16, feature 128], f32>) : i32 {
       %c8 = tile.load_rhs %k8 : !tile.shared<key 16, feature 128, i8> -> !tile.fragment<[key 16, feature 128], i8>
       %w8 = tile.widen %c8 : !tile.fragment<[key 16, feature 128], i8> -> !tile.fragment<[key 16, feature 128], bf16>
-      %s0 = tile.dot %queries, %w8, %none : !tile.fragment<[query 16, feature 128], bf16>, !tile.fragment<[key 16, feature 128], bf16>, !scores -> !scores
+      %s0 = tile.mma %queries, %w8, %none : !tile.fragment<[query 16, feature 128], bf16>, !tile.fragment<[key 16, feature 128], bf16>, !scores -> !scores
       %c4 = tile.load_rhs %k4 per 64 : !tile.shared<key 16, feature 128, i4> -> !tile.fragment<[key 16, feature 128], i4>
       %w4 = tile.widen %c4 : !tile.fragment<[key 16, feature 128], i4> -> !tile.fragment<[key 16, feature 128], bf16>
       %p4 = tile.part %w4 from 64 : <[key 16, feature 128], bf16> -> <[key 16, feature 64], bf16>
-      %s = tile.dot %part, %p4, %s0 : !tile.fragment<[query 16, feature 64], bf16>, !tile.fragment<[key 16, feature 64], bf16>, !scores -> !scores
+      %s = tile.mma %part, %p4, %s0 : !tile.fragment<[query 16, feature 64], bf16>, !tile.fragment<[key 16, feature 64], bf16>, !scores -> !scores
       %p = tile.cast %s : !scores -> !tile.fragment<[query 16, key 16], bf16>
       %v8 = tile.load_rhs %k8 : !tile.shared<key 16, feature 128, i8> -> !tile.fragment<[feature 128, key 16], i8>
       %wv8 = tile.widen %v8 : !tile.fragment<[feature 128, key 16], i8> -> !tile.fragment<[feature 128, key 16], bf16>
       %v4 = tile.load_rhs %k4 per 64 : !tile.shared<key 16, feature 128, i4> -> !tile.fragment<[feature 128, key 16], i4>
       %wv4 = tile.widen %v4 : !tile.fragment<[feature 128, key 16], i4> -> !tile.fragment<[feature 128, key 16], bf16>
-      %a = tile.dot %p, %wv8, %acc : !tile.fragment<[query 16, key 16], bf16>, !tile.fragment<[feature 128, key 16], bf16>, !tile.fragment<[query 16, feature 128], f32> -> !tile.fragment<[query 16, feature 128], f32>
-      %b = tile.dot %p, %wv4, %a : !tile.fragment<[query 16, key 16], bf16>, !tile.fragment<[feature 128, key 16], bf16>, !tile.fragment<[query 16, feature 128], f32> -> !tile.fragment<[query 16, feature 128], f32>
+      %a = tile.mma %p, %wv8, %acc : !tile.fragment<[query 16, key 16], bf16>, !tile.fragment<[feature 128, key 16], bf16>, !tile.fragment<[query 16, feature 128], f32> -> !tile.fragment<[query 16, feature 128], f32>
+      %b = tile.mma %p, %wv4, %a : !tile.fragment<[query 16, key 16], bf16>, !tile.fragment<[feature 128, key 16], bf16>, !tile.fragment<[query 16, feature 128], f32> -> !tile.fragment<[query 16, feature 128], f32>
       %m = tile.reduce max %s : !scores -> !tile.fragment<[query 16], f32>
       %scaled = tile.map %b, %m (%y: f32, %z: f32) {
         %product = arith.mulf %y, %z : f32
@@ -87,12 +87,12 @@ gpu.module @kernels {
   // Tiles of 16-bit elements have features as they come, and so has what is added to the same accumulator.
   // INFER-LABEL: func.func @mixed
   // INFER: tile.load_rhs {{.*}} -> <[feature 64, key 16], i8, rhs>
-  // INFER: tile.dot {{.*}} -> <[query 16, feature 64], f32, acc>
+  // INFER: tile.mma {{.*}} -> <[query 16, feature 64], f32, acc>
   func.func @mixed(%p: !tile.fragment<[query 16, key 16], bf16>, %v8: !tile.shared<key 16, feature 64, i8>, %v16: !tile.shared<key 16, feature 64, bf16>, %acc: !acc) {
     %codes = tile.load_rhs %v8 : !tile.shared<key 16, feature 64, i8> -> !tile.fragment<[feature 64, key 16], i8>
     %wide = tile.widen %codes : !tile.fragment<[feature 64, key 16], i8> -> !tile.fragment<[feature 64, key 16], bf16>
-    %a = tile.dot %p, %wide, %acc : !tile.fragment<[query 16, key 16], bf16>, !tile.fragment<[feature 64, key 16], bf16>, !acc -> !acc
-    %b = tile.dot %p, %v16, %a : !tile.fragment<[query 16, key 16], bf16>, !tile.shared<key 16, feature 64, bf16>, !acc -> !acc
+    %a = tile.mma %p, %wide, %acc : !tile.fragment<[query 16, key 16], bf16>, !tile.fragment<[feature 64, key 16], bf16>, !acc -> !acc
+    %b = tile.mma %p, %v16, %a : !tile.fragment<[query 16, key 16], bf16>, !tile.shared<key 16, feature 64, bf16>, !acc -> !acc
     return
   }
 }

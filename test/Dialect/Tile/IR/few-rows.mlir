@@ -36,9 +36,9 @@ gpu.module @kernels {
     %max, %acc = scf.for %j = %i to %end step %end iter_args(%m = %low, %a = %zeroAcc) -> (!rows, !acc) : i32 {
       %codes = tile.load_rhs %k : !keys -> !tile.fragment<[key 32, feature 128], i4>
       %wide = tile.widen tiny %codes : !tile.fragment<[key 32, feature 128], i4> -> !tile.fragment<[key 32, feature 128], f16>
-      // INFER: tile.dot {{.*}} : !tile.fragment<[key 32, feature 128], f16, rhs, runs 64 by 4>, !tile.fragment<[query 8, feature 128], f16, rhs, runs 64 by 4>, <[key 32, query 8], f32, acc>
+      // INFER: tile.mma {{.*}} : !tile.fragment<[key 32, feature 128], f16, rhs, runs 64 by 4>, !tile.fragment<[query 8, feature 128], f16, rhs, runs 64 by 4>, <[key 32, query 8], f32, acc>
       // MACHINE-COUNT-16: nvvm.mma.sync
-      %s = tile.dot %wide, %even, %zeroScores : !tile.fragment<[key 32, feature 128], f16>, !queries, !scores -> !scores
+      %s = tile.mma %wide, %even, %zeroScores : !tile.fragment<[key 32, feature 128], f16>, !queries, !scores -> !scores
       // INFER: tile.reduce max {{.*}} -> <[query 8], f32, col>
       %largest = tile.reduce max %s : !scores -> !rows
       // CHECK: tile.cast %{{.*}} : <[key 32, query 8], f32> -> <[query 8, key 32], f16>
@@ -52,7 +52,7 @@ gpu.module @kernels {
       %tiny = tile.widen tiny %crumbs : !tile.fragment<[feature 128, key 32], i2> -> !tile.fragment<[feature 128, key 32], f16>
       // MACHINE-COUNT-16: nvvm.mma.sync
       // MACHINE-NOT: nvvm.mma.sync
-      %sum = tile.dot %tiny, %p, %a : !tile.fragment<[feature 128, key 32], f16>, !tile.fragment<[query 8, key 32], f16>, !acc -> !acc
+      %sum = tile.mma %tiny, %p, %a : !tile.fragment<[feature 128, key 32], f16>, !tile.fragment<[query 8, key 32], f16>, !acc -> !acc
       scf.yield %largest, %sum : !rows, !acc
     }
     // A code that lies 2 bits further up was left 4 times as large.

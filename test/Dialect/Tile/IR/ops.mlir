@@ -94,9 +94,9 @@ func.func @fragments(%q: !queries, %k: !keys, %acc: !scores, %i: i32, %x: f32, %
   %none = tile.undefined : !rows
   // CHECK: tile.coordinates %{{.*}} : <[key 32], i32, col>
   %1 = tile.coordinates %i : <[key 32], i32, col>
-  // CHECK: %[[S:.*]] = tile.dot %{{.*}} at %{{.*}}, %{{.*}}, %{{.*}} : !tile.shared<query 16, feature 64, bf16, swizzled>,
+  // CHECK: %[[S:.*]] = tile.mma %{{.*}} at %{{.*}}, %{{.*}}, %{{.*}} : !tile.shared<query 16, feature 64, bf16, swizzled>,
   // CHECK-SAME: <key 32, feature 64, bf16, swizzled>, <[query 16, key 32], f32, acc> -> <[query 16, key 32], f32, acc>
-  %2 = tile.dot %q at %i, %k, %acc : !queries, !keys, !scores -> !scores
+  %2 = tile.mma %q at %i, %k, %acc : !queries, !keys, !scores -> !scores
   // CHECK: tile.mask %[[S]] if %{{.*}} where %{{.*}}
   %3 = tile.mask %2 if %partial where %1 (%key: i32) {
     %seen = arith.cmpi slt, %key, %i : i32

@@ -31,7 +31,7 @@ gpu.module @kernels {
   // Panels are copied one by one, from their first feature on: what is behind the 72nd is outside of the tensor. The
   // barrier counts it all the same.
   // CHECK-LABEL: @fetch
-  // CHECK: tile.fetch {{.*}} {padded} :
+  // CHECK: tile.tma_load {{.*}} {padded} :
   // MACHINE-LABEL: @fetch
   // MACHINE: nvvm.mbarrier.arrive.expect_tx %{{.*}}, %c2560_i32
   // MACHINE: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}} box[%c0_i32, %[[SLOT:.*]], %c0_i32, %[[HEAD:.*]]]
@@ -39,19 +39,19 @@ gpu.module @kernels {
   func.func @fetch(%m0: !tile.tensor_map<4>, %m1: !tile.tensor_map<4>, %slot: i32, %head: i32, %i: i32) {
     %tile = tile.alloc {offset = 0 : i64} : !keys
     %full = tile.alloc {offset = 2560 : i64} : !tile.barriers<2>
-    tile.fetch %m0, %m1 from %slot head %head lines 16 into %tile on %full[%i] {padded} : !tile.tensor_map<4>, !tile.tensor_map<4> -> !keys, !tile.barriers<2>
+    tile.tma_load %m0, %m1 from %slot head %head lines 16 into %tile on %full[%i] {padded} : !tile.tensor_map<4>, !tile.tensor_map<4> -> !keys, !tile.barriers<2>
     return
   }
 
   // CHECK-LABEL: @send
-  // CHECK: tile.send {{.*}} {padded} :
+  // CHECK: tile.tma_store {{.*}} {padded} :
   // MACHINE-LABEL: @send
   // MACHINE: nvvm.cp.async.bulk.tensor.global.shared.cta {{.*}} box[%c0_i32, %[[SLOT:.*]], %c0_i32, %[[HEAD:.*]]]
   // MACHINE: nvvm.cp.async.bulk.tensor.global.shared.cta {{.*}} box[%c64_i32, %[[SLOT]], %c0_i32, %[[HEAD]]]
   func.func @send(%m0: !tile.tensor_map<4>, %m1: !tile.tensor_map<4>, %slot: i32, %head: i32) {
     %tile = tile.alloc {offset = 0 : i64} : !rows
-    tile.send %tile to %m0, %m1 from %slot head %head {padded} : !rows -> !tile.tensor_map<4>, !tile.tensor_map<4>
-    tile.finish_sends
+    tile.tma_store %tile to %m0, %m1 from %slot head %head {padded} : !rows -> !tile.tensor_map<4>, !tile.tensor_map<4>
+    tile.wait_tma_stores
     return
   }
 

@@ -188,7 +188,7 @@ module attributes {a = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stag
 // -----
 
 // expected-error @+1 {{under mma all warps gather, compute and store}}
-module attributes {a = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true, turns = true>} {}
+module attributes {a = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true, ping_pong = true>} {}
 
 // -----
 

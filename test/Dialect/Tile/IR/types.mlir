@@ -9,7 +9,7 @@
 // CHECK-SAME: split_keys = true, query_in_registers = false>, #tile.schedule<wgmma, rows = 128, keys = 128, warps = 8,
 // CHECK-SAME: stages = 2, blocks = 1, split_keys = false, query_in_registers = false, producers = 4,
 // CHECK-SAME: producer_registers = 40, consumer_registers = 232, query_stages = 2, query_copy = boxes 64,
-// CHECK-SAME: key_copies = [boxes 16, gather], value_copies = [boxes 16, gather], value_boxes = 16, turns = true,
+// CHECK-SAME: key_copies = [boxes 16, gather], value_copies = [boxes 16, gather], value_boxes = 16, ping_pong = true,
 // CHECK-SAME: epilogue = send, exchange_stages = 2, shared_bytes = 197704>]
 module attributes {
   tile.merge_schedule = #tile.merge_schedule<warps = 4, blocks = 5, parts = 16>,
@@ -17,7 +17,7 @@ module attributes {
                      #tile.parameter<end index 3>, #tile.parameter<scale>],
   tile.schedules = [#tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 3, blocks = 2, split_keys = true,
                                    query_in_registers = false>,
-                    #tile.schedule<wgmma, epilogue = send, exchange_stages = 2, turns = true, producers = 4, producer_registers = 40,
+                    #tile.schedule<wgmma, epilogue = send, exchange_stages = 2, ping_pong = true, producers = 4, producer_registers = 40,
                                    consumer_registers = 232, rows = 128, keys = 128, warps = 8, stages = 2, blocks = 1,
                                    split_keys = false, query_in_registers = false, shared_bytes = 197704,
                                    query_stages = 2, query_copy = boxes 64, key_copies = [boxes 16, gather],

@@ -14,7 +14,7 @@ gpu.module @kernels {
       %all = scf.for %j = %t#0 to %t#1 step %one iter_args(%s = %zero) -> !rows : i32 {
         %p = tile.record %parts[%j] : <i32> -> i32
         tile.write %p to %out[%at] : i32 -> <i32>
-        %d = tile.dot %q, %k, %s : !queries, !keys, !rows -> !rows
+        %d = tile.mma %q, %k, %s : !queries, !keys, !rows -> !rows
         scf.yield %d : !rows
       }
       %again:2 = tile.record %tasks[%i] : <i32> -> i32, i32

@@ -1,6 +1,6 @@
 // RUN: attn-opt %s -allow-unregistered-dialect --tile-start-early | FileCheck %s
 
-// Where two sums end together, the next iteration's first dot is started between them.
+// Where two sums end together, the next iteration's first mma is started between them.
 
 !q = !tile.shared<query 64, feature 64, bf16>
 !tile = !tile.shared<key 64, feature 64, bf16>
@@ -14,17 +14,17 @@ gpu.module @kernels {
   // CHECK-LABEL: func.func @together
   // CHECK-SAME: %[[RING:[^:]*]]: !tile.ring<3,
   // CHECK: %[[FRONT:.*]] = scf.if
-  // CHECK: tile.await %[[FULL:[0-9a-z_#]+]]{{\[}}%{{.*}}]
-  // CHECK: %[[S0:.*]] = tile.start_dot
-  // CHECK-NEXT: %[[F0:.*]] = tile.finish_dots 0 %[[S0]]
+  // CHECK: tile.mbarrier_wait %[[FULL:[0-9a-z_#]+]]{{\[}}%{{.*}}]
+  // CHECK: %[[S0:.*]] = tile.start_mma
+  // CHECK-NEXT: %[[F0:.*]] = tile.wait_mmas 0 %[[S0]]
   // CHECK-NEXT: scf.yield %[[F0]]
   // CHECK: scf.for %[[KEY:.*]] = %{{.*}} to %[[END:.*]] step %[[STEP:.*]] iter_args(%[[DV:.*]] = %{{.*}}, %[[DK:.*]] = %{{.*}}, %[[T:.*]] = %{{.*}}, %[[S:.*]] = %[[FRONT]])
-  // CHECK-NOT: tile.await
+  // CHECK-NOT: tile.mbarrier_wait
   // CHECK: %[[K:.*]] = tile.ring_stage %[[RING]]
-  // CHECK-NEXT: %[[G0:.*]] = tile.start_dot %{{.*}}, %[[V:.*]] :
+  // CHECK-NEXT: %[[G0:.*]] = tile.start_mma %{{.*}}, %[[V:.*]] :
   // CHECK-NEXT: "test.weights"(%[[S]])
-  // CHECK: %[[DV0:.*]] = tile.start_dot {{.*}} plus %[[DV]]
-  // CHECK-NEXT: %[[G:.*]] = tile.finish_dots 1 %[[G0]]
+  // CHECK: %[[DV0:.*]] = tile.start_mma {{.*}} plus %[[DV]]
+  // CHECK-NEXT: %[[G:.*]] = tile.wait_mmas 1 %[[G0]]
   // CHECK-NEXT: "test.gradients"(%[[G]])
   // The sum that is under way stays so.
   // CHECK-NEXT: %[[NEXT:.*]] = arith.addi %[[KEY]], %[[STEP]]
@@ -32,11 +32,11 @@ gpu.module @kernels {
   // CHECK: %[[ONE:.*]] = arith.select %[[MORE]], %{{.*}}, %{{.*}}
   // CHECK-NEXT: %[[T1:.*]] = arith.addi %[[T]], %[[ONE]]
   // CHECK: %[[SLOT:.*]] = arith.remui %[[T1]],
-  // CHECK: tile.await %[[FULL]][%[[SLOT]]] parity
+  // CHECK: tile.mbarrier_wait %[[FULL]][%[[SLOT]]] parity
   // CHECK: %[[K1:.*]] = tile.ring_stage %[[RING]][%[[SLOT]]]
-  // CHECK-NEXT: %[[AHEAD:.*]] = tile.start_dot %{{.*}}, %[[K1]] :
-  // CHECK-NEXT: %[[DK0:.*]] = tile.start_dot %{{.*}}, %[[K]] plus %[[DK]]
-  // CHECK-NEXT: %[[ALL:.*]]:3 = tile.finish_dots 0 %[[DK0]], %[[DV0]], %[[AHEAD]]
+  // CHECK-NEXT: %[[AHEAD:.*]] = tile.start_mma %{{.*}}, %[[K1]] :
+  // CHECK-NEXT: %[[DK0:.*]] = tile.start_mma %{{.*}}, %[[K]] plus %[[DK]]
+  // CHECK-NEXT: %[[ALL:.*]]:3 = tile.wait_mmas 0 %[[DK0]], %[[DV0]], %[[AHEAD]]
   // CHECK-NEXT: tile.arrive
   // CHECK: scf.yield %[[ALL]]#1, %[[ALL]]#0, %{{.*}}, %[[ALL]]#2
   func.func @together(%keys: !ring, %q: !q, %d: !q, %v: !tile, %full: !tile.barriers<3>, %empty: !tile.barriers<3>,
@@ -47,18 +47,18 @@ gpu.module @kernels {
     %out:3 = scf.for %key = %c0 to %n step %c1 iter_args(%dv = %o, %dk = %o, %t = %t0) -> (!o, !o, i32) : i32 {
       %slot = arith.remui %t, %c3 : i32
       %round = arith.divui %t, %c3 : i32
-      tile.await %full[%slot] parity %round : <3>
+      tile.mbarrier_wait %full[%slot] parity %round : <3>
       %k = tile.ring_stage %keys[%slot] : !ring -> !tile
-      %s0 = tile.start_dot %q at %c0, %k : !q, !tile -> !s
-      %g0 = tile.start_dot %d at %c0, %v : !q, !tile -> !s
-      %s = tile.finish_dots 1 %s0 : !s -> !s
+      %s0 = tile.start_mma %q at %c0, %k : !q, !tile -> !s
+      %g0 = tile.start_mma %d at %c0, %v : !q, !tile -> !s
+      %s = tile.wait_mmas 1 %s0 : !s -> !s
       %w = "test.weights"(%s) : (!s) -> !s
       %p = tile.cast %w : !s -> !p
-      %dv0 = tile.start_dot %p, %v plus %dv : !p, !tile, !o -> !o
-      %g = tile.finish_dots 1 %g0 : !s -> !s
+      %dv0 = tile.start_mma %p, %v plus %dv : !p, !tile, !o -> !o
+      %g = tile.wait_mmas 1 %g0 : !s -> !s
       %ds = "test.gradients"(%g) : (!s) -> !p
-      %dk0 = tile.start_dot %ds, %k plus %dk : !p, !tile, !o -> !o
-      %both:2 = tile.finish_dots 0 %dk0, %dv0 : !o, !o -> !o, !o
+      %dk0 = tile.start_mma %ds, %k plus %dk : !p, !tile, !o -> !o
+      %both:2 = tile.wait_mmas 0 %dk0, %dv0 : !o, !o -> !o, !o
       tile.arrive %empty[%slot] : <3>
       %next = arith.addi %t, %c1 : i32
       scf.yield %both#1, %both#0, %next : !o, !o, i32
@@ -70,7 +70,7 @@ gpu.module @kernels {
   // CHECK-LABEL: func.func @apart
   // CHECK-NOT: scf.if
   // CHECK: scf.for
-  // CHECK: tile.await
+  // CHECK: tile.mbarrier_wait
   // CHECK: return
   func.func @apart(%keys: !ring, %q: !q, %v: !tile, %full: !tile.barriers<3>, %n: i32, %o: !o)
       -> (!o, !o) attributes {tile.schedule = #wgmma} {
@@ -79,26 +79,26 @@ gpu.module @kernels {
     %c3 = arith.constant 3 : i32
     %out:3 = scf.for %key = %c0 to %n step %c1 iter_args(%dv = %o, %dk = %o, %t = %c0) -> (!o, !o, i32) : i32 {
       %slot = arith.remui %t, %c3 : i32
-      tile.await %full[%slot] parity %c0 : <3>
+      tile.mbarrier_wait %full[%slot] parity %c0 : <3>
       %k = tile.ring_stage %keys[%slot] : !ring -> !tile
-      %s0 = tile.start_dot %q at %c0, %k : !q, !tile -> !s
-      %s = tile.finish_dots 0 %s0 : !s -> !s
+      %s0 = tile.start_mma %q at %c0, %k : !q, !tile -> !s
+      %s = tile.wait_mmas 0 %s0 : !s -> !s
       %p = tile.cast %s : !s -> !p
-      %dv0 = tile.start_dot %p, %v plus %dv : !p, !tile, !o -> !o
-      %dk0 = tile.start_dot %p, %k plus %dk : !p, !tile, !o -> !o
-      %dv1 = tile.finish_dots 1 %dv0 : !o -> !o
-      %dk1 = tile.finish_dots 0 %dk0 : !o -> !o
+      %dv0 = tile.start_mma %p, %v plus %dv : !p, !tile, !o -> !o
+      %dk0 = tile.start_mma %p, %k plus %dk : !p, !tile, !o -> !o
+      %dv1 = tile.wait_mmas 1 %dv0 : !o -> !o
+      %dk1 = tile.wait_mmas 0 %dk0 : !o -> !o
       %next = arith.addi %t, %c1 : i32
       scf.yield %dv1, %dk1, %next : !o, !o, i32
     }
     return %out#0, %out#1 : !o, !o
   }
 
-  // Behind the last sum's start nothing else is waited for: it would wait for the early dot, too.
+  // Behind the last sum's start nothing else is waited for: it would wait for the early mma, too.
   // CHECK-LABEL: func.func @between
   // CHECK-NOT: scf.if
   // CHECK: scf.for
-  // CHECK: tile.await
+  // CHECK: tile.mbarrier_wait
   // CHECK: return
   func.func @between(%keys: !ring, %q: !q, %v: !tile, %full: !tile.barriers<3>, %n: i32, %o: !o)
       -> (!o, !o) attributes {tile.schedule = #wgmma} {
@@ -107,17 +107,17 @@ gpu.module @kernels {
     %c3 = arith.constant 3 : i32
     %out:3 = scf.for %key = %c0 to %n step %c1 iter_args(%dv = %o, %dk = %o, %t = %c0) -> (!o, !o, i32) : i32 {
       %slot = arith.remui %t, %c3 : i32
-      tile.await %full[%slot] parity %c0 : <3>
+      tile.mbarrier_wait %full[%slot] parity %c0 : <3>
       %k = tile.ring_stage %keys[%slot] : !ring -> !tile
-      %s0 = tile.start_dot %q at %c0, %k : !q, !tile -> !s
-      %s = tile.finish_dots 0 %s0 : !s -> !s
+      %s0 = tile.start_mma %q at %c0, %k : !q, !tile -> !s
+      %s = tile.wait_mmas 0 %s0 : !s -> !s
       %p = tile.cast %s : !s -> !p
-      %g0 = tile.start_dot %p, %v : !p, !tile -> !o
-      %dv0 = tile.start_dot %p, %v plus %dv : !p, !tile, !o -> !o
-      %dk0 = tile.start_dot %p, %k plus %dk : !p, !tile, !o -> !o
-      %g = tile.finish_dots 2 %g0 : !o -> !o
+      %g0 = tile.start_mma %p, %v : !p, !tile -> !o
+      %dv0 = tile.start_mma %p, %v plus %dv : !p, !tile, !o -> !o
+      %dk0 = tile.start_mma %p, %k plus %dk : !p, !tile, !o -> !o
+      %g = tile.wait_mmas 2 %g0 : !o -> !o
       "test.use"(%g) : (!o) -> ()
-      %both:2 = tile.finish_dots 0 %dk0, %dv0 : !o, !o -> !o, !o
+      %both:2 = tile.wait_mmas 0 %dk0, %dv0 : !o, !o -> !o, !o
       %next = arith.addi %t, %c1 : i32
       scf.yield %both#1, %both#0, %next : !o, !o, i32
     }

@@ -15,13 +15,13 @@ gpu.module @kernels {
   // CHECK: %[[DONE:.*]] = arith.muli %[[STEPS]], %[[STEP:.*]] : i32
   // CHECK: %[[BEGIN:.*]] = arith.addi %[[FIRST:.*]], %[[DONE]]
   // CHECK: %[[FRONT:.*]]:2 = scf.for %[[I:.*]] = %[[FIRST]] to %[[END]] step %[[STEP]] iter_args(%[[S:.*]] = %[[F]], %[[C:.*]] = %{{.*}})
-  // CHECK-NEXT: %[[K:.*]] = tile.take %[[RING]]
+  // CHECK-NEXT: %[[K:.*]] = tile.consume %[[RING]]
   // CHECK-NEXT: %[[S1:.*]] = "test.dot"(%[[S]], %[[K]])
   // CHECK-NEXT: %[[C1:.*]] = arith.addi %[[C]], %[[I]]
   // CHECK-NEXT: scf.yield %[[S1]], %[[C1]]
   // CHECK-NEXT: }
   // CHECK-NEXT: %[[BACK:.*]] = scf.for %[[I:.*]] = %[[BEGIN]] to %[[N]] step %[[STEP]] iter_args(%[[C:.*]] = %[[FRONT]]#1)
-  // CHECK-NEXT: tile.take %[[RING]]
+  // CHECK-NEXT: tile.consume %[[RING]]
   // CHECK-NEXT: %[[C1:.*]] = arith.addi %[[C]], %[[I]]
   // CHECK-NEXT: scf.yield %[[C1]]
   // CHECK-NEXT: }
@@ -30,7 +30,7 @@ gpu.module @kernels {
     %zero = arith.constant 0 : i32
     %keys = arith.constant 32 : i32
     %sum, %count = scf.for %i = %zero to %n step %keys iter_args(%s = %f, %c = %zero) -> (f32, i32) : i32 {
-      %k = tile.take %ring : !tile.ring<2, !k> -> !k
+      %k = tile.consume %ring : !tile.ring<2, !k> -> !k
       %sees = arith.cmpi slt, %i, %limit : i32
       %s1 = scf.if %sees -> f32 {
         %added = "test.dot"(%s, %k) : (f32, !k) -> f32

@@ -12,7 +12,7 @@ gpu.module @kernels {
   // condition are one decision, wherever they stand.
   // CHECK-LABEL: func.func @outer(
   // CHECK: scf.for %[[TASK:.*]] = {{.*}} : i32 {
-  // CHECK-NEXT: tile.take
+  // CHECK-NEXT: tile.consume
   // CHECK-NEXT: %[[HAS:.*]] = arith.cmpi slt, %[[TASK]]
   // CHECK-NEXT: scf.for
   // CHECK-NEXT: scf.if %[[HAS]] {
@@ -20,7 +20,7 @@ gpu.module @kernels {
   // CHECK-NEXT: }
   // CHECK-NEXT: scf.if %[[HAS]] {
   // CHECK-NEXT: scf.for %[[KEY:.*]] = {{.*}} : i32 {
-  // CHECK-NEXT: tile.take
+  // CHECK-NEXT: tile.consume
   // CHECK-NEXT: %[[FULL:.*]] = arith.cmpi eq, %[[KEY]]
   // CHECK-NEXT: scf.if %[[FULL]] {
   // CHECK-NEXT: "test.mask"
@@ -30,7 +30,7 @@ gpu.module @kernels {
   // CHECK-NEXT: }
   // CHECK-NEXT: } else {
   // CHECK-NEXT: scf.for %[[KEY:.*]] = {{.*}} : i32 {
-  // CHECK-NEXT: tile.take
+  // CHECK-NEXT: tile.consume
   // CHECK-NEXT: %[[FULL:.*]] = arith.cmpi eq, %[[KEY]]
   // CHECK-NEXT: scf.if %[[FULL]] {
   // CHECK-NEXT: "test.mask"
@@ -41,14 +41,14 @@ gpu.module @kernels {
     %zero = arith.constant 0 : i32
     %one = arith.constant 1 : i32
     scf.for %task = %zero to %n step %one : i32 {
-      %q = tile.take %qring : !tile.ring<1, !q> -> !q
+      %q = tile.consume %qring : !tile.ring<1, !q> -> !q
       %has = arith.cmpi slt, %task, %n : i32
       scf.for %segment = %zero to %n step %one : i32 {
         scf.if %has {
           "test.segment"() : () -> ()
         }
         scf.for %key = %zero to %n step %one : i32 {
-          %k = tile.take %kring : !tile.ring<2, !k> -> !k
+          %k = tile.consume %kring : !tile.ring<2, !k> -> !k
           %full = arith.cmpi eq, %key, %n : i32
           scf.if %full {
             "test.mask"() : () -> ()
@@ -70,17 +70,17 @@ gpu.module @kernels {
   // CHECK-SAME: %[[D:[^:]*]]: i1)
   // CHECK: scf.if %[[D]] {
   // CHECK-NEXT: scf.for
-  // CHECK-NEXT: tile.take
+  // CHECK-NEXT: tile.consume
   // CHECK-NEXT: scf.for
-  // CHECK-NEXT: tile.take
+  // CHECK-NEXT: tile.consume
   // CHECK-NEXT: "test.dot"
   // CHECK-NEXT: }
   // CHECK-NEXT: }
   // CHECK-NEXT: } else {
   // CHECK-NEXT: scf.for
-  // CHECK-NEXT: tile.take
+  // CHECK-NEXT: tile.consume
   // CHECK-NEXT: scf.for
-  // CHECK-NEXT: tile.take
+  // CHECK-NEXT: tile.consume
   // CHECK-NEXT: }
   // CHECK-NEXT: }
   // CHECK-NEXT: }
@@ -89,9 +89,9 @@ gpu.module @kernels {
     %zero = arith.constant 0 : i32
     %one = arith.constant 1 : i32
     scf.for %task = %zero to %n step %one : i32 {
-      %q = tile.take %qring : !tile.ring<1, !q> -> !q
+      %q = tile.consume %qring : !tile.ring<1, !q> -> !q
       scf.for %key = %zero to %task step %one : i32 {
-        %k = tile.take %kring : !tile.ring<2, !k> -> !k
+        %k = tile.consume %kring : !tile.ring<2, !k> -> !k
         scf.if %d {
           "test.dot"(%q, %k) : (!q, !k) -> ()
         }
@@ -103,17 +103,17 @@ gpu.module @kernels {
   // A gather decides line by line which list it reads.
   // CHECK-LABEL: func.func @lines(
   // CHECK: scf.for
-  // CHECK-NEXT: tile.fill
+  // CHECK-NEXT: tile.produce
   // CHECK: tile.gather producers
   // CHECK: scf.if
   // CHECK-NOT: scf.for
   // CHECK-LABEL: func.func @mma(
   // CHECK: scf.for
-  // CHECK-NEXT: tile.take
+  // CHECK-NEXT: tile.consume
   // CHECK-NEXT: scf.if
   func.func @lines(%keys: !tile.buffer<bf16>, %n: i32, %list: i1, %wide: i64, %ring: !tile.ring<2, !k>) attributes {tile.schedule = #schedule} {
     scf.for %i = %n to %n step %n : i32 {
-      %k = tile.fill %ring (%t: !k) {
+      %k = tile.produce %ring (%t: !k) {
         tile.gather producers %i to %n from %keys origins %wide strides [64] into %t (%line: i32) {
           %slot = scf.if %list -> i32 {
             scf.yield %line : i32
@@ -128,7 +128,7 @@ gpu.module @kernels {
   }
   func.func @mma(%ring: !tile.ring<2, !k>, %n: i32, %c: i1) attributes {tile.schedule = #mma} {
     scf.for %i = %n to %n step %n : i32 {
-      %k = tile.take %ring : !tile.ring<2, !k> -> !k
+      %k = tile.consume %ring : !tile.ring<2, !k> -> !k
       scf.if %c {
         "test.use"(%k) : (!k) -> ()
       }

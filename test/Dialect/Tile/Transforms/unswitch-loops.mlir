@@ -15,7 +15,7 @@ gpu.module @kernels {
   // CHECK: %[[OUT:.*]]:2 = scf.if %[[ROWS]] -> (f32, i32) {
   // CHECK-NEXT: %[[TRUE:.*]] = arith.constant true
   // CHECK-NEXT: %[[LOOP:.*]]:3 = scf.for %[[I:.*]] = %{{.*}} to %[[N]] step %{{.*}} iter_args(%[[S:.*]] = %[[F]], %[[C:.*]] = %{{.*}}, %[[M:.*]] = %[[F]]) -> (f32, i32, f32)
-  // CHECK-NEXT: %[[K:.*]] = tile.take %[[RING]]
+  // CHECK-NEXT: %[[K:.*]] = tile.consume %[[RING]]
   // CHECK-NEXT: %[[D:.*]] = arith.sitofp %[[I]]
   // CHECK-NEXT: %[[S1:.*]] = "test.dot"(%[[S]], %[[K]], %[[M]], %[[D]])
   // CHECK-NEXT: %[[M1:.*]] = arith.mulf %[[S1]], %[[D]]
@@ -27,7 +27,7 @@ gpu.module @kernels {
   // CHECK-NEXT: } else {
   // CHECK-NEXT: %[[FALSE:.*]] = arith.constant false
   // CHECK-NEXT: %[[COUNT:.*]] = scf.for %[[I:.*]] = %{{.*}} to %[[N]] step %{{.*}} iter_args(%[[C:.*]] = %{{.*}}) -> (i32)
-  // CHECK-NEXT: tile.take %[[RING]]
+  // CHECK-NEXT: tile.consume %[[RING]]
   // CHECK-NEXT: "test.note"(%[[FALSE]])
   // CHECK-NEXT: %[[C1:.*]] = arith.addi %[[C]], %[[I]]
   // CHECK-NEXT: scf.yield %[[C1]]
@@ -39,7 +39,7 @@ gpu.module @kernels {
     %zero = arith.constant 0 : i32
     %one = arith.constant 1 : i32
     %sum, %count, %max = scf.for %i = %zero to %n step %one iter_args(%s = %f, %c = %zero, %m = %f) -> (f32, i32, f32) : i32 {
-      %k = tile.take %ring : !tile.ring<2, !k> -> !k
+      %k = tile.consume %ring : !tile.ring<2, !k> -> !k
       %d = arith.sitofp %i : i32 to f32
       %s1, %m1 = scf.if %rows -> (f32, f32) {
         %added = "test.dot"(%s, %k, %m, %d) : (f32, !k, f32, f32) -> f32
@@ -68,7 +68,7 @@ gpu.module @kernels {
     %zero = arith.constant 0 : i32
     %one = arith.constant 1 : i32
     scf.for %i = %zero to %n step %one : i32 {
-      %k = tile.take %ring : !tile.ring<2, !k> -> !k
+      %k = tile.consume %ring : !tile.ring<2, !k> -> !k
       %d = "test.dot"(%k) : (!k) -> f32
       %m = scf.if %list -> f32 {
         %masked = arith.mulf %d, %f : f32
@@ -87,9 +87,9 @@ gpu.module @kernels {
   // CHECK-SAME: %[[A:[^:]*]]: !tile.tensor_map<4>, %[[B:[^:]*]]: !tile.tensor_map<4>, %[[C:[^:]*]]: !tile.tensor_map<4>, %[[TABLE:[^:]*]]: !tile.buffer<i32>, %[[FIRST:[^:]*]]: i1, %[[SECOND:[^:]*]]: i1
   // CHECK: scf.if %[[FIRST]] {
   // CHECK-NEXT: scf.for %[[I:.*]] = {{.*}} : i32 {
-  // CHECK-NEXT: tile.fill
+  // CHECK-NEXT: tile.produce
   // CHECK-SAME: (%[[T:.*]]: !tile
-  // CHECK-NEXT: tile.fetch %[[A]] from %[[I]]
+  // CHECK-NEXT: tile.tma_load %[[A]] from %[[I]]
   // CHECK-NEXT: %[[TAIL:.*]] = arith.cmpi eq, %[[I]]
   // CHECK-NEXT: scf.if %[[TAIL]] {
   // CHECK-NEXT: tile.clear %[[T]]
@@ -98,12 +98,12 @@ gpu.module @kernels {
   // CHECK-NEXT: scf.for %[[I:.*]] = {{.*}} : i32 {
   // CHECK-NEXT: arith.extsi %[[I]]
   // CHECK-NEXT: %[[SLOT:.*]] = tile.read %[[TABLE]]
-  // CHECK-NEXT: tile.fill
-  // CHECK-NEXT: tile.fetch %[[B]] from %[[SLOT]]
+  // CHECK-NEXT: tile.produce
+  // CHECK-NEXT: tile.tma_load %[[B]] from %[[SLOT]]
   // CHECK: } else {
   // CHECK-NEXT: scf.for %[[I:.*]] = {{.*}} : i32 {
-  // CHECK-NEXT: tile.fill
-  // CHECK-NEXT: tile.fetch %[[C]] from %[[I]]
+  // CHECK-NEXT: tile.produce
+  // CHECK-NEXT: tile.tma_load %[[C]] from %[[I]]
   // CHECK-NOT: scf.for
   // CHECK: return
   func.func @producer(%a: !map, %b: !map, %c: !map, %table: !table, %first: i1, %second: i1, %n: i32, %ring: !tile.ring<2, !k>) attributes {tile.schedule = #schedule} {
@@ -112,14 +112,14 @@ gpu.module @kernels {
     scf.for %i = %zero to %n step %one : i32 {
       %x = arith.extsi %i : i32 to i64
       %read = tile.read %table[%x] : !table -> i32
-      %k = tile.fill %ring warp 0 (%t: !k) {
+      %k = tile.produce %ring warp 0 (%t: !k) {
         scf.if %first {
-          tile.fetch %a from %i head %zero lines 32 into %t : !map -> !k
+          tile.tma_load %a from %i head %zero lines 32 into %t : !map -> !k
         } else {
           scf.if %second {
-            tile.fetch %b from %read head %zero lines 32 into %t : !map -> !k
+            tile.tma_load %b from %read head %zero lines 32 into %t : !map -> !k
           } else {
-            tile.fetch %c from %i head %zero lines 32 into %t : !map -> !k
+            tile.tma_load %c from %i head %zero lines 32 into %t : !map -> !k
           }
         }
         %tail = arith.cmpi eq, %i, %n : i32

@@ -54,7 +54,7 @@ inline constexpr TypedAttr<AttnDialect::WeighsTokensAttrHelper> weighsTokensAttr
 inline constexpr TypedAttr<AttnDialect::StartsNextAttrHelper> startsNextAttr;
 inline constexpr TypedAttr<AttnDialect::FirstAttrHelper> firstAttr;
 
-inline bool holdsTokens(Stationary held) { return held != Stationary::Rows; }
+inline bool keepsTokens(Stationary stationary) { return stationary != Stationary::Rows; }
 } // namespace mlir::attn
 
 #endif

@@ -17,7 +17,7 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 // a launch that is recorded once and replayed: how many rows there are, and which, is read from device memory, and a
 // row whose slot is negative is skipped.
 //
-// Rows outside of a cache are f16 or bf16. A cache of codes (`!attn.codes`) is written by quantizing them and read by
+// Rows outside of a cache are f16 or bf16. A cache of codes (`!attn.quantized`) is written by quantizing them and read by
 // dequantizing, as `attn_rt/tensor/Format.h` says, and its slots move as they are, metadata included. Scales that are given
 // (per tensor or head) are read, `[layers, 1]` or `[layers, heads]`; others are found for each row. A row of codes is
 // whole bytes, and no two rows share one. Numbers that have no code: a NaN is stored as 0, an infinity as the largest

@@ -59,12 +59,12 @@ def Attn_FormAttr : AttrDef<Attn_Dialect, "Form"> {
     | `key_scale`, `value_scale` | one scale holds for all keys, or values, that a task reads |
 
     ```mlir
-    #attn.form<dots = wgmma, held = rows, rows = 16, keys = 128, heads = 32, kv_heads = 8, key_dim = 80, value_dim = 80, key_tile = 80, value_tile = 80, element = bf16, traits = fixed_unit, unit = 30.0 : f32>
+    #attn.form<mmas = wgmma, stationary = rows, rows = 16, keys = 128, heads = 32, kv_heads = 8, key_dim = 80, value_dim = 80, key_tile = 80, value_tile = 80, element = bf16, traits = fixed_unit, unit = 30.0 : f32>
     ```
   }];
   let parameters = (ins
-    EnumParameter<Attn_Dots>:$dots,
-    EnumParameter<Attn_Stationary>:$held,
+    EnumParameter<Attn_Mmas>:$mmas,
+    EnumParameter<Attn_Stationary>:$stationary,
     TypeParameter<"int64_t", "rows of a tile that one warp holds">:$rows,
     TypeParameter<"int64_t", "tokens of a tile that one warp holds">:$keys,
     TypeParameter<"int64_t", "query heads">:$heads,
@@ -84,7 +84,7 @@ def Attn_FormAttr : AttrDef<Attn_Dialect, "Form"> {
     /// Features of a key that are added up: without what only tiles have.
     int64_t getKeyFeatures() const { return ::llvm::alignTo(getKeyDim(), 16); }
     bool has(::mlir::attn::FormTraits trait) const { return bitEnumContainsAny(getTraits(), trait); }
-    bool holdsTokens() const { return getHeld() == ::mlir::attn::Stationary::Tokens; }
+    bool keepsTokens() const { return getStationary() == ::mlir::attn::Stationary::Tokens; }
   }];
   let genVerifyDecl = 1;
 }

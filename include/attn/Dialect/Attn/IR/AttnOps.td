@@ -20,7 +20,7 @@ include "mlir/IR/OpAsmInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def Attn_ScaleAttr : ConfinedAttr<F32Attr, []> {
-  let summary = "factor of the dot products, f32, positive and finite; attend without it uses 1/sqrt(dim)";
+  let summary = "factor of the mma products, f32, positive and finite; attend without it uses 1/sqrt(dim)";
 }
 
 def Attn_RegionClassAttr : ConfinedAttr<StrAttr, []> {
@@ -68,9 +68,9 @@ def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
     outside it may use constants, and tensors through `attn.read`. It must not
     yield NaN or +inf. Factors may be merged with each other and with `scale`.
 
-    *Numerics.* Scores and the softmax are f32, dots multiply in the operands'
+    *Numerics.* Scores and the softmax are f32, mmas multiply in the operands'
     element type and accumulate in f32, weights are rounded to the values'
-    element type before the second dot. Against float64 on the stored inputs,
+    element type before the second mma. Against float64 on the stored inputs,
     the largest relative error of a row and head is at most 1e-3 for f16 and
     8e-3 for bf16, that of `lse` at most 2e-3 absolute. Of d < 32 features of a
     value it is 32/d times that: the norm of few of them is small beside the

@@ -3,10 +3,10 @@
 // A kernel of an operation on a cache walks the layers, the rows of its lists eight
 // at a time, and the *pieces* of a row. A turn of a warp is a piece of eight rows:
 //
-//   attn.take_rows         reads it from where it is
+//   attn.load_rows         reads it from where it is
 //   attn.dequantize_rows   makes numbers of codes
 //   attn.quantize_rows     makes codes of numbers
-//   attn.put_rows          writes it to where it goes
+//   attn.store_rows          writes it to where it goes
 //
 // As attn.rows and attn.tokens do, a piece has the type of the whole: of rows that
 // tensor's, of slots the cache's. What each lane holds of it is its *share*.
@@ -34,23 +34,23 @@ def Attn_ShareAttr : AttrDef<Attn_Dialect, "Share"> {
   let mnemonic = "share";
   let summary = "what the lanes of a warp hold of a piece of eight rows";
   let description = [{
-    A *unit* is what one access of a lane takes. The `width` units of a row's piece lie in as many neighbouring lanes,
+    A *chunk* is what one access of a lane takes. The `width` chunks of a row's piece lie in as many neighbouring lanes,
     rows one behind the other in the first `lanes` lanes, as often as it takes for eight rows. Of metadata eight
-    neighbouring lanes hold the same unit of eight rows.
+    neighbouring lanes hold the same chunk of eight rows.
 
     ```mlir
-    #attn.share<unit = 16, width = 32, lanes = 32>
+    #attn.share<chunk = 16, width = 32, lanes = 32>
     ```
   }];
   let parameters = (ins
-    TypeParameter<"int64_t", "bytes of a unit: 2, 4, 8 or 16">:$unit,
-    TypeParameter<"int64_t", "units of a row in one piece, at most 32">:$width,
+    TypeParameter<"int64_t", "bytes of a chunk: 2, 4, 8 or 16">:$chunk,
+    TypeParameter<"int64_t", "chunks of a row in one piece, at most 32">:$width,
     TypeParameter<"int64_t", "lanes that hold some">:$lanes);
   let assemblyFormat = "`<` struct(params) `>`";
   let extraClassDeclaration = [{
     /// Rows that a warp takes at once: their slots are one sector of a list.
     static constexpr int64_t rows = 8;
-    /// Units that a lane holds.
+    /// Chunks that a lane holds.
     int64_t loads() const { return llvm::divideCeil(rows * getWidth(), getLanes()); }
     /// Whether each of them is of the same row in all lanes, if they are no metadata.
     bool isOneRow() const { return getWidth() == 32; }
@@ -59,16 +59,16 @@ def Attn_ShareAttr : AttrDef<Attn_Dialect, "Share"> {
 
 class Attn_RowOp<string mnemonic, list<Trait> traits = []> : Op<Attn_Dialect, mnemonic, traits>;
 
-def Attn_TakeRowsOp : Attn_RowOp<"take_rows", [MemoryEffects<[MemRead]>]> {
+def Attn_LoadRowsOp : Attn_RowOp<"load_rows", [MemoryEffects<[MemRead]>]> {
   let summary = "reads a piece of eight rows";
   let description = [{
     Of `rows` on in their order or, `listed`, of the slots that eight lanes hold. Of row `i` nothing is read where lane `i`
     has a negative `mark`.
 
     ```mlir
-    %p = attn.take_rows keys of %kv listed %slot where %mark layer %layer piece %piece as <unit = 16, width = 16, lanes = 32> : !cache -> !cache
-    %m = attn.take_rows keys meta of %codes listed %slot where %mark layer %layer piece %piece
-        as <unit = 4, width = 8, lanes = 32> : !codes -> !codes
+    %p = attn.load_rows keys of %kv listed %slot where %mark layer %layer piece %piece as <chunk = 16, width = 16, lanes = 32> : !cache -> !cache
+    %m = attn.load_rows keys meta of %codes listed %slot where %mark layer %layer piece %piece
+        as <chunk = 4, width = 8, lanes = 32> : !codes -> !codes
     ```
   }];
   let arguments = (ins
@@ -88,13 +88,13 @@ def Attn_TakeRowsOp : Attn_RowOp<"take_rows", [MemoryEffects<[MemRead]>]> {
   }];
 }
 
-def Attn_PutRowsOp : Attn_RowOp<"put_rows", [MemoryEffects<[MemWrite]>]> {
+def Attn_StoreRowsOp : Attn_RowOp<"store_rows", [MemoryEffects<[MemWrite]>]> {
   let summary = "writes a piece of eight rows";
   let description = [{
-    To `rows` as `attn.take_rows` reads them.
+    To `rows` as `attn.load_rows` reads them.
 
     ```mlir
-    attn.put_rows %p to keys of %kv listed %slot where %mark layer %layer piece %piece as <unit = 16, width = 16, lanes = 32> : !rows -> !cache
+    attn.store_rows %p to keys of %kv listed %slot where %mark layer %layer piece %piece as <chunk = 16, width = 16, lanes = 32> : !rows -> !cache
     ```
   }];
   let arguments = (ins
@@ -122,7 +122,7 @@ def Attn_QuantizeRowsOp : Attn_RowOp<"quantize_rows", [MemoryEffects<[MemRead, M
     scales are read. `status` counts the numbers that were NaN or infinite. Approximates: rounds to nearest, ties to even.
 
     ```mlir
-    %c, %m = attn.quantize_rows keys of %p for %kv layer %layer piece %piece as <unit = 8, width = 16, lanes = 32> : !rows, !codes -> !codes, !codes
+    %c, %m = attn.quantize_rows keys of %p for %kv layer %layer piece %piece as <chunk = 8, width = 16, lanes = 32> : !rows, !codes -> !codes, !codes
     ```
   }];
   let arguments = (ins
@@ -148,7 +148,7 @@ def Attn_DequantizeRowsOp : Attn_RowOp<"dequantize_rows", [MemoryEffects<[MemRea
     In f32, as `RowDecoder` in `attn_rt/tensor/Format.h` does, and rounded once to what the result holds.
 
     ```mlir
-    %p = attn.dequantize_rows keys of %c, %m from %kv layer %layer piece %piece as <unit = 8, width = 16, lanes = 32> : !codes, !codes, !codes -> !rows
+    %p = attn.dequantize_rows keys of %c, %m from %kv layer %layer piece %piece as <chunk = 8, width = 16, lanes = 32> : !codes, !codes, !codes -> !rows
     ```
   }];
   let arguments = (ins

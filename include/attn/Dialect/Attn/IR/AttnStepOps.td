@@ -24,7 +24,7 @@
 // `[query, key]` have queries as their left operand, those of `[key, query]`
 // have tokens. The first word of a product says which instructions multiply:
 // `mma`, those of a warp; `wgmma`, those of four warps as one, which wait for the
-// result; `started`, the same, of which tile.finish_dots gives the result.
+// result; `started`, the same, of which tile.wait_mmas gives the result.
 //
 // Keys and values that are codes become factors of a product by attn.dequantize,
 // which stands between the staged tile and its use. What scales codes stays out of
@@ -85,7 +85,7 @@ def Attn_ScoresOp : Attn_StepOp<"scores", [AttrSizedOperandSegments, MemoryEffec
     %s = attn.scores mma %q, %k : !tile.fragment<[query 16, feature 128], bf16>, !keys -> <[query 16, key 64], f32>
     ```
   }];
-  let arguments = (ins Attn_Dots:$dots, Arg<Attn_Factor, "queries, or gradients of outputs">:$rows,
+  let arguments = (ins Attn_Mmas:$mmas, Arg<Attn_Factor, "queries, or gradients of outputs">:$rows,
                        Arg<Attn_Factor, "keys, or values">:$tokens,
                        Arg<Optional<I32>, "first line of the left operand">:$line,
                        Optional<Attn_Pairs<"what the product is added to">>:$begin,
@@ -93,7 +93,7 @@ def Attn_ScoresOp : Attn_StepOp<"scores", [AttrSizedOperandSegments, MemoryEffec
                        Optional<Attn_PerToken<"a factor of each token, f32">>:$token_scales);
   let results = (outs Attn_Pairs<"the scores">:$scores);
   let assemblyFormat = [{
-    $dots $rows `,` $tokens (`at` $line^)? (`plus` $begin^ `:` type($begin))? (`times` $scale^)?
+    $mmas $rows `,` $tokens (`at` $line^)? (`plus` $begin^ `:` type($begin))? (`times` $scale^)?
     (`tokens` $token_scales^ `:` type($token_scales))? attr-dict `:` type($rows) `,` type($tokens) `->` type($scores)
   }];
   let hasVerifier = 1;
@@ -143,12 +143,12 @@ def Attn_AccumulateOp : Attn_StepOp<"accumulate", [MemoryEffects<[MemRead]>, All
     %o = attn.accumulate mma %p, %v into %acc : <[query 16, key 64], f32>, !keys -> <[query 16, feature 128], f32>
     ```
   }];
-  let arguments = (ins Attn_Dots:$dots, Attn_Pairs<"a number of each pair">:$pairs,
+  let arguments = (ins Attn_Mmas:$mmas, Attn_Pairs<"a number of each pair">:$pairs,
                        Arg<Attn_Factor, "values, keys, queries, or gradients of outputs">:$other,
                        Attn_Sum<"the sum so far">:$sum);
   let results = (outs Attn_Sum<"the sum">:$result);
   let assemblyFormat = [{
-    $dots $pairs `,` $other `into` $sum attr-dict `:` type($pairs) `,` type($other) `->` type($result)
+    $mmas $pairs `,` $other `into` $sum attr-dict `:` type($pairs) `,` type($other) `->` type($result)
   }];
 }
 

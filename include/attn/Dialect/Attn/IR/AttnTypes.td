@@ -32,7 +32,7 @@ def Attn_Per : I32EnumAttr<"Per", "which codes share metadata", [
   let cppNamespace = "::mlir::attn";
 }
 
-def Attn_CodesType : Attn_Type<"Codes", "codes"> {
+def Attn_QuantizedType : Attn_Type<"Quantized", "quantized"> {
   let summary = "elements of keys or values in 8 bits and less";
   let description = [{
     A key or value is made of its *code* and of metadata that it shares with others:
@@ -52,10 +52,10 @@ def Attn_CodesType : Attn_Type<"Codes", "codes"> {
     so dims are multiples of as many codes.
 
     ```mlir
-    !attn.codes<i4, per = 64>
-    !attn.codes<f8E4M3FN, per = token>
-    !attn.codes<f4E2M1FN, per = 32, scale = f8E8M0FNU>
-    !attn.codes<f4E2M1FN, per = 16, scale = f8E4M3FN>
+    !attn.quantized<i4, per = 64>
+    !attn.quantized<f8E4M3FN, per = token>
+    !attn.quantized<f4E2M1FN, per = 32, scale = f8E8M0FNU>
+    !attn.quantized<f4E2M1FN, per = 16, scale = f8E4M3FN>
     ```
   }];
   let parameters = (ins
@@ -104,7 +104,7 @@ def Attn_KVType : Attn_Type<"KV", "kv"> {
     ragged without a word.
 
     Elements of f16 and bf16 are stored as they are, in the type of the queries;
-    other elements are *codes*, see `!attn.codes`. Keys and values may be stored
+    other elements are *codes*, see `!attn.quantized`. Keys and values may be stored
     differently.
 
     `heads = ?` is the store of one head class (`AttnHeadClasses.td`): it holds
@@ -116,8 +116,8 @@ def Attn_KVType : Attn_Type<"KV", "kv"> {
     !attn.kv<dense, heads = 1, dim = 192, value_dim = 128, key = f16, value = f16>
     !attn.kv<paged<16>, heads = ?, dim = 128, key = bf16, value = bf16>
     !attn.kv<paged<16>, ragged, heads = 8, dim = 128, key = bf16, value = bf16>
-    !attn.kv<paged<16>, heads = 8, dim = 128, key = !attn.codes<i8, per = 128>, value = !attn.codes<i4, per = 64>>
-    !attn.kv<unified<32>, heads = 8, dim = 128, key = !attn.codes<i8, per = 128>, value = !attn.codes<i4, per = 64>>
+    !attn.kv<paged<16>, heads = 8, dim = 128, key = !attn.quantized<i8, per = 128>, value = !attn.quantized<i4, per = 64>>
+    !attn.kv<unified<32>, heads = 8, dim = 128, key = !attn.quantized<i8, per = 128>, value = !attn.quantized<i4, per = 64>>
     ```
   }];
   let parameters = (ins
@@ -212,7 +212,7 @@ def Attn_GradientType : Attn_Type<"Gradient", "gradient"> {
   }];
 }
 
-def Attn_Dots : I32EnumAttr<"Dots", "which instructions multiply", [
+def Attn_Mmas : I32EnumAttr<"Mmas", "which instructions multiply", [
     I32EnumAttrCase<"Mma", 0, "mma">,
     I32EnumAttrCase<"Wgmma", 1, "wgmma">,
     I32EnumAttrCase<"Started", 2, "started">]> {

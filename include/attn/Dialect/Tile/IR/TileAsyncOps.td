@@ -1,19 +1,19 @@
 //===- TileAsyncOps.td - Warp roles and asynchronous tensor cores ---------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What Hopper's schedule needs beyond copies and dots: warps that only copy and
-// warps that only compute, barriers in shared memory between them, and dots
+// What Hopper's schedule needs beyond copies and mmas: warps that only copy and
+// warps that only compute, barriers in shared memory between them, and mmas
 // that run while the warp does something else.
 //
 // Ordering rules, from the PTX ISA ("Asynchronous operations", "Async proxy"):
-//  * a started dot reads shared memory through the async proxy: lines that
+//  * a started mma reads shared memory through the async proxy: lines that
 //    copies or stores wrote need `tile.fence_async` in a thread that has
-//    observed them, before the dot is started;
+//    observed them, before the mma is started;
 //  * its operands and accumulator belong to the tensor cores until
-//    `tile.finish_dots` returns them: the verifier lets a started result flow
+//    `tile.wait_mmas` returns them: the verifier lets a started result flow
 //    into another start of the same shape or into a finish, out of the branch of
 //    an `scf.if` too, and nowhere else; a loop cannot carry it (ptxas would run
 //    one wgmma after the other, C7515);
-//  * a tile may be overwritten only after the dots that read it have finished;
+//  * a tile may be overwritten only after the mmas that read it have finished;
 //  * a send reads shared memory through the async proxy, too, and until its own
 //    lane has waited for it.
 //
@@ -45,7 +45,7 @@ def Tile_PublishBarriersOp : Tile_Op<"publish_barriers"> {
 def Tile_ArriveOp : Tile_Op<"arrive"> {
   let summary = "one lane of the warp arrives";
   let description = [{
-    It speaks for all lanes where a dot was finished since they waited, because a warpgroup starts and finishes dots as
+    It speaks for all lanes where an mma was finished since they waited, because a warpgroup starts and finishes mmas as
     one. What lanes have read, written or waited for themselves needs a `tile.sync warp` in front.
   }];
   let arguments = (ins Arg<Tile_BarriersType, "the barriers">:$barriers, Arg<I32, "which of them">:$index,
@@ -59,7 +59,7 @@ def Tile_ArriveOnCopiesOp : Tile_Op<"arrive_on_copies"> {
   let assemblyFormat = "$barriers `[` $index `]` attr-dict `:` type($barriers)";
 }
 
-def Tile_FillOp : Tile_Op<"fill", [SingleBlock, NoTerminator]> {
+def Tile_ProduceOp : Tile_Op<"produce", [SingleBlock, NoTerminator]> {
   let summary = "a tile of a ring, with what its region copies into it";
   let description = [{
     The region's argument is the tile. Copies of it stand in the region, gathers or one fetch without a barrier, and
@@ -71,8 +71,8 @@ def Tile_FillOp : Tile_Op<"fill", [SingleBlock, NoTerminator]> {
     Where the producer's warps share the work, `warp` says which of them copies; else all do.
 
     ```mlir
-    %k = tile.fill %ring warp 0 (%tile: !keys) {
-      tile.fetch %map from %slot head %head lines 64 into %tile : !tile.tensor_map<4> -> !keys
+    %k = tile.produce %ring warp 0 (%tile: !keys) {
+      tile.tma_load %map from %slot head %head lines 64 into %tile : !tile.tensor_map<4> -> !keys
     } : !ring -> !keys
     ```
   }];
@@ -84,9 +84,9 @@ def Tile_FillOp : Tile_Op<"fill", [SingleBlock, NoTerminator]> {
   let hasVerifier = 1;
 }
 
-def Tile_TakeOp : Tile_Op<"take"> {
+def Tile_ConsumeOp : Tile_Op<"consume"> {
   let summary = "the next tile of a ring that other warps fill";
-  let description = [{ What is left of a `tile.fill` in the warps that use the tile. }];
+  let description = [{ What is left of a `tile.produce` in the warps that use the tile. }];
   let arguments = (ins Arg<Tile_RingType, "the ring">:$ring);
   let results = (outs Res<Tile_SharedType, "the filled tile">:$tile);
   let assemblyFormat = "$ring attr-dict `:` type($ring) `->` type($tile)";
@@ -114,7 +114,7 @@ def Tile_AheadOp : Tile_Op<"ahead", [SingleBlock, RecursiveMemoryEffects]> {
   let hasVerifier = 1;
 }
 
-def Tile_FetchOp : Tile_Op<"fetch", [AttrSizedOperandSegments]> {
+def Tile_TmaLoadOp : Tile_Op<"tma_load", [AttrSizedOperandSegments]> {
   let summary = "a warp starts bulk copies of a shared tile's lines; they complete a phase of a barrier";
   let description = [{
     The tile is cut into boxes of `lines` lines, which lie in consecutive slots of the source; lane i knows the first
@@ -160,10 +160,10 @@ def Tile_StageOp : Tile_Op<"stage"> {
   let hasVerifier = 1;
 }
 
-def Tile_SendOp : Tile_Op<"send", [AttrSizedOperandSegments]> {
+def Tile_TmaStoreOp : Tile_Op<"tma_store", [AttrSizedOperandSegments]> {
   let summary = "one lane of the warp starts bulk copies of a shared tile into a tensor";
   let description = [{
-    The opposite of `tile.fetch` with one box, and the same maps. The tile's lines go to as many slots from `slot` on;
+    The opposite of `tile.tma_load` with one box, and the same maps. The tile's lines go to as many slots from `slot` on;
     what would lie outside the tensor is not written. The tile has the panels of the tensor from `panel` on, as many as
     it is wide; by default from the first.
 
@@ -171,7 +171,7 @@ def Tile_SendOp : Tile_Op<"send", [AttrSizedOperandSegments]> {
     order.
 
     Who wrote the tile fences (`tile.fence_async`), then meets the sender; nobody writes it again before the sender's
-    `tile.finish_sends`. The tensor's new elements are for launches behind this one.
+    `tile.wait_tma_stores`. The tensor's new elements are for launches behind this one.
   }];
   let arguments = (ins
     Arg<Variadic<Tile_TensorMapType>, "one per width of panel">:$maps,
@@ -187,7 +187,7 @@ def Tile_SendOp : Tile_Op<"send", [AttrSizedOperandSegments]> {
   let hasVerifier = 1;
 }
 
-def Tile_FinishSendsOp : Tile_Op<"finish_sends"> {
+def Tile_WaitTmaStoresOp : Tile_Op<"wait_tma_stores"> {
   let summary = "waits until this warp's sends have read their tiles";
   let description = [{ Before a tile is written again, and before the warp ends. }];
   let assemblyFormat = "attr-dict";
@@ -199,7 +199,7 @@ def Tile_ClearOp : Tile_Op<"clear"> {
   let assemblyFormat = "$tile `from` $line attr-dict `:` type($tile)";
 }
 
-def Tile_AwaitOp : Tile_Op<"await"> {
+def Tile_MbarrierWaitOp : Tile_Op<"mbarrier_wait"> {
   let summary = "waits until the phase of this parity has completed";
   let description = [{
     Phases count from 0; a fresh barrier is in phase 0, so waiting for parity 1 returns at once. With `before` it is the
@@ -216,16 +216,16 @@ def Tile_FenceAsyncOp : Tile_Op<"fence_async"> {
   let assemblyFormat = "attr-dict";
 }
 
-def Tile_MeetOp : Tile_Op<"meet"> {
+def Tile_NamedBarrierSyncOp : Tile_Op<"named_barrier_sync"> {
   let summary = "waits at one of the block's sixteen named barriers until `threads` threads have come";
   let description = [{
-    Counts the threads of whole warps, those of `tile.pass_by` too. Barrier 0 is that of `tile.sync block`.
+    Counts the threads of whole warps, those of `tile.named_barrier_arrive` too. Barrier 0 is that of `tile.sync block`.
   }];
   let arguments = (ins Arg<I32, "which barrier, 1 to 15">:$barrier, Arg<I32Attr, "threads that complete it">:$threads);
   let assemblyFormat = "$barrier `threads` $threads attr-dict";
 }
 
-def Tile_PassByOp : Tile_Op<"pass_by"> {
+def Tile_NamedBarrierArriveOp : Tile_Op<"named_barrier_arrive"> {
   let summary = "counts as having come to a named barrier, without waiting";
   let arguments = (ins Arg<I32, "which barrier, 1 to 15">:$barrier, Arg<I32Attr, "threads that complete it">:$threads);
   let assemblyFormat = "$barrier `threads` $threads attr-dict";
@@ -237,12 +237,12 @@ def Tile_SetRegistersOp : Tile_Op<"set_registers"> {
   let assemblyFormat = "(`increase` $increase^)? $count attr-dict";
 }
 
-def Tile_StartDotOp : Tile_Op<"start_dot", [AttrSizedOperandSegments]> {
+def Tile_StartMmaOp : Tile_Op<"start_mma", [AttrSizedOperandSegments]> {
   let summary = "starts acc + lhs * rhs on the tensor cores of a warpgroup";
   let description = [{
-    As `tile.dot`, but asynchronous and of four warps at once: the fragments of warps 4g to 4g+3 are 64 consecutive
+    As `tile.mma`, but asynchronous and of four warps at once: the fragments of warps 4g to 4g+3 are 64 consecutive
     rows. Without `acc` the sum starts at zero. `line` is the warpgroup's first line of a left operand in shared
-    memory. Each start is a group of its own for `tile.finish_dots`.
+    memory. Each start is a group of its own for `tile.wait_mmas`.
 
     Where the lines of a right operand are contracted, a result with fewer columns has those of the first.
 
@@ -263,17 +263,17 @@ def Tile_StartDotOp : Tile_Op<"start_dot", [AttrSizedOperandSegments]> {
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     /// Whether the left operand is a shared tile whose lines are contracted.
-    bool turnsLeft();
+    bool transposesLhs();
   }];
 }
 
-def Tile_FinishDotsOp : Tile_Op<"finish_dots"> {
-  let summary = "waits until at most `pending` of the newest started dots are unfinished";
+def Tile_WaitMmasOp : Tile_Op<"wait_mmas"> {
+  let summary = "waits until at most `pending` of the newest started mmas are unfinished";
   let description = [{
     Returns its operands, which may be used as values from here on. Of an operand that only one branch has started, the
     other's value is returned as it is.
   }];
-  let arguments = (ins I32Attr:$pending, Arg<Variadic<Tile_FragmentType>, "started dots">:$started);
+  let arguments = (ins I32Attr:$pending, Arg<Variadic<Tile_FragmentType>, "started mmas">:$started);
   let results = (outs Variadic<Tile_FragmentType>:$results);
   let assemblyFormat = "$pending $started attr-dict `:` type($started) `->` type($results)";
 }

@@ -8,14 +8,14 @@ include "mlir/IR/DialectBase.td"
 def Tile_Dialect : Dialect {
   let name = "tile";
   let cppNamespace = "::mlir::tile";
-  let summary = "Loops, copies, shared-memory tiles, register fragments with layouts, dots and masks";
+  let summary = "Loops, copies, shared-memory tiles, register fragments with layouts, mmas and masks";
   let description = [{
     A tile program is written from the point of view of *one warp*: every value is either uniform over the warp
     (scalars, buffers, shared tiles) or a *fragment*, spread over the warp's lanes by its layout. Control flow is
     `scf`, scalars are `arith`.
 
     Tile code speaks of the axes `query`, `key` and `feature`, never of rows and columns. Which axis lies along the
-    rows of an accumulator is decided by its dot's operands, and all else follows, value by value: a transposed kernel
+    rows of an accumulator is decided by its mma's operands, and all else follows, value by value: a transposed kernel
     (keys as rows) is the same operations with other layouts, and one kernel may have both (`--tile-infer-layouts`).
 
     Attributes that passes hand on (`discardableAttrs`; verified in TileDialect.cpp):

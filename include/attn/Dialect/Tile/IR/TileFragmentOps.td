@@ -8,7 +8,7 @@ include "attn/Dialect/Tile/IR/TileTypes.td"
 
 def Tile_SplatOp : Tile_Op<"splat", [Pure]> {
   let summary = "a fragment whose elements are all the same scalar";
-  let description = [{ Operands of dots (`lhs`, `rhs`) take scalars of 16 bits. }];
+  let description = [{ Operands of mmas (`lhs`, `rhs`) take scalars of 16 bits. }];
   let arguments = (ins Arg<AnyType, "the scalar">:$value);
   let results = (outs Res<Tile_FragmentType, "the fragment">:$fragment);
   let assemblyFormat = "$value attr-dict `:` type($value) `->` type($fragment)";

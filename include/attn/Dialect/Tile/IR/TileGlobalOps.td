@@ -23,13 +23,13 @@ def Tile_LaneIdOp : Tile_IdOp<"lane_id", "index of this thread in its warp; not 
 def Tile_StartNextOp : Tile_Op<"start_next"> {
   let summary = "lets the launch behind this one begin when all blocks have got here";
   let description = [{
-    What it may touch before `tile.await_previous` is what this launch does not write. Chips before Hopper begin it when
+    What it may touch before `tile.wait_previous` is what this launch does not write. Chips before Hopper begin it when
     this launch has ended.
   }];
   let assemblyFormat = "attr-dict";
 }
 
-def Tile_AwaitPreviousOp : Tile_Op<"await_previous"> {
+def Tile_WaitPreviousOp : Tile_Op<"wait_previous"> {
   let summary = "waits until the launch in front has ended and what it wrote can be read";
   let assemblyFormat = "attr-dict";
 }
@@ -85,7 +85,7 @@ def Tile_ReciprocalOp : Tile_Op<"reciprocal", [Pure]> {
 def Tile_ReadOp : Tile_Op<"read", [MemoryEffects<[MemRead]>]> {
   let summary = "reads one element that no kernel of the launch writes";
   let description = [{
-    Unless `written`: then the launch in front wrote it, and `tile.await_previous` stands before, or this block did, and
+    Unless `written`: then the launch in front wrote it, and `tile.wait_previous` stands before, or this block did, and
     `tile.sync block` does.
   }];
   let arguments = (ins Arg<Tile_BufferType, "the tensor">:$buffer, Arg<I64, "element index">:$index, UnitAttr:$written);
@@ -98,7 +98,7 @@ def Tile_ReadAdjacentOp : Tile_Op<"read_adjacent", [MemoryEffects<[MemRead]>]> {
   let summary = "reads two or four adjacent elements of memory that launches write";
   let description = [{
     The first lies at a multiple of as many. Where this launch may begin before the one in front has ended,
-    `tile.await_previous` stands before.
+    `tile.wait_previous` stands before.
   }];
   let arguments = (ins Arg<Tile_BufferType, "the tensor">:$buffer, Arg<I64, "index of the first">:$index);
   let results = (outs Res<Variadic<AnyType>, "the elements">:$values);
@@ -235,7 +235,7 @@ def Tile_StoreOp : Tile_Op<"store", [SingleBlock]> {
 def Tile_LoadSumsOp : Tile_Op<"load_sums", [SingleBlock, MemoryEffects<[MemRead]>]> {
   let summary = "reads the sums that a launch in front has added to";
   let description = [{
-    What `tile.stage` has put into tiles of f32, and `tile.send` has added: of the 32 columns of a panel a lane's eight lie
+    What `tile.stage` has put into tiles of f32, and `tile.tma_store` has added: of the 32 columns of a panel a lane's eight lie
     together. Lines from `lines` on are the last one again.
   }];
   let arguments = (ins

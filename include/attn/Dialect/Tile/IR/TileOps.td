@@ -15,7 +15,7 @@ class Tile_Op<string mnemonic, list<Trait> traits = []> : Op<Tile_Dialect, mnemo
 include "attn/Dialect/Tile/IR/TileGlobalOps.td"
 include "attn/Dialect/Tile/IR/TileSharedOps.td"
 include "attn/Dialect/Tile/IR/TileFragmentOps.td"
-include "attn/Dialect/Tile/IR/TileDotOps.td"
+include "attn/Dialect/Tile/IR/TileMmaOps.td"
 include "attn/Dialect/Tile/IR/TileAsyncOps.td"
 
 #endif

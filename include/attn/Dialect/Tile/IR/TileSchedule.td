@@ -29,7 +29,7 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
 
     `rows` packed query rows and `keys` tokens per tile. With `split_keys` every warp holds all rows and a slice of
     the keys, copies its own slice and keeps a partial softmax of its own, merged when the task ends (decode). It may
-    then have 8 rows, which dots take from the right: for stores of codes, with `query_in_registers`.
+    then have 8 rows, which mmas take from the right: for stores of codes, with `query_in_registers`.
     Without it every warp holds 16 rows and reads the block's common tile (prefill). `stages` tiles are in flight.
     `blocks` of them share a multiprocessor.
     Under `wgmma` the `warps` counted are those that compute, four to a warpgroup.
@@ -46,7 +46,7 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
     | `query_copy` | `gather`, an address for every 16 bytes, or `boxes n`, of n lines each, by the copy engine (gather) |
     | `key_copies`, `value_copies` | the same, of each region's keys and values (gather) |
     | `value_boxes` | values lie in shared memory box by box of so many lines, as they come; 0: as one tile (0) |
-    | `turns` | a warpgroup starts its dots when the one before has started its own (false) |
+    | `ping_pong` | a warpgroup starts its mmas when the one before has started its own (false) |
     | `exchange_stages` | tiles in turns by which warpgroups hand each other gradients of scores: with 2 they meet once a tile, else twice (1) |
     | `sequences_up_to` | the kernel is for plans whose sequences have no more packed rows, and instances no more tokens (any) |
     | `epilogue` | `store`, by the threads that hold the rows, or `send`, by the copy engine from the queries' stage (store) |
@@ -67,7 +67,7 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
                         OptionalArrayRefParameter<"int64_t", "the same for each region's keys">:$keyCopies,
                         OptionalArrayRefParameter<"int64_t", "and for its values">:$valueCopies,
                         Tile_Unsaid<"int64_t", "lines of values that lie together">:$valueBoxes,
-                        Tile_Unsaid<"bool", "whether warpgroups start their dots in turns">:$turns,
+                        Tile_Unsaid<"bool", "whether warpgroups start their mmas in turns">:$pingPong,
                         Tile_Unsaid<"::mlir::tile::Epilogue", "how results leave">:$epilogue,
                         Tile_Unsaid<"int64_t", "tiles that are exchanged in turns">:$exchangeStages,
                         Tile_Unsaid<"int64_t", "the longest sequences that it is for">:$sequencesUpTo,
@@ -84,7 +84,7 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
       return $_get($_ctxt, f.kind, *f.rows, *f.keys, *f.warps, *f.stages, *f.blocks, *f.splitKeys,
                    *f.queryInRegisters, f.producers, f.producerRegisters, f.consumerRegisters, f.queryStages,
                    f.queryCopy, ArrayRef<int64_t>(f.keyCopies), ArrayRef<int64_t>(f.valueCopies), f.valueBoxes,
-                   f.turns, f.epilogue, f.exchangeStages, f.sequencesUpTo, f.sharedBytes);
+                   f.pingPong, f.epilogue, f.exchangeStages, f.sequencesUpTo, f.sharedBytes);
     }]>
   ];
   let hasCustomAssemblyFormat = 1;
@@ -97,7 +97,7 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
     static constexpr int64_t groupWarps = 4;
     /// Rows of a consumer warpgroup.
     static constexpr int64_t groupRows = 16 * groupWarps;
-    /// Rows of a tile whose dots take queries from the right.
+    /// Rows of a tile whose mmas take queries from the right.
     static constexpr int64_t fewRows = 8;
     bool hasFewRows() const { return getWarpRows() == fewRows; }
 
@@ -114,14 +114,14 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
       return scope == Scope::Block ? getWarps() : scope == Scope::Producers ? getProducerWarps() : 1;
     }
     /// Whether queries, and keys and values of all regions, come in boxes.
-    bool fetchesQueries() const { return getQueryCopy().value_or(gathered) != gathered; }
-    bool fetchesTokens() const {
+    bool loadsQueriesByTma() const { return getQueryCopy().value_or(gathered) != gathered; }
+    bool loadsTokensByTma() const {
       return !getKeyCopies().empty() && !llvm::is_contained(getKeyCopies(), gathered);
     }
     int64_t getExchanges() const { return getExchangeStages().value_or(1); }
-    bool sendsResults() const { return getEpilogue() == Epilogue::Send; }
+    bool storesResultsByTma() const { return getEpilogue() == Epilogue::Send; }
     /// Lines of queries that lie together in a stage; 0: all of them.
-    int64_t getQueryBoxes() const { return sendsResults() ? groupRows : 0; }
+    int64_t getQueryBoxes() const { return storesResultsByTma() ? groupRows : 0; }
     /// Under `split_keys` the warps exchange their accumulators and a (max, sum) pair per row when a task ends,
     /// in the place of the rings, and each writes a share of the columns, two blocks of 8 at least.
     int64_t getExchangeBytes(int64_t valueDim) const {

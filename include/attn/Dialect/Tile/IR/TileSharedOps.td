@@ -62,7 +62,7 @@ def Tile_LookupBoxesOp : Tile_Op<"lookup_boxes", [RecursiveMemoryEffects, Single
   let summary = "looks up where the boxes of a fetch lie";
   let description = [{
     The region maps the first line of a box (always one below `end`, that of the last box if there are fewer) to a slot.
-    Lane i looks up box i: the result differs between lanes, as `tile.fetch` takes it. Boxes from `end` on lie outside
+    Lane i looks up box i: the result differs between lanes, as `tile.tma_load` takes it. Boxes from `end` on lie outside
     of every source, which costs no memory: the copy engine writes zeros. `end` must be above 0. With `if` nothing is
     read where the tile does not exist, and the slots are 0.
   }];

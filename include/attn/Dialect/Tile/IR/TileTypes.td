@@ -164,7 +164,7 @@ def Tile_FragmentType : Tile_Type<"Fragment", "fragment"> {
     In the other layouts a register holds one element, of any width. Blocks follow each other along columns, then along
     rows.
 
-    The first axis of a two-axis fragment lies along rows; that of `rhs` is the one that a dot keeps, and the second is
+    The first axis of a two-axis fragment lies along rows; that of `rhs` is the one that an mma keeps, and the second is
     contracted. `partial` marks a one-axis fragment whose value is a sum over lanes that is not yet taken: over the four
     lanes of a quad where it lies along rows, over the eight quads where it lies along columns. Row sums of
     probabilities are kept so until the last tile.

@@ -8,7 +8,7 @@ include "mlir/Pass/PassBase.td"
 def InferLayoutsPass : Pass<"tile-infer-layouts", "gpu::GPUModuleOp"> {
   let summary = "Give every fragment a layout and every shared tile its swizzle";
   let description = [{
-    A layout belongs to a value. Dots, loads, casts, reductions and maps over two axes fix those of their operands and
+    A layout belongs to a value. Mmas, loads, casts, reductions and maps over two axes fix those of their operands and
     results: left operands are `lhs`, other two-axis fragments `acc`, one-axis fragments `row` or `col` by the place of
     their axis in the two-axis fragment that they meet. Values that loops, branches and maps over one axis hand on take
     the layout that reaches them, the loop's own before what enters it; values that can have any (a scalar in all
@@ -39,9 +39,9 @@ def SkipFullMasksPass : Pass<"tile-skip-full-masks", "gpu::GPUModuleOp"> {
 def SpecializeWarpsPass : Pass<"tile-specialize-warps", "gpu::GPUModuleOp"> {
   let summary = "Let some warps fill rings and the others use the tiles";
   let description = [{
-    A kernel whose schedule is of wgmma and that has a `tile.fill` is parted from the first operation with one on: what
+    A kernel whose schedule is of wgmma and that has a `tile.produce` is parted from the first operation with one on: what
     stands in front is every warp's. The schedule's producers do what fills need, the consumers all the rest, where each
-    `tile.fill` becomes a `tile.take`. A loop or branch is in a role with only those carried values and results that
+    `tile.produce` becomes a `tile.consume`. A loop or branch is in a role with only those carried values and results that
     the role needs. What both need is computed in both, so it must be free of effects, and no tile may be among it.
 
     Fills that name a warp are that warp's, in a branch of its own, in the order of the warps' numbers. Fills that name
@@ -63,7 +63,7 @@ def SpecializeWarpsPass : Pass<"tile-specialize-warps", "gpu::GPUModuleOp"> {
 def UnswitchLoopsPass : Pass<"tile-unswitch-loops", "gpu::GPUModuleOp"> {
   let summary = "Decide in front of a loop over tiles what is the same for all of them";
   let description = [{
-    A loop with a `tile.fill` or `tile.take` in its body, and there or in the copies of such a fill an `scf.if` whose
+    A loop with a `tile.produce` or `tile.consume` in its body, and there or in the copies of such a fill an `scf.if` whose
     condition is from outside of the loop, becomes an `scf.if` between two loops, in which all branches on that
     condition are resolved; what a side does not need leaves its loop, and so do carried values that all iterations
     hand on. Repeated, inner loops first, until there is no such condition.
@@ -117,40 +117,40 @@ def LookAheadPass : Pass<"tile-look-ahead", "gpu::GPUModuleOp"> {
   ];
 }
 
-def OverlapDotsPass : Pass<"tile-overlap-dots", "gpu::GPUModuleOp"> {
-  let summary = "Let a loop's second dot run beside the first of the next iteration";
+def OverlapMmasPass : Pass<"tile-overlap-mmas", "gpu::GPUModuleOp"> {
+  let summary = "Let a loop's second mma run beside the first of the next iteration";
   let description = [{
-    In kernels on wgmma. A loop that starts and finishes two dots, of which the second adds to what the loop carries a
+    In kernels on wgmma. A loop that starts and finishes two mmas, of which the second adds to what the loop carries a
     product of what is computed from the result of the first, starts the second one an iteration later, before the next
     first one is finished. What lies between the two is computed while the second is under way. With it move the waits
     for the tile that it reads, and that tile's release. Other loops stay as they are. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
   let statistics = [
-    Statistic<"moved", "moved", "dots that start an iteration later">,
-    Statistic<"left", "left", "of these, dots that a run of a loop leaves to the next run">
+    Statistic<"moved", "moved", "mmas that start an iteration later">,
+    Statistic<"left", "left", "of these, mmas that a run of a loop leaves to the next run">
   ];
 }
 
 def StartEarlyPass : Pass<"tile-start-early", "gpu::GPUModuleOp"> {
-  let summary = "Start a loop's first dot in the iteration before";
+  let summary = "Start a loop's first mma in the iteration before";
   let description = [{
-    In kernels on wgmma. A loop whose first dot reads nothing that an iteration makes carries that dot's result: it is
+    In kernels on wgmma. A loop whose first mma reads nothing that an iteration makes carries that mma's result: it is
     started in the iteration before, with the next one's tile. Where warps meet in the loop, it is started in front of
-    the barrier, when the dots before have ended, and finished with the first that is started behind the barrier; where
+    the barrier, when the mmas before have ended, and finished with the first that is started behind the barrier; where
     they do not, and the iteration ends with several sums that are finished together, in front of the last of these, and
-    finished with them. The last iteration starts it once more with its own tile. Loops whose first dot has more than 64
+    finished with them. The last iteration starts it once more with its own tile. Loops whose first mma has more than 64
     columns stay as they are, and loops that do neither. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
-  let statistics = [Statistic<"moved", "moved", "dots that start an iteration earlier">];
+  let statistics = [Statistic<"moved", "moved", "mmas that start an iteration earlier">];
 }
 
-def TakeTurnsPass : Pass<"tile-take-turns", "gpu::GPUModuleOp"> {
-  let summary = "Let warpgroups start their dots one after the other";
+def PingPongPass : Pass<"tile-ping-pong", "gpu::GPUModuleOp"> {
+  let summary = "Let warpgroups start their mmas one after the other";
   let description = [{
-    In kernels on wgmma whose schedule says `turns`. In each innermost loop that starts dots or awaits tiles a warpgroup
-    waits for its turn before it awaits what its dots read, and hands the turn on when it has started them. A loop that
+    In kernels on wgmma whose schedule says `turns`. In each innermost loop that starts mmas or awaits tiles a warpgroup
+    waits for its turn before it awaits what its mmas read, and hands the turn on when it has started them. A loop that
     takes tiles without use waits for its turn alone. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];

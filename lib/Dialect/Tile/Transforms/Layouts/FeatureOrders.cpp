@@ -3,9 +3,9 @@
 // Codes are read from shared memory in runs of neighbours (see !tile.fragment), and
 // so features are in another order than they come. Where they are contracted, the
 // left operand must have that order, too: its loads are repeated for it. Where they
-// are kept, all accumulators that become one another have it: those that a dot
+// are kept, all accumulators that become one another have it: those that an mma
 // adds to, that loops carry, that maps make. If one of these cannot have it (another
-// dot adds a tile of 16-bit elements, whose features come as they lie), none has.
+// mma adds a tile of 16-bit elements, whose features come as they lie), none has.
 //
 //===----------------------------------------------------------------------===//
 #include "FeatureOrders.h"
@@ -45,7 +45,7 @@ private:
 
   // Contracted features.
   void orderContracted(LoadRhsOp load);
-  bool followDots(Value right, SmallVectorImpl<Value> &values, SmallVectorImpl<DotOp> &dots);
+  bool followMmas(Value right, SmallVectorImpl<Value> &values, SmallVectorImpl<MmaOp> &mmas);
   static bool isRepeatable(Value left);
   static bool cutsSpans(Value left, FeatureOrder order);
   Value leftInOrder(Value left, FeatureOrder order);
@@ -55,7 +55,7 @@ private:
   // Kept ones.
   static bool isAccumulator(Value value);
   void visit(Operation *op);
-  void visitDot(DotOp dot);
+  void visitMma(MmaOp mma);
   void visitBranch(Operation *from, RegionBranchSuccessorMapping &mapping);
   void orderKept();
 
@@ -96,17 +96,17 @@ void FeatureOrders::setOrder(Value value, FeatureOrder order) {
 //===----------------------------------------------------------------------===//
 
 /// Collects what the right operand becomes until it is multiplied; false where something else happens to it.
-bool FeatureOrders::followDots(Value right, SmallVectorImpl<Value> &values, SmallVectorImpl<DotOp> &dots) {
+bool FeatureOrders::followMmas(Value right, SmallVectorImpl<Value> &values, SmallVectorImpl<MmaOp> &mmas) {
   values.push_back(right);
   for (OpOperand &use : right.getUses()) {
     if (isa<WidenOp, PartOp>(use.getOwner())) {
-      if (!followDots(use.getOwner()->getResult(0), values, dots))
+      if (!followMmas(use.getOwner()->getResult(0), values, mmas))
         return false;
-    } else if (auto dot = dyn_cast<DotOp>(use.getOwner()); dot && dot.getStoredOperand().get() == right) {
-      Value queries = dot.getQueryOperand().get();
+    } else if (auto mma = dyn_cast<MmaOp>(use.getOwner()); mma && mma.getStoredOperand().get() == right) {
+      Value queries = mma.getQueryOperand().get();
       if (fragmentOf(queries) && !isRepeatable(queries))
         return false;
-      dots.push_back(dot);
+      mmas.push_back(mma);
     } else {
       return false;
     }
@@ -148,36 +148,36 @@ Value FeatureOrders::leftInOrder(Value left, FeatureOrder order) {
 void FeatureOrders::orderContracted(LoadRhsOp load) {
   FeatureOrder order = candidate(load, /*contracted=*/true);
   SmallVector<Value> values;
-  SmallVector<DotOp> dots;
+  SmallVector<MmaOp> mmas;
   auto lacks = [&](Value value) { return !allows(value, order); };
-  auto queriesLack = [&](DotOp dot) {
-    Value queries = dot.getQueryOperand().get();
+  auto queriesLack = [&](MmaOp mma) {
+    Value queries = mma.getQueryOperand().get();
     return fragmentOf(queries) && lacks(queries);
   };
-  if (!followDots(load.getFragment(), values, dots)) {
-    decline(DEBUG_TYPE, load, "something else uses it than dots whose queries can be loaded again");
+  if (!followMmas(load.getFragment(), values, mmas)) {
+    decline(DEBUG_TYPE, load, "something else uses it than mmas whose queries can be loaded again");
     return;
   }
-  if (llvm::any_of(values, lacks) || llvm::any_of(dots, queriesLack)) {
+  if (llvm::any_of(values, lacks) || llvm::any_of(mmas, queriesLack)) {
     decline(DEBUG_TYPE, load, "not all that it is multiplied with can have its features in runs");
     return;
   }
   for (Value value : values)
     setOrder(value, order);
-  for (DotOp dot : dots)
-    if (OpOperand &queries = dot.getQueryOperand(); fragmentOf(queries.get()))
+  for (MmaOp mma : mmas)
+    if (OpOperand &queries = mma.getQueryOperand(); fragmentOf(queries.get()))
       queries.set(leftInOrder(queries.get(), order));
 }
 
 /// Right operands of one number take the order of what else the left operand is multiplied with: it need not
 /// come in two.
 void FeatureOrders::orderConstants() {
-  SmallVector<DotOp> dots;
-  kernel.walk([&](DotOp dot) {
-    Value stored = dot.getStoredOperand().get(), queries = dot.getQueryOperand().get();
+  SmallVector<MmaOp> mmas;
+  kernel.walk([&](MmaOp mma) {
+    Value stored = mma.getStoredOperand().get(), queries = mma.getQueryOperand().get();
     if (isa_and_nonnull<SplatOp>(stored.getDefiningOp()) && fragmentOf(queries) &&
         fragmentOf(stored).getFeatureAxis() == 1 && isRepeatable(queries))
-      dots.push_back(dot);
+      mmas.push_back(mma);
   });
   FeatureOrder order;
   kernel.walk([&](WidenOp widen) {
@@ -185,8 +185,8 @@ void FeatureOrders::orderConstants() {
     if (codes.getFeatureAxis() == 1)
       order = codes.getOrder();
   });
-  for (DotOp dot : dots) {
-    OpOperand &stored = dot.getStoredOperand(), &queries = dot.getQueryOperand();
+  for (MmaOp mma : mmas) {
+    OpOperand &stored = mma.getStoredOperand(), &queries = mma.getQueryOperand();
     Operation *op = stored.get().getDefiningOp();
     if (!allows(stored.get(), order) || !allows(queries.get(), order) || cutsSpans(queries.get(), order))
       continue;
@@ -223,15 +223,15 @@ bool FeatureOrders::isAccumulator(Value value) {
   return type && type.getLayout() == Layout::Acc && type.getFeatureAxis() >= 0;
 }
 
-void FeatureOrders::visitDot(DotOp dot) {
-  same.unionSets(dot.getAcc().getAsOpaquePointer(), dot.getResult().getAsOpaquePointer());
-  Value right = dot.getStoredOperand().get();
+void FeatureOrders::visitMma(MmaOp mma) {
+  same.unionSets(mma.getAcc().getAsOpaquePointer(), mma.getResult().getAsOpaquePointer());
+  Value right = mma.getStoredOperand().get();
   while (auto widen = right.getDefiningOp<WidenOp>())
     right = widen.getSource();
   if (auto load = right.getDefiningOp<LoadRhsOp>(); load && load.getFragment().hasOneUse())
-    seeds.emplace_back(dot.getResult(), load);
+    seeds.emplace_back(mma.getResult(), load);
   else
-    blocked.push_back(dot.getResult());
+    blocked.push_back(mma.getResult());
 }
 
 void FeatureOrders::visitBranch(Operation *from, RegionBranchSuccessorMapping &mapping) {
@@ -263,8 +263,8 @@ void FeatureOrders::visit(Operation *op) {
     return type && type.getRank() == 1 && type.getFeatureAxis() == 0;
   };
   bool columns = llvm::any_of(op->getOperands(), isColumn) || llvm::any_of(op->getResults(), isColumn);
-  if (auto dot = dyn_cast<DotOp>(op); dot && isAccumulator(dot.getResult()))
-    visitDot(dot);
+  if (auto mma = dyn_cast<MmaOp>(op); mma && isAccumulator(mma.getResult()))
+    visitMma(mma);
   else if (isa<MapOp, MaskOp, RestoreOp>(op) && !columns)
     for (Value value : values)
       same.unionSets(values.front().getAsOpaquePointer(), value.getAsOpaquePointer());

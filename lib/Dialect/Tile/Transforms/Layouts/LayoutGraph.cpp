@@ -19,8 +19,8 @@ static Layout queryLayout(Value queries) {
 
 /// Of a left operand in registers.
 static Layout leftLayout(Operation *op) {
-  auto dot = dyn_cast<DotOp>(op);
-  return dot ? dot.getLeftLayout() : Layout::Lhs;
+  auto mma = dyn_cast<MmaOp>(op);
+  return mma ? mma.getLeftLayout() : Layout::Lhs;
 }
 
 void LayoutGraph::add(Value value) {
@@ -118,14 +118,14 @@ void LayoutGraph::visit(Operation *op) {
       define(result, layout);
   };
   llvm::TypeSwitch<Operation *>(op)
-      .Case<DotOp, StartDotOp>([&](auto dot) {
-        if (fragmentOf(dot.getLhs()))
+      .Case<MmaOp, StartMmaOp>([&](auto mma) {
+        if (fragmentOf(mma.getLhs()))
           need(op->getOpOperand(0), leftLayout(op));
         for (OpOperand &use : op->getOpOperands().drop_front())
-          need(use, use.get() == dot.getRhs() ? Layout::Rhs : Layout::Acc);
+          need(use, use.get() == mma.getRhs() ? Layout::Rhs : Layout::Acc);
         defineAll(Layout::Acc);
       })
-      .Case([&](FinishDotsOp) {
+      .Case([&](WaitMmasOp) {
         need(op, Layout::Acc);
         defineAll(Layout::Acc);
       })

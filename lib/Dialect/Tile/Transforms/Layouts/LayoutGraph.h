@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Values are the nodes of a graph. Operations say three things of them:
 //
-//   define  the value has this layout                  (a dot's result, a reduction)
-//   need    this operand is read in this layout        (a dot's left operand)
+//   define  the value has this layout                  (an mma's result, a reduction)
+//   need    this operand is read in this layout        (an mma's left operand)
 //   flow    this operand is read in the layout of that value
 //           (what a loop carries or a branch yields, maps over one axis)
 //

@@ -1,26 +1,26 @@
-//===- InsertBarriers.cpp - Warps that fill rings and warps that use them -===//
+//===- InsertBarriers.cpp - Warps that produce rings and warps that use them -===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Each ring that some warps fill and others take gets two barriers per stage:
+// Each ring that some warps produce and others consume gets two barriers per stage:
 // `full` completes a phase when a tile's copies have landed, `empty` when every
-// warp that takes tiles has read it. Both sides count tiles, t: its stage is
+// warp that consumes tiles has read it. Both sides count tiles, t: its stage is
 // t mod S, and the parity of its round is (t / S) mod 2.
 //
-//   fill:  await empty[stage] parity 1 - parity      at first it returns at once
+//   produce:  await empty[stage] parity 1 - parity      at first it returns at once
 //          copies into the stage                     they arrive at full[stage]
-//   take:  await full[stage] parity                  in front of the first use
+//   consume:  await full[stage] parity                  in front of the first use
 //          uses
 //          arrive empty[stage]                       behind the last one
 //
-// Lines that a fetch must not hand on are cleared when it has landed, so that
-// the fetch of such a tile arrives at one barrier more, which only the warp that
+// Lines that a tmaLoad must not hand on are cleared when it has landed, so that
+// the tmaLoad of such a tile arrives at one barrier more, which only the warp that
 // fetches waits for. That one counts the tiles it has cleared, by their parity.
 //
 // What was sent from a stage may have left it only when the next tile is taken,
 // and nobody waits for it before: the stage is handed back then. So the first
-// take hands back a stage that nobody has filled, and the producer's wait for the
+// consume hands back a stage that nobody has filled, and the producer's wait for the
 // ring's last stage is a round later.
 //
-// A gather writes through the generic proxy, and dots read through the async
+// A gather writes through the generic proxy, and mmas read through the async
 // one: whoever has awaited the copies fences, once for all that it has awaited.
 //
 //===----------------------------------------------------------------------===//
@@ -54,13 +54,13 @@ public:
 private:
   void allocate();
   void lower(RingCounters &counters, ArrayRef<Operation *> operations);
-  void lowerFill(RingCounters &counters, FillOp fill);
+  void lowerProduce(RingCounters &counters, ProduceOp produce);
   /// Hands a tile on when its lines from the clear's on are zeros; returns the parity behind it.
-  Value fetchAndClear(const FillCopies &copies, Ring &ring, Value stage, Value cleared);
-  void lowerTake(RingCounters &counters, TakeOp take, const TileUses &uses);
-  void passTakes(RingCounters &counters, ArrayRef<TakeOp> takes);
-  bool needsFence(TakeOp take, const TileUses &uses);
-  void finishSends(TakeOp take);
+  Value tmaLoadAndClear(const ProducedCopies &copies, Ring &ring, Value stage, Value cleared);
+  void lowerConsume(RingCounters &counters, ConsumeOp consume, const TileUses &uses);
+  void passTakes(RingCounters &counters, ArrayRef<ConsumeOp> consumes);
+  bool needsFence(ConsumeOp consume, const TileUses &uses);
+  void waitTmaStores(ConsumeOp consume);
 
   Ring &ringOf(Operation *op) { return rings.find(tile::ringOf(op))->second; }
   void at(Operation *op) { b.setInsertionPoint(op), b.setLoc(op->getLoc()); }
@@ -86,8 +86,8 @@ private:
 //===----------------------------------------------------------------------===//
 
 /// Barriers of inner loops' rings come first, each behind its ring. Where a kernel has tiles that nobody
-/// fills, it has little room: all barriers come behind all tiles then, as each tile behind barriers would be
-/// aligned again.
+/// produces, it has little room: all barriers come behind all tiles then, as each tile behind barriers would
+/// be aligned again.
 void RingBarriers::allocate() {
   SmallVector<Ring *> inOrder = llvm::map_to_vector(rings, [](auto &entry) { return &entry.second; });
   llvm::sort(inOrder,
@@ -112,9 +112,9 @@ void RingBarriers::allocate() {
     ring->empty = alloc(ring->getStages());
   }
   b.setInsertionPointAfter(last);
-  // A fetch arrives once; of a gather each thread of those that fill arrives with its copies.
+  // A tmaLoad arrives once; of a gather each thread of those that produce arrives with its copies.
   auto arrivals = [&](Ring &ring) -> int64_t {
-    bool alone = cast<FillOp>(ring.fills.front()).getWarp().has_value();
+    bool alone = cast<ProduceOp>(ring.produces.front()).getWarp().has_value();
     return ring.gathers ? 32 * (alone ? 1 : schedule.getProducerWarps()) : 1;
   };
   SmallVector<Value> all;
@@ -130,7 +130,7 @@ void RingBarriers::allocate() {
 }
 
 //===----------------------------------------------------------------------===//
-// Fills and takes
+// Fills and consumes
 //===----------------------------------------------------------------------===//
 
 /// Never a constant: LLVM would make the addresses of the stage's barriers constants, and ptxas, which finds
@@ -148,46 +148,46 @@ Value RingBarriers::parityOf(Ring &ring, Value tile) {
   return RingPositionOp::create(b, tile, ring.getStages()).getParity();
 }
 
-void RingBarriers::lowerFill(RingCounters &counters, FillOp fill) {
-  Ring &ring = ringOf(fill);
-  FillCopies copies = *copiesOf(fill);
-  at(fill);
-  Value tile = counters.tileOf(fill), stage = stageOf(ring, tile), target = tileIn(ring, stage);
+void RingBarriers::lowerProduce(RingCounters &counters, ProduceOp produce) {
+  Ring &ring = ringOf(produce);
+  ProducedCopies copies = *copiesOf(produce);
+  at(produce);
+  Value tile = counters.tileOf(produce), stage = stageOf(ring, tile), target = tileIn(ring, stage);
   Value parity = parityOf(ring, ring.sent ? later(tile, 1) : tile);
-  AwaitOp::create(b, ring.empty, stage, parity, /*before=*/true);
+  MbarrierWaitOp::create(b, ring.empty, stage, parity, /*before=*/true);
   if (!ring.gathers) // all lanes have seen this phase before a copy lets others end the next
     SyncOp::create(b, Scope::Warp);
-  Block &block = fill.getCopies().front();
+  Block &block = produce.getCopies().front();
   block.getArgument(0).replaceAllUsesWith(target);
   if (copies.clear)
-    counters.clearedOf(fill) = fetchAndClear(copies, ring, stage, counters.clearedOf(fill));
+    counters.clearedOf(produce) = tmaLoadAndClear(copies, ring, stage, counters.clearedOf(produce));
   else
-    block.walk([&](FetchOp fetch) {
-      fetch.getBarriersMutable().assign(ring.full);
-      fetch.getIndexMutable().assign(stage);
+    block.walk([&](TmaLoadOp tmaLoad) {
+      tmaLoad.getBarriersMutable().assign(ring.full);
+      tmaLoad.getIndexMutable().assign(stage);
     });
-  fill->getBlock()->getOperations().splice(fill->getIterator(), block.getOperations());
+  produce->getBlock()->getOperations().splice(produce->getIterator(), block.getOperations());
   if (ring.gathers) {
-    at(fill);
+    at(produce);
     ArriveOnCopiesOp::create(b, ring.full, stage);
   }
-  fill.erase();
+  produce.erase();
 }
 
-Value RingBarriers::fetchAndClear(const FillCopies &copies, Ring &ring, Value stage, Value cleared) {
-  FetchOp fetch = copies.fetch;
+Value RingBarriers::tmaLoadAndClear(const ProducedCopies &copies, Ring &ring, Value stage, Value cleared) {
+  TmaLoadOp tmaLoad = copies.tmaLoad;
   ClearOp clear = copies.clear;
   at(clear);
   Value landed = i32(ring.getStages()); // the ring's additional barrier
   Value isTail = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, clear.getLine(),
                                        i32(clear.getTile().getType().getRows()));
-  fetch.getBarriersMutable().assign(ring.full);
-  fetch.getIndexMutable().assign(arith::SelectOp::create(b, isTail, landed, stage));
-  fetch->moveBefore(clear);
+  tmaLoad.getBarriersMutable().assign(ring.full);
+  tmaLoad.getIndexMutable().assign(arith::SelectOp::create(b, isTail, landed, stage));
+  tmaLoad->moveBefore(clear);
   auto branch = scf::IfOp::create(b, isTail);
   Value next = arith::XOrIOp::create(b, cleared, arith::ExtUIOp::create(b, b.getI32Type(), isTail));
   b.setInsertionPoint(branch.thenYield());
-  AwaitOp::create(b, ring.full, landed, cleared, /*before=*/false);
+  MbarrierWaitOp::create(b, ring.full, landed, cleared, /*before=*/false);
   clear->moveBefore(branch.thenYield());
   FenceAsyncOp::create(b);
   SyncOp::create(b, Scope::Warp); // all lanes have cleared
@@ -196,86 +196,86 @@ Value RingBarriers::fetchAndClear(const FillCopies &copies, Ring &ring, Value st
 }
 
 void RingBarriers::lower(RingCounters &counters, ArrayRef<Operation *> operations) {
-  SmallVector<TakeOp> unused;
+  SmallVector<ConsumeOp> unused;
   for (Operation *op : operations) {
-    if (auto fill = dyn_cast<FillOp>(op)) {
-      lowerFill(counters, fill);
+    if (auto produce = dyn_cast<ProduceOp>(op)) {
+      lowerProduce(counters, produce);
       continue;
     }
-    auto take = cast<TakeOp>(op);
-    TileUses uses = *usesOf(take);
+    auto consume = cast<ConsumeOp>(op);
+    TileUses uses = *usesOf(consume);
     if (uses.first)
-      lowerTake(counters, take, uses);
+      lowerConsume(counters, consume, uses);
     else
-      unused.push_back(take);
+      unused.push_back(consume);
   }
   if (!unused.empty())
     passTakes(counters, unused);
 }
 
 /// Tiles of loops within may bring a fence of their own: it is behind this wait, too.
-bool RingBarriers::needsFence(TakeOp take, const TileUses &uses) {
-  auto isFenced = [&](StartDotOp dot) {
-    return llvm::any_of(dot->getOperands(), [&](Value operand) {
-      auto other = operand.getDefiningOp<TakeOp>();
+bool RingBarriers::needsFence(ConsumeOp consume, const TileUses &uses) {
+  auto isFenced = [&](StartMmaOp mma) {
+    return llvm::any_of(mma->getOperands(), [&](Value operand) {
+      auto other = operand.getDefiningOp<ConsumeOp>();
       return other &&
-             isa_and_nonnull<scf::ForOp, scf::IfOp>(take->getBlock()->findAncestorOpInBlock(*other)) &&
+             isa_and_nonnull<scf::ForOp, scf::IfOp>(consume->getBlock()->findAncestorOpInBlock(*other)) &&
              ringOf(other).gathers;
     });
   };
-  return ringOf(take).gathers && !llvm::all_of(uses.dots, isFenced);
+  return ringOf(consume).gathers && !llvm::all_of(uses.mmas, isFenced);
 }
 
-void RingBarriers::lowerTake(RingCounters &counters, TakeOp take, const TileUses &uses) {
-  Ring &ring = ringOf(take);
-  Value tile = counters.tileOf(take);
+void RingBarriers::lowerConsume(RingCounters &counters, ConsumeOp consume, const TileUses &uses) {
+  Ring &ring = ringOf(consume);
+  Value tile = counters.tileOf(consume);
   at(uses.first);
-  b.setLoc(take.getLoc());
+  b.setLoc(consume.getLoc());
   if (ring.sent) { // meanwhile what was sent from the stage before has left it
-    FinishSendsOp::create(b);
+    WaitTmaStoresOp::create(b);
     SyncOp::create(b, Scope::Warp); // lanes themselves may have read the tile
     release(ring, later(tile, ring.getStages() - 1));
   }
   Value stage = stageOf(ring, tile);
-  AwaitOp::create(b, ring.full, stage, parityOf(ring, tile), /*before=*/false);
-  if (needsFence(take, uses))
+  MbarrierWaitOp::create(b, ring.full, stage, parityOf(ring, tile), /*before=*/false);
+  if (needsFence(consume, uses))
     FenceAsyncOp::create(b);
   Value taken = tileIn(ring, stage);
   if (ring.sent) {
-    finishSends(take);
+    waitTmaStores(consume);
   } else {
     b.setInsertionPointAfter(uses.last);
-    if (!uses.endsWithDot) // no lane may still be waiting, or reading
+    if (!uses.endsWithMma) // no lane may still be waiting, or reading
       SyncOp::create(b, Scope::Warp);
     release(ring, tile);
   }
-  take.getTile().replaceAllUsesWith(taken);
-  take.erase();
+  consume.getTile().replaceAllUsesWith(taken);
+  consume.erase();
 }
 
 /// The outermost loop ends with sends under way.
-void RingBarriers::finishSends(TakeOp take) {
+void RingBarriers::waitTmaStores(ConsumeOp consume) {
   scf::ForOp outermost;
-  for (auto loop = take->getParentOfType<scf::ForOp>(); loop; loop = loop->getParentOfType<scf::ForOp>())
+  for (auto loop = consume->getParentOfType<scf::ForOp>(); loop; loop = loop->getParentOfType<scf::ForOp>())
     outermost = loop;
   b.setInsertionPointAfter(outermost);
   if (finished.insert(outermost).second)
-    FinishSendsOp::create(b);
+    WaitTmaStoresOp::create(b);
 }
 
 /// Hands tiles back that nobody uses. Nobody may be two phases of a barrier ahead, or parities would be
 /// confused.
-void RingBarriers::passTakes(RingCounters &counters, ArrayRef<TakeOp> takes) {
-  at(takes.back());
-  for (TakeOp take : takes) {
-    Value tile = counters.tileOf(take), stage = stageOf(ringOf(take), tile);
-    AwaitOp::create(b, ringOf(take).full, stage, parityOf(ringOf(take), tile), /*before=*/false);
+void RingBarriers::passTakes(RingCounters &counters, ArrayRef<ConsumeOp> consumes) {
+  at(consumes.back());
+  for (ConsumeOp consume : consumes) {
+    Value tile = counters.tileOf(consume), stage = stageOf(ringOf(consume), tile);
+    MbarrierWaitOp::create(b, ringOf(consume).full, stage, parityOf(ringOf(consume), tile), /*before=*/false);
   }
   SyncOp::create(b, Scope::Warp); // all lanes have seen these phases before one ends them
-  for (TakeOp take : takes)
-    release(ringOf(take), counters.tileOf(take));
-  for (TakeOp take : takes)
-    take.erase();
+  for (ConsumeOp consume : consumes)
+    release(ringOf(consume), counters.tileOf(consume));
+  for (ConsumeOp consume : consumes)
+    consume.erase();
 }
 
 LogicalResult RingBarriers::run() {

@@ -58,8 +58,8 @@ FailureOr<SmallVector<RingRole>> tile::findRingRoles(func::FuncOp kernel) {
   for (const RingRole &role : roles)
     for (Operation *op : role.operations)
       for (Operation *other : role.operations)
-        if (isa<FillOp>(op) && isa<TakeOp>(other) && ringOf(op) == ringOf(other)) {
-          auto diagnostic = op->emitOpError("is of a ring whose tiles the same warps take");
+        if (isa<ProduceOp>(op) && isa<ConsumeOp>(other) && ringOf(op) == ringOf(other)) {
+          auto diagnostic = op->emitOpError("is of a ring whose tiles the same warps consume");
           diagnostic.attachNote(other->getLoc()) << "taken here";
           return diagnostic;
         }
@@ -80,8 +80,9 @@ RingCounters::RingCounters(const RingRole &role) : role(role), b(role.operations
     tiles[ring] = same->first == ring ? count++ : tiles.lookup(same->first);
   }
   for (Operation *op : role.operations)
-    if (auto fill = dyn_cast<FillOp>(op); fill && !fill.getCopies().front().getOps<ClearOp>().empty())
-      if (cleared.try_emplace(fill.getRing(), count).second)
+    if (auto produce = dyn_cast<ProduceOp>(op);
+        produce && !produce.getCopies().front().getOps<ClearOp>().empty())
+      if (cleared.try_emplace(produce.getRing(), count).second)
         ++count;
   values.resize(count);
 }
@@ -95,7 +96,7 @@ void RingCounters::run(Lower lowerBlock) {
   enter(*role.block, role.operations);
 }
 
-/// The values that these fills and takes count.
+/// The values that these produces and consumes count.
 SmallVector<unsigned> RingCounters::numbersOf(ArrayRef<Operation *> operations) const {
   llvm::SmallBitVector numbers(values.size());
   for (Operation *op : operations) {
@@ -115,7 +116,7 @@ void RingCounters::assign(ArrayRef<unsigned> numbers, ValueRange from) {
     values[number] = value;
 }
 
-/// Tiles are counted at the end of a block: fills and takes of a block are of one number.
+/// Tiles are counted at the end of a block: produces and consumes of a block are of one number.
 void RingCounters::enter(Block &block, ArrayRef<Operation *> operations) {
   SmallVector<Operation *> here;
   llvm::MapVector<Operation *, SmallVector<Operation *>> around;

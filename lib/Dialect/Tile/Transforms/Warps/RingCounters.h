@@ -11,21 +11,21 @@
 namespace mlir::tile {
 
 /// A block of the same warps, from whose beginning the tiles of some rings are counted: all that these warps
-/// fill or take of them is in it.
+/// produce or consume of them is in it.
 struct RingRole {
   Block *block;
-  SmallVector<Operation *> operations; ///< fills and takes, in order
+  SmallVector<Operation *> operations; ///< produces and consumes, in order
 };
-/// The roles of a kernel; fails where one fills a ring and takes its tiles. Branches part roles where no ring
-/// of theirs is anyone else's in the block around.
+/// The roles of a kernel; fails where one produces a ring and consumes its tiles. Branches part roles where
+/// no ring of theirs is anyone else's in the block around.
 FailureOr<SmallVector<RingRole>> findRingRoles(func::FuncOp kernel);
 
-/// The numbers of a role's tiles, carried by the loops and branches around fills and takes. Rings that are
-/// filled or taken in the same blocks are counted together.
+/// The numbers of a role's tiles, carried by the loops and branches around produces and consumes. Rings that
+/// are filled or taken in the same blocks are counted together.
 class RingCounters {
 public:
   explicit RingCounters(const RingRole &role);
-  /// Walks the role: `lower` replaces the fills and takes of one block.
+  /// Walks the role: `lower` replaces the produces and consumes of one block.
   using Lower = function_ref<void(RingCounters &, ArrayRef<Operation *>)>;
   void run(Lower lower);
 

@@ -1,4 +1,4 @@
-//===- Rings.cpp - Fills, takes and uses of rings' tiles ------------------===//
+//===- Rings.cpp - Fills, consumes and uses of rings' tiles ------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Rings.h"
 
@@ -9,10 +9,10 @@ using namespace mlir;
 using namespace mlir::tile;
 
 Value tile::ringOf(Operation *op) {
-  if (auto fill = dyn_cast<FillOp>(op))
-    return fill.getRing();
-  if (auto take = dyn_cast<TakeOp>(op))
-    return take.getRing();
+  if (auto produce = dyn_cast<ProduceOp>(op))
+    return produce.getRing();
+  if (auto consume = dyn_cast<ConsumeOp>(op))
+    return consume.getRing();
   return {};
 }
 
@@ -21,57 +21,58 @@ Value tile::ringOf(Operation *op) {
 //===----------------------------------------------------------------------===//
 
 /// How many fetches each way through a block makes; none where ways differ.
-static std::optional<int64_t> fetchesOf(Block &block) {
+static std::optional<int64_t> tmaLoadsOf(Block &block) {
   int64_t count = 0;
   for (Operation &op : block) {
-    if (isa<FetchOp>(op)) {
+    if (isa<TmaLoadOp>(op)) {
       ++count;
     } else if (auto branch = dyn_cast<scf::IfOp>(op)) {
-      std::optional<int64_t> inThen = fetchesOf(*branch.thenBlock());
-      std::optional<int64_t> inElse = branch.elseBlock() ? fetchesOf(*branch.elseBlock()) : 0;
+      std::optional<int64_t> inThen = tmaLoadsOf(*branch.thenBlock());
+      std::optional<int64_t> inElse = branch.elseBlock() ? tmaLoadsOf(*branch.elseBlock()) : 0;
       if (!inThen || inThen != inElse)
         return std::nullopt;
       count += *inThen;
-    } else if (op.walk([](FetchOp) { return WalkResult::interrupt(); }).wasInterrupted()) {
+    } else if (op.walk([](TmaLoadOp) { return WalkResult::interrupt(); }).wasInterrupted()) {
       return std::nullopt;
     }
   }
   return count;
 }
 
-/// The fetch arrives at another barrier where lines are cleared behind it, so it must know whether they are.
-static LogicalResult verifyClear(FillOp fill, FillCopies copies) {
-  Block &block = fill.getCopies().front();
-  if (!copies.fetch || copies.clear->getBlock() != &block || copies.clear.getTile() != block.getArgument(0))
-    return copies.clear.emitOpError("expected to clear lines of the tile that a fetch beside it fills");
-  if (copies.clear->isBeforeInBlock(copies.fetch) || copies.clear->getNextNode())
-    return copies.clear.emitOpError("expected to be the last operation of a tile.fill");
-  for (Operation *op = copies.fetch->getNextNode(); op != copies.clear; op = op->getNextNode())
+/// The tmaLoad arrives at another barrier where lines are cleared behind it, so it must know whether they
+/// are.
+static LogicalResult verifyClear(ProduceOp produce, ProducedCopies copies) {
+  Block &block = produce.getCopies().front();
+  if (!copies.tmaLoad || copies.clear->getBlock() != &block || copies.clear.getTile() != block.getArgument(0))
+    return copies.clear.emitOpError("expected to clear lines of the tile that a tmaLoad beside it produces");
+  if (copies.clear->isBeforeInBlock(copies.tmaLoad) || copies.clear->getNextNode())
+    return copies.clear.emitOpError("expected to be the last operation of a tile.produce");
+  for (Operation *op = copies.tmaLoad->getNextNode(); op != copies.clear; op = op->getNextNode())
     if (!isMemoryEffectFree(op))
-      return op->emitOpError("expected pure operations between a fetch and a clear");
+      return op->emitOpError("expected pure operations between a tmaLoad and a clear");
   return success();
 }
 
-FailureOr<FillCopies> tile::copiesOf(FillOp fill) {
-  FillCopies copies;
-  Block &block = fill.getCopies().front();
+FailureOr<ProducedCopies> tile::copiesOf(ProduceOp produce) {
+  ProducedCopies copies;
+  Block &block = produce.getCopies().front();
   bool fetches = false;
   WalkResult found = block.walk([&](Operation *op) -> WalkResult {
     if (auto gather = dyn_cast<GatherOp>(op)) {
       copies.gathers = true;
-      if (Scope scope = fill.getWarp() ? Scope::Warp : Scope::Producers; gather.getScope() != scope)
-        return gather.emitOpError("expected scope ")
-                   << stringifyScope(scope) << " in a tile.fill" << (fill.getWarp() ? " of one warp" : ""),
+      if (Scope scope = produce.getWarp() ? Scope::Warp : Scope::Producers; gather.getScope() != scope)
+        return gather.emitOpError("expected scope ") << stringifyScope(scope) << " in a tile.produce"
+                                                     << (produce.getWarp() ? " of one warp" : ""),
                WalkResult::interrupt();
-    } else if (auto fetch = dyn_cast<FetchOp>(op)) {
+    } else if (auto tmaLoad = dyn_cast<TmaLoadOp>(op)) {
       fetches = true;
-      if (fetch.getBarriers())
-        return fetch.emitOpError("expected no barriers in a tile.fill"), WalkResult::interrupt();
-      if (fetch->getBlock() == &block)
-        copies.fetch = fetch;
+      if (tmaLoad.getBarriers())
+        return tmaLoad.emitOpError("expected no barriers in a tile.produce"), WalkResult::interrupt();
+      if (tmaLoad->getBlock() == &block)
+        copies.tmaLoad = tmaLoad;
     } else if (auto clear = dyn_cast<ClearOp>(op)) {
       if (copies.clear)
-        return clear.emitOpError("is the second of a tile.fill"), WalkResult::interrupt();
+        return clear.emitOpError("is the second of a tile.produce"), WalkResult::interrupt();
       copies.clear = clear;
     }
     return WalkResult::advance();
@@ -79,12 +80,12 @@ FailureOr<FillCopies> tile::copiesOf(FillOp fill) {
   if (found.wasInterrupted())
     return failure();
   if (copies.gathers == fetches)
-    return fill.emitOpError("expected a fetch, or gathers");
-  if (fetches && !fill.getWarp())
-    return fill.emitOpError("fetches: expected the number of the only warp that does");
-  if (fetches && fetchesOf(block) != 1)
-    return fill.emitOpError("expected one fetch on each way through its region");
-  if (copies.clear && failed(verifyClear(fill, copies)))
+    return produce.emitOpError("expected a tmaLoad, or gathers");
+  if (fetches && !produce.getWarp())
+    return produce.emitOpError("fetches: expected the number of the only warp that does");
+  if (fetches && tmaLoadsOf(block) != 1)
+    return produce.emitOpError("expected one tmaLoad on each way through its region");
+  if (copies.clear && failed(verifyClear(produce, copies)))
     return failure();
   return copies;
 }
@@ -94,11 +95,11 @@ FailureOr<FillCopies> tile::copiesOf(FillOp fill) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Follows a tile: through overlays, started dots and the results of branches.
+/// Follows a tile: through overlays, started mmas and the results of branches.
 struct Follower {
-  TakeOp take;
+  ConsumeOp consume;
   TileUses uses;
-  bool onlyDots = true;
+  bool onlyMmas = true;
 
   LogicalResult follow(Value value) {
     for (OpOperand &use : value.getUses())
@@ -110,22 +111,23 @@ struct Follower {
 private:
   LogicalResult follow(OpOperand &use) {
     Operation *user = use.getOwner();
-    Operation *inBlock = take->getBlock()->findAncestorOpInBlock(*user);
+    Operation *inBlock = consume->getBlock()->findAncestorOpInBlock(*user);
     bool carried = isa<scf::ForOp>(user) || (isa<scf::YieldOp>(user) && !isa<scf::IfOp>(user->getParentOp()));
     if (!inBlock || inBlock->hasTrait<OpTrait::IsTerminator>() || carried)
-      return take.emitOpError("expected its uses in the block that takes the tile, not in what follows it");
+      return consume.emitOpError(
+          "expected its uses in the block that consumes the tile, not in what follows it");
     add(inBlock);
     if (isa<scf::YieldOp>(user))
       return follow(user->getParentOp()->getResult(use.getOperandNumber()));
     if (auto overlay = dyn_cast<OverlayOp>(user))
       return follow(overlay.getResult());
-    if (auto dot = dyn_cast<StartDotOp>(user)) {
+    if (auto mma = dyn_cast<StartMmaOp>(user)) {
       if (isa<SharedType>(use.get().getType()))
-        uses.dots.push_back(dot);
-      return follow(dot.getResult());
+        uses.mmas.push_back(mma);
+      return follow(mma.getResult());
     }
-    uses.sent |= isa<SendOp>(user);
-    onlyDots &= isa<FinishDotsOp>(user);
+    uses.sent |= isa<TmaStoreOp>(user);
+    onlyMmas &= isa<WaitMmasOp>(user);
     return success();
   }
 
@@ -138,12 +140,12 @@ private:
 };
 } // namespace
 
-FailureOr<TileUses> tile::usesOf(TakeOp take) {
-  Follower follower{take, {}};
-  if (failed(follower.follow(take.getTile())))
+FailureOr<TileUses> tile::usesOf(ConsumeOp consume) {
+  Follower follower{consume, {}};
+  if (failed(follower.follow(consume.getTile())))
     return failure();
   TileUses &uses = follower.uses;
-  uses.endsWithDot = follower.onlyDots && isa_and_nonnull<FinishDotsOp>(uses.last);
+  uses.endsWithMma = follower.onlyMmas && isa_and_nonnull<WaitMmasOp>(uses.last);
   return uses;
 }
 
@@ -153,7 +155,7 @@ FailureOr<TileUses> tile::usesOf(TakeOp take) {
 
 int64_t Ring::getDepth() const {
   int64_t depth = 0;
-  for (Operation *op = fills.front(); (op = op->getParentOfType<scf::ForOp>());)
+  for (Operation *op = produces.front(); (op = op->getParentOfType<scf::ForOp>());)
     ++depth;
   return depth;
 }
@@ -174,34 +176,34 @@ static LogicalResult verifyPlaces(ArrayRef<Operation *> operations) {
   return success();
 }
 
-/// Finds out about a ring whose fills and takes are known.
+/// Finds out about a ring whose produces and consumes are known.
 static LogicalResult complete(Ring &ring) {
-  auto &[tiles, fills, takes, gathers, clears, sent, full, empty] = ring;
-  if (fills.empty() || takes.empty())
+  auto &[tiles, produces, consumes, gathers, clears, sent, full, empty] = ring;
+  if (produces.empty() || consumes.empty())
     return tiles.emitOpError("is a ring that is ")
-           << (fills.empty() ? "taken and not filled" : "filled and not taken");
-  SmallVector<Operation *> operations(fills);
-  llvm::append_range(operations, takes);
+           << (produces.empty() ? "taken and not filled" : "filled and not taken");
+  SmallVector<Operation *> operations(produces);
+  llvm::append_range(operations, consumes);
   if (failed(verifyPlaces(operations)))
     return failure();
-  for (Operation *op : fills) {
+  for (Operation *op : produces) {
     if (!op->use_empty())
       return op->emitOpError("has uses where it is filled: --tile-specialize-warps parts them");
-    FailureOr<FillCopies> copies = copiesOf(cast<FillOp>(op));
+    FailureOr<ProducedCopies> copies = copiesOf(cast<ProduceOp>(op));
     if (failed(copies))
       return failure();
-    if (op != fills.front() && gathers != copies->gathers)
-      return op->emitOpError("expected all fills of a ring to gather, or all to fetch");
+    if (op != produces.front() && gathers != copies->gathers)
+      return op->emitOpError("expected all produces of a ring to gather, or all to tmaLoad");
     gathers = copies->gathers;
     clears |= copies->clear != nullptr;
   }
-  for (Operation *op : takes) {
-    FailureOr<TileUses> uses = usesOf(cast<TakeOp>(op));
+  for (Operation *op : consumes) {
+    FailureOr<TileUses> uses = usesOf(cast<ConsumeOp>(op));
     if (failed(uses))
       return failure();
     if (uses->sent && !op->getParentOfType<scf::ForOp>())
       return op->emitOpError("expected a loop around a tile that is sent");
-    if (op != takes.front() && sent != uses->sent)
+    if (op != consumes.front() && sent != uses->sent)
       return op->emitOpError("expected all tiles of a ring to be sent, or none");
     sent = uses->sent;
   }
@@ -220,10 +222,10 @@ FailureOr<Rings> tile::findRings(func::FuncOp kernel) {
     auto place = rings.find(ring);
     if (place == rings.end())
       return op->emitOpError("expected a ring that the kernel's body allocates"), WalkResult::interrupt();
-    (isa<FillOp>(op) ? place->second.fills : place->second.takes).push_back(op);
+    (isa<ProduceOp>(op) ? place->second.produces : place->second.consumes).push_back(op);
     return WalkResult::advance();
   });
-  rings.remove_if([](auto &entry) { return entry.second.fills.empty() && entry.second.takes.empty(); });
+  rings.remove_if([](auto &entry) { return entry.second.produces.empty() && entry.second.consumes.empty(); });
   if (found.wasInterrupted() ||
       llvm::any_of(rings, [](auto &entry) { return failed(complete(entry.second)); }))
     return failure();

@@ -1,16 +1,16 @@
-//===- SpecializeWarps.cpp - Warps that fill, and warps that use ----------===//
+//===- SpecializeWarps.cpp - Warps that produce, and warps that use ----------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //   what stands in front               what stands in front
 //   loop:                              if this warp is a producer:
 //     a = where tile t lies              if it is warp 0:
-//     k = fill keys warp 0 {a}    =>       loop: a = where tile t lies; fill keys {a}
-//     v = fill values warp 1 {a}         if it is warp 1:
-//     c = f(c, k, v)                       loop: a = where tile t lies; fill values {a}
+//     k = produce keys warp 0 {a}    =>       loop: a = where tile t lies; produce keys {a}
+//     v = produce values warp 1 {a}         if it is warp 1:
+//     c = f(c, k, v)                       loop: a = where tile t lies; produce values {a}
 //   use c                              else:
-//                                        loop: k = take keys; v = take values; c = f(c, k, v)
+//                                        loop: k = consume keys; v = consume values; c = f(c, k, v)
 //                                        use c
 //
-// Both sides count the tiles of a ring. So fills stand in loops alone, whose
+// Both sides count the tiles of a ring. So produces stand in loops alone, whose
 // trips all warps agree on, and a ring is filled by the same warps everywhere.
 //
 //===----------------------------------------------------------------------===//
@@ -43,15 +43,15 @@ namespace {
 /// The roles of a kernel's warps.
 class Roles {
 public:
-  Roles(func::FuncOp kernel, ScheduleAttr schedule, ArrayRef<FillOp> fills)
-      : kernel(kernel), schedule(schedule), fills(fills), b(kernel.getLoc(), kernel.getContext()) {}
+  Roles(func::FuncOp kernel, ScheduleAttr schedule, ArrayRef<ProduceOp> produces)
+      : kernel(kernel), schedule(schedule), produces(produces), b(kernel.getLoc(), kernel.getContext()) {}
 
   LogicalResult verify();
   LogicalResult write();
 
 private:
-  LogicalResult verifyFill(FillOp fill);
-  LogicalResult verifyCopies(FillOp fill);
+  LogicalResult verifyProduce(ProduceOp produce);
+  LogicalResult verifyCopies(ProduceOp produce);
   /// The number of this warp, which the kernel may know already.
   Value warpId();
   Value isWarp(arith::CmpIPredicate predicate, int64_t number) {
@@ -66,54 +66,56 @@ private:
 
   func::FuncOp kernel;
   ScheduleAttr schedule;
-  ArrayRef<FillOp> fills;
+  ArrayRef<ProduceOp> produces;
   ImplicitLocOpBuilder b;
   Operation *first = nullptr, *last = nullptr; ///< of the kernel's operations that roles share out
   Value warp;
-  std::map<int64_t, Slice> slices; ///< what the fills of a producer warp need, by its number: warps wait for
-                                   ///< no other ring than their own
+  std::map<int64_t, Slice> slices; ///< what the produces of a producer warp need, by its number: warps wait
+                                   ///< for no other ring than their own
 };
 
 LogicalResult Roles::verify() {
   if (!schedule.getProducers() || !schedule.getProducerRegisters() || !schedule.getConsumerRegisters())
     return kernel.emitError("expected a schedule that says producers, producer_registers and "
-                            "consumer_registers: the kernel fills rings");
+                            "consumer_registers: the kernel produces rings");
   if (kernel.getNumResults() != 0 || !kernel.getBody().hasOneBlock())
     return kernel.emitError("expected a kernel of one block that returns nothing: its warps part");
-  return success(llvm::all_of(fills, [&](FillOp fill) { return succeeded(verifyFill(fill)); }));
+  return success(
+      llvm::all_of(produces, [&](ProduceOp produce) { return succeeded(verifyProduce(produce)); }));
 }
 
-LogicalResult Roles::verifyFill(FillOp fill) {
-  Operation *around = fill->getParentOp();
+LogicalResult Roles::verifyProduce(ProduceOp produce) {
+  Operation *around = produce->getParentOp();
   while (isa<scf::ForOp>(around))
     around = around->getParentOp();
   if (around != kernel)
-    return fill.emitOpError("expected nothing but scf.for around a fill, got ")
+    return produce.emitOpError("expected nothing but scf.for around a produce, got ")
            << around->getName() << ": all warps must know how often a ring is filled";
-  std::optional<int64_t> number = fill.getWarp();
+  std::optional<int64_t> number = produce.getWarp();
   if (number && (*number < 0 || *number >= schedule.getProducerWarps()))
-    return fill.emitOpError("expected a warp from 0 to ")
+    return produce.emitOpError("expected a warp from 0 to ")
            << schedule.getProducerWarps() - 1 << ", one of the schedule's producers, got " << *number;
-  for (FillOp other : fills)
-    if (other.getRing() == fill.getRing() && other.getWarp() != number) {
-      InFlightDiagnostic error = fill.emitOpError("expected the same warps to make all fills of a ring");
-      error.attachNote(other.getLoc()) << "another fill";
+  for (ProduceOp other : produces)
+    if (other.getRing() == produce.getRing() && other.getWarp() != number) {
+      InFlightDiagnostic error =
+          produce.emitOpError("expected the same warps to make all produces of a ring");
+      error.attachNote(other.getLoc()) << "another produce";
       return error;
     }
-  return verifyCopies(fill);
+  return verifyCopies(produce);
 }
 
-LogicalResult Roles::verifyCopies(FillOp fill) {
-  WalkResult copies = fill.getCopies().walk([&](Operation *op) -> WalkResult {
+LogicalResult Roles::verifyCopies(ProduceOp produce) {
+  WalkResult copies = produce.getCopies().walk([&](Operation *op) -> WalkResult {
     auto gather = dyn_cast<GatherOp>(op);
-    Scope scope = fill.getWarp() ? Scope::Warp : Scope::Producers;
+    Scope scope = produce.getWarp() ? Scope::Warp : Scope::Producers;
     if (gather && gather.getScope() != scope)
       return gather.emitOpError("expected scope ")
-             << stringifyScope(scope) << ", as the fill around says, got "
+             << stringifyScope(scope) << ", as the produce around says, got "
              << stringifyScope(gather.getScope());
-    if (isa<FetchOp>(op) && !fill.getWarp())
+    if (isa<TmaLoadOp>(op) && !produce.getWarp())
       return op->emitOpError(
-          "is one warp's, and the fill around is all producers': expected it to say which");
+          "is one warp's, and the produce around is all producers': expected it to say which");
     return WalkResult::advance();
   });
   return failure(copies.wasInterrupted());
@@ -128,7 +130,7 @@ Value Roles::warpId() {
 
 LogicalResult Roles::write() {
   Block &body = kernel.front();
-  first = body.findAncestorOpInBlock(*fills.front());
+  first = body.findAncestorOpInBlock(*produces.front());
   last = body.getTerminator()->getPrevNode();
   b.setInsertionPoint(first);
   b.setLoc(first->getLoc());
@@ -140,8 +142,8 @@ LogicalResult Roles::write() {
   if (failed(produce()))
     return failure();
   b.setInsertionPoint(roles.thenYield());
-  bool gathers = llvm::any_of(fills, [](FillOp fill) {
-    return fill.getCopies().walk([](GatherOp) { return WalkResult::interrupt(); }).wasInterrupted();
+  bool gathers = llvm::any_of(produces, [](ProduceOp produce) {
+    return produce.getCopies().walk([](GatherOp) { return WalkResult::interrupt(); }).wasInterrupted();
   });
   if (gathers) { // no thread leaves with copies under way
     CommitOp::create(b);
@@ -160,9 +162,9 @@ LogicalResult Roles::write() {
 
 LogicalResult Roles::produce() {
   bool all = false;
-  for (FillOp fill : fills) {
-    if (std::optional<int64_t> number = fill.getWarp())
-      slices.try_emplace(*number, first, last).first->second.add(fill.getOperation());
+  for (ProduceOp produce : produces) {
+    if (std::optional<int64_t> number = produce.getWarp())
+      slices.try_emplace(*number, first, last).first->second.add(produce.getOperation());
     else
       all = true;
   }
@@ -186,17 +188,17 @@ void Roles::produceAlone(OpBuilder &builder, int64_t number, function_ref<void(O
   body(inner);
 }
 
-/// Where all warps make some fills, they walk the loops around those together. They part where a loop has
+/// Where all warps make some produces, they walk the loops around those together. They part where a loop has
 /// none: there each makes its own.
 LogicalResult Roles::produceTogether() {
   Slice together(first, last);
-  for (FillOp fill : fills)
-    together.add(fill.getOperation());
+  for (ProduceOp produce : produces)
+    together.add(produce.getOperation());
   if (failed(verifySlice(together)))
     return failure();
   auto part = [&](OpBuilder &builder, Operation &op, IRMapping &mapping) {
-    auto isOfAll = [](FillOp fill) {
-      return fill.getWarp() ? WalkResult::advance() : WalkResult::interrupt();
+    auto isOfAll = [](ProduceOp produce) {
+      return produce.getWarp() ? WalkResult::advance() : WalkResult::interrupt();
     };
     bool parts = isa<scf::ForOp>(op) &&
                  llvm::none_of(op.getResults(), [&](Value result) { return together.needs(result); }) &&
@@ -219,27 +221,28 @@ LogicalResult Roles::produceTogether() {
 /// Two roles may do the same only if it has no effect but its results, and those of computations exist in
 /// consumers alone.
 LogicalResult Roles::verifySlice(const Slice &slice) {
-  for (FillOp fill : fills)
-    if (slice.needs(fill.getTile()))
-      return fill.emitOpError("has a tile that fills depend on: warps that fill cannot use tiles");
+  for (ProduceOp produce : produces)
+    if (slice.needs(produce.getTile()))
+      return produce.emitOpError("has a tile that produces depend on: warps that produce cannot use tiles");
   for (Operation *op : slice.getOperations())
-    if (!isa<scf::ForOp, scf::IfOp, FillOp>(op) && !wouldOpBeTriviallyDead(op))
-      return op->emitOpError("may have effects, and a fill depends on it: both who fills and who uses the "
-                             "tile would do it");
+    if (!isa<scf::ForOp, scf::IfOp, ProduceOp>(op) && !wouldOpBeTriviallyDead(op))
+      return op->emitOpError(
+          "may have effects, and a produce depends on it: both who produces and who uses the "
+          "tile would do it");
   return success();
 }
 
 void Roles::consume() {
-  for (FillOp fill : fills) {
+  for (ProduceOp produce : produces) {
     OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPoint(fill);
-    Value tile = TakeOp::create(b, fill.getLoc(), fill.getTile().getType(), fill.getRing());
-    if (first == fill)
+    b.setInsertionPoint(produce);
+    Value tile = ConsumeOp::create(b, produce.getLoc(), produce.getTile().getType(), produce.getRing());
+    if (first == produce)
       first = tile.getDefiningOp();
-    if (last == fill)
+    if (last == produce)
       last = tile.getDefiningOp();
-    fill.getTile().replaceAllUsesWith(tile);
-    fill.erase();
+    produce.getTile().replaceAllUsesWith(tile);
+    produce.erase();
   }
   Slice slice(first, last);
   slice.addEffects();
@@ -253,17 +256,17 @@ struct SpecializeWarps : tile::impl::SpecializeWarpsPassBase<SpecializeWarps> {
       auto schedule = tile::scheduleAttr.get(kernel);
       if (!schedule || schedule.getKind() != ScheduleKind::Wgmma)
         continue;
-      SmallVector<FillOp> fills;
-      kernel.walk<WalkOrder::PreOrder>([&](FillOp fill) { fills.push_back(fill); });
-      if (fills.empty()) {
-        decline(DEBUG_TYPE, kernel, "it fills no ring");
+      SmallVector<ProduceOp> produces;
+      kernel.walk<WalkOrder::PreOrder>([&](ProduceOp produce) { produces.push_back(produce); });
+      if (produces.empty()) {
+        decline(DEBUG_TYPE, kernel, "it produces no ring");
         continue;
       }
       llvm::SmallDenseSet<Value> filled;
-      for (FillOp fill : fills)
-        filled.insert(fill.getRing());
-      const size_t count = fills.size(); // they are erased
-      Roles roles(kernel, schedule, fills);
+      for (ProduceOp produce : produces)
+        filled.insert(produce.getRing());
+      const size_t count = produces.size(); // they are erased
+      Roles roles(kernel, schedule, produces);
       if (failed(roles.verify()) || failed(roles.write()))
         return signalPassFailure();
       rings += filled.size();

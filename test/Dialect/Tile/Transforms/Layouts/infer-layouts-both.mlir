@@ -25,16 +25,16 @@ gpu.module @kernels {
       tile.yield %index : i64
     } : <f32> -> !max
     %a = tile.splat %x : f32 -> !scores
-    %s = tile.dot %q at %i, %k, %a : !queries, !keys, !scores -> !scores
+    %s = tile.mma %q at %i, %k, %a : !queries, !keys, !scores -> !scores
     // CHECK: %[[MAX:.*]] = tile.reduce max {{.*}} -> <[query 16], f32, row>
     // CHECK-NEXT: %[[MAX_COL:.*]] = tile.convert %[[MAX]] : <[query 16], f32, row> -> <[query 16], f32, col>
     %m = tile.reduce max %s : !scores -> !max
     %p = tile.map %s, %l, %unit, %key (%v: f32, %w: f32, %u: f32, %n: i32) {
       tile.yield %v : f32
     } : !scores, !max, !max, !tile.fragment<[key 32], i32> -> !scores
-    // CHECK: tile.dot {{.*}} -> <[key 32, query 16], f32, acc>
+    // CHECK: tile.mma {{.*}} -> <[key 32, query 16], f32, acc>
     %b = tile.splat %x : f32 -> !transposed
-    %st = tile.dot %k at %i, %q, %b : !keys, !queries, !transposed -> !transposed
+    %st = tile.mma %k at %i, %q, %b : !keys, !queries, !transposed -> !transposed
     // CHECK: tile.map %{{.*}}, %[[LSE_COL]], %[[UNIT]], %[[MAX_COL]], %[[KEY_ROW]]
     %pt = tile.map %st, %l, %unit, %m, %key (%v: f32, %w: f32, %u: f32, %o: f32, %n: i32) {
       tile.yield %v : f32
@@ -45,7 +45,7 @@ gpu.module @kernels {
     // CHECK: tile.convert %[[CAST]] : <[query 16, key 32], bf16, lhs> -> <[key 32, query 16], bf16, lhs>
     %rt = tile.convert %r : !tile.fragment<[query 16, key 32], bf16> -> !tile.fragment<[key 32, query 16], bf16>
     %d = tile.splat %x : f32 -> !tile.fragment<[key 32, feature 64], f32>
-    %dk = tile.dot %rt, %q, %d : !tile.fragment<[key 32, query 16], bf16>, !queries, !tile.fragment<[key 32, feature 64], f32> -> !tile.fragment<[key 32, feature 64], f32>
+    %dk = tile.mma %rt, %q, %d : !tile.fragment<[key 32, query 16], bf16>, !queries, !tile.fragment<[key 32, feature 64], f32> -> !tile.fragment<[key 32, feature 64], f32>
     // CHECK: tile.convert {{.*}} : <[query 16, key 32], f32, acc> -> <[key 32, query 16], f32, acc>
     %turned = tile.convert %p : !scores -> !transposed
     %lost = tile.reduce add %turned : !transposed -> !max

@@ -86,7 +86,7 @@ gpu.module @kernels {
 
 // -----
 
-// A right operand is for dots; elements of it are for nobody else.
+// A right operand is for mmas; elements of it are for nobody else.
 gpu.module @kernels {
   func.func @right(%x: f32, %i: i32, %t: !tile.shared<query 16, feature 64, bf16>, %k: !tile.shared<key 16, feature 64, f8E4M3FN>) {
     %q = tile.load %t at %i : !tile.shared<query 16, feature 64, bf16> -> !tile.fragment<[query 16, feature 64], bf16>
@@ -94,7 +94,7 @@ gpu.module @kernels {
     // expected-error @+1 {{expected one layout for '!tile.fragment<[key 16, feature 64], bf16, rhs>', for right operands come from memory}}
     %wide = tile.widen %codes : !tile.fragment<[key 16, feature 64], f8E4M3FN> -> !tile.fragment<[key 16, feature 64], bf16>
     %none = tile.splat %x : f32 -> !tile.fragment<[query 16, key 16], f32>
-    %s = tile.dot %q, %wide, %none : !tile.fragment<[query 16, feature 64], bf16>, !tile.fragment<[key 16, feature 64], bf16>, <[query 16, key 16], f32> -> <[query 16, key 16], f32>
+    %s = tile.mma %q, %wide, %none : !tile.fragment<[query 16, feature 64], bf16>, !tile.fragment<[key 16, feature 64], bf16>, <[query 16, key 16], f32> -> <[query 16, key 16], f32>
     // expected-note @+1 {{needed in layout 'acc' here}}
     %0 = tile.map %wide (%e: bf16) {
       tile.yield %e : bf16
@@ -111,7 +111,7 @@ gpu.module @kernels {
     %k = tile.cast %s : !tile.fragment<[key 16, feature 64], f32> -> !tile.fragment<[key 16, feature 64], bf16>
     %none = tile.splat %x : f32 -> !tile.fragment<[query 16, key 16], f32>
     // expected-note @+1 {{needed in layout 'rhs' here}}
-    %0 = tile.dot %q, %k, %none : !tile.fragment<[query 16, feature 64], bf16>, !tile.fragment<[key 16, feature 64], bf16>, <[query 16, key 16], f32> -> <[query 16, key 16], f32>
+    %0 = tile.mma %q, %k, %none : !tile.fragment<[query 16, feature 64], bf16>, !tile.fragment<[key 16, feature 64], bf16>, <[query 16, key 16], f32> -> <[query 16, key 16], f32>
     return
   }
 }

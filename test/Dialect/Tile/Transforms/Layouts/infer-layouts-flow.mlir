@@ -25,7 +25,7 @@ gpu.module @kernels {
     %r:4 = scf.for %i = %c0 to %n step %c1 iter_args(%m = %first, %sum = %zero, %p = %none, %a = %o)
         -> (!rows, !tile.fragment<[query 16], f32, partial>, !lhs, !out) : i32 {
       // CHECK-NOT: tile.convert
-      %next = tile.dot %p, %v, %a : !lhs, !values, !out -> !out
+      %next = tile.mma %p, %v, %a : !lhs, !values, !out -> !out
       %max = tile.reduce max %st : !tile.fragment<[key 16, query 16], f32> -> !rows
       %larger = tile.map %m, %max (%y: f32, %z: f32) {
         %w = arith.maxnumf %y, %z : f32

@@ -23,8 +23,8 @@ gpu.module @kernels {
     %lhs = tile.load %q at %i : !queries -> !tile.fragment<[query 16, feature 80], bf16>
     // CHECK: tile.splat {{.*}} -> <[query 16, key 32], f32, acc>
     %zero = tile.splat %x : f32 -> !scores
-    // CHECK: tile.dot {{.*}} -> <[query 16, key 32], f32, acc>
-    %s = tile.dot %lhs, %k, %zero : !tile.fragment<[query 16, feature 80], bf16>, !keys, !scores -> !scores
+    // CHECK: tile.mma {{.*}} -> <[query 16, key 32], f32, acc>
+    %s = tile.mma %lhs, %k, %zero : !tile.fragment<[query 16, feature 80], bf16>, !keys, !scores -> !scores
     // CHECK: tile.coordinates {{.*}} : <[key 32], i32, col>
     %key = tile.coordinates %i : !tile.fragment<[key 32], i32>
     // CHECK: tile.load_vector
@@ -49,8 +49,8 @@ gpu.module @kernels {
     %p = tile.cast %masked : !scores -> !tile.fragment<[query 16, key 32], bf16>
     // CHECK: tile.splat {{.*}} -> <[query 16, feature 80], f32, acc>
     %o = tile.splat %x : f32 -> !acc
-    // CHECK: tile.dot {{.*}} -> <[query 16, feature 80], f32, acc>
-    %r = tile.dot %p, %k, %o : !tile.fragment<[query 16, key 32], bf16>, !keys, !acc -> !acc
+    // CHECK: tile.mma {{.*}} -> <[query 16, feature 80], f32, acc>
+    %r = tile.mma %p, %k, %o : !tile.fragment<[query 16, key 32], bf16>, !keys, !acc -> !acc
     return
   }
 }

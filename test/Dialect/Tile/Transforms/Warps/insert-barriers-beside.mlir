@@ -29,20 +29,20 @@ gpu.module @kernels {
     %produces = arith.cmpi slt, %warp, %c4 : i32
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %k = tile.fill %ring warp 0 (%tile: !keys) {
-          tile.fetch %map from %i head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
+        %k = tile.produce %ring warp 0 (%tile: !keys) {
+          tile.tma_load %map from %i head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
         } : !ring -> !keys
-        %v = tile.fill %second warp 1 (%tile: !keys) {
-          tile.fetch %map from %i head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
+        %v = tile.produce %second warp 1 (%tile: !keys) {
+          tile.tma_load %map from %i head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
         } : !ring -> !keys
       }
     } else {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %k = tile.take %ring : !ring -> !keys
-        %v = tile.take %second : !ring -> !keys
-        %started = tile.start_dot %q at %c0, %k : !tile.shared<query 128, feature 64, bf16>, !keys -> !scores
-        %more = tile.start_dot %q at %c0, %v plus %started : !tile.shared<query 128, feature 64, bf16>, !keys, !scores -> !scores
-        %s = tile.finish_dots 0 %more : !scores -> !scores
+        %k = tile.consume %ring : !ring -> !keys
+        %v = tile.consume %second : !ring -> !keys
+        %started = tile.start_mma %q at %c0, %k : !tile.shared<query 128, feature 64, bf16>, !keys -> !scores
+        %more = tile.start_mma %q at %c0, %v plus %started : !tile.shared<query 128, feature 64, bf16>, !keys, !scores -> !scores
+        %s = tile.wait_mmas 0 %more : !scores -> !scores
       }
     }
     return

@@ -11,16 +11,16 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring warp 0 (%tile: !keys) {
-          tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
+        %t = tile.produce %ring warp 0 (%tile: !keys) {
+          tile.tma_load %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
           tile.clear %tile from %n : !keys
-          // expected-error @+1 {{is the second of a tile.fill}}
+          // expected-error @+1 {{is the second of a tile.produce}}
           tile.clear %tile from %n : !keys
         } : !ring -> !keys
       }
     } else {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %k = tile.take %ring : !ring -> !keys
+        %k = tile.consume %ring : !ring -> !keys
       }
     }
     return
@@ -40,7 +40,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring (%tile: !keys) {
+        %t = tile.produce %ring (%tile: !keys) {
           tile.gather producers %c0 to %n at %n from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !keys
           // expected-error @+1 {{expected to clear lines of the tile that a fetch beside it fills}}
           tile.clear %tile from %n : !keys
@@ -48,7 +48,7 @@ gpu.module @kernels {
       }
     } else {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %k = tile.take %ring : !ring -> !keys
+        %k = tile.consume %ring : !ring -> !keys
       }
     }
     return
@@ -68,15 +68,15 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring warp 0 (%tile: !keys) {
-          // expected-error @+1 {{expected to be the last operation of a tile.fill}}
+        %t = tile.produce %ring warp 0 (%tile: !keys) {
+          // expected-error @+1 {{expected to be the last operation of a tile.produce}}
           tile.clear %tile from %n : !keys
-          tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
+          tile.tma_load %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
         } : !ring -> !keys
       }
     } else {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %k = tile.take %ring : !ring -> !keys
+        %k = tile.consume %ring : !ring -> !keys
       }
     }
     return
@@ -96,8 +96,8 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring warp 0 (%tile: !keys) {
-          tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
+        %t = tile.produce %ring warp 0 (%tile: !keys) {
+          tile.tma_load %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
           // expected-error @+1 {{expected pure operations between a fetch and a clear}}
           tile.sync warp
           tile.clear %tile from %n : !keys
@@ -105,7 +105,7 @@ gpu.module @kernels {
       }
     } else {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %k = tile.take %ring : !ring -> !keys
+        %k = tile.consume %ring : !ring -> !keys
       }
     }
     return

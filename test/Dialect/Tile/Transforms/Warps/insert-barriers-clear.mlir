@@ -17,15 +17,15 @@ gpu.module @kernels {
   // CHECK-NEXT: %[[LOOP:.*]]:2 = scf.for %[[KEY:.*]] = {{.*}} iter_args(%[[T:.*]] = %[[T0]], %[[P:.*]] = %[[P0]])
   // CHECK-NEXT: %[[STAGE:.*]], %{{.*}} = tile.ring_position %[[T]] of 2
   // CHECK-NEXT: %[[TILE:.*]] = tile.ring_stage
-  // CHECK: tile.await %[[EMPTY]][%[[STAGE]]]
+  // CHECK: tile.mbarrier_wait %[[EMPTY]][%[[STAGE]]]
   // CHECK-NEXT: tile.sync warp
   // The fetch arrives where all wait, or, of a tile with lines to clear, at the third barrier.
   // CHECK-NEXT: %[[LEFT:.*]] = arith.subi %[[N]], %[[KEY]]
   // CHECK-NEXT: %[[TAIL:.*]] = arith.cmpi slt, %[[LEFT]], %c64_i32
   // CHECK-NEXT: %[[AT:.*]] = arith.select %[[TAIL]], %c2_i32, %[[STAGE]]
-  // CHECK-NEXT: tile.fetch {{.*}} into %[[TILE]] on %[[FULL]][%[[AT]]]
+  // CHECK-NEXT: tile.tma_load {{.*}} into %[[TILE]] on %[[FULL]][%[[AT]]]
   // CHECK-NEXT: scf.if %[[TAIL]] {
-  // CHECK-NEXT: tile.await %[[FULL]][%c2_i32] parity %[[P]]
+  // CHECK-NEXT: tile.mbarrier_wait %[[FULL]][%c2_i32] parity %[[P]]
   // CHECK-NEXT: tile.clear %[[TILE]] from %[[LEFT]]
   // CHECK-NEXT: tile.fence_async
   // CHECK-NEXT: tile.sync warp
@@ -60,8 +60,8 @@ gpu.module @kernels {
           %some = arith.cmpi slt, %segment, %n : i32
           scf.if %some {
             scf.for %key = %segment to %n step %c64 : i32 {
-              %t = tile.fill %ring warp 1 (%tile: !values) {
-                tile.fetch %map from %key head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !values
+              %t = tile.produce %ring warp 1 (%tile: !values) {
+                tile.tma_load %map from %key head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !values
                 %left = arith.subi %n, %key : i32
                 tile.clear %tile from %left : !values
               } : !ring -> !values
@@ -72,7 +72,7 @@ gpu.module @kernels {
     } else {
       scf.for %segment = %c0 to %segments step %c1 : i32 {
         scf.for %key = %segment to %n step %c64 : i32 {
-          %t = tile.take %ring : !ring -> !values
+          %t = tile.consume %ring : !ring -> !values
         }
       }
     }

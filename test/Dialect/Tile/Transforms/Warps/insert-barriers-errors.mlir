@@ -12,8 +12,8 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring warp 0 (%tile: !keys) {
-          tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
+        %t = tile.produce %ring warp 0 (%tile: !keys) {
+          tile.tma_load %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
         } : !ring -> !keys
       }
     } else {
@@ -41,7 +41,7 @@ gpu.module @kernels {
       }
     } else {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %k = tile.take %ring : !ring -> !keys
+        %k = tile.consume %ring : !ring -> !keys
       }
     }
     return
@@ -61,13 +61,13 @@ gpu.module @kernels {
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
         // expected-error @+1 {{expected a ring that the kernel's body allocates}}
-        %t = tile.fill %ring warp 0 (%tile: !keys) {
-          tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
+        %t = tile.produce %ring warp 0 (%tile: !keys) {
+          tile.tma_load %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
         } : !ring -> !keys
       }
     } else {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %k = tile.take %ring : !ring -> !keys
+        %k = tile.consume %ring : !ring -> !keys
       }
     }
     return
@@ -88,14 +88,14 @@ gpu.module @kernels {
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
         // expected-error @+1 {{has uses where it is filled: --tile-specialize-warps parts them}}
-        %t = tile.fill %ring warp 0 (%tile: !keys) {
-          tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
+        %t = tile.produce %ring warp 0 (%tile: !keys) {
+          tile.tma_load %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
         } : !ring -> !keys
         tile.clear %t from %c0 : !keys
       }
     } else {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %k = tile.take %ring : !ring -> !keys
+        %k = tile.consume %ring : !ring -> !keys
       }
     }
     return
@@ -115,17 +115,17 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring warp 0 (%tile: !keys) {
-          tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
+        %t = tile.produce %ring warp 0 (%tile: !keys) {
+          tile.tma_load %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
         } : !ring -> !keys
       }
     } else {
       scf.for %i = %c0 to %n step %c1 : i32 {
         // expected-error @+1 {{expected nothing else of its ring in the block}}
-        %k = tile.take %ring : !ring -> !keys
+        %k = tile.consume %ring : !ring -> !keys
         scf.for %j = %c0 to %n step %c1 : i32 {
           // expected-note @+1 {{found here}}
-          %more = tile.take %ring : !ring -> !keys
+          %more = tile.consume %ring : !ring -> !keys
         }
       }
     }
@@ -146,15 +146,15 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring warp 0 (%tile: !keys) {
-          tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
+        %t = tile.produce %ring warp 0 (%tile: !keys) {
+          tile.tma_load %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
         } : !ring -> !keys
       }
     } else {
       scf.for %i = %c0 to %n step %c1 : i32 {
         scf.execute_region {
           // expected-error @+1 {{expected to be in loops and branches alone, found scf.execute_region}}
-          %k = tile.take %ring : !ring -> !keys
+          %k = tile.consume %ring : !ring -> !keys
           scf.yield
         }
       }
@@ -176,14 +176,14 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring warp 0 (%tile: !keys) {
-          tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
+        %t = tile.produce %ring warp 0 (%tile: !keys) {
+          tile.tma_load %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
         } : !ring -> !keys
       }
     } else {
       scf.for %i = %c0 to %n step %c1 : i32 {
         // expected-error @+1 {{expected its uses in the block that takes the tile, not in what follows it}}
-        %k = tile.take %ring : !ring -> !keys
+        %k = tile.consume %ring : !ring -> !keys
         %last = scf.for %j = %c0 to %n step %c1 iter_args(%tile = %k) -> (!keys) : i32 {
           scf.yield %tile : !keys
         }
@@ -206,19 +206,19 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring warp 0 (%tile: !keys) {
-          tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
+        %t = tile.produce %ring warp 0 (%tile: !keys) {
+          tile.tma_load %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
         } : !ring -> !keys
       }
     } else {
       scf.for %i = %c0 to %n step %c1 : i32 {
         scf.if %produces {
-          %k = tile.take %ring : !ring -> !keys
+          %k = tile.consume %ring : !ring -> !keys
           %box = tile.overlay %k at %c0 : !keys -> !keys
-          tile.send %box to %map from %c0 head %c0 : !keys -> !tile.tensor_map<4>
+          tile.tma_store %box to %map from %c0 head %c0 : !keys -> !tile.tensor_map<4>
         } else {
           // expected-error @+1 {{expected all tiles of a ring to be sent, or none}}
-          %k = tile.take %ring : !ring -> !keys
+          %k = tile.consume %ring : !ring -> !keys
         }
       }
     }
@@ -239,15 +239,15 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring warp 0 (%tile: !keys) {
-          tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
+        %t = tile.produce %ring warp 0 (%tile: !keys) {
+          tile.tma_load %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
         } : !ring -> !keys
       }
     } else {
       // expected-error @+1 {{expected a loop around a tile that is sent}}
-      %k = tile.take %ring : !ring -> !keys
+      %k = tile.consume %ring : !ring -> !keys
       %box = tile.overlay %k at %c0 : !keys -> !keys
-      tile.send %box to %map from %c0 head %c0 : !keys -> !tile.tensor_map<4>
+      tile.tma_store %box to %map from %c0 head %c0 : !keys -> !tile.tensor_map<4>
     }
     return
   }
@@ -266,13 +266,13 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.for %i = %c0 to %n step %c1 : i32 {
       // expected-error @+1 {{is of a ring whose tiles the same warps take}}
-      %t = tile.fill %ring warp 0 (%tile: !keys) {
-        tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
+      %t = tile.produce %ring warp 0 (%tile: !keys) {
+        tile.tma_load %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
       } : !ring -> !keys
     }
     scf.for %i = %c0 to %n step %c1 : i32 {
       // expected-note @+1 {{taken here}}
-      %k = tile.take %ring : !ring -> !keys
+      %k = tile.consume %ring : !ring -> !keys
     }
     return
   }

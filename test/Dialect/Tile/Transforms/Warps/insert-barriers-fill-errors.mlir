@@ -12,19 +12,19 @@ gpu.module @kernels {
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
         scf.if %produces {
-          %t = tile.fill %ring warp 0 (%tile: !keys) {
-            tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
+          %t = tile.produce %ring warp 0 (%tile: !keys) {
+            tile.tma_load %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
           } : !ring -> !keys
         } else {
           // expected-error @+1 {{expected all fills of a ring to gather, or all to fetch}}
-          %t = tile.fill %ring (%tile: !keys) {
+          %t = tile.produce %ring (%tile: !keys) {
             tile.gather producers %c0 to %n at %n from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !keys
           } : !ring -> !keys
         }
       }
     } else {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %k = tile.take %ring : !ring -> !keys
+        %k = tile.consume %ring : !ring -> !keys
       }
     }
     return
@@ -45,13 +45,13 @@ gpu.module @kernels {
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
         // expected-error @+1 {{expected a fetch, or gathers}}
-        %t = tile.fill %ring (%tile: !keys) {
+        %t = tile.produce %ring (%tile: !keys) {
           %x = arith.addi %i, %n : i32
         } : !ring -> !keys
       }
     } else {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %k = tile.take %ring : !ring -> !keys
+        %k = tile.consume %ring : !ring -> !keys
       }
     }
     return
@@ -72,14 +72,14 @@ gpu.module @kernels {
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
         // expected-error @+1 {{expected a fetch, or gathers}}
-        %t = tile.fill %ring warp 0 (%tile: !keys) {
-          tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
+        %t = tile.produce %ring warp 0 (%tile: !keys) {
+          tile.tma_load %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
           tile.gather warp %c0 to %n at %n from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !keys
         } : !ring -> !keys
       }
     } else {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %k = tile.take %ring : !ring -> !keys
+        %k = tile.consume %ring : !ring -> !keys
       }
     }
     return
@@ -100,15 +100,15 @@ gpu.module @kernels {
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
         // expected-error @+1 {{expected one fetch on each way through its region}}
-        %t = tile.fill %ring warp 0 (%tile: !keys) {
+        %t = tile.produce %ring warp 0 (%tile: !keys) {
           scf.if %produces {
-            tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
+            tile.tma_load %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
           }
         } : !ring -> !keys
       }
     } else {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %k = tile.take %ring : !ring -> !keys
+        %k = tile.consume %ring : !ring -> !keys
       }
     }
     return
@@ -129,15 +129,15 @@ gpu.module @kernels {
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
         // expected-error @+1 {{expected one fetch on each way through its region}}
-        %t = tile.fill %ring warp 0 (%tile: !keys) {
+        %t = tile.produce %ring warp 0 (%tile: !keys) {
           scf.for %j = %c0 to %n step %c1 : i32 {
-            tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
+            tile.tma_load %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
           }
         } : !ring -> !keys
       }
     } else {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %k = tile.take %ring : !ring -> !keys
+        %k = tile.consume %ring : !ring -> !keys
       }
     }
     return
@@ -157,14 +157,14 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring (%tile: !keys) {
-          // expected-error @+1 {{expected scope producers in a tile.fill}}
+        %t = tile.produce %ring (%tile: !keys) {
+          // expected-error @+1 {{expected scope producers in a tile.produce}}
           tile.gather block %c0 to %n at %n from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !keys
         } : !ring -> !keys
       }
     } else {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %k = tile.take %ring : !ring -> !keys
+        %k = tile.consume %ring : !ring -> !keys
       }
     }
     return
@@ -185,14 +185,14 @@ gpu.module @kernels {
     %full = tile.alloc : !tile.barriers<2>
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring warp 0 (%tile: !keys) {
-          // expected-error @+1 {{expected no barriers in a tile.fill}}
-          tile.fetch %map from %c0 head %c0 lines 64 into %tile on %full[%c0] : !tile.tensor_map<4> -> !keys, !tile.barriers<2>
+        %t = tile.produce %ring warp 0 (%tile: !keys) {
+          // expected-error @+1 {{expected no barriers in a tile.produce}}
+          tile.tma_load %map from %c0 head %c0 lines 64 into %tile on %full[%c0] : !tile.tensor_map<4> -> !keys, !tile.barriers<2>
         } : !ring -> !keys
       }
     } else {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %k = tile.take %ring : !ring -> !keys
+        %k = tile.consume %ring : !ring -> !keys
       }
     }
     return
@@ -213,13 +213,13 @@ gpu.module @kernels {
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
         // expected-error @+1 {{fetches: expected the number of the only warp that does}}
-        %t = tile.fill %ring (%tile: !keys) {
-          tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
+        %t = tile.produce %ring (%tile: !keys) {
+          tile.tma_load %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
         } : !ring -> !keys
       }
     } else {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %k = tile.take %ring : !ring -> !keys
+        %k = tile.consume %ring : !ring -> !keys
       }
     }
     return
@@ -239,14 +239,14 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring warp 0 (%tile: !keys) {
-          // expected-error @+1 {{expected scope warp in a tile.fill of one warp}}
+        %t = tile.produce %ring warp 0 (%tile: !keys) {
+          // expected-error @+1 {{expected scope warp in a tile.produce of one warp}}
           tile.gather producers %c0 to %n at %n from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !keys
         } : !ring -> !keys
       }
     } else {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %k = tile.take %ring : !ring -> !keys
+        %k = tile.consume %ring : !ring -> !keys
       }
     }
     return

@@ -26,38 +26,38 @@ gpu.module @kernels {
   // CHECK-NEXT: %[[STAGE:.*]] = tile.from_lane %c0_i32[%c0_i32]
   // CHECK-NEXT: tile.ring_stage %[[QUERIES]][%[[STAGE]]]
   // CHECK-NEXT: tile.ring_position %[[Q]] of 1
-  // CHECK: tile.await %[[QEMPTY]][%[[STAGE]]]
+  // CHECK: tile.mbarrier_wait %[[QEMPTY]][%[[STAGE]]]
   // CHECK-NEXT: tile.gather
   // CHECK: tile.arrive_on_copies %[[QFULL]][%[[STAGE]]]
   // CHECK-NEXT: %[[KEYLOOP:.*]] = scf.for {{.*}} iter_args(%{{.*}} = %[[K]])
-  // CHECK: tile.await %[[KEMPTY]]
-  // CHECK: tile.fetch {{.*}} on %[[KFULL]]
+  // CHECK: tile.mbarrier_wait %[[KEMPTY]]
+  // CHECK: tile.tma_load {{.*}} on %[[KFULL]]
   // CHECK: %[[QNEXT:.*]] = arith.addi %[[Q]], %c1_i32
   // CHECK-NEXT: scf.yield %[[QNEXT]], %[[KEYLOOP]]
   // The others count tasks from 0 on their own.
   // CHECK: scf.for {{.*}} iter_args(%{{.*}} = %c0_i32) -> (i32)
-  // CHECK: tile.await %[[QEMPTY]]
-  // CHECK-NOT: tile.fetch
+  // CHECK: tile.mbarrier_wait %[[QEMPTY]]
+  // CHECK-NOT: tile.tma_load
   // The queries are awaited in front of what contains their uses; no lane may still be waiting when a lane hands them back.
   // CHECK: scf.for {{.*}} iter_args(%[[Q:.*]] = %c0_i32, %[[K:.*]] = %c0_i32)
   // CHECK-NEXT: %[[STAGE:.*]] = tile.from_lane
   // CHECK-NEXT: %{{.*}}, %[[PARITY:.*]] = tile.ring_position %[[Q]] of 1
-  // CHECK-NEXT: tile.await %[[QFULL]][%[[STAGE]]] parity %[[PARITY]]
+  // CHECK-NEXT: tile.mbarrier_wait %[[QFULL]][%[[STAGE]]] parity %[[PARITY]]
   // CHECK-NEXT: tile.fence_async
   // CHECK-NEXT: %[[QUERY:.*]] = tile.ring_stage %[[QUERIES]][%[[STAGE]]]
   // CHECK-NEXT: %[[BRANCH:.*]] = scf.if
   // CHECK-NEXT: %[[USED:.*]] = scf.for {{.*}} iter_args(%{{.*}} = %[[K]])
-  // CHECK: tile.await %[[KFULL]]
+  // CHECK: tile.mbarrier_wait %[[KFULL]]
   // CHECK-NEXT: %[[KEY:.*]] = tile.ring_stage %[[KEYS]]
-  // CHECK-NEXT: tile.start_dot %[[QUERY]] at %{{.*}}, %[[KEY]]
-  // CHECK-NEXT: tile.finish_dots
+  // CHECK-NEXT: tile.start_mma %[[QUERY]] at %{{.*}}, %[[KEY]]
+  // CHECK-NEXT: tile.wait_mmas
   // CHECK-NEXT: tile.ring_position
   // CHECK-NEXT: tile.arrive %[[KEMPTY]]
   // CHECK: scf.yield %[[USED]]
   // Tiles that nobody uses: all lanes have seen the phase before one ends it.
   // CHECK-NEXT: } else {
   // CHECK-NEXT: %[[UNUSED:.*]] = scf.for {{.*}} iter_args(%{{.*}} = %[[K]])
-  // CHECK: tile.await %[[KFULL]]
+  // CHECK: tile.mbarrier_wait %[[KFULL]]
   // CHECK-NEXT: tile.sync warp
   // CHECK-NEXT: tile.ring_position
   // CHECK-NEXT: tile.arrive %[[KEMPTY]]
@@ -80,34 +80,34 @@ gpu.module @kernels {
       %first = arith.cmpi eq, %warp, %c0 : i32
       scf.if %first {
         scf.for %task = %c0 to %n step %c1 : i32 {
-          %q = tile.fill %queries (%tile: !queries) {
+          %q = tile.produce %queries (%tile: !queries) {
             tile.gather producers %task to %n at %slots from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !queries
           } : !query_ring -> !queries
           scf.for %key = %task to %n step %c1 : i32 {
-            %k = tile.fill %keys warp 0 (%tile: !keys) {
-              tile.fetch %map from %key head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
+            %k = tile.produce %keys warp 0 (%tile: !keys) {
+              tile.tma_load %map from %key head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
             } : !key_ring -> !keys
           }
         }
       } else {
         scf.for %task = %c0 to %n step %c1 : i32 {
-          %q = tile.fill %queries (%tile: !queries) {
+          %q = tile.produce %queries (%tile: !queries) {
             tile.gather producers %task to %n at %slots from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !queries
           } : !query_ring -> !queries
         }
       }
     } else {
       scf.for %task = %c0 to %n step %c1 : i32 {
-        %q = tile.take %queries : !query_ring -> !queries
+        %q = tile.consume %queries : !query_ring -> !queries
         scf.if %hasRows {
           scf.for %key = %task to %n step %c1 : i32 {
-            %k = tile.take %keys : !key_ring -> !keys
-            %started = tile.start_dot %q at %c0, %k : !queries, !keys -> !scores
-            %s = tile.finish_dots 0 %started : !scores -> !scores
+            %k = tile.consume %keys : !key_ring -> !keys
+            %started = tile.start_mma %q at %c0, %k : !queries, !keys -> !scores
+            %s = tile.wait_mmas 0 %started : !scores -> !scores
           }
         } else {
           scf.for %key = %task to %n step %c1 : i32 {
-            %k = tile.take %keys : !key_ring -> !keys
+            %k = tile.consume %keys : !key_ring -> !keys
           }
         }
       }

@@ -29,17 +29,17 @@ gpu.module @kernels {
   // CHECK-NEXT: scf.yield %[[NEXT]], %[[BOTH]]
   // Of the queries no fence is needed: the one behind the keys' wait serves both.
   // CHECK: scf.for {{.*}} iter_args(%[[Q:.*]] = %c0_i32, %[[T0:.*]] = %c0_i32)
-  // CHECK: tile.await
+  // CHECK: tile.mbarrier_wait
   // CHECK-NEXT: %[[QUERY:.*]] = tile.ring_stage
   // CHECK-NEXT: scf.for {{.*}} iter_args(%[[T:.*]] = %[[T0]]) -> (i32)
-  // CHECK: tile.await
+  // CHECK: tile.mbarrier_wait
   // CHECK-NEXT: tile.fence_async
   // CHECK-NEXT: tile.ring_stage
-  // CHECK-NEXT: tile.start_dot %[[QUERY]]
-  // CHECK: tile.await
+  // CHECK-NEXT: tile.start_mma %[[QUERY]]
+  // CHECK: tile.mbarrier_wait
   // CHECK-NEXT: tile.fence_async
   // CHECK-NEXT: tile.ring_stage
-  // CHECK-NEXT: tile.start_dot %[[QUERY]]
+  // CHECK-NEXT: tile.start_mma %[[QUERY]]
   // CHECK: scf.yield
   // CHECK: tile.sync warp
   // CHECK-NEXT: tile.ring_position %[[Q]] of 2
@@ -55,24 +55,24 @@ gpu.module @kernels {
     %produces = arith.cmpi slt, %warp, %c4 : i32
     scf.if %produces {
       scf.for %task = %c0 to %n step %c1 : i32 {
-        %q = tile.fill %queries (%tile: !queries) {
+        %q = tile.produce %queries (%tile: !queries) {
           tile.gather producers %task to %n at %slots from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !queries
         } : !query_ring -> !queries
         scf.if %which {
           scf.for %key = %task to %n step %c1 : i32 {
-            %k = tile.fill %keys (%tile: !keys) {
+            %k = tile.produce %keys (%tile: !keys) {
               tile.gather producers %key to %n at %slots from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !keys
             } : !key_ring -> !keys
-            %v = tile.fill %more (%tile: !keys) {
+            %v = tile.produce %more (%tile: !keys) {
               tile.gather producers %key to %n at %slots from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !keys
             } : !key_ring -> !keys
           }
         } else {
           scf.for %key = %n to %task step %c1 : i32 {
-            %k = tile.fill %keys (%tile: !keys) {
+            %k = tile.produce %keys (%tile: !keys) {
               tile.gather producers %key to %n at %slots from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !keys
             } : !key_ring -> !keys
-            %v = tile.fill %more (%tile: !keys) {
+            %v = tile.produce %more (%tile: !keys) {
               tile.gather producers %key to %n at %slots from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !keys
             } : !key_ring -> !keys
           }
@@ -80,14 +80,14 @@ gpu.module @kernels {
       }
     } else {
       scf.for %task = %c0 to %n step %c1 : i32 {
-        %q = tile.take %queries : !query_ring -> !queries
+        %q = tile.consume %queries : !query_ring -> !queries
         scf.for %key = %task to %n step %c1 : i32 {
-          %k = tile.take %keys : !key_ring -> !keys
-          %v = tile.take %more : !key_ring -> !keys
-          %s0 = tile.start_dot %q at %c0, %k : !queries, !keys -> !scores
-          %s1 = tile.finish_dots 0 %s0 : !scores -> !scores
-          %o0 = tile.start_dot %q at %c0, %v plus %s1 : !queries, !keys, !scores -> !scores
-          %o1 = tile.finish_dots 0 %o0 : !scores -> !scores
+          %k = tile.consume %keys : !key_ring -> !keys
+          %v = tile.consume %more : !key_ring -> !keys
+          %s0 = tile.start_mma %q at %c0, %k : !queries, !keys -> !scores
+          %s1 = tile.wait_mmas 0 %s0 : !scores -> !scores
+          %o0 = tile.start_mma %q at %c0, %v plus %s1 : !queries, !keys, !scores -> !scores
+          %o1 = tile.wait_mmas 0 %o0 : !scores -> !scores
         }
       }
     }

@@ -21,18 +21,18 @@ gpu.module @kernels {
   // CHECK-NEXT: %[[STAGE:.*]], %{{.*}} = tile.ring_position %[[T]] of 3
   // CHECK-NEXT: %[[TILE:.*]] = tile.ring_stage %[[RING]][%[[STAGE]]]
   // CHECK-NEXT: %{{.*}}, %[[PARITY:.*]] = tile.ring_position %[[T]] of 3
-  // CHECK-NEXT: tile.await %[[EMPTY]][%[[STAGE]]] before parity %[[PARITY]]
+  // CHECK-NEXT: tile.mbarrier_wait %[[EMPTY]][%[[STAGE]]] before parity %[[PARITY]]
   // CHECK-NEXT: tile.sync warp
-  // CHECK-NEXT: tile.fetch %{{.*}} from %[[I]] {{.*}} into %[[TILE]] on %[[FULL]][%[[STAGE]]]
+  // CHECK-NEXT: tile.tma_load %{{.*}} from %[[I]] {{.*}} into %[[TILE]] on %[[FULL]][%[[STAGE]]]
   // CHECK-NEXT: %[[NEXT:.*]] = arith.addi %[[T]], %c1_i32
   // CHECK-NEXT: scf.yield %[[NEXT]]
   // CHECK: scf.for {{.*}} iter_args(%[[ACC:.*]] = %{{.*}}, %[[U:.*]] = %c0_i32)
   // CHECK-NEXT: %[[TAKEN:.*]], %{{.*}} = tile.ring_position %[[U]] of 3
   // CHECK-NEXT: %{{.*}}, %[[PARITY:.*]] = tile.ring_position %[[U]] of 3
-  // CHECK-NEXT: tile.await %[[FULL]][%[[TAKEN]]] parity %[[PARITY]]
+  // CHECK-NEXT: tile.mbarrier_wait %[[FULL]][%[[TAKEN]]] parity %[[PARITY]]
   // CHECK-NEXT: %[[TILE:.*]] = tile.ring_stage %[[RING]][%[[TAKEN]]]
-  // CHECK-NEXT: tile.start_dot %{{.*}} at %{{.*}}, %[[TILE]] plus %[[ACC]]
-  // CHECK-NEXT: %[[DONE:.*]] = tile.finish_dots 0
+  // CHECK-NEXT: tile.start_mma %{{.*}} at %{{.*}}, %[[TILE]] plus %[[ACC]]
+  // CHECK-NEXT: %[[DONE:.*]] = tile.wait_mmas 0
   // CHECK-NEXT: %[[STAGE:.*]], %{{.*}} = tile.ring_position %[[U]] of 3
   // CHECK-NEXT: tile.arrive %[[EMPTY]][%[[STAGE]]]
   // CHECK-NEXT: %[[NEXT:.*]] = arith.addi %[[U]], %c1_i32
@@ -49,17 +49,17 @@ gpu.module @kernels {
       %first = arith.cmpi eq, %warp, %c0 : i32
       scf.if %first {
         scf.for %i = %c0 to %n step %c1 : i32 {
-          %t = tile.fill %ring warp 0 (%tile: !keys) {
-            tile.fetch %map from %i head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
+          %t = tile.produce %ring warp 0 (%tile: !keys) {
+            tile.tma_load %map from %i head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
           } : !tile.ring<3, !keys> -> !keys
         }
       }
     } else {
       %init = tile.splat %zero : f32 -> !scores
       %sum = scf.for %i = %c0 to %n step %c1 iter_args(%acc = %init) -> (!scores) : i32 {
-        %t = tile.take %ring : !tile.ring<3, !keys> -> !keys
-        %started = tile.start_dot %q at %c0, %t plus %acc : !queries, !keys, !scores -> !scores
-        %s = tile.finish_dots 0 %started : !scores -> !scores
+        %t = tile.consume %ring : !tile.ring<3, !keys> -> !keys
+        %started = tile.start_mma %q at %c0, %t plus %acc : !queries, !keys, !scores -> !scores
+        %s = tile.wait_mmas 0 %started : !scores -> !scores
         scf.yield %s : !scores
       }
     }
@@ -71,10 +71,10 @@ gpu.module @kernels {
   // CHECK: %[[FULL:.*]] = tile.alloc : !tile.barriers<2>
   // CHECK-NEXT: %[[EMPTY:.*]] = tile.alloc : !tile.barriers<2>
   // CHECK-NEXT: tile.init_barriers %[[FULL]], %[[EMPTY]] counts [32, 8]
-  // CHECK: tile.await %[[EMPTY]][%[[STAGE:.*]]] before parity
+  // CHECK: tile.mbarrier_wait %[[EMPTY]][%[[STAGE:.*]]] before parity
   // CHECK-NEXT: tile.gather warp
   // CHECK: tile.arrive_on_copies %[[FULL]][%[[STAGE]]]
-  // CHECK: tile.await %[[FULL]]
+  // CHECK: tile.mbarrier_wait %[[FULL]]
   // CHECK-NEXT: tile.ring_stage
   // CHECK-NEXT: tile.load_columns
   // CHECK-NEXT: tile.sync warp
@@ -90,7 +90,7 @@ gpu.module @kernels {
       %first = arith.cmpi eq, %warp, %c0 : i32
       scf.if %first {
         scf.for %i = %c0 to %n step %c1 : i32 {
-          %t = tile.fill %ring warp 0 (%tile: !tile.shared<query 64, feature 1, f32>) {
+          %t = tile.produce %ring warp 0 (%tile: !tile.shared<query 64, feature 1, f32>) {
             tile.gather warp %i to %n from %b origins %z strides [1] into %tile (%line: i32) {
               tile.yield %line : i32
             } : !tile.buffer<f32> -> !tile.shared<query 64, feature 1, f32>
@@ -99,7 +99,7 @@ gpu.module @kernels {
       }
     } else {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.take %ring : !tile.ring<2, <query 64, feature 1, f32>> -> !tile.shared<query 64, feature 1, f32>
+        %t = tile.consume %ring : !tile.ring<2, <query 64, feature 1, f32>> -> !tile.shared<query 64, feature 1, f32>
         %p = tile.load_columns %t : !tile.shared<query 64, feature 1, f32> -> !tile.fragment<[query 64], f32>
         tile.store %p to %b lines %n stride 1 (%line: i32) {
           tile.yield %line : i32
@@ -109,20 +109,20 @@ gpu.module @kernels {
     return
   }
 
-  // Every thread of the producer warps arrives with its own copies, and dots need a fence behind the wait for them.
+  // Every thread of the producer warps arrives with its own copies, and mmas need a fence behind the wait for them.
   // CHECK-LABEL: @gather
   // CHECK: %[[FULL:.*]] = tile.alloc : !tile.barriers<3>
   // CHECK-NEXT: %[[EMPTY:.*]] = tile.alloc : !tile.barriers<3>
   // CHECK-NEXT: tile.init_barriers %[[FULL]], %[[EMPTY]] counts [128, 8]
   // CHECK-NEXT: tile.sync block
-  // CHECK: tile.await %[[EMPTY]][%[[STAGE:.*]]] before parity
+  // CHECK: tile.mbarrier_wait %[[EMPTY]][%[[STAGE:.*]]] before parity
   // CHECK-NEXT: tile.gather
   // CHECK: tile.arrive_on_copies %[[FULL]][%[[STAGE]]]
-  // CHECK: tile.await %[[FULL]]
+  // CHECK: tile.mbarrier_wait %[[FULL]]
   // CHECK-NEXT: tile.fence_async
   // CHECK-NEXT: tile.ring_stage
-  // CHECK-NEXT: tile.start_dot
-  // CHECK-NEXT: tile.finish_dots
+  // CHECK-NEXT: tile.start_mma
+  // CHECK-NEXT: tile.wait_mmas
   // CHECK-NEXT: tile.ring_position
   // CHECK-NEXT: tile.arrive %[[EMPTY]]
   func.func @gather(%n: i32, %b: !tile.buffer<bf16>, %z: i64, %q: !queries) attributes {tile.schedule = #schedule} {
@@ -134,7 +134,7 @@ gpu.module @kernels {
     %produces = arith.cmpi slt, %warp, %c4 : i32
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring (%tile: !keys) {
+        %t = tile.produce %ring (%tile: !keys) {
           tile.gather producers %i to %n from %b origins %z strides [64] into %tile (%line: i32) {
             tile.yield %line : i32
           } : !tile.buffer<bf16> -> !keys
@@ -144,9 +144,9 @@ gpu.module @kernels {
       tile.wait 0
     } else {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.take %ring : !tile.ring<3, !keys> -> !keys
-        %started = tile.start_dot %q at %c0, %t : !queries, !keys -> !scores
-        %s = tile.finish_dots 0 %started : !scores -> !scores
+        %t = tile.consume %ring : !tile.ring<3, !keys> -> !keys
+        %started = tile.start_mma %q at %c0, %t : !queries, !keys -> !scores
+        %s = tile.wait_mmas 0 %started : !scores -> !scores
       }
     }
     return
@@ -158,27 +158,27 @@ gpu.module @kernels {
   // CHECK: tile.sync warp
   // CHECK-NEXT: arith.cmpi
   // CHECK-NEXT: scf.if
-  // CHECK-NEXT: tile.fetch {{.*}} on %[[FULL]][%[[STAGE:.*]]]
+  // CHECK-NEXT: tile.tma_load {{.*}} on %[[FULL]][%[[STAGE:.*]]]
   // CHECK-NEXT: } else {
-  // CHECK-NEXT: tile.fetch {{.*}} on %[[FULL]][%[[STAGE]]]
+  // CHECK-NEXT: tile.tma_load {{.*}} on %[[FULL]][%[[STAGE]]]
   func.func @ways(%n: i32, %produces: i1, %first: !tile.tensor_map<4>, %second: !tile.tensor_map<4>) attributes {tile.schedule = #schedule} {
     %c0 = arith.constant 0 : i32
     %c1 = arith.constant 1 : i32
     %ring = tile.alloc : !tile.ring<3, !keys>
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring warp 0 (%tile: !keys) {
+        %t = tile.produce %ring warp 0 (%tile: !keys) {
           %even = arith.cmpi eq, %i, %c0 : i32
           scf.if %even {
-            tile.fetch %first from %i head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
+            tile.tma_load %first from %i head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
           } else {
-            tile.fetch %second from %i head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
+            tile.tma_load %second from %i head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
           }
         } : !tile.ring<3, !keys> -> !keys
       }
     } else {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.take %ring : !tile.ring<3, !keys> -> !keys
+        %t = tile.consume %ring : !tile.ring<3, !keys> -> !keys
       }
     }
     return

@@ -21,7 +21,7 @@ gpu.module @kernels {
   // CHECK-NEXT: } else {
   // CHECK-NEXT: %[[OTHER:.*]] = arith.muli %[[P]], %[[P]]
   // CHECK-NEXT: scf.yield %[[OTHER]] : i32
-  // CHECK: tile.fetch %{{.*}} from %[[FROM]]
+  // CHECK: tile.tma_load %{{.*}} from %[[FROM]]
   // CHECK: %[[P1:.*]] = arith.addi %[[FROM]]
   // CHECK-NEXT: %[[T1:.*]] = arith.addi %[[T]]
   // CHECK-NEXT: scf.yield %[[P1]], %[[T1]] : i32, i32
@@ -33,7 +33,7 @@ gpu.module @kernels {
   // CHECK-NEXT: scf.yield %[[F]] : f32
   // CHECK-NEXT: } else {
   // CHECK-NEXT: scf.yield %[[S]] : f32
-  // CHECK: %[[K:.*]] = tile.take
+  // CHECK: %[[K:.*]] = tile.consume
   // CHECK-NEXT: %[[S1:.*]] = "test.add"(%[[S]], %[[K]], %[[SCALE]])
   // CHECK-NEXT: %[[T1:.*]] = arith.addi %[[T]]
   // CHECK-NEXT: scf.yield %[[T1]], %[[S1]] : i32, f32
@@ -51,8 +51,8 @@ gpu.module @kernels {
           %other = arith.muli %p, %p : i32
           scf.yield %other, %s : i32, f32
         }
-        %k = tile.fill %ring warp 3 (%tile: !k) {
-          tile.fetch %map from %from head %zero lines 32 into %tile : !map -> !k
+        %k = tile.produce %ring warp 3 (%tile: !k) {
+          tile.tma_load %map from %from head %zero lines 32 into %tile : !map -> !k
         } : !tile.ring<2, !k> -> !k
         %s1 = "test.add"(%s, %k, %scale) : (f32, !k, f32) -> f32
         %p1 = arith.addi %from, %one : i32
@@ -73,20 +73,20 @@ gpu.module @kernels {
   // CHECK: scf.if
   // CHECK-NEXT: scf.for %[[KEY:.*]] = %{{[^ ]*}} to %[[END]] step %{{[^ ]*}} : i32 {
   // CHECK-NEXT: %[[SLOT:.*]] = tile.ahead %[[KEY]]
-  // CHECK: tile.fill %{{.*}} warp 0
-  // CHECK: tile.fetch %{{.*}} from %[[SLOT]]
+  // CHECK: tile.produce %{{.*}} warp 0
+  // CHECK: tile.tma_load %{{.*}} from %[[SLOT]]
   // CHECK-NOT: arith.subi
   // CHECK: scf.if
   // CHECK-NEXT: scf.for %[[KEY:.*]] = %{{[^ ]*}} to %[[END]] step %{{[^ ]*}} : i32 {
   // CHECK-NEXT: %[[SLOT:.*]] = tile.ahead %[[KEY]]
   // CHECK: %[[LEFT:.*]] = arith.subi %[[END]], %[[KEY]]
-  // CHECK-NEXT: tile.fill %{{.*}} warp 1
-  // CHECK: tile.fetch %{{.*}} from %[[SLOT]]
+  // CHECK-NEXT: tile.produce %{{.*}} warp 1
+  // CHECK: tile.tma_load %{{.*}} from %[[SLOT]]
   // CHECK: tile.clear %{{.*}} from %[[LEFT]]
   // CHECK: tile.set_registers increase
   // CHECK-NEXT: scf.for %{{[^ ]*}} = %{{[^ ]*}} to %[[END]] step %{{[^ ]*}} : i32 {
-  // CHECK-NEXT: %[[K:.*]] = tile.take
-  // CHECK-NEXT: %[[V:.*]] = tile.take
+  // CHECK-NEXT: %[[K:.*]] = tile.consume
+  // CHECK-NEXT: %[[V:.*]] = tile.consume
   // CHECK-NEXT: "test.use"(%[[K]], %[[V]], %[[END]])
   // CHECK-NEXT: }
   // CHECK-NEXT: "test.end"(%[[END]])
@@ -101,12 +101,12 @@ gpu.module @kernels {
         %read = tile.read %table[%x] : !table -> i32
         tile.yield %read : i32
       } : i32
-      %k = tile.fill %kring warp 0 (%t: !k) {
-        tile.fetch %map from %slot head %zero lines 32 into %t : !map -> !k
+      %k = tile.produce %kring warp 0 (%t: !k) {
+        tile.tma_load %map from %slot head %zero lines 32 into %t : !map -> !k
       } : !tile.ring<2, !k> -> !k
       %left = arith.subi %bound, %key : i32
-      %v = tile.fill %vring warp 1 (%t: !v) {
-        tile.fetch %map from %slot head %zero lines 32 into %t : !map -> !v
+      %v = tile.produce %vring warp 1 (%t: !v) {
+        tile.tma_load %map from %slot head %zero lines 32 into %t : !map -> !v
         scf.if %last {
           tile.clear %t from %left : !v
         }

@@ -6,7 +6,7 @@ gpu.module @kernels {
   // expected-error @+1 {{expected a schedule that says producers, producer_registers and consumer_registers: the kernel fills rings}}
   func.func @registers() attributes {tile.schedule = #schedule} {
     %ring = tile.alloc : !tile.ring<2, !k>
-    %k = tile.fill %ring (%t: !k) {
+    %k = tile.produce %ring (%t: !k) {
     } : !tile.ring<2, !k> -> !k
     return
   }
@@ -20,7 +20,7 @@ gpu.module @kernels {
   // expected-error @+1 {{expected a kernel of one block that returns nothing: its warps part}}
   func.func @returns(%n: i32) -> i32 attributes {tile.schedule = #schedule} {
     %ring = tile.alloc : !tile.ring<2, !k>
-    %k = tile.fill %ring (%t: !k) {
+    %k = tile.produce %ring (%t: !k) {
     } : !tile.ring<2, !k> -> !k
     return %n : i32
   }
@@ -36,7 +36,7 @@ gpu.module @kernels {
     scf.for %i = %n to %n step %n : i32 {
       scf.if %c {
         // expected-error @+1 {{expected nothing but scf.for around a fill, got scf.if: all warps must know how often a ring is filled}}
-        %k = tile.fill %ring (%t: !k) {
+        %k = tile.produce %ring (%t: !k) {
         } : !tile.ring<2, !k> -> !k
       }
     }
@@ -52,7 +52,7 @@ gpu.module @kernels {
   func.func @warp() attributes {tile.schedule = #schedule} {
     %ring = tile.alloc : !tile.ring<2, !k>
     // expected-error @+1 {{expected a warp from 0 to 3, one of the schedule's producers, got 4}}
-    %k = tile.fill %ring warp 4 (%t: !k) {
+    %k = tile.produce %ring warp 4 (%t: !k) {
     } : !tile.ring<2, !k> -> !k
     return
   }
@@ -66,11 +66,11 @@ gpu.module @kernels {
   func.func @ring(%n: i32) attributes {tile.schedule = #schedule} {
     %ring = tile.alloc : !tile.ring<2, !k>
     // expected-error @+1 {{expected the same warps to make all fills of a ring}}
-    %k0 = tile.fill %ring warp 0 (%t: !k) {
+    %k0 = tile.produce %ring warp 0 (%t: !k) {
     } : !tile.ring<2, !k> -> !k
     scf.for %i = %n to %n step %n : i32 {
       // expected-note @+1 {{another fill}}
-      %k1 = tile.fill %ring warp 1 (%t: !k) {
+      %k1 = tile.produce %ring warp 1 (%t: !k) {
       } : !tile.ring<2, !k> -> !k
     }
     return
@@ -84,7 +84,7 @@ gpu.module @kernels {
 gpu.module @kernels {
   func.func @scope(%n: i32, %keys: !tile.buffer<bf16>, %wide: i64) attributes {tile.schedule = #schedule} {
     %ring = tile.alloc : !tile.ring<2, !k>
-    %k = tile.fill %ring warp 0 (%t: !k) {
+    %k = tile.produce %ring warp 0 (%t: !k) {
       // expected-error @+1 {{expected scope warp, as the fill around says, got producers}}
       tile.gather producers %n to %n at %n from %keys origins %wide strides [64] into %t : !tile.buffer<bf16> -> !k
     } : !tile.ring<2, !k> -> !k
@@ -99,9 +99,9 @@ gpu.module @kernels {
 gpu.module @kernels {
   func.func @fetch(%n: i32, %map: !tile.tensor_map<4>) attributes {tile.schedule = #schedule} {
     %ring = tile.alloc : !tile.ring<2, !k>
-    %k = tile.fill %ring (%t: !k) {
+    %k = tile.produce %ring (%t: !k) {
       // expected-error @+1 {{is one warp's, and the fill around is all producers': expected it to say which}}
-      tile.fetch %map from %n head %n lines 32 into %t : !tile.tensor_map<4> -> !k
+      tile.tma_load %map from %n head %n lines 32 into %t : !tile.tensor_map<4> -> !k
     } : !tile.ring<2, !k> -> !k
     return
   }
@@ -117,8 +117,8 @@ gpu.module @kernels {
     %ring = tile.alloc : !tile.ring<2, !k>
     scf.for %i = %n to %n step %n iter_args(%slot = %n) -> i32 : i32 {
       // expected-error @+1 {{has a tile that fills depend on: warps that fill cannot use tiles}}
-      %k = tile.fill %ring warp 0 (%t: !k) {
-        tile.fetch %map from %slot head %n lines 32 into %t : !tile.tensor_map<4> -> !k
+      %k = tile.produce %ring warp 0 (%t: !k) {
+        tile.tma_load %map from %slot head %n lines 32 into %t : !tile.tensor_map<4> -> !k
       } : !tile.ring<2, !k> -> !k
       %lines = tile.load %k at %n : !k -> !lhs
       %next = "test.next"(%lines) : (!lhs) -> i32
@@ -138,8 +138,8 @@ gpu.module @kernels {
     scf.for %i = %n to %n step %n : i32 {
       // expected-error @+1 {{may have effects, and a fill depends on it: both who fills and who uses the tile would do it}}
       %slot = "test.draw"() : () -> i32
-      %k = tile.fill %ring warp 0 (%t: !k) {
-        tile.fetch %map from %slot head %n lines 32 into %t : !tile.tensor_map<4> -> !k
+      %k = tile.produce %ring warp 0 (%t: !k) {
+        tile.tma_load %map from %slot head %n lines 32 into %t : !tile.tensor_map<4> -> !k
       } : !tile.ring<2, !k> -> !k
     }
     return

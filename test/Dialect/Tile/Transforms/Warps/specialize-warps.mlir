@@ -11,7 +11,7 @@
 #mma = #tile.schedule<mma, rows = 64, keys = 32, warps = 4, stages = 2, blocks = 1, split_keys = false, query_in_registers = false>
 
 gpu.module @kernels {
-  // One fill and one dot: what stands in front is shared, the producer needs no sum, and the consumer no slots.
+  // One fill and one mma: what stands in front is shared, the producer needs no sum, and the consumer no slots.
   // CHECK-LABEL: func.func @toy(
   // CHECK-SAME: %[[MAP:[^:]*]]: !tile.tensor_map<4>, %[[Q:[^:]*]]: !tile.shared<{{[^>]*}}>, %[[SLOTS:[^:]*]]: !tile.buffer<i32>, %[[N:[^:]*]]: i32,
   // CHECK: %[[NONE:.*]] = tile.undefined
@@ -27,18 +27,18 @@ gpu.module @kernels {
   // CHECK-NEXT:     scf.for %[[I:.*]] = %{{.*}} to %[[N]] step %{{[^ ]*}} : i32 {
   // CHECK-NEXT:       %[[X:.*]] = arith.extsi %[[I]]
   // CHECK-NEXT:       %[[SLOT:.*]] = tile.read %[[SLOTS]][%[[X]]]
-  // CHECK-NEXT:       tile.fill %[[RING]] warp 0
+  // CHECK-NEXT:       tile.produce %[[RING]] warp 0
   // CHECK-SAME:       (%[[T:.*]]: !tile.shared
-  // CHECK-NEXT:         tile.fetch %[[MAP]] from %[[SLOT]] head %{{.*}} lines 32 into %[[T]] :
+  // CHECK-NEXT:         tile.tma_load %[[MAP]] from %[[SLOT]] head %{{.*}} lines 32 into %[[T]] :
   // CHECK-NEXT:       }
   // CHECK-NEXT:     }
   // CHECK-NEXT:   }
   // CHECK-NEXT: } else {
   // CHECK-NEXT:   tile.set_registers increase 232
   // CHECK-NEXT:   %[[SUM:.*]] = scf.for %{{.*}} to %[[N]] step %{{.*}} iter_args(%[[ACC:.*]] = %[[NONE]])
-  // CHECK-NEXT:     %[[K:.*]] = tile.take %[[RING]]
-  // CHECK-NEXT:     %[[STARTED:.*]] = tile.start_dot %[[Q]] at %{{.*}}, %[[K]] plus %[[ACC]]
-  // CHECK-NEXT:     %[[NEW:.*]] = tile.finish_dots 0 %[[STARTED]]
+  // CHECK-NEXT:     %[[K:.*]] = tile.consume %[[RING]]
+  // CHECK-NEXT:     %[[STARTED:.*]] = tile.start_mma %[[Q]] at %{{.*}}, %[[K]] plus %[[ACC]]
+  // CHECK-NEXT:     %[[NEW:.*]] = tile.wait_mmas 0 %[[STARTED]]
   // CHECK-NEXT:     scf.yield %[[NEW]]
   // CHECK-NEXT:   }
   // CHECK-NEXT:   "test.use"(%[[SUM]])
@@ -52,11 +52,11 @@ gpu.module @kernels {
     %sum = scf.for %i = %zero to %n step %one iter_args(%acc = %none) -> !s : i32 {
       %x = arith.extsi %i : i32 to i64
       %slot = tile.read %slots[%x] : !slots -> i32
-      %k = tile.fill %ring warp 0 (%t: !k) {
-        tile.fetch %map from %slot head %head lines 32 into %t : !map -> !k
+      %k = tile.produce %ring warp 0 (%t: !k) {
+        tile.tma_load %map from %slot head %head lines 32 into %t : !map -> !k
       } : !tile.ring<2, !k> -> !k
-      %started = tile.start_dot %q at %zero, %k plus %acc : !q, !k, !s -> !s
-      %new = tile.finish_dots 0 %started : !s -> !s
+      %started = tile.start_mma %q at %zero, %k plus %acc : !q, !k, !s -> !s
+      %new = tile.wait_mmas 0 %started : !s -> !s
       scf.yield %new : !s
     }
     "test.use"(%sum) : (!s) -> ()
@@ -78,21 +78,21 @@ gpu.module @kernels {
   // CHECK-NEXT: scf.for
   // CHECK-NEXT: tile.record
   // CHECK-NEXT: scf.for
-  // CHECK-NEXT: tile.fill %[[KRING]] warp 0
-  // CHECK-NOT: tile.fill
+  // CHECK-NEXT: tile.produce %[[KRING]] warp 0
+  // CHECK-NOT: tile.produce
   // CHECK: arith.cmpi eq, %[[WARP]], %{{.*}}
   // CHECK-NEXT: scf.if
   // CHECK-NEXT: scf.for
   // CHECK-NEXT: tile.record
-  // CHECK-NEXT: tile.fill %[[QRING]] warp 2
+  // CHECK-NEXT: tile.produce %[[QRING]] warp 2
   // CHECK-NOT: scf.for
   // CHECK: } else {
   // CHECK-NEXT: tile.set_registers increase 232
   // CHECK-NEXT: scf.for
   // CHECK-NEXT: tile.record
-  // CHECK-NEXT: %[[Q:.*]] = tile.take %[[QRING]]
+  // CHECK-NEXT: %[[Q:.*]] = tile.consume %[[QRING]]
   // CHECK-NEXT: scf.for
-  // CHECK-NEXT: %[[K:.*]] = tile.take %[[KRING]]
+  // CHECK-NEXT: %[[K:.*]] = tile.consume %[[KRING]]
   // CHECK-NEXT: "test.dot"(%[[Q]], %[[K]])
   // CHECK-NOT: tile.commit
   func.func @levels(%map: !map, %tasks: !slots, %n: i32, %head: i32) attributes {tile.schedule = #schedule} {
@@ -104,12 +104,12 @@ gpu.module @kernels {
     tile.start_next
     scf.for %task = %zero to %n step %one : i32 {
       %row, %begin, %end = tile.record %tasks[%task] : !slots -> i32, i32, i32
-      %q = tile.fill %qring warp 2 (%t: !q) {
-        tile.fetch %map from %row head %head lines 64 into %t : !map -> !q
+      %q = tile.produce %qring warp 2 (%t: !q) {
+        tile.tma_load %map from %row head %head lines 64 into %t : !map -> !q
       } : !tile.ring<1, !q> -> !q
       scf.for %key = %begin to %end step %one : i32 {
-        %k = tile.fill %kring warp 0 (%t: !k) {
-          tile.fetch %map from %key head %head lines 32 into %t : !map -> !k
+        %k = tile.produce %kring warp 0 (%t: !k) {
+          tile.tma_load %map from %key head %head lines 32 into %t : !map -> !k
         } : !tile.ring<2, !k> -> !k
         "test.dot"(%q, %k) : (!q, !k) -> ()
       }
@@ -122,7 +122,7 @@ gpu.module @kernels {
   // CHECK: tile.set_registers 40
   // CHECK-NEXT: scf.for
   // CHECK-NEXT: %[[AT:.*]] = tile.lookup producers
-  // CHECK: tile.fill
+  // CHECK: tile.produce
   // CHECK: tile.gather producers %{{.*}} to %{{.*}} at %[[AT]]
   // CHECK: }
   // CHECK-NEXT: }
@@ -131,7 +131,7 @@ gpu.module @kernels {
   // CHECK-NEXT: } else {
   // CHECK-NEXT: tile.set_registers increase 232
   // CHECK-NEXT: scf.for
-  // CHECK-NEXT: tile.take
+  // CHECK-NEXT: tile.consume
   // CHECK-NEXT: "test.use"
   // CHECK-NEXT: }
   func.func @gathers(%keys: !tile.buffer<bf16>, %table: !slots, %n: i32, %wide: i64) attributes {tile.schedule = #schedule} {
@@ -144,7 +144,7 @@ gpu.module @kernels {
         %slot = tile.read %table[%x] : !slots -> i32
         tile.yield %slot : i32
       }
-      %k = tile.fill %ring (%t: !k) {
+      %k = tile.produce %ring (%t: !k) {
         tile.gather producers %i to %n at %at from %keys origins %wide strides [64] into %t : !tile.buffer<bf16> -> !k
       } : !tile.ring<2, !k> -> !k
       "test.use"(%k) : (!k) -> ()
@@ -158,12 +158,12 @@ gpu.module @kernels {
   // CHECK: %[[KRING:.*]] = tile.alloc : !tile.ring<2,
   // CHECK: tile.set_registers 40
   // CHECK-NEXT: scf.for
-  // CHECK-NEXT: tile.fill %[[QRING]]
+  // CHECK-NEXT: tile.produce %[[QRING]]
   // CHECK-NEXT: tile.gather
   // CHECK: %[[IS_ONE:.*]] = arith.cmpi eq, %{{.*}}, %c1_i32
   // CHECK-NEXT: scf.if %[[IS_ONE]] {
   // CHECK-NEXT: scf.for
-  // CHECK-NEXT: tile.fill %[[KRING]] warp 1
+  // CHECK-NEXT: tile.produce %[[KRING]] warp 1
   // CHECK: tile.commit
   // CHECK-NEXT: tile.wait 0
   // CHECK-NEXT: } else {
@@ -174,14 +174,14 @@ gpu.module @kernels {
     %qring = tile.alloc : !tile.ring<1, !q>
     %kring = tile.alloc : !tile.ring<2, !k>
     scf.for %task = %zero to %n step %one : i32 {
-      %q = tile.fill %qring (%t: !q) {
+      %q = tile.produce %qring (%t: !q) {
         tile.gather producers %task to %n from %rows origins %wide strides [64] into %t (%line: i32) {
           tile.yield %line : i32
         } : !tile.buffer<bf16> -> !q
       } : !tile.ring<1, !q> -> !q
       scf.for %key = %zero to %task step %one : i32 {
-        %k = tile.fill %kring warp 1 (%t: !k) {
-          tile.fetch %map from %key head %head lines 32 into %t : !map -> !k
+        %k = tile.produce %kring warp 1 (%t: !k) {
+          tile.tma_load %map from %key head %head lines 32 into %t : !map -> !k
         } : !tile.ring<2, !k> -> !k
         "test.dot"(%q, %k) : (!q, !k) -> ()
       }
@@ -192,12 +192,12 @@ gpu.module @kernels {
   // Under mma all warps copy and compute.
   // CHECK-LABEL: func.func @mma(
   // CHECK-NOT: tile.warp_id
-  // CHECK: tile.fill
-  // CHECK-NOT: tile.take
+  // CHECK: tile.produce
+  // CHECK-NOT: tile.consume
   func.func @mma(%map: !map, %head: i32) attributes {tile.schedule = #mma} {
     %ring = tile.alloc : !tile.ring<2, !k>
-    %k = tile.fill %ring warp 0 (%t: !k) {
-      tile.fetch %map from %head head %head lines 32 into %t : !map -> !k
+    %k = tile.produce %ring warp 0 (%t: !k) {
+      tile.tma_load %map from %head head %head lines 32 into %t : !map -> !k
     } : !tile.ring<2, !k> -> !k
     return
   }

@@ -1,0 +1,180 @@
+//===- PingPong.cpp - Warpgroups start their mmas one after the other ----===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Warpgroups that compute the same loop on different rows need the tensor cores
+// at the same time, and leave them idle at the same time. Where the schedule
+// says turns, they consume them (ping-pong, FlashAttention-3): a warpgroup starts
+// an iteration's mmas, lets the next warpgroup start its own, and computes while
+// the tensor cores work for the others.
+//
+//   for each consumer loop:   meet(mine); await; start mmas; named_barrier_arrive(next's);
+//                             finish them, compute
+//
+// A named barrier for each warpgroup is its turn. It is complete when the
+// warpgroup waits at it and the one before has passed by. All warpgroups must
+// consume as many turns: the first one is the first warpgroup's, for which the last
+// passes by before the outermost loop; so in the end a turn is left over, and
+// the first warpgroup waits for it when it has nothing else left to do.
+//
+// A loop that consumes tiles and computes nothing hands its turn on at once, and
+// gives the tiles back without having awaited them. Nobody may be two phases of
+// a barrier ahead, or parities would be confused, and turns see to that: who has
+// started an iteration's mmas has awaited what they read, tiles of this
+// iteration and, of an mma that starts late, of the one before, and only then is
+// it the next warpgroup's turn.
+//
+//===----------------------------------------------------------------------===//
+#include "attn/Dialect/Tile/IR/Tile.h"
+#include "attn/Dialect/Tile/Transforms/Decline.h"
+#include "attn/Dialect/Tile/Transforms/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#define DEBUG_TYPE "tile-consume-turns"
+
+namespace mlir::tile {
+#define GEN_PASS_DEF_PINGPONGPASS
+#include "attn/Dialect/Tile/Transforms/Passes.h.inc"
+} // namespace mlir::tile
+
+using namespace mlir;
+using namespace mlir::tile;
+
+namespace {
+
+/// Threads of the two warpgroups that pass a turn on.
+constexpr int64_t turnThreads = 2 * ScheduleAttr::groupWarps * 32;
+
+bool startsMmas(Operation *op) {
+  return op->walk([](StartMmaOp) { return WalkResult::interrupt(); }).wasInterrupted();
+}
+
+/// Puts turns into the loops inside an outermost loop of the consumers.
+class Turns {
+public:
+  Turns(scf::ForOp outermost, ScheduleAttr schedule)
+      : outermost(outermost), schedule(schedule), b(outermost.getLoc(), outermost) {}
+  /// Returns in how many loops warpgroups consume turns.
+  unsigned insert();
+
+private:
+  Value i32(int64_t value) { return arith::ConstantIntOp::create(b, value, 32); }
+  /// The number of this warp, as the kernel has it already if it has.
+  Value warp();
+  void await() { NamedBarrierSyncOp::create(b, arith::AddIOp::create(b, warpgroup, i32(1)), turnThreads); }
+  void passOn() {
+    Value next = arith::AddIOp::create(b, warpgroup, i32(1));
+    next = arith::RemUIOp::create(b, next, i32(schedule.getConsumers()));
+    NamedBarrierArriveOp::create(b, arith::AddIOp::create(b, next, i32(1)), turnThreads);
+  }
+  /// What only one warpgroup does.
+  void only(int64_t which, function_ref<void()> body);
+  bool insert(scf::ForOp loop);
+  /// Hands the turn on where the block, or branches in it, first wait for mmas.
+  void passOnBeforeFinish(Block *block);
+
+  scf::ForOp outermost;
+  ScheduleAttr schedule;
+  ImplicitLocOpBuilder b;
+  Value warpgroup;
+};
+
+Value Turns::warp() {
+  Block &entry = outermost->getParentOfType<func::FuncOp>().front();
+  for (auto known : entry.getOps<WarpIdOp>())
+    if (known->isBeforeInBlock(entry.findAncestorOpInBlock(*outermost)))
+      return known;
+  return WarpIdOp::create(b, b.getI32Type());
+}
+
+void Turns::only(int64_t which, function_ref<void()> body) {
+  Value isIt = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, warpgroup, i32(which));
+  auto branch = scf::IfOp::create(b, isIt, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(branch.thenYield());
+  body();
+}
+
+unsigned Turns::insert() {
+  Value consumer = arith::SubIOp::create(b, warp(), i32(schedule.getProducerWarps()));
+  warpgroup = arith::DivUIOp::create(b, consumer, i32(ScheduleAttr::groupWarps));
+  only(schedule.getConsumers() - 1, [&] { passOn(); });
+  unsigned loops = 0;
+  outermost.walk([&](scf::ForOp loop) {
+    if (loop.getBody()->walk([](scf::ForOp) { return WalkResult::interrupt(); }).wasInterrupted())
+      return;
+    loops += insert(loop);
+  });
+  b.setInsertionPoint(outermost->getBlock()->getTerminator());
+  only(0, [&] { await(); });
+  return loops;
+}
+
+bool Turns::insert(scf::ForOp loop) {
+  Block *body = loop.getBody();
+  auto awaits = body->getOps<MbarrierWaitOp>();
+  bool computes = startsMmas(loop);
+  if (awaits.empty() && !computes)
+    return decline(DEBUG_TYPE, loop, "it neither awaits tiles nor starts mmas");
+  auto first = llvm::find_if(*body, [](Operation &op) { return isa<MbarrierWaitOp>(op) || startsMmas(&op); });
+  b.setInsertionPoint(body, first);
+  await();
+  if (computes) {
+    passOnBeforeFinish(body);
+    return true;
+  }
+  passOn();
+  // What stands here besides says whether a tile is used.
+  auto isWait = [](Operation &op) { return isa<MbarrierWaitOp, SyncOp>(op); };
+  if (!llvm::all_of(body->without_terminator(), [&](Operation &op) {
+        return isWait(op) || isa<ArriveOp, NamedBarrierSyncOp, NamedBarrierArriveOp>(op) ||
+               isMemoryEffectFree(&op);
+      }))
+    return true;
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(*body)))
+    if (isWait(op) || isOpTriviallyDead(&op))
+      op.erase();
+  return true;
+}
+
+void Turns::passOnBeforeFinish(Block *block) {
+  auto finishes = [](Operation &op) {
+    return op.walk([](WaitMmasOp) { return WalkResult::interrupt(); }).wasInterrupted();
+  };
+  auto place = llvm::find_if(block->without_terminator(), finishes);
+  auto branch = dyn_cast<scf::IfOp>(*place);
+  if (branch && branch.elseBlock()) {
+    passOnBeforeFinish(branch.thenBlock());
+    return passOnBeforeFinish(branch.elseBlock());
+  }
+  b.setInsertionPoint(block, place);
+  passOn();
+}
+
+struct PingPong : tile::impl::PingPongPassBase<PingPong> {
+  void runOnOperation() override {
+    for (auto kernel : getOperation().getOps<func::FuncOp>()) {
+      auto schedule = tile::scheduleAttr.get(kernel);
+      if (!schedule || schedule.getKind() != ScheduleKind::Wgmma || !schedule.getPingPong().value_or(false))
+        continue;
+      SmallVector<scf::ForOp> found;
+      kernel.walk<WalkOrder::PreOrder>([&](scf::ForOp loop) {
+        if (startsMmas(loop))
+          found.push_back(loop);
+        return WalkResult::skip();
+      });
+      if (found.size() != 1) {
+        kernel.emitOpError("expected one outermost loop that starts mmas, got ")
+            << found.size() << ": its schedule says that warpgroups consume turns";
+        return signalPassFailure();
+      }
+      loops += Turns(found.front(), schedule).insert();
+    }
+  }
+};
+
+} // namespace

@@ -1,0 +1,296 @@
+//===- WorkTiles.cpp - Tiles of rows and what they see ------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "plan/WorkTiles.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace attn::rt {
+
+int64_t rowsOfTile(const KernelInfo &kernel, int64_t group, bool oneRow) {
+  if (!oneRow)
+    return kernel.rows;
+  return group <= kernel.rows ? group : std::gcd<int64_t>(group, kernel.rows);
+}
+
+std::vector<int> kernelsByRows(const Manifest &manifest) {
+  const std::span<const int> planned = manifest.plannedKernels();
+  std::vector<int> kernels(planned.begin(), planned.end());
+  const auto rowsOf = [&](int kernel) { return manifest.kernels[static_cast<size_t>(kernel)].rows; };
+  std::sort(kernels.begin(), kernels.end(),
+            [&](int a, int b) { return std::pair(rowsOf(a), a) < std::pair(rowsOf(b), b); });
+  return kernels;
+}
+
+/// In 32 bits: tiles are counted by a division, which is the time of a segment.
+static RangeOf<uint32_t> narrow(const Interval &range) {
+  return {static_cast<uint32_t>(range.begin), static_cast<uint32_t>(range.end)};
+}
+
+void WorkTileBuilder::setHeads(const OrdinalRange &ordinals) {
+  ordinals_ = ordinals;
+  const auto c = static_cast<size_t>(ordinals.headClass);
+  if (visibilities_.size() <= c)
+    visibilities_.resize(c + 1);
+  if (visibilities_[c].empty())
+    for (size_t o = 0; o < manifest_->operands.size(); ++o)
+      visibilities_[c].push_back(simplified(manifest_->visibilityOf(o, c)));
+}
+
+/// One kernel for the whole plan: the smallest whose tile holds the packed rows of every group (and of every
+/// shared instance), else the largest. A larger tile reads keys less often; a smaller one wastes less
+/// on padding. One that is for short sequences takes those whatever its tile.
+int WorkTileBuilder::chooseKernel(std::span<const OrdinalRange> ranges) {
+  const std::vector<int> kernels = kernelsByRows(*manifest_);
+  if (fixedSplit_)
+    return kernels.front();
+  const int64_t largest = manifest_->kernels[static_cast<size_t>(kernels.back())].rows;
+  int64_t rows = 0;
+  for (const Group &group : groups_)
+    rows = std::max<int64_t>(rows, group.rowEnd - group.rowBegin);
+  for (size_t r = 0; r < ranges.size() && !nested_.empty() && strategy_ != Strategy::ByQuery; ++r) {
+    if (r > 0 && ranges[r].headClass == ordinals_.headClass && !sharingDependsOnLengths())
+      continue;
+    setHeads(ranges[r]);
+    for (const Seen &seen : nested_) { // the others have the rows of a group
+      const OperandBatch &operand = batch_->operands[static_cast<size_t>(seen.operand)];
+      const auto i = static_cast<size_t>(seen.instance);
+      if (sees(static_cast<size_t>(seen.operand)) && isShared(seen, largest))
+        rows = std::max<int64_t>(rows, operand.rowLast[i] - operand.rowFirst[i]);
+    }
+  }
+  for (int kernel : kernels) {
+    const KernelInfo &info = manifest_->kernels[static_cast<size_t>(kernel)];
+    const int64_t most = info.sequencesUpTo > 0 ? info.sequencesUpTo : info.rows;
+    if (rows * manifest_->groupSize() <= most && (info.sequencesUpTo == 0 || longestInstance() <= most))
+      return kernel;
+  }
+  return kernels.back();
+}
+
+int64_t WorkTileBuilder::longestInstance() const {
+  int64_t longest = 0;
+  for (const OperandBatch &operand : batch_->operands)
+    for (const int32_t length : operand.lengths)
+      longest = std::max<int64_t>(longest, length);
+  return longest;
+}
+
+void WorkTileBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, const KernelInfo &kernel,
+                                  WorkTile &workTile, std::vector<PlanSegment> &segments) {
+  const OperandBatch &operand = batch_->operands[static_cast<size_t>(seen.operand)];
+  const Visibility &visibility = visibilityOf(seen.operand);
+  const int32_t pos0 = operand.pos0[static_cast<size_t>(seen.instance)];
+  const int32_t length = lengthOf(seen);
+  const bool ofClass = argumentOf(seen.operand).headClass >= 0;
+  if (visibility.kind == Visibility::Kind::Causal) { // nearly always: one interval, from the first token on
+    const auto seenBy = [&](int64_t position) -> Interval {
+      const auto shown = intervalOf(Visibility::Kind::Causal, IntegerPositions(), position, ends_);
+      return tokensOf(shown, int64_t{pos0}, int64_t{length});
+    };
+    const Interval range = seenBy(qMax);
+    if (range.isEmpty())
+      return;
+    const Interval full = fullOf(range, seenBy(qMin), {});
+    segments.push_back({.operand = seen.operand,
+                        .instance = seen.instance,
+                        .kvEnd = static_cast<int32_t>(range.end),
+                        .fullEnd = static_cast<int32_t>(full.end),
+                        .pos0 = pos0,
+                        .firstOrdinal = ofClass ? workTile.ordinals.classBegin : 0});
+    workTile.tiles += tilesOf(narrow(range), static_cast<uint32_t>(kernel.keys));
+    rangeTokens_ += range.size();
+    return;
+  }
+  possiblePositions(visibility, ends_, qMin, qMax, possible_);
+  toTokens(possible_, pos0, length);
+  const bool oneRow = qMin == qMax;
+  if (!oneRow) {
+    certainPositions(visibility, ends_, qMin, qMax, certain_);
+    toTokens(certain_, pos0, length);
+  } else if (kernel.keyAlign > 1) {
+    certain_ = possible_;
+  }
+  const IntervalList &certain = oneRow && kernel.keyAlign == 1 ? possible_ : certain_;
+  // Kernels that copy whole boxes want segments to begin with one. The tokens in front are masked; where they
+  // would be those of the segment before, the two become one.
+  if (kernel.keyAlign > 1) {
+    size_t kept = 0;
+    for (Interval range : possible_) {
+      range = alignedTo(kernel.keyAlign, range);
+      if (kept > 0 && overlaps(possible_[kept - 1], range))
+        possible_[kept - 1].end = range.end;
+      else
+        possible_[kept++] = range;
+    }
+    possible_.resize(kept);
+  }
+  for (const Interval &range : possible_) {
+    Interval full{range.begin, range.begin};
+    for (const Interval &sure : certain)
+      full = fullOf(range, sure, full);
+    segments.push_back({.operand = seen.operand,
+                        .instance = seen.instance,
+                        .kvBegin = static_cast<int32_t>(range.begin),
+                        .kvEnd = static_cast<int32_t>(range.end),
+                        .fullBegin = static_cast<int32_t>(full.begin),
+                        .fullEnd = static_cast<int32_t>(full.end),
+                        .pos0 = pos0,
+                        .firstOrdinal = ofClass ? workTile.ordinals.classBegin : 0});
+    workTile.tiles += tilesOf(narrow(range), static_cast<uint32_t>(kernel.keys));
+    rangeTokens_ += range.size();
+  }
+}
+
+/// Causal masks end where a row stands; the first row, the only one that decides `full`, sees least.
+bool WorkTileBuilder::rowsFollow(const WorkTile &workTile, std::span<const Seen> seen) const {
+  for (const Seen &one : seen)
+    if (visibilityOf(one.operand).kind != Visibility::Kind::Causal)
+      return false;
+  const auto rows = std::span(batch_->qPos)
+                        .subspan(static_cast<size_t>(workTile.rowBegin),
+                                 static_cast<size_t>(workTile.rowEnd - workTile.rowBegin));
+  return std::adjacent_find(rows.begin(), rows.end(),
+                            [](int32_t row, int32_t next) { return int64_t{next} - row != 1; }) == rows.end();
+}
+
+void WorkTileBuilder::addWorkTiles(const OrdinalRange &ordinals, int64_t rowBegin, int64_t rowEnd,
+                                   std::span<const Seen> seen, bool partial, bool sink, Work &work) {
+  const KernelInfo &kernel = manifest_->kernels[static_cast<size_t>(work.kernel)];
+  const int64_t group = manifest_->groupSize();
+  const auto seenBegin = static_cast<int32_t>(work.seen.size());
+  for (const Seen &one : seen)
+    work.seen.push_back(one);
+  const auto seenEnd = static_cast<int32_t>(work.seen.size());
+  const bool oneRow = fixedSplit_ && std::any_of(seen.begin(), seen.end(), [&](const Seen &one) {
+                        return beginsWithRow(visibilityOf(one.operand));
+                      });
+  const int64_t tileRows = rowsOfTile(kernel, group, oneRow);
+  for (int64_t packed = rowBegin * group; packed < rowEnd * group; packed += tileRows) {
+    const int64_t count = packedInTile(packed, rowEnd, group, tileRows);
+    const bool whole = count == (rowEnd - rowBegin) * group; // nearly always, and divisions are slow
+    WorkTile workTile{ordinals,
+                      static_cast<int32_t>(packed),
+                      static_cast<int32_t>(count),
+                      static_cast<int32_t>(whole ? rowBegin : rowOf(packed, group)),
+                      static_cast<int32_t>(whole ? rowEnd : rowEndOf(packed, count, group)),
+                      seenBegin,
+                      seenEnd,
+                      static_cast<int32_t>(work.segments.size()),
+                      0,
+                      0,
+                      partial,
+                      sink,
+                      /*follows=*/false};
+    workTile.follows = rowsFollow(workTile, seen);
+    const auto [least, greatest] =
+        std::minmax_element(batch_->qPos.begin() + workTile.rowBegin, batch_->qPos.begin() + workTile.rowEnd);
+    for (const Seen &one : seen)
+      addSegments(one, *least, *greatest, kernel, workTile, work.segments);
+    // Of nothing, too, there are results.
+    if (manifest_->returnsFirst() && (static_cast<size_t>(workTile.segmentBegin) == work.segments.size() ||
+                                      work.segments[static_cast<size_t>(workTile.segmentBegin)].operand != 0))
+      work.segments.insert(work.segments.begin() + workTile.segmentBegin, PlanSegment{.operand = 0});
+    workTile.segmentEnd = static_cast<int32_t>(work.segments.size());
+    // Whether a task without keys stands in a list must not depend on what others share.
+    if (fixedSplit_ && partial && !sink && workTile.tiles == 0) {
+      work.omitted = true;
+      continue;
+    }
+    work.tasks += ordinals.count();
+    work.tiles += int64_t{workTile.tiles} * ordinals.count();
+    work.largestWorkTile = std::max(work.largestWorkTile, workTile.packedCount);
+    work.workTiles.push_back(workTile);
+  }
+}
+
+void WorkTileBuilder::segmentsOf(const Batch &batch, const Work &work, WorkTile &workTile,
+                                 std::vector<PlanSegment> &segments) {
+  batch_ = &batch;
+  ends_ = batch.ends.empty() ? manifest_->ends : batch.ends;
+  setHeads(workTile.ordinals);
+  const auto [least, greatest] =
+      std::minmax_element(batch.qPos.begin() + workTile.rowBegin, batch.qPos.begin() + workTile.rowEnd);
+  segments.clear();
+  workTile.tiles = 0;
+  workTile.follows = rowsFollow(
+      workTile, std::span(work.seen).subspan(static_cast<size_t>(workTile.seenBegin),
+                                             static_cast<size_t>(workTile.seenEnd - workTile.seenBegin)));
+  for (int32_t s = workTile.seenBegin; s < workTile.seenEnd; ++s)
+    addSegments(work.seen[static_cast<size_t>(s)], *least, *greatest,
+                manifest_->kernels[static_cast<size_t>(work.kernel)], workTile, segments);
+}
+
+/// The work tiles of heads with the same work.
+void WorkTileBuilder::addRange(const OrdinalRange &ordinals, Work &work) {
+  setHeads(ordinals);
+  rangeTokens_ = 0;
+  spreadInstances(manifest_->kernels[static_cast<size_t>(work.kernel)].rows);
+  work.shared |= !shared_.empty();
+  for (const Seen &seen : shared_) {
+    const OperandBatch &operand = batch_->operands[static_cast<size_t>(seen.operand)];
+    const int32_t first = operand.rowFirst[static_cast<size_t>(seen.instance)];
+    const int32_t last = operand.rowLast[static_cast<size_t>(seen.instance)];
+    bool partial = manifest_->sinkLogits;
+    for (int32_t g = groupOfRow_[static_cast<size_t>(first)]; g < groupOfRow_[static_cast<size_t>(last)];
+         ++g) {
+      const Group &group = groups_[static_cast<size_t>(g)];
+      partial |= group.workTiles > 1 || group.seenEnd > group.seenBegin;
+    }
+    addWorkTiles(ordinals, first, last, {&seen, 1}, partial, false, work);
+  }
+  // A list joins rows that are neighbours by chance, which a request of fixed splits must not notice.
+  const bool lists = strategy_ == Strategy::Flatten && !fixedSplit_ &&
+                     takesLists(manifest_->kernels[static_cast<size_t>(work.kernel)]);
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (const size_t end = lists && listable(groups_[g]) ? addListed(ordinals, g, work) : g; end > g) {
+      g = end - 1;
+      continue;
+    }
+    const Group &group = groups_[g];
+    const std::span<const Seen> seen(seen_.data() + group.seenBegin,
+                                     static_cast<size_t>(group.seenEnd - group.seenBegin));
+    // Rows that only shared work tiles serve need none of their own, unless someone has to add the sink.
+    if (fixedSplit_ && (group.workTiles > 0 || manifest_->sinkLogits)) {
+      addWorkTiles(ordinals, group.rowBegin, group.rowEnd, seen, true, false, work);
+      if (manifest_->sinkLogits)
+        addWorkTiles(ordinals, group.rowBegin, group.rowEnd, {}, true, true, work);
+    } else if (group.workTiles == 0 || !seen.empty() || manifest_->sinkLogits) {
+      addWorkTiles(ordinals, group.rowBegin, group.rowEnd, seen, group.workTiles > 0, true, work);
+    }
+  }
+  int64_t storedTokens = 0; // of all instances that some row sees through these heads
+  for (size_t o = 0; o < batch_->operands.size(); ++o)
+    for (size_t i = 0; sees(o) && i < batch_->operands[o].instances(); ++i)
+      if (const OperandBatch &operand = batch_->operands[o]; operand.rowFirst[i] < operand.rowLast[i])
+        storedTokens += lengthOf({static_cast<int32_t>(o), static_cast<int32_t>(i)});
+  work.tokensOnce += std::min(rangeTokens_, storedTokens) * ordinals.count();
+}
+
+void WorkTileBuilder::build(const Manifest &manifest, const Batch &batch, const PlanOptions &options,
+                            Work &work) {
+  manifest_ = &manifest;
+  batch_ = &batch;
+  ends_ = batch.ends.empty() ? manifest.ends : batch.ends;
+  findGroups();
+  const std::vector<OrdinalRange> ranges = ordinalRanges(manifest, batch);
+  strategy_ = options.strategy;
+  work.fixedSplit = fixedSplit_ = options.fixedSplit > 0;
+  work.kernel = options.kernel >= 0 ? options.kernel : chooseKernel(ranges);
+  work.stores.clear();
+  for (const OperandInfo &operand : manifest.operands)
+    work.stores.push_back(storeOf(manifest.argumentOf(operand)));
+  work.workTiles.clear();
+  work.segments.clear();
+  work.seen.clear();
+  work.slots.clear();
+  work.bits.clear();
+  work.tasks = work.largestWorkTile = 0;
+  work.tiles = work.tokensOnce = 0;
+  work.shared = work.omitted = false;
+  spreadClass_ = -1;
+  for (const OrdinalRange &ordinals : ranges)
+    addRange(ordinals, work);
+}
+
+} // namespace attn::rt

@@ -9,8 +9,8 @@
 using namespace mlir;
 using namespace mlir::attn;
 
-/// What one kernel needs its operations to agree on. `attn.attend` guarantees it; IR at the online level may
-/// be anything.
+/// Checks what the operations of one kernel must agree on. `attn.attend` guarantees it; hand-written IR at
+/// the online level does not.
 static LogicalResult verifyChain(Chain &chain) {
   if (chain.updates.empty())
     return chain.finish.emitOpError("expected a region of which something is visible");
@@ -27,11 +27,11 @@ static LogicalResult verifyChain(Chain &chain) {
     if (chain.updates.size() < 2 || first.getState() != chain.updates.front().getResult() ||
         chain.inits.size() != 1 || !chain.changes.empty() || findBranch(chain.function))
       return first.emitOpError(
-          "expected a single chain of two updates and more, and the state behind the first: "
-          "a kernel finishes no other early");
+          "expected a single chain of two updates and more, and the state after the first: "
+          "a kernel finishes no other state early");
     if (first.getOutput().getType() != chain.finish.getOutput().getType() || !first.getLse() ||
         !chain.finish.getLse())
-      return first.emitOpError("expected an output like the last one's, and an LSE of both");
+      return first.emitOpError("expected the output type of the last attn.finish, and an LSE of both");
     UpdateOp update = chain.updates.front();
     if (chain.countsSinks() || update.getHeadClassesAttr() || !update.getScore().empty())
       return first.emitOpError(
@@ -82,7 +82,7 @@ static SmallVector<Value> statesOf(Operation *op) {
       op->getOperands(), [](Value operand) { return isa<StateType>(operand.getType()); }));
 }
 
-/// Whether the operation makes a state of states, and is not one by which tokens are seen.
+/// Whether the operation makes a state from states without seeing tokens.
 static bool isChange(Operation *op) {
   if (isa<MergeOp>(op))
     return true;
@@ -91,7 +91,7 @@ static bool isChange(Operation *op) {
          isa<StateType>(op->getResult(0).getType()) && !statesOf(op).empty();
 }
 
-/// What --attn-walk-plan needs of a change to put it behind loops.
+/// Checks that --attn-walk-plan can move a change after the loops.
 static LogicalResult verifyChange(Operation *op) {
   if (isa<MergeOp>(op))
     return success();
@@ -135,7 +135,7 @@ FailureOr<Chain> mlir::attn::findChain(func::FuncOp function) {
   }
   if (!chain.finish)
     return function.emitOpError("has no attention at the online level");
-  // What the finished state is made of, in the order of the text.
+  // Find the operations that the finished state is made of, then add them in the order of the text.
   SetVector<Operation *> found;
   SmallVector<Value> states{chain.finish.getState()};
   while (!states.empty()) {
@@ -146,7 +146,7 @@ FailureOr<Chain> mlir::attn::findChain(func::FuncOp function) {
           "expected a state that is made by attn.init, attn.update and attn.merge, or by "
           "operations with OnlineOpInterface that take states and give one");
       if (op)
-        diagnostic.attachNote(op->getLoc()) << "this one is not";
+        diagnostic.attachNote(op->getLoc()) << "this operation is none of these";
       return diagnostic;
     }
     if (isChange(op) && failed(verifyChange(op)))
@@ -172,14 +172,14 @@ Chain mlir::attn::findChainInKernel(func::FuncOp kernel) {
   return chain;
 }
 
-/// Not so the finish of a state with which another operation goes on.
+/// Whether the user continues with the state. A finish after the first update does not.
 static bool goesOn(Operation *user) { return !isa<FinishOp>(user) || !firstAttr.isOn(user); }
 
 bool mlir::attn::goesOnOnce(Value state) { return llvm::count_if(state.getUsers(), goesOn) == 1; }
 
 Operation *mlir::attn::findBranch(func::FuncOp function) {
   for (auto finish : function.getOps<FinishOp>()) {
-    bool updated = false; // whether an update comes behind
+    bool updated = false; // whether an update follows
     for (Operation *op = finish.getState().getDefiningOp(); op;) {
       SmallVector<Value> states = statesOf(op);
       if (states.size() > 1 || llvm::count_if(op->getUsers(), goesOn) > 1 ||

@@ -21,35 +21,38 @@ using tile::ScheduleKind;
 
 namespace {
 
-/// An instruction of mma has 16 rows, and reads 16 tokens of the values: what a warp has at least.
+/// An instruction of mma has 16 rows and reads 16 tokens of the values: the least that a warp has.
 constexpr int64_t mmaRows = 16, mmaKeys = 16;
 
 namespace prefilling {
-/// Rows of a block, in order of reuse.
+/// The rows of a block, in order of reuse.
 constexpr int64_t mmaTileRows[] = {128, 64};
-/// Keys of a tile, from the longest. The shortest only codes may be worth: it is a single step of an mma.
+/// The keys of a tile, from the longest. Only quantized values may be worth the shortest: it is a single step
+/// of an MMA.
 constexpr int64_t mmaTileKeys[] = {64, 32, mmaKeys};
 
 /// Warps of two and of three consumers.
 constexpr int64_t twoConsumers = 2 * ScheduleAttr::groupWarps, threeConsumers = 3 * ScheduleAttr::groupWarps;
-/// Heads up to this long have three: an H200 was faster by them where exponentials weigh more than mmas.
+/// Heads up to this long have three consumers. They were faster on an H200 where exponentials weigh more than
+/// MMAs.
 constexpr int64_t shortHead = 80;
-/// Masks that the registers of three consumers have room for.
+/// The masks that fit the registers of three consumers.
 constexpr int64_t fewMasks = 3;
-/// The longest tiles that are tried, of keys that come in boxes and of keys that are gathered, and the steps
-/// to shorter ones. Multiples of 32: lengths usually are, too, and a tail costs a mask and a clearing. (144
-/// keys at d128 were as fast as 128 from 8K on and 8 % slower at 2K, measured on an H200.)
+/// The longest tiles that are tried, of keys that come in boxes and of gathered keys, and the step to shorter
+/// ones. All are multiples of 32: lengths usually are, too, and a tail costs a mask and a clearing. (144 keys
+/// at d128 were as fast as 128 from 8K on and 8 % slower at 2K, measured on an H200.)
 constexpr int64_t tmaKeys = 160, gatheredKeys = 128, keyStep = 32;
-/// One tile is read while the next arrives; more than two in flight made no difference at d64 on an H200.
+/// One tile is read while the next arrives. More than two in flight made no difference at d64 on an H200.
 constexpr int64_t stages = 2;
 } // namespace prefilling
 
-/// Of a kernel for short sequences (hopperBrief).
+/// Constants of a kernel for short sequences (hopperBrief).
 namespace briefly {
-/// Rows and tokens up to which it was faster on an H200, and heads for which 120 registers suffice.
+/// The rows and tokens up to which it was faster on an H200, and the head dims for which 120 registers
+/// suffice.
 constexpr int64_t longestSequence = 1024, longestHead = 64;
 constexpr int64_t keys = 64, stages = 2, blocks = 3;
-/// Registers of a thread of each role: three blocks of 256 threads begin with 80.
+/// The registers of a thread of each role: threads of three blocks of 256 begin with 80.
 constexpr int64_t producer = 24, consumer = 120;
 } // namespace briefly
 
@@ -92,12 +95,12 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
       tile::mergeScheduleAttr.set(function, model.merge(&getContext()));
   }
 
-  /// Whether gradients may be fused: where the function wants no order or, if it says nothing, where scores
-  /// are plain and no visibility has a size. On an H100 five mmas were then 1.03 to 1.20 times as fast as
-  /// seven in two launches where sequences have 4K tokens and more, and 0.95 times at 2K, where sums in
-  /// memory are much beside mmas (docs/rationale/backward.md). Others were not measured. Gradients of sinks
-  /// are sums of deltas, which are exact where rows are held (RowSums.h), so they fuse where they are told
-  /// to.
+  /// Whether gradients may be fused: if the function wants no order or, when it says nothing, if scores are
+  /// plain and no visibility has a size. On an H100, five MMAs were then 1.03 to 1.20 times as fast as seven
+  /// in two launches for sequences of 4K tokens and more. At 2K they were 0.95 times as fast, because sums in
+  /// memory are much beside the MMAs (docs/rationale/backward.md). Other cases were not measured. Gradients
+  /// of sinks are sums of deltas, which are exact where rows are stationary (RowSums.h), so they fuse only on
+  /// request.
   static bool mayFuse(func::FuncOp function, const ScheduleShape &shape) {
     if (Attribute ordered = orderedAttr.get(function))
       return ordered == BoolAttr::get(function.getContext(), false);
@@ -106,7 +109,7 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
     return shape.plain && !ofSinks;
   }
 
-  /// Sets two: the schedule of the kernels that hold rows, and of those that hold tokens.
+  /// Sets two schedules: of the kernels with stationary rows, and of those with stationary tokens.
   LogicalResult chooseForGradients(func::FuncOp function, const ScheduleShape &shape, const Chip &chip) {
     if (tile::schedulesAttr.isOn(function))
       return function.emitError() << "has tile.schedules, and those of a backward pass are chosen: expected "
@@ -126,15 +129,15 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
       splitsTokensAttr.mark(function);
     for (auto [held, each] : {std::pair("rows", chosen.rows), std::pair("tokens", chosen.tokens)})
       if (schedule == "wgmma" && !chosen.fused && each.getKind() != ScheduleKind::Wgmma)
-        function.emitRemark() << "schedule mma instead of wgmma where a backward pass holds " << held
-                              << ": wgmma needs sm_90a, and dims that fit its registers";
+        function.emitRemark() << "schedule mma instead of wgmma where a backward pass keeps " << held
+                              << " stationary: wgmma needs sm_90a, and dims that fit its registers";
     tile::schedulesAttr.set(function, ArrayAttr::get(&getContext(), {chosen.rows}));
     tile::tokenScheduleAttr.set(function, chosen.tokens);
     decided += 2;
     return success();
   }
 
-  /// Sets the schedule of the kernels that hold tokens, where their significance is asked for.
+  /// Sets the schedule of the kernels with stationary tokens, if their significance is asked for.
   LogicalResult chooseForSignificance(func::FuncOp function, const ScheduleShape &shape, const Chip &chip) {
     auto of = significanceAttr.get(function);
     if (!of)
@@ -144,9 +147,8 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
     if (!chosen)
       return function.emitError() << "no schedule of significance for dim " << shape.keyDim
                                   << " and groups of " << shape.group << " query heads fits " << chip.name
-                                  << ": expected groups of up to 64 where the largest of them counts, and of "
-                                     "up to 16 beside codes; mean and "
-                                     "sum take all";
+                                  << ": expected groups of up to 64 heads for max, and of up to 16 "
+                                     "with quantized keys or values; mean and sum take groups of any size";
     tile::tokenScheduleAttr.set(function, chosen);
     ++decided;
     return success();
@@ -155,8 +157,8 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
   LogicalResult choose(func::FuncOp function, const ScheduleModel &model, const ScheduleShape &shape,
                        const Chip &chip, SmallVectorImpl<ScheduleAttr> &chosen) {
     ScheduleAttr many = prefill(model, shape);
-    // Where there are many rows the tensor cores are the limit, and only wgmma reaches it: on an H200 it
-    // was 1.8 to 2.8 times as fast as mma at every shape (benchmarks/results).
+    // Many rows are limited by the tensor cores, and only wgmma reaches their limit: on an H200 it was 1.8 to
+    // 2.8 times as fast as mma at every shape (benchmarks/results).
     if (schedule == "wgmma" || (schedule == "auto" && chip.hasWgmma)) {
       std::string missing = wgmmaMissing(function, shape, chip);
       if (ScheduleAttr hopper = missing.empty() ? hopperPrefill(model, shape) : ScheduleAttr()) {
@@ -169,7 +171,8 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
                                                   : missing);
       }
     }
-    // Where warps share the keys of a tile no state is whole before the end of a task, to be finished early.
+    // A state must be whole before the end of a task to be finished early. Where warps share the keys of a
+    // tile it is not.
     if (many &&
         llvm::any_of(function.getOps<FinishOp>(), [](FinishOp finish) { return firstAttr.isOn(finish); })) {
       chosen.push_back(many);
@@ -193,7 +196,7 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
                                 << " bytes of shared memory of " << chip.name;
   }
 
-  /// Why an attention of any size has no kernel on wgmma; empty where it has.
+  /// The reason why an attention of any size has no kernel on wgmma; empty if it has one.
   static std::string wgmmaMissing(func::FuncOp function, const ScheduleShape &shape, const Chip &chip) {
     if (!chip.hasWgmma)
       return "wgmma needs sm_90a";
@@ -220,12 +223,12 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
                              model.keepsQueries() && !model.mixesCodes());
   }
 
-  /// A consumer warpgroup has 64 rows, and holds the scores of a tile, the weights of the one before and the
-  /// accumulator at once, in the registers that producers leave it. The order is that of speed measured on an
-  /// H200.
+  /// A consumer warpgroup has 64 rows. In the registers that producers leave it, it holds the scores of a
+  /// tile, the weights of the tile before and the accumulator at once. The order is that of the speed
+  /// measured on an H200.
   ScheduleAttr hopperPrefill(const ScheduleModel &model, const ScheduleShape &shape) {
-    // The shorter the dim, the more the exponentials weigh: a third warpgroup to hide them behind. Its
-    // registers come from the producer, too, which then cannot address parts of pages or several stores.
+    // The shorter the dim, the more the exponentials weigh, so a third warpgroup hides them. Its registers
+    // come also from the producer, which then cannot address parts of pages or several stores.
     using namespace prefilling;
     bool isShort = shape.valueDim <= shortHead && shape.keyDim <= shortHead;
     if (isShort && shape.regions.size() == 1 && shape.masks <= fewMasks)
@@ -237,10 +240,11 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
     return hopperTile(model, twoConsumers, /*tma=*/false);
   }
 
-  /// Beside three warpgroups, which are the fastest from 2K rows on: short sequences are over when their
-  /// pipelines have filled. Three blocks of one warpgroup each then fill a multiprocessor better, as they
-  /// begin and end their tasks at different times. (32 x 512 causal, 32 heads of 64, on an H200: 0.130
-  /// instead of 0.139 ms; 16 x 1K 0.207 instead of 0.224, but 8 x 2K 0.354 instead of 0.323.)
+  /// A schedule for short sequences, beside that of three warpgroups, which are the fastest from 2K rows on:
+  /// short sequences end soon after their pipelines have filled. Three blocks of one warpgroup each fill a
+  /// multiprocessor better, as they begin and end their tasks at different times. (32 x 512 causal, 32 heads
+  /// of 64, on an H200: 0.130 instead of 0.139 ms; 16 x 1K 0.207 instead of 0.224, but 8 x 2K 0.354 instead
+  /// of 0.323.)
   ScheduleAttr hopperBrief(const ScheduleModel &model, const ScheduleShape &shape, ScheduleAttr many) {
     using namespace briefly;
     if (!many || many.getConsumers() < 3 || shape.keyDim > longestHead || shape.valueDim > longestHead ||
@@ -257,7 +261,7 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
     return model.fitsBlock(schedule) ? schedule : ScheduleAttr();
   }
 
-  /// The longest tile of keys that fits.
+  /// The schedule with the longest tile of keys that fits.
   ScheduleAttr hopperTile(const ScheduleModel &model, int64_t warps, bool tma) {
     using namespace prefilling;
     for (int64_t keys = tma ? tmaKeys : gatheredKeys; keys >= keyStep; keys -= keyStep) {
@@ -272,14 +276,15 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
     return {};
   }
 
-  /// Prefill lives on reuse: the most rows, then the longest key tile.
+  /// Prefill lives on reuse: take the most rows, then the longest tile of keys.
   ScheduleAttr prefill(const ScheduleModel &model, const ScheduleShape &shape) {
     for (int64_t rows : prefilling::mmaTileRows) {
       for (int64_t keys : prefilling::mmaTileKeys) {
         bool isLast = rows == prefilling::mmaTileRows[1];
         if (keys == mmaKeys && !shape.converted() && !isLast)
           continue;
-        // Codes with many groups may leave no tile the room it should have; the least one is then taken.
+        // Quantized values with many groups may leave no tile enough registers; the smallest tile is then
+        // taken.
         bool least = isLast && keys == mmaKeys;
         for (int64_t stages = prefilling::stages; stages > 0; --stages) {
           if (stages == 1 && (keys != mmaKeys || !model.convertsByArithmetic()))

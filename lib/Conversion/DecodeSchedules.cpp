@@ -1,11 +1,13 @@
 //===- DecodeSchedules.cpp - Schedules for few rows -----------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Decode lives on bytes in flight, as long as instructions are few enough: in 16 bits
-// two blocks per multiprocessor with as many stages as fit. Codes are the fewer bytes
-// and the more instructions, so blocks overlap those, and stages are as few as will do.
+// Decode lives on bytes in flight, as long as instructions are few enough: in
+// 16 bits it takes two blocks per multiprocessor with as many stages as fit.
+// Quantized values are fewer bytes and more instructions, so several blocks
+// overlap those, and stages are as few as will do.
 //
-// An H200 decided that (2026-11-23, ms, blocks of heads in lockstep: Shares.cpp; tiles of
-// 8 rows and 128 keys, 32/8 heads of 128, 512 MiB of codes):
+// An H200 decided that (2026-11-23, ms, blocks of heads in lockstep:
+// Shares.cpp; tiles of 8 rows and 128 keys, 32/8 heads of 128, 512 MiB of
+// quantized values):
 //
 //   blocks x stages   2 x 4   2 x 3   2 x 2   3 x 2   3 x 3   4 x 2
 //   int8 / int8               0.1370  0.1303  0.1340
@@ -21,14 +23,14 @@ using namespace mlir::attn;
 using tile::ScheduleAttr;
 using tile::ScheduleKind;
 
-/// Tokens that an instruction of mma reads of the values: what a warp has at least.
+/// The tokens of the values that an instruction of mma reads: the least that a warp has.
 static constexpr int64_t mmaKeys = 16;
-/// Stages, from most to fewest: three already have three times in flight what latency and bandwidth ask for
-/// (docs/rationale/forward.md). With one nothing is in flight while a tile is computed, so it is the last
-/// resort.
+/// Stages, from most to fewest. Three already have three times in flight what latency and bandwidth ask for
+/// (docs/rationale/forward.md). With one stage nothing is in flight while a tile is computed, so it is the
+/// last resort.
 static constexpr int64_t mostStages = 4, fewestStages = 2, lastStages = 1;
-/// Of codes, bytes in flight on a multiprocessor from which more were not faster: neighbouring heads drift
-/// apart the further they look ahead.
+/// Bytes of quantized values in flight on a multiprocessor; more were not faster, because neighbouring heads
+/// drift apart the further they look ahead.
 static constexpr int64_t codesInFlight = 48 << 10;
 
 namespace {
@@ -56,8 +58,8 @@ private:
     return model.fitsBlock(schedule) && model.fitsMultiprocessor(schedule);
   }
 
-  /// Regions of different formats have rings of their own, which the chips with the least shared memory hold
-  /// in shorter tiles or fewer stages alone: long heads in 16 bits beside codes.
+  /// Regions of different formats have rings of their own. Chips with the least shared memory hold these only
+  /// in shorter tiles or fewer stages: long heads in 16 bits beside quantized values.
   ScheduleAttr chooseLeast() const {
     constexpr int64_t warps = 2, blocks = 1;
     for (int64_t stages : {fewestStages, lastStages})
@@ -71,10 +73,10 @@ private:
                              /*splitKeys=*/true, model.keepsQueries() && (few || !model.mixesCodes()));
   }
 
-  /// Of codes a warp takes more tokens at a time, as many as its lanes look up: bytes come no slower, and
-  /// what a tile waits for (exchanges, mmas one behind the other) is shared by more of them.
-  /// Chips before Hopper convert by more instructions: beside several groups and a score region 32 tokens of
-  /// a warp take more than 255 registers.
+  /// A warp takes twice as many quantized tokens at a time, as many as its lanes look up. Bytes come no
+  /// slower, and more tokens share a tile's latencies (exchanges, MMAs one after the other). Chips before
+  /// Hopper convert by more instructions: beside several groups and a score region, 32 tokens of a warp take
+  /// more than 255 registers.
   int64_t warpKeys() const {
     const bool crowded = shape.groups > 1 && !shape.rawScores && !chip.overlapsLaunches;
     return shape.converted() && model.keepsQueries() && !crowded ? 2 * mmaKeys : mmaKeys;
@@ -90,9 +92,10 @@ private:
     return std::clamp((codesInFlight + stage - 1) / stage + 1, fewestStages, mostStages);
   }
 
-  /// More than two ask for a kernel that takes few registers: few rows and heads no longer than was tried,
-  /// one mask, scores as they are. Four leave 128, which chips before Hopper, whose conversions are longer,
-  /// do not get by with, and three leave 168, with which they do not convert the codes of two regions.
+  /// More than two blocks need a kernel that takes few registers: few rows, heads no longer than was tried,
+  /// one mask, and plain scores. Four blocks leave 128 registers, too few for chips before Hopper, whose
+  /// conversions are longer. Three leave 168, too few for such chips to convert two regions of quantized
+  /// values.
   int64_t mostBlocks() const {
     constexpr int64_t usual = 2, ofLessThan8Bits = 3, ofLessThan4Bits = 4, longestHead = 128;
     const auto regions = static_cast<int64_t>(shape.regions.size());

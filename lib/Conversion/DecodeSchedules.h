@@ -7,7 +7,7 @@
 
 namespace mlir::attn {
 
-/// The schedule of a kernel on mma for up to so many packed rows; null where none fits.
+/// Chooses the schedule of a kernel on mma for up to `rows` packed rows; null if none fits.
 tile::ScheduleAttr chooseDecodeSchedule(MLIRContext *context, const ScheduleModel &model,
                                         const ScheduleShape &shape, const Chip &chip, int64_t rows);
 

@@ -1,23 +1,29 @@
 //===- GradientSchedules.cpp - Schedules of a backward pass ---------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A block holds lines, sixteen to a warp, with what is added up for them in registers,
-// and walks tiles of the others, some of which are on the chip. The tile is the longest
-// whose fragments leave a thread the registers that ptxas needs for the rest.
+// A block keeps stationary lines, sixteen to a warp, with their sums in
+// registers, and walks tiles of the other lines, some of which are on the chip.
+// The tile is the longest whose fragments leave a thread the registers that
+// ptxas needs for the rest.
 //
-// Of 128 lines two warpgroups compute by wgmma, with warps beside them that copy: whole
-// boxes of what is walked, of as many heads as fill a tile's lines evenly. Where these are
-// a part of a group, its parts take turns: with groups of five each head has tiles of its
-// own. Rows that are held come once a task, and are gathered where the heads of a group do
-// not fill lines evenly. What fits no tile is computed by mma, of 64 lines.
+// Of 128 lines, two warpgroups compute by wgmma, with warps beside them that
+// copy: whole boxes of the tiles that are walked, of as many heads as fill a
+// tile's lines evenly. Where these heads are a part of a group, the parts
+// follow each other: with groups of five each head has tiles of its own.
+// Stationary rows come once a task, and are gathered where the heads of a group
+// do not fill lines evenly. Problems that fit no such tile are computed by mma,
+// with 64 lines.
 //
-// Fused, the two warpgroups that hold tokens add to rows, too: of a tile of 128 packed
-// rows each has 64, the lines of an instruction, and of one of 64 half of the features.
-// They exchange gradients of scores, in two tiles that take turns where those fit beside
-// the stages of what is walked: then they meet once a tile, not twice (GradientTile.cpp).
-// What fits is counted to the byte, and allocation checks it (AllocateShared.cpp).
+// Fused, the two warpgroups with stationary tokens add to rows, too: of a tile
+// of 128 packed rows each has 64, the lines of an instruction, and of a tile of
+// 64 half of the features. They exchange gradients of scores, in two
+// alternating tiles where those fit beside the stages of the tiles that are
+// walked: then they sync at a named barrier once a tile, not twice
+// (GradientTile.cpp). The fit is counted to the byte, and allocation checks it
+// (AllocateShared.cpp).
 //
-// Where dk and dv do not fit registers together (heads of 192 and 256), each has a kernel
-// of its own, which makes the scores anew: eight mmas instead of seven.
+// Where dk and dv do not fit registers together (heads of 192 and 256), each
+// has a kernel of its own, which computes the scores again: eight MMAs instead
+// of seven.
 //
 //===----------------------------------------------------------------------===//
 #include "GradientSchedules.h"
@@ -32,53 +38,54 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-/// Lines that a warp holds.
+/// The stationary lines of a warp.
 static constexpr int64_t warpLines = 16;
-/// Tiles in flight. A tile of wgmma takes about as long to compute as to come: a third is on its way
+/// Tiles in flight. A tile of wgmma takes about as long to compute as to arrive: a third is on its way
 /// meanwhile.
 static constexpr int64_t mmaStages = 2, mostStages = 3;
-/// Warps of a block that compute by mma and by wgmma.
+/// The warps of a block that compute, by mma and by wgmma.
 static constexpr int64_t mmaWarps = 4, wgmmaWarps = 2 * ScheduleAttr::groupWarps;
-/// Lines of a tile that is walked, from the longest.
+/// The lines of a tile that is walked, from the longest.
 static constexpr int64_t walked[] = {64, 32, 16}, walkedByWgmma[] = {128, 96, 80, 64, 48, 32};
-/// Registers of fragments beside which ptxas 13.0 spills nothing: what it needs for addresses, rows and masks
-/// is less than beside a softmax. A score region takes some, but with the least tile. (17 pairs of dims
-/// plain, 12 with a soft cap, two chips, 2026-11-23.) Wide heads that are no whole panels take addresses,
-/// too.
+/// Registers of fragments beside which ptxas 13.0 spills nothing: addresses, rows and masks need fewer than
+/// beside a softmax. A score region takes some, except with the smallest tile. (17 pairs of dims plain, 12
+/// with a soft cap, two chips, 2026-11-23.) Wide heads that are not whole panels take addresses, too.
 static constexpr int64_t room = 184, roomOfRegions = 168, roomOfWidePanels = 136;
-/// Beside sums of each row (RowSums.h), of which a lane has two rows. (Heads of 64, 96 and 128 with one and
-/// two reads of tables, two regions, 2026-11-26.)
+/// The limit beside sums of each row (RowSums.h), of which a lane has two rows. (Heads of 64, 96 and 128 with
+/// one and two reads of tables, two regions, 2026-11-26.)
 static constexpr int64_t roomOfTables = 160;
-/// The same of wgmma, whose threads take those of the warps that copy: where rows are held, and where tokens
-/// are. (17 pairs of dims: causal, without a mask, with two sizes, with a soft cap, 2026-11-23.)
+/// Limits of wgmma, whose threads get the registers of the warps that copy: with stationary rows, and with
+/// stationary tokens. (17 pairs of dims: causal, without a mask, with two sizes, with a soft cap,
+/// 2026-11-23.)
 static constexpr int64_t wgmmaRoomOfRows = 176, wgmmaRoomOfTokens = 208;
-/// Where tokens add to rows, and tiles are longest. (Heads of 64 and values of 48 and 64, causal and without
-/// a mask, 2026-11-25.) Beside slopes of a score region: values of 96 beside keys of 128 spill.
-/// Where tokens are held for one of their two gradients: of whole panels and plain scores beside rings of
-/// several slots, and of others. (17 pairs of dims of 64 to 256: causal, without a mask, with two sizes, with
-/// a soft cap, 2026-11-28.)
+/// `wgmmaRoomOfOne`: tokens are stationary for one of their two gradients, beside rings of several stages;
+/// `WithMore` is for scores that are not plain. (17 pairs of dims of 64 to 256: causal, without a mask, with
+/// two sizes, with a soft cap, 2026-11-28.)
+/// `wgmmaRoomOfBoth`: stationary tokens add to rows, and tiles are longest; less beside slopes of a score
+/// region, as values of 96 beside keys of 128 spill. (Heads of 64 and values of 48 and 64, causal and without
+/// a mask, 2026-11-25.)
 static constexpr int64_t wgmmaRoomOfOne = 200, wgmmaRoomOfOneWithMore = 176;
 static constexpr int64_t wgmmaRoomOfBoth = 224, wgmmaRoomOfBothAndSlopes = 216;
-/// Features of a token whose gradients a warp holds, at most.
+/// The most features of a token whose gradients a warp holds.
 static constexpr int64_t mostTogether = 320;
-/// Lines of tiles whose rows' positions go with numbers of their own, as a window's ends.
+/// The most lines of tiles whose rows' positions have numbers beside them, such as a window's ends.
 static constexpr int64_t mostNumbered = 64;
-/// Of a thread of each role. Where lines have panels of several widths, copies have an address for each;
-/// gathers of rows have one for each line, of three tensors.
+/// Registers of a thread of each role. If lines have panels of several widths, copies have an address for
+/// each; gathers of rows have one for each line, of three tensors.
 static constexpr int64_t panelFeatures = 64;
 static constexpr Registers ofWhole = {24, 240}, ofPanels = {32, 232}, ofGathers = {80, 208};
 
-/// Registers of a lane for a fragment of f32 of the lines of a warp.
+/// The registers of a lane for a fragment of f32 of a warp's lines.
 static int64_t registersOf(int64_t columns) { return warpLines * columns / 32; }
 
 namespace {
 
-/// Features of the tiles that a block holds, and of the accumulators of a line.
+/// The features of the stationary tiles of a block, and of the accumulators of a line.
 struct Held {
   int64_t features, accumulated;
   bool tokens;
   bool addsToRows = false;
-  bool one = false; ///< of a token's two gradients
+  bool one = false; ///< only one of a token's two gradients
 };
 
 class Chooser {
@@ -103,11 +110,11 @@ public:
     return {};
   }
 
-  /// Of significance: each warp holds keys, and queries are walked, in tiles that begin with the first head
-  /// of a group. In generation a block waits for its task, for pages, for keys, and is done: 3 us on an H200,
-  /// of which what is asked of memory takes a third (41 x 8K, 2026-11-23). So what counts is how many blocks
-  /// wait at once: tiles of queries are short, and registers so few that eight fit, of several groups six and
-  /// of long heads four, as ptxas spills otherwise.
+  /// The schedule of significance: each warp has stationary keys and walks queries, in tiles that begin with
+  /// the first head of a group. In generation a block waits for its task, for pages, for keys, and is done: 3
+  /// us on an H200, of which memory takes a third (41 x 8K, 2026-11-23). So the number of blocks that wait at
+  /// once counts. Tiles of queries are short, and registers so few that eight blocks fit; six with several
+  /// groups and four with long heads, as ptxas spills otherwise.
   ScheduleAttr chooseForSignificance(bool byHead) const {
     constexpr int64_t longestHead = 128;
     const int64_t mostBlocks = shape.keyDim > longestHead ? 4 : shape.groups > 1 ? 6 : 8;
@@ -126,7 +133,7 @@ public:
     return {};
   }
 
-  /// As `choose`, on wgmma.
+  /// The counterpart of `choose` on wgmma.
   ScheduleAttr chooseWgmma(Held held) const {
     for (int64_t lines : walkedByWgmma) {
       int64_t slopes = slopesOf(held, lines);
@@ -152,7 +159,7 @@ public:
       f.producers = ScheduleAttr::groupWarps;
       Registers registers = !fills ? ofGathers : isWhole() ? ofWhole : ofPanels;
       f.producerRegisters = registers.producer, f.consumerRegisters = registers.consumer;
-      // The next task's rows come meanwhile, where there is room.
+      // The next task's rows arrive meanwhile if they fit.
       Held twice = held;
       twice.features *= 2;
       f.queryStages = !held.tokens && fitsWgmma(twice, lines, stages) ? 2 : 1,
@@ -167,14 +174,14 @@ public:
     return {};
   }
 
-  /// Of what begins and ends the sums of rows, 128 of them at a time. Two blocks have as many copies under
-  /// way as memory takes.
+  /// The schedule of the kernels that begin and end the sums of rows, 128 rows at a time. Two blocks have as
+  /// many copies in flight as memory takes.
   ScheduleAttr chooseForSums() const {
-    constexpr int64_t blocks = 2, keys = 64; // tasks are planned for tiles of so many
+    constexpr int64_t blocks = 2, keys = 64; // tasks are planned for tiles of this many
     return get(ScheduleKind::Mma, wgmmaWarps, keys, /*stages=*/1, blocks);
   }
   /// Whether a warpgroup can have half of the features of a key: whole panels, or a part of one. Of 96
-  /// features one has 64, and the other 32 and as many zeros. Sums leave in panels of 32.
+  /// features one warpgroup has 64, and the other has 32 and as many zeros. Sums leave in panels of 32.
   bool halvesFeatures() const { return llvm::is_contained({64, 96, 128}, shape.keyDim); }
 
   /// Whether lines are whole panels.
@@ -188,7 +195,8 @@ private:
       return shape.rawScores ? wgmmaRoomOfBoth : wgmmaRoomOfBothAndSlopes;
     return held.tokens ? wgmmaRoomOfTokens : wgmmaRoomOfRows;
   }
-  /// Registers of a score region's slopes: by the score and, where rows are held, by each table that is read.
+  /// Registers of a score region's slopes: by the score and, with stationary rows, by each table that is
+  /// read.
   int64_t slopesOf(Held held, int64_t lines) const {
     int64_t fragments = (shape.rawScores ? 0 : 1) + (held.tokens ? 0 : shape.tableReads);
     return fragments * registersOf(lines);
@@ -198,22 +206,22 @@ private:
                              blocks,
                              /*splitKeys=*/false, /*queryInRegisters=*/false);
   }
-  /// With barriers behind each ring, and rings of numbers of rows.
+  /// Whether the tiles fit shared memory, with barriers after each ring and rings of numbers of rows.
   bool fitsWgmma(Held held, int64_t lines, int64_t stages) const {
     constexpr int64_t others = 7 * alignment;
     int64_t bytes = held.addsToRows ? fusedBytes(lines, stages, /*exchanges=*/1)
                                     : sharedBytes(held, warpLines * wgmmaWarps, lines, stages) + others;
     return bytes <= chip.sharedPerBlock;
   }
-  /// Stages come first: with two of them, for which two tiles would fit in more places, the kernel for tokens
-  /// took 5 to 7 % longer (heads of 128, an H100, 2026-11-26).
+  /// Stages come first. With two stages, which would leave more shapes room for two exchange tiles, the
+  /// kernel for tokens took 5 to 7 % longer (heads of 128, an H100, 2026-11-26).
   void setExchanges(ScheduleFields &f) const {
     auto bytes = [&](int64_t exchanges) { return fusedBytes(*f.keys, *f.stages, exchanges); };
     f.exchangeStages = bytes(2) <= chip.sharedPerBlock ? 2 : 1;
     f.sharedBytes = bytes(*f.exchangeStages);
   }
-  /// What a kernel takes that holds tokens and adds to rows: in the order of its allocations
-  /// (StageRowFills.cpp), with barriers behind all. Of plain scores numbers of rows lie in one ring.
+  /// The bytes of a kernel with stationary tokens that adds to rows, in the order of its allocations
+  /// (StageRowFills.cpp), with the barriers last. With plain scores, the numbers of rows lie in one ring.
   int64_t fusedBytes(int64_t lines, int64_t stages, int64_t exchanges) const {
     constexpr int64_t held = warpLines * wgmmaWarps, numbers = 3;
     MLIRContext *context = shape.element.getContext();
@@ -236,29 +244,30 @@ private:
     memory.place(BarriersType::get(context, barriers));
     return memory.getBytes();
   }
-  /// Whether the tiles of rings begin where swizzles do, which repeat after so many bytes.
+  /// Whether the tiles of rings begin where the swizzle pattern repeats, every `alignment` bytes.
   bool alignsTiles(int64_t lines) const {
     int64_t bits = lines * shape.element.getIntOrFloatBitWidth();
     return bits * shape.keyDim % (8 * alignment) == 0 && bits * shape.valueDim % (8 * alignment) == 0;
   }
-  /// Registers of what is added up, of scores and their gradients, and of one of them as an mma takes it.
+  /// Registers of the sums, of scores and their gradients, and of one of them as an MMA takes it.
   static int64_t fragments(Held held, int64_t lines) {
     return registersOf(held.accumulated) + 2 * registersOf(lines) + registersOf(lines) / 2;
   }
-  /// Of a line of keys as it is stored, without metadata.
+  /// The bytes of a line of keys as it is stored, without metadata.
   int64_t keyBytes() const {
     unsigned bits = 0;
     for (KVType region : shape.regions)
       bits = std::max(bits, codesOf(region.getKey()).getIntOrFloatBitWidth());
     return shape.keyDim * bits / 8;
   }
-  /// In the order of no kernel: all tiles are multiples of what they are aligned to, or that is added.
+  /// An upper bound, which follows no kernel's order: tiles are multiples of their alignment, or that is
+  /// added.
   int64_t sharedBytes(Held held, int64_t heldLines, int64_t lines, int64_t stages) const {
     SharedMemory memory;
     memory.place(tileOf(heldLines, held.features));
     for (int64_t features : {shape.keyDim, shape.valueDim})
       memory.place(RingType::get(shape.element.getContext(), stages, tileOf(lines, features)));
-    return memory.getBytes() + 3 * alignment; // what is held are up to three tiles
+    return memory.getBytes() + 3 * alignment; // the stationary tiles are up to three
   }
   SharedType tileOf(int64_t count, int64_t features, Type element = {}) const {
     return SharedType::get(shape.element.getContext(), Axis::Query, count, Axis::Feature, features,
@@ -275,7 +284,7 @@ private:
 GradientSchedules mlir::attn::chooseGradientSchedules(const ScheduleShape &shape, const Chip &chip,
                                                       bool mayWgmma, bool mayFuse) {
   Chooser chooser(shape, chip);
-  // Rows are held with their outputs and the gradients of those.
+  // Rows are stationary with their outputs and the gradients of those.
   Held rows{shape.keyDim + 2 * shape.valueDim, shape.keyDim, /*tokens=*/false};
   Held tokens{shape.keyDim + shape.valueDim, shape.keyDim + shape.valueDim, /*tokens=*/true};
   GradientSchedules chosen;
@@ -301,7 +310,7 @@ GradientSchedules mlir::attn::chooseGradientSchedules(const ScheduleShape &shape
   Held one = tokens;
   one.accumulated = std::max(shape.keyDim, shape.valueDim);
   one.one = true;
-  if (mayWgmma && chip.hasWgmma && chooser.isWhole()) // of others ptxas serialises wgmma
+  if (mayWgmma && chip.hasWgmma && chooser.isWhole()) // ptxas serialises wgmma of others
     chosen.tokens = chooser.chooseWgmma(one);
   if (!chosen.tokens)
     chosen.tokens = chooser.choose(one);

@@ -7,22 +7,23 @@
 
 namespace mlir::attn {
 
-/// Schedules of the kernel that holds rows and of those that hold tokens. `rows` are lines that a block
-/// holds, and `keys` lines of the tiles that it walks: of the latter, tokens and packed rows.
+/// Schedules of the kernel with stationary rows and of the kernels with stationary tokens. `rows` is the
+/// number of lines that stay in a block, tokens or packed rows; `keys` is the number of lines of the tiles
+/// that it walks.
 struct GradientSchedules {
   tile::ScheduleAttr rows, tokens; ///< null where no tile of these dims fits
-  /// Whether those that hold tokens add to the gradient of rows, too; `rows` is then of the kernels that
-  /// begin and end its sums.
+  /// Whether the kernels with stationary tokens add to the gradient of rows, too. The schedule `rows` is then
+  /// for the kernels that begin and end its sums.
   bool fused = false;
-  /// Whether gradients of keys and those of values have kernels of their own.
+  /// Whether gradients of keys and gradients of values have kernels of their own.
   bool splitsTokens = false;
 };
-/// On wgmma where `mayWgmma` and the problem allow it, each of the two for itself; else on mma. Fused where
-/// `mayFuse` and wgmma allows it.
+/// Chooses both schedules, each for itself: on wgmma where `mayWgmma` and the problem allow it, else on mma.
+/// Fuses where `mayFuse` and wgmma allow it.
 GradientSchedules chooseGradientSchedules(const ScheduleShape &shape, const Chip &chip, bool mayWgmma,
                                           bool mayFuse);
-/// Of the kernels that add up significance, on mma; `byHead`: heads of a group are told apart. Null where
-/// none fits.
+/// Chooses the schedule of the kernels that add up significance, on mma; null if none fits. `byHead`: they
+/// tell the heads of a group apart.
 tile::ScheduleAttr chooseSignificanceSchedule(const ScheduleShape &shape, const Chip &chip, bool byHead);
 
 } // namespace mlir::attn

@@ -26,7 +26,7 @@ using namespace mlir::attn;
 
 namespace {
 
-/// A kernel function becomes an `llvm.func` with the launch bounds of its schedule.
+/// Replaces a kernel function by an `llvm.func` with the launch bounds of its schedule.
 void replaceKernel(func::FuncOp op) {
   OpBuilder b(op);
   auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(op.getContext()), op.getArgumentTypes());
@@ -40,8 +40,8 @@ void replaceKernel(func::FuncOp op) {
   for (NamedAttribute attribute : op->getDiscardableAttrs())
     if (attribute.getName().strref().starts_with("tile."))
       kernel->setAttr(attribute.getName(), attribute.getValue());
-  // Tensors never overlap what a kernel writes, and LLVM may use it.
-  // Generic pointers are tensor maps: 128 bytes of the parameters themselves.
+  // Tensors never overlap what a kernel writes, and LLVM may use that. Generic pointers are tensor maps: 128
+  // bytes of the parameters themselves.
   for (auto [i, argument] : llvm::enumerate(op.getArgumentTypes())) {
     auto pointer = dyn_cast<LLVM::LLVMPointerType>(argument);
     if (pointer && pointer.getAddressSpace() == 0) {
@@ -57,7 +57,7 @@ void replaceKernel(func::FuncOp op) {
   op.erase();
 }
 
-/// Puts `to`, in front of `op` and with its results, in its place.
+/// Replaces `op` by `to`, which stands before it and has its results.
 void finishReplacing(Operation *op, Operation *to) {
   if (DictionaryAttr attributes = op->getDiscardableAttrDictionary(); !attributes.empty())
     to->setDiscardableAttrs(attributes);
@@ -65,7 +65,7 @@ void finishReplacing(Operation *op, Operation *to) {
   op->erase();
 }
 
-/// `From` and `To` are the same operation in two dialects.
+/// Replaces an operation that is the same in two dialects, `From` and `To`.
 template <typename From, typename To> void replaceBy(Operation *operation, OpBuilder &b) {
   auto op = cast<From>(operation);
   auto to = To::create(b, op.getLoc(), op->getResultTypes(), op->getOperands());
@@ -114,7 +114,7 @@ template <> void replaceBy<func::ReturnOp, LLVM::ReturnOp>(Operation *op, OpBuil
   finishReplacing(op, LLVM::ReturnOp::create(b, op->getLoc(), ValueRange()));
 }
 
-/// Operations that kernels have many of, and how each is replaced. MLIR's conversion takes four times as
+/// The operations that kernels have many of, and how each is replaced. MLIR's conversion takes four times as
 /// long.
 class Replacements {
 public:
@@ -145,7 +145,7 @@ public:
     add<cf::CondBranchOp, LLVM::CondBrOp>();
     add<func::ReturnOp, LLVM::ReturnOp>();
   }
-  /// Whether the operation is one of these, and was replaced.
+  /// Replaces the operation if it is one of these; returns whether it did.
   bool apply(Operation *op) const {
     auto known = functions.find(op->getName().getTypeID());
     if (known == functions.end())
@@ -172,7 +172,7 @@ struct MachineToLLVM : attn::impl::MachineToLLVMPassBase<MachineToLLVM> {
       return signalPassFailure();
     }
     replaceStructures();
-    // MLIR's conversion takes the operations that are left.
+    // MLIR's conversion takes the remaining operations.
     const Replacements replacements;
     SmallVector<Operation *> rest;
     getOperation().walk([&](Operation *op) {
@@ -201,7 +201,7 @@ private:
            isa<gpu::GPUModuleOp, func::FuncOp, tile::MoveMatrixOp, tile::WgmmaOp, tile::WgmmaWaitOp>(op);
   }
 
-  /// Loops and branches become blocks, inner ones before those around them.
+  /// Turns loops and branches into blocks, inner ones before those around them.
   void replaceStructures() {
     SmallVector<Operation *> found;
     getOperation().walk([&](Operation *op) {

@@ -7,21 +7,24 @@
 
 namespace mlir::attn {
 
-/// What every block of a multiprocessor costs beside its own shared memory (CUDA C++ Programming Guide,
-/// "Shared Memory" of compute capability 8.x and 9.0).
+/// The shared memory that the system takes of every block, beside the block's own (CUDA C++ Programming
+/// Guide, "Shared Memory" of compute capability 8.x and 9.0).
 inline constexpr int64_t systemShared = 1024;
-/// A thread's registers (PTX ISA), what setmaxnreg gives one at most, and those of a multiprocessor.
+/// The registers of a thread (PTX ISA), the most that setmaxnreg gives a thread, and the registers of a
+/// multiprocessor.
 inline constexpr int64_t threadRegisters = 255, roleRegisters = 256, allRegisters = 65536;
 
-/// What a thread begins with where a kernel may take all registers: they are given by eights.
+/// The registers that a thread begins with if a kernel may take all; they are allocated in multiples of
+/// eight.
 int64_t firstRegisters(tile::ScheduleAttr schedule);
 
-/// Registers per thread of the two roles, which share the 65,536: what ptxas 13.0 needs to spill nothing
+/// Registers per thread of the two roles, which share the 65,536. ptxas 13.0 needs this many to spill nothing
 /// (2026-11-20).
 struct Registers {
   int64_t producer, consumer;
 };
-/// A producer that gathers computes addresses; three consumers and wide values leave it fewer.
+/// The registers of both roles. A producer that gathers computes addresses; three consumers and wide values
+/// leave it fewer.
 Registers registersOfRoles(int64_t consumers, bool gathers, int64_t valueDim);
 
 } // namespace mlir::attn

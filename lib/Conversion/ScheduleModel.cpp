@@ -12,14 +12,14 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-/// Swizzles repeat after so many bytes.
+/// The swizzle pattern repeats after this many bytes.
 static constexpr int64_t swizzlePeriod = 1024;
-/// What limits paged prefill is the number of boxes, which one lane issues (docs/rationale/forward.md): boxes
-/// of so many lines are few enough.
+/// The number of boxes limits paged prefill, because one lane issues them (docs/rationale/forward.md). Boxes
+/// of this many lines are few enough.
 static constexpr int64_t longBox = 32;
-/// Features of the widest panel of a tile of 16-bit elements: 128 bytes, the widest swizzle.
+/// The features in the widest panel of a tile of 16-bit elements: 128 bytes, the widest swizzle.
 static constexpr int64_t panelFeatures = 64;
-/// Tokens that an instruction of wgmma reads of the values at a time.
+/// The tokens of the values that one wgmma instruction reads.
 static constexpr int64_t mmaTokens = 16;
 
 //===----------------------------------------------------------------------===//
@@ -47,9 +47,9 @@ bool ScheduleModel::alignsTiles(int64_t keys) const {
   return keyTile(keys).getBytes() % swizzlePeriod == 0 && valueTile(keys).getBytes() % swizzlePeriod == 0;
 }
 
-/// Values may lie in shared memory as their pages arrive: the mma reads them along tokens, sixteen at a time.
-/// (Keys are read along features, all tokens at once.) One copy for each page then does, instead of one for
-/// each panel.
+/// Values may lie in shared memory as their pages arrive, because the MMA reads them along tokens, sixteen at
+/// a time. (It reads keys along features, all tokens at once.) One copy per page then replaces one copy per
+/// panel.
 int64_t ScheduleModel::valueBoxesOf(ArrayRef<int64_t> copies, int64_t keys) const {
   int64_t boxes = 0;
   for (int64_t lines : copies) {
@@ -61,8 +61,8 @@ int64_t ScheduleModel::valueBoxesOf(ArrayRef<int64_t> copies, int64_t keys) cons
   return boxes;
 }
 
-/// Results leave through the queries' stage, a box for each warpgroup, where another stage takes the next
-/// queries meanwhile.
+/// Results may leave by TMA store from the queries' stage, one box per warpgroup, while another stage takes
+/// the next queries.
 bool ScheduleModel::mayStoreByTma(ScheduleAttr schedule) const {
   return schedule.loadsTokensByTma() && schedule.getRows() % shape.group == 0 &&
          schedule.getQueryStages() == 2 && ScheduleAttr::groupRows % shape.group == 0 &&
@@ -90,7 +90,7 @@ SharedType ScheduleModel::valueTile(int64_t lines) const {
   return tileOf(Axis::Key, lines, shape.valueDim, shape.element);
 }
 
-/// In the order in which kernels allocate.
+/// Places the tiles in the order in which kernels allocate them.
 int64_t ScheduleModel::sharedBytes(ScheduleAttr schedule) const {
   MLIRContext *context = shape.element.getContext();
   SharedMemory memory;
@@ -138,22 +138,22 @@ bool ScheduleModel::fitsMultiprocessor(ScheduleAttr schedule) const {
 // Completion
 //===----------------------------------------------------------------------===//
 
-/// One consumer's mmas wait for another's to be started where the softmax is long beside the mmas: heads
-/// shorter than 128 and score regions lost 1 to 10 % without turns on an H200, longer heads 1 to 2 %, and
-/// heads of 128 gained 1 % (5 % at 32K tokens without a mask).
+/// One consumer's MMAs wait until another's have started if the softmax is long compared with the MMAs. On an
+/// H200, heads shorter than 128 and score regions lost 1 to 10 % without ping-pong, and longer heads 1 to 2
+/// %. Heads of 128 gained 1 % without it (5 % at 32K tokens without a mask).
 bool ScheduleModel::pingPongs(ScheduleAttr schedule) const {
   bool freely =
       schedule.getConsumers() == 2 && shape.keyDim == 128 && shape.valueDim == 128 && shape.rawScores;
   return schedule.getConsumers() > 1 && !freely;
 }
 
-/// Sets what was left open.
+/// Sets a field that was left open.
 template <typename T, typename Value> static void fill(std::optional<T> &field, Value chosen) {
   if (!field)
     field = chosen;
 }
 
-/// What a schedule with roles leaves open, where queries have so many slots.
+/// Completes a schedule with roles whose queries have `queryStages` stages.
 ScheduleAttr ScheduleModel::completeRoles(ScheduleAttr schedule, int64_t queryStages) const {
   ScheduleFields f = schedule.getFields();
   MLIRContext *context = schedule.getContext();
@@ -175,7 +175,7 @@ ScheduleAttr ScheduleModel::completeRoles(ScheduleAttr schedule, int64_t querySt
   bool gathers = *f.queryCopy == ScheduleAttr::gathered;
   Registers registers = registersOfRoles(schedule.getConsumers(), gathers, shape.valueDim);
   fill(f.producerRegisters, registers.producer);
-  // A single consumer begins with more than two get.
+  // A single consumer begins with more registers than two consumers get.
   fill(f.consumerRegisters, std::max(registers.consumer, firstRegisters(ScheduleAttr::get(context, f))));
   fill(f.pingPong, pingPongs(schedule));
   return ScheduleAttr::get(context, f);
@@ -191,9 +191,9 @@ ScheduleAttr ScheduleModel::complete(ScheduleAttr schedule) const {
   return ScheduleAttr::get(schedule.getContext(), fields);
 }
 
-/// 64 registers of a thread are parts in flight, four columns of each 128 in a lane. With what else is live
-/// they are few enough (102) for five blocks, which also wait beside two blocks of decode on a
-/// multiprocessor.
+/// Parts in flight take 64 registers of a thread: a lane has four of each 128 columns. Together with the
+/// other live values they fit the 102 registers that five blocks leave a thread. Five blocks also wait beside
+/// two blocks of decode on a multiprocessor.
 MergeScheduleAttr ScheduleModel::merge(MLIRContext *context) const {
   constexpr int64_t warps = 4, blocks = 5, registersInFlight = 64;
   int64_t columns = 4 * llvm::divideCeil(shape.valueDim, 128);

@@ -9,10 +9,10 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-/// Rows of a warp's fragment.
+/// The rows of a warp's fragment.
 static constexpr int64_t warpRows = 16;
 
-/// Registers of a lane for its part of a fragment of a warp.
+/// The registers of a lane for its share of a warp's fragment.
 static int64_t registersOf(int64_t rows, int64_t columns, int64_t bits) {
   return rows * columns * bits / 1024;
 }
@@ -25,15 +25,16 @@ int64_t ScheduleModel::fragmentRegisters(ScheduleAttr schedule) const {
   return scores + weights + registersOf(rows, shape.valueDim, 32) + queries;
 }
 
-/// Where they and the accumulator leave half of the 255 for scores, weights, addresses, rows and masks.
+/// Queries stay if they and the accumulator leave half of the 255 registers for scores, weights, addresses,
+/// rows and masks.
 bool ScheduleModel::keepsQueries() const {
   int64_t bits = shape.element.getIntOrFloatBitWidth();
   return registersOf(warpRows, shape.keyDim, bits) + registersOf(warpRows, shape.valueDim, 32) <=
          (threadRegisters + 1) / 2;
 }
 
-/// Codes of several formats are each converted by code of their own, whose constants and addresses are live
-/// in one loop: beside queries in registers that is too many where conversions are arithmetic, as before
+/// Each format of quantized values has conversion code of its own, whose constants and addresses are all live
+/// in one loop. Beside queries in registers that is too much where conversions are arithmetic, as before
 /// Hopper.
 bool ScheduleModel::mixesCodes() const {
   SmallVector<std::pair<Type, Type>> formats;
@@ -43,16 +44,16 @@ bool ScheduleModel::mixesCodes() const {
   return !formats.empty() && !llvm::all_equal(formats);
 }
 
-/// Whether a format's rows, and the groups in them, make runs that are powers of two of features. Codes that
-/// take the scales of their blocks on the way to an mma have runs as long as their rows.
+/// Whether the lines of a format, and the groups in them, are runs of a power of two of features. Block
+/// formats apply their scales on the way to an MMA, so their runs are as long as their lines.
 static bool hasLongRuns(const rt::StorePart &part) {
   constexpr int64_t shortest = 64;
   return !part.format.isPlain() && llvm::isPowerOf2_64(part.dim) && part.dim >= shortest &&
          (part.format.groups(part.dim) == 1 || part.format.hasBlocks() || part.format.group >= shortest);
 }
 
-/// Weights that have taken the scales of integers are rounded to f16 before they meet codes that count from
-/// their zero: more than f16's own results may be off, and little beside the rounding of bf16.
+/// Weights that have taken the scales of integers are rounded to f16 before they meet values that count from
+/// their zero point. The error is larger than that of f16 results, and small beside the rounding of bf16.
 bool ScheduleModel::takesFewRows() const {
   return shape.group <= ScheduleAttr::fewRows && keepsQueries() &&
          llvm::all_of(shape.regions, [&](KVType region) {
@@ -62,41 +63,46 @@ bool ScheduleModel::takesFewRows() const {
          });
 }
 
-// What fragments may take so that ptxas 13.0 spills nothing, with every mask and score region that the tests
-// name (2026-11-20): what is left is addresses, rows of the softmax, masks and descriptors. Found by
-// compiling every head size; test/Target/shapes.test and wgmma.test hold ptxas to it.
+// The registers that fragments may take so that ptxas 13.0 spills nothing, with every mask and score region
+// that the tests name (2026-11-20). The rest goes to addresses, rows of the softmax, masks and descriptors.
+// The limits were found by compiling every head size; test/Target/shapes.test and wgmma.test hold ptxas to
+// them.
 namespace room {
-/// Of mma's 255 registers ptxas needs some 80 for the rest; masks of several regions and classes 8 more.
+/// On mma, ptxas needs some 80 of the 255 registers for the rest, and 8 more for masks of several regions and
+/// classes.
 constexpr int64_t mma = 164, mmaOfManyMasks = 156;
-/// What masks of regions of their own take beside rows that the heads of a group do not fill evenly, where
-/// keys are shorter than this.
+/// Less for regions with masks of their own if the heads of a group do not fill the rows evenly and keys are
+/// shorter than `shortKeys`.
 constexpr int64_t ofUnevenRegions = 16, shortKeys = 64;
-/// What pages of one token take, each with an address of its own, in regions of their own.
+/// Less for such regions if their pages have one token, because each token then has an address of its own.
 constexpr int64_t ofSingleTokens = 8;
-/// Codes on their way to an mma take some, and so does the arithmetic that converts them where no instruction
-/// does.
+/// Less for quantized values on their way to an MMA, and for the arithmetic that converts them where no
+/// instruction does.
 constexpr int64_t ofCodes = 16;
-/// Where no instruction makes f16 of e4m3 keys and queries are loaded for every tile, both are in registers
-/// at once: too many beside addresses of the next tile.
+/// Less if e4m3 keys become f16 by arithmetic while queries are loaded for every tile: both are in registers
+/// at once, beside addresses of the next tile.
 constexpr int64_t ofArithmetic = 44;
-/// What each group but the first adds: a scale and a zero of keys, and of values, and a sum of queries.
+/// Less for each feature group after the first: a scale and a zero point of keys and of values, and a sum of
+/// queries.
 constexpr int64_t ofGroup = 4;
-/// Of 160 with three consumers: scores that are plain, that are computed or masked, and by several masks.
+/// Limits of the 160 registers of three consumers: for plain scores, for computed or masked scores, and for
+/// several masks.
 constexpr int64_t threePlain = 128, three = 104, threeOfMasks = 92;
-/// Keys up to which those that are plain have that room beside queries that are gathered.
+/// Plain scores of up to this many keys have `threePlain` even if queries are gathered.
 constexpr int64_t keysBesideGather = 128;
-/// Of 224 or 232 with two, where boxes come: rows that fill boxes or wide values (whose kernel has 232 in any
-/// case), and rows of which queries are gathered or masks several.
+/// Limits of the 224 or 232 registers of two consumers whose tokens come in boxes. The roomy one holds for
+/// rows that fill boxes, and for wide values, whose kernel has 232 in any case. The other holds if queries
+/// are gathered or masks are several.
 constexpr int64_t tmaRoomy = 176, tmaLoaded = 160;
-/// Where tokens are gathered; and several masks, or longer keys and so more descriptors, take more.
+/// Limits if tokens are gathered. Several masks, or longer keys and so more descriptors, leave less.
 constexpr int64_t gathered = 160, gatheredCrowded = 144;
-/// What more than three masks, and several beside gathered queries, take of either.
+/// Less of either limit for more than three masks, and for several masks beside gathered queries.
 constexpr int64_t ofManyMasks = 24, ofMasksAndGather = 12;
-/// Values wider than this leave consumers short, who then get the producers' registers.
+/// Consumers of wider values run short of registers, and get the producers'.
 constexpr int64_t narrowValues = 208;
 } // namespace room
 
-/// What regions of their own take beside a mask for each.
+/// The registers that several regions need beside a mask for each.
 static int64_t ofRegions(const ScheduleShape &shape, bool isEven) {
   if (shape.regions.size() < 2 || shape.masks < 2)
     return 0;
@@ -114,7 +120,8 @@ bool ScheduleModel::convertsByArithmetic() const {
 
 int64_t ScheduleModel::fragmentRoom(ScheduleAttr schedule) const {
   bool severalMasks = shape.masks > 1, manyMasks = shape.masks > 3;
-  // Where the heads of a group do not fill the tile's rows evenly, queries are gathered, by more registers.
+  // Queries are gathered, which takes more registers, if the heads of a group do not fill the tile's rows
+  // evenly.
   bool even = schedule.getRows() % shape.group == 0;
   if (schedule.getKind() == ScheduleKind::Mma)
     return (manyMasks ? room::mmaOfManyMasks : room::mma) - ofRegions(shape, even) -

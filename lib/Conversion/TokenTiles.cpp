@@ -8,8 +8,9 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-/// f32 where a line has one scale, f16 for scale and zero of each group, words of four scales of blocks.
-/// Copies take 16, 8 or 4 bytes from a multiple of as many.
+/// The metadata tiles of a part of a store: f32 where a line has one scale, f16 for the scale and zero point
+/// of each group, 32-bit words of four block scales. A copy takes 16, 8 or 4 bytes at an address that is a
+/// multiple of its size.
 static SmallVector<SharedType> metaTiles(const rt::StorePart &part, int64_t lines, MLIRContext *context) {
   if (!part.format.hasLines())
     return {};

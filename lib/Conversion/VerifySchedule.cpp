@@ -25,7 +25,9 @@ LogicalResult ScheduleModel::verifyTokenCopies(ScheduleAttr schedule, EmitError 
                          << nameOfCopy(possible);
   }
   if (!schedule.loadsTokensByTma() && llvm::any_of(copies, [](int64_t lines) { return lines != 0; }))
-    return emitError() << schedule << " gathers some regions and fetches boxes of others: expected one way";
+    return emitError() << schedule
+                       << " gathers some regions and loads others by TMA: expected one way for all";
+  ;
   int64_t boxes = *schedule.getValueBoxes(), possible = valueBoxesOf(copies, schedule.getKeys());
   if (boxes != 0 && boxes != possible)
     return emitError() << schedule << " has value_boxes = " << boxes << ", expected 0"
@@ -36,24 +38,25 @@ LogicalResult ScheduleModel::verifyTokenCopies(ScheduleAttr schedule, EmitError 
 LogicalResult ScheduleModel::verifyQueryCopies(ScheduleAttr schedule, EmitError emitError) const {
   int64_t lines = *schedule.getQueryCopy();
   if (schedule.storesResultsByTma() && shape.valueDim > shape.keyDim)
-    return emitError() << schedule << " sends rows of " << shape.valueDim
-                       << " features from the queries' stages, which have " << shape.keyDim;
+    return emitError() << schedule << " stores rows of " << shape.valueDim
+                       << " features by TMA from the queries' stages, which have " << shape.keyDim;
   if (schedule.storesResultsByTma() && *schedule.getQueryStages() != 2)
     return emitError() << schedule
-                       << " sends results from the queries' stage: expected 2 query_stages, so that "
-                          "the next queries have one meanwhile";
+                       << " stores results by TMA from the queries' stage: expected 2 query_stages, "
+                          "so that the next queries have a stage of their own";
   if (lines == ScheduleAttr::gathered) {
     if (schedule.storesResultsByTma())
-      return emitError() << schedule << " sends results in boxes: expected query_copy = boxes "
+      return emitError() << schedule << " stores results by TMA: expected query_copy = boxes "
                          << ScheduleAttr::groupRows;
     return success();
   }
   if (!schedule.loadsTokensByTma())
-    return emitError() << schedule << " fetches queries and gathers tokens: expected query_copy = gather";
+    return emitError() << schedule
+                       << " loads queries by TMA and gathers tokens: expected query_copy = gather";
   int64_t expected = schedule.storesResultsByTma() ? ScheduleAttr::groupRows : schedule.getRows();
   if (lines != expected)
     return emitError() << schedule << " has query_copy = boxes " << lines << ", expected boxes " << expected
-                       << (schedule.storesResultsByTma() ? ", the rows of a warpgroup, which sends its own"
+                       << (schedule.storesResultsByTma() ? ", the rows of a warpgroup, which stores its own"
                                                          : ", the rows of a tile");
   if (lines % shape.group != 0)
     return emitError() << schedule << " has boxes of " << lines << " queries, which the " << shape.group
@@ -72,11 +75,12 @@ LogicalResult ScheduleModel::verifyRoles(ScheduleAttr schedule, EmitError emitEr
     return emitError() << schedule << " has threads that begin with " << first
                        << " registers: expected consumer_registers to be no fewer, got " << consumer;
   if (*schedule.getPingPong() && schedule.getConsumers() < 2)
-    return emitError() << schedule << " has a single warpgroup that computes, which takes no turns";
+    return emitError() << schedule << " has ping-pong: expected two or more warpgroups that compute, got one";
+  ;
   return success();
 }
 
-/// Whether fragments alone leave a thread no registers.
+/// Checks that fragments alone do not take all registers of a thread.
 LogicalResult ScheduleModel::verifyFragments(ScheduleAttr schedule, EmitError emitError) const {
   int64_t share = allRegisters / (schedule.getBlocks() * schedule.getThreads());
   int64_t has = schedule.getConsumerRegisters().value_or(std::min(threadRegisters, share));

@@ -3,14 +3,14 @@
 // RUN: attn-opt %s --attn-choose-schedule="target=sm_100a" | FileCheck %s --check-prefix=MMA
 // RUN: attn-opt %s --attn-choose-schedule="target=sm_90a schedule=wgmma" 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// Schedules of a backward pass: of the kernel that holds rows, and of those that hold tokens.
+// Schedules of a backward pass: of the kernels with stationary rows, and of those with stationary tokens.
 
 !q = tensor<?x8x128xbf16>
 !kv = !attn.kv<packed, heads = 2, dim = 128, key = bf16, value = bf16>
 !state = !attn.state<heads = 8, value_dim = 128>
 
-// Fused: tokens are held, and rows are walked by 64. What begins and ends their sums is little. Gradients of scores are
-// exchanged in two tiles: all 232,448 bytes of a block but 560 are taken.
+// Fused: tokens are stationary, and rows are walked in tiles of 64. The kernels that begin and end their sums need
+// little. Gradients of scores are exchanged in two tiles: of the 232,448 bytes of a block, all but 560 are taken.
 // CHECK-LABEL: @fused
 // CHECK-SAME: attn.fused
 // CHECK-SAME: tile.schedules = [#tile.schedule<mma, rows = 128, keys = 64, warps = 8, stages = 1, blocks = 2,
@@ -27,7 +27,7 @@ func.func @fused(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q at
   return %o : !q
 }
 
-// In order: two warpgroups hold 64 lines each; of what is walked, boxes come.
+// In order: two warpgroups have 64 stationary lines each; the tiles that are walked come in boxes.
 // CHECK-LABEL: @even
 // CHECK-NOT: attn.fused
 // CHECK-SAME: tile.schedules = [#tile.schedule<wgmma, rows = 128, keys = 80, warps = 8, stages = 3, blocks = 1,
@@ -45,8 +45,8 @@ func.func @even(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q att
   return %o : !q
 }
 
-// A long tile of short heads, of which each warpgroup adds to 64 rows. Two tiles of 32 KB would be 1,744 bytes more than
-// there are.
+// A long tile of short heads; each warpgroup adds to 64 of its rows. Two exchange tiles of 32 KB would need 1,744
+// bytes more than a block has.
 // CHECK-LABEL: @fused64
 // CHECK-SAME: attn.fused
 // CHECK-SAME: tile.token_schedule = #tile.schedule<wgmma, rows = 128, keys = 128, warps = 8, stages = 3, blocks = 1,
@@ -58,7 +58,7 @@ func.func @fused64(%q: tensor<?x8x64xbf16> {attn.name = "q"}, %kv: !attn.kv<pack
   return %o : tensor<?x8x64xbf16>
 }
 
-// Shorter values leave room for both.
+// Shorter values leave memory for both tiles.
 // CHECK-LABEL: @narrow
 // CHECK-SAME: keys = 128, warps = 8, stages = 3, blocks = 1,
 // CHECK-SAME: exchange_stages = 2, shared_bytes = 217808>
@@ -80,7 +80,7 @@ func.func @short(%q: tensor<?x8x64xbf16> {attn.name = "q"}, %kv: !attn.kv<packed
   return %o : tensor<?x8x64xbf16>
 }
 
-// Beside a score region numbers of rows lie in three rings.
+// With a score region, numbers of rows lie in three rings.
 // CHECK-LABEL: @scored
 // CHECK-SAME: keys = 64, warps = 8, stages = 3, blocks = 1,
 // CHECK-SAME: exchange_stages = 2, shared_bytes = 134192>
@@ -95,7 +95,7 @@ func.func @scored(%q: tensor<?x8x64xbf16> {attn.name = "q"}, %kv: !attn.kv<packe
   return %o : tensor<?x8x64xbf16>
 }
 
-// A window is measured in two launches alone.
+// A window alone has been measured only in two launches.
 // CHECK-LABEL: @window
 // CHECK-NOT: attn.fused
 // CHECK: attn.update
@@ -106,8 +106,8 @@ func.func @window(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q a
   return %o : !q
 }
 
-// Three heads do not fill 128 lines evenly: rows that are held are gathered, and come in boxes of one head where they are
-// walked. Short ones have room for the next task's.
+// Three heads do not fill 128 lines evenly: stationary rows are gathered, and rows that are walked come in boxes of
+// one head. Short heads leave memory for the next task's rows.
 // CHECK-LABEL: @uneven
 // CHECK-SAME: tile.schedules = [#tile.schedule<wgmma, rows = 128, keys = 96,
 // CHECK-SAME: query_stages = 2, query_copy = gather,
@@ -120,7 +120,7 @@ func.func @uneven(%q: tensor<?x6x64xf16> {attn.name = "q"}, %kv: !attn.kv<dense,
   return %o : tensor<?x6x64xf16>
 }
 
-// Nor do seven, which are fused as others are.
+// Seven heads do not fill 128 lines either; they are fused like others.
 // CHECK-LABEL: @seven
 // CHECK-SAME: attn.fused
 // CHECK-SAME: tile.token_schedule = #tile.schedule<wgmma, rows = 128, keys = 128,
@@ -132,7 +132,7 @@ func.func @seven(%q: tensor<?x14x64xf16> {attn.name = "q"}, %kv: !attn.kv<dense,
   return %o : tensor<?x14x64xf16>
 }
 
-// Of 96 features a warpgroup adds to 64, or to 32 and as many zeros: tiles of keys and of rows have 128.
+// Of 96 features one warpgroup adds to 64, and the other to 32 and as many zeros: tiles of keys and of rows have 128.
 // CHECK-LABEL: @padded
 // CHECK-SAME: attn.fused
 // CHECK-SAME: tile.token_schedule = #tile.schedule<wgmma, rows = 128, keys = 64,
@@ -144,10 +144,10 @@ func.func @padded(%q: tensor<?x6x96xbf16> {attn.name = "q"}, %kv: !attn.kv<dense
   return %o : tensor<?x6x96xbf16>
 }
 
-// Sums of these dims and slopes of scores beside a tile of wgmma are too much for its registers.
+// Sums of these dims and slopes of scores take more registers than wgmma has for the smallest tile.
 // CHECK-LABEL: @long
 // CHECK-SAME: tile.token_schedule = #tile.schedule<mma,
-// REMARK: remark: schedule mma instead of wgmma where a backward pass holds tokens: wgmma needs sm_90a, and dims that fit its registers
+// REMARK: remark: schedule mma instead of wgmma where a backward pass keeps tokens stationary: wgmma needs sm_90a, and dims that fit its registers
 func.func @long(%q: tensor<?x4x160xf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 2, dim = 160, key = f16, value = f16> {attn.name = "kv"}) -> tensor<?x4x160xf16> attributes {attn.backward} {
   %0 = attn.init %q : tensor<?x4x160xf16> -> !attn.state<heads = 4, value_dim = 160>
   %1 = attn.update %0, %q, %kv see causal scale 0.125 score {
@@ -159,8 +159,8 @@ func.func @long(%q: tensor<?x4x160xf16> {attn.name = "q"}, %kv: !attn.kv<dense, 
   return %o : tensor<?x4x160xf16>
 }
 
-// Heads of 256: dk and dv have kernels of their own, for which a tile of 64 rows fits once. Rows with outputs and their
-// gradients fit no 128 lines.
+// Heads of 256: dk and dv have kernels of their own, for which a tile of 64 rows fits once. Rows with outputs and
+// their gradients do not fit 128 lines.
 // CHECK-LABEL: @wide
 // CHECK-SAME: attn.splits_tokens
 // CHECK-SAME: tile.schedules = [#tile.schedule<mma, rows = 64, keys = 32,

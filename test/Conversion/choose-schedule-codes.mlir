@@ -3,9 +3,9 @@
 // RUN: attn-opt %s --attn-choose-schedule="target=sm_89" | FileCheck %s --check-prefix=SM89
 // RUN: attn-opt %s --attn-choose-schedule="target=sm_120a" | FileCheck %s --check-prefix=SM89
 
-// Tiles of codes take a byte per element, and lines of 32 bytes and multiples of that; queries stay what they are:
-// 16 * 96 * 2 bytes, and 4 warps * 2 stages * 32 keys * (96 + 96 * 2) bytes. A warp takes 32 keys, twice those of bf16, and two stages
-// have 68 KiB in flight in two blocks.
+// Tiles of quantized values take a byte per element, and lines of 32 bytes and multiples of that. Queries keep their
+// type: 16 * 96 * 2 bytes, and 4 warps * 2 stages * 32 keys * (96 + 96 * 2) bytes. A warp takes 32 keys, twice those
+// of bf16, and two stages have 68 KiB in flight in two blocks.
 // CHECK-LABEL: @keys
 // CHECK-SAME: #tile.schedule<mma, rows = 16, keys = 128, warps = 4, stages = 2, blocks = 2, split_keys = true, query_in_registers = true, shared_bytes = 76800>
 func.func @keys(%q: tensor<?x8x80xbf16> {attn.name = "q"},
@@ -16,7 +16,7 @@ func.func @keys(%q: tensor<?x8x80xbf16> {attn.name = "q"},
   return %o : tensor<?x8x96xbf16>
 }
 
-// What codes take on their way to an mma leaves no registers for 32 keys, which the same heads of bf16 get.
+// Quantized values on their way to an MMA leave no registers for 32 keys, which the same heads of bf16 get.
 // CHECK-LABEL: @registers
 // CHECK-SAME: #tile.schedule<mma, rows = 128, keys = 16, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false,
 func.func @registers(%q: tensor<?x8x256xbf16> {attn.name = "q"},
@@ -27,8 +27,9 @@ func.func @registers(%q: tensor<?x8x256xbf16> {attn.name = "q"},
   return %o : tensor<?x8x256xbf16>
 }
 
-// Rows of a group of heads that eight rows hold: a tile of so many, where keys and values are codes in long runs. Of
-// four bits three blocks, whose instructions overlap, and 51 KiB in flight; two blocks of sixteen rows need three stages.
+// Eight rows hold a group of heads: tiles have that many rows if keys and values are quantized in long runs. Four
+// bits take three blocks, whose instructions overlap, and have 51 KiB in flight; two blocks of sixteen rows need
+// three stages.
 // CHECK-LABEL: @few
 // CHECK-SAME: [#tile.schedule<mma, rows = 8, keys = 128, warps = 4, stages = 2, blocks = 3, split_keys = true, query_in_registers = true, shared_bytes = 36864>, #tile.schedule<mma, rows = 16, keys = 128, warps = 4, stages = 3, blocks = 2,
 func.func @few(%q: tensor<?x8x128xbf16> {attn.name = "q"},
@@ -39,7 +40,7 @@ func.func @few(%q: tensor<?x8x128xbf16> {attn.name = "q"},
   return %o : tensor<?x8x128xbf16>
 }
 
-// Of four and two bits four blocks, where their 128 registers suffice: without sizes of masks, and not before Hopper.
+// Four and two bits take four blocks if 128 registers are enough: not with sizes of masks, and not before Hopper.
 // CHECK-LABEL: @fewest
 // CHECK-SAME: [#tile.schedule<mma, rows = 8, keys = 128, warps = 4, stages = 2, blocks = 4,
 // SM80-LABEL: @fewest
@@ -60,8 +61,9 @@ func.func @masked(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !fewest {attn
   return %o : tensor<?x8x128xbf16>
 }
 
-// Two regions of codes, whose rings take each other's place where they have as many bytes: values of the first and keys of the
-// second, and all metadata. Three blocks leave registers enough, but before Hopper, and where masks have sizes.
+// Two quantized regions, whose rings share memory where they have the same number of bytes: values of the first with
+// keys of the second, and all metadata. Three blocks leave enough registers, except before Hopper and where masks
+// have sizes.
 // CHECK-LABEL: @two
 // CHECK-SAME: [#tile.schedule<mma, rows = 8, keys = 128, warps = 4, stages = 2, blocks = 3, split_keys = true, query_in_registers = true, shared_bytes = 61440>,
 // SM80-LABEL: @two
@@ -96,7 +98,7 @@ func.func @grouped(%q: tensor<?x8x128xbf16> {attn.name = "q"},
   return %o : tensor<?x8x128xbf16>
 }
 
-// Codes of two formats: queries leave the registers to both conversions, but where the tile has eight rows.
+// Two formats of quantized values: queries leave the registers to both conversions, except in tiles of eight rows.
 // CHECK-LABEL: @mixed
 // CHECK-SAME: [#tile.schedule<mma, rows = 8, {{[^>]*}}query_in_registers = true, {{[^>]*}}>, #tile.schedule<mma, rows = 16, {{[^>]*}}query_in_registers = false, {{[^>]*}}>, #tile.schedule<mma, rows = 128, {{[^>]*}}query_in_registers = false,
 !query = tensor<?x8x128xbf16>
@@ -111,8 +113,8 @@ func.func @mixed(%q: !query {attn.name = "q"}, %many: !many {attn.name = "many"}
   return %o : !query
 }
 
-// Long heads in 16 bits beside codes, in 99 KB: warps with as few keys as an mma reads at a time and, of heads of 256,
-// a single stage.
+// Long heads in 16 bits beside quantized values, in 99 KB: warps with as few keys as an MMA reads at a time and, for
+// heads of 256, a single stage.
 // SM89-LABEL: @beside
 // SM89-SAME: [#tile.schedule<mma, rows = 16, keys = 32, warps = 2, stages = 1, blocks = 1,
 !long = tensor<?x8x256xbf16>

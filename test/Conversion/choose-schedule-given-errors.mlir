@@ -1,6 +1,6 @@
 // RUN: attn-opt %s -split-input-file -verify-diagnostics --attn-choose-schedule=target=sm_90a
 
-// Schedules that a user gave and that nobody can write or launch.
+// Schedules that a user gave and that cannot be written or launched.
 
 #given = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, key_copies = [gather, gather]>
 // expected-error @+1 {{has copies of 2 regions, and there are 1}}
@@ -51,7 +51,7 @@ func.func @value_boxes(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv
 // -----
 
 #given = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, query_copy = boxes 128, key_copies = [gather]>
-// expected-error @+1 {{fetches queries and gathers tokens: expected query_copy = gather}}
+// expected-error @+1 {{loads queries by TMA and gathers tokens: expected query_copy = gather}}
 func.func @query_boxes(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16>
     attributes {tile.schedules = [#given]} {
   %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
@@ -87,7 +87,7 @@ func.func @group(%q: tensor<?x28x128xbf16> {attn.name = "q"}, %kv: !attn.kv<dens
 // -----
 
 #given = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, query_copy = gather, epilogue = send>
-// expected-error @+1 {{sends results in boxes: expected query_copy = boxes 64}}
+// expected-error @+1 {{stores results by TMA: expected query_copy = boxes 64}}
 func.func @send_gathered(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16>
     attributes {tile.schedules = [#given]} {
   %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
@@ -99,7 +99,7 @@ func.func @send_gathered(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.
 // -----
 
 #given = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, query_stages = 1, epilogue = send>
-// expected-error @+1 {{sends results from the queries' stage: expected 2 query_stages}}
+// expected-error @+1 {{stores results by TMA from the queries' stage: expected 2 query_stages}}
 func.func @send_slots(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16>
     attributes {tile.schedules = [#given]} {
   %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
@@ -111,7 +111,7 @@ func.func @send_slots(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<
 // -----
 
 #given = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, epilogue = send>
-// expected-error @+1 {{sends rows of 192 features from the queries' stages, which have 128}}
+// expected-error @+1 {{stores rows of 192 features by TMA from the queries' stages, which have 128}}
 func.func @send_wide(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 128, value_dim = 192, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x192xbf16>
     attributes {tile.schedules = [#given]} {
   %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 192>
@@ -135,7 +135,7 @@ func.func @exchange(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<de
 // -----
 
 #given = #tile.schedule<wgmma, rows = 64, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, ping_pong = true>
-// expected-error @+1 {{has a single warpgroup that computes, which takes no turns}}
+// expected-error @+1 {{has ping-pong: expected two or more warpgroups that compute, got one}}
 func.func @turns(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16>
     attributes {tile.schedules = [#given]} {
   %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>

@@ -1,10 +1,10 @@
 // RUN: attn-opt %s --attn-choose-schedule="target=sm_90a schedule=wgmma" | FileCheck %s
 
-// What a schedule of roles says, and why: copies by what the stores allow, slots and the epilogue by what fits, turns and
-// registers by what was measured.
+// The fields of a schedule with roles and their reasons: the stores decide copies, memory decides stages and the
+// epilogue, and measurements decide ping-pong and registers.
 
-// Whole tiles are boxes, those of queries a warpgroup's rows: results leave through them. No turns at heads of 128.
-// The merge has sixteen parts in flight.
+// Boxes are whole tiles; boxes of queries are a warpgroup's rows, and results are stored through them by TMA. Heads
+// of 128 have no ping-pong. The merge has sixteen parts in flight.
 // CHECK-LABEL: @dense
 // CHECK-SAME: tile.merge_schedule = #tile.merge_schedule<warps = 4, blocks = 5, parts = 16>
 // CHECK-SAME: #tile.schedule<mma, rows = 16, {{[^>]*}}query_in_registers = true, shared_bytes = 102400>
@@ -18,7 +18,7 @@ func.func @dense(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv0: !attn.kv<dens
   return %o : tensor<?x8x128xbf16>
 }
 
-// Pages are boxes, and values lie page by page.
+// Boxes are pages, and values lie page by page.
 // CHECK-LABEL: @paged
 // CHECK-SAME: #tile.schedule<wgmma,
 // CHECK-SAME: key_copies = [boxes 16], value_copies = [boxes 16], value_boxes = 16,
@@ -29,7 +29,7 @@ func.func @paged(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv0: !attn.kv<page
   return %o : tensor<?x8x128xbf16>
 }
 
-// Each region in its own boxes; values as one tile then.
+// Each region comes in its own boxes; values then lie as one tile.
 // CHECK-LABEL: @regions
 // CHECK-SAME: #tile.schedule<wgmma,
 // CHECK-SAME: key_copies = [boxes 16, boxes [[KEYS:[0-9]+]]], value_copies = [boxes 16, boxes [[KEYS]]], value_boxes = 0,
@@ -41,7 +41,7 @@ func.func @regions(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv0: !attn.kv<pa
   return %o : tensor<?x8x128xbf16>
 }
 
-// Tokens that lie apart are gathered, and so are queries, by more registers; results are stored.
+// Tokens that lie apart are gathered, and so are queries, which takes more registers; results are stored.
 // CHECK-LABEL: @tokens
 // CHECK-SAME: #tile.schedule<wgmma,
 // CHECK-SAME: producer_registers = 56, consumer_registers = 224, query_stages = 2, query_copy = gather, key_copies = [gather], value_copies = [gather],
@@ -65,7 +65,7 @@ func.func @uneven(%q: tensor<?x28x128xbf16> {attn.name = "q"}, %kv0: !attn.kv<de
   return %o : tensor<?x28x128xbf16>
 }
 
-// Three consumers share what the producer leaves, and take turns.
+// Three consumers share the registers that the producer leaves, and ping-pong.
 // CHECK-LABEL: @short
 // CHECK-SAME: #tile.schedule<wgmma, rows = 192, keys = 128, warps = 12,
 // CHECK-SAME: producer_registers = 32, consumer_registers = 160, query_stages = 2, query_copy = boxes 64,
@@ -77,7 +77,7 @@ func.func @short(%q: tensor<?x8x64xbf16> {attn.name = "q"}, %kv0: !attn.kv<dense
   return %o : tensor<?x8x64xbf16>
 }
 
-// Shared memory has room for one tile of queries, which leaves none for results; two loads of eight parts.
+// Shared memory holds one tile of queries, which leaves none for results; the merge does two loads of eight parts.
 // CHECK-LABEL: @long
 // CHECK-SAME: parts = 8>
 // CHECK-SAME: #tile.schedule<wgmma, rows = 128, keys = 64,
@@ -90,7 +90,7 @@ func.func @long(%q: tensor<?x8x256xbf16> {attn.name = "q"}, %kv0: !attn.kv<dense
   return %o : tensor<?x8x256xbf16>
 }
 
-// A score region is worth turns.
+// A score region is worth ping-pong.
 // CHECK-LABEL: @scored
 // CHECK-SAME: #tile.schedule<wgmma,
 // CHECK-SAME: ping_pong = true, epilogue = send
@@ -107,8 +107,8 @@ func.func @scored(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv0: !attn.kv<den
   return %o : tensor<?x8x128xbf16>
 }
 
-// Tiles, queries in two slots and rings would fill 226 KiB, and barriers between the rings and behind them 1,096 bytes:
-// more than a block has.
+// Tiles, queries in two stages and rings would fill 226 KiB, and the barriers between and after the rings 1,096
+// bytes: more than a block has.
 // CHECK-LABEL: @barely
 // CHECK-SAME: #tile.schedule<wgmma, rows = 128, keys = 96,
 // CHECK-SAME: query_stages = 1,

@@ -2,10 +2,10 @@
 // RUN: attn-opt %s --attn-choose-schedule=target=sm_89 | FileCheck %s --check-prefixes=CHECK,SMALL
 // RUN: attn-opt %s --attn-choose-schedule=target=sm_90a 2>&1 | FileCheck %s --check-prefix=HOPPER
 
-// One schedule for up to 16 packed rows, which shares the keys of a tile out to the warps, and one for many rows.
-// Chips with 99 KiB per block get smaller tiles, or fewer blocks per multiprocessor, from the same rules.
+// One schedule for up to 16 packed rows, whose warps share the keys of a tile, and one for many rows. Chips with 99
+// KiB per block get smaller tiles, or fewer blocks per multiprocessor, from the same rules.
 
-// On Hopper prefill is wgmma's, in tiles that were measured: three warpgroups for short dims, else two.
+// On Hopper prefill uses wgmma, in tiles that were measured: three warpgroups for short dims, else two.
 // HOPPER: remark: schedule wgmma for prefill: a tile of 192 rows does 192 operations per byte of keys and values
 // HOPPER: {{^}}module {
 // HOPPER: @d64
@@ -55,7 +55,7 @@ func.func @d192(%q: tensor<?x8x192xbf16> {attn.name = "q"},
   return %o : tensor<?x8x128xbf16>
 }
 
-// Queries leave the registers where the accumulator needs them.
+// Queries leave the registers if the accumulator needs them.
 // CHECK-LABEL: @d256
 // LARGE-SAME: #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = {{[2-4]}}, blocks = 1, split_keys = true, query_in_registers = false, shared_bytes = {{[0-9]+}}>
 // LARGE-SAME: #tile.schedule<mma, rows = 128, keys = 32, warps = 8, stages = {{[2-4]}}, blocks = 1, split_keys = false, query_in_registers = false, shared_bytes = {{[0-9]+}}>
@@ -69,7 +69,7 @@ func.func @d256(%q: tensor<?x8x256xbf16> {attn.name = "q"},
   return %o : tensor<?x8x256xbf16>
 }
 
-// What the user chose stays.
+// The user's choice stays.
 // CHECK-LABEL: @given
 // CHECK-SAME: tile.schedules = [#tile.schedule<mma, rows = 32, keys = 32, warps = 2, stages = 1, blocks = 1, split_keys = false, query_in_registers = false, shared_bytes = {{[0-9]+}}>]
 func.func @given(%q: tensor<?x8x128xbf16> {attn.name = "q"},
@@ -81,7 +81,7 @@ func.func @given(%q: tensor<?x8x128xbf16> {attn.name = "q"},
   return %o : tensor<?x8x128xbf16>
 }
 
-// Merged states are for kernels on mma.
+// Only kernels on mma merge states.
 // CHECK-LABEL: @merged
 // CHECK-SAME: #tile.schedule<mma, rows = 16,
 // CHECK-SAME: #tile.schedule<mma, rows =
@@ -94,7 +94,7 @@ func.func @merged(%q: tensor<?x8x128xbf16> {attn.name = "q"},
   return %o : tensor<?x8x128xbf16>
 }
 
-// Functions without attention are left alone.
+// Functions without attention are unchanged.
 // CHECK-LABEL: @other
 // CHECK-NOT: tile.schedules
 func.func @other(%q: tensor<?x8x128xbf16>) {

@@ -10,32 +10,33 @@
 
 namespace mlir::attn {
 
-/// Features that a line of a tile holds, with zeros behind those that exist: tensor cores multiply them by
-/// sixteens, and copies swizzle lines of 32 bytes and multiples of that, whichever way they are stored.
+/// The features that a line of a tile has in shared memory; those past the last real feature are zeros.
+/// Tensor cores multiply 16 features at a time, and copies swizzle lines of 32 bytes and multiples of that,
+/// whichever way they are stored.
 inline int64_t paddedDim(int64_t dim, Type stored) {
   return llvm::alignTo(dim, 256 / stored.getIntOrFloatBitWidth());
 }
 
-/// Features of a key in shared memory where two warpgroups have half of them each, in whole panels or half of
-/// one.
+/// The features of a key's line in shared memory when each of two warpgroups has half of them, in whole
+/// panels or half of one.
 inline int64_t halvedKeyTile(int64_t paddedKeyDim) {
   constexpr int64_t panel = 64;
   return llvm::alignTo(paddedKeyDim, paddedKeyDim <= panel ? panel : 2 * panel);
 }
 
-/// What one kernel computes: updates of states that begin with inits, are merged and changed, and end with
-/// one finish. Wgmma's kernel takes a single chain: one init, the updates, and changes of a single state
-/// behind them. A single chain may be finished behind its first update, too.
+/// The computation of one kernel: `attn.init`s begin states, updates add to them, merges and other changes
+/// follow, and one `attn.finish` ends. A kernel on wgmma takes a single chain: one init, the updates, and
+/// then changes of the single state. A single chain may also be finished after its first update.
 struct Chain {
   func::FuncOp function;
-  InitOp init; ///< the first
+  InitOp init; ///< the first of `inits`
   SmallVector<UpdateOp> updates;
   FinishOp finish;
-  FinishOp first;          ///< finishes the state behind the first update, too: marked `attn.first`; or null
-  InitGradientOp gradient; ///< in place of inits and a finish where gradients are added up
-  InitSignificanceOp significance; ///< the same where weights of tokens are
+  FinishOp first;          ///< finishes the state after the first update, marked `attn.first`; or null
+  InitGradientOp gradient; ///< replaces inits and a finish where gradients are added up
+  InitSignificanceOp significance; ///< replaces them where weights of tokens are added up
   SmallVector<InitOp> inits;
-  /// Merges and other operations that make states of states: what stands behind the loops over tokens.
+  /// Merges and other operations that make states from states; they stand after the loops over tokens.
   SmallVector<Operation *> changes;
 
   Value query() {
@@ -49,15 +50,15 @@ struct Chain {
       return gradient.getGradient().getType().getValueDim();
     return init ? init.getState().getType().getValueDim() : updates.front().getKv().getType().getValueDim();
   }
-  /// Whether something of tokens is added up, which are then held.
+  /// Whether the kernel adds up something per token. Its tokens are then stationary.
   bool keepsTokens() {
     return significance || (gradient && mlir::attn::keepsTokens(gradient.getGradient().getType().getOf()));
   }
-  /// Whether updates add to sums of rows beside what is held.
+  /// Whether updates also add to sums of rows, beside what they add to the stationary tokens.
   bool addsToRows() { return gradient && gradient.getAddsRows(); }
-  /// Whether rows are finished already, and their LSEs are read.
+  /// Whether rows are already finished, so that the kernel reads their LSEs.
   bool readsFinished() { return gradient || significance; }
-  /// Features of a line in shared memory and registers, whichever region it is of.
+  /// The features of a line in shared memory and registers: the maximum over all regions.
   int64_t paddedKeyDim() {
     int64_t padded = paddedDim(keyDim(), element());
     for (UpdateOp update : updates)
@@ -70,7 +71,8 @@ struct Chain {
       padded = std::max(padded, paddedDim(valueDim(), codesOf(update.getKv().getType().getValue())));
     return padded;
   }
-  /// Whether all updates read one region: what its heads share then holds for the whole kernel.
+  /// Whether all updates read one region; a value that its heads share is then the same throughout the
+  /// kernel.
   bool hasOneRegion();
   int64_t kvHeads() {
     if (updates.empty())
@@ -88,59 +90,62 @@ struct Chain {
   }
   bool countsSinks() { return static_cast<bool>(sinks()); }
 
-  /// Null where all heads see alike.
+  /// The head classes; null if all heads share one visibility.
   HeadClassesAttr headClasses() {
     return updates.empty() ? HeadClassesAttr() : updates.front().getHeadClassesAttr();
   }
   unsigned classCount() { return headClasses() ? headClasses().size() : 1; }
-  /// What a class sees of the operands; null where all heads see alike.
+  /// The visibility of a head class over the operands; null if all heads share one visibility.
   VisibilityAttr classVisibility(unsigned headClass) {
     return headClasses() ? headClasses().getVisibility()[headClass] : VisibilityAttr();
   }
-  /// Whether a row may see several ranges of tokens: of several regions, or of one whose visibility is a
-  /// union.
+  /// Whether a row may see several ranges of tokens: ranges of several regions, or of one region whose
+  /// visibility is a union.
   bool seesSeveralRanges();
-  /// The number of the first end of an operand's visibility, and of a class's: ends are numbered in the order
-  /// of the text, through all operands and then all classes.
+  /// The number of the first end of an operand's visibility, or of a class's. Ends are numbered in the order
+  /// of the text: those of all operands, then those of all classes.
   int64_t firstEnd(unsigned operand);
   int64_t firstEndOfClass(unsigned headClass);
 };
 
-/// LSEs of rows as weights take them: in log2, and +inf of rows whose weights are all zero.
+/// The name of LSEs as weights use them: in log2, and +inf for rows whose weights are all zero.
 inline constexpr StringLiteral logLse = "lse.log2";
-/// The sums of rows' gradients while they are added up, f32.
+/// The name of the sums of rows' gradients while they are added up, in f32.
 inline constexpr StringLiteral rowSums = "dq.sums";
 
-/// The tensor of sink logits, also in lists of tables that get gradients.
+/// The name of the tensor of sink logits. It may also stand in lists of tables that get gradients.
 inline constexpr StringLiteral sinkLogits = "sink_logits";
 
-/// A read of a table whose gradient a kernel makes: of each row and head a sum over the tokens, and where in
-/// the table it belongs, for whoever adds up rows. Names of these two results.
+/// A read of a table whose gradient a kernel makes. The kernel writes two results for each row and head: the
+/// sum over the tokens, and the index in the table that it belongs to. The host adds up the rows. `sums` and
+/// `places` name the results.
 struct TableRead {
   ReadOp read;
   std::string sums, places;
 };
-/// The reads of `tables` in the score region of an update, in the order of the region. Null: no tables.
+/// The reads of `tables` in the score region of an update, in the order of the region. `tables` may be null:
+/// no tables.
 SmallVector<TableRead> tableReads(UpdateOp update, ArrayAttr tables);
 
-/// Whether keys or values are stored as codes.
+/// Whether keys or values are stored as quantized values.
 bool isQuantized(KVType type);
-/// Lines of the boxes in which a tile of `keys` tokens can be copied in bulk; 0: its tokens lie apart, or
-/// nobody knows how far before the kernel runs.
+/// The lines of the TMA boxes in which a tile of `keys` tokens can be copied. 0 if its tokens do not lie
+/// together, or if their distance is unknown before the kernel runs.
 int64_t tmaLoadLines(KVType type, int64_t keys);
 
-/// Whether one operation goes on with the state; that it is finished early, too, does not count.
+/// Whether exactly one operation continues with the state. A finish after the first update does not count.
 bool goesOnOnce(Value state);
 
-/// What the function computes, or an error at the operation that no kernel can be made of.
+/// The chain that the function computes. Reports an error at the operation that no kernel can contain.
 FailureOr<Chain> findChain(func::FuncOp function);
-/// The same of a kernel in which the operations stand in loops and on parts of tensors.
+/// The chain of a kernel whose operations already stand in loops and work on parts of tensors.
 Chain findChainInKernel(func::FuncOp kernel);
-/// The operation by which the function's updates are no single chain: one that takes several states, that
-/// stands in front of an update, or whose state is used twice. Null where they are one.
+/// The operation that keeps the function's updates from being a single chain. It takes several states, stands
+/// before an update, or makes a state that is used twice. Null if they are a single chain.
 Operation *findBranch(func::FuncOp function);
 
-/// Name of a function argument, or of that which the value is a part of: by it tensors are bound.
+/// The `attn.name` of a function argument, or of the argument that the value is a part of. Tensors are bound
+/// by this name.
 StringRef argumentName(Value argument);
 
 } // namespace mlir::attn

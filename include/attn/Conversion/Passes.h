@@ -14,7 +14,7 @@ namespace mlir::attn {
 #define GEN_PASS_REGISTRATION
 #include "attn/Conversion/Passes.h.inc"
 
-/// What online operations do to a tile (OnlineOpInterface.td).
+/// Attaches to online operations the models that expand them on a tile (OnlineOpInterface.td).
 void registerOnlineModels(DialectRegistry &registry);
 } // namespace mlir::attn
 

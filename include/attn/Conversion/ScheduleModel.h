@@ -1,6 +1,6 @@
 //===- ScheduleModel.h - What schedules need, and what chips have -*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The one place that knows what a schedule takes of a chip: shared memory, by
+// The one place that knows what a schedule needs of a chip: shared memory, by
 // placing what the kernel will allocate; registers, by the fragments that are
 // live at once; and which ways of copying, computing and writing the operands
 // allow. `attn-choose-schedule` chooses by it and completes by it what a user
@@ -16,21 +16,21 @@
 
 namespace mlir::attn {
 
-/// What of a problem decides how much a schedule needs.
+/// The properties of a problem that decide how much a schedule needs.
 struct ScheduleShape {
-  int64_t keyDim = 0, valueDim = 0; ///< as tiles hold them
+  int64_t keyDim = 0, valueDim = 0; ///< padded as in tiles
   int64_t group = 1;                ///< query heads of a KV head
-  int64_t masks = 0;                ///< a mask for each region, and each class of heads in it
-  Type element;                     ///< of queries and outputs
-  bool rawScores = true;            ///< scores go to the softmax as they are
-  bool plain = true;                ///< and no visibility has a size
-  int64_t tableReads = 0;           ///< of tables whose gradients a kernel of rows adds up
-  int64_t groups = 1;               ///< the most groups of features with metadata of their own
+  int64_t masks = 0;                ///< a mask for each region, and for each class of heads in it
+  Type element;                     ///< element type of queries and outputs
+  bool rawScores = true;            ///< whether scores go to the softmax unchanged
+  bool plain = true;                ///< `rawScores`, and no visibility has a size
+  int64_t tableReads = 0;           ///< reads of tables whose gradients a kernel with stationary rows adds up
+  int64_t groups = 1;               ///< the largest number of feature groups with metadata of their own
   SmallVector<KVType> regions;
 
-  /// The shape of a function's attention; none where it has none at the online level.
+  /// The shape of a function's attention; nullopt if the function has none at the online level.
   static std::optional<ScheduleShape> of(func::FuncOp function);
-  /// Elements of keys or values that tensor cores do not multiply as they are stored, and null.
+  /// The first type of keys or values that tensor cores do not multiply as stored; null if there is none.
   Type converted() const;
 };
 
@@ -38,49 +38,49 @@ class ScheduleModel {
 public:
   ScheduleModel(const ScheduleShape &shape, const Chip &chip) : shape(shape), chip(chip) {}
 
-  /// The schedule with all that it leaves open chosen, and its shared memory.
+  /// Completes the schedule: chooses all that it leaves open, and computes its shared memory.
   tile::ScheduleAttr complete(tile::ScheduleAttr schedule) const;
-  /// Whether a complete schedule can be written and launched; says what is in its way.
+  /// Checks that a complete schedule can be written and launched; reports what prevents it.
   LogicalResult verify(tile::ScheduleAttr schedule, function_ref<InFlightDiagnostic()> emitError) const;
-  /// The schedule of the merge kernel.
+  /// The schedule of the merge kernel, for this value dim.
   tile::MergeScheduleAttr merge(MLIRContext *context) const;
 
   // Shared memory.
   int64_t sharedBytes(tile::ScheduleAttr schedule) const;
   bool fitsBlock(tile::ScheduleAttr schedule) const;
-  /// Whether `blocks` of them fit a multiprocessor.
+  /// Whether the schedule's number of blocks fits a multiprocessor at once.
   bool fitsMultiprocessor(tile::ScheduleAttr schedule) const;
 
   // Registers.
-  /// Those of the fragments that are live at once in a thread that computes: scores, weights, the
-  /// accumulator, and the queries where they stay.
+  /// The registers of the fragments that are live at once in a thread that computes: scores, weights, the
+  /// accumulator, and the queries if they stay in registers.
   int64_t fragmentRegisters(tile::ScheduleAttr schedule) const;
   /// Whether query fragments can stay in registers.
   bool keepsQueries() const;
-  /// Whether regions hold codes of different formats.
+  /// Whether regions hold quantized values of different formats.
   bool mixesCodes() const;
-  /// Whether mmas can take queries from the right, in tiles of few rows that a group of heads fits: keys and
-  /// values are codes then, in runs.
+  /// Whether an MMA can take queries as its right operand, in tiles of few rows that a group of heads fits.
+  /// Keys and values are then quantized, in runs.
   bool takesFewRows() const;
-  /// Whether keys of e4m3 become f16 by arithmetic, beside queries that are not kept.
+  /// Whether keys of e4m3 become f16 by arithmetic, and queries do not stay in registers.
   bool convertsByArithmetic() const;
-  /// As many registers as fragments may take in kernels of prefill, so that ptxas spills nothing.
+  /// The most registers that fragments may take in a prefill kernel so that ptxas spills nothing.
   int64_t fragmentRoom(tile::ScheduleAttr schedule) const;
 
-  // Copies of keys and values in tiles of so many tokens.
-  /// Whether they can come in boxes.
+  // Copies of keys and values in tiles of `keys` tokens.
+  /// Whether all regions can be loaded in TMA boxes.
   bool mayLoadByTma(int64_t keys) const;
-  /// Whether pages that would make copies of 32 lines and more are fetched in less.
+  /// Whether pages come in several boxes each, and these have fewer than 32 lines.
   bool tearsPages(int64_t keys) const;
-  /// Whether boxes are whole tiles, or whole pages in panels of one width: what a producer can address in the
-  /// few registers that three consumers leave it.
+  /// Whether boxes are whole tiles, or whole pages in panels of one width. A producer can address these in
+  /// the few registers that three consumers leave it.
   bool loadsSimplyByTma(int64_t keys) const;
-  /// Whether the tiles of a ring begin where swizzles do.
+  /// Whether the tiles of a ring begin where the swizzle pattern repeats.
   bool alignsTiles(int64_t keys) const;
 
 private:
   tile::SharedType queryTile(int64_t lines) const;
-  // Of keys and values that tensor cores multiply as they are.
+  // Tiles of keys and values that tensor cores multiply as stored.
   tile::SharedType keyTile(int64_t lines) const;
   tile::SharedType valueTile(int64_t lines) const;
   tile::ScheduleAttr completeRoles(tile::ScheduleAttr schedule, int64_t queryStages) const;

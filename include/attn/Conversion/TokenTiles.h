@@ -8,35 +8,34 @@
 
 namespace mlir::attn {
 
-/// The tiles that tokens of a region are copied to. Metadata lies beside codes that have some by line: in as
-/// many narrow tiles as a line has parts, which copies can take and lanes read at once.
+/// The tiles that tokens of a region are copied to. Metadata per line lies beside the quantized values, in
+/// several narrow tiles: a copy can take the width of one, and a lane reads it at once.
 struct TokenTiles {
   tile::SharedType keys, values;
   SmallVector<tile::SharedType> keyMeta, valueMeta;
 
-  /// For `lines` tokens, whose keys and values have so many features in a tile.
+  /// The tiles of `lines` tokens whose keys and values have `keyDim` and `valueDim` features in a tile.
   static TokenTiles of(KVType region, int64_t lines, int64_t keyDim, int64_t valueDim);
-  /// In the order in which they are allocated, and stand in attn.staged.
+  /// All tiles, in the order of their allocation, which is also their order in `attn.staged`.
   SmallVector<tile::SharedType> all() const;
 };
 
-/// Whether two regions' tokens have tiles alike.
+/// Whether the tokens of two regions have the same tiles.
 bool haveSameTiles(KVType a, KVType b);
-/// The first of each kind of region: those of one kind have tiles alike, and share them.
+/// The first region of each kind. Regions of one kind have the same tiles, and share them.
 SmallVector<KVType> regionsByTiles(ArrayRef<KVType> regions);
 
 /// A ring of tiles of a kind of region.
 struct TokenRing {
   unsigned kind;
   tile::SharedType tile;
-  /// The number of a ring whose place it takes; else it has one of its own. A loop over tiles ends when all
-  /// have arrived and whoever copied them has left them, so rings of two kinds are never in use at once.
-  /// Where warps copy for themselves, they wait for nobody else: what one warp has of a ring must be what it
-  /// has of the other, so both have as many bytes.
+  /// The number of the ring whose memory this ring shares; without one it has memory of its own. A loop over
+  /// tiles ends when all copies have arrived and the warps that made them have left the tiles, so rings of
+  /// two kinds are never in use at once. Warps that copy for themselves wait for no other warp. A warp's part
+  /// of one ring must therefore be its part of the other, so both have the same number of bytes.
   std::optional<unsigned> under = std::nullopt;
 };
-/// The rings of these kinds in the order of their allocation; `together`: whether they may take each other's
-/// places.
+/// The rings of these kinds in the order of their allocation. `together`: whether they may share memory.
 SmallVector<TokenRing> tokenRings(ArrayRef<KVType> kinds, int64_t lines, int64_t keyDim, int64_t valueDim,
                                   bool together);
 

@@ -78,7 +78,7 @@ func.func @not_behind_the_first(%q: !query {attn.name = "q"}, %a: !kv {attn.name
   %0 = attn.init %q : !query -> !state
   %1 = attn.update %0, %q, %a see causal scale 1.0 : !query, !kv -> !state
   %2 = attn.update %1, %q, %b see causal scale 1.0 : !query, !kv -> !state
-  // expected-error @below {{expected a single chain of two updates and more, and the state behind the first: a kernel finishes no other early}}
+  // expected-error @below {{expected a single chain of two updates and more, and the state after the first: a kernel finishes no other state early}}
   %n, %m = attn.finish %2 {attn.first} : !state -> !query, !lse
   %o, %l = attn.finish %2 : !state -> !query, !lse
   return %o, %l, %n, %m : !query, !lse, !query, !lse

@@ -35,7 +35,7 @@ func.func @two(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) attrib
 
 func.func private @state() -> !state
 func.func @unknown(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) attributes {tile.schedules = [#rows16]} {
-  // expected-note @+1 {{this one is not}}
+  // expected-note @+1 {{this operation is none of these}}
   %0 = func.call @state() : () -> !state
   %1 = attn.update %0, %q, %kv see causal scale 1.0 : !query, !kv -> !state
   // expected-error @+1 {{expected a state that is made by attn.init, attn.update and attn.merge}}

@@ -8,7 +8,7 @@
 
 namespace mlir::attn {
 
-/// The constant of a product with one, if it is one; `other` gets the other factor.
+/// Returns the constant factor of a product, if it has one; `other` gets the other factor.
 inline std::optional<double> constantFactor(arith::MulFOp product, Value &other) {
   for (auto [factor, rest] :
        {std::pair(product.getLhs(), product.getRhs()), std::pair(product.getRhs(), product.getLhs())}) {

@@ -5,16 +5,18 @@
 //   %o, %lse = attn.finish %1                attn.write_gradient %1 of %q
 //   return %o, %lse                          return
 //
-// The updates stay, each with its region, visibility and scale: what they add to is
-// another monoid (AttnGradientOps.td). A kernel that holds tokens has the update of
-// its region alone. Sinks are no tokens that anything is added for: they are in the
-// LSE.
+// The updates stay, each with its region, visibility and scale: they add to
+// another monoid (AttnGradientOps.td). A kernel with stationary tokens has only
+// the update of its region. Sinks have no effect here: they are not tokens, and
+// the LSE counts them.
 //
-// Where kernels that hold tokens add to the gradient of rows, too, those that hold rows have no update: one
-// begins the sums, in front of the others, and one ends them, behind (AttnGradientOps.td).
+// Where kernels with stationary tokens add to the gradient of rows, too,
+// kernels with stationary rows have no update: one begins the sums, before the
+// others, and one ends them, after the others (AttnGradientOps.td).
 //
-// Significance of tokens is the gradient of values in all but what is multiplied by
-// their weights (AttnSignificanceOps.td): the same, with attn.init_significance.
+// Significance of tokens differs from the gradient of values only in the factor
+// of the weights (AttnSignificanceOps.td). It takes the same steps, with
+// attn.init_significance.
 //
 //===----------------------------------------------------------------------===//
 #include "Kernel.h"
@@ -55,7 +57,7 @@ struct Differentiate : mlir::attn::impl::DifferentiatePassBase<Differentiate> {
         part && (part.getValue() == FusedPart::Add) != ofTokens)
       return chain.function.emitError("expected ")
              << fusedPartAttr
-             << " of begin or end where rows are stationary and of add where tokens are, got " << part;
+             << " of begin or end for stationary rows, and of add for stationary tokens, got " << part;
     if (!chain.changes.empty())
       return chain.changes.front()->emitOpError("has no gradient: expected a single chain of updates");
     return success();
@@ -71,7 +73,7 @@ struct Differentiate : mlir::attn::impl::DifferentiatePassBase<Differentiate> {
       Builder b(kernel.getContext());
       firstEndAttr.set(kernel, b.getI32IntegerAttr(chain.firstEnd(operand)));
       if (updates.size() == 1)
-        operandAttr.remove(kernel); // every task is of it
+        operandAttr.remove(kernel); // every task has this operand
       updates = {updates[operand]};
       part = updates.front().getKv();
     }

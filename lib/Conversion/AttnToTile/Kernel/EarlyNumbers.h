@@ -7,13 +7,13 @@
 
 namespace mlir::attn {
 
-/// Whether numbers of rows that are walked are read while scores are made, as behind them nothing hides how
-/// long reading takes: lanes cannot hold the numbers of a long tile, nor those of a short one beside the
-/// ends of windows or the values of a region.
+/// Whether the numbers of rows that are walked are read while scores are computed, because nothing after that
+/// hides the latency of reading. Lanes cannot hold the numbers of a long tile, nor those of a short tile
+/// beside the ends of windows or the values of a score region.
 bool readsNumbersEarly(UpdateOp update, FormAttr form);
-/// Whether numbers of rows come behind one barrier. Where they are read late, ptxas would keep a place too
-/// many meanwhile, but for fused kernels, which add to rows (heads of 96 took 2 % longer, and beside a score
-/// region spilled).
+/// Whether all numbers of rows wait at one barrier. If they are read late, ptxas would keep one address too
+/// many meanwhile (heads of 96 took 2 % longer, and spilled beside a score region). Fused kernels, which add
+/// to rows, are the exception.
 bool joinsNumbers(UpdateOp update, FormAttr form, bool addsRows);
 
 } // namespace mlir::attn

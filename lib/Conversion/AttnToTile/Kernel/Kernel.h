@@ -15,25 +15,25 @@
 
 namespace mlir::attn {
 
-/// Adds arithmetic with constants to the location-carrying builder, and keeps a kernel's parameters: its last
-/// arguments. Those of the function it came from may stand in front.
+/// A location-carrying builder with arithmetic on constants. It keeps a kernel's parameters, which are the
+/// kernel's last arguments; the arguments of the function it came from may stand before them.
 class KernelBuilder : public ImplicitLocOpBuilder {
 public:
-  /// Goes on with a kernel whose `tile.parameters` say what it has so far.
+  /// Continues a kernel whose `tile.parameters` say what it has so far.
   explicit KernelBuilder(func::FuncOp kernel);
 
   func::FuncOp kernel;
 
-  /// A parameter of the kernel; asked twice for the same one, gives it once.
+  /// A parameter of the kernel. A second request for the same parameter returns the first.
   Value buffer(StringRef name, Type element);
   Value dimension(StringRef name);
-  /// Bytes from one index of a tensor's axis to the next.
+  /// The bytes from one index of a tensor's axis to the next.
   Value stride(StringRef tensor, size_t axis);
   Value end(int64_t index);
   Value scale();
   /// The map is described in the kernel's `tile.tensor_maps`.
   Value tensorMap(tile::TensorMapAttr map);
-  /// Sets the attributes that describe its parameters.
+  /// Sets the attributes that describe the kernel's parameters.
   void describeParameters();
   /// Sets the attributes of the finished kernel and its terminator.
   void finish(int64_t threads);
@@ -57,16 +57,16 @@ public:
   Value less(Value x, Value y) { return compare(arith::CmpIPredicate::slt, x, y); }
   Value select(Value c, Value x, Value y) { return createOrFold<arith::SelectOp>(c, x, y); }
 
-  /// Where the condition holds, which may be none: always.
+  /// Emits `body` under the condition; without a condition, always.
   void doIf(Value condition, function_ref<void()> body);
 
-  /// `written`: by a launch in front, which may not have ended when this one begins.
+  /// `written`: an earlier launch writes the buffer, and may not have ended when this one begins.
   Value read(Value buffer, Value index, bool written = false) {
     return tile::ReadOp::create(*this, cast<tile::BufferType>(buffer.getType()).getElement(), buffer, index,
                                 written ? getUnitAttr() : UnitAttr());
   }
-  /// Where a packed row of a KV head that `group` heads read lies in a tensor of the caller's, counted in
-  /// pieces of so many bytes.
+  /// The offset, in chunks of `bytes` bytes, of a packed row of a KV head in a tensor of the caller's.
+  /// `group` query heads read the KV head.
   Value stridedSlot(StringRef tensor, Value packed, Value kvHead, int64_t group, int64_t bytes, Type type) {
     return tile::PackedSlotOp::create(*this, type, packed, kvHead, getI64IntegerAttr(group), IntegerAttr(),
                                       ValueRange{stride(tensor, 0), stride(tensor, 1)},
@@ -85,13 +85,14 @@ public:
   Value splat(Value scalar, tile::FragmentType type) { return tile::SplatOp::create(*this, type, scalar); }
   using ScalarFunction = function_ref<Value(ValueRange)>;
   using ScalarFunctions = function_ref<SmallVector<Value>(ValueRange)>;
-  /// Elementwise; the functions get one scalar per input and give one per result.
+  /// Maps elementwise. The functions get one scalar per input and return one per result.
   ResultRange mapAll(TypeRange results, ValueRange inputs, ScalarFunctions functions);
-  /// The same of one result.
+  /// Maps elementwise to one result.
   Value map(tile::FragmentType type, ValueRange inputs, ScalarFunction function);
-  /// Adds a block with `types` as arguments to `region`, ending in a yield of what the functions return.
+  /// Adds a block with `types` as arguments to `region`. It ends in a yield of the values that the functions
+  /// return.
   void fillAll(Region &region, TypeRange types, ScalarFunctions functions);
-  /// The same of one value.
+  /// Adds such a block for a function that returns one value.
   void fill(Region &region, TypeRange types, ScalarFunction function);
 
 private:
@@ -100,7 +101,7 @@ private:
   SetVector<Attribute> tensorMaps;
 };
 
-/// Takes the arguments of the function that a kernel came from off the front of its own: nothing uses them.
+/// Removes the leading arguments of a kernel, those of the function that it came from; nothing uses them.
 void eraseSourceArguments(func::FuncOp kernel);
 
 } // namespace mlir::attn

@@ -13,13 +13,13 @@ using namespace mlir::attn;
 KernelText::KernelText(MLIRContext *context, ArrayRef<StringRef> texts, StringRef file)
     : module(parseSourceString<ModuleOp>(llvm::join(texts, ""), ParserConfig(context), file)) {
   if (!module)
-    llvm::report_fatal_error("a kernel's text is not the compiler's own: " + file);
+    llvm::report_fatal_error("cannot parse the text of a helper kernel: " + file);
 }
 
 func::FuncOp KernelText::opened(StringRef name) {
   auto function = module->lookupSymbol<func::FuncOp>(name);
   if (!function || !function.isExternal())
-    llvm::report_fatal_error("a kernel's text leaves nothing open of this name: " + name);
+    llvm::report_fatal_error("the text of a helper kernel has no parameter " + name);
   function.addEntryBlock();
   return function;
 }
@@ -31,7 +31,8 @@ void KernelText::define(StringRef name, int64_t number) {
   func::ReturnOp::create(b, function.getLoc(), constant);
 }
 
-/// Clones what a block does, and constants that it has from outside; the values that its terminator has then.
+/// Clones the operations of a block, and the outside constants that they use. Returns the clones of the
+/// values that its terminator yields.
 static SmallVector<Value> cloneBody(Block &block, ValueRange arguments, OpBuilder &b) {
   IRMapping mapping;
   mapping.map(block.getArguments(), arguments);

@@ -1,11 +1,11 @@
 //===- KernelText.h - Helper kernels that are written as text ---*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A helper kernel is a public function in a .mlir file of tile IR, with private functions
-// that it calls. Private functions without a body are parameters: sizes, or regions of an
-// operation. define() gives them bodies; instantiate() clones the public function and
-// inlines every call. Functions that several kernels share are a text of their own,
-// appended to the kernel's. A text that does not parse, or an unknown parameter, is a
-// fatal error.
+// A helper kernel is a public function in a .mlir file of tile IR, with private
+// functions that it calls. Private functions without a body are parameters:
+// sizes, or regions of an operation. define() gives them bodies; instantiate()
+// clones the public function and inlines every call. Functions that several
+// kernels share are a text of their own, appended to the kernel's. A text that
+// does not parse, or an unknown parameter, is a fatal error.
 //
 //   KernelText text(context, {reviseTokens, lists}, "ReviseTokens.mlir");
 //   text.define("window", 64);
@@ -24,11 +24,12 @@ namespace mlir::attn {
 
 class KernelText {
 public:
-  /// `file`: where locations point to.
+  /// Parses the texts. `file`: the name that locations point to.
   KernelText(MLIRContext *context, ArrayRef<StringRef> texts, StringRef file);
-  /// The function gives this i32.
+  /// Lets the function return this i32.
   void define(StringRef name, int64_t number);
-  /// The function does what a region of one block does, and gives the operands of its terminator.
+  /// Gives the function the body of a region of one block. It returns the operands of the region's
+  /// terminator.
   void define(StringRef name, Region &region);
   /// Clones `function` at the builder as `name`, with every call inlined.
   func::FuncOp instantiate(OpBuilder &builder, StringRef function, StringRef name);

@@ -7,7 +7,7 @@
 
 using namespace mlir;
 
-/// The last product, and what it multiplies.
+/// Returns the last product and its other factor; sets `constant`.
 static std::pair<arith::MulFOp, Value> lastProduct(Block &region, double &constant) {
   Value other;
   auto last = region.getTerminator()->getOperand(0).getDefiningOp<arith::MulFOp>();

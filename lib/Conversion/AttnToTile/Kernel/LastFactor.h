@@ -7,10 +7,10 @@
 
 namespace mlir::attn {
 
-/// A constant above 0 by which a region multiplies what it yields, in the end; else 1. It may become the unit
-/// of what is left of the region.
+/// Returns the constant above 0 by which a region finally multiplies its result; 1 if there is none. It may
+/// become the unit of the rest of the region.
 double lastFactor(Block &region);
-/// Leaves that product out.
+/// Removes that product.
 void dropLastFactor(Block &region);
 
 } // namespace mlir::attn

@@ -10,11 +10,10 @@
 namespace mlir::attn {
 
 inline constexpr double log2e = 1.4426950408889634, ln2 = 0.6931471805599453;
-/// The negative of it is the score of what is not seen.
+/// The score of a token that is not seen is -infinity.
 inline constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// How much of the unit of scores a step of 1 in log2 is, where a score of 1 is `unit` in log2; 0 where that
-/// is 0.
+/// The units of scores in a step of 1 in log2, when a score of 1 is `unit` in log2; 0 if `unit` is 0.
 inline Value unitsPerLog2(KernelBuilder &b, Value unit) {
   Value flat = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, unit, b.f32(0));
   return b.select(flat, b.f32(0), tile::ReciprocalOp::create(b, unit));

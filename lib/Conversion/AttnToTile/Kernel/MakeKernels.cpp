@@ -32,7 +32,7 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
     }
   }
 
-  /// On a cache, or on a table of pages.
+  /// Makes the kernel of an operation on a cache, or on a table of pages.
   static LogicalResult makeOperation(func::FuncOp function) {
     if (failed(readSignature(function)))
       return failure();
@@ -80,9 +80,10 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
     return success();
   }
 
-  /// A copy that will hold rows and, for each region, one that will hold its tokens, or one for the gradient
-  /// of its keys and one for that of its values; behind them one that adds up what parts of tasks have made.
-  /// Where tokens' add to rows, too, there are two copies for those: in front of the others and behind.
+  /// Makes the kernels of a backward pass: a copy with stationary rows and, for each region, one with its
+  /// tokens stationary, or one for the gradient of its keys and one for that of its values. A last copy adds
+  /// up the results of parts of tasks. Where tokens' kernels add to rows, too, there are two copies with
+  /// stationary rows: one before the others and one after.
   static LogicalResult makeBackward(Chain &chain) {
     func::FuncOp function = chain.function;
     if (devicePlanAttr.isOn(function))
@@ -136,13 +137,14 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
     return success();
   }
 
-  /// In a step of decoding warps share the rows, and a task has one.
+  /// In a step of decoding, warps share the rows, and a task has one row.
   static bool mayStoreScores(Chain &chain, tile::ScheduleAttr schedule) {
     return schedule.getSplitKeys() && chain.group() <= schedule.getRows() && !chain.headClasses();
   }
 
-  /// For each region a copy that will hold its tokens, behind those that finish rows; and, where one of these
-  /// may store scores, one that weighs them, and begins while the one that merges waits.
+  /// Makes, for each region, a copy with stationary tokens, which follows the kernels that finish rows. If
+  /// one of those may store scores, also makes a copy that weighs them; it begins while the merge kernel
+  /// waits.
   static LogicalResult makeSignificance(Chain &chain, gpu::GPUModuleOp module, func::FuncOp merging) {
     func::FuncOp function = chain.function;
     auto schedule = tile::tokenScheduleAttr.get(function);
@@ -176,11 +178,12 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
     return success();
   }
 
-  /// The copy finishes what other kernels have stored, instead of a state of its own. They did what makes it.
+  /// Lets the copy finish the states that other kernels have stored, instead of a state of its own. The
+  /// operations that make that state are erased.
   static void makeMerge(Chain &chain, func::FuncOp kernel) {
     Chain copied = findChainInKernel(kernel);
     FinishOp finish = copied.finish;
-    if (FinishOp first = copied.first) { // planned so that there is nothing to merge of it
+    if (FinishOp first = copied.first) { // the plan leaves nothing of it to merge
       first.replaceAllUsesWith(finish.getResults());
       first.erase();
     }

@@ -1,9 +1,10 @@
 //===- Parts.h - The rows and tokens that an operation names ----*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Rows are *packed*: row p of KV head h is query row p / G, query head
-// h*G + p % G, so that the heads of a group share every key they read. Where
-// heads have classes, a task names an ordinal, and `ordinal_heads` its KV head. In the
-// store of one class an ordinal's head is the one after the class's ordinals before it.
+// Rows are *packed*: row p of KV head h is query row p / G, query head h*G + p
+// % G, so that the heads of a group share every key they read. With head
+// classes, a task names an ordinal, and `ordinal_heads` its KV head. In the
+// store of one class, the head of an ordinal is its index among the ordinals of
+// the class.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_CONVERSION_ATTNTOTILE_KERNEL_PARTS_H
@@ -13,43 +14,44 @@
 
 namespace mlir::attn {
 
-/// What a staged value, or one that is staged already, is a part of.
+/// The value that a staged value is a part of; a value that is not staged is returned as it is.
 Value unstaged(Value part);
-/// A staged value's copy of a name; null where it has none.
+/// The copy of that name of a staged value; null if it has none.
 Value copyOf(Value part, Copy name);
 
-/// The rows of a task, as attn.rows says.
+/// The rows of a task, as attn.rows names them.
 class RowsPart {
 public:
-  /// `rows`: attn.rows, or what is staged of it.
+  /// `rows`: an attn.rows, or an attn.staged of it.
   RowsPart(KernelBuilder &b, FormAttr form, Value rows);
 
   Value begin() { return op.getBegin(); }
   Value count() { return op.getCount(); }
   Value end() { return b.add(begin(), count()); }
   Value head() { return op.getHead(); }
-  /// Query heads of packed rows, a KV head's or a part of them, and the number of these heads among all such.
+  /// `heads`: the query heads of packed rows, those of a KV head or a part of them. `headsNumber`: the index
+  /// of these heads among all such parts.
   int64_t heads() { return op.getPartHeads().value_or(form.getGroup()); }
   Value headsNumber();
-  /// This warp's first row, and its warpgroup's, counted from the task's.
+  /// The first rows of this warp and of its warpgroup, counted from the task's first row.
   Value first() { return op.getFirst(); }
   Value group() { return op.getGroup(); }
-  /// How many of this warp's lines are rows, or more than it has lines.
+  /// The number of this warp's lines that are rows, or more than it has lines.
   Value left() { return b.sub(count(), first()); }
 
-  /// Query row and query head of a packed row.
+  /// The query row and query head of a packed row.
   std::pair<Value, Value> unpack(Value packed);
-  /// Packed row of a line of this warp; lines past the task's last repeat it.
+  /// The packed row of a line of this warp; lines past the task's last row repeat it.
   Value packedRow(Value line) { return b.min(b.add(b.add(begin(), first()), line), b.sub(end(), b.i32(1))); }
-  /// Where a packed row lies in a tensor of query rows and heads that lies densely.
+  /// The index of a packed row in a dense tensor of query rows and heads.
   Value slotOf(Value packed, Type type);
-  /// The same of a line of this warp.
+  /// The index of a line of this warp in such a tensor.
   Value slotOfLine(Value line) { return slotOf(b.add(begin(), b.add(first(), line)), b.getI64Type()); }
-  /// Says where the LSE and the delta of a packed row lie for kernels that hold tokens. The heads that fill a
-  /// tile's lines evenly lie together: numbers of a tile of rows lie behind one another, and copies of them
-  /// ask for few lines.
+  /// The index of the LSE and the delta of a packed row, for kernels with stationary tokens. The heads that
+  /// fill a tile's lines evenly lie together. The numbers of a tile of rows are then contiguous, and copies
+  /// of them touch few cache lines.
   Value numberSlotOf(Value packed, Type type);
-  /// Element of the output where a row of the task begins.
+  /// The element of the output at which a row of the task begins.
   Value outputIndex(Value row);
   Value copy(Copy name) { return copyOf(value, name); }
 
@@ -61,12 +63,12 @@ private:
   Value value;
 };
 
-/// LSEs of rows, per line of this warp, and of lines behind the last row: +inf.
+/// LSEs of rows, one per line of this warp; lines past the last row get +inf.
 Value lseOfRows(KernelBuilder &b, RowsPart &rows, Value lse);
 
-/// The tokens of a tile, as attn.tokens says; null where that is not what a value is.
+/// The tokens of a tile, as attn.tokens names them; null if the value is not an attn.tokens.
 TokensOp tokensOf(Value part);
-/// The rows' head among those of the tokens' store.
+/// The index of the rows' head among the heads of the tokens' store.
 Value placeOf(KernelBuilder &b, RowsPart &rows, TokensOp tokens);
 /// The name of a tensor of a region.
 std::string tensorOf(Value kv, StringRef part);

@@ -1,7 +1,8 @@
 //===- PlanAccess.h - How kernels read a plan -------------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Arrays, records and their fields go by the names of attn_rt/artifact/PlanRecords.def. A
-// record that has been read is a struct of values.
+// Arrays, records and their fields have the names of
+// attn_rt/artifact/PlanRecords.def. A record that has been read is a struct of
+// values.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_CONVERSION_ATTNTOTILE_KERNEL_PLANACCESS_H
@@ -29,7 +30,7 @@ inline Value planArray(KernelBuilder &b, PlanArray array) {
   return b.buffer(StringRef(name.data(), name.size()), words ? Type(b.getI32Type()) : b.getF32Type());
 }
 
-/// Number `index` of the records of a kind. What is `first`, if anything, a loop's first iteration reads.
+/// Reads record `index` of a kind. A loop's first iteration takes `first`, if given, instead of reading.
 template <typename Record> Record readRecord(KernelBuilder &b, Value index, ArrayRef<Value> first = {}) {
   Value records = planArray(b, ::attn::rt::planArrayOf<Record>());
   return ::attn::rt::recordOf<Record>(b.record(records, index, Record::usedWords, first));

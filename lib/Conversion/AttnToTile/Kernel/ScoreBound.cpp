@@ -31,7 +31,7 @@ double attn::scoreBound(Block &region) {
                              .Case<arith::MulFOp>([&](auto) { return of(0) * of(1); })
                              .Case<arith::SelectOp>([&](auto) { return std::max(of(1), of(2)); })
                              .Default([](Operation *) { return unbounded; });
-    // 0 times what has no bound may be anything.
+    // 0 times an unbounded value may be anything.
     if (op.getNumResults() == 1)
       bounds[op.getResult(0)] = std::isnan(bound) ? unbounded : bound;
   }

@@ -7,8 +7,8 @@
 
 namespace mlir::attn {
 
-/// A bound on the absolute value of what a score region yields, whatever its scores and positions; infinity
-/// where there is none to be seen.
+/// A bound on the absolute value of a score region's result, for any score and positions; infinity if none is
+/// found.
 double scoreBound(Block &region);
 
 } // namespace mlir::attn

@@ -9,13 +9,13 @@
 
 namespace mlir::attn {
 
-/// What stands for a value of a region that is inlined: its number, a copy of a constant from outside, or
-/// itself.
+/// The value that replaces a region's value when the region is inlined: its number, a copy of a constant from
+/// outside, or the value itself.
 Value inlined(KernelBuilder &b, Value value, IRMapping &numbers);
 
-/// Where in its table a read finds its element: row-major, each index clamped into its extent.
+/// The index at which a read finds its element in the table: row-major, each index clamped to its extent.
 Value placeInTable(KernelBuilder &b, attn::ReadOp read, IRMapping &numbers);
-/// The element, of the kernel's buffer of that name.
+/// Reads the element from the kernel's buffer with the table's name.
 Value readTable(KernelBuilder &b, attn::ReadOp read, IRMapping &numbers);
 
 } // namespace mlir::attn

@@ -1,7 +1,7 @@
 //===- StoreValues.h - Addresses of tokens in a kernel ----------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The algebra over which kernels evaluate where a token lies (attn_rt/tensor/Store.h):
-// numbers are values, and what is computed is emitted.
+// The algebra over which kernels evaluate the address of a token
+// (attn_rt/tensor/Store.h): numbers are values, and arithmetic is emitted.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_CONVERSION_ATTNTOTILE_KERNEL_STOREVALUES_H
@@ -17,8 +17,8 @@ struct StoreValues {
   using Value = mlir::Value;
 
   KernelBuilder &b;
-  StringRef operand;                   ///< whose sizes and tables are read
-  function_ref<mlir::Value()> placeOf; ///< emits which of the store's heads is meant
+  StringRef operand;                   ///< the operand whose sizes and tables are read
+  function_ref<mlir::Value()> placeOf; ///< emits the index of the head within the store
 
   Value number(int64_t n) { return b.i32(n); }
   Value add(Value x, Value y) { return b.add(x, y); }

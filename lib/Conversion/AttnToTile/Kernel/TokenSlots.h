@@ -9,17 +9,17 @@
 
 namespace mlir::attn {
 
-/// A number for each token and KV head of a region, as keys lie without their features or, of a paged store,
-/// by instance, head and token.
+/// The layout of one number for each token and KV head of a region: as keys lie, without their features, or,
+/// for a paged store, by instance, head and token.
 class TokenSlots {
 public:
-  /// `kv`: the region, or tokens of it.
+  /// `kv`: the region, or an attn.tokens of it.
   TokenSlots(KernelBuilder &b, Value kv, int64_t kvHeads);
 
   Value slotOf(Value instance, Value kvHead, Value token);
-  /// From a token's slot to the next one's, of the same list.
+  /// The distance from a token's slot to that of the next token in the same list.
   int64_t apart() const { return store.isPaged() ? 1 : kvHeads; }
-  /// How many there are.
+  /// The number of slots.
   Value count();
 
 private:
@@ -31,7 +31,7 @@ private:
   int64_t kvHeads;
 };
 
-/// Of the regions in front of one.
+/// The number of slots of these regions, which stand before another region.
 Value tokenSlotsBefore(KernelBuilder &b, ArrayRef<UpdateOp> updates);
 
 } // namespace mlir::attn

@@ -1,7 +1,7 @@
 //===- ValueNumber.h - The numbers of a kernel ------------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Values with the operators that formulas are written in (attn_rt/support/Arithmetic.h):
-// what is computed of them is emitted.
+// Values with the operators that formulas are written in
+// (attn_rt/support/Arithmetic.h): each operator emits an operation.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_CONVERSION_ATTNTOTILE_KERNEL_VALUENUMBER_H
@@ -30,8 +30,7 @@ private:
   Value value;
 };
 
-/// A dimension of the planning kernel that comes with a factor and a shift, to divide by it
-/// (ATTN_PLAN_DIVISOR).
+/// A dimension of the planning kernel that has a factor and a shift, for division by it (ATTN_PLAN_DIVISOR).
 class ValueDivisor {
 public:
   ValueDivisor(KernelBuilder &b, ::attn::rt::PlanDim dim) : b(&b), dim(dim) {}
@@ -55,7 +54,7 @@ private:
 template <typename T>
 concept KernelNumber = std::same_as<T, ValueNumber> || std::same_as<T, ValueDivisor>;
 
-/// Two operands, of which one is a kernel's and the other may be a constant.
+/// Two operands: one is a kernel's number, and the other may be a constant.
 template <typename X, typename Y>
 concept KernelNumbers =
     (KernelNumber<X> && (KernelNumber<Y> || std::integral<Y>)) || (std::integral<X> && KernelNumber<Y>);
@@ -109,7 +108,7 @@ template <std::integral Y> ValueNumber operator>>(ValueNumber x, Y y) {
   return {x.builder(), x.builder().createOrFold<arith::ShRUIOp>(x, x.builder().i32(y))};
 }
 
-/// x * y >> shift, of which the product has 64 bits.
+/// x * y >> shift, where the product has 64 bits.
 inline ValueNumber shiftedProduct(ValueNumber x, ValueNumber y, ValueNumber shift) {
   KernelBuilder &b = x.builder();
   auto wide = [&](Value value) { return b.createOrFold<arith::ExtUIOp>(b.getI64Type(), value); };
@@ -133,7 +132,7 @@ inline ValueNumber operator!(ValueNumber condition) {
   return {b, b.createOrFold<arith::XOrIOp>(condition, arith::ConstantIntOp::create(b, 1, 1))};
 }
 
-/// `x` where the condition holds, else `y`.
+/// `x` if the condition holds, else `y`.
 template <typename X, typename Y>
   requires(KernelNumber<X> || std::integral<X>) && (KernelNumber<Y> || std::integral<Y>)
 ValueNumber select(ValueNumber condition, X x, Y y) {

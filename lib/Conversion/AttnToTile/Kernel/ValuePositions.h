@@ -31,7 +31,8 @@ public:
   }
 
 private:
-  /// No context reaches half the range of i32. What is cut there cannot overflow when it is added.
+  /// No context reaches half the range of i32. A value that is clamped to this range cannot overflow in a
+  /// sum.
   static constexpr int32_t farthest = 1 << 30;
 
   KernelBuilder &b;

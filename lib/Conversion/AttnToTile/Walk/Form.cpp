@@ -15,19 +15,21 @@ using namespace mlir::tile;
 namespace rt = ::attn::rt;
 using Scales = rt::Format::Scales;
 
-/// In log2. A sum of 2^31 exponentials of such scores is a number of f32, and each of them one of bf16.
+/// A bound of scores in log2. A sum of 2^31 exponentials of such scores fits f32, and each exponential fits
+/// bf16.
 static constexpr double fixedUnitBound = 80;
 
 static rt::StorePart partOf(UpdateOp update, bool keys) {
   return storeOf(update.getKv().getType()).part(keys);
 }
 
-/// Whether scores enter the softmax as the mmas leave them.
+/// Whether scores enter the softmax as the MMAs leave them.
 static bool hasRawScores(Chain &chain) {
   return chain.updates.empty() || chain.updates.front().getScore().empty();
 }
 
-/// Tokens come first where queries are few, or beside tokens that are held, unless these are codes.
+/// Tokens are the first axis if queries are few, or if tokens are stationary and, for significance, not
+/// quantized.
 static bool putsTokensFirst(Chain &chain, ScheduleAttr schedule) {
   if (chain.significance)
     return partOf(chain.updates.front(), /*keys=*/true).format.isPlain();
@@ -37,19 +39,19 @@ static bool putsTokensFirst(Chain &chain, ScheduleAttr schedule) {
 static bool hasFixedUnit(Chain &chain, ScheduleAttr schedule) {
   if (hasRawScores(chain))
     return false;
-  bool roomy = llvm::none_of(chain.updates, [](UpdateOp update) { // not so weights of codes, which are of f16
-    return isa<QuantizedType>(update.getKv().getType().getValue());
-  });
+  bool roomy =
+      llvm::none_of(chain.updates, [](UpdateOp update) { // f16 weights of quantized values lack the range
+        return isa<QuantizedType>(update.getKv().getType().getValue());
+      });
   Type f32 = Float32Type::get(schedule.getContext());
-  // Beside wide outputs mma has no register for a unit that differs from 1; the running maximum has its
-  // place.
+  // Beside wide outputs, mma has no register for a unit other than 1: the running maximum takes it.
   bool wide = schedule.getKind() == ScheduleKind::Mma && chain.valueDim() > 128;
   return roomy && !wide && elementOf(chain.element()).exponentBits >= elementOf(f32).exponentBits &&
          scoreBound(chain.updates.front().getScore().front()) * log2e <= fixedUnitBound;
 }
 
-/// Whether weights are multiplied by the scales of integer values: where these have one for a token, the same
-/// format in all regions, and rows are few.
+/// Whether weights are multiplied by the scales of integer values: if rows are few, and the values of all
+/// regions have the same format, with one scale per token.
 static bool keepsZerosApart(Chain &chain, ScheduleAttr schedule) {
   if (!schedule.hasFewRows() || chain.updates.empty())
     return false;
@@ -61,7 +63,7 @@ static bool keepsZerosApart(Chain &chain, ScheduleAttr schedule) {
   });
 }
 
-/// Whether units and results take a scale that the whole kernel shares.
+/// Whether units and results include a scale that the whole kernel shares.
 static bool foldsScale(Chain &chain, bool keys) {
   if (chain.updates.empty() || !chain.hasOneRegion())
     return false;
@@ -69,7 +71,8 @@ static bool foldsScale(Chain &chain, bool keys) {
   return partOf(update, keys).format.hasSharedScale() && !update.getKv().getType().isOfClass();
 }
 
-/// Whether weights of a region are multiplied by scales: of a token, or of a head or tensor beside others.
+/// Whether the weights of a region are multiplied by floating-point scales: of a token, of a block, or of a
+/// head or tensor that not all regions share.
 static bool weighsFloats(Chain &chain, UpdateOp update) {
   const rt::Format format = partOf(update, /*keys=*/false).format;
   return format.scales == rt::Format::Scales::Token || format.blocks == rt::Format::Blocks::E8M0 ||
@@ -77,8 +80,8 @@ static bool weighsFloats(Chain &chain, UpdateOp update) {
 }
 
 /// Whether a segment may be a list of single tokens. Long heads leave no registers for another mask, and a
-/// list has places where a score region would read positions; the planner sees by the parameters that there
-/// is none.
+/// list has slots where a score region would read positions. The planner sees by the parameters that a kernel
+/// takes no lists.
 static bool mayList(Chain &chain) {
   bool readsKeyPosition =
       !hasRawScores(chain) && !chain.updates.front().getScore().front().getArguments().back().use_empty();

@@ -8,12 +8,13 @@
 
 namespace mlir::attn {
 
-/// The form of a kernel of this schedule, for the passes behind --attn-walk-plan.
+/// The form of a kernel with this schedule, for the passes after --attn-walk-plan.
 FormAttr formOf(Chain &chain, tile::ScheduleAttr schedule);
-/// How many numbers a kernel that holds rows sums for each beside dq (see RowSums.h): none, unless gradients
-/// of tables or of sinks are asked for.
+/// The count of numbers that a kernel with stationary rows sums for each row beside dq (see RowSums.h): 0,
+/// unless gradients of tables or of sinks are asked for.
 int64_t rowSumsOf(Chain &chain, func::FuncOp kernel);
-/// Numbers an update of a kernel that came from the chain's update `operand`, and the ends it may read.
+/// Marks an update of a kernel with the number of the chain's update that it came from, and with the first
+/// ends that it may read.
 void numberUpdate(UpdateOp update, Chain &chain, unsigned operand);
 
 } // namespace mlir::attn

@@ -7,9 +7,9 @@
 
 namespace mlir::attn {
 
-/// Updates of one state, each on the state that the one before leaves.
+/// Updates of one state. Each takes the state that the update before it leaves.
 struct Line {
-  Value begin; ///< the state before the first; null: no token was seen
+  Value begin; ///< the state before the first update; null: the line begins with an empty state
   SmallVector<unsigned> updates;
   Value state; ///< in the loops: the state so far
 };
@@ -25,9 +25,9 @@ struct Lines {
   }
 };
 
-/// An update continues the line of its state, unless another operation uses that, too, or a change made it.
-/// Then it starts a line of its own, which is merged with that state behind the loops: update(a, R) =
-/// merge(a, update(init, R)).
+/// Finds the lines of a chain. An update continues the line of its state, unless another operation also uses
+/// that state, or a change made it. Then it starts a line of its own, which is merged with that state after
+/// the loops: update(a, R) = merge(a, update(init, R)).
 Lines findLines(Chain &chain);
 
 } // namespace mlir::attn

@@ -1,9 +1,9 @@
 //===- WalkAllRows.cpp - A loop over the rows of all heads ----------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What reads no tokens has nothing to do with who sees what, and is as fast as memory:
-// its tiles are rows of heads as these lie, and blocks that run at once have tiles that
-// lie side by side. With the plan's tasks, each of one KV head, blocks read 256 bytes
-// here and 256 there (docs/rationale/backward.md).
+// A kernel that reads no tokens does not depend on visibility, and is as fast
+// as memory: its tiles are rows of heads in memory order, and blocks that run
+// at once have neighbouring tiles. With the plan's tasks, each of one KV head,
+// blocks read scattered runs of 256 bytes (docs/rationale/backward.md).
 //
 //===----------------------------------------------------------------------===//
 #include "WalkAllRows.h"

@@ -9,8 +9,8 @@
 
 namespace mlir::attn {
 
-/// Fills the kernel with a loop over the rows of all heads, and the chain's gradient of them, which has no
-/// updates. `arguments` maps the values of the chain's function to the kernel's.
+/// Fills the kernel with a loop over the rows of all heads, and with the chain's gradient of them, which has
+/// no updates. `arguments` maps the values of the chain's function to the kernel's.
 void walkAllRows(Chain &chain, func::FuncOp kernel, const IRMapping &arguments);
 
 } // namespace mlir::attn

@@ -9,7 +9,7 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-/// Stored states that a warp looks up at once, one per lane.
+/// The stored states that a warp looks up at once, one per lane.
 static constexpr int64_t lanes = 32;
 
 namespace {
@@ -20,8 +20,8 @@ struct PartsWalk {
   bool byOrdinal;
   Value starts, outputs, numbers, count, lane;
 
-  /// The (row, head) that the plan's number of a row and an ordinal means: query heads of a group are
-  /// neighbours in both.
+  /// Converts the plan's number, of a row and an ordinal, to that of a row and a head. Query heads of a group
+  /// are neighbours in both.
   Value outputOf(Value number) {
     if (!byOrdinal)
       return number;
@@ -30,7 +30,7 @@ struct PartsWalk {
     return b.add(number, b.mul(b.sub(head, ordinal), b.i32(group)));
   }
 
-  /// What the body yields where `exists`, else zeros.
+  /// The values that `body` yields if `exists`, else zeros.
   SmallVector<Value> readIf(Value exists, size_t results, function_ref<SmallVector<Value>()> body) {
     auto some =
         scf::IfOp::create(b, SmallVector<Type>(results, b.getI32Type()), exists, /*withElseRegion=*/true);
@@ -42,22 +42,22 @@ struct PartsWalk {
     return SmallVector<Value>(some.getResults());
   }
 
-  /// The number of this lane's state among those in [from, end).
+  /// The number of this lane's state in [from, end) of the list.
   Value numberOf(Value from, Value end) {
     return b.read(numbers, b.wide(b.min(b.add(from, lane), b.sub(end, b.i32(1)))));
   }
 
-  /// What the plan says of a row: its states' places in the list, the output, the first states.
+  /// Reads the plan of a row: the range of its states in the list, the output, and the first states.
   SmallVector<Value> planOf(Value row) {
     return readIf(b.less(row, count), 4, [&]() -> SmallVector<Value> {
       auto range = ReadRangeOp::create(b, b.getI32Type(), b.getI32Type(), starts,
-                                       b.add(b.wide(row), b.i64(1))); // behind the count
+                                       b.add(b.wide(row), b.i64(1))); // the first word is the count
       return {range.getBegin(), range.getEnd(), outputOf(b.read(outputs, b.wide(row))),
               numberOf(range.getBegin(), range.getEnd())};
     });
   }
 
-  /// The union of the states in [begin, end) of the list.
+  /// Merges the states in [begin, end) of the list into `state`.
   Value mergeStates(Value begin, Value end, Value firstNumber, Value state) {
     auto loop = scf::ForOp::create(b, begin, end, b.i32(lanes), ValueRange{state, firstNumber});
     OpBuilder::InsertionGuard guard(b);
@@ -65,7 +65,7 @@ struct PartsWalk {
     Value first = loop.getInductionVar(), soFar = loop.getRegionIterArg(0);
     Value stored = StoredOp::create(b, state.getType(), loop.getRegionIterArg(1), b.sub(end, first));
     Value merged = MergeOp::create(b, state.getType(), soFar, stored);
-    // Behind the last states this is the last number again, and nobody takes it.
+    // After the last states this is the last number again, and no lane uses it.
     Value next = numberOf(b.add(first, b.i32(lanes)), end);
     scf::YieldOp::create(b, ValueRange{merged, next});
     return loop.getResult(0);
@@ -102,14 +102,14 @@ void mlir::attn::walkParts(PartsOp parts, func::FuncOp kernel, const IRMapping &
     planArray(b, array);
   if (startsNextAttr.isOn(kernel))
     StartNextOp::create(b);
-  // How many there are is part of the plan, too: a launch that was recorded serves every plan. Starts follow.
+  // The number of rows is part of the plan, too, so a recorded launch serves every plan. Starts follow it.
   walk.count = b.read(walk.starts, b.i64(0));
   Value warp = WarpIdOp::create(b, i32);
   walk.lane = LaneIdOp::create(b, i32);
   Value first = b.add(b.mul(BlockIdOp::create(b, i32), b.i32(warps)), warp);
   Value step = b.mul(BlockCountOp::create(b, i32), b.i32(warps));
   SmallVector<Value> ofFirst = walk.planOf(first);
-  WaitPreviousOp::create(b); // by all threads, with or without a row: who waits for this launch relies on it
+  WaitPreviousOp::create(b); // by all threads, even without a row: the next launch relies on it
   auto rows = scf::ForOp::create(b, first, walk.count, step, ofFirst);
   b.setInsertionPointToStart(rows.getBody());
   ValueRange row = rows.getRegionIterArgs();

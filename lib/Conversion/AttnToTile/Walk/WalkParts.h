@@ -3,8 +3,9 @@
 // Flash-Decoding's second kernel. A warp takes one (row, head) at a time from a
 // CSR list of the plan and merges its states in the list's order.
 //
-// The kernel starts while the attention still runs. Where its first row's states
-// are says the plan, so it has asked for that when it begins to wait.
+// The kernel starts while the attention still runs. The plan says where the
+// states of its first row are, so the kernel reads that before it begins to
+// wait.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_CONVERSION_ATTNTOTILE_WALK_WALKPARTS_H
@@ -16,7 +17,7 @@
 
 namespace mlir::attn {
 
-/// Fills the kernel with loops around what the function of `parts` does with it.
+/// Fills the kernel with loops around the operations that use `parts` in its function.
 void walkParts(PartsOp parts, func::FuncOp kernel, const IRMapping &arguments);
 
 } // namespace mlir::attn

@@ -1,8 +1,8 @@
 //===- WalkPlan.cpp - Loops over the plan around online operations --------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The plan cuts the work of a launch into *tasks*, rows that share a state, and
-// what their rows see into *segments*, ranges of tokens of one instance. A kernel
-// walks it:
+// the tokens that their rows see into *segments*, ranges of tokens of one
+// instance. A kernel walks it:
 //
 //   for each task of this block
 //     for each segment of the task
@@ -10,22 +10,24 @@
 //         the updates, on the task's rows and the tile's tokens
 //     what follows the updates; the task's results
 //
-// A short launch is mostly waiting: for the plan to say which tasks, for the task
-// to say which segment, for the segment to say which pages, for the pages. So a
-// block finds its tasks, the first of them and that one's first segment in a
-// record of its own, `plan.starts`; --tile-read-ahead lets loops ask for every later
-// record while what is before it still computes.
+// A short launch mostly waits: for the plan to name the tasks, for the task to
+// name the segment, for the segment to name the pages, for the pages. So a
+// block finds its tasks, the first task and the first segment of that task in a
+// record of its own, `plan.starts`. With --tile-read-ahead, loops read each
+// later record while the work before it still computes.
 //
-// A segment is of one operand. Under mma each update has a loop over its tiles, which
-// has none where the segment is another's. Where warpgroups compute, one loop does
-// the updates of all operands (attn.one_of), because ptxas takes its time for code;
-// a warpgroup whose rows a task does not reach computes nothing, but the loops are
-// the block's: its producers copy for all. Such kernels read a task again when its
-// results are written, for they are short of registers meanwhile.
+// A segment has one operand. Under mma each update has a loop over its tiles,
+// which is empty if the segment has another operand. Where warpgroups compute,
+// one loop does the updates of all operands (attn.one_of), because ptxas takes
+// its time for code. A warpgroup whose rows a task does not reach computes
+// nothing, but the loops are the block's: its producers copy for all. Such
+// kernels read a task again when its results are written, because they are
+// short of registers meanwhile.
 //
-// A kernel that adds up gradients of rows walks the same plan. One that adds up those
-// of tokens, or their significance, has a block for each of the plan's tiles of them
-// (WalkTokens.h). What rows need before and after their gradients are added up by those needs no tokens
+// A kernel that adds up gradients of rows walks the same plan. A kernel that
+// adds up gradients of tokens, or their significance, has one block for each of
+// the plan's tiles of tokens (WalkTokens.h). Where these kernels add to the
+// gradient of rows, too, the prologue and epilogue of dQ read no tokens
 // (WalkAllRows.h).
 //
 //===----------------------------------------------------------------------===//
@@ -49,12 +51,12 @@ namespace {
 
 bool mergesParts(func::FuncOp source) { return !source.getOps<PartsOp>().empty(); }
 
-/// Whether the function adds something up behind an attention.
+/// Whether the function computes gradients or significance after an attention.
 bool readsFinished(func::FuncOp source) {
   return !source.getOps<WriteGradientOp>().empty() || !source.getOps<WriteSignificanceOp>().empty();
 }
 
-/// Whether the function has the schedule of what it does, and no branches that its schedule cannot take.
+/// Checks that the function has the schedule of its work, and no branches that the schedule cannot take.
 LogicalResult checkSchedule(func::FuncOp source) {
   auto schedule = tile::scheduleAttr.get(source);
   bool merges = mergesParts(source);
@@ -72,9 +74,9 @@ LogicalResult checkSchedule(func::FuncOp source) {
                  : "; mma takes branches, and operations between updates");
 }
 
-/// A kernel in front of the function, with its name. It has the function's arguments, in front of parameters
-/// to come, and the constants that score regions use; `mapping` gets both. Attributes of other dialects, or
-/// of none, are for passes of others: they stay.
+/// Makes a kernel before the function, with its name. It has the function's arguments, which will stand
+/// before parameters, and the constants that score regions use; `mapping` gets both. Attributes of other
+/// dialects, or without a dialect, belong to passes of others: they stay.
 func::FuncOp makeKernel(func::FuncOp source, IRMapping &mapping) {
   OpBuilder builder(source);
   auto kernel = func::FuncOp::create(builder, source.getLoc(), source.getName(),
@@ -100,7 +102,7 @@ struct WalkPlan : mlir::attn::impl::WalkPlanPassBase<WalkPlan> {
   void runOnOperation() override {
     SmallVector<func::FuncOp> sources;
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (!tile::parametersAttr.isOn(function) && // else it walks the plan already
+      if (!tile::parametersAttr.isOn(function) && // otherwise it walks the plan already
           (!function.getOps<FinishOp>().empty() || readsFinished(function)))
         sources.push_back(function);
     for (func::FuncOp source : sources) {

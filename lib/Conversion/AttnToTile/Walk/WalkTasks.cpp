@@ -18,26 +18,28 @@ namespace {
 
 class Walk {
 public:
-  /// `chain` is that of another function, whose operations the loops of `kernel` get.
+  /// `chain` belongs to another function; the loops of `kernel` get its operations.
   Walk(Chain &chain, func::FuncOp kernel)
       : b(kernel), chain(chain), schedule(tile::scheduleAttr.get(kernel)), lines(findLines(chain)) {}
 
   void run(const IRMapping &arguments);
 
 private:
-  /// Declares the parameters every schedule has, in the order of the manifest.
+  /// Declares the parameters that every schedule has, in the order of the manifest.
   void declareParameters();
   void setTask(const Task &task);
   Value hasFlag(int32_t flag) {
     return b.compare(arith::CmpIPredicate::ne, b.createOrFold<arith::AndIOp>(flags, b.i32(flag)), b.i32(0));
   }
-  /// End of a segment's tokens, and its tiles: none where it belongs to another operand.
+  /// `endOf`: the end of a segment's tokens; its begin if the segment belongs to another operand. `tilesOf`:
+  /// its number of tiles.
   Value endOf(const Segment &segment, unsigned operand);
   Value tilesOf(const Segment &segment, unsigned operand);
   void placeWarp();
-  /// Whether a causal task's warpgroups are through with a segment by whole tiles apart.
+  /// Whether a causal task's warpgroups finish a segment whole tiles apart.
   bool endsApart() { return schedule.getRows() > chain.group() * schedule.getKeys(); }
-  /// How many tokens behind those that all rows see the last one is that a row of the warpgroup may see.
+  /// The number of tokens from the last one that all rows see to the last one that a row of the warpgroup may
+  /// see.
   Value tokensPastFull();
   void walkTask();
   RowsOp makeRows();
@@ -47,7 +49,7 @@ private:
   Value update(unsigned operand, Value state, Value queryRows, Value tokens);
   void walkTiles(unsigned operand, Line &line, const Segment &segment, Value queryRows);
   void walkTilesOfAll(Line &line, const Segment &segment, Value queryRows);
-  /// Where `segment` is the last of the first operand's, writes what is finished of it.
+  /// Writes the early results if `segment` is the last of the first operand's.
   void finishFirst(Value segment, Value state, Value queryRows);
   void finishTask(Value queryRows);
 
@@ -61,7 +63,7 @@ private:
   Start start;
   Value warp;
   Value packedBegin, packedCount, ordinal, kvHead, headClass; ///< of the task
-  Value warpRow, groupRow; ///< this warp's first row and, where there are such, its warpgroup's
+  Value warpRow, groupRow; ///< the first rows of this warp and, on wgmma, of its warpgroup
   Value segmentBegin, segmentEnd, partial, flags; ///< of the task
   Value pastFull;                                 ///< see tokensPastFull
   IRMapping mapping;
@@ -69,7 +71,7 @@ private:
 };
 
 void Walk::declareParameters() {
-  // The order of parameters: what the user passes, what the plan says, scalars.
+  // The order of parameters: the user's tensors, the plan's arrays, scalars.
   Type element = chain.element(), i32 = b.getI32Type(), f32 = b.getF32Type();
   b.buffer("q", element);
   b.buffer("q_pos", i32);
@@ -109,7 +111,7 @@ Value Walk::tilesOf(const Segment &segment, unsigned operand) {
   return b.div(b.add(tokens, b.i32(schedule.getKeys() - 1)), schedule.getKeys());
 }
 
-/// Which rows this warp computes, counted from a task's first.
+/// Computes the first row of this warp and of its warpgroup, counted from the task's first row.
 void Walk::placeWarp() {
   warp = WarpIdOp::create(b, b.getI32Type());
   if (!inGroups()) {
@@ -146,8 +148,8 @@ void Walk::run(const IRMapping &arguments) {
   b.finish(schedule.getThreads());
 }
 
-/// A warpgroup whose rows stand in front of the task's others is through with a causal segment earlier. With
-/// no rows it sees nothing.
+/// A warpgroup whose rows stand before the task's other rows finishes a causal segment earlier. A warpgroup
+/// without rows sees nothing.
 Value Walk::tokensPastFull() {
   constexpr int32_t anyNumber = 0x3fffffff;
   Value last = b.min(b.add(groupRow, b.i32(ScheduleAttr::groupRows - 1)), b.add(packedCount, b.i32(-1)));
@@ -295,7 +297,7 @@ void Walk::finishFirst(Value segment, Value state, Value queryRows) {
   firstAttr.mark(write);
 }
 
-/// Merges, other changes and the finish, on what the loops leave.
+/// Emits merges, other changes and the finish, on the states that the loops leave.
 void Walk::finishTask(Value queryRows) {
   if (chain.gradient) {
     WriteGradientOp::create(b, lines.all.front().state, queryRows, Value(), /*sums=*/false,
@@ -313,7 +315,7 @@ void Walk::finishTask(Value queryRows) {
     if (auto update = dyn_cast<UpdateOp>(op)) {
       auto found = lines.lastOf.find(update.getResult());
       if (found == lines.lastOf.end())
-        continue; // the line goes on
+        continue; // the line continues
       Line &line = lines.all[found->second];
       Value state = line.state;
       if (!line.begin)

@@ -9,8 +9,8 @@
 
 namespace mlir::attn {
 
-/// Fills the kernel with loops around the operations of the chain, which is another function's. `arguments`
-/// maps that function's values to the kernel's.
+/// Fills the kernel with loops around the operations of the chain, which belongs to another function.
+/// `arguments` maps that function's values to the kernel's.
 void walkTasks(Chain &chain, func::FuncOp kernel, const IRMapping &arguments);
 
 } // namespace mlir::attn

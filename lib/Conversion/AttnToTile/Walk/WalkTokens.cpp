@@ -24,13 +24,14 @@ public:
   void run();
 
 private:
-  /// The task, if it is of the kernel's region.
+  /// Walks the task if it belongs to the kernel's region.
   void walkOne(const TokenTask &task);
   void walkTask(const TokenTask &task);
-  /// The update's sum with the packed rows of the tile from `first` on, of a part of the heads if any is
-  /// said.
+  /// Updates the sum with the packed rows of the tile from `first` on; with those of a part of the heads if
+  /// `part` is given.
   Value update(const TokenTask &task, Value sum, Value tokens, Value first, Value end, Value part);
-  /// Heads of packed rows: copied in boxes, they fill lines evenly, and the parts of a group take turns.
+  /// The query heads of packed rows. Copied in boxes, they fill lines evenly, and the parts of a group follow
+  /// each other.
   int64_t heads() const {
     return schedule.loadsQueriesByTma() ? ::attn::rt::evenHeads(static_cast<int>(chain.group()))
                                         : chain.group();
@@ -40,7 +41,7 @@ private:
   Chain &chain;
   ScheduleAttr schedule;
   int64_t rows;                ///< of a tile
-  Value warpToken, groupToken; ///< first tokens of a tile that this warp holds, and its warpgroup
+  Value warpToken, groupToken; ///< the first tokens of this warp and of its warpgroup in a tile
   UpdateOp source;
   const IRMapping &arguments;
 };
@@ -65,7 +66,8 @@ void TokenWalk::run() {
   b.finish(schedule.getThreads());
 }
 
-/// Where warps part, all of them must agree on how often a ring is filled: only loops stand around that.
+/// If warps have roles, all of them must agree on how often the stages of a ring are produced, so only loops
+/// stand around that.
 void TokenWalk::walkOne(const TokenTask &task) {
   Value mine;
   if (auto operand = operandAttr.get(b.kernel))
@@ -99,7 +101,7 @@ void TokenWalk::walkTask(const TokenTask &task) {
     rowBegin = b.min(task.rowBegin, task.rowEnd), rowEnd = b.max(task.rowBegin, task.rowEnd);
   }
   Value begin = b.mul(rowBegin, b.i32(heads())), end = b.mul(rowEnd, b.i32(heads()));
-  // Where heads must be told apart, each tile begins with the first of a group.
+  // If heads must be told apart, each tile begins with the first head of a group.
   int64_t step = chain.significance && chain.group() <= rows ? rows / chain.group() * chain.group() : rows;
   Value tiles = b.div(b.add(b.sub(end, begin), b.i32(step - 1)), step);
   int64_t parts = chain.group() / heads();
@@ -111,7 +113,7 @@ void TokenWalk::walkTask(const TokenTask &task) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     Value number = loop.getInductionVar(), part;
-    if (parts > 1) // one behind the other at the same rows, so that tasks stay in lockstep
+    if (parts > 1) // one after the other at the same rows, so that tasks stay in lockstep
       part = b.rem(number, parts), number = b.div(number, parts);
     if (backwards)
       number = b.select(backwards, b.sub(b.sub(tiles, b.i32(1)), number), number);

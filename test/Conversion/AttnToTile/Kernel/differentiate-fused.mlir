@@ -1,7 +1,8 @@
 // RUN: attn-opt %s --pass-pipeline='builtin.module(attn-make-kernels,gpu.module(attn-differentiate))' | FileCheck %s
 // RUN: attn-opt %s --pass-pipeline='builtin.module(attn-make-kernels,gpu.module(attn-differentiate,attn-sum-parts,attn-walk-plan))' | FileCheck %s --check-prefix=WALKED
 
-// Where kernels that hold tokens add to the gradient of rows, too, there are two that hold rows and see no token.
+// Where kernels with stationary tokens add to the gradient of rows, too, two kernels with stationary rows see no
+// token.
 
 !q = tensor<?x4x64xbf16>
 !kv = !attn.kv<packed, heads = 2, dim = 64, key = bf16, value = bf16>
@@ -32,7 +33,7 @@ func.func @f(%q: !q {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.
 // CHECK-LABEL: func.func @f_tokens64_b(
 // CHECK-NEXT: attn.init_gradient adds_rows %arg2
 
-// One adds up parts of the tasks of all regions, and is left to --attn-sum-parts.
+// One kernel adds up parts of the tasks of all regions; --attn-sum-parts writes it.
 // CHECK-LABEL: func.func @f_sum(
 // CHECK-SAME: attn.sums_parts
 
@@ -41,8 +42,8 @@ func.func @f(%q: !q {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.
 // CHECK-NEXT: attn.write_gradient %[[E0]] of %arg0
 // CHECK-NEXT: return{{$}}
 
-// Rows are those of all heads as they lie, sixty-four at a time, and blocks that run at once have them side by side:
-// no task is read.
+// The rows are those of all heads in memory order, sixty-four at a time, and blocks that run at once have
+// neighbouring rows: no task is read.
 // WALKED-LABEL: func.func @f_begin64(
 // WALKED-SAME: tile.launch = {grid = "plan.starts", role = "gradient"}
 // WALKED-SAME: #tile.parameter<dim, "rows">
@@ -60,7 +61,7 @@ func.func @f(%q: !q {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.
 // WALKED-NEXT: attn.write_gradient sums %[[G]] of %[[ROWS]]
 // WALKED-NEXT: }
 
-// Rows are walked from the end that the task names first, in the tiles that begin with its first row either way.
+// Rows are walked from the end that the task names first, in tiles that begin with its first row either way.
 // WALKED-LABEL: func.func @f_tokens64_b(
 // WALKED: %[[TOKENS:.*]]:9 = tile.record
 // WALKED: %[[BACKWARDS:.*]] = arith.cmpi slt, %[[TOKENS]]#6, %[[TOKENS]]#5

@@ -1,6 +1,7 @@
 // RUN: attn-opt %s --pass-pipeline='builtin.module(attn-make-kernels,gpu.module(attn-differentiate))' | FileCheck %s
 
-// A function that asks for its backward pass becomes a kernel that holds rows and one for the tokens of each region.
+// A function that asks for its backward pass becomes a kernel with stationary rows and, for each region, a kernel
+// with stationary tokens.
 
 !q = tensor<?x4x64xbf16>
 !kv = !attn.kv<packed, heads = 2, dim = 64, key = bf16, value = bf16>
@@ -35,7 +36,7 @@ func.func @f(%q: !q {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.
 // CHECK-NEXT: attn.write_gradient %[[A1]] of %arg1
 // CHECK-NEXT: return{{$}}
 
-// Its region's window is the function's first end, behind which those of the next region are counted.
+// Its region's window is the function's first end; the ends of the next region are counted after it.
 // CHECK-LABEL: func.func @f_tokens64_b(
 // CHECK-SAME: attn.first_end = 1 : i32
 // CHECK: attn.update %{{.*}}, %arg0, %arg2 see causal

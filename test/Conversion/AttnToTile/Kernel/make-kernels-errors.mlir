@@ -276,7 +276,7 @@ func.func @classes_argument(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = 
 !kv = !attn.kv<dense, heads = 8, dim = 64, key = bf16, value = bf16>
 !state = !attn.state<heads = 8, value_dim = 64>
 
-// What the merge does is open.
+// The merge has no schedule.
 // expected-error @+1 {{has schedules that leave something open; --attn-choose-schedule completes them}}
 func.func @no_merge(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !query attributes {
     tile.schedules = [#tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true,
@@ -293,7 +293,7 @@ func.func @no_merge(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -
 !kv = !attn.kv<dense, heads = 8, dim = 64, key = bf16, value = bf16>
 !state = !attn.state<heads = 8, value_dim = 64>
 
-// And here who copies.
+// The schedule does not say which warps copy.
 // expected-error @+1 {{has schedules that leave something open; --attn-choose-schedule completes them}}
 func.func @no_roles(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !query attributes {
     tile.merge_schedule = #tile.merge_schedule<warps = 4, blocks = 5, parts = 16>,

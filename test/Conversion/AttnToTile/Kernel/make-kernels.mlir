@@ -1,6 +1,7 @@
 // RUN: attn-opt %s --attn-make-kernels | FileCheck %s
 
-// A kernel is the function itself with one of its schedules. The kernel that merges finishes what the others have stored.
+// A kernel is the function itself with one of its schedules. The merge kernel finishes the states that the other
+// kernels have stored.
 
 !query = tensor<?x8x64xbf16>
 !kv = !attn.kv<dense, heads = 2, dim = 64, key = bf16, value = bf16>
@@ -32,7 +33,7 @@ func.func @f(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !quer
 // CHECK-NEXT: attn.finish %[[PARTS]]
 // CHECK-NEXT: return
 
-// Where heads have classes, the plan numbers them by their slots.
+// With head classes, the plan numbers heads by their ordinals.
 
 func.func @g(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %c: tensor<2xi32> {attn.name = "classes"}) -> !query
     attributes {tile.schedules = [#rows16], tile.merge_schedule = #merge} {

@@ -1,6 +1,7 @@
 // RUN: attn-opt %s --pass-pipeline='builtin.module(attn-make-kernels,gpu.module(attn-differentiate))' | FileCheck %s
 
-// A function that asks for the significance of its tokens has a kernel more for each region, behind those that finish rows.
+// A function that asks for the significance of its tokens has one more kernel for each region, after those that
+// finish rows.
 
 !q = tensor<?x6x64xbf16>
 !kv = !attn.kv<paged<16>, heads = 2, dim = 64, key = !attn.quantized<i8, per = 64>, value = !attn.quantized<i4, per = 64>>
@@ -20,12 +21,12 @@ func.func @f(%q: !q {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.
   return %o, %lse : !q, !lse
 }
 
-// Whose rows are few stores scores, where the plan says so.
+// A kernel of few rows stores scores if the plan says so.
 // CHECK-LABEL: func.func @f_rows16(
 // CHECK-SAME: attn.stores_scores
 // CHECK-NOT: significance
 // CHECK: attn.finish
-// The launch behind the merge begins beside it.
+// The launch after the merge begins beside it.
 // CHECK-LABEL: func.func @f_merge(
 // CHECK-NOT: significance
 // CHECK-SAME: attn.starts_next

@@ -1,8 +1,8 @@
 // RUN: attn-opt %s --attn-walk-plan | FileCheck %s
 
-// Where a task's rows reach over more tokens than a tile has, the warpgroups in front are through with a causal segment
-// by whole tiles earlier than the last: by as many tokens as rows stand behind theirs. The plan says where rows follow
-// each other; elsewhere they all go to the end, and those without rows nowhere.
+// If a task's rows reach over more tokens than a tile has, warpgroups before the last finish a causal segment
+// earlier, by whole tiles: by as many tokens as rows follow theirs. The plan says where rows follow each other.
+// Elsewhere all warpgroups go to the end, and warpgroups without rows compute nothing.
 
 !query = tensor<?x8x64xbf16>
 !dense = !attn.kv<dense, heads = 8, dim = 64, key = bf16, value = bf16>

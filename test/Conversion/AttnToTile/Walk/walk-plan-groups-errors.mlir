@@ -21,7 +21,7 @@ func.func @merge(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) attr
 !state = !attn.state<heads = 8, value_dim = 64>
 #rows128 = #tile.schedule<wgmma, rows = 128, keys = 128, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false>
 
-// A state that is used twice is no chain, even where one use leads nowhere.
+// A state that is used twice is no chain, even if one use leads nowhere.
 func.func @branch(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) attributes {tile.schedules = [#rows128]} {
   %0 = attn.init %q : !query -> !state
   // expected-error @+1 {{expected a single chain of updates for #tile.schedule<wgmma}}

@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --attn-walk-plan | FileCheck %s
 
-// A kernel that merges walks the plan's list of rows, and of a row's states 32 at a time.
+// A kernel that merges walks the plan's list of rows, and 32 states of a row at a time.
 
 !query = tensor<?x8x64xbf16>
 #merge = #tile.merge_schedule<warps = 4, blocks = 5, parts = 16>
@@ -25,9 +25,9 @@ gpu.module @kernels {
 // CHECK-SAME: #tile.parameter<buffer, "plan.merge_start">, #tile.parameter<buffer, "plan.merge_rows">,
 // CHECK-SAME: #tile.parameter<buffer, "plan.merge_partials">
 // CHECK-NOT: tile.start_next
-// How many rows there are stands before the starts of their lists.
+// The number of rows stands before the starts of their lists.
 // CHECK: %[[COUNT:.*]] = tile.read %{{.*}}[%c0_i64]
-// What the plan says of the first row is read while the attention still runs.
+// The plan of the first row is read while the attention still runs.
 // CHECK: %[[PLANNED:.*]]:4 = scf.if
 // CHECK: tile.read_range
 // CHECK: tile.wait_previous
@@ -42,7 +42,7 @@ gpu.module @kernels {
 // CHECK: %[[O:.*]], %[[LSE:.*]] = attn.finish %[[ALL]]#0
 // CHECK-NEXT: attn.write %[[O]], %[[LSE]] to %[[TARGET]]
 
-// Where another launch may follow while this one waits, it is let before anything is read; the wait is everybody's.
+// If another launch may start while this one waits, it is allowed to before anything is read; all threads wait.
 // CHECK: func.func @lets(
 // CHECK-NOT: tile.read
 // CHECK: tile.start_next

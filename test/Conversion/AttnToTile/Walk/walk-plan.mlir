@@ -27,9 +27,9 @@ gpu.module @kernels {
 // CHECK: %[[START:.*]]:18 = tile.record
 // CHECK: scf.for {{.*}} = %[[START]]#16 to %[[START]]#17
 // CHECK-NEXT: tile.record %{{.*}} first %[[START]]#0,
-// The sink is counted by one warp of the task that is flagged.
+// One warp counts the sink, in the task that is flagged.
 // CHECK: %[[ROWS:.*]] = attn.rows %[[Q]][{{.*}}] head %{{.*}} ordinal %{{.*}} from %{{.*}} sink %{{.*}} :
-// An update of a merge has a state of its own, merged with that behind the loops; so segments carry two.
+// An update of a merge has a state of its own, which is merged after the loops; so segments carry two states.
 // CHECK: %[[S1:.*]] = attn.init %[[ROWS]] :
 // CHECK: %[[S2:.*]] = attn.init %[[ROWS]] :
 // CHECK: %[[SEGMENTS:.*]]:2 = scf.for {{.*}} iter_args(%[[I1:[^ ]*]] = %[[S1]], %[[I2:[^ ]*]] = %[[S2]])

@@ -1,7 +1,7 @@
 // RUN: attn-opt %s --attn-walk-plan | FileCheck %s
 
-// A state that is finished early goes on: behind the last segment of the first operand its results are written. How many
-// such segments a task has stands in its flags.
+// A state that is finished early continues: its results are written after the last segment of the first operand. A
+// task's flags hold the number of such segments.
 
 !query = tensor<?x8x64xbf16>
 !dense = !attn.kv<dense, heads = 2, dim = 64, key = bf16, value = bf16>

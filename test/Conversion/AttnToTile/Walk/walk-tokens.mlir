@@ -1,7 +1,7 @@
 // RUN: attn-opt %s --attn-walk-plan | FileCheck %s
 // RUN: attn-opt %s --attn-walk-plan --attn-stage-operands | FileCheck %s --check-prefix=STAGED
 
-// A kernel that holds tokens walks the rows that see them, of all heads of the group.
+// A kernel with stationary tokens walks the rows that see them, of all heads of the group.
 
 !q = tensor<?x4x64xbf16>
 !kv = !attn.kv<packed, heads = 2, dim = 64, key = bf16, value = bf16>
@@ -18,7 +18,7 @@ gpu.module @kernels {
 }
 
 // CHECK: func.func @tokens(
-// What is none of attn's is for passes of others.
+// Attributes that are not attn's stay, for passes of others.
 // CHECK-SAME: note, {{.*}}tile.launch = {grid = "plan.token_tasks", if_filled, role = "gradient"}
 // CHECK: %[[BLOCK:.*]] = tile.block_id
 // CHECK: %[[TASK:.*]]:9 = tile.record %{{.*}}[%[[BLOCK]]]
@@ -50,6 +50,6 @@ gpu.module @kernels {
 // STAGED: attn.write_gradient
 // STAGED-NEXT: tile.sync block
 
-// A kernel that walks its plan already stays as it is.
+// A kernel that already walks its plan stays unchanged.
 // RUN: attn-opt %s --attn-walk-plan -o %t.mlir
 // RUN: attn-opt %t.mlir --attn-walk-plan 2>/dev/null | diff %t.mlir -

@@ -1,40 +1,42 @@
-//===- Dequantize.cpp - Keys and values that are stored as codes ----------===//
+//===- Dequantize.cpp - Keys and values that are quantized ----------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A tile of codes comes into shared memory as it is. On the way to an mma it is
-// loaded into registers and widened to 16 bits, which is exact; what is missing
-// then is metadata. Of keys it stays outside of the mma, where there is one number
-// for each score and not for each element: with q of a row, k of a token and its
-// features in groups g,
+// A tile of quantized values comes into shared memory as it is. On the way to
+// an MMA it is loaded into registers and widened to 16 bits, which is exact.
+// Metadata is applied elsewhere. That of keys stays outside of the MMA, where
+// there is one number for each score and not for each element. With q of a row,
+// x the quantized key of a token and its features in groups g,
 //
-//   per head, per tensor   q . k = scale * (q . codes)
-//   per token              q . k = scale[t] * (q . codes)
-//   groups                 q . k = sum over g of scale[t, g] * (q_g . codes_g) + zero[t, g] * sum(q_g)
+//   per head, per tensor   q . k = scale * (q . x)
+//   per token              q . k = scale[t] * (q . x)
+//   groups                 q . k = sum over g of scale[t, g] * (q_g . x_g) + zero[t, g] * sum(q_g)
 //
-// where sum(q_g) is computed in front of the loop over tiles. Integers stay tiny numbers
-// of f16 beside queries that are held in registers (tile.balance). Codes of values are
-// multiplied as f16, whatever the queries are: it holds scales and zeros of integers
-// as they are stored, and weights, which are below 2^8, more exactly than bf16 does.
-// The metadata of a token cannot wait for the mma. Integers become code * scale + zero
-// in registers, in pairs. What a whole head shares is left to the division by the sum
-// of weights.
+// where sum(q_g) is computed before the loop over tiles. Integers stay tiny
+// numbers of f16 if queries stay in registers (tile.balance). Quantized
+// elements of V are multiplied as f16, whatever the type of queries: f16 holds
+// scales and zero points of integers as they are stored, and weights, which are
+// below 2^8, more exactly than bf16 does. An MMA sums over tokens, so it cannot
+// leave their metadata for later. Integers become x * scale + zero in registers, in
+// pairs. A scale of a whole head is left to the division by the sum of weights.
 //
-// Scales of floats are numbers of f32, which f16 need not hold: those of values of 1e-3
-// are below its normal numbers. So weights take them, and values are codes alone. What
-// keeps products with weights in the range of f16 is the unit of weights: it follows the
-// largest score and scale of a tile, instead of the largest score. Where rows are few,
-// that is quicker for integers, too; the zeros' share of the result is one number for a
-// row, and is added last.
+// Scales of floats are f32, whose range f16 need not hold: scales of values
+// around 1e-3 are below its normal numbers. So weights take the scales, and
+// values stay quantized. The unit of weights keeps their products in the range
+// of f16: it follows the largest product of score and scale in a tile, instead
+// of the largest score. With few rows this is quicker for integers, too; the
+// zero points add one number to all features of a row, which is added last.
 //
-// Scales of blocks multiply codes on the way to an mma, where a lane converts those of its own
-// features alone. Products of e2m1 and e4m3 f16 holds as they are, from 2^-10 to 2,688, and
-// of bits that are 2^14 too small, too: nobody multiplies each of them by that. Powers of two
-// reach further. Of a token's values the largest is a scale of the token, which weights take,
-// and the others are divided by it: at most 1, so that f16 holds them. Those of keys scale the
-// scores of their block.
+// Scales of blocks multiply quantized values on the way to an MMA, where a lane
+// converts the scales of its own features only. f16 holds products of e2m1 and
+// e4m3 exactly, from 2^-10 to 2,688, also when their bits are read 2^14 too
+// small, so no lane multiplies each by 2^14. Powers of two reach further. The
+// largest scale of a token's values is a scale of the token, which weights
+// take; the others are divided by it, so they are at most 1 and fit f16. Powers
+// of two of keys scale the scores of their block.
 //
-// A task reads one KV head. If all its tokens lie in one region, what a head or a
-// tensor shares becomes a part of the scores' unit and of that division, and costs
-// nothing per tile. Else each region's tiles take their own.
+// A task reads one KV head. If all its tokens lie in one region, the scale of a
+// head or a tensor becomes a part of the scores' unit and of the final
+// division, and costs nothing per tile. Otherwise each region's tiles take
+// their own.
 //
 //===----------------------------------------------------------------------===//
 #include "Expansion.h"
@@ -54,10 +56,11 @@ static rt::StorePart partOf(UpdateOp update, bool keys) {
   return storeOf(update.getKv().getType()).part(keys);
 }
 
-/// Whether codes are 16-bit floats but for a power of two.
+/// Whether quantized values, read as 16-bit floats, are too small by a power of two.
 static bool isTiny(KVType kv, bool keys) { return widenedUnit(keys ? kv.getKey() : kv.getValue()) != 1; }
 
-/// Metadata by line of a staged tile: one fragment over its tokens for each number of a line.
+/// Loads the metadata of a staged tile's lines: for each number of a line, one fragment over the tile's
+/// tokens.
 SmallVector<Value> FragmentExpansion::lineMeta(UpdateOp update, bool keys) {
   SmallVector<Value> meta;
   auto staged = update.getKv().getDefiningOp<StagedOp>();
@@ -70,7 +73,8 @@ SmallVector<Value> FragmentExpansion::lineMeta(UpdateOp update, bool keys) {
   return meta;
 }
 
-/// The scale of block `group`, a byte of a word of four: of powers the bits of an f32's exponent.
+/// The bits of the scale of block `group`, a byte of a 32-bit word; for powers of two, the exponent bits of
+/// an f32.
 static Value scaleBits(KernelBuilder &b, Value word, int64_t group) {
   Value byte = arith::ShRUIOp::create(b, word, b.i32(static_cast<int32_t>(group % 4 * 8)));
   return arith::AndIOp::create(b, byte, b.i32(255));
@@ -80,7 +84,7 @@ static Value powerOf(KernelBuilder &b, Value bits) {
   return arith::BitcastOp::create(b, b.getF32Type(), arith::ShLIOp::create(b, bits, b.i32(23)));
 }
 
-/// Scales of a block each that are powers of two.
+/// The scales of blocks that are powers of two, one fragment for each block.
 SmallVector<Value> FragmentExpansion::blockPowers(ValueRange words, int64_t groups) {
   SmallVector<Value> scales;
   for (int64_t group = 0; group < groups; ++group)
@@ -89,8 +93,8 @@ SmallVector<Value> FragmentExpansion::blockPowers(ValueRange words, int64_t grou
   return scales;
 }
 
-/// The largest exponent of a token's blocks. Each is compared as the upper byte of a word, where what follows
-/// only decides between equal ones.
+/// The largest exponent of a token's blocks. Each exponent is compared as the upper byte of a word; the lower
+/// bytes decide only between equal exponents.
 Value FragmentExpansion::largestPower(ValueRange words, int64_t groups) {
   return b.map(perToken(b.getI32Type()), words, [&](ValueRange v) -> Value {
     Value most;
@@ -103,15 +107,16 @@ Value FragmentExpansion::largestPower(ValueRange words, int64_t groups) {
   });
 }
 
-/// Codes of a tile as the factor of a product, of which it keeps `kept`, in an order of features that has
-/// groups apart where there are several.
+/// The quantized values of a tile as the factor of a product that keeps the axis `kept`. If there are several
+/// groups of features, their order keeps groups apart.
 Value FragmentExpansion::dequantized(Value tile, Axis kept, const rt::StorePart &part, Type element,
                                      ValueRange scales, ValueRange zeros, bool tiny) {
   return DequantizeOp::create(b, factorType(tile, kept, element), tile, scales, zeros, ValueRange(), Value(),
                               BlocksAttr(), groupOf(part), tiny);
 }
 
-/// Codes in blocks times their scales; powers of two are divided by the largest of the token, 2^most.
+/// The quantized values of a tile times the scales of their blocks. Powers of two are divided by the largest
+/// one of the token, 2^most.
 Value FragmentExpansion::dequantizedBlocks(UpdateOp update, bool keys, Type element, Value most) {
   rt::StorePart part = partOf(update, keys);
   KVType kv = update.getKv().getType();
@@ -119,12 +124,12 @@ Value FragmentExpansion::dequantizedBlocks(UpdateOp update, bool keys, Type elem
   SmallVector<Value> words = lineMeta(update, keys);
   int64_t count = part.format.groups(part.dim);
   Type scale = cast<QuantizedType>(keys ? kv.getKey() : kv.getValue()).getScale();
-  // Weights have it by rows of their own: it moves between lanes with less work than it takes to find it.
+  // Weights have `most` in a row layout: moving it between lanes takes less work than computing it again.
   if (most)
     most = tile::ConvertOp::create(b, most.getType(), most);
   auto blocks = BlocksAttr::get(b.getContext(), count, part.format.group, scale);
-  // Tiny values need 2^14 from elsewhere: powers of two contain it, and so does a scale that results take.
-  // Without these, weights would have to take it.
+  // Tiny values need a factor of 2^14 from elsewhere: powers of two contain it, and so does a scale that
+  // results take. Without these, weights would have to take it.
   const bool tiny = isTiny(kv, keys) && (keys || most || form.has(FormTraits::ValueScale));
   return DequantizeOp::create(b, factorType(tile, keys ? Axis::Key : Axis::Feature, element), tile,
                               ValueRange(), ValueRange(), words, most, blocks, IntegerAttr(), tiny);
@@ -139,7 +144,7 @@ FragmentType FragmentExpansion::factorType(Value tile, Axis kept, Type element) 
   return b.fragment({kept, contracted}, {width, depth}, element);
 }
 
-/// Features of a group where there are several.
+/// The features of a group if there are several groups; null otherwise.
 IntegerAttr FragmentExpansion::groupOf(const rt::StorePart &part) {
   return part.format.groups(part.dim) > 1 ? b.getI64IntegerAttr(part.format.group) : IntegerAttr();
 }
@@ -147,8 +152,8 @@ IntegerAttr FragmentExpansion::groupOf(const rt::StorePart &part) {
 Value FragmentExpansion::scores(Value rows, Value ofRows, Value ofTokens, Value scale, Value tokenScales) {
   RowsPart part(b, form, rows);
   Value left = form.has(FormTraits::TokensFirst) ? ofTokens : ofRows, line;
-  // Warps that hold tokens have tiles of their own and the same rows: the left operand is read from its first
-  // line on.
+  // Warps with stationary tokens have tiles of their own and the same rows: the left operand is read from its
+  // first line on.
   if (isa<SharedType>(ofRows.getType()))
     line = form.getMmas() == Mmas::Mma ? part.first() : part.group();
   return ScoresOp::create(b, pairs(), form.getMmas(), ofRows, ofTokens,
@@ -161,14 +166,14 @@ Value FragmentExpansion::rowsMmaTokens(UpdateOp update) {
   Value query = copyOf(update.getQuery(), Copy::Query), tile = copyOf(update.getKv(), Copy::Keys);
   if (part.format.isPlain())
     return scores(update.getQuery(), query, tile);
-  // Queries in registers become f16, since codes become f16 with less work than bf16. tile.narrow bounds
-  // their size, so that tile.balance may make them smaller for tiny codes.
+  // Queries in registers become f16, because quantized values become f16 with less work than bf16.
+  // tile.narrow bounds their size, so that tile.balance may make them smaller for tiny values.
   Value factor, scale = copyOf(update.getKv(), Copy::KeyScale);
   auto held = dyn_cast<FragmentType>(query.getType());
   const bool tiny = held && part.format.isInteger();
   if (held && (tiny || held.getElement().isBF16())) {
     OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointAfterValue(query); // where it is staged: once, in front of the loop over tiles
+    b.setInsertionPointAfterValue(query); // where queries are staged: once, before the loop over tiles
     auto narrow = NarrowOp::create(b, held.withElement(b.getF16Type()), b.getF32Type(), query);
     query = narrow.getResult(), factor = narrow.getFactor();
   }
@@ -185,7 +190,7 @@ Value FragmentExpansion::rowsMmaTokens(UpdateOp update) {
   return scores(update.getQuery(), query, keys, scale, ofTokens);
 }
 
-/// A fragment of queries, of which groups of features are parts.
+/// Loads the queries as a fragment, of which groups of features are parts.
 Value FragmentExpansion::queryFragment(Value rows, Value query) {
   if (isa<FragmentType>(query.getType()))
     return query;
@@ -194,8 +199,8 @@ Value FragmentExpansion::queryFragment(Value rows, Value query) {
   return LoadOp::create(b, type, query, RowsPart(b, form, rows).first());
 }
 
-/// Products with tiny codes are 2^-24 of those with codes; so are what zeros add, and the whole is made
-/// larger at the end, by a scale that there is anyway.
+/// Products with tiny values are 2^-24 of the real products; so are the terms of zero points. A scale that
+/// exists anyway makes the sum larger at the end.
 Value FragmentExpansion::groupScores(UpdateOp update, Value query, Value keys, const rt::StorePart &part,
                                      Value scale, bool tiny) {
   SmallVector<Value> meta = lineMeta(update, /*keys=*/true), sums, scales, zeros;
@@ -209,7 +214,7 @@ Value FragmentExpansion::groupScores(UpdateOp update, Value query, Value keys, c
                                  blockPowers(meta, groups), zeros, sums, scale, groupOf(part));
   }
   {
-    // Held rows are staged in front of the loop over tiles, and their sums are computed there.
+    // Stationary rows are staged before the loop over tiles, and their sums are computed there.
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointAfterValue(isa<SharedType>(query.getType()) ? Value(update.getQuery()) : query);
     SmallVector<Type> types(groups, rowsOf(b.getF32Type()));
@@ -242,7 +247,7 @@ Value FragmentExpansion::valuesOf(UpdateOp update, const TokenMeta &weighed) {
   if (part.format.isInteger() && !apart) {
     SmallVector<Value> meta = lineMeta(update, /*keys=*/false);
     int64_t groups = part.format.groups(part.dim);
-    // Features that pad a line are of the last group.
+    // Features that pad a line belong to the last group.
     int64_t all = groups == 1 ? 1 : form.getValueTile() / part.format.group;
     for (int64_t group = 0; group < all; ++group) {
       scales.push_back(meta[2 * std::min(group, groups - 1)]);
@@ -253,7 +258,7 @@ Value FragmentExpansion::valuesOf(UpdateOp update, const TokenMeta &weighed) {
 }
 
 //===----------------------------------------------------------------------===//
-// Weights that take what scales values
+// Weights that take the scales of values
 //===----------------------------------------------------------------------===//
 
 FragmentExpansion::TokenMeta FragmentExpansion::weighedMeta(UpdateOp update) {
@@ -279,9 +284,10 @@ FragmentExpansion::TokenMeta FragmentExpansion::weighedMeta(UpdateOp update) {
   return {};
 }
 
-/// A row has one unit. Where the values of another region are codes with small scales, weights that take
-/// these would be too small for f16 in the unit of weights that take none. So those leave as much room as
-/// their own type has: f16 ends at 2^16, so in it a unit follows each new maximum.
+/// A row has one unit. If the values of another region are quantized with small scales, weights that take
+/// those scales would be too small for f16 in the unit of weights that take none. So the weights that take
+/// none leave as much headroom as their own type has. f16 ends at 2^16, so with f16 the unit follows each new
+/// maximum.
 FragmentExpansion::Room FragmentExpansion::roomBesideScales(UpdateOp update, Value unit) {
   if (!form.has(FormTraits::Lifts))
     return {};

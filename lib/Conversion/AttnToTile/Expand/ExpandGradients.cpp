@@ -1,8 +1,8 @@
 //===- ExpandGradients.cpp - What an update adds to gradients -------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Of a tile of rows and tokens, and of sixteen lines of those that a warp holds:
+// For a tile of rows and tokens, and for a warp's sixteen stationary lines:
 //
-//   rows are held                      tokens are held
+//   stationary rows                    stationary tokens
 //     s  = q k^T                         s  = k q^T
 //     p  = exp(s - lse)                  p  = exp(s - lse)
 //                                        dv += p do
@@ -10,31 +10,36 @@
 //     ds = p (dp - delta)                ds = p (dp - delta)
 //     dq += ds k                         dk += ds q
 //
-// Where tokens are held and ds is added to rows, too (dq += ds^T k), warpgroups of 64 tokens each exchange
-// ds by way of shared memory, and each adds half of the features of all rows of the tile, or all features of
-// 64 of its 128 rows. How often they meet for that depends on how many tiles ds has (GradientTile.cpp).
+// Where tokens are stationary and ds is also added to rows (dq += ds^T k),
+// warpgroups of 64 tokens each exchange ds in shared memory. Each adds half of
+// the features of all rows of the tile, or all features of 64 of its 128 rows.
+// The number of tiles of ds decides how often they sync for that
+// (GradientTile.cpp).
 //
-// The two are each other's transpose, so that p and ds are left operands as they
-// come and nothing is transposed in registers. The scale of scores is left to what
-// is written.
+// The two are each other's transpose, so p and ds are left operands as they
+// come, and nothing is transposed in registers. The scale of scores is applied
+// when results are written.
 //
-// Of heads whose dk and dv fill no registers together, kernels of keys make dk and those of values dv: the
-// same without the line of the other, and of values without dp and ds.
+// If the dk and dv of a head do not fit registers together, kernels of keys
+// make dk and kernels of values make dv: the same steps without the other sum,
+// and for values without dp and ds.
 //
-// A row that sees nothing has an LSE of -inf, and exp(s - lse) would be anything: its
-// LSE counts as +inf, so that its weights are zeros. So does that of lines behind the
-// last row.
+// A row that sees nothing has an LSE of -inf, and exp(s - lse) would be
+// anything. Its LSE counts as +inf, so that its weights are zeros, and so do
+// the LSEs of lines past the last row.
 //
-// Where a score region changes scores, s is what it makes of them, and ds is multiplied
-// by its derivative at each (ScoreSlopes.cpp). So it is by that at what the region
-// reads of a table whose gradient is asked for; where rows are held, the sum over a
-// row's tokens is a number beside dq. It is written with its place in the table, which
-// no token decides, and whoever launched adds up rows in their order.
+// If a score region changes scores, s is its result, and ds is multiplied by
+// its derivative at each score (ScoreSlopes.cpp). The gradient of a table
+// multiplies ds by the derivative with respect to the element that the region
+// reads. With stationary rows, the sum over a row's tokens is one number beside
+// dq. It is written with its index in the table, which no token decides, and
+// the caller of the launch adds up rows in their order.
 //
-// delta = <do, o> - dlse is made of an output that is rounded to 16 bits. Its error is
-// multiplied by the mean of what a table's gradient is multiplied by, which may be
-// thousands of times as large as that spreads. So kernels that make gradients of tables or
-// sinks add up p and ds, too, and correct their sums when a row ends (RowSums).
+// delta = <do, o> - dlse is computed from an output that is rounded to 16 bits.
+// Its error is multiplied by the mean of the factors of a table's gradient,
+// which may be thousands of times as large as their spread. So kernels that
+// make gradients of tables or sinks add up p and ds, too, and correct their
+// sums when a row ends (RowSums).
 //
 //===----------------------------------------------------------------------===//
 #include "GradientTile.h"
@@ -51,21 +56,21 @@ using namespace mlir::tile;
 
 namespace {
 
-/// What a kernel's gradient begins with.
+/// Returns the `attn.init_gradient` of the kernel.
 InitGradientOp beginningOf(FragmentExpansion &e) {
   InitGradientOp init;
   e.b.kernel.walk([&](InitGradientOp op) { init = op; });
   return init;
 }
 
-/// The reads whose tables get gradients in this kernel.
+/// Returns the reads whose tables get gradients in this kernel.
 SmallVector<TableRead> readsWithGradients(FragmentExpansion &e) {
   UpdateOp update;
   e.b.kernel.walk([&](UpdateOp op) { update = update ? update : op; });
   return update ? tableReads(update, tablesAttr.get(e.b.kernel)) : SmallVector<TableRead>();
 }
 
-/// A gradient of rows is its sums and, behind them, the rows' deltas.
+/// A gradient of rows is a list of sums, followed by the rows' deltas.
 struct InitGradientModel : OnlineOpInterface::ExternalModel<InitGradientModel, InitGradientOp> {
   LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
     auto init = cast<InitGradientOp>(op);
@@ -93,7 +98,7 @@ struct InitGradientModel : OnlineOpInterface::ExternalModel<InitGradientModel, I
     return success();
   }
 
-  /// The sums of this warp's rows, to which others have added.
+  /// Loads the sums of this warp's rows, to which other blocks have added.
   static Value loadSums(InitGradientOp init, FragmentExpansion &e) {
     KernelBuilder &b = e.b;
     RowsPart rows(b, e.form, init.getPart());
@@ -104,7 +109,7 @@ struct InitGradientModel : OnlineOpInterface::ExternalModel<InitGradientModel, I
     return load;
   }
 
-  /// <do, o> - dlse of each row.
+  /// Computes <do, o> - dlse of each row.
   static Value makeDelta(InitGradientOp init, FragmentExpansion &e) {
     KernelBuilder &b = e.b;
     Type f32 = b.getF32Type();
@@ -160,7 +165,8 @@ struct WriteGradientModel : OnlineOpInterface::ExternalModel<WriteGradientModel,
       writeTable(each, sum, rows, e);
   }
 
-  /// What each row adds to a table, and where; stores take floats, so a place goes as its bits.
+  /// Writes the term of each row in a table's gradient, and its index in the table. Stores take floats, so
+  /// the index is stored as its bits.
   static void writeTable(const TableRead &each, Value sum, RowsPart &rows, FragmentExpansion &e) {
     KernelBuilder &b = e.b;
     Type f32 = b.getF32Type(), i32 = b.getI32Type();
@@ -180,7 +186,7 @@ struct WriteGradientModel : OnlineOpInterface::ExternalModel<WriteGradientModel,
                    [&](ValueRange v) -> Value { return arith::MulFOp::create(e.b, v[0], scale); });
   }
 
-  /// Stores lines of so many features; `slotOf` says where one lies among lines.
+  /// Stores lines of `features` features; `slotOf` gives the index of a line.
   static void store(Value fragment, Value buffer, Value lines, int64_t features,
                     function_ref<Value(Value)> slotOf, FragmentExpansion &e) {
     auto type = cast<FragmentType>(fragment.getType());
@@ -189,7 +195,7 @@ struct WriteGradientModel : OnlineOpInterface::ExternalModel<WriteGradientModel,
                  padded ? e.b.getI64IntegerAttr(features) : IntegerAttr(), features, slotOf);
   }
 
-  /// Either as those of a part or as the whole's: of the other no line exists.
+  /// Writes the lines either as partial results or as the final ones: the other store gets no lines.
   static void writeTokens(WriteGradientOp write, FragmentExpansion &e) {
     KernelBuilder &b = e.b;
     Stationary of = write.getGradient().getType().getOf();
@@ -198,7 +204,7 @@ struct WriteGradientModel : OnlineOpInterface::ExternalModel<WriteGradientModel,
     TokensOp tokens = tokensOf(write.getPart());
     Value first = firstToken(b, tokens), lines = b.sub(tokens.getEnd(), first);
     Value ofKeys = keys ? scaled(keys, e) : Value(), partial = write.getPartial();
-    // Where an instance begins is read once, in front of all stores.
+    // The start of an instance is read once, before all stores.
     TokenSlots slots(b, tokens, e.form.getKvHeads());
     Value firstSlot = slots.slotOf(tokens.getInstance(), tokens.getHead(), first);
     Value apart = b.i64(slots.apart());
@@ -220,7 +226,7 @@ struct WriteGradientModel : OnlineOpInterface::ExternalModel<WriteGradientModel,
         lines,
         [&](bool ofKeys) { return b.buffer(tensorOf(tokens, ofKeys ? "dk" : "dv"), e.form.getElement()); },
         [&](Value line) { return b.add(firstSlot, b.mul(b.wide(line), apart)); });
-    if (beginningOf(e).getAddsRows()) // when the last of them has left, the block may end
+    if (beginningOf(e).getAddsRows()) // the block may end when the last store has left
       WaitTmaStoresOp::create(b);
   }
 };
@@ -239,11 +245,11 @@ void mlir::attn::expandGradient(const OneUpdate &one, Value result, FragmentExpa
   Value exchange = rows.copy(Copy::Exchange);
   SmallVector<Value> sums(piecesOf(update.getState()));
   Value delta = held ? Value() : sums.pop_back_val();
-  // Numbers of rows that lie in tiles are read where each way of reading them is quickest.
+  // Numbers of rows that lie in tiles are read where that is fastest, early or late.
   bool staged = isa<SharedType>(rows.copy(Copy::Lse).getType());
   bool early = staged && readsNumbersEarly(update, e.form);
-  // Of two launches dp begins with -delta: beside LSEs ptxas has no registers for deltas while the next
-  // scores are under way. Fused kernels have, and start dp earlier without.
+  // In two launches, dp begins with -delta: beside LSEs ptxas has no registers for deltas while the next
+  // scores are computed. Fused kernels have the registers, and start dp earlier without it.
   bool beginsLess = early && !exchange;
   auto multiply = [&] {
     return tile.mmaPairs(outputGradients, values, beginsLess ? tile.number(Copy::Delta) : Value());
@@ -251,8 +257,8 @@ void mlir::attn::expandGradient(const OneUpdate &one, Value result, FragmentExpa
   Value raw = tile.mmaPairs(queries, keys), products;
   if (tile.startsMmas() && addsPairs) // it runs beside the exponentials
     products = multiply();
-  // Behind the last row queries and gradients are zeros, and a weight of them adds nothing, unless the key is
-  // no number. Under a causal mask positions of zero are there, and see what all rows see.
+  // Queries and gradients past the last row are zeros, so the weights of such a row add nothing, unless the
+  // key is NaN. Under a causal mask these rows have position zero, and see the tokens that all rows see.
   Value position = tile.number(Copy::Position), lse;
   auto readLse = [&] {
     lse = tile.number(Copy::Lse);
@@ -290,7 +296,7 @@ void mlir::attn::expandGradient(const OneUpdate &one, Value result, FragmentExpa
   sums.front() = tile.addMma(sums.front(), gradients, held ? queries : keys);
   if (piece)
     tile.addRowsPiece(tile.finish(piece, 1).front(), rows.copy(Copy::Sums));
-  size_t mmas = addsValues ? 2 : 1; // other sums of rows are there at once
+  size_t mmas = addsValues ? 2 : 1; // other sums of rows need no wait
   SmallVector<Value> finished = tile.finish(ValueRange(sums).take_front(mmas), 0);
   llvm::append_range(finished, ArrayRef(sums).drop_front(mmas));
   if (!held)

@@ -11,18 +11,18 @@ using namespace mlir::tile;
 
 namespace {
 
-/// Parts are what their operands are; whoever takes them asks these.
+/// Parts expand to nothing; operations that take them read their operands.
 template <typename Op> struct PartModel : OnlineOpInterface::ExternalModel<PartModel<Op>, Op> {
   LogicalResult expandOnFragments(Operation *, FragmentExpansion &) const { return success(); }
 };
 
-/// A tile of rows and tokens joins a state.
+/// Merges a tile of rows and tokens into a state.
 void expandState(const OneUpdate &one, Value result, FragmentExpansion &e) {
   UpdateOp update = one.front();
   KernelBuilder &b = e.b;
   Type f32 = b.getF32Type();
   State state = e.stateOf(update.getState());
-  // What the unit must be raised by is known before the scores: lanes find it while these are multiplied.
+  // The lift of the unit does not depend on scores: lanes compute it while the MMAs of the scores run.
   FragmentExpansion::TokenMeta meta = e.weighedMeta(update);
   FragmentExpansion::Room room;
   if (meta.scale)
@@ -68,7 +68,7 @@ struct UpdateModel : OnlineOpInterface::ExternalModel<UpdateModel, UpdateOp> {
   LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
     auto update = cast<UpdateOp>(op);
     if (llvm::any_of(update->getUsers(), llvm::IsaPred<OneOfOp>))
-      return success(); // that one does
+      return success(); // attn.one_of expands it
     return expandOne({update, Value()}, update.getResult(), e);
   }
 };
@@ -117,9 +117,9 @@ struct FinishModel : OnlineOpInterface::ExternalModel<FinishModel, FinishOp> {
   LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
     auto finish = cast<FinishOp>(op);
     if (!finish.getRows())
-      return finish.emitOpError("expected its rows: --attn-walk-plan says them");
+      return finish.emitOpError("expected the rows of its results: --attn-walk-plan adds them");
     FragmentExpansion::Results results = e.finishState(finish);
-    // The LSE is a part of a state that is stored, whether or not it is a result.
+    // The LSE belongs to a state that is stored, whether or not it is a result.
     become(e.b, finish.getOutput(), {results.output, results.lse});
     if (finish.getLse())
       become(e.b, finish.getLse(), results.lse);

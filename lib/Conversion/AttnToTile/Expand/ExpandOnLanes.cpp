@@ -29,14 +29,14 @@ LogicalResult mlir::attn::expandOnLanes(InitOp init, LaneExpansion &e) {
   return success();
 }
 
-/// Where a state was stored is all there is to know before the next one is merged with others.
+/// A stored state stands for its number and the count of states until it is merged.
 LogicalResult mlir::attn::expandOnLanes(StoredOp stored, LaneExpansion &e) {
   become(e.b, stored.getState(), {stored.getNumber(), stored.getCount()});
   return success();
 }
 
-/// Adds the columns of `count` stored states to `columns`, each by its weight, which the lane of its number
-/// holds.
+/// Adds the columns of `count` stored states to `columns`, each times its weight. The lane with a state's
+/// number holds its weight.
 static SmallVector<Value> addStored(LaneExpansion &e, Value number, Value weight, Value count,
                                     ValueRange columns) {
   KernelBuilder &b = e.b;
@@ -44,7 +44,7 @@ static SmallVector<Value> addStored(LaneExpansion &e, Value number, Value weight
   int64_t dim = e.dim, chunks = e.chunks();
   Value partO = planArray(b, PlanArray::PartialO);
   auto loop = scf::ForOp::create(b, b.i32(0), count, b.i32(1), columns);
-  tile::unrollAttr.set(loop, b.getI64IntegerAttr(e.partsAtOnce)); // a round is a latency
+  tile::unrollAttr.set(loop, b.getI64IntegerAttr(e.partsAtOnce)); // a round costs one latency
   OpBuilder::InsertionGuard inner(b);
   b.setInsertionPointToStart(loop.getBody());
   Value which = loop.getInductionVar();
@@ -52,7 +52,7 @@ static SmallVector<Value> addStored(LaneExpansion &e, Value number, Value weight
   Value share = FromLaneOp::create(b, weight, which);
   SmallVector<Value> values, sums;
   for (int64_t c = 0; c < chunks; ++c) {
-    // Lanes past the last column read it again and drop the result.
+    // Lanes past the last column read that column again and drop the result.
     Value safe = e.isRagged(c) ? b.wide(b.min(e.columns[c], b.i32(dim - 4))) : e.wideColumns[c];
     auto read = ReadAdjacentOp::create(b, SmallVector<Type>(4, f32), partO, b.add(origin, safe));
     llvm::append_range(values, read.getValues());
@@ -63,7 +63,7 @@ static SmallVector<Value> addStored(LaneExpansion &e, Value number, Value weight
   return SmallVector<Value>(loop.getResults());
 }
 
-/// With stored states, whose sums are 1 in their units: what is stored are LSEs and outputs.
+/// Merges with stored states. They are stored as outputs and LSEs, so their sums are 1 in their units.
 LogicalResult mlir::attn::expandOnLanes(MergeOp merge, LaneExpansion &e) {
   KernelBuilder &b = e.b;
   Type f32 = b.getF32Type();
@@ -97,7 +97,7 @@ LogicalResult mlir::attn::expandOnLanes(FinishOp finish, LaneExpansion &e) {
   KernelBuilder &b = e.b;
   SmallVector<Value> state(piecesOf(finish.getState()));
   Value max = state[0], sum = state[1];
-  Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, sum, b.f32(0)); // a NaN is
+  Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, sum, b.f32(0)); // a NaN counts as some
   Value inverse = b.select(some, ReciprocalOp::create(b, sum), b.f32(0));
   SmallVector<Value> output;
   for (Value column : ArrayRef(state).drop_front(2))

@@ -1,9 +1,10 @@
 //===- ExpandOnline.cpp - Online operations become tile operations --------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Every online operation gives way to what it says of itself, in place. What stands
-// for its result, a cast gathers (Expansion.h). Loops that carry states carry what stands
-// for these, but for what no iteration changes. When nothing is left that needs them,
-// casts go, and so do the arguments of the function that the kernel came from.
+// Every online operation is replaced, in place, by its own expansion. A cast
+// gathers the values that stand for its result (Expansion.h). Loops that carry
+// states carry these values instead, except those that no iteration changes.
+// When nothing needs them any more, the casts are erased, and so are the
+// arguments of the function that the kernel came from.
 //
 //===----------------------------------------------------------------------===//
 #include "Expansion.h"
@@ -72,7 +73,7 @@ private:
       return op.expandOnLanes(expansion);
   }
 
-  /// What a loop carries of values.
+  /// The values that a loop carries for `values`.
   static SmallVector<Value> flatten(ValueRange values) {
     SmallVector<Value> flat;
     for (Value value : values)
@@ -83,7 +84,7 @@ private:
     return flat;
   }
 
-  /// Lets `flat` stand for `values` from the builder's place on: of a state with what is like in `inits`.
+  /// Lets `flat` stand for `values` from the insertion point on. A state takes its invariants from `inits`.
   void stand(ValueRange values, ValueRange flat, ValueRange inits) {
     for (auto [value, init] : llvm::zip(values, inits)) {
       if (!isState(value)) {
@@ -126,7 +127,7 @@ private:
     for (Block *block : {branch.thenBlock(), branch.elseBlock()})
       if (failed(expand(*block)))
         return failure();
-    SmallVector<Value> states(branch.thenYield().getOperands()); // as many pieces as in the other branch
+    SmallVector<Value> states(branch.thenYield().getOperands()); // the other branch has as many pieces
     b.setInsertionPoint(branch);
     auto expanded = scf::IfOp::create(b, TypeRange(flatten(states)), branch.getCondition(), true);
     for (auto [from, to] : llvm::zip_equal(branch->getRegions(), expanded->getRegions())) {
@@ -144,7 +145,7 @@ private:
 
   ExpansionT &expansion;
   KernelBuilder &b;
-  SmallVector<Operation *> left; ///< that nothing needs any more; what uses them comes behind them
+  SmallVector<Operation *> left; ///< dead operations; an operation's users come after it
 };
 
 struct ExpandOnline : mlir::attn::impl::ExpandOnlinePassBase<ExpandOnline> {
@@ -178,7 +179,7 @@ struct ExpandOnline : mlir::attn::impl::ExpandOnlinePassBase<ExpandOnline> {
     if (failed(Expander(expansion).run()))
       return failure();
     expansion.b.describeParameters();
-    formAttr.remove(kernel); // of fragments their types say it
+    formAttr.remove(kernel); // the types of fragments hold it now
     return success();
   }
 

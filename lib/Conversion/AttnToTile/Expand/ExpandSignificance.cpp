@@ -1,12 +1,13 @@
 //===- ExpandSignificance.cpp - What rows add to tokens' significance -----===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Of a tile of packed rows, and of the sixteen tokens that a warp holds:
+// For a tile of packed rows and the sixteen stationary tokens of a warp:
 //
 //     s = k q^T,   p = exp(s - lse),   w += p
 //
-// or, of codes, which mmas take from the right, s = q k^T. w is a fragment as p is, and
-// lanes meet when it is written: no tile of rows costs an exchange. Every tile begins
-// with the first head of a group, so that its row r is of the head r modulo the group.
+// or, for quantized keys, which an MMA takes as its right operand, s = q k^T. w
+// is a fragment like p, and lanes combine their shares only when it is written:
+// no tile of rows costs an exchange. Every tile begins with the first head of a
+// group, so that its row r is of head r modulo the group.
 //
 //===----------------------------------------------------------------------===//
 #include "GradientTile.h"

@@ -1,9 +1,9 @@
 //===- Expansion.h - What expanding online operations needs ----*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The two forms in which a warp holds a state (see OnlineOpInterface.td). What stands
-// for a value of the online level is the operands of the cast that takes its place:
-// a state's maximum, sum and accumulator, say. So an operation finds all it needs in its
-// operands and its kernel's attributes.
+// The two forms in which a warp holds a state (see OnlineOpInterface.td). The
+// values that stand for a value of the online level are the operands of the
+// cast that takes its place: a state's maximum, sum and accumulator, say. So an
+// operation finds all it needs in its operands and its kernel's attributes.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_CONVERSION_ATTNTOTILE_EXPAND_EXPANSION_H
@@ -18,16 +18,16 @@
 
 namespace mlir::attn {
 
-/// Returns what stands for a value of the online level.
+/// Returns the values that stand for a value of the online level.
 ValueRange piecesOf(Value online);
-/// Lets these stand for it from the builder's place on.
+/// Lets `pieces` stand for `online` from the insertion point on.
 void become(OpBuilder &builder, Value online, ValueRange pieces);
 
 /// A partial softmax of one warp's rows.
 struct State {
   Value max, sum, acc;
-  Value zeros; ///< what the values' zeros add to every feature of a row; null where acc has it
-  Value unit;  ///< what a score of 1 is in log2, as it enters the softmax
+  Value zeros; ///< the sum that zero points add to every feature of a row; null if acc includes it
+  Value unit;  ///< the score of 1 in log2, as it enters the softmax
   SmallVector<Value> pieces() const {
     SmallVector<Value> all{max, sum, acc};
     if (zeros)
@@ -37,19 +37,19 @@ struct State {
   }
 };
 
-/// One of a number of updates by a tile, of which `which` says which; null: there is one.
+/// One of several updates by a tile, selected by `which`; null: there is only one.
 struct OneUpdate {
   ArrayRef<UpdateOp> all;
   Value which;
 
-  /// Stands for all of them where they are alike.
+  /// The first update; it stands for all in whatever they share.
   UpdateOp front() const { return all.front(); }
   RowsPart rows(KernelBuilder &b, FormAttr form) const { return RowsPart(b, form, front().getQuery()); }
   TokensOp tokens() const { return tokensOf(front().getKv()); }
 };
 
-/// Sixteen rows to a warp, or eight. Pieces of a state are those of State; of an output its fragment and its
-/// rows' LSEs, of an LSE these.
+/// The form of a warp with sixteen rows, or eight. The pieces of a state are the fields of State. The pieces
+/// of an output are its fragment and its rows' LSEs; the piece of an LSE is the LSEs.
 struct FragmentExpansion {
   explicit FragmentExpansion(func::FuncOp kernel)
       : b(kernel), form(formAttr.get(kernel)), schedule(tile::scheduleAttr.get(kernel)) {}
@@ -61,10 +61,10 @@ struct FragmentExpansion {
   tile::FragmentType perToken(Type element) {
     return b.fragment({tile::Axis::Key}, {form.getKeys()}, element);
   }
-  /// Holds a number for each pair of a row and a token.
+  /// A number for each pair of a row and a token.
   tile::FragmentType pairs() { return productType(tile::Axis::Key, form.getKeys()); }
   tile::FragmentType accType() { return productType(tile::Axis::Feature, form.getValueTile()); }
-  /// Holds a product of the rows. The axis that they are multiplied with comes first where tokens do.
+  /// A product of the rows. The other axis comes first if tokens do.
   tile::FragmentType productType(tile::Axis axis, int64_t size) {
     if (form.has(FormTraits::TokensFirst))
       return b.fragment({axis, tile::Axis::Query}, {size, form.getRows()}, b.getF32Type());
@@ -73,13 +73,13 @@ struct FragmentExpansion {
 
   State stateOf(Value state);
   void setState(Value state, const State &pieces) { become(b, state, pieces.pieces()); }
-  /// How many of a value's last pieces a loop does not change.
+  /// The number of a value's last pieces that a loop does not change.
   static unsigned invariants(Type online);
 
   // Units.
-  /// What the mma of a query and a key is multiplied by to be a score.
+  /// The factor from the product of a query and a key to a score.
   Value mmaScale(Value rows);
-  /// What a score of 1 is in log2, as it enters the softmax of these rows.
+  /// The score of 1 in log2, as it enters the softmax of these rows.
   Value unitOf(Value rows);
 
   // Products (Dequantize.cpp).
@@ -87,61 +87,62 @@ struct FragmentExpansion {
   Value scores(Value rows, Value ofRows, Value ofTokens, Value scale = {}, Value tokenScales = {});
   /// The products of the rows and a staged tile's keys.
   Value rowsMmaTokens(UpdateOp update);
-  /// Tokens whose weights are multiplied by scales have a scale. Integers whose values are codes alone have a
-  /// zero, too, and powers of two that blocks share have the exponent of that scale, their largest. Other
-  /// tokens have none.
+  /// The factors of a token's weights. Tokens whose weights are multiplied by scales have a scale. Integers
+  /// that stay quantized have a zero point, too. Powers of two that blocks share have the exponent of that
+  /// scale, the largest of the token. Other tokens have none.
   struct TokenMeta {
     Value scale, zero, most;
   };
   TokenMeta weighedMeta(UpdateOp update);
-  /// Gives a staged tile's values as an mma with weights takes them: the tile, or fragments of f16.
+  /// A staged tile's values as an MMA with weights takes them: the tile, or fragments of f16.
   Value valuesOf(UpdateOp update, const TokenMeta &weighed);
-  /// How far a row's unit is above its maximum, null where it is not, and how far the maximum may pass that.
+  /// The distance of a row's unit above its maximum, null if there is none, and by how much the maximum may
+  /// exceed the unit.
   struct Room {
     Value lift;
     int64_t slack = 8;
   };
-  /// The room of a region whose weights take no scales, where those of another do.
+  /// The headroom of a region whose weights take no scales, if those of another region do.
   Room roomBesideScales(UpdateOp update, Value unit);
-  /// The sum of zeros behind a step.
+  /// Adds the terms of a tile's zero points to `zeros`.
   Value addZeros(Value zeros, Value decay, Value weights, Value zero);
-  /// A state of values, of one that has codes and zeros apart.
+  /// A state whose accumulator is complete, from one that keeps quantized sums and zero points apart.
   State settled(const State &state);
 
   // Scores (ScoreRegion.cpp, Masks.cpp, StoreScores.cpp).
   /// The step of an update's score region on a tile from `firstKey` on.
   ScoreFnOp scoreRegion(UpdateOp update, TypeRange types, Value scores, Value position, Value firstKey,
                         ArrayRef<int64_t> reads = {});
-  /// Scores as the score region of an update makes them, in units of the state.
+  /// The scores after an update's score region, in units of the state.
   Value applyScoreRegion(UpdateOp update, Value scores);
-  /// Where in its table a read finds its element, by head and position of the row.
+  /// The index at which a read finds its element in the table, by head and position of the row.
   Value tablePlace(attn::ReadOp read, ValueRange headAndPosition);
-  /// Scores of what rows see; of the others -inf.
+  /// Masks scores: those that rows do not see become -inf.
   Value maskScores(const OneUpdate &update, Value scores, Value position, Value firstKey);
-  /// The sizes of a visibility's terms, of which the first is this number of the kernel's.
+  /// The ends of a visibility's terms; `first` is the number of its first end in the kernel.
   SmallVector<Value> endsOf(VisibilityAttr visibility, int64_t first);
-  /// Stores scores where the task's are asked for.
+  /// Stores scores if the task asks for them.
   void storeScores(UpdateOp update, Value scores, Value unit);
 
   // States (States.cpp).
   /// A state before any token.
   State initialState(Value rows);
-  /// The union of two states of the same rows.
+  /// Merges two states of the same rows.
   State mergeStates(const State &x, const State &y);
-  /// The union of those that the warps of a block hold, whose columns they share.
+  /// Merges the states of a block's warps, each of which has some of the columns afterwards.
   State mergeWarps(const State &part);
-  /// Output and LSE of a state.
+  /// The output and LSE of a state.
   struct Results {
     Value output, lse;
   };
   Results finishState(FinishOp finish);
-  /// Writes output and LSE of the first region alone.
+  /// Writes the output and LSE of the first region alone.
   void writeFirst(mlir::attn::WriteOp write);
-  /// Writes output and LSE, or a part's state that another kernel merges.
+  /// Writes the output and LSE, or a part's state that another kernel merges.
   void writeResults(mlir::attn::WriteOp write);
 
-  /// Stores so many lines of this warp, `stride` elements each, where `slotOf` says of a line. `column`: the
-  /// fragment's first; `columns`: how many exist where the fragment has more.
+  /// Stores `lines` lines of this warp, `stride` elements each, at the indices of `slotOf`. `column`: the
+  /// fragment's first column; `columns`: the number of columns that exist if the fragment has more.
   void storeLines(Value fragment, Value buffer, Value lines, Value column, IntegerAttr columns,
                   int64_t stride, function_ref<Value(Value)> slotOf);
 
@@ -168,9 +169,9 @@ private:
   Value exchangeMemory();
 };
 
-/// One row to a warp, its columns four adjacent ones of each 128 to a lane. Pieces of a state are maximum,
-/// sum and columns; of stored states which is this lane's, and their count; of an output its columns, of an
-/// LSE a number.
+/// The form of a warp with one row, of which a lane has four adjacent columns of each 128. The pieces of a
+/// state are maximum, sum and columns. Those of stored states are the number of this lane's state and the
+/// count of states; those of an output its columns; that of an LSE a number.
 struct LaneExpansion {
   LaneExpansion(StateType type, func::FuncOp kernel);
 

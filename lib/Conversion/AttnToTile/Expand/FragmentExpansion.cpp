@@ -22,7 +22,7 @@ State FragmentExpansion::stateOf(Value state) {
   return {pieces[0], pieces[1], pieces[2], pieces.size() > 4 ? pieces[3] : Value(), pieces.back()};
 }
 
-/// The unit of a state, and the deltas of rows whose gradient it is.
+/// The unit of a state, and the deltas of a gradient of rows.
 unsigned FragmentExpansion::invariants(Type online) {
   auto gradient = dyn_cast<GradientType>(online);
   return isa<StateType>(online) || (gradient && gradient.getOf() == Stationary::Rows);

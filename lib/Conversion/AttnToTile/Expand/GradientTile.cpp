@@ -8,7 +8,7 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-/// Lines of a result of wgmma that a warp has.
+/// The lines of a wgmma result that a warp has.
 static constexpr int64_t warpLines = 16;
 
 FragmentType mlir::attn::gradientType(FragmentExpansion &e, int64_t features) {
@@ -37,19 +37,20 @@ Value GradientTile::addMma(Value sum, Value ofPairs, Value other) {
                               sum);
 }
 
-/// Barriers at which the warps that compute meet: when they have exchanged gradients of scores, and when they
-/// have multiplied those, so that others may take their place, and pieces are whole. That of the block is 0.
+/// Named barriers at which the warps that compute sync: `exchanged`, when they have exchanged gradients of
+/// scores, and `staged`, when they have multiplied them, so that their tile may be overwritten, and when
+/// pieces of sums are whole. The barrier of the block is 0.
 ///
-/// Where two tiles of gradients take turns, what is multiplied is overwritten two tiles later, and whoever
-/// has come to `exchanged` meanwhile is done with it. A piece is its warpgroup's own: each has a barrier,
-/// from `staged` on, at which its warps meet when it is whole. Which one is no constant, so ptxas counts all
-/// sixteen barriers as used; there is one block.
+/// With two alternating tiles of gradients, the operands of an MMA are overwritten two tiles later, and a
+/// warp that has synced at `exchanged` meanwhile no longer reads them. A piece belongs to one warpgroup: each
+/// has a named barrier, from `staged` on, at which its warps sync when the piece is whole. The number of that
+/// barrier is no constant, so ptxas counts all sixteen barriers as used; one block fits.
 static constexpr int64_t exchanged = 1, staged = 2;
 
 Value GradientTile::startRowsPiece(Value scoreGradients, Value exchange, Value keys) {
   StageOp::create(b, scoreGradients, exchange, tokens.getWarp());
   FenceAsyncOp::create(b);
-  WaitTmaStoresOp::create(b); // of the tile before: all may write its place when all have met
+  WaitTmaStoresOp::create(b); // of the tile before: its memory may be overwritten after the sync
   NamedBarrierSyncOp::create(b, b.i32(exchanged), e.schedule.getWarps() * 32);
   FragmentType type = b.fragment({Axis::Query, Axis::Feature}, {warpLines, pieceFeatures()}, b.getF32Type());
   if (!halvesRows())
@@ -69,7 +70,7 @@ void GradientTile::addRowsPiece(Value piece, Value place) {
   Value firstRow = halvesRows() ? tokens.getGroup() : b.i32(0);
   Value lines = CoordinatesOp::create(b, b.fragment({Axis::Query}, {warpLines}, b.getI32Type()),
                                       b.add(first, firstRow));
-  // Behind the last are rows of others, to whom a NaN of these tokens is nothing.
+  // Lines past the last row belong to other rows, to which a NaN of these tokens must not be added.
   piece = b.map(type, ValueRange{piece, lines},
                 [&](ValueRange v) -> Value { return b.select(b.less(v[1], rows.count()), v[0], b.f32(0)); });
   auto whole = cast<SharedType>(place.getType());
@@ -115,7 +116,7 @@ SmallVector<Value> GradientTile::regionScores(Value products, Value position, Ar
   UpdateOp update = one.front();
   if (update.getScore().empty())
     return {products, Value()};
-  SmallVector<int64_t> numbers; // of the reads among the region's
+  SmallVector<int64_t> numbers; // numbers of these reads among the region's
   for (auto [number, read] : llvm::enumerate(update.getScore().getOps<mlir::attn::ReadOp>()))
     if (llvm::any_of(reads, [&, read = read](const TableRead &each) { return each.read == read; }))
       numbers.push_back(number);

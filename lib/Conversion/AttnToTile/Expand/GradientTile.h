@@ -7,47 +7,46 @@
 
 namespace mlir::attn {
 
-/// A sum of gradients of what a warp holds.
+/// The type of a sum of gradients, of a warp's stationary lines.
 tile::FragmentType gradientType(FragmentExpansion &e, int64_t features);
 /// This warp's first token of a tile.
 Value firstToken(KernelBuilder &b, TokensOp tokens);
 
-/// The steps of an update by which something is added up that rows and tokens have to do with each other once
-/// rows are finished.
+/// The steps of an update after rows are finished: sums over pairs of rows and tokens.
 class GradientTile {
 public:
   GradientTile(FragmentExpansion &e, const OneUpdate &one)
       : e(e), b(e.b), one(one), rows(one.rows(e.b, e.form)), tokens(one.tokens()),
         held(e.form.keepsTokens()) {}
 
-  /// Whether mmas are started, to be finished later.
+  /// Whether MMAs are started here and finished later.
   bool startsMmas() { return e.form.getMmas() == Mmas::Wgmma; }
-  /// Held lines of a tile times the others', less the deltas of rows where there are some.
+  /// The products of the stationary lines of a tile and the other lines, less the deltas of rows if given.
   Value mmaPairs(Value ofRows, Value ofTokens, Value deltas = {});
-  /// sum + pairs * other, in the element of queries.
+  /// sum + pairs * other, where pairs have the element type of queries.
   Value addMma(Value sum, Value ofPairs, Value other);
-  /// The mmas' results, when at most `pending` later ones are unfinished.
+  /// The results of the MMAs, when at most `pending` later ones are unfinished.
   SmallVector<Value> finish(ValueRange mmas, int64_t pending);
-  /// Exchanges a tile's gradients of scores with the other warpgroup, and starts what this one adds to the
-  /// tile's rows of it: some of the features.
+  /// Exchanges a tile's gradients of scores with the other warpgroup, and starts this warpgroup's MMA for the
+  /// sums of the tile's rows: some of the features.
   Value startRowsPiece(Value scoreGradients, Value exchange, Value keys);
-  /// Adds it to sums in memory, by way of its place on the chip.
+  /// Adds the piece to sums in memory, through `place` in shared memory.
   void addRowsPiece(Value piece, Value place);
-  /// A number of each row: as it is, or out of the tile that it was copied to.
+  /// A number of each row: a fragment, or loaded from the tile that it was copied to.
   Value number(Copy name);
   Value weights(Value scores, Value lse);
-  /// Scores and, behind them, slopes by the score and by what `reads` read, as the update's region makes
-  /// them; plain scores have no slopes.
+  /// Applies the update's score region. Returns scores, slopes by the score, and slopes by the elements that
+  /// `reads` read; plain scores have no slopes.
   SmallVector<Value> regionScores(Value products, Value position, ArrayRef<TableRead> reads);
-  /// Scores of what rows see.
+  /// Masks scores that rows do not see.
   Value masked(Value scores, Value position);
 
 private:
-  /// Which of the warpgroups that compute this is.
+  /// The index of this warpgroup among those that compute.
   Value group() { return b.div(tokens.getGroup(), tile::ScheduleAttr::groupRows); }
-  /// Whether a warpgroup adds to half of a tile's rows, or to all of them half of the features.
+  /// Whether a warpgroup adds to half of a tile's rows; otherwise it adds half of the features of all rows.
   bool halvesRows() { return e.form.getRows() > tile::ScheduleAttr::groupRows; }
-  /// Features of a row that a warpgroup adds to, and its first.
+  /// The number of features of a row that a warpgroup adds to, and the first of them.
   int64_t pieceFeatures() { return e.form.getKeyTile() / (halvesRows() ? 1 : e.schedule.getConsumers()); }
   Value firstFeature() { return b.mul(group(), b.i32(pieceFeatures())); }
 
@@ -56,7 +55,7 @@ private:
   const OneUpdate &one;
   RowsPart rows;
   TokensOp tokens;
-  bool held; ///< whether tokens are
+  bool held; ///< whether tokens are stationary
 };
 
 } // namespace mlir::attn

@@ -15,7 +15,7 @@ SmallVector<Value> FragmentExpansion::endsOf(VisibilityAttr visibility, int64_t 
   return ends;
 }
 
-/// Masks what the update hides and, where heads have classes, what this head's class does not see.
+/// Masks the tokens that the update hides and, with head classes, those that this head's class does not see.
 Value FragmentExpansion::maskFor(UpdateOp update, unsigned headClass, Value scores, Value position,
                                  Value firstKey, Value partialTile) {
   VisibilityAttr shown = update.getVisibility(), seen;
@@ -30,7 +30,7 @@ Value FragmentExpansion::maskFor(UpdateOp update, unsigned headClass, Value scor
     seen = classes.getVisibility()[headClass];
     llvm::append_range(ends, endsOf(seen, first));
   }
-  // Of two, one that says only that tokens exist is not needed: both say that.
+  // Both visibilities require that tokens exist, so one that says nothing else is dropped.
   if (seen && shown.getKind() == VisibilityKind::All)
     shown = seen;
   else if (seen && seen.getKind() != VisibilityKind::All)
@@ -72,8 +72,8 @@ Value FragmentExpansion::maskScores(const OneUpdate &update, Value scores, Value
   unsigned classCount = classes ? classes.size() : 1, masks = 0;
   for (UpdateOp each : update.all)
     masks += each.getClassOfRegion() ? 1 : classCount;
-  // Masks that compare the same columns with the same ends share these compares, and LLVM makes them where
-  // the masks' branches meet. Several masks therefore lie in a branch of their own: whole tiles compare
+  // Masks that compare the same columns with the same ends share these compares, and LLVM hoists them to
+  // where the masks' branches meet. Several masks therefore lie in a branch of their own: whole tiles compare
   // nothing.
   scf::IfOp branch;
   OpBuilder::InsertionGuard guard(b);
@@ -84,7 +84,7 @@ Value FragmentExpansion::maskScores(const OneUpdate &update, Value scores, Value
     b.setInsertionPointToStart(branch.thenBlock());
     partialTile = b.createOrFold<arith::ConstantIntOp>(1, 1);
   }
-  // Of the masks for all operands and classes one applies.
+  // Exactly one of the masks for all operands and classes applies.
   auto only = [&](Value condition, unsigned count, Value value, unsigned i) -> Value {
     if (count == 1)
       return condition;

@@ -13,10 +13,10 @@ LogicalResult expandOnLanes(MergeOp merge, LaneExpansion &expansion);
 LogicalResult expandOnLanes(FinishOp finish, LaneExpansion &expansion);
 LogicalResult expandOnLanes(WriteOp write, LaneExpansion &expansion);
 
-/// An update of a gradient by a tile of rows and tokens.
+/// Expands an update of a gradient by a tile of rows and tokens.
 void expandGradient(const OneUpdate &update, Value result, FragmentExpansion &expansion);
 void registerGradientModels(MLIRContext &context);
-/// An update of significance by the one region whose tokens are held.
+/// Expands an update of significance by the one region whose tokens are stationary.
 void expandSignificance(const OneUpdate &update, Value result, FragmentExpansion &expansion);
 void registerSignificanceModels(MLIRContext &context);
 

@@ -38,7 +38,7 @@ void RowSums::addTile(MutableArrayRef<Value> sums, Value weights, Value products
   if (sums.empty())
     return;
   addShares(sums[0], weights);
-  // This sum tells what delta should be. Losses that passes add to attn.score_grad do not change that.
+  // This sum tells the correct delta. Losses that passes add to attn.score_grad do not change that.
   addShares(sums[1], b.map(cast<FragmentType>(weights.getType()), ValueRange{weights, products, delta},
                            [&](ValueRange v) -> Value {
                              return arith::MulFOp::create(b, v[0], arith::SubFOp::create(b, v[1], v[2]));

@@ -44,7 +44,7 @@ Value FragmentExpansion::tablePlace(mlir::attn::ReadOp read, ValueRange headAndP
   Block &region = *read->getBlock();
   numbers.map(region.getArgument(1), headAndPosition[0]);
   numbers.map(region.getArgument(2), headAndPosition[1]);
-  SetVector<Operation *> before; // what the indices are computed of
+  SetVector<Operation *> before; // the operations that compute the indices
   BackwardSliceOptions ofRegion;
   ofRegion.inclusive = false;
   ofRegion.filter = [&](Operation *op) { return op->getBlock() == &region; };

@@ -16,7 +16,7 @@ State FragmentExpansion::initialState(Value rows) {
   return {none, zeros(shares), zeros(accType()), form.getCodes() ? zeros(shares) : Value(), unitOf(rows)};
 }
 
-/// Sums may be shares of lanes: all of a row have the same unit.
+/// Sums may be shares of lanes, as all lanes of a row have the same unit.
 State FragmentExpansion::mergeStates(const State &x, const State &y) {
   Type f32 = b.getF32Type();
   Value max = b.map(rowsOf(f32), ValueRange{x.max, y.max},
@@ -40,7 +40,7 @@ State FragmentExpansion::mergeStates(const State &x, const State &y) {
   return {max, weighted(x.sum, y.sum), weighted(x.acc, y.acc), zeros, x.unit};
 }
 
-/// Memory in which the warps of a block exchange their states, in place of what they copy to.
+/// Allocates the memory in which the warps of a block exchange their states; it overlays the rings.
 Value FragmentExpansion::exchangeMemory() {
   AllocOp ring, last;
   for (auto alloc : b.kernel.front().getOps<AllocOp>()) {
@@ -59,7 +59,7 @@ State FragmentExpansion::mergeWarps(const State &part) {
   Value warp = WarpIdOp::create(b, b.getI32Type());
   Value sum = CompleteOp::create(b, rowsOf(f32), part.sum);
   int64_t share = schedule.getColumnShare(form.getValueTile());
-  int64_t rows = std::max<int64_t>(form.getRows(), 16); // what is merged is stored, few rows like any
+  int64_t rows = std::max<int64_t>(form.getRows(), 16); // merged results are stored as tiles of 16 rows
   FragmentType rowType = b.fragment({Axis::Query}, {rows}, f32);
   FragmentType shareType = b.fragment({Axis::Query, Axis::Feature}, {rows, share}, f32);
   SyncOp::create(b, Scope::Block); // the rings are free for the exchange
@@ -68,7 +68,7 @@ State FragmentExpansion::mergeWarps(const State &part) {
   return {merge.getMergedMax(), merge.getMergedSum(), merge.getMergedAcc(), {}, part.unit};
 }
 
-/// Reads the sink's logit of each row, in log2. It is -inf where the task's rows do not count the sink.
+/// Reads the sink's logit of each row, in log2. It is -inf if the task's rows do not count the sink.
 Value FragmentExpansion::sinksInLog2(FinishOp finish, FragmentType rowType) {
   RowsPart rows(b, form, finish.getRows());
   auto logits = LoadVectorOp::create(b, rowType, b.buffer(argumentName(finish.getSinks()), b.getF32Type()));
@@ -80,8 +80,8 @@ Value FragmentExpansion::sinksInLog2(FinishOp finish, FragmentType rowType) {
   });
 }
 
-/// A sink is a token with a score and no value. It joins the sum here: as a row's unit it would leave weights
-/// far below 1, and those of 16 bits would lose their digits.
+/// A sink is a token with a score and no value. It joins the sum only here: as a row's unit it would leave
+/// weights far below 1, and 16-bit weights would lose their digits.
 FragmentExpansion::Results FragmentExpansion::finishState(FinishOp finish) {
   State state = stateOf(finish.getState());
   if (cast<FragmentType>(state.sum.getType()).getPartial())
@@ -89,7 +89,8 @@ FragmentExpansion::Results FragmentExpansion::finishState(FinishOp finish) {
   auto outType = cast<FragmentType>(state.acc.getType()), rowType = cast<FragmentType>(state.max.getType());
   bool hasSinks = finish.getSinks() != nullptr;
   Value valueScale = copyOf(finish.getRows(), Copy::ValueScale);
-  // A sum that is NaN is something: it must reach the LSE, too, or that would depend on where keys were cut.
+  // A sum that is NaN counts as some: it must reach the LSE, too, or the LSE would depend on where keys were
+  // cut.
   auto isSome = [&](Value total) -> Value {
     return arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, total, b.f32(0));
   };

@@ -19,7 +19,7 @@ void FragmentExpansion::storeScores(UpdateOp update, Value scores, Value unit) {
   TokenSlots slots(b, tokens, form.getKvHeads());
   auto store = StoreScoresOp::create(b, scores, inSteps, storedScores(b, b.getI16Type()), left,
                                      form.getGroup(), slots.apart());
-  setCacheHint(store, evictLast); // keys and values stream past before they are read
+  setCacheHint(store, evictLast); // keys and values stream through the L2 before they are read
   b.fill(store.getSlot(), {b.getI32Type()}, [&](ValueRange line) -> Value {
     Value slot = slots.slotOf(tokens.getInstance(), rows.head(), b.add(tokens.getFirst(), line[0]));
     return b.add(tokens.getScoresBehind(), slot);

@@ -1,13 +1,15 @@
 //===- SumParts.cpp - Gradients of tokens whose tasks were cut ------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A task of tokens that very many rows see is cut between rows (runtime/src/plan/
-// TokenCuts.h). Each part leaves what its rows give in lines of its own, f32. Here a
-// block has sixteen tokens, a thread some times four neighbouring features of one:
+// A task of tokens that very many rows see is cut between rows
+// (runtime/src/plan/TokenCuts.h). Each part leaves the sums of its rows in
+// lines of its own, f32. Here a block has sixteen tokens, and a thread several
+// times four neighbouring features of one token:
 //
 //     dk[token, f] = round(partial.dk[first, f] + partial.dk[first + apart, f] + ...)
 //
-// and the same of values. The order is the parts', so the bits depend on how the task was
-// cut and on nothing else. All loads of a part are under way at once.
+// and the same for values. The order is that of the parts, so the bits depend
+// on how the task was cut and on nothing else. All loads of a part are in
+// flight at once.
 //
 //===----------------------------------------------------------------------===//
 #include "AttnToTile/Kernel/PlanAccess.h"
@@ -28,8 +30,8 @@ using namespace mlir::tile;
 namespace {
 
 constexpr int64_t lanes = 32, warps = 4, threads = warps * lanes;
-/// Features that a thread moves at once, and blocks of a multiprocessor: of heads of 256 a thread has eight
-/// times that under way.
+/// The features that a thread moves at once, and the blocks of a multiprocessor. For heads of 256 a thread
+/// has eight times that in flight.
 constexpr int64_t features = 4, blocks = 4;
 
 class SumKernel {
@@ -59,7 +61,7 @@ public:
   }
 
 private:
-  /// What a thread has of a tensor: four features of a token.
+  /// A thread's share of a tensor: four features of a token.
   struct Piece {
     Value line, feature;
   };
@@ -80,7 +82,7 @@ private:
       b.setInsertionPointToStart(loop.getBody());
       Value first = b.add(sum.partial, b.mul(loop.getInductionVar(), sum.apart));
       SmallVector<Value> read, sums;
-      for (const Piece &piece : pieces) { // who has no token reads the last one's
+      for (const Piece &piece : pieces) { // lines without a token read the last token's
         Value line = b.add(first, b.min(piece.line, b.sub(lines, b.i32(1))));
         Value index = b.add(b.mul(b.wide(line), b.i64(dim)), b.wide(piece.feature));
         llvm::append_range(

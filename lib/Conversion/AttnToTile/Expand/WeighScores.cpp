@@ -1,18 +1,22 @@
 //===- WeighScores.cpp - Significance of stored scores --------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A block has a task of tokens of one instance and KV head, of which a thread takes
-// every 256th, and loads the scores of all of its own before it weighs the first:
+// A block has a task of tokens of one instance and KV head. A thread takes
+// every 256th token, and loads the scores of all its tokens before it weighs
+// the first:
 //
-//     w(t) = max, mean or sum over heads g of exp2(code(t, g) / 64 - lse(g) log2 e)
+//     w(t) = max, mean or sum over heads g of exp2(score(t, g) / 64 - lse(g) log2 e)
 //
-// Nothing of queries, keys or pages is read, and tokens that do not exist get zeros.
+// The kernel reads no queries, keys or pages, and tokens that do not exist get
+// zeros.
 //
-// It begins beside what finishes rows. The launch in front, which it waits for, is the
-// merge or the attention itself. A merge lets it begin when all of its blocks have, which
-// is before the attention has ended; but each of them waits for the attention, too, so a
-// merge that has ended came behind it, and what both wrote can be read. Every thread waits
-// here, with or without tokens, so that the same is true for whoever waits for this one.
-// The next step's attention begins behind all this: it may overwrite scores.
+// It begins beside the launch that finishes rows. The launch before it, which
+// it waits for, is the merge or the attention itself. A merge lets it begin
+// when all of the merge's blocks have begun, which is before the attention has
+// ended. But each of those blocks waits for the attention, too, so a merge that
+// has ended came after it, and the results of both can be read. Every thread
+// waits here, with or without tokens, so that the same holds for the launch
+// that waits for this one. The next step's attention begins after all this: it
+// may overwrite scores.
 //
 //===----------------------------------------------------------------------===//
 #include "AttnToTile/Kernel/Log2.h"
@@ -39,8 +43,8 @@ namespace {
 
 constexpr int64_t warps = 8, lanes = 32, threads = warps * lanes;
 constexpr int64_t tokensOfThread = ::attn::rt::scoreTaskTokens / threads;
-/// Blocks of a multiprocessor. Five leave a thread 48 registers; with six ptxas takes up the first scores
-/// before it asks for the others, to save some.
+/// Blocks of a multiprocessor. Five leave a thread 48 registers. With six, ptxas converts the first scores
+/// before it loads the others, to save some.
 constexpr int64_t mostBlocks = 5, blocksOfManyHeads = 4, fewHeads = 4;
 
 class WeighKernel {
@@ -68,7 +72,7 @@ public:
   }
 
 private:
-  /// What stands of a token in registers: the places of its number and its scores, and what was read there.
+  /// A token in registers: its number, the slots of its significance and of its scores, and the scores read.
   struct Token {
     Value token, slot, scores;
     SmallVector<Value> read = {};
@@ -86,7 +90,7 @@ private:
     Value first = b.add(task.kvBegin, thread), slot = slotOf(first);
     for (int64_t i = 0; i < tokensOfThread; ++i) {
       Value token = b.add(first, b.i32(i * threads));
-      Value last = b.sub(task.length, b.i32(1)); // tokens behind it read the last one's scores
+      Value last = b.sub(task.length, b.i32(1)); // tokens past the last read the last token's scores
       tokens.push_back({token, b.add(slot, b.i64(i * threads * slots.apart())),
                         b.add(before, slotOf(b.min(token, last)))});
     }
@@ -98,7 +102,7 @@ private:
     auto branch = scf::IfOp::create(b, some, /*withElseRegion=*/true);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(branch.thenYield());
-    // In both branches: a wait in front of them ptxas moves to before the task is read.
+    // The wait stands in both branches: ptxas moves a wait before them to before the task is read.
     WaitPreviousOp::create(b);
     for (Token &token : tokens)
       token.read = readScores(token.scores);
@@ -114,7 +118,8 @@ private:
       write(token, b.f32(0));
   }
 
-  /// In log2, of the row's heads of the group. A row that sees nothing gives nothing any weight.
+  /// The LSEs of the row's heads of the group, in log2. A row that sees nothing gets +inf, so that its
+  /// weights are zero.
   SmallVector<Value> readLses(const ScoreTask &task) {
     SmallVector<Value> lses;
     Value first =
@@ -128,8 +133,8 @@ private:
     return lses;
   }
 
-  /// Words of two heads, or a half for each head. No one reads them again: of what the L2 holds they may go
-  /// first.
+  /// Reads a token's scores: words of two heads, or a half word for each head. They are read once, so the L2
+  /// may evict them first.
   SmallVector<Value> readScores(Value slot) {
     int64_t count = group % 2 ? group : group / 2;
     Type type = group % 2 ? b.getI16Type() : b.getI32Type();
@@ -147,7 +152,7 @@ private:
     return read;
   }
 
-  /// Of the heads, as floats. What waits for one load comes behind all loads.
+  /// The stored scores of the heads, as floats. Arithmetic that waits for one load comes after all loads.
   SmallVector<Value> codesOf(ArrayRef<Value> read) {
     SmallVector<Value> codes;
     for (Value one : read) {
@@ -161,8 +166,8 @@ private:
     return codes;
   }
 
-  /// Of the low half of a float, all that was stored of it. A conversion would do, too, but a multiprocessor
-  /// starts 16 of these and of powers of two in a clock, and 128 sums.
+  /// The float whose low half was stored. A conversion would do, too, but a multiprocessor starts 16
+  /// conversions or powers of two in a clock, and 128 sums.
   Value floatOf(Value half) {
     static_assert((storedScoreBase & 0xffff) == 0);
     Value bits = b.createOrFold<arith::OrIOp>(half, b.i32(storedScoreBase));
@@ -170,8 +175,8 @@ private:
     return arith::SubFOp::create(b, sum, b.f32(storedScoreZero));
   }
 
-  /// Of what the warp has read, whole lines: no other warp reads them, but for that of the last token. The
-  /// lane that has a line's last token discards it when all lanes have read.
+  /// Discards the whole lines that the warp has read. No other warp reads them, except the line of the last
+  /// token. The lane with a line's last token discards it when all lanes have read.
   void discard(const Token &token, const ScoreTask &task) {
     int64_t words = group / 2, wordsOfLine = discardedBytes / 4;
     if (group % 2 != 0 || wordsOfLine % words != 0 || wordsOfLine / words > lanes)
@@ -182,7 +187,7 @@ private:
     Value isWhole = both(ends, b.less(b.add(token.token, b.i32(1)), task.length));
     Value lane = LaneIdOp::create(b, b.getI32Type());
     b.doIf(both(isWhole, b.less(b.i32(wordsOfLine / words - 2), lane)), [&] {
-      Value unknown = b.i32(-1); // two of the uppermost
+      Value unknown = b.i32(-1); // two of the uppermost values
       Value first = b.sub(behind, b.i64(wordsOfLine));
       auto write = tile::WriteOp::create(b, unknown, storedScores(b, b.getI32Type()), first);
       setCacheHint(write, discards);
@@ -194,7 +199,7 @@ private:
     return math::Exp2Op::create(b, math::FmaOp::create(b, code, b.f32(1.0 / storedScoreSteps), none));
   }
 
-  /// Where a score may be one of the outermost.
+  /// The weight if the score may be an outermost value.
   Value weightOfAny(Value code, Value lse) {
     Value low = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, lse, b.f32(lseAboveStoredScores));
     Value nan = b.f32(std::numeric_limits<double>::quiet_NaN());
@@ -222,7 +227,7 @@ private:
     return all;
   }
 
-  /// A token's number. Outermost scores are looked for all at once: few tokens have any.
+  /// The significance of a token. One test covers the outermost values of all heads: few tokens have any.
   Value oneOf(ArrayRef<Value> codes, ArrayRef<Value> lses) {
     Value outermost;
     for (Value code : codes) {

@@ -28,7 +28,7 @@ void FragmentExpansion::writeResults(mlir::attn::WriteOp write) {
   RowsPart rows(b, form, write.getRows());
   Value output = piecesOf(write.getOutput())[0], lse = piecesOf(write.getOutput())[1];
   Value part = write.getPart(), lines = rows.left(), lseLines = lines, column;
-  // Where warps have shares of the columns, all of them have these rows, and one writes the LSEs.
+  // If warps share the columns, all of them have these rows, and one warp writes the LSEs.
   int64_t features = cast<FragmentType>(output.getType()).getSizes()[1], all = features;
   if (schedule.getSplitKeys()) {
     Value warp = WarpIdOp::create(b, b.getI32Type());
@@ -47,7 +47,7 @@ void FragmentExpansion::writeResults(mlir::attn::WriteOp write) {
   storeLines(lse, partLse, lseLines, Value(), IntegerAttr(), 1, partialRow);
   b.setInsertionPoint(branch.elseYield());
   if (schedule.storesResultsByTma()) {
-    // Warpgroups meet at barriers behind those of their turns.
+    // Warpgroups sync at named barriers after those of ping-pong.
     Value barrier = b.add(b.i32(1 + schedule.getConsumers()), b.div(rows.group(), ScheduleAttr::groupRows));
     tmaStoreOutput(b, form, rows, output, rows.copy(Copy::Query), rows.group(), barrier);
   } else {

@@ -39,10 +39,9 @@ static bool putsTokensFirst(Chain &chain, ScheduleAttr schedule) {
 static bool hasFixedUnit(Chain &chain, ScheduleAttr schedule) {
   if (hasRawScores(chain))
     return false;
-  bool roomy =
-      llvm::none_of(chain.updates, [](UpdateOp update) { // f16 weights of quantized values lack the range
-        return isa<QuantizedType>(update.getKv().getType().getValue());
-      });
+  // Weights of quantized values are f16, which lacks the range.
+  bool roomy = llvm::none_of(
+      chain.updates, [](UpdateOp update) { return isa<QuantizedType>(update.getKv().getType().getValue()); });
   Type f32 = Float32Type::get(schedule.getContext());
   // Beside wide outputs, mma has no register for a unit other than 1: the running maximum takes it.
   bool wide = schedule.getKind() == ScheduleKind::Mma && chain.valueDim() > 128;

@@ -1,8 +1,8 @@
 // RUN: attn-opt %s --emit=tile --schedule=mma | FileCheck %s
 
-// Four scales of blocks are a word of a narrow tile. Those of keys scale products, one for each block. Of values the largest
-// of a token is what its weights are multiplied by, and codes are multiplied by the block's scale over that.
-// Rows of a warp's own come second where they are few: the largest moves to the lanes that hold columns.
+// Four scales of blocks are a word of a narrow tile. Scales of keys multiply products, one for each block. The
+// largest scale of a token's values multiplies its weights, and quantized values are multiplied by the block's scale
+// over the largest. With few rows, a warp's rows come second: the largest moves to the lanes that hold columns.
 // CHECK-LABEL: @blocks_rows8(
 // CHECK: arith.maxui
 // CHECK-NOT: arith.maxui

@@ -1,7 +1,8 @@
 // RUN: attn-opt %s --emit=tile --schedule=mma | FileCheck %s
 
-// A word has four scales of e4m3. Keys and values are multiplied by theirs in f16, so scores and weights take none. The
-// tensor's scales are read once for a row, and make codes 2^14 larger: their bits are f16's as they are.
+// A word has four scales of e4m3. Keys and values are multiplied by theirs in f16, so scores and weights take none.
+// The tensor's scales are read once for a row, and include 2^14: the bits of quantized values are read as f16
+// directly.
 // CHECK-LABEL: @blocks_rows16(
 // CHECK-SAME: <buffer, "kv.k_tensor_scale">, #tile.parameter<buffer, "kv.v_tensor_scale">
 // CHECK: tile.alloc {{.*}}<key 32, feature 64, f4E2M1FN, swizzled>>

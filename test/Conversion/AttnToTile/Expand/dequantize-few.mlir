@@ -1,8 +1,8 @@
 // RUN: attn-opt %s --emit=tile --schedule=mma | FileCheck %s
 // RUN: attn-opt %s --emit=tile --schedule=mma | FileCheck %s --check-prefix=MANY
 
-// Few rows: weights take the values' scales, and the unit of weights follows the largest of a tile; values are tiny codes,
-// and what zeros add is a number for each row, until the warps' states are merged.
+// Few rows: weights take the values' scales, and the unit of weights follows the largest product of a tile. Values
+// are tiny, and zero points add one number for each row, until the warps' states are merged.
 // CHECK-LABEL: func.func @decode_rows8(
 // CHECK: scf.for {{.*}} -> (!tile.fragment<[query 8], f32, col>, !tile.fragment<[query 8], f32, col, partial>, !tile.fragment<[feature 128, query 8], f32, acc, runs 128>, !tile.fragment<[query 8], f32, col, partial>
 // CHECK: %[[NARROW:.*]], %{{.*}} = tile.narrow {{.*}} -> <[query 8, feature 128], f16, rhs, runs 64 by 4>
@@ -28,7 +28,7 @@
 // CHECK: tile.complete
 // CHECK: tile.merge_warps
 
-// More rows of the same problem have a kernel of sixteen, which dequantizes values.
+// Tiles of more rows of the same problem have sixteen rows, and dequantize values.
 // MANY-LABEL: func.func @decode_rows16(
 // MANY: tile.widen %{{.*}} times %{{.*}} plus
 // MANY-NOT: tile.restore

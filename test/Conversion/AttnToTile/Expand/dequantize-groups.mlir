@@ -1,8 +1,9 @@
 // RUN: attn-opt %s --emit=tile --schedule=mma | FileCheck %s
 
-// Metadata by line comes with the codes, to narrow tiles: lines of a head are neighbours in its page, which has
-// 2 heads * 16 of them, and slots count lines. Keys: sums of the queries' groups in front of the loop, an mma for each
-// group, and scale and zero beside the products. Values become code * scale + zero on their way to the mma, as f16.
+// Metadata by line comes with the quantized values, to narrow tiles: lines of a head are neighbours in its page,
+// which has 2 heads * 16 lines, and slots count lines. Keys: sums of the queries' groups before the loop, an MMA for
+// each group, and scale and zero point beside the products. Values become x * scale + zero on their way to the MMA,
+// as f16.
 // CHECK-LABEL: @groups_rows16(
 // CHECK: tile.alloc {{.*}}<key 32, feature 64, i8, swizzled>>
 // CHECK: tile.alloc {{.*}}<key 32, feature 64, i4, swizzled>>
@@ -36,7 +37,8 @@ func.func @groups(%q: !query {attn.name = "q"}, %kv: !cache {attn.name = "kv"}) 
   return %o : !query
 }
 
-// How many heads the store of a class has is known when the kernel runs: lines of a page are as many times more.
+// The store of a class has a number of heads that is known when the kernel runs: a page has that many times its
+// lines.
 // CHECK-LABEL: @classes_rows16(
 // CHECK: tile.paged_slot {{.*}} page 16 apart %{{.*}}
 // CHECK: tile.gather {{.*}} strides [64, 64, 1, 1] into
@@ -47,7 +49,7 @@ func.func @classes(%q: !query {attn.name = "q"}, %a: !store {attn.name = "a"}, %
   return %o : !query
 }
 
-// A page of one token has nothing but heads, and distances of slots are multiplied by how many these are.
+// A page of one token has nothing but heads, and distances of slots are multiplied by their number.
 // CHECK-LABEL: @single_rows16(
 // CHECK: tile.gather {{.*}} strides [64, 64, 1, 1] times %{{.*}} into
 !tokens = !attn.kv<paged<1>, heads = ?, dim = 64, key = !attn.quantized<f8E4M3FN, per = token>, value = !attn.quantized<f8E5M2, per = token>>

@@ -3,8 +3,8 @@
 // RUN: attn-opt %s --emit=ptx --target=sm_80 | FileCheck %s --check-prefix=SM80
 // RUN: attn-opt %s --emit=ptx --target=sm_90a --schedule=mma | FileCheck %s --check-prefix=SM90
 
-// Tiles hold codes, mmas get what they stand for, and the scales of the task's head are folded into the unit of the
-// scores and into the division at its end: nothing of them is in the loop.
+// Tiles hold quantized values, and MMAs get the widened ones. The scales of the task's head are folded into the unit
+// of the scores and into the division at the end: the loop has none of them.
 // CHECK-LABEL: @decode_rows16(
 // CHECK: tile.alloc {{.*}} : !tile.ring<{{.*}}, <key 32, feature 64, f8E4M3FN, swizzled>>
 // CHECK: tile.alloc {{.*}} : !tile.ring<{{.*}}, <key 32, feature 64, f8E4M3FN, swizzled>>

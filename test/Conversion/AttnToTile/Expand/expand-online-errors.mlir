@@ -41,7 +41,7 @@ gpu.module @kernels {
 gpu.module @kernels {
   func.func @rowless(%q: !query {attn.name = "q"}) attributes {tile.parameters = [], tile.schedule = #rows16, attn.form = #form} {
     %0 = attn.init %q : !query -> !state
-    // expected-error @+1 {{expected its rows: --attn-walk-plan says them}}
+    // expected-error @+1 {{expected the rows of its results: --attn-walk-plan adds them}}
     %o = attn.finish %0 : !state -> !query
     return
   }

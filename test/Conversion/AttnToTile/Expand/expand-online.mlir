@@ -1,8 +1,8 @@
 // RUN: attn-opt %s --attn-walk-plan --attn-stage-operands --attn-expand-online --tile-fold-constants | FileCheck %s
 // RUN: attn-opt %s --attn-walk-plan --attn-stage-operands --attn-expand-online --attn-lower-scores --attn-lower-mask --attn-lower-softmax-step --attn-lower-rescale --attn-lower-accumulate | FileCheck %s --check-prefix=STEPS
 
-// Loops carry what stands for states, and an update is the steps that it takes. A merge brings both to one unit.
-// Behind the passes of these steps nothing of attn is left.
+// Loops carry the values that stand for states, and an update is expanded to its steps. A merge brings both states to
+// one unit. After the passes of these steps no attn operation is left.
 // STEPS: gpu.module
 // STEPS-NOT: attn.
 
@@ -48,7 +48,7 @@ gpu.module @kernels {
 // CHECK-NEXT: %[[SUM2:.*]] = attn.accumulate mma %[[P]], %[[VALUES]] into %[[SCALED]] :
 // CHECK: scf.yield %[[M2]], %[[L2]], %[[SUM2]] :
 // CHECK: attn.mask {{.*}} see all if
-// Behind the loops both are rescaled to the larger maximum.
+// After the loops both are rescaled to the larger maximum.
 // CHECK: %[[BOTH:.*]] = tile.map %[[ALL]]#0, %[[ALL]]#3
 // CHECK: arith.maxnumf
 // CHECK: %[[D1:.*]] = tile.map %[[ALL]]#0, %[[BOTH]]

@@ -1,5 +1,5 @@
-// Constant factors in front of the score and at the region's end merge; other products are what they say, since what
-// they round to may decide an integer.
+// Constant factors before the score and at the region's end merge. Other products stay as they are, since their
+// rounding may decide an integer.
 // RUN: attn-opt %s --target=sm_90a --schedule=mma --emit=tile | FileCheck %s
 // RUN: attn-opt %s --target=sm_90a --schedule=mma --emit=ptx | FileCheck %s --check-prefix=PTX
 

@@ -1,7 +1,7 @@
 // RUN: attn-opt %s --pass-pipeline='builtin.module(gpu.module(attn-sum-parts))' | FileCheck %s
 
-// What parts of tasks have left of gradients of keys and values, added up for sixteen tokens: a thread has four features of a
-// token at a time, of heads of 96 three times, the last time where there is one.
+// The partial gradients of keys and values, added up for sixteen tokens: a thread has four features of a token at a
+// time. With heads of 96 it has three such pieces, the last one only if its token exists.
 
 !q = tensor<?x4x96xbf16>
 !kv = !attn.kv<packed, heads = 2, dim = 96, key = bf16, value = bf16>
@@ -26,7 +26,7 @@ gpu.module @kernels {
 // CHECK: %[[FIRST:.*]] = arith.cmpi eq, %[[SUM]]#0, %c0_i32
 // CHECK: scf.if %[[FIRST]]
 // CHECK: %[[LINES:.*]] = arith.subi %[[SUM]]#3, %[[SUM]]#2
-// Of keys: the parts in their order, all loads of one under way before anything is added.
+// Keys: the parts in their order; all loads of a part are in flight before anything is added.
 // CHECK: %[[TOTAL:.*]]:12 = scf.for %[[PART:.*]] = %c0_i32{{.*}} to %[[SUM]]#6
 // CHECK: %[[AHEAD:.*]] = arith.muli %[[PART]], %[[SUM]]#7
 // CHECK-NEXT: arith.addi %[[SUM]]#5, %[[AHEAD]]
@@ -34,18 +34,18 @@ gpu.module @kernels {
 // CHECK-NOT: tile.read_adjacent
 // CHECK-COUNT-12: arith.addf
 // CHECK: scf.yield
-// A token's place is what the region's store says, and lines without a token are not written.
+// The region's store gives a token's slot, and lines without a token are not written.
 // CHECK: %[[EXISTS:.*]] = arith.cmpi slt, %{{.*}}, %[[LINES]]
 // CHECK: scf.if %[[EXISTS]]
 // CHECK: tile.read %{{.*}} : <i32> -> i32
 // CHECK: tile.write_adjacent %[[TOTAL]]#0, %[[TOTAL]]#1, %[[TOTAL]]#2, %[[TOTAL]]#3 to
 // CHECK-SAME: f32, f32, f32, f32 -> <bf16>
 // CHECK-COUNT-2: tile.write_adjacent
-// And of values.
+// Values, in the same way.
 // CHECK: scf.for
 // CHECK-COUNT-3: tile.read_adjacent
 // CHECK-COUNT-3: tile.write_adjacent
-// The other region's tokens lie densely.
+// The other region's store is dense.
 // CHECK: %[[SECOND:.*]] = arith.cmpi eq, %[[SUM]]#0, %c1_i32
 // CHECK: scf.if %[[SECOND]]
 // CHECK-COUNT-6: tile.write_adjacent

@@ -1,7 +1,7 @@
 // RUN: attn-opt %s --attn-weigh-scores | FileCheck %s
 
-// The kernel that makes significance of stored scores begins beside what finishes rows: it reads its task and finds its
-// places, waits, has the scores of all of its tokens on their way, and only then looks at an LSE or writes.
+// The kernel that makes significance of stored scores begins beside the launch that finishes rows. It reads its task
+// and computes its slots, waits, loads the scores of all its tokens, and only then reads an LSE or writes.
 
 !q = tensor<?x8x64xbf16>
 !kv = !attn.kv<paged<16>, heads = 2, dim = 64, key = bf16, value = bf16>
@@ -20,27 +20,28 @@ gpu.module @kernels {
 // CHECK-SAME: tile.launch = {grid = "plan.score_tasks", if_filled, overlaps, role = "significance"}
 // CHECK: tile.record
 // CHECK-NOT: tile.read
-// The wait stands where the task decides what follows, in both branches, or ptxas would put it in front of the task.
+// The wait stands where the task decides what follows, in both branches; otherwise ptxas would move it before the
+// task.
 // CHECK: {{^    }}scf.if
 // CHECK-NEXT: tile.wait_previous
 // CHECK-NOT: tile.write
-// Nobody reads scores again.
+// Scores are not read again.
 // CHECK: tile.read_adjacent {{.*}} {tile.l2 = "evict_first"}
 // CHECK-NOT: arith.bitcast
 // CHECK-COUNT-3: tile.read_adjacent {{.*}} {tile.l2 = "evict_first"}
-// What a launch in front wrote is not read through the cache of constants.
+// Results of an earlier launch are not read through the constant cache.
 // CHECK-COUNT-4: tile.read written
 // CHECK-NOT: tile.read
-// A score is no conversion, but the end of a float less what it began with.
+// A score needs no conversion: it is a float with the stored low half, minus a constant.
 // CHECK: %[[BITS:.*]] = arith.ori %{{.*}}, %c1262485504_i32
 // CHECK: %[[SUM:.*]] = arith.bitcast %[[BITS]] : i32 to f32
 // CHECK: arith.subf %[[SUM]], %cst
-// The outermost scores are looked for once for a token.
+// The outermost scores are tested once for a token.
 // CHECK: %[[INSIDE:.*]] = arith.cmpf olt, %{{.*}}, %{{.*}} : f32
 // CHECK-NEXT: scf.if %[[INSIDE]] -> (f32)
 // CHECK: tile.write
-// All lanes have read a line when the one that has its last token, and whose warp has all of it, discards it. A line with
-// the last token of the list is left alone: lanes behind that one have read it.
+// The lane that has a line's last token, and whose warp has all of the line, discards it when all lanes have read it.
+// A line with the last token of the list stays: lanes past that token have read it.
 // CHECK: tile.sync warp
 // CHECK: %[[BIT:.*]] = arith.andi %{{.*}}, %c31_i64
 // CHECK: %[[ENDS:.*]] = arith.cmpi eq, %[[BIT]], %c0_i64

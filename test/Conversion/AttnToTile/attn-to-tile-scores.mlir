@@ -46,12 +46,13 @@ func.func @score(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"},
 // CHECK-NEXT: tile.yield %[[SLOT]]
 // CHECK: tile.gather block {{.*}} pitches
 
-// The query stays in shared memory; the region's text, its first factor joined with the scale at the kernel's start.
+// The query stays in shared memory. The region's text follows; its first factor joins the scale at the kernel's
+// start.
 // CHECK: tile.mma %{{.*}} at %{{.*}} : !tile.shared<query 128, feature 64, bf16>
 // CHECK: %[[SCORED:.*]] = tile.map
 // CHECK-SAME: (%[[X:.*]]: f32, %[[HEAD:.*]]: i32, %{{.*}}: i32, %[[KEY:.*]]: i32) {
 // CHECK: %[[KPOS:.*]] = arith.addi %{{.*}}, %[[KEY]]
-// Each index is clamped into its extent.
+// Each index is clamped to its extent.
 // CHECK: arith.minsi %[[HEAD]], %c7_i32
 // CHECK: arith.maxsi
 // CHECK: arith.minsi %[[KPOS]],
@@ -65,11 +66,11 @@ func.func @score(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"},
 // CHECK: math.exp2
 // CHECK: tile.store
 // CHECK-NOT: columns
-// Warps have met behind the last tile: the next task may bring its queries.
+// Warps have synced after the last tile: the next task may load its queries.
 // CHECK-NOT: tile.sync
 // CHECK: func.func @score_merge(
 
-// Single tokens may come as a list of the plan, unless the scores depend on where a key stands.
+// Single tokens may come as a list of the plan, unless scores depend on the position of a key.
 !tokens = !attn.kv<paged<1>, heads = 8, dim = 64, key = bf16, value = bf16>
 
 func.func @by_row(%q: !query8 {attn.name = "q"}, %kv: !tokens {attn.name = "kv"},
@@ -109,8 +110,8 @@ func.func @by_key(%q: !query8 {attn.name = "q"}, %kv: !tokens {attn.name = "kv"}
 // CHECK-NOT: plan.bits
 // CHECK: func.func @by_key_merge(
 
-// A soft cap: a tile with an argument past 1/2 takes tanh itself, any other a polynomial in the raw score that has
-// taken in the factors. The cap is left to the softmax, as the unit of its scores.
+// A soft cap: a tile with an argument past 1/2 takes tanh itself. Any other tile takes a polynomial in the raw score
+// whose coefficients include the factors. The cap is left to the softmax, as the unit of its scores.
 func.func @capped(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"}) -> !query8 attributes {tile.schedules = [#rows16]} {
   %cap = arith.constant 30.0 : f32
   %inverse = arith.constant 0.03125 : f32

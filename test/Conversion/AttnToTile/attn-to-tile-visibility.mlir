@@ -6,8 +6,8 @@
 !paged = !attn.kv<paged<16>, heads = 8, dim = 64, key = bf16, value = bf16>
 !state8 = !attn.state<heads = 8, value_dim = 64>
 
-// Head classes: a task names an ordinal, whose KV head is looked up, and a class, whose mask applies. All masks lie in a
-// branch for tiles of which some row does not see all: what they compare alike is not compared for whole tiles.
+// Head classes: a task names an ordinal, whose KV head is looked up, and a class, whose mask applies. All masks lie
+// in a branch for tiles that some row does not see whole: shared compares are not made for whole tiles.
 func.func @classes(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"},
                    %classes: tensor<8xi32> {attn.name = "classes"}) -> !query8 attributes {tile.schedules = [#rows16]} {
   %0 = attn.init %q : !query8 -> !state8
@@ -39,7 +39,7 @@ func.func @classes(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"}
 // CHECK: arith.cmpi sge, %[[COL]], %[[RECENT]]
 // CHECK: arith.ori %[[SINK]],
 
-// The plan numbers outputs by slot.
+// The plan numbers outputs by ordinal.
 // CHECK: func.func @classes_merge(
 // CHECK: tile.read_range
 // CHECK: %[[NUMBER:.*]] = tile.read %
@@ -49,8 +49,8 @@ func.func @classes(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"}
 // CHECK: %[[BY:.*]] = arith.subi %[[HEAD]], %[[INROW]]
 // CHECK: arith.addi %[[NUMBER]],
 
-// Scores that a cap bounds need no maximum where weights have the range of f32: a row keeps the unit of the first
-// tile in which it sees something.
+// Scores that a cap bounds need no maximum if weights have the range of f32: a row keeps the unit of the first tile
+// in which it sees something.
 func.func @bounded(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"}) -> !query8 attributes {tile.schedules = [#rows16]} {
   %cap = arith.constant 27.5 : f32
   %inverse = arith.constant 0.02 : f32
@@ -83,7 +83,7 @@ func.func @bounded(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"}
 // CHECK-NOT: tile.any
 // CHECK-LABEL: func.func @bounded_merge
 
-// The same region with a cap that is too high for that.
+// The cap of this region is too high for that.
 func.func @high(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"}) -> !query8 attributes {tile.schedules = [#rows16]} {
   %cap = arith.constant 56.0 : f32
   %inverse = arith.constant 0.02 : f32
@@ -102,7 +102,7 @@ func.func @high(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"}) -
 // CHECK-LABEL: gpu.module @high_kernels
 // CHECK: tile.reduce max
 
-// And with an addend that has no bound.
+// This region has an addend that has no bound.
 func.func @unbounded(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"}) -> !query8 attributes {tile.schedules = [#rows16]} {
   %cap = arith.constant 30.0 : f32
   %inverse = arith.constant 0.02 : f32
@@ -122,7 +122,7 @@ func.func @unbounded(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv
 // CHECK-LABEL: gpu.module @unbounded_kernels
 // CHECK: tile.reduce max
 
-// Pages of one token: the plan may have a list of slots, with a bit for each of them and each row of the tile.
+// Pages of one token: the plan may have a list of slots, with a bit for each slot and each row of the tile.
 !single = !attn.kv<paged<1>, heads = 8, dim = 64, key = bf16, value = bf16>
 func.func @drafts(%q: !query8 {attn.name = "q"}, %kv: !single {attn.name = "kv"}) -> !query8 attributes {tile.schedules = [#rows128]} {
   %0 = attn.init %q : !query8 -> !state8

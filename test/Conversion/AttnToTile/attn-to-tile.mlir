@@ -44,7 +44,7 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK-SAME: #tile.parameter<dim, "o.stride0">, #tile.parameter<dim, "o.stride1">]
 // CHECK-SAME: tile.threads = 128 : i32
 
-// A slice of the keys for every warp: 16 of 64. The exchange between warps takes the place of the rings.
+// Every warp has a slice of the keys: 16 of 64. The exchange between warps takes the memory of the rings.
 // CHECK: %[[LOG2E:.*]] = arith.constant 1.44269502 : f32
 // CHECK: %[[TOLOG2:.*]] = arith.mulf %[[SCALE]], %[[LOG2E]]
 // CHECK: %[[WARP:.*]] = tile.warp_id
@@ -52,13 +52,14 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: %[[RING:.*]] = tile.alloc {per_warp} : !tile.ring<2, <key 16, feature 80, f16>>
 // CHECK: tile.alloc overlays %[[RING]] : {{.*}} : !tile.scratch<20992>
 
-// A record of the block has its first task, that one's first segment and which tasks are its; later ones are read ahead.
+// A record of the block has its first task, that task's first segment and the range of its tasks; later records are
+// read ahead.
 // CHECK: %[[BLOCK:.*]] = tile.block_id
 // CHECK: %[[FT:.*]]:18 = tile.record %[[STARTS]][%[[BLOCK]]]
 // CHECK: scf.for %[[TASK:.*]] = %[[FT]]#16 to %[[FT]]#17
 // CHECK-SAME: iter_args(%[[T0:[^ ]*]] = %[[FT]]#0, %[[T1:[^ ]*]] = %[[FT]]#1, %[[T2:[^ ]*]] = %[[FT]]#2, %[[T3:[^ ]*]] = %[[FT]]#3, %[[T4:[^ ]*]] = %[[FT]]#4, %[[T5:[^ ]*]] = %[[FT]]#5, %[[T6:[^ ]*]] = %[[FT]]#6, %[[T7:[^ ]*]] = %[[FT]]#7,
 // CHECK-SAME: %[[A0:[^ ]*]] = %[[FT]]#8, %[[A1:[^ ]*]] = %[[FT]]#9, %[[A2:[^ ]*]] = %[[FT]]#10, %[[A3:[^ ]*]] = %[[FT]]#11, %[[A4:[^ ]*]] = %[[FT]]#12, %[[A5:[^ ]*]] = %[[FT]]#13, %[[A6:[^ ]*]] = %[[FT]]#14, %[[A7:[^ ]*]] = %[[FT]]#15)
-// Where keys of the head begin is the same for all tiles of a task.
+// The origin of the head's keys is the same for all tiles of a task.
 // CHECK: %[[PLACE:.*]] = arith.extsi %[[T2]]
 // CHECK: %[[STRIDE:.*]] = arith.extsi %[[KHEAD]]
 // CHECK: %[[ORIGIN:.*]] = arith.muli %[[PLACE]], %[[STRIDE]]
@@ -68,7 +69,7 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 
 // Packed row p is query row p / 7 and head kv_head * 7 + p % 7.
 // CHECK: %[[ROWEND:.*]] = arith.addi %[[T0]], %[[T1]]
-// Its line begins so many pieces of 16 bytes behind the first.
+// Its line's offset is counted in chunks of 16 bytes.
 // CHECK: tile.gather block %[[T0]] to %[[ROWEND]] from %[[Q]] {{.*}} pitches %c16_i32
 // CHECK-SAME: (%[[P:.*]]: i32) {
 // CHECK-NEXT: %[[SLOT:.*]] = tile.packed_slot %[[P]] head %[[T2]] group 7 pitches %[[QROW]], %[[QHEAD]] bytes 16 : i32
@@ -107,8 +108,8 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: %[[B:.*]] = arith.cmpi slt, %[[KEY]], %[[S4]]
 // CHECK: %[[E:.*]] = arith.cmpi slt, %[[S5]], %[[AFTER]]
 // CHECK: %[[PARTIAL:.*]] = arith.ori %[[B]], %[[E]]
-// Ends are measured from the lane's first column, columns are constants: one compare per element and end. That a token
-// exists needs none of its own.
+// Ends are measured from the lane's first column, and columns are constants: one compare per element and end. The
+// test that a token exists needs no compare of its own.
 // CHECK: %[[LANEFIRST:.*]], %[[OFFSETS:.*]] = tile.lane_coordinates
 // CHECK: %[[TOKEN0:.*]] = arith.addi %[[KEY]], %[[LANEFIRST]]
 // CHECK: %[[MASKORIGIN:.*]] = arith.addi %[[S6]], %[[TOKEN0]]
@@ -129,8 +130,8 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK-NEXT: %[[WINDOW:.*]] = arith.andi %[[AFTERLOW]], %[[BEFOREHIGH]]
 // CHECK-NEXT: tile.yield %[[WINDOW]]
 
-// Where the maximum stays, the decay is exp2(0): it subtracts before it scales.
-// It moves only when it would be more than 2^8 too small.
+// If the maximum stays, the decay is exp2(0): it subtracts before it scales. The maximum moves only if it would be
+// more than 2^8 too small.
 // CHECK: %[[TILEMAX:.*]] = tile.reduce max
 // CHECK: %[[UNIT:.*]]:4 = tile.map %[[OLD:.*]], %[[TILEMAX]] (%[[A:.*]]: f32, %[[B:.*]]: f32) {
 // CHECK: %[[AHEAD:.*]] = arith.subf %[[B]], %[[A]]
@@ -147,7 +148,7 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: %[[ACC:.*]] = scf.if %[[MOVED]]
 // CHECK: tile.mma %{{.*}}, %{{.*}}, %[[ACC]]
 
-// Packed: token t of instance i is line start[i] + t. Ends count on from the first region's.
+// Packed: token t of instance i is line start[i] + t. Ends are numbered on from the first region's.
 // CHECK: arith.cmpi eq, %[[S0]], %c1_i32
 // CHECK: scf.for {{.*}} iter_args(%{{.*}} = %[[FIRSTLOOP]]#0, %{{.*}} = %[[FIRSTLOOP]]#1, %{{.*}} = %[[FIRSTLOOP]]#2)
 // CHECK: %[[SLOTS:.*]] = tile.lookup warp {{.*}} lines 16 (%[[TOKEN:.*]]: i32) {
@@ -168,7 +169,7 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK-NEXT: %[[RECENT:.*]] = arith.andi %[[AFTERLOW]], %[[BEFOREHIGH]]
 // CHECK-NEXT: arith.ori %[[SINK]], %[[RECENT]]
 
-// The warps' states are merged. Each writes 32 of the 80 columns: those past the end do not exist.
+// The warps' states are merged. Each warp writes 32 of the 80 columns: those past the end do not exist.
 // CHECK: tile.complete
 // CHECK-NEXT: tile.sync block
 // CHECK: tile.merge_warps {{.*}} unit %[[TOLOG2]] warps 4 warp %[[WARP]] {{.*}} -> <[query 16], f32>, <[query 16], f32>, <[query 16, feature 32], f32>
@@ -204,9 +205,10 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK-SAME: #tile.parameter<buffer, "plan.merge_start">, #tile.parameter<buffer, "plan.merge_rows">,
 // CHECK-SAME: #tile.parameter<buffer, "plan.merge_partials">, #tile.parameter<buffer, "partial.o">,
 // CHECK-SAME: #tile.parameter<buffer, "partial.lse">, #tile.parameter<dim, "o.stride0">, #tile.parameter<dim, "o.stride1">], tile.threads = 128 : i32
-// How many rows there are stands before the starts of their lists.
+// The number of rows stands before the starts of their lists.
 // CHECK: tile.read %{{.*}}[%c0_i64]
-// What the plan says of the first row is read while the attention still runs: where its parts are, the output, the parts.
+// The plan of the first row is read while the attention still runs: the range of its parts, the output, the first
+// parts.
 // CHECK: %[[PLANNED:.*]]:4 = scf.if
 // CHECK: tile.read_range
 // CHECK: tile.read

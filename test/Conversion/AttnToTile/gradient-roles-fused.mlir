@@ -1,8 +1,8 @@
 // RUN: attn-opt %s --target=sm_90a --emit=tile | FileCheck %s
 // RUN: attn-opt %s --target=sm_90a --emit=tile | FileCheck %s --check-prefix=LONG
 
-// The roles of a kernel that holds tokens and adds to rows, too: four warps that copy, and two warpgroups that
-// exchange gradients of scores on the chip.
+// The roles of a kernel with stationary tokens that also adds to rows: four producer warps, and two warpgroups that
+// exchange gradients of scores in shared memory.
 
 !q = tensor<?x8x128xbf16>
 !kv = !attn.kv<packed, heads = 2, dim = 128, key = bf16, value = bf16>
@@ -14,18 +14,18 @@ func.func @half(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q att
 // CHECK-LABEL: func.func @half_tokens128_kv(
 // CHECK: %[[TASK:.*]]:9 = tile.record
 // CHECK: %[[SUMS:.*]] = tile.alloc {{.*}} : !tile.shared<query 64, feature 128, f32, swizzled>
-// Two tiles are exchanged in turns. Numbers of rows and barriers lie behind all tiles.
+// Two exchange tiles alternate. Numbers of rows and barriers lie after all tiles.
 // CHECK: %[[EXCHANGES:.*]] = tile.alloc {{.*}} : !tile.ring<2, <key 128, query 64, bf16, swizzled>>
 // CHECK-NEXT: tile.alloc {{.*}} : !tile.ring<3, <query 192, feature 1, f32>>
 // CHECK-COUNT-10: tile.alloc {{.*}} : !tile.barriers
 // CHECK-NEXT: tile.init_barriers
-// Warp 0 fetches keys, and gathers what rows have beside them: LSEs, deltas and positions. What lies behind the last token is
-// cleared, as gradients of rows are sums over tokens. Rows are walked from either end.
+// Warp 0 loads keys by TMA, and gathers the numbers of rows: LSEs, deltas and positions. Lines past the last token
+// are cleared, because gradients of rows are sums over tokens. Rows are walked from either end.
 // CHECK: tile.set_registers 24
 // CHECK: tile.tma_load {{.*}} lines 128 into %[[K:.*]] on
 // CHECK: tile.clear %[[K]]
 // CHECK: arith.cmpi slt, %[[TASK]]#6, %[[TASK]]#5
-// All three arrive at one barrier.
+// All three arrive at one mbarrier.
 // CHECK: tile.mbarrier_wait
 // LSEs and deltas lie by KV heads, so that those of a tile's packed rows are neighbours.
 // CHECK: %[[PACKED:.*]] = arith.muli %{{.*}}, %c4_i32
@@ -38,7 +38,7 @@ func.func @half(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q att
 // CHECK-NOT: tile.arrive_on_copies
 // CHECK: tile.gather warp
 // CHECK: tile.arrive_on_copies
-// Warp 1 values, warp 2 queries, warp 3 the gradients of outputs.
+// Warp 1 loads values, warp 2 queries, warp 3 the gradients of outputs.
 // CHECK: tile.tma_load {{.*}} lines 128 into
 // CHECK-NOT: tile.gather
 // CHECK: tile.tma_load {{.*}} lines 64 into %[[Q:.*]] on
@@ -48,7 +48,8 @@ func.func @half(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q att
 // CHECK-NOT: tile.tma_store
 // CHECK: } else {
 // CHECK: tile.set_registers increase 240
-// The first tile's scores are made in front of the loop. In it gradients of scores start, and numbers of rows are read.
+// The first tile's scores are computed before the loop. In the loop, gradients of scores start, and numbers of rows
+// are read.
 // CHECK: %[[FRONT:.*]] = scf.if
 // CHECK: tile.mbarrier_wait %[[QFULL:.*]][
 // CHECK: tile.start_mma
@@ -64,7 +65,8 @@ func.func @half(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q att
 // CHECK: tile.load_columns {{.*}} f32
 // CHECK: %[[DV:.*]] = tile.start_mma
 // CHECK: tile.wait_mmas 1 %[[DP]]
-// Both have written their tokens, and the piece before has left its place, before anybody multiplies all of them.
+// Both warpgroups have written their tokens, and the previous piece has left its memory, before any MMA reads all of
+// them.
 // CHECK: tile.stage {{.*}} into %[[EXCHANGE]]
 // The next tile's scores start meanwhile.
 // CHECK-NEXT: tile.wait_mmas 0 %[[DV]]
@@ -76,8 +78,8 @@ func.func @half(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q att
 // CHECK: %[[DQ:.*]] = tile.start_mma %[[EXCHANGE]], {{.*}} from {{.*}} -> <[query 16, feature 64], f32, acc>
 // CHECK: %[[DK:.*]] = tile.start_mma
 // CHECK: %[[ENDED:.*]]:2 = tile.wait_mmas 1 %[[DQ]], %[[NEXT]]
-// Half of the features leave by one warp, when the four of its warpgroup have staged: what was exchanged stays until all have
-// met again.
+// One warp stores half of the features by TMA, after the four warps of its warpgroup have staged them. The exchange
+// tile stays until all warps have synced again.
 // CHECK: %[[PIECE:.*]] = tile.overlay %[[SUMS]] {{.*}} -> <query 64, feature 64, f32, swizzled>
 // CHECK-NEXT: tile.stage {{.*}} into %[[PIECE]]
 // CHECK-NEXT: tile.fence_async
@@ -87,7 +89,7 @@ func.func @half(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q att
 // CHECK: tile.tma_store %[[PIECE]] adds {{.*}} panel
 // CHECK: tile.wait_mmas 0 %[[DK]]
 // CHECK: scf.yield {{.*}} %[[ENDED]]#1 :
-// The block ends when its sums have been read, as they have been while it stored, of a part or of a whole task.
+// The block may end when its sums have been read, which they have been while it stored a part or a whole task.
 // CHECK-NOT: tile.wait_tma_stores
 // CHECK-COUNT-4: tile.store
 // CHECK: tile.wait_tma_stores
@@ -100,8 +102,8 @@ func.func @long(%q: !q64 {attn.name = "q"}, %kv: !kv64 {attn.name = "kv"}) -> !q
   return %o : !q64
 }
 
-// Of a tile of 128 rows each has 64, with all features: 64 of the columns of what is exchanged. There is one such tile, so that
-// all meet before it is overwritten.
+// Of a tile of 128 rows each warpgroup has 64, with all features: 64 of the columns of the exchange tile. There is
+// one such tile, so all warps sync before it is overwritten.
 // LONG-LABEL: func.func @long_tokens128_kv(
 // LONG: %[[SUMS:.*]] = tile.alloc {{.*}} : !tile.shared<query 128, feature 64, f32, swizzled>
 // LONG: %[[ONE:.*]] = tile.alloc {{.*}} : !tile.ring<1, <key 128, query 128, bf16, swizzled>>

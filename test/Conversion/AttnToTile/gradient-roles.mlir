@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --pass-pipeline='builtin.module(attn-make-kernels,gpu.module(attn-differentiate,attn-sum-parts,attn-walk-plan,attn-stage-operands,attn-expand-online,tile-specialize-warps))' | FileCheck %s
 
-// Kernels of gradients whose warps part: what is held and what is walked are fills, and mmas start together.
+// Kernels of gradients with roles: stationary and walked parts are fills of rings, and MMAs start together.
 
 !q = tensor<?x4x64xbf16>
 !kv = !attn.kv<packed, heads = 2, dim = 64, key = bf16, value = bf16>
@@ -18,7 +18,7 @@ func.func @f(%q: !q {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.
   return %o, %lse : !q, !lse
 }
 
-// Both keys and values of a tile are summed over: what lies behind the last is cleared. Tiles are of one of two regions.
+// Sums go over both keys and values of a tile: lines past the last are cleared. Tiles belong to one of two regions.
 // CHECK-LABEL: func.func @f_rows128(
 // CHECK: tile.produce %{{.*}} warp 0 (%[[K:.*]]: !tile.shared<key 64, feature 64, bf16>)
 // CHECK: scf.if
@@ -45,12 +45,12 @@ func.func @f(%q: !q {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.
 // CHECK-NOT: {{started|start_mma}}
 // CHECK: return
 
-// A block whose task is of the other region goes around all of it.
+// A block whose task belongs to the other region skips all of it.
 // CHECK-LABEL: func.func @f_tokens128_a(
 // CHECK: %[[COUNT:.*]] = arith.select
 // CHECK: scf.for %{{.*}} = %{{.*}} to %[[COUNT]] step
 // CHECK: tile.produce %{{.*}} warp 0 (%{{.*}}: !tile.shared<key 128, feature 64, bf16>)
-// What rows have beside them: three numbers each, one kind behind the other.
+// The numbers of rows: three for each row, one kind after the other.
 // CHECK: tile.produce %{{.*}} warp 0 (%[[NUMBERS:.*]]: !tile.shared<query 96, feature 1, f32>)
 // CHECK: %[[LSE:.*]] = tile.overlay %[[NUMBERS]] at %c0_i32{{.*}} -> <query 32, feature 1, f32>
 // CHECK: tile.gather warp {{.*}} into %[[LSE]]
@@ -69,7 +69,7 @@ func.func @f(%q: !q {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.
 // CHECK: %[[Q:.*]] = tile.consume
 // CHECK-NEXT: %[[DO:.*]] = tile.consume
 // CHECK: %[[S:.*]] = attn.scores started %[[Q]], %[[K]] at %[[GROUP:.*]] :
-// Of two launches dp begins with what deltas take from it.
+// In two launches, dp begins with minus delta.
 // CHECK-NEXT: %[[DELTA:.*]] = tile.load_columns
 // CHECK-NEXT: %[[LESS:.*]] = tile.map %[[DELTA]]
 // CHECK-NEXT: arith.negf

@@ -8,8 +8,8 @@ using namespace mlir::tile;
 
 namespace {
 
-/// All warps copy and compute: a copy stands where its part is read, with the wait of a program that copies
-/// first and computes then. --tile-pipeline-copies lets the two overlap.
+/// Copies by all warps, which also compute. A copy stands where its part is read, with the wait of a program
+/// that copies first and computes then. --tile-pipeline-copies lets the two overlap.
 class AllWarps : public Copying {
 public:
   using Copying::Copying;
@@ -36,10 +36,10 @@ public:
   }
 };
 
-/// Some warps only copy: every copy is a fill of a ring, and how far it runs ahead is decided later
-/// (--tile-specialize-warps). Fills fetch whole boxes where the schedule says so, each by a warp of its own,
-/// so that none waits for a tile of another's ring: the next task's first keys and values arrive while its
-/// queries' tile is still read. Else all of these warps gather.
+/// Copies by producer warps: every copy is a `tile.produce` of a ring, and --tile-specialize-warps decides
+/// later how far it runs ahead. If the schedule says so, boxes are loaded by TMA, each buffer by a warp of
+/// its own, so that no warp waits for a tile of another ring: the next task's first keys and values arrive
+/// while its queries' tile is still read. Otherwise all of these warps gather.
 class Producers : public Copying {
 public:
   using Copying::Copying;
@@ -72,7 +72,7 @@ private:
     return fill;
   }
 
-  /// Gives one of the copies that lie one behind the other in a tile.
+  /// The copy of that number in a tile with several copies, one after the other.
   Value copyIn(Value tile, const Buffer &buffer, size_t number) {
     if (buffer.names.size() == 1)
       return tile;
@@ -81,7 +81,7 @@ private:
     return OverlayOp::create(b, type, tile, b.i32(number * k.rowLines()));
   }
 
-  /// Says which producer warp fetches a copy.
+  /// The producer warp that loads a copy by TMA.
   static int64_t warpOf(Copy name) {
     if (llvm::is_contained({Copy::Keys, Copy::Lse, Copy::Position}, name))
       return 0;

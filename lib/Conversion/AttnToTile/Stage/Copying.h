@@ -8,7 +8,7 @@
 
 namespace mlir::attn {
 
-/// How copies come to shared memory.
+/// The way in which copies come to shared memory.
 class Copying {
 public:
   explicit Copying(StagedKernel &kernel) : k(kernel), b(kernel.b) {}
@@ -17,9 +17,9 @@ public:
 
   /// Starts copies of a source by warps of this scope, one for each name of the buffers.
   virtual SmallVector<Value> start(Source &source, ArrayRef<Buffer> buffers, tile::Scope copiers) = 0;
-  /// Lets warps of this scope read what was started.
+  /// Lets warps of this scope read the copies that were started.
   virtual void await(tile::Scope) {}
-  /// Lets copies be overwritten behind the last operation of this scope's warps that reads them.
+  /// Lets copies be overwritten after the last operation that reads them in this scope's warps.
   virtual void release(Operation *, tile::Scope) {}
 
 protected:

@@ -1,15 +1,16 @@
 //===- Memory.cpp - Shared memory of a kernel's copies --------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Of rows the copies are queries and, for gradients, the output's gradient and, where
-// rows are held, the output: the two give each row's delta. Of tokens they are keys and
-// values, with metadata by line; significance and gradients of values read no values, and
-// the warps of significance have tiles of their own.
+// The copies of rows are queries and, for gradients, the output's gradient. If
+// rows are stationary, there is also the output: it and its gradient give each
+// row's delta. The copies of tokens are keys and values, with metadata by line.
+// Significance and gradients of values read no values, and the warps of
+// significance have tiles of their own.
 //
-// Gradients of tokens on wgmma walk rows whose numbers are copied, too: LSE, delta and
-// position. Where that serves (joinsNumbers), they lie in one tile with one barrier. All
-// warps that compute wait at each barrier in each tile, and hand it back by another: with
-// three for the numbers, gradients of heads of 128 took 6 to 7 % longer
-// (docs/rationale/backward.md).
+// Gradients of tokens on wgmma walk rows whose numbers are copied, too: LSE,
+// delta and position. Where possible (joinsNumbers), they lie in one tile with
+// one mbarrier. All warps that compute wait at each mbarrier in each tile, and
+// release the stage by another: with three mbarriers for the numbers, gradients
+// of heads of 128 took 6 to 7 % longer (docs/rationale/backward.md).
 //
 //===----------------------------------------------------------------------===//
 #include "Memory.h"
@@ -29,12 +30,12 @@ SmallVector<Copy> mlir::attn::namesOf(ArrayRef<Buffer> buffers) {
   return names;
 }
 
-/// Memory is taken in the order of allocation. Tiles lie in front of numbers, whose rings seldom end where a
-/// tile may begin.
+/// Memory is laid out in the order of allocation. Tiles come before numbers, whose rings seldom end at an
+/// address where a tile may begin.
 void Memory::allocate() {
   Block &body = b.kernel.front();
   if (k.hasProducers() && k.form.keepsTokens()) {
-    // The task is asked for before barriers are made, and comes meanwhile.
+    // The task's record is requested before barriers are made, and arrives meanwhile.
     b.setInsertionPointAfter(*body.getOps<RecordOp>().begin());
     addTokens();
     addRows({Copy::Query, Copy::OutputGradient});
@@ -68,7 +69,7 @@ Type Memory::memoryType(SharedType tile, bool walked) {
   return RingType::get(b.getContext(), walked ? k.schedule.getStages() : held, tile);
 }
 
-/// Adds those of these copies that the kernel reads.
+/// Adds those of the copies that the kernel reads.
 void Memory::addRows(ArrayRef<Copy> names) {
   for (Copy name : names) {
     bool isQuery = name == Copy::Query;
@@ -110,8 +111,8 @@ void Memory::addTokens() {
   }
 }
 
-/// Warpgroups exchange gradients of scores in as many tiles as the schedule says, and each tile of rows takes
-/// the next.
+/// Warpgroups exchange gradients of scores in as many tiles as the schedule says; each tile of rows takes the
+/// next one.
 void Memory::addExchange() {
   if (!k.gradient.getAddsRows())
     return;

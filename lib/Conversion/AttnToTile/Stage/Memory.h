@@ -7,17 +7,17 @@
 
 namespace mlir::attn {
 
-/// Memory of copies: a tile, or a ring of tiles.
+/// The memory of copies: a tile, or a ring of tiles.
 struct Buffer {
-  SmallVector<Copy> names; ///< what a tile holds; several copies lie one behind the other
+  SmallVector<Copy> names; ///< the copies in a tile, one after the other
   Value memory;
 };
 
 /// The names of all copies in these buffers.
 SmallVector<Copy> namesOf(ArrayRef<Buffer> buffers);
 
-/// The shared memory of all copies. Where all warps copy, a part that is held has a tile, and one that is
-/// walked a ring. Producers fill rings.
+/// The shared memory of all copies. If all warps copy, a stationary part has a tile, and a part that is
+/// walked has a ring. With producers, both have rings.
 class Memory {
 public:
   explicit Memory(StagedKernel &kernel) : k(kernel), b(kernel.b) {}
@@ -26,11 +26,11 @@ public:
   ArrayRef<Buffer> ofTokens(KVType region) const;
 
   SmallVector<Buffer> rows;
-  Value exchange, sums; ///< beside rows, where updates add to sums of rows, too
+  Value exchange, sums; ///< copies of rows if updates also add to sums of rows
 
 private:
   Value alloc(Type type, Value overlaid = {}, bool perWarp = false);
-  /// A tile or ring for a part that is held, or walked.
+  /// The type of a tile or ring for a part that is walked, or stationary.
   Type memoryType(tile::SharedType tile, bool walked);
   void addRows(ArrayRef<Copy> names);
   void addTokens();

@@ -1,11 +1,11 @@
 //===- RowNumbers.cpp - Numbers of rows in registers ----------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Lines behind the task's last row repeat it: their numbers must be readable, and what
-// they compute is dropped.
+// Lines past the task's last row repeat it: their numbers must be readable, and
+// their results are dropped.
 //
-// A row that sees nothing has an LSE of -inf, and exp(s - lse) would be anything: its
-// LSE counts as +inf, so that its weights are zeros. So does that of lines behind the
-// last row.
+// A row that sees nothing has an LSE of -inf, and exp(s - lse) would be
+// anything. Its LSE counts as +inf, so that its weights are zeros, and so do
+// the LSEs of lines past the last row.
 //
 //===----------------------------------------------------------------------===//
 #include "SharedScales.h"
@@ -23,7 +23,7 @@ class RowNumbers {
 public:
   RowNumbers(StagedKernel &kernel, RowsOp rows) : k(kernel), b(kernel.b), rows(b, kernel.form, rows) {}
 
-  /// Reads the row that each query is of, and its head.
+  /// Reads the position of each query's row. `heads`: the query head of each line.
   Value positions() {
     return load("q_pos", i32, [&](Value packed) { return rows.unpack(packed).first; });
   }
@@ -39,15 +39,16 @@ public:
       return b.select(some, arith::MulFOp::create(b, v[0], b.f32(log2e)), b.f32(infinity));
     }));
   }
-  /// Reads what a kernel in front has left for kernels that hold tokens, which read it many times.
+  /// Reads the LSEs in log2 and the deltas that an earlier kernel has written for kernels with stationary
+  /// tokens, which read them many times.
   Value logLses() { return lseOfRows(b, rows, loadNumber(logLse)); }
   Value deltas() { return loadNumber("delta"); }
-  /// Reads what all keys or values of the kernel's only region share.
+  /// Reads the scale that all keys or values of the kernel's only region share.
   Value sharedScale(bool keys) { return readScale(b, k.updates.front(), keys, rows.head(), /*tiny=*/true); }
 
 private:
   FragmentType type(Type element) { return b.fragment({Axis::Query}, {k.form.getRows()}, element); }
-  /// Loads a number of each row, which lies where `slotOf` says of the packed row.
+  /// Loads a number of each row, at the index that `slotOf` gives for the packed row.
   Value load(StringRef name, Type element, function_ref<Value(Value)> slotOf) {
     auto loaded = LoadVectorOp::create(b, type(element), b.buffer(name, element));
     b.fill(loaded.getIndex(), {i32}, [&](ValueRange line) { return slotOf(rows.packedRow(line[0])); });

@@ -23,7 +23,7 @@ static int64_t featuresOf(Copy name, FormAttr form) {
 }
 
 void RowSource::gather(ArrayRef<Copy> names, ValueRange tiles, Scope copiers) {
-  // Rows and heads that a launch places lie whole units apart.
+  // Rows and heads whose strides the launch gives lie a multiple of this many bytes apart.
   constexpr int64_t unit = 16;
   SmallVector<Value> buffers, origins, pitches;
   SmallVector<int64_t> dims;
@@ -58,6 +58,6 @@ void RowSource::tmaLoad(Copy name, Value tile) {
     row = b.add(row, b.mul(LaneIdOp::create(b, b.getI32Type()), b.i32(lines / group)));
   TmaLoadOp::create(b, rowMaps(b, k.form, rows, tensorOfRows(name), type, features, isDense()), row,
                     rows.headsNumber(), tile, Value(), Value(), type.getBoxLines(), isPadded(type, features));
-  if (k.form.keepsTokens()) // rows are summed over
+  if (k.form.keepsTokens()) // sums go over rows
     ClearOp::create(b, tile, rows.count());
 }

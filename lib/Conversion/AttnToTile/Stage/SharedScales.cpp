@@ -1,8 +1,8 @@
 //===- SharedScales.cpp - Scales of a whole head or tensor ----------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Where a task reads tokens of one region only, their scales are a part of its rows'
-// unit and results (#attn.form), and copies of its rows. Else they are copies of the
-// tokens, read in front of the loop over tiles.
+// If a task reads tokens of one region only, that region's scales are a part of
+// its rows' unit and results (#attn.form), and copies of its rows. Otherwise
+// they are copies of the tokens, read before the loop over tiles.
 //
 //===----------------------------------------------------------------------===//
 #include "SharedScales.h"
@@ -24,8 +24,8 @@ Value mlir::attn::readScale(KernelBuilder &b, UpdateOp update, bool keys, Value 
   return unit == 1 ? scale : arith::MulFOp::create(b, scale, b.f32(unit)).getResult();
 }
 
-/// A head of another class, which has no tiles of this store, is not in it either; it may have no heads at
-/// all. `which`: of one of several updates, whether the loop's tiles are of the first.
+/// Reads the scale if the loop has tiles of this store. A head of another class has none, and the store may
+/// have no heads at all. `which`: the region of the loop's tiles, if there are several updates.
 static Value readIfThere(KernelBuilder &b, UpdateOp update, bool keys, Value head, scf::ForOp loop,
                          Value which) {
   Value isThere = b.compare(arith::CmpIPredicate::slt, loop.getLowerBound(), loop.getUpperBound());

@@ -9,10 +9,11 @@
 
 namespace mlir::attn {
 
-/// The scale that a region's keys or values of a head share, or all of them; `tiny`: of codes as `tile.widen
-/// tiny` leaves them.
+/// Reads the scale that a region's keys or values share, of a head or of the tensor. `tiny`: includes the
+/// factor of values that `tile.widen tiny` leaves small.
 Value readScale(KernelBuilder &b, UpdateOp update, bool keys, Value head, bool tiny);
-/// Adds the scales of the region of a tile, the first of these updates', which units of rows do not have.
+/// Adds the scales of a tile's region that the units of rows do not include. The first of `updates` gives the
+/// region.
 void addRegionScales(StagedKernel &kernel, ArrayRef<UpdateOp> updates, SmallVector<Copy> &names,
                      SmallVector<Value> &copies);
 

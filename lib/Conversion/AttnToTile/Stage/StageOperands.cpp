@@ -1,14 +1,14 @@
 //===- StageOperands.cpp - Copies of rows and tokens on the chip ----------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// MMAs read shared memory, or registers. Where an online operation takes rows or
-// tokens, this pass puts copies of them on the chip in front of it. What a task works
-// for is *held*: its rows or, where something of tokens is added up, its tokens. The
-// other is *walked*, tile by tile.
+// MMAs read shared memory, or registers. If an online operation takes rows or
+// tokens, this pass copies them to shared memory or registers before it. A
+// task's own lines are *stationary*: its rows or, if something is added up per
+// token, its tokens. The others are *walked*, tile by tile.
 //
 //   Memory.cpp                       which copies a kernel has, and their memory
-//   RowSource.cpp, TokenSource.cpp   what is copied to them, and from where
-//   Copying.cpp                      which warps copy, and who waits for whom
-//   RowNumbers.cpp                   what warps keep of their rows in registers
+//   RowSource.cpp, TokenSource.cpp   the sources of the copies
+//   Copying.cpp                      which warps copy, and which warps wait
+//   RowNumbers.cpp                   the numbers of rows that warps keep in registers
 //
 //===----------------------------------------------------------------------===//
 #include "Copying.h"
@@ -42,8 +42,8 @@ private:
   void stageRows();
   void stageTokens();
   void stageQueriesLate();
-  /// Lets copies of a part be overwritten: behind the update by a tile where the part is walked, and where it
-  /// is held, without such an update, behind what is written of a task.
+  /// Lets copies of a part be overwritten: after the update by a tile if the part is walked; after the writes
+  /// of a task's results, without such an update, if it is stationary.
   void release(UpdateOp byTile, Scope readers);
   void alignSegments();
 
@@ -54,7 +54,7 @@ private:
 };
 
 void Staging::run() {
-  if (k.gradient && k.gradient.getSummed()) // sums are read where they are needed
+  if (k.gradient && k.gradient.getSummed()) // sums are loaded where they are needed
     return;
   memory.allocate();
   if (k.form.keepsTokens()) {
@@ -82,9 +82,9 @@ void Staging::release(UpdateOp byTile, Scope readers) {
   });
 }
 
-/// Copies the rows of a task, or of a tile. A task's loops are followed by its rows once more: results leave
-/// by way of the queries' tile. Where updates add to sums of rows that are walked, a tile of rows comes with
-/// memory for the exchange, in turns by its number.
+/// Copies the rows of a task, or of a tile. The loops of a task are followed by the task's rows once more,
+/// because results leave through the queries' tile. If updates add to sums of rows that are walked, a tile of
+/// rows comes with an exchange tile; exchange tiles alternate by the tile's number.
 void Staging::stageRows() {
   RowsOp first = k.rows.front();
   RowSource source(k, first);
@@ -107,11 +107,11 @@ void Staging::stageRows() {
   release(k.form.keepsTokens() ? k.updates.front() : UpdateOp(), Scope::Block);
 }
 
-/// Copies the tokens of a task, or of a tile. Each warp copies its own where the keys of a tile are split
-/// between warps, which then wait for nobody else, and where weights of tokens are added up.
+/// Copies the tokens of a task, or of a tile. Each warp copies its own tokens if weights of tokens are added
+/// up, or if warps split the keys of a tile; in the second case it waits for no other warp.
 void Staging::stageTokens() {
   Scope readers = k.schedule.getSplitKeys() ? Scope::Warp : Scope::Block;
-  llvm::MapVector<Operation *, SmallVector<UpdateOp>> tiles; // of one of several regions each
+  llvm::MapVector<Operation *, SmallVector<UpdateOp>> tiles; // each tile belongs to one of several regions
   for (UpdateOp update : k.updates)
     tiles[tokensOf(update.getKv())->getParentOp()].push_back(update);
   for (auto &[around, updates] : tiles) {
@@ -129,8 +129,8 @@ void Staging::stageTokens() {
   }
 }
 
-/// Copies queries by all warps. They wait in front of the loops that read queries, and not where the task
-/// begins: the pipeline starts the first tiles of keys in front of a wait that precedes their loop.
+/// Copies queries by all warps. They wait before the loops that read queries, and not where the task begins:
+/// the pipeline starts the first tiles of keys before a wait that precedes their loop.
 void Staging::stageQueriesLate() {
   RowsOp rows = k.rows.front();
   RowSource source(k, rows);
@@ -149,14 +149,14 @@ void Staging::stageQueriesLate() {
   Operation *segments = tokensOf(k.updates.front().getKv())->getParentOp()->getParentOp();
   b.setInsertionPointAfter(segments);
   WaitOp::create(b, 0);
-  // The next task overwrites queries that slower warps may still read, unless they met behind the last loop
-  // or exchange results.
+  // The next task overwrites queries that slower warps may still read, unless warps synced after the last
+  // loop or exchange results.
   auto writes = llvm::to_vector(segments->getBlock()->getOps<mlir::attn::WriteOp>());
   if (k.schedule.getStages() == 1 && !k.schedule.getSplitKeys() && !writes.empty())
     copying->release(writes.back(), Scope::Block);
 }
 
-/// Segments begin where boxes that are fetched do not cross pages.
+/// Aligns the beginnings of segments so that boxes of a TMA load do not cross pages.
 void Staging::alignSegments() {
   if (k.form.keepsTokens() || !k.schedule.loadsTokensByTma())
     return;
@@ -169,7 +169,7 @@ void Staging::alignSegments() {
 }
 
 /// Verifies that an update takes rows and tokens. An update that adds to states must stand in a loop over
-/// tiles, within one over segments.
+/// tiles, within a loop over segments.
 LogicalResult verifyUpdate(UpdateOp update, const StagedKernel &k) {
   auto tokens = update.getKv().getDefiningOp<TokensOp>();
   Operation *tile = tokens ? tokens.getOperation() : update.getOperation();

@@ -19,21 +19,21 @@ struct StagedKernel {
 
   /// Whether some warps only copy.
   bool hasProducers() const { return schedule.getProducerWarps() > 0; }
-  /// Whether rows are finished already, and their LSEs are read.
+  /// Whether the kernel reads finished rows and their LSEs.
   bool readsFinished() const { return gradient || significance; }
   /// Whether numbers of rows are copied to shared memory beside the rows, and not read into registers.
   bool stagesNumbers() const { return form.keepsTokens() && form.getMmas() == Mmas::Wgmma; }
-  /// Whether nothing of keys and rows but weights is made: no gradients of scores.
+  /// Whether the kernel adds up gradients of values alone, and computes no gradients of scores.
   bool addsValuesAlone() {
     return gradient && gradient.getGradient().getType().getOf() == Stationary::Values;
   }
-  /// Lines of a tile of rows, and of one of tokens: those of a block, or of one warp where warps have tiles
-  /// of their own.
+  /// The lines of a tile of rows, and of a tile of tokens: of a block, or of one warp if warps have tiles of
+  /// their own.
   int64_t rowLines() const { return form.keepsTokens() ? schedule.getKeys() : schedule.getRows(); }
   int64_t tokenLines() const {
     return form.keepsTokens() && !significance ? schedule.getRows() : form.getKeys();
   }
-  /// A tile of rows, or of a number of each: of elements of the query's type, if no other is named.
+  /// The type of a tile of rows, or of one number for each row. The element is the query's type unless given.
   tile::SharedType rowTile(int64_t lines, int64_t features, int64_t boxes = 0, Type element = {}) {
     return tile::SharedType::get(b.getContext(), tile::Axis::Query, lines, tile::Axis::Feature, features,
                                  element ? element : form.getElement(), /*swizzled=*/false, boxes);
@@ -44,11 +44,11 @@ struct StagedKernel {
   tile::ScheduleAttr schedule;
   SmallVector<RowsOp> rows;
   SmallVector<UpdateOp> updates;
-  InitGradientOp gradient; ///< null where no gradients are added up
+  InitGradientOp gradient; ///< null if no gradients are added up
   bool significance = false;
 };
 
-/// Lets a part with copies stand for the part everywhere behind.
+/// Replaces later uses of a part by the part with its copies.
 inline void standIn(KernelBuilder &b, Value part, ArrayRef<Copy> names, ValueRange copies) {
   auto staged = StagedOp::create(b, part, names, copies);
   part.replaceAllUsesExcept(staged.getResult(), staged);

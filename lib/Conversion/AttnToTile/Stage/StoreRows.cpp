@@ -20,7 +20,7 @@ void mlir::attn::tmaStoreOutput(KernelBuilder &b, FormAttr form, RowsPart &rows,
   auto whole = scf::IfOp::create(b, b.compare(arith::CmpIPredicate::sge, left, b.i32(lines)),
                                  /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPoint(whole.elseYield()); // rows behind the task's are not this block's
+  b.setInsertionPoint(whole.elseYield()); // rows past the task's last belong to other blocks
   auto columns = isPadded(type, features) ? b.getI64IntegerAttr(features) : IntegerAttr();
   auto scatter = ScatterOp::create(b, tile, line, form.getRows(), left, b.buffer("o", form.getElement()),
                                    columns, /*stride=*/1);

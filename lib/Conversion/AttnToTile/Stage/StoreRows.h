@@ -7,13 +7,13 @@
 
 namespace mlir::attn {
 
-/// Writes a warpgroup's rows of the output, from the task's `firstRow` on, by way of their box of the
-/// queries' tile, which nobody else uses. Its warps meet at the barrier. Until wait_tma_stores the box must
-/// stay as it is.
+/// Writes a warpgroup's rows of the output, from the task's `firstRow` on, by TMA store. They pass through
+/// the warpgroup's own box of the queries' tile. Its warps sync at the named barrier `barrier`. Until
+/// `tile.wait_tma_stores` the box must not change.
 void tmaStoreOutput(KernelBuilder &b, FormAttr form, RowsPart &rows, Value output, Value queries,
                     Value firstRow, Value barrier);
-/// Adds a tile of rows, from the task's `firstRow` on, to sums of rows' gradients: f32, all features or those
-/// from a panel on.
+/// Adds a tile of rows, from the task's `firstRow` on, to sums of rows' gradients by TMA store: f32, all
+/// features or those from a panel on.
 void tmaStoreSums(KernelBuilder &b, FormAttr form, RowsPart &rows, Value tile, Value firstRow, Value panel);
 
 } // namespace mlir::attn

@@ -1,12 +1,12 @@
 //===- StoredTokens.cpp - Tokens of a tile in their store -----------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Gathers and fetches see a tensor as slots (one per token) of heads of features, and
-// share the map from a token to its slot. How far slots and heads lie apart says the
-// launch; only codes with metadata by line lie as their shape says. Of unified pages it
-// says how far they lie apart.
+// Gathers and TMA loads see a tensor as slots (one per token) of heads of
+// features, and share the map from a token to its slot. The launch gives the
+// strides of slots and heads, and the distance of unified pages. Only quantized
+// values with metadata by line lie as their shape says.
 //
-// Of a ragged store the head says which row of the block table is read. Where in a page
-// a head's slice lies does not change, so boxes serve it, too.
+// In a ragged store, the head selects the row of the block table. The offset of
+// a head's slice in a page is constant, so boxes work there, too.
 //
 //===----------------------------------------------------------------------===//
 #include "Source.h"
@@ -30,7 +30,7 @@ Value StoredTokens::slotOf(Value token, bool startsPage) {
   StoreValues values{b, argumentName(update.getKv()), ofHead};
   if (startsPage || !store.hasSingleTokens() || !k.form.has(FormTraits::Lists))
     return store.lineSlotOf(values, tokens.getInstance(), token, startsPage);
-  // The plan may have a list of its own.
+  // The plan may have a list of single tokens.
   Type i32 = b.getI32Type();
   auto branch = scf::IfOp::create(b, TypeRange{i32}, isList(b, tokens), /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
@@ -48,7 +48,8 @@ Value StoredTokens::lookUp(Scope copiers) {
   return lookup;
 }
 
-/// Elements from a slot's line of so many to the next one's; of a class, to be multiplied by its heads.
+/// The elements from one slot's line of `line` elements to the next slot's; in the store of a class, per head
+/// of the class.
 static int64_t strideOf(const rt::Store &store, int64_t line) {
   return store.headPitch() != 1 || store.isOfClass() ? line : store.heads * line;
 }
@@ -61,7 +62,7 @@ void StoredTokens::addCodes(bool keys, Sources &from) {
   from.buffers.push_back(b.buffer(name, codesOf(keys ? type.getKey() : type.getValue())));
   from.features.push_back(part.dim);
   if (store.isStrided()) {
-    // It is the same for all tiles of a task.
+    // The origin is the same for all tiles of a task.
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointAfterValue(head);
     from.origins.push_back(b.mul(b.wide(head), b.wide(b.stride(name, store.headAxis()))));
@@ -101,7 +102,7 @@ void StoredTokens::gather(ArrayRef<Copy> names, ValueRange tiles, Scope copiers,
   if (llvm::is_contained(names, Copy::ValueMeta))
     addMeta(/*keys=*/false, from);
   Value apart = store.isUnified() ? b.dimension(sizeOf(rt::StoreSize::PageBytes)) : Value();
-  // How many heads a class has is known to the launch.
+  // The launch knows the number of heads of a class.
   bool counts = store.isOfClass() && !store.isStrided() && store.headPitch() == 1;
   Value heads = counts ? b.dimension(sizeOf(rt::StoreSize::Heads)) : Value();
   auto strides = store.isStrided() ? DenseI64ArrayAttr() : b.getDenseI64ArrayAttr(from.strides);
@@ -110,7 +111,7 @@ void StoredTokens::gather(ArrayRef<Copy> names, ValueRange tiles, Scope copiers,
                                  apart ? b.getI64IntegerAttr(store.tokensOf(1)) : IntegerAttr(),
                                  paddedFrom(tiles, from.features));
   if (storesScoresAttr.isOn(b.kernel))
-    setCacheHint(gather, evictFirst); // few rows read them, once; the scores are to stay
+    setCacheHint(gather, evictFirst); // few rows read them, once; scores are to stay in the L2
   if (!slots)
     b.fill(gather.getSlot(), {b.getI32Type()}, [&](ValueRange token) { return slotOf(token[0]); });
 }
@@ -122,7 +123,8 @@ int64_t StoredTokens::boxLines(Copy name) {
 
 Value StoredTokens::lookUpBoxes(Value from) {
   int64_t lines = boxLines(Copy::Keys);
-  // Tiles are looked up one ahead. Behind the last there may be no table entry, and nobody takes the slot.
+  // Tiles are looked up one ahead. After the last tile there may be no table entry, and no warp uses the
+  // slot.
   if (lines == k.tokenLines())
     return slotOf(store.isPaged() ? b.min(from, b.sub(tokens.getEnd(), b.i32(1))) : from);
   auto lookup = LookupBoxesOp::create(b, b.getI32Type(), from, tokens.getEnd(), lines, Value());
@@ -143,7 +145,7 @@ void StoredTokens::tmaLoad(Copy name, Value tile, Value slot) {
     slots.times = rt::strideName(buffer, store.slotAxis());
     heads.times = rt::strideName(buffer, store.headAxis());
   }
-  if (store.isOfClass()) { // how many the launch says
+  if (store.isOfClass()) { // the launch gives their number
     heads.extent = 1;
     heads.dims.push_back(sizeOf(rt::StoreSize::Heads));
   }

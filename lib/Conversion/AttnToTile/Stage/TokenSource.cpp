@@ -1,12 +1,12 @@
 //===- TokenSource.cpp - Copies of tokens of several regions --------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A loop's tiles may be of one of several regions. The question which stands in each
-// copy, and is asked outside of the loop.
+// A loop's tiles may belong to one of several regions. Each copy branches on
+// the region, and the branch is moved out of the loop later.
 //
-// What lies behind a box's last token is whatever memory holds, perhaps NaN, and
-// 0 * NaN would reach a sum over these tokens: their lines are cleared. (Keys need no
-// such care where they are multiplied with queries alone: their scores are masked.
-// Gathers fill with zeros.)
+// Memory past a box's last token holds anything, perhaps NaN, and 0 * NaN would
+// reach a sum over these tokens: their lines are cleared. (Keys that are only
+// multiplied with queries need no such care: their scores are masked. Gathers
+// fill with zeros.)
 //
 //===----------------------------------------------------------------------===//
 #include "Source.h"
@@ -26,7 +26,7 @@ TokenSource::TokenSource(StagedKernel &kernel, ArrayRef<UpdateOp> updates) : Sou
       isRegion.push_back(b.compare(arith::CmpIPredicate::eq, region, b.i32(number)));
   }
   Value first = tokens.getFirst();
-  if (k.significance) // each warp has its own
+  if (k.significance) // each warp has its own tokens
     first = b.add(first, tokens.getWarp());
   for (UpdateOp update : updates)
     regions.emplace_back(k, update, first);
@@ -49,7 +49,7 @@ TokenSource::inRegion(TypeRange types, function_ref<SmallVector<Value>(StoredTok
   return SmallVector<Value>(branch.getResults());
 }
 
-/// Boxes of tiles that are walked may be looked up one ahead.
+/// The boxes of tiles that are walked may be looked up one ahead.
 void TokenSource::locate(Scope copiers) {
   if (!isLoadedByTma() && llvm::none_of(regions, [](StoredTokens &region) { return region.hasTable(); }))
     return;

@@ -21,7 +21,7 @@ struct LowerAccumulate : mlir::attn::impl::LowerAccumulatePassBase<LowerAccumula
     Value other = op.getOther();
     auto shared = dyn_cast<SharedType>(other.getType());
     Type element = shared ? shared.getElement() : fragmentOf(other).getElement();
-    // As the left operand pairs stay as they come; as the right one their axes change places.
+    // Pairs stay as they come as the left operand; as the right operand they are transposed.
     const bool otherFirst = sum.getAxes().front() == Axis::Feature;
     FragmentType rounded = pairs.withElement(element);
     if (otherFirst)

@@ -1,4 +1,4 @@
-//===- LowerDequantize.cpp - Codes as factors of products -----------------===//
+//===- LowerDequantize.cpp - Quantized factors of products ----------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "StepLowering.h"
 

@@ -16,7 +16,7 @@ namespace {
 struct LowerGroupSums : mlir::attn::impl::LowerGroupSumsPassBase<LowerGroupSums> {
   void runOnOperation() override { lowered += lowerSteps<GroupSumsOp>(getOperation(), lower); }
 
-  /// Products with ones, of which every column is that sum.
+  /// Multiplies by ones: every column of the product is the sum.
   static SmallVector<Value> lower(GroupSumsOp op, KernelBuilder &b) {
     constexpr int64_t leftLines = 16, columns = 16; // the fewest that operands have
     FragmentType rows = op.getRows().getType();

@@ -1,4 +1,4 @@
-//===- LowerLift.cpp - Units that leave room for scales -------------------===//
+//===- LowerLift.cpp - Units with headroom for scales ---------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "StepLowering.h"
 

@@ -17,11 +17,11 @@ using ::attn::rt::isConnective;
 
 namespace {
 
-/// The interval of positions that a term shows to a row. An end that is not there shows all tokens that
+/// The interval of positions that a term shows to a row. Without an end the interval goes on as far as tokens
 /// exist.
 using Shown = ::attn::rt::PositionBounds<Value>;
 
-/// Joins what `ofTerm` returns for each term of `visibility`, in the order of the text.
+/// Joins the results of `ofTerm` for each term of `visibility`, in the order of the text.
 Value join(KernelBuilder &b, VisibilityAttr visibility, function_ref<Value(VisibilityAttr)> ofTerm) {
   if (!isConnective(visibility.getKind()))
     return ofTerm(visibility);
@@ -45,7 +45,7 @@ SmallVector<VisibilityAttr> termsOf(VisibilityAttr visibility) {
   return terms;
 }
 
-/// Parts `all`, the sizes of a visibility, among its terms.
+/// Divides `all`, the sizes of a visibility, among its terms.
 SmallVector<ValueRange> sizesOf(ArrayRef<VisibilityAttr> terms, ValueRange all) {
   SmallVector<ValueRange> sizes;
   for (VisibilityAttr term : terms) {
@@ -69,9 +69,9 @@ struct LowerMask : mlir::attn::impl::LowerMaskPassBase<LowerMask> {
     return {op.getPartial() ? maskColumns(op, b) : maskPositions(op, b)};
   }
 
-  /// Measured from this lane's first column, an end is one number per row (or one for all rows), and a column
-  /// of the tile a compile-time constant: one compare per element and end. Upper ends are no further than the
-  /// tokens that exist, so that these need no compare of their own.
+  /// Masks by columns. Measured from this lane's first column, an end is one number per row (or one for all
+  /// rows), and a column of the tile is a compile-time constant: one compare per element and end. Upper ends
+  /// are clamped to the tokens that exist, which therefore need no compare of their own.
   static Value maskColumns(mlir::attn::MaskOp op, KernelBuilder &b) {
     FragmentType type = op.getResult().getType();
     Type i32 = b.getI32Type();
@@ -124,10 +124,9 @@ struct LowerMask : mlir::attn::impl::LowerMaskPassBase<LowerMask> {
     return mask;
   }
 
-  /// Compares positions of tokens with those of rows. Where the rows of a warp see all of the tile, nothing
-  /// is masked.
+  /// Masks by the positions of tokens and rows. If the rows of a warp see all of the tile, nothing is masked.
   static Value maskPositions(mlir::attn::MaskOp op, KernelBuilder &b) {
-    // The position of a token that does not exist is behind what any row sees.
+    // A token that does not exist has a position after all that any row sees.
     constexpr int32_t behind = std::numeric_limits<int32_t>::max();
     FragmentType type = op.getResult().getType();
     Type i32 = b.getI32Type();

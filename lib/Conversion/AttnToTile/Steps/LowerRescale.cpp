@@ -1,4 +1,4 @@
-//===- LowerRescale.cpp - What was accumulated in a new unit --------------===//
+//===- LowerRescale.cpp - The accumulator in a new unit ------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "StepLowering.h"
 

@@ -1,25 +1,27 @@
 //===- LowerScoreFn.cpp - Score regions on a tile -------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A score region is a function of one score. Here it becomes code for a whole
-// tile of them. Beside the mmas a Hopper multiprocessor has time for some ten
-// instructions per score, and the softmax takes five; so three things are done
-// that make a soft cap, c * tanh(s / c), cheap:
+// tile of scores. Beside the MMAs, a Hopper multiprocessor has time for some
+// ten instructions per score, and the softmax takes five. So three things are
+// done to make a soft cap, c * tanh(s / c), cheap:
 //
-// Constant factors in front cost nothing: they merge with the scale. (One at the end
-// has become the unit in which the softmax gets its scores.) Other products are
-// what they say, rounded: they may decide what to_int or a comparison gives.
+// Constant factors before the score cost nothing: they merge with the scale. (A
+// factor at the end has become the unit in which the softmax gets its scores.)
+// Other products stay as they are, rounded: they may decide the result of
+// to_int or of a comparison.
 //
 // tanh has a short form near 0. Computed exactly it takes two of the slow
-// instructions of the special-function unit where the exponential of the softmax
-// is one. But a cap is there for the few scores that run away; nearly all
-// arguments are small. Where all those of a warp's tile lie within shortRange, an
-// odd polynomial serves, as exact as the long form; its coefficients have taken in
-// the factors, so it costs six instructions. Any other tile takes the long form.
-// `fastmath<afn>` asks for the hardware's tanh.approx instead, and gets it.
+// instructions of the special-function unit, where the exponential of the
+// softmax takes one. But a cap exists for the few scores that run away; nearly
+// all arguments are small. If all arguments of a warp's tile lie within
+// shortRange, an odd polynomial is used, which is as exact as the long form.
+// Its coefficients include the factors, so it costs six instructions. Any other
+// tile takes the long form. `fastmath<afn>` asks for the hardware's tanh.approx
+// instead, and gets it.
 //
-// Scores below the cap need no maximum. Where sums of their exponentials cannot leave
-// f32, and weights are bf16, which has its range, the softmax keeps none (ScoreBound.h
-// finds the cap, softmax does without).
+// Capped scores need no maximum. If sums of their exponentials cannot leave
+// f32, and weights are bf16, which has its range, the softmax keeps none
+// (ScoreBound.h finds the cap).
 //
 //===----------------------------------------------------------------------===//
 #include "ScoreSlopes.h"
@@ -38,17 +40,17 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-/// Constant factors of scores, the region's own and ours, may become one.
+/// Constant factors of scores, the region's own and the scale, may merge.
 static constexpr auto mergesFactors = arith::FastMathFlags::reassoc | arith::FastMathFlags::contract;
 
 /// tanh x = x P(x^2), minimax within shortRange: absolute error 1.3e-7. Highest power first.
 static constexpr double shortRange = 0.5;
 static constexpr double shortTanh[] = {-0.0433724834, 0.1314514565, -0.3332065522, 0.9999976762};
 
-/// Seventh powers of factors from here to its reciprocal are numbers of f32.
+/// Seventh powers of factors between this one and its reciprocal fit f32.
 static constexpr double leastFactor = 0x1p-16;
 
-/// Whether a product is a constant times the score, or times such a product: a factor in front.
+/// Whether a product is a constant times the score, or times such a product: a factor before the score.
 static bool scalesScore(Value value, Value score) {
   Value other = value;
   while (auto product = other.getDefiningOp<arith::MulFOp>())
@@ -57,7 +59,7 @@ static bool scalesScore(Value value, Value score) {
   return other == score;
 }
 
-/// Whether nothing but the region's result is made of a product, by other constant factors: one at the end.
+/// Whether only constant factors stand between a product and the region's result: a factor at the end.
 static bool scalesResult(arith::MulFOp product) {
   for (Operation *op = product; op->hasOneUse(); op = *op->user_begin()) {
     if (isa<mlir::attn::YieldOp>(*op->user_begin()))
@@ -72,16 +74,16 @@ static bool scalesResult(arith::MulFOp product) {
 
 namespace {
 
-/// How a region computes one score.
+/// Computes one score by the operations of a region.
 class ScoreForm {
 public:
   ScoreForm(KernelBuilder &b, ScoreFnOp op);
 
-  /// The region's result, of the product of a query and a key, head and positions.
+  /// The region's result for `arguments`: the product of a query and a key, head and positions.
   Value score(ValueRange arguments, bool shortForm);
-  /// Whether a function has a short form.
+  /// Whether a function of the region has a short form.
   bool hasShortForm() const { return tanh != nullptr; }
-  /// Whether arguments of that function, by the largest product of each row, are too large for it.
+  /// Whether arguments of that function are too large for the short form, by the largest product of each row.
   Value leavesShortRange(Value largest);
 
 private:
@@ -92,14 +94,14 @@ private:
   Value scale;
   DenseMap<Operation *, Value>
       factors;                     ///< of products of the score with a constant: scale and constant in one
-  math::TanhOp tanh;               ///< one that has a short form
+  math::TanhOp tanh;               ///< the tanh with a short form; or null
   Value tanhFactor;                ///< its argument over the product
   SmallVector<Value> coefficients; ///< of the short form, in the product
 };
 
 ScoreForm::ScoreForm(KernelBuilder &b, ScoreFnOp op)
     : b(b), region(op.getScore().front()), scale(op.getScale()) {
-  // What does not differ from score to score is computed where the scale is known: once, in front of loops.
+  // Values that do not differ from score to score are computed after the scale: once, before loops.
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointAfterValue(scale);
   Value other;

@@ -33,7 +33,7 @@ struct LowerScoreGrad : mlir::attn::impl::LowerScoreGradPassBase<LowerScoreGrad>
       }
       if (!op.getSlopes())
         return gradient;
-      // A token that the row does not see may give the region any number, so its slope may be NaN.
+      // The region may give any number for a token that the row does not see, so its slope may be NaN.
       Value seen = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, weight, b.f32(0));
       return b.select(seen, arith::MulFOp::create(b, gradient, v.back()), b.f32(0));
     })};

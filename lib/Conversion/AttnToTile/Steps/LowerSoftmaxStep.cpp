@@ -24,8 +24,8 @@ struct LowerSoftmaxStep : mlir::attn::impl::LowerSoftmaxStepPassBase<LowerSoftma
     return op.getFixed() ? lowerFixed(op, b) : lowerMoving(op, b);
   }
 
-  /// Where scores are bounded nothing can run away, so a row may keep its first unit for good: no maximum,
-  /// nothing to rescale, and no exponential waits for the rest of its row.
+  /// Lowers a step whose scores are bounded. Nothing can run away, so a row keeps its first unit for good: no
+  /// maximum, no rescaling, and no exponential waits for the rest of its row.
   static SmallVector<Value> lowerFixed(SoftmaxStepOp op, KernelBuilder &b) {
     FragmentType ofRows = op.getMax().getType();
     Value unit = firstUnit(op, b);
@@ -38,9 +38,9 @@ struct LowerSoftmaxStep : mlir::attn::impl::LowerSoftmaxStepPassBase<LowerSoftma
     return {unit, all, weights};
   }
 
-  /// A weight of 16 bits is exact where it is a power of two, and so is then the output of a row that sees
-  /// one token. For that a unit needs no more than the fraction of the largest score that the row sees first,
-  /// in log2: it is as near to 1 as if it were 1 for all rows.
+  /// A 16-bit weight is exact if it is a power of two, and then the output of a row that sees one token is
+  /// exact, too. For that, the unit needs only the fraction, in log2, of the largest score that the row sees
+  /// first: it is as near to 1 as if it were 1 for all rows.
   static Value firstUnit(SoftmaxStepOp op, KernelBuilder &b) {
     FragmentType ofRows = op.getMax().getType();
     Value unit = op.getMax(), log2 = op.getUnit();
@@ -84,8 +84,8 @@ struct LowerSoftmaxStep : mlir::attn::impl::LowerSoftmaxStepPassBase<LowerSoftma
     return {max, all, weights, decay, AnyOp::create(b, b.getI1Type(), moved)};
   }
 
-  /// Of one row, whose unit is `old` and whose tile's largest score is `seen`: the unit, whether it moved,
-  /// what exponents of weights begin with, and the decay.
+  /// For one row, with the unit `old` and the tile's largest score `seen`: returns the unit, whether it
+  /// moved, the base of the weights' exponents, and the decay.
   static SmallVector<Value> moveUnit(SoftmaxStepOp op, Value old, Value seen, KernelBuilder &b) {
     auto scaled = [&](Value x) -> Value { return arith::MulFOp::create(b, x, op.getUnit()); };
     Value growth = scaled(arith::SubFOp::create(b, seen, old));
@@ -95,8 +95,7 @@ struct LowerSoftmaxStep : mlir::attn::impl::LowerSoftmaxStepPassBase<LowerSoftma
     Value nothing = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, max, b.f32(-infinity));
     Value center = b.select(nothing, b.f32(0), max);
     Value base = arith::NegFOp::create(b, scaled(center));
-    // Subtract before scaling: where the maximum stays, the decay is 1 to the bit, however products are
-    // fused.
+    // Subtract before scaling: if the maximum stays, the decay is exactly 1, however products are fused.
     Value decay = math::Exp2Op::create(b, scaled(arith::SubFOp::create(b, old, center)));
     return {max, grows, base, decay};
   }

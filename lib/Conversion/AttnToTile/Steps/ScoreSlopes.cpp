@@ -1,11 +1,12 @@
 //===- ScoreSlopes.cpp - Score regions with their derivatives -------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A score region is computed once more in a backward pass, and beside each number
-// that depends on the score its slope: the derivative by the score, from operand to
-// result. What does not depend on the score has none and costs nothing. The same
-// goes for a table that a gradient is asked of, with what is read in place of the
-// score. Where a function has no derivative it is what the float64 reference says:
-// 0 of |x| at 0, and of a maximum of equals that of the first.
+// A backward pass computes a score region once more, and beside each number
+// that depends on the score its slope: the derivative by the score, from
+// operand to result. A number that does not depend on the score has no slope
+// and costs nothing. A table whose gradient is asked for has slopes in the same
+// way, by the element that is read instead of the score. Where a function has
+// no derivative, its slope is that of the float64 reference: 0 for |x| at 0,
+// and for a maximum of equals that of the first.
 //
 //===----------------------------------------------------------------------===//
 #include "ScoreSlopes.h"
@@ -21,15 +22,15 @@ using namespace mlir::tile;
 
 namespace {
 
-/// Numbers of one score, and slopes of those that have one.
+/// The numbers of one score, and the slopes of those that have one.
 class Slopes {
 public:
   Slopes(KernelBuilder &b, IRMapping &numbers) : b(b), numbers(numbers) {}
 
   void set(Value value, Value slope) { slopes[value] = slope; }
-  /// Null: the value does not depend on the score.
+  /// The slope of a value; null: the value does not depend on the score.
   Value of(Value value) const { return slopes.lookup(value); }
-  /// That of an operation's result, whose number is known.
+  /// Adds the slope of an operation's result, whose number is known.
   void add(Operation &op) {
     if (Value slope = slopeOf(op))
       set(op.getResult(0), slope);
@@ -48,7 +49,7 @@ private:
   }
   Value minus(Value slope) { return slope ? b.createOrFold<arith::NegFOp>(slope) : Value(); }
   Value plus(Value x, Value y) { return x && y ? b.createOrFold<arith::AddFOp>(x, y) : either(x, y); }
-  /// The first slope where `first`, else the second.
+  /// The first slope if `first`, else the second.
   Value choose(Value first, Value x, Value y) {
     if (!x && !y)
       return {};
@@ -108,7 +109,7 @@ SmallVector<Value> mlir::attn::scoreAndSlopes(KernelBuilder &b, Block &region, V
                                               ArrayRef<int64_t> reads) {
   IRMapping numbers;
   numbers.map(region.getArguments(), arguments);
-  SmallVector<Slopes> all; // by the score, and by what each read finds
+  SmallVector<Slopes> all; // by the score, and by the element of each read
   for (size_t i = 0; i <= reads.size(); ++i)
     all.emplace_back(b, numbers);
   all.front().set(region.getArgument(0), b.f32(1));

@@ -7,8 +7,8 @@
 
 namespace mlir::attn {
 
-/// What a score region makes of one score, head and positions, and behind it its derivatives by the score and
-/// by what the reads of these numbers find.
+/// Computes a score region for one score, head and positions. Returns its result, its derivative by the
+/// score, and its derivatives by the elements that `reads`, numbers of the region's reads, find.
 SmallVector<Value> scoreAndSlopes(KernelBuilder &b, Block &region, ValueRange arguments,
                                   ArrayRef<int64_t> reads);
 

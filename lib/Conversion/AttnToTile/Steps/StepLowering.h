@@ -1,6 +1,6 @@
 //===- StepLowering.h - What lowerings of steps share -----------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A pass lowers one operation of AttnStepOps.td. What it is told is the operation:
+// A pass lowers one operation of AttnStepOps.td. It knows only the operation:
 // its operands, their types and its attributes.
 //
 //===----------------------------------------------------------------------===//
@@ -16,8 +16,8 @@ namespace mlir::attn {
 
 using FragmentType = tile::FragmentType;
 
-/// Lowers every `StepOp` of the module's functions; `lower` gives what stands for its results, written in
-/// front of it. Returns how many there were.
+/// Lowers every `StepOp` of the module's functions and returns their number. `lower` writes code before the
+/// operation and returns the values that replace its results.
 template <typename StepOp>
 unsigned lowerSteps(gpu::GPUModuleOp module,
                     function_ref<SmallVector<Value>(StepOp, KernelBuilder &)> lower) {
@@ -41,17 +41,17 @@ unsigned lowerSteps(gpu::GPUModuleOp module,
 
 inline FragmentType fragmentOf(Value value) { return cast<FragmentType>(value.getType()); }
 
-/// How many elements a fragment has along one of its axes.
+/// The number of elements of a fragment along one of its axes.
 inline int64_t sizeOf(FragmentType type, tile::Axis axis) {
   return type.getSizes()[llvm::find(type.getAxes(), axis) - type.getAxes().begin()];
 }
 
-/// A number for each row, or each token, of a fragment.
+/// The type of a number for each row, or each token, of a fragment.
 inline FragmentType along(KernelBuilder &b, FragmentType type, tile::Axis axis, Type element) {
   return b.fragment({axis}, {sizeOf(type, axis)}, element);
 }
 
-/// Features of group number `group` of a factor; all of them where groups have no size.
+/// The features of group `group` of a factor; all of them if groups have no size.
 inline Value partOfFeatures(KernelBuilder &b, Value factor, int64_t group, std::optional<int64_t> size) {
   if (!size)
     return factor;
@@ -60,8 +60,8 @@ inline Value partOfFeatures(KernelBuilder &b, Value factor, int64_t group, std::
   return tile::PartOp::create(b, some, factor, b.getI64IntegerAttr(group * *size));
 }
 
-/// `begin`, or zero, plus the product of two operands, of which the left one is read from `line` on where it
-/// is a shared tile.
+/// `begin`, or zero, plus the product of two operands. The left operand is read from `line` on if it is a
+/// shared tile.
 Value multiply(KernelBuilder &b, Mmas mmas, FragmentType type, Value left, Value line, Value right,
                Value begin);
 

@@ -1,7 +1,6 @@
 // RUN: attn-opt %s --attn-walk-plan --attn-stage-operands | FileCheck %s
 
-// Where some warps only copy, copies are fills of rings, and say nothing of when. (Where all warps copy:
-// stage-operands.mlir.)
+// With producer warps, copies are fills of rings, and do not say when they run. (Without: stage-operands.mlir.)
 
 !query = tensor<?x8x64xbf16>
 !pages = !attn.kv<paged<64>, heads = 2, dim = 64, key = bf16, value = bf16>
@@ -37,7 +36,7 @@ gpu.module @kernels {
 // CHECK-NEXT: %[[Q:.*]] = tile.produce %[[QUERIES]] warp 2
 // CHECK: tile.tma_load
 // CHECK: %[[IN_Q:.*]] = attn.staged %[[KNOWN]] in query %[[Q]]
-// Which region a tile is of is asked outside of the loop.
+// The region of a tile is tested outside of the loop.
 // CHECK: %[[IS_A:.*]] = arith.cmpi eq, %[[SEGMENT:.*]]#0, %c0_i32
 // CHECK-NEXT: scf.for %[[KEY:[^ ]*]] =
 // CHECK: %[[TA:.*]] = attn.tokens
@@ -52,7 +51,7 @@ gpu.module @kernels {
 // CHECK-NEXT: tile.tma_load {{.*}} from %[[SLOT]] {{.*}} lines 64 into %[[TILE]] :
 // CHECK-NEXT: } else {
 // CHECK-NEXT: tile.tma_load {{.*}} from %[[SLOT]] {{.*}} lines 128 into %[[TILE]] :
-// Values behind the segment's last token may be anything.
+// Values past the segment's last token may be anything.
 // CHECK: %[[V:.*]] = tile.produce %[[VALUES]] warp 1
 // CHECK: %[[LEFT:.*]] = arith.subi %[[SEGMENT]]#3, %[[KEY]]
 // CHECK-NEXT: tile.clear %{{.*}} from %[[LEFT]]
@@ -60,7 +59,7 @@ gpu.module @kernels {
 // CHECK: %[[SB:.*]] = attn.staged %[[TB]] in keys %[[K]], values %[[V]]
 // CHECK: attn.update %{{.*}}, %[[IN_Q]], %[[SA]]
 // CHECK-NEXT: attn.update %{{.*}}, %[[IN_Q]], %[[SB]]
-// Results leave by way of the queries' tile.
+// Results leave through the queries' tile.
 // CHECK: %[[OUT:.*]] = attn.staged %{{.*}} in query %[[Q]]
 // CHECK: attn.write %{{.*}} of %[[OUT]]
 

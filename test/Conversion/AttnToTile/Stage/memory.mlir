@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --attn-walk-plan --attn-stage-operands | FileCheck %s
 
-// A tile of codes has metadata beside it, and kinds of regions share memory where they can.
+// A tile of quantized values has metadata beside it, and kinds of regions share memory where they can.
 
 !coded_query = tensor<?x8x128xbf16>
 !coded_state = !attn.state<heads = 8, value_dim = 128>
@@ -37,7 +37,7 @@ gpu.module @kernels {
   }
 }
 
-// Of two kinds of regions a ring takes the place of one of the other kind that has as many bytes.
+// With two kinds of regions, a ring takes the memory of a ring of the other kind that has the same number of bytes.
 // CHECK-LABEL: func.func @two(
 // CHECK: tile.alloc : !tile.shared<query 16,
 // CHECK-NEXT: %[[K8:.*]] = tile.alloc {per_warp} : !tile.ring<2, <key 16, feature 128, i8>>
@@ -50,7 +50,7 @@ gpu.module @kernels {
 // CHECK-NEXT: tile.alloc overlays %[[VMETA]] : {{.*}} {per_warp} : !tile.ring<2, <key 16, feature 2, f16>>
 // CHECK: attn.staged %{{.*}} in keys %{{.*}}, values %{{.*}}, key_meta %{{.*}}, value_meta %{{.*}} :
 
-// The task is read in front of all. What is held has one tile, and three numbers of a row lie in one.
+// The task is read first. Stationary parts have one tile, and three numbers of a row lie in one tile.
 // CHECK-LABEL: func.func @joined(
 // CHECK: tile.record
 // CHECK-NEXT: tile.alloc : !tile.ring<1, <key 128, feature 64, bf16>>
@@ -65,7 +65,7 @@ gpu.module @kernels {
 // CHECK: %[[POSITION:.*]] = tile.overlay %[[ALL]]
 // CHECK: attn.staged %{{.*}} in query %{{.*}}, output_grad %{{.*}}, lse %[[LSE]], delta %[[DELTA]], position %[[POSITION]]
 
-// Beside the ends of windows they are read late, and each kind has a barrier of its own.
+// Beside the ends of windows numbers are read late, and each kind has an mbarrier of its own.
 // CHECK-LABEL: func.func @apart(
 // CHECK: %[[LSES:.*]] = tile.alloc : !tile.ring<3, <query 32, feature 1, f32>>
 // CHECK-NEXT: %[[DELTAS:.*]] = tile.alloc : !tile.ring<3, <query 32, feature 1, f32>>

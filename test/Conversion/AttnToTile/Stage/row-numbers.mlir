@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --attn-walk-plan --attn-stage-operands | FileCheck %s
 
-// What is known of each row comes into registers where the rows are named.
+// The numbers of each row are loaded into registers where the rows are named.
 
 !q = tensor<?x4x64xbf16>
 !kv = !attn.kv<packed, heads = 2, dim = 64, key = bf16, value = bf16>
@@ -38,7 +38,7 @@ gpu.module @kernels {
   }
 }
 
-// Positions, heads, and a scale that all values of the task's head have.
+// Positions, heads, and a scale that all values of the task's head share.
 // CHECK-LABEL: func.func @attention(
 // CHECK: %[[ROWS:.*]] = attn.rows
 // CHECK: %[[POSITIONS:.*]] = tile.load_vector
@@ -48,7 +48,7 @@ gpu.module @kernels {
 // CHECK-NEXT: attn.init %[[KNOWN]]
 // CHECK: attn.write %{{.*}} of %[[KNOWN]]
 
-// LSEs in log2: +inf where a row sees nothing, and of lines behind the last row.
+// LSEs in log2: +inf for a row that sees nothing, and for lines past the last row.
 // CHECK-LABEL: func.func @rows(
 // CHECK: %[[ROWS:.*]] = attn.rows
 // CHECK-COUNT-2: tile.load_vector
@@ -57,14 +57,14 @@ gpu.module @kernels {
 // CHECK: arith.cmpi slt
 // CHECK: attn.staged %[[ROWS]] in position %{{.*}}, head %{{.*}}, lse %[[LSE]] :
 
-// Rows that are walked have a delta, too, which a kernel in front has left.
+// Rows that are walked also have a delta, which an earlier kernel has written.
 // CHECK-LABEL: func.func @tokens(
 // CHECK: %[[ROWS:.*]] = attn.rows
 // CHECK: %[[DELTA:.*]] = tile.load_vector
 // CHECK: %[[KNOWN:.*]] = attn.staged %[[ROWS]] in position %{{.*}}, head %{{.*}}, lse %{{.*}}, delta %{{.*}} :
 // CHECK: attn.staged %[[KNOWN]] in query %{{.*}}, output_grad %{{.*}} :
 
-// Where others copy them to shared memory, only heads are computed.
+// If producers copy them to shared memory, only heads are computed.
 // CHECK-LABEL: func.func @walked(
 // CHECK: %[[ROWS:.*]] = attn.rows
 // CHECK-NOT: tile.load_vector

@@ -52,7 +52,8 @@ gpu.module @kernels {
 // CHECK-NEXT: attn.update %{{.*}}, %[[STAGED]], %[[TILE]]
 // CHECK-NEXT: tile.sync warp
 
-// With one stage nobody meets behind the loop, so slower warps may still read queries: they meet behind the results.
+// With one stage no warps sync after the loop, so slower warps may still read queries: the block syncs after the
+// results.
 // CHECK-LABEL: func.func @shared(
 // CHECK: %[[QUERIES:.*]] = tile.alloc : !tile.shared<query 128, feature 64, bf16>
 // CHECK-NOT: tile.load %

@@ -1,6 +1,7 @@
 // RUN: attn-opt %s --attn-lower-accumulate | FileCheck %s
 
-// Pairs are rounded to the elements of the other factor. Where features come first they are the right operand, turned.
+// Pairs are rounded to the elements of the other factor. If features come first, pairs are the right operand,
+// transposed.
 
 !p = !tile.fragment<[query 16, key 64], f32>
 !v = !tile.shared<key 64, feature 32, bf16>

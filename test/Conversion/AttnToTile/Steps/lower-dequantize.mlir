@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --attn-lower-dequantize | FileCheck %s
 
-// Codes are loaded with the result's axes and widened to its element.
+// Quantized values are loaded with the result's axes and widened to its element.
 
 !codes = !tile.shared<key 32, feature 64, f8E4M3FN>
 !keys = !tile.fragment<[key 32, feature 64], f16>

@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --attn-lower-group-scores | FileCheck %s
 
-// Scales of blocks are f32, and there are no zeros.
+// Scales of blocks are f32, and there are no zero points.
 
 !q = !tile.fragment<[query 16, feature 64], f16>
 !k = !tile.fragment<[key 32, feature 64], f16>

@@ -1,6 +1,7 @@
 // RUN: attn-opt %s --attn-lower-group-scores | FileCheck %s
 
-// A group's product takes its scale and gets its zero times the sum of the row. Groups are added one to the next.
+// A group's product is multiplied by its scale, and its zero point times the sum of the row is added. Groups are
+// added in order.
 
 !q = !tile.fragment<[query 16, feature 128], f16>
 !k = !tile.fragment<[key 32, feature 128], f16>

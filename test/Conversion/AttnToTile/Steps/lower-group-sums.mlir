@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --attn-lower-group-sums | FileCheck %s
 
-// A group's features are summed by an mma with ones, all of whose columns are alike. Few rows are its right operand.
+// An MMA with ones sums a group's features; all columns of the product are alike. Few rows are its right operand.
 
 !q = !tile.fragment<[query 16, feature 128], f16>
 !few = !tile.fragment<[query 8, feature 64], bf16>

@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --attn-lower-mask | FileCheck %s
 
-// A row sees all of a tile that one term of a union shows it. Each term is an interval, which its two ends tell.
+// A row sees all of a tile if one term of a union shows it all. Each term is an interval, given by its two ends.
 
 !s = !tile.fragment<[query 16, key 64], f32>
 !pos = !tile.fragment<[query 16], i32>

@@ -1,7 +1,7 @@
 // RUN: attn-opt %s --attn-lower-mask | FileCheck %s
 
-// Without `if` positions are compared. The mask is partial where tokens end in the tile, or a row does not see its first
-// or its last position. A token that does not exist is behind all rows.
+// Without `if`, positions are compared. The mask is partial if tokens end in the tile, or if a row does not see its
+// first or its last position. A token that does not exist is after all rows.
 
 !s = !tile.fragment<[key 16, query 32], f32>
 !pos = !tile.fragment<[query 32], i32>

@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --attn-lower-mask | FileCheck %s
 
-// Where the operation has `if`, ends are measured from the lane's first column, and no upper end is behind the last token.
+// If the operation has `if`, ends are measured from the lane's first column, and no upper end is past the last token.
 
 !s = !tile.fragment<[query 16, key 64], f32>
 !pos = !tile.fragment<[query 16], i32>

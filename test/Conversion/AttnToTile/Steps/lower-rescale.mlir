@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --attn-lower-rescale | FileCheck %s
 
-// Where no unit has moved the sum is left as it is.
+// If no unit has moved, the sum is unchanged.
 
 !o = !tile.fragment<[query 16, feature 64], f32>
 !row = !tile.fragment<[query 16], f32>

@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --attn-lower-score-fn | FileCheck %s
 
-// Constant factors in front of the score and at the end merge with the scale, and others do not.
+// Constant factors before the score and at the end merge with the scale; others do not.
 
 !s = !tile.fragment<[query 16, key 64], f32>
 !row = !tile.fragment<[query 16], i32>

@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --attn-lower-score-grad | FileCheck %s
 
-// What an operation lacks costs nothing. A pair of weight 0 has a gradient of 0, whatever slope the region gives of it.
+// An absent operand costs nothing. A pair of weight 0 has a gradient of 0, whatever slope the region gives it.
 
 !s = !tile.fragment<[query 16, key 64], f32>
 !row = !tile.fragment<[query 16], f32>

@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --attn-lower-scores | FileCheck %s
 
-// Mmas of four warps read the left operand from a line on. Those that are started end where the program says.
+// MMAs of four warps read the left operand from a line on. Those that are started finish where the program says.
 
 !q = !tile.shared<query 64, feature 64, bf16>
 !k = !tile.shared<key 64, feature 64, bf16>

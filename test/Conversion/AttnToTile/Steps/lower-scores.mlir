@@ -1,6 +1,7 @@
 // RUN: attn-opt %s --attn-lower-scores | FileCheck %s
 
-// The operand whose axis comes first in the scores is the left one. Factors of all scores and of tokens follow the mma.
+// The operand whose axis comes first in the scores is the left one. Factors of all scores and of tokens follow the
+// MMA.
 
 !q = !tile.fragment<[query 16, feature 64], bf16>
 !few = !tile.fragment<[query 8, feature 64], bf16>

@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --attn-lower-softmax-step | FileCheck %s
 
-// A row's unit moves where its largest score is more than 8 above it in log2. A row that has seen nothing weighs 0.
+// A row's unit moves if its largest score is more than 8 above it in log2. A row that has seen nothing has weight 0.
 
 !s = !tile.fragment<[query 16, key 64], f32>
 !row = !tile.fragment<[query 16], f32>

@@ -1,6 +1,7 @@
 // RUN: attn-opt %s --attn-lower-rescale --attn-lower-weights --attn-lower-lift --mlir-pass-statistics -o /dev/null 2>&1 | FileCheck %s --strict-whitespace --match-full-lines
 
-// A pass counts what it has lowered in all functions of a module. One that has lowered nothing has no line.
+// A pass counts the operations that it has lowered in all functions of a module. A pass that has lowered none has no
+// line.
 
 //      CHECK:attn-lower-rescale
 // CHECK-NEXT:  (S) 2 lowered - operations that were lowered

@@ -1,7 +1,7 @@
 // RUN: attn-opt %s --attn-lower-score-fn | FileCheck %s --implicit-check-not=scf.if
 
-// Factors merge where the scale is known, in front of the loop. A tanh that asks for the hardware's, or that is not one
-// of a multiple of the score, has no short form.
+// Factors merge after the scale is known, before the loop. A tanh has no short form if it asks for the hardware's, or
+// if its argument is not a multiple of the score.
 
 !s = !tile.fragment<[key 64, query 8], f32>
 !row = !tile.fragment<[query 8], i32>

@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --attn-lower-score-fn | FileCheck %s
 
-// A tile takes the long form of a tanh where an argument is larger than 0.5, or f32 cannot hold the coefficients.
+// A tile takes the long form of a tanh if an argument is larger than 0.5, or if f32 cannot hold the coefficients.
 
 !s = !tile.fragment<[key 16, query 32], f32>
 !row = !tile.fragment<[query 32], i32>

@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --attn-lower-score-fn | FileCheck %s
 
-// The slope of |x| at 0 is 0, and of a maximum of equals that of the first.
+// The slope of |x| at 0 is 0, and the slope of a maximum of equals is that of the first.
 
 !s = !tile.fragment<[query 16, key 64], f32>
 !row = !tile.fragment<[query 16], i32>

@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --attn-lower-score-fn | FileCheck %s
 
-// Slopes of sums are added, and what does not depend on the score has none.
+// Slopes of sums are added, and a number that does not depend on the score has none.
 
 !s = !tile.fragment<[query 16, key 64], f32>
 !row = !tile.fragment<[query 16], i32>

@@ -1,6 +1,7 @@
 // RUN: attn-opt %s --attn-lower-score-fn | FileCheck %s
 
-// Behind the score come its derivative by the score, and by what read number 1 finds. A tanh has its long form.
+// The score is followed by its derivative by the raw score, and by the element of read number 1. A tanh has its long
+// form.
 
 !s = !tile.fragment<[query 16, key 64], f32>
 !row = !tile.fragment<[query 16], i32>

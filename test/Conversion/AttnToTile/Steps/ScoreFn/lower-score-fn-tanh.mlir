@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --attn-lower-score-fn | FileCheck %s
 
-// The short form of a tanh is an odd polynomial whose coefficients have taken in the factor: six instructions.
+// The short form of a tanh is an odd polynomial whose coefficients include the factor: six instructions.
 
 !s = !tile.fragment<[query 16, key 64], f32>
 !row = !tile.fragment<[query 16], i32>

@@ -1,6 +1,7 @@
 // RUN: attn-opt %s --attn-lower-softmax-step | FileCheck %s
 
-// The first unit is the fraction of a row's largest score in log2, or 1 where that is 0. A row that has one keeps it.
+// The first unit is the fraction of a row's largest score in log2, or 1 if the fraction is 0. A row that has a unit
+// keeps it.
 
 !s = !tile.fragment<[query 16, key 64], f32>
 !row = !tile.fragment<[query 16], f32>

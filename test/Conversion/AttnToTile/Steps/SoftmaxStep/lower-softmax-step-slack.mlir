@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --attn-lower-softmax-step | FileCheck %s
 
-// How far a row's maximum may pass its unit: 8 where nothing is said.
+// The slack limits by how much a row's maximum may exceed its unit: 8 by default.
 
 !s = !tile.fragment<[key 16, query 8], f32>
 !row = !tile.fragment<[query 8], f32>

@@ -1,8 +1,8 @@
-// attn.compact_tokens: the moves that close the holes in lists. Most lists are short, so a warp handles four, eight lanes each, and
-// each lane a range of neighbouring tokens. One load brings sixteen keep flags, packed into a bit mask. Each lane makes three passes:
-// it counts kept tokens, counts those before the list's new end, then numbers the tokens to move and the holes to fill. Prefix sums
-// over the eight lanes connect the passes; the second and third find the flags in L1. Lists are independent, so one launch suffices.
-// (Lists.mlir is appended to this text.)
+// attn.compact_tokens: the moves that close the holes in lists. Most lists are short, so a warp handles four, eight
+// lanes each, and each lane a range of neighbouring tokens. One load brings sixteen keep flags, packed into a bit
+// mask. Each lane makes three passes: it counts kept tokens, counts those before the list's new end, then numbers the
+// tokens to move and the holes to fill. Prefix sums over the eight lanes connect the passes; the second and third
+// find the flags in L1. Lists are independent, so one launch suffices. (Lists.mlir is appended to this text.)
 
 !ints = !tile.buffer<i32>
 
@@ -157,7 +157,7 @@ func.func private @write_moves(
   return
 }
 
-// How many tokens from `begin` on, in front of `behind`, stay.
+// The number of tokens in [begin, behind) that stay.
 func.func private @count_kept(%keep: !ints, %list: i32, %flags: i32, %begin: i32, %behind: i32) -> i32 {
   %zero = arith.constant 0 : i32
   %step = arith.constant 16 : i32
@@ -170,7 +170,7 @@ func.func private @count_kept(%keep: !ints, %list: i32, %flags: i32, %begin: i32
   return %count : i32
 }
 
-// Bits of the sixteen tokens from `place` on, in front of `behind`, that stay.
+// The bits of the tokens that stay, of the sixteen from `place` on and before `behind`.
 func.func private @kept_from(%keep: !ints, %list: i32, %flags: i32, %place: i32, %behind: i32) -> i32 {
   %of_word = arith.constant 4 : i32
   %c8 = arith.constant 8 : i32
@@ -211,7 +211,7 @@ func.func private @bits_of_bytes(%word: i32) -> i32 {
   return %four : i32
 }
 
-// The lowest bits, as many as `behind` lies behind `place`.
+// The lowest bits, as many as there are tokens from `place` to `behind`.
 func.func private @bits_before(%place: i32, %behind: i32) -> i32 {
   %zero = arith.constant 0 : i32
   %one = arith.constant 1 : i32
@@ -224,7 +224,7 @@ func.func private @bits_before(%place: i32, %behind: i32) -> i32 {
   return %bits : i32
 }
 
-// Over the eight lanes of the list: the sum of those up to this one, and of all.
+// Prefix sums over the eight lanes of the list: the sum up to and with this lane, and the total.
 func.func private @sums(%lane: i32, %of_list: i32, %value: i32) -> (i32, i32) {
   %c1 = arith.constant 1 : i32
   %c2 = arith.constant 2 : i32
@@ -238,7 +238,7 @@ func.func private @sums(%lane: i32, %of_list: i32, %value: i32) -> (i32, i32) {
   return %s4, %all : i32, i32
 }
 
-// Adds what the list's lane so far in front has, where there is one.
+// Adds the value of the list's lane that is `distance` lanes before, if there is one.
 func.func private @add_from(%lane: i32, %of_list: i32, %value: i32, %distance: i32) -> i32 {
   %zero = arith.constant 0 : i32
   %there = arith.subi %lane, %distance : i32

@@ -1,5 +1,5 @@
-// Lists of tokens in pages, as kernels on them read their table: a row of pages for each list. What they share stands behind the
-// text of each, which says what !ints are.
+// Functions on lists of tokens in pages, for kernels whose table has a row of pages for each list. They are appended
+// to the text of each kernel, which defines !ints.
 
 // The element [row, column] of a tensor.
 func.func private @element(%row: i32, %width: i32, %column: i32) -> i64 {
@@ -11,7 +11,7 @@ func.func private @element(%row: i32, %width: i32, %column: i32) -> i64 {
   return %at : i64
 }
 
-// The page of a list's place; at the right end pages are counted from there.
+// The page of the token at index `place` of a list; at the right end pages are counted from there.
 func.func private @page(%table: !ints, %list: i32, %columns: i32, %place: i32, %tokens: i32, %right: i1) -> i32 {
   %one = arith.constant 1 : i32
   %number = arith.divui %place, %tokens : i32
@@ -23,7 +23,7 @@ func.func private @page(%table: !ints, %list: i32, %columns: i32, %place: i32, %
   return %page : i32
 }
 
-// The slot of the keys and values of the token in a place.
+// The slot of the keys and values of the token at index `place`.
 func.func private @slot(%table: !ints, %list: i32, %columns: i32, %place: i32, %tokens: i32, %right: i1) -> i32 {
   %page = func.call @page(%table, %list, %columns, %place, %tokens, %right) : (!ints, i32, i32, i32, i32, i1) -> i32
   %begin = arith.muli %page, %tokens : i32

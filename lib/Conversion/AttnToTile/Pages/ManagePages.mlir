@@ -166,7 +166,7 @@ func.func private @exchange(
   %some = arith.cmpi slt, %zero, %changed : i32
   %goes = arith.andi %is_done, %some : i1
   %last_list = arith.select %goes, %place#4, %place#3 : i32
-  // What is released goes behind the pages that were free; what is taken begins with the first of those.
+  // Released pages go after the pages that were free; taken pages begin with the first free page.
   %free_end = arith.addi %ring#0, %ring#1 : i32
   %wrapped_end = func.call @wrap(%free_end, %pages) : (i32, i32) -> i32
   %ring_at = arith.select %takes, %ring#0, %wrapped_end : i32
@@ -181,7 +181,8 @@ func.func private @exchange(
     %asked_right = func.call @above(%list#5, %list#3) : (i32, i32) -> i32
     %rights = arith.select %takes, %asked_right, %given_right : i32
     %count = arith.addi %lefts, %rights : i32
-    // Columns of a list's pages that change hands: from the first one at the left on, and shifted to those at the right.
+    // The columns of a list's pages that change hands: from the first one at the left on, and shifted to those at the
+    // right.
     %left_first = arith.minsi %list#2, %list#4 : i32
     %most_right = arith.maxsi %list#3, %list#5 : i32
     %right_first = arith.subi %columns, %most_right : i32
@@ -202,7 +203,7 @@ func.func private @exchange(
   return %is_done, %all#1, %there, %all#2, %ring#0, %place#0, %place#2 : i1, i32, i32, i32, i32, i32, i32
 }
 
-// The pages that a warp's lists change, `before` of which stand in front of each lane's in the block.
+// Moves the pages that a warp's lists change. `before` is the number of the block's pages before those of each lane.
 func.func private @exchange_warp(
     %table: !ints, %free: !ints, %first_list: i32, %columns: i32, %pages: i32, %count: i32, %lefts: i32, %left_first: i32,
     %shift: i32, %before: i32, %done: i32, %ring: i32, %lane: i32, %takes: i1) {
@@ -267,7 +268,7 @@ func.func private @search(%start: i32, %mine: i32, %owner: i32, %far: i32) -> i3
   return %found : i32
 }
 
-// The block, how many there are, the thread in it, and the block's lists, from the first one to behind the last.
+// The block, the number of blocks, the thread in the block, and the range of the block's lists.
 func.func private @share(%lists: i32) -> (i32, i32, i32, i32, i32) {
   %one = arith.constant 1 : i32
   %lanes = arith.constant 32 : i32

@@ -5,8 +5,8 @@
 !ints = !tile.buffer<i32>
 !floats = !tile.buffer<f32>
 
-// Defined by KernelText from the operation: tokens per page at the left and right end, the window, how many of a prompt's last rows
-// were counted (0: all), and the policy's two regions.
+// Defined by KernelText from the operation: tokens per page at the left and right end, the window, the number of a
+// prompt's last rows that were counted (0: all), and the policy's two regions.
 func.func private @left() -> i32
 func.func private @right() -> i32
 func.func private @window() -> i32
@@ -132,7 +132,7 @@ func.func @revise_tokens(
         %new_low = arith.select %is_replaced, %count_low, %more : i32
         tile.write %new_low to %low[%number] : i32 -> <i32>
       }
-      // The last token at the left takes the place of the one that left it.
+      // The last token at the left takes the slot of the token that left it.
       %hole = arith.maxsi %demoted, %removed : i32
       %last = arith.subi %count_high, %one : i32
       %is_hole = arith.cmpi sge, %hole, %zero : i32
@@ -158,8 +158,9 @@ func.func @revise_tokens(
   return
 }
 
-// Searches one end. Returns rank and place of the least-ranked token older than the window (the earlier of equals), then of the token
-// that leaves the window; a place is -1 if there is none. Each lane loads four tokens before it writes the first score.
+// Searches one end. Returns rank and index of the least-ranked token older than the window (the earlier of equals),
+// then of the token that leaves the window; an index is -1 if there is none. Each lane loads four tokens before it
+// writes the first score.
 func.func private @find(
     %table: !ints, %score: !floats, %position: !ints, %worth: !floats, %list: i32, %columns: i32, %places: i32, %room: i32,
     %count: i32, %page: i32, %right: i1, %length: i32, %prompt: i32, %candidate: i32, %lane: i32) -> (f32, i32, f32, i32) {
@@ -213,8 +214,8 @@ func.func private @find(
   return %x4#0, %x4#2, %x4#3, %x4#4 : f32, i32, f32, i32
 }
 
-// Loads one token: whether the place holds one, the index of its score and position, the new row's significance, its position and its
-// score. An out-of-range place loads the last token.
+// Loads one token: whether the index holds one, the index of its score and position, the new row's significance, its
+// position and its score. An out-of-range index loads the last token.
 func.func private @load(
     %table: !ints, %score: !floats, %position: !ints, %worth: !floats, %list: i32, %columns: i32, %places: i32, %room: i32,
     %count: i32, %place: i32, %page: i32, %right: i1) -> (i1, i64, f32, i32, f32) {
@@ -231,7 +232,7 @@ func.func private @load(
   return %exists, %entry, %new, %position_of, %old : i1, i64, f32, i32, f32
 }
 
-// Adds to a token's score, and compares its rank with what was found so far.
+// Adds to a token's score, and compares its rank with the least so far.
 func.func private @compare(
     %exists: i1, %entry: i64, %new: f32, %position: i32, %old: f32, %place: i32, %score: !floats, %length: i32, %prompt: i32,
     %candidate: i32, %rank: f32, %at: i32, %in: i32, %leaving_rank: f32, %leaving_in: i32) -> (f32, i32, i32, f32, i32) {
@@ -251,7 +252,7 @@ func.func private @compare(
   %counts_all = arith.cmpi eq, %counted, %zero : i32
   %rows_of = arith.select %counts_all, %since, %fewer : i32
   %rows = arith.maxsi %rows_of, %one : i32
-  // A rank that is no number counts as infinite: such tokens go last, and the budget holds.
+  // A rank that is NaN counts as infinite: such tokens go last, and the budget holds.
   %said = func.call @rank(%sum, %rows, %position, %length) : (f32, i32, i32, i32) -> f32
   %most = arith.constant 0x7F800000 : f32
   %is_nan = arith.cmpf uno, %said, %said : f32
@@ -290,7 +291,7 @@ func.func private @exchange(%lane: i32, %distance: i32, %rank: f32, %at: i32, %i
   return %best, %best_at, %best_in, %left, %left_in : f32, i32, i32, f32, i32
 }
 
-// Whether a token is worth less than another, or as much and earlier.
+// Whether a token has a lower rank than another, or the same rank and an earlier position.
 func.func private @before(%rank: f32, %at: i32, %other: f32, %other_at: i32) -> i1 {
   %less = arith.cmpf olt, %rank, %other : f32
   %equal = arith.cmpf oeq, %rank, %other : f32
@@ -300,7 +301,7 @@ func.func private @before(%rank: f32, %at: i32, %other: f32, %other_at: i32) -> 
   return %is : i1
 }
 
-// Gives the token of one entry to another.
+// Copies the score and position of one entry to another.
 func.func private @copy(%score: !floats, %position: !ints, %source: i64, %target: i64) {
   %worth = tile.read written %score[%source] : <f32> -> f32
   tile.write %worth to %score[%target] : f32 -> <f32>
@@ -309,7 +310,7 @@ func.func private @copy(%score: !floats, %position: !ints, %source: i64, %target
   return
 }
 
-// Where the score and the position of the token in a place stand.
+// The index of the score and the position of the token at index `place`.
 func.func private @entry(%table: !ints, %list: i32, %columns: i32, %places: i32, %place: i32, %tokens: i32, %right: i1) -> i64 {
   %page = func.call @page(%table, %list, %columns, %place, %tokens, %right) : (!ints, i32, i32, i32, i32, i1) -> i32
   %in = arith.remui %place, %tokens : i32

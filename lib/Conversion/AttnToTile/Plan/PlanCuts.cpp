@@ -1,19 +1,21 @@
 //===- PlanCuts.cpp - Equal shares of the list, on the device -------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Work tiles laid end to end, each as often as there are ordinals, are a list of tasks. Share k
-// ends where the cost of what is before it is k + 1 shares, at the nearest key tile:
+// Work tiles laid end to end, each as often as there are ordinals, are a list
+// of tasks. Share k ends where the cost of all work before its end is k + 1
+// shares, at the nearest key tile:
 //
 //     task 0        task 1  task 2                    task 3
 //     [# # # # # #] [# #]   [# # # # # # # # # # #]   [# # # #]
 //     '--- block 0 ---'-- block 1 --'-- block 2 --'-- block 3 --'
 //
-// The place of every cut is found by itself; how many cuts are before it, and rows of
-// parts, by sums over all of them. A task that no cut is in stands as many places behind
-// its number as there are cuts before.
+// The position of every cut is found on its own. The number of cuts before it,
+// and of rows of parts, comes from sums over all cuts. The index of a task
+// without a cut is its number plus the number of cuts before it.
 //
-// Where heads go in lockstep (headsInLockstep in plan/Balance.h), a work tile is in the list once, and
-// each share is walked by as many neighbouring blocks as there are heads. Their tasks are
-// those of the share once for each of them, their partial rows those of the list.
+// If heads run in lockstep (headsInLockstep in plan/Balance.h), a work tile is in
+// the list once, and as many neighbouring blocks as there are heads walk each
+// share. Their tasks are those of the share, once for each block, and their
+// partial rows those of the list.
 //
 //===----------------------------------------------------------------------===//
 #include "PlanKernel.h"
@@ -43,7 +45,7 @@ PlanKernel::Place PlanKernel::placeOf(Number cut) {
   Number inWorkTile = target - before * ordinals;
   Number task = workTile * ordinals + inWorkTile / size;
   Number overhead = dim(PlanDim::Fixed), tiles = tilesOfCost(size, overhead);
-  // The nearest tile: half of one more.
+  // Round to the nearest tile.
   Number inTask = inWorkTile % size + tileCost / 2;
   Number tile = tilesOfCost(max(inTask, overhead), overhead);
   Number isAtEnd = tiles - tile < leastTiles, isAtBegin = tile < leastTiles;
@@ -65,7 +67,7 @@ void PlanKernel::findCuts() {
   sync();
 }
 
-/// A cut is the last of its task where the next one is in another, or at one's begin.
+/// A cut is the last of its task if the next cut is in another task, or at the beginning of one.
 Number PlanKernel::isLastCut(Number cut, Number task) {
   Number next = nextCut(cut);
   return !equal(get(cutTask, next), task) || equal(next, cut);
@@ -98,7 +100,7 @@ void PlanKernel::countCuts() {
   sync();
 }
 
-/// A piece that adds the sink where it begins its task.
+/// Makes a piece that adds the sink if it begins its task.
 PlanPiece PlanKernel::pieceOf(Number begin, Number end) {
   PlanPiece piece{begin, end, {}};
   if (sinks)
@@ -125,7 +127,8 @@ void PlanKernel::writeWholeTasks() {
   });
 }
 
-/// The task of a piece; `segments`: the number of the piece among those that have room for segments.
+/// Writes the task of a piece; `segments` is the number of the piece among those that have memory for
+/// segments.
 void PlanKernel::writeCutPiece(const PlanWorkTile &workTile, Number ordinal, const PlanPiece &piece,
                                Number partialRow, Number index, Number segments) {
   Number ofPiece = segmentsOf(workTile, piece).first;
@@ -133,8 +136,8 @@ void PlanKernel::writeCutPiece(const PlanWorkTile &workTile, Number ordinal, con
               taskOf(workTile, piece, ordinal, segments * mostSeen(), ofPiece, partialRow));
 }
 
-/// Of each cut the piece that it ends, and of a task's last the piece behind it. Blocks in lockstep read the
-/// same segments, which the first of them writes.
+/// Writes, for each cut, the piece that it ends and, for a task's last cut, also the piece after it. Blocks
+/// in lockstep read the same segments, which the first of them writes.
 void PlanKernel::writeCutTasks() {
   spread(ifCut(shares + 1) * lockstep, [&](Number which) {
     Number cut = which / by(PlanDim::Lockstep), nth = nthOf(which, cut);
@@ -160,7 +163,7 @@ void PlanKernel::writeCutTasks() {
   });
 }
 
-/// A block begins with what is behind its share's first cut: the rest of a task, or a piece up to the next.
+/// A block begins after its share's first cut: with the rest of a task, or with a piece up to the next cut.
 void PlanKernel::writeCutStarts() {
   Number blocks = dim(PlanDim::Blocks);
   spread(ifCut(blocks + 1), [&](Number which) {

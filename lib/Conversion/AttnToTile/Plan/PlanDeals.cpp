@@ -1,15 +1,17 @@
-//===- PlanDeals.cpp - Parts are dealt to blocks, on the device -----------===//
+//===- PlanDeals.cpp - Parts are assigned to blocks, on the device --------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// All ordinals of the longest part, then those of the next, go to the blocks in turn, and
-// the next round goes back: what a block gets early and long, it gets late and short.
+// All ordinals of the longest part, then those of the next, go to the blocks
+// one after the other, and the next round goes back: a block that gets an
+// early, long part gets a late, short one.
 //
-//   turn   0 1 2 3 | 4 5 6 7 | 8 9
+//   number 0 1 2 3 | 4 5 6 7 | 8 9
 //   block  0 1 2 3 | 3 2 1 0 | 0 1
 //
-// So where a block's tasks begin is known without asking any other block.
+// So the index of a block's first task is known without asking any other block.
 //
-// Of a work tile that is cut, part k of ordinal s has its rows' partials behind those of part
-// k - 1, and the lists of the merge map follow from that.
+// The partials of a work tile that is cut lie by ordinal and then by part: part
+// k of ordinal s has its rows' partials after those of part k - 1. The lists of
+// the merge map follow from that.
 //
 //===----------------------------------------------------------------------===//
 #include "PlanKernel.h"
@@ -18,7 +20,7 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-/// A segment over some tokens of those that a work tile sees.
+/// The segment over some of the tokens that a work tile sees.
 Segment PlanKernel::segmentOf(const PlanWorkTile &workTile, const SeenTokens &seen,
                               const NumberRange &tokens) {
   NumberRange full = fullWithin(tokens, seen.full);
@@ -73,7 +75,7 @@ Task PlanKernel::taskOf(const PlanWorkTile &workTile, const PlanPiece &piece, Nu
   return task;
 }
 
-/// A block's start: its first task, that task's first segment, and where its tasks are.
+/// Writes a block's start: its first task, that task's first segment, and the range of its tasks.
 void PlanKernel::writeStart(Number start, const Task &task, const Segment &front, Number tasksBegin,
                             Number tasksEnd) {
   auto fields = ::attn::rt::fieldsOf(task), ofSegment = ::attn::rt::fieldsOf(front);
@@ -88,7 +90,7 @@ void PlanKernel::writeNoStart(Number start) {
              SmallVector<Value>(Start::usedWords, b.i32(0)));
 }
 
-/// How many rows are merged, and where the last list ends.
+/// Writes the number of rows that are merged, and the end of the last list.
 void PlanKernel::writeMergeCounts() {
   write(PlanArray::MergeStart, number(0), merges);
   write(PlanArray::MergeStart, merges + 1, partials);
@@ -98,7 +100,7 @@ PlanKernel::Dealt PlanKernel::dealtAt(Number turn) {
   return {get(order, turn / dealt) % (1 << 24), turn % dealt};
 }
 
-/// Where a block's tasks begin, in the order of blocks.
+/// The index of a block's first task, in the order of blocks.
 Number PlanKernel::startOf(Number which) {
   Number blocks = dim(PlanDim::Blocks);
   Number rounds = tasks / by(PlanDim::Blocks), rest = tasks % by(PlanDim::Blocks);
@@ -114,7 +116,7 @@ void PlanKernel::writeParts() {
   });
 }
 
-/// The task of a turn, its first segment, and where it stands.
+/// Writes the task of each number, at its index; a block's first task also goes to the block's start.
 void PlanKernel::writeTasks() {
   Number blocks = dim(PlanDim::Blocks);
   spread(tasks, [&](Number turn) {
@@ -135,7 +137,8 @@ void PlanKernel::writeTasks() {
   });
 }
 
-/// Where blocks' tasks begin; blocks without any start with zeros. How many rows are merged.
+/// Writes the range of each block's tasks, zeros as the start of blocks without any, and the number of rows
+/// that are merged.
 void PlanKernel::writeStarts() {
   Number blocks = dim(PlanDim::Blocks), isDealt = equal(shares, 0);
   spread(blocks + 1, [&](Number which) {
@@ -145,7 +148,7 @@ void PlanKernel::writeStarts() {
   });
 }
 
-/// A list of the merge map: `partialRow` is its first part, and `stride` rows lie between that and the next.
+/// Writes a list of the merge map. `partialRow` is its first part; the next part is `stride` rows further.
 void PlanKernel::writeMerge(Number list, Number firstEntry, Number ofWorkTile, Number partialRow,
                             Number stride, const PlanWorkTile &workTile, Number ordinal, Number row) {
   Number packed = workTile.packedBegin + row;

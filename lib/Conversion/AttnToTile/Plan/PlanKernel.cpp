@@ -43,7 +43,7 @@ void PlanKernel::run() {
   writeCutStarts();
   writeCutMerges();
   tile::blocksPerSMAttr.set(b.kernel, b.getI32IntegerAttr(1));
-  // A quarter of a warp's lanes: what few tasks are written by is as many blocks as there may be.
+  // Rows per warp are a quarter of its lanes: a plan of few tasks is written by as many blocks as possible.
   setLaunch(
       b.kernel,
       {.role = ::attn::rt::KernelInfo::Role::Plan, .rowsPerWarp = 8, .launch = {.grid = PlanArray::Tasks}});
@@ -73,8 +73,8 @@ PlanKernel::Numbers PlanKernel::ifThere(Number exists, size_t values, function_r
 }
 
 void PlanKernel::spread(Number count, function_ref<void(Number)> body) {
-  // Each loop begins with another warp, so that one's loads do not wait for another's. Neighbours are seven
-  // warps apart: the tasks of a small plan take four of each block.
+  // Each loop begins with another warp, so that the loads of one loop do not wait for those of another. The
+  // warps of neighbouring loops are seven apart: the tasks of a small plan take four warps of each block.
   Number turned = first + number(spreads++ * 7 % warps) * (step / warps);
   Number begin = select(turned < step, turned, turned - step);
   auto loop = scf::ForOp::create(b, begin, count, step);
@@ -105,10 +105,10 @@ void PlanKernel::put(ScratchArray array, Number index, Number value) {
   tile::WriteOp::create(b, value, scratchMemory, b.wide(array.first + index));
 }
 
-/// By quarters: three loads that do not wait for each other in place of two that do.
+/// Searches by quarters: three independent loads instead of two dependent ones.
 Number PlanKernel::search(ScratchArray array, Number count, Number x) {
   Number last = count - 1, rest = max(last, 0);
-  Number rounds = number(0); // how many digits the last i has, each of two bits
+  Number rounds = number(0); // the number of digits, of two bits each, of the last i
   for (int64_t half : {8, 4, 2, 1}) {
     Number above = shiftedRight(rest, number(2 * half)), isLong = above > 0;
     rounds = rounds + select(isLong, half, 0);

@@ -1,24 +1,27 @@
 //===- PlanKernel.h - The kernel that makes plans ---------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the planner does on the host (attn_rt/plan/Plan.h), as a program of many threads
-// that know their number and the prefix sums of what all of them hold:
+// The host's planner (attn_rt/plan/Plan.h) as a program of many threads. A
+// thread knows its number and the prefix sums of the values that all threads
+// hold:
 //
-//   sequences -> work tiles   how many tiles of rows each has                 PlanWorkTiles.cpp
-//   sequences -> pages   that rows read: whether the pool has them all   PlanPages.cpp
-//   work tiles -> parts       cut at multiples of a fixed size, or not at all PlanParts.cpp
-//   parts -> blocks      longest first, there and back over the blocks   PlanDeals.cpp
-//   work tiles -> blocks      instead: equal shares of the list, cut          PlanCuts.cpp
+//   sequences -> work tiles  the tiles of rows of each                      PlanWorkTiles.cpp
+//   sequences -> pages       that rows read: whether the pool has them all  PlanPages.cpp
+//   work tiles -> parts      cut at multiples of a fixed size, or not at all PlanParts.cpp
+//   parts -> blocks          longest first, there and back over the blocks  PlanDeals.cpp
+//   work tiles -> blocks     instead: equal shares of the list, cut         PlanCuts.cpp
 //
-// The formulas are the host planner's (attn_rt/plan/PlanTerms.h), of values.
+// The formulas are the host planner's (attn_rt/plan/PlanTerms.h), over values.
 //
-// Blocks of the launch do not wait for each other. Each finds all work tiles, parts and their
-// order in scratch memory of its own, and writes a share of the plan's arrays.
+// Blocks of the launch do not wait for each other. Each finds all work tiles,
+// parts and their order in scratch memory of its own, and writes a share of the
+// plan's arrays.
 //
-// Heads that have lengths and pages of their own have work tiles of their own. Else a work tile stands
-// for the same rows of all heads, and its parts are dealt once for each.
+// Heads that have lengths and pages of their own have work tiles of their own.
+// Otherwise a work tile stands for the same rows of all heads, and its parts
+// are assigned once for each head.
 //
-// Where something is wrong or does not fit there are no work tiles, and nothing follows from
-// that but an empty plan.
+// If an input is wrong or does not fit, there are no work tiles, and the plan
+// is empty.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_CONVERSION_ATTNTOTILE_PLAN_PLANKERNEL_H
@@ -43,7 +46,7 @@ using ::attn::rt::tileCost, ::attn::rt::costOfTask, ::attn::rt::tilesOfCost, ::a
 using Number = ValueNumber;
 using NumberRange = ::attn::rt::RangeOf<Number>;
 
-/// Tokens of an instance that rows of a work tile see, of which all of them see those in `full`.
+/// The tokens of an instance that rows of a work tile see; all rows see those in `full`.
 struct SeenTokens {
   unsigned operand;
   NumberRange tokens, full;
@@ -51,18 +54,18 @@ struct SeenTokens {
   Number tiles;
 };
 
-/// A tile of packed rows.
+/// A work tile: a tile of packed rows.
 struct PlanWorkTile {
   Number sequence, packedBegin, packedCount, firstPosition, lastPosition, rowBegin, rowEnd;
-  Number head; ///< the only one that it is of, where heads differ; else 0
+  Number head; ///< its only head if heads differ; else 0
   SmallVector<SeenTokens> seen;
-  Number tiles; ///< of all that it sees
+  Number tiles; ///< of all tokens that it sees
 };
 
 /// Key tiles [begin, end) of a work tile, for one ordinal.
 struct PlanPiece {
   Number begin, end;
-  std::optional<Number> sink; ///< whether it adds the sink, where there is one
+  std::optional<Number> sink; ///< whether it adds the sink, if there is one
 };
 
 /// An array of words in this block's scratch memory.
@@ -72,13 +75,13 @@ struct ScratchArray {
 
 class PlanKernel : ::attn::rt::PlanScratchOf<ScratchArray> {
 public:
-  /// Few enough that those without a work tile cost the others little: warps share what issues instructions.
+  /// Threads without a work tile cost the others little if there are this few: warps share the issue slots.
   static constexpr int64_t warps = 16, threads = warps * 32;
 
   PlanKernel(Chain &chain, func::FuncOp kernel);
   void run();
 
-  /// Intervals that a visibility gives at most.
+  /// The most intervals that a visibility can give.
   static int64_t intervalBound(VisibilityAttr visibility);
 
 private:
@@ -86,17 +89,18 @@ private:
   using Body = function_ref<Numbers(Number i, Number exists, ArrayRef<Number> carried)>;
 
   // Threads, loops and memory.
-  /// All threads of each block go through [0, count) together; `exists` says whether there is an i for this
-  /// one.
+  /// Runs `body` for [0, count) in all threads of each block together; `exists` says whether this thread has
+  /// an i.
   Numbers walk(Number count, ArrayRef<Number> carried, Body body);
-  /// What `body` computes where there is an i, else zeros; warps without any pass over it.
+  /// The values of `body` if there is an i, else zeros. Warps without any skip it.
   Numbers ifThere(Number exists, size_t values, function_ref<Numbers()> body);
-  /// The threads of all blocks share [0, count), 32 of it a warp, the next 32 a warp of the next block.
+  /// Runs `body` for [0, count), shared by the threads of all blocks: 32 numbers to a warp, the next 32 to a
+  /// warp of the next block.
   void spread(Number count, function_ref<void(Number)> body);
   int64_t spreads = 0; ///< so far
-  /// Goes through [begin, end), one after the other.
+  /// Runs `body` for [begin, end), one after the other.
   void forEach(Number begin, Number end, function_ref<void(Number)> body);
-  /// Sums of what the threads of a block hold: of those before this one, and of all.
+  /// Sums over the threads of a block: over those before this thread, and over all.
   struct Sums {
     Numbers before, totals;
   };
@@ -104,7 +108,7 @@ private:
   void sync() { tile::SyncOp::create(b, tile::Scope::Block); }
   Number get(ScratchArray array, Number index);
   void put(ScratchArray array, Number index, Number value);
-  /// The last i of [0, count) with array[i] <= x; array[0] is.
+  /// The last i of [0, count) with array[i] <= x; array[0] must be.
   Number search(ScratchArray array, Number count, Number x);
   void write(PlanArray array, Number index, Number value);
   void writeWords(PlanArray array, Number word, ArrayRef<Value> words);
@@ -126,7 +130,7 @@ private:
   SmallVector<Value> valuesOf(ArrayRef<Number> numbers) { return {numbers.begin(), numbers.end()}; }
   Numbers sumsOf(ArrayRef<Number> x, ArrayRef<Number> y);
   Number read(Value buffer, Number index) { return number(b.read(buffer, b.wide(index))); }
-  /// A buffer of numbers that is an input.
+  /// An input buffer of numbers.
   Value table(const Twine &name) { return b.buffer(name.str(), b.getI32Type()); }
   /// The rows of a sequence.
   NumberRange rowsOfSequence(Number sequence);
@@ -147,8 +151,8 @@ private:
   Number pos0Of(unsigned operand, Number sequence);
   PlanWorkTile workTileOf(Number workTile) { return workTileOf(workTile, get(sequenceOf, workTile)); }
   PlanWorkTile workTileOf(Number workTile, Number sequence);
-  /// All rows of a list, a sequence's or one head's of it, as one work tile: what they see, and nothing of
-  /// tiles.
+  /// All rows of a list, of a sequence or of one of its heads, as one work tile: only the tokens that they
+  /// see.
   PlanWorkTile rowsOf(Number list);
   void findSeen(PlanWorkTile &workTile, Number end);
   void addSeen(unsigned operand, PlanWorkTile &workTile);
@@ -159,7 +163,7 @@ private:
   // PlanPages.cpp
   struct PageRun {
     NumberRange entries; ///< of a row of the block table
-    Number pieces;       ///< that threads look at
+    Number pieces;       ///< each checked by one thread
   };
   bool isPaged(unsigned operand) const;
   PageRun pageRunOf(const SeenTokens &seen);
@@ -171,7 +175,7 @@ private:
 
   // PlanParts.cpp
   struct Chunks {
-    Number inside, parts; ///< cuts between its tokens; what they leave
+    Number inside, parts; ///< cuts between its tokens; and the resulting parts
   };
   Chunks chunksOf(const SeenTokens &seen);
   Number endOfChunk(const SeenTokens &seen, Number chunk);
@@ -186,7 +190,7 @@ private:
 
   // PlanDeals.cpp
   Segment segmentOf(const PlanWorkTile &workTile, const SeenTokens &seen, const NumberRange &tokens);
-  /// Writes the segments of a piece from `at` on, where it is given; returns their number and the first.
+  /// Writes the segments of a piece from `at` on, if it is given; returns their number and the first segment.
   std::pair<Number, Segment> segmentsOf(const PlanWorkTile &workTile, const PlanPiece &piece,
                                         std::optional<Number> at = {});
   Task taskOf(const PlanWorkTile &workTile, const PlanPiece &piece, Number ordinal, Number segments,
@@ -210,13 +214,12 @@ private:
   struct Place {
     Number task, tile;
   };
-  /// A task that is listed: which work tile's it is, and for which ordinal. Blocks in lockstep are numbered
-  /// by theirs.
+  /// A task in the list: its work tile, and its ordinal. Blocks in lockstep are numbered by their ordinals.
   struct Listed {
     Number workTile, ordinal;
   };
   Listed listedAt(Number task, Number nth);
-  /// A share's tasks in the order of the list, and where those of its nth block begin.
+  /// A share's tasks in the order of the list, and the index of the first task of its nth block.
   struct Run {
     NumberRange tasks;
     Number first;
@@ -228,7 +231,7 @@ private:
   Place placeOf(Number cut);
   Number nextCut(Number cut) { return min(cut + 1, dim(PlanDim::Blocks)); }
   Number isLastCut(Number cut, Number task);
-  /// `count` where work tiles are cut into shares, else 0.
+  /// `count` if work tiles are cut into shares, else 0.
   Number ifCut(Number count) { return select(shares > 0, count, 0); }
   void findCuts();
   void countCuts();
@@ -242,21 +245,21 @@ private:
 
   Chain &chain;
   KernelBuilder b;
-  Number thread, block, first, step; ///< of threads: in the block; in the grid, and how many there are
+  /// This thread in its block, the block, this thread in the grid, and the number of the grid's threads.
+  Number thread, block, first, step;
   Value scratchMemory;
   tile::AllocOp exchange;
   int64_t heads, group;
-  int64_t lists, dealt; ///< heads of a sequence that have work tiles of their own, and heads of a work tile
+  int64_t lists, dealt; ///< heads of a sequence with work tiles of their own, and heads of a work tile
   bool sinks, follows;
-  bool stores; ///< whether tasks store scores, which significance is made of: sequences then have a row at
-               ///< most
-  Number isRight, isHeld;  ///< whether inputs have no fault, and what they make fits
+  bool stores; ///< whether tasks store scores for significance; sequences then have at most one row
+  Number isRight, isHeld;  ///< whether inputs have no fault, and whether the results fit
   Number sequences, fixed; ///< fixed: whether cuts are at multiples of plan.chunk
 
   Number pieces;                                   ///< of rows of block tables
-  Number workTiles, parts, partials, merges, cost; ///< how many
-  Number tasks;                                    ///< that are dealt
-  Number shares, listed, share;                    ///< work tiles that are cut into so many shares
+  Number workTiles, parts, partials, merges, cost; ///< their numbers
+  Number tasks;                                    ///< the number of tasks without shares
+  Number shares, listed, share;                    ///< work tiles that are cut into `shares` shares
   Number lockstep, isLockstep;     ///< blocks that walk a share together, and whether they are several
   Number listPartials, listMerges; ///< of the list, for one of those blocks
 };

@@ -1,12 +1,12 @@
 //===- PlanPages.cpp - Pages that tables name, on the device --------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Attention reads wherever a block table points. So a plan is made only where every page
-// that rows of a sequence may read is one of the pool; the others, as those in front of a
-// window, may be anything.
+// Attention reads any page that a block table names. So a plan is made only if
+// every page that rows of a sequence may read is in the pool. Other entries,
+// such as those before a window, may be anything.
 //
-// Blocks do not wait for each other, so each of them looks at all pages, a piece of a row
-// of a table to a thread. Which page is wrong, and where it stands, is asked for only where
-// one is.
+// Blocks do not wait for each other, so each of them checks all pages, a piece
+// of a row of a table to a thread. The wrong page and its column are found only
+// if a page is wrong.
 //
 //===----------------------------------------------------------------------===//
 #include "PlanKernel.h"
@@ -15,9 +15,9 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-static constexpr int64_t pieceEntries = 16; ///< loads of a thread that do not wait for each other
+static constexpr int64_t pieceEntries = 16; ///< independent loads of a thread
 
-/// A range of tokens in entries of its row, and the pieces that they make.
+/// A range of tokens as entries of its row, and the number of their pieces.
 PlanKernel::PageRun PlanKernel::pageRunOf(const SeenTokens &seen) {
   const ::attn::rt::Store store = storeOf(chain.updates[seen.operand].getKv().getType());
   NumberRange entries{store.entryOf(seen.tokens.begin), store.entriesOf(seen.tokens.end)};
@@ -38,8 +38,8 @@ Number PlanKernel::pagePiecesOf(const PlanWorkTile &rows) {
   return pieces;
 }
 
-/// The first of these entries, of which a piece is looked at, in a row, whose page is not in the pool,
-/// counted from 1, and the page; 0 where there is none.
+/// The first of the entries in a piece of a row whose page is not in the pool, counted from 1, and the page;
+/// 0 if there is none.
 std::pair<Number, Number> PlanKernel::firstWrongPage(unsigned operand, Number row,
                                                      const NumberRange &entries) {
   StringRef name = nameOf(operand);
@@ -59,7 +59,7 @@ std::pair<Number, Number> PlanKernel::firstWrongPage(unsigned operand, Number ro
   return {wrong, which};
 }
 
-/// Finds what is wrong in a piece. The fault is zero where nothing is.
+/// Finds the fault in a piece; the fault is zero if there is none.
 Finding PlanKernel::wrongPageIn(Number piece) {
   Number list = search(piecesUpTo, sequences * lists, piece);
   Number rest = piece - get(piecesUpTo, list), zero = number(0);
@@ -98,7 +98,8 @@ Finding PlanKernel::wrongPageIn(Number piece) {
           .page = wrongPage};
 }
 
-/// The pieces of lists, where heads have their own. Else findWorkTiles counts them beside workTiles.
+/// Counts the pieces of lists, if heads have lists of their own. Otherwise findWorkTiles counts them beside
+/// work tiles.
 void PlanKernel::countPieces() {
   if (lists == 1)
     return;

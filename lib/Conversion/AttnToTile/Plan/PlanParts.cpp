@@ -1,10 +1,12 @@
-//===- PlanParts.cpp - Work tiles become parts in an order, on the device ------===//
+//===- PlanParts.cpp - Sorted parts of work tiles, on the device ----------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Where cuts are at multiples of a fixed size, a work tile has parts of one segment each, as
-// the planner's Balancer::listChunks makes them: so results have the same bits. Else a
-// work tile is one part, or, where blocks would get too unequal shares, what PlanCuts.cpp cuts.
+// With cuts at multiples of a fixed size, a work tile has parts of one segment
+// each, as the planner's Balancer::listChunks makes them: so results have the
+// same bits. Otherwise a work tile is one part, or, if blocks would get too
+// unequal shares, PlanCuts.cpp cuts it.
 //
-// Parts are sorted by what they cost, in 64 steps, of equals the first first.
+// Parts are sorted by their cost, in 64 steps; the order of equal parts is
+// kept.
 //
 //===----------------------------------------------------------------------===//
 #include "PlanKernel.h"
@@ -16,7 +18,7 @@ using namespace mlir::tile;
 static constexpr int64_t costBits = 6, partBits = 24; ///< of a word that is sorted
 static constexpr int64_t digitBits = 3, digits = 1 << digitBits;
 static constexpr int64_t mostSums = 4; ///< side by side
-/// Cost of the mean part, in steps: parts of more than two and a half times that are alike.
+/// The cost of the mean part, in steps: all parts of more than two and a half times that are alike.
 static constexpr int64_t meanSteps = 24;
 
 void PlanKernel::declareParameters() {
@@ -56,7 +58,8 @@ PlanKernel::Chunks PlanKernel::chunksOf(const SeenTokens &seen) {
   return {inside, select(isSome, inside + count(rest), 0)};
 }
 
-/// The key tile, counted from the segment's first, at which its chunk of that number from 1 on ends.
+/// The key tile, counted from the segment's first, at which a chunk of the segment ends; chunks are numbered
+/// from 1.
 Number PlanKernel::endOfChunk(const SeenTokens &seen, Number chunk) {
   Number origin = chunkOrigin(seen.pos0);
   Number tile = tileOfCut(seen.tokens, origin, chunk, by(PlanDim::Chunk), by(PlanDim::Keys));
@@ -91,8 +94,7 @@ PlanPiece PlanKernel::partOf(const PlanWorkTile &workTile, Number part) {
   return piece;
 }
 
-/// Sums over the work tiles of parts, rows of parts, rows to merge and cost; and whether there is room for
-/// them.
+/// Sums parts, rows of parts, rows to merge and cost over the work tiles, and checks that they fit.
 void PlanKernel::findParts() {
   Number isFirst = equal(thread, 0);
   const ScratchArray arrays[] = {partStart, partial, mergeStart, costs};
@@ -128,9 +130,8 @@ void PlanKernel::findParts() {
   sync();
 }
 
-/// Work tiles are dealt out whole where every round over the blocks would give each of them no more than its
-/// equal share, or 3 % above: so the least is merged. Else they are cut into as many shares as are long
-/// enough.
+/// Assigns whole work tiles if every round over the blocks would give no block more than 3 % above its equal
+/// share: so the least is merged. Otherwise work tiles are cut into as many shares as are long enough.
 void PlanKernel::decide() {
   Number blocks = dim(PlanDim::Blocks), overhead = dim(PlanDim::Fixed), shareTiles = dim(PlanDim::ShareTiles);
   Number all = workTiles * dealt, total = cost * dealt;
@@ -148,7 +149,7 @@ void PlanKernel::decide() {
         return {carried[0] + scan(isLonger).totals[0]};
       })[0];
   Number isCut = !fixed && longer > 0;
-  // Lockstep every work tile is listed once, for all of its heads.
+  // In lockstep every work tile is listed once, for all of its heads.
   lockstep = dim(PlanDim::Lockstep), isLockstep = lockstep > 1;
   Number listTotal = select(isLockstep, cost, total);
   Number together = mostShares(blocks / by(PlanDim::Lockstep), tiles, shareTiles * lockstep);
@@ -160,7 +161,7 @@ void PlanKernel::decide() {
   tasks = parts * dealt;
 }
 
-/// By one digit after the other, the lowest first; each keeps the order of those alike.
+/// Sorts by one digit after the other, the lowest first; each pass keeps the order of equal digits.
 void PlanKernel::sortParts() {
   Number steps = number((1 << costBits) - 1);
   Number tiles = tilesOfCost(cost, workTiles * dim(PlanDim::Fixed));
@@ -185,7 +186,7 @@ void PlanKernel::sortParts() {
   });
 }
 
-/// How many words have each digit: of this thread, two to a sum, as no block has 2^16 threads.
+/// Counts the words with each digit for this thread, two counts to a sum, as no block has 2^16 threads.
 PlanKernel::Numbers PlanKernel::countDigit(Number digit) {
   Numbers counts;
   for (int64_t d = 0; d < digits; d += 2)
@@ -200,7 +201,7 @@ PlanKernel::Numbers PlanKernel::unpackDigits(ArrayRef<Number> counts) {
   return each;
 }
 
-/// Where there are more words than threads, all are counted first; else one sum says it.
+/// If there are more words than threads, all are counted first; otherwise one sum is enough.
 void PlanKernel::sortByDigit(ScratchArray from, ScratchArray to, Number shift) {
   Numbers none(digits, number(0));
   auto digitOf = [&](Number word) { return shiftedRight(word, shift) % digits; };

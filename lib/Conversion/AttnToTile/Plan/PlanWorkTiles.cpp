@@ -1,7 +1,8 @@
 //===- PlanWorkTiles.cpp - Tiles of rows and what they see, on the device -----===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// As the planner's WorkTiles.cpp has them: of each sequence the packed rows in tiles, of
-// each tile the intervals of tokens that its rows may see, and those they all see.
+// The work tiles of the planner's WorkTiles.cpp: the packed rows of each sequence
+// in tiles, and for each tile the intervals of tokens that its rows may see,
+// and those that they all see.
 //
 //===----------------------------------------------------------------------===//
 #include "PlanKernel.h"
@@ -98,7 +99,7 @@ bool PlanKernel::isRagged(unsigned operand) const {
   return type.getRagged() && type.getHeads() != 1;
 }
 
-/// The row of an operand's tables that a sequence has, or one of its heads.
+/// The row in an operand's tables of a sequence, or of one of its heads.
 Number PlanKernel::listOf(unsigned operand, Number sequence, Number head) {
   return isRagged(operand) ? listOfHead(sequence, heads, head) : sequence;
 }
@@ -124,7 +125,7 @@ Number PlanKernel::pos0Of(unsigned operand, Number sequence) {
   return read(table(nameOf(operand) + ".pos0"), sequence);
 }
 
-/// Tokens that an instance's tables have room for, or, of a packed region, all instances.
+/// The tokens that an instance's tables can hold or, for a packed region, those of all instances.
 Number PlanKernel::roomOf(unsigned operand) {
   UpdateOp update = chain.updates[operand];
   StringRef name = argumentName(update.getKv());
@@ -133,7 +134,8 @@ Number PlanKernel::roomOf(unsigned operand) {
                          : number(b.dimension((name + ".tokens").str()));
 }
 
-/// Sequences' rows are neighbours in order, in q; lengths fit the tables; positions fit 32 bits with room.
+/// Checks a sequence: rows are in q, and follow those of the sequence before; lengths fit the tables;
+/// positions fit 32 bits with headroom.
 Number PlanKernel::faultOf(Number sequence, const NumberRange &range) {
   Number isFirst = equal(sequence, 0), all = number(b.dimension("rows"));
   Number rows = range.begin < 0 || (range.end < range.begin || all < range.end);
@@ -165,7 +167,7 @@ void PlanKernel::writeFinding(const Finding &finding) {
   writeWords(PlanArray::Finding, number(0), words);
 }
 
-/// Where each sequence's work tiles begin, and whether all inputs are as they should be.
+/// Finds the first work tile of each sequence, and checks all inputs.
 void PlanKernel::findWorkTiles() {
   Number zero = number(0), isFirstBlock = equal(block, 0);
   Numbers found = walk(sequences, {zero, zero, zero}, [&](Number i, Number exists, ArrayRef<Number> carried) {
@@ -223,7 +225,7 @@ PlanWorkTile PlanKernel::rowsOf(Number list) {
 /// Finds the positions of a work tile's rows and the tokens that they see. The rows are the last tokens of
 /// their sequence, whose rows end at `rowsEnd`.
 void PlanKernel::findSeen(PlanWorkTile &workTile, Number rowsEnd) {
-  std::optional<Number> end; // the position behind the sequence's last token
+  std::optional<Number> end; // the position after the sequence's last token
   for (unsigned o = 0; o < chain.updates.size(); ++o) {
     Number here = pos0Of(o, workTile.sequence) + lengthsOf(o, workTile.sequence).second;
     end = end ? max(*end, here) : here;
@@ -262,7 +264,7 @@ void PlanKernel::addSeen(unsigned operand, PlanWorkTile &workTile) {
   }
 }
 
-/// Rows stand at the end of their sequence. Each work tile writes those that begin in it.
+/// Writes positions: rows stand at the end of their sequence. Each work tile writes those that begin in it.
 void PlanKernel::writePositions() {
   Value positions = table("q_pos");
   spread(workTiles, [&](Number which) {
@@ -276,8 +278,8 @@ void PlanKernel::writePositions() {
   });
 }
 
-/// As ScoreTasks.cpp lists them: of all tokens that the tables have room for, whoever sees what. Where inputs
-/// have a fault, none has a token.
+/// Writes score tasks as ScoreTasks.cpp lists them: of all tokens that the tables can hold, seen or not. If
+/// inputs have a fault, the tasks have no tokens.
 void PlanKernel::writeScoreTasks() {
   Number before = number(0), isPlanned = isRight && isHeld;
   for (unsigned o = 0; o < chain.updates.size(); ++o) {

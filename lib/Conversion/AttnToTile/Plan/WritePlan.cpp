@@ -34,7 +34,7 @@ struct WritePlan : mlir::attn::impl::WritePlanPassBase<WritePlan> {
     }
   }
 
-  /// What the planner on the host does, and this one does not.
+  /// Rejects functions that only the planner on the host can plan.
   static LogicalResult verify(Chain &chain) {
     if (chain.headClasses())
       return chain.function.emitError("cannot be planned on the device: its heads have classes");
@@ -45,10 +45,10 @@ struct WritePlan : mlir::attn::impl::WritePlanPassBase<WritePlan> {
       bool stores = storesScoresAttr.isOn(chain.function);
       if (stores && !seesAll(update.getVisibility()))
         return update.emitOpError("cannot be planned on the device: expected rows that see all of their "
-                                  "tokens, whose significance is made of stored scores");
+                                  "tokens: their significance comes from stored scores");
       if (stores && storeOf(type).kind == ::attn::rt::StoreKind::Packed)
         return update.emitOpError("cannot be planned on the device: expected a paged or dense region, whose "
-                                  "room does not depend on lengths, to have significance");
+                                  "capacity does not depend on lengths, to have significance");
       if (int64_t ranges = PlanKernel::intervalBound(update.getVisibility()); ranges > 2)
         return update.emitOpError("cannot be planned on the device: expected a visibility of at most two "
                                   "intervals, got ")
@@ -57,7 +57,7 @@ struct WritePlan : mlir::attn::impl::WritePlanPassBase<WritePlan> {
     return success();
   }
 
-  /// The last row of a sequence, however long that gets.
+  /// Whether the last row of a sequence sees all tokens, however long the sequence gets.
   static bool seesAll(VisibilityAttr visibility) {
     return visibility.getKind() == VisibilityKind::All || visibility.getKind() == VisibilityKind::Causal;
   }

@@ -1,7 +1,7 @@
-//===- DequantizeRows.cpp - Numbers of the codes that are read ------------===//
+//===- DequantizeRows.cpp - Numbers of quantized rows ---------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Codes become numbers where they are; each lane gets the metadata of its group
-// from the lane that has read it.
+// Quantized values become numbers in the lane that has read them. Each lane
+// gets the metadata of its group from the lane that has read it.
 //
 //===----------------------------------------------------------------------===//
 #include "RowNumbers.h"
@@ -15,7 +15,7 @@ using namespace mlir::attn;
 using namespace mlir::tile;
 namespace rt = ::attn::rt;
 
-/// The metadata of this lane's group in a load: of row r of the eight lane r, 8 + r, ... have read it.
+/// The metadata of this lane's group in a load. Lanes r, 8 + r, ... have read that of row r of the eight.
 static Value metaWord(RowExpansion &e, DequantizeRowsOp op, int64_t together, int64_t load) {
   KernelBuilder &b = e.b;
   ShareAttr share = op.getShare();
@@ -24,7 +24,7 @@ static Value metaWord(RowExpansion &e, DequantizeRowsOp op, int64_t together, in
       share.isOneRow() ? b.i32(load) : b.div(b.add(e.lane, b.i32(load * share.getLanes())), share.getWidth());
   Value group = b.div(e.columnOf(share, load), together);
   Value holder = b.add(b.mul(b.rem(group, atOnce), b.i32(ShareAttr::rows)), row);
-  holder = b.min(holder, b.i32(31)); // rows behind the eight
+  holder = b.min(holder, b.i32(31)); // rows past the eighth
   Value result;
   for (auto [i, words] : llvm::enumerate(e.held.at(op.getMeta()))) {
     Value there = FromLaneOp::create(b, words[0], holder);
@@ -58,7 +58,7 @@ void RowExpansion::dequantize(DequantizeRowsOp op) {
     SmallVector<Value> numbers;
     for (Value code : n.unpackCodes(words, format.bits)) {
       if (format.isInteger()) {
-        // The code in the last bits of 2^23, less that.
+        // The quantized value in the last bits of 2^23, less 2^23.
         Value exact = n.sub(n.number(n.either(code, b.i32(0x4b000000))), b.f32(8388608));
         numbers.push_back(math::FmaOp::create(b, exact, scale, zero));
       } else {

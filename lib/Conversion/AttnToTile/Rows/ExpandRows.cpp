@@ -1,6 +1,6 @@
 //===- ExpandRows.cpp - Pieces of rows become loads and stores ------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Every operation on a piece gives way to what a lane does of it, in place.
+// Every operation on a piece is replaced, in place, by a lane's share of it.
 //
 //===----------------------------------------------------------------------===//
 #include "RowExpansion.h"

@@ -1,11 +1,12 @@
-//===- QuantizeRows.cpp - Codes of the rows that are written --------------===//
+//===- QuantizeRows.cpp - Quantization of rows ----------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A lane holds eight neighbouring numbers of a row, and as many neighbouring lanes
-// as it takes hold a group. They meet by exchanges for its smallest and its largest
-// number, and each finds the metadata. Codes stay where the numbers were; one lane
-// of a group hands the metadata to where rows are neighbours (attn.share).
+// A lane holds eight neighbouring numbers of a row, and several neighbouring
+// lanes hold a group. They exchange numbers to find its smallest and its
+// largest, and each computes the metadata. Quantized values stay where the
+// numbers were. One lane of a group passes the metadata to the lane in whose
+// layout rows are neighbours (attn.share).
 //
-//   x -> finite x -> group's scale and zero -> code      as attn_rt/tensor/Format.h says
+//   x -> finite x -> group's scale and zero -> quantized   as attn_rt/tensor/Format.h says
 //
 //===----------------------------------------------------------------------===//
 #include "RowNumbers.h"
@@ -24,7 +25,8 @@ namespace rt = ::attn::rt;
 
 namespace {
 
-/// A number whose last bit is 1: added to a small one it rounds that to an integer, its last bits.
+/// A float whose last bit is 1: added to a small number, it rounds that number to an integer in its last
+/// bits.
 constexpr float toInteger = 12582912; // 1.5 * 2^23
 constexpr uint32_t toIntegerBits = 0x4b400000;
 
@@ -37,10 +39,10 @@ struct Quantizer {
   void run();
 
 private:
-  /// What the codes of a lane are made with.
+  /// The factors of a lane's quantized values.
   struct Meta {
-    Value inverse, zero; ///< zero: of integers
-    Value word;          ///< as it is stored; null where it is given
+    Value inverse, zero; ///< zero: for integers
+    Value word;          ///< as it is stored; null if the scale is given
   };
 
   void clean(MutableArrayRef<Value> row);
@@ -63,7 +65,7 @@ private:
   rt::StorePart part;
   rt::Format format;
   int64_t together; ///< lanes that share metadata
-  Value strange;    ///< numbers of this lane that were NaN or infinite
+  Value strange;    ///< the count of this lane's numbers that were NaN or infinite
 };
 
 void Quantizer::run() {
@@ -89,7 +91,7 @@ void Quantizer::run() {
     countInto(op.getStatus());
 }
 
-/// NaN becomes 0, and what is beyond the largest number that of its sign.
+/// Replaces NaN by 0, and clamps to the largest number of the format.
 void Quantizer::clean(MutableArrayRef<Value> row) {
   float largest = format.largest();
   for (Value &x : row) {
@@ -104,8 +106,8 @@ void Quantizer::clean(MutableArrayRef<Value> row) {
   }
 }
 
-/// Over the numbers of all lanes of a group. What is combined twice does no harm, so that after k steps a
-/// lane has met 2^k neighbours, the first behind the last.
+/// Combines the numbers of all lanes of a group. Combining a number twice must be harmless: after k steps a
+/// lane has combined 2^k neighbours, where the first follows the last.
 Value Quantizer::reduce(ArrayRef<Value> row, llvm::function_ref<Value(Value, Value)> combine) {
   Value result = row.front();
   for (Value x : row.drop_front())
@@ -137,7 +139,8 @@ Value Quantizer::largestOf(ArrayRef<Value> row) {
   return reduce(magnitudes, [&](Value x, Value y) { return n.max(x, y); });
 }
 
-/// By which the largest number becomes the largest code, in multiples of the tensor's scale.
+/// The scale by which the largest number becomes the largest quantized value, in multiples of the tensor's
+/// scale.
 Quantizer::Meta Quantizer::findBlock(ArrayRef<Value> row, Value ofTensor) {
   float perLargest = 1.0F / static_cast<float>(format.element().largest());
   Value wanted = n.mul(n.mul(largestOf(row), b.f32(perLargest)), n.inverse(ofTensor));
@@ -146,7 +149,7 @@ Quantizer::Meta Quantizer::findBlock(ArrayRef<Value> row, Value ofTensor) {
   return {n.inverse(n.mul(n.blockScale(code, format), ofTensor)), Value(), code};
 }
 
-/// The exponent of the largest number, less that of the largest code.
+/// The exponent of the largest number, less that of the largest quantized value.
 Quantizer::Meta Quantizer::findPower(ArrayRef<Value> row) {
   Value most = n.bits(largestOf(row));
   Value power = b.sub(n.shr(most, 23), b.i32(std::ilogb(format.element().largest())));
@@ -196,13 +199,14 @@ Words Quantizer::codesOf(ArrayRef<Value> row, const Meta &meta) {
   return n.packCodes(codes, format.bits, toIntegerBits);
 }
 
-/// To lane i what the first lane of a group of row i % 8 has found: groups i / 8 and on of the piece.
+/// Passes to lane i the metadata that the first lane of a group of row i % 8 has found, for group i / 8 of
+/// the piece and so on.
 Words Quantizer::handOver(ArrayRef<Value> words, int64_t load) {
   int64_t perLoad = share.getLanes() / share.getWidth();
   Value row = b.rem(e.lane, ShareAttr::rows);
   Value group = b.add(b.div(e.lane, ShareAttr::rows), b.i32(load * (32 / ShareAttr::rows)));
   Value holder = b.add(b.mul(b.rem(row, perLoad), b.i32(share.getWidth())), b.mul(group, b.i32(together)));
-  holder = b.min(holder, b.i32(31)); // groups that the piece has not
+  holder = b.min(holder, b.i32(31)); // groups past the end of the piece
   Value result;
   for (auto [i, word] : llvm::enumerate(words)) {
     Value there = FromLaneOp::create(b, word, holder);

@@ -1,4 +1,4 @@
-//===- RowChunks.cpp - What a lane reads and writes of a piece -------------===//
+//===- RowChunks.cpp - A lane's share of a piece ---------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "AttnToTile/Kernel/StoreValues.h"
 #include "RowExpansion.h"
@@ -10,7 +10,7 @@ using namespace mlir::attn;
 using namespace mlir::tile;
 namespace rt = ::attn::rt;
 
-/// What attn.load_rows and attn.store_rows say alike.
+/// The operands and attributes that attn.load_rows and attn.store_rows have in common.
 struct RowExpansion::Access {
   RowPart part;
   bool meta;
@@ -70,7 +70,7 @@ Value RowExpansion::columnOf(ShareAttr share, int64_t load) {
   return share.isOneRow() ? lane : b.rem(numberOf(share, load), share.getWidth());
 }
 
-/// Which of the eight rows; where a load is of one row, keys and values ask for the same.
+/// The index of the row among the eight. If a load has one row, keys and values ask for the same number.
 Value RowExpansion::rowOf(ShareAttr share, int64_t load) {
   if (!share.isOneRow())
     return b.div(numberOf(share, load), share.getWidth());
@@ -114,8 +114,8 @@ RowExpansion::Chunk RowExpansion::chunkOf(const Access &access, const RowMemory 
   return {there, b.mul(b.add(layers, inLayer(access, memory, slot, column)), b.i64(perElement))};
 }
 
-/// Chunks from the start of a layer. Heads of a row lie behind one another, but where a page has head behind
-/// head.
+/// The chunks from the start of a layer. The heads of a row follow each other, unless a page stores one head
+/// after the other.
 Value RowExpansion::inLayer(const Access &access, const RowMemory &memory, Value slot, Value column) {
   int64_t chunk = access.share.getChunk();
   auto type = dyn_cast<KVType>(access.argument.getType());
@@ -131,7 +131,7 @@ Value RowExpansion::inLayer(const Access &access, const RowMemory &memory, Value
   return b.add(b.mul(b.wide(store.lineOf(values, slot)), b.i64(ofHead)), b.wide(b.rem(column, ofHead)));
 }
 
-/// Where the line of a slot of unified pages begins, which have one head, in chunks of so many bytes.
+/// The offset of a slot's line in unified pages, which have one head, in chunks of `chunk` bytes.
 Value RowExpansion::inPages(const Access &access, Value slot, int64_t line, int64_t chunk) {
   const rt::Store store = storeOf(cast<KVType>(access.argument.getType()));
   std::string name =
@@ -141,7 +141,7 @@ Value RowExpansion::inPages(const Access &access, Value slot, int64_t line, int6
                b.wide(b.mul(b.rem(slot, store.tokensOf(1)), b.i32(line))));
 }
 
-/// Neighbouring lanes hold neighbouring rows: what a page has of a head is written a sector at a time.
+/// Neighbouring lanes hold neighbouring rows, so a head's metadata in a page is written a sector at a time.
 RowExpansion::Chunk RowExpansion::metaChunkOf(const Access &access, const RowMemory &memory, int64_t load) {
   ShareAttr share = access.share;
   int64_t width = share.getWidth(), words = share.getChunk() / metaWordBytes,
@@ -150,13 +150,13 @@ RowExpansion::Chunk RowExpansion::metaChunkOf(const Access &access, const RowMem
   const rt::Store store = storeOf(type);
   const rt::StorePart part = storedPartOf(access.argument, access.part);
   int64_t ofHead = part.format.metaBytes(part.dim) / share.getChunk();
-  // Bytes of blocks, by which rows are converted, are fewer than those of a line.
+  // Rows are converted by bytes of blocks, which may be fewer than the bytes of a line.
   int64_t used = share.getChunk() == 1 ? part.format.groups(part.dim) : ofHead;
 
   Value row = b.rem(lane, ShareAttr::rows);
   Value inPiece = b.add(b.div(lane, ShareAttr::rows), b.i32(load * atOnce));
   Value column = b.add(inPiece, b.mul(access.piece, b.i32(width)));
-  Value there = b.compare(arith::CmpIPredicate::sge, access.mark, b.i32(0)); // that of row lane % 8
+  Value there = b.compare(arith::CmpIPredicate::sge, access.mark, b.i32(0)); // the mark of row lane % 8
   auto both = [&](Value condition) { there = b.createOrFold<arith::AndIOp>(there, condition); };
   if (width % atOnce)
     both(b.less(inPiece, b.i32(width)));
@@ -192,7 +192,7 @@ void RowExpansion::take(LoadRowsOp op) {
     if (types.size() > 1) {
       llvm::append_range(words, ReadAdjacentOp::create(b, types, buffer, place.index).getValues());
     } else {
-      // Launches write what others read, as attn.append does what attn.move reads.
+      // An earlier launch may have written what this one reads, as attn.append does for attn.move.
       Type element = cast<BufferType>(buffer.getType()).getElement();
       Value word = tile::ReadOp::create(b, element, buffer, place.index, b.getUnitAttr());
       words.push_back(element == i32 ? word : b.createOrFold<arith::ExtUIOp>(i32, word));
@@ -225,12 +225,12 @@ Value RowExpansion::givenScale(Value kv, RowPart part, Value layer, Value piece,
                                int64_t load) {
   RowMemory memory = sharedScalesOf(kv, part);
   Value &known = scales[memory.buffer];
-  if (known && share.isOneRow()) // all loads are of the same columns
+  if (known && share.isOneRow()) // all loads have the same columns
     return known;
   const rt::Store store = storeOf(cast<KVType>(kv.getType()));
   const rt::StorePart stored = storedPartOf(kv, part);
   Value column = b.add(columnOf(share, load), b.mul(piece, b.i32(share.getWidth())));
-  // Lanes behind the last column read the last head's.
+  // Lanes past the last column read the last head's scale.
   Value head = b.min(b.div(column, stored.dim / rowNumbers), b.i32(store.heads - 1));
   auto place = [&] { return head; };
   StoreValues values{b, "", place};

@@ -1,6 +1,7 @@
 //===- RowExpansion.h - What expanding pieces of rows needs -----*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the lanes of a warp hold of a turn's pieces so far, and where it lies.
+// The values that the lanes of a warp hold of an iteration's pieces so far, and
+// their addresses.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_CONVERSION_ATTNTOTILE_ROWS_ROWEXPANSION_H
@@ -10,25 +11,25 @@
 
 namespace mlir::attn {
 
-/// The 32-bit words of a chunk; of a chunk of two bytes the low half of one.
+/// The 32-bit words of a chunk; for a chunk of two bytes, the low half of one word.
 using Words = SmallVector<Value, 4>;
 
 struct RowExpansion {
   explicit RowExpansion(func::FuncOp kernel);
 
   // Chunks in memory (RowChunks.cpp).
-  /// One chunk of a lane: whether it exists, and where it lies, in elements of the buffer.
+  /// One chunk of a lane: whether it exists, and its address in elements of the buffer.
   struct Chunk {
     Value there, index;
   };
-  /// Computes in front of the first operation on rows of a turn, `op`, what all of them read and write: lanes
-  /// do it before they wait for their loads.
+  /// Computes the addresses of all chunks of an iteration before its first operation on rows, `op`: lanes do
+  /// it before they wait for their loads.
   void placeChunks(Operation *op);
-  /// The column of a lane's chunk in a piece, of this load.
+  /// The column of a lane's chunk in a piece, for a load.
   Value columnOf(ShareAttr share, int64_t load);
-  /// The buffer of a memory whose chunks have so many bytes.
+  /// The buffer of a memory, for chunks of `chunk` bytes.
   Value bufferOf(const RowMemory &memory, int64_t chunk);
-  /// How far its layers are apart, in the chunks of the parameter.
+  /// The distance of the memory's layers, in the chunks of the parameter.
   Value strideOf(const RowMemory &memory);
   Value fromLane(Value value, Value row);
 
@@ -37,7 +38,7 @@ struct RowExpansion {
   void quantize(QuantizeRowsOp op);     // QuantizeRows.cpp
   void dequantize(DequantizeRowsOp op); // DequantizeRows.cpp
 
-  /// The scale that a cache is given for the numbers of this lane in a load.
+  /// The scale that a cache is given for this lane's numbers in a load.
   Value givenScale(Value kv, RowPart part, Value layer, Value piece, ShareAttr share, int64_t load);
 
   KernelBuilder b;
@@ -56,7 +57,7 @@ private:
   Value rowOf(ShareAttr share, int64_t load);
 
   DenseMap<Operation *, SmallVector<Chunk>> chunks;
-  DenseMap<std::pair<Value, Value>, Value> handed; ///< by a lane, of a value
+  DenseMap<std::pair<Value, Value>, Value> handed; ///< a value of another lane
   DenseMap<int64_t, Value> numbers;                ///< of rows
   llvm::StringMap<Value> strides, scales;
 };

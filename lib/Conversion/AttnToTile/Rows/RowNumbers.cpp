@@ -54,7 +54,7 @@ Words RowNumbers::pack(ArrayRef<Value> numbers, Type element) {
   return words;
 }
 
-/// Sums instead of unions, so that what the codes are too large comes off all of them at once.
+/// Adds instead of taking the union, so that one subtraction removes the bias of all quantized values.
 Words RowNumbers::packCodes(ArrayRef<Value> codes, int64_t bits, uint32_t bias) {
   Words words;
   for (size_t begin = 0, count = std::min<size_t>(32 / bits, codes.size()); begin < codes.size();
@@ -94,8 +94,9 @@ Value RowNumbers::blockScale(Value byte, const rt::Format &format) {
   return b.f32(1);
 }
 
-/// A number is normal in the code's type or a multiple of its smallest. Of normal ones the mantissa is
-/// rounded in place; a sum with a number whose last bit is that smallest rounds the others.
+/// A number is either normal in the quantized type or rounded to a multiple of its smallest value. The
+/// mantissa of a normal number is rounded in place. The others are rounded by a sum with a number whose last
+/// bit is that smallest value.
 Value RowNumbers::toCode(Value x, const rt::ElementType &type) {
   int shift = 23 - type.mantissaBits, bias = (1 << (type.exponentBits - 1)) - 1;
   Value sign = mask(shr(bits(x), 32 - type.bits), 1 << (type.bits - 1));
@@ -104,14 +105,14 @@ Value RowNumbers::toCode(Value x, const rt::ElementType &type) {
   Value even = mask(shr(all, shift), 1);
   Value rounded = b.add(b.add(all, even), b.i32((1 << (shift - 1)) - 1));
   Value normal = b.sub(shr(rounded, shift), b.i32((127 - bias) << type.mantissaBits));
-  double ulp = std::ldexp(1.0, 23 + 1 - bias - type.mantissaBits); // the sum's last bit is the smallest code
+  double ulp = std::ldexp(1.0, 23 + 1 - bias - type.mantissaBits); // the sum's last bit is the smallest value
   Value small = b.sub(bits(add(within, b.f32(ulp))), b.i32(static_cast<int32_t>(bitsOf(ulp))));
   Value isSmall = b.compare(arith::CmpIPredicate::ult, all,
                             b.i32(static_cast<int32_t>(bitsOf(std::ldexp(1.0, 1 - bias)))));
   return either(b.select(isSmall, small, normal), sign);
 }
 
-/// Exponent and mantissa in their places are a number 2^(127 - bias) too small, subnormal ones included.
+/// Shifted into place, exponent and mantissa are a number 2^(127 - bias) too small; so are subnormal ones.
 Value RowNumbers::fromCode(Value code, const rt::ElementType &type) {
   int shift = 23 - type.mantissaBits, bias = (1 << (type.exponentBits - 1)) - 1;
   const int magnitudes = (1 << (type.bits - 1)) - 1;
@@ -119,7 +120,7 @@ Value RowNumbers::fromCode(Value code, const rt::ElementType &type) {
   Value value = mul(number(shl(all, shift)), b.f32(std::ldexp(1.0, 127 - bias)));
   if (type.bits == 4)
     return number(either(bits(value), sign));
-  // Codes from here on are infinite or none.
+  // Quantized values from here on are infinite or NaN.
   int64_t first = type.infinities ? ((1 << type.exponentBits) - 1) << type.mantissaBits : 0x7f;
   Value special = type.infinities ? either(shl(all, shift), b.i32(0x7f800000)) : b.i32(0x7fc00000);
   Value isSpecial = b.compare(arith::CmpIPredicate::uge, all, b.i32(first));

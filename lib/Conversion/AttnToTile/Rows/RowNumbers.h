@@ -1,9 +1,9 @@
 //===- RowNumbers.h - Arithmetic on the numbers of a lane -------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What attn_rt/tensor/Format.h says of a row on a CPU, for the eight numbers of it that
-// a lane holds: f32, and rounded where it rounds, so that codes are the same to
-// the bit. Conversions are integer arithmetic on the bits of floats, and alike on
-// all chips.
+// The arithmetic of attn_rt/tensor/Format.h for the eight numbers of a row that
+// a lane holds: f32, and rounded where the CPU rounds, so that quantized values
+// are the same to the bit. Conversions are integer arithmetic on the bits of
+// floats, and alike on all chips.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_CONVERSION_ATTNTOTILE_ROWS_ROWNUMBERS_H
@@ -35,7 +35,7 @@ struct RowNumbers {
   Value inverse(Value x) { return arith::DivFOp::create(b, b.f32(1), x); }
   Value magnitude(Value x) { return number(mask(bits(x), 0x7fffffff)); }
 
-  /// Bits of a number rounded to f16, in the low half of a word, and the way back.
+  /// Rounds a number to f16, whose bits go to the low half of a word; and the way back.
   Value toHalf(Value x);
   Value fromHalf(Value bits);
 
@@ -43,14 +43,16 @@ struct RowNumbers {
   SmallVector<Value> unpack(ArrayRef<Value> words, Type element);
   Words pack(ArrayRef<Value> numbers, Type element);
 
-  /// Words of eight codes of so many bits, one behind the other; each may be `bias` too large.
+  /// Packs eight quantized values of `bits` bits into words; each value may be `bias` too large. And the way
+  /// back.
   Words packCodes(ArrayRef<Value> codes, int64_t bits, uint32_t bias = 0);
   SmallVector<Value> unpackCodes(ArrayRef<Value> words, int64_t bits);
 
-  /// The code of 8 bits that is nearest to a number, ties to even; the largest where it is beyond.
+  /// The quantized value of 8 or 4 bits that is nearest to a number, ties to even; the largest if the number
+  /// is beyond it.
   Value toCode(Value x, const ::attn::rt::ElementType &type);
   Value fromCode(Value code, const ::attn::rt::ElementType &type);
-  /// The number that the scale of a block is.
+  /// The number that the bits of a block's scale stand for.
   Value blockScale(Value byte, const ::attn::rt::Format &format);
 };
 

@@ -1,21 +1,21 @@
 //===- WalkRows.cpp - A loop over rows around an operation on a cache -----===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A warp copies the keys and values of eight rows at a time, of each at most 512
-// bytes: a *piece*. Eight, because the slots of eight rows are one 32-byte sector
-// of their list; both keys and values, because they share it; 512 bytes, because
-// each lane then has a 16-byte load of every row in flight before it stores the
-// first. Rows of more bytes are copied by several warps, and of shorter rows as
-// many share a load as fit into one. Rows are whole sectors, and so is everything
-// that a warp touches, where the heads of a row have a multiple of 32 bytes
-// together; else neighbouring rows share one.
+// A warp copies the keys and values of eight rows at a time, of each at most
+// 512 bytes: a *piece*. Eight rows, because their slots are one 32-byte sector
+// of their list; both keys and values, because they share it; 512 bytes,
+// because each lane then has a 16-byte load of every row in flight before it
+// stores the first. Several warps copy rows of more bytes, and as many shorter
+// rows share a load as fit into one. Rows are whole sectors, and so is
+// everything that a warp touches, if the heads of a row have a multiple of 32
+// bytes together; otherwise neighbouring rows share a sector.
 //
-//   work(layer, eight rows, piece)       walked by all warps of the grid in turn
+//   work(layer, eight rows, piece)       walked by all warps of the grid, one after the other
 //
-// How many rows there are is read from memory, so the launch depends on nothing,
-// and rows marked by a negative slot cost their four bytes in the list.
+// The number of rows is read from memory, so the launch depends on nothing, and
+// rows marked by a negative slot cost their four bytes in the list.
 //
-// Where numbers are stored differently here and there, a lane takes eight of them,
-// whatever bytes those are, and those that share metadata are in one piece.
+// If source and target store numbers differently, a lane takes eight numbers,
+// whatever their bytes are, and numbers that share metadata are in one piece.
 //
 //===----------------------------------------------------------------------===//
 #include "RowMemory.h"
@@ -41,17 +41,17 @@ namespace {
 
 constexpr int64_t warps = 4, lanes = 32;
 constexpr RowPart parts[] = {RowPart::Keys, RowPart::Values};
-/// 128 registers to a lane, of which loads take at most 64; or 255, where they take more, or are computed
-/// with.
+/// Blocks with 128 registers to a lane, of which loads take at most 64; or with 255, if loads take more or
+/// lanes compute.
 constexpr int64_t blocksToCopy = 4, blocksToCompute = 2, mostCopiedWords = 64;
 
-/// How keys or values get from where they are to where they go.
+/// The path of keys or values from their source to their target.
 class Route {
 public:
   Route(Value source, Value target, RowPart part)
       : source(source), target(target), part(part), from(storedPartOf(source, part)),
         to(storedPartOf(target, part)) {
-    // Codes under scales that are given mean the same in their own cache alone.
+    // Quantized values with given scales keep their meaning only within their own cache.
     converts = from.format != to.format || (source != target && from.format.hasSharedScale());
     if (converts) {
       int64_t together = std::lcm(lanesOf(from), lanesOf(to));
@@ -76,10 +76,10 @@ public:
     auto cache = dyn_cast<KVType>(source.getType());
     return cache ? cache.getHeads() : cast<RankedTensorType>(source.getType()).getDimSize(2);
   }
-  /// Whether rows of one end have metadata that they are read or written with.
+  /// Whether rows of one end have metadata that is read or written with them.
   bool hasMeta(const rt::StorePart &end) const { return end.format.hasLines(); }
   bool readsScales(const rt::StorePart &end) const { return converts && end.format.hasSharedScale(); }
-  /// Bytes of the chunk in which one end is accessed: eight numbers, or as much as there may be.
+  /// The bytes of the chunk in which one end is accessed: eight numbers, or as much as possible.
   int64_t chunkOf(const rt::StorePart &end) const {
     return converts ? rowNumbers * end.format.bits / 8 : rowChunkBytes;
   }
@@ -109,7 +109,7 @@ private:
 
 class Walk {
 public:
-  /// Of `copy` all values are arguments of `kernel`.
+  /// All values of `copy` are arguments of `kernel`.
   Walk(const RowCopy &copy, func::FuncOp kernel) : copy(copy), b(kernel), i32(b.getI32Type()) {
     for (RowPart part : parts) {
       Value rows = part == RowPart::Keys ? copy.k : copy.v;
@@ -149,7 +149,7 @@ public:
 private:
   int64_t pieces() const { return std::max(routes[0].pieces(), routes[1].pieces()); }
 
-  /// What a lane holds between its loads and its stores, in 32 bits each.
+  /// The words of 32 bits that a lane holds between its loads and its stores.
   int64_t wordsOfLane() const {
     int64_t bytes = 0;
     for (const Route &route : routes) {
@@ -162,7 +162,7 @@ private:
     return bytes / 4;
   }
 
-  /// In the order of the manifest: how many rows there are, where they lie, and the lists.
+  /// Declares parameters in the order of the manifest: the number of rows, their memory, and the lists.
   void declareParameters() {
     b.buffer("row_count", i32);
     for (const Route &route : routes)
@@ -190,7 +190,7 @@ private:
       b.buffer(argumentName(copy.status), i32);
   }
 
-  /// Lane i reads the slots of row i of the eight. Rows past the end are marked like those to be skipped.
+  /// Reads the slots of row i of the eight in lane i. Rows past the end are marked like rows to be skipped.
   void readLists(Value begin, Value lane, Value count) {
     firstRow = begin;
     Value row = b.add(begin, b.rem(lane, ShareAttr::rows));
@@ -202,7 +202,7 @@ private:
     mark = b.select(b.less(row, count), listed, b.i32(-1));
   }
 
-  /// What a warp has read of keys or values.
+  /// The rows and metadata that a warp has read of keys or values.
   struct Taken {
     Value rows, meta;
   };
@@ -247,7 +247,7 @@ private:
       write(taken.meta, true, route.metaShareOf(route.to, pieces()));
   }
 
-  /// All loads, then all stores.
+  /// Emits all loads, then all stores.
   void copyRows() {
     SmallVector<Taken> taken;
     for (const Route &route : routes)
@@ -277,8 +277,8 @@ struct WalkRows : mlir::attn::impl::WalkRowsPassBase<WalkRows> {
     }
   }
 
-  /// The kernel has in front of its parameters the arguments of the function and, named alike, what a gather
-  /// gives.
+  /// Replaces the function by its kernel. Before its parameters the kernel has the function's arguments and,
+  /// under their names, the results of a gather.
   static void walk(func::FuncOp function) {
     RowCopy copy = *findRowCopy(function);
     OpBuilder builder(function);

@@ -1,8 +1,9 @@
 // RUN: attn-opt %s --attn-make-kernels --attn-manage-pages | FileCheck %s
 // RUN: attn-opt %s --emit=ptx --target=sm_80 -o - | FileCheck %s --check-prefix=PTX
 
-// A warp has four lists, and eight lanes share one. They go over its flags three times, sixteen to a load, and then over the
-// columns that no move fills. Loops have as many turns as a lane's share: no lane waits for another within.
+// A warp has four lists, and eight lanes share one. They pass over its flags three times, sixteen to a load, and then
+// over the columns that no move fills. Loops have as many iterations as a lane's share: no lane waits for another
+// within.
 // CHECK-LABEL: func.func @compact_moves(
 // CHECK-SAME: tile.launch = {grid = "rows", pieces = 1 : i32, role = "compact_tokens", rows_per_warp = 4 : i32}
 // CHECK: scf.for
@@ -20,7 +21,8 @@
 // CHECK: scf.for
 // CHECK-NOT: tile.from_lane
 // CHECK: tile.read_adjacent
-// Pages are looked up for tokens that move and places that are filled alone; those at the right end are counted from there.
+// Pages are looked up only for tokens that move and slots that are filled; those at the right end are counted from
+// there.
 // CHECK: scf.for
 // CHECK: math.cttz
 // CHECK: %[[PAGE:.*]] = arith.divui %{{.*}}, %c64_i32

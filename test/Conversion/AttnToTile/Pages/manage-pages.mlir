@@ -1,7 +1,7 @@
 // RUN: attn-opt %s --attn-make-kernels --attn-manage-pages --canonicalize | FileCheck %s
 // RUN: attn-opt %s --emit=ptx --target=sm_80 -o - | FileCheck %s --check-prefix=PTX
 
-// A launch that counts, one that gives back, one that takes and publishes.
+// One launch counts, one releases pages, one takes pages and publishes.
 // CHECK-LABEL: func.func @manage_count(
 // CHECK-SAME: tile.launch = {grid = "rows", pieces = 1 : i32, role = "count_pages", rows_per_warp = 32 : i32}
 // CHECK: scf.for
@@ -11,7 +11,7 @@
 // CHECK: tile.scan %{{.*}}, %{{.*}}, %{{.*}} in
 // CHECK: tile.write_adjacent
 
-// Pages go to the ring, and the columns where they were hold -1.
+// Pages go to the ring, and -1 to the columns that held them.
 // CHECK-LABEL: func.func @manage_release(
 // CHECK: tile.scan
 // CHECK: scf.for

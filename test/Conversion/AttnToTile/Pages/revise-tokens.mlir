@@ -2,13 +2,13 @@
 // RUN: cat %S/../../../../lib/Conversion/AttnToTile/Pages/ReviseTokens.mlir %S/../../../../lib/Conversion/AttnToTile/Pages/Lists.mlir | attn-opt -o /dev/null
 // RUN: attn-opt %s --emit=ptx --target=sm_80 -o - | FileCheck %s --check-prefix=PTX
 
-// The kernel is the text of ReviseTokens.mlir, in which every call is written out: sizes are numbers, and the policy's regions stand
-// where the text calls them.
+// The kernel is the text of ReviseTokens.mlir, in which every call is inlined: sizes are numbers, and the policy's
+// regions replace the calls to them.
 // CHECK-LABEL: func.func @revise_lists(
 // CHECK-SAME: tile.launch = {grid = "rows", pieces = 1 : i32, role = "revise_tokens", rows_per_warp = 1 : i32}
 // CHECK-NOT: call
 // CHECK: scf.for
-// A list that streams has a window of its own,
+// A list that streams has a window of its own.
 // CHECK-COUNT-2: tile.read %arg6[
 // CHECK: %[[LEFT:.*]]:5 = scf.for
 // CHECK-COUNT-4: tile.read written %{{.*}} : <f32> -> f32

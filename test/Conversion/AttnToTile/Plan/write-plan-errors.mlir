@@ -28,10 +28,10 @@ func.func @classes(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %c
 !lse = tensor<?x8xf32>
 !kv = !attn.kv<paged<16>, heads = 2, dim = 64, key = bf16, value = bf16>
 
-// A row that comes later may not see what is stored now.
+// A later row may not see the token that is stored now.
 func.func @hidden(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> (!query, !lse)
     attributes {attn.device_plan, attn.significance = "max"} {
-  // expected-error@+1 {{cannot be planned on the device: expected rows that see all of their tokens, whose significance is made of stored scores}}
+  // expected-error@+1 {{cannot be planned on the device: expected rows that see all of their tokens: their significance comes from stored scores}}
   %o, %lse = attn.attend %q over (%kv see window(64)) scale 1.0 : !query, !kv -> !query, !lse
   return %o, %lse : !query, !lse
 }
@@ -44,7 +44,7 @@ func.func @hidden(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> 
 
 func.func @packed(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> (!query, !lse)
     attributes {attn.device_plan, attn.significance = "max"} {
-  // expected-error@+1 {{cannot be planned on the device: expected a paged or dense region, whose room does not depend on lengths, to have significance}}
+  // expected-error@+1 {{cannot be planned on the device: expected a paged or dense region, whose capacity does not depend on lengths, to have significance}}
   %o, %lse = attn.attend %q over (%kv see causal) scale 1.0 : !query, !kv -> !query, !lse
   return %o, %lse : !query, !lse
 }

@@ -1,7 +1,7 @@
 // RUN: attn-opt %s --attn-make-kernels --attn-write-plan | FileCheck %s
 
-// A function that is marked so gets a kernel that makes plans, in the place of a third copy of it: of tables alone, in
-// scratch memory of each block, with sums over all threads of a block.
+// A function that is marked `attn.plans` becomes a kernel that makes plans: from tables alone, in scratch memory of
+// each block, with sums over all threads of a block.
 
 !query = tensor<?x8x64xbf16>
 !kv = !attn.kv<paged<16>, heads = 2, dim = 64, key = bf16, value = bf16>
@@ -25,7 +25,7 @@ func.func @f(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !quer
 // CHECK-SAME: #tile.parameter<buffer, "plan.scratch"
 // CHECK-SAME: tile.threads = 512
 // CHECK: %[[EXCHANGE:.*]] = tile.alloc : !tile.scratch<256>
-// The units of sequences, and whether what is read of them is in order.
+// The work tiles of sequences, and the check of the inputs.
 // CHECK: scf.for
 // CHECK: tile.read {{.*}} : <i32> -> i32
 // CHECK: tile.scan %{{.*}}, %{{.*}} in %[[EXCHANGE]] warps 16

@@ -1,6 +1,7 @@
 // RUN: attn-opt %s --attn-expand-rows -split-input-file -verify-diagnostics | FileCheck %s
 
-// A row of 64 bytes is four lanes wide, so one load has all eight. Lane i / 4 says where its row goes and whether it does.
+// A row of 64 bytes is four lanes wide, so one load has all eight rows. Lane i / 4 gives the target of its row and
+// whether it exists.
 // CHECK-LABEL: func.func @copy(
 // CHECK-SAME: %[[FROM:[a-z0-9]+]]: !tile.buffer<i32>, %[[FROM_LAYER:[a-z0-9]+]]: i32, %[[TO:[a-z0-9]+]]: !tile.buffer<i32>, %{{.*}}: i32, %[[SLOT:[a-z0-9]+]]: i32)
 // CHECK-SAME: tile.parameters = [#tile.parameter<buffer, "k">, #tile.parameter<dim, "k.layer">, #tile.parameter<buffer, "kv.k">, #tile.parameter<dim, "kv.k_layer">, #tile.parameter<dim, "slot">]
@@ -9,7 +10,7 @@
 // CHECK: %[[MARK:.*]] = tile.from_lane %[[SLOT]][%[[ROW]]]
 // CHECK: %[[MARKED:.*]] = arith.cmpi sge, %[[MARK]], %c0
 // CHECK: %[[THERE:.*]] = arith.andi %[[MARKED]], %{{.*}}
-// Where the row goes is known before it is read.
+// The target of the row is known before the row is read.
 // CHECK: tile.from_lane %[[SLOT]][%{{.*}}]
 // CHECK: %[[WORDS:.*]]:4 = scf.if %[[THERE]]
 // CHECK: tile.read_adjacent %[[FROM]]

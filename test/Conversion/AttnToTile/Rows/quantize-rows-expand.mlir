@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --attn-expand-rows | FileCheck %s
 
-// Eight numbers of a lane, groups of 16 numbers: two lanes meet once for the smallest and once for the largest.
+// Eight numbers of a lane, groups of 16 numbers: two lanes exchange once for the smallest and once for the largest.
 // CHECK-LABEL: func.func @quantize(
 // CHECK-COUNT-8: arith.select
 // CHECK: %[[OTHER:.*]] = arith.xori
@@ -13,7 +13,7 @@
 // CHECK: arith.divf
 // CHECK-COUNT-8: math.fma
 // CHECK-NOT: math.fma
-// The codes are put where the numbers were; of row i % 8 lane i has the metadata.
+// Quantized values stay where the numbers were; lane i has the metadata of row i % 8.
 // CHECK: tile.from_lane %{{.*}} : i32
 // CHECK: tile.write_adjacent
 // CHECK: tile.write %

@@ -1,7 +1,8 @@
 // RUN: attn-opt %s --attn-make-kernels --attn-walk-rows --canonicalize -split-input-file | FileCheck %s
 
-// Keys of 8 bits and values of 4: a lane takes eight numbers, 16 bytes of a row, and puts 8 and 4 bytes of codes. Groups
-// of 128 numbers are 16 lanes, so a piece has the metadata of two. All loads stand before the first store.
+// Keys of 8 bits and values of 4: a lane takes eight numbers, 16 bytes of a row, and puts 8 and 4 bytes of quantized
+// values. Groups of 128 numbers are 16 lanes, so a piece has the metadata of two. All loads stand before the first
+// store.
 // CHECK-LABEL: func.func @append(
 // CHECK-SAME: tile.blocks_per_sm = 2
 // CHECK-SAME: tile.launch = {grid = "rows", pieces = 4 : i32, role = "append", rows_per_warp = 8 : i32}
@@ -25,7 +26,7 @@ func.func @append(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv:
 
 // -----
 
-// Slots move as they are, their metadata in as large units as there are: of 8 heads 8 lines of 16 bytes.
+// Slots move unchanged, their metadata in chunks as large as possible: 8 heads have 8 lines of 16 bytes.
 // CHECK-LABEL: func.func @move(
 // CHECK-SAME: tile.blocks_per_sm = 4
 // CHECK-COUNT-4: attn.load_rows
@@ -42,7 +43,7 @@ func.func @move(%kv: !cache {attn.name = "kv"}, %from: tensor<?xi32> {attn.name 
 
 // -----
 
-// Where scales are given, there is no metadata to put. Keys of the same format are copied beside.
+// With given scales, there is no metadata to put. Keys of the same format are copied beside.
 // CHECK-LABEL: func.func @requantize(
 // CHECK-SAME: role = "requantize"
 // CHECK: %[[K:.*]] = attn.load_rows keys of %[[HIGH:.*]] listed

@@ -1,14 +1,14 @@
 // RUN: attn-opt %s --attn-to-tile -split-input-file | FileCheck %s
 
-// Eight rows of 512 bytes and more: each of their loads is one row of one piece, keys' and values' behind each other,
-// and all of them stand before the first store.
+// Eight rows of 512 bytes and more: each load is one row of one piece, of keys and then of values, and all loads
+// stand before the first store.
 // CHECK-LABEL: gpu.module @append_kernels
 // CHECK: func.func @append(%[[COUNT:[a-z0-9]+]]: !tile.buffer<i32>
 // CHECK-SAME: tile.blocks_per_sm = 4
 // CHECK-SAME: tile.launch = {grid = "rows", pieces = 4 : i32, role = "append", rows_per_warp = 8 : i32}
 // CHECK-SAME: tile.parameters = [#tile.parameter<buffer, "row_count">, #tile.parameter<buffer, "k">, #tile.parameter<dim, "k.layer">, #tile.parameter<buffer, "kv.k_pages">, #tile.parameter<dim, "kv.k_layer">
 // CHECK-SAME: tile.threads = 128
-// How many rows there are is no parameter.
+// The number of rows is no parameter.
 // CHECK: tile.read %[[COUNT]][%{{.*}}] : <i32> -> i32
 // CHECK: scf.for
 // CHECK: tile.read %{{.*}}[%{{.*}}] : <i32> -> i32

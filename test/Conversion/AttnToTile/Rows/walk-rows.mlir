@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --attn-make-kernels --attn-walk-rows --canonicalize -split-input-file | FileCheck %s
 
-// The keys and the values of eight rows are taken before either is put. What is taken is rows, what is put goes to slots.
+// The keys and the values of eight rows are taken before either is put: rows are taken, and slots receive them.
 // CHECK-LABEL: gpu.module @append_kernels
 // CHECK: func.func @append(%[[K:[a-z0-9]+]]: tensor<?x?x8x128xbf16> {attn.name = "k"}, %[[V:[a-z0-9]+]]: tensor<?x?x8x128xbf16> {attn.name = "v"}, %[[KV:[a-z0-9]+]]: !attn.kv{{.*}}, %{{.*}}: tensor<?xi32> {attn.name = "slots"}, %[[COUNT:[a-z0-9]+]]: !tile.buffer<i32>
 // CHECK-SAME: tile.blocks_per_sm = 4
@@ -26,7 +26,7 @@ func.func @append(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv:
 
 // -----
 
-// What a gather gives is named like an argument. Rows of 10 and of 4 units share a load.
+// The result of a gather is named like an argument. Rows of 10 and of 4 chunks share a load.
 // CHECK-LABEL: gpu.module @gather_kernels
 // CHECK: func.func @gather(%[[KV:[a-z0-9]+]]: !attn.kv{{.*}}, %{{.*}}: tensor<?xi32> {attn.name = "slots"}, %[[K:[a-z0-9]+]]: tensor<?x?x1x80xf16> {attn.name = "k"}, %[[V:[a-z0-9]+]]: tensor<?x?x1x32xf16> {attn.name = "v"},
 // CHECK: attn.load_rows keys of %[[KV]] listed %{{.*}} as <chunk = 16, width = 10, lanes = 32>

@@ -1,9 +1,10 @@
 //===- ApproximateMath.cpp - Transcendental functions of score regions ----===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The special-function unit computes 2^x, log2 x, 1/x and sqrt x to about 2^-22
-// relative; everything else is made from those. tanh is 1 - 2 / (2^(2x log2 e) + 1),
-// absolute error about 2e-7: two such instructions where the hardware's own
-// tanh.approx takes one but is only good to 2^-11; `fastmath<afn>` asks for that.
+// relative; all other functions are made from those. tanh is 1 - 2 / (2^(2x
+// log2 e) + 1), with an absolute error of about 2e-7. It takes two such
+// instructions, where the hardware's own tanh.approx takes one but is only good
+// to 2^-11; `fastmath<afn>` asks for that.
 //
 //===----------------------------------------------------------------------===//
 #include "Patterns.h"

@@ -1,4 +1,4 @@
-//===- AsyncPatterns.cpp - Waits, barriers in memory, register budgets ------===//
+//===- AsyncPatterns.cpp - Waits, mbarriers, register budgets ---------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Patterns.h"
 
@@ -13,7 +13,7 @@ template <typename OpT> Value barrierAddress(Emitter &e, OpT op, typename OpT::A
   return e.sharedAt(adaptor.getBarriers(), e.mul(adaptor.getIndex(), 8));
 }
 
-/// The thread that sets up barriers.
+/// Whether this is the thread that sets up mbarriers.
 Value isFirstThread(Emitter &e) {
   Value thread = e.add(e.mul(e.lanes.warp, 32), e.lanes.lane);
   return e.b.createOrFold<arith::CmpIOp>(e.loc, arith::CmpIPredicate::eq, thread, e.i32(0));
@@ -69,7 +69,8 @@ struct ClearPattern : TilePattern<ClearOp> {
   LogicalResult matchAndRewrite(ClearOp op, OpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
-    // Swizzles permute the chunks of a line inside its panel: which chunk a lane clears does not matter.
+    // Swizzles permute the chunks of a line inside its panel, so it does not matter which chunk a lane
+    // clears.
     SharedType tile = op.getTile().getType();
     int64_t lines = tile.getBoxLines();
     for (const SharedType::Panel &panel : tile.getPanels()) {
@@ -115,7 +116,7 @@ struct MbarrierWaitPattern : TilePattern<MbarrierWaitOp> {
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
     Value parity = op.getBefore() ? e.sub(e.i32(1), adaptor.getParity()) : adaptor.getParity();
-    // The hint, in nanoseconds, is how long the hardware may suspend the thread before it looks again.
+    // The hint, in nanoseconds, limits how long the hardware may suspend the thread before it tests again.
     NVVM::MBarrierTryWaitParityOp::create(rewriter, op.getLoc(), barrierAddress(e, op, adaptor), parity,
                                           e.i32(10'000'000));
     rewriter.eraseOp(op);

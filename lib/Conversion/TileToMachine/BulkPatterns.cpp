@@ -1,9 +1,9 @@
 //===- BulkPatterns.cpp - Boxes of tensors to and from shared memory ------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A bulk copy is told a tensor map, which box of the tensor is wanted, and where
-// in shared memory it lies. One lane tells it. (A lane for each box would be
-// issued one after the other just the same, by a loop of ptxas's that costs five
-// times the copies.)
+// A TMA load or store takes a tensor map, the box of the tensor, and the
+// address in shared memory. One lane issues it. (If each lane issued a box,
+// they would be issued one after the other all the same, by a loop of ptxas's
+// that costs five times the copies.)
 //
 //===----------------------------------------------------------------------===//
 #include "Patterns.h"
@@ -15,8 +15,8 @@ using namespace mlir::tile;
 
 namespace {
 
-/// What `lines` lines of a tile from `line` on are copied in: a piece for each map's panels, or for each of
-/// its panels where the lines are fewer than a box's, or padded. A piece lies in one run of shared memory.
+/// One copy of some of a tile's lines: of the panels of one map, or of one panel if the lines are fewer than
+/// a box's, or padded. It is contiguous in shared memory.
 struct Piece {
   size_t map;
   int64_t feature, panel; ///< coordinates: of the first feature, and along the axis of panels
@@ -33,7 +33,7 @@ SmallVector<Piece> piecesOf(SharedType tile, int64_t line, int64_t lines, bool p
       ++map;
     width = panel.width;
     if (!next && lines == boxLines && !padded)
-      continue; // was part of the piece before
+      continue; // belongs to the piece before
     int64_t offset = box * tile.getLineBytes() + panel.offset + (line - box) * width;
     int64_t perChunk = 128 / tile.getElement().getIntOrFloatBitWidth();
     pieces.push_back(
@@ -42,7 +42,7 @@ SmallVector<Piece> piecesOf(SharedType tile, int64_t line, int64_t lines, bool p
   return pieces;
 }
 
-/// Of what lies between features and slots all is wanted.
+/// The coordinates of a box; axes between features and slots are copied whole.
 SmallVector<Value> coordinatesOf(Emitter &e, Value map, const Piece &piece, Value slot, Value head) {
   SmallVector<Value> coordinates(cast<TensorMapType>(map.getType()).getRank() - 3, e.i32(0));
   coordinates.front() = e.i32(piece.feature);
@@ -55,11 +55,11 @@ struct TmaLoadPattern : TilePattern<TmaLoadOp> {
   LogicalResult matchAndRewrite(TmaLoadOp op, OneToNOpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
     if (!op.getBarriers())
-      return op.emitOpError("completes no barrier: --tile-insert-barriers gives it one");
+      return op.emitOpError("completes no mbarrier: --tile-insert-barriers gives it one");
     Emitter e = emitter(op, rewriter);
     SharedType tile = op.getTarget().getType();
     int64_t lines = op.getLines(), boxes = tile.getRows() / lines;
-    // Slots are brought to the one lane a few at a time: registers of producers are few.
+    // A few slots at a time are brought to the one lane: producers have few registers.
     constexpr int64_t atOnce = 2;
     Value barrier = e.sharedAt(adaptor.getBarriers().front(), e.mul(adaptor.getIndex().front(), 8));
     Value first = e.isFirstLane();
@@ -95,7 +95,7 @@ struct TmaLoadPattern : TilePattern<TmaLoadOp> {
   }
 };
 
-/// A slot that no store has: a multiple of every box, that a box more still counts in an i32.
+/// A slot that no store has. It is a multiple of every box, and the end of a box there still fits i32.
 constexpr int32_t outside = 0x7fff0000;
 
 struct LookupBoxesPattern : TilePattern<LookupBoxesOp> {
@@ -146,7 +146,7 @@ struct TmaStorePattern : TilePattern<TmaStoreOp> {
   }
 };
 
-/// All lanes wait: those that sent nothing have nothing to wait for.
+/// All lanes wait. A lane that stored nothing by TMA has nothing to wait for.
 struct WaitTmaStoresPattern : TilePattern<WaitTmaStoresOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(WaitTmaStoresOp op, OpAdaptor,

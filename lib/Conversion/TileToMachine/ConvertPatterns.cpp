@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Two-axis fragments are taken apart into *words* of 32 bits, in the order of
 // an accumulator's registers: for each 8x8 matrix of a 16x8 block, the upper
-// before the lower, one word of two neighbouring columns where elements have 16
-// bits, else two words of one element. Words of `lhs` with 16-bit elements are its
-// registers, in their order.
+// before the lower, one word of two neighbouring columns if elements have 16
+// bits, otherwise two words of one element. Words of `lhs` with 16-bit elements
+// are its registers, in their order.
 //
-// Where a lane wants two words and the lanes that hold them want two of its
-// own, a lane knows which of its words is wanted in each of two exchanges, and
-// each register travels once.
+// If a lane needs two words and the lanes that hold them need two of its own, a
+// lane knows which of its words is needed in each of two exchanges, and each
+// register travels once.
 //
 //===----------------------------------------------------------------------===//
 #include "Patterns.h"
@@ -20,7 +20,7 @@ namespace {
 
 int64_t bitsOf(FragmentType type) { return type.getElement().getIntOrFloatBitWidth(); }
 
-/// Words and registers of one lane.
+/// The words and registers of one lane.
 class LayoutConverter {
 public:
   explicit LayoutConverter(Emitter &e) : e(e) {}
@@ -48,13 +48,13 @@ private:
     return e.b.createOrFold<arith::CmpIOp>(e.loc, arith::CmpIPredicate::ne, e.band(value, 1 << i), e.i32(0));
   }
   Value fromLane(Value value, Value lane) { return e.shuffle(NVVM::ShflKind::idx, value, lane); }
-  /// First lane of this lane's quad.
+  /// The first lane of this lane's quad.
   Value firstOfQuad() { return e.mul(e.lanes.group, 4); }
 
   Emitter &e;
 };
 
-/// The number of an 8x8 matrix: `row` and `col` count matrices.
+/// The number of an 8x8 matrix; `row` and `col` count matrices.
 size_t matrixIndex(FragmentType type, int64_t row, int64_t col) {
   return (row / 2 * (type.getSizes()[1] / 8) + col) * 2 + row % 2;
 }
@@ -90,8 +90,8 @@ Value LayoutConverter::half(Value word, int64_t i, Type type) {
   return LLVM::ExtractElementOp::create(e.b, e.loc, vector, e.i32(i));
 }
 
-/// Two words for two: in the first exchange with `lane`, in the second with `lane ^ flip`. A lane gives its
-/// second word first where `own` says so, and gets them in the other order where `swapped` does.
+/// Exchanges two words for two: the first with `lane`, the second with `lane ^ flip`. A lane gives its second
+/// word first if `own`, and receives the words in the other order if `swapped`.
 std::pair<Value, Value> LayoutConverter::exchange(Value first, Value second, Value own, Value lane,
                                                   int64_t flip, Value swapped) {
   Value x = fromLane(e.select(own, second, first), lane);
@@ -103,7 +103,7 @@ std::pair<Value, Value> LayoutConverter::exchange(Value first, Value second, Val
 // Between accumulators and left operands, within a quad
 //===----------------------------------------------------------------------===//
 
-// Of an accumulator lane q holds columns 2q and 2q + 1, of a left operand q and q + 4.
+// Lane q holds columns 2q and 2q + 1 of an accumulator, and columns q and q + 4 of a left operand.
 LayoutConverter::Words LayoutConverter::wordsOfLhs32(ValueRange registers) {
   Value quad = e.lanes.quad, even = bit(quad, 0), upper = bit(quad, 1);
   Value lane = e.add(firstOfQuad(), e.add(e.mul(e.band(quad, 1), 2), e.shr(quad, 1)));
@@ -126,8 +126,9 @@ SmallVector<Value> LayoutConverter::lhs32OfWords(const Words &words) {
   return registers;
 }
 
-// Four bytes of a left operand are two pairs of an accumulator's columns, which lie in neighbouring lanes;
-// of 16 columns that two matrices make, lanes 0 and 1 of the quad have the left matrix, 2 and 3 the right.
+// Four bytes of a left operand are two pairs of an accumulator's columns, which lie in neighbouring lanes.
+// For the 16 columns of two matrices, lanes 0 and 1 of the quad have the left matrix, lanes 2 and 3 the right
+// one.
 LayoutConverter::Words LayoutConverter::wordsOfLhs8(FragmentType type, ValueRange registers) {
   Value quad = e.lanes.quad, shift = e.mul(e.band(quad, 1), 16);
   Words words(registers.size() * 4);
@@ -173,7 +174,7 @@ SmallVector<Value> LayoutConverter::lhs8OfWords(FragmentType type, const Words &
 // Transposition, and fragments as a whole
 //===----------------------------------------------------------------------===//
 
-/// Matrix by matrix; each goes to where its transposed one belongs.
+/// Transposes matrix by matrix, and puts each into the position of its transpose.
 LayoutConverter::Words LayoutConverter::transpose(FragmentType from, const Words &words) {
   int64_t rows = from.getSizes()[0] / 8, cols = from.getSizes()[1] / 8;
   Words result(words.size());
@@ -223,7 +224,7 @@ SmallVector<Value> LayoutConverter::twoAxes(FragmentType from, FragmentType to, 
   return elements;
 }
 
-/// A row's value lies in all lanes of quad `row % 8`, a column's in all quads' lanes `column % 8 / 2`.
+/// A row's value lies in all lanes of quad `row % 8`, a column's in lane `column % 8 / 2` of all quads.
 SmallVector<Value> LayoutConverter::oneAxis(FragmentType from, FragmentType to, ValueRange registers) {
   Value group = e.lanes.group, quad = e.lanes.quad;
   Type type = registerType(to);

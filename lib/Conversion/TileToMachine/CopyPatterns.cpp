@@ -42,16 +42,16 @@ struct Share {
     if (scope == Scope::Warp)
       return;
     auto schedule = scheduleAttr.get(op->getParentOfType<func::FuncOp>());
-    lines /= schedule.getCopyWarps(scope); // the first of the block under either scope
+    lines /= schedule.getCopyWarps(scope); // the block's first warps, in either scope
     first = e.mul(e.lanes.warp, lines);
   }
 };
 
-/// An operation whose region maps lines to slots.
+/// A pattern of an operation whose region maps lines to slots.
 template <typename OpT> struct SlotsPattern : TilePattern<OpT> {
   using TilePattern<OpT>::TilePattern;
-  /// The slot of a line of this warp. Lines past the end are looked up as the last one; nothing is read from
-  /// where they point.
+  /// The slot of a line of this warp. Lines past the end look up the last line; nothing is read from their
+  /// address.
   static Value slotOf(Emitter &e, OpT op, typename OpT::Adaptor adaptor, const Share &share, Value line) {
     Value last = e.add(adaptor.getEnd(), -1);
     line = e.add(adaptor.getBegin(), share.first ? e.add(line, share.first) : line);
@@ -121,7 +121,7 @@ struct GatherPattern : SlotsPattern<GatherOp> {
       if (panels.empty())
         continue;
       int64_t chunks = chunksOf(width), perStep = 32 / chunks;
-      // Lines that are a multiple of eight further on lie as these do, so much further on.
+      // Lines that are a multiple of eight further lie at the same offset, that many lines further.
       auto copyStep = [&](OpBuilder &builder, Value step, int64_t further) {
         Emitter at(builder, op.getLoc(), e.lanes);
         Value near = at.add(at.shr(e.lanes.lane, llvm::Log2_64(chunks)), step), line = at.add(near, further);
@@ -153,7 +153,7 @@ struct GatherPattern : SlotsPattern<GatherOp> {
     return success();
   }
 
-  /// Whether a thread has registers to spare: eight blocks of a kernel of significance leave it 64, and it
+  /// Whether a thread has registers to spare. Eight blocks of a kernel of significance leave it 64, and it
   /// spilled two of them.
   static bool isRoomy(GatherOp op) {
     constexpr int64_t mostBlocks = 3;
@@ -161,8 +161,8 @@ struct GatherPattern : SlotsPattern<GatherOp> {
     return schedule && schedule.getBlocks() <= mostBlocks;
   }
 
-  /// This lane's 16 bytes of one panel of a line, `further` lines behind `near`: from the line's slot in
-  /// global memory, or zeros.
+  /// Copies this lane's 16 bytes of one panel of a line, `further` lines after `near`: from the line's slot
+  /// in global memory, or zeros.
   static void copyLine(Emitter &e, GatherOp op, OpAdaptor adaptor, size_t i, const SharedType::Panel &panel,
                        Value near, int64_t further, Value slot) {
     auto tile = cast<SharedType>(op.getTargets()[i].getType());
@@ -172,12 +172,12 @@ struct GatherPattern : SlotsPattern<GatherOp> {
     bool hasPitch = !op.getPitches().empty();
     Value source = adaptor.getSources()[i];
     if (op.getPage()) {
-      // What is said of the page is the same for all sources.
+      // The offset of the page is the same for all sources.
       Value page = e.shr(slot, llvm::Log2_64(*op.getPage()));
       source = e.globalAt(source, e.b.getI8Type(), e.mul(e.widen(page), e.widen(adaptor.getApart())));
       slot = e.band(slot, *op.getPage() - 1);
     }
-    if (bits < 8 && !hasPitch) // in bytes, which lines begin with
+    if (bits < 8 && !hasPitch) // in bytes; lines begin at whole bytes
       origin = e.shr(origin, llvm::Log2_64(8 / bits));
     if (bits < 8 || hasPitch)
       element = e.b.getI8Type();
@@ -185,8 +185,8 @@ struct GatherPattern : SlotsPattern<GatherOp> {
     Value shared = e.add(e.add(origin, e.mul(e.widen(chunk), 16 / size)), panel.chunk * 16 / size);
     Value ofSlot = hasPitch ? e.mul(e.widen(slot), e.widen(adaptor.getPitches()[i]))
                             : distance(e, op, adaptor, i, slot, bits < 8 ? 8 / bits : 1);
-    // The part of an address that all lines share comes first, where there are registers to keep it: each
-    // line then takes one instruction.
+    // The part of an address that all lines share comes first if there are registers to keep it: each line
+    // then takes one instruction.
     Value from = isRoomy(op) ? e.globalAt(e.globalAt(source, element, shared), element, ofSlot)
                              : e.globalAt(e.globalAt(source, element, ofSlot), element, shared);
 
@@ -194,7 +194,7 @@ struct GatherPattern : SlotsPattern<GatherOp> {
     Value to = e.sharedAt(e.sharedAt(adaptor.getTargets()[i], bytes), panel.offset + further * panel.width);
     Value left = e.sub(e.sub(adaptor.getEnd(), adaptor.getBegin()), near);
     Value exists = e.less(e.i32(further), left);
-    if (op.getFeatures() && (*op.getFeatures())[i] < tile.getCols()) // behind them nothing is read
+    if (op.getFeatures() && (*op.getFeatures())[i] < tile.getCols()) // nothing is read past them
       if (int64_t rest = (*op.getFeatures())[i] * bits / 128 - panel.chunk; rest < chunks)
         exists = e.both(exists, e.less(chunk, e.i32(rest)));
     int64_t copied = std::min<int64_t>(panel.width, 16);
@@ -202,7 +202,7 @@ struct GatherPattern : SlotsPattern<GatherOp> {
     passCacheHint(op, NVVM::CpAsyncOp::create(e.b, op.getLoc(), to, from, copied, cache,
                                               e.select(exists, e.i32(copied), e.i32(0))));
   }
-  /// Elements, or groups of so many, from the first slot to this one.
+  /// The elements from the first slot to this one, or the number of groups of `group` elements.
   static Value distance(Emitter &e, GatherOp op, OpAdaptor adaptor, size_t i, Value slot, int64_t group) {
     Value product = e.mul(e.widen(slot), (*op.getStrides())[i] / group);
     return op.getFactor() ? e.mul(product, e.widen(adaptor.getFactor())) : product;
@@ -210,7 +210,8 @@ struct GatherPattern : SlotsPattern<GatherOp> {
   static int64_t chunksOf(int64_t width) { return std::max<int64_t>(width / 16, 1); }
 };
 
-/// Panels of one width together, in a loop: it runs where lines are missing, and little code is wanted there.
+/// Copies panels of one width together, in a loop: it runs only if lines are missing, so little code matters
+/// more than speed.
 struct ScatterPattern : TilePattern<ScatterOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(ScatterOp op, OpAdaptor adaptor,

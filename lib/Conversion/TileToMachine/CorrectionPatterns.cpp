@@ -1,8 +1,8 @@
 //===- CorrectionPatterns.cpp - Results of converted operands are put right ===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Codes are multiplied as floats that are cheap to make: smaller than the codes by a
-// power of two that is known. It is taken out of what an mma keeps, or of the other
-// operand.
+// Quantized values are multiplied as floats that are cheap to make: smaller
+// than the values by a known power of two. It is taken out of the result of an
+// MMA, or out of the other operand.
 //
 //===----------------------------------------------------------------------===//
 #include "LaneCodes.h"
@@ -15,7 +15,7 @@ using namespace mlir::tile;
 
 namespace {
 
-/// The least number of f16 is 2^-24; a code that lies further up in its half is larger by as many bits.
+/// The smallest f16 is 2^-24; a quantized value at a higher bit of its half is larger by that many bits.
 struct RestorePattern : TilePattern<RestoreOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(RestoreOp op, OneToNOpAdaptor adaptor,
@@ -26,7 +26,7 @@ struct RestorePattern : TilePattern<RestoreOp> {
     Type codes = op.getCodes();
     int64_t columnBlocks = type.getSizes()[1] / 8;
     if (!type.getOrder())
-      return op.emitOpError("expected features in runs, as tiny codes have them, got ") << type;
+      return op.emitOpError("expected features in runs, as tiny quantized values have them, got ") << type;
     SmallVector<Value> registers(adaptor.getSource());
     for (FragmentType::Span span : type.getSpans())
       for (int64_t i = 0; i < span.size / 8; ++i) { // rows of eight
@@ -43,9 +43,9 @@ struct RestorePattern : TilePattern<RestoreOp> {
   }
 };
 
-/// In runs, a register's two features are neighbours in their words, as its codes are, and the registers of a
-/// line follow one another: those of the left operand two lines by two.
-/// Without runs each code has a byte of its own.
+/// In runs, a register's two features are neighbours in their words, as its quantized values are, and the
+/// registers of a line follow one another; those of a left operand two lines at a time. Without runs each
+/// quantized value has a byte of its own.
 struct BalancePattern : TilePattern<BalanceOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(BalanceOp op, OneToNOpAdaptor adaptor,
@@ -77,7 +77,7 @@ struct BalancePattern : TilePattern<BalanceOp> {
   }
 };
 
-/// Two numbers of a register. Those of bf16 are upper halves of f32.
+/// The two numbers of a register as f32. A bf16 is the upper half of an f32.
 std::pair<Value, Value> asTwoFloats(Emitter &e, Type element, Value two) {
   Type f32 = e.b.getF32Type();
   if (isF16(element)) {
@@ -93,7 +93,7 @@ std::pair<Value, Value> asTwoFloats(Emitter &e, Type element, Value two) {
           asFloat(e.band(two, int32_t(0xffff0000)))};
 }
 
-/// The power is the inverse of what is between the largest's exponent and that of 2^13.
+/// Scales by the power of two that brings the exponent of the largest number to that of 2^13.
 struct NarrowPattern : TilePattern<NarrowOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(NarrowOp op, OneToNOpAdaptor adaptor,

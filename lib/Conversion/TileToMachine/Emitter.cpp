@@ -9,7 +9,7 @@
 using namespace mlir;
 using namespace mlir::tile;
 
-/// How mma.sync calls an element type that a verifier has found to be multiplied.
+/// The name in mma.sync of an element type that a verifier has accepted.
 static NVVM::MMATypes mmaTypeOf(Type element) {
   const mlir::attn::rt::ElementType &type = mlir::attn::elementOf(element);
   if (type.dtype == mlir::attn::rt::DType::BF16)
@@ -61,10 +61,11 @@ Value Emitter::sharedAt(Value base, int64_t bytes) {
                              ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(bytes)});
 }
 
-/// Codes are read by lanes of several lines at once, along which the hardware's swizzles would meet in banks.
-/// A chunk's place in eight of 128 bytes (of one line, two or four) is moved by bits of its line such that a
-/// panel's chunks of one line, halves and quarters of two and four neighbouring lines, one chunk of eight,
-/// and two neighbouring chunks of every second line of eight each take all eight places.
+/// Lanes of several lines read quantized values at once; with the hardware's swizzles they would conflict in
+/// banks. The position of a chunk in eight chunks of 128 bytes (of one line, two or four) is moved by bits of
+/// its line. Each of these sets then takes all eight positions: a panel's chunks of one line; halves and
+/// quarters of two and four neighbouring lines; one chunk of eight lines; and two neighbouring chunks of
+/// every second line of eight.
 static Value codesMove(Emitter &e, int64_t width, Value line) {
   auto bit = [&](int64_t i, int64_t move) { return e.mul(e.band(e.shr(line, i), 1), move); };
   if (width == 128)

@@ -19,12 +19,12 @@ namespace mlir::tile {
 
 /// Values that nearly every operation needs, computed once at the entry of a kernel.
 struct LaneValues {
-  Value lane;   ///< thread in its warp
-  Value warp;   ///< warp in its block
+  Value lane;   ///< the thread in its warp
+  Value warp;   ///< the warp in its block
   Value group;  ///< lane / 4: the row of an accumulator block
   Value quad;   ///< lane % 4: the pair of columns
-  Value shared; ///< start of the block's dynamic shared memory
-  /// Integers that were asked for, by value and width: each is one operation at the entry of the kernel.
+  Value shared; ///< the start of the block's dynamic shared memory
+  /// Integer constants by value and width: each is one operation at the entry of the kernel.
   mutable DenseMap<std::pair<int64_t, unsigned>, Value> integers;
 };
 
@@ -36,10 +36,10 @@ public:
   Location loc;
   const LaneValues &lanes;
 
-  // Scalars. The integer forms fold: x + 0, x * 1. What an operation's code has computed in a block is not
-  // computed there again.
+  // Scalars. The integer forms fold: x + 0, x * 1. A value that an operation's code has computed in a block
+  // is not computed there again.
   Value i32(int64_t value) { return integer(value, 32); }
-  /// What one lane of the warp does alone.
+  /// The condition for code that only one lane of the warp runs.
   Value isFirstLane() {
     return b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::eq, lanes.lane, i32(0));
   }
@@ -67,13 +67,13 @@ public:
   Value fsub(Value x, Value y) { return arith::SubFOp::create(b, loc, x, y); }
   Value fmul(Value x, Value y) { return arith::MulFOp::create(b, loc, x, y); }
   Value fmax(Value x, Value y) { return arith::MaxNumFOp::create(b, loc, x, y); }
-  /// The same bits as another type.
+  /// The bits of `x` as another type.
   Value bitcast(Type type, Value x);
 
   // Memory. Offsets of shared memory are in bytes, indices of global memory in elements.
   Value sharedAt(Value base, Value bytes);
   Value sharedAt(Value base, int64_t bytes);
-  /// Bytes from the start of a swizzled panel of `type`, `width` bytes wide, to a chunk of a line.
+  /// The bytes from the start of a swizzled panel of `type`, `width` bytes wide, to a chunk of a line.
   Value placeOf(SharedType type, int64_t width, Value line, Value chunk);
   Value globalAt(Value base, Type element, Value index);
   Value loadGlobal(Value base, Type element, Value index, Type type, unsigned alignment,
@@ -84,30 +84,30 @@ public:
   Value intrinsic(StringRef name, Type result, ValueRange args);
   Value exp2(Value x) { return intrinsic("llvm.nvvm.ex2.approx.ftz.f", b.getF32Type(), x); }
   Value log2(Value x) { return intrinsic("llvm.nvvm.lg2.approx.ftz.f", b.getF32Type(), x); }
-  /// Exchange within the warp; i32 or f32. `kind` bfly: with lane ^ operand; idx: from lane `operand`.
+  /// Exchanges within the warp; i32 or f32. `kind` bfly: with lane ^ operand; idx: from lane `operand`.
   Value shuffle(NVVM::ShflKind kind, Value value, Value operand);
   /// Four bytes of eight: those of `low` (0 to 3) and of `high` (4 to 7); the first becomes the lowest.
   Value bytes(Value low, Value high, ArrayRef<int32_t> which);
-  /// The same by numbers below 8 in the lowest four digits of `which` in hex, as an instruction that LLVM
-  /// does not look into.
+  /// Four bytes of eight, chosen by numbers below 8 in the lowest four hex digits of `which`. LLVM does not
+  /// look into this instruction.
   Value permute(Value low, Value high, Value which);
   Value permute(Value low, Value high, ArrayRef<int32_t> which);
   /// {low, high} rounded to nearest even into one 32-bit register.
   Value pack(Value low, Value high, Type element);
   /// Four 8x8 matrices of 16-bit elements; the lane's address is that of line lane % 8 of matrix lane / 8.
   SmallVector<Value, 4> loadMatrices(Value address, bool transposed);
-  /// The opposite, from registers to memory.
+  /// Stores four such matrices from registers to memory.
   void storeMatrices(Value address, ValueRange registers);
   /// An 8x8 matrix of 16-bit elements, two in each lane's register, transposed.
   Value moveMatrix(Value source) { return MoveMatrixOp::create(b, loc, b.getI32Type(), source); }
   /// acc + a * b for one 16x8x16 block; `acc` is replaced.
   void multiply(ArrayRef<Value> a, ArrayRef<Value> rhs, MutableArrayRef<Value> acc, Type element);
 
-  /// What is written by `body` happens where the condition holds.
+  /// Emits the code of `body` under the condition.
   void doIf(Value condition, function_ref<void(Emitter &)> body);
 
 private:
-  /// The value of `OpT` of both that this block has; `make` makes it where there is none.
+  /// The `OpT` of both values that this block already has; `make` makes it if there is none.
   template <typename OpT, typename Make> Value once(Value x, Value y, Make make) {
     Value &known = made[{TypeID::get<OpT>().getAsOpaquePointer(), x, y}];
     if (!known || known.getParentBlock() != b.getInsertionBlock())
@@ -124,8 +124,8 @@ private:
   DenseMap<std::pair<Type, Value>, Value> casts;
 };
 
-/// log2 of the number of lines after which a panel's swizzle changes: 128 bytes wide every line, 64 every
-/// second, 32 every fourth (see SharedType).
+/// log2 of the number of lines after which a panel's swizzle changes: every line for 128 bytes, every second
+/// for 64, every fourth for 32 (see SharedType).
 inline int64_t swizzleShift(int64_t width) { return width == 128 ? 0 : width == 64 ? 1 : 2; }
 
 } // namespace mlir::tile

@@ -7,7 +7,7 @@ using namespace mlir::tile;
 
 namespace {
 
-/// Register of an operand that belongs to element `i` of an accumulator-like result: the same register where
+/// The register of an operand that belongs to element `i` of an accumulator-like result: the same register if
 /// the operand has both axes, else the register of the element's row or column.
 int64_t operandRegister(FragmentType result, FragmentType operand, int64_t i) {
   if (operand.getRank() == result.getRank())
@@ -25,7 +25,7 @@ struct SplatPattern : TilePattern<SplatOp> {
                                 ConversionPatternRewriter &rewriter) const override {
     FragmentType type = op.getFragment().getType();
     Value value = adaptor.getValue();
-    if (type.getLayout() == Layout::Lhs || type.getLayout() == Layout::Rhs) { // two share a register
+    if (type.getLayout() == Layout::Lhs || type.getLayout() == Layout::Rhs) { // two elements share a register
       Emitter e = emitter(op, rewriter);
       Value two = LLVM::PoisonOp::create(rewriter, op.getLoc(), VectorType::get(2, type.getElement()));
       for (int64_t i : {0, 1})
@@ -194,7 +194,8 @@ struct AnyPattern : TilePattern<AnyOp> {
 };
 
 /// A 16x16 block of the left operand is two neighbouring 16x8 blocks of the accumulator, packed pair by pair.
-/// Of the right operand with the axes exchanged, 8x16, it is one, each half of its rows transposed.
+/// An 8x16 block of the right operand, with the axes exchanged, is one such block, with each half of its rows
+/// transposed.
 struct CastPattern : TilePattern<CastOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(CastOp op, OneToNOpAdaptor adaptor,

@@ -75,7 +75,7 @@ template <typename OpT, NVVM::GridDepActionKind kind> struct GridPattern : TileP
 using StartNextPattern = GridPattern<StartNextOp, NVVM::GridDepActionKind::launch_dependents>;
 using WaitPreviousPattern = GridPattern<WaitPreviousOp, NVVM::GridDepActionKind::wait>;
 
-/// Even lanes read the first element, odd ones the second: one request instead of two.
+/// Even lanes read the first element, odd lanes the second: one request instead of two.
 struct ReadRangePattern : TilePattern<ReadRangeOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(ReadRangeOp op, OpAdaptor adaptor,
@@ -92,9 +92,9 @@ struct ReadRangePattern : TilePattern<ReadRangeOp> {
   }
 };
 
-/// A record in one request: each lane loads an integer, and takes all of them from the lanes that have them.
-/// That says in a form ptxas understands that they are uniform, and so is all that follows from them: trip
-/// counts, slots and descriptors live in uniform registers.
+/// Reads a record in one request: each lane loads an integer, and takes all of them from the lanes that have
+/// them. ptxas then sees that they are uniform, and so is all that follows from them: trip counts, slots and
+/// descriptors live in uniform registers.
 struct RecordPattern : TilePattern<RecordOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(RecordOp op, OpAdaptor adaptor,

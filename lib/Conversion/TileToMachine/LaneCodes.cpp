@@ -1,9 +1,10 @@
-//===- LaneCodes.cpp - Scales of the codes that a lane has ----------------===//
+//===- LaneCodes.cpp - Scales of a lane's quantized values ----------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A lane has runs of neighbouring features, and so codes of few blocks: of a span of
-// 128 kept features each of eight lanes has 16. Which blocks these are differs from
-// lane to lane, so a lane picks the bytes of its own out of words that have the
-// scales of four blocks each, instead of converting the scales of all.
+// A lane has runs of neighbouring features, and so quantized values of few
+// blocks: of a span of 128 kept features, each of eight lanes has 16. The
+// blocks differ from lane to lane, so a lane picks the bytes of its own blocks
+// out of words that have the scales of four blocks each, instead of converting
+// all scales.
 //
 //===----------------------------------------------------------------------===//
 #include "LaneCodes.h"
@@ -82,22 +83,22 @@ Value BlockScales::pairOfE4M3(int64_t line, const Block &block) {
   auto f16 = VectorType::get(2, e.b.getF16Type());
   Value scales = NVVM::ConvertF8x2ToF16x2Op::create(e.b, e.loc, f16, bytes, /*relu=*/false,
                                                     e.b.getType<Float8E4M3FNType>());
-  return LLVM::FAbsOp::create(e.b, e.loc, scales); // whose sign nobody reads
+  return LLVM::FAbsOp::create(e.b, e.loc, scales); // their sign is not used
 }
 
-/// An f16's exponent for each half: what it is for the largest, less what this one is below it, and at least
-/// 0, which stands for 0. That is what f16 makes of products with as small a power, too.
+/// The exponent of an f16 in each half: that of the largest scale, less the distance of this scale to it, and
+/// at least 0, which stands for 0. f16 makes the same of products with as small a power.
 Value BlockScales::pairOfPowers(int64_t line, const Block &block) {
   constexpr int64_t both = 0x10001, above = 256, biasOfF16 = 15, placeInF16 = 10;
   auto shl = [&](Value x, int64_t by) -> Value { return arith::ShLIOp::create(e.b, e.loc, x, e.i32(by)); };
   auto halves = VectorType::get(2, e.b.getF16Type());
   auto asHalves = [&](Value x) -> Value { return e.bitcast(halves, x); };
-  // Halves do not borrow from each other: each minuend is greater than what an exponent can be.
+  // Halves do not borrow from each other: each minuend is greater than any exponent.
   Value own =
       arith::OrIOp::create(e.b, e.loc, e.band(scalesOf(line, block), 0xff * both), e.i32(above * both));
   Value largest = e.add(shl(most[2 * line + 1], 16), most[2 * line]);
   const int64_t least = (above - biasOfF16 - raised) * both;
-  // Bits of floats without a sign are in the order of their numbers.
+  // Bits of floats without a sign have the order of their numbers.
   Value clamped = LLVM::MaxNumOp::create(e.b, e.loc, asHalves(e.sub(own, largest)), asHalves(e.i32(least)));
   Value exponents = e.sub(e.bitcast(e.b.getI32Type(), clamped), e.i32(least));
   return asHalves(shl(exponents, placeInF16));

@@ -57,7 +57,7 @@ struct ReduceLanesPattern : TilePattern<ReduceLanesOp> {
   }
 };
 
-/// Sums within each warp by shuffles, those of warps by way of shared memory.
+/// Sums within each warp go by shuffles, and sums of warps through shared memory.
 struct ScanPattern : TilePattern<ScanOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(ScanOp op, OpAdaptor adaptor,
@@ -93,8 +93,8 @@ struct ScanPattern : TilePattern<ScanOp> {
     return success();
   }
 
-  /// Over the lanes up to this one, of which those before `count` alone have other values than 0, side by
-  /// side: a shuffle takes long, and the next one of another value need not wait for it.
+  /// Sums each value over the lanes up to this one; only lanes before `count` have values other than 0. The
+  /// values are summed side by side: a shuffle takes long, and that of the next value need not wait for it.
   static SmallVector<Value> sumUpTo(Emitter &e, ValueRange values, int64_t count) {
     SmallVector<Value> sums(values);
     for (int64_t distance = 1; distance < count; distance *= 2) {
@@ -129,7 +129,7 @@ struct ReciprocalPattern : TilePattern<ReciprocalOp> {
   }
 };
 
-/// Of masks of flags that a lane reads at once.
+/// Counts the bits of a mask of flags, which a lane reads at once.
 struct CountBitsPattern : TilePattern<math::CtPopOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(math::CtPopOp op, OpAdaptor adaptor,
@@ -139,7 +139,7 @@ struct CountBitsPattern : TilePattern<math::CtPopOp> {
   }
 };
 
-/// Of no bits the lowest one is behind the last.
+/// Finds the lowest bit; without bits it is the one after the last.
 struct LowestBitPattern : TilePattern<math::CountTrailingZerosOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(math::CountTrailingZerosOp op, OpAdaptor adaptor,

@@ -1,4 +1,4 @@
-//===- LhsRuns.cpp - Left operands whose features are wanted in runs ------===//
+//===- LhsRuns.cpp - Left operands with features in runs ------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "LhsRuns.h"
 
@@ -33,8 +33,9 @@ SmallVector<Value> LhsRunsFromShared::pairsOfLine(size_t i, size_t count, int64_
   return pairsOf(count > 1 ? wordsOfLine(i, count, row) : wordsOf(spans[i], row));
 }
 
-/// Spans from this one on that fill a line of 128 bytes, where lanes read 8 or 16 bytes of each. Those of
-/// neighbouring lines then meet in banks, unless one of them begins with the other half of its line.
+/// The number of spans, from this one on, that fill a line of 128 bytes of which lanes read 8 or 16 bytes
+/// each; 0 if they do not fill it. The spans of neighbouring lines would then conflict in banks, unless one
+/// line begins with its other half.
 size_t LhsRunsFromShared::spansOfLine(size_t i) {
   int64_t size = spans[i].size, chunk = spans[i].first / 8;
   const SharedType::Panel panel = type.getPanels()[type.getPanelOf(chunk)];
@@ -72,7 +73,7 @@ SmallVector<Value> LhsRunsFromShared::wordsOfLine(size_t i, size_t count, int64_
   return words;
 }
 
-/// Pairs in the order of the columns.
+/// The pairs in the order of the columns.
 SmallVector<Value> LhsRunsFromShared::pairsOf(const SmallVector<Value> &words) {
   if (step == 1)
     return words;
@@ -85,8 +86,9 @@ SmallVector<Value> LhsRunsFromShared::pairsOf(const SmallVector<Value> &words) {
   return pairs;
 }
 
-/// Byte `byte` of the lane's run of `run` bytes in the span that begins with byte `first` of the lines. The
-/// span is a part of a panel, or some of one width. `move` exchanges places of 16 bytes in there.
+/// The address of byte `byte` of the lane's run of `run` bytes, in the span that begins with byte `first` of
+/// the lines. The span is a part of a panel, or several panels of one width. `move` exchanges chunks of 16
+/// bytes within it.
 Value LhsRunsFromShared::at(int64_t first, int64_t run, int64_t byte, int64_t row, Value move) {
   const SharedType::Panel panel = type.getPanels()[type.getPanelOf(first / 16)];
   int64_t width = panel.width, panelBytes = width * type.getBoxLines();

@@ -1,4 +1,4 @@
-//===- LhsRuns.h - Left operands whose features are wanted in runs -*- C++ -*-===//
+//===- LhsRuns.h - Left operands with features in runs ----------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_CONVERSION_TILETOMACHINE_LHSRUNS_H
 #define ATTN_CONVERSION_TILETOMACHINE_LHSRUNS_H
@@ -7,16 +7,16 @@
 
 namespace mlir::tile {
 
-/// A left operand in a shared tile whose features are wanted in runs: each lane reads its own.
+/// A left operand in a shared tile whose features are needed in runs: each lane reads its own.
 class LhsRunsFromShared {
 public:
-  /// `order`: a fragment that has as many features, in the wanted order.
+  /// `order`: a fragment that has as many features, in the order needed.
   LhsRunsFromShared(Emitter &e, SharedType type, Value base, Value line, FragmentType order)
       : e(e), type(type), base(base), line(line), spans(order.getSpans()), step(order.getOrder().step) {}
 
-  /// Registers of the 16-row block at (line + row), one block of 16 columns after the other.
+  /// The registers of the 16-row block at (line + row), one block of 16 columns after the other.
   SmallVector<Value> rowBlock(int64_t row);
-  /// Registers of the eight rows at `line` as a right operand.
+  /// The registers of the eight rows at `line` as a right operand.
   SmallVector<Value> fewRows();
 
 private:

@@ -1,18 +1,18 @@
 //===- MergeWarps.cpp - One softmax state from the block's warps ----------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The warps' accumulators have the same layout, so they are exchanged register
-// by register: lane l of warp w stores its four registers of 8-column block n
-// as 16 bytes at [w][n][l], which no two lanes of a phase share a bank for, and
-// warp v sums blocks v*k, v*k + 1, … of all warps, each weighted by how far its
-// maximum is from the common one. Max and sum travel beside, one pair per row.
+// by register. Lane l of warp w stores its four registers of 8-column block n
+// as 16 bytes at [w][n][l], where no two lanes of a phase share a bank. Warp v
+// sums blocks v*k, v*k + 1, … of all warps, each weighted by the distance of
+// its maximum to the common one. Max and sum travel beside, one pair per row.
 //
-// Where the accumulator has its features in runs, a lane's columns are neighbours:
-// they are stored as rows of features, and read as blocks of columns. Of the 16
-// bytes m of row r, the place is m ^ x(m / 8, r) for the same reason.
+// If the accumulator has its features in runs, a lane's columns are neighbours:
+// they are stored as rows of features, and read as blocks of columns. Chunk m
+// of 16 bytes of row r lies at m ^ x(m / 8, r) for the same reason.
 //
-// An accumulator of eight columns has features as rows, always in runs: lanes that
-// share a feature's run have two rows of queries each. What is merged then has rows
-// of queries like any other, of which the last eight are empty.
+// An accumulator of eight columns has features as rows, always in runs: lanes
+// that share a feature's run have two rows of queries each. The merged result
+// then has rows of queries like any other, of which the last eight are empty.
 //
 //===----------------------------------------------------------------------===//
 #include "Patterns.h"
@@ -72,7 +72,7 @@ private:
   FragmentType type;
   bool turned; ///< features are rows
   int64_t rows, blocks, shareBlocks, accBytes;
-  Value states;                  ///< where pairs of max and sum lie
+  Value states;                  ///< the address of the pairs of max and sum
   SmallVector<Value> weights[2]; ///< of each warp, for each of the lane's rows
 };
 
@@ -83,8 +83,9 @@ void Exchange::publishBlocks() {
                           16);
 }
 
-/// Lanes of a quad store parts of one row whose numbers differ by twos, fours or eights, as spans are long,
-/// two quads those of neighbouring rows; where rows are read, four quads meet.
+/// The offset of a chunk in its row. Lanes of a quad store chunks of one row whose numbers differ by twos,
+/// fours or eights, by the length of spans, and two quads store those of neighbouring rows. When rows are
+/// read, four quads would conflict.
 Value Exchange::placeInRow(Value chunk) {
   Value row = e.lanes.group;
   Value move = e.bxor(e.band(e.shr(chunk, 3), 7), e.bxor(e.mul(e.band(row, 1), 7), e.band(row, 2)));
@@ -108,8 +109,9 @@ void Exchange::publishRuns() {
       }
 }
 
-/// Lanes of a quad store chunks of every second row, two quads chunks that are fours apart, in shorter runs
-/// twos; where they are read, four quads read two chunks of neighbouring rows.
+/// The offset of a chunk in a row of features. Lanes of a quad store chunks of every second row, two quads
+/// chunks that are fours apart, or twos in shorter runs. When they are read, four quads read two chunks of
+/// neighbouring rows.
 Value Exchange::placeTransposed(Value row, Value chunk) {
   bool fours = type.getOrder().runs >= 128;
   Value first = e.mul(e.band(row, 1), fours ? 4 : 2), second = e.mul(e.band(e.shr(row, 1), 1), fours ? 2 : 4);
@@ -132,7 +134,7 @@ void Exchange::publishTransposed() {
       }
 }
 
-/// Max and sum of each row, by one of the lanes that have them.
+/// Stores max and sum of each row, by one of the lanes that have them.
 void Exchange::publishStates() {
   states = e.sharedAt(scratch, accBytes * warps);
   Value same = turned ? e.lanes.group : e.lanes.quad;
@@ -159,7 +161,7 @@ void Exchange::publish() {
   NVVM::Barrier0Op::create(e.b, e.loc);
 }
 
-/// Everybody computes the common max and sum of its two rows, and each warp's weight.
+/// Every lane computes the common max and sum of its two rows, and each warp's weight.
 void Exchange::mergeRows() {
   for (int64_t half = 0; half < rows / 8; ++half)
     mergeRow(half);
@@ -180,7 +182,7 @@ void Exchange::mergeRow(int64_t half) {
   Value largest = maxima[0];
   for (Value other : ArrayRef<Value>(maxima).drop_front())
     largest = e.fmax(largest, other);
-  // A row that nobody sees has max = -inf everywhere; -inf - -inf must not become NaN.
+  // A row that sees nothing has max = -inf everywhere; -inf - -inf must not become NaN.
   Value minusInfinity = e.f32(-std::numeric_limits<double>::infinity());
   Value nothing = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, largest, minusInfinity);
   Value base = e.select(nothing, e.f32(0), largest);
@@ -217,12 +219,12 @@ SmallVector<Value, 4> Exchange::loadBlockOfRuns(Value block, int64_t w) {
   return registers;
 }
 
-/// This warp's share of the columns.
+/// Merges this warp's share of the columns.
 SmallVector<Value> Exchange::mergeShare() {
   SmallVector<Value> share;
   for (int64_t k = 0; k < shareBlocks; ++k) {
     Value block = e.add(e.mul(warp, shareBlocks), k);
-    // Columns past the end: read the last block, the store drops them.
+    // Columns past the end read the last block; the store drops them.
     block = e.min(block, e.i32(blocks - 1));
     SmallVector<Value> acc(4);
     Value from =
@@ -249,7 +251,7 @@ struct MergeWarpsPattern : TilePattern<MergeWarpsOp> {
                                 ConversionPatternRewriter &rewriter) const override {
     FragmentType type = op.getAcc().getType();
     if (type.getSizes()[0] != 16 && !type.getOrder())
-      return op.emitOpError("expected features in runs, as codes have them, got ") << type;
+      return op.emitOpError("expected features in runs, as quantized values have them, got ") << type;
     Emitter e = emitter(op, rewriter);
     Exchange exchange(e, op, adaptor);
     exchange.publish();

@@ -1,10 +1,10 @@
 //===- MmaPatterns.cpp - Tensor-core products -----------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Operands come out of swizzled shared tiles by ldmatrix, four 8x8 matrices at
-// a time. In a panel of W bytes per line, line r, chunk c lies at
-// r*W + 16*(c ^ s(r)). The lines that one lane addresses differ from each
-// other by multiples of 8, where s repeats, so the swizzle is an XOR of the
-// lane's own offset with a constant: one register per constant, for all tiles.
+// a time. In a panel of W bytes per line, line r, chunk c lies at r*W + 16*(c ^
+// s(r)). The lines that one lane addresses differ from each other by multiples
+// of 8, where s repeats, so the swizzle is an XOR of the lane's own offset with
+// a constant: one register per constant, for all tiles.
 //
 //===----------------------------------------------------------------------===//
 #include "LhsRuns.h"
@@ -15,11 +15,12 @@ using namespace mlir::tile;
 
 namespace {
 
-/// Addresses of 2x2 groups of 8x8 matrices in a shared tile: matrix j of a group is `lineOf(j)` * 8 lines and
+/// Addresses of 2x2 groups of 8x8 matrices in a shared tile. Matrix j of a group is `lineOf(j)` * 8 lines and
 /// `chunkOf(j)` chunks away from the group's corner.
 class MatrixAddresses {
 public:
-  /// `lineBit`/`chunkBit`: which bit of the matrix number moves down a block of lines, and right a chunk.
+  /// `lineBit`: the bit of the matrix number that moves down a block of lines; the other bit moves right a
+  /// chunk.
   MatrixAddresses(Emitter &e, SharedType type, Value base, unsigned lineBit) : e(e), type(type), base(base) {
     Value matrix = e.shr(e.lanes.lane, 3), line = e.band(e.lanes.lane, 7);
     Value first = e.band(matrix, 1), second = e.shr(matrix, 1);
@@ -29,7 +30,7 @@ public:
     offsets.resize(panels.size());
   }
 
-  /// Address for the group whose corner is (line, chunk); the line may have a uniform part in `base`.
+  /// The address of the group whose corner is (line, chunk); the line may have a uniform part in `base`.
   Value at(int64_t line, int64_t chunk) {
     size_t p = type.getPanelOf(chunk);
     const SharedType::Panel &panel = panels[p];
@@ -56,7 +57,7 @@ private:
   SmallVector<Value> offsets;
 };
 
-/// A left operand in a shared tile, from the uniform `line` on: that many lines later in each panel, so
+/// A left operand in a shared tile, from the uniform `line` on. Each panel begins that many lines later, so
 /// panels of different widths have base addresses of their own.
 class LhsFromShared {
 public:
@@ -64,7 +65,7 @@ public:
     for (const SharedType::Panel &panel : type.getPanels())
       addresses.emplace_back(e, type, e.sharedAt(base, e.mul(line, panel.width)), /*lineBit=*/0);
   }
-  /// Registers of the 16x16 block whose corner is (line + row, chunk).
+  /// The registers of the 16x16 block whose corner is (line + row, chunk).
   SmallVector<Value, 4> block(int64_t row, int64_t chunk) {
     return e.loadMatrices(addresses[type.getPanelOf(chunk)].at(row, chunk), /*transposed=*/false);
   }
@@ -83,7 +84,7 @@ struct LoadPattern : TilePattern<LoadOp> {
     FragmentType type = op.getFragment().getType();
     if (type.getLayout() == Layout::Rhs) {
       if (!type.getOrder())
-        return op.emitOpError("expected features in runs, as codes have them, got ") << type;
+        return op.emitOpError("expected features in runs, as quantized values have them, got ") << type;
       LhsRunsFromShared runs(e, op.getTile().getType(), adaptor.getTile(), adaptor.getLine(), type);
       rewriter.replaceOpWithMultiple(op, {runs.fewRows()});
       return success();
@@ -149,7 +150,7 @@ struct MmaPattern : TilePattern<MmaOp> {
     FragmentType result = op.getResult().getType();
     SmallVector<Value> acc(adaptor.getAcc());
     int64_t rowBlocks = result.getSizes()[0] / 16, colBlocks = result.getSizes()[1] / 8;
-    // The contracted axis of `rhs` decides its form: along columns it is stored as the tensor cores want it,
+    // The contracted axis of `rhs` decides its form. Along columns it is stored as the tensor cores want it;
     // along rows it is transposed on the way.
     bool transposed = rhs.getColAxis() == result.getAxes()[1];
     int64_t depth = (transposed ? rhs.getRows() : rhs.getCols()) / 16;
@@ -191,7 +192,7 @@ private:
         llvm::append_range(loaded, runs.rowBlock(row));
       registers = loaded;
     }
-    /// Its blocks of all rows at step k.
+    /// The operand's blocks of all rows at step k.
     SmallVector<SmallVector<Value, 4>> blocks(int64_t rowBlocks, int64_t k) {
       SmallVector<SmallVector<Value, 4>> a;
       for (int64_t m = 0; m < rowBlocks; ++m) {
@@ -209,7 +210,7 @@ private:
     std::optional<LhsFromShared> memory;
   };
 
-  /// Queries are the right operand, one block of eight.
+  /// Multiplies with queries as the right operand, one block of eight.
   static void multiplyTransposed(Emitter &e, ValueRange a, ArrayRef<Value> b, MutableArrayRef<Value> acc,
                                  int64_t depth, Type element) {
     int64_t rowBlocks = acc.size() / 4;
@@ -221,7 +222,7 @@ private:
       }
   }
 
-  /// The same for a right operand that is in registers: two per block of 8 columns and 16 contracted.
+  /// Multiplies by a right operand in registers: two per block of 8 columns and 16 contracted.
   LogicalResult multiplyRegisters(MmaOp op, OneToNOpAdaptor adaptor,
                                   ConversionPatternRewriter &rewriter) const {
     Emitter e = emitter(op, rewriter);

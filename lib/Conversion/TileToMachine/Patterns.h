@@ -14,8 +14,8 @@ namespace mlir::tile {
 
 using LaneMap = DenseMap<Operation *, LaneValues>;
 
-/// What one register of a fragment holds: an element, or 32 bits of an operand of an mma. The machine level
-/// has no floats of 8 bits.
+/// The type of a fragment's register: an element, or 32 bits of an operand of an MMA. The machine level has
+/// no floats of 8 bits.
 inline Type registerType(FragmentType type) {
   Type element = type.getElement();
   if (type.getLayout() == Layout::Lhs || type.getLayout() == Layout::Rhs)
@@ -35,7 +35,7 @@ protected:
   Emitter emitter(OpT op, OpBuilder &builder) const {
     return Emitter(builder, op.getLoc(), lanes.find(op->template getParentOfType<func::FuncOp>())->second);
   }
-  /// Clones the body of `region` with `arguments` for its block arguments; returns what it yields.
+  /// Clones the body of `region` with `arguments` for its block arguments; returns the values that it yields.
   static SmallVector<Value> inlineAll(Region &region, ValueRange arguments, OpBuilder &builder) {
     IRMapping mapping;
     for (auto [argument, value] : llvm::zip(region.getArguments(), arguments))
@@ -46,7 +46,7 @@ protected:
     return llvm::map_to_vector(block.getTerminator()->getOperands(),
                                [&](Value yielded) { return mapping.lookupOrDefault(yielded); });
   }
-  /// The same of a region that yields one value.
+  /// Inlines a region that yields one value.
   static Value inlineRegion(Region &region, ValueRange arguments, OpBuilder &builder) {
     return inlineAll(region, arguments, builder).front();
   }
@@ -55,7 +55,7 @@ private:
   const LaneMap &lanes;
 };
 
-/// What `look` gives where `exists`, if that is asked; else 0, and nothing is read.
+/// The value of `look` under the condition `exists`, if given; without it 0, and nothing is read.
 inline Value lookIf(Emitter &e, Value exists, function_ref<Value(Emitter &)> look) {
   if (!exists)
     return look(e);
@@ -69,7 +69,7 @@ inline Value lookIf(Emitter &e, Value exists, function_ref<Value(Emitter &)> loo
   return scf::IfOp::create(e.b, e.loc, exists, yield(look), yield(nothing)).getResult(0);
 }
 
-/// Element of a lane's register i along the first axis of a fragment, counted from the fragment's first.
+/// The element of a lane's register i along the first axis of a fragment, counted from the fragment's first.
 inline Value lineOfRegister(Emitter &e, Layout layout, int64_t i) {
   if (layout == Layout::Row)
     return e.add(e.lanes.group, 16 * (i / 2) + 8 * (i % 2));

@@ -1,9 +1,9 @@
-//===- RhsPatterns.cpp - Right operands by way of registers ---------------===//
+//===- RhsPatterns.cpp - Right operands through registers -----------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Tiles of 16-bit elements go from shared memory to the tensor cores by ldmatrix
-// (MmaPatterns.cpp), which moves elements of 16 bits only. Codes of 8 bits and less
-// are loaded by the lane that multiplies them, and become 16-bit floats there
-// (WidenPatterns.cpp).
+// Tiles of 16-bit elements go from shared memory to the tensor cores by
+// ldmatrix (MmaPatterns.cpp), which moves elements of 16 bits only. Quantized
+// values of 8 bits and less are loaded by the lane that multiplies them, and
+// become 16-bit floats there (WidenPatterns.cpp).
 //
 //===----------------------------------------------------------------------===//
 #include "Patterns.h"
@@ -22,8 +22,8 @@ public:
   ByteAddresses(Emitter &e, SharedType type, Value base, Value line)
       : e(e), type(type), base(base), line(line), panels(type.getPanels()), offsets(panels.size()) {}
 
-  /// The byte `column` of this lane's line, `lines` further down (a multiple of 8); `within` is a lane's own
-  /// distance from there, in the same 16 bytes.
+  /// The address of byte `column` of this lane's line, `lines` further down (a multiple of 8). `within` is a
+  /// lane's own distance from there, in the same 16 bytes.
   Value at(int64_t lines, int64_t column, Value within) {
     size_t p = type.getPanelOf(column / 16);
     const SharedType::Panel &panel = panels[p];
@@ -44,14 +44,14 @@ private:
   SmallVector<Value> offsets;
 };
 
-/// Codes one or two at a time, in the order of the features: for what has no runs.
+/// Loads quantized values one or two at a time, in the order of the features: for fragments without runs.
 class SingleCodes {
 public:
   SingleCodes(Emitter &e, SharedType tile, Value base, FragmentType type)
       : e(e), bits(tile.getElement().getIntOrFloatBitWidth()),
         alongLines(type.getAxes()[1] == tile.getColAxis()) {
     Value pair = e.mul(e.lanes.quad, 2);
-    Value first = e.mul(alongLines ? pair : e.lanes.group, bits); // bit of the lane's first code
+    Value first = e.mul(alongLines ? pair : e.lanes.group, bits); // bit of the lane's first value
     within = e.shr(first, 3), shift = e.band(first, 7);
     if (alongLines)
       lines.emplace_back(e, tile, base, e.lanes.group);
@@ -60,7 +60,7 @@ public:
         lines.emplace_back(e, tile, base, e.add(pair, next));
   }
 
-  /// The four codes of the block whose corner is (row, column), a byte each.
+  /// The four values of the block whose corner is (row, column), a byte each.
   Value block(int64_t row, int64_t column) {
     Value codes;
     for (int64_t half : {0, 1}) // columns 2q + 8 half and the next
@@ -104,13 +104,13 @@ private:
   Emitter &e;
   int64_t bits;
   bool alongLines;
-  Value within, shift;                 ///< a lane's own byte, and the bits in front of its code in there
+  Value within, shift;                 ///< a lane's own byte, and the bits before its value in that byte
   SmallVector<ByteAddresses, 2> lines; ///< of the first of two neighbours, and of the second
 };
 
-/// Runs of codes as memory holds them, 16 bytes at once where there are as many. Lanes of a quad read one
-/// line where features are contracted, each a quarter of a span; else each quad reads an eighth of four
-/// lines.
+/// Loads runs of quantized values as memory holds them, 16 bytes at once if a run is that long. If features
+/// are contracted, lanes of a quad read one line, each a quarter of a span; otherwise each quad reads an
+/// eighth of four lines.
 class Runs {
 public:
   Runs(Emitter &e, SharedType tile, Value base, FragmentType type)
@@ -138,7 +138,7 @@ public:
   }
 
 private:
-  /// The lane's part of a span, of the line that is `down` (a multiple of 8) below its own.
+  /// Loads the lane's part of a span, of the line that is `down` (a multiple of 8) below its own.
   void loadRun(FragmentType::Span span, size_t line, int64_t down) {
     int64_t first = span.first * bits / 8, run = span.size * bits / 8 / (contracted ? 4 : 8);
     const SharedType::Panel panel = tile.getPanels()[tile.getPanelOf(first / 16)];
@@ -149,7 +149,8 @@ private:
     }
   }
 
-  /// Of the lane's run, whose first bytes are `chunk` chunks behind those of the panel's first span.
+  /// The offset of the lane's run, whose first bytes are `chunk` chunks after those of the panel's first
+  /// span.
   Value offsetOf(size_t line, const SharedType::Panel &panel, int64_t run, int64_t chunk) {
     Value &offset = offsets[{static_cast<int64_t>(line), panel.width, run, chunk}];
     if (offset)
@@ -213,7 +214,8 @@ Value elementOf(Emitter &e, Value word, int64_t i, Type element) {
   return e.bitcast(element, word);
 }
 
-/// A lane reads the whole line of each of its coordinates; two neighbours, where they fill 16 bytes at most.
+/// A lane reads the whole line of each of its coordinates; two neighbours at once if they fill 16 bytes at
+/// most.
 struct LoadColumnsPattern : TilePattern<LoadColumnsOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(LoadColumnsOp op, OpAdaptor adaptor,
@@ -225,7 +227,7 @@ struct LoadColumnsPattern : TilePattern<LoadColumnsOp> {
     for (auto [column, values] : llvm::zip(op.getColumns(), registers))
       if (cast<FragmentType>(column.getType()).getLayout() !=
           cast<FragmentType>(op.getColumns()[0].getType()).getLayout())
-        return op.emitOpError("expected one layout of all columns");
+        return op.emitOpError("expected the same layout for all columns");
     bool rows = cast<FragmentType>(op.getColumns()[0].getType()).getLayout() == Layout::Row;
     int64_t together = !rows && bytes <= 8 ? 2 : 1;
     Value first =

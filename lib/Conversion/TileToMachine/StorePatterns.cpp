@@ -10,8 +10,8 @@ using namespace mlir::tile;
 namespace {
 
 /// Accumulators go out a full 32-byte sector per quad: fp32 as they lie, 16-bit after neighbouring lanes have
-/// exchanged halves of two adjacent 8-column blocks. Where features lie in runs, a lane has whole sectors,
-/// and neighbouring lanes exchange halves of these, for 16 bytes are the most that a lane writes at once.
+/// exchanged halves of two adjacent 8-column blocks. If features lie in runs, a lane has whole sectors, and
+/// neighbouring lanes exchange halves of sectors, because a lane writes at most 16 bytes at once.
 struct StorePattern : TilePattern<StoreOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(StoreOp op, OneToNOpAdaptor adaptor,
@@ -29,7 +29,7 @@ struct StorePattern : TilePattern<StoreOp> {
   }
 
 private:
-  /// One lane of those that hold an element writes it.
+  /// Lets one lane of those that hold an element write it.
   static void storeVector(Emitter &e, StoreOp op, OneToNOpAdaptor adaptor) {
     FragmentType type = op.getFragment().getType();
     Type element = op.getBuffer().getType().getElement();
@@ -44,7 +44,7 @@ private:
     }
   }
 
-  /// What a lane writes at once.
+  /// The chunk that a lane writes at once.
   struct Part {
     Value column, value; ///< column in the fragment
     int64_t end;         ///< no lane writes columns from here on
@@ -111,8 +111,8 @@ private:
     return parts;
   }
 
-  /// A lane's columns 2q and 2q + 1 of the blocks of a span are neighbouring features: units of 16 bytes, two
-  /// of which are a sector.
+  /// A lane's columns 2q and 2q + 1 of the blocks of a span are neighbouring features: chunks of 16 bytes,
+  /// two of which are a sector.
   static SmallVector<Part> partsOfRuns(Emitter &e, Type element, FragmentType type, PairOf pairOf) {
     SmallVector<Part> parts;
     int64_t perUnit = element.isF32() ? 4 : 8;
@@ -137,7 +137,7 @@ private:
         part(lane, units[0]);
         continue;
       }
-      // The even lane gets the first halves of both lanes' sectors, the odd one the second halves.
+      // The even lane gets the first halves of both lanes' sectors, the odd lane the second halves.
       Value even = e.mul(e.sub(e.lanes.quad, odd), 2 * run), half = e.mul(odd, perUnit);
       for (size_t i = 0; i < units.size(); i += 2) {
         SmallVector<Value> ofEven, ofOdd;
@@ -154,7 +154,7 @@ private:
     }
     return parts;
   }
-  /// Elements as they lie in memory.
+  /// The elements as they lie in memory.
   static SmallVector<Value> wordsOf(Emitter &e, Type element, ArrayRef<Value> features) {
     SmallVector<Value> words;
     if (element.isF32())

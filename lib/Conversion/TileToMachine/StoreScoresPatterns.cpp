@@ -9,13 +9,13 @@ using namespace mlir::tile;
 
 namespace {
 
-/// Of an accumulator a lane has two neighbouring columns of every eighth line: where these are heads of a
-/// token, and tokens begin with whole words, they go as one. Else halves go, and each is made by an
-/// instruction of integers first: of a register that a sum of floats wrote, ptxas stores 16 bits as the
-/// float's value, converted.
+/// A lane has two neighbouring columns of every eighth line of an accumulator. If these are heads of a token,
+/// and tokens begin with whole words, they are stored as one word. Otherwise they are stored as halves, each
+/// made by an integer instruction first: ptxas would store 16 bits of a register that a float sum wrote as
+/// the float's value, converted.
 ///
-/// This stands in the loop over keys of a step of decoding, most of whose tiles are whole: there no key is
-/// asked for, and places are a lane's first one and numbers that are known.
+/// This code stands in the loop over keys of a step of decoding. Most of its tiles are whole: there no key is
+/// tested, and addresses are a lane's first one plus constants.
 struct StoreScoresPattern : TilePattern<StoreScoresOp> {
   using TilePattern::TilePattern;
 
@@ -69,7 +69,7 @@ private:
   struct Lane {
     Value key, head;
   };
-  /// Codes that are stored at once, of a key and head so far behind those.
+  /// Scores that are stored at once; their key and head are counted from the lane's first ones.
   struct Piece {
     int64_t key, head;
     Value codes;
@@ -101,7 +101,7 @@ private:
     return pieces;
   }
 
-  /// The nearest integer and 2^15, in the low half: a sum with 1.5 * 2^23 and that has it in the last bits of
+  /// The nearest integer plus 2^15, in the low half: a sum with 1.5 * 2^23 + 2^15 has it in the last bits of
   /// its mantissa.
   static Value codeOf(Emitter &e, Value number, Value unit) {
     constexpr float most = 32767, rounds = (3 << 22) + (1 << 15);

@@ -1,9 +1,10 @@
 //===- SumPatterns.cpp - Sums in global memory that blocks share ----------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A lane holds two neighbouring columns of each block of 8 of an accumulator. Nobody but attn's kernels reads
-// sums, so they keep the order of lanes: of the four blocks of a panel (128 bytes of a line), a lane's eight
-// columns lie together. It writes and reads 16 bytes at a time, and whichever eight lanes shared memory
-// serves at once, their swizzled places are in different banks.
+// A lane holds two neighbouring columns of each block of 8 of an accumulator.
+// Only attn's kernels read sums, so sums keep the order of lanes: of the four
+// blocks of a panel (128 bytes of a line), a lane's eight columns lie together.
+// It writes and reads 16 bytes at a time, and the swizzled chunks of any eight
+// lanes that shared memory serves at once are in different banks.
 //
 //===----------------------------------------------------------------------===//
 #include "Patterns.h"
@@ -13,10 +14,11 @@ using namespace mlir::tile;
 
 namespace {
 
-/// Columns of a panel, and those of a lane that move at once: of two blocks.
+/// The columns of a panel, and the columns of a lane that move at once: of two blocks.
 constexpr int64_t panelColumns = 32, laneColumns = 4;
 
-/// Registers of a lane that move at once: of eight lines of the fragment, number `row`, those of two blocks.
+/// The registers of a lane that move at once: those of two blocks, for the `row`-th eight lines of the
+/// fragment.
 SmallVector<int64_t> registersOf(FragmentType type, int64_t row, int64_t pair) {
   int64_t blocks = type.getSizes()[1] / 8;
   SmallVector<int64_t> numbers;

@@ -52,7 +52,7 @@ LaneValues makeLaneValues(func::FuncOp kernel) {
   Value thread = NVVM::ThreadIdXOp::create(b, loc, i32);
   LaneValues values;
   values.lane = arith::AndIOp::create(b, loc, thread, constant(31));
-  // Taken from one lane, so that ptxas sees that it is uniform.
+  // The value comes from one lane, so that ptxas sees that it is uniform.
   Value warp = arith::ShRUIOp::create(b, loc, thread, constant(5));
   values.warp = NVVM::ShflOp::create(b, loc, warp.getType(), constant(-1), warp, constant(0), constant(31),
                                      NVVM::ShflKind::idx, UnitAttr());
@@ -63,13 +63,13 @@ LaneValues makeLaneValues(func::FuncOp kernel) {
   return values;
 }
 
-/// The machine level has no floats of 8 bits, nor integers of less: they are bytes there.
+/// Whether the type is a byte at the machine level, which has no floats of 8 bits and no smaller integers.
 bool isCode(Type type) {
   int64_t bits = type.getIntOrFloatBitWidth();
   return bits == 2 || bits == 4 || (isa<FloatType>(type) && bits == 8);
 }
 
-/// What the patterns take for granted. Earlier passes see to it; IR from a file may be anything.
+/// Checks what the patterns rely on. Earlier passes ensure it; IR from a file may break it.
 LogicalResult verifyLowerable(Operation *op, gpu::GPUModuleOp module) {
   if (!isa_and_nonnull<TileDialect>(op->getDialect()))
     return success();
@@ -84,7 +84,7 @@ LogicalResult verifyLowerable(Operation *op, gpu::GPUModuleOp module) {
              << fragment << "; --tile-infer-layouts gives them one";
     else if (fragment && fragment.getRank() == 2 && isCode(fragment.getElement()) &&
              !isa<LoadOp, LoadRhsOp, WidenOp, PartOp, ConvertOp, UndefinedOp>(op))
-      return op->emitOpError("cannot compute with codes, got ") << fragment;
+      return op->emitOpError("cannot compute with quantized values, got ") << fragment;
   if (auto alloc = dyn_cast<AllocOp>(op); alloc && !alloc.getOffset())
     return op->emitOpError("expected an offset; --tile-allocate-shared sets it");
   auto gather = dyn_cast<GatherOp>(op);
@@ -99,14 +99,13 @@ LogicalResult verifyLowerable(Operation *op, gpu::GPUModuleOp module) {
       return op->emitOpError("is shared by warps, but the kernel has no tile.schedule that says how many");
     int64_t warps = schedule.getCopyWarps(scope);
     if (warps == 0)
-      return op->emitOpError("is the producers', and the kernel's tile.schedule has none");
+      return op->emitOpError("is for producer warps, and the kernel's tile.schedule has none");
     if (lines % warps != 0)
       return op->emitOpError("expected lines that ") << warps << " warps can share, got " << lines;
     share = lines / warps;
   }
   if (lookup && share > 32)
-    return op->emitOpError("expected at most 32 lines per warp, as many as lanes look them up, got ")
-           << share;
+    return op->emitOpError("expected at most 32 lines per warp, one for each lane, got ") << share;
   if (lookup)
     return success();
   for (Value target : gather.getTargets())

@@ -1,17 +1,17 @@
-//===- WgmmaPatterns.cpp - Asynchronous mmas of a warpgroup ---------------===//
+//===- WgmmaPatterns.cpp - Asynchronous MMAs of a warpgroup ---------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// wgmma reads shared memory through 64-bit descriptors: where the operand
-// starts, the distances between its 8x8 core matrices, and the swizzle. All
-// fields but the start are constants of the tile's type, so one address is
-// turned into a descriptor once, and stepping through the tile adds constants.
-// The upper half is all constant; the halves are kept apart until the last
-// moment, for 64-bit sums would cost carries and twice the registers.
+// wgmma reads shared memory through 64-bit descriptors: the start of the
+// operand, the distances between its 8x8 core matrices, and the swizzle. All
+// fields but the start are constants of the tile's type, so one address becomes
+// a descriptor once, and stepping through the tile adds constants. The upper
+// half is all constant. The halves are kept apart until the last moment,
+// because 64-bit sums would cost carries and twice the registers.
 //
 // A tile is stored in panels, each with its own swizzle (SharedType). Along the
 // contracted axis a step of 16 features lies inside one panel. Along the axis
 // that is kept, values span all panels: those of one width form one wgmma (the
-// "leading" distance is a panel), another width is another wgmma, into its own
-// columns of the accumulator.
+// "leading" distance is a panel), and each other width is another wgmma, into
+// its own columns of the accumulator.
 //
 //===----------------------------------------------------------------------===//
 #include "Patterns.h"
@@ -24,7 +24,7 @@ namespace {
 /// Bits 62-63: 1 for swizzles of 128 bytes, 2 for 64, 3 for 32.
 uint64_t swizzleMode(int64_t width) { return width == 128 ? 1 : width == 64 ? 2 : 3; }
 
-/// A descriptor without its start: distances in bytes.
+/// A descriptor without its start; distances are in bytes.
 int64_t descriptorConstant(int64_t width, int64_t leading, int64_t stride) {
   return static_cast<int64_t>(swizzleMode(width) << 62 | static_cast<uint64_t>(stride >> 4) << 32 |
                               static_cast<uint64_t>(leading >> 4) << 16);
@@ -49,8 +49,8 @@ struct Operand {
     return e.bitcast(e.b.getI64Type(), halves);
   }
 
-  /// 16 features from chunk `chunk` on, contracted (K-major); `line` lines down, a multiple of 8 and of
-  /// boxes.
+  /// The descriptor of 16 features from chunk `chunk` on, contracted (K-major), `lineOffset` lines down: a
+  /// multiple of 8 and of boxes.
   Value alongFeatures(int64_t chunk, Value lineOffset = Value()) {
     SharedType::Panel panel = type.getPanels()[type.getPanelOf(chunk)];
     // The start of the first line moves with the panel's width, or from box to box.
@@ -59,13 +59,13 @@ struct Operand {
               lineOffset ? e.mul(lineOffset, perLine >> 4) : Value());
   }
 
-  /// The tile's 64 columns and 16 lines from `line` on, contracted (MN-major).
+  /// The descriptor of the tile's 64 columns and 16 lines from `line` on, contracted (MN-major).
   Value turned(int64_t line) {
     return at(line * type.getLineBytes(),
               descriptorConstant(type.getLineBytes(), 0, type.getLineBytes() * 8));
   }
 
-  /// Where columns begin of which a warpgroup reads a part, for `at`.
+  /// The offset, for `at`, of the columns of which a warpgroup reads a part.
   Value columnOffset(Value column) {
     SharedType::Panel panel = type.getPanels()[0];
     int64_t columns = panel.width / 2;
@@ -78,7 +78,7 @@ struct Operand {
   Value start;
 };
 
-/// Neighbouring panels of one width: `count` columns from `column` on.
+/// Neighbouring panels of one width: `columns` columns from the first panel on.
 struct PanelRun {
   SharedType::Panel first;
   int64_t columns;
@@ -118,8 +118,8 @@ struct StartMmaPattern : TilePattern<StartMmaOp> {
     SmallVector<Value> registers(adaptor.getAcc());
     bool fresh = registers.empty();
     registers.resize(result.getRegisters());
-    // Where another mma was started just before, its fence has ordered these registers, too. ptxas takes a
-    // fence for the start of a stage of wgmma, so each mma has one.
+    // If another MMA was started just before, its fence has ordered these registers, too. But ptxas takes a
+    // fence for the start of a stage of wgmma, so each MMA has one.
     NVVM::WgmmaFenceAlignedOp::create(rewriter, op.getLoc());
     auto multiply = [&](int64_t k, int64_t column, int64_t columns, Value rhsDescriptor) {
       MutableArrayRef<Value> acc = MutableArrayRef<Value>(registers).slice(column / 2, columns / 2);
@@ -143,7 +143,7 @@ struct StartMmaPattern : TilePattern<StartMmaOp> {
         int64_t lines = rhsType.getBoxLines(), box = k * 16 / lines, line = k * 16 % lines;
         int64_t offset = box * lines * rhsType.getLineBytes() + run.first.offset + line * width;
         int64_t constant = descriptorConstant(width, lines * width, width * 8);
-        int64_t left = result.getSizes()[1] - run.first.chunk * 8; // behind the last there is padding
+        int64_t left = result.getSizes()[1] - run.first.chunk * 8; // padding follows the last
         int64_t columns = partOffset ? result.getSizes()[1] : std::min(run.columns, left);
         if (columns > 0)
           multiply(k, run.first.chunk * 8, columns, rhs.at(offset, constant, partOffset));

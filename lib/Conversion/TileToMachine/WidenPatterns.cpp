@@ -1,10 +1,11 @@
-//===- WidenPatterns.cpp - Codes become the floats that mmas multiply -----===//
+//===- WidenPatterns.cpp - Quantized values become floats for MMAs --------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Two codes at a time, for a register of an mma's operand holds two floats. An
-// integer of 8 bits and less, put into the mantissa of a large enough power of two,
-// is that number more than it should be; a subtraction makes it exact. Codes of
-// less than 8 bits are put there by one mask, several bits up in the mantissa
-// where that stands for a smaller power.
+// Two quantized values are converted at a time, because a register of an MMA's
+// operand holds two floats. An integer of 8 bits and less, put into the
+// mantissa of a large enough power of two, makes a float that is too large by
+// that power; a subtraction makes it exact. One mask puts values of less than 8
+// bits there, several bits up in the mantissa, where they stand for a smaller
+// power.
 //
 //===----------------------------------------------------------------------===//
 #include "LaneCodes.h"
@@ -27,7 +28,7 @@ public:
         depth(type.getSizes()[1] / 16), tiny(op.getTiny()), pair(VectorType::get(2, element)),
         registers(type.getSizes()[0] / 8 * depth * 2) {}
 
-  /// Factors and terms of columns, for each group of rows.
+  /// Sets factors and terms of columns, for each group of rows.
   void setGroups(ArrayRef<ValueRange> factors, ArrayRef<ValueRange> terms) {
     for (ValueRange columns : factors)
       groups.push_back({pairs(columns), {}});
@@ -48,7 +49,7 @@ public:
   }
 
 private:
-  /// Four codes of a block in the bytes of a register.
+  /// Converts four values of a block in the bytes of a register.
   void singles(ValueRange codes) {
     const bool kept = type.getFeatureAxis() == 0;
     for (auto [i, word] : llvm::enumerate(codes))
@@ -71,7 +72,7 @@ private:
                 bits == 8 ? bytePair(word, {2 * int32_t(p), 2 * int32_t(p) + 1}) : halfPair(word, p));
         }
   }
-  /// Words of four columns each; neighbouring columns are what a register holds.
+  /// Converts words of four columns each; a register holds neighbouring columns.
   void keptRuns(ValueRange words) {
     for (FragmentType::Span span : type.getSpans()) {
       int64_t run = span.size / 8, perColumn = llvm::divideCeil(run * bits, 32);
@@ -85,11 +86,11 @@ private:
           }
     }
   }
-  /// Kept codes of 8 bits are bytes of bytes, which LLVM joins to one choice.
+  /// Kept values of 8 bits are bytes of bytes, which LLVM joins to one choice.
   Value chosen(Value low, Value high, ArrayRef<int32_t> which) {
     return bits == 8 && type.getFeatureAxis() == 0 ? e.bytes(low, high, which) : e.permute(low, high, which);
   }
-  /// Code i of two words.
+  /// Value i of two words.
   Value neighbours(Value low, Value high, int64_t i) {
     int32_t first = i * bits / 16 * 2; // byte of the half in which they are
     if (bits < 8)
@@ -103,13 +104,13 @@ private:
     int32_t at = i % 2;
     return bytePair(both, {at, 2 + at});
   }
-  /// The same bytes of two words, once for all codes in them.
+  /// Chooses bytes of two words, once for all values in them.
   Value halves(Value low, Value high, std::array<int32_t, 4> which) {
     Value &known = shuffled[{low.getAsOpaquePointer(), which[0]}];
     return known ? known : known = chosen(low, high, which);
   }
 
-  /// Two bytes of a word.
+  /// Converts two bytes of a word.
   Value bytePair(Value word, std::array<int32_t, 2> which) {
     auto [low, high] = which;
     if (isa<Float8E4M3FNType>(source)) {
@@ -128,7 +129,7 @@ private:
       return e.bitcast(pair, chosen(word, e.i32(0), {low, 4, high, 4}));
     if (isF16(element))
       return add(chosen(word, e.i32(0x64), {low, 4, high, 4}), -1024);
-    // 2^23 in f32, whose mantissa counts ones. Of an integer of 8 bits the upper half is all.
+    // In f32 it is 2^23 whose mantissa counts ones. The upper half holds all of an integer of 8 bits.
     auto whole = [&](int32_t which) -> Value {
       Value bits = chosen(word, e.i32(0x4b000000), {which, 4, 4, 7});
       Value exact = e.fadd(e.bitcast(e.b.getF32Type(), bits), e.f32(-0x1p23));
@@ -138,7 +139,7 @@ private:
     return e.bitcast(pair, chosen(first, second, {2, 3, 6, 7}));
   }
 
-  /// The codes at a position of the halves of a word.
+  /// Converts the values at a position of the halves of a word.
   Value halfPair(Value word, int64_t position) {
     if (isa<Float4E2M1FNType>(source))
       return fromE2M1(word, position);
@@ -154,12 +155,12 @@ private:
     return add(bits, -static_cast<double>(place.bias(element)));
   }
 
-  /// Code `position` of each half, 2^14 too small, subnormal ones included: its sign, exponent and mantissa
-  /// where f16 has them.
+  /// Value `position` of each half, 2^14 too small, also if subnormal: its sign, exponent and mantissa are
+  /// moved to their bits in f16.
   Value fromE2M1(Value word, int64_t position) {
-    // Positions 3 and 1, or 2 and 0, at once: they come to lie in the upper and the lower byte of each half,
-    // among bits of others. One instruction chooses between signs and the rest, and one of each position
-    // masks both.
+    // Positions 3 and 1, or 2 and 0, are handled at once: they move to the upper and the lower byte of each
+    // half, among bits of other values. One instruction chooses between signs and the rest, and one for each
+    // position masks both.
     const bool odd = position % 2 != 0, upper = position >= 2;
     auto shl = [&](Value x, int32_t by) -> Value { return arith::ShLIOp::create(e.b, e.loc, x, e.i32(by)); };
     Value &both = shifted[{word.getAsOpaquePointer(), odd}];
@@ -177,7 +178,7 @@ private:
     return fromF16(LLVM::FMulOp::create(e.b, e.loc, few, LLVM::ConstantOp::create(e.b, e.loc, f16, power)));
   }
 
-  /// The floats that `bits` are, and `number` more.
+  /// The floats that `bits` stand for, plus `number`.
   Value add(Value bits, double number) {
     Value &both = pairsOfNumbers[number];
     if (!both) {
@@ -188,7 +189,7 @@ private:
     }
     return LLVM::FAddOp::create(e.b, e.loc, e.bitcast(pair, bits), both);
   }
-  /// What f16 holds of codes, bf16 does. Those in blocks take their scales before that.
+  /// bf16 holds any quantized value that f16 holds exactly. Values in blocks take their scales before that.
   Value fromF16(Value halves) { return scales ? halves : toElement(halves); }
   Value toElement(Value halves) {
     if (isF16(element))
@@ -215,8 +216,8 @@ private:
     }
     registers[(row * depth + k) * 2 + half] = e.bitcast(e.b.getI32Type(), floats);
   }
-  /// Neighbours of a fragment over columns. Of integers: what is made of two elements ptxas makes anew for
-  /// every use.
+  /// The neighbours of a fragment over columns, joined as integers: ptxas would make a vector of two elements
+  /// again for every use.
   SmallVector<Value> pairs(ValueRange columns) {
     SmallVector<Value> result;
     auto bits = [&](Value column) -> Value {
@@ -242,7 +243,7 @@ private:
   VectorType pair;
   SmallVector<Group> groups;
   std::optional<BlockScales> scales;
-  BlockScales::Place place = {0, 8, 0}; ///< of what is put
+  BlockScales::Place place = {0, 8, 0}; ///< of the values that `put` takes next
   SmallVector<Value> registers;
   std::map<std::pair<const void *, int64_t>, Value> shuffled, shifted;
   std::map<double, Value> pairsOfNumbers;

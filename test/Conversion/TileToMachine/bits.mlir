@@ -1,6 +1,7 @@
 // RUN: attn-opt %s --tile-to-machine | FileCheck %s
 
-// What is set of a mask is counted and found by one operation each; of no bits the lowest one is behind the last.
+// The set bits of a mask are counted, and the lowest one is found, by one operation each; without bits it is the one
+// after the last.
 
 // CHECK-LABEL: func.func @bits
 // CHECK: llvm.intr.ctpop(%{{.*}}) : (i32) -> i32

@@ -17,7 +17,7 @@ gpu.module @kernels {
     %0 = tile.mma %q, %wide, %s : !tile.fragment<[query 16, feature 32], f16, lhs>, !tile.fragment<[key 16, feature 32], f16, rhs>, !tile.fragment<[query 16, key 16], f32, acc> -> !tile.fragment<[query 16, key 16], f32, acc>
     return
   }
-  // Across lines every code is a load of its own; what bf16 is made of are the exact f16.
+  // Across lines every quantized value is a load of its own; bf16 is made from the exact f16.
   // CHECK-LABEL: func.func @values(
   // CHECK-COUNT-16: llvm.load {{.*}} {alignment = 1 : i64} : !llvm.ptr<3> -> i8
   // CHECK-NOT: llvm.load
@@ -34,8 +34,8 @@ gpu.module @kernels {
   }
 }
 
-// Features in runs: a lane reads them with one load for each 16 bytes at most, and one mask makes two floats of codes of
-// 4 bits, which their places in the mantissa make too much by 1024 or by 64.
+// Features in runs: a lane reads them with one load for each 16 bytes at most. One mask makes two floats of quantized
+// values of 4 bits; their position in the mantissa makes them too large by 1024 or by 64.
 !k4 = !tile.shared<key 16, feature 64, i4, swizzled>
 !q = !tile.fragment<[query 16, feature 64], f16, lhs, runs 64 by 4>
 !k16 = !tile.fragment<[key 16, feature 64], f16, rhs, runs 64 by 4>
@@ -55,7 +55,8 @@ gpu.module @runs {
     %0 = tile.mma %q, %wide, %s : !q, !k16, !s -> !s
     return
   }
-  // Tiny they are ready, and of the other operand's sixteen registers those with the upper bits of halves are a sixteenth.
+  // Tiny values need no correction. Of the other operand's sixteen registers, those for the upper bits of halves are
+  // multiplied by a sixteenth.
   // CHECK-LABEL: func.func @tiny4(
   // CHECK-NOT: llvm.fadd
   // CHECK-COUNT-8: llvm.fmul {{.*}} : vector<2xf16>
@@ -67,8 +68,9 @@ gpu.module @runs {
     %0 = tile.mma %even, %wide, %s : !q, !k16, !s -> !s
     return
   }
-  // Floats of four bits: a bit of sign and three of magnitude go to their places in f16, of every second code of a word at
-  // once: three shifts and two choices for eight codes. A mask then takes each pair out of a word, or out of it 8 bits up.
+  // Floats of four bits: a bit of sign and three of magnitude move to their bits in f16, of every second value of a
+  // word at once: three shifts and two choices for eight values. A mask then takes each pair out of a word, or out of
+  // the word shifted up by 8 bits.
   // CHECK-LABEL: func.func @e2m1(
   // CHECK-COUNT-2: llvm.load {{.*}} -> vector<2xi32>
   // CHECK: %[[SIGNS:.*]] = arith.shli %[[WORD:.*]], %c4_i32
@@ -88,8 +90,8 @@ gpu.module @runs {
     %0 = tile.mma %q, %wide, %s : !q, !k16, !s -> !s
     return
   }
-  // Blocks of keys: lane q of a quad has features 16 q to 16 q + 15 of its two tokens, and so a block of each: byte q of the
-  // token's word, which one instruction puts into both places of a pair.
+  // Blocks of keys: lane q of a quad has features 16 q to 16 q + 15 of its two tokens, and so a block of each: byte q
+  // of the token's word. One instruction puts it into both halves of a pair.
   // CHECK-LABEL: func.func @blocks_of_keys(
   // CHECK: %[[Q:.*]] = arith.andi %{{.*}}, %c3_i32
   // CHECK: %[[BYTES:.*]] = arith.muli %[[Q]], %c4369_i32
@@ -106,9 +108,9 @@ gpu.module @runs {
     %0 = tile.mma %q, %wide, %s : !q, !k16, !s -> !s
     return
   }
-  // Blocks of values: eight lanes have eight features of a token each, two lanes a block. Powers of two are divided by the
-  // token's largest, in exponents of f16 of two tokens at once, which do not fall below zero: 29 for the largest, since
-  // codes are 2^14 too small.
+  // Blocks of values: eight lanes have eight features of a token each, two lanes a block. Powers of two are divided
+  // by the token's largest, in exponents of f16 of two tokens at once, which do not fall below zero: 29 for the
+  // largest, since quantized values are 2^14 too small.
   // CHECK-LABEL: func.func @blocks_of_values(
   // CHECK: %[[OWN:.*]] = nvvm.prmt <default> %{{.*}}, %[[WORD:arg[0-9]+]], %[[WORD]]
   // CHECK: %[[BYTES:.*]] = arith.andi %[[OWN]], %c16711935_i32
@@ -129,7 +131,7 @@ gpu.module @runs {
     %0 = tile.mma %p, %wide, %o : !tile.fragment<[query 16, key 16], f16, lhs>, !v16, !o -> !o
     return
   }
-  // Values: four tokens of a lane, and for each pair of codes a factor and a term.
+  // Values: four tokens of a lane, and for each pair of quantized values a factor and a term.
   // CHECK-LABEL: func.func @values4(
   // CHECK-COUNT-4: llvm.load {{.*}} {alignment = 4 : i64} : !llvm.ptr<3> -> vector<1xi32>
   // CHECK-NOT: llvm.load

@@ -2,7 +2,7 @@
 
 // Lookups of tiles that may not exist, of boxes, of packed rows and of stages.
 gpu.module @kernels {
-  // Nothing is read where the tile does not exist.
+  // Nothing is read if the tile does not exist.
   // CHECK-LABEL: func.func @lookup(
   // CHECK-SAME: %{{.*}}: i32, %[[END:[^ ]*]]: i32, %[[EXISTS:[^ ]*]]: i1
   // CHECK: %[[SLOTS:.*]] = scf.if %[[EXISTS]] -> (i32) {
@@ -21,7 +21,7 @@ gpu.module @kernels {
     tile.write %slots to %out[%i] : i32 -> <i32>
     return
   }
-  // Lane i has the line of box i; boxes that do not exist take the last one's entry and lie outside.
+  // Lane i has the line of box i; boxes that do not exist read the last box's entry and lie outside.
   // CHECK-LABEL: func.func @boxes(
   // CHECK-SAME: %[[BEGIN:[^ ]*]]: i32, %[[END:[^ ]*]]: i32
   // CHECK: %[[LANE:.*]] = arith.andi %{{.*}}, %c31_i32

@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --tile-to-machine --cse | FileCheck %s
 
-// table[row * columns + token / 16] * 16 + token % 16, of which the index is wide.
+// table[row * columns + token / 16] * 16 + token % 16, with a 64-bit index.
 gpu.module @kernels {
   // CHECK-LABEL: func.func @slots(
   // CHECK-SAME: %[[TABLE:.*]]: !llvm.ptr<1>, %[[ROW:.*]]: i32, %[[COLUMNS:.*]]: i32, %[[TOKEN:.*]]: i32,
@@ -30,7 +30,7 @@ gpu.module @kernels {
     tile.write %slot to %out[%i] : i32 -> <i32>
     return
   }
-  // Pages that lie further apart than they have tokens.
+  // Pages are further apart than their number of tokens.
   // CHECK-LABEL: func.func @apart(
   // CHECK-SAME: %[[APART:[^ ]*]]: i32,
   // CHECK: %[[FIRST:.*]] = arith.muli %{{.*}}, %[[APART]] : i32
@@ -41,7 +41,7 @@ gpu.module @kernels {
     tile.write %slot to %out[%i] : i32 -> <i32>
     return
   }
-  // A record that may not be there is read behind a branch.
+  // A record that may not exist is read in a branch.
   // CHECK-LABEL: func.func @records(
   // CHECK-SAME: %[[EXISTS:[^ ]*]]: i1
   // CHECK: scf.if %[[EXISTS]] -> (i32) {

@@ -1,8 +1,9 @@
 // RUN: attn-opt %s --tile-to-machine --cse | FileCheck %s
 
-// Scores of a group's heads become integers of 16 bits beside one another. A sum with 3 * 2^22 + 2^15 has the nearest one
-// and 2^15 in its low half, and what is stored of it was made by an instruction of integers: ptxas would convert the float. What the
-// L2 is told goes along. Where all keys of the tile exist none is asked for, and places are numbers behind the first one.
+// Scores of a group's heads become neighbouring integers of 16 bits. A sum with 3 * 2^22 + 2^15 has the nearest
+// integer plus 2^15 in its low half. The stored half is made by an integer instruction, because ptxas would convert
+// the float. Hints for the L2 are passed on. If all keys of the tile exist, none is tested, and addresses are
+// constants after the first one.
 gpu.module @kernels {
   // Heads are columns, of which a lane has two neighbours: a word.
   // CHECK-LABEL: func.func @words(
@@ -29,7 +30,8 @@ gpu.module @kernels {
     return
   }
 
-  // An odd group's tokens begin in the middle of words. Eight keys of every second slot are 48 numbers, a head one more.
+  // An odd group's tokens begin in the middle of words. Eight keys of every second slot are 48 numbers, a head one
+  // more.
   // CHECK-LABEL: func.func @odd(
   // CHECK: llvm.shufflevector
   // CHECK: llvm.getelementptr %{{.*}}[%c48_i64]
@@ -45,7 +47,7 @@ gpu.module @kernels {
     return
   }
 
-  // Heads are lines, and those behind the first eight are none of four.
+  // Heads are lines, and a group of four has no heads past the first eight lines.
   // CHECK-LABEL: func.func @lines(
   // CHECK-COUNT-8: llvm.store %{{.*}} : i16
   // CHECK-NOT: llvm.store

@@ -1,8 +1,9 @@
 // RUN: attn-opt %s --tile-to-machine --cse | FileCheck %s
 
-// Sums that blocks share have the order of lanes: of 32 columns a lane's eight lie together. It stages and reads four at once.
+// Sums that blocks share have the order of lanes: of 32 columns a lane's eight lie together. It stages and reads four
+// at once.
 gpu.module @kernels {
-  // Two halves of 8 lines, two pairs of blocks. All is added: one lane says so, of the panels from another on.
+  // Two halves of 8 lines, two pairs of blocks. One lane adds all by TMA, in the panels from `panel` on.
   // CHECK-LABEL: func.func @add(
   // CHECK-COUNT-4: llvm.store %{{.*}} {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr<3>
   // CHECK-NOT: llvm.store
@@ -29,8 +30,8 @@ gpu.module @kernels {
     return
   }
 
-  // The lines of both tiles are contracted: the left operand is turned, of the right one the part from the column on is
-  // read, which is another panel or a place in the only one.
+  // The lines of both tiles are contracted: the left operand is transposed. Of the right operand the part from the
+  // column on is read, which is another panel or an offset in the only one.
   // CHECK-LABEL: func.func @turned(
   // CHECK-COUNT-2: tile.wgmma 32 bf16 transposed lhs_transposed lhs_descriptor
   // CHECK-NOT: tile.wgmma 32

@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --tile-to-machine --cse | FileCheck %s
 
-// Fragments in another layout, as one lane's code. With g = lane / 4 and q = lane % 4.
+// Fragments in another layout, as one lane's code, with g = lane / 4 and q = lane % 4.
 gpu.module @kernels {
   // One row in eight lies in a quad: column 2q + i comes from quad 2q + i.
   // CHECK-LABEL: func.func @row_to_col(
@@ -59,7 +59,8 @@ gpu.module @kernels {
     return
   }
 
-  // Of bytes a word has what two lanes want, so a register of four takes two exchanges; back, one for two elements.
+  // A word of bytes has elements for two lanes, so a register of four bytes takes two exchanges; back, one for two
+  // elements.
   // CHECK-LABEL: func.func @bytes(
   // CHECK: nvvm.shfl.sync  idx %{{.*}}, %{{.*}}, %c0_i32
   // CHECK-COUNT-16: nvvm.shfl.sync

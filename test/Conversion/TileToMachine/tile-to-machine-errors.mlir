@@ -67,7 +67,7 @@ gpu.module @kernels {
 !keys = !tile.shared<key 64, feature 64, bf16, swizzled>
 gpu.module @kernels {
   func.func @lookup(%k: !keys, %n: i32, %b: !tile.buffer<bf16>, %t: !tile.buffer<i32>, %z: i64) {
-    // expected-error @+1 {{expected at most 32 lines per warp, as many as lanes look them up, got 64}}
+    // expected-error @+1 {{expected at most 32 lines per warp, one for each lane, got 64}}
     %slots = tile.lookup warp %n to %n lines 64 (%line: i32) {
       %slot = tile.read %t[%z] : <i32> -> i32
       tile.yield %slot : i32
@@ -93,7 +93,7 @@ gpu.module @kernels {
 
 gpu.module @kernels {
   func.func @floats_of_8_bits(%x: !tile.fragment<[query 16, key 16], f8E4M3FN, acc>) {
-    // expected-error @+1 {{cannot compute with codes, got '!tile.fragment<[query 16, key 16], f8E4M3FN, acc>'}}
+    // expected-error @+1 {{cannot compute with quantized values, got '!tile.fragment<[query 16, key 16], f8E4M3FN, acc>'}}
     %0 = tile.map %x (%y: f8E4M3FN) {
       %z = arith.extf %y : f8E4M3FN to f32
       tile.yield %z : f32

@@ -26,7 +26,8 @@ gpu.module @kernels {
   // CHECK: %[[LINE:.*]] = arith.shrui %[[LANE]], %c3_i32
   // CHECK: nvvm.shfl.sync  idx %{{.*}}, %[[SLOT]], %[[LINE]]
   // CHECK: %[[CHUNK:.*]] = arith.andi %[[LANE]], %c7_i32
-  // What lines share is added to the source, and then what each has of its own, as few blocks share the registers.
+  // The part that lines share is added to the source, and then each line's own part, as few blocks share the
+  // registers.
   // CHECK: %[[COLUMN:.*]] = arith.addi %[[Z]], %{{.*}} : i64
   // CHECK: %[[AWAY:.*]] = arith.muli %{{.*}}, %c640_i64
   // CHECK: %[[FROM:.*]] = llvm.getelementptr %[[B]][%[[COLUMN]]]
@@ -49,7 +50,7 @@ gpu.module @kernels {
   // CHECK: arith.cmpi sgt, %[[LEFT]], %c8_i32
   // CHECK: nvvm.cp.async.shared.global %[[NEXT]],
   // CHECK: nvvm.cp.async.shared.global
-  // The second panel starts behind the first, 16 lines of 128 bytes; its swizzle changes every fourth line.
+  // The second panel starts after the first, 16 lines of 128 bytes; its swizzle changes every fourth line.
   // CHECK: %[[HALF:.*]] = arith.shrui %[[LANE]], %c1_i32
   // CHECK: arith.addi %{{.*}}, %c64_i64
   // CHECK: %[[FOURTH:.*]] = arith.shrui %[[HALF]], %c2_i32
@@ -112,8 +113,8 @@ gpu.module @kernels {
     } : !tile.fragment<[query 16, feature 80], f32, acc> -> <bf16>
     return
   }
-  // One lane arrives, where the condition holds; all of them come together before.
-  // One thread sets barriers up, and tells the async proxy of all of them at once.
+  // One lane arrives if the condition holds, without a sync of the warp before. One thread sets mbarriers up, and
+  // publishes all of them to the async proxy at once.
   // CHECK-LABEL: func.func @set_up(
   // CHECK: scf.if
   // CHECK: nvvm.mbarrier.init
@@ -142,7 +143,7 @@ gpu.module @kernels {
     tile.arrive %barriers[%i] if %c : !tile.barriers<2>
     return
   }
-  // An operand without values is registers without values, packed as it would be.
+  // An operand without values is registers without values, packed like others.
   // CHECK-LABEL: func.func @undefined(
   // CHECK: %[[NONE:.*]] = llvm.mlir.poison : i32
   // CHECK: nvvm.mma.sync A[%[[NONE]], %[[NONE]], %[[NONE]], %[[NONE]]]
@@ -163,7 +164,7 @@ gpu.module @kernels {
   // CHECK: %[[TANH:.*]] = arith.addf %[[D]], %{{.*}}
   // CHECK: %[[Z:.*]] = arith.mulf %[[TANH]],
   // CHECK: llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz.f"(%[[Z]])
-  // Where the description allows it, one instruction.
+  // The hardware's instruction is used if `fastmath` allows it.
   // CHECK: llvm.intr.tanh(%{{.*}}) {fastmathFlags = #llvm.fastmath<afn>}
   func.func @scalars(%x: f32) -> f32 {
     %0 = math.tanh %x : f32

@@ -20,8 +20,8 @@ gpu.module @kernels {
     return
   }
 
-  // Elements of 32 bits are exchanged one by one: each lane gives the one that the other needs, so no more is sent
-  // than there is.
+  // Elements of 32 bits are exchanged one by one: each lane gives the one that the other needs, so no element is sent
+  // twice.
   // CHECK-LABEL: func.func @words(
   // CHECK: nvvm.shfl.sync  idx %{{.*}}, %{{.*}}, %c0_i32
   // CHECK-COUNT-8: nvvm.shfl.sync  idx
@@ -32,7 +32,7 @@ gpu.module @kernels {
     return
   }
 
-  // A column is spread over the eight quads, of which a lane holds two rows here; a share is what a lane has.
+  // A column is spread over the eight quads, of which a lane holds two rows here; a share is one lane's part.
   // CHECK-LABEL: func.func @columns(
   // CHECK: %[[SUM:.*]] = arith.addf %{{.*}}, %{{.*}} : f32
   // CHECK: %[[FOUR:.*]] = nvvm.shfl.sync  bfly %{{.*}}, %[[SUM]], %c4_i32

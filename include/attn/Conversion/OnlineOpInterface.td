@@ -41,7 +41,7 @@ def OnlineOpInterface : OpInterface<"OnlineOpInterface"> {
                     (ins "::mlir::attn::LaneExpansion &":$expansion), [{}], [{
       return $_op->emitOpError("has no form where a warp holds one row");
     }]>,
-    InterfaceMethod<"Whether an operation that takes and gives states commutes with merging them: see the file's comment.",
+    InterfaceMethod<"Whether an operation on states commutes with merging them: see the file's comment.",
                     "bool", "commutesWithMerge", (ins), [{}], [{ return false; }]>,
   ];
 }

@@ -171,8 +171,8 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
                                                   : missing);
       }
     }
-    // A state must be whole before the end of a task to be finished early. Where warps share the keys of a
-    // tile it is not.
+    // A state must be whole before the end of a task to be finished early. It is not if warps share the keys
+    // of a tile.
     if (many &&
         llvm::any_of(function.getOps<FinishOp>(), [](FinishOp finish) { return firstAttr.isOn(finish); })) {
       chosen.push_back(many);

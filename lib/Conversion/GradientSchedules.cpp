@@ -180,8 +180,8 @@ public:
     constexpr int64_t blocks = 2, keys = 64; // tasks are planned for tiles of this many
     return get(ScheduleKind::Mma, wgmmaWarps, keys, /*stages=*/1, blocks);
   }
-  /// Whether a warpgroup can have half of the features of a key: whole panels, or a part of one. Of 96
-  /// features one warpgroup has 64, and the other has 32 and as many zeros. Sums leave in panels of 32.
+  /// Whether a warpgroup can have half of the features of a key: whole panels, or a part of one. With 96
+  /// features, one warpgroup has 64, and the other has 32 and as many zeros. Sums leave in panels of 32.
   bool halvesFeatures() const { return llvm::is_contained({64, 96, 128}, shape.keyDim); }
 
   /// Whether lines are whole panels.

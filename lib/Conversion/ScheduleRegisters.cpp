@@ -52,8 +52,9 @@ static bool hasLongRuns(const rt::StorePart &part) {
          (part.format.groups(part.dim) == 1 || part.format.hasBlocks() || part.format.group >= shortest);
 }
 
-/// Weights that have taken the scales of integers are rounded to f16 before they meet values that count from
-/// their zero point. The error is larger than that of f16 results, and small beside the rounding of bf16.
+/// Weights that have taken the scales of integers are rounded to f16 before they are multiplied by values
+/// that count from their zero point. The error is larger than that of f16 results, and small beside the
+/// rounding of bf16.
 bool ScheduleModel::takesFewRows() const {
   return shape.group <= ScheduleAttr::fewRows && keepsQueries() &&
          llvm::all_of(shape.regions, [&](KVType region) {

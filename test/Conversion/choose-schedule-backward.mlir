@@ -132,7 +132,8 @@ func.func @seven(%q: tensor<?x14x64xf16> {attn.name = "q"}, %kv: !attn.kv<dense,
   return %o : tensor<?x14x64xf16>
 }
 
-// Of 96 features one warpgroup adds to 64, and the other to 32 and as many zeros: tiles of keys and of rows have 128.
+// With 96 features, one warpgroup adds to 64, and the other to 32 and as many zeros: tiles of keys and of rows have
+// 128.
 // CHECK-LABEL: @padded
 // CHECK-SAME: attn.fused
 // CHECK-SAME: tile.token_schedule = #tile.schedule<wgmma, rows = 128, keys = 64,

@@ -102,7 +102,7 @@ func.func @long(%q: !q64 {attn.name = "q"}, %kv: !kv64 {attn.name = "kv"}) -> !q
   return %o : !q64
 }
 
-// Of a tile of 128 rows each warpgroup has 64, with all features: 64 of the columns of the exchange tile. There is
+// Each warpgroup has 64 rows of a tile of 128, with all features: 64 of the columns of the exchange tile. There is
 // one such tile, so all warps sync before it is overwritten.
 // LONG-LABEL: func.func @long_tokens128_kv(
 // LONG: %[[SUMS:.*]] = tile.alloc {{.*}} : !tile.shared<query 128, feature 64, f32, swizzled>

@@ -55,8 +55,8 @@ gpu.module @runs {
     %0 = tile.mma %q, %wide, %s : !q, !k16, !s -> !s
     return
   }
-  // Tiny values need no correction. Of the other operand's sixteen registers, those for the upper bits of halves are
-  // multiplied by a sixteenth.
+  // Tiny values need no correction. Eight of the other operand's sixteen registers, those for the upper bits of
+  // halves, are multiplied by a sixteenth.
   // CHECK-LABEL: func.func @tiny4(
   // CHECK-NOT: llvm.fadd
   // CHECK-COUNT-8: llvm.fmul {{.*}} : vector<2xf16>

@@ -30,8 +30,8 @@ gpu.module @kernels {
     return
   }
 
-  // The lines of both tiles are contracted: the left operand is transposed. Of the right operand the part from the
-  // column on is read, which is another panel or an offset in the only one.
+  // The lines of both tiles are contracted: the left operand is transposed. The right operand's part from the column
+  // on is read, which is another panel or an offset in the only one.
   // CHECK-LABEL: func.func @turned(
   // CHECK-COUNT-2: tile.wgmma 32 bf16 transposed lhs_transposed lhs_descriptor
   // CHECK-NOT: tile.wgmma 32

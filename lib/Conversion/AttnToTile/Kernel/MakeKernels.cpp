@@ -82,7 +82,7 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
 
   /// Makes the kernels of a backward pass: a copy with stationary rows and, for each region, one with its
   /// tokens stationary, or one for the gradient of its keys and one for that of its values. A last copy adds
-  /// up the results of parts of tasks. Where tokens' kernels add to rows, too, there are two copies with
+  /// up the results of parts of tasks. If tokens' kernels add to rows, too, there are two copies with
   /// stationary rows: one before the others and one after.
   static LogicalResult makeBackward(Chain &chain) {
     func::FuncOp function = chain.function;

@@ -6,11 +6,12 @@
 //   release_pages   the total decides whether the step happens; the preceding blocks' sums give where in the ring a block's pages go
 //   take_pages      the same total decides; the preceding blocks' sums give where in the ring a block takes its pages
 //
-// No block waits for another, and the sums do not depend on block order. count_pages copies the ring's span behind the sums, the
-// other launches read the copy, and only take_pages writes the span. So all blocks of a launch see the same span.
+// No block waits for another, and the sums do not depend on block order. count_pages copies the ring's span after the
+// sums, the other launches read the copy, and only take_pages writes the span. So all blocks of a launch see the same
+// span.
 //
-// Most lists change by a page or none in a step, and few by hundreds. So a warp takes what its 32 lists change together, a page to a
-// lane: the list of each is searched for in the prefix sums that its lanes hold.
+// Most lists change by a page or none in a step, and few by hundreds. So a warp handles all changes of its 32 lists
+// together, a page to a lane: each page's list is searched for in the prefix sums that the lanes hold.
 
 !ints = !tile.buffer<i32>
 !scratch = !tile.scratch<160>
@@ -20,7 +21,8 @@
   #tile.parameter<dim, "table.dim0">, #tile.parameter<dim, "table.dim1">, #tile.parameter<buffer, "sums">,
   #tile.parameter<dim, "free.dim0">]
 
-// Defined by KernelText from the operation, for the left and right end: tokens per page minus one, and log2 of tokens per page.
+// Defined by KernelText from the operation, for the left and right end: tokens per page minus one, and log2 of tokens
+// per page.
 func.func private @left_rest() -> i32
 func.func private @right_rest() -> i32
 func.func private @left_shift() -> i32

@@ -1,7 +1,7 @@
 // RUN: attn-opt %s --pass-pipeline='builtin.module(attn-make-kernels,gpu.module(attn-differentiate))' | FileCheck %s
 // RUN: attn-opt %s --pass-pipeline='builtin.module(attn-make-kernels,gpu.module(attn-differentiate,attn-sum-parts,attn-walk-plan))' | FileCheck %s --check-prefix=WALKED
 
-// Where kernels with stationary tokens add to the gradient of rows, too, two kernels with stationary rows see no
+// If kernels with stationary tokens add to the gradient of rows, too, two kernels with stationary rows see no
 // token.
 
 !q = tensor<?x4x64xbf16>

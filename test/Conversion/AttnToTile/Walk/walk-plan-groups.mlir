@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --attn-walk-plan | FileCheck %s
 
-// Where warpgroups compute, one loop over a segment's tiles does the updates of all operands.
+// If warpgroups compute, one loop over a segment's tiles does the updates of all operands.
 
 !query = tensor<?x8x64xbf16>
 !pages = !attn.kv<paged<16>, heads = 2, dim = 64, key = bf16, value = bf16>

@@ -27,7 +27,6 @@ LogicalResult ScheduleModel::verifyTokenCopies(ScheduleAttr schedule, EmitError 
   if (!schedule.loadsTokensByTma() && llvm::any_of(copies, [](int64_t lines) { return lines != 0; }))
     return emitError() << schedule
                        << " gathers some regions and loads others by TMA: expected one way for all";
-  ;
   int64_t boxes = *schedule.getValueBoxes(), possible = valueBoxesOf(copies, schedule.getKeys());
   if (boxes != 0 && boxes != possible)
     return emitError() << schedule << " has value_boxes = " << boxes << ", expected 0"
@@ -76,7 +75,6 @@ LogicalResult ScheduleModel::verifyRoles(ScheduleAttr schedule, EmitError emitEr
                        << " registers: expected consumer_registers to be no fewer, got " << consumer;
   if (*schedule.getPingPong() && schedule.getConsumers() < 2)
     return emitError() << schedule << " has ping-pong: expected two or more warpgroups that compute, got one";
-  ;
   return success();
 }
 

@@ -117,8 +117,8 @@ inline constexpr StringLiteral rowSums = "dq.sums";
 inline constexpr StringLiteral sinkLogits = "sink_logits";
 
 /// A read of a table whose gradient a kernel makes. The kernel writes two results for each row and head: the
-/// sum over the tokens, and the index in the table that it belongs to. The host adds up the rows. `sums` and
-/// `places` name the results.
+/// sum over the tokens, and the index in the table that it belongs to. The caller adds up the rows. `sums`
+/// and `places` name the results.
 struct TableRead {
   ReadOp read;
   std::string sums, places;

@@ -30,7 +30,7 @@ struct TokenRing {
   unsigned kind;
   tile::SharedType tile;
   /// The number of the ring whose memory this ring shares; without one it has memory of its own. A loop over
-  /// tiles ends when all copies have arrived and the warps that made them have left the tiles, so rings of
+  /// tiles ends when all copies have arrived and the warps that made them have left the tiles. So rings of
   /// two kinds are never in use at once. Warps that copy for themselves wait for no other warp. A warp's part
   /// of one ring must therefore be its part of the other, so both have the same number of bytes.
   std::optional<unsigned> under = std::nullopt;

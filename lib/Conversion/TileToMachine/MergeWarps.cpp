@@ -84,8 +84,8 @@ void Exchange::publishBlocks() {
 }
 
 /// The offset of a chunk in its row. Lanes of a quad store chunks of one row whose numbers differ by twos,
-/// fours or eights, by the length of spans, and two quads store those of neighbouring rows. When rows are
-/// read, four quads would conflict.
+/// fours or eights, by the length of spans. Two quads store chunks of neighbouring rows. When rows are read,
+/// four quads would conflict.
 Value Exchange::placeInRow(Value chunk) {
   Value row = e.lanes.group;
   Value move = e.bxor(e.band(e.shr(chunk, 3), 7), e.bxor(e.mul(e.band(row, 1), 7), e.band(row, 2)));

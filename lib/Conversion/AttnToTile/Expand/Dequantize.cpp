@@ -284,9 +284,9 @@ FragmentExpansion::TokenMeta FragmentExpansion::weighedMeta(UpdateOp update) {
   return {};
 }
 
-/// A row has one unit. If the values of another region are quantized with small scales, weights that take
-/// those scales would be too small for f16 in the unit of weights that take none. So the weights that take
-/// none leave as much headroom as their own type has. f16 ends at 2^16, so with f16 the unit follows each new
+/// A row has one unit. Another region may have quantized values with small scales, which its weights take. In
+/// the unit of weights that take none, such weights would be too small for f16. So the weights that take none
+/// leave as much headroom as their own type has. f16 ends at 2^16, so with f16 the unit follows each new
 /// maximum.
 FragmentExpansion::Room FragmentExpansion::roomBesideScales(UpdateOp update, Value unit) {
   if (!form.has(FormTraits::Lifts))

@@ -199,8 +199,8 @@ Words Quantizer::codesOf(ArrayRef<Value> row, const Meta &meta) {
   return n.packCodes(codes, format.bits, toIntegerBits);
 }
 
-/// Passes to lane i the metadata that the first lane of a group of row i % 8 has found, for group i / 8 of
-/// the piece and so on.
+/// Passes metadata to the lanes that store it. Lane i gets that of row i % 8: of group i / 8 of the piece and
+/// so on, from the first lane of the group.
 Words Quantizer::handOver(ArrayRef<Value> words, int64_t load) {
   int64_t perLoad = share.getLanes() / share.getWidth();
   Value row = b.rem(e.lane, ShareAttr::rows);

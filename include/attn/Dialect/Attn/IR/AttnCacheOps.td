@@ -8,29 +8,30 @@ include "attn/Dialect/Attn/IR/AttnTypes.td"
 include "mlir/IR/OpBase.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
-// Attention sees a cache through block tables; what is written to it is said in *slots*, its places for tokens
-// counted through memory: of a paged store `page * page_size + offset`, of a packed one the token's row. A slot
-// holds the keys and values of one token in all KV heads. Layers lie one behind the other, `[layers][pages]...`,
-// and slot s is slot s in each.
+// Attention sees a cache through block tables. Operations on a cache name *slots*: indices of tokens in
+// memory. The slot of a token is `page * page_size + offset` in a paged store, and the token's row in a
+// packed one. A slot holds the keys and values of one token in all KV heads. Layers follow each other in
+// memory, `[layers][pages]...`, and slot s has the same index in each.
 //
-// All operations copy rows from one list of places to another, in all layers at once. What keeps them fit for
-// a launch that is recorded once and replayed: how many rows there are, and which, is read from device memory, and a
-// row whose slot is negative is skipped.
+// All operations copy rows from one list of slots to another, in all layers at once. A launch can be recorded
+// once and replayed: the number of rows and their slots are read from device memory, and a row whose slot is
+// negative is skipped.
 //
-// Rows outside of a cache are f16 or bf16. A cache of codes (`!attn.quantized`) is written by quantizing them and read by
-// dequantizing, as `attn_rt/tensor/Format.h` says, and its slots move as they are, metadata included. Scales that are given
-// (per tensor or head) are read, `[layers, 1]` or `[layers, heads]`; others are found for each row. A row of codes is
-// whole bytes, and no two rows share one. Numbers that have no code: a NaN is stored as 0, an infinity as the largest
-// number of its sign. `status`, an `i32[1]`, counts them: they are added to what it holds.
+// Rows outside of a cache are f16 or bf16. Writing to a quantized cache (`!attn.quantized`) quantizes them, and
+// reading dequantizes, as `attn_rt/tensor/Format.h` defines. Slots move unchanged, metadata included. Given
+// scales (per tensor or head) are read from `[layers, 1]` or `[layers, heads]`; other scales are computed for
+// each row. A quantized row is a whole number of bytes, and no two rows share a byte. Some numbers cannot be
+// quantized: a NaN is stored as 0, an infinity as the largest number of its sign. Their count is added to
+// `status`, an `i32[1]`.
 
 def Attn_RowsTensor
     : Attn_Described<AnyRankedTensor, "keys or values by row, `[layers, rows, kv_heads, dim]`, f16 or bf16, layers and rows dynamic">;
 def Attn_SlotsTensor
     : Attn_Described<AnyRankedTensor, "a slot for each row, `tensor<?xi32>`; negative: the row is skipped">;
 def Attn_StatusTensor
-    : Attn_Described<AnyRankedTensor, "i32[1]: is added how many numbers were NaN or infinite">;
+    : Attn_Described<AnyRankedTensor, "i32[1]: the count of numbers that were NaN or infinite is added to it">;
 def Attn_CacheOperand
-    : Attn_Described<Attn_KVType, "the cache, paged or packed: `kv.k_pages` and `kv.v_pages`, `[layers, pages, page, kv_heads, dim]` (codes with metadata by line: `[layers, pages, kv_heads, page, dim]`), or `kv.k` and `kv.v`, `[layers, tokens, kv_heads, dim]`">;
+    : Attn_Described<Attn_KVType, "the cache, paged or packed: `kv.k_pages` and `kv.v_pages`, `[layers, pages, page, kv_heads, dim]` (quantized, with metadata by line: `[layers, pages, kv_heads, page, dim]`), or `kv.k` and `kv.v`, `[layers, tokens, kv_heads, dim]`">;
 
 class Attn_CacheOp<string mnemonic, list<MemoryEffect> effects>
     : Op<Attn_Dialect, mnemonic, [MemoryEffects<effects>]> {
@@ -40,9 +41,8 @@ class Attn_CacheOp<string mnemonic, list<MemoryEffect> effects>
 def Attn_AppendRowsOp : Attn_CacheOp<"append", [MemRead, MemWrite]> {
   let summary = "writes new rows of keys and values to slots of a cache";
   let description = [{
-    Row `r` of `k` and `v` becomes what slot `slots[r]` holds, in every layer;
-    bit by bit, whatever the bits mean, or as codes. All other slots stay as they
-    are. No two rows may go to one slot.
+    Copies row `r` of `k` and `v` to slot `slots[r]`, in every layer: bit by bit, whatever the bits mean, or
+    quantized. All other slots are unchanged. No two rows may go to one slot.
 
     ```mlir
     attn.append %k, %v to %kv at %slots
@@ -60,12 +60,11 @@ def Attn_AppendRowsOp : Attn_CacheOp<"append", [MemRead, MemWrite]> {
 def Attn_MoveRowsOp : Attn_CacheOp<"move", [MemRead, MemWrite]> {
   let summary = "copies slots of a cache to other slots of it";
   let description = [{
-    Slot `to[r]` becomes what slot `from[r]` holds, in every layer. No slot may
-    be in `to` twice, nor in both lists, so the rows may be copied in any order,
-    or all at once. A row is skipped where both its slots are negative.
+    Copies slot `from[r]` to slot `to[r]`, in every layer. No slot may be in `to` twice, nor in both lists, so
+    the rows may be copied in any order, or all at once. A row is skipped where both its slots are negative.
 
-    Copying a page that two sequences will write to is a move of its tokens,
-    and so is committing the accepted path of a speculated tree.
+    Two uses: copying a page that two sequences will write to, and committing the accepted path of a
+    speculated tree.
 
     ```mlir
     attn.move %kv from %from to %to : !cache, tensor<?xi32>, tensor<?xi32>
@@ -80,10 +79,9 @@ def Attn_MoveRowsOp : Attn_CacheOp<"move", [MemRead, MemWrite]> {
 def Attn_GatherRowsOp : Attn_CacheOp<"gather", [MemRead]> {
   let summary = "reads slots of a cache into rows";
   let description = [{
-    Row `r` of `k` and `v` becomes what slot `slots[r]` holds, in every layer:
-    the way out of a cache, to swap a sequence to other memory or to look at it.
-    Rows that are skipped stay as they are. A slot may be read by several rows.
-    Codes are dequantized.
+    Copies slot `slots[r]` to row `r` of `k` and `v`, in every layer: to swap a sequence to other memory, or
+    to inspect it. Skipped rows are unchanged. A slot may be read by several rows. Quantized values are
+    dequantized.
 
     ```mlir
     %k, %v = attn.gather %kv at %slots
@@ -98,13 +96,11 @@ def Attn_GatherRowsOp : Attn_CacheOp<"gather", [MemRead]> {
 }
 
 def Attn_RequantizeRowsOp : Attn_CacheOp<"requantize", [MemRead, MemWrite]> {
-  let summary = "copies slots of a cache to slots of another, which stores numbers in fewer bits";
+  let summary = "copies slots of a cache to slots of another cache of fewer bits";
   let description = [{
-    What slot `from[r]` of one cache stands for becomes what slot `to[r]` of the
-    other holds, in every layer: the codes that are there are dequantized and
-    quantized again. Grids of integer codes nest (255 = 17 * 15, 15 = 5 * 3), so
-    little is lost by storing more bits first. A row is skipped where both its
-    slots are negative.
+    Dequantizes slot `from[r]` of one cache and quantizes it again into slot `to[r]` of the other, in every
+    layer. The grids of integers nest (255 = 17 * 15, 15 = 5 * 3), so little is lost by storing more bits
+    first. A row is skipped where both its slots are negative.
 
     ```mlir
     attn.requantize %high at %from to %low at %to : !cache, tensor<?xi32>, !codes, tensor<?xi32>

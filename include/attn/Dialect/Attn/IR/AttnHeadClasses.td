@@ -10,11 +10,10 @@ include "mlir/IR/AttrTypeBase.td"
 
 def Attn_HeadClassesAttr : AttrDef<Attn_Dialect, "HeadClasses"> {
   let mnemonic = "head_classes";
-  let summary = "classes of KV heads, and what each sees of the regions";
+  let summary = "classes of KV heads, and the visibility of each";
   let description = [{
-    Not all heads of a model use the whole context. DuoAttention (arXiv
-    2410.10819) finds *retrieval* heads, which do, and *streaming* heads, to
-    which a few first and last tokens are all that matters:
+    Not all heads of a model use the whole context. DuoAttention (arXiv 2410.10819) distinguishes *retrieval*
+    heads, which do, from *streaming* heads, for which only a few first and last tokens matter:
 
     ```mlir
     %o = attn.attend %q over (%kv see causal)
@@ -22,18 +21,16 @@ def Attn_HeadClassesAttr : AttrDef<Attn_Dialect, "HeadClasses"> {
         : !q, !cache, tensor<8xi32> -> !q
     ```
 
-    A class narrows every region alike: its heads see of a region what both the
-    region's visibility and the class's admit. `see all` leaves a class what
-    the regions show.
+    A class narrows every region alike: its heads see the tokens of a region that both the region's visibility
+    and the class's visibility admit. `see all` leaves the region's visibility as it is.
 
-    The *forms* are compiled. Which head is in which class is data, as the ends
-    of visibilities are: `%classes` is a `tensor<(KV heads)xi32>` with the
-    number of a class, in the order of the text from 0, for each KV head. One
-    kernel serves all assignments, and one plan all with as many heads in each
-    class: it speaks of ordinals, heads in the order of their classes.
+    The *forms* are compiled. The class of each head is data, as the ends of visibilities are: `%classes` is a
+    `tensor<(KV heads)xi32>` with the number of a class for each KV head. Classes count from 0 in the order of
+    the text. One kernel serves all assignments. One plan serves all assignments with equal numbers of heads
+    in each class, because a plan names ordinals: heads in the order of their classes.
 
-    *Operands of one class* (`for`) are seen by its heads alone, and their
-    stores hold no others, so that a class need not keep what it does not see:
+    *Operands of one class* (`for`) are seen by its heads alone, and their stores hold no others. A class
+    then need not keep tokens that it does not see:
 
     ```mlir
     %o = attn.attend %q over (%full see causal for retrieval), (%recent see causal for streaming)
@@ -41,13 +38,13 @@ def Attn_HeadClassesAttr : AttrDef<Attn_Dialect, "HeadClasses"> {
         : !q, !of_class, !of_class, tensor<8xi32> -> !q
     ```
 
-    Their type has `heads = ?`: how many heads that are is data, too.
+    Their type has `heads = ?`: the number of these heads is data, too.
   }];
   let parameters = (ins
     ArrayRefParameter<"::mlir::StringAttr", "a name per class">:$names,
-    ArrayRefParameter<"::mlir::attn::VisibilityAttr", "what a class sees of the regions">:$visibility);
+    ArrayRefParameter<"::mlir::attn::VisibilityAttr", "the visibility of each class">:$visibility);
   let extraClassDeclaration = [{
-    /// More are taken for a mistake: kernels hold a mask for each region and class.
+    /// More classes than this are rejected as a mistake: kernels hold a mask for each region and class.
     static constexpr size_t kMaxClasses = 16;
 
     size_t size() const { return getNames().size(); }

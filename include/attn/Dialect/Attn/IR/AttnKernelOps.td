@@ -3,27 +3,25 @@
 // Parts of tensors
 // ================
 //
-// An online operation says what is computed, not on how much of it at a time: a
-// chain of updates over a part of the rows and a part of a region's tokens is
-// the same chain, by the algebra of AttnOnlineOps.td. So a kernel is made of the
-// same operations as the function it comes from, in loops, on *parts*:
+// An online operation says what is computed, and not how much of it at a time. A chain of updates over a part
+// of the rows and a part of a region's tokens is the same chain, by the algebra of AttnOnlineOps.td. So a
+// kernel consists of the same operations as the function it comes from, in loops, on *parts*:
 //
 //   attn.rows      the rows of one task of the plan, a part of the query
 //   attn.tokens    the tokens of one tile, a part of a region
-//   attn.staged    either, with copies of it on the chip
+//   attn.staged    either of them, with its copies on the chip
 //   attn.one_of    one of several updates of a state: a tile is of one region
 //
-// A part has the type of the whole; how many rows and tokens it has is up to the
-// kernel's schedule. States of parts need not be finished by the kernel that began
-// them: `attn.write` may store one as output and LSE (the unit in which l = 1), and
-// the kernel that merges finds it there:
+// A part has the type of the whole; the kernel's schedule decides how many rows and tokens it has. States of
+// parts need not be finished by the kernel that began them: `attn.write` may store one as output and LSE (the
+// unit in which l = 1), and the merge kernel reads it there:
 //
-//   attn.parts     the union of what other kernels have stored for a row
-//   attn.stored    32 of those states, or what is left of them
-//   attn.warps     the union of what the warps of a block hold for the same rows
+//   attn.parts     the union of the states that other kernels stored for a row
+//   attn.stored    up to 32 of those states
+//   attn.warps     the union of the states of a block's warps for the same rows
 //
-// What any of these operations does to one tile, it says itself, in an
-// implementation of OnlineOpInterface (attn/Conversion/OnlineOpInterface.td).
+// Each of these operations implements its own expansion on one tile: OnlineOpInterface
+// (attn/Conversion/OnlineOpInterface.td).
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_DIALECT_ATTN_IR_ATTNKERNELOPS_TD
@@ -32,7 +30,7 @@
 include "attn/Dialect/Attn/IR/AttnHeadClasses.td"
 include "attn/Dialect/Attn/IR/AttnTypes.td"
 
-def Attn_FormTraits : I32BitEnumAttr<"FormTraits", "what holds for all states of a kernel", [
+def Attn_FormTraits : I32BitEnumAttr<"FormTraits", "properties of all states of a kernel", [
     I32BitEnumAttrCaseNone<"None", "none">,
     I32BitEnumAttrCaseBit<"TokensFirst", 0, "tokens_first">,
     I32BitEnumAttrCaseBit<"FixedUnit", 1, "fixed_unit">,
@@ -46,15 +44,16 @@ def Attn_FormTraits : I32BitEnumAttr<"FormTraits", "what holds for all states of
 
 def Attn_FormAttr : AttrDef<Attn_Dialect, "Form"> {
   let mnemonic = "form";
-  let summary = "how the warps of a kernel hold rows, tokens and states";
+  let summary = "shapes of rows, tokens and states in the warps of a kernel";
   let description = [{
-    Passes behind --attn-walk-plan ask it, and neither the kernel's schedule nor its other operations.
+    Passes after --attn-walk-plan read this attribute, and neither the kernel's schedule nor its other
+    operations.
 
     | trait | of the kernel |
     |---|---|
     | `tokens_first` | tokens are the left operand of products |
     | `fixed_unit` | scores are bounded, and states keep the unit they begin with |
-    | `lifts` | weights of some region take the scales of its values, and those of the others leave room for that |
+    | `lifts` | weights of some region are multiplied by the scales of its values; weights of the other regions leave headroom for that |
     | `lists` | a segment may be a list of single tokens |
     | `key_scale`, `value_scale` | one scale holds for all keys, or values, that a task reads |
 
@@ -72,16 +71,16 @@ def Attn_FormAttr : AttrDef<Attn_Dialect, "Form"> {
     TypeParameter<"int64_t", "features of a key">:$key_dim,
     TypeParameter<"int64_t", "features of a value">:$value_dim,
     TypeParameter<"int64_t", "features of a line of keys on the chip, with padding">:$key_tile,
-    TypeParameter<"int64_t", "the same of values">:$value_tile,
+    TypeParameter<"int64_t", "features of a line of values on the chip, with padding">:$value_tile,
     TypeParameter<"::mlir::Type", "elements of queries">:$element,
     EnumParameter<Attn_FormTraits>:$traits,
-    OptionalParameter<"::mlir::Type", "integer codes of values, whose zeros states sum apart; none: there is no such sum">:$codes,
-    OptionalParameter<"::mlir::FloatAttr", "what a score of 1 is in a state; none: the kernel's scale">:$unit);
+    OptionalParameter<"::mlir::Type", "type of quantized integer values, whose zeros are summed apart; none: no such sum">:$codes,
+    OptionalParameter<"::mlir::FloatAttr", "the value of a score of 1 in a state; none: the kernel's scale">:$unit);
   let assemblyFormat = "`<` struct(params) `>`";
   let extraClassDeclaration = [{
-    /// Query heads to a KV head.
+    /// Query heads per KV head.
     int64_t getGroup() const { return getHeads() / getKvHeads(); }
-    /// Features of a key that are added up: without what only tiles have.
+    /// Features of a key that are contracted: without the padding of tiles.
     int64_t getKeyFeatures() const { return ::llvm::alignTo(getKeyDim(), 16); }
     bool has(::mlir::attn::FormTraits trait) const { return bitEnumContainsAny(getTraits(), trait); }
     bool keepsTokens() const { return getStationary() == ::mlir::attn::Stationary::Tokens; }
@@ -89,7 +88,7 @@ def Attn_FormAttr : AttrDef<Attn_Dialect, "Form"> {
   let genVerifyDecl = 1;
 }
 
-def Attn_Copy : I32EnumAttr<"Copy", "what lies on the chip of a part of a tensor", [
+def Attn_Copy : I32EnumAttr<"Copy", "the content of a copy on the chip", [
     I32EnumAttrCase<"Query", 0, "query">,
     I32EnumAttrCase<"OutputGradient", 1, "output_grad">,
     I32EnumAttrCase<"Output", 2, "output">,
@@ -115,19 +114,20 @@ def Attn_CopyAttr : EnumAttr<Attn_Dialect, Attn_Copy, "copy"> {
 def Attn_RowsOp : Attn_Op<"rows", [AttrSizedOperandSegments, AllTypesMatch<["query", "result"]>]> {
   let summary = "the rows of a task";
   let description = [{
-    `count` packed rows of one KV head from `begin` on: packed row `p` of KV head `h` is query row `p / G` and query head
-    `h * G + p % G`, G query heads to a KV head. This warp holds those from the task's row `first` on, as many as the
-    schedule gives it. Lines behind the last row repeat it; what they compute is dropped. Where four warps multiply as
-    one, `group` is the first row of this warp's four.
+    Selects `count` packed rows of one KV head from `begin` on. Packed row `p` of KV head `h` is query row
+    `p / G` and query head `h * G + p % G`, with G query heads per KV head. This warp has the rows from the
+    task's row `first` on; the schedule gives their number. Lines past the last row repeat it, and their
+    results are dropped. If four warps multiply as one, `group` is the first row of the four.
 
-    Where a `part` of the KV head's query heads is said, G is how many heads a part has, and `h` counts parts, of all KV
-    heads. Tiles whose lines the heads of a group do not fill evenly have rows of a part that does.
+    With `part`, G is the number of heads of a part of the KV head's query heads, and `h` counts the parts of
+    all KV heads. A group's heads may not fill a tile's lines evenly; such tiles have rows of a part that
+    does.
 
-    Where `all_heads` is said, a packed row is a number of a query row and head, as they lie in memory, and `head` says
-    nothing.
+    With `all_heads`, a packed row is the number of a query row and head in the order of memory, and `head` is
+    ignored.
 
-    `sink`, where there are sink logits: whether these rows count the sink, which one share of a row's keys does.
-    `scores`, in a kernel that may store scores: whether those of these rows are stored.
+    `sink`, where there are sink logits: whether these rows count the sink; one share of a row's keys does.
+    `scores`, in a kernel that may store scores: whether the scores of these rows are stored.
 
     ```mlir
     %rows = attn.rows %q [%begin for %count] head %head part %part of 1 ordinal %ordinal from %first : !q
@@ -136,14 +136,14 @@ def Attn_RowsOp : Attn_Op<"rows", [AttrSizedOperandSegments, AllTypesMatch<["que
   let arguments = (ins
     Attn_Described<AnyRankedTensor, "the query">:$query,
     Arg<I32, "first packed row">:$begin,
-    Arg<I32, "how many there are">:$count,
+    Arg<I32, "number of packed rows">:$count,
     Arg<I32, "the KV head">:$head,
-    Arg<I32, "its number among the heads, in the order of their classes">:$ordinal,
-    Arg<I32, "this warp's first row, counted from the task's">:$first,
+    Arg<I32, "its ordinal: its number among the heads in the order of their classes">:$ordinal,
+    Arg<I32, "this warp's first row, counted from the task's first">:$first,
     Arg<Optional<I32>, "its warpgroup's first row">:$group,
     Arg<Optional<I32>, "its class">:$headClass,
     Arg<Optional<I1>, "whether this warp's rows count the sink">:$sink,
-    Arg<Optional<I1>, "whether their scores are stored">:$scores,
+    Arg<Optional<I1>, "whether scores of these rows are stored">:$scores,
     Arg<Optional<I32>, "which part of the KV head's query heads">:$part,
     OptionalAttr<I64Attr>:$part_heads,
     UnitAttr:$all_heads);
@@ -158,12 +158,13 @@ def Attn_RowsOp : Attn_Op<"rows", [AttrSizedOperandSegments, AllTypesMatch<["que
 def Attn_TokensOp : Attn_Op<"tokens", [AttrSizedOperandSegments, AllTypesMatch<["kv", "result"]>]> {
   let summary = "the tokens of a tile";
   let description = [{
-    Those of an instance from `first` on, as many as the schedule says, but none from `end` on. All rows of the task see
-    those in `[full_begin, full_end)`. The position of token 0 is `pos0`. `first_ordinal` is the first ordinal of the task's
-    class of heads (see `attn.rows`). Where a task is of tokens, `head` is their KV head, this
-    warp holds those from `warp` on, counted from the first, and its warpgroup, where there are such, from `group` on.
-    `scores_behind`, in a kernel that may store scores: how many tokens other regions
-    have whose scores lie in front.
+    Selects tokens of an instance from `first` on; the schedule gives their number, and none is at `end` or
+    past it. All rows of the task see the tokens in `[full_begin, full_end)`. The position of token 0 is
+    `pos0`. `first_ordinal` is the first ordinal of the task's class of heads (see `attn.rows`).
+
+    If the tasks of a plan are of tokens, `head` is the tokens' KV head. This warp has the tokens from
+    `warp` on, counted from `first`, and its warpgroup, if any, has those from `group` on. `scores_behind`, in
+    a kernel that may store scores, is the number of tokens of other regions whose scores precede.
 
     ```mlir
     %tile = attn.tokens %kv [%instance] from %first to %end full %b to %e pos0 %p first_ordinal %s : !cache
@@ -171,17 +172,17 @@ def Attn_TokensOp : Attn_Op<"tokens", [AttrSizedOperandSegments, AllTypesMatch<[
   }];
   let arguments = (ins
     Attn_Described<Attn_KVType, "the region">:$kv,
-    Arg<I32, "which instance of it; negative: a list of the plan (page size 1)">:$instance,
+    Arg<I32, "the instance; negative: a list of the plan (page size 1)">:$instance,
     Arg<I32, "the tile's first token">:$first,
     Arg<I32, "end of the tokens that exist">:$end,
-    Arg<I32, "where those begin that every row sees">:$fullBegin,
-    Arg<I32, "where they end">:$fullEnd,
+    Arg<I32, "begin of the tokens that every row sees">:$fullBegin,
+    Arg<I32, "end of the tokens that every row sees">:$fullEnd,
     Arg<I32, "position of token 0">:$pos0,
     Arg<I32, "first ordinal of the task's class">:$firstOrdinal,
-    Arg<Optional<I32>, "their KV head">:$head,
-    Arg<Optional<I32>, "this warp's first token, counted from the tile's">:$warp,
+    Arg<Optional<I32>, "the tokens' KV head">:$head,
+    Arg<Optional<I32>, "this warp's first token, counted from the tile's first">:$warp,
     Arg<Optional<I32>, "its warpgroup's first token">:$group,
-    Arg<Optional<I64>, "tokens whose scores lie in front">:$scoresBehind);
+    Arg<Optional<I64>, "number of tokens whose scores precede">:$scoresBehind);
   let results = (outs Attn_Described<Attn_KVType, "these tokens">:$result);
   let assemblyFormat = [{
     $kv `[` $instance `]` `from` $first `to` $end `full` $fullBegin `to` $fullEnd `pos0` $pos0 `first_ordinal` $firstOrdinal
@@ -190,11 +191,11 @@ def Attn_TokensOp : Attn_Op<"tokens", [AttrSizedOperandSegments, AllTypesMatch<[
 }
 
 def Attn_StagedOp : Attn_Op<"staged", [Pure, AllTypesMatch<["part", "result"]>]> {
-  let summary = "a part of a tensor, with copies of it on the chip";
+  let summary = "a part of a tensor, with its copies on the chip";
   let description = [{
-    Each copy has a name, which says what it is of. Copies are shared tiles, or fragments of what this warp holds; scales
-    that all tokens of a task share are numbers. Where tokens have metadata by line, each tile of that is a copy. What
-    is staged may be staged again, with further copies.
+    Each copy has a name, which says what it holds. Copies are shared tiles, or fragments of this warp's rows
+    or tokens; a scale that all tokens of a task share is a number. If tokens have metadata by line, each
+    tile of metadata is a copy. A staged part may be staged again, with further copies.
 
     ```mlir
     %t = attn.staged %tile in keys %k, values %v : !cache in !keys, !keys
@@ -203,15 +204,15 @@ def Attn_StagedOp : Attn_Op<"staged", [Pure, AllTypesMatch<["part", "result"]>]>
   let arguments = (ins
     Attn_Described<AnyType, "rows or tokens">:$part,
     Variadic<AnyType>:$copies,
-    TypedArrayAttrBase<Attn_CopyAttr, "what each copy is">:$names);
-  let results = (outs Attn_Described<AnyType, "the same">:$result);
+    TypedArrayAttrBase<Attn_CopyAttr, "the name of each copy">:$names);
+  let results = (outs Attn_Described<AnyType, "the part">:$result);
   let assemblyFormat = "$part `in` custom<Copies>($copies, $names) attr-dict `:` qualified(type($part)) `in` type($copies)";
   let builders = [OpBuilder<(ins "::mlir::Value":$part, "::llvm::ArrayRef<::mlir::attn::Copy>":$names,
                                  "::mlir::ValueRange":$copies)>];
   let extraClassDeclaration = [{
-    /// All copies of this name, also those of what is staged again.
+    /// All copies of this name, including those of an inner `attn.staged`.
     ::llvm::SmallVector<::mlir::Value> all(::mlir::attn::Copy name);
-    /// The only one; null where there is none.
+    /// The only copy of this name; null if there is none.
     ::mlir::Value copy(::mlir::attn::Copy name);
   }];
   let hasVerifier = 1;
@@ -220,9 +221,9 @@ def Attn_StagedOp : Attn_Op<"staged", [Pure, AllTypesMatch<["part", "result"]>]>
 def Attn_OneOfOp : Attn_Op<"one_of"> {
   let summary = "one of several updates of a state";
   let description = [{
-    A tile of a kernel's loop is of one region. That which `operand` says, in the order of the text, updates the state;
-    the others are never computed. All update the same state and differ in their tokens and in what is seen of them, so
-    that their code may stand once.
+    A tile of a kernel's loop belongs to one region. The update of the region with index `operand`, in the
+    order of the text, changes the state; the others are never computed. All update the same state and differ
+    only in their tokens and their visibility, so their code may be shared.
 
     ```mlir
     %u0 = attn.update %s, %rows, %tile0 see all scale 0.08838835 : !q, !dense -> !state
@@ -231,9 +232,9 @@ def Attn_OneOfOp : Attn_Op<"one_of"> {
     ```
   }];
   let arguments = (ins
-    Arg<I32, "which of them">:$operand,
+    Arg<I32, "the index of the region">:$operand,
     Variadic<Attn_Described<AnyTypeOf<[Attn_StateType, Attn_GradientType]>, "the updated states, or gradients">>:$states);
-  let results = (outs Attn_Described<AnyTypeOf<[Attn_StateType, Attn_GradientType]>, "that one">:$result);
+  let results = (outs Attn_Described<AnyTypeOf<[Attn_StateType, Attn_GradientType]>, "the state of that update">:$result);
   let assemblyFormat = "$operand `of` $states attr-dict `:` type($states) `->` qualified(type($result))";
   let hasVerifier = 1;
 }
@@ -241,8 +242,8 @@ def Attn_OneOfOp : Attn_Op<"one_of"> {
 def Attn_PartsOp : Attn_Op<"parts"> {
   let summary = "the union of the states that the attend kernels have stored for each row";
   let description = [{
-    What the merge kernel finishes. Its rows and their states are lists of the plan. With `by_ordinal` the plan numbers
-    heads by their ordinals (see `attn.rows`).
+    The merge kernel finishes this state. Its rows and their states are lists of the plan. With `by_ordinal`
+    the plan numbers heads by their ordinals (see `attn.rows`).
 
     ```mlir
     %s = attn.parts %q kv_heads 8 : !q -> !attn.state<heads = 32, value_dim = 128>
@@ -259,23 +260,23 @@ def Attn_PartsOp : Attn_Op<"parts"> {
 }
 
 def Attn_StoredOp : Attn_Op<"stored"> {
-  let summary = "the union of up to 32 states that were stored";
+  let summary = "the union of up to 32 stored states";
   let description = [{
-    `number`, which differs between lanes, says where this lane's is; lanes from `count` on have none.
+    `number`, which differs between lanes, is the index of this lane's state; lanes from `count` on have none.
 
     ```mlir
     %s = attn.stored [%number] count %count : !attn.state<heads = 32, value_dim = 128>
     ```
   }];
   let arguments = (ins
-    Arg<I32, "each lane's own: which of the stored states">:$number,
-    Arg<I32, "how many there are, 32 and more: all lanes have one">:$count);
+    Arg<I32, "index of a stored state, different in each lane">:$number,
+    Arg<I32, "number of states; with 32 or more every lane has one">:$count);
   let results = (outs Attn_Described<Attn_StateType, "their union">:$state);
   let assemblyFormat = "`[` $number `]` `count` $count attr-dict `:` qualified(type($state))";
 }
 
 def Attn_WarpsOp : Attn_Op<"warps", [AllTypesMatch<["part", "state"]>]> {
-  let summary = "the union of the states that the warps of a block hold for the same rows";
+  let summary = "the union of the states of a block's warps for the same rows";
   let description = [{
     Afterwards every warp holds a share of the accumulator's columns.
 
@@ -289,10 +290,10 @@ def Attn_WarpsOp : Attn_Op<"warps", [AllTypesMatch<["part", "state"]>]> {
 }
 
 def Attn_WriteOp : Attn_Op<"write", [AttrSizedOperandSegments]> {
-  let summary = "writes what was finished: the output and LSE of rows, or a state to be merged with others";
+  let summary = "writes a finished state: the output and LSE of rows, or a state to be merged with others";
   let description = [{
-    Of `rows` what this warp holds of them, as a state of number `part` on where that is not negative. Of a single row,
-    which a warp finishes alone, to the output's `row`.
+    With `rows`, writes this warp's rows; as states from number `part` on, unless `part` is negative. With
+    `row`, writes a single row, which a warp finishes alone, to that row of the output.
 
     ```mlir
     attn.write %o, %lse of %rows part %part : !q, !lse of !q
@@ -304,7 +305,7 @@ def Attn_WriteOp : Attn_Op<"write", [AttrSizedOperandSegments]> {
     Optional<Attn_Described<AnyRankedTensor, "the LSE">>:$lse,
     Optional<Attn_Described<AnyRankedTensor, "the rows">>:$rows,
     Arg<Optional<I32>, "number of the rows' first state, or negative">:$part,
-    Arg<Optional<I64>, "a row and head of the output">:$row);
+    Arg<Optional<I64>, "index of a row and head of the output">:$row);
   let assemblyFormat = [{
     $output (`,` $lse^)? (`of` $rows^ `part` $part)? (`to` $row^)? attr-dict
     `:` type($output) (`,` type($lse)^)? (`of` type($rows)^)?

@@ -3,9 +3,8 @@
 // Partial softmax is a monoid
 // ===========================
 //
-// The softmax of a row looks as if it needed all scores at once: the weight of
-// a token divides by a sum over every token. It does not. Keep for the set S of
-// tokens seen so far
+// The softmax of a row seems to need all scores at once: the weight of a token divides by a sum over every
+// token. It does not. Keep for the set S of tokens seen so far
 //
 //   m   = max of s(t) over S            -inf for the empty set
 //   l   = sum of exp(s(t) - m)          0
@@ -17,28 +16,24 @@
 //   l   = a.l   * exp(a.m - m) + b.l   * exp(b.m - m)
 //   acc = a.acc * exp(a.m - m) + b.acc * exp(b.m - m)      exp(-inf - m) = 0
 //
-// What a state *denotes* is the pair (sum exp(s), sum exp(s) v); m is a choice
-// of unit that keeps both in range, as an exponent does in a floating-point
-// number. On what is denoted, merge is addition of vectors, so:
+// A state *denotes* the pair (sum exp(s), sum exp(s) v). m is a choice of unit that keeps both in range, as
+// an exponent does in a floating-point number. On the denoted pairs, merge is addition of vectors, so:
 //
 //   identity      merge(a, empty) = a, to the bit: the other factor is exp(0) = 1
 //   commutative   merge(a, b) = merge(b, a), to the bit: max and + are
 //   associative   in real arithmetic; in f32 the grouping moves rounding, by about
 //                 one ulp of l and acc per merge
 //
-// and therefore regions, splits of a region, tree nodes, tiles, warps, blocks
-// and machines may be visited in any order and grouping. The whole compiler
-// rests on it: a *chain* of updates is a loop that keeps one state in
-// registers, a *merge* is where two loops may run at once. Which of the two is
-// wanted is a scheduling decision, and the rewrites below go from one to the
-// other without a change of meaning. Since the grouping moves rounding, a plan
-// fixes it: same plan, same bits.
+// and therefore regions, splits of a region, tree nodes, tiles, warps, blocks and machines may be visited in
+// any order and grouping. The whole compiler rests on it: a *chain* of updates is a loop that keeps one state
+// in registers, a *merge* is where two loops may run at once. Which of the two is wanted is a scheduling
+// decision, and the rewrites below go from one to the other without a change of meaning. Since the grouping
+// moves rounding, a plan fixes it: same plan, same bits.
 //
-// A learned sink is one more token, with a score and a zero value: the state
-// (m = logit, l = 1, acc = 0). It starts one chain and no other. A state that
-// is written to memory may be stored as (acc / l, m + log l), normalised
-// output and LSE: the unit is then chosen so that l = 1, and the same merge
-// applies. That is why `lse` is enough to merge across kernels and machines.
+// A learned sink is one more token, with a score and a zero value: the state (m = logit, l = 1, acc = 0). It
+// starts one chain and no other. A state in memory may be stored as (acc / l, m + log l), normalised output
+// and LSE: the unit is then chosen so that l = 1, and the same merge applies. So `lse` is enough to merge
+// across kernels and machines.
 //
 // finish is a homomorphism out of the monoid, not part of it: it divides, and
 // nothing can be merged after the division unless the LSE is kept.
@@ -54,10 +49,9 @@ include "attn/Dialect/Attn/IR/AttnVisibility.td"
 def Attn_InitOp : Attn_Op<"init", [Pure]> {
   let summary = "the state before any token was seen";
   let description = [{
-    Without `sinks` the identity of `attn.merge`: `m = -inf, l = 0, acc = 0`.
-    With it the state of one token of score `sinks[head]` and value zero:
-    `m = sinks[head], l = 1, acc = 0`. Exact. `query` only says how many rows
-    there are.
+    Without `sinks`, returns the identity of `attn.merge`: `m = -inf, l = 0, acc = 0`. With `sinks`, returns
+    the state of one token of score `sinks[head]` and value zero: `m = sinks[head], l = 1, acc = 0`. Exact.
+    `query` only gives the number of rows.
 
     ```mlir
     %s0 = attn.init %q sinks %logits : !q, tensor<32xf32> -> !attn.state<heads = 32, value_dim = 128>
@@ -81,15 +75,12 @@ def Attn_UpdateOp : Attn_Op<"update", [Pure, AllTypesMatch<["state", "result"]>]
   let summary = "folds the visible tokens of one region into a state";
   let description = [{
     `update(a, R) = merge(a, update(init, R))`, exactly so in real arithmetic.
-    Inside, the tokens of R come in tiles, each merged into the running state
-    (the *online softmax*); the order of tiles and the grouping move rounding,
-    nothing else. A region of which nothing is seen leaves the state as it is,
-    to the bit. Scale, head classes and score region are those of
-    `attn.attend`.
+    Inside, the tokens of R come in tiles, each merged into the running state (the *online softmax*). The
+    order of tiles and the grouping change only rounding. A region without visible tokens leaves the state
+    unchanged, to the bit. Scale, head classes and score region are those of `attn.attend`.
 
-    Of a gradient (`AttnGradientOps.td`) it adds what the rows and the region's
-    tokens have to do with each other, and of a significance
-    (`AttnSignificanceOps.td`) the rows' weights of those tokens.
+    On a gradient (`AttnGradientOps.td`) it adds the terms of the rows and the region's tokens, and on a
+    significance (`AttnSignificanceOps.td`) the rows' weights of those tokens.
 
     ```mlir
     %s1 = attn.update %s0, %q, %kv see causal scale 0.08838835 : !q, !cache -> !attn.state<heads = 32, value_dim = 128>
@@ -105,7 +96,7 @@ def Attn_UpdateOp : Attn_Op<"update", [Pure, AllTypesMatch<["state", "result"]>]
     OptionalAttr<Attn_HeadClassesAttr>:$head_classes,
     Attn_ScaleAttr:$scale);
   let results = (outs
-    Attn_Described<AnyTypeOf<[Attn_StateType, Attn_GradientType, Attn_SignificanceType]>, "the same with the region's tokens">:$result);
+    Attn_Described<AnyTypeOf<[Attn_StateType, Attn_GradientType, Attn_SignificanceType]>, "the state, gradient or significance with the region's tokens">:$result);
   let regions = (region MaxSizedRegion<1>:$score);
   let assemblyFormat = [{
     $state `,` $query `,` $kv `see` custom<Visibility>($visibility) (`for` custom<ClassName>($region_class)^)?
@@ -113,9 +104,9 @@ def Attn_UpdateOp : Attn_Op<"update", [Pure, AllTypesMatch<["state", "result"]>]
     attr-dict `:` type($query) `,` qualified(type($kv)) (`,` type($classes)^)? `->` qualified(type($result))
   }];
   let extraClassDeclaration = [{
-    /// KV heads of the attention, whatever part of them the region holds.
+    /// KV heads of the attention, of which the region may hold only a part.
     int64_t getKVHeads();
-    /// The number of the class whose heads alone the region holds; none: it holds all.
+    /// The number of the class whose heads alone the region holds; none: the region holds all heads.
     std::optional<unsigned> getClassOfRegion();
   }];
   let hasVerifier = 1;
@@ -126,14 +117,12 @@ def Attn_UpdateOp : Attn_Op<"update", [Pure, AllTypesMatch<["state", "result"]>]
 def Attn_MergeOp : Attn_Op<"merge", [Pure, Commutative, AllTypesMatch<["lhs", "rhs", "result"]>]> {
   let summary = "joins the states of two disjoint sets of tokens";
   let description = [{
-    Commutative, and an `attn.init` without sinks is its identity, both to the
-    bit; associative in real arithmetic, in f32 up to rounding. Both states
-    belong to the same query rows.
+    Commutative, and an `attn.init` without sinks is its identity, both to the bit. Associative in real
+    arithmetic, in f32 up to rounding. Both states belong to the same query rows.
 
-    Canonicalization: a merge with the identity is the other state; a merge
-    with a chain that starts at the identity and has no other use continues the
-    chain instead (`merge(a, update(init, R))` becomes `update(a, R)`). The
-    latter regroups and so moves rounding.
+    Canonicalization: a merge with the identity is the other state. A merge with a chain that starts at the
+    identity and has no other use continues the chain instead (`merge(a, update(init, R))` becomes
+    `update(a, R)`). The second rewrite regroups and so moves rounding.
 
     ```mlir
     %s = attn.merge %a, %b : !attn.state<heads = 32, value_dim = 128>
@@ -141,7 +130,7 @@ def Attn_MergeOp : Attn_Op<"merge", [Pure, Commutative, AllTypesMatch<["lhs", "r
   }];
   let arguments = (ins
     Attn_Described<Attn_StateType, "one state">:$lhs,
-    Attn_Described<Attn_StateType, "the other">:$rhs);
+    Attn_Described<Attn_StateType, "another state">:$rhs);
   let results = (outs Attn_Described<Attn_StateType, "the state of the union">:$result);
   let assemblyFormat = "$lhs `,` $rhs attr-dict `:` qualified(type($result))";
   let hasFolder = 1;
@@ -154,7 +143,7 @@ def Attn_FinishOp : Attn_Op<"finish", [Pure, AttrSizedOperandSegments]> {
     `o = acc / l`, rounded once to the output's element type, and
     `lse = m + log(l)`; exact zeros and -inf where `l = 0`.
 
-    In a kernel it says whose rows these are, and which sinks they count.
+    In a kernel, `rows` and `sinks` name the rows of the state and the sinks that they count.
 
     ```mlir
     %o, %lse = attn.finish %s : !attn.state<heads = 32, value_dim = 128> -> !q, tensor<?x32xf32>

@@ -1,11 +1,10 @@
 //===- AttnOps.td - The problem level ----------------------*- tablegen -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The root of the dialect's TableGen: attention at the problem level
-// here, operations on caches in AttnCacheOps.td, the online level in
-// AttnOnlineOps.td, gradients in AttnGradientOps.td, significance in
-// AttnSignificanceOps.td, and what stands in a kernel's loops in AttnKernelOps.td and,
-// where it copies rows, AttnRowOps.td. Operations on tables of pages, and the steps of
-// an update on a tile, have roots of their own, AttnPageOps.td and AttnStepOps.td.
+// The root of the dialect's TableGen. This file has attention at the problem level. AttnCacheOps.td has
+// operations on caches, AttnOnlineOps.td the online level, AttnGradientOps.td gradients and
+// AttnSignificanceOps.td significance. AttnKernelOps.td has the operations in a kernel's loops, AttnRowOps.td
+// those of kernels that copy rows. Two files have roots of their own: AttnPageOps.td, with operations on
+// tables of pages, and AttnStepOps.td, with the steps of an update on a tile.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_DIALECT_ATTN_IR_ATTNOPS_TD
@@ -20,7 +19,7 @@ include "mlir/IR/OpAsmInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def Attn_ScaleAttr : ConfinedAttr<F32Attr, []> {
-  let summary = "factor of the mma products, f32, positive and finite; attend without it uses 1/sqrt(dim)";
+  let summary = "factor of Q K^T, f32, positive and finite; without it attend uses 1/sqrt(dim)";
 }
 
 def Attn_RegionClassAttr : ConfinedAttr<StrAttr, []> {
@@ -36,8 +35,7 @@ class Attn_Op<string mnemonic, list<Trait> traits = []> : Op<Attn_Dialect, mnemo
 def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
   let summary = "query rows attend to a set of KV regions";
   let description = [{
-    For every query row `r` and head `h`, over the tokens `t` of all regions
-    together that the row sees:
+    For every query row `r` and head `h`, over the tokens `t` of all regions together that the row sees:
 
     ```
     s(t)   = score(scale * <q[r, h], k(t)>)            // f32 and exact at heart
@@ -45,57 +43,46 @@ def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
     o[r,h] = sum_t exp(s(t) - lse) * v(t)
     ```
 
-    A row sees a token if the row lies in the range of rows of the token's
-    instance and the region's visibility admits the two positions. A row that
-    sees nothing, or whose scores are all -inf, gives exact zeros, and an `lse`
-    of -inf (of the sink's logit where there is one).
+    A row sees a token if the row lies in the range of rows of the token's instance and the region's
+    visibility admits the two positions. A row that sees nothing, or whose scores are all -inf, gives exact
+    zeros, and an `lse` of -inf (of the sink's logit if there is one).
 
     Query head `h` reads KV head `h / (q_heads / kv_heads)`; any whole ratio is
     legal. Regions may differ in store, in how many instances they have and in
     visibility; heads, dimensions and element types agree.
 
-    *Head classes* (`heads`) narrow what some of the KV heads see, and with them
-    the query heads that read those; a region may belong to one class alone:
-    `AttnHeadClasses.td`.
+    *Head classes* (`heads`) narrow the visibility of some KV heads, and of the query heads that read them. A
+    region may belong to one class alone: `AttnHeadClasses.td`.
 
-    *The score region* changes a score before the softmax: a soft cap, ALiBi,
-    an additive bias, a mask (-inf). It is called for every visible pair with
-    the scaled score, the query head and both positions, and yields the new
-    score. It may hold scalar `arith` operations on f32, i32 and i1 (integer
-    division, remainder and shifts only by a legal constant; no arithmetic on
-    i1 but and, or, xor, select and conversions), `math.tanh`,
-    `exp`, `exp2`, `log`, `log2`, `absf`, `sqrt`, `fma`, and `attn.read`; from
-    outside it may use constants, and tensors through `attn.read`. It must not
-    yield NaN or +inf. Factors may be merged with each other and with `scale`.
+    *The score region* changes a score before the softmax: a soft cap, ALiBi, an additive bias, a mask (-inf).
+    It is called for every visible pair with the scaled score, the query head and both positions, and yields
+    the new score. It may hold `attn.read`, `math.tanh`, `exp`, `exp2`, `log`, `log2`, `absf`, `sqrt`, `fma`,
+    and scalar `arith` operations on f32, i32 and i1. Integer division, remainder and shifts need a legal
+    constant; on i1 only and, or, xor, select and conversions are legal. From outside it may use constants,
+    and tensors through `attn.read`. It must not yield NaN or +inf. Factors may be merged with each other and
+    with `scale`.
 
-    *Numerics.* Scores and the softmax are f32, mmas multiply in the operands'
-    element type and accumulate in f32, weights are rounded to the values'
-    element type before the second mma. Against float64 on the stored inputs,
-    the largest relative error of a row and head is at most 1e-3 for f16 and
-    8e-3 for bf16, that of `lse` at most 2e-3 absolute. Of d < 32 features of a
-    value it is 32/d times that: the norm of few of them is small beside the
-    values by chance. *Approximate functions:*
-    a `math.tanh` marked `fastmath<afn>` may become `tanh.approx.f32`, whose
-    documented relative error is 2^-11; behind a soft cap of at most 50 that
-    moves a score by up to 0.025, and the tolerance of such an op is 3e-2.
-    `usesApproximateFunctions` in `Score.h` tells.
+    *Numerics.* Scores and the softmax are f32. MMAs multiply in the operands' element type and accumulate in
+    f32; weights are rounded to the values' element type before the second MMA. Against float64 on the stored
+    inputs, the largest relative error of a row and head is at most 1e-3 for f16 and 8e-3 for bf16. The error
+    of `lse` is at most 2e-3 absolute. For d < 32 features of a value the bound is 32/d times larger: the norm
+    of few features is by chance small beside the values. *Approximate functions:* a `math.tanh` marked
+    `fastmath<afn>` may become `tanh.approx.f32`, whose documented relative error is 2^-11. After a soft cap
+    of at most 50 that moves a score by up to 0.025, and the tolerance of such an op is 3e-2.
+    `usesApproximateFunctions` in `Score.h` tells whether an op has one.
 
-    *Range.* A score is an f32, so one of size s is known to s * 2^-24 at best,
-    and its weight to that relative error: the tolerances are for scores up to
-    1000 or so, `lse` included. Beyond, outputs are right to what is left of the
-    difference of two scores. Where the type of values is f16, scores must stay
-    below 9e7 in size (1.5e9 for bf16): from there on the rounding of
-    s * log2(e) alone moves a weight out of the type's range, and a row may
-    become zero or NaN.
+    *Range.* A score is an f32, so a score of size s is known to s * 2^-24 at best, and its weight to that
+    relative error. The tolerances, that of `lse` included, are for scores up to 1000 or so. Beyond, outputs
+    are as exact as the remaining difference of two scores. If the type of values is f16, scores must stay
+    below 9e7 in size (1.5e9 for bf16): above that the rounding of s * log2(e) alone moves a weight out of the
+    type's range, and a row may become zero or NaN.
 
-    Queries, keys and values that are seen should be finite. A row that sees a
-    score of NaN or +inf has NaN in its output and its `lse`, in this head, no
-    matter how its keys were cut. Keys that a row does not see may hold
-    anything. Values may not: a value of infinity or NaN makes NaN of its
-    feature in other rows that do not see it, where another row of the same
-    tile of rows sees a token of its tile of keys, because masked weights are
-    zeros and zero times infinity is NaN. Memory without tokens (behind an
-    instance's last, in pages that nobody lists) may hold anything.
+    Visible queries, keys and values should be finite. A row that sees a score of NaN or +inf has NaN in its
+    output and its `lse`, in this head, no matter how its keys were split. Keys that a row does not see may
+    hold anything. Values may not: a value of infinity or NaN can put NaN into its feature in rows that do not
+    see it. This happens where another row of the same tile of rows sees a token of the same tile of keys,
+    because masked weights are zeros and zero times infinity is NaN. Memory without tokens (past an instance's
+    last token, in pages that no table lists) may hold anything.
 
     ```mlir
     %o, %lse = attn.attend %q over (%context see all), (%response see causal) scale 0.08838835
@@ -141,15 +128,15 @@ def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
     VisibilityAttr getRegionVisibility(unsigned i) { return cast<VisibilityAttr>(getVisibility()[i]); }
 
     int64_t getQueryHeads() { return getQueryType().getDimSize(1); }
-    /// Those of a region that holds them all, or as many as `classes` assigns.
+    /// KV heads of a region that holds them all, or the number that `classes` assigns.
     int64_t getKVHeads();
-    /// The class that alone sees a region; null: all heads do.
+    /// The class that alone sees a region; null: all heads see it.
     StringAttr getRegionClass(unsigned i);
     LogicalResult verifyRegion(unsigned i);
     int64_t getKeyDim() { return getRegionType(0).getKeyDim(); }
     int64_t getValueDim() { return getRegionType(0).getValueDim(); }
 
-    /// The scale, or 1/sqrt(key dim) where the text gives none.
+    /// The scale, or 1/sqrt(key dim) if the text gives none.
     FloatAttr getScaleOrDefault();
     static FloatAttr getDefaultScale(MLIRContext *context, int64_t keyDim);
   }];
@@ -160,9 +147,9 @@ def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
 def Attn_ReadOp : Attn_Op<"read", [Pure]> {
   let summary = "reads one element of a tensor argument in a score region";
   let description = [{
-    The way a bias, ALiBi's slopes or any table reaches a score. Each index is
-    clamped into the extent of its dimension, `max(0, min(i, extent - 1))`, so
-    that a tile may evaluate the region for tokens past the end of an instance.
+    A bias, ALiBi's slopes or any table reaches a score through this operation. Each index is clamped into the
+    extent of its dimension, `max(0, min(i, extent - 1))`, so that a tile may evaluate the region for tokens
+    past the end of an instance.
 
     ```mlir
     %o = attn.attend %q over (%kv see causal) score {

@@ -1,16 +1,16 @@
 //===- AttnPageOps.td - Pages of many lists, managed on the device -*- tablegen -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Where heads compress what they keep, each KV head of a sequence in a layer is a
-// list of tokens of its own, and takes pages from a pool that all lists share. Who
-// holds which page is kept in device memory, so that a captured step may change it:
+// Where heads compress their caches, each KV head of a sequence in a layer is a list of tokens of its own,
+// and takes pages from a pool that all lists share. Device memory records the owner of each page, so that a
+// captured step may change it:
 //
-//   table    the pages of each list, a row of columns. A list's tokens of one
-//            precision fill pages from the left end of its row on, those of the
+//   table    the pages of each list, one row per list. A list's tokens of one
+//            precision fill pages from the left end of its row on, the tokens of the
 //            other from the right end, so that neither has a limit of its own.
 //            Columns between them hold -1.
-//   counts   how many pages a list has at the left and at the right
+//   counts   the number of pages of a list at the left and at the right
 //   free     the pages of no list: a ring, of which `span` says where the free
-//            ones begin and how many there are
+//            pages begin and how many there are
 //
 // These operations have a header of their own (PageOps.h): few files know them.
 //
@@ -25,17 +25,19 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 class Attn_PagesTensor<string what> : Attn_Described<AnyRankedTensor, what>;
 
 def Attn_ManagePagesOp : Op<Attn_Dialect, "manage_pages", [MemoryEffects<[MemRead, MemWrite]>]> {
-  let summary = "lets every list hold the pages that its tokens take";
+  let summary = "gives every list the pages that its tokens take";
   let description = [{
-    A list of `tokens[l] = (n, m)` tokens takes `ceil(n / left)` pages at the left end of its row of the table and
-    `ceil(m / right)` at the right end. Pages that it has beyond those go to the free list, in the order of lists and
-    columns; then pages that it lacks come from there, in the same order. Pages that stay are not moved.
+    A list of `tokens[l] = (n, m)` tokens takes `ceil(n / left)` pages at the left end of its row of the table
+    and `ceil(m / right)` at the right end. First, pages that a list has beyond those go to the free list, in
+    the order of lists and columns. Then pages that lists lack come from the free list, in the same order.
+    Pages that stay are not moved.
 
-    All of that is done, or nothing: where the free list and what is given back hold too few pages, or the tokens of a
-    list are negative or take more than its row, nothing is changed but `status`: whether it was done (1 or 0), the pages
-    asked for, the pages that were there for them, and how many lists asked for what no row holds.
+    All of that is done, or nothing. Nothing is done where the free list and the returned pages are too few,
+    or where the tokens of a list are negative or take more than its row. Then only `status` changes: whether
+    it was done (1 or 0), the pages requested, the pages available, and the number of lists that requested
+    more than a row holds.
 
-    What is done depends on nothing but what is in memory, and does not depend on how many blocks do it.
+    The result depends only on the contents of memory, and not on the number of blocks.
 
     ```mlir
     attn.manage_pages %table counts %counts of %tokens left 32 right 64 free %free span %span status %status
@@ -49,8 +51,8 @@ def Attn_ManagePagesOp : Op<Attn_Dialect, "manage_pages", [MemoryEffects<[MemRea
     Arg<I64Attr, "tokens of a page at the left, a power of two up to 256">:$left,
     Arg<I64Attr, "tokens of a page at the right, a power of two up to 256">:$right,
     Attn_PagesTensor<"the ring of pages that no list holds, `tensor<?xi32>`">:$free,
-    Attn_PagesTensor<"where its free pages begin, and how many there are, `tensor<2xi32>`">:$span,
-    Attn_PagesTensor<"what became of it, `tensor<4xi32>`">:$status);
+    Attn_PagesTensor<"the begin and the number of its free pages, `tensor<2xi32>`">:$span,
+    Attn_PagesTensor<"the outcome, `tensor<4xi32>`">:$status);
   let assemblyFormat = [{
     $table `counts` $counts `of` $tokens `left` $left `right` $right `free` $free `span` $span `status` $status attr-dict
     `:` type($table) `,` type($counts) `,` type($tokens) `,` type($free) `,` type($span) `,` type($status)
@@ -59,17 +61,18 @@ def Attn_ManagePagesOp : Op<Attn_Dialect, "manage_pages", [MemoryEffects<[MemRea
 }
 
 def Attn_CompactTokensOp : Op<Attn_Dialect, "compact_tokens", [MemoryEffects<[MemRead, MemWrite]>]> {
-  let summary = "says which tokens of lists move into the places of those that go";
+  let summary = "lists the moves that fill the slots of evicted tokens";
   let description = [{
-    Of the tokens that a list has at the left end of its row, or at the `right`, those stay whose flag in `keep` is not 0: `k`
-    of them. Of these the ones in places from `k` on move, in their order, into the places in front of `k` whose tokens go:
-    the j-th from slot `from[l, j]` to slot `to[l, j]`, as an `attn.move` takes them; behind the last there are -1. The number
-    of the list's tokens becomes `k`. What attention sees of a list has no order, so this moves as few as can be, and no slot
-    is read and written. Pages that are left over are given back by the next `attn.manage_pages`.
+    Each list has tokens at the left end of its row, or with `right` at the right end. The tokens whose flag
+    in `keep` is not 0 stay: `k` of them. Among these, the tokens at indices from `k` on move, in their order, to
+    the indices below `k` whose tokens are evicted. The j-th moves from slot `from[l, j]` to slot `to[l, j]`,
+    as an `attn.move` reads them; after the last there are -1. The number of the list's tokens becomes `k`. A
+    list has no order for attention, so this moves as few tokens as possible, and no slot is both read and
+    written. The next `attn.manage_pages` returns the pages that are left over.
 
-    A list that would need more moves than `from` has columns, that has more tokens than `keep`, or more than its pages hold,
-    stays as it is, with -1 in all columns; `status` counts those: they are added to what it holds. A list has a multiple of
-    16 flags, as many as a lane reads at once.
+    A list is unchanged, with -1 in all columns, if it would need more moves than `from` has columns, or has
+    more tokens than `keep` or than its pages hold. The number of such lists is added to `status`. A list has
+    a multiple of 16 flags, as many as a lane reads at once.
 
     ```mlir
     attn.compact_tokens %table counts %counts of %tokens page 32 keep %keep from %from to %to status %status
@@ -82,10 +85,10 @@ def Attn_CompactTokensOp : Op<Attn_Dialect, "compact_tokens", [MemoryEffects<[Me
     Attn_PagesTensor<"tokens of each list at the left and at the right, `tensor<?x2xi32>`">:$tokens,
     Arg<UnitAttr, "the tokens at the right end are compacted">:$right,
     Arg<I64Attr, "tokens of a page at that end, a power of two up to 256">:$page_tokens,
-    Attn_PagesTensor<"a flag for each token, by list and place, `tensor<?x?xi8>`">:$keep,
+    Attn_PagesTensor<"a flag for each token, by list and index, `tensor<?x?xi8>`">:$keep,
     Attn_PagesTensor<"slots whose tokens move, by list, `tensor<?x?xi32>`">:$from,
-    Attn_PagesTensor<"slots where they go, `tensor<?x?xi32>`">:$to,
-    Attn_PagesTensor<"lists that stayed as they were, `tensor<1xi32>`">:$status);
+    Attn_PagesTensor<"slots that they go to, `tensor<?x?xi32>`">:$to,
+    Attn_PagesTensor<"number of unchanged lists, `tensor<1xi32>`">:$status);
   let assemblyFormat = [{
     $table `counts` $counts `of` $tokens (`right` $right^)? `page` $page_tokens `keep` $keep `from` $from `to` $to
     `status` $status attr-dict
@@ -95,31 +98,37 @@ def Attn_CompactTokensOp : Op<Attn_Dialect, "compact_tokens", [MemoryEffects<[Me
 }
 
 def Attn_ReviseTokensOp : Op<Attn_Dialect, "revise_tokens", [MemoryEffects<[MemRead, MemWrite]>]> {
-  let summary = "decides which token of each list is kept in fewer bits from now on, and which no more";
+  let summary = "decides which token of each list is demoted to fewer bits, and which is evicted";
   let description = [{
-    A step of a policy by which heads compress what they keep, as DiffKV's (arXiv 2412.03131). A list has `high[l]` tokens in
-    many bits at the left end of its row of the table, and `low[l]` in few bits at the right end. `seen[l]` tokens came so far,
-    the newest of them at the left, and `prompt[l]` of these with the prompt. What each token was worth to the row of the newest
-    is added to its score: `worth_high[l, place]` and `worth_low[l, place]`, as attention leaves it. Score and position of a token
-    stand beside its page, in place `t` of page `p` at `score[p, t]`.
+    One step of a policy by which heads compress their caches, such as DiffKV's (arXiv 2412.03131). A list has
+    `high[l]` tokens in many bits at the left end of its row of the table, and `low[l]` in few bits at the
+    right end. `seen[l]` tokens came so far, the newest of them at the left, and `prompt[l]` of these with the
+    prompt. The weight that the newest row gave each token is added to its score: `worth_high[l, i]` and
+    `worth_low[l, i]`, as attention stores it. The score and the position of a token are stored by page: token
+    `t` of page `p` at `score[p, t]`.
 
-    The policy is two regions of scalars. `rank` gives what a token is worth: by its score, the rows that it was counted for (from
-    1 on: all since it came or, of a prompt's tokens, the last `rows` of the prompt and all since; `rows` 0 is all of the
-    prompt's), its position, and `seen[l]`. The last `window` tokens of a list stay at the left. Of the others the one of the least
-    rank is found at either end, of equals the earlier one.
+    The policy is two regions of scalars. `rank` returns the worth of a token. It takes the token's score, the
+    number of rows that were counted for it, its position, and `seen[l]`. Counted rows, from 1 on, are all
+    since the token came; for a prompt's tokens they are the last `rows` of the prompt and all since. `rows` 0
+    counts all rows of the prompt. The last `window` tokens of a list stay at the left. Among the others, the
+    token of least rank is found at either end; of equal ranks, the earlier token.
 
-    `decide` takes rank and existence of the token that leaves the window, of the least one at the left and of the least one at
-    the right, then `high[l]`, `low[l]`, `seen[l]`, `limits[l, 0]` and `limits[l, 1]`. It says with `attn.decide` whether the token
-    that leaves the window is demoted, or goes; whether the least one at the left is demoted, or goes; and whether the least one
-    at the right goes, for the one that is demoted. At most one token leaves the left end, the first of which any is said.
+    `decide` takes rank and existence of three tokens: the one that leaves the window, the least one at the
+    left and the least one at the right. Then follow `high[l]`, `low[l]`, `seen[l]`, `limits[l, 0]` and
+    `limits[l, 1]`. With `attn.decide` it says whether the token that leaves the window is demoted or evicted,
+    whether the least one at the left is demoted or evicted, and whether the least one at the right is evicted
+    in favour of the demoted one. At most one token leaves the left end: the first for which any of these is
+    said.
 
-    A list with `sees[l, 1]` other than 0 streams: its rows see the first `sees[l, 0]` tokens and the last `sees[l, 1]`, the
-    newest among them. The token that leaves the latter goes, unless it is one of the former, and nothing else is decided.
+    A list with `sees[l, 1]` other than 0 streams: its rows see the first `sees[l, 0]` tokens and the last
+    `sees[l, 1]`, the newest among them. The token that leaves the last ones is evicted, unless it is one of
+    the first, and nothing else is decided.
 
-    The demoted token is to be requantized from slot `down_from[l]` at the left to slot `down_to[l]` at the right, and then,
-    where one was taken out of its middle, the last token at the left moves from `move_from[l]` to `move_to[l]`; -1 stands
-    for nothing. `high`, `low`, scores and positions are changed already. The list needs a page for one more token at the
-    right. Where `done[0]` is 0, as `attn.manage_pages` leaves it, or a list has no tokens, nothing is changed.
+    The demoted token must be requantized from slot `down_from[l]` at the left to slot `down_to[l]` at the
+    right. Then, if it was not the last at the left, the last token at the left moves from `move_from[l]` to
+    `move_to[l]`. -1 stands for no move. `high`, `low`, scores and positions are changed already. The list
+    needs a page for one more token at the right. Nothing is changed where `done[0]` is 0, as
+    `attn.manage_pages` leaves it, or where a list has no tokens.
 
     ```mlir
     attn.revise_tokens %table high %high low %low seen %seen prompt %prompt limits %limits sees %sees score %score
@@ -147,19 +156,19 @@ def Attn_ReviseTokensOp : Op<Attn_Dialect, "revise_tokens", [MemoryEffects<[MemR
     Attn_PagesTensor<"of these, those of its prompt, `tensor<?xi32>`">:$prompt,
     Attn_PagesTensor<"the thresholds of each list, `tensor<?x2xf32>`">:$limits,
     Attn_PagesTensor<"the first and the last tokens that a row of each list sees, `tensor<?x2xi32>`">:$sees,
-    Attn_PagesTensor<"what tokens were worth so far, by page and place, `tensor<?x?xf32>`">:$score,
-    Attn_PagesTensor<"their positions, `tensor<?x?xi32>`">:$position,
-    Attn_PagesTensor<"what tokens at the left are worth to the newest, by list and place, `tensor<?x?xf32>`">:$worth_high,
-    Attn_PagesTensor<"what those at the right are, `tensor<?x?xf32>`">:$worth_low,
+    Attn_PagesTensor<"scores of tokens so far, by page and slot, `tensor<?x?xf32>`">:$score,
+    Attn_PagesTensor<"positions of tokens, by page and slot, `tensor<?x?xi32>`">:$position,
+    Attn_PagesTensor<"weights of tokens at the left for the newest row, by list and index, `tensor<?x?xf32>`">:$worth_high,
+    Attn_PagesTensor<"weights of tokens at the right, `tensor<?x?xf32>`">:$worth_low,
     Attn_PagesTensor<"whether lists have the pages that they need, `tensor<4xi32>`">:$done,
     Attn_PagesTensor<"slots at the left that are requantized, `tensor<?xi32>`">:$down_from,
-    Attn_PagesTensor<"slots at the right where they go, `tensor<?xi32>`">:$down_to,
+    Attn_PagesTensor<"slots at the right that they go to, `tensor<?xi32>`">:$down_to,
     Attn_PagesTensor<"slots at the left that move, `tensor<?xi32>`">:$move_from,
-    Attn_PagesTensor<"slots where they go, `tensor<?xi32>`">:$move_to,
+    Attn_PagesTensor<"slots that they go to, `tensor<?xi32>`">:$move_to,
     Arg<I64Attr, "tokens of a page at the left, a power of two up to 256">:$left,
     Arg<I64Attr, "tokens of a page at the right, a power of two up to 256">:$right,
-    Arg<I64Attr, "the last so many tokens stay, from 1 on">:$window,
-    Arg<I64Attr, "of a prompt's rows the last so many were counted; 0: all">:$rows);
+    Arg<I64Attr, "number of last tokens that stay, from 1 on">:$window,
+    Arg<I64Attr, "number of last rows of a prompt that were counted; 0: all">:$rows);
   let regions = (region SizedRegion<1>:$rank, SizedRegion<1>:$decide);
   let assemblyFormat = [{
     $table `high` $high `low` $low `seen` $seen `prompt` $prompt `limits` $limits `sees` $sees `score` $score
@@ -175,7 +184,7 @@ def Attn_ReviseTokensOp : Op<Attn_Dialect, "revise_tokens", [MemoryEffects<[MemR
 
 def Attn_RankOp : Op<Attn_Dialect, "rank", [Pure, Terminator, HasParent<"ReviseTokensOp">]> {
   let summary = "ends the rank region of a policy";
-  let arguments = (ins Arg<F32, "what the token is worth: the least goes first">:$rank);
+  let arguments = (ins Arg<F32, "the worth of the token: the least is evicted first">:$rank);
   let assemblyFormat = "$rank attr-dict";
 }
 
@@ -183,10 +192,10 @@ def Attn_DecideOp : Op<Attn_Dialect, "decide", [Pure, Terminator, HasParent<"Rev
   let summary = "ends the decide region of a policy";
   let arguments = (ins
     Arg<I1, "whether the token that leaves the window is demoted">:$leaving_demoted,
-    Arg<I1, "whether it goes">:$leaving_gone,
+    Arg<I1, "whether it is evicted">:$leaving_gone,
     Arg<I1, "whether the token of least rank at the left is demoted">:$least_demoted,
-    Arg<I1, "whether it goes">:$least_gone,
-    Arg<I1, "whether the one at the right goes, where another is demoted">:$lowest_gone);
+    Arg<I1, "whether it is evicted">:$least_gone,
+    Arg<I1, "whether the one at the right is evicted, where another is demoted">:$lowest_gone);
   let assemblyFormat = [{
     `leaving` `demoted` $leaving_demoted `gone` $leaving_gone `,` `least` `demoted` $least_demoted `gone` $least_gone `,` `lowest` `gone` $lowest_gone
     attr-dict

@@ -1,19 +1,19 @@
 //===- AttnRowOps.td - Rows of keys and values in a kernel -*- tablegen -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A kernel of an operation on a cache walks the layers, the rows of its lists eight
-// at a time, and the *pieces* of a row. A turn of a warp is a piece of eight rows:
+// A kernel of an operation on a cache walks the layers, the rows of its lists eight at a time, and the
+// *pieces* of a row. One iteration of a warp handles a piece of eight rows:
 //
-//   attn.load_rows         reads it from where it is
-//   attn.dequantize_rows   makes numbers of codes
-//   attn.quantize_rows     makes codes of numbers
-//   attn.store_rows          writes it to where it goes
+//   attn.load_rows         reads the piece from memory
+//   attn.dequantize_rows   dequantizes it
+//   attn.quantize_rows     quantizes it
+//   attn.store_rows          writes the piece to memory
 //
-// As attn.rows and attn.tokens do, a piece has the type of the whole: of rows that
-// tensor's, of slots the cache's. What each lane holds of it is its *share*.
+// As with attn.rows and attn.tokens, a piece has the type of the whole: the tensor's type for rows, the
+// cache's type for slots. The part of a piece in one lane is the lane's *share*.
 //
-// The metadata of codes, where each row has its own, is a piece beside them. What
-// one head of a row has are neighbours, and in a page so are the rows of a head:
-// of metadata neighbouring lanes hold neighbouring rows, lane i of row i % 8.
+// Where each row has metadata of its own, the metadata is a piece beside the elements. The metadata of one
+// head of a row is contiguous, and in a page so are the rows of a head. So neighbouring lanes hold the
+// metadata of neighbouring rows: lane i that of row i % 8.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_DIALECT_ATTN_IR_ATTNROWOPS_TD
@@ -32,11 +32,11 @@ def Attn_RowPart : I32EnumAttr<"RowPart", "keys or values", [
 
 def Attn_ShareAttr : AttrDef<Attn_Dialect, "Share"> {
   let mnemonic = "share";
-  let summary = "what the lanes of a warp hold of a piece of eight rows";
+  let summary = "the distribution of a piece of eight rows over the lanes of a warp";
   let description = [{
-    A *chunk* is what one access of a lane takes. The `width` chunks of a row's piece lie in as many neighbouring lanes,
-    rows one behind the other in the first `lanes` lanes, as often as it takes for eight rows. Of metadata eight
-    neighbouring lanes hold the same chunk of eight rows.
+    A *chunk* is the bytes of one access of a lane. The `width` chunks of a row's piece lie in as many
+    neighbouring lanes. Rows follow each other in the first `lanes` lanes, repeated until eight rows are
+    covered. For metadata, eight neighbouring lanes hold the same chunk of eight rows.
 
     ```mlir
     #attn.share<chunk = 16, width = 32, lanes = 32>
@@ -45,14 +45,14 @@ def Attn_ShareAttr : AttrDef<Attn_Dialect, "Share"> {
   let parameters = (ins
     TypeParameter<"int64_t", "bytes of a chunk: 2, 4, 8 or 16">:$chunk,
     TypeParameter<"int64_t", "chunks of a row in one piece, at most 32">:$width,
-    TypeParameter<"int64_t", "lanes that hold some">:$lanes);
+    TypeParameter<"int64_t", "lanes that hold chunks">:$lanes);
   let assemblyFormat = "`<` struct(params) `>`";
   let extraClassDeclaration = [{
-    /// Rows that a warp takes at once: their slots are one sector of a list.
+    /// Rows that a warp handles at once: their slots are one sector of a list.
     static constexpr int64_t rows = 8;
-    /// Chunks that a lane holds.
+    /// Chunks per lane.
     int64_t loads() const { return llvm::divideCeil(rows * getWidth(), getLanes()); }
-    /// Whether each of them is of the same row in all lanes, if they are no metadata.
+    /// Whether each of them is of the same row in all lanes, metadata aside.
     bool isOneRow() const { return getWidth() == 32; }
   }];
 }
@@ -62,8 +62,8 @@ class Attn_RowOp<string mnemonic, list<Trait> traits = []> : Op<Attn_Dialect, mn
 def Attn_LoadRowsOp : Attn_RowOp<"load_rows", [MemoryEffects<[MemRead]>]> {
   let summary = "reads a piece of eight rows";
   let description = [{
-    Of `rows` on in their order or, `listed`, of the slots that eight lanes hold. Of row `i` nothing is read where lane `i`
-    has a negative `mark`.
+    Reads eight rows from `rows` on in their order or, with `listed`, the rows at the slots that eight lanes
+    hold. Row `i` is not read if `mark` is negative in lane `i`.
 
     ```mlir
     %p = attn.load_rows keys of %kv listed %slot where %mark layer %layer piece %piece as <chunk = 16, width = 16, lanes = 32> : !cache -> !cache
@@ -76,8 +76,8 @@ def Attn_LoadRowsOp : Attn_RowOp<"load_rows", [MemoryEffects<[MemRead]>]> {
     UnitAttr:$meta,
     Attn_Described<AnyType, "rows, or a cache">:$from,
     UnitAttr:$listed,
-    Arg<I32, "the first row or, listed, each lane's slot">:$rows,
-    Arg<I32, "each lane's own: negative where its row is skipped">:$mark,
+    Arg<I32, "the first row or, with `listed`, each lane's slot">:$rows,
+    Arg<I32, "different in each lane: negative if its row is skipped">:$mark,
     Arg<I64, "the layer">:$layer,
     Arg<I32, "which piece of the rows">:$piece,
     Attn_ShareAttr:$share);
@@ -91,7 +91,7 @@ def Attn_LoadRowsOp : Attn_RowOp<"load_rows", [MemoryEffects<[MemRead]>]> {
 def Attn_StoreRowsOp : Attn_RowOp<"store_rows", [MemoryEffects<[MemWrite]>]> {
   let summary = "writes a piece of eight rows";
   let description = [{
-    To `rows` as `attn.load_rows` reads them.
+    Writes to `rows`, which have the meaning of `rows` of `attn.load_rows`.
 
     ```mlir
     attn.store_rows %p to keys of %kv listed %slot where %mark layer %layer piece %piece as <chunk = 16, width = 16, lanes = 32> : !rows -> !cache
@@ -103,8 +103,8 @@ def Attn_StoreRowsOp : Attn_RowOp<"store_rows", [MemoryEffects<[MemWrite]>]> {
     UnitAttr:$meta,
     Attn_Described<AnyType, "rows, or a cache">:$to,
     UnitAttr:$listed,
-    Arg<I32, "the first row or, listed, each lane's slot">:$rows,
-    Arg<I32, "each lane's own: negative where its row is skipped">:$mark,
+    Arg<I32, "the first row or, with `listed`, each lane's slot">:$rows,
+    Arg<I32, "different in each lane: negative if its row is skipped">:$mark,
     Arg<I64, "the layer">:$layer,
     Arg<I32, "which piece of the rows">:$piece,
     Attn_ShareAttr:$share);
@@ -115,11 +115,11 @@ def Attn_StoreRowsOp : Attn_RowOp<"store_rows", [MemoryEffects<[MemWrite]>]> {
 }
 
 def Attn_QuantizeRowsOp : Attn_RowOp<"quantize_rows", [MemoryEffects<[MemRead, MemWrite]>]> {
-  let summary = "makes codes of a piece of numbers";
+  let summary = "quantizes a piece";
   let description = [{
-    As `quantizeRow` in `attn_rt/tensor/Format.h` does, to the bit: eight numbers of a lane become their codes in the format of
-    the cache `for` which they are. Where rows have metadata of their own it is found, and is the second result; else
-    scales are read. `status` counts the numbers that were NaN or infinite. Approximates: rounds to nearest, ties to even.
+    Quantizes eight numbers of a lane to the format of the cache `for`, with the same bits as `quantizeRow` in
+    `attn_rt/tensor/Format.h`. Metadata of rows is computed, and is the second result; other scales are read.
+    The number of NaNs and infinities is added to `status`. Approximates: rounds to nearest, ties to even.
 
     ```mlir
     %c, %m = attn.quantize_rows keys of %p for %kv layer %layer piece %piece as <chunk = 8, width = 16, lanes = 32> : !rows, !codes -> !codes, !codes
@@ -134,7 +134,7 @@ def Attn_QuantizeRowsOp : Attn_RowOp<"quantize_rows", [MemoryEffects<[MemRead, M
     Attn_ShareAttr:$share,
     Optional<Attn_Described<AnyRankedTensor, "i32[1]">>:$status);
   let results = (outs
-    Attn_Described<AnyType, "their codes">:$codes,
+    Attn_Described<AnyType, "the quantized piece">:$codes,
     Optional<Attn_Described<AnyType, "metadata of each row">>:$meta);
   let assemblyFormat = [{
     $part `of` $rows `for` $kv `layer` $layer `piece` $piece `as` $share (`status` $status^)? attr-dict
@@ -143,9 +143,10 @@ def Attn_QuantizeRowsOp : Attn_RowOp<"quantize_rows", [MemoryEffects<[MemRead, M
 }
 
 def Attn_DequantizeRowsOp : Attn_RowOp<"dequantize_rows", [MemoryEffects<[MemRead]>]> {
-  let summary = "makes numbers of a piece of codes";
+  let summary = "dequantizes a piece";
   let description = [{
-    In f32, as `RowDecoder` in `attn_rt/tensor/Format.h` does, and rounded once to what the result holds.
+    Dequantizes in f32, as `RowDecoder` in `attn_rt/tensor/Format.h` does, and rounds once to the result's
+    element type.
 
     ```mlir
     %p = attn.dequantize_rows keys of %c, %m from %kv layer %layer piece %piece as <chunk = 8, width = 16, lanes = 32> : !codes, !codes, !codes -> !rows
@@ -153,9 +154,9 @@ def Attn_DequantizeRowsOp : Attn_RowOp<"dequantize_rows", [MemoryEffects<[MemRea
   }];
   let arguments = (ins
     Attn_RowPart:$part,
-    Attn_Described<AnyType, "a piece of codes">:$codes,
+    Attn_Described<AnyType, "a quantized piece">:$codes,
     Optional<Attn_Described<AnyType, "metadata of each row">>:$meta,
-    Attn_Described<Attn_KVType, "the cache that they are from">:$kv,
+    Attn_Described<Attn_KVType, "the cache that it is from">:$kv,
     Arg<I64, "the layer">:$layer,
     Arg<I32, "which piece of the rows">:$piece,
     Attn_ShareAttr:$share);

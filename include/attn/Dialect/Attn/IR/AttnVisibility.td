@@ -1,11 +1,10 @@
-//===- AttnVisibility.td - Who may see a token -------------*- tablegen -*-===//
+//===- AttnVisibility.td - Which tokens a row sees -------------*- tablegen -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Visibility is interval algebra
 // ==============================
 //
-// A mask over rows and tokens has as many bits as the score matrix has numbers.
-// Every mask that a published model uses says the same with two integers per
-// row: a row at position q sees the positions of an interval
+// A mask over rows and tokens has as many bits as the score matrix has numbers. Every mask of a published
+// model can be given by two integers per row: a row at position q sees the positions of an interval
 //
 //   [lo(q), hi(q))        with ends that never decrease as q increases
 //
@@ -13,8 +12,7 @@
 //   causal     [0, q + 1)           sink(n)       [0, n)
 //   window(w)  [q + 1 - w, q + 1)   chunk(n)      [q - q mod n, q - q mod n + n)
 //
-// or of a union of a few. These unions are closed under what people combine
-// them with:
+// or of a union of a few. These unions are closed under the usual combinations:
 //
 //   intersection   [max lo, min hi): one interval again, and a conjunction of
 //                  unions is the union of the pairwise intersections;
@@ -23,8 +21,8 @@
 // So `causal and (sink(64) | recent(256))` is `[0, min(64, q + 1))` and
 // `[q - 255, q + 1)`: two intervals however long the sequence is.
 //
-// Why that is worth a representation of its own: ends move monotonically with
-// q, so for a *tile* of rows [q0, q1] and tokens [k0, k1) a few compares decide
+// The representation pays because ends move monotonically with q. So for a *tile* of rows [q0, q1] and tokens
+// [k0, k1) a few compares decide
 //
 //   empty     no row sees any of it          k0 >= hi(q1)  or  k1 <= lo(q0)
 //   full      every row sees all of it       lo(q1) <= k0  and  k1 <= hi(q0)
@@ -68,10 +66,9 @@ def Attn_VisibilityAttr : AttrDef<Attn_Dialect, "Visibility"> {
     | `a \| b` | either does | union |
     | `a and b` | both do | intersection |
 
-    `and` binds tighter than `|`; parentheses group. `and` is also written `*`,
-    and the programs accept `&` for it, a character that MLIR's lexer does not
-    know (see `Source.h`). `window` and `recent` mean the same; the first names
-    a mask, the second what a ring still holds.
+    `and` binds tighter than `|`; parentheses group. `and` is also written `*`, and the programs accept `&`
+    for it, a character that MLIR's lexer does not know (see `Source.h`). `window` and `recent` mean the same:
+    `window` names a mask, `recent` the last tokens that a ring buffer still holds.
 
     The *form* of a visibility is compiled, its *ends* (the sizes of windows,
     recents, sinks and chunks) are run-time values, numbered in the order in
@@ -89,7 +86,7 @@ def Attn_VisibilityAttr : AttrDef<Attn_Dialect, "Visibility"> {
   let parameters = (ins
     AttrParameter<"::attn::rt::VisibilityKind", "which term or connective">:$kind,
     ArrayRefParameter<"int64_t", "the sizes of a term, as many as it has">:$sizes,
-    ArrayRefParameter<"::mlir::attn::VisibilityAttr", "what `or` and `and` connect, two or more">:$operands);
+    ArrayRefParameter<"::mlir::attn::VisibilityAttr", "operands of `or` and `and`, two or more">:$operands);
   let builders = [
     AttrBuilder<(ins "VisibilityKind":$kind, CArg<"ArrayRef<int64_t>", "{}">:$sizes), [{
       return $_get($_ctxt, kind, sizes, ArrayRef<VisibilityAttr>());
@@ -104,9 +101,9 @@ def Attn_VisibilityAttr : AttrDef<Attn_Dialect, "Visibility"> {
     void printExpression(AsmPrinter &printer) const;
 
     /// Whether nothing is seen, whatever the positions: an end of zero in the right place.
-    bool isStaticallyEmpty() const;
+    Whether the set is empty for all positions: an end of zero in the right term.
 
-    /// The same set for every value of the ends, with as few terms as the rules of the description reach.
+    /// An equal visibility for every value of the ends, with the fewest terms that the rules of the description reach.
     VisibilityAttr simplify() const;
 
     /// Whether every position seen through `a` is seen through `b`, for every value of the ends.
@@ -123,6 +120,6 @@ def Attn_VisibilityAttr : AttrDef<Attn_Dialect, "Visibility"> {
   let genVerifyDecl = 1;
 }
 
-def Attn_VisibilityArrayAttr : TypedArrayAttrBase<Attn_VisibilityAttr, "what the rows see of each region, in the order of the regions">;
+def Attn_VisibilityArrayAttr : TypedArrayAttrBase<Attn_VisibilityAttr, "the visibility of each region, in the order of the regions">;
 
 #endif

@@ -8,11 +8,10 @@ include "mlir/Pass/PassBase.td"
 def CheckSignaturePass : Pass<"attn-check-signature", "func::FuncOp"> {
   let summary = "report arguments and results that files and kernels could not name";
   let description = [{
-    Reads the signature of every function that holds an attention or an
-    operation on a cache, which emits an error for an argument without
-    `attn.name`, a name taken twice or reserved, unnamed dynamic dimensions,
-    results other than the output and the LSE (of a gather: the rows), and
-    anything beside an operation on a cache. Changes nothing.
+    Reads the signature of every function that holds an attention or an operation on a cache. Emits an error
+    for an argument without `attn.name`, a name taken twice or reserved, unnamed dynamic dimensions, results
+    other than the output and the LSE (of a gather: the rows), and any other operation beside an operation on
+    a cache. Changes nothing.
   }];
 }
 
@@ -23,10 +22,9 @@ def NormalizePass : Pass<"attn-normalize", "func::FuncOp"> {
     - a missing scale becomes 1/sqrt(dim);
     - visibility expressions are simplified, for every value of their ends
       (`causal and window(w)` is `window(w)`);
-    - head classes that see the same of every region vanish, and what they see
-      becomes the regions' visibility;
-    - regions of which nothing is seen are dropped, except that one always
-      stays.
+    - head classes with equal visibility of every region are removed, and their visibility becomes the
+        regions' visibility;
+    - regions of which nothing is visible are dropped, except that one always stays.
 
     Numeric effect: none, results keep their bits.
   }];
@@ -39,17 +37,16 @@ def NormalizePass : Pass<"attn-normalize", "func::FuncOp"> {
 def SplitRegionsPass : Pass<"attn-split-regions", "func::FuncOp"> {
   let summary = "turn attention over regions into merges of partial-softmax states";
   let description = [{
-    Replaces `attn.attend` by one state per region (`attn.init`,
-    `attn.update`), merges of the states, and `attn.finish`. A sink logit
-    starts the state of the first region. Canonicalization then joins states
-    into chains, where one loop keeps one state.
+    Replaces `attn.attend` by one state per region (`attn.init`, `attn.update`), merges of the states, and
+    `attn.finish`. A sink logit starts the state of the first region. Canonicalization then joins states into
+    chains, in which one loop keeps one state.
 
     Numeric effect: reassociates, within the tolerance of `attn.attend`.
   }];
   let dependentDialects = ["::mlir::attn::AttnDialect"];
   let statistics = [
     Statistic<"attentions", "attentions", "attentions that were split">,
-    Statistic<"states", "states", "states that were made, one for a region">
+    Statistic<"states", "states", "states that were created, one per region">
   ];
 }
 

@@ -8,31 +8,32 @@ include "mlir/IR/DialectBase.td"
 def Tile_Dialect : Dialect {
   let name = "tile";
   let cppNamespace = "::mlir::tile";
-  let summary = "Loops, copies, shared-memory tiles, register fragments with layouts, mmas and masks";
+  let summary = "Loops, copies, shared-memory tiles, register fragments with layouts, MMAs and masks";
   let description = [{
     A tile program is written from the point of view of *one warp*: every value is either uniform over the warp
     (scalars, buffers, shared tiles) or a *fragment*, spread over the warp's lanes by its layout. Control flow is
     `scf`, scalars are `arith`.
 
-    Tile code speaks of the axes `query`, `key` and `feature`, never of rows and columns. Which axis lies along the
-    rows of an accumulator is decided by its mma's operands, and all else follows, value by value: a transposed kernel
-    (keys as rows) is the same operations with other layouts, and one kernel may have both (`--tile-infer-layouts`).
+    Tile code uses the axes `query`, `key` and `feature`, never rows and columns. The operands of an MMA
+    decide which axis lies along the rows of an accumulator, and all else follows, value by value. A
+    transposed kernel (keys as rows) has the same operations with other layouts, and one kernel may have both
+    (`--tile-infer-layouts`).
 
     Attributes that passes hand on (`discardableAttrs`; verified in TileDialect.cpp):
 
     | attribute | on | meaning |
     |---|---|---|
     | `tile.schedules` | a problem's function | the schedules of its kernels, one per number of rows |
-    | `tile.token_schedule` | the same | that of kernels that hold tokens |
-    | `tile.merge_schedule` | the same, and a kernel that merges | that of the kernel that merges |
+    | `tile.token_schedule` | a problem's function | the schedule of kernels with stationary tokens |
+    | `tile.merge_schedule` | a problem's function, and a merge kernel | the schedule of the merge kernel |
     | `tile.schedule` | a kernel | its schedule |
-    | `tile.parameters` | a kernel | what its parameters are, in order: a `#tile.parameter` each |
+    | `tile.parameters` | a kernel | its parameters in order: a `#tile.parameter` each |
     | `tile.tensor_maps` | a kernel | its tensor maps: a `#tile.tensor_map` each |
     | `tile.threads` | a kernel | threads per block |
     | `tile.blocks_per_sm` | a kernel | blocks that should share a multiprocessor |
     | `tile.shared_bytes` | a kernel | dynamic shared memory of a block |
-    | `tile.launch` | a kernel | its role, and what its launch has blocks for (`Launch.h`) |
-    | `tile.key_align` | a kernel | of what the first token of a segment is a multiple |
+    | `tile.launch` | a kernel | its role, and the quantity that its launch has blocks for (`Launch.h`) |
+    | `tile.key_align` | a kernel | the first token of a segment is a multiple of this |
     | `tile.several_ranges` | a kernel | its rows may see several ranges of tokens |
     | `tile.stages` | a loop | copies to keep in flight, see `--tile-pipeline-copies` |
     | `tile.unroll` | a loop | iterations to do at once, see `--tile-unroll-loops` |

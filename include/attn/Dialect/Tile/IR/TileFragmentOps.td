@@ -8,7 +8,7 @@ include "attn/Dialect/Tile/IR/TileTypes.td"
 
 def Tile_SplatOp : Tile_Op<"splat", [Pure]> {
   let summary = "a fragment whose elements are all the same scalar";
-  let description = [{ Operands of mmas (`lhs`, `rhs`) take scalars of 16 bits. }];
+  let description = [{ Operands of MMAs (`lhs`, `rhs`) take scalars of 16 bits. }];
   let arguments = (ins Arg<AnyType, "the scalar">:$value);
   let results = (outs Res<Tile_FragmentType, "the fragment">:$fragment);
   let assemblyFormat = "$value attr-dict `:` type($value) `->` type($fragment)";
@@ -30,11 +30,11 @@ def Tile_CoordinatesOp : Tile_Op<"coordinates", [Pure]> {
 }
 
 def Tile_LaneCoordinatesOp : Tile_Op<"lane_coordinates", [Pure]> {
-  let summary = "where a lane's elements lie along an axis, as its first coordinate and constants";
+  let summary = "coordinates of a lane's elements along an axis, as a first coordinate and constant offsets";
   let description = [{
-    Element i of a lane has the coordinate `first + offsets[i]`; `first` differs from lane to lane, the offsets are
-    constants of the layout. Bounds that are moved by `first` once can be compared with constants for every element,
-    which is how masks stay at one instruction per element and end.
+    Element i of a lane has the coordinate `first + offsets[i]`; `first` differs from lane to lane, the
+    offsets are constants of the layout. Bounds are moved by `first` once and then compared with constants for
+    every element, so masks cost one instruction per element and end.
   }];
   let results = (outs
     Res<I32, "the lane's first coordinate">:$first,
@@ -58,14 +58,14 @@ def Tile_MapOp : Tile_Op<"map", [RecursiveMemoryEffects, SingleBlock]> {
 }
 
 def Tile_MaskOp : Tile_Op<"mask", [RecursiveMemoryEffects, SingleBlock]> {
-  let summary = "sets the scores that may not be seen to minus infinity";
+  let summary = "sets invisible scores to minus infinity";
   let description = [{
-    The region says, for one element, whether it is visible. `partial` = false is a promise that it is true for all
-    of them: `--tile-skip-full-masks` then branches around the mask, so that full tiles execute no mask code.
+    The region says, for one element, whether it is visible. `partial` = false promises that all elements are:
+    `--tile-skip-full-masks` then branches around the mask, so that full tiles execute no mask code.
   }];
   let arguments = (ins
     Arg<Tile_FragmentType, "f32, any axes">:$scores,
-    Arg<Variadic<Tile_FragmentType>, "what visibility depends on, broadcast as in `tile.map`">:$inputs,
+    Arg<Variadic<Tile_FragmentType>, "inputs of the visibility, broadcast as in `tile.map`">:$inputs,
     Arg<I1, "whether some element may be invisible">:$partial);
   let results = (outs Res<Tile_FragmentType, "the scores, -inf where invisible">:$result);
   let regions = (region SizedRegion<1>:$visible);
@@ -89,9 +89,9 @@ def Tile_YieldOp
 def Tile_ReduceOp : Tile_Op<"reduce", [Pure]> {
   let summary = "combines the elements along the axis that the result lacks";
   let description = [{
-    Along columns lanes of a quad meet, along rows lanes of different quads: two exchanges per row, or three per column.
-    A result of `partial` type holds each lane's own share (no communication); `tile.complete` adds the shares.
-    Reassociates.
+    Along columns, lanes of a quad exchange values, along rows lanes of different quads: two exchanges per
+    row, or three per column. A result of `partial` type holds each lane's own share (no communication);
+    `tile.complete` adds the shares. Reassociates.
   }];
   let arguments = (ins
     Arg<Tile_Combine, "how elements are combined">:$kind,
@@ -104,7 +104,7 @@ def Tile_ReduceOp : Tile_Op<"reduce", [Pure]> {
 def Tile_CompleteOp : Tile_Op<"complete", [Pure]> {
   let summary = "adds the lanes' shares of a partial fragment";
   let arguments = (ins Arg<Tile_FragmentType, "f32 shares">:$source);
-  let results = (outs Res<Tile_FragmentType, "their sums, the same in all lanes of a quad, or in all quads">:$result);
+  let results = (outs Res<Tile_FragmentType, "the sums, equal in all lanes of a quad, or in all quads">:$result);
   let assemblyFormat = "$source attr-dict `:` type($source) `->` type($result)";
   let hasVerifier = 1;
 }
@@ -112,7 +112,7 @@ def Tile_CompleteOp : Tile_Op<"complete", [Pure]> {
 def Tile_AnyOp : Tile_Op<"any", [Pure]> {
   let summary = "whether an element is true in any lane; uniform over the warp";
   let arguments = (ins Arg<Tile_FragmentType, "one axis of i1">:$source);
-  let results = (outs Res<I1, "the same in all lanes">:$result);
+  let results = (outs Res<I1, "equal in all lanes">:$result);
   let assemblyFormat = "$source attr-dict `:` type($source)";
   let hasVerifier = 1;
 }

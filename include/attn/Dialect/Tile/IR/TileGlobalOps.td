@@ -7,7 +7,7 @@ include "attn/Dialect/Tile/IR/TileDialect.td"
 include "attn/Dialect/Tile/IR/TileTypes.td"
 
 //===----------------------------------------------------------------------===//
-// Where am I, and which launch may run
+// Ids, and the order of launches
 //===----------------------------------------------------------------------===//
 
 class Tile_IdOp<string mnemonic, string what> : Tile_Op<mnemonic, [Pure]> {
@@ -21,36 +21,36 @@ def Tile_WarpIdOp : Tile_IdOp<"warp_id", "index of this warp in its block; unifo
 def Tile_LaneIdOp : Tile_IdOp<"lane_id", "index of this thread in its warp; not uniform">;
 
 def Tile_StartNextOp : Tile_Op<"start_next"> {
-  let summary = "lets the launch behind this one begin when all blocks have got here";
+  let summary = "lets the next launch begin when all blocks have reached this point";
   let description = [{
-    What it may touch before `tile.wait_previous` is what this launch does not write. Chips before Hopper begin it when
-    this launch has ended.
+    Before its `tile.wait_previous`, the next launch may touch only memory that this launch does not write.
+    Chips before Hopper begin the next launch when this one has ended.
   }];
   let assemblyFormat = "attr-dict";
 }
 
 def Tile_WaitPreviousOp : Tile_Op<"wait_previous"> {
-  let summary = "waits until the launch in front has ended and what it wrote can be read";
+  let summary = "waits until the previous launch has ended and its writes are visible";
   let assemblyFormat = "attr-dict";
 }
 
 //===----------------------------------------------------------------------===//
-// What one lane holds, and the others
+// Values of lanes
 //===----------------------------------------------------------------------===//
 
 def Tile_ReduceLanesOp : Tile_Op<"reduce_lanes", [Pure]> {
   let summary = "combines a scalar of each lane; uniform over the warp";
-  let description = [{ Reassociates, in an order that depends on nothing. }];
+  let description = [{ Reassociates, in a fixed order. }];
   let arguments = (ins Arg<Tile_Combine, "how values are combined">:$kind, Arg<F32, "each lane's value">:$value);
-  let results = (outs Res<F32, "the same in all lanes">:$result);
+  let results = (outs Res<F32, "equal in all lanes">:$result);
   let assemblyFormat = "$kind $value attr-dict";
 }
 
 def Tile_ScanOp : Tile_Op<"scan", [SameVariadicResultSize]> {
-  let summary = "sums of integers of each thread: over the threads before it, and over the block";
+  let summary = "sums integers of each thread: over the threads before it, and over the block";
   let description = [{
-    All threads of the block get here. Contains two block barriers; `scratch` must be free when it starts. Several
-    integers are summed side by side in the time of one.
+    All threads of the block execute it. Contains two block barriers; `scratch` must be free when it starts.
+    Several integers are summed side by side in the time of one.
   }];
   let arguments = (ins Arg<Variadic<I32>, "each thread's values">:$values,
                        Arg<Tile_ScratchType, "4 bytes for each warp and value">:$scratch,
@@ -85,8 +85,8 @@ def Tile_ReciprocalOp : Tile_Op<"reciprocal", [Pure]> {
 def Tile_ReadOp : Tile_Op<"read", [MemoryEffects<[MemRead]>]> {
   let summary = "reads one element that no kernel of the launch writes";
   let description = [{
-    Unless `written`: then the launch in front wrote it, and `tile.wait_previous` stands before, or this block did, and
-    `tile.sync block` does.
+    With `written` the element is written: by the previous launch, and a `tile.wait_previous` precedes, or by
+    this block, and a `tile.sync block` precedes.
   }];
   let arguments = (ins Arg<Tile_BufferType, "the tensor">:$buffer, Arg<I64, "element index">:$index, UnitAttr:$written);
   let results = (outs Res<AnyType, "the element">:$value);
@@ -96,9 +96,8 @@ def Tile_ReadOp : Tile_Op<"read", [MemoryEffects<[MemRead]>]> {
 
 def Tile_ReadAdjacentOp : Tile_Op<"read_adjacent", [MemoryEffects<[MemRead]>]> {
   let summary = "reads two or four adjacent elements of memory that launches write";
-  let description = [{
-    The first lies at a multiple of as many. Where this launch may begin before the one in front has ended,
-    `tile.wait_previous` stands before.
+  The index of the first element is a multiple of their number. Where this launch may begin before the
+    previous one has ended, a `tile.wait_previous` precedes.
   }];
   let arguments = (ins Arg<Tile_BufferType, "the tensor">:$buffer, Arg<I64, "index of the first">:$index);
   let results = (outs Res<Variadic<AnyType>, "the elements">:$values);
@@ -109,7 +108,7 @@ def Tile_ReadAdjacentOp : Tile_Op<"read_adjacent", [MemoryEffects<[MemRead]>]> {
 def Tile_ReadRangeOp : Tile_Op<"read_range", [MemoryEffects<[MemRead]>]> {
   let summary = "reads an element of a CSR list and the next, as one request of the warp";
   let arguments = (ins Arg<Tile_BufferType, "i32 offsets">:$buffer, Arg<I64, "index of the first">:$index);
-  let results = (outs Res<I32, "where the range begins">:$begin, Res<I32, "where it ends">:$end);
+  let results = (outs Res<I32, "begin of the range">:$begin, Res<I32, "end of the range">:$end);
   let assemblyFormat = "$buffer `[` $index `]` attr-dict `:` type($buffer)";
   let hasVerifier = 1;
 }
@@ -117,9 +116,9 @@ def Tile_ReadRangeOp : Tile_Op<"read_range", [MemoryEffects<[MemRead]>]> {
 def Tile_RecordOp : Tile_Op<"record", [AttrSizedOperandSegments, MemoryEffects<[MemRead]>]> {
   let summary = "reads one record of the plan in one request";
   let description = [{
-    Records have 8 integers (a task, a segment), or 16 or 32 where more fields are asked for, and lie one behind the
-    other. Of a record that a loop's first iteration reads, the fields may be known: they are `first`, of which
-    `--tile-read-ahead` makes use. With `if` nothing is read where the record does not exist, and the fields are 0.
+    Records have 8 integers (a task, a segment), or 16 or 32 if more fields are read, and lie consecutively.
+    The fields of the record of a loop's first iteration may be known: `first` holds them, for
+    `--tile-read-ahead`. With `if` nothing is read where the record does not exist, and the fields are 0.
   }];
   let arguments = (ins Arg<Tile_BufferType, "the array of records">:$buffer, Arg<I32, "record index">:$index,
                        Arg<Optional<I1>, "whether the record exists; by default it does">:$exists,
@@ -132,17 +131,17 @@ def Tile_RecordOp : Tile_Op<"record", [AttrSizedOperandSegments, MemoryEffects<[
 }
 
 def Tile_PagedSlotOp : Tile_Op<"paged_slot", [MemoryEffects<[MemRead]>]> {
-  let summary = "where a token lies, by the block table that lists the pages of its row";
+  let summary = "the slot of a token, from the block table";
   let description = [{
-    A row of the table has `columns` entries, and each names the page of the next `page` tokens. With `start` the
-    result is the first slot of the token's page. A page begins so many slots behind the one before as it has tokens,
-    or `apart` many. (attn_rt/tensor/Store.h says what it computes.)
+    A row of the table has `columns` entries, and each names the page of the next `page` tokens. With `start`
+    the result is the first slot of the token's page. Consecutive pages are as many slots apart as a page has
+    tokens, or `apart` slots. (attn_rt/tensor/Store.h defines the formula.)
   }];
   let arguments = (ins Arg<Tile_BufferType, "the block table">:$table, Arg<I32, "row of the table">:$row,
                        Arg<I32, "token of the row">:$token, Arg<I32, "entries of a row">:$columns,
                        Arg<I64Attr, "tokens of a page">:$page,
                        Arg<Optional<I32>, "slots from one page to the next">:$apart,
-                       Arg<UnitAttr, "asks for the first slot of the page">:$start);
+                       Arg<UnitAttr, "returns the first slot of the page">:$start);
   let results = (outs Res<I32, "the slot">:$slot);
   let assemblyFormat = [{
     (`start` $start^)? $table `[` $row `,` $token `]` `columns` $columns `page` $page (`apart` $apart^)?
@@ -152,11 +151,11 @@ def Tile_PagedSlotOp : Tile_Op<"paged_slot", [MemoryEffects<[MemRead]>]> {
 }
 
 def Tile_PackedSlotOp : Tile_Op<"packed_slot", [Pure]> {
-  let summary = "where a packed row lies in a tensor of rows and heads";
+  let summary = "the slot of a packed row in a tensor of rows and heads";
   let description = [{
-    Packed row p of a KV head h is query row `p / group` and query head `h * group + p % group`, of `heads` in a row.
-    Where rows and heads lie otherwise, `pitches` says how far apart rows are, and how far heads, in bytes; the slot
-    counts pieces of so many bytes, of which both are multiples.
+    Packed row p of a KV head h is query row `p / group` and query head `h * group + p % group`, of `heads` in
+    a row. For other tensors `pitches` gives the distances of rows and of heads in bytes; the slot then counts
+    pieces of `bytes` bytes, of which both are multiples.
   }];
   let arguments = (ins Arg<I32, "the packed row">:$row, Arg<I32, "KV head that its query head reads">:$head,
                        Arg<ConfinedAttr<I64Attr, [IntPositive]>, "query heads of a KV head">:$group,
@@ -180,7 +179,7 @@ def Tile_WriteOp : Tile_Op<"write", [MemoryEffects<[MemWrite]>]> {
 
 def Tile_WriteAdjacentOp : Tile_Op<"write_adjacent", [MemoryEffects<[MemWrite]>]> {
   let summary = "this lane writes two or four adjacent elements, rounding f32 to the buffer's element type";
-  let description = [{ The first lies at a multiple of as many. }];
+  let description = [{ The index of the first element is a multiple of their number. }];
   let arguments = (ins Arg<Variadic<AnyType>, "the values">:$values, Arg<Tile_BufferType, "the tensor">:$buffer,
                        Arg<I64, "index of the first">:$index);
   let assemblyFormat = "$values `to` $buffer `[` $index `]` attr-dict `:` type($values) `->` type($buffer)";
@@ -188,8 +187,8 @@ def Tile_WriteAdjacentOp : Tile_Op<"write_adjacent", [MemoryEffects<[MemWrite]>]
 }
 
 def Tile_AddToOp : Tile_Op<"add_to", [MemoryEffects<[MemRead, MemWrite]>]> {
-  let summary = "this lane adds to one integer, which others may add to at the same time";
-  let arguments = (ins Arg<I32, "what is added">:$value, Arg<Tile_BufferType, "the tensor, i32">:$buffer,
+  let summary = "this lane adds to one integer atomically";
+  let arguments = (ins Arg<I32, "the addend">:$value, Arg<Tile_BufferType, "the tensor, i32">:$buffer,
                        Arg<I64, "element index">:$index);
   let assemblyFormat = "$value `to` $buffer `[` $index `]` attr-dict `:` type($buffer)";
   let hasVerifier = 1;
@@ -212,15 +211,16 @@ def Tile_LoadVectorOp : Tile_Op<"load_vector", [SingleBlock, MemoryEffects<[MemR
 def Tile_StoreOp : Tile_Op<"store", [SingleBlock]> {
   let summary = "writes a fragment to global memory, rounding to the buffer's element type";
   let description = [{
-    The region maps a line of the fragment (its first axis, counted from 0) to its slot, which starts at element
-    `slot * stride`. Lines from `lines` on are not written, nor columns from `columns` on; `column` is the column of the
-    fragment's first. Of the lanes that hold one element of a one-axis fragment, the first writes it.
+    The region maps a line of the fragment (its first axis, counted from 0) to its slot, which starts at
+    element `slot * stride`. Lines from `lines` on are not written, nor columns from `columns` on; `column` is
+    the column of the fragment's first column. If several lanes hold an element of a one-axis fragment, the
+    first of them writes it.
   }];
   let arguments = (ins
     Arg<Tile_FragmentType, "f32">:$fragment,
     Arg<Tile_BufferType, "the tensor: f32, or f16 or bf16 where the fragment has two axes">:$buffer,
     Arg<I32, "lines that exist">:$lines,
-    Arg<Optional<I32>, "column of the fragment's first">:$column,
+    Arg<Optional<I32>, "column of the fragment's first column">:$column,
     Arg<OptionalAttr<I64Attr>, "columns that exist">:$columns,
     Arg<DefaultValuedAttr<I64Attr, "1">, "elements from one slot to the next">:$stride);
   let regions = (region SizedRegion<1>:$slot);
@@ -233,10 +233,10 @@ def Tile_StoreOp : Tile_Op<"store", [SingleBlock]> {
 }
 
 def Tile_LoadSumsOp : Tile_Op<"load_sums", [SingleBlock, MemoryEffects<[MemRead]>]> {
-  let summary = "reads the sums that a launch in front has added to";
+  let summary = "reads sums that a previous launch has added to";
   let description = [{
-    What `tile.stage` has put into tiles of f32, and `tile.tma_store` has added: of the 32 columns of a panel a lane's eight lie
-    together. Lines from `lines` on are the last one again.
+    Reads sums that `tile.stage` wrote into tiles of f32 and `tile.tma_store` added: of the 32 columns of a panel,
+    a lane's eight are contiguous. Lines from `lines` on repeat the last line.
   }];
   let arguments = (ins
     Arg<Tile_BufferType, "the sums, of f32">:$buffer,
@@ -252,17 +252,16 @@ def Tile_LoadSumsOp : Tile_Op<"load_sums", [SingleBlock, MemoryEffects<[MemRead]
 }
 
 def Tile_StoreScoresOp : Tile_Op<"store_scores", [SingleBlock]> {
-  let summary = "writes scores of one row's heads to global memory, as the nearest integers of 16 bits";
+  let summary = "writes scores of one row's heads to global memory, rounded to 16-bit integers";
   let description = [{
-    Of a score the integer is that of `unit` times it; numbers beyond 32767 become that, to either side. 32768 more than the
-    integer is stored, as an unsigned one. An axis of the
-    fragment is keys, the other queries: the `group` heads of a row, and lines that are not written. The region maps a key,
-    counted from 0, to its slot, which starts at element `slot * group`; from a key's to the next one's it is `apart` slots.
-    Keys from `tokens` on are not written.
+    Rounds `unit` times each score to an integer and clamps it to [-32767, 32767]. Stores the integer plus
+    32768, unsigned. One axis of the fragment is keys, the other queries: the `group` heads of a row, and
+    lines that are not written. The region maps a key, counted from 0, to its slot, which starts at element
+    `slot * group`; slots of consecutive keys are `apart` slots apart. Keys from `tokens` on are not written.
   }];
   let arguments = (ins
     Arg<Tile_FragmentType, "f32">:$fragment,
-    Arg<F32, "how many integers a score of 1 is">:$unit,
+    Arg<F32, "the integer of a score of 1">:$unit,
     Arg<Tile_BufferType, "the tensor, i16">:$buffer,
     Arg<I32, "keys that exist">:$tokens,
     I64Attr:$group,
@@ -279,8 +278,9 @@ def Tile_StoreScoresOp : Tile_Op<"store_scores", [SingleBlock]> {
 def Tile_ScatterOp : Tile_Op<"scatter", [SingleBlock]> {
   let summary = "a warp writes lines of a shared tile to global memory, 16 bytes per lane";
   let description = [{
-    `count` lines from `line` on, but none from `end` on. The region maps a line of the tile to its slot, which starts
-    at element `slot * stride`, a multiple of 16 bytes. Columns from `columns` on are not written.
+    Writes `count` lines from `line` on, but none from `end` on. The region maps a line of the tile to its
+    slot, which starts at element `slot * stride`, a multiple of 16 bytes. Columns from `columns` on are not
+    written.
   }];
   let arguments = (ins
     Arg<Tile_SharedType, "the tile">:$tile,

@@ -1,4 +1,4 @@
-//===- TileSchedule.td - How a kernel is cut ---------------*- tablegen -*-===//
+//===- TileSchedule.td - Schedules of kernels ---------------*- tablegen -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_TILE_IR_TILESCHEDULE_TD
 #define ATTN_DIALECT_TILE_IR_TILESCHEDULE_TD
@@ -13,7 +13,7 @@ def Tile_ScheduleKind : I32EnumAttr<"ScheduleKind", "the family of instructions 
   let cppNamespace = "::mlir::tile";
 }
 
-def Tile_Epilogue : I32EnumAttr<"Epilogue", "how the rows of a result leave a kernel", [
+def Tile_Epilogue : I32EnumAttr<"Epilogue", "how a kernel writes the rows of its result", [
     I32EnumAttrCase<"Store", 0, "store">,
     I32EnumAttrCase<"Send", 1, "send">]> {
   let cppNamespace = "::mlir::tile";
@@ -25,52 +25,52 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
   let mnemonic = "schedule";
   let summary = "how one kernel is cut into tiles, warps and stages";
   let description = [{
-    Everything that is decided about an attend kernel; who writes the kernel decides nothing.
+    Holds all decisions about an attend kernel; the passes that write the kernel decide nothing.
 
-    `rows` packed query rows and `keys` tokens per tile. With `split_keys` every warp holds all rows and a slice of
-    the keys, copies its own slice and keeps a partial softmax of its own, merged when the task ends (decode). It may
-    then have 8 rows, which mmas take from the right: for stores of codes, with `query_in_registers`.
-    Without it every warp holds 16 rows and reads the block's common tile (prefill). `stages` tiles are in flight.
-    `blocks` of them share a multiprocessor.
-    Under `wgmma` the `warps` counted are those that compute, four to a warpgroup.
-    `query_in_registers` keeps the query fragments in registers over the whole loop.
+    A tile has `rows` packed query rows and `keys` tokens. With `split_keys` every warp has all rows and a
+    slice of the keys, copies its own slice and keeps a partial softmax of its own, merged when the task ends
+    (decode). It may then have 8 rows, which are the right operand of MMAs: for quantized stores, with
+    `query_in_registers`. Without `split_keys` every warp has 16 rows and reads the block's common tile
+    (prefill). `stages` tiles are in flight. `blocks` blocks share a multiprocessor. Under `wgmma`, `warps`
+    counts the warps that compute, four to a warpgroup. `query_in_registers` keeps the query fragments in
+    registers over the whole loop.
 
-    What follows may be left out. Under `mma` that means what the parentheses say, and nothing else can be said;
-    under `wgmma` that `--attn-choose-schedule` completes it.
+    The following fields may be omitted. Under `mma` they then have the value in parentheses, the only legal
+    one; under `wgmma` `--attn-choose-schedule` completes them.
 
     | field | meaning |
     |---|---|
     | `producers` | warps that only copy (0: all copy and compute) |
-    | `producer_registers`, `consumer_registers` | of a thread of each role, once they part (what ptxas gives) |
+    | `producer_registers`, `consumer_registers` | registers of a thread of each role, after the roles part (the number that ptxas assigns) |
     | `query_stages` | tiles of queries in shared memory: with 2 the next task's come while this one is computed (1) |
-    | `query_copy` | `gather`, an address for every 16 bytes, or `boxes n`, of n lines each, by the copy engine (gather) |
-    | `key_copies`, `value_copies` | the same, of each region's keys and values (gather) |
-    | `value_boxes` | values lie in shared memory box by box of so many lines, as they come; 0: as one tile (0) |
-    | `ping_pong` | a warpgroup starts its mmas when the one before has started its own (false) |
-    | `exchange_stages` | tiles in turns by which warpgroups hand each other gradients of scores: with 2 they meet once a tile, else twice (1) |
-    | `sequences_up_to` | the kernel is for plans whose sequences have no more packed rows, and instances no more tokens (any) |
-    | `epilogue` | `store`, by the threads that hold the rows, or `send`, by the copy engine from the queries' stage (store) |
+    | `query_copy` | `gather`, an address for every 16 bytes, or `boxes n`, TMA boxes of n lines each (gather) |
+    | `key_copies`, `value_copies` | the copies of each region's keys and values (gather) |
+    | `value_boxes` | lines of a box of values, if values lie in shared memory box by box; 0: as one tile (0) |
+    | `ping_pong` | ping-pong: a warpgroup starts its MMAs when the previous warpgroup has started its own (false) |
+    | `exchange_stages` | tiles through which warpgroups exchange gradients of scores: with 2 they sync once per tile, with 1 twice (1) |
+    | `sequences_up_to` | the largest number of packed rows of a sequence, and of tokens of an instance, in plans for this kernel (any) |
+    | `epilogue` | `store`, by the threads that hold the rows, or `send`, a TMA store from the queries' stage (store) |
 
-    `shared_bytes` is what all of that needs, by the model that chose it. `--tile-allocate-shared` refuses a kernel
-    that needs anything else.
+    `shared_bytes` is the shared memory of all of that, by the model that chose it. `--tile-allocate-shared`
+    refuses a kernel that needs a different number.
 
-    A function may carry its own list as `tile.schedules = [#tile.schedule<...>, ...]`, complete or not; otherwise
-    `--attn-choose-schedule` chooses one per shape. Fields come in any order behind the kind.
+    A function may carry its own list as `tile.schedules = [#tile.schedule<...>, ...]`, complete or not;
+    otherwise `--attn-choose-schedule` chooses one per shape. Fields come in any order after the kind.
   }];
   let parameters = (ins "ScheduleKind":$kind, "int64_t":$rows, "int64_t":$keys, "int64_t":$warps,
                         "int64_t":$stages, "int64_t":$blocks, "bool":$splitKeys, "bool":$queryInRegisters,
                         Tile_Unsaid<"int64_t", "warps that only copy">:$producers,
-                        Tile_Unsaid<"int64_t", "of a thread that copies">:$producerRegisters,
-                        Tile_Unsaid<"int64_t", "of a thread that computes">:$consumerRegisters,
+                        Tile_Unsaid<"int64_t", "registers of a thread that copies">:$producerRegisters,
+                        Tile_Unsaid<"int64_t", "registers of a thread that computes">:$consumerRegisters,
                         Tile_Unsaid<"int64_t", "tiles of queries in shared memory">:$queryStages,
                         Tile_Unsaid<"int64_t", "lines of a box of queries, or `gathered`">:$queryCopy,
-                        OptionalArrayRefParameter<"int64_t", "the same for each region's keys">:$keyCopies,
-                        OptionalArrayRefParameter<"int64_t", "and for its values">:$valueCopies,
-                        Tile_Unsaid<"int64_t", "lines of values that lie together">:$valueBoxes,
-                        Tile_Unsaid<"bool", "whether warpgroups start their mmas in turns">:$pingPong,
-                        Tile_Unsaid<"::mlir::tile::Epilogue", "how results leave">:$epilogue,
-                        Tile_Unsaid<"int64_t", "tiles that are exchanged in turns">:$exchangeStages,
-                        Tile_Unsaid<"int64_t", "the longest sequences that it is for">:$sequencesUpTo,
+                        OptionalArrayRefParameter<"int64_t", "lines of a box of each region's keys, or `gathered`">:$keyCopies,
+                        OptionalArrayRefParameter<"int64_t", "lines of a box of each region's values, or `gathered`">:$valueCopies,
+                        Tile_Unsaid<"int64_t", "lines of a box of values in shared memory">:$valueBoxes,
+                        Tile_Unsaid<"bool", "whether warpgroups start their MMAs in ping-pong">:$pingPong,
+                        Tile_Unsaid<"::mlir::tile::Epilogue", "how results are written">:$epilogue,
+                        Tile_Unsaid<"int64_t", "tiles of exchange">:$exchangeStages,
+                        Tile_Unsaid<"int64_t", "the longest sequences of this schedule">:$sequencesUpTo,
                         Tile_Unsaid<"int64_t", "shared memory of a block">:$sharedBytes);
   let builders = [
     AttrBuilder<(ins "ScheduleKind":$kind, "int64_t":$rows, "int64_t":$keys, "int64_t":$warps, "int64_t":$stages,
@@ -90,19 +90,19 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
-    /// What `query_copy`, `key_copies` and `value_copies` say of an operand that is gathered; else the lines of
-    /// a box.
+    /// The value of `query_copy`, `key_copies` and `value_copies` for a gathered operand; other values are
+    /// the lines of a box.
     static constexpr int64_t gathered = 0;
-    /// Warps of a warpgroup: what wgmma computes with and what registers are given to.
+    /// Warps of a warpgroup, the unit of wgmma and of register allocation.
     static constexpr int64_t groupWarps = 4;
     /// Rows of a consumer warpgroup.
     static constexpr int64_t groupRows = 16 * groupWarps;
-    /// Rows of a tile whose mmas take queries from the right.
+    /// Rows of a tile whose queries are the right operand of MMAs.
     static constexpr int64_t fewRows = 8;
     bool hasFewRows() const { return getWarpRows() == fewRows; }
 
     ScheduleFields getFields() const;
-    /// Packed rows that one warp holds, and keys of a tile that one warp scores.
+    /// Packed rows of one warp, and keys of a tile that one warp scores.
     int64_t getWarpRows() const { return getSplitKeys() ? getRows() : getRows() / getWarps(); }
     int64_t getWarpKeys() const { return getSplitKeys() ? getKeys() / getWarps() : getKeys(); }
     int64_t getProducerWarps() const { return getProducers().value_or(0); }
@@ -113,41 +113,41 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
     int64_t getCopyWarps(Scope scope) const {
       return scope == Scope::Block ? getWarps() : scope == Scope::Producers ? getProducerWarps() : 1;
     }
-    /// Whether queries, and keys and values of all regions, come in boxes.
+    /// Whether queries, and keys and values of all regions, come by TMA.
     bool loadsQueriesByTma() const { return getQueryCopy().value_or(gathered) != gathered; }
     bool loadsTokensByTma() const {
       return !getKeyCopies().empty() && !llvm::is_contained(getKeyCopies(), gathered);
     }
     int64_t getExchanges() const { return getExchangeStages().value_or(1); }
     bool storesResultsByTma() const { return getEpilogue() == Epilogue::Send; }
-    /// Lines of queries that lie together in a stage; 0: all of them.
+    /// Lines of a box of queries in a stage; 0: all of them.
     int64_t getQueryBoxes() const { return storesResultsByTma() ? groupRows : 0; }
-    /// Under `split_keys` the warps exchange their accumulators and a (max, sum) pair per row when a task ends,
-    /// in the place of the rings, and each writes a share of the columns, two blocks of 8 at least.
+    /// Under `split_keys` the warps exchange their accumulators and a (max, sum) pair per row when a task
+    /// ends, in the memory of the rings. Each warp writes a share of the columns, at least two blocks of 8.
     int64_t getExchangeBytes(int64_t valueDim) const {
       return getSplitKeys() ? getWarps() * getRows() * (valueDim + 2) * 4 : 0;
     }
     int64_t getColumnShare(int64_t valueDim) const {
       return llvm::alignTo(llvm::divideCeil(valueDim, getWarps()), 16);
     }
-    /// Whether nothing is left for `--attn-choose-schedule` to say but the shared memory.
+    /// Whether `--attn-choose-schedule` has only the shared memory left to set.
     bool isComplete() const;
   }];
 }
 
 def Tile_MergeScheduleAttr : AttrDef<Tile_Dialect, "MergeSchedule"> {
   let mnemonic = "merge_schedule";
-  let summary = "how the kernel that merges parts is cut into warps and loads";
+  let summary = "warps and loads of the merge kernel";
   let description = [{
-    A warp merges one (row, head) at a time, `warps` of them make a block, and `blocks` share a multiprocessor.
-    `parts` of a row are read at once. A function carries it as `tile.merge_schedule`.
+    A warp merges one (row, head) at a time, `warps` of them make a block, and `blocks` blocks share a
+    multiprocessor. `parts` parts of a row are read at once. A function carries it as `tile.merge_schedule`.
   }];
   let parameters = (ins "int64_t":$warps, "int64_t":$blocks, "int64_t":$parts);
   let assemblyFormat = "`<` `warps` `=` $warps `,` `blocks` `=` $blocks `,` `parts` `=` $parts `>`";
   let genVerifyDecl = 1;
 }
 
-def Tile_ParameterKind : I32EnumAttr<"ParameterKind", "what a kernel's parameter is", [
+def Tile_ParameterKind : I32EnumAttr<"ParameterKind", "the kind of a kernel's parameter", [
     I32EnumAttrCase<"Buffer", 0, "buffer">,
     I32EnumAttrCase<"Dim", 1, "dim">,
     I32EnumAttrCase<"End", 2, "end">,
@@ -159,17 +159,17 @@ def Tile_ParameterKind : I32EnumAttr<"ParameterKind", "what a kernel's parameter
 def Tile_BlocksAttr : AttrDef<Tile_Dialect, "Blocks"> {
   let mnemonic = "blocks";
   let summary = "neighbouring features that share a scale of 8 bits";
-  let description = [{`#tile.blocks<8 of 16, f8E4M3FN>`: eight blocks of 16 features, whose scales are e4m3.}];
-  let parameters = (ins AttrParameter<"int64_t", "how many blocks a line has">:$count,
+  let description = [{`#tile.blocks<8 of 16, f8E4M3FN>`: eight blocks of 16 features with scales of e4m3.}];
+  let parameters = (ins AttrParameter<"int64_t", "blocks of a line">:$count,
                         AttrParameter<"int64_t", "features of a block: 16 or more, a power of two">:$size,
-                        AttrParameter<"::mlir::Type", "f8E4M3FN, whose sign does not count, or f8E8M0FNU">:$scale);
+                        AttrParameter<"::mlir::Type", "f8E4M3FN, whose sign is ignored, or f8E8M0FNU">:$scale);
   let assemblyFormat = "`<` $count `of` $size `,` $scale `>`";
   let genVerifyDecl = 1;
 }
 
 def Tile_ParameterAttr : AttrDef<Tile_Dialect, "Parameter"> {
   let mnemonic = "parameter";
-  let summary = "where the launch finds the value of a kernel's parameter";
+  let summary = "the source of a kernel's parameter at launch";
   let description = [{
     A tensor by its name, a dimension by its name, an end of a visibility by its index, the scale, or a tensor map
     by its name in the kernel's `tile.tensor_maps`. The manifest lists a kernel's parameters in order.
@@ -181,12 +181,13 @@ def Tile_ParameterAttr : AttrDef<Tile_Dialect, "Parameter"> {
 
 def Tile_TensorMapAttr : AttrDef<Tile_Dialect, "TensorMap"> {
   let mnemonic = "tensor_map";
-  let summary = "a tensor as bulk copies see it: axes of bytes, a box, a swizzle";
+  let summary = "a tensor as TMA sees it: axes of bytes, a box, a swizzle";
   let description = [{
-    Axis i, counted from the innermost, has `extents[i]` elements times the product of the run-time dimensions that
-    `dims[i]` names; `strides[i]` bytes lie between its elements (the innermost are adjacent: its stride is the
-    element's size), times the run-time dimension `times[i]` where that names one. A copy moves a `box`, the innermost axis side by side, into shared memory with the swizzle of
-    that many bytes. The launch encodes it for the device.
+    Axis i, counted from the innermost, has `extents[i]` elements times the product of the run-time dimensions
+    that `dims[i]` names. Its elements are `strides[i]` bytes apart, times the run-time dimension `times[i]`
+    where that names one; the innermost elements are adjacent, so their stride is the element's size. A copy
+    moves a `box`, the innermost axis side by side, into shared memory with the swizzle of that many bytes.
+    The launch encodes the map for the device.
   }];
   let parameters = (ins StringRefParameter<"name of the map">:$name, StringRefParameter<"the tensor">:$buffer,
                         "Type":$element, "DenseI64ArrayAttr":$extents, "ArrayAttr":$dims,

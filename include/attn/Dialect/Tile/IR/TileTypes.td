@@ -42,10 +42,10 @@ class Tile_Type<string name, string typeMnemonic> : TypeDef<Tile_Dialect, name> 
 }
 
 def Tile_BufferType : Tile_Type<"Buffer", "buffer"> {
-  let summary = "a tensor in global memory, seen as elements";
+  let summary = "a tensor in global memory, as a sequence of elements";
   let description = [{
-    `element` is an integer or a float of 8 to 64 bits, or an integer of 2 or 4; elements lie side by side, without
-    holes, those of less than a byte from its low end on.
+    `element` is an integer or a float of 8 to 64 bits, or an integer of 2 or 4; elements are adjacent, those
+    of less than a byte from its low end on.
   }];
   let parameters = (ins "Type":$element);
   let assemblyFormat = "`<` $element `>`";
@@ -62,12 +62,13 @@ def Tile_SharedType : Tile_Type<"Shared", "shared"> {
     for 32: the hardware's own three swizzles, so that eight consecutive lines of one chunk, and one line's eight
     chunks, both touch all 32 banks once.
 
-    Tiles of *codes*, whose elements have 8 bits and less, are read in runs (see `!tile.fragment`), by lanes of
-    several lines at once. Their swizzles move the 16-byte chunks of eight lines to places where all those reads
-    touch all banks; lines of 16 bytes and less need none.
+    Quantized tiles, whose elements have 8 bits or less, are read in runs (see `!tile.fragment`), by lanes of
+    several lines at once. Their swizzles move the 16-byte chunks of eight lines to positions where all those
+    reads touch all banks; lines of 16 bytes or less need none.
 
-    With `boxes n` the tile is cut into boxes of n lines, one behind the other, each with all its panels: a page of a
-    cache then arrives in one piece. What reads along lines (transposed operands of wgmma) takes such tiles.
+    With `boxes n` the tile is cut into consecutive boxes of n lines, each with all its panels: a page of a
+    cache then arrives in one piece. Operations that read along lines (transposed operands of wgmma) accept
+    such tiles.
   }];
   let parameters = (ins "Axis":$rowAxis, "int64_t":$rows, "Axis":$colAxis, "int64_t":$cols, "Type":$element,
                         DefaultValuedParameter<"bool", "false">:$swizzled,
@@ -77,22 +78,22 @@ def Tile_SharedType : Tile_Type<"Shared", "shared"> {
   let extraClassDeclaration = [{
     int64_t getBytes() const;
     int64_t getLineBytes() const;
-    /// Lines of a box: all, where the tile is not cut.
+    /// Lines of a box; all lines if the tile is not cut.
     int64_t getBoxLines() const { return getBoxes() ? getBoxes() : getRows(); }
-    /// A run of chunks stored together: `width` bytes per line, the first at byte `offset` of a box and
-    /// holding the line's chunks from `chunk` on.
+    /// A run of chunks that is stored contiguously. It has `width` bytes per line, starts at byte `offset` of
+    /// a box, and holds the line's chunks from `chunk` on.
     struct Panel { int64_t width, offset, chunk; };
     SmallVector<Panel> getPanels() const;
-    /// Which of the panels holds this chunk of a line.
+    /// The index of the panel that holds this chunk of a line.
     size_t getPanelOf(int64_t chunk) const;
-    /// Whether elements are codes: of 8 bits or less.
+    /// Whether elements are quantized: of 8 bits or less.
     bool holdsCodes() const { return getElement().getIntOrFloatBitWidth() <= 8; }
   }];
 }
 
 def Tile_RingType : Tile_Type<"Ring", "ring"> {
   let summary = "several shared-memory tiles used in turn by a pipeline of copies";
-  let description = [{ `stages` tiles, one behind the other. }];
+  let description = [{ `stages` consecutive tiles. }];
   let parameters = (ins "int64_t":$stages, "SharedType":$tile);
   let assemblyFormat = "`<` $stages `,` $tile `>`";
   let genVerifyDecl = 1;
@@ -113,8 +114,8 @@ def Tile_BarriersType : Tile_Type<"Barriers", "barriers"> {
 }
 
 def Tile_TensorMapType : Tile_Type<"TensorMap", "tensor_map"> {
-  let summary = "how boxes are cut out of a tensor in global memory: what a bulk copy is told";
-  let description = [{ `rank` axes, the innermost first; `#tile.tensor_map` says which. A parameter of the kernel. }];
+  let summary = "the descriptor of a tensor in global memory for TMA";
+  let description = [{ Has `rank` axes, the innermost first; `#tile.tensor_map` defines them. A parameter of the kernel. }];
   let parameters = (ins "int64_t":$rank);
   let assemblyFormat = "`<` $rank `>`";
   let genVerifyDecl = 1;
@@ -129,11 +130,11 @@ def Tile_FragmentType : Tile_Type<"Fragment", "fragment"> {
     |--------|---------------------------|
     | `acc`  | per 16x8 block: row g + 8*(i/2), column 2q + i%2 (the tensor cores' C and D) |
     | `lhs`  | per block of 16 lines of 32 bytes: row g + 8*(i%2), bytes 4q + 16*(i/2) and the next three (A) |
-    | `rhs`  | per 8x16 block: 32-bit register i holds row g, columns 2q + 8*i and the next (B); codes: one register holds all four, a byte each |
+    | `rhs`  | per 8x16 block: 32-bit register i holds row g, columns 2q + 8*i and the next (B); quantized: one register holds all four, a byte each |
     | `row`  | per 16 rows: row g + 8*i; the same value in the four lanes of a quad |
     | `col`  | per 8 columns: column 2q + i; the same value in the eight quads |
 
-    A register of `lhs` has 32 bits, and its elements are those that a line has in these four bytes, the first lowest:
+    A register of `lhs` has 32 bits. It holds the elements of a line in these four bytes, the first lowest:
 
     | bits of an element | block | register i holds columns |
     |---|---|---|
@@ -141,33 +142,34 @@ def Tile_FragmentType : Tile_Type<"Fragment", "fragment"> {
     | 16 | 16x16 (m16n8k16) | 2q + 8*(i/2) and the next |
     | 8  | 16x32 (m16n8k32) | 4q + 16*(i/2) and the next three |
 
-    `rhs` is for elements of 16 bits, and for codes of 8 bits and less that become such: a lane holds the four that it
-    will multiply. (Where few rows of queries are the right operand, codes are the left one in this layout, too.)
+    `rhs` is for elements of 16 bits, and for quantized elements of 8 bits or less that become such: a lane
+    holds the four that it will multiply. (Where few rows of queries are the right operand, quantized elements
+    are the left one in this layout, too.)
 
-    The order of features is free: a sum over them has any, and results may have theirs. With `runs n` features lie in
-    spans of n (what is left behind them in spans of n/2 and then of n/4), and a lane holds neighbours, which memory
-    gives it in one load:
+    The order of features is free: sums over features have any order, and results may keep theirs. With
+    `runs n` features lie in spans of n (the remaining ones in spans of n/2 and then of n/4), and a lane holds
+    neighbours, which one load reads from memory:
 
     | layout, features | lane holds of each span of n |
     |---|---|
     | `lhs`, columns | features n/4*q and so on, n/4 of them: the columns 2q, 2q + 1, 2q + 8, 2q + 9 of n/16 blocks |
-    | `rhs`, columns | the same |
+    | `rhs`, columns | as for `lhs` |
     | `rhs`, rows    | features n/8*g and so on, n/8 of them: row g of n/8 blocks |
     | `acc`, columns | features n/8*c of column c, and so on: column c of n/8 blocks |
     | `acc`, rows    | those of `rhs`, two blocks of eight rows side by side in one of sixteen |
 
-    Two columns that share a register are neighbours in the run; with `by d` they lie d apart, in groups of 2d features:
-    what comes out of a register of codes of 4 or 2 bits with one mask. Codes in such layouts are registers as memory
-    holds them: each the next 32 bits (or as many as the run has) of a lane's run. Where features are rows, the
-    registers of the four columns follow each other.
+    Two columns that share a register are neighbours in the run. With `by d` they lie d apart, in groups of 2d
+    features: one mask extracts them from a register of quantized elements of 4 or 2 bits. Quantized elements
+    in such layouts are registers as memory holds them: each the next 32 bits (or as many as the run has) of a
+    lane's run. If features are rows, the registers of the four columns follow each other.
 
     In the other layouts a register holds one element, of any width. Blocks follow each other along columns, then along
     rows.
 
-    The first axis of a two-axis fragment lies along rows; that of `rhs` is the one that an mma keeps, and the second is
-    contracted. `partial` marks a one-axis fragment whose value is a sum over lanes that is not yet taken: over the four
-    lanes of a quad where it lies along rows, over the eight quads where it lies along columns. Row sums of
-    probabilities are kept so until the last tile.
+    The first axis of a two-axis fragment lies along rows. An MMA keeps the first axis of `rhs` and contracts
+    the second. `partial` marks a one-axis fragment whose value is a pending sum over lanes: over the four
+    lanes of a quad if it lies along rows, over the eight quads if it lies along columns. Row sums of
+    probabilities stay partial until the last tile.
   }];
   let parameters = (ins ArrayRefParameter<"Axis">:$axes, ArrayRefParameter<"int64_t">:$sizes, "Type":$element,
                         DefaultValuedParameter<"Layout", "Layout::Unassigned">:$layout,
@@ -185,13 +187,13 @@ def Tile_FragmentType : Tile_Type<"Fragment", "fragment"> {
     /// Columns of a block in layout `lhs`: as many elements as 32 bytes hold.
     int64_t getLhsColumns() const { return 256 / getElement().getIntOrFloatBitWidth(); }
     /// Null, with an error, where the sizes do not allow the layout.
-    FragmentType withLayout(Layout layout, FeatureOrder order, function_ref<InFlightDiagnostic()> emitError) const;
-    /// The position of the axis of features, -1 where there is none.
+    Returns null, with an error, if the sizes do not allow the layout.
+    /// The position of the axis of features, -1 if there is none.
     int64_t getFeatureAxis() const;
-    /// The spans of features that an order makes of them.
+    /// The spans into which an order divides features.
     struct Span { int64_t first, size; };
     SmallVector<Span> getSpans() const;
-    /// Registers of codes in runs.
+    /// Registers of quantized elements in runs.
     int64_t getWords() const;
     FragmentType withElement(Type element) const;
   }];

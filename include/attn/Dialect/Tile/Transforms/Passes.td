@@ -8,84 +8,90 @@ include "mlir/Pass/PassBase.td"
 def InferLayoutsPass : Pass<"tile-infer-layouts", "gpu::GPUModuleOp"> {
   let summary = "Give every fragment a layout and every shared tile its swizzle";
   let description = [{
-    A layout belongs to a value. Mmas, loads, casts, reductions and maps over two axes fix those of their operands and
-    results: left operands are `lhs`, other two-axis fragments `acc`, one-axis fragments `row` or `col` by the place of
-    their axis in the two-axis fragment that they meet. Values that loops, branches and maps over one axis hand on take
-    the layout that reaches them, the loop's own before what enters it; values that can have any (a scalar in all
-    elements, coordinates, what is read from memory) take the one their users need. Where a user needs another layout,
-    the value is made twice if that takes no memory, else converted once (`tile.convert`), behind its definition.
-    Layouts that are given stay. Shared tiles are swizzled. Exact.
+    A layout belongs to a value. MMAs, loads, casts, reductions and maps over two axes fix the layouts of
+    their operands and results: left operands are `lhs`, other two-axis fragments `acc`. One-axis fragments
+    are `row` or `col`, by the position of their axis in the two-axis fragment that they combine with. Values
+    that loops, branches and maps over one axis pass through take the layout that reaches them, the loop's own
+    before that of its initial values. Values that can have any layout (splats, coordinates, elements read
+    from memory) take the one their users need. If a user needs another layout, the value is computed twice
+    if that takes no memory, and otherwise converted once (`tile.convert`), after its definition. Given
+    layouts stay. Shared tiles are swizzled. Exact.
   }];
   let dependentDialects = ["tile::TileDialect"];
   let statistics = [
     Statistic<"conversions", "conversions", "conversions between layouts that were inserted">,
-    Statistic<"remade", "remade", "values that were made again in another layout">
+    Statistic<"remade", "remade", "values that were computed again in another layout">
   ];
 }
 
 def SkipFullMasksPass : Pass<"tile-skip-full-masks", "gpu::GPUModuleOp"> {
-  let summary = "Branch around masks of tiles that every row sees whole";
+  let summary = "Branch around masks of fully visible tiles";
   let description = [{
-    A mask whose `partial` flag is false changes nothing; it moves into a branch on the flag, which is uniform over
-    the warp. A mask whose flag is known goes away or stays unconditionally. Exact.
+    A mask whose `partial` flag is false changes nothing; it moves into a branch on the flag, which is uniform
+    over the warp. A mask whose flag is known is removed or stays unconditionally. Exact.
   }];
   let dependentDialects = ["scf::SCFDialect"];
   let statistics = [
     Statistic<"branches", "branches", "masks that moved into a branch">,
-    Statistic<"dropped", "dropped", "masks that change nothing and went away">
+    Statistic<"dropped", "dropped", "masks that change nothing and were removed">
   ];
 }
 
 def SpecializeWarpsPass : Pass<"tile-specialize-warps", "gpu::GPUModuleOp"> {
-  let summary = "Let some warps fill rings and the others use the tiles";
+  let summary = "Split a kernel's warps into producers and consumers of rings";
   let description = [{
-    A kernel whose schedule is of wgmma and that has a `tile.produce` is parted from the first operation with one on: what
-    stands in front is every warp's. The schedule's producers do what fills need, the consumers all the rest, where each
-    `tile.produce` becomes a `tile.consume`. A loop or branch is in a role with only those carried values and results that
-    the role needs. What both need is computed in both, so it must be free of effects, and no tile may be among it.
+    Applies to a kernel with a wgmma schedule and a `tile.produce`. The kernel is split from the first operation
+    with a `tile.produce` on; earlier operations belong to every warp. The schedule's producers run the
+    operations that `tile.produce`s need. The consumers run all the rest, where each `tile.produce` becomes a
+    `tile.consume`. A loop or branch is in a role with only those carried values and results that the role needs.
+    Values that both roles need are computed in both, so they must be free of effects, and no tile may be
+    among them.
 
-    Fills that name a warp are that warp's, in a branch of its own, in the order of the warps' numbers. Fills that name
-    none are all producers', who then walk the loops around them together and part where a loop has only fills that
-    name a warp. A fetch needs a named warp; the gathers of a fill have scope `warp` where it names one, else `producers`, and where
-    any fill gathers, producers wait for their copies at the end. All fills of a ring name the same warp, or none.
+    A `tile.produce` with `warp` belongs to that warp, in a branch of its own, in the order of the warps'
+    numbers. A `tile.produce` without `warp` belongs to all producers. They then walk the enclosing loops
+    together and split where a loop has only `tile.produce`s with `warp`. A TMA load needs `warp`; the gathers of
+    a `tile.produce` have scope `warp` with it, otherwise `producers`. If any `tile.produce` gathers, producers
+    wait for their copies at the end. All `tile.produce`s of a ring name the same warp, or none.
 
-    A fill may stand in loops (`scf.for`), whose bounds must be the same in all warps, and in no branch: both sides of a
-    ring count its tiles. Branches inside of a fill are free. Registers are given from one role to the other as the
-    schedule says. Kernels without fills stay. Exact.
+    A `tile.produce` may be in loops (`scf.for`), whose bounds must be the same in all warps, and in no branch:
+    both sides of a ring count its tiles. Branches inside of a `tile.produce` are unrestricted. Registers move
+    from one role to the other as the schedule says. Kernels without `tile.produce` are unchanged. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
   let statistics = [
-    Statistic<"rings", "rings", "rings that producers fill">,
-    Statistic<"taken", "taken", "fills that became takes of a tile">
+    Statistic<"rings", "rings", "rings of producers">,
+    Statistic<"taken", "taken", "tiles that consumers take from producers">
   ];
 }
 
 def UnswitchLoopsPass : Pass<"tile-unswitch-loops", "gpu::GPUModuleOp"> {
-  let summary = "Decide in front of a loop over tiles what is the same for all of them";
+  let summary = "Move conditions that are the same for all tiles out of the loop over tiles";
   let description = [{
-    A loop with a `tile.produce` or `tile.consume` in its body, and there or in the copies of such a fill an `scf.if` whose
-    condition is from outside of the loop, becomes an `scf.if` between two loops, in which all branches on that
-    condition are resolved; what a side does not need leaves its loop, and so do carried values that all iterations
-    hand on. Repeated, inner loops first, until there is no such condition.
+    A loop qualifies if it has a `tile.produce` or `tile.consume` in its body, and in the body or in the copies of
+    such a `tile.produce` an `scf.if` whose condition is defined outside of the loop. The loop becomes an
+    `scf.if` between two loops, in which all branches on that condition are resolved. Operations that a side
+    does not need leave its loop, and so do carried values that all iterations pass on unchanged. This
+    repeats, inner loops first, until there is no such condition.
 
-    Where the condition is that the loop's count is below a limit from outside of it, two loops follow each other: one
-    up to the limit in which the branch is taken, one from there on in which it is not.
+    If the condition is that the loop's counter is below a limit defined outside of the loop, two loops follow
+    each other: one up to the limit in which the branch is taken, one from the limit on in which it is not.
 
-    Branches in other regions (the map of a
-    gather, of a lookup) are decided tile by tile as before. Only in kernels whose schedule is of wgmma. Exact.
+    Branches in other regions (the map of a gather, of a lookup) are still decided tile by tile. Applies only
+    to kernels with a wgmma schedule. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect"];
   let statistics = [
     Statistic<"unswitched", "unswitched", "loops that became a branch between two loops">,
-    Statistic<"halved", "halved", "loops that became two, one behind the other">
+    Statistic<"halved", "halved", "loops that became two consecutive loops">
   ];
 }
 
 def PipelineCopiesPass : Pass<"tile-pipeline-copies", "gpu::GPUModuleOp"> {
-  let summary = "Let copies of later tiles run while this one is computed";
+  let summary = "Let copies of later tiles run during the computation of a tile";
   let description = [{
-    A loop marked `tile.stages = S` starts with a gather into stage 0 of its rings, a commit, a wait and a sync, and
-    ends with a sync. It becomes a loop in which S - 1 gathers are under way, one barrier per iteration. Exact.
+    A loop marked `tile.stages = S` starts with a gather into stage 0 of its rings, a commit, a wait and a
+    sync, and ends with a sync. It becomes a loop with S - 1 gathers in flight and one barrier per iteration.
+    Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
   let statistics = [
@@ -95,75 +101,79 @@ def PipelineCopiesPass : Pass<"tile-pipeline-copies", "gpu::GPUModuleOp"> {
 }
 
 def ReadAheadPass : Pass<"tile-read-ahead", "gpu::GPUModuleOp"> {
-  let summary = "Let loops that compute carry the record that their next iteration reads";
+  let summary = "Let loops that compute carry the record of their next iteration";
   let description = [{
-    A loop whose body reads the `tile.record` of its own iteration carries it: the next one is asked for while this one
-    is computed. A loop in its body over a range that the record names finds its first record carried, too. What is
-    `first` of a record is not read. Exact.
+    A loop whose body reads the `tile.record` of its own iteration carries the record: the next record is
+    requested during the current iteration. For a loop in its body over a range that the record names, the
+    first record is carried, too. Records whose `first` is known are not read. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect"];
   let statistics = [Statistic<"loops", "loops", "loops that carry the record of their next iteration">];
 }
 
 def LookAheadPass : Pass<"tile-look-ahead", "gpu::GPUModuleOp"> {
-  let summary = "Compute each tile.ahead one iteration before its loop uses it";
+  let summary = "Compute each tile.ahead one iteration before its use";
   let description = [{
-    A `tile.ahead` of what its loop counts is carried by the loop; any other is computed where it stands. Exact.
+    A `tile.ahead` of its loop's counter is carried by the loop; any other is computed in place. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect"];
   let statistics = [
     Statistic<"carried", "carried", "values that loops compute an iteration ahead">,
-    Statistic<"inPlace", "in-place", "values that are computed where they stand">
+    Statistic<"inPlace", "in-place", "values that are computed in place">
   ];
 }
 
 def OverlapMmasPass : Pass<"tile-overlap-mmas", "gpu::GPUModuleOp"> {
-  let summary = "Let a loop's second mma run beside the first of the next iteration";
+  let summary = "Run a loop's second MMA beside the first MMA of the next iteration";
   let description = [{
-    In kernels on wgmma. A loop that starts and finishes two mmas, of which the second adds to what the loop carries a
-    product of what is computed from the result of the first, starts the second one an iteration later, before the next
-    first one is finished. What lies between the two is computed while the second is under way. With it move the waits
-    for the tile that it reads, and that tile's release. Other loops stay as they are. Exact.
+    Applies to kernels with a wgmma schedule, and in them to loops that start and finish two MMAs. The second
+    MMA multiplies values computed from the result of the first, and accumulates into a value that the loop
+    carries. The pass starts the second MMA one iteration later, before the next first MMA is finished. The
+    operations between the two are computed while the second is in flight. The waits for the tile that it
+    reads, and that tile's release, move with it. Other loops are unchanged. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
   let statistics = [
-    Statistic<"moved", "moved", "mmas that start an iteration later">,
-    Statistic<"left", "left", "of these, mmas that a run of a loop leaves to the next run">
+    Statistic<"moved", "moved", "MMAs that start an iteration later">,
+    Statistic<"left", "left", "of these, MMAs that a run of a loop leaves to the next run">
   ];
 }
 
 def StartEarlyPass : Pass<"tile-start-early", "gpu::GPUModuleOp"> {
-  let summary = "Start a loop's first mma in the iteration before";
+  let summary = "Start a loop's first MMA in the previous iteration";
   let description = [{
-    In kernels on wgmma. A loop whose first mma reads nothing that an iteration makes carries that mma's result: it is
-    started in the iteration before, with the next one's tile. Where warps meet in the loop, it is started in front of
-    the barrier, when the mmas before have ended, and finished with the first that is started behind the barrier; where
-    they do not, and the iteration ends with several sums that are finished together, in front of the last of these, and
-    finished with them. The last iteration starts it once more with its own tile. Loops whose first mma has more than 64
-    columns stay as they are, and loops that do neither. Exact.
+    Applies to kernels with a wgmma schedule. A loop whose first MMA reads nothing that an iteration computes
+    carries that MMA's result: it is started in the previous iteration, with the next tile. If warps sync in
+    the loop, it starts before that barrier, once earlier MMAs have ended, and finishes with the first MMA
+    that starts after the barrier. Otherwise, if the iteration ends with several sums that finish together, it
+    starts before the last of these and finishes with them. The last iteration starts it once more with its
+    own tile. Loops whose first MMA has more than 64 columns are unchanged, and so are loops with neither a
+    barrier nor such sums. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
-  let statistics = [Statistic<"moved", "moved", "mmas that start an iteration earlier">];
+  let statistics = [Statistic<"moved", "moved", "MMAs that start an iteration earlier">];
 }
 
 def PingPongPass : Pass<"tile-ping-pong", "gpu::GPUModuleOp"> {
-  let summary = "Let warpgroups start their mmas one after the other";
+  let summary = "Let warpgroups start their MMAs in ping-pong";
   let description = [{
-    In kernels on wgmma whose schedule says `turns`. In each innermost loop that starts mmas or awaits tiles a warpgroup
-    waits for its turn before it awaits what its mmas read, and hands the turn on when it has started them. A loop that
-    takes tiles without use waits for its turn alone. Exact.
+    Applies to kernels with a wgmma schedule that says `turns`. In each innermost loop that starts MMAs or
+    waits for tiles, a warpgroup waits for its turn before it waits for the tiles of its MMAs, and passes the
+    turn on when it has started them. A loop that takes tiles without using them waits for its turn only.
+    Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
-  let statistics = [Statistic<"loops", "loops", "loops in which warpgroups take turns">];
+  let statistics = [Statistic<"loops", "loops", "loops with ping-pong of warpgroups">];
 }
 
 def InsertBarriersPass : Pass<"tile-insert-barriers", "gpu::GPUModuleOp"> {
-  let summary = "Let warps that fill rings and warps that take tiles wait for each other";
+  let summary = "Let producers and consumers of rings wait for each other";
   let description = [{
-    Of a kernel with roles whose `tile.schedule` is of kind wgmma. Each ring that is filled gets a barrier `full` and a
-    barrier `empty` per stage, and both sides count its tiles: fills become an await of the stage, the copies into it and
-    an arrival, takes an await in front of the tile's first use and an arrival behind the last one. Rings that the same
-    loops fill or take share a counter, which all loops and branches around carry. Exact.
+    Applies to a kernel with roles whose `tile.schedule` is of kind wgmma. Each produced ring gets a barrier
+    `full` and a barrier `empty` per stage, and both sides count its tiles. A `tile.produce` becomes an mbarrier
+    wait for the stage, the copies into it and an arrival. A `tile.consume` becomes an mbarrier wait before the
+    tile's first use and an arrival after the last use. Rings that the same loops produce or consume share a
+    counter, which all enclosing loops and branches carry. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
   let statistics = [
@@ -173,32 +183,32 @@ def InsertBarriersPass : Pass<"tile-insert-barriers", "gpu::GPUModuleOp"> {
 }
 
 def HoistUniformPass : Pass<"tile-hoist-uniform", "gpu::GPUModuleOp"> {
-  let summary = "Compute in front of an operation what is the same for all elements of its region";
+  let summary = "Move operations that are the same for all elements out of regions";
   let description = [{
-    A region of a tile operation is code for one element, or for one line. Pure operations of it that depend on nothing
-    in it move in front of the operation. Exact.
+    A region of a tile operation is code for one element, or for one line. Its pure operations that depend on
+    nothing in the region move before the operation. Exact.
   }];
   let statistics = [Statistic<"hoisted", "hoisted", "operations that moved out of a region">];
 }
 
 def FoldConstantsPass : Pass<"tile-fold-constants", "gpu::GPUModuleOp"> {
-  let summary = "Compute what is known, have each constant once, and drop what nothing uses";
+  let summary = "Fold constants, merge equal constants, and erase unused operations";
   let description = [{
     A canonicalizer without patterns, in two walks over a kernel. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect"];
   let statistics = [
     Statistic<"folded", "folded", "operations that were folded">,
-    Statistic<"erased", "erased", "operations that nothing used">
+    Statistic<"erased", "erased", "unused operations">
   ];
 }
 
 def UnrollLoopsPass : Pass<"tile-unroll-loops", "gpu::GPUModuleOp"> {
-  let summary = "Do several iterations of a loop at once, reads first";
+  let summary = "Unroll loops, with reads first";
   let description = [{
-    A loop marked `tile.unroll = N` counts from 0 in steps of 1. It becomes one in steps of N, whose iterations' reads
-    are started one after the other before the first is used, and loops in steps of N/2, N/4 and so on to 1 for what is
-    left. Exact: what a loop carries is computed in the same order.
+    A loop marked `tile.unroll = N` counts from 0 in steps of 1. It becomes one in steps of N, whose
+    iterations start all their reads before the first is used, and loops in steps of N/2, N/4 and so on to 1
+    for the remaining iterations. Exact: carried values are computed in the same order.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect"];
   let statistics = [Statistic<"unrolled", "unrolled", "loops that do several iterations at once">];
@@ -207,9 +217,9 @@ def UnrollLoopsPass : Pass<"tile-unroll-loops", "gpu::GPUModuleOp"> {
 def AllocateSharedPass : Pass<"tile-allocate-shared", "gpu::GPUModuleOp"> {
   let summary = "Place a kernel's tiles in the block's shared memory";
   let description = [{
-    Sets the offset of every `tile.alloc`, in order, 1024 bytes aligned (the period of the widest swizzle), overlays
-    where their base is, and the kernel's `tile.shared_bytes`. A kernel whose schedule says `shared_bytes` must take
-    just these: its tiles were chosen to fit. Exact.
+    Sets the offset of every `tile.alloc`, in order, 1024 bytes aligned (the period of the widest swizzle),
+    and the kernel's `tile.shared_bytes`. Overlays get the offset of their base. If a kernel's schedule says
+    `shared_bytes`, its tiles were chosen to fit, and the total must equal that number. Exact.
   }];
   let dependentDialects = ["tile::TileDialect"];
   let statistics = [

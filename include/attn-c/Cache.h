@@ -1,8 +1,9 @@
 /*===- Cache.h - Sequences over pages -----------------------------*- C -*-===*
  * SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
- * A forest of sequences whose keys and values lie in pages of a pool: which page holds which token, not the
- * memory itself. attn_rt/cache/Cache.h and CacheBatch.h say what the operations mean. What a change moves in
- * memory is an AttnMovement, to be executed in the order of the changes, by kernels or by plain copies.
+ * A forest of sequences whose keys and values lie in pages of a pool. It records which page holds which
+ * token, and does not own the memory. attn_rt/cache/Cache.h and CacheBatch.h define the operations. A change
+ * moves tokens in memory as an AttnMovement says; execute movements in the order of the changes, by kernels
+ * or by plain copies.
  *
  *===----------------------------------------------------------------------===*/
 #ifndef ATTN_C_CACHE_H
@@ -14,7 +15,7 @@
 extern "C" {
 #endif
 
-/* Names a node for as long as it lives, and never another one. */
+/* Names a node while it lives, and never another node. */
 typedef uint64_t AttnNode;
 
 typedef struct AttnCacheClass {
@@ -25,7 +26,7 @@ typedef struct AttnCacheClass {
 } AttnCacheClass;
 
 typedef struct AttnCache AttnCache;
-/* `draftPage` 0: as pageTokens. */
+/* `draftPage` 0: like pageTokens. */
 ATTN_C_EXPORT AttnStatus attnCacheCreate(int32_t pageTokens, int32_t draftPage, const AttnCacheClass *classes,
                                          size_t classCount, AttnCache **cache);
 ATTN_C_EXPORT void attnCacheDestroy(AttnCache *cache);
@@ -43,25 +44,25 @@ ATTN_C_EXPORT void attnMovementDestroy(AttnMovement *movement);
 ATTN_C_EXPORT int32_t attnMovementRows(const AttnMovement *movement); /* new tokens */
 ATTN_C_EXPORT size_t attnMovementCopyCount(const AttnMovement *movement);
 ATTN_C_EXPORT size_t attnMovementWriteCount(const AttnMovement *movement);
-/* All zero beyond the last. */
+/* Returns zeros for an index past the last. */
 ATTN_C_EXPORT AttnTokenCopy attnMovementCopy(const AttnMovement *movement, size_t index);
 ATTN_C_EXPORT AttnTokenWrite attnMovementWrite(const AttnMovement *movement, size_t index);
 
 ATTN_C_EXPORT AttnStatus attnCacheCreateRoot(AttnCache *cache, AttnNode *root);
 ATTN_C_EXPORT AttnStatus attnCacheAppend(AttnCache *cache, AttnNode node, int32_t tokens,
                                          AttnMovement **movement);
-/* `children` has room for `count`. */
+/* `children` must hold `count` nodes. */
 ATTN_C_EXPORT AttnStatus attnCacheBranch(AttnCache *cache, AttnNode node, int32_t count, AttnNode *children);
 ATTN_C_EXPORT AttnStatus attnCachePrune(AttnCache *cache, AttnNode node);
 ATTN_C_EXPORT AttnStatus attnCacheFork(AttnCache *cache, AttnNode leaf, AttnNode *twin,
                                        AttnMovement **movement);
-/* A leaf's last tokens; those that it shares by forks stay with the others. */
+/* Removes a leaf's last tokens; tokens shared by forks stay with the other leaves. */
 ATTN_C_EXPORT AttnStatus attnCacheTruncate(AttnCache *cache, AttnNode leaf, int32_t tokens,
                                            AttnMovement **movement);
 ATTN_C_EXPORT AttnStatus attnCacheEvict(AttnCache *cache, AttnNode node);
 ATTN_C_EXPORT AttnStatus attnCacheSpeculate(AttnCache *cache, AttnNode leaf, const int32_t *parents,
                                             size_t count, AttnMovement **movement);
-/* Of the draft the path that ends with `token`; -1: nothing. */
+/* Keeps the draft's path that ends with `token`; -1: no token. */
 ATTN_C_EXPORT AttnStatus attnCacheCommit(AttnCache *cache, AttnNode leaf, int32_t token,
                                          AttnMovement **movement);
 
@@ -73,7 +74,7 @@ typedef struct AttnBranch {
   AttnNode node;
   int32_t children, tokens;
 } AttnBranch;
-/* All of it or nothing; prunes come first. `children` has room for the children of all branches. */
+/* Does all of it or nothing; prunes come first. `children` must hold the children of all branches. */
 ATTN_C_EXPORT AttnStatus attnCacheApply(AttnCache *cache, const AttnNode *prune, size_t pruneCount,
                                         const AttnAppend *append, size_t appendCount,
                                         const AttnBranch *branch, size_t branchCount, AttnNode *children,
@@ -82,9 +83,9 @@ ATTN_C_EXPORT AttnStatus attnCacheApply(AttnCache *cache, const AttnNode *prune,
 /*===--- Questions ----------------------------------------------------------===*/
 
 typedef struct AttnNodeInfo {
-  AttnNode parent; /* where it has one */
+  AttnNode parent; /* if hasParent */
   bool hasParent, isLeaf, isEvicted;
-  int32_t tokens, position; /* its own; of its first one */
+  int32_t tokens, position; /* number of its own tokens; position of its first token */
   int32_t draftTokens;
 } AttnNodeInfo;
 ATTN_C_EXPORT AttnStatus attnCacheNode(const AttnCache *cache, AttnNode node, AttnNodeInfo *info);
@@ -96,19 +97,19 @@ ATTN_C_EXPORT AttnStatus attnCacheCheckInvariants(const AttnCache *cache);
 typedef struct AttnTokenSpan {
   int32_t firstToken, tokens, page, slot;
 } AttnTokenSpan;
-/* Lists: as many as there are are counted, and as many as there is room for are written. */
+/* Lists: `count` receives the number of entries, and at most `room` entries are written. */
 ATTN_C_EXPORT AttnStatus attnCacheRoots(const AttnCache *cache, AttnNode *roots, size_t room, size_t *count);
 ATTN_C_EXPORT AttnStatus attnCacheChildren(const AttnCache *cache, AttnNode node, AttnNode *children,
                                            size_t room, size_t *count);
 ATTN_C_EXPORT AttnStatus attnCachePlaces(const AttnCache *cache, AttnNode node, int32_t headClass,
                                          AttnTokenSpan *spans, size_t room, size_t *count);
-/* Of the tokens of a draft, one span each. */
+/* Spans of a draft's tokens, one span per token. */
 ATTN_C_EXPORT AttnStatus attnCacheDraftPlaces(const AttnCache *cache, AttnNode node, int32_t headClass,
                                               AttnTokenSpan *spans, size_t room, size_t *count);
 
 /*===--- Batches ------------------------------------------------------------===*/
 
-/* What an operand of the attention shows. */
+/* The part of the cache that an operand of the attention shows. */
 typedef struct AttnCacheOperand {
   int32_t headClass;
   bool nodes, drafts;
@@ -121,23 +122,23 @@ typedef struct AttnRowGroup {
 } AttnRowGroup;
 
 typedef struct AttnBatchBuilder AttnBatchBuilder;
-/* Operands as in the kernel's manifest. `maxPages` 0: as many columns as the longest run takes. */
+/* Operands as in the kernel's manifest. `maxPages` 0: as many columns as the longest run needs. */
 ATTN_C_EXPORT AttnStatus attnBatchBuilderCreate(const AttnKernel *kernel, const AttnCacheOperand *operands,
                                                 size_t count, int32_t maxPages, AttnBatchBuilder **builder);
 ATTN_C_EXPORT void attnBatchBuilderDestroy(AttnBatchBuilder *builder);
-/* `classes`: of each KV head, where the kernel has head classes; `ends` as for attnBatchCreate. */
+/* `classes`: the class of each KV head, if the kernel has head classes; `ends` as for attnBatchCreate. */
 ATTN_C_EXPORT AttnStatus attnBatchBuilderBuild(AttnBatchBuilder *builder, const AttnCache *cache,
                                                const AttnRowGroup *groups, size_t count,
                                                const int32_t *classes, size_t classCount, const int32_t *ends,
                                                size_t endCount, AttnBatch **batch);
-/* The next step into the batch that was built last; `updated` false: build again. */
+/* Writes the next step into the batch that was built last; if `updated` is false, build again. */
 ATTN_C_EXPORT AttnStatus attnBatchBuilderUpdate(AttnBatchBuilder *builder, const AttnCache *cache,
                                                 AttnBatch *batch, bool *updated);
-/* Of a batch that was built: the user's row of each row and the way back, where there is room for all rows.
- */
+/* For a batch from a builder: the user's row of each row, and the batch's row of each user's row. `room` must
+ * be at least the number of rows. */
 ATTN_C_EXPORT AttnStatus attnBatchRowMaps(const AttnBatch *batch, int32_t *userRow, int32_t *batchRow,
                                           size_t room);
-/* And where each instance of an operand begins. */
+/* The node of each instance of an operand. */
 ATTN_C_EXPORT AttnStatus attnBatchNodes(const AttnBatch *batch, size_t operand, AttnNode *nodes, size_t room,
                                         size_t *count);
 
@@ -150,28 +151,28 @@ typedef struct AttnPageMemory {
   int64_t tokenBytes, layerBytes;
   void *pages;
   size_t pagesSize;
-  const void *rows; /* may be null where nothing is written */
+  const void *rows; /* may be null if nothing is written */
   size_t rowsSize;
   int64_t rowsLayerBytes;
 } AttnPageMemory;
-/* Plain copies. Refuses, before anything moves, what does not lie within. */
+/* Executes by plain copies. Refuses ranges that do not lie within the memory before anything moves. */
 ATTN_C_EXPORT AttnStatus attnMovementExecute(const AttnMovement *movement, const AttnPageMemory *memory);
 
 /* Pages of a class on a device. */
 typedef struct AttnDevicePages {
   int32_t headClass, pages, pageTokens, layers;
   uint64_t k, v;
-  int64_t kLayerBytes, vLayerBytes; /* any where there is one layer */
-  /* Of codes: their metadata, which lies by line or is given; else 0. */
+  int64_t kLayerBytes, vLayerBytes; /* any, with one layer */
+  /* Metadata of quantized values, by line or given; 0 for other formats. */
   uint64_t kMeta, vMeta;
   int64_t kMetaLayerBytes, vMetaLayerBytes;
-  uint64_t status;   /* an i32 that counts numbers without a code, where the append does; else 0 */
-  int64_t pageBytes; /* from a unified page to the next; 0 of other pages */
-  /* The scale of all keys, and of all values, beside metadata by line: f32; else 0. */
+  uint64_t status;   /* an i32 to which the append adds the count of numbers that cannot be quantized; or 0 */
+  int64_t pageBytes; /* from a unified page to the next; 0 for other pages */
+  /* The f32 scale of all keys, and of all values, beside metadata by line; or 0. */
   uint64_t kScale, vScale;
   int64_t kScaleLayerBytes, vScaleLayerBytes;
 } AttnDevicePages;
-/* New tokens on a device, [layers][count][heads][dim], of layers from `firstLayer` on; 0 layers: all. */
+/* New tokens on a device, [layers][count][heads][dim], for layers from `firstLayer` on; 0 layers: all. */
 typedef struct AttnDeviceRows {
   uint64_t k, v;
   int64_t count, kLayerBytes, vLayerBytes;
@@ -182,35 +183,36 @@ typedef struct AttnCacheKernels AttnCacheKernels;
 ATTN_C_EXPORT AttnStatus attnCacheKernelsCreate(const AttnKernel *append, const AttnKernel *move,
                                                 AttnCacheKernels **kernels);
 ATTN_C_EXPORT void attnCacheKernelsDestroy(AttnCacheKernels *kernels);
-/* Room for movements of so many new and copied tokens; the pages must outlive the kernels. */
+/* Reserves memory for movements of this many new and copied tokens; the pages must outlive the kernels. */
 ATTN_C_EXPORT AttnStatus attnCacheKernelsReserve(AttnCacheKernels *kernels, const AttnDevicePages *pages,
                                                  int64_t newTokens, int64_t copiedTokens);
-/* Neither allocates nor waits; lists go to the device with the first of the layers that a movement is
- * executed in. `rows` may be null where nothing is written. Refused while the stream is captured. */
+/* Neither allocates nor waits; lists go to the device with the first layer in which a movement is executed.
+ * `rows` may be null if nothing is written. Refused during a capture of the stream. */
 ATTN_C_EXPORT AttnStatus attnCacheKernelsExecute(AttnCacheKernels *kernels, const AttnMovement *movement,
                                                  const AttnDeviceRows *rows, uintptr_t stream);
-/* Writes new tokens, up to rows->count, whose number and slots lie on the device as an AttnStepTables has
- * them; may be captured. */
+/* Writes new tokens, up to rows->count, whose number and slots lie on the device as in an AttnStepTables; may
+ * be captured. */
 ATTN_C_EXPORT AttnStatus attnCacheKernelsAppend(AttnCacheKernels *kernels, uint64_t list, size_t listBytes,
                                                 const AttnDeviceRows *rows, uintptr_t stream);
 
-/* Copies tokens from slots to slots, in all layers. The list lies on the device: how many, at most as many as
- * copied tokens are reserved for, in the first of 8 words; then the slots that are read, with room for those
- * reserved for rounded up to a multiple of 8, and as many that are written. Skipped where both are negative;
- * no slot may be both read and written, or written twice. May be captured. */
+/* Copies tokens from slots to slots, in all layers. The list lies on the device. The first of 8 words is the
+ * number of copies, at most the copied tokens reserved for. Then follow the source slots, space for the
+ * reserved number rounded up to a multiple of 8, and as many destination slots. A copy is skipped if both
+ * slots are negative; no slot may be both read and written, or written twice. May be captured. */
 ATTN_C_EXPORT AttnStatus attnCacheKernelsMove(AttnCacheKernels *kernels, uint64_t list, size_t listBytes,
                                               uintptr_t stream);
 
-/* That the nodes of row groups live; else says which group names another. */
+/* Checks that the nodes of row groups live; the error names the group of a node that does not. */
 ATTN_C_EXPORT AttnStatus attnCacheCheckGroups(const AttnCache *cache, const AttnRowGroup *groups,
                                               size_t count);
 
 /*===--- Tables of steps ----------------------------------------------------===*/
 
-/* The tables of any step within a capacity, at fixed places of one piece of memory, so that launches of the
- * plan's kernel, the append and the attention over them can be recorded once (attn_rt/cache/StepTables.h). */
+/* The tables of any step within a capacity, at fixed addresses of one block of memory. Launches of the plan's
+ * kernel, the append and the attention over them can be recorded once (attn_rt/cache/StepTables.h). */
 typedef struct AttnStepTables AttnStepTables;
-/* What one operand of the attention shows, and entries of a sequence in its block table. */
+/* The part of the cache that one operand of the attention shows, and entries of a sequence in its block
+ * table. */
 typedef struct AttnStepOperand {
   AttnCacheOperand shown;
   int32_t pages;
@@ -223,41 +225,41 @@ ATTN_C_EXPORT AttnStatus attnStepTablesCreate(const AttnKernel *kernel, const At
 ATTN_C_EXPORT void attnStepTablesDestroy(AttnStepTables *tables);
 /* The int32 words of all tables. */
 ATTN_C_EXPORT size_t attnStepTablesWords(const AttnStepTables *tables);
-/* Names as a plan's tables have, and "new_tokens"; null beyond the last. */
+/* Names as in a plan's tables, and "new_tokens"; null past the last. */
 ATTN_C_EXPORT const char *attnStepTablesName(const AttnStepTables *tables, size_t index);
-/* Where it begins, and how many words it has. */
+/* The first word of a table, and its number of words. */
 ATTN_C_EXPORT AttnStatus attnStepTablesPlace(const AttnStepTables *tables, size_t index, size_t *first,
                                              size_t *words);
-/* The movement's rows are the next new tokens of the step. */
+/* Makes the movement's rows the next new tokens of the step. */
 ATTN_C_EXPORT AttnStatus attnStepTablesTake(AttnStepTables *tables, const AttnCache *cache,
                                             const AttnMovement *movement);
 /* Appends to leaves, as attnCacheApply does; the rows are the next new tokens of the step. */
 ATTN_C_EXPORT AttnStatus attnStepTablesAppend(AttnStepTables *tables, AttnCache *cache,
                                               const AttnAppend *append, size_t count);
-/* Makes the tables of a step, and copies to `address` what they fill, or what the update before has not
- * copied there: only launches read it, in the order of the updates. Neither allocates nor waits. The new
- * tokens that were taken are then the step's, and the next ones another's. Errors change nothing. */
+/* Makes the tables of a step, and copies to `address` the words that they fill or that the last update left
+ * uncopied. Only launches read that memory, in the order of the updates. Neither allocates nor waits. The new
+ * tokens taken so far become this step's, and later ones the next step's. Errors change nothing. */
 ATTN_C_EXPORT AttnStatus attnStepTablesUpdate(AttnStepTables *tables, const AttnCache *cache,
                                               const AttnRowGroup *groups, size_t count, uint64_t address,
                                               size_t size, uintptr_t stream);
-/* That the cache has changed no node with rows of the step that was made last: what a replay of its launches
- * asks for. Any thread may ask. */
+/* Checks that the cache has changed no node with rows of the latest step, as a replay of its launches
+ * requires. May be called from any thread. */
 ATTN_C_EXPORT AttnStatus attnStepTablesCheck(AttnStepTables *tables);
-/* Query rows of the step that was made last. */
+/* Query rows of the latest step. */
 ATTN_C_EXPORT int64_t attnStepTablesRows(const AttnStepTables *tables);
 
-/* Slots of a cache become slots of another, which stores numbers in fewer bits: an attn.requantize. */
+/* Requantizes slots of a cache into slots of another cache with fewer bits: an attn.requantize. */
 typedef struct AttnRequantizer AttnRequantizer;
 ATTN_C_EXPORT AttnStatus attnRequantizerCreate(const AttnKernel *requantize, AttnRequantizer **requantizer);
 ATTN_C_EXPORT void attnRequantizerDestroy(AttnRequantizer *requantizer);
-/* Room for lists of so many slots in so many layers. */
+/* Reserves memory for lists of this many slots in this many layers. */
 ATTN_C_EXPORT AttnStatus attnRequantizerReserve(AttnRequantizer *requantizer, int64_t slots, int32_t layers);
-/* Slot from[i] of the pages `source` to slot to[i] of the pages `target`, which has the status, in as many
-   layers as reserved for; skipped where both are negative. Neither allocates nor waits. */
+/* Requantizes slot from[i] of the pages `source` to slot to[i] of the pages `target`, which has the status,
+ * in as many layers as reserved; skipped if both are negative. Neither allocates nor waits. */
 ATTN_C_EXPORT AttnStatus attnRequantizerExecute(AttnRequantizer *requantizer, const AttnDevicePages *source,
                                                 const AttnDevicePages *target, const int32_t *from,
                                                 const int32_t *to, size_t count, uintptr_t stream);
-/* The same of slots in a list on the device, as attnCacheKernelsMove takes it. May be captured. */
+/* Requantizes slots of a list on the device, as attnCacheKernelsMove takes it. May be captured. */
 ATTN_C_EXPORT AttnStatus attnRequantizerLaunch(AttnRequantizer *requantizer, const AttnDevicePages *source,
                                                const AttnDevicePages *target, uint64_t list, size_t listBytes,
                                                uintptr_t stream);

@@ -1,16 +1,16 @@
-/*===- Common.h - What all of the C API shares --------------------*- C -*-===*
+/*===- Common.h - Common parts of the C API -----------------------*- C -*-===*
  * SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
  * Two shared libraries export this API: libattn_runtime.so all of Common.h, Runtime.h, Cache.h and Pages.h,
  * and libattn_compiler.so these and Compiler.h; a program links one of them. These headers are the stable
  * part, whose functions keep their names and meanings within a major version; Unstable.h may change with any
- * version. For C, and for whatever can call C. docs/embedding.md says more.
+ * version. They are for C and for every language that can call C. docs/embedding.md says more.
  *
- * Rules. Objects are opaque; a function that makes one returns it through its last parameter, and the
- * matching Destroy takes it back (null is allowed there, and nowhere else). An object keeps what it was made
- * from alive, so destruction is possible in any order. Functions may be called from any thread; calls on one
- * object are done one after the other. Strings and arrays that are given are read before the call returns.
- * Pointers that an object hands out live until it is changed or destroyed. No exception and no signal
- * crosses: whatever can be wrong with a call is its status, and a call that fails changes nothing.
+ * Rules. Objects are opaque. A function that makes one returns it through its last parameter, and the
+ * matching Destroy frees it (null is allowed there, and nowhere else). An object keeps its sources alive, so
+ * objects may be destroyed in any order. Functions may be called from any thread; calls on one object are
+ * serialized. Given strings and arrays are read before the call returns. Pointers that an object returns are
+ * valid until it is changed or destroyed. No exception and no signal leaves a function: its status reports
+ * whatever is wrong with a call, and a call that fails changes nothing.
  *
  *===----------------------------------------------------------------------===*/
 #ifndef ATTN_C_COMMON_H
@@ -34,14 +34,14 @@ ATTN_C_EXPORT const char *attnVersion(void);
 
 typedef enum AttnStatusKind {
   AttnStatusOk = 0,
-  AttnStatusInput = 1,    /* bad input: what was given, what is legal */
+  AttnStatusInput = 1,    /* bad input; the message says what was given and what is legal */
   AttnStatusDevice = 2,   /* the device or its driver refused */
   AttnStatusMemory = 3,   /* the device, the host or a cache has not enough memory */
   AttnStatusCheck = 4,    /* a result or a detector check failed */
-  AttnStatusInternal = 5, /* a mistake of attn's: please report it */
+  AttnStatusInternal = 5, /* a bug in attn: please report it */
 } AttnStatusKind;
 
-/* How a call ended. The message is UTF-8, and null where there is none. */
+/* The outcome of a call. The message is UTF-8, or null. */
 typedef struct AttnStatus {
   AttnStatusKind kind;
   char *message;
@@ -67,12 +67,12 @@ typedef enum AttnDType {
   AttnF8E4M3FN,
   AttnF8E5M2,
 } AttnDType;
-/* "f16", "i32", …: the names of manifests; null beyond the last. */
+/* "f16", "i32", …: the names in manifests; null past the last. */
 ATTN_C_EXPORT const char *attnDTypeName(AttnDType dtype);
-/* Of an element; 0 beyond the last. */
+/* Bytes of an element; 0 past the last. */
 ATTN_C_EXPORT size_t attnDTypeSize(AttnDType dtype);
 
-/* A tensor in CPU memory, dense and row-major. Where only its size matters, data is null. */
+/* A tensor in CPU memory, dense and row-major. If only its size matters, data is null. */
 typedef struct AttnTensor {
   const char *name;
   AttnDType dtype;
@@ -84,11 +84,11 @@ typedef struct AttnTensor {
 /* Named tensors that a call returns. */
 typedef struct AttnTensors AttnTensors;
 ATTN_C_EXPORT size_t attnTensorsCount(const AttnTensors *tensors);
-/* Of index 0 to count - 1, in the order of their names; all null beyond that. */
+/* The tensor of an index from 0 to count - 1, in the order of their names; all null for other indices. */
 ATTN_C_EXPORT AttnTensor attnTensorsGet(const AttnTensors *tensors, size_t index);
 ATTN_C_EXPORT void attnTensorsDestroy(AttnTensors *tensors);
 
-/* Bytes that a call returns; a NUL that is not counted follows them, so text is a C string. */
+/* Bytes that a call returns, followed by an uncounted NUL, so that text is a C string. */
 typedef struct AttnBytes AttnBytes;
 ATTN_C_EXPORT const char *attnBytesData(const AttnBytes *bytes);
 ATTN_C_EXPORT size_t attnBytesSize(const AttnBytes *bytes);

@@ -15,7 +15,7 @@ READERS = {
     *("replace", "translate", "partition", "rpartition", "split", "rsplit", "splitlines", "removeprefix"),
     *("removesuffix", "find", "rfind", "index", "rindex", "count", "startswith", "endswith"),
 }
-# Attributes of "What a function asks for" (AttnDialect.td).
+# Attributes of "Requests of a function" (AttnDialect.td).
 ASKED = ("attn.backward", "attn.ordered", "attn.significance", "attn.device_plan")
 
 # By file and function: texts that are no description's, and two that are for people.

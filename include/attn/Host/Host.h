@@ -1,10 +1,9 @@
 //===- Host.h - Machine level to native code for the host device *- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The compiler half of the host device: takes the very `gpu.module` that PTX is
-// emitted from (`llvm` and `nvvm` dialects, before convert-nvvm-to-llvm) and
-// makes native code of it whose NVVM operations are calls into the runtime half
-// (runtime/include/attn_rt/host). In check mode loads, stores and atomics report
-// to the detectors too.
+// The compiler half of the host device. It takes the same `gpu.module` that PTX is emitted from (`llvm` and
+// `nvvm` dialects, before convert-nvvm-to-llvm) and makes native code from it. NVVM operations become calls
+// into the runtime half (runtime/include/attn_rt/host). In check mode, loads, stores and atomics also report
+// to the detectors.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_HOST_HOST_H
@@ -21,16 +20,16 @@ class Operation;
 namespace attn::host {
 
 struct HostCodeOptions {
-  bool check = true; ///< instrument accesses; without it the code only computes
+  bool check = true; ///< instrument accesses; otherwise the code only computes
   std::string cpu;   ///< of rt::host::cpuModels; empty: this machine's
 };
 
-/// Compiles every kernel of a `gpu.module`, which is left as it was. An operation without a
-/// meaning here is an error that names it and where it is.
+/// Compiles every kernel of a `gpu.module`, which is not changed. An operation without a meaning here is an
+/// error with its name and location.
 llvm::Expected<rt::host::CodeObject> compileForHost(mlir::Operation *gpuModule,
                                                     const HostCodeOptions &options = {});
 
-/// The same, loaded into this process. Kernels stay valid as long as it lives.
+/// Compiles and loads it into this process. Kernels are valid while the result lives.
 llvm::Expected<std::unique_ptr<rt::host::LoadedCode>> loadForHost(mlir::Operation *gpuModule,
                                                                   const HostCodeOptions &options = {});
 

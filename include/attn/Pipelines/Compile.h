@@ -19,52 +19,52 @@ class SourceMgr;
 
 namespace mlir::attn {
 
-/// Says what is asked of the entry function beside its text (AttnDialect.td, "What a function asks for").
+/// Requests for the entry function beside its text (AttnDialect.td, "Requests of a function").
 struct Asks {
-  std::optional<std::vector<std::string>> backward; ///< gradients, those of these tables among them
-  std::optional<bool> ordered;                      ///< whether gradients are the same bits in every run
+  std::optional<std::vector<std::string>> backward; ///< gradients, including those of these tables
+  std::optional<bool> ordered;                      ///< whether gradients have the same bits in every run
   std::optional<std::string> significance;          ///< max, mean or sum
   std::optional<int32_t> significanceRows;          ///< none: all rows
   bool devicePlan = false;
 
-  /// Whether there is anything.
+  /// Whether there is any request.
   bool any() const { return backward || ordered || significance || significanceRows || devicePlan; }
 };
 
 struct CompileOptions {
   std::string target = "sm_90a";
   std::string schedule = "auto"; ///< auto, mma or wgmma
-  bool ptx = true;               ///< false: stop at the machine level, which is all the host device needs
+  bool ptx = true;               ///< false: stop at the machine level, which suffices for the host device
   Asks asks = {};
 };
 
-/// Everything a launch needs, and the levels it came from. Modules belong to the context of the input.
+/// All inputs of a launch, and the levels they came from. Modules belong to the context of the input.
 struct CompiledKernel {
   std::string entry;
-  OwningOpRef<ModuleOp> problem; ///< the normalised problem: what the reference computes
-  OwningOpRef<ModuleOp> machine; ///< one gpu.module at the machine level: what the host device executes
+  OwningOpRef<ModuleOp> problem; ///< the normalised problem, input of the reference
+  OwningOpRef<ModuleOp> machine; ///< one gpu.module at the machine level, executed by the host device
   std::string ptx;
   std::string manifest; ///< JSON, see attn_rt/artifact/Artifact.h
 };
 
-/// Whether CompileOptions::schedule may be `name`, and what it may be, for messages.
+/// Whether CompileOptions::schedule may be `name`, and the legal names, for messages.
 bool isKnownSchedule(StringRef name);
 std::string listSchedules();
 
 /// The attention functions of a module, in order: those with an `attn.attend` or an operation on a cache.
 SmallVector<func::FuncOp> attentionFunctions(ModuleOp module);
 
-/// Says that a module has none.
+/// Reports that a module has no attention function.
 InFlightDiagnostic emitNoFunction(ModuleOp module);
 
-/// The attention function of that name, or the only one where no name is given. Errors are diagnostics.
+/// Returns the attention function of that name, or the only one if no name is given. Errors are diagnostics.
 FailureOr<func::FuncOp> findEntry(ModuleOp module, StringRef entry);
 
-/// Puts what is asked for on the function, as the attributes that a text has for it. An error where the
-/// function has such an attribute of another value, or is no attention.
+/// Puts the requests on the function, as the attributes that a text would have. Fails if the function has
+/// such an attribute with another value, or is no attention.
 LogicalResult askFor(func::FuncOp function, const Asks &asks);
 
-/// Compiles the function `entry` (the only one when empty). Errors are diagnostics.
+/// Compiles the function `entry` (the only one if empty). Errors are diagnostics.
 FailureOr<CompiledKernel> compileProblem(ModuleOp module, StringRef entry, const CompileOptions &options);
 
 /// Parses a file as programs do: `-` is the standard input, `&` is accepted, every error is a diagnostic. The

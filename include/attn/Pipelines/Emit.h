@@ -7,14 +7,14 @@
 
 namespace mlir::attn {
 
-/// What can be printed of a problem, from what is attended to what a GPU loads.
+/// Printable levels of a problem, from the attention to the code that a GPU loads.
 enum class Level { Problem, Online, Tile, Machine, Ptx, Cubin, Manifest };
 
-/// By the name that --emit takes.
+/// Parses the name of --emit.
 std::optional<Level> parseLevel(StringRef name);
 std::string listLevels();
 
-/// Compiles as far as the level asks for, which changes the module. Of a cubin `log` gets what ptxas -v said.
+/// Compiles up to the level, which changes the module. For a cubin, `log` receives the output of ptxas -v.
 /// Errors are diagnostics.
 FailureOr<std::string> emitLevel(ModuleOp module, Level level, StringRef entry, const CompileOptions &options,
                                  std::string *log = nullptr);

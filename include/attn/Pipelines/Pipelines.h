@@ -1,7 +1,7 @@
 //===- Pipelines.h - The order of passes ------------------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The one place that says which pass follows which. The programs, the tests and
-// every embedding build their pass managers here; test/Pipelines pins the text.
+// The only place that orders the passes. The programs, the tests and every embedding build their pass
+// managers here; test/Pipelines pins the text.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_PIPELINES_PIPELINES_H
@@ -20,8 +20,8 @@ enum class Stage { Problem, Online, Tile, Machine };
 struct PipelineOptions {
   std::string target = "sm_90a";
   std::string schedule = "auto"; ///< auto, mma or wgmma
-  /// Adds passes that lower steps of updates (AttnStepOps.td) in ways of their own, in front of attn's
-  /// lowerings, which take what is left.
+  /// Adds passes that lower steps of updates (AttnStepOps.td) in other ways, before attn's own lowerings,
+  /// which take the remaining steps.
   std::function<void(OpPassManager &kernels)> steps = {};
 };
 
@@ -31,13 +31,13 @@ void addStage(OpPassManager &manager, Stage stage, const PipelineOptions &option
 /// Adds all passes up to and including `stage`.
 void addStagesUpTo(OpPassManager &manager, Stage stage, const PipelineOptions &options);
 
-/// Makes the dialects, passes and the pipeline `attn-pipeline` known to MLIR's command line.
+/// Registers the dialects, passes and the pipeline `attn-pipeline` for MLIR's command line.
 void registerEverything(DialectRegistry &registry);
 
-/// Dialects that attn reads and produces.
+/// Registers the dialects that attn reads and produces.
 void registerDialects(DialectRegistry &registry);
 
-/// They alone: made at the first call, for the contexts of a whole process.
+/// Returns a registry of these dialects, made at the first call and shared by the contexts of a process.
 const DialectRegistry &allDialects();
 
 } // namespace mlir::attn

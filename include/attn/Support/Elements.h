@@ -12,18 +12,18 @@ namespace mlir::attn {
 
 namespace rt = ::attn::rt;
 
-/// What the table of element types says of an MLIR type; null where it does not know it.
+/// Returns the entry of an MLIR type in the table of element types; null if it has none.
 const rt::ElementType *findElement(Type type);
-/// Of a type that the table knows, because a verifier has asked it; any other ends the process with a
-/// message.
+/// Returns the entry of a type that a verifier has checked; any other type ends the process with a message.
 const rt::ElementType &elementOf(Type type);
-/// The dtype of a type, or an error that names it and those that are known.
+/// Returns the dtype of a type, or an error that names it and the known types.
 FailureOr<rt::DType> dtypeOf(Type type, function_ref<InFlightDiagnostic()> emitError);
-/// Whether tensor cores multiply elements of this type as they are.
+/// Whether tensor cores multiply elements of this type without a conversion.
 bool isMultiplied(Type type);
-/// By which power of two floats of this type are too small where their bits are those of an f16 (e2m1).
+/// Returns the power of two by which floats of this type (e2m1) are too small if their bits are read as an
+/// f16.
 int64_t exponentBelowF16(Type type);
-/// Bytes of an element, of whatever integer or float.
+/// Returns the bytes of an element, any integer or float.
 inline int64_t bytesOf(Type type) { return type.getIntOrFloatBitWidth() / 8; }
 
 } // namespace mlir::attn

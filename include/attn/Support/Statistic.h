@@ -1,9 +1,8 @@
-//===- Statistic.h - What passes count --------------------------*- C++ -*-===//
+//===- Statistic.h - Counters of passes -------------------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// TableGen declares what a pass counts (`let statistics`). MLIR's own counters are empty
-// classes, and its report has no lines, in an LLVM without assertions, as Debian's is. So
-// declarations are generated with counters of this type (attn_pass_decls).
-//
+// TableGen declares the counters of a pass (`let statistics`). In an LLVM without assertions, such as
+// Debian's, MLIR's own counters are empty classes and its report has no lines. So declarations are generated
+// with counters of this type (attn_pass_decls).
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_SUPPORT_STATISTIC_H
 #define ATTN_SUPPORT_STATISTIC_H
@@ -14,7 +13,7 @@
 
 namespace mlir::attn {
 
-/// One number of a pass. All instances of the pass in this process add to the same.
+/// A counter of a pass, shared by all instances of the pass in this process.
 class Statistic {
 public:
   Statistic(Pass *owner, StringRef name, StringRef description)
@@ -28,7 +27,7 @@ private:
   std::atomic<uint64_t> &total;
 };
 
-/// Prints what has been counted so far, by the passes' flags. Passes that counted nothing have no lines.
+/// Prints all counters so far, by the passes' flags. Passes without counts have no lines.
 void printStatistics(raw_ostream &out);
 
 } // namespace mlir::attn

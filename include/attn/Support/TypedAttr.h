@@ -9,16 +9,16 @@
 
 namespace mlir::attn {
 
-/// A discardable attribute of a dialect: its name and type, as the dialect's TableGen declares them.
+/// A discardable attribute of a dialect, with the name and type that the dialect's TableGen declares.
 template <typename Helper> struct TypedAttr {
   using Type = decltype(std::declval<Helper &>().getAttr(nullptr));
 
   constexpr operator StringRef() const { return Helper::getNameStr(); }
-  /// Null where the operation has none of this type.
+  /// Returns the attribute; null if the operation has none of this type.
   Type get(Operation *op) const { return op->getAttrOfType<Type>(Helper::getNameStr()); }
   bool isOn(Operation *op) const { return op->hasAttr(Helper::getNameStr()); }
   void set(Operation *op, Type value) const { op->setAttr(Helper::getNameStr(), value); }
-  /// One without a value.
+  /// Sets an attribute without a value.
   void mark(Operation *op) const { op->setAttr(Helper::getNameStr(), UnitAttr::get(op->getContext())); }
   void remove(Operation *op) const { op->removeAttr(Helper::getNameStr()); }
 };

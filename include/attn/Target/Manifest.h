@@ -1,4 +1,4 @@
-//===- Manifest.h - What a launch must know of a kernel ---------*- C++ -*-===//
+//===- Manifest.h - Descriptions of kernels for launches --------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TARGET_MANIFEST_H
 #define ATTN_TARGET_MANIFEST_H
@@ -12,9 +12,8 @@
 
 namespace mlir::attn {
 
-/// The part of the manifest that describes the problem, of a function at the online level: arguments,
-/// operands, visibility and its ends; of an operation on a cache the arguments. Fails with a diagnostic where
-/// an argument has no name.
+/// Describes the problem of a function at the online level: arguments, operands, visibility and its ends; for
+/// an operation on a cache, the arguments. Fails with a diagnostic if an argument has no name.
 FailureOr<::attn::rt::Manifest> describeProblem(func::FuncOp function);
 
 /// Adds the kernels of a machine-level module, their shapes, launch bounds and parameters, and their

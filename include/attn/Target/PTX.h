@@ -15,26 +15,26 @@ namespace mlir::attn {
 
 /// Turns the machine operations that NVVM lacks into inline assembly.
 void lowerToAsm(gpu::GPUModuleOp module);
-/// Turns accesses with a hint to the L2 into inline assembly that passes it.
+/// Turns accesses with an L2 hint into inline assembly that passes the hint.
 void lowerCacheHints(gpu::GPUModuleOp module, const Chip &chip);
-/// Turns conversions of f8E4M3FN into arithmetic, for chips that have no instruction.
+/// Turns conversions of f8E4M3FN into arithmetic, for chips without the instruction.
 void expandConversions(gpu::GPUModuleOp module);
 
-/// A kernel in LLVM IR, in a context of its own: any thread may go on with it.
+/// A kernel in LLVM IR, in a context of its own, so that any thread may continue with it.
 struct KernelIR {
   std::unique_ptr<llvm::LLVMContext> context;
   std::unique_ptr<llvm::Module> module;
-  bool hoists = false; ///< LLVM moves what does not change out of its loops
+  bool hoists = false; ///< whether LLVM hoists invariants out of its loops
 };
 
-/// A kernel of a machine-level module, as a module of its own. Errors are diagnostics. Uses the kernel's
-/// MLIRContext, so one thread calls it, while no passes of that context run.
+/// Translates a kernel of a machine-level module into a module of its own. Errors are diagnostics. Uses the
+/// kernel's MLIRContext, so only one thread may call it, while no passes of that context run.
 FailureOr<KernelIR> translateKernel(LLVM::LLVMFuncOp kernel, const Chip &chip);
 
-/// Through LLVM's NVPTX backend. The text depends on nothing but the kernel and the chip.
+/// Prints PTX through LLVM's NVPTX backend. The text depends only on the kernel and the chip.
 llvm::Expected<std::string> printPTX(KernelIR kernel, const Chip &chip);
 
-/// One module of several that were printed for the same chip: what they all begin with is said once.
+/// Joins modules printed for the same chip into one, with their common beginning once.
 std::string joinPTX(ArrayRef<StringRef> modules);
 
 } // namespace mlir::attn

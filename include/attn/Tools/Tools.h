@@ -1,8 +1,7 @@
 //===- Tools.h - Entry points of the programs -------------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The programs are thin: each calls one function of the compiler library, so
-// that LLVM is linked once and the programs stay small. The library exports
-// these C symbols and nothing else (another LLVM may live in the process).
+// The programs are thin: each calls one function of the compiler library, so that LLVM is linked once and the
+// programs stay small. The library exports only these C symbols (another LLVM may live in the process).
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_TOOLS_TOOLS_H

@@ -24,13 +24,13 @@ using ::attn::rt::VisibilityKind;
 #define GET_TYPEDEF_CLASSES
 #include "attn/Dialect/Attn/IR/AttnTypes.h.inc"
 namespace mlir::attn {
-class ScoreFnOp; // StepOps.h: has a score region, too
+class ScoreFnOp; // StepOps.h; it also has a score region
 }
 #define GET_OP_CLASSES
 #include "attn/Dialect/Attn/IR/AttnOps.h.inc"
 
 namespace mlir::attn {
-/// The attributes that functions carry and passes hand on (AttnDialect.td).
+/// The attributes that passes set for later passes (AttnDialect.td).
 inline constexpr TypedAttr<AttnDialect::BackwardAttrHelper> backwardAttr;
 inline constexpr TypedAttr<AttnDialect::OrderedAttrHelper> orderedAttr;
 inline constexpr TypedAttr<AttnDialect::SignificanceAttrHelper> significanceAttr;

@@ -1,4 +1,4 @@
-//===- AttnSignificanceOps.td - Significance of tokens ------*- tablegen -*-===//
+//===- AttnSignificanceOps.td - Significance of tokens -----*- tablegen -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The significance of a token
 // ===========================

@@ -1,4 +1,4 @@
-//===- AttnVisibility.td - Which tokens a row sees -------------*- tablegen -*-===//
+//===- AttnVisibility.td - Which tokens a row sees ---------*- tablegen -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Visibility is interval algebra
 // ==============================
@@ -100,10 +100,10 @@ def Attn_VisibilityAttr : AttrDef<Attn_Dialect, "Visibility"> {
     static FailureOr<VisibilityAttr> parseExpression(AsmParser &parser);
     void printExpression(AsmPrinter &printer) const;
 
-    /// Whether nothing is seen, whatever the positions: an end of zero in the right place.
-    Whether the set is empty for all positions: an end of zero in the right term.
+    /// Whether the set is empty for all positions: an end of zero in the right term.
+    bool isStaticallyEmpty() const;
 
-    /// An equal visibility for every value of the ends, with the fewest terms that the rules of the description reach.
+    /// Returns an equal visibility for every value of the ends, with the fewest terms that the rules reach.
     VisibilityAttr simplify() const;
 
     /// Whether every position seen through `a` is seen through `b`, for every value of the ends.

@@ -12,24 +12,24 @@
 
 namespace mlir::attn {
 
-/// A tensor that such an operation reads or changes. Its name in files is fixed.
+/// A tensor that an operation on page tables reads or changes. Its name in files is fixed.
 struct PageTensor {
   StringRef name;
-  unsigned bits; ///< of its numbers
-  /// Numbers, or the names of what a run decides.
+  unsigned bits; ///< bits of an element
+  /// Sizes, or the names of sizes that a run decides.
   SmallVector<std::pair<int64_t, StringRef>, 2> dims;
-  bool isFloat = false; ///< else they are integers
+  bool isFloat = false; ///< floats; otherwise integers
 
   Type element(MLIRContext *context) const;
   RankedTensorType type(MLIRContext *context) const;
 };
-/// Those of the operation, in the order of its operands.
+/// Returns the tensors of the operation, in the order of its operands.
 SmallVector<PageTensor> pageTensorsOf(Operation *op);
 
-/// Whether it is one of these.
+/// Whether it is an operation on page tables.
 bool isPageOp(Operation *op);
 
-/// The first such operation of a function, or null. `readSignature` sees to it that it is all there is.
+/// Returns the first such operation of a function, or null. `readSignature` checks that there is no other.
 Operation *findPageOp(func::FuncOp func);
 
 } // namespace mlir::attn

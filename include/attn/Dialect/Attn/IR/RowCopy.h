@@ -1,8 +1,8 @@
-//===- RowCopy.h - What operations on a cache have in common ----*- C++ -*-===//
+//===- RowCopy.h - Common parts of operations on a cache --------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Rows of keys and values are copied from places to places: slots of a cache that
-// a list names, or the rows of two tensors in their order. Where the two store
-// numbers differently, they are converted on the way.
+// Rows of keys and values are copied from one list to another. A list is the slots of a cache that a tensor
+// names, or the rows of two tensors in their order. If the formats of the two differ, rows are converted
+// during the copy.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_DIALECT_ATTN_IR_ROWCOPY_H
@@ -16,22 +16,22 @@ namespace mlir::attn {
 
 struct RowCopy {
   Operation *op;
-  Value cache;          ///< whose slots are read or, where none are, written
+  Value cache;          ///< whose slots are read or, if none are, written
   Value into = {};      ///< requantize: the cache whose slots are written
-  Value from, to;       ///< lists of slots; null where the rows of `k` and `v` are read, or written, in order
-  Value k = {}, v = {}; ///< append: what is written; gather: what is read
-  Value status = {};    ///< where numbers that have no code are counted, if they are
+  Value from, to;       ///< lists of slots; null if the rows of `k` and `v` are read, or written, in order
+  Value k = {}, v = {}; ///< append: the new rows; gather: the results
+  Value status = {};    ///< counts numbers that cannot be quantized; may be null
 
   KVType type() const { return cast<KVType>(cache.getType()); }
   /// The cache whose slots `to` lists.
   Value written() const { return into ? into : cache; }
-  /// append, move, gather or requantize.
+  /// Returns append, move, gather or requantize.
   StringRef name() const { return op->getName().stripDialect(); }
 };
 
-/// What the operation copies; empty where it is no operation on a cache.
+/// Returns the copy of the operation; empty if it is no operation on a cache.
 std::optional<RowCopy> rowCopyOf(Operation *op);
-/// That of the first such operation of a function. `readSignature` sees to it that there is one only.
+/// Returns the copy of the first such operation of a function. `readSignature` checks that there is no other.
 std::optional<RowCopy> findRowCopy(func::FuncOp func);
 
 } // namespace mlir::attn

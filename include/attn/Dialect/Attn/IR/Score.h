@@ -1,8 +1,7 @@
-//===- Score.h - What a score region may hold -------------------*- C++ -*-===//
+//===- Score.h - Legal contents of score regions ----------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A score region is straight-line code over scalars, evaluated once per visible
-// pair of a row and a token. Whoever lowers or interprets one handles exactly
-// the operations that `isLegalInScore` admits.
+// A score region is straight-line code over scalars, evaluated once per visible pair of a row and a token.
+// Every lowering and interpreter handles exactly the operations that `isLegalInScore` admits.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_DIALECT_ATTN_IR_SCORE_H
@@ -13,15 +12,14 @@
 
 namespace mlir::attn {
 
-/// Whether the operation may stand in a score region (its own kind; operand types are checked by the
-/// verifier).
+/// Whether the operation may be in a score region, by its kind; the verifier checks operand types.
 bool isLegalInScore(Operation *op);
 
 /// Whether the region holds a function marked as approximate: `math.tanh` with `fastmath<afn>`.
 bool usesApproximateFunctions(Region &score);
 
-/// What the indices of a table's read are computed of, constants and other tables aside: the head alone, the
-/// head and the row's position, or also what belongs to a pair of a row and a token.
+/// The inputs of the indices of a table's read, constants and other tables aside: the head alone, the head
+/// and the row's position, or also a pair of a row and a token.
 enum class IndexedBy { Head, Row, Pair };
 /// `read`: an `attn.read` in a score region.
 IndexedBy indexedBy(Operation *read);

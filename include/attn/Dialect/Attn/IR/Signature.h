@@ -1,8 +1,7 @@
 //===- Signature.h - The tensors of a function ------------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which argument of a function plays which part, and under which name files,
-// Python and the manifest know it. Part follows from use and type, names come
-// from the attributes `attn.name` and `attn.dims`.
+// The role of each argument of a function, and its name in files, Python and the manifest. The role follows
+// from use and type; names come from the attributes `attn.name` and `attn.dims`.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_DIALECT_ATTN_IR_SIGNATURE_H
@@ -20,17 +19,16 @@ enum class Role {
   Sinks,   ///< `sink_logits`
   Tensor,  ///< read by a score region
   Classes, ///< `classes`, the class of each KV head
-  Rows,    ///< `k` or `v`, what an append writes
+  Rows,    ///< `k` or `v`, the new rows of an append
   Slots,   ///< `slots`, or `from` and `to`
-  Status,  ///< `status`, where an operation on a cache counts
-  Pages,   ///< of an operation on a table of pages: `table`, `counts`, `tokens`, `free`, `span`, `keep`, ...
+  Status,  ///< `status`, to which an operation on a cache adds counts
+  Pages,   ///< of an operation on page tables: `table`, `counts`, `tokens`, `free`, `span`, `keep`, ...
 };
 
-/// The manifest's word for a role: query, kv, sink, tensor, classes, rows, slots, status, pages.
+/// Returns the manifest's word for a role: query, kv, sink, tensor, classes, rows, slots, status, pages.
 StringRef stringifyRole(Role role);
 
-/// Files and kernels call the results of a function's second attention, over the first region alone, by these
-/// names.
+/// Names in files and kernels of the results of a function's second attention, over the first region alone.
 inline constexpr StringLiteral firstOutput = "first_o", firstLse = "first_lse";
 
 struct Argument {
@@ -38,8 +36,8 @@ struct Argument {
   unsigned index;
   Type type;
   std::string name;
-  /// Names of the dynamic dimensions: rows of a query; instances and tokens of a KV operand; those a tensor
-  /// has. Of a cache function: layers and pages (packed: tokens) of the cache, layers and rows of rows.
+  /// Names of the dynamic dimensions: rows of a query; instances and tokens of a KV operand; all of a tensor.
+  /// In a function on a cache: layers and pages (packed: tokens) of the cache, layers and rows of rows.
   SmallVector<std::string> dims;
 };
 
@@ -52,19 +50,18 @@ struct Signature {
   const Argument &query() const;
 };
 
-/// The attentions of a function: `last` over all regions, and, or null, `first` over the first of them alone,
-/// whose results the function returns behind the last one's.
+/// The attentions of a function. `last` covers all regions. `first`, which may be null, covers only the first
+/// region; the function returns its results after those of `last`.
 struct Attends {
   AttendOp last, first;
 };
-/// An error where there is none, or more that a kernel could compute in one pass.
+/// Finds the attentions of a function. Fails if there is none, or if one pass of a kernel cannot compute all.
 FailureOr<Attends> findAttends(func::FuncOp func);
 
-/// Reads the signature at the problem or the online level. Emits an error that names the argument where a
-/// name is missing, taken twice, reserved, or not the one that its role requires, and where the function
-/// returns anything but the output and, behind it, the LSE (of two attentions, both of each). A function with
-/// an operation on a cache holds nothing else, and returns what it gathers; one with an operation on a table
-/// of pages returns nothing.
+/// Reads the signature at the problem or the online level. Emits an error that names the argument if a name
+/// is missing, taken twice, reserved, or not the one that its role requires. The function may return only the
+/// output and then the LSE (both of each of two attentions). A function with an operation on a cache holds
+/// nothing else, and returns the gathered rows; a function with an operation on page tables returns nothing.
 FailureOr<Signature> readSignature(func::FuncOp func);
 
 } // namespace mlir::attn

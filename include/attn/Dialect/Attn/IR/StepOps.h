@@ -8,9 +8,9 @@
 
 namespace mlir::attn {
 
-/// Whether a fragment has, in f32, a number for each pair of a row and a token.
+/// Whether a fragment has, in f32, a number per pair of a row and a token.
 bool isOfPairs(Type type);
-/// Whether it has one for each row, or for each token.
+/// Whether it has a number per row, or per token.
 bool isOfRows(Type type);
 bool isOfTokens(Type type);
 /// Whether it has features of each row.

@@ -10,15 +10,15 @@
 
 namespace mlir::attn {
 
-/// What the runtime's Store says of a KV type: tensors, addresses, boxes, formats.
+/// Returns the runtime's Store of a KV type: tensors, addresses, boxes, formats.
 rt::Store storeOf(KVType type);
-/// How elements of keys or values of this type are stored.
+/// Returns the format of keys or values of this type.
 rt::Format formatOf(Type stored);
-/// The blocks whose scales are of this type, if there are some.
+/// Returns the kind of blocks with scales of this type, if any.
 rt::Format::Blocks blocksOf(Type scale);
-/// Elements of the memory that holds them: codes, or the type itself.
+/// Returns the type of elements in memory: the quantized element, or the type itself.
 Type codesOf(Type stored);
-/// The factor from what `tile.widen tiny` makes of a code of this type to the code's number, before scales.
+/// Returns the factor from the results of `tile.widen tiny` on this type to quantized values before scales.
 float widenedUnit(Type stored);
 
 } // namespace mlir::attn

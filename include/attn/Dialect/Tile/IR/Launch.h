@@ -1,16 +1,16 @@
-//===- Launch.h - How a kernel says that it is launched ---------*- C++ -*-===//
+//===- Launch.h - Launch descriptions of kernels ----------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A kernel of the tile level carries `tile.launch`, a dictionary of
 //
-//   role            what it does: one of the runtime's roles
-//   grid            what it has elements for: an array of the plan, or "rows"
-//   rows_per_warp   where its warps walk the elements, how many one takes at a time,
-//   pieces          and how many warps share those
-//   if_filled       where it is not launched without elements
-//   overlaps        where it begins while the launch before is still running
+//   role            one of the runtime's roles
+//   grid            the elements that it has blocks for: an array of the plan, or "rows"
+//   rows_per_warp   if its warps walk the elements: elements of a warp at a time,
+//   pieces          and warps that share them
+//   if_filled       skip the launch if there are no elements
+//   overlaps        the launch begins while the previous one is still running
 //
-// from which the manifest's list of launches is made: kernels that stand behind each other
-// and are launched alike are the choices of one launch.
+// The manifest's list of launches is made from it: consecutive kernels with equal launches are the choices of
+// one launch.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_DIALECT_TILE_IR_LAUNCH_H
@@ -29,9 +29,9 @@ struct KernelLaunch {
 };
 
 void setLaunch(Operation *kernel, const KernelLaunch &launch);
-/// Empty where the kernel says nothing.
+/// Returns the launch of a kernel; empty if it has none.
 std::optional<KernelLaunch> launchOf(Operation *kernel);
-/// Of the attribute on an operation.
+/// Verifies the attribute on an operation.
 LogicalResult verifyLaunch(Operation *kernel, Attribute value);
 
 } // namespace mlir::tile

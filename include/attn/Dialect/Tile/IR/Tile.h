@@ -16,7 +16,7 @@
 #include "attn/Support/TypedAttr.h"
 
 namespace mlir::tile {
-/// In which order a fragment has its features (see `!tile.fragment`): `runs` 0, as they come.
+/// The order of a fragment's features (see `!tile.fragment`); `runs` 0: ascending.
 struct FeatureOrder {
   int64_t runs = 0, step = 1;
   bool operator==(const FeatureOrder &) const = default;
@@ -47,7 +47,7 @@ struct ScheduleFields {
 #include "attn/Dialect/Tile/IR/TileOps.h.inc"
 
 namespace mlir::tile {
-/// The attributes that passes hand on (TileDialect.td).
+/// The attributes that passes set for later passes (TileDialect.td).
 inline constexpr attn::TypedAttr<TileDialect::SchedulesAttrHelper> schedulesAttr;
 inline constexpr attn::TypedAttr<TileDialect::TokenScheduleAttrHelper> tokenScheduleAttr;
 inline constexpr attn::TypedAttr<TileDialect::MergeScheduleAttrHelper> mergeScheduleAttr;
@@ -64,7 +64,7 @@ inline constexpr attn::TypedAttr<TileDialect::StagesAttrHelper> stagesAttr;
 inline constexpr attn::TypedAttr<TileDialect::UnrollAttrHelper> unrollAttr;
 inline constexpr attn::TypedAttr<TileDialect::L2AttrHelper> cacheHintAttr;
 
-/// Bytes of shared memory that a value of this type (a tile, a ring, scratch) stands for.
+/// Returns the bytes of shared memory of a value of this type (a tile, a ring, scratch).
 int64_t memoryBytes(Type type);
 } // namespace mlir::tile
 

@@ -96,8 +96,9 @@ def Tile_ReadOp : Tile_Op<"read", [MemoryEffects<[MemRead]>]> {
 
 def Tile_ReadAdjacentOp : Tile_Op<"read_adjacent", [MemoryEffects<[MemRead]>]> {
   let summary = "reads two or four adjacent elements of memory that launches write";
-  The index of the first element is a multiple of their number. Where this launch may begin before the
-    previous one has ended, a `tile.wait_previous` precedes.
+  let description = [{
+    The index of the first element is a multiple of their number. If this launch may begin before the previous
+    one has ended, a `tile.wait_previous` precedes.
   }];
   let arguments = (ins Arg<Tile_BufferType, "the tensor">:$buffer, Arg<I64, "index of the first">:$index);
   let results = (outs Res<Variadic<AnyType>, "the elements">:$values);

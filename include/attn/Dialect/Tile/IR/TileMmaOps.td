@@ -1,4 +1,4 @@
-//===- TileMmaOps.td - MMAs, their operands and their results ---===//
+//===- TileMmaOps.td - MMAs, their operands and their results -------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_TILE_IR_TILEMMAOPS_TD
 #define ATTN_DIALECT_TILE_IR_TILEMMAOPS_TD
@@ -200,8 +200,8 @@ def Tile_MmaOp : Tile_Op<"mma", [MemoryEffects<[MemRead]>]> {
     bool transposesQueries() { return getAcc().getType().getSizes().back() == ScheduleAttr::fewRows; }
     /// The layout of a left operand in registers.
     Layout getLeftLayout() { return transposesQueries() ? Layout::Rhs : Layout::Lhs; }
-    /// The operand that is made of what a cache holds, and the one that is made of queries.
-    The operand that comes from the cache, and the operand that comes from the queries.
+    /// The operand that comes from the cache, and the operand that comes from the queries.
+    ::mlir::OpOperand &getStoredOperand() { return transposesQueries() ? getLhsMutable() : getRhsMutable(); }
     ::mlir::OpOperand &getQueryOperand() { return transposesQueries() ? getRhsMutable() : getLhsMutable(); }
   }];
 }

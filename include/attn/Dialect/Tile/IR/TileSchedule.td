@@ -1,4 +1,4 @@
-//===- TileSchedule.td - Schedules of kernels ---------------*- tablegen -*-===//
+//===- TileSchedule.td - Schedules of kernels --------------*- tablegen -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_TILE_IR_TILESCHEDULE_TD
 #define ATTN_DIALECT_TILE_IR_TILESCHEDULE_TD

@@ -186,8 +186,8 @@ def Tile_FragmentType : Tile_Type<"Fragment", "fragment"> {
     int64_t getRegisters() const;
     /// Columns of a block in layout `lhs`: as many elements as 32 bytes hold.
     int64_t getLhsColumns() const { return 256 / getElement().getIntOrFloatBitWidth(); }
-    /// Null, with an error, where the sizes do not allow the layout.
-    Returns null, with an error, if the sizes do not allow the layout.
+    /// Returns null, with an error, if the sizes do not allow the layout.
+    FragmentType withLayout(Layout layout, FeatureOrder order, function_ref<InFlightDiagnostic()> emitError) const;
     /// The position of the axis of features, -1 if there is none.
     int64_t getFeatureAxis() const;
     /// The spans into which an order divides features.

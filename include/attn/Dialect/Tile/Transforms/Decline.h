@@ -1,4 +1,4 @@
-//===- Decline.h - Why passes leave code as it is ---------------*- C++ -*-===//
+//===- Decline.h - Reasons of passes to leave code unchanged ----*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_TILE_TRANSFORMS_DECLINE_H
 #define ATTN_DIALECT_TILE_TRANSFORMS_DECLINE_H
@@ -8,7 +8,7 @@
 
 namespace mlir::tile {
 
-/// Says why a pass leaves an operation as it is, in a debug build where `-debug-only=` names the pass's flag.
+/// Prints why a pass leaves an operation unchanged, in a debug build with the pass's flag in `-debug-only=`.
 /// Returns false.
 inline bool decline(const char *flag, Operation *op, const Twine &why) {
   DEBUG_WITH_TYPE(flag, llvm::dbgs() << "[" << flag << "] " << op->getName() << " at " << op->getLoc()

@@ -1,13 +1,12 @@
 //===- Slice.h - Copies of a part of a program ------------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A slice of some operations of a block is those that are asked for, what they
-// are computed from, and the loops and branches around them, with only those
-// carried values and results that somebody in the slice needs. Who needs a value
-// that a loop carries, needs what the loop starts with and what it yields; what
-// all iterations hand on unchanged is not carried at all.
+// A slice of some operations of a block contains the requested operations, their inputs, transitively, and
+// the loops and branches around them. These keep only the carried values and results that the slice needs. If
+// a carried value is needed, so are its initial value and its yielded value. A value that all iterations pass
+// on unchanged is not carried at all.
 //
-// Loops are scf.for and branches scf.if: any other operation is in a slice with
-// all of its regions, or not.
+// Loops are scf.for and branches scf.if: any other operation is in a slice with all of its regions, or not at
+// all.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_DIALECT_TILE_TRANSFORMS_SLICE_H
@@ -21,23 +20,23 @@ namespace mlir::tile {
 
 class Slice {
 public:
-  /// Nothing yet of the operations from `first` to `last`, which stand in one block.
+  /// Makes an empty slice of the operations from `first` to `last`, which are in one block.
   Slice(Operation *first, Operation *last) : first(first), last(last) {}
 
-  /// Adds an operation, which no other than loops and branches may surround, and all that it needs.
+  /// Adds an operation and all its inputs. Only loops and branches may enclose it.
   void add(Operation *op);
-  /// Adds what a value is computed from.
+  /// Adds the operations that compute a value.
   void add(Value value);
-  /// Adds all operations that do more than compute what they return.
+  /// Adds all operations with effects.
   void addEffects();
   /// Whether something in the slice is computed from the value.
   bool needs(Value value) const { return needed.contains(value); }
   ArrayRef<Operation *> getOperations() const { return operations.getArrayRef(); }
 
-  /// Asked for each operation that is to be copied: whether it has written something in its place.
+  /// Called for each operation to copy; returns whether it has written a replacement.
   using Instead = function_ref<bool(OpBuilder &, Operation &, IRMapping &)>;
 
-  /// `mapping` gets to know the copies.
+  /// Copies the slice; `mapping` receives the copies.
   void cloneTo(OpBuilder &b, IRMapping &mapping, Instead instead = nullptr) const;
   /// Copies one operation, if it is in the slice.
   void clone(OpBuilder &b, Operation &op, IRMapping &mapping, Instead instead = nullptr) const;
@@ -52,14 +51,14 @@ private:
 
   void cloneLoop(OpBuilder &b, scf::ForOp loop, IRMapping &mapping, Instead instead) const;
   void cloneBranch(OpBuilder &b, scf::IfOp branch, IRMapping &mapping, Instead instead) const;
-  /// The block's operations, and a yield of those values whose numbers are in `kept`.
+  /// Copies the block's operations, and a yield of the values with numbers in `kept`.
   void cloneBody(OpBuilder &b, Block &body, ArrayRef<unsigned> kept, IRMapping &mapping,
                  Instead instead) const;
 
   Operation *first, *last;
   llvm::SetVector<Operation *> operations;
   DenseSet<Value> needed;
-  SmallVector<Value> open; ///< needed, but what they are computed from has not been looked at
+  SmallVector<Value> open; ///< needed values whose operations are not added yet
 };
 
 } // namespace mlir::tile

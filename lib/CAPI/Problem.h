@@ -1,4 +1,4 @@
-//===- Problem.h - A text from outside, in a context of its own -*- C++ -*-===//
+//===- Problem.h - A user's text, in a context of its own -------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_LIB_CAPI_PROBLEM_H
 #define ATTN_LIB_CAPI_PROBLEM_H
@@ -13,12 +13,12 @@
 
 namespace attn::capi {
 
-/// Everything that a call of the compiler needs, and nothing that two calls share. Diagnostics are collected.
+/// The state of one compiler call, shared with no other call. Diagnostics are collected.
 class Problem {
 public:
   Problem(const AttnSource &source, const AttnAsks *asks);
   rt::Status parse();
-  /// What went wrong, in the compiler's words.
+  /// Returns the error, in the compiler's words.
   rt::Error error();
 
   mlir::attn::CompileOptions options;
@@ -34,13 +34,13 @@ private:
   mlir::SourceMgrDiagnosticHandler handler_;
 
 public:
-  mlir::OwningOpRef<mlir::ModuleOp> module; ///< gone before its context is
+  mlir::OwningOpRef<mlir::ModuleOp> module; ///< destroyed before its context
 };
 
-/// Checks that pointers are there, and that the target and the schedule are known.
+/// Checks that pointers are not null, and that the target and the schedule are known.
 rt::Status checkSource(const AttnSource *source);
-/// Checks that pointers and numbers are right, and that nothing is asked for without what it goes with. Null
-/// is right.
+/// Checks that pointers and numbers are legal, and that each request has the requests it needs. Null is
+/// legal.
 rt::Status checkAsks(const AttnAsks *asks);
 
 } // namespace attn::capi

@@ -9,7 +9,7 @@
 
 namespace attn::host {
 
-/// A relocatable ELF object for a model of rt::host::cpuModels.
+/// Compiles a module to a relocatable ELF object for a model of rt::host::cpuModels.
 llvm::Expected<std::vector<uint8_t>> compileToObject(llvm::Module &module, llvm::StringRef cpu);
 
 } // namespace attn::host

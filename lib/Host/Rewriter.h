@@ -17,29 +17,29 @@ class WgmmaWaitOp;
 
 namespace attn::host {
 
-/// What is known about the module before its operations are rewritten.
+/// Facts about the module before its operations are rewritten.
 struct ModuleLayout {
   std::vector<rt::host::HostOpInfo> ops;
-  llvm::DenseMap<mlir::Operation *, uint32_t> opIds; ///< operations the runtime is told about
-  llvm::StringMap<uint32_t> sharedOffsets;           ///< of shared globals in the window
+  llvm::DenseMap<mlir::Operation *, uint32_t> opIds; ///< operations reported to the runtime
+  llvm::StringMap<uint32_t> sharedOffsets;           ///< offsets of shared globals in the window
   uint32_t staticShared = 0, sharedAlignment = 16;
 };
 
-/// Numbers the operations and places shared memory. Leaves the module as it is.
+/// Numbers the operations and places shared memory. Does not change the module.
 llvm::Expected<ModuleLayout> layOut(mlir::Operation *module);
 
-/// Which parameters of a kernel its stores and atomics may derive their pointers from; none if
-/// that cannot be told.
+/// Returns the parameters of a kernel from which its stores and atomics may derive their pointers; none if
+/// that is unknown.
 std::optional<std::vector<uint32_t>> writtenParameters(mlir::LLVM::LLVMFuncOp kernel);
 
 struct Batcher;
 
-/// Only matrices of 8x8 16-bit elements are executed.
+/// Fails for matrices other than 8x8 of 16-bit elements, which are not executed.
 llvm::Error checkMatrix(mlir::Operation *op, mlir::NVVM::LdStMatrixEltType type,
                         mlir::NVVM::LdStMatrixShapeAttr shape);
 
-/// Rewrites one function in place: a leading lane parameter, calls for NVVM operations.
-/// A kernel becomes `name(lane, args)`.
+/// Rewrites one function in place: adds a leading lane parameter, and calls for NVVM operations. A kernel
+/// becomes `name(lane, args)`.
 class Rewriter {
 public:
   Rewriter(mlir::ModuleOp module, const ModuleLayout &layout, bool check);
@@ -95,11 +95,11 @@ private:
   mlir::OpBuilder b;
   mlir::Location loc;
   Value lane;
-  llvm::DenseSet<Operation *> erased; ///< by batching
+  llvm::DenseSet<Operation *> erased; ///< erased by batching
   Type i1, i32, i64, f32, ptr, none;
 };
 
-/// "file:line:col: error: what"
+/// Returns the error "file:line:col: error: what".
 llvm::Error errorAt(mlir::Operation *op, const llvm::Twine &what);
 
 } // namespace attn::host

@@ -1,4 +1,4 @@
-//===- ScoreFunctions.h - What operations of a score region compute -*- C++ -*-===//
+//===- ScoreFunctions.h - Operations of score regions ---------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_LIB_REFERENCE_SCOREFUNCTIONS_H
 #define ATTN_LIB_REFERENCE_SCOREFUNCTIONS_H
@@ -10,16 +10,17 @@ namespace mlir::attn::reference {
 using FloatFunction = double (*)(double, double, double);
 using IntegerFunction = int32_t (*)(int32_t, int32_t);
 
-/// The meaning of an operation from floats to a float, on as many operands as it has; null for another.
+/// Returns the function of an operation from floats to a float, with as many operands as it has; null for
+/// others.
 FloatFunction floatFunction(Operation &op);
 
-/// The meaning of an operation on two i32 that wraps as they do; null for another.
+/// Returns the function of a wrapping operation on two i32; null for others.
 IntegerFunction integerFunction(Operation &op);
 
 bool compare(arith::CmpFPredicate predicate, double a, double b);
 bool compare(arith::CmpIPredicate predicate, int32_t a, int32_t b);
 
-/// The nearest i32 towards zero; 0 of what is no number.
+/// Truncates to i32 towards zero, clamped; 0 for NaN.
 int32_t toInteger(double value);
 
 } // namespace mlir::attn::reference

@@ -7,24 +7,24 @@
 
 namespace mlir::attn::reference {
 
-/// A score program run backwards: from the gradients of what it yielded to those of the scores it was given
-/// and of the table elements it read. The operations' derivatives are the usual ones; where an operation has
-/// none, of two equal operands of a maximum or minimum the first is taken for the result, and |x| at 0 has
-/// the derivative 0. Positions, heads and truth values have no gradients, nor do conversions to integers pass
-/// any on. An operand that a result does not depend on at all (the other side of a select) gets exactly
+/// A score program run backwards. From the gradients of its yielded scores it computes those of its input
+/// scores and of the table elements that it read. The operations' derivatives are the usual ones. Where there
+/// is no derivative, the first of two equal operands of a maximum or minimum counts as the result, and |x| at
+/// 0 has the derivative 0. Positions, heads and truth values have no gradients, and conversions to integers
+/// pass none on. An operand that a result does not depend on at all (the other side of a select) gets exactly
 /// nothing, whatever its own derivative would be.
 class ScoreGradient {
 public:
-  /// `program`: of the same region.
+  /// `program`: the program of the same region.
   ScoreGradient(mlir::Region &region, const ScoreProgram &program);
 
   /// Gradients of the elements of each table, by the number of the function's argument.
   using TableGradients = std::map<unsigned, std::vector<double>>;
-  /// Of each float of the program, for each token; each thread has its own.
+  /// Adjoints of each float of the program, for each token; each thread has its own.
   using Adjoints = std::vector<std::array<double, ScoreProgram::kChunk>>;
 
-  /// gradients[i] of the yielded score of token i becomes that of the score itself. `lanes`: as a run of the
-  /// program left them. Adds to `tables`.
+  /// Replaces gradients[i] of the yielded score of token i by the gradient of its input score. `lanes`: as a
+  /// run of the program left them. Adds to `tables`.
   void run(const Operands &operands, const ScoreProgram::Lanes &lanes, Adjoints &adjoints,
            std::span<double> gradients, TableGradients &tables) const;
 

@@ -9,20 +9,19 @@
 
 namespace mlir::attn::reference {
 
-/// A score region evaluated for many tokens at once: each operation became a loop over them, so that what it
-/// costs to find out which operation it is, is paid once per chunk of tokens. Floats are double, integers
-/// i32; i1 is 0 or 1.
+/// A score region evaluated for many tokens at once. Each operation is a loop over tokens, so that it is
+/// identified once per chunk of tokens. Floats are double, integers i32; i1 is 0 or 1.
 class ScoreProgram {
 public:
-  /// Tokens that one call handles at most.
+  /// The maximum number of tokens of a call.
   static constexpr int64_t kChunk = 256;
 
-  /// An empty region is the identity.
+  /// Makes a program; an empty region is the identity.
   ScoreProgram(mlir::Region &region, const Operands &operands);
 
   bool empty() const { return steps.empty(); }
 
-  /// Where values live while a program runs; each thread has its own.
+  /// The values of a running program; each thread has its own.
   struct Lanes {
     std::vector<std::array<double, kChunk>> floats;
     std::vector<std::array<int32_t, kChunk>> integers;
@@ -43,7 +42,7 @@ private:
   Step compileFloat(Operation &op);
   Step compileInteger(Operation &op);
   Step compileRead(ReadOp read, const Operands &operands);
-  /// Which element of a table token i reads: indices are clamped.
+  /// Returns the offset of the element of a table that token i reads, with clamped indices.
   static int64_t offsetOf(const Table &table, ArrayRef<unsigned> indices, const Lanes &lanes, int64_t i);
 
   std::vector<Step> steps;

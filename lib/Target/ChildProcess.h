@@ -1,4 +1,4 @@
-//===- ChildProcess.h - A program that may not end --------------*- C++ -*-===//
+//===- ChildProcess.h - Child processes with a time limit -------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_LIB_TARGET_CHILDPROCESS_H
 #define ATTN_LIB_TARGET_CHILDPROCESS_H
@@ -13,15 +13,14 @@ namespace mlir::attn {
 struct ChildEnd {
   enum Kind { Exited, Signalled, TooLate, NotRun } kind = NotRun;
   int number = 0;      ///< exit status, or signal
-  std::string problem; ///< why it was not run, or is not known how it ended
+  std::string problem; ///< why it did not run, or why its end is unknown
 
   bool succeeded() const { return kind == Exited && number == 0; }
 };
 
-/// Runs a program to its end, which has to come within so many seconds (0: whenever). Then it is killed, and
-/// with it whatever it has started: it leads a process group of its own. What it writes goes to `log`; there
-/// is nothing to read. Any number of threads may do this at once: no timer, handler or other thing of the
-/// process is used.
+/// Runs a program to its end. After `seconds` (0: no limit) it is killed together with all processes that it
+/// started: it leads a process group of its own. Its output goes to `log`, and its input is empty. Any number
+/// of threads may call this at once: it uses no timer, handler or other shared state of the process.
 ChildEnd runChild(llvm::StringRef program, llvm::ArrayRef<llvm::StringRef> arguments, llvm::StringRef log,
                   double seconds);
 

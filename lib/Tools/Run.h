@@ -25,7 +25,7 @@ public:
       : options(std::move(given)), context(mlir::attn::allDialects(), mlir::MLIRContext::Threading::DISABLED),
         diagnostics(sources, &context) {
     context.printOpOnDiagnostic(false); // the file's own text is quoted instead
-    // Why a schedule was chosen is the compiler's to say; the summary names the one that ran.
+    // The compiler explains the choice of a schedule; the summary names the one that ran.
     context.getDiagEngine().registerHandler([this](mlir::Diagnostic &diagnostic) {
       return mlir::success(diagnostic.getSeverity() == mlir::DiagnosticSeverity::Remark &&
                            options.schedule == "auto");
@@ -37,7 +37,7 @@ public:
 private:
   rt::Status openDevice();
   rt::Status compile();
-  /// Takes the place of compiling where the file is compiled: one of artifacts.
+  /// Loads a file of artifacts instead of compiling.
   rt::Status load(const std::string &bytes);
   rt::Status makeTensors();
   rt::Result<rt::TensorMap> generateFromWorkload(const Arguments &arguments);
@@ -57,16 +57,16 @@ private:
   Progress progress{"attn-run"};
 
   std::unique_ptr<rt::Device> device;
-  rt::HostDevice *host = nullptr; ///< the device, where it is the host
+  rt::HostDevice *host = nullptr; ///< the device, if it is the host
   std::string target;
 
   mlir::attn::CompiledKernel kernel;
   rt::Manifest manifest;
   std::unique_ptr<rt::host::LoadedCode> hostCode;
-  std::vector<std::vector<uint8_t>> cubins; ///< of a file of artifacts
-  bool isChecked = false;                   ///< the host device's code is instrumented for its detectors
+  std::vector<std::vector<uint8_t>> cubins; ///< from a file of artifacts
+  bool isChecked = false; ///< whether the host device's code is instrumented for its detectors
   double compileMs = 0, hostCodeMs = 0;
-  double loadMs = 0; ///< of a file of artifacts
+  double loadMs = 0; ///< for a file of artifacts
 
   rt::TensorMap tensors;
   std::optional<RunRecord> record;

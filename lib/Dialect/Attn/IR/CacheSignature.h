@@ -7,9 +7,9 @@
 
 namespace mlir::attn::detail {
 
-/// The signature of a function that holds an operation on a cache.
+/// Reads the signature of a function that holds an operation on a cache.
 FailureOr<Signature> readCacheSignature(func::FuncOp func);
-/// The signature of a function that holds an operation on a table of pages.
+/// Reads the signature of a function that holds an operation on page tables.
 FailureOr<Signature> readPageSignature(func::FuncOp func);
 
 } // namespace mlir::attn::detail

@@ -7,7 +7,7 @@
 
 namespace mlir::attn {
 
-/// `custom<Visibility>` of assembly formats: the expression without the attribute's name and brackets.
+/// Parses `custom<Visibility>` of assembly formats: the expression without the attribute's name and brackets.
 inline ParseResult parseVisibility(OpAsmParser &parser, VisibilityAttr &visibility) {
   FailureOr<VisibilityAttr> parsed = VisibilityAttr::parseExpression(parser);
   if (failed(parsed))

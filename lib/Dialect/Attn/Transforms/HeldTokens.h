@@ -1,4 +1,4 @@
-//===- HeldTokens.h - What kernels can hold tokens of -----------*- C++ -*-===//
+//===- HeldTokens.h - Legality of kernels with stationary tokens -*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_ATTN_TRANSFORMS_HELDTOKENS_H
 #define ATTN_DIALECT_ATTN_TRANSFORMS_HELDTOKENS_H
@@ -9,10 +9,10 @@
 
 namespace mlir::attn {
 
-/// Whether kernels can tell what tokens are worth, as the function asks (attn.significance).
+/// Verifies that kernels can compute the significance that the function requests (attn.significance).
 LogicalResult verifyWeighs(func::FuncOp function, AttendOp attend);
-/// Whether kernels can make the gradients of an attention; an error names what they cannot take. `backward`
-/// is the function's attn.backward: a unit, or a list of the tables that get gradients, too.
+/// Verifies that kernels can compute the gradients of an attention; an error names the unsupported part.
+/// `backward` is the function's attn.backward: a unit, or a list of tables that also get gradients.
 LogicalResult verifyDifferentiable(AttendOp attend, Attribute backward);
 
 } // namespace mlir::attn

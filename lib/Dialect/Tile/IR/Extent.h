@@ -7,7 +7,7 @@
 
 namespace mlir::tile {
 
-/// Parses an axis and how many elements there are along it: `key 64`.
+/// Parses an axis and the number of elements along it: `key 64`.
 ParseResult parseExtent(AsmParser &parser, Axis &axis, int64_t &size);
 /// Refuses sizes that no tile has.
 LogicalResult verifyExtent(function_ref<InFlightDiagnostic()> emitError, Axis axis, int64_t size);

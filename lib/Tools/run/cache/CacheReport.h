@@ -1,4 +1,4 @@
-//===- CacheReport.h - What attn-run says about copied rows -----*- C++ -*-===//
+//===- CacheReport.h - Reports of attn-run about copied rows ----*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TOOLS_RUN_CACHE_CACHEREPORT_H
 #define ATTN_TOOLS_RUN_CACHE_CACHEREPORT_H
@@ -26,7 +26,7 @@ struct CacheRecord {
   double amplification() const;
 };
 
-/// Which element differs first, and how many do; empty where they are the same.
+/// Describes the first element that differs, and the number that differ; empty if all are equal.
 std::string firstDifference(const std::string &name, const rt::Tensor &got, const rt::Tensor &expected);
 
 std::string cacheSummary(const CacheRecord &record);

@@ -13,11 +13,11 @@
 
 namespace attn::run {
 
-/// What attn-run has made by the time it knows that the function copies rows.
+/// The parts of a run that exist once the function is known to copy rows.
 struct CacheRun {
   const Options &options;
   rt::Device &device;
-  rt::HostDevice *host; ///< the device, where it is the host and its code is checked
+  rt::HostDevice *host; ///< the device, if it is the host and its code is checked
   const rt::Manifest &manifest;
   rt::ModuleSource source;
   mlir::func::FuncOp problem;
@@ -25,7 +25,7 @@ struct CacheRun {
   double compileMs, hostCodeMs, loadMs;
 };
 
-/// Makes or reads the tensors, runs, compares with --check, and says what happened. False: the result is
+/// Makes or reads the tensors, runs, compares with --check, and reports. Returns false if the result is
 /// wrong.
 rt::Result<bool> runCacheFunction(CacheRun run);
 

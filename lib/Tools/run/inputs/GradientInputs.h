@@ -1,4 +1,4 @@
-//===- GradientInputs.h - What a backward pass is given ---------*- C++ -*-===//
+//===- GradientInputs.h - Inputs of a backward pass -------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TOOLS_RUN_INPUTS_GRADIENTINPUTS_H
 #define ATTN_TOOLS_RUN_INPUTS_GRADIENTINPUTS_H
@@ -10,10 +10,11 @@
 
 namespace attn::run {
 
-/// Adds what a backward pass is given beside the forward's tensors to what may be read or generated.
+/// Adds the arguments of a backward pass, beside the forward's tensors, to those that may be read or
+/// generated.
 void addBackwardArguments(const rt::Manifest &manifest, Arguments &arguments);
 
-/// Lets the forward's results among the tensors be those of its reference.
+/// Computes the forward's results among the tensors by its reference.
 rt::Status finishForward(mlir::func::FuncOp function, rt::TensorMap &tensors);
 
 } // namespace attn::run

@@ -1,4 +1,4 @@
-//===- Layouts.h - Ways in which tensors lie --------------------*- C++ -*-===//
+//===- Layouts.h - Memory layouts of tensors --------------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TOOLS_RUN_INPUTS_LAYOUTS_H
 #define ATTN_TOOLS_RUN_INPUTS_LAYOUTS_H
@@ -8,15 +8,15 @@
 
 namespace attn::run {
 
-/// How engines lay queries, keys, values and outputs. Their features lie behind one another everywhere.
-///   dense        as their shapes say
-///   heads-first  all tokens of a head, then those of the next: of a page, an instance, the rows
-///   interleaved  keys and values page by page in one allocation; rows as of a projection to q, k and v
-///   halves       heads first, and features of keys and values one behind the other in one line
-///   padded       room behind each head, token and page
+/// Memory layouts of queries, keys, values and outputs in engines. Features are contiguous in all of them.
+///   dense        in the order of their shapes
+///   heads-first  all tokens of a head, then those of the next: in a page, an instance, the rows
+///   interleaved  keys and values page by page in one allocation; rows like a fused projection to q, k and v
+///   halves       heads first, with keys and values of a token adjacent in one line
+///   padded       padding after each head, token and page
 inline constexpr std::string_view layoutWords[] = {"dense", "heads-first", "interleaved", "halves", "padded"};
 
-/// The strides of a kernel's tensors that lie so; of tensors that do not exist yet, for so many rows.
+/// Returns the strides of a kernel's tensors in this layout; for missing tensors, with this number of rows.
 rt::StrideMap stridesOf(std::string_view layout, const rt::Manifest &manifest, const rt::TensorMap &tensors,
                         int64_t rows);
 

@@ -9,7 +9,7 @@
 
 namespace attn::run {
 
-/// The function's arguments, as far as tensors for it need to know them. Emits its own diagnostics.
+/// Reads the function's arguments, as far as generated tensors depend on them. Emits its own diagnostics.
 mlir::FailureOr<Arguments> readArguments(mlir::func::FuncOp func);
 
 } // namespace attn::run

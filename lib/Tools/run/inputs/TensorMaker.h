@@ -7,48 +7,49 @@
 
 namespace attn::run {
 
-/// The instances of one KV argument: how many tokens they have, where these stand, and who sees them.
+/// The instances of one KV argument: their lengths, positions and rows.
 struct Instances {
-  std::vector<int64_t> runs; ///< tokens that lie together
-  /// Of each instance the runs it consists of, one after the other: runs may be in several instances. Empty:
-  /// instance i is run i. Only a store with pages of one token can join runs of any length.
+  std::vector<int64_t> runs; ///< lengths of runs of contiguous tokens
+  /// The runs of each instance, in order; a run may be in several instances. Empty: instance i is run i. Only
+  /// a store with pages of one token can join runs of any length.
   std::vector<std::vector<int32_t>> paths;
-  /// Of a ragged argument, its heads: runs are then of one head each, in turn, and so are paths.
+  /// The heads of a ragged argument: runs are then of one head each, in turn, and so are paths.
   int64_t heads = 1;
   std::vector<int32_t> pos0;
-  std::vector<int32_t> rows; ///< [first, last) of each instance; empty: those of the sequence of its number
+  std::vector<int32_t>
+      rows; ///< [first, last) of each instance; empty: the rows of the sequence of its number
 
   std::vector<int64_t> lengths() const; ///< [instances][heads]
-  std::vector<int64_t> longest() const; ///< of each instance the most tokens that a head has
+  std::vector<int64_t> longest() const; ///< the largest length of a head in each instance
 };
 
-/// Makes the tensors of one problem, argument by argument. Whoever calls it knows what is attended; here is
-/// how that lies in memory.
+/// Makes the tensors of one problem, argument by argument. The caller decides what is attended; this class
+/// decides how it lies in memory.
 class TensorMaker {
 public:
   TensorMaker(const Arguments &arguments, Dims &dims, uint64_t seed)
       : arguments(arguments), dims(dims), seed(seed) {}
 
-  /// qStart [sequences + 1], positions [rows].
+  /// Adds the query with qStart [sequences + 1] and positions [rows].
   rt::Status addQuery(const std::vector<int32_t> &qStart, const std::vector<int32_t> &positions);
-  /// Which head is in which class; comes first, for stores that hold the heads of one.
+  /// Assigns heads to classes; comes first, for stores that hold the heads of one class.
   rt::Status addClasses();
   rt::Status addKV(const KVArgument &kv, const Instances &instances);
   /// KV heads in the store of an argument.
   int64_t headsOf(const KVArgument &kv) const {
     return kv.headClass < 0 ? kv.heads : classHeads[static_cast<size_t>(kv.headClass)];
   }
-  /// Where the instances of an argument start.
+  /// Returns the positions where the instances of an argument start.
   rt::Tensor &pos0Of(const KVArgument &kv) { return tensors[kv.name + ".pos0"]; }
-  /// Sink logits and tables of score regions. Sizes of named dimensions must be known by then.
+  /// Adds sink logits and tables of score regions. Sizes of named dimensions must be known by then.
   rt::Status addRest();
-  /// Of a dimension that the file may name.
+  /// Sets the size of a dimension that the file may name.
   void setSize(const std::string &name, int64_t size) { known[name] = size; }
 
   rt::TensorMap take() { return std::move(tensors); }
 
 private:
-  /// Finds a slot for every token and adds the tensors that say where they are (PlaceTokens.cpp).
+  /// Finds a slot for every token and adds the tensors that record the slots (PlaceTokens.cpp).
   using Sizes = std::map<rt::StoreSize, int64_t>;
   Sizes placeTokens(const std::string &name, const rt::Store &store, const Instances &instances,
                     std::vector<int64_t> &slots);
@@ -74,11 +75,11 @@ private:
   rt::TensorMap tensors;
 };
 
-/// 0 where there are none: a ragged argument of a class without heads.
+/// Returns the largest length; 0 if there are none: a ragged argument of a class without heads.
 int64_t longestOf(const std::vector<int64_t> &lengths);
 rt::Tensor i32Tensor(std::vector<int64_t> shape, const std::vector<int32_t> &values);
 
-/// The machine's memory is the limit on what may be generated.
+/// Checks that a tensor fits the machine's memory.
 rt::Status checkMemory(const std::string &name, const std::vector<int64_t> &shape, rt::DType dtype);
 
 } // namespace attn::run

@@ -7,9 +7,9 @@
 
 namespace attn::run {
 
-/// Empties a GPU's L2 cache between runs: it must not know the tensors from the copy or from the run before.
-/// What it does is read four times the cache; if it wrote instead, the run would pay for writing that back.
-/// It also keeps the stream busy until the launches are in it, so that their overhead stays out of the time.
+/// Empties a GPU's L2 cache between runs, so that it holds no tensors from the copy or from the previous run.
+/// It reads four times the size of the cache; writes would be written back during the run. It also keeps the
+/// stream busy until the launches are in it, so that their overhead stays out of the time.
 class Flush {
 public:
   static rt::Result<Flush> create(rt::Device &device);

@@ -1,4 +1,4 @@
-//===- Progress.h - One line for whoever waits ------------------*- C++ -*-===//
+//===- Progress.h - A progress line -----------------------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TOOLS_RUN_PROGRAM_PROGRESS_H
 #define ATTN_TOOLS_RUN_PROGRAM_PROGRESS_H
@@ -11,14 +11,14 @@
 
 namespace attn::run {
 
-/// Says on standard error what is going on, once it has lasted a second: rewritten in place on a terminal,
+/// Prints the current stage on standard error, once it has lasted a second: rewritten in place on a terminal,
 /// otherwise a line now and then.
 class Progress {
 public:
   explicit Progress(std::string program);
   ~Progress();
 
-  /// What is being done from now on.
+  /// Begins a stage.
   void stage(std::string text);
 
 private:

@@ -1,4 +1,4 @@
-//===- Check.h - How far a result is from the reference ---------*- C++ -*-===//
+//===- Check.h - Comparison with the reference ------------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TOOLS_RUN_REPORT_CHECK_H
 #define ATTN_TOOLS_RUN_REPORT_CHECK_H
@@ -11,24 +11,23 @@
 namespace attn::run {
 
 struct Comparison {
-  double relErr = 0; ///< maximum over (row, head) of |O - ref| / |ref|; +inf when wrong beyond measure
-  std::optional<double> maxErrLse; ///< where the function returns an LSE
-  std::string worst;               ///< where relErr was found, and what was there
+  double relErr = 0; ///< maximum over (row, head) of |O - ref| / |ref|; +inf if there is no measure
+  std::optional<double> maxErrLse; ///< if the function returns an LSE
+  std::string worst;               ///< location and values of relErr
   std::string worstLse;
 };
 
-/// Compares `o [rows, heads, dim]` and `lse [rows, heads]` (null: not returned) with the reference's. Where
-/// the reference's vector is zero the result must be exactly zero; equal infinities differ by 0; a NaN on
-/// either side counts as an infinite error.
+/// Compares `o [rows, heads, dim]` and `lse [rows, heads]` (null: not returned) with the reference's. If the
+/// reference's vector is zero the result must be exactly zero; equal infinities differ by 0; a NaN on either
+/// side counts as an infinite error.
 rt::Result<Comparison> compare(const rt::Tensor &o, const rt::Tensor *lse, const rt::Tensor &referenceO,
                                const rt::Tensor *referenceLse);
 
-/// Where the significance of a token is further than 1e-2 from the reference's, relative to that or, if that
-/// is less, to 1e-4 of a row; empty where none is.
+/// Describes a token whose significance differs by more than 1e-2 from the reference's, relative to the
+/// larger of it and 1e-4 of a row; empty if there is none.
 std::string compareSignificance(const rt::Tensor &significance, const rt::Tensor &reference);
-/// Compares a gradient `[..., heads, dim]` with the reference's. A vector may be small because what it is the
-/// sum of cancels, so that errors are relative to the larger of its own norm and the mean of all; else the
-/// same.
+/// Compares a gradient `[..., heads, dim]` with the reference's, as `compare` does. A vector may be small
+/// because its terms cancel, so errors are relative to the larger of its own norm and the mean of all norms.
 rt::Result<Comparison> compareGradient(const rt::Tensor &gradient, const rt::Tensor &reference);
 
 } // namespace attn::run

@@ -1,4 +1,4 @@
-//===- Gradients.h - How far gradients are from the reference ---*- C++ -*-===//
+//===- Gradients.h - Gradients against the reference ------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TOOLS_RUN_REPORT_GRADIENTS_H
 #define ATTN_TOOLS_RUN_REPORT_GRADIENTS_H
@@ -10,12 +10,12 @@
 namespace attn::run {
 
 struct GradientComparison {
-  Comparison worst;    ///< of the gradients of queries, keys and values
+  Comparison worst;    ///< worst of the gradients of queries, keys and values
   std::string failure; ///< what is past its tolerance; empty: nothing
 };
 
-/// Compares results of a backward pass with the reference's gradients. Of tables, whose sums of rows and
-/// heads are added up here, the whole is compared.
+/// Compares results of a backward pass with the reference's gradients. Sums of rows and heads for tables are
+/// added up here, and the whole table is compared.
 rt::Result<GradientComparison> compareGradients(const rt::Manifest &manifest, const rt::TensorMap &outputs,
                                                 const rt::TensorMap &reference);
 

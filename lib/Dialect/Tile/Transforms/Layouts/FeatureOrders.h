@@ -7,8 +7,8 @@
 
 namespace mlir::tile {
 
-/// Gives right operands that are loaded from tiles of codes their features in runs, and with them all that
-/// must have the same order. Fragments have layouts by now, and tiles their swizzles.
+/// Gives right operands loaded from quantized tiles their features in runs, and all other values that must
+/// have the same order. Fragments already have layouts, and tiles their swizzles.
 void orderFeatures(func::FuncOp kernel);
 
 } // namespace mlir::tile

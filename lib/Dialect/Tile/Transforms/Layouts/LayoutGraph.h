@@ -1,15 +1,14 @@
 //===- LayoutGraph.h - Fragments and their layouts --------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Values are the nodes of a graph. Operations say three things of them:
+// Values are the nodes of a graph. Operations state three kinds of facts:
 //
-//   define  the value has this layout                  (an mma's result, a reduction)
-//   need    this operand is read in this layout        (an mma's left operand)
+//   define  the value has this layout                  (an MMA's result, a reduction)
+//   need    this operand is read in this layout        (an MMA's left operand)
 //   flow    this operand is read in the layout of that value
-//           (what a loop carries or a branch yields, maps over one axis)
+//           (carried values of loops, results of branches, maps over one axis)
 //
-// Layouts first travel with the data, along flows. Where nothing arrives, they
-// travel against it, from those who read to what they read. At last a need or a
-// flow between two layouts becomes a conversion.
+// Layouts first travel with the data, along flows. Values that no layout reaches get one against the data,
+// from their users. In the end, a need or a flow between two layouts becomes a conversion.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_DIALECT_TILE_TRANSFORMS_LAYOUTS_LAYOUTGRAPH_H
@@ -24,19 +23,19 @@ namespace mlir::tile {
 
 inline FragmentType fragmentOf(Value value) { return dyn_cast<FragmentType>(value.getType()); }
 
-/// The values of one kernel and what is known about their layouts.
+/// The values of one kernel and the facts about their layouts.
 class LayoutGraph {
 public:
   explicit LayoutGraph(func::FuncOp kernel) : kernel(kernel) {}
   void build();
   void solve();
-  /// Gives all values their types and inserts conversions.
+  /// Sets the types of all values and inserts conversions.
   LogicalResult materialize();
-  /// How many conversions it has inserted, and how many values it has made again in another layout.
+  /// Numbers of inserted conversions, and of values computed again in another layout.
   unsigned conversions = 0, remade = 0;
 
 private:
-  /// Values that must have one type: what a loop's iterations take is what it returns.
+  /// Values that must have one type, such as a loop's iteration arguments and results.
   struct Node {
     SmallVector<Value, 1> values;
     Layout layout = Layout::Unassigned;
@@ -48,10 +47,10 @@ private:
   struct Flow {
     OpOperand *use;
     Value to;
-    bool enters; ///< from outside into what a loop carries
+    bool enters; ///< from the loop's initial values into its carried values
   };
 
-  // What operations say.
+  // Facts that operations state.
   void define(Value value, Layout layout);
   void need(OpOperand &use, Layout layout);
   void need(Operation *op, Layout layout);
@@ -76,7 +75,7 @@ private:
 
   func::FuncOp kernel;
   SmallVector<Node> nodes;
-  size_t settled = 0; ///< nodes that surely have a layout, the first ones
+  size_t settled = 0; ///< leading nodes that surely have a layout
   DenseMap<Value, size_t> index;
   SmallVector<Need> needs;
   SmallVector<Flow> flows;

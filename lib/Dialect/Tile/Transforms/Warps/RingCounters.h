@@ -1,4 +1,4 @@
-//===- RingCounters.h - Which of a ring's tiles it is -----------*- C++ -*-===//
+//===- RingCounters.h - Counters of rings' tiles ----------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_TILE_TRANSFORMS_WARPS_RINGCOUNTERS_H
 #define ATTN_DIALECT_TILE_TRANSFORMS_WARPS_RINGCOUNTERS_H
@@ -10,18 +10,18 @@
 
 namespace mlir::tile {
 
-/// A block of the same warps, from whose beginning the tiles of some rings are counted: all that these warps
-/// produce or consume of them is in it.
+/// A block of the same warps in which the tiles of some rings are counted from its beginning. It contains all
+/// operations of these warps that produce or consume tiles of the rings.
 struct RingRole {
   Block *block;
-  SmallVector<Operation *> operations; ///< produces and consumes, in order
+  SmallVector<Operation *> operations; ///< tile.produce and tile.consume, in order
 };
-/// The roles of a kernel; fails where one produces a ring and consumes its tiles. Branches part roles where
-/// no ring of theirs is anyone else's in the block around.
+/// Finds the roles of a kernel; fails if a role both produces a ring and consumes its tiles. Branches
+/// separate roles if no other branch of the enclosing block uses their rings.
 FailureOr<SmallVector<RingRole>> findRingRoles(func::FuncOp kernel);
 
-/// The numbers of a role's tiles, carried by the loops and branches around produces and consumes. Rings that
-/// are filled or taken in the same blocks are counted together.
+/// The numbers of a role's tiles, carried by the loops and branches around its produces and consumes. Rings
+/// that are produced or consumed in the same blocks are counted together.
 class RingCounters {
 public:
   explicit RingCounters(const RingRole &role);
@@ -29,10 +29,10 @@ public:
   using Lower = function_ref<void(RingCounters &, ArrayRef<Operation *>)>;
   void run(Lower lower);
 
-  // What follows is for `lower`.
-  /// Number of the tile.
+  // The following members are for `lower`.
+  /// Returns the number of the tile.
   Value tileOf(Operation *op) const { return values[tiles.lookup(ringOf(op))]; }
-  /// Parity of how many of the ring's tiles were cleared so far; may be set.
+  /// Returns the parity of the number of the ring's tiles cleared so far; may be set.
   Value &clearedOf(Operation *op) { return values[cleared.lookup(ringOf(op))]; }
 
 private:
@@ -46,8 +46,8 @@ private:
   const RingRole &role;
   IRRewriter b;
   Lower lower;
-  DenseMap<Value, unsigned> tiles, cleared; ///< of each ring, indices into `values`
-  SmallVector<Value> values;                ///< as they are where the walk is
+  DenseMap<Value, unsigned> tiles, cleared; ///< indices of each ring into `values`
+  SmallVector<Value> values;                ///< values at the current position of the walk
 };
 
 } // namespace mlir::tile

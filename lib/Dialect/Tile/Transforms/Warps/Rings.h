@@ -1,4 +1,4 @@
-//===- Rings.h - Fills, consumes and uses of rings' tiles ----------*- C++ -*-===//
+//===- Rings.h - Producers, consumers and uses of rings' tiles --*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_TILE_TRANSFORMS_WARPS_RINGS_H
 #define ATTN_DIALECT_TILE_TRANSFORMS_WARPS_RINGS_H
@@ -11,27 +11,27 @@
 
 namespace mlir::tile {
 
-/// The ring of a `tile.produce` or `tile.consume`; null for other operations.
+/// Returns the ring of a `tile.produce` or `tile.consume`; null for other operations.
 Value ringOf(Operation *op);
 
-/// How the copies of a produce reach the ring.
+/// The copies of a `tile.produce` into the ring.
 struct ProducedCopies {
-  TmaLoadOp tmaLoad;    ///< null if they are gathers, or if branches hold the fetches
-  ClearOp clear;        ///< behind the tmaLoad, if there is one
-  bool gathers = false; ///< else they are fetched
+  TmaLoadOp tmaLoad;    ///< null if they are gathers, or if branches hold the TMA loads
+  ClearOp clear;        ///< after the TMA load, if there is one
+  bool gathers = false; ///< else they are TMA loads
 };
-/// The copies of a produce, or what is wrong with them.
+/// Returns the copies of a `tile.produce`, or reports an error.
 FailureOr<ProducedCopies> copiesOf(ProduceOp produce);
 
-/// Who uses a tile that was taken. Operations in loops and branches count as those of the consume's own block
-/// that contain them.
+/// Uses of a consumed tile. Operations in loops and branches count as the operation of the consume's own
+/// block that contains them.
 struct TileUses {
-  Operation *first = nullptr, *last = nullptr; ///< null if nobody does
-  /// MMAs that read it, wherever they are.
+  Operation *first = nullptr, *last = nullptr; ///< null without uses
+  /// MMAs that read it, in any block.
   SmallVector<StartMmaOp> mmas;
-  /// Whether the last use is the end of an mma, and nothing but mmas reads the tile.
+  /// Whether the last use is the end of an MMA, and only MMAs read the tile.
   bool endsWithMma = false;
-  /// Whether its memory is sent.
+  /// Whether a TMA store reads its memory.
   bool sent = false;
 };
 FailureOr<TileUses> usesOf(ConsumeOp consume);
@@ -45,11 +45,11 @@ struct Ring {
 
   RingType getType() { return cast<RingType>(tiles.getMemory().getType()); }
   int64_t getStages() { return getType().getStages(); }
-  /// Loops around its produces.
+  /// Returns the number of loops around its produces.
   int64_t getDepth() const;
 };
 using Rings = llvm::MapVector<Value, Ring>;
-/// The rings of a kernel that are filled and taken, in the order of their allocation.
+/// Returns the rings of a kernel that are produced and consumed, in the order of their allocation.
 FailureOr<Rings> findRings(func::FuncOp kernel);
 
 } // namespace mlir::tile

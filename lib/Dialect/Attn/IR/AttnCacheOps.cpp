@@ -62,7 +62,7 @@ static LogicalResult verifyCache(Operation *op, KVType type) {
   return success();
 }
 
-/// Rows of keys or of values: as they are stored or, where that is as codes, in 16 bits.
+/// Verifies rows of keys or of values: in the stored type or, if it is quantized, in 16 bits.
 static LogicalResult verifyRows(const RowCopy &copy, StringRef what, Value rows, int64_t dim, Type stored) {
   auto expected = [&](Type element) {
     return RankedTensorType::get({ShapedType::kDynamic, ShapedType::kDynamic, copy.type().getHeads(), dim},
@@ -82,7 +82,7 @@ static LogicalResult verifyRows(const RowCopy &copy, StringRef what, Value rows,
   return error << ", got " << rows.getType();
 }
 
-/// Two caches of the same heads and dims, the second of fewer bits.
+/// Verifies two caches of equal heads and dims, the second of fewer bits.
 static LogicalResult verifyRequantized(const RowCopy &copy) {
   auto into = cast<KVType>(copy.into.getType());
   KVType type = copy.type();

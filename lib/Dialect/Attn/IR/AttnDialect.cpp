@@ -40,8 +40,8 @@ void AttnDialect::initialize() {
       >();
 }
 
-/// Checks the attributes that one pass sets for another. The passes that read what a function asks for check
-/// that, in the user's words.
+/// Checks the attributes that one pass sets for another. The passes that read a function's requests check
+/// those, in the user's words.
 LogicalResult AttnDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
   StringRef name = attribute.getName().strref();
   Attribute value = attribute.getValue();

@@ -64,7 +64,7 @@ std::optional<unsigned> UpdateOp::getClassOfRegion() {
 LogicalResult UpdateOp::verifyRegions() { return detail::verifyScore(*this, getScore()); }
 
 OpFoldResult UpdateOp::fold(FoldAdaptor) {
-  // Nothing is seen: the region contributes the identity.
+  // Nothing is visible: the region contributes the identity.
   HeadClassesAttr classes = getHeadClassesAttr();
   bool empty = getVisibility().isStaticallyEmpty() || (classes && classes.isStaticallyEmpty());
   if (std::optional<unsigned> only = getClassOfRegion())
@@ -82,7 +82,7 @@ OpFoldResult MergeOp::fold(FoldAdaptor) {
 
 namespace {
 /// merge(a, update(...update(init, R1)..., Rn)) -> update(...update(a, R1)..., Rn), by associativity: the
-/// chain on either side starts from the other state instead of from the identity.
+/// chain on either side starts from the other state instead of the identity.
 struct ContinueChain : OpRewritePattern<MergeOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -108,7 +108,7 @@ struct ContinueChain : OpRewritePattern<MergeOp> {
         merge, "neither state is a chain that starts at the identity and is used once");
   }
 
-  /// The updates of a chain, last first; empty unless it starts at the identity and nothing else uses it.
+  /// Returns the updates of a chain, last first; empty unless it starts at the identity and has no other use.
   static SmallVector<UpdateOp> chainFromIdentity(Value state) {
     SmallVector<UpdateOp> updates;
     while (auto update = state.getDefiningOp<UpdateOp>()) {

@@ -28,8 +28,8 @@ static ParseResult parseScale(OpAsmParser &parser, FloatAttr &scale) {
   return success();
 }
 
-/// The shortest decimal that reads back as the same float; MLIR's own form ends in hexadecimal for most
-/// scales.
+/// Prints the shortest decimal that reads back as the same float; MLIR's own form ends in hexadecimal for
+/// most scales.
 static void printScale(OpAsmPrinter &printer, Operation *, FloatAttr scale) {
   float value = scale.getValue().convertToFloat();
   std::array<char, 32> text;
@@ -60,7 +60,7 @@ static void printClassName(OpAsmPrinter &printer, Operation *, StringAttr name) 
   printer.printKeywordOrString(name.getValue());
 }
 
-/// `name %copy, ...`
+/// Parses `name %copy, ...`.
 static ParseResult parseCopies(OpAsmParser &parser, SmallVectorImpl<OpAsmParser::UnresolvedOperand> &copies,
                                ArrayAttr &names) {
   SmallVector<Attribute> parsed;
@@ -86,7 +86,7 @@ static void printCopies(OpAsmPrinter &printer, Operation *, OperandRange copies,
   });
 }
 
-/// `(` operand `see` visibility (`for` class)? `)`, ...
+/// Parses `(` operand `see` visibility (`for` class)? `)`, ...
 static ParseResult parseRegions(OpAsmParser &parser, SmallVectorImpl<OpAsmParser::UnresolvedOperand> &regions,
                                 ArrayAttr &visibility, ArrayAttr &classes) {
   SmallVector<Attribute> visibilities, names;
@@ -141,7 +141,7 @@ static void printHeadClasses(OpAsmPrinter &printer, Operation *, HeadClassesAttr
   classes.printClasses(printer);
 }
 
-/// query `,` region... (`,` classes)? (`,` sinks)? `->` output (`,` lse)?
+/// Parses query `,` region... (`,` classes)? (`,` sinks)? `->` output (`,` lse)?.
 static ParseResult parseAttendTypes(OpAsmParser &parser, ArrayRef<OpAsmParser::UnresolvedOperand> regions,
                                     const std::optional<OpAsmParser::UnresolvedOperand> &classes,
                                     const std::optional<OpAsmParser::UnresolvedOperand> &sinks,

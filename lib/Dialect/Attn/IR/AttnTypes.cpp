@@ -10,7 +10,7 @@
 using namespace mlir;
 using namespace mlir::attn;
 
-/// `dense`, `packed`, `paged<N>` or `unified<N>`.
+/// Parses `dense`, `packed`, `paged<N>` or `unified<N>`.
 static ParseResult parseStore(AsmParser &parser, Store &store, int64_t &page) {
   StringRef keyword;
   SMLoc loc = parser.getCurrentLocation();
@@ -105,7 +105,7 @@ LogicalResult KVType::verify(function_ref<InFlightDiagnostic()> emitError, Store
   return detail::verifyStored(emitError, "value", value, valueDim);
 }
 
-/// A word or, of a group, its features.
+/// Parses a word or, for a group, its number of features.
 Type QuantizedType::parse(AsmParser &parser) {
   Type element;
   Per per = Per::Group;

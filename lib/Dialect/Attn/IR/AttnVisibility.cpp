@@ -1,4 +1,4 @@
-//===- AttnVisibility.cpp - Who may see a token ---------------------------===//
+//===- AttnVisibility.cpp - Which tokens a row sees -----------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Attn/IR/Attn.h"
 
@@ -107,7 +107,7 @@ private:
     return term.sizes.empty() ? form : form + "(" + std::string(term.sizes) + ")";
   }
 
-  /// Bounds the recursion here and in whatever walks the result.
+  /// Bounds the recursion here and in every walk of the result.
   static constexpr unsigned kMaxDepth = 32;
   AsmParser &parser;
 };
@@ -128,8 +128,8 @@ void VisibilityAttr::printExpression(AsmPrinter &printer) const {
   llvm::interleave(
       getOperands(),
       [&](VisibilityAttr operand) {
-        // A union inside an intersection needs parentheses; a list inside a list of its kind keeps its shape
-        // by them.
+        // A union inside an intersection needs parentheses; they also preserve a list inside a list of its
+        // kind.
         bool parentheses =
             operand.getKind() == getKind() || (isAnd && operand.getKind() == VisibilityKind::Or);
         printer << (parentheses ? "(" : "");
@@ -154,8 +154,8 @@ void VisibilityAttr::print(AsmPrinter &printer) const {
   printer << ">";
 }
 
-/// The intersections that a visibility is a union of, as everything that compiles or plans it takes it apart;
-/// no more than `most` and one.
+/// Counts the intersections whose union is the visibility, as compiler and planner split it; at most `most` +
+/// 1.
 static size_t countTerms(VisibilityKind kind, ArrayRef<VisibilityAttr> operands, size_t most) {
   size_t count = kind == VisibilityKind::Or ? 0 : 1;
   for (VisibilityAttr operand : operands) {
@@ -197,7 +197,7 @@ bool VisibilityAttr::isStaticallyEmpty() const {
     return llvm::all_of(getOperands(), empty);
   if (getKind() == VisibilityKind::And)
     return llvm::any_of(getOperands(), empty);
-  // A term that shows nothing to one row shows nothing to any.
+  // A term that shows nothing to one row shows nothing to any row.
   auto shown = intervalOf(getKind(), IntegerPositions(), int64_t{0}, getSizes());
   return shown.end && *shown.end <= shown.begin.value_or(0);
 }
@@ -233,7 +233,7 @@ static VisibilityAttr join(VisibilityKind kind, ArrayRef<VisibilityAttr> parts,
   SmallVector<bool> dropped(flat.size(), false);
   for (auto [i, part] : llvm::enumerate(flat))
     for (auto [j, another] : llvm::enumerate(flat))
-      // Of two that make each other redundant the earlier stays.
+      // If two parts make each other redundant, the earlier one stays.
       if (i != j && !dropped[j] && redundant(part, another) && !(i < j && redundant(another, part))) {
         dropped[i] = true;
         break;

@@ -1,7 +1,7 @@
 //===- CacheSignature.cpp - The tensors of a cache function ---------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Such a function holds one operation and nothing beside it: what it does to
-// memory is all that it does.
+// A function of this kind holds only one operation: the operation's effect on memory is the function's whole
+// effect.
 //
 //===----------------------------------------------------------------------===//
 #include "CacheSignature.h"
@@ -54,7 +54,8 @@ private:
   }
 
   bool isCache(Value value) const { return value == copy->cache || value == copy->into; }
-  /// The name that a list or rows must have, as their tensors have it; empty for a cache, which has any.
+  /// Returns the required name of a list or of rows, after their tensors; empty for a cache, which may have
+  /// any name.
   StringRef nameOf(Value value) const {
     bool both = copy->from && copy->to;
     return value == copy->k        ? "k"
@@ -64,7 +65,7 @@ private:
            : value == copy->status ? "status"
                                    : "";
   }
-  /// The dynamic dimensions that they have by default. Each of two caches has its own number of slots.
+  /// Returns the default names of their dynamic dimensions. Each of two caches has its own number of slots.
   std::vector<std::string> dimsOf(Value value, StringRef name) const {
     if (value == copy->status)
       return {};

@@ -121,7 +121,7 @@ FailureOr<Signature> mlir::attn::detail::readPageSignature(func::FuncOp func) {
     return func.emitOpError("expected a body of one block");
   Operation *found = findPageOp(func);
   for (Operation &op : func.front().without_terminator())
-    if (&op != found && !isa<arith::ConstantOp>(op)) // of its regions
+    if (&op != found && !isa<arith::ConstantOp>(op)) // constants of its regions
       return op.emitOpError(
                  "expected one operation on a table of pages per function and nothing beside it, got ")
              << (isPageOp(&op) ? "a second" : "another operation");

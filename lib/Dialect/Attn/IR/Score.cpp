@@ -1,4 +1,4 @@
-//===- Score.cpp - What a score region may hold ---------------------------===//
+//===- Score.cpp - Legal contents of score regions ------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Attn/IR/Score.h"
 #include "Verify.h"
@@ -30,7 +30,7 @@ bool mlir::attn::usesApproximateFunctions(Region &score) {
 }
 
 IndexedBy mlir::attn::indexedBy(Operation *read) {
-  constexpr unsigned head = 1, rowPosition = 2; // of the region's arguments
+  constexpr unsigned head = 1, rowPosition = 2; // arguments of the region
   IndexedBy found = IndexedBy::Head;
   SmallVector<Operation *> open{read};
   llvm::SmallPtrSet<Operation *, 8> seen;
@@ -57,19 +57,19 @@ static bool isScalar(Type type) { return type.isF32() || type.isInteger(32) || t
 
 namespace {
 
-/// Checks what a region of scalars holds.
+/// Verifies the contents of a region of scalars.
 class ScalarRegion {
 public:
-  /// `what`: as messages call it.
+  /// `what`: the region's name in messages.
   ScalarRegion(Operation *owner, Region &region, StringRef what) : owner(owner), region(region), what(what) {}
 
-  /// `expected`: the operations that may stand there, for messages.
+  /// `expected`: the legal operations, for messages.
   LogicalResult verify(function_ref<bool(Operation *)> isLegal, StringRef expected) const {
     for (Operation &op : region.front()) {
       if (!isLegal(&op))
         return error(&op) << "is not allowed in a " << what << "; expected " << expected;
       auto isIllegal = [](Type type) { return !isScalar(type); };
-      // The tensor of a read is checked by the read.
+      // A read checks its own tensor.
       TypeRange operands = isa<ReadOp>(op) ? TypeRange() : TypeRange(op.getOperandTypes());
       SmallVector<Type> types(operands);
       llvm::append_range(types, op.getResultTypes());
@@ -87,14 +87,14 @@ public:
   }
 
 private:
-  /// At the offending operation, and a note at the operation the region belongs to.
+  /// Emits an error at the offending operation, and a note at the operation that owns the region.
   InFlightDiagnostic error(Operation *op) const {
     InFlightDiagnostic diagnostic = op->emitOpError();
     diagnostic.attachNote(owner->getLoc()) << "in the " << what << " of this operation";
     return diagnostic;
   }
 
-  /// Division by zero and oversized shifts are undefined: only constants can be seen to be legal.
+  /// Division by zero and oversized shifts are undefined: only constants are known to be legal.
   LogicalResult verifyConstantOperand(Operation *op) const {
     bool divides = isa<arith::DivSIOp, arith::DivUIOp, arith::RemSIOp, arith::RemUIOp>(op);
     if (!divides && !isa<arith::ShLIOp, arith::ShRSIOp, arith::ShRUIOp>(op))
@@ -112,7 +112,7 @@ private:
     return success();
   }
 
-  /// Truth values have no arithmetic: what a sign or a carry of one bit would mean is better not asked.
+  /// Truth values have no arithmetic: signs and carries of one bit are ambiguous.
   LogicalResult verifyTruthValues(Operation *op) const {
     bool legal =
         isa<arith::AndIOp, arith::OrIOp, arith::XOrIOp, arith::SelectOp, arith::ExtSIOp, arith::ExtUIOp,

@@ -45,7 +45,7 @@ const Argument &Signature::query() const {
   return *llvm::find_if(arguments, [](const Argument &argument) { return argument.role == Role::Query; });
 }
 
-/// Whether `first` is what `last` begins with: the same but for the regions behind the first.
+/// Whether `first` is a prefix of `last`: equal except for the regions after the first.
 static bool beginsWith(AttendOp last, AttendOp first) {
   return first.getRegions().size() == 1 && last.getRegions().size() > 1 &&
          first.getQuery() == last.getQuery() && first.getRegions()[0] == last.getRegions()[0] &&
@@ -102,7 +102,7 @@ public:
   }
 
 private:
-  /// Which value is the query, which the sink logits, and what the results are.
+  /// Finds the query, the sink logits and the results.
   LogicalResult readUses() {
     LogicalResult result = success();
     auto set = [&](Operation *op, Value &slot, Value value, StringRef what) {
@@ -162,7 +162,7 @@ private:
                     : value == classes             ? Role::Classes
                                                    : Role::Tensor;
     auto name = func.getArgAttrOfType<StringAttr>(argument.index, "attn.name");
-    // Where all classes came to see the same, nothing uses the tensor that assigns heads to them.
+    // If normalization made all classes equal, nothing uses the tensor that assigns heads to them.
     if (name && name == exampleName(Role::Classes) && value.use_empty() &&
         getElementTypeOrSelf(argument.type).isInteger(32))
       argument.role = Role::Classes;
@@ -212,13 +212,13 @@ private:
     case Role::Slots:
     case Role::Status:
     case Role::Pages:
-      break; // of functions with operations on a cache
+      break; // only in functions with operations on a cache
     }
     llvm_unreachable("unknown role");
   }
 
   LogicalResult checkName(BlockArgument value, const Argument &argument) {
-    // The tensors of these have fixed names in files and kernels.
+    // The tensors of these roles have fixed names in files and kernels.
     bool fixed =
         argument.role == Role::Query || argument.role == Role::Sinks || argument.role == Role::Classes;
     if (fixed && argument.name != exampleName(argument.role))

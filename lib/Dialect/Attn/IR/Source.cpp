@@ -1,4 +1,4 @@
-//===- Source.cpp - Text as people write it -------------------------------===//
+//===- Source.cpp - Source text before parsing ----------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Attn/IR/Source.h"
 
@@ -16,8 +16,8 @@ namespace {
 /// Whether a character may be part of a word: of a keyword, a name or a number.
 bool isOfWord(char c) { return isAlnum(c) || c == '_' || c == '.' || c == '$'; }
 
-/// The length of the token that `text` begins with, as MLIR's lexer has it: a word, a name with its sigil, or
-/// one character.
+/// Returns the length of the first token of `text`, by the rules of MLIR's lexer: a word, a name with its
+/// sigil, or one character.
 size_t tokenLength(StringRef text) {
   const bool hasSigil = StringRef("#!%^@").contains(text[0]);
   if (!hasSigil && !isOfWord(text[0]))
@@ -51,7 +51,7 @@ void forEachToken(StringRef text, function_ref<void(StringRef)> see) {
   }
 }
 
-/// Reads tokens, and says of each what MLIR's parser would not survive in it.
+/// Reads tokens, and describes those that MLIR's parser would not survive.
 class SurvivalCheck {
 public:
   /// Describes the fault of the next token; empty if it has none.
@@ -59,7 +59,7 @@ public:
     std::string fault = bracketFault(token);
     if (longestNumber(token) > mlir::attn::mostDigits)
       fault = "expected numbers of at most " + std::to_string(mlir::attn::mostDigits) + " digits";
-    unsigned result = 0; // the parser makes room for all results up to the one that is named
+    unsigned result = 0; // the parser allocates all results up to the named one
     if (token.size() > 1 && token[0] == '#' && isDigit(token[1]) &&
         (token.drop_front().getAsInteger(10, result) || result > mlir::attn::mostResults))
       fault = "expected results numbered up to " + std::to_string(mlir::attn::mostResults);
@@ -80,7 +80,7 @@ private:
     return most;
   }
 
-  /// Counts brackets, those in aliases as if they stood where the alias is used.
+  /// Counts brackets; brackets of an alias count where the alias is used.
   std::string bracketFault(StringRef token) {
     unsigned within = depth;
     if (token == "=" && depth == 0 && isAlias(last)) {
@@ -144,9 +144,9 @@ mlir::OwningOpRef<mlir::ModuleOp> mlir::attn::parseSource(SourceMgr &sources, ML
   bool hasErrors = false;
   ScopedDiagnosticHandler handler(context, [&](Diagnostic &diagnostic) {
     hasErrors |= diagnostic.getSeverity() == DiagnosticSeverity::Error;
-    return failure(); // whoever shows errors shows it
+    return failure(); // the diagnostic handler reports it
   });
-  // The parser reads a copy, and whoever shows errors quotes the text as it was written.
+  // The parser reads a copy, and diagnostics quote the text as it was written.
   const MemoryBufferRef text = *sources.getMemoryBuffer(sources.getMainFileID());
   SourceMgr copies;
   copies.AddNewSourceBuffer(acceptAmpersand(MemoryBuffer::getMemBuffer(text)), SMLoc());

@@ -1,4 +1,4 @@
-//===- Verify.cpp - What the verifiers share ------------------------------===//
+//===- Verify.cpp - Common parts of verifiers -----------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Verify.h"
 
@@ -126,7 +126,7 @@ LogicalResult mlir::attn::detail::verifyOutput(Operation *op, Type output, int64
 
 LogicalResult mlir::attn::detail::verifyLse(Operation *op, Type lse, int64_t heads) {
   auto expected = RankedTensorType::get({ShapedType::kDynamic, heads}, Float32Type::get(op->getContext()));
-  // Text may leave the number of heads to the query.
+  // The text may leave the number of heads to the query.
   if (lse == expected || lse == RankedTensorType::get({ShapedType::kDynamic, ShapedType::kDynamic},
                                                       Float32Type::get(op->getContext())))
     return success();

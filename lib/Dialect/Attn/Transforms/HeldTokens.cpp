@@ -1,7 +1,7 @@
-//===- HeldTokens.cpp - What kernels can hold tokens of -------------------===//
+//===- HeldTokens.cpp - Legality of kernels with stationary tokens --------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Kernels that hold tokens and walk the rows that see them make gradients of stores in
-// which tokens lie as their numbers say, of 16 bits; what tokens are worth, of any.
+// Kernels with stationary tokens walk the rows that see them. They compute gradients for stores of 16 bits
+// whose tokens lie in the order of their numbers, and significance for any store.
 //
 //===----------------------------------------------------------------------===//
 #include "HeldTokens.h"
@@ -14,7 +14,8 @@ using namespace mlir;
 using namespace mlir::attn;
 namespace rt = ::attn::rt;
 
-/// `refused`: that the attention cannot do what kernels are asked for.
+/// Verifies that tokens can be stationary. `refused`: the message's statement that the attention cannot do
+/// it.
 static LogicalResult verifyHolds(AttendOp attend, StringRef refused) {
   if (attend.getHeadClassesAttr())
     return attend.emitOpError(refused) << ": its heads have classes; expected all heads to see alike";
@@ -28,7 +29,8 @@ static LogicalResult verifyHolds(AttendOp attend, StringRef refused) {
 
 static constexpr StringLiteral noBackward = "has no backward pass (attn.backward)";
 
-/// Names of the function's sink logits and of its tables, whether or not a score region reads them.
+/// Returns the names of the function's sink logits and of its tables, whether or not a score region reads
+/// them.
 static llvm::SetVector<StringRef> tablesOf(func::FuncOp function) {
   llvm::SetVector<StringRef> names;
   for (BlockArgument argument : function.getArguments()) {
@@ -40,7 +42,7 @@ static llvm::SetVector<StringRef> tablesOf(func::FuncOp function) {
   return names;
 }
 
-/// A kernel adds up what a row's tokens give to an element that all of them read.
+/// Verifies tables: a kernel sums the terms of a row's tokens for an element that all of them read.
 static LogicalResult verifyTables(AttendOp attend, ArrayAttr listed) {
   auto function = attend->getParentOfType<func::FuncOp>();
   const llvm::SetVector<StringRef> tables = tablesOf(function);

@@ -20,12 +20,12 @@ struct NormalizePass : mlir::attn::impl::NormalizePassBase<NormalizePass> {
         attend.setScaleAttr(attend.getScaleOrDefault());
       simplify(attend);
       simplifyClasses(attend);
-      simplify(attend); // again: what the classes saw may have become what a region shows
+      simplify(attend); // again: the classes' visibility may have become a region's
     });
   }
 
-  /// Classes that see the same of every region are no classes: what they see becomes what the regions show.
-  /// Unless a region belongs to one of them.
+  /// Removes classes with equal visibility of every region, and gives their visibility to the regions. Keeps
+  /// the classes if a region belongs to one of them.
   void simplifyClasses(AttendOp attend) {
     HeadClassesAttr classes = attend.getHeadClassesAttr();
     if (!classes)
@@ -68,7 +68,7 @@ struct NormalizePass : mlir::attn::impl::NormalizePassBase<NormalizePass> {
       simplified += simple != attend.getRegionVisibility(i);
       keep(i, simple);
     }
-    // Of an attend that sees nothing at all, one region keeps the operation well formed.
+    // One region keeps the operation well formed if nothing at all is visible.
     if (regions.empty())
       keep(0, attend.getRegionVisibility(0).simplify());
     dropped += attend.getRegions().size() - regions.size();

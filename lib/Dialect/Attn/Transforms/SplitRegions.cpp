@@ -50,7 +50,7 @@ struct SplitRegionsPass : mlir::attn::impl::SplitRegionsPassBase<SplitRegionsPas
     });
   }
 
-  /// Returns the finished state. `first`: that of the first region, which is finished for itself.
+  /// Returns the finished state. `first`: the state of the first region, which is also finished separately.
   Value split(AttendOp attend, Value first = {}) {
     OpBuilder builder(attend);
     Location loc = attend.getLoc();

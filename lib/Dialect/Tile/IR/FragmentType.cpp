@@ -31,7 +31,7 @@ Type FragmentType::parse(AsmParser &parser) {
       if (parser.parseInteger(order.runs) ||
           (succeeded(parser.parseOptionalKeyword("by")) && parser.parseInteger(order.step)))
         return {};
-      if (!order) { // which stands for features as they come
+      if (!order) { // 0 stands for features in ascending order
         parser.emitError(loc, "expected runs of a power of two of features, 16 to 1024, got 0");
         return {};
       }
@@ -72,7 +72,7 @@ static SmallVector<FragmentType::Span> spansOf(int64_t features, int64_t runs) {
   return spans;
 }
 
-/// Registers that hold a run of codes, as memory holds them.
+/// Returns the registers that hold a run of quantized elements, in the form of memory.
 static int64_t wordsOf(int64_t codes, int64_t bits) { return llvm::divideCeil(codes * bits, 32); }
 
 static LogicalResult verifyOrder(function_ref<InFlightDiagnostic()> emitError, ArrayRef<Axis> axes,
@@ -177,7 +177,7 @@ int64_t FragmentType::getRegisters() const {
   llvm_unreachable("a fragment without a layout has no registers");
 }
 
-/// Registers of codes in runs.
+/// Returns the registers of quantized elements in runs.
 int64_t FragmentType::getWords() const {
   int64_t words = 0, bits = getElement().getIntOrFloatBitWidth();
   bool rows = getFeatureAxis() == 0;

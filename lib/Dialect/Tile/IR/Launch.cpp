@@ -1,4 +1,4 @@
-//===- Launch.cpp - How a kernel says that it is launched -----------------===//
+//===- Launch.cpp - Launch descriptions of kernels ------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Tile/IR/Launch.h"
 #include "attn/Dialect/Tile/IR/Tile.h"

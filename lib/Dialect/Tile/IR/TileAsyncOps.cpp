@@ -1,4 +1,4 @@
-//===- TileAsyncOps.cpp - Verifiers of bulk copies and asynchronous mmas --===//
+//===- TileAsyncOps.cpp - Verifiers of TMA and asynchronous MMAs ----------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Tile/IR/Tile.h"
 #include "attn/Support/Elements.h"
@@ -8,7 +8,7 @@
 using namespace mlir;
 using namespace mlir::tile;
 
-/// Bulk copies of a tile go through a map for each width of its panels.
+/// Verifies that a TMA copy of a tile has a map for each width of its panels.
 static LogicalResult verifyMaps(Operation *op, ValueRange maps, SharedType tile) {
   int64_t bytes = tile.getLineBytes();
   if (bytes % 32 != 0)
@@ -108,7 +108,7 @@ LogicalResult StageOp::verify() {
   return success();
 }
 
-/// Started results belong to the tensor cores until they are finished.
+/// Verifies uses: started results belong to the tensor cores until they are finished.
 static LogicalResult verifyStartedUses(Operation *op, Value started) {
   for (OpOperand &use : started.getUses()) {
     Operation *user = use.getOwner();
@@ -119,7 +119,7 @@ static LogicalResult verifyStartedUses(Operation *op, Value started) {
         continue;
     if (auto branch = dyn_cast<scf::IfOp>(user->getParentOp()); branch && isa<scf::YieldOp>(user)) {
       if (use.getOperandNumber() >= branch.getNumResults())
-        continue; // the branch itself says so
+        continue; // the branch's own result is checked
       if (failed(verifyStartedUses(op, branch.getResult(use.getOperandNumber()))))
         return failure();
       continue;
@@ -136,7 +136,8 @@ bool StartMmaOp::transposesLhs() {
   return shared && shared.getColAxis() == getResult().getType().getAxes()[0];
 }
 
-/// Of a left operand whose columns are the rows of the result, and of a right one of which a part is read.
+/// Verifies a left operand whose columns are the rows of the result, and a right operand of which a part is
+/// read.
 static LogicalResult verifyParts(StartMmaOp op, int64_t width) {
   auto lhs = dyn_cast<SharedType>(op.getLhs().getType());
   int64_t columns = op.getResult().getType().getSizes()[1], rows = 16 * ScheduleAttr::groupWarps;

@@ -36,7 +36,7 @@ void TileDialect::initialize() {
       >();
 }
 
-/// The attributes that passes read without asking again.
+/// Verifies attributes that passes read without further checks.
 LogicalResult TileDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
   StringRef name = attribute.getName().strref();
   Attribute value = attribute.getValue();
@@ -50,7 +50,7 @@ LogicalResult TileDialect::verifyOperationAttribute(Operation *op, NamedAttribut
   if (name == schedulesAttr) {
     if (!isListOf([](Attribute a) { return isa<ScheduleAttr>(a); }) || cast<ArrayAttr>(value).empty())
       return expected("a list of #tile.schedule, at least one");
-    llvm::SmallSet<int64_t, 4> rows; // kernels are named by them
+    llvm::SmallSet<int64_t, 4> rows; // kernels are named by their rows
     for (auto schedule : cast<ArrayAttr>(value).getAsRange<ScheduleAttr>())
       if (!rows.insert(schedule.getRows()).second)
         return op->emitOpError("expected one schedule per number of rows, got two for ")

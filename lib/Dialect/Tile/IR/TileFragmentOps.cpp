@@ -12,7 +12,7 @@ static SmallVector<Type> elementsOf(ValueRange fragments) {
                              [](Value value) { return cast<FragmentType>(value.getType()).getElement(); });
 }
 
-/// Inputs of an elementwise operation have the result's axes, or one of them.
+/// Verifies that inputs of an elementwise operation have the result's axes, or one of them.
 static LogicalResult verifyBroadcast(Operation *op, ValueRange inputs, FragmentType result) {
   auto isPacked = [](FragmentType type) {
     return type.getLayout() == Layout::Lhs || type.getLayout() == Layout::Rhs;

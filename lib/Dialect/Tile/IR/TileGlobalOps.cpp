@@ -94,7 +94,7 @@ LogicalResult ReadRangeOp::verify() {
   return emitOpError("expected a buffer of i32, got ") << getBuffer().getType();
 }
 
-/// From a line to a number of 32 or 64 bits.
+/// Verifies a region from a line to an integer of 32 or 64 bits.
 static LogicalResult verifyNumbers(Operation *op, Region &numbers) {
   auto yield = numbers.front().empty() ? YieldOp() : dyn_cast<YieldOp>(numbers.front().back());
   bool narrow = yield && llvm::all_of(yield->getOperandTypes(), [](Type type) { return type.isInteger(32); });

@@ -1,4 +1,4 @@
-//===- TileMmaOps.cpp - Verifiers of mmas and of the merge of warps -------===//
+//===- TileMmaOps.cpp - Verifiers of MMAs and of the merge of warps -------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Verify.h"
 
@@ -8,21 +8,21 @@ using namespace mlir;
 using namespace mlir::tile;
 
 namespace {
-/// The left operand of an mma, in registers or in memory.
+/// The left operand of an MMA, in registers or in memory.
 struct LeftOperand {
   Axis row, contracted;
   int64_t rows, depth;
   Type element;
 };
 
-/// The right operand of an mma, in memory or in registers.
+/// The right operand of an MMA, in memory or in registers.
 struct RightOperand {
   Axis kept;
   int64_t width, depth;
 };
 } // namespace
 
-/// Empty, with an error, where it is none.
+/// Returns the left operand; empty, with an error, if it is illegal.
 static std::optional<LeftOperand> leftOperand(MmaOp mma) {
   if (auto fragment = dyn_cast<FragmentType>(mma.getLhs().getType())) {
     if (fragment.getRank() != 2 || !mayHaveLayout(fragment, mma.getLeftLayout())) {
@@ -49,7 +49,7 @@ static std::optional<LeftOperand> leftOperand(MmaOp mma) {
   return LeftOperand{tile.getRowAxis(), tile.getColAxis(), rows, tile.getCols(), tile.getElement()};
 }
 
-/// Empty, with an error, where it cannot be contracted over that axis.
+/// Returns the right operand; empty, with an error, if it cannot be contracted over that axis.
 static std::optional<RightOperand> rightOperand(MmaOp mma, Axis contracted) {
   if (auto fragment = dyn_cast<FragmentType>(mma.getRhs().getType())) {
     if (fragment.getRank() == 2 && fragment.getAxes()[1] == contracted &&
@@ -69,14 +69,15 @@ static std::optional<RightOperand> rightOperand(MmaOp mma, Axis contracted) {
   return std::nullopt;
 }
 
-/// Features in runs are so in both operands, or in what is kept of them.
+/// Verifies that features in runs have the same order in both operands, or in the operand and the result that
+/// keeps them.
 static LogicalResult verifyOrders(MmaOp mma, Axis contracted) {
   auto orderOf = [](Value value) {
     auto fragment = dyn_cast<FragmentType>(value.getType());
     return fragment ? fragment.getOrder() : FeatureOrder();
   };
   FeatureOrder right = orderOf(mma.getRhs()), none;
-  if (mma.transposesQueries() && contracted == Axis::Key) { // features are kept, of the left operand
+  if (mma.transposesQueries() && contracted == Axis::Key) { // the left operand's features are kept
     if (right || mma.getAcc().getType().getOrder() != orderOf(mma.getLhs()))
       return mma.emitOpError("expected features in the order of the left operand, ")
              << mma.getLhs().getType() << ", got " << mma.getAcc().getType();
@@ -140,7 +141,7 @@ LogicalResult MergeWarpsOp::verify() {
       merged.getSizes()[0] != 16 || merged.getSizes()[1] % 8 != 0 ||
       merged.getElement() != acc.getElement() || merged.getLayout() != acc.getLayout())
     return emitOpError("expected a merged accumulator with the axes of ") << acc << ", got " << merged;
-  // Sizes are whatever a text says: products of them may not fit.
+  // Sizes come from a text and have no limit: their products may overflow.
   auto times = [](uint64_t a, uint64_t b) { return llvm::SaturatingMultiply(a, b); };
   if (times(merged.getSizes()[1], getWarps()) < uint64_t(columns))
     return emitOpError("expected ") << getWarps() << " warps to cover " << columns << " columns, got "

@@ -1,4 +1,4 @@
-//===- TileOperandOps.cpp - Verifiers of what makes operands of mmas ------===//
+//===- TileOperandOps.cpp - Verifiers of MMA operands ---------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Verify.h"
 
@@ -7,7 +7,7 @@
 using namespace mlir;
 using namespace mlir::tile;
 
-/// Eight lines, which are multiplied from the right.
+/// Whether the fragment has eight lines, as a right operand of few rows.
 static bool isOfFewRows(FragmentType fragment) {
   return fragment.getRank() == 2 && fragment.getSizes()[0] == ScheduleAttr::fewRows;
 }
@@ -111,13 +111,13 @@ LogicalResult ConvertOp::verify() {
   return success();
 }
 
-/// Codes that `tile.widen` knows.
+/// Whether it is a quantized type that `tile.widen` takes.
 static bool isCode(Type type) {
   return isa<Float8E4M3FNType, Float8E5M2Type, Float4E2M1FNType>(type) || type.isSignlessInteger(8) ||
          type.isSignlessInteger(4) || type.isSignlessInteger(2);
 }
 
-/// Scales of blocks: a word for four of them, for each token.
+/// Verifies scales of blocks: one word for four scales of a token.
 static LogicalResult verifyBlocks(WidenOp widen) {
   BlocksAttr blocks = widen.getBlocksAttr();
   FragmentType source = widen.getSource().getType();
@@ -205,7 +205,7 @@ LogicalResult RestoreOp::verify() {
   return success();
 }
 
-/// Whether an mma takes the fragment for its queries.
+/// Whether the fragment is an operand of queries for an MMA.
 static bool isOfQueries(FragmentType type) {
   return type.getRank() == 2 && mayHaveLayout(type, isOfFewRows(type) ? Layout::Rhs : Layout::Lhs);
 }

@@ -8,7 +8,7 @@
 using namespace mlir;
 using namespace mlir::tile;
 
-/// The arguments of a region in front of it: `(%line: i32) { ... }`.
+/// Parses a region with its arguments first: `(%line: i32) { ... }`.
 static ParseResult parseBody(OpAsmParser &parser, Region &region) {
   SmallVector<OpAsmParser::Argument> arguments;
   return failure(parser.parseArgumentList(arguments, OpAsmParser::Delimiter::Paren, /*allowType=*/true) ||
@@ -22,7 +22,7 @@ static void printBody(OpAsmPrinter &printer, Operation *, Region &region) {
   printer.printRegion(region, /*printEntryBlockArgs=*/false);
 }
 
-/// The same, or nothing for a region without a block.
+/// Parses the same, or nothing for a region without a block.
 static ParseResult parseOptionalBody(OpAsmParser &parser, Region &region) {
   SmallVector<OpAsmParser::Argument> arguments;
   if (parser.parseArgumentList(arguments, OpAsmParser::Delimiter::OptionalParen, /*allowType=*/true))

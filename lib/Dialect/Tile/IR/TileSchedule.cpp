@@ -1,4 +1,4 @@
-//===- TileSchedule.cpp - Schedules: fields, and what any chip asks of them ===//
+//===- TileSchedule.cpp - Schedules: fields, and checks for all chips --------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Tile/IR/Tile.h"
 
@@ -67,14 +67,14 @@ static LogicalResult verifyTiles(EmitError emitError, ScheduleKind kind, int64_t
                        << " (keys = " << keys << ", warps = " << warps << ")";
   if (kind == ScheduleKind::Wgmma && keys > 256)
     return emitError() << "expected at most 256 keys, what one wgmma multiplies, got " << keys;
-  // The lanes of a warp look up one line each.
+  // Each lane of a warp looks up one line.
   if (int64_t copied = keys / warps; kind == ScheduleKind::Mma && (copied < 2 || copied > 32))
     return emitError() << "expected 2 to 32 keys for each warp to copy, got " << copied << " (keys = " << keys
                        << ", warps = " << warps << ")";
   return success();
 }
 
-/// What setmaxnreg takes (PTX ISA).
+/// Limits of setmaxnreg (PTX ISA).
 static constexpr int64_t leastRegisters = 24, mostRegisters = 256;
 
 LogicalResult ScheduleAttr::verify(EmitError emitError, ScheduleKind kind, int64_t rows, int64_t keys,
@@ -127,7 +127,7 @@ LogicalResult MergeScheduleAttr::verify(EmitError emitError, int64_t warps, int6
     return emitError() << "expected 1 to 32 warps, got " << warps;
   if (blocks < 1 || blocks > 32)
     return emitError() << "expected 1 to 32 blocks per multiprocessor, got " << blocks;
-  // A lane knows of one part each, and what is left of a row is read in halves.
+  // Each lane holds the state of one part, and the remaining parts of a row are read in halves.
   if (parts < 1 || parts > 32 || !llvm::isPowerOf2_64(parts))
     return emitError() << "expected a power of two up to 32 as the parts that are read at once, got "
                        << parts;

@@ -16,7 +16,7 @@ class ScheduleParser {
 public:
   ScheduleParser(AsmParser &parser, ScheduleFields &fields) : parser(parser), fields(fields) {}
 
-  /// `name = value`
+  /// Parses `name = value`.
   ParseResult parseField() {
     StringRef name;
     SMLoc loc = parser.getCurrentLocation();
@@ -83,7 +83,7 @@ private:
     value = word == "true";
     return success();
   }
-  /// `gather` or `boxes n`
+  /// Parses `gather` or `boxes n`.
   ParseResult parseCopy(int64_t &lines) {
     StringRef word;
     SMLoc loc = parser.getCurrentLocation();

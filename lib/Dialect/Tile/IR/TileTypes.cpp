@@ -19,7 +19,7 @@ ParseResult tile::parseExtent(AsmParser &parser, Axis &axis, int64_t &size) {
   return parser.parseInteger(size);
 }
 
-/// Elements of memory: scalars of whole bytes, or codes of which bytes are.
+/// Verifies elements of memory: scalars of whole bytes, or quantized elements that fill bytes.
 static LogicalResult verifyElement(function_ref<InFlightDiagnostic()> emitError, Type element) {
   if (element.isIntOrFloat() && llvm::is_contained({8, 16, 32, 64}, element.getIntOrFloatBitWidth()))
     return success();
@@ -29,7 +29,7 @@ static LogicalResult verifyElement(function_ref<InFlightDiagnostic()> emitError,
                      << element;
 }
 
-/// No tile comes near this; products of sizes stay far from overflow.
+/// No tile is near this size; products of sizes stay far from overflow.
 static constexpr int64_t kMaxExtent = 1 << 16;
 
 LogicalResult tile::verifyExtent(function_ref<InFlightDiagnostic()> emitError, Axis axis, int64_t size) {

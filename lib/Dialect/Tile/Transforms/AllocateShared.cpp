@@ -51,7 +51,8 @@ struct AllocateShared : tile::impl::AllocateSharedPassBase<AllocateShared> {
     return success();
   }
 
-  /// What was chosen by a prediction is what was predicted: else a launch might ask for more than there is.
+  /// Verifies the prediction by which the schedule was chosen: otherwise a launch might request more memory
+  /// than exists.
   static LogicalResult verify(func::FuncOp kernel, ScheduleAttr schedule, const SharedMemory &memory) {
     if (!schedule || !schedule.getSharedBytes() || *schedule.getSharedBytes() == memory.getBytes())
       return success();

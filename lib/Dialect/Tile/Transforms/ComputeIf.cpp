@@ -1,4 +1,4 @@
-//===- ComputeIf.cpp - Values that are computed ahead ---------------------===//
+//===- ComputeIf.cpp - Values that are computed early ---------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "ComputeIf.h"
 
@@ -11,7 +11,7 @@
 using namespace mlir;
 using namespace mlir::tile;
 
-/// Whether the operation can be told to read nothing.
+/// Whether the operation has a condition operand that stops its reads.
 static bool takesCondition(Operation *op) {
   if (auto lookup = dyn_cast<LookupOp>(op))
     return !lookup.getExists();
@@ -25,7 +25,7 @@ Value tile::computeIf(ImplicitLocOpBuilder &b, Value condition, ArrayRef<Operati
     for (Operation *op : operations) {
       Operation *copy = b.clone(*op, mapping);
       if (takesCondition(copy))
-        copy->insertOperands(copy->getNumOperands(), condition); // their last
+        copy->insertOperands(copy->getNumOperands(), condition); // the last operand
     }
     return mapping.lookupOrDefault(value);
   }

@@ -1,4 +1,4 @@
-//===- FoldConstants.cpp - Each constant once, and nothing that is not used ===//
+//===- FoldConstants.cpp - Constant folding, and no unused operations --------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Tile/IR/Tile.h"
 #include "attn/Dialect/Tile/Transforms/Passes.h"
@@ -26,7 +26,8 @@ struct FoldConstants : tile::impl::FoldConstantsPassBase<FoldConstants> {
       kernel.walk<WalkOrder::PreOrder>([&](Operation *op) {
         if (op == kernel)
           return;
-        const bool known = op->hasTrait<OpTrait::ConstantLike>(); // those only move, or are one with others
+        const bool known =
+            op->hasTrait<OpTrait::ConstantLike>(); // constants only move, or merge with equal ones
         if (succeeded(folder.tryToFold(op)) && !known)
           ++folded;
       });
@@ -34,7 +35,7 @@ struct FoldConstants : tile::impl::FoldConstantsPassBase<FoldConstants> {
     }
   }
 
-  /// Users stand behind what they use: the last ones go first.
+  /// Erases in reverse order, because users follow the values that they use.
   void eraseUnused(func::FuncOp kernel) {
     kernel.walk<WalkOrder::PostOrder, mlir::ReverseIterator>([&](Operation *op) {
       if (op == kernel || !isOpTriviallyDead(op))

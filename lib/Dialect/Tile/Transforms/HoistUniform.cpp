@@ -1,7 +1,7 @@
-//===- HoistUniform.cpp - What is the same for all elements, once ---------===//
+//===- HoistUniform.cpp - Hoisting of uniform operations ------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Regions of tile operations say what is done to one element or one line. What in
-// them depends on neither moves in front of the operation, where others share it.
+// Regions of tile operations are code for one element or one line. Operations in them that depend on neither
+// move before the operation, where other code can share them.
 //
 //===----------------------------------------------------------------------===//
 #include "attn/Dialect/Tile/IR/Tile.h"

@@ -1,4 +1,4 @@
-//===- LateMma.cpp - An mma that may start an iteration later --------------===//
+//===- LateMma.cpp - An MMA that may start an iteration later -------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "LateMma.h"
 
@@ -37,7 +37,7 @@ bool LateMma::matchMmas() {
   start = cast<StartMmaOp>(starts.back());
   for (Operation *op : ArrayRef(finishes).drop_front().drop_back())
     others.push_back(cast<WaitMmasOp>(op));
-  WaitMmasOp last = others.empty() ? first : others.back(); // of the mmas that stay: none is left unfinished
+  WaitMmasOp last = others.empty() ? first : others.back(); // of the remaining MMAs: none stays unfinished
   if (last.getPending() != 0 || finish.getPending() != 0 ||
       finish.getStarted() != ValueRange(start.getResult()) || start->isBeforeInBlock(last) ||
       first->isBeforeInBlock(starts[starts.size() - 2]))
@@ -78,9 +78,9 @@ bool LateMma::mayShareTile() {
                       [&](Operation *user) { return isa<StartMmaOp>(user) && user->isBeforeInBlock(first); });
 }
 
-/// A tile that other operations use, too, is awaited or given back somewhere else. Kept an iteration longer
-/// it might be the one that its producer needs for the next; but where an mma that stays awaits it, and its
-/// ring has several, it is this mma's to give back.
+/// Matches the late MMA's tile. If other operations use the tile too, it is waited for or released elsewhere.
+/// Kept an iteration longer, it might be the stage that its producer needs for the next tile. But if a
+/// remaining MMA waits for it, and its ring has several stages, the late MMA releases it.
 bool LateMma::matchTile() {
   size_t awaits = 0;
   for (Operation *op = start->getPrevNode();
@@ -176,7 +176,7 @@ scf::IfOp LateMma::branchAround() {
 void LateMma::finishOnBranches(WaitMmasOp mmas, Value isLater) {
   ImplicitLocOpBuilder b(mmas.getLoc(), mmas);
   Block *body = loop.getBody();
-  // What was computed meanwhile goes through, too: it must not sink behind the wait.
+  // Values computed meanwhile pass through, too: their operations must not sink below the wait.
   SmallVector<Value> through(mmas.getStarted()), given(mmas.getResults());
   for (Operation &op : llvm::make_range(first->getIterator(), mmas->getIterator()))
     for (Value value : op.getResults())

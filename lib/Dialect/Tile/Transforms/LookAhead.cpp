@@ -1,12 +1,12 @@
-//===- LookAhead.cpp - Loops carry what they look up for the next tile ----===//
+//===- LookAhead.cpp - Loops carry lookups of the next tile ---------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //   for i = a to b:              x = f(a) if a < b
 //     x = ahead f(i)             for i = a to b carrying x:
 //     use x               =>       next = f(i + step)
 //                                  use x
 //
-// What f reads is on its way while the loop waits for something else, a free tile
-// for example. Elsewhere f(i) is computed where it stands.
+// The reads of f are in flight while the loop waits for something else, for example a free stage. Outside
+// such loops f(i) is computed in place.
 //
 //===----------------------------------------------------------------------===//
 #include "ComputeIf.h"
@@ -51,7 +51,7 @@ struct LookAhead : tile::impl::LookAheadPassBase<LookAhead> {
     }
   }
 
-  /// With a condition: reads nothing where it is false.
+  /// Computes the value; with a condition, reads nothing if it is false.
   static Value compute(ImplicitLocOpBuilder &b, AheadOp ahead, Value at, Value condition = {}) {
     Block &body = ahead.getBody().front();
     IRMapping mapping;

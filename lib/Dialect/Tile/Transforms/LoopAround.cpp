@@ -1,4 +1,4 @@
-//===- LoopAround.cpp - A late mma goes on to the next loop ---------------===//
+//===- LoopAround.cpp - A late MMA continues in the next run --------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "LoopAround.h"
 
@@ -33,7 +33,8 @@ std::optional<LoopAround> LoopAround::find(const LateMma &mma, scf::IfOp branch)
       return refuse("what tells where the tile is does not go from run to run");
     found.counts[number] = *count;
   }
-  // In the sum a tile may be missing: only the late mma's loop may use it, and a branch before which none is.
+  // A tile may be missing in the sum: only the late MMA's loop may use it, and a branch before which none is
+  // pending.
   BlockArgument before = outer.getRegionIterArg(*sum);
   auto passesOn = [&](Operation *user) { return user == mma.loop || user == branch.elseYield(); };
   Value after = outer.getYieldedValues()[*sum];

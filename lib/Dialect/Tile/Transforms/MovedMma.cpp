@@ -1,4 +1,4 @@
-//===- MovedMma.cpp - A late mma, written where it starts -----------------===//
+//===- MovedMma.cpp - Copies of a late MMA --------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "MovedMma.h"
 

@@ -1,58 +1,56 @@
-//===- OverlapMmas.cpp - A loop's second mma runs beside the next first ---===//
+//===- OverlapMmas.cpp - A loop's second MMA beside the next first --------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A warpgroup's loop that starts one mma, computes on its result, and adds a
-// second mma of what it computed to what it carries, keeps the tensor cores
-// waiting while it computes and computes nothing while they work. Rotated by
-// half an iteration it does both at once (FlashAttention-3, arXiv 2407.08608):
+// A warpgroup's loop starts one MMA, computes on its result, and accumulates a second MMA of the computed
+// values. Its tensor cores wait while it computes, and it computes nothing while they work. Rotated by half
+// an iteration it does both at once (FlashAttention-3, arXiv 2407.08608):
 //
 //   for t = 0 ..:                        for t = 0 ..:
 //     start S(t) = Q K(t)                  start S(t) = Q K(t)
-//     finish it, hand back K(t)            start O += P(t-1) V(t-1)   if t > 0
-//     P(t) = f(S(t)), O = g(O, S(t))  =>   finish S(t), hand back K(t)
-//     start O += P(t) V(t)                 P(t) = f(S(t))          | O under way
-//     finish it, hand back V(t)            finish O, hand back V(t-1) if t > 0
+//     finish it, release K(t)              start O += P(t-1) V(t-1)   if t > 0
+//     P(t) = f(S(t)), O = g(O, S(t))  =>   finish S(t), release K(t)
+//     start O += P(t) V(t)                 P(t) = f(S(t))          | O in flight
+//     finish it, release V(t)              finish O, release V(t-1) if t > 0
 //                                          O = g(O, S(t)), round P(t)
 //                                        O += P(last) V(last)
 //
-// The loop carries P beside O. Where V(t-1) lies is computed from what the loop
-// counts, less one step, and not carried: registers are short.
+// The loop carries P beside O. The position of V(t-1) is not carried, because registers are short: it is
+// computed from the loop's counters, less one step.
 //
-// f stands in the code once. The first iteration, which has no P and V to start
-// with, could be peeled; instead it goes through the loop with the others and
-// branches around the start. f is most of a kernel's code, and code is what
-// ptxas takes its time for.
+// The code of f exists once. The first iteration, which has no P and V to start with, could be peeled;
+// instead it goes through the loop like the others and branches around the start. f is most of a kernel's
+// code, and the time of ptxas grows with code.
 //
-// A loop without iterations has no last tile, and goes around all of this.
+// A loop without iterations has no last tile, and a branch skips all of this.
 //
-// Where the late mma reads a tile that an mma which stays reads and awaits, too, as gradients
-// do (S = Q K and G = D V stay, A += dS K is late), the first iteration starts it all the same:
-// with weights that are zeros, on the tile of its own: where its sum is in flight in one of two
-// branches, and several waits follow, ptxas gives up (warning C7514). The wait for G stands in
-// both branches of the question, or it would be hoisted in front of what is computed of S.
+// A late MMA may read a tile that a remaining MMA also reads and waits for, as in gradients (S = Q K and G =
+// D V remain, A += dS K is late). The first iteration then starts it all the same, with zero weights, on its
+// own tile. If its sum were in flight in only one of two branches, with several waits after them, ptxas would
+// give up (warning C7514). The wait for G is in both branches, or it would be hoisted before the computations
+// on S.
 //
-// A loop that runs again and again in another, as over the ranges of tokens that a task sees, leaves its
-// last mma to its next run, which starts it beside its own first one: the outer loop carries P, and
-// whether an mma is left to do. LoopAround.cpp finds such loops. The outer loop's last iteration leaves
-// nothing. Were that mma done behind the outer loop, under the condition that one is left, causal prefill
-// of heads of 128 would take 3 to 12 % longer. Nor is an mma left where a branch behind the run reads the
-// sum, as what writes the first of two outputs does; it reads under a condition that is known before the
-// run. Warpgroups that take turns leave nothing, either: with a soft cap that took 2 % longer. Nor do
-// kernels whose tasks see one range (no `tile.several_ranges`): it would be code for nothing.
+// A loop may run again and again inside another, for example over the ranges of tokens that a task sees. It
+// then leaves its last MMA to its next run, which starts it beside its own first one. The outer loop carries
+// P, and whether an MMA is pending. LoopAround.cpp finds such loops. The outer loop's last iteration leaves
+// nothing. If that MMA were done after the outer loop, under the condition that one is pending, causal
+// prefill of heads of 128 would take 3 to 12 % longer. No MMA is left where a branch after the run reads the
+// sum, as the write of the first of two outputs does; it reads under a condition that is known before the
+// run. Warpgroups in ping-pong leave none, either: with a soft cap that took 2 % longer. Nor do kernels whose
+// tasks see one range (no `tile.several_ranges`): the code would be useless.
 //
-// Three places are not where they might be:
+// Three positions are not the obvious ones:
 //
-//  * Where g branches, as it does where O is rarely rescaled, the wait for O
-//    stands in both branches. In front of the branch it would share a basic
-//    block with f, and ptxas would hoist it to the front of f: nothing would
+//  * If g branches, as it does where O is rarely rescaled, the wait for O
+//    is in both branches. Before the branch it would share a basic block
+//    with f, and ptxas would hoist it to the beginning of f: nothing would
 //    overlap.
-//  * P is rounded behind the wait for O. The registers of a left operand are the
-//    tensor cores' until its mma is finished; P(t) is written to those of
-//    P(t-1), and were that before the wait, ptxas would run every wgmma of the
+//  * P is rounded after the wait for O. The registers of a left operand belong
+//    to the tensor cores until its MMA is finished. P(t) is written to those of
+//    P(t-1); before the wait, this would make ptxas run every wgmma of the
 //    kernel one after the other (warning C7513).
-//  * The fence that lets the tensor cores see a gathered V(t-1) is the one behind
+//  * The fence that lets the tensor cores see a gathered V(t-1) is the one after
 //    the wait for K(t). A producer gathers V(t-1) before K(t) and arrives with
-//    all that it has gathered so far, so who has seen K(t) arrive may read both.
-//    Behind the loop, where no K is waited for, V(last) has a fence of its own.
+//    all its gathers so far, so a warp that has waited for K(t) may read both.
+//    After the loop, where no K is waited for, V(last) has its own fence.
 //
 //===----------------------------------------------------------------------===//
 #include "LoopAround.h"
@@ -77,27 +75,27 @@ using namespace mlir::tile;
 
 namespace {
 
-/// Rewrites a loop so that one of its mmas starts an iteration later.
+/// Rewrites a loop so that one of its MMAs starts an iteration later.
 class Rotation {
 public:
-  /// `goesOn`: whether the last mma of a run may be left to the next run of the loop.
+  /// `goesOn`: whether the last MMA of a run may be left to the next run of the loop.
   Rotation(LateMma mma, bool goesOn)
       : mma(std::move(mma)), goesOn(goesOn), b(this->mma.loop.getLoc(), this->mma.loop) {}
-  /// Returns whether that mma is left to the next run.
+  /// Returns whether that MMA is left to the next run.
   bool rotate();
 
 private:
   Block *body() { return mma.loop.getBody(); }
-  /// Goes around the loop where it has no iterations; returns the branch.
+  /// Branches around the loop if it has no iterations; returns the branch.
   scf::IfOp skipIfEmpty();
   Value isBelow(Value left, Value right) {
     auto less = mma.loop.getUnsignedCmp() ? arith::CmpIPredicate::ult : arith::CmpIPredicate::slt;
     return arith::CmpIOp::create(b, less, left, right);
   }
-  /// Starts the mma before the first is finished; returns the accumulator in flight.
+  /// Starts the MMA before the first is finished; returns the accumulator in flight.
   Value startBesideFirst(const IRMapping &counted, Value isLater, Value lhs, Value acc);
-  /// Finishes the accumulator in flight where the body first uses the carried one, which it takes the place
-  /// of; returns the operation behind which that is done.
+  /// Finishes the accumulator in flight before the body's first use of the carried one, which it replaces;
+  /// returns the operation after which that is done.
   Operation *finishWhereUsed(Value acc, Value inFlight);
   void finishBehindLoop();
   void eraseMoved();
@@ -159,7 +157,7 @@ Value Rotation::startBesideFirst(const IRMapping &counted, Value isLater, Value 
 }
 
 Operation *Rotation::finishWhereUsed(Value acc, Value inFlight) {
-  // The first of some uses in a block, or what stands there already.
+  // Returns the first of some uses in a block, or `place` if it comes earlier.
   auto firstOf = [](ArrayRef<OpOperand *> uses, Block *block, Operation *place) {
     for (OpOperand *use : uses)
       if (Operation *user = block->findAncestorOpInBlock(*use->getOwner());
@@ -244,7 +242,7 @@ bool Rotation::rotate() {
   moved.release(counted, isLater);
   for (Operation *op : llvm::reverse(mma.rounding))
     op->moveBefore(mma.start);
-  // What the mma would have added to goes on to the iteration that starts it.
+  // The accumulator that the MMA would have added to goes to the iteration that starts it.
   body()->getTerminator()->setOperand(mma.carried, mma.start.getAcc());
   if (around) {
     around->leaveToNext(moved, b);
@@ -257,7 +255,7 @@ bool Rotation::rotate() {
 }
 
 struct OverlapMmas : tile::impl::OverlapMmasPassBase<OverlapMmas> {
-  /// Whether mmas start in a loop and in none inside it. A loop around such a one may be replaced.
+  /// Whether MMAs start in a loop and in no inner loop. A loop around such a loop may be replaced.
   static bool holdsMmas(scf::ForOp loop) {
     bool some = false;
     WalkResult all = loop.walk([&](StartMmaOp mma) {

@@ -4,27 +4,24 @@
 //
 //   for s in 0 .. S-2:  if s < n: gather tile s into stage s
 //                       commit                         (empty groups keep the count)
-//   for i in 0 .. n-1:  wait until S-2 groups are left  tile i has arrived, for me
-//                       sync                            ... for all; and all have left tile i-1
+//   for i in 0 .. n-1:  wait until S-2 groups are left  tile i has arrived, for this warp
+//                       sync                            ... for all; and all have finished tile i-1
 //                       if i+S-1 < n: gather tile i+S-1 into stage (i-1) mod S
 //                       commit
 //                       compute on stage i mod S
 //   sync
 //
-// Behind the loop there is nothing to wait for: the groups that are left are empty. The sync frees the
-// stages.
+// After the loop there is nothing to wait for: the remaining groups are empty. The sync frees the stages.
 //
-// One barrier per tile serves both directions: it publishes the arrived tile
-// and proves the stage of the previous one free.
+// One barrier per tile serves both directions: it publishes the arrived tile and proves that the stage of the
+// previous one is free.
 //
-// Where lines must be looked up, the lookup runs a tile ahead of the gather, and
-// its result is carried into the next iteration: a table lies as far away as
-// keys, and nobody should wait for it. The lookups of the first S tiles start
-// together, in front of the loop.
+// If lines must be looked up, the lookup runs a tile ahead of the gather, and the next iteration carries its
+// result: a table is as far away as keys, and no warp should wait for it. The lookups of the first S tiles
+// start together, before the loop.
 //
-// Where a wait for older copies stands in front of the loop (with the sync and the loads that follow from
-// it), the first tiles start before that wait, which then leaves their groups unfinished: two latencies
-// become one.
+// If a wait for older copies precedes the loop (with the sync and the loads that follow from it), the first
+// tiles start before that wait, which then leaves their groups unfinished: two latencies become one.
 //
 //===----------------------------------------------------------------------===//
 #include "ComputeIf.h"
@@ -50,7 +47,7 @@ using namespace mlir::tile;
 
 namespace {
 
-/// A loop as `--attn-stage-operands` leaves it.
+/// A loop with the structure that `--attn-stage-operands` writes.
 struct TileLoop {
   scf::ForOp loop;
   GatherOp gather;
@@ -76,7 +73,7 @@ struct TileLoop {
     return found;
   }
 
-  /// The order of passes guarantees all this; IR from a file may be anything.
+  /// The order of passes guarantees all this, but IR from a file may be anything.
   LogicalResult verify(int64_t stages) {
     if (getConstantIntValue(loop.getLowerBound()) != 0 || getConstantIntValue(loop.getStep()) != 1)
       return loop.emitOpError("expected a loop with tile.stages to count from 0 in steps of 1");
@@ -89,13 +86,13 @@ struct TileLoop {
   }
 };
 
-/// Whether the operation reads and writes nothing but registers.
+/// Whether the operation reads and writes only registers.
 bool isOfRegisters(Operation *op) {
   auto mma = dyn_cast<MmaOp>(op);
   return mma ? llvm::none_of(op->getOperandTypes(), llvm::IsaPred<SharedType>) : isMemoryEffectFree(op);
 }
 
-/// A wait that only a sync, loads and operations on registers separate from the loop.
+/// Returns a wait that only a sync, loads and operations on registers separate from the loop.
 WaitOp waitBefore(scf::ForOp loop) {
   for (Operation *op = loop->getPrevNode(); op; op = op->getPrevNode()) {
     if (auto wait = dyn_cast<WaitOp>(op))
@@ -106,8 +103,8 @@ WaitOp waitBefore(scf::ForOp loop) {
   return {};
 }
 
-/// What an operation of the loop is computed from, and itself: pure functions of the iteration. `known` is
-/// not among them, nor what it alone is computed from.
+/// Returns an operation of the loop and the operations that it depends on: pure functions of the iteration.
+/// `known` is excluded, and so are operations that only `known` depends on.
 FailureOr<SmallVector<Operation *>> sliceOf(Operation *of, Operation *known, scf::ForOp loop) {
   SetVector<Operation *> needed;
   BackwardSliceOptions options;
@@ -127,7 +124,7 @@ FailureOr<SmallVector<Operation *>> sliceOf(Operation *of, Operation *known, scf
   return slice;
 }
 
-/// Lets the gathers of a loop run `stages` - 1 iterations ahead of what uses them.
+/// Lets the gathers of a loop run `stages` - 1 iterations ahead of their use.
 class Pipeline {
 public:
   Pipeline(TileLoop tiles, int64_t stages)
@@ -143,7 +140,7 @@ public:
     writeSteadyState();
     return success();
   }
-  /// Whether the first gathers start in front of a wait for something older.
+  /// Whether the first gathers start before a wait for older copies.
   bool startsEarly() const { return starts; }
 
 private:
@@ -198,7 +195,7 @@ void Pipeline::gatherIfAny(Value iteration, Value slots, Value stage) {
   if (slots)
     mapping.map(lookup.getSlots(), slots);
   Value exists = isTile(iteration);
-  // Its addresses are computed in the branch, too: shared by all gathers, they would live through the loop.
+  // Its addresses are also computed in the branch: shared by all gathers, they would live through the loop.
   scf::IfOp::create(b, exists, [&](OpBuilder &inner, Location loc) {
     for (Operation *op : gathers) {
       Operation *copy = inner.clone(*op, mapping);
@@ -210,13 +207,12 @@ void Pipeline::gatherIfAny(Value iteration, Value slots, Value stage) {
   CommitOp::create(b);
 }
 
-/// Starts the gathers of the first tiles, in front of a wait for something older if there is one: returns
-/// that.
+/// Starts the gathers of the first tiles, before a wait for older copies if there is one: returns that wait.
 bool Pipeline::startFirst() {
   WaitOp older = waitBefore(loop);
   if (older) {
     older.setPending(older.getPending() + stages - 1);
-    // What the first gathers are computed from may stand behind the wait; what is made of loads stays there.
+    // Inputs of the first gathers may come after the wait and move; values made from loads stay.
     SmallPtrSet<Operation *, 16> stay;
     for (Operation &op : llvm::make_early_inc_range(
              llvm::make_range(std::next(Block::iterator(older)), Block::iterator(loop))))
@@ -253,7 +249,7 @@ LogicalResult Pipeline::carryLookup() {
   return success();
 }
 
-/// The loop's own lookup, gather, commit, wait and sync give way to those of the steady state.
+/// Replaces the loop's own lookup, gather, commit, wait and sync by those of the steady state.
 void Pipeline::writeSteadyState() {
   b.setInsertionPointToStart(loop.getBody());
   Value ahead = arith::AddIOp::create(b, loop.getInductionVar(), i32(b, stages - 1));
@@ -301,7 +297,7 @@ struct PipelineCopies : tile::impl::PipelineCopiesPassBase<PipelineCopies> {
         decline(DEBUG_TYPE, loop, "its rings have one stage");
         continue;
       }
-      FailureOr<TileLoop> match = TileLoop::match(loop); // the loop may give way to one that carries more
+      FailureOr<TileLoop> match = TileLoop::match(loop); // the loop may be replaced by one that carries more
       if (failed(match) || failed(match->verify(stages)))
         return signalPassFailure();
       Pipeline pipeline(*match, stages);

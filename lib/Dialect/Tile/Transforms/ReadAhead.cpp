@@ -5,16 +5,14 @@
 //     use r               =>       use r
 //                                  next = record[i + 1] if i + 1 < b
 //
-// A loop that stands in such a loop, and runs over a range that the outer record
-// names, finds its own first record carried, too: the outer loop asks for it when
-// the record that names it is there. So an inner loop starts without waiting for a
-// record, unless there was no time to read it.
+// A loop inside such a loop that runs over a range from the outer record finds its own first record carried,
+// too. The outer loop requests it as soon as the record with the range has arrived. So an inner loop starts
+// without waiting for a record, unless there was no time to read it.
 //
-// The next record is asked for at the end of an iteration, or, where the body reads
-// its own record again, in front of that: there the kernel has registers again.
+// The next record is requested at the end of an iteration or, if the body reads its own record again, before
+// that read: there the kernel has registers again.
 //
-// Loops without an mma are left alone. Warps that only copy have few registers, and
-// time to wait.
+// Loops without an MMA are unchanged. Warps that only copy have few registers, and time to wait.
 //
 //===----------------------------------------------------------------------===//
 #include "attn/Dialect/Tile/IR/Tile.h"
@@ -40,7 +38,7 @@ using namespace mlir::tile;
 
 namespace {
 
-/// The records of an iteration that its body reads, in order: the first at least, if it reads any.
+/// Returns the records of an iteration that its body reads, in order: at least the first, if it reads any.
 SmallVector<RecordOp> recordsOf(scf::ForOp loop) {
   SmallVector<RecordOp> records;
   for (auto record : loop.getBody()->getOps<RecordOp>())
@@ -50,7 +48,7 @@ SmallVector<RecordOp> recordsOf(scf::ForOp loop) {
   return records;
 }
 
-/// A loop in the body of another, over records [begin, end) that two fields of the other's record name.
+/// A loop in the body of another, over records [begin, end) from two fields of the other's record.
 struct Inner {
   scf::ForOp loop;
   RecordOp record;
@@ -61,22 +59,23 @@ class Reader {
 public:
   Reader(scf::ForOp loop) : rewriter(loop.getContext()), loop(loop) {}
 
-  /// Lets the loop carry its record and the first ones of loops in it. Returns how many loops carry records.
+  /// Lets the loop carry its record and the first records of loops in it. Returns the number of loops that
+  /// carry records.
   size_t run();
 
 private:
   SmallVector<Inner> innerLoops(RecordOp record);
-  /// Record `index` of those that `like` reads, where `exists`; else zeros.
+  /// Reads record `index` of the array of `like` if `exists`; otherwise returns zeros.
   SmallVector<Value> readIf(ImplicitLocOpBuilder &b, Value exists, RecordOp like, Value index);
   Value less(ImplicitLocOpBuilder &b, Value x, Value y) {
     return b.createOrFold<arith::CmpIOp>(arith::CmpIPredicate::slt, x, y);
   }
-  /// The record behind the iteration's own.
+  /// Reads the record after the iteration's own.
   SmallVector<Value> readNext(ImplicitLocOpBuilder &b, scf::ForOp loop, RecordOp like) {
     Value next = b.createOrFold<arith::AddIOp>(loop.getInductionVar(), loop.getStep());
     return readIf(b, less(b, next, loop.getUpperBound()), like, next);
   }
-  /// What the first iteration reads, in front of the loop.
+  /// Reads the first iteration's record, before the loop.
   SmallVector<Value> readFirst(ImplicitLocOpBuilder &b, RecordOp record, Value begin, Value end) {
     if (!record.getFirst().empty())
       return SmallVector<Value>(record.getFirst());
@@ -134,7 +133,7 @@ size_t Reader::run() {
   loop = cast<scf::ForOp>(*cast<LoopLikeOpInterface>(*loop).replaceWithAdditionalYields(
       rewriter, inits, /*replaceInitOperandUsesInLoop=*/false, yields));
 
-  // The inner loops' first records are among what this loop carries now.
+  // The loop's carried values now contain the inner loops' first records.
   ValueRange firsts = loop.getRegionIterArgs().take_back(inits.size() - fields);
   for (Inner &inner : inners) {
     size_t count = inner.record.getNumResults();

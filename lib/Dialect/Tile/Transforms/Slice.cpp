@@ -8,10 +8,10 @@
 using namespace mlir;
 using namespace mlir::tile;
 
-/// Where a value comes from that perhaps only went through loops.
+/// Returns the origin of a value that may only pass through loops.
 static Value originOf(Value value);
 
-/// Whether every iteration hands on what the loop starts with.
+/// Whether every iteration passes the loop's initial value on.
 static bool isHandedOn(scf::ForOp loop, unsigned number) {
   return originOf(loop.getYieldedValues()[number]) == loop.getRegionIterArg(number);
 }
@@ -27,7 +27,7 @@ static Value originOf(Value value) {
 }
 
 //===----------------------------------------------------------------------===//
-// What is in a slice
+// Contents of a slice
 //===----------------------------------------------------------------------===//
 
 bool Slice::isOfPart(Operation *op) const {
@@ -106,7 +106,7 @@ void Slice::needCarried(scf::ForOp loop, unsigned number) {
 }
 
 //===----------------------------------------------------------------------===//
-// Its copy
+// Copies of a slice
 //===----------------------------------------------------------------------===//
 
 void Slice::cloneTo(OpBuilder &b, IRMapping &mapping, Instead instead) const {

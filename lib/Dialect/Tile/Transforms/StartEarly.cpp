@@ -1,48 +1,46 @@
-//===- StartEarly.cpp - A loop's first mma is started an iteration before -===//
+//===- StartEarly.cpp - A loop's first MMA starts an iteration early ------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a warpgroup computes between the mmas of an iteration keeps its tensor cores waiting,
-// unless they have mmas of its own that nothing has to be computed for. Where an iteration's
-// first mma reads nothing that the iteration makes, it may run at the end of the one before,
-// and has been finished when that one ends. There are two places.
+// A warpgroup's computations between the MMAs of an iteration keep its tensor cores waiting, unless they have
+// an MMA that depends on no computation. If an iteration's first MMA reads nothing that the iteration
+// computes, it can run at the end of the previous iteration, and be finished when that one ends. There are
+// two positions.
 //
-// Warps that meet in a loop are in step: what each computes between its mmas all of them
-// compute at the same time. The mma runs beside the barrier:
+// Warps that sync in a loop are in step: all of them compute between their MMAs at the same time. The MMA
+// runs beside the barrier:
 //
 //                                        start S = K Q(0), finish it
 //   for t = 0 ..:                        for t = 0 .. carrying S:
 //     start S = K Q(t)                     start G = V D(t)
-//     start G = V D(t)                     P = f(S)                 | G under way
+//     start G = V D(t)                     P = f(S)                 | G in flight
 //     finish S                             start B += P D(t)
 //     P = f(S)                             finish G
-//     start B += P D(t)              =>    T = g(P, G), exchange T  | B under way
+//     start B += P D(t)              =>    T = g(P, G), exchange T  | B in flight
 //     finish G                             finish B
 //     T = g(P, G), exchange T              start S = K Q(t+1)
-//     meet                                 meet                     | S under way
+//     sync                                 sync                     | S in flight
 //     start C = T' K                       start C = T' K
 //     start A += T Q(t)                    start A += T Q(t)
 //     finish C                             finish S and C
-//     ..                                   ..                       | A under way
+//     ..                                   ..                       | A in flight
 //     finish A and B                       finish A
 //
-// Before, f waited for S with nothing but G behind it; now S is there when the iteration
-// begins. B is finished first: its left operand lies where S will, and with both under way
-// ptxas has too few registers, and runs every wgmma of the kernel one after the other
-// (warning C7512).
+// Before, f waited for S with only G after it; now S is complete when the iteration begins. B is finished
+// first, because its left operand occupies the registers of S. With both in flight ptxas has too few
+// registers, and runs every wgmma of the kernel one after the other (warning C7512).
 //
-// Where warps do not meet, and two sums end together, the mma is started between those, and
-// ends with them. While one warpgroup waits for all three, another computes its f and g:
+// If warps do not sync, and two sums end together, the MMA is started between those, and ends with them.
+// While one warpgroup waits for all three, another computes its f and g:
 //
-//     T = g(P, G)                          T = g(P, G)              | B under way
+//     T = g(P, G)                          T = g(P, G)              | B in flight
 //     start A += T Q(t)                    start S = K Q(t+1)
 //     finish A and B                 =>    start A += T Q(t)
 //                                          finish A, B and S
 //
-// Here B stays under way, as registers suffice. (Of heads of 128, B finished first made
-// ptxas spill.)
+// Here B stays in flight, as registers suffice. (For heads of 128, B finished first made ptxas spill.)
 //
-// The last iteration has no next tile. It starts the mma with its own once more, for nobody:
-// started in one of two branches, an mma would be in flight on one way only, and ptxas would
-// give up, too (warning C7514).
+// The last iteration has no next tile. It starts the MMA once more with its own tile, and the result is
+// unused. Started in one of two branches, an MMA would be in flight on one path only, and ptxas would also
+// give up (warning C7514).
 //
 //===----------------------------------------------------------------------===//
 #include "LateMma.h"
@@ -67,7 +65,8 @@ namespace mlir::tile {
 using namespace mlir;
 using namespace mlir::tile;
 
-/// Of the first mma's result. Loops of longer tiles stay as they are: nobody has measured them.
+/// The largest number of columns of the first MMA's result. Loops of longer tiles are unchanged: they are not
+/// measured.
 static constexpr int64_t mostColumns = 64;
 
 namespace {
@@ -80,13 +79,14 @@ public:
 
 private:
   Block *body() { return loop.getBody(); }
-  /// The loop's mmas, all of which stand in its own block.
+  /// Matches the loop's MMAs, all of which are in its own block.
   bool matchMmas();
-  /// The first mma, and what stands in front of it: waits for a tile that what the loop counts tells.
+  /// Matches the first MMA, and the operations before it: waits for a tile that the loop's counters
+  /// determine.
   bool matchFirst();
-  /// The barrier, and what waits for mmas that are started behind it.
+  /// Matches the barrier, and the operation that waits for MMAs started after it.
   bool matchBarrier();
-  /// The last of several sums that end together, where no barrier is.
+  /// Matches the last of several sums that end together, in loops without a barrier.
   bool matchSums();
   bool refuse(const Twine &why) { return decline(DEBUG_TYPE, loop, why); }
   Value less(Value x, Value y) {
@@ -97,15 +97,15 @@ private:
     return SmallVector<Value>(
         WaitMmasOp::create(b, ValueRange(started).getTypes(), pending, started).getResults());
   }
-  /// Copies an operation of the loop, and what its operands are computed from, as far as they are not mapped.
+  /// Copies an operation of the loop, and the operations that compute its operands, unless they are mapped.
   Operation *copy(Operation *op, IRMapping &mapping);
-  /// Waits for the tile of what is counted, and starts the mma.
+  /// Waits for the tile of these counters, and starts the MMA.
   Value start(IRMapping counted);
-  /// The first iteration's result, in front of the loop.
+  /// Starts and finishes the first iteration's MMA, before the loop.
   Value startInFront();
-  /// The next iteration's, in flight.
+  /// Starts the next iteration's MMA, and leaves it in flight.
   Value startAhead();
-  /// Finishes, in front of `early`, what was started before and is finished behind it.
+  /// Finishes, before `early`, the MMAs that were started before it and finished after it.
   void finishOlder();
 
   LateMma place; ///< tells what the loop counts
@@ -176,7 +176,7 @@ bool EarlyMma::matchBarrier() {
   if (behind == finishes.end() || !finishFirst->isBeforeInBlock(early))
     return refuse("its first mma ends behind the barrier, or no other does");
   with = *behind;
-  // MMAs end in the order in which they were started: those left pending are started behind the barrier.
+  // MMAs end in the order in which they were started: pending ones are started after the barrier.
   auto isBetween = [&](StartMmaOp op) { return meet->isBeforeInBlock(op) && op->isBeforeInBlock(with); };
   return llvm::count_if(starts, isBetween) >= with.getPending() ||
          refuse("an mma from in front of the barrier stays under way behind it");

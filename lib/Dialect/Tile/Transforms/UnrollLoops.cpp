@@ -4,12 +4,11 @@
 //     a(i)                    =>       a(i), a(i+1), ..., a(i+N-1)
 //     x = read(i)                      x0 = read(i), ..., read(i+N-1)
 //     c' = f(c, x)                     c' = f(... f(f(c, x0), x1) ..., xN-1)
-//                                    the same with N/2, N/4, ..., 1 for what is left
+//                                    the same with N/2, N/4, ..., 1 for the rest
 //
-// A read is as long as a memory latency, so all of a round are in flight before
-// the first is used: ptxas keeps to the order of loads and what surrounds them.
-// The body falls into three: what is in front of its first read, its reads and
-// what they are computed from, and the rest.
+// A read takes a memory latency, so all reads of a round are in flight before the first is used: ptxas keeps
+// the order of loads and their neighbours. The body has three parts: operations before its first read, its
+// reads and their inputs, and the rest.
 //
 //===----------------------------------------------------------------------===//
 #include "attn/Dialect/Tile/IR/Tile.h"
@@ -33,7 +32,7 @@ using namespace mlir::tile;
 
 namespace {
 
-/// The body's operations by their part.
+/// The body's operations by part.
 using Parts = std::array<SmallVector<Operation *>, 3>;
 
 struct UnrollLoops : tile::impl::UnrollLoopsPassBase<UnrollLoops> {
@@ -97,7 +96,7 @@ struct UnrollLoops : tile::impl::UnrollLoopsPassBase<UnrollLoops> {
     return parts;
   }
 
-  /// `step` iterations of the loop from `round`'s on; returns what they leave.
+  /// Writes `step` iterations of the loop from `round`'s on; returns their results.
   static SmallVector<Value> iterate(ImplicitLocOpBuilder &b, scf::ForOp loop, const Parts &parts,
                                     scf::ForOp round, int64_t step) {
     SmallVector<IRMapping> mappings(step);

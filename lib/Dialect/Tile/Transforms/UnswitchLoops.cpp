@@ -1,23 +1,21 @@
 //===- UnswitchLoops.cpp - Decisions move out of loops over tiles ---------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //   for each tile carrying c:          if d:
-//     t = consume a tile                    for each tile carrying c: t = consume a tile; c = f(c, t)
+//     t = consume a tile                 for each tile carrying c: t = consume a tile; c = f(c, t)
 //     c = if d: f(c, t) else: c   =>   else:
 //                                        for each tile: consume it
 //
-// A branch that is taken up to some iteration and not from there on makes two loops, one
-// behind the other:
+// A branch that is taken up to some iteration and not from there on makes two consecutive loops:
 //
 //   for i = a to b carrying c:         for i = a to min(b, limit) carrying c:
-//     t = consume a tile                    t = consume a tile; c = f(c, t)
-//     c = if i < limit: f(c, t)   =>   for i = where that ended to b:
+//     t = consume a tile                 t = consume a tile; c = f(c, t)
+//     c = if i < limit: f(c, t)   =>   for i = the first loop's end to b:
 //                                        consume a tile
 //
-// A loop that produces or consumes tiles then does the same for each of them, which
-// barriers and overlaps need; what is decided inside of one tile (in a gather's
-// map of lines, in a branch) stays where it is. So does, where tiles are taken, a
-// branch that reads none of them: what is computed from tiles is most of a kernel's
-// code, and stands once.
+// A loop that produces or consumes tiles then does the same for each of them, which barriers and overlaps
+// need. Decisions inside of one tile (in a gather's map of lines, in a branch) stay in place. In loops that
+// consume tiles, branches that read none of them stay, too: computations on tiles are most of a kernel's
+// code, and exist once.
 //
 //===----------------------------------------------------------------------===//
 #include "attn/Dialect/Tile/Transforms/Slice.h"
@@ -41,8 +39,8 @@ namespace mlir::tile {
 using namespace mlir;
 using namespace mlir::tile;
 
-/// Whether a branch reads a tile that the loop around consumes. Where tiles are filled all branches are about
-/// that.
+/// Whether a branch reads a tile that the enclosing loop consumes. In loops that produce tiles, all branches
+/// concern them.
 static bool concernsTiles(scf::IfOp branch) {
   if (branch->getBlock()->getOps<ConsumeOp>().empty())
     return true;
@@ -55,7 +53,8 @@ static bool concernsTiles(scf::IfOp branch) {
       .wasInterrupted();
 }
 
-/// Condition, known before the loop starts, of a branch in its body or in the copies of a produce there.
+/// Finds a condition, known before the loop starts, of a branch in its body or in the copies of a
+/// `tile.produce` there.
 static Value findCondition(scf::ForOp loop) {
   SmallVector<Block *> blocks{loop.getBody()};
   for (auto produce : loop.getBody()->getOps<ProduceOp>())
@@ -67,8 +66,8 @@ static Value findCondition(scf::ForOp loop) {
   return {};
 }
 
-/// A compare of what the loop counts with a limit that is known before it starts, which decides about a
-/// branch in its body.
+/// Finds a comparison of the loop's counter with a limit that is known before the loop, if it decides a
+/// branch in the body.
 static arith::CmpIOp findLimit(scf::ForOp loop) {
   for (auto branch : loop.getBody()->getOps<scf::IfOp>()) {
     auto below = branch.getCondition().getDefiningOp<arith::CmpIOp>();
@@ -80,7 +79,7 @@ static arith::CmpIOp findLimit(scf::ForOp loop) {
   return {};
 }
 
-/// Puts what the branch does on one side in its place.
+/// Replaces the branch by one of its sides.
 static void resolve(scf::IfOp branch, bool holds) {
   Region &taken = holds ? branch.getThenRegion() : branch.getElseRegion();
   if (!taken.empty()) {
@@ -92,7 +91,7 @@ static void resolve(scf::IfOp branch, bool holds) {
   branch.erase();
 }
 
-/// Decides all branches of the loop by the condition, and says so to who else asks for it.
+/// Decides all branches of the loop on the condition, and replaces its other uses by the constant.
 static void decide(OpBuilder &b, scf::ForOp loop, Value condition, bool holds) {
   loop->walk([&](scf::IfOp branch) {
     if (branch.getCondition() == condition)
@@ -104,7 +103,7 @@ static void decide(OpBuilder &b, scf::ForOp loop, Value condition, bool holds) {
   condition.replaceUsesWithIf(arith::ConstantIntOp::create(b, loop.getLoc(), holds, 1), isInside);
 }
 
-/// The loop without what is not needed for its results that are `used`, or for its effects.
+/// Returns the loop without operations that neither its effects nor its results `used` need.
 static Slice sliceOf(scf::ForOp loop, ArrayRef<unsigned> used) {
   Slice slice(loop, loop);
   slice.addEffects();
@@ -113,7 +112,7 @@ static Slice sliceOf(scf::ForOp loop, ArrayRef<unsigned> used) {
   return slice;
 }
 
-/// Writes a slice of the loop, which it erases; returns the results that are `used`.
+/// Writes a slice of the loop, which it erases; returns the results `used`.
 static SmallVector<Value> write(OpBuilder &b, scf::ForOp loop, const Slice &slice, ArrayRef<unsigned> used) {
   IRMapping mapping;
   slice.cloneTo(b, mapping);
@@ -124,7 +123,7 @@ static SmallVector<Value> write(OpBuilder &b, scf::ForOp loop, const Slice &slic
   return results;
 }
 
-/// Writes the loop as it is where `condition` holds or does not.
+/// Writes the loop for the case that `condition` holds, or does not.
 static SmallVector<Value> writeWhere(OpBuilder &b, scf::ForOp loop, ArrayRef<unsigned> used, Value condition,
                                      bool holds) {
   auto whole = cast<scf::ForOp>(OpBuilder(loop).clone(*loop));
@@ -132,7 +131,8 @@ static SmallVector<Value> writeWhere(OpBuilder &b, scf::ForOp loop, ArrayRef<uns
   return write(b, whole, sliceOf(whole, used), used);
 }
 
-/// Where a loop from `begin` on with this upper bound ends: the first count that it does not reach.
+/// Returns the end of a loop from `begin` with this upper bound: the first counter value that it does not
+/// reach.
 static Value firstBehind(ImplicitLocOpBuilder &b, Value begin, Value end, Value step) {
   auto type = begin.getType();
   auto number = [&](int64_t value) -> Value {
@@ -148,7 +148,7 @@ namespace {
 
 struct UnswitchLoops : tile::impl::UnswitchLoopsPassBase<UnswitchLoops> {
   void runOnOperation() override {
-    SmallVector<scf::ForOp> found; // inner loops first: what moves out of them may move on
+    SmallVector<scf::ForOp> found; // inner loops first: operations that leave them may move further
     for (auto kernel : getOperation().getOps<func::FuncOp>()) {
       auto schedule = tile::scheduleAttr.get(kernel);
       if (schedule && schedule.getKind() == ScheduleKind::Wgmma)

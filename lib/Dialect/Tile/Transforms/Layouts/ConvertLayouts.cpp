@@ -1,4 +1,4 @@
-//===- ConvertLayouts.cpp - Conversions where two layouts meet ------------===//
+//===- ConvertLayouts.cpp - Conversions between layouts -------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "LayoutGraph.h"
 
@@ -21,15 +21,15 @@ LogicalResult LayoutGraph::assign() {
   return success();
 }
 
-/// Does the value of an element depend on the lane that holds it? Where a lane's coordinates start is in no
-/// other layout what it is in this one.
+/// Whether the value of an element depends on the lane that holds it. The coordinates of a lane start
+/// elsewhere in every other layout.
 bool LayoutGraph::isLaneRelative(Value value) {
   SmallVector<Value> work{value};
   llvm::DenseSet<Value> seen;
   while (!work.empty()) {
     Value v = work.pop_back_val();
     auto type = fragmentOf(v);
-    if (!seen.insert(v).second || (type && type.getRank() == 2)) // by then elements are what they are
+    if (!seen.insert(v).second || (type && type.getRank() == 2)) // two-axis values hold plain elements
       continue;
     Operation *op = v.getDefiningOp();
     Operation *owner = op ? op : v.getParentBlock()->getParentOp();
@@ -50,7 +50,7 @@ bool LayoutGraph::isLaneRelative(Value value) {
   return false;
 }
 
-/// The value in another layout than its own: once for all who need it.
+/// Returns the value in another layout than its own, converted once for all users.
 FailureOr<Value> LayoutGraph::inLayout(Value value, Layout layout, Operation *user) {
   Value &known = converted[{value, layout}];
   if (known)
@@ -105,7 +105,7 @@ LogicalResult LayoutGraph::convertUses() {
   for (const Flow &flow : flows)
     if (failed(convert(flow.use, fragmentOf(flow.to).getLayout())))
       return failure();
-  // A conversion that the program asked for may turn out to be none.
+  // A conversion of the program may turn out to be the identity.
   kernel.walk([&](ConvertOp op) {
     if (op.getSource().getType() != op.getResult().getType())
       return;

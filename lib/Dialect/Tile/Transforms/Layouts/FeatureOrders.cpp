@@ -1,11 +1,10 @@
 //===- FeatureOrders.cpp - Features in runs -------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Codes are read from shared memory in runs of neighbours (see !tile.fragment), and
-// so features are in another order than they come. Where they are contracted, the
-// left operand must have that order, too: its loads are repeated for it. Where they
-// are kept, all accumulators that become one another have it: those that an mma
-// adds to, that loops carry, that maps make. If one of these cannot have it (another
-// mma adds a tile of 16-bit elements, whose features come as they lie), none has.
+// Quantized elements are read from shared memory in runs of neighbours (see !tile.fragment), so features are
+// not in ascending order. If they are contracted, the left operand must have the same order: its loads are
+// repeated in that order. If they are kept, all accumulators that flow into one another must have it: those
+// that an MMA adds to, that loops carry, that maps compute. If one of these cannot have it (another MMA adds
+// a tile of 16-bit elements, whose features are in ascending order), none has.
 //
 //===----------------------------------------------------------------------===//
 #include "FeatureOrders.h"
@@ -24,11 +23,11 @@ using namespace mlir::tile;
 
 namespace {
 
-/// Accumulators keep features of several stores: no longer runs than those of 8-bit codes.
+/// Accumulators keep features of several stores: runs no longer than those of 8-bit elements.
 constexpr int64_t mostKept = 128;
-/// Queries have 64 in the 128 bytes that lanes read of a line without meeting in banks.
+/// Queries have 64 features in the 128 bytes that lanes read of a line without bank conflicts.
 constexpr int64_t mostContracted = 64;
-/// Four features of a run are stored at once where warps exchange them.
+/// Four features of a run are stored at once when warps exchange them.
 constexpr int64_t leastKept = 32;
 
 FragmentType fragmentOf(Value value) { return dyn_cast<FragmentType>(value.getType()); }
@@ -43,7 +42,7 @@ private:
   static bool allows(Value value, FeatureOrder order);
   static void setOrder(Value value, FeatureOrder order);
 
-  // Contracted features.
+  // Contracted features:
   void orderContracted(LoadRhsOp load);
   bool followMmas(Value right, SmallVectorImpl<Value> &values, SmallVectorImpl<MmaOp> &mmas);
   static bool isRepeatable(Value left);
@@ -52,7 +51,7 @@ private:
   void orderConstants();
   void eraseUnused();
 
-  // Kept ones.
+  // Kept features:
   static bool isAccumulator(Value value);
   void visit(Operation *op);
   void visitMma(MmaOp mma);
@@ -67,7 +66,7 @@ private:
   SmallVector<Value> blocked;                     ///< accumulators that must have features as they come
 };
 
-/// What the tile's lines and its groups make possible; none where runs would be too short.
+/// Returns the order that the tile's lines and groups allow; none if runs would be too short.
 FeatureOrder FeatureOrders::candidate(LoadRhsOp load, bool contracted) {
   SharedType tile = load.getTile().getType();
   int64_t bits = tile.getElement().getIntOrFloatBitWidth();
@@ -81,7 +80,7 @@ FeatureOrder FeatureOrders::candidate(LoadRhsOp load, bool contracted) {
 
 bool FeatureOrders::allows(Value value, FeatureOrder order) {
   FragmentType type = fragmentOf(value);
-  // A diagnostic that is not active would count as success.
+  // An inactive diagnostic would count as success.
   ScopedDiagnosticHandler silent(value.getContext(), [](Diagnostic &) { return success(); });
   return order && type.withLayout(type.getLayout(), order, [&] { return emitError(value.getLoc()); });
 }
@@ -95,7 +94,7 @@ void FeatureOrders::setOrder(Value value, FeatureOrder order) {
 // Contracted features
 //===----------------------------------------------------------------------===//
 
-/// Collects what the right operand becomes until it is multiplied; false where something else happens to it.
+/// Collects the values derived from the right operand up to its MMAs; returns false for any other use.
 bool FeatureOrders::followMmas(Value right, SmallVectorImpl<Value> &values, SmallVectorImpl<MmaOp> &mmas) {
   values.push_back(right);
   for (OpOperand &use : right.getUses()) {
@@ -169,8 +168,8 @@ void FeatureOrders::orderContracted(LoadRhsOp load) {
       queries.set(leftInOrder(queries.get(), order));
 }
 
-/// Right operands of one number take the order of what else the left operand is multiplied with: it need not
-/// come in two.
+/// Gives splat right operands the order of the other right operands of the same left operand, which then
+/// needs one order only.
 void FeatureOrders::orderConstants() {
   SmallVector<MmaOp> mmas;
   kernel.walk([&](MmaOp mma) {
@@ -200,7 +199,7 @@ void FeatureOrders::orderConstants() {
   }
 }
 
-/// Originals that nobody multiplies any more; the factor of a narrowed operand is that of any copy.
+/// Erases originals without an MMA; the factor of a narrowed operand is equal for all its copies.
 void FeatureOrders::eraseUnused() {
   for (Operation *op : llvm::reverse(repeated)) {
     if (!op->getResult(0).use_empty())

@@ -1,8 +1,7 @@
 //===- InferLayouts.cpp - Layouts of fragments, swizzles of tiles ---------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which layout a fragment has follows from who makes and who reads it
-// (LayoutGraph.h). In which order fragments have their features, where it is not as
-// they come, is decided then (FeatureOrders.h).
+// The layout of a fragment follows from its producer and its users (LayoutGraph.h). Then the order of
+// features, if not ascending, is decided (FeatureOrders.h).
 //
 //===----------------------------------------------------------------------===//
 #include "FeatureOrders.h"
@@ -56,7 +55,7 @@ struct InferLayouts : tile::impl::InferLayoutsPassBase<InferLayouts> {
     kernel.setFunctionType(FunctionType::get(kernel.getContext(), inputs, kernel.getResultTypes()));
   }
 
-  /// The swizzled form of a shared tile or ring, null where nothing changes.
+  /// Returns the swizzled form of a shared tile or ring, null if nothing changes.
   static Type swizzle(Type type) {
     if (auto ring = dyn_cast<RingType>(type)) {
       Type tile = swizzle(ring.getTile());

@@ -1,4 +1,4 @@
-//===- LayoutGraph.cpp - What operations say of layouts -------------------===//
+//===- LayoutGraph.cpp - Layout facts of operations -----------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "LayoutGraph.h"
 
@@ -7,17 +7,17 @@
 using namespace mlir;
 using namespace mlir::tile;
 
-/// The layout of a one-axis fragment beside a two-axis one: along its rows or its columns.
+/// Returns the layout of a one-axis fragment beside a two-axis one: along its rows or its columns.
 static Layout layoutBeside(FragmentType oneAxis, FragmentType twoAxes) {
   return oneAxis.getAxes()[0] == twoAxes.getAxes()[0] ? Layout::Row : Layout::Col;
 }
 
-/// Few rows of queries are a right operand, others a left one.
+/// Returns the layout of queries: few rows are a right operand, others a left one.
 static Layout queryLayout(Value queries) {
   return fragmentOf(queries).getSizes().front() == ScheduleAttr::fewRows ? Layout::Rhs : Layout::Lhs;
 }
 
-/// Of a left operand in registers.
+/// Returns the layout of a left operand in registers.
 static Layout leftLayout(Operation *op) {
   auto mma = dyn_cast<MmaOp>(op);
   return mma ? mma.getLeftLayout() : Layout::Lhs;
@@ -42,7 +42,7 @@ void LayoutGraph::unite(Value a, Value b) {
   nodes[gone].values.clear();
 }
 
-/// A layout that the text gives comes first; operations' verifiers have compared it with what they take.
+/// Defines a layout; a layout in the text takes precedence, because verifiers have checked it.
 void LayoutGraph::define(Value value, Layout layout) {
   Node &node = nodeOf(value);
   if (node.layout == Layout::Unassigned)
@@ -65,7 +65,7 @@ void LayoutGraph::flow(Operation *op, Value to) {
       flows.push_back({&use, to, false});
 }
 
-/// Scalars of operands meet by coordinate. Operands of `lhs` have none.
+/// Visits an elementwise operation, whose scalars match by coordinate. Operands of `lhs` have no scalars.
 void LayoutGraph::visitElementwise(Operation *op) {
   FragmentType result = fragmentOf(op->getResult(0));
   for (Value value : op->getResults())
@@ -81,7 +81,7 @@ void LayoutGraph::visitBranch(RegionBranchOpInterface op) {
   auto carries = [](auto values) { return llvm::any_of(values, [](Value v) { return fragmentOf(v); }); };
   if (!carries(op->getResults()) &&
       llvm::none_of(op->getRegions(), [&](Region &region) { return carries(region.getArguments()); }))
-    return; // most branches are over scalars, and the mapping takes time
+    return; // most branches are over scalars, and the mapping is slow
   RegionBranchSuccessorMapping mapping;
   op.getSuccessorOperandInputMapping(mapping);
   auto addFlows = [&](Operation *from, bool enters) {
@@ -101,7 +101,7 @@ void LayoutGraph::visitBranch(RegionBranchOpInterface op) {
         addFlows(block.getTerminator(), false);
 }
 
-/// A warp's rows and its accumulator, before and after.
+/// Visits a merge: the rows and the accumulator of a warp, before and after.
 void LayoutGraph::visitMergeWarps(Operation *op) {
   for (OpOperand &use : op->getOpOperands())
     if (auto type = fragmentOf(use.get()))
@@ -163,7 +163,7 @@ void LayoutGraph::visit(Operation *op) {
       .Case<MapOp, MaskOp>([&](auto) { visitElementwise(op); })
       .Case([&](CompleteOp complete) { flow(op, complete.getResult()); })
       .Case([&](SplatOp splat) {
-        if (splat.getFragment().getType().getRank() == 2) // scalars have no place in `lhs`
+        if (splat.getFragment().getType().getRank() == 2) // `lhs` has no scalars
           defineAll(Layout::Acc);
       })
       .Case([&](MergeWarpsOp) { visitMergeWarps(op); })

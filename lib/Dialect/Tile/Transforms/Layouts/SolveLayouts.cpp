@@ -5,8 +5,8 @@
 using namespace mlir;
 using namespace mlir::tile;
 
-/// Moves layouts along flows. What a loop makes in an iteration comes before what enters it, for it is read
-/// more often.
+/// Moves layouts along flows. Values from a loop's iterations come before its initial values, because they
+/// are read more often.
 bool LayoutGraph::forward(bool enterLoops) {
   bool changed = false;
   for (bool moved = true; moved;) {
@@ -23,8 +23,8 @@ bool LayoutGraph::forward(bool enterLoops) {
   return changed;
 }
 
-/// Moves layouts one step against the data, from the last readers on. Operations that read in a layout of
-/// their own come before those that would hand it on.
+/// Moves layouts one step against the data, from the last users on. Operations with a layout of their own
+/// come before those that would pass one on.
 bool LayoutGraph::backward() {
   bool changed = false;
   auto ask = [&](Value value, Layout layout) {
@@ -43,7 +43,7 @@ bool LayoutGraph::backward() {
   return changed;
 }
 
-/// Nobody minds the layout of the first value that has none yet.
+/// Gives the first value without a layout any layout: no user depends on it.
 bool LayoutGraph::fallBack() {
   for (; settled < nodes.size(); ++settled) {
     Node &node = nodes[settled];

@@ -1,27 +1,25 @@
-//===- InsertBarriers.cpp - Warps that produce rings and warps that use them -===//
+//===- InsertBarriers.cpp - Barriers between producers and consumers ------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Each ring that some warps produce and others consume gets two barriers per stage:
-// `full` completes a phase when a tile's copies have landed, `empty` when every
-// warp that consumes tiles has read it. Both sides count tiles, t: its stage is
-// t mod S, and the parity of its round is (t / S) mod 2.
+// Each ring between producers and consumers gets two barriers per stage: `full` completes a phase when a
+// tile's copies have landed, `empty` when every consumer warp has read the tile. Both sides count tiles, t:
+// the stage of tile t is t mod S, and the parity of its round is (t / S) mod 2.
 //
-//   produce:  await empty[stage] parity 1 - parity      at first it returns at once
-//          copies into the stage                     they arrive at full[stage]
-//   consume:  await full[stage] parity                  in front of the first use
-//          uses
-//          arrive empty[stage]                       behind the last one
+//   produce:  wait empty[stage] parity 1 - parity      at first it returns at once
+//             copies into the stage                    they arrive at full[stage]
+//   consume:  wait full[stage] parity                  before the first use
+//             uses
+//             arrive empty[stage]                      after the last use
 //
-// Lines that a tmaLoad must not hand on are cleared when it has landed, so that
-// the tmaLoad of such a tile arrives at one barrier more, which only the warp that
-// fetches waits for. That one counts the tiles it has cleared, by their parity.
+// Some lines of a TMA load must be cleared once it has landed. The TMA load of such a tile therefore arrives
+// at an extra barrier, for which only the loading warp waits. That warp counts the tiles it has cleared, by
+// their parity.
 //
-// What was sent from a stage may have left it only when the next tile is taken,
-// and nobody waits for it before: the stage is handed back then. So the first
-// consume hands back a stage that nobody has filled, and the producer's wait for the
-// ring's last stage is a round later.
+// A TMA store may read a stage until the next tile is consumed, and no warp waits for it before: the stage is
+// released then. So the first consumed tile releases a stage that was never produced, and the producer's wait
+// for the ring's last stage comes a round later.
 //
-// A gather writes through the generic proxy, and mmas read through the async
-// one: whoever has awaited the copies fences, once for all that it has awaited.
+// A gather writes through the generic proxy, and MMAs read through the async proxy: a warp that has waited
+// for the copies fences, once for all copies that it has waited for.
 //
 //===----------------------------------------------------------------------===//
 #include "RingCounters.h"
@@ -55,7 +53,7 @@ private:
   void allocate();
   void lower(RingCounters &counters, ArrayRef<Operation *> operations);
   void lowerProduce(RingCounters &counters, ProduceOp produce);
-  /// Hands a tile on when its lines from the clear's on are zeros; returns the parity behind it.
+  /// Arrives once the lines from the clear's first on are zeros; returns the new parity.
   Value tmaLoadAndClear(const ProducedCopies &copies, Ring &ring, Value stage, Value cleared);
   void lowerConsume(RingCounters &counters, ConsumeOp consume, const TileUses &uses);
   void passTakes(RingCounters &counters, ArrayRef<ConsumeOp> consumes);
@@ -85,9 +83,9 @@ private:
 // Barriers
 //===----------------------------------------------------------------------===//
 
-/// Barriers of inner loops' rings come first, each behind its ring. Where a kernel has tiles that nobody
-/// produces, it has little room: all barriers come behind all tiles then, as each tile behind barriers would
-/// be aligned again.
+/// Barriers of inner loops' rings come first, each after its ring. If a kernel has tiles outside of rings,
+/// shared memory is scarce: all barriers then come after all tiles, because each tile after barriers would be
+/// aligned again.
 void RingBarriers::allocate() {
   SmallVector<Ring *> inOrder = llvm::map_to_vector(rings, [](auto &entry) { return &entry.second; });
   llvm::sort(inOrder,
@@ -112,7 +110,7 @@ void RingBarriers::allocate() {
     ring->empty = alloc(ring->getStages());
   }
   b.setInsertionPointAfter(last);
-  // A tmaLoad arrives once; of a gather each thread of those that produce arrives with its copies.
+  // A TMA load arrives once; for a gather, each producer thread arrives with its copies.
   auto arrivals = [&](Ring &ring) -> int64_t {
     bool alone = cast<ProduceOp>(ring.produces.front()).getWarp().has_value();
     return ring.gathers ? 32 * (alone ? 1 : schedule.getProducerWarps()) : 1;
@@ -130,12 +128,12 @@ void RingBarriers::allocate() {
 }
 
 //===----------------------------------------------------------------------===//
-// Fills and consumes
+// tile.produce and tile.consume
 //===----------------------------------------------------------------------===//
 
-/// Never a constant: LLVM would make the addresses of the stage's barriers constants, and ptxas, which finds
-/// those in branches of one lane, would then keep no address or descriptor of the kernel in uniform
-/// registers.
+/// Returns the stage, never as a constant. LLVM would make the addresses of the stage's barriers constants.
+/// ptxas, which finds those in branches of one lane, would then keep no address or descriptor of the kernel
+/// in uniform registers.
 Value RingBarriers::stageOf(Ring &ring, Value tile) {
   APInt number;
   bool known = matchPattern(tile, m_ConstantInt(&number));
@@ -155,7 +153,7 @@ void RingBarriers::lowerProduce(RingCounters &counters, ProduceOp produce) {
   Value tile = counters.tileOf(produce), stage = stageOf(ring, tile), target = tileIn(ring, stage);
   Value parity = parityOf(ring, ring.sent ? later(tile, 1) : tile);
   MbarrierWaitOp::create(b, ring.empty, stage, parity, /*before=*/true);
-  if (!ring.gathers) // all lanes have seen this phase before a copy lets others end the next
+  if (!ring.gathers) // all lanes have seen this phase before a copy lets other lanes end the next
     SyncOp::create(b, Scope::Warp);
   Block &block = produce.getCopies().front();
   block.getArgument(0).replaceAllUsesWith(target);
@@ -213,7 +211,8 @@ void RingBarriers::lower(RingCounters &counters, ArrayRef<Operation *> operation
     passTakes(counters, unused);
 }
 
-/// Tiles of loops within may bring a fence of their own: it is behind this wait, too.
+/// Whether this wait needs a fence. Tiles of inner loops may bring their own fence: it comes after this wait,
+/// too.
 bool RingBarriers::needsFence(ConsumeOp consume, const TileUses &uses) {
   auto isFenced = [&](StartMmaOp mma) {
     return llvm::any_of(mma->getOperands(), [&](Value operand) {
@@ -231,7 +230,7 @@ void RingBarriers::lowerConsume(RingCounters &counters, ConsumeOp consume, const
   Value tile = counters.tileOf(consume);
   at(uses.first);
   b.setLoc(consume.getLoc());
-  if (ring.sent) { // meanwhile what was sent from the stage before has left it
+  if (ring.sent) { // meanwhile the TMA store from the previous stage has read it
     WaitTmaStoresOp::create(b);
     SyncOp::create(b, Scope::Warp); // lanes themselves may have read the tile
     release(ring, later(tile, ring.getStages() - 1));
@@ -253,7 +252,7 @@ void RingBarriers::lowerConsume(RingCounters &counters, ConsumeOp consume, const
   consume.erase();
 }
 
-/// The outermost loop ends with sends under way.
+/// Waits for TMA stores in flight at the end of the outermost loop.
 void RingBarriers::waitTmaStores(ConsumeOp consume) {
   scf::ForOp outermost;
   for (auto loop = consume->getParentOfType<scf::ForOp>(); loop; loop = loop->getParentOfType<scf::ForOp>())
@@ -263,8 +262,7 @@ void RingBarriers::waitTmaStores(ConsumeOp consume) {
     WaitTmaStoresOp::create(b);
 }
 
-/// Hands tiles back that nobody uses. Nobody may be two phases of a barrier ahead, or parities would be
-/// confused.
+/// Releases tiles without uses. No warp may be two phases of a barrier ahead, or parities would be confused.
 void RingBarriers::passTakes(RingCounters &counters, ArrayRef<ConsumeOp> consumes) {
   at(consumes.back());
   for (ConsumeOp consume : consumes) {

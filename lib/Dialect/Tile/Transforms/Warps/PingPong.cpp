@@ -1,26 +1,23 @@
-//===- PingPong.cpp - Warpgroups start their mmas one after the other ----===//
+//===- PingPong.cpp - Ping-pong of warpgroups ----------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Warpgroups that compute the same loop on different rows need the tensor cores
-// at the same time, and leave them idle at the same time. Where the schedule
-// says turns, they consume them (ping-pong, FlashAttention-3): a warpgroup starts
-// an iteration's mmas, lets the next warpgroup start its own, and computes while
-// the tensor cores work for the others.
+// Warpgroups that compute the same loop on different rows need the tensor cores at the same time, and leave
+// them idle at the same time. If the schedule says `turns`, they alternate (ping-pong, FlashAttention-3). A
+// warpgroup starts an iteration's MMAs, lets the next warpgroup start its own, and computes while the tensor
+// cores work for the others.
 //
-//   for each consumer loop:   meet(mine); await; start mmas; named_barrier_arrive(next's);
+//   for each consumer loop:   sync(own barrier); wait; start MMAs; arrive(next barrier);
 //                             finish them, compute
 //
-// A named barrier for each warpgroup is its turn. It is complete when the
-// warpgroup waits at it and the one before has passed by. All warpgroups must
-// consume as many turns: the first one is the first warpgroup's, for which the last
-// passes by before the outermost loop; so in the end a turn is left over, and
-// the first warpgroup waits for it when it has nothing else left to do.
+// Each warpgroup has a named barrier for its turn. It completes when the warpgroup waits at it and the
+// previous one has arrived. All warpgroups must consume equally many turns. The first turn is the first
+// warpgroup's, for which the last warpgroup arrives before the outermost loop. So at the end one turn is left
+// over, and the first warpgroup waits for it when it has nothing else left to do.
 //
-// A loop that consumes tiles and computes nothing hands its turn on at once, and
-// gives the tiles back without having awaited them. Nobody may be two phases of
-// a barrier ahead, or parities would be confused, and turns see to that: who has
-// started an iteration's mmas has awaited what they read, tiles of this
-// iteration and, of an mma that starts late, of the one before, and only then is
-// it the next warpgroup's turn.
+// A loop that consumes tiles and computes nothing passes its turn on at once, and releases the tiles without
+// having waited for them. No warpgroup may be two phases of a barrier ahead, or parities would be confused.
+// Turns guarantee this: a warpgroup that has started an iteration's MMAs has waited for the tiles that they
+// read, of this iteration and, for a late MMA, of the previous one. Only then is it the next warpgroup's
+// turn.
 //
 //===----------------------------------------------------------------------===//
 #include "attn/Dialect/Tile/IR/Tile.h"
@@ -53,17 +50,17 @@ bool startsMmas(Operation *op) {
   return op->walk([](StartMmaOp) { return WalkResult::interrupt(); }).wasInterrupted();
 }
 
-/// Puts turns into the loops inside an outermost loop of the consumers.
+/// Inserts turns into the loops inside an outermost loop of the consumers.
 class Turns {
 public:
   Turns(scf::ForOp outermost, ScheduleAttr schedule)
       : outermost(outermost), schedule(schedule), b(outermost.getLoc(), outermost) {}
-  /// Returns in how many loops warpgroups consume turns.
+  /// Returns the number of loops with turns.
   unsigned insert();
 
 private:
   Value i32(int64_t value) { return arith::ConstantIntOp::create(b, value, 32); }
-  /// The number of this warp, as the kernel has it already if it has.
+  /// Returns the number of this warp, which the kernel may compute already.
   Value warp();
   void await() { NamedBarrierSyncOp::create(b, arith::AddIOp::create(b, warpgroup, i32(1)), turnThreads); }
   void passOn() {
@@ -71,10 +68,10 @@ private:
     next = arith::RemUIOp::create(b, next, i32(schedule.getConsumers()));
     NamedBarrierArriveOp::create(b, arith::AddIOp::create(b, next, i32(1)), turnThreads);
   }
-  /// What only one warpgroup does.
+  /// Writes code of only one warpgroup.
   void only(int64_t which, function_ref<void()> body);
   bool insert(scf::ForOp loop);
-  /// Hands the turn on where the block, or branches in it, first wait for mmas.
+  /// Passes the turn on where the block, or branches in it, first wait for MMAs.
   void passOnBeforeFinish(Block *block);
 
   scf::ForOp outermost;
@@ -128,7 +125,7 @@ bool Turns::insert(scf::ForOp loop) {
     return true;
   }
   passOn();
-  // What stands here besides says whether a tile is used.
+  // The other operations here are only legal if no tile is used.
   auto isWait = [](Operation &op) { return isa<MbarrierWaitOp, SyncOp>(op); };
   if (!llvm::all_of(body->without_terminator(), [&](Operation &op) {
         return isWait(op) || isa<ArriveOp, NamedBarrierSyncOp, NamedBarrierArriveOp>(op) ||

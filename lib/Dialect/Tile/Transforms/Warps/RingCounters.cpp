@@ -1,4 +1,4 @@
-//===- RingCounters.cpp - Which of a ring's tiles it is -------------------===//
+//===- RingCounters.cpp - Counters of rings' tiles ------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "RingCounters.h"
 
@@ -96,7 +96,7 @@ void RingCounters::run(Lower lowerBlock) {
   enter(*role.block, role.operations);
 }
 
-/// The values that these produces and consumes count.
+/// Returns the indices of the values that these produces and consumes count.
 SmallVector<unsigned> RingCounters::numbersOf(ArrayRef<Operation *> operations) const {
   llvm::SmallBitVector numbers(values.size());
   for (Operation *op : operations) {
@@ -116,7 +116,7 @@ void RingCounters::assign(ArrayRef<unsigned> numbers, ValueRange from) {
     values[number] = value;
 }
 
-/// Tiles are counted at the end of a block: produces and consumes of a block are of one number.
+/// Enters a block. Tiles are counted at its end: produces and consumes of a block have equal numbers.
 void RingCounters::enter(Block &block, ArrayRef<Operation *> operations) {
   SmallVector<Operation *> here;
   llvm::MapVector<Operation *, SmallVector<Operation *>> around;

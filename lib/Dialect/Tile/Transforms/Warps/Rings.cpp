@@ -1,4 +1,4 @@
-//===- Rings.cpp - Fills, consumes and uses of rings' tiles ------------------===//
+//===- Rings.cpp - Producers, consumers and uses of rings' tiles ----------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Rings.h"
 
@@ -17,10 +17,10 @@ Value tile::ringOf(Operation *op) {
 }
 
 //===----------------------------------------------------------------------===//
-// Fills
+// Producers
 //===----------------------------------------------------------------------===//
 
-/// How many fetches each way through a block makes; none where ways differ.
+/// Returns the number of TMA loads on each path through a block; none if paths differ.
 static std::optional<int64_t> tmaLoadsOf(Block &block) {
   int64_t count = 0;
   for (Operation &op : block) {
@@ -39,8 +39,8 @@ static std::optional<int64_t> tmaLoadsOf(Block &block) {
   return count;
 }
 
-/// The tmaLoad arrives at another barrier where lines are cleared behind it, so it must know whether they
-/// are.
+/// Verifies a clear. The TMA load arrives at another barrier if lines are cleared after it, so it must know
+/// whether they are.
 static LogicalResult verifyClear(ProduceOp produce, ProducedCopies copies) {
   Block &block = produce.getCopies().front();
   if (!copies.tmaLoad || copies.clear->getBlock() != &block || copies.clear.getTile() != block.getArgument(0))
@@ -91,11 +91,11 @@ FailureOr<ProducedCopies> tile::copiesOf(ProduceOp produce) {
 }
 
 //===----------------------------------------------------------------------===//
-// Takes
+// Consumers
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Follows a tile: through overlays, started mmas and the results of branches.
+/// Follows a tile: through overlays, started MMAs and the results of branches.
 struct Follower {
   ConsumeOp consume;
   TileUses uses;
@@ -160,7 +160,8 @@ int64_t Ring::getDepth() const {
   return depth;
 }
 
-/// All operations on a ring are in loops and branches, none in the block of another or within it.
+/// Verifies that all operations on a ring are in loops and branches, and none is in the block of another or
+/// inside it.
 static LogicalResult verifyPlaces(ArrayRef<Operation *> operations) {
   for (Operation *op : operations) {
     for (Operation *parent = op->getParentOp(); !isa<func::FuncOp>(parent); parent = parent->getParentOp())
@@ -176,7 +177,7 @@ static LogicalResult verifyPlaces(ArrayRef<Operation *> operations) {
   return success();
 }
 
-/// Finds out about a ring whose produces and consumes are known.
+/// Completes a ring whose produces and consumes are known.
 static LogicalResult complete(Ring &ring) {
   auto &[tiles, produces, consumes, gathers, clears, sent, full, empty] = ring;
   if (produces.empty() || consumes.empty())

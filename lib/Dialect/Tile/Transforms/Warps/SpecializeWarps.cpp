@@ -1,17 +1,17 @@
-//===- SpecializeWarps.cpp - Warps that produce, and warps that use ----------===//
+//===- SpecializeWarps.cpp - Producer warps and consumer warps ------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//   what stands in front               what stands in front
+//   earlier operations                 earlier operations
 //   loop:                              if this warp is a producer:
-//     a = where tile t lies              if it is warp 0:
-//     k = produce keys warp 0 {a}    =>       loop: a = where tile t lies; produce keys {a}
-//     v = produce values warp 1 {a}         if it is warp 1:
-//     c = f(c, k, v)                       loop: a = where tile t lies; produce values {a}
+//     a = address of tile t              if it is warp 0:
+//     k = produce keys warp 0 {a} =>       loop: a = address of tile t; produce keys {a}
+//     v = produce values warp 1 {a}      if it is warp 1:
+//     c = f(c, k, v)                       loop: a = address of tile t; produce values {a}
 //   use c                              else:
 //                                        loop: k = consume keys; v = consume values; c = f(c, k, v)
 //                                        use c
 //
-// Both sides count the tiles of a ring. So produces stand in loops alone, whose
-// trips all warps agree on, and a ring is filled by the same warps everywhere.
+// Both sides count the tiles of a ring. So a `tile.produce` may only be in loops, whose trip counts are equal
+// in all warps, and the same warps produce a ring everywhere.
 //
 //===----------------------------------------------------------------------===//
 #include "attn/Dialect/Tile/Transforms/Slice.h"
@@ -52,14 +52,14 @@ public:
 private:
   LogicalResult verifyProduce(ProduceOp produce);
   LogicalResult verifyCopies(ProduceOp produce);
-  /// The number of this warp, which the kernel may know already.
+  /// Returns the number of this warp, which the kernel may compute already.
   Value warpId();
   Value isWarp(arith::CmpIPredicate predicate, int64_t number) {
     return arith::CmpIOp::create(b, predicate, warp, arith::ConstantIntOp::create(b, number, 32));
   }
   LogicalResult produce();
   LogicalResult produceTogether();
-  /// Writes what one producer warp does alone.
+  /// Writes the part of one producer warp.
   void produceAlone(OpBuilder &builder, int64_t number, function_ref<void(OpBuilder &)> body);
   LogicalResult verifySlice(const Slice &slice);
   void consume();
@@ -145,7 +145,7 @@ LogicalResult Roles::write() {
   bool gathers = llvm::any_of(produces, [](ProduceOp produce) {
     return produce.getCopies().walk([](GatherOp) { return WalkResult::interrupt(); }).wasInterrupted();
   });
-  if (gathers) { // no thread leaves with copies under way
+  if (gathers) { // no thread exits with copies in flight
     CommitOp::create(b);
     WaitOp::create(b, 0);
   }
@@ -188,8 +188,8 @@ void Roles::produceAlone(OpBuilder &builder, int64_t number, function_ref<void(O
   body(inner);
 }
 
-/// Where all warps make some produces, they walk the loops around those together. They part where a loop has
-/// none: there each makes its own.
+/// Writes produces that all producers share: they walk the enclosing loops together. Producers split where a
+/// loop has no shared produce: there each writes its own.
 LogicalResult Roles::produceTogether() {
   Slice together(first, last);
   for (ProduceOp produce : produces)
@@ -218,7 +218,7 @@ LogicalResult Roles::produceTogether() {
   return success();
 }
 
-/// Two roles may do the same only if it has no effect but its results, and those of computations exist in
+/// Verifies a slice. Both roles may run an operation only if its results are its only effect, and MMAs are in
 /// consumers alone.
 LogicalResult Roles::verifySlice(const Slice &slice) {
   for (ProduceOp produce : produces)

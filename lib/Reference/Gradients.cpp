@@ -170,8 +170,9 @@ rt::Status checkDifferentiable(const Operands &operands) {
       return rt::inputError("'" + region.name +
                             "': expected a dense or packed store, got a paged one, which has no gradients");
     if (!region.store.keys.format.isPlain() || !region.store.values.format.isPlain())
-      return rt::inputError("'" + region.name +
-                            "': expected keys and values of 16 bits, got codes, which have no gradients");
+      return rt::inputError(
+          "'" + region.name +
+          "': expected keys and values of 16 bits, got quantized ones, which have no gradients");
   }
   return {};
 }

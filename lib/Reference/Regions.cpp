@@ -86,7 +86,7 @@ rt::Status KVRegion::checkTokens() const {
     for (int64_t t = 0; t < tokens; ++t)
       if (int64_t at = slot(i, place, t); at < 0 || at >= slots)
         return rt::inputError("token " + std::to_string(t) + " of " + which + " of '" + name +
-                              "': expected a place from 0 to " + std::to_string(slots - 1) + ", got " +
+                              "': expected a slot from 0 to " + std::to_string(slots - 1) + ", got " +
                               std::to_string(at));
   }
   return {};

@@ -15,7 +15,7 @@ func.func @paged(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q at
 !q = tensor<?x4x64xbf16>
 !kv = !attn.kv<packed, heads = 4, dim = 64, key = !attn.quantized<f8E4M3FN, per = head>, value = bf16>
 func.func @codes(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q attributes {attn.backward} {
-  // expected-error @below {{region 0 holds codes; expected keys and values of f16 or bf16}}
+  // expected-error @below {{region 0 is quantized; expected keys and values of f16 or bf16}}
   %o = attn.attend %q over (%kv see causal) : !q, !kv -> !q
   return %o : !q
 }
@@ -25,7 +25,7 @@ func.func @codes(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q at
 !q = tensor<?x4x64xbf16>
 !kv = !attn.kv<packed, heads = 4, dim = 64, key = bf16, value = bf16>
 func.func @twice(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q attributes {attn.backward} {
-  // expected-error @below {{region 1 is an earlier one again; expected each argument once}}
+  // expected-error @below {{region 1 repeats an earlier region; expected each argument once}}
   %o = attn.attend %q over (%kv see sink(4)), (%kv see recent(8)) : !q, !kv, !kv -> !q
   return %o : !q
 }

@@ -167,7 +167,7 @@ func.func @class_store(%kv: !cache, %from: tensor<?xi32>, %to: tensor<?xi32>) {
 
 !cache = !attn.kv<paged<16>, ragged, heads = 4, dim = 64, key = f16, value = f16>
 func.func @ragged(%kv: !cache, %from: tensor<?xi32>, %to: tensor<?xi32>) {
-  // expected-error @below {{expected a cache of which a slot holds all KV heads, got '!attn.kv<paged<16>, ragged, heads = 4, dim = 64, key = f16, value = f16>'; write each head of a ragged one as a cache of its own, of heads = 1}}
+  // expected-error @below {{expected a cache whose slots hold all KV heads, got '!attn.kv<paged<16>, ragged, heads = 4, dim = 64, key = f16, value = f16>'; write each head of a ragged cache as a separate cache with heads = 1}}
   attn.move %kv from %from to %to : !cache, tensor<?xi32>, tensor<?xi32>
   return
 }
@@ -187,7 +187,7 @@ func.func @codes_rows(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, 
 !rows = tensor<?x?x2x64xf16>
 !kv = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>
 func.func @status_plain(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}, %n: tensor<1xi32> {attn.name = "status"}) {
-  // expected-error @below {{expected a cache of codes beside a status, which counts numbers without a code, got '!attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>'}}
+  // expected-error @below {{expected a quantized cache with a status, which counts numbers that cannot be quantized, got '!attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>'}}
   attn.append %k, %v to %kv at %slots status %n : !rows, !rows, !kv, tensor<?xi32>, tensor<1xi32>
   return
 }
@@ -218,7 +218,7 @@ func.func @status_name(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"},
 !low = !attn.kv<packed, heads = 2, dim = 64, key = !attn.quantized<i4, per = 64>, value = f16>
 !high = !attn.kv<packed, heads = 2, dim = 64, key = !attn.quantized<i8, per = 64>, value = f16>
 func.func @more_bits(%a: !low {attn.name = "a"}, %b: !high {attn.name = "b"}, %from: !slots {attn.name = "from"}, %to: !slots {attn.name = "to"}) {
-  // expected-error @below {{expected keys to go to codes of at most as many bits, or to stay as they are, got i4 per 64 to i8 per 64; attn.gather makes numbers of codes}}
+  // expected-error @below {{expected keys to be requantized to at most as many bits, or to stay unchanged, got i4 per 64 to i8 per 64; attn.gather dequantizes}}
   attn.requantize %a at %from to %b at %to : !low, !slots, !high, !slots
   return
 }
@@ -240,7 +240,7 @@ func.func @other_heads(%a: !high {attn.name = "a"}, %b: !low {attn.name = "b"}, 
 !low = !attn.kv<packed, heads = 2, dim = 64, key = !attn.quantized<i4, per = 64>, value = f16>
 !high = !attn.kv<packed, heads = 2, dim = 64, key = !attn.quantized<i8, per = 64>, value = f16>
 func.func @order(%b: !low {attn.name = "b"}, %a: !high {attn.name = "a"}, %from: !slots {attn.name = "from"}, %to: !slots {attn.name = "to"}) {
-  // expected-error @below {{expected the cache that is read in front of that which is written}}
+  // expected-error @below {{expected the cache that is read before the cache that is written}}
   attn.requantize %a at %from to %b at %to : !high, !slots, !low, !slots
   return
 }

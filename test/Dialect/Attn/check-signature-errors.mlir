@@ -62,7 +62,7 @@ func.func @dims(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv", attn.d
 
 !query = tensor<?x4x64xf16>
 !kv = !attn.kv<dense, heads = 4, dim = 64, key = f16, value = f16>
-// expected-error @below {{expected the function to return the output and, optionally behind it, the LSE of its attention}}
+// expected-error @below {{expected the function to return the output and then, optionally, the LSE of its attention}}
 func.func @results(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> tensor<?x4xf32> {
   %o, %lse = attn.attend %q over (%kv see all) : !query, !kv -> !query, tensor<?x4xf32>
   return %lse : tensor<?x4xf32>

@@ -17,7 +17,7 @@ func.func @another_visibility(%q: !query {attn.name = "q"}, %a: !kv {attn.name =
 !kv = !attn.kv<dense, heads = 2, dim = 64, key = bf16, value = bf16>
 !lse = tensor<?x8xf32>
 
-// expected-error @below {{expected the function to return the output and the LSE of the attention over all regions, and behind them those of the one over the first}}
+// expected-error @below {{expected the function to return the output and the LSE of the attention over all regions, and then those of the attention over the first region}}
 func.func @in_the_other_order(%q: !query {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.name = "b"}) -> (!query, !lse, !query, !lse) {
   %o, %l = attn.attend %q over (%a see causal), (%b see causal) : !query, !kv, !kv -> !query, !lse
   %n, %m = attn.attend %q over (%a see causal) : !query, !kv -> !query, !lse

@@ -5,7 +5,7 @@
 !q = tensor<?x4x64xbf16>
 !kv = !attn.kv<packed, heads = 4, dim = 64, key = bf16, value = bf16>
 func.func @silent(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q attributes {attn.significance = "max"} {
-  // expected-error @below {{(attn.significance): expected its LSE as a result, by which weights are made}}
+  // expected-error @below {{(attn.significance): expected its LSE as a result, from which weights are computed}}
   %o = attn.attend %q over (%kv see causal) : !q, !kv -> !q
   return %o : !q
 }

@@ -50,12 +50,12 @@ func.func private @dim(!attn.kv<dense, heads = 8, dim = 128, value_dim = 512, ke
 
 // -----
 
-// expected-error @below {{expected key elements to be f16 or bf16, or codes as in !attn.quantized<i8, per = 128>, got 'f32'}}
+// expected-error @below {{expected key elements to be f16 or bf16, or quantized as in !attn.quantized<i8, per = 128>, got 'f32'}}
 func.func private @key(!attn.kv<dense, heads = 8, dim = 128, key = f32, value = bf16>)
 
 // -----
 
-// expected-error @below {{expected value elements to be f16 or bf16, or codes as in !attn.quantized<i8, per = 128>, got 'i8'}}
+// expected-error @below {{expected value elements to be f16 or bf16, or quantized as in !attn.quantized<i8, per = 128>, got 'i8'}}
 func.func private @value(!attn.kv<dense, heads = 8, dim = 128, key = bf16, value = i8>)
 
 // -----
@@ -70,7 +70,7 @@ func.func private @state(!attn.state<heads = 1, value_dim = 44>)
 
 // -----
 
-// expected-error @below {{expected key elements to be f16 or bf16, or codes as in !attn.quantized<i8, per = 128>, got 'f8E5M2'}}
+// expected-error @below {{expected key elements to be f16 or bf16, or quantized as in !attn.quantized<i8, per = 128>, got 'f8E5M2'}}
 func.func private @f() -> !attn.kv<dense, heads = 8, dim = 64, key = f8E5M2, value = !attn.quantized<f8E4M3FN, per = head>>
 
 // -----
@@ -115,7 +115,7 @@ func.func private @f(!attn.quantized<bf16, per = head>)
 
 // -----
 
-// expected-error @below {{expected codes of f8E4M3FN, f8E5M2, i8, i4 or i2, or of f4E2M1FN in blocks, got 'ui4'}}
+// expected-error @below {{expected quantized elements of f8E4M3FN, f8E5M2, i8, i4 or i2, or of f4E2M1FN in blocks, got 'ui4'}}
 func.func private @f(!attn.quantized<ui4, per = 64>)
 
 // -----
@@ -130,7 +130,7 @@ func.func private @f(!attn.quantized<f4E2M1FN, per = 16, scale = f8E8M0FNU>)
 
 // -----
 
-// expected-error @below {{expected codes of f8E4M3FN, f8E5M2, i8, i4 or i2, or of f4E2M1FN in blocks, got 'f4E2M1FN'}}
+// expected-error @below {{expected quantized elements of f8E4M3FN, f8E5M2, i8, i4 or i2, or of f4E2M1FN in blocks, got 'f4E2M1FN'}}
 func.func private @f(!attn.quantized<f4E2M1FN, per = token>)
 
 // -----

@@ -357,7 +357,7 @@ TEST_F(GradientsTest, PagesAndCodesHaveNone) {
   tensors["kv.k_meta"] = rt::Tensor(rt::DType::F16, {1, 4, 1, 1, 2});
   tensors["kv.v"] = rt::Tensor(rt::DType::BF16, {1, 4, 1, 32});
   refused("dense", "!attn.quantized<i8, per = 32>",
-          "'kv': expected keys and values of 16 bits, got codes, which have no gradients");
+          "'kv': expected keys and values of 16 bits, got quantized ones, which have no gradients");
 }
 
 } // namespace

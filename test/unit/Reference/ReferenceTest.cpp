@@ -201,7 +201,7 @@ TEST_F(ReferenceTest, Paged) {
   expectRow(result, 1, softmax({{0.75, 6}}));
 
   tensors["kv.lengths"] = ints({3, 3});
-  expectError(func, "token 2 of instance 1 of 'kv': expected a place from 0 to 7, got -14");
+  expectError(func, "token 2 of instance 1 of 'kv': expected a slot from 0 to 7, got -14");
   tensors["kv.lengths"] = ints({5, 1});
   expectError(func, "length of instance 0 of 'kv': expected 0 to 4, got 5");
 }
@@ -233,7 +233,7 @@ TEST_F(ReferenceTest, Ragged) {
   expectRow(result, 3, {0, -kInfinity}); // the one token is further away than two
 
   tensors["kv.lengths"] = rt::Tensor::ofI32({1, 2}, std::vector<int32_t>{3, 3});
-  expectError(func, "token 2 of instance 0, head 1 of 'kv': expected a place from 0 to 7, got -14");
+  expectError(func, "token 2 of instance 0, head 1 of 'kv': expected a slot from 0 to 7, got -14");
   tensors["kv.lengths"] = rt::Tensor::ofI32({1, 2}, std::vector<int32_t>{3, 5});
   expectError(func, "length of instance 0, head 1 of 'kv': expected 0 to 4, got 5");
   tensors["kv.lengths"] = ints({3});

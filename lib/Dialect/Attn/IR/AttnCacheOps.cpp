@@ -57,8 +57,8 @@ static LogicalResult verifyCache(Operation *op, KVType type) {
     return op->emitOpError("expected a cache that says how many KV heads it holds, got ")
            << type << "; heads = ? is for attentions: say how many heads the class has";
   if (type.getRagged() && (type.getStore() != Store::Unified || type.getHeads() != 1))
-    return op->emitOpError("expected a cache of which a slot holds all KV heads, got ")
-           << type << "; write each head of a ragged one as a cache of its own, of heads = 1";
+    return op->emitOpError("expected a cache whose slots hold all KV heads, got ")
+           << type << "; write each head of a ragged cache as a separate cache with heads = 1";
   return success();
 }
 
@@ -97,8 +97,8 @@ static LogicalResult verifyRequantized(const RowCopy &copy) {
                                 std::tuple("values", source.values.format, target.values.format)})
     if (from != to && (to.isPlain() || to.bits > from.bits))
       return copy.op->emitOpError("expected ")
-             << what << " to go to codes of at most as many bits, or to stay as they are, got " << from.text()
-             << " to " << to.text() << "; attn.gather makes numbers of codes";
+             << what << " to be requantized to at most as many bits, or to stay unchanged, got "
+             << from.text() << " to " << to.text() << "; attn.gather dequantizes";
   return success();
 }
 
@@ -116,8 +116,8 @@ static LogicalResult verifyRowCopy(const RowCopy &copy) {
     return op->emitOpError("expected the status to be ") << one << ", got " << copy.status.getType();
   auto target = cast<KVType>(copy.written().getType());
   if (copy.status && !isa<QuantizedType>(target.getKey()) && !isa<QuantizedType>(target.getValue()))
-    return op->emitOpError(
-               "expected a cache of codes beside a status, which counts numbers without a code, got ")
+    return op->emitOpError("expected a quantized cache with a status, which counts numbers that cannot be "
+                           "quantized, got ")
            << target;
   if (failed(verifyRows(copy, "keys", copy.k, type.getKeyDim(), type.getKey())))
     return failure();

@@ -105,7 +105,7 @@ static ParseResult parseRegions(OpAsmParser &parser, SmallVectorImpl<OpAsmParser
     SMLoc end = parser.getCurrentLocation();
     if (failed(parser.parseOptionalRParen()))
       return parser.emitError(
-          end, "expected ')' behind the region's visibility, whose parts are joined by '|' or '&'; "
+          end, "expected ')' after the region's visibility, whose parts are joined by '|' or '&'; "
                "each region has parentheses of its own: over (%a see all), (%b see causal)");
     visibilities.push_back(see);
     names.push_back(name);

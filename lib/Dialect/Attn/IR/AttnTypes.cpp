@@ -163,8 +163,9 @@ LogicalResult QuantizedType::verify(function_ref<InFlightDiagnostic()> emitError
   else if (const rt::ElementType *known = findElement(element))
     format = {known->dtype, known->bits, rt::Format::Scales(per), group, blocks};
   else
-    return emitError() << "expected codes of f8E4M3FN, f8E5M2, i8, i4 or i2, or of f4E2M1FN in blocks, got "
-                       << element;
+    return emitError()
+           << "expected quantized elements of f8E4M3FN, f8E5M2, i8, i4 or i2, or of f4E2M1FN in blocks, got "
+           << element;
   std::string fault = format.fault();
   return fault.empty() ? success() : LogicalResult(emitError() << fault);
 }

@@ -39,7 +39,7 @@ public:
         return copy->op->emitOpError("expected the ") << what << " to be an argument of the function";
     if (copy->into &&
         cast<BlockArgument>(copy->into).getArgNumber() < cast<BlockArgument>(copy->cache).getArgNumber())
-      return copy->op->emitOpError("expected the cache that is read in front of that which is written");
+      return copy->op->emitOpError("expected the cache that is read before the cache that is written");
     auto results = cast<func::ReturnOp>(func.front().getTerminator()).getOperands();
     if (!llvm::equal(results, copy->op->getResults()))
       return func.emitOpError("expected the function to return ")

@@ -248,13 +248,13 @@ private:
       if (!llvm::equal(results, std::array{output, lse, firstOutput, firstLse}))
         return func.emitOpError(
             "expected the function to return the output and the LSE of the attention over all "
-            "regions, and behind them those of the one over the first");
+            "regions, and then those of the attention over the first region");
       return success();
     }
     if (results.empty() || results.size() > 2 || results[0] != output ||
         (results.size() == 2 && results[1] != lse))
       return func.emitOpError(
-          "expected the function to return the output and, optionally behind it, the LSE of its "
+          "expected the function to return the output and then, optionally, the LSE of its "
           "attention");
     return success();
   }

@@ -30,7 +30,7 @@ bool mlir::attn::isOfFeatures(Type type) {
 
 LogicalResult ScoresOp::verify() {
   if (getBegin() && getBegin().getType() != getScores().getType())
-    return emitOpError("expected scores to begin with what has their type, got ") << getBegin().getType();
+    return emitOpError("expected the addend to have the type of the scores, got ") << getBegin().getType();
   if (getTokenScales() && !getTokenScales().getType().getElement().isF32())
     return emitOpError("expected scales of tokens of f32, got ") << getTokenScales().getType();
   const bool rowsFirst = getScores().getType().getAxes().front() == Axis::Query;
@@ -61,9 +61,9 @@ LogicalResult DequantizeOp::verify() {
     return emitOpError("expected a zero for each scale, got ")
            << getScales().size() << " and " << getZeros().size();
   if (!getScales().empty() && !getResult().getType().getElement().isF16())
-    return emitOpError("expected f16 of codes with scales, got ") << getResult().getType();
+    return emitOpError("expected f16 for quantized elements with scales, got ") << getResult().getType();
   if (getTiny() && !getScales().empty())
-    return emitOpError("expected no scales of codes that stay tiny");
+    return emitOpError("expected no scales for tiny elements");
   if (getBlocks().has_value() != !getWords().empty() || (getMost() && !getBlocks()))
     return emitOpError("expected blocks and the words of their scales together");
   return success();

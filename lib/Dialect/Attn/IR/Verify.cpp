@@ -35,9 +35,9 @@ LogicalResult mlir::attn::detail::verifyElement(EmitError emitError, StringRef w
 
 LogicalResult mlir::attn::detail::verifyStored(EmitError emitError, StringRef what, Type type, int64_t dim) {
   if (!isa<QuantizedType>(type) && !isMultiplied(type))
-    return emitError() << "expected " << what
-                       << " elements to be f16 or bf16, or codes as in !attn.quantized<i8, per = 128>, got "
-                       << type;
+    return emitError()
+           << "expected " << what
+           << " elements to be f16 or bf16, or quantized as in !attn.quantized<i8, per = 128>, got " << type;
   std::string fault = formatOf(type).faultOf(dim);
   if (fault.empty())
     return success();

@@ -23,7 +23,7 @@ static LogicalResult verifyHolds(AttendOp attend, StringRef refused) {
   for (auto [i, region] : llvm::enumerate(attend.getRegions()))
     if (!seen.insert(region).second)
       return attend.emitOpError(refused)
-             << ": region " << i << " is an earlier one again; expected each argument once";
+             << ": region " << i << " repeats an earlier region; expected each argument once";
   return success();
 }
 
@@ -84,7 +84,7 @@ LogicalResult mlir::attn::verifyDifferentiable(AttendOp attend, Attribute backwa
              << "; expected a dense or packed store";
     if (!store.keys.format.isPlain() || !store.values.format.isPlain())
       return attend.emitOpError(noBackward)
-             << ": region " << i << " holds codes; expected keys and values of f16 or bf16";
+             << ": region " << i << " is quantized; expected keys and values of f16 or bf16";
   }
   return verifyHolds(attend, noBackward);
 }
@@ -101,9 +101,10 @@ LogicalResult mlir::attn::verifyWeighs(func::FuncOp function, AttendOp attend) {
            << significanceRowsAttr << " of 1 : i32 and more, or none for all rows, got " << given;
   if (backwardAttr.isOn(function))
     return function.emitError(
-        "expected attn.backward or attn.significance, got both: gradients are of a run behind it");
+        "expected attn.backward or attn.significance, got both: gradients come from a later run");
   if (!attend.getLse())
-    return attend.emitOpError("cannot tell what tokens are worth (attn.significance): expected its LSE as a "
-                              "result, by which weights are made");
-  return verifyHolds(attend, "cannot tell what tokens are worth (attn.significance)");
+    return attend.emitOpError(
+        "cannot compute the significance of tokens (attn.significance): expected its LSE as a "
+        "result, from which weights are computed");
+  return verifyHolds(attend, "cannot compute the significance of tokens (attn.significance)");
 }

@@ -99,8 +99,8 @@ static LogicalResult verifyOrder(function_ref<InFlightDiagnostic()> emitError, A
                          << " make";
   }
   if (covered != features)
-    return emitError() << "expected spans of " << order.runs
-                       << ", and of its half and quarter behind them, to be " << features << " features";
+    return emitError() << "expected spans of " << order.runs << ", then of its half and quarter, to be "
+                       << features << " features";
   return success();
 }
 

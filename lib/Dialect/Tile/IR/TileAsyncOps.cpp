@@ -56,11 +56,11 @@ LogicalResult AheadOp::verify() {
 
 LogicalResult TmaLoadOp::verify() {
   if (!getBarriers() != !getIndex())
-    return emitOpError("expected barriers and which of them, or neither");
+    return emitOpError("expected barriers and an index, or neither");
   SharedType tile = getTarget().getType();
   int64_t lines = getLines();
   if (tile.holdsCodes())
-    return emitOpError("knows the hardware's swizzles, which tiles of codes do not have, ")
+    return emitOpError("supports only the hardware's swizzles, which quantized tiles do not have, ")
            << tile << "; tile.gather can";
   if (lines < 8 || lines % 8 != 0 || tile.getRows() % lines != 0 || tile.getRows() / lines > 32)
     return emitOpError("expected boxes of a multiple of 8 lines, at most 32 of which make the ")
@@ -142,7 +142,7 @@ static LogicalResult verifyParts(StartMmaOp op, int64_t width) {
   auto lhs = dyn_cast<SharedType>(op.getLhs().getType());
   int64_t columns = op.getResult().getType().getSizes()[1], rows = 16 * ScheduleAttr::groupWarps;
   if (op.transposesLhs() && (op.getLine() || lhs.getCols() != rows || lhs.getBoxes()))
-    return op.emitOpError("expected a left operand that is turned to have no line and ")
+    return op.emitOpError("expected a transposed left operand to have no line and ")
            << rows << " columns in one piece, got " << lhs;
   if (!op.getColumn())
     return success();

@@ -71,11 +71,11 @@ LogicalResult RecordOp::verify() {
 LogicalResult PackedSlotOp::verify() {
   size_t pitches = getPitches().size();
   if (pitches != 0 && pitches != 2)
-    return emitOpError("expects the pitch of rows and that of heads, got ") << pitches << " pitches";
+    return emitOpError("expected the pitch of rows and the pitch of heads, got ") << pitches << " pitches";
   if (getHeads().has_value() == (pitches == 2))
-    return emitOpError("expects either how many heads a row has or two pitches");
+    return emitOpError("expected either the number of heads of a row or two pitches");
   if (getBytes().has_value() != (pitches == 2))
-    return emitOpError("expects the bytes of a piece beside pitches, and only there");
+    return emitOpError("expected the bytes of a piece with pitches, and only with them");
   return success();
 }
 

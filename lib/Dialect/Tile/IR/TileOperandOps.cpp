@@ -34,7 +34,7 @@ LogicalResult LoadRhsOp::verify() {
   SharedType tile = getTile().getType();
   FragmentType fragment = getFragment().getType();
   if (!tile.holdsCodes() || fragment.getElement() != tile.getElement())
-    return emitOpError("expected tile and fragment of one type of codes, of 8 bits or less, got ")
+    return emitOpError("expected tile and fragment of one quantized type, of 8 bits or less, got ")
            << tile << " and " << fragment;
   if (tile.getBoxes())
     return emitOpError("cannot read a tile cut into boxes, ") << tile;
@@ -175,7 +175,7 @@ LogicalResult WidenOp::verify() {
            << getScales().size() << ", got " << getZeros().size();
   if (getTiny() && !isa<Float4E2M1FNType>(source.getElement()) &&
       (isa<FloatType>(source.getElement()) || !getScales().empty() || !result.getElement().isF16()))
-    return emitOpError("leaves e2m1 tiny, or integers in f16 and those without factors; got ")
+    return emitOpError("expected tiny elements of e2m1, or of integers to f16 without factors, got ")
            << source << " and " << result;
   int64_t groups = getScales().size();
   if (groups && source.getSizes()[0] % (16 * groups) != 0)
@@ -197,7 +197,7 @@ LogicalResult WidenOp::verify() {
 LogicalResult RestoreOp::verify() {
   FragmentType source = getSource().getType();
   if (!isCode(getCodes()) || isa<FloatType>(getCodes()))
-    return emitOpError("expected codes of i8, i4 or i2, got ") << getCodes();
+    return emitOpError("expected quantized elements of i8, i4 or i2, got ") << getCodes();
   if (source != getResult().getType() || source.getRank() != 2 || source.getFeatureAxis() != 0 ||
       !source.getElement().isF32() || !mayHaveLayout(source, Layout::Acc))
     return emitOpError("expected an accumulator of f32, features its rows, and the same as result, got ")
@@ -213,7 +213,7 @@ static bool isOfQueries(FragmentType type) {
 LogicalResult BalanceOp::verify() {
   FragmentType source = getSource().getType();
   if (!isCode(getCodes()) || isa<FloatType>(getCodes()))
-    return emitOpError("expected codes of i8, i4 or i2, got ") << getCodes();
+    return emitOpError("expected quantized elements of i8, i4 or i2, got ") << getCodes();
   if (source != getResult().getType() || !source.getElement().isF16() || source.getFeatureAxis() != 1 ||
       !isOfQueries(source))
     return emitOpError("expected queries of f16, and the same as result, got ")
@@ -240,7 +240,7 @@ LogicalResult PartOp::verify() {
   if (source.getRank() != 2 || !isPacked(source) || source.getLayout() != result.getLayout() ||
       source.getOrder() != result.getOrder() || source.getAxes() != result.getAxes() ||
       source.getElement() != result.getElement() || source.getSizes()[0] != result.getSizes()[0])
-    return emitOpError("expected an operand of an mma and columns of it, got ")
+    return emitOpError("expected an operand of an MMA and columns of it, got ")
            << source << " and " << result;
   int64_t first = getFirst(), size = result.getSizes()[1];
   if (first % 16 != 0 || size % 16 != 0 || first + size > source.getSizes()[1])

@@ -66,7 +66,7 @@ static LogicalResult verifyTiles(EmitError emitError, ScheduleKind kind, int64_t
     return emitError() << "expected the keys of a warp to be a multiple of 16, got " << warpKeys
                        << " (keys = " << keys << ", warps = " << warps << ")";
   if (kind == ScheduleKind::Wgmma && keys > 256)
-    return emitError() << "expected at most 256 keys, what one wgmma multiplies, got " << keys;
+    return emitError() << "expected at most 256 keys, the limit of one wgmma, got " << keys;
   // Each lane of a warp looks up one line.
   if (int64_t copied = keys / warps; kind == ScheduleKind::Mma && (copied < 2 || copied > 32))
     return emitError() << "expected 2 to 32 keys for each warp to copy, got " << copied << " (keys = " << keys
@@ -101,8 +101,9 @@ LogicalResult ScheduleAttr::verify(EmitError emitError, ScheduleKind kind, int64
         queryStages.value_or(1) != 1 || queryCopy.value_or(gathered) != gathered || usesTma(keyCopies) ||
         usesTma(valueCopies) || valueBoxes.value_or(0) != 0 || pingPong.value_or(false) ||
         epilogue == Epilogue::Send || exchangeStages.value_or(1) != 1)
-      return emitError() << "under mma all warps gather, compute and store, and queries have one stage: "
-                            "producers, registers of roles, boxes, pingPong, sends and exchanges are wgmma's";
+      return emitError()
+             << "under mma all warps gather, compute and store, and queries have one stage: "
+                "producers, registers of roles, boxes, pingPong, TMA stores and exchanges need wgmma";
     return success();
   }
   if (producers && *producers != groupWarps)

@@ -23,7 +23,7 @@ public:
     if (parser.parseKeyword(&name))
       return failure();
     if (!seen.insert(name).second)
-      return parser.emitError(loc, "'") << name << "' is said twice";
+      return parser.emitError(loc, "'") << name << "' is given twice";
     if (parser.parseEqual())
       return failure();
     for (auto [known, value] : integers())

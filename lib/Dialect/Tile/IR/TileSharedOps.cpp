@@ -27,7 +27,7 @@ LogicalResult GatherOp::verify() {
   if (!getPitches().empty() && getFactor())
     return emitOpError("expected a factor beside strides, got it beside pitches");
   if (getPage().has_value() != (getApart() != nullptr) || (getPage() && !getStrides()))
-    return emitOpError("expected the size of pages and how far they lie apart together, beside strides");
+    return emitOpError("expected the size of pages together with their distance, and strides");
   if (getPage() && !llvm::isPowerOf2_64(*getPage()))
     return emitOpError("expected pages of a power of two of slots, got ") << *getPage();
   if (getFeatures() && getFeatures()->size() != count)
@@ -47,7 +47,7 @@ LogicalResult GatherOp::verify() {
       return emitOpError("expected the element type of source and target to agree, got ")
              << source.getType() << " and " << tile;
     if (tile.getBoxes())
-      return emitOpError("cannot fill a tile cut into boxes, ") << tile << "; tile.tma_load can";
+      return emitOpError("cannot gather into a tile cut into boxes, ") << tile << "; tile.tma_load can";
     if (tile.getRows() != rows)
       return emitOpError("expected all targets to have ") << rows << " lines, got " << tile.getRows();
     if (getStrides() && (*getStrides())[i] < features)

@@ -32,8 +32,7 @@ struct AllocateShared : tile::impl::AllocateSharedPassBase<AllocateShared> {
 
   LogicalResult allocate(AllocOp alloc, ScheduleAttr schedule, SharedMemory &memory) {
     if (alloc.getPerWarp() && !schedule)
-      return alloc.emitOpError(
-          "is per warp, but the kernel has no tile.schedule that says how many there are");
+      return alloc.emitOpError("is per warp, but the kernel has no tile.schedule with the number of warps");
     int64_t copies = alloc.getPerWarp() ? schedule.getWarps() : 1;
     Type type = alloc.getMemory().getType();
     Value base = alloc.getOverlays();

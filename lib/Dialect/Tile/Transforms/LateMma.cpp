@@ -30,9 +30,9 @@ bool LateMma::matchMmas() {
   });
   auto stands = [&](Operation *op) { return op->getBlock() == loop.getBody(); };
   if (starts.size() < 2 || finishes.size() < 2)
-    return decline(DEBUG_TYPE, loop, "it does not start two mmas and finish each for itself");
+    return decline(DEBUG_TYPE, loop, "it does not start two MMAs and finish each separately");
   if (!llvm::all_of(starts, stands) || !llvm::all_of(finishes, stands))
-    return decline(DEBUG_TYPE, loop, "some of its mmas stand in branches");
+    return decline(DEBUG_TYPE, loop, "some of its MMAs are in branches");
   first = cast<WaitMmasOp>(finishes.front()), finish = cast<WaitMmasOp>(finishes.back());
   start = cast<StartMmaOp>(starts.back());
   for (Operation *op : ArrayRef(finishes).drop_front().drop_back())
@@ -41,21 +41,21 @@ bool LateMma::matchMmas() {
   if (last.getPending() != 0 || finish.getPending() != 0 ||
       finish.getStarted() != ValueRange(start.getResult()) || start->isBeforeInBlock(last) ||
       first->isBeforeInBlock(starts[starts.size() - 2]))
-    return decline(DEBUG_TYPE, loop, "its last mma is not started behind all others, to be finished alone");
+    return decline(DEBUG_TYPE, loop, "its last MMA is not started after all others and finished alone");
 
   Value sum = finish.getResult(0);
   if (!start.getAcc() || !isa<FragmentType>(start.getLhs().getType()) || !sum.hasOneUse() ||
       *sum.user_begin() != loop.getBody()->getTerminator())
-    return decline(DEBUG_TYPE, loop, "its last mma does not add a product of registers to what it carries");
+    return decline(DEBUG_TYPE, loop, "its last MMA does not add a product of registers to a carried value");
   carried = sum.use_begin()->getOperandNumber();
   BlockArgument before = loop.getRegionIterArg(carried);
   auto isEarly = [&](Operation *user) {
     return loop.getBody()->findAncestorOpInBlock(*user)->isBeforeInBlock(first);
   };
   if (!reaches(before, start.getAcc()) || !reaches(first.getResults(), start.getLhs()))
-    return decline(DEBUG_TYPE, loop, "its last mma does not add up what is computed from the first");
+    return decline(DEBUG_TYPE, loop, "its last MMA does not add up values computed from the first");
   return llvm::none_of(before.getUsers(), isEarly) ||
-         decline(DEBUG_TYPE, loop, "it uses the sum before its first mma is finished");
+         decline(DEBUG_TYPE, loop, "it uses the sum before its first MMA is finished");
 }
 
 bool LateMma::reaches(ValueRange from, Value to) {
@@ -95,7 +95,7 @@ bool LateMma::matchTile() {
       releases.push_back(arrive);
   sharesTile = awaits == 0 && releases.size() == 1 && mayShareTile();
   return sharesTile || awaits == releases.size() ||
-         decline(DEBUG_TYPE, loop, "the tile of its last mma is awaited or given back somewhere else");
+         decline(DEBUG_TYPE, loop, "the tile of its last MMA is waited for or released elsewhere");
 }
 
 LogicalResult LateMma::check() {
@@ -108,8 +108,8 @@ LogicalResult LateMma::check() {
   }
   if (rounding.empty() || !isa<CastOp>(rounding.back()))
     return start.emitOpError(
-        "expected the left operand of an mma that starts an iteration later to be a cast "
-        "in the loop, for this mma alone");
+        "expected the left operand of an MMA that starts an iteration later to be a cast "
+        "in the loop, for this MMA alone");
   SmallVector<Operation *> moved(waits);
   llvm::append_range(moved, releases);
   auto found = [&](Operation *op) {
@@ -118,7 +118,7 @@ LogicalResult LateMma::check() {
   if (llvm::all_of(moved, found) && canCountBack(start.getRhs()))
     return success();
   return start.emitOpError(
-      "expected an mma that starts an iteration later to find its tile by values that the "
+      "expected an MMA that starts an iteration later to find its tile by values that the "
       "loop carries and adds constants to");
 }
 

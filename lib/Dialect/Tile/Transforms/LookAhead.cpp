@@ -42,7 +42,7 @@ struct LookAhead : tile::impl::LookAheadPassBase<LookAhead> {
         carry(ahead, loop);
         ++carried;
       } else {
-        decline(DEBUG_TYPE, ahead, "it is not of what a loop around it counts");
+        decline(DEBUG_TYPE, ahead, "it is not of the counter of an enclosing loop");
         ++inPlace;
         ImplicitLocOpBuilder b(ahead.getLoc(), ahead);
         ahead.getValue().replaceAllUsesWith(compute(b, ahead, ahead.getAt()));

@@ -15,13 +15,13 @@ using namespace mlir::tile;
 std::optional<LoopAround> LoopAround::find(const LateMma &mma, scf::IfOp branch) {
   auto outer = dyn_cast<scf::ForOp>(branch->getParentOp());
   auto refuse = [&](const Twine &why) -> std::optional<LoopAround> {
-    decline(DEBUG_TYPE, branch, "no mma is left to the next run, as " + why);
+    decline(DEBUG_TYPE, branch, "no MMA is left to the next run, as " + why);
     return std::nullopt;
   };
   if (!outer)
-    return refuse("no loop is around it");
+    return refuse("no loop encloses it");
   if (mma.sharesTile)
-    return refuse("an mma that stays reads the tile, too");
+    return refuse("a remaining MMA also reads the tile");
   LoopAround found(mma, branch, outer);
   std::optional<unsigned> sum = found.numberOf(mma.carried);
   if (!sum)
@@ -30,7 +30,7 @@ std::optional<LoopAround> LoopAround::find(const LateMma &mma, scf::IfOp branch)
   for (auto [number, step] : mma.counts) {
     std::optional<unsigned> count = found.numberOf(number);
     if (!count)
-      return refuse("what tells where the tile is does not go from run to run");
+      return refuse("the position of the tile does not go from run to run");
     found.counts[number] = *count;
   }
   // A tile may be missing in the sum: only the late MMA's loop may use it, and a branch before which none is
@@ -40,14 +40,14 @@ std::optional<LoopAround> LoopAround::find(const LateMma &mma, scf::IfOp branch)
   Value after = outer.getYieldedValues()[*sum];
   if (!llvm::all_of(before.getUsers(), passesOn) || !found.findReader(after) ||
       branch.elseYield().getOperand(cast<OpResult>(after).getResultNumber()) != before)
-    return refuse("something else reads the sum, and when is not known before the run");
+    return refuse("something else reads the sum, under a condition that is not known before the run");
   auto isFound = [&](Operation *op) {
     return llvm::all_of(op->getOperands(), [&](Value v) { return found.isFoundBehind(v); });
   };
   StartMmaOp start = mma.start;
   bool areFound = found.isFoundBehind(start.getRhs()) && llvm::all_of(mma.waits, isFound) &&
                   llvm::all_of(mma.releases, [&](ArriveOp op) { return isFound(op); });
-  return areFound ? std::optional(found) : refuse("its tile cannot be found behind the loop around");
+  return areFound ? std::optional(found) : refuse("its tile cannot be found after the enclosing loop");
 }
 
 std::optional<unsigned> LoopAround::numberOf(unsigned inner) {

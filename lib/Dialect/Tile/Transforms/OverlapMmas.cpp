@@ -214,7 +214,7 @@ bool Rotation::rotate() {
   scf::IfOp branch = skipIfEmpty();
   if (!goesOn)
     decline(DEBUG_TYPE, branch,
-            "no mma is left to the next run, as warpgroups take turns or tasks see one range");
+            "no MMA is left to the next run, as warpgroups take turns or tasks see one range");
   std::optional<LoopAround> around = goesOn ? LoopAround::find(mma, branch) : std::nullopt;
   b.setInsertionPoint(around ? around->getLoop() : mma.loop);
   Value none = mma.firstWeights(b);

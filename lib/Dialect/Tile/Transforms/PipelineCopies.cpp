@@ -80,7 +80,7 @@ struct TileLoop {
     for (Value target : gather.getTargets()) {
       auto stage = target.getDefiningOp<RingStageOp>();
       if (!stage || !loop->isAncestor(stage) || stage.getRing().getType().getStages() != stages)
-        return gather.emitOpError("expected to produce stages of rings of ") << stages << " tiles";
+        return gather.emitOpError("expected to gather into stages of rings of ") << stages << " tiles";
     }
     return success();
   }
@@ -231,8 +231,8 @@ bool Pipeline::startFirst() {
     Value index = i32(b, stage);
     gatherIfAny(index, lookups[stage], index);
   }
-  return older ||
-         decline(DEBUG_TYPE, loop, "no wait for older copies is in front of which its first could start");
+  return older || decline(DEBUG_TYPE, loop,
+                          "it follows no wait for older copies before which its first copies could start");
 }
 
 LogicalResult Pipeline::carryLookup() {

@@ -156,7 +156,7 @@ struct ReadAhead : tile::impl::ReadAheadPassBase<ReadAhead> {
     for (auto kernel : getOperation().getOps<func::FuncOp>())
       kernel.walk<WalkOrder::PreOrder>([&](scf::ForOp loop) {
         if (!computes(loop)) {
-          decline(DEBUG_TYPE, loop, "it has no mma");
+          decline(DEBUG_TYPE, loop, "it has no MMA");
           return WalkResult::skip();
         }
         if (recordsOf(loop).empty()) {

@@ -139,8 +139,8 @@ bool EarlyMma::matchMmas() {
     stand &= op->getBlock() == body();
   });
   if (starts.empty())
-    return refuse("it starts no mmas");
-  return stand || refuse("some of its mmas stand in branches or inner loops");
+    return refuse("it starts no MMAs");
+  return stand || refuse("some of its MMAs are in branches or inner loops");
 }
 
 bool EarlyMma::matchFirst() {
@@ -149,21 +149,21 @@ bool EarlyMma::matchFirst() {
   auto isCounted = [&](Value value) { return place.canCountBack(value); };
   if (first.getAcc() || first.getColumn() || !isOutside(first.getLhs()) || !isOutside(first.getLine()) ||
       !isCounted(first.getRhs()))
-    return refuse("its first mma reads what an iteration makes");
+    return refuse("its first MMA reads a value that an iteration computes");
   if (!first.getResult().hasOneUse())
-    return refuse("its first mma is not finished once");
+    return refuse("its first MMA is not finished once");
   if (first.getResult().getType().getSizes()[1] > mostColumns)
-    return refuse("its first mma has more than " + Twine(mostColumns) + " columns");
+    return refuse("its first MMA has more than " + Twine(mostColumns) + " columns");
   finishFirst = dyn_cast<WaitMmasOp>(*first.getResult().user_begin());
   for (Operation &op : llvm::make_range(body()->begin(), first->getIterator())) {
     if (isMemoryEffectFree(&op))
       continue;
     if (!isa<MbarrierWaitOp>(op) || !llvm::all_of(op.getOperands(), isCounted))
-      return refuse("something else than a wait for its tile stands in front of its first mma");
+      return refuse("something else than a wait for its tile precedes its first MMA");
     waits.push_back(&op);
   }
   return (finishFirst && finishFirst.getStarted().size() == 1 && !waits.empty()) ||
-         refuse("its first mma is not finished alone, or waits for no tile");
+         refuse("its first MMA is not finished alone, or waits for no tile");
 }
 
 bool EarlyMma::matchBarrier() {
@@ -174,12 +174,12 @@ bool EarlyMma::matchBarrier() {
       early = op;
   auto behind = llvm::find_if(finishes, [&](WaitMmasOp op) { return meet->isBeforeInBlock(op); });
   if (behind == finishes.end() || !finishFirst->isBeforeInBlock(early))
-    return refuse("its first mma ends behind the barrier, or no other does");
+    return refuse("its first MMA ends after the barrier, or no other does");
   with = *behind;
   // MMAs end in the order in which they were started: pending ones are started after the barrier.
   auto isBetween = [&](StartMmaOp op) { return meet->isBeforeInBlock(op) && op->isBeforeInBlock(with); };
   return llvm::count_if(starts, isBetween) >= with.getPending() ||
-         refuse("an mma from in front of the barrier stays under way behind it");
+         refuse("an MMA from before the barrier stays in flight after it");
 }
 
 bool EarlyMma::matchSums() {
@@ -189,7 +189,7 @@ bool EarlyMma::matchSums() {
   return (with.getStarted().size() > 1 && with.getPending() == 0 &&
           llvm::is_contained(with.getStarted(), starts.back().getResult()) &&
           llvm::count_if(finishes, isBehind) == 1 && finishFirst->isBeforeInBlock(early)) ||
-         refuse("warps do not meet in it, and its last mmas are not finished together");
+         refuse("warps do not sync in it, and its last MMAs are not finished together");
 }
 
 Operation *EarlyMma::copy(Operation *op, IRMapping &mapping) {

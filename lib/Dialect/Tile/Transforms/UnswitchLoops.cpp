@@ -160,7 +160,7 @@ struct UnswitchLoops : tile::impl::UnswitchLoopsPassBase<UnswitchLoops> {
 
   void unswitch(scf::ForOp loop) {
     if (llvm::none_of(*loop.getBody(), [](Operation &op) { return isa<ProduceOp, ConsumeOp>(op); })) {
-      decline(DEBUG_TYPE, loop, "its body neither produces a ring nor consumes a tile");
+      decline(DEBUG_TYPE, loop, "its body has neither a tile.produce nor a tile.consume");
       return;
     }
     SmallVector<unsigned> used;

@@ -26,7 +26,7 @@ func.func @scores_rank(%q: !tile.fragment<[query 16, feature 64], f16>, %k: !til
 
 !s = !tile.fragment<[query 16, key 32], f32>
 func.func @scores_begin(%q: !tile.fragment<[query 16, feature 64], f16>, %k: !tile.shared<key 32, feature 64, f16>, %begin: !tile.fragment<[key 32, query 16], f32>) {
-  // expected-error @below {{expected scores to begin with what has their type, got '!tile.fragment<[key 32, query 16], f32>'}}
+  // expected-error @below {{expected the addend to have the type of the scores, got '!tile.fragment<[key 32, query 16], f32>'}}
   %0 = attn.scores mma %q, %k plus %begin : !tile.fragment<[key 32, query 16], f32> : !tile.fragment<[query 16, feature 64], f16>, !tile.shared<key 32, feature 64, f16> -> !s
   return
 }
@@ -150,7 +150,7 @@ func.func @dequantize_zeros(%codes: !tile.shared<key 32, feature 64, i4>, %c: !h
 
 !half = !tile.fragment<[key 32], f16>
 func.func @dequantize_tiny(%codes: !tile.shared<key 32, feature 64, i4>, %c: !half) {
-  // expected-error @below {{expected no scales of codes that stay tiny}}
+  // expected-error @below {{expected no scales for tiny elements}}
   %0 = attn.dequantize %codes scales %c : !half zeros %c : !half tiny : !tile.shared<key 32, feature 64, i4> -> !tile.fragment<[feature 64, key 32], f16>
   return
 }

@@ -126,7 +126,7 @@ func.func @f(%b: !tile.barriers<2>) {
 !k = !tile.shared<key 32, feature 64, bf16, swizzled>
 !s = !tile.fragment<[query 16, feature 64], f32, acc>
 func.func @turned(%ds: !ds, %k: !k, %i: i32) {
-  // expected-error @+1 {{expected a left operand that is turned to have no line and 64 columns in one piece}}
+  // expected-error @+1 {{expected a transposed left operand to have no line and 64 columns in one piece}}
   %0 = tile.start_mma %ds at %i, %k : !ds, !k -> !s
   return
 }

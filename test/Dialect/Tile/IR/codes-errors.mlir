@@ -1,7 +1,7 @@
 // RUN: attn-opt %s -split-input-file -verify-diagnostics
 
 func.func @f(%k: !tile.shared<key 16, feature 64, bf16>) {
-  // expected-error @+1 {{expected tile and fragment of one type of codes, of 8 bits or less, got '!tile.shared<key 16, feature 64, bf16>' and}}
+  // expected-error @+1 {{expected tile and fragment of one quantized type, of 8 bits or less, got '!tile.shared<key 16, feature 64, bf16>' and}}
   %0 = tile.load_rhs %k : <key 16, feature 64, bf16> -> <[key 16, feature 64], bf16>
   return
 }
@@ -192,7 +192,7 @@ func.func @f(%q: !tile.fragment<[query 16, feature 64], f32>) {
 // -----
 
 func.func @f(%q: !tile.fragment<[query 16, feature 64], f16>) {
-  // expected-error @+1 {{expected codes of i8, i4 or i2, got 'f8E4M3FN'}}
+  // expected-error @+1 {{expected quantized elements of i8, i4 or i2, got 'f8E4M3FN'}}
   %0 = tile.balance %q for f8E4M3FN : <[query 16, feature 64], f16> -> <[query 16, feature 64], f16>
   return
 }
@@ -251,7 +251,7 @@ func.func @f(%a: !tile.fragment<[query 16, feature 64], f32>) {
 // -----
 
 func.func @f(%a: !tile.fragment<[feature 64, query 8], f32>) {
-  // expected-error @+1 {{expected codes of i8, i4 or i2, got 'f8E4M3FN'}}
+  // expected-error @+1 {{expected quantized elements of i8, i4 or i2, got 'f8E4M3FN'}}
   %0 = tile.restore %a of f8E4M3FN : <[feature 64, query 8], f32> -> <[feature 64, query 8], f32>
   return
 }

@@ -137,7 +137,7 @@ module attributes {a = #tile.schedule<wgmma, rows = 96, keys = 64, warps = 6, st
 
 // -----
 
-// expected-error @+1 {{expected at most 256 keys, what one wgmma multiplies, got 272}}
+// expected-error @+1 {{expected at most 256 keys, the limit of one wgmma, got 272}}
 module attributes {a = #tile.schedule<wgmma, rows = 128, keys = 272, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false>} {}
 
 // -----
@@ -152,7 +152,7 @@ module attributes {a = #tile.schedule<mma, rows = 16>} {}
 
 // -----
 
-// expected-error @+1 {{'rows' is said twice}}
+// expected-error @+1 {{'rows' is given twice}}
 module attributes {a = #tile.schedule<mma, rows = 16, rows = 32>} {}
 
 // -----

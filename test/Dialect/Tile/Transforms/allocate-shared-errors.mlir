@@ -12,7 +12,7 @@ gpu.module @kernels {
 
 gpu.module @kernels {
   func.func @warps() {
-    // expected-error @+1 {{is per warp, but the kernel has no tile.schedule that says how many there are}}
+    // expected-error @+1 {{is per warp, but the kernel has no tile.schedule with the number of warps}}
     %0 = tile.alloc {per_warp} : !tile.scratch<64>
     return
   }

@@ -14,7 +14,7 @@ gpu.module @kernels {
       %s = tile.wait_mmas 0 %s0 : !s -> !s
       %p = tile.cast %s : !s -> !p
       "test.use"(%p) : (!p) -> ()
-      // expected-error @+1 {{expected the left operand of an mma that starts an iteration later to be a cast in the loop, for this mma alone}}
+      // expected-error @+1 {{expected the left operand of an MMA that starts an iteration later to be a cast in the loop, for this MMA alone}}
       %o0 = tile.start_mma %p, %k plus %acc : !p, !tile, !o -> !o
       %o1 = tile.wait_mmas 0 %o0 : !o -> !o
       scf.yield %o1 : !o
@@ -41,7 +41,7 @@ gpu.module @kernels {
       %s = tile.wait_mmas 0 %s0 : !s -> !s
       %p = tile.cast %s : !s -> !p
       %v = tile.ring_stage %ring[%slot] : !ring -> !tile
-      // expected-error @+1 {{expected an mma that starts an iteration later to find its tile by values that the loop carries and adds constants to}}
+      // expected-error @+1 {{expected an MMA that starts an iteration later to find its tile by values that the loop carries and adds constants to}}
       %o0 = tile.start_mma %p, %v plus %acc : !p, !tile, !o -> !o
       %o1 = tile.wait_mmas 0 %o0 : !o -> !o
       %next = arith.muli %slot, %i : i32
@@ -70,7 +70,7 @@ gpu.module @kernels {
       %p = tile.cast %s : !s -> !p
       %slot = "test.read"() : () -> i32
       %v = tile.ring_stage %ring[%slot] : !ring -> !tile
-      // expected-error @+1 {{expected an mma that starts an iteration later to find its tile by values that the loop carries and adds constants to}}
+      // expected-error @+1 {{expected an MMA that starts an iteration later to find its tile by values that the loop carries and adds constants to}}
       %o0 = tile.start_mma %p, %v plus %acc : !p, !tile, !o -> !o
       %o1 = tile.wait_mmas 0 %o0 : !o -> !o
       scf.yield %o1 : !o

@@ -94,7 +94,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !tile.ring<2, !keys>
     scf.for %i = %c0 to %n step %c1 : i32 {
       %slot = tile.ring_stage %ring[%c0] : <2, !keys> -> !keys
-      // expected-error @+1 {{expected to fill stages of rings of 3 tiles}}
+      // expected-error @+1 {{expected to gather into stages of rings of 3 tiles}}
       tile.gather warp %i to %n from %b origins %z strides [64] into %slot (%line: i32) {
         tile.yield %line : i32
       } : !tile.buffer<bf16> -> !keys

@@ -154,11 +154,11 @@ void FeatureOrders::orderContracted(LoadRhsOp load) {
     return fragmentOf(queries) && lacks(queries);
   };
   if (!followMmas(load.getFragment(), values, mmas)) {
-    decline(DEBUG_TYPE, load, "something else uses it than mmas whose queries can be loaded again");
+    decline(DEBUG_TYPE, load, "it has other uses than MMAs whose queries can be loaded again");
     return;
   }
   if (llvm::any_of(values, lacks) || llvm::any_of(mmas, queriesLack)) {
-    decline(DEBUG_TYPE, load, "not all that it is multiplied with can have its features in runs");
+    decline(DEBUG_TYPE, load, "not all operands that it is multiplied with can have features in runs");
     return;
   }
   for (Value value : values)

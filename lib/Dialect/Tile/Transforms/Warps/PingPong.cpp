@@ -116,7 +116,7 @@ bool Turns::insert(scf::ForOp loop) {
   auto awaits = body->getOps<MbarrierWaitOp>();
   bool computes = startsMmas(loop);
   if (awaits.empty() && !computes)
-    return decline(DEBUG_TYPE, loop, "it neither awaits tiles nor starts mmas");
+    return decline(DEBUG_TYPE, loop, "it neither waits for tiles nor starts MMAs");
   auto first = llvm::find_if(*body, [](Operation &op) { return isa<MbarrierWaitOp>(op) || startsMmas(&op); });
   b.setInsertionPoint(body, first);
   await();
@@ -165,7 +165,7 @@ struct PingPong : tile::impl::PingPongPassBase<PingPong> {
         return WalkResult::skip();
       });
       if (found.size() != 1) {
-        kernel.emitOpError("expected one outermost loop that starts mmas, got ")
+        kernel.emitOpError("expected one outermost loop that starts MMAs, got ")
             << found.size() << ": its schedule says that warpgroups consume turns";
         return signalPassFailure();
       }

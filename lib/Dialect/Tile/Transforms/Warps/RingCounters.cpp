@@ -59,8 +59,8 @@ FailureOr<SmallVector<RingRole>> tile::findRingRoles(func::FuncOp kernel) {
     for (Operation *op : role.operations)
       for (Operation *other : role.operations)
         if (isa<ProduceOp>(op) && isa<ConsumeOp>(other) && ringOf(op) == ringOf(other)) {
-          auto diagnostic = op->emitOpError("is of a ring whose tiles the same warps consume");
-          diagnostic.attachNote(other->getLoc()) << "taken here";
+          auto diagnostic = op->emitOpError("is of a ring that the same warps consume");
+          diagnostic.attachNote(other->getLoc()) << "consumed here";
           return diagnostic;
         }
   return roles;

@@ -44,12 +44,13 @@ static std::optional<int64_t> tmaLoadsOf(Block &block) {
 static LogicalResult verifyClear(ProduceOp produce, ProducedCopies copies) {
   Block &block = produce.getCopies().front();
   if (!copies.tmaLoad || copies.clear->getBlock() != &block || copies.clear.getTile() != block.getArgument(0))
-    return copies.clear.emitOpError("expected to clear lines of the tile that a tmaLoad beside it produces");
+    return copies.clear.emitOpError(
+        "expected to clear lines of the tile of a TMA load in the same tile.produce");
   if (copies.clear->isBeforeInBlock(copies.tmaLoad) || copies.clear->getNextNode())
     return copies.clear.emitOpError("expected to be the last operation of a tile.produce");
   for (Operation *op = copies.tmaLoad->getNextNode(); op != copies.clear; op = op->getNextNode())
     if (!isMemoryEffectFree(op))
-      return op->emitOpError("expected pure operations between a tmaLoad and a clear");
+      return op->emitOpError("expected pure operations between a TMA load and a clear");
   return success();
 }
 
@@ -72,7 +73,7 @@ FailureOr<ProducedCopies> tile::copiesOf(ProduceOp produce) {
         copies.tmaLoad = tmaLoad;
     } else if (auto clear = dyn_cast<ClearOp>(op)) {
       if (copies.clear)
-        return clear.emitOpError("is the second of a tile.produce"), WalkResult::interrupt();
+        return clear.emitOpError("is the second clear of a tile.produce"), WalkResult::interrupt();
       copies.clear = clear;
     }
     return WalkResult::advance();
@@ -80,11 +81,11 @@ FailureOr<ProducedCopies> tile::copiesOf(ProduceOp produce) {
   if (found.wasInterrupted())
     return failure();
   if (copies.gathers == fetches)
-    return produce.emitOpError("expected a tmaLoad, or gathers");
+    return produce.emitOpError("expected a TMA load, or gathers");
   if (fetches && !produce.getWarp())
-    return produce.emitOpError("fetches: expected the number of the only warp that does");
+    return produce.emitOpError("needs `warp`: a TMA load is issued by one warp");
   if (fetches && tmaLoadsOf(block) != 1)
-    return produce.emitOpError("expected one tmaLoad on each way through its region");
+    return produce.emitOpError("expected one TMA load on each path through its region");
   if (copies.clear && failed(verifyClear(produce, copies)))
     return failure();
   return copies;
@@ -114,8 +115,7 @@ private:
     Operation *inBlock = consume->getBlock()->findAncestorOpInBlock(*user);
     bool carried = isa<scf::ForOp>(user) || (isa<scf::YieldOp>(user) && !isa<scf::IfOp>(user->getParentOp()));
     if (!inBlock || inBlock->hasTrait<OpTrait::IsTerminator>() || carried)
-      return consume.emitOpError(
-          "expected its uses in the block that consumes the tile, not in what follows it");
+      return consume.emitOpError("expected its uses in the block that consumes the tile, not after it");
     add(inBlock);
     if (isa<scf::YieldOp>(user))
       return follow(user->getParentOp()->getResult(use.getOperandNumber()));
@@ -169,7 +169,7 @@ static LogicalResult verifyPlaces(ArrayRef<Operation *> operations) {
         return op->emitOpError("expected to be in loops and branches alone, found ") << parent->getName();
     for (Operation *other : operations)
       if (other != op && op->getBlock()->findAncestorOpInBlock(*other)) {
-        auto diagnostic = op->emitOpError("expected nothing else of its ring in the block");
+        auto diagnostic = op->emitOpError("expected one use of the ring per block");
         diagnostic.attachNote(other->getLoc()) << "found here";
         return diagnostic;
       }
@@ -182,19 +182,19 @@ static LogicalResult complete(Ring &ring) {
   auto &[tiles, produces, consumes, gathers, clears, sent, full, empty] = ring;
   if (produces.empty() || consumes.empty())
     return tiles.emitOpError("is a ring that is ")
-           << (produces.empty() ? "taken and not filled" : "filled and not taken");
+           << (produces.empty() ? "consumed and not produced" : "produced and not consumed");
   SmallVector<Operation *> operations(produces);
   llvm::append_range(operations, consumes);
   if (failed(verifyPlaces(operations)))
     return failure();
   for (Operation *op : produces) {
     if (!op->use_empty())
-      return op->emitOpError("has uses where it is filled: --tile-specialize-warps parts them");
+      return op->emitOpError("has uses in the producer: --tile-specialize-warps separates them");
     FailureOr<ProducedCopies> copies = copiesOf(cast<ProduceOp>(op));
     if (failed(copies))
       return failure();
     if (op != produces.front() && gathers != copies->gathers)
-      return op->emitOpError("expected all produces of a ring to gather, or all to tmaLoad");
+      return op->emitOpError("expected all tiles of a ring to be gathered, or all to be loaded by TMA");
     gathers = copies->gathers;
     clears |= copies->clear != nullptr;
   }
@@ -203,9 +203,9 @@ static LogicalResult complete(Ring &ring) {
     if (failed(uses))
       return failure();
     if (uses->sent && !op->getParentOfType<scf::ForOp>())
-      return op->emitOpError("expected a loop around a tile that is sent");
+      return op->emitOpError("expected a loop around a tile that a TMA store reads");
     if (op != consumes.front() && sent != uses->sent)
-      return op->emitOpError("expected all tiles of a ring to be sent, or none");
+      return op->emitOpError("expected TMA stores of all tiles of a ring, or of none");
     sent = uses->sent;
   }
   return success();

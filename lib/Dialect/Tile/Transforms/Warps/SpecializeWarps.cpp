@@ -76,10 +76,11 @@ private:
 
 LogicalResult Roles::verify() {
   if (!schedule.getProducers() || !schedule.getProducerRegisters() || !schedule.getConsumerRegisters())
-    return kernel.emitError("expected a schedule that says producers, producer_registers and "
-                            "consumer_registers: the kernel produces rings");
+    return kernel.emitError("expected a schedule with producers, producer_registers and "
+                            "consumer_registers: the kernel has a tile.produce");
   if (kernel.getNumResults() != 0 || !kernel.getBody().hasOneBlock())
-    return kernel.emitError("expected a kernel of one block that returns nothing: its warps part");
+    return kernel.emitError(
+        "expected a kernel of one block that returns nothing: its warps split into roles");
   return success(
       llvm::all_of(produces, [&](ProduceOp produce) { return succeeded(verifyProduce(produce)); }));
 }
@@ -89,8 +90,8 @@ LogicalResult Roles::verifyProduce(ProduceOp produce) {
   while (isa<scf::ForOp>(around))
     around = around->getParentOp();
   if (around != kernel)
-    return produce.emitOpError("expected nothing but scf.for around a produce, got ")
-           << around->getName() << ": all warps must know how often a ring is filled";
+    return produce.emitOpError("expected only scf.for around a tile.produce, got ")
+           << around->getName() << ": all warps must agree on the number of tiles";
   std::optional<int64_t> number = produce.getWarp();
   if (number && (*number < 0 || *number >= schedule.getProducerWarps()))
     return produce.emitOpError("expected a warp from 0 to ")
@@ -98,8 +99,8 @@ LogicalResult Roles::verifyProduce(ProduceOp produce) {
   for (ProduceOp other : produces)
     if (other.getRing() == produce.getRing() && other.getWarp() != number) {
       InFlightDiagnostic error =
-          produce.emitOpError("expected the same warps to make all produces of a ring");
-      error.attachNote(other.getLoc()) << "another produce";
+          produce.emitOpError("expected the same warps to produce all tiles of a ring");
+      error.attachNote(other.getLoc()) << "another producer";
       return error;
     }
   return verifyCopies(produce);
@@ -111,11 +112,10 @@ LogicalResult Roles::verifyCopies(ProduceOp produce) {
     Scope scope = produce.getWarp() ? Scope::Warp : Scope::Producers;
     if (gather && gather.getScope() != scope)
       return gather.emitOpError("expected scope ")
-             << stringifyScope(scope) << ", as the produce around says, got "
+             << stringifyScope(scope) << ", that of the enclosing tile.produce, got "
              << stringifyScope(gather.getScope());
     if (isa<TmaLoadOp>(op) && !produce.getWarp())
-      return op->emitOpError(
-          "is one warp's, and the produce around is all producers': expected it to say which");
+      return op->emitOpError("needs `warp` on the enclosing tile.produce: a TMA load is issued by one warp");
     return WalkResult::advance();
   });
   return failure(copies.wasInterrupted());
@@ -223,12 +223,12 @@ LogicalResult Roles::produceTogether() {
 LogicalResult Roles::verifySlice(const Slice &slice) {
   for (ProduceOp produce : produces)
     if (slice.needs(produce.getTile()))
-      return produce.emitOpError("has a tile that produces depend on: warps that produce cannot use tiles");
+      return produce.emitOpError("has a tile that a tile.produce depends on: producers cannot use tiles");
   for (Operation *op : slice.getOperations())
     if (!isa<scf::ForOp, scf::IfOp, ProduceOp>(op) && !wouldOpBeTriviallyDead(op))
       return op->emitOpError(
-          "may have effects, and a produce depends on it: both who produces and who uses the "
-          "tile would do it");
+          "may have effects, and a tile.produce depends on it: both producers and consumers "
+          "would do it");
   return success();
 }
 
@@ -259,7 +259,7 @@ struct SpecializeWarps : tile::impl::SpecializeWarpsPassBase<SpecializeWarps> {
       SmallVector<ProduceOp> produces;
       kernel.walk<WalkOrder::PreOrder>([&](ProduceOp produce) { produces.push_back(produce); });
       if (produces.empty()) {
-        decline(DEBUG_TYPE, kernel, "it produces no ring");
+        decline(DEBUG_TYPE, kernel, "it has no tile.produce");
         continue;
       }
       llvm::SmallDenseSet<Value> filled;

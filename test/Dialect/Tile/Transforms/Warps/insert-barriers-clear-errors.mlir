@@ -14,7 +14,7 @@ gpu.module @kernels {
         %t = tile.produce %ring warp 0 (%tile: !keys) {
           tile.tma_load %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
           tile.clear %tile from %n : !keys
-          // expected-error @+1 {{is the second of a tile.produce}}
+          // expected-error @+1 {{is the second clear of a tile.produce}}
           tile.clear %tile from %n : !keys
         } : !ring -> !keys
       }
@@ -42,7 +42,7 @@ gpu.module @kernels {
       scf.for %i = %c0 to %n step %c1 : i32 {
         %t = tile.produce %ring (%tile: !keys) {
           tile.gather producers %c0 to %n at %n from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !keys
-          // expected-error @+1 {{expected to clear lines of the tile that a fetch beside it fills}}
+          // expected-error @+1 {{expected to clear lines of the tile of a TMA load in the same tile.produce}}
           tile.clear %tile from %n : !keys
         } : !ring -> !keys
       }
@@ -98,7 +98,7 @@ gpu.module @kernels {
       scf.for %i = %c0 to %n step %c1 : i32 {
         %t = tile.produce %ring warp 0 (%tile: !keys) {
           tile.tma_load %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
-          // expected-error @+1 {{expected pure operations between a fetch and a clear}}
+          // expected-error @+1 {{expected pure operations between a TMA load and a clear}}
           tile.sync warp
           tile.clear %tile from %n : !keys
         } : !ring -> !keys

@@ -8,7 +8,7 @@ gpu.module @kernels {
   func.func @filled(%n: i32, %produces: i1, %map: !tile.tensor_map<4>, %b: !tile.buffer<bf16>, %z: i64) attributes {tile.schedule = #schedule} {
     %c0 = arith.constant 0 : i32
     %c1 = arith.constant 1 : i32
-    // expected-error @+1 {{is a ring that is filled and not taken}}
+    // expected-error @+1 {{is a ring that is produced and not consumed}}
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
@@ -34,7 +34,7 @@ gpu.module @kernels {
   func.func @taken(%n: i32, %produces: i1, %map: !tile.tensor_map<4>, %b: !tile.buffer<bf16>, %z: i64) attributes {tile.schedule = #schedule} {
     %c0 = arith.constant 0 : i32
     %c1 = arith.constant 1 : i32
-    // expected-error @+1 {{is a ring that is taken and not filled}}
+    // expected-error @+1 {{is a ring that is consumed and not produced}}
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
@@ -87,7 +87,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        // expected-error @+1 {{has uses where it is filled: --tile-specialize-warps parts them}}
+        // expected-error @+1 {{has uses in the producer: --tile-specialize-warps separates them}}
         %t = tile.produce %ring warp 0 (%tile: !keys) {
           tile.tma_load %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
         } : !ring -> !keys
@@ -121,7 +121,7 @@ gpu.module @kernels {
       }
     } else {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        // expected-error @+1 {{expected nothing else of its ring in the block}}
+        // expected-error @+1 {{expected one use of the ring per block}}
         %k = tile.consume %ring : !ring -> !keys
         scf.for %j = %c0 to %n step %c1 : i32 {
           // expected-note @+1 {{found here}}
@@ -182,7 +182,7 @@ gpu.module @kernels {
       }
     } else {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        // expected-error @+1 {{expected its uses in the block that takes the tile, not in what follows it}}
+        // expected-error @+1 {{expected its uses in the block that consumes the tile, not after it}}
         %k = tile.consume %ring : !ring -> !keys
         %last = scf.for %j = %c0 to %n step %c1 iter_args(%tile = %k) -> (!keys) : i32 {
           scf.yield %tile : !keys
@@ -217,7 +217,7 @@ gpu.module @kernels {
           %box = tile.overlay %k at %c0 : !keys -> !keys
           tile.tma_store %box to %map from %c0 head %c0 : !keys -> !tile.tensor_map<4>
         } else {
-          // expected-error @+1 {{expected all tiles of a ring to be sent, or none}}
+          // expected-error @+1 {{expected TMA stores of all tiles of a ring, or of none}}
           %k = tile.consume %ring : !ring -> !keys
         }
       }
@@ -244,7 +244,7 @@ gpu.module @kernels {
         } : !ring -> !keys
       }
     } else {
-      // expected-error @+1 {{expected a loop around a tile that is sent}}
+      // expected-error @+1 {{expected a loop around a tile that a TMA store reads}}
       %k = tile.consume %ring : !ring -> !keys
       %box = tile.overlay %k at %c0 : !keys -> !keys
       tile.tma_store %box to %map from %c0 head %c0 : !keys -> !tile.tensor_map<4>
@@ -265,13 +265,13 @@ gpu.module @kernels {
     %c1 = arith.constant 1 : i32
     %ring = tile.alloc : !ring
     scf.for %i = %c0 to %n step %c1 : i32 {
-      // expected-error @+1 {{is of a ring whose tiles the same warps take}}
+      // expected-error @+1 {{is of a ring that the same warps consume}}
       %t = tile.produce %ring warp 0 (%tile: !keys) {
         tile.tma_load %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
       } : !ring -> !keys
     }
     scf.for %i = %c0 to %n step %c1 : i32 {
-      // expected-note @+1 {{taken here}}
+      // expected-note @+1 {{consumed here}}
       %k = tile.consume %ring : !ring -> !keys
     }
     return

@@ -16,7 +16,7 @@ gpu.module @kernels {
             tile.tma_load %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
           } : !ring -> !keys
         } else {
-          // expected-error @+1 {{expected all fills of a ring to gather, or all to fetch}}
+          // expected-error @+1 {{expected all tiles of a ring to be gathered, or all to be loaded by TMA}}
           %t = tile.produce %ring (%tile: !keys) {
             tile.gather producers %c0 to %n at %n from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !keys
           } : !ring -> !keys
@@ -44,7 +44,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        // expected-error @+1 {{expected a fetch, or gathers}}
+        // expected-error @+1 {{expected a TMA load, or gathers}}
         %t = tile.produce %ring (%tile: !keys) {
           %x = arith.addi %i, %n : i32
         } : !ring -> !keys
@@ -71,7 +71,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        // expected-error @+1 {{expected a fetch, or gathers}}
+        // expected-error @+1 {{expected a TMA load, or gathers}}
         %t = tile.produce %ring warp 0 (%tile: !keys) {
           tile.tma_load %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
           tile.gather warp %c0 to %n at %n from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !keys
@@ -99,7 +99,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        // expected-error @+1 {{expected one fetch on each way through its region}}
+        // expected-error @+1 {{expected one TMA load on each path through its region}}
         %t = tile.produce %ring warp 0 (%tile: !keys) {
           scf.if %produces {
             tile.tma_load %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
@@ -128,7 +128,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        // expected-error @+1 {{expected one fetch on each way through its region}}
+        // expected-error @+1 {{expected one TMA load on each path through its region}}
         %t = tile.produce %ring warp 0 (%tile: !keys) {
           scf.for %j = %c0 to %n step %c1 : i32 {
             tile.tma_load %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
@@ -212,7 +212,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        // expected-error @+1 {{fetches: expected the number of the only warp that does}}
+        // expected-error @+1 {{needs `warp`: a TMA load is issued by one warp}}
         %t = tile.produce %ring (%tile: !keys) {
           tile.tma_load %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
         } : !ring -> !keys

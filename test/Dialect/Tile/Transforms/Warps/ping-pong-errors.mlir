@@ -3,7 +3,7 @@
 #turns = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, producers = 4, ping_pong = true>
 
 gpu.module @kernels {
-  // expected-error @+1 {{expected one outermost loop that starts mmas, got 0: its schedule says that warpgroups take turns}}
+  // expected-error @+1 {{expected one outermost loop that starts MMAs, got 0: its schedule says that warpgroups take turns}}
   func.func @no_dots(%full: !tile.barriers<2>, %n: i32, %i: i32) attributes {tile.schedule = #turns} {
     scf.for %key = %i to %n step %i : i32 {
       tile.mbarrier_wait %full[%i] parity %i : !tile.barriers<2>
@@ -20,7 +20,7 @@ gpu.module @kernels {
 #turns = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, producers = 4, ping_pong = true>
 
 gpu.module @kernels {
-  // expected-error @+1 {{expected one outermost loop that starts mmas, got 2: its schedule says that warpgroups take turns}}
+  // expected-error @+1 {{expected one outermost loop that starts MMAs, got 2: its schedule says that warpgroups take turns}}
   func.func @two_loops(%q: !q, %k: !tile, %n: i32, %i: i32) attributes {tile.schedule = #turns} {
     scf.for %key = %i to %n step %i : i32 {
       %s0 = tile.start_mma %q at %i, %k : !q, !tile -> !s

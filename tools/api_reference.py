@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Writes the reference of the Python package from its docstrings: `python tools/api_reference.py OUT.md`.
+"""Write the reference of the Python package from its docstrings: `python tools/api_reference.py OUT.md`.
 
-What is public is what a module's `__all__` names, or else what it defines without a leading underscore.
+Public names are those in a module's `__all__`, or else those that it defines without a leading underscore.
 """
 
 import importlib
@@ -10,7 +10,8 @@ import inspect
 import sys
 from pathlib import Path
 
-# Modules that are used by their own name, beside `attn` itself; those of PyTorch are left out where there is none.
+# Modules that are used by their own name, beside `attn` itself; those of PyTorch are left out if it is
+# missing.
 MODULES = (
     "attn",
     "attn.math",
@@ -24,7 +25,7 @@ MODULES = (
     "attn.torch_ops",
     "attn.transformers",
 )
-# What calls give and nobody makes.
+# Classes that calls return and users do not construct.
 GIVEN = {
     "attn.cache.layer": ["CacheLayer"],
     "attn.cache.change": ["CacheChange"],
@@ -53,7 +54,7 @@ def public_names(module):
 
 
 class Plain(str):
-    """An annotation, shown as it was written."""
+    """An annotation, shown as written."""
 
     def __repr__(self):
         return str(self).replace("attn.", "")
@@ -64,7 +65,7 @@ def plain(annotation):
 
 
 def signature(name, value):
-    """On one line where it fits, else a line for each parameter."""
+    """Return a signature: on one line if it fits, else with a line for each parameter."""
     try:
         found = inspect.signature(value)
     except (TypeError, ValueError):
@@ -87,7 +88,7 @@ def signature(name, value):
 
 
 def members(value):
-    """Public methods and properties that the class, or a base of attn's own, defines."""
+    """Return public methods and properties that the class, or a base of attn's own, defines."""
     found = {}
     for base in reversed(value.__mro__):
         if not base.__module__.startswith("attn"):
@@ -107,8 +108,8 @@ def documentation(value):
 
 
 def block(text):
-    """A docstring as Markdown: its paragraphs, with tables of arguments and examples (what is indented or aligned) in
-    the fixed width that they were written in."""
+    """Return a docstring as Markdown: its paragraphs, with tables of arguments and examples (indented or
+    aligned text) in their own fixed width."""
     out = []
     for paragraph in filter(None, text.split("\n\n")):
         rows = paragraph.splitlines()
@@ -120,7 +121,7 @@ def block(text):
 
 
 def entry(name, value):
-    """The section of one public name."""
+    """Return the section of one public name."""
     if inspect.ismodule(value):
         return [f"### `{name}`", block(documentation(value))]
     if not inspect.isclass(value):
@@ -158,7 +159,7 @@ def reference():
 
 
 def undocumented():
-    """Public names and members without a docstring."""
+    """Return public names and members without a docstring."""
     found = []
     for name in (*MODULES, *GIVEN):
         if importlib.util.find_spec(NEEDS.get(name, "sys")) is None:

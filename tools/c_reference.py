@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Writes the reference of the C API from its headers: `python tools/c_reference.py OUT.md`.
+"""Write the reference of the C API from its headers: `python tools/c_reference.py OUT.md`.
 
-A header's first comment is text, and so are its sections' names; declarations stay beside the comments that say what they
-mean. The headers are the one place where either is written.
+A header's first comment and the names of its sections become text; declarations stay beside their comments.
+The headers are the only source of both.
 """
 
 import re
@@ -12,7 +12,7 @@ from pathlib import Path
 
 HEADERS = Path(__file__).resolve().parents[1] / "include/attn-c"
 ORDER = ("Common.h", "Runtime.h", "Cache.h", "Pages.h", "Compiler.h", "Unstable.h")
-# What the compiler needs and a reader does not.
+# Lines for the compiler that a reader does not need.
 LEFT_OUT = re.compile(
     r"^(?:#(?:if|endif|include).*|#define ATTN_C_(?:\w+_H|EXPORT.*)|extern \"C\" \{|\}|/\* SPDX.*)\n",
     flags=re.M,
@@ -22,7 +22,7 @@ BANNER = re.compile(r"/\*===- (\S+) - (.*?) -*\*- C -\*-===\*(?:/\n|\n(.*?)\*===
 
 
 def text_of(comment):
-    """What a banner says; lines that are indented in it are code."""
+    """Return the text of a banner; its indented lines are code."""
     lines = [line.removeprefix(" *").removeprefix(" ") for line in comment.split("\n")]
     text = "\n".join(line for line in lines if not line.startswith("SPDX-License-Identifier")).strip("\n")
     return re.sub(
@@ -36,7 +36,7 @@ def code_of(declarations):
 
 
 def reference_of(header):
-    """A header's page: what its banner says, then its sections."""
+    """Return a header's page: the text of its banner, then its sections."""
     source = header.read_text()
     banner = BANNER.match(source)
     first, *sections = SECTION.split(source[banner.end() :])

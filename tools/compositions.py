@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Writes docs/compositions.md: which features meet in one kernel, as the compiler and a run on the host device answer.
+"""Write docs/compositions.md: which features meet in one kernel, as the compiler and a run on the host device answer.
 
 python tools/compositions.py [OUT.md]
 """
@@ -14,7 +14,7 @@ SINK = attn.causal() & (attn.sink(4) | attn.recent(8))
 STREAMS = attn.heads(retrieval=attn.all_tokens(), streaming=attn.sink(4) | attn.recent(8))
 INT8 = {"key": "int8", "value": "int8"}
 
-# What a row of the table adds to a description over one operand.
+# Each row of the table adds this to a description over one operand.
 ROWS = {
     "`Dense()`": {"kv": [attn.Dense()]},
     "`Packed()`": {"kv": [attn.Packed()]},
@@ -59,13 +59,13 @@ PLAIN = {
 
 
 def dense(store):
-    """What lies in plain pages as gradients take it."""
+    """Return a store in which gradients can be computed: plain pages become dense."""
     plain = store.kind == "paged" and not store.ragged and store.key is None
     return attn.Dense(name=store.name, dims=store.dims) if plain else store
 
 
 def runs(named, gradient):
-    """Nothing, or what is said against it."""
+    """Return None if the description runs, else the refusal."""
     if gradient:
         named = named | {"kv": [dense(store) for store in named["kv"]]}
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Writes the references and builds the documentation site: `python tools/docs_site.py OUT [--sphinx-python PYTHON]`.
+"""Write the references and build the documentation site: `python tools/docs_site.py OUT [--sphinx-python PYTHON]`.
 
 OUT gets `*.md`, the references of dialects, passes, the Python package and the C API. With PYTHON, which has
 requirements-docs.txt, it also gets `source`, the pages as Sphinx reads them, and `html`, the site. Pages keep the paths
@@ -26,7 +26,7 @@ REDIRECT = '<!DOCTYPE html>\n<meta http-equiv="refresh" content="0; url=docs/ind
 
 
 def pages():
-    """The pages that are files of the repository, by their paths in it."""
+    """Return the pages that are files of the repository, by their paths in it."""
     found = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*/*.md"), *ROOT.glob("benchmarks/**/*.md")]
     found += [
         ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md") if (ROOT / name).exists()
@@ -35,20 +35,20 @@ def pages():
 
 
 def linked(page):
-    """The files that a page links to, by their paths in the repository."""
+    """Return the files that a page links to, by their paths in the repository."""
     text = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text(), flags=re.M | re.S)
     names = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text)
     return {(ROOT / page.parent / name).resolve().relative_to(ROOT) for name in names}
 
 
 def listed(text):
-    """The pages that the navigation lists: each item of docs/index.md begins with a link to one."""
+    """Return the pages that the navigation lists: each item of docs/index.md begins with a link to one."""
     names = re.findall(r"^- \[[^\]]+\]\(([^):]+\.md)\)", text, flags=re.M)
     return [(ROOT / INDEX.parent / name).resolve().relative_to(ROOT) for name in names]
 
 
 def tblgen(title, *arguments):
-    """A page that mlir-tblgen writes, with a title where it has none."""
+    """Return a page that mlir-tblgen writes, with a title if it has none."""
     command = ["mlir-tblgen", *arguments, *INCLUDES]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
@@ -81,7 +81,7 @@ REFERENCES = {
 
 
 def write_references(out):
-    """Writes every reference and returns the lines by which the navigation lists them."""
+    """Write every reference and return the lines that list them in the navigation."""
     lines = []
     for name, reference in REFERENCES.items():
         text = reference()
@@ -92,7 +92,7 @@ def write_references(out):
 
 
 def lay_out(out, references):
-    """Makes the folder that Sphinx reads."""
+    """Make the folder that Sphinx reads."""
     source = out / "source"
     shutil.rmtree(source, ignore_errors=True)
     files = set(pages())

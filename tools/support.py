@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Writes docs/support.md and the matrix in README.md: which descriptions the compiler takes for which GPU.
+"""Write docs/support.md and the matrix in README.md: which descriptions the compiler takes for which GPU.
 
 python tools/support.py [FOLDER]    writes FOLDER/docs/support.md and FOLDER/README.md; by default of this checkout
 
-Each description is compiled by attn-opt as far as kernels of tiles, where instructions, registers and shared memory are
-chosen and what does not fit is refused.
+attn-opt compiles each description up to kernels of tiles, where it chooses instructions, registers and shared
+memory, and refuses kernels that do not fit.
 """
 
 import concurrent.futures
@@ -42,7 +42,7 @@ def dim_name(dims):
     return str(dims[0]) if dims[0] == dims[1] else f"{dims[0]}/{dims[1]}"
 
 
-# Of each group, rows: a name, and what it adds to PLAIN over one dense operand.
+# Groups of rows: a name, and its addition to PLAIN over one dense operand.
 GROUPS = {
     "dtype": {name: {"dtype": name} for name in ("bfloat16", "float16")},
     "head dim, of keys and of values": {
@@ -72,7 +72,7 @@ GROUPS = {
 }
 PLAN = "plan made on the GPU"
 ASKS = {"forward": "F", "gradients": "G", PLAN: "P"}
-# Groups in which plans are asked for: a plan reads tables and positions, and neither features nor scores.
+# Groups with a column for plans: a plan reads tables and positions, and neither features nor scores.
 PLANNED = ("store", "format of keys and values, in pages", "visibility")
 
 
@@ -89,14 +89,15 @@ def text(added, asked):
 
 
 def renamed(mlir, index):
-    """A description whose function and types have names of their own in a file of several."""
+    """Return a description whose function and types have unique names in a file of several."""
     for alias in re.findall(r"^!(\w+) = ", mlir, flags=re.M):
         mlir = re.sub(rf"!{alias}\b", f"!{alias}_{index}", mlir)
     return mlir.replace("@attention(", f"@attention_{index}(")
 
 
 def compile_all(texts, target):
-    """Whether the compiler takes each description for a target: all in one file, and one by one where that is refused."""
+    """Return whether the compiler takes each description for a target: all in one file, and one by one if
+    that is refused."""
     command = [BUILD / "bin" / "attn-opt", "-", f"--target={target}", "--emit=tile", "-o", os.devnull]
     file = "\n".join(map(renamed, texts, range(len(texts))))
     if subprocess.run(command, input=file, capture_output=True, text=True).returncode == 0:
@@ -111,7 +112,7 @@ def asks_of(group):
 
 
 def answers():
-    """Whether the compiler takes a description: by group, row, what is asked, and target."""
+    """Return whether the compiler takes a description: by group, row, request and target."""
     files = [(group, what, target) for group in GROUPS for what in asks_of(group) for target in CARDS]
 
     def ask(file):
@@ -128,18 +129,18 @@ def answers():
 
 
 def measured():
-    """The newest session of each card of which benchmarks/results has a file."""
+    """Return the newest session of each card in benchmarks/results."""
     sessions = [session for sessions, _ in gpu_files() for session in sessions.values()]
     return {short_name(s["device"]): s for s in sorted(sessions, key=lambda session: session["id"])}
 
 
-# Kernels whose PTX is asked for: forward, gradients, quantized decode.
+# Kernels whose PTX is printed: forward, gradients, quantized decode.
 CODES = {"kv": attn.Paged(key="int4", value="int2")}
 PTX_OF = (({}, "forward"), ({}, "gradients"), (CODES, "forward"))
 
 
 def ptx_version(target):
-    """The highest version of PTX in these kernels."""
+    """Return the highest version of PTX in these kernels."""
     command = [BUILD / "bin" / "attn-opt", "-", f"--target={target}", "--emit=ptx", "-o", "-"]
     found = []
     for added, asked in PTX_OF:
@@ -149,13 +150,13 @@ def ptx_version(target):
 
 
 def cuda_of_ptx():
-    """The CUDA whose driver first took a version of PTX, as the runtime says it to people."""
+    """Return the CUDA whose driver first took a version of PTX, by the runtime's own table."""
     source = (ROOT / "runtime/src/cuda/CudaModule.cpp").read_text()
     return dict(re.findall(r'\{"(\d\.\d)", "(\d+\.\d)"\}', source))
 
 
 def gpu_table():
-    """A line for each target: its cards, what was measured with which driver, and which driver its PTX needs."""
+    """Return a line for each target: its cards, the measured driver, and the driver that its PTX needs."""
     sessions, drivers = measured(), cuda_of_ptx()
     lines = ["| target | cards | measured | PTX | needs a driver of |", "|---|---|---|---|---|"]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -194,7 +195,8 @@ def table(said):
 
 
 def short_table(said):
-    """A line for each group: the rows that the compiler takes on every target, and after "not" the targets that refuse."""
+    """Return a line for each group: the rows that the compiler takes on every target, and after "not" the
+    targets that refuse."""
     cards = measured()
     lines = [
         "| | forward | gradients | plan made on the GPU, of stores, formats and visibilities |",

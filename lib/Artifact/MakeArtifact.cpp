@@ -1,4 +1,4 @@
-//===- MakeArtifact.cpp - A compiled kernel as what is kept ---------------===//
+//===- MakeArtifact.cpp - Artifacts of compiled kernels -------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Artifact/MakeArtifact.h"
 

@@ -1,7 +1,7 @@
-//===- Build.cc - Which build this is -------------------------------------===//
+//===- Build.cc - The identity of this build ------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The linker hashes what it writes into a note that is loaded with the library: the
-// one identity that changes with the code, and with nothing else.
+// The linker hashes its output into a note that is loaded with the library: the only identity that changes
+// exactly when the code does.
 //
 //===----------------------------------------------------------------------===//
 #include "attn-c/Compiler.h"
@@ -20,7 +20,7 @@ using namespace attn;
 
 namespace {
 
-/// Notes are a header, a name and a description, each a multiple of 4 bytes.
+/// Finds the build id in notes: a header, a name and a description, each a multiple of 4 bytes.
 std::string findBuildId(const char *notes, size_t size) {
   for (size_t at = 0; at + sizeof(ElfW(Nhdr)) <= size;) {
     const auto *note = reinterpret_cast<const ElfW(Nhdr) *>(notes + at);

@@ -1,4 +1,4 @@
-//===- Problem.cc - A text from outside, in a context of its own ----------===//
+//===- Problem.cc - A user's text, in a context of its own ----------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Problem.h"
 

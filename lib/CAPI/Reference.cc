@@ -43,13 +43,14 @@ rt::Result<rt::TensorMap> evaluateResults(mlir::func::FuncOp function, const rt:
   return results;
 }
 
-/// Of a text and its tensors, where these are an attention's; an operation on a cache has one meaning.
+/// Evaluates a text and its tensors: an attention by `evaluateAttention`, an operation on a cache by its only
+/// meaning.
 rt::Result<rt::TensorMap> evaluate(const AttnSource &source, const AttnAsks *asks, rt::TensorMap tensors,
                                    uint32_t threads, Evaluate evaluateAttention) {
   Problem problem(source, asks);
   if (rt::Status status = problem.parse(); !status)
     return status.error();
-  // What may be left out follows from the manifest, so the problem is compiled, in some 10 ms.
+  // The optional tensors follow from the manifest, so the problem is compiled, in some 10 ms.
   auto kernel = mlir::attn::compileProblem(*problem.module, problem.entry, problem.options);
   if (failed(kernel))
     return problem.error();

@@ -1,4 +1,4 @@
-//===- Async.cpp - mbarriers, bulk copies, proxies, registers -------------===//
+//===- Async.cpp - mbarriers, TMA, proxies, registers ---------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Rewriter.h"
 #include "attn_rt/tensor/BulkTensor.h"
@@ -7,7 +7,7 @@ using namespace mlir;
 
 namespace attn::host {
 
-/// The operations that only Hopper has. False if `op` is none of them.
+/// Rewrites the operations that only Hopper has. Returns false if `op` is none of them.
 llvm::Expected<bool> Rewriter::rewriteAsync(Operation *op) {
   auto done = [&](Value result = {}) {
     replace(op, result);
@@ -26,13 +26,13 @@ llvm::Expected<bool> Rewriter::rewriteAsync(Operation *op) {
                              "' with release or acquire in the block only");
     return llvm::Error::success();
   };
-  /// The number of the phase that was open, as the state; without a result, nothing.
+  /// Returns the number of the open phase, as the state; without a result, nothing.
   auto arrive = [&](Value address, Value count, Value bytes) {
     Value state =
         call("attn_host_mbarrier_arrive", i64, {lane, opId(op), plainPointer(address), count, bytes});
     return op->getNumResults() ? done(state) : done();
   };
-  /// What a box is copied between, then its coordinates.
+  /// `ends`: source and destination of a box, followed by its coordinates.
   auto bulk = [&](StringRef function, ArrayRef<Value> ends, ValueRange coordinates) -> llvm::Expected<bool> {
     if (coordinates.empty() || coordinates.size() > rt::maxBulkRank)
       return errorAt(op, "a bulk tensor copy has 1 to 5 coordinates, not " + Twine(coordinates.size()));
@@ -75,7 +75,7 @@ llvm::Expected<bool> Rewriter::rewriteAsync(Operation *op) {
     return done();
   }
   if (auto wait = dyn_cast<NVVM::MBarrierTryWaitOp>(op)) {
-    // It may suspend the thread for as long as it likes: until the phase is complete.
+    // It may suspend the thread indefinitely: until the phase is complete.
     if (llvm::Error error = released(wait))
       return std::move(error);
     Value phase = wait.getStateOrPhase();
@@ -120,7 +120,7 @@ llvm::Expected<bool> Rewriter::rewriteAsync(Operation *op) {
          {lane, constant(wait.getGroup()), constant(wait.getRead().value_or(false))});
     return done();
   }
-  if (isa<NVVM::PrefetchOp>(op)) // changes nothing that a kernel could see
+  if (isa<NVVM::PrefetchOp>(op)) // changes nothing that a kernel could observe
     return done();
   if (auto grid = dyn_cast<NVVM::GriddepcontrolOp>(op)) {
     // Letting dependents start is a hint: it makes nothing visible to them.

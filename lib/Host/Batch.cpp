@@ -1,16 +1,15 @@
 //===- Batch.cpp - Matrix operations as programs of the warp --------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Every warp-wide operation makes each of 32 fibers wait once, which costs far
-// more than the multiplication itself. But between two side effects, ldmatrix and
-// mma.sync only feed each other: such a run of them becomes one program that the
-// warp meets for once. Its inputs go into the exchange buffer beforehand, results
-// that are used outside come out of it afterwards, and fragments handed from one
-// step to the next never leave it. Nothing observable changes: a run contains no
-// synchronization that orders memory, and no access but its own.
+// Every warp-wide operation makes each of 32 fibers wait once, which costs far more than the multiplication
+// itself. But between two side effects, ldmatrix and mma.sync only feed each other: such a run of them
+// becomes one program, for which the warp syncs once. Its inputs are put into the exchange buffer first,
+// results used outside are taken from it afterwards, and fragments passed from one step to the next never
+// leave it. Nothing observable changes: a run contains no synchronization that orders memory, and no access
+// but its own.
 //
-// A run ends at an operation with effects, or at a matrix operation whose operand
-// was computed from a result of the run other than by taking it out of its struct.
-// Pure operations that use results move behind the run, all others stay before it.
+// A run ends at an operation with effects, or at a matrix operation whose operand was computed from a result
+// of the run other than by extraction from its struct. Pure operations that use results move after the run,
+// all others stay before it.
 //
 //===----------------------------------------------------------------------===//
 #include "Batch.h"
@@ -78,8 +77,8 @@ void Batcher::follow(Operation *op) {
   followers.push_back(op);
 }
 
-/// Gives every value of the run a word of the exchange buffer, and the same word to several
-/// whose lives do not overlap. An accumulator is updated in place.
+/// Assigns a word of the exchange buffer to every value of the run. Values with disjoint lifetimes share
+/// words. An accumulator is updated in place.
 void Batcher::assignWords(WarpProgram &program, llvm::DenseMap<Value, unsigned> &inputs,
                           llvm::DenseMap<Wire, unsigned> &outputs, const llvm::DenseSet<Wire> &exported) {
   llvm::DenseMap<Wire, unsigned> lastUse;
@@ -123,8 +122,8 @@ void Batcher::assignWords(WarpProgram &program, llvm::DenseMap<Value, unsigned> 
       bool transposed = cast<NVVM::LdMatrixOp>(op).getLayout() == NVVM::MMALayout::col;
       step.kind = transposed ? WarpStep::LdmatrixTransposed : WarpStep::Ldmatrix;
     }
-    // A step reads all it needs before it writes, so it may reuse what dies in it: an
-    // accumulator by itself, in place.
+    // A step reads all its inputs before it writes, so it may reuse words that die in it: an accumulator
+    // reuses its own word, in place.
     for (unsigned r = 0; r < count; ++r) {
       unsigned word;
       unsigned own = step.in[rt::host::kMmaC + r];
@@ -138,7 +137,7 @@ void Batcher::assignWords(WarpProgram &program, llvm::DenseMap<Value, unsigned> 
       step.out[r] = static_cast<uint16_t>(word);
       outputs[{op, r}] = word;
     }
-    for (unsigned r = 0; r < count; ++r) // a result nobody wants frees its word at once
+    for (unsigned r = 0; r < count; ++r) // an unused result frees its word at once
       if (!lastUse.contains({op, r}) && !exported.contains({op, r}))
         free.push_back(step.out[r]);
     free.append(dying);

@@ -31,7 +31,7 @@ llvm::Expected<rt::host::CodeObject> compileForHost(Operation *gpuModule, const 
   if (!layout)
     return layout.takeError();
 
-  // Out of the gpu.module, where symbols of the runtime can be declared beside them.
+  // Moves them out of the gpu.module, where symbols of the runtime can be declared beside them.
   SmallVector<Operation *> members;
   for (Operation &op : copy->getRegion(0).front())
     if (!op.hasTrait<OpTrait::IsTerminator>())

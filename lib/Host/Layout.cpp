@@ -43,14 +43,14 @@ static Space spaceOf(Value pointer) {
   case 1:
     return Space::Global;
   case 3:
-  case 7: // of a cluster; the block's own is all there is
+  case 7: // of a cluster; only the block's own exists
     return Space::Shared;
   default:
     return Space::Generic;
   }
 }
 
-/// Follows a pointer to where it was made. Private memory needs no detector.
+/// Follows a pointer to its allocation. Private memory needs no detector.
 static bool isPrivate(Value pointer) {
   while (Operation *def = pointer.getDefiningOp()) {
     if (isa<LLVM::AllocaOp, LLVM::AddressOfOp>(def))
@@ -62,7 +62,7 @@ static bool isPrivate(Value pointer) {
   return false;
 }
 
-/// False when the runtime need not know about the operation.
+/// Returns false if the runtime need not know about the operation.
 static bool classify(Operation *op, const DataLayout &layout, HostOpInfo &info) {
   auto memory = [&](Access access, Value pointer, Type type, std::optional<uint64_t> alignment) {
     info.access = access;
@@ -119,10 +119,10 @@ static bool classify(Operation *op, const DataLayout &layout, HostOpInfo &info) 
 llvm::Expected<ModuleLayout> layOut(Operation *module) {
   ModuleLayout layout;
   DataLayout types(module->getParentOfType<ModuleOp>());
-  // One numbering of SSA names for all texts: printing each operation alone would number
-  // its function again every time.
+  // One numbering of SSA names serves all texts: printing each operation alone would number its function
+  // again every time.
   AsmState names(module, OpPrintingFlags().skipRegions());
-  layout.ops.push_back({}); // 0: an operation that was not numbered
+  layout.ops.push_back({}); // 0: an operation without a number
   module->walk([&](Operation *op) {
     HostOpInfo info;
     if (!classify(op, types, info))
@@ -156,7 +156,7 @@ llvm::Expected<ModuleLayout> layOut(Operation *module) {
     layout.sharedOffsets[global.getName()] = layout.staticShared;
     layout.staticShared += static_cast<uint32_t>(types.getTypeSize(global.getType()).getFixedValue());
   }
-  // All extern arrays start at the same place, as in CUDA.
+  // All extern arrays start at the same offset, as in CUDA.
   for (LLVM::GlobalOp global : dynamic)
     layout.sharedOffsets[global.getName()] =
         rt::host::dynamicSharedOffset(layout.staticShared, layout.sharedAlignment);

@@ -1,8 +1,8 @@
 //===- Memory.cpp - Addresses, loads, stores, atomics ---------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A shared address is an offset in the block's window: as an integer on its own,
-// as a pointer added to the window's base. The window is aligned to 256 KiB, so
-// the low 18 bits of both agree, which is all that descriptors and swizzles use.
+// A shared address is an offset in the block's window: an integer alone, or a pointer with the window's base
+// added. The window is aligned to 256 KiB, so the low 18 bits of both agree, and descriptors and swizzles use
+// only these.
 //
 //===----------------------------------------------------------------------===//
 #include "Rewriter.h"
@@ -16,7 +16,7 @@ static unsigned addressSpace(Value pointer) {
 }
 
 llvm::Error Rewriter::rewriteAccess(Operation *op, unsigned pointerOperand, StringRef function) {
-  // What the kernel promised is checked by the runtime; here a broken promise must not trap.
+  // The runtime checks the kernel's promises; here a broken promise must not trap.
   if (auto load = dyn_cast<LLVM::LoadOp>(op))
     load.setAlignment(1);
   else if (auto store = dyn_cast<LLVM::StoreOp>(op))

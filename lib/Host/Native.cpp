@@ -1,9 +1,8 @@
 //===- Native.cpp - LLVM IR to an object for this CPU ---------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Next to no optimization (kernels are scalar code of one lane; their vectors live in
-// the runtime), and a CPU model from a short list, so that a kernel rounds alike on
-// every machine: not the host's own, for AVX512_BF16 flushes subnormals where PTX
-// rounds them.
+// Almost no optimization is done: kernels are scalar code of one lane, and their vectors are in the runtime.
+// The CPU model comes from a short list, so that a kernel rounds alike on every machine. It is not the host's
+// own model, because AVX512_BF16 flushes subnormals where PTX rounds them.
 //
 //===----------------------------------------------------------------------===//
 #include "Native.h"
@@ -20,8 +19,8 @@ using namespace llvm;
 
 namespace attn::host {
 
-/// Loads of lane fields and repeated arithmetic go, and with FastISel behind it a kernel of 4,500
-/// operations takes 50 ms instead of the 200 of O1. It runs 5 % slower: the time is in the runtime.
+/// Removes loads of lane fields and repeated arithmetic. With FastISel after it a kernel of 4,500 operations
+/// takes 50 ms instead of the 200 of O1. It runs 5 % slower: the time is in the runtime.
 static void optimize(Module &module, TargetMachine &machine) {
   LoopAnalysisManager loops;
   FunctionAnalysisManager functions;

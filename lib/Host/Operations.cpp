@@ -138,7 +138,7 @@ llvm::Error Rewriter::rewriteStmatrix(NVVM::StMatrixOp op) {
   return llvm::Error::success();
 }
 
-/// Each byte of the result is one of the eight of both operands.
+/// Rewrites a permutation: each byte of the result is one of the eight bytes of both operands.
 llvm::Error Rewriter::rewritePermute(NVVM::PermuteOp op) {
   if (op.getMode() != NVVM::PermuteMode::DEFAULT || !op.getHi())
     return errorAt(op, "the host device permutes the bytes of two registers in the default mode only");

@@ -58,7 +58,7 @@ void Rewriter::emitProgram(Batcher &batch) {
   rt::host::WarpProgram program;
   llvm::DenseMap<Value, unsigned> inputs;
   llvm::DenseMap<Batcher::Wire, unsigned> outputs;
-  // Whole structs are wanted where something else than an extraction uses them.
+  // Whole structs are needed if anything but an extraction uses them.
   llvm::DenseSet<Batcher::Wire> exported;
   SmallVector<Operation *> wantedStructs, wantedParts;
   for (Operation *op : batch.steps)
@@ -120,7 +120,7 @@ void Rewriter::emitProgram(Batcher &batch) {
       exportValue(op->getResult(0));
   for (size_t i = 0; i < batch.followersToMove; ++i)
     batch.followers[i]->moveBefore(last);
-  // Users first: extractions (of extractions) in reverse, then the steps among themselves.
+  // Users are erased first: extractions (of extractions) in reverse, then the steps among themselves.
   for (Operation *op : batch.steps)
     op->dropAllReferences();
   for (Operation *op : llvm::reverse(batch.extracts)) {

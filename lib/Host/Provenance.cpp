@@ -1,8 +1,8 @@
-//===- Provenance.cpp - What a kernel may write ---------------------------===//
+//===- Provenance.cpp - Memory that a kernel may write --------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Blocks race only on memory that the grid writes. Following each store's pointer
-// back to the kernel's parameters tells which allocations those are, so that the
-// detectors need not remember who read the (large, never written) K and V.
+// Blocks race only on memory that the grid writes. Following each store's pointer back to the kernel's
+// parameters finds those allocations, so that the detectors need not record the readers of the (large, never
+// written) K and V.
 //
 //===----------------------------------------------------------------------===//
 #include "Rewriter.h"
@@ -19,7 +19,7 @@ class Tracer {
 public:
   explicit Tracer(Block &entry) : entry(entry) {}
 
-  /// False if the pointer may come from anywhere.
+  /// Returns false if the pointer may come from anywhere.
   bool trace(Value pointer) {
     if (!visited.insert(pointer).second)
       return true;

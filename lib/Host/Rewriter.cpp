@@ -83,17 +83,17 @@ void Rewriter::replace(Operation *op, Value value) {
 
 void Rewriter::changeSignature(LLVM::LLVMFuncOp function, bool isKernel) {
   auto type = function.getFunctionType();
-  SmallVector<bool> byValue; // the parameter is what the argument points to, seen through its address
+  SmallVector<bool> byValue; // the parameter is the value behind the argument's address
   for (unsigned i = 0, e = type.getNumParams(); i < e; ++i)
     byValue.push_back(static_cast<bool>(function.getArgAttr(i, LLVM::LLVMDialect::getByValAttrName())));
-  // Attributes that speak to PTX or to callers on the GPU mean nothing here.
+  // Attributes for PTX or for callers on the GPU have no meaning here.
   NamedAttrList kept;
   for (NamedAttribute a : function->getAttrs())
     if (a.getName() == "sym_name" || a.getName() == "function_type" || a.getName() == "linkage" ||
         a.getName() == "CConv" || a.getName() == "visibility_")
       kept.append(a);
   function->setAttrs(kept);
-  function.removeArgAttrsAttr(); // inherent, so setAttrs leaves them
+  function.removeArgAttrsAttr(); // inherent, so setAttrs does not remove them
   function.setLinkage(isKernel ? LLVM::Linkage::External : LLVM::Linkage::Internal);
   Block &entry = function.getBody().front();
   SmallVector<Type> inputs{ptr};

@@ -1,13 +1,11 @@
-//===- Wgmma.cpp - Asynchronous products of a warpgroup -------------------===//
+//===- Wgmma.cpp - Asynchronous MMAs of a warpgroup -----------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// As with mma.sync, wgmma that only feed each other become one program (Batch.cpp
-// says why): accumulators go in once and come out at the wait. In between they have
-// no value; what the code carries instead names them (kInFlight in Abi.h), so they
-// may pass through branches and block arguments.
+// Like mma.sync, wgmma that only feed each other become one program (for the reasons in Batch.cpp):
+// accumulators go in once and come out at the wait. In between they have no value; the code carries tokens
+// that name them (kInFlight in Abi.h), so they may pass through branches and block arguments.
 //
-// Two mistakes show in the text alone, and get a call that reports them when they
-// are executed: an accumulator that is used before its wait, and a register that is
-// written between wgmma.fence and the wgmma it belongs to.
+// Two mistakes are visible in the code alone, and get a call that reports them when they are executed: an
+// accumulator used before its wait, and a register written between wgmma.fence and its wgmma.
 //
 //===----------------------------------------------------------------------===//
 #include "Rewriter.h"
@@ -28,7 +26,7 @@ using rt::host::WgmmaStep;
 
 namespace {
 
-/// A run of wgmma of one basic block, while it is collected.
+/// A run of wgmma of one basic block, during its collection.
 struct Run {
   struct Chain {
     tile::WgmmaOp first, last;
@@ -43,7 +41,7 @@ struct Run {
       return llvm::is_contained(steps, dyn_cast_or_null<tile::WgmmaOp>(v.getDefiningOp()));
     });
   }
-  /// The chain whose sums this one continues.
+  /// Returns the chain whose sums this operation continues.
   std::optional<unsigned> continues(tile::WgmmaOp op) const {
     for (auto [i, chain] : llvm::enumerate(chains))
       if (!op.getAcc().empty() && llvm::equal(op.getAcc(), tile::WgmmaOp(chain.last).getResults()))
@@ -155,7 +153,7 @@ llvm::Error Rewriter::batchWgmma(Block &block) {
   return llvm::Error::success();
 }
 
-/// Finds what the text alone shows to be wrong, and has it reported when it is executed.
+/// Finds mistakes that are visible in the code alone, and reports them when they are executed.
 void Rewriter::markWgmmaMisuse(LLVM::LLVMFuncOp function) {
   SmallVector<std::pair<Operation *, tile::WgmmaOp>> early;
   function.walk([&](tile::WgmmaOp wgmma) {
@@ -191,7 +189,7 @@ void Rewriter::markWgmmaMisuse(LLVM::LLVMFuncOp function) {
   for (auto [user, wgmma] : early)
     report(user, wgmma, rt::host::Misuse::ReadInFlight);
 
-  // Between a register's last write and the wgmma there is a fence, on every way.
+  // Between a register's last write and the wgmma there is a fence, on every path.
   DominanceInfo dominance(function);
   SmallVector<Operation *> fences, late;
   function.walk([&](NVVM::WgmmaFenceAlignedOp fence) { fences.push_back(fence); });

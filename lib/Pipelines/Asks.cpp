@@ -1,4 +1,4 @@
-//===- Asks.cpp - What is asked of a function beside its text -------------===//
+//===- Asks.cpp - Requests beside a function's text -----------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Pipelines/Compile.h"
 
@@ -9,7 +9,8 @@
 using namespace mlir;
 using namespace mlir::attn;
 
-/// Names in one order, each once: lists that ask for the same gradients are equal. None is an empty list.
+/// Sorts names and removes duplicates: lists that request the same gradients are equal. None is an empty
+/// list.
 static Attribute normalizeBackward(Attribute backward) {
   auto listed = dyn_cast<ArrayAttr>(backward);
   if (!listed)
@@ -50,7 +51,7 @@ struct Asker {
     return error << "; expected it in one of these places, or the same in both";
   }
 
-  /// As the text would have it.
+  /// Prints the value in the syntax of the text.
   static void print(InFlightDiagnostic &error, Attribute value) {
     if (!isa<UnitAttr>(value))
       error << " = " << value;

@@ -57,7 +57,7 @@ FailureOr<func::FuncOp> mlir::attn::findEntry(ModuleOp module, StringRef entry) 
   return module.emitError("no attention function named '") << entry << "'; there is " << names();
 }
 
-/// What the manifest calls the schedule: that of the kernel for many rows.
+/// Returns the schedule's name in the manifest: that of the kernel for many rows.
 static std::string scheduleOf(gpu::GPUModuleOp kernels) {
   for (auto kernel : kernels.getOps<LLVM::LLVMFuncOp>())
     if (auto schedule = tile::scheduleAttr.get(kernel))
@@ -68,8 +68,9 @@ static std::string scheduleOf(gpu::GPUModuleOp kernels) {
 
 static LogicalResult runStage(ModuleOp module, Stage stage, const PipelineOptions &options) {
   PassManager manager(module.getContext());
-  (void)applyPassManagerCLOptions(manager); // --mlir-print-ir-after and its like, where a program has them
-  manager.enableVerifier(false); // each level is verified by its tests; users' input is verified when parsed
+  (void)applyPassManagerCLOptions(
+      manager);                  // --mlir-print-ir-after and similar options, if the program has them
+  manager.enableVerifier(false); // tests verify each level; the parser verifies users' input
   addStage(manager, stage, options);
   return manager.run(module);
 }

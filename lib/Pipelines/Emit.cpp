@@ -26,7 +26,7 @@ std::string mlir::attn::listLevels() {
   return list;
 }
 
-/// The levels that are one module with all of its attention functions.
+/// Emits a level that is one module with all attention functions of the input.
 static FailureOr<std::string> emitModule(ModuleOp module, Stage stage, StringRef entry,
                                          const CompileOptions &options) {
   if (attentionFunctions(module).empty())
@@ -40,7 +40,8 @@ static FailureOr<std::string> emitModule(ModuleOp module, Stage stage, StringRef
         function.erase();
   }
   PassManager manager(module.getContext());
-  (void)applyPassManagerCLOptions(manager); // --mlir-print-ir-after and its like, where a program has them
+  (void)applyPassManagerCLOptions(
+      manager); // --mlir-print-ir-after and similar options, if the program has them
   addStagesUpTo(manager, stage, {options.target, options.schedule});
   if (failed(manager.run(module)))
     return failure();

@@ -20,7 +20,8 @@
 using namespace mlir;
 using namespace mlir::attn;
 
-/// Each step of an update on a tile has a pass of its own; in which order they run does not matter.
+/// Adds the lowerings of steps. Each step of an update on a tile has its own pass, and their order does not
+/// matter.
 static void addStepLowerings(OpPassManager &kernels) {
   kernels.addPass(createLowerScoresPass());
   kernels.addPass(createLowerGroupSumsPass());
@@ -38,7 +39,7 @@ static void addStepLowerings(OpPassManager &kernels) {
   kernels.addPass(createLowerScaleWeightsPass());
 }
 
-/// From online operations to tile operations; returns where passes on kernels may follow.
+/// Adds passes from online operations to tile operations; returns the manager for further passes on kernels.
 static OpPassManager &addKernelPasses(OpPassManager &manager, const PipelineOptions &options) {
   manager.addPass(createMakeKernelsPass());
   OpPassManager &kernels = manager.nest<gpu::GPUModuleOp>();

@@ -1,6 +1,6 @@
 //===- Gradients.cpp - The float64 gradients of attn.attend ---------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Of one row and query head, with p(t) = exp(s(t) - lse) the weight of token t:
+// For one row and query head, with p(t) = exp(s(t) - lse) the weight of token t:
 //
 //     ds(t)  = p(t) * (<dO, v(t)> - <dO, O> + dLSE)      gradient of its score
 //     dv(t) += p(t) * dO
@@ -44,7 +44,7 @@ public:
   }
 
   rt::TensorMap differentiate(unsigned threads) {
-    // A unit of work is a KV head, to whose keys and values all its query heads add in order.
+    // A work item is a KV head, to whose keys and values all its query heads add in order.
     std::atomic<int64_t> next = 0;
     rt::onThreads(threads, [&] {
       for (int64_t head; (head = next++) < operands.keyHeads;)
@@ -64,7 +64,7 @@ public:
   }
 
 private:
-  /// What a thread needs to itself.
+  /// The state of one thread.
   struct Scratch {
     ScoreProgram::Lanes lanes;
     ScoreGradient::Adjoints adjoints;
@@ -86,7 +86,8 @@ private:
           addSink(row, head);
   }
 
-  /// Adds what the tokens of a chunk that a row sees get from one of its heads, and what that head gets.
+  /// Adds the terms of the visible tokens of a chunk for one row and head: to the tokens' gradients and to
+  /// the row's.
   void addTokens(const Chunk &chunk, int64_t row, int64_t head, Scratch &scratch,
                  ScoreGradient::TableGradients &tables) {
     const double lse = lseOf(row, head);
@@ -97,7 +98,7 @@ private:
     scores.find(chunk, row, head, scratch.lanes, scratch.scores);
     scratch.gradients.clear();
     for (auto [t, s] : llvm::zip(chunk.visible, scratch.scores)) {
-      // A score of -inf has no weight, whatever its derivative by anything would be.
+      // A score of -inf has no weight, whatever its derivatives are.
       const double weight = s == -kInfinity ? 0 : std::exp(s - lse);
       const std::span<const double> value = chunk.values.subspan(t * operands.valueDim, operands.valueDim);
       scratch.gradients.push_back(weight == 0 ? 0 : weight * (mma(gradient, value) + common));
@@ -123,7 +124,7 @@ private:
     sinks.as<double>()[head] += std::exp(logit - lse) * common;
   }
 
-  /// What all KV heads give to a table.
+  /// Sums the terms of all KV heads for a table.
   rt::Tensor sumOf(unsigned argument, const Table &table) const {
     rt::Tensor sum(rt::DType::F64, table.shape);
     for (const ScoreGradient::TableGradients &of : tables)
@@ -163,7 +164,7 @@ private:
   std::vector<ScoreGradient::TableGradients> tables; ///< of each KV head
 };
 
-/// Pages and codes are what serving keeps; nothing is trained through them.
+/// Checks the stores: paged and quantized stores are for serving, and training does not use them.
 rt::Status checkDifferentiable(const Operands &operands) {
   for (const KVRegion &region : operands.regions) {
     if (region.store.isPaged())
@@ -177,7 +178,7 @@ rt::Status checkDifferentiable(const Operands &operands) {
   return {};
 }
 
-/// The gradient of a result, where it is among the tensors.
+/// Returns the gradient of a result, if it is among the tensors.
 rt::Result<const rt::Tensor *> findGradient(const rt::TensorMap &tensors, const std::string &name,
                                             const rt::Tensor &result) {
   auto it = tensors.find(name);

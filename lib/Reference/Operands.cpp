@@ -11,14 +11,14 @@ using namespace mlir::attn;
 using namespace mlir::attn::reference;
 
 namespace {
-/// Reads tensors by name; the first thing that is wrong is kept in `status`, and what follows is skipped.
+/// Reads tensors by name; the first error is kept in `status`, and later checks are skipped.
 class Reader {
 public:
   Reader(func::FuncOp func, const rt::TensorMap &tensors, bool first)
       : func(func), tensors(tensors), first(first) {}
 
   rt::Result<Operands> read() {
-    // Diagnostics of the operation itself have been shown by whoever parsed it.
+    // The parser has printed the diagnostics of the operation itself.
     FailureOr<Signature> signature = readSignature(func);
     FailureOr<Attends> attends = findAttends(func);
     if (failed(signature) || failed(attends) || (first && !attends->first))
@@ -61,8 +61,8 @@ private:
       status = rt::inputError(std::move(message));
   }
 
-  /// A tensor of this dtype, or of another that may stand for it, and of this shape, in which -1 stands for
-  /// any size; null, and an error, where there is none.
+  /// Returns a tensor of this dtype, or of `other`, and of this shape, in which -1 stands for any size; null,
+  /// with an error, if there is none.
   const rt::Tensor *find(const std::string &name, rt::DType dtype, std::vector<int64_t> shape,
                          std::optional<rt::DType> other = std::nullopt) {
     auto it = tensors.find(name);
@@ -81,7 +81,7 @@ private:
     return nullptr;
   }
 
-  /// Sizes that tensors decide stand for themselves; those of `like`, of which the tensor is to have as many
+  /// Returns the shape of a tensor. Sizes that tensors decide are -1; those of `like`, which has equally many
   /// tokens, are known.
   static std::vector<int64_t> shapeOf(const rt::StoreTensor &tensor, int64_t heads,
                                       const rt::StoreTensor *like = nullptr,
@@ -96,7 +96,7 @@ private:
     return shape;
   }
 
-  /// Floats may be given as numbers that no rounding has touched.
+  /// Returns floats, which may also be given as f64 without rounding.
   const rt::Tensor *findFloats(const std::string &name, rt::DType dtype, std::vector<int64_t> shape) {
     return find(name, dtype, std::move(shape), rt::DType::F64);
   }
@@ -135,7 +135,7 @@ private:
     return {values.begin(), values.end()};
   }
 
-  /// The rows where each sequence starts, and the end; by default every row is a sequence.
+  /// Returns the rows where each sequence starts, and the end; by default every row is a sequence.
   std::vector<int32_t> queryStart() {
     if (tensors.count("q_start"))
       return integers("q_start", {-1});
@@ -155,7 +155,7 @@ private:
     region.store = storeOf(type);
     region.store.heads = heads;
     region.keys.stored = region.store.keys, region.values.stored = region.store.values;
-    const std::vector<rt::StoreTensor> data = region.store.data(); // the keys' codes first
+    const std::vector<rt::StoreTensor> data = region.store.data(); // the keys' elements first
     for (const rt::StoreTensor &tensor : data) {
       bool lines = tensor.content == rt::StoreTensor::Content::Lines;
       KVRegion::Part &part = tensor.name.front() == region.store.keys.letter ? region.keys : region.values;
@@ -198,7 +198,7 @@ private:
     operands.regions.push_back(std::move(region));
   }
 
-  /// By default instance i is private to sequence i.
+  /// Reads the rows of instances; by default instance i is private to sequence i.
   void readRows(const std::string &name, KVRegion &region) {
     int64_t instances = region.instances();
     if (tensors.count(name + ".rows")) {
@@ -232,8 +232,8 @@ private:
     }
   }
 
-  /// By default the rows of a sequence are its last: they end where the instance ends that is theirs alone,
-  /// or, where none is, the last that all of them see.
+  /// Reads positions. By default the rows of a sequence are its last: they end where its private instance
+  /// ends or, without one, where the last instance that all of them see ends.
   void readPositions() {
     if (!status)
       return;

@@ -21,7 +21,7 @@ struct Softmax {
   double sum = 0;
   std::span<double> values;
 
-  /// Makes room for scores up to `score`. NaN sticks.
+  /// Raises the unit for scores up to `score`. NaN sticks.
   void raise(double score) {
     if (!(score > max) && !std::isnan(score))
       return;
@@ -32,7 +32,7 @@ struct Softmax {
     max = score;
   }
 
-  /// What one more token adds to the sum: its weight, in the unit of `max`.
+  /// Adds a token to the sum, and returns its weight in the unit of `max`.
   double add(double score) {
     if (score == -kInfinity)
       return 0;
@@ -51,7 +51,7 @@ public:
   }
 
   ReferenceResult evaluate(unsigned threads) {
-    // A unit of work is some query heads of one KV head; no two units touch the same result.
+    // A work item is some query heads of one KV head; no two items touch the same result.
     int64_t group = operands.queryHeads / operands.keyHeads;
     int64_t parts = std::min<int64_t>(group, (threads + operands.keyHeads - 1) / operands.keyHeads);
     std::atomic<int64_t> next = 0;
@@ -67,7 +67,7 @@ public:
   }
 
 private:
-  /// Query heads [first, last), all of which read `keyHead`, for every row.
+  /// Evaluates query heads [first, last), all of which read `keyHead`, for every row.
   void evaluateHeads(int64_t keyHead, int64_t first, int64_t last) {
     std::vector<Softmax> states(operands.rows * (last - first));
     for (int64_t row = 0; row < operands.rows; ++row)
@@ -104,7 +104,7 @@ private:
   void finish(int64_t row, int64_t head, Softmax &state) {
     if (!operands.sinks.empty())
       state.add(operands.sinks[head]);
-    // Where nothing was seen the values are zero, and stay so.
+    // If nothing was visible the values are zero, and stay so.
     if (state.sum != 0)
       for (double &value : state.values)
         value /= state.sum;

@@ -1,4 +1,4 @@
-//===- Regions.cpp - Where the tokens of a region lie ---------------------===//
+//===- Regions.cpp - Positions of a region's tokens in memory -------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Operands.h"
 

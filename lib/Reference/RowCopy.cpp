@@ -1,4 +1,4 @@
-//===- RowCopy.cpp - What operations on a cache mean ----------------------===//
+//===- RowCopy.cpp - The meaning of operations on a cache -----------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Attn/IR/RowCopy.h"
 #include "attn/Dialect/Attn/IR/Signature.h"
@@ -17,7 +17,7 @@ namespace {
 
 /// Keys or values of a cache, or rows of them, in all layers.
 struct Memory {
-  std::optional<rt::Store> store; ///< of slots
+  std::optional<rt::Store> store; ///< store of slots
   rt::StorePart part;
   rt::Tensor *codes = nullptr, *meta = nullptr, *shared = nullptr;
   int64_t layers = 1, count = 0, heads = 1; ///< slots, or rows, of a layer
@@ -27,7 +27,7 @@ struct Memory {
     int64_t line = store ? store->lineOf(numbers, row) : row * heads + head;
     return codes->bytes.data() + (layer * count * heads + line) * part.format.rowBytes(part.dim);
   }
-  /// By line, or where lines have none what the head has of the shared scales.
+  /// Returns the metadata of a line or, if lines have none, the head's part of the shared scales.
   uint8_t *metaAt(int64_t layer, int64_t row, int64_t head) const {
     if (!meta)
       return sharedAt(layer, head);
@@ -118,7 +118,7 @@ private:
     return found == tensors.end() ? nullptr : &found->second;
   }
 
-  /// Slots of a cache, in copies of its tensors.
+  /// Returns the slots of a cache, in copies of its tensors.
   rt::Result<Memory> slotsOf(Value cache, bool keys) {
     Memory memory{.store = storeOf(cast<KVType>(cache.getType()))};
     memory.part = memory.store->part(keys);
@@ -157,7 +157,7 @@ private:
       memory.codes = &scratch[keys];
     } else {
       rt::Tensor made(dtype, {layers, count, memory.heads, memory.part.dim});
-      std::fill(made.bytes.begin(), made.bytes.end(), 0xff); // what poisoned memory holds
+      std::fill(made.bytes.begin(), made.bytes.end(), 0xff); // the content of poisoned memory
       memory.codes = &(results[name] = std::move(made));
     }
     return memory;
@@ -194,7 +194,7 @@ private:
     return {};
   }
 
-  /// What is written of a cache is what the operation leaves.
+  /// Takes the written tensors of a cache as the operation's results.
   void takeWritten() {
     const rt::Store store = storeOf(cast<KVType>(copy.written().getType()));
     std::string prefix = nameOf(copy.written()) + ".";

@@ -1,4 +1,4 @@
-//===- ScoreFunctions.cpp - What operations of a score region compute -----===//
+//===- ScoreFunctions.cpp - Operations of score regions -------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "ScoreFunctions.h"
 

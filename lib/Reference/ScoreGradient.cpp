@@ -12,15 +12,15 @@ using namespace mlir::attn;
 using namespace mlir::attn::reference;
 
 namespace {
-/// Partial derivatives by the operands a, b and c of an operation whose result is r.
+/// Partial derivatives by the operands a, b and c of an operation with result r.
 using Partials = std::array<double, 3>;
 using PartialsFunction = Partials (*)(double, double, double, double);
 
 double signOf(double x) { return x > 0 ? 1 : x < 0 ? -1 : 0; }
-/// Which operand a maximum or minimum is: the first one where both are equal, or both not numbers.
+/// Returns the chosen operand of a maximum or minimum: the first one if both are equal, or both are NaN.
 Partials chosen(double a, double r) { return a == r || std::isnan(a) ? Partials{1, 0} : Partials{0, 1}; }
 
-/// Null for an operation that passes no gradients on.
+/// Returns the derivatives of an operation; null if it passes no gradients on.
 PartialsFunction partialsOf(Operation &op) {
 #define ATTN_PARTIALS(OP, ...)                                                                               \
   Case([](OP) -> PartialsFunction {                                                                          \

@@ -75,7 +75,7 @@ unsigned ScoreProgram::integerOf(Value value) {
 }
 
 namespace {
-/// result[i] = function(arrays[i]...) for every token.
+/// Computes result[i] = function(arrays[i]...) for every token.
 template <typename Function, typename Result, typename... Arrays>
 void forEach(int64_t count, Function function, Result &result, const Arrays &...arrays) {
   for (int64_t i = 0; i < count; ++i)

@@ -1,7 +1,7 @@
-//===- Significance.cpp - What tokens are worth, in float64 ---------------===//
+//===- Significance.cpp - Significance of tokens, in float64 --------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Of a token and query head the sum over rows of exp(s - lse); of the heads that read
-// one KV head one number.
+// The significance of a token and query head is the sum over rows of exp(s - lse); the heads that read one KV
+// head are reduced to one number.
 //
 //===----------------------------------------------------------------------===//
 #include "Walk.h"
@@ -23,7 +23,7 @@ static double together(std::span<const double> ofHeads, Together how) {
   return how == Together::Mean ? sum / double(ofHeads.size()) : sum;
 }
 
-/// Of each row, whether it is among the last `counted` of its sequence.
+/// Returns, for each row, whether it is among the last `counted` rows of its sequence.
 static std::vector<bool> countedRows(const Operands &operands, int64_t counted) {
   std::vector<bool> counts(size_t(operands.rows), counted == 0);
   for (size_t s = 1; counted > 0 && s < operands.queryStarts.size(); ++s) {
@@ -39,8 +39,8 @@ rt::TensorMap reference::weighTokens(const Operands &operands, const rt::Tensor 
   const Scores scores(operands.attend, operands);
   const std::vector<bool> counts = countedRows(operands, counted);
   rt::TensorMap found;
-  std::vector<std::span<double>> worth;     // of each region's lines
-  std::vector<std::vector<double>> ofHeads; // of each line and head of its group
+  std::vector<std::span<double>> worth;     // by line, for each region
+  std::vector<std::vector<double>> ofHeads; // by line and head of its group
   for (const KVRegion &region : operands.regions) {
     std::vector<int64_t> shape = region.keys.codes->shape;
     shape.pop_back();
@@ -58,7 +58,7 @@ rt::TensorMap reference::weighTokens(const Operands &operands, const rt::Tensor 
     const int64_t list = int64_t(chunk.instance) * region.heads + region.headPlaces[size_t(keyHead)];
     return list * region.store.tokensOf(region.table->shape.back()) + chunk.first + t;
   };
-  // A unit of work is a KV head, whose lines no other has.
+  // A work item is a KV head, whose lines belong to no other.
   std::atomic<int64_t> next = 0;
   rt::onThreads(threads, [&] {
     ScoreProgram::Lanes lanes = scores.makeLanes();

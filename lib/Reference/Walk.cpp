@@ -6,7 +6,8 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::attn::reference;
 
-// 256-bit vectors make the whole 1.7 times as fast (EPYC, 2026-11-20), which the full grid of tests is worth.
+// 256-bit vectors make the whole 1.7 times as fast (EPYC, 2026-11-20), which matters for the full grid of
+// tests.
 #if defined(__x86_64__)
 #define ATTN_WIDE __attribute__((target_clones("arch=x86-64-v3", "default")))
 #else
@@ -18,7 +19,7 @@ ATTN_WIDE static void addScaledTo(double *sum, double factor, const double *x, s
     sum[i] += factor * x[i];
 }
 
-/// Sixteen partial sums, so that the loop vectorizes without leave to reorder.
+/// Computes a product by sixteen partial sums, so that the loop vectorizes without permission to reorder.
 ATTN_WIDE static double mmaOf(const double *a, const double *b, size_t count) {
   double partial[16] = {};
   const size_t whole = count / 16 * 16;
@@ -68,7 +69,7 @@ static bool sees(VisibilityAttr visibility, int64_t q, int64_t k) {
 }
 
 namespace {
-/// The chunk that is being walked, in memory that is used again for the next.
+/// The current chunk, in memory that the next chunk reuses.
 struct Loaded {
   std::vector<double> keys, values;
   std::vector<int64_t> lines;
@@ -85,8 +86,8 @@ struct Loaded {
     }
   }
 
-  /// Which of the tokens from position `key0` are shown to a row at position `query` and (null: all of those)
-  /// seen by its head.
+  /// Finds the tokens from position `key0` on that `shown` admits to a row at position `query` and that its
+  /// head sees (`seen` null: all).
   void findVisible(VisibilityAttr shown, VisibilityAttr seen, int64_t query, int64_t key0) {
     visible.clear(), positions.clear();
     for (int64_t t = 0, e = lines.size(); t < e; ++t)

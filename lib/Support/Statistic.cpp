@@ -1,4 +1,4 @@
-//===- Statistic.cpp - What passes count ----------------------------------===//
+//===- Statistic.cpp - Counters of passes ---------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Support/Statistic.h"
 
@@ -14,7 +14,7 @@ struct Entry {
   std::atomic<uint64_t> total = 0;
 };
 
-/// Entries by pass and name. They stay where they are: statistics refer to them.
+/// Entries by pass and name. Their addresses are stable: statistics refer to them.
 struct Totals {
   std::mutex mutex;
   std::map<std::string, std::map<std::string, Entry>> ofPasses;

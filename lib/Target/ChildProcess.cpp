@@ -1,4 +1,4 @@
-//===- ChildProcess.cpp - A program that may not end ----------------------===//
+//===- ChildProcess.cpp - Child processes with a time limit ---------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "ChildProcess.h"
 
@@ -25,7 +25,7 @@ extern char **environ;
 
 namespace {
 
-/// posix_spawn's arguments, freed in the end.
+/// The arguments of posix_spawn, freed at the end.
 struct SpawnPlan {
   posix_spawn_file_actions_t files;
   posix_spawnattr_t attributes;
@@ -36,7 +36,8 @@ struct SpawnPlan {
     posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
     posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
-    // Signals as usual, whatever this thread blocks and the process ignores; a group that can be killed.
+    // The child gets default signals, whatever this thread blocks and the process ignores, and a process
+    // group that can be killed.
     sigset_t none, all;
     sigemptyset(&none);
     sigfillset(&all);
@@ -52,7 +53,8 @@ struct SpawnPlan {
   }
 };
 
-/// A descriptor that can be read when the process has ended; -1 where the system has none (before Linux 5.3).
+/// Returns a descriptor that becomes readable when the process ends; -1 if the system has none (before Linux
+/// 5.3).
 int openProcess(pid_t child) {
 #ifdef SYS_pidfd_open
   return static_cast<int>(syscall(SYS_pidfd_open, child, 0));

@@ -1,16 +1,15 @@
-//===- GpuCode.cpp - Kernels as what a GPU loads --------------------------===//
+//===- GpuCode.cpp - Code of kernels for a GPU ----------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// An attention has three kernels that share nothing but the name of their shared
-// memory, and of them the one for many rows takes more time than all others: in
-// LLVM, and four times as long again in ptxas. So every kernel is a module of its
-// own, longest first, and a thread that is free takes the next:
+// An attention has three kernels that share nothing but the name of their shared memory. The kernel for many
+// rows takes more time than all others: in LLVM, and four times as long again in ptxas. So every kernel is a
+// module of its own, longest first, and a free thread takes the next one:
 //
 //   caller    translate A  translate B  translate C  LLVM B  ptxas B  ptxas C
 //   helper                 LLVM A ........  LLVM C  ptxas A ................
 //
-// Translation reads MLIR, whose context belongs to the caller; behind it a kernel
-// has an LLVMContext of its own. There are as many threads as cores and no more: a
-// third thread on two cores would take its share from the kernel that all wait for.
+// Translation reads MLIR, whose context belongs to the caller; after it a kernel has an LLVMContext of its
+// own. There are as many threads as cores and no more: a third thread on two cores would take its share from
+// the kernel that all wait for.
 //
 //===----------------------------------------------------------------------===//
 #include "attn/Target/GpuCode.h"
@@ -30,7 +29,7 @@ namespace rt = ::attn::rt;
 
 namespace {
 
-/// One kernel's way.
+/// The state of one kernel.
 struct Job {
   LLVM::LLVMFuncOp kernel;
   size_t operations = 0;
@@ -45,7 +44,7 @@ struct Job {
     kernel.walk([&](Operation *) { ++operations; });
   }
   void print(const Chip &chip);
-  /// `tooLate`: whether ptxas was, with any kernel; then it is not waited for again.
+  /// Runs ptxas. `tooLate`: whether ptxas timed out with any kernel; then no other kernel waits for it.
   void assemble(const Chip &chip, std::atomic<bool> &tooLate);
 };
 
@@ -74,8 +73,7 @@ void Job::assemble(const Chip &chip, std::atomic<bool> &tooLate) {
 }
 
 namespace {
-/// Hands jobs to the threads that ask, the longest of those that are there first. Nothing throws that holds
-/// the lock.
+/// Gives jobs to threads, the longest available job first. Nothing throws while it holds the lock.
 class Queue {
 public:
   explicit Queue(size_t most) { jobs.reserve(most); }
@@ -84,13 +82,13 @@ public:
     jobs.insert(llvm::upper_bound(jobs, job, [](Job *a, Job *b) { return b->rank < a->rank; }), job);
     changed.notify_one();
   }
-  /// From now on nobody waits for more.
+  /// Ends the waits of all threads for further jobs.
   void close() {
     std::lock_guard lock(mutex);
     closed = true;
     changed.notify_all();
   }
-  /// The next job, or null where there is none and the queue is closed.
+  /// Returns the next job, or null if there is none and the queue is closed.
   Job *take() {
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return !jobs.empty() || closed; });
@@ -119,7 +117,7 @@ std::string GpuCode::log() const {
   return all;
 }
 
-/// The chip, with the PTX version that the module needs there: all its kernels print the same.
+/// Returns the chip with the PTX version that the module needs, common to all its kernels.
 static Chip chipFor(gpu::GPUModuleOp module, Chip chip) {
   constexpr unsigned withMovmatrix = 78;
   WalkResult found = module.walk([](tile::MoveMatrixOp) { return WalkResult::interrupt(); });
@@ -144,7 +142,7 @@ FailureOr<GpuCode> mlir::attn::emitGpuCode(gpu::GPUModuleOp module, const Chip &
   const size_t helpers =
       std::min<size_t>(std::max(1u, std::thread::hardware_concurrency()), order.size()) - 1;
   Queue translated(order.size()), printed(order.size());
-  printed.close(); // who is still printing assembles that kernel himself
+  printed.close(); // a thread that still prints assembles that kernel itself
   std::atomic<bool> tooLate = false;
   auto work = [&] {
     while (Job *job = translated.take()) {
@@ -158,7 +156,7 @@ FailureOr<GpuCode> mlir::attn::emitGpuCode(gpu::GPUModuleOp module, const Chip &
   rt::Threads threads;
   size_t started = 0;
   bool isTranslated = true;
-  // What this throws (memory may run out) waits until no thread reads the jobs any more.
+  // An exception here (memory may run out) waits until no thread reads the jobs any more.
   threads.here([&] {
     for (Job *job : order) {
       FailureOr<KernelIR> ir = translateKernel(job->kernel, chip);
@@ -180,7 +178,7 @@ FailureOr<GpuCode> mlir::attn::emitGpuCode(gpu::GPUModuleOp module, const Chip &
   for (Job &job : jobs) {
     if (!job.fault.empty())
       return job.kernel.emitError(job.fault);
-    if (!StringRef(code.refusal).contains(job.refusal)) // where there is no ptxas, all say the same
+    if (!StringRef(code.refusal).contains(job.refusal)) // without ptxas, all refusals are equal
       code.refusal += (code.refusal.empty() ? "" : "\n") + job.refusal;
     code.ptxSeconds = std::max(code.ptxSeconds, std::chrono::duration<double>(job.printed - start).count());
     code.kernels.push_back(std::move(job.code));

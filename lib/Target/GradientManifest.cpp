@@ -1,4 +1,4 @@
-//===- GradientManifest.cpp - What gradients and significance are ---------===//
+//===- GradientManifest.cpp - Manifests of gradients and significance -----===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "GradientManifest.h"
 
@@ -16,7 +16,7 @@ static void describeTables(Chain &chain, rt::Manifest &manifest) {
       manifest.results.push_back({name, dtype, {{"rows", 0}, {"", manifest.qHeads}}});
 }
 
-/// Dimensions of a tensor of the store.
+/// Returns the dimensions of a tensor of the store.
 static std::vector<rt::DimInfo> dimsOf(const rt::StoreTensor &tensor, const std::string &prefix) {
   std::vector<rt::DimInfo> dims;
   dims.reserve(tensor.dims.size());
@@ -83,7 +83,7 @@ void mlir::attn::describeSignificance(Chain &chain, rt::Manifest &manifest) {
               {"", store.tokensOf(1)}};
     } else {
       dims = dimsOf(store.data().front(), prefix);
-      dims.pop_back(); // of keys all but features
+      dims.pop_back(); // all dimensions of keys except features
     }
     manifest.results.push_back({prefix + "significance", rt::DType::F32, dims});
   }

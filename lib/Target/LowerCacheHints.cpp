@@ -1,16 +1,14 @@
-//===- LowerCacheHints.cpp - What the L2 is told, as PTX text -------------===//
+//===- LowerCacheHints.cpp - L2 hints as PTX text -------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Loads, stores and copies with a hint become inline assembly that passes a policy, which
-// is made where the kernel begins. Before PTX 7.4 there is none, and stores and copies
-// stay as they are. Loads are assembly all the same, which LLVM leaves where it stands: it
-// moves a load to the one branch that uses it, and loads that were to be under way
-// together then wait for one another behind the stores of other branches.
+// Loads, stores and copies with a hint become inline assembly that passes a policy, which is created at the
+// beginning of the kernel. Before PTX 7.4 there is none, and stores and copies are unchanged. Loads become
+// assembly anyway, because LLVM does not move assembly. It would move a load to the one branch that uses it,
+// and loads that should be in flight together would wait for one another after the stores of other branches.
 //
-// A copy with a policy has a trap. Where its place in shared memory is a lane's own
-// offset behind a number that is the same in a warp, ptxas (12.8, 13.0) makes an
-// instruction of both in which the policy and that number are lost; a GPU stops there.
-// So a place is or-ed with a zero of which ptxas knows neither that it is zero nor that
-// it is the same in all lanes. `ptxas` of the tests looks for that instruction.
+// A copy with a policy has a trap. If its shared-memory address is a lane's own offset plus a number that is
+// uniform in a warp, ptxas (12.8, 13.0) merges both into an instruction that loses the policy and that
+// number; a GPU stops there. So the address is or-ed with a zero of which ptxas knows neither that it is zero
+// nor that it is uniform. `ptxas` of the tests looks for that instruction.
 //
 //===----------------------------------------------------------------------===//
 #include "attn/Target/PTX.h"
@@ -25,7 +23,7 @@ using namespace mlir::attn;
 
 namespace {
 
-/// The lowest version that knows policies.
+/// The lowest version with policies.
 constexpr unsigned policiesFrom = 74;
 
 class HintsOfKernel {
@@ -108,7 +106,7 @@ private:
     rewriter.eraseOp(copy);
   }
 
-  /// No lane is before itself.
+  /// Returns a zero from two lane masks: no lane precedes itself.
   Value zeroOfLane() {
     if (!zero) {
       OpBuilder::InsertionGuard guard(rewriter);
@@ -134,7 +132,8 @@ private:
   }
   static const char *hintOf(const std::string &policy) { return policy.empty() ? "" : ".L2::cache_hint"; }
 
-  /// Adds the access's policy to its operands; how the text goes on where `outputs` of them are results.
+  /// Adds the access's policy to its operands; returns the rest of the text, if `outputs` operands are
+  /// results.
   std::string addPolicy(Operation *access, SmallVector<Value> &operands, int64_t outputs) {
     if (!hasPolicies)
       return "";

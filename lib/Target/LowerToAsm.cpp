@@ -1,11 +1,11 @@
 //===- LowerToAsm.cpp - Machine operations that NVVM lacks, as PTX text ---===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The last step before LLVM: wgmma with its left operand in registers, and the
-// wait that returns its accumulators, become inline assembly whose inputs are
-// tied to its outputs, and so does movmatrix. Codes that get the exponent of
-// their floats, masked by one constant and joined with another, are one instruction that ptxas does not find:
-// it takes two, with a constant each. Nothing else runs between this and instruction selection, so the text
-// is never a barrier to a rewrite, and the host device, which executes the machine level, never sees it.
+// The last step before LLVM. wgmma with its left operand in registers, the wait that returns its
+// accumulators, and movmatrix become inline assembly whose inputs are tied to its outputs. Quantized elements
+// get the exponent of their floats by a mask with one constant and an or with another: one instruction that
+// ptxas does not find, since it uses two, with a constant each. Nothing else runs between this and
+// instruction selection, so the text never blocks a rewrite. The host device executes the machine level and
+// never sees it.
 //
 //===----------------------------------------------------------------------===//
 #include "attn/Target/PTX.h"
@@ -19,7 +19,7 @@
 
 using namespace mlir;
 
-/// `{$first, ..., $first+count-1}`
+/// Returns `{$first, ..., $first+count-1}`.
 static std::string registerList(size_t first, size_t count) {
   std::string text = "{";
   for (size_t i = 0; i < count; ++i)
@@ -27,7 +27,7 @@ static std::string registerList(size_t first, size_t count) {
   return text + "}";
 }
 
-/// `=f` for each output; inputs tied to outputs 0 ... tied-1; then `rest`.
+/// Returns `=f` for each output, inputs tied to outputs 0 ... tied-1, then `rest`.
 static std::string constraintList(size_t outputs, size_t tied, StringRef rest) {
   std::string text;
   for (size_t i = 0; i < outputs; ++i)
@@ -62,7 +62,7 @@ static void replaceByAsm(RewriterBase &rewriter, Operation *op, ValueRange opera
 static void lowerWgmma(RewriterBase &rewriter, tile::WgmmaOp op) {
   size_t n = op.getResults().size(), tied = op.getAcc().size(), next = n + tied;
   SmallVector<Value> operands(op.getAcc());
-  std::string element(mlir::attn::elementOf(op.getElement()).name); // PTX calls the two that there are alike
+  std::string element(mlir::attn::elementOf(op.getElement()).name); // PTX has the same names for both types
   std::string text = "wgmma.mma_async.sync.aligned.m64n" + std::to_string(op.getN()) + "k16.f32." + element +
                      "." + element + " " + registerList(0, n) + ", ";
   std::string rest;
@@ -97,7 +97,7 @@ static std::optional<uint32_t> constantOf(Value value) {
   return static_cast<uint32_t>(attribute.getValue().getZExtValue());
 }
 
-/// A constant of two equal halves.
+/// Returns a constant of two equal halves.
 static std::optional<uint32_t> twiceInConstant(Value value) {
   std::optional<uint32_t> bits = constantOf(value);
   return bits && *bits >> 16 == (*bits & 0xffff) ? bits : std::nullopt;
@@ -112,7 +112,7 @@ static void replaceByLop3(RewriterBase &rewriter, LLVM::OrOp op, ValueRange oper
       LLVM::AsmDialectAttr::get(op.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr());
 }
 
-/// (x & mask) | bits, of both halves of a register.
+/// Lowers (x & mask) | bits, of both halves of a register.
 static bool lowerMaskedHalves(RewriterBase &rewriter, LLVM::OrOp op) {
   auto masked = op.getLhs().getDefiningOp<LLVM::AndOp>();
   std::optional<uint32_t> bits = twiceInConstant(op.getRhs());
@@ -125,8 +125,8 @@ static bool lowerMaskedHalves(RewriterBase &rewriter, LLVM::OrOp op) {
   return true;
 }
 
-/// (x & mask) | (y & ~mask). LLVM drops bits of either mask that it knows to be zero; ptxas then sees no
-/// choice.
+/// Lowers (x & mask) | (y & ~mask). LLVM drops bits of either mask that it knows to be zero; ptxas then does
+/// not recognize a selection.
 static bool lowerChoice(RewriterBase &rewriter, LLVM::OrOp op) {
   auto first = op.getLhs().getDefiningOp<LLVM::AndOp>(), second = op.getRhs().getDefiningOp<LLVM::AndOp>();
   std::optional<uint32_t> mask = first ? constantOf(first.getRhs()) : std::nullopt;

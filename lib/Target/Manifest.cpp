@@ -1,4 +1,4 @@
-//===- Manifest.cpp - What a launch must know of a kernel -----------------===//
+//===- Manifest.cpp - Descriptions of kernels for launches ----------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Target/Manifest.h"
 
@@ -23,7 +23,7 @@ using namespace mlir;
 using namespace mlir::attn;
 namespace rt = ::attn::rt;
 
-/// Ends are numbered in the order of the text; `sizes` collects them.
+/// Numbers ends in the order of the text; `sizes` collects them.
 static rt::Visibility visibilityOf(VisibilityAttr attribute, std::vector<int32_t> &sizes) {
   rt::Visibility visibility{attribute.getKind(), -1, {}};
   if (!attribute.getSizes().empty())
@@ -115,7 +115,7 @@ static FailureOr<rt::Manifest> describeRowCopy(func::FuncOp function, const RowC
     return elementOf(cast<RankedTensorType>(rows.getType()).getElementType()).dtype;
   };
   manifest.dtype = copy.k ? elementOfRows(copy.k) : storeOf(type).keys.format.codes;
-  if (!copy.to) // gather leaves rows of its own, the others change a cache
+  if (!copy.to) // a gather returns rows of its own, the others change a cache
     for (auto [name, rows, dim] :
          {std::tuple("k", copy.k, manifest.keyDim), std::tuple("v", copy.v, manifest.valueDim)})
       manifest.results.push_back(
@@ -125,7 +125,7 @@ static FailureOr<rt::Manifest> describeRowCopy(func::FuncOp function, const RowC
   return manifest;
 }
 
-/// Of heads and features it knows nothing.
+/// Describes an operation on page tables, which has no heads or features.
 static FailureOr<rt::Manifest> describePageTable(func::FuncOp function) {
   rt::Manifest manifest;
   manifest.keyDim = manifest.valueDim = 1;

@@ -1,13 +1,11 @@
 //===- PTX.cpp - From the machine level to PTX ----------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The kernels arrive unrolled and in SSA form, so LLVM has little left to do:
-// fold address arithmetic and share it. Hoisting out of loops is left to ptxas,
-// which knows how many registers there are: with LLVM's loop-invariant code
-// motion and GVN before it, the same kernels used 14 registers more (d128
-// prefill), and warp-specialised ones spilled (measured 2026-11-20, ptxas 13.0).
-// Kernels of few rows have registers left from Hopper on, unless four blocks share a
-// multiprocessor's, and ptxas leaves addresses in their loops all the same: there
-// LLVM hoists.
+// The kernels arrive unrolled and in SSA form, so LLVM has little left to do: fold address arithmetic and
+// share it. Hoisting out of loops is left to ptxas, which knows the number of registers. With LLVM's
+// loop-invariant code motion and GVN before it, the same kernels used 14 registers more (d128 prefill), and
+// warp-specialised ones spilled (measured 2026-11-20, ptxas 13.0). Kernels of few rows have spare registers
+// from Hopper on, unless four blocks share a multiprocessor's, and ptxas still leaves addresses in their
+// loops: there LLVM hoists.
 //
 //===----------------------------------------------------------------------===//
 #include "attn/Target/PTX.h"
@@ -60,8 +58,8 @@ static llvm::TargetMachine *makeTargetMachine(const Chip &chip, std::string &err
 }
 
 namespace {
-/// Leaves out passes of the NVPTX backend that find nothing to do in kernels: vectors are written as such,
-/// and constants cost nothing.
+/// Skips passes of the NVPTX backend that find nothing to do in kernels: vectors are already vectors, and
+/// constants cost nothing.
 class PassGate : public llvm::OptPassGate {
 public:
   bool isEnabled() const override { return true; }
@@ -95,7 +93,7 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine, bool ho
   manager.run(module, modules);
 }
 
-/// A module with this kernel alone, and with what kernels share.
+/// Returns a module with this kernel alone, and the parts that kernels share.
 static OwningOpRef<gpu::GPUModuleOp> moduleOf(LLVM::LLVMFuncOp kernel) {
   auto all = kernel->getParentOfType<gpu::GPUModuleOp>();
   OpBuilder builder(kernel->getContext());
@@ -115,14 +113,13 @@ FailureOr<KernelIR> mlir::attn::translateKernel(LLVM::LLVMFuncOp kernel, const C
   registerNVVMDialectTranslation(registry);
   kernel->getContext()->appendDialectRegistry(registry);
 
-  // The machine level stays as it is, for the host device; what is PTX only happens in a copy.
+  // The machine level is unchanged, for the host device; changes for PTX only happen in a copy.
   OwningOpRef<gpu::GPUModuleOp> copy = moduleOf(kernel);
   lowerToAsm(*copy);
   lowerCacheHints(*copy, chip);
   if (!chip.convertsE4M3)
     expandConversions(*copy);
-  if (!chip.overlapsLaunches) // launches follow one another there: nothing to say about it, nor to use the
-                              // time for
+  if (!chip.overlapsLaunches) // launches are sequential on this chip, so these operations are useless
     copy->walk([](Operation *op) {
       if (isa<NVVM::GriddepcontrolOp>(op))
         op->erase();

@@ -1,4 +1,4 @@
-//===- Ptxas.cpp - NVIDIA's assembler, where there is one -----------------===//
+//===- Ptxas.cpp - NVIDIA's assembler, if installed -----------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Target/Ptxas.h"
 #include "ChildProcess.h"
@@ -27,7 +27,7 @@ std::string mlir::attn::findPtxas() {
   return {};
 }
 
-/// What `ptxas --version` prints, or how it failed.
+/// Returns the output of `ptxas --version`, or its failure.
 static std::string versionOf(StringRef program) {
   SmallString<128> log;
   if (sys::fs::createTemporaryFile("attn", "log", log))
@@ -54,7 +54,7 @@ std::string mlir::attn::identifyPtxas() {
   return bytes.starts_with("#!") ? identity + "\n" + versionOf(program) : identity;
 }
 
-/// Seconds that ptxas may take, from ATTN_PTXAS_SECONDS; 0: any number of them.
+/// Returns the time limit of ptxas in seconds, from ATTN_PTXAS_SECONDS; 0: no limit.
 static Expected<double> patience() {
   // The largest kernels here take two seconds on a slow core.
   constexpr double usual = 120;
@@ -68,7 +68,7 @@ static Expected<double> patience() {
   return seconds;
 }
 
-/// How it went wrong, in words.
+/// Describes a failure in words.
 static std::string faultOf(const mlir::attn::ChildEnd &end, double seconds) {
   using mlir::attn::ChildEnd;
   switch (end.kind) {
@@ -116,7 +116,7 @@ Expected<mlir::attn::Cubin> mlir::attn::assemble(StringRef ptx, const Chip &chip
       return createStringError(stream.error(), "cannot write " + Twine(source));
   }
   std::string arch = "-arch=" + std::string(chip.name);
-  // Kernels of a module, where it has several, side by side.
+  // Kernels of a module with several are compiled in parallel.
   StringRef arguments[] = {program, "-v", "-O3", "--split-compile=0", arch, source, "-o", object};
   ChildEnd end = runChild(program, arguments, log, *seconds);
   Cubin cubin;

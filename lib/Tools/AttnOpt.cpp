@@ -1,8 +1,7 @@
 //===- AttnOpt.cpp - The attn-opt program ---------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Two programs in one: with --emit it compiles a problem to any level, or to a file
-// that programs load; without, it is MLIR's own driver with attn's dialects, passes
-// and pipeline.
+// Two programs in one. With --emit it compiles a problem to any level, or to a file that programs load.
+// Without, it is MLIR's own driver with attn's dialects, passes and pipeline.
 //
 //===----------------------------------------------------------------------===//
 #include "attn/Artifact/MakeArtifact.h"
@@ -79,7 +78,7 @@ cl::opt<bool> hostCode(
     cl::desc("of an artifact: native code for the host device, too, made of the first target's kernels"),
     cl::cat(category));
 
-/// An LLVM without assertions, as Debian's is, has no such option, but all that the option sets.
+/// An LLVM without assertions, such as Debian's, lacks this option, but has everything that the option sets.
 #if !defined(NDEBUG) && !LLVM_ENABLE_ABI_BREAKING_CHECKS
 cl::list<std::string> debugOnly("debug-only", cl::CommaSeparated, cl::value_desc("flag"), cl::cat(category),
                                 cl::desc("print why these passes leave code as it is"));
@@ -93,7 +92,8 @@ void setDebugTypes() {
 void setDebugTypes() {}
 #endif
 
-/// Takes MLIR's option: its own reports, one for each pass manager, have no lines (attn/Support/Statistic.h).
+/// Takes over MLIR's option: its own reports, one for each pass manager, have no lines
+/// (attn/Support/Statistic.h).
 bool takeAsksForStatistics() {
   auto *asks = static_cast<cl::opt<bool> *>(cl::getRegisteredOptions().lookup("mlir-pass-statistics"));
   return asks && std::exchange(asks->getValue(), false);
@@ -104,7 +104,7 @@ int usageError(const llvm::Twine &message) {
   return badInput;
 }
 
-/// What --help shows: our options and the passes, which are values of one option without a name. Those of
+/// Limits --help to our options and the passes, which are values of one option without a name. The options of
 /// MLIR and LLVM are two hundred lines more.
 void hideOthers() {
   for (auto &[name, option] : cl::getRegisteredOptions())
@@ -117,14 +117,14 @@ void printVersion(llvm::raw_ostream &out) {
   out << "attn-opt " << ::attn::rt::version() << " (LLVM " LLVM_VERSION_STRING ")\n";
 }
 
-/// LLVM's words about a bad command line, as an error of ours. Some it writes to the stream it is given, some
-/// to standard error; both begin with the program's name, which therefore ends in "error".
+/// Prints LLVM's message about a bad command line as an error of ours. LLVM writes some messages to the given
+/// stream, some to standard error; both begin with the program's name, which therefore ends in "error".
 bool parseCommandLine(int argc, char **argv, llvm::StringRef overview) {
   SmallVector<const char *> arguments(argv, argv + argc);
   auto asksForHelp = [](const char *argument) {
     return llvm::StringRef(argument).ltrim('-').starts_with("help");
   };
-  if (llvm::none_of(arguments, asksForHelp)) // which prints the name, too
+  if (llvm::none_of(arguments, asksForHelp)) // --help also prints the name
     arguments[0] = "attn-opt: error";
   std::string said;
   llvm::raw_string_ostream errors(said);
@@ -137,7 +137,7 @@ bool parseCommandLine(int argc, char **argv, llvm::StringRef overview) {
   return false;
 }
 
-/// What is wrong with the options beside each other, or empty.
+/// Returns the fault in the combination of options, or an empty string.
 std::string optionFault() {
   const std::optional<Level> level = parseLevel(emitted);
   const bool isArtifact = emitted == "artifact";
@@ -166,7 +166,7 @@ std::string optionFault() {
   return {};
 }
 
-/// The file of artifacts: of each function that of each target. Errors have been printed.
+/// Returns the file of artifacts: each function for each target. Errors have been printed.
 FailureOr<std::string> emitArtifacts(ModuleOp module) {
   SmallVector<std::string> entries;
   for (func::FuncOp function : attentionFunctions(module))
@@ -198,7 +198,7 @@ FailureOr<std::string> emitArtifacts(ModuleOp module) {
   return ::attn::rt::writeArtifacts(artifacts);
 }
 
-/// The level that was asked for. Errors have been printed.
+/// Returns the requested level. Errors have been printed.
 FailureOr<std::string> emitText(ModuleOp module) {
   std::string log;
   FailureOr<std::string> text =
@@ -234,7 +234,7 @@ int emitFile(DialectRegistry &registry) {
   return ok;
 }
 
-/// Notices whether passes change what they run on.
+/// Counts the passes that change their input.
 class ChangeCounter : public PassInstrumentation {
 public:
   explicit ChangeCounter(std::atomic<unsigned> &changes) : changes(changes) {}
@@ -256,7 +256,7 @@ private:
   std::map<std::pair<Pass *, Operation *>, OperationFingerPrint> before;
 };
 
-/// Says so where passes of ours changed nothing: most often the file is of another level than they are.
+/// Warns if none of our passes changed anything: most often the file is of another level than they are.
 void warnOfNothing(StringRef pipeline, unsigned changes) {
   std::string flags;
   SmallVector<StringRef> words;
@@ -269,8 +269,8 @@ void warnOfNothing(StringRef pipeline, unsigned changes) {
                  << ": the file may be of another level; --emit runs the passes in their order\n";
 }
 
-/// MLIR's driver shows errors in the buffer that it parsed. This puts back what acceptAmpersand replaced
-/// there as soon as there is something to show, behind which nothing is parsed any more.
+/// MLIR's driver shows errors in the buffer that it parsed. This class restores the characters that
+/// acceptAmpersand replaced, as soon as there is an error to show; nothing is parsed after that.
 class QuoteAsWritten : public DialectExtension<QuoteAsWritten, AttnDialect> {
 public:
   QuoteAsWritten(std::shared_ptr<const std::string> written, llvm::MemoryBufferRef parsed)
@@ -287,13 +287,13 @@ private:
   llvm::MemoryBufferRef parsed;
 };
 
-/// MLIR's own driver, except that it accepts what our users write for `and`.
+/// Runs MLIR's own driver, but also accepts `&` for `and`.
 int runPasses(DialectRegistry &registry) {
   std::string error;
   std::unique_ptr<llvm::MemoryBuffer> source = openInputFile(input, &error);
   if (!source)
     return usageError(error);
-  // MLIR's parser would not survive everything that can be written.
+  // Some inputs would crash MLIR's parser.
   if (auto fault = findSourceFault(source->getBuffer())) {
     llvm::errs() << input << ":" << fault->line << ":" << fault->column << ": error: " << fault->message
                  << "\n";
@@ -306,7 +306,7 @@ int runPasses(DialectRegistry &registry) {
   const auto written = std::make_shared<const std::string>(source->getBuffer());
   source = acceptAmpersand(std::move(source));
   if (source->getBuffer() != *written &&
-      config.inputSplitMarker().empty()) // else more is parsed behind an error
+      config.inputSplitMarker().empty()) // otherwise more is parsed after an error
     registry.addExtension(TypeID::get<QuoteAsWritten>(), std::make_unique<QuoteAsWritten>(written, *source));
   std::string pipeline;
   std::atomic<unsigned> changes = 0;
@@ -338,7 +338,7 @@ int mlir::attn::attnOptMain(int argc, char **argv) {
       registry);
   hideOthers();
   cl::SetVersionPrinter(printVersion);
-  // Not MLIR's parseCLIOptions: that exits with 1 on a bad command line.
+  // MLIR's parseCLIOptions is not used: it exits with 1 on a bad command line.
   if (!parseCommandLine(argc, argv, help))
     return badInput;
   setDebugTypes();

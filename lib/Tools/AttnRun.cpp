@@ -1,8 +1,7 @@
 //===- AttnRun.cpp - The attn-run program ---------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Compiles a problem, makes or reads tensors for it, runs it, compares it with
-// the float64 reference and says what happened. This file holds the order of
-// the steps; what a step does is in run/.
+// Compiles a problem, makes or reads tensors for it, runs it, compares it with the float64 reference and
+// reports. This file has the order of the steps; run/ has the steps.
 //
 //===----------------------------------------------------------------------===//
 #include "Run.h"
@@ -40,7 +39,7 @@ namespace {
 /// Exit statuses of every program.
 constexpr int right = 0, wrong = 1, badInput = 2;
 
-/// For a step that failed after its diagnostics were printed.
+/// Returns the error of a step that has printed its diagnostics.
 rt::Error alreadySaid() { return rt::inputError(""); }
 
 double millisecondsSince(std::chrono::steady_clock::time_point start) {
@@ -182,7 +181,7 @@ rt::Status Run::compareWithReference() {
       if (std::string worst = compareSignificance(outputs.at(name), exact);
           !worst.empty() && record->failure.empty())
         record->failure = name + " is past its tolerance at " + worst;
-    // Of two outputs the worse one is reported.
+    // For two outputs, the worse one is reported.
     if (!record->comparison || !(comparison->relErr <= record->comparison->relErr))
       record->comparison = std::move(*comparison);
     return {};

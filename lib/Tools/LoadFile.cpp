@@ -1,7 +1,7 @@
-//===- LoadFile.cpp - attn-run of what is compiled ------------------------===//
+//===- LoadFile.cpp - attn-run of compiled files --------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A manifest says which problem its code solves, so what is loaded is checked like
-// what is compiled here: the same tensors, the same reference.
+// A manifest contains the problem that its code solves, so loaded code is checked like code compiled here:
+// with the same tensors and the same reference.
 //
 //===----------------------------------------------------------------------===//
 #include "Run.h"

@@ -16,7 +16,7 @@ struct Options {
   bool help = false, version = false;
 };
 
-/// The arguments after the program's name. `--name value` and `--name=value` are the same.
+/// Parses the arguments after the program's name. `--name value` and `--name=value` are the same.
 rt::Result<Options> parseOptions(const std::vector<std::string> &arguments);
 std::string helpText();
 

@@ -22,7 +22,7 @@ __attribute__((format(printf, 1, 2))) std::string format(const char *pattern, ..
   return buffer;
 }
 
-/// Decimal, as papers print them.
+/// Returns decimal work tiles, as papers print them.
 std::string bytesText(int64_t bytes) {
   const char *workTiles[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
   auto value = static_cast<double>(bytes);

@@ -23,9 +23,9 @@ struct Figures {
 rt::Result<Figures> measure(const rt::Workload &workload, const rt::ForestOptions &options);
 
 std::string tableText(const rt::Workload &workload, const std::vector<Figures> &all, int blocks);
-/// The figures of all[main] at the top, those of each strategy under "strategies".
+/// Returns the figures of all[main] at the top, and those of each strategy under "strategies".
 std::string jsonText(const rt::Workload &workload, const std::vector<Figures> &all, size_t main, int blocks);
-/// Blocks x time, coloured by node.
+/// Draws blocks x time, coloured by node.
 std::string svgText(const rt::Workload &workload, size_t step, const rt::ForestOptions &options);
 
 } // namespace attn::plan

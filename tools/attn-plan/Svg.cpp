@@ -1,4 +1,4 @@
-//===- Svg.cpp - Who does what: blocks x time, coloured by node -----------===//
+//===- Svg.cpp - Pictures of plans: blocks x time, coloured by node -------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Every box is a run of key tiles that one block reads from one node.
 //
@@ -28,7 +28,7 @@ public:
     const auto draw = [&](int64_t tiles, int32_t node) {
       shares_.add({piece.block, 0, tiles, node, 0, false, workTile.packedRows});
     };
-    // One copy after the other, each along its nodes, unless they are too narrow for that.
+    // Draws one copy after the other, each along its nodes, unless they are too narrow.
     if (!shares_.isDrawn(piece.block) || shares_.tooNarrow(workTile.tiles) || workTile.segments == 1)
       return draw(piece.tiles, workTile.node);
     path_.clear();

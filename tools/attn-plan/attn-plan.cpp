@@ -26,7 +26,7 @@ rt::Status writeOutput(const std::string &file, const std::string &text) {
   return rt::inputError("cannot write to standard output");
 }
 
-/// Everything is computed before anything is written.
+/// Computes everything before it writes anything.
 rt::Status run(const plan::Options &options) {
   const rt::Result<std::string> text = readInput(options.file);
   if (!text)

@@ -19,7 +19,7 @@ struct Options {
   int32_t operator[](const std::string &name) const { return static_cast<int32_t>(numbers.at(name)); }
 };
 
-/// The arguments after the program's name. `--name value` and `--name=value` are the same.
+/// Parses the arguments after the program's name. `--name value` and `--name=value` are the same.
 rt::Result<Options> parseOptions(const std::vector<std::string> &arguments);
 std::string helpText();
 

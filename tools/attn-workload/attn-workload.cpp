@@ -18,7 +18,7 @@ using Steps = rt::Result<std::vector<rt::WorkloadStep>>;
 
 namespace {
 
-/// One of several: FILE may hold fewer than --tree or --record ask for.
+/// Checks an index: FILE may hold fewer items than --tree or --record name.
 template <typename T>
 rt::Status expectOne(const std::vector<T> &list, const Options &options, const char *name) {
   if (static_cast<size_t>(options[name]) < list.size())
@@ -114,7 +114,7 @@ rt::Status run(const Options &options) {
   const rt::Workload workload{options["--q-heads"], options["--kv-heads"], options["--dim"],
                               options["--layers"],  options["--bytes"],    std::move(*steps)};
   const std::string text = rt::writeWorkload(workload);
-  // What attn-plan would not read is not written.
+  // A workload that attn-plan could not read is not written.
   if (const auto again = rt::readWorkload(text, "the workload"); !again)
     return again.error();
   if (options.out != "-")

@@ -76,7 +76,7 @@ private:
   using KernelRole = rt::KernelInfo::Role;
   KernelRole role() const { return manifest.rowCopy()->role; }
 
-  /// The tensors of a cache; returns how many slots it has.
+  /// Adds the tensors of a cache; returns its number of slots.
   rt::Result<int64_t> addCache(const rt::Argument &cache, const std::string &countName) {
     const rt::Store store = rt::storeOf(cache);
     int64_t least = *rows * (role() == KernelRole::Move ? 2 : 1);
@@ -103,7 +103,7 @@ private:
     return store.slots(1, *count, *count);
   }
 
-  /// Codes of 8-bit floats that are numbers: what becomes of others is for rows that are appended.
+  /// Keeps 8-bit floats finite: other values are only for appended rows.
   static void keepFinite(rt::Tensor &tensor) {
     const rt::ElementType &type = rt::elementType(tensor.dtype);
     if (type.isFloat() && type.bits == 8)
@@ -111,7 +111,7 @@ private:
         code &= 0xbf; // half of the exponents
   }
 
-  /// Scales of all sizes and, of pairs, zeros of either sign.
+  /// Makes scales of all sizes and zeros of either sign.
   void makeMeta(rt::Tensor &tensor, const std::string &name, rt::Format format) {
     rt::Random random(seed, name);
     const auto draw = [&](int32_t least, int32_t steps) {
@@ -130,8 +130,8 @@ private:
       }
   }
 
-  /// What an append writes. Rows that are to be quantized are normal numbers, some of which are replaced: by
-  /// any bits, so that there are NaNs and infinite ones, by very small ones, and by constant rows.
+  /// Adds the rows of an append. Rows to be quantized are normal numbers, some of which are replaced: by
+  /// arbitrary bits, including NaNs and infinities, by very small numbers, and by constant rows.
   rt::Status addNewRows(const rt::Argument &argument) {
     const rt::Argument &cache = *std::find_if(manifest.arguments.begin(), manifest.arguments.end(),
                                               [](auto &a) { return a.role == rt::Argument::Role::KV; });
@@ -151,7 +151,7 @@ private:
       const auto kind = random.below(8);
       for (int64_t i = row; i < row + dim; ++i)
         if (kind == 0)
-          numbers[i] = any[row]; // often infinite or none where bits are
+          numbers[i] = any[row]; // often infinite or NaN for arbitrary bits
         else if (kind == 1)
           numbers[i] = any[i];
         else if (kind == 2 && random.below(16) == 0)
@@ -178,7 +178,7 @@ private:
     return {};
   }
 
-  /// Distinct slots of a cache, scattered.
+  /// Returns distinct slots of a cache, scattered.
   std::vector<int32_t> scatter(int64_t slots, int64_t count, const std::string &stream) const {
     std::vector<int32_t> order(slots);
     std::iota(order.begin(), order.end(), 0);
@@ -189,7 +189,7 @@ private:
     return order;
   }
 
-  /// `slots` of each cache.
+  /// Adds lists of slots; `slots` has the number of slots of each cache.
   void addLists(const std::vector<int64_t> &slots) {
     const bool move = role() == KernelRole::Move, two = slots.size() > 1;
     std::vector<int32_t> from = scatter(slots.front(), *rows * (move ? 2 : 1), "slots"), to;

@@ -1,4 +1,4 @@
-//===- CacheReport.cpp - What attn-run says about copied rows -------------===//
+//===- CacheReport.cpp - Reports of attn-run about copied rows ------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "CacheReport.h"
 

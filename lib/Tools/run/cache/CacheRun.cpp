@@ -19,7 +19,7 @@ using namespace attn::run;
 
 namespace {
 
-/// The steps, in order; members are what they leave behind.
+/// The steps, in order; members are their results.
 class Runner {
 public:
   explicit Runner(CacheRun run) : run(std::move(run)) {}
@@ -40,13 +40,13 @@ private:
   rt::Status write();
 
   bool gathers() const { return run.manifest.rowCopy()->role == rt::KernelInfo::Role::Gather; }
-  /// Memory of a tensor on the device, by name.
+  /// Allocates the memory of a tensor on the device, by name.
   rt::Result<rt::DeviceAddress> allocate(const std::string &name, const rt::Tensor &tensor);
   rt::Result<rt::DeviceAddress> place(const std::string &name);
-  /// The same of what unified pages have under this name: each a page's bytes behind the one before.
+  /// Places the tensors of unified pages under this name, each `pageBytes` after the previous one.
   rt::Result<rt::DeviceAddress> placePages(const std::string &name, int64_t pageBytes);
   rt::Status copyOut(const std::string &name, rt::Tensor &tensor);
-  /// The slots of a cache, or the rows, with layers one behind the other.
+  /// Places the slots of a cache, or the rows, with consecutive layers.
   rt::Result<rt::DeviceRows> placeCache(const rt::Argument &cache, int64_t slots);
   rt::Result<rt::DeviceRows> placeRows();
   int64_t layerBytes(const std::string &name) const {

@@ -1,8 +1,8 @@
 //===- Forest.cpp - Tensors for a forest ----------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A step of a workload, as tensors. Rows are numbered in the depth-first order
-// of their nodes, which makes the rows that see a node one range; positions
-// count the tokens of the path. The rows of a node are its last tokens:
+// A step of a workload, as tensors. Rows are numbered in the depth-first order of their nodes, so that the
+// rows that see a node are one range; positions count the tokens of the path. The rows of a node are its last
+// tokens:
 //
 //     node            tokens  rows     instance: pos0, rows     positions of rows
 //     prompt              90     0     0, [0, 4)
@@ -10,12 +10,11 @@
 //     └─ thought          20     1     90, [1, 4)               109
 //        └─ draft          2     2     110, [2, 4)              110, 111
 //
-// One KV argument holds an instance for every node. Of two, the second holds the
-// nodes that are new in this step, those below another all of whose tokens are
-// rows: drafts, and responses behind a shared prompt. Where its pages are of one
-// token, as those of drafts are, an instance is not a node but its path through
-// new nodes, for its own rows: such a path is a tile of keys, where each of its
-// nodes would be one, of one or two keys.
+// One KV argument holds an instance for every node. If there are two, the second holds the nodes that are new
+// in this step: nodes below another node all of whose tokens are rows, such as drafts, and responses after a
+// shared prompt. If its pages have one token, as those of drafts do, an instance is not a node but its path
+// through new nodes, for its own rows. Such a path is one tile of keys, where each of its nodes would be a
+// tile of one or two keys.
 //
 //===----------------------------------------------------------------------===//
 #include "Inputs.h"
@@ -73,7 +72,8 @@ rt::Result<std::vector<Node>> readNodes(const rt::WorkloadStep &step, const std:
   return nodes;
 }
 
-/// New nodes above each other make paths that grow with the square of their number.
+/// Checks the length of paths: new nodes above each other make paths that grow with the square of their
+/// number.
 rt::Status checkPaths(const std::vector<Node> &nodes, const std::string &name) {
   constexpr int64_t most = 1 << 26;
   std::vector<int64_t> depth(nodes.size(), 0);
@@ -88,7 +88,7 @@ rt::Status checkPaths(const std::vector<Node> &nodes, const std::string &name) {
                         ": a chain of tokens is one node");
 }
 
-/// The nodes that are new, or those that are not, or all of them.
+/// Returns the nodes that are new, or those that are not, or all of them.
 Instances instancesOf(const std::vector<Node> &nodes, std::optional<bool> isNew, bool paths) {
   Instances instances;
   std::vector<int32_t> runOf(nodes.size(), -1);
@@ -113,11 +113,11 @@ Instances instancesOf(const std::vector<Node> &nodes, std::optional<bool> isNew,
                           {node.rowFirst, paths ? node.rowFirst + node.rows : node.rowLast});
   }
   if (instances.runs.empty())
-    instances = {.runs = {0}, .paths = {}, .pos0 = {0}, .rows = {0, 0}}; // of no tokens, seen by nobody
+    instances = {.runs = {0}, .paths = {}, .pos0 = {0}, .rows = {0, 0}}; // without tokens, invisible
   return instances;
 }
 
-/// Each head keeps none, some or all of a node's tokens.
+/// Makes an instance ragged: each head keeps none, some or all of a node's tokens.
 Instances raggedOf(const Instances &whole, int64_t heads, rt::Random random) {
   Instances ragged = whole;
   ragged.heads = heads;
@@ -153,7 +153,7 @@ rt::Status checkShape(const Arguments &arguments, const rt::Workload &workload, 
   return {};
 }
 
-/// How many KV arguments the heads that see this one see.
+/// Counts the KV arguments that the heads of this one see.
 int64_t countBeside(const Arguments &arguments, const KVArgument &kv) {
   return std::count_if(arguments.kv.begin(), arguments.kv.end(), [&](const KVArgument &other) {
     return other.headClass == kv.headClass || other.headClass < 0 || kv.headClass < 0;
@@ -205,7 +205,7 @@ rt::Result<rt::TensorMap> run::generateForest(const Arguments &arguments, const 
     if (rt::Status status = maker.addKV(kv, instances); !status)
       return status.error();
     maker.setSize(kv.instancesDim, static_cast<int64_t>(instances.pos0.size()));
-    maker.setSize(kv.tokensDim, longest); // a table over positions must hold those of every path
+    maker.setSize(kv.tokensDim, longest); // a table over positions must cover the positions of every path
     sizes.insert(sizes.end(), {kv.instancesDim, kv.tokensDim});
   }
 

@@ -1,4 +1,4 @@
-//===- GradientInputs.cpp - What a backward pass is given -----------------===//
+//===- GradientInputs.cpp - Inputs of a backward pass ---------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "GradientInputs.h"
 

@@ -13,7 +13,7 @@ using namespace attn::run;
 
 namespace {
 
-/// Generates one problem; the members are what later arguments build on.
+/// Generates one problem; later arguments build on the members.
 class Sequences {
 public:
   Sequences(const Arguments &arguments, Dims &dims, uint64_t seed)
@@ -87,7 +87,7 @@ private:
     maker.setSize(kv.instancesDim, count);
     maker.setSize(kv.tokensDim, *std::max_element(lengths.begin(), lengths.end()));
 
-    // Its tokens follow those of the arguments before that the same heads see.
+    // Its tokens follow those of the earlier arguments that the same heads see.
     const auto firstClass = ends.begin() + std::max(kv.headClass, 0);
     const bool seenByAll = kv.headClass < 0 && kv.heads > 0;
     const std::span seenBy(firstClass, seenByAll ? ends.end() : firstClass + (kv.headClass >= 0));
@@ -115,13 +115,14 @@ private:
     return maker.addKV(kv, instances);
   }
 
-  /// The sequences that see an instance: s sees s * count / batch.
+  /// Returns the sequences that see an instance: s sees s * count / batch.
   std::pair<int64_t, int64_t> membersOf(int64_t instance, int64_t count) const {
     auto first = [&](int64_t i) { return (i * batch + count - 1) / count; };
     return {first(instance), first(instance + 1)};
   }
 
-  /// A class that keeps fewer tokens keeps the last: what it has last ends where the sequence does.
+  /// Aligns a class: if it keeps fewer tokens, it keeps the last, so its last argument ends where the
+  /// sequence does.
   rt::Status alignEnd(int headClass, const std::vector<int64_t> &end) {
     const KVArgument *last = nullptr;
     for (const KVArgument &kv : arguments.kv)
@@ -149,11 +150,11 @@ private:
   TensorMaker maker;
   int64_t batch = 0;
   std::vector<int64_t> start; ///< first row of each sequence, and the end
-  /// By class (one where there are none): position after the last token so far of each sequence.
+  /// By class (one without classes): position after the last token so far of each sequence.
   std::vector<std::vector<int64_t>> ends;
 };
 
-/// The names of the tensors that the arguments expand into, in the order of the operand model.
+/// Returns the names of the tensors that the arguments expand into, in the order of the manifest.
 std::vector<std::string> tensorNames(const Arguments &arguments) {
   std::vector<std::string> names = {"q", "q_start", "q_pos"};
   for (const KVArgument &kv : arguments.kv) {
@@ -169,7 +170,7 @@ std::vector<std::string> tensorNames(const Arguments &arguments) {
   return names;
 }
 
-/// Every dimension that --dim can set.
+/// Returns every dimension that --dim can set.
 std::vector<std::string> dimensionNames(const Arguments &arguments) {
   std::vector<std::string> names = {"batch", "q_len"};
   auto add = [&](const std::string &name) {

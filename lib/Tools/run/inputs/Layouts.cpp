@@ -1,4 +1,4 @@
-//===- Layouts.cpp - Ways in which tensors lie ----------------------------===//
+//===- Layouts.cpp - Memory layouts of tensors ----------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Layouts.h"
 
@@ -9,12 +9,12 @@ using namespace attn::run;
 
 namespace {
 
-/// Room in bytes that an axis leaves behind what it holds, as a factor and a number.
+/// Padding in bytes after the content of an axis, as a factor and a number.
 struct Room {
   int64_t times = 1, plus = 0;
 };
 
-/// The last axis is that of features, those before it are of a token, a row or a page.
+/// Returns strides. The last axis is features, the axes before it belong to a token, a row or a page.
 std::vector<int64_t> lay(std::string_view layout, const rt::StridedShape &tensor) {
   const size_t rank = tensor.shape.size();
   std::vector<size_t> order; // from the innermost axis on
@@ -44,7 +44,7 @@ std::vector<int64_t> lay(std::string_view layout, const rt::StridedShape &tensor
   return strides;
 }
 
-/// Parts of unified pages lie a whole page apart, each in memory of its own.
+/// Returns strides for unified pages: their parts are a whole page apart, each in memory of its own.
 rt::StrideMap pageStrides(const rt::Manifest &manifest, const rt::TensorMap &tensors) {
   rt::StrideMap strides;
   for (const rt::Argument &argument : manifest.arguments) {

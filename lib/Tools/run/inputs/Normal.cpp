@@ -13,12 +13,12 @@ using namespace attn::run;
 namespace {
 
 constexpr int64_t tableSize = 1 << 16;
-/// A draw is one word of the stream, which picks this many elements.
+/// A draw is one word of the stream, which selects this many elements.
 constexpr int64_t drawn = 4;
-/// A thread is not worth starting for fewer elements.
+/// With fewer elements a thread is not worth starting.
 constexpr int64_t leastElements = 1 << 20;
 
-/// Calls work(begin, end) for parts of [0, count) side by side; an item has `elements` elements.
+/// Calls work(begin, end) for parts of [0, count) in parallel; an item has `elements` elements.
 template <typename Work> void inParallel(int64_t count, int64_t elements, Work work) {
   int64_t cores = std::max(1u, std::thread::hardware_concurrency());
   int64_t parts = std::clamp<int64_t>(count * elements / leastElements, 1, cores);

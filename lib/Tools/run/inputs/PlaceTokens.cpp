@@ -1,4 +1,4 @@
-//===- PlaceTokens.cpp - Where the tokens of instances lie ----------------===//
+//===- PlaceTokens.cpp - Slots of instances' tokens -----------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "TensorMaker.h"
 
@@ -41,11 +41,11 @@ std::vector<int64_t> Instances::longest() const {
 
 namespace {
 
-/// No page has this index: what unused entries of a block table hold.
+/// The content of unused entries of a block table: no page has this index.
 constexpr int32_t noPage = std::numeric_limits<int32_t>::max();
 
-/// Finds a slot for every token of every run. A run is looked up as an instance of which `numbersOf` knows
-/// the table.
+/// Finds a slot for every token of every run. A run is looked up as an instance whose table `numbersOf`
+/// knows.
 template <typename NumbersOf>
 std::vector<int64_t> slotsOf(const rt::Store &store, const Instances &instances, NumbersOf numbersOf) {
   const std::vector<int64_t> &runs = instances.runs;
@@ -60,11 +60,11 @@ std::vector<int64_t> slotsOf(const rt::Store &store, const Instances &instances,
   return slots;
 }
 
-/// The pages of a pool, in an order for each head, of which every run takes some that follow each other.
-/// Unified pages are in one order, for all heads.
+/// The pages of a pool, in an order for each head; every run takes consecutive pages of it. Unified pages
+/// have one order for all heads.
 struct Pool {
   Pool(const rt::Store &store, const Instances &instances, rt::Random random);
-  /// That of a run, or of a list.
+  /// Returns the order of a run, or of a list.
   const std::vector<int32_t> &orderOf(int64_t run) const { return order[run % std::ssize(order)]; }
 
   std::vector<int64_t> first; ///< of each run the first of its places in its `order`
@@ -88,13 +88,13 @@ Pool::Pool(const rt::Store &store, const Instances &instances, rt::Random random
     for (int64_t i = pages - 1; i > 0; --i)
       std::swap(ofHead[i], ofHead[random.below(i + 1)]);
   }
-  // The pool ends with a page that is listed: whoever reads on behind its tokens leaves the pool.
+  // The pool ends with a listed page: a read past its tokens leaves the pool.
   for (int64_t h = 0; h < orders; ++h)
     if (used[h] > 0)
       std::iter_swap(std::find(order[h].begin(), order[h].end(), pages - 1), order[h].begin() + used[h] - 1);
 }
 
-/// The lists of all instances and heads, each of `columns` entries.
+/// Returns the lists of all instances and heads, each of `columns` entries.
 std::vector<int32_t> blockTable(const rt::Store &store, const Instances &instances, const Pool &pool,
                                 int64_t lists, int64_t columns) {
   std::vector<int32_t> table(lists * columns, noPage);
@@ -126,7 +126,7 @@ TensorMaker::Sizes TensorMaker::placePacked(const std::string &name, const rt::S
                                             const Instances &instances, std::vector<int64_t> &slots) {
   std::vector<int32_t> starts(instances.pos0.size() + 1);
   const std::vector<int64_t> longest = instances.longest();
-  for (size_t i = 0; i < longest.size(); ++i) // gaps between instances, none behind the last
+  for (size_t i = 0; i < longest.size(); ++i) // gaps between instances, none after the last
     starts[i + 1] = static_cast<int32_t>(starts[i] + longest[i] + (i + 1 < longest.size() ? i % 3 : 0));
   slots = slotsOf(store, instances, [&](int64_t) { return rt::StoreNumbers{.table = starts}; });
   tensors[name + ".start"] = i32Tensor({static_cast<int64_t>(starts.size())}, starts);

@@ -42,7 +42,7 @@ KVArgument kvArgument(const mlir::attn::Argument &argument) {
   return result;
 }
 
-/// The number of the head class whose heads alone a KV operand holds, or -1.
+/// Returns the number of the head class whose heads alone a KV operand holds, or -1.
 int classOf(mlir::func::FuncOp func, const mlir::attn::Argument &argument) {
   int result = -1;
   func.walk([&](mlir::attn::AttendOp attend) {
@@ -56,7 +56,7 @@ int classOf(mlir::func::FuncOp func, const mlir::attn::Argument &argument) {
   return result;
 }
 
-/// Classes that all see the same have vanished from the problem, and then any numbers will do.
+/// Returns the classes. Classes with equal visibility have vanished from the problem, and any numbers serve.
 ClassesArgument classesArgument(mlir::func::FuncOp func, const mlir::attn::Argument &argument) {
   ClassesArgument result;
   result.heads = mlir::cast<mlir::RankedTensorType>(argument.type).getNumElements();
@@ -95,7 +95,7 @@ mlir::FailureOr<Arguments> run::readArguments(mlir::func::FuncOp func) {
     case Role::Slots:
     case Role::Status:
     case Role::Pages:
-      break; // of operations on a cache, see CacheInputs.h
+      break; // for operations on a cache, see CacheInputs.h
     }
   }
   return arguments;

@@ -16,19 +16,19 @@ using namespace attn::run;
 
 namespace {
 
-/// No normal number that is drawn is as large.
+/// A bound for drawn normal numbers.
 constexpr double normalReach = 8;
 
-/// From 1/2 to 2.
+/// Draws a factor from 1/2 to 2.
 double drawFactor(rt::Random &random) {
   return std::exp2(static_cast<double>(random.below(2001)) / 1000 - 1);
 }
 
-/// Writes the metadata of one row, which differs by up to 4 from that of others, so that whoever takes
-/// another's is found out. Integer codes, of which all are as likely, then reach some 2 to each side of 0.
+/// Writes the metadata of one row, which differs by up to 4 from that of others, so that reading another
+/// row's is detected. Uniform integer elements then reach some 2 to each side of 0.
 void drawMeta(rt::Format format, int64_t dim, rt::Random &random, uint8_t *meta) {
   const auto factor = [&] { return drawFactor(random); };
-  if (format.hasBlocks()) { // of e2m1 all codes are as likely
+  if (format.hasBlocks()) { // all elements of e2m1 are equally likely
     const double usual = format.bits == 4 ? format.element().largest() / 2 : normalReach;
     for (int64_t g = 0; g < format.groups(dim); ++g)
       meta[g] = rt::findBlockScale(format, static_cast<float>(usual * factor()), /*scale=*/1);
@@ -99,7 +99,7 @@ rt::Status TensorMaker::addKV(const KVArgument &kv, const Instances &instances) 
   std::vector<int64_t> slots; // of every token of every run: in units of `together` heads
   Sizes sizes = placeTokens(kv.name, store, instances, slots);
   sizes[rt::StoreSize::Heads] = heads;
-  // Tokens have all their heads in one place, or each head's lines in another.
+  // Tokens have all their heads at one address, or each head's lines at another.
   const int64_t apart = store.isStrided() ? together : 1;
   const std::vector<int64_t> lines = store.isStrided() ? slots : linesOf(store, slots);
   for (const rt::StoreTensor &tensor : store.data()) {
@@ -121,7 +121,7 @@ rt::Status TensorMaker::addKV(const KVArgument &kv, const Instances &instances) 
   return {};
 }
 
-/// Of every head of every slot, which are those of one head each where heads are ragged.
+/// Returns the lines of every head of every slot; slots of ragged stores have one head each.
 std::vector<int64_t> TensorMaker::linesOf(const rt::Store &store, const std::vector<int64_t> &slots) {
   std::vector<int64_t> lines;
   lines.reserve(slots.size() * (store.ragged ? 1 : store.heads));
@@ -138,7 +138,7 @@ std::vector<int64_t> TensorMaker::linesOf(const rt::Store &store, const std::vec
   return lines;
 }
 
-/// Metadata of lines exists where there are tokens; elsewhere are NaNs.
+/// Adds metadata of lines that hold tokens; other lines are NaN.
 void TensorMaker::addLines(const std::string &name, rt::Tensor tensor, const rt::StorePart &part,
                            const std::vector<int64_t> &lines) {
   if (part.format.hasBlocks())
@@ -152,7 +152,7 @@ void TensorMaker::addLines(const std::string &name, rt::Tensor tensor, const rt:
   tensors[name] = std::move(tensor);
 }
 
-/// Scales of a tensor or of its heads.
+/// Adds scales of a tensor or of its heads.
 void TensorMaker::addScales(const std::string &name, rt::Tensor tensor, rt::Format format) {
   rt::Random random(seed, name);
   const double usual = format.hasBlocks() ? 0.5 : format.scaleFor(normalReach);
@@ -170,7 +170,7 @@ rt::Status TensorMaker::addTokens(const std::string &name, const std::vector<int
     std::ranges::fill(tensor.bytes, uint8_t{0xff}); // their metadata is NaN
   else
     tensor.fill(std::numeric_limits<double>::quiet_NaN());
-  // Floats with scales are normal numbers quantized for the largest that could be drawn.
+  // Floats with scales are normal numbers quantized for the largest number that can be drawn.
   NormalSource(format.codes, format.codes == rt::DType::U8 ? 1 : 1 / format.scaleFor(normalReach))
       .fill(tensor.bytes.data(), slots, line, rt::Random(seed, name));
   tensors[name] = std::move(tensor);
@@ -184,7 +184,7 @@ rt::Status TensorMaker::addRest() {
   return {};
 }
 
-/// Tables of small numbers: a bias or a slope times thousands of tokens must leave the scores usable.
+/// Adds a table of small numbers: a bias or a slope times thousands of tokens must leave the scores usable.
 rt::Status TensorMaker::addOther(const TensorArgument &other) {
   std::vector<int64_t> shape = other.shape;
   size_t next = 0;
@@ -211,8 +211,8 @@ rt::Status TensorMaker::addOther(const TensorArgument &other) {
   return {};
 }
 
-/// Heads take turns in the classes. Where --dim says how many heads some classes have, the rest take turns
-/// in the others, and all are shuffled.
+/// Assigns heads to classes in turn. If --dim gives the number of heads of some classes, the rest are
+/// assigned to the others, and all are shuffled.
 rt::Status TensorMaker::addClasses() {
   if (!arguments.classes)
     return {};

@@ -1,8 +1,8 @@
 //===- Options.cpp - The command line of attn-run -------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One table drives parsing, the help text and the suggestions for misspelt
-// options. LLVM's command line library is not used: its options are global to
-// the process, and those of every linked backend would appear here.
+// One table drives parsing, the help text and the suggestions for misspelt options. LLVM's command line
+// library is not used: its options are global to the process, and the options of every linked backend would
+// appear here.
 //
 //===----------------------------------------------------------------------===//
 #include "Options.h"

@@ -1,4 +1,4 @@
-//===- Progress.cpp - One line for whoever waits --------------------------===//
+//===- Progress.cpp - A progress line -------------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Progress.h"
 
@@ -10,7 +10,7 @@ using namespace attn::run;
 using Clock = std::chrono::steady_clock;
 
 Progress::Progress(std::string program) : program(std::move(program)), terminal(isatty(STDERR_FILENO)) {
-  threads.start([this] { loop(); }); // without a thread nothing is said
+  threads.start([this] { loop(); }); // without a thread nothing is printed
 }
 
 Progress::~Progress() {

@@ -1,4 +1,4 @@
-//===- Check.cpp - How far a result is from the reference -----------------===//
+//===- Check.cpp - Comparison with the reference --------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Check.h"
 
@@ -21,14 +21,14 @@ std::string place(int64_t index, int64_t heads, double got, double expected) {
   return text;
 }
 
-/// |got - expected| where both are numbers; equal infinities differ by 0; NaN never passes.
+/// Returns |got - expected| for numbers; equal infinities differ by 0; NaN never passes.
 double difference(double got, double expected) {
   if (std::isnan(got) || std::isnan(expected))
     return infinity;
   return got == expected ? 0 : std::abs(got - expected);
 }
 
-/// How far vector `i` of `dim` features is off; where it is furthest, and the norm that is expected.
+/// The error of vector `i` of `dim` features; its largest difference, and the expected norm.
 struct VectorError {
   double error = 0, norm = 0;
   int64_t worst;

@@ -1,4 +1,4 @@
-//===- Gradients.cpp - How far gradients are from the reference -----------===//
+//===- Gradients.cpp - Gradients against the reference --------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Gradients.h"
 
@@ -9,7 +9,7 @@
 using namespace attn;
 using namespace attn::run;
 
-/// The table whose gradient's first sums a result is; empty: it is another result.
+/// Returns the table if a result is the first sums of its gradient; otherwise an empty string.
 static std::string tableOf(const std::string &result) {
   for (const char *first : {".heads0", ".rows0"})
     if (result.ends_with(first))
@@ -17,7 +17,7 @@ static std::string tableOf(const std::string &result) {
   return {};
 }
 
-/// What is wrong with the gradient of a table; empty: nothing.
+/// Describes the fault of a table's gradient; empty: no fault.
 static std::string compareTable(const std::string &table, const rt::TensorMap &outputs,
                                 const rt::Tensor &exact, double tolerance) {
   std::vector<double> sums(static_cast<size_t>(exact.elements()));

@@ -1,4 +1,4 @@
-//===- HostCounters.cpp - What the host device counted, told --------------===//
+//===- HostCounters.cpp - Counters of the host device as text -------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "HostCounters.h"
 

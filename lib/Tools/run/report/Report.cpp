@@ -1,4 +1,4 @@
-//===- Report.cpp - What attn-run says about a run ------------------------===//
+//===- Report.cpp - Reports of attn-run -----------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Report.h"
 
@@ -18,10 +18,10 @@ using llvm::formatv;
 namespace {
 
 constexpr double lseTolerance = 2e-3;
-/// Budgets of decode on this device, from 512 tokens on: shown beside what was counted.
+/// Budgets of decode on this device, from 512 tokens on: printed beside the counts.
 constexpr double amplificationLimit = 1.03, sectorBudget = 0.97, bankBudget = 0.02;
 
-/// "1.2 MB", decimal.
+/// Returns for example "1.2 MB", decimal.
 std::string bytesText(double bytes) {
   for (auto [unit, name] : {std::pair(1e9, "GB"), std::pair(1e6, "MB"), std::pair(1e3, "KB")})
     if (bytes >= unit)
@@ -33,7 +33,7 @@ std::string plural(int64_t count, const char *noun) {
   return formatv("{0} {1}{2}", count, noun, count == 1 ? "" : "s");
 }
 
-/// Tokens of all instances of an operand: "512" or "100..2000".
+/// Returns the tokens of all instances of an operand: "512" or "100..2000".
 std::string lengthsText(const rt::OperandBatch &operand) {
   if (operand.lengths.empty())
     return "no";
@@ -53,12 +53,12 @@ std::string storeText(const rt::Argument &argument) {
 } // namespace
 
 Tolerances Tolerances::of(const rt::Manifest &manifest) {
-  // Of few features a row's output may be small beside its values by chance: see attn.attend, "Numerics".
+  // With few features a row's output may by chance be small beside its values: see attn.attend, "Numerics".
   const int features =
       manifest.isBackward() ? std::min(manifest.keyDim, manifest.valueDim) : manifest.valueDim;
   double relErr = rt::elementType(manifest.dtype).tolerance * std::max(1.0, 32.0 / features);
-  // A gradient of scores is p (dp - delta), where delta is made of the output as it was rounded: what is left
-  // of the difference, in rows that see few tokens, has a few times the rounding of an output.
+  // A gradient of scores is p (dp - delta), where delta comes from the rounded output. In rows that see few
+  // tokens, the remaining difference has a few times the rounding of an output.
   if (manifest.isBackward())
     relErr *= 4;
   if (!manifest.tolerance)

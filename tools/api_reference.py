@@ -151,7 +151,7 @@ def reference():
         parts += [f"## {name}", block(documentation(module))]
         for public in public_names(module):
             parts += entry(public, getattr(module, public))
-    parts.append("## What calls give")
+    parts.append("## Classes that calls return")
     for name, classes in GIVEN.items():
         for public in classes:
             parts += entry(public, getattr(importlib.import_module(name), public))

@@ -60,7 +60,7 @@ rt::Result<rt::TensorMap> evaluate(const AttnSource &source, const AttnAsks *ask
   auto function = *kernel->problem->getOps<mlir::func::FuncOp>().begin();
   if (manifest->managesPages())
     return rt::inputError("expected an attention or an operation on a cache, got '" + manifest->entry +
-                          "', which works on a table of pages: it has no reference");
+                          "', which works on page tables: it has no reference");
   if (manifest->rowCopy() && evaluateAttention == evaluateResults)
     return mlir::attn::evaluateRowCopy(function, tensors);
   if (manifest->rowCopy())

@@ -63,7 +63,7 @@ LogicalResult mlir::attn::askFor(func::FuncOp function, const Asks &asks) {
   if (!asks.any())
     return success();
   if (function.getOps<AttendOp>().empty())
-    return function.emitError("gradients, significance and plans on the device are asked of it; expected a "
+    return function.emitError("gradients, significance or a plan on the device are requested; expected a "
                               "function with an attn.attend");
   Builder b(function.getContext());
   Asker asker{function};

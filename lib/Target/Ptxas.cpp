@@ -132,7 +132,7 @@ Expected<mlir::attn::Cubin> mlir::attn::assemble(StringRef ptx, const Chip &chip
   }
   auto bytes = MemoryBuffer::getFile(object, /*IsText=*/false, /*RequiresNullTerminator=*/false);
   if (!bytes)
-    return createStringError(bytes.getError(), "cannot read what ptxas wrote");
+    return createStringError(bytes.getError(), "cannot read the output of ptxas");
   cubin.bytes.assign((*bytes)->getBufferStart(), (*bytes)->getBufferEnd());
   return cubin;
 }

@@ -43,19 +43,19 @@ namespace {
 constexpr int ok = 0, badInput = 2;
 
 cl::OptionCategory category("attn-opt");
-cl::opt<std::string>
-    emitted("emit", cl::value_desc("level"), cl::cat(category),
-            cl::desc("compile the file's attention and print a level:\n"
-                     "problem    what is attended, defaults filled in\n"
-                     "online     chains of partial-softmax states\n"
-                     "tile       loops, copies, fragments, mmas, masks\n"
-                     "machine    the code of one lane: llvm and nvvm\n"
-                     "ptx        PTX\n"
-                     "cubin      machine code, through ptxas\n"
-                     "manifest   what a launch must know, as JSON\n"
-                     "artifact   all that programs load, of every function of the file, as one file"));
+cl::opt<std::string> emitted(
+    "emit", cl::value_desc("level"), cl::cat(category),
+    cl::desc("compile the file's attention and print a level:\n"
+             "problem    the attention with its defaults filled in\n"
+             "online     chains of partial-softmax states\n"
+             "tile       loops, copies, fragments, MMAs, masks\n"
+             "machine    the code of one lane: llvm and nvvm\n"
+             "ptx        PTX\n"
+             "cubin      machine code, through ptxas\n"
+             "manifest   the description for launches, as JSON\n"
+             "artifact   everything that programs load, for every function of the file, as one file"));
 cl::opt<std::string> input(cl::Positional, cl::desc("<file>"), cl::init("-"), cl::cat(category));
-cl::opt<std::string> output("o", cl::desc("where to write; - is the standard output"), cl::init("-"),
+cl::opt<std::string> output("o", cl::desc("output file; - is the standard output"), cl::init("-"),
                             cl::value_desc("file"), cl::cat(category));
 const char *targetWords() {
   static const std::string words =
@@ -66,22 +66,23 @@ cl::list<std::string> targets("target", cl::desc(targetWords()), cl::CommaSepara
                               cl::cat(category));
 cl::opt<std::string> schedule("schedule", cl::desc("family of instructions: auto, mma or wgmma"),
                               cl::init("auto"), cl::value_desc("name"), cl::cat(category));
-cl::opt<std::string> entry("entry", cl::desc("function to compile, where the file has several"),
+cl::opt<std::string> entry("entry", cl::desc("function to compile, if the file has several"),
                            cl::value_desc("name"), cl::cat(category));
-cl::opt<bool> ptxasVerbose("ptxas-verbose", cl::desc("with --emit=cubin: print what ptxas -v says"),
+cl::opt<bool> ptxasVerbose("ptxas-verbose", cl::desc("with --emit=cubin: print the output of ptxas -v"),
                            cl::cat(category));
 
-cl::opt<std::string> code("code", cl::desc("of an artifact, for GPUs: ptx, cubin (through ptxas) or none"),
+cl::opt<std::string> code("code",
+                          cl::desc("code for GPUs in an artifact: ptx, cubin (through ptxas) or none"),
                           cl::init("ptx"), cl::value_desc("form"), cl::cat(category));
 cl::opt<bool> hostCode(
     "host-code",
-    cl::desc("of an artifact: native code for the host device, too, made of the first target's kernels"),
+    cl::desc("in an artifact: add native code for the host device, made from the first target's kernels"),
     cl::cat(category));
 
 /// An LLVM without assertions, such as Debian's, lacks this option, but has everything that the option sets.
 #if !defined(NDEBUG) && !LLVM_ENABLE_ABI_BREAKING_CHECKS
 cl::list<std::string> debugOnly("debug-only", cl::CommaSeparated, cl::value_desc("flag"), cl::cat(category),
-                                cl::desc("print why these passes leave code as it is"));
+                                cl::desc("print why these passes leave code unchanged"));
 
 void setDebugTypes() {
   auto types = llvm::map_to_vector(debugOnly, [](const std::string &flag) { return flag.c_str(); });
@@ -160,9 +161,9 @@ std::string optionFault() {
     return "--emit=" + emitted + " is for one target, got " + llvm::join(targets, ", ") +
            "; --emit=artifact takes several";
   if (!isArtifact && (hostCode || code.getNumOccurrences()))
-    return "--host-code and --code are of --emit=artifact";
+    return "--host-code and --code need --emit=artifact";
   if (isArtifact && code == "none" && !hostCode)
-    return "an artifact without code: --code=none goes with --host-code";
+    return "an artifact without code: --code=none needs --host-code";
   return {};
 }
 

@@ -236,7 +236,7 @@ rt::Result<int> Run::run() {
       return status.error();
   if (manifest.managesPages())
     return rt::inputError("'" + manifest.entry +
-                          "' works on a table of pages, and what it does depends on what was done before: "
+                          "' works on page tables, and its result depends on earlier operations: "
                           "attn.PagePool and the C API run it, attn-run does not");
   if (manifest.rowCopy()) {
     auto passed = runCacheFunction({options, *device, isChecked ? host : nullptr, manifest, moduleSource(),

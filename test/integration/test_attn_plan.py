@@ -132,7 +132,7 @@ def test_picture(strategy, tmp_path):
     assert "hsl" not in (tmp_path / "plan.svg").read_text()
     words = {text.text or "" for text in picture.iter("{http://www.w3.org/2000/svg}text")}
     assert {"block", "0", "node 0", "node 1"} <= words
-    assert any(text.startswith("what a block reads, in tiles of") for text in words)
+    assert any(text.startswith("tiles that a block reads, of") for text in words)
 
 
 def step(i):

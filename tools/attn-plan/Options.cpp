@@ -62,18 +62,18 @@ rt::Result<Options> parseOptions(const std::vector<std::string> &arguments) {
 std::string helpText() {
   return R"(usage: attn-plan WORKLOAD.json [OPTIONS]
 
-Plans decoding steps over forests without running them: what is read, how evenly the work is
-shared, how long it takes at least. - reads the workload from standard input.
+Plans decoding steps over forests without running them: bytes read, balance of the work, and a
+lower bound of the time. - reads the workload from standard input.
 
   --strategy NAME   by-query, by-node, by-node-chunk or flatten; all four are compared without it
   --blocks N        thread blocks that share the work (132)
-  --json F          write the figures, each step's too; - is standard output, without the table
-  --svg F           draw who does what in the longest step; of flatten unless --strategy says else
-  --version         of attn
+  --json F          write the figures, of each step, too; - is standard output, without the table
+  --svg F           draw the longest step's work by block; of flatten unless --strategy is given
+  --version         print the version of attn
 
 Strategies (the ablation of DeFT, arXiv 2404.00242):
   by-query          each query row reads its whole path: Radix attention, Flash-Decoding
-  by-node           a node is one item for all rows below it, dealt out whole, longest first
+  by-node           a node is one item for all rows below it, assigned whole, longest first
   by-node-chunk     the same in chunks of 512 tokens
   flatten           all nodes laid end to end, cut into equal shares on tile boundaries
 
@@ -82,12 +82,12 @@ values are read once for each 128. The workload:
   {"q_heads": 32, "kv_heads": 8, "dim": 128, "bytes_per_token_per_head": 512, "layers": 32,
    "steps": [{"nodes": [{"parent": -1, "tokens": 4000, "rows": 0},
                         {"parent": 0, "tokens": 17, "rows": 1}, ...], "repeat": 1}, ...]}
-Nodes stand in depth-first order; results are summed over steps, layers and repeats. The figures:
-  kv_bytes          of keys and values read
-  partial_bytes     of partial results (f32), written and read again
-  metadata_bytes    of the plan's tasks, segments and merge lists, as kernels read them
-  balance           tiles of the block with the most over the mean of the blocks in use; of all
-                    steps the sum of the one over the sum of the other
+Nodes are in depth-first order; results are summed over steps, layers and repeats. The figures:
+  kv_bytes          keys and values read
+  partial_bytes     partial results (f32), written and read again
+  metadata_bytes    the plan's tasks, segments and merge lists, as kernels read them
+  balance           tiles of the block with the most over the mean of the blocks in use; for all
+                    steps, the sum of the former over the sum of the latter
   roofline_seconds  all bytes (Q and O too, 16 bits) at an H200's 4.8 TB/s, or all FLOPs at its
                     989 TFLOP/s (dense bf16; NVIDIA's data sheet), whichever takes longer
 

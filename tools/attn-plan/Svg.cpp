@@ -55,7 +55,7 @@ public:
   std::string text(const std::string &title) {
     rt::SharesPicture::Words words;
     words.lines = {title};
-    words.axis = "what a block reads, in tiles of " + std::to_string(rt::forestTileKeys) + " tokens";
+    words.axis = "tiles that a block reads, of " + std::to_string(rt::forestTileKeys) + " tokens";
     constexpr size_t most = 8;
     for (size_t node = 0; node < std::min(nodes_.size(), most); ++node)
       words.legend.emplace_back(

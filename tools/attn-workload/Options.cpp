@@ -126,21 +126,21 @@ same for a --seed everywhere.
     --branches N (20)  --prompt N (4000 tokens)  --iterations N (400)
   reasoning [FILE]    trees of thoughts: a list of trees of {id, tokens, start, end, children}
     --tree N (0)  --every N (1: take every so many iterations, each standing for that many)
-  tokens [FILE]       speculated token trees: {tree, size, records}, verified behind a growing context
+  tokens [FILE]       speculated token trees: {tree, size, records}, verified after a growing context
     --record N (0)  --context N (1000 tokens)  --tokens N, --steps N (63, 100: of generated ones)
   requests [FILE]     one step of many requests: FILE.csv with ContextTokens and GeneratedTokens, or
                       FILE.jsonl with input_length, output_length and hash_ids (512-token prefixes)
     --first N (0)  --count N (64)  --generated N (16: tokens each has by now, or all of its own)
     --sharing N (1: of generated ones, about so many share a prefix)
-  composed            one step of deep trees with a draft behind each leaf
-    --trees N (2)  --depth N (4: levels behind the prompt)  --width N (2: a node has 1 to so many children)
+  composed            one step of deep trees with a draft after each leaf
+    --trees N (2)  --depth N (4: levels below the prompt)  --width N (2: a node has 1 to so many children)
     --prompt N (2000 tokens)  --longest N (500: tokens of other nodes)  --draft N (16 tokens)
 
   --scale N (1)       every node's tokens over N, rounded up, but no fewer than its rows
-  -o F                where to write (-, standard output)
+  -o F                output file (-, standard output)
   --seed N (1)  --q-heads N (32)  --kv-heads N (32)  --dim N (128)  --layers N (32)
-  --bytes N           of K and V per token and KV head (4 x dim: 16 bits each)
-  --version           of attn
+  --bytes N           bytes of K and V per token and KV head (4 x dim: 16 bits each)
+  --version           print the version of attn
 
 Exit status: 0 right, 2 bad usage or bad input.
 )";

@@ -74,7 +74,7 @@ func.func @results(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) ->
 !kv = !attn.kv<dense, heads = 4, dim = 64, key = f16, value = f16>
 func.func @two(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !query {
   %o = attn.attend %q over (%kv see all) : !query, !kv -> !query
-  // expected-error @below {{expected the only attention of its function, or one of two of which one is over the first region of the other}}
+  // expected-error @below {{expected one attention per function, or two, one of them over only the first region of the other}}
   %p = attn.attend %q over (%kv see causal) : !query, !kv -> !query
   return %o : !query
 }

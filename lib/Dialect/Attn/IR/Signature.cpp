@@ -65,9 +65,9 @@ FailureOr<Attends> mlir::attn::findAttends(func::FuncOp func) {
     for (auto [last, first] : {std::pair(attends[0], attends[1]), std::pair(attends[1], attends[0])})
       if (beginsWith(last, first))
         return Attends{last, first};
-    return attends[1].emitOpError("expected the only attention of its function, or one of two of which one "
-                                  "is over the first region of the "
-                                  "other alone: one query, scale and visibility, an LSE of both, and neither "
+    return attends[1].emitOpError("expected one attention per function, or two, one of them over only the "
+                                  "first region of the "
+                                  "other: equal query, scale and visibility, an LSE of both, and neither "
                                   "sinks nor head classes nor a "
                                   "score region");
   }

@@ -170,7 +170,7 @@ rt::Result<rt::TensorMap> run::generateForest(const Arguments &arguments, const 
                           ", the steps of '" + name + "', got " + std::to_string(step));
   for (const KVArgument &kv : arguments.kv)
     if (const int64_t count = countBeside(arguments, kv); count > 2)
-      return rt::inputError("--workload fills one KV argument, or two, of which the second takes the nodes "
+      return rt::inputError("--workload generates one KV argument, or two, of which the second has the nodes "
                             "that are new" +
                             std::string(kv.headClass < 0 ? "" : ", for each head class") +
                             "; this function has " + std::to_string(count) +

@@ -70,9 +70,9 @@ Option switchOption(const char *name, const char *help, bool Options::*member) {
 
 const std::vector<Option> &table() {
   static const std::vector<Option> options = {
-      stringOption("--entry", "NAME", "the attention function to run; needed where the file has several",
+      stringOption("--entry", "NAME", "the attention function to run; needed if the file has several",
                    &Options::entry),
-      {"--device", "host|cuda", "where to run; cuda where there is a driver, else host",
+      {"--device", "host|cuda", "where to run; cuda if there is a driver, else host",
        [](Options &o, const std::string &text) {
          return setOneOf("--device", text, {"host", "cuda"}, o.device);
        }},
@@ -88,8 +88,8 @@ const std::vector<Option> &table() {
          return setOneOf("--schedule", text, {"auto", "mma", "wgmma"}, o.schedule);
        }},
       {"--strategy", "NAME",
-       "how shared tokens are read: by-query, by-node, by-node-chunk, flatten (the default); auto: as is "
-       "quicker",
+       "how shared tokens are read: by-query, by-node, by-node-chunk, flatten (the default); auto: "
+       "whichever is predicted to be faster",
        [](Options &o, const std::string &text) -> rt::Status {
          std::optional<rt::Strategy> strategy = rt::parseStrategy(text);
          o.quickest = text == "auto";
@@ -100,11 +100,11 @@ const std::vector<Option> &table() {
                                llvm::join(llvm::ArrayRef(rt::strategyNames), ", ") + ", auto, got '" + text +
                                "'");
        }},
-      {"--fixed-split", "TOKENS", "cut at multiples of these alone: bits depend on no other sequence",
+      {"--fixed-split", "TOKENS", "split only at multiples of this: bits depend on no other sequence",
        [](Options &o, const std::string &text) {
          return setNumber<int64_t>("--fixed-split", text, 1, o.fixedSplit);
        }},
-      {"--blocks", "N", "thread blocks to share the work; what fills the device",
+      {"--blocks", "N", "thread blocks for the work; by default enough to fill the device",
        [](Options &o, const std::string &text) {
          int64_t blocks = 0;
          rt::Status status = setNumber<int64_t>("--blocks", text, 1, blocks);
@@ -117,8 +117,8 @@ const std::vector<Option> &table() {
          return {};
        }},
       {"--strides", "NAME",
-       "how queries, keys, values and output lie: dense (the default), heads-first, interleaved, halves, "
-       "padded",
+       "memory layout of queries, keys, values and output: dense (the default), heads-first, interleaved, "
+       "halves, padded",
        [](Options &o, const std::string &text) {
          return setOneOf("--strides", text, {"dense", "heads-first", "interleaved", "halves", "padded"},
                          o.strides);
@@ -138,13 +138,14 @@ const std::vector<Option> &table() {
       switchOption("--check", "compare with the float64 reference; exit 1 past the tolerance",
                    &Options::check),
       stringOption("--json", "F", "write errors, counters and times; - is standard output", &Options::json),
-      stringOption("--svg", "F", "draw the plan: who sees what, and which block does what", &Options::svg),
+      stringOption("--svg", "F", "draw the plan: the tokens that rows see, and the work of each block",
+                   &Options::svg),
       switchOption("--shuffle", "host: shuffle the order in which threads and blocks run", &Options::shuffle),
       {"--repeat", "N", "run N times; every run must give the same bits (1)",
        [](Options &o, const std::string &text) { return setNumber<int64_t>("--repeat", text, 1, o.repeat); }},
       switchOption("--replay", "record the launch (on a GPU as a graph) and let every run replay it",
                    &Options::replay),
-      switchOption("--version", "of attn and of the LLVM in it", &Options::version),
+      switchOption("--version", "print the versions of attn and of its LLVM", &Options::version),
       switchOption("--help", "this text", &Options::help),
   };
   return options;
@@ -200,11 +201,10 @@ rt::Result<Options> run::parseOptions(const std::vector<std::string> &arguments)
 }
 
 std::string run::helpText() {
-  std::string text =
-      "usage: attn-run FILE [OPTIONS]\n\n"
-      "Compiles the attention function of FILE, or loads it where attn-opt --emit=artifact made\n"
-      "the file, runs it on given or generated tensors and says what that took. - reads a text\n"
-      "from standard input.\n\n";
+  std::string text = "usage: attn-run FILE [OPTIONS]\n\n"
+                     "Compiles the attention function of FILE, or loads it if attn-opt --emit=artifact made\n"
+                     "the file, runs it on given or generated tensors and prints a report. - reads a text\n"
+                     "from standard input.\n\n";
   for (const Option &option : table()) {
     std::string left =
         std::string("  ") + option.name + (option.value ? std::string(" ") + option.value : "");
@@ -216,15 +216,15 @@ Dimensions of generated tensors:
   --dim batch=8                    sequences (4)
   --dim q_len=1                    query rows of each sequence (1); they are its last rows
   --dim kv_len=512                 tokens of each sequence (512)
-  --dim kv_len=100..2000           drawn for each sequence; for each KV head of it where these are ragged
-  --dim kv_len=@FILE.csv:COLUMN    read from the file, from its top again where it is too short
+  --dim kv_len=100..2000           drawn for each sequence; in ragged stores for each of its KV heads
+  --dim kv_len=@FILE.csv:COLUMN    read from the file, which repeats if it is too short
   --dim NAME=...                   any dimension that the file names in attn.dims
-  --dim CLASS=2                    KV heads of a head class; heads take turns in classes not given
+  --dim CLASS=2                    KV heads of a head class; the rest are assigned to the other classes in turn
 
-A workload is made of steps of nodes, see attn-plan --help; a node's rows are its last tokens. A
-function with one KV argument keeps an instance per node in it. With two, the second takes the
-nodes that are new, those below another all of whose tokens are rows: drafts, responses. Only
-dimensions that do not follow from it may be given, as CLASS=2.
+A workload has steps of nodes, see attn-plan --help; a node's rows are its last tokens. A
+function with one KV argument has an instance per node in it. With two, the second has the
+new nodes: those below another node whose tokens are all rows, as drafts and responses. Only
+dimensions that do not follow from the workload may be given, such as CLASS=2.
 
 Page tables are scattered and shuffled; unlisted pages and the tails of listed ones hold NaN.
 Exit status: 0 right, 1 wrong result or failed check, 2 bad usage or bad input.

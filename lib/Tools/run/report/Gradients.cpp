@@ -32,7 +32,7 @@ static std::string compareTable(const std::string &table, const rt::TensorMap &o
     for (int64_t i = 0; i < terms.elements(); ++i) {
       const int32_t place = places->second.as<int32_t>()[static_cast<size_t>(i)];
       if (place < 0 || place >= exact.elements())
-        return table + ": a gradient's place is " + std::to_string(place) + " of " +
+        return table + ": a gradient's index is " + std::to_string(place) + " of " +
                std::to_string(exact.elements());
       sums[static_cast<size_t>(place)] += terms.get(i);
     }

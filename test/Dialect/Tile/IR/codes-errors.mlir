@@ -152,7 +152,7 @@ func.func @f(%c: !tile.fragment<[feature 64, key 16], i4>, %s: !tile.fragment<[k
 // -----
 
 func.func @f(%c: !tile.fragment<[feature 64, key 16], i4>) {
-  // expected-error @+1 {{leaves e2m1 tiny, or integers in f16 and those without factors; got}}
+  // expected-error @+1 {{expected tiny elements of e2m1, or of integers to f16 without factors, got}}
   %0 = tile.widen tiny %c : <[feature 64, key 16], i4> -> <[feature 64, key 16], bf16>
   return
 }

@@ -106,7 +106,7 @@ func.func @element(%b: !tile.buffer<i32>, %x: f32, %i: i64) {
 
 !tile = !tile.shared<key 32, feature 64, bf16, boxes 16>
 func.func @gather(%b: !tile.buffer<bf16>, %i: i32, %z: i64, %t: !tile) {
-  // expected-error @+1 {{cannot fill a tile cut into boxes}}
+  // expected-error @+1 {{cannot gather into a tile cut into boxes}}
   tile.gather warp %i to %i from %b origins %z strides [64] into %t (%line: i32) {
     tile.yield %line : i32
   } : !tile.buffer<bf16> -> !tile

@@ -8,7 +8,7 @@
 namespace mlir::attn::reference {
 
 /// A score program run backwards. From the gradients of its yielded scores it computes those of its input
-/// scores and of the table elements that it read. The operations' derivatives are the usual ones. Where there
+/// scores and of the table elements that it read. The operations' derivatives are the usual ones. If there
 /// is no derivative, the first of two equal operands of a maximum or minimum counts as the result, and |x| at
 /// 0 has the derivative 0. Positions, heads and truth values have no gradients, and conversions to integers
 /// pass none on. An operand that a result does not depend on at all (the other side of a select) gets exactly

@@ -2,11 +2,12 @@
 // RUN: attn-opt %s --emit=ptx --target=sm_80 | FileCheck %s --check-prefixes=CHECK,NONE
 // RUN: sed 's/attributes {attn.significance = "max"}//' %s | attn-opt --emit=ptx --target=sm_90a | FileCheck %s --check-prefix=PLAIN
 
-// Scores that wait for their weights stay in the L2 while keys and values stream past, which go first, and when they have been
-// read they are discarded: they need not go to memory. A copy's place is or-ed with a zero that ptxas does not know: it would lose
-// the policy of a place that is the sum of a lane's number and one of all lanes. Queries have no policy. PTX of sm_80 knows
-// none yet, and does not discard. Either way a thread has all of its loads under way before it writes: LLVM would put each into
-// the branch that writes what was made of it.
+// Scores that wait for their weights stay in the L2 while keys and values stream past, which are evicted
+// first. Scores that have been read are discarded: they need not go to memory. A copy's address is or-ed with
+// a zero that ptxas cannot recognize: ptxas would lose the policy of an address that is the sum of a lane's
+// number and a uniform one. Queries have no policy. PTX of sm_80 has no policies and no discard. Either way a
+// thread has all of its loads in flight before it writes: LLVM would move each load into the branch that
+// writes its result.
 
 !q = tensor<?x8x64xbf16>
 !kv = !attn.kv<paged<16>, heads = 2, dim = 64, key = bf16, value = bf16>

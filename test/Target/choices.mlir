@@ -1,7 +1,7 @@
 // RUN: attn-opt %s --emit=ptx --target=sm_90a --schedule=mma | FileCheck %s
 
-// Codes of four bits take their signs out of one word and the rest out of another: one instruction, of whose masks LLVM
-// drops no bits that it knows to be zero.
+// Quantized elements of four bits take their signs from one word and the rest from another: one instruction,
+// from whose masks LLVM drops no bits that it knows to be zero.
 // CHECK-LABEL: .entry e2m1_rows8(
 // CHECK: lop3.b32 %[[BOTH:r[0-9]+]], %{{r[0-9]+}}, %{{r[0-9]+}}, 2155905152, 0xE4;
 // CHECK: and.b32 %{{r[0-9]+}}, %[[BOTH]], -1912566272;

@@ -2,8 +2,8 @@
 // RUN: attn-opt %s --emit=tile --target=sm_80 | FileCheck %s
 // RUN: attn-opt %s --emit=tile --target=sm_90a 2>&1 | FileCheck %s --check-prefix=HOPPER
 
-// Instead of a number of heads the argument has a class. Kernels do not ask how many that are: they are told how far
-// heads lie apart, and tokens, and pages.
+// The argument has a class instead of a number of heads. Kernels do not use that number: they get the
+// distances of heads, of tokens and of pages.
 // MANIFEST: "head_class": "streaming",
 // MANIFEST-NEXT: "key_dim": 64
 // MANIFEST-NOT: "kv_heads"
@@ -12,8 +12,8 @@
 // MANIFEST: "name": "recent.outer_slots"
 // MANIFEST-NEXT: "type": "i32"
 
-// `ordinal_heads` says which head of what all heads share is this task's. In a class's own store it is the one after the
-// slots of the class before this one.
+// `ordinal_heads` gives this task's head of a store that all heads share. In a class's own store the head is
+// the ordinal less the heads of earlier classes.
 // CHECK: func.func @duo_rows16
 // CHECK: %[[TASK:.*]]:18 = tile.record
 // CHECK: scf.for {{.*}} %[[THIS:[a-z0-9]+]] = %[[TASK]]#2,
@@ -26,7 +26,8 @@
 // CHECK: arith.muli %[[WIDE]], %{{.*}} : i64
 // CHECK: tile.gather {{.*}} pitches
 
-// Boxes are of a tensor whose heads the launch counts; the head of one is that in the class's store.
+// Boxes belong to a tensor whose number of heads the launch gives; a box's head is the head in the class's
+// store.
 // HOPPER: func.func @duo_rows128
 // HOPPER-SAME: #tile.tensor_map<"recent.k.map.16x64" of "recent.k_pages", f16, extents = [64, 1, 1, 1], dims = {{\[\[}}], ["recent.slots"], [], ["recent.heads"]]
 // HOPPER: tile.tma_load {{.*}} lines 160

@@ -1,6 +1,7 @@
 // RUN: attn-opt %s --emit=manifest --target=sm_80 | FileCheck %s
 
-// Which head is in which class is a tensor, what a class sees is compiled; ends go on from those of the operands.
+// The class of each head is a tensor, the visibility of each class is compiled; ends of classes follow those
+// of the operands.
 // CHECK: "dtype": "i32"
 // CHECK-NEXT: "name": "classes"
 // CHECK-NEXT: "role": "classes"

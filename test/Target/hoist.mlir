@@ -1,8 +1,9 @@
 // RUN: attn-opt %s --emit=ptx --target=sm_90a --schedule=mma | FileCheck %s --check-prefix=HOPPER
 // RUN: attn-opt %s --emit=ptx --target=sm_80 --schedule=mma | FileCheck %s --check-prefix=AMPERE
 
-// The numbers of the bytes that a lane takes out of its tokens' scales do not change. Kernels of eight rows compute them in
-// front of their loops from Hopper on, where registers are left; in the others ptxas moves what it likes.
+// The numbers of the bytes that a lane extracts from its tokens' scales do not change. Kernels of eight rows
+// compute them before their loops from Hopper on, where registers are spare; in the others hoisting is left
+// to ptxas.
 // HOPPER-LABEL: .entry e2m1_rows8(
 // HOPPER-COUNT-2: , 4369
 // HOPPER: cp.async.wait_group

@@ -3,7 +3,7 @@
 // RUN: FileCheck %s --check-prefix=NONE < %t.json
 // RUN: python3 -c 'import json, sys; json.load(open(sys.argv[1]))' %t.json
 
-// The hash is over content: the same problem gives the same, another target another.
+// The hash is over content: equal problems have equal hashes, another target has another.
 // RUN: attn-opt %s --emit=manifest --target=sm_80 | cmp - %t.json
 // RUN: attn-opt %s --emit=manifest --target=sm_90a | grep content_hash > %t.other
 // RUN: not grep -f %t.other %t.json
@@ -71,7 +71,7 @@
 // CHECK-NEXT: "shared_bytes": 0
 // CHECK: "key_dim": 192
 // CHECK: "kv_heads": 4
-// A run is a launch of one of the attend kernels, and of the merge where there is something to merge.
+// A run is a launch of one of the attend kernels, and of the merge if there is something to merge.
 // CHECK: "launches": [
 // CHECK-NEXT: {
 // CHECK-NEXT: "grid": "plan.starts"
@@ -97,7 +97,7 @@
 // CHECK-NEXT: "kind": "sink"
 // CHECK: "end": 2
 // CHECK-NEXT: "kind": "recent"
-// What the kernels read of a plan, field by field; of what they do not read there is nothing.
+// The fields of a plan that the kernels read, one by one; other fields are absent.
 // CHECK: "plan": {
 // CHECK-NEXT: "arrays": [
 // CHECK-NOT: plan.block_tasks

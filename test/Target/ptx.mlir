@@ -8,7 +8,7 @@
 // RUN: sed s/bf16/f16/g %s | attn-opt - --emit=ptx --schedule=mma | FileCheck %s --check-prefix=F16
 // RUN: attn-opt %s --emit=ptx | FileCheck %s --check-prefix=ONCE
 
-// Kernels are compiled apart, and yet one module: what they all begin with stands once.
+// Kernels are compiled separately, and yet one module: their common beginning occurs once.
 // ONCE: .version
 // ONCE: .extern .shared
 // ONCE-NOT: {{[.]version|[.]target|[.]extern}}
@@ -19,7 +19,7 @@
 // ONCE: .visible .entry decode_merge(
 // ONCE-NOT: {{[.]version|[.]target|[.]extern}}
 
-// The lowest PTX version that knows the chip: older drivers read it.
+// The lowest PTX version that has the chip: older drivers accept it.
 // SM80: .version 7.0
 // SM80-NEXT: .target sm_80
 // SM89: .version 7.8
@@ -35,8 +35,8 @@
 // CHECK: .visible .entry decode_rows16(
 // CHECK: .reqntid 128
 // CHECK-NEXT: .minnctapersm {{[12]}}
-// Plan records are read as one request and passed on by shuffle; copies are 16 bytes past the L1, with a size that is
-// 0 past the end.
+// Plan records are read as one request and passed on by shuffle; copies are 16 bytes past the L1, with a size
+// that is 0 past the end.
 // CHECK-DAG: ld.global.nc.b32
 // CHECK-DAG: cp.async.cg.shared.global [%r{{.*}}], [%rd{{.*}}], 16, %r
 // CHECK-DAG: cp.async.commit_group

@@ -10,7 +10,8 @@
 // MANIFEST-NOT: "ragged"
 // MANIFEST: "operands"
 
-// The table of a ragged store has a row for each head of an instance, that of any other one for the instance.
+// The table of a ragged store has a row for each head of an instance, other tables have one for each
+// instance.
 // CHECK: func.func @both_rows16
 // CHECK: scf.for {{.*}} iter_args({{[^,]*, [^,]*, }}%[[HEAD:[a-z0-9]+]] =
 // CHECK: scf.for {{.*}} iter_args({{[^,]*, [^,]*, [^,]*, [^,]*, }}%[[INSTANCE:[a-z0-9]+]] =
@@ -22,7 +23,7 @@
 // CHECK: tile.lookup warp
 // CHECK: tile.paged_slot %{{.*}}[%[[INSTANCE]], %{{.*}}] columns
 
-// Boxes serve it, too: a head's slice of a page lies where it did.
+// Boxes serve a ragged store, too: a head's slice of a page is at its usual offset.
 // HOPPER: func.func @both_rows128
 // HOPPER: %[[LIST:.*]] = arith.addi %{{.*}}, %[[HEAD:[0-9]+#2]] : i32
 // HOPPER: tile.paged_slot start %{{.*}}[%[[LIST]], %{{.*}}] columns

@@ -6,7 +6,7 @@
 // MANIFEST-NEXT: "ragged": true
 // MANIFEST: "store": "unified"
 
-// One distance of pages serves all sources; no head has a place in a page.
+// One distance of pages serves all sources; a page has no head index.
 // CHECK: func.func @both_rows16
 // CHECK: tile.lookup warp
 // CHECK: tile.paged_slot

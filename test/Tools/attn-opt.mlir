@@ -7,7 +7,7 @@
 // RUN: attn-opt %s --emit=manifest | FileCheck %s --check-prefix=MANIFEST
 // RUN: attn-opt - --emit=problem < %s | FileCheck %s --check-prefix=PROBLEM
 
-// What was printed can be read again, and the passes do one by one what --emit does at once.
+// Printed levels can be read again, and the passes do step by step what --emit does at once.
 // RUN: attn-opt %s --emit=online | attn-opt --attn-choose-schedule --attn-to-tile --tile-infer-layouts \
 // RUN:   --tile-skip-full-masks --tile-pipeline-copies --tile-allocate-shared --tile-fold-constants | FileCheck %s --check-prefix=TILE
 // RUN: attn-opt %s --emit=tile | attn-opt | FileCheck %s --check-prefix=TILE

@@ -1,6 +1,6 @@
 // RUN: attn-opt %s -split-input-file -verify-diagnostics --attn-split-regions
 
-// What has no backward pass is refused where it is asked for.
+// An attention without a backward pass is refused if one is requested.
 
 !q = tensor<?x4x64xbf16>
 !kv = !attn.kv<paged<16>, heads = 4, dim = 64, key = bf16, value = bf16>

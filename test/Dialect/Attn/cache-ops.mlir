@@ -15,7 +15,7 @@ func.func @append(%k: !rows {attn.name = "k"}, %v: !values {attn.name = "v"}, %k
   return
 }
 
-// Neither pass may drop what changes memory and has no results.
+// Neither pass may drop an operation that changes memory and has no results.
 // CHECK-LABEL: @move
 // CHECK: attn.move %{{.*}} from %{{.*}} to %{{.*}} : <packed, {{.*}}>, tensor<?xi32>, tensor<?xi32>
 func.func @move(%kv: !packed {attn.name = "kv"}, %from: !slots {attn.name = "from"}, %to: !slots {attn.name = "to"}) {

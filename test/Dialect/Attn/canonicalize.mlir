@@ -14,7 +14,7 @@ func.func @merge_with_identity(%q: !query, %s: !state) -> (!state, !state) {
   return %a, %b : !state, !state
 }
 
-// A sink logit is a token: its state is no identity.
+// A sink logit is a token: its state is not the identity.
 // CHECK-LABEL: @merge_with_sinks
 func.func @merge_with_sinks(%q: !query, %s: !state, %sinks: tensor<4xf32>) -> !state {
   %i = attn.init %q sinks %sinks : !query, tensor<4xf32> -> !state
@@ -60,7 +60,7 @@ func.func @continue_chain_left(%s: !state, %q: !query, %a: !kv) -> !state {
   return %m : !state
 }
 
-// A state that something else needs stays a state of its own.
+// A state with another use stays a separate state.
 // CHECK-LABEL: @shared_chain
 func.func @shared_chain(%s: !state, %q: !query, %a: !kv) -> (!state, !state) {
   %i = attn.init %q : !query -> !state

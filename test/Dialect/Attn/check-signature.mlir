@@ -27,7 +27,7 @@ func.func @named(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"},
   return %o : !query
 }
 
-// Where the classes vanish, the tensor that assigned heads to them stays an argument.
+// If the classes vanish, the tensor that assigned heads to them stays an argument.
 func.func @classes(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"},
                    %classes: tensor<4xi32> {attn.name = "classes"}) -> !query {
   %o = attn.attend %q over (%kv see all) heads %classes {x: see causal, y: see causal}

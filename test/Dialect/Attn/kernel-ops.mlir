@@ -1,6 +1,6 @@
 // RUN: attn-opt %s | attn-opt | FileCheck %s
 
-// What stands in a kernel's loops, as it is printed.
+// Operations of a kernel's loops print as they are parsed.
 
 !query = tensor<?x8x64xbf16>
 !kv = !attn.kv<dense, heads = 2, dim = 64, key = bf16, value = bf16>

@@ -40,7 +40,7 @@ func.func @head_classes(%q: !query, %a: !kv, %b: !kv, %c: tensor<4xi32>) {
   // CHECK: over (%[[A]] see causal) heads %[[C]] {x: see all, y: see window(7)} scale
   %0 = attn.attend %q over (%a see causal) heads %c {x: see all | sink(3), y: see window(7) & causal}
       : !query, !kv, tensor<4xi32> -> !query
-  // Classes that see the same, of all that the regions show, are none.
+  // Classes with equal visibility of all regions are removed.
   // CHECK: over (%[[A]] see window(7)), (%[[B]] see sink(3) and window(7)) scale
   %1 = attn.attend %q over (%a see all), (%b see sink(3)) heads %c {x: see window(7), y: see window(7) & causal}
       : !query, !kv, !kv, tensor<4xi32> -> !query
@@ -49,7 +49,7 @@ func.func @head_classes(%q: !query, %a: !kv, %b: !kv, %c: tensor<4xi32>) {
   // CHECK: over (%[[A]] see window(9)), (%[[B]] see all) heads %[[C]] {x: see all, y: see causal} scale
   %3 = attn.attend %q over (%a see window(9)), (%b see all) heads %c {x: see all, y: see causal}
       : !query, !kv, !kv, tensor<4xi32> -> !query
-  // One class is none, and a region of which no class sees anything is none; the last then needs no classes.
+  // A single class is removed, and so is a region that no class sees; the last region then needs no classes.
   // CHECK: over (%[[A]] see recent(5)) scale
   %4 = attn.attend %q over (%a see causal) heads %c {x: see recent(5)} : !query, !kv, tensor<4xi32> -> !query
   // CHECK: over (%[[A]] see sink(0)) scale
@@ -62,15 +62,15 @@ func.func @head_classes(%q: !query, %a: !kv, %b: !kv, %c: tensor<4xi32>) {
 // CHECK-LABEL: @class_regions
 // CHECK-SAME: %[[Q:[a-z0-9]+]]: tensor<?x4x64xf16>, %[[A:[a-z0-9]+]]: !attn.kv<{{.*}}>, %[[B:[a-z0-9]+]]: !attn.kv<{{.*}}>, %[[C:[a-z0-9]+]]: !attn.kv<{{.*}}>, %[[D:[a-z0-9]+]]: tensor<4xi32>
 func.func @class_regions(%q: !query, %a: !kv, %b: !part, %c: !part, %d: tensor<4xi32>) {
-  // Classes that see alike stay classes where one has a region of its own.
+  // Classes with equal visibility stay if one has a region of its own.
   // CHECK: over (%[[A]] see causal), (%[[B]] see causal for x) heads %[[D]] {x: see all, y: see all} scale
   %0 = attn.attend %q over (%a see causal), (%b see causal for x) heads %d {x: see all, y: see all | sink(3)}
       : !query, !kv, !part, tensor<4xi32> -> !query
-  // The region of a class that sees nothing is none, whatever the others see.
+  // The region of a class that sees nothing is removed, whatever the others see.
   // CHECK: over (%[[A]] see causal), (%[[C]] see all for y) heads %[[D]] {x: see sink(0), y: see all} scale
   %1 = attn.attend %q over (%a see causal), (%b see causal for x), (%c see all for y)
       heads %d {x: see sink(0), y: see all} : !query, !kv, !part, !part, tensor<4xi32> -> !query
-  // With the last region of a class goes the reason for classes that see alike.
+  // Without the last region of one class, classes with equal visibility are removed.
   // CHECK: over (%[[A]] see causal) scale
   %2 = attn.attend %q over (%b see sink(0) for x), (%a see causal) heads %d {x: see all, y: see all}
       : !query, !part, !kv, tensor<4xi32> -> !query

@@ -119,7 +119,7 @@ func.func @dynamic_lse(%q: !query, %a: !dense) -> tensor<?x?xf32> {
   return %lse : tensor<?x?xf32>
 }
 
-// A store of one class says with `?` that the number of its heads is data.
+// A store of one class has `?` as its number of heads, which is data.
 !part = !attn.kv<paged<16>, heads = ?, dim = 128, value_dim = 64, key = bf16, value = bf16>
 // CHECK-LABEL: func.func @class_regions
 func.func @class_regions(%q: !query, %a: !dense, %b: !part, %c: !part, %classes: tensor<8xi32>) -> !output {

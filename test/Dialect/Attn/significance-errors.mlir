@@ -1,6 +1,6 @@
 // RUN: attn-opt %s -split-input-file -verify-diagnostics --attn-split-regions
 
-// What cannot tell what its tokens are worth is refused where it is asked to.
+// An attention that cannot compute significance is refused if it is requested.
 
 !q = tensor<?x4x64xbf16>
 !kv = !attn.kv<packed, heads = 4, dim = 64, key = bf16, value = bf16>

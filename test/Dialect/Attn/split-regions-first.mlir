@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --attn-split-regions --canonicalize | FileCheck %s
 
-// Of two attentions, of which one is over the first region of the other, the state is finished twice.
+// For two attentions, one of them over the first region of the other, the state is finished twice.
 
 !query = tensor<?x8x64xbf16>
 !kv = !attn.kv<dense, heads = 2, dim = 64, key = bf16, value = bf16>

@@ -60,7 +60,7 @@ func.func @head_classes(%q: !query, %a: !kv, %b: !kv, %c: tensor<4xi32>) -> !que
   return %o : !query
 }
 
-// An update knows whose region it is.
+// An update has the class of its region.
 !part = !attn.kv<dense, heads = ?, dim = 64, key = f16, value = f16>
 // CHECK-LABEL: @class_regions
 func.func @class_regions(%q: !query, %a: !kv, %b: !part, %c: tensor<4xi32>) -> !query {

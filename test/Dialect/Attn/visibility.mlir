@@ -1,7 +1,7 @@
 // RUN: attn-opt %s | FileCheck %s
 // RUN: attn-opt %s | attn-opt | FileCheck %s
 
-// `and` binds tighter than `|`; `&`, `*` and `and` are one, and so are `|` and `or`.
+// `and` binds tighter than `|`; `&`, `*` and `and` are equal, and so are `|` and `or`.
 // CHECK: t.a = #attn.visibility<all>
 // CHECK-SAME: t.b = #attn.visibility<causal and sink(4) | recent(9)>
 // CHECK-SAME: t.c = #attn.visibility<causal and (sink(4) | recent(9))>

@@ -2,7 +2,7 @@
 // RUN: attn-opt %s | attn-opt | FileCheck %s
 // RUN: attn-opt %s --mlir-print-op-generic | attn-opt | FileCheck %s
 
-// Products of groups print as they are read, with several groups and with one.
+// Products of groups print as they are parsed, with several groups and with one.
 
 !q = !tile.fragment<[query 16, feature 64], f16>
 !k = !tile.fragment<[key 32, feature 64], f16>

@@ -2,7 +2,7 @@
 // RUN: attn-opt %s | attn-opt | FileCheck %s
 // RUN: attn-opt %s --mlir-print-op-generic | attn-opt | FileCheck %s
 
-// Every step of an update prints as it is read, with all that it may have and with as little as it can have.
+// Every step of an update prints as it is parsed, with all its optional parts and without any.
 
 !q = !tile.fragment<[query 16, feature 64], f16>
 !tile = !tile.shared<key 32, feature 64, f16>

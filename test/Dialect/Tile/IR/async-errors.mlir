@@ -12,7 +12,7 @@ func.func @early(%q: !q, %k: !k, %i: i32) -> !s {
 
 // -----
 
-// A branch may start an mma that is finished behind it.
+// A branch may start an MMA that is finished after it.
 !q = !tile.shared<query 64, feature 64, bf16, swizzled>
 !k = !tile.shared<key 32, feature 64, bf16, swizzled>
 !s = !tile.fragment<[query 16, key 32], f32, acc>

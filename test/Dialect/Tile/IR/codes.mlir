@@ -1,7 +1,8 @@
 // RUN: attn-opt %s | attn-opt | FileCheck %s
 // RUN: attn-opt %s --tile-infer-layouts | FileCheck %s --check-prefix=INFER
 
-// Keys and values of 8 bits are loaded as right operands, keys along their lines and values across, and widened.
+// Keys and values of 8 bits are loaded as right operands, keys along their lines and values across, and
+// widened.
 !queries = !tile.fragment<[query 16, feature 64], bf16>
 !keys = !tile.shared<key 16, feature 64, f8E4M3FN>
 !scores = !tile.fragment<[query 16, key 16], f32>
@@ -34,8 +35,8 @@ gpu.module @kernels {
     return
   }
 
-  // Two stores, one of them in groups: each has its order of the queries, of which the tile is read once more; both add
-  // to one accumulator, in the shorter of their runs. A loop carries it, a map scales it.
+  // Two stores, one of them in groups: each has its own order of the queries, for which the tile is read once
+  // more. Both add to one accumulator, in the shorter of their runs. A loop carries it, a map scales it.
   // INFER-LABEL: func.func @several
   // INFER: tile.load {{.*}} -> <[query 16, feature 128], bf16, lhs, runs 64 by 4>
   // INFER: %[[Q:.*]] = tile.load {{.*}} -> <[query 16, feature 128], bf16, lhs, runs 64>
@@ -84,7 +85,8 @@ gpu.module @kernels {
     return
   }
 
-  // Tiles of 16-bit elements have features as they come, and so has what is added to the same accumulator.
+  // Tiles of 16-bit elements have features in ascending order, and so has everything added to the same
+  // accumulator.
   // INFER-LABEL: func.func @mixed
   // INFER: tile.load_rhs {{.*}} -> <[feature 64, key 16], i8, rhs>
   // INFER: tile.mma {{.*}} -> <[query 16, feature 64], f32, acc>

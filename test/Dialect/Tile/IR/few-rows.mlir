@@ -2,8 +2,8 @@
 // RUN: attn-opt %s --tile-infer-layouts | FileCheck %s --check-prefix=INFER
 // RUN: attn-opt %s --tile-infer-layouts --tile-allocate-shared --tile-to-machine | FileCheck %s --check-prefix=MACHINE
 
-// Eight rows of queries are the right operand: tokens and features are rows of what is multiplied and of results. Keys
-// and queries have one order of features, values and the accumulator another.
+// Eight rows of queries are the right operand: tokens and features are rows of the left operands and of
+// results. Keys and queries have one order of features, values and the accumulator another.
 !queries = !tile.fragment<[query 8, feature 128], f16>
 !keys = !tile.shared<key 32, feature 128, i4>
 !values = !tile.shared<key 32, feature 128, i2>
@@ -27,7 +27,8 @@ gpu.module @kernels {
     %zeroScores = tile.splat %none : f32 -> !scores
     %zeroAcc = tile.splat %none : f32 -> !acc
     %low = tile.splat %x : f32 -> !rows
-    // Keys are tiny codes, too. Their features are summed, so those of queries are made smaller, once: of i4 every second pair.
+    // Keys are tiny elements, too. Their features are contracted, so those of queries are divided once: for
+    // i4 every second pair.
     // CHECK: tile.balance %{{.*}} for i4 : <[query 8, feature 128], f16> -> <[query 8, feature 128], f16>
     // INFER: tile.balance {{.*}} -> <[query 8, feature 128], f16, rhs, runs 64 by 4>
     // MACHINE: llvm.mlir.constant(dense<6.250000e-02> : vector<2xf16>)
@@ -47,7 +48,7 @@ gpu.module @kernels {
       %p = tile.cast %s : !scores -> !tile.fragment<[query 8, key 32], f16>
       %crumbs = tile.load_rhs %v : !values -> !tile.fragment<[feature 128, key 32], i2>
       // CHECK: tile.widen tiny %{{.*}} : <[feature 128, key 32], i2> -> <[feature 128, key 32], f16>
-      // One mask makes two tiny codes: nothing is subtracted.
+      // One mask makes two tiny elements: nothing is subtracted.
       // MACHINE-NOT: llvm.fsub
       %tiny = tile.widen tiny %crumbs : !tile.fragment<[feature 128, key 32], i2> -> !tile.fragment<[feature 128, key 32], f16>
       // MACHINE-COUNT-16: nvvm.mma.sync
@@ -55,7 +56,7 @@ gpu.module @kernels {
       %sum = tile.mma %tiny, %p, %a : !tile.fragment<[feature 128, key 32], f16>, !tile.fragment<[query 8, key 32], f16>, !acc -> !acc
       scf.yield %largest, %sum : !rows, !acc
     }
-    // A code that lies 2 bits further up was left 4 times as large.
+    // An element that lies 2 bits further up was left 4 times as large.
     // CHECK: tile.restore %{{.*}} of i2 : <[feature 128, query 8], f32> -> <[feature 128, query 8], f32>
     // MACHINE-DAG: arith.constant 0x4B800000 : f32
     // MACHINE-DAG: arith.constant 0x4A800000 : f32
@@ -63,7 +64,7 @@ gpu.module @kernels {
     // MACHINE-DAG: arith.constant 2.621440e+05 : f32
     // MACHINE-DAG: arith.constant 6.553600e+04 : f32
     %whole = tile.restore %acc of i2 : !acc -> !acc
-    // What is merged has sixteen rows of queries, like any state.
+    // The merged state has sixteen rows of queries, like any state.
     // INFER: tile.merge_warps {{.*}} : <[query 8], f32, col>, <[query 8], f32, col>, <[feature 128, query 8], f32, acc, runs 128>, {{.*}} -> <[query 16], f32, row>, <[query 16], f32, row>, <[query 16, feature 64], f32, acc>
     %0:3 = tile.merge_warps %max, %max, %whole unit %x warps 2 warp %i scratch %scratch : !rows, !rows, !acc, !tile.scratch<8320> -> !merged, !merged, !share
     tile.store %0#2 to %out lines %i (%line: i32) {

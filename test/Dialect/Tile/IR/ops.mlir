@@ -1,5 +1,5 @@
 // RUN: attn-opt %s | attn-opt | FileCheck %s
-// Every operation prints as it is read.
+// Every operation prints as it is parsed.
 
 !queries = !tile.shared<query 16, feature 64, bf16, swizzled>
 !keys = !tile.shared<key 32, feature 64, bf16, swizzled>

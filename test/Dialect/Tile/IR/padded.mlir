@@ -1,13 +1,14 @@
 // RUN: attn-opt %s | attn-opt | FileCheck %s
 // RUN: attn-opt %s --tile-to-machine --cse | FileCheck %s --check-prefix=MACHINE
 
-// Lines of 72 features in tiles of 80: nothing of the padding is in memory.
+// Lines of 72 features in tiles of 80: no padding is in memory.
 
 !keys = !tile.shared<key 16, feature 80, bf16, swizzled>
 !rows = !tile.shared<query 64, feature 80, bf16, swizzled>
 
 gpu.module @kernels {
-  // The panel of 128 bytes is whole. Of the two chunks of the other one exists: lanes of the second read nothing.
+  // The panel of 128 bytes is whole. One of the other panel's two chunks exists: lanes of the second read
+  // nothing.
   // CHECK-LABEL: @gather
   // CHECK: tile.gather warp {{.*}} strides [576] features [72] into %{{.*}} :
   // MACHINE-LABEL: @gather
@@ -28,8 +29,8 @@ gpu.module @kernels {
     return
   }
 
-  // Panels are copied one by one, from their first feature on: what is behind the 72nd is outside of the tensor. The
-  // barrier counts it all the same.
+  // Panels are copied one by one, from their first feature on: features past the 72nd are outside of the
+  // tensor. The barrier still counts them.
   // CHECK-LABEL: @fetch
   // CHECK: tile.tma_load {{.*}} {padded} :
   // MACHINE-LABEL: @fetch

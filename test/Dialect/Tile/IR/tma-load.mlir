@@ -1,7 +1,7 @@
 // RUN: attn-opt %s | attn-opt | FileCheck %s
 // RUN: attn-opt %s --tile-to-machine --cse | FileCheck %s --check-prefix=MACHINE
 
-// Bulk copies: as they print, and as one lane's code.
+// TMA loads: as they print, and as one lane's code.
 
 !whole = !tile.shared<key 128, feature 96, bf16, swizzled>
 !paged = !tile.shared<key 64, feature 128, bf16, boxes 16, swizzled>
@@ -10,7 +10,8 @@
 #rest = #tile.tensor_map<"k.128x32" of "kv.k", bf16, extents = [32, 1, 3, 8], dims = [[], ["kv.tokens"], [], []], strides = [2, 1536, 64, 192], box = [32, 128, 1, 1], swizzle = 64>
 
 gpu.module @kernels {
-  // Lines of 192 bytes are a panel of 128 and one of 64: a map each. The whole tile is one box, one copy per map.
+  // Lines of 192 bytes are a panel of 128 and one of 64: a map each. The whole tile is one box, one copy per
+  // map.
   // CHECK-LABEL: @whole
   // CHECK-SAME: #tile.tensor_map<"k.128x64" of "kv.k", bf16, extents = [64, 1, 1, 8], dims = {{\[\[}}], ["kv.tokens"],
   // CHECK: tile.tma_load %{{.*}}, %{{.*}} from %{{.*}} head %{{.*}} lines 128 into %{{.*}} on %{{.*}}[%{{.*}}] :
@@ -19,7 +20,7 @@ gpu.module @kernels {
   // MACHINE: scf.if
   // MACHINE: nvvm.mbarrier.arrive.expect_tx %[[BAR:.*]], %c24576_i32
   // MACHINE: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[MAP0]], %[[BAR]], box[%c0_i32, %[[SLOT]], %c0_i32, %[[HEAD]]]
-  // The second panel starts behind 128 lines of 128 bytes; its features from 64 on are panel 2 of 32.
+  // The second panel starts after 128 lines of 128 bytes; its features from 64 on are panel 2 of 32.
   // MACHINE: llvm.getelementptr %{{.*}}[16384]
   // MACHINE: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[MAP1]], %[[BAR]], box[%c0_i32, %[[SLOT]], %c2_i32, %[[HEAD]]]
   func.func @whole(%m0: !tile.tensor_map<4>, %m1: !tile.tensor_map<4>, %slot: i32, %head: i32, %i: i32) attributes {tile.tensor_maps = [#wide, #rest]} {
@@ -29,8 +30,8 @@ gpu.module @kernels {
     return
   }
 
-  // Four pages of 16 lines: lane 0 takes the slots from the lanes that looked them up. Where the tile is cut into the
-  // same boxes, both panels of a page come in one copy, to every 4096 bytes.
+  // Four pages of 16 lines: lane 0 takes the slots from the lanes that looked them up. If the tile is cut
+  // into the same boxes, both panels of a page come in one copy, to every 4096 bytes.
   // CHECK-LABEL: @pages
   // CHECK: tile.tma_load {{.*}} lines 16 {{.*}} -> <key 64, feature 128, bf16, boxes 16, swizzled>
   // MACHINE-LABEL: @pages
@@ -55,7 +56,7 @@ gpu.module @kernels {
     return
   }
 
-  // What a launch does beside the one in front of it, and four elements in one request.
+  // Operations that order a launch and the previous one, and four elements in one request.
   // CHECK-LABEL: @overlap
   // CHECK: tile.start_next
   // CHECK: tile.wait_previous
@@ -65,7 +66,7 @@ gpu.module @kernels {
   // MACHINE-LABEL: @overlap
   // MACHINE: nvvm.griddepcontrol launch_dependents
   // MACHINE: nvvm.griddepcontrol wait
-  // What the launch in front wrote is not read through the cache of constants.
+  // Memory that the previous launch wrote is not read through the constant cache.
   // MACHINE: llvm.load %{{.*}} {alignment = 4 : i64} : !llvm.ptr<1> -> f32
   // MACHINE: llvm.load %{{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>
   // MACHINE: llvm.store %{{.*}} {alignment = 4 : i64} : vector<2xbf16>, !llvm.ptr<1>

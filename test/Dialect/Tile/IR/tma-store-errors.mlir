@@ -114,7 +114,7 @@ func.func @scatter_count(%tile: !tile, %o: !tile.buffer<bf16>, %i: i32, %at: i64
 
 // -----
 
-// A warpgroup reads 64 lines in a row.
+// A warpgroup reads 64 contiguous lines.
 !q = !tile.shared<query 64, feature 64, bf16, boxes 32, swizzled>
 !k = !tile.shared<key 32, feature 64, bf16, swizzled>
 !s = !tile.fragment<[query 16, key 32], f32, acc>

@@ -1,7 +1,7 @@
 // RUN: attn-opt %s | attn-opt | FileCheck %s
 // RUN: attn-opt %s --tile-to-machine --cse | FileCheck %s --check-prefix=MACHINE
 
-// Results on their way out: through shared memory, as they print and as one lane's code.
+// TMA stores of results through shared memory, as they print and as one lane's code.
 
 !queries = !tile.shared<query 128, feature 128, bf16, boxes 64, swizzled>
 !rows = !tile.shared<query 64, feature 96, bf16, swizzled>
@@ -18,8 +18,8 @@ gpu.module @kernels {
   // MACHINE-SAME: (%[[MAP0:[^:]*]]: !llvm.ptr, %[[MAP1:[^:]*]]: !llvm.ptr, %[[SLOT:[^:]*]]: i32, %[[HEAD:[^:]*]]: i32, %[[LINE:[^:]*]]: i32
   // MACHINE: %[[BOX:.*]] = arith.muli %[[LINE]], %c256_i32
   // MACHINE: %[[TILE:.*]] = llvm.getelementptr %{{.*}}[%[[BOX]]]
-  // Six blocks of 16 columns: four in the panel of 128 bytes, whose lines are 128 apart, two in the one of 64 behind it.
-  // Neighbours differ by an exclusive or.
+  // Six blocks of 16 columns: four in the panel of 128 bytes, whose lines are 128 apart, two in the panel of
+  // 64 after it. Neighbours differ by an exclusive or.
   // MACHINE: arith.muli %{{.*}}, %c128_i32
   // MACHINE-COUNT-4: nvvm.convert.f32x2.to.bf16x2
   // MACHINE: nvvm.stmatrix %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} {eltType

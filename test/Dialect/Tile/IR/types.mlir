@@ -1,5 +1,5 @@
 // RUN: attn-opt %s | attn-opt | FileCheck %s
-// Types and attributes print as they are read.
+// Types and attributes print as they are parsed.
 
 // Fields of a schedule may come in any order.
 // CHECK: tile.merge_schedule = #tile.merge_schedule<warps = 4, blocks = 5, parts = 16>,

@@ -1,7 +1,8 @@
 // RUN: attn-opt %s --tile-allocate-shared | FileCheck %s
 
 gpu.module @kernels {
-  // What the schedule was chosen for. Offsets are multiples of 1024; a per-warp ring takes its place once per warp.
+  // The bytes for which the schedule was chosen. Offsets are multiples of 1024; a per-warp ring has one
+  // allocation per warp.
   // CHECK: func.func @kernel() attributes {
   // CHECK-SAME: tile.shared_bytes = 26624 : i64
   func.func @kernel() attributes {
@@ -13,7 +14,7 @@ gpu.module @kernels {
     %k = tile.alloc {per_warp} : !tile.ring<2, <key 16, feature 32, bf16, swizzled>>  // 4 x 2048
     // CHECK-NEXT: tile.alloc {offset = 11264 : i64} : !tile.shared<key 64, feature 32
     %v = tile.alloc : !tile.shared<key 64, feature 32, bf16, swizzled>  // 4096
-    // An overlay starts where its base does, and may reach beyond what was there.
+    // An overlay starts at its base's offset, and may reach past it.
     // CHECK-NEXT: tile.alloc overlays %[[K]] : {{.*}} {offset = 3072 : i64} : !tile.scratch<23552>
     %s = tile.alloc overlays %k : !tile.ring<2, <key 16, feature 32, bf16, swizzled>> : !tile.scratch<23552>
     return

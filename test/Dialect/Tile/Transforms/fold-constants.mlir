@@ -1,6 +1,7 @@
 // RUN: attn-opt %s --tile-fold-constants | FileCheck %s
 
-// A constant stands once, at the kernel's start; what is known is computed; what nobody uses goes, with what it alone used.
+// Each constant exists once, at the kernel's start; known values are computed; unused operations are erased,
+// with the operations that only they used.
 
 gpu.module @kernels {
   func.func @f(%n: i32, %c: i1) -> i32 {

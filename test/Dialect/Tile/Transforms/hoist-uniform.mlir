@@ -2,7 +2,8 @@
 
 !rows = !tile.fragment<[query 16], i32, row>
 gpu.module @kernels {
-  // What depends on the element stays, and so does what may not be computed where there is none: a division, a read.
+  // Operations that depend on the element stay, and so do operations that must not run without an element: a
+  // division, a read.
   // CHECK-LABEL: func.func @map(
   // CHECK-SAME: %[[X:arg0]]: {{.*}}, %[[A:arg1]]: i32, %[[B:arg2]]: i32
   // CHECK-NEXT: %[[SUM:.*]] = arith.addi %[[A]], %[[B]]

@@ -14,7 +14,7 @@ gpu.module @kernels {
     }
     return
   }
-  // A lookup sees itself to it that nothing is read.
+  // A lookup takes the condition itself, and then reads nothing.
   func.func @lookup(%table: !tile.buffer<i32>, %out: !tile.buffer<i32>, %a: i32, %b: i32, %at: i64) {
     %step = arith.constant 64 : i32
     scf.for %i = %a to %b step %step : i32 {
@@ -29,7 +29,7 @@ gpu.module @kernels {
     }
     return
   }
-  // Of what the loop does not count, the value is computed where it stands.
+  // A value that does not depend on the loop's counter is computed in place.
   func.func @elsewhere(%table: !tile.buffer<i32>, %out: !tile.buffer<i32>, %a: i32, %at: i64) {
     %x = tile.ahead %a (%j: i32) {
       %w = arith.extsi %j : i32 to i64

@@ -1,8 +1,8 @@
 // RUN: attn-opt %s -allow-unregistered-dialect --tile-overlap-mmas | FileCheck %s
 
-// A loop that another runs again does its last mma itself where the sum is used in between, where it is read under a
-// condition that is known only behind the loop, and where the next run counts from the beginning: the tile would be looked
-// for in the wrong place.
+// A loop inside another finishes its last MMA itself in three cases: the sum is used in between, it is read
+// under a condition that is known only after the loop, or the next run counts from the beginning, so that the
+// tile would be looked for at a wrong position.
 
 !q = !tile.shared<query 64, feature 64, bf16>
 !tile = !tile.shared<key 64, feature 64, bf16>

@@ -2,10 +2,10 @@
 // RUN: sed 's/tile.schedule = #wgmma/tile.schedule = #turns/' %s | attn-opt - -allow-unregistered-dialect --tile-overlap-mmas | FileCheck %s --check-prefix=STAYS
 // RUN: sed 's/, tile.several_ranges//' %s | attn-opt - -allow-unregistered-dialect --tile-overlap-mmas | FileCheck %s --check-prefix=STAYS
 
-// A loop that another runs again and again leaves its last mma to its next run: the outer loop carries the weights, and
-// whether an mma is left to do. Its last iteration leaves none, and where the loop does not run, the mma is done first.
-// Warpgroups that take turns leave none, nor do kernels whose tasks see one range. Nor does a run whose sum is read behind
-// it, which must be whole there: whether it is read is known before it ends.
+// A loop inside another leaves its last MMA to its next run: the outer loop carries the weights, and whether
+// an MMA is pending. Its last iteration leaves none, and if the loop does not run, the MMA is done first.
+// Warpgroups in ping-pong leave none, nor do kernels whose tasks see one range. Nor does a run after which
+// the sum is read, which must be complete there: whether it is read is known before the run ends.
 
 !q = !tile.shared<query 64, feature 64, bf16>
 !tile = !tile.shared<key 64, feature 64, bf16>

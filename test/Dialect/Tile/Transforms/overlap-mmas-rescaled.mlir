@@ -1,8 +1,8 @@
 // RUN: attn-opt %s -allow-unregistered-dialect --tile-overlap-mmas | FileCheck %s
 
-// Where a branch rescales what was accumulated, the wait for it stands in both branches: in front of the branch it would
-// end up in front of the softmax. Copies that are gathered need a fence: the one for keys serves the values before them.
-// A branch around the loop whose other side only takes tiles is right for a loop without iterations, too.
+// If a branch rescales the accumulator, the wait for it is in both branches: before the branch it would end
+// up before the softmax. Gathered copies need a fence: the one for keys serves the values before them. A
+// branch around the loop whose other side only takes tiles is right for a loop without iterations, too.
 
 !q = !tile.shared<query 64, feature 64, bf16>
 !tile = !tile.shared<key 64, feature 64, bf16>

@@ -1,6 +1,6 @@
 // RUN: attn-opt %s -allow-unregistered-dialect --tile-overlap-mmas | FileCheck %s
 
-// The last mma of an iteration reads a tile that one which stays reads and awaits, as those of gradients do.
+// The last MMA of an iteration reads a tile that a remaining MMA reads and waits for, as in gradients.
 
 !q = !tile.shared<query 64, feature 64, bf16>
 !tile = !tile.shared<key 64, feature 64, bf16>
@@ -12,8 +12,8 @@
 #wgmma = #tile.schedule<wgmma, rows = 64, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = false, query_in_registers = false>
 
 gpu.module @kernels {
-  // It is started in every iteration: in the first with zeros, on the tile of that one. The wait for the second mma that
-  // stays is in branches, and what was computed of the first goes through.
+  // It is started in every iteration: in the first with zeros, on that iteration's tile. The wait for the
+  // second remaining MMA is in branches, and values computed from the first pass through.
   // CHECK-LABEL: func.func @gradient
   // CHECK-SAME: %[[RING:[^:]*]]: !tile.ring<2,
   // CHECK: %[[ZERO:.*]] = tile.splat
@@ -72,7 +72,7 @@ gpu.module @kernels {
     return %out#0 : !o
   }
 
-  // With one stage the next tile could not come: the mma stays.
+  // With one stage the next tile could not arrive: the MMA stays.
   // CHECK-LABEL: func.func @one_stage
   // CHECK-NOT: arith.select
   // CHECK: tile.wait_mmas 1

@@ -1,6 +1,6 @@
 // RUN: attn-opt %s -allow-unregistered-dialect --tile-overlap-mmas | FileCheck %s --implicit-check-not=scf.if
 
-// Loops without a second mma that goes on with what they carry stay as they are.
+// Loops without a second MMA that accumulates into a carried value are unchanged.
 
 !q = !tile.shared<query 64, feature 64, bf16>
 !tile = !tile.shared<key 64, feature 64, bf16>
@@ -39,7 +39,7 @@ gpu.module @kernels {
     return
   }
 
-  // What the loop carries is replaced, not added to.
+  // The carried value is replaced, not added to.
   // CHECK-LABEL: func.func @not_added_to
   // CHECK: tile.start_mma
   // CHECK-NEXT: tile.wait_mmas 0
@@ -57,7 +57,7 @@ gpu.module @kernels {
     return %out : !o
   }
 
-  // The left operand does not depend on the first mma.
+  // The left operand does not depend on the first MMA.
   // CHECK-LABEL: func.func @independent
   // CHECK: tile.start_mma {{.*}} plus
   // CHECK-NEXT: tile.wait_mmas 0

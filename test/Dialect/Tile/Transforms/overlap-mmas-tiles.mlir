@@ -10,7 +10,8 @@
 #mma = #tile.schedule<mma, rows = 64, keys = 64, warps = 4, stages = 1, blocks = 1, split_keys = false, query_in_registers = false>
 
 gpu.module @kernels {
-  // Both mmas read one tile. Given back an iteration later, it would be the one that the producer needs for the next.
+  // Both MMAs read one tile. Released an iteration later, it would be the one that the producer needs for the
+  // next.
   // CHECK-LABEL: func.func @one_tile
   // CHECK-NOT: scf.if
   // CHECK: tile.start_mma {{.*}} plus
@@ -33,7 +34,7 @@ gpu.module @kernels {
     return %out#0 : !o
   }
 
-  // Tiles that stay where they are need no waits; the first mma may have two starts; a converted operand moves whole.
+  // Tiles outside of rings need no waits; the first MMA may have two starts; a converted operand moves whole.
   // CHECK-LABEL: func.func @no_rings
   // CHECK: scf.for
   // CHECK: %[[A:.*]] = tile.start_mma
@@ -58,7 +59,7 @@ gpu.module @kernels {
     return %out : !o
   }
 
-  // Where the first tile is not gathered and brings no fence, the second keeps its own.
+  // If the first tile is not gathered and brings no fence, the second keeps its own.
   // CHECK-LABEL: func.func @own_fence
   // CHECK: scf.for
   // CHECK: tile.start_mma
@@ -82,7 +83,7 @@ gpu.module @kernels {
     return %out : !o
   }
 
-  // Other kernels are left alone.
+  // Other kernels are unchanged.
   // CHECK-LABEL: func.func @on_mma
   // CHECK-NOT: scf.if
   // CHECK: tile.start_mma {{.*}} plus

@@ -1,6 +1,6 @@
 // RUN: attn-opt %s -allow-unregistered-dialect --tile-overlap-mmas | FileCheck %s
 
-// The second mma of an iteration runs beside the first of the next.
+// The second MMA of an iteration runs beside the first of the next.
 
 !q = !tile.shared<query 64, feature 64, bf16>
 !tile = !tile.shared<key 64, feature 64, bf16>
@@ -11,8 +11,9 @@
 #wgmma = #tile.schedule<wgmma, rows = 64, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = false, query_in_registers = false>
 
 gpu.module @kernels {
-  // The loop carries the left operand, too. Where the second tile is, is computed from the counter of the iteration
-  // before. The accumulator is finished where it would have been used, the left operand is cast behind that.
+  // The loop carries the left operand, too. The position of the second tile is computed from the previous
+  // iteration's counter. The accumulator is finished before its old use, and the left operand is cast after
+  // that.
   // CHECK-LABEL: func.func @two_dots
   // CHECK-SAME: (%[[Q:[^:]*]]: {{.*}}, %[[KEYS:[^:]*]]: {{.*}}, %[[VALUES:[^:]*]]: {{[^,]*, [^,]*, [^,]*, [^,]*}}, %[[KFULL:[^:]*]]: !tile.barriers<2>, %[[KEMPTY:[^:]*]]: !tile.barriers<2>, %[[VFULL:[^:]*]]: !tile.barriers<2>, %[[VEMPTY:[^:]*]]: !tile.barriers<2>, %[[BEGIN:[^:]*]]: i32, %[[END:[^:]*]]: i32, %[[O:[^:]*]]: {{.*}}, %[[T0:[^:]*]]: i32)
   // CHECK: %[[SOME:.*]] = arith.cmpi slt, %[[BEGIN]], %[[END]]
@@ -48,7 +49,7 @@ gpu.module @kernels {
   // CHECK-NEXT: %[[NEXT:.*]] = arith.addi %[[T]],
   // CHECK-NEXT: scf.yield %[[O1]], %[[NEXT]], %[[P]]
   // CHECK-NEXT: }
-  // Behind the loop the last one.
+  // The last MMA comes after the loop.
   // CHECK-NEXT: %[[BACK2:.*]] = arith.constant 1 : i32
   // CHECK-NEXT: %[[LAST:.*]] = arith.subi %[[LOOP]]#1, %[[BACK2]]
   // CHECK-NEXT: %[[SLOT3:.*]] = arith.remui %[[LAST]],

@@ -12,7 +12,8 @@ gpu.module @kernels {
     // CHECK: %[[RING:.*]] = tile.alloc
     %ring = tile.alloc {per_warp} : !tile.ring<3, !keys>
 
-    // Two gathers ahead of the loop, into stages 0 and 1, each only if there is such a tile; groups are closed always.
+    // Two gathers before the loop, into stages 0 and 1, each only if there is such a tile; groups are always
+    // closed.
     // CHECK: %[[T0:.*]] = arith.constant 0 : i32
     // CHECK: %[[HAS0:.*]] = arith.cmpi slt, %[[T0]], %[[N]]
     // CHECK-NEXT: scf.if %[[HAS0]] {
@@ -71,7 +72,7 @@ gpu.module @kernels {
     return
   }
 
-  // One stage: copies and computation take turns, and the loop stays as it is.
+  // One stage: copies and computation alternate, and the loop is unchanged.
   // CHECK-LABEL: func.func @one_stage
   func.func @one_stage(%n: i32, %end: i32, %b: !tile.buffer<bf16>, %z: i64) {
     %c0 = arith.constant 0 : i32
@@ -101,8 +102,8 @@ gpu.module @kernels {
     return
   }
 
-  // Older copies that are waited for in front of the loop: the first tile starts before that wait, which leaves its
-  // group unfinished; so does what the gather is computed from, and what the wait is for stays behind it.
+  // A wait for older copies precedes the loop: the first tile starts before that wait, which leaves its group
+  // unfinished. The inputs of the gather move, too, and the users of the older copies stay after the wait.
   // CHECK-LABEL: func.func @older_copies
   // CHECK: %[[FROM:.*]] = arith.addi
   // CHECK: scf.if
@@ -136,8 +137,9 @@ gpu.module @kernels {
     return
   }
 
-  // Lines that must be looked up: all lookups of the first tiles start in front of the first gather, if there is such a
-  // tile; in the loop the lookup runs a tile ahead of the gather, which takes what the iteration before has found.
+  // Lines that must be looked up: all lookups of the first tiles start before the first gather, if there is
+  // such a tile. In the loop the lookup runs a tile ahead of the gather, which uses the result of the
+  // previous iteration.
   // CHECK-LABEL: func.func @looked_up
   // CHECK-SAME: (%[[N:[^:]*]]: i32, %[[END:[^:]*]]: i32
   // CHECK: %[[HAS0:.*]] = arith.cmpi slt, %{{.*}}, %[[N]]

@@ -4,7 +4,8 @@
 !keys = !tile.shared<key 16, feature 16, bf16>
 !queries = !tile.fragment<[query 16, feature 16], bf16>
 
-// What is known of the first record is carried from the start; the next is asked for where this one is read again.
+// Known fields of the first record are carried from the start; the next record is requested where this one is
+// read again.
 gpu.module @kernels {
   func.func @nest(%tasks: !tile.buffer<i32>, %parts: !tile.buffer<i32>, %out: !tile.buffer<i32>, %a: i32, %b: i32, %t0: i32, %t1: i32,
                   %q: !queries, %k: !keys, %zero: !rows, %at: i64) {
@@ -41,7 +42,7 @@ gpu.module @kernels {
 // CHECK-NEXT: %[[FIRST:.*]] = tile.record %arg1[%[[AFTER]]#0] if %[[ANY]]
 // CHECK: scf.yield %[[AFTER]]#0, %[[AFTER]]#1, %[[FIRST]]
 
-// Warps that only copy read a record where they need it.
+// Warps that only copy read a record in place.
 // CHECK-LABEL: func.func @copies(
 // CHECK: scf.for %[[I:[^ ]*]] = %arg2 to %arg3 step %{{[^ ]*}} : i32 {
 // CHECK-NEXT: tile.record %arg0[%[[I]]]

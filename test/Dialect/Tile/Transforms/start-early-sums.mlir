@@ -1,6 +1,6 @@
 // RUN: attn-opt %s -allow-unregistered-dialect --tile-start-early | FileCheck %s
 
-// Where two sums end together, the next iteration's first mma is started between them.
+// If two sums end together, the next iteration's first MMA is started between them.
 
 !q = !tile.shared<query 64, feature 64, bf16>
 !tile = !tile.shared<key 64, feature 64, bf16>
@@ -26,7 +26,7 @@ gpu.module @kernels {
   // CHECK: %[[DV0:.*]] = tile.start_mma {{.*}} plus %[[DV]]
   // CHECK-NEXT: %[[G:.*]] = tile.wait_mmas 1 %[[G0]]
   // CHECK-NEXT: "test.gradients"(%[[G]])
-  // The sum that is under way stays so.
+  // The sum in flight stays in flight.
   // CHECK-NEXT: %[[NEXT:.*]] = arith.addi %[[KEY]], %[[STEP]]
   // CHECK-NEXT: %[[MORE:.*]] = arith.cmpi slt, %[[NEXT]], %[[END]]
   // CHECK: %[[ONE:.*]] = arith.select %[[MORE]], %{{.*}}, %{{.*}}
@@ -66,7 +66,7 @@ gpu.module @kernels {
     return %out#0, %out#1 : !o, !o
   }
 
-  // Sums that end one after the other, of which the last is finished for itself, stay as they are.
+  // Sums that end one after the other, the last of them separately, are unchanged.
   // CHECK-LABEL: func.func @apart
   // CHECK-NOT: scf.if
   // CHECK: scf.for
@@ -94,7 +94,7 @@ gpu.module @kernels {
     return %out#0, %out#1 : !o, !o
   }
 
-  // Behind the last sum's start nothing else is waited for: it would wait for the early mma, too.
+  // After the last sum's start there is no other wait: it would also wait for the early MMA.
   // CHECK-LABEL: func.func @between
   // CHECK-NOT: scf.if
   // CHECK: scf.for

@@ -1,6 +1,6 @@
 // RUN: attn-opt %s -allow-unregistered-dialect --tile-start-early | FileCheck %s
 
-// Where warps meet in a loop, the next iteration's first mma is started in front of the barrier.
+// If warps sync in a loop, the next iteration's first MMA is started before the barrier.
 
 !q = !tile.shared<query 64, feature 64, bf16>
 !tile = !tile.shared<key 64, feature 64, bf16>
@@ -16,7 +16,7 @@
 gpu.module @kernels {
   // CHECK-LABEL: func.func @gradient
   // CHECK-SAME: %[[RING:[^:]*]]: !tile.ring<3,
-  // The first iteration's is started, and finished, in front of the loop, if it has iterations.
+  // The first iteration's MMA is started and finished before the loop, if it has iterations.
   // CHECK: %[[SOME:.*]] = arith.cmpi slt, %[[BEGIN:.*]], %[[END:[^ ]*]] :
   // CHECK-NEXT: %[[FRONT:.*]] = scf.if %[[SOME]]
   // CHECK: tile.mbarrier_wait %[[FULL:[0-9a-z_#]+]]{{\[}}%{{.*}}]
@@ -33,7 +33,7 @@ gpu.module @kernels {
   // CHECK: %[[DV0:.*]] = tile.start_mma {{.*}} plus %[[DV]]
   // CHECK-NEXT: %[[G:.*]] = tile.wait_mmas 1 %[[G0]]
   // CHECK-NEXT: "test.exchange"(%[[G]])
-  // What is under way, and was to be finished with the last, is finished now.
+  // The MMA in flight that was finished with the last is finished now.
   // CHECK-NEXT: %[[DV1:.*]] = tile.wait_mmas 0 %[[DV0]]
   // The next tile, or the last one again.
   // CHECK-NEXT: %[[NEXT:.*]] = arith.addi %[[KEY]], %[[STEP]]
@@ -88,7 +88,7 @@ gpu.module @kernels {
     return %out#0, %out#1 : !o, !o
   }
 
-  // Without a barrier, and with one sum, there is no such place.
+  // Without a barrier, and with one sum, there is no such position.
   // CHECK-LABEL: func.func @alone
   // CHECK-NOT: scf.if
   // CHECK: scf.for
@@ -113,7 +113,7 @@ gpu.module @kernels {
     return %out#0 : !o
   }
 
-  // What the first mma reads must be there: not what the loop carries, for one.
+  // Operands of the first MMA must be available early: a carried value is not.
   // CHECK-LABEL: func.func @depends
   // CHECK-NOT: scf.if
   // CHECK: scf.for
@@ -140,7 +140,7 @@ gpu.module @kernels {
     return %out#1 : !o
   }
 
-  // Nor a place that nothing counts.
+  // The tile's position does not depend on a counter.
   // CHECK-LABEL: func.func @anywhere
   // CHECK-NOT: scf.if
   // CHECK: scf.for
@@ -165,7 +165,7 @@ gpu.module @kernels {
     return %out : !o
   }
 
-  // Long tiles stay.
+  // Long tiles are unchanged.
   // CHECK-LABEL: func.func @long
   // CHECK-NOT: scf.if
   // CHECK: scf.for

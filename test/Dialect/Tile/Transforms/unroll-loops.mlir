@@ -1,6 +1,7 @@
 // RUN: attn-opt %s --tile-unroll-loops | FileCheck %s
 
-// Four at once: what stands before the reads, the reads, the sums in their order. Then two and one of what is left.
+// Four at once: operations before the reads, the reads, the sums in their order. Then two and one of the
+// rest.
 
 gpu.module @kernels {
   func.func @sum(%b: !tile.buffer<f32>, %lanes: i32, %n: i32) -> f32 {

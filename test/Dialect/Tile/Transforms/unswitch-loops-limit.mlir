@@ -1,7 +1,8 @@
 // RUN: attn-opt %s --allow-unregistered-dialect --tile-unswitch-loops | FileCheck %s
 
-// A branch that is taken up to a limit: one loop up to there with what it does, and one that takes the rest of the tiles,
-// from the first that the other does not reach. What is counted in both goes from one to the other.
+// A branch that is taken up to a limit: one loop up to the limit with the branch, and one that takes the rest
+// of the tiles, from the first counter value that the other does not reach. Values counted in both go from
+// one to the other.
 
 !k = !tile.shared<key 32, feature 64, bf16, swizzled>
 #schedule = #tile.schedule<wgmma, rows = 64, keys = 32, warps = 4, stages = 2, blocks = 1, split_keys = false, query_in_registers = false>

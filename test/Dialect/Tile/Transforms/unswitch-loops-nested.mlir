@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --allow-unregistered-dialect --tile-unswitch-loops | FileCheck %s
 
-// Which loops and branches are meant.
+// Loops and branches to which the pass applies.
 
 !q = !tile.shared<query 64, feature 64, bf16, swizzled>
 !k = !tile.shared<key 32, feature 64, bf16, swizzled>
@@ -8,8 +8,8 @@
 #mma = #tile.schedule<mma, rows = 64, keys = 32, warps = 4, stages = 2, blocks = 1, split_keys = false, query_in_registers = false>
 
 gpu.module @kernels {
-  // What depends on the outer loop stays in it; so does what a loop without tiles decides. Two branches on the same
-  // condition are one decision, wherever they stand.
+  // A condition that depends on the outer loop stays in it; so does one in a loop without tiles. Two branches
+  // on the same condition are one decision, in any position.
   // CHECK-LABEL: func.func @outer(
   // CHECK: scf.for %[[TASK:.*]] = {{.*}} : i32 {
   // CHECK-NEXT: tile.consume
@@ -65,7 +65,7 @@ gpu.module @kernels {
     return
   }
 
-  // What moves out of the inner loop moves out of the outer one, which has tiles, too.
+  // A condition that leaves the inner loop also leaves the outer one, which has tiles, too.
   // CHECK-LABEL: func.func @both(
   // CHECK-SAME: %[[D:[^:]*]]: i1)
   // CHECK: scf.if %[[D]] {

@@ -7,9 +7,9 @@
 #mma = #tile.schedule<mma, rows = 64, keys = 32, warps = 4, stages = 2, blocks = 1, split_keys = false, query_in_registers = false>
 
 gpu.module @kernels {
-  // A consumer whose rows may not exist: with them a flat loop; without, one that takes tiles, counts what is counted
-  // for them all, and leaves the sum as it was. Who asks for the condition itself gets a constant. What nobody uses
-  // behind the loop is not its result.
+  // A consumer whose rows may not exist. With rows a loop without branches; without, one that takes tiles,
+  // advances the counters, and leaves the sum unchanged. Other uses of the condition become a constant.
+  // Values without uses after the loop are not its results.
   // CHECK-LABEL: func.func @consumer(
   // CHECK-SAME: %[[RING:[^:]*]]: !tile.ring<{{.*}}, %[[N:[^:]*]]: i32, %[[ROWS:[^:]*]]: i1, %[[F:[^:]*]]: f32)
   // CHECK: %[[OUT:.*]]:2 = scf.if %[[ROWS]] -> (f32, i32) {
@@ -56,7 +56,7 @@ gpu.module @kernels {
     return
   }
 
-  // A branch that reads no tile stays: what is computed from tiles stands once, though its condition is known.
+  // A branch that reads no tile stays: computations on tiles exist once, though the condition is known.
   // CHECK-LABEL: func.func @mask(
   // CHECK-NOT: scf.if
   // CHECK: scf.for
@@ -81,8 +81,9 @@ gpu.module @kernels {
     return
   }
 
-  // A producer that fetches from one of three tensors: the place is found by a branch in the loop, the tensor chosen in
-  // the copies. Three loops, each with what its own tensor needs. What differs between tiles is decided in the loop.
+  // A producer that loads from one of three tensors: a branch in the loop finds the slot, and the copies
+  // choose the tensor. Three loops, each with the operations of its own tensor. Conditions that differ
+  // between tiles stay in the loop.
   // CHECK-LABEL: func.func @producer(
   // CHECK-SAME: %[[A:[^:]*]]: !tile.tensor_map<4>, %[[B:[^:]*]]: !tile.tensor_map<4>, %[[C:[^:]*]]: !tile.tensor_map<4>, %[[TABLE:[^:]*]]: !tile.buffer<i32>, %[[FIRST:[^:]*]]: i1, %[[SECOND:[^:]*]]: i1
   // CHECK: scf.if %[[FIRST]] {

@@ -7,8 +7,8 @@
 !max = !tile.fragment<[query 16], f32>
 
 gpu.module @kernels {
-  // Queries are rows of S and columns of St. What both need is read once and converted; scalars and coordinates are
-  // made twice; a maximum has the layout of the scores that it is taken of.
+  // Queries are rows of S and columns of St. Values that both need are read once and converted; scalars and
+  // coordinates are made twice; a maximum has the layout of its scores.
   // CHECK-LABEL: func.func @both
   func.func @both(%q: !queries, %k: !keys, %i: i32, %x: f32, %lse: !tile.buffer<f32>) {
     // CHECK: tile.splat {{.*}} -> <[query 16], f32, row>
@@ -39,7 +39,8 @@ gpu.module @kernels {
     %pt = tile.map %st, %l, %unit, %m, %key (%v: f32, %w: f32, %u: f32, %o: f32, %n: i32) {
       tile.yield %v : f32
     } : !transposed, !max, !max, !max, !tile.fragment<[key 32], i32> -> !transposed
-    // A program that exchanges axes is served where the result is needed: here as a left operand, there as scores.
+    // A program that exchanges axes gets the result in the layout of its use: once as a left operand, once as
+    // scores.
     // CHECK: %[[CAST:.*]] = tile.cast {{.*}} -> <[query 16, key 32], bf16, lhs>
     %r = tile.cast %p : !scores -> !tile.fragment<[query 16, key 32], bf16>
     // CHECK: tile.convert %[[CAST]] : <[query 16, key 32], bf16, lhs> -> <[key 32, query 16], bf16, lhs>

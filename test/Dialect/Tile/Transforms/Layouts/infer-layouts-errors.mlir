@@ -23,7 +23,7 @@ gpu.module @kernels {
 !acc = !tile.fragment<[query 16, key 16], f32>
 !transposed = !tile.fragment<[key 16, query 16], f32>
 
-// Where lanes' coordinates start is in no other layout what it is in this one.
+// The start of a lane's coordinates differs between layouts.
 gpu.module @kernels {
   func.func @relative(%s: !acc, %st: !transposed) {
     %first, %offsets = tile.lane_coordinates : !tile.fragment<[key 16], i32>
@@ -86,7 +86,7 @@ gpu.module @kernels {
 
 // -----
 
-// A right operand is for mmas; elements of it are for nobody else.
+// A right operand is for MMAs; its elements have no other use.
 gpu.module @kernels {
   func.func @right(%x: f32, %i: i32, %t: !tile.shared<query 16, feature 64, bf16>, %k: !tile.shared<key 16, feature 64, f8E4M3FN>) {
     %q = tile.load %t at %i : !tile.shared<query 16, feature 64, bf16> -> !tile.fragment<[query 16, feature 64], bf16>

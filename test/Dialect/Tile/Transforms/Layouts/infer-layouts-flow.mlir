@@ -7,7 +7,7 @@
 !rows = !tile.fragment<[query 16], f32>
 
 gpu.module @kernels {
-  // A loop carries what its iterations make, whatever enters it: a left operand that nobody has written, sums that
+  // A loop carries the layout of its iterations, whatever enters it: an undefined left operand, sums that
   // begin with a scalar, and column maxima that come in along rows.
   // CHECK-LABEL: func.func @carried
   func.func @carried(%v: !values, %n: i32, %x: f32, %s: !acc, %st: !tile.fragment<[key 16, query 16], f32>) {
@@ -38,7 +38,8 @@ gpu.module @kernels {
     return
   }
 
-  // Branches hand on what reaches them first; the other branch converts. Nobody minds the last value.
+  // Branches take the layout that reaches them first; the other branch converts. No user depends on the last
+  // value's layout.
   // CHECK-LABEL: func.func @branch
   func.func @branch(%c: i1, %x: f32, %s: !acc, %st: !tile.fragment<[key 16, query 16], f32>) {
     // CHECK: scf.if {{.*}} -> (!tile.fragment<[query 16], f32, row>)
@@ -53,7 +54,7 @@ gpu.module @kernels {
     }
     // CHECK: tile.splat {{.*}} -> <[key 24], f32, col>
     %free = tile.splat %x : f32 -> !tile.fragment<[key 24], f32>
-    // What the file decides stays; a conversion that is none goes.
+    // A layout of the file stays; a conversion to the same layout is removed.
     // CHECK-NEXT: tile.splat {{.*}} -> <[query 16], f32, col>
     %given = tile.splat %x : f32 -> !tile.fragment<[query 16], f32, col>
     // CHECK-NEXT: return

@@ -5,7 +5,8 @@
 !scores = !tile.fragment<[query 16, key 32], f32>
 !acc = !tile.fragment<[query 16, feature 80], f32>
 
-// Scores have queries along rows and keys along columns: one-axis fragments follow the scores that they meet.
+// Scores have queries along rows and keys along columns: one-axis fragments follow the scores that they
+// combine with.
 // CHECK-LABEL: func.func @forward
 // CHECK-NOT: tile.convert
 gpu.module @kernels {
@@ -44,7 +45,7 @@ gpu.module @kernels {
     %whole = tile.complete %sum : !tile.fragment<[query 16], f32, partial> -> !tile.fragment<[query 16], f32>
     // CHECK: tile.reduce add {{.*}} -> <[key 32], f32, col>
     %columns = tile.reduce add %masked : !scores -> !tile.fragment<[key 32], f32>
-    // Accumulators become left operands on their way through a cast, at no cost.
+    // Accumulators become left operands by a cast, at no cost.
     // CHECK: tile.cast {{.*}} -> <[query 16, key 32], bf16, lhs>
     %p = tile.cast %masked : !scores -> !tile.fragment<[query 16, key 32], bf16>
     // CHECK: tile.splat {{.*}} -> <[query 16, feature 80], f32, acc>

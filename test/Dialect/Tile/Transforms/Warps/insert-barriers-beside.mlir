@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --tile-insert-barriers --tile-allocate-shared | FileCheck %s
 
-// Tiles beside rings, which nobody fills: barriers come behind all, so that tiles follow each other without gaps.
+// With tiles outside of rings, barriers come after all tiles, so that tiles follow each other without gaps.
 
 #schedule = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, producers = 4, producer_registers = 40, consumer_registers = 232>
 !keys = !tile.shared<key 64, feature 64, bf16>

@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --tile-insert-barriers --tile-fold-constants | FileCheck %s
 
-// A fetch whose lines may have to be cleared: one barrier more, and the parity of the tiles that were.
+// A TMA load whose lines may have to be cleared: one more barrier, and the parity of the cleared tiles.
 
 #schedule = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, producers = 4, producer_registers = 40, consumer_registers = 232>
 !values = !tile.shared<key 64, feature 64, bf16>
@@ -19,7 +19,8 @@ gpu.module @kernels {
   // CHECK-NEXT: %[[TILE:.*]] = tile.ring_stage
   // CHECK: tile.mbarrier_wait %[[EMPTY]][%[[STAGE]]]
   // CHECK-NEXT: tile.sync warp
-  // The fetch arrives where all wait, or, of a tile with lines to clear, at the third barrier.
+  // The TMA load arrives at the barrier of the consumers or, for a tile with lines to clear, at the third
+  // barrier.
   // CHECK-NEXT: %[[LEFT:.*]] = arith.subi %[[N]], %[[KEY]]
   // CHECK-NEXT: %[[TAIL:.*]] = arith.cmpi slt, %[[LEFT]], %c64_i32
   // CHECK-NEXT: %[[AT:.*]] = arith.select %[[TAIL]], %c2_i32, %[[STAGE]]
@@ -41,7 +42,7 @@ gpu.module @kernels {
   // CHECK-NEXT: scf.yield %[[T0]], %[[P0]]
   // CHECK-NEXT: }
   // CHECK-NEXT: scf.yield %[[BRANCH]]#0, %[[BRANCH]]#1
-  // Takers know of tiles, not of clearing.
+  // Consumers need not know about clearing.
   // CHECK: scf.for {{.*}} iter_args(%[[T0:.*]] = %c0_i32) -> (i32)
   // CHECK-NEXT: %[[LOOP:.*]] = scf.for {{.*}} iter_args(%[[T:.*]] = %[[T0]]) -> (i32)
   // CHECK: scf.yield %[[LOOP]]

@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --tile-insert-barriers --tile-fold-constants | FileCheck %s
 
-// Rings of two levels: their counters, and tiles that are used in loops within.
+// Rings of two levels: their counters, and tiles that are used in inner loops.
 
 #schedule = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, producers = 4, producer_registers = 40, consumer_registers = 232>
 !keys = !tile.shared<key 64, feature 64, bf16>
@@ -10,9 +10,9 @@
 !query_ring = !tile.ring<1, !queries>
 
 gpu.module @kernels {
-  // Queries are gathered by all, keys fetched by the first warp.
+  // Queries are gathered by all, keys loaded by the first warp.
   // CHECK-LABEL: @mixed
-  // Barriers of inner loops come first, each behind its ring.
+  // Barriers of inner loops come first, each after its ring.
   // CHECK: %[[QUERIES:.*]] = tile.alloc : !tile.ring<1,
   // CHECK-NEXT: %[[KEYS:.*]] = tile.alloc : !tile.ring<2,
   // CHECK-NEXT: %[[KFULL:.*]] = tile.alloc : !tile.barriers<2>
@@ -22,7 +22,7 @@ gpu.module @kernels {
   // CHECK-NEXT: tile.init_barriers %[[QFULL]], %[[QEMPTY]], %[[KFULL]], %[[KEMPTY]] counts [128, 8, 1, 8]
   // The first warp counts both.
   // CHECK: scf.for {{.*}} iter_args(%[[Q:.*]] = %c0_i32, %[[K:.*]] = %c0_i32)
-  // The number of an only stage is no constant.
+  // The number of a single stage is no constant.
   // CHECK-NEXT: %[[STAGE:.*]] = tile.from_lane %c0_i32[%c0_i32]
   // CHECK-NEXT: tile.ring_stage %[[QUERIES]][%[[STAGE]]]
   // CHECK-NEXT: tile.ring_position %[[Q]] of 1
@@ -34,11 +34,12 @@ gpu.module @kernels {
   // CHECK: tile.tma_load {{.*}} on %[[KFULL]]
   // CHECK: %[[QNEXT:.*]] = arith.addi %[[Q]], %c1_i32
   // CHECK-NEXT: scf.yield %[[QNEXT]], %[[KEYLOOP]]
-  // The others count tasks from 0 on their own.
+  // The other warps count tasks from 0.
   // CHECK: scf.for {{.*}} iter_args(%{{.*}} = %c0_i32) -> (i32)
   // CHECK: tile.mbarrier_wait %[[QEMPTY]]
   // CHECK-NOT: tile.tma_load
-  // The queries are awaited in front of what contains their uses; no lane may still be waiting when a lane hands them back.
+  // Consumers wait for the queries before the loop that contains their uses; no lane may still be waiting
+  // when a lane releases them.
   // CHECK: scf.for {{.*}} iter_args(%[[Q:.*]] = %c0_i32, %[[K:.*]] = %c0_i32)
   // CHECK-NEXT: %[[STAGE:.*]] = tile.from_lane
   // CHECK-NEXT: %{{.*}}, %[[PARITY:.*]] = tile.ring_position %[[Q]] of 1
@@ -54,7 +55,7 @@ gpu.module @kernels {
   // CHECK-NEXT: tile.ring_position
   // CHECK-NEXT: tile.arrive %[[KEMPTY]]
   // CHECK: scf.yield %[[USED]]
-  // Tiles that nobody uses: all lanes have seen the phase before one ends it.
+  // Unused tiles: all lanes have seen the phase before one ends it.
   // CHECK-NEXT: } else {
   // CHECK-NEXT: %[[UNUSED:.*]] = scf.for {{.*}} iter_args(%{{.*}} = %[[K]])
   // CHECK: tile.mbarrier_wait %[[KFULL]]

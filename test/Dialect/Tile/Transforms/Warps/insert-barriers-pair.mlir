@@ -1,6 +1,7 @@
 // RUN: attn-opt %s --tile-insert-barriers --tile-fold-constants | FileCheck %s
 
-// Gathered rings that a loop fills and takes together: one counter. Both sides may have two such loops.
+// Gathered rings that a loop produces and consumes together have one counter. Both sides may have two such
+// loops.
 
 #schedule = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, producers = 4, producer_registers = 40, consumer_registers = 232>
 !keys = !tile.shared<key 64, feature 64, bf16>
@@ -27,7 +28,7 @@ gpu.module @kernels {
   // CHECK-NEXT: }
   // CHECK-NEXT: %[[NEXT:.*]] = arith.addi %[[Q]], %c1_i32
   // CHECK-NEXT: scf.yield %[[NEXT]], %[[BOTH]]
-  // Of the queries no fence is needed: the one behind the keys' wait serves both.
+  // The queries need no fence: the one after the keys' wait serves both.
   // CHECK: scf.for {{.*}} iter_args(%[[Q:.*]] = %c0_i32, %[[T0:.*]] = %c0_i32)
   // CHECK: tile.mbarrier_wait
   // CHECK-NEXT: %[[QUERY:.*]] = tile.ring_stage

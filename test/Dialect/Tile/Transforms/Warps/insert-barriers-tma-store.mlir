@@ -1,7 +1,7 @@
 // RUN: attn-opt %s --tile-insert-barriers --tile-fold-constants | FileCheck %s
 // RUN: sed 's/ring<2/ring<3/' %s | attn-opt --tile-insert-barriers --tile-fold-constants | FileCheck %s --check-prefix=THREE
 
-// A tile whose memory is sent: its stage is handed back when the next tile is taken.
+// A tile that a TMA store reads: its stage is released when the next tile is consumed.
 
 #schedule = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, producers = 4, producer_registers = 40, consumer_registers = 232>
 !queries = !tile.shared<query 128, feature 64, bf16, boxes 64>
@@ -14,7 +14,8 @@ gpu.module @kernels {
   // CHECK-LABEL: @send
   // CHECK: %[[FULL:.*]] = tile.alloc : !tile.barriers<2>
   // CHECK-NEXT: %[[EMPTY:.*]] = tile.alloc : !tile.barriers<2>
-  // The first tile that is taken hands back a stage that nobody has filled: the last one, whose rounds begin a tile late.
+  // The first consumed tile releases a stage that was never produced: the last one, whose rounds begin a tile
+  // late.
   // CHECK: scf.for {{.*}} iter_args(%[[T:.*]] = %c0_i32)
   // CHECK-NEXT: %[[STAGE:.*]], %{{.*}} = tile.ring_position %[[T]] of 2
   // CHECK-NEXT: tile.ring_stage
@@ -39,7 +40,7 @@ gpu.module @kernels {
   // CHECK-NEXT: scf.yield
   // CHECK-NEXT: }
   // CHECK-NEXT: tile.wait_tma_stores
-  // Of three stages it is that of the tile before, too.
+  // With three stages it is that of the previous tile, too.
   // THREE: scf.for {{.*}} iter_args(%[[T:.*]] = %c0_i32)
   // THREE: %[[LATER:.*]] = arith.addi %[[T]], %c1_i32
   // THREE-NEXT: tile.ring_position %[[LATER]] of 3

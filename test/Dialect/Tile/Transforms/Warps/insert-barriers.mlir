@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --tile-insert-barriers --tile-fold-constants | FileCheck %s
 
-// One ring, one loop: what it gets and where.
+// One ring, one loop: its barriers and their positions.
 
 #schedule = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, producers = 4, producer_registers = 40, consumer_registers = 232>
 !keys = !tile.shared<key 64, feature 64, bf16>
@@ -8,7 +8,7 @@
 !scores = !tile.fragment<[query 16, key 64], f32>
 
 gpu.module @kernels {
-  // A fetch arrives once, each of eight warps hands stages back.
+  // A TMA load arrives once, each of eight warps releases stages.
   // CHECK-LABEL: @fetch
   // CHECK: %[[RING:.*]] = tile.alloc : !tile.ring<3,
   // CHECK-NEXT: %[[FULL:.*]] = tile.alloc : !tile.barriers<3>
@@ -66,7 +66,7 @@ gpu.module @kernels {
     return
   }
 
-  // Where one warp gathers, its 32 threads arrive. What lanes read themselves needs no fence, and they meet behind it.
+  // If one warp gathers, its 32 threads arrive. Lanes' own reads need no fence, and lanes sync after them.
   // CHECK-LABEL: @one_warp_gathers
   // CHECK: %[[FULL:.*]] = tile.alloc : !tile.barriers<2>
   // CHECK-NEXT: %[[EMPTY:.*]] = tile.alloc : !tile.barriers<2>
@@ -109,7 +109,8 @@ gpu.module @kernels {
     return
   }
 
-  // Every thread of the producer warps arrives with its own copies, and mmas need a fence behind the wait for them.
+  // Every thread of the producer warps arrives with its own copies, and MMAs need a fence after the wait for
+  // them.
   // CHECK-LABEL: @gather
   // CHECK: %[[FULL:.*]] = tile.alloc : !tile.barriers<3>
   // CHECK-NEXT: %[[EMPTY:.*]] = tile.alloc : !tile.barriers<3>
@@ -152,7 +153,7 @@ gpu.module @kernels {
     return
   }
 
-  // Each way through a fill fetches once.
+  // Each path through a tile.produce has one TMA load.
   // CHECK-LABEL: @ways
   // CHECK: %[[FULL:.*]] = tile.alloc : !tile.barriers<3>
   // CHECK: tile.sync warp
@@ -184,7 +185,7 @@ gpu.module @kernels {
     return
   }
 
-  // A ring that nobody fills or takes needs none.
+  // A ring that is neither produced nor consumed needs no barriers.
   // CHECK-LABEL: @none
   // CHECK-NEXT: tile.alloc
   // CHECK-NEXT: return

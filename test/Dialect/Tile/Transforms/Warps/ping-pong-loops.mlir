@@ -9,7 +9,7 @@
 #none = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, producers = 4, ping_pong = false>
 
 gpu.module @kernels {
-  // Warpgroups without rows take their turns, too. For them a turn stands in the place of all waits.
+  // Warpgroups without rows take their turns, too. For them a turn replaces all waits.
   // CHECK-LABEL: func.func @takes
   // CHECK: scf.if
   // CHECK: tile.named_barrier_arrive
@@ -63,7 +63,7 @@ gpu.module @kernels {
     return
   }
 
-  // Who uses a tile without an mma awaits it, behind the turn.
+  // A warpgroup that uses a tile without an MMA waits for the tile, after the turn.
   // CHECK-LABEL: func.func @reads
   // CHECK: tile.named_barrier_arrive
   // CHECK: scf.for

@@ -8,8 +8,9 @@
 #turns = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, producers = 4, ping_pong = true>
 
 gpu.module @kernels {
-  // The last warpgroup gives the first its first turn. In a rotated loop a turn lasts from the wait for the first mma's
-  // tile until all mmas of the iteration are started, on both sides of the branch. In the end a turn is left over.
+  // The last warpgroup gives the first its first turn. In a rotated loop a turn lasts from the wait for the
+  // first MMA's tile until all MMAs of the iteration are started, on both sides of the branch. In the end a
+  // turn is left over.
   // CHECK-LABEL: func.func @rotated
   // CHECK: %[[WARP:.*]] = tile.warp_id
   // CHECK: %[[CONSUMER:.*]] = arith.subi %[[WARP]], %c4_i32

@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --allow-unregistered-dialect --tile-specialize-warps | FileCheck %s
 
-// What loops and branches hand on stays with the role that needs it.
+// Values that loops and branches pass on stay with the role that needs them.
 
 !k = !tile.shared<key 32, feature 64, bf16, swizzled>
 !v = !tile.shared<key 32, feature 128, bf16, swizzled>
@@ -9,8 +9,8 @@
 #schedule = #tile.schedule<wgmma, rows = 64, keys = 32, warps = 4, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, producers = 4, producer_registers = 40, consumer_registers = 232>
 
 gpu.module @kernels {
-  // The loops carry a place, from which the next one is computed (the producer's), a sum (the consumer's) and a count
-  // (both need it). The branch in front of the fill decides both on the next place and on a scale.
+  // The loops carry a slot, from which the next one is computed (the producer's), a sum (the consumer's) and
+  // a count (both need it). The branch before the tile.produce decides both on the next slot and on a scale.
   // CHECK-LABEL: func.func @carried(
   // CHECK-SAME: %{{[^:]*}}: !tile.tensor_map<4>, %[[N:[^:]*]]: i32, %[[C:[^:]*]]: i1, %[[F:[^:]*]]: f32)
   // CHECK: tile.set_registers 40
@@ -65,8 +65,8 @@ gpu.module @kernels {
     return
   }
 
-  // A value ahead of the loop is for fills, and each warp that fills has it; so has a fill's own branch what it needs. What
-  // all iterations hand on is not carried.
+  // A value before the loop is for producers, and each producer warp has it; a tile.produce's own branch also
+  // has the values it needs. Values that all iterations pass on unchanged are not carried.
   // CHECK-LABEL: func.func @ahead(
   // CHECK-SAME: %[[END:[^:]*]]: i32)
   // CHECK: tile.set_registers 40

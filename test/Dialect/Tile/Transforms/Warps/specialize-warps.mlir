@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --allow-unregistered-dialect --tile-specialize-warps | FileCheck %s
 
-// Who fills and who uses: one loop; two rings on two levels; gathers; both.
+// Producers and consumers: one loop; two rings on two levels; gathers; both.
 
 !q = !tile.shared<query 64, feature 64, bf16, swizzled>
 !k = !tile.shared<key 32, feature 64, bf16, swizzled>
@@ -11,7 +11,8 @@
 #mma = #tile.schedule<mma, rows = 64, keys = 32, warps = 4, stages = 2, blocks = 1, split_keys = false, query_in_registers = false>
 
 gpu.module @kernels {
-  // One fill and one mma: what stands in front is shared, the producer needs no sum, and the consumer no slots.
+  // One tile.produce and one MMA: earlier operations are shared, the producer needs no sum, and the consumer no
+  // slots.
   // CHECK-LABEL: func.func @toy(
   // CHECK-SAME: %[[MAP:[^:]*]]: !tile.tensor_map<4>, %[[Q:[^:]*]]: !tile.shared<{{[^>]*}}>, %[[SLOTS:[^:]*]]: !tile.buffer<i32>, %[[N:[^:]*]]: i32,
   // CHECK: %[[NONE:.*]] = tile.undefined
@@ -63,8 +64,8 @@ gpu.module @kernels {
     return
   }
 
-  // Two rings on two levels: each warp walks both loops, the outer one with what only its own fill needs. The kernel
-  // knows its warp already.
+  // Two rings on two levels: each warp walks both loops, the outer one with only the operations of its own
+  // tile.produce. The kernel already computes its warp.
   // CHECK-LABEL: func.func @levels(
   // CHECK: %[[QRING:.*]] = tile.alloc : !tile.ring<1,
   // CHECK: %[[KRING:.*]] = tile.alloc : !tile.ring<2,
@@ -152,7 +153,7 @@ gpu.module @kernels {
     return
   }
 
-  // Queries are gathered by all producers; where tokens alone are fetched, one warp does it.
+  // Queries are gathered by all producers; if only tokens are loaded by TMA, one warp does it.
   // CHECK-LABEL: func.func @mixed(
   // CHECK: %[[QRING:.*]] = tile.alloc : !tile.ring<1,
   // CHECK: %[[KRING:.*]] = tile.alloc : !tile.ring<2,

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# The symbols that a shared library exports, and their versions, are those that headers of the C API declare: the stable
-# ones have the version of the interface, those of Unstable.h that of the very release, so that a program that was linked
-# with another one does not start. test/install/symbols.txt lists what comes of it.
+# A shared library exports the symbols that headers of the C API declare. Stable symbols have the version of
+# the interface. Symbols of Unstable.h have the version of the exact release, so that a program linked with
+# another release does not start. test/install/symbols.txt lists the result.
 
-# attn_export_headers(<target> [ALSO <symbols>...]): ALSO names what is as unstable as Unstable.h and in no header of it.
+# attn_export_headers(<target> [ALSO <symbols>...]): ALSO names symbols that are as unstable as Unstable.h and
+# in no header.
 function(attn_export_headers target)
   cmake_parse_arguments(_export "" "" ALSO ${ARGN})
   set(_stable "")
@@ -35,7 +36,7 @@ ATTN_UNSTABLE_${PROJECT_VERSION} {
   global: ${_unstable};
 };
 ")
-  # A library has some of the functions alone: the runtime has not the compiler's.
+  # Some functions are in one library alone: the runtime lacks the compiler's.
   target_link_options(${target} PRIVATE -Wl,--version-script=${_map} -Wl,--undefined-version)
   set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${_map})
 endfunction()

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# What `cmake --install build --prefix P` puts below P: headers, libraries, programs, and what CMake and pkg-config need to
-# find them; and the Debian package of the same. The component python, which the wheel takes, is not among it.
+# `cmake --install build --prefix P` installs headers, libraries, programs, and the files of CMake and
+# pkg-config below P; the Debian package has the same content. The component python, which the wheel takes, is
+# excluded.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(_cmake ${CMAKE_INSTALL_LIBDIR}/cmake/attn)
-# Tests and benchmarks are no part of it, so that they need not be built: the target programs is.
+# Tests and benchmarks are not installed, so they need not be built; the target programs must be.
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/attn-c DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT runtime)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/runtime/include/attn_rt DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT runtime
-  PATTERN capi EXCLUDE # what handles stand for
-  PATTERN forest EXCLUDE PATTERN picture EXCLUDE PATTERN workload EXCLUDE) # of programs
+  PATTERN capi EXCLUDE # definitions of handles
+  PATTERN forest EXCLUDE PATTERN picture EXCLUDE PATTERN workload EXCLUDE) # for programs only
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/THIRD_PARTY_NOTICES
   DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
 

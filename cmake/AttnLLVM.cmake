@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Finds MLIR/LLVM 22 as Debian packages them and hides their two traps:
+# Finds MLIR/LLVM 22 as Debian packages them and handles their two traps:
 #  * every exported MLIR archive names the shared libLLVM in its link interface, so a static link would silently
 #    load a second LLVM; the interface is cleaned when ATTN_STATIC is on;
 #  * LLVM_DEFINITIONS is one string and has to be split before use.
@@ -17,7 +17,7 @@ separate_arguments(_attn_llvm_definitions NATIVE_COMMAND "${LLVM_DEFINITIONS}")
 add_library(attn_llvm_flags INTERFACE)
 target_include_directories(attn_llvm_flags SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
 target_compile_options(attn_llvm_flags INTERFACE ${_attn_llvm_definitions} -fno-exceptions)
-if(ATTN_SANITIZE) # builds of no type, with assertions; LLVM's headers are to be those that LLVM was built with
+if(ATTN_SANITIZE) # builds of no type have assertions; LLVM's headers must match LLVM's own build
   target_compile_definitions(attn_llvm_flags INTERFACE NDEBUG)
 endif()
 
@@ -58,8 +58,8 @@ macro(attn_tablegen td)
   endwhile()
 endmacro()
 
-# attn_pass_decls(<file.td> <group>): Passes.h.inc, whose statistics are those of attn/Support/Statistic.h. MLIR's count
-# nothing in an LLVM without assertions.
+# attn_pass_decls(<file.td> <group>): generates Passes.h.inc with the statistics of attn/Support/Statistic.h.
+# MLIR's own statistics count nothing in an LLVM without assertions.
 macro(attn_pass_decls td group)
   attn_tablegen(${td} Passes.mlir.inc "-gen-pass-decls -name=${group}")
   add_custom_command(OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/Passes.h.inc

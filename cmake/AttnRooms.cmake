@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# A room is a folder of lib, or of runtime/src, with a library of its own. A source finds the headers of its room and of
-# rooms that its links reach, and no others: an include of another room does not compile. For the headers of all rooms
-# begin with attn/ or attn_rt/, include paths lead to links in the build tree, a folder for each room. Rooms link what has
-# been declared above them, so links form no cycle; test/lint/test_rooms.py compares them with what files include.
+# A room is a folder of lib, or of runtime/src, with a library of its own. A source finds the headers of its
+# room and of rooms that its links reach, and no others: an include of another room does not compile. The
+# headers of all rooms begin with attn/ or attn_rt/, so include paths lead to symbolic links in the build
+# tree, with a folder for each room. Rooms link only rooms declared above them, so links form no cycle;
+# test/lint/test_rooms.py compares them with the includes of files.
 file(REMOVE_RECURSE ${CMAKE_BINARY_DIR}/rooms)
 
-# attn_show_headers(<target> <kind> <name> <folder>): those who link the target may include <name>/... from the folder.
+# attn_show_headers(<target> <kind> <name> <folder>): lets users of the target include <name>/... from the
+# folder.
 function(attn_show_headers target kind name folder)
   set(_root ${CMAKE_BINARY_DIR}/rooms/${target}/${kind})
   get_filename_component(_parent ${_root}/${name} DIRECTORY)
@@ -34,8 +36,9 @@ function(attn_link_rooms target prefix)
 endfunction()
 
 # attn_rt_room(<folder of runtime/src> [HEADERS <name>] [ARCHIVE <target>] [LINKS <rooms and targets>...])
-# Its headers are those in the folder of the same name below runtime/include/attn_rt, or, with HEADERS, of that name, and
-# its own folder's. Rooms are in one archive, attn_rt, of which others find the former, or in that of another target.
+# A room's headers are in the folder of the same name below runtime/include/attn_rt or, with HEADERS, of that
+# name, and in its own folder. Rooms are in one archive, attn_rt, whose users find the public headers only, or
+# in that of another target.
 function(attn_rt_room room)
   cmake_parse_arguments(_room "" "HEADERS;ARCHIVE" LINKS ${ARGN})
   string(MAKE_C_IDENTIFIER attn_rt_room_${room} _target)
@@ -60,7 +63,7 @@ function(attn_rt_room room)
   set_property(GLOBAL APPEND PROPERTY ATTN_RT_OBJECTS $<TARGET_OBJECTS:${_target}>)
 endfunction()
 
-# Kernels that are written as text, <name>.mlir, are string literals to the sources beside them, <name>.mlir.inc.
+# Kernels written as text, <name>.mlir, are string literals in <name>.mlir.inc for the sources beside them.
 function(attn_embed_texts target folder)
   file(GLOB _texts CONFIGURE_DEPENDS ${folder}/*.mlir)
   foreach(_text ${_texts})
@@ -73,8 +76,8 @@ function(attn_embed_texts target folder)
 endfunction()
 
 # attn_room(<folder of lib> [OBJECT] [HEADERS <name>] [LINKS <rooms and targets>...])
-# Its headers are those in the folder of the same name below include/attn, and, with HEADERS, its own folder's under that
-# name. OBJECT: its sources end in .cc, may use exceptions, and are linked whole.
+# A room's headers are in the folder of the same name below include/attn and, with HEADERS, in its own folder
+# under that name. OBJECT: its sources end in .cc, may use exceptions, and are linked whole.
 function(attn_room room)
   cmake_parse_arguments(_room OBJECT HEADERS LINKS ${ARGN})
   string(MAKE_C_IDENTIFIER attn_${room} _target)
@@ -87,7 +90,7 @@ function(attn_room room)
     file(GLOB _sources CONFIGURE_DEPENDS ${_folder}/*.cpp)
     add_library(${_target} STATIC ${_sources})
     target_compile_options(${_target} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
-    if(_target STREQUAL attn_Support) # the first room: the others take what it precompiles
+    if(_target STREQUAL attn_Support) # the first room; the others reuse its precompiled headers
       target_precompile_headers(${_target} PRIVATE ${PROJECT_SOURCE_DIR}/lib/Precompiled.h)
     else()
       target_precompile_headers(${_target} REUSE_FROM attn_Support)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# ATTN_SANITIZE instruments what is compiled here. LLVM and MLIR, Boost.Context and the kernels that the host device
-# runs stay as they are. Findings end the program, so that a test cannot pass with one.
+# ATTN_SANITIZE instruments the code compiled here. LLVM and MLIR, Boost.Context and the kernels of the host
+# device are not instrumented. Findings end the program, so that a test cannot pass with one.
 if(ATTN_SANITIZE STREQUAL "address")
-  # -fsanitize=function looks in front of a function for its type: kernels have none there, and not all of LLVM has.
-  # -fsanitize=vptr wants the type information of LLVM's classes.
+  # -fsanitize=function looks for a function's type before its code, where kernels and parts of LLVM have
+  # none. -fsanitize=vptr needs the type information of LLVM's classes.
   set(_sanitize -fsanitize=address,undefined -fno-sanitize=function,vptr -fno-sanitize-recover=all)
 elseif(ATTN_SANITIZE STREQUAL "thread")
   set(_sanitize -fsanitize=thread)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Copies that tell the L2 what goes first, as ptxas encodes them. Some lose their policy (lib/Target/LowerCacheHints.cpp says
-which), and a GPU stops there; the host device runs PTX's meaning and sees nothing."""
+"""Copies with L2 policies, as ptxas encodes them. Some lose their policy (see
+lib/Target/LowerCacheHints.cpp), and a GPU stops there; the host device executes PTX's meaning and does not
+notice."""
 
 import subprocess
 
@@ -8,14 +9,14 @@ import pytest
 from attnlab import program, ptxas
 from measuring.report import Problem
 
-PTXAS = "release 13.0"  # where the trap was found, and the release that requirements-ptxas.txt names
+PTXAS = "release 13.0"  # where the trap was found, and the release in requirements-ptxas.txt
 CODES = {
     "bf16": {},
     "K8V4": {"key": "!attn.quantized<i8, per = 128>", "value": "!attn.quantized<i4, per = 128>"},
     "K4V2": {"key": "!attn.quantized<i4, per = 128>", "value": "!attn.quantized<i2, per = 64>"},
 }
 
-# A lane's number behind one of the whole warp, in a loop: what kernels' places in a ring are.
+# A lane's number plus a uniform one, in a loop: the form of addresses in a ring.
 TRAP = """
 .version 8.0
 .target sm_90a

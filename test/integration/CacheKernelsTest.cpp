@@ -46,7 +46,7 @@ std::string function(const std::string &name, const std::string &key = "f16") {
     })";
 }
 
-/// Memory of the host and of a device that should hold the same.
+/// Memory of the host and of a device with equal contents.
 struct Twin {
   std::vector<std::byte> bytes;
   Buffer buffer;
@@ -67,7 +67,7 @@ struct Twin {
   }
 };
 
-/// The pages of one class twice, and the kernels. Layers lie 160 bytes further apart than their pages need.
+/// The pages of one class twice, and the kernels. Layers are 160 bytes further apart than their pages need.
 class Pool {
 public:
   Pool(Device &device, CacheKernels made, int32_t headClass, int32_t pages, int32_t pageTokens, Rng &rng)
@@ -97,7 +97,7 @@ public:
     if (recording)
       ASSERT_TRUE(device.replay(*recording));
   }
-  /// From here on one recorded launch executes all movements.
+  /// Records a launch that executes all later movements.
   void record() {
     ASSERT_TRUE(kernels.set({}, {newK.buffer.address(), newV.buffer.address(), mostTokens,
                                  mostTokens * keyBytes, mostTokens * valueBytes}));
@@ -187,7 +187,7 @@ TEST_P(CacheOnDevice, RandomOperationsMoveTheSameBytes) {
   expectClean();
 }
 
-/// Recorded before there are any rows, replayed for others and another number of them.
+/// A launch recorded before there are any rows is replayed for other rows and other numbers of rows.
 TEST_P(CacheOnDevice, OneRecordedLaunchServesAnyRows) {
   Rng rng(1);
   CacheKernel kernel = std::move(*CacheKernel::create(*device, append->manifest, append->source()));
@@ -258,12 +258,12 @@ TEST_P(CacheOnDevice, WhatIsRefusedMovesNothing) {
   refused({{{0, {1, 0}, {2, 0}, 1}}, {{0, 0, {0, 0}, 1}, {0, 1, {0, 0}, 1}}, 2},
           "append: rows 0 and 1 both write slot 0",
           {pool.newK.buffer.address(), pool.newV.buffer.address(), 2, 2 * keyBytes, 2 * valueBytes});
-  // Of another class: nothing to do.
+  // of another class: nothing to do
   EXPECT_TRUE(pool.kernels.execute({{{1, {9, 0}, {8, 0}, 1}}, {{1, 0, {7, 0}, 1}}, 1}));
   pool.verify();
 }
 
-/// Tokens of eight bits a key: each has 32 bytes of codes and 4 of metadata.
+/// Tokens with eight bits per key: each has 32 bytes of elements and 4 of metadata.
 class Codes {
 public:
   static constexpr int32_t pages = 4, slots = 64, rows = 3;
@@ -290,7 +290,7 @@ public:
             .kMeta = {meta.buffer.address(), 0}};
   }
   DeviceRows newRows() const { return {newK.buffer.address(), newV.buffer.address(), rows, 0, 0}; }
-  /// What an append of row `row` leaves in a slot.
+  /// Expects the content of a slot after an append of row `row`.
   void expectRow(size_t row, size_t slot) {
     std::vector<float> numbers(32);
     RowDecoder(Format::plain(DType::F16))
@@ -313,7 +313,7 @@ TEST_P(CacheOnDevice, CodesAreQuantizedAndMoved) {
   Codes codes(*device, chip, rng);
   CacheKernels kernels = codes.kernels();
   ASSERT_TRUE(kernels.reserve(codes.memory(), Codes::rows, 8));
-  // Tokens 16 to 19 are copied to 32, and three new ones behind them.
+  // Tokens 16 to 19 are copied to 32, with three new ones after them.
   const Movement movement = {{{0, {1, 0}, {2, 0}, 4}}, {{0, 0, {2, 4}, 3}}, 3};
   const Status done = kernels.execute(movement, codes.newRows());
   ASSERT_TRUE(done) << done.error().message;
@@ -336,7 +336,7 @@ TEST_P(CacheOnDevice, TwoWritersOfOneByteAreFound) {
   Codes codes(*device, chip, rng);
   CacheKernels kernels = codes.kernels();
   DevicePages shared = codes.memory();
-  shared.kMeta.address = shared.k; // metadata of some tokens where the codes of others are
+  shared.kMeta.address = shared.k; // metadata of some tokens overlaps the elements of others
   ASSERT_TRUE(kernels.reserve(shared, Codes::rows, 8));
   ASSERT_TRUE(kernels.execute({{}, {{0, 0, {0, 6}, 1}, {0, 1, {0, 0}, 1}}, 3}, codes.newRows()));
   EXPECT_FALSE(host->report().clean());

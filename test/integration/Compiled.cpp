@@ -1,4 +1,4 @@
-//===- Compiled.cpp - Text to what a device loads -------------------------===//
+//===- Compiled.cpp - Text compiled for a device --------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Compiled.h"
 

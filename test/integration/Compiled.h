@@ -1,4 +1,4 @@
-//===- Compiled.h - Text to what a device loads -----------------*- C++ -*-===//
+//===- Compiled.h - Text compiled for a device ------------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TEST_INTEGRATION_COMPILED_H
 #define ATTN_TEST_INTEGRATION_COMPILED_H

@@ -1,4 +1,4 @@
-//===- DevicePlanTest.cpp - Plans that the planning kernel makes ----------===//
+//===- DevicePlanTest.cpp - Plans of the planning kernel ------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Compiled.h"
 #include "attn_rt/batch/Batch.h"
@@ -14,7 +14,7 @@ using namespace attn::rt::test;
 
 namespace {
 
-/// An attention over a paged cache, and over a second one where `second` says what is seen of it.
+/// Returns an attention over a paged cache, and over a second one with the visibility `second`.
 std::string textOf(const std::string &see, const std::string &second = "", bool sinks = false) {
   const bool two = !second.empty();
   std::string text = R"(
@@ -71,7 +71,7 @@ TensorMap tensorsOf(const Manifest &m, const Shape &shape, Rng &rng) {
   for (const OperandInfo &operand : m.operands) {
     const std::string prefix = operand.argument + ".";
     std::vector<int32_t> lengths = shape.lengths, table;
-    for (int32_t &length : lengths) // the first of two stands in front of the second
+    for (int32_t &length : lengths) // the first of two instances precedes the second
       length = pos0 == 0 && m.operands.size() == 2 ? length / 3 : length;
     const int32_t columns = *std::max_element(lengths.begin(), lengths.end()) / 16 + 1;
     table.resize(static_cast<size_t>(sequences * columns));
@@ -104,7 +104,7 @@ std::vector<T> read(HostDevice &device, const Session &session, PlanArray array,
   return values;
 }
 
-/// What the kernel has left, as the host would have made it.
+/// Returns the kernel's result in the form of a host plan.
 Plan planOf(HostDevice &device, const Session &session, const DevicePlan &made) {
   Plan plan;
   plan.kernel = made.kernel;
@@ -121,7 +121,7 @@ Plan planOf(HostDevice &device, const Session &session, const DevicePlan &made) 
   return plan;
 }
 
-/// Every block starts with a copy of its first task, and of that one's first segment.
+/// Expects that every block starts with a copy of its first task and of that task's first segment.
 void expectStarts(HostDevice &device, const Session &session, const Plan &plan) {
   const auto starts = read<PlanStart>(device, session, PlanArray::Starts, plan.blocks);
   const auto words = [](const auto &record) { return fieldsOf(record); };
@@ -154,8 +154,8 @@ public:
     return session;
   }
 
-  /// Plans a batch here and there, and expects the same, to the bit where splits are fixed. Returns how many
-  /// rows are merged.
+  /// Plans a batch here and there, and expects equal plans, to the bit if splits are fixed. Returns the
+  /// number of merged rows.
   int64_t expectPlanned(const Shape &shape, const PlanOptions &options, Rng &rng) {
     TensorMap tensors = tensorsOf(manifest(), shape, rng);
     EXPECT_TRUE(addDefaults(manifest(), tensors));
@@ -234,7 +234,8 @@ TEST(DevicePlan, PackedStores) {
 }
 TEST(DevicePlan, SinkLogits) { expectBatches(textOf("causal", "", true), 8, 5); }
 
-// Lines of 64 bytes, in blocks that the heads divide, and in one more. What is cut goes in lockstep.
+// Lines of 64 bytes, in a number of blocks that the heads divide, and in one more. Split tasks run in
+// lockstep.
 TEST(DevicePlan, HeadsOfShortLinesGoInLockstep) {
   Rng rng(10);
   Planned planned(textOf("causal"));
@@ -249,7 +250,7 @@ TEST(DevicePlan, HeadsOfShortLinesGoInLockstep) {
   }
 }
 
-// More threads than one turn has: sequences, work tiles and parts.
+// More sequences, work tiles and parts than one iteration has threads.
 TEST(DevicePlan, ManySequences) {
   Rng rng(6);
   Planned planned(textOf("causal"));
@@ -266,7 +267,7 @@ TEST(DevicePlan, ManySequences) {
   }
 }
 
-// What is wrong leaves a plan without tasks, and says what it was and where.
+// A fault leaves a plan without tasks, and describes itself and its location.
 TEST(DevicePlan, FaultsLeaveAnEmptyPlan) {
   Rng rng(7);
   Planned planned(textOf("causal"));
@@ -314,8 +315,8 @@ TEST(DevicePlan, FaultsLeaveAnEmptyPlan) {
   EXPECT_NE(session.planFault()->find("sequence 3: a length is negative"), std::string::npos);
 }
 
-// Of packed instances where they begin, too: below the store's tokens, and as many before its end as they are
-// long.
+// Packed instances also need checks of their starts: below the store's tokens, and at least their length
+// before its end.
 TEST(DevicePlan, FaultsOfPackedStores) {
   Rng rng(7);
   std::string text = textOf("causal");
@@ -350,7 +351,7 @@ TEST(DevicePlan, FaultsOfPackedStores) {
   }
 }
 
-// A session with less room than its batch needs says so, and writes nothing.
+// A session with smaller limits than its batch reports it, and writes nothing.
 TEST(DevicePlan, WhatIsBeyondItsLimitsIsNotPlanned) {
   Rng rng(8);
   Planned planned(textOf("causal"));

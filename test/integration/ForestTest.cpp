@@ -27,7 +27,7 @@ std::string problem(const std::string &visibility) {
     })";
 }
 
-/// The operations on that cache: a slot is a slot, in pages of 16 tokens and of one.
+/// Returns an operation on that cache: its slots are equal in pages of 16 tokens and of one.
 std::string cacheOperation(const std::string &name) {
   const std::string types = R"(
     !rows = tensor<?x?x2x64xbf16>
@@ -76,8 +76,8 @@ TEST(Forest, growsOverTenSteps) { decodeForest("causal", {"all", 400, 0, 0, 0}, 
 
 TEST(Forest, growsUnderOneRecordedLaunch) { decodeForest("causal", {"all", 400, 0, 0, 0}, 5, true); }
 
-/// Attention, append and move over the same pages, which nothing else has written: what is read before it was
-/// is found.
+/// Attention, append and move over the same pages, which no other launch has written: a read before the write
+/// is detected.
 TEST(Forest, livesOnTheDevice) {
   decodeForest("causal", {"all", 400, 0, 0, 0}, 5, true, Pages::OfTheDevice);
   decodeForest("causal and (sink(20) | recent(50))", {"streaming", 400, 50, 20, 12}, 4, false,
@@ -88,7 +88,7 @@ TEST(Forest, streams) {
   decodeForest("causal and (sink(20) | recent(50))", {"streaming", 400, 50, 20, 12}, 4);
 }
 
-/// DuoAttention's classes with a store each: the cache of streaming heads is short, as they are.
+/// DuoAttention's classes with a store each: the cache of streaming heads is short.
 const char duo[] = R"(
     !query = tensor<?x8x64xbf16>
     !nodes = !attn.kv<paged<16>, heads = ?, dim = 64, key = bf16, value = bf16>
@@ -117,7 +117,7 @@ TEST(Forest, classesHaveStoresOfTheirOwn) {
   decoder.decodeForest(5, 10);
   ASSERT_FALSE(HasFatalFailure());
 
-  // A sequence of its own turns its ring: two pages of sink, four of the last 50 + 12 tokens.
+  // A private sequence fills its ring: two pages of sink, four of the last 50 + 12 tokens.
   Mirror &m = decoder.mirror;
   const int32_t before[] = {m.cache.freePages(0), m.cache.freePages(1)};
   const NodeId root = m.createRoot();

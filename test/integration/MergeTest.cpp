@@ -1,8 +1,8 @@
 //===- MergeTest.cpp - Merges of states in a kernel -----------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The canonicalizer turns merges into chains of updates, so what a user writes has
-// none in its kernels. Kernels take them all the same: here functions at the online
-// level are compiled as they are, without it, and give what attend gives.
+// The canonicalizer turns merges into chains of updates, so kernels of users' texts have no merges. Kernels
+// still support them: here functions at the online level are compiled without canonicalization, and have the
+// results of attend.
 //
 //===----------------------------------------------------------------------===//
 #include "OnlineKernels.h"
@@ -45,7 +45,7 @@ const std::string twoChains = online(R"(
       %3 = attn.update %2, %q, %b see causal scale 0.125 : !q, !dense -> !s
       %state = attn.merge %1, %3 : !s)");
 
-/// The sink is a state of its own, and a merge is updated.
+/// The sink is a separate state, and a merge is updated.
 const std::string updatedMerge = online(R"(
       %0 = attn.init %q sinks %sinks : !q, tensor<8xf32> -> !s
       %1 = attn.init %q : !q -> !s
@@ -53,7 +53,7 @@ const std::string updatedMerge = online(R"(
       %3 = attn.merge %0, %2 : !s
       %state = attn.update %3, %q, %b see causal scale 0.125 : !q, !dense -> !s)");
 
-// One region of codes: what is merged is in the units of one scale.
+// One quantized region: merged states are in the units of one scale.
 const std::string argumentsOfCodes = R"(
     !q = tensor<?x8x64xbf16>
     !codes = !attn.kv<paged<16>, heads = 2, dim = 64, key = !attn.quantized<f8E4M3FN, per = head>, value = !attn.quantized<f8E4M3FN, per = head>>
@@ -79,7 +79,7 @@ const std::string mergedCodes = argumentsOfCodes + R"(
       return %o, %l : !q, !lse
     })";
 
-/// What is asked, how it is computed, and whether it has a region `b`.
+/// One case: the request, the schedule, and whether a second region `b` exists.
 struct Case {
   std::string problem, online;
   bool twoRegions;
@@ -108,7 +108,7 @@ TEST_P(Merge, isWhatAttendGives) {
   };
   check(dims("batch=2 q_len=3 a_len=40..300", "1..90"), options);
   check(dims("batch=2 q_len=40 a_len=70..200", "90"), options);
-  options.fixedSplit = 128; // a multiple of every tile; results are parts, merged by the other kernel
+  options.fixedSplit = 128; // a multiple of every tile; results are parts, merged by the merge kernel
   check(dims("batch=2 q_len=2 a_len=300", "200"), options);
 }
 

@@ -15,17 +15,17 @@
 
 namespace attn::test {
 
-/// What kernels on the host device made of generated tensors, and what the reference makes of them.
+/// Results of kernels on the host device for generated tensors, and those of the reference.
 struct OnlineResults {
   rt::TensorMap outputs;
   mlir::attn::ReferenceResult reference;
 };
 
-/// Compiles and runs functions at the online level, which no command does: as they stand, without
+/// Compiles and runs functions at the online level, which no command does: unchanged, without
 /// canonicalization. Failures are GoogleTest's.
 class OnlineKernels {
 public:
-  /// With the dialects of attn and `Dialects`.
+  /// Makes it with the dialects of attn and `Dialects`.
   template <typename... Dialects> static std::unique_ptr<OnlineKernels> with() {
     mlir::DialectRegistry registry;
     (registry.insert<Dialects>(), ...);
@@ -33,16 +33,16 @@ public:
   }
   explicit OnlineKernels(mlir::DialectRegistry &registry);
 
-  /// Makes kernels of the one function of `text` for `schedule`: mma, wgmma or auto.
+  /// Compiles the one function of `text` to kernels for `schedule`: mma, wgmma or auto.
   void compile(const std::string &text, const std::string &schedule);
-  /// What a GPU of target sm_90a gets.
+  /// Returns the PTX for target sm_90a.
   std::string ptx();
-  /// Runs the kernels on tensors for the one function of `problem`, at the problem level, which is what the
-  /// reference evaluates. `dims` is as in `attn-run --dim`.
+  /// Runs the kernels on tensors for the one function of `problem`, at the problem level, which the reference
+  /// evaluates. `dims` is as in `attn-run --dim`.
   void run(const std::string &problem, const std::string &dims, const rt::PlanOptions &options,
            OnlineResults &results);
 
-  /// What lowers steps in ways of its own (PipelineOptions).
+  /// Lowers steps in other ways (PipelineOptions).
   std::function<void(mlir::OpPassManager &)> steps;
 
 private:
@@ -52,7 +52,7 @@ private:
   std::unique_ptr<rt::host::LoadedCode> code;
 };
 
-/// Expects outputs that are the reference's, as close as bf16 is.
+/// Expects outputs equal to the reference's, within bf16.
 void expectNear(const OnlineResults &results);
 
 } // namespace attn::test

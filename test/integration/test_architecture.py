@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What docs/architecture.md shows is what its commands print, its passes are the pipeline's, and its files exist.
+"""The excerpts of docs/architecture.md are the outputs of its commands, its passes are the pipeline's, and
+its files exist.
 
-Where an excerpt differs, the test prints what comes closest now. `python test/integration/test_architecture.py` prints it,
-too, and brings the numbers of values and the indentation in the page up to date; `%_` in the page is any value.
+If an excerpt differs, the test prints the closest text of the output.
+`python test/integration/test_architecture.py` also prints it, and updates the numbers of values and the
+indentation in the page; `%_` in the page is any value.
 """
 
 import functools
@@ -30,7 +32,7 @@ LONGEST = 40
 
 
 def steps(text):
-    """(command, excerpt, where the excerpt begins, its line) of every excerpt."""
+    """Yield (command, excerpt, the excerpt's offset, its line) of every excerpt."""
     command = None
     for block in BLOCK.finditer(text):
         if not block[1]:
@@ -43,7 +45,7 @@ STEPS = list(steps(PAGE.read_text()))
 
 
 def run(command):
-    """All that a command prints; what it writes goes to a folder of its own."""
+    """Return all output of a command; its files go to a folder of its own."""
     name, *arguments = shlex.split(command)
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(ROOT / "examples", Path(folder) / "examples")
@@ -81,12 +83,12 @@ PRINTED = (
         ("%0 = x\n%1 = y %0, %arg2 : long type", True),
         ("%4 = x\n  %7 = y %4,  %arg0 : ...", True),
         ("func.func @a {\n...\nz %1 {", True),
-        ("%0 = x\nz %1 {", False),  # not what follows
+        ("%0 = x\nz %1 {", False),  # not the next line
         ("%0 = x\n%1 = y %1, %arg2 : ...", False),  # another value
         ("%0 = x\n%1 = y %0, %2 : ...", False),  # no argument
         ("z %1 {\n...\n%0 = x", False),  # another order
         ("func.func @a {\n...\n%0 = w", False),  # another kernel's
-        ("%0 = y %1, %arg2 : type", False),  # something left out without saying so
+        ("%0 = y %1, %arg2 : type", False),  # an omission without a mark
     ],
 )
 def test_comparison(excerpt, there):
@@ -120,7 +122,7 @@ def test_passes_are_the_pipelines():
     assert listed == ran
 
 
-MOST_TILE_LINES = 700  # of the decode example's three kernels
+MOST_TILE_LINES = 700  # in the decode example's three kernels
 
 
 def test_tile_text_repeats_nothing():

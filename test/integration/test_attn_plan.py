@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""attn-workload and attn-plan: DeFT's figures to the printed digits, balance on real trees, words for bad input."""
+"""attn-workload and attn-plan: DeFT's figures to the printed digits, balance on real trees, messages for bad
+input."""
 
 import json
 import os
@@ -29,7 +30,7 @@ def figures(workload, *arguments):
 
 
 def made(*arguments):
-    """A workload as attn-workload makes it."""
+    """Return a workload of attn-workload."""
     result = call("attn-workload", *arguments)
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)
@@ -40,7 +41,7 @@ def few_shot(branches, *options):
 
 
 def data(name):
-    """Arguments that name a published file, or nothing, for data generated in its shape."""
+    """Return arguments that name a published file, or none, for data generated in its shape."""
     folder = os.environ.get("ATTN_DATA_DIR")
     if not folder:
         return []
@@ -69,7 +70,7 @@ def test_table_17_command():
 @pytest.mark.parametrize("seed", range(1, 6))
 @pytest.mark.parametrize("name", ["sorting128ToT", "docmergeToT"])
 def test_balance(name, seed):
-    """Trees at every tenth step, 132 blocks: within a tile of the mean, 5 % where that is 20 or more."""
+    """Trees at every tenth step, 132 blocks: within a tile of the mean, 5 % from a mean of 20 tiles on."""
     file = data(f"deft/{name}.trees.json")
     workload = made("reasoning", *file, "--every=10", f"--tree={seed}" if file else f"--seed={seed}")
     report = figures(workload, "--strategy=flatten")

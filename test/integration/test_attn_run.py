@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a user does with attn-run, and what it promises in return."""
+"""Uses of attn-run, and its promises."""
 
 import json
 import os
@@ -45,7 +45,7 @@ FIELDS_HOST = {
 
 @pytest.fixture
 def small(tmp_path):
-    """An f16 problem (NumPy has no bf16) that runs in a moment."""
+    """Return an f16 problem (NumPy has no bf16) that runs quickly."""
     file = tmp_path / "small.mlir"
     file.write_text(Problem(8, 2, 64, 64, "f16").text())
     return file
@@ -57,7 +57,7 @@ def run(*arguments):
 
 
 def sizes_of(example):
-    """Of the tensors that an example runs on."""
+    """Return the sizes of the tensors that an example runs on."""
     lengths = ["q_len=40", "kv_len=40"] if "prefill" in example.stem else ["kv_len=1..600"]
     sizes = [f"--dim={size}" for size in ["batch=3", *lengths]]
     if (forest := example.with_name("trees.json")).exists():
@@ -69,7 +69,8 @@ def sizes_of(example):
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_example_is_right_out_of_a_file(example, tmp_path):
-    """What was compiled elsewhere says itself which problem it solves; without detectors nothing is said of them."""
+    """A compiled file contains the problem that it solves; without detectors the report does not mention
+    them."""
     file = tmp_path / "compiled"
     target = [] if DEVICE == "host" else ["--target=sm_90a,sm_89,sm_80"]
     command = [program("attn-opt"), example, "--emit=artifact", "--host-code", *target, "-o", file]
@@ -136,7 +137,7 @@ def test_prediction_stands_beside_the_time(small):
 
 
 def attention(tensors):
-    """Causal attention over a paged f16 cache, written once more and independently, in NumPy."""
+    """Compute causal attention over a paged f16 cache independently, in NumPy."""
     q = tensors["q"].astype(np.float64)
     k_pages, v_pages = tensors["kv.k_pages"], tensors["kv.v_pages"]
     page, kv_heads = k_pages.shape[1:3]
@@ -256,7 +257,8 @@ def test_number_of_blocks_moves_only_rounding(small):
 
 
 def test_strategy_moves_only_rounding():
-    """One prompt before every sequence: how often it is read is the strategy's, the result is not."""
+    """One prompt before every sequence: the strategy decides how often it is read, and the result does not
+    change."""
     sizes = ["--dim=batch=6", "--dim=context_len=900", "--dim=kv_len=20..60"]
     read = {}
     for strategy in ("by-query", "by-node", "by-node-chunk", "flatten"):
@@ -313,11 +315,11 @@ def test_fixed_split_makes_bits_independent_of_neighbours(small, tmp_path, q_len
         bits(alone, split, "--blocks=3"),
     ]
     assert all(run == runs[0] for run in runs)
-    assert bits(saved, "--blocks=7") != bits(alone, "--blocks=3")  # else the test says nothing
+    assert bits(saved, "--blocks=7") != bits(alone, "--blocks=3")  # otherwise the test is empty
 
 
 def test_fixed_split_makes_bits_independent_of_strategy(tmp_path):
-    """Whether six sequences read their prompt together or each for itself."""
+    """Six sequences read their prompt together, or each separately."""
     saved, outputs = tmp_path / "in.safetensors", []
     sizes = ["--dim=batch=6", "--dim=context_len=900", "--dim=kv_len=0..60"]
     assert run(SHARED, "--save-inputs", saved, *sizes).returncode == 0
@@ -339,7 +341,7 @@ def test_fixed_split_makes_bits_independent_of_strategy(tmp_path):
 
 
 def test_lengths_from_a_trace(small, tmp_path):
-    """Azure's trace where the data directory has it, else one like it."""
+    """Use Azure's trace if the data directory has it, else a similar one."""
     data = os.environ.get("ATTN_DATA_DIR")
     trace = Path(data) / "azure/AzureLLMInferenceTrace_code.csv" if data else tmp_path / "trace.csv"
     if not data:
@@ -366,7 +368,7 @@ def test_help_says_what_there_is():
 
 @pytest.mark.skipif(DEVICE != "host", reason="the host device counts")
 def test_warpgroups_without_rows_compute_nothing():
-    """Four heads of a group: 16 rows fill one of Hopper's two warpgroups, 32 both."""
+    """A group of four heads: 16 rows fill one of Hopper's two warpgroups, 32 both."""
     flops = {}
     for rows in (16, 32):
         options = [f"--dim=q_len={rows}", "--dim=batch=1", "--dim=kv_len=512", "--schedule=wgmma", "--check"]
@@ -385,7 +387,7 @@ def test_every_program_says_its_version(name):
 
 @pytest.mark.skipif(DEVICE != "host", reason="counters exist on the host device only")
 def test_a_missed_budget_is_said_and_is_no_mistake(small):
-    """Far more blocks than there is work for, each of which reads that it has none."""
+    """Far more blocks than work: the others read only that they have none."""
     result = run(small, "--check", "--dim=batch=1", "--dim=kv_len=512", "--blocks=2000")
     assert result.returncode == 0, result.stderr
     assert re.search(r"times the floor \(budget 1\.03: missed\)", result.stdout)

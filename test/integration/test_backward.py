@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Gradients on the device, against those of the float64 reference: dq, and each region's dk and dv."""
+"""Gradients on the device against those of the float64 reference: dq, and each region's dk and dv."""
 
 import os
 import subprocess
@@ -39,12 +39,12 @@ POINTS = {
 DIMS = ["--dim=batch=3", "--dim=q_len=1..150", "--dim=kv_len=1..200"]
 
 
-# Launches of their own for rows and tokens, or one that adds to both.
+# Separate launches for rows and tokens, or one that adds to both.
 FORMS = pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "fused"])
 
 
 def marked(text, ordered=False):
-    """The text, asking for the backward pass of its function."""
+    """Return the text with a request for the backward pass of its function."""
     head, brace, body = text.rpartition("}\n")[0].partition(" {\n")
     assert brace
     mark = "attn.backward, attn.ordered" if ordered else "attn.backward, attn.ordered = false"
@@ -52,7 +52,7 @@ def marked(text, ordered=False):
 
 
 def in_form(text, ordered):
-    """The text of gradients, with an order or without."""
+    """Return the text of gradients, with a fixed order or without."""
     return text.replace("attn.backward", "attn.backward, attn.ordered" + ("" if ordered else " = false"))
 
 
@@ -109,7 +109,7 @@ def test_nothing_is_spilled_of_wide_heads(tmp_path, name, target):
 
 @pytest.mark.parametrize("group", [1, 2, 3, 5, 6, 7, 12, 16])
 def test_wgmma_multiplies_for_every_group(tmp_path, group):
-    """Where the heads of a group do not fill the lines of a tile that is walked, parts of it take turns."""
+    """If the heads of a group do not fill the lines of a walked tile, parts of it alternate."""
     problem = Problem(2 * group, 2, 64, 64, "bf16", "packed", "causal")
     for ordered, kernels in ((True, ("_rows", "_tokens")), (False, ("_tokens",))):
         file, ptx = tmp_path / "kinds.mlir", tmp_path / "kinds.ptx"
@@ -141,7 +141,8 @@ func.func @shared(%q: !q {attn.name = "q"}, %context: !context {attn.name = "con
 
 @FORMS
 def test_regions_that_rows_share(tmp_path, ordered):
-    """Five responses of two prompts: the tokens of a prompt get what the rows of all its responses add."""
+    """Five responses of two prompts: the tokens of a prompt get the sum over the rows of all its
+    responses."""
     file = tmp_path / "shared.mlir"
     file.write_text(in_form(REGIONS, ordered))
     dims = ["--dim=batch=5", "--dim=groups=2", "--dim=context_len=90", "--dim=q_len=1..60", "--dim=kv_len=60"]
@@ -149,7 +150,7 @@ def test_regions_that_rows_share(tmp_path, ordered):
     assert status == 0, errors
 
 
-# Slopes by head of a table, a soft sign, the larger of two and a mask: each has a derivative of its own.
+# Slopes by head from a table, a soft sign, the larger of two and a mask: each has a derivative of its own.
 REGION = """
 !q = tensor<?x4x64xf16>
 !kv = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>
@@ -186,7 +187,8 @@ def test_score_regions_have_slopes(tmp_path, ordered):
     assert status == 0, (errors, report)
 
 
-# A table that each head reads in two places, of rows or not, and one that is not trained, over regions of both stores.
+# A table that each head reads at two indices, of rows or not, and one without gradients, over regions of both
+# stores.
 TABLES = """
 !q = tensor<?x4x64xf16>
 !context = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>
@@ -221,7 +223,8 @@ def test_tables(tmp_path, schedule):
     assert status == 0, (errors, report)
 
 
-# Slopes of rows that see the first tokens alone, far away: what multiplies a row's ds is some thousands for all of them.
+# Slopes of rows that see only the first tokens, far away: the factor of a row's ds is some thousands for all
+# of them.
 FAR = """
 !q = tensor<?x4x64xbf16>
 !lse = tensor<?x?xf32>
@@ -246,7 +249,8 @@ func.func @far(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, SINKS%slop
 @pytest.mark.parametrize("schedule", ["mma", "wgmma"])
 @pytest.mark.parametrize("sinks", [False, True], ids=["plain", "sinks"])
 def test_tables_far_from_the_first_token(tmp_path, schedule, sinks):
-    """As exact as near it: the rounding of outputs is not multiplied by the distance."""
+    """The result is as exact as near the first token: the rounding of outputs is not multiplied by the
+    distance."""
     file = tmp_path / "far.mlir"
     words = {
         "SINKS": '%logits: tensor<4xf32> {attn.name = "sink_logits"}, ',
@@ -266,7 +270,7 @@ def test_tables_far_from_the_first_token(tmp_path, schedule, sinks):
 @pytest.mark.parametrize("schedule", ["mma", "wgmma"])
 @pytest.mark.parametrize("text", [backward(POINTS["sinks"][0], True), TABLES], ids=["sinks", "tables"])
 def test_gradients_are_the_same_bits_in_every_run(tmp_path, text, schedule):
-    """Of 20, blocks and threads in another order in each."""
+    """20 runs have equal bits, each with blocks and threads in another order."""
     file = tmp_path / "again.mlir"
     file.write_text(text)
     more = ["--dim=groups=2", "--dim=context_len=40"] if text == TABLES else []
@@ -277,7 +281,7 @@ def test_gradients_are_the_same_bits_in_every_run(tmp_path, text, schedule):
 
 
 def gradients(file, folder, tensors, *options):
-    """What the kernels make of these tensors, unchecked."""
+    """Return the kernels' results for these tensors, unchecked."""
     save_file(tensors, folder / "in.safetensors")
     files = ["--inputs", folder / "in.safetensors", "--outputs", folder / "out.safetensors"]
     status, _, errors = attn_run(file, f"--device={DEVICE}", *files, *options)
@@ -287,7 +291,7 @@ def gradients(file, folder, tensors, *options):
 
 @FORMS
 def test_a_sequence_is_nobody_elses_matter(tmp_path, ordered):
-    """NaNs that come back for the first sequence stay in it, and move no bit of the second."""
+    """NaNs in the incoming gradients of the first sequence stay in it, and change no bit of the second."""
     file = tmp_path / "two.mlir"
     file.write_text(backward(Problem(4, 2, 64, 64, "f16", "packed", "causal"), ordered))
     tensors = generate(file, tmp_path, "--dim=batch=2", "--dim=q_len=70", "--dim=kv_len=90")
@@ -302,7 +306,8 @@ def test_a_sequence_is_nobody_elses_matter(tmp_path, ordered):
 
 @pytest.mark.parametrize(("schedule", "ordered"), [("mma", True), ("wgmma", True), ("wgmma", False)])
 def test_what_lies_behind_a_sequence_stays_there(tmp_path, schedule, ordered):
-    """NaNs in the rows and tokens of the second sequence lie in the last tiles of the first, where nothing has a weight."""
+    """NaNs in the rows and tokens of the second sequence lie in the last tiles of the first, where all
+    weights are zero."""
     file = tmp_path / "behind.mlir"
     file.write_text(backward(Problem(4, 2, 64, 64, "f16", "packed", "causal"), ordered))
     tensors = generate(file, tmp_path, "--dim=batch=2", "--dim=q_len=70", "--dim=kv_len=90")
@@ -317,7 +322,8 @@ def test_what_lies_behind_a_sequence_stays_there(tmp_path, schedule, ordered):
 
 
 def test_a_head_of_the_group_counts(tmp_path):
-    """Without what comes back for one query head, the keys of its group get less, and those of others the same."""
+    """Without the incoming gradients of one query head, the keys of its group get less, and other keys the
+    same."""
     file = tmp_path / "heads.mlir"
     file.write_text(backward(Problem(6, 2, 64, 64, "f16", "dense", "causal")))
     tensors = generate(file, tmp_path, "--dim=batch=1", "--dim=q_len=40", "--dim=kv_len=40")
@@ -355,7 +361,7 @@ def test_nothing_is_spilled(tmp_path, dims, target, see, softcap, ordered):
 @pytest.mark.parametrize("dims", [(64, 64), (96, 96), (112, 112), (128, 128)])
 @pytest.mark.parametrize("see", ["all", WINDOW])
 def test_nothing_is_spilled_where_rows_are_gathered(tmp_path, dims, see):
-    """Those that are held, of groups of three heads."""
+    """Stationary rows, of groups of three heads."""
     check_spills(tmp_path, backward(Problem(6, 2, *dims, "bf16", "packed", see), ordered=True))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Bad input: an exit status of 2, words that name what is wrong and what would be right, and nothing written."""
+"""Bad input: exit status 2, a message that names the fault and a legal value, and no output."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def refuse(result, *words):
     assert result.stdout == ""
 
 
-# --- text: the same words from both programs ----------------------------------------------------------------
+# --- text: equal messages from both programs ----------------------------------------------------------------
 
 TEXTS = {
     "malformed": (DECODE.replace("func.func", "func.fun", 1), ["<stdin>:", "error:"]),
@@ -69,12 +69,10 @@ def test_text(name, case, tmp_path):
 
 
 def test_a_table_of_pages_is_nothing_to_run():
-    """What it holds is what was done before: there is nothing to generate."""
+    """The result depends on earlier operations: there is nothing to generate."""
     page = ROOT / "test/Dialect/Attn/page-ops.mlir"
     for entry in ("manage", "compact"):
-        refuse(
-            run("attn-run", page, f"--entry={entry}"), f"'{entry}' works on page tables", "attn.PagePool"
-        )
+        refuse(run("attn-run", page, f"--entry={entry}"), f"'{entry}' works on page tables", "attn.PagePool")
 
 
 # --- command line -------------------------------------------------------------------------------------------
@@ -175,7 +173,7 @@ def test_table(case, tmp_path):
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory):
-    """A small problem and good tensors for it: 3 sequences, 2 rows each."""
+    """Return a small problem and good tensors for it: 3 sequences, 2 rows each."""
     folder = tmp_path_factory.mktemp("good")
     file = folder / "problem.mlir"
     file.write_text(Problem(8, 2, 64, 64, "f16").text())
@@ -244,7 +242,7 @@ TENSORS = {
 
 
 def refuse_tensors(file, tensors, spoil, words, tmp_path):
-    """The good tensors with one spoiled are refused, and nothing is written."""
+    """Expect that the good tensors with one spoiled are refused, and that nothing is written."""
     tensors = dict(tensors)
     spoil(tensors)
     bad, out = tmp_path / "bad.safetensors", tmp_path / "out"

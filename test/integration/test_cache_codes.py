@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Caches of codes with given tensors: what NumPy makes of the definition, rows that are hard to quantize, requantized
-against quantized at once, whole sectors, and what is refused."""
+"""Quantized caches with given tensors: NumPy's result of the definition, rows that are hard to quantize,
+requantized against directly quantized rows, whole sectors, and refusals."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def run(folder, problem, tensors, *options):
 
 
 def generate_any(folder, problem, *options):
-    """Tensors of any dtype: PyTorch has names for all of them."""
+    """Generate tensors of any dtype: PyTorch has names for all of them."""
     file = folder / "problem.mlir"
     file.write_text(problem.text())
     saved = folder / "generated.safetensors"
@@ -45,7 +45,7 @@ def run_any(folder, problem, tensors):
 
 
 def bits(tensor):
-    """The same memory in NumPy, as integers of 8 or 16 bits."""
+    """Return the same memory in NumPy, as integers of 8 or 16 bits."""
     return (
         tensor.view(torch.int16).numpy().view(np.uint16)
         if tensor.itemsize == 2
@@ -58,7 +58,7 @@ def integers(values):
 
 
 def pools(problem, formats, slots, layers=1):
-    """An empty packed cache."""
+    """Return an empty packed cache."""
     heads, tensors = problem.heads, {}
     for part, (bits, per), dim in zip("kv", formats, (problem.dim, problem.value_dim), strict=True):
         tensors[f"kv.{part}"] = np.zeros((layers, slots, heads, dim * bits // 8), np.uint8)
@@ -67,7 +67,7 @@ def pools(problem, formats, slots, layers=1):
 
 
 def quantized(numbers, bits, per):
-    """Codes and metadata of finite numbers, in float32 step by step."""
+    """Return elements and metadata of finite numbers, quantized in float32 step by step."""
     levels = np.float32(2**bits - 1)
     groups = numbers.astype(np.float32).reshape(*numbers.shape[:-1], -1, per)
     low, high = groups.min(-1), groups.max(-1)
@@ -109,7 +109,7 @@ def test_append_makes_the_codes_of_the_definition(tmp_path):
 
 
 def test_heads_of_a_page_lie_apart(tmp_path):
-    """In pages each head has its tokens together, codes and metadata: [pages, heads, page, ...]."""
+    """In pages each head has its tokens together, elements and metadata: [pages, heads, page, ...]."""
     problem = CacheProblem("append", 3, 64, 64, "f16", "paged<4>", codes("i8", 32), codes("i8", 64))
     rng = np.random.default_rng(4)
     rows = {part: rng.normal(size=(1, 9, 3, 64)).astype(np.float16) for part in "kv"}
@@ -129,7 +129,8 @@ def test_heads_of_a_page_lie_apart(tmp_path):
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.parametrize("key", [codes("i4", 64), codes("f8E4M3FN", "token"), codes("f8E5M2", "token")])
 def test_hard_rows(tmp_path, dtype, key):
-    """Constant rows come back as they are; NaN and infinite numbers are counted, and stored as 0 and the largest."""
+    """Constant rows are restored exactly; NaN and infinite numbers are counted, and stored as 0 and the
+    largest."""
     problem = CacheProblem("append", 1, 64, 64, dtype, "packed", key, codes("i8", 64), status=True)
     tensors = generate_any(tmp_path, problem, "--dim=rows=6", "--dim=layers=1", "--dim=tokens=8")
     nan, infinite, one = {"f16": (0x7E00, 0x7C00, 0x3C00), "bf16": (0x7FC0, 0x7F80, 0x3F80)}[dtype]
@@ -159,7 +160,7 @@ def test_hard_rows(tmp_path, dtype, key):
 
 @pytest.mark.parametrize("bits,lower", [(8, 4), (8, 2), (4, 2)])
 def test_requantized_is_as_good_as_quantized(tmp_path, bits, lower):
-    """Grids of codes nest: what is stored in more bits first loses as much as what is quantized at once."""
+    """Grids of integers nest: storing more bits first loses as much as quantizing at once."""
     rng = np.random.default_rng(bits + lower)
     rows = {part: rng.normal(size=(1, 64, 2, 128)).astype(np.float16) for part in "kv"}
     rows["k"][..., :4] *= 8  # outlier channels
@@ -200,7 +201,7 @@ def test_requantized_is_as_good_as_quantized(tmp_path, bits, lower):
 )
 @pytest.mark.parametrize("op", ["append", "move", "gather"])
 def test_neighbours_are_written_in_whole_sectors(tmp_path, op, key, value):
-    """Tokens of a prompt lie side by side: codes and metadata of eight make whole sectors."""
+    """Tokens of a prompt are adjacent: elements and metadata of eight make whole sectors."""
     problem = CacheProblem(op, 8, 128, 128, "bf16", "paged<16>", codes(*key), codes(*value))
     tensors = generate_any(tmp_path, problem, "--dim=rows=512", "--dim=layers=2", "--dim=pages=66")
     first = np.arange(512)
@@ -212,7 +213,7 @@ def test_neighbours_are_written_in_whole_sectors(tmp_path, op, key, value):
 
 
 def test_fork_of_a_page(tmp_path):
-    """A page that two sequences will write to is copied, codes and metadata alike."""
+    """A page that two sequences will write to is copied, elements and metadata alike."""
     problem = CacheProblem("move", 2, 64, 64, "f16", "paged<16>", codes("i4", 16), codes("f8E4M3FN", "token"))
     tensors = generate_any(tmp_path, problem, "--dim=rows=16", "--dim=layers=2", "--dim=pages=5")
     tensors["from"], tensors["to"] = integers(range(16, 32)), integers(range(48, 64))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Append, move and gather with given tensors: NumPy agrees to the bit, and what cannot be right is refused by row."""
+"""Append, move and gather with given tensors: NumPy agrees to the bit, and faults are refused by row."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def bits(tensor):
 
 
 def slots_of(tensors, part):
-    """[layers, slots, heads, dim]"""
+    """Return [layers, slots, heads, dim]."""
     pool = tensors[f"kv.{part}_pages"]
     return bits(pool).reshape(pool.shape[0], -1, *pool.shape[3:])
 
@@ -58,7 +58,8 @@ def test_move(tmp_path):
 
 
 def test_gather_and_append_are_inverse(tmp_path):
-    """What is gathered and appended again at the same slots leaves the cache as it was; a slot may be read twice."""
+    """Rows that are gathered and appended again at the same slots leave the cache unchanged; a slot may be
+    read twice."""
     file, tensors = generate(tmp_path, CacheProblem("gather", 2, 64, 64, "f16"), *SIZES)
     tensors["slots"] = np.random.default_rng(1).permutation(30 * 16).astype(np.int32)
     status, _, errors, rows = run(tmp_path, file, tensors)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The commands that README, docs and examples tell people to run do run, from a copy of the examples, and print what the
-pages show of their output. Python's output is compared by test_guides.py and test_pages.py, that of architecture.md by
-test_architecture.py; a block that nothing compares fails here."""
+"""The commands in README, docs and examples run, from a copy of the examples, and print the output that the
+pages show. test_guides.py and test_pages.py compare Python's output, test_architecture.py that of
+architecture.md; a block that no test compares fails here."""
 
 import os
 import re
@@ -20,7 +20,7 @@ PROGRAMS = ("attn-opt ", "attn-run ", "attn-plan ", "attn-workload ")
 
 
 def commands():
-    """(folder to run in, commands of one block), each once."""
+    """Return (folder to run in, commands of one block), each once."""
     found = {}
     for page in PAGES:
         for language, block in re.findall(
@@ -67,7 +67,7 @@ def printed(*command):
 
 
 def shown(page, begin):
-    """The one block of a page that begins so."""
+    """Return the one block of a page with this beginning."""
     [text] = [text for _, text, _ in blocks(ROOT / page) if text.startswith(begin)]
     return text
 
@@ -123,7 +123,7 @@ COMPARED = {
     HOPPER: ("#tile.tensor_map", "tile.set_registers", "S = tile.start_mma", "%box = tile.overlay"),
     "examples/10_training/tutorial.md": ("learns: ", "micro-batches: ", "<attn.training"),  # test_examples.py
 }
-# What the pages that add something say of the language, as the test of the page has it in full.
+# Output about the language in the pages that add a part; the test of each page has it in full.
 ADDED = {
     "docs/adding-a-visibility.md": ("attn.attend ",),
     "docs/adding-a-format.md": ("!attn.kv<",),

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""attn-run on forests: right by a reading of the workload of its own, counted as planned, refused where it cannot be."""
+"""attn-run on forests: right by an independent reading of the workload, counted as planned, refused if
+impossible."""
 
 import json
 import os
@@ -19,7 +20,7 @@ PROBLEM = Problem(8, 2, 64, 64, "f16")
 
 
 def data(name):
-    """A published file as an argument, or nothing: attn-workload then generates its like."""
+    """Return a published file as an argument, or nothing: attn-workload then generates a similar one."""
     file = Path(os.environ.get("ATTN_DATA_DIR", "/nonexistent")) / name
     return [file] if file.exists() else []
 
@@ -55,11 +56,12 @@ def problem(folder, text=None):
     return file
 
 
-# --- an own reading of the workload -------------------------------------------------------------------------
+# --- an independent reading of the workload -------------------------------------------------------------------------
 
 
 def attention(step, tensors, sees):
-    """float64, from the nodes: the tokens of a row are those of its path, found through the tables of one store."""
+    """Compute float64 attention from the nodes: a row's tokens are those of its path, found through the
+    tables of one store."""
     nodes, scale = step["nodes"], 1 / np.sqrt(64)
     keys, values = (tensors[f"kv.{part}_pages"].astype(np.float64) for part in "kv")
     pages, out, row = tensors["kv.block_table"], [], 0
@@ -126,7 +128,8 @@ CODES = {
 @pytest.mark.parametrize("strategy", ["flatten", "by-query", "by-node", "by-node-chunk"])
 @pytest.mark.parametrize("format", CODES)
 def test_nodes_and_drafts_of_codes(tmp_path, format, strategy):
-    """Every way to read shared tokens, over codes; drafts of codes, too, in pages of one token, which plans list."""
+    """Every strategy of reading shared tokens, quantized; quantized drafts, too, in pages of one token, which
+    plans list."""
     key, value, size = CODES[format]
     workload = made(tmp_path, "composed", "--scale=16", "--depth=2", "--draft=7", f"--bytes={size}")
     formats = {"key": key, "value": value, "draft_key": key, "draft_value": value}
@@ -156,7 +159,7 @@ def test_windows_of_trees_of_codes(tmp_path, store):
 @pytest.mark.skipif(DEVICE != "host", reason="counters exist on the host device only")
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_counted_as_planned(tmp_path, name):
-    """Bytes within 3 % of the planner's, and those of partials to the byte."""
+    """Bytes are within 3 % of the planner's, and those of partials equal to the byte."""
     arguments, step = WORKLOADS[name]
     workload = made(tmp_path, *arguments)
     status, report, errors = attn_run(
@@ -194,7 +197,7 @@ def test_boxes_past_the_end_read_nothing(tmp_path):
 
 
 def test_picture(tmp_path):
-    """Every instance that somebody sees hangs in the upper half; in the lower half every block has its line."""
+    """Every visible instance is drawn in the upper half; in the lower half every block has its line."""
     workload, picture = made(tmp_path, "composed", "--scale=16"), tmp_path / "plan.svg"
     text = Problem(8, 2, 64, 64, "f16", see="causal heads {all: see all, near: see recent(30)}").text()
     status, report, errors = attn_run(

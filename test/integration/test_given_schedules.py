@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Schedules that a user gave: what they leave open is completed, and kernels that nobody would choose are right."""
+"""Schedules given by a user: missing fields are completed, and unusual kernels are right."""
 
 import pytest
 from attnlab import Problem, attn_run
@@ -46,7 +46,7 @@ def test_given_schedules_are_right(tmp_path, name, q_len):
 
 
 def test_impossible_schedules_are_refused(tmp_path):
-    """Four consumers and a producer share what setmaxnreg cannot give them."""
+    """Four consumers and a producer need more registers than setmaxnreg can give them."""
     prefill = f"#tile.schedule<wgmma, rows = 256, warps = 16, split_keys = false, {TILES}>"
     file = tmp_path / "given.mlir"
     file.write_text(text_with("paged<16>", [DECODE, prefill]))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Head classes: which KV heads stream is data, what streaming heads cannot see they do not read."""
+"""Head classes: the assignment of KV heads is data, and streaming heads do not read tokens that they cannot
+see."""
 
 import numpy as np
 import pytest
@@ -21,14 +22,15 @@ def write(folder, store="paged<16>", q_heads=8, kv_heads=4, text=lambda text: te
 
 
 def run(file, folder, tensors, *options):
-    """The results for these tensors, and the report."""
+    """Return the results for these tensors, and the report."""
     status, results, report, errors = launch(file, folder, tensors, *options)
     assert status == 0, errors
     return results, report
 
 
 def tokens_of(tensors, sequence):
-    """Where the tokens of a sequence lie: the index in keys and values without their last two axes."""
+    """Return the positions of a sequence's tokens: the index in keys and values without their last two
+    axes."""
     tokens = np.arange(tensors["kv.lengths"][sequence])
     if "kv.k_pages" in tensors:
         page = tensors["kv.k_pages"].shape[1]
@@ -81,9 +83,9 @@ def test_numpy_agrees(tmp_path, store, schedule, q_len):
 @pytest.mark.parametrize("schedule,q_len", SHAPES)
 @pytest.mark.parametrize("store", STORES)
 def test_what_streaming_heads_do_not_see_is_not_read(tmp_path, store, schedule, q_len):
-    """NaN in the pages of which no row sees a token through a head, and, where there are no pages, in tokens further
-    than a tile from those it sees: were one read, it would reach the result, because a weight of zero times NaN is
-    NaN."""
+    """NaN fills the pages in which no row sees a token through a head and, without pages, tokens further than
+    a tile from visible ones. If one were read, it would reach the result, because a weight of zero times NaN
+    is NaN."""
     file = write(tmp_path, store)
     tensors = generate(file, tmp_path, "--dim=batch=3", "--dim=kv_len=100..900", f"--dim=q_len={q_len}")
     spoilt = 0
@@ -106,8 +108,8 @@ def test_what_streaming_heads_do_not_see_is_not_read(tmp_path, store, schedule, 
 
 @pytest.mark.parametrize("schedule,q_len", SHAPES)
 def test_heads_may_trade_places(tmp_path, schedule, q_len):
-    """Another layer with as many heads in each class runs the same plan: results move with the heads, to the bit.
-    Heads of a class keep their order, and so their slots."""
+    """Another layer with equally many heads in each class runs the same plan: results move with the heads, to
+    the bit. Heads of a class keep their order, and so their slots."""
     file = write(tmp_path)
     tensors = generate(file, tmp_path, "--dim=batch=2", "--dim=kv_len=500..900", f"--dim=q_len={q_len}")
     first, _ = run(file, tmp_path, tensors, f"--schedule={schedule}", "--blocks=7")
@@ -153,7 +155,7 @@ def test_bytes_follow_the_classes(tmp_path):
 
 
 def test_classes_that_see_the_same_vanish(tmp_path):
-    """The tensor stays an argument; what it holds decides nothing."""
+    """The tensor stays an argument; its content has no effect."""
     same = f"see sink({SINK}) | recent({RECENT})"
     file = write(tmp_path, text=lambda text: text.replace("see all", same))
     tensors = generate(file, tmp_path, "--dim=batch=2", "--dim=kv_len=300")
@@ -164,7 +166,7 @@ def test_classes_that_see_the_same_vanish(tmp_path):
 
 
 def write_apart(folder, store="paged<16>", kv_heads=4):
-    """Each class has a store of its own, and that of the streaming heads is shorter."""
+    """Write a problem with a store for each class, the one of the streaming heads shorter."""
     file = folder / "apart.mlir"
     text = Problem(2 * kv_heads, kv_heads, 64, 64, "f16", store, CLASSES + " apart").text()
     dims = '"streaming_kv", attn.dims = ["batch", "'
@@ -174,7 +176,7 @@ def write_apart(folder, store="paged<16>", kv_heads=4):
 
 
 def attention_apart(tensors):
-    """By head: the tokens that the store of its class holds, as far as the class sees them."""
+    """Compute attention by head: over the tokens in the store of its class that the class sees."""
     q = tensors["q"].astype(np.float64)
     classes = tensors["classes"]
     group = q.shape[1] // len(classes)
@@ -220,7 +222,7 @@ def test_stores_apart(tmp_path, store, schedule, q_len):
 
 
 def test_heads_of_one_class_only(tmp_path):
-    """A store must hold as many heads as `classes` says."""
+    """A store must hold as many heads as `classes` assigns."""
     file = write_apart(tmp_path)
     tensors = generate(file, tmp_path, "--dim=batch=2", "--dim=kv_len=200", "--dim=recent_len=100")
     tensors["classes"] = np.array([0, 1, 1, 1], np.int32)
@@ -233,8 +235,8 @@ def test_heads_of_one_class_only(tmp_path):
 
 
 def composition(rng):
-    """Two regions, the first one shared, whose visibilities and those of the classes have sizes of their own. The
-    second may be one of each class, with stores of their own, but for the last class."""
+    """Return two regions, the first one shared, whose visibilities and those of the classes have separate
+    sizes. The second may be one region per class, with separate stores, except for the last class."""
 
     def see(*sizes):
         size = rng.choice([*sizes, 1, 7, 64, 65, 200, 1000])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Ragged operands: each KV head has lengths and pages of its own, beside whatever else an attention is made of."""
+"""Ragged operands: each KV head has its own lengths and pages, in combination with other features."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def run(file, folder, tensors, *options):
 
 
 def tokens_of(tensors, instance, head, name="kv"):
-    """Where the tokens of a head lie: the index in keys and values without their last two axes."""
+    """Return the positions of a head's tokens: the index in keys and values without their last two axes."""
     lengths = tensors[f"{name}.lengths"]
     tokens = np.arange(lengths[instance, head] if lengths.ndim == 2 else lengths[instance])
     if f"{name}.k_pages" in tensors:
@@ -51,7 +51,7 @@ def sees(see, q, positions):
 
 
 def attention(tensors, regions):
-    """By head: the tokens of its own lists. `regions`: what of each operand is seen."""
+    """Compute attention by head over its own lists. `regions`: the visibility of each operand."""
     q = tensors["q"].astype(np.float64)
     o = np.zeros(q.shape)
     for row in range(len(q)):
@@ -77,7 +77,7 @@ def attention(tensors, regions):
 
 
 def with_rows(tensors, *names):
-    """The rows of instances that are private to a sequence, which files may leave out."""
+    """Return the tensors with the rows of instances that are private to a sequence, which files may omit."""
     starts = tensors["q_start"]
     private = np.stack([starts[:-1], starts[1:]], axis=1)
     return dict(tensors, **{f"{name}.rows": tensors.get(f"{name}.rows", private) for name in names})
@@ -103,7 +103,7 @@ def test_numpy_agrees(tmp_path, store, see, schedule, q_len):
 
 @pytest.mark.parametrize("strategy", ["by-query", "by-node", "by-node-chunk", "flatten"])
 def test_what_heads_do_not_list_is_not_read(tmp_path, strategy):
-    """All of the pool but what the head itself lists is NaN: the slices of other heads' pages, too."""
+    """NaN fills all of the pool except the head's own list, including the slices of other heads' pages."""
     file = write(tmp_path, problem("paged<16>"))
     tensors = generate(file, tmp_path, "--dim=batch=3", "--dim=kv_len=0..900")
     keys = tensors["kv.k_pages"]
@@ -113,21 +113,21 @@ def test_what_heads_do_not_list_is_not_read(tmp_path, strategy):
         listed[pages, slots, head] = True
     assert np.array_equal(np.isnan(keys).any(axis=-1), ~listed)
     pages = listed.any(axis=1)
-    assert (pages.any(axis=1) & ~pages.all(axis=1)).sum() > 10  # pages that some heads hold, others do not
+    assert (pages.any(axis=1) & ~pages.all(axis=1)).sum() > 10  # pages that some heads use and others do not
     run(file, tmp_path, tensors, f"--strategy={strategy}", "--blocks=11")
 
 
 @pytest.mark.parametrize("schedule,q_len", SHAPES)
 @pytest.mark.parametrize("store", STORES)
 def test_equal_heads_are_as_if_they_shared(tmp_path, store, schedule, q_len):
-    """A ragged operand whose heads list the same pages means what one with a single list means, to the bit."""
+    """A ragged operand whose heads list the same pages equals one with a single list, to the bit."""
     shared = write(tmp_path, problem(store, ragged=False), "shared.mlir")
     own = write(tmp_path, problem(store), "own.mlir")
     tensors = generate(shared, tmp_path, "--dim=batch=3", "--dim=kv_len=100..700", f"--dim=q_len={q_len}")
     ragged = dict(tensors)
     for name in {"kv.lengths", "kv.block_table"} & tensors.keys():
         ragged[name] = np.repeat(tensors[name][:, None], HEADS, axis=1)
-    options = [f"--schedule={schedule}", "--fixed-split=1280"]  # of tiles of 64, 128 and 160 keys
+    options = [f"--schedule={schedule}", "--fixed-split=1280"]  # multiples of tiles of 64, 128 and 160 keys
     expected, _ = run(shared, tmp_path, tensors, *options)
     got, _ = run(own, tmp_path, ragged, *options)
     for name in ("o", "lse"):
@@ -136,7 +136,8 @@ def test_equal_heads_are_as_if_they_shared(tmp_path, store, schedule, q_len):
 
 @pytest.mark.parametrize("schedule,q_len", SHAPES)
 def test_heads_may_trade_places(tmp_path, schedule, q_len):
-    """With their lengths, pages and queries; how work is cut may then change, and so rounding, and nothing else."""
+    """Heads move with their lengths, pages and queries. The split of work may then change, and so rounding,
+    and nothing else."""
     file = write(tmp_path, problem("paged<16>"))
     tensors = generate(file, tmp_path, "--dim=batch=2", "--dim=kv_len=0..900", f"--dim=q_len={q_len}")
     first, _ = run(file, tmp_path, tensors, f"--schedule={schedule}", "--fixed-split=1280")
@@ -154,7 +155,7 @@ def test_heads_may_trade_places(tmp_path, schedule, q_len):
 
 @pytest.mark.skipif(DEVICE != "host", reason="counters exist on the host device only")
 def test_bytes_follow_the_heads(tmp_path):
-    """One long head and seven short ones cost what their tokens do, and blocks are equally busy."""
+    """One long head and seven short ones cost as much as their tokens, and blocks are equally busy."""
     file = write(tmp_path, Problem(32, 8, store="paged<16>, ragged").text())
     lengths = write(tmp_path, "tokens\n" + "16000\n" + "600\n" * 7, "lengths.csv")
     status, report, errors = attn_run(
@@ -163,12 +164,12 @@ def test_bytes_follow_the_heads(tmp_path):
     assert status == 0, errors
     assert report["kv_bytes"] == 2 * (16000 + 7 * 600) * 2 * 128 * 2
     assert report["amplification"] <= 1.03
-    assert report["balance"] <= 1.15  # of shares of two or three tiles
+    assert report["balance"] <= 1.15  # with shares of two or three tiles
     assert report["sector_efficiency"] >= 0.97
     assert report["bank_conflicts"] <= 0.02
 
 
-# Two kinds of pages, as DiffKV has them, a shared prompt, and classes with stores of their own.
+# Two kinds of pages, as in DiffKV, a shared prompt, and classes with separate stores.
 COMPOSITIONS = {
     "diffkv": (
         """!q = tensor<?x8x64xf16>
@@ -214,7 +215,7 @@ def test_compositions(tmp_path, name, schedule, q_len):
 @pytest.mark.parametrize("schedule,q_len", SHAPES)
 @pytest.mark.parametrize("store", STORES)
 def test_classes(tmp_path, store, schedule, q_len):
-    """Ragged stores that all heads share, and those of a class, of which one may have no heads."""
+    """Ragged stores that all heads share, and stores of a class, one of which may have no heads."""
     duo = "causal heads {retrieval: see all, streaming: see sink(4) | recent(64)}"
     for see in (duo, duo + " apart"):
         file = write(tmp_path, problem(store, see))
@@ -237,7 +238,7 @@ def test_classes(tmp_path, store, schedule, q_len):
 @pytest.mark.parametrize("strategy", ["by-query", "by-node", "flatten"])
 @pytest.mark.parametrize("draft", ["paged<1>, ragged", "paged<1>"])
 def test_trees(tmp_path, draft, strategy):
-    """Every node and every draft, of which heads keep some of the tokens."""
+    """Every node and every draft, with heads that keep some of the tokens."""
     file = write(tmp_path, Problem(16, 4, dtype="f16", store="paged<16>, ragged", draft_store=draft).text())
     trees = ROOT / "examples/08_composed/trees.json"
     status, report, errors = attn_run(

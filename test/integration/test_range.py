@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Numbers at the ends of their ranges: what `attn.attend` promises of large scores, and of what is not finite."""
+"""Numbers at the ends of their ranges: the promises of `attn.attend` for large scores, and for numbers that
+are not finite."""
 
 import os
 
@@ -10,12 +11,13 @@ from safetensors.numpy import load_file, save_file
 
 DEVICE = os.environ.get("ATTN_DEVICE", "host")
 SHAPES = [("mma", 1), ("mma", 40), ("wgmma", 40)]
-BOUND = 9e7  # of a scaled score, in the description of attn.attend
+BOUND = 9e7  # limit of a scaled score, in the description of attn.attend
 
 
 @pytest.fixture
 def problem(tmp_path):
-    """An attention over a packed store, its generated tensors, and a function that runs it on others."""
+    """Return an attention over a packed store, its generated tensors, and a function that runs it on
+    others."""
 
     def make(rows, see="causal", dtype="f16", scale=1.0, lse=True):
         file, saved, out = (tmp_path / name for name in ("p.mlir", "in.safetensors", "out.safetensors"))
@@ -43,7 +45,7 @@ def problem(tmp_path):
 @pytest.mark.parametrize("schedule,rows", SHAPES)
 @pytest.mark.parametrize("sign", (1, -1))
 def test_scores_up_to_the_bound_are_right(problem, schedule, rows, sign):
-    """Scores are products of one component, exact in f32: nothing but the softmax can go wrong."""
+    """Scores are products of one component, exact in f32: only the softmax can be inexact."""
     tensors, run = problem(rows, lse=False)
     random = np.random.default_rng(1)
     q, k = np.zeros_like(tensors["q"]), np.zeros_like(tensors["kv.k"])

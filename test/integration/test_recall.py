@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What quantization costs: a model trained here, and the outputs of random tensors.
+"""The cost of quantization: a model trained here, and the outputs of random tensors.
 
 CI trains one model, --full five.
 """
@@ -25,7 +25,7 @@ SEEDS = range(5 if os.environ.get("ATTN_FULL") else 1)
 
 
 def test_recall():
-    """Keys need their bits: K8V4 costs nothing, and of six bits four belong to the keys."""
+    """Keys need their bits: K8V4 costs nothing, and of six bits the keys need four."""
     found = [measure(seed) for seed in SEEDS]
     median = {name: statistics.median(each[name] for each in found) for name in found[0]}
     assert median["K16V16"] >= 0.95, "the model has learned its task"
@@ -34,7 +34,7 @@ def test_recall():
 
 
 def test_outlier_channels():
-    """With a few channels that are larger keys need more bits than values, and without them fewer."""
+    """With a few larger channels keys need more bits than values, and without them fewer."""
     plain, outliers = output_errors(0), output_errors(4)
     assert plain["K4V8"] < plain["K8V4"]
     assert outliers["K8V4"] < outliers["K4V8"]
@@ -42,7 +42,7 @@ def test_outlier_channels():
 
 
 def test_steps_are_the_model():
-    """A token at a time over what was stored in 16 bits says what the whole text does."""
+    """Steps of one token over a cache of 16 bits give the result of the whole text."""
     random = torch.Generator().manual_seed(0)
     chain = recall.markov_chain(random)
     text, _ = recall.passkeys(8, chain, random)
@@ -60,7 +60,7 @@ def test_steps_are_the_model():
 
 @pytest.mark.skipif(not os.environ.get("ATTN_FULL"), reason="trains five models: it runs with --full")
 def test_recall_under_a_policy():
-    """At three times fewer bytes than in 16 bits."""
+    """The policy keeps recall at a third of the bytes of 16 bits."""
     found = [recall_policy.of_seed(seed) for seed in SEEDS]
     for like in ("paper", "release"):
         lost = [each["K16V16"] - each[like] for each in found]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Score regions as text: what a float becomes as an integer is the same on every device and in the reference."""
+"""Score regions as text: conversions of floats to integers are equal on every device and in the reference."""
 
 import os
 
@@ -7,7 +7,7 @@ from attnlab import attn_run
 
 DEVICE = os.environ.get("ATTN_DEVICE", "host")
 
-# Half of the scores are past 2^31 by far, some are NaN (infinity minus infinity).
+# Half of the scores are far past 2^31, and some are NaN (infinity minus infinity).
 TEXT = """
 !query = tensor<?x4x64xf16>
 !cache = !attn.kv<packed, heads = 4, dim = 64, key = f16, value = f16>

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Soft caps: a tile whose arguments are all small takes tanh's short form, any other the long one, and both are right."""
+"""Soft caps: a tile with small arguments only uses tanh's short form, any other the long one, and both are
+right."""
 
 import os
 
@@ -84,7 +85,8 @@ def test_one_large_score_sends_its_tile_the_long_way(tmp_path, schedule, rows):
 @pytest.mark.parametrize("dtype", ["bf16", "f16"])
 @pytest.mark.parametrize("cap", [2.0, 50.0])
 def test_a_row_that_sees_one_token_has_its_value(tmp_path, schedule, rows, dtype, cap):
-    """To the bit: a weight that is rounded must be a power of two, whatever the score; and the LSE is the score."""
+    """The output equals the value to the bit: a rounded weight must be a power of two, whatever the score;
+    and the LSE is the score."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     from safetensors.torch import load_file
 
@@ -103,8 +105,8 @@ def test_a_row_that_sees_one_token_has_its_value(tmp_path, schedule, rows, dtype
 @pytest.mark.parametrize("schedule,rows", SHAPES)
 @pytest.mark.parametrize("cap", [0.5, 30.0, 55.0, 56.0, 300.0])
 def test_scores_at_the_cap_neither_overflow_nor_vanish(tmp_path, schedule, rows, cap):
-    """Nearly all scores are the cap or minus the cap, and the first rows of the second sequence see few tokens,
-    some only such as weigh exp(-cap). Work is cut, so that partials are of that size too."""
+    """Nearly all scores are the cap or minus the cap, and the first rows of the second sequence see few
+    tokens, some only tokens of weight exp(-cap). Work is split, so that partials are of that size, too."""
     file = write(tmp_path, cap, dtype="bf16", scale=1e4)
     options = [f"--schedule={schedule}", "--blocks=7"]
     report = check(file, *options, "--dim=batch=2", f"--dim=q_len={rows}", f"--dim=kv_len={rows}..300")

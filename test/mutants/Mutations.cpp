@@ -26,9 +26,9 @@ static bool synchronizes(Operation *op) {
              NVVM::SetMaxRegisterOp>(op);
 }
 
-/// Doubled stores, barriers, waits and fences say the same thing twice, which is no mistake. Neither is a
-/// doubled commit: its group is empty, and a wait that leaves it unfinished covers one group more of the
-/// others.
+/// Whether doubling changes something. Doubled stores, barriers, waits and fences repeat themselves, which is
+/// no mistake. Neither is a doubled commit: its group is empty, and a wait that leaves it unfinished covers
+/// one more of the other groups.
 static bool counts(Operation *op) {
   return (writes(op) && !isa<LLVM::StoreOp, NVVM::StMatrixOp>(op)) ||
          isa<NVVM::BarrierArriveOp, NVVM::CpAsyncMBarrierArriveOp, NVVM::MBarrierInitOp,
@@ -94,8 +94,7 @@ void mutate(LLVM::LLVMFuncOp kernel, const Mutant &mutant) {
     b.clone(*found);
     return;
   }
-  if (auto wait =
-          dyn_cast<tile::WgmmaWaitOp>(found)) // whoever would use what it hands back uses what it takes
+  if (auto wait = dyn_cast<tile::WgmmaWaitOp>(found)) // users of its results then use its operands
     wait->replaceAllUsesWith(wait.getRegisters());
   found->dropAllUses();
   found->erase();

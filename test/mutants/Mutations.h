@@ -10,11 +10,11 @@
 
 namespace attn::test {
 
-/// Shift: a number that is read, or the head of a row, is one too large.
+/// Shift: a number that is read, or the head of a row, becomes one too large.
 enum class Mutation { Drop, Double, Shift };
 inline constexpr const char *mutationNames[] = {"drop", "double", "shift"};
 
-/// What is done to one operation of a kernel at the machine level.
+/// The mutation of one operation of a kernel at the machine level.
 struct Mutant {
   Mutation mutation;
   size_t position;  ///< of the operation in a walk over its kernel
@@ -23,12 +23,13 @@ struct Mutant {
   std::string text; ///< as printed
 };
 
-/// Every synchronizing operation and everything that writes memory, dropped; every copy and every arrival,
-/// doubled. Where `shifts`, also every number that is read from global memory (a bound of tokens or rows, a
-/// position, an LSE, a delta) and the head of a packed row in its group, one too large.
+/// Lists the mutants of a kernel. Every synchronizing operation and every write to memory is dropped; every
+/// copy and every arrival is doubled. With `shifts`, two kinds of numbers also become one too large: every
+/// number that is read from global memory (a bound of tokens or rows, a position, an LSE, a delta), and the
+/// head of a packed row in its group.
 std::vector<Mutant> listMutants(mlir::LLVM::LLVMFuncOp kernel, bool shifts);
 
-/// Does it, in a kernel with the same operations as the one that the list was made of.
+/// Applies the mutation, in a kernel with the same operations as the listed one.
 void mutate(mlir::LLVM::LLVMFuncOp kernel, const Mutant &mutant);
 
 } // namespace attn::test

@@ -2,15 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //   attn-mutants FILE [--target=T] [--schedule=S] [--every=N] [--op=NAME] [--only=KERNEL:POSITION]... RUN...
 //
-// Compiles a problem, of a forward or a backward pass, and, of each kernel that one of the runs launches,
-// makes every mutant of Mutations.h. Each is run on the host device, checked and compared with the float64
-// reference, in every run under a few seeds until something is wrong with it; of all mutants, or of those
-// of operations of this name, every Nth. A RUN is what attn-run takes as --dim,
-// --blocks, --strategy and --workload, in one argument: "batch=2 kv_len=100..300 blocks=4",
-// "workload=F.json strategy=by-node".
+// Compiles a problem, of a forward or a backward pass. For each kernel that one of the runs launches, it
+// makes every mutant of Mutations.h. Each mutant is run on the host device, checked and compared with the
+// float64 reference, in every run under a few seeds until a fault is found. --every=N takes every Nth of all
+// mutants, or of those of operations named by --op. A RUN is the value of attn-run's --dim, --blocks,
+// --strategy and
+// --workload, in one argument: "batch=2 kv_len=100..300 blocks=4", "workload=F.json strategy=by-node".
 //
-// Nothing protects a process from native code that was made wrong, so each mutant has a process of its own,
-// and a limit on its time. Prints a line of JSON for each as it ends.
+// Nothing protects a process from wrong native code, so each mutant has a process of its own, and a time
+// limit. Prints a line of JSON for each mutant as it ends.
 //
 //===----------------------------------------------------------------------===//
 #include "Mutations.h"
@@ -47,7 +47,7 @@ namespace {
 constexpr unsigned jobs = 2;
 constexpr double secondsPerMutant = 60;
 
-/// Ways of running. The first is that of attn-run without options.
+/// Modes of running. The first is that of attn-run without options.
 struct Way {
   uint64_t seed;
   bool shuffle;
@@ -76,7 +76,7 @@ rt::Strategy strategyNamed(const std::string &name) {
   return *strategy;
 }
 
-/// A problem with tensors, and what must come out.
+/// A problem with tensors, and the expected results.
 struct Workload {
   std::string text;
   rt::TensorMap tensors;
@@ -85,7 +85,7 @@ struct Workload {
   rt::TensorMap gradients; ///< in place of the reference's results, of a backward pass
 };
 
-/// Which of a list of kernels were launched: each is entered through a function of its own.
+/// Records which of a list of kernels were launched: each is entered through a function of its own.
 constexpr size_t maxKernels = 8;
 bool entered[maxKernels];
 void (*entries[maxKernels])(rt::host::LaneAbi *, void **);
@@ -106,11 +106,11 @@ class Program {
 public:
   Program(const std::string &file, const std::string &target, const std::string &schedule);
   void addWorkload(const std::string &text);
-  /// What is wrong with these kernels; empty where nothing is.
+  /// Returns the fault of these kernels; empty if there is none.
   std::string run(std::span<const rt::host::HostKernel> kernels);
-  /// The same of a mutant.
+  /// Returns the fault of a mutant.
   std::string run(LLVMFuncOp kernel, const Mutant &mutant);
-  /// Kernels that the workloads launch, after finding nothing wrong with any.
+  /// Returns the kernels that the workloads launch, after finding no fault in any.
   std::vector<LLVMFuncOp> launchedKernels();
   bool isBackward() const { return manifest.isBackward(); }
 
@@ -225,7 +225,7 @@ std::string Program::run(std::span<const rt::host::HostKernel> kernels) {
 }
 
 std::string Program::run(LLVMFuncOp kernel, const Mutant &mutant) {
-  // The other kernels are at hand: only this one is compiled again.
+  // The other kernels are compiled already: only this one is compiled again.
   auto module = mlir::cast<mlir::gpu::GPUModuleOp>(kernel->getParentOp()->clone());
   for (LLVMFuncOp other : llvm::make_early_inc_range(module.getOps<LLVMFuncOp>()))
     if (!other.isExternal() && other.getName() != kernel.getName())
@@ -287,7 +287,7 @@ Job begin(Program &program, LLVMFuncOp kernel, const Mutant &mutant) {
   return job;
 }
 
-/// Reads what there is; true when the mutant's process has ended.
+/// Reads the available output; returns true when the mutant's process has ended.
 bool advance(Job &job) {
   pollfd waiting{job.pipe, POLLIN, 0};
   if (poll(&waiting, 1, 20) > 0) {

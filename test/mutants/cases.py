@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Kernels whose mutants are made, and the runs that reach all of their code.
+"""Kernels to mutate, and the runs that reach all of their code.
 
-Runs are small and few. Together those of a case go through several tasks per block, tasks of several segments, of one
-tile and of none, tiles with a tail, rows that do not fill a tile, and results that are parts to be merged.
+Runs are small and few. Together the runs of a case go through several tasks per block, tasks of several
+segments, of one tile and of none, tiles with a tail, rows that do not fill a tile, and results that are parts
+to be merged.
 """
 
 import json
@@ -10,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from attnlab import Problem
 
-# Trees of (parent, tokens, rows). Read by node, the tokens that nodes share give parts to merge; read by query, rows
-# have a segment for each node above them.
+# Trees of (parent, tokens, rows). Read by node, shared tokens give parts to merge; read by query, rows have a
+# segment for each node above them.
 DECODE_TREE = ((-1, 150, 0), (0, 150, 1), (0, 160, 3), (-1, 104, 4), (-1, 5, 1))
 PREFILL_TREE = ((-1, 150, 0), (0, 100, 60), (0, 70, 40), (-1, 50, 50))
 
@@ -25,8 +26,8 @@ class Case:
     tree: tuple = PREFILL_TREE
     backward: bool = False
     token_bytes: int = 0  # of keys and values, per head; 0: those of 16 bits
-    every: int = 6  # of so many mutants CI takes one, of gradients one of twice as many
-    ordered: bool = True  # gradients whose rows and tokens have launches of their own
+    every: int = 6  # CI takes one of this many mutants, and one of twice as many for gradients
+    ordered: bool = True  # gradients with separate launches for rows and tokens
 
     def text(self):
         text = self.problem.text()
@@ -58,12 +59,12 @@ def small(store="paged<16>", see="causal", heads=(4, 1)):
 
 BY_NODE, BY_QUERY = "workload=TREE strategy=by-node blocks=2", "workload=TREE strategy=by-query blocks=1"
 PREFILL_RUNS = ("batch=2 q_len=70 kv_len=70..400 blocks=1", BY_NODE, BY_QUERY)
-# Short sequences of heads up to 64 have a kernel of their own, whose one warpgroup of consumers takes no turns.
+# Short sequences of heads up to 64 have a separate kernel, whose one warpgroup of consumers has no ping-pong.
 LONG_TREE = ((-1, 1150, 0), (0, 100, 60), (0, 70, 40), (-1, 50, 50))
 LONG_RUNS = ("batch=2 q_len=70 kv_len=1025..1200 blocks=1", BY_NODE, BY_QUERY)
-# Where every row sees every token, sequences may be empty, and their tasks have no segments.
-# A backward pass is planned by query. Its block of tokens walks the rows that see them: of long sequences, rings of rows go
-# round; with rows that see nothing and tokens that none sees, loops have no iteration.
+# If every row sees every token, sequences may be empty, and their tasks have no segments. A backward pass is
+# planned by query. Its block of tokens walks the rows that see them: with long sequences, rings of rows wrap
+# around; with rows and tokens that see nothing, loops have no iteration.
 GRADIENT_RUNS = (
     "batch=2 q_len=70..150 kv_len=150..300 blocks=1",
     "batch=3 q_len=33 kv_len=0 blocks=1",
@@ -76,12 +77,13 @@ EMPTY_RUNS = (
     BY_QUERY,
 )
 
-# A list of lengths is of one sequence after the other, and of one head after the other where those have their own. What
-# holds codes has a kernel for up to 8 rows, of 4 query heads each here, one for up to 16 and one for more.
+# A list of lengths has one sequence after the other, and one head after the other for ragged stores. A
+# quantized store has a kernel for up to 8 rows, of 4 query heads each here, one for up to 16 and one for
+# more.
 CODES = replace(small(see="all"), key=codes("i8"), value=codes("i4"))
 SMALL_FLOATS = replace(small(see="all"), key=codes("f8E4M3FN", "token"), value=codes("f8E4M3FN", "token"))
 CODE_BYTES, SMALL_FLOAT_BYTES = 64 + 32 + 2 * 4, 64 + 64 + 2 * 4
-# Two regions with formats of their own, of which each head has its own lists (examples/12_diffkv).
+# Two regions with formats of their own, in which each head has its own lists (examples/12_diffkv).
 DIFFKV = replace(
     small("paged<16>, ragged", see="all", heads=(8, 2)),
     draft_store="paged<32>, ragged",
@@ -174,7 +176,7 @@ CASES = (
     Case("decode, diffkv, up to 16 rows", DIFFKV, "mma", diffkv_runs(3)),
     Case("prefill, wgmma, boxes of pages", small(), "wgmma", LONG_RUNS, LONG_TREE),
     Case("prefill, wgmma, boxes of a dense store, short", small(store="dense"), "wgmma", PREFILL_RUNS),
-    Case(  # heads for which consumers take no turns; tasks of few rows before some of many
+    Case(  # heads without ping-pong of consumers; tasks of few rows before some of many
         "prefill, wgmma, heads of 128",
         Problem(4, 1, 128, 128, store="dense", see="causal"),
         "wgmma",
@@ -198,7 +200,7 @@ CASES = (
             GRADIENT_RUNS[0],
             BY_QUERY,
             "batch=1 q_len=70 kv_len=700 blocks=1",
-        ),  # keys go round within a segment
+        ),  # rings of keys wrap around within a segment
         backward=True,
     ),
     Case(

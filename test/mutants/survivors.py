@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Mutants that nothing is wrong with, and why."""
+"""Mutants without a fault, and the reasons."""
 
 from dataclasses import dataclass
 
@@ -10,8 +10,8 @@ class Survivor:
     op: str
     reason: str
     text: str = ""  # a part of the operation's text
-    cases: str = ""  # a part of the names of the cases that have it
-    ordinals: tuple[int, ...] = ()  # among the kernel's operations of that name; none: all of them
+    cases: str = ""  # a part of the names of its cases
+    ordinals: tuple[int, ...] = ()  # index among the kernel's operations of that name; none: all of them
     kernel: str = ""  # a part of its name
 
     def is_this(self, case, mutant):
@@ -28,51 +28,51 @@ SURVIVORS = (
     Survivor(
         "drop",
         "nvvm.griddepcontrol",
-        "a hint: the next launch may begin. Without it, it begins when this one has ended",
+        "a hint: the next launch may begin. Without the hint it begins when this one has ended",
         text="launch_dependents",
     ),
     Survivor(
         "drop",
         "nvvm.setmaxregister",
-        "room for ptxas: without it consumers have the registers of the launch, and spill. What they compute is the same",
+        "registers for ptxas: without it consumers have the registers of the launch, and spill. Their results are the same",
         text="increase",
     ),
     Survivor(
         "drop",
         "nvvm.wgmma.fence.aligned",
-        "a pair of mmas: what the second one takes was written in front of the first one's fence. ptxas gets a fence "
-        "for each mma, because it takes a fence for the start of a stage (WgmmaPatterns.cpp)",
+        "a pair of MMAs: the operands of the second were written before the first one's fence. ptxas gets a fence "
+        "for each MMA, because it takes a fence for the start of a stage (WgmmaPatterns.cpp)",
         cases="wgmma",
         ordinals=(1,),
     ),
-    # Lanes of a warp that fetches meet behind their wait for a free slot: one that came late would miss two phases. Where
-    # nothing else makes them meet before the next lap, a detector sees it in every schedule.
+    # Lanes of a warp that loads by TMA sync after their wait for a free stage: a late lane would miss two
+    # phases. Without any other sync before the next round, a detector sees it in every schedule.
     Survivor(
         "drop",
         "nvvm.bar.warp.sync",
-        "behind the wait for a free slot: shuffles of coordinates stand behind it, at which lanes meet",
+        "after the wait for a free stage: shuffles of coordinates follow it, at which lanes sync",
         cases="prefill, wgmma, boxes of pages",
         ordinals=(0, 1, 3),
     ),
     Survivor(
         "drop",
         "nvvm.bar.warp.sync",
-        "the same, of queries",
+        "as above, for queries",
         cases="prefill, wgmma, heads of 128",
         ordinals=(3,),
     ),
     Survivor(
         "drop",
         "nvvm.bar.warp.sync",
-        "the same, of keys and values",
+        "as above, for keys and values",
         cases="prefill, wgmma, gathered queries",
         ordinals=(0, 1),
     ),
     Survivor(
         "drop",
         "nvvm.bar.warp.sync",
-        "the same, of rows: the sync behind the wait for the slot of their outputs, by the same warp, comes before anything of "
-        "the task can be given back",
+        "as above, for rows: the sync after the wait for the stage of their outputs, by the same warp, comes before any release "
+        "of the task",
         cases="gradients, wgmma, in order",
         ordinals=(5,),
         kernel="_rows",
@@ -80,8 +80,8 @@ SURVIVORS = (
     Survivor(
         "drop",
         "nvvm.bar.warp.sync",
-        "the same, of keys: a block of tokens has one task, and each lane of the warp arrives behind its copies of numbers of "
-        "rows, without which no key is given back",
+        "as above, for keys: a block of tokens has one task, and each lane of the warp arrives after its copies of numbers of "
+        "rows, without which no key is released",
         cases="fused",
         ordinals=(0,),
         kernel="_tokens",
@@ -97,8 +97,8 @@ SURVIVORS = (
     Survivor(
         "drop",
         "nvvm.bar.warp.sync",
-        "in front of the arrival that gives the output back: whoever fetches the next has waited for the stage of its "
-        "gradient, which is given back later",
+        "before the arrival that releases the output: the warp that loads the next has waited for the stage of its "
+        "gradient, which is released later",
         cases="gradients, wgmma",
         ordinals=(7,),
         kernel="_rows",
@@ -106,8 +106,8 @@ SURVIVORS = (
     Survivor(
         "drop",
         "nvvm.bar.warp.sync",
-        "in front of the arrival that gives positions back: whoever fetches the next has waited for the stage of LSEs, which "
-        "is given back later, behind a barrier of its own",
+        "before the arrival that releases positions: the warp that loads the next has waited for the stage of LSEs, which "
+        "is released later, after a barrier of its own",
         cases="gradients, wgmma, in order",
         ordinals=(6,),
         kernel="_tokens",
@@ -115,7 +115,7 @@ SURVIVORS = (
     Survivor(
         "drop",
         "nvvm.wgmma.fence.aligned",
-        "of the late mma of dq: what it takes was written an iteration before, in front of the fences of scores",
+        "of the late MMA of dq: its operands were written an iteration before, before the fences of scores",
         cases="gradients, wgmma",
         ordinals=(2,),
         kernel="_rows",
@@ -123,7 +123,7 @@ SURVIVORS = (
     Survivor(
         "drop",
         "nvvm.mbarrier.try_wait.parity",
-        "of the output: the same warp has waited for the stage of its gradient, which is given back later",
+        "of the output: the same warp has waited for the stage of its gradient, which is released later",
         cases="gradients, wgmma",
         ordinals=(6,),
         kernel="_rows",
@@ -131,7 +131,7 @@ SURVIVORS = (
     Survivor(
         "drop",
         "nvvm.mbarrier.try_wait.parity",
-        "of positions: the same warp has waited for the stage of LSEs, which is given back later",
+        "of positions: the same warp has waited for the stage of LSEs, which is released later",
         cases="gradients, wgmma, in order",
         ordinals=(2,),
         kernel="_tokens",
@@ -139,7 +139,7 @@ SURVIVORS = (
     Survivor(
         "drop",
         "nvvm.mbarrier.try_wait.parity",
-        "of LSEs: whoever computes has waited for positions, whose arrival comes when all copies before it are there",
+        "of LSEs: consumers have waited for positions, whose arrival comes when all copies before it have landed",
         cases="gradients, wgmma, in order",
         ordinals=(14,),
         kernel="_tokens",
@@ -147,7 +147,7 @@ SURVIVORS = (
     Survivor(
         "drop",
         "llvm.store",
-        "of a part's sums: no task of these runs is cut. Those in test_trees.py and TokenCutsTest.cpp are",
+        "of a part's sums: no task of these runs is split. Tasks in test_trees.py and TokenCutsTest.cpp are",
         text="vector<2xf32>, !llvm.ptr<1>",
         cases="gradients",
         kernel="_tokens",
@@ -173,7 +173,7 @@ SURVIVORS = (
     Survivor(
         "drop",
         "nvvm.mbarrier.try_wait.parity",
-        "a block of tokens has one task: the only stage of what it holds is free",
+        "a block of tokens has one task: the only stage of its stationary operands is free",
         cases="gradients, wgmma",
         ordinals=(0, 3),
         kernel="_tokens",
@@ -181,7 +181,7 @@ SURVIVORS = (
     Survivor(
         "drop",
         "nvvm.mbarrier.arrive",
-        "a block of tokens has one task: nobody waits until what it holds is given back",
+        "a block of tokens has one task: no warp waits for the release of its stationary operands",
         cases="gradients, wgmma",
         ordinals=(7, 8),
         kernel="_tokens",
@@ -194,11 +194,11 @@ SURVIVORS = (
         ordinals=(7, 8),
         kernel="_tokens",
     ),
-    # Fused, what is held has clears of its own, and numbers of rows have one barrier.
+    # Fused, stationary operands have separate clears, and numbers of rows have one barrier.
     Survivor(
         "drop",
         "llvm.store",
-        "zeros behind the last row of a tile, as above",
+        "zeros after the last row of a tile, as above",
         cases="fused",
         ordinals=(2, 3),
         kernel="_tokens",
@@ -215,7 +215,7 @@ SURVIVORS = (
     Survivor(
         "drop",
         "nvvm.wgmma.commit.group.sync.aligned",
-        "of scores that start early: they are in the group of dq then, and waited for with that",
+        "of scores that start early: they are then in the group of dq, and the wait for it covers them",
         cases="short tiles",
         ordinals=(3,),
         kernel="_tokens",
@@ -223,7 +223,7 @@ SURVIVORS = (
     Survivor(
         "drop",
         "nvvm.barrier0",
-        "in front of the loop over rows, which begins with a barrier, or behind the last read of a block, which has one task",
+        "before the loop over rows, which begins with a barrier, or after the last read of a block, which has one task",
         cases="gradients, mma",
         ordinals=(0, 2, 3),
         kernel="_tokens",
@@ -236,11 +236,11 @@ SURVIVORS = (
         ordinals=(1,),
         kernel="_rows",
     ),
-    # Codes.
+    # Quantized stores.
     Survivor(
         "drop",
         "llvm.store",
-        "of rows behind the eighth: fragments that warps have merged are of 16 rows, and a task of this kernel has 8 at "
+        "of rows after the eighth: fragments that warps have merged are of 16 rows, and a task of this kernel has 8 at "
         "most, so it is never executed",
         text="!llvm.ptr<1>",
         cases="codes, up to 8 rows",
@@ -265,11 +265,12 @@ SURVIVORS = (
         ordinals=(14, 15, 16, 17, 19, 22, 23, 25),
         kernel="_rows8",
     ),
-    # A segment is of one region, and goes through the code of both: that of the other one copies nothing and has no tiles.
+    # A segment belongs to one region, and goes through the code of both: the code of the other one copies
+    # nothing and has no tiles.
     Survivor(
         "drop",
         "nvvm.cp.async.wait.group",
-        "of queries, in front of the second region's tiles: the same thread has waited for them in front of the first one's, "
+        "of queries, before the second region's tiles: the same thread has waited for them before the first one's, "
         "which have none in such a segment",
         cases="diffkv",
         ordinals=(2,),
@@ -277,22 +278,22 @@ SURVIVORS = (
     Survivor(
         "drop",
         "nvvm.barrier0",
-        "in front of the second region's tiles: queries of all threads were there at the barrier in front of the first one's",
+        "before the second region's tiles: queries of all threads had landed at the barrier before the first one's",
         cases="diffkv",
         ordinals=(1,),
     ),
     Survivor(
         "drop",
         "nvvm.barrier0",
-        "in front of the exchange, which lies where the first region's keys and values were: whoever read them has been at "
-        "the barrier in front of the second one's tiles since",
+        "before the exchange, which overlays the first region's keys and values: the threads that read them have since been at "
+        "the barrier before the second one's tiles",
         cases="diffkv",
         ordinals=(2,),
     ),
     Survivor(
         "drop",
         "nvvm.bar.warp.sync",
-        "behind the first region's tiles: the next copies to where they were come behind the barrier in front of the second "
+        "after the first region's tiles: the next copies into their memory come after the barrier before the second "
         "one's tiles, of which this segment has none",
         cases="diffkv",
         ordinals=(1,),
@@ -300,8 +301,8 @@ SURVIVORS = (
     Survivor(
         "drop",
         "nvvm.bar.warp.sync",
-        "behind the second region's tiles: segments of the first one come before, so what is copied next to where they were is "
-        "the second one's, behind the barrier in front of the first one's tiles, or the next task's",
+        "after the second region's tiles: segments of the first one come before, so the next copies into their memory are "
+        "the second one's, after the barrier before the first one's tiles, or the next task's",
         cases="diffkv",
         ordinals=(3,),
     ),

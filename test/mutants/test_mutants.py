@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Kernels with one operation too few or too many must be found wrong: by a detector, by the float64 reference, by
-crashing or by hanging. What survives must be known to be right (survivors.py). Of a backward pass also those that read a
-bound, a position, an LSE or a delta that is one too large, or take one head of a group for the next.
+"""Kernels with one operation too few or too many must be detected: by a detector, by the float64 reference,
+by a crash or by a hang. A survivor must be known to be right (survivors.py). In a backward pass, kernels also
+read a bound, a position, an LSE or a delta that is one too large, or use the next head of a group.
 
 CI takes a sample, --full every mutant.
 """
@@ -23,12 +23,12 @@ DETECTORS = ("race", "uninitialized", "out of bounds", "misaligned", "synchroniz
 
 @pytest.fixture(scope="module")
 def tally():
-    """Per case, how many mutants met which end."""
+    """Collect, per case, the number of mutants by outcome."""
     return {}
 
 
 def written(run, folder):
-    """A run whose lists of lengths are columns of files, as attn-run takes them."""
+    """Return a run whose lists of lengths are columns of files, as attn-run takes them."""
 
     def column(match):
         file = folder / f"{match[1].replace(',', '_')}.csv"
@@ -79,8 +79,9 @@ def test_mutants_are_found(case, tmp_path, tally):
 
 
 def test_launches_in_a_row_wait(tmp_path):
-    """Where scores are weighed three launches overlap: whichever of the last two does not wait, a detector sees it. Blocks
-    without scores touch nothing that others write, and wait for whoever waits for this launch."""
+    """With significance, three launches overlap: if one of the last two does not wait, a detector sees it.
+    Blocks without scores touch nothing that other blocks write, and wait for the launches that wait for this
+    one."""
     problem = Problem(4, 1, 64, 64, store="paged<16>", see="all", significance="max")
     runs = ("batch=2 q_len=1 kv_len=1300..2100 blocks=8", "batch=3 q_len=1 kv_len=9 blocks=1")
     mutants = run_mutants(Case("weighed", problem, "mma", runs), tmp_path, 1)
@@ -94,8 +95,9 @@ def test_launches_in_a_row_wait(tmp_path):
 
 @pytest.mark.parametrize("name", ["bf16", "codes"])
 def test_warps_meet_before_the_next_segment_is_copied(tmp_path, name):
-    """A task's next segment begins in the first stage, which lanes may still be reading where the segment before had an odd
-    number of tiles. Shuffles stand between, and order no memory: a detector sees a warp that does not meet."""
+    """A task's next segment begins in the first stage, which lanes may still be reading if the previous
+    segment had an odd number of tiles. Shuffles in between order no memory: a detector sees a warp without
+    the sync."""
     codes = {"key": "!attn.quantized<i8, per = 64>", "value": "!attn.quantized<i4, per = 64>"}
     problem = Problem(4, 1, 64, 64, store="paged<16>", see="all", **(codes if name == "codes" else {}))
     tree = ((-1, 104, 0), (0, 60, 0), (1, 70, 1), (-1, 50, 0), (3, 90, 1))
@@ -108,7 +110,7 @@ def test_warps_meet_before_the_next_segment_is_copied(tmp_path, name):
 
 
 def test_summary(tally, capsys):
-    """Says how many there were; with --full, sees that no reason is given for a mutant that does not survive."""
+    """Print the numbers; with --full, check that no reason is given for a mutant that does not survive."""
     with capsys.disabled():
         print()
         for name, (ends, _) in tally.items():

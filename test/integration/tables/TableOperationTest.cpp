@@ -1,9 +1,9 @@
 //===- TableOperationTest.cpp - Pages of lists by any number of blocks ----===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Random steps of many lists, recorded once and replayed: grids of one block, where each
-// goes over its lists in rounds, and of many leave the same bytes, and every page is
-// somewhere once. What the tensors should hold is tested against lists of Python
-// (test/python/cache/test_page_pool.py). `cuda` needs a driver and is skipped without one.
+// Random steps of many lists, recorded once and replayed. Grids of one block, which handles its lists in
+// rounds, and of many blocks leave equal bytes, and every page is in exactly one list. The contents of
+// tensors are tested against lists of Python (test/python/cache/test_page_pool.py). `cuda` needs a driver and
+// is skipped without one.
 //
 //===----------------------------------------------------------------------===//
 #include "attn_rt/session/TableOperation.h"
@@ -73,7 +73,7 @@ protected:
   }
 };
 
-/// Tables with operations on them by so many blocks, recorded.
+/// Tables with recorded operations of this many blocks.
 struct Tables {
   Device &device;
   TableOperation manage, compact;
@@ -133,7 +133,7 @@ struct Tables {
     for (std::vector<int32_t> *words : {&table, &counts, &tokens, &free, &span, &status, &from, &to, &left})
       EXPECT_TRUE(device.copyOut(words->data(), buffers[i++].address(), words->size() * 4));
   }
-  /// Of all pages, where the tables and the ring have them.
+  /// Returns all pages, of the tables and of the ring.
   std::vector<int32_t> held() const {
     std::vector<int32_t> found;
     std::copy_if(table.begin(), table.end(), std::back_inserter(found),
@@ -157,7 +157,7 @@ TEST_P(TablesOnDevice, BlocksOfAnyNumberDoTheSame) {
   Rng rng(3);
   int done = 0, asked = 0;
   for (int step = 0; step < 8; ++step) {
-    // Some do not fit their rows in step 4, and all together not the pool in step 6.
+    // Some lists do not fit their rows in step 4, and all together not the pool in step 6.
     const uint64_t most = step == 4 ? 49 : step == 6 ? 33 : 24;
     for (int32_t &count : tokens)
       count = static_cast<int32_t>(step % 2 ? static_cast<uint64_t>(count) + rng() % 4 : rng() % most);
@@ -180,7 +180,7 @@ TEST_P(TablesOnDevice, BlocksOfAnyNumberDoTheSame) {
   expectClean();
 }
 
-/// The marks of a list's tokens at the left, in order, of those whose flag is set or of all.
+/// Returns the marks of a list's tokens at the left, in order: flagged tokens, or all.
 std::vector<uint16_t> marksOf(const Tables &tables, const std::vector<uint16_t> &k, int64_t list, bool all) {
   std::vector<uint16_t> marks;
   for (int64_t i = 0; i < tables.tokens[static_cast<size_t>(2 * list)]; ++i) {
@@ -225,7 +225,7 @@ TEST_P(TablesOnDevice, CompactionsAreMovesOfACache) {
   ASSERT_TRUE(moves);
   ASSERT_TRUE(moves->reserve(static_cast<int64_t>(tables.from.size()), 1));
   ASSERT_TRUE(moves->bind({.k = keys.address(), .v = values.address(), .count = slots}));
-  const Status set = moves->setRows({tables.from, tables.to}); // which checks them
+  const Status set = moves->setRows({tables.from, tables.to}); // checks them
   ASSERT_TRUE(set) << set.error().message;
   ASSERT_TRUE(moves->launch());
   ASSERT_TRUE(device->copyOut(k.data(), keys.address(), elements * 2));

@@ -1,7 +1,7 @@
 //===- PlanTermsTest.cpp - Formulas of values are those of integers -------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Every formula of the planner is computed of integers, as the planner on the host does,
-// and of constants of a kernel, which fold to the number that the kernel would find.
+// Every formula of the planner is computed on integers, as the planner on the host does, and on constants of
+// a kernel, which fold to the number that the kernel would compute.
 //
 //===----------------------------------------------------------------------===//
 #include "AttnToTile/Kernel/ValueNumber.h"
@@ -39,7 +39,7 @@ protected:
   }
 
   int64_t below(int64_t bound) { return std::uniform_int_distribution<int64_t>(0, bound - 1)(random); }
-  /// A range that ends behind its begin, at its begin, or, as what has nothing in common, in front.
+  /// Returns a range that ends after its begin, at its begin or, like an empty intersection, before it.
   Range range(int64_t most) { return {below(most), below(most)}; }
   Range tokens(int64_t most) {
     const int64_t begin = below(most);
@@ -65,7 +65,7 @@ protected:
     return numbers;
   }
 
-  /// What a value has folded to.
+  /// Returns the constant to which a value has folded.
   static int64_t valueOf(Value value) {
     APInt constant;
     EXPECT_TRUE(matchPattern(value, m_ConstantInt(&constant)));
@@ -85,7 +85,7 @@ protected:
       compare(*expected.end, *found.end);
   }
 
-  /// A formula of these numbers and ranges, here and there.
+  /// Compares a formula of these numbers and ranges on both sides.
   template <typename Formula, typename... Numbers>
   void expectSame(Formula formula, const Numbers &...numbers) {
     compare(formula(numbers...), formula(number(numbers)...));
@@ -167,7 +167,7 @@ TEST_F(PlanTerms, OfCutsAndCosts) {
   }
 }
 
-// One multiplication and a shift are a division, by whatever there is a divisor for.
+// A multiplication and a shift equal a division, for every legal divisor.
 TEST_F(PlanTerms, OfDivisors) {
   for (int round = 0; round < 20000 && !HasFailure(); ++round) {
     const auto n = static_cast<int32_t>(1 + below(int64_t{1} << (1 + below(30))));
@@ -179,7 +179,7 @@ TEST_F(PlanTerms, OfDivisors) {
   }
 }
 
-// A dimension of the planning kernel that is divided by is a divisor.
+// A dimension of the planning kernel that is a divisor becomes a parameter.
 TEST_F(PlanTerms, DivideByDimensions) {
   ValueNumber quotient = number(7) / ValueDivisor(*b, rt::PlanDim::Keys);
   EXPECT_EQ(kernel.getNumArguments(), 2u); // the factor and the shift
@@ -189,7 +189,7 @@ TEST_F(PlanTerms, DivideByDimensions) {
   EXPECT_FALSE(matchPattern(Value(rest), m_Constant()));
 }
 
-// Where arrays of scratch memory lie, and how much there has to be.
+// Offsets of arrays in scratch memory, and its size.
 TEST_F(PlanTerms, OfScratchMemory) {
   const rt::PlanScratchSizes<int64_t> sizes{5, 2, 11, 17, 23};
   rt::PlanScratchOf<int64_t> arrays;

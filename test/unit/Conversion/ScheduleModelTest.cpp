@@ -1,4 +1,4 @@
-//===- ScheduleModelTest.cpp - Kernels take what their schedules say ------===//
+//===- ScheduleModelTest.cpp - Kernels use the memory of their schedules --===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Conversion/ScheduleModel.h"
 #include "attn/Pipelines/Pipelines.h"
@@ -37,7 +37,7 @@ struct Problem {
   }
 };
 
-/// What the attend kernels of a problem take, as allocated. A kernel that takes anything else than its
+/// The shared memory of a problem's attend kernels, as allocated. A kernel that uses another amount than its
 /// schedule says is an error of the pipeline.
 class Kernels {
 public:
@@ -115,7 +115,7 @@ TEST_F(KernelsTakeWhatTheirSchedulesSay, codes) {
   EXPECT_EQ(compiled, 64);
 }
 
-// Of gradients fused ones say what they take, and exchange in two tiles where those fit.
+// Fused gradient kernels state their memory, and exchange through two tiles if those fit.
 TEST_F(KernelsTakeWhatTheirSchedulesSay, fusedGradients) {
   int turns = 0, fused = 0;
   for (int64_t keyDim : {64, 128})
@@ -138,7 +138,7 @@ TEST_F(KernelsTakeWhatTheirSchedulesSay, fusedGradients) {
   EXPECT_LT(turns, fused);
 }
 
-// Two tiles of queries and the rings are 226 KiB of the 227; the barriers do not fit the last.
+// Two tiles of queries and the rings are 226 KiB of the 227; the barriers do not fit the rest.
 TEST(ScheduleModelTest, BarriersCount) {
   DialectRegistry registry;
   registerDialects(registry);
@@ -161,7 +161,7 @@ TEST(ScheduleModelTest, BarriersCount) {
   EXPECT_EQ(model.complete(open).getQueryStages(), 1);
 }
 
-// What a user says stays, and what follows from it is chosen.
+// Fields given by a user stay, and dependent fields are chosen.
 TEST(ScheduleModelTest, CompletionKeepsWhatIsSaid) {
   DialectRegistry registry;
   registerDialects(registry);

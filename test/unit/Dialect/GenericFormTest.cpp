@@ -1,8 +1,8 @@
 //===- GenericFormTest.cpp - Operations with anything missing or wrong ----===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // In generic form an operation may lack any of its attributes and properties, or have one of another type,
-// and the same of its operands, results and regions. Verifiers must say so, and neither they nor printers may
-// trust what nobody has checked.
+// and likewise its operands, results and regions. Verifiers must reject this, and neither they nor printers
+// may trust unchecked parts.
 //
 //===----------------------------------------------------------------------===//
 #include "Texts.h"
@@ -22,7 +22,7 @@ using namespace mlir;
 
 namespace {
 
-/// What each attribute and parameter becomes. Lists are longer and shorter than any operation's.
+/// Replacements of each attribute and parameter. Lists are longer and shorter than any operation's.
 constexpr const char *kOthers[] = {"unit",
                                    "true",
                                    "-1 : i32",
@@ -60,7 +60,7 @@ struct Entry {
 
 bool isOfName(char c) { return llvm::isAlnum(c) || c == '_' || c == '.' || c == '$'; }
 
-/// Where the value that begins at `at` ends.
+/// Returns the end of the value that begins at `at`.
 size_t endOfValue(const std::string &text, size_t at) {
   int depth = 0;
   for (bool isString = false; at < text.size(); ++at) {
@@ -102,8 +102,7 @@ std::vector<Entry> entriesOf(const std::string &text) {
   return entries;
 }
 
-/// Reads the text, and prints what it is: in generic form where it is refused, for that is what diagnostics
-/// print.
+/// Reads the text and prints the result: in generic form if it is refused, because diagnostics print that.
 bool survives(const std::string &text) {
   llvm::PrettyStackTraceString crash(text.c_str());
   const std::unique_ptr<MLIRContext> context = texts::makeContext();
@@ -117,7 +116,7 @@ bool survives(const std::string &text) {
   return true;
 }
 
-/// All texts that are valid, in generic form.
+/// Returns all valid texts, in generic form.
 const std::vector<std::string> &genericTexts() {
   static const std::vector<std::string> all = [] {
     std::vector<std::string> generic;
@@ -134,7 +133,7 @@ const std::vector<std::string> &genericTexts() {
   return all;
 }
 
-/// How many samples of one kind are changed.
+/// Returns the number of samples of one kind to change.
 int samples() {
   const char *full = getenv("ATTN_FULL");
   return full && *full ? 20 : 1;
@@ -156,7 +155,7 @@ TEST(GenericForm, EveryAttributeMissingOrAnother) {
       refused += !survives(without);
       for (const char *other : kOthers) {
         if (StringRef(entry.where).ends_with("sym_name") && StringRef(other) == "\"\"")
-          continue; // MLIR accepts symbols without a name, and prints what it does not read
+          continue; // MLIR accepts symbols without a name, and prints text that it does not read
         std::string changed = text;
         changed.replace(entry.value, entry.end - entry.value, other);
         refused += !survives(changed);
@@ -169,7 +168,7 @@ TEST(GenericForm, EveryAttributeMissingOrAnother) {
   EXPECT_LT(refused, tried);
 }
 
-/// Verifies and prints an operation that may be anything.
+/// Verifies and prints an operation with arbitrary contents.
 bool survives(ModuleOp module, const std::string &what) {
   llvm::PrettyStackTraceString crash(what.c_str());
   bool said = false;
@@ -190,7 +189,7 @@ bool survives(ModuleOp module, const std::string &what) {
 
 using Change = std::function<void(Operation *)>;
 
-/// What may be wrong with an operation beside its attributes. Types are those of its own module and some
+/// Returns possible faults of an operation beside its attributes. Types are those of its own module and some
 /// others.
 std::vector<std::pair<std::string, Change>> changesOf(Operation *operation, ArrayRef<Type> types) {
   std::vector<std::pair<std::string, Change>> changes;
@@ -252,7 +251,7 @@ Operation *nth(ModuleOp module, unsigned n) {
   return found;
 }
 
-/// Some types of a text, and some that no operation here takes.
+/// Returns some types of a text, and some that no operation here takes.
 SmallVector<Type> typesIn(ModuleOp module) {
   llvm::SetVector<Type> types;
   Builder builder(module.getContext());

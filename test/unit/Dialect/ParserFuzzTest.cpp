@@ -1,7 +1,7 @@
 //===- ParserFuzzTest.cpp - Mutated text through parsers and verifiers ----===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Whatever the text, there is a module or an error: never both, never neither.
-// A module prints as text that reads as the same module.
+// Every text gives a module or an error: never both, never neither. A module prints as text that reads as the
+// same module.
 //
 //===----------------------------------------------------------------------===//
 #include "Texts.h"
@@ -52,7 +52,7 @@ std::string mutate(Tokens tokens, const Tokens &other, Rng &rng) {
     case 2:
       std::swap(tokens[at], tokens[below(rng, tokens.size())]);
       break;
-    case 3: // a whole number, which random places rarely hit
+    case 3: // a whole number, which random positions rarely hit
       while (at < tokens.size() && !std::isdigit(static_cast<unsigned char>(tokens[at][0])))
         ++at;
       if (at < tokens.size())
@@ -84,7 +84,7 @@ TEST(ParserFuzz, AModuleOrAnError) {
   Rng rng(15);
   int read = 0;
   for (int i = 0; i < count; ++i) {
-    if (i % 500 == 0) // what was read stays in a context
+    if (i % 500 == 0) // parsed texts stay in a context
       context = texts::makeContext();
     const std::string text = mutate(all[below(rng, all.size())], all[below(rng, all.size())], rng);
     int errors = 0;

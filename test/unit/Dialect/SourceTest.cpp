@@ -1,4 +1,4 @@
-//===- SourceTest.cpp - Text as people write it ---------------------------===//
+//===- SourceTest.cpp - Source text before parsing ------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Attn/IR/Source.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
@@ -71,7 +71,7 @@ TEST(SourceTest, BracketsInAliases) {
   EXPECT_EQ(faultOf(text + "\"x\"() : () -> ((!t254))"),
             "257:17: expected at most 256 brackets within each other");
   EXPECT_EQ(faultOf(text + "!u = tuple<!t255>"), "257:12: expected at most 256 brackets within each other");
-  // Operations are no part of the alias in front of them.
+  // Operations are not part of the alias before them.
   EXPECT_EQ(faultOf("!q = i1\n" + std::string(200, '{') + "!q" + std::string(200, '}') + "!q !q"), "none");
 }
 

@@ -13,11 +13,11 @@
 
 namespace texts {
 
-/// The problems of all lessons, and what tests of both dialects read: one text for each part between `//
-/// -----`, in an order that does not depend on the file system.
+/// Returns the problems of all lessons, and the inputs of tests of both dialects: one text for each part
+/// between `// -----`, in an order that does not depend on the file system.
 std::vector<std::string> all();
 
-/// A context with both dialects and those that texts use beside them.
+/// Returns a context with both dialects and the other dialects that texts use.
 std::unique_ptr<mlir::MLIRContext> makeContext();
 
 /// Reads a text as the programs do. Counts the errors that have a message.

@@ -1,8 +1,7 @@
-//===- PassPairsTest.cpp - Every pass on what every other one left --------===//
+//===- PassPairsTest.cpp - Every pass on the result of every other --------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A pass alone is a flag of attn-opt, and the file may be of any level. Whatever a pass is given, it changes
-// it, leaves it as it is, or says what is wrong: what comes out of a pass is valid, and is text that can be
-// read again.
+// A pass alone is a flag of attn-opt, and the file may be of any level. A pass changes its input, leaves it
+// unchanged, or reports a fault. Its output is valid, and is text that can be read again.
 //
 //===----------------------------------------------------------------------===//
 #include "attn/Dialect/Attn/IR/Source.h"
@@ -26,10 +25,11 @@ using namespace mlir;
 
 namespace {
 
-/// `anchor(name{options})`, as parsePassPipeline reads it.
+/// `anchor(name{options})`, the syntax of parsePassPipeline.
 using Passes = std::vector<std::string>;
 
-/// The passes of a pipeline as a textual pipeline names them, each in the operation that it runs on.
+/// Returns the passes of a pipeline by their names in a textual pipeline, each in the operation that it runs
+/// on.
 Passes passesOf(OpPassManager &manager) {
   std::string text;
   llvm::raw_string_ostream stream(text);
@@ -90,7 +90,7 @@ std::string print(ModuleOp module) {
   return text;
 }
 
-/// Runs one pass alone, with the verifier behind it, as attn-opt does.
+/// Runs one pass alone, with the verifier after it, as attn-opt does.
 LogicalResult run(ModuleOp module, const std::string &pass) {
   PassManager manager(module.getContext());
   if (failed(parsePassPipeline(pass, manager)))
@@ -98,7 +98,7 @@ LogicalResult run(ModuleOp module, const std::string &pass) {
   return manager.run(module);
 }
 
-/// What each pass leaves of a text, under its name; the text itself under "".
+/// Returns the result of each pass on a text, under its name; the text itself under "".
 std::vector<std::pair<std::string, std::string>> levelsOf(const std::string &text) {
   MLIRContext context(Laboratory::get().registry, MLIRContext::Threading::DISABLED);
   std::vector<std::pair<std::string, std::string>> levels;
@@ -122,14 +122,14 @@ std::vector<std::filesystem::path> files() {
   for (const auto &entry : std::filesystem::recursive_directory_iterator(ATTN_SOURCE "/examples"))
     if (entry.path().extension() == ".mlir")
       found.push_back(entry.path());
-  std::sort(found.begin(), found.end()); // as the file system lists them, samples would not repeat
+  std::sort(found.begin(), found.end()); // samples would not repeat in the order of the file system
   return found;
 }
 
 TEST(PassPairs, AChangeOrNothingOrAnError) {
   const char *full = getenv("ATTN_FULL");
   const size_t step =
-      full && *full ? 1 : 47; // of all pairs, one in so many: a prime, so that all passes take turns
+      full && *full ? 1 : 47; // one in this many of all pairs: a prime, so that all passes are sampled
   size_t number = 0, changed = 0, refused = 0;
   std::set<std::string> passes(Laboratory::get().order.begin(), Laboratory::get().order.end());
   for (const std::filesystem::path &path : files()) {

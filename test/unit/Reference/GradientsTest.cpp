@@ -1,8 +1,7 @@
 //===- GradientsTest.cpp - Gradients against differences of the forward ---===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Everything that has a gradient is given in f64, so that a step of 1e-3 is
-// what it says; differences over one and two steps together have an error of
-// its fourth power.
+// Every input with a gradient is given in f64, so that a step of 1e-3 is exact; differences over one and two
+// steps together have an error of its fourth power.
 //
 //===----------------------------------------------------------------------===//
 #include "attn/Dialect/Attn/IR/Attn.h"
@@ -30,8 +29,8 @@ protected:
     context.loadDialect<mlir::attn::AttnDialect, func::FuncDialect, arith::ArithDialect, math::MathDialect>();
   }
 
-  /// 4 query heads over 2 of keys, 8 features of keys and 16 of values. `regions`: as in `%a see causal,
-  /// ...`; `arguments` and `types`: of what clauses read.
+  /// Parses 4 query heads over 2 of keys, 8 features of keys and 16 of values. `regions`: as in
+  /// `%a see causal, ...`; `arguments` and `types`: inputs of the clauses.
   void parse(const std::string &regions, const std::string &clauses = "", const std::string &arguments = "",
              const std::string &types = "", int operandCount = 1) {
     std::string kvs, kvTypes,
@@ -59,7 +58,7 @@ protected:
       number = draw(generator);
   }
 
-  /// Two sequences of 3 and 2 rows over 4 and 3 of 5 tokens.
+  /// Makes two sequences of 3 and 2 rows over 4 and 3 of 5 tokens.
   void denseSequences() {
     random("q", {5, 4, 8});
     tensors["q_start"] = ints({0, 3, 5});
@@ -82,7 +81,7 @@ protected:
     EXPECT_EQ(result.error().message, message);
   }
 
-  /// sum(o * do) + sum(lse * dlse): rows that see nothing have an LSE of -inf, and no part in it.
+  /// Returns sum(o * do) + sum(lse * dlse): rows that see nothing have an LSE of -inf, and add nothing.
   double loss() {
     rt::Result<ReferenceResult> result = mlir::attn::evaluateReference(func, tensors);
     EXPECT_TRUE(bool(result)) << (result ? "" : result.error().message);
@@ -108,7 +107,7 @@ protected:
     return (4 * slope(step) - slope(2 * step)) / 3;
   }
 
-  /// Of every `stride`-th element of each tensor that has a gradient.
+  /// Tests the derivatives of every `stride`-th element of each tensor with a gradient.
   void expectDerivatives(std::vector<std::string> names, int64_t stride = 1) {
     rt::TensorMap found = gradients();
     EXPECT_EQ(found.size(), names.size());
@@ -141,7 +140,7 @@ TEST_F(GradientsTest, GroupedHeadsOverCausalSequences) {
   denseSequences();
   expectDerivatives({"q", "a.k", "a.v"});
   rt::TensorMap found = gradients();
-  for (int64_t i = 0; i < 2 * 8; ++i) // the token behind the first instance's last
+  for (int64_t i = 0; i < 2 * 8; ++i) // the token after the first instance's last
     EXPECT_EQ(found["a.dk"].get(4 * 2 * 8 + i), 0);
 }
 
@@ -204,7 +203,7 @@ TEST_F(GradientsTest, NestedInstances) {
   expectDerivatives({"q", "a.k", "a.v"}, 3);
 }
 
-/// Every operation that passes a gradient on, of a table by position and one by head.
+/// Every operation that passes a gradient on, with a table by position and one by head.
 TEST_F(GradientsTest, ScoreRegions) {
   const std::string arguments = ", %slopes: tensor<4xf32> {attn.name = \"slopes\"}, %bias: tensor<?x?xf32> "
                                 "{attn.name = \"bias\", attn.dims = [\"x\", \"y\"]}";
@@ -245,7 +244,8 @@ TEST_F(GradientsTest, ScoreRegions) {
   }
 }
 
-/// Of ties a maximum has the derivative of its first operand, and a score that is its argument, that of one.
+/// A maximum of equals has the derivative of its first operand; the score, as its operand, has derivative
+/// one.
 TEST_F(GradientsTest, DerivativesWhereThereAreNone) {
   denseSequences();
   auto of = [&](const char *body) {
@@ -303,7 +303,7 @@ TEST_F(GradientsTest, BitsDoNotDependOnThreads) {
     EXPECT_EQ(gradient.bytes, many[name].bytes) << name;
 }
 
-/// What is stored in 16 bits has the gradients of the numbers that it stands for.
+/// Inputs stored in 16 bits have the gradients of the numbers that they represent.
 TEST_F(GradientsTest, StoredNumbers) {
   parse("(%a see causal)");
   denseSequences();

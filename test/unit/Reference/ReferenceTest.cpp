@@ -1,8 +1,7 @@
 //===- ReferenceTest.cpp - The yardstick against hand-computed cases ------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Queries and keys have one feature that is not zero, so that a score is a
-// product of two numbers, and a value is its token's number in every feature.
-// What must come out then fits on a line.
+// Queries and keys have one feature that is not zero, so that a score is a product of two numbers, and a
+// value is its token's number in every feature. The expected results then fit on a line.
 //
 //===----------------------------------------------------------------------===//
 #include "attn/Reference/Reference.h"
@@ -24,7 +23,8 @@ namespace {
 constexpr int64_t kDim = 32;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// A rows x heads (or tokens x heads) tensor whose first feature is value(row, head) and the others `rest`.
+/// Returns a rows x heads (or tokens x heads) tensor whose first feature is value(row, head) and the others
+/// `rest`.
 template <typename Function>
 rt::Tensor features(std::vector<int64_t> shape, Function value, bool everywhere,
                     rt::DType dtype = rt::DType::F16) {
@@ -38,7 +38,7 @@ rt::Tensor features(std::vector<int64_t> shape, Function value, bool everywhere,
 
 rt::Tensor ints(std::vector<int32_t> values) { return rt::Tensor::ofI32({int64_t(values.size())}, values); }
 
-/// Softmax-weighted mean of values, and LSE, from pairs of score and value.
+/// Returns the softmax-weighted mean of values, and the LSE, from pairs of score and value.
 std::pair<double, double> softmax(std::vector<std::pair<double, double>> tokens) {
   double sum = 0, mean = 0;
   for (auto [score, value] : tokens) {
@@ -60,7 +60,7 @@ protected:
     return *module->getOps<func::FuncOp>().begin();
   }
 
-  /// A function over one dense operand, scale 1, with room for extra arguments and clauses.
+  /// Returns a function over one dense operand, scale 1, with optional extra arguments and clauses.
   func::FuncOp dense(int queryHeads, int keyHeads, const std::string &see, const std::string &clauses = "",
                      const std::string &arguments = "", const std::string &types = "") {
     std::string q = "tensor<?x" + std::to_string(queryHeads) + "x32xf16>";
@@ -93,7 +93,7 @@ protected:
       EXPECT_NEAR(lse, expected.second, 1e-12) << "row and head " << index;
   }
 
-  /// One sequence of `tokens` tokens with scores q * k(t): k(t) = t / 4, v(t) = t.
+  /// Makes one sequence of `tokens` tokens with scores q * k(t): k(t) = t / 4, v(t) = t.
   void oneSequence(int64_t tokens, std::vector<double> queries) {
     int64_t rows = int64_t(queries.size());
     tensors["q"] = features({rows, 1, kDim}, [&](int64_t r, int64_t) { return queries[r]; }, false);
@@ -180,7 +180,7 @@ TEST_F(ReferenceTest, ZeroLengthAndSinks) {
   expectRow(sinks, 3, softmax({{0, 4}, {0, 5}}));
 }
 
-/// A shuffled block table; NaN wherever nothing is listed.
+/// A shuffled block table; NaN in all unlisted slots.
 TEST_F(ReferenceTest, Paged) {
   func::FuncOp func = parse(R"(
     !kv = !attn.kv<paged<2>, heads = 1, dim = 32, key = f16, value = f16>
@@ -206,8 +206,8 @@ TEST_F(ReferenceTest, Paged) {
   expectError(func, "length of instance 0 of 'kv': expected 0 to 4, got 5");
 }
 
-/// Two heads with tokens and pages of their own: head 0 has three tokens in slots 4, 5 and 2, head 1 one
-/// token, in slot 4, too. The rows are the last of the longest head.
+/// Two heads with separate tokens and pages: head 0 has three tokens in slots 4, 5 and 2, head 1 one token,
+/// in slot 4, too. The rows are the last of the longest head.
 TEST_F(ReferenceTest, Ragged) {
   func::FuncOp func = parse(R"(
     !kv = !attn.kv<paged<2>, ragged, heads = 2, dim = 32, key = f16, value = f16>
@@ -357,7 +357,7 @@ TEST_F(ReferenceTest, ScoreRegion) {
       })")),
             0, softmax({{0, 0}, {2 * std::tanh(0.5), 1}, {2 * std::tanh(1.0), 2}}));
 
-  // A mask: -inf is no weight, and a row of them sees nothing.
+  // A mask: -inf has no weight, and a row of only -inf sees nothing.
   auto mask = [](const std::string &predicate) {
     return R"(score {
       ^bb0(%s: f32, %head: i32, %q_pos: i32, %k_pos: i32):
@@ -387,7 +387,7 @@ TEST_F(ReferenceTest, ReadsAreClamped) {
             0, softmax({{1, 0}, {1, 1}, {2, 2}, {2, 3}}));
 }
 
-/// One operation after another, on the position of the key or on a constant.
+/// Tests one operation after another, on the position of the key or on a constant.
 TEST_F(ReferenceTest, Operations) {
   oneSequence(1, {0.0});
   tensors["q_pos"] = ints({0});

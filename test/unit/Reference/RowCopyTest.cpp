@@ -15,7 +15,8 @@ namespace rt = ::attn::rt;
 
 namespace {
 
-/// Two layers; in the features of a token of layer l stand 1000 l + first + its number, of a value 100 more.
+/// Returns two layers; features of a token of layer l are 1000 l + first + its number, those of a value 100
+/// more.
 rt::Tensor numbered(std::vector<int64_t> shape, int64_t tokens, int first) {
   rt::Tensor tensor(rt::DType::F16, std::move(shape));
   for (int64_t i = 0; i < tensor.elements(); ++i)
@@ -23,7 +24,7 @@ rt::Tensor numbered(std::vector<int64_t> shape, int64_t tokens, int first) {
   return tensor;
 }
 
-/// The numbers of the tokens, all of whose features must be the same.
+/// Returns the numbers of the tokens, all of whose features must be equal.
 std::vector<int> numbers(const rt::Tensor &tensor) {
   std::vector<int> result;
   for (int64_t i = 0; i < tensor.elements(); i += 32) {
@@ -111,7 +112,7 @@ TEST_F(RowCopyTest, Gather) {
   EXPECT_EQ(numbers(result->at("v")), (std::vector{104, 0xffff, 104, 1104, 0xffff, 1104}));
 }
 
-/// One layer of a cache of codes, whose slots of 2 tokens hold 0xee.
+/// Adds one layer of a quantized cache, whose slots of 2 tokens hold 0xee.
 void addCodes(rt::TensorMap &tensors, const std::string &name, int64_t bytes, int64_t groups) {
   tensors[name + ".k"] = rt::Tensor(rt::DType::U8, {1, 2, 1, bytes});
   tensors[name + ".k_meta"] = rt::Tensor(rt::DType::F16, {1, 2, 1, groups, 2});
@@ -120,7 +121,7 @@ void addCodes(rt::TensorMap &tensors, const std::string &name, int64_t bytes, in
   tensors[name + ".v"] = numbered({1, 2, 1, 32}, 2, 0);
 }
 
-/// Of 16 features each: 0 to 15 and a constant, and then a NaN and an infinite one.
+/// Tokens of 16 features each: 0 to 15 and a constant, and then a NaN and an infinite one.
 TEST_F(RowCopyTest, AppendOfCodes) {
   addCodes(tensors, "c", 32, 2);
   tensors["k"] = rt::Tensor(rt::DType::F16, {1, 1, 1, 32});
@@ -137,7 +138,7 @@ TEST_F(RowCopyTest, AppendOfCodes) {
   };
   rt::Result<rt::TensorMap> result = append();
   ASSERT_TRUE(bool(result)) << result.error().message;
-  EXPECT_EQ(result->size(), 4u); // codes, metadata, values and the status
+  EXPECT_EQ(result->size(), 4u); // elements, metadata, values and the status
   const rt::Tensor &codes = result->at("c.k"), &meta = result->at("c.k_meta");
   for (int i = 0; i < 32; ++i) {
     EXPECT_EQ(codes.bytes[i], 0xee); // the other token

@@ -160,8 +160,8 @@ private:
   const Scores scores;
   const ScoreGradient ofScore;
   rt::Tensor queries, sinks;
-  std::vector<Stored> stored;                        ///< of each region
-  std::vector<ScoreGradient::TableGradients> tables; ///< of each KV head
+  std::vector<Stored> stored;                        ///< by region
+  std::vector<ScoreGradient::TableGradients> tables; ///< by KV head
 };
 
 /// Checks the stores: paged and quantized stores are for serving, and training does not use them.

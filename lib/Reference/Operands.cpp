@@ -268,7 +268,7 @@ private:
   const rt::TensorMap &tensors;
   bool first;
   Operands operands;
-  SmallVector<StringAttr> classNames; ///< of each KV head; null where there are no classes
+  SmallVector<StringAttr> classNames; ///< by KV head; null without classes
   rt::Status status;
 };
 } // namespace

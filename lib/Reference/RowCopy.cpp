@@ -63,7 +63,7 @@ public:
     for (int64_t head = 0; head < source.heads; ++head)
       copyHead(layer, from, to, head);
   }
-  int64_t strange = 0; ///< numbers that had no code
+  int64_t strange = 0; ///< count of numbers that cannot be quantized
 
 private:
   void copyHead(int64_t layer, int64_t from, int64_t to, int64_t head) {

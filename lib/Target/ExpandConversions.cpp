@@ -1,11 +1,10 @@
 //===- ExpandConversions.cpp - e4m3 on chips without an instruction -------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The machine level converts two codes of e4m3 at a time. Chips before Ada have no
-// instruction for that, and Ada's needs a newer PTX than its kernels ask for. A
-// code's exponent and mantissa, moved to their places in an f16, are a number 2^8
-// too small, subnormal ones included, and f16 holds the product: two integer
-// operations for both and a multiplication. The code of all ones, the NaN, gets
-// the exponent of NaNs before that.
+// The machine level converts two e4m3 elements at a time. Chips before Ada have no instruction for that, and
+// Ada's needs a newer PTX than its kernels require. An element's exponent and mantissa, moved to their
+// positions in an f16, are a number 2^8 too small, subnormal ones included, and f16 holds the product. This
+// takes two integer operations for both elements and a multiplication. The element with all bits set, the
+// NaN, gets the exponent of NaNs before that.
 //
 //===----------------------------------------------------------------------===//
 #include "attn/Target/PTX.h"

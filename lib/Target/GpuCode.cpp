@@ -33,7 +33,7 @@ namespace {
 struct Job {
   LLVM::LLVMFuncOp kernel;
   size_t operations = 0;
-  size_t rank = 0; ///< among the jobs, 0 for the longest
+  size_t rank = 0; ///< rank among the jobs, 0 for the longest
   KernelIR ir;
   GpuCode::Kernel code;
   std::string fault, refusal; ///< of LLVM, of ptxas

@@ -162,7 +162,7 @@ private:
   LLVM::LLVMFuncOp kernel;
   IRRewriter rewriter;
   bool hasPolicies;
-  Value zero; ///< see above
+  Value zero; ///< see zeroOfLane
   DenseMap<StringAttr, Value> policies;
 };
 

@@ -203,7 +203,7 @@ public:
 
   Compiled compiled;
   std::unique_ptr<HostDevice> device = makeHostDevice();
-  Plan last; ///< that the device made
+  Plan last; ///< the device's last plan
 };
 
 void expectBatches(const std::string &text, int rounds, uint64_t seed) {

@@ -82,7 +82,7 @@ struct Workload {
   rt::TensorMap tensors;
   rt::PlanOptions options;
   mlir::attn::ReferenceResult reference;
-  rt::TensorMap gradients; ///< in place of the reference's results, of a backward pass
+  rt::TensorMap gradients; ///< instead of the reference's results, for a backward pass
 };
 
 /// Records which of a list of kernels were launched: each is entered through a function of its own.
@@ -225,7 +225,7 @@ std::string Program::run(std::span<const rt::host::HostKernel> kernels) {
 }
 
 std::string Program::run(LLVMFuncOp kernel, const Mutant &mutant) {
-  // The other kernels are compiled already: only this one is compiled again.
+  // The other kernels are compiled already: only the mutated kernel is compiled again.
   auto module = mlir::cast<mlir::gpu::GPUModuleOp>(kernel->getParentOp()->clone());
   for (LLVMFuncOp other : llvm::make_early_inc_range(module.getOps<LLVMFuncOp>()))
     if (!other.isExternal() && other.getName() != kernel.getName())

@@ -89,7 +89,7 @@ SURVIVORS = (
     Survivor(
         "drop",
         "nvvm.bar.warp.sync",
-        "in front of the arrival that gives back what mmas have read: they ended for the whole warp when it waited for "
+        "before the arrival that releases the operands of MMAs: these ended for the whole warp when it waited for "
         "them",
         cases="gradients, wgmma",
         ordinals=(9, 10),
@@ -155,7 +155,7 @@ SURVIVORS = (
     Survivor(
         "drop",
         "llvm.store",
-        "zeros behind the last row of a tile: what lies there is a row of another sequence, which has no weight. It may be "
+        "zeros after the last row of a tile: otherwise there is a row of another sequence, which has no weight. It may be "
         "NaN, which test_backward.py tries",
         cases="gradients, wgmma",
         ordinals=(0, 1),
@@ -164,8 +164,8 @@ SURVIVORS = (
     Survivor(
         "drop",
         "nvvm.mbarrier.try_wait.parity",
-        "of keys or of values, in a warpgroup without rows, which only gives tiles back: it has waited for the others, which "
-        "come when those of three tiles before were given back by all",
+        "of keys or of values, in a warpgroup without rows, which only releases tiles: it has waited for the others, which "
+        "come when all have released those of three tiles before",
         cases="gradients, wgmma",
         ordinals=(12, 13),
         kernel="_rows",
@@ -206,8 +206,8 @@ SURVIVORS = (
     Survivor(
         "drop",
         "nvvm.wgmma.fence.aligned",
-        "of mmas whose operands were there at the fence of the mma before: dk behind dq and, where scores start early, dq "
-        "behind those",
+        "of MMAs whose operands were complete at the previous MMA's fence: dk after dq and, where scores start early, dq "
+        "after those",
         cases="fused",
         ordinals=(4, 5),
         kernel="_tokens",

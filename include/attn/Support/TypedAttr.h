@@ -1,4 +1,4 @@
-//===- TypedAttr.h - Attributes that passes hand on -------------*- C++ -*-===//
+//===- TypedAttr.h - Attributes between passes ------------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_SUPPORT_TYPEDATTR_H
 #define ATTN_SUPPORT_TYPEDATTR_H

@@ -54,7 +54,7 @@ const char *const moveText = R"(
 class TablesOnDevice : public ::testing::TestWithParam<std::string> {
 protected:
   std::unique_ptr<Device> device;
-  std::string chip; ///< of a GPU
+  std::string chip; ///< target of a GPU
 
   void SetUp() override {
     if (GetParam() == "host") {

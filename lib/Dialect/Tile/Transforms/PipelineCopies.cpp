@@ -51,7 +51,7 @@ namespace {
 struct TileLoop {
   scf::ForOp loop;
   GatherOp gather;
-  LookupOp lookup; ///< of the gather's lines, if it has one
+  LookupOp lookup; ///< lookup of the gather's lines, if it has one
   SyncOp arrived, left;
 
   static FailureOr<TileLoop> match(scf::ForOp loop) {
@@ -165,8 +165,9 @@ private:
   int64_t stages;
   bool starts = false;
   ImplicitLocOpBuilder b;
-  SmallVector<Operation *> gathers, looksUp; ///< what the gather and the lookup are computed from, and these
-  SmallVector<Value> lookups;                ///< of the tiles that are to be gathered next
+  SmallVector<Operation *> gathers,
+      looksUp;                ///< the gather and the lookup, with the operations that they depend on
+  SmallVector<Value> lookups; ///< lookups of the next tiles to gather
 };
 
 LogicalResult Pipeline::findSlices() {

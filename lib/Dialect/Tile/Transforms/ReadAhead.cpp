@@ -48,7 +48,7 @@ SmallVector<RecordOp> recordsOf(scf::ForOp loop) {
   return records;
 }
 
-/// A loop in the body of another, over records [begin, end) from two fields of the other's record.
+/// A loop in the body of another, over records [begin, end) from two fields of the outer loop's record.
 struct Inner {
   scf::ForOp loop;
   RecordOp record;

@@ -108,15 +108,15 @@ private:
   /// Finishes, before `early`, the MMAs that were started before it and finished after it.
   void finishOlder();
 
-  LateMma place; ///< tells what the loop counts
+  LateMma place; ///< finds the loop's counters
   scf::ForOp loop;
   SmallVector<StartMmaOp> starts;
   SmallVector<WaitMmasOp> finishes;
   StartMmaOp first;
-  WaitMmasOp finishFirst, with;   ///< of the first mma, and what it will be finished with
-  NamedBarrierSyncOp meet;        ///< if warps do
-  SmallVector<Operation *> waits; ///< in front of the first mma
-  Operation *early = nullptr;     ///< in front of this it will be started
+  WaitMmasOp finishFirst, with;   ///< the finish of the first MMA, and the finish that it will be joined to
+  NamedBarrierSyncOp meet;        ///< the loop's barrier, if any
+  SmallVector<Operation *> waits; ///< waits before the first MMA
+  Operation *early = nullptr;     ///< the position of the early start: before this operation
   ImplicitLocOpBuilder b;
 };
 

@@ -36,7 +36,7 @@ constexpr int64_t int32Limit = std::numeric_limits<int32_t>::max();
 struct Node {
   int32_t parent, tokens, rows;
   int64_t pos0 = 0;
-  int32_t rowFirst = 0, rowLast = 0; ///< of the rows on and below it
+  int32_t rowFirst = 0, rowLast = 0; ///< range of the rows on the node and below it
   bool isNew = false;
 };
 
@@ -153,7 +153,7 @@ rt::Status checkShape(const Arguments &arguments, const rt::Workload &workload, 
   return {};
 }
 
-/// Counts the KV arguments that the heads of this one see.
+/// Counts the KV arguments that the heads of `kv` see.
 int64_t countBeside(const Arguments &arguments, const KVArgument &kv) {
   return std::count_if(arguments.kv.begin(), arguments.kv.end(), [&](const KVArgument &other) {
     return other.headClass == kv.headClass || other.headClass < 0 || kv.headClass < 0;

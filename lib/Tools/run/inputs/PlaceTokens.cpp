@@ -67,7 +67,7 @@ struct Pool {
   /// Returns the order of a run, or of a list.
   const std::vector<int32_t> &orderOf(int64_t run) const { return order[run % std::ssize(order)]; }
 
-  std::vector<int64_t> first; ///< of each run the first of its places in its `order`
+  std::vector<int64_t> first; ///< first index of each run in its `order`
   int64_t pages;
   std::vector<std::vector<int32_t>> order;
 };

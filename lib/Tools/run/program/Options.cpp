@@ -23,7 +23,7 @@ namespace {
 
 struct Option {
   const char *name;
-  const char *value; ///< how the help names the value; null for a switch
+  const char *value; ///< name of the value in the help; null for a switch
   std::string help;
   std::function<rt::Status(Options &, const std::string &)> set;
 };

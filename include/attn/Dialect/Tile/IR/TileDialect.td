@@ -19,7 +19,7 @@ def Tile_Dialect : Dialect {
     transposed kernel (keys as rows) has the same operations with other layouts, and one kernel may have both
     (`--tile-infer-layouts`).
 
-    Attributes that passes hand on (`discardableAttrs`; verified in TileDialect.cpp):
+    Attributes that passes set for later passes (`discardableAttrs`; verified in TileDialect.cpp):
 
     | attribute | on | meaning |
     |---|---|---|

@@ -42,7 +42,7 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
     |---|---|
     | `producers` | warps that only copy (0: all copy and compute) |
     | `producer_registers`, `consumer_registers` | registers of a thread of each role, after the roles part (the number that ptxas assigns) |
-    | `query_stages` | tiles of queries in shared memory: with 2 the next task's come while this one is computed (1) |
+    | `query_stages` | tiles of queries in shared memory: with 2 the next task's queries load during the current task (1) |
     | `query_copy` | `gather`, an address for every 16 bytes, or `boxes n`, TMA boxes of n lines each (gather) |
     | `key_copies`, `value_copies` | the copies of each region's keys and values (gather) |
     | `value_boxes` | lines of a box of values, if values lie in shared memory box by box; 0: as one tile (0) |

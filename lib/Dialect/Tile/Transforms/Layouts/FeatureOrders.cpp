@@ -62,8 +62,9 @@ private:
   llvm::MapVector<std::pair<Value, int64_t>, Value> ordered; ///< left operands, by order
   llvm::SetVector<Operation *> repeated;
   llvm::EquivalenceClasses<void *> same;
-  SmallVector<std::pair<Value, LoadRhsOp>> seeds; ///< accumulators and what is multiplied into them
-  SmallVector<Value> blocked;                     ///< accumulators that must have features as they come
+  SmallVector<std::pair<Value, LoadRhsOp>>
+      seeds;                  ///< accumulators and the right operands multiplied into them
+  SmallVector<Value> blocked; ///< accumulators whose features must be in ascending order
 };
 
 /// Returns the order that the tile's lines and groups allow; none if runs would be too short.

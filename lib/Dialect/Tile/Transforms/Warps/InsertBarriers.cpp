@@ -75,8 +75,8 @@ private:
   ScheduleAttr schedule;
   ImplicitLocOpBuilder b;
   Rings rings;
-  size_t barriers = 0;            ///< that were allocated
-  DenseSet<Operation *> finished; ///< loops behind which sends are awaited
+  size_t barriers = 0;            ///< number of allocated barriers
+  DenseSet<Operation *> finished; ///< loops after which TMA stores are waited for
 };
 
 //===----------------------------------------------------------------------===//

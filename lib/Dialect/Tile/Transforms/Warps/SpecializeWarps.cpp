@@ -68,10 +68,10 @@ private:
   ScheduleAttr schedule;
   ArrayRef<ProduceOp> produces;
   ImplicitLocOpBuilder b;
-  Operation *first = nullptr, *last = nullptr; ///< of the kernel's operations that roles share out
+  Operation *first = nullptr, *last = nullptr; ///< range of the kernel's operations that are split into roles
   Value warp;
-  std::map<int64_t, Slice> slices; ///< what the produces of a producer warp need, by its number: warps wait
-                                   ///< for no other ring than their own
+  std::map<int64_t, Slice> slices; ///< operations of a producer warp, by its number: a warp waits only for
+                                   ///< its own rings
 };
 
 LogicalResult Roles::verify() {

@@ -2,10 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Every warp-wide operation makes each of 32 fibers wait once, which costs far more than the multiplication
 // itself. But between two side effects, ldmatrix and mma.sync only feed each other: such a run of them
-// becomes one program, for which the warp syncs once. Its inputs are put into the exchange buffer first,
-// results used outside are taken from it afterwards, and fragments passed from one step to the next never
-// leave it. Nothing observable changes: a run contains no synchronization that orders memory, and no access
-// but its own.
+// becomes one program, for which the warp syncs once. Its inputs are put into the exchange buffer first, and
+// results used outside are taken from it afterwards. Fragments between steps never leave it. Nothing
+// observable changes: a run contains no synchronization that orders memory, and no access but its own.
 //
 // A run ends at an operation with effects, or at a matrix operation whose operand was computed from a result
 // of the run other than by extraction from its struct. Pure operations that use results move after the run,

@@ -1,7 +1,7 @@
 //===- Provenance.cpp - Memory that a kernel may write --------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Blocks race only on memory that the grid writes. Following each store's pointer back to the kernel's
-// parameters finds those allocations, so that the detectors need not record the readers of the (large, never
+// parameters finds those allocations. So the detectors need not record the readers of the (large, never
 // written) K and V.
 //
 //===----------------------------------------------------------------------===//

@@ -9,8 +9,8 @@
 
 namespace mlir::attn {
 
-/// Adds the arguments of a backward pass after the function's own (`o`, `lse`, `do` and, if the LSE is a
-/// result, `dlse`), and sets its results: `dq`, `delta`, `lse.log2` and each region's `dk` and `dv`.
+/// Adds the arguments of a backward pass after the function's own: `o`, `lse`, `do` and, if the LSE is a
+/// result, `dlse`. Sets its results: `dq`, `delta`, `lse.log2` and each region's `dk` and `dv`.
 void describeGradients(Chain &chain, ::attn::rt::Manifest &manifest);
 /// Adds the sums of rows' gradients to the results, once: memory that kernels share and the caller provides.
 void describeRowSums(::attn::rt::Manifest &manifest);

@@ -5,8 +5,8 @@
 // assembly anyway, because LLVM does not move assembly. It would move a load to the one branch that uses it,
 // and loads that should be in flight together would wait for one another after the stores of other branches.
 //
-// A copy with a policy has a trap. If its shared-memory address is a lane's own offset plus a number that is
-// uniform in a warp, ptxas (12.8, 13.0) merges both into an instruction that loses the policy and that
+// A copy with a policy has a trap. Its shared-memory address may be a lane's own offset plus a number that is
+// uniform in a warp. ptxas (12.8, 13.0) merges both into an instruction that loses the policy and that
 // number; a GPU stops there. So the address is or-ed with a zero of which ptxas knows neither that it is zero
 // nor that it is uniform. `ptxas` of the tests looks for that instruction.
 //

@@ -4,9 +4,8 @@
 //
 // Compiles a problem, of a forward or a backward pass. For each kernel that one of the runs launches, it
 // makes every mutant of Mutations.h. Each mutant is run on the host device, checked and compared with the
-// float64 reference, in every run under a few seeds until a fault is found. --every=N takes every Nth of all
-// mutants, or of those of operations named by --op. A RUN is the value of attn-run's --dim, --blocks,
-// --strategy and
+// float64 reference, under a few seeds until a fault is found. --every=N takes every Nth of all mutants, or
+// of those of operations named by --op. A RUN is the value of attn-run's --dim, --blocks, --strategy and
 // --workload, in one argument: "batch=2 kv_len=100..300 blocks=4", "workload=F.json strategy=by-node".
 //
 // Nothing protects a process from wrong native code, so each mutant has a process of its own, and a time

@@ -2,10 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The meaning of an attention, token by token in double precision, from the text of the problem and the
 // tensors as stored: the yardstick of every kernel, every device and every schedule. It shares no code with
-// the lowering. It reads the operation, walks each instance of each region in order, tests for each pair of a
-// row and a token whether the row sees it, and adds the token to the row's softmax. Only two things are fast:
-// 16-bit keys and values are widened once per chunk of tokens, and score regions run over a chunk instead of
-// a number.
+// the lowering. It reads the operation and walks each instance of each region in order. For each pair of a
+// row and a visible token it adds the token to the row's softmax. Only two things are fast: 16-bit keys and
+// values are widened once per chunk of tokens, and score regions run over a chunk instead of a number.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_REFERENCE_REFERENCE_H

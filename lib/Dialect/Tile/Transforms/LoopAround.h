@@ -7,10 +7,10 @@
 
 namespace mlir::tile {
 
-/// The loop around a late MMA's loop. The MMA that one run of the inner loop leaves unstarted can begin the
-/// next run, because the sum and the tile's position go from run to run and nowhere else. A branch after the
-/// inner loop may read the sum if its condition is known before the run: the output of a task's parts before
-/// its last range.
+/// The loop around a late MMA's loop. One run of the inner loop may leave an MMA to the next run, because the
+/// sum and the tile's position go from run to run and nowhere else. A branch after the inner loop may read
+/// the sum if its condition is known before the run, as for an output that is finished before the task's last
+/// range.
 class LoopAround {
 public:
   /// Finds it. `branch` has the late MMA's loop on the side with iterations.

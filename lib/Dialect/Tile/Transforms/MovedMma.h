@@ -28,8 +28,8 @@ public:
   Value runAll(Value lhs, Value acc, function_ref<Value(unsigned)> carried);
 
 private:
-  /// Copies an operation of the loop, or of an enclosing loop after whose body the copy is placed, and the
-  /// operations that compute its operands, unless they are mapped.
+  /// Copies an operation of the loop, or of an enclosing loop that ends before the copy, and the operations
+  /// that compute its operands, unless they are mapped.
   Operation *copy(Operation *op, IRMapping &mapping);
 
   const LateMma &mma;

@@ -20,8 +20,8 @@
 // result: a table is as far away as keys, and no warp should wait for it. The lookups of the first S tiles
 // start together, before the loop.
 //
-// If a wait for older copies precedes the loop (with the sync and the loads that follow from it), the first
-// tiles start before that wait, which then leaves their groups unfinished: two latencies become one.
+// A wait for older copies may precede the loop, with a sync and loads after it. The first tiles then start
+// before that wait, which leaves their groups unfinished: two latencies become one.
 //
 //===----------------------------------------------------------------------===//
 #include "ComputeIf.h"

@@ -1,8 +1,8 @@
 // RUN: attn-opt %s -allow-unregistered-dialect --tile-overlap-mmas | FileCheck %s
 
-// A loop inside another finishes its last MMA itself in three cases: the sum is used in between, it is read
-// under a condition that is known only after the loop, or the next run counts from the beginning, so that the
-// tile would be looked for at a wrong position.
+// A loop inside another finishes its last MMA itself in three cases. The sum is used in between; it is read
+// under a condition that is known only after the loop; or the next run counts from the beginning, so that the
+// tile's position would be wrong.
 
 !q = !tile.shared<query 64, feature 64, bf16>
 !tile = !tile.shared<key 64, feature 64, bf16>

@@ -3,9 +3,9 @@
 // The gradient of a chain
 // =======================
 //
-// With s(t) the scores of a row, p(t) = exp(s(t) - lse) its weights and o = sum p(t) v(t), take a loss whose
-// gradient is do with respect to the output and dlse with respect to the LSE. For a row and a token that see
-// each other, the gradients are
+// Let s(t) be the scores of a row, p(t) = exp(s(t) - lse) its weights and o = sum p(t) v(t). Let do and dlse
+// be the gradients of a loss by the output and by the LSE. For a row and a token that see each other, the
+// gradients are
 //
 //   dp(t) = <do, v(t)>                 delta = <do, o> - dlse, of the row
 //   ds(t) = p(t) (dp(t) - delta)
@@ -21,9 +21,9 @@
 //   %g1 = attn.update %g0, %q, %kv see causal ...   the same update
 //   attn.write_gradient %g1 of %q : ...
 //
-// once in a kernel with stationary rows, which walks the tokens they see, and, for each region, once in a
-// kernel with stationary tokens, which walks the rows that see them. No two kernels add to the same memory:
-// each element of a gradient has one writer, and the order of its terms is that of a loop.
+// once in a kernel with stationary rows, which walks the tokens they see, and once per region in a kernel
+// with stationary tokens, which walks their rows. No two kernels add to the same memory: each element of a
+// gradient has one writer, and the order of its terms is that of a loop.
 //
 // Both kernels compute ds, from scores and dp of their own. Kernels with stationary tokens may also add to
 // the rows' gradient in memory. All of them add to the same sums, in no fixed order. Two kernels with

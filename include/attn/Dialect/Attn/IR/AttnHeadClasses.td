@@ -24,8 +24,8 @@ def Attn_HeadClassesAttr : AttrDef<Attn_Dialect, "HeadClasses"> {
     A class narrows every region alike: its heads see the tokens of a region that both the region's visibility
     and the class's visibility admit. `see all` leaves the region's visibility as it is.
 
-    The *forms* are compiled. The class of each head is data, as the ends of visibilities are: `%classes` is a
-    `tensor<(KV heads)xi32>` with the number of a class for each KV head. Classes count from 0 in the order of
+    The *forms* are compiled. The class of each head is data, as the ends of visibilities are. `%classes`, a
+    `tensor<(KV heads)xi32>`, has the number of a class for each KV head. Classes count from 0 in the order of
     the text. One kernel serves all assignments. One plan serves all assignments with equal numbers of heads
     in each class, because a plan names ordinals: heads in the order of their classes.
 

@@ -13,8 +13,8 @@
 //   attn.one_of    one of several updates of a state: a tile is of one region
 //
 // A part has the type of the whole; the kernel's schedule decides how many rows and tokens it has. States of
-// parts need not be finished by the kernel that began them: `attn.write` may store one as output and LSE (the
-// unit in which l = 1), and the merge kernel reads it there:
+// parts need not be finished by the kernel that began them. `attn.write` may store one as output and LSE (the
+// unit in which l = 1), which the merge kernel reads:
 //
 //   attn.parts     the union of the states that other kernels stored for a row
 //   attn.stored    up to 32 of those states

@@ -80,9 +80,9 @@ def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
     Visible queries, keys and values should be finite. A row that sees a score of NaN or +inf has NaN in its
     output and its `lse`, in this head, no matter how its keys were split. Keys that a row does not see may
     hold anything. Values may not: a value of infinity or NaN can put NaN into its feature in rows that do not
-    see it. This happens where another row of the same tile of rows sees a token of the same tile of keys,
-    because masked weights are zeros and zero times infinity is NaN. Memory without tokens (past an instance's
-    last token, in pages that no table lists) may hold anything.
+    see it. This happens where another row of the same tile sees a token of the same tile of keys. Masked
+    weights are zeros, and zero times infinity is NaN. Memory without tokens (past an instance's last token,
+    in pages that no table lists) may hold anything.
 
     ```mlir
     %o, %lse = attn.attend %q over (%context see all), (%response see causal) scale 0.08838835
@@ -148,8 +148,8 @@ def Attn_ReadOp : Attn_Op<"read", [Pure]> {
   let summary = "reads one element of a tensor argument in a score region";
   let description = [{
     A bias, ALiBi's slopes or any table reaches a score through this operation. Each index is clamped into the
-    extent of its dimension, `max(0, min(i, extent - 1))`, so that a tile may evaluate the region for tokens
-    past the end of an instance.
+    extent of its dimension, `max(0, min(i, extent - 1))`, because a tile may evaluate the region past the end
+    of an instance.
 
     ```mlir
     %o = attn.attend %q over (%kv see causal) score {

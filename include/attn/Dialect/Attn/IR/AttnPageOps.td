@@ -1,8 +1,8 @@
 //===- AttnPageOps.td - Pages of many lists, managed on the device -*- tablegen -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Where heads compress their caches, each KV head of a sequence in a layer is a list of tokens of its own,
-// and takes pages from a pool that all lists share. Device memory records the owner of each page, so that a
-// captured step may change it:
+// Where heads compress their caches, each KV head of a sequence in a layer is a separate list of tokens. All
+// lists take pages from one pool. Device memory records the owner of each page, so that a captured step may
+// change it:
 //
 //   table    the pages of each list, one row per list. A list's tokens of one
 //            precision fill pages from the left end of its row on, the tokens of the
@@ -27,15 +27,15 @@ class Attn_PagesTensor<string what> : Attn_Described<AnyRankedTensor, what>;
 def Attn_ManagePagesOp : Op<Attn_Dialect, "manage_pages", [MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "gives every list the pages that its tokens take";
   let description = [{
-    A list of `tokens[l] = (n, m)` tokens takes `ceil(n / left)` pages at the left end of its row of the table
-    and `ceil(m / right)` at the right end. First, pages that a list has beyond those go to the free list, in
-    the order of lists and columns. Then pages that lists lack come from the free list, in the same order.
-    Pages that stay are not moved.
+    A list of `tokens[l] = (n, m)` tokens takes `ceil(n / left)` pages at the left end of its row and
+    `ceil(m / right)` at the right end. First, pages that a list has beyond those go to the free list, in the
+    order of lists and columns. Then pages that lists lack come from the free list, in the same order. Pages
+    that stay are not moved.
 
-    All of that is done, or nothing. Nothing is done where the free list and the returned pages are too few,
-    or where the tokens of a list are negative or take more than its row. Then only `status` changes: whether
-    it was done (1 or 0), the pages requested, the pages available, and the number of lists that requested
-    more than a row holds.
+    All of that is done, or nothing. Nothing is done if the free list and the returned pages are too few, or
+    if a list has negative tokens or needs more than its row. Then only `status` changes: whether it was done
+    (1 or 0), the pages requested, the pages available, and the number of lists that requested more than a row
+    holds.
 
     The result depends only on the contents of memory, and not on the number of blocks.
 
@@ -70,9 +70,9 @@ def Attn_CompactTokensOp : Op<Attn_Dialect, "compact_tokens", [MemoryEffects<[Me
     list has no order for attention, so this moves as few tokens as possible, and no slot is both read and
     written. The next `attn.manage_pages` returns the pages that are left over.
 
-    A list is unchanged, with -1 in all columns, if it would need more moves than `from` has columns, or has
-    more tokens than `keep` or than its pages hold. The number of such lists is added to `status`. A list has
-    a multiple of 16 flags, as many as a lane reads at once.
+    A list is unchanged, with -1 in all columns, if it needs more moves than `from` has columns. It is also
+    unchanged if it has more tokens than `keep` or than its pages hold. The number of such lists is added to
+    `status`. A list has a multiple of 16 flags, as many as a lane reads at once.
 
     ```mlir
     attn.compact_tokens %table counts %counts of %tokens page 32 keep %keep from %from to %to status %status
@@ -115,10 +115,9 @@ def Attn_ReviseTokensOp : Op<Attn_Dialect, "revise_tokens", [MemoryEffects<[MemR
 
     `decide` takes rank and existence of three tokens: the one that leaves the window, the least one at the
     left and the least one at the right. Then follow `high[l]`, `low[l]`, `seen[l]`, `limits[l, 0]` and
-    `limits[l, 1]`. With `attn.decide` it says whether the token that leaves the window is demoted or evicted,
-    whether the least one at the left is demoted or evicted, and whether the least one at the right is evicted
-    in favour of the demoted one. At most one token leaves the left end: the first for which any of these is
-    said.
+    `limits[l, 1]`. Its `attn.decide` has a decision for each. The token that leaves the window and the least
+    one at the left may be demoted or evicted. The least one at the right may be evicted in favour of a
+    demoted one. At most one token leaves the left end: the first with such a decision.
 
     A list with `sees[l, 1]` other than 0 streams: its rows see the first `sees[l, 0]` tokens and the last
     `sees[l, 1]`, the newest among them. The token that leaves the last ones is evicted, unless it is one of

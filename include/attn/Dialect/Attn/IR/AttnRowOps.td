@@ -1,6 +1,6 @@
 //===- AttnRowOps.td - Rows of keys and values in a kernel -*- tablegen -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A kernel of an operation on a cache walks the layers, the rows of its lists eight at a time, and the
+// A kernel of an operation on a cache walks the layers, the rows of its lists, eight at a time, and the
 // *pieces* of a row. One iteration of a warp handles a piece of eight rows:
 //
 //   attn.load_rows         reads the piece from memory

@@ -9,7 +9,7 @@
 //
 // and for the largest, the mean or the sum over the heads of a group. A weight needs the row's LSE, which is
 // known once the row is finished. So a launch after the attention has stationary tokens and walks the rows
-// that see them, like the launch of a token's gradients, and leaves out two of the three products:
+// that see them. It is the launch of a token's gradients without two of the three products:
 //
 //   %w0 = attn.init_significance %kv : ...          zeros
 //   %w1 = attn.update %w0, %q, %kv see causal ...   the same update

@@ -157,9 +157,9 @@ def Attn_DequantizeOp : Attn_StepOp<"dequantize", [AttrSizedOperandSegments, Mem
     of each per group of features, the result is `code * scale + zero` in f16, rounded once. `per` gives the
     number of features of a group; without it one group has all. If features come in `blocks`, `words` have
     the scales of a token's blocks, and the result is `code * scale`, exactly; scales that are powers of two
-    are divided by 2^`most` (tile.widen). `tiny` leaves integers in the low bits of an f16, each its value
-    times a power of two that its feature decides, and e2m1 at 2^-14 of its number (tile.widen, tile.restore).
-    The first axis of the result is the one that the product keeps.
+    are divided by 2^`most` (tile.widen). `tiny` leaves integers in the low bits of an f16, each times a power
+    of two that its feature decides. It leaves e2m1 at 2^-14 of its number (tile.widen, tile.restore). The
+    first axis of the result is the one that the product keeps.
 
     ```mlir
     %v = attn.dequantize %tile : <key 32, feature 64, i4> -> <[feature 64, key 32], f16>
@@ -193,8 +193,8 @@ def Attn_ScoreFnOp : Attn_StepOp<"score_fn", [RecursiveMemoryEffects, SingleBloc
     Scores come as products of queries and keys, and `scale` makes them the region's input. The tile's first
     token is `first`, at position `first + pos0`. Reads of tables are reads of buffers here.
 
-    With one result, constant factors of the score merge with the scale. A tanh of a multiple of the score
-    gets a short form where all arguments of a warp's tile lie within 0.5, as exact as the long form: 1.3e-7.
+    With one result, constant factors of the score merge with the scale. A tanh of a multiple of the score has
+    a short form for tiles whose arguments all lie within 0.5. It is as exact as the long form: 1.3e-7.
 
     Further results are derivatives: by the score, and by the results of the reads whose numbers `reads` has.
     A derivative that does not exist is 0 for |x| at 0, and that of the first for a maximum of equals.
@@ -352,8 +352,8 @@ def Attn_LiftOp : Attn_StepOp<"lift", [Pure]> {
   let summary = "the distance of a row's unit above its largest score, so that weights times scales fit 16 bits";
   let description = [{
     Returns the largest magnitude among the tile's `scales`, in the unit of scores: with it weights times
-    scales are below 2^8. Scales count as no less than 2^-24 in f16, the least that it holds, and no less than
-    2^-64 in f32, so that sums of weights stay finite beside scales of 0.
+    scales are below 2^8. Scales count as no less than 2^-24 in f16, its least number, and no less than 2^-64
+    in f32. So sums of weights stay finite with scales of 0.
   }];
   let arguments = (ins Attn_PerToken<"a number per token">:$scales, Arg<F32, "log2 of a score of 1">:$unit,
                        TypeAttrOf<Tile_FragmentType>:$scores_type);

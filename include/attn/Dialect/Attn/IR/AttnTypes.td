@@ -188,7 +188,7 @@ def Attn_GradientType : Attn_Type<"Gradient", "gradient"> {
   let summary = "a sum of gradients: of query rows, or of the keys and values of tokens";
   let description = [{
     With stationary rows, an accumulator of `key_dim` features for each row and query head. With stationary
-    tokens, one of `key_dim` and one of `value_dim` features for each token and KV head, or one of the two
+    tokens, accumulators of `key_dim` and of `value_dim` features for each token and KV head, or one of them
     (`of = keys`, `of = values`). All are f32. Zeros and addition make it a monoid, so tokens of rows, and
     rows of tokens, may come in any order and grouping: `AttnGradientOps.td`.
 

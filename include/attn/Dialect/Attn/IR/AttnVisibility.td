@@ -70,12 +70,11 @@ def Attn_VisibilityAttr : AttrDef<Attn_Dialect, "Visibility"> {
     for it, a character that MLIR's lexer does not know (see `Source.h`). `window` and `recent` mean the same:
     `window` names a mask, `recent` the last tokens that a ring buffer still holds.
 
-    The *form* of a visibility is compiled, its *ends* (the sizes of windows,
-    recents, sinks and chunks) are run-time values, numbered in the order in
-    which they appear in the text. So that one kernel serves every size, simplification
-    never compares two different sizes: `causal and window(w)` is `window(w)`
-    whatever w is, but `window(4) and window(9)` stays. The one exception is an
-    end of zero, which says in the text that nothing is seen.
+    The *form* of a visibility is compiled. Its *ends* (the sizes of windows, recents, sinks and chunks) are
+    run-time values, numbered in the order of the text. So that one kernel serves every size, simplification
+    never compares two different sizes: `causal and window(w)` is `window(w)` whatever w is, but
+    `window(4) and window(9)` stays. The one exception is an end of zero, which says in the text that nothing
+    is seen.
 
     ```mlir
     %o = attn.attend %q over (%kv see causal and (sink(64) | recent(256))) : !q, !cache -> !q

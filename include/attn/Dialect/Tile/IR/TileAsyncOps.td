@@ -121,8 +121,8 @@ def Tile_TmaLoadOp : Tile_Op<"tma_load", [AttrSizedOperandSegments]> {
     There is one map for each width of the target's panels, the wide ones first; the last three axes of a map
     are slots, panels and heads. Elements outside the source arrive as zeros.
 
-    If the tile's lines are `padded`, longer than those of the source, the innermost axis of each map has all
-    existing features and that of panels has length 1: panels are loaded one by one.
+    `padded` lines of the tile are longer than those of the source. The innermost axis of each map then has
+    all existing features, and the axis of panels has length 1: panels are loaded one by one.
   }];
   let arguments = (ins
     Arg<Variadic<Tile_TensorMapType>, "one per width of panel">:$maps,

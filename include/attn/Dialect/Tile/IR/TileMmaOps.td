@@ -181,9 +181,8 @@ def Tile_MmaOp : Tile_Op<"mma", [MemoryEffects<[MemRead]>]> {
     axis of `rhs` that is not contracted becomes the second axis of the result. Accumulates in fp32.
 
     A result of eight columns has few rows of queries. Queries are then the right operand, and tokens or
-    features, of which there are sixteen or more, the left one, so no row of an instruction is wasted. Both
-    operands are fragments of layout `rhs`: two blocks of the left operand are the registers of one block of
-    `lhs`.
+    features, sixteen or more, the left one, so no row of an instruction is wasted. Both operands are
+    fragments of layout `rhs`: two blocks of the left operand are the registers of one block of `lhs`.
   }];
   let arguments = (ins
     Arg<AnyTypeOf<[Tile_FragmentType, Tile_SharedType]>, "f16 or bf16">:$lhs,

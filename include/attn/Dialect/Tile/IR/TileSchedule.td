@@ -28,8 +28,8 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
     Holds all decisions about an attend kernel; the passes that write the kernel decide nothing.
 
     A tile has `rows` packed query rows and `keys` tokens. With `split_keys` every warp has all rows and a
-    slice of the keys, copies its own slice and keeps a partial softmax of its own, merged when the task ends
-    (decode). It may then have 8 rows, which are the right operand of MMAs: for quantized stores, with
+    slice of the keys (decode). It copies its own slice and keeps a partial softmax of its own, merged when
+    the task ends. It may then have 8 rows, which are the right operand of MMAs: for quantized stores, with
     `query_in_registers`. Without `split_keys` every warp has 16 rows and reads the block's common tile
     (prefill). `stages` tiles are in flight. `blocks` blocks share a multiprocessor. Under `wgmma`, `warps`
     counts the warps that compute, four to a warpgroup. `query_in_registers` keeps the query fragments in

@@ -67,8 +67,8 @@ def SpecializeWarpsPass : Pass<"tile-specialize-warps", "gpu::GPUModuleOp"> {
 def UnswitchLoopsPass : Pass<"tile-unswitch-loops", "gpu::GPUModuleOp"> {
   let summary = "Move conditions that are the same for all tiles out of the loop over tiles";
   let description = [{
-    A loop qualifies if it has a `tile.produce` or `tile.consume` in its body, and in the body or in the copies of
-    such a `tile.produce` an `scf.if` whose condition is defined outside of the loop. The loop becomes an
+    A loop qualifies if it has a `tile.produce` or `tile.consume` in its body, and an `scf.if` whose condition is
+    defined outside. The `scf.if` is in the body or in the copies of such a `tile.produce`. The loop becomes an
     `scf.if` between two loops, in which all branches on that condition are resolved. Operations that a side
     does not need leave its loop, and so do carried values that all iterations pass on unchanged. This
     repeats, inner loops first, until there is no such condition.
@@ -158,9 +158,8 @@ def PingPongPass : Pass<"tile-ping-pong", "gpu::GPUModuleOp"> {
   let summary = "Let warpgroups start their MMAs in ping-pong";
   let description = [{
     Applies to kernels with a wgmma schedule that says `turns`. In each innermost loop that starts MMAs or
-    waits for tiles, a warpgroup waits for its turn before it waits for the tiles of its MMAs, and passes the
-    turn on when it has started them. A loop that takes tiles without using them waits for its turn only.
-    Exact.
+    waits for tiles, a warpgroup waits for its turn before it waits for tiles. It passes the turn on when it
+    has started its MMAs. A loop that takes tiles without using them waits for its turn only. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
   let statistics = [Statistic<"loops", "loops", "loops with ping-pong of warpgroups">];
@@ -207,8 +206,8 @@ def UnrollLoopsPass : Pass<"tile-unroll-loops", "gpu::GPUModuleOp"> {
   let summary = "Unroll loops, with reads first";
   let description = [{
     A loop marked `tile.unroll = N` counts from 0 in steps of 1. It becomes one in steps of N, whose
-    iterations start all their reads before the first is used, and loops in steps of N/2, N/4 and so on to 1
-    for the remaining iterations. Exact: carried values are computed in the same order.
+    iterations start all their reads before the first is used. Loops in steps of N/2, N/4 and so on to 1 do
+    the remaining iterations. Exact: carried values are computed in the same order.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect"];
   let statistics = [Statistic<"unrolled", "unrolled", "loops that do several iterations at once">];

@@ -134,7 +134,7 @@ def OverlapMmasPass : Pass<"tile-overlap-mmas", "gpu::GPUModuleOp"> {
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
   let statistics = [
-    Statistic<"moved", "moved", "MMAs that start an iteration later">,
+    Statistic<"moved", "moved", "late MMAs that start an iteration later">,
     Statistic<"left", "left", "of these, MMAs that a run of a loop leaves to the next run">
   ];
 }
@@ -151,7 +151,7 @@ def StartEarlyPass : Pass<"tile-start-early", "gpu::GPUModuleOp"> {
     barrier nor such sums. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
-  let statistics = [Statistic<"moved", "moved", "MMAs that start an iteration earlier">];
+  let statistics = [Statistic<"moved", "moved", "early MMAs that start an iteration earlier">];
 }
 
 def PingPongPass : Pass<"tile-ping-pong", "gpu::GPUModuleOp"> {

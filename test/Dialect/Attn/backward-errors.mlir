@@ -35,7 +35,7 @@ func.func @twice(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q at
 !q = tensor<?x4x64xbf16>
 !kv = !attn.kv<packed, heads = 4, dim = 64, key = bf16, value = bf16>
 func.func @classes(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %c: tensor<4xi32> {attn.name = "classes"}) -> !q attributes {attn.backward} {
-  // expected-error @below {{its heads have classes; expected all heads to see alike}}
+  // expected-error @below {{its heads have classes; expected all heads to see the same tokens}}
   %o = attn.attend %q over (%kv see causal) heads %c {all: see all, few: see sink(4)} : !q, !kv, tensor<4xi32> -> !q
   return %o : !q
 }
@@ -46,7 +46,7 @@ func.func @classes(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %c: te
 !kv = !attn.kv<packed, heads = 4, dim = 64, key = bf16, value = bf16>
 func.func @pairs(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %bias: tensor<?xf32> {attn.name = "bias"}) -> !q
     attributes {attn.backward = ["bias"]} {
-  // expected-error @below {{an element of "bias" is found by the position of keys, or by the score; expected indices of the head and the position of queries alone}}
+  // expected-error @below {{elements of "bias" are indexed by the position of keys, or by the score; expected indices of the head and the position of queries alone}}
   %o = attn.attend %q over (%kv see causal) score {
     ^bb0(%s: f32, %head: i32, %q_pos: i32, %k_pos: i32):
       %back = arith.subi %q_pos, %k_pos : i32

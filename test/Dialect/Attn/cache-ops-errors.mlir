@@ -66,7 +66,7 @@ func.func @attend(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %fr
 
 !slots = tensor<?xi32>
 !kv = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>
-// expected-error @below {{argument 0: expected each operand of the move to be an argument of its own}}
+// expected-error @below {{argument 0: expected each operand of the move to be a separate argument}}
 func.func @same(%list: !slots {attn.name = "from"}, %kv: !kv {attn.name = "kv"}) {
   attn.move %kv from %list to %list : !kv, !slots, !slots
   return
@@ -158,7 +158,7 @@ func.func @returns(%kv: !kv {attn.name = "kv"}, %from: !slots {attn.name = "from
 
 !cache = !attn.kv<paged<16>, heads = ?, dim = 64, key = f16, value = f16>
 func.func @class_store(%kv: !cache, %from: tensor<?xi32>, %to: tensor<?xi32>) {
-  // expected-error @below {{expected a cache that says how many KV heads it holds, got '!attn.kv<paged<16>, heads = ?}}
+  // expected-error @below {{expected a cache with a number of KV heads, got '!attn.kv<paged<16>, heads = ?}}
   attn.move %kv from %from to %to : !cache, tensor<?xi32>, tensor<?xi32>
   return
 }

@@ -24,7 +24,7 @@ func.func @not_declared(%q: !query, %kv: !part, %classes: tensor<4xi32>) {
 !query = tensor<?x8x64xf16>
 !kv = !attn.kv<paged<16>, heads = 4, dim = 64, key = f16, value = f16>
 func.func @all_heads(%q: !query, %kv: !kv, %classes: tensor<4xi32>) {
-  // expected-error @below {{expected a region for 'b' to hold the heads of this class, as many as the assignment says, heads = ?; got heads = 4}}
+  // expected-error @below {{expected a region for 'b' to have heads = ?, the heads that the assignment gives the class; got heads = 4}}
   %o = attn.attend %q over (%kv see all for b) heads %classes {a: see all, b: see sink(4)}
       : !query, !kv, tensor<4xi32> -> !query
   return
@@ -35,7 +35,7 @@ func.func @all_heads(%q: !query, %kv: !kv, %classes: tensor<4xi32>) {
 !query = tensor<?x8x64xf16>
 !part = !attn.kv<dense, heads = ?, dim = 64, key = f16, value = f16>
 func.func @no_class(%q: !query, %kv: !part, %classes: tensor<4xi32>) {
-  // expected-error @below {{expected a region that all KV heads see to say how many it holds, got '!attn.kv<dense, heads = ?, dim = 64, key = f16, value = f16>'; heads = ? is a region of one class, see ... for CLASS}}
+  // expected-error @below {{expected a number of KV heads in a region that all KV heads see, got '!attn.kv<dense, heads = ?, dim = 64, key = f16, value = f16>'; heads = ? is a region of one class, see ... for CLASS}}
   %o = attn.attend %q over (%kv see all) heads %classes {a: see all, b: see sink(4)}
       : !query, !part, tensor<4xi32> -> !query
   return

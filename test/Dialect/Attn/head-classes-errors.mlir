@@ -45,7 +45,7 @@ func.func @many(%q: !query, %kv: !kv, %classes: tensor<4xi32>) {
 !query = tensor<?x8x64xf16>
 !kv = !attn.kv<dense, heads = 4, dim = 64, key = f16, value = f16>
 func.func @twice(%q: !query, %kv: !kv, %classes: tensor<4xi32>) {
-  // expected-error @below {{expected head classes with names of their own, got 'a' twice}}
+  // expected-error @below {{expected head classes with different names, got 'a' twice}}
   %o = attn.attend %q over (%kv see all) heads %classes {a: see all, b: see causal, a: see causal}
       : !query, !kv, tensor<4xi32> -> !query
   return

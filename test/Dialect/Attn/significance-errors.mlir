@@ -37,7 +37,7 @@ func.func @rows(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> (!q, t
 !kv = !attn.kv<packed, heads = 4, dim = 64, key = bf16, value = bf16>
 func.func @classes(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %c: tensor<4xi32> {attn.name = "classes"}) -> (!q, tensor<?x4xf32>)
     attributes {attn.significance = "max"} {
-  // expected-error @below {{its heads have classes; expected all heads to see alike}}
+  // expected-error @below {{its heads have classes; expected all heads to see the same tokens}}
   %o, %lse = attn.attend %q over (%kv see causal) heads %c {all: see all, few: see sink(4)} : !q, !kv, tensor<4xi32> -> !q, tensor<?x4xf32>
   return %o, %lse : !q, tensor<?x4xf32>
 }

@@ -54,8 +54,8 @@ static LogicalResult verifyCache(Operation *op, KVType type) {
     return op->emitOpError("expected a paged or a packed cache, got ")
            << type << "; dense memory is a packed cache of instances * tokens slots";
   if (type.isOfClass())
-    return op->emitOpError("expected a cache that says how many KV heads it holds, got ")
-           << type << "; heads = ? is for attentions: say how many heads the class has";
+    return op->emitOpError("expected a cache with a number of KV heads, got ")
+           << type << "; heads = ? is for attentions: give the number of heads of the class";
   if (type.getRagged() && (type.getStore() != Store::Unified || type.getHeads() != 1))
     return op->emitOpError("expected a cache whose slots hold all KV heads, got ")
            << type << "; write each head of a ragged cache as a separate cache with heads = 1";

@@ -72,7 +72,7 @@ LogicalResult HeadClassesAttr::verify(function_ref<InFlightDiagnostic()> emitErr
     if (name.empty())
       return emitError() << "expected head classes with names, got an empty one";
     if (!seen.insert(name.getValue()).second)
-      return emitError() << "expected head classes with names of their own, got '" << name.getValue()
+      return emitError() << "expected head classes with different names, got '" << name.getValue()
                          << "' twice";
   }
   return success();

@@ -82,7 +82,7 @@ private:
       return emitArgumentError(value) << "expected every argument to be used by the " << copy->name();
     if (llvm::count(copy->op->getOperands(), value) > 1)
       return emitArgumentError(value)
-             << "expected each operand of the " << copy->name() << " to be an argument of its own";
+             << "expected each operand of the " << copy->name() << " to be a separate argument";
     Argument argument;
     argument.index = value.getArgNumber();
     argument.type = value.getType();

@@ -70,7 +70,7 @@ LogicalResult mlir::attn::detail::verifyRegionClass(Operation *op, KVType region
   if (!name) {
     if (!region.isOfClass())
       return success();
-    return op->emitOpError("expected a region that all KV heads see to say how many it holds, got ")
+    return op->emitOpError("expected a number of KV heads in a region that all KV heads see, got ")
            << region << "; heads = ? is a region of one class, see ... for CLASS";
   }
   if (!classes)
@@ -86,8 +86,7 @@ LogicalResult mlir::attn::detail::verifyRegionClass(Operation *op, KVType region
   }
   if (!region.isOfClass())
     return op->emitOpError("expected a region for '")
-           << name.getValue()
-           << "' to hold the heads of this class, as many as the assignment says, heads = ?; "
+           << name.getValue() << "' to have heads = ?, the heads that the assignment gives the class; "
            << "got heads = " << region.getHeads();
   return success();
 }

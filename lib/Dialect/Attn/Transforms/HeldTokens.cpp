@@ -18,7 +18,8 @@ namespace rt = ::attn::rt;
 /// it.
 static LogicalResult verifyHolds(AttendOp attend, StringRef refused) {
   if (attend.getHeadClassesAttr())
-    return attend.emitOpError(refused) << ": its heads have classes; expected all heads to see alike";
+    return attend.emitOpError(refused)
+           << ": its heads have classes; expected all heads to see the same tokens";
   llvm::SmallDenseSet<Value> seen;
   for (auto [i, region] : llvm::enumerate(attend.getRegions()))
     if (!seen.insert(region).second)
@@ -62,8 +63,8 @@ static LogicalResult verifyTables(AttendOp attend, ArrayAttr listed) {
     auto name = function.getArgAttrOfType<StringAttr>(number, "attn.name");
     if (llvm::is_contained(listed, name) && indexedBy(read) == IndexedBy::Pair)
       return attend.emitOpError(noBackward)
-             << ": an element of " << name
-             << " is found by the position of keys, or by the score; expected indices of "
+             << ": elements of " << name
+             << " are indexed by the position of keys, or by the score; expected indices of "
                 "the head and the position of queries alone";
   }
   return success();

@@ -44,7 +44,7 @@ public:
   ParseResult checkRequired(SMLoc loc) {
     for (StringRef name : {"rows", "keys", "warps", "stages", "blocks", "split_keys", "query_in_registers"})
       if (!seen.contains(name))
-        return parser.emitError(loc, "expected a schedule to say '") << name << "'";
+        return parser.emitError(loc, "expected a schedule to give '") << name << "'";
     return success();
   }
 

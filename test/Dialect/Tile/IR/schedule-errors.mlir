@@ -147,7 +147,7 @@ module attributes {a = #tile.schedule<simd, rows = 16>} {}
 
 // -----
 
-// expected-error @+1 {{expected a schedule to say 'keys'}}
+// expected-error @+1 {{expected a schedule to give 'keys'}}
 module attributes {a = #tile.schedule<mma, rows = 16>} {}
 
 // -----

@@ -140,11 +140,11 @@ def Attn_RowsOp : Attn_Op<"rows", [AttrSizedOperandSegments, AllTypesMatch<["que
     Arg<I32, "the KV head">:$head,
     Arg<I32, "its ordinal: its number among the heads in the order of their classes">:$ordinal,
     Arg<I32, "this warp's first row, counted from the task's first">:$first,
-    Arg<Optional<I32>, "its warpgroup's first row">:$group,
-    Arg<Optional<I32>, "its class">:$headClass,
+    Arg<Optional<I32>, "first row of this warp's warpgroup, counted alike">:$group,
+    Arg<Optional<I32>, "the class of the KV head">:$headClass,
     Arg<Optional<I1>, "whether this warp's rows count the sink">:$sink,
     Arg<Optional<I1>, "whether scores of these rows are stored">:$scores,
-    Arg<Optional<I32>, "which part of the KV head's query heads">:$part,
+    Arg<Optional<I32>, "index of the part of the KV head's query heads">:$part,
     OptionalAttr<I64Attr>:$part_heads,
     UnitAttr:$all_heads);
   let results = (outs Attn_Described<AnyRankedTensor, "these rows">:$result);
@@ -181,7 +181,7 @@ def Attn_TokensOp : Attn_Op<"tokens", [AttrSizedOperandSegments, AllTypesMatch<[
     Arg<I32, "first ordinal of the task's class">:$firstOrdinal,
     Arg<Optional<I32>, "the tokens' KV head">:$head,
     Arg<Optional<I32>, "this warp's first token, counted from the tile's first">:$warp,
-    Arg<Optional<I32>, "its warpgroup's first token">:$group,
+    Arg<Optional<I32>, "first token of this warp's warpgroup, counted alike">:$group,
     Arg<Optional<I64>, "number of tokens whose scores precede">:$scoresBehind);
   let results = (outs Attn_Described<Attn_KVType, "these tokens">:$result);
   let assemblyFormat = [{
@@ -271,7 +271,7 @@ def Attn_StoredOp : Attn_Op<"stored"> {
   let arguments = (ins
     Arg<I32, "index of a stored state, different in each lane">:$number,
     Arg<I32, "number of states; with 32 or more every lane has one">:$count);
-  let results = (outs Attn_Described<Attn_StateType, "their union">:$state);
+  let results = (outs Attn_Described<Attn_StateType, "the union of the states">:$state);
   let assemblyFormat = "`[` $number `]` `count` $count attr-dict `:` qualified(type($state))";
 }
 

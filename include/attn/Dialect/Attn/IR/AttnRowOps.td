@@ -79,7 +79,7 @@ def Attn_LoadRowsOp : Attn_RowOp<"load_rows", [MemoryEffects<[MemRead]>]> {
     Arg<I32, "the first row or, with `listed`, each lane's slot">:$rows,
     Arg<I32, "different in each lane: negative if its row is skipped">:$mark,
     Arg<I64, "the layer">:$layer,
-    Arg<I32, "which piece of the rows">:$piece,
+    Arg<I32, "index of the piece">:$piece,
     Attn_ShareAttr:$share);
   let results = (outs Attn_Described<AnyType, "the piece">:$result);
   let assemblyFormat = [{
@@ -106,7 +106,7 @@ def Attn_StoreRowsOp : Attn_RowOp<"store_rows", [MemoryEffects<[MemWrite]>]> {
     Arg<I32, "the first row or, with `listed`, each lane's slot">:$rows,
     Arg<I32, "different in each lane: negative if its row is skipped">:$mark,
     Arg<I64, "the layer">:$layer,
-    Arg<I32, "which piece of the rows">:$piece,
+    Arg<I32, "index of the piece">:$piece,
     Attn_ShareAttr:$share);
   let assemblyFormat = [{
     $value `to` $part (`meta` $meta^)? `of` $to (`listed` $listed^)? $rows `where` $mark `layer` $layer `piece` $piece
@@ -130,7 +130,7 @@ def Attn_QuantizeRowsOp : Attn_RowOp<"quantize_rows", [MemoryEffects<[MemRead, M
     Attn_Described<AnyType, "a piece of f16, bf16 or f32">:$rows,
     Attn_Described<Attn_KVType, "the cache">:$kv,
     Arg<I64, "the layer">:$layer,
-    Arg<I32, "which piece of the rows">:$piece,
+    Arg<I32, "index of the piece">:$piece,
     Attn_ShareAttr:$share,
     Optional<Attn_Described<AnyRankedTensor, "i32[1]">>:$status);
   let results = (outs
@@ -158,7 +158,7 @@ def Attn_DequantizeRowsOp : Attn_RowOp<"dequantize_rows", [MemoryEffects<[MemRea
     Optional<Attn_Described<AnyType, "metadata of each row">>:$meta,
     Attn_Described<Attn_KVType, "the cache that it is from">:$kv,
     Arg<I64, "the layer">:$layer,
-    Arg<I32, "which piece of the rows">:$piece,
+    Arg<I32, "index of the piece">:$piece,
     Attn_ShareAttr:$share);
   let results = (outs Attn_Described<AnyType, "a piece of f16, bf16 or f32">:$rows);
   let assemblyFormat = [{

@@ -47,14 +47,14 @@ def Tile_ArriveOp : Tile_Op<"arrive"> {
     The arrival counts for all lanes if an MMA was finished since they waited, because a warpgroup starts and
     finishes MMAs as one. Lanes' own reads, writes and waits need a `tile.sync warp` before it.
   }];
-  let arguments = (ins Arg<Tile_BarriersType, "the barriers">:$barriers, Arg<I32, "which of them">:$index,
+  let arguments = (ins Arg<Tile_BarriersType, "the barriers">:$barriers, Arg<I32, "index of the barrier">:$index,
                        Arg<Optional<I1>, "whether the lane arrives; uniform over the warp">:$condition);
   let assemblyFormat = "$barriers `[` $index `]` (`if` $condition^)? attr-dict `:` type($barriers)";
 }
 
 def Tile_ArriveOnCopiesOp : Tile_Op<"arrive_on_copies"> {
   let summary = "every lane arrives when its copies so far have landed";
-  let arguments = (ins Arg<Tile_BarriersType, "the barriers">:$barriers, Arg<I32, "which of them">:$index);
+  let arguments = (ins Arg<Tile_BarriersType, "the barriers">:$barriers, Arg<I32, "index of the barrier">:$index);
   let assemblyFormat = "$barriers `[` $index `]` attr-dict `:` type($barriers)";
 }
 
@@ -130,7 +130,7 @@ def Tile_TmaLoadOp : Tile_Op<"tma_load", [AttrSizedOperandSegments]> {
     Arg<I32, "coordinate along the axis of heads">:$head,
     Arg<Tile_SharedType, "the tile to fill">:$target,
     Arg<Optional<Tile_BarriersType>, "the barriers">:$barriers,
-    Arg<Optional<I32>, "which of them">:$index,
+    Arg<Optional<I32>, "index of the barrier">:$index,
     I64Attr:$lines,
     UnitAttr:$padded);
   let assemblyFormat = [{
@@ -206,7 +206,7 @@ def Tile_MbarrierWaitOp : Tile_Op<"mbarrier_wait"> {
     Phases count from 0; a fresh barrier is in phase 0, so waiting for parity 1 returns at once. `before`
     selects the phase before one of that parity: producers wait for the free stage of the previous round.
   }];
-  let arguments = (ins Arg<Tile_BarriersType, "the barriers">:$barriers, Arg<I32, "which of them">:$index,
+  let arguments = (ins Arg<Tile_BarriersType, "the barriers">:$barriers, Arg<I32, "index of the barrier">:$index,
                        Arg<I32, "parity of the phase, 0 or 1">:$parity,
                        Arg<UnitAttr, "waits for the phase before">:$before);
   let assemblyFormat = "$barriers `[` $index `]` (`before` $before^)? `parity` $parity attr-dict `:` type($barriers)";
@@ -223,13 +223,13 @@ def Tile_NamedBarrierSyncOp : Tile_Op<"named_barrier_sync"> {
     Counts the threads of whole warps, including those of `tile.named_barrier_arrive`. Barrier 0 is that of
     `tile.sync block`.
   }];
-  let arguments = (ins Arg<I32, "which barrier, 1 to 15">:$barrier, Arg<I32Attr, "threads that complete it">:$threads);
+  let arguments = (ins Arg<I32, "the named barrier, 1 to 15">:$barrier, Arg<I32Attr, "threads that complete it">:$threads);
   let assemblyFormat = "$barrier `threads` $threads attr-dict";
 }
 
 def Tile_NamedBarrierArriveOp : Tile_Op<"named_barrier_arrive"> {
   let summary = "arrives at a named barrier without waiting";
-  let arguments = (ins Arg<I32, "which barrier, 1 to 15">:$barrier, Arg<I32Attr, "threads that complete it">:$threads);
+  let arguments = (ins Arg<I32, "the named barrier, 1 to 15">:$barrier, Arg<I32Attr, "threads that complete it">:$threads);
   let assemblyFormat = "$barrier `threads` $threads attr-dict";
 }
 

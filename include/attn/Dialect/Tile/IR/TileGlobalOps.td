@@ -202,7 +202,7 @@ def Tile_AddToOp : Tile_Op<"add_to", [MemoryEffects<[MemRead, MemWrite]>]> {
 def Tile_LoadVectorOp : Tile_Op<"load_vector", [SingleBlock, MemoryEffects<[MemRead]>]> {
   let summary = "reads a one-axis fragment element by element; the region maps the element's index to the buffer's";
   let arguments = (ins Arg<Tile_BufferType, "the tensor">:$buffer);
-  let results = (outs Res<Tile_FragmentType, "its elements">:$fragment);
+  let results = (outs Res<Tile_FragmentType, "the fragment">:$fragment);
   let regions = (region SizedRegion<1>:$index);
   let assemblyFormat = "$buffer custom<Body>($index) attr-dict `:` type($buffer) `->` type($fragment)";
   let hasVerifier = 1;

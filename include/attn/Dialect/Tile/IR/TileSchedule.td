@@ -23,7 +23,7 @@ class Tile_Unsaid<string type, string desc> : OptionalParameter<"std::optional<"
 
 def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
   let mnemonic = "schedule";
-  let summary = "how one kernel is cut into tiles, warps and stages";
+  let summary = "the tiles, warps and stages of an attend kernel";
   let description = [{
     Holds all decisions about an attend kernel; the passes that write the kernel decide nothing.
 

@@ -15,12 +15,11 @@
 // possible window is [qMin - w + 1, qMax], the certain one [qMax - w + 1, qMin].
 // Union and intersection carry over part by part. One of the four ways is exact
 // (possible of a union, certain of an intersection), the other two err on the
-// safe side: possible may be too large and certain too small, never the reverse.
-// For a single row (qMin = qMax) every answer is exact.
+// safe side: the possible set may be too large and the certain set too small, never the reverse.
 //
-// A token is full, partial or out of sight by a few compares against these ends;
-// a causal tile above the diagonal, the middle of a window, the gap between sink
-// and recent are not special cases of anything.
+// A few compares against these ends tell whether a token is full, partial or out of
+// sight. A causal tile above the diagonal, the middle of a window and the gap between
+// sink and recent tokens need no special case.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_BATCH_VISIBILITY_H
@@ -33,22 +32,24 @@ namespace attn::rt {
 
 using Interval = RangeOf<int64_t>;
 
-/// Ends of an interval without end: far outside of 32 bits, and far enough from 64 to add to.
+/// Stands for an end at infinity: far outside of 32 bits, and far enough from 64 bits to add to.
 inline constexpr int64_t leastPosition = -(int64_t{1} << 40);
 inline constexpr int64_t greatestPosition = int64_t{1} << 40;
 
-/// Sorted, disjoint, not touching, none empty.
+/// A sorted list of disjoint, nonempty intervals that do not touch.
 using IntervalList = std::vector<Interval>;
 
-/// The same sets as a union of intersections, without `all` in them nor `causal` beside what implies it: what
-/// is quickest to evaluate. As it was where that would be long.
+/// Rewrites a visibility as a union of intersections, without `all` in them and without `causal` beside a
+/// term that implies it: the form that is quickest to evaluate. Returns the visibility unchanged if that form
+/// would be long.
 Visibility simplified(const Visibility &visibility);
 
-/// Does the row at position q see the token at position p? `ends` are the run-time sizes (Manifest::ends or
-/// others).
+/// Whether the row at position q sees the token at position p. `ends` are the run-time sizes of windows and
+/// sinks (by default Manifest::ends).
 bool isVisible(const Visibility &visibility, std::span<const int32_t> ends, int64_t q, int64_t p);
 
-/// Results replace what `out` held; its memory is reused.
+/// Replaces the contents of `out` by the positions that a tile of rows may see, or certainly sees; the memory
+/// of `out` is reused.
 void possiblePositions(const Visibility &visibility, std::span<const int32_t> ends, int64_t qMin,
                        int64_t qMax, IntervalList &out);
 void certainPositions(const Visibility &visibility, std::span<const int32_t> ends, int64_t qMin, int64_t qMax,
@@ -57,7 +58,8 @@ void certainPositions(const Visibility &visibility, std::span<const int32_t> end
 void unite(const IntervalList &a, const IntervalList &b, IntervalList &out);
 void intersect(const IntervalList &a, const IntervalList &b, IntervalList &out);
 
-/// Positions to tokens of an instance whose token t is at position pos0 + t: shifted and cut to [0, length).
+/// Converts positions to tokens of an instance whose token t is at position pos0 + t: shifts them and cuts
+/// them to [0, length).
 void toTokens(IntervalList &list, int64_t pos0, int64_t length);
 
 int64_t totalSize(const IntervalList &list);

@@ -1,8 +1,8 @@
 //===- CacheRows.h - Which rows an operation on a cache copies --*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A slot is a place for a token, counted through a layer of a cache: of a paged
-// cache page * pageTokens + offset. Row r goes from slot from[r], or from row r of
-// other memory, to slot to[r], or to row r; negative: the row is skipped.
+// A slot holds a token, counted through a layer of a cache: in a paged cache
+// page * pageTokens + offset. Row r goes from slot from[r], or from row r of
+// other memory, to slot to[r], or to row r; a negative slot skips the row.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_CACHE_CACHEROWS_H
@@ -15,42 +15,43 @@
 
 namespace attn::rt {
 
-/// The lists of one operation: append has `to` only, gather `from` only, move and requantize both, of one
-/// length.
+/// The lists of one operation: append has only `to`, gather only `from`, move and requantize have both, of
+/// the same length.
 struct RowLists {
   std::span<const int32_t> from, to;
   size_t size() const { return from.empty() ? to.size() : from.size(); }
 };
 
-/// The tensors of a function with an operation on a cache, as sizes and lists; the lists are those tensors'
-/// memory.
+/// The tensors of a function with an operation on a cache, as sizes and lists; the lists refer to the
+/// tensors' memory.
 struct CacheTensors {
   int32_t layers = 1;
-  int64_t slots = 0, rows = 0; ///< of a layer
+  int64_t slots = 0, rows = 0; ///< per layer
   int64_t written = 0;         ///< requantize: slots of the cache that is written
   RowLists lists;
 };
 
-/// Under which names the keys and values of the cache are known: "kv.k_pages", or "kv.k" of a packed one.
+/// The name of the keys or values of a cache: "kv.k_pages", or "kv.k" of a packed one.
 std::string cacheTensorName(const Argument &cache, bool keys);
 
-/// Checks names, dtypes and shapes against the manifest: the cache `[layers, pages, page, heads, dim]`
-/// (packed: `[layers, tokens, heads, dim]`) with its metadata, a layer for each of what an attention takes,
-/// of an append `k` and `v` `[layers, rows, heads, dim]`, and the lists `i32[rows]`. Scales that are given
-/// are finite and above 0. Errors name the tensor. What the lists hold is for RowChecker.
+/// Checks names, dtypes and shapes against the manifest. Scales that are given must be finite and above 0.
+/// Errors name the tensor. RowChecker checks the contents of the lists.
+/// - the cache, [layers, pages, page, heads, dim] (packed: [layers, tokens, heads, dim]), with its metadata
+/// - `k` and `v` of an append, [layers, rows, heads, dim]
+/// - the lists, i32[rows]
 Result<CacheTensors> readCacheTensors(const Manifest &manifest, const TensorMap &tensors);
 
-/// Room for the check of so many rows, made once: the check itself allocates nothing.
+/// Memory for the check of up to `rows` rows, reserved once: the check itself allocates nothing.
 class RowChecker {
 public:
   void reserve(size_t rows);
-  /// Refuses, naming the rows: lists that the operation does not have, a slot that the cache has not, two
-  /// rows to one slot, a slot that is read and written, and a move of which only one slot is negative. O(rows
-  /// log rows).
+  /// Refuses, naming the rows: lists that the operation does not have, a slot outside the cache, two rows to
+  /// one slot, a slot that is both read and written, and a move with only one negative slot. O(rows log
+  /// rows).
   Status check(KernelInfo::Role role, const RowLists &lists, int64_t slots) {
     return check(role, lists, slots, slots);
   }
-  /// The same of slots of two caches, one that is read and one that is written.
+  /// The check for two caches, one that is read and one that is written, with their slots.
   Status check(KernelInfo::Role role, const RowLists &lists, int64_t read, int64_t written);
 
 private:
@@ -59,10 +60,11 @@ private:
 
 /// The rows of a Movement's copies and writes of one head class, as lists. Vectors keep their capacity.
 struct MovementRows {
-  std::vector<int32_t> writeTo;          ///< for each new token; -1 where the class does not write it
+  std::vector<int32_t> writeTo;          ///< for each new token; -1 if the class does not write it
   std::vector<int32_t> copyFrom, copyTo; ///< for each token copied
 
-  /// Refuses, naming the copy or write, what lies outside the pool's pages or crosses the end of a page.
+  /// Lists a movement's rows. Refuses, naming the copy or write, moves outside the pool's pages or across the
+  /// end of a page.
   Status assign(const Movement &movement, int32_t headClass, int32_t pages, int32_t pageTokens);
 };
 

@@ -1,16 +1,16 @@
 //===- StepTables.h - Tables that one recording reads -----------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What launches of a step read of a cache, in one piece of memory whose places never
-// change: which rows are whose, how long sequences are, on which pages they lie, and
-// where new tokens go. Lengths, sequences and rows of any step within the capacity
-// fill it, so that a plan's kernel, an append and an attention over it (DevicePlan.h,
-// CacheKernels.h) are recorded once for all steps.
+// What launches of a step read of a cache, in one piece of memory whose layout never
+// changes: the rows of each sequence, lengths, pages, and the slots of new tokens.
+// Lengths, sequences and rows of any step within the capacity fit in it, so that a
+// plan's kernel, an append and an attention over it (DevicePlan.h, CacheKernels.h) are
+// recorded once for all steps.
 //
-// A sequence here is what a plan on the device knows: rows that follow each other, and
-// of each operand one run of tokens that no other sequence shows. A leaf's path of
-// nodes is such a run where all of it but the last lies in whole pages: a fork's is. Of
-// a draft every chain is a sequence, and what its rows see of the draft is the path to
-// the chain's end, in pages of one token.
+// A sequence here is what a plan on the device knows: consecutive rows and, of each
+// operand, one run of tokens that no other sequence shows. A leaf's path of nodes is such
+// a run if all of it but the last node lies in whole pages, as after a fork. Every chain
+// of a draft is a sequence: its rows see the draft's path to the chain's end, in pages
+// of one token.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_CACHE_STEPTABLES_H
@@ -23,15 +23,15 @@ namespace attn::rt {
 struct StepCapacity {
   int32_t sequences = 0, rows = 0, newTokens = 0;
   struct Operand {
-    std::string name; ///< as the kernel's argument has
+    std::string name; ///< the name of the kernel's argument
     CacheOperand shown;
-    int32_t pages = 0; ///< of a sequence
+    int32_t pages = 0; ///< per sequence
   };
   std::vector<Operand> operands;
 };
 
-/// Words of a list of up to so many new tokens: their number in a sector of its own, and their slots with
-/// room for the whole pieces that an append copies.
+/// Words of a list of up to `tokens` new tokens: their number in a sector of its own, and their slots, padded
+/// to the whole pieces that an append copies.
 constexpr size_t newTokenWords(int64_t tokens) { return static_cast<size_t>(8 + (tokens + 63) / 64 * 64); }
 
 class StepTables {
@@ -47,35 +47,36 @@ public:
   const std::vector<Part> &parts() const { return parts_; }
   size_t words() const { return words_.size(); }
 
-  /// The rows of a movement are the step's next new tokens. Those whose page is another's by the time of
-  /// `update` are left out: their node was pruned.
+  /// Adds the rows of a movement to the step's new tokens. A new token whose page was reassigned by the time
+  /// of `update` is left out: its node was pruned.
   Status take(const Cache &cache, const Movement &movement);
-  /// Cache::apply of appends, and `take` of what they move; refused as either is, before anything changes.
+  /// Cache::apply of appends, then `take` of their movement. Errors are those of both, and change nothing.
   Status append(Cache &cache, std::vector<CacheStep::Append> appends);
 
-  /// The tables of a step, of what the cache holds now. Rows are those of the groups, one behind the other.
-  /// Refuses, naming the group, the node and the nearest that is legal, what the capacity has no room for or
-  /// the device cannot plan; then nothing has changed. O(groups + pages that they have and had not at the
-  /// last update), and of all their pages where nodes have come or gone since.
+  /// Makes the tables of a step from the cache's present contents. Rows are those of the groups, in order.
+  /// Refuses, naming the group, the node and the nearest legal value, a step that exceeds the capacity or
+  /// that the device cannot plan; the tables are then unchanged. O(groups + their pages that are new since
+  /// the last update), and of all their pages if nodes were made or pruned since.
   Status update(const Cache &cache, std::span<const RowGroup> groups);
-  /// Names a node with rows in the last step that has changed since, if one has. Any thread may ask.
+  /// An error names a node with rows in the last step that has changed since. Thread-safe.
   Status checkCurrent() const {
     uint64_t none = 0;
     return watched_.check(none);
   }
-  /// Of all words the first, behind which the step has nothing.
+  /// The prefix of all words that is in use.
   std::span<const int32_t> used() const { return {words_.data(), used_}; }
-  /// Of these the first, behind which all is as at the update before: what is sent to a device that has that
-  /// one's. Block tables come last, and most steps add to none, or to a few rows.
+  /// The prefix of the used words that has changed since the update before: what is copied to a device that
+  /// has the tables of that update. Block tables come last, and most steps add to no row of them, or to a
+  /// few.
   std::span<const int32_t> changed() const { return {words_.data(), changed_}; }
-  /// Of the step that was made last.
+  /// The rows of the last step.
   int32_t rows() const { return words_[parts_[1].first + parts_[1].words - 1]; }
 
 private:
   struct Sequence {
     int32_t leaf, pages, rows, chain; ///< pages: of its path; chain: of its draft; -1: its own last tokens
   };
-  /// Whose row of the block tables it is, and of how many pages.
+  /// A row of a block table: the leaf whose pages it lists, and how many.
   struct Row {
     int32_t leaf, pages;
   };
@@ -85,10 +86,10 @@ private:
   };
   StepTables() = default;
   void layOut();
-  /// The first word of the tables that come last.
+  /// The first word of the block tables, which come last.
   size_t blockTables() const { return parts_[parts_.size() - capacity_.operands.size()].first; }
   Status checkRoom(int64_t tokens) const;
-  /// Of the request at hand, for messages: text is made only where there is one.
+  /// The request at hand, for messages: text is made only for an error.
   struct Where {
     size_t request;
     std::string operator+(const std::string &rest) const;
@@ -108,7 +109,7 @@ private:
   std::vector<NewToken> taken_;
   std::vector<Sequence> sequences_; ///< of the step that is being made
   int64_t rows_ = 0;
-  // Of the last update: the cache, its shape, and the rows of the block tables.
+  // The cache of the last update, its shape, and the rows of the block tables.
   uint64_t serial_ = 0, shape_ = 0;
   std::vector<Row> written_;
   WatchedNodes watched_;

@@ -23,7 +23,7 @@ inline AttnStatus statusOf(const Status &status) {
   return statusOf(kinds[static_cast<size_t>(status.error().kind)], status.error().message.c_str());
 }
 
-/// Does what a function of the API does, and lets nothing out but a status.
+/// Runs the body of a function of the API. Exceptions become a status.
 template <typename Body> AttnStatus guarded(Body body) noexcept {
   try {
     return statusOf(body());
@@ -36,7 +36,7 @@ template <typename Body> AttnStatus guarded(Body body) noexcept {
   }
 }
 
-/// The same for functions that answer without a status.
+/// Runs the body of a function that returns a value without a status. Exceptions become `otherwise`.
 template <typename T, typename Body> T guardedValue(T otherwise, Body body) noexcept {
   try {
     return body();

@@ -1,9 +1,9 @@
 //===- Lock.h - A mutex that survives fork ----------------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A child process has a copy of every object and one thread of those that used them.
-// A mutex that another thread held stays locked in the child for ever, around an
-// object that is half changed. So in the child all mutexes are made new, and those
-// that were held refuse to be locked, with an error instead of a deadlock.
+// A child process has a copy of every object and only one of the threads that used
+// them. A mutex that another thread held stays locked in the child for ever, around an
+// object that is half changed. So the child makes all mutexes new, and those that were
+// held refuse to be locked, with an error instead of a deadlock.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_CAPI_LOCK_H
@@ -15,7 +15,7 @@
 
 namespace attn::rt::capi {
 
-/// Forks between the start of the process (of its first ancestor) and now.
+/// The number of forks from the process's first ancestor to this process.
 unsigned forkCount();
 
 class Lock {
@@ -25,7 +25,7 @@ public:
   Lock(const Lock &) = delete;
   Lock &operator=(const Lock &) = delete;
 
-  /// `what` begins the message.
+  /// Locks the mutex. `what` begins the error's message.
   Result<std::unique_lock<std::mutex>> take(const char *what) {
     if (broken_)
       return Error{ErrorKind::Device, std::string(what) + " was used by another thread when this process was "

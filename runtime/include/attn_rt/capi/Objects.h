@@ -1,8 +1,8 @@
 //===- Objects.h - What is behind the handles of the C API ------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A handle holds a shared pointer, and what an object was made from is held by the
-// object: destruction is possible in any order. Locks are taken in the order plan,
-// cache, batch, device.
+// A handle holds a shared pointer, and an object holds the objects it was made from:
+// handles may be destroyed in any order. Locks are taken in the order plan, cache,
+// batch, device.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_CAPI_OBJECTS_H
@@ -26,39 +26,39 @@ class Adopted;
 /// A device that threads share.
 struct SharedDevice {
   std::unique_ptr<Device> device;
-  HostDevice *host = nullptr; ///< the device, where it is one
+  HostDevice *host = nullptr; ///< the device, if it is the host device
   int index = 0;
   std::string target;
   Lock lock;
   bool (*interrupted)() = nullptr; ///< attnDeviceSetInterrupt
   unsigned born = forkCount();
 
-  /// To oneself. Refused in a process that was forked since, where it is a GPU's: the driver does not follow.
+  /// Locks the device. Refused for a GPU in a process that was forked since: the driver does not follow.
   Result<std::unique_lock<std::mutex>> hold();
-  /// The same, with work going to this stream.
+  /// Locks the device, and sends its work to this stream.
   Result<std::unique_lock<std::mutex>> use(uintptr_t stream = 0);
-  /// Planning allocates and copies, which no graph can do again: refused while the stream is captured.
+  /// Planning allocates and copies, which no graph can repeat: refused while the stream is captured.
   Status checkPlanning(uintptr_t stream);
 };
 
-/// Memory of the device that is freed with the device held.
+/// Memory of the device that is freed with the device locked.
 struct OwnedMemory {
   std::shared_ptr<SharedDevice> device;
   Buffer buffer;
   ~OwnedMemory();
 };
 
-/// Where a plan is made and lies. What a plan leaves is the room of the next one with the same options on the
-/// same stream: memory is longer in the making than a plan, and freeing it waits for all work of the device.
+/// The workspace of a plan. A destroyed plan leaves its workspace to the next plan with the same options on
+/// the same stream: memory takes longer to make than a plan, and freeing it waits for all work of the device.
 struct PlanRoom {
   PlanOptions options;
   PlanLimits limits;
   PlanCapacity capacity;
   std::optional<Planner> planner;
   std::optional<Session> session;
-  Plan plan, next;       ///< what was planned last; memory for the next one
-  uint64_t stream = 0;   ///< Device::streamNumber of all its work,
-  bool oneStream = true; ///< while that goes to one
+  Plan plan, next;       ///< what was planned last; memory for the next plan
+  uint64_t stream = 0;   ///< Device::streamNumber of all its work
+  bool oneStream = true; ///< whether all work went to one stream
 };
 
 struct LoadedKernel {
@@ -69,15 +69,15 @@ struct LoadedKernel {
   std::shared_ptr<Module> module;
   std::vector<std::string> slots;
   bool checked = false;
-  /// Of plans that nobody has any more, the oldest first; used with the device held.
+  /// Workspaces of destroyed plans, the oldest first; used with the device locked.
   std::vector<PlanRoom> rooms;
   ~LoadedKernel();
-  /// The room that a plan with these options finds, or none.
+  /// The workspace for a plan with these options, if there is one.
   std::optional<PlanRoom> takeRoom(const PlanOptions &options);
   void leaveRoom(PlanRoom &&room);
 };
 
-/// What a caller's buffer must be.
+/// The demands on a caller's buffer.
 struct SlotNeed {
   size_t bytes = 0;
   size_t alignment = 1;
@@ -88,20 +88,20 @@ struct SharedBatch {
   CacheBatch content;
   std::map<std::string, std::vector<int64_t>> shapes; ///< of tensors that scores read
   std::atomic<uint64_t> version = 0;                  ///< changes with the content
-  bool built = false;                                 ///< from a cache
+  bool built = false;                                 ///< whether it was built from a cache
   Lock lock;
 
   Status fits(const Manifest &manifest) const;
   Result<SlotNeed> need(const Manifest &manifest, const std::string &slot) const;
 };
 
-/// Copies the contents, or only what describes them.
+/// Copies a tensor: its contents if `needsData` says so, else only dtype and shape.
 Result<Tensor> tensorFrom(const AttnTensor &given, size_t index,
                           const std::function<bool(const std::string &)> &needsData);
 
 Status setEnds(const Manifest &manifest, const int32_t *ends, size_t count, Batch &batch);
 
-/// A number that was never given before, for SharedBatch::version.
+/// A number that was never returned before, for SharedBatch::version.
 uint64_t newVersion();
 
 struct PlannedBatch : PlanRoom {
@@ -110,17 +110,18 @@ struct PlannedBatch : PlanRoom {
   ~PlannedBatch();
 
   std::shared_ptr<LoadedKernel> kernel;
-  std::vector<int> slots;      ///< of the session, by the kernel's
-  std::vector<size_t> ranks;   ///< of the kernel's slots: strides that each may be given
-  std::vector<size_t> written; ///< of the kernel's slots: results
+  std::vector<int> slots;      ///< of the session, by the kernel's slot
+  std::vector<size_t> ranks;   ///< by the kernel's slot: rank of the strides that it accepts
+  std::vector<size_t> written; ///< the kernel's slots that hold results
   std::vector<SlotNeed> needs;
   std::shared_ptr<SharedBatch> batch; ///< of the last update, as of this version
   uint64_t version = 0;
-  Batch beforeGrowth; ///< memory for what the batch was, until it has grown
+  Batch beforeGrowth; ///< memory for the batch before its growth, until it has grown
   LogCounts counts;   ///< see attn::rt::checkCurrent
   int64_t rows = 0;
   int extended = 0;
-  /// Memory of a plan that is made on the device, first of all, and what it is made of.
+  /// A buffer of a plan that is made on the device: the plan's memory first, then the tables that it is made
+  /// from.
   struct DeviceTable {
     std::string name;
     size_t bytes;
@@ -129,29 +130,29 @@ struct PlannedBatch : PlanRoom {
     bool own = true;
   };
   std::vector<DeviceTable> deviceTables;
-  bool ready = false; ///< the device has what was planned last, or the kernel that plans
+  bool ready = false; ///< whether the device has what was planned last, or the kernel that plans
   bool fixed = false, onDevice = false;
   Lock lock;
 
-  /// Refused, it leaves the plan as it was, as `grow` does.
+  /// Plans a batch. An error leaves the plan unchanged, as in `grow`.
   Status update(std::shared_ptr<SharedBatch> given, uintptr_t stream, bool &wasExtended);
-  /// With what growBatch makes of the batch of the last update.
+  /// Plans the batch that growBatch makes of the last update's.
   Status grow(int32_t tokens, int64_t apart, uintptr_t stream, bool &wasExtended);
   Status run(const uint64_t *addresses, const size_t *bytes, const int64_t *const *strides, size_t count,
              uintptr_t stream);
-  /// Its batch was the largest: from now on plans are made on the device.
+  /// Makes plans on the device from now on; the last batch was the largest.
   Status moveToDevice(int64_t tokens, uintptr_t stream);
   Status bind(const uint64_t *addresses, const size_t *bytes, size_t count);
   Status make(uintptr_t stream);
-  /// The host device knows the caller's tables for as long as `adopted` lives.
+  /// Registers the caller's tables on the host device while `adopted` lives.
   Status adoptTables(std::optional<Adopted> &adopted) const;
-  /// The batch, held, where it still is what was planned.
+  /// Locks the batch; an error if it is no longer what was planned.
   Result<std::unique_lock<std::mutex>> hold() const;
 
 private:
-  /// Work goes to the device's stream, which is held.
+  /// Notes that work goes to the locked device's stream.
   void noteStream();
-  /// A batch that has outgrown the plan's room needs this much.
+  /// The workspace for a batch that has outgrown the plan's workspace.
   struct NextRoom {
     PlanLimits limits;
     PlanCapacity capacity;
@@ -161,15 +162,15 @@ private:
   Status upload(const SharedBatch &given, const Plan &made, const PlanCapacity *room, uintptr_t stream,
                 bool &begun);
   Status checkAddress(size_t slot, uint64_t address, size_t bytes, bool isDense) const;
-  /// That kernels can take them, and that tensors lie in their bytes.
+  /// Checks that kernels accept the strides, and that tensors lie within their bytes.
   Status checkStrides(const size_t *bytes, const int64_t *const *strides);
-  /// That results overwrite nothing that blocks may still have to read, nor each other.
+  /// Checks that results overwrite neither each other nor what blocks may still read.
   Status checkOverlaps(const uint64_t *addresses, const size_t *bytes) const;
-  /// That what the plan reads is there, and that a recording of it may be replayed.
+  /// Checks that what the plan reads still exists, and that a recording of it may be replayed.
   Status checkCurrent();
 };
 
-/// What `make` writes about what was planned last.
+/// Writes the text that `make` makes of what was planned last.
 Status describePlan(
     const AttnPlan *plan, AttnBytes **text,
     const std::function<std::string(const Manifest &, const Batch &, const Plan &, const GpuModel &)> &make);

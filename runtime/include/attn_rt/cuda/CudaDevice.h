@@ -19,10 +19,11 @@ struct CudaOptions {
       nullptr; ///< a CUstream of the same device's primary context; null is the legacy default stream
 };
 
-/// Says why where it cannot: no driver, a driver too old (with both versions), no such device.
+/// Opens a CUDA device. An error says why it cannot: no driver, a driver that is too old (with both
+/// versions), no such device.
 Result<std::unique_ptr<Device>> openCudaDevice(const CudaOptions &options = {});
 
-/// How many devices a driver finds; 0 without one.
+/// The number of devices that a driver finds; 0 without a driver.
 int cudaDeviceCount();
 inline bool cudaIsAvailable() { return cudaDeviceCount() > 0; }
 

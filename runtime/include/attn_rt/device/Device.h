@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // One interface, two devices: `cuda` (a GPU through its driver) and `host` (the
 // executor that runs the machine level of the same kernel on a CPU). One suite,
-// test/runtime/device/ConformanceTest.cpp, says what both must do.
+// test/runtime/device/ConformanceTest.cpp, tests what both must do.
 //
-// Work goes to one stream in the order of the calls; which one may be changed between
-// calls. Copies out and synchronize wait for it, nothing else does, and an error of a
-// launch may appear only there. Objects are used by one thread at a time: who shares a
-// device locks it.
+// Work goes to one stream in the order of the calls; the stream may be changed between
+// calls. Only copies out and synchronize wait for it, and an error of a launch may
+// appear only there. Use a device from one thread at a time: threads that share a
+// device lock it.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_DEVICE_DEVICE_H
@@ -31,24 +31,24 @@ struct DeviceProperties {
   int threadsPerBlock = 1024;
   int64_t l2Bytes = 0;
   int64_t memoryBytes = 0;
-  int computeCapability = 0; ///< 90 for sm_90; 0 where that means nothing
+  int computeCapability = 0; ///< 90 for sm_90; 0 on the host device
   int driverVersion = 0;     ///< as CUDA counts: 12040 is 12.4
 };
 
-/// What the traffic of an allocation counts as in the host device's counters.
+/// The counters of the host device that count the traffic of an allocation.
 enum class MemoryUse : uint8_t { Plain, Partials };
 
-/// Kernels in every form that is at hand; each device takes the one it understands.
+/// Kernels in every form at hand; each device loads the form that it runs.
 struct ModuleSource {
   std::string name; ///< for messages
   std::string_view ptx;
-  std::span<const std::vector<uint8_t>> cubins; ///< which together have the kernels that the PTX has
+  std::span<const std::vector<uint8_t>> cubins; ///< together they hold the kernels of the PTX
   std::span<const host::HostKernel> hostKernels;
 };
 
-/// A part of what is copied to one allocation.
+/// A part of the bytes that one copy writes to an allocation.
 struct CopyPiece {
-  size_t offset; ///< in bytes, from where the copy goes
+  size_t offset; ///< in bytes, from the copy's destination
   const void *from;
   size_t bytes;
 };
@@ -57,8 +57,8 @@ struct LaunchShape {
   std::array<uint32_t, 3> grid{1, 1, 1};
   std::array<uint32_t, 3> block{1, 1, 1};
   uint32_t sharedBytes = 0;
-  /// May begin before the launch in front has ended, where the device can: the kernel itself waits for what
-  /// that one writes.
+  /// May begin before the launch in front has ended, if the device can overlap them: the kernel itself waits
+  /// for the data that the launch in front writes.
   bool overlapsPrevious = false;
 };
 
@@ -71,8 +71,8 @@ public:
 class Module {
 public:
   virtual ~Module();
-  /// A kernel by name, made ready to be launched with this much dynamic shared memory. Errors name the
-  /// kernel, and the limit where the device has less.
+  /// Finds a kernel by name and prepares its launch with this much dynamic shared memory. Errors name the
+  /// kernel and, if the device has less shared memory, the limit.
   virtual Result<Kernel *> kernel(const std::string &name, int64_t sharedBytes) = 0;
 };
 
@@ -81,8 +81,8 @@ public:
   virtual ~Event();
 };
 
-/// Launches to be done again, with the arguments that they were recorded with. Kernels, and the memory that
-/// arguments point to, must outlive it.
+/// Launches that can be replayed with the arguments that they were recorded with. Kernels, and the memory
+/// that arguments point to, must outlive the recording.
 class Recording {
 public:
   virtual ~Recording();
@@ -95,44 +95,49 @@ public:
   virtual std::string_view kind() const = 0;
   virtual const DeviceProperties &properties() const = 0;
 
-  /// At least 256-byte aligned, contents unspecified. `label` is for messages and reports. A size of 0 gives
-  /// an address that may be freed and not accessed.
+  /// Allocates memory, at least 256-byte aligned, with unspecified contents. `label` is for messages and
+  /// reports. A size of 0 gives an address that may be freed but not accessed.
   virtual Result<DeviceAddress> allocate(size_t bytes, const std::string &label,
                                          MemoryUse use = MemoryUse::Plain) = 0;
   virtual Status free(DeviceAddress address) = 0;
   virtual Status copyIn(DeviceAddress to, const void *from, size_t bytes) = 0;
-  /// Pieces in the order of their offsets, as one copy where that is cheaper. What lay between them is lost.
+  /// Copies pieces, sorted by offset, as one copy if that is cheaper. Bytes between the pieces become
+  /// unspecified.
   virtual Status copyPieces(DeviceAddress to, std::span<const CopyPiece> pieces);
   virtual Status copyOut(void *to, DeviceAddress from, size_t bytes) = 0;
-  /// Between two places of the device's memory that do not overlap.
+  /// Copies between two ranges of the device's memory that do not overlap.
   virtual Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) = 0;
-  /// Recorded as launches are.
+  /// Fills memory with a byte. Recorded as launches are.
   virtual Status fill(DeviceAddress to, uint8_t byte, size_t bytes) = 0;
-  /// Makes a whole allocation useless: NaN in every float format, and unwritten where the device keeps track.
+  /// Invalidates a whole allocation: NaN in every float format, and unwritten if the device tracks writes.
   virtual Status poison(DeviceAddress address, size_t bytes) = 0;
 
-  /// The 128 bytes through which bulk copies of a kernel see a tensor. Errors name its map.
+  /// Encodes a tensor map, the 128 bytes through which TMA copies of a kernel see a tensor. Errors name the
+  /// map.
   virtual Result<EncodedMap> encode(const BulkTensor &tensor) = 0;
 
   virtual Result<std::unique_ptr<Module>> load(const ModuleSource &source) = 0;
   /// `args` points to each parameter's value; they are read before the call returns.
   virtual Status launch(const Kernel &kernel, const LaunchShape &shape, void **args) = 0;
   virtual Status synchronize() = 0;
-  /// The stream of all work to come: a CUstream of the device's context; null is the legacy default stream.
-  /// Costs next to nothing where nothing was copied in. The host device, whose work has ended when a call
-  /// returns, takes any.
+  /// Sends all later work to a stream: a CUstream of the device's context; null is the legacy default stream.
+  /// Costs next to nothing if no copy to the device is pending. The host device, whose work has ended when a
+  /// call returns, accepts any stream.
   virtual Status useStream(void *stream) = 0;
-  /// The number of that stream, which no other has, before or after; 0 where the driver tells none,
-  /// and while the stream is captured.
+  /// The number of that stream, unique over time; 0 if the driver gives none, and while the stream is
+  /// captured.
   virtual uint64_t streamNumber() = 0;
 
-  /// From here to endRecording launches and fills are noted and not done. Nothing else may go to the stream.
+  /// Starts a recording: until endRecording, launches and fills are recorded and not run. No other work may
+  /// go to the stream.
   virtual Status beginRecording() = 0;
-  /// Ends it also where it fails: a launch in between was refused, or the device cannot record.
+  /// Ends the recording, even if it fails: because a launch in between was refused, or because the device
+  /// cannot record.
   virtual Result<std::unique_ptr<Recording>> endRecording() = 0;
-  /// Whether launches are noted instead of done: between these two, or as the caller captures the stream.
+  /// Whether launches are recorded instead of run: between these two calls, or while the caller captures the
+  /// stream.
   virtual bool isRecording() = 0;
-  /// Does the recorded launches in their order, at the cost of about one.
+  /// Runs the recorded launches in their order, at about the cost of one launch.
   virtual Status replay(const Recording &recording) = 0;
 
   virtual Result<std::unique_ptr<Event>> createEvent() = 0;
@@ -141,7 +146,7 @@ public:
   virtual Result<double> elapsed(Event &begin, Event &end) = 0;
 };
 
-/// Memory that frees itself. Its device must outlive it.
+/// Device memory that frees itself. Its device must outlive it.
 class Buffer {
 public:
   Buffer() = default;

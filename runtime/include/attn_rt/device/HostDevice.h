@@ -7,24 +7,25 @@
 
 namespace attn::rt {
 
-/// The device that runs everywhere and checks what it runs. Findings do not fail a launch: they add up in
-/// report().
-///
-/// Kernels are native code in this process, and nothing confines them. Compiled with checks, each access is
-/// looked at first, and one that would fault is a finding; without, a kernel that is wrong, or reads tables
-/// that are, may write anywhere or end the process with a signal. Around launches handlers of SIGSEGV,
-/// SIGBUS, SIGFPE, SIGILL and SIGTRAP say on standard error which kernel it was, and hand on to the handlers
-/// that were there (host::LaunchOptions::nameSignals, or ATTN_HOST_SIGNALS=0, leaves them alone).
-/// What a host device was asked to do since the last reset: replays of one recording differ in none of it.
+/// The work of a host device since the last reset. Replays of one recording do exactly the same work.
 struct HostWork {
   uint64_t launches = 0, copies = 0, allocations = 0;
-  uint64_t shapes = 0;    ///< a hash over kernels, grids and sizes
-  uint64_t arguments = 0; ///< and over all arguments, addresses among them
+  uint64_t shapes = 0;    ///< a hash of kernels, grids and sizes
+  uint64_t arguments = 0; ///< a hash of all arguments, addresses among them
 };
 
+/// The device that runs everywhere and checks what it runs. Findings do not fail a launch: report() collects
+/// them.
+///
+/// Kernels are native code in this process, and nothing confines them. In code compiled with checks, each
+/// access is checked first, and an access that would fault is a finding. Without checks, a kernel that is
+/// wrong, or reads wrong tables, may write anywhere or end the process with a signal. During launches,
+/// handlers of SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGTRAP name the kernel on standard error, then call the
+/// handlers that were installed before (host::LaunchOptions::nameSignals, or ATTN_HOST_SIGNALS=0, turns them
+/// off).
 class HostDevice : public Device {
 public:
-  /// For the launches to come.
+  /// The options of later launches.
   virtual host::LaunchOptions &options() = 0;
   /// Findings and counters of all launches since the last reset.
   virtual const host::Report &report() const = 0;
@@ -32,11 +33,11 @@ public:
   virtual const HostWork &work() const = 0;
   virtual void resetWork() = 0;
 
-  /// Makes memory of the caller an allocation, all of it written, until it is released; nothing is copied.
-  /// Refused where it overlaps another.
+  /// Registers memory of the caller as an allocation, all of it written, until it is released. Copies
+  /// nothing. Refuses memory that overlaps another allocation.
   virtual Status adopt(void *memory, size_t bytes, const std::string &label) = 0;
   virtual Status release(void *memory) = 0;
-  /// Does one allocation hold all of this?
+  /// Whether one allocation holds all of this memory.
   virtual bool holds(const void *memory, size_t bytes) const = 0;
 };
 

@@ -52,8 +52,8 @@ struct ForestStats {
   int64_t maxTiles = 0; ///< of the block with the most
   int usedBlocks = 0;
   double flops = 0;            ///< of whole tiles
-  double rooflineSeconds = 0;  ///< all bytes at full bandwidth, or all FLOPs at the peak
-  double estimatedSeconds = 0; ///< no less than the largest share takes
+  double rooflineSeconds = 0;  ///< the larger of: all bytes at full bandwidth, all FLOPs at the peak
+  double estimatedSeconds = 0; ///< at least the time of the largest share
 
   double meanTiles() const { return usedBlocks ? static_cast<double>(tiles) / usedBlocks : 0; }
   double balance() const { return tiles ? static_cast<double>(maxTiles) / meanTiles() : 1; }
@@ -62,10 +62,10 @@ struct ForestStats {
 
 /// Copies of a tile of packed rows that all read the same key tiles.
 struct ForestWorkTile {
-  int32_t node;     ///< of by-query: the node of the row
+  int32_t node;     ///< the node of the row, for by-query
   int32_t segments; ///< nodes whose tokens are read
   int32_t packedRows;
-  bool partial; ///< other work tiles hold results for some of its rows
+  bool partial; ///< whether other work tiles hold results for some of its rows
   int64_t tiles;
   int64_t copies;
 };
@@ -79,14 +79,15 @@ struct ForestPiece {
 
 class ForestPlanner {
 public:
-  /// The workload must outlive it.
+  /// The workload must outlive the planner.
   ForestPlanner(const Workload &workload, ForestOptions options);
 
-  /// The nodes must have passed checkForest. Fails only where a sum exceeds 63 bits. Deterministic.
+  /// Plans a step. The nodes must have passed checkForest. Fails only if a sum exceeds 63 bits.
+  /// Deterministic.
   Result<ForestStats> plan(std::span<const ForestNode> nodes);
 
-  /// Of the last plan (whose nodes must still be there), in the order of work tiles, or of blocks where
-  /// shares are cut.
+  /// Calls `sink` for each piece of the last plan, whose nodes must still exist: in the order of work tiles
+  /// or, if shares are cut, of blocks.
   void forEachPiece(const std::function<void(const ForestPiece &)> &sink);
   std::span<const ForestWorkTile> workTiles() const { return workTiles_; }
 
@@ -104,7 +105,7 @@ private:
   std::vector<Deal> deals_;
   std::vector<std::pair<int64_t, int32_t>> heap_;
   std::span<const ForestNode> nodes_;
-  int shares_ = 0; ///< 0: dealt out whole
+  int shares_ = 0; ///< 0: work tiles are assigned whole
   int64_t mergedOutputs_ = 0;
 
   struct Cuts {

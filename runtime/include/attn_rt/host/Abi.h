@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The boundary between the two halves of the host device. A kernel gets a
 // pointer to its lane and the array of parameters. It reads special registers
-// straight from the lane, passes operands of warp-wide operations through its
-// column of the warp's exchange buffer (word w of lane l is at [w * 32 + l], so
-// that the operation finds each operand as one vector over the lanes), and calls
-// the functions below by name.
+// from the lane, passes operands of warp-wide operations through its column of
+// the warp's exchange buffer (word w of lane l is at [w * 32 + l], so that the
+// operation finds each operand as one vector over the lanes), and calls the
+// functions below by name.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_HOST_ABI_H
@@ -46,8 +46,8 @@ inline constexpr size_t kLaneExchangeOffset = offsetof(LaneAbi, exchange);
 inline constexpr size_t kLaneSharedOffset = offsetof(LaneAbi, shared);
 inline constexpr unsigned kExchangeWords = 2048;
 
-/// Where dynamic shared memory starts in the window: at exactly its declared
-/// alignment and no better, so that a missing alignment shows.
+/// The offset of dynamic shared memory in the window: at exactly its declared alignment and no better, so
+/// that a missing alignment shows.
 inline constexpr uint32_t dynamicSharedOffset(uint32_t staticBytes, uint32_t alignment) {
   uint32_t offset = (staticBytes + alignment - 1) / alignment * alignment;
   return (offset / alignment) % 2 ? offset : offset + alignment;
@@ -59,13 +59,13 @@ enum class VoteKind : uint32_t { Any, All, Ballot, Uni };
 inline constexpr unsigned kMmaA = 0, kMmaB = 4, kMmaC = 6; ///< operands of a step
 inline constexpr unsigned kMatrixData = 1;                 ///< stmatrix: word 0 holds the row's offset
 
-/// An accumulator in flight has no value. The code carries a signalling NaN that no arithmetic
-/// makes: it says which issue of the warpgroup, which chain of it and which register this is.
+/// An accumulator in flight has no value. The code carries a signalling NaN that no arithmetic makes: it
+/// encodes the issue of the warpgroup, the chain of the issue and the register.
 inline constexpr uint32_t kInFlight = 0xffa00000, kInFlightMask = 0xffe00000;
 inline constexpr unsigned kInFlightChainShift = 7, kInFlightIssueShift = 10;
 inline constexpr unsigned kMaxChains = 8, kIssueNumbers = 2048;
 
-/// Wrong uses of registers that the compiler half sees.
+/// Wrong uses of registers that the compiler half detects.
 enum class Misuse : uint32_t { ReadInFlight, WrittenAfterFence };
 
 struct Symbol {

@@ -6,10 +6,10 @@
 //
 //     compiler: CodeObject -> bytes      any process: bytes -> CodeObject -> LoadedCode
 //
-// Loading is what a linker does with one object, and takes well under a millisecond:
-// sections are laid out, relocations applied, calls bound to the functions of Abi.h.
-// Bytes that are damaged are refused, but who can write them can have any code
-// executed: artifacts carry a hash for the one and belong to their user for the other.
+// Loading does what a linker does with one object, and takes well under a millisecond:
+// it lays out sections, applies relocations and binds calls to the functions of Abi.h.
+// Damaged bytes are refused, but whoever can write them can have any code executed:
+// artifacts carry a hash against damage, and belong to their user.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_HOST_CODEOBJECT_H
@@ -22,12 +22,13 @@
 
 namespace attn::rt::host {
 
-/// Of the functions that code may call, of LaneAbi, and of the bytes of a CodeObject: raised with any change.
+/// The version of the functions that code may call, of LaneAbi and of the bytes of a CodeObject. Any change
+/// raises it.
 inline constexpr uint32_t codeVersion = 4;
 
-/// CPU models that code is made for, from the oldest: a short list, so that kernels round alike everywhere.
+/// CPU models that code is made for, oldest first: a short list, so that kernels round alike everywhere.
 inline constexpr std::string_view cpuModels[] = {"x86-64-v2", "x86-64-v3"};
-/// The newest of them that this machine is.
+/// The newest of cpuModels that this machine supports.
 std::string_view thisCpu();
 
 struct CodeObject {
@@ -37,16 +38,16 @@ struct CodeObject {
   std::vector<uint8_t> elf;
 };
 
-/// Texts of operations that unchecked code never reports are left out.
+/// Writes a code object. For unchecked code, the texts of operations that it never reports are left out.
 std::vector<uint8_t> writeCodeObject(const CodeObject &object);
-/// Refuses what is malformed or of another version, and says so; `name` begins the message.
+/// Reads a code object. Refuses malformed bytes and other versions; `name` begins the message.
 Result<CodeObject> readCodeObject(std::span<const uint8_t> bytes, const std::string &name);
 
-/// Code in this process's memory, which it frees.
+/// Code loaded into this process's memory, which it frees.
 class LoadedCode {
 public:
-  /// Refuses code for a CPU that this machine is not, and objects that are malformed, call what nobody has,
-  /// or lack one of the kernels.
+  /// Loads code. Refuses code for a CPU that this machine does not support, and objects that are malformed,
+  /// call unknown functions, or lack one of their kernels.
   static Result<std::unique_ptr<LoadedCode>> load(const CodeObject &object, const std::string &name);
   ~LoadedCode();
   LoadedCode(const LoadedCode &) = delete;

@@ -1,8 +1,8 @@
 //===- Kernel.h - Native code of a kernel, for the host device --*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the compiler half of the host device hands to the runtime half, by way of a
-// CodeObject: an entry point and, for reports, what each instrumented operation was
-// in the machine-level text.
+// What the compiler half of the host device hands to the runtime half, through a
+// CodeObject: an entry point and, for reports, the machine-level text of each
+// instrumented operation.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_HOST_KERNEL_H
@@ -27,7 +27,7 @@ struct HostOpInfo {
   Access access = Access::None;
   Space space = Space::Generic;
   uint16_t bytes = 0;     ///< per lane
-  uint16_t alignment = 1; ///< what the operation promises; checked
+  uint16_t alignment = 1; ///< promised by the operation; checked
   bool invariant = false; ///< ld.global.nc: the data must not change during the grid
 };
 
@@ -41,8 +41,7 @@ struct WarpStep {
   uint32_t op = 0;
 };
 
-/// What a warp does without its lanes in between: a run of matrix operations that only
-/// feed each other.
+/// A run of matrix operations that only feed each other: the warp executes them without its lanes in between.
 struct WarpProgram {
   std::vector<WarpStep> steps;
 };
@@ -50,7 +49,7 @@ struct WarpProgram {
 /// Accumulators of a run of wgmma: 64 rows, `n` columns, f32.
 struct WgmmaChain {
   uint16_t n = 0;
-  uint16_t acc = kNoWord; ///< first of n/2 words; without them the sum starts at zero
+  uint16_t acc = kNoWord; ///< first of n/2 words; kNoWord: the sum starts at zero
   static constexpr uint16_t kNoWord = 0xffff;
 };
 
@@ -59,18 +58,18 @@ struct WgmmaStep {
   uint32_t op = 0;
   uint8_t chain = 0;
   bool half = false, transposed = false;   ///< f16, not bf16; the right operand is MN-major
-  bool lhsTransposed = false;              ///< so is a left operand that has a descriptor
+  bool lhsTransposed = false;              ///< a left operand with a descriptor is MN-major
   uint16_t lhs = WgmmaChain::kNoWord;      ///< first of four words of a left operand in registers
   uint16_t lhsAddress = 0, rhsAddress = 0; ///< descriptors
 };
 
-/// What the warps of a warpgroup issue together: wgmma that only feed each other.
+/// A run of wgmma that only feed each other, issued together by the warps of a warpgroup.
 struct WgmmaProgram {
   std::vector<WgmmaChain> chains;
   std::vector<WgmmaStep> steps;
 };
 
-/// A list that the kernels of a module share; copies are cheap and nobody changes it.
+/// An immutable list that the kernels of a module share; copies are cheap.
 template <typename T> class SharedList {
 public:
   SharedList() = default;
@@ -92,15 +91,15 @@ struct HostKernel {
   SharedList<HostOpInfo> ops; ///< indexed by the op number that the code passes
   SharedList<WarpProgram> programs;
   SharedList<WgmmaProgram> wgmmaPrograms;
-  /// Size of each parameter's value; a kernel that does not say can be launched and not recorded.
+  /// Size of each parameter's value; a kernel without sizes can be launched but not recorded.
   std::vector<uint32_t> parameterBytes;
   uint32_t sharedAlignment = 16; ///< declared alignment of dynamic shared memory
   uint32_t staticShared = 0;     ///< bytes of static shared memory, placed before it
-  /// Parameters (by number) that stores and atomics may derive their pointers from, and tensor maps
-  /// that bulk stores go through; any allocation may be written if that could not be told.
+  /// Parameters (by number) that stores and atomics may derive their pointers from, and tensor maps that TMA
+  /// stores use. If these are unknown, `writesAnywhere` holds: any allocation may be written.
   std::vector<uint32_t> writtenParameters;
   bool writesAnywhere = true;
-  uint32_t blocksPerMultiprocessor = 1; ///< that it is compiled for: they share the registers
+  uint32_t blocksPerMultiprocessor = 1; ///< as compiled for: they share the registers
   bool checked = false;                 ///< loads and stores are instrumented
 };
 

@@ -7,7 +7,7 @@
 //   Report report = launch(kernel, {blocks}, {128}, sharedBytes, args, memory, options);
 //   if (!report.clean()) fputs(report.describe().c_str(), stderr);
 //
-// How it works is told in runtime/src/host/machine/Machine.h.
+// runtime/src/host/machine/Machine.h explains how it works.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_HOST_LAUNCH_H
@@ -40,15 +40,15 @@ struct LaunchOptions {
       true;          ///< say on standard error in which kernel a SIGSEGV or the like arose, and hand it on
   bool check = true; ///< detectors and counters; needs a kernel compiled with checks
   unsigned maxFindings = 32; ///< distinct findings kept; all are counted
-  /// Asked a few times a second by the thread that launches, on its own stack; true: the launch ends early,
-  /// and its results are not there. Null: nobody is asked.
+  /// Polled a few times a second by the thread that launches, on its own stack; true ends the launch early,
+  /// without results. Null: not polled.
   bool (*interrupted)() = nullptr;
 };
 
 enum class FindingKind { Race, Uninitialized, OutOfBounds, Misaligned, Sync, Deadlock };
 const char *toString(FindingKind kind);
 
-/// One fault of the kernel: the first instance, and how often its operation did it.
+/// A fault of the kernel: the first instance, and how often its operation repeated it.
 struct Finding {
   FindingKind kind;
   std::string kernel;
@@ -56,7 +56,7 @@ struct Finding {
   std::string location; ///< of that operation, file:line:col
   std::array<uint32_t, 3> block{}, thread{};
   std::string address; ///< "k_pages + 1048576 (16 bytes, 0 past its end)", "shared + 64"
-  std::string message; ///< what is wrong, and with whom
+  std::string message; ///< the fault, and the other access that it involves
   uint64_t count = 1;
 };
 
@@ -67,8 +67,8 @@ struct Counters {
   uint64_t bytesAtomic = 0;                 ///< global atomics, apart from the above
   uint64_t sectorBytesUsed = 0, sectorBytesSpanned = 0;
   uint64_t wavefronts = 0, wavefrontsNeeded = 0; ///< shared memory
-  /// Operands of wgmma by the rule of ldmatrix. How the hardware fetches them is not documented, so
-  /// they are kept out of the figure above; a swizzle that does nothing shows here all the same.
+  /// Operands of wgmma, counted by the rule of ldmatrix. How the hardware reads them is not documented, so
+  /// they are kept out of the figure above; a swizzle without effect shows here all the same.
   uint64_t operandWavefronts = 0, operandWavefrontsNeeded = 0;
   uint64_t flops = 0;
   uint64_t requests = 0; ///< global memory requests of warps
@@ -85,12 +85,12 @@ struct Counters {
 
 struct Report {
   std::vector<Finding> findings;
-  /// All instances, indexed by FindingKind.
+  /// The numbers of all instances, indexed by FindingKind.
   std::array<uint64_t, 6> totals{};
   Counters counters;
   double seconds = 0;
-  std::string error;        ///< the launch was impossible, or ended early: results are not there
-  bool outOfMemory = false; ///< that is the error
+  std::string error;        ///< the launch was impossible, or ended early: no results
+  bool outOfMemory = false; ///< whether the error is a lack of memory
 
   uint64_t total(FindingKind k) const { return totals[size_t(k)]; }
   bool clean() const;
@@ -98,9 +98,9 @@ struct Report {
   void merge(const Report &other, unsigned maxFindings = 32);
 };
 
-/// Global memory that launches wrote which may not have ended when the next one begins (programmatic
-/// dependent launch). Launches do follow one another here; whether the next one would have had to wait is
-/// what is checked.
+/// Global memory written by launches that may still run when the next launch begins (programmatic dependent
+/// launch). Launches do follow one another here; the detectors check whether the next launch would have had
+/// to wait.
 class InFlight {
 public:
   void settle() { ranges.clear(); }
@@ -110,15 +110,14 @@ public:
   void add(std::vector<std::pair<uint64_t, uint64_t>> written);
 
 private:
-  std::vector<std::pair<uint64_t, uint64_t>> ranges; ///< sorted, apart from each other
+  std::vector<std::pair<uint64_t, uint64_t>> ranges; ///< sorted and disjoint
 };
 
-/// Runs the grid to its end, or to that of the process: native code is not confined, and what it does to
-/// addresses that are not its own may end in a signal (runtime/src/host/execute/Signals.h). `args` holds a
-/// pointer to each parameter's value. What goes wrong in the runtime is an error of the report;
-/// std::bad_alloc leaves only where there is no memory to say so. What `inFlight` holds may be accessed after
-/// griddepcontrol.wait only; it is left with what the next launch must wait for. Without checks it is left
-/// empty.
+/// Runs the grid to its end, or to the end of the process: native code is not confined, and an access outside
+/// its memory may end in a signal (runtime/src/host/execute/Signals.h). `args` holds a pointer to each
+/// parameter's value. A failure of the runtime is the report's error; std::bad_alloc is thrown only if there
+/// is no memory to report it. Memory in `inFlight` may be accessed only after griddepcontrol.wait; on return,
+/// `inFlight` holds the memory that the next launch must wait for. Without checks it is left empty.
 Report launch(const HostKernel &kernel, Dim3 grid, Dim3 block, uint32_t sharedBytes, void **args,
               MemoryMap &memory, const LaunchOptions &options = {}, InFlight *inFlight = nullptr);
 

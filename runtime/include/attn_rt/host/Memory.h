@@ -1,8 +1,8 @@
 //===- Memory.h - Global memory of the host device --------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Allocations with names, exact bounds and a map of the bytes that were ever
-// written. Not thread-safe against itself; a launch only reads the set of
-// allocations, so allocate and free between launches.
+// written. Not thread-safe: a launch only reads the set of allocations, so
+// allocate and free between launches.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_HOST_MEMORY_H
@@ -18,7 +18,7 @@
 
 namespace attn::rt::host {
 
-/// What traffic of an allocation counts as.
+/// The counters that count the traffic of an allocation.
 enum class Tag : uint8_t { Plain, Partials };
 
 struct Allocation {
@@ -47,10 +47,10 @@ public:
   MemoryMap &operator=(const MemoryMap &) = delete;
   ~MemoryMap();
 
-  /// Unwritten memory, 256-byte aligned, filled with a poison pattern (NaN in every
-  /// float format) and followed by a gap that belongs to nobody.
+  /// Allocates unwritten memory, 256-byte aligned, filled with a poison pattern (NaN in every float format)
+  /// and followed by a gap that no allocation holds.
   Result<void *> alloc(size_t bytes, std::string label = {});
-  /// Makes memory of the caller known, wholly written. It must outlive its registration. Refuses what
+  /// Registers memory of the caller, all of it written. It must outlive its registration. Refuses memory that
   /// overlaps an allocation.
   Status adopt(void *base, size_t bytes, std::string label);
   Status free(void *base);
@@ -58,10 +58,10 @@ public:
   void markWritten(const void *p, size_t bytes);
   void setLabel(const void *base, std::string label);
   void setTag(const void *base, Tag tag);
-  /// Forgets what was written: every byte is poison again.
+  /// Marks every byte of an allocation as unwritten, and fills it with the poison pattern.
   void poison(void *base);
 
-  /// The allocation that holds this address, or the nearest one, or null.
+  /// The allocation that holds this address, else the nearest one, or null.
   Allocation *find(const void *p) const { return find(reinterpret_cast<uintptr_t>(p)); }
   Allocation *find(uintptr_t address) const;
   Allocation *nearest(uintptr_t address) const;

@@ -9,7 +9,7 @@ namespace attn::rt::host {
 
 /// The host device's own form of a tensor map; NVIDIA's is opaque.
 struct TensorMapBits {
-  static constexpr uint64_t kMark = 0x70616d726f736e74ull; ///< tells a map from other 128 bytes
+  static constexpr uint64_t kMark = 0x70616d726f736e74ull; ///< tells a map from any other 128 bytes
 
   uint64_t mark = 0, base = 0;
   uint64_t extents[maxBulkRank] = {};
@@ -26,7 +26,7 @@ struct TensorMapBits {
 };
 static_assert(sizeof(TensorMapBits) <= sizeof(EncodedMap));
 
-/// The tensor must have passed checkBulkTensor.
+/// Encodes a tensor map. The tensor must have passed checkBulkTensor.
 EncodedMap encodeTensorMap(const BulkTensor &tensor);
 
 } // namespace attn::rt::host

@@ -1,7 +1,6 @@
 //===- Picture.h - Who does what, as SVG ------------------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A line for each block, and along it what the block does, in the order in which
-// it does that:
+// A line for each block, and along it the block's work, in order of time:
 //
 //     0  [prompt . . . . . . . . . .][A ]
 //     1  [prompt . . . . . .][thought . ]
@@ -23,39 +22,40 @@ namespace attn::rt {
 
 class SharesPicture {
 public:
-  /// What one block does of one node, in whatever unit lengths are given.
+  /// The work of one block on one node, in any unit of length.
   struct Run {
     int32_t block = 0;
     int64_t begin = 0, length = 0;
-    int32_t node = -1;     ///< -1: no node's, grey
-    int32_t headClass = 0; ///< the higher the paler
+    int32_t node = -1;     ///< -1: grey, of no node
+    int32_t headClass = 0; ///< higher classes are paler
     bool partial = false;  ///< outlined
     int32_t detail = 0;    ///< for `describe`
   };
-  /// `describe` says what is shown of a run that is pointed at.
+  /// `describe` returns the tooltip of a run.
   SharesPicture(int blocks, int64_t longest, std::function<std::string(const Run &)> describe);
 
-  /// Continues the line of run.block; `begin` is set here. Runs too narrow to see become one.
+  /// Continues the line of run.block and sets `begin`. Runs too narrow to see are joined.
   void add(Run run);
-  /// Of a run as long as this.
+  /// Whether a run of this length is too narrow to see.
   bool tooNarrow(int64_t length) const;
-  /// Whether the block has a line: of very many only the first have.
+  /// Whether the block has a line: of very many blocks only the first have one.
   bool isDrawn(int block) const { return block < drawn_; }
 
-  /// What a picture says about itself.
+  /// The texts of a picture.
   struct Words {
     std::vector<std::string> lines; ///< above it
-    std::string axis;               ///< what lengths are, in units of `unit`
+    std::string axis;               ///< the quantity of the axis, in units of `unit`
     double unit = 1;
-    std::vector<std::pair<std::string, std::string>> legend; ///< colours, and what they are
+    std::vector<std::pair<std::string, std::string>> legend; ///< colours and their meanings
     bool partials = false;                                   ///< whether outlines are in the legend
     std::string caption;                                     ///< below it
   };
-  /// The whole picture, below `panel`, SVG of this height and panelWidth with an axis of its own beneath and
-  /// beside it.
+  /// Returns the whole picture, below `panel`: an SVG of this height and panelWidth, with room for its own
+  /// axis beneath and beside it.
   std::string text(const Words &words, const std::string &panel = "", double panelHeight = 0);
   static constexpr double panelWidth = 908;
-  /// Neighbouring nodes get distant hues. As #rrggbb: viewers without CSS know no other form.
+  /// The colour of a node, as #rrggbb (viewers without CSS know no other form). Neighbouring nodes get
+  /// distant hues.
   static std::string colour(int32_t node, int32_t headClass);
 
 private:
@@ -68,8 +68,8 @@ private:
   void flush(const Run &run);
 };
 
-/// A plan: which rows see which instances, at which positions; below that what every block does, along the
-/// planner's cost; and how many parts the rows to merge have.
+/// Draws a plan: which rows see which instances, at which positions; below that the work of every block,
+/// along the planner's cost; and the number of parts of the rows to merge.
 std::string drawPlan(const Manifest &manifest, const Batch &batch, const Plan &plan,
                      const GpuModel &gpu = defaultGpu());
 

@@ -1,7 +1,7 @@
 //===- Arithmetic.h - Formulas over any numbers -----------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The planner runs on the host and, where a kernel makes plans, on the device. Its
-// formulas are written once, as templates over the numbers that they are of:
+// The planner runs on the host and, if a kernel makes plans, on the device. Its
+// formulas are written once, as templates over their number type:
 //
 //     template <typename N, typename Keys> auto tilesOf(RangeOf<N> range, Keys keys) {
 //       return ceilDiv(range.size(), keys);
@@ -14,7 +14,7 @@
 // && || ! of these. A divisor may be of another type, which says how to divide by it.
 // The functions below are overloaded; a formula calls them by these names alone.
 //
-// What both rely on: / % >> are of a number that is not negative, / % by one above 0; both
+// Both planners rely on this: / % >> take a number that is not negative, / % divide by one above 0; both
 // sides of && and || may be computed, and both numbers of a `select`.
 //
 //===----------------------------------------------------------------------===//
@@ -48,7 +48,7 @@ template <std::integral X, std::integral Y> constexpr auto select(bool condition
 /// The constant `n` as a number like `x`.
 template <std::integral X> constexpr X constantLike(X, int64_t n) { return static_cast<X>(n); }
 
-/// x * y >> shift, of which the product has 64 bits.
+/// x * y >> shift; the product has 64 bits.
 constexpr int32_t shiftedProduct(int32_t x, int32_t y, int32_t shift) {
   return static_cast<int32_t>(uint64_t{static_cast<uint32_t>(x)} * static_cast<uint32_t>(y) >> shift);
 }

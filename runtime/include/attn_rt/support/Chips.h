@@ -10,9 +10,9 @@
 
 namespace attn::rt {
 
-/// What compiling for a target, and choosing one for a GPU, need to know. Shared memory from the CUDA C++
-/// Programming Guide, "Technical Specifications per Compute Capability"; a block can use 1 KiB less than a
-/// multiprocessor has.
+/// What the compiler needs to know of a target, and the choice of a target of a GPU. Sizes of shared memory
+/// are from the CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"; a block can
+/// use 1 KiB less than a multiprocessor has.
 struct Chip {
   std::string_view name;  ///< as given to --target and to ptxas; with an `a` it runs on this generation alone
   int computeCapability;  ///< 90 is 9.0
@@ -20,18 +20,18 @@ struct Chip {
   int64_t sharedPerBlock; ///< bytes of dynamic shared memory one block can opt in to
   int64_t sharedPerMultiprocessor;
   bool hasWgmma = false;         ///< Hopper's asynchronous tensor cores, which later chips do not have
-  bool convertsE4M3 = false;     ///< has an instruction, at that PTX version, that makes f16 of e4m3
-  bool overlapsLaunches = false; ///< a launch may begin before the one in front has ended (griddepcontrol)
+  bool convertsE4M3 = false;     ///< has an instruction, at that PTX version, that converts e4m3 to f16
+  bool overlapsLaunches = false; ///< a launch may begin before the launch in front has ended (griddepcontrol)
 };
 
 /// All chips, the oldest first.
 std::span<const Chip> allChips();
-/// The chip of that name, or null.
+/// The chip of that name; null if there is none.
 const Chip *findChip(std::string_view name);
 /// The names of all chips, for messages.
 std::string listChips();
-/// The chip to compile for where a GPU of this compute capability is: its own or, as PTX goes to newer
-/// generations, the newest older one without an `a`.
+/// The target to compile for, given the compute capability of a GPU: the GPU's own target or, since newer
+/// generations run PTX, the newest older target without an `a`.
 std::string_view targetOfGpu(int computeCapability);
 
 } // namespace attn::rt

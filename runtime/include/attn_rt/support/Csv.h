@@ -16,11 +16,11 @@
 
 namespace attn::rt {
 
-/// The integers under `column` (a name of the first line). `name` stands for the file in messages.
+/// Reads the integers under `column`, a name in the first line. `name` is the file's name in messages.
 Result<std::vector<int64_t>> readCsvColumn(std::string_view text, std::string_view column,
                                            std::string_view name);
 
-/// The same by reference: "FILE.csv:COLUMN", with or without the leading '@'.
+/// Reads a column given as "FILE.csv:COLUMN", with or without a leading '@'.
 Result<std::vector<int64_t>> readCsvReference(std::string_view reference);
 
 } // namespace attn::rt

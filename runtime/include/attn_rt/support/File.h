@@ -10,11 +10,11 @@
 
 namespace attn::rt {
 
-/// The bytes of a regular file. The error names the path and the system's reason.
+/// Reads the bytes of a regular file. The error names the path and the system's reason.
 Result<std::string> readFile(const std::string &path);
 
-/// Writes a file whole or not at all: the bytes go to a neighbour of the path which then takes its name, so
-/// that a failed or interrupted write leaves what was there before.
+/// Writes a file whole or not at all: writes the bytes to a file beside the path, then renames it, so that a
+/// failed or interrupted write leaves the old file.
 Status writeFile(const std::string &path, std::string_view bytes);
 
 } // namespace attn::rt

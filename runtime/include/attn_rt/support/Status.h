@@ -1,8 +1,8 @@
 //===- Status.h - Errors without exceptions ---------------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Every function of the runtime that can fail returns Status or Result<T>.
-// The message says what was given, what is supported and, where there is one,
-// the nearest legal value; the kind decides a program's exit status.
+// The message says what was given, what is supported and the nearest legal value,
+// if one exists; the kind decides a program's exit status.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_SUPPORT_STATUS_H

@@ -1,8 +1,8 @@
 //===- Threads.h - Work side by side, whose failures arrive -----*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// An exception that leaves a thread ends the process, and so does a thread that the system has no room for
-// while others run. Here both come back to the caller. The compiler is built without exceptions, so nothing
-// of this may be a template or inline.
+// An exception that leaves a thread ends the process, and so does a thread that the system cannot start
+// while others run. Both come back to the caller here. The compiler is built without exceptions, so nothing
+// here may be a template or inline.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_SUPPORT_THREADS_H
@@ -16,15 +16,16 @@ namespace attn::rt {
 class Threads {
 public:
   Threads();
-  ~Threads(); ///< waits
+  ~Threads(); ///< waits for all threads
   Threads(const Threads &) = delete;
   Threads &operator=(const Threads &) = delete;
 
-  /// Does the work on a thread of its own; false where the system has none left, and then nothing was done.
+  /// Runs the work on a thread of its own. Returns false, without running it, if the system has no thread
+  /// left.
   bool start(std::function<void()> work) noexcept;
-  /// Does it here and now. What it throws waits, like that of the threads, for wait().
+  /// Runs the work on the calling thread. Its exceptions wait for wait(), as those of the threads do.
   void here(const std::function<void()> &work) noexcept;
-  /// Waits for all; throws the first exception of any.
+  /// Waits for all threads; throws the first exception of any.
   void wait();
 
 private:
@@ -32,8 +33,8 @@ private:
   std::unique_ptr<State> state;
 };
 
-/// Does the same work on so many threads, this one among them, or on fewer where the system has no more.
-/// Throws what the work threw first, after all have ended.
+/// Runs the same work on `count` threads, the calling thread among them, or on fewer if the system has no
+/// more. Throws the first exception of the work, after all threads have ended.
 void onThreads(unsigned count, const std::function<void()> &work);
 
 } // namespace attn::rt

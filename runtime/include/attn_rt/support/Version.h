@@ -5,7 +5,7 @@
 
 namespace attn::rt {
 
-/// Of attn: "0.1.0".
+/// The version of attn, for example "0.1.0".
 const char *version();
 
 } // namespace attn::rt

@@ -12,7 +12,7 @@
 
 namespace attn::rt {
 
-/// `name` stands for the file in messages.
+/// Reads tensors. `name` is the file's name in messages.
 Result<TensorMap> readSafetensors(std::string_view bytes, std::string_view name);
 Result<TensorMap> readSafetensorsFile(const std::string &path);
 

@@ -1,11 +1,12 @@
 //===- Store.h - Where the tokens of a KV operand lie -----------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One place knows what a store is: its tensors with their names and shapes, where
-// a token lies, what a bulk copy can take in one piece, and what a token weighs.
-// Compiler, reference, planner, session and the makers of test tensors ask it.
+// This file alone defines what a store is: its tensors with their names and shapes,
+// the address of a token, what a TMA load can copy in one piece, and the bytes of a
+// token. Compiler, reference, planner, session and the makers of test tensors ask it.
 //
-// Where a token lies is written once, over an algebra of integers: kernels evaluate
+// The address of a token is written once, over an algebra of integers: kernels evaluate
 // it by emitting arithmetic, a CPU by computing. An algebra has
+//
 //
 //   Value            a number of 32 bits (wide: 64)
 //   number(n)        a constant
@@ -14,10 +15,9 @@
 //   wide(x)          x in 64 bits
 //   size(StoreSize)  a run-time size of the operand
 //   read(StoreTable, index)   an entry of one of its tables
-//   place()          which of the store's heads is meant
-//   outerSlots(page)   slots from a page to the next, where tokens may lie as a launch says
+//   place()          the index of the store's head that is meant
+//   outerSlots(page)   slots from a page to the next, if a launch gives strides
 //   pagedSlot(row, token, page, apart, start)   pagedSlotOf with its table: kernels have an operation for it
-//
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_TENSOR_STORE_H
 #define ATTN_RT_TENSOR_STORE_H
@@ -29,26 +29,26 @@
 
 namespace attn::rt {
 
-/// A unified store is a paged one whose pages belong to no head: codes and metadata of keys and values lie
-/// side by side in `[pages, bytes]`, and any list of tokens of any head may take any page.
+/// A unified store is a paged one whose pages belong to no head: quantized values and metadata of keys and
+/// values lie side by side in `[pages, bytes]`, and any list of tokens of any head may take any page.
 enum class StoreKind : uint8_t { Dense, Packed, Paged, Unified };
 /// "dense", "packed", "paged", "unified", and the words in the order of the enumeration.
 std::string_view storeName(StoreKind kind);
 inline constexpr std::string_view storeWords[] = {"dense", "packed", "paged", "unified"};
 
-/// Sizes that are known when tensors are. The last three follow from strides (Strides.h): slots from one page
-/// or instance to the next, from the first slot to behind the last, and bytes from one unified page to the
-/// next.
+/// Sizes that are known once the tensors are. The last three follow from strides (Strides.h): slots from one
+/// page or instance to the next, slots from the first to the end of the last, and bytes from one unified page
+/// to the next.
 enum class StoreSize : uint8_t { Instances, Tokens, Pages, MaxPages, Heads, OuterSlots, Slots, PageBytes };
-/// The tables that say where tokens lie.
+/// The tables that give the addresses of tokens.
 enum class StoreTable : uint8_t { Start, BlockTable };
-/// What kernels call them, after the operand's name and a point: "max_pages", "block_table".
+/// The kernels' names of sizes and tables, after the operand's name and a point: "max_pages", "block_table".
 std::string_view sizeName(StoreSize size);
 std::string_view tableName(StoreTable table);
-/// What kernels call the bytes from one index of a tensor's axis to the next: "q.stride0".
+/// The kernels' name of the stride of a tensor's axis, in bytes: "q.stride0".
 std::string strideName(std::string_view tensor, size_t axis);
 
-/// A dimension of a tensor: a number, or a run-time size and a number more.
+/// A dimension of a tensor: a number, or a run-time size plus a number.
 struct StoreDim {
   std::optional<StoreSize> size;
   int64_t value = 0;
@@ -59,8 +59,8 @@ struct StoreTensor {
   std::string name;
   DType dtype = DType::I32;
   std::vector<StoreDim> dims;
-  /// Codes of keys or values; the scales of a tensor or of its heads, finite numbers above 0; or metadata of
-  /// each line of codes.
+  /// Quantized values of keys or values; the scales of a tensor or of its heads, finite numbers above 0; or
+  /// metadata of each line of quantized values.
   enum class Content : uint8_t { Codes, Scales, Lines };
   Content content = Content::Codes;
 };
@@ -83,21 +83,21 @@ struct Store {
   bool isUnified() const { return kind == StoreKind::Unified; }
   bool isPaged() const { return kind == StoreKind::Paged || isUnified(); }
   bool isOfClass() const { return heads == 0; }
-  /// Whether tokens may lie as far apart as a launch says. Codes that metadata by line belongs to lie behind
-  /// one another, as that does, and so do the tokens of a unified page.
+  /// Whether a launch may give strides of tokens. Quantized values with metadata by line lie densely, as the
+  /// metadata does, and so do the tokens of a unified page.
   bool isStrided() const { return !isUnified() && !keys.format.hasLines() && !values.format.hasLines(); }
-  /// Whether a page has head behind head, [pages, heads, page, ...], codes and their metadata alike: what a
-  /// head reads is one piece of memory then, however short a token's line is. Else slots have all heads of a
-  /// token.
+  /// Whether heads come before tokens in a page, [pages, heads, page, ...], for quantized values and metadata
+  /// alike: a head then reads one piece of memory, however short a token's line is. Otherwise a slot has all
+  /// heads of a token.
   bool hasHeadsFirst() const { return kind == StoreKind::Paged && !isStrided(); }
-  /// Lines from a head to the next, where the tensor lies densely; 0 where slots have one head.
+  /// Lines from a head to the next, if the tensor lies densely; 0 if a slot has one head.
   int64_t headPitch() const { return isUnified() ? 0 : hasHeadsFirst() ? page : 1; }
-  /// Whether any list of slots could stand in for its table: pages hold one token each.
+  /// Whether any list of slots could replace its table: pages hold one token each.
   bool hasSingleTokens() const { return isPaged() && page == 1; }
   const StorePart &part(bool ofKeys) const { return ofKeys ? keys : values; }
-  /// As types and messages name it: "dense", "paged<16>".
+  /// The store's name in types and messages: "dense", "paged<16>".
   std::string text() const;
-  /// Whether a page may hold so many tokens, and what is expected of one that may not.
+  /// Whether a page may hold this many tokens; and the page sizes that are expected, for messages.
   static bool isPageSize(int64_t tokens) {
     return tokens >= 1 && tokens <= mostPageTokens && std::has_single_bit(static_cast<uint64_t>(tokens));
   }
@@ -108,38 +108,40 @@ struct Store {
   std::string codesName(const StorePart &part) const {
     return std::string(1, part.letter) + (isPaged() ? "_pages" : "");
   }
-  /// Of the tensor of scales, or of scales and zeros.
+  /// The name of the tensor of scales, or of scales and zero points.
   static std::string metaName(const StorePart &part) {
     return std::string(1, part.letter) + (part.format.isInteger() ? "_meta" : "_scales");
   }
-  /// Of the tensor of scales that a head or all of them share.
+  /// The name of the tensor of scales that a head or all heads share.
   static std::string sharedName(const StorePart &part) {
     return part.format.hasLines() ? std::string(1, part.letter) + "_tensor_scale" : metaName(part);
   }
   /// The dimensions whose product is the number of slots.
   std::vector<StoreDim> slotDims() const;
-  /// Those and the heads, in the order of memory: what codes and metadata of lines have in front of a line.
+  /// The dimensions of slots and heads, in the order of memory: those before a line of quantized values or
+  /// metadata.
   std::vector<StoreDim> lineDims() const;
-  /// The axes of codes along which slots, and heads of a slot, follow one another where these are strided.
+  /// The axes of the slots, and of the heads of a slot, in strided quantized values.
   size_t slotAxis() const { return page == 1 ? 0 : slotDims().size() - 1; }
   size_t headAxis() const { return slotDims().size(); }
-  /// What the user owns: codes of keys and values, and the metadata of formats that have some.
+  /// The tensors of data that the user owns: quantized keys and values, and the metadata of formats that have
+  /// any.
   std::vector<StoreTensor> data() const;
-  /// The table that says where tokens lie, where one does.
+  /// The table that gives the addresses of tokens, if the store has one.
   std::optional<StoreTable> table() const;
-  /// What says which tokens there are and where: lengths, pos0, rows, and the table.
+  /// The tensors that give the number and the addresses of tokens: lengths, pos0, rows, and the table.
   std::vector<StoreTensor> tables() const;
-  /// Run-time sizes that its tensors have.
+  /// Run-time sizes of its tensors.
   std::vector<StoreSize> sizes() const;
 
-  /// Bytes that a token of one head has: codes and their line of metadata.
+  /// Bytes of a token of one head: quantized values and their line of metadata.
   int64_t tokenBytes() const { return tokenBytes(keys) + tokenBytes(values); }
   static int64_t tokenBytes(const StorePart &part) {
     const Format &format = part.format;
     return format.rowBytes(part.dim) + (format.hasLines() ? format.metaBytes(part.dim) : 0);
   }
-  /// Where a unified page has what: codes of keys and of values, then their metadata, each from a multiple of
-  /// 16 bytes on. What lies behind `bytes` is the owner's, as scores and positions of tokens.
+  /// The offsets of the parts of a unified page: quantized keys and values, then their metadata, each at a
+  /// multiple of 16 bytes. Bytes after `bytes` are the owner's, for example scores and positions of tokens.
   struct PageParts {
     int64_t keys, values, keyMeta, valueMeta, bytes;
   };
@@ -151,28 +153,28 @@ struct Store {
   }
 
   // Entries of a block table, one for each page, over any numbers (Arithmetic.h).
-  /// Entries by which so many tokens are found, the first of which begins a page; 0 where there is no block
+  /// Entries of the block table for this many tokens, the first of which begins a page; 0 without a block
   /// table.
   template <typename N> N entriesOf(N tokens) const {
     return isPaged() ? entryOf(tokens - 1) + 1 : constantLike(tokens, 0);
   }
-  /// The entry of a token, in its instance. (Planners ask for every segment: a shift is quicker than a
+  /// The entry of a token, in its instance. (Planners compute it for every segment: a shift is quicker than a
   /// division.)
   template <typename N> N entryOf(N token) const {
     return token >> std::countr_zero(static_cast<uint64_t>(page));
   }
-  /// Tokens that so many entries have room for.
+  /// Tokens that this many entries can hold.
   template <typename N> auto tokensOf(N entries) const { return entries * page; }
 
-  // Bulk copies.
-  /// Lines of the boxes in which a tile of `tokens` can be copied in bulk; 0: its tokens lie apart, or nobody
-  /// knows how far before the kernel runs.
+  // TMA copies.
+  /// Lines of the boxes in which a tile of `tokens` can be loaded by TMA; 0 if its tokens are not contiguous,
+  /// or their strides are unknown before the kernel runs.
   int64_t boxLines(int64_t tokens) const;
-  /// Whether pages come in parts then: each in several boxes.
+  /// Whether pages are then loaded in parts: each in several boxes.
   bool tearsPages(int64_t tokens) const {
     return isPaged() && boxLines(tokens) != 0 && boxLines(tokens) < page;
   }
-  /// Boxes of so many lines do not cross pages where tiles begin at multiples of this.
+  /// Boxes of this many lines do not cross pages if tiles begin at multiples of this.
   int64_t boxAlignment(int64_t lines) const { return isPaged() ? lines : 1; }
   /// Slots along the axis of a box, as a number times run-time sizes.
   struct BoxAxis {
@@ -182,7 +184,7 @@ struct Store {
   BoxAxis boxAxis() const;
 
   // Addresses.
-  /// The slot of a token, the same for keys and values; of the first token of its page, where `pageStart`.
+  /// The slot of a token, the same for keys and values; with `pageStart`, the slot of its page's first token.
   template <typename Algebra>
   typename Algebra::Value slotOf(Algebra &a, typename Algebra::Value instance, typename Algebra::Value token,
                                  bool pageStart = false) const {
@@ -200,8 +202,8 @@ struct Store {
       apart = a.outerSlots(page);
     return a.pagedSlot(tableRowOf(a, instance), token, page, apart, pageStart);
   }
-  /// The same in slots of lines: where a page has head behind head, it has as many as lines, so that a head's
-  /// line of a token is found by one multiplication. Lines of one slot are `headPitch` lines apart.
+  /// The slot of a token in slots of lines: if a page has head after head, it has as many slots as lines, so
+  /// that one multiplication finds a head's line of a token. Lines of one slot are `headPitch` lines apart.
   template <typename Algebra>
   typename Algebra::Value lineSlotOf(Algebra &a, typename Algebra::Value instance,
                                      typename Algebra::Value token, bool pageStart = false) const {
@@ -210,8 +212,8 @@ struct Store {
     const auto lines = a.mul(headCount(a), a.number(page));
     return a.pagedSlot(tableRowOf(a, instance), token, page, lines, pageStart);
   }
-  /// The line of one head of a slot, counted in lines from the start of the tensor, which lies densely; where
-  /// unified pages lie apart, what is between them does not count.
+  /// The line of one head of a slot, counted in lines from the start of the tensor, which lies densely. For
+  /// unified pages, bytes between pages do not count.
   template <typename Algebra> typename Algebra::Value lineOf(Algebra &a, typename Algebra::Value slot) const {
     if (isUnified())
       return slot;
@@ -221,7 +223,7 @@ struct Store {
     const auto first = a.mul(a.add(a.mul(a.div(slot, page), all), a.place()), a.number(page));
     return a.add(first, a.rem(slot, page));
   }
-  /// Which of the scales that a head or all of them share is that of a head.
+  /// The index of a head's scale, among scales that each head or all heads share.
   template <typename Algebra> static typename Algebra::Value sharedOf(Algebra &a, const StorePart &part) {
     return part.format.scales == Format::Scales::Head ? a.place() : a.number(0);
   }
@@ -232,7 +234,7 @@ private:
   template <typename Algebra> typename Algebra::Value headCount(Algebra &a) const {
     return isOfClass() ? a.size(StoreSize::Heads) : a.number(heads);
   }
-  /// Row of the block table that lists the pages of an instance, or of one of its heads.
+  /// The row of the block table that lists the pages of an instance, or of one of its heads.
   template <typename Algebra>
   typename Algebra::Value tableRowOf(Algebra &a, typename Algebra::Value instance) const {
     if (!ragged)
@@ -242,8 +244,8 @@ private:
   }
 };
 
-/// The slot of a token of one row of a block table, whose rows have `columns` entries and whose pages begin
-/// `apart` slots behind one another; with `start` the first slot of its page.
+/// The slot of a token in one row of a block table. Rows have `columns` entries, and pages begin `apart`
+/// slots apart; with `start`, the first slot of the token's page.
 template <typename Algebra>
 typename Algebra::Value pagedSlotOf(Algebra &a, typename Algebra::Value row, typename Algebra::Value columns,
                                     typename Algebra::Value token, int64_t page,
@@ -255,7 +257,7 @@ typename Algebra::Value pagedSlotOf(Algebra &a, typename Algebra::Value row, typ
   return start ? first : a.add(first, a.rem(token, page));
 }
 
-/// The algebra of a CPU, over tables in memory and tensors whose tokens lie behind one another.
+/// The algebra of a CPU, over tables in memory and tensors that lie densely.
 struct StoreNumbers {
   using Value = int64_t;
   std::span<const int32_t> table; ///< the store's

@@ -1,8 +1,8 @@
 //===- Tensor.h - Named arrays of numbers on the host -----------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A Tensor is a dtype, a shape and bytes, dense and row-major, little endian:
-// what files, the reference, the session and the tools exchange. Element
-// access goes through double so that every check works on every dtype.
+// files, the reference, the session and the tools exchange it. Element access goes
+// through double so that every check works on every dtype.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_TENSOR_TENSOR_H
@@ -21,9 +21,9 @@
 
 namespace attn::rt {
 
-/// Product of a shape; empty where it overflows or a dimension is negative.
+/// The product of a shape; empty if it overflows or a dimension is negative.
 std::optional<int64_t> elementCount(std::span<const int64_t> shape);
-/// "[4, 32, 128]"
+/// The shape as text: "[4, 32, 128]".
 std::string shapeText(std::span<const int64_t> shape);
 
 struct Tensor {
@@ -32,7 +32,7 @@ struct Tensor {
   std::vector<uint8_t> bytes;
 
   Tensor() = default;
-  /// Zero filled. The shape must be valid (elementCount holds a value).
+  /// Filled with zeros. The shape must be valid (elementCount has a value).
   Tensor(DType dtype, std::vector<int64_t> shape);
   static Tensor ofI32(std::vector<int64_t> shape, std::span<const int32_t> values);
   static Tensor ofDoubles(DType dtype, std::vector<int64_t> shape, std::span<const double> values);

@@ -1,7 +1,8 @@
 //===- DeepTrees.h - A step of many deep trees with drafts ------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Everything that shares, in one step: prompts, prefixes behind them, the
-// conversations that continue these, candidates, and a draft behind each:
+// All kinds of sharing in one step: prompts, prefixes after them, the conversations
+// that continue these, candidates, and a draft after each candidate:
+//
 //
 //     prompt ─┬─ prefix ─┬─ conversation ─── candidate ─── draft
 //             │          └─ conversation ─┬─ candidate ─── draft
@@ -17,19 +18,19 @@ namespace attn::rt {
 
 struct DeepTrees {
   int32_t trees = 2;
-  int32_t depth = 3;  ///< levels behind the prompt
-  int32_t width = 2;  ///< a node has 1 to so many children
+  int32_t depth = 3;  ///< levels after the prompt
+  int32_t width = 2;  ///< a node has 1 to `width` children
   int32_t prompt = 0; ///< tokens of a prompt
-  int32_t tokens = 0; ///< of every other node 1 to so many
-  int32_t draft = 0;  ///< tokens speculated behind each leaf
+  int32_t tokens = 0; ///< every other node has 1 to `tokens` tokens
+  int32_t draft = 0;  ///< tokens speculated after each leaf
 };
 
-/// A step of such trees, the same for a seed everywhere. Leaves have a row, for their last token, and every
-/// token of a draft has one; a chain of a draft is a node.
+/// Generates a step of such trees; a seed gives the same trees on every machine. Each leaf has a row for its
+/// last token, each token of a draft has a row, and a chain of a draft is a node.
 WorkloadStep generateDeepTrees(uint64_t seed, const DeepTrees &shape);
 
-/// Fewer tokens, the same topology: every node's tokens over `divisor`, rounded up, but no fewer than its
-/// rows.
+/// Divides every node's tokens by `divisor`, rounded up, but keeps at least as many tokens as rows. The
+/// topology stays.
 void scaleDown(std::vector<WorkloadStep> &steps, int32_t divisor);
 
 } // namespace attn::rt

@@ -15,28 +15,28 @@
 
 namespace attn::rt {
 
-/// Trees by name: {"medusa.mc_sim_7b_63": [[0], [0, 0], …], …}. Refuses what TokenTree::fromPaths refuses,
-/// naming the tree.
+/// Reads trees by name: {"medusa.mc_sim_7b_63": [[0], [0, 0], …], …}. Refuses what TokenTree::fromPaths
+/// refuses, naming the tree.
 Result<std::map<std::string, TokenTree>> readTokenTrees(std::string_view text, std::string_view name);
 
 struct Verification {
-  TokenTree tree;                             ///< without the token before it, which a step verifies too
-  std::vector<std::vector<int32_t>> accepted; ///< of each run: tokens that each step gained, from 1 on
+  TokenTree tree;                             ///< without the token before it, which a step verifies as well
+  std::vector<std::vector<int32_t>> accepted; ///< of each run: the tokens gained by each step, at least 1
 };
-/// DeFT's files: {"tree": paths, "size": tokens with the one before, "records": [{"Accept_length": …}, …]},
-/// or as published
-/// {"Tree_Structure", "Token_Tree_size", "Records"}.
-/// Refuses, naming run and step, lengths that the tree does not have.
+/// Reads DeFT's files: {"tree": paths, "size": tokens with the one before, "records": [{"Accept_length": …},
+/// …]}, or as published {"Tree_Structure", "Token_Tree_size", "Records"}. Refuses lengths that the tree does
+/// not have, naming the run and the step.
 Result<Verification> readVerification(std::string_view text, std::string_view name);
 
-/// The paths that are likeliest to be accepted where the n-th child is with probability 1/2^n: `tokens` of
-/// them, which gives trees of the shape of Medusa's.
+/// Generates a tree of the `tokens` paths that are likeliest to be accepted if the n-th child is accepted
+/// with probability 1/2^n. Its shape is that of Medusa's trees.
 TokenTree generateTokenTree(int32_t tokens);
-/// Tokens gained by steps over such a tree, the same for a seed everywhere.
+/// Generates the tokens gained by steps over such a tree; a seed gives the same numbers on every machine.
 std::vector<int32_t> generateAccepted(uint64_t seed, const TokenTree &tree, int32_t steps);
 
-/// A step for each accepted length: the whole tree is verified behind a context that grows by what is
-/// accepted. The first node is the context with the token before the tree; each token is a node and a row.
+/// Makes a step for each accepted length: the whole tree is verified after a context that grows by the
+/// accepted tokens. The first node is the context with the token before the tree; each token is a node and a
+/// row.
 std::vector<WorkloadStep> speculationSteps(const TokenTree &tree, std::span<const int32_t> accepted,
                                            int32_t context);
 

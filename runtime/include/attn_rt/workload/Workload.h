@@ -20,7 +20,7 @@ namespace attn::rt {
 
 struct ForestNode {
   int32_t parent = -1; ///< an earlier node, or -1
-  int32_t tokens = 0;  ///< of its own
+  int32_t tokens = 0;  ///< its own tokens
   int32_t rows = 0;    ///< query rows that hang on it
 };
 
@@ -37,19 +37,19 @@ struct Workload {
   int32_t groupSize() const { return qHeads / kvHeads; }
 };
 
-/// Reads and checks a workload; `name` begins messages, which give the step and the node. `repeat` may be
-/// left out (1); everything else must be there, and nothing else.
+/// Reads and checks a workload. `name` begins messages, which name the step and the node. `repeat` is
+/// optional (1); every other key is required, and unknown keys are refused.
 Result<Workload> readWorkload(std::string_view text, std::string_view name);
 
-/// The same as text; readWorkload reads it back.
+/// Writes a workload as text that readWorkload reads.
 std::string writeWorkload(const Workload &workload);
 
-/// Few-shot prompting as in DeFT's Table 17: behind a prompt, branches that have all grown by one token in
-/// each iteration, the first included.
+/// Few-shot prompting as in DeFT's Table 17: after a prompt, `branches` branches that each grow by one token
+/// in every iteration, the first included.
 std::vector<WorkloadStep> fewShotSteps(int32_t branches, int32_t promptTokens, int32_t iterations);
 
-/// The numbers of one step's nodes agree: parents come before their children, in depth-first order, and
-/// the packed rows of the step fit 32 bits. `where` begins messages ("steps[3]").
+/// Checks that the numbers of one step's nodes agree: parents come before their children, in depth-first
+/// order, and the packed rows of the step fit 32 bits. `where` begins messages ("steps[3]").
 Status checkForest(const std::vector<ForestNode> &nodes, int32_t qHeads, std::string_view where);
 
 } // namespace attn::rt

@@ -7,12 +7,12 @@
 //          8      4  version of the format
 //         12      4  number of sections, n
 //         16     16  XXH3-128 of the table, big endian
-//         32   32 n  the table: of each section its artifact (4, from 0 on), its kind (4), its bytes (8) and
+//         32   32 n  the table: each section's artifact (4, from 0 on), its kind (4), its bytes (8) and
 //                    their XXH3-128 (16)
 //     32+32n         the sections, in the table's order
 //
-// Sections of an artifact lie together, in the order of their kinds; each has a manifest. Nothing is parsed
-// before its hash was found to be right.
+// Sections of an artifact are adjacent, in the order of their kinds; each artifact has a manifest. Nothing is
+// parsed before its hash was verified.
 //
 //===----------------------------------------------------------------------===//
 #include "attn_rt/artifact/Artifact.h"
@@ -61,7 +61,7 @@ struct Section {
   std::string_view content;
 };
 
-/// Not aligned.
+/// Reads an unaligned value.
 template <typename T> T valueAt(std::string_view bytes, size_t offset) {
   T value;
   std::memcpy(&value, bytes.data() + offset, sizeof(T));
@@ -77,7 +77,7 @@ std::string damaged(std::string_view what, const Digest &actual, const Digest &w
          ", but the file says " + hexadecimal(written);
 }
 
-/// Finds the sections, and that each is as it was written.
+/// Finds the sections, and verifies the hash of each.
 Result<std::vector<Section>> readSections(std::string_view bytes) {
   if (!isArtifactFile(bytes) || bytes.size() < headBytes)
     return inputError("not an artifact: expected a file that begins with \"" + std::string(artifactMagic) +
@@ -118,7 +118,7 @@ Result<std::vector<Section>> readSections(std::string_view bytes) {
   return sections;
 }
 
-/// The next artifact's; errors say what is wrong with it.
+/// Reads the next artifact; errors say what is wrong with it.
 Result<Artifact> takeArtifact(std::span<const Section> &sections) {
   const uint32_t number = sections.front().artifact;
   if (sections.front().kind != SectionKind::Manifest)

@@ -11,7 +11,7 @@ namespace attn::rt {
 
 namespace {
 
-// The buffers and dimensions that a kernel may ask for by name.
+// The buffers and dimensions that a kernel may name.
 struct Names {
   std::set<std::string> buffers{"q", "q_start", "q_pos"};
   std::set<std::string> dims{"rows", "sequences"};
@@ -90,7 +90,7 @@ void checkOperand(const OperandInfo &operand, const Manifest &manifest, const Cu
   checkEnds(operand.visibility, manifest, cursor["visibility"]);
 }
 
-/// Classes have names of their own, and one tensor of the right size that says which head is in which.
+/// Classes have distinct names, and one tensor of the right size says which head is in which class.
 void checkHeadClasses(const Manifest &m, const Cursor &root) {
   const std::vector<Cursor> classes = root["head_classes"].elements();
   std::set<std::string> seen;
@@ -108,7 +108,7 @@ void checkHeadClasses(const Manifest &m, const Cursor &root) {
                               "]");
 }
 
-/// An operation on a cache is one kernel, on one paged or packed cache, or from one to another.
+/// An operation on a cache is one kernel, within one paged or packed cache or from one to another.
 void checkRowCopy(const Manifest &m, const Cursor &root) {
   if (m.kernels.size() != 1)
     root["kernels"].fail("expected one kernel where the first is of role \"append\", \"move\", \"gather\" or "
@@ -128,7 +128,7 @@ void checkRowCopy(const Manifest &m, const Cursor &root) {
                            " with the heads and dims of the manifest");
 }
 
-/// An operation on a table of pages is kernels of its own over tensors, one behind the other.
+/// An operation on a table of pages has its own kernels over tensors, launched one after another.
 void checkPageTable(const Manifest &m, const Cursor &root) {
   using Role = KernelInfo::Role;
   const bool manages = m.kernels[0].role == Role::CountPages,
@@ -175,7 +175,7 @@ void checkTensorMap(const TensorMapInfo &map, const Names &names, const Cursor &
     for (size_t d = 0; d < map.dims[i].of.size(); ++d)
       if (const std::string &name = map.dims[i].of[d]; !names.dims.count(name))
         dims[i]["of"].elements()[d].fail("unknown dimension '" + name + "' of a tensor");
-  std::vector<int64_t> strides = map.strides; // those that a launch multiplies are checked then
+  std::vector<int64_t> strides = map.strides; // a launch multiplies some strides, and checks them then
   for (size_t i = 0; i < map.times.size(); ++i) {
     if (map.times[i].empty())
       continue;

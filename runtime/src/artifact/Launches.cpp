@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view givenRows = "rows";
 constexpr std::string_view whenWords[] = {"always", "filled"};
 
-/// A launch's kernels fit its grid and each other.
+/// Checks that a launch's kernels fit its grid and each other.
 void checkLaunch(const Manifest &m, const LaunchInfo &launch, const Cursor &cursor) {
   if (launch.grid.has_value() != m.hasPlan())
     cursor["grid"].expected(m.hasPlan() ? "an array of the attention's plan"
@@ -23,7 +23,7 @@ void checkLaunch(const Manifest &m, const LaunchInfo &launch, const Cursor &curs
     cursor["kernels"].fail("expected one kernel, or one for each of the " + std::to_string(planned) +
                            " among which plans choose, got " + std::to_string(launch.kernels.size()));
   const std::vector<Cursor> names = cursor["kernels"].elements();
-  // A block has one of these.
+  // A launch with a block for each element is over one of these arrays.
   constexpr PlanArray ofBlocks[] = {PlanArray::Starts, PlanArray::TokenTasks, PlanArray::TokenSums,
                                     PlanArray::ScoreTasks};
   const bool walks =
@@ -92,7 +92,7 @@ void checkLaunches(const Manifest &m, const Cursor &root) {
       root["launches"].fail("kernel '" + m.kernels[k].name + "' is in none of them");
   if (!m.hasPlan())
     return;
-  // Plans have tasks, and may have partial rows but where gradients are made.
+  // Plans have tasks and, except for gradients, may have partial rows.
   for (PlanArray array : {PlanArray::Starts, PlanArray::MergeRows})
     if (!m.findLaunch(array) && !(array == PlanArray::MergeRows && m.isBackward()))
       root["launches"].fail("expected one over '" + std::string(planArrayName(array)) + "'");

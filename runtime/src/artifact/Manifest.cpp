@@ -29,7 +29,7 @@ std::optional<KernelInfo::Role> parseKernelRole(std::string_view name) {
 
 void Manifest::addKernel(KernelInfo kernel, LaunchInfo launch) {
   const auto index = static_cast<int>(kernels.size());
-  // Kernels for tokens are no choices: each is for a region of its own.
+  // Kernels over tokens are not alternatives: each serves a region of its own.
   if (launches.empty() || !launches.back().isLike(launch) || launch.grid == PlanArray::TokenTasks ||
       kernels[static_cast<size_t>(launches.back().kernels.front())].role != kernel.role) {
     launch.kernels.clear();

@@ -35,10 +35,10 @@ DType readDType(const Cursor &cursor);
 std::vector<DimInfo> readDims(const Cursor &cursor);
 Json dimsToJson(const std::vector<DimInfo> &dims);
 Json manifestToJson(const Manifest &manifest);
-/// What parseManifest does with a document that was parsed.
+/// Checks a parsed document as parseManifest does.
 Result<Manifest> manifestFromJson(const Json &json);
 
-/// Relations between fields that no single field can break; the first one broken is recorded.
+/// Checks relations between fields; the first violation is recorded.
 void checkManifest(const Manifest &manifest, const Cursor &root);
 
 // Launches and results (Launches.cpp).
@@ -51,9 +51,9 @@ void checkResults(const Manifest &manifest, const Cursor &root);
 
 // The arrays of a plan that kernels read (PlanLayout.cpp).
 Json planToJson(const Manifest &manifest);
-/// What is described looks as this runtime's plans do.
+/// Checks that the described layout is that of this runtime's plans.
 void checkPlanLayout(const Cursor &root);
-/// And all that is read is described.
+/// Checks that every array that kernels read is described.
 void checkPlanArrays(const Manifest &manifest, const Cursor &root);
 
 } // namespace attn::rt

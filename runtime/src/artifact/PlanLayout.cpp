@@ -1,7 +1,7 @@
 //===- PlanLayout.cpp - What a kernel was compiled to read of plans -------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The manifest describes every array of a plan that its kernels read, field by
-// field. A runtime whose own plans look otherwise (PlanRecords.def) refuses it by
+// field. A runtime whose plans have another layout (PlanRecords.def) refuses it by
 // the first name that differs; an array that no kernel reads may change freely.
 //
 //===----------------------------------------------------------------------===//

@@ -59,7 +59,7 @@ Parameter parameter(const Cursor &cursor) {
     result.name = cursor["name"].string();
   if (result.kind == Parameter::Kind::End)
     result.index = size(cursor["index"], 0);
-  // Types follow from the kind; one that is written must agree, or the launch would pass the wrong bytes.
+  // The kind decides the type. If a type is written it must agree, or the launch would pass the wrong bytes.
   if (const std::string_view type = scalarType(result.kind); cursor.has("type") && !type.empty())
     if (cursor["type"].string() != type)
       cursor["type"].expected('"' + std::string(type) + '"');

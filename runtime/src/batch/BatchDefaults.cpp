@@ -32,7 +32,7 @@ const Tensor *findLengths(const TensorMap &tensors, const Argument &argument) {
 /// Bounds rows * heads: results are counted in 32 bits.
 constexpr int64_t mostRows = std::numeric_limits<int32_t>::max();
 
-/// The rows of q, or -1 where it is missing or malformed: a file may claim any number of rows of no heads.
+/// The rows of q, or -1 if q is missing or malformed: a file may claim any number of rows without heads.
 int64_t rowsOf(const Manifest &manifest, const TensorMap &tensors) {
   auto q = tensors.find("q");
   if (q == tensors.end() || q->second.shape.size() != 3 || q->second.shape[1] != manifest.qHeads ||
@@ -64,8 +64,8 @@ void addLengthsOfPacked(const Argument &argument, TensorMap &tensors) {
   tensors.emplace(argument.name + ".lengths", Tensor::ofI32({std::ssize(lengths)}, lengths));
 }
 
-/// All tokens of every instance. No more instances are believed than there are rows: a file may claim any
-/// number.
+/// Adds lengths of all tokens of every instance. It trusts at most as many instances as rows: a file may
+/// claim any number.
 void addLengthsOfDense(const Manifest &manifest, const Argument &argument, TensorMap &tensors) {
   auto keys = tensors.find(argument.name + ".k");
   if (argument.store != Argument::Store::Dense || argument.ragged || keys == tensors.end() ||
@@ -124,7 +124,7 @@ public:
   }
 
 private:
-  using Instance = std::tuple<int32_t, int32_t, int64_t>; ///< its rows, and the position where it ends
+  using Instance = std::tuple<int32_t, int32_t, int64_t>; ///< its rows, and the position of its end
 
   void add(const Argument &argument, const TensorMap &tensors) {
     const Tensor *lengths = findLengths(tensors, argument);

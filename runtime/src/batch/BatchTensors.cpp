@@ -10,7 +10,7 @@ namespace attn::rt {
 
 namespace {
 
-/// Of the shape; none where that overflows.
+/// Bytes of the shape; empty if they overflow.
 std::optional<int64_t> bytesOf(const Tensor &tensor) {
   const std::optional<int64_t> elements = elementCount(tensor.shape);
   const auto size = static_cast<int64_t>(dtypeSize(tensor.dtype));
@@ -20,13 +20,12 @@ std::optional<int64_t> bytesOf(const Tensor &tensor) {
 
 Error missing(const std::string &name) { return inputError("tensor '" + name + "' is missing"); }
 
-/// Looks tensors up, checks them against what the manifest says, and remembers what named dimensions turned
-/// out to be.
+/// Looks tensors up, checks them against the manifest, and remembers the sizes of named dimensions.
 class Binder {
 public:
   explicit Binder(const TensorMap &tensors) : tensors_(tensors) {}
 
-  /// A wanted dimension is a number, a name (equal wherever it occurs), or both: a name with its value known.
+  /// A dimension is a number, a name (equal wherever it occurs), or both: a name whose value is known.
   Result<const Tensor *> find(const std::string &name, DType dtype, std::initializer_list<DimInfo> dims) {
     return find(name, dtype, std::vector<DimInfo>(dims));
   }
@@ -61,7 +60,7 @@ public:
     return {};
   }
 
-  /// Says what a named dimension is before a tensor does.
+  /// Sets the size of a named dimension before a tensor does.
   void set(const std::string &name, int64_t size) { known_[name] = size; }
   int64_t dim(const std::string &name) const {
     auto found = known_.find(name);
@@ -91,10 +90,11 @@ private:
   }
 };
 
-/// The number of heads as shapes call it where the store is that of one class.
+/// The name of the number of heads in the shapes of a store of one class.
 std::string headsOf(const HeadClassInfo &headClass) { return headClass.name + " heads"; }
 
-/// Kernels divide by scales and fold them into others. Where they are on a device, their owner vouches.
+/// Kernels divide by scales and fold them into others. Scales on a device are not checked; their owner
+/// vouches for them.
 Status checkScales(const std::string &name, const Tensor &scales) {
   for (int64_t i = 0; i < scales.elements(); ++i)
     if (const double scale = scales.get(i); !std::isfinite(scale) || scale <= 0)
@@ -107,7 +107,7 @@ Status readOperand(const Manifest &manifest, const Argument &argument, Binder &b
                    OperandBatch &operand) {
   const std::string prefix = argument.name + ".";
   const Store store = storeOf(argument);
-  std::string heads; // what shapes call a number that the classes of heads decide
+  std::string heads; // the shapes' name of a number that the classes of heads decide
   if (store.isOfClass())
     heads = headsOf(manifest.headClasses[static_cast<size_t>(argument.headClass)]);
   if (argument.ragged)
@@ -236,7 +236,7 @@ Result<Batch> batchFromTensors(const Manifest &manifest, const TensorMap &tensor
     const std::vector<int32_t> heads = classHeads(manifest, batch);
     for (size_t c = 0; c < heads.size(); ++c)
       binder.set(headsOf(manifest.headClasses[c]), heads[c]);
-  } else if (tensors.count("classes")) { // that came to see alike
+  } else if (tensors.count("classes")) { // all classes see the same tokens
     if (auto classes = binder.find("classes", DType::I32, {{"", manifest.kvHeads}}); !classes)
       return classes.error();
   }
@@ -253,8 +253,7 @@ Result<Batch> batchFromTensors(const Manifest &manifest, const TensorMap &tensor
       auto tensor = binder.find(argument.name, argument.dtype, argument.dims);
       if (!tensor)
         return tensor.error();
-      // Indices are clamped into a table's extents, and into none there is no clamping. Of no rows there may
-      // be.
+      // Kernels clamp indices to a table's extents, which needs at least one element. Rows may be absent.
       for (size_t axis = 0; axis < argument.dims.size(); ++axis)
         if ((*tensor)->shape[axis] == 0 && argument.dims[axis].name != rows.name)
           return inputError("tensor '" + argument.name +

@@ -21,7 +21,7 @@ std::string rangeText(int64_t first, int64_t last) {
   return "[" + std::to_string(first) + ", " + std::to_string(last) + ")";
 }
 
-/// A list of offsets: from 0, never falling, to a total.
+/// Checks a list of offsets: from 0, never falling, up to a total.
 Status checkOffsets(const std::string &name, const std::vector<int32_t> &offsets, int64_t total, bool exact,
                     const std::string &ofWhat) {
   if (offsets.empty())
@@ -38,14 +38,14 @@ Status checkOffsets(const std::string &name, const std::vector<int32_t> &offsets
   return {};
 }
 
-/// "'kv.lengths'[2]", or "'kv.lengths'[2][5]" of head 5 where it is ragged.
+/// Names an element: "'kv.lengths'[2]", or "'kv.lengths'[2][5]" for head 5 of a ragged operand.
 std::string listText(const std::string &tensor, const OperandBatch &operand, bool ragged, size_t list) {
   const auto heads = static_cast<size_t>(operand.heads);
   return "'" + tensor + "'[" + std::to_string(list / heads) + "]" +
          (ragged ? "[" + std::to_string(list % heads) + "]" : "");
 }
 
-/// `stored`: the KV heads of its store.
+/// `stored`: the KV heads of the operand's store.
 Status checkRagged(const Argument &argument, const OperandBatch &operand, int64_t stored) {
   const int64_t wanted = argument.ragged ? stored : 1, lengths = std::ssize(operand.lengths);
   if (operand.heads != wanted)
@@ -92,7 +92,7 @@ Status checkPages(const Argument &argument, const OperandBatch &operand) {
   for (size_t list = 0; list < operand.lengths.size(); ++list) {
     const int64_t used = store.entriesOf(operand.lengths[list]);
     const int32_t *row = operand.blockTable.data() + static_cast<int64_t>(list) * operand.maxPages;
-    // As unsigned numbers, negative ones are the largest: the maximum tells, and takes no branches.
+    // Negative numbers are the largest as unsigned ones, so the maximum finds both errors without branches.
     uint32_t most = 0;
     for (int64_t p = 0; p < used; ++p)
       most = std::max(most, static_cast<uint32_t>(row[p]));
@@ -107,7 +107,7 @@ Status checkPages(const Argument &argument, const OperandBatch &operand) {
   return {};
 }
 
-/// Ranges may nest (a tree's) but not cross: crossing ones come from a mistake in numbering rows, and no
+/// Ranges may nest (in a tree) but not cross: crossing ranges come from a mistake in numbering rows, and no
 /// order of rows would make each instance's rows contiguous.
 Status checkRows(const Argument &argument, const OperandBatch &operand, int64_t rows) {
   const std::string name = argument.name + ".rows";

@@ -7,7 +7,7 @@
 
 namespace attn::rt {
 
-/// Only what changes is looked at: of a batch that was checked, all else still holds.
+/// Checks only what changes: the batch was checked, and the rest still holds.
 static Status checkGrowth(const Manifest &manifest, const Batch &batch, int32_t tokens, int64_t apart) {
   constexpr int64_t most = std::numeric_limits<int32_t>::max();
   if (manifest.operands.size() != 1)
@@ -21,7 +21,7 @@ static Status checkGrowth(const Manifest &manifest, const Batch &batch, int32_t 
     return inputError("'" + argument.name + ".lengths': expected that they grow, got " +
                       std::to_string(tokens) + " tokens more");
   const auto count = static_cast<int64_t>(operand.instances());
-  // Kernels count the slots of one head, and tables where instances begin, in 32 bits.
+  // Kernels count the slots of one head, and tables count the begins of instances, in 32 bits.
   const int64_t limit = most / std::max<int64_t>(count * std::max(manifest.kvHeads, 1), 1);
   if (apart < 0 || apart > limit)
     return inputError("'" + argument.name + ".start': expected " + std::to_string(count) +

@@ -21,7 +21,7 @@ bool isTerm(const Visibility &visibility) {
 
 constexpr size_t mostTerms = 8;
 
-/// The terms that a visibility is the union of; none where they are too many.
+/// The terms whose union the visibility is; empty if they are too many.
 std::vector<Visibility> termsOf(const Visibility &visibility) {
   std::vector<Visibility> terms;
   if (visibility.kind == Kind::Or) {
@@ -119,14 +119,15 @@ void intersect(const IntervalList &a, const IntervalList &b, IntervalList &out) 
 
 namespace {
 
-/// Room for the parts of a union or intersection at each depth: a plan asks thousands of times.
+/// Scratch memory for the parts of a union or intersection at each depth: a plan evaluates thousands of
+/// times.
 struct Scratch {
   IntervalList part, whole;
 };
 thread_local std::vector<std::unique_ptr<Scratch>> scratchByDepth;
 
-/// `low` and `high` are the rows that decide the lower and the upper end: (qMin, qMax) for what is possible,
-/// (qMax, qMin) for what is certain.
+/// `low` and `high` are the rows that decide the lower and the upper end: (qMin, qMax) for possible
+/// positions, (qMax, qMin) for certain ones.
 Interval leafInterval(const Visibility &leaf, std::span<const int32_t> ends, int64_t low, int64_t high) {
   const Interval lower = termInterval(leaf, ends, low);
   return rangeOfRows(lower, low == high ? lower : termInterval(leaf, ends, high));

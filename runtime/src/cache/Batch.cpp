@@ -24,8 +24,8 @@ Status BatchBuilder::State::checkGivenBack(size_t c) {
   return {};
 }
 
-/// The pages must have been appended to the list already. Joins the last instance where the same rows see
-/// both and that one fills its pages: a tree of one path is a sequence.
+/// Adds an instance, whose pages are already in the list. Joins it to the last instance if the same rows see
+/// both and the last one fills its pages: a tree of one path is a sequence.
 void BatchBuilder::State::push(const Instance &next, int32_t page) {
   if (!instances.empty()) {
     Instance &last = instances.back();
@@ -103,7 +103,7 @@ void BatchBuilder::State::writeOperand(size_t o, int32_t page, CacheBatch &out) 
 }
 
 Status BatchBuilder::State::build(std::span<const RowGroup> rowGroups, CacheBatch &out) {
-  serial = 0; // until all is done
+  serial = 0; // until the build is complete
   groups.assign(rowGroups.begin(), rowGroups.end());
   if (options.maxPages < 0)
     return inputError("maxPages: expected at least 0, got " + std::to_string(options.maxPages));

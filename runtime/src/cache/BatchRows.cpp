@@ -4,7 +4,8 @@
 
 namespace attn::rt {
 
-/// Marks the node and all above it, so that each is a child of its parent in order of its first group.
+/// Marks the node and all nodes above it, so that the children of a parent are in the order of their first
+/// group.
 void BatchBuilder::State::see(int32_t index) {
   while (!entry(index).seen) {
     entry(index).seen = true;
@@ -70,14 +71,14 @@ void BatchBuilder::State::addRows(const RowGroup &group, int32_t userRow, SeenNo
   out.batch.qStart.push_back(static_cast<int32_t>(out.userRow.size()));
 }
 
-/// Depth first over the nodes that are seen: a node's own rows, then those of its draft or of its children.
+/// Walks depth-first over the seen nodes: a node's own rows, then those of its draft or of its children.
 void BatchBuilder::State::numberRows(std::span<const RowGroup> groups, CacheBatch &out) {
   out.userRow.clear();
   out.batch.qPos.clear();
   out.batch.qStart.assign(1, 0);
   seen.clear();
   const auto rows = [&] { return static_cast<int32_t>(out.userRow.size()); };
-  std::vector<size_t> path; // of places in `seen`
+  std::vector<size_t> path; // of indices into `seen`
   for (int32_t index = entry(ground).firstChild; index >= 0;) {
     const Entry &here = entry(index);
     path.push_back(seen.size());

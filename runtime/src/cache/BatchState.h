@@ -12,13 +12,13 @@
 
 namespace attn::rt {
 
-/// What the building needs to know of a node that rows see.
+/// A node that rows see.
 struct SeenNode {
   int32_t index;
   int32_t first, last;               ///< rows at or below it
-  int32_t draftRow = -1;             ///< the row of its draft's first place, where the draft has rows
-  int32_t leastPosition = neverSeen; ///< of those rows,
-  int32_t leastNode = 0;             ///< and whose it is
+  int32_t draftRow = -1;             ///< the row of its draft's first token, if the draft has rows
+  int32_t leastPosition = neverSeen; ///< the least position of these rows
+  int32_t leastNode = 0;             ///< the node of the row at leastPosition
 };
 
 /// Tokens of consecutive positions on pages that follow each other in a list.
@@ -32,11 +32,12 @@ struct BatchBuilder::State {
   CacheBatchOptions options;
   const Cache::State *cache = nullptr;
 
-  // By index of the node, reset after use.
+  // One per node, reset after use.
   struct Entry {
     int32_t group = -1;
     bool seen = false;
-    int32_t firstChild = -1, lastChild = -1, next = -1; ///< those seen, in order of their first row group
+    int32_t firstChild = -1, lastChild = -1,
+            next = -1; ///< seen nodes only, in the order of their first row group
   };
   std::vector<Entry> entries;
   std::vector<int32_t> touched;
@@ -45,7 +46,7 @@ struct BatchBuilder::State {
   std::vector<Instance> instances;
   std::vector<int32_t> pages;
 
-  // Of the last build, for update.
+  // The last build, for update.
   uint64_t serial = 0, shape = 0;
   std::vector<RowGroup> groups;
   std::vector<int32_t> firstRow;           ///< by group

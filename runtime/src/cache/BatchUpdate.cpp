@@ -7,8 +7,8 @@
 
 namespace attn::rt {
 
-/// Leaves have grown at their ends and nothing else has changed: so have positions, lengths and the rows of
-/// tables, at their ends. First it is made sure that all of it fits.
+/// Leaves have grown at their ends and nothing else has changed, so positions, lengths and rows of tables
+/// change only at their ends. First checks that all of it fits.
 bool BatchBuilder::State::update(CacheBatch &out) const {
   struct Growth {
     size_t instance;

@@ -6,7 +6,7 @@ namespace attn::rt {
 
 Result<DecodeStep> decodeStep(Cache &cache, const BranchController &controller) {
   CacheStep step;
-  std::vector<std::pair<NodeId, int32_t>> open; // and their depth; the next one last
+  std::vector<std::pair<NodeId, int32_t>> open; // nodes with their depths; the next node is last
   const auto push = [&](const std::vector<NodeId> &nodes, int32_t depth) {
     for (auto node = nodes.rbegin(); node != nodes.rend(); ++node)
       open.emplace_back(*node, depth);

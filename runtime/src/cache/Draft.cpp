@@ -8,7 +8,7 @@ namespace attn::rt {
 
 namespace {
 
-/// Chains one after the other, each from a multiple of `align` on. Returns the slots they take.
+/// Lays chains out one after another, each from a multiple of `align` on. Returns the number of slots used.
 int32_t layOut(const TokenTree &tree, int32_t align, std::vector<int32_t> &slots) {
   slots.resize(static_cast<size_t>(tree.size()));
   int32_t next = 0;
@@ -22,7 +22,7 @@ int32_t layOut(const TokenTree &tree, int32_t align, std::vector<int32_t> &slots
 
 bool follows(Place a, Place b, int32_t distance) { return a.page == b.page && a.slot + distance == b.slot; }
 
-/// The same place of the draft in a class.
+/// The slot of token `d` (depth-first) of the draft in a class.
 Place placeOf(const Cache::State &s, const Draft &draft, size_t c, int32_t d) {
   const int32_t slot = draft.slots[static_cast<size_t>(d)];
   return {draft.pages[c].tokens[static_cast<size_t>(slot / s.options.pageTokens)],
@@ -125,7 +125,8 @@ Result<Movement> Cache::commit(NodeId leaf, int32_t token) {
       }
       movement.copies.push_back({static_cast<int32_t>(c), from, to, 1});
     }
-    // A draft that is dropped leaves the pool as it found it: what was taken first is taken first again.
+    // A dropped draft leaves the pool as it was before: the page that was taken first will be taken first
+    // again.
     for (const std::vector<int32_t> *rest : {&pages.reserve, &pages.tokens})
       run.spare.insert(run.spare.end(), rest->begin(), rest->end());
     s.trimSpares(index, c, s.ringRoom(node, c));

@@ -20,7 +20,7 @@ Result<Cache::Fork> Cache::fork(NodeId leaf) {
                       "): branch it instead");
   const int32_t tail = s.at(index).tokens % s.options.pageTokens, split = s.at(index).tokens - tail;
   for (size_t c = 0; c < s.classCount() && tail; ++c) {
-    // A leaf that gets a parent is a ring no more.
+    // A leaf that gets a parent stops being a ring.
     const int64_t left = s.pools[c].left() + (split ? std::ssize(s.at(index).runs[c].spare) : 0);
     if (left < 1)
       return s.exhausted(what.text(), c, 1, left);

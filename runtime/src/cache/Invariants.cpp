@@ -8,7 +8,7 @@ namespace attn::rt {
 
 namespace {
 
-/// Walks everything once and believes nothing that can be computed from something else.
+/// Walks everything once and recomputes every derived value.
 class Checker {
 public:
   explicit Checker(const Cache::State &state) : s(state) {}
@@ -96,7 +96,7 @@ private:
                   std::to_string(run.gap) + " given back, but " + std::to_string(node.tokens) +
                   " tokens take " + std::to_string(s.pagesFor(node.tokens)));
     if (run.gap && node.horizon != neverSeen) {
-      // The last token given back, and the first that is visible behind the sink.
+      // The last token that was freed, and the first visible token after the sink.
       const int64_t last = node.pos0 + int64_t{s.sinkPages(node, c) + run.gap} * s.options.pageTokens - 1;
       if (const int64_t visible = int64_t{node.horizon} - s.classOf(c).recent + 1;
           !s.classOf(c).streaming() || last >= visible)
@@ -124,7 +124,7 @@ private:
         other = index;
         ++held;
         const PagePool::Owner expected = index ? PagePool::Owner{index, ofNode} : PagePool::Owner();
-        // Being in two places is the worse mistake, and brings this one with it.
+        // A page in two places is the worse mistake, and causes this one.
         if (s.pools[c].owner(page) != expected && booked.empty())
           booked = where + " of " + (index ? text(index) : "the free pages") + " is booked on index " +
                    std::to_string(s.pools[c].owner(page).node) + " as its page " +

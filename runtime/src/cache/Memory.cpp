@@ -8,7 +8,7 @@ namespace attn::rt {
 
 namespace {
 
-/// Layers of `count` tokens, each `layerBytes` after the one before, end within `size`.
+/// Whether layers of `tokens` tokens, each `layerBytes` after the one before, end within `size`.
 bool fits(int64_t tokens, int64_t tokenBytes, int32_t layers, int64_t layerBytes, size_t size) {
   const __int128 end = __int128{layers - 1} * layerBytes + __int128{tokens} * tokenBytes;
   return end >= 0 && end <= static_cast<__int128>(size);

@@ -1,15 +1,15 @@
 //===- NodeLog.h - When nodes changed ----------------------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A batch shows the tokens that its nodes had when it was made. A node that has got
-// or lost tokens since makes plans of that batch stale, though every page that they
-// read may still be there (PageLog.h looks after those). The cache counts such
-// changes and notes for each node its last one. Whoever has made a table of nodes
-// compares the count, and looks at its nodes only where that has changed.
+// A batch shows the tokens that its nodes had when it was made. Once a node has gained
+// or lost tokens, plans of that batch are stale, though every page that they read may
+// still be valid (PageLog.h watches pages). The cache counts such changes and notes
+// each node's last change. The maker of a table of nodes compares the count, and checks
+// its nodes only if the count has changed.
 //
-// A fork or a branch moves no token of a row, and is no change.
+// A fork or a branch moves no token of a row, and does not count.
 //
-// Written by the one thread that changes the cache, read by any: entries stay where
-// they are for as long as the log lives.
+// One thread, which changes the cache, writes the log; any thread reads it. Entries keep
+// their addresses while the log lives.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_CACHE_NODELOG_H
@@ -25,7 +25,7 @@ namespace attn::rt {
 class NodeLog {
 public:
   enum class Change : uint8_t { Grew, Shrank, Pruned };
-  /// The count at a node's last change, and which change that was.
+  /// The count at a node's last change, and the kind of the change.
   using Entry = std::atomic<uint64_t>;
 
   void note(int32_t node, Change change) {

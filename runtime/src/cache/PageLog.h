@@ -1,11 +1,11 @@
 //===- PageLog.h - When pages were given out ---------------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A plan is made of tables that name pages, and outlives the moment in which they were right: a node may be
-// pruned, a draft committed, and its pages be given to another sequence. So a pool counts the pages that it
-// gives out, and notes for each page the count at which it was given out last. Who has made a table compares
-// the count, and looks at the pages of the table only where it has changed.
+// Tables of a plan name pages, and may outlive the moment in which they were right: a node may be pruned or a
+// draft committed, and its pages be reassigned to another sequence. So a pool counts the pages that it
+// assigns, and notes for each page the count at its last assignment. The maker of a table compares the count,
+// and checks the table's pages only if it has changed.
 //
-// Written by the one thread that changes the cache, read by any.
+// One thread, which changes the cache, writes the log; any thread reads it.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_CACHE_PAGELOG_H

@@ -12,13 +12,13 @@
 
 namespace attn::rt {
 
-/// Which pages are free, and of the others which node has them and for what: the way from a page to its node.
-/// The page given back last is taken first: it is the likeliest to be in a cache.
+/// Tracks free pages, and the owner and use of every other page. Takes the page that was freed last first: it
+/// is the likeliest to be in a hardware cache.
 class PagePool {
 public:
   struct Owner {
     int32_t node = -1; ///< index of the node; -1: free
-    int32_t page = -1; ///< which page of the node's tokens; -1: of its draft, or spare
+    int32_t page = -1; ///< index of the page in the node's tokens; -1: of its draft, or spare
     bool operator==(const Owner &) const = default;
   };
 
@@ -33,7 +33,7 @@ public:
   const std::vector<int32_t> &freePages() const { return free_; }
   Owner owner(int32_t page) const { return owners_[static_cast<size_t>(page)]; }
 
-  /// There must be one left.
+  /// Takes a free page; at least one must be left.
   int32_t take(Owner owner) {
     assert(!free_.empty());
     const int32_t page = free_.back();
@@ -47,12 +47,12 @@ public:
     assign(page, {});
     free_.push_back(page);
   }
-  /// The page gets other contents; `take` says so, too.
+  /// Logs that the page gets other contents; `take` logs it, too.
   void reuse(int32_t page) { log_->giveOut(page); }
   std::shared_ptr<const PageLog> log() const { return log_; }
 
 private:
-  std::vector<int32_t> free_; // the next one last
+  std::vector<int32_t> free_; // the next page is last
   std::vector<Owner> owners_;
   std::shared_ptr<PageLog> log_;
 };

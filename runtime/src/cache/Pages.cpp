@@ -22,16 +22,16 @@ int32_t Cache::State::unseenPages(const Node &node, size_t c) const {
   const int32_t count = pagesFor(node.tokens), first = sinkPages(node, c) + node.runs[c].gap;
   int64_t last = count;
   if (node.horizon != neverSeen) {
-    // The row at the horizon sees the tokens after horizon - recent, and later rows less.
+    // The row at the horizon sees the tokens after horizon - recent; later rows see fewer of them.
     const int64_t tokens = int64_t{node.horizon} - classOf(c).recent + 1 - node.pos0;
     last = std::min<int64_t>(count, std::max<int64_t>(tokens, 0) / options.pageTokens);
   }
   return static_cast<int32_t>(std::max<int64_t>(0, last - first));
 }
 
-/// Between two changes a ring holds what one row sees, or what the rows of an append of up to `draft` tokens
-/// see and the tokens themselves, or the former with a draft and room for what is accepted of it. Tokens lie
-/// across pages in the worst way.
+/// Between two changes a ring holds the larger of two sets, with tokens across pages in the worst way. The
+/// first is what the rows of an append of up to `draft` tokens see, and these tokens. The second is what one
+/// row sees, with a draft and room for its accepted tokens.
 int32_t Cache::State::ringPages(size_t c) const {
   const CacheClass &info = classOf(c);
   const auto spanned = [&](int64_t tokens) { return tokens > 0 ? pagesFor(tokens - 1) + 1 : 0; };
@@ -104,7 +104,7 @@ void Cache::State::sweepUp(int32_t index) {
 int32_t Cache::State::computeHorizon(int32_t index) const {
   const Node &node = at(index);
   if (!node.evicted)
-    return node.frontier; // no row below comes before it
+    return node.frontier; // no row below comes before this position
   int32_t horizon = neverSeen;
   for (int32_t child = node.firstChild; child >= 0; child = at(child).next)
     horizon = std::min(horizon, at(child).horizon);
@@ -162,7 +162,7 @@ void Cache::State::split(int32_t index, int32_t tokens) {
   for (size_t c = 0; c < classCount(); ++c) {
     trimSpares(index, c, 0);
     Run &first = above.runs[c], &second = node.runs[c];
-    // Pages that nobody sees are whole and follow the sink: all of them are on one side.
+    // Pages that no row sees are whole and follow the sink: all of them are on one side.
     first.gap = pages > sinkPages(above, c) ? second.gap : 0;
     second.gap -= first.gap;
     const auto end = second.pages.begin() + (pages - first.gap);
@@ -177,7 +177,7 @@ void Cache::State::split(int32_t index, int32_t tokens) {
   node.tokens -= tokens;
 }
 
-/// A joint without children is nobody's; with one child it is the beginning of that child.
+/// Removes a joint without children; joins a joint with one child to that child.
 void Cache::State::tidy(int32_t index) {
   while (index != ground && at(index).joint && at(index).isLeaf()) {
     const int32_t above = at(index).parent;
@@ -193,9 +193,9 @@ void Cache::State::tidy(int32_t index) {
     absorb(index);
 }
 
-/// The only child of a joint takes its tokens. A joint's tokens fill its pages, so the lists just join; and
-/// where the child has a gap, all that the joint has kept is sink, as the rows that see it see less of it
-/// than of the child. So one gap is enough.
+/// Moves the tokens of a joint to its only child. A joint's tokens fill its pages, so the lists are simply
+/// joined. If the child has a gap, all pages that the joint has kept are sink pages, since the rows below see
+/// no more of the joint than of the child. So one gap is enough.
 void Cache::State::absorb(int32_t joint) {
   Node &above = at(joint);
   const int32_t index = above.firstChild;

@@ -14,7 +14,7 @@ public:
   Reader(const Manifest &manifest, const TensorMap &tensors) : manifest(manifest), tensors(tensors) {}
 
   Result<CacheTensors> read() {
-    // The cache first: it says how many layers there are.
+    // Reads the cache first: it gives the number of layers.
     std::vector<std::optional<int64_t>> counts;
     std::vector<Store> stores;
     for (const Argument &argument : manifest.arguments)
@@ -57,7 +57,8 @@ public:
   }
 
 private:
-  /// The tensors of a cache, which has `count` pages or tokens: those of an attention, for each layer.
+  /// Reads the tensors of a cache, which has `count` pages or tokens: those of an attention, with a layer
+  /// axis.
   void seeCache(const Argument &argument, std::optional<int64_t> &count) {
     for (const StoreTensor &tensor : storeOf(argument).data()) {
       std::vector<int64_t> shape = {-1};
@@ -73,8 +74,8 @@ private:
     }
   }
 
-  /// A tensor of this shape, where the first of two or more unknown sizes is the number of layers, and the
-  /// last one is `size`; the first tensor that has them sets them.
+  /// Finds a tensor of this shape. The first of two or more unknown sizes is the number of layers, the last
+  /// one is `size`; the first tensor with an unknown size sets it.
   const Tensor *see(const std::string &name, DType dtype, std::vector<int64_t> shape,
                     std::optional<int64_t> *size) {
     seen[name] = true;

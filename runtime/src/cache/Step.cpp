@@ -8,7 +8,7 @@ namespace attn::rt {
 
 namespace {
 
-/// One call of apply: `check` only looks, `execute` cannot fail.
+/// One call of apply: `check` only reads, `execute` cannot fail.
 class Stepper {
 public:
   Stepper(Cache::State &state, const CacheStep &step)
@@ -24,11 +24,11 @@ private:
   };
   Cache::State &s;
   const CacheStep &step_;
-  std::vector<int64_t> asked_, given_; ///< by class: pages from the pool, and to it
+  std::vector<int64_t> asked_, given_; ///< by class: pages taken from the pool, and returned to it
   uint64_t removed_, target_, above_;  ///< marks
   std::vector<int32_t> prunedRoots_, removedNodes_, evicted_;
   std::vector<Target> targets_;
-  std::vector<std::pair<int32_t, int32_t>> frontiers_; ///< before
+  std::vector<std::pair<int32_t, int32_t>> frontiers_; ///< positions before the change
 
   Status checkPrune(NodeId id);
   Status checkTarget(NodeId id, const Doing &what, int64_t tokens, bool append);
@@ -37,7 +37,7 @@ private:
   Status checkPages();
   std::string text() const;
 
-  /// What a node that grows by pages does with its own before it asks the pool.
+  /// How a node that grows by pages uses its own pages before it takes some from the pool.
   struct Balance {
     int32_t used, kept;
     int64_t fromPool, toPool;
@@ -120,7 +120,7 @@ Status Stepper::check() {
   return status;
 }
 
-/// No row comes any more on the tokens that the nodes have now.
+/// Moves the frontier: no row comes on the nodes' present tokens any more.
 void Stepper::advance() {
   frontiers_.reserve(targets_.size());
   for (const Target &target : targets_) {
@@ -148,7 +148,7 @@ Stepper::Balance Stepper::balance(const Target &target, size_t c) const {
   const int32_t beyond = target.tokens - s.roomOf(node, c);
   const int32_t needed = beyond > 0 ? s.pagesFor(beyond) : 0;
   const int32_t used = std::min(own, needed);
-  // Its children, if it has any, are pruned: whether it is a ring depends on its parent alone.
+  // Its children, if any, are pruned: only its parent decides whether it is a ring.
   int32_t kept = 0;
   if (s.classOf(c).streaming() && node.parent == ground) {
     const auto held = static_cast<int32_t>(std::ssize(run.pages)) - dropped + needed;
@@ -206,7 +206,7 @@ CacheChange Stepper::execute() {
   for (int32_t index : removedNodes_)
     s.releaseNode(index);
 
-  // All that is given comes before all that is taken.
+  // Pages are freed before any page is taken.
   for (int32_t index : evicted_)
     s.sweep(index);
   for (const Target &target : targets_)

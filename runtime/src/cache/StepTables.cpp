@@ -9,14 +9,14 @@ namespace attn::rt {
 
 namespace {
 
-constexpr size_t alignment = 16; ///< in words: what is read together begins at a sector
+constexpr size_t alignment = 16; ///< in words: data that is read together begins at a sector
 
 std::string atMost(const std::string &what, int64_t asked, int64_t most) {
   return std::to_string(asked) + " " + what + " where there is room for " + std::to_string(most) +
          "; nearest legal: " + std::to_string(most);
 }
 
-/// Whether an operand shows what sequences keep.
+/// Whether an operand shows the tokens that sequences keep.
 bool showsNodes(const StepCapacity::Operand &operand) { return operand.shown.nodes; }
 
 } // namespace
@@ -74,7 +74,7 @@ void StepTables::layOut() {
   for (const StepCapacity::Operand &operand : capacity_.operands)
     place(operand.name + ".block_table", sequences * static_cast<size_t>(operand.pages));
   words_.assign(words, 0);
-  used_ = changed_ = blockTables(); // until there is a step there is none
+  used_ = changed_ = blockTables(); // no step yet
   taken_.reserve(static_cast<size_t>(capacity_.newTokens));
   sequences_.reserve(sequences + 1);
   written_.reserve(sequences + 1);
@@ -113,7 +113,8 @@ Status StepTables::take(const Cache &cache, const Movement &movement) {
   return {};
 }
 
-/// The pages of the path. All tokens but its last node's lie in whole pages, and the tables have room for it.
+/// The number of pages of the path. Checks that all tokens but the last node's lie in whole pages, and that
+/// the tables can hold them.
 Result<int32_t> StepTables::checkPath(const Cache::State &cache, int32_t leaf, const Where &where) const {
   int32_t pages = 0;
   bool isBelow = false;
@@ -135,7 +136,7 @@ Result<int32_t> StepTables::checkPath(const Cache::State &cache, int32_t leaf, c
   return pages;
 }
 
-/// The chains in the order in which their tokens were given, which is that of their rows.
+/// Adds the chains in the order in which their tokens were given, which is the order of their rows.
 Status StepTables::addDraft(const Cache::State &cache, int32_t leaf, int32_t pages, int32_t rows,
                             const Where &where) {
   const std::string name = nodeText(cache.idOf(leaf));
@@ -169,7 +170,7 @@ Status StepTables::addDraft(const Cache::State &cache, int32_t leaf, int32_t pag
   Sequence &front = sequences_[first];
   const int32_t place = tree.chains()[static_cast<size_t>(front.chain)].begin;
   if (rows > 0 && tree.depth()[static_cast<size_t>(place)] == 0)
-    front.rows += rows; // the chain goes on where the leaf's own tokens end
+    front.rows += rows; // the chain continues the leaf's own tokens
   else if (rows > 0)
     sequences_.insert(sequences_.begin() + static_cast<int64_t>(first), {leaf, pages, rows, -1});
   return {};
@@ -202,7 +203,7 @@ Status StepTables::readGroup(const Cache::State &cache, const RowGroup &group, c
   return {};
 }
 
-/// The pages of the path behind those that the row has.
+/// Writes the pages of the path that the row lacks.
 void StepTables::writePath(const Cache::State &cache, const Row &has, int32_t pages, int32_t *row) const {
   const int32_t *begin = row + has.pages;
   int32_t *end = row + pages;
@@ -246,7 +247,7 @@ void StepTables::writeSequence(const Cache::State &cache, size_t number, const S
   has.pages = sequence.pages;
 }
 
-/// What fills up the last piece is skipped, as slots of no page are.
+/// The rest of the last piece is filled with -1, which kernels skip.
 void StepTables::writeNewTokens(const Cache::State &cache) {
   const auto log = cache.pools[headClass_].log();
   const uint64_t now = log->count();
@@ -271,7 +272,7 @@ Status StepTables::update(const Cache &cache, std::span<const RowGroup> groups) 
   if (serial_ != state.serial || shape_ != state.shape)
     written_.clear();
   serial_ = state.serial, shape_ = state.shape;
-  written_.resize(sequences_.size(), {-1, 0}); // rows behind those of the step may be no device's
+  written_.resize(sequences_.size(), {-1, 0}); // a device may not have the rows after those of the step
   changed_ = blockTables();
   int32_t *starts = words_.data() + parts_[1].first;
   int32_t row = 0;

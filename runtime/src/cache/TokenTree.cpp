@@ -9,7 +9,7 @@ namespace attn::rt {
 
 namespace {
 
-/// Where a list by parent has it, the sequence (-1) first.
+/// The index of a parent in a list by parent, in which the sequence (-1) is first.
 size_t after(int32_t parent) { return static_cast<size_t>(int64_t{parent} + 1); }
 
 std::string tokenText(size_t token) { return "token " + std::to_string(token); }
@@ -26,8 +26,8 @@ Status checkParents(std::span<const int32_t> parents) {
   return {};
 }
 
-/// Some token did not come up from a root, so following its parents never ends: the first one met twice is on
-/// the cycle.
+/// Some token was not reached from a root, so following its parents never ends: the first token met twice is
+/// on the cycle.
 Error cycleError(std::span<const int32_t> parents, size_t lost) {
   std::vector<bool> met(parents.size());
   while (!met[lost]) {
@@ -50,7 +50,7 @@ Result<TokenTree> TokenTree::fromParents(std::span<const int32_t> parents) {
   if (Status status = checkParents(parents); !status)
     return status.error();
   const size_t count = parents.size();
-  // Children of each token, those of the sequence first, as one list with offsets.
+  // The children of each token, those of the sequence first, as one list with offsets.
   std::vector<int32_t> offsets(count + 2), children(count);
   for (int32_t parent : parents)
     ++offsets[after(parent) + 1];

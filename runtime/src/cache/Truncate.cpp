@@ -8,7 +8,7 @@ namespace attn::rt {
 
 namespace {
 
-/// Rows that come next see what the sequence ends with, which streaming classes may have given back.
+/// The next rows see the sequence's last tokens, which streaming classes may have freed.
 Status checkKept(const Cache::State &s, int32_t index, int32_t end, const Doing &what) {
   for (; index != ground; index = s.at(index).parent)
     for (size_t c = 0; c < s.classCount(); ++c) {
@@ -26,7 +26,7 @@ Status checkKept(const Cache::State &s, int32_t index, int32_t end, const Doing 
   return {};
 }
 
-/// The leaf's own tokens are enough.
+/// Drops tokens of the leaf's own.
 void dropOwn(Cache::State &s, int32_t index, int32_t tokens) {
   Node &node = s.at(index);
   node.tokens -= tokens;
@@ -35,22 +35,22 @@ void dropOwn(Cache::State &s, int32_t index, int32_t tokens) {
     Run &run = node.runs[c];
     const int32_t pages = s.pagesFor(node.tokens);
     if (pages <= s.sinkPages(node, c))
-      run.gap = 0; // what was given back lies behind the end
+      run.gap = 0; // the freed pages are after the end
     const auto first = run.pages.begin() + (pages - run.gap);
     for (auto page = first; page != run.pages.end(); ++page)
       s.pools[c].assign(*page, {index, -1});
     run.spare.insert(run.spare.end(), first, run.pages.end());
     run.pages.erase(first, run.pages.end());
     if (node.tokens % s.options.pageTokens)
-      s.pools[c].reuse(run.pages.back()); // plans that were made before read what it no longer holds
+      s.pools[c].reuse(run.pages.back()); // plans made before read tokens that the page no longer holds
     s.trimSpares(index, c, s.ringRoom(node, c));
   }
   s.updateHorizon(index);
   s.sweepUp(index);
 }
 
-/// The leaf leaves what others share: it keeps the joint's whole pages before the end, shared as they are,
-/// and has a copy of the page that the end is in.
+/// The leaf leaves the joint that it shares: it keeps sharing the joint's whole pages before the end, and
+/// copies the page that contains the end.
 Movement leaveJoint(Cache::State &s, int32_t index, int32_t joint, int32_t tokens) {
   const int32_t tail = tokens % s.options.pageTokens, split = tokens - tail;
   std::vector<int32_t> source;
@@ -101,7 +101,7 @@ Result<Movement> Cache::truncate(NodeId leaf, int32_t tokens) {
   if (!s.at(index).isLeaf())
     return inputError(what + ": it has children (" + nodeText(s.idOf(s.at(index).firstChild)) +
                       "), which see its tokens: truncate those, or prune them");
-  // The node that has the last token that stays; joints are nobody's.
+  // The node that holds the last remaining token; joints belong to no user.
   int32_t node = index;
   const int32_t end = s.at(index).end() - tokens;
   while (end < s.at(node).pos0 && s.at(s.at(node).parent).joint)

@@ -1,15 +1,15 @@
 //===- PlanRecords.h - What PlanRecords.def becomes in C++ ------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A record is a template over the type of its fields: of i32 it is what the planner
-// fills and the device reads, of the compiler's values it is what a kernel has read.
-// Both know fields by name, and nobody their order:
+// A record is a template over the type of its fields: with i32 it is what the planner
+// fills and the device reads, with the compiler's values it is what a kernel has read.
+// Both know fields by name; no code knows their order:
 //
 //     PlanTask task{.packedBegin = 0, .packedCount = 16};           // = PlanTaskOf<int32_t>
 //     auto task = recordOf<rt::PlanTaskOf<Value>>(op.getResults()); // PlanTask::usedWords of them
 //     use(task.packedBegin);
 //
-// On a device records stand `words` words apart: a power of two, and eight at
-// least, so that one load of a warp reads all of a record.
+// On a device, records are `words` words apart: a power of two, and at least eight,
+// so that one load of a warp reads all of a record.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_ARTIFACT_PLANRECORDS_H
@@ -26,7 +26,7 @@
 
 namespace attn::rt {
 
-/// Words from a record with so many words of fields to the next one.
+/// Words from the begin of a record with `usedWords` words of fields to the next record.
 constexpr size_t planRecordWords(size_t usedWords) { return std::max<size_t>(8, std::bit_ceil(usedWords)); }
 
 #define ATTN_PLAN_RECORD(Record, meaning)                                                                    \
@@ -46,7 +46,7 @@ template <size_t words> struct PlanPadding {
   std::array<int32_t, words> unused = {};
 };
 template <> struct PlanPadding<0> {};
-/// The words between a record and the next one, which only a device needs.
+/// The padding between a record and the next, which only a device needs.
 template <typename T, typename Layout>
 using PlanPaddingOf = PlanPadding<std::is_same_v<T, int32_t> ? Layout::words - Layout::usedWords : 0>;
 
@@ -76,7 +76,7 @@ using PlanPaddingOf = PlanPadding<std::is_same_v<T, int32_t> ? Layout::words - L
 #define ATTN_PLAN_RECORD_END(Record) }
 #include "attn_rt/artifact/PlanRecords.def"
 
-/// The record whose words these are, as a kernel reads them: the first `usedWords`.
+/// Makes a record of its words, as a kernel reads them: the first `usedWords`.
 template <typename Record, typename Words> Record recordOf(const Words &words, size_t first = 0) {
   using Field = typename Record::Field;
   Record record;
@@ -91,7 +91,7 @@ template <typename Record, typename Words> Record recordOf(const Words &words, s
   return record;
 }
 
-/// The fields of a record of which none is a record, in their order.
+/// The fields, in order, of a record without nested records.
 template <typename Record>
 std::array<typename Record::Field, Record::usedWords> fieldsOf(const Record &record) {
   std::array<typename Record::Field, Record::usedWords> fields;
@@ -102,22 +102,21 @@ std::array<typename Record::Field, Record::usedWords> fieldsOf(const Record &rec
 
 /// Bit of PlanTask::flags: the task includes the sink logit.
 inline constexpr int32_t taskHasSink = 1;
-/// Bit of PlanTask::flags: of each segment, query row r of the task, counted from its first, sees no token
-/// from fullEnd + r on. So it is under a causal mask where each row stands one position behind the row
-/// before.
+/// Bit of PlanTask::flags: in each segment, the task's query row r, counted from its first row, sees no token
+/// from fullEnd + r on. A causal mask sets it if each row is one position after the row before.
 inline constexpr int32_t taskRowsFollow = 2;
 
-/// Bit of PlanTask::flags: the task has one row, and stores what tokens score.
+/// Bit of PlanTask::flags: the task has one row, and stores the scores of its tokens.
 inline constexpr int32_t taskStoresScores = 4;
 
-/// Tokens of a PlanScoreTask, but for an instance's last.
+/// Tokens of a PlanScoreTask, except for an instance's last.
 inline constexpr int32_t scoreTaskTokens = 1024;
 
-/// Tokens of a PlanTokenSum, but for a task's last.
+/// Tokens of a PlanTokenSum, except for a task's last.
 inline constexpr int32_t tokenSumTokens = 16;
 
-/// Behind so many bits of PlanTask::flags stands how many of the task's segments are the first operand's,
-/// where that one's results are written for themselves (Manifest::returnsFirst): those come first.
+/// The bits of PlanTask::flags from this one on hold the number of the task's segments of the first operand,
+/// if its results are also returned alone (Manifest::returnsFirst). These segments come first.
 inline constexpr int32_t taskFirstShift = 8;
 
 /// A fault that the planning kernel finds in its tables. A plan with a fault is empty: nothing is written
@@ -131,24 +130,24 @@ enum class PlanFault : int32_t {
   PageOutside
 };
 
-/// What that kernel is told beside, as dimensions. Behind a number that much is divided by stand a factor and
-/// a shift, by which quotientBy divides.
+/// The dimensions that the planning kernel is given besides. A frequent divisor is followed by a factor and a
+/// shift, by which quotientBy divides.
 #define ATTN_PLAN_DIVISOR(DIM, Id, name)                                                                     \
   DIM(Id, name) DIM(Id##Factor, name ".factor") DIM(Id##Shift, name ".shift")
 #define ATTN_PLAN_DIMS(DIM)                                                                                  \
-  ATTN_PLAN_DIVISOR(DIM, Blocks, "plan.blocks")      /* of the launch that it plans */                       \
+  ATTN_PLAN_DIVISOR(DIM, Blocks, "plan.blocks")      /* of the planned launch */                             \
   ATTN_PLAN_DIVISOR(DIM, Rows, "plan.rows")          /* packed rows of a tile */                             \
   ATTN_PLAN_DIVISOR(DIM, Keys, "plan.keys")          /* keys of a tile */                                    \
   ATTN_PLAN_DIVISOR(DIM, KeyAlign, "plan.key_align") /* KernelInfo::keyAlign */                              \
   ATTN_PLAN_DIVISOR(DIM, Lockstep, "plan.lockstep") /* heads that neighbouring blocks walk together, or 1 */ \
-  ATTN_PLAN_DIVISOR(DIM, Chunk, "plan.chunk") /* tokens between cuts, 1 where they have no fixed place */    \
-  DIM(IsFixed, "plan.is_fixed")               /* whether they have: PlanOptions::fixedSplit */               \
-  DIM(Fixed, "plan.fixed")                    /* cost of a task, */                                          \
-  DIM(ShareTiles, "plan.share_tiles")         /* and the shortest share */                                   \
-  DIM(WorkTiles, "plan.work_tiles")           /* what there is room for: tiles of rows, */                   \
-  DIM(Parts, "plan.parts")                    /* parts of those, */                                          \
-  DIM(Partials, "plan.partials")              /* partial rows, */                                            \
-  DIM(MergeRows, "plan.rows_to_merge")        /* and rows to merge */
+  ATTN_PLAN_DIVISOR(DIM, Chunk, "plan.chunk")       /* tokens between fixed cuts, else 1 */                  \
+  DIM(IsFixed, "plan.is_fixed")                     /* whether cuts are fixed: PlanOptions::fixedSplit */    \
+  DIM(Fixed, "plan.fixed")                          /* cost of a task, */                                    \
+  DIM(ShareTiles, "plan.share_tiles")               /* and the shortest share */                             \
+  DIM(WorkTiles, "plan.work_tiles")                 /* capacities: tiles of rows, */                         \
+  DIM(Parts, "plan.parts")                          /* parts of those, */                                    \
+  DIM(Partials, "plan.partials")                    /* partial rows, */                                      \
+  DIM(MergeRows, "plan.rows_to_merge")              /* and rows to merge */
 enum class PlanDim : uint8_t {
 #define ATTN_PLAN_DIM(Id, name) Id,
   ATTN_PLAN_DIMS(ATTN_PLAN_DIM)
@@ -160,7 +159,7 @@ inline constexpr std::string_view planDimNames[] = {
     ATTN_PLAN_DIMS(ATTN_PLAN_DIM)
 #undef ATTN_PLAN_DIM
 };
-/// A number to divide by, of 31 bits: x / number is x * factor >> shift, for 0 <= x < 2^31.
+/// A divisor of 31 bits: x / number is x * factor >> shift, for 0 <= x < 2^31.
 struct PlanDivisor {
   int32_t number, factor, shift;
 
@@ -187,21 +186,21 @@ inline constexpr std::string_view planArrayNames[] = {
 };
 inline constexpr size_t planArrayCount = std::size(planArrayNames);
 
-/// What kernels know an array's buffer by.
+/// The kernels' name of an array's buffer.
 constexpr std::string_view planArrayName(PlanArray array) {
   return planArrayNames[static_cast<size_t>(array)];
 }
 std::optional<PlanArray> findPlanArray(std::string_view name);
-/// Those of them that its launches hand to each other.
+/// The partial arrays, which a plan's launches hand to each other.
 inline constexpr PlanArray planPartials[] = {
 #define ATTN_PLAN_PARTIAL(Id, ...) PlanArray::Id,
 #include "attn_rt/artifact/PlanRecords.def"
 };
 
-/// And of those the states of parts.
+/// The partial arrays that hold the states of parts.
 inline constexpr PlanArray planStates[] = {PlanArray::PartialO, PlanArray::PartialLse};
 
-/// The array of the records of a kind, whatever their fields are.
+/// The array of records of this kind, whatever the type of their fields.
 template <typename Record> constexpr PlanArray planArrayOf() {
 #define ATTN_PLAN_ARRAY(Id, name, member, Element, ...)                                                      \
   if constexpr (std::is_same_v<Element, typename Record::OnDevice>)                                          \
@@ -209,7 +208,7 @@ template <typename Record> constexpr PlanArray planArrayOf() {
 #include "attn_rt/artifact/PlanRecords.def"
 }
 
-/// How the elements of an array look to a kernel.
+/// The layout of an array's elements, as a kernel sees it.
 struct PlanArrayLayout {
   std::vector<std::string> fields; ///< of records, nested ones as "task.packedBegin"; empty: single words
   size_t words = 1;                ///< from an element to the next

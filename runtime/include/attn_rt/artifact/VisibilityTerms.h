@@ -2,10 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A visibility is an expression of terms, joined by `or` and `and`. A term lets a
 // row at position q see one interval of positions, [begin(q), end(q)). This file
-// defines every term: its word, its sizes, its interval. Nothing else does.
+// alone defines every term: its word, its sizes, its interval.
 //
-// `intervalOf` is written over an abstract arithmetic. Whoever needs the interval
-// brings an arithmetic of its own:
+// `intervalOf` is written over an abstract arithmetic. Code that needs the interval
+// brings its own arithmetic:
+//
 //
 //   the planner on the host     64-bit integers
 //   the planner on the device   operations on i32
@@ -13,14 +14,14 @@
 //   the reference               64-bit integers
 //   `implies` below             linear forms of q and the sizes
 //
-// The rules that a term keeps, because all of these rely on them:
+// Every term keeps these rules, because all of the above rely on them:
 //
 //   Both ends are non-decreasing in q. Then the rows of a tile see nothing outside
 //   of [begin(first row), end(last row)), and all of them see everything inside of
 //   [begin(last row), end(first row)).
 //
-//   A term that shows nothing to one row shows nothing to any row, whatever it is:
-//   a window of size 0.
+// A term that shows nothing to one row shows nothing to any row, whatever its
+// position: a window of size 0.
 //
 //   Sizes are run-time values: the term is compiled, and another size recompiles
 //   nothing. A fact about a term must hold for all its sizes.
@@ -37,10 +38,10 @@
 
 namespace attn::rt {
 
-/// How a term is written.
+/// The text form of a term.
 struct VisibilityTerm {
   std::string_view word;  ///< two terms may share it if the numbers of their sizes differ
-  std::string_view sizes; ///< what its sizes are called, separated by ", "
+  std::string_view sizes; ///< names of its sizes, separated by ", "
   int32_t leastSize = 0;
 
   constexpr int sizeCount() const {
@@ -51,7 +52,7 @@ struct VisibilityTerm {
   }
 };
 
-/// The terms, and what joins them.
+/// The terms and connectives.
 // clang-format off
 enum class VisibilityKind : uint8_t { All, Or, And, Causal, Window, Recent, Sink, TwoSided, Chunk };
 inline constexpr VisibilityTerm visibilityTerms[] = {
@@ -71,7 +72,7 @@ constexpr const VisibilityTerm &termOf(VisibilityKind kind) {
   return visibilityTerms[static_cast<size_t>(kind)];
 }
 
-/// The term that is written so; none where nothing is.
+/// The term with this word and number of sizes; empty if there is none.
 constexpr std::optional<VisibilityKind> findTerm(std::string_view word, int sizeCount) {
   for (size_t i = 0; i < std::size(visibilityTerms); ++i)
     if (visibilityTerms[i].word == word && visibilityTerms[i].sizeCount() == sizeCount)
@@ -83,8 +84,9 @@ constexpr bool isConnective(VisibilityKind kind) {
   return kind == VisibilityKind::Or || kind == VisibilityKind::And;
 }
 
-/// The most intervals that a visibility gives: 1 of a term, else of its parts, of which `boundOf` tells. Each
-/// part adds its own to a union; an intersection of lists of m and n intervals has at most m + n - 1.
+/// The most intervals of a visibility: 1 for a term, else a bound from its parts, whose bounds `boundOf`
+/// gives. A union has the sum of its parts' intervals; an intersection of lists of m and n intervals has at
+/// most m + n - 1.
 template <typename Parts, typename BoundOf>
 int intervalBound(VisibilityKind kind, const Parts &parts, BoundOf boundOf) {
   if (parts.empty())
@@ -95,7 +97,7 @@ int intervalBound(VisibilityKind kind, const Parts &parts, BoundOf boundOf) {
   return bound;
 }
 
-/// Positions [begin, end). An end that is not there is infinite.
+/// Positions [begin, end). An absent end is infinite.
 template <typename Position> struct PositionBounds {
   std::optional<Position> begin, end;
 };
@@ -107,7 +109,7 @@ template <typename Position> struct PositionBounds {
 ///   plus(p, n)      p + n
 ///   minus(p, n)     p - n
 ///   at(n)           the position n
-///   chunkOf(p, n)   the greatest multiple of n that is not above p
+///   chunkOf(p, n)   the greatest multiple of n that is at most p
 template <typename Arithmetic, typename Position, typename Sizes>
 PositionBounds<Position> intervalOf(VisibilityKind kind, Arithmetic &&a, Position q, const Sizes &sizes) {
   switch (kind) {
@@ -146,14 +148,14 @@ struct IntegerPositions {
   }
 };
 
-/// A position as a sum of q, of constants and of sizes: what holds of it holds for every q and every size.
+/// A position as a sum of q, constants and sizes: what holds of the sum holds for every q and every size.
 struct LinearPosition {
-  bool moves = false; ///< whether q is in it
-  bool exact = true;  ///< whether the sum is all that there is to it
+  bool moves = false; ///< whether the sum contains q
+  bool exact = true;  ///< whether the position equals the sum
   int64_t constant = 0;
   std::array<int, 2> sizes = {};
 
-  /// Whether `this` is nowhere less than `other`, whose sizes are others.
+  /// Whether `this` is at least `other` everywhere, with independent sizes.
   constexpr bool isNowhereLess(const LinearPosition &other) const {
     bool known = exact && other.exact && moves == other.moves && constant >= other.constant;
     for (size_t i = 0; i < sizes.size(); ++i)
@@ -162,7 +164,7 @@ struct LinearPosition {
   }
 };
 
-/// The arithmetic of linear positions. A size is the number that it has.
+/// The arithmetic of linear positions. A size is given by its index.
 struct LinearPositions {
   static LinearPosition next(LinearPosition p) {
     ++p.constant;
@@ -187,7 +189,7 @@ inline PositionBounds<LinearPosition> linearInterval(VisibilityKind kind) {
   return intervalOf(kind, LinearPositions(), LinearPosition{.moves = true}, std::array{0, 1});
 }
 
-/// Whether all that term `a` shows is shown by term `b`, for every row and all sizes of both.
+/// Whether term `b` shows everything that term `a` shows, for every row and all sizes of both.
 inline bool implies(VisibilityKind a, VisibilityKind b) {
   const PositionBounds<LinearPosition> inner = linearInterval(a), outer = linearInterval(b);
   return (!outer.begin || (inner.begin && inner.begin->isNowhereLess(*outer.begin))) &&
@@ -200,7 +202,7 @@ inline bool beginsWithRow(VisibilityKind kind) {
   return bounds.begin && bounds.begin->moves;
 }
 
-/// Whether what a term shows depends on where the row stands.
+/// Whether the interval of a term depends on the row's position.
 inline bool dependsOnRow(VisibilityKind kind) {
   const PositionBounds<LinearPosition> bounds = linearInterval(kind);
   return beginsWithRow(kind) || (bounds.end && bounds.end->moves);

@@ -36,7 +36,7 @@ struct RowGroup {
   bool draft = false;
 };
 
-/// What one operand of the attention shows of the cache. Operands of one class show the same memory.
+/// The part of a cache that one operand of the attention shows. Operands of one class show the same memory.
 struct CacheOperand {
   int32_t headClass = 0;
   bool nodes = true, drafts = true;

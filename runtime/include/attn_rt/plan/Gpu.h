@@ -8,32 +8,32 @@
 
 namespace attn::rt {
 
-/// What attend kernels of one schedule were seen to reach; 0 where nobody has measured.
+/// The measured throughput of attend kernels of one schedule; 0: not measured.
 struct KernelRates {
-  double flopsPerSecond = 0;        ///< of whole tiles, where the tensor cores are the limit
-  double exponentialsPerSecond = 0; ///< scores through the softmax, where that is
+  double flopsPerSecond = 0;        ///< of whole tiles, if the tensor cores are the limit
+  double exponentialsPerSecond = 0; ///< scores through the softmax, if these are the limit
 };
 
-/// What a cost or a roofline needs to know of a GPU.
+/// The properties of a GPU that costs and rooflines need.
 struct GpuModel {
   std::string_view name;
   /// Peaks of NVIDIA's data sheets (dense 16-bit matrix throughput, no sparsity), read 2026-11: rooflines.
   double bytesPerSecond;
   double flopsPerSecond;
   int multiprocessors;
-  int64_t l2Bytes = 0; ///< likewise, of Hopper what the driver reports; 0: nobody knows
-  /// What the driver calls it, where predictions hold for it.
+  int64_t l2Bytes = 0; ///< likewise; for Hopper as the driver reports; 0: unknown
+  /// The driver's name of the device, if predictions hold for it.
   std::string_view device = {};
-  /// Measured: predictions, and the planner's choices. The peaks stand in for what is 0.
+  /// Measured, for predictions and the planner's choices. The peaks stand in for zeros.
   double memoryBytesPerSecond = 0;
-  double l2BytesPerSecond = 0; ///< of what is read again; 0: never the limit
+  double l2BytesPerSecond = 0; ///< of data that is read again; 0: never the limit
   KernelRates mma = {}, wgmma = {};
 };
 
 std::span<const GpuModel> gpuModels();
-/// By name, or null. The first model is the default, the H200.
+/// Finds a model by name; null if there is none. The first model is the default, the H200.
 const GpuModel *findGpu(std::string_view name);
-/// By what a driver calls it, or null: predictions for this device would be guesses.
+/// Finds a model by the driver's name of a device; null if there is none: predictions would be guesses.
 const GpuModel *findGpuOfDevice(std::string_view device);
 inline const GpuModel &defaultGpu() { return gpuModels().front(); }
 

@@ -7,7 +7,7 @@
 //     by-query       every group of rows reads its whole path (Radix, Flash-Decoding)
 //     by-node        a node is one item for all rows that see it, never cut
 //     by-node-chunk  the same, cut into chunks of fixed length
-//     flatten        nodes shared where it pays, laid end to end, cut into equal shares
+//     flatten        nodes shared if it pays, laid end to end, cut into equal shares
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_PLAN_STRATEGY_H
@@ -23,7 +23,7 @@ enum class Strategy : uint8_t { ByQuery, ByNode, ByNodeChunk, Flatten };
 inline constexpr std::string_view strategyNames[] = {"by-query", "by-node", "by-node-chunk", "flatten"};
 std::optional<Strategy> parseStrategy(std::string_view name);
 
-inline constexpr int64_t chunkTokens = 512; ///< of by-node-chunk
+inline constexpr int64_t chunkTokens = 512; ///< for by-node-chunk
 
 } // namespace attn::rt
 

@@ -14,7 +14,8 @@
 
 namespace attn::rt {
 
-/// A compiled function whose code is on a device, which must outlive it; so must it the sessions made of it.
+/// A compiled function whose code is on a device. The device must outlive it, and it must outlive the
+/// sessions made of it.
 struct LoadedArtifact {
   Manifest manifest;
   std::unique_ptr<host::LoadedCode> code; ///< native code, on the host device
@@ -22,15 +23,15 @@ struct LoadedArtifact {
   bool checked = false;                   ///< the code is instrumented for the detectors
 };
 
-/// Of what a file holds the one that this device runs: of the function `entry` (the only one where it is
-/// empty), for the GPU's own target before the newest other that it runs; on the host device the first with
-/// native code. `target` (any where it is empty) takes no other. Refuses by name what is not there; `name`
-/// is the file's, for messages.
+/// Chooses the artifact of a file that this device runs: of the function `entry` (empty: the only one). On a
+/// GPU it is the GPU's own target, else the newest other target that the GPU runs; on the host device the
+/// first with native code. If `target` is not empty, only that target is taken. Errors name what is missing;
+/// `name` is the file's name in messages.
 Result<const Artifact *> chooseArtifact(const Device &device, std::span<const Artifact> artifacts,
                                         const std::string &name, const std::string &entry = {},
                                         const std::string &target = {});
 
-/// Chooses, and loads: every kernel is there and fits the device.
+/// Chooses an artifact and loads it: checks that every kernel is present and fits the device.
 Result<LoadedArtifact> loadArtifact(Device &device, std::span<const Artifact> artifacts,
                                     const std::string &name, const std::string &entry = {},
                                     const std::string &target = {});

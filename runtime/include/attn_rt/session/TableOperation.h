@@ -6,7 +6,7 @@
 //   manage.launch();                          // as often as you like
 //
 // Runs an attn.manage_pages or an attn.compact_tokens. After reserve nothing is allocated
-// and nothing waits, and launches depend on nothing but what is in memory: recorded once,
+// and nothing waits, and launches depend only on the contents of memory: recorded once,
 // they may be replayed.
 //
 //===----------------------------------------------------------------------===//
@@ -26,22 +26,22 @@ public:
     size_t bytes;
   };
 
-  /// Of the module of an operation on a table of pages. The device must outlive it.
+  /// Makes an operation of a loaded module with an operation on a table of pages. The device must outlive it.
   static Result<TableOperation> create(Device &device, const Manifest &manifest,
                                        std::shared_ptr<Module> module);
   TableOperation(TableOperation &&) noexcept;
   TableOperation &operator=(TableOperation &&) noexcept;
   ~TableOperation();
 
-  /// Names of the sizes that are not known before a run, in the order in which the arguments have them.
+  /// Names of the sizes that are unknown before a run, in the order of the arguments.
   const std::vector<std::string> &sizeNames() const;
-  /// Says those sizes, makes room for what blocks tell each other, and fixes their number: as many as fill
-  /// the device, or those given.
+  /// Sets these sizes, allocates the memory through which blocks communicate, and fixes the number of blocks:
+  /// as many as fill the device, or as given.
   Status reserve(std::span<const int64_t> sizes, std::optional<int> blocks = std::nullopt);
   int blocks() const;
-  /// In the order of the arguments; once there are sizes.
+  /// The tensors in the order of the arguments; needs the sizes.
   const std::vector<Tensor> &tensors() const;
-  /// Says where the tensors lie, each at a multiple of 16.
+  /// Sets the addresses of the tensors, each a multiple of 16.
   Status bind(std::span<const DeviceAddress> addresses);
   Status launch();
 

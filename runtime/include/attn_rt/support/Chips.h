@@ -10,7 +10,7 @@
 
 namespace attn::rt {
 
-/// What the compiler needs to know of a target, and the choice of a target of a GPU. Sizes of shared memory
+/// A target of the compiler: its limits, and the data for choosing a target for a GPU. Sizes of shared memory
 /// are from the CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"; a block can
 /// use 1 KiB less than a multiprocessor has.
 struct Chip {

@@ -11,8 +11,8 @@
 
 namespace attn::rt::capi {
 
-/// Memory of the caller that the host device knows for the time of a launch. Buffers may overlap (keys and
-/// values in one tensor), allocations may not.
+/// Memory of the caller, registered on the host device during a launch. The caller's buffers may overlap
+/// (keys and values in one tensor), allocations may not.
 class Adopted {
 public:
   explicit Adopted(HostDevice &device) : device_(device) {}
@@ -21,7 +21,7 @@ public:
       if (range.known)
         (void)device_.release(reinterpret_cast<void *>(range.begin));
   }
-  /// The name must outlive this.
+  /// The name must outlive this object.
   void add(uint64_t address, size_t bytes, const char *name) {
     if (bytes && !device_.holds(reinterpret_cast<void *>(address), bytes))
       ranges_.push_back({address, address + bytes, name, false});

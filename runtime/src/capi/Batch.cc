@@ -76,7 +76,7 @@ Result<Tensor> attn::rt::capi::tensorFrom(const AttnTensor &given, size_t index,
   if (!given.name)
     return inputError("tensor " + std::to_string(index) + " has no name");
   const std::string name = given.name;
-  uint32_t dtype = 0; // a caller may write any number where C++ has an enumeration
+  uint32_t dtype = 0; // C callers may pass any number where C++ expects an enumerator
   static_assert(sizeof(dtype) == sizeof(given.dtype));
   std::memcpy(&dtype, &given.dtype, sizeof(dtype));
   if (dtype >= elementTypes().size())
@@ -102,7 +102,7 @@ Result<Tensor> attn::rt::capi::tensorFrom(const AttnTensor &given, size_t index,
 
 namespace {
 
-/// Tables with their contents, all else as sizes.
+/// Reads tables with their contents, and all other tensors as sizes only.
 Status readTensors(const AttnTensor *given, size_t count, const Manifest &manifest, TensorMap &tensors) {
   const auto isData = [&](const std::string &name) {
     for (const Argument &argument : manifest.arguments)
@@ -126,7 +126,7 @@ Status readTensors(const AttnTensor *given, size_t count, const Manifest &manife
   return {};
 }
 
-/// Names that mean nothing are mistakes.
+/// Refuses unknown names.
 Status checkNames(const Manifest &manifest, const TensorMap &tensors) {
   for (const auto &[name, tensor] : tensors) {
     bool known = name == "q_start" || name == "q_pos";
@@ -152,7 +152,7 @@ Status checkNames(const Manifest &manifest, const TensorMap &tensors) {
 
 } // namespace
 
-/// Sizes of windows and sinks instead of those compiled.
+/// Replaces the compiled sizes of windows and sinks.
 Status attn::rt::capi::setEnds(const Manifest &manifest, const int32_t *ends, size_t count, Batch &batch) {
   if (count == 0)
     return {};
@@ -222,7 +222,7 @@ int64_t attnBatchSequences(const AttnBatch *batch) {
   });
 }
 
-/// Calls `read` with a batch of the kernel's, which nobody changes meanwhile.
+/// Calls `read` with a batch of the kernel, locked.
 static Status readBatch(const AttnKernel *kernel, const AttnBatch *batch, auto read) {
   auto held = batch->shared->lock.take("the batch");
   if (!held)

@@ -9,7 +9,7 @@ using namespace attn::rt::capi;
 
 namespace {
 
-/// Does something with a cache that nobody else uses meanwhile.
+/// Calls `body` with the cache locked.
 template <typename Body> AttnStatus withCache(const AttnCache *cache, Body body) {
   return guarded([&]() -> Status {
     if (Status status = required("cache", cache); !status)
@@ -21,7 +21,7 @@ template <typename Body> AttnStatus withCache(const AttnCache *cache, Body body)
   });
 }
 
-/// What most changes return.
+/// Returns the movement of a change.
 Status give(Result<Movement> moved, AttnMovement **movement) {
   if (!moved)
     return moved.error();

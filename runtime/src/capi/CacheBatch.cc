@@ -12,13 +12,13 @@ struct AttnBatchBuilder {
   std::shared_ptr<LoadedKernel> kernel;
   CacheBatchOptions options;
   BatchBuilder builder;
-  std::weak_ptr<SharedBatch> last; ///< what was built last
+  std::weak_ptr<SharedBatch> last; ///< the batch that was built last
   Lock lock = {};
 };
 
 namespace {
 
-/// That the operands of the kernel can show this cache.
+/// Checks that the operands of the kernel can show this cache.
 Status checkOperands(const AttnBatchBuilder &builder, const Cache &cache) {
   const Manifest &manifest = builder.kernel->manifest;
   for (size_t o = 0; o < builder.options.operands.size(); ++o) {
@@ -102,7 +102,7 @@ AttnStatus attnBatchBuilderBuild(AttnBatchBuilder *builder, const AttnCache *cac
     if ((!manifest.headClasses.empty() || classCount) && classCount != static_cast<size_t>(manifest.kvHeads))
       return inputError("classes: expected one for each of the " + std::to_string(manifest.kvHeads) +
                         " KV heads, got " + std::to_string(classCount));
-    if (!manifest.headClasses.empty()) // else they came to see alike
+    if (!manifest.headClasses.empty()) // otherwise all classes see the same tokens
       content.classes.assign(classes, classes + classCount);
     if (Status status = checkClasses(manifest, content.classes); !status)
       return status;
@@ -143,7 +143,7 @@ AttnStatus attnBatchBuilderUpdate(AttnBatchBuilder *builder, const AttnCache *ca
   });
 }
 
-/// Does something with a batch that was made from a cache.
+/// Calls `body` with a batch that was made from a cache.
 template <typename Body> static AttnStatus withBuilt(const AttnBatch *batch, Body body) {
   return guarded([&]() -> Status {
     if (Status status = required("batch", batch); !status)

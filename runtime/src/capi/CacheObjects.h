@@ -16,7 +16,7 @@ struct AttnCache {
 };
 struct AttnMovement {
   attn::rt::Movement movement;
-  uint64_t id = nextId(); ///< of no other movement; not 0
+  uint64_t id = nextId(); ///< unique among all movements; not 0
 
   static uint64_t nextId() {
     static std::atomic<uint64_t> last = 0;
@@ -33,7 +33,7 @@ inline NodeId nodeOf(AttnNode number) {
   return {static_cast<int32_t>(static_cast<uint32_t>(number)), static_cast<uint32_t>(number >> 32)};
 }
 
-/// Writes what there is room for.
+/// Writes as many elements as fit into `room`, and the length of the list.
 template <typename T> Status giveList(const std::vector<T> &list, T *out, size_t room, size_t *count) {
   if (!count || (room && !out))
     return inputError("expected room for a list and its length, got null");

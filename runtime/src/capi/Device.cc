@@ -31,7 +31,7 @@ OwnedMemory::~OwnedMemory() {
   if (held)
     buffer.reset();
   else
-    new (std::nothrow) Buffer(std::move(buffer)); // nobody may touch the device: its memory stays where it is
+    new (std::nothrow) Buffer(std::move(buffer)); // the device may not be used: its memory is leaked
 }
 
 AttnStatus attnDeviceOpenHost(const AttnHostOptions *options, AttnDevice **device) {
@@ -145,7 +145,7 @@ void attnMemoryDestroy(AttnMemory *memory) { delete memory; }
 uint64_t attnMemoryAddress(const AttnMemory *memory) { return memory ? memory->owned->buffer.address() : 0; }
 size_t attnMemorySize(const AttnMemory *memory) { return memory ? memory->owned->buffer.bytes() : 0; }
 
-/// Checks the range, then does something with the device.
+/// Checks the range, then calls `body` with the device locked.
 template <typename Body>
 static AttnStatus withMemory(const AttnMemory *memory, size_t offset, const void *data, size_t bytes,
                              Body body) {

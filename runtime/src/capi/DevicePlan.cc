@@ -10,7 +10,7 @@ using namespace attn::rt::capi;
 
 namespace {
 
-/// One instance of each operand to a sequence, which its rows see and no others.
+/// Checks that each sequence has one instance of each operand, which only its rows see.
 Status checkUnshared(const Manifest &manifest, const Batch &batch) {
   for (size_t o = 0; o < batch.operands.size(); ++o) {
     const OperandBatch &operand = batch.operands[o];
@@ -30,7 +30,7 @@ Status checkUnshared(const Manifest &manifest, const Batch &batch) {
   return {};
 }
 
-/// Tokens that the tables have room for.
+/// The capacity of the tables in tokens.
 int64_t mostTokens(const Manifest &manifest, const Batch &batch) {
   int64_t most = 1;
   for (size_t o = 0; o < batch.operands.size(); ++o) {

@@ -9,7 +9,7 @@
 using namespace attn::rt;
 using namespace attn::rt::capi;
 
-/// A format by its text; codes without a word about their metadata have what is usual for rows of `dim`.
+/// Parses a format. Quantized types without metadata in the text get the usual metadata of rows of `dim`.
 static Result<Format> formatOf(const char *text, int64_t dim) {
   if (!text)
     return inputError("expected a format, got null");
@@ -56,7 +56,7 @@ static Result<Store> storeOf(const AttnStore &given) {
   return store;
 }
 
-/// Where what a unified page has of a tensor begins, in bytes.
+/// The offset of a tensor's part of a unified page, in bytes.
 static int64_t placeIn(const Store &store, const StoreTensor &tensor) {
   const Store::PageParts parts = store.pageParts();
   const bool keys = tensor.name.front() == store.keys.letter;
@@ -99,7 +99,7 @@ AttnStatus attnStoreTensors(const AttnStore *store, AttnBytes **description) {
   });
 }
 
-/// Rows of a caller, each with metadata of its own.
+/// Rows of a caller, each with its own metadata.
 struct Rows {
   Format format;
   int64_t count;

@@ -17,29 +17,30 @@ LoadedKernel::~LoadedKernel() {
     module.reset();
     return;
   }
-  // The device is lost, and with it all of these.
+  // The device is lost, so these objects are leaked.
   new (std::nothrow) std::vector<PlanRoom>(std::move(rooms));
   new (std::nothrow) std::shared_ptr<Module>(std::move(module));
 }
 
-/// Rooms that wait for a plan: one is left for every plan that takes the place of another, and a few layers
-/// may have plans of their own. Of larger ones the memory is worth more than the time.
+/// Limits of the workspaces kept for later plans. Every plan that replaces another one leaves a workspace,
+/// and a few layers may have plans of their own. Larger workspaces are freed: their memory is worth more than
+/// the time.
 static constexpr size_t mostRooms = 4, mostRoomBytes = 32 << 20;
 
 std::optional<PlanRoom> LoadedKernel::takeRoom(const PlanOptions &options) {
-  rooms.reserve(mostRooms); // what leaves one may not fail
+  rooms.reserve(mostRooms); // leaving a workspace may not fail
   const uint64_t stream = device->device->streamNumber();
   for (auto it = rooms.rbegin(); it != rooms.rend(); ++it)
     if (it->stream == stream && it->options == options) {
       PlanRoom found = std::move(*it);
       rooms.erase(std::next(it).base());
-      found.plan.structure = 0; // which nothing extends
+      found.plan.structure = 0; // prevents that an update extends it
       return found;
     }
   return std::nullopt;
 }
 
-/// A checked host device knows what was never written, as long as memory is new.
+/// Keeps a workspace. A checked host device tracks unwritten bytes, which needs new memory: it keeps none.
 void LoadedKernel::leaveRoom(PlanRoom &&room) {
   const bool isChecked = device->host && device->host->options().check;
   if (!room.oneStream || isChecked || room.session->ownBytes() > mostRoomBytes) {
@@ -53,7 +54,7 @@ void LoadedKernel::leaveRoom(PlanRoom &&room) {
 
 namespace {
 
-/// The caller's buffers in the order of the description, results last.
+/// The caller's buffers in the order of the manifest, results last.
 std::vector<std::string> slotsOf(const Manifest &manifest) {
   std::vector<std::string> slots;
   const auto isRead = [&](const std::string &name) {

@@ -54,7 +54,7 @@ AttnStatus attnMovementExecute(const AttnMovement *movement, const AttnPageMemor
 struct AttnCacheKernels {
   std::shared_ptr<LoadedKernel> append, move;
   std::optional<CacheKernels> kernels;
-  /// Bytes of a token's keys, or values, in pages, in new rows, and of a layer's metadata.
+  /// Bytes per token of keys or values in pages and in new rows, and of a layer's metadata.
   struct Sizes {
     int64_t slot, row, meta;
   };
@@ -148,7 +148,7 @@ AttnStatus attnCacheKernelsReserve(AttnCacheKernels *kernels, const AttnDevicePa
   });
 }
 
-/// [layers][count] tokens, from the first byte to the last.
+/// Bytes from the first to the end of the last token of [layers, count] tokens.
 static size_t extent(int32_t layers, int64_t layerBytes, int64_t count, int64_t tokenBytes) {
   return static_cast<size_t>(int64_t{layers - 1} * layerBytes + count * tokenBytes);
 }
@@ -166,7 +166,7 @@ static Status readRows(const AttnDeviceRows *rows, DeviceRows &given, LayerRange
   return {};
 }
 
-/// The pages and new tokens, which the host device then knows.
+/// Registers the pages and new tokens on the host device.
 static void addMemory(const AttnCacheKernels &kernels, const DeviceRows &rows, const LayerRange &range,
                       Adopted &adopted) {
   const DevicePages &pages = kernels.pages;
@@ -189,15 +189,15 @@ static void addMemory(const AttnCacheKernels &kernels, const DeviceRows &rows, c
   }
 }
 
-/// Memory of the caller's that slots are read from.
+/// Memory of the caller with a list of slots.
 struct SlotList {
   uint64_t address;
   size_t bytes;
   const char *name;
 };
 
-/// Holds the kernels and the device and does what `launch` says with the rows of a call, if there are any,
-/// unless `check` finds something wrong.
+/// Locks the kernels and the device and calls `launch` with the rows of a call, if there are any, unless
+/// `check` fails.
 template <typename Check, typename Launch>
 static Status launchOver(AttnCacheKernels &kernels, const AttnDeviceRows *rows, std::optional<SlotList> list,
                          uintptr_t stream, Check check, Launch launch) {

@@ -48,7 +48,7 @@ static Result<PlanOptions> readOptions(const AttnPlanOptions &given, const Loade
   options.fixedSplit = given.fixedSplit;
   options.kernel = given.kernel - 1;
   const DeviceProperties &device = kernel.device->device->properties();
-  if (!kernel.device->host) { // on a host, plans are those of the GPU that predictions are for
+  if (!kernel.device->host) { // on a host, plans are made for the GPU of predictions
     options.multiprocessors = device.multiprocessors;
     if (const GpuModel *gpu = findGpuOfDevice(device.name))
       options.gpu = gpu;
@@ -56,8 +56,8 @@ static Result<PlanOptions> readOptions(const AttnPlanOptions &given, const Loade
   return options;
 }
 
-/// A plan to be made, in the room of one that nobody has any more; limits that were asked for hold exactly,
-/// and get a room of their own.
+/// Makes a plan in the workspace of a destroyed plan. If the caller gives limits, they hold exactly, and the
+/// plan gets a workspace of its own.
 static Result<std::shared_ptr<PlannedBatch>> makeRoom(const std::shared_ptr<LoadedKernel> &kernel,
                                                       const PlanOptions &options,
                                                       const AttnPlanLimits &limits, uintptr_t stream) {
@@ -104,7 +104,7 @@ AttnStatus attnPlanCreate(AttnKernel *kernel, const AttnBatch *batch, const Attn
       if (!slot)
         return slot.error();
       (*planned)->slots.push_back(*slot);
-      (*planned)->ranks.push_back(1); // of what takes no strides: the session refuses them
+      (*planned)->ranks.push_back(1); // for buffers without strides: the session refuses strides
       for (const StridedTensor &tensor : stridedTensors(loaded->manifest))
         if (tensor.name == name)
           (*planned)->ranks.back() = tensor.dims.size();

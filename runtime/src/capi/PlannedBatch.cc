@@ -31,7 +31,7 @@ PlannedBatch::~PlannedBatch() {
 }
 
 void PlannedBatch::noteStream() {
-  if (fixed) // leaves no room
+  if (fixed) // leaves no workspace
     return;
   const uint64_t number = oneStream ? kernel->device->device->streamNumber() : 0;
   oneStream = number && (!stream || stream == number);
@@ -63,7 +63,7 @@ static Status checkCapacity(const PlanCapacity &capacity) {
   return {};
 }
 
-/// Plans a batch anew into `next`, where need be with room for more.
+/// Plans a batch anew into `next`, with a larger workspace if needed.
 Status PlannedBatch::planAnew(const Batch &content, NextRoom &room) {
   const Manifest &manifest = kernel->manifest;
   Status status = planner ? planner->plan(content, next) : Status();
@@ -79,7 +79,7 @@ Status PlannedBatch::planAnew(const Batch &content, NextRoom &room) {
   return room.planner->plan(content, next);
 }
 
-/// Hands tables and plan to the device.
+/// Copies tables and plan to the device.
 Status PlannedBatch::upload(const SharedBatch &given, const Plan &made, const PlanCapacity *room,
                             uintptr_t stream, bool &begun) {
   begun = false;
@@ -94,8 +94,8 @@ Status PlannedBatch::upload(const SharedBatch &given, const Plan &made, const Pl
   return session->take(given.content.batch, dims, made, room, begun);
 }
 
-/// What may be refused comes before anything is kept: after a failure the plan is as it was, unless the
-/// device failed with half of the step copied.
+/// Checks come before any change: after a failure the plan is unchanged, unless the device failed with half
+/// of the step copied.
 Status PlannedBatch::update(std::shared_ptr<SharedBatch> given, uintptr_t stream, bool &wasExtended) {
   if (onDevice)
     return inputError("plan: is made on the device: attnPlanMake makes the next one");
@@ -165,7 +165,7 @@ Status PlannedBatch::grow(int32_t tokens, int64_t apart, uintptr_t stream, bool 
   }
   const uint64_t grown = batch->version;
   Status status = update(batch, stream, wasExtended);
-  if (!status && version != grown) // it is still the plan of what the batch was
+  if (!status && version != grown) // it is still the plan of the batch before
     if (auto held = batch->lock.take("the batch"); held && batch->version == grown) {
       std::swap(batch->content.batch, beforeGrowth);
       batch->version = versionBefore;
@@ -270,12 +270,12 @@ Status PlannedBatch::run(const uint64_t *addresses, const size_t *bytes, const i
   if (host)
     if (Status status = adopted->adopt(); !status)
       return status;
-  // Tokens have results without rows, too, and what is fixed may be recorded and replayed with rows.
+  // Tokens have results even without rows, and a fixed launch may be recorded and replayed with rows.
   if (rows == 0 && !fixed && !kernel->manifest.walksTokens())
     return {};
   if (!host)
     return session->launch();
-  // Only here: a cache operation that ended early would leave half of what it moves.
+  // Only attention may be interrupted: a cache operation that ended early would leave its copies half done.
   host->options().interrupted = kernel->device->interrupted;
   Status launched = session->launch();
   host->options().interrupted = nullptr;

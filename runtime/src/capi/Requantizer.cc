@@ -1,4 +1,4 @@
-//===- Requantizer.cc - Stored codes in fewer bits ------------------------===//
+//===- Requantizer.cc - Stored values in fewer bits -------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/capi/Objects.h"
 #include "attn_rt/session/CacheKernel.h"
@@ -85,7 +85,7 @@ DeviceRows rowsOf(const AttnDevicePages &pages) {
           {pages.vScale, pages.vScaleLayerBytes}};
 }
 
-/// What messages call the memory of one cache.
+/// The names of a cache's memory in messages.
 struct PageNames {
   const char *keys, *values, *keyMeta, *valueMeta, *keyScale, *valueScale;
 };
@@ -102,11 +102,11 @@ constexpr PageNames targetNames{"keys of the target",
                                 "the scale of the target's keys",
                                 "the scale of the target's values"};
 
-/// What a kernel may touch of pages that hold this cache.
+/// Registers the memory that a kernel may access in pages that hold this cache.
 void addPages(Adopted &adopted, const Argument &cache, const AttnDevicePages &pages, const PageNames &names) {
   const int64_t slots = int64_t{pages.pages} * pages.pageTokens;
   const Store store = storeOf(cache);
-  // From the first byte of all pages to behind the last.
+  // Bytes from the first page to the end of the last.
   const auto reach = [&](int64_t tokenBytes) {
     return store.isUnified() ? (pages.pages - 1) * pages.pageBytes + store.tokensOf(1) * tokenBytes
                              : slots * cache.kvHeads * tokenBytes;
@@ -143,7 +143,7 @@ Status checkPages(const AttnDevicePages &pages, int32_t layers, const std::strin
   return {};
 }
 
-/// Binds both caches and then does what `launch` says. `list`: memory of the caller's that is read, or 0.
+/// Binds both caches, then calls `launch`. `list`: the caller's memory with a list, or 0.
 template <typename Launch>
 AttnStatus launchBetween(AttnRequantizer *requantizer, const AttnDevicePages *source,
                          const AttnDevicePages *target, uint64_t list, size_t listBytes, uintptr_t stream,

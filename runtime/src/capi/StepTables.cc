@@ -14,13 +14,14 @@ struct AttnStepTables {
   std::shared_ptr<LoadedKernel> kernel;
   StepTables tables;
   std::vector<RowGroup> groups = {};
-  uint64_t sentTo = 0; ///< where the words of the last update are
+  uint64_t sentTo = 0; ///< the address of the last update's words
   mutable Lock lock = {};
 };
 
 namespace {
 
-/// Copies through pinned memory go in pieces of this, which the device's staging has room for many of.
+/// Copies through pinned memory are made in pieces of this size; the device's staging memory holds many of
+/// them.
 constexpr size_t pieceBytes = size_t{1} << 19;
 
 Status upload(const SharedDevice &shared, std::span<const int32_t> words, uint64_t address) {

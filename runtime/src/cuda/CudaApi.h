@@ -1,8 +1,8 @@
 //===- CudaApi.h - The part of the CUDA driver API in use -------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Own declarations of the driver's stable C ABI, and the table of functions that
-// are looked up in it. The two that turn errors into words come first, so that
-// whatever fails after them can be named.
+// Declarations of the driver's stable C ABI, and the table of functions that are
+// looked up in it. The two functions that turn errors into text come first, so that
+// any later failure can be named.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_CUDA_CUDAAPI_H
@@ -42,7 +42,7 @@ struct LaunchConfig {
   unsigned attributeCount;
 };
 enum : int { programmaticStreamSerialization = 6 };
-enum : int { captureThreadLocal = 1 };     ///< CUstreamCaptureMode: other threads may go on
+enum : int { captureThreadLocal = 1 };     ///< CUstreamCaptureMode: other threads are unaffected
 enum : unsigned { streamNonBlocking = 1 }; ///< CUstream_flags
 
 enum : CUresult {
@@ -64,7 +64,7 @@ enum Attribute : int {
 };
 enum JitOption : int { errorLogBuffer = 5, errorLogBufferSize = 6 };
 enum FunctionAttribute : int { maxDynamicSharedBytes = 8 };
-/// Of tensor maps: CUtensorMapDataType, CUtensorMapInterleave, CUtensorMapL2promotion,
+/// Enumerations of tensor maps: CUtensorMapDataType, CUtensorMapInterleave, CUtensorMapL2promotion,
 /// CUtensorMapFloatOOBfill.
 enum MapDType : int { mapU8 = 0, mapU16, mapU32, mapI32, mapF16 = 6, mapF32 = 7, mapBF16 = 9 };
 enum : int { mapNoInterleave = 0, mapPromote128 = 2, mapFillZeros = 0 };
@@ -106,7 +106,7 @@ enum : int { mapNoInterleave = 0, mapPromote128 = 2, mapFillZeros = 0 };
   X(cuEventSynchronize, (CUevent))                                                                           \
   X(cuEventElapsedTime, (float *, CUevent, CUevent))
 
-/// Functions that only some kernels need, looked up in the same way; null where the driver is older.
+/// Functions that only some kernels need, looked up in the same way; null if the driver is older.
 #define ATTN_CUDA_OPTIONAL(X)                                                                                \
   X(cuStreamCreate, (CUstream *, unsigned))                                                                  \
   X(cuStreamDestroy_v2, (CUstream))                                                                          \
@@ -122,7 +122,7 @@ enum : int { mapNoInterleave = 0, mapPromote128 = 2, mapFillZeros = 0 };
   X(cuTensorMapEncodeTiled, (void *, int, unsigned, void *, const uint64_t *, const uint64_t *,              \
                              const unsigned *, const unsigned *, int, int, int, int))
 
-/// The oldest driver that serves: PTX 7.0 for sm_80 came with CUDA 11.0.
+/// The oldest supported driver: PTX 7.0 for sm_80 came with CUDA 11.0.
 inline constexpr int oldestDriver = 11000;
 
 struct Api {
@@ -136,10 +136,10 @@ struct Api {
   Error error(CUresult result, const std::string &action) const;
 };
 
-/// Loads and initializes the driver once for each library name; the table lives as long as the process.
+/// Loads and initializes the driver once for each library name; the table is never freed.
 Result<const Api *> loadApi(const std::string &library);
 
-/// "12.4" of 12040.
+/// The text of a version: "12.4" for 12040.
 std::string versionText(int version);
 
 } // namespace attn::rt::cuda

@@ -66,7 +66,7 @@ public:
     Current current(api_, context_);
     if (bytes == 0)
       return {};
-    // A graph would read the source when it is replayed: memory of ours that holds something else by then.
+    // A graph would read the source when it is replayed, and by then that memory holds something else.
     if (isCaptured())
       return inputError("cuda: the stream is being captured, and a copy to the device cannot be: plan, "
                         "update plans and write keys before the capture, or between replays");
@@ -151,7 +151,7 @@ public:
   uint64_t streamNumber() override {
     Current current(api_, context_);
     unsigned long long number = 0;
-    if (isCaptured()) // to which the question would put an end
+    if (isCaptured()) // the query would invalidate the capture
       return 0;
     return api_.cuStreamGetId && api_.cuStreamGetId(stream_, &number) == success ? number + 1 : 0;
   }
@@ -194,7 +194,7 @@ public:
   }
 
 private:
-  /// Whether the caller captures the stream into a graph of his own. The legacy default stream cannot be.
+  /// Whether the caller is capturing the stream into a graph. The legacy default stream cannot be captured.
   bool isCaptured() const {
     int status = 0; // CUstreamCaptureStatus: 0 is none
     return stream_ && api_.cuStreamIsCapturing && api_.cuStreamIsCapturing(stream_, &status) == success &&
@@ -207,7 +207,7 @@ private:
   CUstream stream_;
   DeviceProperties properties_;
   std::string lastKernel_;
-  std::optional<Recorder> recorder_; ///< both gone before the context is
+  std::optional<Recorder> recorder_; ///< both are destroyed before the context
   std::optional<Staging> staging_;
 
   Status check(CUresult result, const std::string &action) const {
@@ -215,7 +215,7 @@ private:
       return {};
     return api_.error(result, action);
   }
-  /// A kernel's fault shows here, long after its launch.
+  /// A kernel's fault is reported here, long after its launch.
   Status wait() const {
     return check(api_.cuStreamSynchronize(stream_),
                  lastKernel_.empty() ? "waiting for the device"
@@ -223,8 +223,8 @@ private:
   }
 };
 
-/// All of them, or the driver's error: a device with zeros for what it would not say plans and launches
-/// wrongly.
+/// Reads all properties, or returns the driver's error: a device with zeros for unknown properties would plan
+/// and launch wrongly.
 Result<DeviceProperties> readProperties(const Api &api, CUdevice device, int index) {
   DeviceProperties properties;
   char name[256] = "";

@@ -12,7 +12,7 @@ namespace {
 
 Error deviceError(std::string message) { return {ErrorKind::Device, std::move(message)}; }
 
-/// The word after a directive of PTX: ".version 8.0" gives "8.0".
+/// The word after a PTX directive: for ".version 8.0", "8.0".
 std::string directive(std::string_view ptx, std::string_view name) {
   const size_t at = ptx.find(name);
   if (at == std::string_view::npos)
@@ -23,8 +23,8 @@ std::string directive(std::string_view ptx, std::string_view name) {
   return std::string(ptx.substr(begin, ptx.find_first_of(" \t\r\n,", begin) - begin));
 }
 
-/// The CUDA version whose driver first took this version of PTX ("CUDA 12.0" for 8.0); PTX ISA, release
-/// notes.
+/// The CUDA version whose driver was the first to accept this version of PTX ("CUDA 12.0" for 8.0); PTX ISA,
+/// release notes.
 std::string cudaOfPtx(const std::string &version) {
   static const std::map<std::string, const char *> table = {
       {"7.0", "11.0"}, {"7.1", "11.1"}, {"7.2", "11.2"}, {"7.3", "11.3"}, {"7.4", "11.4"},
@@ -35,7 +35,7 @@ std::string cudaOfPtx(const std::string &version) {
   return found == table.end() ? "a later CUDA" : std::string("CUDA ") + found->second;
 }
 
-/// sm_90a runs on 9.0 alone; sm_80 on 8.0 and everything later.
+/// Checks the target: sm_90a runs on 9.0 alone; sm_80 on 8.0 and everything later.
 Status checkTarget(const ModuleSource &source, const DeviceProperties &properties) {
   const std::string target = directive(source.ptx, ".target");
   if (!target.starts_with("sm_"))
@@ -52,7 +52,7 @@ Status checkTarget(const ModuleSource &source, const DeviceProperties &propertie
                      (exact ? ", and code for " + target + " runs on no other" : ""));
 }
 
-/// Modules of the driver, unloaded at the end. The context is current where they are loaded.
+/// Modules of the driver, unloaded by the destructor. The context must be current when they are loaded.
 class Loaded {
 public:
   Loaded(const Api &api, CUcontext context) : api_(api), context_(context) {}
@@ -73,7 +73,7 @@ public:
       (void)api_.cuModuleUnload(module);
     modules_.clear();
   }
-  /// In the one that has it.
+  /// Finds a function in the module that has it.
   CUresult find(CUfunction &function, const std::string &name) const {
     CUresult result = success;
     for (CUmodule module : modules_)
@@ -111,7 +111,7 @@ public:
       entry->second->function = function;
       entry->second->name = name;
     }
-    // More than 48 KiB have to be asked for.
+    // The driver needs a request for more than 48 KiB.
     if (CUresult result = api_.cuFuncSetAttribute(entry->second->function, maxDynamicSharedBytes,
                                                   static_cast<int>(sharedBytes));
         result != success)
@@ -150,7 +150,7 @@ Result<std::unique_ptr<Module>> loadModule(const Api &api, CUcontext context,
       return s.error();
     int options[] = {errorLogBuffer, errorLogBufferSize};
     void *values[] = {log.data(), reinterpret_cast<void *>(log.size())};
-    const std::string text(source.ptx); // the driver wants a NUL at its end
+    const std::string text(source.ptx); // the driver needs a NUL at its end
     result = loaded.add(text.c_str(), options, values);
   }
   log.resize(std::min(log.find('\0'), log.size()));

@@ -8,7 +8,7 @@
 
 namespace attn::rt::cuda {
 
-/// Makes a context current for a scope and gives back the one before: the process may hold others
+/// Makes a context current for a scope and restores the context before: the process may hold others
 /// (PyTorch's).
 class Current {
 public:
@@ -32,7 +32,7 @@ struct CudaKernel final : Kernel {
   std::string name;
 };
 
-/// Loads the cubins where there are some and the device takes them, else the PTX through the driver's JIT.
+/// Loads the cubins if there are any and the device accepts them, else the PTX through the driver's JIT.
 Result<std::unique_ptr<Module>> loadModule(const Api &api, CUcontext context,
                                            const DeviceProperties &properties, const ModuleSource &source);
 

@@ -8,8 +8,8 @@
 
 namespace attn::rt::cuda {
 
-/// Turns what is launched on a stream of its own into a graph: the device's stream may be the legacy default
-/// one, which cannot be captured. The context must be current in every call.
+/// Captures launches on a stream of its own into a graph: the device's stream may be the legacy default
+/// stream, which cannot be captured. The context must be current in every call.
 class Recorder {
 public:
   Recorder(const Api &api, CUcontext context) : api_(api), context_(context) {}
@@ -17,7 +17,7 @@ public:
 
   Status begin();
   Result<std::unique_ptr<Recording>> end();
-  /// Where launches go while a recording is on; null otherwise.
+  /// The stream for launches during a recording; null otherwise.
   CUstream stream() const { return recording_ ? stream_ : nullptr; }
   /// Drivers before CUDA 12.3 cannot capture a launch that overlaps the one in front.
   bool takesOverlap() const { return api_.driverVersion >= 12030; }

@@ -18,7 +18,7 @@ MapDType mapDType(DType dtype) {
     return mapF32;
   case DType::I32:
     return mapI32;
-  default: // the others differ in nothing that a copy could see
+  default: // a copy treats types of the same size alike
     return dtypeSize(dtype) == 1 ? mapU8 : dtypeSize(dtype) == 2 ? mapU16 : mapU32;
   }
 }
@@ -44,7 +44,7 @@ Result<EncodedMap> encodeTensorMap(const Api &api, const BulkTensor &tensor) {
   }
   // 0, 1, 2, 3 for none, 32, 64 and 128 bytes.
   const int swizzle = tensor.swizzle ? std::countr_zero(static_cast<unsigned>(tensor.swizzle)) - 4 : 0;
-  // Promotion past 128 bytes would fetch the rows of other heads where a row is no longer than that.
+  // Promotion past 128 bytes would load the rows of other heads if a row is no longer than that.
   EncodedMap map;
   const CUresult result =
       api.cuTensorMapEncodeTiled(map.bytes.data(), mapDType(tensor.dtype), static_cast<unsigned>(rank),

@@ -40,7 +40,7 @@ Buffer &Buffer::operator=(Buffer &&other) noexcept {
 
 void Buffer::reset() {
   if (device_)
-    (void)device_->free(address_); // nobody is left to be told
+    (void)device_->free(address_); // a destructor has no caller to report to
   device_ = nullptr;
   address_ = bytes_ = 0;
 }

@@ -12,11 +12,10 @@ namespace attn::rt {
 
 namespace {
 
-// The launch of a plan is made for so many multiprocessors. A fixed number, not that of the cores at hand, so
+// The number of multiprocessors that plans are made for. It is fixed, not the number of cores at hand, so
 // that plans and with them results are the same on every machine.
 constexpr int multiprocessors = 16;
-// Of sm_90: what the compiler checked a kernel's shared memory against is checked when it compiles for a
-// chip.
+// The limit of sm_90. The compiler checks a kernel's shared memory against its chip when it compiles.
 constexpr int64_t sharedBytesPerBlock = 232448;
 
 struct HostKernelHandle final : Kernel {
@@ -27,7 +26,7 @@ struct HostKernelHandle final : Kernel {
 struct HostLaunch {
   const host::HostKernel *kernel;
   LaunchShape shape;
-  std::vector<EncodedMap> args; ///< each in the place of the largest parameter that there is
+  std::vector<EncodedMap> args; ///< each padded to the size of the largest parameter type
 };
 
 struct HostFill {
@@ -38,7 +37,7 @@ struct HostFill {
 
 struct HostRecording final : Recording {
   std::vector<std::variant<HostLaunch, HostFill>> work;
-  Status failed; ///< by the first launch that was refused
+  Status failed; ///< the error of the first launch that was refused
 };
 
 struct HostEvent final : Event {
@@ -88,7 +87,7 @@ public:
   void resetWork() override { work_ = {}; }
 
   Result<DeviceAddress> allocate(size_t bytes, const std::string &label, MemoryUse use) override {
-    // The machine would hand out more than it has and kill the process later.
+    // The system would overcommit and kill the process later.
     if (bytes > static_cast<size_t>(properties_.memoryBytes))
       return Error{ErrorKind::Memory, "host: out of memory allocating '" + label + "': asked for " +
                                           std::to_string(bytes) + " bytes, the machine has " +
@@ -233,10 +232,10 @@ private:
   host::Report report_;
   HostWork work_;
   host::MemoryMap memory_;
-  std::unique_ptr<HostRecording> recording_; ///< the one that has begun
-  host::InFlight inFlight_;                  ///< written by launches that the next one may overlap
+  std::unique_ptr<HostRecording> recording_; ///< the recording in progress
+  host::InFlight inFlight_;                  ///< memory written by launches that the next launch may overlap
 
-  /// FNV-1a.
+  /// An FNV-1a hash.
   static void mix(uint64_t &hash, const void *data, size_t bytes) {
     for (size_t i = 0; i < bytes; ++i)
       hash = (hash ^ static_cast<const uint8_t *>(data)[i]) * 1099511628211u;

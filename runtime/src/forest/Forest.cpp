@@ -19,7 +19,7 @@ constexpr Wide wideLimit = std::numeric_limits<int64_t>::max();
 ForestPlanner::ForestPlanner(const Workload &workload, ForestOptions options)
     : workload_(&workload), options_(options) {}
 
-/// What a row of each node sees: sums along its path; and the rows that see each node.
+/// Sums along each node's path: what a row of the node sees; and the rows that see each node.
 void ForestPlanner::findPaths() {
   const size_t count = nodes_.size();
   rowsBelow_.resize(count);
@@ -40,7 +40,7 @@ void ForestPlanner::findPaths() {
       rowsBelow_[static_cast<size_t>(nodes_[i].parent)] += rowsBelow_[i];
 }
 
-/// The row tiles of `rows` query rows, `times` over. Returns how many entries they became.
+/// Adds the row tiles of `rows` query rows, `times` over. Returns the number of entries.
 int ForestPlanner::addWorkTiles(int32_t node, int64_t rows, int64_t times, int32_t segments, int64_t tiles,
                                 bool partial) {
   const int64_t packed = rows * workload_->groupSize(), copies = times * workload_->kvHeads;
@@ -60,9 +60,9 @@ void ForestPlanner::buildByQuery() {
       addWorkTiles(static_cast<int32_t>(i), 1, nodes_[i].rows, pathSegments_[i], pathTiles_[i], false);
 }
 
-/// A work tile for each node that has tokens and rows that see them. Where work tiles are cut (flatten), a
-/// node with the rows of the work tile above it continues that work tile: a tree of one path is a sequence,
-/// without partials.
+/// Makes a work tile for each node with tokens that rows see. If work tiles are cut (flatten), a node with
+/// the rows of the work tile above it continues that work tile: a tree of one path is a sequence, without
+/// partials.
 void ForestPlanner::buildByNode() {
   const size_t count = nodes_.size();
   workTileAbove_.assign(count, -1); // the nearest work tile, the node's own included

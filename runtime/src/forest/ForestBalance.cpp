@@ -10,19 +10,20 @@ namespace attn::rt {
 
 namespace {
 
-/// Where share s of `shares` begins in a list of `tiles`: shares differ by one tile at most.
+/// The begin of share s of `shares` in a list of `tiles`: shares differ by at most one tile.
 int64_t shareBegin(int64_t tiles, int share, int shares) {
   return static_cast<int64_t>(static_cast<__int128>(tiles) * share / shares);
 }
 
 } // namespace
 
-/// Flash-Decoding splits as evenly as flatten; that only the reading differs is what makes them comparable.
+/// Whether work tiles are cut into shares. Flash-Decoding splits as evenly as flatten does; they differ only
+/// in what they read, so that they can be compared.
 bool ForestPlanner::cutting() const {
   return options_.strategy == Strategy::Flatten || options_.strategy == Strategy::ByQuery;
 }
 
-/// Of one key tile, when every multiprocessor is busy: blocks share bandwidth and arithmetic.
+/// The seconds of one key tile when every multiprocessor is busy: blocks share bandwidth and arithmetic.
 double ForestPlanner::tileSeconds() const {
   const bool small = std::all_of(workTiles_.begin(), workTiles_.end(), [](const ForestWorkTile &workTile) {
     return workTile.packedRows <= forestSmallRows;
@@ -33,7 +34,7 @@ double ForestPlanner::tileSeconds() const {
          std::max(bytes / options_.gpu->bytesPerSecond, flops / options_.gpu->flopsPerSecond);
 }
 
-/// What cutting the list into equal shares adds.
+/// The cost that cutting the list into equal shares adds.
 ForestPlanner::Cuts ForestPlanner::cutInto(int shares) const {
   Cuts cuts;
   int64_t tiles = 0;
@@ -61,7 +62,7 @@ ForestPlanner::Cuts ForestPlanner::cutInto(int shares) const {
       cuts.outputs += workTile.packedRows;
     }
     lastCopy = copy;
-    // A cut between two nodes gives no segment a second reader.
+    // A cut between two nodes adds no reader to a segment.
     const int64_t base = pathTiles_[static_cast<size_t>(workTile.node)] - workTile.tiles;
     int32_t node = workTile.node;
     while (node >= 0 && pathTiles_[static_cast<size_t>(node)] - base > inside)
@@ -71,8 +72,8 @@ ForestPlanner::Cuts ForestPlanner::cutInto(int shares) const {
   return cuts;
 }
 
-/// As many as take the least time: one more share shortens the walk, but its cut makes rows of Q be read
-/// again and partials be written and merged. Of equals the most.
+/// The number of shares that takes the least time; of equals the most. One more share shortens the walk, but
+/// its cut makes rows of Q be read again and partials be written and merged.
 int ForestPlanner::chooseShares(int64_t tiles) const {
   const auto most = static_cast<int>(std::min<int64_t>(options_.blocks, tiles));
   const double perTile = tileSeconds();
@@ -81,7 +82,7 @@ int ForestPlanner::chooseShares(int64_t tiles) const {
   for (int shares = most; shares > 0; shares -= (shares + 3) / 4) {
     const double walk = static_cast<double>(ceilDiv(tiles, shares)) * perTile;
     if (shares < most && walk >= least)
-      break; // fewer only walk longer
+      break; // fewer shares only lengthen the walk
     const Cuts cuts = cutInto(shares);
     const auto bytes =
         static_cast<double>(cuts.partialRows) * 8 * (workload_->dim + 1) +
@@ -96,8 +97,8 @@ int ForestPlanner::chooseShares(int64_t tiles) const {
   return best;
 }
 
-/// Deals copies of `tiles` tiles, each to the block with the least to do (of equals the first). Many copies
-/// are dealt at once up to a common level, which is what one by one would give.
+/// Assigns copies of `tiles` tiles, each to the block with the least work (of equals the first). Many copies
+/// are assigned at once up to a common level, with the same result as one by one.
 void ForestPlanner::dealCopies(int32_t workTile, int64_t tiles, int64_t copies, bool record) {
   const auto blocks = static_cast<int64_t>(loads_.size());
   if (copies > 4 * blocks) {
@@ -141,8 +142,8 @@ void ForestPlanner::dealCopies(int32_t workTile, int64_t tiles, int64_t copies, 
   }
 }
 
-/// Longest first, each to the block with the least to do. Work tiles of one length are dealt as one where
-/// nobody asks which block has which: it makes the same loads.
+/// Assigns work tiles, longest first, each to the block with the least work. Work tiles of one length are
+/// assigned together if no caller asks for the assignment: the loads are the same.
 void ForestPlanner::dealWhole(bool record) {
   shares_ = 0;
   deals_.clear();

@@ -1,7 +1,7 @@
 //===- DrawPlan.cpp - A plan as a picture ----------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The upper half is the problem: a box for each instance, as wide as the rows
-// that see it, at the positions of its tokens. A forest hangs there as it is:
+// that see it, at the positions of its tokens. A forest looks like itself there:
 // prompts on top and wide, drafts below and narrow. The lower half is the plan.
 //
 //===----------------------------------------------------------------------===//
@@ -118,7 +118,7 @@ private:
     return run.node < 0 ? text + ", starts" : text + "; " + instanceText(run.node);
   }
 
-  /// Instances by name, the first few of each operand; and what colours are that are no instance's.
+  /// Names the first few instances of each operand, and the colours that stand for no instance.
   std::vector<std::pair<std::string, std::string>> legend() const {
     constexpr int32_t most = 6;
     std::vector<std::pair<std::string, std::string>> entries;

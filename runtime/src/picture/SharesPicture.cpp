@@ -11,7 +11,7 @@ namespace attn::rt {
 namespace {
 
 constexpr double left = 56, lineHeight = 15;
-constexpr double axisHeight = 40; ///< of numbers below a panel, and the name of what is below those
+constexpr double axisHeight = 40; ///< for the numbers below a panel and the axis's name below them
 constexpr double narrowest = 0.8; ///< pixels
 constexpr int mostBlocks = 264;
 

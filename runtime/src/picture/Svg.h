@@ -14,7 +14,7 @@ inline std::string number(double value) {
   return text;
 }
 
-/// Names of tensors and classes are a user's.
+/// Escapes text for SVG: users choose the names of tensors and classes.
 inline std::string escaped(const std::string &text) {
   std::string out;
   for (char c : text)
@@ -48,7 +48,7 @@ inline std::string box(double x, double y, double width, double height, const st
          escaped(title) + "</title></rect>\n";
 }
 
-/// Of a legend.
+/// A coloured box of a legend.
 inline std::string swatch(double x, double y, const std::string &fill, const char *stroke) {
   return "<rect x=\"" + number(x) + "\" y=\"" + number(y) + "\" width=\"10\" height=\"9\" fill=\"" + fill +
          "\" stroke=\"" + stroke + "\" stroke-width=\"0.6\"/>\n";
@@ -59,7 +59,8 @@ inline std::string line(double x0, double y0, double x1, double y1) {
          "\" stroke=\"#444\" stroke-width=\"0.6\" fill=\"none\"/>\n";
 }
 
-/// A round distance of some `count` ticks from 0 to `last`: 1, 2 or 5 times a power of ten, and no fraction.
+/// A round distance for about `count` ticks from 0 to `last`: 1, 2 or 5 times a power of ten, never a
+/// fraction.
 inline double tick(double last, double count) {
   double step = 1;
   for (int i = 0; step * count < last; ++i)
@@ -67,8 +68,8 @@ inline double tick(double last, double count) {
   return step;
 }
 
-/// Numbers from 0 to `last` along a line from (x, y) on, of this length: to the right, below the line, or
-/// downwards, left of it. `what` they count stands behind or above them.
+/// An axis with numbers from 0 to `last`, from (x, y) on, of the given length: to the right, with numbers
+/// below the line, or downwards, with numbers left of it. `what` names the quantity.
 inline std::string axis(double x, double y, double length, double last, const std::string &what,
                         bool downwards) {
   std::string out = downwards ? line(x, y, x, y + length) : line(x, y, x + length, y);

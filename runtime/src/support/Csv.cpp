@@ -19,7 +19,7 @@ public:
   bool atEnd() const { return position_ >= text_.size(); }
   int line() const { return line_; }
 
-  /// The cells of the next record, empty for a blank line; the error text where it is malformed.
+  /// Reads the cells of the next record, empty for a blank line; returns an error text if it is malformed.
   std::optional<std::string> next(std::vector<std::string> &cells) {
     cells.clear();
     recordLine_ = line_;

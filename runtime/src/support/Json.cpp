@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t depthLimit = 64;
 
-// Builds the DOM itself, since nlohmann's own builder keeps the last of two equal keys without a word.
+// Builds the DOM itself, since nlohmann's own builder silently keeps the last of two equal keys.
 class Builder : public nlohmann::json_sax<Json> {
 public:
   Json root;
@@ -36,7 +36,8 @@ public:
     return true;
   }
   bool parse_error(size_t, const std::string &, const nlohmann::detail::exception &error) override {
-    // "[json.exception.parse_error.101] parse error at line 1, column 2: …": the tag says nothing to a user.
+    // The message begins "[json.exception.parse_error.101] parse error at …": the tag means nothing to a
+    // user.
     problem = error.what();
     if (size_t end = problem.find("] "); end != std::string::npos)
       problem.erase(0, end + 2);

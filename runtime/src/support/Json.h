@@ -1,10 +1,9 @@
 //===- Json.h - JSON from outside, read with care ---------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// nlohmann's DOM behind a strict door: duplicate keys, deep nesting and syntax
-// errors become a Status with line and column, and no exception is thrown.
-// Cursor then walks a document by path; the first thing that is not as expected
-// is remembered, and everything after it is skipped, so that a reader can be
-// written as straight-line code with one check at its end.
+// nlohmann's DOM with strict parsing: duplicate keys, deep nesting and syntax errors
+// become a Status with line and column, and no exception is thrown. Cursor then walks
+// a document by path. It remembers the first violation and skips everything after it,
+// so that a reader can be straight-line code with one check at its end.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_SUPPORT_JSON_H
@@ -21,10 +20,10 @@ namespace attn::rt {
 
 using Json = nlohmann::json;
 
-/// `what` begins the message ("manifest", "header of 'x.safetensors'").
+/// Parses JSON. `what` begins the message ("manifest", "header of 'x.safetensors'").
 Result<Json> parseJson(std::string_view text, std::string_view what);
 
-/// Compact text; invalid UTF-8 is replaced, never thrown.
+/// Writes compact text; invalid UTF-8 is replaced and never throws.
 std::string dumpJson(const Json &value, int indent = -1);
 
 /// A short quotation of a value for messages.
@@ -42,11 +41,11 @@ public:
   void expected(std::string_view what) const;
   void fail(std::string message) const;
 
-  /// A member that must exist.
+  /// Returns a member that must exist.
   Cursor operator[](std::string_view key) const;
   bool has(std::string_view key) const { return value_->is_object() && value_->contains(key); }
   bool isNull() const { return value_->is_null(); }
-  /// Elements of an array (empty, and an error, if it is none).
+  /// The elements of an array; empty, with an error, for another value.
   std::vector<Cursor> elements() const;
 
   int64_t integer(int64_t low = std::numeric_limits<int64_t>::min(),
@@ -54,7 +53,7 @@ public:
   double number() const;
   bool boolean() const;
   std::string string() const;
-  /// One of a fixed list of words; gives its index (0 after an error).
+  /// The index of a word in a fixed list; 0 after an error.
   size_t oneOf(std::span<const std::string_view> words) const;
 
 private:

@@ -13,7 +13,7 @@ namespace attn::rt {
 struct Threads::State {
   std::vector<std::thread> threads;
   std::mutex mutex;
-  std::exception_ptr failure; ///< the first
+  std::exception_ptr failure; ///< the first failure
 
   void guarded(const std::function<void()> &work) noexcept {
     try {
@@ -39,7 +39,7 @@ bool Threads::start(std::function<void()> work) noexcept {
     state->threads.emplace_back([state = state.get(), work = std::move(work)] { state->guarded(work); });
     return true;
   } catch (...) {
-    return false; // no thread, or no memory for one: it can be done without
+    return false; // no thread, or no memory for one: the caller does without
   }
 }
 

@@ -45,7 +45,7 @@ std::optional<BulkFault> checkBulkLayout(DType dtype, size_t rank, std::span<con
   const int64_t row = box[0] * size;
   if (row % 16)
     return expected("box", 0, "a multiple of 16 bytes", row);
-  // The distance of rows that are shorter than the span is not documented.
+  // The distance of rows shorter than the span is not documented.
   if (swizzle && row != swizzle)
     return expected("box", 0, "as many bytes as the swizzle, " + std::to_string(swizzle), row);
   return std::nullopt;

@@ -12,7 +12,7 @@ namespace attn::rt {
 
 namespace {
 
-// Results of few features are given more room: see attn.attend, "Numerics", and Tolerances::of.
+// Results of few features have more tolerance: see attn.attend, "Numerics", and Tolerances::of.
 constexpr double toleranceF16 = 1e-3, toleranceBF16 = 8e-3;
 
 constexpr ElementType table[] = {
@@ -41,7 +41,7 @@ constexpr bool inOrder() {
 }
 static_assert(inOrder(), "the table is looked up by the number of the dtype");
 
-/// The code of the largest finite number, and of the first that is none.
+/// The bits of the largest finite number: those before the first that is not finite.
 uint16_t largestCode(const ElementType &type) {
   const int all = (1 << (type.exponentBits + type.mantissaBits)) - 1;
   const int none = type.infinities ? 1 << type.mantissaBits : type.bits > 4 ? 1 : 0;

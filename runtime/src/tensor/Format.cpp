@@ -21,7 +21,7 @@ constexpr int64_t groupSizes[] = {16, 32, 64, 128};
 constexpr std::string_view scaleWords[] = {"", "tensor", "head", "token"};
 constexpr int powerBias = 127, noPower = 255;
 
-/// Which blocks there are.
+/// The kinds of blocks.
 struct BlockFormat {
   Format format;
   std::string_view scale; ///< type of the blocks' scales
@@ -55,7 +55,7 @@ float scaleAt(const uint8_t *meta) {
   return scale;
 }
 
-/// The largest number of integer formats: both 16-bit floats hold it, and zero + levels * scale stays within
+/// The largest number of integer formats. Both 16-bit floats hold it, and zero + levels * scale stays within
 /// f16, however the scale is rounded.
 constexpr float largestOfIntegers = 65280;
 
@@ -73,7 +73,7 @@ float magnitudeOf(std::span<const float> numbers) {
   return magnitude;
 }
 
-/// Scales of blocks by their bytes.
+/// The scales of blocks by their bytes.
 float blockScale(Format format, uint8_t byte) {
   switch (format.blocks) {
   case Format::Blocks::None:
@@ -93,7 +93,7 @@ std::string listOf(const std::vector<std::string> &names) {
   return text;
 }
 
-/// Parts of a row that have metadata of their own.
+/// The part of a row that has its own metadata.
 std::span<const float> groupOf(Format format, std::span<const float> row, int64_t group) {
   return row.subspan(static_cast<size_t>(group * format.group), static_cast<size_t>(format.group));
 }
@@ -320,9 +320,9 @@ void findMeta(Format format, std::span<const float> row, uint8_t *meta, float sc
   }
   for (int64_t g = 0; g < format.groups(std::ssize(row)); ++g) {
     const auto [min, max] = std::ranges::minmax(groupOf(format, row, g));
-    const float low = min + 0.0F, high = max + 0.0F; // of zeros the one without a sign
+    const float low = min + 0.0F, high = max + 0.0F; // + 0 removes the sign of a zero
     const auto levels = static_cast<float>(format.levels());
-    constexpr uint16_t smallest = 1; // above 0
+    constexpr uint16_t smallest = 1; // the smallest above 0
     const std::array<uint16_t, 2> pair = {std::max(toF16((high - low) * (1 / levels)), smallest), toF16(low)};
     std::memcpy(meta + 4 * g, pair.data(), sizeof pair);
   }
@@ -335,7 +335,7 @@ void quantizeRow(Format format, std::span<const float> row, const uint8_t *meta,
     std::fill_n(codes, format.rowBytes(std::ssize(row)), uint8_t{0});
     for (size_t f = 0; f < row.size(); ++f) {
       const Pair pair = pairAt(meta, static_cast<int64_t>(f / group));
-      const double inverse = 1 / pair.scale; // of f32
+      const double inverse = 1 / pair.scale; // of an f32
       const double code =
           std::clamp<double>(std::nearbyint((row[f] - pair.zero) * inverse), 0, format.levels());
       codes[f / perByte] |= static_cast<uint8_t>(static_cast<int>(code) << f % perByte * format.bits);

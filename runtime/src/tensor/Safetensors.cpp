@@ -20,7 +20,7 @@ struct Extent {
   std::string name;
 };
 
-// One entry of the header: checked against the data that is there, copied out, its place remembered in
+// Reads one entry of the header: checks it against the data, copies the data out, and records its range in
 // `extents`.
 void readEntry(const Cursor &entry, const std::string &name, std::string_view data, TensorMap &tensors,
                std::vector<Extent> &extents) {

@@ -76,7 +76,7 @@ StoreTensor Store::sharedTensor(const StorePart &part) const {
   return {sharedName(part), DType::F32, {dim}, StoreTensor::Content::Scales};
 }
 
-/// What `lineOf` counts in, one behind the other.
+/// The tensor of metadata by line, whose lines `lineOf` counts.
 StoreTensor Store::lineTensor(const StorePart &part) const {
   const Format &format = part.format;
   StoreTensor tensor{metaName(part), format.metaType(), lineDims(), StoreTensor::Content::Lines};
@@ -95,7 +95,7 @@ std::optional<StoreTable> Store::table() const {
 
 std::vector<StoreTensor> Store::tables() const {
   const StoreDim instances{StoreSize::Instances};
-  std::vector<StoreDim> lists{instances}; // of tokens: one for each instance, or for each of its heads
+  std::vector<StoreDim> lists{instances}; // lists of tokens: one for each instance, or for each of its heads
   if (ragged)
     lists.push_back(headDim(*this));
   std::vector<StoreTensor> tensors = {{"lengths", DType::I32, lists},
@@ -124,8 +124,8 @@ std::vector<StoreSize> Store::sizes() const {
 }
 
 int64_t Store::boxLines(int64_t tokens) const {
-  // Strides of boxes are known before the kernel runs, or data of the launch; slots are boxes' axis, not
-  // lines.
+  // Strides of boxes must be known before the kernel runs, or given by the launch. The axis of a box is
+  // slots, not lines.
   if ((isOfClass() && !isStrided()) || hasHeadsFirst() || isUnified())
     return 0;
   const int64_t lines = isPaged() ? std::gcd(page, tokens) : tokens;

@@ -20,7 +20,7 @@ Error fail(const std::string &name, const StridedShape &tensor, const std::strin
                     "; nearest legal: " + nearest);
 }
 
-/// Axes with several indices, the ones whose indices lie nearest first.
+/// Axes with several indices, by ascending stride.
 std::vector<size_t> axesByStride(const StridedShape &tensor) {
   std::vector<size_t> axes;
   for (size_t i = 0; i < tensor.shape.size(); ++i)
@@ -78,7 +78,7 @@ Result<StridedShape> checkStrides(const std::string &name, StridedShape tensor) 
                              : "its contiguous copy");
     }
   }
-  int64_t reach = static_cast<int64_t>(dtypeSize(tensor.dtype)); // of what lies within one index of an axis
+  int64_t reach = static_cast<int64_t>(dtypeSize(tensor.dtype)); // bytes within one index of an axis
   for (size_t axis : axesByStride(tensor)) {
     if (tensor.strides[axis] < reach)
       return fail(name, tensor, "elements that do not overlap",
@@ -133,7 +133,7 @@ Result<SlotCounts> countSlots(const std::string &operand, const Store &store, St
   for (StridedShape *tensor : {&keys, &values}) {
     if (outer <= 1 || empty)
       break;
-    if (tokens == 1) // there is no distance of tokens: that of instances serves
+    if (tokens == 1) // a single token has no distance: the distance of instances serves
       tensor->strides[inner] = tensor->strides[0];
     const std::string name = operand + "." + store.codesName(store.part(tensor == &keys));
     const int64_t slots = tensor->strides[0] / tensor->strides[inner];

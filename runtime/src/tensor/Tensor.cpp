@@ -60,7 +60,7 @@ Tensor::Tensor(DType dtype, std::vector<int64_t> dims) : dtype(dtype), shape(std
 Tensor Tensor::ofI32(std::vector<int64_t> shape, std::span<const int32_t> values) {
   Tensor tensor(DType::I32, std::move(shape));
   assert(tensor.bytes.size() == values.size_bytes() && "values do not fill the shape");
-  if (!values.empty()) // memcpy takes no null, not even for nothing
+  if (!values.empty()) // memcpy takes no null, even for zero bytes
     std::memcpy(tensor.bytes.data(), values.data(), std::min(tensor.bytes.size(), values.size_bytes()));
   return tensor;
 }

@@ -20,7 +20,7 @@ struct ReadNode {
   std::vector<int32_t> children; // indices
 };
 
-/// The nodes as they come; children are still ids, found in a second pass.
+/// Reads the nodes in order; children are still ids, which a second pass resolves.
 std::vector<ReadNode> readNodes(const Cursor &tree, const std::vector<Cursor> &elements,
                                 std::unordered_map<int64_t, int32_t> &indexOf) {
   std::vector<ReadNode> nodes;
@@ -29,8 +29,7 @@ std::vector<ReadNode> readNodes(const Cursor &tree, const std::vector<Cursor> &e
   for (const Cursor &element : elements) {
     ReadNode read;
     read.id = element["id"].integer(0);
-    const char *count =
-        element.has("value") ? "value" : "tokens"; // as published, and as reduced to the trees
+    const char *count = element.has("value") ? "value" : "tokens"; // as published, or as reduced to the trees
     const int64_t tokens = element[count].integer(0, timeLimit);
     read.node.start = static_cast<int32_t>(element["start"].integer(-timeLimit + 1, timeLimit));
     read.node.end = static_cast<int32_t>(element["end"].integer(-timeLimit, timeLimit));
@@ -72,7 +71,7 @@ void readChildren(const Cursor &tree, const std::vector<Cursor> &elements,
   }
 }
 
-/// A list of nodes; or, as DeFT publishes it, an object of them by id beside the prompt's text.
+/// The nodes of a tree: a list; or, as DeFT publishes it, an object of them by id beside the prompt's text.
 std::vector<Cursor> nodesOf(const Cursor &tree, std::optional<Error> &error) {
   if (!tree.value().is_object())
     return tree.elements();
@@ -91,7 +90,7 @@ DecodingTree readTree(const Cursor &cursor, std::optional<Error> &error) {
   std::vector<ReadNode> nodes = readNodes(cursor, elements, indexOf);
   readChildren(cursor, elements, indexOf, nodes);
   DecodingTree tree;
-  std::vector<std::pair<int32_t, int32_t>> open; // and the place of the parent; the next one last
+  std::vector<std::pair<int32_t, int32_t>> open; // nodes, each with its parent's index; the next node is last
   for (size_t i = nodes.size(); i-- > 0;)
     if (nodes[i].node.parent < 0)
       open.emplace_back(static_cast<int32_t>(i), -1);
@@ -105,7 +104,7 @@ DecodingTree readTree(const Cursor &cursor, std::optional<Error> &error) {
     for (auto child = read.children.rbegin(); child != read.children.rend(); ++child)
       open.emplace_back(*child, place);
   }
-  // Nodes without tokens may stand at one time, and so above each other.
+  // Nodes without tokens may have the same times, and so be above each other.
   for (const ReadNode &read : nodes)
     if (!read.reached && !cursor.failed())
       cursor.fail("node " + std::to_string(read.id) + " is below itself: a cycle");
@@ -123,7 +122,7 @@ Result<std::vector<DecodingTree>> readDecodingTrees(std::string_view text, std::
   std::vector<DecodingTree> trees;
   for (const Cursor &tree : root.elements())
     if (!tree.has("data") || !tree.value()["data"].is_object() || !tree.value()["data"].empty())
-      trees.push_back(readTree(tree, error)); // else a published run that ended before its first node
+      trees.push_back(readTree(tree, error)); // otherwise a published run ended before its first node
   if (!error && trees.empty())
     root.fail("expected at least one, got none");
   if (error)
@@ -139,7 +138,7 @@ int32_t DecodingTree::iterations() const {
 }
 
 WorkloadStep DecodingTree::step(int32_t iteration) const {
-  // Needed is what generates and what is above it.
+  // A node is needed if it generates or is above a node that generates.
   std::vector<bool> needed(nodes.size());
   for (size_t i = nodes.size(); i-- > 0;) {
     const Node &node = nodes[i];

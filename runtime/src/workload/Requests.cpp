@@ -103,7 +103,7 @@ std::vector<Request> generateRequests(uint64_t seed, int32_t count, int32_t shar
 }
 
 WorkloadStep requestStep(std::span<const Request> requests, int32_t generated) {
-  // A tree of blocks; where a block is not full, its tokens are part of what it is.
+  // A tree of blocks. A block that is not full is identified by its number of tokens as well.
   struct Node {
     int32_t tokens = 0;
     std::map<std::pair<int64_t, int32_t>, size_t> children;
@@ -127,13 +127,13 @@ WorkloadStep requestStep(std::span<const Request> requests, int32_t generated) {
     };
     for (int64_t block : request.blocks)
       descend({block, std::clamp(left, 0, prefixBlock)});
-    if (left > 0) // what no block tells of is the request's own
+    if (left > 0) // tokens that no block describes are the request's own
       descend({-1 - (&request - requests.data()), left});
     nodes[here].answers.push_back(std::min(request.generated, generated));
   }
 
   WorkloadStep step;
-  std::vector<std::pair<size_t, int32_t>> open; // and the place of the parent; the next one last
+  std::vector<std::pair<size_t, int32_t>> open; // nodes, each with its parent's index; the next node is last
   const auto push = [&](const Node &node, int32_t place) {
     for (auto child = node.inOrder.rbegin(); child != node.inOrder.rend(); ++child)
       open.emplace_back(*child, place);
@@ -159,7 +159,7 @@ WorkloadStep requestStep(std::span<const Request> requests, int32_t generated) {
       step.nodes.push_back({place, answer, 1});
     push(node, place);
   }
-  for (int32_t answer : nodes[0].answers) // of empty prompts
+  for (int32_t answer : nodes[0].answers) // answers to empty prompts
     step.nodes.push_back({-1, answer, 1});
   return step;
 }

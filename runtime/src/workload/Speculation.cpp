@@ -11,11 +11,11 @@ namespace attn::rt {
 
 namespace {
 
-/// Paths of child numbers; an error is recorded where the cursor is.
+/// Reads paths of child numbers; an error is recorded at the cursor.
 TokenTree readPaths(const Cursor &cursor, std::optional<Error> &error) {
   std::vector<std::vector<int32_t>> paths;
   const std::vector<Cursor> elements = cursor.elements();
-  // The tree says what is wrong with its size; before that, memory is not spent on millions of paths.
+  // The tree reports a wrong size; until then, no memory is spent on millions of paths.
   for (size_t i = 0; i < elements.size() && i <= maxTreeTokens && !error; ++i) {
     paths.emplace_back();
     for (const Cursor &child : elements[i].elements())
@@ -60,7 +60,7 @@ Result<Verification> readVerification(std::string_view text, std::string_view na
   std::optional<Error> error;
   const Cursor root(*json, "verification", error);
   Verification result;
-  const bool published = root.has("Tree_Structure"); // else reduced to what counts
+  const bool published = root.has("Tree_Structure"); // otherwise reduced to the needed fields
   result.tree = readPaths(root[published ? "Tree_Structure" : "tree"], error);
   const char *total = published ? "Token_Tree_size" : "size", *all = published ? "Records" : "records";
   if (!error)
@@ -82,7 +82,8 @@ Result<Verification> readVerification(std::string_view text, std::string_view na
 }
 
 TokenTree generateTokenTree(int32_t tokens) {
-  // Of a path: the sum of its child numbers is the exponent of its probability; ties by length, then order.
+  // The sum of a path's child numbers is the exponent of its probability; ties are broken by length, then by
+  // order.
   using Candidate = std::tuple<int32_t, size_t, std::vector<int32_t>>;
   std::set<Candidate> candidates{{0, 1, {0}}};
   std::vector<std::vector<int32_t>> paths;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t int32Limit = std::numeric_limits<int32_t>::max();
 
-/// Nothing but these keys: a misspelt or newer field must not change the meaning in silence.
+/// Refuses other keys: a misspelt or newer field must not be ignored silently.
 void onlyKeys(const Cursor &object, std::initializer_list<std::string_view> keys) {
   if (!object.value().is_object())
     return object.expected("an object");
@@ -44,7 +44,7 @@ WorkloadStep readStep(const Cursor &cursor, int32_t qHeads, std::optional<Error>
     return step;
   step.nodes.reserve(nodes.value().size());
   for (size_t i = 0; i < nodes.value().size(); ++i) {
-    // One cursor at a time: a million paths would outweigh the nodes.
+    // Makes one cursor at a time: a million paths would outweigh the nodes.
     const Cursor node(nodes.value()[i], nodes.path() + "[" + std::to_string(i) + "]", error);
     onlyKeys(node, {"parent", "tokens", "rows"});
     if (cursor.failed())
@@ -122,7 +122,7 @@ Result<Workload> readWorkload(std::string_view text, std::string_view name) {
     const std::vector<Cursor> elements = steps.elements();
     if (!error && elements.empty())
       steps.fail("expected at least one step, got none");
-    // Paths of steps are short: the file's name and "workload." need not be in each.
+    // Paths of steps are short: they need not repeat the file's name and "workload.".
     for (size_t i = 0; i < elements.size() && !error; ++i)
       workload.steps.push_back(readStep(
           Cursor(elements[i].value(), "steps[" + std::to_string(i) + "]", error), workload.qHeads, error));

@@ -1,8 +1,8 @@
 //===- AsyncCopy.cpp - cp.async -------------------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A copy may take effect at any moment from its issue until a wait of the same
-// thread covers its group. A kernel that is right gives the same bits whichever
-// moment is drawn; one that forgot a wait sees old bytes in Delayed mode.
+// thread covers its group. A correct kernel gives the same bits at any such moment;
+// a kernel that lacks a wait sees old bytes in Delayed mode.
 //
 //===----------------------------------------------------------------------===//
 #include "AsyncCopy.h"
@@ -17,7 +17,7 @@ static void move(Lane &lane, PendingCopy &copy) {
     return;
   copy.moved = true;
   uint8_t *to = lane.shared + copy.offset;
-  if (copy.bytes == 16 && copy.sourceBytes == 16) { // nearly all of them
+  if (copy.bytes == 16 && copy.sourceBytes == 16) { // nearly all copies
     std::memcpy(to, copy.source, 16);
     return;
   }
@@ -51,7 +51,7 @@ void landCopies(Lane &lane, uint64_t limit, uint32_t sequence) {
 }
 
 void finishCopies(Lane &lane, uint32_t groupLimit) {
-  // An arrival whose copies are all covered happens before the wait returns.
+  // An arrival whose copies are all covered takes place before the wait returns.
   while (!lane.arrivals.empty()) {
     uint64_t limit = lane.arrivals.front().limit;
     if (limit > lane.copiesDone &&
@@ -82,7 +82,7 @@ void attn_host_cp_async(LaneAbi *abi, uint32_t op, void *to, const void *from, u
   if (block.checker && !block.checker->copyIssued(lane, op, offset, from, bytes, sourceBytes))
     return;
   if (offset > kArenaBytes - 16)
-    return; // unchecked code of a wrong kernel must not take the process with it
+    return; // unchecked code of a wrong kernel must not crash the process
   PendingCopy copy{
       static_cast<const uint8_t *>(from), offset, lane.openGroup, op, static_cast<uint8_t>(bytes),
       static_cast<uint8_t>(sourceBytes),  false,  false};
@@ -108,7 +108,7 @@ void attn_host_cp_commit(LaneAbi *abi) {
 
 void attn_host_cp_wait(LaneAbi *abi, uint32_t newest) {
   Lane &lane = laneOf(abi);
-  // The open group was not committed: no wait covers it.
+  // The open group is not committed, so no wait covers it.
   if (lane.openGroup > newest)
     finishCopies(lane, lane.openGroup - newest);
 }

@@ -8,9 +8,9 @@
 namespace attn::rt::host {
 
 void finishCopies(Lane &lane, uint32_t groupLimit);
-/// Copies up to the lane's `limit`-th have landed; `sequence` numbers the arrival that says so.
+/// Lands copies up to the lane's `limit`-th; `sequence` numbers the arrival that reports it.
 void landCopies(Lane &lane, uint64_t limit, uint32_t sequence);
-/// The oldest arrival of the lane that waits for copies happens: they have landed.
+/// Makes the lane's oldest arrival that waits for copies: they have landed.
 void fireArrival(Lane &lane);
 
 } // namespace attn::rt::host

@@ -1,7 +1,7 @@
 //===- BulkCopy.cpp - cp.async.bulk.tensor to shared memory ---------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The bytes move at any moment between the issue and the one without which nobody
-// could go on, and so does the news of them, not necessarily at the same time.
+// The bytes move at any moment between the issue and the moment at which no thread
+// could continue without them. The signal to the mbarrier is as free, and independent.
 //
 //===----------------------------------------------------------------------===//
 #include "BulkCopy.h"
@@ -94,7 +94,7 @@ void attn_host_bulk_copy(LaneAbi *abi, uint32_t op, void *to, const void *map, v
     block.checker->mbarrierSignalled(lane, op, *b);
     block.checker->mbarrierStarted(lane, *b);
   }
-  // A copy that cannot be made is taken for done, so that who waits for it goes on.
+  // A copy that cannot be made counts as done, so that its waiters continue.
   copy.moved = copy.offset % 128 || copy.offset + copy.map.boxBytes() > kArenaBytes;
   if (block.checker && !block.checker->bulkIssued(lane, copy, *b))
     copy.moved = true;

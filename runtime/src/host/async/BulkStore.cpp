@@ -1,8 +1,8 @@
 //===- BulkStore.cpp - cp.async.bulk.tensor to global memory --------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Two moments are free: when the box is read, between the issue and the wait that
-// says it was, and when the bytes can be seen, between that reading and the wait
-// without `.read`, or the block's end where there is none.
+// Two moments are free: the read of the box, between the issue and a wait that covers
+// it, and the write of the bytes to global memory, between that read and a wait
+// without `.read`, or the block's end if there is none.
 //
 //===----------------------------------------------------------------------===//
 #include "BulkCopy.h"
@@ -45,7 +45,7 @@ static void write(Block &block, BulkStore &store) {
 void abandonBulkStores(Lane &lane) {
   for (BulkStore &store : lane.block->bulkStores)
     if (store.thread == lane.thread && !store.read) {
-      store.read = true; // whatever the memory holds then
+      store.read = true; // whatever the memory holds at that moment
       store.bytes.assign(store.map.boxBytes(), 0xff);
     }
 }

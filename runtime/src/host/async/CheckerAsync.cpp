@@ -73,8 +73,8 @@ void Checker::mbarrierPassed(Lane &lane, uint32_t op, Mbarrier &b) {
   b.waits.push_back({lane.thread, clocks.waited(lane), op});
 }
 
-/// A wait names only a parity. What the lane knows of the barrier says which phase that means:
-/// the next one it has not seen, if the parity fits.
+/// A wait names only a parity. The lane's knowledge of the barrier decides which phase that means: the next
+/// phase that it has not seen, if the parity fits.
 void Checker::mbarrierLag(Lane &lane, uint32_t op, const Mbarrier &b, uint32_t parity) {
   if (b.agent == ~0u)
     return;
@@ -87,9 +87,8 @@ void Checker::mbarrierLag(Lane &lane, uint32_t op, const Mbarrier &b, uint32_t p
     });
 }
 
-/// What a bulk copy does to an mbarrier happens in the async proxy, which the initialization, a write through
-/// the generic one, has to be made known to: by the thread that initialized it, or by the one that issues the
-/// copy.
+/// A bulk copy signals an mbarrier in the async proxy. The initialization of the mbarrier, a generic write,
+/// must be made known to that proxy, by the thread that initialized it or by the thread that issues the copy.
 void Checker::mbarrierSignalled(Lane &lane, uint32_t op, const Mbarrier &b) {
   const unsigned warp = lane.warp->index;
   if ((b.published && clocks.ordered(b.warp, b.lane, b.published, warp, lane.index)) ||
@@ -115,7 +114,7 @@ void Checker::publishMbarriers(Lane &lane) {
 void Checker::fenceAsync(Lane &lane) { clocks.fenceLane(lane); }
 
 uint32_t Checker::validBytes(const PendingCopy &copy) {
-  // A copy is no use of its bytes: unwritten ones travel along and are found when read.
+  // Copying bytes does not use them: unwritten bytes travel along and are found when they are read.
   uint32_t valid = (1u << copy.bytes) - 1;
   const Allocation *a = copy.sourceBytes ? find(copy.op, copy.source, copy.sourceBytes) : nullptr;
   if (a && a->written) {
@@ -159,7 +158,7 @@ void Checker::wgmmaRetired(Warp &warp, uint32_t groups) {
   clocks.seeTogether(warp, clocks.queue(warp.index / kGroupWarps), groups);
 }
 
-/// The descriptor's fields, as far as they are wrong for certain.
+/// Checks the descriptor's fields for values that are certainly wrong.
 void Checker::checkDescriptor(Lane &lane, uint32_t op, const Descriptor &d) {
   if (d.base)
     block->report(FindingKind::Sync, op, lane,
@@ -206,7 +205,7 @@ void Checker::wgmmaIssued(const Issue &issue, unsigned group) {
     Descriptor right(issue.descriptors[2 * s + 1]);
     checkDescriptor(lane, step.op, right);
     uint32_t n = program.chains[step.chain].n;
-    // A core matrix at a time: eight rows of 16 bytes.
+    // Reads a core matrix at a time: eight rows of 16 bytes.
     for (uint32_t column = 0; column < n; column += 8)
       for (uint32_t k = 0; k < kWgmmaDepth; k += 8) {
         uint32_t rows[8];

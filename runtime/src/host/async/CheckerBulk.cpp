@@ -7,7 +7,7 @@
 
 namespace attn::rt::host {
 
-/// The allocation that the elements in range lie in; null, with a report, if they lie in none. Null too if no
+/// The allocation that contains the elements in range; null, with a report, if none does. Also null if no
 /// element is in range.
 Allocation *Checker::bulkMemory(Lane &lane, BulkBox &box, const char *what) {
   uint64_t low = ~0ull, high = 0;
@@ -34,7 +34,7 @@ Allocation *Checker::bulkMemory(Lane &lane, BulkBox &box, const char *what) {
   return nullptr;
 }
 
-/// Whether the box lies in the block's shared memory, where a box may.
+/// Whether the box lies in the block's shared memory, at a legal address.
 bool Checker::bulkShared(Lane &lane, const BulkBox &box, const char *what) {
   const uint64_t bytes = box.map.boxBytes();
   if (bytes <= kArenaBytes && inShared(box.offset, static_cast<uint32_t>(bytes)))
@@ -47,7 +47,7 @@ bool Checker::bulkShared(Lane &lane, const BulkBox &box, const char *what) {
   return false;
 }
 
-/// Rows that follow each other in memory are one run.
+/// Checks the reads of a copy. Rows that follow each other in memory are one run.
 void Checker::bulkRead(Lane &lane, const BulkCopy &copy) {
   uint64_t start = 0, end = 0;
   const auto close = [&] {
@@ -76,7 +76,7 @@ void Checker::bulkRead(Lane &lane, const BulkCopy &copy) {
   ++requests.counters.requests;
 }
 
-/// Bit i: byte i of 16 was written, or is a zero from out of range.
+/// Validity of 16 bytes: bit i is set if byte i was written, or is a zero from out of range.
 static uint32_t validChunk(const Allocation &a, const BulkRow &row, uint32_t at) {
   uint32_t valid = 0xffff;
   for (uint32_t i = 0; i < 16; ++i)
@@ -97,7 +97,7 @@ bool Checker::bulkIssued(Lane &lane, BulkCopy &copy, const Mbarrier &b) {
   mine.op = static_cast<uint16_t>(copy.op);
   mine.lane = kBulkLane;
   mine.copy = true;
-  if (b.agent != ~0u) { // of a phase that nobody follows, nothing can be said
+  if (b.agent != ~0u) { // an untracked mbarrier has no phases to compare
     mine.warp = (b.agent - clocks.mbarrier(0)) & 31;
     mine.tick = static_cast<uint32_t>(copy.phase + 1);
   }
@@ -140,7 +140,7 @@ bool Checker::bulkStored(Lane &lane, BulkStore &store) {
         !target->isWritten(row.address - target->address(), row.bytes()))
       reportGlobal(lane, store.op, FindingKind::Uninitialized, reinterpret_cast<const void *>(row.address),
                    row.bytes(), "adds to bytes that nobody wrote");
-    // A store is no use of its bytes: those that nobody wrote stay so.
+    // A store does not use its bytes: unwritten bytes stay unwritten.
     for (uint32_t at = row.begin / 16 * 16; at < row.end; at += 16) {
       uint32_t valid = 0;
       Conflict c =

@@ -29,7 +29,7 @@ Mbarrier *useMbarrier(Lane &lane, uint32_t op, void *p) {
   return b;
 }
 
-/// A phase must not complete before the copies that signal it: their bytes were not expected.
+/// Reports copies that signal the phase after it completes: their bytes were not expected.
 static void checkCopies(Block &block, const Mbarrier &b) {
   for (const BulkCopy &copy : block.bulkCopies)
     if (!copy.landed && copy.barrier == b.offset && copy.phase == b.phase)
@@ -82,7 +82,7 @@ void fireArrival(Lane &lane) {
   landCopies(lane, arrival.limit, sequence);
   Mbarrier *b = findMbarrier(block, arrival.barrier);
   if (!b)
-    return; // reported when the arrival was issued, or its barrier is gone since
+    return; // reported when the arrival was issued, or the barrier no longer exists
   if (block.checker)
     block.checker->copiesReleased(lane, sequence, *b);
   arriveOn(block, *b, 1, lane, arrival.op);
@@ -174,8 +174,8 @@ void attn_host_mbarrier_expect(LaneAbi *abi, uint32_t op, void *p, uint32_t byte
 void attn_host_mbarrier_wait(LaneAbi *abi, uint32_t op, void *p, uint32_t parity) {
   Lane &lane = laneOf(abi);
   Block &block = *lane.block;
-  // A lane may get here long after the others: if the phases it must not miss can go by meanwhile, they do
-  // now.
+  // A lane may get here long after the others: if the phases that it must not miss can complete meanwhile,
+  // they complete now.
   if (block.shuffle && (block.schedule.next() & block.lateness) == 0) {
     lane.warp->late |= lane.bit();
     block.lateWarps |= 1u << lane.warp->index;
@@ -211,7 +211,7 @@ void attn_host_cp_mbarrier(LaneAbi *abi, uint32_t op, void *p, uint32_t counted)
     return;
   if (block.checker)
     block.checker->mbarrierStarted(lane, *b);
-  if (!counted) // the default form makes room for itself
+  if (!counted) // the default form raises the pending count itself
     ++b->pending;
   lane.arrivals.push_back({b->offset, op, lane.copiesDone + (lane.copies.size() - lane.copiesHead)});
   AsyncEffects effects = block.grid->options.asyncEffects;

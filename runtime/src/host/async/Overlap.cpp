@@ -1,12 +1,12 @@
 //===- Overlap.cpp - Launches that begin before others have ended ---------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A launch may begin while those in front of it still run, and must execute
-// griddepcontrol.wait before it accesses what they write. Who has done so is
-// knowledge like any other: the grids in front are one agent of the block's clocks,
-// which the wait makes known to its thread, and barriers to others. That a grid in
-// front has let its dependents start (griddepcontrol.launch_dependents) says nothing.
+// griddepcontrol.wait before it accesses what they write. That a thread has waited is
+// tracked like other knowledge: the grids in front are one agent of the block's clocks;
+// the wait makes it known to its thread, and barriers to other threads. A grid in front
+// that lets its dependents start (griddepcontrol.launch_dependents) orders nothing.
 //
-// What counts as written by them is what they wrote, not what they read: a launch that
+// Only the writes of the grids in front are tracked, not their reads: a launch that
 // overwrites their inputs before the wait goes unseen, unless they write those, too.
 //
 //===----------------------------------------------------------------------===//

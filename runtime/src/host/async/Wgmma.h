@@ -1,10 +1,10 @@
 //===- Wgmma.h - The tensor cores of a warpgroup ----------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A warpgroup's wgmma form a queue of issues. Each of its four warps passes its part
-// of the registers in when it gets there; when all four have, the issue is complete
-// and its shared operands may be read, any time until a wait retires its group. An
-// issue that waits for its moment keeps its descriptors, not its operands: a slot
-// that is filled again too early gives wrong numbers, not only a finding.
+// A warpgroup's wgmma form a queue of issues. Each of its four warps passes in its part
+// of the registers when it gets there; after the fourth, the issue is complete and its
+// shared operands may be read, any time until a wait retires its group. A delayed issue
+// keeps its descriptors, not its operands: a stage that is produced again too early
+// gives wrong numbers, not only a finding.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_SRC_HOST_ASYNC_WGMMA_H
@@ -22,16 +22,17 @@ struct Issue {
   uint64_t number = ~0ull;
   uint32_t program = 0, op = 0, thread = 0;
   uint32_t group = 0; ///< of wgmma.commit_group, from 1
-  uint32_t warps = 0; ///< that passed their part in
+  uint32_t warps = 0; ///< that passed in their part
   bool computed = false;
   std::vector<uint64_t> descriptors; ///< left and right, per step
   std::vector<float> left;           ///< 64x16 per step with its left operand in registers
   std::vector<float> sums;           ///< 64xn per chain
-  std::vector<uint64_t> from;        ///< per chain, issue and chain it continues: number << 3 | chain; or ~0
+  std::vector<uint64_t>
+      from; ///< per chain, the issue and chain that it continues: number << 3 | chain; or ~0
   AsyncView views[kGroupWarps];
 };
 
-/// Where one operand lies, decoded from its descriptor.
+/// The layout of one operand, decoded from its descriptor.
 struct Descriptor {
   uint32_t start, leading, stride, base, width; ///< width 0: no swizzle
   explicit Descriptor(uint64_t d);
@@ -64,7 +65,7 @@ struct Tensor {
   }
 };
 
-/// Multiplies what the steps of an issue name (WgmmaMath.cpp).
+/// Computes the products of an issue's steps (WgmmaMath.cpp).
 void compute(const Block &block, Tensor &tensor, Issue &issue);
 /// Ends the waits of a warpgroup whose issues are complete (WgmmaWait.cpp); true if there were any.
 bool finishWaits(Block &block, unsigned group);

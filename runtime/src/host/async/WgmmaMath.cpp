@@ -95,7 +95,7 @@ template <bool Half>
     }
 }
 
-/// Four rows by 8 * V columns at a time.
+/// Multiplies four rows by 8 * V columns at a time.
 template <int V>
 [[gnu::always_inline]] inline void multiplyColumns(const float *left, const float *right, uint32_t n,
                                                    uint32_t column, float *sums) {

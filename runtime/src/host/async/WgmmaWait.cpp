@@ -1,9 +1,8 @@
 //===- WgmmaWait.cpp - Waits of a warpgroup -------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A wait may last. Where the seed asks for the latest moment, it lasts until nobody
-// else can go on: whoever was told too early that a slot is free has filled it again
-// by then, and the product shows it.
-//
+// A wait may last. If the seed asks for the latest moment, it lasts until no other
+// thread can continue: if a stage was released too early, it has been produced again by
+// then, and the product shows it.
 //===----------------------------------------------------------------------===//
 #include "Wgmma.h"
 #include "host/detect/Checker.h"
@@ -13,7 +12,7 @@ using namespace attn::rt::host;
 
 namespace {
 
-/// False while the warps that should have issued what is waited for have not all come.
+/// Ends a wait. Returns false until all warps have issued what is waited for.
 bool finishWait(Warp &warp, uint32_t op, uint32_t newest, uint32_t registers) {
   Block &block = *warp.block;
   Tensor &tensor = tensorOf(warp);

@@ -20,7 +20,7 @@ struct LoggedRange {
   Kind kind;
 };
 
-/// Which allocations a kernel may write: those its stores' pointer parameters point into.
+/// The allocations that a kernel may write: those that its stores' pointer parameters point into.
 class WriteSet {
 public:
   void build(const Grid &grid);
@@ -38,7 +38,7 @@ public:
   void reset(const Grid &grid, const WriteSet &writes);
   void add(uint64_t start, uint64_t end, uint32_t op, uint32_t thread, const HostOpInfo &info);
   bool partials(uint64_t address);
-  /// Sorted, adjacent ranges of one operation joined.
+  /// Returns sorted ranges; adjacent ranges of one operation are joined.
   std::vector<LoggedRange> take();
 
 private:

@@ -13,7 +13,7 @@ void Requests::reset(const Block &block, BlockLog &blockLog) {
   size_t need = size_t(opCount) * block.warpCount;
   if (entries.size() < need)
     entries.resize(need);
-  // An aborted block leaves its requests behind.
+  // An aborted block leaves its requests; they are cleared here.
   for (auto &list : touched) {
     for (uint32_t index : list) {
       entries[index].used = 0;
@@ -123,7 +123,7 @@ void Requests::bulkRun(uint64_t start, uint64_t end, uint32_t op, uint32_t threa
 }
 
 void Requests::priceShared(const Request &request) {
-  // 4-byte accesses of all lanes go together, 8-byte ones of 16 lanes, 16-byte ones of 8.
+  // The hardware serves 4-byte accesses of all lanes together, 8-byte ones of 16 lanes, 16-byte ones of 8.
   unsigned widest = 0;
   for (uint32_t lanes = request.shared; lanes; lanes &= lanes - 1)
     widest = std::max<unsigned>(widest, request.sharedBytes[std::countr_zero(lanes)]);
@@ -136,7 +136,7 @@ void Requests::priceShared(const Request &request) {
         continue;
       uint32_t begin = request.offset[l] / 4, end = (request.offset[l] + request.sharedBytes[l] + 3) / 4;
       for (uint32_t word = begin; word < end && n < kLanes * 4; ++word) {
-        // A word asked for twice is broadcast. Only words of the same bank can be equal.
+        // A word requested twice is broadcast. Only words of the same bank can be equal.
         bool known = false;
         if (perBank[word % 32])
           known = std::find(words, words + n, word) != words + n;
@@ -152,7 +152,7 @@ void Requests::priceShared(const Request &request) {
 }
 
 uint32_t Requests::wavefrontsOf(const uint32_t *offsets) {
-  // Eight chunks in different places of 128 bytes go together.
+  // Eight chunks in different 16-byte columns of 128 bytes are served together.
   uint32_t groups = 0;
   for (uint32_t r = 0; r < 8; ++r)
     groups |= 1u << (offsets[r] / 16 % 8);

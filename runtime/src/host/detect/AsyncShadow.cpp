@@ -51,7 +51,7 @@ Conflict SharedShadow::readAsync(const Clocks &clocks, const AsyncView &view, ui
   return found;
 }
 
-/// Against writes the copy needs its own proxy's order; that it does not overtake reads, any order will do.
+/// The copy must be ordered after writes for the async proxy; any order suffices after reads.
 bool SharedShadow::bulkConflicts(const Writer &w, const Clocks &clocks, unsigned warp, uint32_t lane,
                                  Conflict &conflict) const {
   if (!w.tick)
@@ -122,7 +122,7 @@ Conflict SharedShadow::readBulk(const Clocks &clocks, unsigned warp, uint32_t la
 void SharedShadow::noteStore(uint32_t thread, uint32_t sequence, uint32_t offset, uint32_t bytes,
                              uint32_t op) {
   const StoreBox box{offset, offset + bytes, thread, sequence, op};
-  // Who knows of a thread's later store of the same box knows of the earlier one.
+  // Knowledge of a thread's later store of the same box implies knowledge of the earlier one.
   for (StoreBox &known : stores)
     if (known.begin == box.begin && known.end == box.end && known.thread == thread) {
       known = box;

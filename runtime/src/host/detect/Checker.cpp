@@ -57,7 +57,7 @@ void *Checker::access(Lane &lane, uint32_t op, void *p) {
       return sharedAccess(lane, op, static_cast<uint32_t>(offset), p);
     uint64_t stack = static_cast<uint64_t>(static_cast<uint8_t *>(p) - block->stacks);
     if (stack < block->stackCount * kStackStride)
-      return p; // the thread's own memory
+      return p; // the thread's own stack
   }
   return globalAccess(lane, op, p);
 }
@@ -209,7 +209,8 @@ void Checker::laneExit(Lane &lane) {
   if (lane.copiesHead < lane.copies.size())
     block->report(FindingKind::Sync, lane.copies[lane.copiesHead].op, lane,
                   "the thread exits with copies that were not waited for");
-  // An arrival that covers copies waits for them in nobody's name: the thread must have seen its phase.
+  // An arrival that covers copies does not wait for them in the thread's name: the thread must have seen its
+  // phase.
   else if (lane.landedSequence && !clocks.copyOrdered(lane.warp->index, lane.index, lane.landedSequence,
                                                       lane.warp->index, lane.index))
     block->report(FindingKind::Sync, lane.landedOp, lane,

@@ -1,8 +1,8 @@
 //===- Checker.h - Detectors and counters of one block ----------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Sees every access and every synchronization of a block while it runs. Clocks.h
-// says what is ordered, SharedShadow.h who touched which shared bytes,
-// Requests.h what accesses cost, BlockLog.h what other blocks are told of them.
+// tracks what is ordered, SharedShadow.h who accessed which shared bytes, Requests.h
+// the cost of accesses, and BlockLog.h logs accesses for comparison with other blocks.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_SRC_HOST_DETECT_CHECKER_H
@@ -29,38 +29,38 @@ public:
   void beginBlock(Block &block);
   void endBlock(Block &block);
 
-  // Accesses. The address to use is returned: the given one, or scratch if it would fault.
+  // Accesses. They return the address to use: the given one, or scratch memory if it would fault.
   void *access(Lane &lane, uint32_t op, void *p);
   void atomicAdd(Lane &lane, uint32_t op, float *p, bool &usable);
-  /// Whether the copy may be made; `sourceBytes` becomes 0 where the source must not be read.
+  /// Whether the copy may be made; `sourceBytes` becomes 0 if the source must not be read.
   bool copyIssued(Lane &lane, uint32_t op, uint32_t offset, const void *source, uint32_t bytes,
                   uint32_t &sourceBytes);
   void copyFinished(Lane &lane, const PendingCopy &copy);
-  /// ldmatrix or stmatrix rows of all lanes; rows that would fault are moved to offset 0.
+  /// Checks the ldmatrix or stmatrix rows of all lanes; rows that would fault are moved to offset 0.
   void matrix(Warp &warp, uint32_t op, uint32_t *offsets, uint32_t rows, bool writes);
 
   // CheckerAsync.cpp
-  bool mbarrierMade(Lane &lane, uint32_t op, Mbarrier &b); ///< false if it cannot be here
+  bool mbarrierMade(Lane &lane, uint32_t op, Mbarrier &b); ///< false if it cannot be at this address
   void mbarrierGone(Lane &lane, uint32_t op, Mbarrier &b);
   void mbarrierUsed(Lane &lane, uint32_t op, const Mbarrier &b);
   void mbarrierReleased(Lane &lane, Mbarrier &b);
   void mbarrierCompleted(Mbarrier &b);
-  /// The lane starts a copy, or an arrival behind copies, that the open phase waits for.
+  /// The lane starts a copy, or an arrival after copies, that the open phase waits for.
   void mbarrierStarted(Lane &lane, Mbarrier &b);
   void mbarrierPassed(Lane &lane, uint32_t op, Mbarrier &b);
   void mbarrierLag(Lane &lane, uint32_t op, const Mbarrier &b, uint32_t parity);
-  /// An operation of the async proxy is to signal the mbarrier.
+  /// An operation of the async proxy will signal the mbarrier.
   void mbarrierSignalled(Lane &lane, uint32_t op, const Mbarrier &b);
   void publishMbarriers(Lane &lane);
   void fenceAsync(Lane &lane);
   // CheckerBulk.cpp
-  /// Whether the copy may be made; `accessible` is cleared where its source must not be read.
+  /// Whether the copy may be made; `accessible` is cleared if its source must not be read.
   bool bulkIssued(Lane &lane, BulkCopy &copy, const Mbarrier &b);
-  /// Whether the store may be made; `accessible` is cleared where its target must not be written.
+  /// Whether the store may be made; `accessible` is cleared if its target must not be written.
   bool bulkStored(Lane &lane, BulkStore &store);
-  /// A wait of the lane covers the store; `reading`: as far as the box is concerned.
+  /// A wait of the lane covers the store; with `reading`, only the read of the box.
   void bulkWaited(Lane &lane, const BulkStore &store, bool reading);
-  /// It covers what the lane's stores up to this one have written.
+  /// A wait covers what the lane's stores up to this one have written.
   void bulkWritten(Lane &lane, uint32_t sequence);
   void copyLanded(Lane &lane, const PendingCopy &copy, uint32_t sequence);
   void copiesReleased(const Lane &lane, uint32_t sequence, Mbarrier &b);
@@ -71,7 +71,7 @@ public:
 
   // Overlap.cpp
   void gridWaited(Lane &lane);
-  /// Did a lane of any block since the checker was made?
+  /// Whether a lane of any block has waited for the grids in front since the checker was made.
   bool waitedForGrids() const { return waited; }
 
   // Synchronization
@@ -87,7 +87,7 @@ public:
   std::vector<LoggedRange> takeLog() { return log.take(); }
 
 private:
-  /// Holds back a lane that runs far ahead of its warp.
+  /// Makes a lane that runs far ahead of its warp yield.
   void throttle(Lane &lane, uint32_t n);
   void *sharedAccess(Lane &lane, uint32_t op, uint32_t offset, void *p);
   void *globalAccess(Lane &lane, uint32_t op, void *p);
@@ -98,7 +98,7 @@ private:
     return false;
   }
   uint32_t validBytes(const PendingCopy &copy);
-  /// Bytes of global memory that the lane is about to access.
+  /// Checks and logs bytes of global memory that the lane is about to access.
   void touchGlobal(Lane &lane, uint32_t op, uint64_t address, uint32_t bytes, const char *verb) {
     if (previousGrids != ~0u)
       touchInFlight(lane, op, address, bytes, verb);
@@ -124,7 +124,7 @@ private:
   const WriteSet &writes;
   Block *block = nullptr;
   const Grid *grid = nullptr;
-  unsigned previousGrids = ~0u; ///< the agent that grids in front are, where some are in flight
+  unsigned previousGrids = ~0u; ///< the agent of the grids in front, if some are in flight
   bool waited = false;
   uint32_t staticEnd = 0, dynamicStart = 0, dynamicEnd = 0;
   Clocks clocks;
@@ -137,7 +137,7 @@ private:
   alignas(64) uint8_t scratch[64];
 };
 
-/// "k_pages + 4096 (16 bytes)", and where it lies against the end if outside.
+/// Describes an address: "k_pages + 4096 (16 bytes)", with its distance from the end if it is outside.
 std::string describeGlobal(const MemoryMap &memory, uintptr_t address, uint32_t bytes);
 inline std::string describeGlobal(const MemoryMap &memory, const void *p, uint32_t bytes) {
   return describeGlobal(memory, reinterpret_cast<uintptr_t>(p), bytes);

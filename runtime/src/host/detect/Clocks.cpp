@@ -128,7 +128,7 @@ void Clocks::syncLanes(const Warp &warp, uint32_t lanes) {
     return;
   }
   ++clock.tick;
-  // Some lanes only: what each of them knew, all of them know.
+  // Only some lanes synchronize: each of them now knows what any of them knew.
   PartialClock &partial = partials[w];
   if (!clock.partial)
     partial = {};

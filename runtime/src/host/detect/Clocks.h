@@ -1,29 +1,30 @@
 //===- Clocks.h - What happened before what, in one block -------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A warp has a tick that grows whenever its lanes synchronise (bar.warp.sync, a
+// A warp has a tick that grows whenever its lanes synchronize (bar.warp.sync, a
 // block barrier) or one of them releases something, so an access is stamped (warp,
 // lane, tick). Two accesses are ordered if
-//   * one lane did both, or
-//   * in one warp: its lanes met after the first one's tick, or
-//   * a chain of barriers carried the first one's tick to the second lane.
+//   * one lane made both, or
+//   * in one warp: its lanes converged after the first access's tick, or
+//   * a chain of barriers carried the first access's tick to the second lane.
 // shfl, vote, ldmatrix and mma are not synchronization: they order no memory.
 //
-// *Agents.* What has an entry in a clock: warps; the wgmma queue of each warpgroup
+// *Agents* are the entries of a clock: warps; the wgmma queue of each warpgroup
 // (its committed groups, in order); the copy queues of each warp's lanes (arrivals
 // of cp.async on mbarriers, in order); mbarriers (completed phases). An entry says
-// up to where everything of that agent, of a warp all lanes, may be relied on.
+// up to which tick everything of that agent, of a warp all lanes, may be relied on.
 //
 // *Waits.* A wait for an mbarrier names a parity, so it must be over before the next
-// phase completes: a lane that came later would wait for the next but one. Each warp
-// has an agent for that, whose entry says up to which tick the waits of its lanes are
-// over. All that lanes meet at tells of those, be it without memory: nobody leaves a
-// shuffle before the others have come to it. So does what a lane starts after a wait.
+// phase completes: a lane that came later would wait for the phase after that. Each warp
+// has an agent for this, whose entry says up to which tick the waits of its lanes are
+// over. Every point at which lanes converge carries these entries, even one that orders
+// no memory: no lane leaves a shuffle before the other lanes have reached it. So does
+// any operation that a lane starts after a wait.
 //
-// *Lanes.* What all lanes of a warp know is kept once. A lane that waited on an
-// mbarrier by itself knows more: then it has a clock of its own until its warp
-// meets. A lane that releases by itself can promise no more than its own accesses;
-// such promises travel beside the clock, one lane each (`Extra`), until they add up
-// to a whole warp.
+// *Lanes.* What all lanes of a warp know is stored once. A lane that waited on an
+// mbarrier by itself knows more: it then has a clock of its own until its warp
+// converges. A lane that releases by itself can only promise its own accesses; such
+// promises travel beside the clock, one lane each (`Extra`), until they add up to a
+// whole warp.
 //
 // *Proxies.* Every clock is two: g for generic accesses, a for those of the async
 // proxy. fence.proxy.async raises a to g in the lane that executes it; barriers
@@ -38,14 +39,15 @@
 
 namespace attn::rt::host {
 
-/// The lane field of an access that all lanes of a warp take part in.
+/// The lane field of an access by all lanes of a warp.
 inline constexpr uint32_t kEveryLane = 63;
 
 inline constexpr unsigned kMaxQueues = kMaxWarps / 4;
-inline constexpr unsigned kMaxTracked = 32; ///< mbarriers whose phases are known; more run untracked
+inline constexpr unsigned kMaxTracked = 32; ///< mbarriers whose phases are tracked; more run untracked
 inline constexpr unsigned kMaxAgents = 3 * kMaxWarps + kMaxQueues + kMaxTracked;
 
-/// What is known of one lane beyond what is known of its warp. Of its bulk stores nothing is known elsewhere.
+/// Knowledge of one lane beyond the knowledge of its warp. Knowledge of a lane's bulk stores is stored only
+/// here.
 struct Extra {
   uint32_t who; ///< thread; or its copy queue, its waits, its bulk stores that were read, or written
   uint32_t g, a;
@@ -75,14 +77,14 @@ public:
   unsigned mbarrier(unsigned i) const { return 3 * count + queues + i; }
 
   uint32_t tick(unsigned w) const { return warps[w].tick; }
-  /// A lane made an access: its next release must speak for it.
+  /// Notes that a lane made an access: its next release must include it.
   void touch(const Lane &lane) { touch(lane.warp->index, lane.bit()); }
   void touch(unsigned w, uint32_t lanes) {
     warps[w].touched |= lanes;
     warps[w].unfenced |= lanes;
   }
 
-  /// May an access of `lane` of warp `w` rely on an access (w2, lane2, tick2)?
+  /// Whether an access of `lane` of warp `w` may rely on an access (w2, lane2, tick2).
   bool ordered(unsigned w2, uint32_t lane2, uint32_t tick2, unsigned w, uint32_t lane) const {
     if (tick2 <= known(w, lane)[w2])
       return true;
@@ -90,12 +92,12 @@ public:
       return true;
     return slowOrdered(w2, lane2, tick2, w, lane);
   }
-  /// The same for a copy that landed, by its lane's sequence number.
+  /// Whether it may rely on a copy that landed, by its lane's sequence number.
   bool copyOrdered(unsigned w2, uint32_t lane2, uint32_t sequence, unsigned w, uint32_t lane) const {
     return sequence <= known(w, lane)[copies(w2)] ||
            extraKnown(w, lane, (w2 * kLanes + lane2) | kCopyQueue, sequence, false);
   }
-  /// Both for an access of the async proxy that the lane issues.
+  /// Both questions for an access of the async proxy that the lane issues.
   bool orderedAsync(unsigned w2, uint32_t lane2, uint32_t tick2, unsigned w, uint32_t lane) const {
     return tick2 <= knownAsync(w, lane)[w2] || (w2 == w && lane2 == lane && tick2 <= fencedUpTo(w, lane)) ||
            (lane2 < kLanes && extraKnown(w, lane, w2 * kLanes + lane2, tick2, true));
@@ -104,19 +106,19 @@ public:
     return sequence <= knownAsync(w, lane)[copies(w2)] ||
            extraKnown(w, lane, (w2 * kLanes + lane2) | kCopyQueue, sequence, true);
   }
-  /// May it rely on bulk stores of a thread, up to this one, having been read, or written (`what`)?
+  /// Whether it may rely on bulk stores of a thread, up to this one, having been read, or written (`what`).
   bool storeOrdered(uint32_t what, uint32_t thread, uint32_t sequence, unsigned w, uint32_t lane) const {
     return extraKnown(w, lane, thread | what, sequence, false);
   }
-  /// Do all lanes of these warps know it, by extras?
+  /// Whether all lanes of these warps know it, by extras.
   bool everyoneKnows(uint32_t warpMask, uint32_t who, uint32_t tick, bool async) const;
 
   /// Per agent, the last of its ticks that a lane (or every lane) may rely on.
   const uint32_t *known(unsigned w, uint32_t lane) const { return view(w, lane).g; }
   const uint32_t *knownAsync(unsigned w, uint32_t lane) const { return view(w, lane).a; }
-  /// The clock of what the warp does as one.
+  /// The clock of operations of the whole warp.
   const Knowledge &together(unsigned w) const { return warps[w].common; }
-  /// Lanes that all learnt something: the warp knows it.
+  /// Merges knowledge that all lanes have gained: the warp has it then.
   void settle(const Warp &warp);
 
   void syncLanes(const Warp &warp, uint32_t lanes);
@@ -130,17 +132,18 @@ public:
   void resetBarrier(uint32_t barrier) { barriers[barrier] = Knowledge(); }
 
   // Waits for mbarriers
-  /// One of the lane is over; its tick.
+  /// Notes that a wait of the lane is over; returns its tick.
   uint32_t waited(const Lane &lane) {
     warps[lane.warp->index].waited |= lane.bit();
     return warps[lane.warp->index].tick;
   }
-  /// Lanes met: none of them goes on before the waits of the others are over.
+  /// Notes that lanes converged: none of them continues before the waits of the others are over.
   void meet(const Warp &warp, uint32_t lanes) {
     if (warps[warp.index].waited & lanes)
       shareWaits(warp, lanes);
   }
-  /// What the lane starts now, and does not wait for, comes after all waits that it knows to be over.
+  /// Passes on the waits that the lane knows to be over: an operation that it starts now, and does not wait
+  /// for, comes after them.
   void releaseWaits(const Lane &lane, Knowledge &to);
   bool waitKnown(const Knowledge &knowledge, uint32_t thread, uint32_t tick) const;
 
@@ -150,16 +153,16 @@ public:
   void fenceLane(const Lane &lane);
   void learn(const Lane &lane, const Extra &extra) { own(lane).add(extra); }
   void see(const Lane &lane, unsigned agent, uint32_t value);
-  /// Every lane of the warp observed it.
+  /// Notes that every lane of the warp observed it.
   void seeTogether(const Warp &warp, unsigned agent, uint32_t value);
-  /// Extras that make up whole warps become entries.
+  /// Turns extras that make up whole warps into entries.
   void fold(const Block &block, Knowledge &knowledge) const;
   unsigned agents() const { return 3 * count + queues + tracked; }
-  /// Makes room for one more mbarrier; its agent, or ~0 if there are too many.
+  /// Adds an entry for one more mbarrier; returns its agent, or ~0 if there are too many.
   unsigned track();
 
 private:
-  /// Of which agent it tells; ~0: of none.
+  /// The agent of an extra; ~0: none.
   unsigned agentOf(const Extra &e) const {
     if (e.who & (kStoresRead | kStoresWritten))
       return ~0u;
@@ -170,10 +173,10 @@ private:
   }
   struct WarpClock {
     uint32_t tick = 1;
-    bool partial = false;         ///< some lanes met since
+    bool partial = false;         ///< whether some lanes synchronized since
     uint32_t deviates = 0;        ///< lanes with clocks of their own
-    uint32_t touched = 0;         ///< lanes with accesses since all met
-    uint32_t waited = 0;          ///< lanes with waits since all met, be it without memory
+    uint32_t touched = 0;         ///< lanes with accesses since all converged
+    uint32_t waited = 0;          ///< lanes with waits since all converged, even without memory
     uint32_t unfenced = 0;        ///< lanes with accesses since their last proxy fence
     uint32_t fenced[kLanes] = {}; ///< the tick of that fence
     Knowledge common;
@@ -182,7 +185,7 @@ private:
   struct PartialClock {
     uint32_t known[kLanes][kLanes] = {};
   };
-  /// Up to which tick a lane's own accesses are before the async proxy's next.
+  /// The tick up to which a lane's own accesses precede the async proxy's next access.
   uint32_t fencedUpTo(unsigned w, uint32_t lane) const {
     return warps[w].unfenced >> lane & 1 ? warps[w].fenced[lane] : warps[w].tick;
   }

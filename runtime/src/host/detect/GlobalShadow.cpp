@@ -4,7 +4,7 @@
 
 namespace attn::rt::host {
 
-/// Asks about the last write of each byte; `mine`, if there is one, takes its place.
+/// Checks against the last write of each byte; `mine`, if given, replaces it.
 template <class Ordered>
 Conflict GlobalShadow::visit(uint64_t address, uint32_t bytes, const Writer *mine, Ordered ordered) {
   Conflict found;

@@ -1,9 +1,9 @@
 //===- GlobalShadow.h - Races on global memory within a block ---*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Kernels write little global memory, so writes are kept per byte in a hash of
-// 64-byte lines, and only lines that the block wrote are asked about on a read.
-// A write does not know of reads before the line's first write: between blocks
-// GridRaces.h finds those, within a block they go unseen.
+// 64-byte lines, and a read checks only lines that the block wrote. A write misses
+// reads before the line's first write: between blocks GridRaces.h finds those, within
+// a block they go unseen.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_SRC_HOST_DETECT_GLOBALSHADOW_H
@@ -25,7 +25,7 @@ public:
     return access(clocks, warp, lane, address, bytes, op, true, atomic);
   }
 
-  /// Until a wait of its lane without `.read`, nobody may rely on it.
+  /// Notes a bulk store. Until its lane waits without `.read`, no access may rely on it.
   Conflict writeBulk(const Clocks &clocks, unsigned warp, uint32_t lane, uint64_t address, uint32_t bytes,
                      const BulkStore &store);
 

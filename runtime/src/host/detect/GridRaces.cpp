@@ -33,7 +33,7 @@ void findGridRaces(const Grid &grid, const std::vector<std::vector<LoggedRange>>
                            what + " the same byte: " + grid.kernel.ops[other.range.op].text;
              });
   };
-  std::vector<const Entry *> writes, reads; // those that may still overlap
+  std::vector<const Entry *> writes, reads; // ranges that may still overlap
   for (const Entry &e : all) {
     auto expire = [&](std::vector<const Entry *> &list) {
       std::erase_if(list, [&](const Entry *x) { return x->range.end <= e.range.start; });

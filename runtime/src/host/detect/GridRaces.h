@@ -1,9 +1,9 @@
 //===- GridRaces.h - Races between blocks -----------------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Blocks of a grid are not ordered. Ranges that different blocks logged
-// (count/BlockLog.h) and that overlap, one of them a write and not both atomic, are
-// races. A read through the non-coherent path races with a write of its own block
-// too.
+// (count/BlockLog.h) and that overlap are races if one of them is a write and they are
+// not both atomic. A read through the non-coherent path also races with a write of its
+// own block.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_SRC_HOST_DETECT_GRIDRACES_H

@@ -66,8 +66,8 @@ void SharedShadow::noteRead(uint32_t &reader, const Clocks &clocks, unsigned war
   reader = clocks.tick(warp) << 6 | lane;
 }
 
-/// Four whole cells in a row, the case that must be quick: true if nothing is wrong, with
-/// everything noted. Leaves all as it was otherwise.
+/// Reads four whole cells in a row, the case that must be quick. Returns true if nothing is wrong, with
+/// everything noted; otherwise changes nothing.
 bool SharedShadow::readRow(const Clocks &clocks, unsigned warp, uint32_t lane, uint32_t cell) {
   const uint32_t *known = clocks.known(warp, lane);
   for (uint32_t c = cell; c < cell + 4; ++c) {
@@ -104,7 +104,7 @@ Conflict SharedShadow::read(const Clocks &clocks, unsigned warp, uint32_t lane, 
   Conflict first;
   if (bytes == 16 && offset % 4 == 0 && readRow(clocks, warp, lane, offset / 4))
     return first;
-  Writer previous; // neighbouring cells mostly have one writer: ask about it once
+  Writer previous; // neighbouring cells mostly have one writer: check it once
   for (uint32_t at = offset, end = offset + bytes; at < end;) {
     uint32_t cell = at / 4, stop = std::min(end, cell * 4 + 4);
     uint32_t mask = (1u << (stop - cell * 4)) - (1u << (at - cell * 4));
@@ -160,7 +160,7 @@ Conflict SharedShadow::write(const Clocks &clocks, unsigned warp, uint32_t lane,
           readersConflict(parts[i].readers, clocks, warp, lane, found);
         parts[i].writer = mine;
       }
-      if (mask == 15) { // one cell again; its readers were checked and are all before this write
+      if (mask == 15) { // one cell again; its readers were checked and all precede this write
         writers[cell] = mine;
         std::fill_n(&readers[size_t(cell) * warps], warps, 0u);
       }

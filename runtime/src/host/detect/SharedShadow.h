@@ -2,21 +2,21 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Per 4-byte cell: the last writer, per warp its last read, and which bytes were
 // ever written. Narrower accesses split their cell into bytes, kept aside until a
-// whole-cell write makes it one again, so neighbours in a word never seem to race.
+// whole-cell write joins it again, so neighbours in a word never seem to race.
 //
 // An asynchronous copy marks its cells pending when it is issued and stamps them
 // anew, as a write of the waiting lane, when a wait of that lane covers it. Any
-// access in between is a race on every schedule, whichever moment was drawn for
-// the bytes. Where no wait but an mbarrier covers it, the landed cells keep the
-// stamp of the lane's copy queue, which only the mbarrier's phase makes known.
+// access in between is a race on every schedule, whatever moment was drawn for
+// the bytes. If only an mbarrier covers the copy, the landed cells keep the stamp
+// of the lane's copy queue, which only the mbarrier's phase makes known.
 //
-// A bulk copy stamps its cells with the phase of the mbarrier that it signals, at once:
-// who has not waited for that phase may not touch them, wherever the bytes are.
+// A bulk copy stamps its cells at once with the phase of the mbarrier that it signals:
+// only threads that have waited for that phase may access them, wherever the bytes are.
 //
 // A bulk store reads a box until a wait of its lane; boxes are few and kept as a list.
 //
-// Reads of wgmma are stamped with the group they will be committed in, one column
-// per warpgroup beside those of the warps.
+// Reads of wgmma are stamped with the group in which they will be committed, in one
+// column per warpgroup beside those of the warps.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_SRC_HOST_DETECT_SHAREDSHADOW_H
@@ -36,13 +36,13 @@ struct Writer {
   uint16_t op = 0;
   uint16_t warp : 5 = 0, lane : 6 = 0, atomic : 1 = 0, pending : 1 = 0, split : 1 = 0;
   uint16_t copy : 1 = 0;   ///< landed; the tick is of the lane's copy queue, or of a bulk copy's mbarrier
-  uint16_t object : 1 = 0; ///< a live mbarrier; pending too, so that any access looks twice
+  uint16_t object : 1 = 0; ///< a live mbarrier; also pending, so that any access is checked in full
 
   bool bulk() const { return copy && lane == kBulkLane; }
   bool operator==(const Writer &) const = default;
 };
 
-/// What an access ran into.
+/// The conflict of an access with an earlier one.
 struct Conflict {
   enum Kind { None, Race, Uninitialized } kind = None;
   uint32_t offset = 0; ///< of the first offending byte or cell
@@ -56,7 +56,7 @@ struct Conflict {
   bool store = false;    ///< a read by a bulk store
 };
 
-/// What the async accesses of some warps may rely on: their clocks' minimum.
+/// What the async accesses of some warps may rely on: the minimum of their clocks.
 struct AsyncView {
   uint32_t g[kMaxAgents], a[kMaxAgents];
   uint32_t warps = 0;
@@ -69,25 +69,25 @@ public:
   Conflict read(const Clocks &clocks, unsigned warp, uint32_t lane, uint32_t offset, uint32_t bytes);
   Conflict write(const Clocks &clocks, unsigned warp, uint32_t lane, uint32_t offset, uint32_t bytes,
                  uint32_t op, bool atomic = false, bool pending = false);
-  /// The pending write of (warp, lane, op) is done. `valid` has a bit per byte.
+  /// Ends the pending write of (warp, lane, op). `valid` has a bit per byte.
   void finish(const Clocks &clocks, unsigned warp, uint32_t lane, uint32_t offset, uint32_t bytes,
               uint32_t op, uint32_t valid);
 
-  /// The copy has landed, and only its lane's copy queue knows.
+  /// Notes that the copy has landed, known only to its lane's copy queue.
   void land(unsigned warp, uint32_t lane, uint32_t offset, uint32_t bytes, uint32_t op, uint32_t valid,
             uint32_t sequence);
-  /// 16 bytes read by wgmma of a warpgroup, in the group it will be committed in.
+  /// Checks 16 bytes read by wgmma of a warpgroup, in the group in which it will be committed.
   Conflict readAsync(const Clocks &clocks, const AsyncView &view, uint32_t offset, unsigned queue,
                      uint32_t group);
-  /// 16 bytes written by a bulk copy that the lane issues. `valid` has a bit per byte.
+  /// Checks 16 bytes written by a bulk copy that the lane issues. `valid` has a bit per byte.
   Conflict writeBulk(const Clocks &clocks, unsigned warp, uint32_t lane, uint32_t offset, const Writer &mine,
                      uint32_t valid);
-  /// 16 bytes read by a bulk store that the lane issues; `validBytes` gets a bit per byte.
+  /// Checks 16 bytes read by a bulk store that the lane issues; `validBytes` gets a bit per byte.
   Conflict readBulk(const Clocks &clocks, unsigned warp, uint32_t lane, uint32_t offset,
                     uint32_t &validBytes);
-  /// All of its box: the thread's bulk store of this number.
+  /// Notes the whole box of the thread's bulk store of this number.
   void noteStore(uint32_t thread, uint32_t sequence, uint32_t offset, uint32_t bytes, uint32_t op);
-  /// A live mbarrier lies here, or no longer does.
+  /// Notes that a live mbarrier is here, or no longer is.
   void setObject(uint32_t offset);
   void clearObject(uint32_t offset);
 
@@ -100,11 +100,11 @@ private:
   struct StoreBox {
     uint32_t begin, end, thread, sequence, op;
   };
-  /// What a write runs into of the boxes that bulk stores read.
+  /// The conflict of a write with the boxes that bulk stores read.
   Conflict storesConflict(const Clocks &clocks, unsigned warp, uint32_t lane, uint32_t offset,
                           uint32_t bytes) const;
 
-  /// Whose clock a writer's tick is of.
+  /// The agent whose clock a writer's tick counts.
   unsigned agentOf(const Writer &w) const {
     return w.warp + (!w.copy ? 0 : w.bulk() ? bulkAgents : copyAgents);
   }
@@ -126,7 +126,7 @@ private:
 
   unsigned warps = 0;            ///< warps, then warpgroups
   unsigned copyAgents = 0;       ///< agent number of warp 0's copies
-  unsigned bulkAgents = 0;       ///< and of the first mbarrier
+  unsigned bulkAgents = 0;       ///< agent number of the first mbarrier
   std::vector<Writer> writers;   ///< per cell
   std::vector<uint32_t> readers; ///< per cell and warp: tick << 6 | lane
   std::vector<uint8_t> valid;    ///< per cell, a bit per byte

@@ -40,7 +40,7 @@ Block::~Block() {
 }
 
 static void laneMain(boost::context::detail::transfer_t t) {
-  // The lane that is meant is the one whose fiber starts here.
+  // The lane is the one whose fiber starts here.
   Lane *lane = static_cast<Switch *>(t.data)->to;
   arrived(t, lane->fiber);
   Block &block = *lane->block;
@@ -58,7 +58,7 @@ static void laneMain(boost::context::detail::transfer_t t) {
 void Block::abandon(Lane &from) {
   from.fiber.ended = true;
   switchTo(mainFiber, from.fiber, nullptr);
-  abort(); // run() does not come back to a block that failed
+  abort(); // run() does not resume a block that failed
 }
 
 void Block::run(const Grid &g, uint64_t index) {
@@ -89,7 +89,7 @@ void Block::run(const Grid &g, uint64_t index) {
   readyWarps = throttledWarps = lateWarps = 0;
   currentWarp = 0;
   aliveLanes = threads;
-  // Memory of the previous block must not be mistaken for this one's.
+  // Memory of the previous block must not be mistaken for memory of this block.
   uint32_t sharedEnd = dynamicSharedOffset(g.kernel.staticShared, g.kernel.sharedAlignment) + g.sharedBytes;
   std::memset(shared, 0xff, std::min<size_t>(sharedEnd + 256, kArenaBytes));
   for (unsigned w = 0; w < warpCount; ++w) {
@@ -133,7 +133,7 @@ void Block::run(const Grid &g, uint64_t index) {
       lane.openBulkGroup = lane.bulkStores = lane.readStores = lane.readGroup = 0;
       lane.arrivals.clear();
       lane.wgmmaFence = false;
-      // A frame that grew past its stack would be found at the block's end.
+      // The block's end detects a frame that grew past its stack.
       std::memcpy(stacks + t * kStackStride, &kCanary, sizeof kCanary);
       uint8_t *top = stacks + (t + 1) * kStackStride;
       lane.fiber = Fiber(top, laneMain);
@@ -145,7 +145,7 @@ void Block::run(const Grid &g, uint64_t index) {
   beginAsync();
   while (Lane *first = chosen ? std::exchange(chosen, nullptr) : pick()) {
     switchTo(first->fiber, mainFiber, first);
-    if (failure) // of a lane, whose fiber must not be left by an exception
+    if (failure) // of a lane; an exception must not leave its fiber
       std::rethrow_exception(failure);
     if (g.interrupt)
       g.interrupt->poll();
@@ -198,7 +198,7 @@ Lane *Block::pick() {
   unsigned w = currentWarp;
   bool here = readyWarps >> w & 1;
   uint32_t draw = shuffle ? schedule.next() : 0;
-  // A warp's lanes run in a row: they meet at the next warp-wide operation anyway.
+  // A warp's lanes run one after another: they converge at the next warp-wide operation anyway.
   if (!here || (shuffle && (draw & 0x700) == 0))
     w = bitFrom(readyWarps, shuffle ? draw & 31 : (w + 1) % 32);
   currentWarp = w;

@@ -93,8 +93,8 @@ bool runVote(Warp &warp, const Group &g) {
   return true;
 }
 
-/// Two lanes that name different masks in what should be one operation wait forever on
-/// a GPU, or worse. Reported when both are seen waiting.
+/// Two lanes that name different masks in what should be one operation wait forever on a GPU, or worse. This
+/// is reported when both are seen waiting.
 void checkMasks(Lane &lane, uint32_t key, uint32_t mask, uint32_t op) {
   if (!(mask & lane.bit()))
     return;

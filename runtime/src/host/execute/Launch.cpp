@@ -1,8 +1,8 @@
 //===- Launch.cpp - Blocks on all cores, one result -----------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Blocks run in any order on any number of threads; what each found, counted and
-// wants added is kept per block and merged in block order, so nothing that a
-// launch returns depends on the order.
+// Blocks run in any order on any number of threads. Findings, counters and deferred
+// additions are kept per block and merged in block order, so that nothing a launch
+// returns depends on the order.
 //
 //===----------------------------------------------------------------------===//
 #include "attn_rt/host/Launch.h"
@@ -26,13 +26,13 @@ namespace attn::rt::host {
 
 namespace {
 
-/// Arenas and stacks outlive a launch: mapping them costs more than a small grid.
+/// Blocks kept between launches: mapping arenas and stacks costs more than a small grid.
 class BlockPool {
 public:
   std::unique_ptr<Block> take() {
     std::lock_guard lock(mutex);
     if (idle.empty()) {
-      idle.reserve(++made); // so that giving cannot fail
+      idle.reserve(++made); // so that returning a block cannot fail
       return std::make_unique<Block>();
     }
     auto block = std::move(idle.back());
@@ -62,7 +62,8 @@ private:
   size_t made = 0;
 };
 
-/// A grid that waited has ended after those in front; else they may be in flight as long as it is.
+/// Updates the memory in flight. A grid that waited has ended after those in front; otherwise they may run as
+/// long as it does.
 void passOn(InFlight &inFlight, const std::vector<std::vector<LoggedRange>> &logs, bool waited) {
   if (waited)
     inFlight.settle();
@@ -74,8 +75,8 @@ void passOn(InFlight &inFlight, const std::vector<std::vector<LoggedRange>> &log
   inFlight.add(std::move(written));
 }
 
-/// Threads that run blocks of a grid. The one that launched goes on asking whether to end early until all
-/// have ended.
+/// Threads that run blocks of a grid. The launching thread keeps polling for an early end until all have
+/// ended.
 class Workers {
 public:
   void begin() {
@@ -121,7 +122,7 @@ std::string validate(const HostKernel &kernel, Dim3 grid, Dim3 block, uint32_t s
   return {};
 }
 
-/// Runs the grid; `failed` is the block in which something threw what this throws.
+/// Runs the grid. If a block throws, this function rethrows, and `failed` is the number of the block.
 void runGrid(const Grid &grid, InFlight *inFlight, Report &report, std::optional<uint64_t> &failed) {
   const LaunchOptions &options = grid.options;
   const uint64_t blocks = grid.grid.count();
@@ -177,7 +178,7 @@ void runGrid(const Grid &grid, InFlight *inFlight, Report &report, std::optional
       workers.end();
     } catch (...) {
       workers.end();
-      next = blocks; // the others have no reason to go on
+      next = blocks; // the other threads need not continue
       std::lock_guard lock(mutex);
       if (!failed)
         failed = current;
@@ -201,7 +202,7 @@ void runGrid(const Grid &grid, InFlight *inFlight, Report &report, std::optional
   }
 }
 
-/// Says what was asked where something in the runtime threw.
+/// Describes a launch in which the runtime threw.
 void describeFailure(Report &report, const Grid &grid, std::optional<uint64_t> failed) {
   const std::string blocks = std::to_string(grid.grid.count());
   const std::string where =

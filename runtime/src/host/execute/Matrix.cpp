@@ -26,7 +26,7 @@ template <bool Half> [[gnu::always_inline]] inline void widen(const uint16_t *in
     out[i] = Half ? halfToFloat(in[i]) : bfloatToFloat(in[i]);
 }
 
-/// Columns of an 8x8 matrix become rows, three rounds of interleaving.
+/// Transposes an 8x8 matrix in three rounds of interleaving.
 [[gnu::always_inline]] inline void transpose(const uint16_t *in, uint16_t out[8][8]) {
   U16x8 a[8], b[8];
   std::memcpy(a, in, sizeof a);
@@ -40,9 +40,9 @@ template <bool Half> [[gnu::always_inline]] inline void widen(const uint16_t *in
   std::memcpy(out, a, sizeof a);
 }
 
-/// In lane order the 32 words of a register are the rows of 8x8 matrices: words 4g..4g+3
-/// hold the 8 halves of row g (of column g, for B), and those of C and D are every other
-/// element of their row.
+/// Computes one mma. In lane order the 32 words of a register are the rows of 8x8 matrices: words 4g..4g+3
+/// hold the 8 halves of row g (of column g, for B), and those of C and D are every other element of their
+/// row.
 template <bool Half> [[gnu::always_inline]] inline void mmaBody(uint32_t *exchange, const WarpStep &step) {
   auto word = [&](unsigned i) { return exchange + step.in[i] * kLanes; };
   alignas(64) float A[16][16], B[16][8], D[16][8];
@@ -92,14 +92,14 @@ template <bool Half> [[gnu::always_inline]] inline void mmaBody(uint32_t *exchan
 ATTN_CLONES void mmaF16(uint32_t *exchange, const WarpStep &step) { mmaBody<true>(exchange, step); }
 ATTN_CLONES void mmaBF16(uint32_t *exchange, const WarpStep &step) { mmaBody<false>(exchange, step); }
 
-/// The operation needs the whole warp; a lane that has left makes it undefined.
+/// Reports a missing lane: the operation needs the whole warp, and a lane that has exited makes it undefined.
 void wantWholeWarp(Warp &warp, const Group &g) {
   if (g.arrived != ~0u)
     warp.block->report(FindingKind::Sync, g.op, warp.lanes[std::countr_zero(g.arrived)],
                        "needs all 32 lanes, but some have exited");
 }
 
-/// The rows' offsets, checked; none of them leaves the window even in unchecked code.
+/// Checks the rows' offsets; none of them leaves the window even in unchecked code.
 void rowOffsets(Warp &warp, uint32_t op, const uint32_t *given, uint32_t rows, bool writes,
                 uint32_t *offset) {
   std::memcpy(offset, given, rows * sizeof *offset);
@@ -158,7 +158,7 @@ bool runStmatrix(Warp &warp, const Group &g) {
   return true;
 }
 
-/// Word 0 is replaced.
+/// Runs movmatrix; replaces word 0.
 bool runMovmatrix(Warp &warp, const Group &g) {
   wantWholeWarp(warp, g);
   uint16_t transposed[8][8];

@@ -23,7 +23,7 @@ void Block::beginAsync() {
   tensors.resize(groups);
   for (auto &tensor : tensors)
     tensor->reset();
-  // What the block gets at launch: as many as fit beside the others of its multiprocessor, in steps of eight.
+  // The block gets as many registers as fit beside the other blocks of its multiprocessor, in steps of eight.
   uint32_t threads = warpCount * kLanes;
   uint32_t each = std::min(kRegisterFile / (threads * grid->kernel.blocksPerMultiprocessor) / 8 * 8, 256u);
   registersAllocated = each * threads;
@@ -38,7 +38,7 @@ static uint32_t registersInUse(const Block &block) {
   return sum;
 }
 
-/// Warps whose increase fits by now go on.
+/// Continues warps whose increase fits by now.
 static void grantRegisters(Block &block) {
   for (unsigned w = 0; w < block.warpCount; ++w) {
     RegisterShare &share = block.registers[w];
@@ -81,7 +81,7 @@ static bool runSetRegisters(Warp &warp, const Group &g) {
 }
 
 static bool runElect(Warp &warp, const Group &g) {
-  // Any lane may be chosen; the same one for a seed, whatever ran first.
+  // Any lane may be chosen, but always the same one for a seed, whatever ran first.
   Random random(warp.block->grid->options.seed + warp.block->linear * 131 + warp.index * 7 + g.op);
   uint32_t which = random.below(static_cast<uint32_t>(std::popcount(g.arrived))), lanes = g.arrived;
   for (; which; --which)

@@ -1,8 +1,8 @@
 //===- Rendezvous.cpp - Where lanes, warps and blocks meet ----------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Nobody polls. A lane that has to wait gives its core away; the last one to
-// arrive runs the operation for all and makes the others ready. An exiting lane
-// counts as arrived everywhere, so it may complete what the others wait for.
+// No fiber polls. A lane that has to wait yields its core; the last lane to arrive runs
+// the operation for all and makes the others ready. An exiting lane counts as arrived
+// everywhere, so it may complete what the others wait for.
 //
 //===----------------------------------------------------------------------===//
 #include "host/async/AsyncCopy.h"
@@ -13,12 +13,12 @@
 
 namespace attn::rt::host {
 
-/// Runs a group that has everyone it needs. True when its lanes may go on.
+/// Runs a group that is complete. Returns true if its lanes may continue.
 static bool complete(Warp &warp, unsigned which) {
   Group group = warp.groups[which];
   warp.groups[which] = warp.groups[--warp.groupCount];
-  // Requests are flushed only where all lanes meet, and none has left: they must not depend on who was
-  // faster.
+  // Requests are flushed only where all lanes converge, and none has exited: they must not depend on which
+  // lane was faster.
   if (Checker *checker = warp.block->checker) {
     if (group.arrived == warp.all)
       checker->converge(warp);
@@ -140,7 +140,7 @@ bool barrierArrive(Warp &warp, const Group &group, uint32_t id, uint32_t threads
     barrier.waiting[warp.index] |= group.arrived;
   if (!satisfied(block, barrier))
     return !waits;
-  // The arriving lanes are woken by rendezvous(), the others here.
+  // rendezvous() wakes the arriving lanes; the other lanes are woken here.
   if (waits) {
     if (checker)
       checker->barrierAcquire(warp, id);

@@ -1,7 +1,7 @@
 //===- Scalar.cpp - Approximations and conversions ------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A GPU's .approx.ftz functions, computed exactly (rounded once) between the
-// flushes of subnormal input and output that .ftz means.
+// A GPU's .approx.ftz functions, computed exactly (rounded once). As .ftz demands,
+// subnormal inputs and outputs are flushed.
 //
 //===----------------------------------------------------------------------===//
 #include "host/machine/Entry.h"
@@ -19,7 +19,7 @@ float attn_host_ex2(float x) { return flush(std::exp2(flush(x))); }
 float attn_host_lg2(float x) { return std::log2(flush(x)); }
 float attn_host_rcp(float x) { return flush(1.0f / flush(x)); }
 float attn_host_sqrt(float x) { return std::sqrt(flush(x)); }
-// As inexact as the instruction may be: a relative error of 2^-11, which rounding to eleven bits makes.
+// Models the allowed error of the instruction: a relative error of 2^-11, by rounding to eleven bits.
 float attn_host_tanh(float x) {
   if (!std::isnormal(x)) // zeros, subnormals, NaN; infinities are exact anyhow
     return std::tanh(x);
@@ -33,21 +33,22 @@ uint32_t attn_host_pack_f16(float high, float low) {
 uint32_t attn_host_pack_bf16(float high, float low) {
   return uint32_t(floatToBfloat(high)) << 16 | floatToBfloat(low);
 }
-// Two codes in 16 bits, the first in the low byte. Of e4m3 only the code of all ones is a NaN; PTX's
-// canonical one.
+// Widens two values in 16 bits, the first in the low byte. In e4m3, only the value of all ones is a NaN; it
+// becomes PTX's canonical NaN.
 static uint32_t widenE4M3(uint32_t code) {
   const uint32_t magnitude = code & 0x7f, sign = (code & 0x80) << 8;
   if (magnitude == 0x7f)
     return 0x7fff;
-  // Exponent and mantissa moved to their f16 places are 2^8 too small; f32 holds the product exactly.
+  // Exponent and mantissa shifted to their f16 positions give a value 2^8 too small; f32 holds the product
+  // exactly.
   return sign | floatToHalf(halfToFloat(static_cast<uint16_t>(magnitude << 7)) * 0x1p8f);
 }
 uint32_t attn_host_widen_e4m3(uint32_t codes) {
   return widenE4M3(codes >> 8 & 0xff) << 16 | widenE4M3(codes & 0xff);
 }
 
-// prmt: a digit's low three bits number a byte of both registers, and the fourth asks for its sign in each
-// bit.
+// prmt: a digit's low three bits select a byte of both registers; the fourth bit replicates the byte's sign
+// into each bit.
 uint32_t attn_host_permute(uint32_t low, uint32_t high, uint32_t which) {
   const uint64_t both = uint64_t(high) << 32 | low;
   uint32_t result = 0;
@@ -58,9 +59,9 @@ uint32_t attn_host_permute(uint32_t low, uint32_t high, uint32_t which) {
   return result;
 }
 
-// What LLVM calls for 16-bit floats on CPUs without the instructions. libgcc has some of
-// them in some versions; ours round alike everywhere. A 16-bit float travels in the low
-// half of a float's register, so a float's bits carry it without needing its type.
+// Functions that LLVM calls for 16-bit floats on CPUs without the instructions. Some versions of libgcc have
+// some of them; these round alike everywhere. A 16-bit float travels in the low half of a float's register,
+// so a float's bits carry it without its type.
 static float carry(uint16_t h) { return std::bit_cast<float>(uint32_t(h)); }
 static float extendHalf(float h) { return halfToFloat(static_cast<uint16_t>(std::bit_cast<uint32_t>(h))); }
 static float truncateToHalf(float f) { return carry(floatToHalf(f)); }
@@ -69,8 +70,8 @@ static float truncateWideToHalf(double d) {
 } // one rounding, as an fma of halves has
 static float truncateToBfloat(float f) { return carry(floatToBfloat(f)); }
 
-// Native code has no tables by which an exception could pass through it, and a fiber no caller. So what an
-// operation throws (there is no memory for a copy to be noted, say) ends here, and the block with it.
+// Native code has no tables by which an exception could pass through it, and a fiber has no caller. So an
+// exception of an operation (for example a lack of memory to note a copy) ends here, and the block with it.
 template <auto function> struct Guarded;
 template <typename Result, typename... Args, Result (*function)(LaneAbi *, Args...)>
 struct Guarded<function> {
@@ -85,7 +86,7 @@ struct Guarded<function> {
   }
 };
 template <typename Result, typename... Args, Result (*function)(Args...)> struct Guarded<function> {
-  static constexpr auto call = function; // of numbers alone
+  static constexpr auto call = function; // without a lane
 };
 
 #define SYMBOL(name) {#name, reinterpret_cast<void *>(+Guarded<&name>::call)}

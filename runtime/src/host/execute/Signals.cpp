@@ -27,15 +27,15 @@ constexpr Watched kSignals[] = {{SIGSEGV, "SIGSEGV (a wrong address)"},
                                 {SIGILL, "SIGILL (a wrong instruction, or a trap)"},
                                 {SIGTRAP, "SIGTRAP (a trap)"}};
 
-/// What this thread runs. In the block of thread-local memory that a thread starts with: what is allocated at
-/// its first use must not be used first by a handler.
+/// The block that this thread runs. It is in the thread-local memory that a thread starts with: memory that
+/// is allocated at its first use must not be used first by a handler.
 [[gnu::tls_model("initial-exec")]] thread_local const Block *volatile running = nullptr;
 
 //===----------------------------------------------------------------------===//
 // In the handler: nothing that allocates, locks or formats
 //===----------------------------------------------------------------------===//
 
-/// A line of text of at most so many characters.
+/// A line of text with a bounded number of characters.
 class Line {
 public:
   Line &operator<<(const char *text) {
@@ -96,8 +96,8 @@ void say(const Block &block, const char *signal, const siginfo_t *info, const vo
 
 void handle(int number, siginfo_t *info, void *context);
 
-/// Keeps the library that this code is in from being unloaded. Whoever puts a handler on top of ours, as
-/// another copy of this library does, may call ours long after our last launch.
+/// Prevents that the library of this code is unloaded. A handler installed over this one, as by another copy
+/// of this library, may call it long after the last launch.
 void stayLoaded() {
   Dl_info here = {};
   if (dladdr(reinterpret_cast<const void *>(&handle), &here) && here.dli_fname)
@@ -111,10 +111,10 @@ void stayLoaded() {
 struct Handlers {
   std::mutex mutex;
   unsigned launches = 0;
-  /// Whom ours hand on to. They stay when ours are taken out: somebody may have kept ours, and still call
-  /// them.
+  /// The handlers that these call in turn. They are kept after removal: another handler may have stored ours,
+  /// and still call it.
   struct sigaction previous[std::size(kSignals)] = {};
-  bool in[std::size(kSignals)] = {}; ///< put in, and not taken out by us
+  bool in[std::size(kSignals)] = {}; ///< installed, and not removed by this code
 
   static Handlers &get() {
     static Handlers &handlers = []() -> Handlers & {
@@ -147,7 +147,7 @@ struct Handlers {
       struct sigaction current = {};
       if (sigaction(kSignals[i].number, nullptr, &current) || isOurs(current))
         continue;
-      // Somebody's on top of ours hands on to ours: we must not hand on to him.
+      // A handler installed over this one calls it: this one must not call that handler in turn.
       if (in[i] && !same(current, previous[i]))
         continue;
       previous[i] = current;
@@ -160,7 +160,7 @@ struct Handlers {
   }
   void end() {
     std::lock_guard lock(mutex);
-    if (launches == 0) // this is a child, and the launch its parent's
+    if (launches == 0) // this is a child process, and the launch was its parent's
       return;
     --launches;
     if (launches > 0)
@@ -179,7 +179,7 @@ void handle(int number, siginfo_t *info, void *context) {
   while (i + 1 < std::size(kSignals) && kSignals[i].number != number)
     ++i;
   if (const Block *block = running) {
-    running = nullptr; // once
+    running = nullptr; // only once
     say(*block, kSignals[i].name, info, context);
     running = block;
   }
@@ -192,8 +192,8 @@ void handle(int number, siginfo_t *info, void *context) {
   const bool sent = info->si_code <= 0;
   if (sent && previous.sa_handler == SIG_IGN)
     return;
-  // As if there were no handler: behind this one the instruction faults again, and what was sent arrives
-  // again.
+  // Acts as if there were no handler: after the return, a faulting instruction faults again, and a signal
+  // that was sent is raised again.
   struct sigaction usual = {};
   usual.sa_handler = SIG_DFL;
   sigaction(number, &usual, nullptr);

@@ -1,14 +1,14 @@
 //===- Signals.h - Which kernel a signal came from --------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Native code of a kernel runs unprotected: a wrong address faults as it does
-// anywhere else, and the process ends. Around launches, and only there, handlers of
-// the signals that a program's own instructions raise say on standard error whose
-// they were, and hand on: to the handler that was there before (a debugger's,
-// Python's faulthandler, an application's own), else to the system's default.
+// anywhere else, and the process ends. During launches only, handlers of the signals
+// that a program's own instructions raise name the kernel on standard error. They then
+// call the handler that was installed before (a debugger's, Python's faulthandler, an
+// application's own), else take the system's default action.
 //
-// They are the process's, so they are counted: the first of several launches puts
-// them in, the last takes them out, unless somebody has put his own on top by then,
-// who then calls ours. A thread that runs no kernel is only handed on.
+// Handlers belong to the process, so launches are counted: the first of several launches
+// installs them, the last removes them, unless another handler was installed over them
+// by then, which calls ours. For a thread that runs no kernel, they only call the next.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_SRC_HOST_EXECUTE_SIGNALS_H
@@ -22,7 +22,7 @@ namespace attn::rt::host {
 
 struct Block;
 
-/// The handlers, for as long as this lives. ATTN_HOST_SIGNALS=0 in the environment turns them off.
+/// Keeps the handlers installed while it lives. ATTN_HOST_SIGNALS=0 in the environment turns them off.
 class SignalNotes {
 public:
   explicit SignalNotes(bool wanted);
@@ -34,12 +34,12 @@ private:
   const bool active;
 };
 
-/// What a handler needs: its frame must not lie on the stack of the fiber that faulted, which may be the
-/// fault.
+/// The stack of a handler: its frame must not lie on the stack of the fiber that faulted, which may be the
+/// cause of the fault.
 inline constexpr size_t kSignalStackBytes = 64 << 10;
 
-/// This thread runs a block, for as long as this lives. `stack`: kSignalStackBytes, used where the thread has
-/// no stack for signals of its own.
+/// Marks that this thread runs a block, while it lives. `stack`: kSignalStackBytes, used if the thread has no
+/// stack for signals of its own.
 class WatchedThread {
 public:
   WatchedThread(const Block &block, uint8_t *stack);

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // cp.async.bulk.tensor, in both directions.
 //
-// To shared memory: one lane asks for a box, the copy lands later and takes the
-// bytes of the whole box, those out of range included, off its mbarrier. It stays
-// listed until a wait has seen the phase it belongs to; a block must not end before.
+// To shared memory: one lane issues a box. The copy lands later and subtracts the bytes of
+// the whole box, including those out of range, from its mbarrier. It stays listed until a
+// wait has seen the phase that it belongs to; a block must not end before.
 //
 // To global memory: the box belongs to a group of its lane. It may be read until a
-// wait of that lane for the group, with or without `.read`, and its bytes may be
-// missing from global memory until one without, or until the kernel ends. A lane
+// wait of that lane for the group, with or without `.read`. Its bytes may be missing
+// from global memory until a wait without `.read`, or until the kernel ends. A lane
 // must not exit before its boxes have been read.
 //
 //===----------------------------------------------------------------------===//
@@ -21,7 +21,7 @@
 
 namespace attn::rt::host {
 
-/// Part of a tensor, and where it lies in shared memory.
+/// A part of a tensor, and its address in shared memory.
 struct BulkBox {
   TensorMapBits map;
   int32_t at[maxBulkRank] = {}; ///< the box's first element, innermost coordinate first
@@ -34,28 +34,28 @@ struct BulkBox {
 
 struct BulkCopy : BulkBox {
   uint32_t barrier = 0;  ///< offset of the mbarrier
-  uint64_t phase = 0;    ///< of the mbarrier, when the copy was issued
-  bool moved = false;    ///< the bytes are there; zeros, if the tensor is not accessible
-  bool landed = false;   ///< the mbarrier was told
+  uint64_t phase = 0;    ///< the mbarrier's phase when the copy was issued
+  bool moved = false;    ///< the bytes were written; zeros, if the tensor is not accessible
+  bool landed = false;   ///< the mbarrier was signalled
   bool observed = false; ///< a wait has seen the phase
 };
 
 struct BulkStore : BulkBox {
-  uint32_t group = 0;         ///< of its lane's
+  uint32_t group = 0;         ///< group of its lane
   uint32_t sequence = 0;      ///< counts the lane's stores, from 1
-  bool adds = false;          ///< f32, in place of writing
-  bool read = false;          ///< what to write is in `bytes`
-  bool written = false;       ///< and in global memory
-  bool released = false;      ///< a wait says that the box was read
-  std::vector<uint8_t> bytes; ///< the box, as the tensor has it
+  bool adds = false;          ///< adds f32 instead of writing
+  bool read = false;          ///< the bytes to write are in `bytes`
+  bool written = false;       ///< the bytes are in global memory
+  bool released = false;      ///< a wait has confirmed that the box was read
+  std::vector<uint8_t> bytes; ///< the box, laid out as in the tensor
 };
 
 /// Consecutive elements of a box along the innermost dimension.
 struct BulkRow {
   uint32_t offset = 0;  ///< of its first byte in the shared window, without the swizzle
   uint64_t address = 0; ///< in global memory, of the first byte in range
-  uint32_t begin = 0;   ///< which byte of the row that is
-  uint32_t end = 0;     ///< behind the last one in range; equal: all of the row is out of range
+  uint32_t begin = 0;   ///< index of the first byte in range within the row
+  uint32_t end = 0;     ///< end of the bytes in range; equal to `begin`: the row is out of range
   uint32_t bytes() const { return end - begin; }
 };
 

@@ -1,8 +1,8 @@
 //===- CodeObject.cpp - Native code as bytes ------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Little endian, fields in order, lists behind their lengths: read once per load,
-// so nothing is indexed and nothing is aligned. One function names the fields of
-// each record, for both directions.
+// Little endian, fields in order, lists after their lengths: read once per load,
+// so there are no indices and no alignment. One function names the fields of each
+// record, for both directions.
 //
 //===----------------------------------------------------------------------===//
 #include "attn_rt/host/CodeObject.h"
@@ -36,7 +36,7 @@ public:
     (*this)(static_cast<uint32_t>(items.size()));
     append(items.data(), items.size() * sizeof(T));
   }
-  /// A list of records, each by `fields`.
+  /// Writes a list of records, each by `fields`.
   template <typename List> void records(const List &items) {
     (*this)(static_cast<uint32_t>(items.size()));
     for (const auto &item : items)
@@ -50,7 +50,7 @@ private:
   }
 };
 
-/// After a field that does not fit, all are empty.
+/// Reads fields. After a field that does not fit, all later fields are empty.
 class Reader {
 public:
   static constexpr bool reads = true;
@@ -162,7 +162,7 @@ void fields(Io &io, Program &program) {
   io.records(program.steps);
 }
 
-/// What kernels do not share.
+/// The fields that kernels do not share.
 template <typename Io, typename Kernel>
   requires std::same_as<std::remove_const_t<Kernel>, HostKernel>
 void fields(Io &io, Kernel &kernel) {

@@ -52,7 +52,7 @@ void attn_host_fence_mbarrier(LaneAbi *); ///< fence.mbarrier_init
 // Overlap.cpp
 void attn_host_grid_wait(LaneAbi *);
 // Wgmma.cpp; operands and results in the exchange buffer
-uint32_t attn_host_wgmma(LaneAbi *, uint32_t op, uint32_t program); ///< what stands for its accumulators
+uint32_t attn_host_wgmma(LaneAbi *, uint32_t op, uint32_t program); ///< returns the token of its accumulators
 void attn_host_wgmma_fence(LaneAbi *);
 void attn_host_wgmma_commit(LaneAbi *);
 void attn_host_wgmma_wait(LaneAbi *, uint32_t op, uint32_t newest, uint32_t registers);
@@ -60,7 +60,7 @@ void attn_host_misuse(LaneAbi *, uint32_t op, uint32_t which);
 // Registers.cpp
 void attn_host_set_registers(LaneAbi *, uint32_t op, uint32_t count, uint32_t increase);
 uint32_t attn_host_elect(LaneAbi *, uint32_t op, uint32_t mask);
-// Access.cpp; the address to use: the given one, or a scratch place if that would fault
+// Access.cpp; returns the address to use: the given one, or scratch memory if that would fault
 void *attn_host_load(LaneAbi *, uint32_t op, void *);
 void *attn_host_store(LaneAbi *, uint32_t op, void *);
 void *attn_host_atomic(LaneAbi *, uint32_t op, void *);

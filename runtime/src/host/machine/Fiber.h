@@ -20,26 +20,26 @@ inline constexpr size_t kStackStride = kStackBytes + 17 * 64;
 
 struct Lane;
 
-/// Code in the middle of running on a stack of its own: a lane's, or a thread's that waits for its lanes.
+/// Code suspended on a stack of its own: a lane's, or a thread's that waits for its lanes.
 struct Fiber {
   Fiber() = default;
-  /// Will start with `main`, on the `kStackBytes` below `top`.
+  /// A fiber that will start with `main`, on the `kStackBytes` below `top`.
   Fiber(uint8_t *top, void (*main)(boost::context::detail::transfer_t))
       : context(boost::context::detail::make_fcontext(top, kStackBytes, main)),
         notes(top - kStackBytes, kStackBytes) {}
 
   void *context = nullptr; ///< where to resume
-  bool ended = false;      ///< it will be left once more, and never resumed
+  bool ended = false;      ///< it will switch away once more, and never be resumed
   [[no_unique_address]] FiberNotes notes;
 };
 
-/// Travels with a switch: who was left, and who is meant.
+/// The argument of a switch: the fiber left, and the lane to run.
 struct Switch {
   Fiber *from;
   Lane *to;
 };
 
-/// The first thing that `here` does when it starts or goes on.
+/// Must be the first call of `here` when it starts or resumes.
 inline Lane *arrived(boost::context::detail::transfer_t t, Fiber &here) {
   auto *s = static_cast<Switch *>(t.data);
   s->from->context = t.fctx;
@@ -47,7 +47,7 @@ inline Lane *arrived(boost::context::detail::transfer_t t, Fiber &here) {
   return s->to;
 }
 
-/// Leaves the running fiber `from`, until somebody switches to it.
+/// Suspends the running fiber `from`, until another fiber switches to it.
 ATTN_FIBER_SWITCH inline void switchTo(Fiber &target, Fiber &from, Lane *to) {
   Switch s{&from, to};
   from.notes.leaving(target.notes, from.ended);

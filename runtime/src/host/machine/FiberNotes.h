@@ -1,7 +1,7 @@
-//===- FiberNotes.h - What sanitizers are told of fibers --------*- C++ -*-===//
+// ===- FiberNotes.h - What sanitizers are told of fibers --------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// AddressSanitizer and ThreadSanitizer follow the stack of a thread and have to be
-// told of every switch to another. Builds without them pay nothing for it.
+// AddressSanitizer and ThreadSanitizer follow the stack of a thread and must be
+// notified of every switch to another. Builds without them pay nothing for it.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_SRC_HOST_MACHINE_FIBERNOTES_H
@@ -21,8 +21,8 @@
 
 namespace attn::rt::host {
 
-/// From `leaving` to the switch itself a thread is on one stack and said to be on the other: instrumented
-/// code would write its notes on the wrong one.
+/// Between `leaving` and the switch itself, the sanitizer believes the thread to be on the other stack:
+/// instrumented code would then write its notes on the wrong stack.
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define ATTN_FIBER_SWITCH __attribute__((disable_sanitizer_instrumentation))
 #else
@@ -33,9 +33,9 @@ namespace attn::rt::host {
 
 class FiberNotes {
 public:
-  FiberNotes() = default; // of a thread's own stack, whose bounds are learned by leaving it
+  FiberNotes() = default; // for a thread's own stack, whose bounds are learned on leaving it
   FiberNotes(const void *bottom, size_t bytes) : bottom(bottom), bytes(bytes) {
-    __asan_unpoison_memory_region(bottom, bytes); // an earlier fiber's frames, which did not return
+    __asan_unpoison_memory_region(bottom, bytes); // clears frames of an earlier fiber that did not return
   }
   ATTN_FIBER_SWITCH void leaving(const FiberNotes &target, bool forEver) {
     __sanitizer_start_switch_fiber(forEver ? nullptr : &fakeStack, target.bottom, target.bytes);
@@ -46,14 +46,14 @@ public:
 private:
   const void *bottom = nullptr;
   size_t bytes = 0;
-  void *fakeStack = nullptr; ///< where locals are that may be used after their function has returned
+  void *fakeStack = nullptr; ///< locals that may be used after their function has returned
 };
 
 #elif __has_feature(thread_sanitizer)
 
 class FiberNotes {
 public:
-  FiberNotes() = default; // of a thread's own stack, which is asked for by leaving it
+  FiberNotes() = default; // for a thread's own stack, which is queried on leaving it
   FiberNotes(const void *, size_t) : fiber(__tsan_create_fiber(0)) {}
   ATTN_FIBER_SWITCH void leaving(const FiberNotes &target, bool) {
     fiber = __tsan_get_current_fiber();

@@ -1,6 +1,6 @@
 //===- LoadCode.cpp - One ELF object into memory --------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// All that is needed of a linker for an object of one module, x86-64, position
+// The parts of a linker that an object of one module needs, x86-64, position
 // independent. Sections that occupy memory are laid end to end, code first:
 //
 //     | code | stubs |        pages that may be executed, and not written
@@ -80,8 +80,9 @@ private:
   std::vector<Section> sections_;
   std::vector<Elf64_Sym> symbols_;
   std::string_view names_;
-  std::map<uint32_t, size_t> external_; ///< places in the table, by symbol: those defined elsewhere
-  std::map<uint32_t, size_t> table_;    ///< by symbol: all whose address is read from the table
+  std::map<uint32_t, size_t> external_; ///< index in the table by symbol: symbols defined elsewhere
+  std::map<uint32_t, size_t>
+      table_; ///< index in the table by symbol: all symbols whose address is read from the table
   size_t stubs_ = 0, tableAt_ = 0, codeBytes_ = 0, total_ = 0;
   void *memory_ = MAP_FAILED;
 
@@ -143,7 +144,7 @@ private:
     return {};
   }
 
-  /// Unwinding through a kernel's frames is nobody's business, so .eh_frame stays behind.
+  /// Whether a section is loaded. Nothing unwinds through a kernel's frames, so .eh_frame is not loaded.
   static bool isPlaced(const Elf64_Shdr &header) {
     return header.sh_flags & SHF_ALLOC && (header.sh_type == SHT_PROGBITS || header.sh_type == SHT_NOBITS ||
                                            header.sh_type == SHT_INIT_ARRAY);
@@ -182,7 +183,7 @@ private:
     for (const auto &[symbol, index] : external_) {
       const std::string name = nameOf(symbols_[symbol]);
       auto found = known.find(name);
-      // Beside the runtime's own: what code generation takes from libm and libc.
+      // Code generation also calls functions of libm and libc.
       void *address = found != known.end() ? found->second : dlsym(RTLD_DEFAULT, name.c_str());
       if (!address)
         return fail("it calls '" + name + "', which nobody has");
@@ -200,14 +201,14 @@ private:
     std::memcpy(base() + offset, &value, sizeof(value));
   }
 
-  /// Where the table holds a symbol's address.
+  /// The offset of the table entry that holds a symbol's address.
   size_t entryOf(uint32_t symbol) {
     auto [entry, isNew] = table_.try_emplace(symbol, table_.size());
     if (isNew)
       put(tableAt_ + entry->second * 8, reinterpret_cast<uint64_t>(base()) + *offsetOf(symbol));
     return tableAt_ + entry->second * 8;
   }
-  /// From the start of memory; of a function outside, its stub.
+  /// The symbol's offset from the start of memory; for a function outside, the offset of its stub.
   std::optional<size_t> offsetOf(uint32_t symbol) const {
     if (auto found = external_.find(symbol); found != external_.end())
       return stubs_ + found->second * stubBytes;
@@ -230,7 +231,7 @@ private:
           rela.r_offset > target.header.sh_size || width > target.header.sh_size - rela.r_offset)
         return fail("a relocation without a place or a symbol");
       const size_t place = target.offset + rela.r_offset;
-      // Modulo 2^64: an object that is damaged may have any addend.
+      // Modulo 2^64: a damaged object may have any addend.
       const auto from = [&](uint64_t address, uint64_t origin) {
         return static_cast<int64_t>(address + static_cast<uint64_t>(rela.r_addend) - origin);
       };

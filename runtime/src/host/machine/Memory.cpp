@@ -7,12 +7,12 @@
 
 namespace attn::rt::host {
 
-static constexpr size_t kGap = 256; ///< bytes after an allocation that are nobody's
+static constexpr size_t kGap = 256; ///< bytes after an allocation that no allocation holds
 
 static std::unique_ptr<std::atomic<uint64_t>[]> noneWritten(size_t bytes) {
   size_t words = (bytes + 63) / 64;
   auto bits = std::make_unique<std::atomic<uint64_t>[]>(words);
-  if (bytes % 64) // the tail of the last word is never asked for; set, so that a full map is all ones
+  if (bytes % 64) // the tail of the last word is never read; it is set so that a full map is all ones
     bits[words - 1] = ~0ull << (bytes % 64);
   return bits;
 }
@@ -125,7 +125,7 @@ void MemoryMap::markWritten(const void *p, size_t bytes) {
   size_t offset = static_cast<const uint8_t *>(p) - a->base;
   a->mark(offset, std::min(bytes, a->bytes - offset));
   if (a->written && offset == 0 && bytes >= a->bytes)
-    a->written.reset(); // from now on there is nothing to look up
+    a->written.reset(); // every byte is written: the map is no longer needed
 }
 
 void MemoryMap::setLabel(const void *base, std::string label) {

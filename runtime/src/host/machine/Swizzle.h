@@ -7,8 +7,8 @@
 
 namespace attn::rt::host {
 
-/// The shared address that stands in for another under a swizzle of `span` bytes (0: none): its 16-byte chunk
-/// is exchanged with another one of the span, by the number of its 128-byte line.
+/// The shared address that replaces another under a swizzle of `span` bytes (0: none): its 16-byte chunk is
+/// exchanged with another chunk of the span, by the number of its 128-byte line.
 inline uint32_t swizzle(uint32_t address, uint32_t span) {
   const uint32_t chunks = span ? span / 16 - 1 : 0;
   return address ^ (address >> 7 & chunks) << 4;

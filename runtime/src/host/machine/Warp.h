@@ -44,7 +44,7 @@ void reportTo(std::vector<LocalFinding> &findings, FindingKind kind, uint32_t op
   findings.push_back(std::move(f));
 }
 
-/// A small generator of our own: one draw must cost less than a fiber switch.
+/// A small generator: one draw must cost less than a fiber switch.
 struct Random {
   uint64_t state;
   explicit Random(uint64_t seed = 0) { reseed(seed); }
@@ -68,7 +68,7 @@ struct PendingCopy {
   uint32_t group;
   uint32_t op;
   uint8_t bytes, sourceBytes;
-  bool moved;    ///< the bytes are there already
+  bool moved;    ///< the bytes have already moved
   bool atCommit; ///< drawn to move when its group is committed
 };
 
@@ -86,21 +86,21 @@ struct Lane : LaneAbi {
   uint32_t index = 0, thread = 0;
   std::vector<PendingCopy> copies; ///< FIFO; [copiesHead, size) are pending
   uint32_t copiesHead = 0, openGroup = 0;
-  uint64_t copiesDone = 0; ///< how many left the FIFO
+  uint64_t copiesDone = 0; ///< number of copies that left the FIFO
   std::deque<CopyArrival> arrivals;
   uint32_t copySequence = 0;                  ///< arrivals made
-  uint32_t landedGroup = 0;                   ///< of the last copy an arrival covered
+  uint32_t landedGroup = 0;                   ///< group of the last copy that an arrival covered
   uint32_t landedSequence = 0, landedOp = 0;  ///< the number of that arrival, and the copy's operation
   uint32_t openBulkGroup = 0, bulkStores = 0; ///< groups committed, stores issued
-  uint32_t readStores = 0, readGroup = 0;     ///< the last forgotten behind a wait with `.read`, its group
-  bool wgmmaFence = false;                    ///< executed since registers were last handed back
+  uint32_t readStores = 0, readGroup = 0; ///< the last store dropped after a wait with `.read`, and its group
+  bool wgmmaFence = false;                ///< executed since the last wgmma returned registers
   uint32_t wgmmaCommits = 0;
   uint32_t waitOp = 0, waitParity = 0; ///< at an mbarrier
 
   uint32_t bit() const { return 1u << index; }
 };
 
-/// Lanes of a warp on their way to one warp-wide operation.
+/// Lanes of a warp that join at one warp-wide operation.
 struct Group {
   /// Runs the operation for the lanes that arrived; false keeps them waiting (block barriers).
   using Run = bool (*)(Warp &, const Group &);
@@ -113,7 +113,7 @@ struct Warp {
   uint32_t index = 0;
   uint32_t all = 0, alive = 0, ready = 0, exited = 0; ///< lanes
   uint32_t throttled = 0;                             ///< yielded until their warp caught up (see Requests.h)
-  uint32_t late = 0;                                  ///< come to an mbarrier when nobody else can go on
+  uint32_t late = 0;                                  ///< reach an mbarrier when no other lane can continue
   unsigned groupCount = 0;
   Group groups[kLanes];
   Lane lanes[kLanes];

@@ -1,4 +1,4 @@
-//===- Requantizer.cc - Stored values in fewer bits -------------------------===//
+//===- Requantizer.cc - Stored values in fewer bits -----------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/capi/Objects.h"
 #include "attn_rt/session/CacheKernel.h"

@@ -1,4 +1,4 @@
-//===- Balance.cpp - Whether tasks are cut or dealt out whole -------------===//
+//===- Balance.cpp - Whether tasks are cut or assigned whole --------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "plan/Balance.h"
 
@@ -9,9 +9,10 @@ namespace attn::rt {
 
 namespace {
 
-// Results written directly are worth this much estimated time: less traffic, one launch, no partials.
+// Estimated time is multiplied by this if parts are needed: direct results save traffic, a launch and
+// partials.
 constexpr double directBonus = 1.03;
-// Rounds split no task into more pieces than this, and are tried where they could save so much.
+// Rounds split no task into more pieces than mostPieces, and are tried only if they could save this factor.
 constexpr int64_t mostPieces = 4;
 constexpr double worthSplitting = 1.05;
 
@@ -28,12 +29,12 @@ void Balancer::listWhole(const Work &work) {
     parts_.push_back({taskCost(workTile), static_cast<int32_t>(parts_.size()), 0, workTile.tiles});
 }
 
-/// Work tiles cut at multiples of the chunk, whatever else is in the batch.
+/// Lists work tiles cut at multiples of the chunk, whatever else is in the batch.
 void Balancer::listChunks(const Work &work, int64_t chunk, int keys) {
   parts_.clear();
   for (size_t u = 0; u < work.workTiles.size(); ++u) {
     const WorkTile &workTile = work.workTiles[u];
-    int32_t begin = 0; // of the part at hand, in tiles of the work tile
+    int32_t begin = 0; // of the current part, in tiles of the work tile
     const auto add = [&](int32_t end) {
       const int64_t cost =
           begin == 0 && end == workTile.tiles
@@ -61,15 +62,15 @@ void Balancer::listChunks(const Work &work, int64_t chunk, int keys) {
   }
 }
 
-/// Whole tasks in rounds that keep every block busy; those left over, the shortest of the long ones, are
-/// split. A cut list's shares begin anywhere; the tasks of a round begin with the same tokens, and so do the
-/// pieces of those left over, so that the L2 has what they read:
+/// Lists whole tasks in rounds that keep every block busy, and splits the tasks left over, the shortest of
+/// the long ones. The shares of a cut list begin anywhere. The tasks of a round begin with the same tokens,
+/// and so do the pieces of the tasks left over, so that the L2 holds what they read:
 ///
 ///     192 tasks, 132 blocks   132 whole ones, 60 x 2 halves               1.50 rounds (ideal: 1.45)
 ///     150 tasks               132 whole ones, 18 x 4 quarters             1.25 (1.14)
 ///      96 tasks               96 x first 3/4; 36 blocks do 96 x last 1/4  0.75 (0.73)
 ///
-/// Returns how many pieces there are, 0 where there is no such list: nothing is left over, or pieces are
+/// Returns the number of pieces; 0 if there is no such list, because no task is left over or pieces are
 /// short.
 int64_t Balancer::listRounds(const Work &work, int64_t largest) {
   listWhole(work);
@@ -77,7 +78,7 @@ int64_t Balancer::listRounds(const Work &work, int64_t largest) {
   const auto tasksOf = [&](const Part &part) -> int64_t {
     return work.workTiles[static_cast<size_t>(part.workTile)].ordinals.count();
   };
-  // What costs less than half of the largest fills gaps, and makes no rounds.
+  // Tasks that cost less than half of the largest fill gaps, and make no rounds.
   size_t end = 0;
   int64_t tasks = 0;
   for (; end < parts_.size() && 2 * parts_[end].cost >= largest; ++end)
@@ -88,7 +89,8 @@ int64_t Balancer::listRounds(const Work &work, int64_t largest) {
     split += tasksOf(parts_[--begin]);
   if (split == 0 || split >= blocks_)
     return 0;
-  // Of so many steps a task's first piece has `first`, and each other one.
+  // A task's tiles are divided into `steps` steps: its first piece has `first` of them, every other piece
+  // one.
   int64_t steps = std::min(blocks_ / split, mostPieces), first = 1;
   if (steps == 1) {
     first = ceilDiv(split, blocks_ - split);
@@ -111,7 +113,7 @@ int64_t Balancer::listRounds(const Work &work, int64_t largest) {
   return split * (steps - first + 1);
 }
 
-/// Deals tasks out whole or in rounds, or cuts the list into shares, whichever takes the least time.
+/// Assigns tasks whole or in rounds, or cuts the list into shares, whichever takes the least time.
 void Balancer::chooseShares(const Work &work, int64_t l2Bytes, Assignment &out) {
   int64_t total = 0, largest = 0, cuttable = 0;
   for (const WorkTile &workTile : work.workTiles) {
@@ -122,10 +124,9 @@ void Balancer::chooseShares(const Work &work, int64_t l2Bytes, Assignment &out) 
       cuttable += cost * workTile.ordinals.count();
   }
 
-  // How many shares: each one more shortens the walk and lengthens the merge, by the two parts of a result
-  // that was written directly. Where work tiles are shared there are parts already: then a share more costs
-  // one, where it ends in a task that is long enough to be cut, and results written directly are worth
-  // nothing.
+  // The number of shares: each further share shortens the walk and lengthens the merge, by the two parts of a
+  // result that was written directly. If work tiles are shared, there are parts already: a further share then
+  // adds one part, if it ends in a task that is long enough to be cut, and direct results are worth nothing.
   const double partsPerShare = work.shared ? static_cast<double>(cuttable) / static_cast<double>(total) : 2;
   const double bonus = work.shared ? 1 : directBonus;
   int shares = 0;
@@ -143,7 +144,7 @@ void Balancer::chooseShares(const Work &work, int64_t l2Bytes, Assignment &out) 
     }
   }
   const auto direct = [&](int64_t load) { return static_cast<double>(load) * cost_->secondsPerCost; };
-  double seconds = bonus * cutSeconds; // of the best so far
+  double seconds = bonus * cutSeconds; // of the best list so far
   bool whole = cost_->leastDealtSeconds(total, largest, blocks_) <= seconds;
   if (whole) {
     listWhole(work);

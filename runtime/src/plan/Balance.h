@@ -1,7 +1,7 @@
-//===- Balance.h - Work tiles dealt to blocks ------------------------*- C++ -*-===//
+//===- Balance.h - Work tiles assigned to blocks ----------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a work tile costs (Cost.cpp), whether tasks are dealt out or cut (Balance.cpp), the order in which
-// they are dealt (Sections.cpp), and which block gets which (Deal.cpp) or which tiles (Shares.cpp).
+// The cost of a work tile (Cost.cpp), the choice between cut and whole tasks (Balance.cpp), the order in
+// which they are assigned (Sections.cpp), and the block of each task (Deal.cpp) or its tiles (Shares.cpp).
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_PLAN_BALANCE_H
@@ -16,68 +16,71 @@ namespace attn::rt {
 /// Blocks of a launch, before those without work are left out.
 int launchBlocks(const KernelInfo &kernel, const PlanOptions &options);
 
-/// Packed rows that a tile of a step of decoding has at most. With more, nodes are read by many rows at once.
+/// The most packed rows of a tile in a step of decoding. With more, many rows read a node at once.
 inline constexpr int stepRows = 16;
 
-/// Integer cost: a key tile costs `tileCost`, a task `fixed` on top, each part of a cut one more by its rows.
-/// The planner compares costs, in seconds where all blocks are busy; of a finished plan the seconds are told.
+/// Integer costs: a key tile costs `tileCost`, a task `fixed` in addition, and each part of a cut task more
+/// by its rows. The planner compares costs, in seconds if all blocks are busy; a finished plan is given its
+/// seconds.
 struct CostModel {
   int64_t fixed = 0, partial = 0; ///< `partial`: of the work tile with the most rows
   int64_t partialOf(int32_t packedRows) const { return llround(costPerRow * packedRows); }
   double secondsPerCost = 0;
   int64_t shareTiles = 1;    ///< the shortest share
-  double mergeSeconds = 0;   ///< of starting the merge,
-  double secondsPerPart = 0; ///< and of merging one part
-  /// The least that a cut list takes: its blocks begin anywhere in a sequence, so that those that read the
-  /// same tokens read them at other times. Where the L2 does not hold them that long, each reads memory.
+  double mergeSeconds = 0;   ///< of starting the merge
+  double secondsPerPart = 0; ///< of merging one part
+  /// The least time of a cut list: its blocks begin anywhere in a sequence, so that blocks with the same
+  /// tokens read them at different times. If the L2 does not hold them that long, each block reads memory.
   double cutSeconds = 0;
 
   CostModel(const Manifest &manifest, const KernelInfo &kernel, const Work &work, int blocks,
             const GpuModel &gpu);
-  /// What tasks take that are dealt out whole, by the loads of blocks. In a step of decoding, which memory
-  /// bounds, blocks that still have work get what others no longer draw; else the largest load counts.
+  /// The time of tasks that are assigned whole, given the loads of blocks. In a step of decoding, which
+  /// memory bounds, blocks that still have work get the bandwidth that others no longer use; otherwise the
+  /// largest load counts.
   double dealtSeconds(std::span<const int64_t> loads, std::vector<int64_t> &places) const;
-  /// No deal takes less, of so much in all and a largest task, to so many blocks.
+  /// A lower bound of dealtSeconds for a total cost, a largest task and a number of blocks.
   double leastDealtSeconds(int64_t total, int64_t largest, int blocks) const;
-  /// What two events around the launch of a plan of these stats, which merges so many rows, should show.
+  /// The time that two events around the launch of a plan should show, given its stats and the rows it
+  /// merges.
   double planSeconds(const PlanStats &stats, int64_t mergeRows) const;
 
 private:
   double bytesPerSecond, l2BytesPerSecond;
-  double costPerRow = 0;          ///< of a part
-  double storeBytes = 0;          ///< of K and V, each once
-  double leastSecondsPerCost = 0; ///< of a block that has the memory for itself
-  double aloneSecondsPerCost = 0; ///< the same where it draws for long
-  double drawnSecondsPerCost = 0; ///< of the memory, for each block that draws; 0 where it is not the limit
+  double costPerRow = 0;          ///< per row of a part
+  double storeBytes = 0;          ///< of K and V, each read once
+  double leastSecondsPerCost = 0; ///< of a block that has the memory to itself
+  double aloneSecondsPerCost = 0; ///< of such a block if it reads for long
+  double drawnSecondsPerCost = 0; ///< of the memory, per reading block; 0 if memory is not the limit
   int multiprocessors = 1;
-  double tileSeconds = 0; ///< of a tile whose bytes are there
+  double tileSeconds = 0; ///< of a tile whose bytes have arrived
   double waveRows = 0;    ///< rows that are merged at once
 };
 
-/// Key tiles of a work tile, for each of its ordinals.
+/// A range of key tiles of a work tile, done for each of its ordinals.
 struct Part {
   int64_t cost;
   int32_t workTile, tileBegin, tileEnd;
 };
 
-/// Ordinals of a part that are dealt one after the other.
+/// Ordinals of a part that are assigned one after the other.
 struct Turn {
   int32_t part, ordinalBegin, ordinalEnd;
 };
 
-/// Brings parts into the order in which they are dealt (Sections.cpp).
+/// Orders parts for assignment (Sections.cpp).
 class SectionOrder {
 public:
-  /// `parts` are sorted, longest first; `l2Bytes` is what the L2 holds, 0 if nobody knows.
+  /// `parts` are sorted, longest first; `l2Bytes` is the capacity of the L2, 0 if unknown.
   void order(const Work &work, std::span<const Part> parts, int64_t l2Bytes, int blocks,
              std::vector<Turn> &turns);
 
 private:
-  /// Work tiles that read the same instances, and the ordinals that fit one section. Families that are small
-  /// share a section.
+  /// Work tiles that read the same instances, and the ordinals that fit one section. Small families share a
+  /// section.
   struct Family {
     int64_t ordinalBytes = 0;            ///< of K and V that the work tile with the most tokens reads
-    int32_t workTiles = 0, ordinals = 0; ///< how many
+    int32_t workTiles = 0, ordinals = 0; ///< their numbers
     int32_t section = -1;                ///< the first of its sections
     int32_t sections = 1;
     int32_t firstOrdinal(int32_t section) const {
@@ -87,18 +90,18 @@ private:
   std::vector<Family> families_;
   std::vector<int32_t> familyOf_; ///< of each work tile
   std::vector<int64_t> tasks_;    ///< of each section
-  std::vector<int32_t> next_;     ///< of each section, where its next turn goes
+  std::vector<int32_t> next_;     ///< of each section: the index of its next turn
 
   bool findFamilies(const Work &work);
   int32_t fillSections(std::span<const Part> parts, int64_t sectionBytes);
-  /// Appends the turns of parts [begin, end), section by section; the last sections become one of so many
-  /// tasks at least.
+  /// Appends the turns of parts [begin, end), section by section; the last sections are joined into one with
+  /// at least `leastOfLast` tasks.
   void orderLevel(const Work &work, std::span<const Part> parts, size_t begin, size_t end, int32_t sections,
                   int64_t leastOfLast, std::vector<Turn> &turns);
 };
 
-/// How many of `heads`, which all see the same tokens, neighbouring blocks of a kernel whose tiles have
-/// `rows` packed rows walk in lockstep: all or one.
+/// The number of heads that neighbouring blocks walk in lockstep: all of `heads`, which see the same tokens,
+/// or one. `rows` are the packed rows of the kernel's tiles.
 int headsInLockstep(int rows, std::span<const Store> stores, int heads, int blocks);
 
 class Balancer {
@@ -106,7 +109,7 @@ public:
   void balance(const Manifest &manifest, const Work &work, const PlanOptions &options, int blocks,
                Assignment &out);
   const CostModel &cost() const { return *cost_; }
-  /// Of each block, in cost; whoever extends tasks adds to it, and then asks for the sums again.
+  /// The loads of blocks, in cost. Code that extends tasks adds to them, then calls sumLoads.
   std::vector<int64_t> &loads() { return loads_; }
   void sumLoads(Assignment &out) const;
 
@@ -115,21 +118,21 @@ private:
   std::vector<Part> parts_, sorted_;
   SectionOrder sections_;
   std::vector<Turn> turns_;
-  std::vector<int32_t> blockOf_, nextPiece_;                    ///< blockOf_: as turns_, ordinal by ordinal
+  std::vector<int32_t> blockOf_, nextPiece_;                    ///< blockOf_: like turns_, ordinal by ordinal
   std::vector<uint64_t> tournament_, ordered_, given_, merged_; ///< loads with their blocks (Deal.cpp)
   std::vector<int64_t> loads_, placeLoads_;                     ///< placeLoads_: of multiprocessors
   int blocks_ = 1;
   int rows_ = 0;     ///< of a tile
-  int lockstep_ = 1; ///< neighbouring blocks that walk the same tokens, each for another head
-  /// Tasks that no share cuts, and which of them each share begins with (Shares.cpp).
+  int lockstep_ = 1; ///< neighbouring blocks that walk the same tokens in lockstep, each for another head
+  /// Tasks that no share cuts, and the short tasks with which each share begins (Shares.cpp).
   struct ShortTask {
     int32_t workTile, ordinal;
     int64_t cost;
   };
   std::vector<ShortTask> short_;
-  std::vector<int32_t> shortBegin_; ///< [shares + 1]; empty: none are set apart
+  std::vector<int32_t> shortBegin_; ///< [shares + 1]; empty: no tasks are set apart
   std::vector<int64_t> shortCost_;  ///< of each share
-  int64_t longest_ = 0;             ///< cost of the longest that counts as short
+  int64_t longest_ = 0;             ///< cost of the longest short task
 
   int64_t taskCost(const WorkTile &workTile) const;
   void listWhole(const Work &work);

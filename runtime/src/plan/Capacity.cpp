@@ -72,8 +72,8 @@ int launchBlocks(const KernelInfo &kernel, const PlanOptions &options) {
 
 namespace {
 
-/// Segments that a visibility may make of one instance: of the heads with the most, and of all of which each
-/// has its own, classes or, where lengths are ragged, single heads.
+/// Bounds of the segments that a visibility makes of one instance: for the heads with the most, and the sum
+/// over classes or, if lengths are ragged, over single heads.
 struct IntervalBounds {
   int64_t most = 1, all = 0, ranges;
 
@@ -100,7 +100,7 @@ PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const Pla
   const bool whole = m.plansWhole(); // planned by query, and never cut
   const bool shares = options.strategy != Strategy::ByQuery && limits.sharedInstances > 0 && !whole;
   const int64_t sharedPacked = shares ? limits.sharedRows * m.groupSize() : 0;
-  // A chunk of an instance ends where its tokens are a multiple of the chunk's, or where a segment does.
+  // A chunk of an instance ends at a token that is a multiple of the chunk, or at the end of a segment.
   const int64_t chunk = chunkOf(options), chunks = chunk > 0 ? ceilDiv(limits.tokensPerRow, chunk) : 0;
   bool oneRow = false;
   for (size_t c = 0; c < m.classCount() && options.fixedSplit > 0; ++c)
@@ -116,17 +116,18 @@ PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const Pla
     const int64_t tileRows = rowsOfTile(kernel, m.groupSize(), oneRow);
     const int64_t own = tilesBound(packed, tileRows, std::min(limits.groups, limits.rows));
     const int64_t other = shares ? tilesBound(sharedPacked, tileRows, limits.sharedInstances) : 0;
-    // By node, what a group alone sees are work tiles, too; and one for what nothing else adds (the sink).
+    // By node, the instances that a group alone sees are work tiles, too, and one work tile adds what no
+    // other adds (the sink).
     const int64_t workTiles = (nodes || chunk > 0 ? own * (limits.instancesPerRow + 1) : own) + other;
     const int64_t extra = chunk > 0 ? workTiles * intervals.most + (own + other) * chunks : 0;
-    // Where tasks are cut into shares: one cut for each block but the first, which is one more task, and
-    // copies of the segments of the task it cuts.
+    // Tasks that are cut into shares have one cut for each block but the first. A cut adds one task, and
+    // copies of the segments of the task that it cuts.
     capacity.tasks = std::max(capacity.tasks, (workTiles + extra) * m.kvHeads + blocks);
     capacity.segments = std::max(
         capacity.segments, (own * limits.instancesPerRow + other) * intervals.all + extra * intervals.ranges +
                                blocks * (limits.instancesPerRow * intervals.most + 1));
-    // Each row of a shared instance has a part there and one of its own. Parts of a fixed size: no more than
-    // a row has instances and chunks.
+    // Each row of a shared instance has a part there and one of its own. With parts of a fixed size, a row
+    // has no more parts than instances and chunks.
     const int64_t cutParts = cutRowsBound<int64_t>(blocks, kernel.rows, packed);
     const int64_t sharedParts = shares ? packed + sharedPacked : 0;
     const int64_t parts = limits.instancesPerRow * intervals.most + chunks + 1;
@@ -136,7 +137,7 @@ PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const Pla
   }
   for (const KernelInfo &kernel : m.kernels)
     if (shares && options.strategy == Strategy::Flatten && options.fixedSplit == 0 && takesLists(kernel)) {
-      // A list for each two groups of a tile's own, at most, of all heads with the same work.
+      // At most one list for every two groups of a tile, for all heads with the same work.
       const int64_t lists = (std::min(limits.groups, limits.rows) / 2 + 1) * intervals.ranges;
       capacity.slots = std::max(capacity.slots, lists * listTokensBound(kernel));
       capacity.bits = std::max(capacity.bits, lists * listBitsBound(kernel, m.groupSize()));

@@ -1,21 +1,21 @@
 //===- Cost.cpp - How long tiles, tasks and plans take ---------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Every resource is busy for a time of its own, and they work side by side:
+// Every resource is busy for a time of its own, and they work in parallel:
 //
 //     launch + start + max(bytes, L2, tensor cores, softmax) [+ merge]
 //
-// but for a tile: the first one's bytes come before there is anything to compute,
-// and the last one is computed when all bytes are there. Blocks of few tiles, as
-// those that read the nodes of a tree, feel it.
+// except for one tile: the first tile's bytes come before anything is computed, and the
+// last tile is computed after all bytes have arrived. Blocks of few tiles, such as those
+// that read the nodes of a tree, notice it.
 //
-// Memory moves K and V once, however many tiles of rows read them: what is read
-// again comes from the L2, which has a bandwidth of its own. Decoding a shared
-// prompt row by row runs into it. Tensor cores and softmax are those of the
-// block with the most to do. Rates are Gpu.cpp's; what does not
-// scale is here. Shapes at which it was compared with an H200: CostTest.cpp.
+// Memory moves K and V once, however many tiles of rows read them: repeated reads come
+// from the L2, which has a bandwidth of its own. Decoding a shared prompt row by row is
+// limited by it. Tensor cores and softmax count for the block with the most work. Rates
+// are in Gpu.cpp; constants that do not scale are here. CostTest.cpp lists the shapes at
+// which the model was compared with an H200.
 //
-// Not modelled: what a score region adds to the softmax, and the tail of a
-// wave of unequal blocks where bytes are the limit.
+// Not modelled: the time that a score region adds to the softmax, and the tail of a
+// wave of unequal blocks if bytes are the limit.
 //
 //===----------------------------------------------------------------------===//
 #include "plan/Balance.h"
@@ -27,36 +27,36 @@ namespace attn::rt {
 
 namespace {
 
-// Measured on an H200, 2026-11-20. What two events around a launch show beside the kernel, and a kernel
-// beside its bytes: its blocks start, read their tasks, fill their rings, and end one after the other.
+// Measured on an H200, 2026-11-20: the time between two events around a launch beyond the kernel's, and of a
+// kernel beyond its bytes. Its blocks start, read their tasks, fill their rings, and end one after another.
 constexpr double launchSeconds = 3.6e-6, startSeconds = 5.5e-6;
-// The same: what a merge of few rows adds, launched behind the attention, and where it may start beside it (a
-// cut decode of 4,096 tokens took 13 us in all).
+// Measured likewise: the time that a merge of few rows adds when it is launched after the attention, and when
+// it may start beside it (a cut decode of 4,096 tokens took 13 us in all).
 constexpr double mergeBehindSeconds = 5.0e-6, mergeBesideSeconds = 0.5e-6;
-// What starting a task costs before its first tile arrives: two dependent loads of the plan, one of a page
+// The time of starting a task, before its first tile arrives: two dependent loads of the plan, one of a page
 // index and one of K. They take some 500 to 600 ns each on Hopper, mostly hidden behind the task before
-// (derived, 2026-11); where the memory is what blocks wait for, each waits behind the tiles of all others,
-// and nothing of the next task is asked for before the last one's rows are finished. With 5 us instead of 1
-// an H200 decoded 64 sequences of 64 to 8,192 tokens in 243 us instead of 256, 16 of 8K in 125 instead of
-// 128, and 32 heads of which 24 stream, behind 32K, in 40 instead of 44 (2026-11-23). So it is in steps of
-// decoding; nodes of a tree that more rows read are predicted well by the first.
+// (derived, 2026-11). If blocks wait for memory, each load waits behind the tiles of all other blocks, and no
+// load of the next task starts before the last task's rows are finished. With 5 us instead of 1 an H200
+// decoded 64 sequences of 64 to 8,192 tokens in 243 us instead of 256, 16 of 8K in 125 instead of 128, and 32
+// heads of which 24 stream, after 32K, in 40 instead of 44 (2026-11-23). So steps of decoding take the second
+// constant; nodes of a tree that more rows read are predicted well by the first.
 constexpr double taskSeconds = 1.0e-6, taskSecondsOfBusyMemory = 5.0e-6;
-// A merge whose rows do not fit the multiprocessors at once takes this much for each time that they are
-// filled again (8,192 rows, three times five blocks of four on each of 132, took 13 us in all). Measured on
-// the same, 2026-11-20.
+// A merge whose rows do not fit the multiprocessors at once takes this much for each further time that they
+// are filled (8,192 rows, three times five blocks of four on each of 132, took 13 us in all). Measured on an
+// H200, 2026-11-20.
 constexpr double mergeWaveSeconds = 4.2e-6;
-// From asking for a tile to having it while the memory is busy. A block has its shared memory's worth of
-// bytes on the way, so this limits what few blocks can draw. Derived, 2026-11.
+// The time from the request of a tile to its arrival while the memory is busy. A block has its shared
+// memory's worth of bytes in flight, so this limits the bandwidth of few blocks. Derived, 2026-11.
 constexpr double latencySeconds = 0.8e-6;
-// The same where a task is dealt out whole: what a block draws beside few others. 32 tasks of 8,192 tokens on
-// as many multiprocessors took an H100 66 us, which is 66 GB/s for each, with 100 KiB on the way; 64 tasks of
-// 4,096, the same bytes, 50 us, which is what its memory gives (2026-11-25).
+// Latency if tasks are assigned whole: a block then reads beside few others. 32 tasks of 8,192 tokens on as
+// many multiprocessors took an H100 66 us, which is 66 GB/s for each, with 100 KiB in flight. 64 tasks of
+// 4,096 tokens, the same bytes, took 50 us, which is the memory's bandwidth (2026-11-25).
 constexpr double drawingSeconds = 1.55e-6;
 // No share is shorter than this many keys…
 constexpr int64_t shareTokens = 256;
-// … and Q, tasks and segments that a cut makes blocks read again may add this much to the share's K and V.
-// Not where rows share what they read: their tiles are full, Q is half of a tile's bytes or more, and cutting
-// a prompt that few tasks read is what keeps all blocks busy.
+// … and the Q, tasks and segments that a cut makes blocks read again may add this fraction of the share's K
+// and V. The limit does not hold if rows share what they read: their tiles are full, Q is half of a tile's
+// bytes or more, and cutting a prompt that few tasks read is what keeps all blocks busy.
 constexpr double rereadLimit = 0.015;
 
 KernelRates ratesOf(const KernelInfo &kernel, const GpuModel &gpu) {
@@ -68,8 +68,8 @@ KernelRates ratesOf(const KernelInfo &kernel, const GpuModel &gpu) {
   return rates;
 }
 
-/// Whether blocks need nothing but bytes: elements are used as they are stored, and heads read rows of memory
-/// of their own. Of others it was not measured how much fewer blocks draw.
+/// Whether blocks need only bytes: elements are used as they are stored, and heads read rows of memory of
+/// their own. For other kernels it was not measured how much less bandwidth blocks use.
 bool readsAsStored(const Work &work, int rows, int blocks, double elementBytes) {
   const auto isStored = [&](const Format &format, int dim) {
     return format.isPlain() && static_cast<double>(format.rowBytes(dim)) >= dim * elementBytes;
@@ -82,7 +82,7 @@ bool readsAsStored(const Work &work, int rows, int blocks, double elementBytes) 
          });
 }
 
-/// Rows that are merged at once.
+/// The number of rows that are merged at once.
 double mergeWaveRows(const Manifest &m, const GpuModel &gpu) {
   const LaunchInfo *launch = m.findLaunch(PlanArray::MergeRows);
   if (!launch)
@@ -149,7 +149,8 @@ CostModel::CostModel(const Manifest &m, const KernelInfo &kernel, const Work &wo
         std::max(shareTiles, static_cast<int64_t>(std::ceil(rereadBytes / (rereadLimit * tileBytes))));
 }
 
-/// As loads end, those that go on draw more, up to what one can draw for itself.
+/// The time until all loads end. When some have ended, the others get more bandwidth, up to what one block
+/// can use.
 static double runOut(std::vector<int64_t> &loads, double drawn, double least) {
   std::sort(loads.begin(), loads.end());
   double seconds = 0;
@@ -163,9 +164,9 @@ static double runOut(std::vector<int64_t> &loads, double drawn, double least) {
   return seconds;
 }
 
-// Blocks of a multiprocessor are taken for one, which is hard on the few that get a second task: 160 tasks of
-// 4,096 tokens on 132 multiprocessors took an H100 122 us, where this says 128, and 116 would do if each task
-// drew the same. Of 192 tasks and more, and of 136, it is right within 3 % (2026-11-25).
+// Blocks of one multiprocessor count as one. This overestimates the few that get a second task: 160 tasks of
+// 4,096 tokens on 132 multiprocessors took an H100 122 us, where the model says 128; 116 would suffice if
+// each task had the same bandwidth. For 192 tasks and more, and for 136, it is right within 3 % (2026-11-25).
 double CostModel::dealtSeconds(std::span<const int64_t> loads, std::vector<int64_t> &places) const {
   if (drawnSecondsPerCost <= 0)
     return static_cast<double>(*std::max_element(loads.begin(), loads.end())) * secondsPerCost;
@@ -189,7 +190,8 @@ double CostModel::planSeconds(const PlanStats &stats, int64_t mergeRows) const {
   const double walk = stats.maxCost * leastSecondsPerCost;
   const double again = l2BytesPerSecond > 0 ? static_cast<double>(stats.kvBytes) / l2BytesPerSecond : 0;
   const double memory = std::max(bytes / bytesPerSecond, again);
-  // Bytes come tile by tile: the first before anything is computed, the last before it is.
+  // Bytes arrive tile by tile: the first tile before anything is computed, the last one before it is
+  // computed.
   const double firstTile =
       memory / std::max(static_cast<double>(stats.tiles) / std::max(stats.usedBlocks, 1), 1.0);
   const double waves = waveRows > 0 ? static_cast<double>(mergeRows) / waveRows : 0;

@@ -1,4 +1,4 @@
-//===- Deal.cpp - Parts are dealt out to blocks ---------------------------===//
+//===- Deal.cpp - Parts are assigned to blocks ----------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "plan/Balance.h"
 
@@ -11,8 +11,8 @@
 
 namespace attn::rt {
 
-/// Longest first; of equals as they were. Costs are whole and small: two or three rounds by a byte of theirs,
-/// where comparing would be half the time of a plan of ragged heads.
+/// Sorts parts, longest first; equal parts keep their order. Costs are small integers: two or three rounds of
+/// a radix sort by bytes suffice, while comparisons would take half the time of a plan of ragged heads.
 void Balancer::sortParts() {
   constexpr int bits = 8, buckets = 1 << bits;
   int64_t most = 0;
@@ -33,12 +33,12 @@ void Balancer::sortParts() {
   }
 }
 
-/// A load and its block in one word, by which they are ordered.
+/// A load and its block in one word that can be compared.
 static uint64_t loaded(uint64_t word, int64_t cost) { return word + (static_cast<uint64_t>(cost) << 20); }
 static size_t blockOf(uint64_t word) { return word & ((1u << 20) - 1); }
 
-/// Takes the least of a tournament: a node holds the lesser of its children, the root the least. Its loop is
-/// as long for every task and branches on nothing that it reads, which a heap's does.
+/// Assigns by a tournament: a node holds the lesser of its children, the root the least. Its loop has the
+/// same length for every task and no branch on data, unlike a heap's.
 void Balancer::dealByTournament() {
   const auto blocks = static_cast<size_t>(blocks_);
   const size_t leaves = std::bit_ceil(blocks);
@@ -63,15 +63,15 @@ void Balancer::dealByTournament() {
   }
 }
 
-/// Of tasks that cost alike each has the least of two queues: blocks in the order of their loads, and those
-/// that have got such a task meanwhile, whose loads rise, too. Before tasks of another cost the queues are
-/// merged.
+/// Assigns by two queues. Each of the tasks with equal cost goes to the least of both: blocks in the order of
+/// their loads, and blocks that have got such a task meanwhile, whose loads rise, too. Before tasks of
+/// another cost the queues are merged.
 void Balancer::dealByQueues() {
   const auto blocks = static_cast<size_t>(blocks_);
   ordered_.resize(blocks);
   std::iota(ordered_.begin(), ordered_.end(), uint64_t{0});
-  size_t next = 0;  // of those in order
-  size_t first = 0; // of those that got one
+  size_t next = 0;  // of the blocks in order
+  size_t first = 0; // of the blocks that got a task
   given_.clear();
   int64_t cost = -1;
   for (const Turn &turn : turns_) {
@@ -96,14 +96,14 @@ void Balancer::dealByQueues() {
   }
 }
 
-/// In the order of sections, longest first, each to the block with the least to do (of equals the first).
-/// Returns the largest load.
+/// Assigns parts in the order of sections, longest first, each to the block with the least work (of equals
+/// the first). Returns the largest load.
 int64_t Balancer::deal(const Work &work, int64_t l2Bytes) {
   sortParts();
   sections_.order(work, parts_, l2Bytes, blocks_, turns_);
   loads_.assign(static_cast<size_t>(blocks_), 0);
   blockOf_.clear();
-  // Merging takes a step a block, a tournament ten a task.
+  // Merging takes a step per block, a tournament ten per task.
   int64_t tasks = 0, costs = 0, last = -1;
   for (const Turn &turn : turns_) {
     const int64_t cost = parts_[static_cast<size_t>(turn.part)].cost;

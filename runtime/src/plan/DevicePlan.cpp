@@ -24,7 +24,7 @@ int chooseKernel(const Manifest &m, const DevicePlanLimits &limits, const PlanOp
   return kernels.back();
 }
 
-/// Segments of a piece: for each operand as many as its visibility gives intervals.
+/// The most segments of a piece: for each operand as many as its visibility has intervals.
 int64_t segmentsOfPiece(const Manifest &m) {
   int64_t most = 0;
   for (const OperandInfo &operand : m.operands)
@@ -59,7 +59,7 @@ int lockstepOf(const Manifest &m, const KernelInfo &kernel, int blocks) {
   return headsInLockstep(kernel.rows, stores, static_cast<int>(m.kvHeads), blocks);
 }
 
-/// Cost of a task and the shortest share, where tiles of one sequence are read once.
+/// The cost of a task and the shortest share, if tiles of one sequence are read once.
 CostModel costOf(const Manifest &m, const KernelInfo &kernel, int blocks, const PlanOptions &options) {
   Work work;
   work.tiles = 1;
@@ -92,7 +92,7 @@ Result<DevicePlan> makeDevicePlan(const Manifest &m, const DevicePlanLimits &lim
       chunk > 0 && std::any_of(m.operands.begin(), m.operands.end(),
                                [](const OperandInfo &operand) { return beginsWithRow(operand.visibility); });
   const int64_t tileRows = rowsOfTile(kernel, m.groupSize(), oneRow);
-  // Heads that have lengths of their own have work tiles of their own.
+  // Heads with lengths of their own have work tiles of their own.
   const bool byHead = std::any_of(m.operands.begin(), m.operands.end(), [&](const OperandInfo &operand) {
     return m.argumentOf(operand).ragged && heads > 1;
   });

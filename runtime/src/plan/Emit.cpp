@@ -30,8 +30,8 @@ void cutSegments(std::span<const PlanSegment> segments, int32_t tileBegin, int32
 
 namespace {
 
-/// The row of a packed row, and its place among those of the row. Neighbouring tasks nearly always hold the
-/// same rows, so that one division, which would be the time, serves many.
+/// The row of a packed row, and its index within the row. Neighbouring tasks nearly always hold the same
+/// rows, so that one division, which would dominate the time, serves many.
 struct RowOfPacked {
   explicit RowOfPacked(int32_t group) : group(group) {}
   int32_t group, packed = 0, row = 0, place = 0;
@@ -48,9 +48,9 @@ struct RowOfPacked {
 
 } // namespace
 
-/// For every (row, head) that has partials, the list of them in the order in which tasks appear in the plan,
-/// or of their instances and tokens. Where tasks hold whole groups, as they nearly always do, the heads of a
-/// group have lists alike and are counted as one: `width` outputs.
+/// Lists, for every (row, head) with partials, these in the order of tasks in the plan, or of instances and
+/// tokens. If tasks hold whole groups, as they nearly always do, the heads of a group have equal lists and
+/// count as one: `width` outputs.
 void Emitter::emitMerges(const Manifest &manifest, const Batch &batch, bool byInstance, Plan &plan) {
   const int32_t group = manifest.groupSize(), qHeads = manifest.qHeads;
   RowOfPacked at(group), end(group);
@@ -125,7 +125,7 @@ void Emitter::emitMerges(const Manifest &manifest, const Batch &batch, bool byIn
 
 namespace {
 
-/// How many of them are the first operand's.
+/// The number of segments of the first operand.
 int32_t firstSegments(std::span<const PlanSegment> segments) {
   return static_cast<int32_t>(std::count_if(segments.begin(), segments.end(),
                                             [](const PlanSegment &segment) { return segment.operand == 0; }));
@@ -147,7 +147,7 @@ void Emitter::emit(const Manifest &manifest, const Batch &batch, const Work &wor
   plan.slots = work.slots;
   plan.bits = work.bits;
   partTasks_.assign(static_cast<size_t>(assignment.parts), -1);
-  const bool returnsFirst = manifest.returnsFirst(); // compares names
+  const bool returnsFirst = manifest.returnsFirst(); // hoisted: it compares names
   plan.tasks.reserve(assignment.pieces.size());
   for (const Piece &piece : assignment.pieces) {
     const WorkTile &workTile = work.workTiles[static_cast<size_t>(piece.workTile)];
@@ -156,7 +156,7 @@ void Emitter::emit(const Manifest &manifest, const Batch &batch, const Work &wor
                   .ordinal = piece.ordinal,
                   .partial = -1,
                   .headClass = workTile.ordinals.headClass};
-    // All ordinals that do the same part read the same segments.
+    // All ordinals of a part read the same segments.
     if (int32_t *known = piece.part < 0 ? nullptr : &partTasks_[static_cast<size_t>(piece.part)];
         known && *known >= 0) {
       task.segmentBegin = plan.tasks[static_cast<size_t>(*known)].segmentBegin;

@@ -1,6 +1,6 @@
 //===- Emit.h - Pieces become the arrays of a plan --------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A whole plan (Emit.cpp), or one that has only grown (Extend.cpp).
+// Makes a whole plan (Emit.cpp), or updates one that has only grown (Extend.cpp).
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_PLAN_EMIT_H
@@ -11,7 +11,7 @@
 
 namespace attn::rt {
 
-/// The tokens of key tiles [tileBegin, tileEnd) of a work tile's segments, as segments of their own.
+/// Appends the tokens of key tiles [tileBegin, tileEnd) of a work tile's segments, as segments of their own.
 void cutSegments(std::span<const PlanSegment> segments, int32_t tileBegin, int32_t tileEnd, int keys,
                  std::vector<PlanSegment> &out);
 
@@ -24,25 +24,26 @@ public:
 private:
   std::vector<int32_t> partTasks_; ///< the first task of each part
   struct MergeList {
-    int32_t size, next; ///< entries, and where the next one goes
+    int32_t size, next; ///< its entries, and the index of the next one
   };
   std::vector<MergeList> lists_;
-  std::vector<int32_t> order_; ///< of tasks in merge lists, where it is not that of the plan
+  std::vector<int32_t> order_; ///< of tasks in merge lists, if it differs from the plan's order
   void emitMerges(const Manifest &manifest, const Batch &batch, bool byInstance, Plan &plan);
 };
 
-/// Keeps a plan's tasks and changes what they read, where a batch has grown at the ends of its instances.
+/// Keeps a plan's tasks and changes what they read, if a batch has grown at the ends of its instances.
 class Extender {
 public:
-  /// After a full plan: what the next batch is compared with.
+  /// Remembers a full plan and its batch, with which the next batch is compared.
   void remember(const Manifest &manifest, const Batch &batch, const Assignment &assignment);
-  /// False where another plan is due; `work` is then no longer of use, nor what the plan has of segments.
+  /// Extends the plan. Returns false if a new plan is needed; `work` and the plan's segments are then
+  /// invalid.
   bool extend(const Manifest &manifest, const Batch &batch, const PlanOptions &options,
               const PlanCapacity &capacity, WorkTileBuilder &builder, Work &work, Balancer &balancer,
               Assignment &assignment, Plan &plan);
-  /// Did the last one change more of the plan than its segments?
+  /// Whether the last call changed more of the plan than its segments.
   bool moved() const { return moved_; }
-  /// The last one's tasks look for their segments where they did before it.
+  /// Restores the segment indices of tasks that the last call changed.
   void moveBack(Plan &plan);
 
 private:
@@ -58,7 +59,7 @@ private:
   std::vector<int32_t> workTilePieces_,
       pieces_;                         ///< CSR: the pieces of each work tile, which are the plan's tasks
   std::vector<int32_t> blockOf_;       ///< of each piece
-  std::vector<int32_t> wholeSegments_; ///< where the plan has those of a work tile that is not cut, or -1
+  std::vector<int32_t> wholeSegments_; ///< index in the plan of the segments of an uncut work tile, or -1
   std::vector<PlanSegment> segments_, cut_;
   struct Moved {
     size_t task;

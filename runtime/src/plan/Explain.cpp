@@ -32,7 +32,7 @@ std::string secondsText(double seconds) {
   return seconds < 1e-3 ? format("%.1f us", seconds * 1e6) : format("%.2f ms", seconds * 1e3);
 }
 
-/// How much less heads with lengths of their own hold than if all were as long as the longest.
+/// Compares the tokens of heads with lengths of their own with the tokens if all were as long as the longest.
 std::string raggedText(const std::string &name, const OperandBatch &operand) {
   int64_t most = 0, tokens = 0;
   for (size_t i = 0; i < operand.instances(); ++i)
@@ -46,7 +46,7 @@ std::string raggedText(const std::string &name, const OperandBatch &operand) {
                 100.0 * static_cast<double>(tokens) / static_cast<double>(std::max<int64_t>(most, 1)));
 }
 
-/// Tasks that hold tokens, and how many of them are parts of one.
+/// Describes the token tasks, and how many of them are parts of one task.
 std::string tokensText(const Manifest &m, const Plan &plan) {
   const LaunchInfo *launch = m.findLaunch(PlanArray::TokenTasks);
   const int32_t tile = m.kernels[static_cast<size_t>(launch->kernels.front())].rows;

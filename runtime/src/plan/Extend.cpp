@@ -6,11 +6,10 @@
 //     before   [# # # # # #|# # # #] [# #] [# # #|# # # # #]
 //     after    [# # # # # #|# # # # +] [# #] [# # #|# # # # # +]
 //
-// So the tasks are kept, with their blocks, partials and lists of what to merge,
-// and only the segments of what has grown are written again. Of a task that was
-// cut the last part grows. That lets the blocks with ends drift away from those
-// without; the loads are kept, and when one is too large, all is planned anew.
-//
+// So the tasks are kept, with their blocks, partials and merge lists, and only the
+// segments that have grown are written again. In a task that was cut, the last part
+// grows. The loads of blocks with such ends drift away from the others; loads are kept,
+// and when one gets too large, everything is planned anew.
 //===----------------------------------------------------------------------===//
 #include "plan/Emit.h"
 
@@ -20,7 +19,7 @@ namespace attn::rt {
 
 namespace {
 
-// A new plan is made when there is this much more to do (it might cut and share otherwise): one part in…
+// A new plan is made if the work has grown by one part in growthLimit (it might cut and share otherwise) …
 constexpr int64_t growthLimit = 16;
 // … or when the largest load exceeds the mean by more than the last new plan's did, by more than a tile, and
 // by more than this part of the mean.
@@ -30,7 +29,7 @@ double meanLoad(const Assignment &assignment) {
   return static_cast<double>(assignment.totalCost) / std::max(assignment.usedBlocks, 1);
 }
 
-/// Would the same segments be cut in the same places?
+/// Whether the same segments would be cut at the same tokens.
 bool sameChunks(std::span<const PlanSegment> before, std::span<const PlanSegment> now, int64_t chunk,
                 bool fixedSplit) {
   bool same = before.size() == now.size();
@@ -92,7 +91,7 @@ bool Extender::hasOnlyGrown(const Batch &batch) const {
   return true;
 }
 
-/// The pieces of each work tile, by counting.
+/// Indexes the pieces of each work tile, by counting.
 void Extender::index(const Work &work, const Assignment &assignment, const Plan &plan) {
   workTilePieces_.assign(work.workTiles.size() + 1, 0);
   for (const Piece &piece : assignment.pieces)
@@ -126,7 +125,7 @@ bool Extender::extendWorkTile(size_t index, const WorkTile &before, const WorkTi
     std::copy(segments_.begin(), segments_.end(), work.segments.begin() + before.segmentBegin);
     return true;
   }
-  // Parts in front of the last read what they read, where only the end of the last segment moved.
+  // Parts before the last are unchanged if only the end of the last segment moved.
   bool frontStays = true;
   for (size_t s = 0; s < old.size(); ++s) {
     const PlanSegment &a = old[s], &b = segments_[s];
@@ -166,8 +165,8 @@ bool Extender::extendWorkTile(size_t index, const WorkTile &before, const WorkTi
   return true;
 }
 
-/// A work tile with another number of segments than before: where none of its tasks is cut they can be told
-/// to look elsewhere.
+/// Moves the segments of a work tile whose number of segments has changed, by giving its tasks another index.
+/// A work tile with cut tasks cannot be moved.
 bool Extender::moveWorkTile(size_t index, const WorkTile &before, WorkTile &now, int64_t room, Work &work,
                             Assignment &assignment, std::vector<int64_t> &loads, Plan &plan) {
   if (wholeSegments_[index] < 0 || std::ssize(plan.segments) + std::ssize(segments_) > room)
@@ -198,7 +197,7 @@ void Extender::moveBack(Plan &plan) {
   movedFrom_.clear();
 }
 
-/// What reading segments costs, for the plan's figures.
+/// Adds the cost of reading segments to the plan's stats.
 void Extender::count(std::span<const PlanSegment> segments, int64_t times, PlanStats &stats) const {
   for (const PlanSegment &segment : segments) {
     const auto &[bytes, store] = operands_[static_cast<size_t>(segment.operand)];
@@ -213,8 +212,8 @@ bool Extender::extend(const Manifest &m, const Batch &batch, const PlanOptions &
                       Assignment &assignment, Plan &plan) {
   moved_ = false;
   movedFrom_.clear();
-  // What is seen alike may no longer be, and tasks without keys were left out; lists are written for the
-  // tokens that there are.
+  // Rows that saw the same may differ now, tasks without keys were left out, and lists hold the tokens of the
+  // batch before.
   if (!hasOnlyGrown(batch) || (work.fixedSplit && work.shared) || work.omitted || !work.slots.empty())
     return false;
   if (!indexed_)

@@ -9,7 +9,7 @@ namespace attn::rt {
 
 namespace {
 
-/// Tokens of one argument's store that some row sees, each counted once however many instances or operands
+/// Tokens of one argument's store that some row sees, each counted once even if several instances or operands
 /// name it.
 struct Seen {
   std::vector<bool> tokens;
@@ -28,7 +28,7 @@ bool needsPositions(const Visibility &visibility) {
          std::any_of(visibility.of.begin(), visibility.of.end(), needsPositions);
 }
 
-/// Pages of an instance that hold some of these tokens.
+/// The number of pages of an instance that hold some of these tokens.
 int64_t pagesOf(const IntervalList &tokens, const Store &store) {
   int64_t count = 0, next = 0;
   for (const Interval &range : tokens) {
@@ -51,7 +51,7 @@ ProblemFloor problemFloor(const Manifest &m, const Batch &batch) {
   floor.resultBytes = m.resultBytes(resultSizes(m, batch));
   floor.tableBytes = static_cast<int64_t>(batch.qStart.size()) * 4 + batch.otherBytes;
 
-  // The heads of a range see the same tokens, of heads that are theirs alone.
+  // The heads of a range see the same tokens; each head has its own keys and values.
   const std::vector<OrdinalRange> ranges = ordinalRanges(m, batch);
   std::vector<std::vector<Seen>> seen(ranges.size(), std::vector<Seen>(m.arguments.size()));
   IntervalList rowSees, rangeSees, all, united;
@@ -100,7 +100,8 @@ ProblemFloor problemFloor(const Manifest &m, const Batch &batch) {
   }
   if (positions)
     floor.tableBytes += batch.rows * 4;
-  // Heads of 16 features and multiples of that are whole sectors; others share theirs with their neighbours.
+  // Lines of 16 features, or a multiple, fill whole sectors; shorter lines share sectors with their
+  // neighbours.
   for (size_t r = 0; r < ranges.size(); ++r)
     for (size_t a = 0; a < m.arguments.size(); ++a) {
       floor.kvBytes += seen[r][a].count * ranges[r].count() * storeOf(m.arguments[a]).tokenBytes();

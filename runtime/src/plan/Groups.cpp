@@ -6,7 +6,7 @@
 
 namespace attn::rt {
 
-/// Rows between two neighbouring boundaries see the same instances.
+/// Finds groups of rows: rows between two neighbouring boundaries see the same instances.
 void WorkTileBuilder::findGroups() {
   isBoundary_.assign(static_cast<size_t>(batch_->rows) + 1, false);
   for (int32_t row : batch_->qStart)
@@ -40,9 +40,9 @@ void WorkTileBuilder::findGroups() {
         nested_.push_back({static_cast<int32_t>(o), static_cast<int32_t>(i)});
 }
 
-/// One work tile for all rows instead of work tiles for each group: are the bytes of K and V saved, those of
-/// the tokens that every row sees, more than the partials that the rows then need (written and read, here and
-/// where the rows' other work tiles would have written results directly)?
+/// Whether one work tile for all rows is better than work tiles for each group. It saves the bytes of K and V
+/// of the tokens that every row sees. The rows then need partials (written and read, here and in the rows'
+/// other work tiles, which would otherwise write results directly).
 bool WorkTileBuilder::worthSharing(const Seen &seen, int64_t tileRows) {
   const OperandBatch &operand = batch_->operands[static_cast<size_t>(seen.operand)];
   const auto instance = static_cast<size_t>(seen.instance);
@@ -68,7 +68,8 @@ bool WorkTileBuilder::worthSharing(const Seen &seen, int64_t tileRows) {
   return saved > added;
 }
 
-/// Do all rows that see some of an instance see the same, and so the same segments together or apart?
+/// Whether all rows that see some of an instance see the same tokens, and so the same segments together or
+/// apart.
 bool WorkTileBuilder::isSeenAlike(const Seen &seen) {
   const OperandBatch &operand = batch_->operands[static_cast<size_t>(seen.operand)];
   const auto i = static_cast<size_t>(seen.instance);
@@ -81,7 +82,7 @@ bool WorkTileBuilder::isSeenAlike(const Seen &seen) {
   return !possible_.empty() && possible_ == certain_;
 }
 
-/// Is the instance a work tile of its own, with all rows that see it?
+/// Whether the instance is a work tile of its own, with all rows that see it.
 bool WorkTileBuilder::isShared(const Seen &seen, int64_t tileRows) {
   if (fixedSplit_ && strategy_ != Strategy::ByQuery && !isSeenAlike(seen))
     return false;
@@ -97,13 +98,13 @@ bool WorkTileBuilder::isShared(const Seen &seen, int64_t tileRows) {
   return worthSharing(seen, tileRows);
 }
 
-/// Each instance goes to the shared ones or into the list of every group that sees it (CSR by counting).
+/// Adds each instance to the shared ones or to the list of every group that sees it (CSR by counting).
 void WorkTileBuilder::spreadInstances(int64_t tileRows) {
   if (spreadClass_ == ordinals_.headClass) {
     if (!sharingDependsOnLengths())
       return;
-    // By lengths only what several groups see is shared or not. Where all of it was and is, nothing else
-    // moves.
+    // Lengths decide only whether instances seen by several groups are shared. If all of them were shared and
+    // still are, nothing else changes.
     if (allNestedShared_ && !fixedSplit_) {
       const auto isStill = [&](const Seen &seen) { return isShared(seen, tileRows); };
       if (std::all_of(shared_.begin(), shared_.end(), isStill))

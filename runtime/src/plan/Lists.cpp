@@ -1,21 +1,21 @@
 //===- Lists.cpp - Tokens of many short instances as one segment ----------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The speculated tokens of a tree are many short instances, each seen by few rows.
-// As segments of their own each would be a tile of keys that is nearly empty, and
-// all rows of a tile of queries together see little more than a tile of them:
+// As segments of their own, each would be a nearly empty tile of keys; all rows of a
+// tile of queries together see little more than one tile of them:
 //
 //     rows      a tile of 32 rows in depth-first order
 //     tokens    their own 32, and the path above the first
 //
-// Where pages hold one token, a block table is a list of slots, and so the plan can
-// write a list of its own: every token that some row of the tile sees, once. Which
-// row sees which token is then no interval of positions; a bit for each says it,
-// after the visibility was asked here, on the host. A segment over such a list has
-// the instance -1, and its tokens are places in `slots`. `bits` holds a word for 32
-// tokens of the list and one row of the tile, rows side by side.
+// If pages hold one token, a block table is a list of slots, and so the plan can write a
+// list of its own: every token that some row of the tile sees, once. The tokens that a row
+// sees are then no interval of positions: bits say it, computed from the visibility here,
+// on the host. A segment over such a list has the instance -1, and its tokens are entries
+// of `slots`. `bits` holds a word for 32 tokens of the list and one row of the tile, rows
+// side by side.
 //
-// A list does not say where its tokens stand. Kernels whose scores depend on a key's
-// position take none.
+// A list does not hold the positions of its tokens. Kernels whose scores depend on a
+// key's position do not read lists.
 //
 //===----------------------------------------------------------------------===//
 #include "plan/WorkTiles.h"
@@ -28,7 +28,7 @@ namespace {
 
 constexpr int64_t bitsOfWord = 32;
 
-/// A list is no longer than this many key tiles: beyond, its instances fill tiles of their own.
+/// The most key tiles of a list: instances with more tokens fill tiles of their own.
 constexpr int64_t mostTiles = 2;
 
 int64_t roundUp(int64_t value, int64_t multiple) { return ceilDiv(value, multiple) * multiple; }
@@ -50,7 +50,7 @@ bool takesLists(const KernelInfo &kernel) {
                      [](const Parameter &param) { return param.name == planArrayName(PlanArray::Slots); });
 }
 
-/// May the tokens that a group sees alone stand in a list?
+/// Whether the tokens that a group alone sees may be in a list.
 bool WorkTileBuilder::listable(const Group &group) const {
   if (group.workTiles == 0 || group.seenBegin == group.seenEnd)
     return false; // rows that see nothing else are sequences: their tokens fill tiles
@@ -63,8 +63,8 @@ bool WorkTileBuilder::listable(const Group &group) const {
   return true;
 }
 
-/// Adds what the rows of a group see to the list, in rows counted from `firstRow`.
-/// False, and nothing added, where it would get too long.
+/// Adds the tokens that the rows of a group see to the list, with rows counted from `firstRow`. Returns
+/// false, without adding any, if the list would get too long.
 bool WorkTileBuilder::addToList(const Group &group, int32_t firstRow, const KernelInfo &kernel) {
   const size_t before = list_.size();
   for (int32_t s = group.seenBegin; s < group.seenEnd; ++s) {
@@ -78,8 +78,8 @@ bool WorkTileBuilder::addToList(const Group &group, int32_t firstRow, const Kern
       toTokens(possible_, operand.pos0[instance], lengthOf(seen));
       for (const Interval &range : possible_)
         for (int64_t token = range.begin; token < range.end; ++token) {
-          // Lists are short: a search is less than a table. A slot that a row sees twice, by two instances or
-          // by two entries of a table, counts twice.
+          // Lists are short: a search is faster than a table. A slot that a row sees twice, by two instances
+          // or by two entries of a table, counts twice.
           const int32_t ofTile = row - firstRow;
           auto known = std::find_if(list_.begin(), list_.end(), [&](const Listed &other) {
             return other.slot == table[token] &&
@@ -100,8 +100,8 @@ bool WorkTileBuilder::addToList(const Group &group, int32_t firstRow, const Kern
   return false;
 }
 
-/// The groups from `g` on whose rows fill a tile, as one work tile over a list. Returns the group behind
-/// them; `g` where a list would serve a single one, or hold nothing.
+/// Joins the groups from `g` on whose rows fill a tile into one work tile over a list. Returns the index
+/// after them; `g` if the list would serve a single group, or be empty.
 size_t WorkTileBuilder::addListed(const OrdinalRange &ordinals, size_t g, Work &work) {
   const KernelInfo &kernel = manifest_->kernels[static_cast<size_t>(work.kernel)];
   const auto group = static_cast<int64_t>(manifest_->groupSize());
@@ -120,7 +120,7 @@ size_t WorkTileBuilder::addListed(const OrdinalRange &ordinals, size_t g, Work &
   const Seen &first = seen_[static_cast<size_t>(groups_[g].seenBegin)];
   const int64_t rows = listRows(kernel, manifest_->groupSize());
   const auto begin = static_cast<int32_t>(work.slots.size()), tokens = static_cast<int32_t>(list_.size());
-  // Whole words and whole tiles: kernels read the bits of a tile's last tokens, which nobody sees.
+  // Pads to whole words and whole tiles: kernels read the bits of a tile's last tokens, which no row sees.
   const int64_t room = roundUp(roundUp(tokens, kernel.keys), bitsOfWord);
   work.slots.resize(work.slots.size() + static_cast<size_t>(room));
   work.bits.resize(work.slots.size() / bitsOfWord * static_cast<size_t>(rows));
@@ -136,7 +136,7 @@ size_t WorkTileBuilder::addListed(const OrdinalRange &ordinals, size_t g, Work &
   const int32_t rowEnd = groups_[end - 1].rowEnd;
   addWorkTiles(ordinals, firstRow, rowEnd, {}, true, true, work);
   WorkTile &workTile = work.workTiles.back();
-  workTile.follows = false; // bits say who sees what
+  workTile.follows = false; // bits say which row sees which token
   const bool ofClass = argumentOf(first.operand).headClass >= 0;
   work.segments.push_back({.operand = first.operand,
                            .instance = -1,

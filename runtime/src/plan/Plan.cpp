@@ -17,7 +17,7 @@ std::optional<Strategy> parseStrategy(std::string_view name) {
 
 namespace {
 
-/// Never 0, and never the same twice: sessions tell by it what they have copied.
+/// A new number, never 0 and never repeated: sessions compare it to know which plan they have copied.
 uint64_t nextStructure() {
   static std::atomic<uint64_t> last{0};
   return ++last;
@@ -40,7 +40,7 @@ struct Planner::State {
     std::vector<PlanSegment> segments;
     PlanStats stats;
     uint64_t structure = 0;
-  } before = {}; ///< what a plan had that was extended
+  } before = {}; ///< the state of a plan before it was extended
 
   Status checkKernel() const {
     if (options.kernel < 0 || manifest.isPlanned(options.kernel))
@@ -53,8 +53,7 @@ struct Planner::State {
                       "; the attend kernels of '" + manifest.entry + "' are " + legal);
   }
 
-  /// Results of rows that were cut would have to be added up, which no kernel of a backward pass does, nor
-  /// one of two outputs.
+  /// A backward pass and a kernel of two outputs cannot add up results of rows that were cut.
   Status checkWhole() const {
     if (!manifest.plansWhole() || options.fixedSplit == 0)
       return {};
@@ -137,7 +136,7 @@ void Planner::State::fillStats(const Batch &batch, const Plan &plan, PlanStats &
   fillBalance(plan, stats);
 }
 
-/// What follows from the tiles and loads of blocks.
+/// Fills the stats that follow from the tiles and loads of blocks.
 void Planner::State::fillBalance(const Plan &plan, PlanStats &stats) const {
   const Manifest &m = manifest;
   const KernelInfo &kernel = m.kernels[static_cast<size_t>(plan.kernel)];
@@ -158,7 +157,7 @@ Planner::~Planner() = default;
 Planner::Planner(Planner &&) noexcept = default;
 Planner &Planner::operator=(Planner &&) noexcept = default;
 
-/// A plan by one strategy, whatever the options say of others.
+/// Makes a plan by one strategy, whatever the options say.
 Status Planner::State::make(const Batch &batch, Strategy strategy, Plan &plan) {
   PlanOptions by = options;
   plan.strategy = by.strategy = strategy;
@@ -166,14 +165,14 @@ Status Planner::State::make(const Batch &batch, Strategy strategy, Plan &plan) {
   if (Status status = checkFixedSplit(); !status)
     return status;
   plan.blocks = launchBlocks(manifest.kernels[static_cast<size_t>(work.kernel)], by);
-  // The block number shares a word with its load where tasks are dealt out.
+  // The assignment of tasks packs a block number and its load into one word.
   if (plan.blocks < 1 || plan.blocks >= 1 << 20)
     return inputError("expected between 1 and 1048575 blocks, got " + std::to_string(plan.blocks));
   balancer.balance(manifest, work, by, plan.blocks, assignment);
   emitter.emit(manifest, batch, work, assignment, plan);
   fillStats(batch, plan, plan.stats);
-  // Blocks without a task would only read that they have none, which shows beside a short sequence. A launch
-  // that must not change with the batch (a captured graph) asks for its number of blocks and keeps it.
+  // Blocks without a task would only find that out, which is noticeable beside a short sequence. A launch
+  // that must not change with the batch (a captured graph) asks for a number of blocks and keeps it.
   if (by.blocks == 0)
     while (plan.blocks > 1 &&
            plan.blockTasks[static_cast<size_t>(plan.blocks) - 1] == plan.blockTasks.back()) {
@@ -185,7 +184,7 @@ Status Planner::State::make(const Batch &batch, Strategy strategy, Plan &plan) {
 
 Status Planner::plan(const Batch &batch, Plan &plan) {
   State &s = *state_;
-  s.planned = plan.structure = 0; // nothing to extend until this one is whole
+  s.planned = plan.structure = 0; // nothing to extend until this plan is complete
   if (Status status = s.checkKernel(); !status)
     return status;
   if (Status status = s.checkWhole(); !status)
@@ -249,7 +248,7 @@ void Planner::retract(Plan &plan) {
   plan.segments.swap(s.before.segments);
   plan.stats = s.before.stats;
   plan.structure = s.before.structure;
-  s.planned = 0; // what it would extend has gone on
+  s.planned = 0; // the plan that it would extend has changed
 }
 
 Result<bool> Planner::update(const Batch &batch, Plan &plan) {

@@ -11,10 +11,10 @@ namespace attn::rt {
 
 namespace {
 
-/// The last that a token of 2^31 - 1 can have.
+/// The largest position that a token can have.
 constexpr int64_t lastPosition = std::numeric_limits<int32_t>::max() - 1;
 
-/// Whether a row at a position sees all of so many tokens, and all there can be when it comes last: a window
+/// Whether a row at a position sees all of `tokens` tokens, and all that later sequences can have. A window
 /// that sequences have yet to outgrow hides tokens of a later step, whose launches were recorded in this one.
 bool seesAll(const Visibility &visibility, std::span<const int32_t> ends, int64_t position, int64_t first,
              int64_t tokens) {

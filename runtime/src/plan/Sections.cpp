@@ -1,28 +1,28 @@
 //===- Sections.cpp - Tasks in an order that the L2 can serve -------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Tiles of rows of one sequence and head read the same keys and values. Dealt out
-// longest first over a whole batch, the blocks of a GPU work at one time for as many
-// sequences and heads as there are blocks:
+// Tiles of rows of one sequence and head read the same keys and values. If tasks are
+// assigned longest first over a whole batch, the blocks of a GPU work at the same time on
+// as many sequences and heads as there are blocks:
 //
 //     4 x 4,096 tokens, 32 heads: 128 longest tasks, then 128 that are a tile shorter, ...
-//     each reads 2 MiB that nobody else has read for 256 MiB: all of it comes from memory
+//     each reads 2 MiB that no other block has read for 256 MiB: all of it comes from memory
 //
 // So the batch is divided into sections, whose keys and values fit the L2 together,
-// and dealt out section by section, longest first in each:
+// and tasks are assigned section by section, longest first in each:
 //
 //     section 1    heads 0 and 1 of sequence 0: 32 tasks each, of which one reads memory
 //     section 2    heads 2 and 3 ...
 //
 // A section is a range of the ordinals of one family, the work tiles that read the same
-// instances, or several families that are small. The section that holds the longest
-// task comes first. Blocks do not wait for each other between sections.
+// instances, or several small families. The section with the longest task comes first.
+// Blocks do not wait for each other between sections.
 //
-// The last ones become one section, whose short tasks even out what the blocks have to do. Where lengths are
-// alike there are no short ones, and a chunk of a long prompt may have no more tasks than that section holds.
-// Then all sections stay, for each level of lengths: whole tasks, and the one or two lengths of pieces of
-// tasks that Balance.cpp splits.
+// The last sections become one, whose short tasks even out the loads of the blocks. If lengths are alike
+// there are no short tasks, and a chunk of a long prompt may have no more tasks than that section. Then all
+// sections stay, for each level of lengths: whole tasks, and the one or two lengths of pieces of tasks that
+// Balance.cpp splits.
 //
-// Where no two work tiles read the same (decode) there is nothing to gain: one section.
+// If no two work tiles read the same instance (decode), there is nothing to gain: one section.
 //
 //===----------------------------------------------------------------------===//
 #include "plan/Balance.h"
@@ -34,21 +34,20 @@ namespace attn::rt {
 
 namespace {
 
-/// A section holds this part of the L2 at most. Half of it would do for the L2; but where a section begins
-/// all blocks read memory at once, and where it ends none does, so that many small ones are faster than a few
-/// large ones: at 15 batches of 1 to 32 sequences on an H200 4 MiB were never slower than 16, and up to 6 %
+/// A section holds at most this part of the L2. Half of the L2 would fit; but at the begin of a section all
+/// blocks read memory at once, and at its end none does, so that many small sections are faster than a few
+/// large ones. At 15 batches of 1 to 32 sequences on an H200, 4 MiB were never slower than 16, and up to 6 %
 /// faster; 1 to 8 MiB were alike (2026-11-22).
 constexpr int64_t l2Part = 16;
-/// Tasks that the last section has for every block at least: the last ones dealt are then short, and even out
-/// what the blocks have to do.
+/// The least number of tasks of the last section, per block: the tasks assigned last are then short, and even
+/// out the loads of the blocks.
 constexpr int64_t lastTasks = 4;
-/// A level's shortest part lacks this part of its longest at most, and of more levels than these the short
-/// ones even out the blocks.
+/// A level's shortest part is shorter than its longest by at most this fraction. With more levels than
+/// mostLevels, the short ones even out the loads of the blocks.
 constexpr int64_t levelPart = 16;
 constexpr size_t mostLevels = 3;
 
-/// Where the levels of parts begin, which are sorted, longest first: all levels, or more than are to be told
-/// apart.
+/// The begins of the levels of parts, which are sorted, longest first: all levels, or mostLevels + 1 of them.
 std::vector<size_t> findLevels(std::span<const Part> parts) {
   std::vector<size_t> begins{0};
   for (size_t p = 0; p < parts.size() && begins.size() <= mostLevels; ++p)
@@ -59,8 +58,8 @@ std::vector<size_t> findLevels(std::span<const Part> parts) {
 
 } // namespace
 
-/// Work tiles that were made of one group of rows follow each other and share what they see. Returns whether
-/// some have company.
+/// Finds families: work tiles made of one group of rows follow each other and share what they see. Returns
+/// whether some family has several workTiles.
 bool SectionOrder::findFamilies(const Work &work) {
   families_.clear();
   familyOf_.clear();
@@ -84,10 +83,10 @@ bool SectionOrder::findFamilies(const Work &work) {
   return company;
 }
 
-/// Gives every family its sections, those with the longest task first; returns how many there are.
+/// Assigns sections to every family, families with the longest task first; returns the number of sections.
 int32_t SectionOrder::fillSections(std::span<const Part> parts, int64_t sectionBytes) {
   int32_t sections = 0;
-  int64_t filled = sectionBytes; // bytes of the section at hand: a full one, so that the first begins another
+  int64_t filled = sectionBytes; // of the current section: full, so that the first family begins one
   for (const Part &part : parts) {
     Family &family = families_[static_cast<size_t>(familyOf_[static_cast<size_t>(part.workTile)])];
     if (family.section >= 0)
@@ -146,7 +145,7 @@ void SectionOrder::orderLevel(const Work &work, std::span<const Part> parts, siz
           family.firstOrdinal(s + 1) - family.firstOrdinal(s);
     }
   }
-  // The last sections become one that has enough short tasks to even out the blocks.
+  // Joins the last sections into one with enough short tasks to even out the loads of the blocks.
   int32_t last = sections - 1;
   for (int64_t tasks = tasks_.back(); last > 0 && tasks < leastOfLast;
        tasks += tasks_[static_cast<size_t>(last)])

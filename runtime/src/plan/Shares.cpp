@@ -7,10 +7,10 @@
 
 namespace attn::rt {
 
-/// Sets the short tasks of a list apart whose cost is in long ones: heads that stream beside heads that see a
-/// long context, short sequences beside long ones. Each share begins with as much of them as any other, and
-/// long tasks fill it. In the order of the list a few shares would have all of them, and how long those take
-/// hangs on what a task costs beside its tiles, which is known less well than what tiles cost: 24 streaming
+/// Sets the short tasks of a list apart if most of its cost is in long ones: heads that stream beside heads
+/// that see a long context, short sequences beside long ones. Each share begins with an equal amount of short
+/// tasks, and long tasks fill it. In the order of the list a few shares would have all short tasks, and their
+/// time depends on the overhead of a task, which is known less well than the cost of tiles. 24 streaming
 /// heads beside 8 that read 128K tokens took an H200 150 us that way, and 129 us the same bytes without them.
 void Balancer::spreadShort(const Work &work, int64_t total, int shares) {
   short_.clear();
@@ -22,7 +22,7 @@ void Balancer::spreadShort(const Work &work, int64_t total, int shares) {
   for (const WorkTile &workTile : work.workTiles)
     if (const int64_t cost = taskCost(workTile); cost <= longest_)
       sum += cost * workTile.ordinals.count();
-  // What one share holds may stay together, which leaves long tasks in step.
+  // Short tasks that fit one share may stay together, which leaves long tasks in step.
   if (sum <= total / shares || sum > total / 4)
     return;
   for (size_t u = 0; u < work.workTiles.size(); ++u) {
@@ -42,16 +42,16 @@ void Balancer::spreadShort(const Work &work, int64_t total, int shares) {
   shortBegin_.resize(static_cast<size_t>(shares) + 1, static_cast<int32_t>(short_.size()));
 }
 
-/// Walks the list of tasks and fills one share after the other up to a cost of `share`, behind the short
-/// tasks that it begins with, cutting between tiles. Filling as far as possible is optimal: a tile moved to a
+/// Walks the list of tasks and fills one share after another up to a cost of `share`, after the short tasks
+/// with which it begins, cutting between tiles. Filling as far as possible is optimal: moving a tile to a
 /// later share never makes the rest fit better. Parts made by a cut have at least `leastPart` tiles. Calls
-/// sink(share, work tile, ordinal, begin, end, cost). Returns what the list takes, the last share as far as
-/// it is filled; -1 where `shares` are too few.
+/// sink(share, work tile, ordinal, begin, end, cost). Returns the cost of all shares, of the last one as far
+/// as it is filled; -1 if `shares` are too few.
 template <typename Sink>
 int64_t Balancer::cutList(const Work &work, int64_t share, int shares, int64_t leastPart, Sink sink) const {
   const int64_t fixed = cost_->fixed;
   int current = 0;
-  int32_t rows = -1; // of the work tile before, which nearly always has as many
+  int32_t rows = -1; // of the work tile before; the next work tile nearly always has as many
   int64_t cutOverhead = 0;
   const auto openShare = [&] {
     if (static_cast<size_t>(current) + 1 >= shortBegin_.size())
@@ -104,16 +104,16 @@ int64_t Balancer::cutList(const Work &work, int64_t share, int shares, int64_t l
   }
   const int64_t cost = current * share + load;
   while (static_cast<size_t>(++current) + 1 < shortBegin_.size())
-    openShare(); // that no long task has reached
+    openShare(); // a share that no long task has reached
   return cost;
 }
 
-/// Where a head has less of a token than this, what its neighbours have lies in the same row of memory, which
-/// is opened again for them if they come by later; of less than 64 bytes it is even read again. Keys and
-/// values of int4 in heads of 128 (64 bytes each) were read at 2.2 TB/s by heads that came by at different
-/// times, and at 3.0 TB/s in lockstep (61 x 8K on an H200; docs/rationale/quantization.md). Where tiles have
-/// more rows than a step of decoding, memory is no limit, and blocks that all end at once lost 3 to 4 % (full
-/// prefill of 4K and 8K tokens, heads of 64).
+/// If a head's line is shorter than this, its neighbours' lines are in the same row of memory, which is
+/// opened again if they are read later; lines of less than 64 bytes are even read again. Keys and values of
+/// int4 in heads of 128 (64 bytes each) were read at 2.2 TB/s by heads at different times, and at 3.0 TB/s in
+/// lockstep (61 x 8K on an H200; docs/rationale/quantization.md). With more rows per tile than a step of
+/// decoding has, memory is no limit, and blocks that all end at once lost 3 to 4 % (full prefill of 4K and 8K
+/// tokens, heads of 64).
 int headsInLockstep(int rows, std::span<const Store> stores, int heads, int blocks) {
   constexpr int64_t shortLine = 256;
   if (rows > stepRows)
@@ -122,7 +122,7 @@ int headsInLockstep(int rows, std::span<const Store> stores, int heads, int bloc
     return !store.ragged && (store.keys.format.rowBytes(store.keys.dim) < shortLine ||
                              store.values.format.rowBytes(store.values.dim) < shortLine);
   });
-  // No more than a thirty-second of the blocks may have nothing to do.
+  // At most a thirty-second of the blocks may be without work.
   return areShort && heads > 0 && blocks / heads * heads >= blocks - blocks / 32 ? heads : 1;
 }
 
@@ -136,15 +136,15 @@ static int lockstepOf(const Work &work, int rows, int shares) {
   return alike ? headsInLockstep(rows, work.stores, ordinals.count(), shares) : 1;
 }
 
-/// The smallest share of cost that is enough. What the list takes in shares of some size changes little with
-/// the size, so that a walk tells nearly where to look next: three or four are enough where halving an
-/// interval takes eight. Whatever is tried, what is too small stays below `low`.
+/// The smallest share of cost that suffices. The total for some share size changes little with the size, so
+/// that one walk nearly tells the next size to try: three or four walks suffice where bisection takes eight.
+/// Sizes that are too small stay below `low`.
 int64_t Balancer::smallestShare(const Work &work, int64_t total, int shares) const {
   const auto costIn = [&](int64_t share) {
     return cutList(work, share, std::numeric_limits<int>::max(), 1,
                    [](int, size_t, int32_t, int64_t, int64_t, int64_t) {});
   };
-  // One tile of a task that is cut must fit.
+  // At least one tile of a task that is cut must fit.
   int64_t low = std::max(equalShare(total, shares), costOfTask(cost_->fixed + cost_->partial, 1));
   int64_t high = low, cost = costIn(high);
   while (cost > high * shares) {
@@ -164,7 +164,7 @@ int64_t Balancer::smallestShare(const Work &work, int64_t total, int shares) con
   return high;
 }
 
-/// Cuts by the smallest share that is enough.
+/// Cuts by the smallest share that suffices.
 void Balancer::cut(const Work &work, int64_t total, int shares, Assignment &out) {
   lockstep_ = lockstepOf(work, rows_, shares);
   total /= lockstep_;
@@ -175,9 +175,9 @@ void Balancer::cut(const Work &work, int64_t total, int shares, Assignment &out)
            0;
   };
   const int64_t high = smallestShare(work, total, shares);
-  // Parts shorter than the shortest share, left where a share ends near the end of a task, are avoided where
-  // balance stays within a tile and a task's overhead. Where it does not they stay: they are fewer than the
-  // shares.
+  // A share that ends near the end of a task leaves a part shorter than the shortest share. Such parts are
+  // avoided if balance stays within a tile and a task's overhead. Otherwise they stay: they are fewer than
+  // the shares.
   const int64_t slack = costOfTask(cost_->fixed + cost_->partial, 1);
   for (int64_t more : {int64_t{0}, tileCost / 2, tileCost})
     if (fits(high + more, cost_->shareTiles)) {
@@ -199,9 +199,9 @@ void Balancer::fill(const Work &work, int64_t share, int shares, int64_t leastPa
   out.blockTasks.assign(static_cast<size_t>(blocks_) + 1, 0);
   loads_.assign(static_cast<size_t>(blocks_), 0);
   out.cuts = 0;
-  size_t first = 0; // piece of the share
+  size_t first = 0; // index of the share's first piece
   int current = 0;
-  // The other blocks of a share that heads walk in lockstep.
+  // Repeats a share for the other heads of blocks in lockstep.
   const auto repeat = [&] {
     const size_t end = out.pieces.size();
     for (int head = 1; head < lockstep_; ++head)

@@ -13,25 +13,26 @@ namespace attn::rt {
 
 namespace {
 
-/// Packed rows of a window: their sums are 8 MB at heads of 128, and those of a few windows are added to at
+/// Packed rows of a window: their sums are 8 MB at heads of 128, and the sums of a few windows are in use at
 /// once.
 constexpr int32_t windowPacked = 16384;
-/// Packed rows of a part whose sums have an order, of which starting and ending one is little: of an instance
-/// of few tasks, of one of many, and of the last of many.
+/// Packed rows of a part whose sums have an order, large enough that its start and end cost little: of an
+/// instance of few tasks, of an instance of many, and of the last tasks of many.
 constexpr int32_t orderedPacked = 65536, manyPacked = 262144, lastPacked = 16384;
-/// Many tasks, and the last of them: about as many as run at once on any GPU.
+/// The number of tasks that counts as many, and the number of last tasks: about as many as any GPU runs at
+/// once.
 constexpr int64_t manyTasks = 512, lastTasks = 128;
-/// Tiles of tokens of an instance that is cut into windows, at most: with more, an instance's own tasks are
-/// about as many as run at once, and meet at rows anyway.
+/// The most tiles of tokens of an instance that is cut into windows. With more, an instance's own tasks are
+/// about as many as run at once, and add to the same rows at the same time anyway.
 constexpr int32_t mostWindowTiles = 16;
-/// In tiles of rows: what a task takes beside its rows, and the shortest part at the end of a list; what the
-/// launch that adds parts up takes, and how many parts of it take as long as one tile.
+/// In tiles of rows: the overhead of a task, the shortest part at the end of a list, and the launch that adds
+/// parts up; and the number of parts that this launch adds in the time of one tile.
 constexpr int64_t taskTiles = 3, leastTiles = 16, launchTiles = 2, partsOfTile = 20;
-/// Of the end of a list: parts for each block that runs, of each task, and how many rounds of tasks are cut.
+/// The end of a list: parts for each running block, parts of each task, and the rounds of tasks that are cut.
 constexpr int64_t endPartsOfBlock = 4, endPartsOfTask = 8, endRounds = 2;
-/// Rounds of a list whose end takes too little of all to be looked at.
+/// Lists of more rounds are not cut at their end, which takes too little of the whole.
 constexpr int64_t manyRounds = 32;
-/// By how much sooner a cut end has to be done: one part in so many.
+/// A cut end must be faster by one part in this many.
 constexpr int64_t leastGain = 100;
 
 int32_t firstRow(const PlanTokenTask &task) { return std::min(task.rowBegin, task.rowEnd); }
@@ -51,10 +52,10 @@ void forEachPart(int32_t begin, int32_t end, int32_t window, int32_t origin, Vis
   }
 }
 
-/// Blocks take the next task when they are free: `free` is when each is.
+/// Blocks take the next task when they are free: the queue holds the time at which each is free.
 using Blocks = std::priority_queue<int64_t, std::vector<int64_t>, std::greater<>>;
 
-/// The last task's end.
+/// The end of the last task.
 int64_t lastOf(Blocks blocks) {
   int64_t last = 0;
   for (; !blocks.empty(); blocks.pop())
@@ -123,7 +124,7 @@ void TokenCutter::balanceEnd(std::vector<PlanTokenTask> &tasks, int64_t atOnce) 
   const int64_t count = std::ssize(tasks);
   if (count == 0 || count > manyRounds * atOnce)
     return;
-  // Behind the whole rounds, the last whole round, too, and everything where there is no more.
+  // The end to cut follows the whole rounds, with the last whole round, or is everything if there is no more.
   const int64_t behind = count % atOnce ? count - count % atOnce : count - atOnce;
   int64_t begin = std::max<int64_t>(behind - (endRounds - 1) * atOnce, 0);
   std::vector<int64_t> free(static_cast<size_t>(atOnce), 0);
@@ -141,7 +142,7 @@ void TokenCutter::balanceEnd(std::vector<PlanTokenTask> &tasks, int64_t atOnce) 
   runTo(0, begin);
   int64_t best = INT64_MAX, bestBegin = count;
   int32_t bestWindow = 0;
-  for (int64_t next : {behind, count}) { // from `begin` on, which goes on to there
+  for (int64_t next : {behind, count}) { // cut from `begin` to one of these
     const std::span<const PlanTokenTask> end = std::span(tasks).subspan(static_cast<size_t>(begin));
     int32_t longest = 0;
     bool whole = true;

@@ -11,13 +11,13 @@ namespace attn::rt {
 
 namespace {
 
-/// What kernels that hold tokens add to where they add to rows, too.
+/// The tensor that kernels with stationary keys add rows' gradients to, if they do.
 constexpr std::string_view rowSums = "dq.sums";
-/// Rows whose positions are looked at together.
+/// Rows whose positions are checked together.
 constexpr int32_t rowsAtOnce = 64;
 
-/// Whether a row at a position between qMin and qMax may see one of the positions from `first` to `last`:
-/// wrong only where it says yes.
+/// Whether a row at a position between qMin and qMax may see a position from `first` to `last`. A true answer
+/// may be wrong, a false one never is.
 bool maySee(const Visibility &visibility, std::span<const int32_t> ends, int64_t qMin, int64_t qMax,
             int64_t first, int64_t last) {
   const auto part = [&](const Visibility &of) { return maySee(of, ends, qMin, qMax, first, last); };
@@ -44,7 +44,7 @@ std::vector<RowBounds> boundsOf(const std::vector<int32_t> &positions) {
   return bounds;
 }
 
-/// What one instance has to do with rows, whose bounds are the same for all.
+/// The rows that see tokens of one instance; the rows' bounds are the same for all instances.
 class RowFinder {
 public:
   RowFinder(const Manifest &manifest, std::span<const int32_t> ends, const Batch &batch,
@@ -54,7 +54,7 @@ public:
                                                 batch.operands[operand].rowLast[instance])),
         last_(batch.operands[operand].rowLast[instance]), pos0_(batch.operands[operand].pos0[instance]) {}
 
-  /// Puts the rows that may see tokens [begin, end) into the task.
+  /// Sets the task's rows to those that may see tokens [begin, end).
   void find(int64_t begin, int64_t end, PlanTokenTask &task) const {
     const auto sees = [&](int64_t qMin, int64_t qMax) {
       return maySee(visibility_, ends_, qMin, qMax, pos0_ + begin, pos0_ + end - 1);
@@ -89,12 +89,12 @@ private:
 
 int32_t rowsOf(const PlanTokenTask &task) { return task.rowEnd - task.rowBegin; }
 
-/// Tokens that some heads have alike: tasks of all of them are put in order at once.
+/// Tokens that are the same for some heads: the tasks of all these heads are ordered at once.
 struct TokenTile {
   PlanTokenTask task;
   int32_t firstHead, endHead;
   int32_t tokens = 0;   ///< of the instance
-  int32_t mostRows = 0; ///< of one of its tiles
+  int32_t mostRows = 0; ///< of any of the instance's tiles
 
   int32_t rows() const { return rowsOf(task); }
 };
@@ -107,7 +107,8 @@ template <typename Add> void forEachTask(TokenTile tile, Add add) {
     add(tile.task);
 }
 
-/// Tasks of an instance and head, longest first; instances and heads that have the longest come first.
+/// Adds the tasks of each instance and head, longest first; instances and heads with the longest tasks come
+/// first.
 void addByHead(std::vector<TokenTile> &tiles, std::vector<PlanTokenTask> &tasks) {
   const auto instanceOf = [](const TokenTile &tile) {
     return std::tuple(-tile.mostRows, tile.task.operand, tile.task.instance, tile.firstHead);
@@ -125,8 +126,8 @@ void addByHead(std::vector<TokenTile> &tiles, std::vector<PlanTokenTask> &tasks)
   }
 }
 
-/// Tasks of a window of rows, head after head, and then those of the next one. Nearly all begin in one, as
-/// what is longer is cut.
+/// Adds the tasks of a window of rows, head after head, then those of the next window. Nearly all tasks begin
+/// in one window, since longer ones are cut.
 void addByWindow(const std::vector<TokenTile> &tiles, int32_t window, TokenCutter &cutter,
                  std::vector<PlanTokenTask> &tasks) {
   const auto first = std::ssize(tasks);
@@ -137,7 +138,7 @@ void addByWindow(const std::vector<TokenTile> &tiles, int32_t window, TokenCutte
   });
 }
 
-/// Cuts tasks into an even number of phases, of about as many as run at once.
+/// Cuts tasks into an even number of phases, each with about as many tasks as run at once.
 void setPhases(std::span<PlanTokenTask> tasks, int64_t atOnce) {
   const int64_t count = std::ssize(tasks), pairs = (count + atOnce) / (2 * atOnce);
   const int64_t phases = std::max<int64_t>(1, 2 * pairs);
@@ -189,7 +190,7 @@ int64_t tokenTasksAtOnce(const Manifest &manifest, int multiprocessors) {
 
 namespace {
 
-/// What there is of tokens, of instances that are cut into windows and of others.
+/// The tiles of tokens of instances that are cut into windows, and of others.
 struct TokenTiles {
   std::vector<TokenTile> whole, inWindows;
 };
@@ -234,8 +235,8 @@ TokenTiles listTiles(const Manifest &manifest, const Batch &batch, std::span<con
   return found;
 }
 
-/// Beside instances that are cut into windows, those with as few tokens are in windows, too: what sees both
-/// is there.
+/// Moves instances with as few tokens as those that are cut into windows into windows, too: rows that see
+/// both are there.
 void moveShort(int32_t tokens, TokenTiles &tiles) {
   const auto isLong = [&](const TokenTile &tile) { return tile.tokens > tokens; };
   const auto begin = std::stable_partition(tiles.whole.begin(), tiles.whole.end(), isLong);

@@ -1,7 +1,7 @@
 //===- Work.h - The steps of planning ---------------------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // batch -> work tiles (WorkTiles.h) -> pieces in blocks (Balance.h) -> arrays of the plan (Emit.h).
-// What is here goes from one step to the next. Every step reuses the memory of the last call.
+// These types pass from one step to the next. Every step reuses the memory of the last call.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_PLAN_WORK_H
@@ -20,41 +20,40 @@ struct Seen {
   int32_t operand, instance;
 };
 
-/// A tile of packed rows and the segments its rows see; done once for each ordinal.
+/// A work tile: a tile of packed rows and the segments its rows see; done once for each ordinal.
 struct WorkTile {
   OrdinalRange ordinals;
   int32_t packedBegin, packedCount;
-  int32_t rowBegin, rowEnd;         ///< that the packed rows are of
+  int32_t rowBegin, rowEnd;         ///< query rows of the packed rows
   int32_t seenBegin, seenEnd;       ///< into Work::seen
   int32_t segmentBegin, segmentEnd; ///< into Work::segments
   int32_t tiles;                    ///< key tiles of all segments
-  bool partial;                     ///< other work tiles hold results for some of its rows
-  bool sink;                        ///< adds the sink logit
+  bool partial;                     ///< whether other work tiles hold results for some of its rows
+  bool sink;                        ///< whether it adds the sink logit
   bool follows;                     ///< taskRowsFollow
 };
 
-/// Where tasks are cut whatever the blocks: at multiples of so many tokens, counted from originOf. 0: they
-/// are not.
+/// The distance of fixed cuts in tokens, counted from originOf. 0: cuts are not fixed.
 inline int64_t chunkOf(const PlanOptions &options) {
   return options.fixedSplit > 0                      ? options.fixedSplit
          : options.strategy == Strategy::ByNodeChunk ? chunkTokens
                                                      : 0;
 }
 
-/// What is added to an instance's tokens to find the chunk that they are in.
+/// The number to add to an instance's tokens to find their chunk.
 inline int64_t originOf(const PlanSegment &segment, bool fixedSplit) {
   return fixedSplit ? chunkOrigin(segment.pos0) : 0;
 }
 
 inline RangeOf<int64_t> tokensOf(const PlanSegment &segment) { return {segment.kvBegin, segment.kvEnd}; }
 
-/// Packed rows of a tile. Where splits are fixed and what a row sees begins at a distance from it, those of
-/// one row: segments of a tile begin where its first row's do, and which rows share a tile follows from the
-/// chunks in which a sequence was read, which must not move the tiles of keys that a row's results are added
-/// up in.
+/// Packed rows of a tile. If splits are fixed and the visible tokens begin at a distance from the row, a tile
+/// has the packed rows of one row. For segments of a tile begin where its first row's do, and the rows that
+/// share a tile depend on the chunks in which a sequence was read. These must not move the tiles of keys in
+/// which a row's results are added up.
 int64_t rowsOfTile(const KernelInfo &kernel, int64_t group, bool oneRow);
 
-/// The kernels that plans are made for, those with the fewest rows first.
+/// The kernels that plans may use, those with the fewest rows first.
 std::vector<int> kernelsByRows(const Manifest &manifest);
 
 struct Work {
@@ -66,11 +65,11 @@ struct Work {
   std::vector<Seen> seen;
   std::vector<int32_t> slots; ///< as in Plan
   std::vector<uint32_t> bits;
-  bool shared = false;  ///< some work tiles are partial whether cut or not
-  bool omitted = false; ///< a work tile was left out, as it had no keys
+  bool shared = false;  ///< whether some work tiles are partial even if uncut
+  bool omitted = false; ///< whether a work tile was left out because it had no keys
   int32_t tasks = 0;
   int64_t tiles = 0;           ///< of all tasks
-  int64_t tokensOnce = 0;      ///< of all KV heads, each once where several work tiles read it
+  int64_t tokensOnce = 0;      ///< of all KV heads, each counted once even if several work tiles read it
   int32_t largestWorkTile = 0; ///< packed rows
 
   std::span<const PlanSegment> segmentsOf(const WorkTile &workTile) const {
@@ -83,7 +82,7 @@ struct Work {
 struct Piece {
   int32_t workTile, ordinal;
   int32_t tileBegin, tileEnd;
-  int32_t part; ///< pieces of one part differ in nothing but the ordinal; -1: the only one of its part
+  int32_t part; ///< pieces of one part differ only in the ordinal; -1: the only piece of its part
   bool whole;
 };
 
@@ -96,7 +95,7 @@ struct Assignment {
   int64_t maxCost = 0, totalCost = 0;
 };
 
-/// Whether a kernel reads lists, what one holds at most, and the rows that `bits` has for each word.
+/// Whether a kernel reads lists, the most tokens of a list, and the words of `bits` for a list.
 bool takesLists(const KernelInfo &kernel);
 int64_t listTokensBound(const KernelInfo &kernel);
 int64_t listBitsBound(const KernelInfo &kernel, int group);

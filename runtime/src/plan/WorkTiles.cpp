@@ -22,7 +22,7 @@ std::vector<int> kernelsByRows(const Manifest &manifest) {
   return kernels;
 }
 
-/// In 32 bits: tiles are counted by a division, which is the time of a segment.
+/// In 32 bits: counting tiles divides, which dominates the time of a segment.
 static RangeOf<uint32_t> narrow(const Interval &range) {
   return {static_cast<uint32_t>(range.begin), static_cast<uint32_t>(range.end)};
 }
@@ -37,9 +37,9 @@ void WorkTileBuilder::setHeads(const OrdinalRange &ordinals) {
       visibilities_[c].push_back(simplified(manifest_->visibilityOf(o, c)));
 }
 
-/// One kernel for the whole plan: the smallest whose tile holds the packed rows of every group (and of every
-/// shared instance), else the largest. A larger tile reads keys less often; a smaller one wastes less
-/// on padding. One that is for short sequences takes those whatever its tile.
+/// Chooses one kernel for the whole plan: the smallest whose tile holds the packed rows of every group (and
+/// of every shared instance), else the largest. A larger tile reads keys less often; a smaller one wastes
+/// less on padding. A kernel for short sequences serves them whatever its tile.
 int WorkTileBuilder::chooseKernel(std::span<const OrdinalRange> ranges) {
   const std::vector<int> kernels = kernelsByRows(*manifest_);
   if (fixedSplit_)
@@ -52,7 +52,7 @@ int WorkTileBuilder::chooseKernel(std::span<const OrdinalRange> ranges) {
     if (r > 0 && ranges[r].headClass == ordinals_.headClass && !sharingDependsOnLengths())
       continue;
     setHeads(ranges[r]);
-    for (const Seen &seen : nested_) { // the others have the rows of a group
+    for (const Seen &seen : nested_) { // the other instances have the rows of a group
       const OperandBatch &operand = batch_->operands[static_cast<size_t>(seen.operand)];
       const auto i = static_cast<size_t>(seen.instance);
       if (sees(static_cast<size_t>(seen.operand)) && isShared(seen, largest))
@@ -112,8 +112,8 @@ void WorkTileBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, 
     certain_ = possible_;
   }
   const IntervalList &certain = oneRow && kernel.keyAlign == 1 ? possible_ : certain_;
-  // Kernels that copy whole boxes want segments to begin with one. The tokens in front are masked; where they
-  // would be those of the segment before, the two become one.
+  // Kernels that copy whole boxes need segments that begin with one. The extra tokens in front are masked; if
+  // they belong to the segment before, the two become one.
   if (kernel.keyAlign > 1) {
     size_t kept = 0;
     for (Interval range : possible_) {
@@ -142,7 +142,8 @@ void WorkTileBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, 
   }
 }
 
-/// Causal masks end where a row stands; the first row, the only one that decides `full`, sees least.
+/// Whether the end of the visible tokens follows the rows. Causal masks end at a row's position; the first
+/// row, which alone decides `full`, sees least.
 bool WorkTileBuilder::rowsFollow(const WorkTile &workTile, std::span<const Seen> seen) const {
   for (const Seen &one : seen)
     if (visibilityOf(one.operand).kind != Visibility::Kind::Causal)
@@ -168,7 +169,7 @@ void WorkTileBuilder::addWorkTiles(const OrdinalRange &ordinals, int64_t rowBegi
   const int64_t tileRows = rowsOfTile(kernel, group, oneRow);
   for (int64_t packed = rowBegin * group; packed < rowEnd * group; packed += tileRows) {
     const int64_t count = packedInTile(packed, rowEnd, group, tileRows);
-    const bool whole = count == (rowEnd - rowBegin) * group; // nearly always, and divisions are slow
+    const bool whole = count == (rowEnd - rowBegin) * group; // nearly always true, and divisions are slow
     WorkTile workTile{ordinals,
                       static_cast<int32_t>(packed),
                       static_cast<int32_t>(count),
@@ -187,12 +188,12 @@ void WorkTileBuilder::addWorkTiles(const OrdinalRange &ordinals, int64_t rowBegi
         std::minmax_element(batch_->qPos.begin() + workTile.rowBegin, batch_->qPos.begin() + workTile.rowEnd);
     for (const Seen &one : seen)
       addSegments(one, *least, *greatest, kernel, workTile, work.segments);
-    // Of nothing, too, there are results.
+    // The first operand's results exist even if the rows see none of its tokens.
     if (manifest_->returnsFirst() && (static_cast<size_t>(workTile.segmentBegin) == work.segments.size() ||
                                       work.segments[static_cast<size_t>(workTile.segmentBegin)].operand != 0))
       work.segments.insert(work.segments.begin() + workTile.segmentBegin, PlanSegment{.operand = 0});
     workTile.segmentEnd = static_cast<int32_t>(work.segments.size());
-    // Whether a task without keys stands in a list must not depend on what others share.
+    // Whether a task without keys is in a list must not depend on what other rows share.
     if (fixedSplit_ && partial && !sink && workTile.tiles == 0) {
       work.omitted = true;
       continue;
@@ -221,7 +222,7 @@ void WorkTileBuilder::segmentsOf(const Batch &batch, const Work &work, WorkTile 
                 manifest_->kernels[static_cast<size_t>(work.kernel)], workTile, segments);
 }
 
-/// The work tiles of heads with the same work.
+/// Adds the work tiles of heads with the same work.
 void WorkTileBuilder::addRange(const OrdinalRange &ordinals, Work &work) {
   setHeads(ordinals);
   rangeTokens_ = 0;
@@ -239,7 +240,7 @@ void WorkTileBuilder::addRange(const OrdinalRange &ordinals, Work &work) {
     }
     addWorkTiles(ordinals, first, last, {&seen, 1}, partial, false, work);
   }
-  // A list joins rows that are neighbours by chance, which a request of fixed splits must not notice.
+  // A list joins rows that are neighbours by chance, which must not affect a sequence with fixed splits.
   const bool lists = strategy_ == Strategy::Flatten && !fixedSplit_ &&
                      takesLists(manifest_->kernels[static_cast<size_t>(work.kernel)]);
   for (size_t g = 0; g < groups_.size(); ++g) {
@@ -250,7 +251,7 @@ void WorkTileBuilder::addRange(const OrdinalRange &ordinals, Work &work) {
     const Group &group = groups_[g];
     const std::span<const Seen> seen(seen_.data() + group.seenBegin,
                                      static_cast<size_t>(group.seenEnd - group.seenBegin));
-    // Rows that only shared work tiles serve need none of their own, unless someone has to add the sink.
+    // Rows that only shared work tiles serve need no work tile of their own, unless one has to add the sink.
     if (fixedSplit_ && (group.workTiles > 0 || manifest_->sinkLogits)) {
       addWorkTiles(ordinals, group.rowBegin, group.rowEnd, seen, true, false, work);
       if (manifest_->sinkLogits)

@@ -1,8 +1,8 @@
-//===- WorkTiles.h - From a batch to work tiles of work ------------------*- C++ -*-===//
+//===- WorkTiles.h - From a batch to work tiles ---------------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Rows that see the same are a group (Groups.cpp). Its rows are cut into tiles, and each tile with the
-// segments that its rows see is a work tile (WorkTiles.cpp); tokens that few rows see can stand in a list
-// (Lists.cpp).
+// Rows that see the same instances are a group (Groups.cpp). Its rows are cut into tiles, and each tile with
+// the segments that its rows see is a work tile, a work tile (WorkTiles.cpp). Tokens that few rows see can be
+// in a list (Lists.cpp).
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_PLAN_UNITS_H
@@ -17,8 +17,8 @@ public:
   /// Fills `work`; reads `ends` from the batch or the manifest.
   void build(const Manifest &manifest, const Batch &batch, const PlanOptions &options, Work &work);
 
-  /// The segments of a work tile of the last build, as this batch has it, which differs in lengths and
-  /// positions only. `workTile` gets the number of tiles.
+  /// Computes the segments of a work tile of the last build for this batch, which differs only in lengths and
+  /// positions. `workTile` gets the number of tiles.
   void segmentsOf(const Batch &batch, const Work &work, WorkTile &workTile,
                   std::vector<PlanSegment> &segments);
 
@@ -36,23 +36,23 @@ private:
   std::vector<Group> groups_;
   std::vector<int32_t> groupOfRow_;
   std::vector<Seen> seen_, shared_;
-  int32_t spreadClass_ = -1; ///< the class of which these are
+  int32_t spreadClass_ = -1; ///< the class of seen_ and shared_
   bool allNestedShared_ = false;
   std::vector<Seen> nested_; ///< instances that several groups see
   struct Listed {
     int32_t slot;
-    std::vector<int32_t> rows; ///< counted from the tile's first
+    std::vector<int32_t> rows; ///< counted from the tile's first row
   };
   std::vector<Listed> list_;
   std::vector<std::vector<Visibility>> visibilities_; ///< what each class sees of each operand
-  OrdinalRange ordinals_{};                           ///< the heads at hand
+  OrdinalRange ordinals_{};                           ///< the current heads
   IntervalList possible_, certain_;
   const Manifest *manifest_ = nullptr;
   const Batch *batch_ = nullptr;
   Strategy strategy_ = Strategy::Flatten;
   bool fixedSplit_ = false;
   std::span<const int32_t> ends_;
-  int64_t rangeTokens_ = 0; ///< in segments of the heads at hand
+  int64_t rangeTokens_ = 0; ///< in segments of the current heads
 
   void findGroups();
   int chooseKernel(std::span<const OrdinalRange> ranges);
@@ -67,7 +67,7 @@ private:
   const Argument &argumentOf(int32_t operand) const {
     return manifest_->argumentOf(manifest_->operands[static_cast<size_t>(operand)]);
   }
-  /// The tokens of an instance that the heads at hand have; and which of the operand's lists they are.
+  /// The index of the operand's list of tokens of an instance, for the current heads.
   size_t listOf(const Seen &seen) const {
     return batch_->operands[static_cast<size_t>(seen.operand)].listOf(
         static_cast<size_t>(seen.instance), ordinals_.placeIn(argumentOf(seen.operand)));

@@ -10,9 +10,9 @@ namespace attn::rt {
 
 namespace {
 
-constexpr int64_t mostWork = std::numeric_limits<int32_t>::max() / 2; ///< what a warp's counter may reach
+constexpr int64_t mostWork = std::numeric_limits<int32_t>::max() / 2; ///< the limit of a warp's counter
 
-/// The caches of an operation: the first is read, or the only one, the last is written.
+/// The caches of an operation: the first, or the only one, is read; the last is written.
 std::vector<Argument> cachesOf(const Manifest &manifest) {
   std::vector<Argument> caches;
   std::copy_if(manifest.arguments.begin(), manifest.arguments.end(), std::back_inserter(caches),
@@ -20,7 +20,7 @@ std::vector<Argument> cachesOf(const Manifest &manifest) {
   return caches;
 }
 
-/// How rows outside of a cache hold numbers.
+/// The dtype of rows outside of a cache.
 DType rowType(const Manifest &manifest, bool keys) {
   const std::string_view name = keys ? "k" : "v";
   for (const Argument &argument : manifest.arguments)
@@ -144,7 +144,7 @@ Status CacheKernel::bind(const DeviceRows &cache, const DeviceRows &rows, Device
     s.bound["status"] = status;
   }
   if (cache.count != s.slots)
-    s.listed = -1; // the list was checked against another number
+    s.listed = -1; // the list was checked against another number of slots
   s.slots = s.written = cache.count;
   s.rows = s.capacity;
   s.stale = true;
@@ -169,7 +169,7 @@ Status CacheKernel::setRows(const RowLists &lists) {
                    std::to_string(count) + (count > s.capacity ? ": reserve more" : ", more than are bound"));
   if (Status status = s.checker.check(s.info.role, lists, s.slots, s.written); !status)
     return status;
-  s.listed = -1; // until all is there
+  s.listed = -1; // until the lists are complete
   s.staging[0] = static_cast<int32_t>(count);
   const std::span<const int32_t> first = s.reads() ? lists.from : lists.to;
   std::copy(first.begin(), first.end(), s.staging.begin() + 8);

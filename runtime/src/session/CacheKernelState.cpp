@@ -8,7 +8,7 @@
 using namespace attn::rt;
 
 constexpr int64_t chunkBytes = 16;
-constexpr int64_t metaWordBytes = 4; ///< what layers of metadata are counted in
+constexpr int64_t metaWordBytes = 4; ///< layers of metadata are counted in words
 
 int64_t attn::rt::codesBytes(const Argument &cache, bool keys) {
   const StorePart part = storeOf(cache).part(keys);
@@ -101,7 +101,7 @@ Status CacheKernel::State::bindCache(const Argument &cache, const DeviceRows &gi
   return {};
 }
 
-/// What a kernel need not have.
+/// Binds metadata, if the kernel has it.
 Status CacheKernel::State::bindMeta(Part meta, const StorePart &part, int64_t slots) {
   if (!hasParameter(meta.buffer))
     return {};

@@ -11,9 +11,9 @@ namespace attn::rt {
 
 constexpr int64_t sectorBytes = 32;
 
-/// Of a layer's keys or values, for one slot.
+/// Bytes of a slot's keys or values in one layer.
 int64_t codesBytes(const Argument &cache, bool keys);
-/// Of a layer, for so many slots; of given scales as they are.
+/// Bytes of a layer's metadata for `slots` slots; of given scales, all their bytes.
 int64_t metadataBytes(const Argument &cache, bool keys, int64_t slots);
 
 struct CacheKernel::State {
@@ -37,9 +37,10 @@ struct CacheKernel::State {
   int32_t layers = 0, reservedLayers = 0;
   int blocks = 0;
   std::optional<int> givenBlocks = {};
-  int64_t slots = -1, rows = -1, written = -1; ///< of what is bound: `written` of the cache that is written
-  int64_t listed = -1;                         ///< rows that are set
-  DeviceAddress list = 0;                      ///< where launches find them
+  int64_t slots = -1, rows = -1,
+          written = -1;   ///< of the bound memory: `written` of the cache that is written
+  int64_t listed = -1;    ///< number of rows that are set
+  DeviceAddress list = 0; ///< the lists that launches read
   std::vector<int32_t> staging = {};
   RowChecker checker = {};
 
@@ -51,12 +52,12 @@ struct CacheKernel::State {
 
   Status bindRows(const DeviceRows &given);
   Status bindCache(const Argument &cache, const DeviceRows &given);
-  /// Lists lie behind a sector with the number of rows.
+  /// Sets the memory of the lists, which follow a sector with the number of rows.
   void useList(DeviceAddress at);
   Status launchKernel();
 
 private:
-  /// Memory of keys or values, or of their metadata.
+  /// The memory of keys or values, or of their metadata.
   struct Part {
     std::string name, buffer, layer;
     DeviceAddress address;

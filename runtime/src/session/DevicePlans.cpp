@@ -15,7 +15,7 @@ Status Session::useDevicePlan(const DevicePlan &plan) {
   const KernelInfo &planning = s.manifest.kernels[static_cast<size_t>(launch->kernels.front())];
   PlanCapacity capacity = plan.capacity;
   capacity.scratch *= gridBlocks(planning, capacity.tasks, 1, mostPlanBlocks);
-  // Memory first: a failure changes nothing.
+  // Allocates first: a failure changes nothing.
   std::vector<std::pair<std::string, size_t>> parts;
   size_t bytes = 0;
   const auto place = [&](const std::string &name, int64_t size) {
@@ -41,7 +41,7 @@ Status Session::useDevicePlan(const DevicePlan &plan) {
                                   [](const auto &staged) { return staged.first == planMemory; });
     const Buffer &memory = own == s.stagedBuffers.end() ? s.buffers[planMemory] : own->second;
     return s.device.fill(memory.address(), 0,
-                         bytes); // until the first plan is made there is one without tasks
+                         bytes); // until the first plan is made, the plan has no tasks
   };
   if (Status status = stage(); !status) {
     s.unstage();
@@ -91,7 +91,8 @@ Status Session::launchPlan() {
   State &s = *state_;
   if (!s.plansOnDevice)
     return inputError("launchPlan of '" + s.manifest.entry + "' before useDevicePlan");
-  for (BoundKernel &kernel : s.kernels) // the others may want what only a run binds: strides of its tensors
+  for (BoundKernel &kernel :
+       s.kernels) // the other kernels may need what only a run binds: strides of its tensors
     if (s.stale && kernel.info->role == KernelInfo::Role::Plan)
       if (Status status = s.fillValues(kernel); !status)
         return status;

@@ -9,17 +9,17 @@
 
 namespace attn::rt {
 
-/// Blocks of the launch that makes a plan: each makes all of it and writes a share, so that more of them
-/// would save less and less.
+/// The most blocks of the launch that makes a plan: each block makes all of the plan and writes a share, so
+/// that further blocks save less and less.
 inline constexpr int64_t mostPlanBlocks = 16;
 
-/// Turns of a walking kernel's warps over so many elements.
+/// The iterations of a walking kernel's warps over `elements` elements.
 constexpr int64_t walkTurns(const KernelInfo &kernel, int64_t elements) {
   return (elements + kernel.rowsPerWarp - 1) / kernel.rowsPerWarp * kernel.pieces;
 }
 
-/// Blocks of a launch over so many elements in each of `layers`: one for each element, or, where warps walk,
-/// what they have to do at once, `most` at most and one at least.
+/// Blocks of a launch over `elements` elements in each of `layers` layers: one for each element or, if warps
+/// walk, enough for all iterations at once, at least one and at most `most`.
 constexpr int64_t gridBlocks(const KernelInfo &kernel, int64_t elements, int64_t layers, int64_t most) {
   if (kernel.rowsPerWarp == 0)
     return elements;

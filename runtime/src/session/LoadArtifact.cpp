@@ -14,7 +14,7 @@ namespace {
 
 using Candidates = std::vector<const Artifact *>;
 
-/// What is named, each once, in order: "'decode', 'append'".
+/// Lists names, each once, in order: "'decode', 'append'".
 template <typename Name> std::string listed(const Candidates &candidates, Name name) {
   std::vector<std::string> names;
   for (const Artifact *candidate : candidates)
@@ -29,7 +29,7 @@ template <typename Name> std::string listed(const Candidates &candidates, Name n
 std::string entryOf(const Artifact &artifact) { return "'" + artifact.manifest.entry + "'"; }
 std::string targetOf(const Artifact &artifact) { return artifact.manifest.target; }
 
-/// 90 of "sm_90a"; -1 of what is no target.
+/// The generation of a target: 90 for "sm_90a"; -1 for any other text.
 int generationOf(std::string_view target) {
   constexpr std::string_view prefix = "sm_";
   int generation = -1;
@@ -38,8 +38,9 @@ int generationOf(std::string_view target) {
   return generation;
 }
 
-/// Whether a GPU of this compute capability runs it: of a target with an `a` that generation alone does, of
-/// another all that are as new, where there is PTX, and cubins those of the same first digits.
+/// Whether a GPU of this compute capability runs the artifact. A target with an `a` runs on that generation
+/// alone. Another target runs on all newer GPUs if there is PTX, and its cubins on GPUs with the same first
+/// digit.
 bool runs(int computeCapability, const Artifact &artifact) {
   const std::string &target = artifact.manifest.target;
   const int made = generationOf(target);

@@ -1,7 +1,7 @@
 //===- PlanBuffers.h - A plan's arrays in device memory ---------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The arrays of PlanRecords.def with sizes and contents: what a session allocates,
-// and what it copies. Neither knows one of them by name.
+// The arrays of PlanRecords.def with sizes and contents: what a session allocates and
+// copies. No code here knows an array by name.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_SESSION_PLANBUFFERS_H
@@ -12,18 +12,18 @@
 
 namespace attn::rt {
 
-/// What an array's buffer is made for.
+/// The size of an array's buffer.
 struct PlanBuffer {
   int64_t elements = 0;     ///< of partial arrays: rows
-  int64_t elementBytes = 0; ///< of one of those
+  int64_t elementBytes = 0; ///< bytes of an element, or of a row
   MemoryUse use = MemoryUse::Plain;
 };
 std::array<PlanBuffer, planArrayCount> planBuffers(const PlanCapacity &capacity, const Manifest &manifest);
 
-/// The name of the one allocation for all arrays that plans fill. Partial arrays have allocations of their
+/// The name of the one allocation for all arrays that plans fill. Each partial array has an allocation of its
 /// own.
 inline constexpr const char *planMemory = "plan";
-/// Where the arrays lie in it, with room between them: what is read behind an array was never written.
+/// The offsets of the arrays in it, with gaps: reads past the end of an array find unwritten memory.
 struct PlanPlaces {
   std::array<size_t, planArrayCount> offsets{};
   size_t bytes = 0;
@@ -31,25 +31,25 @@ struct PlanPlaces {
 };
 PlanPlaces planPlaces(std::span<const PlanBuffer> buffers);
 
-/// The arrays of a plan on the host, in the form that the device has them in.
+/// The arrays of a plan on the host, in the form of the device.
 struct PlanView {
 #define ATTN_PLAN_ARRAY(Id, name, member, Element, ...) std::span<const Element> member = {};
 #include "attn_rt/artifact/PlanRecords.def"
-  int64_t partialRows = 0, partialTokens = 0, scoreWords = 0; ///< of its partial arrays
+  int64_t partialRows = 0, partialTokens = 0, scoreWords = 0; ///< rows of its partial arrays
 };
 
-/// What an array of a plan holds. Partial arrays have rows and no contents.
+/// The contents of an array of a plan. Partial arrays have rows but no contents.
 struct PlanContent {
   const void *data = nullptr;
   int64_t elements = 0;
 };
 std::array<PlanContent, planArrayCount> planContents(const PlanView &view);
 
-/// Whether an array may differ in a plan that was only extended (Planner::update): what tasks read does, of
-/// which blocks start with a copy.
+/// Whether an array may change in a plan that was only extended (Planner::update): the segments that tasks
+/// read, and the blocks' first records, which hold a copy.
 constexpr bool extends(PlanArray array) { return array == PlanArray::Segments || array == PlanArray::Starts; }
 
-/// A record for each block: its first task and that one's first segment.
+/// Fills a record for each block: its first task and that task's first segment.
 void fillStarts(const Plan &plan, std::vector<PlanStart> &starts);
 
 } // namespace attn::rt

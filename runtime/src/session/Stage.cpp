@@ -1,8 +1,8 @@
 //===- Stage.cpp - What a session is given, checked before it is kept -----===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A step brings tables and a plan, which belong together: launches that are recorded read
-// both. So all that can be refused, and all memory that is needed, comes first. Where it
-// fails the session is as it was, and launches go on with the last step.
+// A step brings tables and a plan, which belong together: recorded launches read both. So
+// all checks and all allocations come first. If one fails, the session is unchanged, and
+// launches still run the last step.
 //
 //===----------------------------------------------------------------------===//
 #include "session/State.h"
@@ -105,7 +105,7 @@ Status Session::State::commitTable(StagedTable &staged) {
   if (table.bytes.size() == bytes &&
       (bytes == 0 || !std::memcmp(table.bytes.data(), staged.values.data(), bytes)))
     return {};
-  table.bytes.clear(); // unknown until the copy is done
+  table.bytes.clear(); // unknown until the copy is complete
   if (Status status = device.copyIn(table.buffer.address(), staged.values.data(), bytes); !status)
     return status;
   const auto *first = reinterpret_cast<const uint8_t *>(staged.values.data());
@@ -144,7 +144,8 @@ Status Session::State::stageOperand(const OperandBatch &operand, const std::stri
                       "table, got " +
                       std::to_string(operand.maxPages));
   const auto instances = static_cast<int64_t>(operand.instances());
-  const int64_t lists = instances ? std::ssize(operand.lengths) / instances : 1; // ragged: of each head
+  const int64_t lists =
+      instances ? std::ssize(operand.lengths) / instances : 1; // one per head if ragged
   stageDim(prefix + "instances", instances);
   stageDim(prefix + "pages", operand.pages);
   stageDim(wide, columns);
@@ -171,8 +172,8 @@ Status Session::State::stageOperand(const OperandBatch &operand, const std::stri
 }
 
 Status Session::State::stageTables(const Batch &batch, std::span<const DimValue> more) {
-  // How slots lie is said with each launch; strides of the last one need not fit a batch of other sizes.
-  // Launches that are fixed keep theirs.
+  // Each launch gives the strides of slots; strides of the last launch need not fit a batch of other sizes.
+  // Fixed launches keep theirs.
   for (Slot &slot : slots)
     if (!fixed && !slot.strides.empty()) {
       slot.strides.clear();
@@ -219,7 +220,7 @@ void Session::State::unstage() {
   stagedTables.clear();
 }
 
-/// Stages the records of a plan in the form in which the device reads them.
+/// Stages the records of a plan in the form that the device reads.
 Status Session::State::stagePlan(const Plan &plan, const PlanCapacity &room) {
   if (plansOnDevice)
     return inputError("'" + manifest.entry + "' makes its plans on the device: useDevicePlan was called");
@@ -227,9 +228,9 @@ Status Session::State::stagePlan(const Plan &plan, const PlanCapacity &room) {
     return inputError("the plan was made for another kernel than '" + manifest.entry + "'");
   if (Status status = checkFixed(plan); !status)
     return status;
-  // A plan that was only extended differs in what tasks read, of which blocks start with a copy.
+  // An extended plan differs only in what tasks read, and in the blocks' first records, which hold a copy.
   const bool extended = plan.structure != 0 && plan.structure == planStructure;
-  if (!extended) { // how many lists there are stands before where they start
+  if (!extended) { // the number of lists precedes their begins
     mergeStart.assign({static_cast<int32_t>(plan.mergeRows.size())});
     mergeStart.insert(mergeStart.end(), plan.mergeStart.begin(), plan.mergeStart.end());
   }
@@ -272,7 +273,7 @@ Status Session::State::commitPlan(const Plan &plan) {
   if (!extended)
     if (Status status = device.copyPieces(memory, pieces); !status)
       return status;
-  for (size_t i = 0; extended && i < pieces.size(); ++i) // what lies between them stays
+  for (size_t i = 0; extended && i < pieces.size(); ++i) // the arrays between them are unchanged
     if (Status status = device.copyIn(memory + pieces[i].offset, pieces[i].from, pieces[i].bytes); !status)
       return status;
   planStructure = plan.structure;

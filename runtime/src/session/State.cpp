@@ -32,7 +32,7 @@ Status Session::State::allocate(const std::string &name, int64_t bytes, MemoryUs
       return inputError("'" + name + "' has " + std::to_string(buffer.bytes()) +
                         " bytes, at an address that launches were fixed with, and is asked to have " +
                         std::to_string(bytes) + ": bind and reserve the most before fixLaunch");
-    buffer.reset(); // before the new one is asked for: both might not fit
+    buffer.reset(); // freed before the new one is allocated: both might not fit
     addresses.erase(name);
     Result<Buffer> made = Buffer::create(device, static_cast<size_t>(bytes), name, use);
     if (!made)
@@ -100,7 +100,7 @@ Result<uint64_t> Session::State::valueOf(const Parameter &param, const KernelInf
   case Parameter::Kind::Scale:
     return word(static_cast<float>(manifest.scale));
   case Parameter::Kind::Map:
-    break; // its argument points to the map itself
+    break; // the argument points to the map itself
   }
   return uint64_t{0};
 }
@@ -115,7 +115,7 @@ Status Session::State::fillValues(BoundKernel &kernel) {
   return {};
 }
 
-/// A kernel that makes plans needs what only useDevicePlan sets.
+/// Fills stale values. A kernel that makes plans needs values that only useDevicePlan sets.
 Status Session::State::fillStale() {
   for (BoundKernel &kernel : kernels)
     if (stale && (kernel.info->role != KernelInfo::Role::Plan || plansOnDevice))
@@ -191,8 +191,8 @@ Status Session::State::clearUnwritten() {
   return {};
 }
 
-/// Walking kernels of a launch that was fixed have as many blocks as are resident at once, for as many
-/// elements as a plan may have.
+/// Launches a kernel. Walking kernels of a fixed launch have as many blocks as are resident at once, for as
+/// many elements as a plan may have.
 Status Session::State::launch(const LaunchInfo &launch) {
   const std::span<const int> planned = manifest.plannedKernels();
   const auto choice =
@@ -259,7 +259,7 @@ Status Session::State::checkFixed(const Plan &plan) const {
   return {};
 }
 
-/// Dimensions that a kernel takes, or sees a tensor through.
+/// Checks the dimensions that a kernel reads, or through which it sees a tensor.
 Status Session::State::checkFixedDims() const {
   if (!fixed)
     return {};
@@ -272,7 +272,7 @@ Status Session::State::checkFixedDims() const {
   for (const auto &[name, bound] : maps)
     for (const auto &dim : bound.info->dims)
       taken.insert(dim.of.begin(), dim.of.end());
-  // Strides are a launch's own, as addresses are; sizes of tensors that lie densely are not.
+  // Strides belong to a launch, as addresses do; sizes of dense tensors do not.
   for (const std::string &name : std::exchange(taken, {}))
     if (!strideDims.count(name))
       taken.insert(name);

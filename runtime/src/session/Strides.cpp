@@ -79,7 +79,7 @@ Status Session::State::setStrideDims() {
           parts.emplace_back(tensor.name, lie[tensor.name]);
       const bool given = std::any_of(parts.begin(), parts.end(),
                                      [&](const auto &part) { return strides.count(part.first) > 0; });
-      if (!given) { // a launch will say
+      if (!given) { // a launch will give them
         dims.erase(prefix + std::string(sizeName(StoreSize::PageBytes)));
         continue;
       }
@@ -112,13 +112,13 @@ Status Session::State::setStrideDims() {
 
 namespace {
 
-/// Calls `copy` with where each run of bytes begins that lie behind one another in both, in memory and in the
-/// dense tensor, and how long it is.
+/// Calls `copy` for each run of bytes that are contiguous in memory and in the dense tensor, with its offsets
+/// in both and its length.
 template <typename Copy> Status eachRun(const StridedShape &tensor, Copy &&copy) {
   const StridedShape dense = StridedShape::dense(tensor.dtype, tensor.shape);
   if (tensor.isEmpty())
     return {};
-  size_t outer = tensor.shape.size(); // axes in front of the run
+  size_t outer = tensor.shape.size(); // axes outside the run
   while (outer > 0 && (tensor.shape[outer - 1] == 1 || tensor.strides[outer - 1] == dense.strides[outer - 1]))
     --outer;
   int64_t bytes = static_cast<int64_t>(dtypeSize(tensor.dtype)), runs = 1;
@@ -149,9 +149,9 @@ Status Session::State::copyIn(const std::string &name, const Tensor &tensor) {
     return lies.error();
   if (Status status = allocate(name, lies->span().value_or(0)); !status)
     return status;
-  if (device.kind() == "host") { // what lies between stays unwritten there, and who reads it is found
-    // Tiles of dense instances reach into what lies behind these, which is others' memory: numbers, and none
-    // that may count.
+  if (device.kind() == "host") { // memory between lines stays unwritten there, so that reads of it are found
+    // Tiles of dense instances read past the end of an instance. On a GPU they find other numbers there,
+    // which must not count: NaN stands for these.
     constexpr uint8_t ofNaN = 0xff;
     if (isOfDenseStore(name))
       if (Status status = device.fill(addresses[name], ofNaN, static_cast<size_t>(lies->span().value_or(0)));

@@ -12,13 +12,15 @@ namespace attn::rt {
 
 namespace {
 
-constexpr int64_t mostElements = std::numeric_limits<int32_t>::max(); ///< of a tensor, in what kernels count
-constexpr int64_t mostPages = int64_t{1} << 29;                       ///< two rounds of the ring in 31 bits
-constexpr int64_t sumWords = 4, spanWords = 2; ///< that a block tells the others; behind those of all
+constexpr int64_t mostElements =
+    std::numeric_limits<int32_t>::max();        ///< of a tensor; kernels use i32
+constexpr int64_t mostPages = int64_t{1} << 29; ///< two rounds of the ring fit 31 bits
+constexpr int64_t sumWords = 4,
+                  spanWords = 2; ///< words that a block passes to the others, after the words of all
 constexpr uint64_t alignment = 16;
-constexpr int64_t flagsAtOnce = 16; ///< of a list, that a lane reads
+constexpr int64_t flagsAtOnce = 16; ///< flags of a list that a lane reads at once
 
-constexpr int64_t mostFlags = int64_t{1} << 30; ///< of a list, and a round of loads more
+constexpr int64_t mostFlags = int64_t{1} << 30; ///< of a list, plus a round of loads
 
 int64_t mostOf(const std::string &size) {
   return size == "pages" ? mostPages : size == "flags" ? mostFlags : mostElements;

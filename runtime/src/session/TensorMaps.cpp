@@ -34,7 +34,7 @@ Result<int64_t> extentOf(const TensorMapInfo &info, size_t dim, const std::map<s
   return extent;
 }
 
-/// From the first byte to behind the last one; empty where that exceeds 2^63.
+/// Bytes from the first to the end of the last element; empty if that exceeds 2^63.
 std::optional<int64_t> spanOf(const BulkTensor &tensor) {
   auto span = static_cast<int64_t>(dtypeSize(tensor.dtype));
   for (size_t i = 0; i < tensor.extents.size(); ++i) {
@@ -69,7 +69,7 @@ Result<BulkTensor> resolveTensorMap(const TensorMapInfo &info, const std::map<st
   if (std::find(tensor.extents.begin(), tensor.extents.end(), 0) != tensor.extents.end()) {
     tensor.base = zero;
     std::fill(tensor.extents.begin(), tensor.extents.end(), 1);
-    for (int64_t &stride : tensor.strides) // of a tensor without elements they say nothing
+    for (int64_t &stride : tensor.strides) // strides of a tensor without elements mean nothing
       stride = std::max<int64_t>(stride, 16);
     return tensor;
   }

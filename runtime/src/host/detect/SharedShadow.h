@@ -56,7 +56,7 @@ struct Conflict {
   bool store = false;    ///< a read by a bulk store
 };
 
-/// What the async accesses of some warps may rely on: the minimum of their clocks.
+/// The knowledge that the async accesses of some warps may rely on: the minimum of their clocks.
 struct AsyncView {
   uint32_t g[kMaxAgents], a[kMaxAgents];
   uint32_t warps = 0;

@@ -1,4 +1,4 @@
-// ===- FiberNotes.h - What sanitizers are told of fibers --------*- C++ -*-===//
+//===- FiberNotes.h - What sanitizers are told of fibers --------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // AddressSanitizer and ThreadSanitizer follow the stack of a thread and must be
 // notified of every switch to another. Builds without them pay nothing for it.

@@ -97,8 +97,7 @@ struct RegisterShare {
   uint32_t waiting = 0; ///< lanes
 };
 
-inline constexpr unsigned kSwitchesPerPoll =
-    1 << 14; ///< switches between lanes of a block; they take less than a millisecond
+inline constexpr unsigned kSwitchesPerPoll = 1 << 14; ///< between polls
 
 /// Thrown when a launch is ended early (LaunchOptions::interrupted).
 struct Interrupted : std::exception {

@@ -1,8 +1,7 @@
 //===- ArtifactFile.h - Files of artifacts, taken apart ---------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The format as Artifact.cpp describes it, written a second time: files that no
-// writer makes, whose hashes are right, as someone's would be who alters one on
-// purpose.
+// The format that Artifact.cpp describes, written a second time. It makes files that no
+// writer makes but whose hashes are right, as an attacker could.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_TEST_RUNTIME_ARTIFACTFILE_H
@@ -23,7 +22,7 @@ struct FilePart {
 using FileParts = std::vector<FilePart>;
 inline constexpr uint32_t manifestKind = 0, noteKind = 1, ptxKind = 2, cubinKind = 3, hostKind = 4;
 
-/// The 16 bytes that hashBytes has the digits of.
+/// The 16 bytes whose digits hashBytes returns.
 inline std::string digest(std::string_view bytes) {
   const std::string digits = hashBytes(bytes);
   const auto value = [](char digit) { return digit <= '9' ? digit - '0' : digit - 'a' + 10; };
@@ -49,7 +48,7 @@ inline std::string pack(const FileParts &parts) {
   return bytes;
 }
 
-/// Of a file that is right.
+/// Takes a valid file apart.
 inline FileParts unpack(const std::string &bytes) {
   const auto at = [&]<typename T>(size_t offset, T value) {
     std::memcpy(&value, bytes.data() + offset, sizeof(T));
@@ -66,7 +65,7 @@ inline FileParts unpack(const std::string &bytes) {
   return parts;
 }
 
-/// With code in every form but the host's; of this function and target.
+/// An artifact of this function and target, with code in every form but the host's.
 inline Artifact sampleArtifact(const std::string &entry = "decode", const std::string &target = "sm_80") {
   Artifact artifact;
   artifact.manifest = sampleManifest();

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <gtest/gtest.h>
 
-/// The text of a file below ATTN_DATA_DIR, or the test is skipped, saying why.
+/// The text of a file below ATTN_DATA_DIR; without the file the test is skipped and says why.
 #define ATTN_DATA(text, file)                                                                                \
   const char *const folder_##text = getenv("ATTN_DATA_DIR");                                                 \
   if (!folder_##text || !*folder_##text)                                                                     \

@@ -1,8 +1,8 @@
 //===- Fuzz.h - Mutated input for the readers -------------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Byte flips, splices, truncations and the numbers that break length checks,
-// from a fixed seed: a failure repeats. A reader gives a value that stands up
-// to use, or an error that says something; the sanitizers judge the rest.
+// from a fixed seed: a failure repeats. A reader returns a usable value or an
+// error with a message; the sanitizers check the rest.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_TEST_RUNTIME_FUZZ_H
@@ -28,7 +28,7 @@ inline int rounds(int count) {
   return count * (factor ? atoi(factor) : 1);
 }
 
-/// Whether a reader gave a value. Where it gave none, its error has to blame the input, in words.
+/// Whether a reader returned a value. If not, its error must blame the input, in words.
 template <typename T> bool answered(const Result<T> &result) {
   if (result)
     return true;
@@ -76,7 +76,7 @@ inline std::string mutate(std::string text, Rng &rng) {
       text.insert(at, text.substr(below(rng, text.size() + 1), below(rng, 40)));
       break;
     default: {
-      // Replace a whole number, which random bytes rarely do.
+      // Replaces a whole number, which random bytes rarely do.
       const size_t digit = text.find_first_of("0123456789", at);
       if (digit != std::string::npos) {
         const size_t end = text.find_first_not_of("0123456789", digit);

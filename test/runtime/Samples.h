@@ -23,16 +23,16 @@ struct SampleOptions {
   int page = 16;
   Visibility visibility = {Visibility::Kind::Causal, -1, {}};
   std::vector<int32_t> ends = {};
-  int operands = 1; ///< named "kv", "kv1", …; the further ones see all
+  int operands = 1; ///< named "kv", "kv1", …; all but the first have visibility `all`
   bool sinkLogits = false;
   int bigRows = 128, keys = 64, keyAlign = 1;
   std::vector<HeadClassInfo> headClasses = {};
-  bool apart = false;     ///< operand i is of head class i, and holds its heads only
-  bool ragged = false;    ///< every operand is
+  bool apart = false;     ///< operand i is of head class i, and holds only its heads
+  bool ragged = false;    ///< every operand is ragged
   bool tensorMap = false; ///< the attend kernels read "kv.k_pages" through "kv.k.map0"
 };
 
-/// Boxes of 8 tokens of one head out of the keys of a paged store. Tokens of all pages are one dimension.
+/// Boxes of 8 tokens of one head in the keys of a paged store. Tokens of all pages are one dimension.
 inline TensorMapInfo sampleTensorMap(const SampleOptions &options, DType dtype) {
   const auto size = static_cast<int64_t>(dtypeSize(dtype));
   return {"kv.k.map0",
@@ -136,8 +136,8 @@ inline Manifest sampleManifest(const SampleOptions &options = {}) {
   return m;
 }
 
-/// One instance of operand 0 for each sequence, of these lengths and numbers of rows; positions as by
-/// default. Tables are left out: a planner does not look at them.
+/// One instance of operand 0 for each sequence, with these lengths and numbers of rows, and default
+/// positions. Tables are left out: a planner does not read them.
 inline Batch simpleBatch(const std::vector<int32_t> &lengths, const std::vector<int32_t> &rows) {
   Batch batch;
   batch.qStart = {0};

@@ -38,7 +38,7 @@ TEST(ArtifactFile, RoundTrip) {
   EXPECT_EQ(second.note, "of append");
   EXPECT_EQ(second.manifest.target, "sm_90a");
   EXPECT_EQ(writeArtifacts(*back), bytes);
-  EXPECT_EQ(pack(unpack(bytes)), bytes); // the format is what the header of Artifact.cpp says
+  EXPECT_EQ(pack(unpack(bytes)), bytes); // the format is the one that Artifact.cpp's header describes
 }
 
 TEST(ArtifactFile, ThroughAFile) {

@@ -41,7 +41,7 @@ TEST(Manifest, RoundTrip) {
   EXPECT_EQ(manifest->headClasses[1].name, "streaming");
   EXPECT_EQ(manifest->visibilityOf(0, 0).kind, Visibility::Kind::And);
   EXPECT_EQ(manifest->visibilityOf(0, 1).of[1].kind, Visibility::Kind::Window);
-  EXPECT_EQ(manifest->visibilityOf(1, 1).kind, Visibility::Kind::Window); // kv1 shows all
+  EXPECT_EQ(manifest->visibilityOf(1, 1).kind, Visibility::Kind::Window); // kv1 shows everything
   EXPECT_EQ(manifest->findKernel("decode_merge")->rowsPerWarp, 1);
   EXPECT_EQ(manifest->findKernel("decode_rows16")->keyAlign, 16);
   EXPECT_EQ(manifest->findKernel("nothing"), nullptr);
@@ -71,7 +71,7 @@ TEST(Manifest, TensorMapsAreOptional) {
   EXPECT_TRUE(parseManifest(writeManifest(sampleManifest()))->tensorMaps.empty());
 }
 
-// Everything that the hardware would refuse, or take for something else.
+// Everything that the hardware would refuse or misread.
 TEST(Manifest, TensorMapErrors) {
   const std::string at = "manifest.tensor_maps[0].";
   struct Case {
@@ -218,7 +218,7 @@ void expectRefused(std::span<const Refusal> cases) {
   }
 }
 
-// A kernel that was compiled against other records than this runtime's, by what differs.
+// A kernel that was compiled against other records than this runtime's, by the kind of difference.
 TEST(Manifest, PlanLayoutErrors) {
   const Refusal cases[] = {
       {"\"packedCount\"", "\"rowCount\"",
@@ -368,7 +368,7 @@ TEST(Manifest, OperationsOnACache) {
                 .error()
                 .message.find("expected one kernel where the first is of role"),
             std::string::npos);
-  // Behind an attention's kernels it is no operation of its own.
+  // An operation on a cache after an attention's kernels is refused.
   Manifest mixed = sampleManifest();
   mixed.kernels.push_back(cacheManifest(Role::Move).kernels[0]);
   EXPECT_EQ(parseManifest(writeManifest(mixed)).error().message,

@@ -16,7 +16,7 @@ namespace {
 
 std::string message(const Status &status) { return status ? "no error" : status.error().message; }
 
-/// A manifest with paged operands as the options want them.
+/// A manifest with paged operands as the options require.
 Manifest manifestFor(const Cache &cache, const CacheBatchOptions &options) {
   Manifest m = sampleManifest({.operands = static_cast<int>(options.operands.size())});
   for (size_t o = 0; o < options.operands.size(); ++o) {
@@ -26,7 +26,7 @@ Manifest manifestFor(const Cache &cache, const CacheBatchOptions &options) {
   return m;
 }
 
-/// The numbers a row sees through one operand, by position, found as a kernel finds them.
+/// The numbers that a row sees through one operand, by position, found as a kernel finds them.
 void collectSeen(const Mirror &m, const CacheBatchOptions &options, const Batch &batch, size_t o, int32_t row,
                  std::map<int32_t, uint64_t> &seen) {
   const OperandBatch &operand = batch.operands[o];
@@ -52,7 +52,7 @@ struct Expected {
   std::vector<uint64_t> path; ///< to the row's own token
 };
 
-/// What the user's rows are to see, from the model.
+/// The tokens that the user's rows must see, from the model.
 std::vector<Expected> expectedRows(Mirror &m, std::span<const RowGroup> groups) {
   std::vector<Expected> rows;
   for (const RowGroup &group : groups) {
@@ -108,7 +108,7 @@ void verifyBatch(Mirror &m, const CacheBatchOptions &options, std::span<const Ro
   ASSERT_TRUE(plan) << plan.error().message;
 }
 
-// Rows on any nodes of any forest see the tokens on their path: each once, and nothing else.
+// Rows on any nodes of any forest see exactly the tokens on their path, each once.
 TEST(CacheBatch, rowsSeeTheirPaths) {
   int64_t rows = 0, drafts = 0;
   for (uint64_t seed = 1; seed <= static_cast<uint64_t>(rounds(50)); ++seed) {
@@ -183,7 +183,7 @@ TEST(CacheBatch, rowsSeeTheirPaths) {
   EXPECT_GT(drafts, 50);
 }
 
-// Step after step in place: what rows see is right after each, and it is built again only where it has to be.
+// After each step in place, rows see the right tokens, and the batch is rebuilt only if it must be.
 TEST(CacheBatch, updatesInPlace) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -211,8 +211,7 @@ TEST(CacheBatch, updatesInPlace) {
     for (int i = 0; i < 60; ++i) {
       CacheStep step;
       for (const RowGroup &group : groups)
-        if (m.cache.isLeaf(group.node) &&
-            (recent || below(rng, 4))) // the window of those that stand still moves on
+        if (m.cache.isLeaf(group.node) && (recent || below(rng, 4))) // the window of other nodes also moves
           step.append.push_back({group.node, 1});
       ASSERT_TRUE(m.apply(step));
       const CacheBatch before = made;
@@ -228,7 +227,7 @@ TEST(CacheBatch, updatesInPlace) {
         return;
     }
     EXPECT_GT(updates, recent ? 2 * builds / 3 : 5 * builds);
-    // Anything but appends asks for a new batch.
+    // Any change but an append requires a new batch.
     ASSERT_TRUE(builder.build(m.cache, groups, made));
     EXPECT_TRUE(builder.update(m.cache, made));
     m.createRoot();
@@ -250,7 +249,7 @@ TEST(CacheBatch, oneInstancePerNode) {
   CacheBatch made;
   const std::vector<RowGroup> groups{{answers[1]}, {thoughts[1]}, {answers[0]}};
   ASSERT_TRUE(BatchBuilder().build(m.cache, groups, made));
-  // As named: B, C, A; depth first B, A, C, since the row on B came first.
+  // The user names B, C, A; depth first the order is B, A, C, since the row on B came first.
   EXPECT_EQ(made.userRow, (std::vector<int32_t>{0, 2, 1}));
   EXPECT_EQ(made.batchRow, (std::vector<int32_t>{0, 2, 1}));
   const OperandBatch &kv = made.batch.operands[0];
@@ -260,7 +259,7 @@ TEST(CacheBatch, oneInstancePerNode) {
   EXPECT_EQ(kv.rowFirst, (std::vector<int32_t>{0, 0, 0, 1, 2}));
   EXPECT_EQ(kv.rowLast, (std::vector<int32_t>{3, 2, 1, 2, 3}));
   EXPECT_EQ(made.batch.qPos, (std::vector<int32_t>{9, 9, 8}));
-  // Nodes that no row sees are no instances.
+  // A node that no row sees has no instance.
   ASSERT_TRUE(BatchBuilder().build(m.cache, std::vector<RowGroup>{{thoughts[1]}}, made));
   EXPECT_EQ(made.nodes[0], (std::vector<NodeId>{root, thoughts[1]}));
 }
@@ -277,7 +276,7 @@ TEST(CacheBatch, aTreeOfOnePathIsASequence) {
   EXPECT_EQ(made.batch.operands[0].lengths, (std::vector<int32_t>{8, 2, 2}));
 }
 
-// Every place where a chain can end is where tokens differ in who sees them.
+// A chain may end wherever tokens differ in the rows that see them.
 TEST(CacheBatch, aDraftIsAsManyInstancesAsChains) {
   for (int32_t draftPage : {1, 16}) {
     Mirror m({16, draftPage, {{"all", 2000, 0, 0, 0}}});
@@ -343,7 +342,8 @@ TEST(CacheBatch, longRunsAreCutIntoSeveralInstances) {
   verifyBatch(m, options, std::vector<RowGroup>{{root}}, made);
 }
 
-// A node that has got or lost tokens, or is no more, is told from what moves no token of its rows.
+// A node that has gained or lost tokens, or was pruned, is told from a change that moves no token of its
+// rows.
 TEST(CacheBatch, noticesThatANodeHasChanged) {
   Mirror m({4, 1, {{"all", 640, 0, 0, 0}}});
   const NodeId a = m.createRoot(), b = m.createRoot(), other = m.createRoot();
@@ -361,7 +361,7 @@ TEST(CacheBatch, noticesThatANodeHasChanged) {
   };
   const auto isStale = [&](const std::string &why) {
     EXPECT_FALSE(counts.areCurrent(batch));
-    for (int i = 0; i < 2; ++i) // as long as nothing is done about it
+    for (int i = 0; i < 2; ++i) // until the batch is rebuilt
       EXPECT_EQ(message(checkCurrent(batch, counts)), why);
   };
   build();
@@ -421,7 +421,7 @@ TEST(CacheBatch, refusesWithTheNodeNamed) {
   EXPECT_EQ(build(none, {{root}}), "operands[0]: expected one of 2 head classes, got 2");
   none.maxPages = -1;
   EXPECT_EQ(build(none, {{root}}), "maxPages: expected at least 0, got -1");
-  // The row at 20 would see 13, in a page that went back when the root was branched at 21.
+  // The row at 20 would see 13, in a page that was freed when the root was branched at 21.
   EXPECT_EQ(build(streaming, {{children[0]}}), "no error");
   EXPECT_EQ(
       build(streaming, {{root, 5}, {children[0]}}),
@@ -431,7 +431,7 @@ TEST(CacheBatch, refusesWithTheNodeNamed) {
       build(streaming, {{root, 20}}),
       "the row at position 4 of node 1 sees position 4, which class 'streaming' has given back from node 1: "
       "rows are launched before the next change to their node");
-  EXPECT_EQ(build(streaming, {{root, 2}}), "no error"); // 19 sees 12, where what was kept begins
+  EXPECT_EQ(build(streaming, {{root, 2}}), "no error"); // 19 sees 12, the first token that was kept
   EXPECT_EQ(
       build(streaming, {{root, 3}, {children[0]}}),
       "the row at position 18 of node 1 sees position 11, which class 'streaming' has given back from node "
@@ -444,7 +444,7 @@ TEST(CacheBatch, refusesWithTheNodeNamed) {
                                                        " sees position 14, which class 'streaming' has given "
                                                        "back from node 1: rows are launched before the "
                                                        "next change to their node");
-  // And what was refused leaves no trace in the builder.
+  // A refusal leaves no trace in the builder.
   BatchBuilder builder(both);
   CacheBatch made;
   EXPECT_FALSE(builder.build(m.cache, std::vector<RowGroup>{{root}, {gone}}, made));

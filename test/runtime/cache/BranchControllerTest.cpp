@@ -29,7 +29,7 @@ TEST(BranchController, decidesAboutEveryLeafInOrder) {
   EXPECT_EQ(asked[0].node, first);
   EXPECT_EQ(asked[1].end, 3);
   ASSERT_EQ(grown->rows.size(), 3U);
-  EXPECT_EQ(grown->rows[0].node, second); // what continues comes first, as its token does
+  EXPECT_EQ(grown->rows[0].node, second); // the leaf that continues comes first, as its token does
   EXPECT_EQ(grown->movement.writes[0].row, 0);
   EXPECT_EQ(grown->movement.writes[0].to.slot, 3);
   EXPECT_EQ(cache.children(first), grown->children);

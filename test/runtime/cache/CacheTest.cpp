@@ -35,7 +35,7 @@ TEST(Cache, aNodeIsARunOverPages) {
   EXPECT_EQ(spans[1].firstToken, 4);
   EXPECT_EQ(spans[1].tokens, 3);
   EXPECT_EQ(m.cache.freePages(0), 6);
-  // And from a page to its node.
+  // The inverse: from a page to its node.
   EXPECT_EQ(m.cache.pageUse(0, 1)->node, root);
   EXPECT_EQ(m.cache.pageUse(0, 1)->firstToken, 4);
   EXPECT_FALSE(m.cache.pageUse(0, 2));
@@ -74,7 +74,7 @@ TEST(Cache, pruneFreesTheSubtreeAndTheParentGrowsAgain) {
   ASSERT_TRUE(m.apply({{children[0]}, {}, {}}));
   EXPECT_EQ(m.cache.freePages(0), 5);
   EXPECT_FALSE(m.cache.contains(grandchildren[1]));
-  // In one step: the last child goes, and its parent goes on.
+  // In one step, the last child is removed and its parent grows.
   ASSERT_TRUE(m.apply({{children[1]}, {{root, 3}}, {}}));
   EXPECT_TRUE(m.cache.isLeaf(root));
   EXPECT_EQ(m.cache.freePages(0), 5);
@@ -114,7 +114,7 @@ TEST(Cache, forkCopiesTheLastPartialPage) {
   EXPECT_EQ(m.cache.freePages(0), 4);
   EXPECT_EQ(message(m.cache.append(joint, 1)), "append of 1 tokens to node 2: it was evicted, and only nodes "
                                                "below it can grow");
-  // Alone again, the leaf has all of its tokens to itself.
+  // Alone again, the leaf owns all of its tokens.
   ASSERT_TRUE(m.cache.prune(twin));
   EXPECT_EQ(pagesOf(m.cache, leaf), before);
   EXPECT_EQ(m.cache.roots(), std::vector<NodeId>{leaf});
@@ -126,7 +126,7 @@ TEST(Cache, forkOfWholePagesCopiesNothing) {
   Mirror m(small(3));
   const NodeId leaf = m.createRoot();
   ASSERT_TRUE(m.append(leaf, 12));
-  ASSERT_TRUE(m.fork(leaf)); // though no page is left
+  ASSERT_TRUE(m.fork(leaf)); // although no page is left
   const Result<NodeId> third = m.fork(leaf);
   ASSERT_TRUE(third);
   EXPECT_EQ(m.cache.nodeCount(), 4);
@@ -145,13 +145,13 @@ TEST(Cache, commitKeepsThePathAndDropsTheRest) {
   //  0 ─┬─ 1 ─── 3 ─┬─ 4
   //     └─ 2        └─ 5
   ASSERT_TRUE(m.speculate(leaf, {-1, 0, 0, 1, 3, 3}));
-  EXPECT_EQ(m.cache.freePages(0), 16 - 2 - 2 - 1); // two for six tokens, one in reserve
+  EXPECT_EQ(m.cache.freePages(0), 16 - 2 - 2 - 1); // two pages for six tokens, one in reserve
   EXPECT_EQ(m.cache.draft(leaf)->size(), 6);
   EXPECT_EQ(message(m.append(leaf, 1)),
             "append of 1 tokens to node 1: it has a draft of 6 tokens: commit it first (token -1 drops it)");
   m.verify();
   const std::vector<Place> draft = m.cache.draftPlaces(leaf, 0);
-  EXPECT_EQ(draft[0].page, draft[1].page); // 0 1 3 4 lie in one page, in depth-first order
+  EXPECT_EQ(draft[0].page, draft[1].page); // 0 1 3 4 are in one page, in depth-first order
   EXPECT_EQ(draft[4].slot, 3);
   EXPECT_EQ(m.cache.pageUse(0, draft[0].page)->node, leaf);
   EXPECT_EQ(m.cache.pageUse(0, draft[0].page)->firstToken, -1);
@@ -198,13 +198,14 @@ TEST(Cache, draftsOnPagesOfTheirOwn) {
   EXPECT_EQ(m.cache.freePages(0), 16 - 2 - 5 - 1);
 }
 
-// Every operation that takes pages, with one page too few, in the second class: an error that names what was
-// asked and what is left, and nothing else. Mirror compares all that can be asked before and after.
+// Every operation that takes pages, with one page too few in the second class, returns an error that names
+// the pages asked for and left, and changes nothing. Mirror compares all that can be queried before and
+// after.
 TEST(Cache, exhaustionChangesNothing) {
   for (int32_t spare = 0; spare < 2; ++spare) {
     SCOPED_TRACE(spare);
     const auto expect = [&](auto setUp, auto operation, int32_t needed, const std::string &what) {
-      // Pages of the second class: as many as the state takes, and `needed` or one less.
+      // Pages of the second class: as many as the state takes, and `needed` or one fewer.
       Mirror probe({4, 1, {{"all", 100, 0, 0, 0}, {"few", 100, 0, 0, 0}}});
       setUp(probe);
       const int32_t held = 100 - probe.cache.freePages(1);
@@ -247,7 +248,7 @@ TEST(Cache, exhaustionChangesNothing) {
     expect(
         leaf, [](Mirror &m, const Nodes &n) { return m.apply({{}, {}, {{n[0], 2, 5}}}); }, 4,
         "a step of 0 prunes, 0 appends and 1 branches");
-    // What is pruned serves what grows: two pages come back.
+    // Pruned pages serve nodes that grow: two pages are freed.
     expect(
         tree, [](Mirror &m, const Nodes &n) { return m.apply({{}, {{n[0], 1}, {n[1], 5}, {n[2], 1}}, {}}); },
         4, "a step of 0 prunes, 3 appends and 0 branches");

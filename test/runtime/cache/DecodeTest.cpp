@@ -21,7 +21,7 @@ TEST(Decode, aForestOverTwelveSteps) {
   }
 }
 
-// A window over a class that keeps no more than the window: nothing that was given back is missed.
+// A window over a class that keeps exactly the window: no row misses a freed token.
 TEST(Decode, aStreamingForest) {
   const Manifest manifest = scalarManifest({.ends = {50}, .bigRows = 64});
   const std::vector<host::HostKernel> kernels = scalarKernels(manifest);
@@ -30,7 +30,7 @@ TEST(Decode, aStreamingForest) {
   decoder.decodeForest(12, 12);
 }
 
-// One launch, recorded before the first step: what grows, branches and dies is all in the plan's buffers.
+// One launch, recorded before the first step: all growth, branches and deaths are in the plan's buffers.
 TEST(Decode, aForestByOneRecordedLaunch) {
   const Manifest manifest = scalarManifest({.ends = {1 << 30}, .bigRows = 64});
   const std::vector<host::HostKernel> kernels = scalarKernels(manifest);

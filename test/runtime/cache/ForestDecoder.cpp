@@ -46,7 +46,7 @@ ForestDecoder::ForestDecoder(const Manifest &manifest, const ModuleSource &sourc
   planner_.emplace(manifest, options_, capacity_);
 }
 
-/// The tokens that each of the user's rows sees, its own last.
+/// The tokens that each of the user's rows sees, its own token last.
 std::vector<std::vector<uint64_t>> ForestDecoder::userPaths(const std::vector<RowGroup> &groups) {
   std::vector<std::vector<uint64_t>> paths;
   for (const RowGroup &group : groups) {
@@ -74,7 +74,7 @@ std::vector<int> ForestDecoder::headsIn(const Argument &argument) const {
   return heads;
 }
 
-/// What heads of a class see: of all operands that are theirs the same.
+/// The visibility of a class's heads: the same for all operands that they see.
 Visibility ForestDecoder::seenBy(size_t headClass) const {
   size_t o = 0;
   while (!manifest_.isSeenBy(o, headClass))
@@ -82,7 +82,7 @@ Visibility ForestDecoder::seenBy(size_t headClass) const {
   return manifest_.visibilityOf(o, headClass);
 }
 
-/// The tokens that some row sees through a head whose store this is.
+/// The tokens that some row sees through a head of this operand's store.
 std::set<uint64_t> ForestDecoder::seenTokens(const std::vector<std::vector<uint64_t>> &paths,
                                              size_t operand) const {
   std::set<uint64_t> seen;
@@ -96,15 +96,15 @@ std::set<uint64_t> ForestDecoder::seenTokens(const std::vector<std::vector<uint6
   return seen;
 }
 
-/// An element as the tensors hold it.
+/// An element as rounded to the tensors' dtype.
 double ForestDecoder::stored(uint64_t number, uint64_t which, uint64_t i) const {
   Tensor one(manifest_.dtype, {1});
   one.set(0, element(number, which, i));
   return one.get(0);
 }
 
-/// Queries, and the pages of every class that is shown: what memory holds, NaN where it holds nothing or
-/// nothing that a row sees.
+/// Adds queries, and the pages of every class that is shown: their contents, or NaN if a slot is empty or no
+/// row sees it.
 void ForestDecoder::addData(const std::vector<std::vector<uint64_t>> &paths, const CacheBatch &made,
                             TensorMap &tensors) const {
   const int64_t perRow = int64_t{manifest_.qHeads} * manifest_.keyDim;
@@ -123,7 +123,7 @@ void ForestDecoder::addData(const std::vector<std::vector<uint64_t>> &paths, con
   const int32_t pageTokens = mirror.cache.options().pageTokens;
   for (size_t o = 0; o < shown_.operands.size(); ++o) {
     if (!shown_.operands[o].nodes || kernels_)
-      continue; // the memory of the operand that shows the nodes of this class
+      continue; // it shares the memory of the operand that shows the nodes of this class
     const int32_t c = shown_.operands[o].headClass;
     const int32_t pages = mirror.cache.options().classes[static_cast<size_t>(c)].pages;
     const std::string &name = manifest_.operands[o].argument;
@@ -215,7 +215,8 @@ void ForestDecoder::record() {
   planner_.emplace(manifest_, options_, capacity_);
 }
 
-/// Tensors of the largest batch that have this batch's in front: what a recorded launch can be bound to.
+/// Pads tensors to those of the largest batch, with this batch's contents first: a recorded launch is bound
+/// to them.
 void ForestDecoder::padToMost(TensorMap &tensors) const {
   const auto pad = [&](const std::string &name, int64_t most) {
     Tensor &tensor = tensors.at(name);
@@ -367,7 +368,7 @@ void ForestDecoder::decodeForest(uint64_t seed, int steps) {
                              static_cast<int32_t>(below(rng, static_cast<size_t>(draft->size()) + 1)) - 1));
     m.verify();
   }
-  // Decoding as it nearly always is: every leaf grows by a token.
+  // The usual decoding: every leaf grows by a token.
   for (int step = 0; step < 5; ++step) {
     std::vector<RowGroup> groups;
     CacheStep change;

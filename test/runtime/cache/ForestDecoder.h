@@ -1,9 +1,9 @@
 //===- ForestDecoder.h - A forest, decoded and checked ----------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A cache beside its model, and a session whose plan buffers had their sizes before
-// the first step. Every row is compared with attention in double over the tokens
-// that the model knows it to see, from numbers and not from tables. Memory that no
-// row has a reason to read is NaN: pages without a visible token, too.
+// the first step. Every row is compared with attention in double over the tokens that
+// the model says it sees, from numbers and not from tables. Memory that no row has a
+// reason to read is NaN, including pages without a visible token.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_TEST_RUNTIME_CACHE_FORESTDECODER_H
@@ -21,11 +21,11 @@ namespace attn::rt::test {
 
 class ForestDecoder {
 public:
-  /// The manifest and what the source points to must outlive it; operands are as in `shown`.
-  /// `classes`: of each KV head, where the manifest has any.
+  /// The manifest and the source's data must outlive it; operands are as in `shown`. `classes`: the class of
+  /// each KV head, if the manifest has any.
   ForestDecoder(const Manifest &manifest, const ModuleSource &source, CacheOptions cache,
                 CacheBatchOptions shown, double tolerance, std::vector<int32_t> classes = {});
-  /// From the next launch on: it is recorded, and replayed for those that follow. Tables need a width
+  /// Records the next launch, and replays it for those that follow. Tables need a width
   /// (CacheBatchOptions::maxPages).
   void record();
 
@@ -34,13 +34,13 @@ public:
   int64_t sharedRows = 0, partialRows = 0, draftRows = 0; ///< of all launches so far
   int extendedPlans = 0;
 
-  /// Keys and values live on the device only, where each movement is executed by these kernels before
-  /// anything else happens. For a cache of one class; before the first change.
+  /// Keeps keys and values on the device only. These kernels execute each movement there before anything else
+  /// happens. For a cache of one class; before the first change.
   void keepOnDevice(CacheKernels kernels);
 
   /// Launches rows on these groups and checks all of them.
   void decode(const std::vector<RowGroup> &groups);
-  /// Two prompts, then steps in which leaves grow, branch, die, are forked, drafted and committed.
+  /// Makes two prompts, then steps in which leaves grow, branch, are pruned, forked, drafted and committed.
   void decodeForest(uint64_t seed, int steps);
 
 private:
@@ -58,7 +58,7 @@ private:
   std::unique_ptr<Recording> recording_;
 
   std::optional<CacheKernels> kernels_;
-  Buffer pages_[2], newRows_[2]; ///< keys and values, where they live on the device
+  Buffer pages_[2], newRows_[2]; ///< keys and values, if they live on the device
 
   std::vector<std::vector<uint64_t>> userPaths(const std::vector<RowGroup> &groups);
   size_t classOf(int kvHead) const {

@@ -58,7 +58,7 @@ TEST(CacheInvariants, corruptionIsFoundAndNamed) {
       {[](auto &s) { s.at(1).joint = true; }, "node 1 is a joint of 70 tokens"},
       {[](auto &s) { s.at(3).evicted = true, s.at(3).horizon = neverSeen; },
        "node 3 has a draft, but is no leaf"},
-      {[](auto &s) { // one more page than the window allows, booked as it should be
+      {[](auto &s) { // one more page than the window allows, with a correct owner
          auto &run = s.at(4).runs[1];
          s.pools[1].give(run.pages[1]);
          run.pages.erase(run.pages.begin() + 1);

@@ -219,7 +219,7 @@ NodeId Mirror::pick(Rng &rng) const {
 
 std::vector<int32_t> randomTree(Rng &rng, size_t most) {
   const size_t count = 1 + below(rng, most);
-  // Long chains, wide fans and what is between.
+  // Long chains, wide fans and shapes in between.
   const size_t chain = 1 + below(rng, 8);
   std::vector<int32_t> names(count), parents(count);
   std::iota(names.begin(), names.end(), 0);

@@ -1,8 +1,8 @@
 //===- Mirror.h - A cache beside a model that shares nothing ----*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Every token has a number, and the model of a node is the list of the numbers on
-// its path, all of them, copied wherever a node is made from another. Memory holds
-// the numbers; what the cache says about places must lead to the model's.
+// Every token has a number, and the model of a node is the list of all numbers on its
+// path, copied when a node is made from another. Memory holds the numbers; slots that
+// the cache returns must lead to the model's numbers.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_TEST_RUNTIME_CACHE_MIRROR_H
@@ -29,12 +29,13 @@ public:
   explicit Mirror(CacheOptions options, int32_t layers = 2);
 
   Cache cache;
-  /// Is told of every movement, and of the numbers of its new tokens.
+  /// Called with every movement, and the numbers of its new tokens.
   std::function<void(const Movement &, const std::vector<uint64_t> &)> watch;
-  std::map<std::pair<int32_t, uint32_t>, Node> nodes; ///< those the user knows, by index and generation
+  std::map<std::pair<int32_t, uint32_t>, Node>
+      nodes; ///< the nodes that the user knows, by index and generation
 
   NodeId createRoot();
-  /// Each does the same to both. A refusal must leave the cache as it was, and is handed on.
+  /// Each changes the cache and the model alike. A refusal must leave the cache unchanged, and is returned.
   Status apply(const CacheStep &step, std::vector<NodeId> *children = nullptr);
   Status append(NodeId node, int32_t tokens) { return apply({{}, {{node, tokens}}, {}}); }
   Result<NodeId> fork(NodeId leaf);
@@ -43,15 +44,15 @@ public:
   Status speculate(NodeId leaf, const std::vector<int32_t> &parents);
   Status commit(NodeId leaf, int32_t token);
 
-  /// Invariants, and the numbers in memory along every path and in every draft.
+  /// Checks invariants, and the numbers in memory along every path and in every draft.
   void verify();
-  /// All there is to ask about the cache, as text.
+  /// Everything that can be queried of the cache, as text.
   std::string describe() const;
 
   static NodeId idOf(const std::pair<int32_t, uint32_t> &key) { return {key.first, key.second}; }
   Node &at(NodeId node) { return nodes.at({node.index, node.generation}); }
   NodeId pick(Rng &rng) const;
-  /// What memory holds at a place, in every layer: the number, or 0 where layers disagree.
+  /// The number that memory holds in a slot, in every layer; 0 if layers disagree.
   uint64_t numberAt(int32_t headClass, Place place) const;
 
 private:
@@ -69,7 +70,7 @@ private:
 std::vector<int32_t> randomTree(Rng &rng, size_t most);
 /// One to three classes, the first of which keeps everything.
 CacheOptions randomOptions(Rng &rng);
-/// Any of the above, refused or not.
+/// One of the above operations, refused or not.
 Status randomOperation(Mirror &m, Rng &rng);
 
 } // namespace attn::rt::test

@@ -12,7 +12,7 @@ using namespace attn::rt::test;
 
 namespace {
 
-/// What was done how often, and what was refused: a test that only ever refuses shows nothing.
+/// Counts of operations that were done and refused: a test that only ever refuses shows nothing.
 struct Counts {
   int done = 0, refused = 0, exhausted = 0;
   void operator+=(const Status &status) {
@@ -38,7 +38,7 @@ TEST(CacheProperty, randomOperationsAgreeWithTheModel) {
         return;
     }
     m.verify();
-    // All sequences freed, all pages are back.
+    // Once all sequences are freed, all pages are free.
     ASSERT_TRUE(m.apply({m.cache.roots(), {}, {}}));
     EXPECT_EQ(m.cache.nodeCount(), 0);
     for (int32_t c = 0; c < std::ssize(m.cache.options().classes); ++c)
@@ -70,7 +70,7 @@ TEST(CacheProperty, beams) {
         step.prune.push_back(beams[victim]);
         beams.erase(beams.begin() + static_cast<int64_t>(victim));
       }
-      // Some go back before they go on, across what they share with others.
+      // Some are truncated before they grow, across tokens that they share with others.
       for (NodeId beam : beams)
         if (below(rng, 4) == 0)
           cut += static_cast<bool>(
@@ -78,7 +78,7 @@ TEST(CacheProperty, beams) {
       for (NodeId beam : beams)
         step.append.push_back({beam, 1});
       ASSERT_TRUE(m.apply(step));
-      // The tree is as deep as its leaves need, not as the history is long.
+      // The tree's depth follows its leaves, not its history.
       EXPECT_LT(m.cache.nodeCount(), 2 * std::ssize(beams));
       m.verify();
       if (HasFailure())

@@ -12,8 +12,8 @@ using namespace attn::rt;
 
 namespace {
 
-/// Tokens that the same rows see, and how many rows these are: of a forest, and of an operand's instances. (A
-/// node that fills its pages is one instance with an only child.)
+/// The sizes of runs of tokens that the same rows see, with the numbers of these rows: of a forest, and of an
+/// operand's instances. (A node that fills its pages is one instance with an only child.)
 using Shape = std::multiset<std::pair<int32_t, int32_t>>;
 
 Shape shapeOf(const std::map<std::pair<int32_t, int32_t>, int32_t> &tokensOfRange) {
@@ -47,7 +47,7 @@ Shape shapeOf(const OperandBatch &operand) {
   return shapeOf(tokens);
 }
 
-/// Lets a controller grow what the tree recorded: at each iteration the cache holds the forest of that step.
+/// Lets a controller grow the recorded tree: at each iteration the cache holds the forest of that step.
 void replay(const DecodingTree &tree, int32_t iterations) {
   ASSERT_GT(tree.iterations(), 20);
   Cache cache = std::move(*Cache::create({64, 0, {{"all", 20000, 0, 0, 0}}}));
@@ -60,7 +60,7 @@ void replay(const DecodingTree &tree, int32_t iterations) {
   BatchBuilder builder;
   CacheBatch made;
   for (int32_t iteration = 1; iteration <= std::min(iterations, tree.iterations()); ++iteration) {
-    std::vector<int32_t> born; // thoughts without a token are never there
+    std::vector<int32_t> born; // thoughts without a token are never in the cache
     const auto step = decodeStep(cache, [&](const Leaf &leaf) -> LeafChoice {
       const int32_t node = recorded.at(leaf.node.index);
       if (iteration <= tree.nodes[static_cast<size_t>(node)].end)
@@ -96,7 +96,7 @@ TEST(Replay, publishedReasoningTrees) {
   }
 }
 
-/// Drafts the tree behind a sequence in every step and commits as much as was accepted.
+/// Drafts the tree after a sequence in every step and commits as many tokens as were accepted.
 void verifySteps(const TokenTree &tree, const std::vector<int32_t> &accepted) {
   Cache cache = std::move(*Cache::create({16, 1, {{"all", 400, 0, 0, 0}, {"streaming", 60, 128, 64, 256}}}));
   const NodeId root = cache.createRoot();
@@ -105,17 +105,17 @@ void verifySteps(const TokenTree &tree, const std::vector<int32_t> &accepted) {
   shown.operands = {{0, true, false}, {0, false, true}};
   BatchBuilder builder(shown);
   CacheBatch made;
-  // The tree's places are in depth-first order, so its own parents are the draft's.
+  // The tree's indices are in depth-first order, so its own parents are the draft's.
   const std::vector<int32_t> parents(tree.parent().begin(), tree.parent().end());
   int32_t end = 100;
   for (int32_t gained : accepted) {
-    ASSERT_TRUE(cache.append(root, 1)); // the token that is always right
+    ASSERT_TRUE(cache.append(root, 1)); // the token that is always accepted
     ASSERT_TRUE(cache.speculate(root, parents));
     const std::vector<RowGroup> rows{{root, 1, true}};
     ASSERT_TRUE(builder.build(cache, rows, made));
     ASSERT_EQ(made.batch.rows, tree.size() + 1);
     ASSERT_EQ(made.batch.operands[1].instances(), tree.chains().size());
-    // Any token that ends a path of so many.
+    // Any token that ends a path of this length.
     const auto last = std::find(tree.depth().begin(), tree.depth().end(), gained - 2);
     ASSERT_TRUE(cache.commit(root, gained == 1 ? -1 : static_cast<int32_t>(last - tree.depth().begin())));
     end += gained;

@@ -23,7 +23,7 @@ protected:
     EXPECT_TRUE(cache.append(node, tokens));
     return node;
   }
-  /// What is told of a table, its first words.
+  /// The first words of a table.
   static Words head(const StepTables &tables, const std::string &name, size_t words) {
     for (const StepTables::Part &part : tables.parts())
       if (part.name == name)
@@ -92,7 +92,7 @@ TEST_F(StepTablesTest, ChainsOfADraftAreSequences) {
   const Words parents = {-1, 0, 0};
   ASSERT_TRUE(cache.speculate(a, parents));
   std::vector<RowGroup> rows = {{a, 2, true}};
-  ASSERT_TRUE(tables->update(cache, rows)); // 0 behind the leaf's own, 1, 2
+  ASSERT_TRUE(tables->update(cache, rows)); // row 0 follows the leaf's own tokens, then 1 and 2
   EXPECT_EQ(head(*tables, "q_start", 4), (Words{0, 3, 4, 5}));
   EXPECT_EQ(head(*tables, "kv.lengths", 3), (Words{5, 5, 5}));
   EXPECT_EQ(head(*tables, "draft.lengths", 3), (Words{1, 2, 2}));
@@ -124,7 +124,7 @@ TEST_F(StepTablesTest, AppendsAreNewTokens) {
             "append of -9 tokens to node 2: expected at least 1");
   EXPECT_EQ(cache.tokens(a), 7);
   ASSERT_TRUE(tables->update(cache, rows));
-  EXPECT_EQ(head(*tables, "new_tokens", 1), (Words{2})); // and none of those refused
+  EXPECT_EQ(head(*tables, "new_tokens", 1), (Words{2})); // and none of the refused ones
 }
 
 TEST_F(StepTablesTest, StepsThatAddNoPageSendNone) {
@@ -145,13 +145,13 @@ TEST_F(StepTablesTest, StepsThatAddNoPageSendNone) {
   rows.pop_back();
   ASSERT_TRUE(tables->update(cache, rows));
   EXPECT_EQ(tables->changed().size(), table);
-  rows.push_back({a, 1, false}); // nobody says that a device still has it
+  rows.push_back({a, 1, false}); // a device may no longer have it
   ASSERT_TRUE(tables->update(cache, rows));
   EXPECT_EQ(tables->changed().size(), table + 3 + 3);
 }
 
-/// A device that is sent what has changed has what tables have that were just made: over caches that grow,
-/// shrink, fork and speculate, within the tables and beside them.
+/// A device that receives only changes has the same tables as new ones, over caches that grow, shrink, fork
+/// and speculate, within the tables and outside of them.
 TEST_F(StepTablesTest, WhatHasChangedIsEnough) {
   std::mt19937 rng(5);
   const auto draw = [&](size_t most) { return static_cast<int32_t>(rng() % most); };
@@ -183,7 +183,7 @@ TEST_F(StepTablesTest, WhatHasChangedIsEnough) {
       hasDraft ? (void)cache.commit(leaf, draw(3) - 1) : (void)cache.speculate(leaf, Words{-1, 0});
       break;
     case 4:
-      (void)cache.append(leaf, 1 + draw(3)); // elsewhere
+      (void)cache.append(leaf, 1 + draw(3)); // on a leaf outside the tables
       break;
     case 5:
       std::swap(leaves[0], leaves[at]);

@@ -22,7 +22,7 @@ int32_t heldBy(const Cache &cache, NodeId node) { return static_cast<int32_t>(ca
 TEST(Streaming, keepsSinkAndRecent) {
   Mirror m(streaming(1000, 64, 32));
   const NodeId root = m.createRoot();
-  ASSERT_TRUE(m.append(root, 500)); // all of a prompt is there for its own rows
+  ASSERT_TRUE(m.append(root, 500)); // all of a prompt is kept for its own rows
   EXPECT_EQ(heldBy(m.cache, root), 32);
   ASSERT_TRUE(m.append(root, 1)); // the row at 500 sees 437 to 500, in pages 27 to 31, and pages 0 and 1
   const std::vector<TokenSpan> spans = m.cache.places(root, 1);
@@ -32,7 +32,7 @@ TEST(Streaming, keepsSinkAndRecent) {
   m.verify();
 }
 
-// Chunks see exactly what the window says, however long they are.
+// Chunks see exactly the window, however long they are.
 TEST(Streaming, prefillInChunksIsExact) {
   for (int32_t chunk : {1, 7, 16, 63, 64, 65, 200}) {
     Mirror m(streaming(1000, 64, 20));
@@ -44,9 +44,9 @@ TEST(Streaming, prefillInChunksIsExact) {
   }
 }
 
-// A batch reads what a class has kept for its rows. A fork changes no node, and lets a streaming class give
-// back what the next row does not see. That its pages were given to others a batch finds out in the class
-// that did so, and only when a page of its own was.
+// A batch reads the tokens that a class has kept for its rows. A fork changes no node, but lets a streaming
+// class free tokens that the next row does not see. A batch notices that its pages were reassigned in that
+// class only, and only if one of its own pages was.
 TEST(Streaming, batchesNoticeWhoseTheirPagesAre) {
   Mirror m(streaming(60, 64, 32));
   const NodeId root = m.createRoot(), other = m.createRoot();
@@ -62,7 +62,7 @@ TEST(Streaming, batchesNoticeWhoseTheirPagesAre) {
     counts[c] = LogCounts::of(batches[c]);
   }
   ASSERT_TRUE(m.append(other, 1));  // gives back most of its prompt,
-  ASSERT_TRUE(m.append(other, 20)); // and takes some of it
+  ASSERT_TRUE(m.append(other, 20)); // and takes some of its pages
   ASSERT_TRUE(m.fork(root));
   for (int32_t c = 0; c < 2; ++c)
     EXPECT_TRUE(checkCurrent(batches[c], counts[c]));
@@ -75,7 +75,7 @@ TEST(Streaming, batchesNoticeWhoseTheirPagesAre) {
       << given.error().message;
 }
 
-// A sequence beside others that hold every other page: once its ring has turned it asks for nothing.
+// A sequence beside others that hold every other page: once its ring has wrapped, it asks for no page.
 TEST(Streaming, aRingNeverAsksThePool) {
   for (int32_t draft : {0, 1, 5, 16, 40})
     for (int32_t draftPage : {1, page}) {
@@ -85,7 +85,7 @@ TEST(Streaming, aRingNeverAsksThePool) {
       Mirror m(streaming(400, recent, 50, draft, draftPage));
       const NodeId root = m.createRoot();
       std::vector<int32_t> parents;
-      for (int32_t t = 0; t < draft; ++t) // threes, or one long chain
+      for (int32_t t = 0; t < draft; ++t) // chains of three, or one long chain
         parents.push_back(draft != 16 && t % 3 < 1 ? -1 : t - 1);
       const auto decode = [&] {
         ASSERT_TRUE(m.append(root, 1));
@@ -105,7 +105,7 @@ TEST(Streaming, aRingNeverAsksThePool) {
         decode();
       EXPECT_EQ(m.cache.freePages(1), 0);
       m.verify();
-      // No more than recent + draft, but for what page boundaries and the draft's own pages add.
+      // The ring is no larger than recent + draft, except for page boundaries and the draft's own pages.
       const int32_t ofDraft = (draft * draftPage + page - 1) / page;
       EXPECT_LE(ring, (50 + page - 1) / page + (recent + draft + page - 1) / page + 2 + ofDraft);
       // A ring is for a sequence without branches.
@@ -114,7 +114,8 @@ TEST(Streaming, aRingNeverAsksThePool) {
     }
 }
 
-// In a tree each node keeps what rows at or below it still see; brute force over all leaves and inner nodes.
+// In a tree each node keeps the tokens that rows at or below it still see; checked by brute force over all
+// leaves and inner nodes.
 TEST(Streaming, treesGiveBackPagesNobodySees) {
   constexpr int32_t recent = 40, sink = 20;
   for (uint64_t seed = 1; seed <= 20; ++seed) {
@@ -131,7 +132,7 @@ TEST(Streaming, treesGiveBackPagesNobodySees) {
       else
         (void)m.append(node, static_cast<int32_t>(1 + below(rng, 60)));
     }
-    // A last token for every leaf: whatever could be given back has been.
+    // A last token for every leaf: then all that can be freed has been freed.
     CacheStep step;
     for (const auto &[key, node] : m.nodes)
       if (m.cache.isLeaf(Mirror::idOf(key)) && !node.evicted)
@@ -160,7 +161,7 @@ TEST(Streaming, treesGiveBackPagesNobodySees) {
   }
 }
 
-// Drafts alone move a sequence on, too.
+// Drafts alone also advance a sequence.
 TEST(Streaming, commitsGiveBackPages) {
   Mirror m(streaming(1000, 64, 0, 4));
   const NodeId root = m.createRoot();
@@ -192,7 +193,7 @@ TEST(Streaming, forkAndEvictGiveBackAtOnce) {
   m.verify();
 }
 
-// Above two leaves: what an append may take includes what it makes invisible further up.
+// Above two leaves: an append may also use the pages that it makes invisible further up.
 TEST(Streaming, pagesAboveCountForTheAppend) {
   Mirror m(streaming(8, 17, 0));
   const NodeId root = m.createRoot();
@@ -209,7 +210,7 @@ TEST(Streaming, pagesAboveCountForTheAppend) {
   EXPECT_EQ(m.cache.freePages(1), 0);
 }
 
-// A refused step must not count as one that has moved the frontier.
+// A refused step must not move the frontier.
 TEST(Streaming, refusalsKeepTheFrontier) {
   Mirror m(streaming(9, 17, 0));
   const NodeId root = m.createRoot();

@@ -14,7 +14,7 @@ namespace {
 std::vector<int32_t> list(std::span<const int32_t> span) { return {span.begin(), span.end()}; }
 
 TEST(TokenTree, depthFirst) {
-  // As in the header, its tokens named in another order.
+  // The tree of the header, with its tokens named in another order.
   const Result<TokenTree> tree = TokenTree::fromParents(std::vector<int32_t>{5, 3, 5, -1, 2, 3});
   ASSERT_TRUE(tree) << tree.error().message;
   EXPECT_EQ(list(tree->order()), (std::vector<int32_t>{3, 1, 5, 0, 2, 4}));
@@ -46,7 +46,7 @@ TEST(TokenTree, randomTreesKeepTheirMeaning) {
     Rng rng(seed);
     const std::vector<int32_t> parents = randomTree(rng, seed % 10 ? 40 : maxTreeTokens);
     const TokenTree tree = *TokenTree::fromParents(parents);
-    // Who sees a token: the chain it is in says so for rows at or after its own place.
+    // The chain of a token says which rows see it, for rows at or after its own index.
     for (const TokenTree::Chain &chain : tree.chains())
       for (int32_t d = chain.begin; d < chain.end; ++d)
         for (int32_t row = d; row < tree.size(); ++row) {
@@ -56,7 +56,7 @@ TEST(TokenTree, randomTreesKeepTheirMeaning) {
             ancestor |= t == tree.order()[static_cast<size_t>(d)];
           ASSERT_EQ(ancestor, row < chain.below);
         }
-    // No two chains could be one.
+    // No two chains can be joined.
     for (size_t i = 1; i < tree.chains().size(); ++i) {
       const int32_t parent = tree.parent()[static_cast<size_t>(tree.chains()[i].begin)];
       ASSERT_TRUE(parent < 0 || std::count(tree.parent().begin(), tree.parent().end(), parent) > 1);

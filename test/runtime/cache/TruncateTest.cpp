@@ -34,15 +34,15 @@ TEST(Truncate, freesPagesThatBecomeEmpty) {
   ASSERT_TRUE(m.truncate(leaf, 5));
   EXPECT_EQ(m.cache.tokens(leaf), 3);
   m.verify();
-  ASSERT_TRUE(m.append(leaf, 9)); // written over what was there
+  ASSERT_TRUE(m.append(leaf, 9)); // overwrites the old tokens
   m.verify();
   ASSERT_TRUE(m.truncate(leaf, 12));
   EXPECT_EQ(m.cache.tokens(leaf), 0);
   EXPECT_EQ(m.cache.freePages(0), 8);
 }
 
-// The fork's point is behind the end: the twin keeps all, the leaf the whole pages before its end, and a copy
-// of the page that the end is in.
+// The fork's point is after the end: the twin keeps all tokens; the leaf keeps the whole pages before its
+// end, and a copy of the page that contains the end.
 TEST(Truncate, goesBeyondAFork) {
   Mirror m(small(8));
   const NodeId leaf = m.createRoot();
@@ -62,7 +62,7 @@ TEST(Truncate, goesBeyondAFork) {
   EXPECT_EQ(pagesOf(m.cache, joint), (std::vector<int32_t>{before[0]}));
   EXPECT_EQ(m.cache.tokens(fork->twin), 10);
   EXPECT_EQ(m.cache.end(leaf), 6);
-  EXPECT_EQ(m.cache.freePages(0), 3); // the page of its own became the copy's
+  EXPECT_EQ(m.cache.freePages(0), 3); // its own page became the copy
   EXPECT_TRUE(m.cache.checkInvariants());
 }
 
@@ -123,7 +123,7 @@ TEST(Truncate, isNoticedByPlansThatReadWhatIsGone) {
   EXPECT_EQ(first.batch.qPos[0], 8);
 }
 
-// A row at the new end sees as much as the class promises, or the truncation is refused.
+// A row at the new end sees all tokens that the class promises, or the truncation is refused.
 TEST(Truncate, ofStreamingClasses) {
   int refused = 0, done = 0;
   for (int32_t tokens = 1; tokens <= 300; ++tokens) {
@@ -136,7 +136,7 @@ TEST(Truncate, ofStreamingClasses) {
     const Status status = m.truncate(leaf, tokens);
     ++(status ? done : refused);
     m.verify();
-    // Nothing of what was given back is before an end within the sink's pages.
+    // No freed token is before an end within the sink's pages.
     EXPECT_EQ(static_cast<bool>(status), tokens <= 11 || tokens >= 300 - 48) << message(status);
     ASSERT_TRUE(m.append(leaf, 20));
     m.verify();

@@ -1,8 +1,8 @@
 //===- ArtifactTest.cpp - Files of artifacts through the C API ------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Files come from outside. Whatever is in one, it is refused with a message or it
-// loads; what it loads is not run here, for who can make its hashes right can have
-// any code executed. test --full has a million mutants, under AddressSanitizer too.
+// Files come from outside. Any file is refused with a message, or loads. Code of loaded
+// files is not run here: whoever can make a file's hashes right can have any code executed.
+// test --full has a million mutants, also under AddressSanitizer.
 //
 //===----------------------------------------------------------------------===//
 #include "ArtifactFile.h"
@@ -73,7 +73,7 @@ TEST(CapiArtifact, IsReadTakenApartAndJoined) {
   attnArtifactDestroy(artifact);
 }
 
-/// Another file: bytes of it that are changed, or sections of it whose hashes are right again.
+/// Makes a mutant of a file: changed bytes, or changed sections with right hashes.
 std::string mutant(const std::string &bytes, const FileParts &parts, Rng &rng) {
   if (below(rng, 8) == 0)
     return mutate(bytes, rng);

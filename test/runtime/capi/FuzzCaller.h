@@ -11,7 +11,7 @@
 
 namespace attn::rt::test {
 
-/// What the calls of one thread have in common.
+/// The state that all calls of one thread share.
 class Caller {
 public:
   Caller(World &world, uint64_t seed) : world(world), rng(seed) {}
@@ -21,7 +21,7 @@ protected:
   //===--- Arguments ---------------------------------------------------------===//
 
   bool rarely() { return below(rng, 40) == 0; }
-  /// Small as a rule, and sometimes a number that breaks arithmetic.
+  /// A small number as a rule, and sometimes a number that breaks arithmetic.
   int64_t number(int64_t most) {
     static const int64_t odd[] = {-1, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, int64_t{1} << 31, 1 << 20};
     return rarely() ? odd[below(rng, std::size(odd))]
@@ -32,7 +32,7 @@ protected:
   const char *text(std::initializer_list<const char *> texts) {
     return rarely() ? nullptr : texts.begin()[below(rng, texts.size())];
   }
-  /// Where a result goes, which is sometimes nowhere.
+  /// The destination of a result, sometimes null.
   template <typename T> T **out(T *&made) { return rarely() ? nullptr : &made; }
 
   //===--- Results -----------------------------------------------------------===//

@@ -153,7 +153,7 @@ protected:
     for (int64_t i = 0; i < 4 * sequences; ++i)
       blocks.push_back(rarely() ? small(99) : static_cast<int32_t>(i));
     for (auto *numbers : {&lengths, &blocks, &starts})
-      numbers->resize(2 * numbers->size()); // a dtype that is drawn has up to 8 bytes
+      numbers->resize(2 * numbers->size()); // a random dtype has up to 8 bytes
     const int64_t rows[] = {sequences, 8, 64}, pages[] = {16, 16, 2, 64}, table[] = {sequences, 4},
                   one[] = {sequences}, ends[] = {sequences + 1},
                   sizesOfAnyRank[10] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
@@ -255,7 +255,7 @@ protected:
     take(below(rng, 4) ? attnPlanUpdate(plan.get(), batch.get(), 0, rarely() ? nullptr : &extended)
                        : attnPlanGrow(plan.get(), small(2), number(9), 0, &extended));
   }
-  /// Memory of the fake driver's, large enough or not.
+  /// Memory of the fake driver, large enough or not.
   void places(size_t count, std::vector<uint64_t> &addresses, std::vector<size_t> &bytes) {
     const auto memory = world.memories.pick(rng);
     for (size_t i = 0; i < count; ++i) {

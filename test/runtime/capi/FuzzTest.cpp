@@ -1,9 +1,9 @@
 //===- FuzzTest.cpp - Random calls of the C API ---------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Any function, on any handles that fit its types, in any order: objects of different devices and kernels,
-// null pointers, numbers that mean nothing, objects destroyed before what was made of them, two threads. A
-// call succeeds, or it fails with a sentence, returns nothing and is not attn's own mistake. What else is
-// wrong the sanitizers say, under which these tests run, too. Kernels go to a driver that only pretends.
+// null pointers, meaningless numbers, objects destroyed before the objects made of them, two threads. A call
+// succeeds, or it fails with a message, returns nothing and is no internal error of attn. The sanitizers,
+// under which these tests also run, find everything else. Kernels go to a fake driver.
 //
 //===----------------------------------------------------------------------===//
 #include "Fuzz.h"
@@ -15,7 +15,7 @@ using namespace attn::rt::test;
 
 namespace {
 
-/// Calls of one thread, and what became of them.
+/// Makes calls of one thread, and counts their results.
 class AnyCaller : public CacheCaller {
 public:
   using CacheCaller::CacheCaller;
@@ -72,7 +72,7 @@ const std::vector<AnyCaller::Call> &AnyCaller::calls() {
   return all;
 }
 
-/// So many calls on each of so many threads.
+/// Makes `count` calls on each of `threads` threads.
 void fuzz(uint64_t seed, size_t threads, size_t count, std::map<std::string, int> &succeeded) {
   World world;
   std::vector<AnyCaller> callers;
@@ -102,7 +102,7 @@ TEST(CapiFuzz, OneThread) {
     fuzz(seed, 1, 3000, succeeded);
   }
   for (const auto &[name, times] : succeeded)
-    // The kernels here have no head classes, and no other operations on caches.
+    // The kernels here have no head classes, and there are no other operations on caches.
     EXPECT_TRUE(times > 0 || name == "ask kernel" || name == "make other kernels") << name;
 }
 

@@ -15,17 +15,18 @@
 
 namespace attn::rt::test {
 
-/// Some objects of a type. Who has picked one keeps it: destroyed is what nobody is using.
+/// Some objects of a type. A thread that has picked an object keeps it alive: only unused objects are
+/// destroyed.
 template <typename T> class Pool {
 public:
   explicit Pool(void (*destroy)(T *)) : destroy(destroy) {}
 
-  /// Null now and then, and where there is none.
+  /// Picks an object; null now and then, and if there is none.
   std::shared_ptr<T> pick(Rng &rng) {
     std::lock_guard lock(mutex);
     return objects.empty() || below(rng, 40) == 0 ? nullptr : objects[below(rng, objects.size())];
   }
-  /// In the place of another one where there are many.
+  /// Adds an object; if there are many, it replaces another one.
   void add(T *object, Rng &rng) {
     if (!object)
       return;
@@ -91,7 +92,7 @@ struct World {
     }
   }
 
-  /// Of some cache, or of one that is gone.
+  /// A node of some cache, or of a destroyed one.
   AttnNode node(Rng &rng) {
     std::lock_guard lock(mutex);
     return nodes[below(rng, nodes.size())];
@@ -101,7 +102,7 @@ struct World {
     nodes[next++ % nodes.size()] = node;
   }
 
-  /// Attention of two kinds, and operations on caches.
+  /// Files of two kinds of attention, and of operations on caches.
   const std::string &file(Rng &rng) const { return files[below(rng, files.size())]; }
   const std::string &pagedFile() const { return files[0]; }
   const std::string &packedFile() const { return files[2]; }
@@ -120,7 +121,7 @@ private:
     options.store = Argument::Store::Packed;
     options.qHeads = 2;
     Manifest manifest = sampleManifest(options);
-    manifest.problem += " packed"; // kernels are told apart by their problems
+    manifest.problem += " packed"; // problems tell kernels apart
     return manifest;
   }
 

@@ -1,8 +1,8 @@
 //===- ThreadsTest.cpp - Objects of the C API that threads share ----------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Functions of the API may be called from any thread, and calls on one object are
-// done one after the other. Results say little about that: ThreadSanitizer does,
-// under which these tests run, too. Kernels go to a driver that only pretends.
+// serialized. Results say little about that; ThreadSanitizer does, under which these
+// tests also run. Kernels go to a fake driver.
 //
 //===----------------------------------------------------------------------===//
 #include "Samples.h"
@@ -22,7 +22,7 @@ namespace {
 
 constexpr int32_t pages = 256, pageTokens = 16;
 
-/// Whether a call succeeded; `mayRefuse` says what its error may be besides.
+/// Whether a call succeeded; `mayRefuse` is the error that it may have instead.
 bool ok(AttnStatus status, const char *mayRefuse = nullptr) {
   const std::string message = status.message ? status.message : "";
   attnStatusFree(status);
@@ -53,7 +53,7 @@ AttnCache *makeCache() {
   return cache;
 }
 
-/// A sequence that grows, forks, speculates, branches and goes.
+/// A sequence that grows, forks, speculates, branches and is pruned.
 void liveAndDie(AttnCache *cache, int32_t tokens) {
   AttnNode root, twin, children[2];
   AttnMovement *movement = nullptr;
@@ -130,7 +130,7 @@ struct SharedKernel : testing::Test {
     attnDeviceDestroy(device);
   }
 
-  /// The plan on memory of its own for each slot; false where it was refused as outdated.
+  /// Runs the plan with memory of its own for each slot; false if it was refused as outdated.
   bool run() {
     std::array<uint64_t, 3> addresses{};
     std::array<size_t, 3> sizes{};

@@ -46,7 +46,7 @@ TEST(CudaErrors, DriverTooOld) {
   EXPECT_EQ(errorOf(ATTN_FAKE_CUDA_OLD),
             "cuda: the NVIDIA driver is too old: it supports CUDA 10.2 and lacks "
             "'cuFuncSetAttribute'; CUDA 11.0 (driver 450) or later is needed");
-  // The same library under another name has not been initialized yet.
+  // Under another name, the same library has not been initialized yet.
   const std::string other = std::string(ATTN_FAKE_CUDA_DIR) + "/./libfakecuda.so";
   EXPECT_EQ(errorOf(other),
             "cuda: the NVIDIA driver is too old: it supports CUDA 10.2; CUDA 11.0 (driver 450) or "
@@ -114,7 +114,7 @@ TEST(CudaErrors, TensorMapsAreTheDriversBusiness) {
             "cuda: encoding tensor map 'kv.k.map0' failed: CUDA_ERROR_OF_THE_FAKE");
 }
 
-// Such a driver serves all kernels but those with tensor maps.
+// An old driver serves all kernels except those with tensor maps.
 TEST(CudaErrors, DriverTooOldForTensorMaps) {
   Setting version("FAKE_CUDA_VERSION", "11080");
   EXPECT_EQ(fake(ATTN_FAKE_CUDA_NO_MAPS)->encode(someTensor).error().message,
@@ -164,15 +164,15 @@ TEST(CudaErrors, FaultOfAKernelNamesIt) {
                                                    "was encountered)");
 }
 
-// What the fake has counted: launches, launches by graphs, those that overlap; graphs, pinned bytes and
-// modules alive.
+// The fake's counters: launches, launches by graphs, overlapping launches; graphs, pinned bytes and modules
+// alive.
 std::vector<int> counted(const char *library = ATTN_FAKE_CUDA) {
   void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
   const auto counters = reinterpret_cast<const int *(*)()>(dlsym(handle, "fakeCudaCounters"));
   return std::vector<int>(counters(), counters() + 6);
 }
 
-// One that the fake takes if it has a kernel.
+// A cubin that the fake accepts if it has a kernel.
 std::vector<uint8_t> cubinOf(const std::string &kernel) {
   const std::string bytes = "\x7f"
                             "ELF" +
@@ -198,7 +198,7 @@ TEST(CudaCubins, KernelsAreFoundInTheirOwn) {
   EXPECT_EQ(counted()[5], before);
 }
 
-// All of them, or the PTX: those that were loaded before the one that was not are unloaded.
+// Either all cubins load, or the PTX does: the cubins loaded before the refused one are unloaded.
 TEST(CudaCubins, OneForAnotherChipFallsBackToPtx) {
   const int before = counted()[5];
   const std::vector<uint8_t> cubins[] = {cubinOf("first"), cubinOf("")};
@@ -215,7 +215,7 @@ TEST(CudaCubins, OneForAnotherChipFallsBackToPtx) {
   EXPECT_EQ(counted()[5], before);
 }
 
-// An attention and a merge that overlaps it become one graph; while they are recorded nothing runs.
+// An attention and a merge that overlaps it become one graph; while they are recorded, nothing runs.
 TEST(CudaRecording, IsAGraph) {
   const std::vector<int> before = counted();
   {
@@ -260,7 +260,7 @@ TEST(CudaRecording, DriverTooOld) {
             "'cuStreamBeginCapture_v2'; CUDA 11.4 (driver 470) or later is needed");
 }
 
-// Such a driver runs the merge behind the attention in a recording, and beside it elsewhere.
+// An old driver runs the merge after the attention in a recording, and beside it elsewhere.
 TEST(CudaRecording, DriverTooOldForOverlap) {
   Setting version("FAKE_CUDA_VERSION", "12020");
   const std::string other = std::string(ATTN_FAKE_CUDA_DIR) + "/././././libfakecuda.so";
@@ -277,7 +277,7 @@ TEST(CudaRecording, DriverTooOldForOverlap) {
   EXPECT_EQ(counted(other.c_str())[2], before[2]);
 }
 
-// Copies go through pinned memory in two halves, in any sizes; the source may change at once.
+// Copies of any size go through the two halves of pinned memory; the source may change at once.
 TEST(CudaStaging, CopiesArrive) {
   std::unique_ptr<Device> device = fake();
   Buffer buffer = std::move(*Buffer::create(*device, 1 << 20, "all of it"));

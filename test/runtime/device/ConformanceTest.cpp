@@ -1,8 +1,8 @@
 //===- ConformanceTest.cpp - What every device must do ----------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // One suite for all devices. `cuda` needs a driver and is skipped without one;
-// `fake-cuda` runs the code of the cuda device against a library that pretends to
-// be a driver, memory and modules included, kernels not.
+// `fake-cuda` runs the code of the cuda device against a fake driver, which has
+// memory and modules but runs no kernels.
 //
 //===----------------------------------------------------------------------===//
 #include "attn_rt/cuda/CudaDevice.h"
@@ -111,7 +111,7 @@ TEST_P(Conformance, CopiesGoThereAndBack) {
   ASSERT_TRUE(device->copyIn(address, data.data(), data.size()));
   ASSERT_TRUE(device->copyOut(back.data(), address, back.size()));
   EXPECT_EQ(back, data);
-  // Into and out of the middle.
+  // Copies into and out of the middle.
   ASSERT_TRUE(device->copyIn(address + 500, data.data(), 7));
   ASSERT_TRUE(device->copyOut(back.data(), address + 500, 8));
   EXPECT_EQ(std::memcmp(back.data(), data.data(), 7), 0);
@@ -182,7 +182,7 @@ TEST_P(Conformance, OutOfMemorySaysWhatWasAsked) {
       address.error().message.find("out of memory allocating 'huge': asked for 1152921504606846976 bytes"),
       std::string::npos)
       << address.error().message;
-  // Nothing is broken by it.
+  // The failure breaks nothing.
   EXPECT_TRUE(device->free(allocate(16)));
 }
 
@@ -248,7 +248,7 @@ TEST_P(Conformance, KernelsComputeInOrder) {
   void *args[] = {&dx, &dy, &a, &n};
   const LaunchShape shape{{8, 1, 1}, {128, 1, 1}, 0};
   ASSERT_TRUE(device->launch(**kernel, shape, args));
-  a = 3; // arguments were read
+  a = 3; // the arguments were already read
   n = 500;
   ASSERT_TRUE(device->launch(**kernel, shape, args));
   ASSERT_TRUE(device->synchronize());
@@ -284,8 +284,8 @@ TEST_P(Conformance, RecordedLaunchesAreDoneAgain) {
   Result<std::unique_ptr<Recording>> recording = device->endRecording();
   ASSERT_TRUE(recording) << recording.error().message;
   EXPECT_NE(device->endRecording().error().message.find("no recording has begun"), std::string::npos);
-  a = 1000; // arguments were read
-  // Nothing was done yet; then as often as it is replayed, with what memory holds by then.
+  a = 1000; // the arguments were already read
+  // Nothing has run yet. Each replay then runs the launches on the present contents of memory.
   ASSERT_TRUE(device->copyOut(y.data(), dy, 4000));
   EXPECT_EQ(y[0], 0);
   ASSERT_TRUE(device->replay(**recording));
@@ -355,7 +355,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, Conformance, ::testing::Values("host", "cuda",
                            return info.param == "fake-cuda" ? std::string("fake") : info.param;
                          });
 
-// A refused launch spoils the recording, and only it.
+// A refused launch spoils only its recording.
 TEST(HostDevice, RecordingOfAnUnknownKernel) {
   std::unique_ptr<HostDevice> device = makeHostDevice();
   host::HostKernel kernel;

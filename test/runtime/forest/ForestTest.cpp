@@ -48,7 +48,7 @@ ForestStats planned(const Workload &workload, const std::vector<ForestNode> &nod
   ForestPlanner planner(workload, {strategy, blocks});
   const Result<ForestStats> stats = planner.plan(nodes);
   EXPECT_TRUE(stats);
-  // What the picture shows is what was counted.
+  // The picture shows the counted work.
   std::vector<int64_t> loads(static_cast<size_t>(blocks), 0);
   std::map<int32_t, int64_t> done;
   planner.forEachPiece([&](const ForestPiece &piece) {
@@ -85,7 +85,7 @@ TEST(Forest, table17OfDeFT) {
   }
 }
 
-/// Bytes and tiles one by one, from the definition.
+/// Counts bytes and tiles one by one, from the definition.
 TEST(Forest, agreesWithTheDefinition) {
   Rng rng(7);
   for (int round = 0; round < 300; ++round) {
@@ -118,8 +118,8 @@ TEST(Forest, agreesWithTheDefinition) {
   }
 }
 
-/// The planner of the runtime, given the same forest as instances with ranges of rows, counts the same
-/// wherever it shares every node that several rows see.
+/// The planner of the runtime, given the same forest as instances with ranges of rows, counts the same if it
+/// shares every node that several rows see.
 TEST(Forest, agreesWithThePlanner) {
   Rng rng(11);
   for (int round = 0; round < 60; ++round) {
@@ -174,7 +174,7 @@ TEST(Forest, agreesWithThePlanner) {
 
 TEST(Forest, sequenceNeedsNoPartials) {
   const Workload w = model();
-  // One path in three nodes, one block: written directly, as one node would be.
+  // One path in three nodes on one block is written directly, as one node would be.
   const std::vector<ForestNode> path{{-1, 640, 0}, {0, 64, 0}, {1, 128, 1}};
   const ForestStats cut = planned(w, path, Strategy::Flatten, 1);
   EXPECT_EQ(cut.partialBytes, 0);
@@ -213,11 +213,11 @@ TEST(Forest, edges) {
   const Workload w = model();
   for (Strategy strategy : strategies) {
     EXPECT_EQ(planned(w, {}, strategy).kvBytes, 0);
-    EXPECT_EQ(planned(w, {{-1, 100, 0}}, strategy).kvBytes, 0); // nobody reads it
+    EXPECT_EQ(planned(w, {{-1, 100, 0}}, strategy).kvBytes, 0); // no row reads it
     EXPECT_EQ(planned(w, {{-1, 0, 5}}, strategy).tiles, 0);
     EXPECT_EQ(planned(w, {{-1, 1, 1}}, strategy).kvBytes, 32 * 512);
   }
-  // The largest numbers that pass are counted or refused, and in no time.
+  // The largest numbers that pass are counted or refused, in no time.
   Workload large = model(1, 1);
   large.bytesPerTokenPerHead = INT32_MAX;
   const std::vector<ForestNode> nodes{{-1, INT32_MAX, INT32_MAX}};
@@ -238,7 +238,7 @@ TEST(Forest, deterministic) {
     std::vector<std::vector<int64_t>> runs;
     ForestPlanner planner(w, {strategy, 132});
     for (int run = 0; run < 2; ++run) {
-      ASSERT_TRUE(planner.plan(others)); // what a planner did before changes nothing
+      ASSERT_TRUE(planner.plan(others)); // earlier plans of a planner change nothing
       ASSERT_TRUE(planner.plan(nodes));
       std::vector<int64_t> &pieces = runs.emplace_back();
       planner.forEachPiece([&](const ForestPiece &piece) {

@@ -1,8 +1,7 @@
 //===- MemoryTest.cpp - Launches for which there is no memory --------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Every allocation of a launch is refused, one after the other, in whichever thread
-// and on whichever fiber it is: what comes out is an error, and the next launch is
-// right.
+// Every allocation of a launch is refused, one after another, on whichever thread and
+// fiber it happens: the launch returns an error, and the next launch is right.
 //
 //===----------------------------------------------------------------------===//
 #include "NativeKernel.h"
@@ -56,7 +55,7 @@ namespace {
 constexpr uint32_t threads = 64, blocks = 6, sharedBytes = 4096;
 enum Op : uint32_t { Load, Store, Meet, Copy, Add, Stray };
 
-/// Everything that allocates: copies under way, sums to be added in order, findings, logs, requests.
+/// Makes every kind of allocation: copies in flight, sums to be added in order, findings, logs, requests.
 void busy(LaneAbi *lane, void **args) {
   static auto *const load = test::operation<void *(LaneAbi *, uint32_t, void *)>("attn_host_load");
   static auto *const store = test::operation<void *(LaneAbi *, uint32_t, void *)>("attn_host_store");
@@ -116,8 +115,8 @@ struct Problem {
   }
 };
 
-/// Refuses allocations [first, last], counted from the launch on. The report; none where not even that is
-/// possible.
+/// Launches with allocations [first, last] refused, counted from the launch on. Returns the report; empty if
+/// not even that is possible.
 std::optional<Report> launchWithout(Problem &problem, int64_t first, int64_t last) {
   std::optional<Report> report;
   allocations = 0, lastRefused = last, firstRefused = first;
@@ -151,7 +150,7 @@ TEST(Memory, everyAllocationOfALaunchMayFail) {
   for (int64_t first = 0; first < total; first += first < 60 ? 1 : 1 + total / 150) {
     for (int64_t last : {first, never}) {
       const std::optional<Report> report = launchWithout(problem, first, last);
-      if (!report || report->error.empty()) // not even an error could be said; or this launch needed less
+      if (!report || report->error.empty()) // there was no memory for an error; or this launch needed less
         continue;
       ++named;
       EXPECT_TRUE(report->outOfMemory);
@@ -166,7 +165,7 @@ TEST(Memory, everyAllocationOfALaunchMayFail) {
   expectRight(problem);
 }
 
-/// Room for so much more address space, and no threads: their stacks need more.
+/// Limits further address space to `bytes`, and allows no threads: their stacks need more.
 void limitMemory(size_t bytes) {
   size_t pages = 0;
   if (FILE *file = fopen("/proc/self/statm", "r")) {
@@ -179,7 +178,7 @@ void limitMemory(size_t bytes) {
     abort();
 }
 
-/// AddressSanitizer needs memory of its own for each thread, and ends the program where there is none.
+/// AddressSanitizer needs memory of its own for each thread, and ends the program without it.
 constexpr bool endsWithoutMemory =
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
@@ -208,7 +207,7 @@ TEST(Memory, whereThereAreNoMoreThreadsFewerDoIt) {
     GTEST_SKIP() << "AddressSanitizer finds no room for its own stacks first";
   EXPECT_EXIT(
       {
-        limitMemory(1 << 20); // besides the stacks that threads of other tests have left
+        limitMemory(1 << 20); // besides stacks left by threads of other tests
         std::atomic<unsigned> done = 0;
         rt::onThreads(64, [&] { ++done; });
         fprintf(stderr, "%u did", done.load());

@@ -10,7 +10,7 @@
 
 namespace attn::test {
 
-/// A function that native code of a kernel calls, by its name and type.
+/// A function that a kernel's native code calls, by its name and type.
 template <typename Function> Function *operation(std::string_view name) {
   for (const rt::host::Symbol &symbol : rt::host::abiSymbols())
     if (name == symbol.name)

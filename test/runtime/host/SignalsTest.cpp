@@ -19,7 +19,7 @@ using testing::KilledBySignal;
 
 namespace {
 
-void *place = nullptr; ///< what the kernels below write to
+void *place = nullptr; ///< the address that the kernels below write to
 
 bool chosen(LaneAbi *lane) { return lane->special[CtaidX] == 2 && lane->special[TidX] == 37; }
 
@@ -30,7 +30,7 @@ void writesWrong(LaneAbi *lane, void **) {
 
 volatile int zero = 0;
 
-/// The signal is what is tested, so no sanitizer may be quicker.
+/// The test needs the signal, so no sanitizer may be quicker.
 [[clang::no_sanitize("integer-divide-by-zero")]] void dividesByZero(LaneAbi *lane, void **) {
   if (chosen(lane))
     zero = 7 / zero;
@@ -149,7 +149,7 @@ TEST(Signals, handlersAreThereDuringLaunchesOnly) {
   EXPECT_EQ(after.ss_flags, before.ss_flags);
 }
 
-struct sigaction below; ///< what the handler on top of ours found
+struct sigaction below; ///< the handler that the handler on top replaced
 
 void onTop(int number, siginfo_t *info, void *context) {
   say("on top\n");
@@ -170,7 +170,7 @@ TEST(Signals, whoPutsHisOnTopOfOursKeepsIt) {
       KilledBySignal(SIGSEGV), "^on top\nattn: SIGSEGV .* 'wrong', block 2, thread 37\n");
 }
 
-/// How far the two copies below are.
+/// The progress of the two copies below.
 std::atomic<int> step;
 
 void goOnAt(int wanted) {

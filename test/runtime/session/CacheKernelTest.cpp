@@ -1,7 +1,7 @@
 //===- CacheKernelTest.cpp - Binding and launching row copies -------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The kernel here only writes down what it was given: what kernels do with it is
-// tested where there is a compiler (test/integration/CacheKernelsTest.cpp).
+// The kernel here only records its arguments. Tests with a compiler
+// (test/integration/CacheKernelsTest.cpp) check what real kernels do with them.
 //
 //===----------------------------------------------------------------------===//
 #include "Samples.h"
@@ -76,7 +76,7 @@ TEST_F(CacheKernelTest, BindsWhatTheManifestAsksFor) {
   EXPECT_EQ(std::vector<int32_t>(reinterpret_cast<int32_t *>(list), reinterpret_cast<int32_t *>(list) + 3),
             slots);
 
-  // Other rows change what is in memory, and nothing of the launch.
+  // Other rows change memory, but not the launch.
   const std::vector<int32_t> others(70, -1);
   ASSERT_TRUE(append.setRows({{}, others}));
   ASSERT_TRUE(append.launch());
@@ -184,7 +184,7 @@ TEST_F(CacheKernelTest, Errors) {
   EXPECT_EQ(text(made->execute({})), "cache kernels: a movement before pages were reserved for");
 }
 
-/// Of a cache of codes an append also writes metadata, and counts.
+/// An append to a quantized cache also writes metadata, and counts.
 TEST_F(CacheKernelTest, MetadataIsBound) {
   Manifest manifest = cacheManifest(Role::Append);
   auto cache = std::ranges::find(manifest.arguments, Argument::Role::KV, &Argument::role);

@@ -68,7 +68,7 @@ TEST(LoadArtifact, AGpuTakesItsOwnTargetAndElseOneThatItRuns) {
   const std::string refused = chosen(**gpu, of({{"decode", "sm_120a"}, {"decode", "sm_100a"}}));
   EXPECT_EQ(refused, "artifact 'k.attn': 'decode' is compiled for sm_120a, sm_100a, which '" +
                          (*gpu)->properties().name + "' does not run: compile it for " + own);
-  if (capability >= 90) { // PTX goes to newer generations, and the newest is best; cubins do not
+  if (capability >= 90) { // PTX runs on newer generations, and the newest is best; cubins do not
     auto older = of({{"decode", "sm_80"}, {"decode", "sm_89"}, {"decode", "sm_80"}});
     EXPECT_EQ(chosen(**gpu, older), "decode sm_89");
     for (Artifact &artifact : older)

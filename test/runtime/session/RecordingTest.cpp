@@ -31,8 +31,8 @@ struct Fixture {
   Session session() { return std::move(*Session::create(*device, manifest, {"scalar", {}, {}, kernels})); }
 };
 
-/// The tensors of a batch, made as large as the largest batch: rows that nobody asks for, instances that no
-/// row sees, pages that no table names.
+/// Pads a batch's tensors to the size of the largest batch, with rows that no sequence has, instances that no
+/// row sees, and pages that no table names.
 TensorMap padded(const TensorMap &tensors, const TensorMap &largest) {
   TensorMap all = largest;
   for (auto &[name, tensor] : all) {
@@ -53,7 +53,7 @@ TensorMap padded(const TensorMap &tensors, const TensorMap &largest) {
   return all;
 }
 
-// Ten steps in which leaves grow and branch. What is recorded is the launch of a plan with nothing to merge.
+// Ten steps in which leaves grow and branch. The recorded launch is of a plan with nothing to merge.
 TEST(Recording, ServesAGrowingForest) {
   for (int32_t window : {1 << 30, 60}) {
     SCOPED_TRACE("window " + std::to_string(window));

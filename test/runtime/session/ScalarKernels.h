@@ -1,8 +1,8 @@
 //===- ScalarKernels.h - The plan's meaning, in plain C++ -------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Attend and merge kernels that walk a plan as the generated ones do, one lane
-// doing all the work of a block. With them planner, session and host device are
-// tested together without a compiler; and they say what the plan's records mean.
+// Attend and merge kernels that walk a plan as the generated ones do, with one lane doing
+// all the work of a block. They test planner, session and host device together without a
+// compiler, and define the meaning of the plan's records.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_TEST_RUNTIME_SESSION_SCALARKERNELS_H
@@ -14,15 +14,15 @@
 
 namespace attn::rt::test {
 
-/// The sample manifest with kernels whose parameters are those that the scalar kernels expect: operand 0
-/// causal and paged, f32 throughout.
+/// The sample manifest with kernels whose parameters are those of the scalar kernels: operand 0 causal and
+/// paged, all of it f32.
 Manifest scalarManifest(const SampleOptions &options);
-/// One kernel for each of the manifest's.
+/// One kernel for each kernel of the manifest.
 std::vector<host::HostKernel> scalarKernels(const Manifest &manifest);
 
 /// Attention in double, straight from its definition.
 TensorMap attendReference(const Manifest &manifest, const Batch &batch, const TensorMap &tensors);
-/// "o" and "lse", within what f32 rounds.
+/// Expects "o" and "lse" to agree within the rounding of f32.
 void expectClose(const TensorMap &got, const TensorMap &expected);
 
 } // namespace attn::rt::test

@@ -17,7 +17,7 @@ using namespace attn::rt::test;
 
 namespace {
 
-// Planner, session and host device together against the definition, whole and cut, window and full.
+// Tests planner, session and host device together against the definition: whole and cut, window and full.
 TEST(Session, ComputesAttention) {
   Rng rng(23);
   for (int32_t window : {1 << 30, 70}) {
@@ -29,7 +29,7 @@ TEST(Session, ComputesAttention) {
       std::vector<int32_t> lengths, rows;
       for (size_t s = 1 + below(rng, 4); s > 0; --s) {
         lengths.push_back(static_cast<int32_t>(below(rng, round % 2 ? 1500 : 100)));
-        const auto most = std::max(lengths.back(), 1); // more, and the first of them would see nothing
+        const auto most = std::max(lengths.back(), 1); // with more rows, the first row would see nothing
         rows.push_back(std::min(static_cast<int32_t>(below(rng, 3)) + 1, most));
       }
       TensorMap tensors = problem(f.manifest, lengths, rows, rng);
@@ -73,7 +73,7 @@ TEST(Session, RepeatedRunsReuseTheirBuffers) {
   EXPECT_NE(o, 0u);
   ASSERT_TRUE(session.run(*makePlan(f.manifest, batch, options)));
   const TensorMap first = *session.outputs();
-  // Another plan of the same batch: windows that differ at run time, then the first again.
+  // Another plan of the same batch with other windows at run time, then the first plan again.
   Batch narrow = batch;
   narrow.ends = {5};
   ASSERT_TRUE(session.run(*makePlan(f.manifest, narrow, options)));
@@ -85,7 +85,7 @@ TEST(Session, RepeatedRunsReuseTheirBuffers) {
   EXPECT_EQ(session.address("plan.tasks"), tasks);
 }
 
-// Two layers whose classes sit on other heads run one plan; a layer with other numbers of heads is refused.
+// Two layers with other heads in their classes run one plan; a layer with other numbers of heads is refused.
 TEST(Session, LayersShareAPlan) {
   Rng rng(43);
   Fixture f({.ends = {1 << 30, 70},
@@ -129,7 +129,7 @@ TEST(Session, LayersShareAPlan) {
       "2 streaming");
 }
 
-// Where heads have lengths of their own, which head is in which class matters, too.
+// If heads have lengths of their own, the heads of a class matter, not only their number.
 TEST(Session, LayersOfRaggedHeadsDoNotShareAPlan) {
   Rng rng(44);
   SampleOptions options{.ends = {1 << 30},
@@ -164,7 +164,7 @@ TEST(Session, LayersOfRaggedHeadsDoNotShareAPlan) {
       session.run(plan).error().message,
       "the plan of 'decode' was made for other 'classes': where heads are ragged each has work of its own, "
       "and a layer needs a plan of its own");
-  options.operands = 2; // heads of a store of one class are counted within the class
+  options.operands = 2; // a store of one class counts heads within the class
   options.apart = true;
   EXPECT_FALSE(sampleManifest(options).plansByHead());
 }
@@ -175,7 +175,7 @@ void noteGrid(host::LaneAbi *lane, void **) {
     noted.push_back(lane->special[host::NctaidX]);
 }
 
-// A launch that no code of the runtime knows: warps that walk the rows to merge once more, two at a time.
+// The runtime knows no such launch: warps that walk the rows to merge once more, two at a time.
 TEST(Session, WalksTheListOfLaunches) {
   Rng rng(61);
   Fixture f(1 << 30);
@@ -214,7 +214,7 @@ TEST(Session, WalksTheListOfLaunches) {
       EXPECT_EQ(noted, plan.mergeRows.empty() && onlyIfFilled ? std::vector<uint32_t>()
                                                               : std::vector<uint32_t>{blocks});
     }
-    // A fixed launch is made whether there are elements or not, for as many as there may be.
+    // A fixed launch is made with or without elements, for as many as there may be.
     noted.clear();
     ASSERT_TRUE(session.fixLaunch());
     ASSERT_TRUE(session.launch());
@@ -259,7 +259,8 @@ TEST(Session, MemoryOfTheCaller) {
   EXPECT_EQ(session.bindAddress("kv.k", 0).error().message, "no kernel of 'decode' has a buffer 'kv.k'");
 }
 
-// The scalar kernels with a tensor map as further parameter, which they note, in the threads of all blocks.
+// The scalar kernels with a tensor map as a further parameter, which they record, in the threads of all
+// blocks.
 host::TensorMapBits seenMap;
 void noteMap(host::LaneAbi *, void **args) {
   static std::mutex guard;
@@ -318,7 +319,7 @@ TEST(Session, TensorMapsFollowAddressesAndDimensions) {
   EXPECT_EQ(seenMap.extents[1], pages * 16);
 }
 
-// No pages at all: the kernel runs, and whatever it copied would be zeros of our own.
+// Without any pages, the kernel runs, and its copies read zeros.
 TEST(Session, TensorMapOfACacheWithoutPages) {
   Rng rng(47);
   MapFixture f;
@@ -370,7 +371,7 @@ TEST(Session, TensorMapErrors) {
   session.setDim("kv.pages", 1 << 30);
   EXPECT_EQ(error(),
             "kv: expected pages that lie within 2^31 tokens, got 1073741824 of them 16 tokens apart");
-  session.setDim("kv.pages", 4); // an error leaves nothing behind
+  session.setDim("kv.pages", 4); // an error has no lasting effect
   EXPECT_EQ(error(), "no error");
 
   f.manifest.kernels[0].params.back().name = "kv.k.map1";

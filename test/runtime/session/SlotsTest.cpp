@@ -9,7 +9,7 @@ using namespace attn::rt::test;
 
 namespace {
 
-/// The data of a problem, in memory of the device that is the caller's.
+/// The data of a problem, in device memory of the caller's.
 struct Data {
   std::map<std::string, Buffer> buffers;
   TensorMap results;
@@ -36,7 +36,7 @@ struct Data {
   }
 };
 
-/// A problem of the kernels that can be planned.
+/// A problem that the kernels can run.
 struct Problem {
   TensorMap tensors;
   Batch batch;
@@ -53,7 +53,7 @@ struct Problem {
   }
 };
 
-// The scalar kernels take no strides, so what a launch is told is looked at.
+// The scalar kernels take no strides, so the test inspects the launch's dimensions.
 TEST(Slots, StridesAreDimensionsOfTheNextLaunch) {
   Rng rng(72);
   Fixture f(1 << 30);
@@ -96,7 +96,7 @@ TEST(Slots, SessionsOfOneModuleComputeFromTheCallersMemory) {
   std::shared_ptr<Module> module = std::move(*f.device->load({"scalar", {}, {}, f.kernels}));
   for (int round = 0; round < 2; ++round) {
     Session session = *Session::create(*f.device, f.manifest, module);
-    // Larger, smaller, and other tables of the same size.
+    // Batches that are larger, smaller, and have other tables of the same size.
     for (const std::vector<int32_t> &lengths :
          {std::vector<int32_t>{300, 40}, {900, 40, 77}, {5}, {6}, {900, 39, 78}}) {
       Problem p(f, lengths, std::vector<int32_t>(lengths.size(), 1), rng);
@@ -131,7 +131,7 @@ TEST(Slots, TablesStayWhereTheyAreUntilTheyMustGrow) {
   ASSERT_TRUE(session.bindTables(small.batch));
   EXPECT_EQ(session.tableAddress("kv.block_table"), table);
   EXPECT_EQ(session.tableAddress("nothing"), 0u);
-  // In launches that were fixed nothing may move.
+  // Fixed launches allow no address to move.
   ASSERT_TRUE(
       session.reserve(planCapacity(f.manifest, PlanLimits::of(f.manifest, large.batch), large.options)));
   ASSERT_TRUE(session.setPlan(small.plan));

@@ -22,8 +22,8 @@ struct Step {
   }
 };
 
-// A recording reads tables and plan where they lie. Steps that have room for some of them are refused before
-// the first is copied, so that replays give the bits that they gave.
+// A recording reads tables and plan at fixed addresses. A step that has room for only some of them is refused
+// before the first copy, so that replays give the same bits as before.
 TEST(Stage, ARecordingNeverReplaysHalfAStep) {
   Rng rng(81);
   Fixture f(1 << 30);
@@ -88,7 +88,7 @@ TEST(Stage, ARecordingNeverReplaysHalfAStep) {
   EXPECT_FALSE(session.take(sized.batch, {}, sized.plan, &more, begun));
   EXPECT_FALSE(begun);
   EXPECT_EQ(replayed(), before);
-  // And one that fits is taken after all of that.
+  // A step that fits is accepted after all these refusals.
   taken = session.take(sized.batch, {}, sized.plan, nullptr, begun);
   ASSERT_TRUE(taken) << taken.error().message;
   EXPECT_NE(replayed(), before);

@@ -36,7 +36,7 @@ TEST(Strategy, MovesOnlyRounding) {
     Result<Session> session = Session::create(*device, manifest, {"scalar", {}, {}, kernels});
     ASSERT_TRUE(session) << session.error().message;
 
-    // A prompt behind which everything else branches, or a forest of any shape.
+    // A prompt after which everything else branches, or a forest of any shape.
     TestForest forest = randomForest(rng, 1 + below(rng, 12), round % 2 ? 900 : 70);
     if (round % 4 == 1)
       for (TestNode &node : forest)
@@ -71,7 +71,7 @@ TEST(Strategy, MovesOnlyRounding) {
     EXPECT_GT(merged[s], 0) << strategyNames[s];
 }
 
-/// The results of each row, by the node's number and which of its rows it is.
+/// The results of each row, by the node's number and the row's index within the node.
 using Bits = std::map<std::pair<uint64_t, int32_t>, std::vector<uint8_t>>;
 
 Bits bitsOf(const TensorMap &out, const TestForest &forest) {
@@ -88,8 +88,7 @@ Bits bitsOf(const TensorMap &out, const TestForest &forest) {
   return bits;
 }
 
-// Neighbours, blocks, strategy and whether a plan is new or extended move no bit, and without a fixed split
-// they do.
+// Neighbours, blocks, strategy and extension of a plan change no bit; without a fixed split they do.
 TEST(FixedSplit, NeighboursMoveNoBit) {
   Rng rng(67);
   int moved = 0, extended = 0;
@@ -148,7 +147,7 @@ TEST(FixedSplit, NeighboursMoveNoBit) {
         return;
     }
   }
-  EXPECT_GT(moved, 20); // else the test says nothing
+  EXPECT_GT(moved, 20); // otherwise the test shows nothing
   EXPECT_GT(extended, 5);
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 enum : uint64_t { query, key, value, logit };
 
-/// Element i of token or row t of a node: any numbers between -1 and 1.
+/// Element i of token or row t of a node: pseudo-random numbers between -1 and 1.
 double element(uint64_t node, uint64_t which, int64_t t, int64_t i) {
   uint64_t x = (node * 4 + which) * 1000003 + static_cast<uint64_t>(t);
   x = (x ^ x >> 29) * 0x9E3779B97F4A7C15U + static_cast<uint64_t>(i);

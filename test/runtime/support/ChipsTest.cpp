@@ -14,9 +14,9 @@ TEST(Chips, AGpuTakesItsOwnOrTheNewestOlderOneThatGoesOn) {
   EXPECT_EQ(targetOfGpu(87), "sm_86");
   EXPECT_EQ(targetOfGpu(89), "sm_89");
   EXPECT_EQ(targetOfGpu(90), "sm_90a");
-  EXPECT_EQ(targetOfGpu(103), "sm_89"); // sm_90a and sm_100a are of one generation each
+  EXPECT_EQ(targetOfGpu(103), "sm_89"); // sm_90a and sm_100a each run on one generation only
   EXPECT_EQ(targetOfGpu(120), "sm_120a");
-  EXPECT_EQ(targetOfGpu(75), "sm_80"); // which it does not run
+  EXPECT_EQ(targetOfGpu(75), "sm_80"); // sm_80 does not run there
 }
 
 TEST(Chips, AreFoundByName) {

@@ -114,7 +114,7 @@ TEST(Safetensors, MutatedInput) {
   int read = 0;
   for (int i = 0; i < test::rounds(20000); ++i) {
     std::string bytes = test::mutate(seed, rng);
-    // Half of the time repair the length, or nearly every mutant dies at the first check.
+    // Repairs the length half of the time; otherwise nearly every mutant dies at the first check.
     if (i % 2 && bytes.size() > 8) {
       uint64_t length = std::min<uint64_t>(bytes.size() - 8,
                                            bytes.rfind('}') == std::string::npos ? 0 : bytes.rfind('}') - 7);

@@ -26,7 +26,7 @@ std::vector<float> normalRow(size_t size, const char *stream) {
   return row;
 }
 
-/// The row, quantized and decoded again.
+/// The row, quantized and dequantized.
 std::vector<float> thereAndBack(Format format, std::vector<float> row) {
   std::vector<uint8_t> meta(static_cast<size_t>(format.metaBytes(std::ssize(row)))),
       codes(static_cast<size_t>(format.rowBytes(std::ssize(row))));
@@ -91,7 +91,7 @@ TEST(Format, Faults) {
       "nearest legal: 16");
 }
 
-/// The numbers that OCP's Microscaling Formats v1.0 lists.
+/// Checks the numbers that OCP's Microscaling Formats v1.0 lists.
 TEST(Format, Blocks) {
   const Format mxfp4 = Format::blocksOf(DType::U8, 32, Format::Blocks::E8M0),
                mxfp8 = Format::blocksOf(DType::F8E4M3FN, 32, Format::Blocks::E8M0);
@@ -117,14 +117,14 @@ TEST(Format, Blocks) {
   meta[0] = 255;
   RowDecoder(mxfp4).decode(codes.data(), meta.data(), row);
   EXPECT_TRUE(std::isnan(row[0]));
-  // A block's scale is the power of two by which its largest number has the largest code's exponent.
+  // A block's scale is the power of two that gives its largest number the exponent of the largest value.
   std::vector<float> numbers(64);
   numbers[3] = 5, numbers[40] = -0.01F;
   std::vector<uint8_t> found(4), written(32);
   findMeta(mxfp4, numbers, found.data());
   EXPECT_EQ(found, (std::vector<uint8_t>{127, 127 - 9, 0, 0})); // 5 = 1.25 * 2^2, 0.01 = 1.28 * 2^-7
   quantizeRow(mxfp4, numbers, found.data(), written.data());
-  EXPECT_EQ(written[1] >> 4, 6);      // 5 is between 4 and 6, and goes to the even code
+  EXPECT_EQ(written[1] >> 4, 6);      // 5 is between 4 and 6, and is rounded to the even one
   EXPECT_EQ(written[20] & 15, 8 | 7); // -5.12 is nearer to 6
   for (const Format &format : {mxfp4, mxfp8, Format::blocksOf(DType::F8E5M2, 32, Format::Blocks::E8M0)}) {
     const std::vector<float> back = thereAndBack(format, numbers);
@@ -132,7 +132,7 @@ TEST(Format, Blocks) {
   }
 }
 
-/// NVFP4: what a block's scale is, and that the tensor's multiplies it.
+/// NVFP4: the scale of a block, which the tensor's scale multiplies.
 TEST(Format, BlocksBesideATensorsScale) {
   const Format nvfp4 = Format::blocksOf(DType::U8, 16, Format::Blocks::E4M3);
   EXPECT_EQ(nvfp4.text(), "f4e2m1fn per 16 by f8e4m3fn");
@@ -185,7 +185,8 @@ TEST(Format, Bytes) {
   EXPECT_EQ(Format::plain(DType::BF16).metaBytes(128), 0);
 }
 
-// Quantized and decoded again, a number is off by at most half a step of its exponent, or of the smallest.
+// After quantizing and dequantizing, a number is off by at most half a step of its exponent, or of the
+// smallest.
 TEST(Format, RowsOfFloats) {
   std::vector<float> row = normalRow(512, "rows"), back(512);
   row[7] = 0, row[9] = 5;
@@ -200,7 +201,7 @@ TEST(Format, RowsOfFloats) {
         << row[i];
   EXPECT_EQ(back[7], 0);
   EXPECT_EQ(codes[9], 0x7e);
-  row[0] = 1e9F; // more than the scale allows for
+  row[0] = 1e9F; // more than the scale can represent
   quantizeRow(e4m3PerHead, row, meta, codes.data());
   EXPECT_EQ(codes[0], 0x7e);
   EXPECT_EQ(e4m3PerHead.scaleFor(0), 1);
@@ -215,7 +216,7 @@ TEST(Format, RowsOfFloatsPerToken) {
     const float step = type == DType::F8E5M2 ? 8 : 16;
     for (size_t i = 0; i < row.size(); ++i)
       EXPECT_LE(std::abs(row[i] - back[i]), std::max(std::abs(row[i]) / step, 1e-4F) * 1.0001F);
-    EXPECT_FLOAT_EQ(back[5], -7); // the largest is a code
+    EXPECT_FLOAT_EQ(back[5], -7); // the largest number is exact
     EXPECT_EQ(thereAndBack(format, std::vector<float>(64, 0)), std::vector<float>(64, 0));
     EXPECT_EQ(thereAndBack(format, std::vector<float>(64, 1e-44F)), std::vector<float>(64, 0));
     const float largest = std::numeric_limits<float>::max();
@@ -223,7 +224,8 @@ TEST(Format, RowsOfFloatsPerToken) {
   }
 }
 
-// Off by half a step of the group's scale at most, and by what rounding of scale and zero to f16 costs.
+// Numbers are off by at most half a step of the group's scale, plus the rounding of scale and zero point to
+// f16.
 TEST(Format, RowsOfIntegers) {
   for (const int bits : {8, 4, 2})
     for (const int64_t group : {16, 32, 128}) {
@@ -260,7 +262,7 @@ TEST(Format, PackedCodes) {
   EXPECT_EQ(codes[1] & 15, 4);
 }
 
-// A constant is its group's zero, whatever its size; so is one whose scale f16 cannot hold.
+// A constant group is exact, by its zero point, whatever its size; so is one whose scale f16 cannot hold.
 TEST(Format, ConstantRows) {
   for (const int bits : {8, 4, 2})
     for (const float x : {0.0F, 1.5F, -3.25F, 65280.0F, -65280.0F, 0x1p-24F}) {

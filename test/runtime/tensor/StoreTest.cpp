@@ -56,13 +56,13 @@ TEST(Store, UnifiedPages) {
   EXPECT_EQ(parts.valueMeta, 2 * 16 * 32 + 16 * 8);
   EXPECT_EQ(parts.bytes, 16 * store.tokenBytes());
   EXPECT_EQ(store.boxLines(64), 0);
-  // Lists of heads are rows of the table, and pages are nobody's.
+  // Lists of heads are rows of the table, and pages belong to no head.
   const std::vector<int32_t> table = {9, 9, 9, 9, 9, 9, 4, 7};
   const StoreNumbers numbers{.table = table, .maxPages = 2, .heads = 4, .head = 3};
   EXPECT_EQ(store.slotOf(numbers, 0, 21), 7 * 16 + 5);
   EXPECT_EQ(store.lineSlotOf(numbers, 0, 21), 7 * 16 + 5);
   EXPECT_EQ(store.lineOf(numbers, 117), 117);
-  // Parts begin at multiples of 16 bytes where pages are short.
+  // Parts of short pages begin at multiples of 16 bytes.
   store.page = 1;
   EXPECT_EQ(store.pageParts().keyMeta, 64);
   EXPECT_EQ(store.pageParts().valueMeta, 80);
@@ -89,7 +89,8 @@ TEST(Store, Metadata) {
                                 "k_scales:f32[instances,tokens,4] v_scales:f32[1]");
 }
 
-// By their definition: [pages, heads, page] where paged, [tokens, heads] else; codes beside them alike.
+// Checked by definition: [pages, heads, page] if paged, [tokens, heads] otherwise, for quantized values and
+// metadata alike.
 TEST(Store, AddressesOfLines) {
   StoreNumbers numbers{.table = {}, .tokens = 100, .maxPages = 7, .heads = 4, .head = 3};
   Store store = storeOf(StoreKind::Paged, 16);
@@ -104,7 +105,7 @@ TEST(Store, AddressesOfLines) {
   EXPECT_EQ(store.lineOf(numbers, 37), 37 * 4 + 3);
 }
 
-// The map from tokens to slots, against its definition.
+// Checks the map from tokens to slots against its definition.
 TEST(Store, Addresses) {
   StoreNumbers numbers{.table = {}, .tokens = 100, .maxPages = 7, .heads = 4, .head = 3};
   EXPECT_EQ(storeOf(StoreKind::Dense).slotOf(numbers, 2, 17), 217);
@@ -122,7 +123,7 @@ TEST(Store, Addresses) {
               pages[(2 * 4 + 3) * 7 + 1] * page + page / 2);
     EXPECT_EQ(storeOf(StoreKind::Paged, page).slotOf(numbers, 2, token, true), pages[2 * 7 + 1] * page);
   }
-  // Where heads come first a head's line is so many lines behind what its slot of lines says.
+  // If heads come first, a head's line comes as many lines after the one of its slot of lines.
   for (int64_t page : {1, 8, 16}) {
     const int64_t token = page + page / 2;
     for (bool ragged : {false, true}) {
@@ -146,7 +147,7 @@ TEST(Store, Boxes) {
   EXPECT_EQ(storeOf(StoreKind::Paged, 16, false, 0).boxLines(160), 16);
   Store codes = storeOf(StoreKind::Paged, 16, false, 0);
   codes.keys.format = Format::integers(8, codes.keys.dim);
-  EXPECT_EQ(codes.boxLines(160), 0); // heads lie as the shape says, which the launch knows
+  EXPECT_EQ(codes.boxLines(160), 0); // the shape gives the strides of heads, which only the launch knows
   codes.heads = 4;
   EXPECT_EQ(codes.boxLines(160), 0); // a head's lines are no slots
   EXPECT_EQ(storeOf(StoreKind::Paged, 8).slots(3, 100, 7), 56);
@@ -166,7 +167,7 @@ TEST(Store, Pages) {
   EXPECT_EQ(paged.entryOf(31), 1);
   EXPECT_EQ(paged.tokensOf(3), 48);
   EXPECT_TRUE(single.hasSingleTokens() && !paged.hasSingleTokens() && !dense.hasSingleTokens());
-  // Boxes of 16 lines are whole pages; a tile of 24 tokens has boxes of 8; nothing of pages of 4 comes in
+  // Boxes of 16 lines are whole pages; a tile of 24 tokens has boxes of 8; pages of 4 cannot be copied in
   // boxes.
   EXPECT_TRUE(!paged.tearsPages(160) && paged.tearsPages(24) && !storeOf(StoreKind::Paged, 4).tearsPages(96));
   EXPECT_TRUE(storeOf(StoreKind::Paged, 64).tearsPages(96) && !dense.tearsPages(96));

@@ -52,7 +52,7 @@ TEST(Strides, AxesOfOneIndexMeanNothing) {
   EXPECT_EQ(refusal({0, 4, 64}, {1, 1, 1}), "");
 }
 
-/// Whatever is accepted has no byte twice, by trying all.
+/// Accepted strides never address a byte twice, checked by brute force.
 TEST(Strides, AcceptedElementsDoNotOverlap) {
   Random random(5, "strides");
   int accepted = 0;
@@ -103,8 +103,9 @@ TEST(Strides, SlotsAreCountedInTokens) {
   EXPECT_EQ(dense.all, 80);
   SlotCounts interleaved = *pool({8192, 256, 128, 2}, {8192, 256, 128, 2}).count();
   EXPECT_EQ(interleaved.outer, 32);
-  EXPECT_EQ(interleaved.all, 4 * 32 + 16);                                      // ends with the last page
-  SlotCounts heads = *pool({4096, 128, 2048, 2}, {8192, 256, 4096, 2}).count(); // v with room behind features
+  EXPECT_EQ(interleaved.all, 4 * 32 + 16); // ends with the last page
+  SlotCounts heads =
+      *pool({4096, 128, 2048, 2}, {8192, 256, 4096, 2}).count(); // v with space after its features
   EXPECT_EQ(heads.outer, 32);
   EXPECT_EQ(pool({}, {}, 0).store.isStrided(), true);
 }
@@ -161,7 +162,7 @@ TEST(Strides, UnifiedPagesLieApart) {
             "kv.k_meta: expected pages 640 bytes apart, as of kv.k_pages, got strides [64, 4, 4, 2] in bytes "
             "for f16 "
             "[5, 16, 1, 2]; nearest legal: 640 for dimension 0, a view into the same pages");
-  // Of one page there is no distance.
+  // A single page has no distance to the next.
   EXPECT_EQ(checkPages("kv.k_meta", {DType::F16, {1, 16, 1, 2}, {3, 4, 4, 2}})->strides[0], 64);
 }
 

@@ -23,7 +23,7 @@ TEST(Tensor, DTypeNamesRoundTrip) {
   EXPECT_EQ(multipliedNames(), "f16 or bf16");
 }
 
-// All 256 codes of both 8-bit floats, and the middles between neighbours.
+// All 256 values of both 8-bit floats, and the midpoints between neighbours.
 TEST(Tensor, EightBitFloats) {
   EXPECT_EQ(elementType(DType::F8E4M3FN).largest(), 448);
   EXPECT_EQ(elementType(DType::F8E5M2).largest(), 57344);
@@ -48,14 +48,14 @@ TEST(Tensor, EightBitFloats) {
   const ElementType &e4m3 = elementType(DType::F8E4M3FN), &e5m2 = elementType(DType::F8E5M2);
   EXPECT_EQ(fromFloatBits(1, e4m3), std::ldexp(1, -9));
   EXPECT_TRUE(std::isnan(fromFloatBits(0x7f, e4m3)) && std::isnan(fromFloatBits(0xff, e4m3)));
-  EXPECT_EQ(fromFloatBits(0x78, e4m3), 256); // the largest exponent is one of numbers
+  EXPECT_EQ(fromFloatBits(0x78, e4m3), 256); // the largest exponent holds numbers
   EXPECT_EQ(toFloatBits(1e9, e4m3), 0x7e);
   EXPECT_EQ(toFloatBits(-inf, e4m3), 0xfe);
   EXPECT_EQ(toFloatBits(inf, e5m2), 0x7c);
   EXPECT_EQ(fromFloatBits(0xfc, e5m2), -inf);
 }
 
-// Every 16-bit pattern survives the way through double, NaNs as some quiet NaN.
+// Every 16-bit pattern survives the conversion to double and back, NaNs as some quiet NaN.
 TEST(Tensor, SixteenBitRoundTrip) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     auto pattern = static_cast<uint16_t>(bits);
@@ -71,7 +71,8 @@ TEST(Tensor, SixteenBitRoundTrip) {
   }
 }
 
-// Between two neighbours: below the middle goes down, above goes up, the middle goes to the even one.
+// Between two neighbours: below the midpoint rounds down, above rounds up, the midpoint rounds to the even
+// one.
 template <typename To, typename From> void checkRounding(To to, From from, uint16_t lastFinite) {
   for (uint32_t bits = 0; bits < lastFinite; ++bits) {
     auto low = static_cast<uint16_t>(bits), high = static_cast<uint16_t>(bits + 1);
@@ -100,7 +101,7 @@ TEST(Tensor, SpecialValues) {
   EXPECT_EQ(toBF16(1e300), 0x7f80);
   EXPECT_EQ(toBF16(std::numeric_limits<double>::denorm_min()), 0);
   EXPECT_TRUE(std::isnan(fromF16(toF16(std::nan("")))));
-  // A NaN whose payload sits in the bits that are dropped must not turn into an infinity.
+  // A NaN whose payload is in the dropped bits must not turn into an infinity.
   EXPECT_TRUE(std::isnan(fromBF16(toBF16(std::bit_cast<double>(uint64_t{0x7ff0000000000001})))));
 }
 

@@ -46,8 +46,8 @@ TEST(DecodingTree, readsDepthFirst) {
   EXPECT_EQ(tree.iterations(), 7);
 }
 
-// The layout of DeFT's dataset/generation/Reasoning: texts beside the trees, nodes by id, another name for
-// tokens.
+// The layout of DeFT's dataset/generation/Reasoning: texts beside the trees, nodes by id, and another name
+// for tokens.
 TEST(DecodingTree, readsWhatIsPublished) {
   const std::string published = R"([{"incompleted": false, "prompt": "Sort [3, 1]", "data": {
   "0": {"id": 0, "value": 100, "start": -99, "end": 0, "children": [5, 2]},
@@ -137,7 +137,7 @@ TEST(DecodingTree, mutantsAreReadOrRefused) {
   EXPECT_GT(read, 20);
 }
 
-/// 132 blocks: within a tile of the mean, and within 5 % where that is 20 tiles or more.
+/// Expects balance on 132 blocks: within a tile of the mean, and within 5 % if that is 20 tiles or more.
 void expectBalance(const DecodingTree &tree) {
   const Workload workload{32, 32, 128, 1, 512, {}};
   ForestPlanner planner(workload, {});

@@ -43,7 +43,7 @@ TEST(Requests, sharedPrefixesAreOnePath) {
   std::vector<std::vector<int32_t>> nodes;
   for (const ForestNode &node : step.nodes)
     nodes.push_back({node.parent, node.tokens, node.rows});
-  // Block 0 is shared by three and is all of the third; block 1 is shared by two.
+  // Block 0 is shared by three requests and is all of the third; block 1 is shared by two.
   EXPECT_EQ(nodes, (std::vector<std::vector<int32_t>>{{-1, 512, 0},
                                                       {0, 4, 1},
                                                       {0, 512, 0},
@@ -80,7 +80,7 @@ TEST(Requests, mutantsAreReadOrRefused) {
   EXPECT_GT(read, 40);
 }
 
-/// Tokens of a forest, and of its rows one by one.
+/// Tokens of a forest, and the sum of the tokens that each of its rows sees.
 std::pair<int64_t, int64_t> tokensOf(const WorkloadStep &step) {
   int64_t shared = 0, apart = 0;
   std::vector<int64_t> path(step.nodes.size());

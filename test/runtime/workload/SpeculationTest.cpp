@@ -30,7 +30,7 @@ TEST(Speculation, reads) {
   ASSERT_TRUE(run) << run.error().message;
   EXPECT_EQ(run->tree.size(), 4);
   EXPECT_EQ(run->accepted, (std::vector<std::vector<int32_t>>{{1, 3, 2}, {2}}));
-  // As DeFT publishes it, beside the texts.
+  // DeFT's published form, with texts beside it.
   std::string published = replaced(goodRun, "\"tree\"", "\"Tree_ID\": 1, \"Tree_Structure\"");
   published = replaced(replaced(published, "\"size\"", "\"Token_Tree_size\""), "\"records\"", "\"Records\"");
   const auto same = readVerification(published, "r.json");

@@ -1,7 +1,7 @@
 //===- FakeCuda.cc - A library that pretends to be a CUDA driver ------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Enough of the driver's ABI, on the memory of the process, to provoke every error
-// of the cuda device on a machine that has none. The environment says how it
+// of the cuda device on a machine without a GPU. Environment variables choose how it
 // misbehaves:
 //   FAKE_CUDA_VERSION  what cuDriverGetVersion says (13000)
 //   FAKE_CUDA_INIT     the result of cuInit
@@ -15,9 +15,9 @@
 //   FAKE_CUDA_CAPTURE  the result of ending a capture
 //   FAKE_CUDA_MEMORY   bytes of its memory (1 MiB)
 // Its kernels are those of the PTX, and "axpy". They do nothing, but launches and
-// captures are counted; fakeCudaCounters says so to a test, and fakeCudaStream where the
-// last launch went. Built with FAKE_CUDA_OLD it lacks a
-// function that is always needed, with FAKE_CUDA_NO_MAPS those for tensor maps and graphs.
+// captures are counted: fakeCudaCounters returns the counters, fakeCudaStream the stream
+// of the last launch. Built with FAKE_CUDA_OLD it lacks a required function, with
+// FAKE_CUDA_NO_MAPS the functions for tensor maps and graphs.
 //
 //===----------------------------------------------------------------------===//
 #include <cstdint>
@@ -38,18 +38,19 @@ int setting(const char *name, int otherwise) {
 }
 
 const size_t capacity = static_cast<size_t>(setting("FAKE_CUDA_MEMORY", 1 << 20));
-std::recursive_mutex lock; ///< threads have devices of their own, and one driver
+std::recursive_mutex lock; ///< threads have their own devices, but share one driver
 std::map<uint64_t, size_t> allocations;
 size_t used = 0;
 bool recorded[64];
 uintptr_t events = 0;
-void *capturing = nullptr; // the stream that is
+void *capturing = nullptr; // the stream in capture
 bool invalidated = false;
 struct Graph {
   int launches = 0, overlapping = 0;
 };
 Graph captured;
-// Launches done, launches done by graphs, those of them that overlap, graphs, pinned bytes and modules alive.
+// Launches run, launches run by graphs, overlapping launches of these, graphs, pinned bytes and modules
+// alive.
 int counters[6] = {};
 
 // Copies to the device, waits for it, allocations of any kind.
@@ -200,7 +201,7 @@ EXPORT int cuMemsetD8Async(uint64_t to, unsigned char byte, size_t bytes, void *
 EXPORT int cuModuleLoadDataEx(void **module, const void *image, unsigned count, int *options, void **values) {
   std::lock_guard guard(lock);
   const int result = setting("FAKE_CUDA_LOAD", 0);
-  // A cubin is for another chip, unless it holds the text of a kernel.
+  // A cubin is for another chip unless it holds the text of a kernel.
   if (memcmp(image,
              "\x7f"
              "ELF",
@@ -234,7 +235,7 @@ EXPORT int cuModuleGetFunction(void **function, void *module, const char *name) 
 EXPORT int cuFuncSetAttribute(void *, int, int) { return 0; }
 #endif
 #ifndef FAKE_CUDA_NO_MAPS
-// Not NVIDIA's form: what was passed, one thing after the other, so that a test can look at it.
+// Writes the arguments one after another, not in NVIDIA's form, so that a test can read them.
 EXPORT int cuTensorMapEncodeTiled(void *map, int dtype, unsigned rank, void *base, const uint64_t *extents,
                                   const uint64_t *strides, const unsigned *box, const unsigned *steps,
                                   int interleave, int swizzle, int promotion, int fill) {
@@ -293,7 +294,7 @@ EXPORT int cuStreamEndCapture(void *, void **graph) {
   ++counters[3];
   return 0;
 }
-// Of a captured stream, 900: and the capture is invalid from then on, as on an H200 (driver 580.159).
+// Fails with 900 for a captured stream, and invalidates the capture, as an H200 does (driver 580.159).
 EXPORT int cuStreamGetId(void *stream, unsigned long long *number) {
   std::lock_guard guard(lock);
   if (capturing && stream == capturing) {

@@ -47,7 +47,7 @@ TEST(Balance, HeadsThatShareRowsOfMemoryGoInLockstep) {
     EXPECT_GT(plan.stats.cuts, 0);
     EXPECT_TRUE(goesInLockstep(plan, 8));
   }
-  // Tiles of many rows compute, and memory has time.
+  // Tiles of many rows are limited by arithmetic, not by memory.
   const Batch rows = simpleBatch({40000}, {200});
   const Plan prefill = *makePlan(m, rows, options);
   EXPECT_GT(m.kernels[static_cast<size_t>(prefill.kernel)].rows, 16);
@@ -55,7 +55,7 @@ TEST(Balance, HeadsThatShareRowsOfMemoryGoInLockstep) {
   EXPECT_FALSE(goesInLockstep(prefill, 8));
 }
 
-/// Of each block, how many of its tasks read all of `tokens` tokens.
+/// For each block, the number of its tasks that read all of `tokens` tokens.
 std::vector<int> tasksOf(const Plan &plan, int32_t tokens) {
   std::vector<int> found(static_cast<size_t>(plan.blocks), 0);
   for (size_t b = 0; b < found.size(); ++b)
@@ -69,7 +69,7 @@ std::vector<int> tasksOf(const Plan &plan, int32_t tokens) {
 
 TEST(Balance, ShortSequencesBesideALongOneAreSpread) {
   SampleOptions sizes;
-  sizes.dim = 128; // lines of memory that no heads share
+  sizes.dim = 128; // lines of memory that no two heads share
   const Manifest m = sampleManifest(sizes);
   PlanOptions options;
   options.blocks = 64;
@@ -89,12 +89,13 @@ TEST(Balance, ShortSequencesBesideALongOneAreSpread) {
     EXPECT_EQ(std::accumulate(many.begin(), many.end(), 0), 2 * count);
     EXPECT_LE(*std::max_element(many.begin(), many.end()), 2 * count / options.blocks + 1) << count;
   }
-  // Where they are most of the work, long ones are no place to hide them in.
+  // If short tasks are most of the work, they are not hidden among long ones.
   const std::vector<int> most = tasks(3000);
   EXPECT_EQ(std::accumulate(most.begin(), most.end(), 0), 6000);
 }
 
-// Whether long tasks fill all shares or end before, so that some hold short ones alone.
+// Covers long tasks that fill all shares, and long tasks that end before, so that some shares hold only short
+// ones.
 TEST(Balance, SpreadTasksAreAllThere) {
   SampleOptions sizes;
   sizes.dim = 128;
@@ -116,7 +117,7 @@ TEST(Balance, SpreadTasksAreAllThere) {
 
 TEST(Balance, NoShareIsShorterThan256Tokens) {
   Manifest m = sampleManifest();
-  m.launches[1].overlapsPrevious = false; // else a merge costs so little that shorter ones pay
+  m.launches[1].overlapsPrevious = false; // otherwise a merge costs so little that shorter shares pay
   for (int32_t length : {1, 200, 511, 512, 1000, 3000}) {
     const Plan plan = *makePlan(m, simpleBatch({length}, {1}));
     for (int b = 0; b < plan.blocks && plan.stats.cuts > 0; ++b) {
@@ -150,7 +151,7 @@ TEST(Balance, ManyEqualTasksAreDealtWhole) {
 TEST(Balance, PrefillGoesLongestFirst) {
   const Manifest m = sampleManifest({.qHeads = 32, .kvHeads = 8});
   GpuModel gpu = defaultGpu();
-  gpu.l2Bytes = 0; // else in sections: SectionsTest.cpp
+  gpu.l2Bytes = 0; // otherwise tasks are in sections: SectionsTest.cpp
   PlanOptions options;
   options.gpu = &gpu;
   options.blocks = 132;
@@ -176,7 +177,7 @@ TEST(Balance, PrefillGoesLongestFirst) {
 TEST(Balance, WhatIsLeftOfARoundIsHalved) {
   Manifest m = sampleManifest({.qHeads = 16, .kvHeads = 4, .dim = 128});
   for (KernelInfo &kernel : m.kernels)
-    kernel.schedule = KernelInfo::Schedule::Wgmma; // which reads faster than memory gives
+    kernel.schedule = KernelInfo::Schedule::Wgmma; // it reads faster than memory delivers
   GpuModel gpu = defaultGpu();
   gpu.l2Bytes = 1 << 20;
   PlanOptions options;
@@ -194,10 +195,10 @@ TEST(Balance, WhatIsLeftOfARoundIsHalved) {
     EXPECT_TRUE(segment.kvBegin == 0 || std::abs(segment.kvBegin - 10'000) < 1000) << segment.kvBegin;
   }
   EXPECT_EQ(whole, 132);
-  // What the L2 holds, blocks may read at any time.
+  // If the L2 holds the tokens, blocks may read them at any time.
   gpu.l2Bytes = 1 << 30;
   EXPECT_LT(makePlan(m, batch, options)->stats.balance, plan.stats.balance);
-  // Two thirds of a round are left over: blocks that would have nothing to do take the last quarter of three.
+  // Two thirds of a round are left over: blocks without work take the last quarter of three tasks each.
   gpu.l2Bytes = 1 << 20;
   options.blocks = 115;
   const Plan most = *makePlan(m, batch, options);
@@ -209,9 +210,9 @@ TEST(Balance, WhatIsLeftOfARoundIsHalved) {
   }
 }
 
-// Random batches in rounds: right, within the capacity, and what is split is split into two to four.
+// Random batches in rounds are right and within the capacity, and split tasks have two to four pieces.
 TEST(Balance, RoundsOfRandomBatches) {
-  // Memory gives two thirds of what a cut list reads, and no L2 helps.
+  // Memory delivers two thirds of what a cut list reads, and no L2 helps.
   constexpr GpuModel gpu{"no L2", 1e9, 5e10, 1, 1};
   Rng rng(8);
   int rounds = 0;
@@ -240,7 +241,7 @@ TEST(Balance, RoundsOfRandomBatches) {
     expectRight(m, batch, plan, planCapacity(m, PlanLimits::of(m, batch), options));
     if (HasFailure())
       return;
-    // By (rows, head): how many tasks there are.
+    // The number of tasks by (rows, head).
     std::map<std::tuple<int32_t, int32_t>, int> pieces;
     for (const PlanTask &task : plan.tasks)
       ++pieces[{task.packedBegin, task.ordinal}];
@@ -257,7 +258,7 @@ TEST(Balance, RoundsOfRandomBatches) {
   EXPECT_GT(rounds, 5);
 }
 
-// Streaming heads are short tasks beside long ones, and balance counts them as such.
+// Streaming heads are short tasks beside long ones, and balance counts their cost.
 TEST(Balance, HeadsCountByTheirCost) {
   const Manifest m = sampleManifest({.qHeads = 32, .kvHeads = 8, .ends = {64, 256}, .headClasses = duo});
   Batch batch = simpleBatch(std::vector<int32_t>(16, 32768), std::vector<int32_t>(16, 1));

@@ -86,7 +86,7 @@ TEST(Batch, DenseTokensAreValidUnlessLengthsSayOtherwise) {
   ASSERT_TRUE(batch) << batch.error().message;
   EXPECT_EQ(batch->operands[0].lengths, (std::vector<int32_t>{30, 30}));
   EXPECT_EQ(batch->qPos, (std::vector<int32_t>{29, 27, 28, 29}));
-  // Of no tokens a file may claim any number of instances.
+  // A file may claim any number of instances without tokens.
   tensors = {{"q", tensors["q"]}, {"q_start", tensors["q_start"]}};
   for (const char *name : {"kv.k", "kv.v"})
     tensors[name] = Tensor(DType::BF16, {int64_t{1} << 40, 0, m.kvHeads, m.keyDim});
@@ -103,7 +103,7 @@ TEST(Batch, OneRowPerSequenceNeedsNoStarts) {
   EXPECT_EQ(batchFromTensors(m, tensors)->qPos, (std::vector<int32_t>{39, 4, -1}));
 }
 
-// A context of 100 shared by all, then private responses at positions 100 and up.
+// A context of 100 tokens that all share, then private responses at positions 100 and up.
 TEST(Batch, PositionsFollowThePrivateInstance) {
   const Manifest m = sampleManifest({.store = Argument::Store::Dense, .operands = 2});
   TensorMap tensors;
@@ -118,7 +118,7 @@ TEST(Batch, PositionsFollowThePrivateInstance) {
   tensors["kv.rows"] = i32({1, 2}, {0, 4});
   tensors["kv1.lengths"] = i32({2}, {7, 20});
   tensors["kv1.pos0"] = i32({2}, {100, 100});
-  // With two operands a position cannot be guessed.
+  // With two operands a position has no default.
   ASSERT_TRUE(addDefaults(m, tensors));
   EXPECT_EQ(batchFromTensors(m, tensors).error().message, "tensor 'kv.pos0' is missing");
   tensors.erase("q_pos");
@@ -129,8 +129,8 @@ TEST(Batch, PositionsFollowThePrivateInstance) {
   EXPECT_EQ(batch->qPos, (std::vector<int32_t>{106, 117, 118, 119}));
 }
 
-// Without an instance of a sequence's own, the one that ends last of all that its rows see; with several, the
-// same of these. Instances stand in any order.
+// Without a private instance, a sequence ends with the last of the instances that all its rows see; with
+// several private ones, with the last of these. Instances come in any order.
 TEST(Batch, PositionsFollowWhatAllRowsSee) {
   const Manifest m = sampleManifest({.store = Argument::Store::Dense});
   TensorMap tensors;
@@ -144,8 +144,8 @@ TEST(Batch, PositionsFollowWhatAllRowsSee) {
   tensors.erase("q_pos");
   ASSERT_TRUE(addDefaults(m, tensors));
   const auto positions = tensors.at("q_pos").as<int32_t>();
-  // Row 0 sees those that end at 50 and 40, row 1 the one that ends at 90, too; rows 2 and 3 have two of
-  // their own.
+  // Row 0 sees the instances that end at 50 and 40, row 1 also the one that ends at 90; rows 2 and 3 have two
+  // private instances.
   EXPECT_EQ(std::vector<int32_t>(positions.begin(), positions.end()), (std::vector<int32_t>{49, 89, 29, 30}));
 }
 
@@ -204,7 +204,7 @@ TEST(Batch, HeadsOfAClass) {
             "'classes'[1]: expected a class between 0 and 1 (retrieval, streaming), got 2");
 }
 
-// The slots of such a store are counted by heads.
+// The slots of such a store are counted per head.
 TEST(Batch, SlotsOfAClass) {
   const Manifest m =
       sampleManifest({.qHeads = 8, .kvHeads = 8, .ends = {64, 256}, .headClasses = duo, .apart = true});
@@ -334,7 +334,7 @@ TEST(Batch, DefaultsThatCannotBeGuessed) {
       std::string::npos);
 }
 
-// Descriptions made by hand rather than from tensors are held to the same rules.
+// Batches made by hand obey the same rules as batches from tensors.
 TEST(Batch, HandMadeDescriptions) {
   const Manifest m = sampleManifest({.store = Argument::Store::Dense});
   Batch batch{2, {0, 1, 2}, {9, 9}, {{{10, 10}, {0, 0}, {0, 1}, {1, 2}, 0, 0, {}, 16, {}}}, {}, 0, {}};
@@ -362,7 +362,7 @@ TEST(Batch, HandMadeDescriptions) {
       std::string::npos);
 }
 
-// Whatever is done to the tensors: an error, or a batch that can be planned.
+// Any mutation of the tensors gives an error, or a batch that can be planned.
 TEST(Batch, MutatedTensors) {
   Rng rng(43);
   const Manifest m = sampleManifest();

@@ -10,14 +10,14 @@ using namespace attn::rt::test;
 
 namespace {
 
-/// Any forest, as one operand: instances at any depth, rows on any of them.
+/// A random forest as one operand: instances at any depth, rows on any of them.
 Batch randomBatch(Rng &rng, size_t nodes, size_t most) {
   struct Node {
     int parent;
     int32_t tokens, rows;
   };
   std::vector<Node> forest;
-  std::vector<int> path; // the nodes that the next one may hang on
+  std::vector<int> path; // the nodes that may be the next node's parent
   for (size_t n = 0; n < nodes; ++n) {
     path.resize(below(rng, path.size() + 1));
     forest.push_back({path.empty() ? -1 : path.back(), static_cast<int32_t>(below(rng, most)),
@@ -46,10 +46,10 @@ Batch randomBatch(Rng &rng, size_t nodes, size_t most) {
   return batch;
 }
 
-// One capacity, made of limits alone, and every batch within them, whatever is asked of the planner.
+// One capacity, made from limits alone, holds every batch within them, with any options of the planner.
 TEST(Capacity, HoldsEveryBatchWithinTheLimits) {
   Rng rng(41);
-  int64_t fullest = 0; // of tasks, in percent
+  int64_t fullest = 0; // fullest use of the tasks, in percent
   for (int round = 0; round < 120; ++round) {
     std::vector<HeadClassInfo> classes;
     for (size_t c = round % 3 ? 0 : 1 + below(rng, 3); c > 0; --c)
@@ -94,7 +94,7 @@ TEST(Capacity, HoldsEveryBatchWithinTheLimits) {
       fullest = std::max(fullest, std::ssize(plan.tasks) * 100 / std::max<int64_t>(capacity.tasks, 1));
     }
   }
-  EXPECT_GT(fullest, 60); // bounds that are far off would hold, too
+  EXPECT_GT(fullest, 60); // loose bounds would also hold
 }
 
 } // namespace

@@ -1,6 +1,6 @@
 //===- CostTest.cpp - The cost model against an H200 ----------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The cost model against what an H200 did, and against itself.
+// Compares the cost model with measurements on an H200, and with itself.
 #include "PlanChecks.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ using namespace attn::rt::test;
 
 namespace {
 
-/// Fixed parts that the anchors below were measured without (Cost.cpp).
+/// Constants of Cost.cpp that the measurements below do not include.
 constexpr double launchSeconds = 3.6e-6, mergeBehindSeconds = 5.0e-6;
 
 Manifest manifestOf(int qHeads, int dim, Argument::Store store, const char *schedule, int rows, int keys) {
@@ -53,9 +53,9 @@ TEST(Cost, DecodeIsPredicted) {
   }
 }
 
-// Of 32 tasks on 264 blocks each is cut in eight, though eight shares more would be 3 % shorter: what a task
-// waits for when all blocks read is worth more (128 tasks that were cut once took an H200 125.2 us, and 129.1
-// in all its blocks, 2026-11-23).
+// With 32 tasks on 264 blocks, each is cut in eight, though eight more shares would be 3 % shorter: the wait
+// of a task when all blocks read costs more (128 tasks that were cut once took an H200 125.2 us, and 129.1 on
+// all its blocks, 2026-11-23).
 TEST(Cost, TasksWaitForABusyMemory) {
   const Manifest m = manifestOf(32, 128, Argument::Store::Paged, "mma", 128, 64);
   PlanOptions options;
@@ -64,17 +64,19 @@ TEST(Cost, TasksWaitForABusyMemory) {
   const Plan plan = *makePlan(m, simpleBatch(lengths, rows), options);
   EXPECT_EQ(plan.stats.usedBlocks, 256);
   EXPECT_EQ(plan.stats.cuts, 224);
-  // Not those that many rows read at once (few-shot trees took 9.3 ms with it, and 8.5 without).
+  // Tasks that many rows read at once are not affected (few-shot trees took 9.3 ms with this cost, and 8.5
+  // without).
   const Manifest trees = manifestOf(32, 128, Argument::Store::Paged, "wgmma", 128, 64);
   const Plan node = planOf(trees, simpleBatch({200000}, {20}));
   ASSERT_GT(trees.kernels[static_cast<size_t>(node.kernel)].rows, 16);
   EXPECT_LT(node.stats.fixedCost,
-            5 * node.stats.tileCost); // 3.5, most of it for its partial results; 7.6 with it
+            5 * node.stats.tileCost); // 3.5, most of it for its partial results; 7.6 with the cost
 }
 
-// Steps of decoding whose tasks are dealt out whole leave blocks without work, and the others draw what those
-// would. Cut and whole on an H100, in us (2026-11-25): 16 x 4,096 94.5 and 90.8, 12 x 4,096 74.8 and 70.8, 16
-// x 1,024 29.7 and 27.1, 40 x 2,048 128.3 and 116.3; 4 x 8,192 51.7 and 66.4, 20 x 4,096 118.8 and 122.1.
+// Steps of decoding whose tasks are assigned whole leave blocks without work, and the other blocks use their
+// bandwidth. Cut and whole on an H100, in us (2026-11-25): 16 x 4,096 94.5 and 90.8, 12 x 4,096 74.8
+// and 70.8, 16 x 1,024 29.7 and 27.1, 40 x 2,048 128.3 and 116.3; 4 x 8,192 51.7 and 66.4, 20 x 4,096 118.8
+// and 122.1.
 TEST(Cost, FewBlocksDrawWhatAllWould) {
   const Manifest m = manifestOf(32, 128, Argument::Store::Packed, "mma", 128, 64);
   const auto cuts = [&](const Manifest &of, std::vector<int32_t> lengths) {
@@ -86,20 +88,20 @@ TEST(Cost, FewBlocksDrawWhatAllWould) {
     EXPECT_EQ(cuts(m, lengths), 0) << lengths.size() << " x " << lengths.front();
   for (const auto &lengths : {times(4, 8192), times(20, 4096), times(1, 131072)})
     EXPECT_GT(cuts(m, lengths), 0) << lengths.size() << " x " << lengths.front();
-  // One that is alone at the end draws no more than it can.
+  // A block alone at the end has only its own bandwidth.
   std::vector<int32_t> mixed = times(15, 2048);
   EXPECT_EQ(cuts(m, mixed), 0);
   mixed.push_back(65536);
   EXPECT_GT(cuts(m, mixed), 0);
-  // What is converted was not measured.
+  // Kernels that convert elements were not measured.
   Manifest converted = m;
   converted.arguments[1].keyFormat = converted.arguments[1].valueFormat = Format::integers(8, 128);
   EXPECT_GT(cuts(converted, times(16, 8192)), 0);
 }
 
-// A chunk behind a context that the L2 does not hold: 1,024 tasks of 32 heads for 132 blocks. Shares that
+// A chunk after a context that the L2 does not hold: 1,024 tasks of 32 heads for 132 blocks. Shares that
 // begin anywhere would read 64 MiB of memory for each task (15.4 ms on an H200, 2026-11-23); whole tasks of a
-// head begin together and share what is read (13.5 ms).
+// head begin together and share their reads (13.5 ms).
 TEST(Cost, LongContextsAreNotCutForBalance) {
   Manifest m = manifestOf(32, 128, Argument::Store::Paged, "wgmma", 128, 128);
   m.kvHeads = 32;
@@ -110,12 +112,11 @@ TEST(Cost, LongContextsAreNotCutForBalance) {
   EXPECT_EQ(chunk.kernel, 1);
   EXPECT_EQ(chunk.stats.cuts, 0);
   EXPECT_EQ(chunk.tasks.size(), 1024u);
-  // Where whole tasks would leave three quarters of the blocks without work, cuts are still worth their
-  // bytes.
+  // Cuts are still worth their bytes if whole tasks would leave three quarters of the blocks without work.
   EXPECT_GT(planOf(m, simpleBatch({131072}, {128})).stats.cuts, 0);
   // 480 tasks: whole, four for some blocks and three for others (6.43 ms there). The last 96 of the heads are
-  // split at three quarters, so that 36 blocks do the last quarters (6.25 ms). Of an L2 that nobody knows
-  // nothing is said: shares begin anywhere.
+  // split at three quarters, so that 36 blocks do the last quarters (6.25 ms). With an L2 of unknown size,
+  // shares begin anywhere.
   GpuModel unknown = defaultGpu();
   unknown.l2Bytes = 0;
   PlanOptions options;
@@ -194,7 +195,7 @@ TEST(Cost, WhatEveryRowReadsAgainComesFromTheL2) {
 }
 
 TEST(Cost, PartsCostByTheirRows) {
-  // 2,048 parts of 4 packed rows, and 64 of 128: charged as 128 the small ones would outweigh all else.
+  // 2,048 parts of 4 packed rows, and 64 of 128: charged as 128 rows, the small ones would outweigh all else.
   const Manifest m = manifestOf(32, 128, Argument::Store::Dense, "wgmma", 128, 128);
   const Plan plan = planOf(m, sharedBatch(256, 4096, 16));
   ASSERT_EQ(plan.stats.partialBytes, 2 * 2 * 256 * 32 * (128 + 1) * 4);
@@ -202,7 +203,7 @@ TEST(Cost, PartsCostByTheirRows) {
 }
 
 // Few-shot prompting with 50 branches on one H200, 2026-11-20, at three steps (benchmarks/results): prompts
-// of 4,000 tokens behind which each branch has so many, read once by wgmma, and row by row.
+// of 4,000 tokens, and `tokens` tokens of each branch after them, read once by wgmma, and row by row.
 TEST(Cost, SharedPromptsArePredicted) {
   const struct {
     int32_t tokens;
@@ -221,8 +222,8 @@ TEST(Cost, SharedPromptsArePredicted) {
   }
 }
 
-// Merging 8 branches of reasoning on one H200: 15.9 us by query, 19.8 us flattened; flattening the prompts
-// above takes a third of the time.
+// Merging 8 branches of reasoning on one H200 took 15.9 us by query, 19.8 us flattened; flattening the
+// prompts above takes a third of the time.
 TEST(Cost, TheQuickerStrategyIsTaken) {
   Manifest m = manifestOf(32, 128, Argument::Store::Paged, "wgmma", 128, 128);
   m.launches[1].overlapsPrevious = true;
@@ -234,7 +235,7 @@ TEST(Cost, TheQuickerStrategyIsTaken) {
   EXPECT_EQ(flat.strategy, Strategy::Flatten);
   EXPECT_TRUE(same(flat, planOf(m, many)));
   EXPECT_LT(byQuery.stats.estimatedSeconds, planOf(m, few).stats.estimatedSeconds);
-  options.strategy = Strategy::ByNode; // what else is asked for is done
+  options.strategy = Strategy::ByNode; // other options are obeyed
   EXPECT_EQ(planOf(m, few, options).strategy, Strategy::ByNode);
   options.strategy = Strategy::Flatten;
   options.fixedSplit = 256;

@@ -10,7 +10,7 @@ using namespace attn::rt::test;
 
 namespace {
 
-/// Appends tokens to the instances that only one group of rows ends, as decoding does.
+/// Appends tokens to the instances that only one group of rows sees, as decoding does.
 void grow(Batch &batch, Rng &rng, int32_t most) {
   for (size_t s = 0; s + 1 < batch.qStart.size(); ++s) {
     if (batch.qStart[s] == batch.qStart[s + 1])
@@ -21,12 +21,12 @@ void grow(Batch &batch, Rng &rng, int32_t most) {
     OperandBatch &leaves = batch.operands.back();
     for (size_t i = 0; i < leaves.instances(); ++i)
       if (leaves.rowFirst[i] == batch.qStart[s] && leaves.rowLast[i] == batch.qStart[s + 1])
-        for (int32_t head = 0; head < leaves.heads; ++head) // of a ragged one every other head grows
+        for (int32_t head = 0; head < leaves.heads; ++head) // in a ragged instance every other head grows
           leaves.lengths[leaves.listOf(i, head)] += head % 2 ? 0 : tokens;
   }
 }
 
-/// The figures that updates carry along, from the plan itself.
+/// Expects the stats that updates carry along to be those of the plan itself.
 void expectFigures(const Manifest &m, const Plan &plan) {
   const KernelInfo &kernel = m.kernels[static_cast<size_t>(plan.kernel)];
   int64_t tiles = 0, tokens = 0;
@@ -99,7 +99,7 @@ TEST(Extend, GrowingBatchesAreCoveredExactly) {
       EXPECT_LE(excess,
                 std::max({planned, plan.stats.tileCost + plan.stats.fixedCost, 0.05 * plan.stats.meanCost}));
       ASSERT_TRUE(twin.update(batch, other));
-      EXPECT_TRUE(same(plan, other)); // the same batches, the same plans
+      EXPECT_TRUE(same(plan, other)); // equal batches give equal plans
       if (HasFatalFailure() || HasNonfatalFailure())
         return;
     }
@@ -109,7 +109,7 @@ TEST(Extend, GrowingBatchesAreCoveredExactly) {
   EXPECT_GT(renewed, 50);
 }
 
-// A step of decoding costs a new plan only now and then.
+// A step of decoding needs a new plan only now and then.
 TEST(Extend, StepsKeepThePlan) {
   Rng rng(31);
   const Manifest m = sampleManifest({.qHeads = 32, .kvHeads = 8});
@@ -143,7 +143,7 @@ TEST(Extend, StepsKeepThePlan) {
   }
 }
 
-// What is not growth, and what this planner did not plan last, is planned anew.
+// Changes other than growth, and plans that this planner did not make last, are planned anew.
 TEST(Extend, OtherwiseANewPlan) {
   const Manifest m = sampleManifest({.ends = {100, 10}});
   Batch batch = simpleBatch({4000, 300}, {1, 1});
@@ -174,11 +174,11 @@ TEST(Extend, OtherwiseANewPlan) {
   EXPECT_FALSE(updated(simpleBatch({4000, 300, 5}, {1, 1, 1}), plan));
   Plan elsewhere = *makePlan(m, batch, options);
   EXPECT_FALSE(updated(simpleBatch({4000, 300, 5}, {1, 1, 1}), elsewhere));
-  EXPECT_FALSE(updated(simpleBatch({4000, 300, 5}, {1, 1, 1}), plan)); // not the last one any more
+  EXPECT_FALSE(updated(simpleBatch({4000, 300, 5}, {1, 1, 1}), plan)); // no longer the last plan
   EXPECT_TRUE(updated(simpleBatch({4000, 300, 6}, {1, 1, 1}), plan));
 }
 
-// A task without keys is left out of fixed splits, and must come back with the first key.
+// Fixed splits leave a task without keys out; it must come back with the first key.
 TEST(Extend, TasksThatWereLeftOutComeBack) {
   const Manifest m = sampleManifest({.sinkLogits = true});
   PlanOptions options;
@@ -195,7 +195,7 @@ TEST(Extend, TasksThatWereLeftOutComeBack) {
   expectRight(m, batch, plan, capacity);
 }
 
-// What was refused is not there to be extended.
+// A refused plan cannot be extended.
 TEST(Extend, RefusedPlansAreNotExtended) {
   const Manifest m = sampleManifest();
   Batch batch = simpleBatch({100, 200}, {1, 1});

@@ -23,7 +23,7 @@ TEST(Floor, CountsWhatIsVisibleOnce) {
   EXPECT_EQ(floor.resultBytes, 4 * 8 * (64 * 2 + 4));
   EXPECT_EQ(floor.tableBytes, 4 * (3 + 2 + 4) + 4 * (2 + 2));
   EXPECT_EQ(floor.usefulFlops, 2.0 * (20 + 3 * 20) * 8 * 128);
-  // The same page under two instances is read once.
+  // A page of two instances is read once.
   kv.blockTable[7] = 5;
   EXPECT_LT(problemFloor(m, batch).kvBytes, floor.kvBytes);
 }

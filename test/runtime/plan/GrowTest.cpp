@@ -15,7 +15,7 @@ Tensor i32(std::vector<int32_t> values) {
   return Tensor::ofI32({static_cast<int64_t>(values.size())}, values);
 }
 
-/// Two sequences of one row and of two, in a packed store with room for `apart` tokens of each.
+/// Two sequences, of one row and of two, in a packed store with space for `apart` tokens of each.
 Batch packedBatch(const Manifest &m, int32_t tokens, int32_t apart) {
   TensorMap tensors;
   tensors["q"] = Tensor(m.dtype, {3, m.qHeads, m.keyDim});

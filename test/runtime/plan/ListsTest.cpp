@@ -11,7 +11,7 @@ using namespace attn::rt::test;
 
 namespace {
 
-/// A context, and speculated tokens in pages of one token, by a kernel that reads lists.
+/// A context, and speculated tokens in pages of one token, for a kernel that reads lists.
 Manifest draftManifest(const SampleOptions &options, bool lists = true) {
   Manifest m = sampleManifest(options);
   m.arguments[2].store = Argument::Store::Paged;
@@ -22,8 +22,8 @@ Manifest draftManifest(const SampleOptions &options, bool lists = true) {
   return m;
 }
 
-/// A tree of `nodes` speculated tokens behind a context, numbered depth-first, a row on each. An instance for
-/// each node is its path. `trees` of them, one after the other.
+/// `trees` trees of `nodes` speculated tokens after a context, numbered depth-first, with a row on each
+/// token. Each node has an instance, its path.
 Batch draftBatch(Rng &rng, int32_t trees, int32_t nodes, int32_t context) {
   Batch batch;
   OperandBatch contexts, drafts;
@@ -32,9 +32,10 @@ Batch draftBatch(Rng &rng, int32_t trees, int32_t nodes, int32_t context) {
   std::vector<std::vector<int32_t>> paths;
   for (int32_t tree = 0; tree < trees; ++tree) {
     const auto firstRow = static_cast<int32_t>(batch.rows);
-    std::vector<int32_t> path; // of slots, to the node at hand
+    std::vector<int32_t> path; // slots of the path to the current node
     for (int32_t node = 0; node < nodes; ++node) {
-      path.resize(below(rng, 3) ? path.size() : below(rng, path.size() + 1)); // some go back up
+      path.resize(below(rng, 3) ? path.size()
+                                : below(rng, path.size() + 1)); // some nodes branch off further up
       path.push_back(firstRow + node);
       drafts.lengths.push_back(static_cast<int32_t>(path.size()));
       drafts.pos0.push_back(context);
@@ -86,11 +87,11 @@ TEST(Lists, RandomDraftsAreCoveredExactly) {
       return;
     listed += !makePlan(m, batch, options)->slots.empty();
   }
-  EXPECT_GT(listed, 50); // else the test says nothing about lists
+  EXPECT_GT(listed, 50); // otherwise the test says nothing about lists
 }
 
-// What lists are for: 16 rows of a tile see little more than a tile of keys together, where each row's path
-// is one.
+// The purpose of lists: 16 rows of a tile see little more than one tile of keys together, while each row's
+// path would be one tile.
 TEST(Lists, TakeFewerTilesAndTasksThanPaths) {
   Rng rng(6);
   const Batch batch = draftBatch(rng, 1, 128, 1000);
@@ -122,7 +123,7 @@ TEST(Lists, AreNotOfOtherStrategiesNorOfFixedSplits) {
   EXPECT_TRUE(makePlan(m, batch, options)->slots.empty());
 }
 
-// Each row of a random tree sees a slot of another row's a second time, and one of the draft's under two
+// Each row of a random tree sees a slot of another row a second time, and a slot of the draft under two
 // entries of its table: softmax counts both.
 TEST(Lists, SlotsThatARowSeesTwiceCountTwice) {
   Rng rng(9);

@@ -17,7 +17,8 @@ int32_t outputOf(const Manifest &m, const PlanTask &task, int32_t r) {
   return packed / group * m.qHeads + task.ordinal * group + packed % group;
 }
 
-/// Which head of an operand's store an ordinal reads, from the order of heads and classes alone.
+/// The index, in an operand's store, of the head that an ordinal reads, from the order of heads and classes
+/// alone.
 int32_t placeOf(const Manifest &m, const Batch &batch, size_t operand, int32_t ordinal) {
   const int only = m.argumentOf(m.operands[operand]).headClass;
   std::vector<std::pair<int32_t, int32_t>> heads; // (class, head): ordinals, once they are sorted
@@ -84,7 +85,7 @@ void expectRight(const Manifest &m, const Batch &batch, const Plan &plan, const 
           const int32_t rowsOfTile = (kernel.rows + m.groupSize() - 1) / m.groupSize();
           ASSERT_EQ(segment.fullBegin, segment.fullEnd); // all of it is masked
           ASSERT_FALSE(task.flags & taskRowsFollow);
-          // A kernel looks at whole tiles, whose last tokens nobody sees.
+          // A kernel reads whole tiles, whose last tokens no row sees.
           const int32_t tiles = (segment.kvEnd - segment.kvBegin + kernel.keys - 1) / kernel.keys;
           for (int32_t t = segment.kvBegin; t < segment.kvBegin + tiles * kernel.keys; ++t) {
             const auto word = static_cast<size_t>(t / 32 * rowsOfTile + rowOfTile);
@@ -132,7 +133,7 @@ void expectRight(const Manifest &m, const Batch &batch, const Plan &plan, const 
     }
   }
 
-  // Every visible token once, no token twice.
+  // Every visible token is read exactly once.
   for (int32_t output = 0; output < static_cast<int32_t>(outputs); ++output) {
     const int32_t row = output / m.qHeads;
     for (size_t o = 0; o < batch.operands.size(); ++o)
@@ -201,7 +202,7 @@ bool checkPlan(const Manifest &m, const Batch &batch, const PlanOptions &options
   expectRight(m, batch, plan, capacity, options.fixedSplit == 0);
   const bool cut = options.fixedSplit == 0 &&
                    (options.strategy == Strategy::ByQuery || options.strategy == Strategy::Flatten);
-  if (cut && plan.stats.cuts > 0) // balance: within one tile and what starting a part costs
+  if (cut && plan.stats.cuts > 0) // balance: within one tile and the cost of starting a part
     EXPECT_LE(plan.stats.maxCost - plan.stats.meanCost, plan.stats.tileCost + plan.stats.fixedCost);
   return plan.stats.cuts > 0;
 }
@@ -237,7 +238,7 @@ void makeRagged(const Manifest &m, Batch &batch, Rng &rng) {
         operand.blockTable.insert(operand.blockTable.end(), row, row + columns);
         const auto own = operand.blockTable.end() - columns;
         std::rotate(own, own + static_cast<int64_t>(below(rng, static_cast<size_t>(lengths[i]) + 1)),
-                    own + lengths[i]); // of pages of one token, as many as these
+                    own + lengths[i]); // for pages of one token: rotates as many entries as tokens
       }
   }
 }

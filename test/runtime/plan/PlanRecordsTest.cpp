@@ -11,13 +11,13 @@ using namespace attn::rt;
 
 namespace {
 
-/// A compiler's value, say.
+/// Stands for a compiler's value.
 struct Name {
   std::string text;
   bool operator==(const Name &) const = default;
 };
 
-// What the planner writes to memory is what a kernel finds under the same name.
+// Kernels find the words that the planner writes under the same names.
 TEST(PlanRecords, WordsAreFieldsInOrder) {
   std::array<int32_t, PlanStart::words> words;
   std::iota(words.begin(), words.end(), 0);

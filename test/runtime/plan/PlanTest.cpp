@@ -53,7 +53,7 @@ TEST(Plan, RandomBatchesAreCoveredExactly) {
     if (HasFatalFailure())
       return;
   }
-  EXPECT_GT(cut, 25); // else the test says nothing about cutting
+  EXPECT_GT(cut, 25); // otherwise the test says nothing about cutting
 }
 
 TEST(Plan, TreesAreCoveredExactly) {
@@ -88,7 +88,7 @@ TEST(Plan, TreesAreCoveredExactly) {
   EXPECT_GT(cut, 30);
 }
 
-// What sets the strategies apart: how often shared tokens are read, and what is cut where.
+// The strategies differ in how often shared tokens are read, and in the cuts.
 TEST(Plan, NodesAreTasksOfTheirOwn) {
   Rng rng(2);
   const Manifest m = sampleManifest({.store = Argument::Store::Dense, .operands = 2});
@@ -109,7 +109,7 @@ TEST(Plan, NodesAreTasksOfTheirOwn) {
     EXPECT_EQ(segment.kvBegin % chunkTokens, 0);
     EXPECT_LE(segment.kvEnd - segment.kvBegin, chunkTokens);
   }
-  EXPECT_EQ(chunks.segments.size(), 8u + 2 + 6); // both heads' tasks read the same ones
+  EXPECT_EQ(chunks.segments.size(), 8u + 2 + 6); // both heads' tasks read the same segments
 }
 
 TEST(Plan, FlattenReadsSharedInstancesOnce) {
@@ -123,7 +123,7 @@ TEST(Plan, FlattenReadsSharedInstancesOnce) {
   EXPECT_GT(apart.stats.kvBytes, 4 * shared.stats.kvBytes);
 }
 
-// Rows that one shared instance serves alone write their results directly.
+// Rows of which one shared instance is all they see write their results directly.
 TEST(Plan, AloneSharedInstanceNeedsNoMerge) {
   const Manifest m = sampleManifest({.visibility = visibility(Visibility::Kind::All)});
   Batch batch{4, {0, 1, 2, 3, 4}, {0, 0, 0, 0}, {{{200}, {0}, {0}, {4}, 0, 0, {}, 200, {}}}, {}, 0, {}};
@@ -197,7 +197,7 @@ TEST(Plan, EndsOfTheBatchOverrideThoseCompiled) {
             std::string::npos);
 }
 
-// A kernel that copies whole boxes reads from the box that holds the first visible token, and no box twice.
+// A kernel that copies whole boxes starts with the box of the first visible token, and reads no box twice.
 TEST(Plan, SegmentsBeginWithABox) {
   const auto planOf = [](int32_t sink, int32_t recent) {
     const Manifest m = sampleManifest(
@@ -236,7 +236,7 @@ TEST(Plan, DependsOnHowManyHeadsAClassHas) {
   EXPECT_EQ(classHeadsText(m, classHeads(m, c)), "3 retrieval, 5 streaming");
 }
 
-// What a class has in a store of its own is read for its heads alone, and not counted for others.
+// A class's own store is read for its heads alone, and not counted for others.
 TEST(Plan, StoresOfAClass) {
   const Manifest m = sampleManifest({.qHeads = 32,
                                      .kvHeads = 8,
@@ -278,7 +278,7 @@ TEST(Plan, StoresOfAClass) {
   }
 }
 
-// A shared instance is worth reading once for the heads that see it, and not for those that see next to none
+// A shared instance is worth reading once for the heads that see it, but not for heads that see almost none
 // of it.
 TEST(Plan, SharingIsDecidedForEachClass) {
   const Manifest m =
@@ -307,7 +307,7 @@ TEST(Plan, Deterministic) {
   ASSERT_TRUE(planner.plan(batch, first));
   Plan other;
   ASSERT_TRUE(
-      planner.plan(simpleBatch({5000, 3}, {1, 2}), other)); // leaves other things in the scratch memory
+      planner.plan(simpleBatch({5000, 3}, {1, 2}), other)); // fills the scratch memory with other data
   ASSERT_TRUE(planner.plan(batch, again));
   EXPECT_TRUE(same(first, again));
   EXPECT_TRUE(same(first, *makePlan(m, batch)));
@@ -324,7 +324,7 @@ TEST(Plan, SaysWhereRowsFollowEachOther) {
   Batch batch = simpleBatch({300}, {200});
   EXPECT_TRUE(follow(causal, batch));
   EXPECT_FALSE(follow(sampleManifest({.visibility = {Visibility::Kind::All}}), batch));
-  batch.qPos[150] += 1; // a gap, and then two rows at one place
+  batch.qPos[150] += 1; // a gap, then two rows at one position
   EXPECT_FALSE(follow(causal, batch));
 }
 
@@ -333,7 +333,7 @@ TEST(Plan, TakesTheKernelForShortSequencesWhereAllAre) {
   KernelInfo brief = m.kernels[1];
   brief.rows = 64;
   brief.sequencesUpTo = 512;
-  m.kernels[0] = brief; // in place of the one for single rows
+  m.kernels[0] = brief; // replaces the kernel for single rows
   const auto rows = [&](const Batch &batch) {
     return m.kernels[static_cast<size_t>(makePlan(m, batch)->kernel)].rows;
   };

@@ -17,7 +17,7 @@ Tensor i32(std::vector<int64_t> shape, std::vector<int32_t> values) {
   return Tensor::ofI32(std::move(shape), values);
 }
 
-/// A row for each sequence; `lengths` by sequence and head.
+/// One row per sequence; `lengths` by sequence and head.
 Batch raggedBatch(int32_t heads, const std::vector<int32_t> &lengths) {
   const size_t sequences = lengths.size() / static_cast<size_t>(heads);
   Batch batch = simpleBatch(std::vector<int32_t>(sequences, 0), std::vector<int32_t>(sequences, 1));
@@ -53,7 +53,7 @@ TEST(Ragged, EveryHeadReadsItsOwnTokens) {
   EXPECT_EQ(floor.tableBytes, 4 * (6 + 5 * 8 + 5)); // q_start, lengths, q_pos
 }
 
-// Heads of one length are work like heads that share it.
+// Ragged heads of equal length cost the same as heads that share it.
 TEST(Ragged, EqualHeadsCostWhatSharedOnesDo) {
   const SampleOptions options{.qHeads = 32, .kvHeads = 8};
   SampleOptions ragged = options;
@@ -72,7 +72,7 @@ TEST(Ragged, EqualHeadsCostWhatSharedOnesDo) {
   EXPECT_NEAR(a.estimatedSeconds, b.estimatedSeconds, 0.01 * a.estimatedSeconds);
 }
 
-// Short heads beside long ones: blocks are as busy as where all are alike.
+// Short heads beside long ones: blocks are as busy as with equal heads.
 TEST(Ragged, BalancesHeadsOfDifferentLengths) {
   Rng rng(4);
   const Manifest m =
@@ -90,7 +90,7 @@ TEST(Ragged, BalancesHeadsOfDifferentLengths) {
   }
 }
 
-// A prompt is read once for the heads that hold much of it, and not for those that hold next to nothing.
+// A prompt is read once for the heads that keep much of it, but not for heads that keep almost none of it.
 TEST(Ragged, SharingIsDecidedForEachHead) {
   const Manifest m = sampleManifest({.store = Argument::Store::Dense, .operands = 2, .ragged = true});
   Rng rng(1);
@@ -118,7 +118,7 @@ TEST(Ragged, FloorCountsTheTableOfEachHead) {
   Batch batch = raggedBatch(2, {100, 17});
   OperandBatch &kv = batch.operands[0];
   kv.maxPages = kv.pages = 7;
-  kv.blockTable = {0, 1, 2, 3, 4, 5, 6, 6, 5, 9, 9, 9, 9, 9}; // pages 5 and 6 are others of each head
+  kv.blockTable = {0, 1, 2, 3, 4, 5, 6, 6, 5, 9, 9, 9, 9, 9}; // each head has other pages 5 and 6
   ASSERT_TRUE(checkBatch(m, batch));
   const ProblemFloor floor = problemFloor(m, batch);
   EXPECT_EQ(floor.kvBytes, 117 * (64 + 64) * 2);
@@ -217,8 +217,7 @@ TEST(Ragged, Errors) {
     const std::string message = batch ? "no error" : batch.error().message;
     EXPECT_NE(message.find(c.message), std::string::npos) << message << "\n  expected " << c.message;
   }
-  // Lengths of heads for an operand that has none of its own, as a Cache's batches have them, and the
-  // reverse.
+  // Lengths of heads for an operand that has none of its own, as in a Cache's batches, and the reverse.
   EXPECT_EQ(checkBatch(sampleManifest(), raggedBatch(2, {4, 5})).error().message,
             "'kv.lengths': expected 1 for each instance, as all KV heads have the same, got 2");
   EXPECT_EQ(checkBatch(m, simpleBatch({4}, {1})).error().message,
@@ -229,7 +228,8 @@ TEST(Ragged, Errors) {
             "'kv.lengths': expected a multiple of 2 elements, one per KV head, got 3");
 }
 
-// A shape is a claim; of no heads there may be any number of instances, and nobody makes room for them.
+// A shape is a claim: a file may claim any number of instances without heads, and nothing is allocated for
+// them.
 TEST(Ragged, InstancesOfNoHeadsAreNotBelieved) {
   const Manifest m =
       sampleManifest({.ends = {64, 256}, .operands = 1, .headClasses = duo, .apart = true, .ragged = true});

@@ -14,7 +14,7 @@ using namespace attn::rt::test;
 
 namespace {
 
-/// The default GPU with an L2 of another size; 0: of unknown size, so that nothing is ordered by it.
+/// The default GPU with an L2 of another size; 0: of unknown size, so that the L2 orders nothing.
 GpuModel withL2(int64_t bytes) {
   GpuModel gpu = defaultGpu();
   gpu.l2Bytes = bytes;
@@ -28,7 +28,7 @@ Plan planOn(const GpuModel &gpu, const Manifest &manifest, const Batch &batch) {
   return *makePlan(manifest, batch, options);
 }
 
-/// The most pairs of an instance and a head that blocks read at one time, were every key as long to read.
+/// The most pairs of an instance and a head that blocks read at one time, if every key took the same time.
 size_t pairsAtOnce(const Plan &plan) {
   constexpr int64_t moment = 1024; // keys
   std::map<int64_t, std::set<std::pair<int32_t, int32_t>>> pairs;
@@ -53,7 +53,7 @@ size_t pairsAtOnce(const Plan &plan) {
 const Manifest manyHeads = sampleManifest(
     {.qHeads = 32, .kvHeads = 32, .dim = 128, .visibility = visibility(Visibility::Kind::Causal)});
 
-// 128 sequences and heads of 2 MiB each: together they would read every key from memory again and again.
+// 128 sequences and heads of 2 MiB each: all at once, they would read every key from memory again and again.
 TEST(Sections, BlocksReadFewHeadsAtOnce) {
   const Batch batch = simpleBatch(std::vector<int32_t>(4, 4096), std::vector<int32_t>(4, 4096));
   const Plan apart = planOn(withL2(0), manyHeads, batch);
@@ -93,19 +93,19 @@ TEST(Sections, RaggedSequencesStayBalanced) {
 TEST(Sections, AreNeverLessThanAHead) {
   const Batch batch = simpleBatch({8192}, {8192});
   const Plan plan = planOn(withL2(1024), manyHeads, batch);
-  EXPECT_LE(pairsAtOnce(plan), 12u); // 64 tasks of a head for 132 blocks; four heads more at the end
+  EXPECT_LE(pairsAtOnce(plan), 12u); // 64 tasks of a head for 132 blocks, and four more heads at the end
   EXPECT_LT(plan.stats.balance, 1.01);
 }
 
-// A chunk of a long prompt: tasks are as long as one another, so that none at the end even out the blocks,
-// and those of one head stay together to the end. Eight rounds, of four heads each.
+// A chunk of a long prompt: tasks are equally long, so that no short ones at the end even out the blocks, and
+// tasks of one head stay together to the end. Eight rounds, of four heads each.
 TEST(Sections, StayWhereLengthsAreAlike) {
   const Plan plan = planOn(defaultGpu(), manyHeads, simpleBatch({131072}, {4224}));
-  EXPECT_LE(pairsAtOnce(plan), 12u); // 33 tasks of a head for 132 blocks, and those that follow
+  EXPECT_LE(pairsAtOnce(plan), 12u); // 33 tasks of a head for 132 blocks, and the tasks that follow
   EXPECT_LT(plan.stats.balance, 1.04);
 }
 
-// No two tasks of decoding read the same keys: nothing but their length decides.
+// No two tasks of decoding read the same keys: only their length decides.
 TEST(Sections, DecodeHasNone) {
   std::vector<int32_t> lengths;
   for (int32_t s = 0; s < 64; ++s)

@@ -16,7 +16,8 @@ namespace {
 
 constexpr int32_t tile = 128;
 
-/// Of a backward pass: kernels for rows, for tokens, and for parts of those; `adds`: to rows, too.
+/// A backward pass: kernels for rows, for tokens, and for parts of tokens' tasks; `adds`: token tasks also
+/// add to rows.
 Manifest cutManifest(bool adds, Visibility::Kind sees = Visibility::Kind::Causal) {
   Manifest m = sampleManifest({.store = Argument::Store::Packed, .visibility = visibility(sees), .ends = {}});
   KernelInfo rows = m.kernels[1], tokens = m.kernels[1], sums = m.kernels[1];
@@ -35,10 +36,10 @@ Manifest cutManifest(bool adds, Visibility::Kind sees = Visibility::Kind::Causal
   return m;
 }
 
-/// A node's parent, and its tokens, all of which are rows, too.
+/// Each node's parent and tokens; every token is also a row.
 using Nodes = std::vector<std::pair<int, int32_t>>;
 
-/// Nodes in depth-first order: the rows below a node see it.
+/// A batch of nodes in depth-first order: the rows at or below a node see it.
 Batch forestBatch(const Nodes &nodes) {
   std::vector<int32_t> lengths;
   for (const auto &[parent, tokens] : nodes)
@@ -61,12 +62,12 @@ Batch forestBatch(const Nodes &nodes) {
   return batch;
 }
 
-/// Of each tile of tokens: where rows that its parts have begin and end, and where they are cut.
+/// For each tile of tokens: the begin and end of its parts' rows, and its cuts.
 struct Tile {
   int32_t begin = INT32_MAX, end = 0;
   std::vector<std::pair<int32_t, int32_t>> parts = {}; ///< first row, and line
 };
-using Tiles = std::map<std::tuple<int32_t, int32_t, int32_t>, Tile>; ///< of an instance, token and head
+using Tiles = std::map<std::tuple<int32_t, int32_t, int32_t>, Tile>; ///< by instance, token and head
 
 Tiles tilesOf(const Plan &plan) {
   Tiles tiles;
@@ -81,7 +82,8 @@ Tiles tilesOf(const Plan &plan) {
   return tiles;
 }
 
-/// Parts of a tile have its rows, each once, and lines of their own; pieces add up all parts of all tokens.
+/// Checks that parts of a tile have its rows, each once, and lines of their own, and that pieces add up all
+/// parts of all tokens.
 void checkParts(const Plan &plan, const Plan &uncut) {
   const Tiles expected = tilesOf(uncut), found = tilesOf(plan);
   ASSERT_EQ(found.size(), expected.size());
@@ -127,7 +129,7 @@ Manifest withoutCuts(Manifest m) {
   return m;
 }
 
-/// When the last of blocks is done, which take tasks when they are free.
+/// The time at which the last block ends, if blocks take tasks when they are free.
 int64_t endOf(const Manifest &m, const Plan &plan, int blocks) {
   std::vector<int64_t> freeAt(static_cast<size_t>(blocks), 0);
   for (const PlanTokenTask &task : plan.tokenTasks)
@@ -149,7 +151,7 @@ TEST(TokenCuts, PartsHaveEachRowOnce) {
       nodes.emplace_back(i == 0 ? -1 : std::max(parent, static_cast<int>(i) - 3),
                          static_cast<int32_t>(below(rng, large ? 900 : 3000)));
     }
-    // Depth-first order: a node's parent is the one before, or one above that.
+    // Depth-first order: a node's parent is the node before, or a node above that.
     for (size_t i = 1; i < nodes.size(); ++i) {
       int above = static_cast<int>(i) - 1;
       for (size_t up = below(rng, 4); up > 0 && above >= 0; --up)
@@ -176,7 +178,7 @@ TEST(TokenCuts, PartsHaveEachRowOnce) {
 TEST(TokenCuts, EqualTasksEndTogether) {
   const Manifest m = cutManifest(true, Visibility::Kind::All);
   const int blocks = 13;
-  const Batch batch = forestBatch({{-1, 20 * tile}}); // 40 tasks: four rounds, of which the last has one
+  const Batch batch = forestBatch({{-1, 20 * tile}}); // 40 tasks: four rounds, the last with one task
   ASSERT_EQ(m.kvHeads, 2);
   Result<Plan> plan = makePlan(m, batch, {.multiprocessors = blocks});
   Result<Plan> uncut = makePlan(withoutCuts(m), batch, {.multiprocessors = blocks});
@@ -200,7 +202,7 @@ TEST(TokenCuts, WhatEndsTogetherIsNotCut) {
 TEST(TokenCuts, ShortPartsOfTheLastTokensEndTogether) {
   const Manifest m = cutManifest(false, Visibility::Kind::All);
   const int blocks = 132;
-  const int32_t tokens = 288 * tile; // 576 tasks: five rounds, of which the last has 48
+  const int32_t tokens = 288 * tile; // 576 tasks: five rounds, the last with 48 tasks
   const Batch batch = forestBatch({{-1, tokens}});
   ASSERT_EQ(m.kvHeads, 2);
   Result<Plan> plan = makePlan(m, batch, {.multiprocessors = blocks});
@@ -222,7 +224,7 @@ TEST(TokenCuts, NeighboursDoNotMoveCutsOfSumsInAnOrder) {
   Nodes own{{-1, 300}};
   for (int i = 0; i < 30; ++i)
     own.emplace_back(i % 3 == 2 ? i : 0, 1500);
-  own.emplace_back(-1, 33000); // whose last tokens have short parts
+  own.emplace_back(-1, 33000); // its last tokens have short parts
   own.emplace_back(static_cast<int>(own.size()) - 1, 30000);
   Nodes others{{-1, 700}, {0, 40000}, {0, 90}};
   const auto count = static_cast<int>(others.size());
@@ -257,7 +259,7 @@ TEST(TokenCuts, WhatAddsToAWindowOfATreeIsTogether) {
   EXPECT_FALSE(plan->tokenSums.empty());
   const int64_t last = std::ssize(nodes) * tile / window;
   ASSERT_GT(last, 2);
-  // From the first that adds to a window to the last, there are not many more tasks than it has.
+  // From the first task that adds to a window to the last, there are not many more tasks than the window has.
   std::map<int32_t, std::pair<int64_t, int64_t>> span;
   std::map<int32_t, int64_t> counts;
   for (int64_t i = 0; i < std::ssize(plan->tokenTasks); ++i) {

@@ -14,7 +14,8 @@ using namespace attn::rt::test;
 
 namespace {
 
-/// The sample's largest attend kernel in place of one that holds rows, and one that holds tokens.
+/// The sample with its largest attend kernel replaced by a kernel with stationary rows and one with
+/// stationary keys.
 Manifest backwardManifest(Visibility visibility, std::vector<int32_t> ends) {
   Manifest m = sampleManifest(
       {.store = Argument::Store::Dense, .visibility = std::move(visibility), .ends = std::move(ends)});
@@ -43,14 +44,15 @@ Batch denseBatch(Rng &rng) {
   return batch;
 }
 
-/// As `backwardManifest`, of tasks that add to rows, too.
+/// The manifest of backwardManifest, whose tasks also add to rows.
 Manifest fusedManifest(Visibility visibility, std::vector<int32_t> ends) {
   Manifest m = backwardManifest(std::move(visibility), std::move(ends));
   m.results.push_back({"dq.sums", DType::F32, m.results.front().dims});
   return m;
 }
 
-/// Every token of every head is in one task; those that exist with all rows that see them.
+/// Checks that every token of every head is in one task, and that tokens that exist have all rows that see
+/// them.
 void checkTasks(const Manifest &m, const Batch &batch, const Plan &plan) {
   const OperandBatch &operand = batch.operands[0];
   std::vector<int> held(operand.instances() * static_cast<size_t>(operand.tokens * m.kvHeads), 0);
@@ -98,7 +100,8 @@ TEST(TokenTasks, EachTokenIsHeldOnceWithTheRowsThatSeeIt) {
   }
 }
 
-// Between packed instances and behind the last one there may be room, whose tokens are held without rows.
+// Between packed instances and after the last one there may be spare slots: their tokens are in tasks without
+// rows.
 TEST(TokenTasks, AllOfAPackedTensorIsHeld) {
   Rng rng(33);
   for (int round = 0; round < 100; ++round) {
@@ -154,13 +157,14 @@ TEST(TokenTasks, ThatAddToRowsAreTheSame) {
   }
 }
 
-/// Tasks on so many blocks, each of which takes the next one when it is free, and a row at a time: how much
-/// time is between the first and the last that adds to a row of a head, at most, and when all have ended.
+/// Simulates tasks on blocks, each of which takes the next task when it is free, at one row per step. `apart`
+/// is the longest time between the first and the last task that adds to a row of a head, `ended` the time
+/// when all have ended.
 struct Lockstep {
   int apart = 0, ended = 0;
   Lockstep(const std::vector<PlanTokenTask> &tasks, int blocks) {
     std::vector<int> freeAt(static_cast<size_t>(blocks), 0);
-    std::map<std::pair<int32_t, int32_t>, std::vector<int>> times; // of a head and row
+    std::map<std::pair<int32_t, int32_t>, std::vector<int>> times; // by head and row
     for (const PlanTokenTask &task : tasks) {
       auto block = std::min_element(freeAt.begin(), freeAt.end());
       const int step = task.rowBegin < task.rowEnd ? 1 : -1;
@@ -182,11 +186,11 @@ TEST(TokenTasks, ThatAddToRowsMeetAtThem) {
   ASSERT_EQ(m.kvHeads, 2);
   Result<Plan> plan = makePlan(m, batch, {.multiprocessors = 32 / m.kernels[1].blocksPerSM});
   ASSERT_TRUE(plan);
-  ASSERT_EQ(plan->tokenTasks.size(), 64U); // of 32 blocks at once: a head, then the other
+  ASSERT_EQ(plan->tokenTasks.size(), 64U); // on 32 blocks: one head, then the other
   const Lockstep lockstep(plan->tokenTasks, 32);
   EXPECT_LE(lockstep.apart, 32);        // a tile's rows
-  EXPECT_EQ(lockstep.ended, 1024 + 32); // nobody waits: the mean is half of 2 * 1056
-  // From the last row in both phases, those of the second would not meet.
+  EXPECT_EQ(lockstep.ended, 1024 + 32); // no block waits: the mean is half of 2 * 1056
+  // If both phases walked from the last row, tasks of the second would not meet.
   for (PlanTokenTask &task : plan->tokenTasks)
     if (task.rowBegin < task.rowEnd)
       std::swap(task.rowBegin, task.rowEnd);
@@ -243,7 +247,7 @@ TEST(TokenTasks, FixedSplitsAreRefused) {
             std::string::npos);
 }
 
-/// As `backwardManifest`, where the last rows of each sequence count for what tokens are worth.
+/// The manifest of backwardManifest for significance; the last `rows` rows of each sequence count.
 Manifest weighingManifest(int rows) {
   Manifest m = backwardManifest(visibility(Visibility::Kind::Causal), {});
   m.kernels[1].role = KernelInfo::Role::Significance;

@@ -68,7 +68,7 @@ TEST(Visibility, TermsAreWhatTheySay) {
   }
 }
 
-// Tries sizes of both terms.
+// Tests implication over sizes of both terms.
 TEST(Visibility, WhatIsImpliedIsSeen) {
   for (size_t i = 0; i < std::size(visibilityTerms); ++i)
     for (size_t j = 0; j < std::size(visibilityTerms); ++j) {
@@ -113,8 +113,8 @@ int32_t leastOf(const Visibility &visibility, int end) {
   return least;
 }
 
-// Against brute force over rows and positions: possible holds the union, certain is inside the intersection,
-// and a single row is answered exactly.
+// Compares with brute force over rows and positions: possible holds the union, certain is inside the
+// intersection, and both are exact for a single row.
 TEST(Visibility, AgainstBruteForce) {
   Rng rng(7);
   IntervalList possible, certain;

@@ -17,7 +17,7 @@ Visibility streaming() {
   return both(visibility(Kind::Causal), either(visibility(Kind::Sink, 0), visibility(Kind::Recent, 1)));
 }
 
-/// Near tokens and the rest, with the results of the near ones for themselves.
+/// Two regions, near tokens and the rest, that also returns the results of the near tokens alone.
 Manifest twoOutputs() {
   Manifest m = sampleManifest({.visibility = streaming(), .ends = {20, 70}, .operands = 2});
   m.operands[1].visibility = visibility(Kind::Causal);
@@ -26,7 +26,7 @@ Manifest twoOutputs() {
   return m;
 }
 
-/// The sequences' near tokens, and the rest, which begin behind the sink and look as old as recent ones.
+/// The sequences' near tokens, and the rest, which begin after the sink and have positions like recent ones.
 Batch bothBatch(const std::vector<int32_t> &lengths, const std::vector<int32_t> &rows) {
   Batch batch = simpleBatch(lengths, rows);
   OperandBatch rest = batch.operands[0];
@@ -42,7 +42,7 @@ TEST(WorkTiles, OfTwoOutputsAreNeverCutAndCountTheFirstSegments) {
   const Manifest m = twoOutputs();
   ASSERT_TRUE(m.returnsFirst() && m.plansWhole());
   PlanOptions options;
-  options.gpu = &slowGpu; // on which cutting pays
+  options.gpu = &slowGpu; // cutting pays on it
   for (const auto &[lengths, rows] :
        {std::pair(std::vector<int32_t>{700, 10, 333}, std::vector<int32_t>{1, 10, 150}),
         std::pair(std::vector<int32_t>{2000}, std::vector<int32_t>{1})}) {
@@ -62,7 +62,7 @@ TEST(WorkTiles, OfTwoOutputsAreNeverCutAndCountTheFirstSegments) {
 TEST(WorkTiles, WithoutANearTokenHaveAnEmptySegment) {
   const Manifest m = twoOutputs();
   Batch batch = bothBatch({100}, {3});
-  batch.qPos = {-5, -4, -3}; // in front of everything
+  batch.qPos = {-5, -4, -3}; // before all tokens
   const Plan plan = *makePlan(m, batch);
   ASSERT_FALSE(plan.tasks.empty());
   for (const PlanTask &task : plan.tasks) {
@@ -82,8 +82,8 @@ TEST(WorkTiles, OfTwoOutputsHaveNoFixedSplit) {
             "cut; expected none");
 }
 
-/// The segments of each row under fixed splits, by the positions that they begin at and end at, cut to what
-/// the row sees.
+/// The segments of each row under fixed splits, by their begin and end positions, cut to the tokens that the
+/// row sees.
 std::map<int32_t, std::vector<std::pair<int32_t, int32_t>>> segmentsByRow(const Manifest &m, int32_t length,
                                                                           int32_t rows) {
   PlanOptions options;

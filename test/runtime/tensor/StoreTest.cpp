@@ -123,7 +123,7 @@ TEST(Store, Addresses) {
               pages[(2 * 4 + 3) * 7 + 1] * page + page / 2);
     EXPECT_EQ(storeOf(StoreKind::Paged, page).slotOf(numbers, 2, token, true), pages[2 * 7 + 1] * page);
   }
-  // If heads come first, a head's line comes as many lines after the one of its slot of lines.
+  // If heads come first, the line of head h is h * headPitch lines after its slot of lines.
   for (int64_t page : {1, 8, 16}) {
     const int64_t token = page + page / 2;
     for (bool ragged : {false, true}) {

@@ -103,9 +103,8 @@ TEST(Strides, SlotsAreCountedInTokens) {
   EXPECT_EQ(dense.all, 80);
   SlotCounts interleaved = *pool({8192, 256, 128, 2}, {8192, 256, 128, 2}).count();
   EXPECT_EQ(interleaved.outer, 32);
-  EXPECT_EQ(interleaved.all, 4 * 32 + 16); // ends with the last page
-  SlotCounts heads =
-      *pool({4096, 128, 2048, 2}, {8192, 256, 4096, 2}).count(); // v with space after its features
+  EXPECT_EQ(interleaved.all, 4 * 32 + 16);                                      // ends with the last page
+  SlotCounts heads = *pool({4096, 128, 2048, 2}, {8192, 256, 4096, 2}).count(); // v with a gap after features
   EXPECT_EQ(heads.outer, 32);
   EXPECT_EQ(pool({}, {}, 0).store.isStrided(), true);
 }

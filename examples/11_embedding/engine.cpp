@@ -117,7 +117,7 @@ Status Engine::attend(const std::vector<RowGroup> &groups, const std::vector<Tok
                       const std::function<void(size_t, int, const BFloat16 *)> &result) {
   TRY(reserveRows(rows.size()));
   TRY(builder_.build(*cache_, groups, batch_));
-  // One plan serves all layers. Room for it grows with the largest step and is never given back.
+  // One plan serves all layers. Its capacity grows with the largest step and never shrinks.
   auto plan = makePlan(attend_.manifest, batch_.batch, options_);
   TRY(plan);
   limits_ = PlanLimits::larger(limits_, PlanLimits::of(attend_.manifest, batch_.batch));
@@ -125,7 +125,8 @@ Status Engine::attend(const std::vector<RowGroup> &groups, const std::vector<Tok
   TRY(session_->reserve(planCapacity(attend_.manifest, limits_, options_)));
   TRY(session_->setPlan(*plan));
 
-  std::vector<Token> inOrder; // of the batch, where sequences that share tokens lie together
+  std::vector<Token>
+      inOrder; // in the order of the batch, in which sequences that share tokens are neighbours
   for (int32_t user : batch_.userRow)
     inOrder.push_back(rows[static_cast<size_t>(user)]);
   std::vector<BFloat16> outputs(rows.size() * model::queryRow);

@@ -1,7 +1,7 @@
 //===- engine.h - Kernels over a paged cache on a device --------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a step of any mixture of sequences needs: the cache's bookkeeping, its pages
-// in the device's memory, the kernels that change and read them.
+// Everything for a step of any mixture of sequences: the cache's bookkeeping, its
+// pages in the device's memory, and the kernels that change and read them.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_EXAMPLES_ENGINE_H
@@ -22,33 +22,33 @@
   if (auto &&done = (call); !done)                                                                           \
   return done.error()
 
-/// One thread at a time; engines share nothing, so each thread may have one.
+/// Use an engine from one thread at a time. Engines share nothing, so each thread may have one.
 class Engine {
 public:
-  /// `file`: an artifact with the functions attend, append and move.
+  /// Creates an engine. `file`: an artifact with the functions attend, append and move.
   static attn::rt::Result<std::unique_ptr<Engine>> create(std::unique_ptr<attn::rt::Device> device,
                                                           const std::string &file, int32_t pages);
 
   attn::rt::Cache &cache() { return *cache_; }
 
-  /// Writes the new tokens of a change and moves what it moves. `tokens`: each row's token and position.
+  /// Writes the new tokens of a change and executes its moves. `tokens`: each row's token and position.
   struct Token {
     uint32_t token;
     size_t position;
   };
   attn::rt::Status write(const attn::rt::Movement &movement, const std::vector<Token> &tokens);
 
-  /// Attends in all layers; `rows` are the tokens of the groups, in their order, and `result` gets each row's
+  /// Attends in all layers. `rows` are the tokens of the groups, in their order; `result` receives each row's
   /// output of each layer.
   attn::rt::Status attend(const std::vector<attn::rt::RowGroup> &groups, const std::vector<Token> &rows,
                           const std::function<void(size_t row, int layer, const model::BFloat16 *)> &result);
 
 private:
   Engine() = default;
-  /// Makes room for so many rows of a step, in memory that is kept.
+  /// Allocates buffers for `rows` rows of a step, which are kept.
   attn::rt::Status reserveRows(size_t rows);
 
-  // Destroyed from the last to the first: what others were made of comes first.
+  // Members are destroyed from the last to the first, so an object comes after the objects it depends on.
   std::unique_ptr<attn::rt::Device> device_;
   attn::rt::LoadedArtifact attend_, append_, move_;
   std::optional<attn::rt::Cache> cache_;

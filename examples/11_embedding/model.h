@@ -1,7 +1,7 @@
-//===- model.h - What stands for a model ------------------------*- C++ -*-===//
+//===- model.h - A stand-in for a model -------------------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Queries, keys and values are numbers that a token, its position and the layer
-// decide, so that any row of any step can be checked against its definition.
+// A token, its position and the layer determine the numbers of queries, keys and
+// values, so that any row of any step can be checked against its definition.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_EXAMPLES_MODEL_H
@@ -15,7 +15,7 @@
 namespace model {
 
 inline constexpr int layers = 2, queryHeads = 8, kvHeads = 2, dim = 64, pageTokens = 16;
-inline constexpr int queryRow = queryHeads * dim, kvRow = kvHeads * dim; // numbers of a token
+inline constexpr int queryRow = queryHeads * dim, kvRow = kvHeads * dim; // numbers per token
 inline constexpr float scale = 0.125f;
 
 enum class What : uint32_t { Query, Key, Value };
@@ -34,7 +34,7 @@ inline BFloat16 number(What what, uint32_t token, size_t position, int layer, in
   return static_cast<BFloat16>(std::bit_cast<uint32_t>(value) >> 16);
 }
 
-/// The relative error of a row of attention, over all heads: `row` is what a kernel gave for `position`.
+/// The relative error of a row of attention, over all heads: `row` is a kernel's result for `position`.
 inline double errorOf(const BFloat16 *row, const std::vector<uint32_t> &tokens, size_t position, int layer) {
   double difference = 0, norm = 0;
   for (int head = 0; head < queryHeads; ++head) {

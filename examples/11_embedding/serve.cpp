@@ -4,10 +4,10 @@
 //
 // Requests come and go while others run. A step holds, side by side, one row of
 // each sequence that decodes and a chunk of each prompt that is still read. A
-// request may ask for several answers: when its prompt was read its sequence is
-// forked, and the twins share its pages. Where a step finds too few pages, the
-// sequence that came last gives its own back and starts over when there is room:
-// what was refused has changed nothing.
+// request may ask for several answers: once its prompt is read, its sequence is
+// forked, and the twins share its pages. If a step finds too few pages, the
+// sequence that came last frees its own and starts over when there is space: a
+// refused step changes nothing.
 //
 //===----------------------------------------------------------------------===//
 #include "engine.h"
@@ -29,9 +29,9 @@ constexpr size_t mostRunning = 6;
 constexpr double tolerance = 8e-3;
 
 struct Sequence {
-  int request = 0, answers = 1; ///< to be forked into so many, once its prompt was read
-  std::vector<uint32_t> tokens; ///< the prompt, and what was generated
-  size_t wanted = 0;            ///< tokens in the end
+  int request = 0, answers = 1; ///< number of forks after its prompt is read
+  std::vector<uint32_t> tokens; ///< the prompt, and the generated tokens
+  size_t wanted = 0;            ///< tokens at the end
   size_t written = 0;           ///< tokens in the cache
   NodeId node;
 };
@@ -43,7 +43,7 @@ public:
   void submit(Sequence sequence) { waiting.push_back(std::move(sequence)); }
   bool isIdle() const { return waiting.empty() && running.empty(); }
 
-  /// One step of all that runs.
+  /// Makes one step of all running sequences.
   Status step() {
     while (!waiting.empty() && running.size() < mostRunning) {
       running.push_back(std::move(waiting.front()));
@@ -77,12 +77,12 @@ public:
   double worst = 0;
 
 private:
-  /// Tokens of a sequence in the step to come.
+  /// Tokens of a sequence in the next step.
   static size_t next(const Sequence &sequence) {
     return std::min<size_t>(sequence.tokens.size() - sequence.written, mostChunk);
   }
 
-  /// Pages for the step, at the cost of whoever came last.
+  /// Takes pages for the step; if there are too few, the sequences that came last are preempted.
   Result<CacheChange> grow() {
     for (;;) {
       CacheStep step;
@@ -100,7 +100,7 @@ private:
     }
   }
 
-  /// What each sequence does after its rows were computed: read on, grow by a token, fork, or end.
+  /// Advances each sequence after its rows were computed: it reads on, grows by a token, forks, or ends.
   Status advance() {
     std::vector<Sequence> going;
     for (Sequence &sequence : running) {
@@ -112,7 +112,7 @@ private:
       for (; sequence.answers > 1; --sequence.answers) {
         auto fork = engine.cache().fork(sequence.node);
         if (!fork && fork.error().kind == ErrorKind::Memory)
-          break; // tried again behind the next token
+          break; // tried again after the next token
         TRY(fork);
         TRY(engine.write(fork->movement, {}));
         Sequence twin = sequence;
@@ -159,7 +159,7 @@ Status serve(const std::string &file, const std::string &deviceName) {
   Server server(**engine);
   const size_t prompts[] = {70, 20, 110, 33, 5, 64, 90, 17};
   for (int request = 0; request < 8 || !server.isIdle();) {
-    if (request < 8 && server.steps % 2 == 0) { // one arrives with every other step
+    if (request < 8 && server.steps % 2 == 0) { // a request arrives with every other step
       Sequence sequence;
       sequence.request = request;
       sequence.answers = request % 3 == 0 ? 2 : 1;

@@ -50,7 +50,7 @@ bool Program::load(bool check, std::string *error) {
   return false;
 }
 
-/// Tests cannot go on without the program.
+/// Aborts without a program: tests cannot continue without it.
 static std::unique_ptr<Program> orAbort(std::unique_ptr<Program> program, const std::string &name) {
   if (!program) {
     std::cerr << "cannot compile " << name << "\n";
@@ -60,7 +60,7 @@ static std::unique_ptr<Program> orAbort(std::unique_ptr<Program> program, const 
 }
 
 namespace {
-/// A line of a kernel @right. Of the kernels that it names it is not a line, or of those alone.
+/// A line of @right with marks: the kernels that it names lack it or, with `added`, they alone have it.
 struct MarkedLine {
   std::string text;
   bool added = false;
@@ -80,8 +80,8 @@ struct MarkedLine {
 };
 } // namespace
 
-/// With the kernels that marks in @right make of it, behind it: `LINE //- wrong1, wrong2` is left out of
-/// those two, and `//+ wrong1: LINE` is in that one alone.
+/// Appends the kernels that the marks in @right describe: `LINE //- wrong1, wrong2` is left out of these two,
+/// and `//+ wrong1: LINE` is in @wrong1 alone.
 static std::string withMarkedKernels(const std::string &text) {
   const llvm::StringRef head = "  llvm.func @right(", tail = "\n  }\n";
   size_t begin = text.find(head), end = text.find(tail, begin);
@@ -110,7 +110,7 @@ std::unique_ptr<Program> Program::fromFile(const std::string &name, bool check) 
   return orAbort(file ? fromText(withMarkedKernels(text.str()), check) : nullptr, name);
 }
 
-/// A program whose context knows the dialects of the tile level.
+/// A program whose context has the dialects of the tile level.
 static std::unique_ptr<Program> tileProgram() {
   auto program = std::make_unique<Program>();
   mlir::DialectRegistry registry;

@@ -19,7 +19,7 @@ namespace attn::test {
 class Program {
 public:
   static std::unique_ptr<Program> fromFile(const std::string &name, bool check = true);
-  /// Of tile-level text: layouts, shared memory and the machine level are the compiler's.
+  /// A program from tile-level text: the compiler makes layouts, shared memory and the machine level.
   static std::unique_ptr<Program> fromTileFile(const std::string &name, bool check = true);
   static std::unique_ptr<Program> fromTileText(const std::string &text, bool check = true);
   static std::unique_ptr<Program> fromText(const std::string &text, bool check = true,
@@ -32,9 +32,9 @@ public:
   std::unique_ptr<rt::host::LoadedCode> code;
 
 private:
-  /// From the tile level on.
+  /// Lowers the program from the tile level on.
   bool lower(bool check);
-  /// False, with a message, where the module cannot be executed.
+  /// Loads the program. Returns false, with a message, if the module cannot be executed.
   bool load(bool check, std::string *error);
 };
 
@@ -44,14 +44,14 @@ public:
   rt::host::MemoryMap memory;
   rt::host::LaunchOptions options;
 
-  /// An allocation whose bytes count as written.
+  /// Allocates memory that counts as written.
   template <class T> T *upload(const char *label, const std::vector<T> &data) {
     T *p = output<T>(label, data.size());
     std::memcpy(p, data.data(), data.size() * sizeof(T));
     memory.markWritten(p, data.size() * sizeof(T));
     return p;
   }
-  /// An allocation nobody has written.
+  /// Allocates unwritten memory.
   template <class T> T *output(const char *label, size_t n) {
     return static_cast<T *>(*memory.alloc(n * sizeof(T), label));
   }

@@ -84,7 +84,7 @@ gpu.module @layouts {
     return
   }
 
-  // Sums and maxima of a 16x32 tile of f32 along both axes, at once and by way of lanes' shares.
+  // Sums and maxima of a 16x32 tile of f32 along both axes, directly and through lanes' shares.
   func.func @reductions(%in: !tile.buffer<f32>, %row_sum: !tile.buffer<f32>, %row_max: !tile.buffer<f32>,
                         %col_sum: !tile.buffer<f32>, %col_max: !tile.buffer<f32>, %shares: !tile.buffer<f32>)
       attributes {tile.threads = 32 : i32} {
@@ -129,8 +129,8 @@ gpu.module @layouts {
     return
   }
 
-  // A tile as the left operand lies in registers, as ldmatrix reads it; then as an accumulator, back as a left operand,
-  // and with its axes exchanged, from and to each of the two.
+  // A tile in the layout of a left operand, as ldmatrix reads it; then as an accumulator, back as a left operand, and
+  // with its axes exchanged, from and to each of the two.
   func.func @bytes(%in: !tile.buffer<i8>, %out: !tile.buffer<f32>, %back: !tile.buffer<f32>,
                     %acc_out: !tile.buffer<f32>, %lhs_out: !tile.buffer<f32>) attributes {tile.threads = 32 : i32} {
     %c0 = arith.constant 0 : i32
@@ -194,8 +194,8 @@ gpu.module @layouts {
     return
   }
 
-  // A tile as the left operand lies in registers, as ldmatrix reads it; then as an accumulator, back as a left operand,
-  // and with its axes exchanged, from and to each of the two.
+  // A tile in the layout of a left operand, as ldmatrix reads it; then as an accumulator, back as a left operand, and
+  // with its axes exchanged, from and to each of the two.
   func.func @halves(%in: !tile.buffer<bf16>, %out: !tile.buffer<f32>, %back: !tile.buffer<f32>,
                     %acc_out: !tile.buffer<f32>, %lhs_out: !tile.buffer<f32>) attributes {tile.threads = 32 : i32} {
     %c0 = arith.constant 0 : i32
@@ -259,8 +259,8 @@ gpu.module @layouts {
     return
   }
 
-  // A tile as the left operand lies in registers, as ldmatrix reads it; then as an accumulator, back as a left operand,
-  // and with its axes exchanged, from and to each of the two.
+  // A tile in the layout of a left operand, as ldmatrix reads it; then as an accumulator, back as a left operand, and
+  // with its axes exchanged, from and to each of the two.
   func.func @words(%in: !tile.buffer<f32>, %out: !tile.buffer<f32>, %back: !tile.buffer<f32>,
                     %acc_out: !tile.buffer<f32>, %lhs_out: !tile.buffer<f32>) attributes {tile.threads = 32 : i32} {
     %c0 = arith.constant 0 : i32
@@ -320,7 +320,7 @@ gpu.module @layouts {
     return
   }
 
-  // What lies along rows is wanted along columns, and the other way round: of 8, 16 and 32 bits.
+  // Converts vectors along rows to vectors along columns, and back: of 8, 16 and 32 bits.
   func.func @vectors(%bytes: !tile.buffer<i8>, %halves: !tile.buffer<f16>, %words: !tile.buffer<i32>,
                      %out: !tile.buffer<f32>, %turned: !tile.buffer<f32>) attributes {tile.threads = 32 : i32} {
     %c32 = arith.constant 32 : i32

@@ -1,6 +1,6 @@
-// Two products in a chain, the second of which takes the first as operand (rounded, so the
+// Two products in a chain. The second takes the first as operand (rounded, so the
 // compiler half has to end its run of matrix operations) and as accumulator. Between them
-// stand operations of both kinds: some use results of the run, some must come before it.
+// are operations of both kinds: some use results of the run, some must come before it.
 // With T the 16x16 tile: S = T T[:, 0:8], O = S + [P | P] T[:, 8:16] where P = bf16(S / 2).
 gpu.module @runs {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 128 : i64} : !llvm.array<0 x i8>

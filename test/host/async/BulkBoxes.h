@@ -1,7 +1,7 @@
 //===- BulkBoxes.h - Boxes of tensors for tests -----------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What tests of bulk copies in both directions compare with: the rule of boxes,
-// an element at a time.
+// The expected results of bulk copies in both directions: the rule of boxes, an
+// element at a time.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_TEST_HOST_BULKBOXES_H
@@ -13,10 +13,10 @@
 
 namespace attn::test {
 
-/// Bytes from the start of dynamic shared memory to the tile of a case that asks for no other place.
+/// Bytes from the start of dynamic shared memory to a case's tile, by default.
 constexpr uint32_t kTile = 1024;
 
-/// A box of a tensor in a buffer that holds more than it, and where it lies in shared memory.
+/// A box of a tensor in a larger buffer, and its address in shared memory.
 struct BulkCase {
   rt::BulkTensor tensor;
   std::vector<int32_t> at;
@@ -28,7 +28,7 @@ struct BulkCase {
                            std::multiplies<>());
   }
 
-  /// Calls visit(byte of the tile, byte of the tensor's memory, whether that is inside) for each element.
+  /// Calls visit(byte of the tile, byte of the tensor's memory, whether it is in range) for each element.
   template <typename Visit> void forElements(Visit visit) const {
     const uint32_t start = rt::host::dynamicSharedOffset(0, 1024) + tile,
                    span = static_cast<uint32_t>(tensor.swizzle);
@@ -49,7 +49,7 @@ struct BulkCase {
   }
 };
 
-/// As many coordinates as a kernel's text names: "%c0, %c1, ...".
+/// The names of coordinates in a kernel's text: "%c0, %c1, ...".
 inline std::string coordinateNames(unsigned rank) {
   std::string names;
   for (unsigned i = 0; i < rank; ++i)

@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint32_t kShared = 65536;
 
-/// The tile is filled from `in`, and stored by a copy of `rank` coordinates, or added.
+/// A kernel that fills the tile from `in`, and stores it by a copy of `rank` coordinates, or adds it.
 std::string kernelText(unsigned rank, bool adds = false) {
   const std::string box = "box[" + test::coordinateNames(rank) + "]";
   const std::string store =
@@ -65,7 +65,7 @@ gpu.module @m {
 })";
 }
 
-/// What the tensor's memory must hold: an element at a time, straight from the rule.
+/// The expected contents of the tensor's memory: an element at a time, straight from the rule.
 void applyStore(const BulkCase &c, const std::vector<uint8_t> &tile, std::vector<uint8_t> &memory) {
   c.forElements([&](uint32_t from, int64_t to, bool inside) {
     for (uint32_t b = 0; inside && b < c.elementBytes(); ++b)
@@ -102,7 +102,7 @@ protected:
 INSTANTIATE_TEST_SUITE_P(Modes, BulkStore, testing::Bool(),
                          [](const auto &info) { return info.param ? "check" : "fast"; });
 
-// Boxes within the tensor and past its end, in every rank, for every size of element and every swizzle, and
+// Boxes within the tensor and past its end, in every rank, for every size of element and every swizzle,
 // whenever they are read and written.
 TEST_P(BulkStore, everyRankSizeAndSwizzle) {
   for (unsigned rank = 1; rank <= 5; ++rank)
@@ -161,13 +161,13 @@ bool blames(const Report &report, FindingKind kind, const std::string &message,
   return false;
 }
 
-// Traffic is what lies in range, and only that counts as written afterwards.
+// Bytes in range are the traffic, and only they count as written afterwards.
 TEST_P(BulkStoreFindings, counters) {
   auto *out = launcher.output<uint8_t>("out", 8192);
   const std::vector<uint8_t> tile(1024, 1);
   Counters c = run({rows(out), {0, 3}}, tile).counters;
   EXPECT_EQ(c.bytesWritten, 1024u);
-  EXPECT_EQ(c.bytesRead, 1024u); // the tile's filling
+  EXPECT_EQ(c.bytesRead, 1024u); // filling the tile
   EXPECT_EQ(c.requests, 1u + 8u);
   EXPECT_EQ(c.sectorEfficiency(), 1);
   c = run({rows(out), {0, 60}}, tile).counters; // half of the box
@@ -181,7 +181,7 @@ TEST_P(BulkStoreFindings, counters) {
   EXPECT_EQ(run({rows(out), {0, 0}}, tile).counters.bytesPartials, 1024u);
 }
 
-// Of a tile that was filled in part the rest stays unwritten.
+// The rest of a tile that was filled in part stays unwritten.
 TEST_P(BulkStoreFindings, unwrittenBytesTravel) {
   auto *out = launcher.output<uint8_t>("out", 8192);
   Report report = run({rows(out), {0, 0}}, std::vector<uint8_t>(512, 1));
@@ -199,7 +199,7 @@ TEST_P(BulkStoreFindings, whatMustNotBeWritten) {
   EXPECT_TRUE(
       blames(report, FindingKind::OutOfBounds, "outside of every allocation", "out + 1024 (128 bytes)"))
       << report.describe();
-  // A tensor that reaches into memory that is none of the kernel's.
+  // A tensor that extends into memory that does not belong to the kernel.
   auto *other = launcher.upload("other", std::vector<uint8_t>(1024, 7));
   const int64_t row = (std::max(out, other) - std::min(out, other)) / 128;
   report = run({rows(std::min(out, other), row + 8), {0, static_cast<int32_t>(row)}}, tile);
@@ -226,8 +226,8 @@ TEST_P(BulkStoreFindings, whatIsNoStore) {
   EXPECT_FALSE(launcher.memory.find(out)->isWritten(0, 1));
 }
 
-// Sums have no order: blocks that add to the same rows do not race, but what they add to must be there, and
-// nobody else may write it.
+// Sums have no order: blocks that add to the same rows do not race. But the memory that they add to must be
+// written, and no other access may write it.
 TEST_P(BulkStoreFindings, blocksAdd) {
   const std::vector<float> ones(256, 1);
   auto *in = launcher.upload("in", ones);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint32_t kShared = 1024 + 65536;
 
-/// One copy of `rank` coordinates to the tile, and the tile to the output.
+/// A kernel that copies `rank` coordinates to the tile, and the tile to the output.
 std::string kernelText(unsigned rank) {
   return R"(
 gpu.module @m {
@@ -63,7 +63,7 @@ gpu.module @m {
 })";
 }
 
-/// What the tile must hold: an element at a time, straight from the rule.
+/// The expected contents of the tile: an element at a time, straight from the rule.
 std::vector<uint8_t> expectedTile(const BulkCase &c, const uint8_t *memory) {
   std::vector<uint8_t> tile(c.boxBytes());
   c.forElements([&](uint32_t to, int64_t from, bool inside) {
@@ -105,8 +105,8 @@ protected:
 INSTANTIATE_TEST_SUITE_P(Modes, Bulk, testing::Bool(),
                          [](const auto &info) { return info.param ? "check" : "fast"; });
 
-// Boxes that begin before the tensor, within it, and reach past its end, in every rank, for every size of
-// element and every swizzle.
+// Boxes that begin before the tensor, boxes within it, and boxes that extend past its end, in every rank, for
+// every size of element and every swizzle.
 TEST_P(Bulk, everyRankSizeAndSwizzle) {
   constexpr size_t bytes = 1 << 17;
   uint8_t *memory = randomBytes(bytes);
@@ -155,7 +155,7 @@ TEST_P(Bulk, coordinatesFarOut) {
     }
 }
 
-// The largest tensor there is: 2^32 rows, of which the coordinates reach the first half.
+// The largest tensor: 2^32 rows; coordinates reach the first half.
 TEST_P(Bulk, extentsOf2To32) {
   uint8_t *memory = randomBytes(4096);
   BulkCase c{
@@ -177,7 +177,7 @@ bool blames(const Report &report, FindingKind kind, const std::string &message,
   return false;
 }
 
-// Traffic is what lies in range; rows that follow each other are one run.
+// Bytes in range are the traffic; rows that follow each other are one run.
 TEST_P(BulkFindings, counters) {
   auto *memory = launcher.upload("in", std::vector<uint8_t>(8192));
   auto *out = launcher.output<uint8_t>("out", 1024);
@@ -226,7 +226,7 @@ TEST_P(BulkFindings, unwrittenBytesTravel) {
       "map", reinterpret_cast<uint64_t>(memory), rt::DType::BF16, {64, 16}, {128}, {64, 8}, 128};
   EXPECT_TRUE(run(2, encodeTensorMap(tensor), out, kTile, 1024, {0, 4}).clean());
   Report report = run(2, encodeTensorMap(tensor), out, kTile, 1024, {0, 5});
-  EXPECT_EQ(report.total(FindingKind::Uninitialized), 32u); // of 32 words one has two bytes that were written
+  EXPECT_EQ(report.total(FindingKind::Uninitialized), 32u); // of 32 words, one has two written bytes
   EXPECT_NE(report.findings[0].op.find("llvm.load"), std::string::npos) << report.describe();
 }
 

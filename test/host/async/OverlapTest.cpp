@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint32_t blocks = 2, threads = 64;
 
-/// Launches over three arrays, the first of which is written.
+/// Launches over three arrays; they write the first.
 struct Overlap : testing::Test {
   std::unique_ptr<test::Program> program = test::Program::fromFile("overlap.mlir");
   test::Launcher launcher;
@@ -90,8 +90,8 @@ TEST_F(Overlap, oneThreadWaitsForItselfOnly) {
   EXPECT_EQ(report.total(FindingKind::Race), blocks * (threads - 1));
 }
 
-// A launch that waited ended after those in front of it. One that did not may have been overtaken by the
-// next.
+// A launch that waited ends after those in front of it. The next launch may have overtaken one that did not
+// wait.
 TEST_F(Overlap, waitingForOneThatWaitedIsWaitingForAll) {
   uint32_t *d = launcher.output<uint32_t>("d", blocks * threads);
   expectClean(launch("waits", a, b));

@@ -1,7 +1,7 @@
 //===- WgmmaTest.cpp - wgmma against plain loops --------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Every layout of operands that a descriptor can name: the test lays the matrices
-// out in an image of shared memory, the kernel copies it there and multiplies.
+// out in an image of shared memory; the kernel copies it there and multiplies.
 //
 //===----------------------------------------------------------------------===//
 #include "Fixture.h"
@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint32_t kDepth = 32; // two steps
 
-/// Where an operand of `lines` lines (rows of the left, columns of the right) lies.
+/// The layout of an operand of `lines` lines (rows of the left operand, columns of the right).
 struct Layout {
   uint32_t width; ///< swizzle in bytes; 0: none
   bool transposed;
@@ -23,14 +23,14 @@ struct Layout {
 
   uint32_t leading() const { return width == 0 ? 128 : transposed ? kDepth * width : 0; }
   uint32_t stride() const { return width == 0 ? 512 : 8 * width; }
-  /// Before the swizzle.
+  /// The offset before the swizzle.
   uint32_t linear(uint32_t line, uint32_t k) const {
     if (width == 0) { // cores of 128 bytes: eight lines by eight k, or eight k by eight lines
       uint32_t within = transposed ? k % 8 * 16 + line % 8 * 2 : line % 8 * 16 + k % 8 * 2;
       return line / 8 * 512 + k / 8 * 128 + within;
     }
     uint32_t perRow = width / 2;
-    if (transposed) // panels of `perRow` lines, one k below the other
+    if (transposed) // panels of `perRow` lines, one k after another
       return line / perRow * kDepth * width + k * width + line % perRow * 2;
     return k / perRow * lines * width + line * width + k % perRow * 2;
   }
@@ -169,7 +169,7 @@ float widen(uint16_t h, bool half) {
 void runCase(const Case &c, bool check, std::mt19937 &random) {
   uint32_t n = c.right.lines, words = n / 2;
   uint32_t leftBytes = c.registers ? 0 : c.left.bytes(), imageBytes = leftBytes + c.right.bytes();
-  // Bits without the top exponent bits: finite, and f16 has subnormals among them.
+  // Bits without the top exponent bits: finite, and some f16 are subnormal.
   uint16_t mask = c.half ? 0xbfff : 0xbfff;
   auto draw = [&](size_t count) {
     std::vector<uint16_t> v(count);
@@ -191,7 +191,7 @@ void runCase(const Case &c, bool check, std::mt19937 &random) {
   }
   std::vector<uint32_t> a(128 * 8);
   std::vector<float> acc(128 * size_t(words));
-  auto place = [&](uint32_t thread, uint32_t i) { // of accumulator i
+  auto place = [&](uint32_t thread, uint32_t i) { // for accumulator i
     uint32_t row = thread / 32 * 16 + thread % 32 / 4 + 8 * (i >> 1 & 1);
     return size_t(row) * n + 8 * (i >> 2) + 2 * (thread % 4) + (i & 1);
   };

@@ -30,7 +30,7 @@ TEST_F(CountersOf, banksOfWords) {
   expectWavefronts("shared_stride_4", 0, 1, 1);    // broadcast
   expectWavefronts("shared_stride_4", 8, 2, 1);    // every other bank
   expectWavefronts("shared_stride_4", 128, 32, 1); // a column of 32 floats: all in one bank
-  expectWavefronts("shared_stride_4", 132, 1, 1);  // padded by a word: none
+  expectWavefronts("shared_stride_4", 132, 1, 1);  // padded by a word: no conflict
 }
 
 TEST_F(CountersOf, banksOfVectors) {
@@ -63,7 +63,7 @@ TEST_F(CountersOf, sectors) {
     EXPECT_EQ(c.requests, 2u);
   };
   check("global_stride_4", 4, 0, 128, 128);
-  check("global_stride_4", 4, 4, 128, 160);   // one sector more
+  check("global_stride_4", 4, 4, 128, 160);   // one more sector
   check("global_stride_4", 32, 0, 128, 1024); // an eighth of each sector
   check("global_stride_4", 0, 0, 4, 32);      // all lanes the same word: read once
   check("global_stride_4", 2048 / 64, 8, 128, 1024);
@@ -88,7 +88,7 @@ TEST_F(CountersOf, lanesOfUnevenLoops) {
 }
 
 TEST_F(CountersOf, lanesFarAheadOfTheirWarp) {
-  // No lane waits for another here; buffers stay bounded all the same.
+  // No lane waits for another here; buffers stay bounded even so.
   auto *in = launcher.upload("in", std::vector<uint32_t>(32, 1));
   auto *out = launcher.output<uint32_t>("out", 32);
   int trips = 20000;

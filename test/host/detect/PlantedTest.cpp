@@ -1,11 +1,10 @@
 //===- PlantedTest.cpp - Each bug is found, its twin passes ---------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Every file of planted/ holds a kernel @right and what goes wrong when it is
-// changed a little: a line marked `//- wrong1` is left out of @wrong1, and a line
-// `//+ wrong1: LINE` stands in it alone (Fixture.cpp). Right ones must be clean,
-// with the same bits, whenever copies take effect, in whatever order lanes and
-// blocks run and on however many cores; wrong ones must be found under each of
-// these too.
+// Every file of planted/ holds a kernel @right, and changes of it that are wrong: a
+// line marked `//- wrong1` is left out of @wrong1, and a line `//+ wrong1: LINE` is in
+// @wrong1 alone (Fixture.cpp). Right kernels must be clean, with the same bits, whenever
+// copies take effect, in any order of lanes and blocks and on any number of cores; wrong
+// kernels must be found in all of these cases.
 //
 //===----------------------------------------------------------------------===//
 #include "Fixture.h"
@@ -21,8 +20,8 @@ struct Planted {
   const char *file;
   const char *kernel;
   FindingKind kind;
-  const char *op;      ///< part of the text of the operation to blame
-  const char *message; ///< part of what is said about it
+  const char *op;      ///< part of the text of the blamed operation
+  const char *message; ///< part of the finding's message
   uint32_t threads = 64, shared = 4096;
 };
 
@@ -31,7 +30,7 @@ void PrintTo(const Planted &p, std::ostream *os) { *os << p.file << " @" << p.ke
 constexpr FindingKind kRace = FindingKind::Race, kUninitialized = FindingKind::Uninitialized,
                       kBounds = FindingKind::OutOfBounds, kAlign = FindingKind::Misaligned,
                       kSync = FindingKind::Sync, kDeadlock = FindingKind::Deadlock;
-/// What a barrier passed too early leads to depends on who runs when.
+/// The result of passing a barrier too early depends on the order of execution.
 constexpr auto kAny = static_cast<FindingKind>(-1);
 
 const Planted kBugs[] = {
@@ -169,7 +168,7 @@ Result runOnce(const HostKernel &kernel, const LaunchOptions &options, uint32_t 
       pool[i] = (0x3f80 + i * 37 % 64) | (0x3f80 + i * 11 % 61) << 16;
   }
   uint32_t *in = launcher.upload("in", pool);
-  // Rows of 128 bytes; boxes of 8 rows, or of as many as a product's two operands have, swizzled.
+  // Rows of 128 bytes; boxes of 8 rows, or of as many as both operands of a product have, swizzled.
   rt::BulkTensor tensor{
       "map", reinterpret_cast<uint64_t>(in), rt::DType::I32, {32, kPoolWords / 32}, {128}, {32, 8}, 0};
   if (shared > 4096)
@@ -192,7 +191,7 @@ Result runOnce(const HostKernel &kernel, const LaunchOptions &options, uint32_t 
   return result;
 }
 
-/// Every way of running that must make no difference.
+/// All ways of running that must make no difference.
 std::vector<LaunchOptions> allWays() {
   std::vector<LaunchOptions> ways;
   for (AsyncEffects effects : {AsyncEffects::Eager, AsyncEffects::Delayed, AsyncEffects::Random})
@@ -299,7 +298,7 @@ TEST(PlantedNumbers, delayedCopiesShowOldBytes) {
   }
 }
 
-// Who comes late where is drawn from the seed.
+// The seed decides which lane is late.
 TEST(PlantedTime, aLaneThatComesLateMissesAPhase) {
   auto program = test::Program::fromFile(path("23_late_lane"));
   unsigned found = 0;
@@ -316,8 +315,7 @@ TEST(PlantedTime, aLaneThatComesLateMissesAPhase) {
   EXPECT_EQ(found, 8u);
 }
 
-// Bytes that nobody expected hang the block where they come early; where they come late, the phase completes
-// without them.
+// Unexpected bytes hang the block if they come early; if they come late, the phase completes without them.
 TEST(PlantedNumbers, bytesThatNobodyExpected) {
   auto program = test::Program::fromFile(path("06_expect_bytes"));
   LaunchOptions eager, delayed;

@@ -1,4 +1,4 @@
-//===- CodesTest.cpp - Right operands of codes, as a dot multiplies them --===//
+//===- CodesTest.cpp - Quantized right operands, as an MMA reads them -----===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Fixture.h"
 #include "attn_rt/tensor/ElementType.h"
@@ -14,9 +14,9 @@ struct Case {
   std::string codes; ///< "i4"
   int bits;
   int features;
-  bool values; ///< contracted are tokens, else features
+  bool values; ///< contracts over tokens, else over features
   std::string multiplied = "f16";
-  int metaGroups = 0; ///< of values: groups of features with a factor and a term for each token
+  int metaGroups = 0; ///< for values: groups of features with a factor and a term for each token
 };
 
 void PrintTo(const Case &c, std::ostream *out) {
@@ -34,7 +34,7 @@ protected:
   std::mt19937 random{7};
 
   int integer(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); }
-  /// What a code stands for.
+  /// The number of a quantized value.
   double number(unsigned code) const {
     if (c.codes == "f8E4M3FN")
       return rt::fromFloatBits(static_cast<uint16_t>(code), rt::elementType(rt::DType::F8E4M3FN));
@@ -45,7 +45,7 @@ protected:
   unsigned code() {
     if (c.codes[0] == 'i')
       return integer(0, (1 << c.bits) - 1);
-    // Numbers of like size, so that sums are exact: exponents from -2 to 1, of either sign.
+    // Numbers of like magnitude, so that sums are exact: exponents from -2 to 1, of either sign.
     bool e4m3 = c.codes == "f8E4M3FN";
     return integer(0, 1) << 7 | (e4m3 ? integer(5 << 3, (9 << 3) - 1) : integer(13 << 2, (17 << 2) - 1));
   }
@@ -142,14 +142,14 @@ TEST_P(Codes, Product) {
   std::vector<uint16_t> lhs(rows * depth), meta(tokens * groups * 2);
   for (size_t i = 0; i < left.size(); ++i)
     lhs[i] = rt::toFloatBits(left[i] = integer(-2, 2), multiplied);
-  // Factors are powers of two and terms integers, such that code * factor + term is exact.
+  // Factors are powers of two and terms are integers, so that q * factor + term is exact.
   for (size_t i = 0; i < meta.size(); ++i)
     meta[i] = rt::toFloatBits(i % 2 ? integer(-1, 1) : c.bits == 8 ? 1 : 1 << integer(0, 1), multiplied);
   for (int t = 0; t < tokens; ++t)
     for (int f = 0; f < dim; ++f) {
       unsigned bits = code();
       if (c.metaGroups && c.bits == 8 && c.codes[0] == 'i')
-        bits = std::clamp(bits, 1u, 254u); // so that bf16 holds what is one more or less
+        bits = std::clamp(bits, 1u, 254u); // so that bf16 holds values one larger or smaller
       const size_t at = t * dim + f, perByte = 8 / c.bits;
       stored[at / perByte] |= bits << (at % perByte * c.bits);
       double x = number(bits);
@@ -182,7 +182,7 @@ std::vector<Case> cases() {
       for (bool values : {false, true})
         for (const char *multiplied : {"f16", "bf16"}) {
           if (features * bits % 256 != 0 && features * bits != 128)
-            continue; // no line that copies know
+            continue; // copies do not support such a line
           all.push_back({type, bits, features, values, multiplied});
           for (int groups : {1, 2, 4})
             if (values && type[0] == 'i' && features / groups % 16 == 0)

@@ -51,7 +51,7 @@ protected:
     std::transform(values.begin(), values.end(), result.begin(), round);
     return result;
   }
-  /// A tile as one left operand, in all forms that the kernel of this name gives it.
+  /// Tests a tile as a left operand, in all forms that the kernel of this name gives it.
   template <class T>
   void forms(const char *name, const std::vector<T> &in, int rows, int cols, float (*value)(T));
 
@@ -62,7 +62,7 @@ protected:
 INSTANTIATE_TEST_SUITE_P(Modes, Layouts, testing::Bool(),
                          [](const auto &info) { return info.param ? "check" : "fast"; });
 
-// An axis is a row in one value and a column in another: what a backward pass needs.
+// An axis is a row in one value and a column in another, as backward passes need.
 TEST_P(Layouts, scoresAndTheirTranspose) {
   constexpr int queries = 16, keys = 32, features = 16;
   std::vector<float> Q = integers<float>(queries * features, 2), K = integers<float>(keys * features, 2);
@@ -171,7 +171,7 @@ TEST_P(Layouts, vectorsAlongBothAxes) {
     }
 }
 
-// movmatrix came with PTX 7.8, which the oldest chip does not need otherwise.
+// movmatrix came with PTX 7.8, which the oldest chip needs for nothing else.
 TEST_P(Layouts, movmatrixInPTX) {
   auto kernels = *program->module->getOps<mlir::gpu::GPUModuleOp>().begin();
   auto code = mlir::attn::emitGpuCode(kernels, *mlir::attn::findChip("sm_80"), /*assembles=*/true);

@@ -88,7 +88,7 @@ void mmaCase(test::Launcher &launcher, const HostKernel &kernel, std::mt19937 &r
 }
 
 TEST_P(Numerics, mmaF16) {
-  // Without the top exponent bits: finite, with subnormals among them.
+  // Without the top exponent bits: finite, some of them subnormal.
   for (uint16_t mask : {0xbfff, 0x87ff, 0x83ff})
     mmaCase(launcher, program->kernel("mma_f16"), random, half, mask);
 }
@@ -144,7 +144,7 @@ TEST_P(Numerics, movmatrixTransposes) {
       EXPECT_EQ(out[8 * row + col], matrix[8 * col + row]) << row << "," << col;
 }
 
-// A digit's fourth bit asks for the sign of the byte that the others number.
+// A digit's fourth bit asks for the sign of the byte that the other bits select.
 TEST_P(Numerics, permutesBytes) {
   std::vector<uint32_t> low(32), high(32), which(32);
   for (int i = 0; i < 32; ++i)
@@ -172,7 +172,7 @@ TEST_P(Numerics, shuffles) {
     values[i] = 100 + i;
   auto *in = launcher.upload("in", values);
   for (int trial = 0; trial < 40; ++trial) {
-    // Segments of 32, 16, 8 lanes; clamps as compilers use them and odd ones.
+    // Segments of 32, 16, 8 lanes; clamps as compilers use them, and odd ones.
     int b = random() % 32, segment = std::array{0, 16, 24}[random() % 3],
         clamp = trial % 2 ? 31 : random() % 32;
     int c = segment << 8 | clamp;
@@ -243,7 +243,7 @@ TEST_P(Numerics, approximationsFlushSubnormals) {
     EXPECT_EQ(bitsOf(out[64 + i]), bitsOf(flush(1 / v))) << v;
     if (v >= 0)
       EXPECT_EQ(out[96 + i], std::sqrt(v)) << v;
-    // Within the instruction's error, and not better than it: eleven bits.
+    // Within the instruction's error, and no more accurate than it: eleven bits.
     EXPECT_LE(std::abs(out[128 + i] - std::tanh(x[i])), std::abs(std::tanh(x[i])) * 0x1p-11f) << v;
     if (std::isnormal(x[i]))
       EXPECT_EQ(bitsOf(out[128 + i]) & 0x1fff, 0u) << v;
@@ -253,7 +253,7 @@ TEST_P(Numerics, approximationsFlushSubnormals) {
 }
 
 TEST_P(Numerics, conversionsRoundToNearestEven) {
-  // Every 16-bit value, the midpoints between neighbours, and values beside those.
+  // Every 16-bit value, the midpoints between neighbours, and the values beside those.
   std::vector<float> x;
   for (uint32_t h = 0; h < 0x10000; h += 7)
     for (float base : {half(static_cast<uint16_t>(h)), bfloat(static_cast<uint16_t>(h))})

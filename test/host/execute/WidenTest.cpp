@@ -11,7 +11,7 @@ using namespace attn;
 
 namespace {
 
-// A thread converts one pair of codes.
+// A thread converts a pair of values.
 constexpr const char *kernel = R"(
 gpu.module @kernels {
   llvm.func @widen(%in: !llvm.ptr<1>, %out: !llvm.ptr<1>) attributes {nvvm.kernel} {
@@ -26,7 +26,7 @@ gpu.module @kernels {
 }
 )";
 
-/// All 256 codes, each beside another.
+/// Checks all 256 values, each beside another one.
 void checkCodes(test::Program &program) {
   test::Launcher launcher;
   std::vector<uint8_t> codes(512);
@@ -53,7 +53,7 @@ TEST(Widen, Instruction) {
   checkCodes(*program);
 }
 
-// What chips get that have no instruction.
+// The code for chips without the instruction.
 TEST(Widen, Arithmetic) {
   auto program = test::Program::fromText(kernel, true, nullptr, [](mlir::gpu::GPUModuleOp module) {
     mlir::attn::expandConversions(module);

@@ -64,7 +64,7 @@ TEST(CodeObject, CodeForAnotherMachineIsRefused) {
   ASSERT_FALSE(loaded);
   EXPECT_EQ(loaded.error().message, "artifact 'x': host code: made for x86-64-v9, and this machine is " +
                                         std::string(thisCpu()) + ": compile it again");
-  object.cpu = cpuModels[0]; // the oldest runs everywhere
+  object.cpu = cpuModels[0]; // the oldest model runs everywhere
   EXPECT_TRUE(LoadedCode::load(object, "x"));
   object.elf[18] = 183; // e_machine: AArch64
   loaded = LoadedCode::load(object, "x");
@@ -97,7 +97,7 @@ TEST(CodeObject, NobodyHasTheFunction) {
   EXPECT_EQ(loaded.error().message, "x: host code: it calls 'bttn_host_program', which nobody has");
 }
 
-// Nothing that is read or loaded may leave its bytes; what is loaded is not run.
+// Reading and loading never access memory outside the given bytes. Loaded code is not run.
 TEST(CodeObject, DamageNeverLeavesItsBytes) {
   auto program = test::Program::fromFile("runs.mlir", false);
   const CodeObject object = objectOf(*program, false);
@@ -113,7 +113,7 @@ TEST(CodeObject, DamageNeverLeavesItsBytes) {
     auto read = readCodeObject(damaged, "x");
     refused += !read || !LoadedCode::load(*read, "x");
     CodeObject other = object;
-    for (int i = 0; i < 1 + round % 4; ++i) // the headers of an object lie at its end
+    for (int i = 0; i < 1 + round % 4; ++i) // the headers of an object are at its end
       other.elf[other.elf.size() - 1 - random() % 1500] = static_cast<uint8_t>(random());
     refused += !LoadedCode::load(other, "x");
   }

@@ -1,5 +1,5 @@
-// One warp passes by a named barrier that the other waits at.
-// wrong: nobody waits there, and the block ends with half of it.
+// One warp arrives at a named barrier without waiting; the other warp waits there.
+// wrong: no warp waits, and the block ends with the barrier half complete.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
 

@@ -1,5 +1,5 @@
-// Copies that an mbarrier tells of are waited for by their own threads, too, before these end.
-// wrong1: they are not. wrong2: the wait covers nothing, for the copies are in no group.
+// Threads also wait for their own copies that arrive on an mbarrier, before they end.
+// wrong1: they do not wait. wrong2: the wait covers nothing, since the copies are in no group.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
 

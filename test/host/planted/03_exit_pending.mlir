@@ -1,5 +1,5 @@
-// All copies are waited for before the thread ends.
-// wrong: one is not.
+// The thread waits for all copies before it ends.
+// wrong: it does not wait for one copy.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
 

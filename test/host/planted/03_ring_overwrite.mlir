@@ -1,4 +1,4 @@
-// A stage of a ring is filled again after it was read.
+// A stage of a ring is produced again after it was read.
 // wrong: no barrier between the last read and the next copy.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>

@@ -1,4 +1,4 @@
-// A wait covers the copies of the thread that waits, nobody else's.
+// A wait covers the copies of the waiting thread only.
 // wrong: only warp 0 waits for copies that both warps issued.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>

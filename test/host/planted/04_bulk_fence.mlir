@@ -1,4 +1,4 @@
-// Threads write and read a tile, then a copy overwrites it through another proxy. What they read needs no fence.
+// Threads write and read a tile, then a copy overwrites it through another proxy. Reads need no fence.
 // wrong1: no proxy fence. wrong2: the fence comes before the stores. wrong3: no barrier between reads and copy.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>

@@ -1,6 +1,6 @@
-// The thread that makes an mbarrier tells the async proxy of it, before a barrier; a thread of the other warp has a
-// copy signal it. wrong1: nobody tells. wrong2: it tells behind the barrier. wrong3: all others tell, which is not
-// theirs to do. wrong4: it tells before it makes one.
+// The thread that makes an mbarrier fences for the async proxy, before a barrier; a thread of the other warp issues a
+// copy that signals it. wrong1: no thread fences. wrong2: the fence comes after the barrier. wrong3: only other threads
+// fence. wrong4: the fence comes before the initialization.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
 

@@ -1,5 +1,5 @@
-// The thread that has a copy signal an mbarrier made by another tells the async proxy of it.
-// wrong: a third thread does.
+// The thread that issues a copy on an mbarrier made by another thread fences for the async proxy.
+// wrong: a third thread fences.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
 

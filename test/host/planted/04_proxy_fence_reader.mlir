@@ -1,5 +1,5 @@
-// The readers may fence as well, after they have observed the writes; one lane of a warp may do it for all, if they meet.
-// wrong: copies that were waited for are generic writes too; nobody fences.
+// The readers may also fence, after they have observed the writes; one lane of a warp may fence for all that converge.
+// wrong: copies that were waited for are generic writes, too; no thread fences.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
 

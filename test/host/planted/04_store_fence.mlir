@@ -1,5 +1,5 @@
-// Threads write a tile, fence, meet, and one of them stores it through the other proxy.
-// wrong1: no proxy fence. wrong2: the fence comes before the writes. wrong3: nobody meets.
+// Threads write a tile, fence, sync at a barrier, and one of them stores it through the other proxy.
+// wrong1: no proxy fence. wrong2: the fence comes before the writes. wrong3: no barrier.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
 

@@ -1,6 +1,6 @@
-// Everybody waits for the phase of the copy, then reads.
-// wrong1: nobody waits. wrong2: one warp waits, both read. wrong3: nobody waits, and nobody reads either.
-// wrong4: a thread writes into the box before it has waited. wrong5: after a second copy they wait for the first one again.
+// All threads wait for the phase of the copy, then read.
+// wrong1: no thread waits. wrong2: one warp waits, both read. wrong3: no thread waits or reads. wrong4: a thread writes
+// into the box before it has waited. wrong5: after a second copy they wait for the first one again.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
 

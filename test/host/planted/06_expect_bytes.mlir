@@ -1,6 +1,6 @@
-// A box of 1024 bytes that a phase waits for.
-// wrong1, wrong2: 16 bytes too few or too many are expected. wrong3, wrong4: none are, the thread only arrives,
-// before or after it asked for the copy.
+// A phase waits for a box of 1024 bytes.
+// wrong1, wrong2: 16 bytes too few or too many are expected. wrong3, wrong4: no bytes are expected, the thread only
+// arrives, before or after it issued the copy.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
 

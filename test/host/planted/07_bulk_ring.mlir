@@ -1,6 +1,7 @@
-// A ring of two slots: one thread copies boxes, another warp reads them, mbarriers pass the slots back and forth.
-// wrong1: the reader's parity does not flip on the wrap. wrong2: the producer takes the ring for one slot longer than it is.
-// wrong3: the reader hands a slot back before it has read. wrong4: the lane that hands it back has not met the others.
+// A ring of two stages: one thread copies boxes, another warp reads them, mbarriers pass the stages back and forth.
+// wrong1: the reader's parity does not flip on the wrap. wrong2: the producer uses the ring as if it had one more
+// stage.
+// wrong3: the reader releases a stage before it has read. wrong4: the releasing lane has not converged with the others.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
 

@@ -1,5 +1,6 @@
-// A ring of two slots: warp 0 copies, warp 1 reads, mbarriers pass the slots back and forth.
-// wrong1: the reader's parity does not flip on the wrap. wrong2: the producer takes the ring for one slot longer than it is.
+// A ring of two stages: warp 0 copies, warp 1 reads, mbarriers pass the stages back and forth.
+// wrong1: the reader's parity does not flip on the wrap. wrong2: the producer uses the ring as if it had one more
+// stage.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
 

@@ -1,5 +1,6 @@
-// Four warps multiply what one thread copies, round after round into one slot. Nobody needs a proxy fence.
-// wrong1: one of them has not waited for the copy. wrong2: they hand the slot back before the wait for the product that reads it.
+// Four warps multiply boxes that one thread copies, round after round, into one stage. No proxy fence is needed.
+// wrong1: one warp has not waited for the copy. wrong2: they release the stage before the wait for the product that
+// reads it.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
 

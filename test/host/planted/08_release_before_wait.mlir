@@ -1,5 +1,5 @@
-// Four warps multiply what a fifth one copies, round after round into one slot.
-// wrong: they hand the slot back before the wait for the product that reads it.
+// Four warps multiply tiles that a fifth warp copies, round after round, into one stage.
+// wrong: they release the stage before the wait for the product that reads it.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
 

@@ -1,4 +1,4 @@
-// Without .noinc the arrival makes room for itself: one thread's own arrival completes the phase.
+// Without .noinc the arrival raises the pending count itself: one thread's own arrival completes the phase.
 // wrong: .noinc, with the same count.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>

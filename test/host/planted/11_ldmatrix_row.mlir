@@ -1,5 +1,5 @@
 // Lane l gives the address of row l.
-// wrong: lanes 8 and up skip rows, so they name rows nobody wrote.
+// wrong: lanes 8 and up skip rows, so they name unwritten rows.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
 

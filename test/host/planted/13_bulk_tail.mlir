@@ -1,5 +1,5 @@
-// A box that begins 16 elements before the rows of the tensor and ends 4 rows behind its last one: zeros, and all of it
-// counts. wrong: only the bytes in range are expected.
+// A box that begins 16 elements before the rows of the tensor and ends 4 rows after its last one: zeros, and all bytes
+// count. wrong: only the bytes in range are expected.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
 

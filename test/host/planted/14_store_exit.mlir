@@ -1,5 +1,5 @@
 // The tile is read before the thread that stores it ends.
-// wrong1: nobody waits. wrong2: the store is in no group.
+// wrong1: no thread waits. wrong2: the store is in no group.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
 

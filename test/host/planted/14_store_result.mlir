@@ -1,5 +1,5 @@
-// What a bulk store wrote is read in the same kernel, after a wait for its reads and one for its writes.
-// wrong1: the former alone. wrong2: the others do not wait for the thread that waits.
+// The same kernel reads the result of a bulk store, after a wait for its reads and one for its writes.
+// wrong1: only the wait for reads. wrong2: the other threads do not wait for the waiting thread.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
 

@@ -1,6 +1,6 @@
-// A tile is stored, and written again when that has read it.
-// wrong1: the wait comes after. wrong2: another thread waits. wrong3: it waits for all but the one.
-// wrong4: the others do not wait for the thread that waits.
+// A tile is stored, and written again when the store has read it.
+// wrong1: the wait comes after. wrong2: another thread waits. wrong3: the wait leaves out this store.
+// wrong4: the other threads do not wait for the waiting thread.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
 

@@ -1,4 +1,4 @@
-// A thread reads back what it wrote.
+// A thread reads its own write back.
 // wrong: through the non-coherent path, which may not see it.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>

@@ -1,5 +1,5 @@
-// The lower lanes keep what a matrix is transposed to.
-// wrong: the upper ones have returned before.
+// The lower lanes keep a transposed matrix.
+// wrong: the upper lanes have returned before.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
 

@@ -1,6 +1,6 @@
 // Half a warp exchanges values.
 // wrong1: it reads lanes that do not take part. wrong2: the mask names lanes that never come: deadlock.
-// wrong3: a lane shuffles though its mask does not name it.
+// wrong3: a lane shuffles although its mask does not name it.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
 

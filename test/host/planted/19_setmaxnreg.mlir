@@ -1,5 +1,6 @@
-// Three warpgroups share what was allocated at launch, 168 registers for each thread.
-// wrong1: more in sum than there are. wrong2: a decrease to more than there were. wrong3: one warp of a warpgroup leaves it out.
+// Three warpgroups share the registers allocated at launch, 168 for each thread.
+// wrong1: the sum exceeds the allocation. wrong2: a decrease to more than before. wrong3: one warp of a warpgroup skips
+// it.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
 

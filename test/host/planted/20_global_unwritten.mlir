@@ -1,4 +1,4 @@
-// Reads what it wrote.
+// Reads its own writes.
 // wrong: before writing.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>

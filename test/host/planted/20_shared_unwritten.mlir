@@ -1,5 +1,5 @@
-// Reads what was written.
-// wrong1: reads a word nobody wrote. wrong2: past the block's shared memory.
+// Reads written memory.
+// wrong1: reads an unwritten word. wrong2: reads past the block's shared memory.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
 

@@ -1,5 +1,5 @@
-// One lane arrives for its warp, whichever it is.
-// wrong: the warp did not meet before, so that it speaks only for itself.
+// One lane arrives for its warp, whichever lane it is.
+// wrong: the warp did not converge before, so that the lane's arrival covers only itself.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
 

@@ -1,5 +1,5 @@
-// One lane writes and arrives; one lane of another warp waits, then its warp meets and reads.
-// wrong: the other lanes read without having met the one that waited.
+// One lane writes and arrives; one lane of another warp waits, then its warp converges and reads.
+// wrong: the other lanes read without converging with the waiting lane.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
 

@@ -1,6 +1,6 @@
-// All lanes of a warp wait for a phase before one of them says that the next may come. They may meet at anything, for no memory is
-// read behind the wait.
-// wrong: it says so for itself, and a lane that comes late finds the next phase but one.
+// All lanes of a warp wait for a phase before one of them releases the next. They may converge at any operation, since
+// no memory is read after the wait.
+// wrong: the lane releases it for itself only, and a lane that comes late finds the phase after the next.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
 

@@ -1,4 +1,4 @@
-// Two tokens have a code of four bits each. Every block, a token, writes a byte of its own.
+// Two tokens have a quantized value of four bits each. Every block, one per token, writes a byte of its own.
 // wrong: tokens share a byte, of which each block writes its half.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>

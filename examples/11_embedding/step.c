@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
  *   step serve.attn [--device host|cuda]
  *
- * Two sequences grow by a token a step and attend. All values of sequence s are the number s + 1, so that is
- * what its rows have to be.
+ * Two sequences grow by a token per step and attend. All values of sequence s are the number s + 1, so its rows
+ * must be that number.
  *
  *===----------------------------------------------------------------------===*/
 #include <attn-c/Cache.h>
@@ -22,7 +22,7 @@ enum {
   steps = 5
 };
 
-/* Says what went wrong, and ends: 1 is a wrong result, 2 anything else. */
+/* Prints the error and exits: status 1 is a wrong result, 2 any other error. */
 static void check(AttnStatus status, const char *call) {
   if (status.kind == AttnStatusOk)
     return;
@@ -142,7 +142,7 @@ int main(int argc, char **argv) {
   printf("%d steps of %d sequences on %s, attn %s\n", steps, sequences, attnDeviceInfo(device).name,
          attnVersion());
 
-  /* In any order: what something was made from lives on with it. */
+  /* Any order is legal: an object keeps the objects that it was made from alive. */
   attnDeviceDestroy(device);
   attnKernelDestroy(attend), attnKernelDestroy(appender), attnKernelDestroy(mover);
   attnPlanDestroy(plan), attnBatchDestroy(batch), attnBatchBuilderDestroy(builder);

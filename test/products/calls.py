@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Cases of attn.attend: batches, packed sequences and trees, with gradients."""
+"""Run cases of attn.attend: batches, packed sequences and trees, with gradients."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def run_packed(random, form):
 
 
 def run_forest(random, form):
-    """Nodes of a tree behind one another; a row sees the tokens up to its own on the way from its root."""
+    """Run a forest, packed node after node; a row sees the tokens on its path from the root up to its own."""
     form = form | {"significance_rows": None}
     count = int(random.integers(1, 7))
     sizes_of = [int(random.integers(1, 25)) for _ in range(count)]
@@ -229,7 +229,7 @@ def compare(random, form, inputs, found, worth, flat, tables, sinks, meaning, sc
             scale,
         )
         terms = [of_q, torch.stack(of_k, 1), torch.stack(of_v, 1)]
-        # Of a table at most all terms of scores that read it: of a head, or of all.
+        # The bound for a table: all terms of scores that read it, of a head or of all heads.
         ds = torch.stack([x.sum() for x in of_scores]) if of_scores else torch.zeros(0)
     largest = float(size.max()) if size.numel() else 0.0
     if largest * ROUNDING * 8 > 0.05:
@@ -244,7 +244,7 @@ def compare(random, form, inputs, found, worth, flat, tables, sinks, meaning, sc
 
 
 def of_weights(form, scale, q, k, d_out):
-    """Of each gradient unseen_weights."""
+    """Return unseen_weights of each gradient."""
     dtype, group = form["dtype"], form["heads"] // form["kv_heads"]
     return {
         "dq": unseen_weights(dtype, abs(scale), k, len(q) * group),
@@ -254,7 +254,7 @@ def of_weights(form, scale, q, k, d_out):
 
 
 def counted_rows(form, given, rows):
-    """1 of rows that count for the significance of tokens."""
+    """Return 1 for each row that counts for the significance of tokens, else 0."""
     last = given.get("significance_rows")
     counts = torch.ones(rows, dtype=torch.float64)
     if not form["significance"] or last is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""How near a result must be to the oracle's."""
+"""Compare results with the oracle's, within tolerances."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import math
 import numpy
 import torch
 
-# Of a row and head's output relative to it; of a gradient relative to the whole tensor, and to the terms that it sums.
+# Tolerance of the output of a row and head, relative to it; of a gradient, relative to the tensor and to its terms.
 TOLERANCE = {"bfloat16": 8e-3, "float16": 1e-3}
 OF_GRADIENT = {"bfloat16": (1.2e-2, 4e-3), "float16": (2e-3, 6e-4)}
 LSE = 2e-3
-LEAST = {"bfloat16": 0.0, "float16": 2.0**-24}  # numbers are multiples of it
+LEAST = {"bfloat16": 0.0, "float16": 2.0**-24}  # all numbers are multiples of it
 MOST = {"bfloat16": 3e38, "float16": 6e4}
-# Several times what a weight or a dequantized value of f16 is off where it is too small.
+# Several times the error of a weight or a dequantized value that is too small for f16.
 UNWEIGHED = 3 * 2.0**-25
-ROUNDING = 2.0**-21  # of a score, relative to the terms that it is a sum of
+ROUNDING = 2.0**-21  # of a score, relative to the terms of its sum
 
 
 class Wrong(Exception):
@@ -30,8 +30,8 @@ def check(name, holds, said):
 
 
 def check_rows(form, found, wanted, size, tolerance=0.0, unweighed=0.0):
-    """out and lse of [rows, heads]; `size` of the terms of scores; `unweighed`: how far an output may be off since weights are
-    too small for their dtype."""
+    """Check out and lse of [rows, heads]. `size`: magnitude of the terms of scores; `unweighed`: the error that an output may
+    have because weights are too small for their dtype."""
     out, lse = (t.detach().double() for t in found)
     wanted_out, wanted_lse = (t.detach() for t in wanted)
     inexact = 4 * ROUNDING * size
@@ -62,8 +62,8 @@ def check_rows(form, found, wanted, size, tolerance=0.0, unweighed=0.0):
 
 
 def unseen_weights(dtype, factor, other, rows):
-    """How far a gradient may be off where products of weights are too small for the dtype: each by up to half of the least
-    number, which multiplies a row of the other operand."""
+    """Return the error that a gradient may have because products of weights are too small for the dtype: each is off by up
+    to half of the least number, which multiplies a row of the other operand."""
     return factor * LEAST[dtype] / 2 * math.sqrt(rows) * float(other.detach().norm())
 
 
@@ -110,7 +110,7 @@ def check_worth(found, wanted):
 
 @contextlib.contextmanager
 def dirty_memory():
-    """What results are made in is no zeros."""
+    """Fill memory for results with NaN instead of zeros."""
     plain, plain_numpy = torch.empty, numpy.empty
 
     def empty(*arguments, **named):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Cases of a compiled Spec: stores, plans of the host and of the device, updates."""
+"""Run cases of a compiled Spec: stores, plans of the host and of the device, updates."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def run_kernel(random, form):
         least = 0 if name == "prefix" else max(q_len)
         lengths = random.integers(least, least + int(pick(random, 3, 60, 150)), (count, lists))
         if lists > 1:
-            lengths[:, 0] = lengths.max(1)  # rows are of the longest
+            lengths[:, 0] = lengths.max(1)  # rows belong to the longest list
         dims[tokens] = lengths.reshape(-1).tolist()
         stores.append(store_of(kind, page, formats, name=name, dims=(instances, tokens)))
-    if len(names) == 2 and not shared:  # instances of the first have as many tokens before each as they like
+    if len(names) == 2 and not shared:  # instances of the first operand may have any number of tokens
         pass
     _, scale, tables, sinks = draw_problem(random, form, 200)
     spec = make_spec(form, see, scale if random.random() < 0.5 else None, tables, stores)
@@ -112,7 +112,7 @@ def run_kernel(random, form):
 
 
 def packed_tail(random, spec, given):
-    """Room behind the last token of a packed store, which holds NaN."""
+    """Append slots after the last token of a packed store, which hold NaN."""
     for store in spec.operands:
         if store.kind != "packed" or random.random() < 0.5:
             continue
@@ -122,7 +122,7 @@ def packed_tail(random, spec, given):
             for each in [n for n in given if n == name or n.startswith(f"{name}_")]:
                 array = given[each]
                 if array.ndim == 1 and each != name:
-                    continue  # scales of heads, or of all
+                    continue  # scales per head, or one for all
                 fill = numpy.full(
                     (more, *array.shape[1:]), 0x7F if array.dtype == numpy.uint8 else 0, array.dtype
                 )
@@ -134,7 +134,7 @@ def packed_tail(random, spec, given):
 
 
 def shorter(random, spec, given):
-    """Sequences that end earlier: rows are still their last ones."""
+    """Shorten sequences; their rows remain their last tokens."""
     starts, rows = given["q_start"], numpy.diff(given["q_start"])
     store = spec.operands[-1]
     name = f"{store.name}.lengths"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What attention means, in PyTorch and float64, over tokens that each row and head sees: an oracle that shares nothing with
+"""Compute attention in PyTorch and float64, over the tokens that each row and head sees: an oracle that shares no code with
 the library. Gradients are autograd's."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 
 @dataclass
 class Seen:
-    """Tokens of one KV head: their places among all keys of that head, their positions, and which rows may see them."""
+    """Tokens of one KV head: their indices among all keys of that head, their positions, and the rows that may see them."""
 
     token: Tensor  # i64 [tokens]
     position: Tensor  # i64 [tokens]
@@ -23,10 +23,10 @@ class Seen:
 
 
 def attend(q, keys, values, seen, positions, *, scale, score=None, sinks=None, together=None, counts=None):
-    """out, lse, the size of the terms that scores are sums of, worth, and the weights of each head with its tokens.
+    """Return out, lse, the magnitude of the terms of scores, worth, and the weights of each head with its tokens.
 
-    q [rows, heads, dim]; keys, values: of each KV head [tokens, dim]; seen: of each KV head a list of Seen; positions i64
-    [rows]. score(s, h, qi, ki) on tensors that broadcast. worth: of each KV head and Seen [tokens]."""
+    q: [rows, heads, dim]; keys, values: per KV head [tokens, dim]; seen: per KV head a list of Seen; positions: i64 [rows];
+    score(s, h, qi, ki): on tensors that broadcast; worth: per KV head and Seen [tokens]."""
     rows, heads, _ = q.shape
     group = heads // len(keys)
     value_dim = values[0].shape[-1]
@@ -79,7 +79,7 @@ def attend(q, keys, values, seen, positions, *, scale, score=None, sinks=None, t
 
 
 def reach(weights, values):
-    """Of each row and head the norm of all values that it sees: [rows, heads]."""
+    """Return the norm of all values that each row and head sees: [rows, heads]."""
     group, found = len(weights) // len(values), []
     for h, (p, tokens) in enumerate(weights):
         found.append(((p > 0).double() @ values[h // group][tokens].detach().square().sum(-1)).sqrt())
@@ -87,8 +87,8 @@ def reach(weights, values):
 
 
 def gradient_terms(q, keys, values, weights, out, d_out, d_lse, scale):
-    """How large the terms are that gradients of queries, keys and values are sums of: where they cancel, an error is small
-    beside these. `keys`, `values`, `weights`: of each KV head, and of each head, as of `attend`."""
+    """Return the magnitude of the terms of gradients of queries, keys and values, and of each head's scores. If terms cancel,
+    an error is small relative to these. `keys`, `values`: per KV head; `weights`: per head, from `attend`."""
     group = q.shape[1] // len(keys)
     of_q, of_k = torch.zeros_like(q), [torch.zeros_like(k) for k in keys]
     of_v, of_scores = [torch.zeros_like(v) for v in values], []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Lets `import attn` find the package in the build tree, for tests and for cases that are run alone."""
+"""Puts the package of the build tree on the path, for tests and for cases that are run alone."""
 
 import os
 import sys

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a case is: a form, which is compiled, and sizes, amplitudes and numbers."""
+"""Draw a case: a form, which is compiled, and sizes, amplitudes and numbers."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def make_spec(form, see, scale, tables, stores):
 
 
 def score_scale(random, form, of_q, of_k):
-    """Scores of a standard deviation from 0.01 to 20, whatever the amplitudes."""
+    """Return a scale that gives scores a standard deviation from 0.01 to 20, whatever the amplitudes; or None."""
     if of_q == of_k == 1.0 and random.random() < 0.7:
         return None
     size = 10.0 ** random.uniform(-2, 1.3)

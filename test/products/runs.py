@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Random products of features: case N is the same in every process, and one command runs it:
+"""Run random products of features. Case N is the same in every process, and one command runs it:
 
-    python test/products/runs.py N          case N, with what was found wrong
+    python test/products/runs.py N          case N, with a traceback of its error
     python test/products/runs.py A B        the cases from A up to B
 
-What is compiled follows from N modulo FORMS alone, so that many cases share a kernel; sizes, amplitudes, positions and
-numbers are the case's own. All memory that results are made in holds NaN before.
+N modulo FORMS alone decides what is compiled, so that many cases share a kernel; sizes, amplitudes, positions and
+numbers depend on N. All memory for results holds NaN before.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RUNS = {
 
 
 def run_case(number):
-    """Nothing, or why it was refused; raises where it is wrong."""
+    """Run a case. Return None, or the reason of a refusal; raise if the result is wrong."""
     form = draw_form(number % FORMS)
     random = numpy.random.default_rng([number, 1])
     try:

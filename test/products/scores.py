@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Score functions in the words of attn and in those of PyTorch, and the tables that they read."""
+"""Define score functions in attn and in PyTorch, and the tables that they read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 
 def clamp(index, extent):
-    """A place in a table: an index outside of it finds what is nearest."""
+    """Clamp an index to a table: an index outside of it finds the nearest entry."""
     return index.clamp(0, extent - 1)
 
 
@@ -16,7 +16,7 @@ def _softcap(s, cap):
     return cap * torch.tanh(s / cap)
 
 
-# name: attn's, PyTorch's, tables (name, which extents: "heads" or a number of the run), whether softcap bounds it
+# name: attn's function, PyTorch's function, tables by name with their extents: "heads" or a number of the run
 FORMS = {
     "none": (None, None, {}),
     "softcap1": (lambda s, h, qi, ki: attn.math.softcap(s, 1.0), lambda s, h, qi, ki: _softcap(s, 1.0), {}),
@@ -65,8 +65,8 @@ FORMS = {
 
 
 def draw_tables(form, random, heads, longest):
-    """Values of the size of scores: those that positions multiply are less. Extents from less than there are positions to
-    more."""
+    """Return tables with values of the magnitude of scores, or less if positions multiply them. Extents are both smaller and
+    larger than the number of positions."""
     made = {}
     for name, extents in FORMS[form][2].items():
         shape = tuple(

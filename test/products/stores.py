@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Keys and values out of the tensors of a store, token by token: a reading of where they lie and what codes mean that is not
-the library's."""
+"""Read keys and values from the tensors of a store, token by token, with address computations and dequantization that are
+independent of the library."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=torch.float64)
 
 
 def plain(array):
-    """float64; NumPy has bfloat16 by its bits."""
+    """Convert an array to float64; NumPy holds bfloat16 as its bits."""
     if array.dtype == numpy.uint16:
         return torch.from_numpy(array.view(numpy.int16)).view(torch.bfloat16).double()
     return torch.from_numpy(numpy.ascontiguousarray(array)).double()
 
 
 def lines_of(store, tensors, part, kv_heads):
-    """[slots, heads, dim]; heads 1 where pages belong to none. And whether each page's slots are those of one head."""
+    """Return the numbers of a part, [slots, heads, dim]; heads is 1 if pages belong to no head. Scales per head of such pages
+    are returned as well, unapplied."""
     name, paged = store.name, store.kind in ("paged", "unified")
     format = getattr(store, {"k": "key", "v": "value"}[part])
     codes = tensors[f"{name}.{part}{'_pages' if paged else ''}"]
@@ -33,7 +34,7 @@ def lines_of(store, tensors, part, kv_heads):
     if store.kind == "unified" and by_line:
         ends = (-1, 2) if format in INTEGER else (-1,) if format in MX else ()
         meta = meta.reshape(*codes.shape[:3], *ends)
-    elif store.kind == "paged" and _has_lines(store):  # a page has head behind head
+    elif store.kind == "paged" and _has_lines(store):  # heads come before tokens in a page
         codes = codes.swapaxes(1, 2)
         if by_line:
             meta = meta.swapaxes(1, 2)
@@ -50,7 +51,7 @@ def lines_of(store, tensors, part, kv_heads):
         )
         scales = torch.from_numpy(numpy.ascontiguousarray(meta)).double()
         if not by_line and len(scales) == kv_heads > 1 and store.kind == "unified":
-            return numbers, scales  # whoever's list it is says whose scale
+            return numbers, scales  # the head of the list decides the scale
         return numbers * (scales[..., None] if by_line else scales[:, None] if len(scales) > 1 else scales)
     if format in MX:
         numbers = blocks(format, numpy.ascontiguousarray(codes).view(numpy.uint8), meta)
@@ -67,7 +68,7 @@ def lines_of(store, tensors, part, kv_heads):
 
 
 def blocks(format, codes, powers):
-    """OCP's Microscaling formats, and NVFP4 but for the tensor's scale."""
+    """Dequantize OCP's Microscaling formats, and NVFP4 without the tensor's scale."""
     if MX[format] is None:
         nibbles = torch.from_numpy(numpy.stack([codes & 15, codes >> 4], -1).reshape(*codes.shape[:-1], -1))
         numbers = E2M1[(nibbles & 7).long()] * torch.where(nibbles > 7, -1.0, 1.0)
@@ -82,7 +83,7 @@ def blocks(format, codes, powers):
 
 
 def _has_lines(store):
-    """Whether a part has metadata of each line."""
+    """Return whether a part has metadata by line."""
     return any(
         format in INTEGER
         or format in MX
@@ -104,8 +105,8 @@ def slots_of(store, tensors, instance, head, length):
 
 
 def read_operand(store, tensors, kv_heads, see, number, offset):
-    """Of each KV head: its keys and values [tokens, dim], all instances behind one another, and what is seen of them.
-    `offset`: tokens of the operands before."""
+    """Return for each KV head: keys and values [tokens, dim], instance after instance, a list of Seen, and the slots of each
+    instance. `offset`: tokens of the operands before, per head."""
     lines = {part: lines_of(store, tensors, part, kv_heads) for part in "kv"}
     lengths, pos0 = tensors[f"{store.name}.lengths"], tensors[f"{store.name}.pos0"]
     rows = tensors.get(f"{store.name}.rows")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Random products of features against a float64 oracle of their own (runs.py): a few in every run, ATTN_PRODUCTS of them from
+"""Compare random products of features with a float64 oracle (runs.py): a few in every run, ATTN_PRODUCTS of them from
 ATTN_PRODUCTS_FROM on, or 10,000 with --full."""
 
 import os
@@ -30,7 +30,7 @@ def test_cases(first):
 
 
 def test_a_wrong_result_is_found():
-    """Of rows, of gradients, of tokens: what the oracle compares is far from each tolerance."""
+    """Results that are wrong by more than a tolerance raise: rows, gradients and significance."""
     import torch
 
     form = {"dtype": "bfloat16", "value_dim": 64}

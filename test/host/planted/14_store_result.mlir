@@ -1,4 +1,4 @@
-// The same kernel reads the result of a bulk store, after a wait for its reads and one for its writes.
+// A kernel reads the result of its own bulk store, after a wait for its reads and one for its writes.
 // wrong1: only the wait for reads. wrong2: the other threads do not wait for the waiting thread.
 gpu.module @planted {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>

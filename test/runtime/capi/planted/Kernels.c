@@ -1,7 +1,7 @@
 /*===- Kernels.c - Native code as the compiler writes it ----------*- C -*-===*/
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The kernels of the sample manifest, of which only the names matter, with what a loader has to look at:
- * constants, a function of the library, one of another section. */
+/* The kernels of the sample manifest, of which only the names matter. They use what a loader must resolve:
+ * constants, a function of the library, a function of another section. */
 #include <string.h>
 
 static const float table[64] = {1, 2, 3};

@@ -113,7 +113,7 @@ Result<std::vector<Section>> readSections(std::string_view bytes) {
       return inputError(damaged(name, actual, written));
   }
   if (!rest.empty())
-    return inputError("damaged: expected nothing behind its sections, got " + std::to_string(rest.size()) +
+    return inputError("damaged: expected no bytes after its sections, got " + std::to_string(rest.size()) +
                       " bytes");
   return sections;
 }
@@ -139,7 +139,7 @@ Result<Artifact> takeArtifact(std::span<const Section> &sections) {
     const auto &[_, kind, content] = sections.front();
     if (kind < last || (kind == last && kind != SectionKind::Cubin))
       return inputError("expected its sections in the order of their kinds, each but cubins once, got its " +
-                        std::string(kindNames[static_cast<size_t>(kind)]) + " behind its " +
+                        std::string(kindNames[static_cast<size_t>(kind)]) + " after its " +
                         std::string(kindNames[static_cast<size_t>(last)]));
     last = kind;
     if (kind == SectionKind::Note)

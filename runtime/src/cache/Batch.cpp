@@ -18,7 +18,7 @@ Status BatchBuilder::State::checkGivenBack(size_t c) {
       return inputError(
           "the row at position " + std::to_string(std::max<int64_t>(begin, node.leastPosition)) + " of " +
           nodeText(cache->idOf(node.leastNode)) + " sees position " + std::to_string(visible) +
-          ", which class '" + info.name + "' has given back from " + nodeText(cache->idOf(node.index)) +
+          ", which class '" + info.name + "' has freed from " + nodeText(cache->idOf(node.index)) +
           ": rows are launched before the next change to their node");
   }
   return {};
@@ -167,7 +167,7 @@ Status WatchedNodes::check(uint64_t &count) const {
       continue;
     switch (static_cast<NodeLog::Change>(entry & 3)) {
     case NodeLog::Change::Grew:
-      return inputError(nodeText(watched.node) + " has got tokens since");
+      return inputError(nodeText(watched.node) + " has gained tokens since");
     case NodeLog::Change::Shrank:
       return inputError(nodeText(watched.node) + " has lost tokens since");
     case NodeLog::Change::Pruned:
@@ -207,7 +207,7 @@ Status checkCurrent(const CacheBatch &batch, LogCounts &counts) {
       for (int32_t p = 0; int64_t{p} * source.page < tokens; ++p)
         if (const int32_t page = table[p] / source.perPage; source.log->givenOutSince(page, source.count))
           return inputError("page " + std::to_string(page) + " of the cache, which the batch reads from " +
-                            nodeText(batch.nodes[o][i]) + " on, was given to others since");
+                            nodeText(batch.nodes[o][i]) + " on, was reassigned since");
     }
     counts.pages[o] = now;
   }

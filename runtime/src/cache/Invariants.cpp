@@ -92,18 +92,18 @@ private:
     const Run &run = node.runs[c];
     const std::string where = text(index) + ", class '" + s.classOf(c).name + "': ";
     if (std::ssize(run.pages) != s.pagesFor(node.tokens) - run.gap || run.gap < 0)
-      return fail(where + std::to_string(run.pages.size()) + " pages are held and " +
-                  std::to_string(run.gap) + " given back, but " + std::to_string(node.tokens) +
-                  " tokens take " + std::to_string(s.pagesFor(node.tokens)));
+      return fail(where + std::to_string(run.pages.size()) + " pages are kept and " +
+                  std::to_string(run.gap) + " freed, but " + std::to_string(node.tokens) + " tokens take " +
+                  std::to_string(s.pagesFor(node.tokens)));
     if (run.gap && node.horizon != neverSeen) {
       // The last token that was freed, and the first visible token after the sink.
       const int64_t last = node.pos0 + int64_t{s.sinkPages(node, c) + run.gap} * s.options.pageTokens - 1;
       if (const int64_t visible = int64_t{node.horizon} - s.classOf(c).recent + 1;
           !s.classOf(c).streaming() || last >= visible)
-        return fail(where + "position " + std::to_string(last) + " was given back, but is visible");
+        return fail(where + "position " + std::to_string(last) + " was freed, but is visible");
     }
     if (std::ssize(run.spare) > s.ringRoom(node, c))
-      return fail(where + std::to_string(run.spare.size()) + " pages are held without tokens, room for " +
+      return fail(where + std::to_string(run.spare.size()) + " pages are kept without tokens, room for " +
                   std::to_string(s.ringRoom(node, c)));
     return true;
   }

@@ -45,7 +45,7 @@ Result<StepTables> StepTables::create(const Cache &cache, StepCapacity capacity)
       return inputError(where + "expected one head class of the cache, shown by all operands");
     if (options.classes[tables.headClass_].streaming())
       return inputError(where + "class '" + options.classes[tables.headClass_].name +
-                        "' gives back tokens: its steps are planned on the host");
+                        "' frees tokens: its steps are planned on the host");
     if (!operand.shown.nodes && operand.shown.page(options) != 1)
       return inputError(where + "shows drafts on pages of " + std::to_string(operand.shown.page(options)) +
                         " tokens: paths of drafts are lists of single tokens; nearest legal: a cache with "
@@ -155,7 +155,7 @@ Status StepTables::addDraft(const Cache::State &cache, int32_t leaf, int32_t pag
         return inputError(where + "token " + std::to_string(tree.order()[static_cast<size_t>(d)]) +
                           " of the draft of " + name + " is the only child of token " +
                           std::to_string(tree.order()[static_cast<size_t>(d - 1)]) +
-                          " and was not given behind it: chains of a draft are rows behind one another");
+                          " and was not given right after it: tokens of a chain must be consecutive");
     const int32_t tokens = tree.depth()[static_cast<size_t>(chain.end - 1)] + 1;
     if (tokens > shown->pages)
       return inputError(where + "a path of the draft of " + name + " has " +

@@ -114,7 +114,7 @@ Result<TokenTree> TokenTree::fromPaths(const std::vector<std::vector<int32_t>> &
       return inputError("token tree: " + tokenText(t) + ": expected a path of child numbers, got " +
                         pathText(path));
     if (!tokens.emplace(path, static_cast<int32_t>(t)).second)
-      return inputError("token tree: " + tokenText(t) + ": the path " + pathText(path) + " comes twice");
+      return inputError("token tree: " + tokenText(t) + ": the path " + pathText(path) + " is given twice");
   }
   std::vector<int32_t> parents(paths.size(), -1);
   for (size_t t = 0; t < paths.size(); ++t) {

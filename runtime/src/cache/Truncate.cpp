@@ -21,7 +21,7 @@ Status checkKept(const Cache::State &s, int32_t index, int32_t end, const Doing 
       if (last >= visible)
         return inputError(what + ": a row at position " + std::to_string(end) + " sees class '" +
                           s.classOf(c).name + "' from position " + std::to_string(visible) +
-                          " on, and it has given back all up to " + std::to_string(last));
+                          " on, and it has freed all up to " + std::to_string(last));
     }
   return {};
 }

@@ -18,14 +18,13 @@ Status checkUnshared(const Manifest &manifest, const Batch &batch) {
     if (operand.instances() != batch.sequences())
       return inputError("plan: expected an instance of '" + name + "' for each of the " +
                         std::to_string(batch.sequences()) + " sequences, got " +
-                        std::to_string(operand.instances()) +
-                        ": what sequences share is planned on the host");
+                        std::to_string(operand.instances()) + ": shared tokens are planned on the host");
     for (size_t i = 0; i < operand.instances(); ++i)
       if (operand.rowFirst[i] < operand.rowLast[i] &&
           (operand.rowFirst[i] != batch.qStart[i] || operand.rowLast[i] != batch.qStart[i + 1]))
-        return inputError("plan: expected instance " + std::to_string(i) + " of '" + name +
-                          "' to be seen by the rows of that sequence and no others: what sequences share is "
-                          "planned on the host");
+        return inputError(
+            "plan: expected instance " + std::to_string(i) + " of '" + name +
+            "' to be seen only by the rows of that sequence: shared tokens are planned on the host");
   }
   return {};
 }

@@ -155,7 +155,7 @@ std::string faultText(const Manifest &m, const PlanFinding &finding, int64_t pag
   case PlanFault::None:
     return "";
   case PlanFault::RowsUnsorted:
-    return at + "query starts are negative, not sorted or beyond the rows that there is room for";
+    return at + "query starts are negative, not sorted or exceed the rows of the limits";
   case PlanFault::LengthOutside:
     return at + "a length is negative or longer than its tables, or a position out of range";
   case PlanFault::SeveralRows:

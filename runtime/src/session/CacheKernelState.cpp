@@ -107,7 +107,7 @@ Status CacheKernel::State::bindMeta(Part meta, const StorePart &part, int64_t sl
     return {};
   if (slots && !meta.address)
     return error("expected " + std::string(part.letter == 'k' ? "keys" : "values") + " with '" + meta.buffer +
-                 "', the metadata of codes of " + part.format.text() + ", got none");
+                 "', the metadata of format " + part.format.text() + ", got none");
   meta.layer = meta.buffer + "_layer";
   return bindPart(meta);
 }

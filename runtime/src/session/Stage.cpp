@@ -46,9 +46,9 @@ Status Session::State::stageRoom(const PlanCapacity &room) {
         return status;
   const PlanPlaces places = planPlaces(wantedBuffers);
   if (fixed && places != planPlaces(planBuffers(capacity, manifest)))
-    return inputError(
-        "room for a plan was reserved before fixLaunch, and launches hold where its arrays lie: expected "
-        "the same capacity, got another: reserve the most before fixLaunch");
+    return inputError("memory for plans was reserved before fixLaunch, and launches hold the addresses of "
+                      "its arrays: expected the same capacity, got another: reserve the most before "
+                      "fixLaunch");
   return stageBuffer(planMemory, static_cast<int64_t>(places.bytes));
 }
 
@@ -144,8 +144,7 @@ Status Session::State::stageOperand(const OperandBatch &operand, const std::stri
                       "table, got " +
                       std::to_string(operand.maxPages));
   const auto instances = static_cast<int64_t>(operand.instances());
-  const int64_t lists =
-      instances ? std::ssize(operand.lengths) / instances : 1; // one per head if ragged
+  const int64_t lists = instances ? std::ssize(operand.lengths) / instances : 1; // one per head if ragged
   stageDim(prefix + "instances", instances);
   stageDim(prefix + "pages", operand.pages);
   stageDim(wide, columns);

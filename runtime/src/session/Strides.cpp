@@ -53,7 +53,7 @@ Status Session::State::setStrideDims() {
   for (const auto &[name, given] : strides)
     if (!takesStrides(name))
       return inputError(
-          name + ": expected memory in which it lies densely, got strides; kernels take those of "
+          name + ": expected dense memory, got strides; kernels take those of "
                  "queries, the output, unified pages, and of keys and values without metadata by token");
   std::map<std::string, StridedShape> lie;
   for (const StridedTensor &tensor : strided) {

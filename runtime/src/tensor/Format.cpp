@@ -167,13 +167,14 @@ std::string Format::fault() const {
   }
   if (isInteger()) {
     if (!isAmong<int>(integerBits, bits))
-      return "expected integer codes of 8, 4 or 2 bits, got " + std::to_string(bits) + "; nearest legal: " +
+      return "expected quantized integers of 8, 4 or 2 bits, got " + std::to_string(bits) +
+             "; nearest legal: " +
              integerName(bits > 4   ? 8
                          : bits > 2 ? 4
                                     : 2);
     if (scales == Scales::Group && group >= 1)
       return "";
-    return "expected integer codes per a number of features, got per " +
+    return "expected quantized integers per a number of features, got per " +
            (scales == Scales::Group ? std::to_string(group)
                                     : std::string(scaleWords[static_cast<size_t>(scales)])) +
            "; nearest legal: per = 128";
@@ -181,13 +182,13 @@ std::string Format::fault() const {
   if (isAmong<DType>(floatCodes, codes)) {
     if (scales == Scales::Tensor || scales == Scales::Head || scales == Scales::Token)
       return "";
-    return "expected " + codeName() + " codes per tensor, head or token, got " +
+    return "expected " + codeName() + " values per tensor, head or token, got " +
            (isPlain() ? "no scales" : "per " + std::to_string(group)) + "; nearest legal: per = token";
   }
   const bool multiplied = elementType(codes).mmaDepth > 0;
   if (multiplied && isPlain())
     return "";
-  return "expected f16 or bf16, or codes of f8E4M3FN, f8E5M2, i8, i4 or i2, got " + text() +
+  return "expected f16 or bf16, or quantized f8E4M3FN, f8E5M2, i8, i4 or i2, got " + text() +
          (multiplied ? "; nearest legal: " + codeName() : "");
 }
 

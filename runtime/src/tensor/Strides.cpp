@@ -68,7 +68,7 @@ Result<StridedShape> checkStrides(const std::string &name, StridedShape tensor) 
     if (tensor.shape[i] <= 1 || tensor.isEmpty())
       tensor.strides[i] = dense.strides[i];
   if (tensor.strides.back() != dense.strides.back())
-    return fail(name, tensor, "features behind one another", "its contiguous copy");
+    return fail(name, tensor, "contiguous features", "its contiguous copy");
   for (size_t i = 0; i + 1 < rank; ++i) {
     int64_t &stride = tensor.strides[i];
     if (tensor.shape[i] > 1 && (stride <= 0 || stride % unit || stride > limit)) {
@@ -100,7 +100,7 @@ Result<StridedShape> checkPages(const std::string &name, StridedShape tensor) {
     if (i == 0 || tensor.shape[i] <= 1 || tensor.isEmpty())
       tensor.strides[i] = dense.strides[i];
   if (tensor.strides != dense.strides)
-    return fail(name, tensor, "what a page has behind one another", "its contiguous copy");
+    return fail(name, tensor, "dense pages", "its contiguous copy");
   tensor.strides[0] = pages;
   const int64_t least = (dense.strides[0] + unit - 1) / unit * unit;
   if (several && (pages < least || pages % unit || pages > limit))

@@ -40,7 +40,7 @@ std::vector<ReadNode> readNodes(const Cursor &tree, const std::vector<Cursor> &e
                           " (from start " + std::to_string(read.node.start) + " to end " +
                           std::to_string(read.node.end) + "), got " + std::to_string(tokens));
     if (!indexOf.emplace(read.id, static_cast<int32_t>(nodes.size())).second)
-      element["id"].fail("node " + std::to_string(read.id) + " comes twice");
+      element["id"].fail("node " + std::to_string(read.id) + " is given twice");
     nodes.push_back(std::move(read));
   }
   return nodes;

@@ -90,27 +90,27 @@ func.func private @f() -> !attn.kv<dense, heads = 8, dim = 96, key = bf16, value
 
 // -----
 
-// expected-error @below {{expected integer codes of 8, 4 or 2 bits, got 3; nearest legal: i4}}
+// expected-error @below {{expected quantized integers of 8, 4 or 2 bits, got 3; nearest legal: i4}}
 func.func private @f(!attn.quantized<i3, per = 64>)
 
 // -----
 
-// expected-error @below {{expected integer codes per a number of features, got per head; nearest legal: per = 128}}
+// expected-error @below {{expected quantized integers per a number of features, got per head; nearest legal: per = 128}}
 func.func private @f(!attn.quantized<i4, per = head>)
 
 // -----
 
-// expected-error @below {{expected integer codes per a number of features, got per 0; nearest legal: per = 128}}
+// expected-error @below {{expected quantized integers per a number of features, got per 0; nearest legal: per = 128}}
 func.func private @f(!attn.quantized<i4, per = 0>)
 
 // -----
 
-// expected-error @below {{expected f8e4m3fn codes per tensor, head or token, got per 64; nearest legal: per = token}}
+// expected-error @below {{expected f8e4m3fn values per tensor, head or token, got per 64; nearest legal: per = token}}
 func.func private @f(!attn.quantized<f8E4M3FN, per = 64>)
 
 // -----
 
-// expected-error @below {{expected f16 or bf16, or codes of f8E4M3FN, f8E5M2, i8, i4 or i2, got bf16 per head; nearest legal: bf16}}
+// expected-error @below {{expected f16 or bf16, or quantized f8E4M3FN, f8E5M2, i8, i4 or i2, got bf16 per head; nearest legal: bf16}}
 func.func private @f(!attn.quantized<bf16, per = head>)
 
 // -----

@@ -250,8 +250,7 @@ TEST_P(BulkStoreFindings, blocksAdd) {
     ASSERT_TRUE(launcher.memory.free(out));
   }
   Report report = add(launcher.output<float>("fresh", 2048));
-  EXPECT_TRUE(blames(report, FindingKind::Uninitialized, "adds to bytes that nobody wrote"))
-      << report.describe();
+  EXPECT_TRUE(blames(report, FindingKind::Uninitialized, "adds to unwritten bytes")) << report.describe();
 }
 
 // Two blocks that store the same rows race, although both write through maps.

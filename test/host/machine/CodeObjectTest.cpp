@@ -94,7 +94,7 @@ TEST(CodeObject, NobodyHasTheFunction) {
   *at = 'b';
   auto loaded = LoadedCode::load(object, "x");
   ASSERT_FALSE(loaded);
-  EXPECT_EQ(loaded.error().message, "x: host code: it calls 'bttn_host_program', which nobody has");
+  EXPECT_EQ(loaded.error().message, "x: host code: it calls 'bttn_host_program', which does not exist");
 }
 
 // Reading and loading never access memory outside the given bytes. Loaded code is not run.

@@ -179,7 +179,7 @@ def test_a_plan_of_a_draft_that_was_committed():
     _, plan = model.check(kernel, [(node, 0, True)])
     model.commit(node, 1)
     model.append([node], [40])
-    with pytest.raises(attn.PlanError, match="plan: node .* has got tokens since"):
+    with pytest.raises(attn.PlanError, match="plan: node .* has gained tokens since"):
         kernel.run(draw(model.rng, 3, Q_HEADS, DIM), model.cache.layer(0), plan)
 
 
@@ -201,7 +201,7 @@ def test_a_plan_that_is_a_step_behind(kernel, change):
             model.append([node], [1])
         else:
             getattr(model.cache, change)(*((node, 1) if change == "truncate" else (node,)))
-        said = {"append": "has got tokens", "truncate": "has lost tokens", "prune": "was pruned"}[change]
+        said = {"append": "has gained tokens", "truncate": "has lost tokens", "prune": "was pruned"}[change]
         with pytest.raises(attn.PlanError, match=f"plan: node .* {said} since"):
             kernel.run(q, model.cache.layer(0), plan)
         plan.update(model.cache.batch([twin]))

@@ -353,7 +353,7 @@ def test_a_replay_a_step_behind_is_refused(kernel, change):
     cache.prune(other)
     captured.replay()
     cache_change()
-    said = {"append": "has got tokens", "truncate": "has lost tokens", "prune": "was pruned"}[change]
+    said = {"append": "has gained tokens", "truncate": "has lost tokens", "prune": "was pruned"}[change]
     for _ in range(2):
         refuse(f"replay: node .* {said} since: update the steps first", captured.replay)
     again = cache.add() if change == "prune" else node

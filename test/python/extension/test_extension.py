@@ -58,7 +58,7 @@ def test_detectors_see_memory_that_nobody_wrote():
     queries = device.allocate(problem.q.nbytes, "queries")
     plan.run([queries.address, *problem.addresses()[1:]], problem.sizes())
     report = device.report()
-    assert report["uninitialized"] > 0 and not report["clean"] and "nobody wrote" in report["text"]
+    assert report["uninitialized"] > 0 and not report["clean"] and "unwritten" in report["text"]
 
 
 def test_sizes_of_windows_are_run_time_values(kernel):

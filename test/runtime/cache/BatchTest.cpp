@@ -373,14 +373,14 @@ TEST(CacheBatch, noticesThatANodeHasChanged) {
   EXPECT_EQ(message(checkCurrent(batch, counts)), "no error");
   EXPECT_TRUE(counts.areCurrent(batch));
   ASSERT_TRUE(m.append(a, 1));
-  isStale("node 1 has got tokens since");
+  isStale("node 1 has gained tokens since");
   build();
   ASSERT_TRUE(m.append(a, 1));
-  isStale("node 1 has got tokens since");
+  isStale("node 1 has gained tokens since");
   ASSERT_TRUE(m.apply({{children[0], children[1]}, {}, {}}));
   build();
   ASSERT_TRUE(m.append(a, 1));
-  isStale("node 1 has got tokens since");
+  isStale("node 1 has gained tokens since");
   ASSERT_TRUE(builder.update(m.cache, batch));
   counts = LogCounts::of(batch);
   EXPECT_EQ(message(checkCurrent(batch, counts)), "no error");
@@ -423,19 +423,16 @@ TEST(CacheBatch, refusesWithTheNodeNamed) {
   EXPECT_EQ(build(none, {{root}}), "maxPages: expected at least 0, got -1");
   // The row at 20 would see 13, in a page that was freed when the root was branched at 21.
   EXPECT_EQ(build(streaming, {{children[0]}}), "no error");
-  EXPECT_EQ(
-      build(streaming, {{root, 5}, {children[0]}}),
-      "the row at position 16 of node 1 sees position 9, which class 'streaming' has given back from node "
-      "1: rows are launched before the next change to their node");
-  EXPECT_EQ(
-      build(streaming, {{root, 20}}),
-      "the row at position 4 of node 1 sees position 4, which class 'streaming' has given back from node 1: "
-      "rows are launched before the next change to their node");
+  EXPECT_EQ(build(streaming, {{root, 5}, {children[0]}}),
+            "the row at position 16 of node 1 sees position 9, which class 'streaming' has freed from node "
+            "1: rows are launched before the next change to their node");
+  EXPECT_EQ(build(streaming, {{root, 20}}),
+            "the row at position 4 of node 1 sees position 4, which class 'streaming' has freed from node 1: "
+            "rows are launched before the next change to their node");
   EXPECT_EQ(build(streaming, {{root, 2}}), "no error"); // 19 sees 12, the first token that was kept
-  EXPECT_EQ(
-      build(streaming, {{root, 3}, {children[0]}}),
-      "the row at position 18 of node 1 sees position 11, which class 'streaming' has given back from node "
-      "1: rows are launched before the next change to their node");
+  EXPECT_EQ(build(streaming, {{root, 3}, {children[0]}}),
+            "the row at position 18 of node 1 sees position 11, which class 'streaming' has freed from node "
+            "1: rows are launched before the next change to their node");
   ASSERT_TRUE(m.evict(root));
   for (int i = 0; i < 5; ++i)
     ASSERT_TRUE(m.append(children[0], 4));

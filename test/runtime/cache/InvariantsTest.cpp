@@ -42,8 +42,7 @@ TEST(CacheInvariants, corruptionIsFoundAndNamed) {
       {[](auto &s) { s.pools[0].assign(s.at(2).runs[0].pages[0], {2, 1}); },
        "of node 2 is booked on index 2"},
       {[](auto &s) { s.pools[1].take({ground, -1}); }, "1 pages are nowhere"},
-      {[](auto &s) { s.at(2).tokens += 4; },
-       "node 2, class 'all': 3 pages are held and 0 given back, but 13"},
+      {[](auto &s) { s.at(2).tokens += 4; }, "node 2, class 'all': 3 pages are kept and 0 freed, but 13"},
       {[](auto &s) { s.at(3).pos0 -= 1; }, "node 3 begins at position 69, its parent ends at 70"},
       {[](auto &s) { s.at(2).frontier = 80; }, "node 2 has its frontier at 80, outside of [70, 79]"},
       {[](auto &s) { s.at(1).horizon = 0; }, "node 1 has its horizon at 0, expected 70"},
@@ -64,9 +63,9 @@ TEST(CacheInvariants, corruptionIsFoundAndNamed) {
          run.pages.erase(run.pages.begin() + 1);
          ++run.gap;
        },
-       "node 4, class 'streaming': position 23 was given back, but is visible"},
+       "node 4, class 'streaming': position 23 was freed, but is visible"},
       {[](auto &s) { s.at(2).runs[1].spare.push_back(s.pools[1].take({2, -1})); },
-       "node 2, class 'streaming': 1 pages are held without tokens, room for 0"},
+       "node 2, class 'streaming': 1 pages are kept without tokens, room for 0"},
   };
   ASSERT_TRUE(sample().checkInvariants());
   for (const auto &[corrupt, words] : cases) {

@@ -249,7 +249,7 @@ TEST_F(StepTablesTest, RefusalsChangeNothing) {
             "nearest legal: a cache with draft_page=1");
   Cache streaming = *Cache::create({4, 1, {{"kv", 16, 8, 0}}});
   EXPECT_EQ(StepTables::create(streaming, capacity()).error().message,
-            "operand 'kv': class 'kv' gives back tokens: its steps are planned on the host");
+            "operand 'kv': class 'kv' frees tokens: its steps are planned on the host");
   EXPECT_EQ(StepTables::create(cache, {0, 1, 1, {}}).error().message,
             "tables of steps: expected 1 to 67108864 sequences, got 0");
 }

@@ -85,7 +85,7 @@ TEST(TokenTree, refuses) {
   EXPECT_EQ(paths({}), "token tree: expected 1 to 1024 tokens, got 0");
   EXPECT_EQ(paths({{0}, {}}), "token tree: token 1: expected a path of child numbers, got []");
   EXPECT_EQ(paths({{0}, {0, -1}}), "token tree: token 1: expected a path of child numbers, got [0, -1]");
-  EXPECT_EQ(paths({{0}, {1}, {0}}), "token tree: token 2: the path [0] comes twice");
+  EXPECT_EQ(paths({{0}, {1}, {0}}), "token tree: token 2: the path [0] is given twice");
   EXPECT_EQ(paths({{0}, {1, 0, 2}}),
             "token tree: token 1 is an orphan: the path [1, 0, 2] goes through [1, 0], which is no token");
 }

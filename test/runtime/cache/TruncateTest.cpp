@@ -150,7 +150,7 @@ TEST(Truncate, ofStreamingClasses) {
   EXPECT_EQ(
       message(m.truncate(leaf, 100)),
       "truncation of 100 tokens from node 1: a row at position 201 sees class 'streaming' from position 152 "
-      "on, and it has given back all up to 239");
+      "on, and it has freed all up to 239");
 }
 
 TEST(Truncate, refusesWithTheNodeNamed) {

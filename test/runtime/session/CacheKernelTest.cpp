@@ -204,7 +204,7 @@ TEST_F(CacheKernelTest, MetadataIsBound) {
     return text(made->bind({4096, 8192, 4, 512, 512, meta}, rows, status));
   };
   const std::string at = "cache kernel 'append': expected ";
-  EXPECT_EQ(bind({}, 64), at + "keys with 'kv.k_meta', the metadata of codes of i8 per 64, got none");
+  EXPECT_EQ(bind({}, 64), at + "keys with 'kv.k_meta', the metadata of format i8 per 64, got none");
   EXPECT_EQ(
       bind({4096 + 4, 32}, 64),
       at + "the metadata of keys of the slots at a multiple of 16 bytes, got an address that is 4 above one");

@@ -66,16 +66,16 @@ TEST(Format, Texts) {
 
 TEST(Format, Faults) {
   EXPECT_EQ(Format::plain(DType::F32).fault(),
-            "expected f16 or bf16, or codes of f8E4M3FN, f8E5M2, i8, i4 or i2, got f32");
+            "expected f16 or bf16, or quantized f8E4M3FN, f8E5M2, i8, i4 or i2, got f32");
   EXPECT_EQ(Format::floats(DType::BF16, Scales::Head).fault(),
-            "expected f16 or bf16, or codes of f8E4M3FN, f8E5M2, i8, i4 or i2, got bf16 per head; nearest "
+            "expected f16 or bf16, or quantized f8E4M3FN, f8E5M2, i8, i4 or i2, got bf16 per head; nearest "
             "legal: bf16");
   EXPECT_EQ(Format::plain(DType::F8E5M2).fault(),
-            "expected f8e5m2 codes per tensor, head or token, got no scales; nearest legal: per = token");
+            "expected f8e5m2 values per tensor, head or token, got no scales; nearest legal: per = token");
   EXPECT_EQ(Format::integers(3, 64).fault(),
-            "expected integer codes of 8, 4 or 2 bits, got 3; nearest legal: i4");
+            "expected quantized integers of 8, 4 or 2 bits, got 3; nearest legal: i4");
   EXPECT_EQ((Format{DType::U8, 4, Scales::Head, 0}).fault(),
-            "expected integer codes per a number of features, got per head; nearest legal: per = 128");
+            "expected quantized integers per a number of features, got per head; nearest legal: per = 128");
   EXPECT_EQ(Format::integers(4, 64).faultOf(128), "");
   EXPECT_EQ(Format::integers(8, 80).faultOf(80), "");
   EXPECT_EQ(

@@ -31,7 +31,7 @@ TEST(Strides, WhatKernelsCannotTakeIsRefused) {
   EXPECT_EQ(refusal({3, 4, 64}, {1536, 144, 2}), "");
   EXPECT_EQ(refusal({3, 4, 64}, {512, 128}), "q: expected a stride for each of 3 dimensions, got 2");
   EXPECT_EQ(refusal({3, 4, 64}, {512, 2, 8}),
-            "q: expected features behind one another, got strides [512, 2, 8] in bytes for bf16 [3, 4, 64]; "
+            "q: expected contiguous features, got strides [512, 2, 8] in bytes for bf16 [3, 4, 64]; "
             "nearest legal: its contiguous copy");
   EXPECT_EQ(
       refusal({3, 4, 64}, {520, 128, 2}),
@@ -154,7 +154,7 @@ TEST(Strides, UnifiedPagesLieApart) {
             "4, 2] in bytes for f16 [5, 16, 1, 2]; nearest legal: 80 for dimension 0");
   EXPECT_NE(checkPages("kv.k_meta", part(32)).error().message.find("nearest legal: 64 for"),
             std::string::npos);
-  EXPECT_NE(checkPages("kv.k_meta", part(640, 8)).error().message.find("what a page has behind one another"),
+  EXPECT_NE(checkPages("kv.k_meta", part(640, 8)).error().message.find("expected dense pages"),
             std::string::npos);
   EXPECT_EQ(*countPageBytes({{"kv.k_pages", part(640)}, {"kv.k_meta", part(640)}}), 640);
   EXPECT_EQ(countPageBytes({{"kv.k_pages", part(640)}, {"kv.k_meta", part(64)}}).error().message,

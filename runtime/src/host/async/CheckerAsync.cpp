@@ -161,8 +161,7 @@ void Checker::wgmmaRetired(Warp &warp, uint32_t groups) {
 /// Checks the descriptor's fields for values that are certainly wrong.
 void Checker::checkDescriptor(Lane &lane, uint32_t op, const Descriptor &d) {
   if (d.base)
-    block->report(FindingKind::Sync, op, lane,
-                  "a matrix descriptor with a base offset, which nobody needs here");
+    block->report(FindingKind::Sync, op, lane, "a matrix descriptor with a base offset; expected 0");
   uint32_t pattern = d.width * 8;
   if (d.width && d.start % pattern >= d.width)
     block->reportWith(FindingKind::Misaligned, op, lane.thread, 0, [&](LocalFinding &f) {

@@ -139,7 +139,7 @@ bool Checker::bulkStored(Lane &lane, BulkStore &store) {
     if (store.adds && target && row.bytes() &&
         !target->isWritten(row.address - target->address(), row.bytes()))
       reportGlobal(lane, store.op, FindingKind::Uninitialized, reinterpret_cast<const void *>(row.address),
-                   row.bytes(), "adds to bytes that nobody wrote");
+                   row.bytes(), "adds to unwritten bytes");
     // A store does not use its bytes: unwritten bytes stay unwritten.
     for (uint32_t at = row.begin / 16 * 16; at < row.end; at += 16) {
       uint32_t valid = 0;

@@ -35,7 +35,7 @@ static void checkCopies(Block &block, const Mbarrier &b) {
     if (!copy.landed && copy.barrier == b.offset && copy.phase == b.phase)
       block.report(FindingKind::Sync, copy.op, block.warps[copy.thread / kLanes]->lanes[copy.thread % kLanes],
                    "the mbarrier's phase completes without the " + std::to_string(copy.map.boxBytes()) +
-                       " bytes of this copy: nobody expected them");
+                       " bytes of this copy, which no thread expected");
 }
 
 static void complete(Block &block, Mbarrier &b) {

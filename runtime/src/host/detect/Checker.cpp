@@ -103,7 +103,7 @@ void *Checker::globalAccess(Lane &lane, uint32_t op, void *p) {
   Conflict c;
   if (info.access == Access::Load) {
     if (!a->isWritten(offset, info.bytes))
-      reportGlobal(lane, op, FindingKind::Uninitialized, p, info.bytes, "reads bytes that nobody wrote");
+      reportGlobal(lane, op, FindingKind::Uninitialized, p, info.bytes, "reads unwritten bytes");
     c = global.read(clocks, warp, lane.index, reinterpret_cast<uintptr_t>(p), info.bytes);
   } else {
     bool atomic = info.access == Access::Atomic;
@@ -113,7 +113,7 @@ void *Checker::globalAccess(Lane &lane, uint32_t op, void *p) {
       return scratch;
     }
     if (atomic && !a->isWritten(offset, info.bytes))
-      reportGlobal(lane, op, FindingKind::Uninitialized, p, info.bytes, "updates bytes that nobody wrote");
+      reportGlobal(lane, op, FindingKind::Uninitialized, p, info.bytes, "updates unwritten bytes");
     a->mark(offset, info.bytes);
     c = global.write(clocks, warp, lane.index, reinterpret_cast<uintptr_t>(p), info.bytes, op, atomic);
   }

@@ -42,7 +42,7 @@ void Checker::describeShared(Lane &lane, uint32_t op, const Conflict &c, bool wr
     uint32_t start = c.offset >= dynamicStart ? dynamicStart : 0;
     f.address = "shared + " + std::to_string(c.offset - start);
     if (!race)
-      f.message = "reads shared bytes that nobody wrote";
+      f.message = "reads unwritten shared bytes";
     else if (c.object)
       f.message =
           std::string(writes ? "overwrites" : "reads") + " a live mbarrier, made by " + party(*grid, c);

@@ -186,7 +186,7 @@ private:
       // Code generation also calls functions of libm and libc.
       void *address = found != known.end() ? found->second : dlsym(RTLD_DEFAULT, name.c_str());
       if (!address)
-        return fail("it calls '" + name + "', which nobody has");
+        return fail("it calls '" + name + "', which does not exist");
       put(tableAt_ + index * 8, reinterpret_cast<uint64_t>(address));
       // jmp *table[index](%rip)
       const size_t stub = stubs_ + index * stubBytes;
@@ -229,7 +229,7 @@ private:
       const size_t width = type == R_X86_64_64 || type == R_X86_64_PC64 ? 8 : 4;
       if (symbol == 0 || symbol >= symbols_.size() || !offsetOf(symbol) ||
           rela.r_offset > target.header.sh_size || width > target.header.sh_size - rela.r_offset)
-        return fail("a relocation without a place or a symbol");
+        return fail("a relocation without an offset or a symbol");
       const size_t place = target.offset + rela.r_offset;
       // Modulo 2^64: a damaged object may have any addend.
       const auto from = [&](uint64_t address, uint64_t origin) {

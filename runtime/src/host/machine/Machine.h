@@ -101,7 +101,7 @@ inline constexpr unsigned kSwitchesPerPoll = 1 << 14; ///< between polls
 
 /// Thrown when a launch is ended early (LaunchOptions::interrupted).
 struct Interrupted : std::exception {
-  const char *what() const noexcept override { return "interrupted: its results are not there"; }
+  const char *what() const noexcept override { return "interrupted: it has no results"; }
 };
 
 /// Ends a launch early. The launching thread polls the caller, and all threads see the answer.

@@ -1,4 +1,4 @@
-//===- ForestBalance.cpp - A forest's work tiles are dealt out -----------------===//
+//===- ForestBalance.cpp - A forest's work tiles are assigned to blocks --------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/forest/Forest.h"
 #include "attn_rt/plan/Plan.h"

@@ -20,9 +20,6 @@ namespace {
 //
 // The L2: decoding 50 branches by query, each of which reads the prompt, took 107 us for 833 MB of keys and
 // values, and a tree of 256 tokens 163 us; without launch and start that is 8.5 to 8.7 TB/s.
-//
-// The L2: decoding 50 branches by query, whose prompt is read once for each, took 107 us for 833 MB of keys
-// and values, and a tree of 256 tokens 163 us; launch and start apart that is 8.5 to 8.7 TB/s.
 constexpr GpuModel models[] = {
     {"H200",
      4.8e12,

@@ -110,10 +110,10 @@ int64_t Balancer::cutList(const Work &work, int64_t share, int shares, int64_t l
 
 /// If a head's line is shorter than this, its neighbours' lines are in the same row of memory, which is
 /// opened again if they are read later; lines of less than 64 bytes are even read again. Keys and values of
-/// int4 in heads of 128 (64 bytes each) were read at 2.2 TB/s by heads at different times, and at 3.0 TB/s in
-/// lockstep (61 x 8K on an H200; docs/rationale/quantization.md). With more rows per tile than a step of
-/// decoding has, memory is no limit, and blocks that all end at once lost 3 to 4 % (full prefill of 4K and 8K
-/// tokens, heads of 64).
+/// int4 in heads of 128 (64 bytes each) were measured (61 x 8K on an H200; docs/rationale/quantization.md):
+/// heads read them at 2.2 TB/s at different times, and at 3.0 TB/s in lockstep. With more rows per tile than
+/// a step of decoding has, memory is no limit. Blocks that all end at once then lost 3 to 4 % (full prefill
+/// of 4K and 8K tokens, heads of 64).
 int headsInLockstep(int rows, std::span<const Store> stores, int heads, int blocks) {
   constexpr int64_t shortLine = 256;
   if (rows > stepRows)

@@ -1,4 +1,4 @@
-//===- BalanceTest.cpp - How work is cut and dealt out --------------------===//
+//===- BalanceTest.cpp - How work is cut and assigned ---------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "PlanChecks.h"
 #include "attn_rt/plan/Plan.h"

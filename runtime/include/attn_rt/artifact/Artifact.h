@@ -88,6 +88,7 @@ inline constexpr std::string_view kernelRoleNames[] = {
     "attend",        "merge",      "plan",           "gradient",     "significance",
     "append",        "move",       "gather",         "requantize",   "count_pages",
     "release_pages", "take_pages", "compact_tokens", "revise_tokens"};
+/// The manifest's name of a role, and its inverse.
 inline std::string_view kernelRoleName(KernelInfo::Role role) {
   return kernelRoleNames[static_cast<size_t>(role)];
 }
@@ -237,6 +238,7 @@ struct Manifest {
   /// The intersection of the visibilities of an operand and of a head class. Heads see nothing of an operand
   /// of another class (`isSeenBy`).
   Visibility visibilityOf(size_t operand, size_t headClass) const;
+  /// Whether heads of a class see tokens of an operand: it holds the heads of all classes, or of this one.
   bool isSeenBy(size_t operand, size_t headClass) const {
     const int only = argumentOf(operands[operand]).headClass;
     return only < 0 || only == static_cast<int>(headClass);
@@ -268,6 +270,7 @@ struct Artifact {
 /// The first bytes of a file of artifacts, and the version of its format: others are refused.
 inline constexpr std::string_view artifactMagic = "attnfile";
 inline constexpr uint32_t artifactVersion = 1;
+/// Whether bytes begin as a file of artifacts does. Does not check the rest.
 bool isArtifactFile(std::string_view bytes);
 
 /// 32 hexadecimal digits of XXH3-128.
@@ -299,6 +302,7 @@ std::string writeManifest(const Manifest &manifest);
 /// file's name in messages.
 Result<std::vector<Artifact>> readArtifacts(std::string_view bytes, std::string_view name);
 Result<std::vector<Artifact>> readArtifactsFile(const std::string &path);
+/// Writes artifacts in the form that readArtifacts reads. The file is written whole or not at all.
 std::string writeArtifacts(std::span<const Artifact> artifacts);
 Status writeArtifactsFile(const std::string &path, std::span<const Artifact> artifacts);
 

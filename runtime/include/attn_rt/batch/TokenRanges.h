@@ -27,12 +27,12 @@ template <typename N> struct RangeOf {
   bool operator==(const RangeOf &) const = default;
 };
 
-/// `x` where the condition holds, else `y`.
+/// `x` if the condition holds, else `y`.
 template <typename Condition, typename N>
 RangeOf<N> select(Condition condition, const RangeOf<N> &x, const RangeOf<N> &y) {
   return {select(condition, x.begin, y.begin), select(condition, x.end, y.end)};
 }
-/// The range where the condition holds, else [0, 0).
+/// The range if the condition holds, else [0, 0).
 template <typename Condition, typename N>
 RangeOf<N> rangeWhere(Condition condition, const RangeOf<N> &range) {
   return {select(condition, range.begin, 0), select(condition, range.end, 0)};

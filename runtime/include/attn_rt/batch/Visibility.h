@@ -55,6 +55,8 @@ void possiblePositions(const Visibility &visibility, std::span<const int32_t> en
 void certainPositions(const Visibility &visibility, std::span<const int32_t> ends, int64_t qMin, int64_t qMax,
                       IntervalList &out);
 
+/// The union and the intersection of two lists. They replace the contents of `out`, which must be neither
+/// list.
 void unite(const IntervalList &a, const IntervalList &b, IntervalList &out);
 void intersect(const IntervalList &a, const IntervalList &b, IntervalList &out);
 
@@ -62,6 +64,7 @@ void intersect(const IntervalList &a, const IntervalList &b, IntervalList &out);
 /// them to [0, length).
 void toTokens(IntervalList &list, int64_t pos0, int64_t length);
 
+/// The sum of the intervals' sizes.
 int64_t totalSize(const IntervalList &list);
 
 /// Returns the interval that one term shows to a row at `position`.

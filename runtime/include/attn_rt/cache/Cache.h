@@ -135,6 +135,7 @@ struct TokenSpan {
 
 class Cache {
 public:
+  /// Makes an empty cache. Errors name the option and its legal values.
   static Result<Cache> create(CacheOptions options);
   Cache(Cache &&) noexcept;
   Cache &operator=(Cache &&) noexcept;
@@ -191,6 +192,7 @@ public:
   // These take nodes that live. Each is O(1) unless it returns a list.
 
   const CacheOptions &options() const;
+  /// Whether the id names a node that lives.
   bool contains(NodeId node) const;
   /// An error says why the node cannot be used: "node 7 was pruned".
   Status check(NodeId node) const;
@@ -199,12 +201,15 @@ public:
   std::optional<NodeId> parent(NodeId node) const;
   int32_t tokens(NodeId node) const;   ///< its own tokens
   int32_t position(NodeId node) const; ///< position of its first token
+  /// Position after its last token.
   int32_t end(NodeId node) const { return position(node) + tokens(node); }
   bool isLeaf(NodeId node) const;
+  /// Whether evict was called on the node.
   bool isEvicted(NodeId node) const;
   const TokenTree *draft(NodeId node) const; ///< null if there is none
   int64_t nodeCount() const;
 
+  /// Pages of a class's pool that are free.
   int32_t freePages(int32_t headClass) const;
   /// The use of a page; empty if the page is free.
   std::optional<PageUse> pageUse(int32_t headClass, int32_t page) const;

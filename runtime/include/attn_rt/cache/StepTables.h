@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What launches of a step read of a cache, in one piece of memory whose layout never
 // changes: the rows of each sequence, lengths, pages, and the slots of new tokens.
-// Lengths, sequences and rows of any step within the capacity fit in it, so that a
-// plan's kernel, an append and an attention over it (DevicePlan.h, CacheKernels.h) are
-// recorded once for all steps.
+// Lengths, sequences and rows of any step within the capacity fit in it. So a plan's
+// kernel, an append and an attention over it (DevicePlan.h, CacheKernels.h) are recorded
+// once for all steps.
 //
 // A sequence here is what a plan on the device knows: consecutive rows and, of each
 // operand, one run of tokens that no other sequence shows. A leaf's path of nodes is such
@@ -44,6 +44,7 @@ public:
     std::string name; ///< "new_tokens", "q_start", "kv.lengths", "kv.pos0", "kv.block_table", …
     size_t first, words;
   };
+  /// The tables in the order of the words, and the number of all words.
   const std::vector<Part> &parts() const { return parts_; }
   size_t words() const { return words_.size(); }
 

@@ -74,6 +74,7 @@ struct LoadedKernel {
   ~LoadedKernel();
   /// The workspace for a plan with these options, if there is one.
   std::optional<PlanRoom> takeRoom(const PlanOptions &options);
+  /// Keeps the workspace of a destroyed plan, or frees it if it is too large or too many are kept.
   void leaveRoom(PlanRoom &&room);
 };
 
@@ -91,7 +92,9 @@ struct SharedBatch {
   bool built = false;                                 ///< whether it was built from a cache
   Lock lock;
 
+  /// Checks that the batch was made for this kernel.
   Status fits(const Manifest &manifest) const;
+  /// The demands of a batch on the buffer of a slot.
   Result<SlotNeed> need(const Manifest &manifest, const std::string &slot) const;
 };
 
@@ -99,6 +102,7 @@ struct SharedBatch {
 Result<Tensor> tensorFrom(const AttnTensor &given, size_t index,
                           const std::function<bool(const std::string &)> &needsData);
 
+/// Replaces the sizes of windows and sinks of a batch; none: they stay as compiled.
 Status setEnds(const Manifest &manifest, const int32_t *ends, size_t count, Batch &batch);
 
 /// A number that was never returned before, for SharedBatch::version.

@@ -99,11 +99,14 @@ public:
   /// reports. A size of 0 gives an address that may be freed but not accessed.
   virtual Result<DeviceAddress> allocate(size_t bytes, const std::string &label,
                                          MemoryUse use = MemoryUse::Plain) = 0;
+  /// Frees an allocation, given its address. Fails for any other address.
   virtual Status free(DeviceAddress address) = 0;
+  /// Copies from the host; the source may change when the call returns. Refused while the stream is captured.
   virtual Status copyIn(DeviceAddress to, const void *from, size_t bytes) = 0;
   /// Copies pieces, sorted by offset, as one copy if that is cheaper. Bytes between the pieces become
   /// unspecified.
   virtual Status copyPieces(DeviceAddress to, std::span<const CopyPiece> pieces);
+  /// Copies to the host. Waits for all work of the stream.
   virtual Status copyOut(void *to, DeviceAddress from, size_t bytes) = 0;
   /// Copies between two ranges of the device's memory that do not overlap.
   virtual Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) = 0;
@@ -116,9 +119,11 @@ public:
   /// map.
   virtual Result<EncodedMap> encode(const BulkTensor &tensor) = 0;
 
+  /// Loads code. Errors name the module and contain the compiler's log.
   virtual Result<std::unique_ptr<Module>> load(const ModuleSource &source) = 0;
   /// `args` points to each parameter's value; they are read before the call returns.
   virtual Status launch(const Kernel &kernel, const LaunchShape &shape, void **args) = 0;
+  /// Waits for all work of the stream. Reports errors of earlier launches.
   virtual Status synchronize() = 0;
   /// Sends all later work to a stream: a CUstream of the device's context; null is the legacy default stream.
   /// Costs next to nothing if no copy to the device is pending. The host device, whose work has ended when a
@@ -141,6 +146,7 @@ public:
   virtual Status replay(const Recording &recording) = 0;
 
   virtual Result<std::unique_ptr<Event>> createEvent() = 0;
+  /// Records an event after all work of the stream so far.
   virtual Status record(Event &event) = 0;
   /// Seconds between two recorded events; waits for the second.
   virtual Result<double> elapsed(Event &begin, Event &end) = 0;
@@ -150,6 +156,7 @@ public:
 class Buffer {
 public:
   Buffer() = default;
+  /// Allocates memory. `label` is for messages and reports.
   static Result<Buffer> create(Device &device, size_t bytes, const std::string &label,
                                MemoryUse use = MemoryUse::Plain);
   Buffer(Buffer &&other) noexcept { *this = std::move(other); }
@@ -159,6 +166,7 @@ public:
   DeviceAddress address() const { return address_; }
   size_t bytes() const { return bytes_; }
   explicit operator bool() const { return device_ != nullptr; }
+  /// Frees the memory now.
   void reset();
 
 private:

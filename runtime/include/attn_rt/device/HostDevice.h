@@ -36,11 +36,13 @@ public:
   /// Registers memory of the caller as an allocation, all of it written, until it is released. Copies
   /// nothing. Refuses memory that overlaps another allocation.
   virtual Status adopt(void *memory, size_t bytes, const std::string &label) = 0;
+  /// Ends the registration of adopted memory; does not free it.
   virtual Status release(void *memory) = 0;
   /// Whether one allocation holds all of this memory.
   virtual bool holds(const void *memory, size_t bytes) const = 0;
 };
 
+/// Makes a host device. It needs no driver, and several may exist.
 std::unique_ptr<HostDevice> makeHostDevice(const host::LaunchOptions &options = {});
 
 } // namespace attn::rt

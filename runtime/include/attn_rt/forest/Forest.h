@@ -12,13 +12,12 @@
 //     [prompt, head 0 . . . . . . . . . .][prompt, head 1 . . . .  ][a][a][b]
 //     '---- block 0 ----'---- block 1 ----'---- block 2 ----'---- block 3 --'
 //
-// Work tiles that differ in nothing but the KV head or the query row are one entry
-// with a number of copies, which makes the work O(nodes + blocks) where a list
-// of tasks is nodes x heads, or rows x heads. That is why this is not the
-// Planner, which must write the list; the other difference is that `flatten`
-// here reads every node once for all of its rows, as in the paper, where the
-// Planner shares a node only if that saves more bytes than its partials cost.
-// Where every shared node pays, both count the same bytes and tiles (tested).
+// Work tiles that differ only in the KV head or the query row are one entry with a number
+// of copies. So the work is O(nodes + blocks), while a list of tasks has nodes x heads or
+// rows x heads entries. That is why this is not the Planner, which must write the list.
+// The other difference: `flatten` here reads every node once for all of its rows, as in
+// the paper. The Planner shares a node only if that saves more bytes than its partials
+// cost. If every shared node pays, both count the same bytes and tiles (tested).
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_FOREST_FOREST_H

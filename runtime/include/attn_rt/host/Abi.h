@@ -1,11 +1,10 @@
 //===- Abi.h - What native code of a kernel may call ------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The boundary between the two halves of the host device. A kernel gets a
-// pointer to its lane and the array of parameters. It reads special registers
-// from the lane, passes operands of warp-wide operations through its column of
-// the warp's exchange buffer (word w of lane l is at [w * 32 + l], so that the
-// operation finds each operand as one vector over the lanes), and calls the
-// functions below by name.
+// The boundary between the two halves of the host device. A kernel gets a pointer to its
+// lane and the array of parameters, reads special registers from the lane, and calls the
+// functions below by name. It passes operands of warp-wide operations through its column
+// of the warp's exchange buffer. Word w of lane l is at [w * 32 + l], so that the operation
+// finds each operand as one vector over the lanes.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_HOST_ABI_H

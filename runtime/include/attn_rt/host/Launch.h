@@ -73,9 +73,11 @@ struct Counters {
   uint64_t flops = 0;
   uint64_t requests = 0; ///< global memory requests of warps
 
+  /// Bytes used over bytes of the sectors that requests touched; 1 without requests.
   double sectorEfficiency() const {
     return sectorBytesSpanned ? double(sectorBytesUsed) / sectorBytesSpanned : 1;
   }
+  /// Extra wavefronts of shared memory per needed wavefront; 0: no bank conflicts.
   double bankConflicts() const {
     return wavefrontsNeeded ? double(wavefronts - wavefrontsNeeded) / wavefrontsNeeded : 0;
   }
@@ -93,8 +95,11 @@ struct Report {
   bool outOfMemory = false; ///< whether the error is a lack of memory
 
   uint64_t total(FindingKind k) const { return totals[size_t(k)]; }
+  /// Whether there is neither a finding nor an error.
   bool clean() const;
+  /// The error, or all findings, as text.
   std::string describe() const;
+  /// Adds the findings, counters and seconds of another report; keeps the first error.
   void merge(const Report &other, unsigned maxFindings = 32);
 };
 
@@ -103,6 +108,7 @@ struct Report {
 /// to wait.
 class InFlight {
 public:
+  /// Forgets all memory: the launches that wrote it have ended.
   void settle() { ranges.clear(); }
   bool empty() const { return ranges.empty(); }
   bool overlaps(uint64_t start, uint64_t end) const;

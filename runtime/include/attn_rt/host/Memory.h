@@ -53,17 +53,20 @@ public:
   /// Registers memory of the caller, all of it written. It must outlive its registration. Refuses memory that
   /// overlaps an allocation.
   Status adopt(void *base, size_t bytes, std::string label);
+  /// Frees an allocation, or ends the registration of adopted memory. Fails for any other address.
   Status free(void *base);
 
+  /// Marks bytes as written. Ignores addresses outside of every allocation.
   void markWritten(const void *p, size_t bytes);
   void setLabel(const void *base, std::string label);
   void setTag(const void *base, Tag tag);
   /// Marks every byte of an allocation as unwritten, and fills it with the poison pattern.
   void poison(void *base);
 
-  /// The allocation that holds this address, else the nearest one, or null.
+  /// The allocation that holds this address; null if none does.
   Allocation *find(const void *p) const { return find(reinterpret_cast<uintptr_t>(p)); }
   Allocation *find(uintptr_t address) const;
+  /// The last allocation that begins at or before the address, else the first one; null without allocations.
   Allocation *nearest(uintptr_t address) const;
   size_t size() const { return allocations.size(); }
 

@@ -30,6 +30,7 @@ struct GpuModel {
   KernelRates mma = {}, wgmma = {};
 };
 
+/// All models, the default one first.
 std::span<const GpuModel> gpuModels();
 /// Finds a model by name; null if there is none. The first model is the default, the H200.
 const GpuModel *findGpu(std::string_view name);

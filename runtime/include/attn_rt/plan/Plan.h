@@ -143,11 +143,13 @@ struct PlanOptions {
   int blocks = 0;
   /// One of Manifest::plannedKernels. -1: the kernel that suits the batch's rows.
   int kernel = -1;
-  /// Tokens between cuts, a multiple of the kernel's key tile; 0: no fixed cuts. Work is then cut at the
-  /// tokens of an instance that are a multiple of this, an instance is shared only if all of its rows see the
-  /// same tokens of it, and parts are merged in the order of their instances. If `kernel` names none, it is
-  /// the kernel for few rows. So the tokens that a row sees and the order of its instances decide the bits of
-  /// its result: the rest of the batch, the number of blocks and the strategy change none.
+  /// Tokens between cuts, a multiple of the kernel's key tile; 0: no fixed cuts. With fixed cuts
+  /// - work is cut at the tokens of an instance that are a multiple of this
+  /// - an instance is shared only if all of its rows see the same tokens of it
+  /// - parts are merged in the order of their instances
+  /// - the kernel is the one for few rows, if `kernel` names none
+  /// So only the tokens that a row sees and the order of its instances decide the bits of its result. The
+  /// rest of the batch, the number of blocks and the strategy change none.
   int fixedSplit = 0;
   int multiprocessors = 132; ///< of the device
   const GpuModel *gpu = &defaultGpu();

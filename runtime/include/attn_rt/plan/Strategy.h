@@ -21,6 +21,7 @@ namespace attn::rt {
 
 enum class Strategy : uint8_t { ByQuery, ByNode, ByNodeChunk, Flatten };
 inline constexpr std::string_view strategyNames[] = {"by-query", "by-node", "by-node-chunk", "flatten"};
+/// The strategy of a name; empty if there is none.
 std::optional<Strategy> parseStrategy(std::string_view name);
 
 inline constexpr int64_t chunkTokens = 512; ///< for by-node-chunk

@@ -79,6 +79,7 @@ public:
   /// written, the list of slots read comes first, then the list of slots written. A negative slot is skipped,
   /// in both lists at once.
   Status launchFrom(DeviceAddress list);
+  /// Words of a list for launchFrom.
   int64_t listWords() const;
 
 private:

@@ -38,11 +38,13 @@ public:
   /// Sets these sizes, allocates the memory through which blocks communicate, and fixes the number of blocks:
   /// as many as fill the device, or as given.
   Status reserve(std::span<const int64_t> sizes, std::optional<int> blocks = std::nullopt);
+  /// Blocks of its launches, once reserved.
   int blocks() const;
   /// The tensors in the order of the arguments; needs the sizes.
   const std::vector<Tensor> &tensors() const;
   /// Sets the addresses of the tensors, each a multiple of 16.
   Status bind(std::span<const DeviceAddress> addresses);
+  /// Launches all kernels of the operation; neither allocates nor waits.
   Status launch();
 
 private:

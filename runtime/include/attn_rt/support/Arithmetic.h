@@ -39,7 +39,7 @@ template <std::integral X, std::integral Y> constexpr auto max(X x, Y y) {
 
 template <std::integral X, std::integral Y> constexpr bool equal(X x, Y y) { return x == y; }
 
-/// `x` where the condition holds, else `y`.
+/// `x` if the condition holds, else `y`.
 template <std::integral X, std::integral Y> constexpr auto select(bool condition, X x, Y y) {
   using Common = std::common_type_t<X, Y>;
   return condition ? Common{x} : Common{y};

@@ -1,8 +1,8 @@
 //===- BulkTensor.h - Tensors that bulk copies read -------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// TMA, Hopper's bulk copies, moves boxes of a tensor whose layout it finds in 128
-// bytes that the kernel gets as a parameter: a tensor map. The hardware's demands on
-// such a tensor are written down here once, for manifests and devices.
+// TMA, Hopper's copy engine for bulk copies, moves boxes of a tensor. A tensor map, 128
+// bytes that the kernel gets as a parameter, describes the tensor's layout. The hardware's
+// demands on such a tensor are written down here once, for manifests and devices.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_TENSOR_BULKTENSOR_H

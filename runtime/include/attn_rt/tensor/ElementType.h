@@ -61,6 +61,7 @@ struct ElementType {
 
 /// All element types, in the order of DType.
 std::span<const ElementType> elementTypes();
+/// The table's entry of a dtype.
 const ElementType &elementType(DType dtype);
 /// Floats of 4 bits. No tensor has them as elements: a U8 holds two.
 const ElementType &e2m1();
@@ -68,6 +69,7 @@ const ElementType &e2m1();
 /// The manifest's name of a dtype ("bf16", "i32", …), and its inverse.
 std::string_view dtypeName(DType dtype);
 std::optional<DType> parseDType(std::string_view name);
+/// Bytes of an element.
 size_t dtypeSize(DType dtype);
 bool isFloat(DType dtype);
 /// The names of the types that tensor cores multiply, for messages: "f16 or bf16".

@@ -46,6 +46,7 @@ struct Format {
       0; ///< for Scales::Group: the number of neighbouring features that share a scale (and a zero point)
   Blocks blocks = Blocks::None;
 
+  /// Plain floats, and floats of 8 bits with a scale per tensor, per head or per token.
   static Format plain(DType type) { return {type, elementType(type).bits, Scales::None, 0}; }
   static Format floats(DType type, Scales scales) { return {type, elementType(type).bits, scales, 0}; }
   /// Blocks of floats of 8 bits, or of 4 bits if `type` is U8.
@@ -56,6 +57,7 @@ struct Format {
   /// and the names of all these types.
   static Blocks blocksBy(std::string_view scale);
   static std::vector<std::string> blockScaleNames();
+  /// Integers of 8, 4 or 2 bits, unsigned, with a scale and a zero point per group of features.
   static Format integers(int bits, int64_t group) { return {DType::U8, bits, Scales::Group, group}; }
   /// The default group of quantized integers: the row, or 128 features if these divide it.
   static int64_t defaultGroup(int64_t dim) { return dim > 128 && dim % 128 == 0 ? 128 : dim; }
@@ -128,9 +130,9 @@ private:
   std::vector<float> table; ///< for floats, by bits; empty if the value's bits are those of an f32
 };
 
-/// Clamps `row` to what can be stored: a NaN becomes 0; a magnitude beyond 65280 (integers: nearly the largest
-/// f16) or beyond the largest f32 (floats) becomes that limit, with its sign. Returns the number of elements
-/// that were NaN or infinite.
+/// Clamps `row` to what can be stored: a NaN becomes 0; a magnitude beyond 65280 (integers: nearly the
+/// largest f16) or beyond the largest f32 (floats) becomes that limit, with its sign. Returns the number of
+/// elements that were NaN or infinite.
 int64_t clampRow(Format format, std::span<float> row);
 
 /// The scale of a block of numbers up to this magnitude; `scale` is the tensor's.

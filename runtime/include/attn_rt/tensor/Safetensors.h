@@ -16,6 +16,7 @@ namespace attn::rt {
 Result<TensorMap> readSafetensors(std::string_view bytes, std::string_view name);
 Result<TensorMap> readSafetensorsFile(const std::string &path);
 
+/// Writes tensors in the format that readSafetensors reads. The file is written whole or not at all.
 std::string writeSafetensors(const TensorMap &tensors);
 Status writeSafetensorsFile(const std::string &path, const TensorMap &tensors);
 

@@ -105,6 +105,7 @@ struct Store {
   static constexpr int64_t mostPageTokens = 256;
 
   // Tensors.
+  /// The name of the tensor of quantized keys or values: "k_pages" if paged, else "k".
   std::string codesName(const StorePart &part) const {
     return std::string(1, part.letter) + (isPaged() ? "_pages" : "");
   }

@@ -24,6 +24,7 @@ struct StridedShape {
 
   /// Row-major strides without gaps.
   static StridedShape dense(DType dtype, std::vector<int64_t> shape);
+  /// Whether a dimension is 0.
   bool isEmpty() const;
   /// Bytes from the first to the end of the last element; empty if that exceeds 2^63.
   std::optional<int64_t> span() const;

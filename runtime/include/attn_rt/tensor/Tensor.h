@@ -34,6 +34,7 @@ struct Tensor {
   Tensor() = default;
   /// Filled with zeros. The shape must be valid (elementCount has a value).
   Tensor(DType dtype, std::vector<int64_t> shape);
+  /// Makes a tensor of values, which must fill the shape; ofDoubles rounds them to the dtype as set() does.
   static Tensor ofI32(std::vector<int64_t> shape, std::span<const int32_t> values);
   static Tensor ofDoubles(DType dtype, std::vector<int64_t> shape, std::span<const double> values);
 
@@ -42,6 +43,7 @@ struct Tensor {
   double get(int64_t index) const;
   /// Integers are rounded to nearest even and clamped to the dtype's range (NaN becomes 0).
   void set(int64_t index, double value);
+  /// Sets all elements, as set() does.
   void fill(double value);
   std::vector<double> toDoubles() const;
 

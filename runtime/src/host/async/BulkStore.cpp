@@ -1,8 +1,8 @@
 //===- BulkStore.cpp - cp.async.bulk.tensor to global memory --------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Two moments are free: the read of the box, between the issue and a wait that covers
-// it, and the write of the bytes to global memory, between that read and a wait
-// without `.read`, or the block's end if there is none.
+// Two moments are free. The box is read between the issue and a wait that covers it. The
+// bytes are written to global memory between that read and a wait without `.read`, or the
+// block's end if there is none.
 //
 //===----------------------------------------------------------------------===//
 #include "BulkCopy.h"

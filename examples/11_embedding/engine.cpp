@@ -125,8 +125,7 @@ Status Engine::attend(const std::vector<RowGroup> &groups, const std::vector<Tok
   TRY(session_->reserve(planCapacity(attend_.manifest, limits_, options_)));
   TRY(session_->setPlan(*plan));
 
-  std::vector<Token>
-      inOrder; // in the order of the batch, in which sequences that share tokens are neighbours
+  std::vector<Token> inOrder; // of the batch, in which sequences that share tokens are neighbours
   for (int32_t user : batch_.userRow)
     inOrder.push_back(rows[static_cast<size_t>(user)]);
   std::vector<BFloat16> outputs(rows.size() * model::queryRow);

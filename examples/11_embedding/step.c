@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
  *   step serve.attn [--device host|cuda]
  *
- * Two sequences grow by a token per step and attend. All values of sequence s are the number s + 1, so its rows
- * must be that number.
+ * Two sequences grow by a token per step and attend. All values of sequence s are the number s + 1, so its
+ * rows must be that number.
  *
  *===----------------------------------------------------------------------===*/
 #include <attn-c/Cache.h>

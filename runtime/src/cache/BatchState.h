@@ -36,8 +36,7 @@ struct BatchBuilder::State {
   struct Entry {
     int32_t group = -1;
     bool seen = false;
-    int32_t firstChild = -1, lastChild = -1,
-            next = -1; ///< seen nodes only, in the order of their first row group
+    int32_t firstChild = -1, lastChild = -1, next = -1; ///< seen nodes, by their first row group
   };
   std::vector<Entry> entries;
   std::vector<int32_t> touched;

@@ -37,10 +37,9 @@ struct CacheKernel::State {
   int32_t layers = 0, reservedLayers = 0;
   int blocks = 0;
   std::optional<int> givenBlocks = {};
-  int64_t slots = -1, rows = -1,
-          written = -1;   ///< of the bound memory: `written` of the cache that is written
-  int64_t listed = -1;    ///< number of rows that are set
-  DeviceAddress list = 0; ///< the lists that launches read
+  int64_t slots = -1, rows = -1, written = -1; ///< of the bound memory; written: slots of the target
+  int64_t listed = -1;                         ///< number of rows that are set
+  DeviceAddress list = 0;                      ///< the lists that launches read
   std::vector<int32_t> staging = {};
   RowChecker checker = {};
 

@@ -91,8 +91,7 @@ Status Session::launchPlan() {
   State &s = *state_;
   if (!s.plansOnDevice)
     return inputError("launchPlan of '" + s.manifest.entry + "' before useDevicePlan");
-  for (BoundKernel &kernel :
-       s.kernels) // the other kernels may need what only a run binds: strides of its tensors
+  for (BoundKernel &kernel : s.kernels) // others may need what only a run binds: strides of its tensors
     if (s.stale && kernel.info->role == KernelInfo::Role::Plan)
       if (Status status = s.fillValues(kernel); !status)
         return status;

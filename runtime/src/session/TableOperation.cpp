@@ -12,11 +12,9 @@ namespace attn::rt {
 
 namespace {
 
-constexpr int64_t mostElements =
-    std::numeric_limits<int32_t>::max();        ///< of a tensor; kernels use i32
-constexpr int64_t mostPages = int64_t{1} << 29; ///< two rounds of the ring fit 31 bits
-constexpr int64_t sumWords = 4,
-                  spanWords = 2; ///< words that a block passes to the others, after the words of all
+constexpr int64_t mostElements = std::numeric_limits<int32_t>::max(); ///< of a tensor; kernels use i32
+constexpr int64_t mostPages = int64_t{1} << 29;                       ///< two rounds of the ring fit 31 bits
+constexpr int64_t sumWords = 4, spanWords = 2; ///< passed from block to block, after the words of all
 constexpr uint64_t alignment = 16;
 constexpr int64_t flagsAtOnce = 16; ///< flags of a list that a lane reads at once
 

@@ -31,8 +31,7 @@ public:
   Cache cache;
   /// Called with every movement, and the numbers of its new tokens.
   std::function<void(const Movement &, const std::vector<uint64_t> &)> watch;
-  std::map<std::pair<int32_t, uint32_t>, Node>
-      nodes; ///< the nodes that the user knows, by index and generation
+  std::map<std::pair<int32_t, uint32_t>, Node> nodes; ///< known to the user, by index and generation
 
   NodeId createRoot();
   /// Each changes the cache and the model alike. A refusal must leave the cache unchanged, and is returned.

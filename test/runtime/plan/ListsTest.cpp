@@ -34,8 +34,7 @@ Batch draftBatch(Rng &rng, int32_t trees, int32_t nodes, int32_t context) {
     const auto firstRow = static_cast<int32_t>(batch.rows);
     std::vector<int32_t> path; // slots of the path to the current node
     for (int32_t node = 0; node < nodes; ++node) {
-      path.resize(below(rng, 3) ? path.size()
-                                : below(rng, path.size() + 1)); // some nodes branch off further up
+      path.resize(below(rng, 3) ? path.size() : below(rng, path.size() + 1)); // some branch further up
       path.push_back(firstRow + node);
       drafts.lengths.push_back(static_cast<int32_t>(path.size()));
       drafts.pos0.push_back(context);

@@ -42,8 +42,8 @@ struct Format {
   DType codes = DType::BF16; ///< elements of the tensor of quantized values; U8: packed integers
   int bits = 16;             ///< of a quantized value
   Scales scales = Scales::None;
-  int64_t group =
-      0; ///< for Scales::Group: the number of neighbouring features that share a scale (and a zero point)
+  /// For Scales::Group: the number of neighbouring features that share a scale (and a zero point).
+  int64_t group = 0;
   Blocks blocks = Blocks::None;
 
   /// Plain floats, and floats of 8 bits with a scale per tensor, per head or per token.

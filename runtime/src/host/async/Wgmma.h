@@ -27,8 +27,7 @@ struct Issue {
   std::vector<uint64_t> descriptors; ///< left and right, per step
   std::vector<float> left;           ///< 64x16 per step with its left operand in registers
   std::vector<float> sums;           ///< 64xn per chain
-  std::vector<uint64_t>
-      from; ///< per chain, the issue and chain that it continues: number << 3 | chain; or ~0
+  std::vector<uint64_t> from;        ///< per chain, the chain that it continues: issue << 3 | chain; or ~0
   AsyncView views[kGroupWarps];
 };
 

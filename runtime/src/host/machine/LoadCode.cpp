@@ -81,8 +81,7 @@ private:
   std::vector<Elf64_Sym> symbols_;
   std::string_view names_;
   std::map<uint32_t, size_t> external_; ///< index in the table by symbol: symbols defined elsewhere
-  std::map<uint32_t, size_t>
-      table_; ///< index in the table by symbol: all symbols whose address is read from the table
+  std::map<uint32_t, size_t> table_;    ///< index in the table by symbol: all symbols read from it
   size_t stubs_ = 0, tableAt_ = 0, codeBytes_ = 0, total_ = 0;
   void *memory_ = MAP_FAILED;
 

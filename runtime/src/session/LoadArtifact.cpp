@@ -39,8 +39,7 @@ int generationOf(std::string_view target) {
 }
 
 /// Whether a GPU of this compute capability runs the artifact. A target with an `a` runs on that generation
-/// alone. Another target runs on all newer GPUs if there is PTX, and its cubins on GPUs with the same first
-/// digit.
+/// alone. The PTX of another target runs on all newer GPUs, its cubins on those of the same major version.
 bool runs(int computeCapability, const Artifact &artifact) {
   const std::string &target = artifact.manifest.target;
   const int made = generationOf(target);

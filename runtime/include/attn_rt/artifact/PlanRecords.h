@@ -139,15 +139,15 @@ enum class PlanFault : int32_t {
   ATTN_PLAN_DIVISOR(DIM, Rows, "plan.rows")          /* packed rows of a tile */                             \
   ATTN_PLAN_DIVISOR(DIM, Keys, "plan.keys")          /* keys of a tile */                                    \
   ATTN_PLAN_DIVISOR(DIM, KeyAlign, "plan.key_align") /* KernelInfo::keyAlign */                              \
-  ATTN_PLAN_DIVISOR(DIM, Lockstep, "plan.lockstep") /* heads that neighbouring blocks walk together, or 1 */ \
-  ATTN_PLAN_DIVISOR(DIM, Chunk, "plan.chunk")       /* tokens between fixed cuts, else 1 */                  \
-  DIM(IsFixed, "plan.is_fixed")                     /* whether cuts are fixed: PlanOptions::fixedSplit */    \
-  DIM(Fixed, "plan.fixed")                          /* cost of a task, */                                    \
-  DIM(ShareTiles, "plan.share_tiles")               /* and the shortest share */                             \
-  DIM(WorkTiles, "plan.work_tiles")                 /* capacities: tiles of rows, */                         \
-  DIM(Parts, "plan.parts")                          /* parts of those, */                                    \
-  DIM(Partials, "plan.partials")                    /* partial rows, */                                      \
-  DIM(MergeRows, "plan.rows_to_merge")              /* and rows to merge */
+  ATTN_PLAN_DIVISOR(DIM, Lockstep, "plan.lockstep")  /* heads that blocks walk in lockstep, or 1 */          \
+  ATTN_PLAN_DIVISOR(DIM, Chunk, "plan.chunk")        /* tokens between fixed cuts, else 1 */                 \
+  DIM(IsFixed, "plan.is_fixed")                      /* whether cuts are fixed: PlanOptions::fixedSplit */   \
+  DIM(Fixed, "plan.fixed")                           /* cost of a task, */                                   \
+  DIM(ShareTiles, "plan.share_tiles")                /* and the shortest share */                            \
+  DIM(WorkTiles, "plan.work_tiles")                  /* capacities: tiles of rows, */                        \
+  DIM(Parts, "plan.parts")                           /* parts of those, */                                   \
+  DIM(Partials, "plan.partials")                     /* partial rows, */                                     \
+  DIM(MergeRows, "plan.rows_to_merge")               /* and rows to merge */
 enum class PlanDim : uint8_t {
 #define ATTN_PLAN_DIM(Id, name) Id,
   ATTN_PLAN_DIMS(ATTN_PLAN_DIM)

@@ -82,7 +82,7 @@ void passOperands(Warp &warp, Issue &issue, const WgmmaProgram &program, bool fi
 
 void begin(Block &block, Tensor &tensor, Issue &issue, uint64_t number, const Group &g, uint32_t group,
            uint32_t thread) {
-  // The entry still holds an old issue, which is computed now, with the issues before it.
+  // The entry still holds an old issue: it and the issues that continue its sums are computed now.
   if (issue.number != ~0ull && !issue.computed)
     computeUpTo(block, tensor, *std::min_element(tensor.issued, tensor.issued + kGroupWarps));
   const WgmmaProgram &program = block.grid->kernel.wgmmaPrograms[g.a];

@@ -105,7 +105,7 @@ struct StartMmaPattern : TilePattern<StartMmaOp> {
     FragmentType result = op.getResult().getType();
     Operand rhs(e, rhsType, adaptor.getRhs().front());
     bool transposed = rhsType.getColAxis() == result.getAxes()[1];
-    int64_t depth = (transposed ? rhsType.getRows() : rhsType.getCols()) / 16;
+    int64_t depth = int64_t(op.getDepth().value_or(transposed ? rhsType.getRows() : rhsType.getCols())) / 16;
 
     std::optional<Operand> lhs;
     Value line;

@@ -149,6 +149,11 @@ IntegerAttr FragmentExpansion::groupOf(const rt::StorePart &part) {
   return part.format.groups(part.dim) > 1 ? b.getI64IntegerAttr(part.format.group) : IntegerAttr();
 }
 
+/// The features of lines that are padded to a longer tile; null where they are not.
+IntegerAttr FragmentExpansion::featuresIfPadded(int64_t features, int64_t tile) {
+  return features < tile ? b.getI64IntegerAttr(features) : IntegerAttr();
+}
+
 Value FragmentExpansion::scores(Value rows, Value ofRows, Value ofTokens, Value scale, Value tokenScales) {
   RowsPart part(b, form, rows);
   Value left = form.has(FormTraits::TokensFirst) ? ofTokens : ofRows, line;
@@ -156,9 +161,9 @@ Value FragmentExpansion::scores(Value rows, Value ofRows, Value ofTokens, Value 
   // first line on.
   if (isa<SharedType>(ofRows.getType()))
     line = form.getMmas() == Mmas::Mma ? part.first() : part.group();
-  return ScoresOp::create(b, pairs(), form.getMmas(), ofRows, ofTokens,
-                          isa<SharedType>(left.getType()) ? line : Value(), /*begin=*/Value(), scale,
-                          tokenScales);
+  return ScoresOp::create(
+      b, pairs(), form.getMmas(), ofRows, ofTokens, isa<SharedType>(left.getType()) ? line : Value(),
+      featuresIfPadded(form.getKeyDim(), form.getKeyTile()), /*begin=*/Value(), scale, tokenScales);
 }
 
 Value FragmentExpansion::rowsMmaTokens(UpdateOp update) {

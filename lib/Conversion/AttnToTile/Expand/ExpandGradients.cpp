@@ -252,9 +252,12 @@ void mlir::attn::expandGradient(const OneUpdate &one, Value result, FragmentExpa
   // scores are computed. Fused kernels have the registers, and start dp earlier without it.
   bool beginsLess = early && !exchange;
   auto multiply = [&] {
-    return tile.mmaPairs(outputGradients, values, beginsLess ? tile.number(Copy::Delta) : Value());
+    return tile.mmaPairs(outputGradients, values,
+                         e.featuresIfPadded(e.form.getValueDim(), e.form.getValueTile()),
+                         beginsLess ? tile.number(Copy::Delta) : Value());
   };
-  Value raw = tile.mmaPairs(queries, keys), products;
+  Value raw = tile.mmaPairs(queries, keys, e.featuresIfPadded(e.form.getKeyDim(), e.form.getKeyTile())),
+        products;
   if (tile.startsMmas() && addsPairs) // it runs beside the exponentials
     products = multiply();
   // Queries and gradients past the last row are zeros, so the weights of such a row add nothing, unless the

@@ -84,6 +84,7 @@ struct FragmentExpansion {
 
   // Products (Dequantize.cpp).
   /// Scores of rows and tokens, times these factors.
+  IntegerAttr featuresIfPadded(int64_t features, int64_t tile);
   Value scores(Value rows, Value ofRows, Value ofTokens, Value scale = {}, Value tokenScales = {});
   /// The products of the rows and a staged tile's keys.
   Value rowsMmaTokens(UpdateOp update);

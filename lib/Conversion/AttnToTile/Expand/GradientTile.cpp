@@ -21,7 +21,7 @@ Value mlir::attn::firstToken(KernelBuilder &b, TokensOp tokens) {
   return tokens.getWarp() ? b.add(tokens.getFirst(), tokens.getWarp()) : tokens.getFirst();
 }
 
-Value GradientTile::mmaPairs(Value ofRows, Value ofTokens, Value deltas) {
+Value GradientTile::mmaPairs(Value ofRows, Value ofTokens, IntegerAttr features, Value deltas) {
   Value begin;
   if (deltas)
     begin = b.map(e.pairs(), deltas, [&](ValueRange v) -> Value { return arith::NegFOp::create(b, v[0]); });
@@ -29,7 +29,7 @@ Value GradientTile::mmaPairs(Value ofRows, Value ofTokens, Value deltas) {
                : held       ? tokens.getWarp()
                             : rows.first();
   return ScoresOp::create(b, e.pairs(), startsMmas() ? Mmas::Started : Mmas::Mma, ofRows, ofTokens, line,
-                          begin, /*scale=*/Value(), /*token_scales=*/Value());
+                          features, begin, /*scale=*/Value(), /*token_scales=*/Value());
 }
 
 Value GradientTile::addMma(Value sum, Value ofPairs, Value other) {
@@ -54,12 +54,12 @@ Value GradientTile::startRowsPiece(Value scoreGradients, Value exchange, Value k
   NamedBarrierSyncOp::create(b, b.i32(exchanged), e.schedule.getWarps() * 32);
   FragmentType type = b.fragment({Axis::Query, Axis::Feature}, {warpLines, pieceFeatures()}, b.getF32Type());
   if (!halvesRows())
-    return StartMmaOp::create(b, type, exchange, Value(), keys, firstFeature(), Value());
+    return StartMmaOp::create(b, type, exchange, Value(), keys, firstFeature(), IntegerAttr(), Value());
   auto whole = cast<SharedType>(exchange.getType());
   auto columns = SharedType::get(b.getContext(), Axis::Key, whole.getRows(), Axis::Query,
                                  ScheduleAttr::groupRows, whole.getElement(), false, 0);
   Value mine = OverlayOp::create(b, columns, exchange, b.mul(group(), b.i32(whole.getRows() / 2)));
-  return StartMmaOp::create(b, type, mine, Value(), keys, Value(), Value());
+  return StartMmaOp::create(b, type, mine, Value(), keys, Value(), IntegerAttr(), Value());
 }
 
 void GradientTile::addRowsPiece(Value piece, Value place) {

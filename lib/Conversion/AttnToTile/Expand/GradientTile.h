@@ -22,7 +22,8 @@ public:
   /// Whether MMAs are started here and finished later.
   bool startsMmas() { return e.form.getMmas() == Mmas::Wgmma; }
   /// The products of the stationary lines of a tile and the other lines, less the deltas of rows if given.
-  Value mmaPairs(Value ofRows, Value ofTokens, Value deltas = {});
+  /// `features` is given if lines are padded.
+  Value mmaPairs(Value ofRows, Value ofTokens, IntegerAttr features, Value deltas = {});
   /// sum + pairs * other, where pairs have the element type of queries.
   Value addMma(Value sum, Value ofPairs, Value other);
   /// The results of the MMAs, when at most `pending` later ones are unfinished.

@@ -20,7 +20,8 @@ struct LowerScores : mlir::attn::impl::LowerScoresPassBase<LowerScores> {
     FragmentType type = op.getScores().getType();
     const bool rowsFirst = type.getAxes().front() == Axis::Query;
     Value left = rowsFirst ? op.getRows() : op.getTokens(), right = rowsFirst ? op.getTokens() : op.getRows();
-    Value scores = multiply(b, op.getMmas(), type, left, op.getLine(), right, op.getBegin());
+    Value scores =
+        multiply(b, op.getMmas(), type, left, op.getLine(), right, op.getBegin(), op.getFeatures());
     Value scale = op.getScale(), ofTokens = op.getTokenScales();
     if (!scale && !ofTokens)
       return {scores};

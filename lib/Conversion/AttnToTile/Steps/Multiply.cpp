@@ -7,10 +7,12 @@ using namespace mlir::attn;
 using namespace mlir::tile;
 
 Value mlir::attn::multiply(KernelBuilder &b, Mmas mmas, FragmentType type, Value left, Value line,
-                           Value right, Value begin) {
+                           Value right, Value begin, std::optional<int64_t> features) {
   if (mmas == Mmas::Mma)
     return MmaOp::create(b, type, left, line, right, begin ? begin : b.splat(b.f32(0), type));
-  Value started = StartMmaOp::create(b, type, left, line, right, Value(), begin);
+  // wgmma contracts 16 features at a time.
+  IntegerAttr depth = features ? b.getI64IntegerAttr(llvm::alignTo(*features, 16)) : IntegerAttr();
+  Value started = StartMmaOp::create(b, type, left, line, right, Value(), depth, begin);
   if (mmas == Mmas::Started)
     return started;
   return WaitMmasOp::create(b, TypeRange{type}, 0, ValueRange{started}).getResult(0);

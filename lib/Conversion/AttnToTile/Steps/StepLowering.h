@@ -61,9 +61,9 @@ inline Value partOfFeatures(KernelBuilder &b, Value factor, int64_t group, std::
 }
 
 /// `begin`, or zero, plus the product of two operands. The left operand is read from `line` on if it is a
-/// shared tile.
+/// shared tile. `features`, if given, is the number of features before a padding with zeros.
 Value multiply(KernelBuilder &b, Mmas mmas, FragmentType type, Value left, Value line, Value right,
-               Value begin);
+               Value begin, std::optional<int64_t> features = {});
 
 } // namespace mlir::attn
 

@@ -180,6 +180,8 @@ LogicalResult StartMmaOp::verify() {
            << stringifyAxis(contracted) << "' is not in " << rhs;
   if ((overCols ? rhs.getCols() : rhs.getRows()) != depth)
     return emitOpError("expected ") << depth << " along '" << stringifyAxis(contracted) << "' of " << rhs;
+  if (std::optional<int64_t> some = getDepth(); some && (*some <= 0 || *some % 16 != 0 || *some > depth))
+    return emitOpError("expected a depth of a multiple of 16 up to ") << depth << ", got " << *some;
   if (auto lhs = dyn_cast<SharedType>(getLhs().getType()); lhs && lhs.getBoxes() && lhs.getBoxes() != 64)
     return emitOpError("expected a warpgroup's 64 lines in each box of the left operand, got ") << lhs;
   int64_t width = overCols ? rhs.getRows() : rhs.getCols();

@@ -76,6 +76,8 @@ def Attn_ScoresOp : Attn_StepOp<"scores", [AttrSizedOperandSegments, MemoryEffec
     `token_scales` multiply the product: `scale` is the factor that all quantized keys share, `token_scales`
     has one factor per token.
 
+    `features` is given if lines are padded with zeros: asynchronous MMAs skip the padding.
+
     Products of output gradients and values are the same operation. Rounds as the tensor cores do, and once
     more for each factor.
 
@@ -86,12 +88,13 @@ def Attn_ScoresOp : Attn_StepOp<"scores", [AttrSizedOperandSegments, MemoryEffec
   let arguments = (ins Attn_Mmas:$mmas, Arg<Attn_Factor, "queries, or gradients of outputs">:$rows,
                        Arg<Attn_Factor, "keys, or values">:$tokens,
                        Arg<Optional<I32>, "first line of the left operand">:$line,
+                       Arg<OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>, "features of a line before its padding">:$features,
                        Optional<Attn_Pairs<"the addend of the product">>:$begin,
                        Arg<Optional<F32>, "a factor of all scores">:$scale,
                        Optional<Attn_PerToken<"a factor of each token, f32">>:$token_scales);
   let results = (outs Attn_Pairs<"the scores">:$scores);
   let assemblyFormat = [{
-    $mmas $rows `,` $tokens (`at` $line^)? (`plus` $begin^ `:` type($begin))? (`times` $scale^)?
+    $mmas $rows `,` $tokens (`at` $line^)? (`features` $features^)? (`plus` $begin^ `:` type($begin))? (`times` $scale^)?
     (`tokens` $token_scales^ `:` type($token_scales))? attr-dict `:` type($rows) `,` type($tokens) `->` type($scores)
   }];
   let hasVerifier = 1;

@@ -246,6 +246,8 @@ def Tile_StartMmaOp : Tile_Op<"start_mma", [AttrSizedOperandSegments]> {
     consecutive rows. Without `acc` the sum starts at zero. `line` is the warpgroup's first line of a left
     operand in shared memory. Each start is a group of its own for `tile.wait_mmas`.
 
+    `depth` is the number of contracted elements that are multiplied, if the elements after them are zeros.
+
     If the lines of a right operand are contracted, a result with fewer columns has its first columns.
 
     A left operand whose lines are contracted, and whose 64 columns are the rows of the result, has no line.
@@ -256,10 +258,11 @@ def Tile_StartMmaOp : Tile_Op<"start_mma", [AttrSizedOperandSegments]> {
                        Arg<Optional<I32>, "first line of a shared left operand">:$line,
                        Arg<Tile_SharedType, "right operand">:$rhs,
                        Arg<Optional<I32>, "first column of the right operand, a multiple of the result's">:$column,
+                       Arg<OptionalAttr<I64Attr>, "contracted elements that are multiplied, a multiple of 16">:$depth,
                        Arg<Optional<Tile_FragmentType>, "the accumulator">:$acc);
   let results = (outs Tile_FragmentType:$result);
   let assemblyFormat = [{
-    $lhs (`at` $line^)? `,` $rhs (`from` $column^)? (`plus` $acc^)? attr-dict
+    $lhs (`at` $line^)? `,` $rhs (`from` $column^)? (`depth` $depth^)? (`plus` $acc^)? attr-dict
     `:` type($lhs) `,` type($rhs) (`,` type($acc)^)? `->` type($result)
   }];
   let hasVerifier = 1;

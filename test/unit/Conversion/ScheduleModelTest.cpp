@@ -187,7 +187,7 @@ TEST(ScheduleModelTest, CompletionKeepsWhatIsSaid) {
   EXPECT_EQ(complete().getProducerRegisters(), 56);
   fields.keyCopies.clear();
   fields.epilogue = tile::Epilogue::Store;
-  fields.ping_pong = true;
+  fields.pingPong = true;
   EXPECT_EQ(complete().getQueryCopy(), 128);
   EXPECT_EQ(complete().getQueryStages(), 2);
   EXPECT_EQ(complete().getPingPong(), true);

@@ -103,7 +103,7 @@ LogicalResult ScheduleAttr::verify(EmitError emitError, ScheduleKind kind, int64
         epilogue == Epilogue::Send || exchangeStages.value_or(1) != 1)
       return emitError()
              << "under mma all warps gather, compute and store, and queries have one stage: "
-                "producers, registers of roles, boxes, pingPong, TMA stores and exchanges need wgmma";
+                "producers, registers of roles, boxes, ping-pong, TMA stores and exchanges need wgmma";
     return success();
   }
   if (producers && *producers != groupWarps)

@@ -69,7 +69,7 @@ private:
   std::array<Boolean, 3> booleans() {
     return {Boolean{"split_keys", &fields.splitKeys},
             {"query_in_registers", &fields.queryInRegisters},
-            {"turns", &fields.pingPong}};
+            {"ping_pong", &fields.pingPong}};
   }
 
   ParseResult parseInteger(std::optional<int64_t> &value) { return parser.parseInteger(value.emplace()); }
@@ -179,7 +179,7 @@ void ScheduleAttr::print(AsmPrinter &printer) const {
   copies("value_copies", getValueCopies());
   integer("value_boxes", getValueBoxes());
   if (std::optional<bool> turns = getPingPong())
-    printer << ", turns = " << word(*turns);
+    printer << ", ping_pong = " << word(*turns);
   if (std::optional<Epilogue> epilogue = getEpilogue())
     printer << ", epilogue = " << stringifyEpilogue(*epilogue);
   integer("exchange_stages", getExchangeStages());

@@ -163,7 +163,7 @@ module attributes {a = #tile.schedule<mma, rows = 16, lanes = 32>} {}
 // -----
 
 // expected-error @+1 {{expected true or false, got 'yes'}}
-module attributes {a = #tile.schedule<mma, rows = 16, turns = yes>} {}
+module attributes {a = #tile.schedule<mma, rows = 16, ping_pong = yes>} {}
 
 // -----
 

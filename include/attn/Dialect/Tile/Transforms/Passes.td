@@ -157,7 +157,7 @@ def StartEarlyPass : Pass<"tile-start-early", "gpu::GPUModuleOp"> {
 def PingPongPass : Pass<"tile-ping-pong", "gpu::GPUModuleOp"> {
   let summary = "Let warpgroups start their MMAs in ping-pong";
   let description = [{
-    Applies to kernels with a wgmma schedule that says `turns`. In each innermost loop that starts MMAs or
+    Applies to kernels with a wgmma schedule that says `ping_pong`. In each innermost loop that starts MMAs or
     waits for tiles, a warpgroup waits for its turn before it waits for tiles. It passes the turn on when it
     has started its MMAs. A loop that takes tiles without using them waits for its turn only. Exact.
   }];

@@ -1,7 +1,7 @@
 //===- PingPong.cpp - Ping-pong of warpgroups ----------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Warpgroups that compute the same loop on different rows need the tensor cores at the same time, and leave
-// them idle at the same time. If the schedule says `turns`, they alternate (ping-pong, FlashAttention-3). A
+// them idle at the same time. If the schedule says `ping_pong`, they alternate (ping-pong, FlashAttention-3). A
 // warpgroup starts an iteration's MMAs, lets the next warpgroup start its own, and computes while the tensor
 // cores work for the others.
 //

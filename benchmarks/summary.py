@@ -180,14 +180,14 @@ def peer_tasks(card):
     ]
     tasks += [
         task("prefill of 1 to 32 sequences, 8 to 128 heads", "batches"),
-        task("chunked prefill, 512 to 8,192 rows behind 16K to 320K tokens", "chunks"),
+        task("chunked prefill, 512 to 8,192 rows after 16K to 320K tokens", "chunks"),
         task("decode, pages of 16, from 512 MiB of keys and values", "decode", wanted=of(large)),
         task("decode, pages of 16, less than 512 MiB", "decode", wanted=of(lambda m: not large(m))),
         task(SAME_PAGES, "decode", beside_flashinfer, of_pages),
         task("decode over e4m3, pages of 16", "quantized", wanted=of(lambda m: "e4m3" in m.row["format"])),
         task("gradients", "backward"),
-        task("prefill behind a prompt that responses share", "shared", beside_copies, of_copies),
-        task("forward and gradients behind a shared prompt, beside copies", "shared-backward"),
+        task("prefill after a prompt that responses share", "shared", beside_copies, of_copies),
+        task("forward and gradients after a shared prompt, beside copies", "shared-backward"),
         task("small calls one after the other, forward", "eager", call_of("forward"), any_of),
         task("small calls one after the other, forward and gradients", "eager", call_of("both"), any_of),
         task("described in Python: from import to the first result", "python", first_result, any_of),
@@ -221,11 +221,11 @@ OWN = (
     Own("gradients over a tree of depth", "tree-backward", times_of("ratio_to_best_peer"), "times as fast as over one level"),
     Own("decode over bf16", "decode", times_of("copy_share"), "of the bandwidth that copies reach"),
     Own("append, move and gather of a cache", "cache", times_of("copy_share"), "of the bandwidth that copies reach"),
-    Own("steps of decoding that say what tokens are worth", "significance", times_of("longer"), "times as long as steps that do not"),
+    Own("decoding with the significance of tokens", "significance", times_of("longer"), "times as long as without"),
     Own("full and streaming attention in one launch", "outputs", times_of("longer"), "times as long as full attention alone"),
-    Own("pools as engines lay them", "layouts", times_of("slower"), "times as long as tensors of their own"),
+    Own("pools in the layouts of engines", "layouts", times_of("slower"), "times as long as tensors of their own"),
     Own("a plan that the GPU makes", "planning", lambda row: row["plan_ms"] * 1e3, "us"),
-    Own("who holds which page, a step for all lists", "pages", lambda row: row["attn"]["run_ms"] * 1e3, "us"),
+    Own("page management, a step for all lists", "pages", lambda row: row["attn"]["run_ms"] * 1e3, "us"),
     Own("a recorded step of 32 layers of paged decode", "graphs", lambda row: row["step_ms"].get("replay"), "ms"),
     Own("decode of a model whose heads stream in part", "duo", times_of("decode_speed"), "times as fast as with all heads seeing all"),
     Own("DiffKV in a fixed memory, tokens per second", "diffkv", lambda row: row["ways"].get("DiffKV", {}).get("throughput_ratio"), "times as many as in bf16"),
@@ -334,18 +334,18 @@ def environment(card):
 
 INTRODUCTION = """# Results
 
-`./dev bench summary` writes this page from the JSON files of [results](results/README.md), of each card and point the newest. What each
-run was, and what missed its bar, is in the [log of runs](results/README.md).
+`./dev bench summary` writes this page from the JSON files of [results](results/README.md): the newest figure of each card and
+point. The [log of runs](results/README.md) describes each run, and lists the bars that it missed.
 
 - **Ratio**: the best peer's time over attn's. Above 1, attn is faster. The number is the geometric mean over the points; least
   and most are in brackets.
 - **Alone**: the median of runs with the L2 cache emptied before each. **Sustained**: the mean of runs back to back, where the
   power limit rules.
-- In prefill, batches, chunks, decode, quantized and backward all sides run in one process on the same tensors and take turns;
-  before anything is timed, attn's result is compared.
+- In prefill, batches, chunks, decode, quantized and backward all sides run in one process on the same tensors, in alternation.
+  attn's result is compared before anything is timed.
 - In decode, cuDNN reads dense tensors; FlashInfer and attn read pages.
-- To repeat a line, run its command on such a card. Peers are measured where they are installed.
-- Two cards are never in one figure.
+- To repeat a line, run its command on such a card. Installed peers are measured.
+- A figure is of one card.
 """
 
 
@@ -361,7 +361,7 @@ def page():
         lines += [*map(task_line, tasks), "", f"### {card}: beside attn itself, and beside the hardware", ""]
         lines += ["| task | points | figure | what it is | date | command |", "|---|---|---|---|---|---|"]
         for fmt, found in by_format(card).items():
-            title = f"decode over {fmt}, from 512 MiB of codes"
+            title = f"decode over {fmt}, from 512 MiB of quantized values"
             lines.append(own_line(title, "quantized", found, "times as fast as bf16 on the same tokens"))
         for own in OWN:
             if found := figures(card, own):
@@ -375,13 +375,13 @@ def page():
 # README's table: tasks of one card, by their titles.
 SHOWN = (
     "prefill of 1 to 32 sequences, 8 to 128 heads",
-    "chunked prefill, 512 to 8,192 rows behind 16K to 320K tokens",
+    "chunked prefill, 512 to 8,192 rows after 16K to 320K tokens",
     "decode, pages of 16, from 512 MiB of keys and values",
     "decode, pages of 16, less than 512 MiB",
     SAME_PAGES,
     "decode over e4m3, pages of 16",
     "gradients",
-    "prefill behind a prompt that responses share",
+    "prefill after a prompt that responses share",
     "small calls one after the other, forward",
     "described in Python: from import to the first result",
 )

@@ -123,10 +123,10 @@ def table():
 
 TEXT = """# Features that meet in one kernel
 
-`tools/compositions.py` writes this page: it compiles each description, runs it on the host device, and notes what is said
-against it. A description has one operand, `Paged()`, of heads of 64 in f16, that rows see causally, unless its row or its
-column says otherwise; where gradients are asked for it is `Dense()`. "yes": it compiles and runs. What is refused is refused
-before a launch, in the words below the table.
+`tools/compositions.py` writes this page: it compiles each description, runs it on the host device, and notes the refusals.
+A description has one operand, `Paged()`, of heads of 64 in f16, that rows see causally, unless its row or its column says
+otherwise. For gradients the operand is `Dense()`. "yes": it compiles and runs. attn refuses the others before a launch,
+with the messages below the table.
 
 """
 

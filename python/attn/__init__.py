@@ -27,7 +27,7 @@ from .errors import (
     TensorError,
 )
 
-if TYPE_CHECKING:  # what __getattr__ gives, for type checkers and editors
+if TYPE_CHECKING:  # The names that __getattr__ gives, for type checkers and editors.
     from . import dualkv as dualkv
     from . import kv_policy as kv_policy
     from . import math as math
@@ -74,8 +74,8 @@ if TYPE_CHECKING:  # what __getattr__ gives, for type checkers and editors
     from .run.plan import Plan as Plan
     from .run.samples import sample as sample
 
-# Where each public name lies. No module or room has the name of something public: importing the one would replace the
-# other.
+# The module of each public name. No module or package has the name of something public: importing one would
+# replace the other.
 _LAZY: dict[str, str] = {
     "CacheClass": "cache.state",
     "CacheSteps": "cache.steps",
@@ -119,7 +119,7 @@ _LAZY: dict[str, str] = {
     "window": "describe.visibility",
 }
 
-__version__: str  # of the extension, by __getattr__
+__version__: str  # Set by __getattr__, from the extension.
 
 _MODULES: tuple[str, ...] = ("dualkv", "heads", "kv_policy", "math", "training")
 
@@ -138,7 +138,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # to a checker a name that is not imported above is an error
+if not TYPE_CHECKING:  # A type checker reports a name that is not imported above.
 
     def __getattr__(name: str) -> object:
         if name == "__version__":
@@ -157,7 +157,7 @@ if not TYPE_CHECKING:  # to a checker a name that is not imported above is an er
 def _version() -> str:
     try:
         from ._attn import build_info
-    except ImportError as missing:  # its installer knows, too
+    except ImportError as missing:  # The installer knows the version, too.
         metadata = importlib.import_module("importlib.metadata")
         try:
             return metadata.version("attn")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""python -m attn: prints versions, targets, caches, and the GPUs that were found."""
+"""Prints versions, targets, caches, and the GPUs that were found: `python -m attn`."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from .env import collect
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command: its exit status."""
+    """Run the command; returns its exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m attn",
-        description="Print versions, targets, caches, and the GPUs that were found; a report of a mistake should have it.",
+        description="Print versions, targets, caches, and the GPUs that were found. Add the output to a bug report.",
     )
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
     options = parser.parse_args(arguments)
     found = collect()
     try:
         print(json.dumps(found, indent=2) if options.json else "\n".join(_lines(found, "")), flush=True)
-    except BrokenPipeError:  # the reader has enough; without this, Python complains when it exits
+    except BrokenPipeError:  # The reader closed the pipe; without this, Python complains when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 

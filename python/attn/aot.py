@@ -24,7 +24,7 @@ from .errors import Error
 
 
 def specs_of(path: Path) -> list[object]:
-    """The descriptions in a file, each once, in their order."""
+    """Return the descriptions in a file, each once, in order. Error for a file without one."""
     if path.suffix == ".mlir":
         return [path.read_text(encoding="utf-8")]
     if path.suffix != ".py":
@@ -49,7 +49,7 @@ def _specs_in(value: object) -> Iterator[object]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command: its exit status."""
+    """Run the command; returns its exit status."""
     summary, _, details = (__doc__ or "").partition("\n\n")
     parser = argparse.ArgumentParser(
         prog="python -m attn.aot", description=summary.partition(": ")[2], epilog=details
@@ -60,10 +60,12 @@ def main(arguments: list[str] | None = None) -> int:
         "--device",
         choices=["host", "cuda", "both"],
         default="both",
-        help="what the kernels shall run on (both)",
+        help="where the kernels run (default: both)",
     )
-    parser.add_argument("--target", action="append", help="chip of the GPUs, may be given often (sm_90a)")
-    parser.add_argument("--schedule", default="auto", help="auto, mma or wgmma (auto)")
+    parser.add_argument(
+        "--target", action="append", help="chip of the GPUs; may be repeated (default: sm_90a)"
+    )
+    parser.add_argument("--schedule", default="auto", help="auto, mma or wgmma (default: auto)")
     options = parser.parse_args(arguments)
     try:
         return _compile_all(options)
@@ -101,9 +103,9 @@ def _compile_all(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         cache = disk_cache()
         left = (
-            f"what was compiled is not kept: {cache.problem}"
+            f"the kernels compiled so far were not saved: {cache.problem}"
             if cache.problem
-            else f"what was compiled is in {cache.directory}, and the same command goes on from there"
+            else f"the kernels compiled so far are in {cache.directory}; repeat the command to continue"
         )
         print(f"attn.aot: interrupted; {options.output} was not written; {left}", file=sys.stderr)
         return 130

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Responses over one shared context, under the signature that DualKV's callers know.
+"""Responses over one shared context, with the signature of DualKV's function.
 
-A batch of responses to one prompt reads the prompt's keys and values as they lie there once, and its own: two operands
-of one kernel and one softmax, where a call over copies of the prompt would read it once for each response. `attn.Forest`
-says the same of many prompts, and of responses that continue each other.
+A batch of responses to one prompt reads the prompt's keys and values once, and each response its own. The kernel has
+two operands and one softmax. A call over copies of the prompt would read the prompt once for each response.
+`attn.Forest` describes the same for many prompts, and for responses that continue each other.
 """
 
 from __future__ import annotations
@@ -48,20 +48,21 @@ def flash_attn_dualkv_varlen_func(
     softmax_scale: float | None = None,
     causal: bool = False,
 ) -> Tensor:
-    """Attention of packed responses over a context that all of them see, and each over its own tokens.
+    """Compute attention of packed responses over a context that all of them see, and each over its own tokens.
 
     q                        [rows of all responses, heads, dim], float16 or bfloat16
-    k_context, v_context     [context_seqlen, kv heads, dim], of which heads is a multiple
+    k_context, v_context     [context_seqlen, kv heads, dim]; heads is a multiple of kv heads
     k_decoded, v_decoded     [tokens of all responses, kv heads, dim]
-    cu_seqlens_q             int32 [responses + 1]: the rows of each
-    cu_seqlens_k_decoded     int32 [responses + 1]: the tokens of each. Both are read on the CPU: those on a GPU are waited for
-    max_seqlen_q, max_seqlen_k_decoded   no fewer than the longest response has; nothing else depends on them
-    softmax_scale            of the dot products; by default 1/sqrt(dim)
-    causal                   a response's rows are its last tokens, and see what is up to their own. The context is seen
-                             whole either way
+    cu_seqlens_q             int32 [responses + 1]: the offsets of each response's rows
+    cu_seqlens_k_decoded     int32 [responses + 1]: the offsets of each response's tokens. Both are read on the CPU; offsets on
+                             a GPU make the call wait for it
+    max_seqlen_q, max_seqlen_k_decoded   at least the length of the longest response; used only for this check
+    softmax_scale            factor of q k^T; by default 1/sqrt(dim)
+    causal                   a response's rows are its last tokens, and see tokens up to their own. Every row sees the whole
+                             context either way
 
-    Gives out [rows, heads, dim]. Where autograd records, gradients go to the five tensors, those of the context summed
-    over all responses. Errors: TensorError.
+    Returns out [rows, heads, dim], of q's dtype. When autograd records, gradients go to the five tensors; those of the
+    context are summed over all responses. Raises TensorError.
     """
     starts, starts_k = (
         _offsets("cu_seqlens_q", cu_seqlens_q, "q", q, max_seqlen_q, "max_seqlen_q"),
@@ -106,7 +107,8 @@ def _plan(
     starts: numpy.ndarray,
     starts_k: numpy.ndarray,
 ) -> Plan:
-    """That of a call like one before, as the layers of a step are; each thread and stream has its own."""
+    """Return the plan of an equal earlier call, as other layers of a step make, or a new plan. Each thread and stream
+    has its own plans."""
     plans = _of_thread.__dict__.setdefault("plans", OrderedDict())
     stream = kernel._stream(None)
     key = (kernel, stream, context[0].shape, starts.tobytes(), starts_k.tobytes())
@@ -126,8 +128,8 @@ def _plan(
 
 
 def _tables(context: int, starts: numpy.ndarray, starts_k: numpy.ndarray) -> dict[str, Any]:
-    """Responses stand behind the context. Where one has more rows than tokens, it stands further behind, so that no row
-    comes to stand in the context."""
+    """Return the tables of a batch. Responses have positions after the context. A response with more rows than tokens
+    begins later still, so that none of its rows has a position in the context."""
     rows, lengths = numpy.diff(starts), numpy.diff(starts_k)
     pos0 = context + numpy.maximum(rows - lengths, 0)
     first = pos0 + lengths - rows
@@ -145,7 +147,7 @@ def _tables(context: int, starts: numpy.ndarray, starts_k: numpy.ndarray) -> dic
 
 
 def _is_tensor(given: Any) -> bool:
-    torch = sys.modules.get("torch")  # whoever has no tensors need not have PyTorch
+    torch = sys.modules.get("torch")  # A caller without tensors need not have PyTorch.
     return torch is not None and isinstance(given, torch.Tensor)
 
 

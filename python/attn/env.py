@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a report of a mistake should say about the machine. `python -m attn` prints it."""
+"""Facts about the machine for a bug report. `python -m attn` prints them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DRIVER = Path("/proc/driver/nvidia/version")
 
 
 def collect() -> dict[str, object]:
-    """Facts by section, of types that JSON has. A fact that cannot be found out says why; nothing raises."""
+    """Return facts by section, of types that JSON has. A fact that cannot be found says why; nothing raises."""
     parts: dict[str, Callable[[], object]] = {
         "attn": _package,
         "python": _python,
@@ -36,8 +36,8 @@ def collect() -> dict[str, object]:
 
 
 def gpu_status(name: str, compute_capability: int, target: str) -> str:
-    """What to expect of a GPU by the driver's name for it, its compute capability (90 is 9.0), and the target that
-    its kernels are compiled for."""
+    """Say what to expect of a GPU. `name`: the driver's name for it; `compute_capability`: 90 is 9.0; `target`: the
+    chip that its kernels are compiled for."""
     own = target.removeprefix("sm_").rstrip("a") == str(compute_capability)
     if compute_capability < 80:
         return "too old: attn compiles for compute capability 8.0 and later"
@@ -51,7 +51,7 @@ def gpu_status(name: str, compute_capability: int, target: str) -> str:
 def _attempt(part: Callable[[], object]) -> object:
     try:
         return part()
-    except Exception as error:  # what is broken is what the report is for
+    except Exception as error:  # The report shows what is broken.
         return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
@@ -110,7 +110,7 @@ def _why_none() -> str:
 
     try:
         get_device("cuda:0")
-    except Error as error:  # in the driver's words
+    except Error as error:  # The message has the driver's words.
         return str(error)
     return "the driver counts no GPU"
 
@@ -145,7 +145,7 @@ def _cache() -> dict[str, object]:
     from .compiler.disk import DiskCache
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a problem is part of what is collected
+        warnings.simplefilter("ignore")  # The report includes the problem.
         state = DiskCache().state()
     return {
         "directory": state["directory"],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What attn raises. Every message names the argument, what was given and what is legal."""
+"""The exceptions of attn. Every message names the argument, the value that was given, and the legal values."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ from collections.abc import Iterable
 
 
 class Error(Exception):
-    """The base of everything that attn raises on purpose."""
+    """The base class of all exceptions that attn raises on purpose."""
 
 
 class SpecError(Error, ValueError):
-    """A description that means nothing, or that no kernel exists for. Raised when it is written down."""
+    """A description is contradictory, or no kernel exists for it. Raised when the description is made."""
 
 
 class TensorError(Error, ValueError):
-    """A tensor whose shape, dtype, device or strides are not what the kernel reads."""
+    """A tensor has another shape, dtype, device or strides than the kernel reads."""
 
 
 class PlanError(Error, ValueError):
-    """A batch that cannot be planned: lengths, tables, positions or rows that contradict each other."""
+    """A batch cannot be planned: its lengths, tables, positions or rows contradict each other."""
 
 
 class OutOfPages(PlanError):
-    """A cache that has fewer free pages than were asked for. Nothing was changed."""
+    """A cache has fewer free pages than were asked for. Nothing was changed."""
 
 
 class CompileError(Error):
-    """A description that the compiler refused, in the compiler's words."""
+    """The compiler refused a description; the message is the compiler's."""
 
 
 class CacheMiss(Error):
-    """A kernel that would have to be compiled where compiling is forbidden."""
+    """A kernel would have to be compiled, and compiling is forbidden."""
 
 
 class DeviceError(Error, RuntimeError):
-    """A device that is missing or failed, with the driver's words and what was being done."""
+    """A device is missing or failed; the message has the driver's words and the operation that failed."""
 
 
 class CheckError(Error, AssertionError):
-    """A result that is not the reference's within tolerance, or a fault that the host device found."""
+    """A result differs from the reference by more than the tolerance, or the host device found a fault."""
 
 
 class Uncopied:
-    """An object that owns memory or pages of a device. It refuses copy.copy, copy.deepcopy and pickle with a TypeError
-    that says what to do instead: Python's own error names a member, and a shallow copy would share state that changes."""
+    """Base of objects that own memory or pages of a device. copy.copy, copy.deepcopy and pickle raise a TypeError that
+    says what to do instead: Python's own error names a member, and a shallow copy would share state that changes."""
 
     _instead: str
 
@@ -56,7 +56,7 @@ class Uncopied:
 
 
 def given(value: object) -> str:
-    """How a message shows what was given: short, with its type where the value alone could mislead. A tensor is shown by
+    """Return how a message shows a value: short, with its type if the value alone could mislead. A tensor is shown by
     dtype and shape, a function by its name."""
     text = _text(value)
     text = text if len(text) <= 80 else text[:77] + "..."
@@ -81,15 +81,15 @@ def _text(value: object) -> str:
         return value.__name__
     try:
         return repr(value)
-    except Exception as error:  # of the caller's class
+    except Exception as error:  # The caller's class may raise anything.
         return f"whose repr raises {type(error).__name__}"
 
 
 def expected(
     kind: type[Error], argument: str, legal: str, value: object, *, nearest: object = None, hint: str = ""
 ) -> Error:
-    """The error that every validation raises: `argument: expected LEGAL, got VALUE; nearest legal: NEAREST`, the end only
-    where it is near."""
+    """Make the error of a refused argument: `argument: expected LEGAL, got VALUE; nearest legal: NEAREST. HINT`.
+    `nearest` is left out when it is far from the value (`is_near`)."""
     text = f"{argument}: expected {legal}, got {given(value)}"
     if nearest is not None and is_near(value, nearest):
         text += f"; nearest legal: {nearest if isinstance(nearest, str) else repr(nearest)}"
@@ -97,8 +97,8 @@ def expected(
 
 
 def is_near(value: object, legal: object) -> bool:
-    """Whether a legal value is what the caller may have meant, so that a message names it: a word spelt alike, a number
-    of the same magnitude. Whatever is no text and no number has code for its nearest value, which stands by itself."""
+    """Whether the caller may have meant a legal value, so that a message names it: a word spelt alike, or a number of
+    the same magnitude. Any other value has code for its nearest value, which is always shown."""
     if isinstance(legal, _Near):
         return True
     if isinstance(value, bool) or value is None:
@@ -111,22 +111,23 @@ def is_near(value: object, legal: object) -> bool:
 
 
 def closest(word: object, known: Iterable[str]) -> str | None:
-    """The known word that a misspelt one most likely stands for, quoted for a message; two, where both are as near. None
-    where none is near, or many."""
+    """Return the known word that a misspelt one most likely stands for, quoted for a message; two words if both are
+    equally near. None if no word is near, or more than two are."""
     likely = sorted(((_likeness(str(word), each), each) for each in dict.fromkeys(known)), reverse=True)
     nearest = sorted(each for likeness, each in likely if likeness == likely[0][0] >= _ALIKE)
     return _Near(" or ".join(map(repr, nearest))) if 1 <= len(nearest) <= 2 else None
 
 
 class _Near(str):
-    """What `closest` found."""
+    """A result of `closest`, which needs no further check."""
 
 
 _ALIKE = 0.6
 
 
 def _likeness(word: str, known: str) -> float:
-    """From 0 to 1. A word of three letters or more that begins, ends or stands in the other is like it."""
+    """Return the likeness of two words, from 0 to 1. If one word contains the other, and both have three letters or
+    more, it is at least _ALIKE."""
     one, other = word.lower(), known.lower()
     if min(len(one), len(other)) >= 3 and (one in other or other in one):
         return max(_ALIKE, difflib.SequenceMatcher(None, one, other).ratio())

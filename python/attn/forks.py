@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What keeps a forked child from waiting for threads that it does not have.
+"""Fork safety: a forked child does not wait for threads that it does not have.
 
 A child has one thread and a copy of every lock. A lock that another thread of its parent held stays locked in the child
 for ever, and so do the locks of Python's import system.
@@ -19,15 +19,15 @@ T = TypeVar("T")
 
 
 def make_guard(kind: Callable[[], Any] = threading.Lock) -> Any:
-    """A lock of a module, which is free in a forked child."""
+    """Make a lock of a module that is free in a forked child."""
     guard = kind()
     os.register_at_fork(after_in_child=guard._at_fork_reinit)
     return guard
 
 
 class cached_property(Generic[T]):
-    """functools.cached_property without the lock that it has in Python 3.11, which all objects share. Threads that ask at
-    the same time compute the same value twice."""
+    """Compute a property once for each object. functools.cached_property of Python 3.11 holds a lock that all objects
+    share; this class has none. Threads that ask at the same time compute the same value twice."""
 
     def __init__(self, compute: Callable[[Any], T]):
         self.compute = compute
@@ -49,12 +49,12 @@ class cached_property(Generic[T]):
 
 
 def _finish_imports() -> None:
-    """Waits for the imports that other threads have begun, one after the other. Modules that nobody has begun to import are
-    no trouble: a child imports them itself."""
+    """Wait for the imports that other threads have begun, one after the other. A module whose import has not begun is
+    no problem: the child imports it itself."""
     awaited: set[str] = set()
     while begun := _imports_under_way() - awaited:
         for name in begun:
-            with contextlib.suppress(Exception):  # the other thread hears of it
+            with contextlib.suppress(Exception):  # The other thread receives the exception.
                 importlib.import_module(name)
         awaited |= begun
 
@@ -68,8 +68,9 @@ def _imports_under_way() -> set[str]:
 
 
 def _forget_imports() -> None:
-    """Lets a child import for itself what other threads were importing at the fork. A module that they looked for is still
-    locked. One that they began behind `_finish_imports` is there in part and would be taken for whole."""
+    """Let a child import for itself the modules that other threads were importing at the fork. A module that they were
+    looking for is still locked. A module whose import began after `_finish_imports` is there in part and would be taken
+    for whole."""
     locks = getattr(importlib._bootstrap, "_module_locks", {})  # type: ignore[attr-defined]
     owners = {name: getattr(reference(), "owner", None) for name, reference in list(locks.items())}
     own = threading.get_ident()

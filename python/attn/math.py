@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Functions for score functions: on traced values they write code of the kernel, on numbers they compute.
+"""Functions for score functions. On traced values they write code of the kernel; on numbers they compute.
 
 The functions of these names in NumPy and PyTorch do the same on traced values.
 """

@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """attn as operators of PyTorch, so that torch.compile, torch.export and fake tensors see through it.
 
-    torch.ops.attn.attend        dense and packed tensors: what attn.attend is in compiled code
+    torch.ops.attn.attend        dense and packed tensors: attn.attend in compiled code
     torch.ops.attn.attend_backward    its gradients
-    torch.ops.attn.run           a planned kernel on the tensors of a run: what Kernel.run is in compiled code
+    torch.ops.attn.run           a planned kernel on the tensors of a run: Kernel.run in compiled code
     torch.ops.attn.attend_spans  rows over the span of keys that each sequence of a padded batch has
-    torch.ops.attn.attend_step   one row for each sequence, under a plan that the device has made
-    torch.ops.attn.attend_paged_step  the same over pages, into which it writes the rows' keys and values first
-    torch.ops.attn.spans         those spans, from a padding mask
-    torch.ops.attn.sequences     the same of packed sequences, from their numbers
+    torch.ops.attn.attend_step   one row for each sequence, with a plan that was made on the device
+    torch.ops.attn.attend_paged_step  one row for each sequence over pages; first writes the rows' keys and values there
+    torch.ops.attn.spans         spans of keys, from a padding mask
+    torch.ops.attn.sequences     spans of packed sequences, from their numbers
     torch.ops.attn.seen          the mask that spans stand for
 
-Tensors of the CPU run on the host device, tensors of a GPU on that GPU and the current stream. Gradients pass through
-`attend` alone, of tensors of the CPU: an input of another operator that requires one is refused, and so is a backward pass
-through a result.
-(Source: torch.library, https://docs.pytorch.org/docs/stable/library.html.)
+CPU tensors run on the host device, tensors of a GPU on that GPU and the current stream. Only `attend` passes gradients,
+and only for CPU tensors. Other operators refuse an input that requires a gradient, and a backward pass through a
+result. (Source: torch.library, https://docs.pytorch.org/docs/stable/library.html.)
 """
 
 from .adapters.padded_calls import padded_kernel

@@ -101,11 +101,14 @@ def attention_forward(
     sinks: Tensor | None = None,
     **kwargs: object,
 ) -> tuple[Tensor, None]:
-    """What a model's layer calls: `query [batch, q_heads, rows, dim]` over `key, value [batch, kv_heads, tokens, dim]`.
-    Gives `[batch, rows, q_heads, value_dim]`, and no weights: they are never in memory.
+    """Compute a layer's attention; Transformers calls it.
 
-    What is seen is what the mask says, windows included; `is_causal` and `sliding_window` count where there is none.
-    What attn does not serve runs in PyTorch, or is refused with a TensorError (set_fallback).
+    query         [batch, q_heads, rows, dim]
+    key, value    [batch, kv_heads, tokens, dim]
+
+    Returns ([batch, rows, q_heads, value_dim], None): attention weights are never in memory. The mask decides which
+    tokens rows see, windows included; `is_causal` and `sliding_window` apply when there is no mask. Calls that attn
+    does not serve run in PyTorch, or raise a TensorError (set_fallback).
     """
     if "indices" in kwargs or "block_indices" in kwargs:
         _refuse_lists(kwargs)
@@ -253,7 +256,7 @@ def _attend_beside(
     causal: bool,
     **options: float,
 ) -> Tensor:
-    """In PyTorch, where a layer adds a bias to scores, as T5 does, or has a sink for each row."""
+    """Run a layer in PyTorch that adds a bias to scores, as T5 does, or has a sink for each row."""
     cause = "learned sinks for each row (sinks)" if bias is None else "a bias of scores (position_bias)"
     if layer_of(key) is not None or "attn_head_gates" in module.__dict__:
         where = "from pages" if layer_of(key) is not None else "beside head gates"
@@ -287,19 +290,20 @@ def paged_attention_forward(
     block_table: Tensor | None = None,
     **kwargs: object,
 ) -> tuple[Tensor, None]:
-    """What a model's layer calls in `generate_batch`: `query [1, q_heads, rows, dim]` of the rows of all sequences, over
-    the pages of Transformers' PagedAttentionCache. TensorError, which names the layer, for what attn does not serve."""
+    """Compute a layer's attention in `generate_batch`; Transformers calls it. `query`: [1, q_heads, rows, dim], the
+    rows of all sequences, over the pages of Transformers' PagedAttentionCache. TensorError, which names the layer, for
+    a call that attn does not serve."""
     scale = scaling if scaling is not None else query.shape[3] ** -0.5
     gates = module.__dict__.get("attn_head_gates")
     cause = unserved_cause(
         query, key, value, attention_mask, dropout, scale, CAUSAL, softcap or 0.0, s_aux, gates
     )
     if cause is None and cache is None:
-        cause = f'"{PAGED_NAME}" outside of generate_batch (there is "{NAME}")'
+        cause = f'"{PAGED_NAME}" outside of generate_batch (use "{NAME}")'
     elif cause is None and block_table is not None:
         cause = "a block table instead of indices"
     elif cause is None and gates is not None:
-        cause = "head gates in generate_batch (there is generate)"
+        cause = "head gates in generate_batch (use generate)"
     elif cause is None and (
         given := [name for name in ("position_bias", "sinks") if kwargs.get(name) is not None]
     ):
@@ -310,7 +314,7 @@ def paged_attention_forward(
         cause = f"a cache without {', '.join(missing)}"
     inputs = PagedInputs(*(kwargs.get(name) for name in (*names, "max_seqlen_q")))
     if cause is None and is_capturing(query) and not is_padded(inputs, query.shape[2]):
-        cause = "a CUDA graph of batches of one request (there is max_requests_per_batch=2)"
+        cause = "a CUDA graph of batches of one request (use max_requests_per_batch=2)"
     if cause is not None:
         raise TensorError(f"generate_batch: {layer_name(module)}: {cause}, which attn does not serve")
     sinks = read_sinks(s_aux)

@@ -150,7 +150,7 @@ def test_sentences_begin_with_their_subject():
     [
         ("a.h", "//===- a.h - Free ---===//\n// Of an essay.\n\n/// Of a page.\nint x;", 1),
         ("a.cpp", "int x; // Of the last\n// A page. Behind it is\n// nothing. What is read?\n", 2),
-        ("a.td", 'let description = [{\n  Of a page.\n\n  ```mlir\n  As\n  ```\n}];', 1),
+        ("a.td", "let description = [{\n  Of a page.\n\n  ```mlir\n  As\n  ```\n}];", 1),
         ("a.py", '"""What is free."""\n# Whose page\ndef f():\n    """Where it is.\n\n    That too."""\n', 3),
         ("a.md", "# What is new\n\n- The same.\n- A page. As read.\n\n```\nOf\n```\n| Of |\n", 2),
         ("a.h", "/// Ofset and Whereas are words; A-As too.", 0),
@@ -162,7 +162,9 @@ def test_fragments_are_found(name, text, count):
 
 if __name__ == "__main__":
     listed = [
-        (name, line, sentence) for name in names(*sys.argv[1:]) for line, sentence in fragments(name, Path(name).read_text())
+        (name, line, sentence)
+        for name in names(*sys.argv[1:])
+        for line, sentence in fragments(name, Path(name).read_text())
     ]
     for name, line, sentence in listed:
         print(f"{name}:{line}: {sentence[:120]}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""From the tensors that attend is given to the operands of a kernel: heads, tables, shapes."""
+"""Turns the tensors of attend into the operands of a kernel: heads, tables, shapes."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Arrangement:
     operands: dict[str, Any]
     """By name: (dtype, shape) of q, kv.k and kv.v as the kernel sees them, and the tables."""
     shape: tuple[int, ...]
-    """Of the output in memory."""
+    """The shape of the output in memory."""
     order: str
-    """That memory's dimensions."""
+    """The names of that shape's dimensions."""
     swapped: bool = False
-    """Whether the caller names sequence and heads the other way round than they lie."""
+    """Whether the caller's order of sequence and heads differs from the order in memory."""
     copies_q: bool = False
     strides: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """In elements, of those of q, kv.k and kv.v that do not lie densely."""
+    """Strides in elements of those of q, kv.k and kv.v that are not dense."""
 
 
 def arrange(
@@ -49,8 +49,9 @@ def arrange(
     of_positions: str = "",
     see: Visibility | None = None,
 ) -> Arrangement:
-    """`of_heads` says what, if anything, needs to know the head, `of_positions` what needs positions as they are. `see`: of
-    rows, where none that has tokens may see nothing of them."""
+    """Arrange the operands of a call. `of_heads`: the option that needs to know the head, or ""; `of_positions`: the
+    option that needs positions as they are, or "". `see`: the visibility if a row that sees nothing of its sequence's
+    tokens is to be refused. Raises TensorError."""
     for name, found in (("q", q), ("k", k), ("v", v)):
         if found.dtype != q.dtype:
             hint = not_autocast(q.device)
@@ -88,8 +89,7 @@ def _dims(layout: str) -> str:
 
 
 def _other_layout(q: Strided, k: Strided, v: Strided, layout: str) -> str:
-    """A hint where sequence and heads are the other way round than `layout` says: then all fits, and there are fewer heads
-    than tokens."""
+    """Return a hint if the tensors fit the other layout: the shapes agree there, and there are fewer heads than tokens."""
     other = "bhsd" if layout == "bshd" else "bshd"
     axis = 2 if other == "bshd" else 1
     heads, kv_heads, tokens = q.shape[axis], k.shape[axis], k.shape[3 - axis]
@@ -152,7 +152,7 @@ def _dense(
         sequences = batch
         if q_strides is not None:
             strides["q"] = q_strides
-    else:  # a KV head of a sequence is a sequence, and so are the rows of the query heads that read it
+    else:  # A KV head of a sequence becomes a sequence, with the rows of the query heads that read it.
         made = Arrangement(Dense(), 1, 1, {}, swapped(in_memory), _HEAD_MAJOR)
         sequences, group = batch * kv_heads, heads // kv_heads
         for name, last in (("kv.k", dim), ("kv.v", value_dim)):
@@ -191,8 +191,8 @@ def _check_strides(made: Arrangement, axes: tuple[str, ...]) -> None:
 
 
 def _common_form(fits: dict[str, list[Form]], of_heads: str, q_is_token_major: bool) -> Form | None:
-    """One that k and v share; where both would do, the one in which q lies. None: they are read by their strides, with
-    all heads of a token together."""
+    """Return a form that k and v share; of two, the one of q. None: k and v are read by their strides, with all heads
+    of a token together."""
     common = [form for form in fits["k"] if form in fits["v"]]
     usable = [form for form in common if form.major == "token" or not of_heads]
     return next(
@@ -221,7 +221,7 @@ def _packed(
             legal = f"offsets that rise from 0 to at most the {total} rows, as many for k as for q"
             raise expected(TensorError, name, legal, offsets.tolist())
     is_padded = starts[-1] < rows or starts_k[-1] < tokens
-    if is_padded:  # the rest is a sequence without tokens: its rows see nothing, and its tokens nobody
+    if is_padded:  # The rest is a sequence without tokens: its rows see nothing, and no row sees its tokens.
         starts, starts_k = numpy.append(starts, rows), numpy.append(starts_k, tokens)
         starts, starts_k = starts.astype(numpy.int32), starts_k.astype(numpy.int32)
     q_lens, lengths = numpy.diff(starts), numpy.diff(starts_k)
@@ -269,8 +269,8 @@ def _packed_tensors(q: Strided, k: Strided, v: Strided, tables: dict[str, Any]) 
 def _refuse_empty_rows(
     see: Visibility | None, rows: numpy.ndarray, lengths: numpy.ndarray, read_as: str
 ) -> None:
-    """Where there are more rows than tokens, the first row stands before the first token. Whatever it sees from there it
-    sees of the first token, too."""
+    """Raise a TensorError for a sequence with more rows than tokens whose first row sees nothing. That row has a
+    position before the first token; if it sees any token, it sees the first one."""
     before = numpy.where(lengths > 0, rows - lengths, 0)
     if see is None or not (before > 0).any():
         return
@@ -285,9 +285,9 @@ def _refuse_empty_rows(
 
 
 def _first_positions(rows: numpy.ndarray, lengths: numpy.ndarray, of_positions: str) -> numpy.ndarray:
-    """Rows are the last positions of their sequence. Where there are more rows than tokens, the first of them are
-    before the first token and see nothing of a causal sequence: all positions move up until none is negative. Of a
-    sequence without tokens nobody asks where they stand."""
+    """Return the position of each sequence's first token. Rows are the last positions of their sequence. With more rows
+    than tokens, the first rows are before the first token and see nothing of a causal sequence: all positions move up
+    until none is negative. Positions in a sequence without tokens do not matter."""
     pos0 = numpy.maximum(rows - lengths, 0).astype(numpy.int32)
     moved = numpy.where(lengths > 0, pos0, 0)
     if of_positions and moved.any():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""attend: attention on tensors as they are, without a description, a kernel or a plan to keep."""
+"""attend: attention on tensors, without a description, a kernel or a plan to keep."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class AttendOptions(TypedDict, total=False):
-    """For type checkers: what `attend` takes beside tensors, but for what decides its results."""
+    """The options of `attend` for type checkers, except those that decide the number of its results."""
 
     causal: bool
     window: int | None
@@ -125,54 +125,55 @@ def attend(
     allow_empty_rows: bool = False,
     **others: Any,
 ) -> Any:
-    """Attention of dense tensors, or of packed sequences; on a GPU or, on CPU tensors, on the host device.
+    """Compute attention of dense tensors or packed sequences: on their GPU, or for CPU tensors on the host device.
 
     q, k, v       `[batch, seq, heads, dim]`; layout="bhsd": `[batch, heads, seq, dim]`. float16 or bfloat16 (NumPy: its
-                  bits as uint16, or ml_dtypes'), of PyTorch, NumPy or with __dlpack__. q may have more heads than k
-                  and v, a multiple of theirs; v may have another dim
-    causal        rows are the last positions of their sequence, and see what is up to their own
-    window        with causal: only the last `window` positions, the row's own among them
-    window_size   (left, right) as flash-attn has it: a row sees `left` positions before its own, its own, and `right`
-                  behind it; -1 for no limit. With causal `right` is 0
+                  bits as uint16, or ml_dtypes'), of PyTorch, NumPy or with __dlpack__. The heads of q are a multiple of
+                  those of k and v; v may have another dim
+    causal        a sequence's rows are its last positions, and see positions up to their own
+    window        with causal: only the last `window` positions, including the row's own
+    window_size   (left, right) as in flash-attn: a row sees `left` positions before its own, its own, and `right`
+                  after it; -1 for no limit. With causal `right` is 0
     sink          with causal: the first `sink` positions, too
-    see           any other visibility, in place of these four
+    see           any other visibility, instead of these four
     softcap       scores become softcap * tanh(score / softcap)
-    score         any other score function, see attn.Spec; `tensors`: what it reads, float32, by name
+    score         any other score function, see attn.Spec; `tensors`: the tensors that it reads, float32, by name
     sink_logits   float32 [q heads]: a logit that joins each row's softmax and carries no value
-    scale         of the dot products; by default 1/sqrt(dim)
-    kv_lengths    valid tokens of each sequence, int32 [batch], where k and v have room for more
+    scale         factor of q k^T; by default 1/sqrt(dim)
+    kv_lengths    int32 [batch]: valid tokens of each sequence, if k and v have room for more
     cu_seqlens    packed sequences: tensors are `[tokens, heads, dim]`, and sequence i has the rows from cu_seqlens[i]
-                  to cu_seqlens[i + 1], int32 [batch + 1]; of k and v these are cu_seqlens_k, where given. Rows behind the
-                  last sequence are padding: their output is zero, their LSE -inf, and so are gradients of padding
-                  zero. Offsets are read on the CPU: those on a GPU are waited for
-    forest        an attn.Forest of the tokens, in place of cu_seqlens: a row also attends to the nodes above its own
-    return_lse    gives (out, lse): the logarithm of each row's softmax denominator, float32 `[batch, seq, heads]`, in
-                  the order of `layout`; packed `[tokens, heads]`
-    out           where the output goes: memory in which no other argument lies
-    reference     True: computed in float64 by the reference, token by token, on CPU tensors of PyTorch, which may also
-                  be float64 and float32: what kernels are compared with
-    significance  "max", "mean" or "sum": gives what each token was worth, too, as the last of the results: its weights in the
-                  softmax, added up over rows, of a head group as one number; float32 `[batch, seq, kv_heads]` in the order
-                  of `layout`, packed `[tokens, kv_heads]`. No gradient passes to or from it. Within 1e-2; with one row for each
-                  sequence, NaN of tokens that score beyond 355 and may be worth something
-    significance_rows    how many of the last rows of each sequence count; by default all
-    ordered       whether gradients are the same bits in every run. By default where torch.use_deterministic_algorithms
-                  says so, and else where there is a score function, a visibility with a size, or rows see fewer than
-                  500 tokens on average. Results of the forward pass are the same bits always
-    allow_empty_rows  True: a sequence may have more rows than tokens although a causal mask leaves the first of them
-                  nothing to see; their output is 0 and their lse -inf. By default that is refused, as it is most often
-                  a tensor in another order than `layout` says. Rows of a sequence without tokens are never refused
+                  to cu_seqlens[i + 1], int32 [batch + 1]. cu_seqlens_k does the same for k and v; by default
+                  cu_seqlens. Rows after the last sequence are padding: their output is 0, their LSE -inf, and gradients
+                  of padding are 0. Offsets are read on the CPU; offsets on a GPU make the call wait for it
+    forest        an attn.Forest of the tokens, instead of cu_seqlens: a row also sees the nodes above its own
+    return_lse    returns (out, lse) with lse the natural logarithm of each row's softmax denominator, float32
+                  `[batch, seq, heads]`, in the order of `layout`; packed `[tokens, heads]`
+    out           the tensor to write the output to; it overlaps no other argument
+    reference     True: the float64 reference computes the result, token by token, on CPU tensors of PyTorch, which may
+                  also be float64 and float32. Tests compare kernels with it
+    significance  "max", "mean" or "sum": the last result is the significance of each token, its softmax weights added up
+                  over rows and reduced over its head group; float32 `[batch, seq, kv_heads]` in the order of `layout`,
+                  packed `[tokens, kv_heads]`. No gradient passes to or from it. Within 1e-2; with one row for each
+                  sequence, NaN for tokens with scores above 355 that may matter
+    significance_rows    the number of last rows of each sequence that count; by default all
+    ordered       whether gradients are the same bits in every run. Default: True if torch.use_deterministic_algorithms is
+                  set, with a score function, with a visibility that has a size, or if rows see fewer than 500 tokens on
+                  average. Results of the forward pass are always the same bits
+    allow_empty_rows  True: a sequence may have more rows than tokens although a causal mask leaves its first rows nothing
+                  to see; their output is 0 and their LSE -inf. By default that is refused, as it is most often a tensor
+                  in another order than `layout` says. Rows of a sequence without tokens are never refused
 
-    Nothing is copied where each tensor lies in memory in one of the two layouts, whichever `layout` names its
-    dimensions: k and v in one, and possibly as the front part of a longer cache. A q that lies in the other one than k
-    and v is copied. A score function that depends on the head, and sink logits, need `[batch, seq, heads, dim]`. What
-    cannot be read so is refused, not copied. The output lies as k and v do.
+    Nothing is copied if each tensor lies in memory in one of the two layouts, whichever `layout` names its dimensions.
+    k and v share one layout, and may be the front part of a longer cache. A q in the other layout than k and v is
+    copied. A score function that depends on the head, and sink logits, need `[batch, seq, heads, dim]`. Any other
+    memory layout is refused, not copied. The output has the memory layout of k and v.
 
-    Where autograd records, gradients pass to q, k, v, sink_logits and `tensors`, from `out` and `lse` alike. Kernels make
-    them, and on the CPU the reference where there are none, as of `tensors`; on a GPU those are refused.
+    When autograd records, gradients pass to q, k, v, sink_logits and `tensors`, from `out` and `lse` alike. Kernels
+    compute them. On the CPU the reference computes gradients that have no kernel, such as those of `tensors`; on a GPU
+    these are refused.
 
-    Neither waits for a GPU nor allocates more than the output once a call like it was made. Errors: TensorError,
-    SpecError, before anything is launched; DeviceError.
+    After the first call of its kind, a call neither waits for a GPU nor allocates more than the output. Raises
+    TensorError or SpecError before anything is launched; DeviceError.
     """
     if others:
         from .hints import refuse_options

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Gradients by kernels: the launches that the compiler derives from a description of which they are asked.
+"""Gradients by kernels: the launches that the compiler derives from a description when it is asked for gradients.
 
-A run of them takes what forward was given and gave, and the gradients of its results; it gives those of queries, keys and
-values, and for each row and head what gradients of sink logits and of tables are summed of, in the order of the rows.
+A run takes the arguments and results of the forward pass, and the gradients of the results. It gives the gradients of
+queries, keys and values. For each row and head, in the order of the rows, it gives the terms of which the gradients of
+sink logits and of tables are sums.
 """
 
 from __future__ import annotations
@@ -25,28 +26,30 @@ from ..memory.dtypes import torch_dtype
 from .launches import clock, form_of, may_keep
 from .reference import gradient_of
 
-_ALIGNMENT = 16  # of what kernels copy at a time
-# Tokens that a row sees, on average, below which gradients with sums in a fixed order are quicker than those without, alone and
-# where power rules: to begin and end sums costs each row and head as much, two products more cost what is seen (an H100,
-# docs/rationale/backward.md).
+_ALIGNMENT = 16  # In bytes: kernels copy so much at a time.
+# If a row sees fewer tokens than this on average, gradients with sums in a fixed order are quicker than those
+# without, alone and when power limits the clock. To begin and end sums costs the same for each row and head;
+# two more products cost in proportion to the tokens seen (an H100, docs/rationale/backward.md).
 _FEW = 500
-_LOOKED_AT = 1024  # positions, about, that are averaged
-_MOST_PLANS = 8  # of one kernel; then the one that was used longest ago goes
-_captured: list[Any] = []  # plans that graphs read, for as long as nobody knows
-_kept_zeros: dict[tuple, list[Tensor]] = {}  # each twice as large as the one before; graphs may read any
+_LOOKED_AT = 1024  # The number of positions that are averaged, about.
+_MOST_PLANS = 8  # The number of plans that a kernel keeps; then the least recently used one is dropped.
+_captured: list[Any] = []  # Plans pinned by captured graphs; never freed.
+# Each tensor is twice as large as the one before. None is freed: graphs may read it.
+_kept_zeros: dict[tuple, list[Tensor]] = {}
 _guard = make_guard()
 
 
 def ordered_by_default(sees: Sequence[Visibility], tables: Mapping[str, numpy.ndarray]) -> bool | None:
-    """Whether gradients that nobody has said anything of are the same bits in every run: where all of PyTorch's are, and
-    where rows see so little that it is quicker. None: as the compiler chooses by the description alone. `sees`: which
-    tokens of each operand rows see."""
+    """Whether gradients are the same bits in every run if the caller does not say: when PyTorch is deterministic, and
+    when rows see so few tokens that it is quicker. None: the compiler chooses by the description alone. `sees`: the
+    visibility of each operand."""
     return torch.are_deterministic_algorithms_enabled() or _seen(sees, tables) < _FEW or None
 
 
 def _seen(sees: Sequence[Visibility], tables: Mapping[str, numpy.ndarray]) -> float:
-    """About how many tokens a row sees on average; infinitely many where nothing says that. A row whose operands are
-    seen causally sees up to its position; one that sees all tokens of an operand sees as many as there are."""
+    """Return about how many tokens a row sees on average; infinity if the tables do not say. A row that sees its
+    operands causally sees tokens up to its position. A row that sees all tokens of an operand sees as many as there
+    are."""
     whole = [see.is_everything() for see in sees]
     if any(whole) and not any(
         "causal" in see.kinds() for see, all_of_it in zip(sees, whole, strict=True) if not all_of_it
@@ -58,18 +61,19 @@ def _seen(sees: Sequence[Visibility], tables: Mapping[str, numpy.ndarray]) -> fl
         return math.inf
     odd = (
         positions.size // _LOOKED_AT | 1
-    )  # steps that sequences of 2^n rows share would find the same place in each
+    )  # An even step, which sequences of 2^n rows share, would find the same position in each.
     return float(positions[::odd].mean()) + 1
 
 
 def tables_of(data: Mapping[str, Tensor], wanted: Collection[str]) -> tuple[str, ...]:
-    """The tables that a kernel of gradients is asked for (Asks.backward): those of `wanted` that are tables of a score function or sink
-    logits. `data`: all tensors by name."""
+    """Return the tables that a kernel of gradients is asked for (Asks.backward): those of `wanted` that are tables of a
+    score function or sink logits. `data`: all tensors by name."""
     return tuple(sorted(set(wanted) - _floats(data)))
 
 
 def missing_kernels(kernel: Any, data: Mapping[str, Tensor]) -> str:
-    """Why kernels do not give gradients; nothing where they do. `kernel`: of gradients, or why there is none."""
+    """Say why kernels do not give gradients; "" if they do. `kernel`: the kernel of gradients, or the reason that there
+    is none."""
     if isinstance(kernel, str):
         return f"no kernel gives the gradients of this description ({kernel})"
     dtype = data["q"].dtype
@@ -79,12 +83,13 @@ def missing_kernels(kernel: Any, data: Mapping[str, Tensor]) -> str:
 
 
 def check_place(kernel: Any, data: Mapping[str, Tensor]) -> None:
-    """TensorError for what lies on a GPU, where the reference does not reach, and has no kernels of its gradients."""
+    """Raise a TensorError for tensors on a GPU without kernels of their gradients; the reference runs on CPU tensors
+    only."""
     place = next((tensor.device for tensor in data.values() if tensor.device.type != "cpu"), None)
     why = missing_kernels(kernel, data) if place is not None else ""
     if why:
         raise TensorError(
-            f"gradients on {place}: {why}; call it on CPU tensors, where the float64 reference differentiates, or under "
+            f"gradients on {place}: {why}; use CPU tensors, which the float64 reference differentiates, or call it under "
             "torch.no_grad()"
         )
 
@@ -101,8 +106,9 @@ def kernel_gradients(
     gradients: tuple[Tensor | None, Tensor | None],
     wanted: Collection[str],
 ) -> dict[str, Tensor] | None:
-    """By the names of `data`, by a kernel of gradients; None where there is none (missing_kernels). `results`: out [rows,
-    q_heads, value_dim] and lse of the forward run, `gradients`: of these. Tables that no score reads are left out."""
+    """Compute gradients by a kernel, by the names of `data`; None if there is no kernel (missing_kernels). `results`:
+    out [rows, q_heads, value_dim] and lse [rows, q_heads] of the forward run; `gradients`: the gradients of these.
+    Tables that no score reads are left out."""
     if missing_kernels(kernel, data):
         return None
     return found_gradients(launch(kernel, tables, data, results, gradients), data, results, wanted)
@@ -114,7 +120,7 @@ class Launched(NamedTuple):
     kernel: Any
     plan: Any
     read: dict[str, Tensor]
-    """By the kernel's names."""
+    """The tensors by the kernel's names."""
     made: dict[str, Tensor]
 
 
@@ -125,7 +131,7 @@ def launch(
     results: tuple[Tensor, Tensor],
     gradients: tuple[Tensor | None, Tensor | None],
 ) -> Launched:
-    """Of `kernel_gradients`, where there are some."""
+    """Launch the kernel of gradients. Arguments as of `kernel_gradients`, which has a kernel."""
     out, lse = results
     d_out, d_lse = gradients
     stream = devices.stream_number(kernel.device, None)
@@ -152,7 +158,7 @@ def launch(
 
 
 def _zeros(like: Tensor, stream: int) -> Tensor:
-    """Dense zeros, which nobody writes to; those of one stream share memory."""
+    """Return dense zeros, which no one writes to; the zeros of one stream share memory."""
     if not may_keep(like):
         return torch.zeros_like(like)
     kept = _kept_zeros.setdefault((like.device, like.dtype, stream), [])
@@ -165,8 +171,8 @@ def _zeros(like: Tensor, stream: int) -> Tensor:
 def prepared(
     launched: Launched, given: Mapping[str, Tensor | None], gradients: Mapping[str, Tensor | None]
 ) -> _attn.Launch | None:
-    """The launch again, of other tensors that lie as `given` do. `gradients`: what came of it, in the order of `given`; None
-    where it was not wanted. None where more was done than to launch."""
+    """Prepare to repeat the launch with other tensors that lie as `given` do. `gradients`: its results, in the order of
+    `given`; None for one that was not wanted. Returns None if the call did more than to launch."""
     kernel, plan, read, made = launched
     names, kept = list(made), []
     results = {gradient_of(name): gradient for name, gradient in gradients.items() if gradient is not None}
@@ -204,19 +210,19 @@ def prepared(
 
 
 def _are_same(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors are the same memory, of which `other` is all."""
+    """Whether two tensors are the same memory, and `other` is all of it."""
     return (one.data_ptr(), one.dtype, one.nbytes) == (other.data_ptr(), other.dtype, other.nbytes)
 
 
 def found_gradients(
     launched: Launched, data: Mapping[str, Tensor], results: tuple[Tensor, Tensor], wanted: Collection[str]
 ) -> dict[str, Tensor]:
-    """What `kernel_gradients` gives, of what the kernel has made."""
+    """Return the gradients of `kernel_gradients` from the tensors that the kernel has made."""
     made, (_, lse) = launched.made, results
     found = {name: made[gradient_of(name)] for name in _floats(data)}
     if "sink_logits" in wanted:
         weights = (data["sink_logits"].float() - lse).exp()
-        delta = made["delta"].transpose(0, 1).reshape(lse.shape)  # KV heads came first
+        delta = made["delta"].transpose(0, 1).reshape(lse.shape)  # KV heads came first.
         found["sink_logits"] = -torch.where(lse == -torch.inf, 0, weights * delta).sum(0)
     for name in tables_of(data, wanted):
         if f"{name}.places0" in made:
@@ -225,15 +231,15 @@ def found_gradients(
 
 
 def _of_table(name: str, made: Mapping[str, Tensor], table: Tensor) -> Tensor:
-    """What rows and heads add to a table, at the places that each of its reads found. Accumulating by places keeps the
-    order of the terms, on GPUs too, where it sorts."""
+    """Add up the terms of rows and heads at the indices of a table that each of its reads found. Accumulating by index
+    keeps the order of the terms, on GPUs too, where PyTorch sorts."""
     total = torch.zeros(table.numel(), dtype=torch.float32, device=table.device)
     for read in itertools.count():
         places = made.get(f"{name}.places{read}")
         if places is None:
             return total.view(table.shape)
         sums = made.get(f"{name}.rows{read}")
-        if sums is None:  # a head finds the same place in every row
+        if sums is None:  # A head finds the same index in every row.
             sums, places = made[f"{name}.heads{read}"].sum(0), places[:1]
         if places.numel():
             total.index_put_((places.flatten().long(),), sums.flatten(), accumulate=True)
@@ -242,7 +248,7 @@ def _of_table(name: str, made: Mapping[str, Tensor], table: Tensor) -> Tensor:
 def kept_plan(
     kernel: Any, given: Mapping[str, Tensor], tables: Mapping[str, numpy.ndarray], stream: int
 ) -> Any:
-    """That of a run like this one before, or a new one: of tensors and tables of these shapes and numbers."""
+    """Return the plan of an equal earlier run, or a new one, for tensors and tables of these shapes and numbers."""
     described = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in given.items()}
     numbers = tuple((name, table.shape, table.tobytes()) for name, table in tables.items())
     key = (tuple(described.items()), numbers, stream, devices.generation)
@@ -261,7 +267,8 @@ def kept_plan(
 
 
 def _launch(kernel: Any, addresses: list[int], nbytes: list[int], plan: Any, stream: int) -> None:
-    """A stream that is being captured takes fixed plans only, and its graph reads them for as long as it lives."""
+    """Launch. A stream that is being captured takes fixed plans only, and its graph reads the plan for as long as it
+    lives."""
     try:
         kernel.launch(addresses, nbytes, plan, stream)
     except PlanError:
@@ -273,6 +280,6 @@ def _launch(kernel: Any, addresses: list[int], nbytes: list[int], plan: Any, str
 
 
 def _readable(tensor: Tensor) -> Tensor:
-    """Densely, and where a kernel's copies may begin."""
+    """Return a dense copy or the tensor itself, at an address where a kernel's copies may begin."""
     tensor = tensor.detach().resolve_neg().contiguous()
     return tensor if tensor.data_ptr() % _ALIGNMENT == 0 else tensor.clone()

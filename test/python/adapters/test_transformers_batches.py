@@ -148,8 +148,8 @@ def test_what_it_refuses():
     gated = build("attn")
     gates = attn.heads.Gates([[0.9, 0.1], [0.0, 0.2]])
     attn.transformers.apply_head_gates(gated, gates.select(threshold=0.5))
-    assert "LlamaAttention: head gates in generate_batch (there is generate)" in str(refusal(gated))
-    with pytest.raises(attn.TensorError, match='"paged.attn" outside of generate_batch .there is "attn"'):
+    assert "LlamaAttention: head gates in generate_batch (use generate)" in str(refusal(gated))
+    with pytest.raises(attn.TensorError, match='"paged.attn" outside of generate_batch .use "attn"'):
         build("paged|attn")(torch.tensor([[5, 6]]))
     with pytest.raises(attn.TensorError, match="generate_batch: GPTJForCausalLM: has a class of attention"):
         build("paged|attn", "GPTJ")

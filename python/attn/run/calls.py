@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What attend does once for arguments that look alike: kernel, plan, and where each tensor goes."""
+"""Prepares attend's calls, once for arguments of one form: kernel, plan, and the index of each tensor."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ _pinned: list[Call] = []
 
 @dataclass
 class Call:
-    """A kernel, its plan, and how tensors that look like those it was made for are handed to them."""
+    """A kernel, its plan, and the mapping from tensors of one form to the kernel's bindings."""
 
     arrangement: Arrangement
     kernel: Any
     plan: Any
-    """None where there is nothing to attend."""
+    """None if there is nothing to attend to."""
     stream: int
     nbytes: tuple[int, ...]
     places: tuple[int, ...]
-    """Of each binding of the kernel, where its address is in (q, k, v, the rest, o, lse, kv.significance)."""
+    """For each binding of the kernel, the index of its address in (q, k, v, the rest, o, lse, kv.significance)."""
     strides: tuple | None
-    """Of each binding, in bytes; None where it lies densely, and where all do."""
+    """Strides of each binding in bytes; None for a dense one, and if all are dense."""
     dtype: str
     device: str
     return_lse: bool
     worth: tuple[int, ...] | None
-    """Shape of the significance that is asked for: that of keys without features."""
+    """Shape of the requested significance: the shape of keys without features."""
     gradient: bool
     names: tuple[str, ...]
-    """Of what is looked at: q, k, v and the rest."""
+    """Names of the tensors that are read: q, k, v and the rest."""
     lock: Any = field(default_factory=threading.Lock)
     alive: bool = True
-    """Until another call takes the plan."""
+    """False once another call has taken the plan."""
     pinned: bool = False
-    """Was captured in a graph."""
+    """Whether a graph has captured the plan."""
     used: int = 0
 
     def run(self, q: Any, k: Any, v: Any, views: list, out: Any, keep: list) -> Any:
@@ -93,8 +93,8 @@ class Call:
         return out
 
     def launch(self, given: tuple, results: Any) -> _attn.Launch | None:
-        """What `run` did with `given`, q, k, v and the rest, when it made `results`; None where it did more than
-        to launch."""
+        """Return the launch that repeats `run` for other tensors like `given` (q, k, v and the rest), whose results
+        were `results`. None if `run` did more than to launch."""
         if self.plan is None or self.worth is not None or self.arrangement.copies_q:
             return None
         made = results if self.return_lse else (results,)
@@ -116,7 +116,7 @@ class Call:
         )
 
     def _empty_worth(self, q: Any) -> Any:
-        """Where the significance of tokens goes; zeros where no row sees them."""
+        """Return memory for the significance of tokens; zeros if there are no rows."""
         worth = empty(q, self.worth, "f32")
         if self.plan is None:
             worth[...] = 0
@@ -125,18 +125,18 @@ class Call:
     def _launch(self, addresses: list, nbytes: tuple, strides: tuple | None) -> None:
         try:
             self.kernel.launch(addresses, nbytes, self.plan, self.stream, strides)
-        except TensorError as error:  # which names what the kernel names
+        except TensorError as error:  # The message has the kernel's names.
             raise TensorError(str(error).removeprefix("kv.")) from None
 
     def _pin(self) -> None:
-        """The stream is being captured: no other call may get the plan, which a graph will read for as long as it
-        lives, and nobody says how long that is."""
+        """Keep the plan for a graph. The stream is being captured: no other call may get the plan, which the graph
+        reads for as long as it lives, and nothing reports when the graph is freed."""
         self.plan.fix()
         self.pinned = True
         _pinned.append(self)
 
     def _with_out(self, lies: tuple[int, ...]) -> tuple[tuple, tuple]:
-        """Bytes and strides of the bindings where the output has these strides."""
+        """Return bytes and strides of the bindings for an output with these strides."""
         place, made = self.kernel.slots.index("o"), self.arrangement
         nbytes, strides = list(self.nbytes), list(self.strides or (None,) * len(self.nbytes))
         nbytes[place] = span((math.prod(made.shape[:-2]), *made.shape[-2:]), lies, 2)
@@ -144,7 +144,8 @@ class Call:
         return tuple(nbytes), tuple(strides)
 
     def _check_out(self, given: tuple, views: list) -> tuple[int, tuple[int, ...] | None]:
-        """Its address, and strides of its rows, heads and features in elements where it does not lie densely."""
+        """Return the address of `out`, and strides of its rows, heads and features in elements, None if it is dense.
+        TensorError for another shape, dtype, device or order."""
         found, made = as_bfloat16(given[1]), self.arrangement
         shape = swapped(made.shape) if made.swapped else made.shape
         if found.dtype != self.dtype or found.shape != shape:
@@ -168,7 +169,7 @@ class Call:
         nbytes = span(rows, lies, 2) if lies else 2 * math.prod(made.shape)
         for name, (address, signature) in zip(self.names, views, strict=True):
             read = as_bfloat16(signature)
-            itemsize = DTYPES[read.dtype][1] if read.dtype else 0  # what has none, nothing reads
+            itemsize = DTYPES[read.dtype][1] if read.dtype else 0  # A tensor of unknown dtype is never read.
             if overlaps(given[0], nbytes, address, read.shape, read.strides, itemsize):
                 raise TensorError(
                     f"out: overlaps {name}, which other blocks still read when the first results are written"
@@ -185,8 +186,8 @@ def _refuse_gradients(views: list) -> None:
         )
 
 
-# Rows of a forest are many enough to read nodes for themselves, but a plan that might share them reserves a partial for
-# each row and node above it: of a deep tree more memory than there is.
+# A forest has enough rows for each to read nodes for itself. A plan that might share nodes reserves a partial
+# for each row and node above it: for a deep tree more memory than there is.
 _MOST_SHARED = 2
 
 
@@ -198,7 +199,8 @@ def make_call(
     stream: int,
     spare_plan: Callable,
 ) -> Call:
-    """Checks everything, compiles, plans. `spare_plan` gives the plan of a call that is not needed any more, or None."""
+    """Check everything, compile, and plan. `spare_plan` gives the plan of a call that is not needed any more, or None.
+    Raises SpecError or TensorError."""
     made, spec = describe_call(options, views, tables, forest)
     q = as_bfloat16(views[0][1])
     rows = made.operands["q"][1][0]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""check: a description's kernel on the host device, under all detectors, against the float64 reference."""
+"""check: runs a description's kernel on the host device, with all detectors, and compares it with the float64
+reference."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from .plan import Plan
 from .samples import Amplitude, sample
 
 TOLERANCES = {"f16": 1e-3, "bf16": 8e-3}
-LEAST_ROUNDING = {"f16": 2.0**-25, "bf16": 2.0**-134}  # of the output: half of the least number there is
+LEAST_ROUNDING = {"f16": 2.0**-25, "bf16": 2.0**-134}  # Of the output: half of the smallest positive number.
 LSE_TOLERANCE = 2e-3
 SIGNIFICANCE_TOLERANCE = 1e-2
 _LEAST_SIGNIFICANCE = 1e-4
@@ -32,36 +33,36 @@ _LEAST_SIGNIFICANCE = 1e-4
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What was found. Errors are the largest of one row and head, relative to the reference's vector; those of the LSE
-    absolute."""
+    """The result of `check`. Errors of outputs are the largest over rows and heads, relative to the norm of the
+    reference's vector; errors of the LSE are absolute."""
 
     rel_err: float
     tolerance: float
     worst: str
-    """Where rel_err was found, and what was there."""
+    """The position of rel_err, and the values there."""
     max_err_lse: float | None
-    """None where the description returns no LSE."""
+    """None if the description returns no LSE."""
     lse_tolerance: float
     significance_err: float | None
-    """The largest error of a token's significance, relative to that or, if it is less, to 1e-4 of a row; None where the
-    description asks for none. Within SIGNIFICANCE_TOLERANCE."""
+    """The largest error of a token's significance, relative to its value or to 1e-4 of a row, whichever is more; None
+    if the description asks for no significance. The tolerance is SIGNIFICANCE_TOLERANCE."""
     races: int
     uninitialized: int
     out_of_bounds: int
     findings: tuple[str, ...]
-    """What the detectors say, one line for each place in the kernel."""
+    """Reports of the detectors, one line for each location in the kernel."""
     counters: dict[str, Any] = field(repr=False)
-    """bytes_read, bytes_written, sector_efficiency, bank_conflicts, flops, ...: as attn-run's --json has them."""
+    """bytes_read, bytes_written, sector_efficiency, bank_conflicts, flops, ...: as in attn-run's --json."""
     plan: dict[str, Any] = field(repr=False)
-    """Of the plan: tasks, cuts, blocks, balance, ..."""
+    """Statistics of the plan: tasks, cuts, blocks, balance, ..."""
     target: str = "sm_90a"
     schedule: str = "auto"
     seconds: float = 0.0
-    """Of the run alone, on the host device."""
+    """The time of the run alone, on the host device."""
 
     @property
     def failure(self) -> str:
-        """What is wrong; empty where nothing is."""
+        """Everything that is wrong; "" if nothing is."""
         wrong = []
         if not self.rel_err <= self.tolerance:
             wrong.append(f"o is past its tolerance at {self.worst}")
@@ -103,17 +104,18 @@ def check(
     amplitude: Amplitude = 1.0,
     **dims: int | Sequence[int],
 ) -> CheckReport:
-    """Runs the kernel of a description where every thread is a fiber and every access is watched, and compares.
+    """Run the kernel of a description on the host device, which watches every access, and compare it with the
+    reference.
 
-    tensors    by the names of the operand model, on the CPU: q, kv.k_pages, kv.lengths, ...; by default those of
-               `attn.sample(spec, seed=seed, amplitude=amplitude, **dims)`, and `dims` say how large they are
-    target     the chip that the kernel is compiled for, `schedule` the form: auto, mma, wgmma
+    tensors    CPU tensors by name: q, kv.k_pages, kv.lengths, ...; by default those of
+               `attn.sample(spec, seed=seed, amplitude=amplitude, **dims)`, with sizes from `dims`
+    target     the chip that the kernel is compiled for; `schedule`: auto, mma, wgmma
     strategy   and blocks, fixed_split: how the work is divided, see Kernel.plan
-    seed       of tensors, and of the order in which threads run and asynchronous copies take effect; shuffle=True makes
-               that order a random one
+    seed       for the tensors, and for the order in which threads run and asynchronous copies take effect; shuffle=True
+               makes that order random
 
-    Errors: CheckError where something is wrong, with the report as its attribute `report`; SpecError, CompileError,
-    PlanError and TensorError where it cannot be run. For kernels of small problems: a CPU does what a GPU would.
+    Raises CheckError if something is wrong, with the report as its attribute `report`; SpecError, CompileError,
+    PlanError and TensorError if the kernel cannot run. Meant for small problems: a CPU does the work of a GPU.
     """
     if not isinstance(spec, Spec):
         raise expected(SpecError, "spec", "an attn.Spec", spec)
@@ -147,7 +149,7 @@ def check(
     names = ("races", "uninitialized", "out_of_bounds")
     report = CheckReport(
         rel_err=rel_err,
-        # Of few features a row's output may be small beside its values by chance.
+        # With few features a row's output may by chance be small beside its values.
         tolerance=max(TOLERANCES[dtype] * max(1, 32 / spec.value_dim), manifest_tolerance),
         worst=worst,
         max_err_lse=None if lse is None else absolute_error(lse, _array(wanted["lse"])),
@@ -172,7 +174,8 @@ def check(
 
 
 def _run(spec: Spec, kernel: Kernel, plan: Plan, device: _attn.Device, tensors: dict) -> dict:
-    """The results. In memory of the device: there bounds are exact, alignment is a GPU's, and what nobody wrote shows."""
+    """Run the kernel; return the results. Tensors are in memory of the device: there bounds are exact, alignment is a
+    GPU's, and elements that nothing wrote are found."""
     shape = (len(tensors["q"]), spec.q_heads, spec.value_dim)
     results = {"o": numpy.empty(shape, numpy.uint16 if spec.dtype == "bfloat16" else numpy.float16)}
     if spec.return_lse:
@@ -201,7 +204,7 @@ def _run(spec: Spec, kernel: Kernel, plan: Plan, device: _attn.Device, tensors: 
 
 
 def _pitches(spec: Spec) -> dict[str, int]:
-    """Bytes from page to page of what unified pages have, by the names of tensors: each in memory of its own."""
+    """Return the bytes from page to page in unified pages, by names of tensors: each tensor has memory of its own here."""
     pitches = {}
     for store in spec.operands:
         if isinstance(store, Unified):
@@ -211,7 +214,7 @@ def _pitches(spec: Spec) -> dict[str, int]:
 
 
 def _spread(array: numpy.ndarray, pitch: int) -> numpy.ndarray:
-    """The bytes from a tensor's first page to its last one, so far apart; what lies between is NaN."""
+    """Return the bytes from a tensor's first page to its last, `pitch` bytes apart, with NaN in the gaps."""
     pages = array.reshape(len(array), -1).view(numpy.uint8)
     image = numpy.full((len(array), pitch), 0xFF, numpy.uint8)
     image[:, : pages.shape[1]] = pages
@@ -219,9 +222,9 @@ def _spread(array: numpy.ndarray, pitch: int) -> numpy.ndarray:
 
 
 def relative_error(got: numpy.ndarray, wanted: numpy.ndarray, rounding: float = 0.0) -> tuple[float, str]:
-    """The largest |got - wanted| / |wanted| of the vectors of one row and head, and where that is. A vector that is
-    exactly zero has to be; equal infinities differ by 0; NaN never passes. Differences by no more than `rounding` are
-    none."""
+    """Return the largest |got - wanted| / |wanted| over the vectors of one row and head, and a text with its position.
+    A vector that is exactly zero must be so in both; equal infinities differ by 0; NaN never passes. Differences up to
+    `rounding` count as 0."""
     if got.size == 0:
         return 0.0, ""
     difference = _difference(got, wanted)
@@ -238,12 +241,12 @@ def relative_error(got: numpy.ndarray, wanted: numpy.ndarray, rounding: float = 
 
 
 def absolute_error(got: numpy.ndarray, wanted: numpy.ndarray) -> float:
-    """The largest |got - wanted|; equal infinities differ by 0, NaN is infinitely far."""
+    """Return the largest |got - wanted|; equal infinities differ by 0, NaN is infinitely far."""
     return float(_difference(got.astype(numpy.float64), wanted).max(initial=0.0))
 
 
 def significance_error(got: numpy.ndarray, wanted: numpy.ndarray) -> float:
-    """The largest |got - wanted| / wanted, or of 1e-4 where less is wanted."""
+    """Return the largest |got - wanted| / wanted, or / 1e-4 if less is wanted."""
     error = _difference(got.astype(numpy.float64), wanted) / numpy.maximum(wanted, _LEAST_SIGNIFICANCE)
     return float(error.max(initial=0.0))
 
@@ -255,15 +258,15 @@ def _difference(got: numpy.ndarray, wanted: numpy.ndarray) -> numpy.ndarray:
 
 
 def _require(kernel: Kernel, tensors: Mapping[str, Any]) -> None:
-    """What planning does not miss."""
+    """Raise a TensorError for a missing tensor that planning does not need."""
     for name in ("q", *kernel._own, *kernel.extras):
         if name not in tensors:
             raise TensorError(f"{name}: expected among the tensors, got {', '.join(tensors) or 'none'}")
 
 
 def _described(dtype: str | None, array: numpy.ndarray) -> tuple:
-    """What the extension takes: dtype, shape and memory. `dtype`: what the description has, where the array may hold
-    its bits."""
+    """Return a tensor as the extension takes it: dtype, shape and memory. `dtype`: the description's, if the array may
+    hold its bits."""
     found = short_name(array.dtype)
     return dtype if dtype and is_dtype(found, dtype) else found, array.shape, array
 

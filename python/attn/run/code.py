@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Compiled code on a device: what it is, which tensors it takes, and which batches are its."""
+"""Compiled code on a device: what it is, the tensors that it takes, and the batches that fit it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LEVELS = ("problem", "online", "tile", "machine", "ptx", "cubin", "manifest")
 
 
 class Code:
-    """A Kernel, but for planning and running: what plans, reports and caches know of the kernel that they are of."""
+    """A Kernel without planning and running: the part that plans, reports and caches use."""
 
     def __init__(self, native: _attn.Kernel, *, request: Request, key: str, about: dict):
         self._native = native
@@ -31,15 +31,15 @@ class Code:
         self.text = request.text
         """The description as MLIR."""
         self._plain = request.text
-        """The same without what is asked for beside it, as the compiler reads it."""
+        """The description without the requests beside it, as the compiler reads it."""
         self.ends: tuple[int, ...] = ()
-        """Sizes of windows and sinks, in the order of the manifest's; empty: as they stand in the text."""
+        """Sizes of windows and sinks, in the manifest's order; empty: as in the text."""
         self.key = key
-        """Of the caches: the description, target and schedule with the compiler's identity, hashed."""
+        """The key in caches: a hash of the description, target and schedule with the compiler's identity."""
         self.about = about
-        """How it was compiled: seconds by stage, remarks."""
+        """Facts about its compilation: seconds by stage, remarks."""
         self.device = device_name(native.device)
-        """Where it runs: "host", "cuda:0"."""
+        """The device that it runs on: "host", "cuda:0"."""
         self._generation = devices.generation
         arguments = self.manifest["arguments"]
         self._tensors = tensors_of(self.manifest)
@@ -47,8 +47,9 @@ class Code:
         self._operands = [argument["name"] for argument in arguments if argument["role"] == "kv"]
         self.extras = tuple(a["name"] for a in arguments if a["role"] in ("sink", "tensor"))
         """Names of the tensors that a run takes beside q and the operands: sinks, biases."""
-        # A run looks at all that the description takes, and binds what kernels read. Where in a list (q, operands'
-        # tensors, extras, o, lse, ordinal_heads) the tensor of each binding stands, and those that nobody reads.
+        # A run checks all tensors of the description, and binds those that kernels read. `_order`: for each
+        # binding the index of its tensor in (q, operands' tensors, extras, o, lse, ordinal_heads). `_unread`:
+        # the tensors that no kernel reads.
         self._parts = {
             operand: [
                 name
@@ -57,7 +58,7 @@ class Code:
             ]
             for operand in self._operands
         }
-        """The tensors of each operand: keys, values, and their metadata where they are codes."""
+        """The tensors of each operand: keys, values, and their metadata if they are quantized."""
         self._own = [name for parts in self._parts.values() for name in parts]
         results = [result["name"] for result in self.manifest["results"]]
         last = [name for name in (*results, "ordinal_heads") if name in native.slots]
@@ -68,12 +69,12 @@ class Code:
         ]
         self._has_lse = "lse" in native.slots
         self._first = tuple(name for name in results if name.startswith("first_"))
-        """Results of the first operand alone, of a description with two attentions."""
+        """Results of the first operand alone, in a description with two attentions."""
         self._weighed = tuple(name for name in results if name.endswith(".significance"))
-        """Names of what says the significance of each operand's tokens."""
+        """Names of the results with the significance of each operand's tokens."""
         self._has_classes = "ordinal_heads" in native.slots
         self._takes_classes = any(argument["role"] == "classes" for argument in arguments)
-        # Where heads of all classes have lengths of their own, which head is in which class decides the plan.
+        # If heads of all classes have lengths of their own, the class of each head decides the plan.
         read = {operand["argument"] for operand in self.manifest["operands"]}
         self._plans_by_head = self._has_classes and any(
             argument.get("ragged") and "head_class" not in argument
@@ -96,7 +97,7 @@ class Code:
 
     @property
     def schedule(self) -> str:
-        """As chosen: mma or wgmma."""
+        """The schedule that was chosen: mma or wgmma."""
         return self.manifest["schedule"]
 
     @property
@@ -106,19 +107,20 @@ class Code:
 
     @cached_property
     def manifest(self) -> dict:
-        """All that planning and launching need to know of the code (attn_rt/artifact/Artifact.h)."""
+        """Everything that planning and launching need to know of the code (attn_rt/artifact/Artifact.h)."""
         return json.loads(self._native.manifest)
 
     @cached_property
     def _sees(self) -> tuple[Visibility, ...]:
-        """Which tokens of each operand rows see, as a form: the sizes are those of the code."""
+        """The visibility of each operand, with the sizes that the code was compiled with."""
         ends = self.manifest["ends"]
         return tuple(
             manifest_visibility(operand["visibility"], ends) for operand in self.manifest["operands"]
         )
 
     def emit(self, level: str) -> str | bytes:
-        """The code at a level: problem, online, tile, machine, ptx, cubin (bytes; needs ptxas) or manifest."""
+        """Return the code at a level: problem, online, tile, machine, ptx, cubin (bytes; needs ptxas) or manifest.
+        Raises CompileError."""
         if not isinstance(level, str) or level not in _LEVELS:
             raise expected(CompileError, "level", ", ".join(_LEVELS), level, nearest=closest(level, _LEVELS))
         request = self._request
@@ -155,7 +157,8 @@ class Code:
         return Prepared(native, sizes | {"rows": native.rows}, classes)
 
     def _of_operand(self, name: str, operand: object) -> Iterator[tuple[str, object]]:
-        """The tensors of a KV operand with their names: given in order, or by what they are called behind the point."""
+        """Yield the tensors of a KV operand with their names. They are given in order, or by the part of the name after
+        the dot. Raises TensorError."""
         parts = self._parts[name]
         if type(operand) is tuple and len(operand) == len(parts):
             return zip(parts, operand, strict=True)
@@ -180,7 +183,7 @@ class Code:
         raise TensorError(f"{name}: expected {legal}, got {found}")
 
     def _check_unread_classes(self, classes: Sequence[int]) -> None:
-        """Where all classes see alike, kernels do not ask which head is in which."""
+        """Check classes that no kernel reads, because all classes see alike."""
         if not self._takes_classes:
             raise TensorError("classes: the heads of this description have no classes")
         heads, found = self.manifest["kv_heads"], int32_array("classes", classes)
@@ -188,7 +191,7 @@ class Code:
             raise TensorError(f"classes: expected {heads}, one per KV head, got {list(found.shape)}")
 
     def _ordinal_heads(self, classes: tuple[int, ...]) -> View:
-        """The KV head of each of the plan's ordinals, on the device."""
+        """Return the KV head of each of the plan's ordinals, i32 [kv_heads], on the device."""
         if classes not in self._heads:
             try:
                 order = numpy.array(self._native.ordinal_heads(classes), dtype=numpy.int32)

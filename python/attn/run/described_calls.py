@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The description that the arguments of attend amount to."""
+"""Turns the arguments of attend into a description."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .arrange import Arrangement, arrange
 
 
 class Options(NamedTuple):
-    """What decides the description, but for the tensors' shapes."""
+    """The arguments that decide the description, beside the tensors' shapes."""
 
     causal: bool
     window: int | None
@@ -32,14 +32,14 @@ class Options(NamedTuple):
     layout: str
     return_lse: bool
     names: tuple[str, ...]
-    """Of the tensors beside q, k and v."""
+    """Names of the tensors beside q, k and v."""
     significance: str | None = None
     significance_rows: int | None = None
     allow_empty_rows: bool = False
 
 
 def as_bfloat16(signature: tuple) -> Strided:
-    """In attn's words; NumPy's uint16 is bfloat16 by its bits."""
+    """Return a signature in attn's words; NumPy's uint16 is read as the bits of bfloat16."""
     found = strided(signature)
     return found._replace(dtype="bf16") if signature[3] is None and found.dtype == "u16" else found
 
@@ -47,7 +47,7 @@ def as_bfloat16(signature: tuple) -> Strided:
 def describe_call(
     options: Options, views: list, tables: tuple, forest: Forest | None
 ) -> tuple[Arrangement, Spec]:
-    """What is attended, and where each tensor goes; all arguments are checked."""
+    """Check all arguments; return where each tensor goes, and the description. Raises TensorError or SpecError."""
     if options.layout not in ("bshd", "bhsd"):
         nearest = closest(options.layout, ("bshd", "bhsd"))
         raise expected(TensorError, "layout", "'bshd' or 'bhsd'", options.layout, nearest=nearest)
@@ -100,7 +100,7 @@ def _check_tables(options: Options, views: list, rows: int) -> None:
 
 
 def check_significance(q: Any, significance: object, rows: object, forest: object) -> None:
-    """TensorError where there is no significance to be had of attn.attend."""
+    """Raise a TensorError if attn.attend cannot give this significance."""
     if not isinstance(significance, str) or significance not in TOGETHER:
         nearest = closest(significance, TOGETHER)
         raise expected(TensorError, "significance", "max, mean or sum", significance, nearest=nearest)
@@ -152,8 +152,8 @@ def _score(options: Options) -> Score | None:
 
 
 def read_tensors(options: Options, views: list) -> tuple[tuple[str, tuple], ...]:
-    """Names and shapes of what a score function may read: an extent of as many as there are heads is compiled, all
-    others are sizes of the run."""
+    """Return names and shapes of the tensors that a score function may read. An extent equal to the number of heads is
+    compiled in; all others are sizes of the run."""
     q = views[0][1][1]
     for name, (_, signature) in zip(options.names, views[3:], strict=True):
         found = strided(signature)
@@ -163,7 +163,7 @@ def read_tensors(options: Options, views: list) -> tuple[tuple[str, tuple], ...]
             )
     by_token = (
         isinstance(options.layout, str) and options.layout == "bshd"
-    )  # what else it may be is refused later
+    )  # Another layout is refused later.
     heads = q[2 if len(q) == 4 and by_token else 1] if len(q) > 1 else 1
     shapes = {
         name: tuple(n if n == heads else f"{name}_{axis}" for axis, n in enumerate(signature[1]))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Plans that are made where they are read: by a kernel, of lengths and query starts in device memory."""
+"""Plans that are made on the device: a kernel makes them from lengths and query starts in device memory."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from .plan import Plan
 
 
 class DevicePlanner(Uncopied):
-    """Made by `Kernel.device_planner`, for all batches that are no larger than the one it was made with: as many rows and
-    sequences, block tables as wide, rows as they are spread over sequences for the most part (they choose the kernel),
-    an instance of each operand to a sequence and none shared. With fixed splits results have the bits that they have
-    under the host's plans. Launches depend on nothing but what is in memory: planning and runs may be captured together."""
+    """Makes plans on the device; `Kernel.device_planner` returns it.
+
+    It serves batches no larger than the one it was made with, in rows, sequences and width of block tables. Each
+    sequence has an instance of each operand, and none is shared. The way that the first batch's rows are spread over
+    sequences chooses the kernel. With fixed splits results have the same bits as with plans of the host. Launches
+    depend on memory only: planning and runs may be captured together."""
 
     _instead = "it owns memory of its device; make another with Kernel.device_planner, from the same batch"
 
@@ -32,7 +34,7 @@ class DevicePlanner(Uncopied):
         sizes = plan._native.tables
         shapes = plan._prepared.native.tables
         self.nbytes: int = sizes["plan"]
-        """Of the memory that a plan takes."""
+        """Bytes of a plan in device memory."""
         self._bindings = {
             name: Binding(
                 name, "i32", (-(-size // 4),) if name == "plan" else shapes[name][1], name == "plan"
@@ -42,7 +44,7 @@ class DevicePlanner(Uncopied):
 
     @property
     def tables(self) -> dict[str, tuple[int, ...]]:
-        """What plans are made of: the shapes of the int32 tensors, by name."""
+        """The shapes of the int32 tensors that plans are made of, by name."""
         return {name: tuple(each.dims) for name, each in self._bindings.items() if name != "plan"}  # type: ignore[misc]
 
     def plan(
@@ -53,12 +55,16 @@ class DevicePlanner(Uncopied):
         check: bool = False,
         stream: object = None,
     ) -> DevicePlan:
-        """Launches the kernel that makes the plan of a step. `tables`: int32 tensors on the device, by name; those that
-        are not given are the largest batch's. `out`: an int32 tensor of `nbytes` bytes, which holds the plan; without one
-        the planner's own memory does, until the next plan. Rows are the last tokens of their sequences; a sequence may
-        have none, and rows of no sequence are not written. Neither allocates nor waits. TensorError where a tensor is
-        another than planned for. Wrong contents make an empty plan: `DevicePlan.fault` says what is wrong. With `check`
-        the call waits for the device and raises PlanError where there is a fault; not while a stream is captured."""
+        """Launch the kernel that makes the plan of a step.
+
+        tables    int32 tensors on the device, by name; those that are left out are the largest batch's
+        out       an int32 tensor of `nbytes` bytes, which holds the plan. Without it the planner's own memory holds the plan,
+                  until the next plan
+        check     True: the call waits for the device, and raises PlanError for a fault; not while a stream is captured
+
+        Rows are the last tokens of their sequences; a sequence may have none, and rows of no sequence are not written.
+        Neither allocates nor waits. TensorError for a tensor of another form than planned for. Wrong contents make an
+        empty plan: `DevicePlan.fault` says what is wrong."""
         given = {} if tables is None else dict(tables)
         for name in given:
             if name not in self._bindings or name == "plan":
@@ -81,8 +87,8 @@ class DevicePlanner(Uncopied):
 
 
 class DevicePlan(Uncopied):
-    """A plan in device memory, which `Kernel.run` takes as any other. It keeps the tables that it was made of: runs read
-    the block tables, too."""
+    """A plan in device memory, which `Kernel.run` takes like any other. It keeps the tables that it was made of: runs
+    read the block tables, too."""
 
     _instead = "it owns memory of its device; make another with DevicePlanner.plan, from the same tables"
 
@@ -100,7 +106,7 @@ class DevicePlan(Uncopied):
             self._nbytes.append(size)
 
     def _bind(self) -> Plan:
-        """From now on runs of the planner's plan are of this one."""
+        """Let runs of the planner's plan use this one from now on."""
         plan = self.planner._plan
         try:
             plan._native.bind(self._addresses, self._nbytes)
@@ -110,8 +116,8 @@ class DevicePlan(Uncopied):
 
     @property
     def fault(self) -> str:
-        """What was wrong with the tables, and with which sequence; empty where nothing was. The plan is empty then: runs
-        write nothing. Waits for the device."""
+        """What was wrong with the tables, and with which sequence; "" if nothing was. With a fault the plan is empty:
+        runs write nothing. Waits for the device."""
         try:
             return self._bind()._native.fault(self.planner.kernel._stream(None))
         except _attn.Failure as failure:

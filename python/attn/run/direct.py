@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What attend does with tensors that have memory.
+"""attend on tensors that have memory.
 
-The description follows from the arguments, the kernel from the description, the plan from the shapes (calls.py). All of
-it is found again by the signatures of the tensors. Of PyTorch's tensors even that happens once: a call like one before is
-launched by the extension (launches.py).
+The description follows from the arguments, the kernel from the description, the plan from the shapes (calls.py). All
+three are kept by the signatures of the tensors. A later call with PyTorch's tensors of the same form skips even that:
+the extension launches it (launches.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .described_calls import Options, read_tensors
 from .launches import Asked, clock
 
 _MOST_CALLS = 64
-_MOST_PLANS = 8  # of one kernel on one stream; then the one that was used longest ago is planned anew
+_MOST_PLANS = 8  # Of one kernel on one stream; then the least recently used one is planned anew.
 _calls: dict[tuple, Call] = {}
 _guard = make_guard()
 
@@ -55,7 +55,8 @@ def attend_now(
     significance_rows: int | None = None,
     asked: Asked | None = None,
 ) -> Any:
-    """`attn.attend` on tensors with memory: its arguments in its order. `asked`: where a launch for calls like this one goes."""
+    """Compute `attn.attend` on tensors with memory; its arguments in its order. `asked`: receives a launch for later
+    calls of this form."""
     keep: list = []
     stream = _stream(q)
     views = [view_of("q", q, stream, keep), view_of("k", k, stream, keep), view_of("v", v, stream, keep)]
@@ -70,7 +71,8 @@ def attend_now(
         views += [view_of(f"tensors[{name!r}]", tensor, stream, keep) for name, tensor in tensors.items()]
     described = causal, window, sink, see, softcap, None, scale, layout, return_lse, names
     options = Options(*described, significance, significance_rows, allow_empty_rows)
-    if score is not None:  # by what it does: a lambda is a new function in every call
+    # Traced, to compare what the function does: a lambda is a new function in every call.
+    if score is not None:
         options = options._replace(score=trace(score, read_tensors(options, views)))
     tables = tuple(
         None if table is None else int32_array(name, table)
@@ -106,7 +108,7 @@ def attend_now(
 
 
 def _add(key: tuple, call: Call) -> Call:
-    """The call, or the one that another thread has added meanwhile."""
+    """Return the call, or an equal one that another thread has added meanwhile."""
     with _guard:
         call.used = next(clock)
         call = _calls.setdefault(key, call)
@@ -116,7 +118,7 @@ def _add(key: tuple, call: Call) -> Call:
 
 
 def _plan_of_another(kernel: Any, stream: int) -> Any:
-    """The plan of the call that was used longest ago, where a kernel has many; that call is forgotten."""
+    """Return the plan of the least recently used call if a kernel has many, and forget that call; else None."""
     with _guard:
         alike = [
             key
@@ -132,7 +134,7 @@ def _plan_of_another(kernel: Any, stream: int) -> Any:
 
 
 def _stream(q: Any) -> int:
-    """PyTorch's current stream on the GPU of q; 0 elsewhere."""
+    """Return PyTorch's current stream on the GPU of q; 0 elsewhere."""
     if not getattr(q, "is_cuda", False):
         return 0
     torch = sys.modules.get("torch")
@@ -140,7 +142,7 @@ def _stream(q: Any) -> int:
 
 
 def _wrong_kind(options: Options) -> SpecError:
-    """Of arguments one is an object that decides nothing: a tensor, a list."""
+    """Return the error for an argument that cannot decide a description: a tensor, a list."""
     legal = {
         "causal": "True or False",
         "window": "a number of tokens",

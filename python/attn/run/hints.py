@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What users of other libraries write, and what attend calls it."""
+"""Maps the names of other libraries' arguments to attend's."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _HINTS = {
 
 
 def refuse_options(given: Iterable[str], legal: Iterable[str]) -> None:
-    """SpecError for the first argument that attend does not have."""
+    """Raise a SpecError for the first argument that attend does not have."""
     for name in given:
         nearest = (closest(name, (*legal, *_HINTS)) or "").strip("'")
         hint = _HINTS.get(name) or _HINTS.get(nearest)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A compiled kernel on a device: plan a batch, run it, look inside.
 
-`run` is on the path of every layer of every step, so all it does is to find addresses and to compare
-signatures with those accepted before (memory/views.py). It allocates nothing where `out` is given, waits for
-nothing, and copies nothing where the batch's rows are in the user's order.
+`run` is on the path of every layer of every step, so it only finds addresses and compares signatures with those
+accepted before (memory/views.py). It allocates nothing if `out` is given, never waits, and copies nothing if the
+batch's rows are in the user's order.
 
-One class, whose signatures and docstrings are half of the file: users see what a kernel can do in one place.
+One class, whose signatures and docstrings are half of the file: users see everything that a kernel can do in one place.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ _DIMENSION = re.compile(r" for dimension (\d)")
 
 
 class Kernel(Code):
-    """Made by `attn.compile`. May be used from several threads."""
+    """A compiled attention on a device; `attn.compile` returns it. May be used from several threads."""
 
     def described_by(self, spec: object) -> Kernel:
-        """This kernel with the sizes of a description of the same form; itself, where there is nothing to change. The
-        code, and where the heads of layers are, is shared."""
+        """Return this kernel with the sizes of a description of the same form; the kernel itself if no size differs.
+        Both share the code, and the positions of layers' heads."""
         if not hasattr(spec, "ends"):
             return self
         text, (plain, _) = spec.mlir(), source_of(spec)
         if plain == self._plain:
-            self.text = text  # which says what is asked for, too
+            self.text = text  # The text includes the requests.
             return self
         return self._resized(text, plain, tuple(spec.ends(self.manifest["ends"])))
 
@@ -57,7 +57,7 @@ class Kernel(Code):
         twin = object.__new__(Kernel)
         twin.__dict__.update(self.__dict__)
         twin.text, twin._plain, twin.ends = text, plain, ends
-        for kept in ("_gradient_kernels", "_kept_plans"):  # which are of those sizes
+        for kept in ("_gradient_kernels", "_kept_plans"):  # These depend on the sizes.
             twin.__dict__.pop(kept, None)
         return twin
 
@@ -65,21 +65,23 @@ class Kernel(Code):
         return self
 
     def __deepcopy__(self, memo: object) -> Kernel:
-        """The kernel itself, which never changes."""
+        """Return the kernel itself, which never changes."""
         return self
 
     def report(
         self, *tensors: object, plan: Plan | None = None, repeat: int = 5, **named: object
     ) -> KernelReport:
-        """What the kernel needs of a GPU: registers, shared memory, spills (needs ptxas), tiles. With a plan also the
-        predicted time; with the tensors of a run as well the measured one, the least of `repeat` runs."""
+        """Return what the kernel needs of a GPU: registers, shared memory, spills (needs ptxas), tiles. With a plan
+        also the predicted time; with the tensors of a run also the measured one, the least of `repeat` runs, in
+        seconds."""
         if plan is None and tensors and isinstance(tensors[-1], Plan):
             *tensors, plan = tensors
         run = functools.partial(self.run, *tensors, plan, **named) if tensors else None
         return make_report(self, plan, run, repeat)
 
     def _backward(self, tables: tuple[str, ...], batch: Mapping[str, object]) -> Kernel | str:
-        """That of its gradients of such a batch, those of `tables` among them; or why there is none."""
+        """Return the kernel of its gradients for such a batch, including those of `tables`; or the reason that there is
+        none."""
         from .backward import ordered_by_default
 
         asks = Asks(backward=tables, ordered=ordered_by_default(self._sees, batch))
@@ -99,7 +101,7 @@ class Kernel(Code):
 
     @cached_property
     def _kept_plans(self) -> dict[tuple, Plan]:
-        """By what was planned, for runs that bring no plan (backward.py)."""
+        """Plans by their batches, for runs that bring no plan (backward.py)."""
         return {}
 
     # --- Planning --------------------------------------------------------------------------------------------
@@ -114,20 +116,20 @@ class Kernel(Code):
         limits: Mapping[str, int] | None = None,
         stream: object = None,
     ) -> Plan:
-        """Plans a batch and copies plan and tables to the device.
+        """Plan a batch, and copy plan and tables to the device.
 
-        batch        PagedCache.batch(...); or the tensors of the run by name ("q", "kv.k", "kv.lengths", …), of which
-                     tables are read and of data only dtype and shape (a tuple of these does, too)
-        strategy     flatten, by-query, by-node, by-node-chunk: how shared tokens are read; auto: flatten or by-query,
-                     whichever is predicted to be quicker
-        blocks       of the launch; 0: as many as fill the device
-        fixed_split  tokens: cut only at multiples of it, so that a row's bits do not depend on its neighbours, nor on the
-                     chunks that a prompt is read in. Where rows see windows or recent tokens a tile then holds the rows
-                     of one token: prompts read keys as often as they have tokens
-        limits       room for later batches: rows, groups, instances_per_row, shared_instances, shared_rows,
-                     tokens_per_row; and of their tables: instances of an operand, pages of an instance
+        batch        PagedCache.batch(...); or the tensors of the run by name ("q", "kv.k", "kv.lengths", …). Tables are read; of
+                     data only dtype and shape are read (a tuple of these is enough)
+        strategy     how shared tokens are read: flatten, by-query, by-node, by-node-chunk; auto: flatten or by-query, whichever
+                     is predicted to be quicker
+        blocks       blocks of the launch; 0: as many as fill the device
+        fixed_split  tokens: cut tasks only at multiples of it, so that a row's bits do not depend on its neighbours, nor on the
+                     chunks that a prompt is read in. With windows or recent tokens a tile then holds the rows of one token:
+                     prompts read keys as often as they have tokens
+        limits       headroom for later batches: rows, groups, instances_per_row, shared_instances, shared_rows,
+                     tokens_per_row; and in their tables: instances of an operand, pages of an instance
 
-        Errors: PlanError, which names the table, the index and what is legal.
+        Raises PlanError, which names the table, the index and the legal values.
         """
         self._check_alive()
         if not isinstance(strategy, str) or strategy not in (
@@ -167,8 +169,9 @@ class Kernel(Code):
     def device_planner(
         self, batch: object, *, tokens: int = 0, stream: object = None, **options: int
     ) -> DevicePlanner:
-        """What makes plans on the device, for kernels of Spec(device_plan=True): of batches no larger than `batch`, with
-        up to `tokens` tokens to an instance (0: what their tables have room for). `options`: of `plan`, as there."""
+        """Return a planner that makes plans on the device, for kernels of Spec(device_plan=True). `batch`: the largest
+        batch; `tokens`: the most tokens of an instance (0: as many as its tables have entries for). `options`: those of
+        `plan`."""
         return DevicePlanner(self.plan(batch, strategy="by-query", stream=stream, **options), tokens, stream)
 
     # --- Running ---------------------------------------------------------------------------------------------
@@ -235,30 +238,29 @@ class Kernel(Code):
         stream: object = None,
         **tensors: object,
     ) -> Any:
-        """Attention of one layer.
+        """Compute attention of one layer.
 
-        q           [rows, q_heads, head_dim] where the kernel runs, as it lies: features behind one another, rows and heads
-                    multiples of 16 bytes apart
-        operands    as they lie, of each KV operand (keys, values), shaped as it was planned, with the metadata of codes behind them
-                    (keys, values, k_meta, v_meta), or these tensors by name; or one PagedCache.layer(i)
+        q           [rows, q_heads, head_dim] on the kernel's device: features are contiguous, rows and heads multiples of 16 bytes
+                    apart
+        operands    of each KV operand (keys, values), with the shapes that were planned; if quantized (keys, values, k_meta,
+                    v_meta), or these tensors by name; or one PagedCache.layer(i)
         plan        the last positional argument, or by name
-        out, lse    where results go: [rows, q_heads, value_dim] of q's dtype, float32 [rows, q_heads]
-        return_lse  gives (out, lse) instead of out; lse is the natural logarithm, -inf where a row sees nothing
-        significance    where that goes, if the description asks for it, a tensor or, of several operands, a tuple of them; by
-                    default it is made here. It is the last of the results: float32, of each operand in the shape of its keys
-                    without features, zero where no row that counts sees a token
-        classes     of this layer's KV heads, where heads have classes; by default those of the plan
-        rows        "user": rows are in the order in which the batch named them; "batch": in the plan's own order
-                    (PagedCache.batch(...).user_row), which saves copying q and out where these differ
+        out, lse    tensors for the results: [rows, q_heads, value_dim] of q's dtype, float32 [rows, q_heads]
+        return_lse  returns (out, lse); lse is the natural logarithm of the softmax's denominator, -inf if a row sees nothing
+        significance    a tensor for the significance, if the description asks for it, or of several operands a tuple; by default
+                    it is made here. It is the last result: float32, in the shape of each operand's keys without features, zero
+                    for tokens that no row that counts sees
+        classes     of this layer's KV heads, if heads have classes; by default those of the plan
+        rows        "user": rows are in the batch's order of requests; "batch": in the plan's own order
+                    (PagedCache.batch(...).user_row), which saves copying q and out if the orders differ
         stream      a torch.cuda.Stream or a CUstream as int; by default PyTorch's current one
-        tensors     what else the description takes, by name: sinks, biases
+        tensors     other tensors of the description, by name: sinks, biases
 
-        Of a description with two attentions it gives (out, lse, first_out, first_lse).
-
-        Where autograd records, gradients pass through packed and dense operands; `out` and `lse` are then made here.
-        Neither waits nor, where `out` is given, allocates (the first run of a plan may). In a CUDA graph's capture the
-        plan has to be fixed (Plan.fix). Errors, before anything is launched: TensorError, also for results over what is
-        read; PlanError, also where the cache has given pages of the plan to others; DeviceError.
+        With two attentions in the description it returns (out, lse, first_out, first_lse). When autograd records,
+        gradients pass through packed and dense operands; `out` and `lse` are then made here. Neither waits nor, if
+        `out` is given, allocates (the first run of a plan may). In a CUDA graph's capture the plan has to be fixed
+        (Plan.fix). Raises before anything is launched: TensorError, also for results that overlap inputs; PlanError,
+        also if pages of the plan now belong to others; DeviceError.
         """
         if plan is None and operands:
             plan = operands[-1]
@@ -357,8 +359,8 @@ class Kernel(Code):
     def _given(
         self, q: Any, operands: tuple, plan: Plan, tensors: dict, out: Any, lse: Any, classes: Any
     ) -> tuple | None:
-        """All that a run is given, in the order of `_order`, with views for what is no tensor; None where operands are given
-        by name."""
+        """Return all arguments of a run, in the order of `_order`, with views instead of other than tensors; None if
+        operands are given by name."""
         given = [q]
         if len(operands) == 1 and (of_layer := getattr(operands[0], "_views", None)) is not None:
             given += of_layer(plan)
@@ -387,8 +389,9 @@ class Kernel(Code):
         nbytes: tuple[int, ...],
         strides: tuple | None,
     ) -> _attn.Launch | None:
-        """What `run` did with what it was given, in which None stands for results that it made."""
-        first = len(given) - self._has_classes - self._has_lse - 1  # of the results
+        """Return the launch that repeats `run` on arguments like `given`, in which None stands for a result that `run`
+        made."""
+        first = len(given) - self._has_classes - self._has_lse - 1  # The index of the first result.
         made, kept, place_of = [], [], list(range(len(given)))
         for i, (result, is_wanted) in enumerate(((out, True), (lse, return_lse))[: 1 + self._has_lse], first):
             if given[i] is None:
@@ -417,8 +420,8 @@ class Kernel(Code):
         stream: int = 0,
         strides: Sequence[Sequence[int] | None] | None = None,
     ) -> None:
-        """The bottom of `run`: an address and a number of bytes for each of `slots`, and strides in bytes for those whose
-        tensors do not lie densely. Whoever gives an address vouches for the memory behind it."""
+        """Launch with an address and a number of bytes for each of `slots`, and strides in bytes for tensors that are
+        not dense; `run` ends with this. The caller guarantees the memory at each address."""
         if type(plan) is DevicePlan and plan.planner.kernel is self:
             plan = plan._bind()
         if type(plan) is not Plan or plan.kernel is not self or self._generation != devices.generation:
@@ -429,7 +432,8 @@ class Kernel(Code):
             raise self._run_failed(failure) from None
 
     def _accept(self, plan: Plan, signatures: tuple) -> tuple[tuple[int, ...], tuple | None]:
-        """Bytes of each binding's tensor, in the order of `slots`, and strides where some do not lie densely; remembered."""
+        """Check signatures; return the bytes of each binding's tensor, in the order of `slots`, and strides if some are
+        not dense. The result is kept."""
         nbytes = tuple(
             check(binding, signatures[place], plan._sizes, self.device)
             for binding, place in zip(self._bindings, self._order, strict=True)
@@ -442,7 +446,7 @@ class Kernel(Code):
             for binding, place in zip(self._bindings, self._order, strict=True)
         )
         accepted = nbytes, lie if any(lie) else None
-        if not any(signature[5] for signature in signatures):  # gradients may be turned on between two calls
+        if not any(signature[5] for signature in signatures):  # Gradients may be turned on between two calls.
             plan._accepted[signatures] = accepted
         return accepted
 
@@ -460,7 +464,7 @@ class Kernel(Code):
     def _view_significance(
         self, given: object, plan: Plan, q: object, views: list, stream: int, keep: list
     ) -> tuple:
-        """Where the significance of each operand's tokens goes."""
+        """Append views of the tensors for each operand's significance; return the tensors."""
         names = self._weighed
         if not names:
             raise TensorError("significance: this description gives none; write Spec(significance='max')")
@@ -489,7 +493,7 @@ class Kernel(Code):
                 raise expected(TensorError, "argument", legal, name, nearest=nearest)
 
     def _run_reordered(self, q, operands, plan, out, lse, return_lse, named) -> object:
-        """Gathers the user's rows into the batch's order, and scatters the results back."""
+        """Run with the user's rows gathered into the batch's order, and scatter the results back."""
         results = {"o": out, "lse": lse}
         keep: list = []
         for binding in self._bindings:
@@ -513,7 +517,8 @@ class Kernel(Code):
         return results if len(results) > 1 else out
 
     def _refuse_overlaps(self, name, address, nbytes, q, operands, plan, keep) -> None:
-        """What a run in the batch's own order is refused for (PlannedBatch.cc)."""
+        """Raise a TensorError for results that overlap inputs, as a run in the batch's own order does
+        (PlannedBatch.cc)."""
         views = [view_of("q", q, 0, keep)]
         if len(operands) == 1 and (of_layer := getattr(operands[0], "_views", None)) is not None:
             views += of_layer(plan)
@@ -530,8 +535,8 @@ class Kernel(Code):
                 )
 
     def _run_failed(self, failure: _attn.Failure) -> Exception:
-        """What the runtime says of a plan, or of a tensor, which is `out` here where it says 'o'. It numbers dimensions, and
-        here they have names."""
+        """Return the runtime's error about a plan or a tensor in the user's words: `out` for 'o', axis names for their
+        numbers."""
         said = failed(failure, PlanError if failure.message.startswith("plan: ") else TensorError)
         text, binding = str(said), self._tensors.get(str(said).partition(":")[0])
         if (place := _DIMENSION.search(text)) and binding and (axes := binding.axes()):
@@ -539,7 +544,7 @@ class Kernel(Code):
         return type(said)(text.replace("'o': ", "out: ", 1) if text.startswith("'o': ") else text)
 
     def _refused(self, plan: object) -> Exception:
-        """Why a run cannot be."""
+        """Return the error of a plan that does not fit this kernel."""
         self._check_alive()
         if not isinstance(plan, Plan):
             return expected(PlanError, "plan", "an attn.Plan, as the last argument or plan=...", plan)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""From a description to a kernel: out of this process's memory, or loaded from what the compiler room has.
+"""Finds the kernel of a description: in this process's memory, or loaded from the compiler's caches.
 
-Kernels are kept by what `compile` was given: those that were used last.
+Kernels are kept by the arguments of `compile`, the most recently used ones.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from ..memory import devices
 from ..memory.devices import device_name, failed, get_device
 from .kernel import Kernel
 
-_USUAL_KERNELS = 256  # in memory: some 70 MB on the host device
-_MOST_KEYS = 64  # of one of them: sizes of windows, ways to say the same
+_USUAL_KERNELS = 256  # In memory; some 70 MB on the host device.
+_MOST_KEYS = 64  # Of one kernel: sizes of windows, and other descriptions of the same.
 
 
 class Kept:
-    """Code that is in memory for `compile`, and under which keys: what it was given (with sizes of windows and sinks,
-    so that each is a Kernel of its own), and the request and device."""
+    """Code that is kept in memory for `compile`, and its keys: arguments (those with other sizes of windows and sinks
+    give a Kernel of their own), and request and device."""
 
     __slots__ = ("keys", "used")
 
@@ -56,23 +56,24 @@ def compile(
     entry: str = "",
     checked: bool = False,
 ) -> Kernel:
-    """A kernel, ready to plan and run.
+    """Compile a description into a kernel, ready to plan and run.
 
     spec      an attn.Spec, or MLIR text as in examples/*.mlir
     target    sm_80, sm_86, sm_89, sm_90a, sm_100a or sm_120a; by default the device's own (sm_90a on the host device)
     schedule  auto, mma or wgmma
-    device    None (a GPU where there is one, else the host device), "host", "cuda", "cuda:1", a torch.device
-    entry     the function, where the text has several
+    device    None (a GPU if there is one, else the host device), "host", "cuda", "cuda:1", a torch.device
+    entry     the function, if the text has several
     checked   host device: instrumented for its detectors, which find races and stray accesses; slower
 
-    The same arguments give the same object, as long as it is kept (limit_kernels). Any thread may call it; while one compiles, others that ask for the same
-    wait. Errors: CompileError (the compiler's words), DeviceError, CacheMiss where compiling is forbidden.
+    Equal arguments return the same object, as long as it is kept (limit_kernels). Any thread may call it; while one
+    compiles, others that ask for the same kernel wait. Raises CompileError (the compiler's words), DeviceError, and
+    CacheMiss if compiling is forbidden.
     """
     return _compiled(spec, None, target, schedule, device, entry, checked)
 
 
 def compile_asked(spec: object, asks: Asks, device: object) -> Kernel:
-    """As `compile`; `asks` in place of what the description asks for."""
+    """Compile as `compile` does, with `asks` instead of the description's requests."""
     return _compiled(spec, asks, None, "auto", device, "", False)
 
 
@@ -103,7 +104,8 @@ def _compiled(
         asks=asks,
     )
     try:
-        if place is not get_device(device_name(place)):  # a device of the caller's own: it is theirs to keep
+        # The caller's own device object, which the caller keeps.
+        if place is not get_device(device_name(place)):
             return _load(request, place).described_by(spec)
         loaded = request, device_name(place)
         with _flights.hold(loaded):
@@ -124,8 +126,8 @@ _CARET = re.compile(r" *\^~*")
 
 
 def _without_places(message: str) -> str:
-    """The compiler's words without the places in a text that the user has not written: `spec:6:14: error: ` in front of
-    a message, and behind it the line and a caret."""
+    """Remove positions in a text that the user has not written from the compiler's message: `spec:6:14: error: ` before
+    it, and the line and a caret after it."""
     lines, said = message.splitlines(), []
     while lines:
         line = lines.pop(0)
@@ -138,7 +140,7 @@ def _without_places(message: str) -> str:
 
 
 def _reduced(kernel: Kernel) -> tuple:
-    """What pickle keeps of a kernel: what it was compiled from, and where it runs."""
+    """Return what pickle keeps of a kernel: what it was compiled from, and its device."""
     if kernel._generation == devices.generation and kernel._native.device is not get_device(kernel.device):
         raise TypeError(
             f"kernel: {kernel.entry} runs on a device object of the caller's own, which cannot be pickled; pickle "
@@ -151,8 +153,8 @@ copyreg.pickle(Kernel, _reduced)
 
 
 def restore(request: tuple, device: str, text: str, plain: str, ends: tuple[int, ...]) -> Kernel:
-    """A kernel that was pickled: out of this process's memory or a cache, or compiled again. `text`, `plain` (the text
-    without what is asked for) and `ends` are its description's. Errors: as of `compile`."""
+    """Return a kernel that was pickled: from this process's memory or a cache, or compiled again. `text`, `plain` (the
+    text without requests) and `ends` are its description's. Raises the errors of `compile`."""
     loaded = Request(*request), device
     with _flights.hold(loaded):
         kernel, kept = _kernels.get(loaded) or (_load(loaded[0], get_device(device)), Kept())
@@ -166,14 +168,14 @@ def restore(request: tuple, device: str, text: str, plain: str, ends: tuple[int,
 
 
 def load(path: str | os.PathLike, *, entry: str = "", device: object = None) -> Kernel:
-    """A kernel out of a file of artifacts, as attn-opt --emit=artifact makes them; nothing is compiled.
+    """Load a kernel from a file of artifacts, as attn-opt --emit=artifact makes them; nothing is compiled.
 
-    path    the file. It is code: load only what you would execute
-    entry   the function, where the file has several
+    path    the file. It is code: load only files that you would execute
+    entry   the function, if the file has several
     device  as for `compile`
 
-    Errors: CompileError where the file is damaged, of another version, or has no such function or no code for the
-    device; OSError where it cannot be read.
+    Raises CompileError if the file is damaged, of another version, or lacks the function or code for the device;
+    OSError if it cannot be read.
     """
     place = get_device(device)
     if not isinstance(entry, str):
@@ -190,7 +192,8 @@ def load(path: str | os.PathLike, *, entry: str = "", device: object = None) -> 
 
 
 def _keep(key: tuple, kernel: Kernel, kept: Kept) -> Kernel:
-    """The kernel, or the one that another thread has put there meanwhile; at the cost of those used longest ago."""
+    """Keep the kernel, and drop the least recently used ones. Returns it, or the one that another thread has kept
+    meanwhile."""
     with _guard:
         kernel, kept = _kernels.setdefault(key, (kernel, kept))
         kept.used = next(_clock)
@@ -198,7 +201,7 @@ def _keep(key: tuple, kernel: Kernel, kept: Kept) -> Kernel:
         if len(kept.keys) == 1:
             _forget_some()
         elif len(kept.keys) > _MOST_KEYS:
-            _, oldest, *_ = kept.keys  # the first is the request
+            _, oldest, *_ = kept.keys  # The first key is the request.
             del kept.keys[oldest]
             _kernels.pop(oldest, None)
     return kernel
@@ -217,23 +220,23 @@ def _load(request: Request, device: _attn.Device) -> Kernel:
 
 
 def clear_kernels() -> None:
-    """Forgets this process's kernels; those that are in use live on. What is on disk stays."""
+    """Forget this process's kernels; those in use live on. Files on disk stay."""
     with _guard:
         _kernels.clear()
 
 
 def kernels_in_memory() -> int:
-    """How many compiled kernels are kept; descriptions that differ in sizes of windows and sinks alone share one."""
+    """Return how many compiled kernels are kept; descriptions that differ only in sizes of windows and sinks share one."""
     with _guard:
         return len({id(kept) for _, kept in _kernels.values()})
 
 
 def limit_kernels(most: int) -> None:
-    """Keeps at most so many compiled kernels in this process's memory, those that were used last. ATTN_KERNELS in the
-    environment says so from the start; 256 where nothing does.
+    """Keep at most so many compiled kernels in this process's memory, the most recently used ones. The environment
+    variable ATTN_KERNELS sets the initial limit; by default 256.
 
-    A kernel that is forgotten lives on for whoever holds it, or a plan of it, and comes from disk where it is asked for
-    again. Errors: SpecError.
+    A forgotten kernel lives on while the caller holds it, or a plan of it; a new request loads it from disk. Raises
+    SpecError.
     """
     global _most
     most = checks.integer("most", most, 1, 2**31 - 1)
@@ -255,7 +258,7 @@ _most = _limit_of_environment()
 
 
 def _after_fork() -> None:
-    """Kernels hold the devices of the parent: a child gets its own, from disk."""
+    """Forget the parent's kernels, which hold its devices: a child loads its own from disk."""
     _left_behind.append(dict(_kernels))
     _kernels.clear()
 

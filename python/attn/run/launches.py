@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Launches that were prepared: what a call like one before does in place of all that its first one did.
+"""Prepared launches: a call of a known form launches at once, and skips the work of the first such call.
 
-The extension finds them (python/src/Launches.cpp) by how tensors of PyTorch lie and by options. What is here adds them,
-behind a call that went the long way. Of a PyTorch without `__dlpack_c_exchange_api__` nothing
-is added, and every call goes that way.
+The extension finds them (python/src/Launches.cpp) by the memory layout of PyTorch's tensors and by options. This module
+adds them after a call that did all the work. With a PyTorch without `__dlpack_c_exchange_api__` nothing is added, and
+every call does all the work.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from ..describe.forest import Forest
 from ..describe.visibility import Visibility
 
 clock = itertools.count()
-"""Numbers the uses of plans: those that were used longest ago make room first."""
+"""Numbers the uses of plans: the least recently used ones are dropped first."""
 
 
 class Asked(NamedTuple):
-    """What a launch is found by, and among which."""
+    """The key of a launch, and the launches that it belongs to."""
 
     launches: _attn.Launches
     tensors: tuple
     options: tuple
 
     def add(self, make: Callable[[], Any]) -> None:
-        """Adds what `make` gives: a Launch, who is called with the tensors in place of one, or None."""
+        """Add the result of `make`: a Launch, a function that is called with the tensors instead, or None."""
         if _are_read(self.tensors[0]):
             self.launches.add(self.tensors, self.options, make)
 
 
 def may_keep(tensor: Any) -> bool:
-    """Whether tensors that are made now beside this one may be read by later launches. Not while a graph is captured, whose
-    memory holds nothing until it is replayed."""
+    """Whether later launches may read tensors that are made now on this tensor's device. Not while a graph is captured:
+    its memory holds nothing until it is replayed."""
     return not (tensor.is_cuda and sys.modules["torch"].cuda.is_current_stream_capturing())
 
 
@@ -56,8 +56,9 @@ def _are_read(tensor: Any) -> bool:
 
 
 def form_of(tensor: Any) -> Any | None:
-    """A tensor of hardly any memory, of which torch.empty_like makes one that lies as this one does; None where that is not
-    so. Dimensions lie in its order, one element over the other; PyTorch keeps the order and no more."""
+    """Return a tensor of hardly any memory, from which torch.empty_like makes one with the strides of `tensor`; None if
+    it cannot. Its elements overlap, and its dimensions have the same order in memory; PyTorch keeps the order and no
+    more."""
     torch = sys.modules["torch"]
     shape, strides = tensor.shape, tensor.stride()
     order = sorted(range(len(shape)), key=lambda axis: (strides[axis], shape[axis]))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A plan: one batch's work, cut into equal shares, with all device memory that this needs."""
+"""A plan: one batch's work, cut into equal shares, with all device memory that it needs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ _living: weakref.WeakValueDictionary[int, Plan] = weakref.WeakValueDictionary()
 
 
 class Plan(Uncopied):
-    """Made by `Kernel.plan`. One plan serves every layer: what differs between layers is only where keys and values
-    lie. A decoding step later, `update` it instead of making another."""
+    """One batch's work on a device; `Kernel.plan` returns it.
+
+    One plan serves every layer: layers differ only in the addresses of keys and values. For the next decoding step
+    `update` the plan instead of making another."""
 
     _instead = "it owns memory of its device; make another with Kernel.plan, from the same batch"
 
@@ -39,7 +41,7 @@ class Plan(Uncopied):
         self.used = 0
         self._spare: dict[tuple, object] = {}
         self._launches = _attn.Launches()
-        """Runs of it (Kernel.run)."""
+        """Launches of its runs (Kernel.run)."""
         self._sizes: dict[str, int] | None = None
         self._classes: tuple[int, ...] = ()
         self._settle(batch, prepared)
@@ -53,7 +55,7 @@ class Plan(Uncopied):
         self._sizes, self._classes = prepared.sizes, prepared.classes
         self._accepted: dict[
             tuple, tuple
-        ] = {}  # bytes and strides of each binding, by the tensors' signatures
+        ] = {}  # Bytes and strides of each binding, by the tensors' signatures.
         self._launches.clear()
         self._class_views: dict[tuple[int, ...], View] = {}
         self._shapes = {
@@ -64,7 +66,7 @@ class Plan(Uncopied):
 
     @property
     def rows(self) -> int:
-        """Query rows of the batch, all sequences together."""
+        """The number of query rows of the batch, over all sequences."""
         return self._native.rows
 
     @property
@@ -73,10 +75,10 @@ class Plan(Uncopied):
         return self._native.slots
 
     def update(self, batch: object = None, *, stream: object = None) -> bool:
-        """The next step: of the batch that the plan was made from, after its own `update`, or of another one. True
-        where tasks were kept and only read on; their order, and so the bits of results, then stay. Costs no memory
-        where the batch is no larger. PlanError where the batch is not of this kernel's description, or what was fixed
-        has no room for it; the plan then stays the one it was, and so does what a graph replays."""
+        """Plan the next step: of the plan's batch, after the batch's own `update`, or of another batch. True if tasks
+        were kept and only read further tokens; their order, and so the bits of results, then stay. Allocates nothing if
+        the batch is no larger. PlanError if the batch is not of this kernel's description, or does not fit a fixed
+        plan; the plan, and what a graph replays, is then unchanged."""
         batch = self.batch if batch is None else batch
         prepared = self.kernel._prepare(batch)
         try:
@@ -88,8 +90,8 @@ class Plan(Uncopied):
         return extended
 
     def _grow(self, tokens: int, apart: int, stream: int) -> None:
-        """Of a batch of tensors with one packed operand: each instance has `tokens` more, of all `apart` that it has room
-        for, and each row stands so many further behind. The plan is then of no batch in Python, until it gets one."""
+        """Grow a batch of tensors with one packed operand: each instance has `tokens` more, instances are `apart`
+        tokens apart, and positions of rows move by as many. The plan then has no batch in Python, until it gets one."""
         try:
             self._native.grow(tokens, apart, stream)
         except _attn.Failure as failure:
@@ -99,28 +101,28 @@ class Plan(Uncopied):
         self._launches.clear()
 
     def fix(self) -> None:
-        """From now on launches depend on the contents of buffers only, as CUDA graphs need it: runs may be captured, and
-        updates that do not fit are refused, by the name of the limit. Give `limits` to Kernel.plan for the largest batch
-        to come, `pages` of the longest sequence among them."""
+        """Make launches depend only on the contents of buffers from now on, as CUDA graphs need it: runs may be
+        captured, and an update that does not fit is refused by the name of the limit. Give Kernel.plan `limits` of the
+        largest batch to come, including `pages` of the longest sequence."""
         try:
             self._native.fix()
         except _attn.Failure as failure:
             raise failed(failure, PlanError) from None
 
     def explain(self) -> str:
-        """A page of text: tasks, bytes, FLOPs, balance, and the roofline's time on an H200."""
+        """Return a page of text: tasks, bytes, FLOPs, balance, and the roofline's time on an H200."""
         return self._native.explain()
 
     def svg(self) -> str:
-        """A picture: which rows see what, and what every block does."""
+        """Return a picture as SVG text: the tokens that rows see, and the work of every block."""
         return self._native.svg()
 
     def _repr_svg_(self) -> str:
-        """What a notebook shows of a plan."""
+        """Return the picture that a notebook shows."""
         return self.svg()
 
     def draw(self, path: str | os.PathLike) -> Path:
-        """Writes the picture as an SVG file."""
+        """Write the picture to an SVG file; returns its path. PlanError for another suffix."""
         path = Path(path)
         if path.suffix != ".svg":
             raise PlanError(
@@ -133,18 +135,18 @@ class Plan(Uncopied):
     @property
     def stats(self) -> dict[str, float | int]:
         """Bytes (kv_bytes, q_bytes, partial_bytes, metadata_bytes, output_bytes), tasks, cuts, blocks, used_blocks,
-        balance (largest share over the mean), flops, seconds (predicted for an H200), extended (updates since the
-        plan was made anew)."""
+        balance (largest share over the mean), flops, seconds (predicted for an H200), extended (updates since the plan
+        was made anew)."""
         return self._native.stats()
 
     # --- For Kernel.run --------------------------------------------------------------------------------------
 
     def _empty(self, name: str, like: object) -> object:
-        """Memory for a result, of the library and on the device that q is of."""
+        """Return memory for a result, of q's library and on q's device."""
         return empty(like, self._shapes[name], self.kernel._tensors[name].dtype)
 
     def _spare_lse(self, like: object) -> object:
-        """Where the kernel may write what nobody asked for."""
+        """Return memory for an LSE that the caller does not want."""
         key = type(like), getattr(like, "device", None), self._shapes["lse"]
         spare = self._spare.get(key)
         if spare is None:
@@ -152,7 +154,7 @@ class Plan(Uncopied):
         return spare
 
     def _view_classes(self, classes: Sequence[int] | None) -> View:
-        """The heads in the plan's order, for a layer; made once for each that is different."""
+        """Return the heads in the plan's order, for a layer; made once for each assignment of classes."""
         if classes is None:
             classes = self._classes
         elif type(classes) is not tuple:
@@ -179,7 +181,7 @@ class Plan(Uncopied):
 
 
 def living_plan(handle: int) -> Plan:
-    """The plan of a handle. PlanError where it is gone."""
+    """Return the plan of a handle. PlanError if it no longer exists."""
     try:
         return _living[handle]
     except KeyError:

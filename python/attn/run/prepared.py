@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A batch that was checked and handed to the extension, what plans are made from; and its rows in two orders.
+"""A batch that was checked and handed to the extension, from which plans are made; and its two orders of rows.
 
-Rows of trees are numbered depth first, so that those that see a node are one range. Where that is not
-the order in which the user named them, queries are gathered into it and results scattered back.
+Rows of trees are numbered depth first, so that the rows that see a node are one range. If the user named them in
+another order, queries are gathered into the batch's order and results scattered back.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..errors import TensorError, given
 
 
 class RowOrder:
-    """The two maps of a batch: `user_row` the user's row of each row, `batch_row` the way back; int32 [rows]."""
+    """The two maps of a batch, int32 [rows]: `user_row` gives the user's row of each row, `batch_row` is the inverse."""
 
     def __init__(self, user_row: numpy.ndarray, batch_row: numpy.ndarray):
         self.user_row = user_row
@@ -26,18 +26,18 @@ class RowOrder:
 
     @staticmethod
     def of(user_row: bytes, batch_row: bytes) -> RowOrder | None:
-        """None where both orders are the same."""
+        """Return None if both orders are the same."""
         rows = numpy.frombuffer(user_row, dtype=numpy.int32)
         if numpy.array_equal(rows, numpy.arange(len(rows))):
             return None
         return RowOrder(rows, numpy.frombuffer(batch_row, dtype=numpy.int32))
 
     def gather(self, tensor: object) -> object:
-        """The user's rows in the batch's order: a new tensor."""
+        """Return the user's rows in the batch's order, as a new tensor."""
         return self._take("gather", tensor, None)
 
     def scatter(self, tensor: object, out: object = None) -> object:
-        """The batch's rows in the user's order: a new tensor, or `out`."""
+        """Return the batch's rows in the user's order, as a new tensor or in `out`."""
         return self._take("scatter", tensor, out)
 
     def _take(self, which: str, tensor: object, out: object) -> object:
@@ -65,8 +65,8 @@ class RowOrder:
 
 
 class Prepared(NamedTuple):
-    """A batch as the extension has it; the sizes that tensors of a run must have; the classes of heads; and the order
-    of rows where that is not the user's."""
+    """A batch in the extension, the sizes that tensors of a run must have, the classes of heads, and the order of rows
+    if it is not the user's."""
 
     native: _attn.Batch
     sizes: dict[str, int]

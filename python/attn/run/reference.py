@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The float64 reference on tensors of PyTorch: what an attention gives, and its gradients.
+"""The float64 reference on tensors of PyTorch: the results of an attention, and its gradients.
 
 It reads the same description and the same tables as kernels do, and walks every pair of a row and a token that it sees.
-So it takes any sizes, and time with each pair: it is what gradients are compared with, and where they come from if no
-kernel makes them.
+It takes any sizes, and its time grows with the pairs. Tests compare kernels with it, and it computes gradients that no
+kernel computes.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 @dataclass(frozen=True)
 class Problem:
-    """A description as text, the tables of a batch, and what is asked for beside the text."""
+    """A description as text, the tables of a batch, and the requests beside the text."""
 
     text: str
     tables: Mapping[str, numpy.ndarray]
     asks: Asks = Asks()
 
     def results(self, data: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
-        """out [rows, q_heads, value_dim], lse [rows, q_heads] and the significance of each operand's tokens, where
-        it is asked for, float64. `data` by the text's names: q, kv.k, ..."""
+        """Compute out [rows, q_heads, value_dim], lse [rows, q_heads] and, if requested, the significance of each
+        operand's tokens; float64. `data` by the text's names: q, kv.k, ..."""
         found = self._evaluate(functools.partial(_attn.reference, asks=self.asks), data)
         weighed = (name.rpartition(".")[0] for name in data if name.endswith(".k"))
         names = ("o", "lse", *(f"{operand}.significance" for operand in weighed))
@@ -45,7 +45,7 @@ class Problem:
     def gradients(
         self, data: Mapping[str, Tensor], d_out: Tensor | None, d_lse: Tensor | None
     ) -> dict[str, Tensor]:
-        """Of sum(out * d_out) + sum(lse * d_lse) by each of `data`, under its name; float64."""
+        """Compute the gradients of sum(out * d_out) + sum(lse * d_lse) by each of `data`, under its name; float64."""
         rows, heads, value_dim = len(data["q"]), data["q"].shape[1], self._value_dim(data)
         given = {"do": torch.zeros(rows, heads, value_dim) if d_out is None else d_out}
         if d_lse is not None:
@@ -67,13 +67,13 @@ class Problem:
 
 
 def gradient_of(name: str) -> str:
-    """ "kv.dk" of "kv.k"."""
+    """Return the gradient's name: "kv.dk" for "kv.k"."""
     operand, point, part = name.rpartition(".")
     return f"{operand}{point}d{part}"
 
 
 def _described(name: str, tensor: Tensor) -> tuple:
-    """What the extension takes: dtype, shape and memory. No float is rounded: those of 32 bits become 64."""
+    """Return a tensor as the extension takes it: dtype, shape and memory. No float is rounded: 32 bits become 64."""
     if tensor.dtype not in FLOATS:
         raise TensorError(f"{name}: expected floats of 16, 32 or 64 bits, got {tensor.dtype}")
     short = {torch.bfloat16: "bf16", torch.float16: "f16"}.get(tensor.dtype, "f64")
@@ -86,7 +86,7 @@ def _tensor(dtype: str, shape: tuple[int, ...], data: bytes) -> Tensor:
 
 
 def check_cpu(**tensors: Tensor | None) -> None:
-    """TensorError for what lies where the reference does not reach."""
+    """Raise a TensorError for a tensor that is not on the CPU."""
     for name, tensor in tensors.items():
         if tensor is not None and tensor.device.type != "cpu":
             raise TensorError(
@@ -95,5 +95,5 @@ def check_cpu(**tensors: Tensor | None) -> None:
 
 
 def rounded(values: Tensor, like: Tensor) -> Tensor:
-    """A gradient in the shape and dtype of what it is of."""
+    """Return a gradient in the shape and dtype of its tensor."""
     return values.reshape(like.shape).to(like.dtype)

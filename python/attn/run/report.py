@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a kernel needs of a GPU, and how long it takes."""
+"""Reports what a kernel needs of a GPU, and how long it takes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .plan import Plan
 
 @dataclass(frozen=True)
 class FunctionReport:
-    """One of a kernel's functions. None: ptxas was not there to say. Bytes are per block, registers per thread."""
+    """One of a kernel's functions. None: there was no ptxas. Bytes are per block, registers per thread."""
 
     name: str
     role: str
@@ -30,7 +30,7 @@ class FunctionReport:
 
 @dataclass(frozen=True)
 class KernelReport:
-    """Made by Kernel.report; printed as a table."""
+    """What a kernel needs; Kernel.report returns it. Prints as a table."""
 
     entry: str
     target: str
@@ -40,9 +40,9 @@ class KernelReport:
     compile_seconds: dict[str, float] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     predicted_seconds: float | None = None
-    """Of the plan, on an H200."""
+    """The plan's predicted time on an H200."""
     measured_seconds: float | None = None
-    """Of a run on the device where the kernel is, launch and wait included."""
+    """The time of a run on the kernel's device, including launch and wait."""
 
     def __str__(self) -> str:
         lines = [f"{self.entry} for {self.target}, schedule {self.schedule}, on {self.device}"]
@@ -97,7 +97,8 @@ def make_report(
 
 
 def _ptxas_output(kernel: Code) -> str:
-    """Kept from compiling; of a kernel for the host device the assembler is asked now. "" without one."""
+    """Return the output of ptxas, kept from compiling; for a kernel of the host device the assembler runs now. ""
+    without one."""
     if said := kernel.about.get("ptxas"):
         return said
     request = kernel._request
@@ -117,7 +118,7 @@ def _ptxas_output(kernel: Code) -> str:
 
 
 def parse_ptxas(text: str) -> dict[str, dict[str, int]]:
-    """Registers, spills and stack by function, from what ptxas -v says."""
+    """Return registers, spills and stack by function, from the output of ptxas -v."""
     found: dict[str, dict[str, int]] = {}
     name = None
     for line in text.splitlines():
@@ -137,7 +138,7 @@ def parse_ptxas(text: str) -> dict[str, dict[str, int]]:
 
 def _measure(kernel: Code, run: Callable[[], object], repeat: int) -> float:
     device, least = kernel._native.device, float("inf")
-    for _ in range(max(1, repeat) + 1):  # the first one warms up
+    for _ in range(max(1, repeat) + 1):  # The first run warms up.
         device.synchronize()
         begin = time.perf_counter()
         run()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The numbers of random tensors, and what lies where a kernel has no business reading: NaN."""
+"""Makes the numbers of random tensors, with NaN where a kernel must not read."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ..memory.formats import Description
 def normal_numbers(
     random: numpy.random.Generator, shape: tuple[int, ...], places: list | None = None
 ) -> numpy.ndarray:
-    """Standard normal numbers, f32; with `places` (over the dimensions before the last two, one list for all heads or
-    one for each) only there, else NaN."""
+    """Draw standard normal numbers, f32. With `places` (indices over the dimensions before the last two, one list for
+    all heads or one for each) only there, else NaN."""
     if places is None:
         return random.standard_normal(shape, numpy.float32)
     values = numpy.full((int(numpy.prod(shape[:-2])), *shape[-2:]), numpy.nan, numpy.float32)
@@ -26,9 +26,9 @@ def normal_numbers(
 def coded_numbers(
     random: numpy.random.Generator, found: Description, numbers: numpy.ndarray, amplitude: float = 1.0
 ) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray | None]:
-    """Codes and metadata of numbers [..., heads, dim], those of lines [..., heads, ...], and the tensor's scale beside
-    lines; where numbers are NaN, whatever can be NaN is, too. Scales that are given differ from head to head, so that
-    whoever takes another one's is found out."""
+    """Quantize numbers [..., heads, dim]; return quantized values and metadata of lines [..., heads, ...], and the
+    tensor's scale or None. Where numbers are NaN, the results are NaN if they can be. Given scales differ from head to
+    head, so that a kernel that reads another head's scale is found out."""
     absent, scales = numpy.isnan(numbers[..., 0]), None
     if found.key.has_tensor_scale:
         scale = numpy.full(1, 0.02 * amplitude * random.uniform(0.5, 2), numpy.float32)
@@ -39,8 +39,8 @@ def coded_numbers(
         count = numbers.shape[-2] if found.key.per == "head" else 1
         scales = (0.02 * amplitude * random.uniform(0.5, 2, count)).astype(numpy.float32)
     codes, meta = quantize_rows(found, numbers, scales)
-    codes[absent] = 0x7F  # a NaN of both floats of 8 bits
+    codes[absent] = 0x7F  # A NaN in both 8-bit floats.
     if scales is not None:
         return codes, meta, None
-    meta[absent] = numpy.nan if meta.dtype.kind == "f" else 0xFF  # a NaN of scales of blocks
+    meta[absent] = numpy.nan if meta.dtype.kind == "f" else 0xFF  # A NaN in scales of blocks.
     return codes, meta, None

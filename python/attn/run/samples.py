@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Tensors for a description: what `attn.check` computes on where it is given none.
+"""Random tensors for a description: `attn.check` computes on them by default.
 
-As attn-run's (lib/Tools/run/inputs/Inputs.h) they are made to find mistakes, not to flatter: pages are scattered over the pool
-and shuffled, and everything that a kernel has no business reading (unlisted pages, tails of listed ones, gaps) holds
-NaN, unused entries of a block table an index far out of range.
+Like attn-run's (lib/Tools/run/inputs/Inputs.h) they are made to find mistakes: pages are scattered over the pool and
+shuffled. Everything that a kernel must not read (unlisted pages, tails of listed ones, gaps) holds NaN, and unused
+entries of a block table an index far out of range.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..memory.tensors import bfloat16_bits
 from .sample_numbers import coded_numbers, normal_numbers
 
 NO_PAGE = 2**31 - 1
-_USABLE = 8.0  # a score's standard deviation, at most, where amplitudes are drawn
+_USABLE = 8.0  # The most that a score's standard deviation may be when amplitudes are drawn.
 _AMPLITUDES = (1e-30, 1e30)
 
 
@@ -36,19 +36,20 @@ Amplitude = float | tuple[float, float]
 def sample(
     spec: Spec, *, seed: int = 0, amplitude: Amplitude = 1.0, **dims: int | Sequence[int]
 ) -> dict[str, Any]:
-    """Random tensors by the names of the operand model: q, q_start, q_pos, <operand>.k, ..., classes, sink_logits.
+    """Make random tensors for a description, by name: q, q_start, q_pos, <operand>.k, ..., classes, sink_logits.
 
-    batch    sequences; 4
-    q_len    query rows of each sequence, its last ones; 1
-    kv_len   tokens of each instance, where heads are ragged of each KV head of it; 512. And every name in the `dims` of an operand or a tensor
-    NAME     of a head class: how many KV heads are in it; by default heads take turns
-    amplitude    of the normal numbers in queries, keys and values; (low, high) to draw one for each tensor, as likely
-             in each power of ten. That of queries is then as much less as keeps scores within a few units
+    batch    the number of sequences; default 4
+    q_len    query rows of each sequence, its last ones; default 1
+    kv_len   tokens of each instance, or if heads are ragged of each of its KV heads; default 512. Any other name in the
+             `dims` of an operand or a tensor works alike
+    NAME     of a head class: its number of KV heads; by default classes alternate
+    amplitude    of the normal numbers in queries, keys and values; (low, high) draws one for each tensor, each power of ten
+                 equally likely. The amplitude of queries is then reduced to keep scores within a few units
 
-    A number, (low, high) to draw from for each sequence, or a list with one number for each. An operand whose first
-    dimension is not `batch` is shared: its instances divide the sequences among them in order. Tokens of an operand
-    follow those of the operands before that the same heads see. bfloat16 is given as its bits, uint16: see
-    `attn.from_bfloat16_bits`. Errors: SpecError.
+    A size is a number, (low, high) to draw from for each sequence, or a list with one number for each. An operand whose
+    first dimension is not `batch` is shared: its instances divide the sequences among them in order. Tokens of an
+    operand follow those of earlier operands that the same heads see. bfloat16 is given as its bits, uint16: see
+    `attn.from_bfloat16_bits`. Raises SpecError.
     """
     if not isinstance(spec, Spec):
         raise expected(SpecError, "spec", "an attn.Spec", spec)
@@ -71,7 +72,7 @@ class Sampler:
         rows = int(self.start[-1])
         self.classes = self._classes()
         names = spec.heads.names if spec.heads else (None,)
-        # By class: the position behind the last token so far, of each sequence.
+        # By class: the position after the last token so far, of each sequence.
         ends = {name: numpy.zeros(self.batch, numpy.int64) for name in names}
         for store in spec.operands:
             self._add_store(store, ends)
@@ -160,7 +161,7 @@ class Sampler:
             )
 
     def _random(self, name: str) -> numpy.random.Generator:
-        """Draws depend on the seed and the name only, so that another tensor changes none."""
+        """Return a generator that depends only on the seed and the name, so that another tensor changes no draw."""
         return numpy.random.default_rng([self.seed, *name.encode()])
 
     def _classes(self) -> numpy.ndarray:
@@ -179,7 +180,7 @@ class Sampler:
     # --- Operands -------------------------------------------------------------------------------------------
 
     def _members(self, instance: int, count: int) -> slice:
-        """The sequences that see an instance."""
+        """Return the sequences that see an instance."""
         first = -(-instance * self.batch // count)
         return slice(first, -(-(instance + 1) * self.batch // count))
 
@@ -190,7 +191,7 @@ class Sampler:
             raise expected(
                 SpecError, instances, f"at most the {self.batch} sequences", count, nearest=self.batch
             )
-        # [instances, lists]: a list of tokens for each head, where they are ragged, else one for all.
+        # [instances, lists]: a list of tokens for each head if they are ragged, else one for all.
         lists = self._heads(store) if store.ragged else 1
         lengths = self._many(tokens, count * lists, 512, least=0).reshape(count, lists)
         width = max(self.spec.head_dim, self.spec.value_dim)
@@ -218,7 +219,8 @@ class Sampler:
             self._put(store, "rows", rows)
 
     def _align(self, name: str | None, own: numpy.ndarray, end: numpy.ndarray) -> None:
-        """A class that keeps fewer tokens keeps the last: what it has last ends where the sequence does."""
+        """Move the last instance of a class that keeps fewer tokens, so that it ends where the sequence does: the class
+        keeps the last tokens."""
         stores = [store for store in self.spec.operands if store.head_class == name]
         if name is None or not stores:
             return
@@ -232,13 +234,13 @@ class Sampler:
             pos0[i] += missing.pop()
 
     def _heads(self, store: Store) -> int:
-        """That a store holds."""
+        """Return the number of heads that a store holds."""
         if not store.head_class:
             return self.spec.kv_heads
         return int((self.classes == self.spec.heads.names.index(store.head_class)).sum())
 
     def _add_tokens(self, store: Store, lengths: numpy.ndarray) -> None:
-        """Finds a place for every token of every list, and fills it."""
+        """Choose a slot for every token of every list, and fill it."""
         spec, (count, lists) = self.spec, lengths.shape
         most = int(lengths.max(initial=0))
         random = self._random(f"{store.name}.places")
@@ -248,7 +250,7 @@ class Sampler:
             first = numpy.arange(count) * most
         elif store.kind == "packed":
             longest = lengths.max(axis=1, initial=0)
-            gaps = numpy.arange(count) % 3  # between instances, none behind the last
+            gaps = numpy.arange(count) % 3  # Between instances; none after the last.
             gaps[-1:] = 0
             first = numpy.concatenate([[0], numpy.cumsum(longest + gaps)])
             shape = (max(int(first[-1]), 1),)
@@ -259,10 +261,10 @@ class Sampler:
             used = int(pages.sum() if unified else pages.sum(axis=0).max(initial=0))
             pool = used + used // 8 + 2
             table = numpy.full((count, lists, -(-most // page)), NO_PAGE)
-            # Unified pages belong to no head: all take theirs from one pool.
+            # Unified pages belong to no head: all heads take theirs from one pool.
             for heads_of in [range(lists)] if unified else [range(h, h + 1) for h in range(lists)]:
                 order, listed = random.permutation(pool), int(pages[:, heads_of].sum())
-                # The pool ends with a page that is read: whoever reads on behind its tokens leaves it.
+                # The pool ends with a page that is read: a kernel that reads past its tokens leaves the pool.
                 if listed:
                     last = int((order == pool - 1).argmax())
                     order[[last, listed - 1]] = order[[listed - 1, last]]
@@ -287,7 +289,7 @@ class Sampler:
             views = page_views(numpy.full((shape[0], found.page_bytes), 0xFF, numpy.uint8), found)
 
         def put(part: str, lines: numpy.ndarray) -> None:
-            """[..., heads, dim] of slots as the store has them."""
+            """Store lines [..., heads, dim] of slots in the store's order."""
             if part in views:
                 views[part].view(numpy.uint8)[:] = lines[:, :, 0].view(numpy.uint8)
                 lines = views[part]
@@ -306,7 +308,7 @@ class Sampler:
             codes, meta, scale = coded_numbers(
                 random, describe_format(format, dim), numbers, float(amplitude)
             )
-            if unified and format.per == "head":  # any head's lines may be anywhere
+            if unified and format.per == "head":  # Any head's lines may be anywhere.
                 meta = (meta * random.uniform(0.8, 1.25, self._heads(store))).astype(numpy.float32)
             put(part + suffix, codes)
             put(f"{part}_{'meta' if meta.dtype == numpy.float16 else 'scales'}", meta)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""attn.attend as an operator of PyTorch, torch.ops.attn.attend: what it is in compiled code.
+"""attn.attend as an operator of PyTorch, torch.ops.attn.attend, for compiled code.
 
-An operator takes tensors, numbers and strings. A visibility is a string of its own; a score function is kept here when code is
-traced, and the operator is told the name under which it is (`keep`, `kept`).
+An operator takes tensors, numbers and strings. A visibility is passed as a string. A score function is kept here when
+code is traced, and the operator gets its name (`keep`, `kept`).
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def _attend(
     names: str = "",
     ordered: bool | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """`attn.attend` with return_lse, for those of its arguments that an operator can have. Both results are contiguous
+    """Compute `attn.attend` with return_lse, for the arguments that an operator can have. Both results are contiguous
     in the order of `layout`.
 
-    tensors     what the score function reads, [] without; `names` of them, with commas between
-    forest      what Forest.from_table takes
+    tensors     the tensors that the score function reads, or []; `names`: their names, separated by commas
+    forest      the argument of Forest.from_table
     see         the `repr` of a visibility
-    score       what `keep` gave for a score function
-    ordered     whether gradients are the same bits in every run; the results of this operator are always
+    score       the name of a score function, from `keep`
+    ordered     whether gradients are the same bits in every run; the results of this operator always are
     """
     options = _options(
         causal,
@@ -116,8 +116,8 @@ def _attend_backward(
     ordered: bool | None,
     needed: Sequence[bool],
 ) -> list[Tensor]:
-    """The gradients of q, k, v, of sink_logits, where they are given, and of `tensors`. What is not `needed`, which counts
-    in the same order, is 0."""
+    """Compute the gradients of q, k, v, of sink_logits if given, and of `tensors`. Gradients that are not `needed`, in
+    the same order, are 0."""
     options = _options(
         causal,
         window,
@@ -160,7 +160,7 @@ def _options(
     see,
     score,
 ) -> dict[str, object]:
-    """The arguments of attend that are no tensors to differentiate by."""
+    """Return the arguments of attend that are not differentiable tensors."""
     return {
         "causal": causal,
         "window": window,
@@ -207,7 +207,8 @@ def _backward(ctx, d_out: Tensor | None, d_lse: Tensor | None) -> tuple:
     *given, out, lse = ctx.saved_tensors
     split = len(given) - ctx.read
     named = ctx.others | dict(zip(ctx.tensors, given[:split], strict=True)) | {"tensors": given[split:]}
-    # The dispatcher leaves trailing arguments out that are as by default, here and in what is wanted of this function.
+    # The dispatcher leaves out trailing arguments with default values, here and in the gradients that it
+    # wants.
     asked = dict(zip(_NAMES, ctx.needs_input_grad, strict=False))
     single = [name for name in _DIFFERENTIABLE[:-1] if isinstance(named[name], Tensor)]
     needed = [*(asked[name] for name in single), *asked["tensors"]]
@@ -227,15 +228,15 @@ _kept: dict[str, object] = {}
 
 @torch._dynamo.assume_constant_result
 def keep(score: object) -> str:
-    """The name under which a score function is found when compiled code runs. What it reads from outside is read again in
-    every run, as it is without compiling."""
+    """Keep a score function, and return its name for compiled code. Values that it reads from outside are read again in
+    every run, as without compiling."""
     name = f"{getattr(score, '__qualname__', type(score).__name__)} {id(score)}"
-    _kept[name] = score  # which keeps the number from becoming another's
+    _kept[name] = score  # Keeping it alive keeps its id from becoming another object's.
     return name
 
 
 def kept(name: str) -> object:
-    """What `keep` was given. TensorError where that was in another process."""
+    """Return the score function that `keep` was given. TensorError if that was in another process."""
     if name not in _kept:
         raise TensorError(
             f"score: {name!r} was traced in another process, and functions stay where they are; compile the code in this process"
@@ -247,8 +248,8 @@ _OPERATOR_TAKES = set(_NAMES) - {"names"}
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, *, return_lse: bool = False, **options: object) -> object:
-    """`attn.attend` as compiled code and fake tensors see it. TensorError for options that only a call on tensors with
-    memory can have: out, significance."""
+    """Compute `attn.attend` in compiled code and on fake tensors. TensorError for options that need tensors with
+    memory: out, significance."""
     named = {name: value for name, value in options.items() if value is not None}
     for name in named:
         if name not in _OPERATOR_TAKES:

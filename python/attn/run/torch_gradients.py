@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""attn.attend where autograd records: forward by the kernel, backward by kernels or the reference.
+"""attn.attend when autograd records: the kernel computes the forward pass, kernels or the reference the backward pass.
 
-What forward was given is saved by autograd; description and tables are kept as they were then.
+Autograd saves the arguments of the forward pass; description and tables are kept as they were then.
 """
 
 from __future__ import annotations
@@ -50,31 +50,32 @@ _guard = make_guard()
 
 @dataclass(frozen=True)
 class Differentiable:
-    """A call of attend: what is attended, as the reference reads it, and how the caller's tensors become its."""
+    """A call of attend: the problem as the reference reads it, and the mapping from the caller's tensors to the
+    reference's."""
 
     problem: Problem
     arrangement: Arrangement
     swapped: bool
     """Whether the caller's tensors are [batch, heads, seq, dim]; the reference's never are."""
     names: tuple[str, ...]
-    """Of the tensors beside q, k and v."""
+    """Names of the tensors beside q, k and v."""
     spec: Spec
     """The description of the problem."""
     asked: Problem
-    """That with the significance of tokens, where it is asked for."""
+    """The problem with the significance of tokens, if requested."""
     ordered: bool | None
-    """Whether gradients are the same bits in every run; None: where all of PyTorch's are, or where that is quicker."""
+    """Whether gradients are the same bits in every run; None: if PyTorch is deterministic, or if that is quicker."""
     kernels: dict[tuple, Any] = field(default_factory=dict, compare=False)
-    """Of gradients, by what is asked of them, or why there is none."""
+    """Kernels of gradients by the request, or the reason that there is none."""
     launches: _attn.Launches = field(default_factory=_attn.Launches, compare=False)
-    """Of both passes."""
+    """Launches of both passes."""
 
     @staticmethod
     def of(
         q: Tensor, k: Tensor, v: Tensor, extras: Mapping[str, Tensor], options: Mapping[str, Any]
     ) -> Differentiable:
-        """Checks everything, unless a call like it was checked before. `options`: those arguments of attend that are no
-        tensors, and its tables."""
+        """Check everything, unless an equal call was checked before. `options`: the arguments of attend that are not
+        tensors, and its tables. Raises TensorError or SpecError."""
         for name, tensor in (("q", q), ("k", k), ("v", v), *extras.items()):
             if tensor.dtype not in FLOATS:
                 raise TensorError(f"{name}: expected floats of 16, 32 or 64 bits, got {tensor.dtype}")
@@ -111,7 +112,7 @@ class Differentiable:
         )
         try:
             found = _known.get(key)
-        except TypeError:  # describe_call says of which argument
+        except TypeError:  # describe_call names the argument.
             found, key = None, ()
         if found is None:
             found = Differentiable._made(described, views, tables, extras, options, is_swapped)
@@ -139,7 +140,8 @@ class Differentiable:
         return Differentiable(problem, made, is_swapped, tuple(extras), spec, asked, options.get("ordered"))
 
     def results(self, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Of the reference: out of q's dtype; lse and, if asked for, significance in float32, of float64 in that."""
+        """Compute the reference's results: out of q's dtype; lse and, if requested, significance in float32, in float64
+        for float64 tensors."""
         shape, worth = self.arrangement.shape, self.arrangement.operands["kv.k"][1][:-1]
         q, found = tensors[0], self.asked.results(self._data(tensors))
         out, *numbers = (
@@ -159,8 +161,9 @@ class Differentiable:
         reference: bool = False,
         launched: list[Launched] | None = None,
     ) -> list[Tensor]:
-        """By q, k, v and the rest, of which all are `needed` where that is not said. `results`: of forward, `gradients`:
-        of these. By kernels where there are some, unless the reference is asked for; `launched` then gets what was run."""
+        """Compute gradients by q, k, v and the rest. `needed`: which of them, by default all; `results`: of the forward
+        pass; `gradients`: of these. Kernels compute them if they can, unless `reference` is set; `launched` then gets
+        the run."""
         if self.arrangement.operands["q"][1][0] == 0:
             return [torch.zeros_like(tensor) for tensor in tensors]
         (out, lse), (d_out, d_lse) = (
@@ -185,7 +188,7 @@ class Differentiable:
             found = self.problem.gradients(data, d_out, d_lse)
         gradients = []
         for name, tensor in zip(("q", "kv.k", "kv.v", *self.names), tensors, strict=True):
-            if name not in found:  # a table that the score does not read
+            if name not in found:  # A table that the score does not read.
                 gradients.append(torch.zeros_like(tensor))
             elif name in ("q", "kv.k", "kv.v"):
                 like = _in_order(tensor, self.swapped)
@@ -200,8 +203,8 @@ class Differentiable:
         gradients: tuple[Tensor | None, Tensor | None],
         needed: tuple[bool, ...],
     ) -> tuple[Tensor | None, ...]:
-        """`gradients` of what forward has saved, its tensors and results; None for what is not needed. By a launch that was
-        prepared, where there is one for tensors that lie so, or for dense ones."""
+        """Compute `gradients` from the tensors and results that the forward pass has saved; None for those that are not
+        needed. Uses a prepared launch if there is one for tensors of this layout, or for dense ones."""
         options = torch.are_deterministic_algorithms_enabled(), *needed
         if (found := self.launches.run(saved + gradients, options)) is not None:
             return found
@@ -221,12 +224,13 @@ class Differentiable:
         return found
 
     def _dense(self, tensor: Tensor) -> Tensor:
-        """In the order in which kernels of gradients read it."""
+        """Return a tensor in the order in memory that kernels of gradients read."""
         swapped = self.swapped and tensor.ndim > 2
         return _in_order(_in_order(tensor, swapped).contiguous(), swapped)
 
     def check_place(self, tensors: tuple[Tensor, ...], needed: Sequence[bool] | None = None) -> None:
-        """TensorError where gradients are required on a GPU that no kernel gives; by default of tensors that require one."""
+        """Raise a TensorError if required gradients on a GPU have no kernel; by default those of tensors that require
+        one."""
         if any(tensor.device.type != "cpu" for tensor in tensors):
             data = self._data(tensors)
             asked = [tensor.requires_grad for tensor in tensors] if needed is None else needed
@@ -259,7 +263,7 @@ _without_kernels: dict[tuple[str, str, Asks], str] = {}
 
 
 def _backward_kernel(text: str, device: str, asks: Asks) -> Any:
-    """The kernel of the gradients that are asked of a description, or why there is none."""
+    """Return the kernel of the requested gradients of a description, or the reason that there is none."""
     key = text, device, asks
     if key in _without_kernels:
         return _without_kernels[key]
@@ -274,7 +278,7 @@ def _in_order(tensor: Tensor, swapped: bool) -> Tensor:
 
 
 def _as_if_dense(shape: torch.Size, dtype: numpy.dtype) -> tuple:
-    """The view of a NumPy array of this shape: only what it says of itself is read."""
+    """Return the view of a dense NumPy array of this shape; only its description is read, not its memory."""
     strides, step = [], dtype.itemsize
     for extent in reversed(shape):
         strides.append(step)
@@ -304,12 +308,13 @@ def _backward(ctx, d_out: Tensor | None, d_lse: Tensor | None) -> tuple:
 
 
 _twice = once_differentiable(_backward)
-# What Function.apply calls outside of torch.func, behind a look for tensors that outlived its transforms; those are refused.
+# Function.apply calls this outside of torch.func, after a check for tensors that outlived its transforms;
+# those are refused.
 _apply = super(torch.autograd.Function, _Attend).apply
 
 
 class _Recorded:
-    """What autograd records of calls that differ in the numbers in their tensors alone."""
+    """A call as autograd records it, for all calls that differ only in the numbers in their tensors."""
 
     def __init__(
         self, call: Differentiable, options: dict, names: tuple[str, ...], reference: bool, return_lse: bool
@@ -320,7 +325,7 @@ class _Recorded:
         """Significance: no gradient passes to it, nor from it."""
 
     def __call__(self, *tensors: Tensor | None) -> Any:
-        """Of q, k, v and the rest; None stands for sink logits that there are none."""
+        """Compute the results from q, k, v and the rest; None stands for absent sink logits."""
         if tensors[-1] is None:
             tensors = tensors[:-1]
         apply = _Attend.apply if torch._C._are_functorch_transforms_active() else _apply
@@ -357,7 +362,7 @@ class _Recorded:
         return tuple(each if need else None for each, need in zip(found, needed, strict=True))
 
     def again(self) -> _Recorded | None:
-        """For later calls: tables may change until then."""
+        """Return a copy for later calls, with tables of its own: the caller's may change until then."""
         if self.reference or self.worth:
             return None
         options = {
@@ -381,8 +386,8 @@ def attend(
     asked: Asked | None = None,
     **options: Any,
 ) -> Any:
-    """`attn.attend` where a gradient is required, or results of the reference are asked for. `asked`: where it goes what
-    calls like this one are recorded as."""
+    """Compute `attn.attend` with gradients, or by the reference. `asked`: receives the record for later calls of this
+    form."""
     options = {"significance": None, "significance_rows": None} | options
     if out is not None:
         why = "of the reference" if reference else "where a gradient is required"
@@ -406,7 +411,7 @@ def attend(
 
 
 def _extras(sink_logits: Any, tensors: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Sinks and what the score function reads; arrays of NumPy have no gradients, but may stand beside."""
+    """Return sinks and the tensors that the score function reads. Arrays of NumPy are allowed, without gradients."""
     if tensors is not None and not isinstance(tensors, Mapping):
         raise expected(TensorError, "tensors", "a dict of names and tensors", tensors)
     extras = {} if sink_logits is None else {"sink_logits": sink_logits}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What attn's operators of PyTorch have in common: most have no backward pass, and which of them graphs may hold."""
+"""Rules of all of attn's operators of PyTorch: most have no backward pass, and some must not be in graphs."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from torch import Tensor
 
 from ..errors import TensorError
 
-# What operators do that plan on the CPU by contents of tensors: a CUDA graph would replay the plan of the step in which
-# it was captured. torch.compile leaves them out of its graphs.
+# Tags of operators that plan on the CPU by contents of tensors: a CUDA graph would replay the plan of the
+# step in which it was captured. torch.compile leaves them out of its graphs.
 PLANS_ANEW = tuple(tag for tag in (getattr(torch.Tag, "cudagraph_unsafe", None),) if tag is not None)
 
 NO_BACKWARD = "{}: requires a gradient, which this operator does not pass on; call under torch.no_grad(), or with {}.detach()"
 
 
 def refuse_gradients(**tensors: Tensor | None) -> None:
-    """TensorError where autograd would ask for what does not exist; `attn.attend` has it."""
+    """Raise a TensorError for a tensor that requires a gradient; `attn.attend` has gradients."""
     if torch.is_grad_enabled():
         for name, tensor in tensors.items():
             if tensor is not None and tensor.requires_grad:
@@ -24,7 +24,7 @@ def refuse_gradients(**tensors: Tensor | None) -> None:
 
 
 def refuse_later(operator) -> None:
-    """The same for those who call an operator itself: as soon as autograd would record it."""
+    """Refuse gradients of an operator that the user calls directly: as soon as autograd would record it."""
 
     def refuse(ctx, inputs, output) -> None:
         raise TensorError(NO_BACKWARD.format(operator._qualname, "its inputs"))
@@ -33,7 +33,7 @@ def refuse_later(operator) -> None:
 
 
 def cast_under_autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Queries, keys and values of a layer as autocast has them: rotary embeddings may have left some in float32."""
+    """Cast queries, keys and values of a layer to autocast's dtype: rotary embeddings may have left some in float32."""
     device = tensors[0].device.type
     if not torch.is_autocast_enabled(device):
         return tensors

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Kernel.run as an operator of PyTorch, torch.ops.attn.run: what a planned kernel is in compiled code."""
+"""Kernel.run as an operator of PyTorch, torch.ops.attn.run: a planned kernel in compiled code."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def run(
     tensors: list[Tensor],
     classes: list[int],
 ) -> tuple[Tensor, Tensor]:
-    """`Kernel.run` with `Plan.handle`. `operands`: keys, values and metadata of each; `tensors`: what the description
-    takes besides, in its order; `classes` of this layer's KV heads, empty where they have none. Gives o [rows, q_heads,
-    value_dim] and lse f32[rows, q_heads] ([0] of a description without)."""
+    """Compute `Kernel.run` with `Plan.handle`. `operands`: keys, values and metadata of each; `tensors`: the
+    description's other tensors, in its order; `classes` of this layer's KV heads, or []. Returns o [rows, q_heads,
+    value_dim] of q's dtype and lse f32[rows, q_heads] ([0] if the description has none)."""
     planned = living_plan(plan)
     kernel = planned.kernel
     rest = iter(operands)
@@ -56,7 +56,7 @@ def run_plan(
     classes: tuple[int, ...] | None,
     tensors: dict[str, Tensor],
 ) -> object:
-    """`Kernel.run` as compiled code and fake tensors see it."""
+    """Compute `Kernel.run` in compiled code and on fake tensors."""
     refuse_gradients(q=q)
     if kernel._first:
         raise TensorError("q: a description with two attentions is run as it stands, not in compiled code")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Kernel.run where autograd records: forward by the kernel, backward by kernels or the reference.
+"""Kernel.run when autograd records: the kernel computes the forward pass, kernels or the reference the backward pass.
 
-What forward was given is saved by autograd, and tables are copied, so that a plan may go on to another batch before the
-backward pass comes.
+Autograd saves the arguments of the forward pass, and tables are copied, so that a plan may serve another batch before
+the backward pass.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Run(torch.autograd.Function):
         saved, wanted = ctx.saved_tensors, ctx.needs_input_grad[4:]
         data, results = dict(zip(ctx.names, saved, strict=False)), saved[len(ctx.names) :]
         problem, found = ctx.problem, None
-        if len(results) == 2:  # kernels need the LSE
+        if len(results) == 2:  # Kernels need the LSE.
             asked = [name for name, needed in zip(data, wanted, strict=True) if needed]
             backward = ctx.kernel._backward(tables_of(data, asked), problem.tables)
             found = kernel_gradients(backward, problem.tables, data, results, (d_out, d_lse), asked)
@@ -55,7 +55,7 @@ class _Run(torch.autograd.Function):
 
 
 def run(kernel: Any, q: Tensor, operands: tuple, plan: Any, *, return_lse: bool, **named: Any) -> Any:
-    """`Kernel.run` where a gradient is required. `named`: its other arguments."""
+    """Compute `Kernel.run` with gradients. `named`: its other arguments."""
     if kernel._first:
         raise TensorError(
             "q: a description with two attentions is run as it stands, under torch.no_grad(); attn.heads.attend_both has gradients"
@@ -97,7 +97,8 @@ def run(kernel: Any, q: Tensor, operands: tuple, plan: Any, *, return_lse: bool,
 
 
 def _problem_of(kernel: Any, plan: Any) -> Problem:
-    """A planned kernel as the reference reads it, with tables of its own. TensorError for what has no gradients."""
+    """Return a planned kernel as the reference reads it, with tables of its own. TensorError for a description without
+    gradients."""
     for argument in kernel.manifest["arguments"]:
         if argument["role"] == "classes":
             raise TensorError("classes: head classes have no gradients")

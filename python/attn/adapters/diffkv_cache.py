@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A cache that compresses itself behind the interface of Transformers' caches.
+"""A cache that compresses itself, with the interface of Transformers' caches.
 
-What a policy keeps of each KV head's tokens lies in pages that all heads share, of many bits and of few. Each KV head of a
-sequence in a layer is a list of its own, so that heads keep as much as they need. Attention reads the two precisions as two
-operands of one kernel. Lists, pages and what the policy knows are tensors where the model is.
+The tokens that a policy keeps of each KV head lie in pages that all heads share, of high and of low precision. Each KV
+head of a sequence in a layer is a list of its own, so that heads keep as much as they need. Attention reads the two
+precisions as two operands of one kernel. Lists, pages and the policy's state are tensors on the model's device.
 """
 
 from __future__ import annotations
@@ -32,32 +32,34 @@ LOW_FORMATS = {"key": "int4", "value": "int2"}
 
 @dataclass
 class Row:
-    """What a row changed in the lists of a layer, and what the policy knew of them before it."""
+    """The changes of one row to the lists of a layer, and the policy's state of the lists before it."""
 
     at: int
-    """Its column of the batch."""
+    """The row's column of the batch."""
     layer: int
     kept: Kept
     dropped: list[Dropped | Tensor] = field(default_factory=list)
-    """What went, in its order. Tensors, bool [lists], stand for what came: the new tokens, and behind them what became LOW."""
+    """The tokens that went, in order. Tensors, bool [lists], stand for tokens that came: the new tokens, and after them
+    those that became LOW."""
 
 
 class DiffKVCache(Uncopied, Cache):
-    """Keys and values of a model in two precisions, as a policy decides for every KV head, for
-    `generate(..., past_key_values=...)` with attn_implementation="attn", where the model is.
+    """Keys and values of a model in two precisions, as a policy decides for every KV head. Pass it as `generate(...,
+    past_key_values=...)` to a model with attn_implementation="attn"; it lives on the model's device.
 
-    config     of the model: a decoder whose layers see everything or a sliding window, whose tokens go when they leave it
+    config     of the model: a decoder whose layers see everything or a sliding window; tokens are freed when they leave it
     policy     of attn.kv_policy: DiffKV, SnapKV, Streaming heads beside one of these, or your own
-    pages      shared by all layers, sequences and KV heads: a page holds `page_size` tokens of one that are HIGH, or twice as
-               many that are LOW (256 at most)
+    pages      shared by all layers, sequences and KV heads: a page holds `page_size` HIGH tokens of one KV head, or twice as
+               many LOW ones (256 at most)
     tokens     of the longest sequence; by default the model's max_position_embeddings
-    high, low  how they are stored: key="int8", value="int4", key_group, ... as of attn.Paged; {}: as they come
+    high, low  storage formats: key="int8", value="int4", key_group, ... as of attn.Paged; {}: the model's dtype
 
-    A prompt comes at once; what comes behind it is generated, a row at a time. A forward pass asks for room for its rows in
-    each list, of either kind. The kernel that attends tells what the kept tokens were worth, too. Rows of the last forward
-    pass can be taken back, as assisted generation does (`crop`), with all that was decided by them. Behind a prompt a forward
-    pass waits for the device once, to learn whether there were enough pages. Beams, and learned sinks, are refused. Errors:
-    OutOfPages, which changes nothing in a step and empties the cache in a prompt; PlanError, TensorError.
+    A prompt comes in one forward pass; later tokens are generated, a row at a time. A forward pass reserves pages for
+    its rows in each list, at either precision. The kernel that computes attention also computes the significance of the
+    kept tokens. Rows of the last forward pass can be taken back with all their decisions, as assisted generation does
+    (`crop`). After a prompt the forward pass waits for the device once, to learn whether there were enough pages. Beams
+    and learned sinks are refused. Raises OutOfPages, which changes nothing in a step and empties the cache in a prompt;
+    PlanError, TensorError.
     """
 
     _instead = (
@@ -96,28 +98,29 @@ class DiffKVCache(Uncopied, Cache):
         check_named_heads(policy, self._layer_count, heads)
         self._check_windows(heads * self._layer_count)
         self.lists: ListPages | None = None
-        """Once there are keys: a list for each KV head of each sequence, in each layer."""
+        """A list for each KV head of each sequence, in each layer; None until there are keys."""
         self.kept: list[Kept | None] = [None] * self._layer_count
-        """What the policy knows of each layer's lists."""
+        """The policy's state of each layer's lists."""
         self.shape: tuple[int, int] = (0, 0)
-        """Sequences and KV heads."""
+        """The number of sequences, and of KV heads."""
         self.step: Any = None
         self.journal: list[Row] = []
-        """What the rows of the last forward pass changed, in all layers."""
+        """The changes of the last forward pass's rows, in all layers."""
         self.most = 0
-        """Tokens that no list has seen more of."""
+        """No list has seen more tokens than this."""
         self.kernels: dict[tuple, Any] = {}
         super().__init__(layers=[DiffKVLayer(self, index) for index in range(self._layer_count)])
 
     def _check_windows(self, lists: int) -> None:
-        """A pool that cannot hold the windows of one sequence serves nobody."""
+        """Refuse a pool that cannot hold the windows of one sequence."""
         needed = lists * -(-(self.policy.window + 1) // self.stores[0].page_size)
         if self._pages < needed:
             legal = f"at least {needed}: windows of {self.policy.window} tokens and a new one, of {lists} lists of a sequence"
             raise expected(PlanError, "pages", legal, self._pages, nearest=needed)
 
     def begin(self, batch: int, key: Tensor, value: Tensor) -> None:
-        """The first keys and values say how large those of all layers are, and where."""
+        """Make the pool. The first keys and values give the sizes and the device of all layers; later ones are compared
+        with them."""
         if self.lists is None:
             self.shape = batch, key.shape[1]
             self._dims = dims = (key.shape[3], value.shape[3])
@@ -147,11 +150,11 @@ class DiffKVCache(Uncopied, Cache):
         return settled.resolved(dtype="float16" if dtype == "f16" else "bfloat16")  # type: ignore[return-value]
 
     def heads(self, layer: int) -> list[tuple[int, int]]:
-        """(layer, KV head) of each list."""
+        """Return (layer, KV head) of each list."""
         return [(layer, head) for _ in range(self.shape[0]) for head in range(self.shape[1])]
 
     def store_prompt(self, layer: int, keys: Tensor, values: Tensor, kept: Kept) -> None:
-        """keys, values: [lists, tokens, features]. In case of exhaustion the cache is empty again."""
+        """Store a prompt's keys and values, [lists, tokens, features]. OutOfPages empties the cache."""
         assert self.lists is not None
         try:
             self.lists.prompt(layer, [kept.level == HIGH, kept.level == LOW], keys, values)
@@ -165,7 +168,7 @@ class DiffKVCache(Uncopied, Cache):
         return self.step is not None and len(self.step.ended) < self._layer_count
 
     def check_finished(self) -> None:
-        """PlanError where a layer has not seen the last forward pass, so that its lists are shorter than others."""
+        """Raise a PlanError if a layer has not seen the last forward pass, so that its lists are shorter than others."""
         if not self._is_unfinished():
             return
         missing = sorted(set(range(self._layer_count)) - self.step.ended)
@@ -177,7 +180,7 @@ class DiffKVCache(Uncopied, Cache):
         raise PlanError(f"{CACHE}: the last forward pass did not reach layers {missing}: {mend}")
 
     def require_rows(self, rows: int) -> None:
-        """OutOfPages unless every list has room for so many more tokens of either kind."""
+        """Raise OutOfPages unless every list can hold so many more tokens at either precision."""
         assert self.lists is not None
         try:
             self.lists.reserve(rows)
@@ -185,8 +188,8 @@ class DiffKVCache(Uncopied, Cache):
             raise type(error)(f"{CACHE}: {error}") from None
 
     def begin_row(self, layer: int, at: int, keys: Tensor, values: Tensor, window: int) -> None:
-        """A new token in each list of a layer, HIGH; those that have left the layer's window (0: it has none) go. `at`: the
-        row's column of the batch. `keys`, `values`: [lists, features]."""
+        """Add a new HIGH token to each list of a layer, and remove tokens that have left the layer's window (0: it has
+        none). `at`: the row's column of the batch. `keys`, `values`: [lists, features]."""
         kept = self.kept[layer]
         assert kept is not None and self.lists is not None
         self.journal.append(Row(at, layer, kept.copy()))
@@ -200,7 +203,7 @@ class DiffKVCache(Uncopied, Cache):
         self.journal[-1].dropped.append(torch.ones_like(kept.lengths, dtype=torch.bool))
 
     def apply(self, layer: int, pruned: Tensor, downgraded: Tensor) -> None:
-        """What a step of the policy decided, by the row that began last."""
+        """Apply the decisions of a step of the policy to the row that began last."""
         lists = self.lists
         assert lists is not None
         self._remove(layer, pruned)
@@ -209,14 +212,14 @@ class DiffKVCache(Uncopied, Cache):
         self.journal[-1].dropped += [place >= 0, lists.drop(layer, HIGH_END, place)]
 
     def _remove(self, layer: int, positions: Tensor) -> None:
-        """At most one token of each list, -1 for none, wherever it is."""
+        """Remove at most one token of each list, by position, -1 for none, in either precision."""
         assert self.lists is not None
         for end in (HIGH_END, LOW_END):
             place = self.lists.find(layer, end, positions, self.most)
             self.journal[-1].dropped.append(self.lists.drop(layer, end, place))
 
     def _undo(self, row: Row) -> None:
-        """What that row changed; no later one of its layer is left."""
+        """Undo the changes of a row; later rows of its layer must be undone already."""
         assert self.lists is not None
         new = next((index for index, each in enumerate(row.dropped) if isinstance(each, Tensor)), None)
         for index, each in reversed(list(enumerate(row.dropped))):
@@ -229,9 +232,9 @@ class DiffKVCache(Uncopied, Cache):
     # --- Questions -------------------------------------------------------------------------------------------
 
     def stats(self) -> dict[str, object]:
-        """bytes (of the tokens that are kept), page_bytes (of the pages that hold them), plain_bytes (had all tokens stayed
-        in 16 bits), compression (plain_bytes over bytes); and int64 [layers, sequences, KV heads] of tokens: high, low and
-        pruned."""
+        """Return bytes (of the kept tokens), page_bytes (of the pages that hold them), plain_bytes (if all tokens had
+        stayed in 16 bits), compression (plain_bytes over bytes); and int64 [layers, sequences, KV heads] of tokens:
+        high, low and pruned."""
         if self.lists is None or self.kept[-1] is None:
             raise PlanError(f"{CACHE}: expected a prompt before stats, the cache is empty")
         counts = [kept.counts() for kept in self.kept]
@@ -253,7 +256,8 @@ class DiffKVCache(Uncopied, Cache):
         return found | {name: each.numpy() for name, each in tokens.items()}
 
     def levels(self, sequence: int = 0) -> numpy.ndarray:
-        """How every token of a sequence is kept: int8 [layers, KV heads, tokens], of attn.kv_policy.HIGH, LOW, PRUNED."""
+        """Return how every token of a sequence is kept: int8 [layers, KV heads, tokens], of attn.kv_policy.HIGH, LOW,
+        PRUNED."""
         if self.lists is None or self.kept[-1] is None:
             raise PlanError(f"{CACHE}: expected a prompt before levels, the cache is empty")
         if not 0 <= sequence < self.shape[0]:
@@ -264,24 +268,25 @@ class DiffKVCache(Uncopied, Cache):
         return torch.stack([kept.level[rows, :tokens] for kept in self.kept]).cpu().numpy()
 
     def svg(self, sequence: int = 0) -> str:
-        """A picture of `levels`: a line for each KV head, a column for each token."""
+        """Return a picture of `levels` as SVG text: a line for each KV head, a column for each token."""
         from ..describe.level_pictures import draw_levels
 
         return draw_levels(self.levels(sequence), self.stats())
 
-    # --- What Transformers asks ------------------------------------------------------------------------------
+    # --- The interface of Transformers
+    # -------------------------------------------------------------------------
 
     def reset(self) -> None:
-        """Gives all pages back; the next prompt may be of another batch."""
+        """Free all pages; the next prompt may be of another batch."""
         self.lists, self.shape, self.length, self.step, self.journal = None, (0, 0), 0, None, []
         self.most = 0
         self.kept = [None] * self._layer_count
         self.kernels.clear()
 
     def crop(self, tokens: int) -> None:
-        """Takes rows back, with all that was decided by them: some of the last forward pass, for what came before is not
-        remembered. `tokens` as of PagedCache.crop. PlanError, before anything changes. A forward pass that failed half way
-        goes as a whole."""
+        """Take rows back, with all their decisions: only rows of the last forward pass, for the state before it is not
+        kept. `tokens`: as of PagedCache.crop. A forward pass that failed half way goes as a whole. PlanError, before
+        anything changes."""
         length = kept_columns(tokens, self.length)
         if self._is_unfinished():
             if self.step.is_prompt:
@@ -301,16 +306,16 @@ class DiffKVCache(Uncopied, Cache):
         self.length, self.step = min(self.length, length), None
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
-        """PlanError: sequences share nothing."""
+        """Raise a PlanError: sequences share nothing."""
         self._refuse("beams")
 
     def batch_repeat_interleave(self, repeats: int) -> None:
-        """PlanError, unless there is one of each."""
+        """Raise a PlanError unless `repeats` is 1."""
         if repeats != 1:
             self._refuse("repeated sequences")
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        """PlanError: sequences stay together."""
+        """Raise a PlanError: sequences stay together."""
         self._refuse("a choice of sequences")
 
     def _refuse(self, what: str) -> None:
@@ -318,4 +323,4 @@ class DiffKVCache(Uncopied, Cache):
 
 
 class DiffKVLayer(PagedLayer):
-    """A layer of it."""
+    """A layer of a DiffKVCache."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a model loses over a cache of two precisions, as policies are calibrated by."""
+"""The loss of a model over a cache of two precisions, by which policies are calibrated."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ PAGE = 16
 
 
 class Loss:
-    """Of a policy: the mean negative log likelihood, in nats, of the last `answers` tokens of each text, which come one at a
-    time behind a prompt. `model`, `data`, `answers`: as of DiffKV.calibrate."""
+    """The loss of a policy: the mean negative log likelihood, in nats, of the last `answers` tokens of each text, which
+    come one at a time after a prompt. `model`, `data`, `answers`: as of DiffKV.calibrate."""
 
     def __init__(self, model: Any, data: Tensor | Sequence[Tensor], answers: int):
         self.config = getattr(model, "config", None)
@@ -44,7 +44,7 @@ class Loss:
         self.answers = answers
 
     def __call__(self, policy: Policy, **formats: object) -> float:
-        """`formats`: high and low, as of DiffKVCache."""
+        """Compute the loss of a policy. `formats`: high and low, as of DiffKVCache."""
         was_training = self.model.training
         self.model.eval()
         try:
@@ -55,12 +55,12 @@ class Loss:
         return float(torch.cat(lost).mean())
 
     def _of_texts(self, ids: Tensor, policy: Policy, formats: dict) -> Tensor:
-        """[texts * answers]"""
+        """Return the negative log likelihoods, [texts * answers]."""
         config = self.config.get_text_config(decoder=True)
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
         pages = (
             config.num_hidden_layers * heads * ids.shape[0] * (-(-ids.shape[1] // PAGE) + 2)
-        )  # an end each
+        )  # One page more for each precision.
         cache = DiffKVCache(self.config, policy, pages=pages, page_size=PAGE, **formats)
         first = ids.shape[1] - self.answers
         named = cache_argument(self.model, cache)

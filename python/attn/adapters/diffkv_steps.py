@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A model's forward pass over a cache of two precisions: attention, what tokens were worth, and what the policy makes of it."""
+"""A model's forward pass over a cache of two precisions: attention, significance, and the policy's decisions."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from .visible_rows import is_window
 
 
 class DiffKVStep(TokenRows):
-    """What all layers of a forward pass share: which rows are tokens."""
+    """The rows of a forward pass that are tokens; all layers share it."""
 
     def __init__(self, cache: DiffKVCache, spans: Tensor, rows: int):
         table = spans.cpu().numpy().reshape(-1, 4).astype(numpy.int64)
         first, end = table[:, 0], table[:, 1]
         self.is_prompt = cache.length == 0
         self.begun: set[int] = set()
-        """Layers."""
+        """Layers that have begun this step."""
         self.ended: set[int] = set()
         begin = cache.length
         self.first, self.counts = numpy.maximum(first - begin, 0), end - numpy.maximum(first, begin)
@@ -62,8 +62,8 @@ def attend_precisions(
     sinks: Tensor | None,
     gates: object,
 ) -> Tensor:
-    """`query [batch, q_heads, rows, dim]` over what the layer keeps and its new keys and values: [batch, rows, q_heads,
-    value_dim]."""
+    """Compute attention of `query [batch, q_heads, rows, dim]` over the tokens that a layer keeps and its new keys and
+    values. Returns [batch, rows, q_heads, value_dim]."""
     for name, asked in (
         ("learned sinks", sinks is not None),
         ("head gates", gates is not None),
@@ -99,7 +99,7 @@ def attend_precisions(
 
 
 class Kind(NamedTuple):
-    """What a layer's attention is: a window of 0 is none, and so is a cap of 0."""
+    """Parameters of a layer's attention; a window of 0 is no window, and a cap of 0 no cap."""
 
     scale: float
     window: int
@@ -115,7 +115,7 @@ def _attend_prompt(
     group = q.shape[1] // heads
     out, worth = q.new_empty(*q.shape[:2], v.shape[2]), q.new_empty(len(q), heads, dtype=torch.float32)
     sights = [sight_of(policy, layer, head) for head in range(heads)]
-    for sight in dict.fromkeys(sights):  # heads that see the same, together
+    for sight in dict.fromkeys(sights):  # Heads that see the same are computed together.
         mine = [head for head in range(heads) if sights[head] == sight]
         rows = [head * group + member for head in mine for member in range(group)]
         see = causal() if sight is None else causal() & (sink(sight[0]) | recent(sight[1]))
@@ -132,7 +132,7 @@ def _attend_prompt(
         )
 
     def in_lists(tensor: Tensor) -> Tensor:
-        """[tokens, heads, ...] -> [lists, tokens of the longest, ...]"""
+        """Reorder [tokens, heads, ...] to [lists, tokens of the longest, ...]."""
         full = tensor.new_zeros(batch, int(step.counts.max()), *tensor.shape[1:])
         for each, found in zip(full, tensor.split(step.counts.tolist()), strict=True):
             each[: len(found)] = found
@@ -140,7 +140,7 @@ def _attend_prompt(
 
     lengths = torch.from_numpy(numpy.repeat(step.counts, heads))
     kept = decide_prompt(policy, in_lists(worth), lengths, cache.heads(layer))
-    if kind.window:  # what no later row sees
+    if kind.window:  # No later row sees these tokens.
         place = torch.arange(kept.level.shape[1], device=kept.level.device)
         gone = place < kept.lengths[:, None] - kind.window + 1
         kept.level[gone], kept.score[gone] = PRUNED, 0
@@ -151,7 +151,8 @@ def _attend_prompt(
 def _attend_row(
     cache: DiffKVCache, layer: int, at: int, query: Tensor, key: Tensor, value: Tensor, kind: Kind
 ) -> Tensor:
-    """[batch, heads, dim] of one token of each sequence, in column `at` of the batch -> [batch, q_heads, value_dim]."""
+    """Compute attention of one token of each sequence, [batch, heads, dim], in column `at` of the batch. Returns
+    [batch, q_heads, value_dim]."""
     kept, lists = cache.kept[layer], cache.lists
     assert kept is not None and lists is not None
     keys, values = (tensor.reshape(lists.lists, -1) for tensor in (key, value))
@@ -172,15 +173,16 @@ def _attend_row(
 
 
 def _width(cache: DiffKVCache) -> int:
-    """Pages of a list that a kernel's table shows: room for all tokens so far, as a power of two."""
+    """Return the number of a list's pages in the kernel's table: enough for all tokens so far, rounded up to a power of
+    two."""
     lists = cache.lists
     assert lists is not None
     return min(1 << (-(-cache.most // min(lists.pool.page_tokens)) - 1).bit_length(), lists.pool.columns)
 
 
 def _planned(cache: DiffKVCache, q: Tensor, kind: Kind, pages: int) -> tuple:
-    """A kernel of both precisions, to which every list is a sequence, and what plans its steps. What lists hold is what rows
-    see."""
+    """Return a kernel of both precisions, to which every list is a sequence, and the planner of its steps. Rows see all
+    tokens of their lists."""
     lists = cache.lists
     assert lists is not None
     key = q.shape, kind, pages
@@ -211,7 +213,8 @@ def _planned(cache: DiffKVCache, q: Tensor, kind: Kind, pages: int) -> tuple:
 
 
 def _by_position(cache: DiffKVCache, layer: int, weighed: tuple[Tensor, ...]) -> Tensor:
-    """What the kernel says of the places of a layer's lists, [lists, 1, pages, page_size], as [lists, tokens]."""
+    """Reorder the kernel's significance of a layer's slots, [lists, 1, pages, page_size], to [lists, tokens] by
+    position."""
     lists = cache.lists
     assert lists is not None
     worth = weighed[0].new_zeros(lists.lists, cache.most + 1)

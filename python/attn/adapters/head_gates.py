@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""DuoAttention's choice of heads, as the attention layers of a model carry it."""
+"""DuoAttention's choice of heads, attached to the attention layers of a model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from .transformers_fallback import NAME
 
 @dataclass(frozen=True)
 class LayerGates:
-    """Of one layer: the class of each KV head (0 retrieval, 1 streaming), and what streaming heads see."""
+    """The gates of one layer: the class of each KV head (0 retrieval, 1 streaming), and the tokens that streaming heads
+    see."""
 
     classes: tuple[int, ...]
     sink: int
@@ -23,11 +24,11 @@ class LayerGates:
 
 
 def apply_head_gates(model: nn.Module, choice: HeadChoice | None) -> None:
-    """Lets a model's heads differ: those that the choice (of `attn.heads.Gates.select`) lets retrieve see everything, the
-    others the first and the last tokens as it says. None lets all heads see everything again.
+    """Let a model's KV heads differ: retrieval heads of the choice (from `attn.heads.Gates.select`) see everything,
+    streaming heads the first and the last tokens. None lets all heads see everything again.
 
-    The model has to use attn_implementation="attn". One kernel serves all layers. Errors: SpecError.
-    (Source: arXiv 2410.10819.)
+    The model must use attn_implementation="attn". One kernel serves all layers. Raises SpecError. (Source: arXiv
+    2410.10819.)
     """
     layers = attention_layers(model)
     if choice is None:

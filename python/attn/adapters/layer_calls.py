@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a call of a model's layer looks like: to calls that are kept, to steps that are planned, and to messages."""
+"""The form of a call of a model's layer, by which calls are kept, steps planned, and messages written."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .torch_spans import spans
 
 try:
     from torch._C._dynamo.guards import TensorGuards
-except ImportError:  # it is PyTorch's own
+except ImportError:  # It is a private name of PyTorch.
     TensorGuards = None
 
 
@@ -37,7 +37,7 @@ def signature_of(
     softcap: float | None,
     gates: LayerGates | None,
 ) -> tuple:
-    """All that decides how a layer's tensors are attended to, beside the mask and but for their addresses."""
+    """Return everything that decides how attention of a layer's tensors is computed, except the mask and addresses."""
     device = query.device
     return (
         *(query.shape, query.stride(), query.dtype, device),
@@ -62,12 +62,12 @@ def remember(
     options: tuple,
     call: PaddedCall,
 ) -> None:
-    """What the layers to come most likely are like, for `attend_again`: one without sinks and gates. The first layer of a
-    mask is remembered for the next step's, too."""
+    """Remember a layer's call for `attend_again`: later layers most likely repeat it, without sinks and gates. The call
+    of a mask's first layer is remembered for the next step, too."""
     index = query.device.index if query.is_cuda else None
     if mask.last is None and mask.end:
         steps = _local.__dict__.setdefault("steps", {})
-        if len(steps) >= _MOST_STEPS:  # they hold plans
+        if len(steps) >= _MOST_STEPS:  # They hold plans.
             steps.clear()
         same = _look(query), _look_of_tokens(key), _look_of_tokens(value), options
         layers = _Layers(same, _config_of(module), index, call, mask.end)
@@ -76,8 +76,9 @@ def remember(
 
 
 def _is_like(*tensors: Tensor) -> Callable[..., bool]:
-    """Whether others look like these: types, devices, sizes, strides, what autocast and autograd would do. PyTorch's compiled
-    code asks so before it runs, in one call that reads no attribute; without it each attribute is read."""
+    """Return a function that says whether other tensors have the same types, devices, sizes and strides, and the same
+    treatment by autocast and autograd. PyTorch's guard of compiled code does it in one call that reads no attribute;
+    without it each attribute is read."""
     if TensorGuards is not None:
         sizes, strides = [list(t.shape) for t in tensors], [list(t.stride()) for t in tensors]
         return TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
@@ -93,8 +94,9 @@ def _is_like(*tensors: Tensor) -> Callable[..., bool]:
 
 @dataclass(eq=False)
 class _Layers:
-    """Those that attend through masks of one kind: what their tensors are like but for tokens, whose they are, their call, up to where they
-    saw last, and how many came in this step, and, where it is a step of generation, in the one before."""
+    """The layers that attend through masks of one kind: the form of their tensors without the number of tokens, their
+    configuration, their call, and the last end that they saw. `came`: how many came in this step; `expected`: how many
+    came in the step before, if this is a step of generation."""
 
     same: tuple
     config: weakref.ref | None
@@ -105,25 +107,26 @@ class _Layers:
     expected: int = 0
 
     def plan_ahead(self) -> None:
-        """Behind a step's last layer the host is ahead of a GPU, and in front of the first one of the next the GPU waits for
-        it. Where that step is another one, its plan is made as if this had not been."""
-        with contextlib.suppress(PlanError):  # whoever asks for that step hears of it
+        """Plan the next step early. After a step's last layer the host is ahead of a GPU; before the next step's first
+        layer the GPU waits for the host. If the next step is a different one, its plan is made as if this plan had not
+        been."""
+        with contextlib.suppress(PlanError):  # The caller of that step gets the error.
             self.call = self.call.later(self.end + 1, self.call.tokens + 1) or self.call
 
 
-_MOST_STEPS = 16  # kinds of masks in a thread
+_MOST_STEPS = 16  # Kinds of masks in a thread.
 _local = threading.local()
 
 
 def _look_of_tokens(tensor: Tensor) -> tuple:
-    """Of keys and values, all but how many tokens there are."""
+    """Return the form of keys or values without the number of tokens."""
     batch, heads, _, dim = tensor.shape
     return batch, heads, dim, tensor.dtype, tensor.device
 
 
 def _config_of(module: nn.Module) -> weakref.ref | None:
-    """A module's configuration, by which steps are planned that only the device knows (learn_layer). One is the same only where
-    the reference is: references are equal where configurations are, as those of two models may be."""
+    """Return a reference to a module's configuration, which identifies the model of a planned step (learn_layer).
+    Compare it by identity: references are equal if configurations are, as those of two models may be."""
     config = getattr(module, "config", None)
     return None if config is None else weakref.ref(config)
 
@@ -131,8 +134,8 @@ def _config_of(module: nn.Module) -> weakref.ref | None:
 def _a_step_later(
     mask: SpanMask, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, options: tuple
 ) -> PaddedCall | None:
-    """The call of a mask's first layer, where it is that of the step before but for tokens behind those that were there. What
-    was found out about that one then holds, and its plan only grows."""
+    """Return the call of a mask's first layer if it continues the step before, with only more tokens at the end; else
+    None. The checks of the earlier call then still hold, and its plan only grows."""
     known = _local.__dict__.get("steps", {}).get(mask.see)
     if known is None:
         return None
@@ -167,8 +170,8 @@ def attend_again(
     options: tuple,
     sinks: Tensor | None,
 ) -> Tensor | None:
-    """A layer's call that is like the one before it but for addresses; None where it is not. It asks for everything that decides
-    about a layer, and for each thing once: between two launches of a model's step this is all that Python does."""
+    """Repeat the call of the layer before, with other addresses; None if the call differs. It checks everything that
+    decides a layer's call, and each thing once: between two launches of a model's step this is all that Python does."""
     last = mask.last
     if dropout or sinks is not None or torch.is_grad_enabled() or "attn_head_gates" in module.__dict__:
         return None
@@ -206,7 +209,7 @@ def _step_fits(
     see: str,
     sinks: bool,
 ) -> bool:
-    """Whether a plan made on the device is for such a layer. Compiled code asks when it is traced."""
+    """Whether a plan made on the device serves such a layer. Compiled code asks when it is traced."""
     kind = LayerKind(q_heads, kv_heads, dim, value_dim, dtype, scale, softcap)
     return fits_pages(handle, kind, see, sinks) if in_pages else not sinks and fits(handle, kind, see)
 
@@ -224,8 +227,8 @@ def attend_planned(
     gates: LayerGates | None,
     eager: bool,
 ) -> Tensor | None:
-    """A layer's call in a step that was planned on the device: `[batch, rows, q_heads, value_dim]`. None where the layer is not
-    what was planned for and may be planned on the host; TensorError in compiled code, and over pages."""
+    """Compute a layer's attention in a step that was planned on the device: `[batch, rows, q_heads, value_dim]`. None
+    if the layer differs from the plan and may be planned on the host; in compiled code, and over pages, a TensorError."""
     in_pages = mask.plan is None
     if gates is None and _step_fits(
         *(mask.handle, in_pages, query.shape[1], key.shape[1], query.shape[3], value.shape[3]),
@@ -233,8 +236,8 @@ def attend_planned(
     ):
         if in_pages:
             attend = attend_paged_step if eager else torch.ops.attn.attend_paged_step
-            # Made contiguous here, where compiled code joins it with what it does to them anyway. A row of each sequence,
-            # or rows of all sequences behind one another: which is whose, tables say.
+            # Made contiguous here, where compiled code joins it with other work on them. The rows are one of
+            # each sequence, or rows of all sequences one after the other; tables assign rows to sequences.
             rows = [tensor.transpose(1, 2).flatten(0, 1).contiguous() for tensor in (query, key, value)]
             out = attend(*rows, read_sinks(sinks), mask.handle, module.layer_idx)
             return out.view(query.shape[0], query.shape[2], *out.shape[1:])
@@ -260,7 +263,7 @@ def learn_layer(
     sinks: Tensor | None,
     gates: LayerGates | None,
 ) -> None:
-    """Remembers what steps of this model will have to plan for."""
+    """Remember the form of a layer, for later steps of this model that the device plans."""
     config = getattr(module, "config", None)
     if config is None or mask.positions is not None or not is_causal_or_window(mask.see):
         return
@@ -272,27 +275,27 @@ def learn_layer(
 
 
 def spans_of(query: Tensor, key: Tensor, causal: bool) -> Tensor:
-    """Of layers without a mask, whose rows are the last ones."""
+    """Return the spans of layers without a mask, whose rows are the last ones."""
     zero, behind = torch.zeros((), dtype=torch.int64), key.shape[2] - query.shape[2] if causal else 0
     return spans(None, torch.tensor(behind), zero, query.shape[0], query.shape[2], key.shape[2], causal)
 
 
 def see_without_mask(causal: bool, window: int, rows: int) -> str:
-    """What rows see by a layer's parameters; "" where those do not say it."""
+    """Return what rows see by a layer's parameters, as text; "" if these do not say it."""
     if window:
         return f"window({window})" if causal or rows == 1 else ""
     return CAUSAL if causal else ALL
 
 
 def visible_of(mask: SpanMask | None, query: Tensor, key: Tensor, see: str) -> Visible:
-    """What rows see by the mask, or without one."""
+    """Return what rows see by the mask, or without a mask."""
     if mask is not None:
         return mask.visible
     return Visible(spans_of(query, key, ends_at_rows(see)), None, see)
 
 
 def read_sinks(logits: Tensor | None) -> Tensor | None:
-    """A logit for each head, as kernels read them."""
+    """Return a logit for each head, float32 and contiguous, as kernels read them."""
     return None if logits is None else logits.float().contiguous()
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Functions of positions that Transformers makes masks of, in attn's words.
+"""Translates the mask functions of Transformers into attn's descriptions.
 
-A mask function becomes a Visibility, or in compiled code its text. A function is understood where Transformers made it:
-by its code, not by its name. (Source: transformers.masking_utils.)
+A mask function becomes a Visibility, or in compiled code its text. A function of Transformers is recognized by its
+code, not by its name. (Source: transformers.masking_utils.)
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ _PACKED = _code(masking.packed_sequence_mask_function(torch.zeros(1, 1)))
 _BLOCKS = _code(masking.blockwise_overlay(torch.zeros(1, 1)))
 _AND = _code(masking.and_masks())
 _OR = _code(masking.or_masks())
-# Before Transformers 5.16 functions were called with positions in a batch's row, however sequences were packed there.
+# Before Transformers 5.16 functions were called with positions in a batch's row, however sequences were
+# packed there.
 _remap = getattr(masking, "remap_positions_for_packed_sequence", None)
 _LOCAL = object() if _remap is None else _code(_remap(masking.causal_mask_function, torch.zeros(1, 1)))
 
@@ -52,14 +53,15 @@ def _closed_over(function: Callable) -> dict[str, object]:
 
 
 def _conjunction(function: Callable) -> list[Callable | Local]:
-    """The functions of which all have to show a key."""
+    """Return the functions that must all show a key."""
     code = getattr(function, "__code__", None)
     if code is _AND:
         return [part for joined in _closed_over(function)["mask_functions"] for part in _conjunction(joined)]
     if code is not _LOCAL:
         return [function]
     held = _closed_over(function)
-    # Positions of a packed sequence follow one another, as indices of its keys do: distances are the same in both.
+    # Positions of a packed sequence are consecutive, like the indices of its keys: distances are the same in
+    # both.
     return [
         part
         if part in _OF_DISTANCES or getattr(part, "__code__", None) is _WINDOW
@@ -69,8 +71,8 @@ def _conjunction(function: Callable) -> list[Callable | Local]:
 
 
 def see_of(function: Callable, mask: Tensor | None) -> Visibility | None:
-    """Of functions that need no more than spans, whose positions count from the first token that `mask` of padding shows;
-    None of others."""
+    """Return the visibility of a function that needs no more than spans, whose positions count from the first token
+    that the padding `mask` shows; None for other functions."""
     parts = _conjunction(function)
     codes = [getattr(part, "__code__", None) for part in parts]
     ends = masking.causal_mask_function in parts
@@ -90,7 +92,7 @@ def see_of(function: Callable, mask: Tensor | None) -> Visibility | None:
 
 
 def _are_padding(counts: Tensor, mask: Tensor | None) -> bool:
-    """Whether so many positions of each sequence are hidden in front of its first token."""
+    """Whether these counts are the hidden positions of each sequence before its first token."""
     if mask is None:
         return not counts.any()
     shown = mask.bool()
@@ -98,7 +100,7 @@ def _are_padding(counts: Tensor, mask: Tensor | None) -> bool:
 
 
 def describe(function: Callable, rows: Rows, first_key: int, first_row: int) -> Rows | None:
-    """What rows see by functions that are known; None where one is not."""
+    """Return what rows see by known functions; None if one is unknown."""
     parts = _conjunction(function)
     codes = [getattr(part, "__code__", None) for part in parts]
     for part, code in sorted(zip(parts, codes, strict=True), key=lambda pair: pair[1] is not _OR):
@@ -151,9 +153,9 @@ def shown_names(function: Callable) -> str:
 
 
 class _Index:
-    """Stands for the positions of rows or keys while a mask function is called: what it does is written down. Compiled
-    code cannot look into a function, but it can call one. What a function reads of a tensor at positions stands for them,
-    too, and names the tensor."""
+    """Stands for the positions of rows or keys while a mask function is called, and records its operations. Compiled
+    code cannot look into a function, but it can call one. An element of a tensor at such positions is an _Index, too,
+    and names the tensor."""
 
     device = None
 
@@ -194,7 +196,7 @@ class _Index:
 
 
 class _Seen:
-    """Conditions of which all show a key, and the tensor whose numbers two of them compare."""
+    """Conditions that must all show a key, and the tensor whose numbers a condition compares."""
 
     device = None
 
@@ -212,14 +214,14 @@ class _Seen:
 
 
 class _Reading(TorchFunctionMode):
-    """Elements of a tensor at positions that are stood for."""
+    """Turns indexing by an _Index into an _Index that names the tensor."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         if function is Tensor.__getitem__:
             index = args[1]
             if isinstance(index, tuple) and isinstance(index[-1], _Index):
                 return _Index(index[-1].text, args[0])
-            if index == 0:  # of the sequence that functions are called with
+            if index == 0:  # The element of the sequence that functions are called with.
                 return _Index(_COUNTED)
         return function(*args, **(kwargs or {}))
 
@@ -227,7 +229,7 @@ class _Reading(TorchFunctionMode):
 CAUSAL, ALL = repr(causal()), repr(all_tokens())
 _JOINED = masking.and_masks().__qualname__
 _Q, _K = ("q",), ("k",)
-_COUNTED = ("counted",)  # a sequence's padding, which a tensor counts
+_COUNTED = ("counted",)  # The number of a sequence's padding tokens, from a tensor.
 _Q_IN, _K_IN = ("-", _Q, _COUNTED), ("-", _K, _COUNTED)
 _CAUSAL, _ANY, _TOGETHER = ("<=", _K, _Q), (">=", _Q, 0), ("==", _Q, _K)
 
@@ -235,10 +237,11 @@ _CAUSAL, _ANY, _TOGETHER = ("<=", _K, _Q), (">=", _Q, 0), ("==", _Q, _K)
 def see_compiled(
     function: Callable, use_vmap: bool, q_offset: int | Tensor, options: dict[str, object]
 ) -> tuple[str, Tensor | None] | None:
-    """As `see_of`, in words; and of packed sequences their numbers, int[batch, rows], which the function reads and which
-    rise along a batch's row: rows see the keys of their own number. Transformers joins functions that look into tensors only
-    where it forbids itself to leave the mask away, which it else does for caches of fixed size. Code that is compiled
-    without a mask packs sequences always: whether there are several only the tensors know."""
+    """Return the text of `see_of`'s visibility, and for packed sequences the numbers of rows, int[batch, rows], or
+    None. The function reads these numbers; they rise along a batch's row, and rows see the keys with their own number.
+    Transformers joins functions that look into tensors only when it must not skip the mask; otherwise it skips it for
+    caches of fixed size. Code that is compiled without a mask always packs sequences: only the tensors know whether
+    there are several."""
     if function is masking.causal_mask_function:
         return CAUSAL, None
     if function is masking.bidirectional_mask_function:
@@ -247,7 +250,7 @@ def see_compiled(
         return None
     skips = options.get("allow_is_causal_skip", True) or "allow_is_bidirectional_skip" in options
     packs = not (skips or isinstance(q_offset, Tensor))
-    size = options.get("local_size")  # of a window, or of chunks, which look into a tensor
+    size = options.get("local_size")  # The size of a window or a chunk; chunks look into a tensor.
     if size is None and not packs:
         return None
     if not packs:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Projections of the same input as one matrix product.
+"""Merges projections of the same input into one matrix product.
 
-Where a step has few rows, a product takes as long as its weights take to be read, if there are enough of them for the whole
-GPU: those of keys and values alone are not. So weights of one input are put behind one another, once.
+With few rows, a product takes as long as reading its weights, if these are enough to occupy the whole GPU; those of
+keys and values alone are not. So the weights of one input are concatenated, once.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from torch.nn.functional import linear
 from ..errors import PlanError, expected
 
 GROUPS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
-"""What modules of Transformers call the projections of one input, in the order in which they ask for them."""
+"""Names of Transformers' modules that project one input, in the order in which the model calls them."""
 
 
 class _Group:
-    """What was multiplied for the first projection of a group, until the last one has taken its part."""
+    """The product that the first projection of a group computed, until the last one has taken its part."""
 
     def __init__(self) -> None:
         self.held: tuple[Tensor, Tensor] | None = None
-        """The input and its product: one thing, so that threads do not see half of another's."""
+        """The input and its product, in one attribute, so that threads do not see half of another's."""
 
 
 class MergedLinear(nn.Linear):
-    """A projection whose weights are a part of those of its group. The first of a group multiplies for all. Parameters have
-    the names, values and shapes that they had."""
+    """A projection whose weights are a part of its group's weights. The first of a group multiplies for all. Parameters
+    keep their names, values and shapes."""
 
-    # Made of the nn.Linear that was there (`_join`): no weights are made anew.
+    # `_join` makes it from an nn.Linear, without new weights.
     group: _Group
     weights: Tensor
     biases: Tensor | None
@@ -37,7 +37,7 @@ class MergedLinear(nn.Linear):
     last: bool
 
     def forward(self, input: Tensor) -> Tensor:
-        if torch.is_grad_enabled():  # gradients are of each projection's own parameters
+        if torch.is_grad_enabled():  # Gradients belong to each projection's own parameters.
             return linear(input, self.weight, self.bias)
         held, (first, end) = self.group.held, self.rows
         if held is not None and held[0] is input and first:
@@ -49,12 +49,12 @@ class MergedLinear(nn.Linear):
 
 
 def merge_projections(model: nn.Module) -> int:
-    """Merges the projections of queries, keys and values of each layer, and those of its gate, into one matrix product each,
-    for forward passes without gradients; gives how many products became one. Results may round in other places.
+    """Merge the projections of queries, keys and values of each layer, and those of its gate, into one matrix product
+    each, for forward passes without gradients. Returns how many products were merged. Results may differ by rounding.
 
-    Weights are moved, so it comes before anything that keeps their addresses, as a Decoder does, and behind `model.to(...)`;
-    copying into them (`load_state_dict`) leaves them merged. Layers whose projections are no plain nn.Linear (quantized, with
-    adapters, with hooks) stay as they are, and so does what was merged before.
+    Weights are moved: call it before anything that keeps their addresses, as a Decoder does, and after `model.to(...)`.
+    Copying into them (`load_state_dict`) leaves them merged. Layers whose projections are not plain nn.Linear
+    (quantized, with adapters, with hooks) stay unchanged, and so do merged ones.
     """
     if not isinstance(model, nn.Module):
         raise expected(PlanError, "model", "a torch.nn.Module", model)
@@ -90,6 +90,6 @@ def _join(parts: list[nn.Linear]) -> None:
             part.bias.data = biases[first:end]
         part.__class__ = MergedLinear
         part.group, part.rows, part.last = group, (first, end), part is parts[-1]
-        # Of the module, but no part of its state.
+        # Buffers of the module, but not part of its state.
         part.register_buffer("weights", weights, persistent=False)
         part.register_buffer("biases", biases, persistent=False)

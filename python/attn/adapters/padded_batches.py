@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Padded batches as plans are made from them: which keys rows see, as tables of a packed store."""
+"""Padded batches as input of planning: the keys that rows see, as tables of a packed store."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ..run.prepared import Prepared
 from . import spans as of_batch
 
 _MOST_DESCRIBED = 256
-os.register_at_fork(after_in_child=lambda: _described.cache_clear())  # they hold kernels
+os.register_at_fork(after_in_child=lambda: _described.cache_clear())  # They hold kernels.
 
 
 @dataclass(frozen=True)
 class Visible:
-    """Which keys rows see: `spans` and `positions` as of spans.py in CPU memory; and of those what `see` shows, the text of a
-    Visibility. Where nothing is hidden of the first `end` tokens of each sequence, and rows are the last of those and see
-    nothing behind them, `end` says so; 0 says nothing."""
+    """The keys that rows see: `spans` and `positions` as of spans.py in CPU memory, restricted by `see`, the text of a
+    Visibility. `end` > 0 says that each sequence hides none of its first `end` tokens, that rows are the last of these,
+    and that rows see nothing after them."""
 
     spans: Tensor
     positions: Tensor | None
@@ -33,7 +33,7 @@ class Visible:
 
 
 class PaddedBatch:
-    """What is planned. A step later only the contents of tables differ, so that what the tensors are is described once."""
+    """A batch to plan. In the next step only the contents of tables differ, so tensors are described once."""
 
     def __init__(
         self, visible: Visible, dtype: torch.dtype, classes: tuple[int, ...], sizes: tuple[int, ...]
@@ -66,7 +66,8 @@ class PaddedBatch:
 def _described(
     kernel: Kernel, dtype: torch.dtype, classes: tuple[int, ...], sizes: tuple[int, ...]
 ) -> tuple[dict, dict, tuple[int, ...]]:
-    """Of a batch all but its tables and the number of its tokens, which each step has other ones of, as the extension takes it."""
+    """Describe a batch without its tables and its number of tokens, which differ in each step. Returns it as the
+    extension takes it."""
     batch, heads_apart, rows, value_dim = sizes
     manifest = kernel.manifest
     inside, sequences = manifest["kv_heads"], batch * heads_apart

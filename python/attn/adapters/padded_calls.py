@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Attention of a padded batch, prepared once for all layers of a step.
 
-A model calls attention once for each layer, with tensors that differ in nothing but where they lie. What has to be found
-out about them (the kernel, the plan, how keys lie in memory, whether a kernel may read them there) is therefore kept in a
-PaddedCall, and a layer costs the allocation of its result and the launches.
+A model calls attention once for each layer, with tensors that differ only in their addresses. A PaddedCall keeps what
+was found out about them: the kernel, the plan, the memory layout of keys, and whether a kernel may read them in place.
+A layer then costs the allocation of its result and the launches.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .padded_batches import PaddedBatch, Visible
 
 @dataclass(frozen=True)
 class Scores:
-    """What becomes of scores: `softcap` of 0 is none; `streaming` is (sink, recent) of the heads of class 1."""
+    """How scores are changed: `softcap` of 0 is none; `streaming` is (sink, recent) of the heads of class 1."""
 
     scale: float
     softcap: float
@@ -40,11 +40,14 @@ class Scores:
 
 
 class PaddedCall:
-    """What tensors of these shapes and strides are handed to, under one plan.
+    """Attention of tensors of one form, with one plan.
 
-    `q [batch, q_heads, rows, dim]`, `k, v [batch, kv_heads, tokens, dim]`, `sinks f32[q_heads]` or None; gives `[batch,
-    rows, q_heads, value_dim]`. Keys and values are read where they are if they are contiguous in this order or in
-    `[batch, tokens, kv_heads, dim]` (without sinks and classes; with them only in the latter), and are copied otherwise.
+    q        [batch, q_heads, rows, dim]
+    k, v     [batch, kv_heads, tokens, dim]
+    sinks    f32[q_heads] or None
+
+    Returns [batch, rows, q_heads, value_dim]. Keys and values are read in place if they are contiguous in this order or
+    in [batch, tokens, kv_heads, dim] (with sinks or classes only in the latter), and are copied otherwise.
     """
 
     def __init__(
@@ -52,7 +55,7 @@ class PaddedCall:
     ):
         batch, q_heads, rows, dim = q.shape
         kv_heads, tokens = k.shape[1:3]
-        # Where each KV head's keys lie together, a head is a sequence of its own.
+        # If the keys of each KV head are contiguous, a head is a sequence of its own.
         self.per_head = sinks is None and not scores.classes and not k.transpose(1, 2).is_contiguous()
         self.inside = 1 if self.per_head else kv_heads
         self.group = q_heads // kv_heads
@@ -78,7 +81,7 @@ class PaddedCall:
         self._reordered = self.kernel._order != [0, 1, 2, 3]
         views = [self.plan._view_classes(scores.classes)] if self.kernel._has_classes else []
         self._class_address = [address for address, _ in views]
-        # A step later only tokens are more, where keys and values lie together.
+        # In the next step only tokens are more, if keys and values are contiguous.
         dense = self.per_head and k.is_contiguous() and v.is_contiguous()
         alike = (self.shape, dim, q.stride()) if dense else None
         before, *bound = self._entry.bound
@@ -92,11 +95,11 @@ class PaddedCall:
         self._entry.bound = alike, self.copies, self._by_head, self._made, self._strides, self._nbytes
 
     def _bind(self, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, classes: list[View]) -> None:
-        """Whether tensors can be read where they are, and what a launch is told beside their addresses."""
+        """Find out whether tensors can be read in place, and everything that a launch needs beside their addresses."""
         arranged = self._arrange(q, k, v)
         self.copies = any(a.data_ptr() != b.data_ptr() for a, b in zip(arranged, (q, k, v), strict=True))
         flat = (arranged[0].shape[0], self.group * self.inside, self.shape[3])
-        # Of one row, or where heads lie behind each other, results are written in the order in which they are wanted.
+        # With one row, or with contiguous heads, results are written in the final order.
         self._by_head = self.per_head and self.shape[1] != 1
         self._made = flat if self._by_head else self.shape
         given = [*arranged, *([] if sinks is None else [sinks]), arranged[0].new_empty(flat)]
@@ -116,14 +119,14 @@ class PaddedCall:
 
     @property
     def tokens(self) -> int:
-        """Of keys and values, those that nobody sees too."""
+        """The number of tokens of keys and values, including those that no row sees."""
         return self._entry.wanted[-1][3]
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None) -> Tensor:
-        """Contiguous, as models expect it that view it in other shapes."""
+        """Compute a layer's attention. The result is contiguous, as models that view it in other shapes expect."""
         if self.copies:
             q, k, v = self._arrange(q, k, v)
-        out = q.new_empty(*self._made)  # a tuple takes PyTorch longer to read
+        out = q.new_empty(*self._made)  # PyTorch reads a tuple more slowly.
         addresses = [q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr()]
         kernel = self.kernel
         if sinks is not None or self._class_address or self._reordered:
@@ -138,16 +141,16 @@ class PaddedCall:
         return out.view(batch, -1, rows, self.group, dim).transpose(1, 2).contiguous().view(self.shape)
 
     def later(self, end: int, tokens: int) -> PaddedCall | None:
-        """The call of a later step, whose tensors differ in nothing but that keys and values are of so many `tokens`, of which
-        the first `end` of each sequence are seen. None where that has to be found out anew. Then this call is no longer
-        alive, unless it is that one."""
+        """Return the call of a later step, whose tensors differ only in that keys and values have `tokens` tokens, of
+        which rows see the first `end` of each sequence. None if tensors have to be checked again. This call is then no
+        longer alive, unless it is the returned one."""
         seen, *same, sizes = self._entry.wanted
         alike = self._entry.bound[0]
         if alike is None or not isinstance(seen, int) or end < seen:
             return None
         if (end, tokens) == (seen, sizes[3]):
             return self
-        del _local.plans[self._place]  # until the plan is of the new step
+        del _local.plans[self._place]  # Until the plan is of the new step.
         self.plan._grow(end - seen, tokens, self.stream)
         call: PaddedCall = object.__new__(PaddedCall)
         call.__dict__.update(self.__dict__)
@@ -161,7 +164,8 @@ class PaddedCall:
         return call
 
     def _arrange(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
-        """As a kernel takes them, `[rows or tokens, heads, dim]`. Copies only what does not lie so already."""
+        """Return tensors as a kernel takes them, [rows or tokens, heads, dim]. Copies only those with another memory
+        layout."""
         if self.per_head:
             batch, q_heads, rows, dim = q.shape
             q = q.reshape(batch, -1, self.group, rows, dim).transpose(2, 3)
@@ -190,8 +194,8 @@ def padded_kernel(
     planned: bool = False,
     return_lse: bool = False,
 ) -> Kernel:
-    """The kernel of a layer, by what models call their parameters; `see` is the text of a Visibility, `streaming` (sink,
-    recent), `planned` with a kernel that plans on the device, `return_lse` as gradients need it."""
+    """Return the kernel of a layer, by the names that models use for parameters. `see`: the text of a Visibility;
+    `streaming`: (sink, recent); `planned`: with a kernel that plans on the device; `return_lse`: as gradients need it."""
     spec = Spec(
         q_heads=q_heads,
         kv_heads=kv_heads,
@@ -214,14 +218,14 @@ def padded_kernel(
 
 @dataclass(eq=False)
 class _Planned:
-    """What a plan was last updated with, and what was found out about tensors: first of which, then what."""
+    """A plan with the key of its last update, and the facts about tensors with their key."""
 
     plan: Plan
     wanted: tuple
     bound: tuple = (None,)
 
 
-_MOST_PLANS = 256  # of a thread, as many as there are kernels
+_MOST_PLANS = 256  # In a thread: as many as there are kernels.
 _local = threading.local()
 os.register_at_fork(after_in_child=lambda: (padded_kernel.cache_clear(), _local.__dict__.clear()))
 
@@ -234,8 +238,8 @@ def _plan(
     classes: tuple[int, ...],
     sizes: tuple[int, ...],
 ) -> _Planned:
-    """One plan per kernel, thread and stream, brought up to date where the batch is another: all layers of a step
-    have the same, but for which heads are in which class. Beside it stands what it is of."""
+    """Return the plan of a kernel, thread and stream, updated if the batch differs. All layers of a step share it,
+    except layers with other numbers of heads in each class. The key of the plan is kept beside it."""
     seen = visible.end or tuple(
         None if table is None else table.numpy().tobytes() for table in (visible.spans, visible.positions)
     )
@@ -251,6 +255,6 @@ def _plan(
         entry.plan.update(batch)
         entry = _Planned(entry.plan, wanted, entry.bound)
     known[kernel, stream] = entry
-    if len(known) > _MOST_PLANS:  # they hold kernels
+    if len(known) > _MOST_PLANS:  # They hold kernels.
         del known[next(iter(known))]
     return entry

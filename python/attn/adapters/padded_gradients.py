@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Attention of a padded batch where autograd records: a model that trains.
+"""Attention of a padded batch when autograd records, for a model that trains.
 
-The batch is what padded_calls.py makes of it, instances of a packed store, so that every mask which attn describes has
-gradients: of windows, chunks, packed sequences and images, too. Keys that a sequence hides get zeros.
+The batch becomes instances of a packed store, as in padded_calls.py. Every mask that attn describes has gradients:
+windows, chunks, packed sequences and images, too. Keys that a sequence hides get zeros.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ..run.plan import Plan
 from . import spans as of_batch
 from .padded_calls import Scores, Visible, padded_kernel
 
-_MOST_PLANS = 64  # of a thread
+_MOST_PLANS = 64  # In a thread.
 _local = threading.local()
 
 
 def _kernel_of(q: Tensor, k: Tensor, v: Tensor, sinks: bool, see: str, scores: Scores) -> Kernel:
-    """That of the forward pass, of tensors `[batch, heads, rows or tokens, dim]`."""
+    """Return the kernel of the forward pass, for tensors [batch, heads, rows or tokens, dim]."""
     dims = q.shape[3], v.shape[3]
     shape = q.shape[1], k.shape[1], dims, q.dtype
     sees = scores.scale, see, scores.softcap, sinks
@@ -32,7 +32,7 @@ def _kernel_of(q: Tensor, k: Tensor, v: Tensor, sinks: bool, see: str, scores: S
 
 
 def missing_gradient(q: Tensor, k: Tensor, v: Tensor, sinks: bool, see: str, scores: Scores) -> str | None:
-    """Why there is no kernel of a layer's gradients; None where there is one."""
+    """Say why there is no kernel of a layer's gradients; None if there is one."""
     rows, tokens = q.shape[2], k.shape[2]
     filled = {"q_pos": numpy.arange(tokens - rows, tokens), "kv.lengths": numpy.full(1, tokens)}
     found = _kernel_of(q, k, v, sinks, see, scores)._backward((), filled)
@@ -44,8 +44,8 @@ def missing_gradient(q: Tensor, k: Tensor, v: Tensor, sinks: bool, see: str, sco
 def attend_with_gradients(
     q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, visible: Visible, scores: Scores
 ) -> Tensor:
-    """`q [batch, q_heads, rows, dim]` over `k, v [batch, kv_heads, tokens, dim]`, `sinks f32[q_heads]` or None; gives
-    `[batch, rows, q_heads, value_dim]`. All of them may require gradients."""
+    """Compute attention with gradients: `q [batch, q_heads, rows, dim]` over `k, v [batch, kv_heads, tokens, dim]`,
+    `sinks f32[q_heads]` or None. Returns `[batch, rows, q_heads, value_dim]`. All of them may require gradients."""
     batch, _, rows, _ = q.shape
     kernel = _kernel_of(q, k, v, sinks is not None, visible.see, scores)
     flat = [tensor.transpose(1, 2).flatten(0, 1) for tensor in (q, k, v)]
@@ -57,7 +57,8 @@ def attend_with_gradients(
 def _plan(
     kernel: Kernel, flat: list[Tensor], sinks: Tensor | None, visible: Visible, sizes: tuple[int, ...]
 ) -> Plan:
-    """One for each kernel, thread and stream; layers of a step have the same. What backward needs of it autograd keeps."""
+    """Return the plan of a kernel, thread and stream; layers of a step share it. Autograd keeps what the backward pass
+    needs of it."""
     positions = None if visible.positions is None else visible.positions.numpy()
     told = (visible.spans.numpy().tobytes(), None if positions is None else positions.tobytes())
     wanted = (*told, visible.see, sizes, tuple(tensor.shape for tensor in flat))

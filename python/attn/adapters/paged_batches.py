@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Attention of Transformers' continuous batching, over the pages that its own PagedAttentionCache keeps.
+"""Attention of Transformers' continuous batching, over the pages of its own PagedAttentionCache.
 
-Layers that see everything are read where their pages lie, through block tables made of the cache's read indices. Of
-layers with sliding windows the cache keeps rings of tokens, which it gathers itself: those are packed sequences. What
-layers of a step share is found out by the first of them; it waits for the device once, but not in steps of fixed shapes, as
-graphs want them (planned_batches.py).
+Layers that see everything are read in their pages, through block tables made from the cache's read indices. For layers
+with sliding windows the cache keeps rings of tokens, which it gathers itself: those are packed sequences. The first
+layer of a step finds out what all layers share. It waits for the device once, but not in steps of fixed shapes, as
+graphs need them (planned_batches.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .mask_functions import CAUSAL
 from .padded_calls import padded_kernel
 from .planned_batches import PagedInputs, PlannedBatch, Planners, is_capturing, is_padded
 
-if TYPE_CHECKING:  # not all versions of Transformers have it
+if TYPE_CHECKING:  # Not all versions of Transformers have it.
     from transformers.generation.continuous_batching.cache import PagedAttentionCache
 
 
@@ -43,13 +43,14 @@ class _Step:
         return int(self.q_start[-1])
 
     def kv_start(self, kind: str) -> numpy.ndarray:
-        """Where the tokens of each sequence begin among those that a layer of this kind reads."""
+        """Return the offsets of each sequence's tokens among those that a layer of this kind reads."""
         starts = self.inputs.cu_seq_lens_k
         starts = starts[kind] if isinstance(starts, dict) else starts
         return starts.cpu().numpy().astype(numpy.int32)[: self.count + 1]
 
     def page_lists(self, group: int, page: int) -> dict[str, numpy.ndarray]:
-        """Each sequence's pages, behind one another. What a step reads of a cache that held nothing is what it writes."""
+        """Return the block table and lengths of each sequence. A step reads what it writes if the cache held nothing
+        before."""
         starts = self.kv_start("full_attention")
         lengths = numpy.diff(starts)
         pages = -(-lengths // page)
@@ -67,7 +68,7 @@ class _Step:
 
 @dataclass
 class _State:
-    """Of a cache: its step, and a plan for each kernel and group of layers, updated from step to step."""
+    """The state of a cache: its step, and a plan for each kernel and group of layers, updated from step to step."""
 
     step: _Step | PlannedBatch | None = None
     planners: Planners = field(default_factory=dict)
@@ -89,8 +90,8 @@ def attend_batch(
     softcap: float,
     sinks: Tensor | None,
 ) -> Tensor:
-    """Writes a layer's new keys and values `[1, kv_heads, rows, dim]` into its pages, and attends to all that their
-    sequences hold: `[1, rows, q_heads, dim]`. Rows that are padding are 0."""
+    """Write a layer's new keys and values `[1, kv_heads, rows, dim]` into its pages, and compute attention over all
+    tokens of their sequences. Returns `[1, rows, q_heads, dim]`; rows that are padding are 0."""
     state = _states.setdefault(cache, _State())
     padded = is_padded(inputs, query.shape[2])
     group, place = cache.layer_index_to_group_indices[layer]
@@ -131,7 +132,7 @@ def attend_batch(
             state.step = PlannedBatch(inputs, query.shape[2], is_capturing(query))
         kind = "sliding_attention" if windowed else "full_attention"
         planned = state.step.plan(state.planners, kernel, group, kind, 0 if windowed else page, rows, k, v)
-        out = query.new_zeros(query.shape[2], query.shape[1], value.shape[3])  # rows of nobody stay 0
+        out = query.new_zeros(query.shape[2], query.shape[1], value.shape[3])  # Rows of no sequence stay 0.
         kernel.run(rows, (k, v), planned, out=out, **extra)
         return out.unsqueeze(0)
     step = state.step

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A model's forward pass over a paged cache: new keys and values are written into pages, and all that is there is seen.
+"""A model's forward pass over a paged cache: writes new keys and values into pages, and attends to all tokens there.
 
-What layers share (which tokens are padding, where the new ones go, the plan) is found out by the first of them.
+The first layer finds out what all layers share: which tokens are padding, the slots of the new tokens, the plan.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .transformers_config import CACHE
 
 
 class TokenRows:
-    """Rows of a padded batch that are tokens: of each sequence `counts` from `first` on."""
+    """The rows of a padded batch that are tokens: `counts` of each sequence, from `first` on."""
 
     def __init__(self, first: numpy.ndarray, counts: numpy.ndarray, rows: int):
         flat = [
@@ -36,12 +36,12 @@ class TokenRows:
         self.rows, self.whole, self.index = rows, len(index) == len(counts) * rows, torch.from_numpy(index)
 
     def take(self, tensor: Tensor) -> Tensor:
-        """[batch, heads, rows, dim] -> [tokens, heads, dim], without padding."""
+        """Reorder [batch, heads, rows, dim] to [tokens, heads, dim], without padding."""
         flat = tensor.transpose(1, 2).reshape(-1, tensor.shape[1], tensor.shape[3])
         return flat if self.whole else flat.index_select(0, self.index.to(flat.device))
 
     def put(self, out: Tensor, batch: int) -> Tensor:
-        """[tokens, heads, dim] -> [batch, rows, heads, dim]; rows of padding are 0."""
+        """Reorder [tokens, heads, dim] to [batch, rows, heads, dim]; rows of padding are 0."""
         if not self.whole:
             full = out.new_zeros(batch * self.rows, *out.shape[1:])
             full.index_copy_(0, self.index.to(out.device), out)
@@ -50,7 +50,7 @@ class TokenRows:
 
 
 class Asked(NamedTuple):
-    """What decides a layer's kernel, beside the cache."""
+    """Everything that decides a layer's kernel, beside the cache."""
 
     q_heads: int
     dtype: torch.dtype
@@ -61,7 +61,7 @@ class Asked(NamedTuple):
     gates: LayerGates | None
 
     def kernel(self, cache: PagedCache, *, planned: bool = False) -> Kernel:
-        """Over the pages of a cache that holds keys."""
+        """Return the kernel over the pages of a cache that holds keys."""
         pages, gates = cache.pages, self.gates
         return padded_kernel(
             self.q_heads,
@@ -80,7 +80,7 @@ class Asked(NamedTuple):
 
 
 class PagedStep(TokenRows):
-    """What all layers of a forward pass share."""
+    """A forward pass; all layers share it."""
 
     def __init__(self, cache: PagedCache, spans: Tensor, rows: int):
         table = spans.numpy().reshape(-1, 4)
@@ -102,12 +102,12 @@ class PagedStep(TokenRows):
                     f"attention_mask[{index}]: shows {wanted} tokens before this step, and the cache holds {held}"
                 )
         super().__init__(shown - begin, self.counts, rows)
-        # A chunk of a prompt may be all padding to a sequence, or to all of them.
+        # A chunk of a prompt may be all padding for a sequence, or for all of them.
         self.requests = [(node, int(n)) for node, n in zip(cache.nodes, self.counts, strict=True) if n]
         nodes, counts = zip(*self.requests, strict=True) if self.requests else ((), ())
         self.change: CacheChange | None = pages.append(list(nodes), list(counts)) if nodes else None
         self.before = cache.length, cache.shown
-        """What the cache had, to take this step back."""
+        """The cache's length and shown columns before this step, to take it back."""
         cache.length += rows
         cache.shown = list(zip(first.tolist(), end.tolist(), strict=True))
         self.written: set[int] = set()
@@ -127,7 +127,7 @@ class PlannedPages:
 
 
 def _plan(cache: PagedCache, step: PagedStep, kernel: Kernel, classes: tuple[int, ...] | None) -> Plan:
-    """One plan for all layers with the same kernel and as many heads in each class, updated from step to step."""
+    """Return the plan of all layers with the same kernel and as many heads in each class, updated from step to step."""
     key = kernel, tuple(sorted(classes or ()))
     known = cache._plans.get(key)
     if known is None:
@@ -156,7 +156,8 @@ def attend_pages(
     sinks: Tensor | None,
     gates: LayerGates | None,
 ) -> Tensor:
-    """Writes a layer's new keys and values into its pages and attends to all that is there."""
+    """Write a layer's new keys and values into its pages, and compute attention over all tokens there. `query [batch,
+    q_heads, rows, dim]`; returns [batch, rows, q_heads, value_dim]."""
     cache, (batch, q_heads, rows, _) = layer.cache, query.shape
     key = key.keys
     cache._begin(layer.index, key, value)

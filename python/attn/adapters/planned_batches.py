@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Continuous batching of Transformers in steps of fixed shapes, which graphs replay: planned on the device.
 
-There a step's lists are tensors at fixed addresses, padded, and between two replays only their contents change: sequences
-without rows come last, and indices behind those that count are of nobody. So block tables and lengths are computed where the
-lists are, by operations of PyTorch, and a kernel plans by them, once for all layers that see alike: nothing waits, and all of
-it may be captured. Transformers runs each step as it is before it captures it, which makes what is made once."""
+In such steps the lists are padded tensors at fixed addresses; between two replays only their contents change. Sequences
+without rows come last, and indices past the used ones belong to no sequence. PyTorch's operations compute block tables
+and lengths on the lists' device, and a kernel plans by them, once for all layers that see alike: nothing waits, and
+everything may be captured. Transformers runs each step before it captures it, which makes everything that is made once."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from ..run.kernel import Kernel
 
 @dataclass(frozen=True)
 class PagedInputs:
-    """What a model hands to each of its layers beside the cache, as Transformers calls it; of each list an entry for each
-    group of layers. Lists are new in every step."""
+    """The arguments that a model passes to each of its layers beside the cache, by Transformers' names; each list has
+    an entry for each group of layers. Lists are new in every step."""
 
     cu_seq_lens_q: Tensor
     cu_seq_lens_k: Tensor | dict[str, Tensor]
@@ -31,12 +31,12 @@ class PagedInputs:
 
 
 Planners = dict[tuple, DevicePlanner]
-"""Of a cache, by kernel, group of layers and shapes. Graphs read their memory."""
+"""Planners of a cache, by kernel, group of layers and shapes. Graphs read their memory."""
 
 
 def is_padded(inputs: PagedInputs, rows: int) -> bool:
-    """Whether a batch has fixed shapes: Transformers says of those that a sequence may have all rows, and of any other how many
-    the longest has."""
+    """Whether a batch has fixed shapes: Transformers then gives all rows as the most rows of a sequence, else the
+    longest sequence's."""
     sequences = inputs.cu_seq_lens_q.shape[0] - 1
     return inputs.max_seqlen_q == rows and (sequences > 1 or rows == 1)
 
@@ -46,19 +46,20 @@ def is_capturing(tensor: Tensor) -> bool:
 
 
 def _ascending(starts: Tensor) -> Tensor:
-    """Where sequences begin. Behind the last that has rows Transformers repeats the end, on a stream of its own: where it prepares
-    steps ahead (`use_async_batching`), zeros that it copies to the device may come behind that, and are read instead."""
+    """Return the offsets of sequences, ascending. After the last sequence with rows Transformers repeats the end, on a
+    stream of its own. When it prepares steps ahead (`use_async_batching`), zeros that it copies to the device may
+    arrive after that, and are read instead."""
     return starts.cummax(0).values
 
 
 @dataclass
 class PlannedBatch:
-    """A step."""
+    """A step of fixed shapes."""
 
     inputs: PagedInputs
     rows: int
     captured: bool
-    """Whether a graph does it: then everything has to be done again."""
+    """Whether a graph captures it: then everything has to be done again."""
     plans: dict[tuple[Kernel, int], DevicePlan] = field(default_factory=dict)
 
     def is_of(self, inputs: PagedInputs, query: Tensor) -> bool:
@@ -75,7 +76,8 @@ class PlannedBatch:
         k: Tensor,
         v: Tensor,
     ) -> DevicePlan:
-        """Of layers of a group, `k` and `v` as they are read: pages of `page` tokens, or, where that is 0, all tokens packed."""
+        """Return the plan of a group's layers. `k` and `v` are pages of `page` tokens, or if that is 0 all tokens
+        packed."""
         known = self.plans.get((kernel, group))
         if known is None:
             tables = self._tables(group, kind, page)
@@ -92,7 +94,7 @@ class PlannedBatch:
         tables = {"q_start": _ascending(self.inputs.cu_seq_lens_q), "kv.lengths": starts[1:] - starts[:-1]}
         if not page:
             return tables | {"kv.start": starts}
-        # What a step reads of a cache that held nothing is what it writes.
+        # A step reads what it writes if the cache held nothing before.
         index = self.inputs.read_index[group]
         index = index if len(index) else self.inputs.write_index[group]
         columns = torch.arange(0, len(index), page, device=index.device)
@@ -102,7 +104,7 @@ class PlannedBatch:
     def _make_planner(
         self, kernel: Kernel, page: int, query: Tensor, k: Tensor, v: Tensor, tables: dict[str, Tensor]
     ) -> DevicePlanner:
-        """Of as many sequences and rows, of which each may have all tokens."""
+        """Make a planner for as many sequences and rows, any of which may have all tokens."""
         count = len(tables["kv.lengths"])
 
         def spread(total: int) -> numpy.ndarray:

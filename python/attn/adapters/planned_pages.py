@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Steps over a paged cache, planned on the device: rows of whatever sequences, the same launches in every step.
+"""Steps over a paged cache, planned on the device: rows of any sequences, the same launches in every step.
 
-Which pages a sequence has is known on the host alone. So it says so before each step (`PagePlans.tell`), which is a copy
-into tables that stay where they are (cache/steps.py); a launch makes the plan of them, once for all layers that see alike,
-and each layer writes its new keys and values into pages and attends to all that is there.
+Only the host knows which pages a sequence has. It tells the device before each step (`PagePlans.tell`), by a copy into
+tables with fixed addresses (cache/steps.py). A launch makes the plan from them, once for all layers that see alike.
+Each layer writes its new keys and values into pages and attends to all tokens there.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 class _PagePlan:
-    """Of the layers of a model that see alike."""
+    """The plan of the layers of a model that see alike."""
 
     def __init__(self, cache: PagedCache, asked: Asked, sequences: int, tokens: int, rows: int):
         self.asked, self.pages = asked, cache.pages
         self.kernel = asked.kernel(cache, planned=True)
         self.steps: CacheSteps = cache.pages.steps(self.kernel, sequences=sequences, rows=rows, tokens=tokens)
         self.writer = self.steps
-        """Whose tables say where new tokens go, in all layers."""
+        """The tables that hold the slots of new tokens, for all layers."""
         self.plan: DevicePlan | None = None
         self.handle = f"pages {next(_numbers)}"
         _living[self.handle] = self
@@ -40,12 +40,14 @@ class _PagePlan:
 
 _numbers = itertools.count(1)
 _living: weakref.WeakValueDictionary[str, _PagePlan] = weakref.WeakValueDictionary()
-"""By what masks and compiled code call them. Whoever records steps keeps them, and with them the pages."""
+"""Plans by the names that masks and compiled code use. The owner of recorded steps keeps them alive, and with them the
+pages."""
 
 
 class PagePlans:
-    """Of the steps of up to `rows` rows, by default one for each of `sequences` sequences of up to `tokens` tokens, for layers as
-    a prompt found them: no two that see alike may differ otherwise, and none has head gates (`plannable`)."""
+    """The plans of steps of up to `rows` rows, by default one for each of `sequences` sequences of up to `tokens`
+    tokens. The layers are as the prompt found them: layers that see alike do not differ otherwise, and none has head
+    gates (`plannable`)."""
 
     def __init__(
         self, cache: PagedCache, asked: Collection[Asked], sequences: int, tokens: int, rows: int = 0
@@ -59,29 +61,30 @@ class PagePlans:
 
     @staticmethod
     def plannable(asked: Collection[Asked]) -> bool:
-        """Whether layers are such ones."""
+        """Whether steps of such layers can be planned."""
         alike = {each.see for each in asked}
         return len(alike) == len(asked) and all(each.gates is None for each in asked)
 
     def tell(self, nodes: Sequence[int], counts: Sequence[int] | None = None) -> None:
-        """The next step: new tokens of leaves of the cache, one of each unless `counts` says how many, whose rows see them and all
-        before them. Copies the tables, in the stream's order, and waits for nothing. OutOfPages, and then nothing has changed."""
+        """Prepare the next step: new tokens of leaves of the cache, one of each unless `counts` says how many. Their
+        rows see them and all tokens before them. Copies the tables, in the stream's order, and waits for nothing.
+        OutOfPages changes nothing."""
         self._writer.append(nodes, 1 if counts is None else counts)
         requests = nodes if counts is None else list(zip(nodes, counts, strict=True))
         for plan in self._plans.values():
             plan.steps.update(requests)
 
     def ran(self) -> None:
-        """That the step was launched; and that it will not be, where it failed."""
+        """Declare the step launched; or that it will not be launched, if it failed."""
         self._writer.ran()
 
     def launch(self) -> None:
-        """Makes the plans, for `attend_paged_step` of all layers."""
+        """Make the plans, for `attend_paged_step` of all layers."""
         for plan in self._plans.values():
             plan.plan = plan.steps.plan()
 
     def step(self, see: str) -> PlannedStep | None:
-        """For masks; None of layers that the prompt did not go through."""
+        """Return the step of layers that see so, for masks; None if the prompt had no such layers."""
         plan = self._plans.get(see)
         if plan is None:
             return None
@@ -90,7 +93,7 @@ class PagePlans:
 
 
 def fits_pages(handle: str, kind: LayerKind, see: str, sinks: bool) -> bool:
-    """Whether the plans of that name are for such layers."""
+    """Whether the plans of that name serve such layers."""
     plan = _living[handle]
     pages, asked = plan.pages, plan.asked
     held = asked.q_heads, pages.kv_heads, pages.head_dim, pages.value_dim
@@ -101,8 +104,8 @@ def fits_pages(handle: str, kind: LayerKind, see: str, sinks: bool) -> bool:
 def attend_paged_step(
     q: Tensor, k: Tensor, v: Tensor, sink_logits: Tensor | None, handle: str, layer: int
 ) -> Tensor:
-    """`q [rows, q_heads, dim]`, new keys and values `[rows, kv_heads, dim]`, `sink_logits f32[q_heads]`, all contiguous:
-    `[rows, q_heads, value_dim]` of a layer."""
+    """Compute attention of a layer: `q [rows, q_heads, dim]`, new keys and values `[rows, kv_heads, dim]`, `sink_logits
+    f32[q_heads]`, all contiguous. Returns `[rows, q_heads, value_dim]`."""
     plan = _living[handle]
     plan.writer.write(layer, k, v)
     extra = {} if sink_logits is None else {"sink_logits": sink_logits}

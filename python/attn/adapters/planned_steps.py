@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Decoding steps over caches of fixed size, planned on the device.
 
-How far a static cache is filled and where its padding ends is known on the GPU alone. So nobody asks: a few operations
-of PyTorch turn the mask into the start and length of each head's keys, a kernel makes the plan of them, once for all
-layers, and what those read is tensors: a step waits for nothing, and a CUDA graph of the model replays over any step.
+Only the GPU knows how far a static cache is filled and where its padding ends, and the host does not ask. PyTorch's
+operations turn the mask into the start and length of each head's keys. A kernel makes the plan from them, once for all
+layers, and layers read tensors: a step waits for nothing, and a CUDA graph of the model replays over any step.
 
-What layers are like is learned when the model reads a prompt, and so is that its padding has no holes. Each step brings
-back, without waiting, whether that still held; a step that hid tokens between others is refused by the next one.
+The prompt shows the form of layers, and that its padding has no holes. Each step reports later, without waiting,
+whether that still held; if a step hid tokens between others, the next one raises an error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .padded_calls import padded_kernel
 
 @dataclass(frozen=True)
 class LayerKind:
-    """What decides a layer's kernel, beside what its rows see."""
+    """Everything that decides a layer's kernel, beside its visibility."""
 
     q_heads: int
     kv_heads: int
@@ -41,33 +41,36 @@ class LayerKind:
 
 
 class Model:
-    """What was learned of a model's layers, and of the masks of a generation so far."""
+    """The known forms of a model's layers, and the masks of a generation so far."""
 
     def __init__(self) -> None:
         self.kinds: dict[str, LayerKind | None] = {}
-        """Of layers that see so, by the text of a Visibility; None: there are several, or some that the device does not plan."""
+        """The form of layers that see so, by the text of a Visibility; None: there are several forms, or the device
+        cannot plan one."""
         self.checked: dict[str, tuple[int, int]] = {}
         """Sequences and positions of the last mask without holes."""
         self.pending: list[tuple[Tensor, object, int]] = []
-        """Shown tokens and hidden ones before them, on their way to the host; their event; what they must add up to where
-        some are shown."""
+        """For each check on its way to the host: shown tokens plus hidden ones before them; its event; the expected sum
+        if some are shown."""
 
 
 _fixed = WeakIdKeyDictionary()
-"""Of masks that stay as they are from step to step: the first token shown of each sequence, i32[batch, 1], or StepPlans."""
+"""For masks that stay as they are from step to step: the first token shown of each sequence, i32[batch, 1], or
+StepPlans."""
 
 
 class StepPlans(Protocol):
-    """Of steps that are planned apart from their masks."""
+    """Steps that are planned apart from their masks."""
 
     def step(self, see: str) -> PlannedStep | None: ...
 
 
 def fix_mask(mask: Tensor, shows: Tensor | StepPlans) -> None:
-    """What a mask shows in every step, whatever it holds: the host has looked. Steps that are recorded are planned by it.
+    """Declare what a mask shows in every step, whatever it holds: the host has checked it. Recorded steps are planned
+    by it.
 
-    shows  the first token of each sequence, i32[batch, 1] on the device, of a mask of all positions of a static cache,
-           which shows all that follow; or plans of tokens in pages, of a mask that has one column
+    shows  the first token of each sequence, i32[batch, 1] on the device, for a mask of all positions of a static cache,
+           which shows all tokens after it; or plans of tokens in pages, for a mask that has one column
     """
     _fixed[mask] = shows
 
@@ -76,7 +79,7 @@ _models: dict[int, tuple[weakref.ref, Model]] = {}
 
 
 def model_of(config: object) -> Model:
-    """By the configuration that its layers and its masks share."""
+    """Return the state of a model, by the configuration that its layers and its masks share."""
     known = _models.get(id(config))
     if known is None or known[0]() is not config:
         forget = functools.partial(_forget, id(config))
@@ -89,7 +92,7 @@ def _forget(key: int, config: weakref.ref) -> None:
 
 
 def learn(config: object, see: str, kind: LayerKind | None) -> None:
-    """That a layer is of a kind."""
+    """Record a layer's form."""
     kinds = model_of(config).kinds
     if kinds.setdefault(see, kind) != kind:
         kinds[see] = None
@@ -97,21 +100,21 @@ def learn(config: object, see: str, kind: LayerKind | None) -> None:
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """A plan in device memory, and what it was made of: int32 tensors, which a compiled model takes as inputs."""
+    """A plan in device memory, and the int32 tensors that it was made from, which a compiled model takes as inputs."""
 
     handle: str
-    """Of its planner: a name, as compiled code takes a number that changes for a symbol, and must know which planner it is."""
+    """The name of its planner. Compiled code takes a changing number for a symbol, and must know the planner."""
     lengths: Tensor
     plan: Tensor | None = None
     start: Tensor | None = None
-    """None where keys are in pages: their planner has the plan, and tables beside lengths."""
+    """None if keys are in pages: their planner has the plan, and tables beside lengths."""
 
     @property
     def in_pages(self) -> bool:
         return self.plan is None
 
     def spans(self) -> Tensor:
-        """As of spans.py, for who asks on the host; waits for the device. TensorError where keys are in pages."""
+        """Return the spans as of spans.py, on the host; waits for the device. TensorError if keys are in pages."""
         if self.plan is None or self.start is None:
             raise TensorError(
                 "attention_mask: the model computes with it itself, and keys before this step are in attn's pages; take "
@@ -131,11 +134,11 @@ class _Planner:
     see: str
     batch: int
     start: Tensor
-    """Where each head's keys begin in memory."""
+    """The index of each head's first key in memory."""
     last: tuple[Tensor, DevicePlan] | None = None
 
 
-_planners: dict[str, _Planner] = {}  # graphs read their memory: they live as long as the process
+_planners: dict[str, _Planner] = {}  # Graphs read their memory: they live as long as the process.
 _handles: dict[tuple, str] = {}
 _numbers = itertools.count(1)
 
@@ -150,10 +153,10 @@ def plan_step(
     mask: Tensor | None,
     device: torch.device,
 ) -> PlannedStep | None:
-    """The plan of one row for each sequence, or None where the host has to look at this step.
+    """Return the plan of one row for each sequence, or None if the host has to look at this step.
 
     q_offset  position of the row, an integer on the device; kv_offset of the first key
-    mask      bool[batch, positions] or None: which are not padding
+    mask      bool[batch, positions] or None: True for positions that are not padding
     """
     model = model_of(config)
     kind = model.kinds.get(see)
@@ -179,7 +182,8 @@ def plan_step(
         shown = mask[:, kv_offset:]
         count = shown.sum(1)
         _look_later(model, shown.view(torch.uint8).argmax(1).add_(count), shown.shape[1])
-        first = (shown.shape[1] - count).to(torch.int32)[:, None]  # behind all, where all is padding so far
+        # Past all tokens if all are padding so far.
+        first = (shown.shape[1] - count).to(torch.int32)[:, None]
     return _plan(kind, see, batch, kv_length, q_offset, kv_offset, first, device)
 
 
@@ -207,14 +211,14 @@ def _plan(
 
 
 def note_checked(config: object, see: str, mask: Tensor | None) -> None:
-    """That the host has looked at a mask, which hides nothing between tokens."""
+    """Record that the host has checked a mask, which hides nothing between tokens."""
     if mask is not None:
         model_of(config).checked[see] = tuple(mask.shape)
 
 
 def attend_step(q: Tensor, k: Tensor, v: Tensor, step: PlannedStep) -> Tensor:
-    """`q [batch, q_heads, 1, dim]` over `k, v [batch, kv_heads, tokens, dim]`: [batch, 1, q_heads, value_dim]. Copies
-    keys and values that lie otherwise."""
+    """Compute `q [batch, q_heads, 1, dim]` over `k, v [batch, kv_heads, tokens, dim]`; returns [batch, 1, q_heads,
+    value_dim]. Copies keys and values with another memory layout."""
     made = _planners[step.handle]
     kind, count = made.kind, made.batch * made.kind.kv_heads
     if made.last is not None and made.last[0] is step.plan:
@@ -229,7 +233,7 @@ def attend_step(q: Tensor, k: Tensor, v: Tensor, step: PlannedStep) -> Tensor:
 
 
 def fits(handle: str, kind: LayerKind, see: str) -> bool:
-    """Whether the plans of a planner are for such layers."""
+    """Whether the plans of a planner serve such layers."""
     made = _planners[handle]
     return (made.kind, made.see) == (kind, see)
 
@@ -244,7 +248,8 @@ def _handle_of(kind: LayerKind, see: str, batch: int, tokens: int, device: torch
 
 
 def _make_planner(kind: LayerKind, see: str, batch: int, tokens: int, device: torch.device) -> _Planner:
-    """Each KV head of a sequence is a sequence of its own: static caches keep its keys together."""
+    """Make a planner in which each KV head of a sequence is a sequence of its own: static caches keep its keys
+    contiguous."""
     group, count = kind.q_heads // kind.kv_heads, batch * kind.kv_heads
     dims = kind.dim, kind.value_dim
     kernel = padded_kernel(
@@ -278,7 +283,7 @@ def _look_later(model: Model, counted: Tensor, positions: int) -> None:
 def _raise_late(model: Model) -> None:
     while model.pending and (model.pending[0][1] is None or model.pending[0][1].query()):  # type: ignore[attr-defined]
         found, _, positions = model.pending.pop(0)
-        wrong = ((found != positions) & (found != 0)).nonzero()  # 0: all is padding so far
+        wrong = ((found != positions) & (found != 0)).nonzero()  # 0: all is padding so far.
         if len(wrong):
             model.pending.clear()
             model.checked.clear()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What models of Transformers get in place of a mask: a few numbers for each sequence. A tensor that only attention
-implemented by attn may look into; for anything else that computes with it, it becomes the real mask."""
+"""The mask that models of Transformers get from attn: a few numbers for each sequence. Only attention implemented by
+attn may look into the tensor; for any other computation it becomes the real mask."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .visible_rows import is_window, shows_ahead
 
 @torch._dynamo.assume_constant_result
 def ends_at_rows(see: str) -> bool:
-    """Whether rows see nothing behind their own positions."""
+    """Whether rows see nothing after their own positions."""
     return not shows_ahead(read_visibility(see))
 
 
 @torch._dynamo.assume_constant_result
 def is_causal_or_window(see: str) -> bool:
-    """Whether rows see tokens up to their own, all or a number of them: what caches in pages and head gates serve."""
+    """Whether rows see tokens up to their own, all or a number of them, as caches in pages and head gates need it."""
     visibility = read_visibility(see)
     return visibility == causal() or is_window(visibility)
 
@@ -35,8 +35,8 @@ _SAME = (_ATEN.detach.default, _ATEN.alias.default)
 
 
 class SpanMask(torch.Tensor):
-    """A mask of the shape `[batch, 1, rows, tokens]` that has no elements. `spans` and `positions` are those of
-    `torch.ops.attn.attend_spans`, in CPU memory, and so is `see`. `dense()` is the mask that eager attention adds."""
+    """A mask of the shape [batch, 1, rows, tokens] that has no elements. `spans`, `positions` and `see` are those of
+    `torch.ops.attn.attend_spans`, in CPU memory. `dense()` is the mask that eager attention adds."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
@@ -56,22 +56,22 @@ class SpanMask(torch.Tensor):
 
     def __init__(self, spans, positions, see, shape, dtype, device, model, step=None):
         self._spans, self.positions, self.see, self.model = spans, positions, see, model
-        # Of a step that was planned on the device, which has no spans: tensors, and the name of their planner.
+        # A step that was planned on the device has no spans, but tensors, and the name of their planner.
         self.handle = "" if step is None else step.handle
         if step is not None:
             self.lengths, self.plan, self.start = step.lengths, step.plan, step.start
         self.calls: dict[tuple, PaddedCall] = {}
-        """Of layers that attend through it, by what their tensors look like."""
+        """Calls of layers that attend through it, by the form of their tensors."""
         self.end = 0
-        """Of Visible; with it `spans` may be None, which are then made when somebody asks for them."""
+        """The `end` of Visible; with it `spans` may be None, which are then made on demand."""
         self.last: tuple | None = None
-        """The last one, and what its tensors look like (layer_calls.py)."""
+        """The last call, and the form of its tensors (layer_calls.py)."""
         self.layers: object = None
-        """What is known of them from step to step (layer_calls.py)."""
+        """The known layers from step to step (layer_calls.py)."""
         self._dense: Tensor | None = None
 
     def dense(self) -> Tensor:
-        """0 where a key is seen, the least number of the dtype where it is not."""
+        """Return the mask with elements: 0 for keys that a row sees, the least number of the dtype for others."""
         if self._dense is None:
             batch, _, rows, tokens = self.shape
             seen = torch_spans.seen(self.host_spans(), self.positions, batch, self.see, rows, tokens).to(
@@ -96,7 +96,7 @@ class SpanMask(torch.Tensor):
         return self._spans
 
     def host_spans(self) -> Tensor:
-        """The spans, of a step that was planned on the device by waiting for it."""
+        """Return the spans; for a step that was planned on the device by waiting for it."""
         return self.step.spans() if self.handle else self.spans
 
     @property
@@ -143,8 +143,8 @@ class SpanMask(torch.Tensor):
 
 
 def _keeps(function: object, mask: SpanMask, args: tuple, kwargs: dict) -> bool:
-    """Whether a function of PyTorch leaves a mask what it is: models cut masks to the length that they have, and move
-    them to where a layer is."""
+    """Whether a function of PyTorch keeps a mask what it is: models cut masks to the length that they have, and move
+    them to a layer's device."""
     if function in _SAME:
         return True
     if function is _ATEN._to_copy.default:

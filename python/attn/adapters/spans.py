@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Which keys of a padded batch rows may see at all, and the instances of a packed store that say so.
+"""The keys of a padded batch that rows may see at all, and the instances of a packed store that express them.
 
 Two forms, int32 in CPU memory:
 
-    spans     [batch, 4], where each sequence sees one range of keys: index of the first, index behind the last, position
+    spans     [batch, 4], if each sequence sees one range of keys: index of the first, index past the last, position
               of index 0, position of the first row; positions count from the sequence's first token
-    segments  [runs, 6], with positions [batch, rows] of the rows: see visible_rows.py; of compiled code rows of -1 may
+    segments  [runs, 6], with positions [batch, rows] of the rows: see visible_rows.py; in compiled code rows of -1 may
               follow
 """
 
@@ -23,7 +23,7 @@ from .visible_rows import shows_ahead
 
 
 def shown_tokens(mask: ndarray | None, kv_length: int, first_key: int) -> ndarray | None:
-    """bool [batch, kv_length], of a mask of padding [batch, positions]; what is beyond it is padding."""
+    """Return bool [batch, kv_length] from a padding mask [batch, positions]; keys beyond the mask are padding."""
     if mask is None:
         return None
     given = mask[:, first_key : first_key + kv_length].astype(bool)
@@ -41,7 +41,7 @@ def make_spans(
     kv_length: int,
     causal: bool,
 ) -> ndarray:
-    """The spans of a batch, from its mask of padding, which has no holes."""
+    """Return the spans of a batch from its padding mask, which has no holes."""
     limit = min(kv_length, first_row + q_length - first_key) if causal else kv_length
     out = numpy.empty((batch, 4), numpy.int32)
     out[:] = 0, max(limit, 0), first_key, first_row
@@ -59,13 +59,13 @@ def make_spans(
 def reaches(
     positions: int, kv_length: int, first_row: int, first_key: int, q_length: int, causal: bool
 ) -> bool:
-    """Whether a mask of so many positions has all that a row could see."""
+    """Whether a mask of so many positions covers everything that a row could see."""
     end = min(kv_length, first_row + q_length - first_key) if causal else kv_length
     return first_key + end <= positions
 
 
 def first_hole(shown: ndarray | None) -> tuple[int, int] | None:
-    """Sequence and index of the first hidden key between others."""
+    """Return sequence and index of the first hidden key between others; None if there is none."""
     if shown is None:
         return None
     any_seen = shown.any(1)
@@ -77,7 +77,7 @@ def first_hole(shown: ndarray | None) -> tuple[int, int] | None:
 
 
 def settled(spans: Tensor, positions: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Without the segments that are not used; spans, where each sequence has one of all keys that all rows see."""
+    """Drop unused segments. Returns spans and None if each sequence has one segment with all keys that its rows see."""
     if positions is None:
         return spans, None
     runs = spans.numpy()
@@ -99,7 +99,7 @@ def seen(
     rows: int,
     tokens: int,
 ) -> ndarray:
-    """The mask itself, bool [batch, rows, tokens]."""
+    """Return the mask itself, bool [batch, rows, tokens]."""
     keys = numpy.arange(tokens)
     if positions is None:
         first, end, first_position, row_position = spans.reshape(batch, 4, 1, 1).swapaxes(0, 1).astype("i8")
@@ -121,9 +121,9 @@ def tables(
     rows: int,
     tokens: int,
 ) -> dict[str, ndarray]:
-    """Those of a packed store that holds `tokens` keys for each sequence, or for each of its `heads_apart` heads, which
-    lie together. Packed instances lie one behind the other: keys that a sequence hides are behind the end of the
-    instance before, or instances that no row sees."""
+    """Return the tables of a packed store that holds `tokens` keys for each sequence, or for each of its `heads_apart`
+    heads, which are contiguous. Packed instances follow each other: keys that a sequence hides lie past the end of the
+    instance before, or in instances that no row sees."""
     if positions is None:
         return _of_spans(spans.reshape(batch, 4), not shows_ahead(see), heads_apart, rows, tokens)
     start = _starts(batch * heads_apart, rows)
@@ -138,8 +138,8 @@ def _starts(count: int, step: int) -> ndarray:
 
 
 def tables_of_all(count: int, rows: int, tokens: int, end: int) -> dict[str, ndarray]:
-    """Those of `count` heads that hide nothing of their first `end` tokens, of which rows are the last: as plans take rows to be.
-    Said in few words, since it is what a step of generation says anew."""
+    """Return the tables of `count` heads that hide none of their first `end` tokens, whose last ones are the rows: the
+    default of plans. It is short because every step of generation calls it."""
     last = numpy.full(count, end - 1, numpy.int32)
     if rows != 1:
         last = (last[:, None] + numpy.arange(1 - rows, 1, dtype=numpy.int32)).ravel()
@@ -152,9 +152,9 @@ def tables_of_all(count: int, rows: int, tokens: int, end: int) -> dict[str, nda
 
 
 def _of_spans(spans: ndarray, causal: bool, heads_apart: int, rows: int, tokens: int) -> dict[str, ndarray]:
-    """An instance for each head of a sequence, and one in front of them, since the first must begin at 0. Rows before the
-    first token are padding where they are causal; else they see what is near them, and positions, which must not be
-    below 0, count from them."""
+    """Return the tables of spans: an instance for each head of a sequence, and one before them, since the first must
+    begin at 0. Causal rows before the first token are padding. Other rows there see tokens near them, so positions,
+    which must not be negative, count from them."""
     first, end, first_position, row_position = spans.T
     if not causal:
         before = numpy.maximum(-row_position, 0)
@@ -165,7 +165,7 @@ def _of_spans(spans: ndarray, causal: bool, heads_apart: int, rows: int, tokens:
     position = first_position + first
     top = numpy.clip(position - row_position, 0, rows) if causal else numpy.zeros_like(first)
     sees = (end > first) & (top < rows)
-    # What a head has, by column: its start, length, position, and rows that see it.
+    # By column: a head's start, length, position, and rows that see it.
     found = numpy.zeros((count + 2, 5), numpy.int32)
     of_batch = numpy.stack([first, end - first, position, top, numpy.full_like(first, rows)], 1)
     of_batch[:, 1:] *= sees[:, None]

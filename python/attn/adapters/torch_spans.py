@@ -27,15 +27,14 @@ def spans(
     kv_length: int,
     causal: bool,
 ) -> Tensor:
-    """The keys that the rows of each sequence may see at all, i32[batch, 4] in CPU memory (spans.py).
+    """Return the keys that the rows of each sequence may see at all, i32[batch, 4] in CPU memory (spans.py).
 
-    mask       bool[batch, positions] or None: which positions are not padding; the others lie before or behind them
+    mask       bool[batch, positions] or None: True for positions that are not padding; padding is before or after them
     q_offset   position of the first query row; kv_offset of the first key: integers, 0-d or of one element
     q_length, kv_length  rows and keys of each sequence
-    causal     no row sees keys behind the last row
+    causal     no row sees keys after the last row
 
-    Reads a GPU's tensors, so it waits for them: once for all layers of a step. Errors: TensorError where padding has
-    holes.
+    Waits for a GPU to read its tensors, once for all layers of a step. Raises TensorError if padding has holes.
     """
     given = None if mask is None else mask.cpu().numpy()
     first_row, first_key = int(q_offset), int(kv_offset)
@@ -56,9 +55,9 @@ def _(mask, q_offset, kv_offset, batch, q_length, kv_length, causal):
 
 @torch.library.custom_op("attn::sequences", mutates_args=(), tags=PLANS_ANEW)
 def sequences(numbers: Tensor) -> tuple[Tensor, Tensor]:
-    """Segments of packed sequences and the positions of rows (spans.py), in CPU memory: a row sees the keys of its number.
-    `numbers`: int[batch, rows], rising, of rows and keys alike. There are as many segments as there could be; behind
-    the last that is used all are -1."""
+    """Return segments of packed sequences, and the positions of rows (spans.py), in CPU memory: a row sees the keys
+    with its number. `numbers`: int[batch, rows], rising, of rows and keys alike. There are as many segments as there
+    could be; those after the last used one are all -1."""
     given = numbers.cpu().numpy()
     batch, count = given.shape
     rows = numpy.broadcast_to(numpy.arange(count), given.shape)
@@ -89,7 +88,8 @@ def seen(
     rows: int,
     tokens: int,
 ) -> Tensor:
-    """The mask that spans stand for, bool[batch, 1, rows, tokens] in CPU memory: for those who cannot do without."""
+    """Return the mask that spans stand for, bool[batch, 1, rows, tokens] in CPU memory, for code that needs its
+    elements."""
     given = None if positions is None else positions.numpy()
     made = of_batch.seen(spans.numpy(), given, batch, read_visibility(see), rows, tokens)
     return torch.from_numpy(made)[:, None].clone()
@@ -114,15 +114,16 @@ def attend_spans(
     streaming: list[int] | None = None,
     positions: Tensor | None = None,
 ) -> Tensor:
-    """Attention of a padded batch: `q [batch, q_heads, rows, dim]` over `k, v [batch, kv_heads, tokens, dim]`, of which
-    each sequence sees its span (`attn::spans`). Gives `[batch, rows, q_heads, value_dim]`, 0 where a row sees nothing.
+    """Compute attention of a padded batch: `q [batch, q_heads, rows, dim]` over `k, v [batch, kv_heads, tokens, dim]`,
+    of which each sequence sees its span (`attn::spans`). Returns `[batch, rows, q_heads, value_dim]`, 0 for a row that
+    sees nothing.
 
     scale, softcap  of the scores; a cap of 0 is none
     see             what rows see of their span, as `repr` of a Visibility
     sink_logits     f32[q_heads], a logit that joins each head's softmax
-    classes         of each KV head: 0 sees all that, 1 (streaming) of it the first `streaming[0]` tokens and the
+    classes         of each KV head: 0 sees the whole span; 1 (streaming) its first `streaming[0]` tokens and its
                     `streaming[1]` most recent ones
-    positions       of rows, where `spans` are segments (spans.py)
+    positions       of rows, if `spans` are segments (spans.py)
     """
     visible = Visible(*of_batch.settled(spans, positions), see)
     scores = Scores(scale, softcap, tuple(classes or ()), tuple(streaming or ()))
@@ -154,8 +155,8 @@ refuse_later(attend_spans)
 def attend_step(
     q: Tensor, k: Tensor, v: Tensor, plan: Tensor, start: Tensor, lengths: Tensor, handle: str
 ) -> Tensor:
-    """A row for each sequence, `q [batch, q_heads, 1, dim]`, over `k, v [batch, kv_heads, tokens, dim]`, under a plan that
-    the device has made (planned_steps.py). Gives `[batch, 1, q_heads, value_dim]`."""
+    """Compute attention of a row for each sequence, `q [batch, q_heads, 1, dim]`, over `k, v [batch, kv_heads, tokens,
+    dim]`, with a plan that was made on the device (planned_steps.py). Returns `[batch, 1, q_heads, value_dim]`."""
     return planned_steps.attend_step(q, k, v, planned_steps.PlannedStep(handle, lengths, plan, start))
 
 
@@ -171,9 +172,9 @@ refuse_later(attend_step)
 def attend_paged_step(
     q: Tensor, k: Tensor, v: Tensor, sink_logits: Tensor | None, handle: str, layer: int
 ) -> Tensor:
-    """Rows of a step that is planned on the device (planned_pages.py), `q [rows, q_heads, dim]`: writes their `k, v [rows,
-    kv_heads, dim]` into the pages of a layer, which are no tensors of compiled code, and attends to all that is there.
-    `sink_logits f32[q_heads]`. Gives `[rows, q_heads, value_dim]`."""
+    """Compute attention of a step that was planned on the device (planned_pages.py): `q [rows, q_heads, dim]`,
+    `sink_logits f32[q_heads]`. Writes the rows' `k, v [rows, kv_heads, dim]` into the pages of a layer, which are not
+    tensors of compiled code, and attends to all tokens there. Returns `[rows, q_heads, value_dim]`."""
     return planned_pages.attend_paged_step(q, k, v, sink_logits, handle, layer)
 
 

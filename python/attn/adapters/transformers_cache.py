@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A paged cache behind the interface of Transformers' caches.
+"""A paged cache with the interface of Transformers' caches.
 
-The model hands each layer's new keys and values to `update`, before attention is told which of them are padding: so
-`update` only passes them on, marked, and attention writes them into pages and reads those (paged_steps.py). Padding takes
-no page. What is passed on holds the new keys alone: nothing but attention by attn may compute with it.
+The model passes each layer's new keys and values to `update`, before attention is told which of them are padding. So
+`update` only marks them and passes them on, and attention writes them into pages and reads those (paged_steps.py).
+Padding takes no page. The marked tensors hold only the new keys: no computation but attention by attn may use them.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ aten = torch.ops.aten
 
 
 class PagedCache(Cache):
-    """Keys and values of a model in pages, for `generate(..., past_key_values=...)` with attn_implementation="attn", and for
-    the recorded steps of `Decoder(..., cache=...)`.
+    """Keys and values of a model in pages. Pass it as `generate(..., past_key_values=...)` to a model with
+    attn_implementation="attn", or as `Decoder(..., cache=...)` for recorded steps.
 
     config     of the model: a decoder with full attention or sliding windows, and keys of its own, in every layer
     pages      of the pool that all sequences share; a page holds `page_size` tokens, in every layer
     page_size  a power of two from 1 to 256
-    dtype, device  of keys and values; by default those of the first that come
-    formats    how keys and values are stored: key="int8", value="int4", key_group, … as of attn.Paged
+    dtype, device  of keys and values; by default those of the first ones
+    formats    storage of keys and values: key="int8", value="int4", key_group, … as of attn.Paged
 
-    `pages` is the attn.PagedCache behind it, once there are keys; `nodes` the node of each sequence of the batch. Beams
-    share the pages of what they have in common, from the first token that is generated on; the prompt is read once for
-    each beam. Assisted generation cuts off candidates that were refused. `copy.deepcopy` forks all sequences, so that a
-    prompt is read once for all that is generated behind it: a copy shares the pool and whole pages, and gives its own back
-    when nothing refers to it, or by `reset`. A copy made while the cache is empty has a pool of its own. Errors: OutOfPages, PlanError, TensorError.
+    `pages` is its attn.PagedCache, once there are keys; `nodes` the node of each sequence of the batch. Beams share the
+    pages of their common tokens, from the first generated token on; the prompt is read once for each beam. Assisted
+    generation cuts off refused candidates. `copy.deepcopy` forks all sequences, so that a prompt is read once for
+    several continuations: a copy shares the pool and whole pages, and frees its own when nothing refers to it, or by
+    `reset`. A copy of an empty cache has a pool of its own. Raises OutOfPages, PlanError, TensorError.
     """
 
     def __init__(
@@ -56,20 +56,21 @@ class PagedCache(Cache):
         self._sizes = {"layers": config.num_hidden_layers, "pages": pages, "page_size": page_size, **formats}
         self._dtype, self._device = dtype, device
         self.pages: Any = None
-        """The attn.PagedCache behind it, once there are keys."""
+        """Its attn.PagedCache; None until there are keys."""
         self.nodes: list[int] = []
         self.length = 0
         self.shown: list[tuple[int, int]] = []
-        """Between which columns of the batch each sequence has tokens, the rest being padding."""
+        """The columns of the batch between which each sequence has tokens; the rest is padding."""
         self._step: Any = None
-        """The PagedStep of the forward pass under way, or of the last one."""
+        """The PagedStep of the forward pass in progress, or of the last one."""
         self._plans: dict[tuple, Any] = {}
         self._dropped: list[int] = []
-        """Nodes of copies that are gone, of one list for all that share the pool."""
+        """Nodes of copies that are gone; all caches that share the pool share this list."""
         super().__init__(layers=[PagedLayer(self, index) for index in range(config.num_hidden_layers)])
 
     def _begin(self, layer: int, key: Tensor, value: Tensor) -> None:
-        """The first keys and values say how large those of all layers are: configurations have many names for it."""
+        """Make the pages. The first keys and values give the sizes of all layers: configurations have many names for
+        them."""
         shape = {"kv_heads": key.shape[1], "head_dim": key.shape[3], "value_dim": value.shape[3]}
         if self.pages is None:
             dtype, device = self._dtype or key.dtype, self._device or key.device
@@ -79,15 +80,15 @@ class PagedCache(Cache):
             raise expected(TensorError, f"{CACHE}: layer {layer}", f"{held}, as in layer 0", shape)
 
     def __deepcopy__(self, memo: dict) -> PagedCache:
-        """Sequences with the same tokens in the same pool. Errors: PlanError while a forward pass is unfinished,
-        OutOfPages, both of which change nothing."""
+        """Return sequences with the same tokens in the same pool. Raises PlanError while a forward pass is unfinished,
+        and OutOfPages; both change nothing."""
         self._free_dropped()
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin.nodes, twin.shown, twin._step, twin._plans = [], list(self.shown), None, {}
         twin._dropped = [] if self.pages is None else self._dropped
         twin.layers = [PagedLayer(twin, index) for index in range(len(self.layers))]
-        for node in self.nodes:  # where one fails, the others go with the twin
+        for node in self.nodes:  # If one fails, the earlier ones go with the twin.
             twin.nodes.append(self.pages.fork(node))
         memo[id(self)] = twin
         return twin
@@ -102,7 +103,8 @@ class PagedCache(Cache):
         )
 
     def __del__(self) -> None:
-        # Pages may be in the middle of a change, or of another thread: whoever shares them gives the nodes back.
+        # Pages may be in the middle of a change, or used by another thread: a cache that shares them frees
+        # the nodes.
         if nodes := self.__dict__.get("nodes"):
             self._dropped.extend(nodes)
 
@@ -113,9 +115,9 @@ class PagedCache(Cache):
             del self._dropped[: len(nodes)]
 
     def reset(self) -> None:
-        """Gives all pages back."""
+        """Free all pages."""
         if self.pages is not None:
-            self.pages.rollback()  # a forward pass that failed half way
+            self.pages.rollback()  # Undo a forward pass that failed half way.
             self._free_dropped()
             if self.nodes:
                 self.pages.prune(*self.nodes)
@@ -123,8 +125,8 @@ class PagedCache(Cache):
         self._plans.clear()
 
     def crop(self, tokens: int) -> None:
-        """Takes the last `-tokens` columns of the batch away, padding counted, or, where it is positive, all behind the
-        first `tokens`, as assisted generation does with candidates that the model refused. `crop(0)` does what the
+        """Remove the last `-tokens` columns of the batch, including padding, or if `tokens` is positive all after the
+        first `tokens`. Assisted generation removes candidates so that the model refused. `crop(0)` does what the
         installed Transformers does: 5.12 empties the cache, 5.16 and later versions change nothing. Tokens of a forward
         pass that failed half way go first, whatever `tokens` is."""
         self._roll_back()
@@ -136,7 +138,7 @@ class PagedCache(Cache):
             self.length, self.shown, self._step = *self._step.before, None
 
     def keep(self, length: int) -> None:
-        """Takes away what is behind the first `length` columns of the batch, padding counted."""
+        """Remove everything after the first `length` columns of the batch, including padding."""
         self._roll_back()
         if length >= self.length or self.pages is None:
             return
@@ -149,16 +151,16 @@ class PagedCache(Cache):
         self.shown, self.length, self._step = kept, length, None
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
-        """Sequence i becomes a copy of what sequence beam_idx[i] is, as beam search asks after each token. Copies share
-        their whole pages; of the last page that is not full each has its own."""
+        """Make sequence i a copy of sequence beam_idx[i], as beam search asks after each token. Copies share their
+        whole pages; each has its own last page if that is not full."""
         self._choose(beam_idx.tolist())
 
     def batch_repeat_interleave(self, repeats: int) -> None:
-        """`repeats` copies of each sequence, next to each other."""
+        """Make `repeats` copies of each sequence, next to each other."""
         self._choose([index for index in range(len(self.nodes)) for _ in range(repeats)])
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        """Keeps the sequences with these numbers, or those where a mask is true, in this order."""
+        """Keep the sequences with these numbers, or those with True in a mask, in this order."""
         self._choose((indices.nonzero()[:, 0] if indices.dtype == torch.bool else indices).tolist())
 
     def _choose(self, chosen: list[int]) -> None:
@@ -170,9 +172,9 @@ class PagedCache(Cache):
             if not 0 <= index < len(nodes):
                 legal = f"numbers of {len(nodes)} sequences"
                 raise expected(PlanError, f"{CACHE}: beams", legal, index)
-        own = {index: nodes[index] for index in chosen}  # each goes on as itself once
+        own = {index: nodes[index] for index in chosen}  # Each continues as itself once.
         self.pages.prune(*(node for index, node in enumerate(nodes) if index not in own))
-        self.nodes, self._step = list(own.values()), None  # what lives, should pages run out
+        self.nodes, self._step = list(own.values()), None  # The sequences that live if pages run out.
         taken, left = [], dict(own)
         for index in chosen:
             node = left.pop(index, None)
@@ -184,7 +186,7 @@ class PagedCache(Cache):
 
 
 class PagedLayer(CacheLayerMixin):
-    """A layer of it."""
+    """A layer of a PagedCache."""
 
     is_compileable = False
     is_sliding = False
@@ -195,7 +197,7 @@ class PagedLayer(CacheLayerMixin):
         self._cache, self.index = (
             weakref.ref(cache),
             index,
-        )  # a cache that is dropped gives its pages back at once
+        )  # A cache without references frees its pages at once.
         self.is_initialized = True
 
     @property
@@ -208,7 +210,7 @@ class PagedLayer(CacheLayerMixin):
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
     ) -> tuple[Tensor, Tensor]:
-        """Passes them on to attention, marked."""
+        """Mark keys and values and pass them on to attention."""
         return PagedKeys(key_states, self), value_states
 
     def get_seq_length(self) -> int:
@@ -220,15 +222,15 @@ class PagedLayer(CacheLayerMixin):
     def get_max_length(self) -> int:
         return -1
 
-    get_max_cache_shape = get_max_length  # its name before Transformers 5.16
+    get_max_cache_shape = get_max_length  # Its name before Transformers 5.16.
 
     def reset(self) -> None:
         self.cache.reset()
 
 
 class PagedKeys(torch.Tensor):
-    """New keys of a layer, `[batch, kv_heads, rows, dim]`, on their way to attention, which finds those before them in
-    pages. Whatever else computes with them would miss those, and is refused."""
+    """New keys of a layer, [batch, kv_heads, rows, dim], on their way to attention, which finds earlier keys in pages.
+    Any other computation would miss the earlier keys, and is refused."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
@@ -254,5 +256,5 @@ class PagedKeys(torch.Tensor):
 
 
 def layer_of(key: Tensor) -> PagedLayer | None:
-    """The layer of a paged cache that keys belong to."""
+    """Return the layer of a paged cache that keys belong to, or None."""
     return key.layer if isinstance(key, PagedKeys) else None

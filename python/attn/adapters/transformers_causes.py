@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Which calls of a model's layer attn does not serve, and why."""
+"""Finds the calls of a model's layer that attn does not serve, and the cause."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def unserved_cause(
     sinks: Tensor | None,
     gates: LayerGates | None,
 ) -> str | None:
-    """What of a call attn does not serve; None if it serves all. `see`: the text of a Visibility, or "" where nobody says."""
+    """Return the cause for which attn does not serve a call; None if it serves it. `see`: the text of a Visibility, or
+    "" if unknown."""
     if dropout:
         return f"dropout of {dropout}"
     if query.dtype not in (torch.bfloat16, torch.float16) or not query.dtype == key.dtype == value.dtype:
@@ -58,7 +59,8 @@ def unserved_cause(
         return "a mask with a value for each row and token"
     else:
         shape = query.shape[0], 1, query.shape[2], key.shape[2]
-        if mask.handle and mask.plan is None:  # of a step over pages, whose rows may lie behind one another
+        # A mask of a step over pages, whose rows may be of several sequences one after the other.
+        if mask.handle and mask.plan is None:
             shape = query.shape[0] * query.shape[2], 1, 1, mask.shape[3]
         if tuple(mask.shape) != shape and layer_of(key) is None:
             return "a mask of another shape than the scores"
@@ -75,7 +77,7 @@ def unserved_cause(
 
 @torch._dynamo.assume_constant_result
 def _refusal(*sizes: float) -> str | None:
-    """What a description would refuse. Compiled code asks when it is traced."""
+    """Return the error that a description would raise. Compiled code asks when it is traced."""
     return _refusal_of(*sizes)
 
 

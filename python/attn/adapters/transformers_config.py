@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Which models and formats attn's caches take behind Transformers' interface, and what differs between its versions. Nothing
-here reads a version's number: each fact is asked of the Transformers that is installed.
+"""The models and formats that attn's caches take behind Transformers' interface, and the differences between its
+versions. Nothing here reads a version's number: each fact is found in the installed Transformers.
 
-    CACHE          the argument that a cache is given as: `past_key_values` before 5.24, `cache` from there on
-    kept_columns   what `crop` of a cache is asked to keep: 5.12 counts what stays, later versions what goes
+    CACHE          the name of the argument for a cache: `past_key_values` before 5.24, `cache` since
+    kept_columns   how many columns `crop` of a cache keeps: 5.12 counts what stays, later versions what goes
     takes_paged    whether continuous batching takes an implementation by the name "paged|attn": no longer since 5.19
 """
 
@@ -25,7 +25,7 @@ _NAMES = ("cache", "past_key_values")
 
 
 def cache_name(function: Any) -> str | None:
-    """The argument of a function that takes a cache; None where there is none."""
+    """Return the argument of a function that takes a cache; None if there is none."""
     taken = inspect.signature(function).parameters
     return next((name for name in _NAMES if name in taken), None)
 
@@ -37,14 +37,14 @@ _CROPS_BY_REMOVAL = "tokens_to_remove" in inspect.signature(DynamicLayer.crop).p
 
 
 def cache_argument(model: nn.Module, cache: object) -> dict[str, object]:
-    """How `model` is called with a cache. Models from elsewhere may have the older name."""
+    """Return the argument with which `model` is called with a cache. Models from elsewhere may have the older name."""
     return {cache_name(model.forward) or CACHE: cache}
 
 
 def kept_columns(given: int, length: int) -> int:
-    """How many of the `length` columns of a cache are left by `crop(given)`: all but `-given` where it is negative, the
-    first `given` where it is positive. `crop(0)` keeps none where Transformers counts what stays, and all where it
-    counts what goes."""
+    """Return how many of the `length` columns of a cache `crop(given)` keeps: all but `-given` if it is negative, the
+    first `given` if it is positive. `crop(0)` keeps none if Transformers counts what stays, and all if it counts what
+    goes."""
     if given < 0 or (given == 0 and _CROPS_BY_REMOVAL):
         return max(length + given, 0)
     return min(given, length)
@@ -52,7 +52,7 @@ def kept_columns(given: int, length: int) -> int:
 
 @functools.lru_cache(maxsize=1)
 def takes_paged(name: str) -> bool:
-    """Whether `generate_batch` attends by the implementation of this name, "paged|…", as its manager of batches says."""
+    """Whether `generate_batch` uses the implementation of this name, "paged|…", as its manager of batches says."""
     try:
         from transformers.generation.continuous_batching.continuous_api import ContinuousBatchingManager
     except ImportError:
@@ -69,7 +69,8 @@ def takes_paged(name: str) -> bool:
 
 
 def check_formats(given: dict, cache: str = "PagedCache") -> dict:
-    """How keys and values are stored, as the cache of that name is told. PlanError for what a model's cannot be."""
+    """Check the storage formats of the cache of that name, and return them. PlanError for formats that a model's cache
+    cannot have."""
     known = [name for part in ("key", "value") for name in part_names(part)]
     for name in given:
         if name not in known:
@@ -85,7 +86,8 @@ def check_formats(given: dict, cache: str = "PagedCache") -> dict:
 
 
 def check_config(config: object, cache: str = "PagedCache", *, windows: bool = True) -> None:
-    """PlanError for models whose layers are not all alike, or have sliding windows where the cache of that name takes none."""
+    """Raise a PlanError for models whose layers are not all alike, or have sliding windows if the cache of that name
+    takes none."""
     name = getattr(config, "model_type", type(config).__name__)
     if getattr(config, "is_encoder_decoder", False):
         raise PlanError(f"config: {name} is an encoder with a decoder; {cache} is for decoders alone")

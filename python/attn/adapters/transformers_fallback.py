@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What models of Transformers ask for and attn does not serve: it runs in PyTorch, or is refused by name.
+"""Calls of Transformers' models that attn does not serve: they run in PyTorch, or are refused by name.
 
-`set_fallback` says which. Masks reach attention as objects (span_mask.py) that become real masks where a model
-computes with them; models with attention of their own are told apart when they are made, since they would never ask.
+`set_fallback` says which. Masks reach attention as objects (span_mask.py), and become real masks if a model computes
+with them. Models with attention of their own never call attn; they are recognized when they are made.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from ..forks import make_guard
 from .transformers_config import takes_paged
 
 NAME = "attn"
-PAGED_NAME = f"paged|{NAME}"  # as continuous batching calls it
+PAGED_NAME = f"paged|{NAME}"  # Continuous batching uses this name.
 
 
 class FallbackWarning(UserWarning):
-    """Something ran in PyTorch because attn does not serve it. Once for each model and cause."""
+    """A computation ran in PyTorch because attn does not serve it. Issued once for each model and cause."""
 
 
 _falls_back = True
@@ -36,11 +36,11 @@ _guard = make_guard()
 
 
 def set_fallback(allowed: bool) -> bool:
-    """What happens where a model asks for attention that attn does not serve.
+    """Set what happens when a model asks for attention that attn does not serve.
 
-    True (the default): it runs in PyTorch (SDPA, or plain operations where SDPA has no soft cap or sinks), and a
-    FallbackWarning names the model and the cause, once for each. False: TensorError, which names both. Gives what was
-    set before. Holds for the process; models whose attention is their own are told apart when they are made.
+    True (the default): it runs in PyTorch (SDPA, or plain operations if SDPA has no soft cap or sinks), and a
+    FallbackWarning names the model and the cause, once for each. False: TensorError, which names both. Returns the
+    previous setting. Applies to the process; models with attention of their own are recognized when they are made.
     """
     global _falls_back
     before, _falls_back = _falls_back, bool(allowed)
@@ -49,7 +49,7 @@ def set_fallback(allowed: bool) -> bool:
 
 @torch._dynamo.assume_constant_result
 def unserved(model: str, cause: str, detail: str = "") -> None:
-    """Warns, or refuses. Compiled code says so when it is traced."""
+    """Warn, or raise a TensorError. Compiled code does it when it is traced."""
     told = f"{model}: {cause}{detail}, which attn does not serve"
     if not _falls_back:
         raise TensorError(
@@ -82,13 +82,13 @@ def attend_in_pytorch(
     sinks: Tensor | None,
     bias: Tensor | None = None,
 ) -> Tensor:
-    """`attention_forward` without attn. `mask`, bool or added, `[batch, 1 or q_heads, rows, tokens]`; `causal` where
-    there is none; `bias`, added, of a shape like it. `sinks [q_heads]`, or `[batch, q_heads, rows, 1]`."""
+    """Compute `attention_forward` without attn. `mask`: bool or added, [batch, 1 or q_heads, rows, tokens]; `causal`
+    applies without a mask; `bias`: added, of a similar shape. `sinks`: [q_heads], or [batch, q_heads, rows, 1]."""
     group = query.shape[1] // key.shape[1]
     if group > 1:
         key, value = key.repeat_interleave(group, 1), value.repeat_interleave(group, 1)
     rows, tokens = query.shape[2], key.shape[2]
-    if mask is None and causal:  # the rows are the last ones
+    if mask is None and causal:  # The rows are the last ones.
         mask = torch.ones(rows, tokens, dtype=torch.bool, device=query.device).tril(tokens - rows)
     if bias is not None:
         if mask is None:
@@ -121,12 +121,12 @@ def attend_in_pytorch(
 
 
 def own_attention(model: type[nn.Module]) -> str | None:
-    """Why a model's attention never reaches an implementation that was registered; None if it does. It can only be read
-    from the file that the model is written in: Transformers asks the same way whether an implementation can be set."""
+    """Say why a model's attention never calls a registered implementation; None if it does. Only the file that the
+    model is written in shows it: Transformers checks in the same way whether an implementation can be set."""
     home = sys.modules.get(model.__module__)
     try:
         source = inspect.getsource(home)
-    except (OSError, TypeError):  # written in a notebook, for example
+    except (OSError, TypeError):  # For example, a model that was written in a notebook.
         return None
     for of_module in vars(home).values():
         table = isinstance(of_module, dict) and "eager" in of_module and NAME not in of_module
@@ -145,8 +145,8 @@ def own_attention(model: type[nn.Module]) -> str | None:
 
 
 def _checked(ask: Callable) -> Callable:
-    """PreTrainedModel.get_correct_attn_implementation, which also replaces SDPA by eager attention where a model has no
-    SDPA: likewise for attn."""
+    """Wrap PreTrainedModel.get_correct_attn_implementation, which replaces SDPA by eager attention for a model without
+    SDPA: do the same for attn."""
 
     def get_correct_attn_implementation(
         self: PreTrainedModel, requested_attention: str | None, is_init_check: bool = False
@@ -165,8 +165,8 @@ def _checked(ask: Callable) -> Callable:
 
 
 def _checked_batching(begin: Callable) -> Callable:
-    """GenerationMixin.init_continuous_batching, which `generate_batch` calls: where Transformers takes no implementation
-    that it does not know, it would refuse ours without a way out, or switch to FlashAttention where that is installed."""
+    """Wrap GenerationMixin.init_continuous_batching, which `generate_batch` calls. A Transformers that takes no unknown
+    implementation would refuse attn without a way out, or switch to FlashAttention if that is installed."""
 
     @functools.wraps(begin)
     def init_continuous_batching(self: GenerationMixin, *args: object, **kwargs: object) -> object:
@@ -184,8 +184,8 @@ def _checked_batching(begin: Callable) -> Callable:
 
 
 def watch_models() -> None:
-    """From now on models with attention of their own fall back when they are made, or are refused, and so are batches in
-    which Transformers would not call attn."""
+    """Watch for models with attention of their own from now on, which fall back or are refused when they are made, and
+    for batches in which Transformers would not call attn."""
     ask = PreTrainedModel.get_correct_attn_implementation
     if not hasattr(ask, "attn_asks"):
         PreTrainedModel.get_correct_attn_implementation = _checked(ask)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The masks that models of Transformers ask for.
+"""Makes the masks that models of Transformers ask for.
 
-    make_mask    makes a SpanMask from what a model asks for: a function of positions, and a mask of padding
+    make_mask    makes a SpanMask from a model's request: a function of positions, and a padding mask
 
-A mask function is understood where Transformers made it (mask_functions.py) or, where a model made it, from the values it
-has: in every row the keys seen must be a range.
+A mask function of Transformers is recognized by its code (mask_functions.py). A model's own function is read by its
+values: in every row the keys seen must be a range.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def make_mask(
     config: object = None,
     **kwargs: object,
 ) -> Tensor:
-    """What Transformers calls for a mask. A SpanMask where attn can say what is seen, else the mask that eager attention
-    adds, with a warning, or TensorError (set_fallback)."""
+    """Make a mask; Transformers calls it. Returns a SpanMask if attn can describe what rows see, else the mask that
+    eager attention adds, with a warning, or raises a TensorError (set_fallback)."""
     model = getattr(config, "model_type", None) or "a model"
     sizes, positions = (batch_size, q_length, kv_length), None
     if attention_mask is not None and (attention_mask.dim() != 2 or attention_mask.shape[0] != batch_size):
@@ -110,7 +110,7 @@ def make_mask(
 
 
 def _placed(device: torch.device | str) -> torch.device:
-    """With its number, as tensors have it."""
+    """Return a device with its number, as tensors have it."""
     place = torch.device(device)
     if place.type == "cuda" and place.index is None:
         return torch.device("cuda", torch.cuda.current_device())
@@ -127,7 +127,7 @@ def _plan_step(
     mask: Tensor | None,
     device: torch.device | str,
 ) -> PlannedStep | None:
-    """A step of a static cache whose end only the device knows."""
+    """Plan a step of a static cache whose end only the device knows; None if the host has to."""
     if see is None or config is None or not is_causal_or_window(see):
         return None
     place = _placed(device)
@@ -137,7 +137,7 @@ def _plan_step(
 
 
 def _hides_nothing(mask: Tensor) -> bool:
-    """Of a mask that may be long: a GPU is asked, not all of it copied."""
+    """Whether a mask is all True. It may be long: a GPU reduces it, instead of copying all of it."""
     return bool(mask.all()) if mask.is_cuda else bool(mask.numpy().all())
 
 
@@ -157,7 +157,8 @@ def _rows(
     device: torch.device | str,
     use_vmap: bool,
 ) -> Rows | None:
-    """What each row sees, in indices of keys. `padding`: the mask of positions that are not, or None."""
+    """Return what each row sees, in indices of keys; None if it cannot be described. `padding`: the mask of positions
+    that are not padding, or None."""
     first = q_offset - kv_offset
     rows = numpy.broadcast_to(numpy.arange(first, first + q_length), (batch, q_length))
     everything = Rows.of_all(rows, kv_length)

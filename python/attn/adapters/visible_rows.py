@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What rows see, row by row, and the runs of keys that share who sees them.
+"""The keys that each row sees, and the runs of keys that are seen by the same rows.
 
 `Rows` are the rows of a batch whose visible keys are a range in each: those from `begin` to `end` (exclusive) and, of
-these, the ones that a visibility shows. As long as `begin` and `end` never fall from row to row, each run of keys between
-two of them is seen by a contiguous range of rows, which is what instances of a store can say.
+these, the ones that a visibility shows. As long as `begin` and `end` never fall from row to row, each run of keys
+between two of them is seen by a contiguous range of rows, which instances of a store can express.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ..describe.visibility import Visibility, all_tokens, causal, window
 
 @dataclass(frozen=True)
 class Rows:
-    """`begin`, `end`, `position`: ints [batch, rows], as indices of keys. What `see` shows counts from the key `origin`,
-    [batch, rows]; rows that see a key have the same."""
+    """`begin`, `end`, `position`: ints [batch, rows], as indices of keys. The visibility `see` counts positions from
+    the key `origin`, [batch, rows]; rows that see a key in common have the same origin."""
 
     begin: ndarray
     end: ndarray
@@ -29,12 +29,12 @@ class Rows:
 
     @classmethod
     def of_all(cls, position: ndarray, keys: int) -> Rows:
-        """Rows that see all keys."""
+        """Return rows that see all keys."""
         none = numpy.zeros_like(position)
         return cls(none, none + keys, position, all_tokens(), none)
 
     def seeing(self, see: Visibility) -> Rows:
-        """Those of them that `see` shows, too."""
+        """Return the rows restricted to what `see` shows."""
         if see == causal() and not shows_ahead(self.see):
             return self
         if self.see == all_tokens() or (self.see == causal() and not shows_ahead(see)):
@@ -42,12 +42,13 @@ class Rows:
         return replace(self, see=self.see & see)
 
     def counting_from(self, origin: ndarray) -> Rows:
-        """`origin`: [batch, 1 or rows]. Rows in front of it are padding, and see nothing."""
+        """Return the rows with another origin, [batch, 1 or rows]. Rows before it are padding, and see nothing."""
         origin = numpy.broadcast_to(origin, self.position.shape)
         return replace(self, origin=origin, end=numpy.where(self.position < origin, 0, self.end))
 
     def in_sequences(self, of_keys: ndarray, of_rows: ndarray) -> Rows | None:
-        """Rows see the keys with their own number, [batch, keys] and [batch, rows]. None where those are no range."""
+        """Return the rows restricted to keys with their own number, [batch, keys] and [batch, rows]. None if these are
+        not a range."""
         if of_keys.shape[1] < self.end.max() or of_rows.shape[1] < self.begin.shape[1]:
             return None
         of_rows = of_rows[:, : self.begin.shape[1]]
@@ -60,8 +61,8 @@ class Rows:
         return self._between(begin, end)
 
     def with_blocks(self, blocks: ndarray) -> Rows | None:
-        """Rows of a block, of keys in a row with the same number >= 0, see all of it, too. None where a window hides a
-        part of a block from its rows."""
+        """Let rows of a block see all of it, too. A block is a range of keys in a row with the same number >= 0. None
+        if a window hides a part of a block from its rows."""
         if self.see != causal() and not is_window(self.see):
             return None
         most = self.see.own[0] if is_window(self.see) else 0
@@ -86,7 +87,8 @@ class Rows:
 
 
 def read_rows(seen: ndarray) -> Rows | None:
-    """From a mask, bool [batch, rows, keys]. None where a row's keys are no range, or those of all rows no window."""
+    """Read rows from a mask, bool [batch, rows, keys]. None if a row's keys are not a range, or if the ranges are not a
+    window."""
     batch, rows, keys = seen.shape
     any_seen = seen.any(2)
     if not any_seen.all():
@@ -98,9 +100,9 @@ def read_rows(seen: ndarray) -> Rows | None:
     none = numpy.zeros_like(begin)
     if _grows(begin) and _runs(begin) <= 16 + rows // 8:
         return Rows(begin, none + keys, last, causal(), none)
-    # A window: where it is cut short by the last key, its rows stand behind that.
+    # A window: if the last key cuts it short, its rows have positions after that key.
     size = int((end - begin).max())
-    before = numpy.minimum(begin, begin[:, :1])  # of the first row
+    before = numpy.minimum(begin, begin[:, :1])  # Those of the first row.
     position = numpy.where((last == keys - 1) & (begin > before), begin + size - 1, last)
     first = numpy.where(position - begin + 1 < size, begin, 0)
     first = numpy.maximum.accumulate(first, 1)
@@ -110,7 +112,7 @@ def read_rows(seen: ndarray) -> Rows | None:
 
 
 def shows_ahead(see: Visibility) -> bool:
-    """Whether rows see what is behind their own position."""
+    """Whether rows see tokens after their own position."""
     return bool(see.sees(0, 1))
 
 
@@ -128,9 +130,9 @@ def _runs(table: ndarray) -> int:
 
 
 def segments(rows: Rows, keys: int, shown: ndarray | None) -> tuple[ndarray, ndarray]:
-    """Runs of keys, int32 [runs, 6]: the sequence, the first key and the one behind the last, the first row that sees
-    them and the one behind the last (both 0 where none does), the position of the first key; of each sequence they cover
-    all `keys`. And the positions of rows, int32 [batch, rows]."""
+    """Return runs of keys, and the positions of rows, int32 [batch, rows]. Runs are int32 [runs, 6]: the sequence, the
+    first key and the index past the last, the first row that sees them and the index past the last (both 0 if none
+    does), the position of the first key. The runs of each sequence cover all `keys`."""
     batch, count = rows.begin.shape
     table = []
     for i in range(batch):

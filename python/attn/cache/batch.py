@@ -21,8 +21,8 @@ from .state import CacheState
 
 
 class CacheBatch(Uncopied):
-    """Made by `PagedCache.batch`. Rows are those of the requests in their order; a plan may number them otherwise
-    (`user_row`)."""
+    """The rows of one step; `PagedCache.batch` returns it. Rows are those of the requests in their order; a plan may
+    number them in another order (`user_row`)."""
 
     _instead = "it belongs to its cache; make another with PagedCache.batch"
 
@@ -48,12 +48,12 @@ class CacheBatch(Uncopied):
 
     @property
     def rows(self) -> int:
-        """Query rows of all requests."""
+        """The number of query rows of all requests."""
         return self.groups.rows + sum(self.cache.draft_tokens(node) for node in self.groups.drafts)
 
     def update(self) -> None:
-        """The next step of decoding, after the requests' nodes were appended to: the same rows, which are the last
-        ones of their nodes wherever these end now. Then update the plans. Costs no more than what has changed."""
+        """Prepare the next step of decoding, after the requests' nodes were appended to: as many rows, which are the
+        last ones of their nodes as these end now. Then update the plans. Costs no more than the changes."""
         self.cache._copy()
         for kernel in list(self._made):
             builder, prepared, operands = self._made[kernel]
@@ -64,28 +64,28 @@ class CacheBatch(Uncopied):
                 raise failed(failure, PlanError) from None
 
     def user_row(self, kernel: Kernel) -> numpy.ndarray:
-        """The user's row of each row of the kernel's batch, int32 [rows]; `Kernel.run` with rows="batch" takes queries
-        in this order, and gives results in it."""
+        """Return the user's row of each row of the kernel's batch, int32 [rows]. `Kernel.run` with rows="batch" takes
+        queries and gives results in this order."""
         return numpy.frombuffer(self._prepare_for(kernel).native.user_row, dtype=numpy.int32)
 
     def batch_row(self, kernel: Kernel) -> numpy.ndarray:
-        """The way back: the batch's row of each of the user's."""
+        """Return the batch's row of each of the user's rows, int32 [rows]."""
         return numpy.frombuffer(self._prepare_for(kernel).native.batch_row, dtype=numpy.int32)
 
     def instances(self, kernel: Kernel) -> tuple[tuple[int, ...], ...]:
-        """Of each operand that the kernel reads the nodes whose tokens its instances are, in their order: that of a
-        significance's first dimension."""
+        """Return, for each operand that the kernel reads, the node of each instance, in the order of a significance's
+        first dimension."""
         found = self._prepare_for(kernel).native.nodes
         return tuple(tuple(int(node) for node in of_operand) for of_operand in found)
 
     def operands(self, kernel: Kernel) -> tuple[tuple[int, bool, bool, int] | None, ...]:
-        """What each operand of the kernel shows: head class, nodes, drafts, tokens of a page. None for an operand of
-        which no row sees anything."""
+        """Return the part of the cache that each operand of the kernel shows: head class, nodes, drafts, tokens of a
+        page. None for an operand of which no row sees anything."""
         self._prepare_for(kernel)
         return self._made[kernel][2]
 
     def _shown_to(self, plan: Any) -> tuple:
-        """For CacheLayer: what operands of the plan's kernel show."""
+        """Return the parts that operands of the plan's kernel show, for CacheLayer."""
         _, prepared, operands = self._made[plan.kernel]
         if prepared is not plan._prepared:
             raise PlanError("plan: its batch has changed since it was planned; call plan.update() first")
@@ -112,7 +112,7 @@ class CacheBatch(Uncopied):
                 continue
             head_class, _, _, page = operand
             sizes[f"{name}.pages"] = self.cache._classes[head_class].pages * self.cache.page_size // page
-        if kernel._weighed:  # what is made is as large as tables are
+        if kernel._weighed:  # Results have the sizes of tables.
             for name, (_, shape, _) in native.tables.items():
                 if name.endswith(".block_table"):
                     operand = name.rpartition(".")[0]
@@ -125,12 +125,13 @@ class CacheBatch(Uncopied):
 
 
 def row_groups(requests: object) -> _attn.RowGroups:
-    """A node stands for its last token; (node, rows) for its last rows; (node, rows, True) for these and its draft."""
+    """Read requests. A node stands for its last token; (node, rows) for its last rows; (node, rows, True) for these and
+    its draft."""
     return _attn.RowGroups(items("requests", requests), _read_group)
 
 
 def _read_group(index: int, request: object) -> tuple[int, int, bool]:
-    """Of a request whose numbers are not Python's own, or that is none."""
+    """Read a request whose numbers are not Python's ints, or refuse it."""
     parts = request if isinstance(request, (tuple, list)) else (request, 1)
     node, rows, draft = (
         (*parts, False) if len(parts) == 2 else parts if len(parts) == 3 else (None, None, None)
@@ -143,8 +144,8 @@ def _read_group(index: int, request: object) -> tuple[int, int, bool]:
 
 
 def operands_of(cache: CacheState, kernel: Kernel) -> tuple[tuple[int, bool, bool, int] | None, ...]:
-    """Which part of the cache each operand shows: its head class, by name; nodes where its pages are the nodes', drafts
-    where they are the drafts'; None where no kernel reads it. Refuses what cannot be."""
+    """Return the part of the cache that each operand shows: its head class, by name; nodes if its pages are the nodes',
+    drafts if they are the drafts'; None if no kernel reads it. PlanError for a kernel that does not fit the cache."""
     arguments = [argument for argument in kernel.manifest["arguments"] if argument["role"] == "kv"]
     names = [head_class.name for head_class in cache._classes]
     if cache.device != kernel.device:

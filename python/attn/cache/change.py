@@ -17,11 +17,10 @@ from .state import CacheState
 
 
 class CacheChange(Uncopied):
-    """New tokens, for which there is room and whose keys and values are still to be written: all layers before the
-    next change.
+    """New tokens that have pages, and whose keys and values are still to be written: all layers before the next change.
 
-    The cache takes the tokens back when the change is dropped before that: nothing refers to it any more, or a `write`
-    raised an error and was not repeated before anything else was asked of the cache.
+    The cache takes the tokens back if nothing refers to the change any more before that. It also takes them back if a
+    `write` raised an error, and the cache was used before the write was repeated.
     """
 
     _instead = "its tokens are written once; write them, and append to the cache for others"
@@ -35,7 +34,7 @@ class CacheChange(Uncopied):
 
     @property
     def rows(self) -> int:
-        """New tokens."""
+        """The number of new tokens."""
         return self._movement.rows
 
     @property
@@ -44,8 +43,8 @@ class CacheChange(Uncopied):
         return sorted(self._missing)
 
     def slots(self, head_class: int = 0) -> numpy.ndarray:
-        """Where the row of each new token goes, for those who write themselves: page * page_size + place in the page,
-        int64; -1 where the class does not keep it."""
+        """Return the slot of each new token, for callers that write keys and values themselves: page * page_size +
+        index in the page, int64; -1 if the class does not keep the token."""
         found = numpy.full(self.rows, -1, numpy.int64)
         for of_class, row, page, place, count in self._movement.writes:
             if of_class == head_class:
@@ -56,19 +55,19 @@ class CacheChange(Uncopied):
     def write(
         self, layer: int, k: object, v: object, *, classes: Sequence[int] | None = None, stream: object = None
     ) -> None:
-        """Writes a layer's new keys and values, [rows, kv_heads, head_dim] and [rows, kv_heads, value_dim], contiguous
-        and where the cache is; a cache of codes quantizes them. `classes`: of each KV head in this layer, where classes
-        have stores of their own."""
+        """Write a layer's new keys and values, [rows, kv_heads, head_dim] and [rows, kv_heads, value_dim], contiguous
+        and on the cache's device; a quantized cache quantizes them. `classes`: of each KV head in this layer, if
+        classes have stores of their own. Raises TensorError or PlanError."""
         self._write(self._cache._layer_number(layer), 1, k, v, (), classes, stream)
 
     def write_all(
         self, k: object, v: object, *, classes: Sequence[int] | None = None, stream: object = None
     ) -> None:
-        """The same for all layers at once: [layers, rows, kv_heads, head_dim]."""
+        """Write all layers at once: [layers, rows, kv_heads, head_dim]."""
         self._write(0, self._cache.layers, k, v, (self._cache.layers,), classes, stream)
 
     def skip(self) -> None:
-        """Says that the caller writes the keys and values itself, to `slots` of `cache.layer(i).k` and `.v`."""
+        """Declare that the caller writes the keys and values itself, to `slots` of `cache.layer(i).k` and `.v`."""
         self._check_alive()
         self._missing.clear()
         self._settle()
@@ -86,7 +85,7 @@ class CacheChange(Uncopied):
 
     def _write(self, first: int, layers: int, k, v, front: tuple, classes, stream) -> None:
         self._check_alive()
-        self._movement.failed = True  # unless the end is reached
+        self._movement.failed = True  # Until the end is reached.
         self._move_rows(first, layers, k, v, front, classes, stream)
         self._movement.failed = False
         self._missing -= set(range(first, first + layers))
@@ -139,7 +138,7 @@ class CacheChange(Uncopied):
         return f"<attn.CacheChange of {self.rows} new tokens: {state}>"
 
     def _heads(self, first: int, layers: int, classes: Sequence[int] | None) -> list[list[int] | None]:
-        """The KV heads of each class, in order; None: all of them."""
+        """Return the KV heads of each class, in order; None: all of them."""
         cache = self._cache
         if not cache._own_stores:
             if classes is not None:

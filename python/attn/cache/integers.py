@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Whole numbers from outside: no bool, no float, within 32 bits."""
+"""Checks whole numbers of callers: no bool, no float, within 32 bits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def node_number(node: object) -> int:
 
 
 def new_tokens(nodes: object, tokens: object) -> _attn.Appends:
-    """Tokens at the ends of nodes, as many at each, or a number for each."""
+    """Read nodes, and the number of new tokens at each, one for all or a list."""
     each = [node_number(nodes)] if isinstance(nodes, (int, numpy.integer)) else items("append", nodes)
     if isinstance(tokens, (int, numpy.integer)):
         return _attn.Appends(each, whole("tokens", tokens, 0), _read_number)
@@ -35,7 +35,7 @@ def new_tokens(nodes: object, tokens: object) -> _attn.Appends:
 
 
 def _read_number(name: str, value: object) -> int:
-    """A number that is not Python's own, or none."""
+    """Read a number that is not Python's int, or refuse it."""
     if name == "tokens":
         return whole(name, value, 0)
     if isinstance(value, bool) or not isinstance(value, (int, numpy.integer)) or not 0 <= value < 1 << 64:

@@ -13,7 +13,7 @@ from .state import CacheState
 
 
 class CacheLayer(Uncopied):
-    """Keys and values of one layer, for Kernel.run in place of all operands."""
+    """Keys and values of one layer, for Kernel.run instead of all operands."""
 
     _instead = "it shows the pages of its cache; ask for PagedCache.layer again"
 
@@ -31,34 +31,35 @@ class CacheLayer(Uncopied):
 
     @property
     def k(self) -> Any:
-        """[pages, page_size, kv_heads, head_dim], the pages themselves; codes with metadata by line [pages, kv_heads,
-        page_size, bytes]; of several classes the first's."""
+        """Keys, [pages, page_size, kv_heads, head_dim], the pages themselves; quantized with metadata by line [pages,
+        kv_heads, page_size, bytes]; of several classes the first one's."""
         return self.keys()
 
     @property
     def v(self) -> Any:
-        """[pages, page_size, kv_heads, value_dim], or as `k`"""
+        """Values, [pages, page_size, kv_heads, value_dim], or as `k`."""
         return self.values()
 
     def keys(self, head_class: int = 0) -> Any:
-        """Of a class with a store of its own."""
+        """Return the keys of a class with a store of its own."""
         run = self._run(head_class)
         return run.k[self.index - run.first]
 
     def values(self, head_class: int = 0) -> Any:
-        """Of a class with a store of its own."""
+        """Return the values of a class with a store of its own."""
         run = self._run(head_class)
         return run.v[self.index - run.first]
 
     def tensors(self, head_class: int = 0) -> dict[str, Any]:
-        """All of a class's store by what kernels call it behind the operand's name: k_pages, v_pages, and of codes their
-        metadata (k_meta, v_scales, …). Scales per tensor or head are 1 until they are written here."""
+        """Return all tensors of a class's store, by the part of kernels' names after the operand's: k_pages, v_pages,
+        and if quantized their metadata (k_meta, v_scales, …). Scales per tensor or head are 1 until they are written
+        here."""
         run = self._run(head_class)
         return {name: tensor[self.index - run.first] for name, tensor in run.tensors.items()}
 
     def stored(self, node: int, head_class: int = 0) -> dict[str, Any]:
-        """A copy of what is stored of a node's own tokens, as it is: `k`, `v` [tokens, heads, …], and of codes their
-        metadata, by line [tokens, heads, …], as attn.dequantize takes them. Of PyTorch where the cache's memory is."""
+        """Return a copy of the stored tokens of a node: `k`, `v` [tokens, heads, …], and if quantized their metadata,
+        by line [tokens, heads, …], as attn.dequantize takes them. Tensors are PyTorch's if the cache's memory is."""
         slots = self.cache.slots(node, head_class)
         if (slots < 0).any():
             raise PlanError(
@@ -69,7 +70,7 @@ class CacheLayer(Uncopied):
         for name, tensor in self.tensors(head_class).items():
             part, _, rest = name.partition("_")
             kept = part if rest == "pages" else name
-            if rest != "pages" and len(tensor.shape) < 3:  # of a head, or of all
+            if rest != "pages" and len(tensor.shape) < 3:  # Scales of a head, or of all heads.
                 found[kept] = take(tensor, slice(None))
             elif heads_first:
                 found[kept] = take(tensor, slots // page, slots % page)
@@ -78,7 +79,7 @@ class CacheLayer(Uncopied):
         return found
 
     def _views(self, plan: Plan) -> list[View]:
-        """Keys, values and their metadata, of each operand of the plan's kernel."""
+        """Return keys, values and their metadata for each operand of the plan's kernel."""
         batch: Any = plan.batch
         if getattr(batch, "cache", None) is not self.cache:
             raise TensorError(

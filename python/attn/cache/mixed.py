@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A cache in two precisions on a device: steps of decoding whose policy, pages and attention wait for nothing.
+"""A cache in two precisions on a device, whose decoding steps wait for nothing: policy, pages and attention run there.
 
-What each KV head of a request keeps in a layer is a list. Its tokens of many bits (HIGH) fill pages from the left end of its
-row of a page table on, those of few bits (LOW) from the right end, and all pages are of one pool. A step of decoding
+The tokens that each KV head of a request keeps in a layer are a list. HIGH tokens, of many bits, fill pages from the
+left end of its row of a page table; LOW tokens, of few bits, from the right end. All pages are of one pool. A decoding
+step
 
-    begin()                     a page for one more token at either end of each list; where the new token goes; plans
-    attend(layer, q, k, v)      of each layer: append, attention over both ends with significance, the policy's decision
-    end()                       tokens that became LOW are requantized, and the last ones move into their places
+    begin()                     gives each list a page for one more token at either end, and its slot; plans
+    attend(layer, q, k, v)      in each layer: append, attention over both ends with significance, the policy's decision
+    end()                       requantizes tokens that became LOW, and moves the last tokens into their slots
 
-is launches alone, over tensors that stay where they are: it may be captured in a CUDA graph.
+consists of launches over tensors at fixed addresses: it may be captured in a CUDA graph.
 """
 
 from __future__ import annotations
@@ -39,20 +40,20 @@ _NAMES = {"bf16": "bfloat16", "f16": "float16"}
 
 
 class MixedCache(MixedLists):
-    """Room for `requests` requests at once in `layers` layers, in `pages` pages that all lists share.
+    """A cache for `requests` requests at once in `layers` layers, with `pages` pages that all lists share.
 
-    policy       decides what becomes LOW and what goes, by a rule that there is a kernel for, as attn.kv_policy.DiffKV does,
-                 also beside heads that stream (attn.kv_policy.Streaming); None: all tokens stay HIGH, and there is no LOW end
-    tokens       that a request may see, its prompt among them; one that has seen so many gets no more
-    page_tokens  tokens of a page that is HIGH, and of one that is LOW: powers of two up to 256
-    high, low    how tokens are stored: key="int8", value="int4", key_group, ... as of attn.Paged; {}: as they come
+    policy       decides which tokens become LOW and which go, by a rule that has a kernel, as attn.kv_policy.DiffKV does, also
+                 beside streaming heads (attn.kv_policy.Streaming); None: all tokens stay HIGH, and there is no LOW end
+    tokens       that a request may see, including its prompt; a request that has seen so many gets no more
+    page_tokens  tokens of a HIGH page, and of a LOW page: powers of two up to 256
+    high, low    storage formats: key="int8", value="int4", key_group, ... as of attn.Paged; {}: of `dtype`
     scale        of scores, by default head_dim^-0.5; softcap: their cap, by default none
-    device       as of attn.compile, where PyTorch has its memory
-    checked      the policy's kernel, and those of pages, with the detectors of a host device (attn.check's)
+    device       as of attn.compile, a device on which PyTorch has memory
+    checked      the policy's kernel, and those of pages, have the detectors of a host device (attn.check's)
 
-    Pages of both precisions are of one memory (attn.UnifiedPages). Tensors of a step: `q`
-    [requests, q_heads, head_dim], `k` [requests, kv_heads, head_dim], `v` [requests, kv_heads, value_dim], of `dtype` and
-    contiguous. Errors: PlanError, TensorError, DeviceError, CompileError; OutOfPages where said.
+    Pages of both precisions are of one memory (attn.UnifiedPages). Tensors of a step are contiguous and of `dtype`: `q`
+    [requests, q_heads, head_dim], `k` [requests, kv_heads, head_dim], `v` [requests, kv_heads, value_dim]. Raises
+    PlanError, TensorError, DeviceError, CompileError; OutOfPages where a method says so.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class MixedCache(MixedLists):
         short = dtype_of_cache(dtype)
         formats = [HIGH_FORMATS if high is None else high, LOW_FORMATS if low is None else low]
         self.precisions = self._make_precisions(formats, short)
-        """The memory of what is HIGH, and of what is LOW."""
+        """The memory of HIGH tokens, and of LOW tokens."""
         self._make_kernel(short, scale, softcap)
         if policy is not None:
             self._demote = Copies(self.memory, "high", "low", layers * self.lists)
@@ -101,18 +102,18 @@ class MixedCache(MixedLists):
             dtype=_NAMES[dtype],
             device=self.device,
         )
-        """Of all pages, whichever precision they are of."""
+        """The memory of all pages, in either precision."""
         self.memory.memory[:] = 0
         room = dict(appended=self.lists, moved=self.layers * self.lists)
         return [Precision(self.memory, name, **room) for name in names]
 
     @property
     def page_bytes(self) -> int:
-        """Of a page: codes and metadata, and a score and a position for each token where there is a policy."""
+        """Bytes of a page: keys, values and metadata, and with a policy a score and a position for each token."""
         return self.memory.page_bytes + (8 * self._places if self.policy is not None else 0)
 
     def _make_kernel(self, dtype: str, scale: float | None, softcap: float | None) -> None:
-        """One kernel and one planner for all layers: to both, every list that is used is a sequence of one row."""
+        """Make one kernel and one planner for all layers; to both, every used list is a sequence of one row."""
         requests, q_heads, kv_heads, head_dim, value_dim = self._of_layer
         spec = Spec(
             q_heads=q_heads // kv_heads,
@@ -146,9 +147,9 @@ class MixedCache(MixedLists):
         self._side = None if self.device == "host" else torch.cuda.Stream(self.active.device)
         self._made: list[torch.cuda.Event | None] = [None] * self.layers
         self._unattended: set[int] = set()
-        """Layers of the step under way."""
+        """Layers of the step in progress that were not attended yet."""
         self.worth: list[Tensor] = []
-        """What the tokens of the last layer's lists were worth to their rows: float32 [lists, 1, pages, page tokens]."""
+        """The significance of the last layer's tokens to their rows: float32 [lists, 1, pages, page tokens]."""
         if self.policy is not None:
             shapes = zip(self.widths, self.pool.page_tokens, strict=True)
             self.worth = [self._zeros(self.lists, 1, *shape, dtype=torch.float32) for shape in shapes]
@@ -156,10 +157,10 @@ class MixedCache(MixedLists):
     # --- A step ----------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Room for a new token of every active request in each of its lists, at either end; or for none, where pages run
-        out: then the step changes nothing, and `missed` counts it. And a plan for each layer, in memory of its own: plans
-        depend on nothing that layers do, so on a GPU a stream of their own makes them beside what layers begin with.
-        PlanError where the last step was not attended in all layers."""
+        """Give every active request pages for a new token in each of its lists, at either end. If pages run out, no
+        list gets one: the step changes nothing, and `missed` counts it. Make a plan for each layer, in memory of its
+        own. Plans do not depend on the layers' work, so on a GPU a stream of their own makes them beside the first
+        layers. PlanError if the last step was not attended in all layers."""
         if self._unattended:
             raise PlanError(
                 f"begin: the last step was not attended in layers {sorted(self._unattended)}, whose lists have room for a "
@@ -187,8 +188,8 @@ class MixedCache(MixedLists):
         return self._planner.plan(tables, out=memory)
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, out: Tensor | None = None) -> Tensor:
-        """Attention of a layer's new rows over what their lists hold, the new tokens among it: [requests, q_heads,
-        value_dim]. Rows of requests that are not active are zeros. Then the policy's decision for each list."""
+        """Compute attention of a layer's new rows over the tokens of their lists, including the new ones: [requests,
+        q_heads, value_dim]. Rows of inactive requests are 0. The policy then decides for each list."""
         requests, q_heads, _, _, value_dim = self._of_layer
         self.precisions[0].append(self._new[layer], k.view(self.used, -1), v.view(self.used, -1))
         if (made := self._made[layer]) is not None:
@@ -206,19 +207,19 @@ class MixedCache(MixedLists):
         return out
 
     def release_all(self) -> None:
-        """Releases every request, after a step that failed half way."""
+        """Release every request, after a step that failed half way."""
         for request in range(self.requests):
             self.release(request)
         self._unattended.clear()
 
     def end(self) -> None:
-        """Does in memory what the policy decided in all layers."""
+        """Requantize and move tokens as the policy decided in all layers."""
         if self.policy is not None:
             self._demote.launch(self._demoted)
             self.precisions[0].move(self._moved)
 
     def write(self, slots: Sequence[Tensor], k: Tensor, v: Tensor) -> None:
-        """A layer's tokens of a prompt, [tokens, kv_heads, features], to the slots that `admit` gave for it."""
+        """Write a layer's tokens of a prompt, [tokens, kv_heads, features], to the slots that `admit` returned for it."""
         rows = k.shape[0] * self.kv_heads
         if k.shape[1] != self.kv_heads:
             raise expected(TensorError, "k", f"[tokens, {self.kv_heads}, features]", list(k.shape))

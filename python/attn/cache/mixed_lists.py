@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Lists of tokens in two precisions, as books on a device: which are HIGH and which LOW, where they lie, what they were worth.
+"""Bookkeeping of token lists in two precisions on a device: which tokens are HIGH or LOW, their slots and their
+significance.
 
-Everything is a tensor that stays where it is, so that steps may be captured: no number of them comes back to the host.
+Everything is a tensor at a fixed address, so that steps may be captured: no number comes back to the host.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class MixedLists(TokenLists):
             raise expected(PlanError, label, "a number of tokens from 1 on", rule.window, nearest=1)
         self.requests, self.kv_heads, self.policy, self.tokens = requests, kv_heads, policy, tokens
         self.used = used
-        """Lists of a layer that requests have; behind them `lists` has up to three that stay empty."""
+        """Lists of a layer that requests have; `lists` adds up to three that stay empty."""
         most = [
             -(-(tokens + 1) // whole("page_tokens", page, 1)) for page in items("page_tokens", page_tokens)
         ]
@@ -65,14 +66,14 @@ class MixedLists(TokenLists):
             pages=pages,
             layers=layers,
             lists=-(-used // _ALIGNED) * _ALIGNED,
-            columns=max(most) + ends,  # each end begins a page, and has room for one token more
+            columns=max(most) + ends,  # Each end begins a page, and has capacity for one token more.
             page_tokens=page_tokens,
             ends=ends,
             device=device,
             checked=checked,
         )
         self.widths = most
-        """Pages of a list that each end may take."""
+        """The most pages of a list at each end."""
         self._make_state(pages)
         if rule is not None:
             self._make_revision(policy, rule, device, checked)
@@ -80,13 +81,13 @@ class MixedLists(TokenLists):
     def _make_state(self, pages: int) -> None:
         layers, lists = self.layers, self.lists
         self.active = self._zeros(self.requests)
-        """int32 [requests], 1 of those that a step gives a token, else 0. To be written, on the device."""
+        """int32 [requests], 1 for those that get a token in a step, else 0. To be written, on the device."""
         self.missed = self._zeros(1)
-        """int32 [1]: steps so far for which there were too few pages; they changed nothing."""
+        """int32 [1]: the number of steps so far that had too few pages; they changed nothing."""
         self.seen, self.prompts = self._zeros(layers, lists), self._zeros(layers, lists)
         """Tokens that each list has seen, and those of them that came with its prompt: int32 [layers, lists]."""
         self.score = self._zeros(pages + 1, self._places, dtype=torch.float32)
-        """What the token in a place of a page was worth so far: [pages + 1, places]."""
+        """The significance so far of the token at an index of a page: [pages + 1, places]."""
         columns = torch.arange(self.pool.columns, device=self.active.device)
         self._columns = [columns[: self.widths[0]], columns.flip(0)[: self.widths[1]]][: len(self.counts)]
         self.tables = [self._zeros(layers, lists, len(of_end)) for of_end in self._columns]
@@ -132,8 +133,8 @@ class MixedLists(TokenLists):
     # --- A step ----------------------------------------------------------------------------------------------
 
     def begin_lists(self) -> None:
-        """A new token for every list of an active request that has not seen all it may, HIGH, with room for one more at the
-        other end; or nothing, where pages run out."""
+        """Add a HIGH token to every list of an active request that may see more, and reserve one more at the other end;
+        or do nothing, if pages run out."""
         on = self._on
         on[: self.used].view(self.requests, -1).copy_(self.active[:, None])
         for end, count in enumerate(self.counts):
@@ -155,8 +156,9 @@ class MixedLists(TokenLists):
             torch.index_select(self.pool.table, 2, columns, out=table)
 
     def revise(self, layer: int, worth: Sequence[Tensor]) -> None:
-        """The policy's decision for a layer's lists, whose tokens were worth so much to the row of the new one: float32
-        [lists, places] of either end. Books are changed; slots whose contents are to change are listed."""
+        """Let the policy decide for a layer's lists. `worth`: the significance of their tokens to the new token's row,
+        float32 [lists, places] of either end. Changes the bookkeeping, and lists the slots whose contents are to
+        change."""
         rows = slice(layer * self.lists, (layer + 1) * self.lists)
         tensors = {
             "table": self.pool.table[layer],
@@ -181,13 +183,13 @@ class MixedLists(TokenLists):
     # --- Requests that come and go ---------------------------------------------------------------------------
 
     def admit(self, request: int, levels: Tensor, scores: Tensor) -> list[Tensor]:
-        """Room for a prompt, whose request has had none since `release`; it is active from now on.
+        """Admit a prompt for a request that was released, or never admitted; it is active from now on.
 
         levels  int8 [layers, kv_heads, tokens], of HIGH, LOW and PRUNED
-        scores  float32, likewise: what tokens are worth to the prompt's rows
+        scores  float32, likewise: the significance of tokens to the prompt's rows
 
-        The slots of its tokens, int32 [layers, kv_heads, tokens], -1 where a token is not kept so: those that are HIGH,
-        and those that are LOW. Waits for the device. Errors: OutOfPages, which changes nothing.
+        Returns the slots of HIGH tokens and of LOW tokens, int32 [layers, kv_heads, tokens] each, -1 for a token that
+        is not kept so. Waits for the device. OutOfPages changes nothing.
         """
         tokens = levels.shape[2]
         rows = slice(request * self.kv_heads, (request + 1) * self.kv_heads)
@@ -211,7 +213,7 @@ class MixedLists(TokenLists):
         return found
 
     def release(self, request: int) -> None:
-        """Its lists are empty; the next step gives their pages back."""
+        """Empty the lists of a request; the next step frees their pages."""
         rows = slice(request * self.kv_heads, (request + 1) * self.kv_heads)
         self.active[request] = 0
         for count in (*self.counts, self.seen, self.prompts):

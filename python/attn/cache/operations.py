@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The kernels that change a cache, as text: what decides them, and nothing else, is a Shape."""
+"""Writes the kernels that change a cache as text. A Shape is everything that decides them."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from .policy import Rule
 
 @dataclass(frozen=True)
 class Shape:
-    """Of a head class."""
+    """The shape of a head class's store."""
 
     pages: int
     page_size: int
     key_dim: int
     value_dim: int
-    dtype: str  # of new tokens: bf16 or f16
+    dtype: str  # Dtype of new tokens: bf16 or f16.
     device: str
     key: Format
     value: Format
-    store: str = "paged"  # or unified
+    store: str = "paged"  # paged or unified.
 
     @property
     def is_plain(self) -> bool:
@@ -30,7 +30,7 @@ class Shape:
 
 
 def append_text(heads: int, shape: Shape) -> str:
-    """`attn.append` for this kind of cache: examples/07_cache/append.mlir."""
+    """Return `attn.append` for this kind of cache: examples/07_cache/append.mlir."""
     k, v = (f"tensor<?x?x{heads}x{dim}x{shape.dtype}>" for dim in (shape.key_dim, shape.value_dim))
     status = counts = kind = ""
     if not shape.is_plain:
@@ -46,7 +46,7 @@ func.func @append(%k: {k} {{attn.name = "k"}}, %v: {v} {{attn.name = "v"}}, %kv:
 
 
 def move_text(heads: int, shape: Shape) -> str:
-    """`attn.move` likewise: examples/07_cache/move.mlir."""
+    """Return `attn.move` for this kind of cache: examples/07_cache/move.mlir."""
     return f"""!cache = {_store(heads, shape)}
 !slots = tensor<?xi32>
 func.func @move(%kv: !cache {{attn.name = "kv"}}, %from: !slots {{attn.name = "from"}}, %to: !slots {{attn.name = "to"}}) {{
@@ -57,7 +57,7 @@ func.func @move(%kv: !cache {{attn.name = "kv"}}, %from: !slots {{attn.name = "f
 
 
 def requantize_text(heads: int, source: Shape, target: Shape) -> str:
-    """`attn.requantize` between two caches that differ in formats and pages alone."""
+    """Return `attn.requantize` between two caches that differ only in formats and pages."""
     status = counts = kind = ""
     if not target.is_plain:
         kind = ", tensor<1xi32>"
@@ -82,14 +82,14 @@ def _store(heads: int, shape: Shape) -> str:
 
 
 def manage_text(left: int, right: int) -> str:
-    """`attn.manage_pages` for pages of so many tokens at either end."""
+    """Return `attn.manage_pages` for pages of so many tokens at either end."""
     tensors = {"free": "?xi32", "span": "2xi32", "status": "4xi32"}
     words = f"left {left} right {right} free %free span %span status %status"
     return _table_text("manage", "manage_pages", tensors, words)
 
 
 def compact_text(page: int, right: bool) -> str:
-    """`attn.compact_tokens` for pages of so many tokens at one end."""
+    """Return `attn.compact_tokens` for pages of so many tokens at one end."""
     tensors = {"keep": "?x?xi8", "from": "?x?xi32", "to": "?x?xi32", "status": "1xi32"}
     words = f"{'right ' if right else ''}page {page} keep %keep from %from to %to status %status"
     return _table_text("compact", "compact_tokens", tensors, words)
@@ -99,8 +99,8 @@ _DECIDE = "attn.decide leaving demoted {} gone {}, least demoted {} gone {}, low
 
 
 def revise_text(left: int, right: int, rule: Rule) -> str:
-    """`attn.revise_tokens` for pages of so many tokens at either end. SpecError, where functions of the rule mean nothing in a
-    kernel."""
+    """Return `attn.revise_tokens` for pages of so many tokens at either end. SpecError if functions of the rule cannot
+    run in a kernel."""
     numbers = ("high", "low", "seen", "prompt")
     tensors = {"table": "?x?xi32"} | dict.fromkeys(numbers, "?xi32")
     tensors |= {"limits": "?x2xf32", "sees": "?x2xi32"}

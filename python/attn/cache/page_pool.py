@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Pages that the lists of many requests share, managed where attention reads them: on the device, in the order of a stream.
+"""Pages that the lists of many requests share, managed on the device, in the order of a stream.
 
-A list is what one KV head keeps of a request in a layer. Its tokens of many bits fill pages from the left end of its row of
-the page table on, those of few bits from the right end; both are pages of one pool.
+The tokens that one KV head keeps of a request in a layer are a list. Its tokens of many bits fill pages from the left
+end of its row of the page table, those of few bits from the right end; both are pages of one pool.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _MOST_ENTRIES = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class PageStatus:
-    """What became of a PagePool.manage.
+    """The result of a PagePool.manage.
 
-    done   whether lists have the pages that their tokens take; where not, nothing was changed
+    done   whether lists have the pages that their tokens need; if not, nothing was changed
     asked  pages that lists lacked
-    there  pages that were there for them: free ones, and those that other lists gave back
-    unfit  lists whose tokens are negative or take more pages than a row of the table has columns
+    there  pages available for them: free ones, and those that other lists gave back
+    unfit  lists whose tokens are negative, or need more pages than a row of the table has columns
     """
 
     done: bool
@@ -44,11 +44,11 @@ class PageStatus:
 
 @dataclass(frozen=True)
 class PageMoves:
-    """What PagePool.compact found, in tensors on the device that its next call of the same kind changes.
+    """The result of PagePool.compact, in tensors on the device that its next call of this kind changes.
 
-    source  int32 [requests, lists, moves]: slots (page * page_tokens + place in the page) whose tokens move; -1 behind the last
-    target  int32 [requests, lists, moves]: the slots where they go. No slot is in both, and none is twice in one
-    status  int32 [1]: lists that stayed as they were
+    source  int32 [requests, lists, moves]: slots (page * page_tokens + index in the page) whose tokens move; -1 after the last
+    target  int32 [requests, lists, moves]: the slots that they move to. No slot is in both, and none is twice in one
+    status  int32 [1]: the number of lists that did not change
     """
 
     source: Any
@@ -56,21 +56,21 @@ class PageMoves:
     status: Any
 
     def skipped(self) -> int:
-        """Lists that stayed as they were. Waits for the device."""
+        """Return the number of lists that did not change. Waits for the device."""
         return int(self.status[0])
 
 
 class PagePool(Uncopied):
-    """`pages` pages for the lists of `requests` requests, `lists` of them to a request (layers times KV heads, in the order
-    that the caller likes).
+    """`pages` pages for the lists of `requests` requests, `lists` lists to a request (layers times KV heads, in the
+    caller's order).
 
-    columns      pages that a list may hold at once, at its left and right end together
+    columns      pages that a list may have at once, at its left and right end together
     page_tokens  tokens of a page at the left end, and at the right end: powers of two up to 256
-    device       as of attn.compile; tensors are PyTorch's where it is imported, else NumPy's
+    device       as of attn.compile; tensors are PyTorch's if it is imported, else NumPy's
     checked      compiled with the detectors of a host device that has them (attn.check's)
 
-    Nothing here waits for the device but `status` and `require_done`, and `manage` allocates nothing: it may be captured with
-    the launches around it. Errors: PlanError, DeviceError, CompileError.
+    Only `status`, `free_pages` and `require_done` wait for the device, and `manage` allocates nothing: it may be
+    captured with the launches around it. Raises PlanError, DeviceError, CompileError.
     """
 
     _instead = "launches read its tables; make another PagePool, and copy its tensors"
@@ -122,7 +122,7 @@ class PagePool(Uncopied):
 
     @property
     def table(self) -> Any:
-        """int32 [requests, lists, columns]: the pages of each list, from the left end on and from the right end on; -1 in
+        """int32 [requests, lists, columns]: the pages of each list, from the left end and from the right end; -1 in
         columns between them. To be read."""
         return self._tensors["table"]
 
@@ -133,12 +133,12 @@ class PagePool(Uncopied):
 
     @property
     def tokens(self) -> Any:
-        """int32 [requests, lists, 2]: tokens of each list at the left and at the right, that `manage` makes room for. To be
-        written, on the device: a request that ends has 0, one that is forked as many as the other."""
+        """int32 [requests, lists, 2]: tokens of each list at the left and at the right, for which `manage` provides
+        pages. To be written, on the device: a request that ends has 0, a fork as many as its origin."""
         return self._tensors["tokens"]
 
     def reset(self) -> None:
-        """All pages are free, no list has tokens."""
+        """Free all pages, and empty all lists."""
         contents = {"table": -1, "counts": 0, "tokens": 0}
         for name, value in contents.items():
             self._tensors[name][:] = value
@@ -150,13 +150,13 @@ class PagePool(Uncopied):
             tensor[:] = torch.from_numpy(content) if is_torch else content
 
     def manage(self, tokens: object = None, *, stream: object = None) -> None:
-        """Lets every list hold the pages that its tokens take: those it has beyond go to the free list, those it lacks come
-        from there, and pages that stay are not moved. All of it or, where pages run out, nothing: `status` says which.
+        """Give every list the pages that its tokens need: excess pages go to the free list, missing ones come from
+        there, and pages that stay are not moved. If pages run out, nothing changes; `status` says which happened.
 
-        tokens  int32 [requests, lists, 2] on the device, in place of `self.tokens`, which it does not change
-        stream  where the launches go, by default PyTorch's current one
+        tokens  int32 [requests, lists, 2] on the device, instead of `self.tokens`, which it does not change
+        stream  the stream of the launches, by default PyTorch's current one
 
-        Neither allocates nor waits. Errors: TensorError for another tensor than that.
+        Neither allocates nor waits. TensorError for a tensor of another form.
         """
         self._manage.launch(self._tensors | ({} if tokens is None else {"tokens": tokens}), stream)
 
@@ -209,23 +209,23 @@ class PagePool(Uncopied):
         return self._compactions[known]
 
     def status_words(self) -> Any:
-        """int32 [4] on the device: done (1) or not (0), asked, there, unfit, as of PageStatus. What is to depend on whether
-        there were enough pages, in a captured step, reads the first."""
+        """Return int32 [4] on the device: done (1) or not (0), asked, there, unfit, as of PageStatus. Work of a
+        captured step that depends on whether there were enough pages reads the first word."""
         return self._tensors["status"]
 
     def status(self) -> PageStatus:
-        """Of the last `manage`. Waits for the device."""
+        """Return the status of the last `manage`. Waits for the device."""
         words = self._tensors["status"]
         done, asked, there, unfit = (int(word) for word in words.tolist())
         return PageStatus(bool(done), asked, there, unfit)
 
     def free_pages(self) -> int:
-        """That no list holds. Waits for the device."""
+        """Return the number of pages that no list has. Waits for the device."""
         return int(self._tensors["span"][1])
 
     def require_done(self) -> None:
-        """OutOfPages, or PlanError where lists do not fit their rows, unless the last `manage` was done. Waits for the
-        device."""
+        """Raise OutOfPages unless the last `manage` was done, or PlanError if lists do not fit their rows. Waits for
+        the device."""
         found = self.status()
         if found.unfit:
             left, right = self.page_tokens
@@ -258,7 +258,7 @@ def _page_tokens(given: object) -> tuple[int, int]:
 
 
 def _flags(keep: object) -> object:
-    """Of a bool tensor its bytes."""
+    """Return a bool tensor as its bytes; other tensors unchanged."""
     torch = sys.modules.get("torch")
     if isinstance(keep, numpy.ndarray):
         return keep.view(numpy.int8) if keep.dtype == numpy.bool_ else keep

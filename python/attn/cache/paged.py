@@ -35,20 +35,20 @@ from .steps import CacheSteps
 
 
 class PagedCache(CacheState):
-    """Pages for `layers` layers, and who holds which.
+    """A cache of keys and values in pages, with `layers` layers; it keeps track of each page's owner.
 
     pages         of the pool; a page holds `page_size` tokens, in every layer
     kv_heads, head_dim, value_dim, dtype    as in the Spec
-    key, value, key_group, value_group, key_scales, value_scales    how keys and values are stored, as of attn.Paged;
-                  by default as they are. `token_bytes` says what that comes to
+    key, value, key_group, value_group, key_scales, value_scales    storage formats of keys and values, as of attn.Paged;
+                  by default `dtype`. `token_bytes` is the resulting size
     draft_page    chains of drafts begin at multiples of it. By default page_size: drafts and nodes are one operand.
                   1 wastes no slot; drafts are then an operand of their own, Paged(page_size=1)
     classes       head classes with stores of their own (CacheClass), instead of `pages`
     device        as of attn.compile
 
-    What a streaming class gives back at the next change to a node, rows of the change before may still see: run them
-    first. Memory is PyTorch's where it was imported, else NumPy's (bfloat16 as uint16 bits, or ml_dtypes'). One thread at a
-    time. Errors: PlanError, OutOfPages, TensorError, each before anything has changed.
+    A change to a node frees tokens of streaming classes that rows of the change before may still see: run those rows
+    first. Memory is PyTorch's if it was imported, else NumPy's (bfloat16 as uint16 bits, or ml_dtypes'). One thread at
+    a time. Raises PlanError, OutOfPages, TensorError, each before anything has changed.
     """
 
     _layers: dict[int, CacheLayer]
@@ -57,25 +57,27 @@ class PagedCache(CacheState):
     # --- Changes ---------------------------------------------------------------------------------------------
 
     def add(self) -> int:
-        """An empty sequence: a node without a parent."""
+        """Add an empty sequence; returns a node without a parent."""
         return self._change(self._native.create_root)
 
     def append(self, nodes: int | Sequence[int], tokens: int | Sequence[int] = 1) -> CacheChange:
-        """Room for new tokens at the ends of leaves: as many at each, or a number for each. Rows of the change are
-        the tokens of the first node, then those of the second, and so on."""
+        """Append new tokens to leaves: as many to each, or a number for each. Rows of the change are the tokens of the
+        first node, then those of the second, and so on."""
         _, change = self.apply(append=nodes, tokens=tokens)
         return change
 
     def branch(self, node: int, children: int = 2) -> list[int]:
-        """New empty children that share all tokens of the node, which grows no more while it has any. No copies."""
+        """Add empty children that share all tokens of the node; returns them. The node does not grow while it has
+        children. Copies nothing."""
         return self._change(self._native.branch, node_number(node), whole("children", children, 1))
 
     def prune(self, *nodes: int) -> None:
-        """Removes nodes with all that is below them; of a sequence it frees all pages."""
+        """Remove nodes with everything below them. Pruning a sequence frees all its pages."""
         self.apply(prune=nodes)
 
     def fork(self, leaf: int) -> int:
-        """A second leaf with the same tokens; both go on as sequences. Copies the last partial page, at once."""
+        """Add a second leaf with the same tokens; returns it. Both continue as sequences. Copies the last partial page,
+        at once."""
         self._check_written()
         self._compile_moves()
         twin, movement = self._change(self._native.fork, node_number(leaf))
@@ -83,25 +85,26 @@ class PagedCache(CacheState):
             self._moved(movement)
         except BaseException:
             self._uncopied = None
-            self._native.prune(twin)  # nobody knows its number
+            self._native.prune(twin)  # The caller does not know its number.
             raise
         return twin
 
     def truncate(self, leaf: int, tokens: int) -> None:
-        """Takes the last tokens away from a leaf; those that it shares since a fork stay with the others. Frees pages
-        that become empty, and copies what stays of a shared page that is cut, at once."""
+        """Remove the last tokens of a leaf; other leaves keep tokens that a fork shares. Frees empty pages, and copies
+        the rest of a shared page that is cut, at once."""
         self._compile_moves()
         self._moved(self._change(self._native.truncate, node_number(leaf), whole("tokens", tokens, 1)))
 
     def requantize(self, source: PagedCache, node: int) -> int:
-        """A new sequence here with the tokens of that which ends with a node of another cache, like this one but for
-        pages and formats, which stores as many bits or more. What codes stand for becomes codes again: grids of
-        integers nest, so it loses as much as quantizing at once. The other cache keeps what it has."""
+        """Copy the tokens of the sequence that ends with a node of another cache to a new sequence here; returns it.
+        The other cache differs only in pages and formats, and stores at least as many bits. Quantized values are
+        dequantized and quantized again: grids of integers nest, so it loses as much as quantizing at once. The other
+        cache is unchanged."""
         check_pair(source, self)
         source._check_written()
         runs = [list(zip(*of_class, strict=True)) for of_class in zip(source._runs, self._runs, strict=True)]
         for pair in (pair for of_class in runs for pair in of_class):
-            find_requantizer(*pair)  # what cannot be compiled is refused before anything changes
+            find_requantizer(*pair)  # A kernel that cannot be compiled is refused before anything changes.
         read = [path_slots(source, node, index) for index in range(len(runs))]
         leaf = self.add()
         try:
@@ -109,7 +112,7 @@ class PagedCache(CacheState):
                 self.append(leaf, count).skip()
             written = [self.slots(leaf, index).astype(numpy.int32) for index in range(len(runs))]
             for head_class, a, b in zip(self._classes, read, written, strict=True):
-                a[b < 0] = -1  # a token that the class does not keep
+                a[b < 0] = -1  # A token that the class does not keep.
                 if (a[b >= 0] < 0).any():
                     raise PlanError(
                         f"source: class {head_class.name} has given back tokens that are kept here"
@@ -119,36 +122,37 @@ class PagedCache(CacheState):
                     if len(a) and ours.heads:
                         find_requantizer(theirs, ours).execute(theirs, a, b)
         except BaseException:
-            self.prune(leaf)  # nobody knows its number
+            self.prune(leaf)  # The caller does not know its number.
             raise
         return leaf
 
     def _steps(self, tokens: int) -> list[int]:
-        """In which a sequence grows, so that streaming classes keep no more than its last token sees."""
+        """Return the steps in which a sequence grows, so that streaming classes keep no more than its last token sees."""
         if not tokens or not any(head_class.recent for head_class in self._classes):
             return [tokens] if tokens else []
         whole, rest = divmod(tokens - 1, self.page_size)
         return [*[self.page_size] * whole, *([rest] if rest else []), 1]
 
     def rollback(self) -> None:
-        """Takes the new tokens of the last change back, and the children that came with them, where keys and values are
-        not written in every layer. What the change pruned stays pruned. Does nothing where all is written."""
+        """Take back the new tokens of the last change, and the children that came with them, unless keys and values are
+        written in every layer. Nodes that the change pruned stay pruned."""
         self._native.roll_back()
 
     def evict(self, node: int) -> None:
-        """Says that rows will come only below this node: streaming classes give back what those do not see."""
+        """Declare that rows will come only below this node: streaming classes free the tokens that those rows do not
+        see."""
         self._change(self._native.evict, node_number(node))
 
     def speculate(self, leaf: int, parents: Sequence[int]) -> CacheChange:
-        """Gives a leaf a tree of speculated tokens: the token before each, or -1. Rows of the change are the tokens in
-        the order given. The leaf cannot change before `commit`."""
+        """Give a leaf a tree of speculated tokens. `parents`: the token before each, or -1. Rows of the change are the
+        tokens in the order given. The leaf cannot change before `commit`."""
         return self._moved(
             self._change(self._native.speculate, node_number(leaf), integers("parents", parents))
         )
 
     def commit(self, leaf: int, token: int) -> None:
-        """Keeps of a draft the path that ends with `token` (-1: nothing), moved behind the leaf's own tokens, at once,
-        and drops the rest. Never out of pages."""
+        """Keep the path of a draft that ends with `token` (-1: nothing), append it to the leaf's own tokens at once,
+        and drop the rest. Never out of pages."""
         self._check_written()
         self._compile_moves()
         self._moved(self._change(self._native.commit, node_number(leaf), whole("token", token, -1)))
@@ -161,8 +165,8 @@ class PagedCache(CacheState):
         tokens: int | Sequence[int] = 1,
         branch: Sequence[tuple[int, int, int]] = (),
     ) -> tuple[list[int], CacheChange]:
-        """All of it or nothing: prune nodes first; append `tokens` to nodes; branch (node, children, tokens of each
-        child). Gives the children, and the change with the rows of appends, then those of children."""
+        """Change all or nothing: prune nodes first; append `tokens` to nodes; branch (node, children, tokens of each
+        child). Returns the children, and the change with the rows of appends, then those of children."""
         children, movement = self._change(
             self._native.apply,
             prune=integers("prune", prune),
@@ -194,20 +198,20 @@ class PagedCache(CacheState):
             )
 
     def _moved(self, movement: _attn.Movement) -> CacheChange:
-        """What needs no new tokens happens at once, in all layers."""
+        """Execute a movement without new tokens at once, in all layers."""
         if not movement.rows and movement.copies:
             self._uncopied = movement
             self._copy()
         return CacheChange(self, movement)
 
     def _compile_moves(self) -> None:
-        """What cannot be compiled is refused before anything changes."""
+        """Refuse a cache whose kernels cannot be compiled before anything changes."""
         for index, runs in enumerate(self._runs):
             for run in runs:
                 run.prepare(index)
 
     def _copy(self) -> None:
-        """Copies what the last change moves within the cache; once more, where that was interrupted: no place is both
+        """Copy the tokens that the last change moves within the cache. An interrupted copy is repeated: no slot is both
         read and written."""
         if self._uncopied is None:
             return
@@ -226,11 +230,13 @@ class PagedCache(CacheState):
         ends: Sequence[int] | None = None,
         max_pages: int = 0,
     ) -> CacheBatch:
-        """The query rows of a step: a node stands for its last token (decoding), (node, rows) for its last rows (a
-        chunk of a prompt), (node, rows, True) for these and all tokens of its draft. `classes`: of each KV head,
-        where the kernel has head classes. `ends`: sizes of windows and sinks instead of the compiled ones.
-        `max_pages`: columns of block tables, for plans that are fixed and whose sequences grow (a longer run of tokens
-        is cut into several instances); 0: as many as the longest run has pages."""
+        """Return the query rows of a step. A request is a node for its last token (decoding), (node, rows) for its last
+        rows (a chunk of a prompt), or (node, rows, True) for these and all tokens of its draft.
+
+        classes    of each KV head, if the kernel has head classes
+        ends       sizes of windows and sinks instead of the compiled ones
+        max_pages  columns of block tables, for plans that are fixed and whose sequences grow (a longer run of tokens is cut
+                   into several instances); 0: as many as the longest run has pages"""
         self._copy()
         return CacheBatch(self, requests, classes, ends, max_pages)
 
@@ -245,16 +251,17 @@ class PagedCache(CacheState):
         fixed_split: int = 0,
         blocks: int = 0,
     ) -> CacheSteps:
-        """Steps that are captured once, for a kernel of Spec(device_plan=True): of up to so many sequences, query rows and
-        as many new tokens, sequences of up to `tokens` tokens and paths of drafts of up to `drafts`. How many rows there
-        are to a sequence chooses the kernel. `fixed_split`, `blocks`: as of Kernel.plan. Drafts need an operand
-        Paged(page_size=1) and draft_page=1; each chain of one is a sequence. Leaves whose path of nodes does not fill
-        its pages (below a branch; not forks) are refused, as are head classes."""
+        """Prepare steps that are captured once, for a kernel of Spec(device_plan=True): of up to so many sequences,
+        query rows, and as many new tokens; sequences of up to `tokens` tokens, and paths of drafts of up to `drafts`.
+        The ratio of rows to sequences chooses the kernel. `fixed_split`, `blocks`: as of Kernel.plan.
+
+        Drafts need an operand Paged(page_size=1) and draft_page=1; each chain of one is a sequence. Refused are head
+        classes, and leaves whose path of nodes does not fill its pages (below a branch; not forks)."""
         options = dict(fixed_split=fixed_split, blocks=blocks)
         return CacheSteps(self, kernel, sequences, rows, tokens, drafts, options)
 
     def layer(self, index: int) -> CacheLayer:
-        """Keys and values of a layer, as Kernel.run takes them. Nothing is copied."""
+        """Return keys and values of a layer, as Kernel.run takes them. Nothing is copied."""
         try:
             return self._layers[index]
         except (KeyError, TypeError):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The memory of a paged cache: keys and values of a head class, and how new tokens get there.
+"""The memory of a paged cache: keys and values of a head class, and the kernels that write new tokens.
 
-Layers with equally many heads are one tensor [layers, pages, page_size, heads, dim], so that one call
-moves the tokens of all; codes and their metadata are tensors of their own, [layers, pages, heads, page_size, …] where
-lines have metadata. On the host moves of 16-bit tokens are plain copies; on a GPU, and where tokens become codes, they
-are kernels, compiled once for each kind of cache, that run in the order of the stream.
+Layers with equally many heads are one tensor [layers, pages, page_size, heads, dim], so that one call moves the tokens
+of all. Quantized values and their metadata are separate tensors, [layers, pages, heads, page_size, …] if lines have
+metadata. On the host moves of 16-bit tokens are plain copies. On a GPU, and for quantized tokens, they are kernels,
+compiled once for each kind of cache, that run in the order of the stream.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..memory.views import Binding, View, check, view_of
 from .operations import Shape, append_text, move_text
 
 _KINDS = {"tensor_scale": "scale"}
-"""What the extension calls tensors that are neither codes nor metadata by line."""
+"""The extension's names of tensors that are neither quantized values nor metadata by line."""
 
 
 class Run:
@@ -48,23 +48,23 @@ class Run:
         )
         known = {"pages": shape.pages, "heads": heads}
         self.head_bytes = found.token_bytes
-        """Of a token of one head, metadata of its own included."""
+        """Bytes of a token of one head, including its own metadata."""
         self.heads_first = found.heads_first
-        """Whether a page has head behind head, [pages, heads, page_size, …]."""
+        """Whether a page lies head by head, [pages, heads, page_size, …]."""
         self.tensors: dict[str, object] = {}
-        """[layers, …] of codes and metadata, by the names that kernels have for them behind the operand's."""
+        """Tensors [layers, …] of values and metadata, by the part of kernels' names after the operand's."""
         self._kinds: dict[str, tuple[str, tuple[int, ...]]] = {}
         for name, dtype, dims in found.tensors:
             sizes = tuple(known[dim] if isinstance(dim, str) else dim for dim in dims)
             self._kinds[name] = dtype, sizes
             self.tensors[name] = _of_layers(layers, sizes, dtype, shape.device, torch)
-            if "pages" not in dims:  # scales that the caller gives
+            if "pages" not in dims:  # Scales that the caller gives.
                 self.tensors[name][:] = 1
         self.k, self.v = list(self.tensors.values())[:2]
         self.views = {name: view_of(name, tensor, 0, []) for name, tensor in self.tensors.items()}
         itemsize = DTYPES[shape.dtype][1]
         self.row_bytes = (heads * shape.key_dim * itemsize, heads * shape.value_dim * itemsize)
-        """Of a new token's keys and values."""
+        """Bytes of a new token's keys and values."""
         self.layer_bytes = {
             name: DTYPES[dtype][1] * _layer_step(self.tensors[name])
             for name, (dtype, _) in self._kinds.items()
@@ -75,21 +75,21 @@ class Run:
         self._status: _attn.Memory | None = None
 
     def status(self) -> _attn.Memory:
-        """Where kernels count numbers that were not finite."""
+        """Return the memory in which kernels count numbers that were not finite."""
         if self._status is None:
             self._status = get_device(self.shape.device).allocate(16, "status")
             self._status.fill(0)
         return self._status
 
     def clamped(self) -> int:
-        """What was counted."""
+        """Return that count. Waits for the device."""
         count = numpy.zeros(1, numpy.int32)
         if self._status is not None:
             self._status.copy_out(count)
         return int(count[0])
 
     def addresses(self, layer: int) -> dict[str, int]:
-        """Where tensors begin at a layer, and how far apart layers lie."""
+        """Return the addresses of tensors at a layer, and the distances of layers in bytes."""
         found = {}
         for name, (address, _) in self.views.items():
             letter, _, rest = name.partition("_")
@@ -99,17 +99,17 @@ class Run:
         return found
 
     def pages(self) -> dict[str, int]:
-        """All layers, as the extension takes them."""
+        """Return all layers, as the extension takes them."""
         sizes = {"pages": self.shape.pages, "page_tokens": self.shape.page_size, "layers": self.layers}
         status = 0 if self.shape.is_plain else self.status().address
         return {**sizes, **self.addresses(self.first), "status": status}
 
     def views_at(self, layer: int, page: int) -> tuple[View, ...]:
-        """The pages of a layer, as a kernel binds them that counts in pages of `page` tokens."""
+        """Return views of a layer's pages, for a kernel that counts in pages of `page` tokens."""
         found = []
         for name, (address, _) in self.views.items():
             dtype, sizes = self._kinds[name]
-            if page != self.shape.page_size:  # of 16-bit tokens
+            if page != self.shape.page_size:  # Pages of 16-bit tokens.
                 pages, tokens, *rest = sizes
                 sizes = (pages * tokens // page, page, *rest)
             strides = tuple(math.prod(sizes[axis + 1 :]) for axis in range(len(sizes)))
@@ -126,7 +126,7 @@ class Run:
         rows: tuple | None,
         stream: int,
     ) -> None:
-        """Executes the class's part of a movement in some of the layers. `rows`: views of the new keys and values,
+        """Execute the class's part of a movement in some of the layers. `rows`: views of the new keys and values,
         [layers, rows, heads, dim]."""
         if self.heads == 0:
             return
@@ -158,19 +158,19 @@ class Run:
         self.mover(head_class).execute(movement, layer - self.first, layers, rows, stream)
 
     def prepare(self, head_class: int) -> None:
-        """Compiles the kernels that `move` launches."""
+        """Compile the kernels that `move` launches."""
         if self.heads and not (self.shape.device == "host" and self.shape.is_plain):
             self.mover(head_class)
 
     def mover(self, head_class: int) -> _Mover:
-        """The kernels that change these layers."""
+        """Return the kernels that change these layers."""
         if self._mover is None:
             self._mover = _Mover(self, head_class)
         return self._mover
 
 
 class _Mover:
-    """Cache kernels of a run's layers, with room for the largest movement so far."""
+    """Cache kernels of a run's layers, with workspace for the largest movement so far."""
 
     def __init__(self, run: Run, head_class: int):
         self.run, self.head_class = run, head_class
@@ -179,12 +179,12 @@ class _Mover:
         self.room = (0, 0)
 
     def reserve(self, new: int, copied: int, stream: int) -> None:
-        """Makes room for so many tokens, and more."""
+        """Make workspace for so many tokens, and more."""
         run = self.run
         self.room = tuple(
             max(2 * need, room, 64) for need, room in zip((new, copied), self.room, strict=True)
         )
-        get_device(run.shape.device).synchronize(stream)  # the lists that grow may be in use
+        get_device(run.shape.device).synchronize(stream)  # Launches may still use the lists that grow.
         self.kernels.reserve(
             run.pages(), head_class=self.head_class, new_tokens=self.room[0], copied_tokens=self.room[1]
         )
@@ -192,7 +192,7 @@ class _Mover:
     def execute(
         self, movement: _attn.Movement, first: int, layers: int, rows: tuple | None, stream: int
     ) -> None:
-        """In some of the run's layers; lists go to the device with the first of them."""
+        """Execute a movement in some of the run's layers; lists are copied to the device with the first of them."""
         copied = sum(copy[-1] for copy in movement.copies if copy[0] == self.head_class)
         if movement.rows > self.room[0] or copied > self.room[1]:
             self.reserve(movement.rows, copied, stream)
@@ -232,7 +232,7 @@ def memory_of(sizes: tuple[int, ...], dtype: str, device: str, torch: Any) -> ob
 
 
 def _of_layers(layers: int, sizes: tuple[int, ...], dtype: str, device: str, torch: object) -> object:
-    """[layers, …], each layer at a multiple of 16 bytes, where kernels may read it."""
+    """Allocate [layers, …], each layer at a multiple of 16 bytes, as kernels may need it."""
     count, itemsize = math.prod(sizes), DTYPES[dtype][1]
     step = -(-count * itemsize // 16) * 16 // itemsize
     if step == count:
@@ -241,7 +241,7 @@ def _of_layers(layers: int, sizes: tuple[int, ...], dtype: str, device: str, tor
 
 
 def _layer_step(tensor: object) -> int:
-    """Elements from a layer to the next."""
+    """Return the number of elements from a layer to the next."""
     stride = getattr(tensor, "stride", None)
     return stride(0) if stride is not None else tensor.strides[0] // tensor.itemsize
 
@@ -252,7 +252,7 @@ def _too_large(sizes: tuple[int, ...], itemsize: int, device: str, error: Except
 
 
 def _bfloat16() -> type:
-    """Of ml_dtypes where the program uses it; else its bits, which NumPy calls uint16."""
+    """Return the bfloat16 of ml_dtypes if the program uses it; else uint16, for its bits."""
     package = sys.modules.get("ml_dtypes")
     return numpy.uint16 if package is None else package.bfloat16
 
@@ -260,7 +260,7 @@ def _bfloat16() -> type:
 def look_rows(
     name: str, tensor: object, sizes: tuple[int, ...], shape: Shape, stream: int, keep: list
 ) -> View:
-    """New keys or values, checked: contiguous, of this shape, of the cache's dtype and device."""
+    """Check new keys or values: contiguous, of this shape, of the cache's dtype and device. Returns their view."""
     address, signature = view_of(name, tensor, stream, keep)
     check(Binding(name, shape.dtype, sizes), signature, {}, shape.device)
     return address, signature
@@ -268,13 +268,13 @@ def look_rows(
 
 @functools.lru_cache(maxsize=1024)
 def _index_of(heads: tuple[int, ...], device: Any) -> Any:
-    """Numbers of heads where they are needed, made once: copying them waits for all that the GPU has to do."""
+    """Return numbers of heads on a device, made once: copying them waits for all work of the GPU."""
     torch = sys.modules["torch"]
-    return torch.tensor(heads, dtype=torch.int64, device=device)  # a class may have none
+    return torch.tensor(heads, dtype=torch.int64, device=device)  # A class may have no heads.
 
 
 def take_heads(name: str, tensor: object, heads: list[int], axis: int) -> object:
-    """The heads of one class, as a tensor of their own."""
+    """Return the heads of one class, as a tensor of their own."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(tensor, torch.Tensor):
         return tensor.index_select(axis, _index_of(tuple(heads), tensor.device))
@@ -284,7 +284,7 @@ def take_heads(name: str, tensor: object, heads: list[int], axis: int) -> object
 
 
 def take(tensor: Any, first: Any, third: Any = None) -> Any:
-    """A copy of entries along the first axis; with `third` along the first and the third, together."""
+    """Return a copy of entries along the first axis; with `third` along the first and the third axis, together."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(tensor, torch.Tensor):
         on_device = lambda index: torch.as_tensor(index, device=tensor.device)  # noqa: E731

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What caches that compress themselves ask a policy: the state of lists of tokens, and what a step changes."""
+"""The interface between caches that compress themselves and their policies: the state of token lists, and a step's
+changes."""
 
 from __future__ import annotations
 
@@ -21,22 +22,22 @@ PRUNED, LOW, HIGH = 0, 1, 2
 """How a token is kept: not at all, in few bits, in many."""
 
 NOTHING = -1
-"""In place of a position: no token."""
+"""Stands for no token instead of a position."""
 
 GROUPS = ("max", "mean", "sum")
-"""How the significance of a head group's heads becomes one number."""
+"""How the significance of a head group's heads is reduced to one number."""
 
 
 @dataclass
 class Kept:
-    """Lists of tokens, [lists, room]: room for more tokens than there are.
+    """The state of token lists, [lists, room], with capacity for more tokens.
 
     score     float32: the significance of each token so far, added up. Not of tokens that were pruned
-    queries   int32: of how many query rows it is the sum, the token's own among them
-    level     int8: PRUNED, LOW or HIGH; PRUNED also behind the last token
-    lengths   int64 [lists]: tokens that each list has seen, the pruned ones among them
-    limits    float64 [lists, …]: what the policy compares with; none where it compares with nothing
-    streams   int64: which lists are of streaming heads, where there may be some
+    queries   int32: the number of query rows in that sum, including the token's own
+    level     int8: PRUNED, LOW or HIGH; PRUNED also past the last token
+    lengths   int64 [lists]: tokens that each list has seen, including pruned ones
+    limits    float64 [lists, …]: the limits that the policy compares with; None if it has none
+    streams   int64: the lists of streaming heads, if there may be some
     """
 
     score: Tensor
@@ -48,27 +49,26 @@ class Kept:
 
     @property
     def lists(self) -> int:
-        """How many there are."""
+        """The number of lists."""
         return self.score.shape[0]
 
     def copy(self) -> Kept:
-        """What changes no more with this one."""
+        """Return a copy that later changes do not affect."""
         tensors = {name: getattr(self, name).clone() for name in ("score", "queries", "level", "lengths")}
         return replace(self, **tensors)
 
     def counts(self) -> dict[str, Tensor]:
-        """Tokens of each list by how they are kept: int64 [lists] of "high", "low" and "pruned"."""
+        """Return the number of tokens of each list by how they are kept: int64 [lists] of "high", "low" and "pruned"."""
         high, low = ((self.level == level).sum(1) for level in (HIGH, LOW))
         return {"high": high, "low": low, "pruned": self.lengths - high - low}
 
     def mean(self) -> Tensor:
-        """float64 [lists, room]: the significance of a token to a row, on average."""
+        """Return float64 [lists, room]: the average significance of a token to a row."""
         return self.score.double() / self.queries.clamp(min=1)
 
     def append(self, significance: Tensor) -> None:
-        """One more token in each list, HIGH, and what each of its tokens was worth to the row of the new one:
-        [lists, tokens], the new token's among them. What stands behind the end of a list, or is of a pruned token,
-        counts for nothing."""
+        """Append a HIGH token to each list, and add the significance of each of its tokens to the new token's row:
+        [lists, tokens], including the new token's. Values past the end of a list, or of a pruned token, are ignored."""
         import torch
 
         longest = significance.shape[1]
@@ -86,10 +86,10 @@ class Kept:
 
 @dataclass(frozen=True)
 class Changes:
-    """What a step decided, beside that its new tokens are HIGH: positions, int64 [lists], or -1 for none.
+    """The decisions of a step, beside that its new tokens are HIGH: positions, int64 [lists], or -1 for none.
 
-    downgraded  the token that was HIGH and is LOW from now on
-    pruned      the token that is kept no more
+    downgraded  the HIGH token that becomes LOW
+    pruned      the token that is no longer kept
     """
 
     downgraded: Tensor
@@ -97,18 +97,19 @@ class Changes:
 
 
 class Candidate(NamedTuple):
-    """A token that a step may take: what it is worth (`rank`; infinite where there is none), and whether there is one."""
+    """A token that a step may change: its `rank`, infinite if there is no token, and whether there is one."""
 
     rank: Any
     exists: Any
 
     def below(self, limit: Any) -> Any:
-        """Whether there is one, and it is worth less."""
+        """Whether there is a token, and its rank is below a limit."""
         return self.exists & (self.rank < limit)
 
 
 class ListState(NamedTuple):
-    """A list behind a step's new token: how many of its tokens are HIGH and LOW, how many it has seen, and its two limits."""
+    """A list after a step's new token: the numbers of its HIGH and LOW tokens and of all tokens seen, and its two
+    limits."""
 
     high: Any
     low: Any
@@ -117,8 +118,8 @@ class ListState(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What a step does with its candidates, truth values. At most one HIGH token becomes LOW or goes, the first of which any is
-    said; a LOW one goes only for one that becomes LOW."""
+    """A step's decision about its candidates, truth values. At most one HIGH token becomes LOW or goes: the first for
+    which a value is true. A LOW token goes only if another token becomes LOW."""
 
     leaving_demoted: Any = False
     leaving_gone: Any = False
@@ -129,15 +130,16 @@ class Decision(NamedTuple):
 
 @dataclass(frozen=True)
 class Rule:
-    """Steps of a policy, as a kernel decides them (attn.revise_tokens). Its functions are traced, as score functions are.
+    """Steps of a policy, as a kernel decides them (attn.revise_tokens). Its functions are traced, as score functions
+    are.
 
     window   the last so many tokens of a list stay HIGH
-    rows     how many of a prompt's last rows were counted; 0: all
+    rows     the number of a prompt's last rows that were counted; 0: all
     limits   of (layer, KV head): two numbers that `decide` is given
-    rank     (score, rows, position, seen) -> what a token is worth: its significance added up, over how many rows, its
-             position, and the tokens so far
-    decide   (leaving, least, lowest, state) -> Decision: the token that leaves the window, the HIGH token behind the window
-             and the LOW token whose ranks are least, Candidates, and the ListState
+    rank     (score, rows, position, seen) -> the rank of a token: from its significance added up, the number of rows in that
+             sum, its position, and the tokens so far
+    decide   (leaving, least, lowest, state) -> Decision. Candidates: the token that leaves the window, the HIGH token before
+             the window of least rank, and the LOW token of least rank; and the ListState
     """
 
     window: int
@@ -147,12 +149,13 @@ class Rule:
     decide: Callable[[Candidate, Candidate, Candidate, ListState], Decision]
 
     def ranks(self) -> Program:
-        """Of (score f32, rows i32, position i32, seen i32) the rank. SpecError."""
+        """Trace `rank`: of (score f32, rows i32, position i32, seen i32). SpecError."""
         arguments = (("score", "f32"), ("rows", "i32"), ("position", "i32"), ("seen", "i32"))
         return trace_scalars(lambda *each: [self.rank(*each)], arguments, "f32", "rank")
 
     def decisions(self) -> Program:
-        """Of the candidates, rank f32 and existence i1 each, and (high i32, low i32, seen i32, limits f32) a Decision. SpecError."""
+        """Trace `decide`: of the candidates, rank f32 and existence i1 each, and (high i32, low i32, seen i32, limits
+        f32). SpecError."""
         candidates = [
             (f"{name}_{part}", kind)
             for name in ("leaving", "least", "lowest")
@@ -176,11 +179,11 @@ class Rule:
 
 
 class Policy(ABC):
-    """What decides how tokens are kept.
+    """Decides how tokens are kept.
 
     window  the last so many tokens of a list are always HIGH
-    rows    how many of the last query rows of a prompt tell what its tokens are worth; None: all of them
-    group   how significance is made one number of those of a head group: "max", "mean" or "sum"
+    rows    the number of last query rows of a prompt that count for significance; None: all
+    group   how significance is reduced over a head group: "max", "mean" or "sum"
     """
 
     window: int
@@ -188,16 +191,16 @@ class Policy(ABC):
     group: str
 
     def sees(self, layer: int, head: int) -> tuple[int, int] | None:
-        """What a row of a KV head sees: (sink, recent), the first and the last so many tokens, its own among these, and what
-        it sees no more is not kept; None: everything that is kept."""
+        """Return the tokens that a row of a KV head sees: (sink, recent), the first and the last so many tokens,
+        including its own. Tokens that it no longer sees are not kept. None: everything that is kept."""
         return None
 
     def rule(self) -> Rule | None:
-        """Its steps for a kernel; None where there is none that decides so."""
+        """Return its steps as a rule for a kernel; None if no kernel can decide so."""
         return None
 
     def named_heads(self) -> set[tuple[int, int]]:
-        """(layer, KV head) that it knows by name, which a model has to have."""
+        """Return the (layer, KV head) pairs that it knows by name, which a model must have."""
         return set()
 
     @abstractmethod
@@ -207,27 +210,28 @@ class Policy(ABC):
         lengths: Sequence[int] | Tensor | None = None,
         heads: Sequence[tuple[int, int]] | None = None,
     ) -> Kept:
-        """Decides about prompts.
+        """Decide about prompts.
 
-        significance  floats [lists, tokens]: of each token, added up over the last `rows` rows that see it. attend
-                      gives it
+        significance  floats [lists, tokens]: of each token, added up over the last `rows` rows that see it, as attend returns
+                      it
         lengths       tokens of each list, [lists]; by default all
-        heads         (layer, KV head) of each list, where heads differ
+        heads         (layer, KV head) of each list, if heads differ
 
-        Errors: TensorError.
+        Returns the state of the lists. Raises TensorError.
         """
 
     @abstractmethod
     def step(self, kept: Kept, significance: Tensor) -> Changes:
-        """One more token in each list, whose row found its tokens worth `significance`, [lists, tokens] with room for
-        the longest list and the new token. Changes `kept`. Errors: TensorError, before that."""
+        """Append a token to each list, and decide. `significance`: of each list's tokens to the new token's row,
+        [lists, tokens], for the longest list and its new token. Changes `kept`. Raises TensorError, before that."""
 
 
-# --- What a policy of somebody else gives ------------------------------------------------------------------------
+# --- Checks of a user's policy
+# ------------------------------------------------------------------------------------
 
 
 def check_count(label: str, value: object, most: int | None = None, what: str = "a number") -> None:
-    """SpecError unless it is a whole number from 1 on."""
+    """Raise a SpecError unless the value is a whole number from 1 on."""
     number = value if isinstance(value, int) and not isinstance(value, bool) else 0
     if number < 1 or (most is not None and number > most):
         legal = f"{what} from 1 " + ("on" if most is None else f"to {most}")
@@ -235,13 +239,13 @@ def check_count(label: str, value: object, most: int | None = None, what: str = 
 
 
 def check_choice(label: str, value: object, legal: tuple[str, ...]) -> None:
-    """SpecError unless it is one of these words."""
+    """Raise a SpecError unless the value is one of these words."""
     if value not in legal:
         raise expected(SpecError, label, f"one of {', '.join(legal)}", value, nearest=closest(value, legal))
 
 
 def check_policy(policy: object) -> None:
-    """PlanError for what is no policy, or lacks a number that caches read."""
+    """Raise a PlanError for an object that is not a policy, or lacks a number that caches read."""
     if not isinstance(policy, Policy):
         raise expected(PlanError, "policy", "one of attn.kv_policy, as DiffKV(...)", policy)
     name = type(policy).__name__
@@ -255,7 +259,7 @@ def check_policy(policy: object) -> None:
 
 
 def check_named_heads(policy: Policy, layers: int, heads: int) -> None:
-    """PlanError for a head that the policy names and a model of so many layers of KV heads does not have."""
+    """Raise a PlanError for a head that the policy names and a model of so many layers of KV heads does not have."""
     for layer, head in sorted(policy.named_heads()):
         if layer >= layers or head >= heads:
             nearest = min(layer, layers - 1), min(head, heads - 1)
@@ -266,7 +270,7 @@ def check_named_heads(policy: Policy, layers: int, heads: int) -> None:
 def limits_of(
     policy: Policy, limits: Callable[[int, int], object], layer: int, head: int
 ) -> tuple[float, float]:
-    """What `limits` gives for a KV head. PlanError for what is no pair of numbers of float32."""
+    """Return the result of `limits` for a KV head. PlanError unless it is a pair of numbers of float32."""
     found = limits(layer, head)
     label, legal = f"{type(policy).__name__}.limits({layer}, {head})", "two numbers of float32"
     if not isinstance(found, tuple) or len(found) != 2:
@@ -278,7 +282,7 @@ def limits_of(
 
 
 def sight_of(policy: Policy, layer: int, head: int) -> tuple[int, int] | None:
-    """What `policy.sees` gives. PlanError for what is no pair of sizes."""
+    """Return the result of `policy.sees`. PlanError unless it is a pair of sizes or None."""
     found = policy.sees(layer, head)
     pair = isinstance(found, tuple) and len(found) == 2 and all(isinstance(size, int) for size in found)
     if found is None or (pair and found[0] >= 0 and found[1] >= 1):
@@ -290,7 +294,7 @@ def sight_of(policy: Policy, layer: int, head: int) -> tuple[int, int] | None:
 def decide_prompt(
     policy: Policy, significance: Tensor, lengths: Tensor, heads: Sequence[tuple[int, int]]
 ) -> Kept:
-    """What `policy.prompt` gives. PlanError for what is no Kept of these lists."""
+    """Return the result of `policy.prompt`. PlanError unless it is a Kept of these lists."""
     kept, name = policy.prompt(significance, lengths, heads), f"{type(policy).__name__}.prompt"
     if not isinstance(kept, Kept):
         raise expected(
@@ -316,7 +320,8 @@ def decide_prompt(
 
 
 def decide_step(policy: Policy, kept: Kept, significance: Tensor) -> Changes:
-    """What `policy.step` gives. PlanError for what is no Changes of these lists, or where the new tokens were not appended."""
+    """Return the result of `policy.step`. PlanError unless it is Changes of these lists, and the new tokens were
+    appended."""
     on_cpu = significance.device.type == "cpu"
     before = kept.lengths.clone() if on_cpu else None
     changes, name = policy.step(kept, significance), f"{type(policy).__name__}.step"
@@ -342,7 +347,7 @@ def decide_step(policy: Policy, kept: Kept, significance: Tensor) -> Changes:
 def _check_tensor(
     name: str, given: object, dtype: str, shape: tuple[int, ...], like: Tensor, *, more: bool = False
 ) -> None:
-    """`more`: the last extent may be larger."""
+    """Raise a PlanError unless a tensor has this dtype, shape and device. `more`: the last extent may be larger."""
     import torch
 
     fits = (
@@ -365,12 +370,13 @@ def _check_tensor(
         raise PlanError(f"{name}: expected {legal}, got {got}")
 
 
-# --- What policies share -----------------------------------------------------------------------------------------
+# --- Shared by policies
+# -------------------------------------------------------------------------------------------
 
 
 def begin(policy: Policy, significance: Tensor, lengths: Sequence[int] | Tensor | None = None) -> Kept:
-    """The lists of prompts, every token HIGH: what `Policy.prompt` starts from, and takes as its own arguments. Errors:
-    TensorError."""
+    """Return the lists of prompts, every token HIGH; `Policy.prompt` begins with it. Arguments as of `Policy.prompt`.
+    Raises TensorError."""
     import torch
 
     check_significance(significance)
@@ -404,7 +410,7 @@ def begin(policy: Policy, significance: Tensor, lengths: Sequence[int] | Tensor 
 
 
 def heads_of(policy: Policy, kept: Kept, heads: Sequence[tuple[int, int]] | None) -> list[tuple[int, int]]:
-    """(layer, KV head) of each list. TensorError where the policy knows some by name and nobody says which these are."""
+    """Return (layer, KV head) of each list. TensorError if the policy knows heads by name, and `heads` is not given."""
     if heads is None and not policy.named_heads():
         return [(0, 0)] * kept.lists
     if heads is None or len(heads) != kept.lists:
@@ -414,8 +420,8 @@ def heads_of(policy: Policy, kept: Kept, heads: Sequence[tuple[int, int]] | None
 
 
 def check_significance(significance: Any, kept: Kept | None = None) -> None:
-    """TensorError for what is no significance: of a prompt, or of one more token of these lists. Numbers are looked at
-    on a CPU only, where nothing waits for it."""
+    """Raise a TensorError unless this is the significance of a prompt, or of one more token of these lists. Values are
+    checked on a CPU only, which makes no device wait."""
     import torch
 
     if not isinstance(significance, torch.Tensor) or not significance.is_floating_point():
@@ -442,5 +448,5 @@ def _harmonic(terms: int) -> numpy.ndarray:
 
 
 def harmonic(longest: int) -> numpy.ndarray:
-    """float64: 1 + 1/2 + ... + 1/n at index n, up to `longest` at least."""
+    """Return float64: 1 + 1/2 + ... + 1/n at index n, up to `longest` at least."""
     return _harmonic(1 << max(longest, 1).bit_length())

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Tokens in one of the formats that share a memory: kernels that change its pages, of slots that lie on the device.
+"""Tokens in one of the formats that share a memory: kernels that change its pages, with lists of slots on the device.
 
-Which list has which page, and in what place of it a token lies, is said elsewhere (page_pool.py, token_lists.py): here a token
-is a slot, page * page_size + place in the page.
+The page of each list, and the index of a token in it, are kept elsewhere (page_pool.py, token_lists.py): here a token
+is a slot, page * page_size + index in the page.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from .pages import memory_of
 from .unified_pages import UnifiedPages
 
 _TOGETHER = 64
-"""Rows that lists of slots have room for come in multiples of this."""
+"""The capacity of slot lists is a multiple of this many rows."""
 _SECTOR = 8
-"""Words in front of a list of slots, of which the first says how many there are."""
+"""Words before a list of slots; the first is the number of slots."""
 
 
 def room_for(rows: int) -> int:
-    """Rows that a list of so many has room for."""
+    """Return the capacity of a list of so many rows."""
     return -(-rows // _TOGETHER) * _TOGETHER
 
 
 class SlotList:
     """Pairs of slots in device memory, as kernels take them: none at first, or those of a list among `SlotLists`.
 
-    source  int32 [rows]: what is read, slots or numbers of new rows
-    target  int32 [rows]: where it goes. Skipped where both are negative
+    source  int32 [rows]: the slot that is read, or the index of a new row
+    target  int32 [rows]: the slot that is written. A pair is skipped if both are negative
     """
 
     def __init__(self, rows: int, device: str, words: Any = None):
@@ -49,13 +49,13 @@ class SlotList:
         self.target: Any = words[_SECTOR + room : _SECTOR + room + rows]
 
     def address(self, stream: int) -> tuple[int, int]:
-        """Where it lies, and how many bytes it has."""
+        """Return its address, and its number of bytes."""
         address, signature = view_of("slots", self._words, stream, [])
         return address, 4 * int(signature[1][0])
 
 
 class SlotLists:
-    """So many of them, that are written at once: `source` and `target` are int32 [count, rows]."""
+    """Several slot lists that are written at once: `source` and `target` are int32 [count, rows]."""
 
     def __init__(self, count: int, rows: int, device: str):
         room = room_for(rows)
@@ -71,7 +71,7 @@ class SlotLists:
 
 
 class Copies:
-    """A kernel that copies lines to a format of the memory: new rows where `source` is None, else those of a format."""
+    """A kernel that copies lines to a format of the memory: new rows if `source` is None, else lines of a format."""
 
     def __init__(self, memory: UnifiedPages, source: str | None, target: str, rows: int):
         self._memory, self._names = memory, (source, target)
@@ -85,12 +85,13 @@ class Copies:
 
     def _reserve(self, rows: int) -> None:
         place = get_device(self._memory.device)
-        place.synchronize(stream_number(self._memory.device, None))  # lists that grow may be in use
+        # Launches may still use the lists that grow.
+        place.synchronize(stream_number(self._memory.device, None))
         self._room = room_for(rows)
         self._kernel.reserve(self._room, 1)
 
     def launch(self, slots: SlotList, rows: dict[str, int] | None = None, stream: object = None) -> None:
-        """`rows`: the new ones. Neither allocates nor waits, but where lists are longer than any before."""
+        """Launch it; `rows`: the new ones. Neither allocates nor waits, unless lists are longer than any before."""
         if room_for(slots.rows) != self._room:
             self._reserve(slots.rows)
         memory, number = self._memory, stream_number(self._memory.device, stream)
@@ -103,28 +104,30 @@ class Copies:
 
 
 class Precision:
-    """One of the formats of a memory, `name`, with room for appends of `appended` and moves of `moved` rows."""
+    """One of the formats of a memory, `name`, with workspace for appends of `appended` and moves of `moved` rows."""
 
     def __init__(self, memory: UnifiedPages, name: str, *, appended: int, moved: int):
         self._memory = memory
         self.store = memory.store(name)
         self.token_bytes: int = memory.token_bytes(name)
         self.tensors = memory.tensors(name)
-        """What attention reads, by its names in a batch: codes and their metadata, [pages, page_size, ...]."""
+        """The tensors that attention reads, by their names in a batch: values and their metadata, [pages, page_size,
+        ...]."""
         self.operand = tuple(self.tensors.values())
         self._append = Copies(memory, None, name, appended)
         self._prompts = Copies(memory, None, name, appended)
         self._move = Copies(memory, name, name, moved)
 
     def append(self, slots: SlotList, keys: Any, values: Any, stream: object = None) -> None:
-        """New tokens, [rows, features], contiguous; codes are made of them. Neither allocates nor waits, where lists are as
-        long as said."""
+        """Write new tokens, [rows, features], contiguous, and quantize them. Neither allocates nor waits for lists of
+        `appended` rows."""
         self._append.launch(slots, self._memory.rows(keys, values, slots.rows), stream)
 
     def write(self, slots: SlotList, keys: Any, values: Any, stream: object = None) -> None:
-        """The same of lists of any length, as of prompts."""
+        """Write tokens with a list of any length, as for prompts."""
         self._prompts.launch(slots, self._memory.rows(keys, values, slots.rows), stream)
 
     def move(self, slots: SlotList, stream: object = None) -> None:
-        """Tokens to other slots, of which none is read and written. Neither allocates nor waits, as `append`."""
+        """Move tokens to other slots, of which none is both read and written. Neither allocates nor waits for lists of
+        `moved` rows."""
         self._move.launch(slots, None, stream)

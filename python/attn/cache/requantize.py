@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Sequences of one paged cache in another, which stores their keys and values in fewer bits."""
+"""Copies sequences of one paged cache to another, which stores their keys and values in fewer bits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BITS = {"bf16": 16, "f16": 16, "i4": 4, "i2": 2}
 
 
 def check_pair(source: object, target: CacheState) -> None:
-    """Refuses caches whose tokens are not the same numbers in at most as many bits."""
+    """Raise a PlanError unless the tokens of both caches have the same numbers, and the target at most as many bits."""
     if not isinstance(source, CacheState) or source is target:
         raise PlanError("source: expected another attn.PagedCache, whose tokens this one is to store")
     facts = {
@@ -49,7 +49,7 @@ def _bits(format: Format) -> int:
 
 
 def path_slots(source: CacheState, node: int, head_class: int) -> numpy.ndarray:
-    """Where the tokens of the sequence that ends with the node lie, int32."""
+    """Return the slots of the tokens of the sequence that ends with the node, int32."""
     found, at = [], node_number(node)
     while at is not None:
         found.insert(0, source.slots(at, head_class))
@@ -58,7 +58,7 @@ def path_slots(source: CacheState, node: int, head_class: int) -> numpy.ndarray:
 
 
 class Requantizer:
-    """A kernel from the layers of one cache to those of another, with room for the longest lists so far."""
+    """A kernel from the layers of one cache to those of another, with workspace for the longest lists so far."""
 
     def __init__(self, source: Run, target: Run):
         self.target, self.room = target, 0
@@ -72,7 +72,7 @@ class Requantizer:
         stream = stream_number(device, None)
         try:
             if len(read) > self.room:
-                get_device(device).synchronize(stream)  # the lists that grow may be in use
+                get_device(device).synchronize(stream)  # Launches may still use the lists that grow.
                 self.room = max(2 * len(read), 64)
                 self.kernel.reserve(self.room, self.target.layers)
             pages = source.pages(), self.target.pages()
@@ -82,7 +82,7 @@ class Requantizer:
 
 
 def find_requantizer(source: Run, target: Run) -> Requantizer:
-    """Compiled once for each pair of memories."""
+    """Return the requantizer of two memories, compiled once."""
     if source not in target.requantizers:
         target.requantizers[source] = Requantizer(source, target)
     return target.requantizers[source]

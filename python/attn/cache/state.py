@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a cache consists of: sizes, head classes, the memory of their pages, and who holds which page.
+"""The state of a cache: sizes, head classes, the memory of their pages, and the owner of each page.
 
 Batches, changes and layers read it; PagedCache (paged.py) makes all three, and changes it.
 """
@@ -29,8 +29,8 @@ class CacheClass:
 
     pages   of its pool
     heads   KV heads of it in each layer: a number, or one for each layer
-    recent  tokens that it keeps at distance 0 <= q - k < recent, and the first `sink`; 0: it keeps all
-    draft   tokens that the ring of an unbranched sequence has room for beyond `recent`
+    recent  the class keeps tokens at distance 0 <= q - k < recent, and the first `sink`; 0: it keeps all
+    draft   capacity in tokens of the ring of an unbranched sequence, beyond `recent`
     """
 
     name: str
@@ -109,7 +109,7 @@ class CacheState(Uncopied):
         self._uncopied: _attn.Movement | None = None
         """Copies within the cache that have not ended."""
         self._holder: object = None
-        """The CacheSteps that hold new tokens which launches are still to write."""
+        """The CacheSteps with new tokens that launches are still to write."""
 
     def _read_formats(self, given: dict[str, tuple]) -> list[Format]:
         plain = Format(self._dtype)
@@ -134,7 +134,7 @@ class CacheState(Uncopied):
         return [found.key, found.value]
 
     def _allocate(self, head_class: CacheClass, torch: object) -> list[Run]:
-        """Layers in a row with as many heads share a tensor."""
+        """Allocate memory; adjacent layers with equally many heads share a tensor."""
         shape = Shape(
             head_class.pages,
             self.page_size,
@@ -174,29 +174,29 @@ class CacheState(Uncopied):
     # --- Questions -------------------------------------------------------------------------------------------
 
     def contains(self, node: int) -> bool:
-        """Whether the node lives: numbers of pruned nodes never name another one."""
+        """Whether the node lives. The number of a pruned node never names another node."""
         return self._ask(self._native.contains, node_number(node))
 
     def tokens(self, node: int) -> int:
-        """Of the sequence that ends with the node: its own and those above it."""
+        """Return the number of tokens of the sequence that ends with the node: its own and those above it."""
         return self._ask(self._native.position, node_number(node)) + self._ask(
             self._native.tokens, node_number(node)
         )
 
     def own_tokens(self, node: int) -> int:
-        """Of the node alone."""
+        """Return the number of the node's own tokens."""
         return self._ask(self._native.tokens, node_number(node))
 
     def draft_tokens(self, node: int) -> int:
-        """Of the node's draft; 0 where it has none."""
+        """Return the number of tokens of the node's draft; 0 if it has none."""
         return self._ask(self._native.draft_tokens, node_number(node))
 
     def parent(self, node: int) -> int | None:
-        """The node above; None of a sequence."""
+        """Return the node above; None for a sequence."""
         return self._ask(self._native.parent, node_number(node))
 
     def children(self, node: int) -> list[int]:
-        """The nodes right below."""
+        """Return the nodes right below."""
         return self._ask(self._native.children, node_number(node))
 
     @property
@@ -206,26 +206,26 @@ class CacheState(Uncopied):
 
     @property
     def token_bytes(self) -> int:
-        """That a token takes in all layers: codes of keys and values, and the metadata that are its own. A streaming
-        class counts as if it kept the token."""
+        """Bytes of a token in all layers: keys and values as stored, and their own metadata. A streaming class counts
+        as if it kept the token."""
         return sum(run.layers * run.heads * run.head_bytes for runs in self._runs for run in runs)
 
     @property
     def clamped(self) -> int:
-        """Numbers that were not finite when they became codes, since the cache was made: NaN is stored as 0, an infinity
-        as the largest number of its sign. Waits for what is under way."""
+        """The number of values that were not finite when they were quantized, since the cache was made. NaN is stored
+        as 0, an infinity as the largest number of its sign. Waits for work in progress."""
         return sum(run.clamped() for runs in self._runs for run in runs)
 
     def free_pages(self, head_class: str | None = None) -> int:
-        """Of the pool of a class."""
+        """Return the number of free pages in the pool of a class."""
         names = [c.name for c in self._classes]
         if head_class is not None and not (isinstance(head_class, str) and head_class in names):
             raise expected(PlanError, "head_class", f"one of {', '.join(names)}", head_class)
         return self._native.free_pages(names.index(head_class) if head_class is not None else 0)
 
     def slots(self, node: int, head_class: int = 0) -> numpy.ndarray:
-        """Where the node's own tokens lie in each layer: page * page_size + place in the page, int64; -1 where a
-        streaming class has given a token back."""
+        """Return the slots of the node's own tokens in each layer: page * page_size + index in the page, int64; -1 if a
+        streaming class has freed a token."""
         found = numpy.full(self.own_tokens(node), -1, numpy.int64)
         for first, count, page, place in self._ask(self._native.places, node_number(node), head_class):
             begin = page * self.page_size + place

@@ -36,12 +36,12 @@ from .integers import integers, new_tokens, whole
 from .pages import look_rows, memory_of
 from .state import CacheState
 
-_SECTOR = 16  # words that addresses of tables are multiples of
+_SECTOR = 16  # In words: addresses of tables are multiples of it.
 
 
 class CacheSteps(Uncopied):
-    """Made by `PagedCache.steps`. The step after the last one is told by `append`, `speculate` and `update`, and run by
-    launches of `plan`, `write` and `Kernel.run`, as they are or captured. Errors change nothing."""
+    """Steps that are captured once; `PagedCache.steps` returns it. `append`, `speculate` and `update` prepare the next
+    step; launches of `plan`, `write` and `Kernel.run` run it, directly or captured. Errors change nothing."""
 
     _instead = "captured launches read its tables; make another with PagedCache.steps"
 
@@ -59,13 +59,13 @@ class CacheSteps(Uncopied):
         """The PagedCache that made it."""
         self.kernel = kernel
         self.sequences = whole("sequences", sequences, 1)
-        """Of a step, at most; chains of drafts count as sequences."""
+        """The most sequences of a step; chains of drafts count as sequences."""
         self.rows = whole("rows", rows, 1)
-        """Of a step, at most; also new tokens."""
+        """The most rows of a step; also the most new tokens."""
         self.tokens = whole("tokens", tokens, 1)
-        """Of a sequence, at most."""
+        """The most tokens of a sequence."""
         self.drafts = whole("drafts", drafts, 0)
-        """Tokens of a path of a draft, at most."""
+        """The most tokens of a path of a draft."""
         if self.rows > self.sequences * self.tokens:
             legal = f"at most sequences * tokens, {self.sequences * self.tokens}"
             raise expected(PlanError, "rows", legal, rows, nearest=self.sequences * self.tokens)
@@ -84,23 +84,24 @@ class CacheSteps(Uncopied):
             self._mover.reserve(self.rows, 0, stream_number(cache.device, None))
         self._taken = self._unrun = 0
         self.used_rows = 0
-        """Of the step that the tables hold."""
+        """The number of rows of the step in the tables."""
 
     @property
     def nbytes(self) -> int:
-        """Of all tables, which is what an update copies at most."""
+        """Bytes of all tables, which an update copies at most."""
         return self._nbytes
 
     @property
     def tables(self) -> dict[str, object]:
-        """The int32 tensors that launches read, by name: `new_tokens` (their number, and from the ninth on their slots),
-        `q_start`, and of each operand lengths, first positions and block table."""
+        """The int32 tensors that launches read, by name: `new_tokens` (their number, and from the ninth word on their
+        slots), `q_start`, and of each operand lengths, first positions and block table."""
         return dict(self._tables)
 
     # --- The next step ---------------------------------------------------------------------------------------
 
     def append(self, nodes: int | Sequence[int], tokens: int | Sequence[int] = 1) -> None:
-        """`PagedCache.append`, whose new tokens launches of `write` will write: rows behind those told so far."""
+        """Append tokens as `PagedCache.append` does; launches of `write` write them. Their rows follow earlier new
+        tokens of the step."""
         cache = self.cache
         added = cache._ask(new_tokens, nodes, tokens)
         rows = added.tokens
@@ -109,13 +110,13 @@ class CacheSteps(Uncopied):
         self._count(rows)
 
     def speculate(self, leaf: int, parents: Sequence[int]) -> None:
-        """`PagedCache.speculate`, likewise. Tokens of a chain are given one behind the other."""
+        """Add a draft as `PagedCache.speculate` does, for the step. Tokens of a chain are given one after the other."""
         parents = integers("parents", parents)
         self._check_room(len(parents))
         self.take(self.cache.speculate(leaf, parents))
 
     def take(self, change: CacheChange) -> None:
-        """Rows of another change, of which nothing was written, likewise."""
+        """Add the rows of another change, of which nothing was written, to the step."""
         cache = self.cache
         if not isinstance(change, CacheChange) or change._cache is not cache:
             raise expected(PlanError, "change", "a change of this cache", change)
@@ -127,9 +128,10 @@ class CacheSteps(Uncopied):
         self._count(change.rows)
 
     def update(self, requests: Sequence[int | tuple], *, stream: object = None) -> int:
-        """Writes the tables: query rows as of `PagedCache.batch`, one request behind the other, and the new tokens told
-        since the last update. One copy from pinned memory, in the stream's order; neither waits nor allocates. Gives the
-        number of rows; launches leave those behind them alone. PlanError where it exceeds the capacity."""
+        """Write the tables of the step: query rows as of `PagedCache.batch`, one request after the other, and the new
+        tokens since the last update. Makes one copy from pinned memory, in the stream's order; neither waits nor
+        allocates. Returns the number of rows; launches leave later rows unchanged. PlanError if the step exceeds the
+        capacity."""
         if self._unrun:
             raise PlanError(
                 f"steps: the {self._unrun} new tokens of the last update were not written; replay it, or say ran() where "
@@ -142,7 +144,7 @@ class CacheSteps(Uncopied):
         return self.used_rows
 
     def ran(self) -> None:
-        """Says that the step was run, where it was not by a Capture."""
+        """Declare that the step was run, if a Capture did not run it."""
         self._unrun = 0
         if not self._taken and self.cache._holder is self:
             self.cache._holder = None
@@ -150,12 +152,12 @@ class CacheSteps(Uncopied):
     # --- Launches --------------------------------------------------------------------------------------------
 
     def plan(self, *, stream: object = None) -> DevicePlan:
-        """Launches the kernel that plans the step, for `Kernel.run` of all layers; runs after it are of this plan."""
+        """Launch the kernel that plans the step, for `Kernel.run` of all layers; later runs use this plan."""
         return self._planner.plan(self._plan_tables, stream=stream)
 
     def write(self, layer: int, k: object, v: object, *, stream: object = None) -> None:
-        """Launches the append of the step's new tokens in a layer, [rows, kv_heads, head_dim] and [rows, kv_heads,
-        value_dim] of the capacity, of which it reads as many as there are."""
+        """Launch the append of the step's new tokens in a layer. `k`, `v`: [rows, kv_heads, head_dim] and [rows,
+        kv_heads, value_dim], as many rows as the capacity; it reads as many as there are new tokens."""
         cache, keep = self.cache, []  # type: ignore[var-annotated]
         number = stream_number(cache.device, stream)
         layer = cache._layer_number(layer)
@@ -174,24 +176,25 @@ class CacheSteps(Uncopied):
         )
 
     def capture(self, launches: Callable[[], object]) -> Capture:
-        """A function whose launches serve every step from now on: on a GPU as a CUDA graph of PyTorch's, on the host by
-        calling it again. It is called twice, over the tables as they are (empty ones, before the first update), and must
-        do nothing that depends on the step but through tensors."""
+        """Capture a function whose launches serve every step from now on: on a GPU as a CUDA graph of PyTorch, on the
+        host by calling it again. It is called twice, with the tables as they are (empty ones, before the first update).
+        It must depend on the step only through tensors."""
         return Capture(self, launches)
 
     @property
     def fault(self) -> str:
-        """What the planner refused in the step that was run last; empty where nothing was. Waits for the device."""
+        """The error that the planner found in the step that was run last; "" if there is none. Waits for the device."""
         return DevicePlan(self._planner, self._plan_tables, 0).fault
 
-    # --- How it is made --------------------------------------------------------------------------------------
+    # --- Making the tables
+    # -----------------------------------------------------------------------------------
 
     def _shown_to(self, plan: Plan) -> tuple:
-        """For CacheLayer."""
+        """Return the parts that operands show, for CacheLayer."""
         return self._operands
 
     def _check_current(self) -> None:
-        """That the tables hold what the cache has of the nodes of the last update."""
+        """Refuse unless the tables agree with the cache's nodes of the last update."""
         self._ask(self._native.check)
 
     def _make_tables(self) -> _attn.StepTables:
@@ -219,7 +222,7 @@ class CacheSteps(Uncopied):
         memory[:] = 0
         get_device(self.cache.device).synchronize(
             stream_number(self.cache.device, None)
-        )  # updates may go elsewhere
+        )  # Updates may use another stream.
         skipped = -(view_of("tables", memory, 0, [])[0] // 4) % _SECTOR
         self._memory = memory[skipped : skipped + words]
         self._address = view_of("tables", self._memory, 0, [])[0]
@@ -235,7 +238,7 @@ class CacheSteps(Uncopied):
         self._new_tokens = self._address + 4 * first, 4 * count
 
     def _plan_largest(self, options: dict[str, int]) -> Plan:
-        """On the host, of as many rows and sequences as there may be, and these as long."""
+        """Plan the largest step on the host: the most rows and sequences, all of the greatest length."""
         kernel, cache = self.kernel, self.cache
         count = self.sequences
         batch: dict[str, object] = {

@@ -14,7 +14,8 @@ from ..memory.views import Binding, check, view_of
 
 
 class TableOperation:
-    """`text` of operations.py, over tensors that `bindings` describe in its order; `sizes` are what it leaves open."""
+    """An operation with its `text` from operations.py; `bindings` describe its tensors in order, and `sizes` its open
+    dimensions."""
 
     def __init__(
         self, text: str, bindings: Sequence[Binding], sizes: Sequence[int], device: object, checked: bool
@@ -27,7 +28,8 @@ class TableOperation:
             raise failed(failure, PlanError) from None
 
     def launch(self, tensors: Mapping[str, object], stream: object) -> None:
-        """Neither allocates nor waits. TensorError for a tensor of another dtype, shape or device."""
+        """Launch the operation. Neither allocates nor waits. TensorError for a tensor of another dtype, shape or
+        device."""
         number = stream_number(self.device, stream)
         keep: list = []
         addresses = []

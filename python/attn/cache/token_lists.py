@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Where the tokens of many lists lie: places of lists, in pages of one PagePool, and what stands beside each token.
+"""Slots of the tokens of many lists, in pages of one PagePool, and the entries of their positions and scores.
 
-A list has places 0, 1, ... at either end of its row of the page table, its HIGH tokens at the left and its LOW ones at the
-right. A place is in a page: of keys and values it is slot page * page size + place in the page, which kernels take; of what
-stands beside tokens it is entry page * places + place in the page, for pages of both ends have entries for as many.
+A list has indices 0, 1, ... at either end of its row of the page table, its HIGH tokens at the left and its LOW ones at
+the right. An index is in a page. For keys and values it is slot page * page_size + index in the page, which kernels
+take. For positions and scores it is entry page * places + index in the page, since pages of both ends have `places`
+entries.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ HIGH_END, LOW_END = 0, 1
 
 
 class TokenLists(Uncopied):
-    """`lists` lists in each of `layers` layers, empty at first, of `columns` pages at both ends together; `ends`: 1, where there
-    are none that are LOW, or 2. Other arguments are PagePool's."""
+    """`lists` lists in each of `layers` layers, empty at first, of `columns` pages at both ends together. `ends`: 1
+    without LOW tokens, or 2. Other arguments are PagePool's."""
 
     _instead = "its lists hold the pages of its device; make another"
 
@@ -45,27 +46,27 @@ class TokenLists(Uncopied):
         self.counts = self._zeros(ends, layers, lists)
         """Tokens of each list that are HIGH, and LOW: int32 [ends, layers, lists]. To be read."""
         self._places = max(self.pool.page_tokens)
-        # Of a page more than there are: where lists write that change nothing.
+        # One page more than the pool has: lists without a change write there.
         self.position = self._zeros(pages + 1, self._places)
-        """Of the token in a place of a page: int32 [pages + 1, places]."""
+        """The position of the token at an index of a page: int32 [pages + 1, places]."""
 
     def _zeros(self, *shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
         return torch.zeros(shape, dtype=dtype, device=self.pool.tokens.device)
 
     def _held(self, rows: int | tuple, end: int, place: Tensor) -> Tensor:
-        """The page that holds a place: int64. `rows`: a layer, or another part of the table, [..., columns]; `place`:
-        [..., places], with as many dimensions."""
+        """Return the page that contains an index: int64. `rows`: a layer, or another part of the table, [..., columns];
+        `place`: [..., places], with as many dimensions."""
         column = place // self.pool.page_tokens[end]
         column = self.pool.columns - 1 - column if end == LOW_END else column
         return self.pool.table[rows].gather(-1, column.clamp(0, self.pool.columns - 1).long()).long()
 
     def slots(self, rows: int | tuple, end: int, place: Tensor) -> Tensor:
-        """Of keys and values, int64; -1 of places that are negative."""
+        """Return slots of keys and values, int64; -1 for a negative index."""
         page = self.pool.page_tokens[end]
         return torch.where(place >= 0, self._held(rows, end, place) * page + place % page, -1)
 
     def entries(self, rows: int | tuple, end: int, place: Tensor) -> Tensor:
-        """Of what stands beside tokens, int64; one that nobody reads of places that are negative."""
+        """Return entries of positions and scores, int64; for a negative index an entry that is never read."""
         page = self.pool.page_tokens[end]
         found = self._held(rows, end, place) * self._places + place % page
         return torch.where(place >= 0, found, self.pool.pages * self._places)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Memory whose pages any list of tokens may take, whichever head, operand or format it is of."""
+"""Memory whose pages any list of tokens may take, for any head, operand or format."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from .integers import integers, whole
 from .operations import Shape, requantize_text
 from .pages import memory_of
 
-_UNIT = 16  # bytes, of which pages are a multiple
+_UNIT = 16  # In bytes: pages are a multiple of it.
 
 
 class UnifiedPages(Uncopied):
-    """`pages` pages that the stores of a description share, each as long as the longest of them asks for.
+    """`pages` pages that the stores of a description share, each as long as the longest store needs.
 
     stores     attn.Unified(name=..., page_size=..., key=..., value=...) of different names; a page holds `page_size` tokens
-               of one KV head as the store of its owner says. Sizes that let pages come out equally long waste nothing
+               of one KV head in its store's format. Sizes that make pages equally long waste nothing
     head_dim   features of a key, `value_dim` of a value, by default as many
-    dtype      of keys and values that are not stored as codes
-    per_token  what else a page has for each token, by name: dtypes "int32" or "float32", such as {"scores": "float32",
+    dtype      of keys and values that are not quantized
+    per_token  further entries of a page for each token, by name: dtypes "int32" or "float32", such as {"scores": "float32",
                "positions": "int32"}
-    device     as of attn.compile; the memory is PyTorch's where it is imported, else NumPy's
+    device     as of attn.compile; the memory is PyTorch's if it is imported, else NumPy's
 
-    `memory` is uint8 [pages, page_bytes]; `page_bytes` a multiple of 16. Which page is whose, the caller's block tables
-    say (attn.PagePool keeps such tables on a device). Errors: SpecError, PlanError, TensorError.
+    `memory` is uint8 [pages, page_bytes]; `page_bytes` is a multiple of 16. The caller's block tables assign pages to
+    lists (attn.PagePool keeps such tables on a device). Raises SpecError, PlanError, TensorError.
     """
 
     _instead = "it owns the pages of its device; make another UnifiedPages, and copy its memory"
@@ -81,14 +81,14 @@ class UnifiedPages(Uncopied):
         self.memory: Any = memory_of((self.pages, self.page_bytes), "u8", self.device, torch)
 
     def tensors(self, name: str = "kv") -> dict[str, Any]:
-        """Of a store, by their names in a batch: `name.k_pages` [pages, page_size, ...], `name.v_pages`, and their metadata
-        `name.k_meta` f16 [pages, page_size, groups, 2] or `name.k_scales` f32 [pages, page_size]. Views: what is written to
-        one is in the memory."""
+        """Return the tensors of a store, by their names in a batch: `name.k_pages` [pages, page_size, ...],
+        `name.v_pages`, and their metadata `name.k_meta` f16 [pages, page_size, groups, 2] or `name.k_scales` f32
+        [pages, page_size]. They are views of the memory."""
         _, found = self._store(name)
         return {f"{name}.{part}": view for part, view in page_views(self.memory, found).items()}
 
     def per_token(self, name: str = "kv") -> dict[str, Any]:
-        """Of a store, [pages, page_size] of each that `per_token` asked for, behind the rest of a page."""
+        """Return the `per_token` entries of a store, [pages, page_size] each, which follow the rest of a page."""
         store, found = self._store(name)
         views, at = {}, found.page_bytes
         for part, dtype in self._extra.items():
@@ -97,12 +97,12 @@ class UnifiedPages(Uncopied):
         return views
 
     def write(self, name: str, slots: object, k: object, v: object, *, stream: object = None) -> None:
-        """Quantizes new tokens as they are scattered; numbers that are not finite are clamped, and counted.
+        """Quantize new tokens and scatter them; numbers that are not finite are clamped, and counted.
 
-        slots  int32 [tokens]: page * page_size + place in the page, no slot twice; a negative one is left out
-        k, v   [tokens, head_dim] and [tokens, value_dim] of the dtype, contiguous, where the memory is
+        slots  int32 [tokens]: page * page_size + index in the page, no slot twice; a negative one is left out
+        k, v   [tokens, head_dim] and [tokens, value_dim] of the dtype, contiguous, on the memory's device
 
-        Errors: TensorError, before anything is written.
+        Raises TensorError, before anything is written.
         """
         found = _slots(slots, self.pages * self._store(name)[0].page_size)
         rows = self.rows(k, v, len(found))
@@ -112,8 +112,8 @@ class UnifiedPages(Uncopied):
     def requantize(
         self, source: str, read: object, target: str, written: object, *, stream: object = None
     ) -> None:
-        """Tokens of one store into another of at most as many bits, from their codes: slots that are read, and where they
-        go, int32 [tokens] each as of `write`. What is read and what is written share no page."""
+        """Copy tokens of one store to another of at most as many bits. `read` and `written`: slots, int32 [tokens] each
+        as of `write`; they share no page."""
         ranges = [self.pages * self._store(name)[0].page_size for name in (source, target)]
         slots = [_slots(given, most) for given, most in zip((read, written), ranges, strict=True)]
         if len(slots[0]) != len(slots[1]):
@@ -123,29 +123,29 @@ class UnifiedPages(Uncopied):
         self._copy(source, target, self.addresses(source), *slots, stream)
 
     def clamped(self) -> int:
-        """How many numbers that were not finite `write` has met. Waits for the device."""
+        """Return how many numbers that were not finite `write` has met. Waits for the device."""
         count = numpy.zeros(1, numpy.int32)
         if self._status is not None:
             self._status.copy_out(count)
         return int(count[0])
 
     def store(self, name: str) -> Unified:
-        """Of that name, with all that it left open."""
+        """Return the store of that name, with all defaults resolved."""
         return self._store(name)[0].settled(*self.dims).resolved(dtype=storage_name("dtype", self._dtype))  # type: ignore[return-value]
 
     def token_bytes(self, name: str) -> int:
-        """Of one KV head, metadata included."""
+        """Return the bytes of a token of one KV head, including metadata."""
         return self._store(name)[1].token_bytes
 
     def status_of(self, target: str) -> dict[str, int]:
-        """Where a kernel counts that writes codes of a store."""
+        """Return the counter for a kernel that quantizes values of a store."""
         if self._status is None:
             self._status = get_device(self.device).allocate(16, "status")
             self._status.fill(0)
         return {} if self.shape(target).is_plain else {"status": self._status.address}
 
     def rows(self, k: object, v: object, tokens: int) -> dict[str, int]:
-        """Tensors of new tokens as pages of one token each."""
+        """Return tensors of new tokens as pages of one token each."""
         rows = {"pages": tokens, "page_tokens": 1}
         for part, tensor, dim in (("k", k, self.dims[0]), ("v", v, self.dims[1])):
             address, signature = view_of(part, tensor, 0, [])
@@ -154,7 +154,8 @@ class UnifiedPages(Uncopied):
         return rows
 
     def addresses(self, name: str) -> dict[str, int]:
-        """Where a store's parts begin in the memory, and the sizes of its pages, as cache kernels bind them."""
+        """Return the addresses of a store's parts in the memory, and the sizes of its pages, as cache kernels bind
+        them."""
         store, found = self._store(name)
         base = view_of("memory", self.memory, 0, [])[0]
         places = {
@@ -165,10 +166,10 @@ class UnifiedPages(Uncopied):
         return {"pages": self.pages, "page_tokens": store.page_size, "page_bytes": self.page_bytes, **places}
 
     def shape(self, name: str | None) -> Shape:
-        """What decides kernels that write a store; of None, those that read rows of a caller. PlanError where codes have
-        scales that writing does not find."""
+        """Return the shape that decides kernels which write a store; for None, kernels that read the caller's rows.
+        PlanError for scales that writing does not compute."""
         sizes: tuple = (*self.dims, self._dtype, self.device)
-        if name is None:  # rows of a caller
+        if name is None:  # Rows of the caller.
             return Shape(0, 1, *sizes, Format(self._dtype), Format(self._dtype))
         store, found = self._store(name)
         given = [
@@ -193,7 +194,7 @@ class UnifiedPages(Uncopied):
                 self._kernels[source, target] = [_attn.Requantizer(load_native(request, place)[0]), 0]
             kernel, room = self._kernels[source, target]
             if len(read) > room:
-                place.synchronize(number)  # the lists that grow may be in use
+                place.synchronize(number)  # Launches may still use the lists that grow.
                 kernel.reserve(max(2 * len(read), 64), 1)
                 self._kernels[source, target][1] = max(2 * len(read), 64)
             to = self.addresses(target) | self.status_of(target)
@@ -202,11 +203,11 @@ class UnifiedPages(Uncopied):
             raise failed(failure, PlanError) from None
 
     def waste(self) -> dict[str, float]:
-        """Of each store, the share of a page that it has no use for."""
+        """Return the unused share of a page, for each store."""
         return {name: 1 - self._needed(name) / self.page_bytes for name in self._found}
 
     def _needed(self, name: str) -> int:
-        """Bytes of a page that a store asks for, and what a page has for each token beside."""
+        """Return the bytes of a page that a store needs, including the `per_token` entries."""
         store, found = self._found[name]
         return found.page_bytes + store.page_size * sum(DTYPES[dtype][1] for dtype in self._extra.values())
 

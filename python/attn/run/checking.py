@@ -25,7 +25,7 @@ from .plan import Plan
 from .samples import Amplitude, sample
 
 TOLERANCES = {"f16": 1e-3, "bf16": 8e-3}
-LEAST_ROUNDING = {"f16": 2.0**-25, "bf16": 2.0**-134}  # Of the output: half of the smallest positive number.
+LEAST_ROUNDING = {"f16": 2.0**-25, "bf16": 2.0**-134}  # For the output: half of the smallest positive number.
 LSE_TOLERANCE = 2e-3
 SIGNIFICANCE_TOLERANCE = 1e-2
 _LEAST_SIGNIFICANCE = 1e-4

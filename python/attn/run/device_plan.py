@@ -116,7 +116,7 @@ class DevicePlan(Uncopied):
 
     @property
     def fault(self) -> str:
-        """What was wrong with the tables, and with which sequence; "" if nothing was. With a fault the plan is empty:
+        """The error in the tables, and its sequence; "" if there is none. With a fault the plan is empty:
         runs write nothing. Waits for the device."""
         try:
             return self._bind()._native.fault(self.planner.kernel._stream(None))

@@ -25,7 +25,7 @@ from .described_calls import Options, read_tensors
 from .launches import Asked, clock
 
 _MOST_CALLS = 64
-_MOST_PLANS = 8  # Of one kernel on one stream; then the least recently used one is planned anew.
+_MOST_PLANS = 8  # For one kernel on one stream; then the least recently used one is planned anew.
 _calls: dict[tuple, Call] = {}
 _guard = make_guard()
 

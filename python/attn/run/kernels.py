@@ -26,7 +26,7 @@ from ..memory.devices import device_name, failed, get_device
 from .kernel import Kernel
 
 _USUAL_KERNELS = 256  # In memory; some 70 MB on the host device.
-_MOST_KEYS = 64  # Of one kernel: sizes of windows, and other descriptions of the same.
+_MOST_KEYS = 64  # For one kernel: sizes of windows, and other descriptions of the same.
 
 
 class Kept:

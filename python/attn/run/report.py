@@ -30,7 +30,7 @@ class FunctionReport:
 
 @dataclass(frozen=True)
 class KernelReport:
-    """What a kernel needs; Kernel.report returns it. Prints as a table."""
+    """The resources that a kernel needs; Kernel.report returns it. Prints as a table."""
 
     entry: str
     target: str

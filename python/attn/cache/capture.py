@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Launches that are captured once and replayed over whatever step the tables hold."""
+"""Launches that are captured once, and replayed over any step in the tables."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ..memory.devices import get_device
 
 @contextlib.contextmanager
 def _no_garbage() -> Iterator[None]:
-    """Python collects no garbage meanwhile: an older graph among it would be destroyed, which the driver does not permit
-    while another is captured, and which ends the capture."""
+    """Stop Python's garbage collection meanwhile. It might destroy an older graph, which the driver does not permit
+    while another graph is captured, and which ends the capture."""
     gc.collect()
     enabled = gc.isenabled()
     gc.disable()
@@ -28,8 +28,8 @@ def _no_garbage() -> Iterator[None]:
 
 
 def run_aside(torch: Any, launches: Callable[[], object]) -> object:
-    """Runs them on a stream of their own, in the order of the current one: what is made once must not be made while a graph
-    is captured, nor on the stream that everybody shares. Gives what they return."""
+    """Run launches on a stream of their own, in the order of the current one, and return their result. Resources that
+    are made once must not be made while a graph is captured, nor on the stream that all callers share."""
     current, side = torch.cuda.current_stream(), torch.cuda.Stream()
     side.wait_stream(current)
     with torch.cuda.stream(side):
@@ -39,7 +39,8 @@ def run_aside(torch: Any, launches: Callable[[], object]) -> object:
 
 
 def record_graph(torch: Any, launches: Callable[[], object]) -> tuple[Any, object]:
-    """A CUDA graph of launches on the current device, which have run before, and what they returned. Nothing runs."""
+    """Capture launches that have run before as a CUDA graph on the current device. Returns the graph and the result;
+    nothing runs."""
     graph = torch.cuda.CUDAGraph()
     with _no_garbage(), torch.cuda.graph(graph):
         result = launches()
@@ -47,7 +48,8 @@ def record_graph(torch: Any, launches: Callable[[], object]) -> tuple[Any, objec
 
 
 class Capture(Uncopied):
-    """Made by `CacheSteps.capture`. What launches read and write must outlive it; it keeps the tables itself."""
+    """Captured launches of a step; `CacheSteps.capture` returns it. Tensors that launches read and write must outlive
+    it; it keeps the tables itself."""
 
     _instead = "it holds a recorded graph; make another with CacheSteps.capture"
 
@@ -58,17 +60,17 @@ class Capture(Uncopied):
         self._graph: Any = None
         self._work: dict[str, int] = {}
         if steps.cache.device == "host":
-            launches()  # what is made once is made here
+            launches()  # This run makes everything that is made once.
             self.result, self._work = self._watch()
-            """What the function returned."""
+            """The result of the function."""
         else:
             self.result = self._record(steps.cache.device)
 
     def replay(self) -> Any:
-        """Runs the step that the tables hold, and gives what the function returned when it was captured, on the host
-        what it returns now. Waits for nothing. PlanError where a function on the host launches something else than it
-        did, or allocates or copies on the device, which a graph could not do again; and where a node with rows of the step
-        has got or lost tokens since `update`, or was pruned."""
+        """Run the step in the tables. Returns the function's result at its capture, on the host its new result. Waits
+        for nothing. PlanError if a function on the host launches other kernels than before, or allocates or copies on
+        the device, which a graph could not do again; and if a node with rows of the step has got or lost tokens since
+        `update`, or was pruned."""
         self.steps._check_current()
         if self._graph is not None:
             self._graph.replay()

@@ -163,18 +163,18 @@ class PagePool(Uncopied):
     def compact(
         self, keep: object, *, end: str = "left", moves: int = 1, tokens: object = None, stream: object = None
     ) -> PageMoves:
-        """Says which tokens move so that lists hold those that are to stay, and no others; changes `tokens`, their number.
-        The keys and values are the caller's to move, before the next `manage` gives back the pages that are left over.
+        """Choose tokens to move so that lists hold only the tokens that stay; changes `tokens`, their number. The
+        caller moves keys and values, before the next `manage` frees the excess pages.
 
-        keep    int8 or bool [requests, lists, flags] on the device: of each token of a list, by its place, whether it stays;
+        keep    int8 or bool [requests, lists, flags] on the device: for each token of a list, by its index, whether it stays;
                 flags is a multiple of 16
-        end     "left" or "right": which tokens of lists are meant; the others stay
-        moves   of a list, at most. One that would need more, has more tokens than flags, or more than its pages hold, stays
-                as it is, and is counted
+        end     "left" or "right": the end of lists to compact; tokens at the other end stay
+        moves   the most moves of a list. A list that would need more, has more tokens than flags, or more than its pages hold,
+                does not change, and is counted
         tokens  as of `manage`; they are changed
 
-        The first call of an `end`, and of numbers of flags and moves, compiles and allocates; others do neither, nor wait, and
-        give the same tensors. Errors: TensorError, PlanError.
+        The first call of an `end`, and of numbers of flags and moves, compiles and allocates. Later calls do neither,
+        do not wait, and return the same tensors. Raises TensorError, PlanError.
         """
         if end not in ("left", "right"):
             raise expected(PlanError, "end", "'left' or 'right'", end, nearest="'left'")

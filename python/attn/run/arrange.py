@@ -269,8 +269,8 @@ def _packed_tensors(q: Strided, k: Strided, v: Strided, tables: dict[str, Any]) 
 def _refuse_empty_rows(
     see: Visibility | None, rows: numpy.ndarray, lengths: numpy.ndarray, read_as: str
 ) -> None:
-    """Raise a TensorError for a sequence with more rows than tokens whose first row sees nothing. That row has a
-    position before the first token; if it sees any token, it sees the first one."""
+    """Raise a TensorError for a sequence with more rows than tokens whose first row sees nothing. The first row then
+    has a position before the first token; if it sees any token, it sees the first one."""
     before = numpy.where(lengths > 0, rows - lengths, 0)
     if see is None or not (before > 0).any():
         return

@@ -27,8 +27,8 @@ def coded_numbers(
     random: numpy.random.Generator, found: Description, numbers: numpy.ndarray, amplitude: float = 1.0
 ) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray | None]:
     """Quantize numbers [..., heads, dim]; return quantized values and metadata of lines [..., heads, ...], and the
-    tensor's scale or None. Where numbers are NaN, the results are NaN if they can be. Given scales differ from head to
-    head, so that a kernel that reads another head's scale is found out."""
+    tensor's scale or None. NaN numbers give NaN results if the format has NaN. Given scales differ from head to head,
+    so that a kernel that reads another head's scale is found out."""
     absent, scales = numpy.isnan(numbers[..., 0]), None
     if found.key.has_tensor_scale:
         scale = numpy.full(1, 0.02 * amplitude * random.uniform(0.5, 2), numpy.float32)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""From text to code: what was compiled before (bundles, the disk), and else the compiler."""
+"""From text to code: kernels that were compiled before (bundles, the disk), or else the compiler."""

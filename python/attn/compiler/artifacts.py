@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Compiled code by its key: out of a bundle or the disk, and only else out of the compiler.
+"""Finds compiled code by its key: in a bundle or on disk, or else makes it with the compiler.
 
-What is asked, in this order:
+The order is:
 
-    bundles    what load_bundle brought (bundle.py)
-    disk       what any process of the user compiled (disk.py)
-    compiler   one thread of one process, while others wait for what it makes
+    bundles    kernels that load_bundle has loaded (bundle.py)
+    disk       kernels that any process of the user has compiled (disk.py)
+    compiler   one thread of one process compiles, while others wait for the result
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .requests import Request
 
 @dataclass
 class Counts:
-    """Kernels that this process has got from each place. Hits in memory are not counted."""
+    """The number of kernels that this process got from each source. Hits in memory are not counted."""
 
     compiled: int = 0
     from_disk: int = 0
@@ -42,18 +42,18 @@ _forbidden = 0 if os.environ.get("ATTN_FORBID_COMPILING", "0") in ("", "0") else
 
 @functools.cache
 def disk_cache() -> DiskCache:
-    """The one that compile uses. The environment is read when it is first needed."""
+    """Return the cache that compile uses. It reads the environment on first use."""
     return DiskCache()
 
 
 def artifact(request: Request) -> tuple[str, Entry]:
-    """The key and the compiled code, from wherever it is at hand."""
+    """Return the key and the compiled code, from the first source that has it."""
     key, entry, _ = _find(request)
     return key, entry
 
 
 def _find(request: Request) -> tuple[str, Entry, str]:
-    """The key, the compiled code, and where it was: "bundle", "disk" or, where it was nowhere, "compiler"."""
+    """Return the key, the compiled code, and its source: "bundle", "disk" or "compiler"."""
     assembler = "" if request.form == "host" else requests.assembler()
     for key in bundled_keys(request, assembler):
         if entry := _bundled.get(key):
@@ -77,13 +77,13 @@ def _find(request: Request) -> tuple[str, Entry, str]:
 
 
 def add_bundled(key: str, entry: Entry) -> None:
-    """For load_bundle."""
+    """Add a kernel of a bundle, for load_bundle."""
     _bundled[key] = entry
 
 
 def bundled_keys(request: Request, assembler: str) -> list[str]:
-    """Best first. Whoever loads a bundle wants its cubins, whichever assembler made them; PTX alone does only where
-    there is no assembler to do better."""
+    """Return the keys of a bundle's kernels that serve a request, the best first. The user of a bundle wants its
+    cubins, whichever assembler made them. PTX alone serves only if there is no assembler here."""
     if request.form == "host":
         return [request.key()]
     return [request.key(requests.ANY_ASSEMBLER), *([] if assembler else [request.key()])]
@@ -110,7 +110,7 @@ def _build(request: Request, assembles: bool) -> Entry:
 
 
 def load_native(request: Request, device: _attn.Device) -> tuple[_attn.Kernel, str, Entry]:
-    """The extension's kernel, loaded anew, with its key and where it came from."""
+    """Load the extension's kernel anew; return it with its key and entry."""
     key, entry, place = _find(request)
     while True:
         try:
@@ -119,7 +119,7 @@ def load_native(request: Request, device: _attn.Device) -> tuple[_attn.Kernel, s
             disk_cache().reject(key)
             if place != "disk":
                 raise failed(failure, CompileError) from None
-            # The file is what was written, and yet nothing to load: it goes, and another is made.
+            # The file is intact, but cannot be loaded: remove it, and make another.
             key, entry, place = _find(request)
 
 
@@ -127,13 +127,13 @@ def load_native(request: Request, device: _attn.Device) -> tuple[_attn.Kernel, s
 
 
 class forbid_compiling:
-    """From this call on, compiling what is neither in memory nor in a bundle nor on disk raises CacheMiss, in all
-    threads. As a context manager, until its end:
+    """From this call on, compiling a kernel that is neither in memory nor in a bundle nor on disk raises CacheMiss, in
+    all threads. A `with` block limits that to the block:
 
         attn.forbid_compiling()                   # after warm-up: for good
         with attn.forbid_compiling(): serve()     # for a while
 
-    ATTN_FORBID_COMPILING=1 in the environment says so for the whole process.
+    ATTN_FORBID_COMPILING=1 in the environment forbids it for the whole process.
     """
 
     def __init__(self) -> None:

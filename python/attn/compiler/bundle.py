@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Kernels compiled ahead of time, in one file.
 
-    python -m attn.aot specs.py -o kernels.attn      # where there is time
-    attn.load_bundle("kernels.attn")                 # where there is none; then attn.compile as ever
+    python -m attn.aot specs.py -o kernels.attn      # during the build
+    attn.load_bundle("kernels.attn")                 # in production; then attn.compile as usual
 
-A bundle is a file of artifacts (runtime/src/artifact/Artifact.cpp) with a note to each: the key and what the caches
-know of it. It is code: load only what you would execute. Its hashes find damage, not malice. It serves the build of
-attn that made it, whose compiler is part of every key.
+A bundle is a file of artifacts (runtime/src/artifact/Artifact.cpp) with a note for each: its key and the facts that the
+caches know of it. It is code: load only files that you would execute. Its hashes find damage, not malice. It serves the
+build of attn that made it, whose compiler is part of every key.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _OF_PROCESS = ("producer", "host_target", "host_abi")
 
 @dataclass(frozen=True)
 class Bundle:
-    """What load_bundle brought. `kernels`: names as in messages; `skipped`: those that this machine cannot run, with
-    the reason."""
+    """The result of load_bundle. `kernels`: their names, as in messages; `skipped`: those that this machine cannot run,
+    with the reason."""
 
     path: Path
     kernels: tuple[str, ...]
@@ -36,8 +36,8 @@ class Bundle:
 
 
 def write_bundle(path: str | os.PathLike, kernels: Iterable[tuple[requests.Request, Entry]]) -> int:
-    """Writes requests with their compiled code; whoever reads the file meets the old one or the new one.
-    Gives its bytes."""
+    """Write requests with their compiled code; a reader of the file sees the old or the new content. Returns the number
+    of bytes."""
     made = {name: requests.build_info()[name] for name in _OF_PROCESS}
     parts = []
     for request, entry in kernels:
@@ -55,8 +55,8 @@ def write_bundle(path: str | os.PathLike, kernels: Iterable[tuple[requests.Reque
 
 
 def load_bundle(path: str | os.PathLike) -> Bundle:
-    """Makes a bundle's kernels known to attn.compile in this process. Errors: attn.Error where the file is damaged, no
-    bundle, or made by another build of attn; OSError where it cannot be read."""
+    """Make a bundle's kernels known to attn.compile in this process. Raises attn.Error if the file is damaged, not a
+    bundle, or made by another build of attn; OSError if it cannot be read."""
     path = Path(path)
     try:
         found = _attn.read_artifacts(path.read_bytes(), str(path))
@@ -90,7 +90,7 @@ def load_bundle(path: str | os.PathLike) -> Bundle:
 
 
 def _read_note(path: Path, text: str) -> dict:
-    """What write_bundle wrote beside an artifact. attn.Error where somebody else did."""
+    """Return the note that write_bundle wrote beside an artifact. attn.Error for another note."""
     try:
         note = json.loads(text)
     except (ValueError, RecursionError):

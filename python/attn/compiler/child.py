@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Compiling in a process of its own, where ATTN_COMPILE_IN_CHILD=1 is in the environment.
+"""Compiles in a child process, if ATTN_COMPILE_IN_CHILD=1 is in the environment.
 
-LLVM ends its process where it gets no memory, as under a limit of the address space (`ulimit -v`). In a child that is a
-CompileError here. It costs the start of a Python interpreter for each kernel.
+LLVM ends its process when it gets no memory, as under a limit of the address space (`ulimit -v`). In a child this
+becomes a CompileError here. It costs the start of a Python interpreter for each kernel.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def is_wanted() -> bool:
 
 
 def compile_in_child(text: str, **options: object) -> SimpleNamespace:
-    """What _attn.compile gives for the same arguments. Errors: attn.Error, also where the child did not live to say why."""
+    """Return the result of _attn.compile for the same arguments. Raises attn.Error, also if the child died."""
     paths = os.pathsep.join(path for path in sys.path if path)
     done = subprocess.run(
         [sys.executable, "-m", __name__],

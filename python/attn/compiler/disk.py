@@ -37,15 +37,15 @@ from .private_files import Unusable, open_private, read_private, remove, write_p
 _MAGIC = b"attn kernel 1\n"
 _DIGEST = 32
 _SUFFIX = ".attn"
-_LARGEST = 1 << 28  # bytes of one entry: more is no kernel
+_LARGEST = 1 << 28  # Bytes of one entry: no kernel is larger.
 _DEFAULT_LIMIT = 1 << 30
-_PATIENCE = 60.0  # seconds to wait for another process that builds the same
-_ABANDONED = 3600.0  # seconds after which a part of an entry has no writer any more
+_PATIENCE = 60.0  # Seconds to wait for another process that builds the same kernel.
+_ABANDONED = 3600.0  # Seconds after which a part of an entry no longer has a writer.
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An artifact, and what there is to know about how it was made."""
+    """An artifact, and facts about how it was made."""
 
     payload: bytes
     about: dict
@@ -53,7 +53,7 @@ class Entry:
 
 @dataclass
 class Counts:
-    """What one DiskCache object has done."""
+    """Counters of one DiskCache object."""
 
     hits: int = 0
     misses: int = 0
@@ -63,7 +63,7 @@ class Counts:
 
 
 def default_directory() -> Path:
-    """ATTN_CACHE_DIR, else attn in XDG_CACHE_HOME, else ~/.cache/attn. RuntimeError where there is no home."""
+    """Return ATTN_CACHE_DIR, else attn in XDG_CACHE_HOME, else ~/.cache/attn. RuntimeError without a home directory."""
     if given := os.environ.get("ATTN_CACHE_DIR"):
         return Path(given)
     home = os.environ.get("XDG_CACHE_HOME", "")
@@ -71,7 +71,7 @@ def default_directory() -> Path:
 
 
 def default_limit() -> int:
-    """ATTN_CACHE_SIZE in bytes, or with K, M or G behind it; 1 GiB where it is not set. 0 turns the cache off."""
+    """Return ATTN_CACHE_SIZE in bytes, which may end in K, M or G; 1 GiB if it is not set. 0 turns the cache off."""
     text = os.environ.get("ATTN_CACHE_SIZE", "").strip()
     if not text:
         return _DEFAULT_LIMIT
@@ -83,8 +83,8 @@ def default_limit() -> int:
 
 
 class DiskCache:
-    """Entries by key, a string of hexadecimal digits. Errors of the file system are no errors here: what cannot
-    be kept is built each time, and said once as a RuntimeWarning. Threads and forked children may use it."""
+    """Entries by key, a string of hexadecimal digits. An error of the file system is not an error here: kernels that
+    cannot be kept are built each time, with one RuntimeWarning. Threads and forked children may use it."""
 
     def __init__(self, directory: str | os.PathLike | None = None, limit: int | None = None):
         self.limit = default_limit() if limit is None else limit
@@ -93,13 +93,13 @@ class DiskCache:
         try:
             base = Path(directory) if directory is not None else default_directory()
             self.directory = Path(os.path.abspath(base)) / "kernels"
-        except RuntimeError:  # no HOME, and nobody has this process's uid
+        except RuntimeError:  # There is no HOME, and no user has this process's uid.
             self.directory = Path("~/.cache/attn/kernels")
             self.limit = 0
             self._complain("there is no home directory; set ATTN_CACHE_DIR or HOME")
 
     def get(self, key: str, build: Callable[[], Entry]) -> tuple[Entry, bool]:
-        """The entry, and whether it was there; else what `build` makes, which is then kept."""
+        """Return the entry, and True if it was there; else the result of `build`, which is then kept."""
         if entry := self.load(key):
             return entry, True
         with self.lock(key):
@@ -111,7 +111,7 @@ class DiskCache:
             return entry, False
 
     def load(self, key: str) -> Entry | None:
-        """None where there is no entry that can be believed."""
+        """Return an entry; None if there is no valid one."""
         with self._folder(create=False) as folder:
             if folder is None:
                 return None
@@ -128,14 +128,14 @@ class DiskCache:
         return entry
 
     def reject(self, key: str) -> None:
-        """Removes an entry that turned out to be no good."""
+        """Remove an entry that turned out to be invalid."""
         with self._folder(create=False) as folder:
             if folder is not None:
                 self.counts.rejected += 1
                 remove(folder, key + _SUFFIX)
 
     def store(self, key: str, entry: Entry) -> bool:
-        """Keeps an entry, at the cost of those used longest ago. False where that was not possible."""
+        """Keep an entry, and drop the least recently used ones. Returns False if that was not possible."""
         content = _pack(key, entry)
         if len(content) > min(self.limit, _LARGEST):
             return False
@@ -156,8 +156,8 @@ class DiskCache:
 
     @contextlib.contextmanager
     def lock(self, key: str, patience: float = _PATIENCE) -> Iterator[bool]:
-        """Keeps other threads and processes from building the same; False where that was not possible, or others
-        were waited for too long."""
+        """Keep other threads and processes from building the same kernel. Yields False if that was not possible, or
+        after waiting for others too long."""
         with self._folder(create=True) as folder:
             if folder is None:
                 yield False
@@ -166,12 +166,12 @@ class DiskCache:
                 yield locked
 
     def entries(self) -> list[tuple[str, int, float]]:
-        """Key, bytes and time of the last use of each entry, the one used longest ago first."""
+        """Return key, bytes and time of the last use of each entry, the least recently used one first."""
         with self._folder(create=False) as folder:
             return [] if folder is None else _entries(folder)
 
     def state(self) -> dict:
-        """For reports: where, whether it can be used and why not, entries, bytes, limit in bytes."""
+        """Return facts for reports: directory, why it cannot be used or None, entries, bytes, limit in bytes."""
         entries = self.entries()
         return {
             "directory": str(self.directory),
@@ -182,14 +182,14 @@ class DiskCache:
         }
 
     def clear(self) -> None:
-        """Removes every entry."""
+        """Remove every entry."""
         with self._folder(create=False) as folder:
             for key, _, _ in [] if folder is None else _entries(folder):
                 remove(folder, key + _SUFFIX)
 
     @contextlib.contextmanager
     def _folder(self, create: bool) -> Iterator[int | None]:
-        """The directory, opened and found to be private; None where it is not there, or not to be used."""
+        """Yield the directory, opened and checked to be private; None if it does not exist, or must not be used."""
         folder = None
         if self.limit > 0:
             try:
@@ -214,8 +214,8 @@ class DiskCache:
             warnings.warn(f"attn keeps no compiled kernels on disk: {problem}", RuntimeWarning, stacklevel=2)
 
     def _sweep(self, folder: int) -> None:
-        """Removes entries used longest ago until the rest fits with room to spare, and parts of entries whose
-        writers must have died."""
+        """Remove the least recently used entries until the rest fits with headroom, and parts of entries whose writers
+        must have died."""
         now = time.time()
         with os.scandir(folder) as files:
             parts = [file.name for file in files if file.name.endswith(".part")]

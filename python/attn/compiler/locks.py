@@ -21,7 +21,7 @@ from collections.abc import Hashable, Iterator
 
 
 class ThreadLocks:
-    """One lock per key, for as long as somebody holds or awaits it."""
+    """One lock per key, for as long as a thread holds or awaits it."""
 
     def __init__(self) -> None:
         self._reset()
@@ -29,11 +29,12 @@ class ThreadLocks:
 
     def _reset(self) -> None:
         self._guard = threading.Lock()
-        self._waiting: dict[Hashable, list] = {}  # of each key: its lock, and how many hold or await it
+        # For each key: its lock, and the number of threads that hold or await it.
+        self._waiting: dict[Hashable, list] = {}
 
     @contextlib.contextmanager
     def hold(self, key: Hashable, patience: float = -1) -> Iterator[bool]:
-        """False where the lock was awaited for `patience` seconds in vain; negative: for ever."""
+        """Hold the lock of a key. Yields False if it was awaited for `patience` seconds in vain; negative: for ever."""
         with self._guard:
             waiting = self._waiting.setdefault(key, [threading.Lock(), 0])
             waiting[1] += 1
@@ -58,8 +59,8 @@ _files: dict[tuple[int, int], int] = {}
 
 @contextlib.contextmanager
 def hold_byte(folder: int, name: str, key: str, patience: float) -> Iterator[bool]:
-    """Locks the key in a file of the folder, an open directory. False where that was awaited in vain, or where the
-    file system has no locks."""
+    """Lock the key in a file of the folder, an open directory. Yields False if it was awaited in vain, or if the file
+    system has no locks."""
     deadline = time.monotonic() + patience
     try:
         file, identity = _open_once(folder, name)
@@ -97,13 +98,13 @@ def _lock_byte(file: int, place: int, deadline: float) -> bool:
             return True
         except OSError as error:
             if error.errno not in (errno.EAGAIN, errno.EACCES) or time.monotonic() >= deadline:
-                return False  # a file system without locks, or a holder that has stopped
+                return False  # A file system without locks, or a holder that has stopped.
         time.sleep(pause)
         pause = min(2 * pause, 0.02)
 
 
 def _forget_threads() -> None:
-    """In a forked child there is one thread, and none of those that held locks."""
+    """Reset locks in a forked child, which has one thread, and none of those that held locks."""
     global _files_guard
     _files_guard = threading.Lock()
     for locks in _instances:

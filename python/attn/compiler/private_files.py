@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Files that nobody but the user may have written, in a directory that is the user's alone."""
+"""Files that only the user may have written, in a directory that is the user's alone."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 
 
 class Unusable(Exception):
-    """Why a directory cannot be used, or a file not be believed."""
+    """The reason that a directory cannot be used, or a file not be trusted."""
 
 
 def read_private(folder: int, name: str, largest: int) -> bytes:
-    """The content of a file of at most so many bytes. OSError, or Unusable where others may have written it."""
-    # Without O_NONBLOCK a planted pipe would keep us waiting.
+    """Return the content of a file of at most so many bytes. Raises OSError, or Unusable if others may have written it."""
+    # Without O_NONBLOCK, opening a planted pipe would block.
     file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     with os.fdopen(file, "rb", buffering=0) as stream:
         status = os.fstat(file)
@@ -25,7 +25,7 @@ def read_private(folder: int, name: str, largest: int) -> bytes:
             raise Unusable("too large for a kernel")
         content = stream.read()
         with contextlib.suppress(OSError):
-            os.utime(file)  # the time of the last use, whatever the file system says about reads
+            os.utime(file)  # The time of the last use, whatever the file system records about reads.
     return content
 
 
@@ -43,8 +43,8 @@ def remove(folder: int, name: str) -> None:
 
 
 def open_private(directory: Path, create: bool) -> int:
-    """Opens <base>/kernels. The base must belong to the user and be writable for nobody else, so that nobody can
-    exchange what is in it; others may read its names, nothing more."""
+    """Open <base>/kernels. The base must belong to the user and be writable for no other user, so that none can
+    exchange its contents; others may read its names, nothing more. Raises OSError or Unusable."""
     base = directory.parent
     if create:
         os.makedirs(base, mode=0o700, exist_ok=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a terminal shows while a kernel is compiled."""
+"""Shows progress on a terminal while a kernel is compiled."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import threading
 import time
 from collections.abc import Iterator
 
-_QUIET_SECONDS = 0.5  # a compilation that takes no longer is not spoken of
+_QUIET_SECONDS = 0.5  # A shorter compilation shows nothing.
 
 
 @contextlib.contextmanager
 def progress(name: str) -> Iterator[None]:
-    """A line that says what is being waited for, on a terminal, and is gone afterwards."""
+    """Show a line that names the kernel, on a terminal, until the compilation ends."""
     stream = sys.stderr
     if stream is None or not stream.isatty():
         yield

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What is compiled: a Request holds all that decides a kernel's code, but for the compiler.
+"""The input of a compilation: a Request is everything that decides a kernel's code, except the compiler.
 
-With the compiler's identity it makes the key of the caches: the same text, target and schedule give the same key in every
-process and on every machine with this build of attn.
+With the compiler's identity it makes the key of the caches: the same text, target and schedule give the same key in
+every process and on every machine with this build of attn.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _KEY_FORMAT = 3
 
 @functools.cache
 def build_info() -> dict[str, str]:
-    """Of the extension, read once."""
+    """Return the facts about the extension's build, read once."""
     return _attn.build_info()
 
 
@@ -30,8 +30,8 @@ _assemblers: dict[tuple, str] = {}
 
 
 def assembler() -> str:
-    """Names the ptxas that would be run now, by its hash; "" where there is none. A file is read once, and again when
-    it was changed."""
+    """Return the hash of the ptxas that would run now; "" if there is none. A file is read once, and again when it has
+    changed."""
     path = _attn.build_info()["ptxas"]
     if not path:
         return ""
@@ -46,27 +46,28 @@ def assembler() -> str:
 
 
 class Asks(NamedTuple):
-    """What is asked of a function beside its text: AttnAsks of include/attn-c/Compiler.h."""
+    """Requests beside a text: AttnAsks of include/attn-c/Compiler.h."""
 
     backward: tuple[str, ...] | None = None
-    """Gradients, those of these tables among them ("sink_logits" is one, too). None: no gradients."""
+    """Gradients, including those of these tables ("sink_logits" counts as one). None: no gradients."""
     ordered: bool | None = None
-    """Whether gradients are the same bits in every run. None: as the compiler chooses."""
+    """Whether gradients are the same bits in every run. None: the compiler chooses."""
     significance: str | None = None
     """"max", "mean" or "sum": the significance of each token is a result."""
     significance_rows: int | None = None
-    """How many of the last rows of each sequence count. None: all."""
+    """The number of last rows of each sequence that count. None: all."""
     device_plan: bool = False
-    """Whether a kernel comes with it that makes plans on the device."""
+    """Whether a kernel that makes plans on the device comes with it."""
 
     def said(self) -> str:
-        """For messages: "backward=('bias',), ordered=True"; "" where nothing is asked for."""
+        """Return text for messages: "backward=('bias',), ordered=True"; "" without requests."""
         asked = zip(self._fields, self, self._field_defaults.values(), strict=True)
         return ", ".join(f"{name}={value!r}" for name, value, default in asked if value != default)
 
 
 def source_of(spec: Any) -> tuple[str, Asks]:
-    """The text of a description as the compiler reads it, and what is asked for beside it. A text asks for itself."""
+    """Return the text of a description as the compiler reads it, and the requests beside it. A text has its own
+    requests."""
     if isinstance(spec, str):
         return spec, Asks()
     if (text := getattr(spec, "_plain", None)) is None:
@@ -79,7 +80,7 @@ def source_of(spec: Any) -> tuple[str, Asks]:
 
 
 class Request(NamedTuple):
-    """All that decides what the compiler makes, but for the compiler. `form`: "host" or "cuda"."""
+    """Everything that decides the compiler's result, except the compiler. `form`: "host" or "cuda"."""
 
     text: str
     asks: Asks
@@ -90,14 +91,15 @@ class Request(NamedTuple):
     checked: bool
 
     def key(self, assembler: str = "") -> str:
-        """32 hexadecimal digits. `assembler`: which one made a cubin for the target beside the PTX; "": there is none."""
+        """Return the key, 32 hexadecimal digits. `assembler`: the one that made a cubin for the target beside the PTX;
+        "": none."""
         info = build_info()
         code = [info["host_target"], info["host_abi"]] if self.form == "host" else [assembler or "ptx"]
         content = [_KEY_FORMAT, info["producer"], *self, *code]
         return hashlib.blake2b(json.dumps(content).encode(), digest_size=16).hexdigest()
 
     def name(self) -> str:
-        """How messages call it."""
+        """Return its name in messages."""
         _, _, rest = self.text.partition("func.func @")
         entry = self.entry or rest.partition("(")[0].strip() or "spec"
         return f"{entry} for {self.target}" + (" on the host device" if self.form == "host" else "")
@@ -117,8 +119,8 @@ def request_for(
     checked: bool = False,
     asks: Asks | None = None,
 ) -> Request:
-    """Checks everything but the text, which is the compiler's to judge. Of a Spec the form is compiled: sizes of
-    windows and sinks are a run's. `asks`: in place of what the description asks for."""
+    """Check everything except the text, which the compiler checks. For a Spec its form is compiled: sizes of windows
+    and sinks belong to a run. `asks`: instead of the description's requests."""
     spec = spec.form() if callable(getattr(spec, "form", None)) and not isinstance(spec, type) else spec
     if isinstance(spec, type) or not (isinstance(spec, str) or hasattr(spec, "mlir")):
         raise expected(SpecError, "spec", "an attn.Spec or MLIR text", spec)

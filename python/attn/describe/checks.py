@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Validation that the descriptions share."""
+"""Checks that the descriptions share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..errors import SpecError, closest, expected
 RESERVED = ("q", "q_start", "q_pos", "o", "lse", "classes", "ordinal_heads", "sink_logits", "plan", "partial")
 MAX_HEADS = 4096
 TOGETHER = ("max", "mean", "sum")
-"""What is made of the heads of a group."""
+"""How the heads of a group are reduced."""
 MAX_EXTENT = 2**31 - 1
 
 
@@ -28,7 +28,7 @@ def integer(argument: str, value: object, low: int, high: int) -> int:
 
 
 def features(argument: str, value: object) -> int:
-    """A number of features: a multiple of 8 from 8 to 256."""
+    """Check a number of features: a multiple of 8 from 8 to 256."""
     legal = "a multiple of 8 from 8 to 256"
     try:
         dim = operator.index(value)  # type: ignore[arg-type]
@@ -48,7 +48,7 @@ def boolean(argument: str, value: object) -> bool:
 
 
 def significance(together: object, rows: object) -> None:
-    """What a description asks of its tokens, and of how many of the last rows."""
+    """Check a description's request for significance, and its number of last rows."""
     if together is None and rows is not None:
         raise SpecError("significance_rows: expected None without significance")
     if together is not None and together not in TOGETHER:
@@ -59,7 +59,7 @@ def significance(together: object, rows: object) -> None:
 
 
 def name(argument: str, value: object, taken: tuple[str, ...] = ()) -> str:
-    """The name of an operand or a tensor: an identifier that nothing else has."""
+    """Check the name of an operand or a tensor: an identifier that nothing else has."""
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
         raise expected(SpecError, argument, "a name of letters, digits and _, as in 'kv'", value)
     if value in RESERVED:

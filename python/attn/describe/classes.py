@@ -13,13 +13,14 @@ MAX_CLASSES = 16
 
 @dataclass(frozen=True)
 class HeadClasses:
-    """What the heads of each class see of every operand: both this and what the operand shows. Made by `heads`."""
+    """The visibility of each class's heads, on every operand: they see the tokens that both this and the operand show.
+    `heads` makes it."""
 
     classes: tuple[tuple[str, Visibility], ...]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """In their order: the tensor `classes`, int32 [kv_heads], holds an index into it for each KV head."""
+        """Names in order: the tensor `classes`, int32 [kv_heads], holds an index into it for each KV head."""
         return tuple(name for name, _ in self.classes)
 
     def __repr__(self) -> str:
@@ -27,11 +28,11 @@ class HeadClasses:
 
 
 def heads(**classes: Visibility) -> HeadClasses:
-    """Head classes by name, as DuoAttention's:
+    """Make head classes by name, such as DuoAttention's:
 
         heads(retrieval=all_tokens(), streaming=sink(64) | recent(256))
 
-    Which head is in which class is data of a run. From 1 to 16 classes. Errors: SpecError.
+    The class of each head is data of a run. From 1 to 16 classes. Raises SpecError.
     """
     if not 1 <= len(classes) <= MAX_CLASSES:
         nearest = 1 if not classes else MAX_CLASSES

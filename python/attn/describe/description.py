@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What text and pictures are made from: the parts of a description that they read."""
+"""The parts of a description that text and pictures are made from."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from .stores import Store
 
 
 class Description(Protocol):
-    """A Spec, for the modules that Spec itself calls (printing.py, pictures.py): each of these is told what to read, and
-    knows nothing of how a Spec is made or checked. The fields mean what Spec says."""
+    """A Spec, for the modules that Spec itself calls (printing.py, pictures.py). They read only these fields, and do
+    not depend on how a Spec is made or checked. The fields mean what Spec says."""
 
     @property
     def name(self) -> str: ...

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What pictures have in common."""
+"""Parts that all pictures share."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The functions of NumPy and PyTorch on traced values: they do what those of attn.math with the same names do."""
+"""The functions of NumPy and PyTorch on traced values: they do the same as those of attn.math with the same names."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from .tracing import Traced
 
 
 def _logical(operate: Callable[..., Traced]) -> Callable[..., Traced]:
-    """NumPy's and PyTorch's functions of this name take anything for true that is not zero; &, | and ~ take its bits."""
+    """Make a logical function: NumPy's and PyTorch's take any value but zero for true; &, | and ~ work on its bits."""
 
     def of_truth(*values: Any) -> Traced:
         t = needs(*values)
@@ -50,7 +50,7 @@ def _logical(operate: Callable[..., Traced]) -> Callable[..., Traced]:
     return of_truth
 
 
-# Other libraries' names of the same.
+# Names of the same functions in other libraries.
 _FOREIGN: dict[str, Callable[..., Any]] = {
     **BINARY,
     **{f"r{name}": swapped(operate) for name, operate in BINARY.items()},
@@ -90,7 +90,7 @@ _FOREIGN: dict[str, Callable[..., Any]] = {
 
 
 def foreign(shown: str, name: str, args: Any, options: dict[str, Any]) -> Any:
-    """A function of NumPy or PyTorch that was called on a traced value."""
+    """Apply a function of NumPy or PyTorch that was called on a traced value. SpecError for an unsupported one."""
 
     name = name.strip("_")
     if name == "getitem":
@@ -121,7 +121,7 @@ def _of_torch(cls: type, function: Any, types: Any, args: Any = (), kwargs: Any 
 
 
 def install() -> None:
-    """Gives the stand-ins the functions of NumPy and PyTorch, by the protocols of these."""
+    """Give the stand-ins the functions of NumPy and PyTorch, by the protocols of these."""
     Traced.__array_ufunc__ = _of_ufunc
     Traced.__array_function__ = _of_numpy
     Traced.__torch_function__ = classmethod(_of_torch)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Forests of shared prefixes: packed tokens of which each node is stored, and attended, once."""
+"""Forests of shared prefixes: packed tokens in which each node is stored, and attended, once."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _MOST = 2**31 - 1
 
 
 class Forest:
-    """Trees of tokens, packed node by node in depth-first order: a prompt and, behind it, its responses; of those, what
-    continues them. A token's row attends to the tokens of its node and of the nodes above.
+    """Trees of tokens, packed node by node in depth-first order: a prompt, then its responses, each with its
+    continuations. A token's row attends to the tokens of its node and of the nodes above.
 
         parent = [-1, 0, 0, -1]             # a prompt with two responses, and a prompt alone
         node_start = [0, 100, 120, 150, 190]
 
-    node_start  where each node's tokens begin among all, and the end: [nodes + 1], rising from 0. A node may be empty
-    parent      the node that each continues, or -1: [nodes]. Depth-first: nodes below a node come directly behind it, so
-                that all rows that see a node's tokens are one range
-    pos0        the position of each node's first token, by default behind the last one above it: [nodes]. What causal
-                masks, windows and score functions ask for; more than the default leaves a gap
+    node_start  the offset of each node's tokens, and the end: [nodes + 1], rising from 0. A node may be empty
+    parent      the node that each continues, or -1: [nodes]. Depth-first: the nodes below a node follow it directly, so that
+                all rows that see a node's tokens are one range
+    pos0        the position of each node's first token, by default after the last one above it: [nodes]. Causal masks,
+                windows and score functions use it; more than the default leaves a gap
 
-    All the same to how many trees and levels there are; its tables have a few numbers for each node. Errors: PlanError.
+    Numbers of trees and levels do not matter; its tables have a few numbers for each node. Raises PlanError.
     """
 
     def __init__(
@@ -43,12 +43,12 @@ class Forest:
         starts = None if pos0 is None else _numbers("pos0", pos0, self.nodes)
         self.pos0 = _kept(_positions(self.parent, lengths, starts))
         self.table = numpy.zeros((3, self.nodes + 1), numpy.int32)
-        """The three in one: node_start, parent and pos0, each of the latter with a 0 behind it."""
+        """node_start, parent and pos0 in one: int32 [3, nodes + 1], the latter two with a 0 at the end."""
         self.table[0], self.table[1, :-1], self.table[2, :-1] = self.node_start, self.parent, self.pos0
 
     @classmethod
     def from_table(cls, table: object) -> Forest:
-        """What an operator of PyTorch is given: int32 [3, nodes + 1], as `table` of a forest."""
+        """Make a forest from the argument of an operator of PyTorch: int32 [3, nodes + 1], as `table` of a forest."""
         found = int32_array("forest", table)
         if found.ndim != 2 or found.shape[0] != 3 or found.shape[1] == 0:
             raise PlanError(f"forest: expected [3, nodes + 1], got {list(found.shape)}")
@@ -56,12 +56,12 @@ class Forest:
 
     @property
     def nodes(self) -> int:
-        """How many there are."""
+        """The number of nodes."""
         return len(self.node_start) - 1
 
     @property
     def tokens(self) -> int:
-        """Of all nodes, each of which is a query row, too."""
+        """The number of tokens of all nodes; each token is a query row, too."""
         return int(self.node_start[-1])
 
     @cached_property
@@ -71,19 +71,19 @@ class Forest:
 
     @cached_property
     def positions(self) -> numpy.ndarray:
-        """Of each token, as RoPE needs them: int32 [tokens]."""
+        """The position of each token, for RoPE: int32 [tokens]."""
         lengths = numpy.diff(self.node_start)
         offsets = numpy.arange(self.tokens, dtype=numpy.int32) - numpy.repeat(self.node_start[:-1], lengths)
         return _kept(offsets + numpy.repeat(self.pos0, lengths))
 
     @cached_property
     def shared_rows(self) -> int:
-        """Rows that see a node which others see, too, counted once for each such node: depth times tokens, about."""
+        """Rows that see a shared node, counted once for each such node: about depth times tokens."""
         seen = self.rows[:, 1] - self.rows[:, 0]
         return int(seen[seen > numpy.diff(self.node_start)].sum())
 
     def tables(self, operand: str = "kv") -> dict[str, numpy.ndarray]:
-        """What `Kernel.plan` takes beside the data, for a description with one packed operand."""
+        """Return the tables for `Kernel.plan`, for a description with one packed operand."""
         return {
             "q_start": self.node_start,
             "q_pos": self.positions,
@@ -94,7 +94,7 @@ class Forest:
         }
 
     def path(self, node: int) -> list[int]:
-        """The node and those above it, the root first."""
+        """Return the node and those above it, the root first."""
         found = [range(self.nodes)[node]]
         while (above := int(self.parent[found[-1]])) >= 0:
             found.append(above)
@@ -105,7 +105,7 @@ class Forest:
         return self.node_start.tobytes(), self.parent.tobytes(), self.pos0.tobytes()
 
     def __reduce__(self) -> tuple:
-        """Its numbers alone: made again from them, a copy cannot be written to either."""
+        """Pickle the numbers only: a copy made from them cannot be written to either."""
         return Forest, (self.node_start, self.parent, self.pos0)
 
     def __eq__(self, other: object) -> bool:
@@ -120,7 +120,7 @@ class Forest:
 
 
 def check_forest(argument: str, forest: object) -> Forest:
-    """`forest` itself, where it is one."""
+    """Return `forest` itself. PlanError if it is not a forest."""
     if isinstance(forest, Forest):
         return forest
     raise expected(
@@ -129,7 +129,7 @@ def check_forest(argument: str, forest: object) -> Forest:
 
 
 def _kept(array: numpy.ndarray) -> numpy.ndarray:
-    """As nobody can change it: plans are found again by a forest."""
+    """Return a read-only copy: plans are found by their forests."""
     array = numpy.array(array, dtype=numpy.int32)
     array.flags.writeable = False
     return array
@@ -151,9 +151,9 @@ def _numbers(name: str, given: object, nodes: int) -> numpy.ndarray:
 
 
 def _check_order(parent: numpy.ndarray) -> list[int]:
-    """The first node behind each one's descendants. PlanError where nodes are not in depth-first order."""
+    """Return the first node after each node's descendants. PlanError if nodes are not in depth-first order."""
     ends = [len(parent)] * len(parent)
-    open_nodes: list[int] = []  # the path to the node before
+    open_nodes: list[int] = []  # The path to the node before.
     for node, above in enumerate(parent.tolist()):
         if not -1 <= above < node:
             legal = (
@@ -174,7 +174,8 @@ def _check_order(parent: numpy.ndarray) -> list[int]:
 
 
 def _positions(parent: numpy.ndarray, lengths: numpy.ndarray, given: numpy.ndarray | None) -> numpy.ndarray:
-    """Of each node's first token; no lower than behind the nodes above, as a row must not be in front of what it sees."""
+    """Return the position of each node's first token. It is not before the end of the nodes above: a row must not be
+    before the tokens that it sees."""
     starts, ends = numpy.zeros(len(parent), numpy.int64), [0] * len(parent)
     for node, (above, length) in enumerate(zip(parent.tolist(), lengths.tolist(), strict=True)):
         least = ends[above] if above >= 0 else 0

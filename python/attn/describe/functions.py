@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The functions of attn.math: on traced values they write code of the kernel, on numbers they compute."""
+"""The functions of attn.math. On traced values they write code of the kernel; on numbers they compute."""
 
 from __future__ import annotations
 
@@ -50,45 +50,45 @@ sqrt = _function("math.sqrt", _math.sqrt)
 
 
 def tanh(x: Any, *, approximate: bool = False) -> Any:
-    """Hyperbolic tangent. `approximate`: the hardware's, several times as fast, with a relative error of 2^-11. Then the
-    attention's own tolerance is 3e-2, behind a soft cap of at most 50."""
+    """Return the hyperbolic tangent. `approximate`: the hardware's, several times as fast, with a relative error of
+    2^-11. The attention's own tolerance is then 3e-2, after a soft cap of at most 50."""
     if _operators.tracer_of(x) is None:
         return _math.tanh(x)
     return _operators.tanh(x, bool(approximate))
 
 
 def softcap(x: Any, cap: float, *, approximate: bool = False) -> Any:
-    """cap * tanh(x / cap): keeps x between -cap and cap."""
+    """Return cap * tanh(x / cap): keeps x between -cap and cap."""
     return cap * tanh(x / cap, approximate=approximate)
 
 
 def sigmoid(x: Any) -> Any:
-    """1 / (1 + exp(-x))."""
+    """Return 1 / (1 + exp(-x))."""
     return 1.0 / (1.0 + exp(-x))
 
 
 def fma(a: Any, b: Any, c: Any) -> Any:
-    """a * b + c, rounded once."""
+    """Return a * b + c, rounded once."""
     return a * b + c if _operators.tracer_of(a, b, c) is None else _operators.function("math.fma", a, b, c)
 
 
 def abs(x: Any) -> Any:
-    """Absolute value of a float or an integer."""
+    """Return the absolute value of a float or an integer."""
     return builtins.abs(x)
 
 
 def minimum(a: Any, b: Any) -> Any:
-    """The smaller of two."""
+    """Return the smaller of two."""
     return builtins.min(a, b) if _operators.tracer_of(a, b) is None else _operators.minimum(a, b)
 
 
 def maximum(a: Any, b: Any) -> Any:
-    """The larger of two."""
+    """Return the larger of two."""
     return builtins.max(a, b) if _operators.tracer_of(a, b) is None else _operators.maximum(a, b)
 
 
 def clip(x: Any, min: Any = None, max: Any = None) -> Any:
-    """x, but at least `min` and at most `max`; None: without that end."""
+    """Return x, but at least `min` and at most `max`; None: without that end."""
     x = x if min is None else maximum(x, min)
     return x if max is None else minimum(x, max)
 
@@ -97,27 +97,27 @@ clamp = clip
 
 
 def where(condition: Any, a: Any, b: Any) -> Any:
-    """`a` where the condition (a comparison, or several joined by &, |, ~) holds, else `b`. Both are computed."""
+    """Return `a` if the condition (a comparison, or several joined by &, |, ~) holds, else `b`. Both are computed."""
     if _operators.tracer_of(condition, a, b) is None:
         return a if condition else b
     return _operators.where(condition, a, b)
 
 
 def to_float(x: Any) -> Any:
-    """An integer or a truth value as a float."""
+    """Return an integer or a truth value as a float."""
     tracer = _operators.tracer_of(x)
     return float(x) if tracer is None else tracer.as_float(x)
 
 
 def to_int(x: Any) -> Any:
-    """A float rounded towards zero, at most 2^31 - 128 in size, which NaN becomes, too; a truth value as 0 or 1."""
+    """Return a float rounded towards zero, at most 2^31 - 128 in size, also for NaN; a truth value as 0 or 1."""
     tracer = _operators.tracer_of(x)
     if tracer is None:
         return int(x)
     x = tracer.lift(x, "the argument of to_int")
     if x.type != "f32":
         return tracer.as_int(x)
-    # Not clip, which lets NaN through: what that is as an integer, every machine says otherwise.
+    # clip would let NaN through, and its value as an integer differs from machine to machine.
     bound = 2**31 - 128
     x = _operators.fmax(_operators.fmin(x, float(bound)), float(-bound))
     return tracer.write("arith.fptosi", "i32", x, span=(-bound, bound))

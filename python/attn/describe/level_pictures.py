@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Pictures of how the tokens of a compressed cache are kept, as SVG."""
+"""Draws how the tokens of a compressed cache are kept, as SVG."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .drawing import COLOURS, label
 
 _WIDTH, _STEP, _LEFT = 640.0, 11.0, 96.0
 _KINDS = (("pruned", "#eeeeee"), ("low", COLOURS[1]), ("high", COLOURS[0]))
-"""By the number that stands for them."""
+"""In the order of the numbers that stand for them."""
 
 
 def draw_levels(levels: numpy.ndarray, stats: Mapping[str, Any]) -> str:
-    """int8 [layers, KV heads, tokens]: a line for each KV head, layer by layer, a column for each token. `stats` says what
-    it comes to."""
+    """Draw int8 [layers, KV heads, tokens]: a line for each KV head, layer by layer, a column for each token. `stats`:
+    totals."""
     layers, heads, tokens = levels.shape
     says = (
         f"{stats['bytes']} bytes of {stats['plain_bytes']} in 16 bits, {stats['compression']:.2f} times fewer"

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What Python's operators, NumPy's and PyTorch's functions write into a score program.
+"""Python's operators, and NumPy's and PyTorch's functions, as instructions of a score program.
 
-Integers compute as NumPy's and PyTorch's int32 do: what leaves 32 bits wraps, and // and % round what is left towards
-minus infinity. They divide by positive constants only: a kernel has no way to refuse a division by zero.
+Integers compute as NumPy's and PyTorch's int32 do: a result beyond 32 bits wraps, and // and % round it towards minus
+infinity. They divide by positive constants only: a kernel cannot report a division by zero.
 
-Floats divide exactly, rounded once to f32. That takes some ten instructions, so where nobody can tell, the inverse is
-multiplied by: for powers of two, and inside of tanh, which is not exact to the last bit itself.
+Floats divide exactly, rounded once to f32. That takes some ten instructions. Where the result is the same, the program
+multiplies by the inverse: for powers of two, and inside of tanh, which is not exact to the last bit itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .tracing import INT32, Absent, Span, Table, Traced, Tracer, as_f32, unless_
 
 
 def tracer_of(*values: Any) -> Tracer | None:
-    """The tracing that the values belong to; None where all are plain."""
+    """Return the tracing that the values belong to; None if all are plain."""
     for value in values:
         if isinstance(value, Traced):
             return value.tracer
@@ -38,7 +38,7 @@ def needs(*values: Any) -> Tracer:
 def _arithmetic(
     on_floats: str, on_ints: str, span: Callable[[Span, Span], Span]
 ) -> Callable[[Any, Any], Traced]:
-    """`span`: the interval of a result, from those of two integers."""
+    """Make an operator. `span`: the interval of a result, from those of two integers."""
 
     def operate(a: Any, b: Any) -> Traced:
         t = needs(a, b)
@@ -68,7 +68,7 @@ sub = _arithmetic("arith.subf", "arith.subi", lambda a, b: (a[0] - b[1], a[1] - 
 mul = _arithmetic("arith.mulf", "arith.muli", _products)
 minimum = _arithmetic("arith.minimumf", "arith.minsi", _smaller)
 maximum = _arithmetic("arith.maximumf", "arith.maxsi", _larger)
-fmin = _arithmetic("arith.minnumf", "arith.minsi", _smaller)  # of a number and NaN the number
+fmin = _arithmetic("arith.minnumf", "arith.minsi", _smaller)  # The result of a number and NaN is the number.
 fmax = _arithmetic("arith.maxnumf", "arith.maxsi", _larger)
 
 
@@ -78,7 +78,7 @@ def truediv(a: Any, b: Any) -> Traced:
     if b.constant == 0:
         raise SpecError("score: division by zero")
     quotient = None
-    if b.constant is not None and abs(frexp(b.constant)[0]) == 0.5:  # the inverse of a power of two is exact
+    if b.constant is not None and abs(frexp(b.constant)[0]) == 0.5:  # The inverse of a power of two is exact.
         quotient = _times_inverse(a, b)
     return t.write("arith.divf", "f32", a, b) if quotient is None else quotient
 
@@ -115,7 +115,7 @@ def floordiv(a: Any, b: Any) -> Traced:
     t, a, b = _divisor(a, b, "//")
     n = b.constant
     span = a.span[0] // n, a.span[1] // n
-    if n & (n - 1) == 0:  # a shift rounds down
+    if n & (n - 1) == 0:  # A shift rounds down.
         return t.write("arith.shrsi", "i32", a, t.constant(n.bit_length() - 1), span=span)
     if a.natural:
         return t.write("arith.divsi", "i32", a, b, span=span)
@@ -140,7 +140,7 @@ def mod(a: Any, b: Any) -> Traced:
 
 
 def pow(a: Any, b: Any) -> Traced:
-    """x ** n for a small whole n, x ** 0.5, and c ** x for a positive constant c."""
+    """Return x ** n for a small whole n, x ** 0.5, and c ** x for a positive constant c. SpecError for other powers."""
     t = needs(a, b)
     a, b = t.lift(a, "the base of **"), t.lift(b, "the exponent of **")
     n = b.constant
@@ -151,7 +151,7 @@ def pow(a: Any, b: Any) -> Traced:
         for bit in reversed(f"{abs(int(n)):b}"):
             if bit == "1":
                 result = power if result is None else mul(result, power)
-            power = mul(power, power)  # of the last nothing is kept
+            power = mul(power, power)  # The last product is dropped.
         return result if n > 0 else truediv(1.0, result)
     if a.constant is not None and a.constant > 0:
         from math import log2
@@ -189,7 +189,8 @@ def _bits(op: str, sign: str) -> Callable[[Any, Any], Traced]:
         if a.type != b.type:
             a, b = t.as_int(a), t.as_int(b)
         span = INT32
-        if op == "arith.andi" and (a.natural or b.natural):  # no bit that a natural operand has not
+        # The result has only bits of the natural operand.
+        if op == "arith.andi" and (a.natural or b.natural):
             span = 0, min(x.span[1] for x in (a, b) if x.natural)
         elif a.natural and b.natural:
             span = 0, 2 ** max(a.span[1].bit_length(), b.span[1].bit_length()) - 1
@@ -238,7 +239,7 @@ def absolute(a: Any) -> Traced:
     if a.type == "i1" or a.natural:
         return a.tracer.as_int(a)
     result = maximum(a, neg(a))
-    if a.span[0] > INT32[0]:  # of which there is no opposite
+    if a.span[0] > INT32[0]:  # The least integer has no opposite.
         result.span = 0, max(-a.span[0], a.span[1])
     return result
 
@@ -256,7 +257,7 @@ def where(condition: Any, a: Any, b: Any) -> Any:
 
 
 def function(op: str, *values: Any, detail: Any = None) -> Traced:
-    """A function of floats."""
+    """Apply a function of floats."""
     t = needs(*values)
     return t.write(op, "f32", *(t.as_float(value) for value in values), detail=detail)
 
@@ -284,7 +285,7 @@ UNARY = {"neg": neg, "pos": pos, "abs": absolute, "invert": invert}
 
 
 def install() -> None:
-    """Gives the stand-ins Python's operators."""
+    """Give the stand-ins Python's operators."""
     for name, operate in (BINARY | COMPARISONS | UNARY).items():
         setattr(Traced, f"__{name}__", operate)
         setattr(Absent, f"__{name}__", Absent.refuse)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Pictures of how keys and values lie in memory, as SVG."""
+"""Draws the memory layout of keys and values, as SVG."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from ..memory.dtypes import DTYPES
 from ..memory.formats import Description
 from .drawing import COLOURS, label
 
-_WIDTH = 720.0  # of a line of keys in 16 bits, all heads of a token or all tokens of a head: lines are drawn to this scale
+# The width of a line of keys in 16 bits, all heads of a token or all tokens of a head: lines are drawn to
+# this scale.
+_WIDTH = 720.0
 _LINES = 16
 _STEP = 11.0
 
@@ -26,10 +28,10 @@ class _Block(NamedTuple):
 
 
 def draw_page(layout: str, page_size: int, found: Description, heads: int, dims: tuple[int, int]) -> str:
-    """A page, or the first tokens of another store: a block for each tensor, whose lines are as long as they have bytes,
-    the first head's dark."""
+    """Draw a page, or the first tokens of another store: a block for each tensor, whose lines are as long as they have
+    bytes. The first head's are dark."""
     unified = found.page_bytes > 0
-    by_head = found.heads_first or unified  # a line is what one head has of a page
+    by_head = found.heads_first or unified  # A line is one head's part of a page.
     cells = page_size if by_head else heads
     scale = _WIDTH / (2 * cells * max(dims))
     plain, stored = 2 * sum(dims), ", ".join(dict.fromkeys((found.key.text(), found.value.text())))

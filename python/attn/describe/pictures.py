@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Pictures of visibilities: which rows see which tokens, as SVG."""
+"""Draws visibilities as SVG: the tokens that rows see."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .drawing import COLOURS, label
 if TYPE_CHECKING:
     from .description import Description
 
-_CELLS = 96  # along the longer side
-_MOST = 1 << 28  # pairs of a row and a token that are looked at
+_CELLS = 96  # Along the longer side.
+_MOST = 1 << 28  # Pairs of a row and a token that are evaluated.
 
 
 def draw(spec: Description, q_len: int, kv_len: int | Mapping[str, int]) -> str:
-    """One sequence: its last `q_len` rows downwards, the tokens of each operand to the right, a panel for each head
-    class. A cell that is filled is seen by all its rows, a pale one by some: where a kernel has to mask."""
+    """Draw one sequence: its last `q_len` rows downwards, the tokens of each operand to the right, a panel for each
+    head class. All rows of a filled cell see it; some rows of a pale cell do: there a kernel has to mask."""
     lengths = _lengths(spec, kv_len)
     panels = spec.heads.classes if spec.heads else (("", None),)
     ends = [sum(lengths[store.name] for store in _stores(spec, name)) for name, _ in panels]
@@ -42,7 +42,7 @@ def draw(spec: Description, q_len: int, kv_len: int | Mapping[str, int]) -> str:
         for i, store in enumerate(stores):
             tokens = lengths[store.name]
             if store is stores[-1] and store.head_class:
-                pos0 += total - end  # a class that keeps fewer tokens keeps the last
+                pos0 += total - end  # A class that keeps fewer tokens keeps the last ones.
             seen = store.see if see is None else store.see & see
             title = f"{store.name} see {store.see!r}"
             states = _states(seen, total - q_len, q_len, pos0, tokens, cell)
@@ -79,7 +79,7 @@ def _lengths(spec: Description, kv_len: int | Mapping[str, int]) -> dict[str, in
 
 
 def _states(see, first: int, q_len: int, pos0: int, tokens: int, cell: int) -> numpy.ndarray:
-    """[cells of rows, cells of tokens]: 0 nothing is seen, 1 some, 2 all."""
+    """Return [cells of rows, cells of tokens]: 0 nothing is seen, 1 some, 2 all."""
     k = numpy.arange(pos0, pos0 + tokens)[None]
     edges = numpy.arange(0, tokens, cell)
     states = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A description as the MLIR it stands for."""
+"""Prints a description as MLIR."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def f32_text(value: float) -> str:
-    """The shortest decimal that reads back as the same float, with the point that MLIR wants; bits where there is none."""
+    """Return the shortest decimal that reads back as the same float, with the point that MLIR wants; for infinity and
+    NaN the bits."""
     value = as_f32(value)
     if value - value != 0:
         return f"0x{struct.unpack('I', struct.pack('f', value))[0]:08X}"
@@ -28,7 +29,7 @@ def f32_text(value: float) -> str:
 
 
 class Names:
-    """SSA names and aliases that nothing else has."""
+    """Makes SSA names and aliases that nothing else has."""
 
     def __init__(self, taken: tuple[str, ...]) -> None:
         self.taken = set(taken)
@@ -50,7 +51,8 @@ def dims_text(dims: tuple[str, ...]) -> str:
 
 
 def spec_text(spec: Description, marks: bool = True) -> str:
-    """One function, as README explains it. `marks`: with the attributes that say what is asked for beside results."""
+    """Return the text of a description: one function. `marks`: with the attributes that hold the requests beside
+    results."""
     dtype = {"bfloat16": "bf16", "float16": "f16"}[spec.dtype]
     aliases, ssa = (
         Names(()),
@@ -118,7 +120,7 @@ def spec_text(spec: Description, marks: bool = True) -> str:
 
 
 def _marks(spec: Description) -> str:
-    """What is asked of the kernel beside its results."""
+    """Return the attributes that hold the requests beside results."""
     marks = ["attn.device_plan"] if spec.device_plan else []
     if spec.significance is not None:
         marks.append(f'attn.significance = "{spec.significance}"')
@@ -132,7 +134,7 @@ def class_name(name: str) -> str:
 
 
 def score_text(score: Score, shapes: dict[str, tuple], ssa: Names) -> tuple[list[str], str]:
-    """The constants, which stand before the operation, and the region."""
+    """Return the constants, which precede the operation, and the region."""
     arguments = [ssa(name) for name in ("s", "head", "q_pos", "k_pos")]
     names = [f"%{name}" for name in arguments]
     kinds = ("f32", "i32", "i32", "i32")
@@ -150,7 +152,7 @@ def score_text(score: Score, shapes: dict[str, tuple], ssa: Names) -> tuple[list
 
 
 def program_text(program: Program, end: str) -> str:
-    """A region: its arguments, what is computed of them, and the operation that ends it, with `{}` for each result."""
+    """Return a region: its arguments, its instructions, and the operation that ends it, with `{}` for each result."""
     names = [f"%a{i}" for i in range(len(program.arguments))]
     taken = ", ".join(f"{name}: {kind}" for name, kind in zip(names, program.arguments, strict=True))
     lines = [f"^bb0({taken}):"]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Functions of numbers, traced as score functions are (score.py): what caches ask of each list of tokens is code of a kernel."""
+"""Traces functions of numbers, as score functions are traced (score.py): a kernel runs a cache's decision for each
+token list."""
 
 from __future__ import annotations
 
@@ -7,13 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..errors import SpecError
-from . import score  # noqa: F401  which gives stand-ins their operators
+from . import score  # noqa: F401  (gives stand-ins their operators)
 from .tracing import INT32, Instruction, Tracer
 
 
 @dataclass(frozen=True)
 class Program:
-    """Instructions behind the arguments, whose types are given, and the indices of the results, as of a Score."""
+    """Arguments by their types, the instructions after them, and the indices of the results, as in a Score."""
 
     arguments: tuple[str, ...]
     instructions: tuple[Instruction, ...]
@@ -23,8 +24,8 @@ class Program:
 def trace_scalars(
     function: Callable[..., Sequence[object]], arguments: Sequence[tuple[str, str]], results: str, what: str
 ) -> Program:
-    """The program of a function of `arguments`, (name, type) each, that gives a list of numbers (`results` "f32") or of truth
-    values ("i1"). SpecError, which begins with `what`, where it does what has no meaning in a kernel."""
+    """Trace a function of `arguments`, (name, type) each, that returns a list of numbers (`results` "f32") or of truth
+    values ("i1"). SpecError, which begins with `what`, for operations that have no meaning in a kernel."""
     tracer = Tracer(tuple((name, kind, INT32) for name, kind in arguments))
     try:
         given = function(*tracer.arguments)

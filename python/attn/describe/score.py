@@ -31,12 +31,13 @@ from ..memory.dtypes import DTYPES, no_floats, short_name
 from . import checks, foreign, operators
 from .tracing import ARGUMENTS, Absent, Instruction, Table, Traced, Tracer
 
-Shape = tuple  # of int, or the name of a dynamic dimension
+Shape = tuple  # Extents are ints, or names of dynamic dimensions.
 
 
 @dataclass(frozen=True)
 class Score:
-    """A traced score function: instructions behind the four arguments, the index of the result, tensors that it reads.
+    """A traced score function: instructions after the four arguments, the index of the result, and the tensors that it
+    reads.
 
     Values are numbered: 0 to 3 are the arguments, 4 + i is the result of instruction i.
     """
@@ -44,7 +45,7 @@ class Score:
     instructions: tuple[Instruction, ...]
     result: int
     reads: tuple[str, ...]
-    approximate: bool  # uses the hardware's tanh, with its larger error
+    approximate: bool  # Whether it uses the hardware's tanh, with its larger error.
 
     def __hash__(self) -> int:
         return self._hash
@@ -65,11 +66,12 @@ class Score:
 def tensor_shapes(
     tensors: Mapping[str, object] | None, taken: tuple[str, ...]
 ) -> tuple[tuple[str, Shape], ...]:
-    """(name, shape) of the tensors that a score function reads; of arrays the shape is taken, not the values."""
+    """Return (name, shape) of the tensors that a score function reads; of arrays the shape is taken, not the values.
+    SpecError."""
     if tensors is None:
         return ()
     if isinstance(tensors, tuple) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in tensors):
-        tensors = dict(tensors)  # as a Spec keeps them
+        tensors = dict(tensors)  # A Spec keeps them so.
     if not isinstance(tensors, Mapping):
         raise expected(SpecError, "tensors", "a dict of names and shapes, as in {'slopes': (32,)}", tensors)
     shapes = []
@@ -94,16 +96,16 @@ def tensor_shapes(
 operators.install()
 foreign.install()
 
-# What FlexAttention's users call the batch index.
+# Names of the batch index in FlexAttention's functions.
 _BATCH = re.compile(r"_*(b|bs|bsz|z|batch)(_?(idx|index|id|size))?_*")
 
 
 def trace(function: object, tensors: tuple[tuple[str, Shape], ...] = ()) -> Score:
-    """The program of a score function, whose arguments are the score, the query head, the positions of query and key,
-    and the tensors by name. One of FlexAttention's, (score, b, h, q_idx, kv_idx), is taken if it does not use b.
+    """Trace a score function, whose arguments are the score, the query head, the positions of query and key, and the
+    tensors by name. A function of FlexAttention, (score, b, h, q_idx, kv_idx), is taken if it does not use b.
 
-    Errors: SpecError where the function does something that has no meaning in a kernel. What the function itself
-    raises is passed on.
+    Raises SpecError if the function does something that has no meaning in a kernel. Exceptions of the function itself
+    are passed on.
     """
     if isinstance(function, Score):
         missing = set(function.reads) - {name for name, _ in tensors}
@@ -128,7 +130,7 @@ def trace(function: object, tensors: tuple[tuple[str, Shape], ...] = ()) -> Scor
 
 def _call(function: Callable, tracer: Tracer, tables: dict[str, Table]) -> object:
     arguments: tuple = tracer.arguments
-    if isinstance(function, types.FunctionType):  # which says itself that it takes others
+    if isinstance(function, types.FunctionType):  # Such a function reports other arguments by itself.
         with contextlib.suppress(TypeError):
             return _refusing(function, arguments, tracer, tables)
     arguments = _matching(function, tracer, tables)
@@ -136,7 +138,7 @@ def _call(function: Callable, tracer: Tracer, tables: dict[str, Table]) -> objec
 
 
 def _refusing(function: Callable, arguments: tuple, tracer: Tracer, tables: dict[str, Table]) -> object:
-    """Calls the function; what a library makes of a refusal says less than the refusal."""
+    """Call the function. A library's own error about a refusal says less than the refusal, which is raised instead."""
     try:
         return function(*arguments, **tables)
     except Exception as error:
@@ -146,7 +148,7 @@ def _refusing(function: Callable, arguments: tuple, tracer: Tracer, tables: dict
 
 
 def _matching(function: Callable, tracer: Tracer, tables: dict[str, Table]) -> tuple:
-    """The arguments that the function takes beside its tables; SpecError where it takes others."""
+    """Return the arguments that the function takes beside its tables. SpecError if it takes others."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -179,7 +181,7 @@ def _fault(signature: inspect.Signature, arguments: tuple, tables: dict[str, Tab
 
 
 def _finish(tracer: Tracer, result: Traced) -> Score:
-    """Keeps what the result needs, in the order in which it was written."""
+    """Keep the instructions that the result needs, in their order."""
     first = len(ARGUMENTS)
     needed, stack = set(), [result.index]
     while stack:

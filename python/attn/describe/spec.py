@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What is attended: the description that everything else starts from."""
+"""The description of an attention, from which everything else follows."""
 
 from __future__ import annotations
 
@@ -22,41 +22,41 @@ from .visibility import Visibility, check_visibility
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """Query rows attend to a set of KV operands, each with a store and a visibility.
+    """Describes an attention: query rows attend to KV operands, each with a store and a visibility.
 
     For every query row and head, over the tokens of all operands together that the row sees:
 
         s(t) = score(scale * dot(q, k(t))),  lse = log(sum(exp(s)) [+ exp(sink_logit)]),  o = sum(exp(s - lse) * v)
 
-    in f32, on `q [rows, q_heads, head_dim]`, giving `o [rows, q_heads, value_dim]` and `lse [rows, q_heads]`, f32,
-    natural logarithm, -inf where a row sees nothing.
+    in f32, on `q [rows, q_heads, head_dim]`. Results are `o [rows, q_heads, value_dim]` and `lse [rows, q_heads]`, f32,
+    natural logarithm, -inf for a row that sees nothing.
 
     q_heads      query heads, a multiple of kv_heads: head h reads KV head h // (q_heads // kv_heads)
     kv_heads     KV heads
     head_dim     features of queries and keys, a multiple of 8 from 8 to 256
     value_dim    features of values and output, likewise; by default head_dim
-    dtype        of queries and output, and of keys and values that are not stored as codes: "bfloat16" or "float16", or
-                 PyTorch's or NumPy's of that name
+    dtype        of queries and output, and of keys and values that are not quantized: "bfloat16" or "float16", or
+                 PyTorch's or NumPy's dtype of that name
     kv           the operands, one or more of `Dense`, `Packed`, `Paged`, `Unified`
     see          the visibility of the operands that have none of their own
-    heads        head classes, `attn.heads(...)`: KV heads that see less. Which head is in which class is data
+    heads        head classes, `attn.heads(...)`: KV heads that see less. The class of each head is data of a run
     score        a score function `(s, h, qi, ki, **tensors) -> s`: score, query head, positions of query and key and
                  the tensors by name. Traced here
     tensors      shapes of the f32 tensors that the score function reads: {"slopes": (32,)}. An extent may be the name
                  of a dimension that a run chooses; of an array the shape is taken. Values are data of a run
     sink_logits  whether a learned logit per query head joins the softmax: f32 [q_heads], data of a run
-    scale        factor of the dot products, positive; by default 1/sqrt(head_dim)
+    scale        factor of q k^T, positive; by default 1/sqrt(head_dim)
     return_lse   whether the LSE is returned beside the output
-    significance  "max", "mean" or "sum": what each token was worth to the rows is a result, too: the sum over rows of
-                 exp(s - lse), of the query heads that read one KV head as one number; f32, of each operand in the shape of its keys
-                 without features, of a paged one `[instances, kv_heads, pages of an instance, page_size]`. Heads see alike
-    significance_rows  how many of the last rows of each sequence count; by default all
-    device_plan  whether a kernel comes with it that makes plans on the device (Kernel.device_planner)
+    significance  "max", "mean" or "sum": the significance of each token is a result, too: the sum over rows of exp(s - lse),
+                 reduced over the query heads that read one KV head; f32, of each operand in the shape of its keys without
+                 features, of a paged one `[instances, kv_heads, pages of an instance, page_size]`. All heads see alike
+    significance_rows  the number of last rows of each sequence that count; by default all
+    device_plan  whether a kernel that makes plans on the device comes with it (Kernel.device_planner)
     name         of the function, and the first part of the names of its kernels
 
-    A Spec is frozen and hashable; equal descriptions are equal, whatever functions their scores came from. Errors:
-    SpecError, which names the argument, what was given, what is legal and the nearest legal value.
-    (Source: include/attn/Dialect/Attn/IR/AttnOps.td.)
+    A Spec is frozen and hashable; equal descriptions are equal, whatever functions their scores came from. Raises
+    SpecError, which names the argument, the value that was given, the legal values and the nearest one. (Source:
+    include/attn/Dialect/Attn/IR/AttnOps.td.)
     """
 
     q_heads: int
@@ -94,7 +94,7 @@ class Spec:
             raise expected(SpecError, "heads", "head classes", self.heads, hint=hint)
         put("kv", self._operands())
         self._check_visible()
-        put("see", None)  # it is the operands' now, so that equal descriptions are equal
+        put("see", None)  # It belongs to the operands now, so that equal descriptions are equal.
         put("sink_logits", checks.boolean("sink_logits", self.sink_logits))
         put("return_lse", checks.boolean("return_lse", self.return_lse))
         put("device_plan", checks.boolean("device_plan", self.device_plan))
@@ -110,32 +110,33 @@ class Spec:
         return self.kv  # type: ignore[return-value]
 
     def mlir(self) -> str:
-        """The description as MLIR: one function, which `attn-opt` and `attn-run` take."""
+        """Return the description as MLIR: one function, which `attn-opt` and `attn-run` take."""
         return self._text
 
     def key(self) -> str:
-        """A hash of the text, the same in every process: 32 hexadecimal digits."""
+        """Return a hash of the text, the same in every process: 32 hexadecimal digits."""
         return self._key
 
     def form(self) -> Spec:
-        """The description without its sizes, which is what is compiled: windows and sinks of 1, 2, 3, ... in the order
-        in which sizes appear. Two descriptions of one form share a kernel."""
+        """Return the description without its sizes, as it is compiled: windows and sinks have sizes 1, 2, 3, ... in the
+        order in which sizes appear. Two descriptions of one form share a kernel."""
         return self._form
 
     def ends(self, canonical: Sequence[int]) -> list[int]:
-        """This description's sizes in the place of its form's, which a manifest lists as `ends`."""
+        """Return this description's sizes instead of its form's sizes, which a manifest lists as `ends`."""
         sizes = {small: size for size, small in self._sizes().items()}
         return [sizes[small] for small in canonical]
 
     def svg(self, *, q_len: int, kv_len: int | Mapping[str, int]) -> str:
-        """A picture of who sees what: the last `q_len` rows of a sequence with `kv_len` tokens (one number, or one for
-        each operand by name). Filled cells are seen by all their rows, pale ones by some."""
+        """Return a picture as SVG text of the tokens that the last `q_len` rows of a sequence see. `kv_len`: its number
+        of tokens (one number, or one for each operand by name). All rows of a filled cell see it; some rows of a pale
+        cell do."""
         from .pictures import draw
 
         return draw(self, q_len, kv_len)
 
     def draw(self, path: str | os.PathLike, *, q_len: int, kv_len: int | Mapping[str, int]) -> Path:
-        """Writes the picture as an SVG file."""
+        """Write the picture to an SVG file; returns its path. SpecError for another suffix."""
         path = Path(path)
         if path.suffix != ".svg":
             raise expected(
@@ -149,7 +150,7 @@ class Spec:
         return path
 
     def _repr_html_(self) -> str:
-        """What a notebook shows of a description: its text."""
+        """Return the text of the description, for notebooks."""
         import html
 
         return f"<pre>{html.escape(self.mlir())}</pre>"
@@ -187,7 +188,7 @@ class Spec:
 
     @cached_property
     def _plain(self) -> str:
-        """The text without what is asked for beside results, which the compiler takes as data (requests.py)."""
+        """The text without the requests beside results, which the compiler takes as data (requests.py)."""
         from .printing import spec_text
 
         return spec_text(self, marks=False)
@@ -208,7 +209,7 @@ class Spec:
         return replace(self, kv=kv, heads=heads)
 
     def _sizes(self) -> dict[int, int]:
-        """Equal sizes stay equal and 0 stays 0: more than that the compiler never asks of a size."""
+        """Number the sizes. Equal sizes stay equal and 0 stays 0: the compiler uses no other property of a size."""
         sees = [store.see for store in self.operands]
         sees += [see for _, see in self.heads.classes] if self.heads else []
         distinct = dict.fromkeys(size for see in sees for size in see.sizes() if size)
@@ -274,7 +275,7 @@ class Spec:
         )
 
     def _check_weighs(self) -> None:
-        """Whether what is asked for beside significance goes with it."""
+        """Refuse options that do not go with significance."""
         if self.significance is None:
             return
         for name, asked, legal in (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""KV operands: how the tokens of an instance lie in memory.
+"""KV operands: the memory layout of an instance's tokens.
 
 An operand is a collection of instances (one per sequence, one shared by many, one per node of a tree), each with a
 length, the position of its first token and the rows that see it. Its tensors, for an operand called `kv`:
@@ -8,16 +8,16 @@ length, the position of its first token and the rows that see it. Its tensors, f
     Packed    kv.k, kv.v: [tokens, heads, dim], kv.start: int32 [instances + 1]
     Paged     kv.k_pages, kv.v_pages: [pages, page_size, heads, dim], kv.block_table: int32 [instances, max_pages]
 
-Keys and values that are codes (key="int4") have metadata beside them: `kv.k_meta` f16 [..., groups, 2] with scale and
-zero of integers, `kv.k_scales` f32 of floats; values likewise. Where each head's line of codes has its own, pages lie
-[pages, heads, page_size, ...], codes as metadata, so that what a head needs of a page lies together.
+All have kv.lengths, kv.pos0: int32 [instances], and optionally kv.rows: int32 [instances, 2]. Ragged operands have a
+length and pages for each head: kv.lengths [instances, heads], kv.block_table [instances, heads, max_pages].
 
-Pages of a Unified store belong to no head, kv.k_pages, kv.v_pages: [pages, page_size, dim], and their tensors are views
-into one memory, uint8 [pages, bytes] (attn.UnifiedPages makes it): only pages lie apart, all by as many bytes.
+Quantized keys and values (key="int4") have metadata: `kv.k_meta` f16 [..., groups, 2] with scale and zero point of
+integers, `kv.k_scales` f32 of floats; values likewise. If each head's line has its own metadata, pages lie [pages,
+heads, page_size, ...], values like metadata, so that one head's part of a page is contiguous.
 
-and in all of them kv.lengths, kv.pos0: int32 [instances], and optionally kv.rows: int32 [instances, 2]. Ragged ones have
-a length and pages for each head: kv.lengths [instances, heads], kv.block_table [instances, heads, max_pages].
-(Source: include/attn/Dialect/Attn/IR/AttnTypes.td.)
+Pages of a Unified store belong to no head, kv.k_pages, kv.v_pages: [pages, page_size, dim]. Their tensors are views
+into one memory, uint8 [pages, bytes] (attn.UnifiedPages makes it): only pages lie apart, all by as many bytes. (Source:
+include/attn/Dialect/Attn/IR/AttnTypes.td.)
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from .visibility import Visibility, check_visibility
 
 @dataclass(frozen=True, kw_only=True)
 class Store:
-    """What every store can say; made as `Dense`, `Packed`, `Paged` or `Unified`.
+    """The options of every store; made as `Dense`, `Packed`, `Paged` or `Unified`.
 
     name        of the operand and the prefix of its tensors; by default `kv`, or `kv0`, `kv1`, ... of several
-    see         what rows see of it; by default the `see` of the Spec
+    see         the visibility of its tokens; by default the `see` of the Spec
     dtype       of keys and values, "bfloat16" or "float16"; by default, and at present always, the Spec's
-    key, value  how they are stored, where that is not `dtype`: "int8", "int4", "int2", "fp8_e4m3", "fp8_e5m2"
-    key_group, value_group    of integers, how many neighbouring features share a scale and a zero: 16, 32, 64, 128, or
-                all of them; by default all, at most 128
-    key_scales, value_scales  of fp8, what shares a scale: "tensor", "head", or by default "token" (of one head)
+    key, value  quantized format, instead of `dtype`: "int8", "int4", "int2", "fp8_e4m3", "fp8_e5m2"
+    key_group, value_group    of integers, the number of neighbouring features that share a scale and a zero point: 16, 32,
+                64, 128, or all of them; by default all, at most 128
+    key_scales, value_scales  of fp8, the extent that shares a scale: "tensor", "head", or by default "token" (of one head)
     ragged      whether every KV head has a length and pages of its own; slice h of a page is head h's, and a token's
-                position is its place in its head's list
+                position is its index in its head's list
     head_class  the head class that alone sees it and whose heads alone it holds, in their order
-    dims        what commands call its dynamic dimensions: instances and tokens
+    dims        names of its dynamic dimensions in commands: instances and tokens
 
-    Errors: SpecError.
+    Raises SpecError.
     """
 
     name: str | None = None
@@ -86,7 +86,7 @@ class Store:
         object.__setattr__(self, "dims", dims)
 
     def layout(self) -> str:
-        """As the text says it: dense, packed, paged<16> or unified<32>."""
+        """Return its layout in text: dense, packed, paged<16> or unified<32>."""
         return self.kind
 
     def _format(self, part: str, where: str = "{}") -> Format | None:
@@ -94,13 +94,13 @@ class Store:
         return read_format(part_names(part, where), given)
 
     def formats(self) -> tuple[Format, Format]:
-        """Of keys and values."""
+        """Return the formats of keys and of values."""
         plain = Format(short_name(self.dtype) or "bf16")
         return self._format("key") or plain, self._format("value") or plain
 
     def description(self, kv_heads: int, head_dim: int, value_dim: int) -> Description:
-        """Which tensors it has; of so many heads, unless it holds those of a class alone. Raises the extension's
-        Failure where its formats and sizes do not go together."""
+        """Return its tensors, for so many heads, unless it holds those of a class alone. Raises the extension's Failure
+        if its formats and sizes do not fit."""
         key, value = self.formats()
         heads = 0 if self.head_class else kv_heads
         page = getattr(self, "page_size", 0)
@@ -109,7 +109,8 @@ class Store:
         )
 
     def svg(self, *, kv_heads: int, head_dim: int, value_dim: int | None = None) -> str:
-        """A picture of how keys and values of so many heads lie in memory: a page, or the first tokens."""
+        """Return a picture as SVG text of the memory layout of keys and values of so many heads: a page, or the first
+        tokens."""
         from .page_pictures import draw_page
 
         heads = checks.integer("kv_heads", kv_heads, 1, checks.MAX_HEADS)
@@ -128,7 +129,7 @@ class Store:
             raise SpecError(f"{type(self).__name__}({part}): {why}") from None
 
     def settled(self, head_dim: int, value_dim: int) -> Store:
-        """With what its formats left open, so that equal stores are equal."""
+        """Return the store with the defaults of its formats, so that equal stores are equal."""
         changes: dict[str, object] = {}
         if self.key or self.value:
             found = self.description(1, head_dim, value_dim)
@@ -139,7 +140,7 @@ class Store:
         return replace(self, **changes) if changes else self
 
     def resolved(self, **given: object) -> Store:
-        """With what it left to the Spec."""
+        """Return the store with the Spec's values for options that it does not have."""
         return replace(
             self, **{field: value for field, value in given.items() if getattr(self, field) is None}
         )
@@ -147,14 +148,15 @@ class Store:
 
 @dataclass(frozen=True, kw_only=True)
 class Dense(Store):
-    """Keys and values `[instances, tokens, heads, dim]`: room for the longest, lengths say how much is used."""
+    """Keys and values `[instances, tokens, heads, dim]`, with capacity for the longest instance; lengths say how much
+    is used."""
 
     kind: ClassVar[str] = "dense"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Packed(Store):
-    """Keys and values `[tokens, heads, dim]`, one instance behind the other, without padding."""
+    """Keys and values `[tokens, heads, dim]`, one instance after the other, without padding."""
 
     kind: ClassVar[str] = "packed"
 
@@ -176,9 +178,9 @@ class Paged(Store):
 
 @dataclass(frozen=True, kw_only=True)
 class Unified(Store):
-    """Pages of `page_size` tokens of one KV head, codes and metadata of keys and values side by side, that belong to no
-    head: each list of tokens of any head may take any page, and so may operands of other formats and page sizes that
-    share the memory. Ragged, always."""
+    """Pages of `page_size` tokens of one KV head, with quantized keys and values and their metadata side by side. A
+    page belongs to no head: each list of tokens of any head may take any page, and so may operands of other formats and
+    page sizes that share the memory. Always ragged."""
 
     page_size: int = 32
     ragged: bool = True

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Stand-ins that write down what is done to them.
+"""Stand-ins that record the operations on them.
 
-A `Traced` is a value of a program that is being written; its operators (`operators.py`; `foreign.py` has those of NumPy and
-PyTorch; `score.py` installs both) append instructions to the `Tracer`. Equal instructions are written once. Numbers become
-constants, i32 becomes f32 where it meets one, and i1 becomes i32 or f32.
+A `Traced` is a value of a program in the making. Its operators (`operators.py`; `foreign.py` has those of NumPy and
+PyTorch; `score.py` installs both) append instructions to the `Tracer`. Equal instructions are written once. Numbers
+become constants; i32 becomes f32 beside an f32, and i1 becomes i32 or f32.
 
-Integers have 32 bits and wrap, as NumPy's and PyTorch's int32 do. Each carries the interval that it cannot leave, so
-that rounding down costs nothing where nothing is negative; what may wrap may be anything.
+Integers have 32 bits and wrap, as NumPy's and PyTorch's int32 do. Each carries the interval of its possible values, so
+that rounding down costs nothing if nothing is negative; a value that may wrap may be anything.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from .checks import MAX_HEADS
 
 Span = tuple[int, int]
 INT32 = (-(2**31), 2**31 - 1)
-# A query's position is whatever a batch says, -1 too; a key's is checked when it is planned (CheckBatch.cpp).
-Argument = tuple[str, str, Span]  # its name, its type, and what an integer lies between
+# A query's position is any number of a batch, -1 too; a key's is checked when it is planned (CheckBatch.cpp).
+Argument = tuple[str, str, Span]  # An argument's name, its type, and the interval of an integer.
 SCORE: tuple[Argument, ...] = (
     ("s", "f32", INT32),
     ("h", "i32", (0, MAX_HEADS - 1)),
@@ -44,7 +44,7 @@ _NO_BATCH = (
 
 @dataclass(frozen=True)
 class Instruction:
-    """`op` with MLIR's name; `type` of its result; `detail`: a constant's value, a comparison, a tensor, a flag."""
+    """`op`: MLIR's name; `type`: of its result; `detail`: a constant's value, a comparison, a tensor, a flag."""
 
     op: str
     type: str
@@ -52,7 +52,7 @@ class Instruction:
     detail: Any = None
 
     def __eq__(self, other: object) -> bool:
-        # repr: 0.0 and -0.0 are two constants, and programs that differ in them are two.
+        # By repr: 0.0 and -0.0 are two constants, and programs that differ in them are two.
         return (
             isinstance(other, Instruction)
             and (self.op, self.type, self.operands) == (other.op, other.type, other.operands)
@@ -68,7 +68,7 @@ class Instruction:
 
 
 def as_f32(value: float) -> float:
-    """Rounded to f32, infinite where it is too large."""
+    """Round to f32; infinite if it is too large."""
     try:
         return struct.unpack("f", struct.pack("f", value))[0]
     except OverflowError:
@@ -76,12 +76,12 @@ def as_f32(value: float) -> float:
 
 
 def unless_wrapped(low: int, high: int) -> Span:
-    """The interval, or all of i32 where its ends show that the value may wrap."""
+    """Return the interval, or all of i32 if its ends show that the value may wrap."""
     return (low, high) if INT32[0] <= low and high <= INT32[1] else INT32
 
 
 class Tracer:
-    """`arguments`: of the function that is traced, a score function unless said otherwise."""
+    """Records a program. `arguments`: those of the traced function, by default a score function's."""
 
     def __init__(self, arguments: tuple[Argument, ...] = SCORE) -> None:
         self.instructions: list[Instruction] = []
@@ -116,7 +116,7 @@ class Tracer:
         return result
 
     def instruction(self, value: Traced) -> Instruction | None:
-        """What a value is the result of; None for an argument."""
+        """Return the instruction that computes a value; None for an argument."""
         first = len(self.arguments)
         return self.instructions[value.index - first] if value.index >= first else None
 
@@ -124,7 +124,7 @@ class Tracer:
         self.arguments[0].__index__()
 
     def lift(self, value: Any, what: str) -> Traced:
-        """A value of this program, from one or from a number."""
+        """Return a value of this program, from a value or a number. SpecError for anything else."""
         if isinstance(value, Traced):
             if value.tracer is not self:
                 raise SpecError(f"score: {what} belongs to another tracing: it was kept from an earlier call")
@@ -134,7 +134,7 @@ class Tracer:
         if isinstance(value, (bool, int, float)):
             return self.constant(value)
         shape = None if isinstance(value, type) else getattr(value, "shape", None)
-        if shape == () and hasattr(value, "item"):  # of NumPy and PyTorch
+        if shape == () and hasattr(value, "item"):  # A scalar of NumPy or PyTorch.
             return self.lift(value.item(), what)
         if shape is not None:
             raise SpecError(
@@ -172,7 +172,7 @@ class Tracer:
         return value
 
     def alike(self, a: Any, b: Any, floats: bool = False) -> tuple[Traced, Traced]:
-        """Both in the wider of their types; `floats`: in f32 in any case."""
+        """Return both in the wider of their types; `floats`: always in f32."""
         a, b = self.lift(a, "an operand"), self.lift(b, "an operand")
         if floats or "f32" in (a.type, b.type):
             return self.as_float(a), self.as_float(b)
@@ -180,8 +180,8 @@ class Tracer:
 
 
 def refuse(what: str, decisive: bool = False) -> Any:
-    """A method that refuses. Libraries try several, and raise something of their own in the end, which says less: the
-    tracer remembers the first refusal, or the decisive one."""
+    """Make a method that refuses. Libraries try several methods, and then raise an error of their own, which says less:
+    the tracer remembers the first refusal, or the decisive one."""
 
     def method(self: Traced, *_: Any) -> NoReturn:
         error = SpecError(f"score: {what}")
@@ -193,10 +193,10 @@ def refuse(what: str, decisive: bool = False) -> Any:
 
 
 class Traced:
-    """A value of the program. `span`: what an integer lies between; `constant`: its value, where known."""
+    """A value of the program. `span`: the interval of an integer; `constant`: its value, if known."""
 
     __slots__ = ("constant", "index", "span", "tracer", "type")
-    __array_priority__ = 1000  # NumPy scalars leave operators to us
+    __array_priority__ = 1000  # NumPy scalars leave operators to this class.
 
     def __init__(self, tracer: Tracer, index: int, kind: str, span: Span = INT32) -> None:
         self.tracer, self.index, self.type, self.span = tracer, index, kind, span
@@ -204,7 +204,7 @@ class Traced:
 
     @property
     def natural(self) -> bool:
-        """Never negative."""
+        """Whether the value is never negative."""
         return self.span[0] >= 0
 
     def __repr__(self) -> str:

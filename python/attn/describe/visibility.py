@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Who may see a token: intervals of positions, united and intersected.
+"""Visibility of tokens: intervals of positions, united and intersected.
 
 A row at position q sees the token at position k when
 
@@ -12,8 +12,8 @@ A row at position q sees the token at position k when
     a | b                      either does
     a & b                      both do
 
-No mask is built. The form is compiled; the sizes are numbers of a run: another size recompiles nothing.
-(Source: include/attn/Dialect/Attn/IR/AttnVisibility.td, where the essay is.)
+No mask is built. The form is compiled; the sizes are numbers of a run: another size needs no compilation. (Source:
+include/attn/Dialect/Attn/IR/AttnVisibility.td, which explains the design.)
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ from typing import Any
 from ..errors import SpecError, closest, expected
 
 MAX_SIZE = 2**31 - 1
-MAX_DEPTH = 32  # of nested parentheses: what the parser of the text takes
+MAX_DEPTH = 32  # Nested parentheses: the limit of the text's parser.
 
 
 @dataclass(frozen=True)
 class _Term:
-    """A term of visibilities. `sees(q, k, *sizes)` is for integers and for arrays of them that broadcast."""
+    """A term of visibilities. `sees(q, k, *sizes)` takes integers, or arrays of them that broadcast."""
 
     sizes: tuple[str, ...]
     sees: Callable[..., Any]
     least: int = 0
     shows_nothing_at_0: bool = False
-    moves: bool = True  # with the row: positions that all change by as much see as before
+    # Whether it moves with the row: positions that all change by the same amount see as before.
+    moves: bool = True
 
 
 _WINDOW = _Term(("n",), lambda q, k, n: (k <= q) & (q - k < n), shows_nothing_at_0=True)
@@ -62,7 +63,7 @@ class Visibility:
 
     kind    the word of a term, or `and` or `or`
     own     the sizes of a term, in tokens
-    parts   what `and` and `or` join
+    parts   the operands of `and` and `or`
     """
 
     kind: str
@@ -119,7 +120,7 @@ class Visibility:
         return first
 
     def is_empty(self) -> bool:
-        """Whether nothing is seen, whatever the positions: a size of 0 in the right place."""
+        """Whether no row sees anything at any position: a size of 0 in the right term."""
         if self.parts:
             empty = [part.is_empty() for part in self.parts]
             return all(empty) if self.kind == "or" else any(empty)
@@ -130,38 +131,38 @@ class Visibility:
         return _TERMS[self.kind, len(self.own)]
 
     def sizes(self) -> Iterator[int]:
-        """The sizes of all terms, in the order of the text."""
+        """Yield the sizes of all terms, in the order of the text."""
         yield from self.own
         for part in self.parts:
             yield from part.sizes()
 
     def kinds(self) -> Iterator[str]:
-        """The words of what is united and intersected: all, causal, window, recent, sink, chunk."""
+        """Yield the words of all terms: all, causal, window, recent, sink, chunk."""
         if not self.parts:
             yield self.kind
         for part in self.parts:
             yield from part.kinds()
 
     def fixed_term(self) -> str:
-        """The word of a term that depends on where positions begin: sink, chunk. Nothing where there is none."""
+        """Return the word of a term that depends on where positions begin: sink, chunk. "" if there is none."""
         if not self.parts:
             return "" if self._term.moves else self.kind
         return next(filter(None, (part.fixed_term() for part in self.parts)), "")
 
     def is_everything(self) -> bool:
-        """Whether everything is seen, whatever the positions."""
+        """Whether rows see everything at all positions."""
         if self.parts:
             every = [part.is_everything() for part in self.parts]
             return any(every) if self.kind == "or" else all(every)
         return self.kind == "all"
 
     def resized(self, sizes: dict[int, int]) -> Visibility:
-        """The same form with other sizes."""
+        """Return the same form with other sizes."""
         own = tuple(sizes[size] for size in self.own)
         return Visibility(self.kind, own, tuple(part.resized(sizes) for part in self.parts))
 
     def mlir(self) -> str:
-        """The expression as the dialect writes it."""
+        """Return the expression in the dialect's syntax."""
         return self._text({"all": "all", "causal": "causal"}, " and ")
 
     def __repr__(self) -> str:
@@ -194,7 +195,7 @@ def _join(kind: str, a: object, b: object, sign: str) -> Visibility:
 
 
 def check_visibility(argument: str, see: object) -> Visibility:
-    """`see` itself, where it is a visibility."""
+    """Return `see` itself. SpecError if it is not a visibility."""
     if isinstance(see, Visibility):
         return see
     legal = (
@@ -208,7 +209,7 @@ def check_visibility(argument: str, see: object) -> Visibility:
 
 
 def _uncalled(given: object) -> str:
-    """What a message says of a function of this module that was not called."""
+    """Return a message's hint about a function of this module that was not called."""
     if any(given is function for function in (all_tokens, causal)):
         return f"Did you mean {given.__name__}()?"  # type: ignore[attr-defined]
     if any(given is function for function in (window, recent, sink, chunk)):
@@ -217,7 +218,7 @@ def _uncalled(given: object) -> str:
 
 
 def _sizes_of(kind: str, given: object) -> tuple[int, ...]:
-    """The sizes of a term, checked."""
+    """Return the sizes of a term, checked. SpecError."""
     if not isinstance(given, tuple) or (kind, len(given)) not in _TERMS:
         forms = [f"({', '.join(term.sizes)})" for (word, _), term in _TERMS.items() if word == kind]
         raise expected(SpecError, f"the sizes of {kind}", " or ".join(forms), given)
@@ -253,17 +254,18 @@ def causal() -> Visibility:
 
 
 def window(n: int, right: int | None = None) -> Visibility:
-    """A sliding window.
+    """Make a sliding window.
 
     window(n)             a row sees its own position and the n - 1 before it
-    window(left, right)   a row sees `left` positions before its own, its own, and `right` behind it: `window_size` of
+    window(left, right)   a row sees `left` positions before its own, its own, and `right` after it, as `window_size` of
                           flash-attn
     """
     return Visibility("window", (n,) if right is None else (n, right))
 
 
 def recent(n: int) -> Visibility:
-    """As `window(n)`: the other name says what a cache still holds, not what a mask admits."""
+    """A row sees its own position and the n - 1 before it, as in `window(n)`. The name says which tokens a cache keeps,
+    `window` which tokens a mask admits."""
     return Visibility("recent", (n,))
 
 
@@ -273,14 +275,14 @@ def sink(n: int) -> Visibility:
 
 
 def chunk(n: int) -> Visibility:
-    """A row sees the run of n positions that it stands in: [0, n), [n, 2 n) and so on. With `& causal()` this is chunked
-    attention as Llama 4 has it."""
+    """A row sees the n positions of its own chunk: [0, n), [n, 2 n) and so on. With `& causal()` this is the chunked
+    attention of Llama 4."""
     return Visibility("chunk", (n,))
 
 
 def sides(is_causal: bool, window_size: object) -> Visibility:
-    """What flash-attn's `window_size=(left, right)` says: positions before and behind a row's own, -1 for no limit.
-    `is_causal`: as if right was 0."""
+    """Return the visibility of flash-attn's `window_size=(left, right)`: positions before and after a row's own, -1 for
+    no limit. `is_causal`: as if right was 0. SpecError."""
     pair = window_size if isinstance(window_size, (tuple, list)) and len(window_size) == 2 else None
     if pair is None or not all(
         isinstance(side, int) and not isinstance(side, bool) and side >= -1 for side in pair
@@ -298,7 +300,7 @@ def sides(is_causal: bool, window_size: object) -> Visibility:
 
 
 def manifest_visibility(described: Mapping[str, Any], ends: Sequence[int]) -> Visibility:
-    """The visibility that a manifest describes; `ends` are the manifest's sizes."""
+    """Return the visibility that a manifest describes; `ends` are the manifest's sizes."""
     parts = tuple(manifest_visibility(part, ends) for part in described.get("of", ()))
     first = described.get("end", 0)
     own = tuple(ends[first : first + described.get("sizes", 1)]) if "end" in described else ()
@@ -310,7 +312,7 @@ _MADE = {function.__name__: function for function in (all_tokens, causal, window
 
 @functools.lru_cache(maxsize=256)
 def read_visibility(text: str) -> Visibility:
-    """The visibility whose `repr` is `text`. Cached: adapters read a mask's in every step."""
+    """Return the visibility whose `repr` is `text`. Cached: adapters read a mask's in every step."""
 
     def made(node: ast.expr) -> Visibility:
         if isinstance(node, ast.BinOp):

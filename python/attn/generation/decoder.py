@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Generation by models of Transformers whose steps are recorded once."""
+"""Generation by models of Transformers, with steps that are recorded once."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ from .recorded_steps import Choice, Lookout, RecordedStep, StepState
 
 
 class Decoder(Uncopied):
-    """Generates as `model.generate` does with a static or a paged cache, in steps that are recorded once: mask, forward pass,
-    choice of the next token and all counting are one CUDA graph, replayed back to back, and the GPU waits for the host
-    between none of them. On the CPU the same steps run one by one.
+    """Generates as `model.generate` does with a static or a paged cache, in steps that are recorded once. Mask, forward
+    pass, choice of the next token and all counting are one CUDA graph, replayed back to back; between replays the GPU
+    does not wait for the host. On the CPU the same steps run one by one.
 
     model      of Transformers, a decoder with full attention or sliding windows in each layer, with attn_implementation
                "attn", "sdpa" or "eager", on one device
     sequences  of each batch
-    tokens     of a sequence, at most: columns of the prompt, padding counted, and what is generated. A static cache has room
-               for as many in every layer, behind sliding windows too
-    cache      an attn.transformers.PagedCache, of a model with attn_implementation="attn", for tokens in pages: padding takes
-               none, sequences of one prompt share its pages, and pools may be smaller than sequences times tokens. By
+    tokens     of a sequence, at most: columns of the prompt, including padding, and generated tokens. A static cache has
+               capacity for as many in every layer, also in layers with sliding windows
+    cache      an attn.transformers.PagedCache, for a model with attn_implementation="attn", for tokens in pages: padding
+               takes none, sequences of one prompt share its pages, and pools may be smaller than sequences times tokens. By
                default a static cache of the decoder's own
-    compile    what torch.compile makes of the forward pass of a step: True, or its options in a dict, such as
+    compile    how torch.compile compiles the forward pass of a step: True, or its options in a dict, such as
                {"mode": "max-autotune-no-cudagraphs"}, or False. By default it compiles on a GPU
 
-    `length` says how many tokens of each sequence `cache` holds, padding counted. The first call of `generate` compiles and
-    records, a later one does so again where tokens are chosen in another way. Weights may change where they lie, and must
-    not move. Errors: PlanError for models and options that a recorded step could not serve.
+    `length` is the number of tokens of each sequence in `cache`, including padding. The first call of `generate`
+    compiles and records; a later one does so again if tokens are chosen in another way. Weights may change in place,
+    but must not move. Raises PlanError for models and options that a recorded step cannot serve.
     """
 
     _instead = "it holds recorded steps; make another from a copy of the model"
@@ -83,20 +83,20 @@ class Decoder(Uncopied):
         self.cache = self._room.cache
         self._cache_of_steps = cache_argument(model, self._room.of_steps)
         self._lookout = Lookout(self._state.all_ended)
-        # Of the embeddings masks look at no more than this.
+        # Masks read no more of the embeddings than this.
         self._like = torch.empty(self.sequences, 1, 0, dtype=model.dtype, device=self.device)
         self._step: RecordedStep | None = None
         self._recorded_for: tuple | None = None
 
     @property
     def length(self) -> int:
-        """Columns that the cache holds, 0 where a call failed."""
+        """Columns that the cache holds; 0 after a call that failed."""
         return self._room.length
 
     @property
     def held(self) -> list[int]:
-        """Tokens of each sequence that a cache in pages holds, up to the end of that sequence; what was chosen last is none of
-        them, as it was not read. Empty of a static cache."""
+        """Tokens of each sequence in a paged cache, up to the sequence's end. The last chosen token was not read, and
+        does not count. Empty for a static cache."""
         return self._room.held
 
     @torch.no_grad()
@@ -116,22 +116,23 @@ class Decoder(Uncopied):
         held: int | Sequence[int] = 0,
         **others: object,
     ) -> Tensor:
-        """The prompts and what follows them, `i64[sequences, columns + new]`: at most `max_new_tokens`, fewer where all
-        sequences have ended. Without sampling these are the tokens of `model.generate(do_sample=False)`.
+        """Generate. Returns the prompts and the tokens that follow, `i64[sequences, columns + new]`: at most
+        `max_new_tokens`, fewer if all sequences have ended. Without sampling these are the tokens of
+        `model.generate(do_sample=False)`.
 
-        input_ids       int[sequences, columns]; of as many fewer prompts as each has `num_return_sequences`
-        attention_mask  of their shape, 0 for padding, on the left alone; by default what is not `pad_token_id` is shown
-        do_sample       draws from PyTorch's generator of the device: of the logits over `temperature`, the `top_k` largest (0:
-                        all), the likeliest that together have the probability `top_p`
+        input_ids       int[sequences, columns]; with `num_return_sequences` as many fewer prompts
+        attention_mask  of their shape, 0 for padding, on the left only; by default tokens other than `pad_token_id` are shown
+        do_sample       draws from PyTorch's generator of the device: from the logits over `temperature`, the `top_k` largest
+                        (0: all), the likeliest that together have the probability `top_p`
         eos_token_id    tokens that end a sequence, () for none; by default the generation configuration's
-        pad_token_id    what follows them; by default the configuration's, or else the first of those tokens
-        num_return_sequences  of each prompt, next to each other, over a cache in pages: it is read once
-        held            columns that `cache` holds from the last call, and that are not read again; in pages also so many tokens of
-                        each sequence (`Decoder.held`), for prompts that are padded anew
+        pad_token_id    the token after the end; by default the configuration's, or else the first of the end tokens
+        num_return_sequences  of each prompt, next to each other, with a paged cache: the prompt is read once
+        held            columns that `cache` holds from the last call, and that are not read again; with pages also the number
+                        of tokens of each sequence (`Decoder.held`), for prompts that are padded anew
 
-        Errors: TensorError for tensors of another shape, PlanError for more tokens than there is room for and for whatever else
-        `generate` of Transformers knows; OutOfPages where `max_new_tokens` of all sequences do not fit into the pool, whether
-        or not they end before, so that what has begun does not fail.
+        Raises TensorError for tensors of another shape; PlanError for more tokens than the decoder's and for other
+        options of Transformers' `generate`; OutOfPages if `max_new_tokens` of all sequences do not fit into the pool.
+        Sequences may end before, but a generation that has begun does not fail.
         """
         model, configured = self.model, self.model.generation_config
         refuse_others(others, configured, bool(do_sample))
@@ -170,15 +171,15 @@ class Decoder(Uncopied):
             self._run(max_new_tokens - 1, choice, implementation)
             counts = self._state.counts.tolist() if ends else [max_new_tokens] * self.sequences
             new = max(counts)
-            # As behind generate: the last token was chosen, and not read.
+            # It is as after model.generate: the last token was chosen, and not read.
             self._room.end(columns + new - 1, front, [new - count for count in counts])
         return torch.cat([input_ids, self._state.out[:, :new]], 1)
 
     @torch.no_grad()
     def fill(self, layers: Iterable[tuple[Tensor, Tensor]]) -> None:
-        """Puts keys and values that were computed elsewhere in front, for `generate(..., held=)`: of each layer `[sequences,
-        kv_heads, columns, head_dim]` and `[sequences, kv_heads, columns, value_dim]`, as the model rotates them, without
-        padding. TensorError where layers or shapes are others; the cache is empty then."""
+        """Fill the cache with keys and values that were computed elsewhere, for `generate(..., held=)`: of each layer
+        `[sequences, kv_heads, columns, head_dim]` and `[sequences, kv_heads, columns, value_dim]`, as the model rotates
+        them, without padding. TensorError for other layers or shapes; the cache is then empty."""
         columns, count, wanted = 0, 0, len(self.cache.layers)
         with self._on_device(), self._all_or_nothing():
             for keys, values in layers:
@@ -215,7 +216,7 @@ class Decoder(Uncopied):
 
     @contextlib.contextmanager
     def _all_or_nothing(self):
-        """What fails half way leaves nothing in the cache."""
+        """Empty the cache if an operation fails half way."""
         try:
             yield
         except BaseException:
@@ -226,7 +227,7 @@ class Decoder(Uncopied):
         return torch.cuda.device(self.device) if self.device.type == "cuda" else contextlib.nullcontext()
 
     def _read(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Logits behind a prompt, which goes through the model as it is."""
+        """Return the logits after a prompt, which goes through the model as it is."""
         places = (mask.long().cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]
         out = self.model(
             input_ids=ids,
@@ -241,7 +242,8 @@ class Decoder(Uncopied):
     def _run(self, steps: int, choice: Choice, implementation: str) -> None:
         if not steps:
             return
-        # The prompt has gone through the layers as they are now: gates or sinks that came since are refused, not replayed over.
+        # The prompt has gone through the layers as they are now: gates or sinks that came since are refused,
+        # not ignored by a replay.
         asked = choice, implementation, self._room.prepare()
         if self._step is None or self._recorded_for != asked:
             self._step, self._recorded_for = RecordedStep(self.device), asked
@@ -253,7 +255,7 @@ class Decoder(Uncopied):
                 self._step.run(lambda: self._next(choice))
 
     def _next(self, choice: Choice) -> None:
-        """A step: the same launches whatever the tensors hold."""
+        """Run a step: the same launches whatever the tensors hold."""
         state, model, room = self._state, self.model, self._room
         room.launch()
         out = self._forward(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What Decoder takes: models whose steps can be recorded, prompts that fit, and the options of `generate` that it has."""
+"""Checks of Decoder: models whose steps can be recorded, prompts that fit, and the options of `generate` that it has."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ..errors import PlanError, TensorError, closest, expected
 IMPLEMENTATIONS = (NAME, "sdpa", "eager")
 _ASKED = ("input_ids", "attention_mask", "position_ids")
 _HOST_ROPE = ("dynamic", "longrope")
-_RECORDING = ("reduce-overhead", "max-autotune")  # modes of torch.compile that record graphs themselves
+_RECORDING = ("reduce-overhead", "max-autotune")  # Modes of torch.compile that record graphs themselves.
 
-# What `generate` of Transformers knows beside what Choice does, and the value at which it changes nothing.
+# Options of Transformers' `generate` that Choice does not have, and the value at which each changes nothing.
 _PROCESSED = {
     "num_beams": 1,
     "num_beam_groups": 1,
@@ -68,11 +68,11 @@ _PROCESSED = {
 }
 _SAMPLED = {"typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0, "min_p": None, "top_h": None}
 _CALLERS = {"past_key_values", "cache", "cache_implementation", "streamer"}
-"""What says how a call goes rather than what it gives: a configuration's is not looked at."""
+"""Options about how a call runs rather than about its result: a configuration's values are ignored."""
 
 
 def check_model(model: nn.Module) -> None:
-    """PlanError for models whose steps differ from one another in more than what tensors hold."""
+    """Raise a PlanError for models whose steps differ in more than the contents of tensors."""
     kind = type(model).__name__
     if not callable(getattr(model, "can_generate", None)) or not model.can_generate():
         raise expected(PlanError, "model", "a model of Transformers that generates", kind)
@@ -100,7 +100,7 @@ def check_model(model: nn.Module) -> None:
 
 
 def check_implementation(model: nn.Module, in_pages: bool) -> str:
-    """What a model attends with."""
+    """Return the model's implementation of attention. PlanError if it cannot be recorded."""
     found = model.config.get_text_config(decoder=True)._attn_implementation
     legal = (NAME,) if in_pages else IMPLEMENTATIONS
     if found not in legal:
@@ -110,7 +110,7 @@ def check_implementation(model: nn.Module, in_pages: bool) -> str:
 
 
 def check_cache(cache: object, model: nn.Module) -> None:
-    """PlanError where a decoder is given another cache than one in pages, of this model."""
+    """Raise a PlanError if a decoder is given a cache that is not a paged one of this model."""
     if not isinstance(cache, PagedCache):
         legal = "an attn.transformers.PagedCache, or None for a static cache of the decoder's own"
         raise expected(PlanError, "cache", legal, cache)
@@ -120,7 +120,7 @@ def check_cache(cache: object, model: nn.Module) -> None:
 
 
 def not_planned(model: str) -> PlanError:
-    """Of layers that only the host plans, found once a prompt has gone through them."""
+    """Return the error about layers that only the host plans, found once a prompt has gone through them."""
     return PlanError(
         f"model: layers of {model} are not planned on the device (learned sinks without a cache in pages, head gates, layers "
         'that differ, or tensors that PyTorch attends to), which a recorded step could not repeat; take "sdpa", or '
@@ -129,7 +129,7 @@ def not_planned(model: str) -> PlanError:
 
 
 def count_copies(given: int | None, configured: object, sequences: int) -> int:
-    """How many sequences each prompt gets."""
+    """Return the number of sequences of each prompt. PlanError."""
     count = getattr(configured, "num_return_sequences", None) if given is None else given
     count = 1 if count is None else count
     if isinstance(count, bool) or not isinstance(count, int) or count < 1 or sequences % count:
@@ -139,7 +139,7 @@ def count_copies(given: int | None, configured: object, sequences: int) -> int:
 
 
 def compile_options(given: bool | dict | None, device: torch.device) -> dict | None:
-    """The options of torch.compile, or None where nothing is compiled."""
+    """Return the options of torch.compile, or None if nothing is compiled. PlanError."""
     if given is None:
         given = device.type == "cuda"
     if isinstance(given, bool):
@@ -158,7 +158,7 @@ def compile_options(given: bool | dict | None, device: torch.device) -> dict | N
 
 
 def check_prompt(ids: Tensor, prompts: int, device: torch.device) -> None:
-    """TensorError where token ids are not `int[prompts, columns]` on the model's device."""
+    """Raise a TensorError if token ids are not `int[prompts, columns]` on the model's device."""
     if not isinstance(ids, Tensor) or ids.dtype not in (torch.int64, torch.int32):
         found = ids.dtype if isinstance(ids, Tensor) else ids
         raise expected(TensorError, "input_ids", "a tensor of int64 or int32", found)
@@ -170,8 +170,8 @@ def check_prompt(ids: Tensor, prompts: int, device: torch.device) -> None:
 
 
 def find_padding(mask: Tensor | None, ids: Tensor, pad: int | None) -> tuple[Tensor, list[int]]:
-    """Which columns are not padding, bool[sequences, columns], and how many each sequence has in front. Waits for the
-    device. As in `generate`, a prompt without a mask is hidden where it holds `pad`."""
+    """Return which columns are not padding, bool[sequences, columns], and how many padding columns precede each
+    sequence. Waits for the device. A prompt without a mask hides its `pad` tokens, as in `generate`. TensorError."""
     if mask is None:
         mask = torch.ones_like(ids, dtype=torch.bool) if pad is None else ids != pad
         if pad is not None and not bool(mask.any(1).all()):
@@ -198,7 +198,7 @@ def find_padding(mask: Tensor | None, ids: Tensor, pad: int | None) -> tuple[Ten
 
 
 def check_room(columns: int, new: int, tokens: int) -> None:
-    """PlanError where prompt and new tokens exceed the cache. The last token's keys are not written."""
+    """Raise a PlanError if prompt and new tokens exceed the cache. The last token's keys are not written."""
     if columns > tokens:
         legal = f"at most {tokens} columns, as the decoder was made for (tokens={tokens})"
         raise expected(PlanError, "input_ids", legal, columns)
@@ -210,7 +210,8 @@ def check_room(columns: int, new: int, tokens: int) -> None:
 
 
 def check_held(held: Sequence[int], tokens: list[int], shown: list[int]) -> None:
-    """PlanError where it is no number of tokens for each sequence: of those that are held, and fewer than are shown."""
+    """Raise a PlanError unless `held` has a number of tokens for each sequence, of those in the cache, and fewer than
+    are shown."""
     if not tokens:
         legal = "a number of columns: there are no sequences in pages that would have tokens of their own"
         raise expected(PlanError, "held", legal, list(held))
@@ -226,7 +227,8 @@ def check_held(held: Sequence[int], tokens: list[int], shown: list[int]) -> None
 
 
 def refuse_others(options: dict[str, object], configured: object, sample: bool) -> None:
-    """PlanError for options of `generate` that Choice does not have, given or in a model's generation configuration."""
+    """Raise a PlanError for options of `generate` that Choice does not have, given or in a model's generation
+    configuration."""
     known = _PROCESSED | _SAMPLED
     served = (
         "max_new_tokens",
@@ -260,7 +262,7 @@ def _refused(name: str, value: object, where: str) -> PlanError:
 
 
 def token_ids(name: str, given: object, vocabulary: int) -> tuple[int, ...]:
-    """One or several tokens, as eos_token_id is given; none for None."""
+    """Return one or several tokens, as eos_token_id is given; () for None. PlanError."""
     if given is None:
         return ()
     if isinstance(given, Tensor):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Where the tokens of a decoder are, and what its steps do about them: in a static cache, whose lengths the GPU counts, or in
-pages, which the host gives out before each step."""
+"""The caches of a decoder, and the host's work for its steps: a static cache, whose lengths the GPU counts, or pages,
+which the host assigns before each step."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .recorded_steps import StepState
 
 
 class StaticRoom:
-    """A static cache with room for all tokens in each layer: those with windows would be rings, whose place in the window the
+    """A static cache with capacity for all tokens in each layer. Layers with windows would be rings, whose index the
     host counts."""
 
     def __init__(self, model: nn.Module, state: StepState, tokens: int):
@@ -32,53 +32,53 @@ class StaticRoom:
         self.cache = StaticCache(config=model.config, max_cache_len=tokens)
         self.cache.layers = [StaticLayer(max_cache_len=tokens) for _ in self.cache.layers]
         self.of_steps: Cache = self.cache
-        """What steps hand to the model."""
+        """The cache that steps pass to the model."""
         self.mask = state.mask
-        """Likewise."""
+        """The mask that steps pass to the model."""
         self.length, self.front, self.held = 0, [], []
-        """Columns that are held, and how many of each sequence are padding; tokens of each, in pages alone."""
+        """Columns in the cache, and the number of padding columns of each sequence; tokens of each, with pages only."""
         fix_mask(state.mask, state.first)
 
     def begin(self, held: int | Sequence[int], columns: int, front: list[int], new: int, copies: int) -> None:
-        """Before a prompt is read behind the `held` first columns, or tokens of each sequence. PlanError where there is no
-        room for what follows."""
+        """Prepare to read a prompt after the `held` first columns, or tokens of each sequence. PlanError or OutOfPages
+        if the rest does not fit."""
         if copies != 1:
             raise PlanError(
                 f"num_return_sequences={copies}: sequences share their prompt in pages; make the decoder with "
                 "cache=attn.transformers.PagedCache(...)"
             )
-        self.length = 0  # until all went well
+        self.length = 0  # Until all went well.
         self._count(held)
 
     def read(self, columns: int, front: list[int], copies: int) -> None:
-        """The prompt was read: these are its columns, and from here on there are so many copies of each sequence."""
+        """Record the columns of a prompt that was read; from here on there are `copies` of each sequence."""
 
     def prepare(self) -> Hashable:
-        """Before the steps of a generation: what they are recorded for, beside how tokens are chosen."""
+        """Prepare the steps of a generation. Returns the key of their recording, beside how tokens are chosen."""
         return (
             tuple(model_of(self._config).kinds.items()) if self._config._attn_implementation == NAME else ()
         )
 
     @contextlib.contextmanager
     def step(self):
-        """Around what the host does about a step."""
+        """Surround the host's work for a step."""
         yield
 
     def launch(self) -> None:
-        """In the step, before the forward pass."""
+        """Launch work in the step, before the forward pass."""
 
     def end(self, length: int, front: list[int], behind: list[int]) -> None:
-        """All went well, and so many columns are kept, the last ones `behind` the end of a sequence."""
+        """Record a success: `length` columns are kept; the last ones are `behind` the end of a sequence."""
         self.length, self.front = length, front
         self._count(length)
 
     def put(self, layer: int, keys: Tensor, values: Tensor) -> None:
-        """All keys and values of a layer."""
+        """Store all keys and values of a layer."""
         self.cache.layers[layer].reset()
         self.cache.update(keys, values, layer)
 
     def abandon(self) -> None:
-        """Something failed: nothing is held."""
+        """Empty the cache after a failure."""
         self.length, self.front = 0, []
 
     def _count(self, columns: int) -> None:
@@ -87,9 +87,10 @@ class StaticRoom:
 
 
 class PagedRoom:
-    """A cache in pages. A step begins with a new token for each sequence; one that has ended goes on with padding, as in a
-    static cache, until all have: which ones have ended only the GPU knows. The host may tell steps that the GPU is far from:
-    tables go through pinned memory that is not written again before it was copied, and copies wait for the steps before."""
+    """A paged cache. A step begins with a new token for each sequence. A sequence that has ended continues with
+    padding, as in a static cache, until all have: only the GPU knows which have ended. The host may be several steps
+    ahead of the GPU: tables go through pinned memory that is not written again before it was copied, and copies wait
+    for the steps before."""
 
     def __init__(self, cache: PagedCache, state: StepState, tokens: int, model: str):
         self.cache, self._model = cache, model
@@ -99,7 +100,7 @@ class PagedRoom:
         self._asked: frozenset[Asked] = frozenset()
         self._plans: PagePlans | None = None
         self._ends: dict[int, int] = {}
-        """Tokens of each node up to the end of its sequence, as of the last call."""
+        """Tokens of each node up to the end of its sequence, after the last call."""
         self._change: CacheChange | None = None
 
     @property
@@ -120,13 +121,15 @@ class PagedRoom:
         kept = [max(held - hidden, 0) for hidden in front] if isinstance(held, int) else list(held)
         try:
             self._cut(held)
-        except OutOfPages:  # what was cut off was shared, and what is left of it has to be copied
+        # Removed tokens were shared, and the remaining ones of their page have to be copied.
+        except OutOfPages:
             self.cache.reset()
             raise
         self._check_pages(kept, [columns - hidden for hidden in front], new, copies)
 
     def _cut(self, held: int | Sequence[int]) -> None:
-        """To the first columns, or each sequence to its first tokens, as if padding were in front of the shorter ones."""
+        """Cut the cache to the first columns, or each sequence to its first tokens, as if padding preceded the shorter
+        ones."""
         cache = self.cache
         if isinstance(held, int):
             if held:
@@ -141,7 +144,7 @@ class PagedRoom:
         cache.shown = [(cache.length - count, cache.length) for count in held]
 
     def _check_pages(self, held: list[int], prompts: list[int], new: int, copies: int) -> None:
-        """A generation that begins does not run out of pages."""
+        """Raise OutOfPages if a generation might run out of pages."""
         cache = self.cache
         page = cache._store.page_size
         free = cache._sizes["pages"] if cache.pages is None else cache.pages.free_pages()
@@ -150,7 +153,7 @@ class PagedRoom:
             total = 0
             for prompt, kept in zip(prompts, held, strict=True):
                 total += copies * (-(-(prompt + new - 1) // page) - -(-kept // page))
-                total -= (copies - 1) * (prompt // page)  # which they share
+                total -= (copies - 1) * (prompt // page)  # The copies share these.
             return total
 
         if needed(new) > free:
@@ -198,20 +201,21 @@ class PagedRoom:
             self._change = cache.pages.append(cache.nodes, columns)
         by_token = (
             tensor.transpose(1, 2).contiguous() for tensor in (keys, values)
-        )  # of one sequence reshape copies nothing
+        )  # For one sequence reshape copies nothing.
         self._change.write(layer, *(rows.flatten(0, 1) for rows in by_token))
         if layer + 1 == len(cache.layers):
             cache.length = columns
 
     def abandon(self) -> None:
-        self._change = None  # dropped, where it is not written
+        self._change = None  # The cache takes back what was not written.
         if self._plans is not None:
             self._plans.ran()
         self.cache.reset()
 
 
 class PassingLayer(CacheLayerMixin):
-    """Of a step over pages: hands new keys and values to attention, which writes them. The mask names the pages."""
+    """A layer of a step over pages: passes new keys and values to attention, which writes them. The mask names the
+    pages."""
 
     is_sliding = False
 
@@ -219,7 +223,7 @@ class PassingLayer(CacheLayerMixin):
         super().__init__()
         self.is_initialized = True
         self._length = torch.zeros(1, dtype=torch.int64, device=device)
-        """A tensor, as of static caches: masks are made of what is on the device."""
+        """A tensor, as in static caches: masks are made on the device."""
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         pass
@@ -238,4 +242,4 @@ class PassingLayer(CacheLayerMixin):
     def get_max_length(self) -> int:
         return -1
 
-    get_max_cache_shape = get_max_length  # its name before Transformers 5.16
+    get_max_cache_shape = get_max_length  # Its name before Transformers 5.16.

@@ -31,22 +31,22 @@ from .scheduler import Scheduler
 
 
 class Engine(Uncopied):
-    """Serves requests by a model of Transformers over pages. A step is one CUDA graph, replayed for whatever requests there are:
-    one graph for decoding, and one for steps in which chunks of prompts are read beside it. While the GPU runs a step, the host
-    reads what the one before it chose and prepares the next. On the CPU the same steps run one by one.
+    """Serves requests by a model of Transformers over pages. A step is one CUDA graph, replayed for any requests: one
+    graph for decoding, and one for steps that also read chunks of prompts. While the GPU runs a step, the host reads
+    the tokens of the step before and prepares the next one. On the CPU the same steps run one by one.
 
     model      as of Decoder, with attn_implementation="attn", on one device
-    cache      an attn.transformers.PagedCache: its pool is what all requests share
-    sequences  that have rows in a step, at most; further requests wait
+    cache      an attn.transformers.PagedCache: all requests share its pool
+    sequences  with rows in a step, at most; further requests wait
     tokens     of a sequence, at most: its prompt and its answer
-    rows       of a step, at most, and so tokens of prompts beside those that decode
+    rows       of a step, at most: tokens of prompts and rows that decode
     compile    as of Decoder
     do_sample, temperature, top_k, top_p  how tokens are chosen, as of Decoder.generate
 
-    A request's pages are given back when it ends. Where pages run out, the youngest request gives back its own and is read again
-    later (`sent_back` counts them). Without sampling tokens are those of `model.generate` but for rounding, which depends on what
-    is read together. Weights may change where they lie, layers must stay what they are. Errors: PlanError for models that recorded
-    steps could not serve.
+    A request's pages are freed when it ends. If pages run out, the youngest request frees its own and is read again
+    later (`sent_back` counts them). Without sampling tokens are those of `model.generate` but for rounding, which
+    depends on the batch of a step. Weights may change in place; layers must stay the same. Raises PlanError for models
+    that recorded steps cannot serve.
     """
 
     _instead = "it holds recorded steps and a pool of pages; make another with a cache of its own"
@@ -105,13 +105,13 @@ class Engine(Uncopied):
         eos_token_id: int | Iterable[int] | None = None,
         request_id: str | None = None,
     ) -> str:
-        """A prompt to answer, from the next step on: a list of tokens, or a tensor. Gives its name.
+        """Add a prompt to answer, from the next step on: a list of tokens, or a tensor. Returns the request's name.
 
-        max_new_tokens  at most; fewer where a token ends the answer
-        eos_token_id    tokens that do, () for none; by default the generation configuration's
+        max_new_tokens  at most; fewer if a token ends the answer
+        eos_token_id    tokens that end an answer, () for none; by default the generation configuration's
 
-        Errors: PlanError for more tokens than a sequence may have, OutOfPages for more than the pool has room for, each with the
-        most that fit; TensorError for what are no tokens."""
+        Raises PlanError for more tokens than a sequence may have, and OutOfPages for more than the pool can hold, each
+        with the most that fit; TensorError for invalid tokens."""
         config = self.model.config.get_text_config(decoder=True)
         tokens = prompt_ids(input_ids, config.vocab_size)
         pool = self.cache._sizes["pages"], self.cache._store.page_size
@@ -131,7 +131,7 @@ class Engine(Uncopied):
         return request_id
 
     def abort_request(self, request_id: str) -> None:
-        """Ends it where it is, and gives its pages back; nothing more is said of it."""
+        """End a request at once, and free its pages; it has no further output."""
         request = self._unfinished.pop(request_id, None)
         if request is None:
             raise expected(PlanError, "request_id", "one of an unfinished request", request_id)
@@ -139,28 +139,28 @@ class Engine(Uncopied):
         self._scheduler.leave(request)
 
     def has_unfinished_requests(self) -> bool:
-        """Whether a step would have anything to do or to say."""
+        """Whether a step has anything to do or to report."""
         return bool(self._unfinished)
 
     @property
     def sent_back(self) -> int:
-        """Requests that have given their pages back before they ended, so far."""
+        """The number of times that a request has freed its pages before it ended."""
         return self._scheduler.sent_back
 
     # --- Steps -----------------------------------------------------------------------------------------------
 
     @torch.no_grad()
     def step(self) -> list[RequestOutput]:
-        """Launches a step, then waits for the one before it: a RequestOutput for each request that has a new token. Where a step
-        fails, its requests are read again by the next one."""
+        """Launch a step, then wait for the one before it. Returns a RequestOutput for each request that has a new
+        token. If a step fails, the next one reads its requests again."""
         with self._on_device(), self._all_or_nothing():
             before = self._under_way
             self._under_way = self._launch()
             return self._read(before)
 
     def generate(self, prompts: Sequence, **options: Any) -> list[RequestOutput]:
-        """Adds all prompts, as `add_request` does, and steps until they have ended: what became of them, in their order. Requests
-        that were there before go on meanwhile, and nothing is said of them."""
+        """Add all prompts, as `add_request` does, and step until they have ended. Returns their outputs, in order.
+        Earlier requests continue meanwhile, but their outputs are dropped."""
         found: dict[str, RequestOutput] = {}
         names: list[str] = []
         try:
@@ -185,7 +185,7 @@ class Engine(Uncopied):
         return self._scheduler.launched(shares), self._answers.send(chosen)
 
     def _read(self, under_way: tuple[list[Request], Callable[[], list[int]]] | None) -> list[RequestOutput]:
-        """What a step chose. Of requests that had ended before it nothing is wanted."""
+        """Read the tokens that a step chose. Tokens of requests that had ended before it are dropped."""
         if under_way is None:
             return []
         requests, wait = under_way
@@ -207,19 +207,19 @@ class Engine(Uncopied):
 
     @contextlib.contextmanager
     def _all_or_nothing(self):
-        """What fails half way leaves nothing in the cache. Tokens that were not read are chosen anew."""
+        """Empty the cache if a step fails half way. Tokens that were not read are chosen again."""
         try:
             yield
         except BaseException:
             self._under_way = None
             if self.device.type == "cuda":
                 with contextlib.suppress(RuntimeError):
-                    torch.cuda.synchronize()  # tables and answers on their way
+                    torch.cuda.synchronize()  # Tables and answers may still be copied.
             for request in reversed(self._scheduler.running.copy()):
                 self._scheduler.send_back(request)
             for request in self._unfinished.values():
                 request.pending = 0
-                if request not in self._scheduler.waiting:  # its last token was on its way
+                if request not in self._scheduler.waiting:  # Its last token was not read yet.
                     request.read = 0
                     self._scheduler.waiting.appendleft(request)
             raise

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A model's forward pass in steps that are recorded: compiled, and under masks that are planned on the device."""
+"""A model's forward pass in recorded steps: compiled, and with masks that are planned on the device."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _numbers = itertools.count(1)
 
 
 def compiled_forward(model: nn.Module, options: dict | None) -> Callable:
-    """The model, under these options of torch.compile; None compiles nothing.
+    """Return the model, compiled with these options of torch.compile; None compiles nothing.
 
-    It is called in code of its own: torch.compile counts what it compiled by the code that was compiled, and from the eighth
-    time on runs it as it is without an error. All decoders of a process would share that number."""
+    Each call compiles code of its own. torch.compile counts compilations by code object, and from the eighth on runs
+    the code uncompiled, without an error; all decoders of a process would share that count."""
     if options is None:
         return model
 
@@ -39,8 +39,8 @@ def compiled_forward(model: nn.Module, options: dict | None) -> Callable:
 def step_masks(
     model: nn.Module, like: Tensor, mask: Tensor, cache: Cache, position: Tensor
 ) -> Tensor | dict[str, Tensor]:
-    """What layers are told they see in a step of one row for each of `like [sequences, 1, 0]`. PlanError where attn would have to
-    plan it on the host."""
+    """Return the masks of a step of one row for each of `like [sequences, 1, 0]`. PlanError if attn would have to plan
+    it on the host."""
     make_masks = getattr(model, "create_masks_for_generate", create_masks_for_generate)
     masks = make_masks(
         config=model.config,

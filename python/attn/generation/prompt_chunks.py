@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Prompts whose sequences hold different numbers of tokens already: what is new of each is read from the same column on."""
+"""Reads prompts whose sequences already have different numbers of tokens in the cache: new tokens of all begin at one
+column."""
 
 from __future__ import annotations
 
@@ -15,12 +16,12 @@ from ..adapters.transformers_config import cache_argument
 
 @dataclass(frozen=True)
 class Chunk:
-    """The new tokens of each sequence, with padding behind them."""
+    """The new tokens of each sequence, with padding after them."""
 
     ids: Tensor
     """i64[sequences, columns]"""
     mask: Tensor
-    """bool[sequences, held + columns]; behind the padding in front of what a sequence holds."""
+    """bool[sequences, held + columns]; padding precedes the tokens that a sequence has in the cache."""
     places: Tensor
     """i64[sequences, columns], positions of tokens."""
     last: Tensor
@@ -28,7 +29,8 @@ class Chunk:
 
 
 def chunk_behind(ids: Tensor, mask: Tensor, held: Sequence[int]) -> Chunk:
-    """Of prompts `[sequences, columns]` with padding in front, and what is held of each. Waits for the device."""
+    """Return the chunk of prompts `[sequences, columns]` with padding before them, and `held` tokens of each in the
+    cache. Waits for the device."""
     before = torch.tensor(held, device=ids.device)[:, None]
     count = mask.sum(1, keepdim=True) - before
     column = torch.arange(int(count.max()), device=ids.device)
@@ -42,9 +44,9 @@ def chunk_behind(ids: Tensor, mask: Tensor, held: Sequence[int]) -> Chunk:
 def read_behind(
     model: nn.Module, cache: PagedCache, ids: Tensor, mask: Tensor, held: Sequence[int]
 ) -> Tensor:
-    """Logits behind each prompt, of which a cache holds the first `held` tokens: `[sequences, vocabulary]`."""
+    """Return the logits after each prompt, of which a cache holds the first `held` tokens: `[sequences, vocabulary]`."""
     chunk = chunk_behind(ids, mask, held)
-    kept, row = chunk.last.unique(return_inverse=True)  # columns of which there are logits, for all sequences
+    kept, row = chunk.last.unique(return_inverse=True)  # Columns that have logits, for all sequences.
     out = model(
         input_ids=chunk.ids,
         attention_mask=chunk.mask,

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A step of generation that is recorded once: what it reads and writes, which token it chooses, and how it runs.
+"""A step of generation that is recorded once: the tensors that it reads and writes, its choice of tokens, and how it
+runs.
 
-On a GPU it is a CUDA graph from its third run on. The first two are steps as well, run as they are: whatever is made
-once (compiled code, plans' memory, workspaces of libraries) is made in them, and nothing has to be undone.
+On a GPU it is a CUDA graph from its third run on. The first two runs are steps as well, without a graph: they make
+everything that is made once (compiled code, plans' memory, workspaces of libraries), and nothing has to be undone.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ from ..cache.capture import record_graph, run_aside
 from ..errors import PlanError, expected
 
 _RUNS_AS_IT_IS = 2
-_LOOK_EVERY = 4  # steps; a look costs the GPU a copy of a byte
-_LOOKS_AHEAD = 2  # the host is at most so many looks ahead of the GPU, which thus always has steps to do
+_LOOK_EVERY = 4  # Steps between two copies of the flag; each costs the GPU a copy of a byte.
+_LOOKS_AHEAD = 2  # The host is at most so many copies ahead of the GPU, which thus always has steps to run.
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What decides the next token of each sequence."""
+    """How the next token of each sequence is chosen."""
 
     sample: bool = False
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
     ends: tuple[int, ...] = ()
-    """Tokens behind which a sequence has ended."""
+    """Tokens that end a sequence."""
     pad: int = 0
-    """What it gets from there on."""
+    """The token after the end."""
 
     def __post_init__(self):
         if not self.temperature > 0:
@@ -46,7 +47,7 @@ class Choice:
             raise expected(PlanError, "top_p", "more than 0, at most 1", self.top_p, nearest=1.0)
 
     def choose(self, logits: Tensor) -> Tensor:
-        """`[sequences, vocabulary]` -> i64[sequences]. Waits for nothing."""
+        """Choose tokens: `[sequences, vocabulary]` -> i64[sequences]. Waits for nothing."""
         if not self.sample:
             return logits.argmax(1)
         scores = logits.float() / self.temperature
@@ -56,15 +57,16 @@ class Choice:
         if self.top_p < 1:
             ordered, places = scores.sort(dim=1, descending=True)
             weights = ordered.softmax(1)
-            before = weights.cumsum(1) - weights  # so the likeliest one stays, whatever top_p is
+            before = weights.cumsum(1) - weights  # So the likeliest token stays, whatever top_p is.
             ordered = ordered.masked_fill(before >= self.top_p, -torch.inf)
             scores = torch.empty_like(scores).scatter_(1, places, ordered)
-        # The first of exponential clocks that run as fast as tokens are likely; multinomial would ask the host.
+        # The first of exponential clocks that run as fast as tokens are likely; multinomial would make the
+        # GPU wait for the host.
         weights = scores.softmax(1)
         return (weights / torch.empty_like(weights).exponential_()).argmax(1)
 
     def ended(self, tokens: Tensor) -> Tensor:
-        """Whether each of i64[sequences] ends its sequence."""
+        """Return whether each of i64[sequences] ends its sequence."""
         found = torch.zeros_like(tokens, dtype=torch.bool)
         for end in self.ends:
             found = found | (tokens == end)
@@ -79,22 +81,22 @@ class StepState:
         self.token = torch.zeros(sequences, 1, **like)
         """The last token of each sequence, whose keys are not written yet."""
         self.position = torch.zeros(sequences, 1, **like)
-        """Its position; padding is not counted."""
+        """Its position, without padding."""
         self.out = torch.zeros(sequences, tokens + 1, **like)
-        """What was chosen so far."""
+        """The tokens chosen so far."""
         self.column = torch.zeros(1, **like)
-        """Of `out`, that comes next."""
+        """The next column of `out`."""
         self.counts = torch.zeros(sequences, **like)
         """Tokens of each sequence up to its end."""
         self.ended = torch.zeros(sequences, dtype=torch.bool, device=device)
         self.all_ended = torch.zeros(1, dtype=torch.bool, device=device)
         self.mask = torch.ones(sequences, tokens, dtype=torch.bool, device=device)
-        """Which columns are not padding; those of tokens to come are not."""
+        """True for columns that are not padding, including columns of later tokens."""
         self.first = torch.zeros(sequences, 1, dtype=torch.int32, device=device)
-        """The first of those."""
+        """The first column that is not padding."""
 
     def begin(self, mask: Tensor) -> None:
-        """A prompt whose padding is hidden, `bool[sequences, columns]`, was read."""
+        """Begin after a prompt was read, with its padding mask, `bool[sequences, columns]`."""
         self.mask.fill_(True)
         self.mask[:, : mask.shape[1]] = mask
         shown = mask.sum(1, keepdim=True)
@@ -104,7 +106,7 @@ class StepState:
             tensor.zero_()
 
     def accept(self, choice: Choice, logits: Tensor) -> None:
-        """The next token of each sequence, by `[sequences, vocabulary]`: what has ended gets padding."""
+        """Choose the next token of each sequence by `[sequences, vocabulary]`. A sequence that has ended gets padding."""
         chosen = choice.choose(logits).masked_fill(self.ended, choice.pad)
         self.out.index_copy_(1, self.column, chosen[:, None])
         self.token.copy_(chosen[:, None])
@@ -117,8 +119,8 @@ class StepState:
 
 
 class RecordedStep:
-    """A function that launches the same work over the same tensors whenever it is called. It is not kept: a graph in a cycle
-    would be destroyed by the garbage collector, whoever captures another one at that moment."""
+    """A function that launches the same work over the same tensors in every call. The function is not kept: the garbage
+    collector would destroy a graph in a cycle, even while another graph is captured."""
 
     def __init__(self, device: torch.device):
         self._on_gpu = device.type == "cuda"
@@ -126,7 +128,7 @@ class RecordedStep:
         self._runs = 0
 
     def run(self, function: Callable[[], object]) -> None:
-        """The same function each time. On a GPU it waits for nothing once it is recorded."""
+        """Run the function, the same one each time. On a GPU it waits for nothing once it is recorded."""
         if self._graph is None and self._on_gpu and self._runs >= _RUNS_AS_IT_IS:
             self._graph, _ = record_graph(torch, function)
         if self._graph is not None:
@@ -143,7 +145,7 @@ class RecordedStep:
 
 
 class Lookout:
-    """Tells the host that a flag of the device was set, some steps later: the device never waits for it to look."""
+    """Tells the host some steps later that a flag of the device was set; the device never waits for the host."""
 
     def __init__(self, flag: Tensor):
         self._flag = flag
@@ -155,13 +157,13 @@ class Lookout:
         self._steps = 0
 
     def begin(self) -> None:
-        """Forgets what was sent before."""
+        """Forget earlier copies of the flag."""
         self._free.extend(self._sent)
         self._sent.clear()
         self._steps = 0
 
     def seen(self) -> bool:
-        """To be asked before each step: whether the flag was set a while ago. On the CPU, whether it is set."""
+        """Return whether the flag was set some steps ago; call it before each step. On the CPU, whether it is set."""
         if not self._on_gpu:
             return bool(self._flag)
         self._steps += 1
@@ -170,7 +172,7 @@ class Lookout:
         found = False
         if len(self._sent) == _LOOKS_AHEAD:
             host, event = self._sent.popleft()
-            event.synchronize()  # the steps behind it are queued, so the device goes on meanwhile
+            event.synchronize()  # The steps after it are queued, so the device continues meanwhile.
             found = bool(host)
             self._free.append((host, event))
         host, event = self._free.pop()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Requests that an engine serves, and what it says of them."""
+"""Requests that an engine serves, and their outputs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ..errors import OutOfPages, PlanError, TensorError, expected
 
 @dataclass(frozen=True)
 class RequestOutput:
-    """Of a request, after a step that gave it a token, or that ended it."""
+    """The output of a request, after a step that gave it a token, or that ended it."""
 
     request_id: str
     prompt_token_ids: list[int]
     token_ids: list[int]
-    """What was generated so far, the token that ended it included."""
+    """The tokens generated so far, including the one that ended it."""
     finish_reason: str | None = None
-    """"stop" behind one of its eos_token_id, "length" behind max_new_tokens; None where more is to come."""
+    """"stop" after one of its eos_token_id, "length" after max_new_tokens; None if more tokens follow."""
 
     @property
     def finished(self) -> bool:
@@ -31,23 +31,23 @@ class RequestOutput:
 
 @dataclass(eq=False)
 class Request:
-    """As the scheduler sees it. A token that the device has chosen is `pending` until the host has read it: it is the input of
-    the next step already."""
+    """A request in the scheduler. A token that the device has chosen is `pending` until the host has read it; it
+    already is the input of the next step."""
 
     request_id: str
     tokens: list[int]
-    """The prompt, and what is known of the answer."""
+    """The prompt, and the known tokens of the answer."""
     prompt: int
-    """How many of them are the prompt."""
+    """The number of prompt tokens."""
     most: int
-    """New tokens, at most."""
+    """The most new tokens."""
     ends: frozenset[int]
     node: int | None = None
-    """Of the cache; None while it waits."""
+    """Its node in the cache; None while it waits."""
     slot: int = -1
-    """Where the device keeps its last token."""
+    """The slot of its last token on the device."""
     read: int = 0
-    """Tokens that the cache holds, those of steps under way counted."""
+    """Tokens in the cache, including those of steps in progress."""
     pending: int = 0
     finish_reason: str | None = None
 
@@ -57,7 +57,7 @@ class Request:
 
     @property
     def chosen(self) -> int:
-        """New tokens, those under way counted."""
+        """The number of new tokens, including those in progress."""
         return self.length - self.prompt
 
     def output(self) -> RequestOutput:
@@ -66,7 +66,7 @@ class Request:
 
 
 def prompt_ids(given: object, vocabulary: int) -> list[int]:
-    """Token ids of a prompt: a list, or an integer tensor of one dimension, or two of which the first is 1."""
+    """Return the token ids of a prompt: a list, or an integer tensor [tokens] or [1, tokens]. TensorError."""
     if isinstance(given, (Tensor, numpy.ndarray)):
         if isinstance(given, Tensor) and given.dtype not in (torch.int64, torch.int32):
             raise expected(TensorError, "input_ids", "integers", given.dtype)
@@ -91,8 +91,8 @@ def prompt_ids(given: object, vocabulary: int) -> list[int]:
 
 
 def check_fits(prompt: int, new: object, tokens: int, pages: int, page_size: int) -> None:
-    """PlanError where a request, alone, exceeds what a sequence may have; OutOfPages where it exceeds the pool. The last token's
-    keys are not written."""
+    """Raise a PlanError if a request, alone, exceeds the limit of a sequence; OutOfPages if it exceeds the pool. The
+    last token's keys are not written."""
     held = min(tokens, pages * page_size)
     if prompt > tokens:
         raise expected(PlanError, "input_ids", f"at most {tokens} tokens, as the engine was made for", prompt)
@@ -109,7 +109,7 @@ def check_fits(prompt: int, new: object, tokens: int, pages: int, page_size: int
 
 
 def check_engine(rows: int, sequences: int) -> None:
-    """PlanError where steps could not go on."""
+    """Raise a PlanError if steps could not progress."""
     if rows < sequences:
         raise expected(
             PlanError, "rows", f"{sequences} or more, a row for each sequence", rows, nearest=sequences

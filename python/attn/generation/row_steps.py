@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Steps of rows of any sequences, recorded once for up to so many rows: what the host writes before each and reads behind it.
+"""Steps of rows of any sequences, recorded once for up to so many rows, and the host's tables and copies for them.
 
-The last token of each sequence stays on the device, in a slot that the next step reads its input from: so a step may be launched
-before the host knows what the one before it chose. All that the host says is one table, and a copy of it."""
+The last token of each sequence stays on the device, in a slot that the next step reads its input from. So a step may be
+launched before the host knows the tokens of the step before. The host writes one table for each step, and copies it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from .forward_pass import compiled_forward, step_masks
 from .recorded_steps import Choice, RecordedStep
 from .scheduler import Share
 
-_UNDER_WAY = 2  # steps whose results the host has not read, at most
+_UNDER_WAY = 2  # Steps whose results the host has not read, at most.
 
 
 class Answers:
-    """What steps chose, for the host: of each a copy in pinned memory, behind which it does not wait for the device."""
+    """Copies of the tokens that steps choose, in pinned memory; the host waits for a copy only when it reads it."""
 
     def __init__(self, sequences: int, device: torch.device):
         self._on_gpu = device.type == "cuda"
@@ -41,7 +41,7 @@ class Answers:
         self._sent = 0
 
     def send(self, chosen: Tensor) -> Callable[[], list[int]]:
-        """Gives a function that waits for them."""
+        """Copy tokens to the host; returns a function that waits for them."""
         host, event = self._memory[self._sent % _UNDER_WAY]
         self._sent += 1
         host.copy_(chosen, non_blocking=True)
@@ -70,7 +70,7 @@ class RowSteps:
         rows: int,
         options: dict | None,
     ):
-        """`last i64[sequences + 1]`: the slots; into the last of them goes what nobody asked for."""
+        """Prepare the steps. `last i64[sequences + 1]`: the slots of last tokens; the last slot takes unused results."""
         device, self.rows = last.device, rows
         self._model, self._last, self._sequences = model, last, sequences
         self._plans = PagePlans(cache, asked, sequences, tokens, rows)
@@ -90,8 +90,8 @@ class RowSteps:
         self._runs = 0
 
     def run(self, step: Sequence[Share], choice: Choice) -> Tensor:
-        """Launches it, and waits for nothing; gives what it chooses for those that choose, in their order. No more steps may be
-        under way whose results were not waited for."""
+        """Launch a step, and wait for nothing. Returns the tokens that it chooses for the shares that choose, in order.
+        At most _UNDER_WAY steps may have results that were not waited for."""
         self._plans.tell([share.request.node for share in step], [share.rows for share in step])
         try:
             self._tell(step)
@@ -106,7 +106,7 @@ class RowSteps:
             first = request.read
             ids += request.tokens[first : first + rows]
             if first + rows > len(request.tokens):
-                ids.append(-1 - request.slot)  # chosen, and not known yet
+                ids.append(-1 - request.slot)  # The token was chosen, and the host does not know it yet.
             positions += range(first, first + rows)
             if chooses:
                 kept.append(len(ids) - 1)
@@ -123,7 +123,7 @@ class RowSteps:
         self._table.copy_(host, non_blocking=True)
 
     def _next(self, choice: Choice) -> None:
-        """A step: the same launches whatever the tensors hold."""
+        """Run a step: the same launches whatever the tensors hold."""
         given, places, kept, slots = self._table.split([self.rows, self.rows, *[self._sequences] * 2])
         self._plans.launch()
         ids = torch.where(given < 0, self._last[(-1 - given).clamp(min=0)], given)
@@ -144,8 +144,8 @@ class RowSteps:
 
 
 def learn_layers(model: nn.Module, cache: PagedCache) -> frozenset[Asked]:
-    """What layers ask of their attention, found by two tokens that go through them into a cache of their own; the pool is made as
-    those were."""
+    """Return the parameters of the layers' attention, found by sending two tokens through them into a cache of their
+    own. The pool gets the dtype and sizes of those."""
     kind: dict[str, Any] = {"dtype": cache._dtype, "device": cache._device}
     sizes = {name: size for name, size in cache._sizes.items() if name != "layers"}
     probe = PagedCache(model.config, **(sizes | {"pages": 2}), **kind)

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Which requests have rows in the next step.
+"""Chooses the requests that have rows in the next step.
 
-Prompts, decoding and requests that were sent back are one thing: tokens that the cache does not hold yet. Those that decode
-come first, a row each; what is left of a step's rows goes to prompts, the oldest first, in chunks. A request is taken in where
-there are pages for all of its tokens and for those that others have still to read; what is generated takes pages as it comes,
-and where they run out, the youngest request gives its own back and is read again later. So the oldest always goes on.
+Prompts, decoding and requests that were sent back are alike: tokens that the cache does not hold yet. Requests that
+decode come first, with a row each; the other rows of a step go to prompts, the oldest first, in chunks. A request is
+admitted when there are pages for all of its tokens and for those that others have still to read. Generated tokens take
+pages as they come. If pages run out, the youngest request frees its own and is read again later, so the oldest always
+progresses.
 
-The host decides a step before it has read what the one before it chose: it counts that token, whatever it is. Where it turns out
-that it ended a request, the row that was in vain is forgotten.
+The host decides a step before it has read the tokens of the step before, which it counts. If such a token ended a
+request, the result of its unneeded row is dropped.
 """
 
 from __future__ import annotations
@@ -23,29 +24,29 @@ from .requests import Request, pages_of
 
 @dataclass(frozen=True)
 class Share:
-    """Of a request in a step."""
+    """The share of a request in a step."""
 
     request: Request
     rows: int
     chooses: bool
-    """Whether nothing of it is left to read, so that its next token is chosen."""
+    """Whether the step reads the rest of it, so that its next token is chosen."""
 
 
 class Scheduler:
-    """Over an attn.PagedCache, in which others may have sequences, too."""
+    """Schedules requests over an attn.PagedCache, which may hold other sequences, too."""
 
     def __init__(self, pages: Any, sequences: int, rows: int):
         self.pages, self.rows = pages, rows
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
-        """In the order in which they came."""
+        """In the order of admission."""
         self.sent_back = 0
-        """Requests that gave their pages back before they had ended, so far."""
+        """The number of times that a request has freed its pages before it ended."""
         self._slots = list(range(sequences))
 
     def schedule(self) -> list[Share]:
-        """The next step, for whose rows there are pages; empty where nothing can be done before results come. OutOfPages where
-        what others have leaves no room for a single request."""
+        """Return the next step, for whose rows there are pages; [] if nothing can be done before results come.
+        OutOfPages if other sequences leave no pages for a single request."""
         self._admit()
         while True:
             step = self._shares()
@@ -65,7 +66,7 @@ class Scheduler:
         reserved = sum(self._missing(request, request.length - request.read) for request in self.running)
         while self.waiting and self._slots and not self.waiting[0].pending:
             request = self.waiting[0]
-            # One more: what it generates first may begin a page.
+            # One more: the first generated token may begin a page.
             reserved += pages_of(request.length + 1, self.pages.page_size)
             if self.running and reserved > self.pages.free_pages():
                 return
@@ -92,8 +93,8 @@ class Scheduler:
         return pages_of(request.read + rows, page) - pages_of(request.read, page)
 
     def launched(self, step: Iterable[Share]) -> list[Request]:
-        """The step will run. Those that get their last token in it give back their pages: whoever takes them writes them in a later
-        step. Gives the requests whose tokens it chooses, in the order of its shares."""
+        """Record that the step will run. Requests that get their last token in it free their pages: their next owner
+        writes them in a later step. Returns the requests whose tokens it chooses, in the order of its shares."""
         chosen = []
         for share in step:
             request = share.request
@@ -106,13 +107,14 @@ class Scheduler:
         return chosen
 
     def send_back(self, request: Request) -> None:
-        """Before all that wait; what is known of its answer is read again as a part of its prompt."""
+        """Return a request to the front of the queue; the known tokens of its answer are read again as a part of its
+        prompt."""
         self.leave(request)
         request.read = 0
         self.waiting.appendleft(request)
 
     def leave(self, request: Request) -> None:
-        """Gives back what it has."""
+        """Free the request's pages and slot."""
         if request.node is not None:
             self.running.remove(request)
             self.pages.prune(request.node)

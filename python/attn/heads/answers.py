@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a model whose heads stream still finds."""
+"""Measures what a model with streaming heads still retrieves."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .two_outputs import attend_both, mix
 
 
 def recall(model: nn.Module, texts: Texts, choice: HeadChoice | None = None) -> float:
-    """The share of the answers' tokens that the model predicts, each behind the right ones; heads that the choice lets
-    stream see the first and last tokens only. In PyTorch, for models of any dtype. Errors: SpecError."""
+    """Return the share of the answers' tokens that the model predicts, each after the correct earlier ones. Streaming
+    heads of the choice see only the first and last tokens. Runs in PyTorch, for models of any dtype. Raises SpecError."""
     decoder = Decoder(model)
     if choice is not None and choice.classes.shape != (len(decoder.layers), decoder.kv_heads):
         legal = f"{len(decoder.layers)} layers of {decoder.kv_heads} KV heads, as the model has"

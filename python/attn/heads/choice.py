@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Which heads retrieve, and what that saves."""
+"""A choice of the heads that retrieve, and its savings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RETRIEVAL, STREAMING = 0, 1
 
 
 def tokens_of(name: str, size: object, least: int = 0) -> int:
-    """`size` itself, where it is a number of tokens (or bytes) from `least` on. SpecError else."""
+    """Return `size` if it is a number of tokens (or bytes) from `least` on. SpecError otherwise."""
     if isinstance(size, bool) or not isinstance(size, (int, numpy.integer)) or not least <= size < 2**31:
         unit = "bytes" if name.endswith("bytes") else "tokens"
         raise expected(SpecError, name, f"a number of {unit} from {least} on", size)
@@ -26,7 +26,7 @@ def tokens_of(name: str, size: object, least: int = 0) -> int:
 
 
 class HeadChoice:
-    """Made by `Gates.select`, or of classes that were found otherwise.
+    """A class for each head; `Gates.select` returns it, or make it from classes that were found otherwise.
 
     classes  int32 [layers, kv_heads], the tensor `classes` of each layer: 0 (retrieval) or 1 (streaming)
     sink     first tokens that a streaming head sees
@@ -46,12 +46,12 @@ class HeadChoice:
 
     @property
     def layers(self) -> int:
-        """Of the model."""
+        """The number of layers of the model."""
         return self.classes.shape[0]
 
     @property
     def kv_heads(self) -> int:
-        """Of a layer."""
+        """The number of KV heads of a layer."""
         return self.classes.shape[1]
 
     @property
@@ -62,9 +62,9 @@ class HeadChoice:
     def report(
         self, *, q_heads: int, head_dim: int, tokens: int, batch: int = 1, dtype: str = "bfloat16"
     ) -> ChoiceReport:
-        """What the choice saves at a step of decoding with `batch` sequences of `tokens` tokens: bytes of keys and
-        values that are kept, and the time of attention in all layers that the planner's cost model predicts for an H200.
-        Errors: SpecError."""
+        """Return the savings of the choice at a step of decoding with `batch` sequences of `tokens` tokens: bytes of
+        kept keys and values, and the time of attention in all layers that the planner's cost model predicts for an
+        H200. Raises SpecError."""
         tokens, batch = tokens_of("tokens", tokens, 1), tokens_of("batch", batch, 1)
         shape = {"q_heads": q_heads, "kv_heads": self.kv_heads, "head_dim": head_dim, "dtype": dtype}
         described = {
@@ -93,7 +93,7 @@ class HeadChoice:
 
 
 def _decode_seconds(spec: Spec, retrieving: int, tokens: int, batch: int) -> float:
-    """Predicted for an H200, of a layer: a plan needs shapes and tables, and no memory of keys and values."""
+    """Return a layer's predicted time on an H200: a plan needs shapes and tables, and no memory of keys and values."""
     from ..run.kernels import compile
 
     kernel = compile(spec, device="host")
@@ -113,21 +113,21 @@ def _decode_seconds(spec: Spec, retrieving: int, tokens: int, batch: int) -> flo
 
 @dataclass(frozen=True)
 class ChoiceReport:
-    """Of a step of decoding, in all layers. Made by `HeadChoice.report`; as text it is a table."""
+    """The savings at a step of decoding, in all layers. `HeadChoice.report` returns it; as text it is a table."""
 
     sparsity: float
     tokens: int
-    """Of each sequence."""
+    """Tokens of each sequence."""
     batch: int
-    """Sequences."""
+    """The number of sequences."""
     full_bytes: int
-    """Of keys and values where all heads retrieve."""
+    """Bytes of keys and values if all heads retrieve."""
     kept_bytes: int
-    """Of keys and values that the choice needs."""
+    """Bytes of keys and values that the choice needs."""
     full_seconds: float
-    """Predicted for an H200 where all heads retrieve."""
+    """Predicted time on an H200 if all heads retrieve."""
     seconds: float
-    """Predicted for an H200 with the choice."""
+    """Predicted time on an H200 with the choice."""
 
     def __str__(self) -> str:
         return (

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Gates by distillation: as many heads as possible stream while hidden states stay what they are.
+"""Gates by distillation: as many heads as possible stream while hidden states stay the same.
 
-The teacher is the model as it is. In the student each head gives gate * full + (1 - gate) * streaming, and only gates are
-trained, in float32, on the mean squared difference of the last hidden states plus the mean of the gates.
+The teacher is the unchanged model. In the student each head's output is gate * full + (1 - gate) * streaming, and only
+gates are trained, in float32, on the mean squared difference of the last hidden states plus the mean of the gates.
 
     blend      full output                     gates are clamped to 0 to 1
     release    the teacher's, of each layer    before each step, so that the last one may leave some outside
     paper      the student's own               after each step
 
-The schedule is one for both: a fifth of the steps up from a tenth of the rate, a fifth down to it. (Source: arXiv
-2410.10819, section 2.2; its release for what the paper leaves open. The paper writes sums where the release has means.)
+Both use one schedule: a fifth of the steps up from a tenth of the rate, a fifth down to it. (Source: arXiv 2410.10819,
+section 2.2; its release for details that the paper leaves open. The paper writes sums where the release has means.)
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from .two_outputs import attend_both, attend_streaming, mix
 
 @dataclass(frozen=True)
 class Progress:
-    """Of a step that is done. As text it is a line: `progress=print` shows it."""
+    """A finished step. Its text is a line: `progress=print` shows it."""
 
     step: int
-    """Steps that are done, or texts looked at."""
+    """The number of finished steps, or of texts read."""
     steps: int
-    """Of all."""
+    """The number of all steps."""
     loss: float
-    """What is minimised; of methods without training the distance alone."""
+    """The loss that is minimised; for methods without training the distance alone."""
     distance: float
     """Mean squared difference of hidden states."""
     sparsity: float
-    """Share of the gates below 0.5."""
+    """The share of gates below 0.5."""
     seconds_left: float
-    """As the steps since the start, or since resuming, took."""
+    """Estimated from the steps since the start, or since resuming."""
 
     def __str__(self) -> str:
         minutes, seconds = divmod(round(self.seconds_left), 60)
@@ -63,7 +63,7 @@ class Progress:
 
 
 def now_and_then(every: float = 10.0) -> Callable[[Progress], object]:
-    """Says on standard error how far it is, `every` so many seconds."""
+    """Return a function that prints progress to standard error, every so many seconds."""
     said = time.monotonic()
 
     def say(progress: Progress) -> None:
@@ -77,7 +77,7 @@ def now_and_then(every: float = 10.0) -> Callable[[Progress], object]:
 
 @dataclass(frozen=True)
 class Settings:
-    """All that decides which gates come out, beside model and data."""
+    """Everything that decides the gates, beside model and data."""
 
     blend: str
     sink: int
@@ -89,7 +89,7 @@ class Settings:
 
 
 def attend_full(q: Tensor, k: Tensor, v: Tensor, scale: float, window: int) -> Tensor:
-    """The model's own attention."""
+    """Compute the model's own attention."""
     if window and window < q.shape[2]:
         return attend_streaming(q, k, v, scale, 0, window)
     return functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=True)
@@ -106,7 +106,7 @@ def blended(
     window: int,
     full: Tensor | None,
 ) -> Tensor:
-    """A layer of the student: with the teacher's output given, or with its own."""
+    """Compute a layer of the student, with the teacher's output `full`, or with its own."""
     sink, recent = settings.sink, settings.recent
     if full is None:
         full, _, streaming, _ = attend_both(q, k, v, sink=sink, recent=recent, window=window, scale=scale)
@@ -126,7 +126,7 @@ def distill(
     every: int,
     progress: Callable[[Progress], object] | None,
 ) -> Tensor:
-    """float32 [layers, kv_heads]"""
+    """Train the gates; returns float32 [layers, kv_heads]. CheckError, SpecError."""
     run = _Run(decoder, data, settings)
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None and path.exists():
@@ -145,7 +145,7 @@ def distill(
 
 
 class _Run:
-    """Gates on their way. A step depends on them, the optimiser's state and the step's number alone."""
+    """Gates in training. A step depends only on them, the optimiser's state and the step's number."""
 
     def __init__(self, decoder: Decoder, data: Callable, settings: Settings):
         self.decoder, self.data, self.settings = decoder, data, settings
@@ -157,7 +157,7 @@ class _Run:
         self.step = 0
 
     def train(self) -> tuple[float, float]:
-        """A step; gives the distance and the loss. CheckError where the loss is no number."""
+        """Train one step; returns the distance and the loss. CheckError if the loss is not finite."""
         settings, gates = self.settings, self.gates
         if settings.blend == "release":
             gates.data.clamp_(0, 1)
@@ -199,13 +199,13 @@ class _Run:
     # --- Checkpoints -----------------------------------------------------------------------------------------
 
     def _facts(self) -> dict[str, Any]:
-        """What a checkpoint has to agree with. The first step's texts stand for the data."""
+        """Return the facts that a checkpoint must agree with. The first step's texts stand for the data."""
         tokens, _ = texts_of(self.data, 0)
         texts = hashlib.sha256(tokens.cpu().to(torch.int64).numpy().tobytes()).hexdigest()
         return {"gates": list(self.gates.shape), "texts": texts, **vars(self.settings)}
 
     def save(self, path: Path) -> None:
-        """Replaces the file at once: a kill at any time leaves the one before, or this one."""
+        """Replace the file atomically: a kill at any time leaves the old or the new one."""
         state = self.adam.state[self.gates]
         memory = io.BytesIO()
         torch.save(
@@ -220,7 +220,7 @@ class _Run:
         replace_file(path, memory.getvalue())
 
     def load(self, path: Path) -> None:
-        """Goes on from there. SpecError where it is no checkpoint, or one of something else."""
+        """Continue from a checkpoint. SpecError if the file is not a checkpoint, or a checkpoint of another run."""
         try:
             saved = torch.load(path, map_location=self.decoder.device, weights_only=True)
             facts = json.loads(saved["facts"])

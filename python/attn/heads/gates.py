@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""DuoAttention's gates: one per layer and KV head, near 1 where the head retrieves from anywhere, near 0 where it streams.
+"""DuoAttention's gates: one per layer and KV head, near 1 if the head retrieves from anywhere, near 0 if it streams.
 
-The published files are a line per layer and a column per KV head, and beside it a JSON file of how they were found.
+A published file has a line per layer and a column per KV head; a JSON file beside it says how the gates were found.
 (Source: arXiv 2410.10819.)
 """
 
@@ -25,14 +25,14 @@ GATES, CONFIG = "full_attention_heads.tsv", "config.json"
 
 
 class Gates:
-    """`values` f64 [layers, kv_heads], and for which sizes they were found.
+    """`values` f64 [layers, kv_heads], and the sizes that they were found for.
 
-    values    anything that NumPy makes a matrix of numbers of
+    values    anything that NumPy converts to a matrix of numbers
     sink      first tokens that a streaming head sees
     recent    last tokens that it sees
-    settings  what else `config.json` says of how they were found
+    settings  further entries of `config.json` about how the gates were found
 
-    Errors: SpecError, which names layer and head.
+    Raises SpecError, which names layer and head.
     """
 
     def __init__(
@@ -58,22 +58,22 @@ class Gates:
 
     @property
     def layers(self) -> int:
-        """Lines of the file."""
+        """The number of layers: lines of the file."""
         return self.values.shape[0]
 
     @property
     def kv_heads(self) -> int:
-        """Columns of the file."""
+        """The number of KV heads: columns of the file."""
         return self.values.shape[1]
 
     # --- Files -----------------------------------------------------------------------------------------------
 
     @staticmethod
     def load(path: str | os.PathLike) -> Gates:
-        """Of a folder with `full_attention_heads.tsv` and `config.json`, or of a file NAME.tsv, whose sizes are in the
-        JSON file beside it where there is one (`full_attention_heads` in its name is there `config`); else 64 and 256.
-        Numbers are separated by tabs or spaces. Sizes are those to deploy with where the JSON file names any, else those
-        that the gates were found with. Errors: SpecError, which names the line and the head, counted from 0; OSError."""
+        """Load gates from a folder with `full_attention_heads.tsv` and `config.json`, or from a file NAME.tsv. Its
+        sizes are in the JSON file beside it (with `config` for `full_attention_heads` in the name); without one they
+        are 64 and 256. Numbers are separated by tabs or spaces. Sizes to deploy with take precedence over those that
+        the gates were found with. Raises SpecError, which names the line and the head, counted from 0; OSError."""
         path = Path(path)
         if path.is_dir():
             path = path / GATES
@@ -86,8 +86,8 @@ class Gates:
         return Gates(values, sink=sink, recent=recent, settings=settings)
 
     def save(self, folder: str | os.PathLike) -> Path:
-        """Writes both files into a folder, which is made where there is none, as the published ones are. A reader sees
-        the old files or the new. Gives the folder. Errors: OSError."""
+        """Write both files into a folder, in the published format; makes the folder if there is none. A reader sees the
+        old files or the new ones. Returns the folder. Raises OSError."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         text = io.StringIO()
@@ -100,7 +100,8 @@ class Gates:
         replace_file(folder / CONFIG, json.dumps(settings).encode())
         return folder
 
-    # --- Which heads -----------------------------------------------------------------------------------------
+    # --- Choosing heads
+    # ------------------------------------------------------------------------------------------
 
     def select(
         self,
@@ -111,17 +112,18 @@ class Gates:
         tokens: int | None = None,
         token_bytes: int = 512,
     ) -> HeadChoice:
-        """Which heads retrieve; the others stream. Of gates 0 to 1 counts: what training left a little below 0 is 0.
+        """Choose the heads that retrieve; the others stream. Gates are clipped to 0 to 1: training may leave some a
+        little below 0.
 
-        sparsity     share of all heads that stream, 0 to 1: heads retrieve from this quantile of the gates on, with n
-                     gates those of ranks sparsity * (n - 1) and more, as DuoAttention has it. Of equal gates those of
-                     earlier layers, then of lower heads, retrieve; or
-        threshold    from which on a gate makes its head retrieve; or
-        budget       bytes that keys and values of a sequence of `tokens` tokens may take in all layers, where a token
-                     takes a KV head `token_bytes` (128 features of keys and of values in 16 bits: 512): as many heads
-                     retrieve as fit
+        sparsity     the share of all heads that stream, 0 to 1: heads retrieve from this quantile of the gates on, with n
+                     gates those of ranks sparsity * (n - 1) and more, as in DuoAttention. Among equal gates those of earlier
+                     layers, then of lower heads, retrieve; or
+        threshold    the least gate of a head that retrieves; or
+        budget       the most bytes of keys and values of a sequence of `tokens` tokens in all layers. A token takes
+                     `token_bytes` in a KV head (128 features of keys and of values in 16 bits: 512). The most heads retrieve that
+                     fit
 
-        Errors: SpecError.
+        Raises SpecError.
         """
         if sum(given is not None for given in (sparsity, threshold, budget)) != 1:
             raise SpecError("sparsity, threshold, budget: expected one of the three, as in sparsity=0.5")
@@ -138,7 +140,7 @@ class Gates:
         return HeadChoice(classes.reshape(self.values.shape), sink=self.sink, recent=self.recent)
 
     def _retrieving(self, sparsity: object) -> int:
-        """Heads from the quantile on: of ranks, as equal gates are told apart."""
+        """Return the number of heads from the quantile on, counted by rank, which distinguishes equal gates."""
         if not _is_number(sparsity) or not 0 <= sparsity <= 1:
             nearest = min(max(sparsity, 0.0), 1.0) if _is_number(sparsity) else 0.5
             raise expected(
@@ -160,15 +162,16 @@ class Gates:
             raise expected(SpecError, "budget", legal, budget, nearest=least)
         return heads if tokens == kept else min(heads, (budget - least) // ((tokens - kept) * token_bytes))
 
-    # --- To look at ------------------------------------------------------------------------------------------
+    # --- Pictures
+    # ------------------------------------------------------------------------------------------------
 
     def svg(self, choice: HeadChoice | None = None) -> str:
-        """A heat map: layers downwards, KV heads to the right, dark where the gate is 1; heads that a choice lets
-        retrieve are framed."""
+        """Return a heat map as SVG text: layers downwards, KV heads to the right, dark for a gate of 1; retrieval heads
+        of a choice are framed."""
         return heat_map(self.values, None if choice is None else choice.classes == RETRIEVAL)
 
     def draw(self, path: str | os.PathLike, choice: HeadChoice | None = None) -> Path:
-        """Writes the heat map as an SVG file. Errors: SpecError for another name; OSError."""
+        """Write the heat map to an SVG file; returns its path. Raises SpecError for another suffix; OSError."""
         path = Path(path)
         if path.suffix != ".svg":
             nearest = str(path.with_suffix(".svg"))

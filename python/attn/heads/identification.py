@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Which heads of a model retrieve."""
+"""Finds the heads of a model that retrieve."""
 
 from __future__ import annotations
 
@@ -36,26 +36,27 @@ def identify(
     every: int = 50,
     progress: Callable[[Progress], object] | Literal[False] | None = None,
 ) -> Gates:
-    """A gate for each KV head, near 1 where it retrieves.
+    """Find a gate for each KV head, near 1 if it retrieves.
 
     model           a decoder of Transformers with grouped attention (Llama, Mistral, Qwen3, …), of any dtype, on any
-                    device; it stays as it is
-    data            of the number of a step tokens int64 [batch, length] and bool, the same: which of them count. The same
-                    for the same number: `Passkeys`, or a function of yours
-    method          distill: trains gates (DuoAttention). ablation: how far hidden states move where a head alone streams,
-                    as a share of the farthest. attention: the share of its attention that a head would not see if it
-                    streamed. The last two do not train, and rank heads: select by sparsity
-    blend           of distill, what a half-open gate lets through: release (the teacher's full output) or paper (the
+                    device; it is not changed
+    data            a function of a step's number that returns tokens int64 [batch, length] and a bool mask of the tokens that
+                    count, equal ones for an equal number: `Passkeys`, or a function of yours
+    method          distill: trains gates (DuoAttention). ablation: how far hidden states move if only this head streams, as
+                    a share of the farthest. attention: the share of its attention that a head would not see if it streamed.
+                    The last two do not train, and rank heads: select by sparsity
+    blend           for distill, the output that a half-open gate passes: release (the teacher's full output) or paper (the
                     student's own)
     sink, recent    first and last tokens that a streaming head sees
-    steps           of training, 2000 by default; of the other methods batches of texts, 8
-    rate, regularization, initial   of distill: the learning rate, the weight of the mean gate, and where gates start
-    checkpoint      of distill: a file that is replaced at once after `every` steps; where it exists, training goes on from
-                    it, with the same bits as if it had never stopped
-    progress        is called after each step; by default standard error has a line every 10 seconds, and with False none
+    steps           of training, 2000 by default; for the other methods batches of texts, 8
+    rate, regularization, initial   for distill: the learning rate, the weight of the mean gate, and the first value of gates
+    checkpoint      for distill: a file that is replaced atomically after `every` steps; if it exists, training continues
+                    from it, with the same bits as without the interruption
+    progress        is called after each step; by default a line is printed to standard error every 10 seconds, and with
+                    False none
 
-    The same arguments give the same gates, bit by bit, on one machine with one number of threads. Errors: SpecError;
-    CheckError, which names the step, where the loss is no number.
+    Equal arguments give equal gates, bit by bit, on one machine with one number of threads. Raises SpecError;
+    CheckError, which names the step, if the loss is not finite.
     """
     for name, given, legal in (("method", method, METHODS), ("blend", blend, BLENDS)):
         if given not in legal:
@@ -96,7 +97,7 @@ def identify(
 
 
 def tokens_steps(steps: object, default: int) -> int:
-    """`steps`, or the default. SpecError where it is no number of them."""
+    """Return `steps`, or the default. SpecError if it is not a number of steps."""
     if steps is None:
         return default
     if isinstance(steps, bool) or not isinstance(steps, int) or not 1 <= steps < 2**31:

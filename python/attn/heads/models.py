@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Models of Transformers whose attention is looked into, for a while."""
+"""Replaces the attention of Transformers' models for a while, to observe it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..errors import SpecError, expected
 NAME = "attn_heads"
 
 Attend = Callable[[int, Tensor, Tensor, Tensor, float, int], Tensor]
-"""Of the layer's number, q [batch, q_heads, tokens, dim], k and v [batch, kv_heads, tokens, dim], the scale and the window
-(0: none), the output [batch, q_heads, tokens, value_dim]."""
+"""A function of the layer's number, q [batch, q_heads, tokens, dim], k and v [batch, kv_heads, tokens, dim], the scale
+and the window (0: none); it returns the output [batch, q_heads, tokens, value_dim]."""
 
 
 def attention_layers(model: object) -> list[nn.Module]:
-    """The attention of each layer of a decoder, in their order. SpecError where there is none."""
+    """Return the attention of each layer of a decoder, in order. SpecError if there is none."""
     modules = model.modules() if isinstance(model, nn.Module) else ()
     layers = [m for m in modules if hasattr(m, "layer_idx") and hasattr(m, "num_key_value_groups")]
     if not layers:
@@ -30,7 +30,7 @@ def attention_layers(model: object) -> list[nn.Module]:
 
 
 class Decoder:
-    """A model without its head, which gives hidden states with attention of our own."""
+    """A model without its head, which computes hidden states with a given attention."""
 
     def __init__(self, model: nn.Module):
         from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
@@ -53,7 +53,7 @@ class Decoder:
 
     @contextlib.contextmanager
     def at_rest(self) -> Iterator[None]:
-        """Its weights want no gradients, it does not drop anything out, and its attention is ours; then all is as it was."""
+        """Disable gradients of its weights and dropout, and replace its attention; restore all at the end."""
         before, training = self.config._attn_implementation, self.model.training
         wanting = [p for p in self.model.parameters() if p.requires_grad]
         self.model.eval()
@@ -69,11 +69,11 @@ class Decoder:
                 parameter.requires_grad_(True)
 
     def hidden(self, tokens: Tensor, attend: Attend) -> Tensor:
-        """Of int64 [batch, tokens] the last layer's hidden states behind the norm, [batch, tokens, width]."""
+        """Return the last layer's hidden states after the norm, [batch, tokens, width], of int64 [batch, tokens]."""
         return self._through(self.model.base_model, tokens, attend).last_hidden_state
 
     def logits(self, tokens: Tensor, attend: Attend) -> Tensor:
-        """What the whole model says, [batch, tokens, vocabulary]."""
+        """Return the logits of the whole model, [batch, tokens, vocabulary]."""
         return self._through(self.model, tokens, attend).logits
 
     def _through(self, model: nn.Module, tokens: Tensor, attend: Attend):
@@ -89,7 +89,7 @@ class Decoder:
 def _forward(
     module, query, key, value, attention_mask, dropout=0.0, scaling=None, sliding_window=None, **kwargs
 ):
-    """What a layer calls: of a text alone, without padding, all of it at once."""
+    """Compute a layer's attention of one text, without padding, in one pass."""
     for name in ("softcap", "s_aux"):
         if kwargs.get(name) is not None:
             raise SpecError(f"model: {type(module).__name__} has {name}, with which heads are not identified")
@@ -99,7 +99,7 @@ def _forward(
 
 
 def texts_of(data: object, step: int) -> tuple[Tensor, Tensor]:
-    """Tokens and which of them count, as `data` gives them for a step. SpecError for anything else."""
+    """Return the tokens of a step and the mask of those that count, from `data`. SpecError for anything else."""
     if not callable(data):
         raise expected(SpecError, "data", "a function of a step's number, as Passkeys is", data)
     found = data(step)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Texts that can only be continued by who finds passkeys far behind: lists of tokens, of any tokenizer.
+"""Texts that test retrieval: only a model that finds distant passkeys continues them. Lists of tokens, of any
+tokenizer.
 
-A haystack, with passkeys in it at random depths, each behind its opening; at the end the questions, each followed by its
+A haystack contains passkeys at random depths, each after its opening. At the end follow the questions, each with its
 answer. (Source: arXiv 2410.10819, section 2.2.)
 """
 
@@ -18,8 +19,8 @@ from ..errors import SpecError, expected
 
 
 class Texts(NamedTuple):
-    """A batch. `tokens` int64 [batch, length]; `counted` bool, the same: those of questions and answers, whose hidden
-    states are compared; `answers` bool: those of the answers, which the token before each has to predict."""
+    """A batch. `tokens` int64 [batch, length]; `counted` bool, the same shape: tokens of questions and answers, whose
+    hidden states are compared; `answers` bool: tokens of the answers, which the token before each has to predict."""
 
     tokens: Tensor
     counted: Tensor
@@ -27,24 +28,24 @@ class Texts(NamedTuple):
 
 
 class Passkeys:
-    """Called with the number of a step, gives its `Texts`: the same for a seed, on every machine.
+    """Makes the `Texts` of a step, called with its number: equal ones for an equal seed, on every machine.
 
-    alphabet   tokens of which passkeys are drawn
-    haystack   tokens to hide them in, as many as the longest text has or more; or a function of a number of tokens and a
-               torch.Generator that gives so many, int64
-    openings   tokens in front of a passkey, for each of them ("the second passkey is "). As many passkeys as openings
-    questions  tokens in front of an answer; by default the openings again
-    separator  tokens behind a passkey and behind an answer
-    begin      tokens that every text begins with
+    alphabet   tokens from which passkeys are drawn
+    haystack   tokens to hide them in, at least as many as the longest text has; or a function of a number of tokens and a
+               torch.Generator that returns so many, int64
+    openings   tokens before each passkey ("the second passkey is "). There are as many passkeys as openings
+    questions  tokens before each answer; by default the openings again
+    separator  tokens after a passkey and after an answer
+    begin      tokens at the beginning of every text
     lengths    (shortest, longest) text in tokens; drawn for each step, `intervals` different ones
     passkey    tokens of a passkey
     depth      (first, last) of the haystack's tokens, as shares, between which passkeys lie
     batch      texts of a step
     distinct   no token is in the passkeys of a text twice
     shuffle    openings and questions come in a random order
-    seed       of all of this
+    seed       of all draws
 
-    Errors: SpecError.
+    Raises SpecError.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class Passkeys:
             raise expected(SpecError, "alphabet", legal, len(self.alphabet.unique()))
 
     def __call__(self, step: int) -> Texts:
-        """The texts of a step, from 0 on."""
+        """Return the texts of a step, from 0 on."""
         random = torch.Generator().manual_seed(_mixed(self.seed, step))
         low, high = self.lengths
         share = int(torch.randint(self.intervals, (), generator=random)) / max(self.intervals - 1, 1)
@@ -109,7 +110,7 @@ class Passkeys:
         return Texts(*map(torch.stack, zip(*texts, strict=True)))
 
     def _rest(self) -> int:
-        """Tokens of a text but for its haystack."""
+        """Return the number of tokens of a text without its haystack."""
         both = sum(map(len, self.openings)) + sum(map(len, self.questions))
         return len(self.begin) + both + 2 * len(self.openings) * (self.passkey + len(self.separator))
 
@@ -147,7 +148,7 @@ class Passkeys:
 
 
 def _mixed(seed: int, step: int) -> int:
-    """32 bits: PyTorch's generator takes no more of a seed."""
+    """Return 32 bits: PyTorch's generator takes no more of a seed."""
     return int(numpy.random.SeedSequence([seed, step]).generate_state(1)[0])
 
 

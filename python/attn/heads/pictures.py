@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The heat map of gates, as SVG."""
+"""Draws the heat map of gates, as SVG."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _CELL = 14.0
 
 
 def heat_map(values: numpy.ndarray, framed: numpy.ndarray | None) -> str:
-    """Layers downwards, KV heads to the right, and a scale from 0 to 1 below; gates count clipped to it. `framed`, bool as
-    `values`: cells with a frame."""
+    """Draw layers downwards, KV heads to the right, and a scale from 0 to 1 below; gates are clipped to it. `framed`,
+    bool as `values`: cells with a frame."""
     layers, heads = values.shape
     left, top = 44.0, 40.0
     body = [label(8, 20, f"gates of {layers} layers, {heads} KV heads to the right", weight="bold")]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Gates without training: what streaming costs each head alone, and what each looks at."""
+"""Gates without training: the cost of streaming for each head alone, and the attention that it would lose."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .two_outputs import attend_both, mix
 def ablate(
     decoder: Decoder, data: Callable, sink: int, recent: int, steps: int, progress: Callable | None
 ) -> Tensor:
-    """float32 [layers, kv_heads]: how far the hidden states of tokens that count move where one head alone streams, mean
-    square over all texts, as a share of the farthest."""
+    """Return float32 [layers, kv_heads]: how far the hidden states of tokens that count move if only this head streams,
+    mean square over all texts, as a share of the farthest."""
     layers, heads = len(decoder.layers), decoder.kv_heads
     moved = torch.zeros(layers, heads, dtype=torch.float64)
     begun = time.monotonic()
@@ -54,8 +54,8 @@ def ablate(
 def weigh(
     decoder: Decoder, data: Callable, sink: int, recent: int, steps: int, progress: Callable | None
 ) -> Tensor:
-    """float32 [layers, kv_heads]: the share of the attention of tokens that count which a streaming head would not see,
-    mean over all texts, of the query head of the group that looks there most."""
+    """Return float32 [layers, kv_heads]: the share of the attention of tokens that count that a streaming head would
+    not see, mean over all texts, for the query head of the group that loses most."""
     layers, heads = len(decoder.layers), decoder.kv_heads
     shares = torch.zeros(layers, heads, dtype=torch.float64)
     begun = time.monotonic()

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Full and streaming attention of one launch, and their gradients by kernels.
+"""Full and streaming attention in one launch, and their gradients by kernels.
 
-One kernel finishes the softmax's state over what streaming heads see, writes that, and goes on with the same accumulator
-over the rest. The rest is an operand of its own in the same memory: it begins behind the sink, and its positions are
-counted `recent` too high, so that a row sees causally what is `recent` tokens old and older. No token is read for both but
-where a tile of rows begins to see it as the rest before its last row has stopped to see it as recent.
+One kernel computes the softmax's state over the tokens that streaming heads see, writes its result, and continues with
+the same accumulator over the rest. The rest is an operand of its own in the same memory: it begins after the sink, and
+its positions are counted `recent` too high, so that a row sees causally the tokens that are at least `recent` tokens
+old. A token is read for both only in a tile whose first rows see it as recent and whose last rows see it as the rest.
 
-Gradients are those of two attentions, full and streaming, each by its own LSE, added up in float32.
+Gradients are those of two attentions, full and streaming, each with its own LSE, added up in float32.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HALVES = (torch.bfloat16, torch.float16)
 
 @dataclass(frozen=True)
 class Streaming:
-    """What streaming heads see: first tokens, last ones, and the window of all heads (0: none)."""
+    """The tokens that streaming heads see: first tokens, last ones, and the window of all heads (0: none)."""
 
     sink: int
     recent: int
@@ -49,12 +49,12 @@ class Streaming:
         return self.full() & (sink(self.sink) | recent(self.recent) if self.sink else recent(self.recent))
 
     def rest(self, tokens: int) -> int:
-        """Tokens of the operand whose positions are `recent` too high."""
+        """Return the number of tokens of the operand whose positions are `recent` too high."""
         hides = bool(self.window) and self.window <= self.recent
         return 0 if hides else max(tokens - self.sink, 0)
 
     def canonical(self) -> Streaming:
-        """The same form, of sizes 1, 2, 3 where there are any."""
+        """Return the same form, with sizes 1, 2, 3 for those that are not 0."""
         return Streaming(min(self.sink, 1), 2, 3 if self.window else 0)
 
 
@@ -70,7 +70,7 @@ class TwoOutputs:
     scale: float
     sees: Streaming
     rest_window: int
-    """What of the rest is in the window: positions there are `recent` too high."""
+    """The window's size in the rest, where positions are `recent` too high."""
 
     def form(self) -> TwoOutputs:
         return replace(self, sees=self.sees.canonical(), rest_window=4 if self.rest_window else 0)
@@ -102,7 +102,7 @@ func.func @both(%q: !query {{attn.name = "q", attn.dims = ["rows"]}},
 def attend_both_by_kernels(
     q: Tensor, k: Tensor, v: Tensor, scale: float, sees: Streaming
 ) -> tuple[Tensor, ...]:
-    """`attend_both` of checked tensors. TensorError for dtypes and heads that no kernel takes."""
+    """Compute `attend_both` of checked tensors. TensorError for dtypes and heads without a kernel."""
     if q.dtype not in HALVES or k.dtype != q.dtype or v.dtype != q.dtype:
         raise TensorError(
             f"q, k, v: expected bfloat16 or float16, all three, got {q.dtype}, {k.dtype}, {v.dtype}; by='torch' computes "
@@ -117,7 +117,7 @@ def attend_both_by_kernels(
 
 
 class TwoOutputRuns:
-    """Of one shape of tensors: tables, kernels, plans."""
+    """Tables, kernels and plans for tensors of one shape."""
 
     def __init__(self, q: Tensor, k: Tensor, v: Tensor, scale: float, sees: Streaming):
         self.batch, q_heads, self.tokens, dim = q.shape
@@ -135,7 +135,7 @@ class TwoOutputRuns:
         return compile_kernel(self.described, device=self.device)
 
     def backward(self, see: Visibility) -> Any:
-        """The kernel of one attention's gradients; or why there is none."""
+        """Return the kernel of one attention's gradients; or the reason that there is none."""
         d = self.described
         spec = Spec(
             **dict(q_heads=d.q_heads, kv_heads=d.kv_heads, head_dim=d.dim, value_dim=d.value_dim),
@@ -152,7 +152,8 @@ class TwoOutputRuns:
             )
 
     def prepare(self, q: Tensor, k: Tensor, v: Tensor) -> Callable[[], tuple[Tensor, ...]]:
-        """A launch, as often as it is called: out and lse of all tokens, out and lse of the near ones; rows packed."""
+        """Return a function that launches: it returns out and lse of all tokens, out and lse of the near ones; rows
+        packed."""
         kernel, behind = self.kernel(), self.sees.rest(self.tokens)
         near = tuple(_as_stored(x) for x in (k, v))
         rest = tuple(x[:, x.shape[1] - behind :] if behind else x for x in near)
@@ -179,18 +180,18 @@ class TwoOutputRuns:
         return found
 
     def as_given(self, rows: Tensor) -> Tensor:
-        """[batch, heads, tokens, ...] of packed rows."""
+        """Return packed rows as [batch, heads, tokens, ...]."""
         return rows.unflatten(0, (self.batch, self.tokens)).transpose(1, 2)
 
 
 def _rows(x: Tensor) -> Tensor:
-    """[batch, heads, tokens, ...] as packed rows, features behind one another."""
+    """Return [batch, heads, tokens, ...] as packed rows, with contiguous features."""
     rows = x.detach().transpose(1, 2).flatten(0, 1)
     return rows if rows.ndim < 3 or _readable(rows) else rows.contiguous()
 
 
 def _as_stored(x: Tensor) -> Tensor:
-    """[batch, heads, tokens, dim] as a dense store has it; copied only where kernels could not read it."""
+    """Return [batch, heads, tokens, dim] in the layout of a dense store; copied only if kernels could not read it."""
     stored = x.detach().transpose(1, 2)
     return stored if _readable(stored) else stored.contiguous()
 

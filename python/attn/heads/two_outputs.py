@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Causal attention and what streaming heads make of it, in one pass over the scores.
+"""Causal attention and streaming attention in one pass over the scores.
 
-The softmax's state over the first and the last tokens is the streaming result; merged with that over the tokens between
-them it is the full one. So each score is computed once, for two outputs and two LSEs. Kernels do so for half precision
-(two_output_kernels.py); here is what does it in PyTorch, in float32 (float64 of float64), on any device.
+The softmax's state over the first and the last tokens gives the streaming result; merged with the state over the tokens
+between them it gives the full one. So each score is computed once, for two outputs and two LSEs. Kernels do so for half
+precision (two_output_kernels.py); this module does it in PyTorch, in float32 (float64 for float64), on any device.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..errors import TensorError, closest, expected
 from ..memory.views import needs_gradient
 
 WAYS = ("auto", "kernels", "torch")
-ROWS = 256  # of scores that are in memory at once
+ROWS = 256  # Rows of scores that are in memory at once.
 
 
 def attend_both(
@@ -31,21 +31,21 @@ def attend_both(
     scale: float | None = None,
     by: str = "auto",
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Full attention, its LSE, streaming attention, its LSE.
+    """Compute full attention, its LSE, streaming attention, and its LSE.
 
     q        [batch, q_heads, tokens, dim]; floats
-    k, v     [batch, kv_heads, tokens, dim], where kv_heads divides q_heads
-    sink     first tokens that the streaming output sees, beside
+    k, v     [batch, kv_heads, tokens, dim]; q_heads is a multiple of kv_heads
+    sink     first tokens that the streaming output also sees
     recent   the last ones, 1 or more
     window   of both; 0: they see back to the first token
     scale    by default dim ** -0.5
-    by       kernels: one launch, on a GPU or, of tensors of the CPU, on the host device; for bfloat16 and float16. torch:
-             operations of PyTorch in float32, for any dtype. auto: kernels on a GPU for heads that these take (dims of
-             multiples of 8 up to 256, of 320 together where gradients are wanted), else torch
+    by       kernels: one launch, on a GPU or for CPU tensors on the host device; for bfloat16 and float16. torch: operations
+             of PyTorch in float32, for any dtype. auto: kernels on a GPU if they take these heads (dims of multiples of 8 up
+             to 256, of 320 together if gradients are wanted), else torch
 
-    Outputs are of q's dtype, [batch, q_heads, tokens, value_dim]; LSEs float32 (float64 of float64) [batch, q_heads,
-    tokens]. All four have gradients by q, k and v. Memory grows with tokens, not with their square. Errors: TensorError,
-    also for what kernels were asked for and do not take.
+    Outputs are of q's dtype, [batch, q_heads, tokens, value_dim]; LSEs float32 (float64 for float64) [batch, q_heads,
+    tokens]. All four have gradients by q, k and v. Memory grows with tokens, not with their square. Raises TensorError,
+    also for tensors that requested kernels do not take.
     """
     if q.ndim != 4 or k.ndim != 4 or v.ndim != 4 or q.shape[1] % k.shape[1]:
         shapes = f"{list(q.shape)}, {list(k.shape)}, {list(v.shape)}"
@@ -71,7 +71,7 @@ def attend_both(
 
 
 def _takes_kernels(q: Tensor, k: Tensor, v: Tensor) -> bool:
-    """What auto says of these tensors."""
+    """Whether "auto" uses kernels for these tensors."""
     dims = q.shape[3], v.shape[3]
     halves = all(x.dtype == q.dtype for x in (k, v)) and q.dtype in (torch.bfloat16, torch.float16)
     return (
@@ -83,7 +83,7 @@ def _takes_kernels(q: Tensor, k: Tensor, v: Tensor) -> bool:
 
 
 def attend_streaming(q: Tensor, k: Tensor, v: Tensor, scale: float, sink: int, recent: int) -> Tensor:
-    """What streaming heads make of it alone: time and memory grow with tokens. A window is recent without a sink."""
+    """Compute streaming attention alone: time and memory grow with tokens. A window is `recent` without a sink."""
     rows, tokens, outs = max(recent, 64), q.shape[2], []
     for first in range(0, tokens, rows):
         end = min(first + rows, tokens)
@@ -101,8 +101,8 @@ def attend_streaming(q: Tensor, k: Tensor, v: Tensor, scale: float, sink: int, r
 
 
 def mix(full: Tensor, streaming: Tensor, gates: Tensor) -> Tensor:
-    """gate * full + (1 - gate) * streaming, [batch, q_heads, tokens, dim], with `gates` [kv_heads]: in the gates' dtype,
-    so that their gradient, the sum of <d_out, full - streaming>, is added up in it."""
+    """Compute gate * full + (1 - gate) * streaming, [batch, q_heads, tokens, dim], with `gates` [kv_heads]. It is in
+    the gates' dtype, so that their gradient, the sum of <d_out, full - streaming>, is added up in it."""
     of_heads = gates.repeat_interleave(full.shape[1] // len(gates))[:, None, None]
     full, streaming = full.to(gates.dtype), streaming.to(gates.dtype)
     return streaming + of_heads * (full - streaming)
@@ -144,7 +144,7 @@ class _Both(torch.autograd.Function):
         q, k, v, *saved = ctx.saved_tensors
         exact, groups = ctx.exact, q.shape[1] // k.shape[1]
         d_outs = [gradient.to(exact) for gradient in gradients[::2]]
-        # dS = P * (dP - delta), where the gradient of the LSE takes away from delta.
+        # dS = P * (dP - delta), with the gradient of the LSE subtracted from delta.
         deltas = [
             (d_out * out).sum(-1) - d_lse
             for d_out, out, d_lse in zip(d_outs, saved[:2], gradients[1::2], strict=True)
@@ -168,7 +168,8 @@ class _Both(torch.autograd.Function):
 
 
 def _parts(q, sizes, rows):
-    """Rows, the tokens that any of them sees, and masks [rows, tokens]: what is seen, what of it is near."""
+    """Yield rows, the tokens that any of them sees, and masks [rows, tokens]: tokens that a row sees, and those of them
+    that are near."""
     sink, recent, window = sizes
     for first in range(0, q.shape[2], rows):
         end = min(first + rows, q.shape[2])
@@ -182,7 +183,7 @@ def _parts(q, sizes, rows):
 
 
 def _grouped(x, groups):
-    """[batch, q_heads, rows, ...] as [batch, kv_heads, groups * rows, ...]"""
+    """Return [batch, q_heads, rows, ...] as [batch, kv_heads, groups * rows, ...]."""
     return x.unflatten(1, (-1, groups)).flatten(2, 3)
 
 

@@ -60,20 +60,20 @@ MOST_TOKENS = 2**20
 
 @dataclass(frozen=True)
 class DiffKV(Policy):
-    """High, low or pruned.
+    """Keeps tokens in high precision, in low precision, or not at all.
 
     alpha_high, alpha_low   thresholds over `norm`, 0 <= alpha_low <= alpha_high. From alpha_high on a token is HIGH, from
                             alpha_low on LOW. alpha_low = 0 prunes nothing
-    window                  the last so many tokens are HIGH whatever they are worth
-    norm                    what every token would be worth if all were worth the same: "inverse_length": 1 over the tokens
-                            so far. "inverse_position": in a prompt 1 over the token's own place, counted from 1, as the
-                            paper writes it; of the first token that is 1, so that it hardly ever stays HIGH. "uniform": the
-                            mean over the rows that were counted of 1 over the tokens that each sees
+    window                  the last so many tokens are always HIGH
+    norm                    the significance of a token if all were equal: "inverse_length": 1 over the tokens so far.
+                            "inverse_position": in a prompt 1 over the token's own index, counted from 1, as in the paper;
+                            for the first token that is 1, so that it hardly ever stays HIGH. "uniform": the mean, over the
+                            rows that were counted, of 1 over the tokens that each sees
     like                    "paper" or "release", see above
-    group                   how the significance of a head group's query heads is combined: "max", "mean" or "sum"
+    group                   how significance is reduced over a head group: "max", "mean" or "sum"
     overrides               (layer, KV head) -> (alpha_high, alpha_low) of heads that differ
 
-    Errors: SpecError.
+    Raises SpecError.
     """
 
     alpha_high: float
@@ -97,22 +97,22 @@ class DiffKV(Policy):
 
     @property
     def rows(self) -> int | None:
-        """Of a prompt, as the paper or the release counts them."""
+        """The number of a prompt's last rows that count, as in the paper or the release."""
         return RELEASE_ROWS if self.like == "release" else None
 
     def alphas(self, layer: int, head: int) -> tuple[float, float]:
-        """(alpha_high, alpha_low) of a KV head."""
+        """Return (alpha_high, alpha_low) of a KV head."""
         return self.overrides.get((layer, head), (self.alpha_high, self.alpha_low))
 
     def rule(self) -> Rule | None:
-        """As of Policy; there is none for norm="uniform"."""
+        """Implement Policy.rule; None for norm="uniform"."""
         if self.norm == "uniform":
             return None
         decide = _decide_like_release if self.like == "release" else _decide_like_paper
         return Rule(self.window, self.rows or 0, self.alphas, _mean, decide)
 
     def named_heads(self) -> set[tuple[int, int]]:
-        """As of Policy."""
+        """Implement Policy.named_heads."""
         return set(self.overrides)
 
     @classmethod
@@ -129,29 +129,29 @@ class DiffKV(Policy):
         low: dict | None = None,
         **options: object,
     ) -> DiffKV:
-        """The policy that compresses most among those that a model bears: the largest alpha_high with nothing pruned, then
-        the largest alpha_low beside it, with which its loss on data grows by at most `target`.
+        """Find the policy that compresses most with a bounded loss of the model: the largest alpha_high with nothing
+        pruned, then the largest alpha_low beside it, with which the loss on data grows by at most `target`.
 
         model    a decoder of Transformers with attn_implementation="attn", on the CPU
         data     token ids, int64 [texts, tokens], or several such. The last `answers` tokens of each text come one at a time,
-                 as in generation, over what the policy keeps of those before; the loss is the mean of their negative log
-                 likelihoods, in nats
+                 as in generation, over the tokens that the policy keeps; the loss is the mean of their negative log likelihoods,
+                 in nats
         target   how much the loss may exceed that of a 16-bit cache that keeps every token: nats, from 0 on
         answers  tokens at the end of each text that are decoded one at a time, from 1 on
         most     upper bound of alpha_high
         steps    bisection steps for each alpha, one run over the data per step and one for the upper bound: alpha_high is found
                  to most / 2^steps, alpha_low to alpha_high / 2^steps
-        high, low  how tokens will be stored, as of DiffKVCache
+        high, low  storage formats, as of DiffKVCache
         options  window, norm, like, group, overrides
 
-        The loss is taken to grow with the alphas. Errors: SpecError, also where all tokens HIGH cost more than the target;
-        those of DiffKVCache.
+        Assumes that the loss grows with the alphas. Raises SpecError, also if all tokens HIGH cost more than the
+        target; and the errors of DiffKVCache.
         """
         check_count("calibrate(steps)", steps)
         if isinstance(target, bool) or not isinstance(target, (int, float)) or not 0 <= target < math.inf:
             raise expected(SpecError, "calibrate(target)", "nats from 0 on", target, nearest=0.0)
         _check_alphas("most: ", most, 0)
-        cls(0.0, 0.0, **options)  # which are checked before the model runs
+        cls(0.0, 0.0, **options)  # Options are checked before the model runs.
         from ..adapters.diffkv_loss import Loss
 
         loss = Loss(model, data, answers)
@@ -173,7 +173,7 @@ class DiffKV(Policy):
         lengths: Sequence[int] | Tensor | None = None,
         heads: Sequence[tuple[int, int]] | None = None,
     ) -> Kept:
-        """As of Policy: tokens before the window by their thresholds."""
+        """Implement Policy.prompt: the thresholds decide about tokens before the window."""
         import torch
 
         kept = begin(self, significance, lengths)
@@ -189,7 +189,7 @@ class DiffKV(Policy):
         return kept
 
     def step(self, kept: Kept, significance: Tensor) -> Changes:
-        """As of Policy."""
+        """Implement Policy.step."""
         check_significance(significance, kept)
         kept.append(significance)
         tokens = _Tokens(self, kept)
@@ -200,7 +200,8 @@ class DiffKV(Policy):
         return Changes(downgraded, pruned)
 
     def _norms(self, kept: Kept, queries: Tensor, places: Tensor | None = None) -> Tensor:
-        """float64 [lists, ...], of tokens that so many rows were counted for. `places`: of a prompt's tokens."""
+        """Return norms, float64 [lists, ...], of tokens with so many counted rows. `places`: indices of a prompt's
+        tokens."""
         import torch
 
         lengths = kept.lengths.clamp(min=1)[:, None]
@@ -214,7 +215,7 @@ class DiffKV(Policy):
 
 
 def _mean(score: Any, rows: Any, position: Any, seen: Any) -> Any:
-    """Of a token's significance over the rows that it was counted for."""
+    """Return a token's mean significance over its counted rows."""
     return score / rows
 
 
@@ -238,7 +239,7 @@ def _decide_like_release(
 
 
 class _Tokens:
-    """The lists of a step, behind their new tokens."""
+    """The lists of a step, after their new tokens."""
 
     def __init__(self, policy: DiffKV, kept: Kept):
         import torch
@@ -249,7 +250,7 @@ class _Tokens:
         self.behind = self.places <= self.candidate[:, None]
 
     def least(self, level: int) -> Tensor:
-        """The position of the token behind the window, kept so, that is worth least, or NOTHING."""
+        """Return the position of the least significant token before the window that is kept at `level`, or NOTHING."""
         import torch
 
         of_level = (self.kept.level == level) & self.behind
@@ -260,14 +261,14 @@ class _Tokens:
         return torch.where(first < room, first, NOTHING)
 
     def below(self, position: Tensor, limit: int) -> Tensor:
-        """Whether there is such a token, and it is worth less than a threshold: 0 the high one, 1 the low one."""
+        """Whether there is such a token, and its significance is below a threshold: 0 the high one, 1 the low one."""
         at = position.clamp(min=0)[:, None]
         norm = self.policy._norms(self.kept, self.kept.queries.gather(1, at).long())
         threshold = self.kept.limits[:, limit : limit + 1] * norm
         return (position >= 0) & (self.mean.gather(1, at) < threshold)[:, 0]
 
     def like_paper(self) -> tuple[Tensor, Tensor]:
-        """The downgraded token and the pruned one."""
+        """Return the downgraded token and the pruned one."""
         import torch
 
         candidate = self.candidate.clamp(min=NOTHING)
@@ -282,7 +283,7 @@ class _Tokens:
         return downgraded, pruned
 
     def like_release(self) -> tuple[Tensor, Tensor]:
-        """The downgraded token and the pruned one."""
+        """Return the downgraded token and the pruned one."""
         import torch
 
         high, low = self.least(HIGH), self.least(LOW)
@@ -291,21 +292,21 @@ class _Tokens:
 
 
 def _set(values: Tensor, positions: Tensor, value: int) -> None:
-    """In each list at its position, where there is one."""
+    """Set a value in each list at its position, if there is one."""
     at = positions.clamp(min=0)[:, None]
     before = values.gather(1, at)
     values.scatter_(1, at, before.masked_fill((positions >= 0)[:, None], value))
 
 
 def largest_alphas(bears: Callable[[float, float], bool], most: float, steps: int) -> tuple[float, float]:
-    """The largest alpha_high beside alpha_low = 0, up to `most`, then the largest alpha_low beside that: each found in so many
-    steps. `bears` says whether a model does."""
+    """Find the largest alpha_high beside alpha_low = 0, up to `most`, then the largest alpha_low beside that, each in
+    so many steps. `bears`: whether a model's loss allows both."""
     high = _largest(lambda alpha: bears(alpha, 0.0), most, steps)
     return high, _largest(lambda alpha: bears(high, alpha), high, steps)
 
 
 def _largest(holds: Callable[[float], bool], most: float, steps: int) -> float:
-    """Up to `most`, of numbers from 0 on, where something holds that holds at 0."""
+    """Return the largest number from 0 to `most` for which `holds` is true; it is true for 0."""
     if holds(most):
         return float(most)
     low, high = 0.0, float(most)

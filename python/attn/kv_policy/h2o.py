@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class H2O(Ruled):
-    """Heavy hitters and the last tokens, HIGH; a step evicts one where there are more than the budget.
+    """Keeps heavy hitters and the last tokens, HIGH; a step evicts one token if there are more than the budget.
 
-    budget  tokens that a list keeps, its window among them
+    budget  tokens that a list keeps, including its window
     window  the last so many tokens, which stay
-    group   how the significance of a head group's query heads is combined: "max", "mean" or "sum"
+    group   how significance is reduced over a head group: "max", "mean" or "sum"
 
-    Errors: SpecError.
+    Raises SpecError.
     """
 
     budget: int
@@ -43,11 +43,11 @@ class H2O(Ruled):
         check_choice("H2O(group)", self.group, GROUPS)
 
     def rank(self, score: Any, rows: Any, position: Any, seen: Any) -> Any:
-        """As of Ruled: all that a token was worth so far."""
+        """Implement Ruled.rank: a token's significance so far."""
         return score
 
     def decide(self, leaving: Candidate, least: Candidate, lowest: Candidate, state: ListState) -> Decision:
-        """As of Ruled."""
+        """Implement Ruled.decide."""
         return Decision(least_gone=state.high > self.budget)
 
     def prompt(
@@ -56,7 +56,7 @@ class H2O(Ruled):
         lengths: Sequence[int] | Tensor | None = None,
         heads: Sequence[tuple[int, int]] | None = None,
     ) -> Kept:
-        """As of Policy: the budget's heavy hitters, of equals the earlier ones, and the window."""
+        """Implement Policy.prompt: keeps the budget's heavy hitters, of equal ones the earlier, and the window."""
         import torch
 
         kept = super().prompt(significance, lengths, heads)

@@ -45,16 +45,17 @@ if TYPE_CHECKING:
 class Ruled(Policy):
     """A policy whose step is two scalar functions, compiled into kernels and evaluated on PyTorch tensors.
 
-    rank(score, rows, position, seen)           a token's rank, from its summed significance, the rows summed, its position, and
-                                                the tokens seen so far. The least rank goes first, of equal ranks the earlier
-                                                token; NaN counts as infinite
+    rank(score, rows, position, seen)           a token's rank, from its summed significance, the rows summed, its position,
+                                                and the tokens seen so far. The least rank goes first, of equal ranks the
+                                                earlier token; NaN counts as infinite
     decide(leaving, least, lowest, state)       the Decision about three candidates: the token that leaves the window, and the
                                                 HIGH and the LOW token of least rank that are older than the window
-    limits(layer, head)                         the two numbers that `state.limits` holds for a KV head
+    limits(layer, head)                         the two numbers of `state.limits` for a KV head
 
-    Both functions are traced when a cache is made: use operators and attn.math, no `if`. Changing the policy's attributes later
-    does not change the cache's kernel. `window`, `rows` and `group` are Policy's; all tokens of a prompt stay HIGH, unless `prompt`
-    decides otherwise. Errors: SpecError, where a function means nothing in a kernel; PlanError for limits that are no numbers.
+    Both functions are traced when a cache is made: use operators and attn.math, no `if`. Later changes of the policy's
+    attributes do not change the cache's kernel. `window`, `rows` and `group` are Policy's; all tokens of a prompt stay
+    HIGH, unless `prompt` decides otherwise. Raises SpecError, for a function that means nothing in a kernel; PlanError
+    for limits that are not numbers.
     """
 
     window: int
@@ -63,18 +64,18 @@ class Ruled(Policy):
 
     @abstractmethod
     def rank(self, score: Any, rows: Any, position: Any, seen: Any) -> Any:
-        """What a token is worth."""
+        """Return a token's rank."""
 
     @abstractmethod
     def decide(self, leaving: Candidate, least: Candidate, lowest: Candidate, state: ListState) -> Decision:
-        """What a step does."""
+        """Return the decision of a step."""
 
     def limits(self, layer: int, head: int) -> tuple[float, float]:
-        """Of a KV head."""
+        """Return the limits of a KV head."""
         return 0.0, 0.0
 
     def rule(self) -> Rule:
-        """As of Policy."""
+        """Implement Policy.rule."""
         return Rule(self.window, self.rows or 0, self.limits, self.rank, self.decide)
 
     def prompt(
@@ -83,7 +84,7 @@ class Ruled(Policy):
         lengths: Sequence[int] | Tensor | None = None,
         heads: Sequence[tuple[int, int]] | None = None,
     ) -> Kept:
-        """As of Policy."""
+        """Implement Policy.prompt."""
         import torch
 
         check_policy(self)
@@ -93,7 +94,7 @@ class Ruled(Policy):
         return kept
 
     def step(self, kept: Kept, significance: Tensor) -> Changes:
-        """As of Policy."""
+        """Implement Policy.step."""
         import torch
 
         check_significance(significance, kept)
@@ -142,7 +143,7 @@ class Ruled(Policy):
 
 
 def _take(values: Tensor, position: Tensor) -> Tensor:
-    """The value at each list's position; arbitrary where the position is NOTHING."""
+    """Return the value at each list's position; arbitrary if the position is NOTHING."""
     return values.gather(1, position.clamp(min=0)[:, None])[:, 0]
 
 
@@ -152,7 +153,7 @@ def _put(values: Tensor, position: Tensor, value: int) -> None:
 
 
 def _least(ranks: Tensor, among: Tensor) -> Tensor:
-    """The position of the least, of equals the first; NOTHING where there is none."""
+    """Return the position of the least rank, of equal ones the first; NOTHING if there is no token."""
     import torch
 
     masked = ranks.masked_fill(~among, float("inf"))
@@ -171,7 +172,7 @@ _COMPARED: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _evaluate(program: Program, arguments: Sequence[Tensor]) -> list[Tensor]:
-    """What a program computes of tensors, element by element, in f32, i32 and i1."""
+    """Compute a program's results on tensors, element by element, in f32, i32 and i1."""
     import torch
 
     of_name: dict[str, Callable[..., Tensor]] = {

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SnapKV(Policy):
-    """A set of each prompt's tokens, HIGH; all others are pruned, and nothing after the prompt is.
+    """Keeps a set of each prompt's tokens, HIGH; the prompt's other tokens are pruned. Later tokens are all kept.
 
-    budget  tokens that a list keeps of a prompt, its window among them
+    budget  tokens that a list keeps of a prompt, including its window
     window  the last so many tokens, which are kept and whose rows choose the others
-    kernel  how many neighbours share the largest significance among them, an odd number; 1: none
-    group   how the significance of a head group's query heads is combined: "max", "mean" or "sum"
+    kernel  the number of neighbours that share the largest significance among them, odd; 1: none
+    group   how significance is reduced over a head group: "max", "mean" or "sum"
 
-    Errors: SpecError.
+    Raises SpecError.
     """
 
     budget: int
@@ -61,7 +61,7 @@ class SnapKV(Policy):
 
     @property
     def rows(self) -> int:
-        """Of a prompt: those of the window."""
+        """The number of a prompt's last rows that count: the window's."""
         return self.window
 
     def prompt(
@@ -70,7 +70,7 @@ class SnapKV(Policy):
         lengths: Sequence[int] | Tensor | None = None,
         heads: Sequence[tuple[int, int]] | None = None,
     ) -> Kept:
-        """As of Policy; all heads are alike."""
+        """Implement Policy.prompt; all heads are alike."""
         import torch
 
         kept = begin(self, significance, lengths)
@@ -86,7 +86,7 @@ class SnapKV(Policy):
         return kept
 
     def rule(self) -> Rule:
-        """As of Policy."""
+        """Implement Policy.rule."""
         return Rule(
             self.window,
             self.rows,
@@ -96,7 +96,7 @@ class SnapKV(Policy):
         )
 
     def step(self, kept: Kept, significance: Tensor) -> Changes:
-        """As of Policy; changes nothing."""
+        """Implement Policy.step; changes nothing."""
         import torch
 
         check_significance(significance, kept)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Streaming heads beside others: DuoAttention's, which see the first and the last tokens only, and what another policy keeps
-of all other heads.
+"""Streaming heads, as in DuoAttention, which see only the first and the last tokens, beside another policy for all
+other heads.
 
 (Source: arXiv 2410.10819.)
 """
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Streaming(Policy):
-    """Streaming heads keep their sink and recent tokens, HIGH; all other heads keep what `policy` keeps.
+    """Streaming heads keep their sink and recent tokens, HIGH; `policy` decides for all other heads.
 
-    policy        of the other heads; its rows, group and window are this one's
+    policy        of the other heads; its rows, group and window apply to all
     heads         (layer, KV head) of each streaming head, as zip(*numpy.nonzero(gates.select(sparsity=0.5).classes)) of
                   attn.heads.Gates
-    sink, recent  how many first and last tokens a row of a streaming head sees; the last include its own
+    sink, recent  the number of first and of last tokens that a row of a streaming head sees; the last include its own
 
-    Errors: SpecError.
+    Raises SpecError.
     """
 
     policy: Policy
@@ -54,29 +54,29 @@ class Streaming(Policy):
 
     @property
     def window(self) -> int:
-        """Of the other heads."""
+        """The window of the other heads' policy."""
         return self.policy.window
 
     @property
     def rows(self) -> int | None:
-        """As the other heads' policy has it."""
+        """The rows of the other heads' policy."""
         return self.policy.rows
 
     @property
     def group(self) -> str:
-        """As the other heads' policy has it."""
+        """The group of the other heads' policy."""
         return self.policy.group
 
     def sees(self, layer: int, head: int) -> tuple[int, int] | None:
-        """As of Policy."""
+        """Implement Policy.sees."""
         return (self.sink, self.recent) if (layer, head) in self.heads else self.policy.sees(layer, head)
 
     def rule(self) -> Rule | None:
-        """As of Policy: the other heads'."""
+        """Implement Policy.rule: the other heads' rule."""
         return self.policy.rule()
 
     def named_heads(self) -> set[tuple[int, int]]:
-        """As of Policy."""
+        """Implement Policy.named_heads."""
         return set(self.heads) | self.policy.named_heads()
 
     def prompt(
@@ -85,7 +85,7 @@ class Streaming(Policy):
         lengths: Sequence[int] | Tensor | None = None,
         heads: Sequence[tuple[int, int]] | None = None,
     ) -> Kept:
-        """As of Policy."""
+        """Implement Policy.prompt."""
         import torch
 
         kept = self.policy.prompt(significance, lengths, heads)
@@ -101,7 +101,7 @@ class Streaming(Policy):
         return kept
 
     def step(self, kept: Kept, significance: Tensor) -> Changes:
-        """As Policy.step. Overrides what `policy` decided about the streaming lists."""
+        """Implement Policy.step; overrides the decisions of `policy` about the streaming lists."""
         import torch
 
         assert kept.streams is not None

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Tensors and devices: whose memory it is, what lies there in which order, and what may be bound to a kernel."""
+"""Tensors and devices: the memory of tensors, its layout, and the checks before a kernel binds it."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Rows of numbers as codes, and back: as kernels do it, on the CPU (attn_rt/tensor/Format.h)."""
+"""Quantizes and dequantizes rows of numbers on the CPU, as kernels do (attn_rt/tensor/Format.h)."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ def quantize(
     scales: str | None = None,
     tensor_scale: float | None = None,
 ) -> tuple[Any, Any]:
-    """Codes and metadata of rows `[..., heads, dim]`, NumPy's or PyTorch's on the CPU, as a store holds them.
+    """Quantize rows `[..., heads, dim]`, of NumPy or of PyTorch on the CPU; returns (values, metadata), as a store
+    holds them.
 
-    format  "int8", "int4", "int2": codes uint8 [..., heads, dim * bits / 8], metadata float16 [..., heads, groups, 2],
-            scale and zero; "fp8_e4m3", "fp8_e5m2": codes [..., heads, dim], metadata float32; "mxfp8_e4m3",
-            "mxfp8_e5m2", "mxfp4": codes uint8 [..., heads, dim] or [..., heads, dim / 2], metadata uint8 [..., heads,
-            scales], a byte for each 32 features and as many as make a multiple of four; "nvfp4": the same, an e4m3 for
-            each 16, float8_e4m3fn of PyTorch
+    format  "int8", "int4", "int2": values uint8 [..., heads, dim * bits / 8], metadata float16 [..., heads, groups, 2],
+            scale and zero point; "fp8_e4m3", "fp8_e5m2": values [..., heads, dim], metadata float32; "mxfp8_e4m3",
+            "mxfp8_e5m2", "mxfp4": values uint8 [..., heads, dim] or [..., heads, dim / 2], metadata uint8 [..., heads,
+            scales], a byte for each 32 features, rounded up to a multiple of four; "nvfp4": the same, an e4m3 for each 16,
+            float8_e4m3fn of PyTorch
     group   of integers, as of attn.Paged
     scales  of fp8: "token", metadata [..., heads]; "head", [heads]; "tensor", [1]
-    tensor_scale    of nvfp4: what all numbers are multiples of; None: 1, with which blocks have numbers of 0.012 to 2,688
+    tensor_scale    of nvfp4: a factor of all numbers; None: 1, with which blocks have numbers of 0.012 to 2,688
 
-    A paged store has metadata of each line in another order, [pages, heads, page_size, ...]. Numbers that are not finite
-    are clamped, NaN is 0. Errors: SpecError, TensorError.
+    A paged store has metadata of each line in another order, [pages, heads, page_size, ...]. Numbers that are not
+    finite are clamped, NaN becomes 0. Raises SpecError, TensorError.
     """
     numbers, named = _numbers("rows", rows), _named(format, group, scales)
     found = describe_format(named, numbers.shape[-1])
@@ -53,7 +54,8 @@ def dequantize(
     scales: str | None = None,
     tensor_scale: float | None = None,
 ) -> Any:
-    """The numbers, float32 [..., heads, dim], that codes and metadata stand for, which are as `quantize` gives them."""
+    """Dequantize values and metadata, as `quantize` returns them, to float32 [..., heads, dim]. Raises SpecError,
+    TensorError."""
     packed, named = _bytes("codes", codes), _named(format, group, scales)
     found = describe_format(named, packed.shape[-1] * _per_byte(named))
     scale = _tensor_scale(named, format, tensor_scale)
@@ -65,7 +67,7 @@ def _tensor_scale(named: Format, format: str, given: float | None) -> float:
         return 1.0
     if not named.has_tensor_scale:
         raise expected(SpecError, "tensor_scale", f"None beside {format!r}, which has no such scale", given)
-    # Of a subnormal number the reciprocal is none of float32.
+    # The reciprocal of a subnormal number is not a float32.
     if isinstance(given, bool) or not isinstance(given, (int, float, numpy.floating)):
         raise expected(SpecError, "tensor_scale", "a number", given, nearest=1.0)
     least, most = (float(getattr(numpy.finfo(numpy.float32), which)) for which in ("tiny", "max"))
@@ -83,7 +85,7 @@ def _named(format: str, group: int | None, scales: str | None) -> Format:
 
 
 def describe_format(format: Format, dim: int) -> Description:
-    """Of a packed store whose keys and values are in it, rows of so many features. Errors: SpecError."""
+    """Describe a packed store with keys and values in this format, and rows of so many features. SpecError."""
     try:
         return describe_store("packed", 0, False, 0, dim, dim, format.text(), format.text())
     except _attn.Failure as failure:
@@ -96,7 +98,7 @@ def quantize_rows(
     scales: numpy.ndarray | None = None,
     tensor_scale: float = 1.0,
 ) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """The same of f32 numbers; `scales` per tensor or head are found where they are not given."""
+    """Quantize f32 numbers; returns (values, metadata). `scales` per tensor or head are computed if they are not given."""
     *front, dim = numbers.shape
     (_, dtype, sizes), meta = found.tensors[0], _meta_like(found, tuple(front))
     if found.key.per in ("head", "tensor"):
@@ -125,7 +127,8 @@ def dequantize_rows(
             TensorError, "meta", f"{every.dtype} {list(every.shape)}", f"{meta.dtype} {list(meta.shape)}"
         )
     try:
-        if meta.shape != every.shape and found.key.per not in ("head", "tensor"):  # which rows share
+        # Only such scales are shared by rows.
+        if meta.shape != every.shape and found.key.per not in ("head", "tensor"):
             raise ValueError
         every[...] = meta
     except ValueError:
@@ -139,14 +142,14 @@ def dequantize_rows(
 
 
 def _meta_like(found: Description, front: tuple[int, ...]) -> numpy.ndarray:
-    """A row's metadata behind the other's."""
+    """Return an array for metadata, row by row."""
     _, dtype, dims = found.tensors[2]
     own = {"f16": dims[-2:], "u8": dims[-1:], "f8e4m3fn": dims[-1:]}.get(dtype, ())
     return numpy.zeros((*front, *own), numpy_name(dtype))
 
 
 def _find_scales(format: Format, numbers: numpy.ndarray) -> numpy.ndarray:
-    """As of one long row for each head, or for all."""
+    """Return scales per head or per tensor, computed as for one long row each."""
     heads = numbers.shape[-2] if numbers.ndim > 1 else 1
     rows = numbers.reshape(-1, heads, numbers.shape[-1]).swapaxes(0, 1).reshape(heads, -1)
     rows = rows if format.per == "head" else rows.reshape(1, -1)
@@ -156,7 +159,7 @@ def _find_scales(format: Format, numbers: numpy.ndarray) -> numpy.ndarray:
 
 
 def _per_byte(format: Format) -> int:
-    """Codes."""
+    """Return the number of quantized values in a byte."""
     if format.code.startswith("i"):
         return 8 // int(format.code[1:])
     return 2 if format.code.startswith("f4") else 1
@@ -179,7 +182,7 @@ def _bytes(name: str, codes: Any) -> numpy.ndarray:
 
 
 def _like(given: Any, array: numpy.ndarray, dtype: str = "") -> Any:
-    """PyTorch's where the tensors given were; 8-bit floats in their type."""
+    """Return a tensor of PyTorch if the given one is; 8-bit floats in their type."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(given, torch.Tensor):
         return array

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The devices of this process: one object for each, opened when it is first asked for."""
+"""The devices of this process: one object for each, opened on first use."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from .dtypes import in_python
 _guard = make_guard(threading.RLock)
 _devices: dict[str, _attn.Device] = {}
 _names: dict[object, str] = {}
-_left_behind: list[_attn.Device] = []  # of the process that forked: never used, never freed
+_left_behind: list[_attn.Device] = []  # Devices of the process that forked: never used, never freed.
 _cuda_before_fork = False
 generation = 0
-"""Of the process: forks between it and the one that imported attn. What was made before a fork is not used after."""
+"""The number of forks between this process and the one that imported attn. Objects made before a fork are not used
+after it."""
 
 
 def failed(failure: _attn.Failure, kind: type[Error]) -> Error:
-    """What to raise for a failure of the extension: `kind` where the input was wrong."""
+    """Return the exception for a failure of the extension: `kind` if the input was wrong."""
     kind_of = {"input": kind, "device": DeviceError, "memory": DeviceError, "internal": Error}
     message = failure.message if kind is CompileError else in_python(failure.message)
     return kind_of.get(failure.kind, kind)(message)
 
 
 def device_name(device: object = None) -> str:
-    """ "host" or "cuda:0" of what a user may call a device: None (a GPU where a driver finds one, else the host; or
-    what ATTN_DEVICE says), "host" or "cpu", "cuda", "cuda:1", a torch.device, or a Device of the extension."""
+    """Return "host" or "cuda:0" for a device: None (a GPU if a driver finds one, else the host; or ATTN_DEVICE), "host"
+    or "cpu", "cuda", "cuda:1", a torch.device, or a Device of the extension. DeviceError."""
     try:
         return _names[device]
     except (KeyError, TypeError):
@@ -53,7 +54,7 @@ def _find_name(device: object) -> str:
     if text in ("host", "cpu"):
         return "host"
     if text == "cuda":
-        # Of torch it is the current device.
+        # A torch.device without a number is the current device.
         return f"cuda:{_current_cuda()}" if not isinstance(device, str) else "cuda:0"
     if re.fullmatch(r"cuda:\d{1,3}", text):
         return text
@@ -70,7 +71,7 @@ def _current_cuda() -> int:
 
 
 def get_device(device: object = None) -> _attn.Device:
-    """The device, opened once. DeviceError where it is not there, in the driver's words."""
+    """Return the device, opened once. DeviceError, with the driver's words, if it is missing."""
     if isinstance(device, _attn.Device):
         return device
     name = device_name(device)
@@ -95,7 +96,7 @@ def get_device(device: object = None) -> _attn.Device:
 
 
 def checked_host(*, seed: int = 0, shuffle: bool = False) -> _attn.Device:
-    """A host device of its own with all detectors, for kernels compiled with `checked`."""
+    """Return a separate host device with all detectors, for kernels compiled with `checked`."""
     try:
         return _attn.Device.host(checked=True, seed=seed, shuffle=shuffle)
     except _attn.Failure as failure:
@@ -103,15 +104,15 @@ def checked_host(*, seed: int = 0, shuffle: bool = False) -> _attn.Device:
 
 
 def raw_stream(index: int) -> int:
-    """PyTorch's current stream on a GPU, as a number, without an object around it where PyTorch can do so."""
+    """Return PyTorch's current stream on a GPU as a number, without making a stream object if PyTorch can."""
     torch = sys.modules["torch"]
     raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
     return torch.cuda.current_stream(index).cuda_stream if raw is None else raw(index)
 
 
 def stream_number(device: str, stream: object) -> int:
-    """A CUstream as a number: of a torch.cuda.Stream, of an int, and where none was given PyTorch's current one. The
-    host device has none."""
+    """Return a CUstream as a number: of a torch.cuda.Stream, of an int, or for None PyTorch's current one. The host
+    device has none. TensorError."""
     if device == "host":
         return 0
     if stream is None:

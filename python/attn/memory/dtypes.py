@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 else:
     DTypeLike = Any
 
-# attn's name, which is also the manifest's: (Python's name, bytes). The first and the last are the extension's `dtypes`,
-# which is not loaded for a description.
+# attn's name, which is also the manifest's: (Python's name, bytes). Names and bytes agree with the
+# extension's `dtypes`; a description does not load the extension.
 DTYPES = {
     "bf16": ("bfloat16", 2),
     "f16": ("float16", 2),
@@ -44,19 +44,21 @@ _SHORT = (
     {long: short for short, (long, _) in DTYPES.items()}
     | {short: short for short in DTYPES}
     | {"half": "f16", "fp16": "f16", "fp32": "f32"}
-    # PyTorch's names of a byte of two floats of 4 bits, and of a power of two: the halves of a microscaling format.
+    # PyTorch's names of a byte with two 4-bit floats, and of a power of two: the parts of a microscaling
+    # format.
     | {"float4_e2m1fn_x2": "u8", "float8_e8m0fnu": "u8"}
 )
-# What libraries without a type have instead: its bits.
+# Libraries without the type use its bits.
 _BITS = {"bf16": "u16", "f8e4m3fn": "u8", "f8e5m2": "u8"}
 _known: dict[object, str] = {}
 
 
 def short_name(dtype: object) -> str | None:
-    """ "bf16" of "bfloat16", torch.bfloat16, ml_dtypes.bfloat16 or a NumPy dtype; None where it is no dtype of attn's."""
+    """Return attn's name, "bf16" for "bfloat16", torch.bfloat16, ml_dtypes.bfloat16 or a NumPy dtype; None for other
+    dtypes."""
     try:
         return _known[dtype]
-    except (KeyError, TypeError):  # not met yet, or not hashable
+    except (KeyError, TypeError):  # Not met yet, or not hashable.
         pass
     name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or str(dtype)
     if isinstance(dtype, type):
@@ -68,24 +70,24 @@ def short_name(dtype: object) -> str | None:
 
 
 def is_dtype(found: str | None, wanted: str) -> bool:
-    """Whether a tensor of one dtype stands for the other: NumPy has no bfloat16 (tensors.py), and few have floats of 8
-    bits."""
+    """Whether a tensor of one dtype stands for the other: NumPy has no bfloat16 (tensors.py), and few libraries have
+    8-bit floats."""
     return found is not None and found in (wanted, _BITS.get(wanted))
 
 
 def numpy_name(dtype: str) -> str:
-    """NumPy's name of a dtype, or of its bits."""
+    """Return NumPy's name of a dtype, or of its bits."""
     return DTYPES[_BITS.get(dtype, dtype)][0]
 
 
 def torch_dtype(torch: Any, dtype: str) -> Any:
-    """PyTorch's dtype of a name, or where it has none that of its bits."""
+    """Return PyTorch's dtype of a name, or of its bits if it has none."""
     found = getattr(torch, DTYPES[dtype][0], None)
     return getattr(torch, numpy_name(dtype)) if found is None else found
 
 
 def storage_name(argument: str, dtype: object, kind: type[Error] = SpecError) -> str:
-    """ "bfloat16" or "float16", what queries, keys and values may be."""
+    """Return "bfloat16" or "float16", the dtypes of queries, keys and values. Raises `kind` for other dtypes."""
     short = short_name(dtype)
     if short in ("bf16", "f16"):
         return DTYPES[short][0]
@@ -94,7 +96,7 @@ def storage_name(argument: str, dtype: object, kind: type[Error] = SpecError) ->
 
 
 def no_floats(dtype: str | None) -> str:
-    """What a message says of integers and truth values where floats are expected."""
+    """Return a message's hint about integers and truth values given for floats."""
     if not dtype or dtype[0] == "f" or dtype == "bf16":
         return ""
     return (
@@ -108,13 +110,14 @@ _TYPES = re.compile(rf"(?<![\w'.<])({'|'.join(_NAMES)})(?![\w'])")
 
 
 def in_python(message: str) -> str:
-    """The runtime's message with Python's names for what it calls as manifests do: "f32", "paged<16>"."""
+    """Replace names of manifests in the runtime's message with Python's names: "f32", "paged<16>"."""
     message = re.sub(r"\bpaged<(\d+)>", r"Paged(page_size=\1)", message)
     return _TYPES.sub(lambda found: _NAMES[found[1]], message)
 
 
 def not_autocast(device: str) -> str:
-    """The end of a message about a dtype, under torch.autocast, which changes what operators of PyTorch take; else ""."""
+    """Return the end of a message about a dtype under torch.autocast, which changes the dtypes of PyTorch's operators;
+    else ""."""
     torch = sys.modules.get("torch")
     kind = "cpu" if device == "host" else device.partition(":")[0]
     if torch is None or not torch.is_autocast_enabled(kind):

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""How keys and values are stored: formats by the names that Python has for them, and what a store consists of then.
+"""Storage formats of keys and values by Python's names, and the tensors of a store in them.
 
-    int8, int4, int2      unsigned codes, x = code * scale + zero, both f16, shared by a feature group: neighbours of one
+    int8, int4, int2      unsigned integers, x = q * scale + zero, both f16, shared by a feature group: neighbours of one
                           token and head
-    fp8_e4m3, fp8_e5m2    floats of 8 bits, x = code * scale, f32, shared by all of a tensor, a head, or a token's head;
-                          "fp8" is fp8_e4m3
+    fp8_e4m3, fp8_e5m2    8-bit floats, x = q * scale, f32, shared by a whole tensor, a head, or a token's head; "fp8" is
+                          fp8_e4m3
     mxfp8_e4m3, mxfp8_e5m2, mxfp4
-                          floats of 8 and 4 bits, x = code * 2^(scale - 127), a byte shared by a block: 32 neighbours of
-                          one token and head (OCP Microscaling Formats v1.0); "mxfp8" is mxfp8_e4m3
-    nvfp4                 floats of 4 bits, x = code * scale * tensor_scale: an e4m3 shared by a block, 16 neighbours of one
-                          token and head, and an f32 by all of a tensor
+                          8-bit and 4-bit floats, x = q * 2^(scale - 127), a byte shared by a block: 32 neighbours of one
+                          token and head (OCP Microscaling Formats v1.0); "mxfp8" is mxfp8_e4m3
+    nvfp4                 4-bit floats, x = q * scale * tensor_scale: an e4m3 shared by a block, 16 neighbours of one
+                          token and head, and an f32 shared by a whole tensor
 
-Which tensors these are, of which shape, and how rows of numbers become codes, the runtime says (attn_rt/tensor/Format.h,
-attn_rt/tensor/Store.h): here are the names alone.
+The runtime defines the tensors and their shapes, and how rows are quantized (attn_rt/tensor/Format.h,
+attn_rt/tensor/Store.h); this module has only the names.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ from typing import NamedTuple
 from ..errors import Error, SpecError, closest, expected
 from .dtypes import short_name
 
-# By Python's name: the element type in MLIR, which is the manifest's in small letters.
+# By Python's name: the element type in MLIR, which the manifest has in lower case.
 _CODES = {"int8": "i8", "int4": "i4", "int2": "i2", "fp8_e4m3": "f8E4M3FN", "fp8_e5m2": "f8E5M2"}
 _SCALES = ("tensor", "head", "token")
 
 
 class Format(NamedTuple):
-    """`per`: how many features, or what else, shares a scale; None: what is usual, or nothing in 16 bits."""
+    """The format of keys or values. `per`: the features, or the extent, that share a scale; None: the default, or 16
+    bits."""
 
     code: str
     per: str | None = None
     by: str | None = None
     """The type of the scales of blocks."""
     has_tensor_scale: bool = False
-    """Beside the scales of blocks."""
+    """Whether a tensor has a scale beside those of its blocks."""
 
     @property
     def blocks(self) -> bool:
@@ -49,12 +50,12 @@ class Format(NamedTuple):
         return self.code in ("bf16", "f16")
 
     def text(self) -> str:
-        """As manifests have it: "i4 per 64", "f8e4m3fn per head", "bf16"."""
+        """Return the manifest's text: "i4 per 64", "f8e4m3fn per head", "bf16"."""
         per = f" per {self.per}" if self.per else ""
         return self.code.lower() + per + (f" by {self.by.lower()}" if self.by else "")
 
     def said(self, part: str) -> str:
-        """As Python's arguments say it, for messages: "key='int4', key_group=64", "key=None" in 16 bits."""
+        """Return Python's arguments, for messages: "key='int4', key_group=64", "key=None" for 16 bits."""
         if self.is_plain:
             return f"{part}=None"
         if self.blocks:
@@ -66,12 +67,12 @@ class Format(NamedTuple):
         return f"{part}={name!r}, {of}"
 
     def mlir(self) -> str:
-        """The type in the description language."""
+        """Return the type in the description language."""
         scale = f", scale = {self.by}" if self.by else ""
         return self.code if self.is_plain else f"!attn.quantized<{self.code}, per = {self.per}{scale}>"
 
 
-# Blocks by Python's name.
+# Formats of blocks by Python's name.
 _BLOCKS = {
     "mxfp8_e4m3": Format("f8E4M3FN", "32", "f8E8M0FNU"),
     "mxfp8_e5m2": Format("f8E5M2", "32", "f8E8M0FNU"),
@@ -82,30 +83,31 @@ NAMES = (*_CODES, *_BLOCKS)
 
 
 class Description(NamedTuple):
-    """Which formats and tensors a store has: (name, dtype, dims), whose dims are numbers, or what a run decides."""
+    """The formats and tensors of a store: (name, dtype, dims), whose dims are numbers, or names of sizes of a run."""
 
     key: Format
     value: Format
     token_bytes: int
-    """Of one head, metadata included."""
+    """Bytes of a token of one head, including metadata."""
     heads_first: bool
-    """Whether pages have head behind head, codes as their metadata."""
+    """Whether pages lie head by head, values like their metadata."""
     strided: frozenset[str]
-    """Tensors that may lie otherwise than densely."""
+    """Tensors that need not be dense."""
     page_bytes: int
-    """Of a unified page, 0 of other stores."""
+    """Bytes of a unified page, 0 for other stores."""
     in_page: dict[str, int]
-    """Where tensors begin in a unified page, in bytes."""
+    """The offsets of tensors in a unified page, in bytes."""
     tensors: tuple[tuple[str, str, tuple[int | str, ...]], ...]
 
 
 def part_names(part: str, where: str = "{}") -> tuple[str, str, str]:
-    """What the arguments are called that say the format of "key" or "value"."""
+    """Return the names of the arguments for the format of "key" or "value"."""
     return where.format(part), where.format(f"{part}_group"), where.format(f"{part}_scales")
 
 
 def read_format(names: tuple[str, str, str], given: tuple, kind: type[Error] = SpecError) -> Format | None:
-    """The format that a name, a group and scales say; None where there is none. `names`: of these arguments."""
+    """Return the format given by a name, a group and scales; None without a name. `names`: of these arguments. Raises
+    `kind`."""
     (label, of_group, of_scales), (name, group, scales) = names, given
     if name is None:
         for said, value in ((of_group, group), (of_scales, scales)):
@@ -113,7 +115,7 @@ def read_format(names: tuple[str, str, str], given: tuple, kind: type[Error] = S
                 raise expected(kind, said, f"None without {label}, whose codes would share something", value)
         return None
     if name == "fp8":
-        name = "fp8_e4m3"  # as everyone means it: the format with more digits
+        name = "fp8_e4m3"  # The usual meaning: the format with more digits.
     if name == "mxfp8":
         name = "mxfp8_e4m3"
     if not isinstance(name, str) or name not in NAMES:
@@ -156,7 +158,7 @@ def _group(label: str, group: object, kind: type[Error]) -> int:
 
 
 def parse_format(text: str) -> Format:
-    """Of a manifest's text."""
+    """Parse a manifest's text."""
     for each in _BLOCKS.values():
         if each.text() == text:
             return each
@@ -169,7 +171,8 @@ def parse_format(text: str) -> Format:
 def describe_store(
     store: str, page: int, ragged: bool, heads: int, key_dim: int, value_dim: int, key: str, value: str
 ) -> Description:
-    """As the runtime says; `heads` 0: as many as its head class has. Raises the extension's Failure."""
+    """Describe a store, as the runtime defines it; `heads` 0: the heads of its head class. Raises the extension's
+    Failure."""
     from .. import _attn
 
     said = json.loads(
@@ -198,7 +201,7 @@ def describe_store(
 
 
 def describe_argument(argument: dict) -> Description:
-    """Of a manifest's KV argument."""
+    """Describe the store of a manifest's KV argument."""
     return describe_store(
         argument["store"],
         argument.get("page", 0),

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Which kernel reads a dense tensor as it lies in memory.
+"""Finds how a kernel can read a dense tensor in place.
 
-Kernels read rows `[row, head, feature]` and tokens `[instance, token, head, feature]`, without gaps. Two orders of memory
-are that, one way or the other:
+Kernels read rows `[row, head, feature]` and tokens `[instance, token, head, feature]`, without gaps. Two orders in
+memory fit:
 
     token-major  [batch, seq, heads, dim]   rows are batch x seq, with all their heads
     head-major   [batch, heads, seq, dim]   rows are batch x heads x seq, with one head each: a KV head of a sequence is an
                                             instance, and the rows of its head group see it
 
-Keys and values may leave room behind the last token (a static cache, of which a part is given): that is the capacity
-of an instance. What lies in neither order is read by its strides, token-major. Strides are in elements; those of
-dimensions of extent 1 mean nothing.
+Keys and values may have spare capacity after the last token (a static cache, of which a part is given): it belongs to
+the capacity of an instance. A tensor in neither order is read by its strides, token-major. Strides are in elements;
+those of dimensions of extent 1 mean nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Form(NamedTuple):
 
 
 def forms(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[Form]:
-    """How a tensor with the logical dimensions (batch, seq, heads, dim) can be read; token-major first."""
+    """Return the forms of a tensor with the logical dimensions (batch, seq, heads, dim); token-major first."""
     batch, seq, heads, dim = shape
     of_batch, of_seq, of_head, of_dim = strides
     if 0 in shape:
@@ -51,7 +51,8 @@ def forms(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[Form]:
 
 
 def merged_rows(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Strides of [batch * seq, heads, dim], where rows of all sequences of (batch, seq, heads, dim) are as far apart."""
+    """Return strides of [batch * seq, heads, dim] if rows of all sequences of (batch, seq, heads, dim) are equally far
+    apart, or None."""
     batch, seq, _, _ = shape
     of_batch, of_seq, of_head, of_dim = strides
     if 0 in shape or batch == 1 or of_batch == seq * of_seq:
@@ -62,8 +63,8 @@ def merged_rows(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, 
 def why_unreadable(
     name: str, shape: tuple[int, ...], strides: tuple[int, ...], axes: tuple[str, ...], itemsize: int
 ) -> str:
-    """What a kernel that takes strides does not read of a tensor, with the call that mends it; else "". Strides in
-    elements; `axes` names the dimensions. The runtime has the last word (attn_rt/tensor/Strides.h)."""
+    """Return why a kernel that takes strides cannot read a tensor, with the call that fixes it; else "". Strides in
+    elements; `axes` names the dimensions. The runtime checks strides, too (attn_rt/tensor/Strides.h)."""
     if 0 in shape:
         return ""
     wide = [axis for axis, n in enumerate(shape) if n > 1]
@@ -101,8 +102,8 @@ def why_unreadable(
 def overlaps(
     start: int, nbytes: int, address: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
 ) -> bool:
-    """Whether nbytes from `start` on meet elements of a strided tensor. What lies between its outermost slices does not
-    count, such as the room behind the tokens of each sequence of a cache."""
+    """Whether nbytes from `start` on overlap elements of a strided tensor. Gaps between its outermost slices do not
+    count, such as spare capacity after the tokens of each sequence of a cache."""
     if nbytes == 0 or 0 in shape:
         return False
     run, step, count = itemsize, 0, 1
@@ -112,7 +113,7 @@ def overlaps(
         run, step, count = run + (count - 1) * step, stride, n
     if step <= run:
         run, count = run + (count - 1) * step, 1
-    # The slices [address + i * step, ... + run) that end behind `start` and begin before its end.
+    # The slices [address + i * step, ... + run) that end after `start` and begin before its end.
     if count == 1:
         return start < address + run and address < start + nbytes
     first = max((start - address - run) // step + 1, 0)
@@ -121,5 +122,5 @@ def overlaps(
 
 
 def swapped(axes: tuple) -> tuple:
-    """The second and third exchanged."""
+    """Return axes with the second and third exchanged."""
     return (axes[0], axes[2], axes[1], *axes[3:])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The tensors of a unified store as views into the memory of its pages, `uint8 [pages, bytes]`.
 
-Where they begin in a page, the runtime says (Store::PageParts in attn_rt/tensor/Store.h).
+The runtime defines their offsets in a page (Store::PageParts in attn_rt/tensor/Store.h).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from .formats import Description
 
 
 def page_views(memory: Any, found: Description) -> dict[str, Any]:
-    """Of a NumPy array or a PyTorch tensor, whose pages may have more bytes than the store asks for: by the names of the
-    store's tensors, all but scales of a tensor or head, which lie elsewhere."""
+    """Return views of a NumPy array or a PyTorch tensor, whose pages may have more bytes than the store needs, by the
+    names of the store's tensors. Scales of a tensor or head are not among them: they are not in pages."""
     tensors = {name: (dtype, extents) for name, dtype, extents in found.tensors}
     return {
         name: token_view(memory, at, tensors[name][0], tensors[name][1][1:])
@@ -26,7 +26,7 @@ def page_views(memory: Any, found: Description) -> dict[str, Any]:
 
 
 def token_view(memory: Any, at: int, dtype: str, extents: tuple) -> Any:
-    """[pages, *extents] of a dtype, as "i32", that begins with the byte `at` of each page."""
+    """Return [pages, *extents] of a dtype, as "i32", that begins at byte `at` of each page."""
     part = memory[:, at : at + math.prod(extents) * DTYPES[dtype][1]]
     if isinstance(memory, numpy.ndarray):
         return part.view(numpy_name(dtype)).reshape(len(memory), *extents)

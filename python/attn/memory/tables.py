@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""From a user's tensors to what the extension plans from: tables with their contents, data as dtype and shape."""
+"""Turns a user's tensors into the extension's input of planning: tables with their contents, data as dtype and shape."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _INT32 = numpy.iinfo(numpy.int32)
 def describe(
     taken: Mapping[str, Binding], manifest: dict, tensors: Mapping[str, object]
 ) -> tuple[dict[str, tuple], dict[str, int], tuple[int, ...]]:
-    """What Kernel.batch of the extension takes; the sizes of dimensions that have names; the heads' classes. `taken`:
-    what the description takes and gives (views.py), whether kernels read it or not."""
+    """Return the input of the extension's Kernel.batch, the sizes of named dimensions, and the heads' classes. `taken`:
+    the tensors of the description (views.py), whether kernels read them or not. PlanError."""
     data = {
         name: binding for name, binding in taken.items() if not binding.written and name != "ordinal_heads"
     }
@@ -57,9 +57,9 @@ def describe(
 
 
 def _without_csr(operand: str, argument: dict, tensors: Mapping[str, object]) -> Mapping[str, object]:
-    """Page lists one behind the other become a block table and lengths. `indptr` [instances + 1] says where the pages of
-    each instance begin in `indices`, `last_page_len` [instances] how many tokens its last page holds; instead of that
-    `lengths` may be given."""
+    """Turn page lists, one after the other, into a block table and lengths. `indptr` [instances + 1]: offsets of each
+    instance's pages in `indices`; `last_page_len` [instances]: tokens of its last page, or `lengths` instead.
+    PlanError."""
     given_ones = [part for part in _CSR if f"{operand}.{part}" in tensors]
     if not given_ones:
         return tensors
@@ -117,7 +117,8 @@ def _described(name: str, tensor: object, wanted: str) -> tuple[str, tuple[int, 
 
 
 def int32_array(name: str, values: object) -> numpy.ndarray:
-    """Whole numbers of a table: a list, an array or a tensor of integers. One on a GPU is waited for and copied."""
+    """Return a table as int32: a list, an array or a tensor of integers. A tensor on a GPU is copied, which waits.
+    PlanError."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(values, torch.Tensor):
         if values.device.type == "meta":

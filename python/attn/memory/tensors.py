@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Tensors that attn makes itself: results beside the caller's tensors, and bfloat16 for NumPy, which has none.
 
-An array of uint16 stands for bfloat16 wherever that is expected, by its bits; ml_dtypes' bfloat16 is accepted too.
-What is done with tensors that are given lies in views.py.
+An array of uint16 stands for bfloat16, by its bits; ml_dtypes' bfloat16 is accepted too. Given tensors are handled in
+views.py.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from .dtypes import DTYPES, short_name, torch_dtype
 
 
 def empty(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
-    """A tensor for results, in the library and on the device of `like`; `dtype` by attn's name ("bf16", "f32"). For
-    arrays of other libraries that lie in CPU memory it is NumPy's. Errors: TensorError."""
+    """Make a tensor for results, in the library and on the device of `like`; `dtype` by attn's name ("bf16", "f32").
+    For arrays of other libraries in CPU memory it is NumPy's. Raises TensorError."""
     if _is_torch(like):
         torch = sys.modules["torch"]
         return torch.empty(shape, dtype=torch_dtype(torch, dtype), device=like.device)
@@ -37,8 +37,8 @@ def empty(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
 
 
 def as_numpy(name: str, tensor: Any) -> Any:
-    """A contiguous array of a tensor on the CPU, or of a list of integers; bfloat16 and floats of 8 bits by their bits,
-    integers as int32."""
+    """Return a contiguous array of a tensor on the CPU, or of a list of integers; bfloat16 and 8-bit floats as their
+    bits, integers as int32. TensorError."""
     import numpy
 
     try:
@@ -65,12 +65,13 @@ def as_numpy(name: str, tensor: Any) -> Any:
 
 
 def swap_axes(tensor: Any) -> Any:
-    """The second and third dimension exchanged: a view."""
+    """Return a view with the second and third dimension exchanged."""
     return tensor.transpose(1, 2) if _is_torch(tensor) else tensor.swapaxes(1, 2)
 
 
 def contiguous(tensor: Any, swapped: bool) -> Any:
-    """A copy whose dimensions lie in memory in their order; `swapped`: with the second and third exchanged."""
+    """Return a copy whose dimensions are in order in memory; `swapped`: with the second and third exchanged.
+    TensorError."""
     import numpy
 
     if not (_is_torch(tensor) or isinstance(tensor, numpy.ndarray)):
@@ -88,18 +89,18 @@ def _is_torch(tensor: Any) -> bool:
 
 
 def bfloat16_bits(values: Any) -> Any:
-    """Numbers as the bits of bfloat16 (uint16), rounded to nearest, ties to even; any shape."""
+    """Return numbers as the bits of bfloat16 (uint16), rounded to nearest, ties to even; any shape."""
     import numpy
 
     bits = numpy.asarray(values, numpy.float32).view(numpy.uint32)
-    with numpy.errstate(over="ignore"):  # of NaN
+    with numpy.errstate(over="ignore"):  # NaN overflows.
         rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     is_nan = (bits & 0x7FFFFFFF) > 0x7F800000
     return numpy.where(is_nan, (bits >> 16) | 0x40, rounded).astype(numpy.uint16)
 
 
 def from_bfloat16_bits(bits: Any) -> Any:
-    """The numbers (float32) that bits of bfloat16 (uint16) stand for; any shape."""
+    """Return the numbers (float32) of the bits of bfloat16 (uint16); any shape."""
     import numpy
 
     return (numpy.asarray(bits, numpy.uint16).astype(numpy.uint32) << 16).view(numpy.float32)

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a kernel takes addresses of, and whether a tensor may be bound there.
+"""Views of tensors, and the checks before a kernel binds their addresses.
 
-A *view* of a tensor is its address and its signature: all that decides whether the kernel may read it,
-and nothing that changes from call to call. Signatures are compared with what was accepted before, so a
-tensor is checked in full once, and then costs a search in a dictionary. A *binding* is what a kernel expects where it
-takes the address of a tensor.
+A *view* of a tensor is its address and its signature: everything that decides whether the kernel may read it, and
+nothing that changes from call to call. Signatures are compared with those accepted before, so a tensor is checked in
+full once, and then costs a dictionary lookup. A *binding* is the kernel's argument for the address of a tensor.
 """
 
 from __future__ import annotations
@@ -29,7 +28,8 @@ NOTHING: View = 0, (None,) * 6
 
 
 class Binding(NamedTuple):
-    """`dims`: numbers, or names of what a run decides ("rows", "kv.pages", …). `strided`: whether a launch takes strides."""
+    """An argument of a kernel. `dims`: numbers, or names of a run's sizes ("rows", "kv.pages", …). `strided`: whether a
+    launch takes strides."""
 
     name: str
     dtype: str
@@ -38,7 +38,7 @@ class Binding(NamedTuple):
     strided: bool = False
 
     def axes(self) -> tuple[str, ...]:
-        """What its dimensions are called, where kernels take strides of each; () where only pages lie apart."""
+        """Return the names of its dimensions if kernels take strides of each; () if only pages lie apart."""
         if self.name.rpartition(".")[2] not in ("q", "o", "k", "v", "k_pages", "v_pages"):
             return ()
         if str(self.dims[0]).endswith("pages"):
@@ -53,8 +53,8 @@ class Binding(NamedTuple):
 
 
 def tensors_of(manifest: dict) -> dict[str, Binding]:
-    """What a description takes and gives, by name: q, then what it takes in its order, its results, ordinal_heads. Kernels
-    read no tensor that came to have no part in the result, as of an operand that no row sees."""
+    """Return the tensors of a description by name: q, its other arguments in order, its results, ordinal_heads. Kernels
+    do not read a tensor without influence on the result, such as an operand that no row sees."""
     dtype, heads = manifest["dtype"], manifest["q_heads"]
     known = {"q": Binding("q", dtype, ("rows", heads, manifest["key_dim"]), strided=True)}
     written = [
@@ -104,8 +104,8 @@ def _view_nothing(tensor) -> View:
 
 
 def is_traced(tensor: object) -> bool:
-    """Whether PyTorch only looks at what is done with a tensor: compiled code, fake tensors. The operators of torch_ops
-    are for these."""
+    """Whether PyTorch only traces the operations on a tensor: compiled code, fake tensors. These use the operators of
+    torch_ops."""
     torch = sys.modules.get("torch")
     if torch is None:
         return False
@@ -116,7 +116,7 @@ def is_traced(tensor: object) -> bool:
 
 
 def needs_gradient(*given: object) -> bool:
-    """Whether autograd would record what is done with these: tensors, and lists and dicts of tensors."""
+    """Whether autograd would record operations on these: tensors, and lists and dicts of tensors."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.is_grad_enabled():
         return False
@@ -132,7 +132,7 @@ _NOT_BACKWARD = "differentiate with torch.autograd.grad or .backward()"
 
 
 def refuse_transformed(name: str, tensor: object) -> None:
-    """TensorError for a tensor that a transform of torch.func has wrapped."""
+    """Raise a TensorError for a tensor that a transform of torch.func has wrapped."""
     torch = sys.modules["torch"]
     wrappers = torch._C._functorch
     if not isinstance(tensor, torch.Tensor) or not wrappers.is_functorch_wrapped_tensor(tensor):
@@ -157,7 +157,8 @@ def has_tangent(tensor: object) -> bool:
 
 
 def refuse_tangents(*given: object) -> None:
-    """TensorError where forward mode would find that results do not depend on these: tensors, and dicts of tensors."""
+    """Raise a TensorError if forward mode differentiates by these tensors, or dicts of tensors: it would find zero
+    derivatives."""
     forward = sys.modules.get("torch.autograd.forward_ad")
     if forward is None or forward._current_level < 0:
         return
@@ -174,7 +175,7 @@ _viewers: dict[type, Callable[[object], View]] = {}
 
 
 def _viewer_of(tensor: object) -> Callable[[object], View] | None:
-    """Remembered where objects of exactly this type have it."""
+    """Return the viewer of a tensor; kept if all objects of exactly this type share it."""
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if torch is not None and isinstance(tensor, torch.Tensor):
         if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
@@ -189,12 +190,13 @@ def _viewer_of(tensor: object) -> Callable[[object], View] | None:
 
 
 def view_of(name: str, tensor: object, stream: int, keep: list) -> View:
-    """Of anything with numbers at an address. What has to live until the launch goes to `keep`."""
+    """Return the view of anything with numbers at an address. Objects that must live until the launch go to `keep`.
+    TensorError."""
     viewer = _viewers.get(type(tensor)) or _viewer_of(tensor)
     if viewer is not None:
         try:
             return viewer(tensor)
-        except RuntimeError as error:  # fake, sparse and other tensors without an address
+        except RuntimeError as error:  # Fake, sparse and other tensors without an address.
             refuse_transformed(name, tensor)
             raise TensorError(f"{name}: a tensor without memory of its own: {error}") from None
     if not (hasattr(tensor, "__dlpack__") or isinstance(tensor, (bytearray, memoryview))):
@@ -211,7 +213,7 @@ def view_of(name: str, tensor: object, stream: int, keep: list) -> View:
 
 
 class Strided(NamedTuple):
-    """A signature in attn's words. Strides in elements; None: NumPy counts bytes."""
+    """A signature in attn's words. Strides in elements; dtype None: unknown to attn."""
 
     dtype: str | None
     shape: tuple[int, ...]
@@ -250,8 +252,8 @@ def contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 def check(binding: Binding, signature: Signature, sizes: dict[str, int], device: str) -> int:
-    """Bytes that the tensor reaches over. Refuses what the kernel would misread; `sizes` are those the plan was made for.
-    What strides may be, the runtime knows."""
+    """Check a tensor for a binding; return the bytes that it spans. `sizes`: those of the plan. The runtime checks
+    strides. TensorError."""
     found, name = strided(signature), {"o": "out"}.get(binding.name, binding.name)
     if not is_dtype(found.dtype, binding.dtype) or not _fits(binding, found.shape, sizes):
         hint = no_floats(found.dtype) if binding.dtype == "f32" else ""
@@ -279,7 +281,7 @@ def check(binding: Binding, signature: Signature, sizes: dict[str, int], device:
 
 
 def strides_of(binding: Binding, signature: Signature) -> tuple[int, ...] | None:
-    """In bytes, of a tensor that was checked; None where it lies densely."""
+    """Return the strides of a checked tensor in bytes; None if it is dense."""
     found = strided(signature)
     if not binding.strided or contiguous(found.shape, found.strides):
         return None
@@ -289,7 +291,7 @@ def strides_of(binding: Binding, signature: Signature) -> tuple[int, ...] | None
 
 
 def span(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> int:
-    """Bytes from the first element to behind the last one."""
+    """Return the bytes from the first element to past the last one."""
     if 0 in shape:
         return 0
     return itemsize * (1 + sum((n - 1) * max(stride, 0) for n, stride in zip(shape, strides, strict=True)))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .tries import group as group
     from .tries import groups as groups
 
-# Where each public name lies: of these, only `decoders` needs Transformers, and `edges` PyTorch.
+# The module of each public name: only `decoders` needs Transformers, and `edges` PyTorch.
 _LAZY: dict[str, str] = {
     "ModelShape": "sharing",
     "Packed": "packing",

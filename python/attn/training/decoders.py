@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Models of Transformers over packed forests: importing this module registers the attention "attn_forest".
 
-Only what the context manager `packed_model` calls a model with leads there. A forest travels with a call, not in the model:
-layers that are checkpointed run again in backward, when the context has been left.
+Only calls inside the context manager `packed_model` use it. A forest travels with a call, not in the model:
+checkpointed layers run again in backward, after the context has ended.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _KERNEL_DTYPES = (torch.bfloat16, torch.float16)
 
 @dataclass(frozen=True)
 class ForestCall:
-    """What a layer's attention is told of the micro-batch."""
+    """The arguments of a layer's attention for the micro-batch."""
 
     forest: Forest
     reference: bool
@@ -39,19 +39,19 @@ class ForestCall:
 
 @contextlib.contextmanager
 def packed_model(model: nn.Module, packed: Packed, *, reference: bool = False) -> Iterator[nn.Module]:
-    """In this context `model(input_ids=packed.input_ids(device))` runs a packed micro-batch: positions are the forest's,
-    and each row attends to its own trajectory.
+    """Let `model(input_ids=packed.input_ids(device))` run a packed micro-batch in this context: positions are the
+    forest's, and each row attends to its own trajectory.
 
         with attn.training.packed_model(model, packed):
             logits = model(packed.input_ids(model.device)).logits  # [1, rows, vocabulary]
 
     model      of Transformers: a decoder of MODELS, with a head or without, wrapped or not. Its attn_implementation does not
-               matter. Gradient checkpointing is taken as it is set; backward may run in the context or behind it
-    reference  True: attention by the float64 reference, on CPU tensors of float32 or float64, too
+               matter. Gradient checkpointing works as it is set; backward may run in the context or after it
+    reference  True: attention by the float64 reference, also on CPU tensors of float32 or float64
 
-    What has no meaning over a forest is refused by name. Of the model, SpecError: dropout, balance losses of experts, layers
-    of state spaces, RoPE whose frequencies depend on a sequence's length. Of a call, TensorError: a mask, positions, a cache,
-    labels, other token ids.
+    Options without a meaning over a forest are refused by name. SpecError, for the model: dropout, balance losses of
+    experts, layers of state spaces, RoPE whose frequencies depend on a sequence's length. TensorError, for a call: a
+    mask, positions, a cache, labels, other token ids.
     """
     if not isinstance(packed, Packed):
         raise expected(SpecError, "packed", "what attn.training.pack gives", packed)
@@ -60,7 +60,8 @@ def packed_model(model: nn.Module, packed: Packed, *, reference: bool = False) -
     _check_model(model)
     for layer in _attention_layers(model):
         if "attn_forest_hooks" not in layer.__dict__:
-            # They stay: without a forest they do nothing, and a checkpoint's second run has its forest from the first.
+            # They stay: without a forest they do nothing, and a checkpoint's second run has its forest from
+            # the first.
             layer.attn_forest_hooks = (
                 layer.register_forward_pre_hook(_enter, with_kwargs=True),
                 layer.register_forward_hook(_leave, always_call=True),
@@ -110,12 +111,14 @@ def logprobs(
     chunk: int | None = CHUNK,
     reference: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """The log-probability of each edge's target under a causal model: [edges]; with `entropy` (these, entropies of the edges'
-    rows [edges]).
+    """Compute the log-probability of each edge's target under a causal model: [edges]; with `entropy` (these, entropies
+    of the edges' rows [edges]).
 
-    temperature  that logits are divided by
-    chunk        rows whose logits exist at a time; None: all. Logits are made of the rows that have edges, of no others
-    reference    as of `packed_model`, whose errors are these, too; TensorError, for targets outside of the vocabulary
+    temperature  divides the logits
+    chunk        rows whose logits exist at a time; None: all. Only rows that have edges get logits
+    reference    as of `packed_model`
+
+    Raises the errors of `packed_model`; TensorError, for targets outside of the vocabulary.
     """
     with (
         packed_model(model, packed, reference=reference),
@@ -139,8 +142,8 @@ def forest_attention(
     attn_forest: ForestCall | None = None,
     **kwargs: object,
 ) -> tuple[Tensor, None]:
-    """What a model's layer calls: `query [1, q_heads, rows, dim]`, `key, value [1, kv_heads, rows, dim]` of a forest's rows.
-    Gives `[1, rows, q_heads, value_dim]`."""
+    """Compute a layer's attention over a forest's rows; the model calls it. `query [1, q_heads, rows, dim]`, `key,
+    value [1, kv_heads, rows, dim]`; returns `[1, rows, q_heads, value_dim]`."""
     if attn_forest is None:
         raise TensorError(f"{NAME}: expected to be called by attn.training.packed_model")
     if dropout:
@@ -169,7 +172,8 @@ def forest_attention(
 AttentionInterface.register(NAME, forest_attention)
 
 
-# --- What a layer and a model are called with ----------------------------------------------------------------
+# --- Arguments of layers and models
+# ---------------------------------------------------------------------------
 
 
 def _attention_layers(model: nn.Module) -> list[nn.Module]:
@@ -177,7 +181,7 @@ def _attention_layers(model: nn.Module) -> list[nn.Module]:
 
 
 def _enter(layer: nn.Module, given: tuple, named: dict) -> None:
-    """Has a layer find the attention over forests for as long as one call of it runs."""
+    """Let a layer use the attention over forests during one call of it."""
     if named.get("attn_forest") is not None:
         layer.attn_own_config = layer.config
         layer.config = copy.copy(layer.config)
@@ -223,14 +227,15 @@ def _inputs(packed: Packed, call: ForestCall, given: tuple, named: dict) -> tupl
     if ids is not own and not torch.equal(ids, own):
         raise TensorError("input_ids: expected packed.input_ids(device), got other token ids")
     named["position_ids"] = torch.from_numpy(packed.forest.positions.copy()).long()[None].to(ids.device)
-    # Of four dimensions: a model passes it on as it is, and makes no mask of its own.
+    # It has four dimensions: a model passes such a mask on unchanged, and makes none of its own.
     named["attention_mask"] = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=ids.device)
     named["use_cache"] = False
     named["attn_forest"] = call
     return (), named
 
 
-# --- What a model must not have ------------------------------------------------------------------------------
+# --- Refused models
+# -------------------------------------------------------------------------------------------
 
 
 def _check_model(model: nn.Module) -> None:
@@ -268,7 +273,7 @@ def _check_model(model: nn.Module) -> None:
 
 
 def _check_dropout(model: nn.Module, config: Any) -> None:
-    """Copies of a shared token would each lose other features; a forest holds it once."""
+    """Refuse dropout: copies of a shared token would each lose other features, and a forest holds the token once."""
     rate = getattr(config, "attention_dropout", 0.0)
     if rate:
         raise SpecError(f"model: expected config.attention_dropout=0.0 in training over a forest, got {rate}")

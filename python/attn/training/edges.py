@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Log-probabilities and losses along the edges of a packed micro-batch: each a row that predicts, a target, a trajectory."""
+"""Log-probabilities and losses along the edges of a packed micro-batch: each a row that predicts, a target, a
+trajectory."""
 
 from __future__ import annotations
 
@@ -14,14 +15,14 @@ from .packing import Packed
 def edge_logprobs(
     logits: Tensor, packed: Packed, *, temperature: float = 1.0, entropy: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """The log-probability of each edge's target: float32 [edges], or logits' float64.
+    """Compute the log-probability of each edge's target: float32 [edges], or float64 for logits of float64.
 
     logits       of every row, [rows, vocabulary], or of the rows that have edges, [len(packed.sources), vocabulary]; a batch
-                 of one may stand in front
-    temperature  that logits are divided by
-    entropy      True: gives also the entropy of each edge's row, [edges]
+                 dimension of one may precede
+    temperature  divides the logits
+    entropy      True: also returns the entropy of each edge's row, [edges]
 
-    Errors: TensorError, for targets outside of the vocabulary too.
+    Raises TensorError, also for targets outside of the vocabulary.
     """
     flat = logits[0] if logits.ndim == 3 and len(logits) == 1 else logits
     sources = packed.sources
@@ -39,7 +40,7 @@ def edge_logprobs(
 
 
 def check_targets(packed: Packed, vocabulary: int, temperature: float) -> None:
-    """TensorError for targets outside of a vocabulary, and for what no logits can be divided by."""
+    """Raise a TensorError for targets outside of a vocabulary, and for a temperature that is not positive."""
     if not temperature > 0:
         raise expected(TensorError, "temperature", "a number above 0", temperature)
     largest = int(packed.edge_target.max(initial=0))
@@ -53,8 +54,8 @@ def check_targets(packed: Packed, vocabulary: int, temperature: float) -> None:
 def edge_values(
     logits: Tensor, of_rows: Tensor, targets: Tensor, temperature: float, entropy: bool
 ) -> tuple[Tensor, ...]:
-    """(log-probabilities,) or (log-probabilities, entropies) of edges, [edges]: the row of logits [rows, vocabulary] that each
-    has, and its target."""
+    """Compute (log-probabilities,) or (log-probabilities, entropies) of edges, [edges], from the index of each edge's
+    row of logits [rows, vocabulary], and its target."""
     logits = logits if logits.dtype == torch.float64 else logits.float()
     if temperature != 1.0:
         logits = logits / temperature
@@ -69,13 +70,13 @@ def edge_values(
 def edge_loss(
     logits: Tensor, packed: Packed, weights: Tensor | None = None, *, temperature: float = 1.0
 ) -> Tensor:
-    """The sum of each edge's weight times minus the log-probability of its target: a scalar.
+    """Compute the sum of each edge's weight times minus the log-probability of its target: a scalar.
 
     logits   as of `edge_logprobs`
-    weights  one for each trajectory here, [trajectories], or for each edge, [edges]: advantages, for one. None: the mean
+    weights  one for each trajectory here, [trajectories], or for each edge, [edges], such as advantages. None: the mean
              over all edges
 
-    What a loss over copies is, where each trajectory has its own. Errors: TensorError.
+    It equals the loss over copies, in which each trajectory has tokens of its own. Raises TensorError.
     """
     found = edge_logprobs(logits, packed, temperature=temperature)
     if weights is None:
@@ -84,7 +85,8 @@ def edge_loss(
 
 
 def edge_weights(weights: Tensor, packed: Packed) -> Tensor:
-    """Weights of trajectories, [trajectories], or already of edges, [edges], for each edge. TensorError for others."""
+    """Return weights for each edge, from weights of trajectories, [trajectories], or of edges, [edges]. TensorError for
+    others."""
     edges, here = len(packed.edge_source), len(packed.trajectories)
     if weights.shape == (here,):
         return weights[_index(packed.edge_trajectory, weights)]
@@ -96,7 +98,7 @@ def edge_weights(weights: Tensor, packed: Packed) -> Tensor:
 
 
 def trajectory_sums(values: Tensor, packed: Packed) -> Tensor:
-    """Of values of edges, [edges], the sum over each trajectory: [trajectories]."""
+    """Sum values of edges, [edges], over each trajectory: [trajectories]. TensorError."""
     if values.shape != (len(packed.edge_source),):
         raise TensorError(f"values: expected [{len(packed.edge_source)}], got {list(values.shape)}")
     sums = values.new_zeros(len(packed.trajectories))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A causal model's head along edges: log-probabilities of targets in place of logits, some rows at a time.
+"""A causal model's head along edges: log-probabilities of targets instead of logits, some rows at a time.
 
-Logits of all rows that have edges would be the largest tensor of a step: rows times a vocabulary of 150,000, again in float32 and
-again in backward. Here those of one chunk exist at a time, and are made once more in backward.
+Logits of all rows that have edges would be the largest tensor of a step: rows times a vocabulary of 150,000, again in
+float32 and again in backward. Here only those of one chunk exist at a time, and backward computes them again.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def edge_head(
     entropy: bool = False,
     chunk: int | None = CHUNK,
 ) -> Iterator[None]:
-    """In this context the `logits` of a causal model of Transformers are [1, edges, 1]: the log-probability of each edge's
-    target; with `entropy` [1, edges, 2]. Its head has to be given the rows `packed.sources`, as by logits_to_keep.
+    """Make the `logits` of a causal model of Transformers [1, edges, 1] in this context: the log-probability of each
+    edge's target; with `entropy` [1, edges, 2]. Its head must be given the rows `packed.sources`, as by logits_to_keep.
 
-    chunk  rows whose logits exist at a time, in backward too, where they are made again; None: all, which are kept
+    chunk  rows whose logits exist at a time, also in backward, which computes them again; None: all, which are kept
 
-    It works inside the model's own call, where wrappers have gathered the head's weights. Errors: SpecError, for a model without
-    a head; TensorError, for targets outside of its vocabulary.
+    It works inside the model's own call, when wrappers have gathered the head's weights. Raises SpecError, for a model
+    without a head; TensorError, for targets outside of its vocabulary.
     """
     if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1):
         raise expected(SpecError, "chunk", "a number of rows from 1 on, or None", chunk)
@@ -73,7 +73,7 @@ def _in_chunks(
     entropy: bool,
     chunk: int,
 ) -> Tensor:
-    """[edges, 1 or 2], of rows [sources, features]."""
+    """Compute [edges, 1 or 2] of rows [sources, features], chunk by chunk."""
     index = torch.from_numpy(packed.edge_source_index).to(rows.device)
     targets = torch.from_numpy(packed.edge_target).to(rows.device)
     order = index.argsort(stable=True)

@@ -21,47 +21,48 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """A micro-batch in which every token that trajectories share is one row. Made by `pack`.
+    """A micro-batch in which every token that trajectories share is one row; `pack` returns it.
 
-    An edge is what a loss is taken along: the row that predicts, the token it should predict, and the trajectory for which.
-    A prompt's last row has as many edges as there are responses. Edges are ordered by trajectory, and in that by position.
+    An edge is a term of a loss: the row that predicts, the token that it should predict, and the trajectory. A prompt's
+    last row has as many edges as there are responses. Edges are ordered by trajectory, and within it by position.
     """
 
     tokens: numpy.ndarray
     """Token ids, int64 [rows], in the forest's depth-first order."""
     forest: Forest
     trajectories: numpy.ndarray
-    """The number of each trajectory among those of all trees that `pack` was given: int64 [trajectories]."""
+    """The index of each trajectory among those of all trees given to `pack`: int64 [trajectories]."""
     lengths: numpy.ndarray
-    """Tokens of each trajectory, the shared ones among them: int64 [trajectories]."""
+    """Tokens of each trajectory, including shared ones: int64 [trajectories]."""
     nodes: numpy.ndarray
-    """The node in which each trajectory ends: int64 [trajectories]."""
+    """The node at the end of each trajectory: int64 [trajectories]."""
     edge_source: numpy.ndarray
     """The row that predicts: int64 [edges]."""
     edge_target: numpy.ndarray
     """The token id that it should predict: int64 [edges]."""
     edge_trajectory: numpy.ndarray
-    """Which of the trajectories here, from 0: int64 [edges]."""
+    """The index of the edge's trajectory in this micro-batch, from 0: int64 [edges]."""
     edge_position: numpy.ndarray
-    """Where in its trajectory the target is: int64 [edges]."""
+    """The position of the target in its trajectory: int64 [edges]."""
 
     @cached_property
     def sources(self) -> numpy.ndarray:
-        """The rows that have edges, each once, rising: int64. Of no other are logits needed."""
+        """The rows that have edges, each once, rising: int64. Only these need logits."""
         return numpy.unique(self.edge_source)
 
     @cached_property
     def edge_source_index(self) -> numpy.ndarray:
-        """Of each edge's row, its index in `sources`: int64 [edges]."""
+        """The index of each edge's row in `sources`: int64 [edges]."""
         return numpy.searchsorted(self.sources, self.edge_source)
 
     @cached_property
     def edge_counts(self) -> numpy.ndarray:
-        """Edges of each trajectory: int64 [trajectories]."""
+        """The number of edges of each trajectory: int64 [trajectories]."""
         return numpy.bincount(self.edge_trajectory, minlength=len(self.trajectories))
 
     def input_ids(self, device: torch.device | str | None = None) -> Tensor:
-        """int64 [1, rows], as models of Transformers take them: of each device one tensor, the same in each call."""
+        """Return int64 [1, rows], as models of Transformers take them: one tensor for each device, the same one in each
+        call."""
         import torch
 
         device = torch.device("cpu" if device is None else device)
@@ -71,14 +72,14 @@ class Packed:
         return made[device]
 
     def rows(self, trajectory: int) -> numpy.ndarray:
-        """The row of each token of a trajectory here: int64 [its length]."""
+        """Return the row of each token of a trajectory here: int64 [its length]."""
         start = self.forest.node_start
         path = self.forest.path(int(self.nodes[trajectory]))
         return numpy.concatenate([numpy.arange(start[node], start[node + 1]) for node in path])
 
     def unpack(self, values: Tensor) -> list[Tensor]:
-        """Of values of rows, [rows, ...] or [1, rows, ...], those of each trajectory: [its length, ...], the shared ones in
-        each. TensorError for another number of rows."""
+        """Split values of rows, [rows, ...] or [1, rows, ...], into those of each trajectory: [its length, ...], with
+        the shared ones in each. TensorError for another number of rows."""
         import torch
 
         flat = values[0] if values.ndim > 1 and len(values) == 1 != len(self.tokens) else values
@@ -90,7 +91,7 @@ class Packed:
         return [flat[rows.to(flat.device)] for rows in numbers]
 
     def split(self, values: Tensor) -> list[Tensor]:
-        """Of values of edges, [edges, ...], those of each trajectory."""
+        """Split values of edges, [edges, ...], into those of each trajectory. TensorError."""
         if len(values) != len(self.edge_source):
             raise TensorError(f"values: expected [{len(self.edge_source)}, ...], got {list(values.shape)}")
         return list(values.split(self.edge_counts.tolist()))
@@ -103,15 +104,15 @@ class Packed:
 
 
 def pack(trees: Sequence[Tree], *, budget: int | None = None, vocabulary: int | None = None) -> list[Packed]:
-    """Micro-batches of whole trees, each of at most `budget` rows.
+    """Pack whole trees into micro-batches of at most `budget` rows each.
 
-    trees       prompt groups (`group`, `groups`) or any trees of token ids. None is cut; a common beginning, of trees in one
-                micro-batch too, is held once
-    budget      rows of a micro-batch at most; None: all in one
-    vocabulary  how many token ids a model has, to check them by
+    trees       prompt groups (`group`, `groups`) or any trees of token ids. None is cut; a common prefix, also of different
+                trees in one micro-batch, is held once
+    budget      the most rows of a micro-batch; None: all in one
+    vocabulary  the number of token ids of the model, for a check
 
-    Each tree goes to the first micro-batch that has room for what it adds. Trajectories are numbered over all trees, by
-    tree and leaf. Error: PlanError, for a budget smaller than a tree with what would fit.
+    Each tree goes to the first micro-batch with room for its new tokens. Trajectories are numbered over all trees, by
+    tree and leaf. PlanError for a budget smaller than a tree, with the budget that fits.
     """
     if isinstance(trees, Tree) or len(trees) == 0:
         raise expected(PlanError, "trees", "a list of at least one attn.training.Tree", trees)
@@ -146,14 +147,14 @@ def _rows_of(found: list) -> int:
 
 
 class _Batch:
-    """A micro-batch that is being filled."""
+    """A micro-batch in the making."""
 
     def __init__(self):
         self.trie = Trie()
         self.members: list[tuple[int, object, Node]] = []
 
     def take(self, found: list, first: int, budget: int | None) -> bool:
-        """Whether the trajectories of a tree fit; if so, they are in."""
+        """Add the trajectories of a tree if they fit; returns whether they do."""
         if budget is not None and self.trie.tokens >= budget and not self.trie.begins(found[0].tokens):
             return False
         inserted = []
@@ -196,10 +197,11 @@ class _Batch:
 
 
 def _edges(forest: Forest, node: int, trajectory, number: int) -> tuple[numpy.ndarray, ...]:
-    """Sources, targets, the trajectory's number and positions of its targets."""
+    """Return sources, targets, the trajectory's index, and positions of its targets."""
     path = forest.path(node)
     starts = forest.node_start[path].astype(numpy.int64)
-    ends = numpy.cumsum(forest.node_start[numpy.add(path, 1)] - starts)  # in the trajectory, of each node
+    # The end of each node in the trajectory.
+    ends = numpy.cumsum(forest.node_start[numpy.add(path, 1)] - starts)
     targets = numpy.flatnonzero(trajectory.trained)
     before = targets - 1
     at = numpy.searchsorted(ends, before, side="right")

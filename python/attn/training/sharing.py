@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a forest saves against copies of what is shared: rows, memory, floating-point operations."""
+"""The savings of a forest against copies of shared tokens: rows, memory, floating-point operations."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class ModelShape:
 
     @staticmethod
     def of(config: Any) -> ModelShape:
-        """Of a decoder of grouped attention and gated MLPs, dense or of experts. SpecError where the configuration does not
-        say one of its sizes."""
+        """Read the sizes of a decoder with grouped attention and gated MLPs, dense or of experts. SpecError if the
+        configuration lacks one of its sizes."""
         needed = ("hidden_size", "num_attention_heads", "num_hidden_layers", "intermediate_size")
         for name in needed:
             if not isinstance(getattr(config, name, None), int):
@@ -56,22 +56,22 @@ class Report:
 
     shape: ModelShape
     rows: int
-    """Each token once."""
+    """Rows with each token once."""
     replicated_rows: int
-    """Each trajectory with tokens of its own."""
+    """Rows with tokens of its own for each trajectory."""
     pairs: int
-    """Of a row and a token that it sees, in the forest."""
+    """Pairs of a row and a token that it sees, in the forest."""
     replicated_pairs: int
 
     @property
     def sharing(self) -> float:
-        """The sharing ratio: replicated rows by rows. Of N responses of R tokens to a prompt of P it is
-        N (P + R) / (P + N R). (Source: arXiv 2605.15422, rho.)"""
+        """The sharing ratio: replicated rows by rows. For N responses of R tokens to a prompt of P tokens it is N (P +
+        R) / (P + N R). (Source: arXiv 2605.15422, rho.)"""
         return self.replicated_rows / self.rows
 
     @property
     def saved_bytes(self) -> dict[str, int]:
-        """Of one layer's activations that attention keeps for its backward pass, under "kv", "q" and "lse": bytes."""
+        """Saved bytes of one layer's activations that attention keeps for its backward pass, under "kv", "q" and "lse"."""
         shape, rows = self.shape, self.replicated_rows - self.rows
         return {
             "kv": rows * 2 * shape.kv_heads * shape.head_dim * shape.element_bytes,
@@ -81,16 +81,16 @@ class Report:
 
     @property
     def flops(self) -> int:
-        """Of forward and backward of all layers, without embeddings and head."""
+        """Operations of forward and backward of all layers, without embeddings and head."""
         return self._flops(self.rows, self.pairs)
 
     @property
     def replicated_flops(self) -> int:
-        """Those of copies."""
+        """Operations with copies."""
         return self._flops(self.replicated_rows, self.replicated_pairs)
 
     def _flops(self, rows: int, pairs: int) -> int:
-        """Attention has two products forward and five backward, weights one and two."""
+        """Return operations. Attention has two products forward and five backward, weights one and two."""
         shape = self.shape
         attention = 7 * 2 * pairs * shape.q_heads * shape.head_dim
         return shape.layers * (attention + 3 * 2 * rows * shape.linear_weights)
@@ -107,11 +107,11 @@ class Report:
 
 
 def report(packed: Packed | Forest, shape: ModelShape | Any) -> Report:
-    """What a micro-batch saves. Of a Forest, every leaf ends a trajectory.
+    """Compute the savings of a micro-batch. In a Forest, every leaf ends a trajectory.
 
     shape  a ModelShape, or a configuration of Transformers
 
-    Errors: SpecError.
+    Raises SpecError.
     """
     if isinstance(packed, Packed):
         forest, lengths = packed.forest, packed.lengths

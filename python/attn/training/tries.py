@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Trees of token ids as a batch gives them, and the trie that holds each common beginning once."""
+"""Trees of token ids as a batch gives them, and the trie that holds each common prefix once."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..errors import PlanError, expected
 
 @dataclass(frozen=True)
 class Tree:
-    """Tokens, and what continues them. Each leaf ends a trajectory, which begins at the root.
+    """Tokens, and their continuations. Each leaf ends a trajectory, which begins at the root.
 
     tokens    token ids: integers [n], as a list, an array or a tensor of PyTorch
     children  trees that continue them; empty at a leaf
     trained   whether these tokens are targets of the loss: True, False, or a bool for each token [n]. The first token of
-              a root has no row that predicts it, and is no target
+              a root has no row that predicts it, and is not a target
     """
 
     tokens: Sequence[int] | Any
@@ -28,7 +28,8 @@ class Tree:
 
 
 def group(prompt: Sequence[int] | Any, responses: Sequence[Sequence[int] | Any]) -> Tree:
-    """A prompt, no target itself, and the responses to it, which are. Error: PlanError without a prompt or responses."""
+    """Return a tree of a prompt, which is not a target, and its responses, which are. PlanError without a prompt or
+    responses."""
     if len(prompt) == 0:
         raise PlanError(
             "prompt: expected at least one token, got responses without a prompt, of which no row predicts the first token"
@@ -41,15 +42,15 @@ def group(prompt: Sequence[int] | Any, responses: Sequence[Sequence[int] | Any])
 def groups(
     prompts: Sequence[Any], responses: Sequence[Any], ids: Sequence[Hashable], size: int | None = None
 ) -> list[Tree]:
-    """The groups of a batch that has a row for each response, in the order of their first rows.
+    """Return the groups of a batch with a row for each response, in the order of their first rows.
 
-    prompts    token ids of each row's prompt, without padding: the same ones in all rows of a group
+    prompts    token ids of each row's prompt, without padding: the same in all rows of a group
     responses  token ids of each row's response, without padding
-    ids        by which group each row belongs to, as its prompt's number. Rows of a group stand one behind the other
-    size       responses that each group has to have; None: as many as there are
+    ids        a key of each row's group, such as its prompt's number. Rows of a group follow each other
+    size       responses that each group must have; None: any number
 
-    Response i of the batch is trajectory i of what `pack` makes of this. Error: PlanError for rows that a shuffle has
-    taken out of their groups.
+    Response i of the batch is trajectory i of the result of `pack`. PlanError for rows that a shuffle has moved out of
+    their groups.
     """
     if not len(prompts) == len(responses) == len(ids):
         raise PlanError(
@@ -84,7 +85,7 @@ def groups(
 
 
 def token_ids(name: str, given: Any, vocabulary: int | None = None) -> numpy.ndarray:
-    """int64 [n]. PlanError for what is not an integer, not flat, or outside of the vocabulary."""
+    """Return int64 [n]. PlanError for values that are not integers, not flat, or outside of the vocabulary."""
     if hasattr(given, "detach"):
         given = given.detach().cpu().numpy()
     found = numpy.asarray(given)
@@ -104,14 +105,14 @@ def token_ids(name: str, given: Any, vocabulary: int | None = None) -> numpy.nda
 
 @dataclass(frozen=True)
 class Trajectory:
-    """A path from a root to a leaf: token ids int64 [n], and which of them are targets, bool [n]."""
+    """A path from a root to a leaf: token ids int64 [n], and a mask of targets, bool [n]."""
 
     tokens: numpy.ndarray
     trained: numpy.ndarray
 
 
 def trajectories(name: str, tree: Tree, vocabulary: int | None = None) -> list[Trajectory]:
-    """Those of a tree, in the order of its leaves. A subtree is walked once, however deep."""
+    """Return the trajectories of a tree, in the order of its leaves. A subtree is walked once, however deep."""
     found = []
     pending: list[tuple[str, Tree, tuple[numpy.ndarray, ...], tuple[numpy.ndarray, ...]]] = [
         (name, tree, (), ())
@@ -149,17 +150,17 @@ def _targets(name: str, given: Any, tokens: int) -> numpy.ndarray:
 
 @dataclass(eq=False)
 class Node:
-    """Of a trie: tokens, where they continue, and what continues them, by its first token."""
+    """A node of a trie: tokens, the node above, and the nodes below by their first token."""
 
     tokens: numpy.ndarray
     above: Node | None
     below: dict[int, Node] = field(default_factory=dict)
     ends: int = 0
-    """How many trajectories end here."""
+    """The number of trajectories that end here."""
 
 
 class Trie:
-    """Trajectories of which each common beginning is held once, whatever tree it is of."""
+    """Trajectories, with each common prefix held once, in whichever tree it is."""
 
     def __init__(self):
         self.root = Node(numpy.empty(0, numpy.int64), None)
@@ -170,7 +171,7 @@ class Trie:
         return int(tokens[0]) in self.root.below
 
     def insert(self, tokens: numpy.ndarray) -> Node:
-        """The node where the trajectory ends."""
+        """Insert a trajectory; return the node at its end."""
         node, at = self.root, 0
         while at < len(tokens):
             next_node = node.below.get(int(tokens[at]))
@@ -188,18 +189,18 @@ class Trie:
         return node
 
     def remove(self, node: Node) -> None:
-        """Undoes the insert of a trajectory that ends there."""
+        """Undo the insertion of a trajectory that ends there."""
         node.ends -= 1
         while (
             node.above is not None and node.ends == 0 and not node.below
-        ):  # also what a later insert split off above
+        ):  # Also a node that a later insertion split off above.
             del node.above.below[int(node.tokens[0])]
             self.tokens -= len(node.tokens)
             node = node.above
 
     def depth_first(self) -> Iterator[tuple[Node, int]]:
-        """Each node and the number of the one above it, -1 at roots. Numbers follow the order; nodes that continue only one
-        other without a trajectory's end between them become one."""
+        """Yield each node and the number of the node above it, -1 for roots. Numbers follow this order. Nodes in a
+        line, without a trajectory's end between them, become one."""
         pending, number = [(node, -1) for node in reversed(self.root.below.values())], 0
         while pending:
             node, above = pending.pop()
@@ -213,14 +214,14 @@ class Trie:
 
 
 def _common(one: numpy.ndarray, other: numpy.ndarray) -> int:
-    """How many tokens both begin with."""
+    """Return the number of tokens that both have in common at the beginning."""
     least = min(len(one), len(other))
     differs = one[:least] != other[:least]
     return int(differs.argmax()) if differs.any() else least
 
 
 def _split(node: Node, at: int) -> Node:
-    """Cuts a node in two and gives the upper one; trajectories that end at the node still end at the lower one."""
+    """Cut a node in two and return the upper one; trajectories that end at the node still end at the lower one."""
     upper = Node(node.tokens[:at], node.above)
     node.above.below[int(node.tokens[0])] = upper
     node.tokens, node.above = node.tokens[at:], upper

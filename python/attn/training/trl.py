@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""TRL's GRPO over packed groups: generation and rewards stay TRL's, log-probabilities and the update hold each prompt once.
+"""TRL's GRPO over packed groups: TRL generates and rewards; log-probabilities and the update hold each prompt once.
 
     from attn.training.trl import PackedGRPOTrainer
 
@@ -27,15 +27,16 @@ __all__ = ["PackedGRPOTrainer"]
 
 
 class PackedGRPOTrainer(GRPOTrainer):
-    """trl.GRPOTrainer whose log-probabilities, of the policy, of the one before and of the reference model alike, are those
-    of packed groups. Groups are shuffled, not rows, so that a step's batch has whole ones.
+    """trl.GRPOTrainer that computes log-probabilities, of the policy, of the old policy and of the reference model,
+    over packed groups. Groups are shuffled, not rows, so that a step's batch has whole groups.
 
-    attn_budget     rows of one call of the model at most, each shared token counted once; None: a step's batch is one call. What
-                    calls of an update keep for backward is kept until the step's loss is known
-    attn_reference  True: attention by the float64 reference on the CPU, as `packed_model` takes it
+    attn_budget     the most rows of one call of the model, each shared token counted once; None: a step's batch is one call.
+                    Activations of an update's calls are kept until the step's loss is known
+    attn_reference  True: attention by the float64 reference on the CPU, as in `packed_model`
 
-    All other arguments are GRPOTrainer's. Errors: SpecError, for a batch that would cut groups, for balance losses of experts
-    and what `packed_model` refuses; PlanError, for a group larger than the budget; TensorError, for images.
+    All other arguments are GRPOTrainer's. Raises SpecError, for a batch that would cut groups, for balance losses of
+    experts and for the options that `packed_model` refuses; PlanError, for a group larger than the budget; TensorError,
+    for images.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class PackedGRPOTrainer(GRPOTrainer):
             )
 
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
-        """A step's batch: GRPOTrainer's, but for what is shuffled."""
+        """Return a step's batch, as GRPOTrainer does, but shuffled by groups."""
         if not self.model.training:
             return super()._prepare_inputs(generation_batch)
         steps = self.args.steps_per_generation
@@ -76,7 +77,7 @@ class PackedGRPOTrainer(GRPOTrainer):
         compute_aux_loss: bool = False,
         **others: Any,
     ) -> tuple[Tensor, Tensor | None, None]:
-        """Of completions [rows, logits_to_keep]; zeros where the mask says that there are none."""
+        """Compute log-probabilities of completions [rows, logits_to_keep]; 0 for tokens that the mask hides."""
         for name, value in others.items():
             if value is not None:
                 raise TensorError(f"{name}: expected None, as packed groups hold text alone")
@@ -106,8 +107,8 @@ class PackedGRPOTrainer(GRPOTrainer):
 def packed_rows(
     input_ids: Tensor, attention_mask: Tensor, logits_to_keep: int, budget: int | None
 ) -> list[Packed]:
-    """Micro-batches of TRL's rows, prompts padded on the left and completions on the right: [rows, tokens]. A row is a
-    trajectory; neighbours with one prompt are a group."""
+    """Return micro-batches of TRL's rows, prompts padded on the left and completions on the right: [rows, tokens]. A
+    row is a trajectory; neighbours with one prompt are a group."""
     ids, mask = input_ids.cpu(), attention_mask.cpu().bool()
     split = ids.shape[1] - logits_to_keep
     prompts = [row[kept] for row, kept in zip(ids[:, :split], mask[:, :split], strict=True)]
@@ -119,7 +120,8 @@ def packed_rows(
 
 
 def batches_of_groups(made: Mapping[str, Any], steps: int, size: int) -> list[dict[str, Any]]:
-    """A generation's rows in a random order of groups, cut into the batches of steps. Values without rows are in each."""
+    """Shuffle a generation's rows by groups, and cut them into the batches of steps. Each batch gets values without
+    rows."""
     rows = len(made["prompt_ids"])
     order = torch.randperm(rows // size)[:, None] * size + torch.arange(size)
     parts = order.flatten().chunk(steps)

@@ -30,7 +30,7 @@ from .tries import groups
 
 __all__ = ["packed_engine"]
 
-# What is overridden, as the engine calls it.
+# The overridden methods, with the engine's arguments.
 SIGNATURES = {
     "forward_backward_batch": ["self", "data", "loss_function", "forward_only"],
     "forward_step": ["self", "micro_batch", "loss_function", "forward_only"],
@@ -46,15 +46,15 @@ _REFUSED = {
 
 
 def packed_engine(base: type, group_size: int, *, reference: bool = False) -> type:
-    """A subclass of `base`, veRL's FSDPEngineWithLMHead, that holds each prompt of a micro-batch once.
+    """Return a subclass of `base`, veRL's FSDPEngineWithLMHead, that holds each prompt of a micro-batch once.
 
-    group_size  responses to a prompt, rollout.n: rows of a group stand one behind the other and stay in one micro-batch, so
-                that max_token_len_per_gpu, which counts copies, has to have room for a whole group
-    reference   True: attention by the float64 reference on the CPU, as `packed_model` takes it
+    group_size  responses to a prompt, rollout.n: rows of a group follow each other and stay in one micro-batch, so that
+                max_token_len_per_gpu, which counts copies, must be large enough for a whole group
+    reference   True: attention by the float64 reference on the CPU, as in `packed_model`
 
-    SpecError for a base whose methods have other arguments. The engine's own errors, at the first micro-batch: PlanError for
-    groups that a shuffle has cut; TensorError, by name, for sequence parallelism, fused kernels, distillation, images and
-    temperatures that differ.
+    SpecError for a base whose methods have other arguments. The engine raises at the first micro-batch: PlanError for
+    groups that a shuffle has cut; TensorError, by name, for sequence parallelism, fused kernels, distillation, images
+    and temperatures that differ.
     """
     for name, wanted in SIGNATURES.items():
         method = getattr(base, name, None)
@@ -65,7 +65,8 @@ def packed_engine(base: type, group_size: int, *, reference: bool = False) -> ty
         raise expected(SpecError, "group_size", "a number of responses from 1 on", group_size)
 
     class PackedEngine(base):
-        """Between preparing inputs and outputs a forward step calls the module; `packed_model` is entered for that long."""
+        """An engine over packed groups. A forward step calls the module between preparing inputs and outputs;
+        `packed_model` is entered for that long."""
 
         def forward_backward_batch(self, data: Any, loss_function: Any, forward_only: bool = False) -> Any:
             data.set_non_tensor("force_group_size", group_size)
@@ -102,8 +103,8 @@ def packed_engine(base: type, group_size: int, *, reference: bool = False) -> ty
 
 
 def packed_micro_batch(micro_batch: Any, group_size: int) -> Packed:
-    """A micro-batch without padding: input_ids, a jagged tensor of prompts with their responses, and prompts, a jagged one,
-    too, or padded beside an attention_mask. Row i is trajectory i."""
+    """Pack a micro-batch without padding: input_ids, a jagged tensor of prompts with their responses, and prompts, also
+    jagged, or padded with an attention_mask. Row i is trajectory i. TensorError."""
     sequences = [row.cpu() for row in micro_batch["input_ids"].unbind()]
     prompts = micro_batch["prompts"]
     if prompts.is_nested:
@@ -120,7 +121,8 @@ def packed_micro_batch(micro_batch: Any, group_size: int) -> Packed:
 
 
 def as_rows(values: Tensor, packed: Packed, input_ids: Tensor) -> Tensor:
-    """Values of edges where veRL has those of a row's next token: jagged, as input_ids. Of prompts they are 0."""
+    """Return values of edges in veRL's layout, the values of a row's next token: jagged, as input_ids. Those of prompts
+    are 0."""
     offsets = input_ids.offsets()
     starts = offsets[torch.from_numpy(packed.edge_trajectory).to(offsets.device)]
     at = starts + torch.from_numpy(packed.edge_position).to(offsets.device) - 1
@@ -129,7 +131,7 @@ def as_rows(values: Tensor, packed: Packed, input_ids: Tensor) -> Tensor:
 
 
 def _value(batch: Any, name: str, default: Any) -> Any:
-    """What a TensorDict holds that is no tensor, unwrapped."""
+    """Return a value of a TensorDict that is not a tensor, unwrapped."""
     found = batch.get(name, default)
     return found if isinstance(found, Tensor) else getattr(found, "data", found)
 

@@ -29,7 +29,7 @@ class Failure(Exception):
         return self.args[1]
 )",
            module.attr("__dict__"));
-  failure = module.attr("Failure").ptr(); // lives as long as the module, which is for ever
+  failure = module.attr("Failure").ptr(); // lives as long as the module, which is never unloaded
   Py_INCREF(failure);
 }
 
@@ -70,7 +70,7 @@ BufferView::BufferView(py::handle object, bool writable) {
 
 namespace {
 
-/// What Python's struct module calls a dtype; of C's integers, whose sizes differ, all that may be.
+/// Returns the letters of Python's struct module for a dtype; several for C's integers, whose sizes differ.
 const char *formatsOf(AttnDType dtype) {
   switch (dtype) {
   case AttnF16:

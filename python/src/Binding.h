@@ -1,7 +1,7 @@
 //===- Binding.h - What all bindings share ----------------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The extension is a translation of the C API (include/attn-c) and nothing more.
-// Whatever takes time gives the GIL back first; statuses become `Failure`.
+// Calls that take time release the GIL first; statuses become `Failure`.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_PYTHON_BINDING_H
@@ -39,28 +39,28 @@ void bindLaunches(py::module_ &module);
 
 /// Raises Failure(kind, message).
 [[noreturn]] void raise(const char *kind, const std::string &message);
-/// Raises what a status says; frees it.
+/// Raises a Failure for a status that is not Ok; frees the status.
 void check(AttnStatus status);
 
-/// Lets Python's signal handlers run, in a call that holds no GIL; whether one has raised something, which
-/// `run` passes on. Signals arrive in the main thread alone.
+/// Lets Python's signal handlers run, in a call that holds no GIL. Returns whether one has raised an
+/// exception, which `run` passes on. Signals arrive in the main thread alone.
 bool isInterrupted();
 
-/// A call of the API, without the GIL.
+/// Calls the API without the GIL.
 template <typename Call> void run(Call call) {
   AttnStatus status{AttnStatusOk, nullptr};
   {
     py::gil_scoped_release release;
     status = call();
   }
-  if (PyErr_Occurred()) { // by a signal handler
+  if (PyErr_Occurred()) { // raised by a signal handler
     attnStatusFree(status);
     throw py::error_already_set();
   }
   check(status);
 }
 
-/// Owns an object of the API. Its end may wait for a launch of another thread, so others may go on.
+/// Owns an object of the API. Destroying it may wait for a launch of another thread, so the GIL is released.
 template <typename T, void (*Destroy)(T *)> class Handle {
 public:
   Handle() = default;
@@ -85,14 +85,14 @@ private:
 
 using Bytes = Handle<AttnBytes, attnBytesDestroy>;
 inline py::bytes bytesOf(const AttnBytes *bytes) { return {attnBytesData(bytes), attnBytesSize(bytes)}; }
-/// Text from the compiler quotes what it was given, which need not be UTF-8.
+/// Converts text from the compiler to a string. It quotes its input, which need not be UTF-8.
 py::str textOf(const char *text, size_t size);
 inline py::str textOf(const AttnBytes *bytes) { return textOf(attnBytesData(bytes), attnBytesSize(bytes)); }
 inline py::str textOf(const char *text) {
   return textOf(text, text ? std::char_traits<char>::length(text) : 0);
 }
 
-/// A view of somebody's buffer, C-contiguous.
+/// A C-contiguous view of an object's buffer.
 class BufferView {
 public:
   BufferView(py::handle object, bool writable);
@@ -106,14 +106,14 @@ private:
   Py_buffer view_{};
 };
 
-/// The dtype that a buffer's format says, or an empty string.
+/// Returns the dtype of a buffer's format, or an empty string.
 std::string dtypeOfFormat(const char *format, Py_ssize_t itemSize);
-/// "bf16" to its number; `what` is named where there is no such dtype.
+/// Returns the number of a dtype such as "bf16"; an error for an unknown dtype names `what`.
 AttnDType parseDType(const std::string &name, const std::string &what);
 const char *dtypeName(AttnDType dtype);
 size_t dtypeSize(AttnDType dtype);
 
-/// Named tensors as the API wants them. Keeps what they lie in.
+/// Named tensors as the API takes them. Keeps their memory alive.
 class Tensors {
 public:
   explicit Tensors(const py::dict &tensors);
@@ -131,7 +131,7 @@ private:
 /// {name: (dtype, shape, bytes)}
 py::dict toPython(const AttnTensors *tensors);
 
-/// A number of an argument that is one of many.
+/// Returns an element of a list argument as a number; an error names `what`.
 uint64_t unsignedOf(PyObject *object, const char *what);
 
 } // namespace attn::python

@@ -20,7 +20,8 @@ void Cache::open(Movement &movement, OpenChange change) const {
   movement.change = open_ = std::make_shared<OpenChange>(std::move(change));
 }
 
-/// Nothing else has changed since: the last tokens of leaves, children without children, a draft.
+/// Undoes the open change: the last tokens of leaves, children without children, a draft. Nothing else has
+/// changed since.
 void Cache::rollBack() const {
   const std::shared_ptr<OpenChange> change = std::exchange(open_, nullptr);
   if (!change)
@@ -30,8 +31,8 @@ void Cache::rollBack() const {
   Movement none;
   if (change->speculated)
     check(attnCacheCommit(cache, *change->speculated, -1, none.out()));
-  // Pages return in the order opposite to that in which they were taken, so that the next change finds the
-  // same.
+  // Pages are freed in the reverse of the order in which they were taken, so that the next change takes the
+  // same ones.
   for (size_t i = change->children.size(); i-- > 0;)
     check(attnCachePrune(cache, change->children[i]));
   for (size_t i = change->appended.size(); i-- > 0;) {

@@ -13,7 +13,7 @@ namespace {
 
 using Compiled = Handle<AttnCompiled, attnCompiledDestroy>;
 
-/// The arguments of everything that reads a text, kept while it is read.
+/// The arguments of each call that reads a text, kept while it is read.
 struct Text {
   std::string text, entry, target, schedule, name;
   AttnSource source() const {
@@ -21,11 +21,11 @@ struct Text {
   }
 };
 
-/// What is asked for beside a text, in the order of attn.compiler.requests.Asks.
+/// The requests beside a text, in the order of attn.compiler.requests.Asks.
 using AskedFor = std::tuple<std::optional<std::vector<std::string>>, std::optional<bool>,
                             std::optional<std::string>, std::optional<int32_t>, bool>;
 
-/// The same as the API wants it, kept while it is read.
+/// The requests as the API takes them, kept while they are read.
 class Asks {
 public:
   explicit Asks(AskedFor given) : given_(std::move(given)) {
@@ -33,7 +33,7 @@ public:
     if (backward)
       for (const std::string &name : *backward)
         tables_.push_back(name.c_str());
-    if (rows && *rows < 1) // 0 is the API's word for none
+    if (rows && *rows < 1) // 0 means none in the API
       raise("input",
             "significance_rows: expected 1 or more, or None for all rows, got " + std::to_string(*rows));
     asks_ = {backward.has_value(),

@@ -32,12 +32,12 @@ struct DLManagedVersioned {
 };
 constexpr int32_t deviceCpu = 1, deviceCuda = 2, deviceCudaHost = 3, deviceCudaManaged = 13;
 
-/// What a type's `__dlpack_c_exchange_api__` holds. Both functions give 0, or else set Python's error.
+/// The content of a type's `__dlpack_c_exchange_api__`. Both functions return 0, or else set Python's error.
 struct DLExchange {
   uint32_t major, minor;
   void *older;
   void *allocate, *exportTensor, *importTensor;
-  /// Of a tensor that lives on: what it says is true until Python's code runs. May be null.
+  /// Reads a tensor that stays alive; the result is valid until Python code runs. May be null.
   int (*read)(void *object, DLTensor *tensor);
   int (*stream)(int32_t deviceType, int32_t deviceId, void **stream);
 };

@@ -1,7 +1,7 @@
-//===- LaunchKeys.cpp - What a call is found again by ---------------------===//
+//===- LaunchKeys.cpp - Keys of prepared launches -------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Tensors of PyTorch are read where they lie (Dlpack.h), and become integers: shapes, strides, dtypes,
-// devices. So do options, and what tables hold that lie on the CPU. What cannot be told so is not found.
+// Tensors of PyTorch are read in place (Dlpack.h), and become integers: shapes, strides, dtypes, devices. So
+// do options, and the contents of tables on the CPU. A call that cannot be expressed so is not found.
 //
 //===----------------------------------------------------------------------===//
 #include "LaunchKeys.h"
@@ -13,22 +13,22 @@ namespace attn::python {
 
 namespace {
 
-/// PyTorch, since somebody has called it. Never freed.
+/// PyTorch's functions and types, once `read_tensors` was called. Never freed.
 struct Library {
   PyTypeObject *tensor, *parameter;
   const DLExchange *exchange;
   PyObject *isNegated, *emptyLike, *isGradEnabled;
   PyObject *forwardMode; ///< names of torch.autograd.forward_ad
   PyObject *values;      ///< a tuple of types whose objects never change, and are compared
-  PyObject *constants;   ///< the same, but of large objects, of which each is another
-  PyObject *numbers;     ///< by value
+  PyObject *constants;   ///< types of large objects that never change, and are compared by identity
+  PyObject *numbers;     ///< numbers of values
 };
 const Library *library = nullptr;
 PyObject *levelName, *needsGradientName;
 std::atomic<int64_t> forks{0};
 constexpr Py_ssize_t mostValues = 1024;
 
-/// Whether its type is exactly one of a tuple.
+/// Returns whether an object's type is exactly one of a tuple.
 bool isOneOf(PyObject *object, PyObject *types) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(types); ++i)
     if (PyTuple_GET_ITEM(types, i) == reinterpret_cast<PyObject *>(Py_TYPE(object)))
@@ -40,7 +40,7 @@ bool isTensor(PyObject *object) {
   return Py_TYPE(object) == library->tensor || Py_TYPE(object) == library->parameter;
 }
 
-/// Whether launches of PyTorch's tensors are found from now on: where it lets them be read.
+/// Returns whether launches of PyTorch's tensors are found from now on: PyTorch must let them be read.
 bool readTensors(const py::type &tensor, const py::type &parameter, const Object &emptyLike,
                  const Object &isGradEnabled, const py::dict &forwardMode, const py::tuple &values,
                  const py::tuple &constants) {
@@ -75,17 +75,17 @@ bool readTensor(PyObject *object, DLTensor &tensor) {
   if (!isTensor(object))
     return false;
   if (library->exchange->read(object, &tensor)) {
-    PyErr_Clear(); // without memory of its own
+    PyErr_Clear(); // a tensor without memory of its own
     return false;
   }
   const Object negated = orThrow(PyObject_CallOneArg(library->isNegated, object));
-  return negated.ptr() == Py_False; // what it holds is what is read
+  return negated.ptr() == Py_False; // a negated tensor has other values than its memory
 }
 
 bool Key::addTable(const DLTensor &table) {
   const bool isRead = table.deviceType == deviceCpu && table.code == 0 && table.lanes == 1 &&
                       table.rank == 1 && (table.bits == 32 || table.bits == 64) && table.shape[0] >= 0 &&
-                      (table.data || table.shape[0] == 0) && // a stand-in has none
+                      (table.data || table.shape[0] == 0) && // a stand-in has no data
                       (!table.strides || table.strides[0] == 1 || table.shape[0] < 2);
   if (!isRead || !add(7) || !add(table.bits) || !add(table.shape[0]))
     return false;
@@ -152,7 +152,7 @@ bool Key::addOption(PyObject *option, bool isNew, int depth) {
 }
 
 bool Key::addValue(PyObject *option, bool isNew) {
-  static int64_t last = 0; // none is given twice: what was forgotten is not found again
+  static int64_t last = 0; // never reused: a forgotten launch is not found again
   PyObject *number = PyDict_GetItemWithError(library->numbers, option);
   if (!number && PyErr_Occurred())
     throw py::error_already_set();

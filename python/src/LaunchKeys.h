@@ -1,4 +1,4 @@
-//===- LaunchKeys.h - What a call is found again by -------------*- C++ -*-===//
+//===- LaunchKeys.h - Keys of prepared launches -----------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_PYTHON_LAUNCHKEYS_H
 #define ATTN_PYTHON_LAUNCHKEYS_H
@@ -21,12 +21,12 @@ inline Object orThrow(PyObject *made) {
   return py::reinterpret_steal<Object>(made);
 }
 
-/// What a call is looked up by.
+/// The key of a call.
 struct Key {
   static constexpr size_t mostWords = 2048;
   std::array<int64_t, mostWords> words;
   size_t count = 0;
-  std::array<PyObject *, 4> constants; ///< whose addresses are among the words
+  std::array<PyObject *, 4> constants; ///< their addresses are among the words
   size_t constantCount = 0;
 
   bool add(int64_t word) {
@@ -50,11 +50,11 @@ struct Key {
     return add(tensor.rank + 1) && add(type) && add(place) && add(tensor.shape, tensor.rank) &&
            add(tensor.strides, tensor.rank);
   }
-  /// `isNew`: constants that were not met yet get a number; else they are not found.
+  /// `isNew`: unknown constants get a number; else they are not found.
   bool addOption(PyObject *option, bool isNew, int depth = 0);
   bool addValue(PyObject *option, bool isNew);
   bool addNumbers(PyObject *buffer);
-  /// Numbers that a tensor holds: a table, which decides what is planned.
+  /// Adds the numbers of a table, which decide the plan.
   bool addTable(const DLTensor &table);
   uint64_t hash() const {
     uint64_t hash = count;
@@ -66,28 +66,29 @@ struct Key {
   }
 };
 
-/// A call's tensors, and what it is looked up by.
+/// A call's tensors, and its key.
 struct Asked {
   std::array<DLTensor, mostTensors> tensors;
   Py_ssize_t count = 0;
   uintptr_t stream = 0;
   Key key;
 
-  /// Whether launches may be found at all: by tensors that PyTorch does not wrap, of the process that made
-  /// them.
+  /// Reads a call. Returns whether launches may be found for it: PyTorch wraps none of its tensors, and this
+  /// process made them.
   bool read(PyObject *given, PyObject *options, bool isNew);
 
 private:
-  /// An address with all that Python knows of what lies there.
+  /// Reads a view: an address with Python's facts about the tensor there.
   bool readView(PyObject *view, DLTensor &tensor, bool isNew);
 };
 
-/// How a tensor lies, of PyTorch's own types; false where it cannot be read, or is not what it holds.
+/// Reads the memory layout of a tensor of PyTorch's own types. Returns false if it cannot be read, or if its
+/// memory holds other values than it has.
 bool readTensor(PyObject *object, DLTensor &tensor);
-/// PyTorch's empty_like, where something was read.
+/// Returns PyTorch's empty_like, after a tensor was read.
 PyObject *emptyLike();
 
-/// `read_tensors`.
+/// Binds `read_tensors`.
 void bindLaunchKeys(py::module_ &module);
 
 } // namespace attn::python

@@ -1,8 +1,8 @@
-//===- Launches.cpp - Launches that are found again by how tensors lie -----===//
+//===- Launches.cpp - Prepared launches, by memory layout of tensors -------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A call like one before costs this: the tensors of PyTorch and the options become one list of integers
-// (LaunchKeys.h), and under that list stands the launch, with all but the addresses. Whatever is in any way
-// new is not found. Then Python does all of it (attn/run/launches.py), and adds what it did.
+// A call of a known form costs this: the tensors of PyTorch and the options become one list of integers
+// (LaunchKeys.h), which is the key of the launch; it lacks only the addresses. A call with anything new is
+// not found. Then Python does all the work (attn/run/launches.py), and adds the launch.
 //
 //===----------------------------------------------------------------------===//
 #include "LaunchKeys.h"
@@ -21,22 +21,22 @@ PyObject *acquireName, *releaseName, *aliveName, *usedName;
 
 constexpr size_t mostEntries = 128;
 
-/// A launch of a plan, whose addresses alone are missing.
+/// A launch of a plan that lacks only the addresses.
 struct Launch {
-  Object owner; ///< a weak reference to what keeps the plan, and may let it go
-  Object lock;  ///< of the owner, which may give its plan to others; or None
-  Object clock; ///< what numbers uses of owners
+  Object owner; ///< a weak reference to the plan's owner, which may let it go
+  Object lock;  ///< the lock of the owner, which may give its plan to others; or None
+  Object clock; ///< numbers the uses of owners
   AttnPlan *plan;
-  /// Of each slot, where its address is: in what is given, behind it in what is made, behind that in what is
-  /// kept.
+  /// For each slot, the index of its address among the given tensors, followed by the made ones, followed by
+  /// the kept ones.
   std::vector<uint16_t> places;
   std::vector<size_t> bytes;
   std::vector<std::vector<int64_t>> strides;
   std::vector<const int64_t *> lies;
   bool isStrided = false;
-  std::vector<Object> likes; ///< what is made is empty_like these
+  std::vector<Object> likes; ///< results are made by empty_like of these
   std::vector<Object> kept;
-  std::vector<int32_t> results; ///< of what is given and made; -1: None
+  std::vector<int32_t> results; ///< indices among the given and made tensors; -1: None
   bool isTuple;
 };
 
@@ -54,7 +54,7 @@ Launch makeLaunch(const Object &owner, const Plan &plan, const Object &lock, con
   for (const auto &each : strides) {
     launch.strides.push_back(each.value_or(std::vector<int64_t>()));
     launch.isStrided |= each.has_value();
-    if (each) // what is missing is no stride, and refused
+    if (each) // missing strides are invalid, and refused
       launch.strides.back().resize(std::max<size_t>(each->size(), 8));
   }
   launch.strides.resize(places.size());
@@ -72,7 +72,7 @@ Launch makeLaunch(const Object &owner, const Plan &plan, const Object &lock, con
 
 class Launches {
 public:
-  /// What stands under a key: a launch, or somebody who does what is to be done.
+  /// The value of a key: a launch, or a function that does the work.
   struct Entry {
     std::vector<int64_t> words;
     std::vector<Object> constants; ///< so that no other object gets their addresses
@@ -93,7 +93,7 @@ public:
     for (size_t i = 0; i < key.constantCount; ++i)
       entry.constants.push_back(py::reinterpret_borrow<Object>(key.constants[i]));
     const uint64_t hash = key.hash();
-    const Entry old = take(hash); // freed when all is in order: that may run Python's code
+    const Entry old = take(hash); // freed at the end of the scope: that may run Python code
     const Entry oldest = entries_.size() == mostEntries ? take(ages_.front()) : Entry();
     entry.age = ages_.insert(ages_.end(), hash);
     entries_.emplace(hash, std::move(entry));
@@ -130,7 +130,7 @@ Object strongReference(const Object &weak) {
 #endif
 }
 
-/// Holds the owner's lock, if it has one, where nobody else does.
+/// Holds the owner's lock, if it has one and no other thread holds it.
 class Hold {
 public:
   Hold(const Launch &launch, const Object &owner) : lock_(launch.lock) {
@@ -149,7 +149,7 @@ public:
   ~Hold() {
     if (!isTaken_)
       return;
-    PyObject *type, *value, *trace; // of an interrupt
+    PyObject *type, *value, *trace; // the exception of an interrupt
     PyErr_Fetch(&type, &value, &trace);
     Py_XDECREF(PyObject_CallMethodNoArgs(lock_.ptr(), releaseName));
     PyErr_Restore(type, value, trace);
@@ -161,7 +161,8 @@ private:
   bool isTaken_ = false, isHeld_ = false;
 };
 
-/// Null where it cannot be done so: nothing was launched then, or it fails again in the same way.
+/// Launches, and returns the results. Null if it cannot: then nothing was launched, or the call itself fails
+/// in the same way.
 Object launched(const Launch &launch, const Asked &asked, PyObject *tensors) {
   const Object owner = strongReference(launch.owner);
   if (!owner)
@@ -204,7 +205,7 @@ Object launched(const Launch &launch, const Asked &asked, PyObject *tensors) {
   }
   const bool isDone = status.kind == AttnStatusOk;
   attnStatusFree(status);
-  if (PyErr_Occurred()) // by a signal handler
+  if (PyErr_Occurred()) // raised by a signal handler
     throw py::error_already_set();
   if (!isDone)
     return {};
@@ -238,8 +239,8 @@ Object runLaunches(Launches &launches, PyObject *tensors, PyObject *options) {
   return py::none();
 }
 
-/// `make` is called only where the call can be found again. It gives a Launch, somebody who is called with
-/// the tensors, or None.
+/// Adds a launch. `make` is called only if the call can be found again; it returns a Launch, a function that
+/// is called with the tensors, or None.
 void addLaunch(Launches &launches, PyObject *tensors, PyObject *options, PyObject *make) {
   Asked asked;
   if (!asked.read(tensors, options, true))
@@ -266,7 +267,7 @@ void addLaunch(Launches &launches, PyObject *tensors, PyObject *options, PyObjec
   launches.add(asked.key, std::move(entry));
 }
 
-// The class is written without pybind11, whose calls cost more than all that `run` does.
+// The class is written without pybind11, whose calls cost more than all the work of `run`.
 
 struct LaunchesObject {
   PyObject_HEAD Launches *launches;

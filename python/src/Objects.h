@@ -31,7 +31,7 @@ struct Batch {
   py::object kernel;
 };
 
-/// A list whose length is known only afterwards.
+/// Returns a list whose length the call reports.
 template <typename T, typename Call> std::vector<T> listOf(Call call) {
   std::vector<T> list(16);
   for (;;) {
@@ -44,16 +44,16 @@ template <typename T, typename Call> std::vector<T> listOf(Call call) {
   }
 }
 
-/// What `attn.cache.pages.Run.pages` says of pages on a device.
+/// Converts the result of `attn.cache.pages.Run.pages`.
 AttnDevicePages pagesOf(const py::dict &given);
 
-/// Of a batch made from a cache: the user's row of each row, or the way back, as i32; else no bytes.
+/// Returns the user's row of each row, or the inverse, as i32, for a batch made from a cache; else no bytes.
 py::object userRows(const Batch &batch, bool back);
-/// And the node where each instance begins, by operand.
+/// Returns the node of each instance's first token, by operand.
 py::list nodesOf(const Batch &batch);
 
-/// A change of a cache whose new tokens are not written yet. The cache and the movement that is to write them
-/// hold it together: once the movement is gone, nobody can, and the cache takes the tokens back.
+/// A change of a cache whose new tokens are not written yet. The cache and the movement that writes them
+/// share it: once the movement is gone, the tokens cannot be written, and the cache takes them back.
 struct OpenChange {
   std::vector<AttnAppend> appended;
   std::vector<AttnNode> children;
@@ -64,29 +64,29 @@ struct OpenChange {
 
 struct Movement {
   Handle<AttnMovement, attnMovementDestroy> handle;
-  std::shared_ptr<OpenChange> change; ///< null where no new token is to be written
+  std::shared_ptr<OpenChange> change; ///< null if no new token is to be written
   AttnMovement *get() const { return handle.get(); }
   AttnMovement **out() { return handle.out(); }
 };
 
-/// Settles the open change before each use of the handle, so that no question is answered, and no page given
-/// out, with tokens that nobody will write.
+/// Settles the open change before each use of the handle: no answer and no page then depends on tokens that
+/// will never be written.
 class Cache {
 public:
   int32_t pageTokens, draftPage;
   py::list classes;
 
   AttnCache **out() { return handle_.out(); }
-  /// The cache, after changes that were dropped or could not be written have been rolled back.
+  /// Returns the cache, after rolling back changes that were dropped or could not be written.
   AttnCache *get() const;
-  /// Tokens are to be written to what the call that has just returned made room for.
+  /// Records that tokens are to be written to the slots of the call that has just returned.
   void open(Movement &movement, OpenChange change) const;
-  /// The tokens of the movement are written, or somebody else writes them.
+  /// Records that the tokens of the movement are written, or that the caller writes them.
   void close(const Movement &movement) const {
     if (open_ == movement.change)
       open_.reset();
   }
-  /// Whether there are tokens that somebody can still write.
+  /// Returns whether there are tokens that can still be written.
   bool isOpen() const { return get() && open_; }
   /// Takes the open change back, if there is one.
   void rollBack() const;
@@ -96,7 +96,7 @@ private:
   mutable std::shared_ptr<OpenChange> open_;
 };
 
-/// A call of the API on a cache, without the GIL.
+/// Calls the API on a cache, without the GIL.
 template <typename Call> void runOn(const Cache &cache, Call call) {
   AttnCache *mine = cache.get();
   run([&] { return call(mine); });

@@ -70,7 +70,7 @@ Plan makePlan(const py::object &kernel, const Batch &batch, const std::string &s
   return plan;
 }
 
-/// Calls `use` with as many addresses as sizes. No containers, and only the numbers are looked at.
+/// Calls `use` with as many addresses as sizes. It allocates no containers, and checks only the counts.
 template <typename Use> void withAddresses(const py::object &addresses, const py::object &sizes, Use use) {
   constexpr Py_ssize_t most = 64;
   std::array<uint64_t, most> address;
@@ -112,7 +112,7 @@ void runPlan(const Plan &plan, const py::object &addresses, const py::object &si
   for (size_t i = 0; i < lists.size(); ++i) {
     if (!lists[i])
       continue;
-    lists[i]->resize(std::max<size_t>(lists[i]->size(), 8)); // what is missing is no stride, and refused
+    lists[i]->resize(std::max<size_t>(lists[i]->size(), 8)); // missing strides are invalid, and refused
     lies[i] = lists[i]->data();
   }
   withAddresses(addresses, sizes, [&](const uint64_t *address, const size_t *bytes, size_t count) {

@@ -1,4 +1,4 @@
-//===- Requantizers.cpp - Stored codes in fewer bits ----------------------===//
+//===- Requantizers.cpp - Stored values in fewer bits ---------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Objects.h"
 

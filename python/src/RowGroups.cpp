@@ -1,4 +1,4 @@
-//===- RowGroups.cpp - What a step appends, and its rows ------------------===//
+//===- RowGroups.cpp - New tokens of a step, and its rows -----------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "RowGroups.h"
 
@@ -10,7 +10,7 @@ namespace attn::python {
 
 namespace {
 
-/// Whether it is an int, and no bool or other kind of one, from 0 to `most`.
+/// Reads an int from 0 to `most`; false for a bool, another subclass, or another value.
 bool readWhole(PyObject *object, uint64_t most, uint64_t &value) {
   if (!PyLong_CheckExact(object))
     return false;
@@ -62,7 +62,7 @@ Appends::Appends(const py::list &nodes, const py::object &tokens, const py::func
     raise("input", "tokens: expected one number, or one for each of " + std::to_string(nodes.size()) +
                        " nodes, got " + std::to_string(py::len(tokens)));
   appends_.reserve(nodes.size());
-  // Lists may become shorter where `read` runs.
+  // `read` may make lists shorter.
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(nodes.ptr()); ++i)
     appends_.emplace_back(readItem<AttnNode>(PyList_GET_ITEM(nodes.ptr(), i), "append", read), all);
   for (Py_ssize_t i = 0; each && i < std::min(PyList_GET_SIZE(each), std::ssize(appends_)); ++i)
@@ -73,7 +73,7 @@ Appends::Appends(const py::list &nodes, const py::object &tokens, const py::func
 
 RowGroups::RowGroups(const py::list &requests, const py::function &read) {
   groups_.reserve(requests.size());
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(requests.ptr()); ++i) { // shorter where `read` makes it so
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(requests.ptr()); ++i) { // `read` may make it shorter
     AttnRowGroup &group = groups_.emplace_back();
     PyObject *item = PyList_GET_ITEM(requests.ptr(), i);
     if (!readGroup(item, group)) {

@@ -1,4 +1,4 @@
-//===- RowGroups.h - What a step appends, and its rows ----------*- C++ -*-===//
+//===- RowGroups.h - New tokens of a step, and its rows ---------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_PYTHON_ROWGROUPS_H
 #define ATTN_PYTHON_ROWGROUPS_H
@@ -9,9 +9,9 @@
 
 namespace attn::python {
 
-/// What a step appends, as the C API takes it: to each node its number of tokens, or one to all. Python's own
-/// whole numbers are read here, as the nodes of a step are many; of whatever else there is `read` makes one,
-/// or raises: it takes "append" or "tokens", and the value.
+/// The new tokens of a step, as the C API takes them: a number of tokens for each node, or one for all.
+/// Python's ints are read here, as a step has many nodes. `read` converts any other value to an int, or
+/// raises; its arguments are "append" or "tokens", and the value.
 class Appends {
 public:
   Appends(const py::list &nodes, const py::object &tokens, const py::function &read);
@@ -21,12 +21,12 @@ public:
 
 private:
   std::vector<AttnAppend> appends_;
-  int64_t tokens_ = 0; ///< of all
+  int64_t tokens_ = 0; ///< the sum over all nodes
 };
 
 /// The requests of a step as the C API takes them. Most are a node, or a tuple with it, and are read here: a
-/// step of many sequences would else spend its time in Python. Whatever else there is `read` decides, which
-/// takes the index and the request and gives (node, rows, draft), or raises.
+/// step of many sequences would otherwise spend its time in Python. `read` converts any other request to
+/// (node, rows, draft), or raises; its arguments are the index and the request.
 class RowGroups {
 public:
   RowGroups(const py::list &requests, const py::function &read);
@@ -39,7 +39,7 @@ public:
 private:
   std::vector<AttnRowGroup> groups_;
   std::vector<AttnNode> drafts_;
-  int64_t rows_ = 0; ///< without those of drafts
+  int64_t rows_ = 0; ///< without the rows of drafts
 };
 
 } // namespace attn::python

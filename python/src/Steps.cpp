@@ -1,4 +1,4 @@
-//===- Steps.cpp - What steps over a cache launch, in Python --------------===//
+//===- Steps.cpp - Launches of steps over a cache, in Python --------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Objects.h"
 #include "RowGroups.h"
@@ -88,7 +88,7 @@ void appendTokens(const StepTables &tables, const Cache &cache, const Appends &a
   });
 }
 
-/// Gives the rows of the step.
+/// Returns the number of rows of the step.
 int64_t updateTables(const StepTables &tables, const Cache &cache, const RowGroups &groups, uint64_t address,
                      size_t nbytes, uintptr_t stream) {
   runOn(cache, [&](AttnCache *mine) {

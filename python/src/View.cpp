@@ -1,7 +1,7 @@
-//===- View.cpp - Other people's tensors ----------------------------------===//
+//===- View.cpp - Tensors of other libraries ------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Read by DLPack, and by the buffer protocol where there is no DLPack. A capsule that is not consumed frees
-// its tensor when it dies, so it is simply kept.
+// They are read by DLPack, or by the buffer protocol if there is no DLPack. A capsule that is not consumed
+// frees its tensor when it dies, so it is kept.
 //
 //===----------------------------------------------------------------------===//
 #include "Binding.h"

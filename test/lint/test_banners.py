@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Every source file says its licence, and every file of C++, C and TableGen in its first line what it is."""
+"""Every source file names its licence; the first line of every C++, C and TableGen file says what it is."""
 
 import re
 from pathlib import Path

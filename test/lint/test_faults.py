@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The faults of test/faults/faults.py can still be planted: what each changes stands in its file, once."""
+"""The faults of test/faults/faults.py can still be planted: the text that each changes stands in its file once."""
 
 import importlib.util
 from pathlib import Path

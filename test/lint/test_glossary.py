@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""docs/glossary.md has each noun once, the sources use it, pages lead there, and what was renamed does not come back."""
+"""docs/glossary.md has each noun once, the sources use it, pages link to it, and renamed words do not come back."""
 
 import io
 import re
@@ -14,7 +14,7 @@ SOURCES = ("*.h", "*.cpp", "*.cc", "*.td", "*.def", "*.py")
 
 
 def nouns(text):
-    """The first column of the tables of nouns, those before the words that are not used."""
+    """Return the first column of the tables of nouns, which precede the words that are not used."""
     used, _ = text.split("## Words that are not used")
     cells = re.findall(r"^\| ([^|]+?) \|", used, flags=re.M)
     return [noun.strip() for cell in cells if cell not in ("noun", "---") for noun in cell.split(",")]
@@ -39,7 +39,7 @@ def test_pages_lead_to_the_glossary():
         assert "glossary.md" in (ROOT / page).read_text(), page
 
 
-# Names of Python that meant what views and bindings mean.
+# Python's former names of views and bindings.
 RENAMED = {"look", "looks", "Look", "Seen", "Slot"}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The files that a newcomer looks for say what is true: owners, version, dates, and how attn is installed."""
+"""The files that a newcomer reads are true: owners, version, dates, and the way to install attn."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def owners():
-    """(path, teams) of each line of CODEOWNERS."""
+    """Return (path, teams) of each line of CODEOWNERS."""
     lines = (ROOT / ".github/CODEOWNERS").read_text().splitlines()
     return [(line.split()[0], line.split()[1:]) for line in lines if line and not line.startswith("#")]
 
@@ -48,7 +48,7 @@ INSTALL = re.compile(
 
 
 def strange_installs(text, extras):
-    """The commands of a text that install by another form, or an extra that there is not."""
+    """Yield the commands of a text that install in another way, or with an unknown extra."""
     for found in re.finditer(r"\b(?:pip|pip3) install\b[^\n`]*", text):
         command = INSTALL.match(text, found.start())
         if not command or command[2] and command[2] not in extras:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Every link of a page to a file of the repository leads to one, and to a heading that it has."""
+"""Every link of a page to a file of the repository leads to an existing file and heading."""
 
 import re
 from pathlib import Path
@@ -12,13 +12,13 @@ LINK = re.compile(r"(?<!`)\[[^\]]*\]\(([^()\s]+)\)")
 
 
 def prose(text):
-    """A page without its code."""
+    """Return a page without its code."""
     text = re.sub(r"^ *```.*?^ *```$", "", text, flags=re.M | re.S)
     return re.sub(r"`[^`\n]*`", "", text)
 
 
 def anchors(text):
-    """The anchors of a page's headings, as the hosts of repositories make them."""
+    """Return the anchors of a page's headings, as the hosts of repositories make them."""
     titles = re.findall(r"^#+ +(.*)$", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), flags=re.M)
     titles = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title) for title in titles]
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}

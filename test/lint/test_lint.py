@@ -64,11 +64,11 @@ def test_nothing_unfinished():
     assert not found, "\n".join(found)
 
 
-MOST_LINES = 80  # of a function in the middle of the compiler
+MOST_LINES = 80  # The most lines of a function in the middle of the compiler.
 
 
 def functions(text):
-    """The functions of formatted C++, at the top level or in a class: first line and number of lines."""
+    """Yield the functions of formatted C++, at the top level or in a class: first line and number of lines."""
     start, indent = None, ""
     lines = text.split("\n")
     for number, line in enumerate(lines):
@@ -89,9 +89,10 @@ def test_functions_are_short():
     assert not long, f"at most {MOST_LINES}: a pass that does more does it in steps\n" + "\n".join(long)
 
 
-# The page size of a store: decided about here, ...
+# The files that decide about the page size of a store.
 PAGE_SIZE = {"runtime/include/attn_rt/tensor/Store.h", "runtime/src/tensor/Store.cpp"}
-# ... read and printed as text, of types and manifests, and handed from one description of a store to the next.
+# The files that read and print it as text of types and manifests, or pass it from one description of a store
+# to the next.
 PAGE_SIZE_PASSES = {
     "lib/Conversion/TileToMachine/CopyPatterns.cpp",
     "lib/Dialect/Attn/IR/AttnTypes.cpp",
@@ -105,7 +106,7 @@ PAGE_SIZE_PASSES = {
     "runtime/src/artifact/ReadManifest.cpp",
     "runtime/src/artifact/WriteManifest.cpp",
 }
-# Here a `page` is one of a pool's pages, unless an argument or a store has it.
+# In these files a `page` is one of a pool's pages, unless an argument or a store has it.
 POOLS = (
     "lib/Conversion/AttnToTile/Plan/",
     "runtime/src/cache/",
@@ -116,7 +117,7 @@ POOLS = (
 
 
 def reads_page_size(name, text):
-    """The lines of a C++ file that read how many tokens a store's pages hold."""
+    """Return the lines of a C++ file that read how many tokens a store's pages hold."""
     owner = r"\b(argument\w*|store\w*|kv)" if name.startswith(POOLS) else r"\)?"
     reader = re.compile(rf"getPage\(|{owner}(\.|->)page\b(?!\()")
     lines = enumerate(text.split("\n"), 1)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""No two types have one name: what is made of them, a std::vector's functions for one, is merged by name."""
+"""No two types have one name: the linker merges code that is made from them, such as a std::vector's functions, by
+name."""
 
 import re
 from collections import defaultdict
@@ -14,9 +15,9 @@ STRINGS = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|
 
 
 def types_of(text):
-    """Qualified names of the types that a file defines for others to link with: not those of anonymous namespaces,
-    and none in functions."""
-    scopes = []  # a name, or None: of an anonymous namespace or of no type
+    """Return the qualified names of the types that a file defines for others to link with: none in anonymous namespaces
+    or in functions."""
+    scopes = []  # A name, or None for an anonymous namespace or a scope without a type.
     for match in SCOPES.finditer(STRINGS.sub("", text)):
         if match["close"]:
             if scopes:

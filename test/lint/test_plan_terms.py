@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The planners' formulas are written once: each is used by the planner on the host and by the one on the device, and a
-test compares what both compute by it."""
+"""The planners' formulas are written once: the host's planner and the device's planner use each, and a test compares
+both results."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 INCLUDE = ROOT / "runtime/include/attn_rt"
 HEADERS = [INCLUDE / "plan/PlanTerms.h", INCLUDE / "batch/TokenRanges.h"]
 TEST = ROOT / "test/unit/Conversion/PlanTermsTest.cpp"
-# What the kernel that makes plans is launched with is found on the host.
+# The host computes the launch parameters of the kernel that makes plans.
 LIMITS = ROOT / "runtime/src/plan/DevicePlan.cpp"
 HOST = [
     *(
@@ -32,7 +32,7 @@ def code(path):
 
 
 def formulas():
-    """The names of all formulas, but for what numbers have, too."""
+    """Return the names of all formulas, except those that numbers have, too."""
     return sorted({name for path in HEADERS for name in FORMULA.findall(code(path))} - {"select"})
 
 
@@ -51,7 +51,7 @@ def test_formulas_are_found():
 @pytest.mark.parametrize("name", formulas())
 def test_a_formula_has_both_planners(name):
     if uses(name, HEADERS) > definitions(name):
-        return  # another formula is made with it
+        return  # Another formula uses it.
     assert uses(name, HOST) > 0, "no planner on the host computes it"
     assert uses(name, DEVICE) > 0, "no planner on the device computes it"
     assert f"rt::{name}" in TEST.read_text(), "nothing compares what both compute"
@@ -61,5 +61,5 @@ def test_a_formula_has_both_planners(name):
     "path", sorted((ROOT / "lib/Conversion/AttnToTile/Plan").glob("Plan*")), ids=lambda path: path.name
 )
 def test_the_device_computes_of_numbers(path):
-    """By operators, as formulas do: ValueNumber.h is the one place that knows what they emit."""
+    """The device computes with operators, as formulas do: only ValueNumber.h knows the operations that they emit."""
     assert EMITTED.findall(code(path)) == []

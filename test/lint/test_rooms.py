@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The rooms of the Python package, the compiler and the host device: which needs which, and how many files each has."""
+"""The dependencies of the packages of Python, the compiler and the host device, and the number of files in each."""
 
 import ast
 import re
@@ -12,14 +12,14 @@ PACKAGE = ROOT / "python" / "attn"
 SOURCES = ROOT / "runtime" / "src"
 HOST = SOURCES / "host"
 MOST_FILES = 25
-# Kernels and forests that host tests plant, each a file, and what was measured.
+# Kernels and forests that host tests plant, each in a file, and measured results.
 LARGE = {"test/host/planted", "benchmarks/results"}
-# The rooms of the benchmarks: what measures, what is measured, and pictures of it.
+# The packages of the benchmarks: measuring, measured parts, and plots.
 BENCHMARKS = {"measuring": set(), "parts": {"measuring"}, "plots": {"measuring", "parts"}}
 
 
 def modules(package):
-    """The dotted name of each module, and its file. An extension is there by its stub."""
+    """Return the dotted name of each module, and its file. An extension is there by its stub."""
     found = {}
     for path in sorted([*package.rglob("*.py"), *package.rglob("*.pyi")]):
         parts = path.relative_to(package.parent).with_suffix("").parts
@@ -28,7 +28,7 @@ def modules(package):
 
 
 def imports(name, path, known):
-    """The modules of the package that a module imports: anywhere, so also in functions and for type checkers."""
+    """Return the modules of the package that a module imports anywhere, also in functions and for type checkers."""
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -45,14 +45,14 @@ def imports(name, path, known):
 
 
 def room_of(name, path):
-    """The folder that a module lies in. A module of the package's own folder has a public name and stands alone: the
-    exceptions and the extension are below all rooms, the others above them."""
+    """Return the folder of a module. A module of the package's own folder has a public name and stands alone: the
+    exceptions and the extension are below all other packages, the others above them."""
     parent = name.rpartition(".")[0]
     return parent if "." in parent and path.name != "__init__.py" else name
 
 
 def cycle(graph):
-    """Names that lead from one to the next and back to the first; None where there are none."""
+    """Return names that lead from one to the next and back to the first; None if there are none."""
     done, path = set(), []
 
     def walk(name):
@@ -70,7 +70,7 @@ def cycle(graph):
 
 
 def graphs(package):
-    """What each module imports, and what each room does."""
+    """Return the imports of each module, and of each folder."""
     known = modules(package)
     by_module = {name: imports(name, path, known) for name, path in known.items()}
     rooms = {name: room_of(name, path) for name, path in known.items()}
@@ -81,7 +81,8 @@ def graphs(package):
 
 
 def include_graphs(folder, sources):
-    """What each file below the folder includes of it, and what each room does. `sources`: what paths begin at."""
+    """Return the includes of each file below the folder, and of each of its folders. `sources`: the folder that paths
+    begin at."""
     by_file, by_room = {}, {}
     for path in sorted([*folder.rglob("*.h"), *folder.rglob("*.cpp")]):
         named = re.findall(r'^#include "(.+)"', path.read_text(), flags=re.M)
@@ -95,7 +96,7 @@ def include_graphs(folder, sources):
 
 
 class Rooms:
-    """What a CMake file declares of rooms: each one's links, and under which names its headers are found."""
+    """The libraries that a CMake file declares: the links of each, and the names of their headers."""
 
     def __init__(self, root, declaration, sources, headers, names):
         self.root, self.sources, self.headers, self.names = root, root / sources, root / headers, dict(names)
@@ -113,11 +114,11 @@ class Rooms:
             self.shown[room] = words[words.index("HEADERS") + 1] if "HEADERS" in words else None
 
     def folder(self, room):
-        """That of the room's public headers, below the folder of all."""
+        """Return the folder of its public headers, relative to that of all headers."""
         return room
 
     def files(self):
-        """The files of each room: those of its folder, and its public headers."""
+        """Yield the files of each library: those of its folder, and its public headers."""
         for room in self.links:
             for folder in (self.sources / room, self.headers / self.folder(room)):
                 for path in sorted(folder.glob("*")) if folder.is_dir() else ():
@@ -125,11 +126,11 @@ class Rooms:
                         yield room, path
 
     def complaints(self):
-        """Includes of what a room does not link, and of what is no room's header."""
+        """Yield includes of libraries that are not linked, and of headers that belong to none."""
         for room, path in self.files():
             for name in re.findall(r'^#include "(.+)"', path.read_text(), flags=re.M):
                 folder = name.rpartition("/")[0]
-                beside = path.parent / name.removesuffix(".inc")  # a kernel's text, embedded
+                beside = path.parent / name.removesuffix(".inc")  # A kernel's text, embedded.
                 if name.startswith(("mlir/", "llvm/")) or (not folder and beside.is_file()):
                     continue
                 other = self.names.get(folder, self.names.get(folder.partition("/")[0]))
@@ -140,7 +141,7 @@ class Rooms:
                     yield f"{where}: {room} does not link {other}"
 
     def strays(self):
-        """Sources and headers that are in no room."""
+        """Return sources and headers that are in no library."""
         of_rooms = {path for _, path in self.files()}
         for folder in (self.sources, self.headers):
             for path in sorted(folder.rglob("*")):
@@ -149,7 +150,7 @@ class Rooms:
 
 
 class Compiler(Rooms):
-    """Headers of a room are in include/attn; those beside its sources are shown to others where it says so."""
+    """Public headers are in include/attn; headers beside the sources are visible to others if the declaration says so."""
 
     def __init__(self, root):
         others = {"attn_rt": "attn_rt", "attn_rt/capi": "attn_rt_capi", "attn-c": "attn_c"}
@@ -159,7 +160,7 @@ class Compiler(Rooms):
 
 
 class Runtime(Rooms):
-    """Headers of a room are in attn_rt, under its name or another, and beside its sources."""
+    """Headers are in attn_rt, under the library's name or another, and beside its sources."""
 
     def __init__(self, root):
         super().__init__(root, "attn_rt_room", "runtime/src", "runtime/include/attn_rt", {})
@@ -171,7 +172,7 @@ class Runtime(Rooms):
 
 
 def too_full(folder, *suffixes):
-    """Folders with more files than a room may have: of these suffixes, or, without any, all."""
+    """Return folders with more files than allowed, counting these suffixes, or without any all files."""
     rooms = [folder, *(path for path in folder.rglob("*") if path.is_dir())]
     counts = {
         room: sum(path.is_file() and (not suffixes or path.suffix in suffixes) for path in room.iterdir())
@@ -224,7 +225,7 @@ def test_rooms_link_what_they_include_and_no_cycle(rooms):
 
 def test_all_sources_are_in_a_room():
     assert list(Compiler(ROOT).strays()) == ["lib/Precompiled.h"]
-    # The C API is above all rooms of the runtime.
+    # The C API is above all libraries of the runtime.
     assert {str(Path(name).parent) for name in Runtime(ROOT).strays()} == {
         "runtime/include/attn_rt/capi",
         "runtime/src/capi",
@@ -243,7 +244,7 @@ def test_rooms_are_small():
 
 @pytest.mark.parametrize("room", BENCHMARKS)
 def test_rooms_of_benchmarks(room):
-    """They import rooms below them and no program."""
+    """Benchmarks import only packages below theirs, and no program."""
     programs = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
     for path in (ROOT / "benchmarks" / room).glob("*.py"):
         tree = ast.walk(ast.parse(path.read_text()))
@@ -263,7 +264,7 @@ def test_rooms_of_benchmarks(room):
 
 @pytest.fixture
 def planted(tmp_path):
-    """A package with the rooms low and high, in which high imports low."""
+    """Make a package with the folders low and high, in which high imports low."""
     package = tmp_path / "package"
     files = {
         "__init__.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .high.b import f as f\n",
@@ -343,7 +344,7 @@ def test_a_cycle_of_includes_is_named(tmp_path):
 
 @pytest.fixture
 def compiler(tmp_path):
-    """A compiler with the rooms Low, High and High/Up, in which High links Low and High/Up both."""
+    """Make a compiler with the libraries Low, High and High/Up, in which High links Low, and High/Up both."""
     files = {
         "lib/CMakeLists.txt": "# attn_room(None)\nattn_room(Low LINKS attn_rt)\nattn_room(High HEADERS high\n  LINKS Low)\n"
         "attn_room(High/Up LINKS High Low)\n",

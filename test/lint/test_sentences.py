@@ -23,7 +23,7 @@ SENTENCE = re.compile(r"(?<=[.!?:])\s+(?=[A-Z])")
 
 SOURCES = ("*.h", "*.cpp", "*.cc", "*.c", "*.td", "*.def", "*.mlir")
 PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.md", "examples/*.md", "benchmarks/*.md")
-# Dated results say what was measured in the words of their time.
+# Dated results keep the words of their time.
 FREE = ("benchmarks/results/", "test/docs/", "CHANGELOG.md")
 
 

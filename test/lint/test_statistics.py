@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Passes that rewrite say how often: TableGen declares their statistics, and their sources count them."""
+"""Passes that rewrite count it: TableGen declares their statistics, and their sources count them."""
 
 import re
 from pathlib import Path
@@ -21,8 +21,8 @@ WITHOUT = {
 
 
 def passes(text):
-    """The name of each pass that a file defines, and its statistics, which may be those of its class: of each the
-    variable, the name and the description."""
+    """Yield the name of each pass in a file, and its statistics or those of its class: variable, name and description
+    of each."""
     texts = {name: body for _, name, body in RECORD.findall(text)}
     for kind, name, body in RECORD.findall(text):
         parent = re.search(r"(?:^|>) ?: (\w+)<", body)
@@ -31,7 +31,7 @@ def passes(text):
 
 
 def complaints(name, statistics, source):
-    """What is wrong with the statistics of a pass that a source file implements."""
+    """Yield the errors in the statistics of a pass that a source file implements."""
     if not statistics and name not in WITHOUT:
         yield f"{name} declares no statistic"
     if statistics and name in WITHOUT:

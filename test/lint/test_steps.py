@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Lowerings of steps read their operation and nothing around it: each has a pass, a file and a short test of its own."""
+"""Lowerings of steps read only their operation: each has a pass, a file and a short test of its own."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ FOLDER = ROOT / "lib/Conversion/AttnToTile/Steps"
 TESTS = ROOT / "test/Conversion/AttnToTile/Steps"
 LOWERINGS = sorted(FOLDER.glob("Lower*.cpp"))
 LONGEST_TEST = 40
-# What belongs to the kernel around a step: its chain, its schedule, its plan, the loops that the step stands in.
+# Parts of the kernel around a step: its chain, its schedule, its plan, the loops around the step.
 AROUND = re.compile(
     r"\b(Chain|chain|Schedule\w*|schedule|TaskView|TileCopies|FragmentExpansion|UpdateOp|RowsOp|TokensOp|StagedOp"
     r"|getParent\w*|scf::ForOp)\b"
@@ -23,7 +23,7 @@ def flag_of(path):
 
 
 def named(pattern, text):
-    """What a pattern finds in code, without comments and strings."""
+    """Return the matches of a pattern in code, without comments and strings."""
     return sorted(set(pattern.findall(re.sub(r"//.*|\"[^\"]*\"", "", text))))
 
 
@@ -31,8 +31,8 @@ def names_around(text):
     return named(AROUND, text)
 
 
-# Rooms that compose steps and stage what they read: they ask operations and attributes, not the function that the kernel
-# came from, and not which instructions its schedule is for.
+# Libraries that compose steps and stage their operands: they read operations and attributes, but not the
+# function that the kernel came from, nor the instructions of its schedule.
 COMPOSING = [ROOT / "lib/Conversion/AttnToTile" / room for room in ("Expand", "Stage")]
 AMBIENT = re.compile(
     r"\b(?:Chain|chain|findChain\w*|ScheduleKind|setRows|Pieces|TaskView)\b|\bgetParentOfType<scf::ForOp>"
@@ -84,18 +84,18 @@ def test_each_has_a_short_test_of_its_pass_alone(path):
         text = test.read_text()
         runs = re.findall(r"^// RUN: (.*)$", text, re.M)
         if flag not in runs[0]:
-            continue  # that of a step whose name begins with this one's
+            continue  # The name of a longer step begins with this one.
         assert len(text.splitlines()) <= LONGEST_TEST, test
         for run in runs:
             assert re.findall(r"--(attn-[\w-]+|tile-[\w-]+)", run) == [flag], test
 
 
-# Names of attributes on a function's arguments, which are text for files and Python.
+# Attributes on a function's arguments, which are text for files and Python.
 OF_ARGUMENTS = {"attn.name", "attn.dims"}
 
 
 def test_attributes_between_passes_are_typed():
-    """Each is declared in a dialect's TableGen, and read and written by its type (attn/Support/TypedAttr.h)."""
+    """Each attribute is declared in a dialect's TableGen, and read and written by its type (attn/Support/TypedAttr.h)."""
     names = [
         path
         for folder in ("lib", "include")

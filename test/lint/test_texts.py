@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The Python package writes a description's text whole, hands it to the compiler and shows it to people. It neither edits
-it nor reads it: what a function asks for is data (attn.compiler.requests.Asks), and what a description says is asked of
-the Spec or of the kernel's manifest. So no name in a text decides anything."""
+"""The Python package writes a description's text whole, passes it to the compiler and shows it to people. It neither
+edits nor parses it. Requests beside a text are data (attn.compiler.requests.Asks), and facts about a description come
+from the Spec or the kernel's manifest. So no name in a text decides anything."""
 
 import ast
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "python" / "attn"
 
-# An expression is taken for a text by what it is called: `text`, `kernel.text`, `spec.mlir()`, `see.text()`.
+# An expression with one of these names counts as a text: `text`, `kernel.text`, `spec.mlir()`, `see.text()`.
 NAMES = {"text", "texts", "mlir", "_mlir", "plain", "_plain", "_text"}
 PATTERNS = {"sub", "subn", "search", "match", "fullmatch", "findall", "finditer", "split"}
 READERS = {
@@ -18,7 +18,7 @@ READERS = {
 # Attributes of "Requests of a function" (AttnDialect.td).
 ASKED = ("attn.backward", "attn.ordered", "attn.significance", "attn.device_plan")
 
-# By file and function: texts that are no description's, and two that are for people.
+# By file and function: texts that are not descriptions, and two that are for people.
 EXCEPTIONS = {
     ("compiler/bundle.py", "_read_note"): "a message quotes the note of an artifact",
     ("compiler/disk.py", "default_limit"): "a number of bytes in the environment",
@@ -44,7 +44,7 @@ def is_text(node):
 
 
 def reads(node):
-    """Whether an expression looks into a text, or makes another one of it."""
+    """Whether an expression parses a text, or makes another text from it."""
     if isinstance(node, ast.Compare):
         pairs = zip(node.ops, node.comparators, strict=True)
         return any(isinstance(op, (ast.In, ast.NotIn)) and is_text(right) for op, right in pairs)
@@ -58,12 +58,12 @@ def reads(node):
 
 
 def docstrings(tree):
-    """Strings that stand alone: of modules, classes, functions and attributes."""
+    """Return the strings that stand alone: docstrings of modules, classes, functions and attributes."""
     return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
 
 
 def readings(source):
-    """Function and line of each place that reads a text or spells an attribute that is asked for."""
+    """Return function and line of each place that parses a text, or spells an attribute of a request."""
     tree = ast.parse(source)
     alone, found = docstrings(tree), []
 

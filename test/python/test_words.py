@@ -77,7 +77,7 @@ ATTEND = [
     (lambda: attend(softmax_scal=1.0), "'softmax_scal'; write scale="),
     (lambda: attend(attn_mask=None), "attn has no mask tensors"),
     (lambda: attend(window_size=3), "window_size: expected two integers (left, right) from -1 on"),
-    (lambda: attend(window_size=(3, -2)), "positions before and behind a row's own, -1 for no limit, got"),
+    (lambda: attend(window_size=(3, -2)), "positions before and after a row's own, -1 for no limit, got"),
     (lambda: attend(window_size=(3, 0), window=4), "window_size: expected instead of window, sink and see, got both"),
     (lambda: attend(window=3), "window: expected causal=True beside it, got 3"),
     (lambda: attend(causal=True, window=-1), "from 0 to 2147483647, got -1; nearest legal: 0"),

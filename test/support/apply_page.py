@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Applies the diffs of a page to copies of the files that they name.
 
-A block of the language diff has one file: a line `--- PATH`, then hunks, each behind a line `@@`. Where a hunk belongs is
-found by its text, which must stand in the file once; so a page does not go stale when lines move, and does when what it
-changes changes.
+A block of the language diff has one file: a line `--- PATH`, then hunks, each after a line `@@`. A hunk is found by its
+text, which must stand in the file once. So a page stays valid when lines move, and fails when the lines that it changes
+change.
 """
 
 import re
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def hunks(page):
-    """(file, text before, text after) of every hunk of the page, in order."""
+    """Yield (file, text before, text after) of every hunk of the page, in order."""
     for block in re.findall(r"^```diff\n(.*?)^```$", page.read_text(), flags=re.M | re.S):
         head, *parts = re.split(r"^@@.*\n", block, flags=re.M)
         for part in parts:
@@ -24,8 +24,8 @@ def hunks(page):
 
 
 def apply(page, root, out, under="", reverse=False):
-    """Writes to `out` what the page makes of files of `root`, those below `under`; returns their names. `reverse`: what they
-    were before, where the project has the change."""
+    """Write to `out` the files of `root`, below `under`, as the page changes them; returns their names. `reverse`: the
+    files before the change, if the project has it."""
     texts = {}
     for name, before, after in hunks(page):
         if not name.startswith(under):
@@ -38,7 +38,7 @@ def apply(page, root, out, under="", reverse=False):
         texts[name] = text.replace(before, after)
     for name, text in texts.items():
         path = out / name
-        if not path.is_file() or path.read_text() != text:  # what has not changed is not built again
+        if not path.is_file() or path.read_text() != text:  # An unchanged file is not built again.
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
     return list(texts)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Problems as MLIR text, and the programs as functions: what the grid, the benchmarks and the fuzzers share."""
+"""Problems as MLIR text, and the programs as functions; the grid, the benchmarks and the fuzzers share them."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def program(name):
 
 @dataclass(frozen=True)
 class Problem:
-    """What is compiled: everything that changes the kernel. Sizes that do not are given when it runs."""
+    """The problem to compile: everything that changes the kernel. Other sizes are given when it runs."""
 
     q_heads: int = 32
     kv_heads: int = 8
@@ -35,18 +35,19 @@ class Problem:
     value_dim: int = 128
     dtype: str = "bf16"
     store: str = "paged<16>"
-    # With head classes "causal heads {retrieval: see all, ...}"; "... apart" gives each class a store of its own.
+    # With head classes: "causal heads {retrieval: see all, ...}"; "... apart" gives each class a store of its
+    # own.
     see: str = "causal"
     softcap: bool = False
-    approximate: bool = False  # the soft cap by the hardware's tanh
-    sinks: bool = False  # a learned logit per head
-    draft_store: str = ""  # of a second KV argument, which takes the new nodes of a forest
-    key: str = ""  # how keys are stored, and values; by default in `dtype`
+    approximate: bool = False  # The soft cap uses the hardware's tanh.
+    sinks: bool = False  # A learned logit per head.
+    draft_store: str = ""  # The store of a second KV argument, which takes the new nodes of a forest.
+    key: str = ""  # Storage formats of keys and values; by default `dtype`.
     value: str = ""
-    draft_key: str = ""  # of the draft
+    draft_key: str = ""  # Formats of the draft.
     draft_value: str = ""
-    significance: str = ""  # of every token: max, mean or sum over the heads of its group
-    significance_rows: int = 0  # the last ones of each sequence that count for it; 0: all
+    significance: str = ""  # The significance of every token: max, mean or sum over the heads of its group.
+    significance_rows: int = 0  # The last rows of each sequence that count for it; 0: all.
 
     @property
     def group(self):
@@ -125,15 +126,15 @@ func.func @attention(%q: !query {{attn.name = "q", attn.dims = ["rows"]}},
 class CacheProblem:
     """An operation on a cache."""
 
-    op: str = "append"  # append, move, gather or requantize
+    op: str = "append"  # append, move, gather or requantize.
     heads: int = 8
     dim: int = 128
     value_dim: int = 128
-    dtype: str = "bf16"  # of rows, and of caches where they are no codes
+    dtype: str = "bf16"  # The dtype of rows, and of caches that are not quantized.
     store: str = "paged<16>"
-    key: str = ""  # how keys are stored, and values; by default in `dtype`
+    key: str = ""  # Storage formats of keys and values; by default `dtype`.
     value: str = ""
-    to_key: str = ""  # requantize: how they are stored in the cache that is written
+    to_key: str = ""  # requantize: formats of the cache that is written.
     to_value: str = ""
     status: bool = False
 
@@ -171,7 +172,7 @@ class CacheProblem:
 
 
 def attn_run(file, *options, timeout=600):
-    """Runs attn-run with --json; returns (exit status, the JSON object or None, standard error)."""
+    """Run attn-run with --json; returns (exit status, the JSON object or None, standard error)."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run.json"
         result = subprocess.run(
@@ -186,8 +187,8 @@ def attn_run(file, *options, timeout=600):
 
 
 def check_two_sequences(file, problem, rows, lengths=(200, 333), *, device, options=()):
-    """Checks `problem` on two sequences of so many tokens, the longest last: there its table and its pages end. What
-    attn_run returns."""
+    """Check `problem` on two sequences of these lengths, the longest last: its table and its pages end there. Returns
+    the result of attn_run."""
     file.write_text(problem.text())
     table = file.with_suffix(".csv")
     lists = problem.kv_heads if "ragged" in problem.store else 1
@@ -197,7 +198,7 @@ def check_two_sequences(file, problem, rows, lengths=(200, 333), *, device, opti
 
 
 def assert_right(result, dtype, slack=1, *, device):
-    """`slack`: times the tolerance of the type. Detectors are the host device's."""
+    """Assert that a check passed. `slack`: a factor of the type's tolerance. Only the host device has detectors."""
     status, report, errors = result
     assert status == 0, errors
     assert report["rel_err"] <= TOLERANCE[dtype] * slack
@@ -208,7 +209,7 @@ def assert_right(result, dtype, slack=1, *, device):
 
 @dataclass
 class Resources:
-    """What ptxas -v says about one kernel."""
+    """The resources of one kernel, from ptxas -v."""
 
     kernel: str
     registers: int
@@ -218,8 +219,9 @@ class Resources:
 
 
 def lost_policies(cubin):
-    """How many copies to shared memory ptxas encoded without the policy that PTX gave them: lib/Target/LowerCacheHints.cpp
-    says when. Of ELF's sections those with instructions, of 16 bytes each, the lowest twelve bits of which are the operation."""
+    """Return the number of copies to shared memory that ptxas encoded without the policy of the PTX:
+    lib/Target/LowerCacheHints.cpp explains when. It reads ELF's sections of instructions, of 16 bytes each, whose
+    lowest twelve bits are the operation."""
     sections, size, count = (*struct.unpack_from("<Q", cubin, 0x28), *struct.unpack_from("<HH", cubin, 0x3A))
     lost = 0
     for place in range(sections, sections + size * count, size):
@@ -233,7 +235,7 @@ def lost_policies(cubin):
 
 
 def ptxas(ptx_file, target):
-    """Assembles a PTX file; returns the resources of its kernels. Raises with ptxas's own words on failure."""
+    """Assemble a PTX file; returns the resources of its kernels. Raises with ptxas's own words on failure."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
         command = ["ptxas", "-v", f"-arch={target}", str(ptx_file), "-o", cubin.name]
         result = subprocess.run(command, capture_output=True, text=True, timeout=300)
@@ -241,7 +243,7 @@ def ptxas(ptx_file, target):
     log = result.stdout + result.stderr
     if made and (lost := lost_policies(made)):
         raise RuntimeError(f"{' '.join(command)}\n{lost} copies have lost their policies: no GPU runs them")
-    serialised = "instructions are serialized" in log  # ptxas assembles, but runs one wgmma after the other
+    serialised = "instructions are serialized" in log  # ptxas assembles, but runs one wgmma after the other.
     if result.returncode != 0 or serialised:
         raise RuntimeError(f"{' '.join(command)}\n{log}")
     kernels = []

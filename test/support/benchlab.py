@@ -19,8 +19,8 @@ ABOUT = {"predicted_ms": 0.9, "schedule": "wgmma", "kernel": "attention_rows128"
 
 
 class FakeContest:
-    """One in which attn takes what a FakeRun takes and peers what they are given; back to back all take a tenth more,
-    and peers half of that again."""
+    """A contest in which attn takes the time of a FakeRun, and peers the given times; back to back all take a tenth
+    more, and peers half of that again."""
 
     def __init__(self, run, peers=None):
         self.run, self.peers, self.asked = run, peers, []
@@ -53,7 +53,7 @@ class FakeRun:
 
 
 def fake_start(side, point, caches, result):
-    """One side in a process of its own that takes no time."""
+    """Return one side in a process of its own that takes no time."""
     import torch
 
     torch.save(torch.zeros(3), result)
@@ -61,14 +61,14 @@ def fake_start(side, point, caches, result):
 
 
 def fake_decode(point, bench):
-    """A model that takes no time to decode."""
+    """Return a model that takes no time to decode."""
     times = {side: 6.0 + index for index, side in enumerate(point.sides())}
     about = {"key": point.key, "part": point.part, "name": point.name, "cache": point.cache, "declined": {}}
     return about | {"times_of": times, "floor_ms": 5.0, "peers_ms": {}}
 
 
 def fake_replay(point, bench):
-    """Steps of which the host does nothing."""
+    """Return steps of which the host does nothing."""
     times = {"replay": 1.0, "eager": 1.5}
     about = {"key": point.key, "part": point.part, "name": point.name, "layers": point.layers, "declined": {}}
     micros = {"update_us": times, "launches_us": times, "launch_us": 2.0}
@@ -76,7 +76,7 @@ def fake_replay(point, bench):
 
 
 def fake_gradients(point, bench):
-    """Gradients that take attn two milliseconds and a peer three."""
+    """Return gradients that take attn two milliseconds and a peer three."""
     about = {"key": point.key, "part": point.part, "name": point.name, "declined": {}}
     if point.part == "shared-backward":
         about |= {"responses": point.responses, "prompt": point.prompt}
@@ -92,13 +92,13 @@ def fake_gradients(point, bench):
 
 
 def fake_pages(point, bench):
-    """Books of a step that take four microseconds."""
+    """Return bookkeeping of a step that takes four microseconds."""
     about = {"key": point.key, "part": point.part, "name": point.name, "floor_bytes": point.floor_bytes()}
     return about | {"lists": 32768, "attn": {"run_ms": 0.004}, "peers_ms": {}, "declined": {}}
 
 
 def fake_diffkv(point, bench):
-    """Twice the batch and the tokens of bf16."""
+    """Return twice the batch and the tokens of bf16."""
     way = {"batch": 100.0, "step_ms": 10.0, "tokens_per_second": 1e4, "compression": 1.0, "preempted": 0}
     ways = {"bf16": way | {"batch_ratio": 1.0, "throughput_ratio": 1.0}}
     ways["DiffKV"] = way | {"compression": 4.0, "batch_ratio": 2.0, "throughput_ratio": 2.0}
@@ -107,33 +107,33 @@ def fake_diffkv(point, bench):
 
 
 def fake_layouts(point, bench):
-    """A layout that is a little slower."""
+    """Return a layout that is a little slower."""
     about = {"key": point.key, "part": point.part, "name": point.name, "slower": 1.005}
     return about | {"layouts_ms": {"halves": 1.005}, "attn": {"run_ms": 1.0}, "peers_ms": {}, "declined": {}}
 
 
 def fake_outputs(point, bench):
-    """A tenth slower than the full one alone."""
+    """Return a kernel that is a tenth slower than full attention alone."""
     about = {"key": point.key, "part": point.part, "name": point.name, "tokens": point.tokens, "longer": 1.1}
     return about | {"attn": {"run_ms": 1.1}, "full_ms": 1.0, "peers_ms": {}, "declined": {}}
 
 
 def fake_significance(point, bench):
-    """A twentieth slower than without."""
+    """Return a kernel that is a twentieth slower than without significance."""
     about = {"key": point.key, "part": point.part, "name": point.name, "format": point.format}
     about |= {"kv_bytes": point.kv_bytes(), "without_ms": 1.0, "longer": 1.05, "sustained_longer": 1.04}
     return about | {"attn": {"run_ms": 1.05}, "peers_ms": {}, "declined": {}}
 
 
 def fake_context(point, bench):
-    """A token of 20 ms."""
+    """Return a token of 20 ms."""
     about = {"key": point.key, "part": point.part, "name": point.name, "tokens": point.context, "error": 0.01}
     about |= {"attention_ms": 15.0, "cache_bytes": 6 * 10**10, "token_bytes": 17408.0}
     return about | {"attn": {"run_ms": 20.0}, "peers_ms": {}, "declined": {}}
 
 
 def fake_planning(point, bench):
-    """A plan of eight microseconds, as good as the host's."""
+    """Return a plan of eight microseconds, as good as the host's."""
     about = {"key": point.key, "part": point.part, "name": point.name, "tasks": 900, "plan_ms": 0.008}
     return about | {
         "attn": {"run_ms": 1.0},
@@ -145,7 +145,7 @@ def fake_planning(point, bench):
 
 
 def fake_duo(point, bench):
-    """Half the memory, and twice as fast."""
+    """Return half the memory, and twice the speed."""
     about = {
         name: getattr(point, name) for name in ("key", "part", "name", "kind", "prompt", "context", "chunk")
     }
@@ -156,14 +156,14 @@ def fake_duo(point, bench):
 
 
 def fake_serving(point, bench):
-    """An engine that answers a little faster."""
+    """Return an engine that answers a little faster."""
     about = {"key": point.key, "part": point.part, "name": point.name}
     rates = {"engine": 1100.0, "generate_batch": 1000.0}
     return about | {"tokens_per_second": rates, "peers_ms": {}, "declined": {}}
 
 
 def fake_eager(point, bench):
-    """As fast as a peer where gradients are made, and twice as fast where not."""
+    """Return a call as fast as a peer with gradients, and twice as fast without."""
     us = {kind: {"attn": 10.0, "flash": 20.0, "empty": 8.0} for kind in ("forward", "recorded", "both")}
     about = {"key": point.key, "part": point.part, "name": point.name, "host_us": us, "back_to_back_us": us}
     ratios = {"forward": 2.0, "recorded": 2.0, "both": 1.0}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Excerpts of printed programs: whether a program still prints one, and how it reads now.
+"""Excerpts of printed programs: whether a program still prints one, and its present text.
 
 An excerpt is lines of the output in their order. A line `...` stands for any lines of the same kernel, `...` in a line
 for any text. White space counts as one blank, and values may have other numbers than in the output, as long as one
@@ -11,13 +11,13 @@ import re
 
 NAME = re.compile(r"%[\w$-]+")
 NUMBERED = re.compile(r"%(arg|r|rd|rs|p|f|fd)?\d+$")
-DEFINITION = re.compile(r"(:\d+)?( = |: |, %[^=(]*? = )")  # what stands behind a name that is new
+DEFINITION = re.compile(r"(:\d+)?( = |: |, %[^=(]*? = )")  # The text after a name that is new.
 BOUNDARY = re.compile(r"func\.func @|\.visible \.entry|^// -----//")
 ANY = "%_"
 
 
 class Line:
-    """A line of an excerpt, and what it matches."""
+    """A line of an excerpt, and its pattern."""
 
     def __init__(self, text):
         self.text = text.strip()
@@ -35,7 +35,7 @@ class Line:
 
     @staticmethod
     def kind(name):
-        """What a name may be called instead: the same but for the number that tells it from others."""
+        """Return a pattern of the names that may stand for a name: equal but for the number that distinguishes it."""
         if name == ANY:
             return r"%[\w$-]+"
         if found := NUMBERED.match(name):
@@ -43,7 +43,7 @@ class Line:
         return re.escape(re.sub(r"_\d+$", "", name)) + r"(?:_\d+)?"
 
     def match(self, text, bound, strict):
-        """What names stand for after the line, or None. A definition begins a new value."""
+        """Return the bindings of names after the line, or None. A definition begins a new value."""
         found = self.pattern.match(text)
         if not found:
             return None
@@ -67,7 +67,7 @@ class Line:
 
 
 def runs_of(excerpt):
-    """Lines that follow each other, between those that are `...`."""
+    """Return lines that follow each other, between lines that are `...`."""
     runs = [[]]
     for text in excerpt.splitlines():
         if text.strip() == "...":
@@ -78,7 +78,7 @@ def runs_of(excerpt):
 
 
 class Search:
-    """Where the runs of an excerpt stand in an output: line numbers, or None."""
+    """The positions of an excerpt's runs in an output: line numbers, or None."""
 
     def __init__(self, runs, output, strict):
         self.runs, self.output, self.strict = runs, output, strict
@@ -99,7 +99,7 @@ class Search:
                 if rest is not None:
                     return [at, *rest]
                 if index and not self.strict:
-                    return None  # a later place leaves less for what follows
+                    return None  # A later position leaves less for the runs that follow.
             if index and BOUNDARY.search(self.output[at]):
                 return None
         return None
@@ -117,7 +117,7 @@ def is_printed(excerpt, output):
 
 
 def closest(run, output):
-    """Lines of the output that resemble those of a run."""
+    """Return lines of the output that resemble those of a run."""
     wanted = [NAME.sub("%", line.text) for line in run]
     plain = [NAME.sub("%", text.strip()) for text in output]
 
@@ -132,7 +132,7 @@ def closest(run, output):
 
 
 def indented(lines):
-    """(columns, text) as an outline: what the output has further right stands two columns further right."""
+    """Return (columns, text) as an outline: text further right in the output is two columns further right."""
     levels, text = [], []
     for number, (columns, line) in enumerate(lines):
         if line == "...":
@@ -147,7 +147,7 @@ def indented(lines):
 
 
 def renewed(excerpt, output):
-    """The excerpt with the numbers of the output, or where more has changed, with lines of it that come closest."""
+    """Return the excerpt with the numbers of the output, or if more has changed with the most similar lines."""
     output, runs = output.splitlines(), runs_of(excerpt)
     places = Search(runs, output, strict=True).places or Search(runs, output, strict=False).places
     if places is None:

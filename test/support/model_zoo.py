@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Tiny models of Transformers' architectures, at random: sizes that every configuration names in its own way."""
+"""Makes tiny random models of Transformers' architectures, whose configurations name their sizes in different ways."""
 
 import os
 
@@ -12,7 +12,7 @@ from transformers.models.auto import modeling_auto
 VOCABULARY = 97
 LAYERS = 2
 
-# By what configurations call their sizes. Heads have 32 features, the least that attn takes with any kernel.
+# By the names of configurations. Heads have 32 features, the least that attn takes with any kernel.
 SIZES = {
     "vocab_size": VOCABULARY,
     "hidden_size": 128,
@@ -104,7 +104,7 @@ SIZES = {
     "init_std": 0.2,
     "use_cache": True,
 }
-# What a configuration leaves open and has to be said here.
+# Sizes that a configuration does not have, and must get here.
 UNSAID = (
     "head_dim",
     "sliding_window",
@@ -126,7 +126,7 @@ EXPERTS = {
     "n_shared_experts": 1,
 }
 ROPE = {"rope_type": "default", "rope_theta": 1e4}
-# By model type: what the names above do not say.
+# By model type: further changes.
 MORE = {
     "bailing_hybrid": EXPERTS,
     "bamba": {"attn_layer_indices": [1]},
@@ -184,7 +184,7 @@ MORE = {
 
 
 def tiny(kind, **changes):
-    """A configuration of the class `kind` with small sizes, and likewise those inside it."""
+    """Return a configuration of the class `kind` with small sizes, also in its inner configurations."""
     default = kind()
     known, mapped = default.to_dict(), set(getattr(default, "attribute_map", {}))
     arguments = {}
@@ -202,12 +202,12 @@ def tiny(kind, **changes):
     return kind(**(arguments | MORE.get(default.model_type, {}) | changes))
 
 
-# Fewer tokens than this are none to a model, in eager attention too.
+# Models take no fewer tokens than these, in eager attention too.
 LEAST = {"funnel": 5}
-# Models whose SDPA is not their eager attention, in Transformers itself: attn falls back to what they take by default.
-# Of "inkling_text", rounding decides between experts that are nearly as good.
+# Models whose SDPA differs from their eager attention in Transformers itself: attn falls back to their
+# default. In "inkling_text", rounding decides between experts that are nearly as good.
 APART = ("inkling_text", "moshi")
-# Left out, and why.
+# Models that are left out, with the reason.
 LEFT_OUT = {
     "blt": "its patcher and its tables of hashes have sizes that no configuration makes small",
     "fnet": "has no attention, and no float16",
@@ -228,19 +228,19 @@ LEFT_OUT = {
 
 
 def is_causal(model):
-    """Whether a model, or a class of models, is of those for causal language."""
+    """Whether a model, or a class of models, is for causal language modelling."""
     kind = model if isinstance(model, type) else type(model)
     return kind in {kind for _, kind in classes("CAUSAL_LM")}
 
 
 def classes(mapping):
-    """Model types of a mapping of Transformers, and the classes of their models."""
+    """Yield the model types of a mapping of Transformers, and the classes of their models."""
     for of_type, name in getattr(modeling_auto, f"MODEL_FOR_{mapping}_MAPPING_NAMES").items():
         yield of_type, getattr(transformers, name if isinstance(name, str) else name[0])
 
 
 def build(model, implementation, dtype=torch.float32, seed=0, **changes):
-    """A model at random of the class `model`."""
+    """Build a random model of the class `model`."""
     if is_causal(model) and "is_decoder" in model.config_class().to_dict():
         changes = {"is_decoder": True} | changes
     config = tiny(model.config_class, **changes)

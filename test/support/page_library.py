@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The Python package over a compiler library that a page of docs has changed."""
+"""The Python package with a compiler library that a page of docs has changed."""
 
 import shutil
 
@@ -7,7 +7,7 @@ from attnlab import BUILD, ROOT
 
 
 def package_over(library, folder):
-    """A copy of the package below `folder`, whose extension finds that library beside itself."""
+    """Make a copy of the package below `folder`, whose extension finds that library beside itself."""
     package = folder / "attn"
     shutil.copytree(ROOT / "python" / "attn", package)
     for built in (BUILD / "python" / "attn").glob("_attn*.so"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What tests of pages share."""
+"""Functions that tests of pages share."""
 
 import importlib.util
 import re
@@ -8,7 +8,7 @@ import pytest
 
 
 def skip_without_packages(script):
-    """Skips a page whose code imports PyTorch or Transformers where they are not installed."""
+    """Skip a page whose code imports PyTorch or Transformers if they are not installed."""
     for package in ("torch", "transformers"):
         imported = re.search(rf"^\s*(?:import|from)\b.*\b{package}\b", script, flags=re.M)
         if imported and not importlib.util.find_spec(package):
@@ -16,5 +16,6 @@ def skip_without_packages(script):
 
 
 def without_tests(text):
-    """A page less the blocks that are files of tests, `test_name.py`: those run with what the page builds (test/docs)."""
+    """Return a page without the blocks that are test files, `test_name.py`: those run with the page's build
+    (test/docs)."""
     return re.sub(r"^`test_\w+\.py`:\n```python\n.*?^```$", "", text, flags=re.M | re.S)

@@ -5,7 +5,7 @@ import random
 
 
 def of_seeds(count, attempt):
-    """attempt(random) for each of so many seeds: the sum of what the attempts return."""
+    """Call attempt(random) for each of so many seeds; return the sum of the results."""
     total = 0
     for seed in range(count):
         try:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Kernels of a visibility against its definition: softmax in float64 over what `Visibility.sees` shows.
+"""Compares kernels of a visibility with its definition: softmax in float64 over the tokens that `Visibility.sees`
+shows.
 
-It runs as a program, too: python seen.py VISIBILITY..., with visibilities in the words of Python.
+It also runs as a program: python seen.py VISIBILITY..., with visibilities in Python's syntax.
 """
 
 import math
@@ -12,11 +13,11 @@ import numpy
 import torch
 
 HEADS, KV_HEADS, DIM = 4, 2, 64
-TOLERANCE = 1e-2  # of bfloat16, relative to the largest
+TOLERANCE = 1e-2  # Tolerance of bfloat16, relative to the largest value.
 
 
 def exact(q, k, v, see, positions, first):
-    """out [rows, heads, dim], of one sequence whose token t is at position first + t; autograd passes through."""
+    """Return out [rows, heads, dim] of one sequence whose token t is at position first + t; autograd passes through."""
     shown = torch.from_numpy(see.sees(positions[:, None], first + numpy.arange(len(k))[None]))
     k, v = (each.repeat_interleave(HEADS // KV_HEADS, 1) for each in (k, v))
     s = torch.einsum("qhd,khd->hqk", q, k) / math.sqrt(DIM)
@@ -38,14 +39,14 @@ def compiled(store, schedule, on_device=False):
 
 
 def sampled(spec, rows, lengths):
-    """By name; numbers as tensors of PyTorch."""
+    """Return samples by name; numbers as tensors of PyTorch."""
     given = attn.sample(spec, seed=1, batch=len(lengths), q_len=rows, kv_len=list(lengths))
     numbers = {name for name, array in given.items() if array.dtype == numpy.uint16}
     return given | {name: torch.from_numpy(given[name]).view(torch.bfloat16) for name in numbers}
 
 
 def check_gradients(see, schedule, rows=50, lengths=(300, 133), fixed_split=0):
-    """Forward and backward, over dense tensors that hold more than the sequences."""
+    """Check forward and backward, over dense tensors that hold more than the sequences."""
     spec, kernel = compiled(attn.Dense(see=see), schedule)
     given = sampled(spec, rows, lengths)
     leaves = [given[name].requires_grad_() for name in ("q", "kv.k", "kv.v")]
@@ -69,7 +70,7 @@ def check_gradients(see, schedule, rows=50, lengths=(300, 133), fixed_split=0):
 
 
 def check_pages(see, schedule, rows, lengths=(300, 133), fixed_split=0, on_device=False):
-    """Forward over pages, planned on the host or by the device."""
+    """Check forward over pages, planned on the host or on the device."""
     spec, kernel = compiled(attn.Paged(page_size=16, see=see), schedule, on_device)
     given = sampled(spec, rows, lengths)
     if on_device:

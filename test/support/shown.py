@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What pages show of the output of programs, and what programs print, made comparable."""
+"""Makes the output in pages comparable with the output of programs."""
 
 import re
 
-# Figures that the machine decides: times, and what rounding on its CPU leaves of errors.
+# Figures that depend on the machine: times, and rounding errors of its CPU.
 OF_THE_MACHINE = re.compile(r"\b\d+(?:\.\d+)? m?s\b(?! on an)|\b\d\.\d\de[+-]\d\d\b|0x[0-9a-f]+")
 
 
 def masked(text):
-    """With N in place of such figures."""
+    """Replace such figures by N."""
     return OF_THE_MACHINE.sub("N", text)
 
 
@@ -17,7 +17,7 @@ def one_blank(text):
 
 
 def blocks(page):
-    """(language, text, line) of every fenced block."""
+    """Yield (language, text, line) of every fenced block."""
     text = page.read_text()
     for found in re.finditer(r"^```(\w*)\n(.*?)^```$", text, flags=re.M | re.S):
         yield found[1], found[2], text.count("\n", 0, found.start()) + 2
@@ -29,7 +29,7 @@ OPERATION = re.compile(
 
 
 def operations(sketch):
-    """The operations of a sketch, in order: at the beginning of a line or behind `x = ` or a condition."""
+    """Return the operations of a sketch, in order: at the beginning of a line, or after `x = ` or a condition."""
     found = []
     for line in sketch.splitlines():
         match = OPERATION.match(line.strip().lstrip("} "))
@@ -38,7 +38,7 @@ def operations(sketch):
 
 
 def is_sketched(sketch, printed):
-    """Whether a program has the operations of a sketch, in their order, others between them."""
+    """Whether a program has the operations of a sketch, in their order, with others between them."""
     at = 0
     for operation in operations(sketch):
         name, _, rest = operation.partition(" ")

@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def tracked(*patterns):
-    """Lists the files that git tracks or would, by their paths in the repository; `patterns` are pathspecs."""
+    """List the files that git tracks or would track, by their paths in the repository; `patterns` are pathspecs."""
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "--", *patterns],
         cwd=ROOT,

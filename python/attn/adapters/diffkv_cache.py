@@ -297,7 +297,7 @@ class DiffKVCache(Uncopied, Cache):
         if self.step is not None and not self.step.is_prompt:
             first = self.step.begin
         if length < first:
-            legal = f"at least {first}, where the last forward pass behind the prompt began"
+            legal = f"at least {first}, the first column of the last forward pass after the prompt"
             raise expected(PlanError, f"{CACHE}: crop", legal, length, nearest=first)
         for row in reversed(rows):
             self._undo(row)

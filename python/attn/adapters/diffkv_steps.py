@@ -38,7 +38,7 @@ class DiffKVStep(TokenRows):
         self.first, self.counts = numpy.maximum(first - begin, 0), end - numpy.maximum(first, begin)
         if (self.counts <= 0).any() or (not self.is_prompt and (self.counts != rows).any()):
             raise TensorError(
-                "attention_mask: expected a token of every sequence in each row behind the prompt, and none of padding; "
+                "attention_mask: expected a token of every sequence in each row after the prompt, and no padding; "
                 f"got {self.counts.tolist()} tokens in {rows} rows"
             )
         if not self.is_prompt:
@@ -67,7 +67,7 @@ def attend_precisions(
     for name, asked in (
         ("learned sinks", sinks is not None),
         ("head gates", gates is not None),
-        ("rows that see what is behind them", not ends_at_rows(see) and query.shape[2] > 1),
+        ("rows that see tokens after their own", not ends_at_rows(see) and query.shape[2] > 1),
     ):
         if asked:
             raise PlanError(f"{CACHE}: {name}: DiffKVCache does not serve it; take PagedCache")

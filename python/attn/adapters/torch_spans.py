@@ -41,7 +41,7 @@ def spans(
     hole = of_batch.first_hole(of_batch.shown_tokens(given, kv_length, first_key))
     if hole is not None:
         raise TensorError(
-            f"attention_mask[{hole[0]}]: expected padding before and behind the tokens only, got padding at position "
+            f"attention_mask[{hole[0]}]: expected padding before and after the tokens only, got padding at position "
             f"{first_key + hole[1]} between tokens"
         )
     made = of_batch.make_spans(given, first_row, first_key, batch, q_length, kv_length, causal)
@@ -64,7 +64,7 @@ def sequences(numbers: Tensor) -> tuple[Tensor, Tensor]:
     seen = Rows.of_all(rows, count).in_sequences(given, given)
     if seen is None:
         raise TensorError(
-            "position_ids: expected packed sequences one behind the other in each row of the batch"
+            "position_ids: expected packed sequences one after the other in each row of the batch"
         )
     found, positions = segments(seen, count, None)
     filled = numpy.full((batch * count, 6), -1, numpy.int32)

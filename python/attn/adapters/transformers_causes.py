@@ -51,7 +51,7 @@ def unserved_cause(
             else ""
         )
         if where:
-            return f"a backward pass {where} (there is torch.no_grad())"
+            return f"a backward pass {where} (use torch.no_grad())"
     if mask is None:
         if not see:
             return "a window without a mask that says what it is"

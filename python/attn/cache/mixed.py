@@ -163,7 +163,7 @@ class MixedCache(MixedLists):
         layers. PlanError if the last step was not attended in all layers."""
         if self._unattended:
             raise PlanError(
-                f"begin: the last step was not attended in layers {sorted(self._unattended)}, whose lists have room for a "
+                f"begin: the last step was not attended in layers {sorted(self._unattended)}, whose lists have pages for a "
                 "token without keys and values; attend there and end() the step, or drop all requests with release_all()"
             )
         self.begin_lists()

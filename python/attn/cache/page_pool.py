@@ -235,7 +235,7 @@ class PagePool(Uncopied):
             )
         if not found.done:
             raise OutOfPages(
-                f"pages: {found.asked} asked for, {found.there} of {self.pages} were there; nothing was changed"
+                f"pages: expected {found.asked} free ones, got {found.there} of {self.pages}; nothing was changed"
             )
 
     def __repr__(self) -> str:

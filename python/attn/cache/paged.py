@@ -180,14 +180,14 @@ class PagedCache(CacheState):
         if self._holder is not None and self._holder._unrun:
             raise PlanError(
                 f"cache: {self._holder._unrun} new tokens in the tables of a step were not written, and their pages might be "
-                "given to others; replay it, or say ran() where launches of your own did"
+                "given to others; replay it, or call ran() if launches of your own wrote them"
             )
         if self._native.is_open:
             unwritten = self._unwritten()
             missing = sorted(unwritten._missing) if unwritten else list(range(self.layers))
             raise PlanError(
-                f"cache: the keys and values of the last change were not written in layers {missing}; write them, say "
-                "change.skip() where your own code does, or take its tokens back with cache.rollback()"
+                f"cache: the keys and values of the last change were not written in layers {missing}; write them, call "
+                "change.skip() if your own code writes them, or take its tokens back with cache.rollback()"
             )
         return self._ask(call, *arguments, **named)
 

@@ -117,7 +117,9 @@ class CacheState(Uncopied):
         if all(format.is_plain for format in formats):
             return formats
         if self.draft_page != self.page_size:
-            legal = f"page_size, {self.page_size}, where pages hold codes, whose metadata lies in the order of pages"
+            legal = (
+                f"page_size, {self.page_size}, for quantized pages, whose metadata is in the order of pages"
+            )
             raise expected(PlanError, "draft_page", legal, self.draft_page, nearest=self.page_size)
         try:
             found = describe_store(

@@ -134,8 +134,8 @@ class CacheSteps(Uncopied):
         capacity."""
         if self._unrun:
             raise PlanError(
-                f"steps: the {self._unrun} new tokens of the last update were not written; replay it, or say ran() where "
-                "launches of your own did"
+                f"steps: the {self._unrun} new tokens of the last update were not written; replay it, or call ran() if "
+                "launches of your own wrote them"
             )
         number = stream_number(self.cache.device, stream)
         given = self.cache._native, row_groups(requests), self._address, self._nbytes, number

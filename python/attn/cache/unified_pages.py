@@ -179,7 +179,7 @@ class UnifiedPages(Uncopied):
         ]
         if given:
             raise PlanError(
-                f"{name}: expected scales by token, which writing finds, got {given[0]}: its owner writes codes"
+                f"{name}: expected scales by token, which `write` computes, got {given[0]}: quantize with attn.quantize, and write the tensors yourself"
             )
         return Shape(0, store.page_size, *sizes, found.key, found.value, "unified")
 

@@ -166,8 +166,8 @@ def _check_order(parent: numpy.ndarray) -> list[int]:
             ends[open_nodes.pop()] = node
         if above >= 0 and not open_nodes:
             raise PlanError(
-                f"parent[{node}]: expected depth-first order, in which nodes below {above} come directly behind it, got "
-                f"{above}, behind whose nodes node {ends[above]} begins another branch"
+                f"parent[{node}]: expected depth-first order, in which nodes below {above} follow it directly, got "
+                f"{above}, after whose nodes node {ends[above]} begins another branch"
             )
         open_nodes.append(node)
     return ends

@@ -288,7 +288,7 @@ def sides(is_causal: bool, window_size: object) -> Visibility:
         isinstance(side, int) and not isinstance(side, bool) and side >= -1 for side in pair
     ):
         legal = (
-            "two integers (left, right) from -1 on: positions before and behind a row's own, -1 for no limit"
+            "two integers (left, right) from -1 on: positions before and after a row's own, -1 for no limit"
         )
         raise expected(SpecError, "window_size", legal, window_size)
     left, right = pair

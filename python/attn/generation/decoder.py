@@ -208,7 +208,7 @@ class Decoder(Uncopied):
             raise expected(PlanError, "held", legal, held, nearest=nearest)
         if held and copies != 1:
             raise expected(
-                PlanError, "num_return_sequences", "1 behind columns that are held", copies, nearest=1
+                PlanError, "num_return_sequences", "1 after columns that are held", copies, nearest=1
             )
         if held and front != self._room.front:
             legal = f"padding in front as in the call before, {self._room.front}"

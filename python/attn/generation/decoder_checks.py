@@ -205,7 +205,7 @@ def check_room(columns: int, new: int, tokens: int) -> None:
     most = tokens - columns + 1
     if isinstance(new, bool) or not isinstance(new, int) or not 1 <= new <= most:
         nearest = min(max(new, 1), most) if isinstance(new, int) else most
-        legal = f"1 to {most} behind {columns} columns, with room for {tokens} tokens"
+        legal = f"1 to {most} after {columns} columns, as the decoder was made for {tokens} tokens"
         raise expected(PlanError, "max_new_tokens", legal, new, nearest=nearest)
 
 

@@ -101,10 +101,10 @@ def check_fits(prompt: int, new: object, tokens: int, pages: int, page_size: int
     most = held - prompt + 1
     if isinstance(new, bool) or not isinstance(new, int) or new < 1 or prompt + new - 1 > tokens:
         nearest = min(max(new, 1), most) if isinstance(new, int) else most
-        legal = f"1 to {most} behind {prompt} tokens, with room for {tokens}"
+        legal = f"1 to {most} after {prompt} tokens, as the engine was made for {tokens}"
         raise expected(PlanError, "max_new_tokens", legal, new, nearest=nearest)
     if new > most:
-        legal = f"1 to {most} behind {prompt} tokens, in a pool of {pages} pages of {page_size}"
+        legal = f"1 to {most} after {prompt} tokens, in a pool of {pages} pages of {page_size}"
         raise expected(OutOfPages, "max_new_tokens", legal, new, nearest=most)
 
 

@@ -57,7 +57,7 @@ class Scheduler:
                 free = self.pages.free_pages()
                 raise OutOfPages(
                     f"pages: request {self.running[0].request_id!r} needs {missing} more, {free} are free, and no other request "
-                    "has any: the pool's other pages are somebody else's"
+                    "has any: the other pages of the pool belong to other sequences of the cache"
                 )
             self.send_back(self.running[-1])
             self.sent_back += 1

@@ -323,7 +323,7 @@ def _check_alphas(where: str, high: object, low: object) -> None:
             nearest = 0.0 if number and value < 0 else 1.0
             raise expected(SpecError, f"DiffKV({where}{name})", "a number from 0 on", value, nearest=nearest)
     if low > high:
-        legal = f"at most alpha_high, {high}: what is kept in few bits is worth less"
+        legal = f"at most alpha_high, {high}: the threshold of low precision is lower"
         raise expected(SpecError, f"DiffKV({where}alpha_low)", legal, low, nearest=high)
 
 

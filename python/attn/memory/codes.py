@@ -177,7 +177,7 @@ def _numbers(name: str, rows: Any) -> numpy.ndarray:
 def _bytes(name: str, codes: Any) -> numpy.ndarray:
     array = as_numpy(name, codes)
     if array.dtype != numpy.uint8 or not array.ndim:
-        raise expected(TensorError, name, "codes, uint8 or a float of 8 bits, [..., bytes]", codes)
+        raise expected(TensorError, name, "quantized values, uint8 or an 8-bit float, [..., bytes]", codes)
     return array
 
 

@@ -112,7 +112,7 @@ def read_format(names: tuple[str, str, str], given: tuple, kind: type[Error] = S
     if name is None:
         for said, value in ((of_group, group), (of_scales, scales)):
             if value is not None:
-                raise expected(kind, said, f"None without {label}, whose codes would share something", value)
+                raise expected(kind, said, f"None without {label}, as 16-bit values share nothing", value)
         return None
     if name == "fp8":
         name = "fp8_e4m3"  # The usual meaning: the format with more digits.

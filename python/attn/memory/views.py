@@ -84,7 +84,7 @@ def tensors_of(manifest: dict) -> dict[str, Binding]:
 
 def _view_torch(tensor) -> View:
     if tensor.is_neg():
-        raise RuntimeError("it is the negative of what is in memory; nearest: its .resolve_neg()")
+        raise RuntimeError("its memory holds the negative values; nearest: its .resolve_neg()")
     return tensor.data_ptr(), (
         tensor.dtype,
         tensor.shape,
@@ -100,7 +100,7 @@ def _view_numpy(array) -> View:
 
 
 def _view_nothing(tensor) -> View:
-    raise RuntimeError(f"{type(tensor).__name__} stands for others")
+    raise RuntimeError(f"{type(tensor).__name__} has no memory of its own")
 
 
 def is_traced(tensor: object) -> bool:
@@ -198,7 +198,9 @@ def view_of(name: str, tensor: object, stream: int, keep: list) -> View:
             return viewer(tensor)
         except RuntimeError as error:  # Fake, sparse and other tensors without an address.
             refuse_transformed(name, tensor)
-            raise TensorError(f"{name}: a tensor without memory of its own: {error}") from None
+            raise TensorError(
+                f"{name}: expected a tensor with memory of its own, got {given(tensor)}: {error}"
+            ) from None
     if not (hasattr(tensor, "__dlpack__") or isinstance(tensor, (bytearray, memoryview))):
         raise TensorError(
             f"{name}: expected a tensor of PyTorch or NumPy, or one with __dlpack__, got {given(tensor)}"

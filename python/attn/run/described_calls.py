@@ -108,7 +108,7 @@ def check_significance(q: Any, significance: object, rows: object, forest: objec
         legal = "a number of rows from 1 on, or None for all"
         raise expected(TensorError, "significance_rows", legal, rows, nearest=1)
     if is_traced(q):
-        raise TensorError("significance: expected None in compiled code, which has no operator for it")
+        raise TensorError("significance: expected None in compiled code, which does not support it")
     if forest is not None and rows is not None:
         raise TensorError(
             "significance_rows: expected None beside forest, whose tokens rows of several sequences see; nearest: all rows"

@@ -268,7 +268,7 @@ class Kernel(Code):
         if is_traced(q):
             from .torch_run import run_plan
 
-            self._refuse_significance("in compiled code, which has no operator for it")
+            self._refuse_significance("in compiled code, which does not support it")
             return run_plan(
                 self,
                 q,

@@ -239,7 +239,7 @@ def kept(name: str) -> object:
     """Return the score function that `keep` was given. TensorError if that was in another process."""
     if name not in _kept:
         raise TensorError(
-            f"score: {name!r} was traced in another process, and functions stay where they are; compile the code in this process"
+            f"score: {name!r} was traced in another process, which cannot pass functions on; compile the code in this process"
         )
     return _kept[name]
 
@@ -254,7 +254,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, *, return_lse: bool = False, **optio
     for name in named:
         if name not in _OPERATOR_TAKES:
             raise TensorError(
-                f"{name}: not of the operator that compiled code calls, which has {', '.join(sorted(_OPERATOR_TAKES))}; "
+                f"{name}: not an argument of the operator that compiled code calls, which has {', '.join(sorted(_OPERATOR_TAKES))}; "
                 "call attn.attend outside, or plan a kernel and call its run"
             )
     for name in ("kv_lengths", "cu_seqlens", "cu_seqlens_k"):

@@ -59,7 +59,9 @@ def run_plan(
     """Compute `Kernel.run` in compiled code and on fake tensors."""
     refuse_gradients(q=q)
     if kernel._first:
-        raise TensorError("q: a description with two attentions is run as it stands, not in compiled code")
+        raise TensorError(
+            "q: a description with two attentions cannot run in compiled code; call Kernel.run outside"
+        )
     if len(operands) == 1 and hasattr(operands[0], "tensors"):
         given = list(operands[0].tensors().values())
     else:
@@ -67,7 +69,7 @@ def run_plan(
         given = [tensor for name, operand in named for _, tensor in kernel._of_operand(name, operand)]
     extras = [tensors[name] for name in kernel.extras]
     if not all(isinstance(tensor, Tensor) for tensor in (*given, *extras)):
-        raise TensorError("q: a tensor without memory of its own, beside others that have some")
+        raise TensorError("operands: expected tensors of PyTorch beside q in compiled code, got others")
     result, of_rows = torch.ops.attn.run(q, given, plan.handle, extras, list(classes or ()))
     result = result if out is None else out.copy_(result)
     of_rows = of_rows if lse is None else lse.copy_(of_rows)

@@ -109,7 +109,7 @@ def _problem_of(kernel: Any, plan: Any) -> Problem:
         for part in ("key", "value"):
             if argument[f"{part}_format"] not in ("bf16", "f16"):
                 raise TensorError(
-                    f"{argument['name']}: {part}s as codes ({parse_format(argument[f'{part}_format']).said(part)}) have no gradients"
+                    f"{argument['name']}: {part}s in a quantized format ({parse_format(argument[f'{part}_format']).said(part)}) have no gradients"
                 )
     batch = getattr(plan, "batch", None)
     if not isinstance(batch, Mapping):

@@ -65,7 +65,7 @@ def groups(
         elif keys[row - 1] != key:
             apart = next(at for at in range(first[key], row) if keys[at] != key)
             raise PlanError(
-                f"ids: expected rows of group {key!r} one behind the other, got others from row {apart} on and it again at "
+                f"ids: expected rows of group {key!r} one after the other, got others from row {apart} on and it again at "
                 f"row {row}: a shuffle cut the group; shuffle groups, not rows"
             )
     for key, start in first.items():

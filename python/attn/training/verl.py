@@ -39,8 +39,8 @@ SIGNATURES = {
 }
 _REFUSED = {
     "use_fused_kernels": "logits of packed rows have several targets",
-    "distillation_use_topk": "a teacher's tensors lie as copies do",
-    "distillation_only": "a teacher's tensors lie as copies do",
+    "distillation_use_topk": "a teacher's tensors have the layout of copies",
+    "distillation_only": "a teacher's tensors have the layout of copies",
     "calculate_sum_pi_squared": "only log-probabilities and entropies go along edges",
 }
 

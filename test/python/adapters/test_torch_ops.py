@@ -181,7 +181,7 @@ def test_a_described_attend_is_an_operator():
 def test_what_an_operator_cannot_take():
     q, k, v = tensors()
     for options in ({"significance": "sum"}, {"out": torch.empty_like(q)}):
-        with pytest.raises(attn.TensorError, match=f"{next(iter(options))}: not of the operator"):
+        with pytest.raises(attn.TensorError, match=f"{next(iter(options))}: not an argument of the operator"):
             attn.torch_ops.attend(q, k, v, **options)
 
 

@@ -345,12 +345,12 @@ def test_pages_run_out():
     """In a prompt the cache is empty again, in a step as it was."""
     model, (ids, _) = build(), prompt()
     cache = cache_of(model, policy(alpha_high=0, alpha_low=0), pages=20)
-    with pytest.raises(attn.OutOfPages, match="12 asked for, 8 of 20 were there; the cache is empty again"):
+    with pytest.raises(attn.OutOfPages, match="expected 12 free ones, got 8 of 20; the cache is empty again"):
         model(ids, past_key_values=cache)
     assert cache.get_seq_length() == 0
     cache = cache_of(model, policy(alpha_high=0, alpha_low=0), pages=32)
     model(ids, past_key_values=cache)
-    with pytest.raises(attn.OutOfPages, match="8 asked for, 0 of 32 were there; nothing was changed"):
+    with pytest.raises(attn.OutOfPages, match="expected 8 free ones, got 0 of 32; nothing was changed"):
         for _ in range(20):
             levels = cache.levels()
             model(ids[:, :1], past_key_values=cache)

@@ -152,7 +152,7 @@ def test_what_does_not_train_is_refused_by_name(monkeypatch):
     forward = lambda *given: attn.transformers.attention_forward(*given, None, is_causal=True)[0]  # noqa: E731
     gated = torch.nn.Module()
     gated.attn_head_gates = LayerGates((0,), 1, 8)
-    with pytest.raises(attn.TensorError, match=r"a backward pass beside head gates \(there is torch.no_grad"):
+    with pytest.raises(attn.TensorError, match=r"a backward pass beside head gates \(use torch.no_grad"):
         forward(gated, q, k, k)
     large = copy.deepcopy(q).detach().repeat(1, 1, 1, 8).requires_grad_()
     forward(torch.nn.Module(), large, large, large).sum().backward()

@@ -131,11 +131,11 @@ def test_prompts():
 def test_pages_run_out():
     lists = lists_of(*FORMATS[1], pages=20)
     levels = torch.ones(LISTS, 25, dtype=torch.bool)
-    with pytest.raises(attn.OutOfPages, match="21 asked for, 20 of 20 were there; nothing was changed"):
+    with pytest.raises(attn.OutOfPages, match="expected 21 free ones, got 20 of 20; nothing was changed"):
         lists.prompt(0, [levels, ~levels], *(numbers((LISTS, 25, 64), i) for i in range(2)))
     assert not lists.counts.any() and lists.pool.free_pages() == 20
     lists.reserve(1)  # a page an end of each list
-    with pytest.raises(attn.OutOfPages, match="18 asked for, 8 of 20 were there"):
+    with pytest.raises(attn.OutOfPages, match="expected 18 free ones, got 8 of 20"):
         lists.reserve(9)
     with pytest.raises(attn.PlanError, match="tokens: expected lists of 0 to 34 pages"):
         lists.reserve(200)

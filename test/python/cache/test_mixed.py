@@ -161,7 +161,7 @@ def test_where_pages_run_out_nothing_changes():
 def test_prompts_that_find_no_pages():
     cache = cache_of(policy_of("paper"), pages=12)
     levels = torch.full((2, 2, 40), 2, dtype=torch.int8)
-    with pytest.raises(attn.OutOfPages, match="20 asked for, 12 of 12 were there"):
+    with pytest.raises(attn.OutOfPages, match="expected 20 free ones, got 12 of 12"):
         cache.admit(0, levels, torch.ones(2, 2, 40))
     assert not cache.active.any() and not cache.seen.any() and cache.pool.free_pages() == 12
 

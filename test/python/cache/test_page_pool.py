@@ -123,7 +123,9 @@ def test_a_cancelled_request_gives_back_in_the_step_in_which_another_takes():
     before = numpy.asarray(pool.table).copy()
     pool.manage()
     assert pool.status() == attn.PageStatus(done=False, asked=4, there=0, unfit=0)
-    with pytest.raises(attn.OutOfPages, match=r"pages: 4 asked for, 0 of 8 were there; nothing was changed"):
+    with pytest.raises(
+        attn.OutOfPages, match=r"pages: expected 4 free ones, got 0 of 8; nothing was changed"
+    ):
         pool.require_done()
     numpy.testing.assert_array_equal(pool.table, before)
     tokens[0] = 0

@@ -74,8 +74,8 @@ def test_gaps_are_legal():
         ),
         (
             dict(parent=[-1, 0, 1, 0, -1, 1]),
-            r"parent\[5\]: expected depth-first order, in which nodes below 1 come directly behind it, got 1, "
-            r"behind whose nodes node 3 begins another branch",
+            r"parent\[5\]: expected depth-first order, in which nodes below 1 follow it directly, got 1, "
+            r"after whose nodes node 3 begins another branch",
         ),
         (dict(pos0=[0, 4]), r"pos0: expected 6 numbers, one for each node, got \[2\]"),
         (dict(pos0=[0, 3, 6, 4, 0, 1]), r"pos0\[1\]: expected at least 4, where node 0 ends, got 3"),

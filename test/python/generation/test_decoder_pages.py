@@ -401,7 +401,7 @@ def test_copies():
     one = prompt((5,))
     found = decoder.generate(**one, max_new_tokens=2, num_return_sequences=3)
     with pytest.raises(
-        attn.PlanError, match="num_return_sequences: expected 1 behind columns that are held, got 3"
+        attn.PlanError, match="num_return_sequences: expected 1 after columns that are held, got 3"
     ):
         decoder.generate(found[:1], max_new_tokens=2, num_return_sequences=3, held=decoder.length)
     with pytest.raises(

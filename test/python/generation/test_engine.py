@@ -271,7 +271,7 @@ def test_requests_that_do_not_fit():
         (
             [5] * 30,
             {"max_new_tokens": 12},
-            "max_new_tokens: expected 1 to 11 behind 30 tokens, in a pool of 10 pages",
+            "max_new_tokens: expected 1 to 11 after 30 tokens, in a pool of 10 pages",
         ),
         ([95, 96, 97], {"max_new_tokens": 1}, r"input_ids\[2\]: expected a token, 0 to 96"),
         ([5], {"max_new_tokens": 1, "eos_token_id": 97}, "eos_token_id: expected tokens, 0 to 96"),

@@ -60,7 +60,7 @@ def test_sizes():
         (
             (10, 8, 16, 4, 4),
             attn.PlanError,
-            "max_new_tokens: expected 1 to 7 behind 10 tokens, .* nearest legal: 7",
+            "max_new_tokens: expected 1 to 7 after 10 tokens, .* nearest legal: 7",
         ),
         ((10, 0, 16, 4, 4), attn.PlanError, "max_new_tokens: .* got 0; nearest legal: 1"),
         ((10, True, 16, 4, 4), attn.PlanError, "max_new_tokens: .* got True"),

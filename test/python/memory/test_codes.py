@@ -122,7 +122,7 @@ def test_what_is_refused(given, said):
 
 def test_tensors_that_are_refused():
     codes, meta = attn.quantize(rows(2, 128), "int4")
-    with pytest.raises(attn.TensorError, match="codes: expected codes, uint8"):
+    with pytest.raises(attn.TensorError, match="codes: expected quantized values, uint8"):
         attn.dequantize(codes.astype(numpy.int32), meta, "int4")
     with pytest.raises(attn.TensorError, match="meta: expected float16"):
         attn.dequantize(codes, meta.astype(numpy.float32), "int4")

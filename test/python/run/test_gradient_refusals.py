@@ -60,7 +60,7 @@ def test_pages_and_codes_are_refused_by_name():
         (attn.Paged(), "kv: a paged store has no gradients"),
         (
             attn.Packed(value="int8"),
-            r"kv: values as codes \(value='int8', value_group=32\) have no gradients",
+            r"kv: values in a quantized format \(value='int8', value_group=32\) have no gradients",
         ),
     ):
         kernel = attn.compile(

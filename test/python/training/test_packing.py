@@ -115,7 +115,7 @@ def test_tensors_and_arrays():
         (lambda: group([1], []), "responses: expected at least one, got none"),
         (
             lambda: groups([[1]] * 3, [[2]] * 3, ["a", "b", "a"]),
-            "rows of group 'a' one behind the other, got others from row 1 on and it again at row 2: a shuffle cut",
+            "rows of group 'a' one after the other, got others from row 1 on and it again at row 2: a shuffle cut",
         ),
         (lambda: groups([[1], [2]], [[2]] * 2, [0, 0]), r"prompts\[1\]: expected the prompt of row 0"),
         (lambda: groups([[1]] * 3, [[2]] * 3, [0, 0, 1], size=2), "group 1: expected 2 responses, got 1"),

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Several builds of attn at the same points: whether a change of the compiler cost speed, or changed a result.
+"""Compares several builds of attn at the same points: whether a change of the compiler cost speed, or changed a result.
 
     python benchmarks/builds.py [--json FILE] BEFORE AFTER [BUILD ...]
 
-Each build is a build folder (its `python/attn` is imported) and has a process of its own with tensors of its own, made
-alike. The processes take turns on one GPU, round by round, so that what its clocks do happens to all; a time is the
-median of all rounds' runs alone, the L2 cache flushed before each. Results are compared to the bit.
+Each build is a build folder (its `python/attn` is imported) and has a process of its own with equal tensors. The
+processes alternate on one GPU, round by round, so that changes of its clocks affect all; a time is the median of all
+rounds' runs alone, the L2 cache flushed before each. Results are compared bit by bit.
 """
 
 import argparse
@@ -22,10 +22,11 @@ from functools import partial
 from pathlib import Path
 
 PARTS = ("prefill", "batches", "chunks", "features", "decode", "quantized", "significance", "backward")
-RUNS_SECONDS = 0.1  # of one side in one round
+RUNS_SECONDS = 0.1  # The time of one side in one round.
 
 
-# --- the process of a build ----------------------------------------------------------------------------------
+# --- The process of a build
+# ----------------------------------------------------------------------------------
 
 
 class Served:
@@ -40,7 +41,7 @@ class Served:
         self.once = Timer(torch, 5).once if device == "cuda" else self.by_clock
 
     def by_clock(self, function, host):
-        """As Timer.once, of what runs on the host."""
+        """Time work of the host, as Timer.once does."""
         start = time.perf_counter()
         function()
         host.append(time.perf_counter() - start)
@@ -54,7 +55,7 @@ class Served:
         return {"kernel": kernel, "result": sum(map(self.digest, results))}
 
     def forward(self, point):
-        """A function that runs it, its kernel's name, and its results."""
+        """Return a function that runs the point, its kernel's name, and its results."""
         from contest import attn_side
         from measuring.codes import CodedTensors
         from measuring.tensors import Tensors
@@ -66,7 +67,7 @@ class Served:
         return side.run, about["kernel"], [side.result()]
 
     def gradients(self, point):
-        """In a fixed order: the bits of others differ from run to run."""
+        """Return the same for gradients, in a fixed order: other bits differ from run to run."""
         from measuring.report import import_attn
         from parts.backward import backward_side, tensors_of
 
@@ -91,7 +92,7 @@ class Served:
         return runs["with"], "significance", [found]
 
     def digest(self, result):
-        """A number that no two results are likely to share."""
+        """Return a number that no two results are likely to share."""
         bits = result.detach().reshape(-1).view(self.torch.int16)
         weights = self.torch.arange(1 << 16, device=bits.device) * 2654435761 % 1000003
         return sum(
@@ -100,7 +101,7 @@ class Served:
         )
 
     def time(self, runs):
-        """Milliseconds of each of some runs, or of as many as a round has time for."""
+        """Return milliseconds of each of some runs, or of as many as fit into a round."""
         host = []
         first = self.once(self.run, host)
         count = max(1, min(runs, int(1e3 * RUNS_SECONDS / max(first, 1e-3))))
@@ -126,7 +127,8 @@ def serve(device):
         print("\n" + json.dumps(answer), flush=True)
 
 
-# --- the one that asks ---------------------------------------------------------------------------------------
+# --- The comparing process
+# -----------------------------------------------------------------------------------
 
 
 class Build:
@@ -161,14 +163,15 @@ class Build:
 
 
 def together(builds, name, *arguments):
-    """One request of all builds at once: nothing is timed."""
+    """Send one request to all builds at once: nothing is timed."""
     for build in builds.values():
         build.ask(name, *arguments)
     return {label: build.answer() for label, build in builds.items()}
 
 
 def measure(key, builds, rounds, runs):
-    """The row of a point: milliseconds by build, and how many times as fast the last is as each before."""
+    """Measure a point; returns its row: milliseconds by build, and the speed-up of the last build over each earlier
+    one."""
     made = together(builds, "make", key)
     times = {label: [] for label in builds}
     for number in range(rounds):
@@ -188,7 +191,7 @@ def measure(key, builds, rounds, runs):
 
 
 def summary(rows):
-    """Lines for people: of each earlier build the geometric mean, and the point that lost most."""
+    """Yield lines for people: the geometric mean over each earlier build, and the point that lost most."""
     for label in rows[0]["speed"]:
         worst = min(rows, key=lambda row: row["speed"][label])
         mean = math.exp(statistics.fmean(math.log(row["speed"][label]) for row in rows))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What `bench gpu` measures, part by part, and what each must reach."""
+"""The parts of `bench gpu`, and the bar of each."""
 
 from parts.attention import attention_bars, decode_points, feature_points, prefill_points
 from parts.backward import backward_bars, backward_points
@@ -78,5 +78,5 @@ OWN_BARS = {
 
 
 def bars(row, session):
-    """What a measured row must reach: (text, whether it did)."""
+    """Return the bars of a measured row: (text, whether it reached the bar)."""
     return OWN_BARS[row["part"]](row) if row["part"] in OWN_BARS else attention_bars(row, session)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Problem text -> PTX, one cubin, an artifact: time and peak memory of every example on every target.
+"""Measures problem text -> PTX, one cubin, an artifact: time and peak memory of every example on every target.
 
-Each step runs in a process of its own, as a user would run it; the table shows the fastest of N runs, since
-what is slower is the machine's doing. Peak memory is the process's largest resident set. An artifact, with PTX and a
-cubin for each kernel, is what Python compiles to load it on a GPU: its time is that of the first in a process, from
-text to bytes. attn-opt's cubin is one file with all kernels.
+Each step runs in a process of its own, as a user would run it; the table shows the fastest of N runs, since slower runs
+measure the machine. Peak memory is the process's largest resident set. An artifact, with PTX and a cubin for each
+kernel, is what Python compiles to load it on a GPU: its time is that of the first in a process, from text to bytes.
+attn-opt's cubin is one file with all kernels.
 """
 
 import argparse
@@ -32,7 +32,7 @@ print(time.perf_counter() - begin, len(made.artifact))
 
 
 def measure(command, repeat):
-    """The fastest wall time in seconds and the peak resident set in MiB over `repeat` runs."""
+    """Return the fastest wall time in seconds and the peak resident set in MiB over `repeat` runs."""
     fastest, peak = float("inf"), 0.0
     for _ in range(repeat):
         start = time.perf_counter()
@@ -48,7 +48,7 @@ def measure(command, repeat):
 
 
 def measure_artifact(example, target, repeat):
-    """The fastest seconds in its own process over `repeat` runs."""
+    """Return the fastest seconds in its own process over `repeat` runs."""
     command = [sys.executable, "-c", ARTIFACT, str(example), target]
     environment = dict(os.environ, PYTHONPATH=str(BUILD / "python"))
     seconds = []

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""All sides of a point in one process, on the same tensors and taking turns: what `bench gpu` compares with.
+"""Runs all sides of a point in one process, alternating on the same tensors: `bench gpu` compares them.
 
-Before anything is timed, attn's result is compared with a peer's, or where none takes the point with single rows from
-the definition: what is wrong does not count as fast.
+Before anything is timed, attn's result is compared with a peer's, or if no peer takes the point with single rows from
+the definition: a wrong result is not timed.
 """
 
 import warnings
@@ -14,14 +14,14 @@ from measuring.report import import_attn
 from measuring.tensors import Tensors, difference
 from parts.quantized import BASELINE, PEER, QuantizedPoint
 
-DIFFERENCE = 0.03  # of two results in bf16, at most, as a share of the largest number of a row and head
-CLOSE = 1.3  # times the best one's: what a peer may take alone to be measured sustained as well
+DIFFERENCE = 0.03  # The most between two results in bf16, as a share of the largest number of a row and head.
+CLOSE = 1.3  # A peer is measured sustained if alone it takes at most so many times the best side's time.
 PEERS = ("cudnn", "flash", "flex", "flashinfer", "flashinfer, single", "flash4")
 
 
 @dataclass
 class Measured:
-    """Milliseconds by side, `attn` the first; why peers declined; how attn ran; and how far it was from `judge`."""
+    """Milliseconds by side, `attn` first; why peers declined; facts about attn's run; and its distance from `judge`."""
 
     alone: dict = field(default_factory=dict)
     sustained: dict = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Measured:
 
 
 def attn_side(torch, tensors):
-    """Ours, and how it runs."""
+    """Return attn's side, and facts about its run."""
     attn = import_attn()
     problem = tensors.point.problem
     kernel = attn.compile(problem.text(), device="host" if tensors.device == "cpu" else tensors.device)
@@ -42,7 +42,7 @@ def attn_side(torch, tensors):
     plan = kernel.plan(batch)
 
     def record():
-        """With a plan of its own: a fixed one, as recorded launches need it."""
+        """Return a run with a fixed plan of its own, as recorded launches need it."""
         fixed = kernel.plan(batch)
         fixed.fix()
         return lambda: kernel.run(tensors.q, operands, fixed, out=out, **extras)
@@ -63,12 +63,12 @@ def attn_side(torch, tensors):
 
 
 def attn_plain(torch, tensors):
-    """Ours over the same numbers in bf16."""
+    """Return attn's side with the same numbers in bf16."""
     return attn_side(torch, tensors.plain)[0]
 
 
 class Contest:
-    """Called with a point and the names of its peers, measures them and, unless told otherwise, ours."""
+    """Called with a point and the names of its peers, measures them and, unless told otherwise, attn."""
 
     def __init__(self, torch, timer, device="cuda"):
         self.torch, self.timer, self.device = torch, timer, device
@@ -78,7 +78,7 @@ class Contest:
         with self.torch.no_grad():
             measured = self.measure(point, names, ours)
         if self.device == "cuda":
-            self.torch.cuda.empty_cache()  # attn-run, which other parts start, is another process
+            self.torch.cuda.empty_cache()  # attn-run, which other parts start, is another process.
         return measured
 
     def measure(self, point, names, ours):
@@ -103,16 +103,16 @@ class Contest:
         return measured
 
     def invite(self, name, tensors, sides, declined):
-        """A peer joins where it takes the point: it has run once then."""
+        """Add a peer if it takes the point; it has run once then."""
 
         def attempt(label, make):
-            with warnings.catch_warnings(record=True) as said:  # PyTorch warns why before it raises that
+            with warnings.catch_warnings(record=True) as said:  # PyTorch warns of the cause before it raises.
                 try:
                     side = make(self.torch, tensors)
                     side.run()
                     side.result()
                     sides[label] = side
-                except Exception as error:  # compilers take part, and raise errors of many types
+                except Exception as error:  # Compilers raise errors of many types.
                     declined[label] = reason(error, said)
             return label in sides
 
@@ -122,8 +122,8 @@ class Contest:
             attempt(f"{name}, heads expanded", backend(name, expand=True))
 
     def judge(self, point, tensors, sides, measured):
-        """Whether attn is right, by the first peer or by rows of the definition; over codes by the latter: peers are
-        attn itself, and rounded."""
+        """Compare attn with the first peer, or with rows of the definition. Quantized points use the latter: their
+        peers are attn itself, and rounded."""
         found = sides["attn"].result()
         judges = [name for name in sides if name not in ("attn", BASELINE, PEER)]
         if judges:
@@ -145,6 +145,6 @@ class Contest:
             )
 
     def close(self, alone):
-        """attn, and the peers that may be the best when sustained."""
+        """Return attn, and the peers that may be the best when sustained."""
         best = min((ms for name, ms in alone.items() if name != "attn"), default=0)
         return [name for name, ms in alone.items() if name == "attn" or ms <= CLOSE * best]

@@ -15,7 +15,7 @@ TABLE_17 = {20: ("1.68", "17.62"), 30: ("2.10", "26.43"), 50: ("2.94", "44.05")}
 
 
 def few_shot(programs, branches, *options):
-    """The workload as text: Llama-7B-like, as in the paper; every head has keys and values of its own, fp16."""
+    """Return the workload as text: Llama-7B-like, as in the paper; every head has keys and values of its own, fp16."""
     command = [str(programs / "attn-workload"), "few-shot", f"--branches={branches}", *options]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
@@ -27,7 +27,7 @@ def strategies(programs, workload):
 
 
 def table17(programs):
-    """Returns 0 when all digits are the paper's."""
+    """Print the table; returns 0 if all digits are the paper's."""
     wrong = 0
     print(f"{'branches':>8}{'flatten':>10}{'by-query':>10}{'paper':>16}  (TB of keys and values)")
     for branches, paper in TABLE_17.items():

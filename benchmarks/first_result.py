@@ -21,7 +21,7 @@ WINDOW, SINK, CAP = 1024, 64, 30.0
 
 
 def slopes(device):
-    """ALiBi's, for a power of two of heads (arXiv 2108.12409)."""
+    """Return ALiBi's slopes, for a power of two of heads (arXiv 2108.12409)."""
     return torch.tensor([2.0 ** (-8 * (h + 1) / HEADS) for h in range(HEADS)], device=device)
 
 
@@ -93,7 +93,7 @@ def main():
         return torch.randn(shape, generator=generator, device=args.device, dtype=torch.bfloat16)
 
     q, k, v = random(HEADS), random(KV_HEADS), random(KV_HEADS)
-    (q[0, :128, 0] @ k[0, :128, 0].T).sum().item()  # the GPU and its libraries are awake
+    (q[0, :128, 0] @ k[0, :128, 0].T).sum().item()  # Initializes the GPU and its libraries.
 
     start = time.perf_counter()
     call = CALLS[args.side](args.name, q, k, v)

@@ -96,7 +96,7 @@ def check_package():
 
 
 def attn_version():
-    """What manifests name as their producer."""
+    """Return the producer that manifests name."""
     command = [program("attn-opt"), "-", "--emit=manifest", "-o", "-"]
     result = subprocess.run(command, capture_output=True, text=True, input=Problem().text())
     return json.loads(result.stdout)["producer"]

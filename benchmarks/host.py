@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The counters of the host device over a grid of shapes: what a kernel moves, not how fast a CPU moves it."""
+"""The counters of the host device over a grid of shapes: the bytes that a kernel moves, not the speed of a CPU."""
 
 import argparse
 import sys

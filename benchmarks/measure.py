@@ -31,9 +31,10 @@ from parts.sharing import COMPARISONS
 from parts.significance import measure_significance, significance_line
 from parts.transformers import measure_model, model_line
 
-RUN_SECONDS = 300  # the longest that one attn-run may take
+RUN_SECONDS = 300  # The longest time of one attn-run.
 
-# Of each part that is no contest of forward passes: what measures a point, what tells of a row, and what its lines say.
+# For each part that is no contest of forward passes: the function that measures a point, the one that formats
+# a row, and the heading of its lines.
 GRADIENTS = "ms of attn and of peers, alone and sustained, TFLOP/s of all products; x: the best peer's time over attn's"
 COMPARED = "ms of attn, in brackets as its cost model says, and of peers; x: the last over the best"
 OWN = {
@@ -116,7 +117,7 @@ OWN = {
 
 
 class Clock:
-    """Time left, and a guess of what a point will take that learns from those before."""
+    """The time left, and an estimate of a point's time from earlier points."""
 
     def __init__(self, budget, now=time.monotonic):
         self.now, self.start, self.budget = now, now(), budget
@@ -124,8 +125,8 @@ class Clock:
 
     @staticmethod
     def work(point):
-        """Seconds where nothing is known yet: compiling for attn and a peer, and the seconds that are sustained;
-        making and comparing tensors; computing it about 40 times."""
+        """Estimate seconds without earlier points: compiling for attn and a peer, sustained runs, making and comparing
+        tensors, and about 40 runs."""
         if not isinstance(point, Point):
             return point.seconds()
         gigabytes = (point.kv_bytes() + 4 * point.query_bytes()) / 1e9
@@ -160,10 +161,10 @@ class Bench:
         self.start = start
         self.measures = {part: own[0] for part, own in OWN.items()} | (measures or {})
         self.repeats, self.folder = repeats, folder
-        self.plain = {}  # milliseconds per visited FLOP of the plain one, alone and sustained
+        self.plain = {}  # Milliseconds per visited FLOP of the plain feature, alone and sustained.
 
     def run_problem(self, text, options, result_bytes, key):
-        """attn-run copies and compares results after each repeat: where they are large, few must do."""
+        """Run attn-run, which copies and compares results after each repeat: with large results there are few repeats."""
         repeats = max(3, min(self.repeats, int(1.5e9 / result_bytes)))
         file = self.folder / "problem.mlir"
         file.write_text(text)
@@ -225,11 +226,12 @@ class Bench:
 
 
 def peer_names(point):
-    """Features are compared with plain causal attention, and FlexAttention compiles for seconds."""
+    """Return a point's peers. Features are compared with plain causal attention, and FlexAttention compiles for
+    seconds."""
     if point.part == "features":
         return ()
     if point.part == "chunks":
-        return ("flashinfer",)  # causal masks of PyTorch's backends begin at the first token
+        return ("flashinfer",)  # Causal masks of PyTorch's backends begin at the first token.
     left_out = {"flex"} if point.part == "batches" else set()
     if point.rows == 1 or len(point.lengths) > 1:
         left_out.add("flashinfer, single")
@@ -237,7 +239,7 @@ def peer_names(point):
 
 
 def line(row):
-    """A row for people."""
+    """Format a row as text."""
     if row["part"] in OWN:
         return OWN[row["part"]][1](row)
     ours = row["attn"]
@@ -258,7 +260,7 @@ def line(row):
 
 
 def sustained_text(row):
-    """What the line says of runs back to back: of a feature over plain, and else against the best peer."""
+    """Format the sustained times: of a feature over plain, otherwise against the best peer."""
     times = row["sustained_ms"]
     text = f"   sustained {times['attn']:.3f}"
     if row["part"] == "features":
@@ -269,14 +271,15 @@ def sustained_text(row):
 
 
 def heading(point):
-    """What the lines of a part say."""
+    """Return the heading of a part's lines."""
     if point.part in OWN:
         return OWN[point.part][2]
     return "attn, predicted by its cost model, and peers in ms, alone and sustained; x: the best peer's time over attn's"
 
 
 def missing(points, results):
-    """The points that the file has not. Features are ratios within one run: the plain one is measured again."""
+    """Return the points that are missing in the file. Features are ratios within one run: the plain one is measured
+    again."""
     left = [point for point in points if not results.has(point.key)]
     features = [point for point in left if point.part == "features"]
     plain = [point for point in points if point.part == "features" and point.name == PLAIN]
@@ -286,7 +289,7 @@ def missing(points, results):
 
 
 def measure_all(points, bench, clock, results):
-    """Measures what fits; returns the keys of the points left out, and the reasons of those that failed."""
+    """Measure what fits; returns the keys of the points left out, and the reasons of those that failed."""
     skipped, failed, told, part = [], {}, set(), None
     for point in points:
         if not clock.fits(point):
@@ -310,7 +313,7 @@ def measure_all(points, bench, clock, results):
 
 
 def verdict(rows, sessions):
-    """The bars, over all rows of the file."""
+    """Print the bars, over all rows of the file."""
     met, missed = 0, []
     rows = list(rows)
     for row in rows:

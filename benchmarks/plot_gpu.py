@@ -39,12 +39,12 @@ from plots.palette import side as contender
 from plots.quantized import draw_quantized
 from plots.transformers import draw_models, draw_serving
 
-# Sides of a panel of prefill: the quickest.
+# Sides of a panel of prefill: the fastest.
 MOST_SIDES = 4
 
 
 def times(row):
-    """Milliseconds by contender; of several ways to feed one the quickest."""
+    """Return milliseconds by contender; the least of several ways to call one."""
     found = {"attn": row["attn"]["run_ms"]}
     for name, milliseconds in row["peers_ms"].items():
         found[contender(name)] = min(milliseconds, found.get(contender(name), milliseconds))
@@ -52,7 +52,7 @@ def times(row):
 
 
 def curves(rows, x, y):
-    """Points (x, y) of each contender, in the order of x; y takes a row and its milliseconds."""
+    """Return points (x, y) of each contender, in the order of x; y takes a row and its milliseconds."""
     lines = {}
     for row in sorted(rows, key=x):
         for name, milliseconds in times(row).items():
@@ -73,7 +73,7 @@ def mask(row):
 
 
 def panels(rows):
-    """Prefill's rows by (heads, mask), then by head size: the rows and columns of the picture."""
+    """Group prefill's rows by (heads, mask), then by head size: the rows and columns of the picture."""
     grid = {}
     for row in rows:
         if row["part"] == "prefill":
@@ -83,13 +83,13 @@ def panels(rows):
 
 
 def highest(rows):
-    """Where an axis of TFLOP/s that all panels share ends."""
+    """Return the end of an axis of TFLOP/s that all panels share."""
     drawn = [teraflops(r, ms) for r in rows for ms in (*times(r).values(), r["attn"]["predicted_ms"]) if ms]
     return 1.05 * max(drawn, default=1)
 
 
 def sustained_curve(rows):
-    """TFLOP/s of attn over length, back to back."""
+    """Return TFLOP/s of attn over length, back to back."""
     return [
         (row["lengths"][0], teraflops(row, row["sustained_ms"]["attn"]))
         for row in sorted(rows, key=lambda r: r["lengths"][0])
@@ -98,7 +98,7 @@ def sustained_curve(rows):
 
 
 def quickest(rows):
-    """attn, and the peers that reach the highest rates at any point: the sides of all panels of prefill."""
+    """Return attn, and the peers that reach the highest rates at any point: the sides of all panels of prefill."""
     best = {}
     for row in rows:
         for name, milliseconds in times(row).items():
@@ -132,7 +132,7 @@ def draw_prefill(axes, rows, title, top, sides):
 
 
 def draw_batches(axes, rows):
-    """The best peer's time over attn's, alone and sustained, and what each must reach."""
+    """Draw the best peer's time over attn's, alone and sustained, and the bar of each."""
     shown = {"alone": ("ratio_to_best_peer", "full", "o"), "sustained": ("sustained_ratio", "none", "D")}
     for label, (name, fill, marker) in shown.items():
         there = [(r[name], i) for i, r in enumerate(rows) if r.get(name)]
@@ -148,7 +148,7 @@ def draw_batches(axes, rows):
 
 
 def draw_chunks(axes, rows):
-    """TFLOP/s of visited work."""
+    """Draw TFLOP/s of visited work."""
     bars(axes, [r["name"] for r in rows], [r["tflops"] for r in rows], label="attn")
     for index, row in enumerate(rows):
         for name, milliseconds in row["peers_ms"].items():
@@ -191,7 +191,7 @@ def draw_decode(axes, rows, sessions):
 
 
 def draw_comparison(axes, rows):
-    """How many times as fast as the baseline, what it must reach, and what the work allows."""
+    """Draw the speed-up over the baseline, its bar, and the ratio that the work allows."""
     allowed = [r["ceiling"] or 0 for r in rows]
     if any(allowed):
         style = {"fill": False, "edgecolor": REFERENCE, "linewidth": 0.7}
@@ -214,7 +214,7 @@ def draw_cache(axes, rows, sessions):
 
 
 def draw_python(axes, rows):
-    """Seconds to a first result, from knowing nothing."""
+    """Draw seconds to a first result, with nothing imported or compiled."""
     sides = {"attn": COLOURS["attn"], "attn, cached": OTHER_FORM, "flex": COLOURS["flex"]}
     for index, (side, shade) in enumerate(sides.items()):
         there = [(i, r["first_seconds"][side]) for i, r in enumerate(rows) if side in r["first_seconds"]]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What Python costs: compiling cold, from disk and from memory, a run without its kernel, tables of a step, an import.
+"""The costs of Python: compiling (cold, from disk, from memory), a run without its kernel, tables of a step, an import.
 
-A run is measured on a batch without rows, so that everything of a call is done but the kernel: addresses, checks,
-binding, and the launch of nothing. Beside it, in the same run, an empty operator of torch.library on the same tensors.
-Each cold or disk compilation is a process of its own with a cache directory of its own.
+A run is measured on a batch without rows, so that a call does everything but the kernel: addresses, checks, binding,
+and an empty launch. An empty operator of torch.library on the same tensors is measured beside it, in the same run. Each
+cold or disk compilation is a process of its own with a cache directory of its own.
 """
 
 import argparse
@@ -64,7 +64,7 @@ print(json.dumps([seconds, min(again), artifacts.counts.compiled, artifacts.coun
 
 def child(code, *arguments, **environment):
     environment = dict(os.environ, PYTHONPATH=str(PACKAGE), **environment)
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package is compiled to bytecode
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # An installed package is compiled to bytecode.
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True
     )
@@ -74,8 +74,8 @@ def child(code, *arguments, **environment):
 
 
 def compile_rows(repeat):
-    """Cold: the first compilation of a process with an empty directory. Disk: the first of a process that finds it,
-    and again with nothing in memory."""
+    """Return times of compiling. Cold: the first compilation of a process with an empty directory. Disk: the first of a
+    process that finds the kernel there, and again with nothing in memory."""
     for name in ("decode", "prefill", "softcap"):
         cold, disk, again = [], [], []
         for _ in range(repeat):
@@ -121,7 +121,7 @@ def import_rows(repeat):
 
 
 def memory_and_run_rows():
-    """In this process."""
+    """Return times in this process."""
     sys.path.insert(0, str(PACKAGE))
     import attn
     import numpy
@@ -171,8 +171,8 @@ def memory_and_run_rows():
 
 
 def step_rows():
-    """What the host does for a step of decoding whose launches were captured: room for a token of each sequence, and
-    the tables. The CPU time of one step, of 250."""
+    """Return the host's times for a step of decoding whose launches were captured: appending a token to each sequence,
+    and the tables. It is the CPU time of one step, over 250."""
     import attn
 
     for sequences, tokens in ((1, 8192), (16, 4096), (64, 2048), (256, 1024)):
@@ -258,8 +258,8 @@ print(json.dumps(found))
 
 
 def driver_rows():
-    """Through the tests' driver, whose kernels and memory take no time: a whole run for a GPU, launches included, and
-    the CPU time of planning a step of decoding on the host, where a plan is new."""
+    """Return times with the tests' driver, whose kernels and memory take no time: a whole run for a GPU, including
+    launches, and the CPU time of planning a step of decoding on the host, for a new plan."""
     library = BUILD / "test" / "runtime" / "fake" / "libfakecuda.so"
     if not library.exists():
         return

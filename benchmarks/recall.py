@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What quantized keys and values cost a model: recall of passkeys by one that is small enough to be trained here.
+"""The cost of quantized keys and values for a model: recall of passkeys by a small model that is trained here.
 
-Two layers of attention, width 128, 4 query and 2 KV heads of 32 (the least that kernels take), RoPE. A text of 128 tokens
-is a haystack from a Markov chain of order 2 over 24 symbols, with three passkeys of 6 tokens between markers; these are
-asked for at its end, at least 16 tokens behind the last. Three quarters of a batch repeat segments of random tokens
-instead, which is what makes induction heads form soon. Then the model reads texts again, with all keys and values
-quantized as a cache stores them (attn.quantize), queries as they are: recall is the share of passkey tokens that it gives
-right.
+Two layers of attention, width 128, 4 query and 2 KV heads of 32 (the least that kernels take), RoPE. A text of 128
+tokens is a haystack from a Markov chain of order 2 over 24 symbols, with three passkeys of 6 tokens between markers;
+these are asked for at its end, at least 16 tokens after the last. Three quarters of a batch repeat segments of random
+tokens instead, which makes induction heads form soon. Then the model reads texts again, with all keys and values
+quantized as in a cache (attn.quantize), and queries unchanged: recall is the share of passkey tokens that it predicts
+correctly.
 
 Outputs alone say little: Gaussian keys need their bits less than values do. Keys of models have outlier channels, whose
 groups get coarse scales: `--errors` prints the error of the output without and with four of them.
@@ -28,7 +28,7 @@ import torch
 from torch.nn import functional
 
 LENGTH, WORDS, KEYS = 128, 24, 32
-OPEN = WORDS + KEYS  # markers of the three passkeys
+OPEN = WORDS + KEYS  # Markers of the three passkeys.
 CLOSE = OPEN + 3
 SYMBOLS = CLOSE + 1
 PASSKEYS, KEY_LENGTH, GAP = 3, 6, 16
@@ -47,7 +47,7 @@ def name_of(pair):
 
 
 def markov_chain(random):
-    """Of each pair of symbols, the cumulated probabilities of the next."""
+    """Return the cumulated probabilities of the next symbol after each pair."""
     return (2 * torch.randn(WORDS, WORDS, WORDS, generator=random)).softmax(-1).cumsum(-1)
 
 
@@ -60,7 +60,7 @@ def haystacks(count, chain, random):
 
 
 def passkeys(count, chain, random):
-    """Texts, and which of their tokens can be recalled."""
+    """Return texts, and which of their tokens can be recalled."""
     text, wanted = haystacks(count, chain, random), torch.zeros(count, LENGTH, dtype=torch.bool)
     block = KEY_LENGTH + 2
     room = LENGTH - RECALL - GAP - PASSKEYS * block
@@ -80,7 +80,7 @@ def passkeys(count, chain, random):
 
 
 def repeats(count, random):
-    """Random segments of 6 to 31 tokens, again and again."""
+    """Return random segments of 6 to 31 tokens, repeated."""
     texts, wanted = [], torch.zeros(count, LENGTH, dtype=torch.bool)
     for b in range(count):
         segment = torch.randint(SYMBOLS, (int(torch.randint(6, 32, (), generator=random)),), generator=random)
@@ -155,7 +155,7 @@ def train(chain, random):
 
 
 def stored_as(bits, group):
-    """What is read of rows of whole groups that are stored with so many bits."""
+    """Return a function that quantizes and dequantizes rows of whole groups with so many bits."""
     if bits == 16:
         return lambda rows: rows
     name = f"int{bits}"
@@ -163,8 +163,8 @@ def stored_as(bits, group):
 
 
 def recall(model, text, wanted, pair):
-    """Both heads of a token are one row, in groups of a head: rows of 32 features of 2 bits are shorter than kernels
-    take."""
+    """Return recall. Both heads of a token are one row, in groups of a head: rows of 32 features of 2 bits are shorter
+    than kernels take."""
 
     def stored(*parts):
         rows = (part.transpose(1, 2).flatten(2) for part in parts)
@@ -177,7 +177,7 @@ def recall(model, text, wanted, pair):
 
 
 def measure(seed):
-    """Recall by pair of bits of a model trained from this seed, on texts that it has not seen."""
+    """Return recall by pair of bits of a model trained from this seed, on texts that it has not seen."""
     torch.manual_seed(seed)
     random = torch.Generator().manual_seed(seed)
     chain = markov_chain(random)
@@ -187,8 +187,9 @@ def measure(seed):
 
 
 def output_errors(outliers, *, tokens=4096, dim=128, rows=64, seed=0):
-    """The relative error of attention's output by pair of bits, for Gaussian queries, keys and values; `outliers`
-    channels of the keys are six times as large. Queries of half the size leave scores that differ by some units."""
+    """Return the relative error of attention's output by pair of bits, for Gaussian queries, keys and values;
+    `outliers` channels of the keys are six times as large. Queries of half the size leave scores that differ by some
+    units."""
     random = torch.Generator().manual_seed(seed)
     q, k, v = (torch.randn(n, dim, generator=random) for n in (rows, tokens, tokens))
     k[:, torch.randperm(dim, generator=random)[:outliers]] *= 6

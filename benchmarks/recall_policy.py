@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a cache that compresses itself costs a model: recall of passkeys (recall.py) under DiffKV's policy.
+"""The cost of a cache that compresses itself for a model: recall of passkeys (recall.py) with DiffKV's policy.
 
-The haystack with its passkeys is a prompt, read in 16 bits; what is asked for at the end comes a token at a time, over what
-the policy has kept of each KV head: K8V4, K4V2 or nothing. The high threshold is searched for on other texts, so that keys and
-values take so many times fewer bytes than in 16 bits, metadata counted. Beside it stand the same model in 16 bits and all
-tokens in one format; and the policy with a low threshold at which it prunes, which is not searched for.
+The haystack with its passkeys is a prompt, read in 16 bits. The questions at the end come a token at a time, over the
+tokens that the policy has kept of each KV head: K8V4, K4V2 or nothing. The high threshold is searched for on other
+texts, so that keys and values take a given number of times fewer bytes than in 16 bits, including metadata. Beside it
+are the same model in 16 bits and all tokens in one format; and the policy with a low threshold at which it prunes,
+which is not searched for.
 """
 
 import argparse
@@ -20,13 +21,13 @@ from recall import DIM, KV_HEADS, LENGTH, Q_HEADS, RECALL
 
 PROMPT, WINDOW, GROUP = LENGTH - RECALL, 16, Q_HEADS // KV_HEADS
 TOKEN_BYTES = {HIGH: 8 * DIM // 8 + 4 * DIM // 8 + 8, LOW: 4 * DIM // 8 + 2 * DIM // 8 + 8, PRUNED: 0}
-"""Of one head: codes, and a scale and a zero of keys and of values."""
+"""Bytes of one head: quantized values, and a scale and a zero point of keys and of values."""
 PLAIN_BYTES = 4 * DIM
 TARGET = 3.0
 
 
 class Fixed:
-    """What keeps every token alike."""
+    """A policy that keeps every token alike."""
 
     rows, group = None, "max"
 
@@ -34,25 +35,25 @@ class Fixed:
         self.level = level
 
     def prompt(self, significance):
-        """As of a policy."""
+        """Implement Policy.prompt."""
         lists, tokens = significance.shape
         return kv_policy.Kept(
             *[torch.zeros(lists, LENGTH)] * 2, torch.full((lists, LENGTH), self.level), torch.tensor([tokens])
         )
 
     def step(self, kept, significance):
-        """Changes nothing."""
+        """Implement Policy.step: changes nothing."""
 
 
 class Stored:
-    """Keys and values of a layer's lists, and what is read of each token as HIGH and as LOW."""
+    """Keys and values of a layer's lists, and their dequantized values as HIGH and as LOW."""
 
     def __init__(self, plain):
         self.plain = plain
         self.parts = None
 
     def append(self, k, v):
-        """[lists, tokens, dim]"""
+        """Append keys and values, [lists, tokens, dim]."""
         if self.plain:
             both = [(x, x) for x in (k, v)]
         else:
@@ -71,20 +72,20 @@ class Stored:
         )
 
     def read(self, level):
-        """Keys and values as they are kept."""
+        """Return keys and values as they are kept."""
         tokens = self.parts[0].shape[1]
         is_high = (level[:, :tokens] == HIGH)[..., None]
         return [torch.where(is_high, self.parts[i], self.parts[i + 1]) for i in (0, 2)]
 
 
 def weights_of(q, k, seen):
-    """q [lists, group, rows, dim], k [lists, tokens, dim] -> [lists, group, rows, tokens]."""
+    """Return weights [lists, group, rows, tokens] of q [lists, group, rows, dim] and k [lists, tokens, dim]."""
     scores = torch.einsum("lgrd,ltd->lgrt", q, k) / DIM**0.5
     return scores.masked_fill(~seen, -torch.inf).softmax(-1)
 
 
 def project(model, layer, x, first):
-    """Queries [lists, group, rows, dim], keys and values [lists, rows, dim] of positions from `first` on."""
+    """Return queries [lists, group, rows, dim], keys and values [lists, rows, dim] of positions from `first` on."""
     y = layer.norm(x)
     q = layer.q(y).unflatten(-1, (KV_HEADS, GROUP, DIM))
     k, v = layer.kv(y).unflatten(-1, (2, KV_HEADS, DIM)).unbind(2)
@@ -103,13 +104,13 @@ def project(model, layer, x, first):
 
 
 def finish(layer, x, o):
-    """o [lists, group, rows, dim]"""
+    """Return the layer's output from o [lists, group, rows, dim]."""
     o = o.unflatten(0, (-1, KV_HEADS)).permute(0, 3, 1, 2, 4).flatten(2)
     return x + layer.out(o)
 
 
 def measure(model, text, wanted, policy, plain=False, wanted_text=None):
-    """Recall of `wanted_text`, by default the text itself, and how many times fewer bytes there are at the end."""
+    """Return recall of `wanted_text`, by default the text itself, and how many times fewer bytes there are at the end."""
     answers = text if wanted_text is None else wanted_text
     x = model.embedding(text[:, :PROMPT])
     states = []
@@ -146,7 +147,7 @@ def measure(model, text, wanted, policy, plain=False, wanted_text=None):
 
 
 def search(model, text, wanted, like, target=TARGET):
-    """The least alpha_high, of a low threshold of 0, with which texts take `target` times fewer bytes."""
+    """Return the least alpha_high, with a low threshold of 0, at which texts take `target` times fewer bytes."""
     low, high = 0.0, 16.0
     for _ in range(8):
         middle = (low + high) / 2
@@ -156,7 +157,7 @@ def search(model, text, wanted, like, target=TARGET):
 
 
 def of_seed(seed, texts=256):
-    """Recall and compression by name, of a model trained from this seed, on texts that it has not seen."""
+    """Return recall and compression by name, of a model trained from this seed, on texts that it has not seen."""
     torch.manual_seed(seed)
     random = torch.Generator().manual_seed(seed)
     chain = recall.markov_chain(random)

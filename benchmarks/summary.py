@@ -29,14 +29,14 @@ CACHES = {
     "graphed": "static cache, compiled and recorded",
     "recorded": "static cache, recorded by `Decoder`",
 }
-# Libraries that a session may lack: what it calls their versions, and what rows call them.
+# Libraries that a session may lack: the key of their versions, and their names in rows.
 OPTIONAL = {"flashinfer": "flashinfer", "flash_attn_4": "flash4"}
 COMMAND = "./dev bench gpu {} --json FILE"
 
 
 @dataclass(frozen=True)
 class Point:
-    """One measured point: what attn took, what the best peer took, and their ratio. `reached` is what attn made of it, in
+    """One measured point: attn's time, the best peer's time, and their ratio. `reached` is attn's rate in
     `reached_unit`: TFLOP/s, TB/s, or the time itself."""
 
     name: str
@@ -68,7 +68,7 @@ def point(measured, ours, theirs, unit, peer, *, more_is_better=False, alone=Tru
 
 
 def rate(measured):
-    """What attn made of the device: arithmetic where rows count it and memory is not the limit, else bytes."""
+    """Return attn's use of the device: arithmetic if rows count it and memory is not the limit, else bytes."""
     row = measured.row
     if row["part"] in ("decode", "quantized"):
         return row["bytes_per_second"] / 1e12, "TB/s"
@@ -88,7 +88,7 @@ def beside_peers(measured):
 
 
 def beside_flashinfer(measured):
-    """Beside a peer that need not be the best."""
+    """Return a point beside FlashInfer, which need not be the best peer."""
     ours, ms = measured.row["attn"]["run_ms"], measured.row["peers_ms"]["flashinfer"]
     times = measured.row.get("sustained_ms", {})
     sustained = times["flashinfer"] / times["attn"] if "flashinfer" in times else None
@@ -96,7 +96,7 @@ def beside_flashinfer(measured):
 
 
 def beside_copies(measured):
-    """Prefill behind a shared prompt: attn reads it once, peers read a copy for each response."""
+    """Return prefill after a shared prompt: attn reads it once, peers read a copy for each response."""
     row = measured.row
     best, ms = measured.best_peer(row["peers_ms"])
     title = peer_title(best, measured.session) + ", copies of the prompt"
@@ -104,7 +104,7 @@ def beside_copies(measured):
 
 
 def call_of(kind):
-    """Calls of small problems, one after the other: forward, or forward and gradients."""
+    """Return calls of small problems, one after the other: forward, or forward and gradients."""
 
     def call(measured):
         times = measured.row["back_to_back_us"][kind]
@@ -138,7 +138,7 @@ def has_peer(measured):
 
 
 def with_all_peers(found):
-    """Leaves out points of sessions that lacked a library that other points of the part were measured beside."""
+    """Leave out points of sessions that lacked a library beside which other points of the part were measured."""
     there = {peer(name) for m in found for name in m.row.get("peers_ms", {})}
     needed = [key for key, name in OPTIONAL.items() if name in there]
     return [m for m in found if all(m.session.get(key) for key in needed)]
@@ -153,7 +153,7 @@ def large(measured):
 
 
 def peer_tasks(card):
-    """Tasks that were measured beside another library on this card."""
+    """Return tasks that were measured beside another library on this card."""
 
     def task(title, part, point=beside_peers, wanted=has_peer):
         return Task(title, part, [point(m) for m in with_all_peers(newest(card, part, wanted))])
@@ -201,7 +201,7 @@ def peer_tasks(card):
 
 @dataclass(frozen=True)
 class Own:
-    """A figure of attn beside itself or beside the hardware: what is divided by what, over the points of a part."""
+    """A figure of attn beside itself or beside the hardware: the ratio of two times, over the points of a part."""
 
     title: str
     part: str
@@ -233,14 +233,14 @@ OWN = (
 
 
 def figures(card, own):
-    """(name, figure, date) of each point."""
+    """Return (name, figure, date) of each point."""
     return [
         (m.name, figure, m.date) for m in newest(card, own.part) if (figure := own.figure(m.row)) is not None
     ]
 
 
 def by_format(card):
-    """Decode over quantized keys and values, a line for each format: times as fast as bf16 on the same tokens."""
+    """Return decode over quantized keys and values, a line for each format: times as fast as bf16 on the same tokens."""
     found = {}
     for m in newest(card, "quantized", lambda m: m.row["over_bf16"] and large_of_bf16(m)):
         found.setdefault(m.row["format"], []).append((m.name, m.row["over_bf16"], m.date))
@@ -248,7 +248,7 @@ def by_format(card):
 
 
 def large_of_bf16(measured):
-    """Whether the codes have 512 MiB, where what is measured is memory."""
+    """Whether quantized keys and values have 512 MiB, so that memory is measured."""
     return measured.row["kv_bytes"] >= 500e6
 
 
@@ -257,7 +257,7 @@ def mean(ratios):
 
 
 def spread(ratios):
-    """Geometric mean, and least and most where there are several."""
+    """Format the geometric mean, and least and most of several."""
     ratios = [ratio for ratio in ratios if ratio]
     if not ratios:
         return "not measured"
@@ -272,7 +272,7 @@ def span(dates):
 
 
 def peers(points):
-    """The peers that were the best, with the number of points where they were."""
+    """Format the peers that were the best, with the number of their points."""
     counts = Counter(point.peer for point in points)
     if len(counts) == 1:
         return next(iter(counts))
@@ -280,7 +280,7 @@ def peers(points):
 
 
 def reach(points):
-    """What attn reached, least to most."""
+    """Format what attn reached, least to most."""
     least, most = (choose(p.reached for p in points) for choose in (min, max))
     unit = points[0].reached_unit
     first, last = shown(least, unit), shown(most, unit)
@@ -322,7 +322,7 @@ def details(task):
 
 
 def environment(card):
-    """What the newest session of a card ran, and what the card itself reached."""
+    """Format the software of a card's newest session, and the rates that the card itself reached."""
     sessions = [m.session for part in ("batches", "backward", "quantized") for m in newest(card, part)]
     last = max(sessions, key=lambda session: session["id"])
     copies, products = last["copy_bytes_per_second"] / 1e12, last["matrix_flops_per_second"] / 1e12

@@ -18,7 +18,7 @@ from measuring.timing import steps_in_turns
 from measuring.training_attention import POINTS as ATTENTION_POINTS
 from measuring.training_attention import attention_line, measure_attention
 
-PEAK = {"H100": 989.4e12, "H200": 989.4e12}  # dense bf16 FLOP/s, as NVIDIA says
+PEAK = {"H100": 989.4e12, "H200": 989.4e12}  # Dense bf16 FLOP/s, by NVIDIA's data sheets.
 SIDES = ("packed", "sdpa", "trees")
 ROUNDS = 3
 
@@ -47,7 +47,7 @@ POINTS = (TrainingPoint(16, 8192, 2048), TrainingPoint(8, 16384, 2048), Training
 
 
 def make_model(torch, point):
-    """A decoder without head; its vocabulary is small, as no embedding is measured."""
+    """Return a decoder without head; its vocabulary is small, as no embedding is measured."""
     from transformers import Qwen3Config, Qwen3Model
 
     config = Qwen3Config(
@@ -69,8 +69,8 @@ def make_model(torch, point):
 
 
 class Sides:
-    """A forward and backward pass of each side. The gradient of a response's rows is the same in all of them, that of a prompt's
-    rows is zero."""
+    """A forward and backward pass of each side. The gradient of a response's rows is the same in all of them, that of a
+    prompt's rows is zero."""
 
     def __init__(self, torch, point):
         from attn.training import Tree, group, pack
@@ -79,11 +79,11 @@ class Sides:
         self.model = make_model(torch, point)
         ids = torch.randint(1, 1024, (point.prompt + point.responses * point.response,))
         prompt, responses = ids[: point.prompt], ids[point.prompt :].view(point.responses, -1)
-        responses[:, 0] = torch.arange(point.responses)  # they share nothing but the prompt
+        responses[:, 0] = torch.arange(point.responses)  # They share only the prompt.
         (self.packed,) = pack([group(prompt, list(responses))])
         rows = torch.cat([prompt.expand(point.responses, -1), responses], 1)
         self.copies = rows.to(point.device)
-        # Trees share nothing where their first tokens differ; one token of 10,000 is another one.
+        # Trees with different first tokens share nothing; one token of 10,000 is another one.
         apart = rows.clone()
         apart[:, 0] = torch.arange(point.responses)
         (self.trees,) = pack([Tree(row) for row in apart])
@@ -91,7 +91,7 @@ class Sides:
         self.gradient = torch.randn(shape, dtype=torch.bfloat16).to(point.device)
 
     def run(self, side):
-        """Weights' gradients add up."""
+        """Run a side; weights' gradients add up."""
         from attn.training import packed_model
 
         if side == "sdpa":
@@ -110,7 +110,7 @@ class Sides:
         return rows.view(point.responses, -1, rows.shape[1])[:, point.prompt :]
 
     def gradients(self, side):
-        """Of all layers' weights, in one row."""
+        """Return the gradients of all layers' weights, in one row."""
         self.model.zero_grad()
         self.run(side)
         weights = [weight for name, weight in self.model.named_parameters() if name.startswith("layers.")]
@@ -118,7 +118,8 @@ class Sides:
 
 
 def measure(torch, point, rounds=ROUNDS):
-    """Of each side: milliseconds, bytes of activations at the peak, MFU; how far gradients are from those of copies."""
+    """Measure each side: milliseconds, bytes of activations at the peak, MFU; and the distance of its gradients from
+    those of copies."""
     from attn.training import report
 
     sides = Sides(torch, point)
@@ -126,7 +127,7 @@ def measure(torch, point, rounds=ROUNDS):
     found, wanted = {}, sides.gradients("sdpa")
     for side in SIDES:
         error = (sides.gradients(side) - wanted).norm() / wanted.norm()
-        found[side] = {} if side == "trees" else {"error": float(error)}  # whose first tokens are others
+        found[side] = {} if side == "trees" else {"error": float(error)}  # Its first tokens are others.
     del wanted
     counted = report(sides.packed, sides.model.config)
     flops = {side: counted.flops if side == "packed" else counted.replicated_flops for side in SIDES}

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Keys and values as codes: the tensors of a point of `bench gpu quantized`.
+"""Quantized keys and values: the tensors of a point of `bench gpu quantized`.
 
-Codes and metadata are drawn, and the numbers that they stand for are what the bf16 side and FlashInfer get: all sides
-compute the same attention. Pages of all lie in the order of the same permutation.
+Quantized values and metadata are drawn, and dequantized for the bf16 side and FlashInfer: all sides compute the same
+attention. Pages of all lie in the order of the same permutation.
 """
 
 from measuring.tensors import Tensors, paged
 
-CHUNK = 1 << 14  # tokens that are decoded at a time
-TENSOR_SCALE = 0.3  # of nvfp4
+CHUNK = 1 << 14  # Tokens that are dequantized at a time.
+TENSOR_SCALE = 0.3  # The scale of an nvfp4 tensor.
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
 
 def draw_codes(torch, coding, tokens, heads, dim, device):
-    """Codes [tokens, heads, ...] and metadata, by line [tokens, heads, ...] where each line has some, of numbers whose
-    standard deviation is about 1."""
+    """Draw quantized values [tokens, heads, ...] and metadata, by line [tokens, heads, ...] if each line has some, of
+    numbers with a standard deviation of about 1."""
     if coding.code == "f8E4M3FN":
         codes = torch.empty(tokens, heads, dim, dtype=torch.float8_e4m3fn, device=device)
         for part in codes.split(CHUNK):
@@ -25,7 +25,7 @@ def draw_codes(torch, coding, tokens, heads, dim, device):
         shape = tokens, heads, coding.line_bytes(dim)
         if coding.has_tensor_scale:
             return codes, (0.8 + 0.4 * torch.rand(shape, device=device)).to(torch.float8_e4m3fn)
-        unit = 121 if coding.bits == 8 else 126  # scales of 2^-6 and 2^-1, and half of that
+        unit = 121 if coding.bits == 8 else 126  # Scales of 2^-6 and 2^-1, and half of that.
         return codes, unit - torch.randint(2, shape, dtype=torch.uint8, device=device)
     if coding.group is None:
         shape = {"tensor": (1,), "head": (heads,), "token": (tokens, heads)}[coding.per]
@@ -37,7 +37,7 @@ def draw_codes(torch, coding, tokens, heads, dim, device):
 
 
 def decode_codes(torch, coding, codes, meta):
-    """What they stand for, in bf16."""
+    """Dequantize to bf16."""
     if coding.by:
         parts = zip(codes.split(CHUNK), meta.split(CHUNK), strict=True)
         return torch.cat([decode_blocks(torch, coding, *part).bfloat16() for part in parts])
@@ -55,7 +55,7 @@ def decode_codes(torch, coding, codes, meta):
 
 
 def decode_blocks(torch, coding, codes, scales):
-    """float32."""
+    """Dequantize blocks to float32."""
     if coding.bits == 4:
         table = torch.tensor([*E2M1, *(-x for x in E2M1)], device=codes.device)
         codes = table[torch.stack([codes & 15, codes >> 4], dim=-1).flatten(-2).int()]
@@ -64,7 +64,7 @@ def decode_blocks(torch, coding, codes, scales):
 
 
 class CodedTensors(Tensors):
-    """q, codes in pages, and their metadata; `plain` are the same keys and values in bf16."""
+    """q, quantized values in pages, and their metadata; `plain` are the same keys and values in bf16."""
 
     def __init__(self, torch, point, device="cuda"):
         self.codings = (point.format.key, point.format.value)
@@ -79,7 +79,7 @@ class CodedTensors(Tensors):
         self.q = self.plain.q
 
     def make_pages(self, page):
-        """Codes of keys and values, then their metadata. In pages of lines with metadata a head lies together."""
+        """Make quantized keys and values, then their metadata. Pages of lines with metadata lie head by head."""
         if self.point.unified:
             return self.make_unified_pages(page)
         codes, metas = [], []
@@ -100,7 +100,7 @@ class CodedTensors(Tensors):
         del self.coded
 
     def make_unified_pages(self, page):
-        """Each head's part of a page becomes a page, in the order of another random permutation."""
+        """Make each head's part of a page a page, in the order of another random permutation."""
         import attn
         from attn.memory.page_views import page_views
 
@@ -147,5 +147,5 @@ class CodedTensors(Tensors):
         return ("kv.k_pages", "kv.v_pages", *metas, *scales)
 
     def fp8(self):
-        """Pages of e4m3, as FlashInfer reads them, where numbers are about 1."""
+        """Return pages of e4m3, as FlashInfer reads them; numbers are about 1."""
         return tuple(x.to(self.torch.float8_e4m3fn) for x in self.plain.pages)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Points of `bench gpu` that are described in Python, or by a model: no text of theirs is compiled before the GPU is there."""
+"""Points of `bench gpu` that are described in Python, or by a model: nothing of them is compiled before the GPU is
+there."""
 
 
 class Described:
-    """Of a `part`, with a `name` of its own there."""
+    """A point of a `part`, with a `name` of its own there."""
 
     @property
     def key(self):

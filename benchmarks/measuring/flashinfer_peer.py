@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""FlashInfer for the same attention, where it is installed (it compiles its kernels with nvcc on first use).
+"""FlashInfer for the same attention, if it is installed (it compiles its kernels with nvcc on first use).
 
-Decoding is its paged wrapper with tensor cores, which is what it advises for grouped heads, over the very pages that
-attn reads; over pages of e4m3 beside attn over codes. Prefill is its wrapper for ragged sequences, on Hopper its FlashAttention-3, and for one sequence also the
-call that is made for that. Planning is not timed, ours is not either.
+Decoding is its paged wrapper with tensor cores, which it advises for grouped heads, over the same pages that attn
+reads; beside quantized attn over pages of e4m3. Prefill is its wrapper for ragged sequences, on Hopper its
+FlashAttention-3, and for one sequence also its call for that. Neither its planning nor attn's is timed.
 """
 
 WORKSPACE_BYTES = 512 << 20
@@ -14,7 +14,7 @@ def workspace(torch, tensors):
 
 
 def output(torch, tensors):
-    """Where results go, and how they look by sequence."""
+    """Return a tensor for results, and its view by sequence."""
     problem = tensors.point.problem
     out = torch.empty(
         len(tensors.q), problem.q_heads, problem.value_dim, dtype=tensors.q.dtype, device=tensors.device
@@ -23,7 +23,7 @@ def output(torch, tensors):
 
 
 def decode(flashinfer, torch, tensors, pages):
-    """A function that decodes one row of each sequence over pages of keys and values, and its result."""
+    """Return a function that decodes one row of each sequence over pages of keys and values, and its result."""
     problem, page = tensors.point.problem, pages[0].shape[1]
     counts = [-(-tokens // page) for tokens in tensors.lengths]
     last = [tokens - (count - 1) * page for tokens, count in zip(tensors.lengths, counts, strict=True)]
@@ -46,7 +46,7 @@ def decode(flashinfer, torch, tensors, pages):
 
 
 def prefill(flashinfer, torch, tensors, causal):
-    """A function for several sequences, and its result."""
+    """Return a function for several sequences, and its result."""
     problem = tensors.point.problem
     wrapper = flashinfer.BatchPrefillWithRaggedKVCacheWrapper(workspace(torch, tensors), "NHD")
     wrapper.plan(

@@ -12,18 +12,18 @@ PEERS = ("cudnn", "flash", "flash4", "flashinfer", "flex")
 
 
 def short_name(device):
-    """`H200` for `NVIDIA H200`, `H100` for `NVIDIA H100 80GB HBM3`."""
+    """Return `H200` for `NVIDIA H200`, `H100` for `NVIDIA H100 80GB HBM3`."""
     return device.removeprefix("NVIDIA ").partition(" ")[0]
 
 
 def peer(name):
-    """The peer that a side is, by its first word; None where the side is attn in another form."""
+    """Return the peer of a side, by its first word; None if the side is attn in another form."""
     word = name.split(",")[0]
     return word if word in PEERS else None
 
 
 def peer_title(name, session):
-    """A peer with the version that the session ran."""
+    """Return a peer's title with the version of the session."""
     torch = session["torch"].partition("+")[0]
     cudnn = session["cudnn"]
     return {
@@ -37,7 +37,7 @@ def peer_title(name, session):
 
 @cache
 def gpu_files():
-    """(sessions by id, rows) of each file of `bench gpu`."""
+    """Return (sessions by id, rows) of each file of `bench gpu`."""
     found = []
     for path in sorted(RESULTS.glob("*.json")):
         report = json.loads(path.read_text())
@@ -70,7 +70,7 @@ class Measured:
         return self.session["id"][:10]
 
     def best_peer(self, times):
-        """(name, time) of the quickest peer among times by side; None where no peer was there."""
+        """Return (name, time) of the fastest peer among times by side; None without a peer."""
         found = [(ms, peer(name)) for name, ms in times.items() if peer(name) and ms]
         if not found:
             return None
@@ -78,12 +78,12 @@ class Measured:
         return name, ms
 
     def alone(self):
-        """The best peer alone, and its time over attn's; None where no peer was there."""
+        """Return the best peer alone, and its time over attn's; None without a peer."""
         best = self.best_peer(self.row.get("peers_ms", {}))
         return best and (best[0], best[1], best[1] / self.row["attn"]["run_ms"])
 
     def sustained(self):
-        """The best peer's time over attn's, back to back."""
+        """Return the best peer's time over attn's, back to back."""
         times = self.row.get("sustained_ms", {})
         best = self.best_peer(times)
         return best and best[1] / times["attn"]
@@ -93,7 +93,7 @@ class Measured:
 
 
 def newest(card, part, wanted=lambda measured: True):
-    """The newest wanted row of each point of a part, on a card, in the order of their first files."""
+    """Return the newest wanted row of each point of a part, on a card, in the order of their first files."""
     found = {}
     for sessions, rows in gpu_files():
         for row in rows:

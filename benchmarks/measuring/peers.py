@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What others offer for the same attention, each as a Side of a contest (contest.py).
+"""Other libraries for the same attention, each as a Side of a contest (contest.py).
 
 cuDNN and FlashAttention are backends of PyTorch's scaled_dot_product_attention; FlexAttention is compiled with a block
-mask. All get what a model would give them: views [batch, heads, tokens, dim] in bf16, grouped heads as they are. A
-backend that declines grouped heads gets keys and values of every query head in prefill, where it reads them from
-the L2 (it says so in its name); in decode that would be other work. FlashInfer and FlashAttention-4 take part where
-they are installed.
+mask. All get the tensors of a model: views [batch, heads, tokens, dim] in bf16, with grouped heads. A backend that
+declines grouped heads gets keys and values of every query head in prefill, where it reads them from the L2 (its name
+says so); in decode that would be other work. FlashInfer and FlashAttention-4 take part if they are installed.
 """
 
 import importlib
@@ -15,13 +14,13 @@ from dataclasses import dataclass
 
 from measuring import flashinfer_peer
 
-EXPANDS = ("cudnn", "flash")  # get keys and values of every head, where they decline grouped ones
+EXPANDS = ("cudnn", "flash")  # They get keys and values of every head if they decline grouped ones.
 
 
 @dataclass(frozen=True)
 class Side:
-    """`run` is what is timed, `result` gives its output [batch, rows, heads, dim], and `record` makes what a graph may
-    record, where that is something else."""
+    """A side of a contest. `run` is timed, `result` returns its output [batch, rows, heads, dim], and `record` returns
+    a function that a graph may record, if that is another one."""
 
     run: Callable
     result: Callable
@@ -29,12 +28,12 @@ class Side:
 
 
 def is_causal(tensors):
-    """The one row of a decoding step sees everything."""
+    """Whether the mask is causal for a backend: the one row of a decoding step sees everything."""
     return tensors.rows[0] > 1 and tensors.point.problem.see == "causal"
 
 
 def keeping(function, view=lambda result: result):
-    """A side of a function that makes its result."""
+    """Return the side of a function that makes its result."""
     kept = []
 
     def run():
@@ -48,7 +47,7 @@ def expanded(tensors, k, v):
 
 
 def backend(name, expand=False):
-    """A maker of the side of a backend of PyTorch's."""
+    """Return a maker of the side of a backend of PyTorch."""
 
     def make(torch, tensors):
         from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -75,7 +74,7 @@ def causal_mask(batch, head, query, key):
 
 class Flex:
     """Makes FlexAttention's side. Lengths are marked as dynamic, so that the first of a problem is compiled for itself
-    and the others share a compilation where PyTorch can; decoding is compiled for every shape."""
+    and the others share a compilation if PyTorch can; decoding is compiled for every shape."""
 
     def __init__(self):
         self.compiled_for = self.flex = None
@@ -111,7 +110,8 @@ def installed(name):
 
 
 def flash4_attention(causal):
-    """FlashAttention-4 (CuTe DSL), which has kernels for Hopper as well: a function of q, k, v [batch, tokens, heads, dim]."""
+    """Return FlashAttention-4 (CuTe DSL), which has kernels for Hopper as well: a function of q, k, v [batch, tokens,
+    heads, dim]."""
     attention = installed("flash_attn.cute").flash_attn_func
 
     def attend(q, k, v):
@@ -139,20 +139,20 @@ def flashinfer(torch, tensors):
 
 
 def flashinfer_fp8(torch, tensors):
-    """FlashInfer's decoding of e4m3 without scales."""
+    """Return FlashInfer's decoding of e4m3 without scales."""
     library = installed("flashinfer")
     return Side(*flashinfer_peer.decode(library, torch, tensors.plain, tensors.fp8()))
 
 
 def flashinfer_single(torch, tensors):
-    """FlashInfer's call for one sequence, which has a scheduler of its own."""
+    """Return FlashInfer's call for one sequence, which has a scheduler of its own."""
     prefill = installed("flashinfer").single_prefill_with_kv_cache
     q, k, v, causal = tensors.q, tensors.k, tensors.v, is_causal(tensors)
     return keeping(lambda: prefill(q, k, v, causal=causal), lambda result: result[None])
 
 
 def makers():
-    """Of each peer, by name."""
+    """Return the makers of all peers, by name."""
     return {
         "cudnn": backend("cudnn"),
         "flash": backend("flash"),
@@ -165,6 +165,6 @@ def makers():
 
 
 def reason(error, said=()):
-    """One line of an exception, whose texts can be pages, and of the warnings before it."""
+    """Return one line of an exception, whose texts can be pages, and of the warnings before it."""
     texts = [str(error).strip() or type(error).__name__, *(str(warning.message) for warning in said)]
     return "; ".join(dict.fromkeys(text.splitlines()[0].strip() for text in texts))[:240]

@@ -11,10 +11,10 @@ from measuring.report import Problem
 
 
 class Region:
-    """Tokens that a row sees, as a function of its position: what attn.kv calls a visibility."""
+    """Tokens that a row sees, as a function of its position; attn.kv calls it a visibility."""
 
     def __init__(self, intervals):
-        self.intervals = intervals  # position -> [(begin, end)], sorted, disjoint
+        self.intervals = intervals  # Position -> [(begin, end)], sorted, disjoint.
 
     def __and__(self, other):
         def both(position):
@@ -44,7 +44,7 @@ class Region:
 
 
 def region(see):
-    """The region that a visibility's text names."""
+    """Return the region of a visibility's text."""
     names = {
         "all": Region(lambda q: [(0, 1 << 60)]),
         "causal": Region(lambda q: [(0, q + 1)]),
@@ -52,11 +52,11 @@ def region(see):
         "recent": lambda w: Region(lambda q: [(q - w + 1, q + 1)]),
         "sink": lambda n: Region(lambda q: [(0, n)]),
     }
-    return eval(see, {"__builtins__": {}}, names)  # texts of this file
+    return eval(see, {"__builtins__": {}}, names)  # The texts are from this file.
 
 
 def visible_pairs(see, rows, tokens):
-    """Pairs of a row and a token that it sees; the rows are the last of their tokens."""
+    """Return the number of pairs of a row and a token that it sees; the rows are the last of their tokens."""
     if see == "all":
         return rows * tokens
     if see == "causal":
@@ -70,8 +70,8 @@ class Point:
     part: str
     name: str
     problem: Problem
-    lengths: tuple  # tokens of each sequence
-    rows: int | None = None  # of each sequence; None: as many as tokens
+    lengths: tuple  # Tokens of each sequence.
+    rows: int | None = None  # Rows of each sequence; None: as many as tokens.
 
     @property
     def key(self):
@@ -82,7 +82,7 @@ class Point:
         return sum(self.lengths) if self.rows is None else self.rows * len(self.lengths)
 
     def flops(self):
-        """Two dots of every visible pair and head."""
+        """Return the FLOPs: two products of every visible pair and head."""
         pairs = sum(visible_pairs(self.problem.see, self.rows or n, n) for n in self.lengths)
         return 2 * pairs * self.problem.q_heads * (self.problem.dim + self.problem.value_dim)
 
@@ -93,7 +93,7 @@ class Point:
         return 2 * self.row_count * self.problem.q_heads * self.problem.dim
 
     def dims(self, folder):
-        """Options of attn-run, for a test. Ragged rows and tokens come from one column, so that they agree."""
+        """Return options of attn-run, for a test. Ragged rows and tokens come from one column, so that they agree."""
         options = [f"--dim=batch={len(self.lengths)}"]
         if len(set(self.lengths)) == 1:
             tokens = str(self.lengths[0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What the benchmarks share: the laboratory of the tests, and reports that say where and when."""
+"""Functions that the benchmarks share: those of the tests, and reports with place and date."""
 
 import datetime
 import json
@@ -48,7 +48,7 @@ def processor():
 
 
 def commit():
-    """Of the checkout; ATTN_COMMIT says it where the tree was copied without its history."""
+    """Return the commit of the checkout; ATTN_COMMIT sets it for a tree that was copied without its history."""
     if given := os.environ.get("ATTN_COMMIT"):
         return given
     try:
@@ -68,14 +68,14 @@ def header(name, device=None):
 
 
 def save(path, report):
-    """Writes JSON; whoever reads the file meets the old one or the new one."""
+    """Write JSON; a reader of the file sees the old or the new one."""
     scratch = path.with_name(path.name + ".part")
     scratch.write_text(json.dumps(report, indent=2) + "\n")
     scratch.replace(path)
 
 
 def write_report(path, name, rows):
-    """Writes the rows as JSON with date, commit and machine; does nothing without a path."""
+    """Write the rows as JSON with date, commit and machine; does nothing without a path."""
     if path is None:
         return
     save(path, {**header(name), "rows": rows})
@@ -83,7 +83,7 @@ def write_report(path, name, rows):
 
 
 def import_attn():
-    """The package of the build, as this Python imports it."""
+    """Return the package of the build, as this Python imports it."""
     if str(BUILD / "python") not in sys.path:
         sys.path.insert(0, str(BUILD / "python"))
     import attn

@@ -13,7 +13,7 @@ def refuse(reason, hint):
 
 
 def read(path):
-    """The sessions by id and the rows by key of a file that an earlier run wrote."""
+    """Return the sessions by id and the rows by key of a file that an earlier run wrote."""
     try:
         report = json.loads(path.read_text())
         if report["benchmark"] != "gpu":
@@ -27,7 +27,7 @@ def read(path):
 
 
 class Results:
-    """Written after every row, so that a run cut short loses nothing."""
+    """Results that are written after every row, so that a run cut short loses nothing."""
 
     def __init__(self, path, session):
         self.path, self.session = path, session
@@ -35,7 +35,7 @@ class Results:
         self.earlier = dict(self.rows)
 
     def has(self, key):
-        """Whether an earlier run measured it: the same code on the same device."""
+        """Whether an earlier run measured it, with the same code on the same device."""
         row = self.earlier.get(key)
         if row is None:
             return False

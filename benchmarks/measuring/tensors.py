@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The tensors of a point, which all sides read: made once, as a model has them.
 
-Memory is [tokens, heads, dim], sequences one after the other, which is what attn, FlashAttention and FlashInfer take;
-PyTorch's backends get views of it with heads before tokens. Pages lie in the order of a random permutation.
+Memory is [tokens, heads, dim], sequences one after the other, as attn, FlashAttention and FlashInfer take it; PyTorch's
+backends get views of it with heads before tokens. Pages lie in the order of a random permutation.
 """
 
 import itertools
@@ -14,8 +14,8 @@ from measuring.report import SOFTCAP
 
 
 def paged(torch, sequences, page):
-    """Sequences [tokens, heads, ...] as pages [pages, page, heads, ...] in the order of a random permutation, and where
-    each of them went [batch, pages of a sequence], -1 behind those of shorter ones."""
+    """Return sequences [tokens, heads, ...] as pages [pages, page, heads, ...] in the order of a random permutation,
+    and a block table [batch, pages of a sequence], -1 past the end of shorter ones."""
     counts = [-(-len(tokens) // page) for tokens in sequences]
     first = sequences[0]
     generator = torch.Generator(device=first.device).manual_seed(1)
@@ -30,10 +30,10 @@ def paged(torch, sequences, page):
 
 
 class Tensors:
-    """q [rows, q_heads, dim], k and v [tokens, kv_heads, dim], all sequences together, and what a store adds."""
+    """q [rows, q_heads, dim], k and v [tokens, kv_heads, dim], all sequences together, and the tensors of a store."""
 
     def __init__(self, torch, point, device="cuda", numbers=None):
-        """`numbers`: k and v, where they are not drawn."""
+        """`numbers`: k and v; by default they are drawn."""
         self.torch, self.point, self.device = torch, point, device
         problem, self.lengths = point.problem, point.lengths
         self.rows = [point.rows or tokens for tokens in self.lengths]
@@ -56,22 +56,22 @@ class Tensors:
         return self.torch.randn(shape, dtype=self.torch.bfloat16, device=self.device)
 
     def by_sequence(self, tensor):
-        """[batch, tokens, heads, dim], where all sequences are as long."""
+        """Return [batch, tokens, heads, dim], for sequences of one length."""
         return tensor.view(len(self.lengths), -1, *tensor.shape[1:])
 
     def sequences(self, tensor):
-        """A view [tokens, heads, ...] of each."""
+        """Return a view [tokens, heads, ...] of each sequence."""
         return tensor.split(list(self.lengths))
 
     def heads_first(self):
-        """Views [batch, heads, tokens, dim] of q, k and v."""
+        """Return views [batch, heads, tokens, dim] of q, k and v."""
         return tuple(self.by_sequence(x).transpose(1, 2) for x in (self.q, self.k, self.v))
 
     def starts(self, sizes):
         return [0, *itertools.accumulate(sizes)]
 
     def operands(self):
-        """Of a run of attn's: keys and values."""
+        """Return the operands of attn's run: keys and values."""
         if self.pages:
             return self.pages
         return (
@@ -81,11 +81,11 @@ class Tensors:
         )
 
     def names(self):
-        """Of the operands."""
+        """Return the names of the operands."""
         return ("kv.k_pages", "kv.v_pages") if self.pages else ("kv.k", "kv.v")
 
     def batch(self):
-        """What attn plans from."""
+        """Return the batch that attn plans."""
         given = {"q": self.q, "q_start": self.starts(self.rows), "kv.lengths": list(self.lengths)}
         given |= dict(zip(self.names(), self.operands(), strict=True))
         if self.pages:
@@ -98,12 +98,12 @@ class Tensors:
         return {} if self.sink_logits is None else {"sink_logits": self.sink_logits}
 
     def sampled(self, count=16):
-        """Rows of all sequences at equal distances, the first and the last of each among them: (sequence, row)."""
+        """Yield (sequence, row) at equal distances, including the first and the last row of each sequence."""
         for sequence, rows in enumerate(self.rows):
             yield from ((sequence, i * (rows - 1) // max(count - 1, 1)) for i in range(min(count, rows)))
 
     def expected(self, sequence, row):
-        """The result of one row [q_heads, value_dim] in float32, from the definition."""
+        """Return the result of one row [q_heads, value_dim] in float32, from the definition."""
         torch, problem = self.torch, self.point.problem
         tokens, first = self.lengths[sequence], self.starts(self.lengths)[sequence]
         k, v = (x[first : first + tokens].float() for x in (self.k, self.v))
@@ -123,7 +123,7 @@ class Tensors:
 
 
 def difference(found, expected):
-    """The largest difference of a row and head [..., value_dim], as a share of the largest number in it."""
+    """Return the largest difference of a row and head [..., value_dim], as a share of the largest number in it."""
     worst = 0.0
     for a, b in zip(found.split(4096), expected.split(4096), strict=True):
         a, b = a.float(), b.float()

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""How `bench gpu` takes time: on PyTorch's current stream, between two events of it.
+"""Timing of `bench gpu`: on PyTorch's current stream, between two events.
 
-  alone      after a pause of three times its length, a flush of the L2 cache and a wait of the GPU, one run at a
-             time: the median of repeats. The wait hides what the host takes to start a run, which is said beside it
-  sustained  back to back for as long as the power limit takes to rule: the mean of a run
+alone      after a pause of three times its length, a flush of the L2 cache and a wait of the GPU, one run at a
+           time: the median of repeats. The wait hides the host's time to start a run, which is reported beside it
+sustained  back to back until the power limit takes effect: the mean of a run
 
-Sides that are compared take turns, so that what the GPU's clocks do in the meantime happens to all of them.
+Compared sides alternate, so that changes of the GPU's clocks affect all of them.
 """
 
 import math
@@ -19,24 +19,26 @@ class Timer:
     The flush is attn-run's: it reads four times the cache. If it wrote, the function would pay for writing back.
     """
 
-    SLEEP = 1_000_000  # cycles: the GPU waits at least so long before each start, that Python's overhead is hidden
-    # Behind a pause Python is cold, and starts gradients in a millisecond: the wait is so many times what the host took
-    # before, in cycles a second, and at most this, for functions that wait for the GPU themselves.
+    # Cycles: the GPU waits at least so long before each start, which hides Python's overhead.
+    SLEEP = 1_000_000
+    # After a pause Python is cold, and starts gradients in a millisecond. The wait is so many times the
+    # host's earlier time, in cycles a second, and at most LONGEST, for functions that wait for the GPU
+    # themselves.
     COVER, CYCLES, LONGEST = 2, 2e9, 10_000_000
-    ENOUGH = 0.3  # seconds that all repeats of a side together may take, pauses apart
-    PAUSE = 3  # times the length of a run, behind it: a run of 25 ms heats what runs next
-    PASS, SETTLE = 0.3, 0.05  # seconds of one of two passes of a sustained side, and of what goes before it
+    ENOUGH = 0.3  # Seconds that all repeats of a side together may take, without pauses.
+    PAUSE = 3  # Times the length of a run, after it: a run of 25 ms heats the GPU for the next.
+    PASS, SETTLE = 0.3, 0.05  # Seconds of one of two passes of a sustained side, and of the runs before it.
     SHORT, RECORDED = (
         0.06,
         32,
-    )  # milliseconds below which runs are recorded, and how many: Python takes longer
+    )  # Milliseconds below which runs are recorded, and how many: Python takes longer.
 
     def __init__(self, torch, repeats):
         self.torch, self.repeats = torch, repeats
         self.l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
         self.source = torch.zeros(4 * self.l2_bytes, dtype=torch.uint8, device="cuda")
         self.target = torch.zeros(self.l2_bytes // 16, dtype=torch.uint8, device="cuda")
-        self.host = {}  # seconds that the host took to start each side of the last `alone`: medians
+        self.host = {}  # The host's seconds to start each side of the last `alone`: medians.
 
     def flush(self):
         step = self.target.numel()
@@ -44,7 +46,7 @@ class Timer:
             self.target.copy_(self.source[offset : offset + step])
 
     def once(self, function, host):
-        """`host`: seconds that starting it took each time before, a list to which this time's are added."""
+        """Time one run. `host`: seconds of earlier starts, a list to which this one's are added."""
         cuda = self.torch.cuda
         start, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
         self.flush()
@@ -63,9 +65,9 @@ class Timer:
         return self.alone({"": function})[""]
 
     def alone(self, functions):
-        """Of each by name; they take turns."""
+        """Return the time of each function by name; they alternate."""
         for function in functions.values():
-            function()  # compiles, allocates
+            function()  # Compiles and allocates.
         host = {name: [] for name in functions}
         slowest = max(self.once(function, host[name]) for name, function in functions.items()) / 1e3
         repeats = max(3, min(self.repeats, int(self.ENOUGH / slowest)))
@@ -79,9 +81,9 @@ class Timer:
         }
 
     def sustained(self, functions, alone, record, declined):
-        """Of each by name, in their order and then in the reverse. `alone` has their times, and `record` makes of
-        a name what is recorded instead of it where it is short. Of what cannot be, `declined` gets the error: its
-        time is then that of starting it, where that takes longer."""
+        """Return the sustained time of each function by name, in their order and then in the reverse. `alone` has their
+        times, and `record` returns the function that is recorded for a short one. If it cannot be recorded, `declined`
+        gets the error: its time is then that of starting it, if that takes longer."""
         loops = {name: (function, 1) for name, function in functions.items()}
         for name in functions:
             if alone[name] < self.SHORT:
@@ -95,7 +97,7 @@ class Timer:
         return {name: statistics.mean(ms for n, ms in passes if n == name) for name in functions}
 
     def back_to_back(self, function, runs, milliseconds):
-        """Of one of the runs that a call of the function stands for; nothing waits between the calls."""
+        """Return the time of one of the `runs` runs in a call of the function; nothing waits between the calls."""
         cuda = self.torch.cuda
         start, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
         settle, count = (max(2, math.ceil(1e3 * s / milliseconds / runs)) for s in (self.SETTLE, self.PASS))
@@ -109,12 +111,12 @@ class Timer:
         return start.elapsed_time(end) / (count * runs)
 
     def graph(self, function):
-        """A function that replays several runs, recorded."""
+        """Return a function that replays several runs, recorded."""
         return recorded(self.torch, function, self.RECORDED)
 
 
 def recorded(torch, function, runs=1):
-    """A function that replays so many runs of another, which has run before."""
+    """Return a function that replays so many runs of another, which has run before."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for _ in range(runs):
@@ -123,12 +125,12 @@ def recorded(torch, function, runs=1):
     def replay():
         graph.replay()
 
-    replay.reads = function  # what was recorded reads its plan: both live as long
+    replay.reads = function  # A recorded function reads its plan: both live as long.
     return replay
 
 
 def replay_time(torch, function, runs, repeats):
-    """Milliseconds of one of `runs` runs that are recorded together, back to back."""
+    """Return milliseconds of one of `runs` runs that are recorded together, back to back."""
     function()
     torch.cuda.synchronize()
     replay = recorded(torch, function, runs)
@@ -143,8 +145,8 @@ def replay_time(torch, function, runs, repeats):
 
 
 def steps_in_turns(torch, functions, rounds, cuda):
-    """Of whole steps by name, which take milliseconds and memory and are timed by the CPU's clock, with a wait behind each:
-    the median in ms, all rounds, and on a GPU the bytes at the peak beside those that were held before. The first round of
+    """Time whole steps by name, which take milliseconds and memory, by the CPU's clock, with a wait after each. Returns
+    the median in ms, all rounds, and on a GPU the bytes at the peak beside those allocated before. The first round of
     each is warm-up."""
     times, peaks = {name: [] for name in functions}, {}
     wait = torch.cuda.synchronize if cuda else lambda: None
@@ -168,7 +170,7 @@ def steps_in_turns(torch, functions, rounds, cuda):
 
 
 def measured_peaks(torch, timer):
-    """Copy bandwidth in bytes per second (read and written) and bf16 matrix rate in FLOP/s."""
+    """Return copy bandwidth in bytes per second (read and written) and bf16 matrix rate in FLOP/s."""
     source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
     bandwidth = 2 * source.numel() / timer(lambda: target.copy_(source)) * 1e3

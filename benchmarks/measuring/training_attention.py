@@ -19,7 +19,7 @@ from measuring.timing import steps_in_turns
 
 PAPER_MS = {(28, 4096, 2048): 133, (28, 16384, 2048): 468, (16, 32768, 2048): 679, (16, 65536, 2048): 1732}
 SIDES = ("packed", "prefix grouper", "sdpa", "trees")
-COPIED = 700_000  # tokens that copies of a prompt may have: keys and values of more fill a GPU
+COPIED = 700_000  # Tokens that copies of a prompt may have: keys and values of more fill a GPU.
 ROUNDS = 3
 
 
@@ -66,22 +66,22 @@ class AttentionSides:
         self.copies = attn.Forest(ends.tolist(), [-1] * point.responses)
 
     def split(self, tensor):
-        """The prompt's rows [1, heads, P, dim], and the responses' [N, heads, R, dim]."""
+        """Return the prompt's rows [1, heads, P, dim], and the responses' [N, heads, R, dim]."""
         prompt, rest = tensor.split([self.point.prompt, len(tensor) - self.point.prompt])
         shape = self.point.responses, self.point.response
         return prompt[None].transpose(1, 2), rest.unflatten(0, shape).transpose(1, 2)
 
     def copied(self, tensor):
-        """[N, heads, P + R, dim]: the prompt's gradients add up over its copies."""
+        """Return [N, heads, P + R, dim]: the prompt's gradients add up over its copies."""
         prompt, rest = self.split(tensor)
         return self.torch.cat([prompt.expand(self.point.responses, -1, -1, -1), rest], 2)
 
     def joined(self, prompt, rest):
-        """Rows of the forest, of those of its parts."""
+        """Return rows of the forest, from those of its parts."""
         return self.torch.cat([part.transpose(1, 2).flatten(0, 1) for part in (prompt, rest)])
 
     def attend(self, side, q, k, v):
-        """[rows, heads, dim] in the forest's order."""
+        """Return [rows, heads, dim] in the forest's order."""
         point, function = self.point, self.torch.nn.functional.scaled_dot_product_attention
         if side == "packed":
             return self.attn.attend(q, k, v, causal=True, forest=self.forest)
@@ -91,7 +91,8 @@ class AttentionSides:
             (prompt_q, own_q), (prompt_k, _), (prompt_v, _) = (self.split(tensor) for tensor in (q, k, v))
             prompt = function(prompt_q, prompt_k, prompt_v, is_causal=True, enable_gqa=True)
             mask = causal_lower_right(point.response, point.prompt + point.response)
-            group = point.q_heads // point.kv_heads  # with a mask of its own kind SDPA takes equal heads
+            # SDPA takes equal heads only with a mask of its own kind.
+            group = point.q_heads // point.kv_heads
             keys, values = (self.copied(tensor).repeat_interleave(group, 1) for tensor in (k, v))
             return self.joined(prompt, function(own_q, keys, values, attn_mask=mask))
         copies = [self.copied(tensor) for tensor in (q, k, v)]
@@ -104,13 +105,14 @@ class AttentionSides:
         return self.joined(out[:1, :, : point.prompt], out[:, :, point.prompt :])
 
     def run(self, side):
-        """Gradients of queries, keys and values."""
+        """Return gradients of queries, keys and values."""
         given = [tensor.detach().requires_grad_() for tensor in self.given]
         return self.torch.autograd.grad(self.attend(side, *given), given, self.gradient)
 
 
 def measure_attention(torch, point, rounds=ROUNDS):
-    """Of each side: milliseconds, and bytes at the peak on a GPU; how far gradients are from those of prefix grouper's way."""
+    """Measure each side: milliseconds, and on a GPU bytes at the peak; and the distance of its gradients from prefix
+    grouper's."""
     sides = AttentionSides(torch, point)
     names = [side for side in SIDES if side in SIDES[:2] or point.copied <= COPIED]
     wanted, found = sides.run("prefix grouper"), {}

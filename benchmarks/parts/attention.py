@@ -7,7 +7,7 @@ from measuring.report import Problem
 HEADS = ((64, 8), (32, 8))
 DIMS = (128, 64, 256)
 LENGTHS = (2048, 4096, 8192, 16384, 32768)
-PLAIN = "plain"  # the feature that is none
+PLAIN = "plain"  # The baseline of the features.
 RAGGED = (16384, 12007, 9001, 5003, 14503, 7919)
 
 # Bars of prefill, features and decode; those of decode hold from this many bytes of keys and values on, and
@@ -33,7 +33,7 @@ def prefill_points(quick):
 
 
 def feature_points(quick, tokens=16384, window=4096, ragged=RAGGED):
-    """The first is the plain one that the others are compared with."""
+    """Return the points; the first is the plain one that the others are compared with."""
 
     def point(name, store="dense", see="causal", lengths=(tokens,), **more):
         return Point("features", name, Problem(32, 8, 128, 128, "bf16", store, see, **more), lengths)
@@ -78,14 +78,15 @@ def decode_points(quick):
 
 
 def slowdown_bar(row):
-    """Of a feature; a soft cap must reach its bar in the approximate form, and is measured in the exact one."""
+    """Return the bar of a feature. A soft cap must reach its bar in the approximate form, and is measured in the exact
+    one."""
     if row["softcap"]:
         return SOFTCAP_SLOWDOWN if row["approximate"] else None
     return FEATURE_SLOWDOWN
 
 
 def attention_bars(row, session):
-    """What a row of prefill, features or decode must reach: (text, whether it did)."""
+    """Return the bars of a row of prefill, features or decode: (text, whether it reached the bar)."""
     found = []
     if row["part"] == "prefill":
         if row["peers_ms"]:

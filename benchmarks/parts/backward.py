@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from measuring.described import Described
 from measuring.peers import EXPANDS, flash4_attention, reason
 
-ORDERED = "ordered"  # attn's side with sums in a fixed order
+ORDERED = "ordered"  # attn's side with sums in a fixed order.
 OURS = ("attn", ORDERED)
-OF_KEYS, OF_VALUES = 3, 2  # products of a backward pass: scores, dQ and dK; the gradient of weights and dV
+OF_KEYS, OF_VALUES = 3, 2  # Products of a backward pass: scores, dQ and dK; the gradient of weights and dV.
 PRODUCTS = OF_KEYS + OF_VALUES
-DIFFERENCE = 0.02  # of two gradients in bf16: the distance over the length of the peer's, at most
-SLOWDOWN = 1.20  # of sums in a fixed order over those in none, at most
-CLOSE = 1.3  # times the best one's: what a peer may take alone to be measured sustained as well
+DIFFERENCE = 0.02  # The most between two gradients in bf16: the distance over the length of the peer's.
+SLOWDOWN = 1.20  # The most that sums in a fixed order may take over those in none.
+CLOSE = 1.3  # A peer is measured sustained if alone it takes at most so many times the best side's time.
 
 
-ODD_GROUPS = (3, 4, 5, 6, 7)  # and one that fills tiles, beside which others are judged
-WIDE = (192, 256)  # heads, of which dk and dv have kernels of their own
+ODD_GROUPS = (3, 4, 5, 6, 7)  # And one that fills tiles, with which the others are compared.
+WIDE = (192, 256)  # Heads with kernels of their own for dk and dv.
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class BackwardPoint(Described):
     dim: int = 128
     causal: bool = True
     device: str = "cuda"
-    value_dim: int | None = None  # where it differs
+    value_dim: int | None = None  # If it differs from dim.
 
     part = "backward"
     peers = ("cudnn", "flash", "flash4")
@@ -83,7 +83,7 @@ def backward_points(quick):
 
 
 def tensors_of(torch, point, sequences, rows, value_dim=None):
-    """q, k, v [sequences, rows, heads, dim], which require gradients, and the gradient of the output."""
+    """Return q, k, v [sequences, rows, heads, dim], which require gradients, and the gradient of the output."""
     place = "cpu" if point.device == "host" else point.device
     torch.manual_seed(1)
 
@@ -96,7 +96,7 @@ def tensors_of(torch, point, sequences, rows, value_dim=None):
 
 
 def sdpa(torch, name, causal, expand=False):
-    """A function of q, k, v by a backend of PyTorch's."""
+    """Return a function of q, k, v by a backend of PyTorch."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.functional import scaled_dot_product_attention
 
@@ -114,7 +114,7 @@ def sdpa(torch, name, causal, expand=False):
 
 
 def backward_side(torch, attention, given, d_out):
-    """A function that makes the gradients; what forward saved stays."""
+    """Return a function that computes the gradients; saved tensors of the forward pass stay."""
     out = attention(*given)
     return lambda: torch.autograd.grad(out, given, d_out, retain_graph=True)
 
@@ -124,13 +124,13 @@ def whole_side(torch, attention, given, d_out):
 
 
 def distance(torch, found, expected):
-    """Of gradients: the largest distance of a tensor over the length of the other."""
+    """Return the largest distance of a gradient from its peer's over the length of the latter."""
     pairs = zip(found, expected, strict=True)
     return max(float((a - b).float().norm() / b.float().norm().clamp_min(1e-30)) for a, b in pairs)
 
 
 def invite(sides, declined, make, attempts):
-    """A peer joins by the first of its ways that runs. Compilers take part, and raise errors of many types."""
+    """Add a peer by the first of its attempts that runs. Compilers raise errors of many types."""
     for label, attention in attempts:
         try:
             side = make(attention)
@@ -142,7 +142,7 @@ def invite(sides, declined, make, attempts):
 
 
 def ways(torch, name, causal):
-    """How a backend may be asked: with grouped heads, or with keys and values of every head."""
+    """Return the ways to call a backend: with grouped heads, or with keys and values of every head."""
     if name == "flash4":
         return [(name, lambda *given: flash4_attention(causal)(*given))]
     found = [(name, sdpa(torch, name, causal))]
@@ -152,7 +152,7 @@ def ways(torch, name, causal):
 
 
 def measure_backward(point, bench):
-    """Measures a point of backward: its row of the file."""
+    """Measure a point of backward; returns its row of the file."""
     torch, timer = bench.contest.torch, bench.contest.timer
     import attn
 
@@ -171,7 +171,7 @@ def measure_backward(point, bench):
 
 
 def finish(point, torch, timer, sides, declined, given):
-    """Compares, where sides have the same tensors, and times."""
+    """Compare, if sides have the same tensors, and time."""
     judge = next((name for name in sides if name not in OURS), None)
     difference = None
     if given is not None and judge is not None:
@@ -219,7 +219,7 @@ def finish(point, torch, timer, sides, declined, given):
 
 
 def backward_line(row):
-    """A row for people."""
+    """Format a row as text."""
     text = f"  {row['name']:<28}{row['attn']['run_ms']:>9.3f} ms {row['tflops']:>6.0f} TFLOP/s"
     for name, milliseconds in sorted(row["peers_ms"].items(), key=lambda item: item[1]):
         text += f"  {name} {milliseconds:.3f}"
@@ -230,7 +230,7 @@ def backward_line(row):
     text += f"  x{row['sustained_ratio']:.2f}" if row["sustained_ratio"] else ""
     if "ordered_ms" in row:
         text += f"   ordered {row['ordered_ms']:.3f} x{row['ordered_slowdown']:.2f}"
-    # Files from before it was taken do not have the host's time.
+    # Older files do not have the host's time.
     return text + (f"   host {row['host_us']['attn']:.0f} us" if "host_us" in row else "")
 
 

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Many sequences and many heads: what `bench gpu` measures in batches.
+"""Many sequences and many heads: the part `batches` of `bench gpu`.
 
-Batches of 1 to 32 sequences of 512 to 8K tokens (and one of 16K and 32K), 8 to 128 heads in groups of 1 to 16, heads
-of 64, 96, 128, 192 (values of 128) and 256 features.
+Batches of 1 to 32 sequences of 512 to 8K tokens (and one of 16K and 32K), 8 to 128 heads in groups of 1 to 16, heads of
+64, 96, 128, 192 (values of 128) and 256 features.
 """
 
 import math
 
 from measuring.report import Problem
 
-# Bars: alone every point is as fast as the best peer; sustained none is below the least, and the mean is as fast.
+# Bars: alone every point is as fast as the best peer; sustained none is below the least, and the mean is as
+# fast.
 SUSTAINED_LEAST = 0.97
 
 # (batch, tokens, query heads, KV heads), causal, by head size: the first are the quick ones.
@@ -70,7 +71,7 @@ def batch_points(quick):
 
 
 def batch_bars(row):
-    """Of a point."""
+    """Return the bars of a point."""
     if not row["peers_ms"]:
         return []
     found = [("as fast as the best peer", row["ratio_to_best_peer"] >= 1)]
@@ -81,12 +82,12 @@ def batch_bars(row):
 
 
 def mean_ratio(rows, name):
-    """The geometric mean, where any row has it."""
+    """Return the geometric mean, if any row has it."""
     ratios = [row[name] for row in rows if row.get(name) is not None]
     return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None
 
 
 def mean_bars(rows):
-    """Of all points together."""
+    """Return the bars of all points together."""
     mean = mean_ratio([row for row in rows if row["part"] == "batches"], "sustained_ratio")
     return [] if mean is None else [("batches: sustained as fast as the best peers in the mean", mean >= 1)]

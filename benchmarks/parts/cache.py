@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Operations on a cache: what `bench gpu` measures in cache.
+"""Operations on a cache: the part `cache` of `bench gpu`.
 
-Llama-3-8B's heads in pages of 16, all 32 layers in one launch, at slots scattered over the pool. What counts is bytes,
-each read once and written once, against what this GPU copies.
+Llama-3-8B's heads in pages of 16, all 32 layers in one launch, at slots scattered over the pool. The figure is bytes,
+each read once and written once, against this GPU's copy rate.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class CachePoint:
         return 2 * self.problem.heads * (self.problem.dim + self.problem.value_dim)
 
     def pool_bytes(self):
-        """Of what attn-run generates: twice the slots that are needed, and the rows."""
+        """Return the bytes that attn-run generates: twice the slots that are needed, and the rows."""
         lists = 2 if self.problem.op == "move" else 1
         return (2 * lists + 1) * self.rows * LAYERS * self.row_bytes()
 
@@ -39,7 +39,7 @@ class CachePoint:
         return (f"--dim=layers={LAYERS}", f"--dim=rows={self.rows}")
 
     def seconds(self):
-        """A guess of how long it takes to measure."""
+        """Estimate the seconds of a measurement."""
         return 3 + 10 * self.pool_bytes() / 1e9
 
 
@@ -59,7 +59,7 @@ def cache_points(quick):
 
 
 def measure_cache(point, bench):
-    """Measures a point: its row of the file."""
+    """Measure a point; returns its row of the file."""
     ours = bench.run_problem(point.problem.text(), point.dims(), point.pool_bytes(), point.key)
     seconds = ours["run_ms"] / 1e3
     return {
@@ -76,7 +76,7 @@ def measure_cache(point, bench):
 
 
 def cache_line(row):
-    """A row for people."""
+    """Format a row as text."""
     return (
         f"  {row['name']:<44}{row['attn']['run_ms']:>9.4f} ms{row['bytes_per_second'] / 1e9:>7.0f} GB/s"
         f"{row['copy_share']:>6.2f} of copying"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Chunks of long prompts: what `bench gpu` measures in chunks.
+"""Chunks of long prompts: the part `chunks` of `bench gpu`.
 
-The last rows of one sequence, which see all tokens before them, as engines read a long prompt. Tasks are few and long, so
-that it matters how they share the blocks: what does not divide evenly leaves blocks without work, and what is cut reads
-memory at different times (runtime/src/plan/Balance.cpp).
+The last rows of one sequence, which see all tokens before them, as engines read a long prompt. Tasks are few and long,
+so their division among blocks matters: an uneven one leaves blocks without work, and cut tasks read memory at different
+times (runtime/src/plan/Balance.cpp).
 """
 
 from measuring.report import Problem

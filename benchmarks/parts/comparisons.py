@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Two ways to do the same attention with attn's own kernels: what `bench gpu` measures in trees, shared and heads.
+"""Two ways to compute the same attention with attn's own kernels: the parts `trees`, `shared` and `heads` of `bench
+gpu`.
 
-A point has contenders, each a list of runs that stand for a number of steps; what counts is the sum of their times.
+A point has contenders, each a list of runs that stand for a number of steps; the figure is the sum of their times.
 sharing.py has the points.
 """
 
@@ -37,23 +38,23 @@ class Comparison:
     part: str
     baseline: str
     bar: float | None = None
-    scale: int = 1  # tokens are divided by it: the same on a CPU, in seconds
+    scale: int = 1  # Tokens are divided by it, for a CPU.
 
     @property
     def key(self):
         return f"{self.part}: {self.name}"
 
     def ceiling(self):
-        """What the ratio of the work allows, where that is known beforehand."""
+        """Return the ratio that the work allows, if it is known."""
         return None
 
     def peer_point(self):
-        """What PyTorch is asked to do, if anything."""
+        """Return the point for PyTorch, or None."""
         return None
 
 
 def compare(point, bench):
-    """Measures a point: its row of the file."""
+    """Measure a point; returns its row of the file."""
     runs, sums, predicted = {}, {}, {}
     for label, contender in point.contenders(bench.folder).items():
         reports = [
@@ -91,7 +92,7 @@ def compare(point, bench):
 
 
 def comparison_line(row):
-    """A row for people: times, in brackets the model's, and how many times as fast as the baseline the best is."""
+    """Format times, in brackets the model's, and the best one's speed-up over the baseline."""
     text = f"  {row['name']:<34}"
     for label, milliseconds in row["times_ms"].items():
         guess = row["predicted_ms"][label]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A context of millions of tokens on one GPU: what `bench gpu` measures in context.
+"""A context of millions of tokens on one GPU: the part `context` of `bench gpu`.
 
-A Llama with random weights decodes behind a context whose keys and values are four bits wide, half of its KV heads keeping
-everything and half a sink and recent tokens, in one cache and one launch a layer. What stands in the pages is random: it is
-a matter of memory and time. Before that, one layer's output is compared with float32 over what is stored, with queries so
-large that a few tokens have all the weight: what is read from a wrong place is seen.
+A Llama with random weights decodes after a context of 4-bit keys and values. Half of its KV heads keep everything and
+half a sink and recent tokens, in one cache and one launch a layer. The content of pages is random: the figures are
+memory and time. Before that, one layer's output is compared with float32 over the stored tokens. Queries are so large
+that a few tokens have all the weight: a read from a wrong slot is seen.
 """
 
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from measuring.described import Described
 from parts.duo import Cached, Llama
 
 STEPS, WARM_UP = 8, 2
-SHARP = 30  # standard deviation of the queries that are compared
-CHUNK = 1 << 17  # tokens of the reference at a time
-FILLED = 1 << 12  # tokens of an append
-# Of a token in half of 8 heads of 32 layers: keys and values of four bits, and two float16 for each of them.
+SHARP = 30  # Standard deviation of the compared queries.
+CHUNK = 1 << 17  # Tokens of the reference at a time.
+FILLED = 1 << 12  # Tokens of an append.
+# For a token in half of 8 heads of 32 layers: keys and values of four bits, and two float16 for each of them.
 TOKEN_BYTES = 32 * 4 * (128 + 8)
 
 
@@ -51,7 +51,7 @@ class ContextPoint(Described):
         return [0] * kept + [1] * (self.kv_heads - kept)
 
     def seconds(self):
-        """A guess of how long it takes to measure."""
+        """Estimate the seconds of a measurement."""
         return 40
 
 
@@ -61,7 +61,7 @@ def context_points(quick):
 
 
 class Context(Cached):
-    """A sequence behind that many tokens."""
+    """A sequence after that many tokens."""
 
     def __init__(self, torch, point):
         super().__init__(torch, point, "duo", point.context + STEPS + WARM_UP, FILLED)
@@ -74,7 +74,7 @@ class Context(Cached):
         for layer in range(self.point.layers):
             for head_class in range(2):
                 for tensor in self.tensors(layer, head_class).values():
-                    if tensor.is_floating_point():  # scales and zeros: numbers of both signs
+                    if tensor.is_floating_point():  # Scales and zero points: numbers of both signs.
                         tensor[..., 0::2] = 0.05
                         tensor[..., 1::2] = -0.375
                     else:
@@ -87,7 +87,7 @@ class Context(Cached):
         return self.cache.layer(layer).tensors(head_class)
 
     def bytes(self):
-        """Of all layers' stores, and of them those of heads that keep everything, a token."""
+        """Return the bytes of all layers' stores, and the bytes per token of heads that keep everything."""
         stores = [
             [sum(t.numel() * t.element_size() for t in self.tensors(layer, c).values()) for c in range(2)]
             for layer in range(self.point.layers)
@@ -96,12 +96,12 @@ class Context(Cached):
         return sum(map(sum, stores)), sum(each[0] for each in stores) / tokens
 
     def plan_again(self):
-        """Of the last token's row."""
+        """Plan the last token's row."""
         return self.kernel.plan(self.cache.batch([(self.node, 1)], classes=self.classes))
 
     def error(self):
-        """The largest difference of the first layer's first and last head that keep everything from float32, over the
-        largest output."""
+        """Return the largest difference from float32 of the first layer's first and last head that keep everything,
+        over the largest output."""
         torch, point = self.torch, self.point
         q = SHARP * torch.randn(1, point.q_heads, point.dim, device=self.place, dtype=torch.bfloat16)
         found = self.kernel.run(q, self.cache.layer(0), self.plan_again())[0].float()
@@ -117,7 +117,7 @@ class Context(Cached):
         return max(errors)
 
     def numbers(self, stored, part, head):
-        """What a head's keys or values stand for: float32 [tokens, dim] in CPU memory."""
+        """Dequantize a head's keys or values: float32 [tokens, dim] in CPU memory."""
         from measuring.report import import_attn
 
         codes, meta = (stored[name][:, head : head + 1].cpu().contiguous() for name in (part, f"{part}_meta"))
@@ -127,7 +127,7 @@ class Context(Cached):
 
 
 def measure_context(point, bench):
-    """Measures a point: its row of the file."""
+    """Measure a point; returns its row of the file."""
     torch = bench.contest.torch
     with torch.no_grad():
         context = Context(torch, point)
@@ -157,20 +157,20 @@ def measure_context(point, bench):
 
 
 def decode(torch, model, token, context):
-    """A token of a model; logits that are finite."""
+    """Decode a token of a model; returns logits, which are finite."""
     positions = torch.tensor([context.length], device=model.place)
     return model(token, positions, context.attend(1))
 
 
 def attention(torch, point, context):
-    """A launch of one layer's attention."""
+    """Return a launch of one layer's attention."""
     plan = context.plan_again()
     q = torch.randn(1, point.q_heads, point.dim, device=context.place, dtype=torch.bfloat16)
     return lambda: context.kernel.run(q, context.cache.layer(0), plan)
 
 
 def timed(torch, step):
-    """Milliseconds of a step among those that follow each other."""
+    """Return milliseconds of a step among consecutive ones."""
     cuda, start, end = torch.cuda, *(torch.cuda.Event(enable_timing=True) for _ in range(2))
     for number in range(WARM_UP + STEPS):
         if number == WARM_UP:
@@ -184,7 +184,7 @@ def timed(torch, step):
 
 
 def context_line(row):
-    """A row for people."""
+    """Format a row as text."""
     floor = row["token_bytes"] * row["tokens"]
     return (
         f"  {row['name']}: {row['attn']['run_ms']:.2f} ms a token, of which attention {row['attention_ms']:.2f} "

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A deep tree on a GPU: what `bench gpu` measures in tree-backward.
+"""A deep tree on a GPU: the part `tree-backward` of `bench gpu`.
 
-Forward and backward over a tree whose leaves are many nodes below its root, against a prompt of the size of a node with as
-many responses, so that there are as many tokens, and a row sees about as many: what sharing in many levels costs. Neither
-fits into memory beside the other, so they run one after the other, and the ratio is that of their TFLOP/s.
+Forward and backward over a tree whose leaves are many nodes below its root, against a prompt of the size of a node with
+as many responses. Both have as many tokens, and a row sees about as many: the figure is the cost of sharing in many
+levels. Both do not fit into memory together, so they run one after the other, and the ratio is that of their TFLOP/s.
 """
 
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from measuring.described import Described
 from parts.backward import PRODUCTS, whole_side
 
-WORTH = 0.9  # of the TFLOP/s of one level, at least
+WORTH = 0.9  # The least share of the TFLOP/s of one level.
 
 
 @dataclass(frozen=True)
 class DeepPoint(Described):
     levels: int = 16
-    branching: int = 9  # the first so many levels go on in two ways, the others in one
-    tokens: int = 128  # of a node
+    branching: int = 9  # The first so many levels have two children, the others one.
+    tokens: int = 128  # Tokens of a node.
     q_heads: int = 32
     kv_heads: int = 8
     dim: int = 128
@@ -43,18 +43,18 @@ class DeepPoint(Described):
         return parent
 
     def deep(self):
-        """Where nodes begin, and their parents."""
+        """Return the offsets of nodes, and their parents."""
         parent = self.parents()
         return list(range(0, self.tokens * len(parent) + 1, self.tokens)), parent
 
     def flat(self):
-        """The same of a prompt and responses, all of one size, of nearly as many tokens."""
+        """Return the same for a prompt and responses, all of one size, with nearly as many tokens."""
         leaves = 2**self.branching
         size = self.tokens * len(self.parents()) // (leaves + 1)
         return [size * node for node in range(leaves + 2)], [-1] + [0] * leaves
 
     def pairs(self, nodes=None):
-        """Each row sees the tokens above its node, and in it those up to itself."""
+        """Return the number of pairs: each row sees the tokens above its node, and in it those up to itself."""
         starts, parents = nodes or self.deep()
         above, pairs = [], 0
         for node, parent in enumerate(parents):
@@ -75,7 +75,7 @@ def deep_points(quick):
 
 
 def measure_deep(point, bench):
-    """Measures a tree and one level: the row of the file."""
+    """Measure a tree and one level; returns the row of the file."""
     torch, timer = bench.contest.torch, bench.contest.timer
     import attn
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a cache that compresses itself is worth to a server: what `bench gpu diffkv` measures.
+"""The value of a cache that compresses itself for a server: the part `diffkv` of `bench gpu`.
 
-The same fixed memory for keys and values serves the same requests in four ways: in 16 bits, in eight, in four, and in two
-precisions as DiffKV's policy decides. All of it is one code (attn's MixedCache), and a step is a CUDA graph of real launches
-(diffkv_serving.py). What counts is how many requests are in the batch and how many tokens a second come out of it.
+The same fixed memory for keys and values serves the same requests in four ways: in 16 bits, in eight, in four, and in
+two precisions as DiffKV's policy decides. All use one code (attn's MixedCache), and a step is a CUDA graph of real
+launches (diffkv_serving.py). The figures are the number of requests in the batch, and tokens a second.
 
-Weights of the model's shape are random, and queries, keys and values are made so that attention has a stated sparsity. So
-this says nothing of accuracy: that of real models is not measured. Norms, rotations and sampling are left out, prompts are
-not computed, and what the host does between graphs is not timed.
+Weights of the model's shape are random, and queries, keys and values are made so that attention has a stated sparsity.
+So this says nothing of accuracy: that of real models is not measured. Norms, rotations and sampling are left out,
+prompts are not computed, and the host's work between graphs is not timed.
 """
 
 import gc
@@ -25,7 +25,7 @@ from parts.diffkv_serving import (
     serve,
 )
 
-ALPHAS = (1.0, 0.1)  # of the policy: from the mean weight on HIGH, from a tenth of it on LOW
+ALPHAS = (1.0, 0.1)  # The policy's: from the mean weight on HIGH, from a tenth of it on LOW.
 WAYS = {
     "bf16": {},
     "K8V8": {"key": "int8", "value": "int8"},
@@ -33,14 +33,14 @@ WAYS = {
     "DiffKV": {"key": "int8", "value": "int4"},
 }
 BASE = "bf16"
-PAPER_COMPRESSION, PAPER_THROUGHPUT = (2.7, 5.7), (1.9, 5.4)  # arXiv 2412.03131
+PAPER_COMPRESSION, PAPER_THROUGHPUT = (2.7, 5.7), (1.9, 5.4)  # Source: arXiv 2412.03131.
 
 
 @dataclass(frozen=True)
 class DiffkvPoint(Described):
     """Llama-3.1-8B, unless said otherwise."""
 
-    memory: float  # bytes for keys and values
+    memory: float  # Bytes for keys and values.
     shape: Shape = Shape()
     load: Load = Load()
     like: str = "paper"
@@ -58,7 +58,7 @@ class DiffkvPoint(Described):
         return f"{self.shape.layers} layers, {self.memory / 1e9:g} GB, like the {self.like}, spread {self.load.spread:g}"
 
     def seconds(self):
-        """A guess of how long it takes to measure."""
+        """Estimate the seconds of a measurement."""
         return 50
 
 
@@ -71,7 +71,7 @@ def diffkv_points(quick):
 
 
 def make_cache(torch, point, way):
-    """A cache whose pages are what fits into the memory, each as large as it would be if it served either precision."""
+    """Make a cache with the pages that fit into the memory, each as large as if it served either precision."""
     from measuring.report import import_attn
 
     import_attn()
@@ -81,7 +81,7 @@ def make_cache(torch, point, way):
     shape, load = point.shape, point.load
     policy = DiffKV(*ALPHAS, window=point.window, like=point.like) if way == "DiffKV" else None
     pages = int(point.memory // page_bytes(point, way))
-    # As many as are expected, and a few more: every slot is a row of the step, with a request or without.
+    # A few more than expected: every slot is a row of the step, with a request or without.
     slots = -(-1.04 * pages / pages_of_request(torch, point, policy) // 8) * 8
     return MixedCache(
         layers=shape.layers,
@@ -99,7 +99,7 @@ def make_cache(torch, point, way):
 
 
 def pages_of_request(torch, point, policy, sampled=32):
-    """That a request takes, on average, with the room that a step asks for."""
+    """Return the average pages of a request, including those that a step reserves."""
     tokens, taken = Tokens(torch, point.shape, point.load, 8, "cpu"), 0
     for number in range(sampled):
         length, _ = request_length(torch, point.load, number, done=(number * 0.618) % 1)
@@ -111,7 +111,7 @@ def pages_of_request(torch, point, policy, sampled=32):
 
 
 def page_bytes(point, way):
-    """Of a page, as MixedCache has them, before there is one."""
+    """Return the bytes of a page, as MixedCache has them, before there is one."""
     import attn
 
     stores = [(WAYS[way], point.page_tokens[0])]
@@ -127,13 +127,13 @@ def page_bytes(point, way):
 
 
 def runner(torch, server, device):
-    """Runs so many steps; gives their seconds."""
+    """Return a function that runs so many steps; it returns their seconds."""
     if device == "host":
 
         def run(steps):
             for _ in range(steps):
                 server.launches()
-            return 1e-3 * steps  # the host device's time says nothing
+            return 1e-3 * steps  # The host device's time says nothing.
 
         return run
     from attn.cache.capture import record_graph, run_aside
@@ -155,7 +155,7 @@ def runner(torch, server, device):
 
 
 def serve_way(torch, point, way):
-    """What one way of storing tokens makes of the point's memory."""
+    """Serve with one storage format in the point's memory."""
     device = "cpu" if point.device == "host" else point.device
     cache = make_cache(torch, point, way)
     weights = Weights(torch, point.shape, cache.requests, device) if point.with_weights else None
@@ -166,7 +166,7 @@ def serve_way(torch, point, way):
 
 
 def measure_diffkv(point, bench):
-    """Measures a point: its row of the file."""
+    """Measure a point; returns its row of the file."""
     torch = bench.contest.torch
     ways = {}
     for way in WAYS:
@@ -194,7 +194,7 @@ def measure_diffkv(point, bench):
 
 
 def diffkv_line(row):
-    """A row for people: a line for each way."""
+    """Format a row as text: a line for each way."""
     lines = [
         f"  {row['name']}: synthetic attention, log weights of deviation {row['spread']:g}, alphas "
         f"{row['alphas'][0]:g} and {row['alphas'][1]:g}; accuracy on real models not measured"
@@ -210,7 +210,7 @@ def diffkv_line(row):
 
 
 def diffkv_bars(row):
-    """What the paper found, as bars: its lower ends."""
+    """Return the lower ends of the paper's results as bars."""
     found = row["ways"]["DiffKV"]
     return [
         (f"{PAPER_COMPRESSION[0]} times smaller", found["compression"] >= PAPER_COMPRESSION[0]),

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Requests that share a fixed memory for keys and values: what `bench gpu diffkv` serves.
+"""Requests that share a fixed memory for keys and values, for `bench gpu diffkv`.
 
-Requests arrive at random, wait until there are pages for their prompt, generate, and leave. A step is one CUDA graph of real
-launches: in every layer the products with the weights of the model's shape, append, plan, attention with significance and
-the policy's decision, and around the layers the page manager, requantization and moves. What is synthetic: queries, keys and
-values. A key is a direction times a number drawn for its token, so that the logarithms of a row's weights are normal with a
-stated deviation: few tokens have most of the weight. Prompts are written, not computed, and not timed.
+Requests arrive at random, wait until there are pages for their prompt, generate, and leave. A step is one CUDA graph of
+real launches: in every layer the products with the weights of the model's shape, append, plan, attention with
+significance and the policy's decision, and around the layers the page manager, requantization and moves. Queries, keys
+and values are synthetic. A key is a direction times a number drawn for its token, so that the logarithms of a row's
+weights are normal with a stated deviation: few tokens have most of the weight. Prompts are written, not computed, and
+not timed.
 """
 
 import math
 from dataclasses import dataclass
 
 VOCABULARY = 128256
-CHUNK = 8  # steps that are launched before the host looks at what became of them
-RESERVE = 0.02  # of all pages, which admission leaves free
+CHUNK = 8  # Steps that are launched before the host reads their results.
+RESERVE = 0.02  # The share of all pages that admission leaves free.
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Shape:
 
     @property
     def plain_bytes(self):
-        """Of a token in 16 bits."""
+        """Return the bytes of a token in 16 bits."""
         return self.layers * self.kv_heads * self.dim * 2 * 2
 
 
@@ -47,7 +48,7 @@ class Load:
 
     @property
     def mean_tokens(self):
-        """Of a request that is halfway."""
+        """Return the tokens of a request that is halfway."""
         return (sum(self.prompt) + sum(self.answer) / 2) / 2
 
     @property
@@ -56,8 +57,8 @@ class Load:
 
 
 class Weights:
-    """The products of a step. Every layer multiplies with the same random weights, which no cache of a GPU holds: the
-    bytes that are read are a model's."""
+    """The products of a step. Every layer multiplies with the same random weights, which no cache of a GPU holds: as
+    many bytes are read as in a model."""
 
     def __init__(self, torch, shape, rows, device):
         def random(*sizes):
@@ -78,22 +79,22 @@ class Weights:
         inner = (out.flatten(1) @ self.o) @ self.up
         return (
             self.torch.nn.functional.glu(inner, 1) @ self.down
-        )  # in place of SwiGLU: PyTorch has it as one kernel
+        )  # Instead of SwiGLU: PyTorch has it as one kernel.
 
     def logits(self):
         return (self.x @ self.head).argmax(1)
 
 
 class Tokens:
-    """Keys whose scores are numbers of our choice, drawn for `period` steps and for every list of a layer; values of noise.
-    The layers of a model see the same."""
+    """Keys with scores of a chosen distribution, drawn for `period` steps and for every list of a layer; values are
+    noise. The layers of a model see the same."""
 
     def __init__(self, torch, shape, load, requests, device, period=64):
         random = torch.Generator().manual_seed(load.seed)
         self.torch, self.shape, self.load, self.device = torch, shape, load, device
         unit = torch.randn(shape.kv_heads, shape.dim, generator=random)
         self.unit = (unit / unit.norm(dim=1, keepdim=True)).to(device)
-        # A score is q k / sqrt(dim): of keys c * unit and queries of norm sqrt(dim) along it, it is c.
+        # A score is q k / sqrt(dim): for keys c * unit and queries of norm sqrt(dim) along it, it is c.
         group = shape.q_heads // shape.kv_heads
         noise = torch.randn(requests, shape.q_heads, shape.dim, generator=random).to(device)
         along = self.unit.repeat_interleave(group, 0)
@@ -108,7 +109,7 @@ class Tokens:
         self.v = values.to(device, torch.bfloat16)
 
     def next(self):
-        """The new keys of a step."""
+        """Make the new keys of a step."""
         draws = self.draws.index_select(0, self.step % len(self.draws))[0]
         self.torch.mul(draws[:, :, None], self.unit, out=self._wide())
         self.k.copy_(self._wide())
@@ -120,7 +121,8 @@ class Tokens:
         return self._keys
 
     def prompt(self, tokens, seed):
-        """(what tokens are worth to all rows that see them, float32 [kv_heads, tokens], keys, values [tokens, ...])."""
+        """Return (the significance of tokens to all rows that see them, float32 [kv_heads, tokens], keys, values
+        [tokens, ...])."""
         torch = self.torch
         random = torch.Generator(device=self.device).manual_seed(seed)
         made = dict(generator=random, device=self.device)
@@ -135,7 +137,7 @@ class Tokens:
 
 
 def request_length(torch, load, number, done):
-    """Tokens that a request brings, `done` of its answer among them, and those that it is still to generate."""
+    """Return the tokens of a request at admission, `done` of its answer among them, and those that it still generates."""
     random = torch.Generator().manual_seed(1000 + number)
     prompt, answer = (
         int(torch.randint(low, high + 1, (1,), generator=random)) for low, high in (load.prompt, load.answer)
@@ -145,22 +147,22 @@ def request_length(torch, load, number, done):
 
 
 def levels_of(torch, worth, policy):
-    """What becomes of a prompt's tokens in each list."""
+    """Return how a prompt's tokens are kept in each list."""
     return torch.full_like(worth, 2, dtype=torch.int8) if policy is None else policy.prompt(worth).level
 
 
 class Server:
-    """A cache of `memory` bytes, and the requests that it holds. `slots`: at most so many at once."""
+    """A cache of `memory` bytes, and its requests. `slots`: at most so many at once."""
 
     def __init__(self, torch, shape, load, cache, weights, tokens):
         self.torch, self.shape, self.load, self.cache = torch, shape, load, cache
         self.weights, self.tokens = weights, tokens
-        self.left = {}  # steps that requests in slots still have, in the order in which they came
+        self.left = {}  # Remaining steps of requests in slots, in the order of admission.
         self.preempted = 0
-        self.kept = []  # stored bytes of prompts over those in 16 bits
+        self.kept = []  # Stored bytes of prompts over those in 16 bits.
 
     def launches(self):
-        """A step of all requests."""
+        """Launch a step of all requests."""
         self.cache.begin()
         self.tokens.next()
         for layer in range(self.shape.layers):
@@ -174,7 +176,8 @@ class Server:
             self.weights.logits()
 
     def admit(self, number, done=0):
-        """Puts a request into a free slot, `done` tokens of its answer with the prompt. False where there is no room."""
+        """Put a request into a free slot, `done` tokens of its answer with the prompt. False if there are no pages or
+        slots."""
         free = next((i for i in range(self.cache.requests) if i not in self.left), None)
         if free is None:
             return False
@@ -195,14 +198,14 @@ class Server:
         pages = 0
         for level, page in zip((2, 1), pool.page_tokens, strict=True):
             pages += int((((levels[0] == level).sum(1) + page) // page).sum()) * self.shape.layers
-        # What all requests take in the steps until the host looks again: a page an end at most.
+        # Pages that all requests take until the host reads results again: at most one at each end.
         ends = len(self.cache.counts)
         growth = ends * self.shape.layers * self.shape.kv_heads * (len(self.left) + 1)
         growth *= CHUNK / min(pool.page_tokens)
         return pages + growth + RESERVE * pool.pages <= pool.free_pages()
 
     def finish(self, steps):
-        """Requests that have generated all leave."""
+        """Release requests that have generated all tokens."""
         for slot in list(self.left):
             self.left[slot] -= steps
             if self.left[slot] <= 0:
@@ -210,14 +213,14 @@ class Server:
                 self.cache.release(slot)
 
     def preempt(self):
-        """The request that came last leaves unfinished, where pages ran out."""
+        """Release the youngest request unfinished, when pages run out."""
         slot = list(self.left)[-1]
         del self.left[slot]
         self.cache.release(slot)
         self.preempted += 1
 
     def held_bytes(self):
-        """Of the tokens that are kept, and of as many as were seen in 16 bits."""
+        """Return the bytes of the kept tokens, and of all tokens seen in 16 bits."""
         counts = [int(count.sum()) for count in self.cache.counts]
         sizes = [each.token_bytes for each in self.cache.precisions]
         stored = sum(count * size for count, size in zip(counts, sizes, strict=True))
@@ -225,14 +228,14 @@ class Server:
 
 
 def serve(server, run, load, steps, warm_up):
-    """Serves until `steps` steps are timed, and says what came out. `run(n)`: n steps, gives their seconds."""
+    """Serve until `steps` steps are timed, and report. `run(n)`: runs n steps, returns their seconds."""
     random = server.torch.Generator().manual_seed(load.seed)
 
     def exponential():
         return float(server.torch.empty(1).exponential_(load.rate, generator=random))
 
     number, waiting, clock, next_at = 0, 0, 0.0, exponential()
-    while server.admit(number, done=(number * 0.618) % 1):  # as if it had been served for long
+    while server.admit(number, done=(number * 0.618) % 1):  # It is as if requests had been served for long.
         number += 1
     timed = seconds = produced = batch = 0
     sums = [0, 0]

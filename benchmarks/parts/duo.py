@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A model some of whose heads stream: what `bench gpu` measures in duo.
+"""A model with streaming heads: the part `duo` of `bench gpu`.
 
-All layers of a Llama with random weights read a long prompt in chunks, and then decode, over an attn.PagedCache that keeps
-everything, and over one whose streaming heads keep a sink and recent tokens, as DuoAttention has it: in each layer the share
-of heads that the paper keeps. What counts is time and the most memory that PyTorch had allocated, weights and activations
-with it. Shapes, shares and prompts are the paper's; the prompt's chunks have the same size on both sides.
+All layers of a Llama with random weights read a long prompt in chunks, and then decode, over an attn.PagedCache that
+keeps everything, and over one whose streaming heads keep a sink and recent tokens, as in DuoAttention: in each layer
+the paper's share of heads. The figures are time and the most memory that PyTorch had allocated, including weights and
+activations. Shapes, shares and prompts are the paper's; the prompt's chunks have the same size on both sides.
 """
 
 import gc
@@ -17,14 +17,14 @@ from measuring.timing import recorded
 SINK, RECENT = 64, 256
 SIDES = ("full", "duo")
 STEPS, WARM_UP = 16, 4
-FILLED = 16  # tokens at a time, behind which a decoding step stands
-# What the paper reports: times less memory of decode and of prefill, times as fast at both.
+FILLED = 16  # Tokens at a time, before a decoding step.
+# Results of the paper: times less memory of decode and of prefill, times as fast at both.
 BARS = {"MHA": (2.55, 2.38, 2.18, 1.73), "GQA": (1.67, 1.53, 1.50, 1.63)}
 
 
 @dataclass(frozen=True)
 class DuoPoint(Described):
-    """`share`: of the KV heads that keep everything; `prompt` is read in chunks, `context` stands behind a decoding step."""
+    """`share`: of the KV heads that keep everything; `prompt` is read in chunks, `context` precedes a decoding step."""
 
     kind: str
     model: str
@@ -56,7 +56,7 @@ class DuoPoint(Described):
         return [0] * kept + [1] * (self.kv_heads - kept)
 
     def seconds(self):
-        """A guess of how long it takes to measure."""
+        """Estimate the seconds of a measurement."""
         return 30 if self.kind == "MHA" else 110
 
 
@@ -93,20 +93,21 @@ class Llama:
         return tensor.normal_(std=0.02)
 
     def angles(self, positions):
-        """Cosines and sines [tokens, 1, dim / 2]."""
+        """Return cosines and sines [tokens, 1, dim / 2]."""
         angles = positions[:, None].float() * self.frequencies
         return [part.bfloat16()[:, None] for part in (angles.cos(), angles.sin())]
 
     @staticmethod
     def turn(x, cos, sin):
-        """Rotary positions, in place: x [tokens, heads, dim]."""
+        """Apply rotary positions, in place: x [tokens, heads, dim]."""
         first, second = x.chunk(2, dim=-1)
         turned = (first * cos).addcmul_(second, sin, value=-1)
         second.mul_(cos).addcmul_(first, sin)
         first.copy_(turned)
 
     def __call__(self, tokens, positions, attend):
-        """Logits of the last token. `attend` of a layer's q, k and v [tokens, heads, dim] gives the output."""
+        """Return logits of the last token. `attend`: a function of a layer's q, k and v [tokens, heads, dim] that
+        returns the output."""
         functional, point = self.torch.nn.functional, self.point
         cos, sin = self.angles(positions)
         x = functional.embedding(tokens, self.embedding)
@@ -127,7 +128,7 @@ class Llama:
 
 
 class Cached:
-    """A sequence in a cache with room for `tokens`, of which at most `chunk` come at once."""
+    """A sequence in a cache for `tokens` tokens, of which at most `chunk` come at once."""
 
     def __init__(self, torch, point, side, tokens, chunk):
         from measuring.report import import_attn
@@ -181,11 +182,11 @@ class Cached:
         self.node, self.length = self.cache.add(), 0
 
     def store(self):
-        """How keys and values are stored, as of attn.Paged."""
+        """Return the storage formats of keys and values, as of attn.Paged."""
         return {}
 
     def fill(self, tokens):
-        """Numbers that nobody computed stand for this many tokens."""
+        """Fill the cache with numbers that stand for this many tokens."""
         for layer in range(self.point.layers):
             held = self.cache.layer(layer)
             for head_class in range(2 if self.classes else 1):
@@ -196,7 +197,7 @@ class Cached:
         self.length += tokens
 
     def attend(self, count):
-        """Makes room for `count` tokens; returns what attends in a layer."""
+        """Append `count` tokens; returns the function that attends in a layer."""
         change, plan, named = self.grow(count)
 
         def layer(number, q, k, v):
@@ -206,12 +207,12 @@ class Cached:
         return layer
 
     def attend_recorded(self):
-        """The same for one token, for launches that are recorded: it is written to its place directly."""
+        """Return the same for one token, for launches that are recorded: it is written to its slot directly."""
         change, plan, _ = self.grow(1)
         plan.fix()
         places = [int(change.slots(head_class)[0]) for head_class in range(2 if self.classes else 1)]
         change.skip()
-        kept = self.classes.count(0) if self.classes else None  # they come first
+        kept = self.classes.count(0) if self.classes else None  # They come first.
 
         def layer(number, q, k, v):
             held = self.cache.layer(number)
@@ -224,7 +225,7 @@ class Cached:
         return layer
 
     def grow(self, count):
-        """Room for `count` tokens, and the plan of their rows."""
+        """Append `count` tokens, and plan their rows."""
         change = self.cache.append([self.node], [count])
         named = {"classes": self.classes} if self.classes else {}
         plan = self.kernel.plan(self.cache.batch([(self.node, count)], **named))
@@ -259,8 +260,8 @@ class Phases:
         return self.torch.cuda.max_memory_allocated() - self.others if self.model.place != "cpu" else 0
 
     def prefill(self):
-        """Seconds of the prompt, its chunks one after the other, and the last logits. What runs for the first time does so
-        before, with a chunk that is thrown away."""
+        """Return seconds of the prompt, its chunks one after the other, and the last logits. A dropped chunk runs
+        everything once before."""
         chunk = self.point.chunk
         self.read(self.tokens[:chunk], Cached(self.torch, self.point, self.side, chunk, chunk))
         self.clear()
@@ -270,7 +271,7 @@ class Phases:
         return {"seconds": self.now() - begin, "peak_bytes": self.peak()}, logits
 
     def read(self, tokens, cached):
-        """The last logits."""
+        """Return the last logits."""
         logits = None
         for chunk in tokens.split(self.point.chunk):
             positions = self.torch.arange(cached.length, cached.length + len(chunk), device=self.model.place)
@@ -278,7 +279,7 @@ class Phases:
         return logits
 
     def decode(self):
-        """Seconds of a token behind the context: of a step that is recorded, or the host would be what is measured."""
+        """Return seconds of a token after the context, of a recorded step: otherwise the host would be measured."""
         self.clear()
         room = self.point.context + WARM_UP + STEPS
         cached = Cached(self.torch, self.point, self.side, room, FILLED)
@@ -292,7 +293,7 @@ class Phases:
         return {"seconds": (self.now() - begin) / STEPS, "peak_bytes": self.peak()}
 
     def record(self, token, cached):
-        """A function that takes the next step again and again."""
+        """Return a function that runs the next step repeatedly."""
         torch = self.torch
         positions = torch.tensor([cached.length], device=self.model.place)
         attend = cached.attend_recorded()
@@ -307,7 +308,7 @@ class Phases:
 
 
 def measure_duo(point, bench):
-    """Measures a point: its row of the file."""
+    """Measure a point; returns its row of the file."""
     torch = bench.contest.torch
     with torch.no_grad():
         others = torch.cuda.memory_allocated() if point.device == "cuda" else 0
@@ -343,7 +344,7 @@ def measure_duo(point, bench):
 
 
 def duo_line(row):
-    """A row for people."""
+    """Format a row as text."""
 
     def text(phase, seconds, unit):
         sides = row["phases"][phase]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Calls of small problems, one after the other, as models make them: what `bench gpu` measures in eager.
+"""Calls of small problems, one after the other, as models make them: the part `eager` of `bench gpu`.
 
-Starting a call takes longer than the kernels there. Each side, `attn.attend` and its peers on the same tensors, has two
-times, with nothing new since the call before: what the host takes from one call to the next, while the queue has room for
-all, and what a call takes back to back. Calls are forward alone, forward that autograd records, and forward with the gradients of q, k and v. An
-autograd function that does nothing is timed beside: nobody's gradients can be asked for by less.
+Starting a call takes longer than its kernels. Each side, `attn.attend` and its peers on the same tensors, has two
+times, for calls that repeat the one before: the host's time from one call to the next, while the queue has capacity for
+all, and the time of a call back to back. Calls are forward alone, forward that autograd records, and forward with the
+gradients of q, k and v. An autograd function that does nothing is timed beside: gradients cannot be asked for by less.
 """
 
 import statistics
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from measuring.described import Described
 from parts.backward import invite, ways
 
-OURS, EMPTY = "attn", "empty"  # and the function that does nothing
+OURS, EMPTY = "attn", "empty"  # And the function that does nothing.
 CALLS = ("forward", "recorded", "both")
-HOST_US = {"forward": 15, "both": 60}  # at most, where one sequence of 16 x 197 is asked for
+HOST_US = {"forward": 15, "both": 60}  # At most, for one sequence of 16 x 197.
 WARM, QUEUED, ROUNDS, SECONDS = 20, 50, 15, 0.3
 
 
@@ -56,7 +56,7 @@ def eager_points(quick):
 
 
 def empty_function(torch):
-    """An attention that computes nothing, with as many tensors as one that does."""
+    """Return an attention that computes nothing, with as many tensors as a real one."""
 
     class Empty(torch.autograd.Function):
         @staticmethod
@@ -72,7 +72,7 @@ def empty_function(torch):
 
 
 def calls_of(torch, attention, given, d_out):
-    """The three calls, by name."""
+    """Return the three calls, by name."""
 
     def forward():
         with torch.no_grad():
@@ -86,7 +86,7 @@ def calls_of(torch, attention, given, d_out):
 
 
 def host_us(call, synchronize):
-    """Of the host, from one call to the next: the median of rounds."""
+    """Return the host's time from one call to the next: the median of rounds."""
     rounds = []
     for _ in range(ROUNDS):
         synchronize()
@@ -110,7 +110,7 @@ def back_to_back_us(call, synchronize):
 
 
 def measure_eager(point, bench):
-    """Measures a point: its row of the file."""
+    """Measure a point; returns its row of the file."""
     torch = bench.contest.torch
     import attn
 
@@ -153,7 +153,7 @@ def measure_eager(point, bench):
 
 
 def eager_line(row):
-    """A row for people."""
+    """Format a row as text."""
     text = f"  {row['name']:<36}"
     for kind in CALLS:
         host, took = row["host_us"][kind], row["back_to_back_us"][kind]

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Steps of decoding over a PagedCache, captured once or made anew: what `bench gpu` measures in graphs.
+"""Steps of decoding over a PagedCache, captured once or made anew: the part `graphs` of `bench gpu`.
 
-The attention of all layers of a model, without the rest of it: new tokens are appended, the step is planned, each layer
-writes its keys and values and attends. Eagerly the host plans and launches everything; a replay rewrites the tables and
-launches one graph. Two times count: of a step, from the first to the last of many without waiting in between, and what
-the host does for one, where the driver's part of it, which is launching, is shown apart. The
-eager steps are also those of a program without Python (step_time.cpp), which has a process of its own.
+The attention of all layers of a model, without its other parts: new tokens are appended, the step is planned, each
+layer writes its keys and values and attends. Eagerly the host plans and launches everything; a replay rewrites the
+tables and launches one graph. There are two figures: the time of a step, from the first to the last of many without
+waiting in between; and the host's time for a step, with the driver's part, launching, apart. The eager steps are also
+those of a program without Python (step_time.cpp), which has a process of its own.
 """
 
 import gc
@@ -22,7 +22,7 @@ from measuring.report import program
 
 SIDES, EMBEDDED = ("replay", "eager"), "eager, C++"
 STEPS, WARM_UP, ROUNDS = 40, 5, 3
-UPDATE_US = 60  # of a step on the host, without the driver's launches, at most
+UPDATE_US = 60  # For a step on the host, without the driver's launches, at most.
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class GraphPoint(Described):
         return f"{self.layers} layers, {self.sequences} x {self.tokens}"
 
     def seconds(self):
-        """A guess of how long it takes to measure."""
+        """Estimate the seconds of a measurement."""
         return 15
 
 
@@ -54,7 +54,7 @@ def graph_points(quick):
 
 
 class Decoding:
-    """A cache of sequences with random tokens, and both ways to make a step of them."""
+    """A cache of sequences with random tokens, and both ways to run a step of them."""
 
     def __init__(self, torch, point):
         import attn
@@ -104,7 +104,7 @@ class Decoding:
             self.torch.cuda.synchronize()
 
     def replay(self):
-        """Seconds of the host for the tables, and for the launch."""
+        """Return the host's seconds for the tables, and for the launch."""
         begin = time.perf_counter()
         self.steps.append(self.nodes)
         self.steps.update(self.nodes)
@@ -113,7 +113,7 @@ class Decoding:
         return updated - begin, time.perf_counter() - updated
 
     def eager(self):
-        """Seconds of the host for batch and plan, and for all launches."""
+        """Return the host's seconds for batch and plan, and for all launches."""
         begin = time.perf_counter()
         change = self.cache.append(self.nodes)
         if self.plan is None:
@@ -129,14 +129,14 @@ class Decoding:
         return updated - begin, time.perf_counter() - updated
 
     def results(self, side):
-        """Of a step with the tokens that there are, for both sides the same."""
+        """Return the results of a step over the present tokens, the same for both sides."""
         getattr(self, side)()
         self.synchronize()
         return self.out.float().clone()
 
 
 def launch_microseconds(torch, device, count=200):
-    """What the driver and PyTorch take to start a kernel that does next to nothing."""
+    """Return the time that the driver and PyTorch take to start a kernel that does next to nothing."""
     small = torch.zeros(1, device="cpu" if device == "host" else device)
     for _ in range(count):
         small.zero_()
@@ -150,7 +150,7 @@ KERNELS = Path(__file__).parents[1] / "kernels" / "step.mlir"
 
 
 def without_python(point):
-    """What the program says of the same steps; None where its kernels have other heads, or it is not built."""
+    """Return the program's figures for the same steps; None if its kernels have other heads, or it is not built."""
     where = program("attn-step-time")
     if (point.q_heads, point.kv_heads, point.dim) != (32, 8, 128) or not Path(where).exists():
         return None
@@ -176,7 +176,7 @@ def without_python(point):
 
 
 def measure_graph(point, bench):
-    """Measures a point: its row of the file. Sides take turns, and of each the best round counts."""
+    """Measure a point; returns its row of the file. Sides alternate, and the best round of each counts."""
     torch = bench.contest.torch
     decoding = Decoding(torch, point)
     times = {side: [] for side in SIDES}
@@ -196,7 +196,7 @@ def measure_graph(point, bench):
     step_ms = {side: min(found) for side, found in times.items()}
     launch_us, table_bytes = launch_microseconds(torch, point.device), decoding.steps.nbytes
     del decoding, step
-    gc.collect()  # it knows its launches, which know it; the program has a cache of the same size
+    gc.collect()  # Frees a cycle with its launches; the program has a cache of the same size.
     if point.device != "host":
         torch.cuda.empty_cache()
     if found := without_python(point):
@@ -221,7 +221,7 @@ def measure_graph(point, bench):
 
 
 def graph_line(row):
-    """A row for people."""
+    """Format a row as text."""
     step, update, launches = row["step_ms"], row["update_us"], row["launches_us"]
     text = f"  {row['name']:<26}{step['replay']:>9.3f} ms a step, host {update['replay']:.0f} us + {launches['replay']:.0f}"
     text += f"   eager {step['eager']:.3f}, host {update['eager']:.0f} + {launches['eager']:.0f}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What the kernels that manage pages move, as the host device counts it: Llama-3.1-8B's 256 lists of each of 128 requests."""
+"""Bytes that the kernels of pages move, counted by the host device: Llama-3.1-8B's 256 lists of each of 128 requests."""
 
 from measuring.report import import_attn
 
@@ -7,7 +7,7 @@ COUNTERS = ("bytes_read", "bytes_written", "sector_efficiency", "races", "uninit
 
 
 def page_rows(requests=128, lists=256):
-    """A row for each step: the first tokens of all lists, a token more at either end of each, nothing new."""
+    """Yield a row for each step: the first tokens of all lists, a token more at either end of each, nothing new."""
     import numpy
 
     attn = import_attn()
@@ -31,7 +31,7 @@ def page_rows(requests=128, lists=256):
         pool.manage()
         pool.require_done()
         report = device.report()
-        # What no step can do without: the pages and tokens of each list, and pages that change, there and in the ring.
+        # Every step needs the pages and tokens of each list, and changed pages, there and in the ring.
         floor = requests * lists * 16 + 12 * pool.status().asked
         yield {
             "problem": f"manage_pages {requests} x {lists} lists",
@@ -44,7 +44,7 @@ def page_rows(requests=128, lists=256):
 
 
 def page_line(row):
-    """A row for people."""
+    """Format a row as text."""
     moved = row["bytes_read"] + row["bytes_written"]
     return (
         f"{row['problem']:<52}{row['shape'][0]:<34}{'-':>9}{moved / row['bytes_floor']:>9.3f}{row['sector_efficiency']:>9.3f}"

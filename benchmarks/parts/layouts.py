@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Tensors as engines lay them: what `bench gpu` measures in layouts.
+"""Tensors in the layouts of engines: the part `layouts` of `bench gpu`.
 
-One kernel and one plan read the same numbers from pools of every layout, and from parts of a fused projection, in turns.
-What counts is how much longer that takes than from tensors of their own, tokens before heads.
+One kernel and one plan read the same numbers from pools of every layout, and from parts of a fused projection,
+alternating. The figure is how much longer that takes than from tensors of their own, tokens before heads.
 """
 
 import math
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from measuring.described import Described
 from measuring.report import Problem
 
-PAGES = "tokens first"  # [pages, page, heads, dim], keys and values apart: what others are measured against
+PAGES = "tokens first"  # [pages, page, heads, dim], keys and values apart: the baseline.
 OWN = "tensors of their own"
-SLOWER = 1.01  # times as long, at most
+SLOWER = 1.01  # Times as long, at most.
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class LayoutPoint(Described):
         return Point(self.part, self.name, problem, self.lengths, self.rows)
 
     def seconds(self):
-        """A guess of how long it takes to measure."""
+        """Estimate the seconds of a measurement."""
         return 8
 
 
@@ -61,7 +61,7 @@ def layout_points(quick):
 
 
 def pools(torch, k, v):
-    """Keys and values [pages, page, heads, dim] by layout, each in memory of its own, and none of them copies of others."""
+    """Return keys and values [pages, page, heads, dim] by layout, each in memory of its own, and none a copy of others."""
     pages, page, heads, dim = k.shape
 
     def filled(shape, keys, values):
@@ -89,13 +89,13 @@ def pools(torch, k, v):
 
 
 def fused(torch, q, k, v):
-    """Parts of one projection [tokens, heads of all, dim]."""
+    """Return parts of one projection [tokens, heads of all, dim]."""
     whole = torch.cat([q, k, v], dim=1)
     return whole.split([q.shape[1], k.shape[1], v.shape[1]], dim=1)
 
 
 def sides(torch, point):
-    """By layout what runs, and its result; all have the first one's bits."""
+    """Return runs by layout, and their results; all have the first one's bits."""
     from measuring.report import import_attn
     from measuring.tensors import Tensors
 
@@ -123,7 +123,7 @@ def sides(torch, point):
 
 
 def measure_layouts(point, bench):
-    """Measures a point: its row of the file."""
+    """Measure a point; returns its row of the file."""
     times = bench.contest.timer.alone(sides(bench.contest.torch, point))
     base = next(iter(times))
     ours = times[base]
@@ -140,7 +140,7 @@ def measure_layouts(point, bench):
 
 
 def layouts_line(row):
-    """A row for people."""
+    """Format a row as text."""
     text = f"  {row['name']:<36}{row['attn']['run_ms']:>9.4f} ms"
     return text + "".join(
         f"  {name} x{ms / row['attn']['run_ms']:.3f}" for name, ms in row["layouts_ms"].items()

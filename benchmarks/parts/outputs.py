@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Full and streaming attention of one launch: what `bench gpu` measures in outputs.
+"""Full and streaming attention of one launch: the part `outputs` of `bench gpu`.
 
-What finding heads asks of every layer: outputs of all heads as if they saw everything, and as if they saw a sink and recent
-tokens, beside a launch that gives the first alone. Both read the same tensors, of one causal sequence. The sizes of sink and
-recent tokens are those with which DuoAttention's published gates were found.
+To find heads, every layer needs outputs of all heads with full attention, and with a sink and recent tokens; a launch
+of the first alone is timed beside. Both read the same tensors, of one causal sequence. The sizes of sink and recent
+tokens are those with which DuoAttention's published gates were found.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from measuring.described import Described
 
 SINK, RECENT = 128, 256
-SHORT, LONG, SHORT_LIMIT, LONG_LIMIT = 4096, 16384, 1.15, 1.05  # from so many tokens, times as long at most
+SHORT, LONG, SHORT_LIMIT, LONG_LIMIT = 4096, 16384, 1.15, 1.05  # From so many tokens, times as long at most.
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class OutputsPoint(Described):
         return f"{self.tokens} tokens, {self.q_heads}/{self.kv_heads} heads of {self.dim}"
 
     def seconds(self):
-        """A guess of how long it takes to measure."""
+        """Estimate the seconds of a measurement."""
         return 3
 
 
@@ -43,7 +43,7 @@ def outputs_points(quick):
 
 
 def outputs_runs(torch, point):
-    """Launches of planned kernels that give both outputs, and the full one."""
+    """Return launches of planned kernels: of both outputs, and of the full one."""
     from measuring.report import import_attn
 
     attn = import_attn()
@@ -72,7 +72,7 @@ def outputs_runs(torch, point):
 
 
 def measure_outputs(point, bench):
-    """Measures a point: its row of the file."""
+    """Measure a point; returns its row of the file."""
     torch = bench.contest.torch
     runs = outputs_runs(torch, point)
     both, full = runs["both"]()[0], runs["full"]()[0]
@@ -92,7 +92,7 @@ def measure_outputs(point, bench):
 
 
 def outputs_line(row):
-    """A row for people."""
+    """Format a row as text."""
     return (
         f"  {row['name']:<36}{row['attn']['run_ms']:>9.4f} ms both, {row['full_ms']:.4f} the full one alone  "
         f"x{row['longer']:.3f}"
@@ -100,7 +100,7 @@ def outputs_line(row):
 
 
 def outputs_limit(row):
-    """How many times as long it may take; None where nothing is asked."""
+    """Return how many times as long it may take; None without a limit."""
     if row["tokens"] <= SHORT:
         return SHORT_LIMIT
     return LONG_LIMIT if row["tokens"] >= LONG else None

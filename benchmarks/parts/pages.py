@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Pages of many lists, managed on the device: what `bench gpu` measures in pages.
+"""Pages of many lists, managed on the device: the part `pages` of `bench gpu`.
 
-A step of generation, as DiffKV takes it: each list gets a token at either end, and what lacks a page takes one; with the
-compaction of a token that goes from each list; and two requests whose lists change places. What is timed is a replay of one
-CUDA graph, back to back.
+A step of generation, as in DiffKV: each list gets a token at either end, and takes a page if it lacks one; with the
+compaction of a token that goes from each list; and with two requests that exchange their lists. A replay of one CUDA
+graph is timed, back to back.
 
-Beside a step stands what a CPU takes for it (page_time.cpp): tokens of lists are copied out, as many threads as DiffKV's
-paper gives its manager keep the books by prefix sums, and the entries of the table that changed are copied in.
+A CPU's time for the step is beside it (page_time.cpp): tokens of lists are copied out, as many threads as DiffKV's
+paper gives its manager do the bookkeeping by prefix sums, and the changed entries of the table are copied in.
 """
 
 import json
@@ -17,8 +17,8 @@ from measuring.described import Described
 from measuring.report import program
 from measuring.timing import replay_time
 
-THREADS = 16  # of the CPU's manager
-LIMIT_US = 20  # of a step of 128 sequences, 32 layers, 8 heads
+THREADS = 16  # Threads of the CPU's manager.
+LIMIT_US = 20  # For a step of 128 sequences, 32 layers, 8 heads.
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class PagesPoint(Described):
         return f"{self.kind}, {self.requests} x {self.lists} lists"
 
     def seconds(self):
-        """A guess of how long it takes to measure."""
+        """Estimate the seconds of a measurement."""
         return 5
 
     def floor_bytes(self):
-        """What a step cannot but read and write: pages and tokens of each list; pages, where they change."""
+        """Return the bytes that every step reads and writes: pages and tokens of each list; pages that change."""
         return self.requests * self.lists * 2 * 3 * 4
 
 
@@ -55,7 +55,7 @@ def pages_points(quick):
 
 
 class Managed:
-    """A pool whose requests hold some tokens, and what a step of the point does to it."""
+    """A pool whose requests hold some tokens, and the point's step over it."""
 
     def __init__(self, torch, point):
         import attn
@@ -74,11 +74,11 @@ class Managed:
         )
         self.keep[:, :, 3] = 0
         if point.kind == "compaction":
-            self.pool.compact(self.keep, moves=1)  # compiles
+            self.pool.compact(self.keep, moves=1)  # Compiles.
             self.pool.manage()
 
     def launches(self):
-        """Does what a captured step does."""
+        """Run the work of a captured step."""
         tokens = self.pool.tokens
         if self.point.kind == "change":
             tokens[0], tokens[-1] = tokens[-1].clone(), tokens[0].clone()
@@ -87,12 +87,12 @@ class Managed:
             tokens[:, :, 0] += 1
         else:
             tokens += 1
-            tokens %= 200  # lists go round
+            tokens %= 200  # Lists wrap around.
         self.pool.manage()
 
 
 def measure_pages(point, bench):
-    """Measures a point: its row of the file."""
+    """Measure a point; returns its row of the file."""
     torch = bench.contest.torch
     managed = Managed(torch, point)
     milliseconds = graph_time(torch, managed)
@@ -112,7 +112,7 @@ def measure_pages(point, bench):
 
 
 def on_cpu(point):
-    """What the program says of the same step; nothing where it is not built."""
+    """Return the program's figures for the same step; {} if it is not built."""
     try:
         where = program("attn-page-time")
     except FileNotFoundError:
@@ -127,12 +127,12 @@ def on_cpu(point):
 
 
 def graph_time(torch, managed, repeats=200):
-    """Milliseconds of a replay."""
+    """Return milliseconds of a replay."""
     return replay_time(torch, managed.launches, 1, repeats)
 
 
 def pages_line(row):
-    """A row for people."""
+    """Format a row as text."""
     return (
         f"  {row['name']:<36}{row['attn']['run_ms'] * 1e3:>9.1f} us {row['lists']:>7} lists "
         f"{row['floor_bytes'] / 1e6:.2f} MB at least{_beside(row)}"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Plans that the GPU makes: what `bench gpu` measures in planning.
+"""Plans that the GPU makes: the part `planning` of `bench gpu`.
 
-What planning a step takes where lengths and tables are in device memory, of launches recorded one behind the other, and how
-long attention takes under such a plan, beside the host's plan of the same step, in turns. And what the host takes for a plan
-of its own, each in place of the one before.
+The time to plan a step from lengths and tables in device memory, with launches recorded one after the other. The time
+of attention with such a plan, beside the host's plan of the same step, alternating. And the host's time for a plan of
+its own, each replacing the one before.
 """
 
 import statistics
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from measuring.described import Described
 from measuring.timing import replay_time
 
-LIMIT_US, SLOWER = 10, 1.02  # of planning; of attention, times as long
-RECORDED = 50  # plans in a graph
+LIMIT_US, SLOWER = 10, 1.02  # For planning; for attention, times as long.
+RECORDED = 50  # Plans in a graph.
 HOST_PLANS = 40
 
 
@@ -37,7 +37,7 @@ class PlanningPoint(Described):
         return self.shape
 
     def seconds(self):
-        """A guess of how long it takes to measure."""
+        """Estimate the seconds of a measurement."""
         return 8
 
 
@@ -58,7 +58,7 @@ def planning_points(quick):
 
 
 class Step:
-    """A step's tensors, and attention under both plans."""
+    """A step's tensors, and attention with both plans."""
 
     def __init__(self, torch, point):
         from measuring.points import Point
@@ -108,12 +108,12 @@ class Step:
 
 
 def plan_time(torch, step, repeats=20):
-    """Milliseconds of a plan among those of a graph."""
+    """Return milliseconds of a plan among those of a graph."""
     return replay_time(torch, step.plan, RECORDED, repeats)
 
 
 def host_plan_us(step):
-    """What the host takes for a plan, the median: the plan before is dropped, and nothing is waited for."""
+    """Return the host's time for a plan, the median: the plan before is dropped, and nothing is waited for."""
     times, made = [], step.plan_on_host()
     for _ in range(HOST_PLANS):
         begin = time.perf_counter()
@@ -124,7 +124,7 @@ def host_plan_us(step):
 
 
 def measure_planning(point, bench):
-    """Measures a point: its row of the file."""
+    """Measure a point; returns its row of the file."""
     torch = bench.contest.torch
     step = Step(torch, point)
     times = bench.contest.timer.alone(step.runs)
@@ -144,7 +144,7 @@ def measure_planning(point, bench):
 
 
 def planning_line(row):
-    """A row for people."""
+    """Format a row as text."""
     ours, host = row["attn"]["run_ms"], row["host_plan_ms"]
     return (
         f"  {row['name']:<36}{row['plan_ms'] * 1e3:>8.1f} us a plan of {row['tasks']} tasks, {row['host_plan_us']:.0f} by the host   attention {ours:.4f} ms "

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Attention described in Python, against FlexAttention: what `bench gpu` measures in python.
+"""Attention described in Python, against FlexAttention: the part `python` of `bench gpu`.
 
-Both sides get the same tensors, mask and score function in a process of their own, and two times count: from
-`import` to the first result, which is what trying an idea costs, and a run after that. attn starts twice, with an empty
-cache of compiled kernels and with the one that its first start has left. FlexAttention always starts with empty caches.
+Both sides get the same tensors, mask and score function in a process of their own, with two figures: the time from
+`import` to the first result, which is the cost of trying an idea, and a run after that. attn starts twice, with an
+empty cache of compiled kernels and with the one that its first start has left. FlexAttention always starts with empty
+caches.
 """
 
 import json
@@ -19,7 +20,7 @@ from measuring.report import BUILD
 SCRIPT = Path(__file__).parents[1] / "first_result.py"
 TOKENS = 8192
 NAMES = ("causal", "window and sink", "softcap", "alibi")
-DIFFERENCE = 0.03  # of two results in bf16, at most
+DIFFERENCE = 0.03  # The most between two results in bf16.
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class PythonPoint(Described):
     part = "python"
 
     def seconds(self):
-        """A guess of how long it takes to measure."""
+        """Estimate the seconds of a measurement."""
         return 60
 
 
@@ -41,7 +42,7 @@ def python_points(quick):
 
 
 def start(side, point, caches, result):
-    """One side in a process of its own, all caches of compilers below a folder."""
+    """Run one side in a process of its own, all caches of compilers below a folder."""
     env = dict(
         os.environ, ATTN_CACHE_DIR=str(caches / "attn"), TORCHINDUCTOR_CACHE_DIR=str(caches / "inductor")
     )
@@ -57,7 +58,7 @@ def start(side, point, caches, result):
 
 
 def measure_python(point, bench):
-    """Measures a point: its row of the file. `bench.start` is `start`."""
+    """Measure a point; returns its row of the file. `bench.start` is `start`."""
     import torch
 
     results = {side: bench.folder / f"{side}.pt" for side in ("attn", "flex")}
@@ -87,7 +88,7 @@ def measure_python(point, bench):
 
 
 def python_line(row):
-    """A row for people."""
+    """Format a row as text."""
     first, run = row["first_seconds"], row["run_ms"]
     text = f"  {row['name']:<20}first result {first['attn']:>7.2f} s, cached {first['attn, cached']:.2f} s"
     text += f"{run['attn']:>9.3f} ms" if run["attn"] else ""
@@ -98,7 +99,7 @@ def python_line(row):
 
 
 def python_bars(row):
-    """Faster than FlexAttention, and sooner."""
+    """Return the bars: faster than FlexAttention, and sooner."""
     if "flex" not in row["first_seconds"]:
         return []
     sooner = row["first_seconds"]["attn"] < row["first_seconds"]["flex"]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Decoding over codes: what `bench gpu` measures in quantized.
+"""Decoding over quantized keys and values: the part `quantized` of `bench gpu`.
 
-A format against our own bf16 on the same tokens, and against FlashInfer's decoding of e4m3, in one process and in turns.
-What counts is how many times as fast it is, beside the ratio of bytes, metadata among them. A format is measured where
-its own bytes are 512 MiB, so that bandwidth rules both sides, and where those of bf16 are. Beyond that: groups of 1 to
-16 query heads, batches of 1 to 256, ragged lengths, pages of 16 to 256, pages that any head may take.
+A format against attn's bf16 on the same tokens, and against FlashInfer's decoding of e4m3, in one process and
+alternating. The figure is the speed-up, beside the ratio of bytes, including metadata. A format is measured with 512
+MiB of its own bytes, so that bandwidth limits both sides, and with 512 MiB of bf16. Beyond that: groups of 1 to 16
+query heads, batches of 1 to 256, ragged lengths, pages of 16 to 256, pages that any head may take.
 """
 
 from dataclasses import dataclass, replace
@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from measuring.report import Problem
 
 MANY_BYTES = 512 << 20
-# Of the ratio of bytes, where a format has no bar of its own.
+# The share of the ratio of bytes, for a format without a bar of its own.
 SHARE = 0.9
 
 
 @dataclass(frozen=True)
 class Coding:
-    """One of keys or values: the code of an element, and which elements share metadata."""
+    """The format of keys or values: the type of an element, and the elements that share metadata."""
 
     code: str
     per: str
@@ -38,11 +38,11 @@ class Coding:
 
     @property
     def group(self):
-        """Features that share a scale and a zero; None for floats."""
+        """Return the features that share a scale and a zero point; None for floats."""
         return int(self.per) if self.code.startswith("i") else None
 
     def line_bytes(self, dim):
-        """Of the metadata that each line of codes has; scales of blocks come in fours."""
+        """Return the bytes of each line's metadata; scales of blocks come in fours."""
         if self.by:
             return -(-dim // int(self.per) // 4) * 4
         return 4 * dim // self.group if self.group else 4 if self.per == "token" else 0
@@ -93,22 +93,22 @@ FORMATS = {
         blocks("nvfp4", "f4E2M1FN", 16, "f8E4M3FN"),
     )
 }
-MAIN = ("e4m3 per head", "K8V8", "K8V4", "K4V2")  # of which every shape is measured
+MAIN = ("e4m3 per head", "K8V8", "K8V4", "K4V2")  # These are measured in every shape.
 
 
 @dataclass(frozen=True)
 class QuantizedPoint:
     format: Format
-    shape: str  # what of it is unusual
+    shape: str  # The unusual property.
     q_heads: int
     lengths: tuple
     page: int = 16
     kv_heads: int = 8
     dim: int = 128
-    unified: bool = False  # pages that any head may take; those of bf16 are as ever
+    unified: bool = False  # Pages that any head may take; those of bf16 are unchanged.
 
     part = "quantized"
-    rows = 1  # of each sequence
+    rows = 1  # Rows of each sequence.
 
     @property
     def name(self):
@@ -125,7 +125,7 @@ class QuantizedPoint:
         return replace(self.plain().problem, **coded, **store)
 
     def plain(self):
-        """The same in 16 bits."""
+        """Return the same point in 16 bits."""
         from measuring.points import Point
 
         sizes = self.q_heads, self.kv_heads, self.dim, self.dim
@@ -135,7 +135,7 @@ class QuantizedPoint:
         return {self.problem, self.plain().problem}
 
     def kv_bytes(self):
-        """Metadata among them."""
+        """Return the bytes of keys and values, including metadata."""
         rows = self.format.key.row_bytes(self.dim) + self.format.value.row_bytes(self.dim)
         return sum(self.lengths) * self.kv_heads * rows
 
@@ -143,30 +143,30 @@ class QuantizedPoint:
         return 4 * sum(self.lengths) * self.kv_heads * self.dim
 
     def seconds(self):
-        """A guess of how long it takes to measure: compiling twice, making tensors, runs of three sides."""
+        """Estimate the seconds of a measurement: compiling twice, making tensors, runs of three sides."""
         return 5 + 3 * self.plain_bytes() / 1e9
 
 
 def tokens_for(format, kv_heads=8, dim=128):
-    """As many tokens as have MANY_BYTES of codes and metadata."""
+    """Return the number of tokens with MANY_BYTES of quantized values and metadata."""
     return -(-MANY_BYTES // (kv_heads * (format.key.row_bytes(dim) + format.value.row_bytes(dim))))
 
 
 def ragged(tokens, batch):
-    """Lengths from a quarter to seven quarters of their mean, in no order, no two alike."""
+    """Return lengths from a quarter to seven quarters of their mean, in no order, no two alike."""
     mean = -(-tokens // batch)
     return tuple(mean // 4 + 3 * mean * (i * 7 % batch) // (2 * (batch - 1)) + 1 for i in range(batch))
 
 
 def shapes_of(format):
-    """Points from MANY_BYTES of the format's own on, by what is unusual about their shapes."""
+    """Return points from MANY_BYTES of the format's own on, by what is unusual in their shapes."""
     tokens = tokens_for(format)
 
     def point(shape, lengths, q_heads=32, page=16, unified=False):
         return QuantizedPoint(format, shape, q_heads, lengths, page, unified=unified)
 
     def batch(count):
-        """Of equal lengths, whole pages."""
+        """Return equal lengths, in whole pages."""
         return (-(-tokens // (16 * count)) * 16,) * count
 
     eight_thousand = (8192,) * -(-tokens // 8192)
@@ -198,7 +198,7 @@ BASELINE, PEER = "attn, bf16", "flashinfer, fp8"
 
 
 def measure_quantized(point, bench):
-    """Measures a point: its row of the file."""
+    """Measure a point; returns its row of the file."""
     measured = bench.contest(point, (BASELINE, PEER))
     if BASELINE in measured.declined:
         raise RuntimeError(f"{point.key}: {BASELINE}: {measured.declined[BASELINE]}")
@@ -235,14 +235,14 @@ def measure_quantized(point, bench):
 
 
 def bar_of(point):
-    """Times as fast as bf16, which the format has to be there; None where it has not."""
+    """Return the format's bar there, times as fast as bf16; None if it has none."""
     if point.kv_bytes() >= MANY_BYTES:
         return point.format.bar or SHARE * point.plain_bytes() / point.kv_bytes()
     return point.format.small_bar
 
 
 def quantized_line(row):
-    """A row for people."""
+    """Format a row as text."""
     text = f"  {row['name']:<34}{row['attn']['run_ms']:>9.4f} ms{row['bytes_per_second'] / 1e9:>7.0f} GB/s"
     if row["over_bf16"]:
         share = row["over_bf16"] / row["byte_ratio"]

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Requests that come and go, by a model of Transformers: what `bench gpu` measures in serving.
+"""Requests that come and go, by a model of Transformers: the part `serving` of `bench gpu`.
 
-Llama-3.1-8B's shape with random weights answers prompts of different lengths, more of them than are served at once, so that
-prompts are read beside others that decode: by attn.transformers.Engine, by Transformers' own continuous batching with attn in its
-graphs ("paged|attn"), and by that with SDPA. Nothing is compiled by torch.compile. What counts are generated tokens a second, of
-the best of several times, behind one that captures. All requests are there at the beginning, and none ends early.
+Llama-3.1-8B's shape with random weights answers prompts of different lengths, more of them than are served at once, so
+that prompts are read beside others that decode: by attn.transformers.Engine, by Transformers' own continuous batching
+with attn in its graphs ("paged|attn"), and by that with SDPA. torch.compile compiles nothing. The figure is generated
+tokens a second, of the best of several times, after one that captures. All requests are there at the beginning, and
+none ends early.
 """
 
 import contextlib
@@ -37,7 +38,7 @@ class ServingPoint(Described):
         return f"{self.requests} requests of {self.shortest} to {self.longest}, {self.answer} more, {self.sequences} at once"
 
     def seconds(self):
-        """A guess of how long it takes to measure."""
+        """Estimate the seconds of a measurement."""
         return 60
 
     def prompts(self, torch):
@@ -48,7 +49,7 @@ class ServingPoint(Described):
         return [torch.randint(*ids, (length,), generator=generator).tolist() for length in lengths]
 
     def pages(self):
-        """Of 16 tokens: room for as many of the longest as are served at once."""
+        """Return the number of pages of 16 tokens for as many of the longest requests as are served at once."""
         return self.sequences * -(-(self.longest + self.answer) // 16)
 
 
@@ -59,7 +60,7 @@ def serving_points(quick):
 
 @contextlib.contextmanager
 def by_engine(model, point):
-    """Gives what answers prompts: the tokens of each."""
+    """Return a function that answers prompts: the tokens of each."""
     model.model.set_attn_implementation("attn")
     cache = model.attn.PagedCache(model.config, pages=point.pages())
     sizes = {"sequences": point.sequences, "tokens": point.longest + point.answer, "rows": point.rows}
@@ -71,7 +72,7 @@ def by_engine(model, point):
 
 @contextlib.contextmanager
 def by_manager(model, point, side):
-    """Likewise, by Transformers, with as much memory."""
+    """Return the same by Transformers, with as much memory."""
     generation = model.library.generation
     model.model.set_attn_implementation(side)
     options = (
@@ -115,7 +116,7 @@ SIDES = {
 
 
 def measure_serving(point, bench):
-    """Measures a point: its row of the file."""
+    """Measure a point; returns its row of the file."""
     torch = bench.contest.torch
     model, prompts = model_of(torch, point.shape, point.device, False), point.prompts(torch)
     rounds, declined = {}, {}
@@ -149,7 +150,7 @@ def measure_serving(point, bench):
 
 
 def serving_line(row):
-    """A row for people."""
+    """Format a row as text."""
     told = "   ".join(f"{side} {rate:.0f}" for side, rate in row["tokens_per_second"].items())
     return f"  {row['name']:<52} {told} tokens/s"
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from measuring.described import Described
 from parts.backward import PRODUCTS, finish, invite, sdpa, tensors_of, whole_side
 
-# Forward and backward behind a shared prompt, milliseconds at the rates of FlashAttention-3: responses, prompt.
+# Forward and backward after a shared prompt, milliseconds at the rates of FlashAttention-3: responses,
+# prompt.
 SHARED_MS = {(28, 4096): 30, (28, 16384): 113, (16, 32768): 164, (16, 65536): 431}
 SHARED_SLACK, SHARED_RATIO = 1.20, 5.3
-COPIED = 1_000_000  # rows that responses with copies of their prompt may have: more take seconds a run
+COPIED = 1_000_000  # Rows that responses with copies of their prompt may have: more take seconds a run.
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,13 @@ class SharedPoint(Described):
         return f"{self.responses} x {self.response} behind {self.prompt}"
 
     def pairs(self):
-        """A row sees its prompt and what is up to itself, once however many responses there are."""
+        """Return the number of pairs: a row sees its prompt and tokens up to itself, once however many responses there
+        are."""
         own = self.response * (self.response + 1) // 2
         return self.prompt * (self.prompt + 1) // 2 + self.responses * (self.response * self.prompt + own)
 
     def flops(self):
-        """Forward has two products, backward five."""
+        """Return the FLOPs: forward has two products, backward five."""
         return 2 * (2 + PRODUCTS) * self.pairs() * self.q_heads * self.dim
 
     def seconds(self):
@@ -54,7 +56,7 @@ def shared_backward_points(quick):
 
 
 def measure_shared_backward(point, bench):
-    """Measures a point of shared-backward: its row of the file. Replicas are made once, and not timed."""
+    """Measure a point of shared-backward; returns its row of the file. Replicas are made once, and not timed."""
     torch, timer = bench.contest.torch, bench.contest.timer
     import attn
 
@@ -77,7 +79,7 @@ def measure_shared_backward(point, bench):
 
 
 def invite_replicas(torch, point, given, d_out, sides, declined):
-    """Responses that each have a copy of the prompt, by attn and by cuDNN."""
+    """Add responses that each have a copy of the prompt, by attn and by cuDNN."""
     import attn
 
     def replicas(tensor):

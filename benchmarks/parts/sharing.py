@@ -28,10 +28,10 @@ LLAMA3 = ("--q-heads=32", "--kv-heads=8", "--dim=128", "--layers=32")
 
 @dataclass(frozen=True)
 class TreePoint(Comparison):
-    workload: tuple = ()  # of attn-workload
-    data: str = ""  # the published file, taken where ATTN_DATA_DIR has it
+    workload: tuple = ()  # Options of attn-workload.
+    data: str = ""  # The published file, used if ATTN_DATA_DIR has it.
     samples: int = 3
-    drafts: bool = False  # new nodes in a store of their own
+    drafts: bool = False  # New nodes in a store of their own.
 
     def problem(self):
         return Problem(draft_store="paged<1>" if self.drafts else "")
@@ -74,7 +74,7 @@ class TreePoint(Comparison):
         }
 
     def seconds(self):
-        """A guess of how long it takes to measure."""
+        """Estimate the seconds of a measurement."""
         return 3 * self.samples * 2.5
 
 
@@ -91,7 +91,7 @@ class SharedPoint(Comparison):
         return {Problem(store="packed")}
 
     def pairs(self):
-        """Pairs of a row and a token that it sees: shared, and replicated."""
+        """Return pairs of a row and a token that it sees: shared, and replicated."""
         n, p, r = self.sizes()
         inner = p * (p + 1) // 2 + n * (r * p + r * (r + 1) // 2)
         return inner, n * (p + r) * (p + r + 1) // 2

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What tokens are worth, in steps of decoding and in prompts: what `bench gpu significance` measures.
+"""The significance of tokens, in steps of decoding and in prompts: the part `significance` of `bench gpu`.
 
-A description that gives the significance of every token beside its output, against the same without it, over the same
-pages and in turns; in prompts to the last rows alone, as DiffKV's policy asks. Both are recorded: what it costs is the
-GPU's time and not Python's. The weights of the first and the last sequence are compared with float32.
+A description that returns the significance of every token beside its output, against the same without it, over the same
+pages and alternating; in prompts to the last rows alone, as DiffKV's policy needs it. Both are recorded: the cost is
+the GPU's time and not Python's. The weights of the first and the last sequence are compared with float32.
 """
 
 import re
@@ -15,26 +15,26 @@ from measuring.timing import recorded
 from parts.quantized import FORMATS, MANY_BYTES, QuantizedPoint, tokens_for
 
 PLAIN = "bf16"
-LIMITS = {PLAIN: 1.08, "K8V4": 1.08, "K4V2": 1.2}  # times as long at most, from MANY_BYTES stored on
+LIMITS = {PLAIN: 1.08, "K8V4": 1.08, "K4V2": 1.2}  # Times as long at most, from MANY_BYTES stored on.
 PROMPT_ROWS, PROMPT_LIMIT, LONG_PROMPT = (
     64,
     1.03,
     16384,
-)  # that count of a prompt; times as long, from so many tokens on
-# Of a weight, or of LEAST where it is less; keys that stand in codes are compared after rounding to bf16.
+)  # Rows that count of a prompt; times as long, from so many tokens on.
+# Relative to a weight, or to LEAST if it is less; quantized keys are compared after rounding to bf16.
 ERROR, CODED_ERROR, LEAST = 1e-2, 2e-2, 1e-4
-PROFILED = 20  # steps whose launches are looked at
+PROFILED = 20  # Steps whose launches are profiled.
 
 
 @dataclass(frozen=True)
 class SignificancePoint:
     format: str
     batch: int
-    tokens: int  # of each sequence
+    tokens: int  # Tokens of each sequence.
     q_heads: int = 32
 
     part = "significance"
-    counted = 1  # rows of a sequence
+    counted = 1  # Rows of a sequence.
 
     @property
     def name(self):
@@ -47,9 +47,9 @@ class SignificancePoint:
 
     @property
     def step(self):
-        """The same without significance."""
+        """Return the same step without significance."""
         plain = self.format == PLAIN
-        format = FORMATS["K8V8" if plain else self.format]  # any has the same numbers in 16 bits
+        format = FORMATS["K8V8" if plain else self.format]  # Any format has the same numbers in 16 bits.
         coded = QuantizedPoint(format, self.name, self.q_heads, (self.tokens,) * self.batch)
         return coded.plain() if plain else coded
 
@@ -64,7 +64,7 @@ class SignificancePoint:
         return self.step.kv_bytes()
 
     def seconds(self):
-        """A guess of how long it takes to measure."""
+        """Estimate the seconds of a measurement."""
         return 5 + 3 * self.batch * self.tokens / 250_000
 
 
@@ -109,7 +109,7 @@ def significance_points(quick):
 
 
 def significance_runs(torch, point, tensors):
-    """Launches of planned kernels by name, and the weights that they write [batch, kv_heads, pages, page]."""
+    """Return launches of planned kernels by name, and the weights that they write [batch, kv_heads, pages, page]."""
     from measuring.report import import_attn
 
     attn, runs, found = import_attn(), {}, None
@@ -129,13 +129,13 @@ def significance_runs(torch, point, tensors):
 
 
 def significance_error(torch, point, tensors, found):
-    """The largest of the first and the last sequence's tokens, relative."""
+    """Return the largest relative error over the tokens of the first and the last sequence."""
     problem, worst = point.weighed, 0.0
     for sequence in {0, point.batch - 1}:
         first, last = sequence * point.tokens, tensors.starts(tensors.rows)[sequence + 1]
         keys = tensors.k[first : first + point.tokens].float()
         weights = 0
-        for row in range(point.counted):  # one by one: a prompt's are gigabytes
+        for row in range(point.counted):  # One by one: a prompt's weights are gigabytes.
             q = tensors.q[last - 1 - row].float().view(problem.kv_heads, problem.group, -1)
             seen = keys[: point.tokens - row]
             new = (torch.einsum("hgd,thd->hgt", q, seen) * problem.dim**-0.5).softmax(-1)
@@ -148,7 +148,7 @@ def significance_error(torch, point, tensors, found):
 
 
 def check_weights(torch, point, tensors, found):
-    """The largest error; RuntimeError where it is too large."""
+    """Return the largest error; RuntimeError if it is too large."""
     error = significance_error(torch, point, tensors, found)
     limit = ERROR if point.format == PLAIN else CODED_ERROR
     if not error <= limit:
@@ -159,8 +159,8 @@ def check_weights(torch, point, tensors, found):
 
 
 def launches_of_steps(events):
-    """When the launches of a step begin and end, in us behind the first one's beginning: medians of steps. They overlap, so
-    that what one costs is how much later the step ends."""
+    """Return when the launches of a step begin and end, in us after the first one's beginning: medians of steps. They
+    overlap, so the cost of one is how much later the step ends."""
     steps = []
     for event in sorted(events, key=lambda event: event.time_range.start):
         if found := re.search(r"_(rows|merge|weigh|significance)\d*(?:_kv)?$", event.name):
@@ -179,7 +179,7 @@ def launches_of_steps(events):
 
 
 def profiled(torch, run):
-    """Nothing where the profiler is not allowed to see kernels."""
+    """Return the launches; {} if the profiler must not see kernels."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         for _ in range(PROFILED):
             run()
@@ -188,7 +188,7 @@ def profiled(torch, run):
 
 
 def measure_significance(point, bench):
-    """Measures a point: its row of the file."""
+    """Measure a point; returns its row of the file."""
     from measuring.codes import CodedTensors
     from measuring.tensors import Tensors
 
@@ -202,7 +202,7 @@ def measure_significance(point, bench):
         timer = bench.contest.timer
         alone = timer.alone({name: recorded(torch, run) for name, run in runs.items()})
         sustained = timer.sustained(runs, alone, lambda name: runs[name], {})
-        error = check_weights(torch, point, tensors, found)  # of the last of all these steps
+        error = check_weights(torch, point, tensors, found)  # The error after the last of all these steps.
         on_gpu = tensors.device != "cpu"
         launches = {name: profiled(torch, run) for name, run in runs.items() if on_gpu}
     return {
@@ -225,7 +225,7 @@ def measure_significance(point, bench):
 
 
 def significance_line(row):
-    """A row for people, with when launches of a step end."""
+    """Format a row as text, with when launches of a step end."""
     ends = {
         name: ", ".join(f"{launch} {end:.1f}" for launch, (_, end) in found.items())
         for name, found in row.get("launches_us", {}).items()
@@ -237,7 +237,7 @@ def significance_line(row):
 
 
 def significance_limit(row):
-    """How many times as long it may take; None where nothing is asked."""
+    """Return how many times as long it may take; None without a limit."""
     if prompt := row.get("prompt"):
         return PROMPT_LIMIT if prompt >= LONG_PROMPT else None
     return LIMITS[row["format"]] if row["kv_bytes"] >= MANY_BYTES else None

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A model of Transformers that decodes: what `bench gpu` measures in transformers.
+"""A model of Transformers that decodes: the part `transformers` of `bench gpu`.
 
 Llama-3.1-8B's shape with random weights goes through `model.generate` itself, with attn and with PyTorch's SDPA, over
-the same cache: what counts is the time from a token to the next, host and all. The cache is dynamic, static, or static
-with a forward that generate compiles and records (graphed); attn's own PagedCache is measured beside them. Recorded is
-attn.transformers.Decoder over the same static cache, with attn and with SDPA inside: whole steps in one graph, of a model
-whose projections are merged; recorded paged the same over a PagedCache, with attn alone. The floor is what weights and keys
-and values take to be read once at the rate at which this GPU copies.
+the same cache: the figure is the time from a token to the next, including the host. The cache is dynamic, static, or
+static with a forward that generate compiles and records (graphed); attn's own PagedCache is measured beside them.
+Recorded is attn.transformers.Decoder over the same static cache, with attn and with SDPA inside: whole steps in one
+graph, of a model whose projections are merged; recorded paged is the same over a PagedCache, with attn alone. The floor
+is the time to read weights, keys and values once at this GPU's copy rate.
 """
 
 import gc
@@ -18,20 +18,20 @@ from measuring.described import Described
 
 SIDES = ("attn", "sdpa")
 TOKENS, WARM_UP, ROUNDS = 24, 8, 3
-EAGER_ROUNDS = 8  # steps that the host has a part in: rounds of them differ by 3 %
+EAGER_ROUNDS = 8  # Steps with work of the host: rounds of them differ by 3 %.
 RECORDED = ("recorded", "recorded paged")
 PAGED = ("paged", "recorded paged")
 CACHES = ("dynamic", "static", "graphed", "paged", *RECORDED)
-REPLAYED, FEWER = 72, 8  # tokens of two generations, whose difference is steps that are all replayed
+REPLAYED, FEWER = 72, 8  # Tokens of two generations, whose difference is steps that are all replayed.
 COMPILED = {
     "mode": "max-autotune-no-cudagraphs"
-}  # products with few rows are compiled, too, where that is faster
-FLOOR_SHARE = 1.25  # of the floor, at most, where steps are graphs
+}  # Products with few rows are compiled, too, if that is faster.
+FLOOR_SHARE = 1.25  # Times the floor, at most, for steps that are graphs.
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Of Llama-3.1-8B, unless said otherwise."""
+    """Llama-3.1-8B's sizes, unless said otherwise."""
 
     layers: int = 32
     hidden: int = 4096
@@ -64,14 +64,14 @@ class ModelPoint(Described):
         return 2 * 2 * shape.layers * self.batch * self.tokens * shape.kv_heads * shape.dim
 
     def seconds(self):
-        """A guess of how long it takes to measure."""
+        """Estimate the seconds of a measurement."""
         return {"graphed": 160, "recorded": 300, "recorded paged": 160, "dynamic": 35}.get(self.cache, 25)
 
     def sides(self):
         return SIDES[:1] if self.cache in PAGED else SIDES
 
     def turns(self):
-        """The sides of each round. They take turns in being first: the second one finds the host warm."""
+        """Return the sides of each round. They alternate in being first: the second one finds the host warm."""
         rounds = EAGER_ROUNDS if self.cache == "dynamic" else ROUNDS
         return [self.sides()[:: 1 if number % 2 == 0 else -1] for number in range(rounds)]
 
@@ -83,7 +83,7 @@ def model_points(quick):
 
 
 class Steps:
-    """A streamer of generate that only looks at the clock; the time of each step after the first."""
+    """A streamer of generate that only reads the clock: the time of each step after the first."""
 
     def __init__(self):
         self.at = []
@@ -134,7 +134,7 @@ class Model:
             self.attn.merge_projections(self.model)
 
     def weight_bytes(self):
-        """Of all that a token reads: the embedding is looked up, one row of it."""
+        """Return the bytes of all weights that a token reads; of the embedding it reads one row."""
         skipped = self.model.get_input_embeddings().weight
         return sum(w.numel() * w.element_size() for w in self.model.parameters() if w is not skipped)
 
@@ -165,7 +165,8 @@ class Model:
         return cache
 
     def rewind(self, cache, point):
-        """To what it held before tokens were generated. A static cache keeps its addresses, which graphs hold."""
+        """Restore a cache to its state before tokens were generated. A static cache keeps its addresses, which graphs
+        hold."""
         if point.cache == "dynamic":
             cache.crop(point.tokens)
             return cache
@@ -174,7 +175,7 @@ class Model:
         return cache
 
     def make_decoder(self, side, point):
-        """With random keys in its cache, which both sides read behind the same prompt."""
+        """Make a decoder with random keys in its cache, which both sides read after the same prompt."""
         self.model.set_attn_implementation(side)
         options = COMPILED if self.device == "cuda" else None
         room, cache = point.tokens + REPLAYED, None
@@ -192,11 +193,11 @@ class Model:
         return decoder
 
     def replay(self, side, decoder, ids):
-        """Milliseconds of a step, all of which are replayed, by the host's clock."""
+        """Return milliseconds of a step, all of which are replayed, by the host's clock."""
         torch = self.torch
         self.model.set_attn_implementation(side)
         seconds = []
-        for tokens in (FEWER, FEWER, REPLAYED):  # the first one compiles and records
+        for tokens in (FEWER, FEWER, REPLAYED):  # The first one compiles and records.
             if self.device == "cuda":
                 torch.cuda.synchronize()
             begin = time.perf_counter()
@@ -207,7 +208,7 @@ class Model:
         return 1e3 * (seconds[2] - seconds[1]) / (REPLAYED - FEWER)
 
     def generate(self, side, point, cache, ids):
-        """Milliseconds of each step."""
+        """Return milliseconds of each step."""
         self.model.set_attn_implementation(side)
         steps = Steps()
         with self.torch.no_grad():
@@ -223,11 +224,11 @@ class Model:
         return steps.milliseconds()
 
 
-_models = {}  # the last one: it takes seconds to make, and much of a GPU
+_models = {}  # The last one: it takes seconds to make, and much of a GPU.
 
 
 def model_of(torch, *key):
-    """A Model; the last one is kept."""
+    """Return a Model; the last one is kept."""
     if key not in _models:
         _models.clear()
         _models[key] = Model(torch, *key)
@@ -235,8 +236,8 @@ def model_of(torch, *key):
 
 
 def measure_model(point, bench):
-    """Measures a point: its row of the file. Sides take turns; of each the median step of its best round counts, since
-    what else the host does only ever adds time."""
+    """Measure a point; returns its row of the file. Sides alternate; the median step of each side's best round counts,
+    since other work of the host only adds time."""
     torch = bench.contest.torch
     model = model_of(torch, point.shape, point.device, point.cache in RECORDED)
     ids = torch.randint(
@@ -270,7 +271,7 @@ def measure_model(point, bench):
 
 
 def _recorded(model, point, ids):
-    """Milliseconds of a step of each side in each round, and what was declined."""
+    """Return milliseconds of a step of each side in each round, and the declined sides."""
     times, declined, decoders = {side: [] for side in point.sides()}, {}, {}
     for turn in point.turns():
         for side in turn:
@@ -309,7 +310,7 @@ def _row(point, bench, model, times, declined):
 
 
 def model_line(row):
-    """A row for people."""
+    """Format a row as text."""
     times = row["times_of"]
     text = f"  {row['name']:<26}{times['attn']:>8.2f} ms a token ({times['attn'] / row['floor_ms']:.2f} of the floor)"
     if "sdpa" in times:

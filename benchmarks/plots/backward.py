@@ -4,7 +4,7 @@ peers; and those of `eager`: microseconds of a call."""
 
 from plots.palette import REFERENCE, colour, head, hosts, legend, name_rows, sustained, title
 
-EMPTY = "empty"  # an autograd function that does nothing
+EMPTY = "empty"  # An autograd function that does nothing.
 
 
 def shade(name):
@@ -12,14 +12,15 @@ def shade(name):
 
 
 def places_of(index, times):
-    """(place, height, side, time) of the bars of a row, side by side."""
+    """Yield (position, height, side, time) of the bars of a row, side by side."""
     height = 0.8 / len(times)
     for step, (name, time) in enumerate(times.items()):
         yield index + height * (step - (len(times) - 1) / 2), height, name, time
 
 
 def draw_gradients(axes, rows):
-    """Work is that of attn for all sides: what others do besides, as with copies of a prompt, is their loss."""
+    """Draw gradients. Work is that of attn for all sides: extra work of others, as with copies of a prompt, counts
+    against them."""
     for index, row in enumerate(rows):
         rate = lambda ms, flops=row["visited_flops"]: flops / ms / 1e9  # noqa: E731
         times = {"attn": row["attn"]["run_ms"], **row["peers_ms"]}
@@ -34,7 +35,7 @@ def draw_gradients(axes, rows):
 
 
 def draw_eager(axes, rows):
-    """Forward with gradients, back to back."""
+    """Draw forward with gradients, back to back."""
     for index, row in enumerate(rows):
         for place, height, name, microseconds in places_of(index, row["back_to_back_us"]["both"]):
             label = "a function that does nothing" if name == EMPTY else title(name)

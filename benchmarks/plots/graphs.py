@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Draws the rows of `bench gpu graphs`: milliseconds of a step, and what of them the host takes; and those of pages, diffkv,
-layouts, planning, duo, context, outputs and significance."""
+"""Draws the rows of `bench gpu graphs`: milliseconds of a step, and the host's part of them; and those of pages,
+diffkv, layouts, planning, duo, context, outputs and significance."""
 
 from parts.diffkv import PAPER_THROUGHPUT
 from parts.duo import BARS
@@ -34,7 +34,7 @@ def draw_graphs(axes, rows):
 
 
 def draw_limited(axes, rows, numbers, limit, unit, title):
-    """A bar of each row, and what it may reach."""
+    """Draw a bar of each row, and its limit."""
     bars(axes, [r["name"] for r in rows], numbers, [number > limit for number in numbers])
     axes.axvline(limit, color=LIMIT, linewidth=1.2, label="bar")
     axes.set_xlabel(unit, fontsize=8)
@@ -48,7 +48,7 @@ def draw_pages(axes, rows):
 
 
 def draw_diffkv(axes, rows):
-    """Tokens a second of each way to store keys and values, over bf16's."""
+    """Draw tokens a second of each way to store keys and values, over bf16's."""
     for index, row in enumerate(rows):
         ratios = [found["throughput_ratio"] for found in row["ways"].values()]
         height = 0.8 / len(rows)
@@ -68,7 +68,7 @@ def draw_planning(axes, rows):
 
 
 def draw_longer(axes, rows, limit_of, title):
-    """How many times as long each takes, and what it may reach."""
+    """Draw how many times as long each takes, and its limit."""
     allowed = list(map(limit_of, rows))
     missed = [bool(limit) and row["longer"] > limit for row, limit in zip(rows, allowed, strict=True)]
     bars(axes, [r["name"] for r in rows], [r["longer"] for r in rows], missed)
@@ -111,7 +111,7 @@ def draw_layouts(axes, rows):
 
 
 def draw_duo(axes, rows):
-    """What the paper reports is the bar."""
+    """Draw the paper's results as the bar."""
     names = ("decode_memory", "prefill_memory", "decode_speed", "prefill_speed")
     labels = [f"{row['kind']}, {name.replace('_', ': ')}" for row in rows for name in names]
     figures = [row[name] for row in rows for name in names]

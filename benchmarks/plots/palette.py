@@ -13,10 +13,11 @@ COLOURS = {
     "flex": "#a6611a",
     "sdpa": "#b2abd2",
 }
-# attn in another form: without sharing, eager, from a cache; and in a third.
+# attn in another form: without sharing, eager, from a cache; and in a third form.
 OTHER_FORM = "#8ec3e6"
 THIRD_FORM = "#c6dff0"
-# Grey is for limits and models of the hardware: copying, floors, ratios of bytes, predictions, a function that does nothing.
+# Grey is for limits and models of the hardware: copying, floors, ratios of bytes, predictions, a function
+# that does nothing.
 REFERENCE = "#7f7f7f"
 # A bar that a figure must reach or keep.
 LIMIT = "#111111"
@@ -34,12 +35,12 @@ MISSED = "misses its bar"
 
 
 def side(name):
-    """A side by the first word of its name: how it had to be fed is in the file, not in the picture."""
+    """Return a side by the first word of its name: the file, not the picture, says how it was called."""
     return name.partition(",")[0]
 
 
 def colour(name):
-    """That of a peer or of attn; "attn, cached" and what is no library are attn in another form."""
+    """Return the colour of a peer or of attn; "attn, cached" and names of no library are attn in another form."""
     return OTHER_FORM if name.startswith("attn,") else COLOURS.get(side(name), OTHER_FORM)
 
 
@@ -48,7 +49,7 @@ def title(name):
 
 
 def bars(axes, names, values, missed=(), **style):
-    """A bar of attn for each name from the top down; hatched where it misses its bar."""
+    """Draw a bar of attn for each name from the top down; hatched if it misses its bar."""
     drawn = axes.barh(range(len(values)), values, height=0.6, color=COLOURS["attn"], **style)
     for index, bar in enumerate(drawn):
         if index < len(missed) and missed[index]:
@@ -66,7 +67,7 @@ def name_rows(axes, names):
 
 
 def limits(axes, values, height=0.8, label="bar"):
-    """What each row must reach or keep; None where there is nothing to reach."""
+    """Draw the bar of each row; None without a bar."""
     for index, value in enumerate(values):
         if value:
             axes.plot(
@@ -75,7 +76,7 @@ def limits(axes, values, height=0.8, label="bar"):
 
 
 def sustained(axes, value, place, name):
-    """A figure of runs back to back."""
+    """Draw a figure of runs back to back."""
     axes.plot(
         [value],
         [place],
@@ -89,18 +90,18 @@ def sustained(axes, value, place, name):
 
 
 def head(axes, words):
-    """The title of a panel, in lines that it has room for."""
+    """Set the title of a panel, wrapped to its width."""
     axes.set_title(textwrap.fill(words, 60), fontsize=9)
 
 
 def hosts(axes, value, place, height):
-    """What the host takes from one call to the next, inside the bar of the call."""
+    """Draw the host's time from one call to the next, inside the bar of the call."""
     style = {"color": "white", "edgecolor": REFERENCE, "linewidth": 0.4}
     axes.barh(place, value, height=height, **style, label="the host")
 
 
 def legend(axes, of=None):
-    """Each label once, beside the panel, where no curve is; of several panels beside the last."""
+    """Draw each label once, beside the panel, away from curves; of several panels beside the last."""
     found = [one.get_legend_handles_labels() for one in of or [axes]]
     handles = [handle for some, _ in found for handle in some]
     labels = [label for _, some in found for label in some]

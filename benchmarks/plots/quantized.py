@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Draws the rows of `bench gpu quantized`: how many times as fast as bf16."""
+"""Draws the rows of `bench gpu quantized`: the speed-up over bf16."""
 
 from plots.palette import COLOURS, REFERENCE, TITLES, bars, head, legend, limits
 

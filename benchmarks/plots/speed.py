@@ -11,7 +11,7 @@ from plots.palette import COLOURS, TITLES
 INK = {"light": "#1f2328", "dark": "#e6edf3"}
 GRID = {"light": "#d0d7de", "dark": "#3d444d"}
 WIDTH, HEIGHT = 860, 560
-LEFT, TOP, RIGHT, BOTTOM = 46, 40, 8, 42  # of a panel, around its axes
+LEFT, TOP, RIGHT, BOTTOM = 46, 40, 8, 42  # Margins of a panel, around its axes.
 HEAD = 54
 
 FORWARD = ("2048", "4096", "8192", "16384", "32768")
@@ -42,14 +42,14 @@ class Panel:
     title: str
     unit: str
     tick: float
-    across: str  # what the names below the bars are
-    bars: list  # (name, figure by side)
-    measured: list  # what each of them comes from
-    line: tuple | None = None  # a figure to compare with, and its name
+    across: str  # The meaning of the names below the bars.
+    bars: list  # (name, figure by side).
+    measured: list  # The measurement of each bar.
+    line: tuple | None = None  # A figure to compare with, and its name.
 
 
 def times(measured, sides):
-    """Milliseconds of attn and of some peers."""
+    """Return milliseconds of attn and of some peers."""
     found = {"attn": measured.row["attn"]["run_ms"]}
     for name, ms in measured.row["peers_ms"].items():
         if peer(name) in sides:
@@ -58,7 +58,7 @@ def times(measured, sides):
 
 
 def bars_of(card, part, points, sides, figure, wanted=lambda m: True):
-    """(label, figure by side) of each point that the card has, and what measured them."""
+    """Return (label, figure by side) of each point that the card has, and its measurements."""
     known = {m.name: m for m in newest(card, part, wanted)}
     there = [(label, known[name]) for label, name in points if name in known]
     bars = [(label, {s: figure(m.row, ms) for s, ms in times(m, sides).items()}) for label, m in there]
@@ -151,7 +151,7 @@ def draw_panel(panel, x0, y0, width, height, mode):
             )
             shown = f"{value:.0f}" if value >= 100 else f"{value:.1f}"
             middle = at + width_of_bar / 2 - 1
-            # Beside a line that crosses the panel numbers are inside the bars.
+            # Numbers are inside the bars beside a line that crosses the panel.
             inside = text(middle, y + 22, shown, size=9, weight="600").replace(
                 "<text", '<text fill="#ffffff"'
             )
@@ -169,7 +169,7 @@ def draw_panel(panel, x0, y0, width, height, mode):
 
 
 def legend(drawn, mode):
-    """The sides of all panels with their versions, in one line above them."""
+    """Draw the sides of all panels with their versions, in one line above them."""
     sessions = {}
     for panel in drawn:
         for (_, sides), m in zip(panel.bars, panel.measured, strict=True):

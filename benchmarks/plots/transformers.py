@@ -24,7 +24,7 @@ def draw_models(axes, rows):
     legend(axes)
 
 
-# Who serves: its colour, and what it is.
+# The servers: their colours and titles.
 SERVERS = {
     "engine": (COLOURS["attn"], "attn's Engine"),
     "generate_batch": (OTHER_FORM, "attn in generate_batch"),
@@ -33,7 +33,7 @@ SERVERS = {
 
 
 def draw_serving(axes, rows):
-    """Bars of who answers requests, for each kind of them."""
+    """Draw bars of the servers, for each kind of requests."""
     for index, (name, (shade, label)) in enumerate(SERVERS.items()):
         there = [
             (i, r["tokens_per_second"][name]) for i, r in enumerate(rows) if name in r["tokens_per_second"]

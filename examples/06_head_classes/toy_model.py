@@ -23,19 +23,19 @@ MARKS = [[WORDS + KEYS + i] for i in range(PASSKEYS)]
 CLOSE = WORDS + KEYS + PASSKEYS
 SYMBOLS = CLOSE + 1
 LAYERS, KV_HEADS = 2, 4
-SIZES = {"sink": 4, "recent": 16}  # that streaming heads see: a passkey and its question are farther apart
+SIZES = {"sink": 4, "recent": 16}  # Sizes of streaming heads: a passkey and its question are farther apart.
 STEPS, BATCH, RATE = 600, 16, 3e-3
 
 
 class NoMLP(torch.nn.Module):
-    """Adds nothing."""
+    """An MLP that adds nothing."""
 
     def forward(self, x):
         return torch.zeros_like(x)
 
 
 def untrained_model():
-    """From PyTorch's seed."""
+    """Return a model initialized from PyTorch's seed."""
     config = LlamaConfig(
         vocab_size=SYMBOLS,
         hidden_size=128,
@@ -59,7 +59,7 @@ def untrained_model():
 
 
 def passkeys(seed, batch):
-    """Texts in the language of a seed."""
+    """Return texts in the language of a seed."""
     random = torch.Generator().manual_seed(seed)
     chain = (2 * torch.randn(WORDS, WORDS, WORDS, generator=random)).softmax(-1).cumsum(-1).tolist()
 
@@ -87,7 +87,7 @@ def passkeys(seed, batch):
 
 
 def repeats(count, random):
-    """Random segments of 6 to 31 tokens, again and again; and which tokens are there for the second time."""
+    """Return random segments of 6 to 31 tokens, repeated; and which tokens are there for the second time."""
     texts, again = [], torch.zeros(count, LENGTH, dtype=torch.bool)
     for b in range(count):
         segment = torch.randint(SYMBOLS, (int(torch.randint(6, 32, (), generator=random)),), generator=random)
@@ -97,7 +97,7 @@ def repeats(count, random):
 
 
 def train(seed, steps=STEPS):
-    """The model of a seed, and 64 texts that it has not seen. About a minute of one core."""
+    """Train the model of a seed; returns it and 64 texts that it has not seen. Takes about a minute of one core."""
     torch.manual_seed(seed)
     model, random = untrained_model(), torch.Generator().manual_seed(seed)
     adam, data = torch.optim.Adam(model.parameters(), lr=RATE), passkeys(seed, BATCH // 4)
@@ -116,7 +116,7 @@ def train(seed, steps=STEPS):
 
 
 def streaming(*heads):
-    """Of these heads (layer, KV head), or of all."""
+    """Return a choice in which these heads (layer, KV head) stream, or all."""
     classes = numpy.zeros((LAYERS, KV_HEADS), int) if heads else numpy.ones((LAYERS, KV_HEADS), int)
     for head in heads:
         classes[head] = 1
@@ -124,7 +124,7 @@ def streaming(*heads):
 
 
 def induction_head(model, texts):
-    """The head without which, alone, the model finds least; and what it finds without each."""
+    """Return the head without which the model finds least, and the recall without each head."""
     found = numpy.array(
         [[recall(model, texts, streaming((i, j))) for j in range(KV_HEADS)] for i in range(LAYERS)]
     )
@@ -132,16 +132,16 @@ def induction_head(model, texts):
 
 
 def find(model, seed, method="distill", **options):
-    """The gates of the toy: a shorter training, at a higher rate, than large models take. Gates are few, so each weighs more:
-    with the default of 0.05 those of all heads that matter end at 1, in no order."""
+    """Find the gates of the toy: a shorter training, at a higher rate, than large models take. Gates are few, so each
+    weighs more: with the default of 0.05 those of all heads that matter end at 1, in no order."""
     if method == "distill":
         options = {"steps": 150, "rate": 0.05, "regularization": 3.0} | options
     return identify(model, passkeys(seed + 1000, 8), method=method, **SIZES, **options)
 
 
 def measure(seed, blends=("release",)):
-    """Of a seed: recall of the model, with half of its heads and with none, and the rank (from 1) that each blend gives
-    its induction head."""
+    """Return a row for a seed: recall of the model, with half of its heads and with none, and the rank (from 1) of its
+    induction head by each blend."""
     begun = time.process_time()
     model, texts = train(seed)
     row = {"seed": seed, "train_s": time.process_time() - begun, "recall": recall(model, texts)}

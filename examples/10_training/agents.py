@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""An agent's tree of depth 5: what it observed is no target, what it did is, and each leaf has an advantage of its own."""
+"""An agent's tree of depth 5: observations are not targets, actions are, and each leaf has an advantage of its own."""
 
 import tiny
 import torch
@@ -10,7 +10,7 @@ model.gradient_checkpointing_enable({"use_reentrant": False})
 
 
 def turns(depth):
-    """An observation of 6 tokens and an action of 4; below each, two ways on."""
+    """Return an observation of 6 tokens and an action of 4; below each, two continuations."""
     below = [turns(depth - 1) for _ in range(2)] if depth else []
     return Tree(torch.randint(32, (10,)), below, trained=[False] * 6 + [True] * 4)
 
@@ -19,7 +19,7 @@ def turns(depth):
 advantages = torch.randn(len(packed.trajectories))
 with packed_model(model, packed, reference=True):
     logits = model(packed.input_ids()).logits
-edge_loss(logits, packed, advantages).backward()  # an action's edges are as many as the leaves below it
+edge_loss(logits, packed, advantages).backward()  # An action has an edge for each leaf below it.
 shared = [weight.grad.clone() for weight in model.parameters()]
 
 model.zero_grad()

@@ -18,7 +18,7 @@ batches = pack([group(prompt, responses) for prompt, *responses in pairs], budge
 
 
 def margins(found, packed):
-    """Of each pair: how much likelier the chosen response is."""
+    """Return the margin of each pair: how much likelier the chosen response is."""
     return -trajectory_sums(found, packed).view(-1, 2).diff().flatten()
 
 

@@ -25,7 +25,7 @@ for _ in range(15):
     (packed,) = pack([group(prompt, list(own)) for prompt, own in zip(prompts, responses, strict=True)])
     with torch.no_grad():
         old, weight = [way(packed) for way in ways], edge_weights(advantages, packed)
-    for _ in range(2):  # the second update is off its policy: ratios are clipped
+    for _ in range(2):  # The second update is off its policy: ratios are clipped.
         losses = []
         for way, before, optimizer in zip(ways, old, optimizers, strict=True):
             ratio = (way(packed) - before).exp()

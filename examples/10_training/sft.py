@@ -19,7 +19,8 @@ for _ in range(12):
     for packed in pack(chats, budget=100, vocabulary=32):
         with packed_model(model, packed, reference=True):
             logits = model(packed.input_ids()).logits
-        losses.append(tiny.learn(optimizer, edge_loss(logits, packed)))  # of answers' tokens alone
+        # The loss is over answers' tokens alone.
+        losses.append(tiny.learn(optimizer, edge_loss(logits, packed)))
 
 with torch.no_grad():
     gaps = logprobs(model, packed, reference=True) - tiny.logprobs_of_copies(model, packed)

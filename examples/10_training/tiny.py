@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What the programs beside this one share: models small enough for a CPU, and what training over copies would give."""
+"""Functions that the example programs share: models small enough for a CPU, and the results of training over copies."""
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 
 def decoder(kind, **options):
-    """A model of Transformers at random, of 32 token ids, in training mode."""
+    """Return a random model of Transformers with 32 token ids, in training mode."""
     torch.manual_seed(0)
     sizes = {"vocab_size": 32, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
     heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 32}
@@ -16,7 +16,8 @@ def decoder(kind, **options):
 
 
 def logprobs_of_copies(model, packed):
-    """Of each edge's target, where every trajectory has a copy of what it shares: [edges], in the order of `logprobs`."""
+    """Return the log-probability of each edge's target with a copy of shared tokens for every trajectory: [edges], in
+    the order of `logprobs`."""
     found = []
     for number in range(len(packed.trajectories)):
         row = torch.from_numpy(packed.tokens[packed.rows(number)])
@@ -26,7 +27,7 @@ def logprobs_of_copies(model, packed):
 
 
 def respond(model, prompts, responses, tokens):
-    """Samples of a model, [prompts, responses, tokens], to prompts of one length, [prompts, length]."""
+    """Return samples of a model, [prompts, responses, tokens], for prompts of one length, [prompts, length]."""
     repeated = prompts.repeat_interleave(responses, 0)
     options = {"attention_mask": torch.ones_like(repeated), "pad_token_id": 0, "max_new_tokens": tokens}
     rows = model.generate(repeated, do_sample=True, top_k=0, min_new_tokens=tokens, **options)
@@ -34,7 +35,7 @@ def respond(model, prompts, responses, tokens):
 
 
 def learn(optimizer, loss):
-    """One update; gives the loss as a number."""
+    """Update once; returns the loss as a number."""
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

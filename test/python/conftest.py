@@ -20,7 +20,7 @@ if not os.environ.get("ATTN_INSTALLED"):
 
 @pytest.fixture
 def fresh(tmp_path, monkeypatch):
-    """A process that has compiled nothing, and an empty disk."""
+    """Start with no compiled kernels and an empty cache on disk."""
     from attn.compiler import artifacts
     from attn.run import kernels
 

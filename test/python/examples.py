@@ -100,7 +100,7 @@ def example_text(name):
 
 
 def opt(text, *options):
-    """What attn-opt prints, or an AssertionError with what it complains about."""
+    """Return the output of attn-opt, or raise AssertionError with its messages."""
     result = subprocess.run(
         [program("attn-opt"), "-", *options], input=text, capture_output=True, text=True, timeout=60
     )
@@ -108,7 +108,7 @@ def opt(text, *options):
     return result.stdout
 
 
-# Sizes that reach every region of the examples quickly, as attn.sample and attn-run's --dim take them.
+# Sizes that reach every region of the examples quickly, in the form of attn.sample and attn-run's --dim.
 SIZES = {
     "01_paged_decode/decode": {"batch": 3, "kv_len": (30, 200)},
     "02_prefill/prefill": {"batch": 2, "q_len": 70, "kv_len": (70, 130)},
@@ -125,7 +125,7 @@ SIZES = {
 
 
 def save(path, tensors):
-    """Writes safetensors; arrays of uint16 are bfloat16 by their bits."""
+    """Write safetensors; arrays of uint16 are bfloat16 by their bits."""
     from safetensors import serialize_file
 
     names = {"uint16": "bfloat16"}

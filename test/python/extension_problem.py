@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A small decode for tests of the extension: its texts, tensors and results; and processes that may come to grief."""
+"""A small decode for tests of the extension: its texts, tensors and results; and child processes that may crash."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ MOVE = (ROOT / "examples" / "07_cache" / "move.mlir").read_text()
 
 
 def sections(file):
-    """What a file of one artifact has, by kind (docs/embedding.md): its manifest, PTX, cubins, host code."""
+    """Return the sections of an artifact file by kind (docs/embedding.md): manifest, PTX, cubins, host code."""
     kinds, found = ("manifest", "note", "ptx", "cubins", "host"), {"cubins": []}
     count = int.from_bytes(file[12:16], "little")
     at = 32 + 32 * count
@@ -54,7 +54,7 @@ def widen(bits):
 
 
 class Problem:
-    """A batch of three sequences over scattered pages, and where its results go."""
+    """A batch of three sequences over scattered pages, and memory for its results."""
 
     def __init__(self, seed=0, pages=24):
         rng = np.random.default_rng(seed)

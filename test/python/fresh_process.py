@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a process compiles and has compiled, for tests of where kernels come from (with the fixture `fresh`)."""
+"""The kernels that a process compiles and has compiled, for tests of the sources of kernels (with the fixture `fresh`)."""
 
 from pathlib import Path
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What attention means, in a few lines of NumPy: for tests of what happens around kernels."""
+"""The definition of attention in a few lines of NumPy, for tests of the code around kernels."""
 
 import numpy
 
 
 def attend(q, k, v, score=None):
-    """q [heads, dim], k and v [tokens, kv_heads, dim] of all tokens that the row sees, in order, the row's own last.
-    `score(s, h, qi, ki)` changes scores, of arrays that broadcast. Gives o and lse, in float64."""
+    """Return o and lse in float64. q is [heads, dim], k and v are [tokens, kv_heads, dim] of all visible tokens in
+    order, the row's own last. `score(s, h, qi, ki)` changes scores, as arrays that broadcast."""
     heads, kv_heads = q.shape[0], k.shape[1]
     k, v = (numpy.repeat(x.astype(numpy.float64), heads // kv_heads, axis=1) for x in (k, v))
     scores = numpy.einsum("hd,thd->ht", q.astype(numpy.float64), k) / numpy.sqrt(q.shape[1])
@@ -17,6 +17,6 @@ def attend(q, k, v, score=None):
 
 
 def error(o, expected):
-    """The largest relative error of a row and head."""
+    """Return the largest relative error of a row and head."""
     o, expected = o.astype(numpy.float64), expected.astype(numpy.float64)
     return numpy.max(numpy.linalg.norm(o - expected, axis=-1) / numpy.linalg.norm(expected, axis=-1))

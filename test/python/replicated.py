@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Attention over forests as it is trained without them, by PyTorch: each node's rows over a copy of all above it."""
+"""Attention over forests as trained without packing, by PyTorch: each node's rows over a copy of all nodes above it."""
 
 import attn
 import numpy
@@ -7,7 +7,7 @@ import torch
 
 
 def random_forest(random, depth, most=12):
-    """Nodes in depth-first order, one path of them as deep as asked for; some nodes are empty."""
+    """Return a forest in depth-first order with one path of the given depth; some nodes are empty."""
     parent, depths = [-1], [0]
     for _ in range(2 * depth + int(random.integers(0, 4))):
         path = [len(parent) - 1]
@@ -25,12 +25,12 @@ def random_forest(random, depth, most=12):
 
 
 def causal(q, k):
-    """Pairs of positions of which the key's is not behind."""
+    """Return the pairs of positions in which the key is not after the query."""
     return k[None] <= q[:, None]
 
 
 def attend(q, k, v, sees=causal, positions=None, scale=None, score=None, sinks=None):
-    """(out, lse) of rows [rows, heads, dim] over tokens [tokens, kv heads, dim], in their dtype."""
+    """Return (out, lse) of rows [rows, heads, dim] over tokens [tokens, kv heads, dim], in their dtype."""
     group = q.shape[1] // k.shape[1]
     k, v = (x.repeat_interleave(group, 1) for x in (k, v))
     at_q, at_k = positions
@@ -47,7 +47,7 @@ def attend(q, k, v, sees=causal, positions=None, scale=None, score=None, sinks=N
 
 
 def attend_forest(forest, q, k, v, **options):
-    """(out, lse) of all rows, node by node."""
+    """Return (out, lse) of all rows, node by node."""
     positions = torch.from_numpy(forest.positions.copy())
     outs, lses = [], []
     for node in range(forest.nodes):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Python and the commands are two ways to one thing: the same bits, the same errors, the same counters."""
+"""Python and the commands give the same results: the same bits, errors and counters."""
 
 import attn
 import numpy

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""On a GPU: the caller's tensors, on the caller's stream, without waiting; everything else is tested on the host device."""
+"""On a GPU: the caller's tensors, on the caller's stream, without a wait; all else is tested on the host device."""
 
 import attn
 import pytest
@@ -19,8 +19,8 @@ def random(*shape, dtype=torch.bfloat16, seed=0):
 
 
 def meaning(q, k, v, visible, softcap=None):
-    """[batch, seq, heads, dim], in float64; `visible` of query and key positions, the queries being the last ones.
-    Gives o, and the logarithm of each row's denominator, [batch, seq, heads]."""
+    """Return o, and the logarithm of each row's denominator [batch, seq, heads], in float64. Tensors are [batch, seq,
+    heads, dim]; `visible` is a function of query and key positions, the queries being the last ones."""
     q, k, v = (x.transpose(1, 2).double() for x in (q, k, v))
     k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1) for x in (k, v))
     scores = q @ k.transpose(2, 3) / q.shape[3] ** 0.5
@@ -84,7 +84,7 @@ def test_packed_sequences():
 
 
 def test_a_call_like_one_before_can_be_captured():
-    """It neither allocates anything but the output nor waits."""
+    """A repeated call allocates nothing but the output, and does not wait."""
     q, k, v = random(2, 2, Q_HEADS, DIM), random(2, 70, KV_HEADS, DIM), random(2, 70, KV_HEADS, DIM, seed=1)
     out, stream, graph = torch.empty_like(q), torch.cuda.Stream(), torch.cuda.CUDAGraph()
     stream.wait_stream(torch.cuda.current_stream())
@@ -102,7 +102,7 @@ def test_a_call_like_one_before_can_be_captured():
 
 
 def test_work_goes_to_the_stream_of_the_caller():
-    """What computes q is still running when attention is asked for, on a stream that nobody else waits for."""
+    """Attention runs after the computation of q on the caller's stream, while that computation is still running."""
     k, v = random(1, 2000, KV_HEADS, DIM), random(1, 2000, KV_HEADS, DIM, seed=1)
     given = random(1, 40, Q_HEADS, DIM)
     attn.attend(given, k, v, causal=True)  # compiles
@@ -113,7 +113,7 @@ def test_work_goes_to_the_stream_of_the_caller():
         torch.cuda._sleep(50_000_000)
         q.copy_(given)
         o = attn.attend(q, k, v, causal=True)
-        assert not stream.query()  # nothing has waited
+        assert not stream.query()  # no call has waited
         later = o.clone()
     stream.synchronize()
     assert_near(later, reference(given, k, v, lambda qi, ki: ki <= qi))
@@ -134,7 +134,7 @@ def decode():
 
 
 def paged_problem(lengths):
-    """Pools, and a table that scatters the pages of every sequence."""
+    """Return pools, and a table that scatters the pages of every sequence."""
     columns = -(-max(lengths) // 16)
     pages = len(lengths) * columns
     k, v = random(pages, 16, KV_HEADS, DIM), random(pages, 16, KV_HEADS, DIM, seed=1)
@@ -143,7 +143,7 @@ def paged_problem(lengths):
 
 
 def test_a_step_can_be_captured(decode):
-    """A CUDA graph of one run, replayed over other queries."""
+    """A CUDA graph of one run is replayed over other queries."""
     lengths = [1, 700, 33, 2000]
     k, v, table = paged_problem(lengths)
     q = random(len(lengths), Q_HEADS, DIM)
@@ -173,13 +173,13 @@ def test_a_step_can_be_captured(decode):
 
 
 def test_a_paged_cache_lives_on_the_gpu(decode):
-    """Prompts, decoding steps, a fork: equal to attention over lists of tokens."""
+    """Prompts, decoding steps and a fork of a cache match attention over lists of tokens."""
     layers = 2
     cache = attn.PagedCache(layers=layers, pages=64, kv_heads=KV_HEADS, head_dim=DIM, dtype="bfloat16")
     tokens, seed = {}, iter(range(1000))
 
     def step(requests):
-        """Appends, as many tokens to each node as it gets rows; gives every layer's error."""
+        """Append as many tokens to each node as it gets rows. Return the error of every layer."""
         change = cache.append([node for node, _ in requests], [rows for _, rows in requests])
         batch = cache.batch(requests)
         plan = decode.plan(batch)
@@ -221,12 +221,13 @@ def test_refusals_come_before_the_launch(decode):
     score = lambda s, h, qi, ki, bias: s + bias[qi - ki]  # noqa: E731
     with pytest.raises(attn.TensorError, match='gradients on cuda:0: .*an element of "bias" is found by'):
         attn.attend(q, k, v, causal=True, score=score, tensors={"bias": bias})
-    assert sdpa(*(x.transpose(1, 2) for x in (q, k, v)), enable_gqa=True).isfinite().all()  # the GPU is well
+    # The GPU still works.
+    assert sdpa(*(x.transpose(1, 2) for x in (q, k, v)), enable_gqa=True).isfinite().all()
 
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_gradients_are_those_of_the_definition(compiled):
-    """Also of a second backward pass, which finds the plan of the first."""
+    """Gradients are exact, also in a second backward pass, which finds the plan of the first."""
     shapes = ((2, 200, Q_HEADS, DIM), (2, 200, KV_HEADS, DIM), (2, 200, KV_HEADS, DIM))
     leaves = [random(*shape, seed=seed).requires_grad_() for seed, shape in enumerate(shapes)]
     exact = [leaf.detach().float().requires_grad_() for leaf in leaves]
@@ -254,7 +255,8 @@ def test_compiled_code_takes_it_as_an_operator():
 
 @pytest.mark.parametrize("cache", ["dynamic", "static", "paged"])
 def test_a_model_generates_the_same_tokens(cache):
-    """A tiny Llama at random, in float16, whose greedy choices are clear: as eager attention has it."""
+    """A tiny Llama with random weights, in float16 and with clear greedy choices, generates the tokens of eager
+    attention."""
     transformers = pytest.importorskip("transformers", reason="Transformers is not installed")
     import attn.transformers
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Head dims that are no multiples of 16, from a cache to a result."""
+"""Head dims that are not multiples of 16, from a cache to a result."""
 
 import attn
 import numpy

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Kernels, plans and caches on a GPU, up to its driver: one that counts launches and does nothing (FakeCuda.cc)."""
+"""Kernels, plans and caches on a GPU, down to its driver: a stand-in that counts launches and does nothing
+(FakeCuda.cc)."""
 
 import os
 import subprocess
@@ -102,7 +103,8 @@ def refused(act, *words):
 
 
 def test_what_is_captured_must_be_fixed():
-    """Launches of other plans change with their updates, and a graph would replay the old ones."""
+    """A plan must be fixed before a capture: updates change the launches of other plans, and a graph would replay the
+    old ones."""
     in_process(
         CAPTURE
         + """
@@ -110,7 +112,7 @@ run = lambda: kernel.run(q, cache.layer(0), plan, out=out, lse=lse, stream=5)
 run()
 with capture(5):
     assert refused(run, "plan: the stream is being captured", "plan.fix()") is attn.PlanError
-    kernel.run(q, cache.layer(0), plan, out=out, lse=lse, stream=6)  # which nobody captures
+    kernel.run(q, cache.layer(0), plan, out=out, lse=lse, stream=6)  # not captured
 plan.fix()
 with capture(5):
     run()
@@ -125,7 +127,7 @@ with capture(5):
 
 
 def test_a_captured_call_keeps_its_plan():
-    """Others that look alike get the plans of calls that were used long ago, but not that of one in a graph."""
+    """Similar calls reuse the plans of calls from long ago, but not the plan of a call in a graph."""
     in_process(
         CAPTURE
         + """
@@ -196,8 +198,8 @@ if requests.build_info()["ptxas"]:
 
 @pytest.mark.alone
 def test_a_whole_run_costs_little():
-    """All that Python, the binding and the runtime do for a launch. The bar is 15 us on a machine with nothing else to
-    do; here it must be of that order."""
+    """The time of Python, the binding and the runtime for a launch. The bar is 15 us on an otherwise idle machine; here
+    it must be of that order."""
     best = float(
         in_process("""
 import timeit
@@ -249,7 +251,7 @@ def update():
 
 
 def test_steps_are_captured_and_updated_without_waiting():
-    """Launches of all layers go into a graph; a step is one copy, in which nothing is waited for or allocated."""
+    """Launches of all layers are captured in a graph; a step is one copy, without a wait or an allocation."""
     in_process(
         CAPTURE
         + STEPS
@@ -291,8 +293,8 @@ assert traffic() == before
 
 
 def test_a_step_costs_little():
-    """What the host does for a step of 64 sequences beside launching the graph. The bar is 60 us on a machine with nothing
-    else to do; here it must be of that order."""
+    """The host's time for a step of 64 sequences, without the launch of the graph. The bar is 60 us on an otherwise
+    idle machine; here it must be of that order."""
     printed = in_process(STEPS + "update()\nprint(min(timeit.repeat(update, number=1, repeat=100)) * 1e6)")
     assert float(printed) < 150, f"{float(printed):.1f} us"
 

@@ -11,7 +11,7 @@ from attn.dualkv import flash_attn_dualkv_varlen_func  # noqa: E402
 
 
 def problem(rows=(5, 0, 9, 1), tokens=None, context=21, heads=4, kv_heads=2, dim=32, value_dim=32):
-    """Arguments in their order, up to context_seqlen and max_seqlen_k_decoded."""
+    """Return arguments in their order, up to context_seqlen and max_seqlen_k_decoded."""
     tokens = rows if tokens is None else tokens
     random = torch.Generator().manual_seed(0)
 
@@ -28,7 +28,7 @@ def problem(rows=(5, 0, 9, 1), tokens=None, context=21, heads=4, kv_heads=2, dim
 
 
 def with_copies(q, k_context, v_context, k, v, starts, starts_k, _, context, __, scale=None, causal=False):
-    """Of each response: its own tokens behind a copy of the context, in float64."""
+    """Return attention of each response over its own tokens after a copy of the context, in float64."""
     outs = []
     for first, last, first_k, last_k in zip(starts, starts[1:], starts_k, starts_k[1:], strict=False):
         rows, tokens = last - first, last_k - first_k
@@ -76,7 +76,7 @@ def test_scale_and_value_dim():
 
 
 def test_other_numbers_of_rows_than_of_tokens():
-    """Rows are the last of their response; where there are more than tokens, the first see the context alone."""
+    """Rows are the last of their response; where there are more rows than tokens, the first rows see the context alone."""
     compare(problem(rows=(2, 6), tokens=(7, 3)), causal=True)
 
 
@@ -88,7 +88,7 @@ def test_context_alone_and_no_context():
 
 @pytest.mark.parametrize("rows,tokens,context", [((0, 0), (3, 1), 21), ((0,), (0,), 21), ((0,), (2,), 0)])
 def test_no_rows(rows, tokens, context):
-    """The output is of a graph all the same, so that a step over an empty batch has gradients: zeros."""
+    """The output requires gradients all the same, so that a step over an empty batch has gradients: zeros."""
     given = problem(rows=rows, tokens=tokens, context=context)
     out = flash_attn_dualkv_varlen_func(*given, causal=True)
     assert out.shape == (0, 4, 32) and out.requires_grad

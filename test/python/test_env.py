@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""attn.env.collect: facts where they can be found, and reasons where they cannot; python -m attn prints them."""
+"""attn.env.collect: facts, or reasons for their absence; python -m attn prints them."""
 
 import json
 import os
@@ -19,7 +19,7 @@ PACKAGE = Path(attn.__file__).parent
 
 
 def collected(package=PACKAGE.parent, **environment):
-    """What a process of its own collects, with these variables set; `None` takes one away."""
+    """Return the facts that a new process collects, with these variables set; `None` removes one."""
     variables = {name: value for name, value in (os.environ | environment).items() if value is not None}
     code = "import json, sys; from attn import env; print(json.dumps(env.collect())); assert 'torch' not in sys.modules"
     run = subprocess.run(
@@ -35,7 +35,7 @@ def collected(package=PACKAGE.parent, **environment):
 
 @pytest.fixture
 def sources(tmp_path):
-    """The package without its extension, as in a checkout that was not built."""
+    """Return the package without its extension, as in a checkout before a build."""
     shutil.copytree(
         PACKAGE, tmp_path / "attn", ignore=shutil.ignore_patterns("*.so*", "__pycache__", "_attn.pyi")
     )

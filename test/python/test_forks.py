@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C build python")
 from attn import forks  # noqa: E402
 
-# Two threads attend from the first import on; children that do not end in time say where they wait.
+# Two threads attend from the first import on; children that do not end in time print where they wait.
 PROGRAM = """
 import faulthandler, os, sys, threading, time
 import numpy
@@ -55,7 +55,7 @@ def test_children_of_busy_parents_end(tmp_path, monkeypatch):
 
 
 def test_a_fork_waits_for_imports(tmp_path, monkeypatch):
-    """Those of another thread, and what that thread imports next; never for its own."""
+    """A fork waits for imports of other threads, with the imports that they start, and never for its own thread's."""
     (tmp_path / "first_slow.py").write_text("import time\ntime.sleep(0.3)\n")
     (tmp_path / "second_slow.py").write_text(
         "import time\ntime.sleep(0.3)\nimport attn.forks\nattn.forks._finish_imports()\n"
@@ -76,7 +76,7 @@ def test_a_fork_waits_for_imports(tmp_path, monkeypatch):
     assert not thread.is_alive()
 
 
-# The lock of a module is held before there is a module.
+# The lock of a module is taken before the module exists.
 SEEKING = """
 import faulthandler, importlib, os, sys, threading, time
 import attn
@@ -112,7 +112,8 @@ def test_a_child_imports_what_another_thread_was_looking_for(tmp_path, monkeypat
     assert ran.returncode == 0, ran.stderr
 
 
-# Hooks run in the reverse of their order: this one begins an import when that of attn has awaited all.
+# Hooks run in the reverse of their order: this one starts an import after the hook of attn has waited for
+# all.
 BEGINNING = """
 import faulthandler, os, sys, threading, time
 
@@ -162,10 +163,10 @@ def test_a_property_is_computed_once():
 
         @forks.cached_property
         def value(self):
-            """How often."""
+            """Count a read, and return the count."""
             self.count += 1
             return self.count
 
     counter = Counter()
     assert (counter.value, counter.value, Counter().value) == (1, 1, 1)
-    assert Counter.value.__doc__ == "How often."
+    assert Counter.value.__doc__ == "Count a read, and return the count."

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Whatever is given, there is a result or an error of attn's own: never both, never neither. The interpreter lives."""
+"""Any arguments give a result or one of attn's errors, never both and never neither. The interpreter survives."""
 
 import attn
 import numpy
@@ -50,7 +50,7 @@ LEGAL = {
 
 
 def outcome(call, *kinds):
-    """What a call gives: its result, or None and its error, which says something."""
+    """Return a call's result, or None and its error, which must have a message."""
     try:
         result = call()
     except kinds as error:
@@ -98,7 +98,7 @@ def test_visibilities(n, other, make):
     ):
         see, error = outcome(attempt, attn.SpecError, TypeError)
         if isinstance(error, TypeError):
-            assert isinstance(other, numpy.ndarray)  # which combines its elements itself
+            assert isinstance(other, numpy.ndarray)  # it combines its elements itself
         elif error is None:
             assert isinstance(see, attn.Visibility) and see.mlir()
 
@@ -146,7 +146,7 @@ def test_scores(operation, x):
 @settings(max_examples=200, deadline=None)
 @given(st.dictionaries(st.sampled_from(["batch", "q_len", "kv_len", "seed"]), JUNK, max_size=2))
 def test_samples(dims):
-    # What fits into memory is made, and takes its time.
+    # Sizes that fit into memory are allocated, which takes time.
     assume(not any(isinstance(n, int) and 2000 < n < 2**40 for n in dims.values()))
     spec = attn.Spec(**LEGAL)
     tensors, error = outcome(lambda: attn.sample(spec, **dims | {"batch": 2}), attn.SpecError)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The Python of README, docs and tutorials runs: all blocks of a page, one after the other, in a process of its own. A
-block of text behind one is what it prints."""
+"""The Python of README, docs and tutorials runs: all blocks of a page, one after the other, in one process for each
+page. A block of text after a block of Python is its output."""
 
 import os
 import re
@@ -19,7 +19,7 @@ MARK = "\x1e"  # printed between blocks
 
 
 def blocks(page):
-    """(code, what the page shows of its output or None) of every block."""
+    """Return (code, the page's output or None) of every block."""
     pattern = r"^```python\n(.*?)^```(?:\n+```text\n(.*?)^```)?"
     return [
         (found[1], found[2])
@@ -28,7 +28,7 @@ def blocks(page):
 
 
 RUN = [page for page in PAGES if blocks(page)]
-LONG = [ROOT / "examples/06_head_classes/tutorial.md"]  # trains a model, for more than a minute
+LONG = [ROOT / "examples/06_head_classes/tutorial.md"]  # trains a model for more than a minute
 
 
 def test_every_example_has_a_page():
@@ -42,7 +42,7 @@ def test_page(page, tmp_path):
         pytest.skip("trains a model: part of --full")
     script = f"print({MARK!r}, end='')\n".join(code for code, _ in blocks(page))
     skip_without_packages(script)
-    paths = [os.environ.get("PYTHONPATH"), str(page.parent)]  # a lesson's own modules
+    paths = [os.environ.get("PYTHONPATH"), str(page.parent)]  # modules of the lesson
     result = subprocess.run(
         [sys.executable, "-W", "error::SyntaxWarning", "-c", script],
         cwd=tmp_path,

@@ -51,12 +51,12 @@ def test_type_checkers_see_every_name():
     conditions = [node for node in tree.body if isinstance(node, ast.If)]
     (block,) = (node for node in conditions if ast.unparse(node.test) == "TYPE_CHECKING")
     found = {alias.name: line.module for line in block.body for alias in line.names}
-    assert found.pop("heads") == "heads.typed"  # a module that is called, too, which has a type of its own
+    assert found.pop("heads") == "heads.typed"  # a module that is also callable, which has a type of its own
     assert found == attn._LAZY | {name: None for name in attn._MODULES if name != "heads"}
     assert all(alias.asname == alias.name for line in block.body for alias in line.names)
 
 
-# What the compiler's package needs, and what is built over it (test/lint/test_rooms.py).
+# The modules of the compiler's package; all others are built on them (test/lint/test_rooms.py).
 COMPILER = (
     "cache",
     "compiler",
@@ -101,7 +101,7 @@ def test_the_compiler_needs_no_product(tmp_path):
 
 
 def test_no_module_has_a_public_name():
-    """Importing the one would replace the other."""
+    """An import of the module would replace the public name."""
     modules = {path.stem for path in Path(attn.__file__).parent.iterdir()}
     assert {"math", "run"} <= modules and not modules & attn._LAZY.keys()
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Whatever is handed to kernels, plans and caches: an attn.Error with a message, or a right result. Never a crash,
-never memory that was not given."""
+"""Any arguments to kernels, plans and caches give an attn.Error with a message, or a right result, and never a crash or
+an access to memory that was not given."""
 
 import gc
 import os
@@ -25,7 +25,7 @@ ODD = [
 
 try:
     import torch
-except ImportError:  # the wheel is tested without
+except ImportError:  # tests of the wheel run without PyTorch
     pass
 else:
     ODD += [
@@ -40,7 +40,7 @@ def kernel():
 
 
 def shapes(rng, good):
-    """Mostly near the good one."""
+    """Return a shape that is near the good one in most cases."""
     shape = list(good)
     for _ in range(rng.randint(0, 2)):
         act = rng.randint(0, 3)
@@ -56,7 +56,7 @@ def shapes(rng, good):
 
 
 def tensor(rng, good):
-    """An array that may be wrong in dtype, shape or strides."""
+    """Return an array that may be wrong in dtype, shape or strides."""
     dtype = rng.choice(
         [numpy.float16] * 6 + [numpy.float32, numpy.int16, numpy.uint16, bool, ">f2", "S2", "O"]
     )
@@ -76,7 +76,7 @@ def tensor(rng, good):
 
 
 def test_runs_with_anything(kernel):
-    """Either results where they were wanted, or an error, which has written none."""
+    """A run gives results in the right place, or an error before it has written any."""
     refused = of_seeds(300, lambda rng: run_with_anything(kernel, rng))
     assert 30 < refused < 270
 
@@ -113,7 +113,7 @@ def run_with_anything(kernel, rng):
 
 
 def test_plans_of_anything(kernel):
-    """Either a plan that runs on the tensors it was made for, or an error."""
+    """A plan runs on the tensors it was made for, or is refused."""
     refused = of_seeds(300, lambda rng: plan_of_anything(kernel, rng))
     assert 30 < refused < 300
 
@@ -143,7 +143,7 @@ def plan_of_anything(kernel, rng):
         assert str(error)
         return True
     assert plan.rows >= 0 and plan.explain()
-    try:  # tensors of the problem, which may not be those that the plan was made for
+    try:  # tensors of the problem, perhaps not those of the plan
         o = kernel.run(problem.q, (problem.k, problem.v), plan)
     except attn.TensorError as error:
         assert str(error)
@@ -210,7 +210,7 @@ def test_every_argument_once(kernel, odd):
 
 
 def test_what_was_let_go_of_lives_as_long_as_it_is_used(kernel):
-    """A layer keeps its cache, a plan its kernel and batch."""
+    """A layer keeps its cache alive, and a plan its kernel and batch."""
     cache = attn.PagedCache(
         layers=1, pages=8, kv_heads=KV_HEADS, head_dim=DIM, dtype="float16", device="host"
     )
@@ -264,7 +264,7 @@ def test_a_forked_child_goes_on_with_a_cache_and_kernels_of_its_own(kernel):
 
 
 def test_threads_that_share_everything(kernel):
-    """One plan is run and updated, one cache changed and read, kernels are dropped: errors, not crashes."""
+    """Threads run and update one plan, change and read one cache, and drop kernels: errors, not crashes."""
     problem = Problem()
     plan = kernel.plan(problem.batch)
     cache = attn.PagedCache(

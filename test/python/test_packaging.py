@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What the wheel holds, and what it needs where it is installed."""
+"""The contents of the wheel, and its dependencies where it is installed."""
 
 import email
 import importlib.metadata
@@ -33,7 +33,7 @@ def libraries(wheel, tmp_path_factory):
 
 
 def dynamic(library, tag):
-    """The entries of one kind in a library's dynamic section."""
+    """Return the entries of one kind in a library's dynamic section."""
     text = subprocess.run(["readelf", "-d", library], capture_output=True, text=True, check=True).stdout
     return re.findall(rf"\({tag}\).*\[(.*)\]", text)
 
@@ -89,7 +89,7 @@ def test_carries_its_notices(wheel):
 
 
 def test_needs_the_c_library_alone(libraries):
-    """No LLVM, no C++ library, no zstd: those are inside."""
+    """LLVM, the C++ library and zstd are linked in, and the C library is the only dependency."""
     assert len(libraries) == 2
     system = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "libdl.so.2", "libpthread.so.0", "librt.so.1"}
     for library in libraries:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Every Python block of docs/python runs, page by page from the top, and prints what the page says it prints."""
+"""Every Python block of docs/python runs, page by page from the top, and prints the output on the page."""
 
 import contextlib
 import io
@@ -13,7 +13,7 @@ PAGES = sorted((ROOT / "docs" / "python").glob("*.md"))
 
 
 def blocks(page):
-    """(language, text, line) of every fenced block."""
+    """Return (language, text, line) of every fenced block."""
     text = page.read_text()
     for found in re.finditer(r"^```(\w*)\n(.*?)^```$", text, flags=re.M | re.S):
         yield found[1], found[2], text.count("\n", 0, found.start()) + 2

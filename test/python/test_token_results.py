@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Results by token, in memory that holds NaN before: every number is written, whoever sees the token and wherever it lies."""
+"""Results by token, in memory that holds NaN before: every number is written, for any layout and for tokens that no row
+sees."""
 
 import attn
 import pytest
@@ -39,7 +40,7 @@ def described(store, **named):
 
 
 def packed(rows, lengths, starts, tokens):
-    """Rows and lengths of each sequence, where its tokens begin, and all tokens that there are."""
+    """Return rows and lengths of each sequence, the starts of its tokens, and all tokens."""
     q, k, v = draw(sum(rows), HEADS, DIM), draw(tokens, KV_HEADS, DIM), draw(tokens, KV_HEADS, DIM)
     tables = {
         "q_start": torch.tensor([0, *rows]).cumsum(0).int(),
@@ -98,7 +99,7 @@ def test_significance_of_packed_tokens(name):
 @pytest.mark.parametrize("rows", [0, 1, 5, 40])
 @pytest.mark.parametrize("fixed", [False, True])
 def test_significance_of_pages(rows, fixed):
-    """Lists end before their pages, tables have columns to spare, and what is behind a list is nobody's page."""
+    """Lists end before their pages, tables have spare columns, and entries after a list belong to no page."""
     lengths = torch.tensor([41, 64, 0]).int()
     table = torch.tensor([[3, 0, 5, NO_PAGE], [1, 2, 4, 6], [NO_PAGE] * 4]).int()
     pages, q = draw(2, 7, 16, KV_HEADS, DIM), draw(2 * rows, HEADS, DIM)
@@ -118,7 +119,7 @@ def test_significance_of_pages(rows, fixed):
 
 
 def test_room_for_more_pages_is_in_the_table():
-    """What a plan has room for beyond the table, significance would be written into."""
+    """The table has columns for a plan's whole limit, since significance is written for all of them."""
     pages, q = draw(2, 7, 16, KV_HEADS, DIM), draw(1, HEADS, DIM)
     kernel = attn.compile(described(attn.Paged(page_size=16), significance="sum"), device="host")
     batch = {"q": q, "kv.k_pages": pages[0], "kv.v_pages": pages[1], "kv.lengths": [20]}
@@ -135,7 +136,7 @@ def test_room_for_more_pages_is_in_the_table():
 @pytest.mark.parametrize("kind", ["ragged", "unified"])
 @pytest.mark.parametrize("rows", [1, 9])
 def test_significance_of_lists_of_heads(kind, rows):
-    """As `attn.check` compares it, zeros included."""
+    """Significance, zeros included, matches the reference of `attn.check`."""
     store = attn.Unified(page_size=16) if kind == "unified" else attn.Paged(page_size=16, ragged=True)
     found = attn.check(
         described(store, significance="mean"), batch=3, q_len=rows, kv_len=[40, 17, 64, 9, 33, 48]

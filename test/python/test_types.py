@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What type checkers say of code that uses attn: nothing of the documentation's, and an error where a name is misspelt or a
-value is of the wrong type."""
+"""Type checkers over code that uses attn: no message for the documentation's code, and an error where a name is
+misspelt or a value is of the wrong type."""
 
 import os
 import re
@@ -30,7 +30,7 @@ ignore_errors = True
 follow_imports = skip
 """
 
-# A stub of PyTorch with what the lines below need.
+# A stub of PyTorch for the lines below.
 TORCH = """
 class dtype: ...
 class Tensor:
@@ -90,7 +90,7 @@ text: str = attn.attend(t, t, t)
 
 
 def mypy(folder, *paths):
-    """The lines of messages, by file and line."""
+    """Return the lines of messages, by file and line."""
     pytest.importorskip("mypy", reason="mypy is not installed")
     (folder / "mypy.ini").write_text(CONFIG)
     command = [
@@ -140,7 +140,7 @@ CHECKERS = [mypy, pyright]
 
 @pytest.fixture
 def folder(tmp_path):
-    """With stubs of other libraries, which stand before those that are installed."""
+    """Make a folder with stubs of other libraries, which take precedence over installed ones."""
     for name in OTHERS:
         (tmp_path / "stubs" / name).mkdir(parents=True)
         (tmp_path / "stubs" / name / "__init__.pyi").write_text(ANY)
@@ -181,7 +181,7 @@ def test_options_are_those_of_attend():
 
 
 def test_names_are_those_that_there_are():
-    """What __init__ shows to checkers, and what it gives."""
+    """The names that __init__ shows to checkers are those that it gives."""
     source = (ROOT / "python/attn/__init__.py").read_text()
     shown = re.findall(r"^    from \.[\w.]* import (\w+) as \1$", source, flags=re.M)
     assert sorted(shown) == sorted({*attn._LAZY, *attn._MODULES})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What attn says of typical mistakes: what was given, what is expected, what mends it, in the words of who made them."""
+"""Messages for typical mistakes: the given value, the expected one and a remedy, in the user's words."""
 
 import re
 
@@ -231,7 +231,8 @@ def test_mistake(number):
 
 
 def check_style(message):
-    """Neither the compiler's names for types and stores, nor the contents of tensors, nor addresses in memory."""
+    """Check that a message has neither the compiler's names of types and stores, nor contents of tensors, nor
+    addresses."""
     assert not re.search(
         r"(?<![\w'.])(f16|f32|f64|bf16|i8|i32|u8)(?![\w'])|paged<|!attn|array\(|tensor\(|0x[0-9a-f]{6}",
         message,
@@ -253,7 +254,7 @@ def test_what_is_near():
     assert closest("windw", ["window", "causal"]) == "'window'"
     assert closest("foo", ["forest", "window"]) is None and closest("x", []) is None
     assert closest("top_q", ["top_k", "top_p", "rows"]) == "'top_k' or 'top_p'"
-    assert closest("int", ["int8", "int4", "int2"]) is None  # as near as one another
+    assert closest("int", ["int8", "int4", "int2"]) is None  # equally near
     assert closest("e4m3", ["fp8_e4m3", "int8"]) == "'fp8_e4m3'"
     for value, legal in (
         (17, 16),

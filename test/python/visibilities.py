@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Visibilities of every kind, combined, for tests of what takes them."""
+"""Visibilities of every kind, combined, for tests of functions that take them."""
 
 import attn
 from hypothesis import strategies as st

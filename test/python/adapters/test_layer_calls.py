@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Layers of a step that look like the one before are attended to without being looked into again; those that do not, are not."""
+"""A layer whose tensors look like those of the step before is attended without a new inspection; any other layer is
+inspected."""
 
 import os
 
@@ -27,7 +28,7 @@ def nothing_is_recorded():
 
 @pytest.fixture
 def looks(monkeypatch):
-    """How often a layer was looked into."""
+    """Return a list that gets one entry for each inspection of a layer."""
     seen, look = [], attn.transformers.signature_of
 
     def counted(*args):
@@ -91,7 +92,7 @@ def test_layers_alike(rows, looks):
     ],
 )
 def test_layers_that_differ(change, looks):
-    """And those behind them that are as before."""
+    """A layer that differs is inspected, and the layers after it that are as before give right results."""
     mask, given = mask_of(), tensors(1)
     attend(mask, given)
     other, options = change(*given)
@@ -101,7 +102,8 @@ def test_layers_that_differ(change, looks):
 
 
 def test_gates_and_sinks_are_of_a_layer(looks):
-    """Neither is taken for the layer before, nor the layer behind it for one that has them."""
+    """A layer with gates or sinks is not taken for the plain layer before it, nor the plain layer after it for one of
+    those."""
     mask, given, gated = mask_of(), tensors(1), torch.nn.Module()
     gated.__dict__["attn_head_gates"] = head_gates.LayerGates((0, 1), 1, 2)
     sinks = {"s_aux": torch.full((4,), 3.0)}
@@ -124,7 +126,7 @@ def test_gradients_and_autocast_are_asked_for(looks):
 
 
 def test_a_step_later_only_tokens_are_more(monkeypatch):
-    """What is known of tensors is kept, until they lie otherwise."""
+    """Tensors stay bound from step to step until their layout in memory changes."""
     bound, bind = [], PaddedCall._bind
     monkeypatch.setattr(PaddedCall, "_bind", lambda self, *args: (bound.append(1), bind(self, *args))[1])
     for tokens in range(40, 45):
@@ -135,7 +137,7 @@ def test_a_step_later_only_tokens_are_more(monkeypatch):
     given = q, k, torch.randn(3, 3, 50, 32).bfloat16()[:, :, 5:]
     close(attend(mask_of(1, 45), given), given)
     assert len(bound) == 2
-    for tokens in (46, 47):  # the second is bound like the first, as far as keys and values say
+    for tokens in (46, 47):  # keys and values of the second look as bound; its queries do not
         q, k, v = tensors(tokens, 1, tokens, (6, 3))
         q = q if tokens == 46 else torch.randn(3, 1, 12, 32).bfloat16()[:, :, 3:9].transpose(1, 2)
         given = q, k, v
@@ -145,7 +147,7 @@ def test_a_step_later_only_tokens_are_more(monkeypatch):
 
 @pytest.fixture
 def grown(monkeypatch):
-    """By how many tokens plans grew."""
+    """Return a list that gets the number of tokens of each growth of a plan."""
     seen, grow = [], attn.run.plan.Plan._grow
 
     def counted(self, tokens, *args):
@@ -158,17 +160,19 @@ def grown(monkeypatch):
 
 @pytest.mark.parametrize("rows", [1, 7])
 def test_steps_alike(rows, looks, grown):
-    """A step's first layer is known from the step before, whether its plan is extended or made anew."""
+    """A step's first layer is recognized from the step before, whether its plan is extended or made anew."""
     for step, tokens in enumerate((40, 41, 44, 44, 3000)):
         mask = mask_of(rows, tokens)
         for layer in range(2):
             given = tensors(2 * step + layer, rows, tokens, (6, 3))
             close(attend(mask, given), given)
-    assert len(looks) == 1 and grown == ([1, 1, 2, 2956] if rows == 1 else [1, 3, 2956])  # one ahead
+    # With one row, the plan grows one token ahead after the second step.
+    assert len(looks) == 1 and grown == ([1, 1, 2, 2956] if rows == 1 else [1, 3, 2956])
 
 
 def test_a_step_is_planned_behind_the_one_before(looks, grown):
-    """Behind its last layer, as the first steps tell; and where the next step is another, nobody sees that."""
+    """After the last layer of a step the next step is planned, as the first steps show. Results are right also where
+    the next step is a different one."""
 
     def step(tokens, layers=3, rows=1):
         mask = mask_of(rows, tokens)
@@ -179,19 +183,19 @@ def test_a_step_is_planned_behind_the_one_before(looks, grown):
 
     step(40)
     step(41)
-    assert grown == [1, 1]  # by the second's first layer, and behind its last
+    assert grown == [1, 1]  # by the first layer of the second step, and after its last layer
     step(42)
     assert grown == [1, 1, 1] and len(looks) == 1
-    mask, given = step(43, 2)  # a layer less
+    mask, given = step(43, 2)  # one layer fewer
     assert grown == [1, 1, 1]
-    step(44, 4)  # more: the plan has gone on behind the second
+    step(44, 4)  # more layers: the plan has grown after the second layer
     assert grown == [1, 1, 1, 1, 1]
     before = len(looks)
     close(attend(mask, given), given)
     assert len(looks) == before + 1
     for tokens in (45, 46, 60, 61, 30, 31, 32, 33):
         mask, given = step(tokens)
-    close(attend(mask, given), given)  # a layer more than there were
+    close(attend(mask, given), given)  # one layer more than before
     step(33)
     step(34, rows=2)
     step(35)
@@ -221,7 +225,7 @@ class Named(torch.nn.Module):
 
     class Config:
         def __eq__(self, other):
-            return True  # another model's says the same
+            return True  # the configuration of another model compares equal
 
         __hash__ = object.__hash__
 
@@ -229,7 +233,7 @@ class Named(torch.nn.Module):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda given: (1, given, {"module": Named()}),  # of another model
+        lambda given: (1, given, {"module": Named()}),  # a layer of another model
         lambda given: (1, given, {"scaling": 0.5}),
         lambda given: (1, tensors(1, 1, 21, (8, 2)), {}),
         lambda given: (1, tensors(1, 1, 21, (4, 4)), {}),
@@ -245,7 +249,7 @@ class Named(torch.nn.Module):
     ],
 )
 def test_a_step_that_differs(change, looks, grown):
-    """It is looked into, and the step behind it that is like the first, too, where their plan is one."""
+    """A step that differs is inspected, and so is the step after it that is like the first, where both share one plan."""
     model = Named()
     attend(mask_of(), tensors(1), model)
     rows, given, options = change(tensors(2, 1, TOKENS + 1))
@@ -266,7 +270,7 @@ def test_a_step_that_has_gates_or_sinks_is_looked_into(looks, grown):
 
 
 def test_a_shorter_step_is_planned_anew(looks, grown):
-    """Another prompt of the same model."""
+    """A shorter prompt of the same model gets a new plan."""
     for tokens in (40, 30, 31):
         given = tensors(tokens, 1, tokens)
         close(attend(mask_of(1, tokens), given), given)
@@ -274,7 +278,7 @@ def test_a_shorter_step_is_planned_anew(looks, grown):
 
 
 def test_a_call_of_the_step_before_is_not_run():
-    """Its plan has grown: its mask's layers get another one."""
+    """A call of the step before, whose plan has grown, gets another plan for its mask's layers."""
     before, given = mask_of(), tensors(1)
     close(attend(before, given), given)
     later, more = mask_of(1, TOKENS + 1), tensors(2, 1, TOKENS + 1)
@@ -303,7 +307,7 @@ def test_a_mask_that_hides_nothing_says_what_it_shows_when_asked():
 
 
 def test_a_plan_that_went_on_is_not_run():
-    """A mask's last call, where another mask has brought the plan that they share to a batch of its own."""
+    """A mask's last call is not repeated where another mask has moved their shared plan to its own batch."""
     mask, given = mask_of(), tensors(1)
     close(attend(mask, given), given)
     shown = torch.ones(3, TOKENS, dtype=torch.bool)
@@ -315,7 +319,7 @@ def test_a_plan_that_went_on_is_not_run():
 
 
 def test_what_lies_behind_the_last_row_is_not_seen():
-    """In a cache that has room for more, and holds what it held before."""
+    """Rows do not see memory after the last token of a cache with spare capacity, whatever that memory holds."""
     q, k, v = tensors(1)
     room = [torch.cat([tensor, torch.full((3, 2, 4, 32), 50.0).bfloat16()], 2) for tensor in (k, v)]
     mask = transformers_mask.make_mask(3, 1, TOKENS + 4, TOKENS - 1, 0)
@@ -324,7 +328,8 @@ def test_what_lies_behind_the_last_row_is_not_seen():
 
 @pytest.mark.parametrize("rows", [1, 4])
 def test_tables_of_all(rows):
-    """The same instances as those of spans that hide nothing say, but for one in front of them that no row sees."""
+    """tables_of_all gives the instances that spans without hidden tokens give, except for a first instance that no row
+    sees."""
     seen = spans.make_spans(None, 9 - rows, 0, 2, rows, 12, True)
     said = spans.tables(seen, None, attn.causal(), 2, 3, rows, 12)
     found = spans.tables_of_all(6, rows, 12, 9)

@@ -21,7 +21,7 @@ def build(name="Llama", implementation="sdpa", dtype=torch.float32, **changes):
 
 
 class Products(torch.utils._python_dispatch.TorchDispatchMode):
-    """Counts matrix products with weights."""
+    """Count matrix products with weights."""
 
     def __init__(self):
         super().__init__()
@@ -66,7 +66,7 @@ def test_weights_lie_once_and_may_be_loaded_anew():
 
 
 def test_projections_of_several_inputs():
-    """Each on its own, in any order: what belongs to another input is not taken."""
+    """Projections of several inputs, called in any order, use no product of another input."""
     module = torch.nn.Module()
     for name in ("q_proj", "k_proj", "v_proj"):
         setattr(module, name, torch.nn.Linear(8, 4))
@@ -85,7 +85,7 @@ def test_projections_of_several_inputs():
             ("v_proj", 1),
         ):
             torch.testing.assert_close(getattr(module, name)(inputs[which]), plain[name](inputs[which]))
-        assert module.q_proj.group.held is None  # nothing is kept behind the last one
+        assert module.q_proj.group.held is None  # nothing is kept after the last one
 
 
 def test_gradients_are_of_the_parameters():
@@ -112,7 +112,7 @@ def test_what_stays_as_it_is():
 
 @pytest.mark.parametrize("implementation,dtype", [("sdpa", torch.float32), ("attn", torch.bfloat16)])
 def test_recorded_steps_of_a_merged_model(implementation, dtype):
-    """Compiled code keeps nothing of a product behind its step, and is compiled once."""
+    """Compiled code keeps no product after its step, and is compiled once."""
     torch.compiler.reset()
     model = build(implementation=implementation, dtype=dtype, initializer_range=0.3, eos_token_id=None)
     attn.transformers.merge_projections(model)

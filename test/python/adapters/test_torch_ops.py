@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The operators of PyTorch: what torch.compile, torch.export and fake tensors see, and what they refuse."""
+"""The operators of PyTorch: traces of torch.compile, torch.export and fake tensors, and refusals."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def tensors(batch=2, rows=20, tokens=30, heads=4, kv_heads=2, dim=64, value_dim=
 
 @pytest.fixture
 def planned():
-    """A kernel with everything that a run takes, its plan, and tensors for it."""
+    """Return a kernel with every option of a run, its plan, and tensors for it."""
     spec = attn.Spec(
         q_heads=4,
         kv_heads=2,
@@ -142,7 +142,7 @@ DESCRIBED = {
 
 @pytest.mark.parametrize("name", DESCRIBED)
 def test_descriptions_compile_to_the_same_bits(name):
-    """Forward and backward, in one graph each."""
+    """Compiled calls give the bits of eager calls, forward and backward, in one graph each."""
     given = [*tensors(rows=30), torch.rand(4, generator=torch.Generator().manual_seed(3))]
     torch._dynamo.reset()
     found = []
@@ -253,7 +253,8 @@ GRADIENT_OPTIONS = [
 
 @pytest.mark.parametrize("options", GRADIENT_OPTIONS, ids=str)
 def test_compiled_gradients_are_those_of_eager_code(options):
-    """Bit for bit: of the operator in compiled code, of the operator called by its name, and of attn.attend."""
+    """Gradients have the bits of eager ones: of the operator in compiled code, of the operator called by name, and of
+    attn.attend."""
     given = tensors()
     if options.get("layout") == "bhsd":
         given = [tensor.transpose(1, 2).contiguous() for tensor in given]
@@ -294,7 +295,7 @@ def test_a_forest_in_compiled_code_is_data():
         attn.Forest([0, 3, 9, 20], [-1, 0, 1]),
         attn.Forest([0, 0, 19, 20], [-1, -1, 1]),
     ]
-    from torch._dynamo.testing import CompileCounterWithBackend  # a module that `import torch` may leave out
+    from torch._dynamo.testing import CompileCounterWithBackend  # `import torch` may not import this module
 
     counted = CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(
@@ -321,7 +322,8 @@ def test_importing_attn_does_not_import_torch_ops():
 
 @pytest.mark.parametrize("name", ["attend", "attend_spans", "sequences", "spans"])
 def test_what_plans_is_kept_out_of_cuda_graphs(name):
-    """They look at lengths on the CPU: a replay would not. A run of a plan may be captured."""
+    """Operators that plan carry the tag that keeps them out of CUDA graphs, since they read lengths on the CPU. A run
+    of an existing plan may be captured."""
     if not hasattr(torch.Tag, "cudagraph_unsafe"):
         pytest.skip("this PyTorch has no tag for it")
     assert torch.Tag.cudagraph_unsafe in getattr(torch.ops.attn, name).default.tags

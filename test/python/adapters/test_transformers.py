@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""attn as the attention of Hugging Face models: tiny ones, at random, on the CPU."""
+"""attn as the attention of Hugging Face models: tiny models with random weights, on the CPU."""
 
 import os
 
@@ -28,13 +28,13 @@ def llama(implementation, **kwargs):
 
 
 def qwen(implementation, **kwargs):
-    """The second layer has a sliding window of 8."""
+    """Build Qwen3, whose second layer has a sliding window of 8."""
     window = {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}
     return build(transformers.Qwen3Config, transformers.Qwen3ForCausalLM, implementation, **(window | kwargs))
 
 
 def gemma(implementation, **kwargs):
-    """Soft caps, and a window in the first layer."""
+    """Build Gemma 2, with soft caps and a window in the first layer."""
     extra = {"sliding_window": 8, "query_pre_attn_scalar": 32, "attn_logit_softcapping": 20.0}
     return build(
         transformers.Gemma2Config, transformers.Gemma2ForCausalLM, implementation, **(extra | kwargs)
@@ -65,7 +65,7 @@ MODELS = {"llama": llama, "qwen": qwen, "gemma": gemma}
 
 
 def prompt(rows=20, batch=3, padding=(5, 0, 11), seed=0):
-    """Ids and mask of a batch that is padded on the left."""
+    """Return ids and mask of a batch that is padded on the left."""
     random = torch.Generator().manual_seed(seed)
     ids = torch.randint(2, VOCABULARY, (batch, rows), generator=random)
     mask = torch.ones_like(ids)
@@ -75,7 +75,8 @@ def prompt(rows=20, batch=3, padding=(5, 0, 11), seed=0):
 
 
 def close(ours, eager, *inputs, mask=None, **named):
-    """Whether logits are as good as eager attention's in bfloat16: both are compared with eager in float32."""
+    """Return whether logits are as good as those of eager attention in bfloat16: both are compared with eager attention
+    in float32."""
     rounded = eager(*inputs, **named).logits.float()
     exact = eager.float()(*inputs, **named).logits
     eager.to(torch.bfloat16)
@@ -116,8 +117,8 @@ CLEAR = {"initializer_range": 0.05}
 
 
 def clear_choices(model, inputs, options):
-    """A seed whose greedy choices rounding cannot change, and its tokens: the best logit leads by several times the
-    difference between float16 and float32."""
+    """Return a seed whose greedy choices rounding cannot change, and its tokens: the best logit leads by several times
+    the difference between float16 and float32."""
     options = options | {"output_scores": True, "return_dict_in_generate": True}
     for seed in range(50):
         eager = model("eager", seed=seed, **CLEAR)
@@ -147,7 +148,7 @@ def test_a_paged_cache_holds_no_padding():
     model, inputs = llama("attn"), prompt()
     cache = attn.transformers.PagedCache(model.config, pages=64, page_size=4)
     model.generate(**inputs, max_new_tokens=5, do_sample=False, past_key_values=cache)
-    # The last token that is generated is never fed back.
+    # The last generated token is never fed back.
     assert [cache.pages.tokens(node) for node in cache.nodes] == [15 + 4, 20 + 4, 9 + 4]
     assert cache.pages.free_pages() == 64 - sum(-(-n // 4) for n in (19, 24, 13))
     cache.reset()
@@ -202,7 +203,7 @@ def test_what_a_paged_cache_refuses():
 
 
 def attend(mask, seed, **options):
-    """What a layer of this mask's model would be given, and PyTorch's result."""
+    """Return the output of a layer of this mask's model, and PyTorch's output."""
     random = torch.Generator().manual_seed(seed)
     q = torch.randn(3, 1, 4, 32, generator=random).bfloat16().transpose(1, 2)
     k, v = (torch.randn(3, 2, 20, 32, generator=random).bfloat16() for _ in range(2))
@@ -214,7 +215,7 @@ def attend(mask, seed, **options):
 
 
 def test_masks_in_turns():
-    """Layers of two masks share a kernel, and so a plan, which must be of the mask of each call."""
+    """Layers of two masks share a kernel and its plan, which each call must update to its own mask."""
     masks = []
     for padding in ((5, 0, 11), (0, 17, 2)):
         shown = torch.arange(20) >= torch.tensor(padding)[:, None]
@@ -272,7 +273,8 @@ def test_steps_of_static_caches_are_planned_on_the_device(name, padding, planned
 
 
 class Waits(torch.utils._python_dispatch.TorchDispatchMode):
-    """Notes what would wait for a GPU: numbers that go to Python, and results whose size depends on contents."""
+    """Record operations that would wait for a GPU: numbers that go to Python, and results whose size depends on
+    contents."""
 
     ASKED = {"_local_scalar_dense", "nonzero", "equal", "is_nonzero", "masked_select", "unique2"}
 
@@ -290,7 +292,8 @@ class Waits(torch.utils._python_dispatch.TorchDispatchMode):
 
 
 def test_masks_become_plans_without_waiting(monkeypatch):
-    """From a mask on the device to the results of a layer. That padding had no holes is asked later."""
+    """A mask on the device becomes the results of a layer without a wait; the check that padding has no holes runs
+    later."""
     steps, waits, later, calls = attn.adapters.planned_steps, Waits(), [], []
 
     def watched(call):
@@ -308,13 +311,13 @@ def test_masks_become_plans_without_waiting(monkeypatch):
     static_steps(model, inputs, model)
     assert calls == ["plan_step", "attend_step", "attend_step"] * 5 and not waits.found
     assert len(later) == 5 and all((counted == shown).all() for counted, shown in later)
-    with waits:  # which it would have seen
+    with waits:  # `waits` would have recorded a wait
         inputs["attention_mask"].sum().item()
     assert waits.found == ["_local_scalar_dense"]
 
 
 def static_steps(model, inputs, forward, count=5, room=40):
-    """Tokens of a static cache, as generate makes them with a compiled forward."""
+    """Return tokens generated over a static cache, as generate makes them with a compiled forward."""
     cache = transformers.StaticCache(config=model.config, max_cache_len=room)
     ids, mask = inputs["input_ids"], inputs["attention_mask"]
     out = model(**inputs, past_key_values=cache)
@@ -341,7 +344,7 @@ def test_a_compiled_step_takes_its_plan_as_an_input(planned):
 
 
 def test_a_compiled_model_serves_batches_and_caches_of_several_sizes(planned):
-    """Each size has a planner of its own, and compiled code asks which layers it is for."""
+    """Each batch and cache size has its own planner, and compiled code looks it up by layer."""
     model = llama("attn")
     torch.compiler.reset()
     compiled = torch.compile(model.forward, backend="aot_eager", fullgraph=True)
@@ -395,7 +398,7 @@ def duo_eager(module, query, key, value, attention_mask, scaling, dropout=0.0, *
 
 @pytest.fixture
 def gates():
-    """Layers that differ in how many heads retrieve."""
+    """Return gates of layers that differ in how many heads retrieve."""
     return attn.heads.Gates([[0.99, 0.01], [0.02, 0.4], [0.7, 0.6]], sink=SINK, recent=RECENT)
 
 
@@ -411,7 +414,7 @@ def test_gates_make_heads_differ(gates):
         layer.self_attn.classes = classes
     assert close(model(**inputs).logits, eager, **inputs)
     assert not close(plain(**inputs).logits, eager, **inputs)
-    # From pages, a few tokens at a time.
+    # Over pages, a few tokens at a time.
     cache = attn.transformers.PagedCache(model.config, pages=64)
     parts = [model(part, past_key_values=cache).logits for part in inputs["input_ids"].split([25, 14, 1], 1)]
     assert close(torch.cat(parts, 1), eager, **inputs)
@@ -420,7 +423,7 @@ def test_gates_make_heads_differ(gates):
 
 
 def test_gates_count_from_the_first_token(gates):
-    """Not from padding: the sinks of a padded sequence are those that it has alone."""
+    """Sinks are counted from the first token, not from padding: a padded sequence has the sinks that it has alone."""
     model, inputs = llama("attn", num_hidden_layers=3), prompt(40)
 
     def errors():
@@ -429,7 +432,7 @@ def test_gates_count_from_the_first_token(gates):
             alone = model(inputs["input_ids"][row : row + 1, padding:]).logits
             yield (together[row : row + 1, padding:] - alone).float().norm() / alone.float().norm()
 
-    rounding = max(errors())  # of other positions' rotations
+    rounding = max(errors())  # from rotations of other positions
     attn.transformers.apply_head_gates(model, gates.select(threshold=0.5))
     assert max(errors()) <= 2 * rounding
 

@@ -25,14 +25,15 @@ served = pytest.mark.skipif(
     reason=f"continuous batching of Transformers {transformers.__version__} attends by names that it knows",
 )
 
-# A shared beginning of whole blocks, which the cache keeps once, prompts of a token, and some that come in chunks.
+# Prompts with a shared beginning of whole blocks, which the cache keeps once; prompts of one token; prompts
+# that come in chunks.
 PROMPTS = [[5, 6, 7, 8, 9], list(range(20, 60)), [11], list(range(20, 52)) + [3, 4], list(range(60, 89))]
 NEW = 6
 
 
 @pytest.fixture(autouse=True)
 def on_a_cpu(monkeypatch):
-    """Transformers asks psutil how much memory there is."""
+    """Transformers asks psutil for the size of memory."""
     monkeypatch.setattr(
         paged.PagedAttentionMemoryHandler, "get_available_memory", lambda *args, **named: 1 << 28
     )
@@ -41,7 +42,7 @@ def on_a_cpu(monkeypatch):
 
 
 def build(implementation, name="Llama", dtype=torch.float16):
-    """Seeds whose choices are the same when all weights are off by four times what float16 rounds them by."""
+    """Build a model from a seed whose choices stay the same when all weights change by four times float16's rounding."""
     changes = {"initializer_range": 0.05, "eos_token_id": None}
     seed = 1 if name == "GptOss" else 4
     return model_zoo.build(
@@ -70,7 +71,7 @@ def serve(model, prompts=PROMPTS, **changes):
 
 @pytest.fixture
 def layers(monkeypatch):
-    """Which layers attended, and with how many rows."""
+    """Return a list of the layers that attended, with their numbers of rows."""
     attend, seen = attn.transformers.attend_batch, []
 
     def counted(layer, query, *args, **named):
@@ -92,7 +93,8 @@ def layers(monkeypatch):
     ],
 )
 def test_generates_what_eager_attention_does(name, sizes, layers):
-    """Log-probabilities of the tokens, too: a token that it does not see would move them."""
+    """Tokens are those of eager attention, and so are their log-probabilities, which a wrongly visible token would
+    move."""
     model = build("attn", name)
     tokens, ours = serve(model, **sizes)
     assert {layer for layer, _ in layers} == {0, 1}
@@ -105,13 +107,13 @@ def test_generates_what_eager_attention_does(name, sizes, layers):
 
 @served
 def test_one_model_serves_again_and_generates(layers):
-    """A second cache, whose plans are its own; and then the model is what it was."""
+    """A second cache gets its own plans, and after serving the model generates as before."""
     model = build("attn")
     first, _ = serve(model, PROMPTS[:2])
     again, _ = serve(model, PROMPTS[:2], block_size=32, num_blocks=8)
     assert first == again and layers
     gc.collect()
-    assert not len(attn.adapters.paged_batches._states)  # nor what caches held
+    assert not len(attn.adapters.paged_batches._states)  # nor the memory of the caches
     layers.clear()
     ids = torch.tensor(PROMPTS[1:2])
     alone = model.generate(ids, max_new_tokens=NEW, do_sample=False, eos_token_id=None)
@@ -119,7 +121,7 @@ def test_one_model_serves_again_and_generates(layers):
 
 
 def refusal(model):
-    """What the first layer of continuous batching raises; Transformers logs it in a thread of its own."""
+    """Return the error of the first layer of continuous batching, which Transformers logs in its own thread."""
     manager = model.init_continuous_batching(continuous_batching_config=config())
     try:
         manager.warmup()
@@ -156,7 +158,8 @@ def test_what_it_refuses():
 
 
 def serve_padded(monkeypatch, model, **sizes):
-    """In steps of fixed shapes, as under graphs; gives the planners, too, of each plan that was made on the device."""
+    """Serve in steps of fixed shapes, as under graphs. Also return the planner of each plan that was made on the
+    device."""
     made, plan = [], attn.adapters.planned_batches.DevicePlanner.plan
     start, kwargs_of = runner.ModelRunner.__init__, io.ContinuousBatchingIOs.get_model_kwargs
 
@@ -169,7 +172,7 @@ def serve_padded(monkeypatch, model, **sizes):
         return plan(self, tables)
 
     def late(self, **named):
-        """As where the zeros of a copy to the device come behind what was written there."""
+        """Zero the entries after the batch late, as if a copy to the device wrote its zeros after them."""
         found = kwargs_of(self, **named)
         of_keys = found["cu_seq_lens_k"]
         for starts in (
@@ -192,7 +195,8 @@ def serve_padded(monkeypatch, model, **sizes):
     "name,sizes", [("Llama", {}), ("Llama", {"block_size": 12}), ("Gemma2", {}), ("GptOss", {})]
 )
 def test_steps_of_fixed_shapes_are_planned_on_the_device(name, sizes, monkeypatch):
-    """The same tokens; one plan for all layers that see alike, and planners for shapes alone."""
+    """Tokens are those of eager attention. Layers that see the same tokens share one plan, and planners depend on
+    shapes alone."""
     intervals = {"q_padding_interval_size": 8, "kv_padding_interval_size": 64, "max_requests_per_batch": 6}
     tokens, ours, made = serve_padded(monkeypatch, build("attn", name), **(sizes | intervals))
     exact, theirs = serve(build("eager", name, torch.float32), **sizes)
@@ -202,12 +206,12 @@ def test_steps_of_fixed_shapes_are_planned_on_the_device(name, sizes, monkeypatc
 
 
 @served
-@pytest.mark.parametrize("longest", [0, 16])  # which is what Transformers says of batches of fixed shapes
+@pytest.mark.parametrize("longest", [0, 16])  # 16: as Transformers passes it for batches of fixed shapes
 @pytest.mark.parametrize(
     "reads", [True, False]
-)  # which it does not where the cache has held nothing of any sequence
+)  # False: as Transformers does when the cache has no token of any sequence yet
 def test_rows_that_are_padding(longest, reads):
-    """Batches of fixed size, as compiled code and graphs want them: rows of no sequence stay 0."""
+    """In a batch of fixed size, as compiled code and graphs need it, rows of no sequence stay 0."""
     cache = paged.PagedAttentionCache(
         model_zoo.tiny(transformers.LlamaConfig),
         config(num_blocks=8, block_size=4),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Continuous batching of Transformers on a GPU, with attn in its CUDA graphs: what it generates without them."""
+"""Continuous batching of Transformers on a GPU, with attn in its CUDA graphs: the tokens are those without graphs."""
 
 import os
 
@@ -18,7 +18,8 @@ runner = pytest.importorskip(
 import attn.transformers  # noqa: E402, F401
 import model_zoo  # noqa: E402
 
-# A beginning that two share, prompts of a token, some that come in chunks, and more than are served at once.
+# Two prompts with a shared beginning, prompts of one token, prompts that come in chunks, and more prompts
+# than fit into one step.
 PROMPTS = [
     [5, 6, 7, 8, 9],
     list(range(20, 60)),
@@ -34,7 +35,8 @@ def build(name):
     changes = {"initializer_range": 0.05, "eos_token_id": None}
     seed = 1 if name == "GptOss" else 4
     kind = getattr(transformers, f"{name}ForCausalLM")
-    # Of experts PyTorch multiplies bfloat16 in one product, which can be captured, and other types one by one.
+    # PyTorch multiplies bfloat16 experts in one product, which can be captured, and experts of other types
+    # one by one.
     dtype = torch.bfloat16 if name == "GptOss" else torch.float16
     return model_zoo.build(kind, "attn", dtype, seed, **changes).cuda()
 
@@ -64,7 +66,7 @@ def serve(model, **changes):
 
 @pytest.fixture
 def replays(monkeypatch):
-    """How often graphs were replayed."""
+    """Return the number of replayed graphs, in a list of one."""
     counts, replay = [0], torch.cuda.CUDAGraph.replay
 
     def counted(graph):
@@ -78,7 +80,7 @@ def replays(monkeypatch):
 @pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("name", ["Llama", "Gemma2", "GptOss"])
 def test_graphs(name, ahead, replays):
-    """Of few shapes, so that most steps are replays; also where the host prepares a step while another runs."""
+    """With few shapes most steps are replays, also where the host prepares a step while another step runs."""
     model = build(name)
     expected, logprobs = serve(model, use_cuda_graph=False)
     assert not replays[0]
@@ -89,7 +91,7 @@ def test_graphs(name, ahead, replays):
         next((place for place, pair in enumerate(zip(*rows, strict=True)) if len({*pair}) > 1), NEW)
         for rows in zip(tokens, expected, strict=True)
     ]
-    assert min(same) >= 2 and sum(same) > len(same) * NEW // 2  # until rounding parts them
+    assert min(same) >= 2 and sum(same) > len(same) * NEW // 2  # until rounding makes them differ
     for row, count in enumerate(same):
         within = 0.1 if name == "GptOss" else 2e-2
         torch.testing.assert_close(found[row, :count], logprobs[row, :count], atol=within, rtol=within)

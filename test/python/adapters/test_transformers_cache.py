@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""attn's paged cache behind Transformers' models: those that it serves, and those that it refuses by name."""
+"""attn's paged cache under Transformers' models: those that it serves, and those that it refuses by name."""
 
 import copy
 import inspect
@@ -18,10 +18,10 @@ import model_zoo  # noqa: E402
 from attn.adapters.transformers_config import CACHE  # noqa: E402
 
 PADDING, ROWS = (5, 0, 11), 24
-# Transformers 5.24 caches latents of DeepSeek, and each layer makes keys of what the cache gives back.
+# Transformers 5.24 caches latents of DeepSeek, and each layer makes keys from the cached latents.
 OF_LATENTS = CACHE == "cache"
-# GPTNeoX and OPT have no num_key_value_heads, DeepSeek keys longer than values and than its head_dim, Gemma2 windows and
-# soft caps, GPT-OSS sinks.
+# GPTNeoX and OPT have no num_key_value_heads; DeepSeek has keys longer than values and than its head_dim;
+# Gemma2 has windows and soft caps; GPT-OSS has sinks.
 SERVED = ("GPTNeoX", "OPT", *(() if OF_LATENTS else ("DeepseekV3",)), "Gemma2", "GptOss")
 
 
@@ -44,7 +44,7 @@ def prompt():
 
 
 def in_chunks(model, cache, sizes):
-    """Logits of a prompt that comes in parts."""
+    """Return logits of a prompt that is read in parts."""
     ids, mask = prompt()
     found, at = [], 0
     positions = (mask.cumsum(1) - 1).clamp(min=0)
@@ -78,7 +78,7 @@ def test_chunks_of_a_padded_prompt(name):
 
 @pytest.mark.parametrize("sizes", [(1,) * ROWS, (3, *(1,) * 21)])
 def test_a_static_cache_reads_a_padded_prompt_token_by_token(sizes, monkeypatch):
-    """Sequences are all padding at first, and no row of theirs sees anything yet. The device plans these steps."""
+    """Sequences are all padding at first, and none of their rows sees a token yet. The device plans these steps."""
     planned, attend = [], attn.adapters.layer_calls.attend_step
     monkeypatch.setattr(
         attn.adapters.layer_calls, "attend_step", lambda *given: planned.append(1) or attend(*given)
@@ -132,7 +132,8 @@ def test_models_that_it_refuses(name, changes, message):
 )
 @pytest.mark.filterwarnings("ignore::attn.transformers.FallbackWarning")
 def test_no_other_attention_gets_its_keys(name, implementation):
-    """They are the new ones alone. JetMoE repeats them, each head for each of its experts, before attention."""
+    """Another attention would get the new keys alone. JetMoE repeats keys before attention, each head for each of its
+    experts."""
     model = build(name, implementation)
     cache = attn.transformers.PagedCache(model.config, pages=64)
     with pytest.raises(attn.TensorError, match="the model computes with its keys itself"):
@@ -150,7 +151,7 @@ def test_what_attention_cannot_read_from_pages():
 
 
 def test_layers_of_other_sizes():
-    """Gemma4's full layers have longer heads than its windows."""
+    """Gemma4's full layers have longer heads than its windowed layers."""
     model = build("Gemma4", attention_k_eq_v=False, global_head_dim=64, num_kv_shared_layers=0)
     cache = attn.transformers.PagedCache(model.config, pages=64)
     with pytest.raises(
@@ -163,7 +164,7 @@ def test_layers_of_other_sizes():
     "formats,tolerance", [({"key": "int8", "value": "int8"}, 0.02), ({"value": "fp8_e4m3"}, 0.06)]
 )
 def test_pages_of_codes(formats, tolerance):
-    """Logits are near those of 16 bits, and differ."""
+    """Logits over quantized pages are near those over 16-bit pages, and differ from them."""
     model, chunks = build("Llama"), (20, 1, 1, 2)
     exact, mask = in_chunks(model, attn.transformers.PagedCache(model.config, pages=64), chunks)
     cache = attn.transformers.PagedCache(model.config, pages=64, **formats)
@@ -195,28 +196,29 @@ def test_formats_that_it_refuses(formats, message):
 
 
 def prompt_and_suffixes():
-    """A prompt, and two texts that begin with it."""
+    """Return a prompt, and two texts that begin with it."""
     generator = torch.Generator().manual_seed(4)
     ids = torch.randint(3, 90, (1, 21), generator=generator)
     return ids, [torch.cat([ids, torch.randint(3, 90, (1, n), generator=generator)], 1) for n in (3, 6)]
 
 
 def generate_alone(model, prompt_ids, text, options):
-    """From a cache that nothing else shares, which reads the prompt in the same parts."""
+    """Generate over a cache that shares no pages and reads the prompt in the same parts."""
     cache = attn.transformers.PagedCache(model.config, pages=16, page_size=4)
     model(prompt_ids, past_key_values=cache)
     return model.generate(text, past_key_values=cache, **options)
 
 
 def test_a_prompts_cache_is_copied_for_each_suffix():
-    """As Transformers' guide to caches does. Whole pages are shared, and a copy that is gone gives its own back."""
+    """A copy of a prompt's cache, as Transformers' guide to caches makes it, shares whole pages. A deleted copy frees
+    its own pages."""
     model, (prompt_ids, texts) = build("Llama"), prompt_and_suffixes()
     options = {"max_new_tokens": 6, "do_sample": False}
     shared = attn.transformers.PagedCache(model.config, pages=10, page_size=4)
     model(prompt_ids, past_key_values=shared)
     pages, (node,) = shared.pages, shared.nodes
-    assert pages.free_pages() == 4  # of six pages of a prompt, five are whole
-    for text in 3 * texts:  # which would not fit into the pool without what earlier copies gave back
+    assert pages.free_pages() == 4  # five of a prompt's six pages are full
+    for text in 3 * texts:  # the pool has no pages for all texts unless deleted copies free theirs
         branch = copy.deepcopy(shared)
         assert branch.pages is pages and branch.nodes != shared.nodes and branch.length == 21
         ours = model.generate(text, past_key_values=branch, **options)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What is asked of the Transformers that is installed: the answers are those of its own caches and models."""
+"""Queries of the installed Transformers: the answers are those of its own caches and models."""
 
 import os
 
@@ -42,7 +42,7 @@ def test_a_cache_is_given_as_models_take_it():
 
 
 def test_pages_can_be_cropped():
-    """Assisted generation of Transformers 5.24 asks."""
+    """Assisted generation of Transformers 5.24 asks this."""
     config = transformers.LlamaConfig(num_hidden_layers=2)
     cache = attn.transformers.PagedCache(config, pages=4)
     assert all(layer.is_croppable for layer in cache.layers) and getattr(cache, "is_croppable", True)

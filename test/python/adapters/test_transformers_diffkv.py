@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A cache of two precisions behind Transformers' models: against the policy on lists of its own, and what it refuses."""
+"""A cache of two precisions under Transformers' models: against the policy on separate lists, and refusals."""
 
 import os
 
@@ -51,7 +51,7 @@ def cache_of(model, of=None, **options):
 
 
 def logits(model, cache, padding=(0, 0), steps=3):
-    """Of the prompt, and of tokens that come one at a time."""
+    """Return logits of the prompt, and of tokens that come one at a time."""
     ids, mask = prompt(padding)
     random, found = torch.Generator().manual_seed(5), []
     for _ in range(steps + 1):
@@ -65,7 +65,7 @@ def logits(model, cache, padding=(0, 0), steps=3):
 
 @pytest.mark.parametrize("name,padding", [("Llama", (0, 0)), ("Qwen3", (7, 0)), ("Mistral", (0, 5))])
 def test_what_keeps_everything_is_the_model(name, padding):
-    """In 16 bits, with nothing downgraded."""
+    """A cache that keeps all tokens in 16 bits gives the model's logits."""
     model, all_high = build(name), policy(alpha_high=0, alpha_low=0)
     ours = logits(model, cache_of(model, all_high, high={}), padding)
     paged = logits(model, attn.transformers.PagedCache(model.config, pages=64), padding)
@@ -76,7 +76,7 @@ def test_what_keeps_everything_is_the_model(name, padding):
 
 
 class Recorded:
-    """A layer of a cache that is handed random tensors, and what it had to be."""
+    """A layer of a cache that gets random tensors, and a copy of these tensors."""
 
     def __init__(self, of, batch=2, heads=2, group=3, dim=64, **options):
         config = transformers.LlamaConfig(
@@ -98,7 +98,7 @@ class Recorded:
             torch.randn(batch, n, rows, dim, generator=self.random).half()
             for n in (heads * group, heads, heads)
         )
-        q *= 3  # so that tokens differ in what they are worth
+        q *= 3  # so that tokens differ in significance
         end = self.keys.shape[2] + rows
         self.keys, self.values = (
             torch.cat(pair, 2) for pair in ((self.keys, k.float()), (self.values, v.float()))
@@ -120,26 +120,26 @@ STORED = {HIGH: ("int8", "int4"), LOW: ("int4", "int2")}
 
 
 def rounded(numbers, format):
-    """As a line of codes has them."""
+    """Return the numbers after quantization to a format and back."""
     rows = numbers.float().reshape(-1, 1, numbers.shape[-1]).contiguous()
     return attn.dequantize(*attn.quantize(rows, format), format).reshape(numbers.shape)
 
 
 def kept_positions(cache, layer, end):
-    """Of the tokens of each list that are HIGH, or LOW, in order."""
+    """Return the positions of each list's HIGH, or LOW, tokens in ascending order."""
     rows = cache.lists.positions(layer, end, cache.most)
     return [sorted(position for position in row if position >= 0) for row in rows.tolist()]
 
 
 def weights(q, keys, level, scale=0.125):
-    """[lists, group, tokens] of one row over the tokens that are kept."""
+    """Return weights [lists, group, tokens] of one row over the tokens that are kept."""
     scores = torch.einsum("lgd,ltd->lgt", q.double(), keys.double()) * scale
     return scores.masked_fill((level == PRUNED)[:, None], -torch.inf).softmax(-1)
 
 
 @pytest.mark.parametrize("like,group", [("paper", "max"), ("release", "mean")])
 def test_layers_follow_the_policy(like, group):
-    """With a copy of all tokens beside it, as they are stored, and the policy on lists of its own."""
+    """The cache matches the policy on separate lists, over a copy of all tokens as they are stored."""
     of = policy(like=like, group=group)
     record = Recorded(of, page_size=4)
     record.step(PROMPT)
@@ -163,8 +163,8 @@ def test_layers_follow_the_policy(like, group):
         stored = []
         for part, numbers in enumerate((keys, values)):
             high = rounded(numbers, STORED[HIGH][part])
-            low = rounded(high, STORED[LOW][part])  # from the numbers that HIGH codes stand for,
-            at_once = rounded(numbers, STORED[LOW][part])  # but in a prompt
+            low = rounded(high, STORED[LOW][part])  # requantized from HIGH numbers;
+            at_once = rounded(numbers, STORED[LOW][part])  # a prompt's LOW tokens are quantized directly
             found = torch.where((level == LOW)[..., None], low, high)
             stored.append(torch.where(first[..., None], at_once, found))
         p = weights(q.reshape(lists, 3, 64), stored[0], level)
@@ -188,7 +188,8 @@ GENERATED = [("Llama", "paper"), ("Qwen3", "release"), ("Mistral", "release")]
 
 @pytest.mark.parametrize("name,like", GENERATED if os.environ.get("ATTN_FULL") else GENERATED[:1])
 def test_generate(name, like):
-    """Qwen3 normalizes queries and keys: at random its tokens are worth nearly the same."""
+    """Generation works, and its statistics add up. Qwen3 normalizes queries and keys: with random weights its tokens
+    have nearly equal significance."""
     alphas = {"alpha_high": 1.5, "alpha_low": 1.1} if name == "Qwen3" else {}
     model, (ids, mask) = build(name), prompt((3, 0))
     made = []
@@ -221,7 +222,8 @@ def test_generate(name, like):
 
 @pytest.mark.parametrize("name", ["Mistral", "Gemma2"])
 def test_windows_and_soft_caps(name):
-    """What keeps everything that is seen is the model; Gemma2 caps scores, and its layers take turns."""
+    """A cache that keeps every visible token gives the model's logits, also with soft caps and alternating windows
+    (Gemma2)."""
     model, all_high = build(name, sliding_window=12), policy(alpha_high=0, alpha_low=0)
     cache = cache_of(model, all_high, high={})
     ours = logits(model, cache, (5, 0), steps=4)
@@ -241,7 +243,8 @@ def test_windows_and_soft_caps(name):
 
 @pytest.mark.parametrize("like,window", [("release", None), ("paper", 20)])
 def test_rows_are_taken_back(like, window):
-    """As assisted generation does: what rows decided is undone, and what comes then is what would have come."""
+    """Rows that assisted generation takes back leave no trace: later decisions are those of a cache that never had
+    them."""
     model = build("Mistral", sliding_window=window)
     ids, _ = prompt()
     steps = torch.randint(3, 90, (2, 7), generator=torch.Generator().manual_seed(8))
@@ -256,7 +259,7 @@ def test_rows_are_taken_back(like, window):
         for end in range(2):
             assert kept_positions(taken, layer, end) == kept_positions(plain, layer, end)
     model(steps[:, 2:], past_key_values=taken)
-    taken.crop(-3)  # four of five rows' worth: the last three go
+    taken.crop(-3)  # the last three of five rows are taken back
     model(steps[:, 2:4], past_key_values=plain)
     assert (taken.levels() == plain.levels()).all()
     ours, wanted = (model(steps[:, 4:6], past_key_values=cache).logits for cache in (taken, plain))
@@ -266,7 +269,7 @@ def test_rows_are_taken_back(like, window):
 
 
 def test_calibration():
-    """The alphas of a model at random: what it bears with much room is the most, with none nothing."""
+    """The alphas of a model with random weights: with a large allowed loss they are the largest, with none 0."""
     model = build(num_hidden_layers=1)
     data = [torch.randint(3, 90, (2, 36), generator=torch.Generator().manual_seed(i)) for i in range(2)]
     options = dict(answers=6, steps=3, window=WINDOW, like="release")
@@ -316,7 +319,7 @@ def test_heads_that_differ():
 
 
 def test_streaming_heads_beside():
-    """With everything else HIGH in 16 bits the model is the one whose head gates say so."""
+    """With all other tokens HIGH in 16 bits, logits are those of the model with the same head gates."""
     model, everything = build(), policy(alpha_high=0, alpha_low=0)
     streaming = kv_policy.Streaming(everything, [(0, 1), (1, 0)], sink=3, recent=7)
     cache = cache_of(model, streaming, high={})
@@ -342,7 +345,7 @@ def test_streaming_heads_and_two_precisions():
 
 
 def test_pages_run_out():
-    """In a prompt the cache is empty again, in a step as it was."""
+    """When pages run out in a prompt the cache is empty again; in a step it is as before the step."""
     model, (ids, _) = build(), prompt()
     cache = cache_of(model, policy(alpha_high=0, alpha_low=0), pages=20)
     with pytest.raises(attn.OutOfPages, match="expected 12 free ones, got 8 of 20; the cache is empty again"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""On a GPU: a cache of two precisions behind a model, against the same on the CPU."""
+"""On a GPU: a cache of two precisions under a model, against the same on the CPU."""
 
 import os
 
@@ -25,7 +25,7 @@ POLICIES = {
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("model_name,window", [("Llama", None), ("Mistral", 20)])
 def test_a_model_on_either_device(name, model_name, window):
-    """But for tokens near a threshold both keep the same, and rows can be taken back."""
+    """Both devices keep the same tokens, except near a threshold, and rows can be taken back."""
     if name == "streaming" and window:
         pytest.skip("heads stream where layers see everything")
     ids, _ = prompt()

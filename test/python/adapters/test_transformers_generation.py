@@ -45,7 +45,7 @@ def pages_of(model, pages=256):
 
 
 def noisy(model, size=1e-3):
-    """Weights that differ by several times what float16 rounds them by."""
+    """Add noise to weights, several times as large as float16's rounding."""
     random = torch.Generator().manual_seed(7)
     for weight in model.parameters():
         weight.mul_(1 + size * torch.randn(weight.shape, generator=random))
@@ -53,8 +53,8 @@ def noisy(model, size=1e-3):
 
 
 def settled(make, generate, first=0):
-    """A seed whose choices rounding cannot change, as SDPA makes them over a dynamic cache, and what they are. `first` is
-    such a seed where it was found before."""
+    """Return a seed whose choices rounding cannot change, as SDPA makes them over a dynamic cache, and these choices.
+    `first` is such a seed that was found before."""
     for seed in range(first, 60):
         exact = generate(make("sdpa", seed=seed, dtype=torch.float32))
         others = (
@@ -70,7 +70,7 @@ def settled(make, generate, first=0):
 
 @pytest.fixture
 def cuts(monkeypatch):
-    """How many tokens each truncation took away."""
+    """Return a list of the number of tokens that each truncation removed."""
     truncate, counts = attn.PagedCache.truncate, []
 
     def counted(cache, leaf, tokens):
@@ -82,7 +82,8 @@ def cuts(monkeypatch):
 
 
 def assistant_of(model):
-    """Of a Llama nearly the same model: some of its candidates are right. Transformers takes no assistant with windows."""
+    """Return a model that is nearly the same Llama, so that some of its candidates are right. Transformers takes no
+    assistant with windows."""
     noisy(model, 0.15)
     model.generation_config.num_assistant_tokens = 5
     model.generation_config.assistant_confidence_threshold = 0.0
@@ -95,7 +96,7 @@ def assistant_of(model):
 def test_assisted_generation(name, help, cuts):
     options = {"max_new_tokens": 16, "do_sample": False, "return_dict_in_generate": True}
     inputs = prompt(batch=1)
-    inputs["input_ids"][:, 7:] = inputs["input_ids"][:, :14].clone()  # it repeats itself, for lookups
+    inputs["input_ids"][:, 7:] = inputs["input_ids"][:, :14].clone()  # repeats, for prompt lookup
 
     def make(implementation, **named):
         return build(implementation, name, **named)
@@ -109,7 +110,7 @@ def test_assisted_generation(name, help, cuts):
         cache = cache_of(model)
         return model.generate(**inputs, **options, **by, past_key_values=cache), cache
 
-    if name == "Llama":  # behind its window Transformers' dynamic cache cannot be cut
+    if name == "Llama":  # a dynamic cache with a window cannot be cropped
         theirs, _ = generate("sdpa", lambda model: transformers.DynamicCache())
         assert torch.equal(theirs.sequences, plain.sequences) and not cuts
     ours, cache = generate("attn", pages_of)
@@ -121,7 +122,7 @@ def test_assisted_generation(name, help, cuts):
 
 
 def test_crops_of_a_padded_batch():
-    """Each sequence loses what is behind the columns that stay; a chunk of padding takes no page."""
+    """Each sequence loses its tokens after the columns that stay, and a chunk of padding takes no page."""
     model, inputs = build("attn"), prompt()
     cache = pages_of(model)
     places = (inputs["attention_mask"].cumsum(1) - 1).clamp(min=0)
@@ -163,7 +164,7 @@ def test_beam_search(name, first, options):
     ours = model.generate(**inputs, **options, past_key_values=cache)
     assert torch.equal(ours.sequences, exact.sequences)
     torch.testing.assert_close(ours.sequences_scores, exact.sequences_scores, atol=1e-2, rtol=1e-2)
-    # Copied, each beam would hold pages of its own.
+    # Copied beams would each hold their own pages.
     tokens = [cache.pages.tokens(node) for node in cache.nodes]
     assert len(tokens) == 3 * BEAMS and tokens[0] == cache.get_seq_length() - PADDING[0]
     copied = sum(-(-count // PAGE) for count in tokens)
@@ -175,7 +176,8 @@ def test_beam_search(name, first, options):
 
 
 def test_sequences_are_chosen_as_a_dynamic_cache_chooses_them():
-    """Whatever search does: beams that die, go on twice, change places; batches that grow and shrink."""
+    """Beams that end, continue twice or change places, and batches that grow and shrink, are selected as in a dynamic
+    cache."""
     random = torch.Generator().manual_seed(3)
     model, exact, inputs = build("attn"), build("sdpa", dtype=torch.float32), prompt()
     ours, theirs = pages_of(model), transformers.DynamicCache(config=exact.config)

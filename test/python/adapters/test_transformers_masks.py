@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Masks of Transformers' models: what attn makes of them is what they mean, and none can be misused."""
+"""Masks of Transformers' models: attn's masks mean the same, and none can be misused."""
 
 import os
 import warnings
@@ -54,7 +54,7 @@ def blocks(*ids):
 
 
 def gemma_both_ways(size):
-    """As Gemma3's encoders write theirs: a function that Transformers' own do not include."""
+    """Return a mask function as Gemma3's encoders define it, which Transformers' own do not include."""
     return lambda b, h, q, k: (
         ((q - k >= 0) & (q - k < (size + 1) // 2)) | ((q - k < 0) & (k - q < size // 2 + 1))
     )
@@ -64,7 +64,7 @@ causal, whole = masking.causal_mask_function, masking.bidirectional_mask_functio
 holed = padding(0, 3, tokens=40)
 holed[0, 12:17], holed[1, 30] = False, False
 IMAGE = [-1] * 4 + [0] * 9 + [-1] * 3 + [1] * 12 + [-1] * 12
-# Mask functions and more that a model says; all have 40 tokens.
+# Mask functions with options that a model adds; all have 40 tokens.
 MASKS = {
     "causal": (causal, {}),
     "causal, padded": (causal, {"attention_mask": padding(0, 11, tokens=40)}),
@@ -102,7 +102,7 @@ MASKS = {
     "a prefix": (masking.or_masks(causal, lambda b, h, q, k: k < 13), {}),
     "its own window": (masking.and_masks(whole, gemma_both_ways(9)), {}),
 }
-# What rows of a cache see.
+# Masks of rows over a cache.
 STEPS = {
     "decoding": (causal, {"q_offset": 39, "q_length": 1, "attention_mask": padding(0, 11, tokens=40)}),
     "a chunk": (causal, {"q_offset": 25, "q_length": 15}),
@@ -117,7 +117,7 @@ STEPS = {
     ),
 }
 ALL = MASKS | STEPS
-# Scattered, and a window that cuts images.
+# Scattered tokens, and a window that cuts images.
 UNSERVED = {
     "scattered": (lambda b, h, q, k: (q + k) % 3 != 1, {}),
     "images, window": (masking.or_masks(masking.sliding_window_causal_mask_function(5), blocks(*IMAGE)), {}),
@@ -130,7 +130,7 @@ def ask(maker, function, options, **more):
 
 
 def both(name):
-    """attn's mask, and the real one, bool."""
+    """Return attn's mask, and Transformers' mask, bool."""
     function, options = (ALL | UNSERVED)[name]
     ours = ask(make_mask, function, options, dtype=torch.float16)
     return ours, ask(masking.sdpa_mask, function, options, allow_is_causal_skip=False)
@@ -160,7 +160,7 @@ def test_masks_mean_what_they_mean(name):
     sees = real.any(3)[:, 0]
     assert (out - exact)[sees].abs().max() < 3e-3
     changed = real.clone()
-    changed[sees[:, None, :, None] & (real.cumsum(3) == 1)] = False  # each row's first key
+    changed[sees[:, None, :, None] & (real.cumsum(3) == 1)] = False  # the first key of each row
     other = torch.nn.functional.scaled_dot_product_attention(q, k, v, changed).transpose(1, 2)
     assert (out - other)[sees].nan_to_num(1).abs().max() > 3e-2
 
@@ -214,7 +214,8 @@ def test_a_mask_that_is_misused_is_refused(refuses):
     ],
 )
 def test_what_layers_ask_for_besides(change, cause, monkeypatch):
-    """The cause is named, and the result PyTorch's. Heads of 256 have no gradients on a chip of less shared memory."""
+    """The fallback names its cause, and the result is PyTorch's. Heads of 256 have no gradients on a chip of less
+    shared memory."""
     monkeypatch.setattr(Kernel, "_backward", lambda *given: "no schedule of a backward pass")
     given = {"mask": None, "dim": 32, "dtype": torch.float16, "grad": False, **change}
     q, k, v = (torch.randn(BATCH, HEADS, 6, given["dim"]).to(given["dtype"]) for _ in range(3))
@@ -238,7 +239,7 @@ def test_what_layers_ask_for_besides(change, cause, monkeypatch):
 
 
 def test_soft_caps_and_sinks_fall_back_whole():
-    """SDPA has neither: leaving them away would be a wrong answer."""
+    """SDPA has neither soft caps nor sinks: to drop them would be a wrong result."""
     mask, _ = both("window")
     sinks = torch.tensor([0.5, -1.0, 2.0, 0.0])
     served, _ = attend(mask, softcap=5.0, s_aux=sinks)
@@ -250,7 +251,7 @@ def test_soft_caps_and_sinks_fall_back_whole():
 
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])
 def test_outputs_are_contiguous(kv_heads):
-    """JetMoE and others take a view of them."""
+    """Outputs are contiguous, since JetMoE and others view them."""
     q, k = torch.randn(2, 4, 9, DIM).half(), torch.randn(2, kv_heads, 9, DIM).half()
     out, _ = attn.transformers.attention_forward(torch.nn.Module(), q, k, k, None, is_causal=True)
     assert out.shape == (2, 9, 4, DIM) and out.is_contiguous()
@@ -279,7 +280,8 @@ def test_models_with_attention_of_their_own():
 @pytest.mark.parametrize("given", ["position_bias", "sinks"])
 @pytest.mark.parametrize("masked", [False, True])
 def test_a_bias_and_sinks_of_rows_run_in_pytorch(given, masked):
-    """As T5 and others of Transformers 5.24 hand them to their attention: not to know them would be wrong, silently."""
+    """A bias or sinks of rows, which T5 and others of Transformers 5.24 pass to attention, run in PyTorch: ignored,
+    they would give silently wrong results."""
     random = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(2, 3, 7, 32, generator=random).to(torch.bfloat16) for _ in range(3))
     beside = {given: 4 * torch.randn(2, 3, 7, 7 if given == "position_bias" else 1, generator=random)}
@@ -353,7 +355,7 @@ COMPILED = {
 
 
 def test_a_mask_goes_into_compiled_code():
-    """As generate() hands it to a model with a static cache."""
+    """Compiled code takes a mask as an input, as generate() passes it to a model with a static cache."""
     mask, _ = both("window")
     q = torch.randn(BATCH, HEADS, 40, DIM).half()
 
@@ -367,7 +369,8 @@ def test_a_mask_goes_into_compiled_code():
 @pytest.mark.parametrize("window", [None, 5])
 @pytest.mark.parametrize("starts", [(0,), (0, 12), (0, 1, 29)])
 def test_code_that_is_compiled_without_a_mask(window, starts):
-    """Transformers compares positions there, whether sequences are packed or not: one of them is no mask of its own."""
+    """Transformers compares positions there, whether sequences are packed or not: an unpacked sequence gets no mask of
+    its own."""
     maker = masking.create_sliding_window_causal_mask if window else masking.create_causal_mask
     model = Attention(maker, **({"sliding_window": window} if window else {}))
     x = torch.randn(BATCH, 30, HEADS * DIM, generator=torch.Generator().manual_seed(1)).half()
@@ -385,7 +388,7 @@ def test_code_that_is_compiled_without_a_mask(window, starts):
 
 @pytest.mark.parametrize("name", COMPILED)
 def test_compiled_masks(name):
-    """What compiled code cannot describe falls back; nothing breaks the graph."""
+    """A mask that compiled code cannot describe falls back, and no mask breaks the graph."""
     maker, options, is_served = COMPILED[name]
     packs = options.get("packed")
     model = Attention(maker, **{key: value for key, value in options.items() if key != "packed"})

@@ -21,14 +21,14 @@ TOLERANCE = 8e-3  # of a gradient as a whole, in float16
 
 @pytest.fixture(autouse=True)
 def refuses():
-    """Nothing here may run in PyTorch."""
+    """Turn the fallback to PyTorch off."""
     attn.transformers.set_fallback(False)
     yield
     attn.transformers.set_fallback(True)
 
 
 def exact(q, k, v, seen, softcap, sinks):
-    """In float64; rows that see nothing give zeros."""
+    """Return attention in float64; rows that see nothing give zeros."""
     k, v = (tensor.repeat_interleave(q.shape[1] // tensor.shape[1], 1) for tensor in (k, v))
     scores = q @ k.mT * DIM**-0.5
     scores = (softcap * torch.tanh(scores / softcap) if softcap else scores).masked_fill(~seen, -torch.inf)
@@ -38,7 +38,7 @@ def exact(q, k, v, seen, softcap, sinks):
 
 @pytest.mark.parametrize("name", [*MASKS, *STEPS])
 def test_gradients_of_masks(name):
-    """Of queries, keys, values and sinks; keys that are hidden get zeros."""
+    """Gradients of queries, keys, values and sinks match float64, and hidden keys get zeros."""
     function, options = (MASKS | STEPS)[name]
     sizes = {"q_length": 40, "kv_length": 40} | options
     mask = make_mask(BATCH, **sizes, mask_function=function, dtype=torch.float16)
@@ -99,10 +99,10 @@ def model_of(name, implementation, dtype):
 
 
 def learnt(model, ids, mask, **options):
-    """Gradients of all weights, one behind the other."""
+    """Return gradients of all weights, concatenated."""
     model.zero_grad()
     labels = ids.masked_fill(mask == 0, -100)
-    labels[:, 1:].masked_fill_(mask[:, :-1] == 0, -100)  # what padding predicts is nobody's matter
+    labels[:, 1:].masked_fill_(mask[:, :-1] == 0, -100)  # predictions from padding do not count
     model(input_ids=ids, attention_mask=mask, labels=labels, use_cache=False, **options).loss.backward()
     return torch.cat(
         [weight.grad.double().flatten() for weight in model.parameters() if weight.grad is not None]
@@ -111,7 +111,8 @@ def learnt(model, ids, mask, **options):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_models_train(name):
-    """In bfloat16, sequences padded on either side: no further from float32 than eager attention, beside chance."""
+    """In bfloat16, with sequences padded on either side, gradients are no further from float32 than those of eager
+    attention, up to chance."""
     ids = torch.randint(1, 61, (2, 37), generator=torch.Generator().manual_seed(1))
     mask = torch.ones_like(ids)
     mask[0, :9], mask[1, 30:] = 0, 0
@@ -132,7 +133,7 @@ def test_checkpointing_gives_the_same_bits():
 
 
 def test_a_model_learns():
-    """Under autocast, with weights in float32 as trainers keep them; the batches differ in length."""
+    """A model trains under autocast, with float32 weights as trainers keep them, on batches of different lengths."""
     model = model_of("llama", "attn", torch.float32)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     losses = []

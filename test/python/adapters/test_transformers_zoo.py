@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""attn in every architecture that this Transformers has for text: beside eager attention, in tiny models at random.
+"""attn in every text architecture of this Transformers: beside eager attention, in tiny models with random weights.
 
-Served, fallen back or refused, never wrong: with and without padding, short and long, and no token sees the future.
+Each is served, falls back or is refused, and is never wrong: with and without padding, short and long, and no token
+sees the future.
 """
 
 import os
@@ -37,7 +38,7 @@ def no_gradients():
 
 @pytest.fixture
 def calls(monkeypatch):
-    """Counts attention that attn served."""
+    """Return a list that counts the attention calls that attn served."""
     served = []
     attend = attn.adapters.padded_calls.PaddedCall.__call__
     monkeypatch.setattr(
@@ -48,7 +49,7 @@ def calls(monkeypatch):
 
 
 def prompts(model):
-    """Inputs by name, and which outputs count."""
+    """Return inputs by name, and a mask of the outputs that count."""
     random = torch.Generator().manual_seed(7)
     decoder = getattr(model.config, "is_encoder_decoder", False) and not model_zoo.is_causal(model)
 
@@ -74,14 +75,15 @@ def logits(model, inputs):
 
 
 def error(ours, exact, shown):
-    """The mean over tokens of the relative error, 1 at most: routers of experts may choose another for a few."""
+    """Return the mean over tokens of the relative error, at most 1 each: routers may choose other experts for a few
+    tokens."""
     apart = (ours - exact).norm(dim=-1) / exact.norm(dim=-1).clamp(min=1e-6)
     return apart.clamp(max=1).nan_to_num(1)[shown].mean().item()
 
 
 def compare(mapping, of_type, calls):
-    """'attn', 'partly', 'fell back' or 'no attention'; fails where a model of attn is further from exact numbers than
-    eager attention is."""
+    """Return 'attn', 'partly', 'fell back' or 'no attention'; fail where a model of attn is further from exact numbers
+    than eager attention is."""
     kind = ZOO[mapping, of_type]
     known = "sdpa" if of_type in model_zoo.APART else "eager"
     exact, rounded = (model_zoo.build(kind, known, dtype) for dtype in (torch.float32, torch.float16))
@@ -97,7 +99,7 @@ def compare(mapping, of_type, calls):
             changed = dict(inputs, input_ids=inputs["input_ids"].clone())
             changed["input_ids"][:, -1] = (changed["input_ids"][:, -1] + 5) % 80 + 3
             before = shown[:, :-1]
-            if error(logits(exact, changed)[:, :-1], right[:, :-1], before) < 1e-4:  # not of encoders
+            if error(logits(exact, changed)[:, :-1], right[:, :-1], before) < 1e-4:  # not for encoders
                 future = error(logits(ours, changed)[:, :-1], found[:, :-1], before)
                 assert future <= rounding + 4e-3, "sees the future"
     messages = [str(w.message) for w in caught if issubclass(w.category, attn.transformers.FallbackWarning)]
@@ -107,9 +109,10 @@ def compare(mapping, of_type, calls):
     ), messages
 
 
-# Each for a reason: causal masks of decoders whose layers say that they are not causal (BigBird-Pegasus, NLLB-MoE,
-# Pegasus-X), attention of their own (BLOOM, and before Transformers 5.24 GPT-J), a bias of scores (T5), chunks (Llama 4), windows both ways (ModernBERT). DeepSeek 3.2
-# selects tokens.
+# Models that each cover one reason: causal masks of decoders whose layers say that they are not causal
+# (BigBird-Pegasus, NLLB-MoE, Pegasus-X), an attention class of the model (BLOOM, and before Transformers 5.24
+# GPT-J), a bias of scores (T5), chunks (Llama 4), windows both ways (ModernBERT), selected tokens (DeepSeek
+# 3.2).
 QUICK = {
     ("CAUSAL_LM", "bigbird_pegasus"): "attn",
     ("CAUSAL_LM", "bloom"): "fell back",
@@ -131,7 +134,7 @@ def test_is_right_or_says_so(mapping, of_type, calls):
 
 @pytest.mark.parametrize("mapping,of_type", ZOO if FULL else REFUSED)
 def test_is_right_or_refused(mapping, of_type):
-    """Without a fallback, what would have fallen back is refused by name; the rest is served."""
+    """Without a fallback, a model that would fall back is refused by name, and every other one is served."""
     attn.transformers.set_fallback(False)
     try:
         model = model_zoo.build(ZOO[mapping, of_type], "attn", torch.float16)
@@ -151,7 +154,7 @@ def test_is_right_or_refused(mapping, of_type):
 @pytest.mark.parametrize("recorded", [False, True])
 @pytest.mark.parametrize("heads", [2, 4])
 def test_outputs_can_be_viewed(heads, recorded):
-    """In any shape, as JetMoE does: where each head has its own keys, too."""
+    """Outputs can be viewed in any shape, as JetMoE does, also where each head has its own keys."""
     layer = torch.nn.Module()
     layer.is_causal, layer.config = True, transformers.LlamaConfig(attn_implementation="attn")
     q, k, v = (

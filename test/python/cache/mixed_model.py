@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a MixedCache does, with the policy of attn.kv_policy and dense tensors."""
+"""A model of a MixedCache: the policy of attn.kv_policy and dense tensors."""
 
 import attn
 import torch
@@ -9,13 +9,13 @@ STORED = {HIGH: (("int8", "int4")), LOW: (("int4", "int2"))}
 
 
 def rounded(numbers, format):
-    """As a line of codes has them, float32."""
+    """Return the numbers after quantization to a format and back, float32."""
     rows = numbers.float().reshape(-1, 1, numbers.shape[-1]).contiguous()
     return attn.dequantize(*attn.quantize(rows, format), format).reshape(numbers.shape)
 
 
 def of_end(cache, layer, end):
-    """Of each list the positions of its tokens at an end, in the order of places."""
+    """Return the positions of each list's tokens at an end, in the order of storage."""
     page, table = cache.pool.page_tokens[end], cache.pool.table[layer].cpu()
     position, found = cache.position.cpu(), []
     for row, count in zip(table[: cache.used], cache.counts[end][layer].tolist(), strict=False):
@@ -26,7 +26,7 @@ def of_end(cache, layer, end):
 
 
 def levels_of(cache, layer, tokens):
-    """How every token of each list is kept: int8 [lists, tokens]."""
+    """Return the level of every token of each list: int8 [lists, tokens]."""
     levels = torch.zeros(cache.used, tokens, dtype=torch.int8)
     for end, level in enumerate((HIGH, LOW)[: len(cache.counts)]):
         for row, positions in zip(levels, of_end(cache, layer, end), strict=True):
@@ -36,7 +36,7 @@ def levels_of(cache, layer, tokens):
 
 
 class Watched:
-    """A cache, whose every decision is compared with what the policy makes of the same significance."""
+    """A cache that compares every decision with the policy's decision for the same significance."""
 
     def __init__(self, cache, dims, seed=0):
         self.cache, self.dims = cache, dims
@@ -57,7 +57,7 @@ class Watched:
             cache._revise.launch = watched
 
     def draw(self, *shape):
-        """Of a scale that makes some tokens worth much."""
+        """Return normal random numbers, whose scale gives some tokens a large significance."""
         return torch.randn(shape, generator=self.random)
 
     @property
@@ -65,7 +65,7 @@ class Watched:
         return self.cache.pool.tokens.device
 
     def heads(self, layer):
-        """Of the layer's lists."""
+        """Return (layer, head) of each of the layer's lists."""
         return [(layer, head) for _ in range(self.cache.requests) for head in range(self.cache.kv_heads)]
 
     def by_position(self, layer):
@@ -78,7 +78,7 @@ class Watched:
         return worth
 
     def prompt(self, request, tokens):
-        """A prompt for a request, whose significance is drawn."""
+        """Admit a prompt with random significance for a request."""
         cache, (dim, value_dim) = self.cache, self.dims
         heads = cache.kv_heads
         worth = self.draw(cache.layers, heads, tokens).exp()
@@ -101,7 +101,7 @@ class Watched:
         return levels, worth, made
 
     def prompts(self, tokens):
-        """The same of all requests, as many tokens each."""
+        """Admit prompts of `tokens` tokens for all requests."""
         made = [self.prompt(request, tokens) for request in range(self.cache.requests)]
         for layer in range(self.cache.layers):
             if self.cache.policy is not None:
@@ -115,7 +115,7 @@ class Watched:
                 rows[layer] = list(torch.cat(tensors).unbind(1))
 
     def step(self):
-        """A step of all requests; their outputs and the wanted ones, by layer."""
+        """Run a step of all requests. Return the outputs and the expected ones, by layer."""
         cache, (dim, value_dim) = self.cache, self.dims
         cache.begin()
         q_heads, results = cache._of_layer[1], []
@@ -138,7 +138,7 @@ class Watched:
         return results
 
     def _levels(self):
-        """Of the layer's lists, the new token among them, before the policy decides."""
+        """Return the levels of the layer's lists, with the new token, before the policy decides."""
         tokens = len(self.k[self.layer])
         levels = torch.zeros(self.cache.used, tokens, dtype=torch.int8)
         levels[:, -1] = HIGH
@@ -149,7 +149,7 @@ class Watched:
         return levels
 
     def wanted(self, q, levels):
-        """Attention over what is kept, and the largest weight of each group: float32."""
+        """Return attention over the kept tokens, and the largest weight of each group: float32."""
         k, v = torch.stack(self.k[self.layer], 1), torch.stack(self.v[self.layer], 1)
         numbers = []
         for part, tensor in enumerate((k, v)):
@@ -158,7 +158,7 @@ class Watched:
                 continue
             high = rounded(tensor, STORED[HIGH][part])
             low = rounded(high, STORED[LOW][part])
-            if (direct := self.direct[self.layer]) is not None:  # LOW as they came: never HIGH
+            if (direct := self.direct[self.layer]) is not None:  # a prompt's LOW tokens: quantized directly
                 came = tensor[:, : direct.shape[1]]
                 low[:, : direct.shape[1]] = torch.where(
                     direct[..., None], rounded(came, STORED[LOW][part]), low[:, : direct.shape[1]]

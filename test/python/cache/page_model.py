@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What an attn.PagePool does, with lists of Python."""
+"""A model of attn.PagePool in Python lists."""
 
 from collections import deque
 
@@ -7,7 +7,7 @@ import numpy
 
 
 class PageModel:
-    """Of lists of `columns` pages of `page_tokens` tokens at the left and the right end."""
+    """Lists of `columns` pages, with `page_tokens` tokens a page at the left and the right end."""
 
     def __init__(self, pages, lists, columns, page_tokens):
         self.columns, self.page_tokens = columns, page_tokens
@@ -15,7 +15,7 @@ class PageModel:
         self.lists = [([], []) for _ in range(lists)]
 
     def manage(self, tokens):
-        """The status, and how many lists changed. `tokens`: [lists, 2]."""
+        """Give lists the pages for `tokens` [lists, 2]. Return the status and the number of changed lists."""
         wanted = [
             [-(-n // of) for n, of in zip(pair, self.page_tokens, strict=True)] for pair in tokens.tolist()
         ]
@@ -39,7 +39,7 @@ class PageModel:
         return (done, asked, there, fits.count(False)), sum(n != 0 for n in changes)
 
     def table(self):
-        """[lists, columns]"""
+        """Return the table of pages: int32 [lists, columns]."""
         table = numpy.full((len(self.lists), self.columns), -1, numpy.int32)
         for row, (left, right) in zip(table, self.lists, strict=True):
             row[: len(left)] = left
@@ -48,7 +48,7 @@ class PageModel:
 
 
 def compare(pool, model):
-    """Every page is where the model has it, and none is anywhere twice."""
+    """Check that every page is where the model has it, and that none is in two places."""
     table, counts = (
         numpy.asarray(pool.table).reshape(-1, pool.columns),
         numpy.asarray(pool.counts).reshape(-1, 2),

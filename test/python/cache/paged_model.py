@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A cache beside plain lists of what its sequences hold."""
+"""A cache beside plain lists of its sequences' tokens."""
 
 import attn
 import numpy
@@ -20,7 +20,7 @@ def make(**changes):
 
 
 def raw(memory):
-    """Bytes of an array or of a tensor: which it is depends on whether PyTorch was imported."""
+    """Return the bytes of an array or a tensor, whichever the library is."""
     return numpy.asarray(memory).tobytes()
 
 
@@ -29,7 +29,7 @@ def draw(rng, *shape):
 
 
 class Model:
-    """A cache beside plain lists of what each node holds."""
+    """A cache beside plain lists of each node's tokens."""
 
     def __init__(self, cache, seed=0):
         self.cache, self.rng = cache, numpy.random.default_rng(seed)
@@ -80,7 +80,7 @@ class Model:
         self.drafts[leaf] = parents, tokens
 
     def chain(self, leaf, token):
-        """The draft's tokens on the path to one of them."""
+        """Return the draft's tokens on the path to one of them."""
         parents, tokens = self.drafts[leaf]
         found = []
         while token >= 0:

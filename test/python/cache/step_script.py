@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A seeded script of what an engine does to a cache: requests come and go, prompts are read in chunks beside decoding,
-sequences fork, drafts are verified and committed. Each step is told twice: to captured launches and to eager runs."""
+"""A seeded script of an engine's changes to a cache: requests come and go, prompts are read in chunks beside decoding,
+sequences fork, drafts are verified and committed. Each step goes to captured launches and to eager runs."""
 
 import random
 from dataclasses import dataclass, field
@@ -10,19 +10,19 @@ SEQUENCES, ROWS, TOKENS, DRAFTS = 6, 24, 192, 5
 
 @dataclass
 class Step:
-    """What happens before the rows of a step, and these."""
+    """Changes before the rows of a step, and the rows."""
 
     commits: list = field(default_factory=list)  # (name, token of the draft or -1)
     leave: list = field(default_factory=list)
     fork: list = field(default_factory=list)  # (name, name of the twin)
     arrive: list = field(default_factory=list)
-    rows: list = field(default_factory=list)  # (name, new tokens, tokens of a draft behind them)
+    rows: list = field(default_factory=list)  # (name, new tokens, tokens of a draft after them)
 
 
 def script(seed, count):
-    """Steps that keep within the capacity. Names are of requests."""
+    """Yield steps within the capacity. Names are those of requests."""
     rng = random.Random(seed)
-    tokens, prompts, drafts = {}, {}, {}  # what a request holds; what of its prompt is to come; its draft
+    tokens, prompts, drafts = {}, {}, {}  # tokens of a request; tokens of its prompt to come; its draft
     names = iter(range(1 << 30))
     for _ in range(count):
         step = Step()
@@ -48,7 +48,7 @@ def script(seed, count):
         rows, order = ROWS, list(tokens)
         rng.shuffle(order)
         for name in order:
-            if rows == 0 or rng.random() < 0.1:  # some wait
+            if rows == 0 or rng.random() < 0.1:  # some requests wait
                 continue
             new = min(rows, prompts.get(name, 1), rng.randint(4, 20))
             draft = 0
@@ -65,7 +65,7 @@ def script(seed, count):
 
 
 def change(cache, nodes, step):
-    """What the cache goes through before the step's rows; `nodes` are those of the requests."""
+    """Apply the changes before the step's rows; `nodes` are those of the requests."""
     for name, token in step.commits:
         cache.commit(nodes[name], token)
     for name in step.leave:
@@ -81,7 +81,7 @@ def requests(nodes, step):
 
 
 def tell(steps, nodes, step):
-    """To the tables of captured launches."""
+    """Give the step to the tables of captured launches."""
     steps.append([nodes[name] for name, _, _ in step.rows], [new for _, new, _ in step.rows])
     for name, _, draft in step.rows:
         if draft:
@@ -90,7 +90,7 @@ def tell(steps, nodes, step):
 
 
 def write(cache, nodes, step, k, v, contiguous):
-    """To an eager cache: the same tokens in the same order, of all layers."""
+    """Write the same tokens of all layers, in the same order, to an eager cache."""
     drafts = [(nodes[name], draft) for name, _, draft in step.rows if draft]
     counts = [new for _, new, _ in step.rows]
     changes = [(lambda: cache.append([nodes[name] for name, _, _ in step.rows], counts), sum(counts))]
@@ -105,8 +105,8 @@ def write(cache, nodes, step, k, v, contiguous):
 
 
 def alone(cache, groups):
-    """Batches in which no two requests share tokens: what two see is an instance of its own, which fixed splits cut
-    apart, and what one sees of a path is one."""
+    """Return batches in which no two requests share tokens. Tokens that two requests see are an instance that fixed
+    splits cut on its own; the tokens of one request's path are one instance."""
     batches = []
     for node, rows, draft in groups:
         roots = {path(cache, node)}
@@ -121,7 +121,7 @@ def alone(cache, groups):
 
 
 def path(cache, node):
-    """The root that the node is below."""
+    """Return the root above the node."""
     while (above := cache.parent(node)) is not None:
         node = above
     return node

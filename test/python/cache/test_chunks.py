@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Prompts of streaming heads that are read in chunks: exact, in as much memory as a chunk needs."""
+"""Prompts of streaming heads that are read in chunks: exact, in as many pages as a chunk needs."""
 
 import attn
 import numpy
@@ -37,7 +37,8 @@ def kernel_of(own_store, schedule):
 
 
 def read(kernel, own_store, chunks):
-    """Outputs and LSEs of all rows, and the most pages of streaming heads that were held, in chunks of this many."""
+    """Read the prompt in chunks of these sizes. Return outputs and LSEs of all rows, and the largest number of
+    streaming pages in use."""
     kept = {"pages": 40} if not own_store else {}
     if own_store:
         kept["classes"] = [
@@ -60,7 +61,8 @@ def read(kernel, own_store, chunks):
 @pytest.mark.parametrize("schedule", ("mma", "wgmma"))
 @pytest.mark.parametrize("own_store", (False, True))
 def test_any_chunks_give_the_same_bits(own_store, schedule):
-    """Of both classes, whether streaming heads keep all tokens or give back what they do not see."""
+    """Any chunks give the bits of one chunk in both classes, whether streaming heads keep all tokens or free those that
+    they do not see."""
     kernel = kernel_of(own_store, schedule)
     out, lse, _ = read(kernel, own_store, [TOKENS])
     random = numpy.random.default_rng(1)
@@ -74,15 +76,14 @@ def test_any_chunks_give_the_same_bits(own_store, schedule):
         chunks = [int(count) for count in chunks]
         parts, of_rows, pages = read(kernel, own_store, chunks)
         assert parts.tobytes() == out.tobytes() and of_rows.tobytes() == lse.tobytes()
-        if own_store:  # sink, recent and chunk, each in whole pages, and one where they do not begin with one
+        if own_store:  # whole pages of sink, recent and chunk, and one for a chunk that begins within a page
             assert max(pages) <= -(-SINK // PAGE) + -(-RECENT // PAGE) + -(-max(chunks) // PAGE) + 1
             assert pages[-1] < -(-TOKENS // PAGE)
 
 
 @pytest.mark.parametrize("chunks", ([TOKENS], [100, 200, 103], [1, 2, 37, 163, 200], [TOKENS - 1, 1]))
 def test_any_chunks_are_exact(chunks):
-    """Every row sees its sink and all of its recent tokens, wherever chunks end: float64 agrees, as it does with one
-    chunk."""
+    """Every row sees its sink and all of its recent tokens, wherever chunks end: outputs match float64."""
     out, lse, _ = read(kernel_of(True, "mma"), True, chunks)
     for row in range(TOKENS):
         tokens = numpy.arange(row + 1)
@@ -96,8 +97,8 @@ def test_any_chunks_are_exact(chunks):
 
 @pytest.mark.parametrize("classes", ([0, 0, 0, 0], [1, 1, 1, 1], [1, 0, 0, 1]))
 def test_a_class_may_have_no_heads(classes):
-    """Layers differ in how many heads stream: in one all, in another none. Heads are counted by tensor maps, too, of which
-    one is then of nothing."""
+    """Layers differ in how many heads stream: all in one, none in another. Tensor maps count heads too, and one of them
+    is then empty."""
     torch = pytest.importorskip("torch")
     sizes = {"q_heads": 8, "kv_heads": 4, "head_dim": DIM, "dtype": "float16"}
     kernel = attn.compile(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""On a GPU: tokens of head classes with stores of their own are written and read without waiting for the GPU."""
+"""On a GPU: tokens of head classes with separate stores are written and read without a wait for the GPU."""
 
 import attn
 import oracle
@@ -37,7 +37,7 @@ def test_steps_do_not_wait():
     for number, count in enumerate(counts):
         change, rows = cache.append([node], [count]), slice(at, at + count)
         plan = kernel.plan(cache.batch([(node, count)], classes=CLASSES))
-        if number > 1:  # what a first step makes is there
+        if number > 1:  # the first step has made all buffers
             torch.cuda.set_sync_debug_mode("error")
         try:
             for layer in range(2):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Changes of a paged cache that nobody ends: dropped, refused by a write, interrupted. The cache takes their tokens back, and
-is then as if it had never been asked for them."""
+"""Changes of a paged cache that are not ended: dropped, refused by a write, interrupted. The cache takes their tokens
+back and is then as before the change."""
 
 import gc
 import sys
@@ -83,7 +83,7 @@ def write_some(cache, change):
 
 
 def interrupt(cache, change):
-    """While the second layer is written."""
+    """Interrupt the change while the second layer is written."""
     write_some(cache, change)
     run, moved = cache._runs[0][0], type(cache._runs[0][0]).move
 
@@ -111,7 +111,7 @@ ENDS = [drop, refuse, write_some, interrupt, roll_back]
 
 
 def books(cache, *, exact=True):
-    """All that can be asked of the cache. Numbers of pages where they matter."""
+    """Return the whole state of the cache; with `exact`, also page numbers."""
     cache._native.check_invariants()
     found, left = {}, list(cache.sequences)
     while left:
@@ -131,7 +131,7 @@ def books(cache, *, exact=True):
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("maker", MAKERS, ids=lambda maker: maker.__name__)
 def test_the_cache_is_as_if_it_had_not_been_asked(maker, change, end):
-    """Now, and in what it does next."""
+    """The cache is as before the change, and its next changes are those of a cache without it."""
     cache, nodes = maker()
     twin, others = maker()
     assert nodes == others
@@ -139,7 +139,7 @@ def test_the_cache_is_as_if_it_had_not_been_asked(maker, change, end):
     exact = maker is not ring
     if exact:
         assert books(cache) == books(twin)
-    else:  # what streaming classes give back at a change stays given back
+    else:  # pages that streaming classes free at a change stay free
         assert {node: each[:3] for node, each in books(cache)[0].items()} == {
             node: each[:3] for node, each in books(twin)[0].items()
         }
@@ -149,7 +149,7 @@ def test_the_cache_is_as_if_it_had_not_been_asked(maker, change, end):
             again.write(layer, rows(again.rows), rows(again.rows), classes=classes_of(each))
     found, wanted = (books(each, exact=exact) for each in (cache, twin))
     assert found[0] == wanted[0]
-    if exact:  # a ring may hold pages that it took for the draft
+    if exact:  # a ring may keep pages that it took for the draft
         assert found == wanted
     cache.prune(*cache.sequences)
     assert cache.free_pages() == 64
@@ -157,7 +157,7 @@ def test_the_cache_is_as_if_it_had_not_been_asked(maker, change, end):
 
 @pytest.mark.parametrize("maker", MAKERS, ids=lambda maker: maker.__name__)
 def test_what_is_held_may_be_written_again(maker):
-    """A refused write changes nothing, as long as nobody asks the cache for something else."""
+    """A refused write changes nothing, and the change can be written again."""
     cache, nodes = maker()
     before = cache.tokens(nodes[0])
     change = cache.append(nodes[0], 3)
@@ -184,7 +184,7 @@ def test_a_change_that_somebody_holds_is_not_taken_back():
         cache.prune(nodes[1])
     cache.rollback()
     assert repr(change) == "<attn.CacheChange of 3 new tokens: taken back>"
-    cache.rollback()  # nothing is left to take back
+    cache.rollback()  # nothing to take back
     cache.prune(nodes[1])
 
 
@@ -197,7 +197,8 @@ def test_what_the_change_pruned_stays_pruned():
 
 
 def test_the_prompt_of_an_interpreter_keeps_nothing():
-    """There the last error holds the frames in which it arose, and with them the change."""
+    """The last error of an interactive interpreter keeps frames alive, and with them the change, which is taken back
+    all the same."""
     cache, nodes = plain()
     try:
         cache.append(nodes, [300, 70]).write(0, rows(300), rows(70))
@@ -209,8 +210,8 @@ def test_the_prompt_of_an_interpreter_keeps_nothing():
 
 
 def interrupted(act, line, functions=()):
-    """KeyboardInterrupt at the n-th line that runs in the cache while `act` does, or in these functions of it; whether it
-    came to that."""
+    """Raise KeyboardInterrupt at the n-th line that runs in the cache, or in these functions of it, during `act`.
+    Return whether it was raised."""
     left = [line]
 
     def trace(frame, event, argument):
@@ -235,7 +236,7 @@ def interrupted(act, line, functions=()):
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_an_interrupt_at_any_line(change):
-    """Either all has happened, or nothing."""
+    """An interrupted change has happened wholly or not at all."""
     done, line = set(), 0
     while True:
         line += 1
@@ -260,7 +261,7 @@ def test_an_interrupt_at_any_line(change):
 
 
 def test_copies_within_the_cache_are_ended():
-    """A fork, a truncation or a commit whose copies an interrupt stopped: none is left half done."""
+    """A fork, truncation or commit whose copies an interrupt stopped is completed: no copy is left half done."""
     for act in (
         lambda cache, node: cache.fork(node),
         lambda cache, node: cache.truncate(cache.fork(node), 7),

@@ -34,7 +34,7 @@ def numbers(shape, seed):
 
 
 def stored(lists, layer, end, index):
-    """The lines of a list by position."""
+    """Return the stored bytes of a list's tokens by position."""
     count = int(lists.counts[end, layer, index])
     place = torch.arange(count).expand(LISTS, count)
     positions = lists.positions(layer, end, count)[index].tolist()
@@ -60,7 +60,7 @@ def all_same(one, other):
 
 @pytest.mark.parametrize("high,low", FORMATS)
 def test_random_operations(high, low):
-    """What stays is as it was stored, and what is brought back is as it was."""
+    """Kept tokens keep their bytes, and tokens that are brought back have their old bytes."""
     lists, random = lists_of(high, low), torch.Generator().manual_seed(1)
     known = [torch.zeros(LISTS, dtype=torch.int64) for _ in range(LAYERS)]
     for step in range(OPERATIONS):
@@ -100,7 +100,7 @@ def test_random_operations(high, low):
         if step % 3 == 0:
             lists.bring_back(layer, gone)
             lists.bring_back(layer, demoted)
-            # the demoted stand last at the other end
+            # The demoted tokens are the last ones at the other end.
             lists.take_back(layer, LOW_END, place >= 0)
             assert all_same(snapshot(lists, layer), before)
         known[layer] += 1
@@ -110,7 +110,7 @@ def test_random_operations(high, low):
 
 
 def test_prompts():
-    """Of ragged lists, in one layer after the other."""
+    """Prompts of ragged lists are stored layer by layer."""
     lists = lists_of(*FORMATS[1])
     levels = torch.randint(0, 3, (LAYERS, LISTS, 30), generator=torch.Generator().manual_seed(3))
     levels[:, 1, 20:] = 0
@@ -134,7 +134,7 @@ def test_pages_run_out():
     with pytest.raises(attn.OutOfPages, match="expected 21 free ones, got 20 of 20; nothing was changed"):
         lists.prompt(0, [levels, ~levels], *(numbers((LISTS, 25, 64), i) for i in range(2)))
     assert not lists.counts.any() and lists.pool.free_pages() == 20
-    lists.reserve(1)  # a page an end of each list
+    lists.reserve(1)  # one page at each end of each list
     with pytest.raises(attn.OutOfPages, match="expected 18 free ones, got 8 of 20"):
         lists.reserve(9)
     with pytest.raises(attn.PlanError, match="tokens: expected lists of 0 to 34 pages"):

@@ -14,7 +14,8 @@ from attn.memory.devices import get_device  # noqa: E402
 from mixed_model import Watched, levels_of  # noqa: E402
 
 FULL = bool(os.environ.get("ATTN_FULL"))
-# Sink, recent tokens and whose numbers: every second, and all of them by --full.
+# Sink, recent tokens and the policy that streaming heads stand beside: every second case, and all of them
+# with --full.
 STREAMING = [
     (3, 5, "paper"),
     (3, 5, "release"),
@@ -94,7 +95,7 @@ def test_heads_with_limits_of_their_own():
 
 @pytest.mark.parametrize("sink,recent,like", STREAMING if FULL else STREAMING[::2])
 def test_heads_that_stream(sink, recent, like):
-    """Beside others that keep what DiffKV says: from nothing on, and behind prompts."""
+    """Streaming heads beside heads of DiffKV keep their tokens, with and without a prompt."""
     policy = Streaming(policy_of(like), heads=[(0, 1), (1, 0)], sink=sink, recent=recent)
     for prompt in (0, 30):
         cache = cache_of(policy, checked=True)
@@ -103,7 +104,8 @@ def test_heads_that_stream(sink, recent, like):
             watched.prompts(prompt)
         cache.active.fill_(1)
         check_steps(watched, 25)
-        # Behind a step of n tokens the next row's sinks, and the recent ones that it will see beside itself.
+        # A streaming head keeps sinks and recent tokens for the next row, which itself is one of the recent
+        # ones.
         streams = levels_of(cache, 0, prompt + 25)[1::2]
         assert (streams == 2).sum(1).tolist() == [sink + recent - 1] * 2
         assert (streams[:, :sink] == 2).all() and (streams != 1).all()
@@ -112,7 +114,7 @@ def test_heads_that_stream(sink, recent, like):
 
 @pytest.mark.parametrize("requests,kv_heads", [(1, 1), (3, 1), (1, 3), (3, 2)])
 def test_any_number_of_lists(requests, kv_heads):
-    """Tables have room for a multiple of four; lists behind those of requests stay empty."""
+    """Tables are allocated for a multiple of four lists; lists after those of requests stay empty."""
     sizes = dict(requests=requests, kv_heads=kv_heads, q_heads=2 * kv_heads)
     for policy, named in ((policy_of("release"), {}), (None, {"high": {}})):
         cache = cache_of(policy, checked=True, **sizes, **named)
@@ -167,7 +169,7 @@ def test_prompts_that_find_no_pages():
 
 
 def test_requests_come_and_go():
-    """Rows of requests that are not active are zeros, and a slot serves one after the other."""
+    """Rows of requests that are not active are zeros, and a slot serves one request after the other."""
     cache = cache_of(policy_of("paper"))
     watched = Watched(cache, (64, 64))
     watched.prompt(1, 33)
@@ -201,7 +203,7 @@ def test_a_step_allocates_and_copies_nothing():
 
 
 class Tiers(Ruled):
-    """High and low tokens up to a number each, but for the first ones; heads differ."""
+    """At most a number of HIGH and of LOW tokens, beside the first tokens; heads differ."""
 
     window, group = 5, "mean"
 
@@ -217,7 +219,7 @@ class Tiers(Ruled):
 
 
 class Leaving(Tiers):
-    """Every way in which a token goes: by its position, and what it is worth beside the tokens so far."""
+    """Every way in which a token leaves: by its position, and by its significance relative to other tokens."""
 
     def rank(self, score, rows, position, seen):
         return attn.math.exp2(-score) * attn.math.abs(position - seen // 2) + rows % 3
@@ -234,7 +236,7 @@ class Leaving(Tiers):
 
 
 class NoNumbers(Tiers):
-    """Ranks that are no numbers count as infinite, and so do those of candidates that are not there."""
+    """NaN ranks count as infinite, and so do the ranks of missing candidates."""
 
     def rank(self, score, rows, position, seen):
         return (position % 3 - 1) / (position % 3 - 1) * score
@@ -247,7 +249,7 @@ class NoNumbers(Tiers):
 
 
 class NoNumberAtAll(Tiers):
-    """The budget holds."""
+    """All ranks are NaN, and the budget is kept."""
 
     def rank(self, score, rows, position, seen):
         return (position - position) / (position - position)

@@ -23,7 +23,7 @@ def test_steps(like):
 
 @pytest.mark.parametrize("like", ["paper", "release"])
 def test_replayed_steps(like):
-    """Both devices decide alike, as long as no token is worth nearly what a threshold says."""
+    """Both devices decide alike as long as no significance is near a threshold."""
     caches = [cache_of(policy_of(like), device=device) for device in ("host", "cuda")]
     random = torch.Generator().manual_seed(5)
     q, k, v = (torch.zeros(2, heads, 64, dtype=torch.bfloat16, device="cuda") for heads in (4, 2, 2))
@@ -35,7 +35,7 @@ def test_replayed_steps(like):
             outs[layer] = caches[1].attend(layer, q, k, v)
         caches[1].end()
 
-    run_aside(torch, launches)  # of no request
+    run_aside(torch, launches)  # no request is active
     graph, _ = record_graph(torch, launches)
     for cache in caches:
         cache.active.fill_(1)

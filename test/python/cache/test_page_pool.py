@@ -26,7 +26,8 @@ def checked(seed):
 
 
 def step_of(draw, tokens, most, page_tokens):
-    """Requests that come, grow, downgrade, prune, are forked, cancelled; now and then lists that fit no row."""
+    """Return token counts after requests come, grow, downgrade, prune, are forked or cancelled; now and then lists that
+    fit no row."""
     after, kind = tokens.copy(), draw.random()
     requests = draw.permutation(len(tokens))[: 1 + draw.integers(len(tokens))]
     if kind < 0.45:
@@ -66,7 +67,8 @@ def test_random_operations(shape, share):
         failures, unfit = failures + (not status.done and not status.unfit), unfit + (status.unfit > 0)
         operations, steps = operations + changed, steps + 1
         page_model.compare(pool, model)
-    assert failures > 3 and unfit > 3 and taken > 2 * pages, (failures, unfit, taken)  # the ring went round
+    # The ring of free pages wrapped around.
+    assert failures > 3 and unfit > 3 and taken > 2 * pages, (failures, unfit, taken)
 
 
 @pytest.mark.parametrize("shape,steps,seed", [(SMALL, 25, 3), (LARGE, 2, 0)])
@@ -101,7 +103,7 @@ def test_a_captured_step_launches_and_does_nothing_else():
         requests=3, lists=5, columns=7, pages=24, page_tokens=(4, 8), device=device, checked=True
     )
     seen = set()
-    for count in (1, 9, 0, 300, 2):  # one of them in vain
+    for count in (1, 9, 0, 300, 2):  # one request fails
         numpy.asarray(pool.tokens)[:] = count
         device.work(reset=True)
         pool.manage()
@@ -148,7 +150,7 @@ def test_a_fork_has_pages_of_its_own():
     numpy.testing.assert_array_equal(table[0], kept)
     numpy.testing.assert_array_equal(table[1] >= 0, held)
     memory[table[1][held]] = memory[table[0][held]]
-    memory[table[0][held]] = -1  # the first writes on
+    memory[table[0][held]] = -1  # the first list's pages are reused
     assert memory[table[1][held]].tolist() == kept[held].tolist()
 
 
@@ -159,7 +161,7 @@ def test_attention_reads_both_ends_of_a_row():
     tokens = numpy.asarray(pool.tokens)
     tokens[:] = draw.integers(1, 70, tokens.shape)
     pool.manage()
-    tokens[1] = (20, 40)  # pages went back, and other lists get them
+    tokens[1] = (20, 40)  # freed pages go to other lists
     tokens[2, 0] = (70, 64)
     pool.manage()
     pool.require_done()
@@ -190,7 +192,7 @@ def test_attention_reads_both_ends_of_a_row():
 
 
 def kept_of(pool, memory, end):
-    """What lists hold at one end, by place."""
+    """Return the tokens of each list at one end, in the order of storage."""
     page, step = pool.page_tokens[end], 1 - 2 * end
     table, tokens = (numpy.asarray(x).reshape(-1, x.shape[-1]) for x in (pool.table, pool.tokens))
     return [
@@ -236,7 +238,7 @@ def test_compaction_moves_as_few_tokens_as_can_be(end, page, moves, most, seed):
         after = kept_of(pool, memory, which)
         assert [sorted(values) for values in after] == [sorted(values) for values in before]
         numpy.testing.assert_array_equal(tokens[:, :, 1 - which], other)
-        pool.manage()  # gives back what is left over
+        pool.manage()  # frees the pages left over
         assert kept_of(pool, memory, which) == after
         counts = numpy.asarray(pool.counts)[:, :, which]
         numpy.testing.assert_array_equal(counts, -(-tokens[:, :, which] // page))
@@ -307,7 +309,7 @@ def test_tokens_that_are_refused():
     with pytest.raises(attn.TensorError, match=r"tokens: expected int32 \[2, 3, 2\], got int32 \[2, 2\]"):
         pool.manage(numpy.zeros((2, 2), numpy.int32))
     given = numpy.full((2, 3, 2), 20, numpy.int32)
-    given.flags.writeable = False  # is read alone
+    given.flags.writeable = False  # input only
     pool.manage(given)
     pool.require_done()
     given = numpy.full((2, 3, 2), 40, numpy.int32)

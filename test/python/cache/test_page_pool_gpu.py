@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""On a GPU: pages that the device manages, against plain lists, eager and in steps that were captured."""
+"""On a GPU: pages that the device manages, against plain lists, eager and in captured steps."""
 
 import attn
 import numpy
@@ -14,7 +14,7 @@ from test_page_pool import LARGE, SMALL, step_of  # noqa: E402
 
 
 class OnHost:
-    """What page_model compares, copied from the GPU."""
+    """The members that page_model compares, copied from the GPU."""
 
     def __init__(self, pool):
         self.pages, self.columns = pool.pages, pool.columns

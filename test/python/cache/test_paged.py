@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""PagedCache against lists of tokens: whatever happens to sequences, attention sees what they hold."""
+"""PagedCache against lists of tokens: after any history of its sequences, attention sees their tokens."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ def kernel():
 
 
 def test_prompts_then_decoding(kernel):
-    """One batch and one plan, updated from step to step."""
+    """Prompts and decoding steps share one batch and one plan, updated from step to step."""
     model = Model(make())
     nodes = [model.add() for _ in range(3)]
     model.append(nodes, [37, 5, 16])
@@ -36,7 +36,7 @@ def test_prompts_then_decoding(kernel):
 
 
 def test_rows_come_in_the_users_order(kernel):
-    """Two branches of each of two prompts, named in an order that is not depth first."""
+    """Two branches of each of two prompts, named in an order that is not depth-first."""
     model = Model(make())
     first, second = model.add(), model.add()
     model.append([first, second], [20, 33])
@@ -49,7 +49,7 @@ def test_rows_come_in_the_users_order(kernel):
     user_row, batch_row = batch.user_row(kernel), batch.batch_row(kernel)
     assert user_row.tolist() != [0, 1, 2, 3] and sorted(user_row) == [0, 1, 2, 3]
     assert user_row[batch_row].tolist() == [0, 1, 2, 3]
-    # In the batch's own order nothing is copied: the caller gathers.
+    # Rows in the batch's order are not copied: the caller gathers them.
     q = draw(model.rng, 4, Q_HEADS, DIM)
     o = kernel.run(q, model.cache.layer(0), plan)
     of_batch = kernel.run(numpy.ascontiguousarray(q[user_row]), model.cache.layer(0), plan, rows="batch")
@@ -79,7 +79,7 @@ def test_drafts_are_verified_and_committed(kernel):
 
 
 def test_drafts_in_pages_of_one():
-    """An operand of their own over the same memory."""
+    """Drafts in pages of one token are a second operand over the same memory."""
     kernel = attn.compile(
         spec(kv=[attn.Paged(name="nodes"), attn.Paged(name="drafts", page_size=1)]), device="host"
     )
@@ -110,7 +110,7 @@ BIAS = numpy.linspace(-2, 2, 64, dtype=numpy.float32)
 )
 @pytest.mark.parametrize("strategy", ["flatten", "by-query"])
 def test_scores_of_drafts_in_pages_of_one(score, tensors, strategy):
-    """A key's position is where it stands in its sequence, however the planner puts tokens together."""
+    """A key's position is its place in the sequence, however the planner groups tokens."""
     kernel = attn.compile(
         spec(
             kv=[attn.Paged(name="nodes"), attn.Paged(name="drafts", page_size=1)],
@@ -133,7 +133,7 @@ def test_scores_of_drafts_in_pages_of_one(score, tensors, strategy):
 
 
 def test_operands_that_nobody_sees():
-    """They are no part of the batch, whatever their pages are like."""
+    """An operand that no row sees is no part of the batch, whatever its page size is."""
     model = Model(make())
     node = model.add()
     model.append([node], [21])
@@ -147,7 +147,7 @@ def test_operands_that_nobody_sees():
 
 
 def test_a_plan_of_pages_that_were_given_back(kernel):
-    """It is refused from then on, and for no other change of the cache."""
+    """A plan is refused after one of its nodes is pruned, and after no other change of the cache."""
     model = Model(make())
     a, b, other = model.add(), model.add(), model.add()
     model.append([a, b, other], [40, 21, 30])
@@ -185,7 +185,7 @@ def test_a_plan_of_a_draft_that_was_committed():
 
 @pytest.mark.parametrize("change", ["append", "truncate", "prune"])
 def test_a_plan_that_is_a_step_behind(kernel, change):
-    """Also where it is fixed, as captured launches are, and its pages are nobody else's."""
+    """A plan is refused after a change to one of its nodes, also a fixed plan, and also while its pages are not reused."""
     for fixed in (False, True):
         model = Model(make())
         node, other = model.add(), model.add()
@@ -209,7 +209,7 @@ def test_a_plan_that_is_a_step_behind(kernel, change):
 
 
 def test_a_plan_of_a_batch_that_went_on(kernel):
-    """Whether the batch was extended or had to be made anew."""
+    """A plan is refused after its batch is updated, whether the batch was extended or made anew."""
     for more in (1, 40):
         model = Model(make())
         node = model.add()
@@ -224,7 +224,8 @@ def test_a_plan_of_a_batch_that_went_on(kernel):
 
 
 def test_a_fixed_plan_of_sequences_that_grow(kernel):
-    """As many columns in the tables from the start as the longest will need; and what says so where there are not."""
+    """A fixed plan serves growing sequences when its table has enough columns from the start; an error tells when it
+    has too few."""
     room = dict(rows=3, groups=3, tokens_per_row=128)
     for columns, limits, refused_at in ((0, room, 11), (8, room, None), (0, room | dict(pages=8), None)):
         model = Model(make())
@@ -251,7 +252,7 @@ def test_a_fixed_plan_of_sequences_that_grow(kernel):
 
 
 def test_a_fixed_plan_says_what_is_missing(kernel):
-    """Sequences that come and grow after launches were fixed, within the limits and beyond them."""
+    """Sequences come and grow after launches were fixed, within the limits and beyond them."""
     model = Model(make())
     nodes = [model.add() for _ in range(4)]
     model.append(nodes, [37, 5, 16, 60])
@@ -279,7 +280,7 @@ def test_forks_go_on_alone(kernel):
 
 
 def test_truncated_sequences_go_on(kernel):
-    """Within its own tokens, and into those that it shares with a twin."""
+    """Sequences continue after truncation within their own tokens, and into tokens that they share with a twin."""
     model = Model(make())
     node = model.add()
     model.append([node], [41])
@@ -288,7 +289,7 @@ def test_truncated_sequences_go_on(kernel):
     model.append([node], [17])
     model.truncate(node, 9)
     model.check(kernel, [node, twin])
-    model.truncate(node, 30)  # of 16 tokens a page: into the second of the twin's
+    model.truncate(node, 30)  # into the twin's second page of 16 tokens
     assert model.cache.tokens(node) == 19 and model.cache.free_pages() == free
     model.check(kernel, [(node, 3), twin])
     model.append([node, twin], [3, 14])
@@ -358,7 +359,7 @@ def run_history(kernel, chance):
 
 
 def test_head_classes_have_stores_of_their_own():
-    """Streaming heads keep their first and last tokens only; how many there are differs between layers."""
+    """Streaming heads keep their first and last tokens only; the number of streaming heads differs between layers."""
     kernel = attn.compile(
         spec(
             kv_heads=4,
@@ -420,7 +421,7 @@ def test_bfloat16_in_memory_of_pytorch():
 
 
 def test_who_writes_himself_says_so(kernel):
-    """Rows scattered by the caller, to the slots that the change names."""
+    """The caller scatters rows itself, to the slots that the change names."""
     cache = make()
     node = cache.add()
     change = cache.append(node, 20)
@@ -466,7 +467,7 @@ def test_one_plan_serves_layers_whose_heads_have_other_classes():
 
 
 def test_kernels_write_what_copies_write():
-    """The way a GPU's cache is written, on the host device."""
+    """Kernels, which write a GPU's cache, write on the host device the bytes that copies write."""
     rng = numpy.random.default_rng(1)
     caches = [make(), make()]
 

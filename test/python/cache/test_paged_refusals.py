@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""PagedCache: what it refuses, before anything has changed."""
+"""Refusals of PagedCache, before anything has changed."""
 
 import attn
 import numpy

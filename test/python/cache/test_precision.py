@@ -28,7 +28,7 @@ def precision_of(name, memory=None):
 
 
 def listed(slots, target=None):
-    """Of new rows, where only those are named that they go to."""
+    """Return a list of new rows and their target slots, without rows that go nowhere."""
     found = SlotList(len(slots), "host")
     source = [row if slot >= 0 else -1 for row, slot in enumerate(slots)] if target is None else slots
     found.source.copy_(torch.tensor(source))
@@ -37,7 +37,7 @@ def listed(slots, target=None):
 
 
 def lines(precision):
-    """Of each slot, its bytes."""
+    """Return the bytes of each slot."""
     tensors = [
         tensor.reshape(PAGES * PAGE, -1).contiguous().view(torch.uint8) for tensor in precision.operand
     ]
@@ -53,7 +53,7 @@ def filled(name, slots, seed=0, memory=None):
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_appends_and_moves(name):
-    """Negative slots are skipped, and what no list names stays."""
+    """Negative slots are skipped, and slots that no list names are unchanged."""
     slots = [3, -1, 17, 40, 9, -1]
     precision, _ = filled(name, slots)
     before = lines(precision)
@@ -68,7 +68,7 @@ def test_appends_and_moves(name):
 
 @pytest.mark.parametrize("source,target", [("bf16", "K8V4"), ("K8V4", "K4V2")])
 def test_pages_of_one_memory(source, target):
-    """Lines of one format in pages of another, of the same memory: pages that no list names stay."""
+    """Pages of one format move into pages of another format in the same memory; pages that no list names are unchanged."""
     memory = memory_of(source, target)
     high, rows = filled(source, [5, 6, 30], memory=memory)
     low = precision_of(target, memory)
@@ -93,7 +93,7 @@ def test_refusals():
     precision, _ = filled("K8V4", [1])
     short = listed([1], [2])
     copies = Copies(precision._memory, "K8V4", "K8V4", 70)
-    copies._room = 64  # as if that were so
+    copies._room = 64  # a small workspace, for the test
     with pytest.raises(attn.PlanError, match="requantizer: expected lists of at least 1056 bytes .* got 544"):
         copies.launch(short)
     with pytest.raises(attn.TensorError, match=r"k: expected bfloat16 \[1, 64\]"):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""PagedCache whose pages hold codes: attention sees what its sequences hold, quantized; whatever moves, moves with its
-metadata."""
+"""PagedCache whose pages hold quantized values: attention sees the quantized tokens of its sequences, and metadata
+moves with them."""
 
 import attn
 import numpy
@@ -21,7 +21,7 @@ FORMATS = [
 
 
 def read_back(rows, formats, part):
-    """What is read of rows that were written."""
+    """Return written rows as they are read."""
     name = formats.get(part)
     if name is None:
         return rows.astype(numpy.float32)
@@ -30,7 +30,7 @@ def read_back(rows, formats, part):
 
 
 class Quantized(Model):
-    """Its lists hold what was written; what is seen was quantized."""
+    """A model whose lists hold the written rows, and whose paths give the quantized ones."""
 
     def __init__(self, formats, **changes):
         super().__init__(make(**formats, **changes))
@@ -74,7 +74,7 @@ def test_pages_hold_codes_and_metadata_of_lines():
     k, v = (draw(rng, LAYERS, 21, KV_HEADS, DIM) for _ in range(2))
     slots = change.slots()
     change.write_all(k, v)
-    copied = cache.slots(cache.fork(node))  # of the page that is not full
+    copied = cache.slots(cache.fork(node))  # slots of the page that is not full
     assert len(slots) == 21 and len(copied) == 5 and not set(copied) & set(slots)
     for places in (slots, numpy.concatenate([slots[:16], copied])):
         found = {name: numpy.asarray(tensor) for name, tensor in cache.layer(1).tensors().items()}
@@ -118,7 +118,7 @@ def test_bytes_of_a_token():
 
 
 def test_numbers_that_are_not_finite():
-    """Counted, and no harm to their neighbours."""
+    """Numbers that are not finite are counted, and do not change their neighbours."""
     cache = make(key="int8", value="fp8_e4m3")
     k, v = (draw(numpy.random.default_rng(6), LAYERS, 5, KV_HEADS, DIM) for _ in range(2))
     node, other = cache.add(), cache.add()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Sequences of one cache in another of fewer bits, and what a layer stores of a node."""
+"""Sequences of one cache copied to another cache of fewer bits, and the bytes that a layer stores for a node."""
 
 import sys
 
@@ -26,7 +26,7 @@ PAIRS = {
 
 
 def array(memory):
-    """Floats of 8 bits as bytes: NumPy has none."""
+    """Return a NumPy array; floats of 8 bits become bytes, since NumPy has no such type."""
     if "float8" in str(memory.dtype):
         memory = memory.view(sys.modules["torch"].uint8)
     return numpy.asarray(memory)
@@ -37,13 +37,13 @@ def raw(memory):
 
 
 def used(meta, name):
-    """Without the bytes behind the scales of a row's blocks, which are nobody's."""
+    """Return metadata without the unused bytes after the scales of a row's blocks."""
     meta = array(meta)
     return meta[..., : DIM // (16 if name == "nvfp4" else 32)] if meta.dtype == numpy.uint8 else meta
 
 
 def names(formats):
-    """Arguments of attn.quantize for keys and values; None in 16 bits."""
+    """Return the arguments of attn.quantize for keys and values; None in 16 bits."""
     return [
         (formats[part], {"group": formats.get(f"{part}_group")}) if part in formats else None
         for part in ("key", "value")
@@ -51,7 +51,7 @@ def names(formats):
 
 
 def numbers(stored, formats):
-    """What a layer's codes of a node stand for."""
+    """Return the numbers that a layer's quantized values of a node stand for."""
     found = []
     for letter, name in zip("kv", names(formats), strict=True):
         if name is None:
@@ -71,7 +71,8 @@ def fill(cache, node, count, seed=1):
 
 @pytest.mark.parametrize("pair", PAIRS)
 def test_codes_are_those_of_what_was_stored(pair):
-    """To the bit those of the numbers that the other cache's codes stand for, in every layer; neighbours stay."""
+    """The target's quantized values are, to the bit, those of the source's dequantized numbers, in every layer;
+    neighbours are unchanged."""
     high, low = PAIRS[pair]
     source, target = make(**high), make(**low, pages=7)
     fill(source, source.add(), 3)
@@ -98,7 +99,7 @@ def test_codes_are_those_of_what_was_stored(pair):
 
 
 def test_a_path_becomes_a_sequence_that_grows():
-    """Nodes above count; then the sequence is one like any other."""
+    """Tokens of the nodes above are copied too, and the new sequence grows like any other."""
     source, target = make(**HIGH), make(**LOW)
     root = source.add()
     fill(source, root, 21)
@@ -117,11 +118,11 @@ def test_a_path_becomes_a_sequence_that_grows():
         q = draw(rng, 1, 4, DIM)
         expected, _ = oracle.attend(q[0], k, v)
         assert oracle.error(kernel.run(q, target.layer(layer), plan)[0], expected) < 2e-3
-    assert target.requantize(source, source.add()) not in (leaf, right)  # of no tokens
+    assert target.requantize(source, source.add()) not in (leaf, right)  # a source without tokens
 
 
 def test_twice_is_as_good_as_once():
-    """Grids nest: eight bits, then four, lose what four bits lose."""
+    """Grids nest: eight bits, then four, lose as much as four bits alone."""
     plain, high, low = make(), make(key="int8", value="int8"), make(key="int4", value="int4")
     node = plain.add()
     k, v = fill(plain, node, 64)
@@ -156,7 +157,7 @@ def streaming(recent, **formats):
 
 
 def test_classes_keep_what_they_keep():
-    """A streaming class has given tokens back: they are skipped where the other cache does not keep them either."""
+    """Tokens that a streaming class has freed are skipped where the target does not keep them either."""
     source, target, longer = streaming(32, **HIGH), streaming(32, **LOW), streaming(100, **LOW)
     node = source.add()
     rng = numpy.random.default_rng(8)
@@ -236,7 +237,8 @@ def test_other_refusals():
 
 
 def test_what_is_stored_of_a_node():
-    """Of 16 bits the rows; of codes what attn.quantize makes; scales that are given as they are."""
+    """A layer returns 16-bit rows as they are, quantized values as attn.quantize makes them, and given scales
+    unchanged."""
     cache = make()
     node = cache.add()
     k, v = fill(cache, node, 18)
@@ -251,7 +253,7 @@ def test_what_is_stored_of_a_node():
     codes, meta = attn.quantize(v[0], "int8", group=32)
     assert raw(stored["v"]) == raw(codes) and raw(stored["v_meta"]) == raw(meta)
     numpy.asarray(cache.layer(0).k)[:] = 0
-    assert raw(stored["v"]) == raw(codes)  # a copy
+    assert raw(stored["v"]) == raw(codes)  # it is a copy
     scaled = make(key="fp8_e4m3", key_scales="head")
     node = scaled.add()
     fill(scaled, node, 2)

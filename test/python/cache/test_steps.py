@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Steps that are captured once: replays against eager runs, what a replay may do, and what has no room."""
+"""Steps that are captured once: replays against eager runs, legal replays, and refusals beyond the capacity."""
 
 import attn
 import numpy
@@ -22,7 +22,7 @@ def kernel():
 
 
 class Launches:
-    """Two layers over buffers that stay where they are."""
+    """Launches of two layers over buffers at fixed addresses."""
 
     def __init__(self, kernel, cache, **capacity):
         named = (
@@ -42,7 +42,7 @@ class Launches:
 
 
 def run_eagerly(kernel, cache, groups, q, split=SPLIT):
-    """[layers, rows, …] in the order of the groups."""
+    """Return outputs [layers, rows, …] in the order of the groups."""
     out = numpy.zeros_like(q)
     first, begins = 0, {}
     for node, rows, draft in groups:
@@ -82,7 +82,7 @@ def test_replays_are_eager_runs_to_the_bit(kernel):
         expected = run_eagerly(kernel, eager, groups, numpy.ascontiguousarray(launches.q[:, :new]))
         assert expected.tobytes() == launches.out[:, :new].tobytes()
         assert (launches.out[:, new:] == 7).all()
-    assert len(arguments) == 1  # every launch was the one that was captured, with its very arguments
+    assert len(arguments) == 1  # every launch had the captured arguments
 
 
 def test_trees_of_drafts(kernel):
@@ -111,7 +111,7 @@ def test_trees_of_drafts(kernel):
 
 
 def held(model, node, token):
-    """A sequence's own tokens, and of its draft the path to one."""
+    """Return a sequence's own tokens, and those of its draft on the path to one token."""
     own = model.held[node][1]
     if token < 0:
         return own
@@ -143,7 +143,7 @@ def test_codes_are_written_by_captured_launches():
 
 
 def test_learned_sinks():
-    """Of each head, given with the run as in eager ones."""
+    """Sink logits of each head are given with the run, as in eager runs."""
     kernel = attn.compile(spec(kv=[attn.Paged()], device_plan=True, sink_logits=True), device="host")
     cache = make()
     steps = cache.steps(kernel, sequences=2, rows=2, tokens=TOKENS)
@@ -168,7 +168,7 @@ def test_learned_sinks():
 
 
 def test_pages_of_pruned_nodes_are_left_alone(kernel):
-    """New tokens of a node that is pruned before the step are of nobody, and its pages another's."""
+    """New tokens of a node that is pruned before the step are not written, and its pages may belong to another node."""
     cache = make(draft_page=1)
     launches = Launches(kernel, cache)
     a, b = cache.add(), cache.add()
@@ -180,7 +180,7 @@ def test_pages_of_pruned_nodes_are_left_alone(kernel):
     assert listed[0] == 24 and (listed[8:24] == -1).all() and (listed[24:32] == cache.slots(b)).all()
 
 
-# --- What is refused -----------------------------------------------------------------------------------------
+# --- Refusals ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -218,7 +218,7 @@ def test_what_has_no_room(small):
 
 
 def test_requests_of_any_whole_numbers(small):
-    """Those of Python are read by the extension, others and what is none one by one."""
+    """The extension reads integers of Python in one pass; other integers and wrong values are read one by one."""
     cache, steps = small
     a, b = cache.add(), cache.add()
     cache.append(numpy.array([a, b]), numpy.array([3, 2])).skip()
@@ -249,7 +249,7 @@ def test_requests_of_any_whole_numbers(small):
 
 
 def test_tables_that_go_elsewhere_go_whole(small):
-    """An update sends what the last one has not sent to the same place."""
+    """An update copies all tables to a new destination, which has none of the last update's."""
     cache, steps = small
     nodes = [cache.add(), cache.add()]
     cache.append(nodes, [16, 5]).skip()
@@ -269,7 +269,7 @@ def test_tables_that_go_elsewhere_go_whole(small):
     here[first : first + count] = -1
     cache.append(nodes[1], 1).skip()
     update(here)
-    assert (here[first : first + count] == -1).all()  # no page has come
+    assert (here[first : first + count] == -1).all()  # no page was added
     cache.append(nodes[0], 1).skip()
     update(here)
     assert list(here[first : first + 2]) == list(cache.slots(nodes[0])[[0, -1]] // cache.page_size)
@@ -334,7 +334,7 @@ def test_new_tokens_are_written_before_they_are_copied(small):
 
 @pytest.mark.parametrize("change", ["append", "truncate", "prune"])
 def test_a_replay_a_step_behind_is_refused(kernel, change):
-    """The launches would read what their tables say, and the cache says otherwise."""
+    """A replay after a change of the cache is refused, since its tables are those before the change."""
     cache = make(draft_page=1)
     launches = Launches(kernel, cache)
     captured = launches.steps.capture(launches)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Steps as a CUDA graph: ten thousand of them against eager runs, without waiting for the GPU or allocating on it."""
+"""Steps as a CUDA graph: ten thousand of them against eager runs, with no wait for the GPU and no allocation on it."""
 
 import gc
 
@@ -35,7 +35,7 @@ def make():
 
 
 def run_eagerly(kernel, cache, groups, q):
-    """[layers, rows, …] in the order of the groups."""
+    """Return outputs [layers, rows, …] in the order of the groups."""
     out, first, begins = torch.zeros_like(q), 0, {}
     counts = {n: rows + (cache.draft_tokens(n) if draft else 0) for n, rows, draft in groups}
     for node, count in counts.items():
@@ -94,13 +94,13 @@ def test_replays_are_eager_runs_to_the_bit():
 
 
 def test_an_update_does_not_wait_for_the_gpu():
-    """It returns while what came before it in the stream still runs, and is seen by what comes behind."""
+    """An update returns while earlier work of the stream still runs, and later work of the stream sees it."""
     spec = described(attn.Paged())
     cache = make()
     steps = cache.steps(attn.compile(spec, device="cuda"), sequences=4, rows=8, tokens=64)
     node = cache.add()
     steps.append(node, 5)
-    steps.update([(node, 5)])  # what is made once is made here
+    steps.update([(node, 5)])  # the first update makes all buffers
     steps.ran()
     torch.cuda.synchronize()
     torch.cuda._sleep(2_000_000_000)
@@ -114,7 +114,7 @@ def test_an_update_does_not_wait_for_the_gpu():
 
 
 def test_a_capture_outlives_graphs_that_are_garbage():
-    """An older graph in a cycle, which the collector would destroy in the middle of a capture and so end it."""
+    """The collector may not destroy an older graph in a cycle during a capture, which would end the capture."""
     spec = described(attn.Paged(page_size=16))
     kernel, cache = attn.compile(spec, device="cuda"), make()
     node = cache.add()
@@ -125,7 +125,7 @@ def test_a_capture_outlives_graphs_that_are_garbage():
     class Owner:
         def launches(self):
             if torch.cuda.is_current_stream_capturing() and gc.isenabled():
-                gc.collect()  # what Python may do at any moment
+                gc.collect()  # as Python may at any moment
             return kernel.run(q, cache.layer(0), steps.plan())
 
     results = []
@@ -133,7 +133,7 @@ def test_a_capture_outlives_graphs_that_are_garbage():
         owner = Owner()
         owner.captured = steps.capture(
             owner.launches
-        )  # a cycle: the capture keeps the function, whose owner keeps it
+        )  # a cycle: the capture keeps the function, whose owner keeps the capture
         steps.update([node])
         results.append(owner.captured.replay().clone())
         del owner

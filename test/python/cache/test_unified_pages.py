@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Memory of unified pages: views, new tokens as codes, fewer bits, and attention over two precisions in one memory."""
+"""Memory of unified pages: views, new tokens as quantized values, fewer bits, and attention over two precisions in one
+memory."""
 
 import attn
 import numpy
@@ -61,7 +62,7 @@ def test_what_is_not_finite_is_counted():
 
 
 def test_two_precisions_of_one_memory_against_float64():
-    """Lists of four heads of two sequences, whose tokens are dealt to the two stores; some are requantized."""
+    """Lists of four heads of two sequences, whose tokens are divided between the two stores; some are requantized."""
     pages, rng = made(pages=40), numpy.random.default_rng(3)
     order, taken = rng.permutation(40), iter(range(40))
     lengths = {"high": rng.integers(33, 90, (2, 2)), "low": rng.integers(10, 120, (2, 2))}
@@ -79,7 +80,7 @@ def test_two_precisions_of_one_memory_against_float64():
         for at in numpy.ndindex(2, 2):
             count = int(lengths[name][at])
             pages.write(name, [slot(name, at, t) for t in range(count)], *numbers(7 * count, count))
-    # The last tokens of each list of many bits go over to that of few.
+    # The last tokens of each list of many bits move to the list of few bits.
     for at in numpy.ndindex(2, 2):
         pages.requantize("high", [slot("high", at, 32)], "low", [slot("low", at, 0)])
     spec = attn.Spec(q_heads=4, kv_heads=2, head_dim=128, dtype="float16", kv=[HIGH, LOW])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""attn.compile: where kernels come from, each compiled once, and never where that is forbidden."""
+"""attn.compile: the sources of kernels, each compiled once, and never where compiling is forbidden."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from attn.compiler import artifacts, bundle, disk, progress, requests  # noqa: E
 from attn.run import kernels  # noqa: E402
 from fresh_process import PYTHON, forget, seen, spec  # noqa: E402
 
-# --- Where kernels come from ---------------------------------------------------------------------------------
+# --- Sources of kernels --------------------------------------------------------------------------------------
 
 
 def test_memory_then_disk_then_compiler(fresh):
@@ -383,7 +383,8 @@ def test_aot_goes_on_where_it_was_interrupted(fresh):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # also where this process ignores it
+        # Also where this process ignores the signal.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         first = process.stdout.readline()
         process.send_signal(signal.SIGINT)
@@ -399,7 +400,8 @@ def test_aot_goes_on_where_it_was_interrupted(fresh):
 
 
 def test_files_of_artifacts_are_loaded_and_bundles_say_that_they_are_none(fresh):
-    """What attn-opt makes: several functions, several targets, no compiler."""
+    """Files that attn-opt makes are loaded: several functions, several targets, no compiler. Bundles name themselves in
+    the refusal."""
     path = fresh / "k.attn"
     made = [
         _attn.compile(spec(name=name).mlir(), target=target, forms=forms, name=name).artifact
@@ -438,7 +440,7 @@ def test_files_of_artifacts_are_loaded_and_bundles_say_that_they_are_none(fresh)
         attn.load(fresh / "nothing", device="host")
 
 
-# --- What is said meanwhile ----------------------------------------------------------------------------------
+# --- Messages ------------------------------------------------------------------------------------------------
 
 
 class Terminal:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What is asked of a function beside its text: data that means what the attributes of a text mean."""
+"""Requests to a function outside its text, which mean what attributes in a text mean."""
 
 import json
 import pickle
@@ -21,7 +21,7 @@ TRAINED = dict(
     tensors={"slopes": (4,)},
     sink_logits=True,
 )
-# What is asked for, and how a text says that.
+# Requests, and the attributes of a text that mean the same.
 ASKED = {
     "backward": (Asks(backward=()), "attn.backward"),
     "tables": (
@@ -40,12 +40,12 @@ ASKED = {
 
 
 def plain(asks=None):
-    """The text of a description that may be asked for it."""
+    """Return the text of a description that may have this request."""
     return spec(**TRAINED if asks is None or asks.backward is not None else {}).mlir()
 
 
 def marked(text, attributes):
-    """The text as its author writes it."""
+    """Return the text as an author writes it, with these attributes."""
     head, arrow, body = text.partition(") -> (")
     results, brace, rest = body.partition(" {\n")
     return f"{head}{arrow}{results} attributes {{{attributes}}}{brace}{rest}"
@@ -133,7 +133,7 @@ def test_what_cannot_be_asked_for_is_refused():
 
 
 def test_the_entry_alone_is_asked():
-    """Of a text with several functions."""
+    """Requests apply to the entry function of a text with several functions."""
     texts = [spec(name=name, kv=[attn.Packed()]).mlir() for name in ("first", "second")]
     both = texts[0] + texts[1].partition("\n\n")[2]
     for name in ("first", "second"):
@@ -204,7 +204,7 @@ def test_a_pickled_kernel_asks_for_the_same(fresh):
 
 
 def test_gradients_are_of_the_attention_alone():
-    """A kernel that comes with plans of the device has gradients by kernels, too."""
+    """A kernel that comes with plans of the device also has gradients by kernels."""
     described = spec(kv=[attn.Packed()], device_plan=True)
     gradients = attn.compile(described, device="host")._backward((), {})
     assert isinstance(gradients, attn.Kernel), gradients

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The assembler of a cubin is part of what the caches know it by."""
+"""The assembler of a cubin is part of its key in the caches."""
 
 import os
 
@@ -12,7 +12,7 @@ from attn.compiler import artifacts, bundle, requests  # noqa: E402
 from extension_problem import sections  # noqa: E402
 from fresh_process import seen, spec  # noqa: E402
 
-# Writes its own name as the cubin.
+# A stand-in that writes its own name as the cubin.
 STAND_IN = """#!/bin/sh
 [ "$1" = --version ] && { echo "version $VERSION"; exit; }
 while [ $# -gt 0 ]; do [ "$1" = -o ] && output=$2; shift; done
@@ -22,7 +22,7 @@ printf %s NAME > "$output"
 
 @pytest.fixture
 def assemblers(tmp_path, monkeypatch):
-    """Two that differ in what they write, each first on a PATH of its own."""
+    """Make two assemblers that write different names, each first on its own PATH."""
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "ptxas").write_text(STAND_IN.replace("NAME", name))

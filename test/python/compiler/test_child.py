@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Compiling in a process of its own: what it makes is the same, and its death is an error."""
+"""Compilation in a child process: its artifact is the same, and its death is an error."""
 
 import sys
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Copies of kernels, descriptions and what holds pages: the same object, one compiled again, or an error that says why."""
+"""Copies of kernels, descriptions and owners of pages: the same object, one compiled again, or an error that says why."""
 
 import copy
 import io
@@ -43,7 +43,7 @@ def test_a_pickled_kernel_is_found_in_memory_or_made_again(kernel):
 
 
 def test_sizes_of_windows_survive():
-    """They are no part of what is compiled."""
+    """Sizes of windows are kept, although they are no part of the compiled code."""
     small, large = (attn.compile(spec(see=attn.window(size)), device="host") for size in (37, 90))
     for made in (small, large):
         found = pickled(made)
@@ -72,7 +72,7 @@ def test_a_kernel_on_a_device_of_the_callers_own():
 
 
 def test_a_score_function_travels_with_its_description():
-    """Functions are traced, and so a lambda is no hindrance."""
+    """Functions are traced, so a lambda can be pickled with its description."""
     described = spec(score=lambda s, h, qi, ki: s * 2.0 + qi)
     for found in (pickled(described), copy.deepcopy(described)):
         assert found == described and found.mlir() == described.mlir()
@@ -88,7 +88,7 @@ def test_a_forest_stays_read_only():
 
 
 def holders():
-    """What owns memory or pages of a device, by what the error says of it."""
+    """Return owners of memory or pages of a device, by their name in the error."""
     kernel = attn.compile(spec(device_plan=True), device="host")
     plan = kernel.plan(Problem().batch)
     yield "Plan", plan, "Kernel.plan"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Every kernel of an attention goes through LLVM and ptxas on its own, beside the others."""
+"""Every kernel of an attention goes through LLVM and ptxas on its own, in parallel with the others."""
 
 import json
 import os
@@ -20,7 +20,8 @@ from extension_problem import DECODE, sections  # noqa: E402
 KERNELS = ["decode_rows16", "decode_rows192", "decode_merge"]
 PTXAS = shutil.which("ptxas")
 
-# Writes the name of its kernel into the output, if the words in `act` let it get there. $1 is the kernel.
+# A stand-in that writes the kernel's name into the output, unless the shell words in `act` prevent it. $1 is
+# the kernel.
 STAND_IN = """#!/bin/sh
 while [ $# -gt 0 ]; do
   case $1 in *.ptx) source=$1 ;; -o) shift; output=$1 ;; esac
@@ -33,8 +34,8 @@ printf %s "$*" > "$output"
 
 
 def compile_in_process(tmp_path, act, forms=("ptx", "cubin"), before="", **variables):
-    """Compiles with a ptxas that does what the shell's words in `act` say, after what `before` does in Python. Returns
-    the artifact's sections and what ptxas said, or the error's kind and message."""
+    """Compile with a ptxas that runs the shell words in `act`, after the Python code `before`. Return the artifact's
+    sections and the output of ptxas, or the error's kind and message."""
     script = tmp_path / "ptxas"
     script.write_text(STAND_IN.replace("{act}", act))
     script.chmod(0o755)
@@ -82,7 +83,7 @@ touch $MARKS/$1.began
 other=decode_rows192; [ $1 = $other ] && other=decode_rows16
 for i in $(seq 300); do [ -e $MARKS/$other.began ] && break; sleep 0.1; done
 [ -e $MARKS/$other.began ] || { echo "$1 waited for $other"; exit 1; }"""
-    for turn in range(4):  # which kernel LLVM is done with first differs
+    for turn in range(4):  # another kernel leaves LLVM first in each turn
         (folder := tmp_path / str(turn)).mkdir()
         made, _ = compile_in_process(folder, wait)
         assert isinstance(made[0], dict), made

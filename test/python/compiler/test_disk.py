@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The cache on disk: what it keeps, what it refuses to believe, and many processes at once."""
+"""The cache on disk: contents, entries that it rejects, and many processes at once."""
 
 import hashlib
 import json
@@ -33,7 +33,7 @@ def file_of(cache, key=KEY):
 
 
 def quiet(cache, key=KEY):
-    """Loads where a complaint is expected, and gives it back."""
+    """Load where a warning is expected, and return the warning."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         entry = cache.load(key)
@@ -45,7 +45,7 @@ def refuse():
 
 
 def test_without_a_home_nothing_is_kept(monkeypatch):
-    """A container may run as a user that nobody knows."""
+    """A container may run as a user without an entry in the password database."""
 
     def unknown(uid):
         raise KeyError(f"getpwuid(): uid not found: {uid}")
@@ -60,7 +60,7 @@ def test_without_a_home_nothing_is_kept(monkeypatch):
     assert cache.state()["problem"].startswith("there is no home directory")
 
 
-# --- What it keeps -------------------------------------------------------------------------------------------
+# --- Contents ------------------------------------------------------------------------------------------------
 
 
 def test_entries_come_back(cache):
@@ -133,7 +133,7 @@ def test_what_was_used_longest_ago_goes_first(cache):
         cache.store(f"{number:032x}", Entry(bytes(size), {}))
         past = time.time() - 100 + number
         os.utime(file_of(cache, f"{number:032x}"), (past, past))
-    assert cache.load(f"{0:032x}")  # used now, so the next one is the oldest
+    assert cache.load(f"{0:032x}")  # used now, so the next entry is the oldest
     cache.store(f"{4:032x}", Entry(bytes(size), {}))
     kept = {int(key, 16) for key, _, _ in cache.entries()}
     assert kept == {0, 2, 3, 4}
@@ -175,7 +175,7 @@ def test_clear(cache):
     assert cache.state()["entries"] == 0
 
 
-# --- What it does not believe --------------------------------------------------------------------------------
+# --- Rejected entries ----------------------------------------------------------------------------------------
 
 
 def damage(path):
@@ -202,7 +202,7 @@ def test_changed_entries_are_built_anew(cache):
     "about", [b"", b"{", b"[]", b"null", b'"x"', b"\xff", b"[" * 100_000], ids=lambda a: a[:4]
 )
 def test_entries_that_say_nothing_of_themselves_are_built_anew(cache, about):
-    """Whoever wrote them made the hash right."""
+    """An entry with a valid hash and without a description of itself is built anew."""
     rest = b"".join(
         [len(KEY).to_bytes(4, "little"), KEY.encode(), len(about).to_bytes(4, "little"), about, b"payload"]
     )
@@ -353,7 +353,7 @@ def test_threads_build_everything_once(cache):
         return ENTRY
 
     threads = [threading.Thread(target=cache.get, args=(KEY, build)) for _ in range(8)]
-    other = DiskCache(cache.directory.parent)  # the same process, another object
+    other = DiskCache(cache.directory.parent)  # another object in the same process
     threads += [threading.Thread(target=other.get, args=(KEY, build)) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -398,7 +398,7 @@ def test_who_waits_too_long_builds_alone(cache, monkeypatch):
 
 
 def test_a_forked_child_holds_nothing(cache):
-    """It owns neither the locks of its parent's threads nor those of its parent."""
+    """A forked child owns neither the locks of its parent's threads nor those of its parent."""
     inside, leave = threading.Event(), threading.Event()
     told, tell = os.pipe()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Forests: what they say of nodes and rows, and what is refused."""
+"""Forests: nodes, rows and positions, and refusals."""
 
 import attn
 import numpy
@@ -21,7 +21,7 @@ def test_rows_that_see_a_node_are_one_range():
 
 
 def test_rows_are_those_of_all_nodes_below():
-    """Of random forests, against the definition."""
+    """Rows of a node are those of all nodes below it: random forests, against the definition."""
     from replicated import random_forest
 
     random = numpy.random.default_rng(3)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Pictures of visibilities: every cell is the colour that the visibility says."""
+"""Pictures of visibilities: every cell has the colour of the visibility there."""
 
 import xml.etree.ElementTree as ElementTree
 
@@ -18,7 +18,7 @@ def spec(**given):
 
 
 def panels(svg):
-    """Of each panel the states of its cells: 0 nothing is seen, 1 some, 2 all."""
+    """Return the states of each panel's cells: 0 if no pair is visible, 1 some, 2 all."""
     found, size = [], None
     for rect in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}rect"):
         if rect.get("stroke"):
@@ -41,7 +41,7 @@ def panels(svg):
 @settings(max_examples=50, deadline=None)
 @given(VISIBILITIES, st.integers(1, 40), st.integers(0, 40))
 def test_small_ones_show_every_pair(see, q_len, before):
-    assume(not see.is_empty())  # which no description may be
+    assume(not see.is_empty())  # no description may have an empty visibility
     kv_len = q_len + before
     (states,) = panels(spec(see=see).svg(q_len=q_len, kv_len=kv_len))
     q, k = numpy.arange(before, kv_len)[:, None], numpy.arange(kv_len)[None]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Score functions: what is traced computes what the function computes; what cannot be traced is refused."""
+"""Score functions: the traced program computes the function, and a function that cannot be traced is refused."""
 
 import math
 import subprocess
@@ -83,7 +83,7 @@ COMPARE = {
 
 
 def interpret(score, *arguments):
-    """What the program computes, by the meanings that MLIR gives its operations (in f64)."""
+    """Return the program's result, by the meanings that MLIR gives its operations (in f64)."""
     values = list(arguments)
     for instruction in score.instructions:
         operands = [values[operand] for operand in instruction.operands]
@@ -101,7 +101,7 @@ def interpret(score, *arguments):
 
 
 class Clamped:
-    """A tensor as a score function sees it, on numbers."""
+    """A tensor as a score function indexes it, over numbers."""
 
     def __init__(self, table):
         self.table = table
@@ -193,7 +193,7 @@ def function_of(expression):
 def test_the_program_computes_what_the_function_computes(expression, arguments):
     function = function_of(expression)
     wanted = function(*arguments, **{name: Clamped(table) for name, table in VALUES.items()})
-    assume(abs(wanted) < 2**31)  # beyond that integers of 32 bits wrap, and Python's do not
+    assume(abs(wanted) < 2**31)  # beyond that, integers of 32 bits wrap, and those of Python do not
     got = interpret(trace(function, TABLES), *arguments)
     assert math.isclose(got, wanted, rel_tol=1e-4, abs_tol=1e-4)
 
@@ -219,7 +219,7 @@ def test_instructions():
     ]
     assert "arith.andi" in ops(lambda s, h, qi, ki: s * (qi % 8))
     assert "arith.select" not in ops(lambda s, h, qi, ki: s * (ki // 3 + h % 3))  # never negative
-    assert "arith.select" in ops(lambda s, h, qi, ki: s * (qi // 3))  # may be
+    assert "arith.select" in ops(lambda s, h, qi, ki: s * (qi // 3))  # may be negative
     assert "arith.select" in ops(lambda s, h, qi, ki: s * (ki * 3 % 5))  # may wrap
     assert "arith.select" not in ops(lambda s, h, qi, ki: s * (h * 3 % 5))
     assert ops(lambda s, h, qi, ki: s + (qi == ki)) == ["arith.cmpi", "arith.uitofp", "arith.addf"]
@@ -228,8 +228,8 @@ def test_instructions():
 def test_division_is_exact_but_inside_of_tanh():
     divided = ["arith.constant", "arith.divf"]
     assert ops(lambda s, h, qi, ki: s / 50.0) == ops(lambda s, h, qi, ki: s / 50) == divided
-    assert ops(lambda s, h, qi, ki: s / 64.0) == ["arith.constant", "arith.mulf"]  # exact as well
-    assert ops(lambda s, h, qi, ki: s / 1e-42) == divided  # whose inverse is no number
+    assert ops(lambda s, h, qi, ki: s / 64.0) == ["arith.constant", "arith.mulf"]  # also exact
+    assert ops(lambda s, h, qi, ki: s / 1e-42) == divided  # the inverse is not finite
     assert "arith.divf" not in ops(lambda s, h, qi, ki: 50.0 * am.tanh(s / 50.0))
     assert "arith.divf" in ops(lambda s, h, qi, ki: am.where(s / 3 > 1, am.tanh(s / 3), 0.0))
     by_number = trace(lambda s, h, qi, ki: am.to_float(am.to_int(qi / 41)))
@@ -354,7 +354,7 @@ def test_logical_functions_ask_what_is_not_zero():
     assert [interpret(either, 5.0, h, qi, ki) for h, qi, ki in ((0, 1, 0), (4, 1, 2), (0, 0, 0))] == [5, 1, 0]
     assert (
         ops(lambda s, h, qi, ki: numpy.fmin(s, 0.5))[-1] == "arith.minnumf"
-    )  # of a number and NaN the number
+    )  # of a number and NaN, the number
     assert ops(lambda s, h, qi, ki: numpy.minimum(s, 0.5))[-1] == "arith.minimumf"
 
 

@@ -18,7 +18,7 @@ SHAPES = tuple((name, table.shape) for name, table in TABLES.items())
 
 
 class OnArrays:
-    """attn.math for arrays."""
+    """The functions of attn.math, for arrays."""
 
     where, minimum, maximum, abs = numpy.where, numpy.minimum, numpy.maximum, numpy.abs
 
@@ -39,7 +39,7 @@ class OnArrays:
 
 
 class OnTraced:
-    """What attn.math has no name for."""
+    """Functions that attn.math has no name for."""
 
     def __getattr__(self, name):
         return getattr(am, name)
@@ -50,7 +50,7 @@ class OnTraced:
 
 
 class Clamped:
-    """A table as a score function sees it, of arrays."""
+    """A table as a score function indexes it, over arrays."""
 
     def __init__(self, table):
         self.table = table
@@ -67,7 +67,7 @@ def combine(templates, *inner):
 
 
 def extend(expressions):
-    """One level more on (integers, floats, truths)."""
+    """Return (integers, floats, truths) with one more level of operations."""
     i, f, b = expressions
     divisors = st.sampled_from([1, 2, 3, 7, 10, 41, 64, 1000, 104729, 2**30, 2**31 - 1]).map(str)
     shifts = st.integers(0, 31).map(str)
@@ -136,7 +136,7 @@ def trunc_div(a, b):
     return numpy.where(a < 0, -quotient, quotient).astype(I32)
 
 
-# What MLIR says that its operations do, in the types that they do it in.
+# The meaning that MLIR gives each operation, in the types of its operands.
 MEANING = {
     "addf": lambda a, b: a + b,
     "subf": lambda a, b: a - b,
@@ -200,7 +200,7 @@ EDGES += [2**30, 2**31 - 42, 2**31 - 2, 2**31 - 1]
 
 
 def points(seed, count=200):
-    """Scores, heads, positions of queries and of keys: small ones, and those where 32 bits end."""
+    """Return scores, heads, and positions of queries and keys: small ones, and those near the ends of 32 bits."""
     random = numpy.random.default_rng(seed)
     qi = numpy.concatenate([random.choice(EDGES, count), random.integers(0, 5000, count)]).astype(I32)
     ki = numpy.concatenate([random.choice(EDGES[5:], count), random.integers(0, 5000, count)]).astype(I32)
@@ -228,7 +228,7 @@ HEADS, ROWS, TOKENS = 4, 5, 70
 
 
 def check_kernel(expression):
-    """A kernel of the host device, whose scores are the expression alone, against NumPy's float64 softmax."""
+    """Compare a kernel of the host device, whose scores are the expression alone, with NumPy's float64 softmax."""
     pytest.importorskip("attn._attn", reason="the extension is not built")
     random = numpy.random.default_rng(1)
     q = random.normal(size=(1, ROWS, HEADS, 64)).astype(numpy.float16)

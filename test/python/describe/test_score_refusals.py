@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Score functions: what cannot be traced is refused, and how it is said."""
+"""Refusals of score functions that cannot be traced, and their messages."""
 
 import math
 

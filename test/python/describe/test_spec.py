@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""attn.Spec: its text is the problem, equal ones are equal, wrong ones are refused when they are written."""
+"""attn.Spec: its text is the problem, equal descriptions are equal, and wrong ones are refused when they are written."""
 
 import dataclasses
 import html
@@ -33,7 +33,7 @@ def test_a_notebook_shows_the_text():
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples_mean_the_same(name):
-    """The kernel of an example and of its description in Python are the same to the byte."""
+    """The kernel of an example's text and the kernel of its description in Python are the same to the byte."""
     described, written = EXAMPLES[name]().mlir(), example_text(name)
     assert opt(described, "--emit=ptx", "--target=sm_80") == opt(written, "--emit=ptx", "--target=sm_80")
 
@@ -47,7 +47,7 @@ def test_every_attention_of_the_examples_is_here():
 
 
 def test_attn_opt_prints_the_same_problem():
-    """Through MLIR's own parser and printer nothing is lost: names, dims, visibility, scale."""
+    """MLIR's own parser and printer lose nothing: names, dims, visibility, scale."""
     text = spec(
         kv=[Paged(name="cache", dims=("many", "long"), see=window(5) & sink(2))], see=None, scale=0.3
     ).mlir()
@@ -76,7 +76,7 @@ def specs(draw):
         st.none()
         | st.dictionaries(st.sampled_from("abc"), VISIBILITIES, min_size=1).map(lambda c: attn.heads(**c))
     )
-    # Where nothing at all is visible there is nothing to describe.
+    # A problem in which no row sees a token is refused.
     assume(not all(store.see.is_empty() for store in stores))
     assume(heads is None or not all(see.is_empty() for _, see in heads.classes))
     return Spec(
@@ -283,7 +283,7 @@ def test_positional_arguments_are_refused():
 
 
 def test_one_operand_with_the_name_of_a_region_value():
-    """Names that the printer itself would like to use."""
+    """An operand may have a name that the printer would use for a value of a region."""
     described = spec(
         kv=[Paged(name="s"), Dense(name="v0")],
         score=lambda s, h, qi, ki, head, c0: s * 2.0 + head[h] + c0[qi, ki],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Visibilities: what they admit, how they combine, what they refuse."""
+"""Visibilities: visible pairs, combinations, refusals."""
 
 import attn
 import numpy

@@ -26,7 +26,7 @@ COUNTED = (
 
 
 def read_safetensors(path):
-    """{name: (dtype, shape, bytes)}; NumPy has no bfloat16."""
+    """Return {name: (dtype, shape, bytes)}; NumPy has no bfloat16."""
     content = path.read_bytes()
     (size,) = struct.unpack_from("<Q", content)
     header = json.loads(content[8 : 8 + size])
@@ -39,7 +39,7 @@ def read_safetensors(path):
 
 
 def aligned(content):
-    """In an array at a multiple of 256, as a device allocates: where sectors begin is counted."""
+    """Return the content in an array at a multiple of 256 bytes, as a device allocates: sector boundaries are counted."""
     room = np.empty(len(content) + 256, np.uint8)
     begin = -room.ctypes.data % 256
     array = room[begin : begin + len(content)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""attn._attn: what it computes, and what it says of itself."""
+"""attn._attn: results, and descriptions of itself."""
 
 import ctypes
 import gc
@@ -94,7 +94,8 @@ def test_updates_grow_where_they_must(kernel):
 
 
 def test_plans_grow_in_few_words(device):
-    """As updates with the tables that say the same, to the bit, where tasks read on and where they are made anew."""
+    """A plan that grows by some tokens gives the bits of an update with the same tables, both where tasks are extended
+    and where they are made anew."""
     packed = "!attn.kv<packed, heads = 2, dim = 64, key = bf16, value = bf16>"
     text = DECODE.replace("!attn.kv<paged<16>, heads = 2, dim = 64, key = bf16, value = bf16>", packed)
     kernel = _attn.Kernel(_attn.compile(text).artifact, device)
@@ -152,7 +153,7 @@ def test_a_batch_that_grew_is_another_for_other_plans(device):
 
 
 def test_tensor_maps_follow_addresses(device):
-    """Prefill on Hopper fetches through tensor maps: another layer's tensors must be seen through new ones."""
+    """Prefill on Hopper reads through tensor maps, which must follow the tensors of another layer."""
     text = DECODE.replace("4x64", "4x128").replace("dim = 64", "dim = 128")
     kernel = _attn.Kernel(_attn.compile(text).artifact, device)
     assert '"map"' in kernel.manifest

@@ -51,7 +51,7 @@ def test_threads_compile_and_run_together():
 
 @pytest.mark.alone
 def test_others_run_while_it_compiles():
-    """The GIL is given back: another thread counts on."""
+    """Compilation releases the GIL: another thread counts meanwhile."""
     counts = []
 
     def count():
@@ -72,7 +72,7 @@ def test_others_run_while_it_compiles():
 
 
 def in_child(body):
-    """What a forked child exits with, after 60 s at the most."""
+    """Return the exit status of a forked child, after 60 s at most."""
     child = os.fork()
     if child == 0:
         status = 3
@@ -207,7 +207,8 @@ def test_symbols_are_hidden():
             [nm, "-D", "--defined-only", str(path)], capture_output=True, text=True, check=True
         )
         rows = [line.split() for line in listed.stdout.splitlines()]
-        return [name.partition("@")[0] for *_, kind, name in rows if kind != "A"]  # A: versions themselves
+        # A: the versions themselves
+        return [name.partition("@")[0] for *_, kind, name in rows if kind != "A"]
 
     library = symbols(package / "libattn_compiler.so.0")
     assert "attnCompile" in library and [s for s in library if not s.startswith("attn")] == []

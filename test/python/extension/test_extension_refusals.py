@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""attn._attn: what it refuses, and that nothing a caller does brings the interpreter down."""
+"""Refusals of attn._attn, and arguments that must not crash the interpreter."""
 
 import gc
 import random

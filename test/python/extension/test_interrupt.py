@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Signals that arrive while the host device runs a kernel: Python's handlers run then, not when it has ended."""
+"""Signals that arrive while the host device runs a kernel: Python's handlers run at once, not when the kernel has
+ended."""
 
 import os
 import signal
@@ -33,7 +34,7 @@ def test_an_interrupt_ends_a_launch():
             attn.attend(LONG, LONG, LONG, causal=True)
         assert time.monotonic() - begin < 20
         timer.join()
-        assert numpy.array_equal(attn.attend(q, k, v, causal=True), wanted)  # the device goes on
+        assert numpy.array_equal(attn.attend(q, k, v, causal=True), wanted)  # the device still works
 
 
 def test_a_plan_goes_on_after_it():
@@ -50,7 +51,7 @@ def test_a_plan_goes_on_after_it():
     old = signal.signal(signal.SIGALRM, stop)
     try:
         ended = 0
-        for _ in range(5):  # wherever it arrives
+        for _ in range(5):  # at different moments
             signal.setitimer(signal.ITIMER_REAL, 0.02)
             try:
                 for _ in range(1000):
@@ -80,7 +81,7 @@ def test_a_handler_that_raises_nothing_runs_meanwhile():
 
 
 def test_signals_are_the_main_thread_s():
-    """A launch of another thread ends, and the main thread has its interrupt."""
+    """A launch of another thread runs to its end, and the main thread gets the interrupt."""
     found = []
     q = LONG[:, :256] + numpy.float16(1)
     thread = threading.Thread(target=lambda: found.append(attn.attend(q, q, q, causal=True)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What no call is found again by: tensors that stand for others, and memory of the process that was forked."""
+"""Calls that may not be found again: tensors that stand for others, and memory of the process before a fork."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def stand_ins():
-    """Tables without memory, or whose memory is not what they are."""
+    """Return tables without memory, or whose memory differs from their values."""
     table = torch.tensor([0, 20, 50], dtype=torch.int32)
     emptied = table.clone()
     emptied.untyped_storage().resize_(0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Calls like ones before, on a GPU: each is launched for its own tensors, on the stream of the moment, recorded or not."""
+"""Repeated calls on a GPU: each is launched for its own tensors, on the current stream, recorded or not."""
 
 import threading
 
@@ -29,7 +29,7 @@ def tensors(shape, seed):
 
 
 def expected(q, k, v, d_out, causal):
-    """The output and the gradients, in float64."""
+    """Return the output and the gradients, in float64."""
     q, k, v = (x.double().requires_grad_() for x in (q, k, v))
     group = q.shape[2] // k.shape[2]
     keys, values = (x.repeat_interleave(group, 2).transpose(1, 2) for x in (k, v))
@@ -71,7 +71,7 @@ def test_on_the_stream_of_the_moment(shape):
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             given = tensors(shape, seed)
-            torch.cuda._sleep(20_000_000)  # what is launched elsewhere would read what is not there yet
+            torch.cuda._sleep(20_000_000)  # a launch on another stream would read the tensors too early
             given = [x.clone() for x in given]
             found.append((given, attended(*given, shape[-1])))
     torch.cuda.synchronize()
@@ -95,7 +95,7 @@ def test_a_graph_launches_what_it_captured(shape):
         for mine, other in zip(given, others, strict=False):
             mine.copy_(other)
         with torch.cuda.stream(stream):
-            attn.attend(*others[:3], causal=shape[-1])  # beside the graph's, of the same shapes
+            attn.attend(*others[:3], causal=shape[-1])  # beside the graph's call, of the same shapes
         graph.replay()
         assert_near([out], expected(*others, shape[-1])[:1])
 

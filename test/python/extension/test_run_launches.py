@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Runs of a plan like ones before: that they are launched without all else, and that whatever is new is not overlooked."""
+"""Repeated runs of a plan: they take the short way to a launch, and notice every change."""
 
 import numpy
 import pytest
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def run_anew(monkeypatch):
-    """How many runs went the long way; 0 again when it is called."""
+    """Return a function that gives the number of runs that took the long way, and resets it to 0."""
     done = []
     views = kernel.view_of
     monkeypatch.setattr(
@@ -39,7 +39,7 @@ def assert_near(found, wanted):
 
 
 class Paged:
-    """Decoding, its tensors of PyTorch."""
+    """Decoding, with tensors of PyTorch."""
 
     def __init__(self, **changes):
         self.problem = kernel_problem.Problem()
@@ -143,7 +143,7 @@ def test_runs_with_sinks(run_anew):
 
 
 def test_layers_of_a_cache(run_anew):
-    """Each is found again, and only with pages that are still those of the plan."""
+    """Each layer's launch is found again, and only with pages that are still those of the plan."""
     shape = dict(kv_heads=2, head_dim=64, dtype="float16")
     cache = attn.PagedCache(layers=3, pages=8, device="host", **shape)
     code = attn.compile(kernel_problem.spec(), device="host")
@@ -152,7 +152,7 @@ def test_layers_of_a_cache(run_anew):
     cache.append(node, 20).write_all(*rows)
     plan = code.plan(cache.batch([node]))
     q = torch.randn(1, 4, 64).half()
-    for count in (1, 0):  # pages lie alike in all layers
+    for count in (1, 0):  # all layers have the same page layout
         for layer in range(3):
             found = code.run(q, cache.layer(layer), plan)
             k, v = (each[layer].numpy() for each in rows)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What recorded steps are tested with on a CPU runs on attn: what it would leave to PyTorch is an error."""
+"""Tests of recorded steps on a CPU run on attn: a fallback to PyTorch is an error."""
 
 import pytest
 

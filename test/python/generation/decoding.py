@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Models, padded prompts, and what `generate` makes of them: for tests of recorded steps, which import PyTorch from here and are
-skipped without it. What PyTorch is asked to do in a step."""
+"""Models, padded prompts, and the output of `generate` for them, for tests of recorded steps. They import PyTorch from
+here and are skipped without it. Also records of PyTorch's operations in a step."""
 
 import os
 
@@ -48,7 +48,8 @@ def paged(model, pages=64, **formats):
 
 
 class Work(TorchDispatchMode):
-    """What PyTorch is asked to do, and of it what would wait for a GPU, or copy from memory that a replay finds changed."""
+    """Record PyTorch's operations, and those that would wait for a GPU, or copy from memory that has changed by the
+    time of a replay."""
 
     ASKED = {
         "_local_scalar_dense",
@@ -76,7 +77,7 @@ class Work(TorchDispatchMode):
 
 
 def watch_steps(decoder):
-    """The Work of each of a decoder's steps to come, and where its tensors are in them."""
+    """Return lists that get the Work of each of a decoder's future steps, and the addresses of its tensors in them."""
     steps, places, run = [], [], decoder._next
 
     def watched(choice):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Models on a GPU and padded prompts, for tests of recorded steps, which import PyTorch from here and are skipped without a GPU;
-and whether tokens were chosen rightly."""
+"""Models on a GPU and padded prompts, for tests of recorded steps. They import PyTorch from here and are skipped
+without a GPU. Also a check of the chosen tokens."""
 
 import os
 
@@ -38,7 +38,7 @@ def build(implementation, name="Llama", **changes):
     }
     if name in ("Mistral", "Gemma2", "GptOss"):
         sizes["sliding_window"] = 64
-    if name == "GptOss":  # all of its experts, since rounding would choose others
+    if name == "GptOss":  # uses all experts, since rounding would choose others
         sizes |= {"num_local_experts": 4, "num_experts_per_tok": 4}
     torch.manual_seed(1)
     config = getattr(transformers, f"{name}Config")(**(sizes | changes), attn_implementation=implementation)
@@ -59,8 +59,8 @@ def paged(model, pages=PAGES, **formats):
 
 
 def chosen_rightly(model, found, inputs, within=0.2):
-    """Whether each token is the likeliest behind those before it, or as likely but for rounding, as one pass over all of
-    them says: `within` so many standard deviations, of which a token chosen blindly misses about three."""
+    """Return whether each token is the likeliest after those before it, or as likely up to rounding, by one pass over
+    all of them. `within` is in standard deviations; a blindly chosen token misses by about three."""
     columns = inputs["input_ids"].shape[1]
     mask = torch.nn.functional.pad(inputs["attention_mask"], (0, found.shape[1] - columns), value=1)
     places = (mask.cumsum(1) - 1).clamp(min=0)
@@ -71,7 +71,7 @@ def chosen_rightly(model, found, inputs, within=0.2):
 
 
 def watch_waits(decoder):
-    """Whatever waits in a decoder's steps to come is an error; gives what is allocated in those of each call."""
+    """Make every wait in a decoder's future steps an error. Return a list of the allocations in the steps of each call."""
     run, allocated = decoder._run, []
 
     def watched(*asked):
@@ -88,7 +88,8 @@ def watch_waits(decoder):
 
 
 def watch_the_queue(decoder):
-    """Holds the GPU up before a decoder's steps; gives of each call whether it got past that while they were queued."""
+    """Delay the GPU before a decoder's steps. Return a list that tells, for each call, whether the delay ended while
+    steps were queued."""
     run, seen = decoder._run, []
 
     def watched(*asked):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Generation in recorded steps, which run one by one on the CPU: the tokens of model.generate, whatever the padding, the
-ends of sequences and the room; and what is refused, by name."""
+"""Generation in recorded steps, which run one by one on the CPU: the tokens of model.generate, for any padding, ends of
+sequences and capacity; and refusals by name."""
 
 import pytest
 from decoding import (
@@ -28,7 +28,7 @@ layer_calls, planned_steps = attn.adapters.layer_calls, attn.adapters.planned_st
 @pytest.mark.parametrize("padding", [PADDING, (0, 0), (0,)])
 @pytest.mark.parametrize("name", ["Llama", "Qwen3", "Mistral", "Gemma2"])
 def test_tokens_of_generate(name, padding, implementation):
-    """With padding and without, of one sequence and several; windows of Mistral and Gemma 2 are shorter than the prompt."""
+    """With and without padding, one sequence and several; windows of Mistral and Gemma 2 are shorter than the prompt."""
     kind = getattr(transformers, f"{name}ForCausalLM")
     if implementation == "sdpa" and not kind._supports_sdpa:
         pytest.skip(f"Transformers {transformers.__version__} attends to no {name} by SDPA")
@@ -36,7 +36,7 @@ def test_tokens_of_generate(name, padding, implementation):
     decoder = decoder_of(model, inputs)
     found = decoder.generate(**inputs, max_new_tokens=NEW)
     assert found.dtype == torch.int64 and torch.equal(found, reference(model, inputs))
-    assert decoder.length == COLUMNS + NEW - 1  # all that there is room for
+    assert decoder.length == COLUMNS + NEW - 1  # the whole capacity
 
 
 def test_eager_attention():
@@ -48,7 +48,7 @@ def test_eager_attention():
 
 @pytest.mark.parametrize("implementation", ["attn", "sdpa"])
 def test_sequences_end_at_different_steps(implementation):
-    """Behind its end a sequence gets padding; all that follows the last end is cut."""
+    """A sequence gets padding after its end, and all columns after the last end are cut."""
     model, inputs = build("Qwen3", implementation), prompt()
     free = reference(model, inputs)[:, COLUMNS:]
     decoder = decoder_of(model, inputs)
@@ -70,7 +70,8 @@ def test_sequences_end_at_different_steps(implementation):
 
 
 def test_one_decoder_serves_prompts_one_after_the_other():
-    """Of other lengths and paddings; nothing of an earlier one is left, and what is planned stays planned."""
+    """One decoder serves prompts of other lengths and paddings: no state of an earlier prompt is left, and plans are
+    reused."""
     model = build()
     decoder = attn.transformers.Decoder(model, sequences=3, tokens=60)
     for columns, padding, new in (
@@ -110,7 +111,7 @@ def test_a_conversation_reads_what_is_new(implementation, monkeypatch):
 
 @pytest.mark.parametrize("implementation", ["attn", "sdpa"])
 def test_keys_from_elsewhere(implementation):
-    """A decoder that has read nothing goes on behind the keys of another cache, several times."""
+    """A decoder that has read nothing continues after the keys of another cache, several times."""
     model, inputs = build("Mistral", implementation), prompt((0, 0))
     cache = transformers.DynamicCache()
     with torch.no_grad():
@@ -134,7 +135,7 @@ def test_keys_from_elsewhere(implementation):
 
 @pytest.mark.parametrize("implementation", ["attn", "sdpa"])
 def test_compiled_steps(implementation):
-    """The forward pass in one graph of PyTorch's, compiled once for all steps and prompts of a decoder."""
+    """The forward pass is one graph of PyTorch's, compiled once for all steps and prompts of a decoder."""
     torch.compiler.reset()
     model, inputs = build("Mistral", implementation), prompt()
     decoder = decoder_of(model, inputs, compile={"backend": "aot_eager", "fullgraph": True})
@@ -146,7 +147,7 @@ def test_compiled_steps(implementation):
 
 
 def test_many_decoders_compile_each():
-    """More of them than PyTorch compiles one code for, after which it silently does not."""
+    """PyTorch silently stops compiling one code after a number of decoders; each decoder here still compiles."""
     torch.compiler.reset()
     model, inputs = build(implementation="sdpa"), prompt((0,), 4)
     for _ in range(torch._dynamo.config.recompile_limit + 2):
@@ -177,7 +178,7 @@ def test_samples():
 @pytest.mark.parametrize("implementation", ["attn", "sdpa"])
 @pytest.mark.parametrize("name", ["Llama", "Qwen3", "Mistral"])
 def test_steps_are_the_same_work_and_wait_for_nothing(name, implementation, sample, monkeypatch):
-    """What a graph needs. Steps write to the same tensors, whatever the prompt."""
+    """Steps meet the needs of a graph: the same operations, no waits, and writes to the same tensors for every prompt."""
     model, inputs = build(name, implementation), prompt()
     decoder = decoder_of(model, inputs)
     monkeypatch.setattr(
@@ -188,7 +189,7 @@ def test_steps_are_the_same_work_and_wait_for_nothing(name, implementation, samp
     options["top_p"] = 0.9 if sample else 1.0
     decoder.generate(**inputs, **options)
     decoder.generate(**prompt((0, 0, 3), seed=5), **options)
-    steps = steps[1:]  # the first one makes what is made once
+    steps = steps[1:]  # the first step makes all buffers
     assert len(steps) > 6 and not [work.waits for work in steps if work.waits]
     first = steps[0].names
     assert len(first) > 20 and all(work.names == first for work in steps)
@@ -208,7 +209,7 @@ def test_layers_attend_under_plans_of_the_device(monkeypatch):
     assert (served[-1].spans()[:, :2] == torch.tensor([[pad, COLUMNS + NEW - 1] for pad in PADDING])).all()
 
 
-# --- What is refused -----------------------------------------------------------------------------------------
+# --- Refusals ------------------------------------------------------------------------------------------------
 
 
 def test_room():
@@ -302,7 +303,7 @@ def test_what_is_no_model():
 
 
 def test_layers_that_are_planned_on_the_host():
-    """Sinks of GPT-OSS, and tensors that fall back: said before anything is recorded."""
+    """Layers that plan on the host, with the sinks of GPT-OSS or tensors that fall back, are refused before recording."""
     model, inputs = build("GptOss"), prompt()
     with pytest.raises(attn.PlanError, match="layers of GptOssForCausalLM are not planned on the device"):
         decoder_of(model, inputs).generate(**inputs, max_new_tokens=NEW)
@@ -316,7 +317,7 @@ def test_layers_that_are_planned_on_the_host():
 
 
 def test_gates_that_come_later():
-    """Not what was recorded is run again, but what layers are now is looked at, and refused."""
+    """Gates that are set after recording are noticed and refused: the recorded steps are not run."""
     model, inputs = build(), prompt()
     decoder = decoder_of(model, inputs)
     decoder.generate(**inputs, max_new_tokens=NEW)

@@ -21,7 +21,7 @@ NAMES = ("Llama", "Qwen3", "Mistral", "Gemma2")
 
 
 def reference(model, inputs, new=NEW):
-    """By generate over the cache that a decoder has: room for all in each layer, so that plans, too, are the same."""
+    """Generate over a cache with a decoder's capacity in each layer, so that plans are the same too."""
     cache = transformers.StaticCache(config=model.config, max_cache_len=ROOM)
     cache.layers = [transformers.cache_utils.StaticLayer(max_cache_len=ROOM) for _ in cache.layers]
     options = {"past_key_values": cache, "do_sample": False, "disable_compile": True}
@@ -38,7 +38,8 @@ def decoder_of(model, sequences=3, **options):
 @pytest.mark.parametrize("padding", [PADDING, (0,)])
 @pytest.mark.parametrize("name", NAMES)
 def test_tokens_of_generate(name, padding, implementation):
-    """Uncompiled, so that both do the same arithmetic: to the bit under attn, whose plans are the same, too."""
+    """Uncompiled, both do the same arithmetic. Under attn the tokens are the same to the bit, since plans are the same
+    too."""
     model, inputs = build(implementation, name), prompt(padding)
     decoder = decoder_of(model, len(padding))
     for each in (inputs, inputs, prompt(tuple(reversed(padding)), COLUMNS - 20, seed=2)):
@@ -51,7 +52,7 @@ def test_tokens_of_generate(name, padding, implementation):
 
 @pytest.mark.parametrize("implementation", ["attn", "sdpa"])
 def test_replays_wait_for_nothing(implementation):
-    """Whatever waits would be an error, and nothing is allocated."""
+    """Replays neither wait, which would be an error, nor allocate."""
     model, inputs = build(implementation), prompt()
     decoder = decoder_of(model)
     expected = decoder.generate(**inputs, max_new_tokens=NEW, eos_token_id=999)
@@ -62,7 +63,7 @@ def test_replays_wait_for_nothing(implementation):
 
 
 def test_the_host_runs_ahead():
-    """Without ends steps are queued while the GPU still does what came before them."""
+    """Without ends, steps are queued while the GPU still runs earlier work."""
     model, inputs = build("attn"), prompt()
     decoder = decoder_of(model)
     decoder.generate(**inputs, max_new_tokens=NEW)
@@ -93,8 +94,8 @@ def test_sequences_end(implementation):
 @pytest.mark.parametrize("implementation", ["attn", "sdpa"])
 @pytest.mark.parametrize("name", ["Llama", "Mistral"])
 def test_compiled_steps(name, implementation):
-    """Each call gives the same tokens. Compiled code rounds in other places: of bf16 0.24 of a standard deviation was seen
-    with attn and 0.22 with SDPA."""
+    """Each call gives the same tokens. Compiled code rounds in other places: in bf16, 0.24 of a standard deviation was
+    seen with attn and 0.22 with SDPA."""
     model, inputs = build(implementation, name), prompt()
     decoder = decoder_of(model, compile=None)
     found = [decoder.generate(**inputs, max_new_tokens=NEW) for _ in range(2)]
@@ -116,7 +117,7 @@ def test_samples_differ_from_replay_to_replay():
 
 
 def test_decoders_one_beside_the_other():
-    """Each has a graph, buffers and plans of its own; what one does changes nothing of the other."""
+    """Each decoder has its own graph, buffers and plans, and changes nothing of the other."""
     models = [build("attn", name) for name in ("Llama", "Mistral")]
     decoders = [
         attn.transformers.Decoder(m, sequences=3, tokens=COLUMNS + NEW, compile=False) for m in models
@@ -129,7 +130,7 @@ def test_decoders_one_beside_the_other():
 
 
 def test_gates_that_come_later():
-    """A graph of the layers without them is not replayed."""
+    """A graph that was captured before the gates is not replayed."""
     model, inputs = build("attn"), prompt()
     decoder = decoder_of(model)
     decoder.generate(**inputs, max_new_tokens=NEW)

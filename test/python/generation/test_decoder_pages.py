@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Generation in recorded steps over caches in pages, which run one by one on the CPU: the tokens of model.generate, in pages
-that hold no padding and that sequences of one prompt share; and what is refused, by name."""
+"""Generation in recorded steps over caches in pages, which run one by one on the CPU: the tokens of model.generate, in
+pages without padding that sequences of one prompt share; and refusals by name."""
 
 import gc
 import weakref
@@ -43,8 +43,8 @@ def held(decoder):
     [("Llama", (0,)), *((name, PADDING) for name in ("Llama", "Mistral", "Gemma2", *LATENT, "GptOss"))],
 )
 def test_tokens_of_generate(name, padding):
-    """Without a cache in pages and over one; with windows, soft caps, values shorter than keys, and sinks, which steps over
-    static caches do not plan."""
+    """Tokens are those of generate without a cache in pages and over one: with windows, soft caps, values shorter than
+    keys, and sinks, which steps over static caches do not plan."""
     model, inputs = build(name), prompt(padding)
     decoder = made(model, inputs)
     found = decoder.generate(**inputs, max_new_tokens=NEW)
@@ -63,7 +63,7 @@ def test_pages_of_codes(formats):
 
 
 def test_sequences_end_at_different_steps():
-    """What was generated behind the last end is not kept."""
+    """Tokens after the last end are not kept."""
     model, inputs = build("Qwen3"), prompt()
     free = reference(model, inputs)[:, COLUMNS:]
     decoder = made(model, inputs)
@@ -82,7 +82,7 @@ def test_sequences_end_at_different_steps():
 
 
 def test_what_the_host_runs_ahead_is_taken_back(monkeypatch):
-    """As on a GPU, where the end of all sequences is seen some steps later."""
+    """Tokens after all ends are removed when the ends are seen some steps later, as on a GPU."""
     model, inputs = build(), prompt()
     ends = [int(t) for t in reference(model, inputs)[:, COLUMNS + 1]]
     decoder = made(model, inputs)
@@ -95,7 +95,7 @@ def test_what_the_host_runs_ahead_is_taken_back(monkeypatch):
 
 
 def test_one_decoder_serves_prompts_one_after_the_other():
-    """Of other lengths and paddings, in the pages that the ones before them had."""
+    """One decoder serves prompts of other lengths and paddings, in the pages of earlier prompts."""
     model = build()
     decoder = attn.transformers.Decoder(model, sequences=3, tokens=60, cache=paged(model, 45))
     step = None
@@ -113,7 +113,8 @@ def test_one_decoder_serves_prompts_one_after_the_other():
 
 @pytest.mark.parametrize("back", [0, 3, 12, 30])
 def test_a_conversation_reads_what_is_new(back):
-    """Behind all that is held, or the first columns of it, even before the first token of a sequence."""
+    """A conversation continues after all cached columns, or after the first of them, even before the first token of a
+    sequence."""
     model, inputs = build("Mistral"), prompt()
     decoder = attn.transformers.Decoder(model, sequences=3, tokens=80, cache=paged(model))
     first = decoder.generate(**inputs, max_new_tokens=NEW)
@@ -125,8 +126,8 @@ def test_a_conversation_reads_what_is_new(back):
 
 
 def test_sequences_go_on_behind_ends_of_their_own():
-    """Turns of chats: answers end at different steps, and what each sequence reads next is of another length. What was
-    generated behind an end is neither seen nor kept."""
+    """In turns of chats, answers end at different steps, and each sequence reads prompts of its own length next. Tokens
+    after an end are neither seen nor kept."""
     model, inputs = build("Mistral"), prompt()
     free = reference(model, inputs)[:, COLUMNS:]
     ends = [int(free[0, 3]), int(free[1, 6]), int(free[2, 1])]
@@ -191,7 +192,7 @@ def test_tokens_held():
 
 
 def test_goes_on_behind_generate():
-    """The cache is the one that was given, whoever filled it."""
+    """Generation continues over a cache that `generate` has filled."""
     model, inputs = build(), prompt()
     cache = paged(model)
     more = reference(model, inputs, 4, past_key_values=cache)
@@ -203,7 +204,7 @@ def test_goes_on_behind_generate():
 
 
 def test_copies_of_a_prompt_share_its_pages():
-    """It is read once, and all of them go on from it."""
+    """A prompt is read once, and all of its copies continue from it."""
     model, inputs = build("Mistral"), prompt((5, 0))
     decoder = attn.transformers.Decoder(model, sequences=6, tokens=80, cache=paged(model))
     read, reads = decoder._read, []
@@ -211,7 +212,7 @@ def test_copies_of_a_prompt_share_its_pages():
     found = decoder.generate(**inputs, max_new_tokens=NEW, num_return_sequences=3)
     expected = reference(model, inputs)
     assert torch.equal(found, expected.repeat_interleave(3, 0)) and reads == [(2, COLUMNS)]
-    # Of 27 and 32 tokens the first 16 and 20 are in whole pages of the prompts.
+    # Prompts have 27 and 32 tokens; copies share whole pages with the first 16 and 20 of them.
     assert PAGES - decoder.cache.pages.free_pages() == (4 + 3 * 3) + (5 + 3 * 3)
     torch.manual_seed(1)
     draws = {"do_sample": True, "temperature": 2.0}
@@ -228,7 +229,7 @@ def test_copies_of_a_prompt_share_its_pages():
     assert found.shape == (6, COLUMNS + 1) and torch.equal(found[0::2], found[1::2])
 
 
-@pytest.mark.parametrize("padding", [(0, 0), (0,)])  # what one sequence has lies head by head
+@pytest.mark.parametrize("padding", [(0, 0), (0,)])  # a single sequence's tensors are head-major
 def test_keys_from_elsewhere(padding):
     model, inputs = build("Mistral"), prompt(padding)
     cache = transformers.DynamicCache()
@@ -255,7 +256,7 @@ def test_keys_from_elsewhere(padding):
 
 
 def test_compiled_steps():
-    """The forward pass in one graph of PyTorch's, compiled once for all steps and prompts of a decoder."""
+    """The forward pass is one graph of PyTorch's, compiled once for all steps and prompts of a decoder."""
     torch.compiler.reset()
     model, inputs = build("Gemma2"), prompt()
     decoder = made(model, inputs, compile={"backend": "aot_eager", "fullgraph": True})
@@ -271,7 +272,8 @@ def test_compiled_steps():
 
 @pytest.mark.parametrize("name", ["Llama", "Gemma2"])
 def test_steps_are_the_same_work_and_wait_for_nothing(name, monkeypatch):
-    """What a graph needs, of PyTorch and of the device. Steps write to the same tensors, whatever the prompt."""
+    """Steps meet the needs of a graph in PyTorch and on the device: the same operations, no waits, and writes to the
+    same tensors for every prompt."""
     model, inputs = build(name), prompt()
     monkeypatch.setattr(planned_steps, "_raise_late", lambda model: pytest.fail("asks about an event"))
     device, work = attn.memory.devices.get_device("host"), []
@@ -287,7 +289,7 @@ def test_steps_are_the_same_work_and_wait_for_nothing(name, monkeypatch):
     steps, places = watch_steps(decoder)
     decoder.generate(**inputs, max_new_tokens=NEW, eos_token_id=95)
     decoder.generate(**prompt((0, 0, 3), seed=5), max_new_tokens=NEW, eos_token_id=95)
-    steps, work = steps[1:], work[1:]  # the first one makes what is made once
+    steps, work = steps[1:], work[1:]  # the first step makes all buffers
     assert len(steps) > 6 and not [each.waits for each in steps if each.waits]
     first = steps[0].names
     assert len(first) > 20 and all(each.names == first for each in steps)
@@ -297,7 +299,7 @@ def test_steps_are_the_same_work_and_wait_for_nothing(name, monkeypatch):
 
 
 def test_decoders_share_a_cache():
-    """What one reads, the other one does not take for its own."""
+    """A decoder does not take tokens that another decoder has read for its own."""
     model, inputs, other = build(), prompt(), prompt((0, 3), seed=4)
     cache = paged(model)
     first, second = made(model, inputs, cache=cache), made(model, other, cache=cache)
@@ -320,7 +322,7 @@ def test_decoders_that_are_gone_keep_no_pages():
 
 
 def test_a_step_that_fails_leaves_nothing(monkeypatch):
-    """Not even its new tokens in tables, which would be written by the next one."""
+    """A failed step leaves nothing, not even its new tokens in tables, which the next step would write."""
     model, inputs = build(), prompt()
     decoder = made(model, inputs)
     with monkeypatch.context() as patch:
@@ -331,11 +333,11 @@ def test_a_step_that_fails_leaves_nothing(monkeypatch):
     assert torch.equal(decoder.generate(**inputs, max_new_tokens=NEW), reference(model, inputs))
 
 
-# --- What is refused -----------------------------------------------------------------------------------------
+# --- Refusals ------------------------------------------------------------------------------------------------
 
 
 def test_pages():
-    """Before anything is read: what has begun has room to its end."""
+    """Too few pages are refused before anything is read: a call that has begun has pages to its end."""
     model, inputs = build(), prompt()
     decoder = made(model, inputs, 20, cache=paged(model, 20))
     told = "pages: expected 21 free ones, for 12 new tokens of each sequence, got 20; nearest legal: max_new_tokens=11"
@@ -349,7 +351,7 @@ def test_pages():
         attn.OutOfPages, match="expected 3 free ones, for 3 new tokens of each sequence, got 0$"
     ):
         decoder.generate(found, shown, max_new_tokens=3, held=decoder.length)
-    assert decoder.length == COLUMNS + 10  # as before
+    assert decoder.length == COLUMNS + 10  # as before the call
     with pytest.raises(
         attn.OutOfPages, match="expected 36 free ones, for 1 new tokens of each sequence, got 20$"
     ):
@@ -360,7 +362,7 @@ def test_pages():
 
 @pytest.mark.parametrize("held", [10, [10, 10]])
 def test_what_is_cut_off_was_shared(held):
-    """What is left of a page then has to be copied, for which there is no room."""
+    """The rest of a shared page has to be copied, and no page is free for the copy."""
     model = build()
     decoder = attn.transformers.Decoder(model, sequences=2, tokens=40, cache=paged(model, 5))
     found = decoder.generate(**prompt((0,), 20), max_new_tokens=1, num_return_sequences=2)
@@ -424,7 +426,7 @@ def test_gates():
 
 
 def test_models_that_compute_with_their_mask():
-    """Keys before a step are in pages, of which no mask could be made."""
+    """A mask of keys in pages cannot be made, so models that compute with their mask are refused."""
     model, inputs = build(), prompt()
     decoder = made(model, inputs)
     forward = decoder._forward

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Generation in recorded steps over caches in pages on a GPU: the tokens of model.generate, by one graph before each replay of
-which the host writes tables, without waiting."""
+"""Generation in recorded steps over caches in pages on a GPU: the tokens of model.generate, by one graph. The host
+writes tables before each replay, without a wait."""
 
 import pytest
 from decoding_gpu import (
@@ -28,8 +28,9 @@ def decoder_of(model, sequences=3, **options):
 @pytest.mark.parametrize("padding", [PADDING, (0,)])
 @pytest.mark.parametrize("name", ["Llama", "Qwen3", "Mistral", "Gemma2", "GptOss"])
 def test_tokens_of_generate(name, padding):
-    """Prompts of other lengths and paddings by the same graph; each call gives the same tokens. Plans of the host split
-    elsewhere, so that sums round in other places; of experts, 0.42 of a standard deviation was seen in tokens of generate."""
+    """One graph serves prompts of other lengths and paddings, and each call gives the same tokens. Plans of the host
+    split elsewhere, so that sums round in other places: with experts, 0.42 of a standard deviation was seen in tokens
+    of generate."""
     model, inputs = build("attn", name), prompt(padding)
     decoder = decoder_of(model, len(padding))
     found = []
@@ -45,7 +46,7 @@ def test_tokens_of_generate(name, padding):
 
 @pytest.mark.parametrize("name", ["Llama", "Gemma2"])
 def test_replays_are_the_steps_that_run_as_they_are(name):
-    """To the bit: a graph against the same launches one by one, over pages that grow."""
+    """Replays have the bits of the same launches one by one, over pages that grow."""
     model, inputs = build("attn", name), prompt()
     replayed, launched = decoder_of(model), decoder_of(model)
     expected = None
@@ -67,7 +68,7 @@ def test_replays_are_the_steps_that_run_as_they_are(name):
 
 @pytest.mark.parametrize("name", ["Llama", "Gemma2"])
 def test_replays_wait_for_nothing(name):
-    """Whatever waits would be an error, and nothing is allocated."""
+    """Replays neither wait, which would be an error, nor allocate."""
     model, inputs = build("attn", name), prompt()
     decoder = decoder_of(model)
     expected = decoder.generate(**inputs, max_new_tokens=NEW, eos_token_id=999)
@@ -77,7 +78,7 @@ def test_replays_wait_for_nothing(name):
 
 
 def test_the_host_runs_ahead():
-    """Steps, and the tables of each, are queued while the GPU still does what came before them."""
+    """Steps, and the tables of each, are queued while the GPU still runs earlier work."""
     model, inputs = build("attn"), prompt()
     decoder = decoder_of(model)
     expected = decoder.generate(**inputs, max_new_tokens=NEW)
@@ -88,7 +89,7 @@ def test_the_host_runs_ahead():
 
 
 def test_sequences_end():
-    """What the host ran ahead is taken back."""
+    """Tokens after the ends, which the host ran ahead, are removed."""
     model, inputs = build("attn", "Qwen3"), prompt()
     decoder = decoder_of(model)
     free = decoder.generate(**inputs, max_new_tokens=NEW)[:, COLUMNS:]
@@ -121,7 +122,7 @@ def test_compiled_steps(name):
     "formats", [{"key": "int8", "value": "int4"}, {"key": "fp8_e4m3", "value": "fp8_e4m3"}]
 )
 def test_pages_of_codes(formats):
-    """Calls give the same tokens; the first of them are those of generate, before rounding parts the two."""
+    """Calls give the same tokens; the first of them are those of generate, until rounding makes the two differ."""
     model, inputs = build("attn"), prompt()
     decoder = decoder_of(model, cache=paged(model, **formats))
     found = [decoder.generate(**inputs, max_new_tokens=NEW) for _ in range(2)]
@@ -134,7 +135,7 @@ def test_pages_of_codes(formats):
 
 
 def test_copies_of_a_prompt_share_its_pages():
-    """Sampled ones differ, from each other and from replay to replay; a conversation goes on behind them."""
+    """Sampled copies differ, from each other and from replay to replay, and a conversation continues after them."""
     model, inputs = build("attn"), prompt((5, 0))
     decoder = decoder_of(model, 6)
     found = decoder.generate(**inputs, max_new_tokens=NEW, num_return_sequences=3)
@@ -157,7 +158,7 @@ def test_copies_of_a_prompt_share_its_pages():
 
 @pytest.mark.parametrize("name", ["Llama", "Gemma2"])
 def test_sequences_go_on_behind_ends_of_their_own(name):
-    """Each behind as much of its answer as is kept of it, with prompts that are padded anew."""
+    """Each sequence continues after the kept part of its answer, with prompts that are padded anew."""
     model, inputs = build("attn", name), prompt(columns=60, padding=(5, 0, 41))
     decoder = decoder_of(model)
     found = decoder.generate(**inputs, max_new_tokens=20)
@@ -178,7 +179,7 @@ def test_sequences_go_on_behind_ends_of_their_own(name):
 
 
 def test_decoders_share_a_cache():
-    """Each has a graph and tables of its own over the same pages; what one does changes nothing of the other."""
+    """Each decoder has its own graph and tables over the same pages, and changes nothing of the other."""
     models = build("attn"), build("attn")
     cache = paged(models[0])
     decoders = [decoder_of(model, cache=cache) for model in models]
@@ -190,7 +191,7 @@ def test_decoders_share_a_cache():
 
 
 def test_gates_that_come_later():
-    """A graph of the layers without them is not replayed."""
+    """A graph that was captured before the gates is not replayed."""
     model, inputs = build("attn"), prompt()
     decoder = decoder_of(model)
     decoder.generate(**inputs, max_new_tokens=NEW)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Requests that come and go, in recorded steps that run one by one on the CPU: the tokens of model.generate for each of them,
-whatever shares its steps, pages that are given back at once; and what is refused, by name."""
+"""Requests that come and go, in recorded steps that run one by one on the CPU: each gets the tokens of model.generate,
+whichever requests share its steps, and its pages are freed at once; and refusals by name."""
 
 import gc
 
@@ -23,7 +23,7 @@ def prompts_of(lengths=LENGTHS, seed=0):
 
 
 def alone(model, prompt, new=NEW, **options):
-    """What generate makes of a prompt."""
+    """Return the tokens that generate makes from a prompt."""
     inputs = {"input_ids": prompt[None], "attention_mask": torch.ones_like(prompt)[None]}
     return reference(model, inputs, new, **options)[0, len(prompt) :].tolist()
 
@@ -33,7 +33,7 @@ def alone(model, prompt, new=NEW, **options):
 
 @pytest.mark.parametrize("name", ["Llama", "Mistral", "Gemma2", "GptOss"])
 def test_tokens_of_generate(name):
-    """Prompts longer than a step, beside others that decode; with windows, soft caps and sinks."""
+    """Prompts longer than a step are read beside others that decode; with windows, soft caps and sinks."""
     model, prompts = build(name), prompts_of()
     engine = engine_of(model)
     found = engine.generate(prompts, max_new_tokens=NEW)
@@ -53,7 +53,7 @@ def test_pages_of_codes():
 
 
 def test_requests_that_come_and_go():
-    """One of them is told of each new token; what ended gave its pages back, and others take them."""
+    """An output has one token more than the last output of its request; pages of ended requests are freed and reused."""
     model, prompts = build(), prompts_of((7, 9, 6, 8, 10, 5))
     engine = engine_of(model, pages=11, sequences=2, rows=6)
     seen, ended = {}, {}
@@ -77,7 +77,8 @@ def test_requests_that_come_and_go():
 
 
 def test_requests_end():
-    """Where one of their tokens says so; what the host had ordered beyond it is forgotten, and its pages are free at once."""
+    """A request ends at one of its end tokens: steps that the host has queued beyond it are dropped, and its pages are
+    free at once."""
     model, prompts = build("Qwen3"), prompts_of((11, 6, 9))
     engine = engine_of(model)
     free = [alone(model, prompt) for prompt in prompts]
@@ -102,7 +103,7 @@ def test_requests_end():
 
 
 def test_pages_run_out():
-    """The youngest is read again later, with what was generated; all get their tokens."""
+    """The youngest request is sent back and read again later, with its generated tokens; all get their tokens."""
     model, prompts = build(), prompts_of((10, 11, 9))
     engine = engine_of(model, pages=9, rows=33)
     found = engine.generate(prompts, max_new_tokens=12)
@@ -113,7 +114,7 @@ def test_pages_run_out():
 
 @pytest.mark.parametrize("after", [0, 1, 2, 5])
 def test_aborted_requests(after):
-    """While it waits, while it is read, while it decodes."""
+    """A request is aborted while it waits, while it is read, or while it decodes."""
     model, prompts = build(), prompts_of((14, 5))
     engine = engine_of(model)
     gone = engine.add_request(prompts[0], max_new_tokens=NEW)
@@ -132,7 +133,8 @@ def test_aborted_requests(after):
 
 
 def test_drawn_tokens():
-    """By PyTorch's generator: the same ones again, others with another seed; the likeliest where only that is left."""
+    """Tokens are drawn by PyTorch's generator: the same with the same seed, others with another seed, and the likeliest
+    where options leave only that one."""
     model, prompts = build(), prompts_of((6, 6))
     drawn = engine_of(model, do_sample=True, temperature=3.0)
     found = []
@@ -145,7 +147,7 @@ def test_drawn_tokens():
 
 
 def test_compiled_steps():
-    """Both kinds of them, each compiled once."""
+    """Both kinds of steps are compiled once each."""
     torch.compiler.reset()
     model, prompts = build("Gemma2"), prompts_of()
     engine = engine_of(model, compile={"backend": "aot_eager", "fullgraph": True})
@@ -163,7 +165,8 @@ def test_compiled_steps():
 
 @pytest.mark.parametrize("name", ["Llama", "Gemma2"])
 def test_steps_are_the_same_work_and_wait_for_nothing(name, monkeypatch):
-    """Of each kind, what a graph needs, of PyTorch and of the device, whatever requests there are."""
+    """Steps of each kind meet the needs of a graph in PyTorch and on the device, for any requests: the same operations
+    and no waits."""
     model, device, seen = build(name), attn.memory.devices.get_device("host"), {}
     engine = engine_of(model, rows=9)
 
@@ -184,7 +187,7 @@ def test_steps_are_the_same_work_and_wait_for_nothing(name, monkeypatch):
         engine.generate(prompts_of(seed=seed), max_new_tokens=NEW)
     assert sorted(seen) == [3, 9]
     for found in seen.values():
-        found = found[1:]  # the first one makes what is made once
+        found = found[1:]  # the first step makes all buffers
         assert len(found) > 6 and not [work.waits for work, _ in found if work.waits]
         assert len(found[0][0].names) > 20 and all(work.names == found[0][0].names for work, _ in found)
         assert all(each["copies"] == each["allocations"] == 0 for _, each in found)
@@ -192,7 +195,7 @@ def test_steps_are_the_same_work_and_wait_for_nothing(name, monkeypatch):
 
 
 def test_results_are_read_a_step_later():
-    """A step is launched before the one before it is waited for."""
+    """A step is launched before the host waits for the step before it."""
     model, told = build(), []
     engine = engine_of(model)
     engine.add_request(prompts_of((4,))[0], max_new_tokens=3)
@@ -206,7 +209,7 @@ def test_results_are_read_a_step_later():
 
 
 def test_a_step_that_fails_leaves_nothing(monkeypatch):
-    """Its requests are read again, and get the tokens that they would have got."""
+    """Requests of a failed step are read again, and get the same tokens."""
     model, prompts = build(), prompts_of()
     engine = engine_of(model)
     names = [engine.add_request(prompt, max_new_tokens=NEW) for prompt in prompts]
@@ -226,7 +229,7 @@ def test_a_step_that_fails_leaves_nothing(monkeypatch):
 
 
 def test_beside_a_decoder():
-    """Over the same pool: neither touches what the other holds."""
+    """An engine and a decoder share a pool, and neither touches the other's pages."""
     model, prompts = build(), prompts_of((9, 6))
     cache = paged(model, 12)
     decoder = attn.transformers.Decoder(model, sequences=1, tokens=20, cache=cache)
@@ -235,7 +238,7 @@ def test_beside_a_decoder():
     assert engine.generate(prompts[1:], max_new_tokens=NEW)[0].token_ids == alone(model, prompts[1])
     again = decoder.generate(turn, max_new_tokens=4, held=decoder.length)
     assert again[0, 9:].tolist() == alone(model, prompts[0], 8)
-    engine.add_request(prompts_of((30,), seed=1)[0], max_new_tokens=19)  # alone it would fit
+    engine.add_request(prompts_of((30,), seed=1)[0], max_new_tokens=19)  # it would fit alone
     with pytest.raises(
         attn.OutOfPages, match="request '1' needs 1 more, 0 are free, and no other request has any"
     ):
@@ -260,11 +263,11 @@ def test_engines_that_are_gone_keep_no_pages():
     assert pages.free_pages() == PAGES
 
 
-# --- What is refused -----------------------------------------------------------------------------------------
+# --- Refusals ------------------------------------------------------------------------------------------------
 
 
 def test_requests_that_do_not_fit():
-    """In a sequence, or in the pool; nothing is left of those that came before them in a call."""
+    """A request that does not fit a sequence or the pool is refused, and a refused call adds none of its requests."""
     engine = engine_of(build(), pages=10)
     for given, options, told in (
         ([5] * 61, {"max_new_tokens": 1}, "input_ids: expected at most 60 tokens"),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Requests that come and go on a GPU, by two graphs: the likeliest tokens, to the bit those of the same steps run as they are, and
-nothing but results of the step before is waited for."""
+"""Requests that come and go on a GPU, by two graphs: the likeliest tokens, to the bit those of the same steps without
+graphs. The host waits for results of the step before, and for nothing else."""
 
 import pytest
 from decoding_gpu import attn, build, chosen_rightly, paged, torch
@@ -44,7 +44,7 @@ def tokens(outputs):
 
 @pytest.mark.parametrize("name", ["Llama", "Qwen3", "Mistral", "Gemma2", "GptOss"])
 def test_the_likeliest_tokens(name):
-    """Each call gives the same ones, by the graphs of the call before."""
+    """Each call gives the same tokens, by the graphs of the call before."""
     model = build("attn", name)
     engine = engine_of(model)
     found = [engine.generate(prompts_of(), max_new_tokens=NEW) for _ in range(3)]
@@ -56,7 +56,7 @@ def test_the_likeliest_tokens(name):
 
 @pytest.mark.parametrize("name", ["Llama", "Gemma2"])
 def test_replays_are_the_steps_that_run_as_they_are(name, monkeypatch):
-    """To the bit, through arrivals, ends, and requests that are sent back."""
+    """Replays have the bits of steps without graphs, through arrivals, ends, and requests that are sent back."""
     model = build("attn", name)
     replayed = engine_of(model, pages=40)
     found = [replayed.generate(prompts_of(), max_new_tokens=NEW) for _ in range(2)]
@@ -73,7 +73,7 @@ def test_replays_are_the_steps_that_run_as_they_are(name, monkeypatch):
 
 
 def test_steps_wait_for_results_alone():
-    """Whatever else waits would be an error, and nothing is allocated on the device."""
+    """Any other wait would be an error, and nothing is allocated on the device."""
     model = build("attn")
     engine = engine_of(model)
     expected = tokens(engine.generate(prompts_of(), max_new_tokens=NEW, eos_token_id=999))
@@ -92,7 +92,7 @@ def test_steps_wait_for_results_alone():
 
 
 def test_the_host_runs_a_step_ahead():
-    """The next step is queued while the GPU still does what came before it."""
+    """The next step is queued while the GPU still runs earlier work."""
     model = build("attn")
     engine = engine_of(model)
     engine.generate(prompts_of(), max_new_tokens=NEW)
@@ -121,7 +121,7 @@ def test_compiled_steps(name):
 
 
 def test_requests_end():
-    """Behind their own tokens; drawn ones are the same again with the same seed."""
+    """Requests end after their own tokens, and drawn tokens are the same with the same seed."""
     model = build("attn", "Qwen3")
     engine = engine_of(model)
     free = tokens(engine.generate(prompts_of(), max_new_tokens=NEW))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What is new of prompts whose sequences hold different numbers of tokens: where it is, and at which positions."""
+"""New tokens of prompts whose sequences hold different numbers of tokens: their columns and positions."""
 
 import pytest
 

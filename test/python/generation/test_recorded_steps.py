@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The next token of a step: which ones can be drawn and how often, what ends a sequence, and options that are refused by name."""
+"""The next token of a step: the tokens that can be drawn and their frequency, the end of a sequence, and options that
+are refused by name."""
 
 import os
 import types
@@ -43,7 +44,7 @@ def test_top_k_leaves_the_largest():
 
 
 def test_top_p_leaves_the_likeliest_that_reach_it():
-    """Of 0.46, 0.28, 0.17 and so on: what would still be missing decides."""
+    """Probabilities are 0.46, 0.28, 0.17 and so on; a token is kept if those before it sum to less than top_p."""
     weights = LOGITS[1].softmax(0)
     kept = drawn(Choice(sample=True, top_p=float(weights[0]) + 0.01), row=1)
     assert (kept > 0).tolist() == [True, False, True, False]
@@ -87,7 +88,7 @@ def test_options_that_are_refused_by_name():
         refuse_others({"top_q": 3}, plain, False)
     with pytest.raises(attn.PlanError, match="^model.generation_config: repetition_penalty=1.1"):
         refuse_others({}, types.SimpleNamespace(repetition_penalty=1.1), False)
-    sampled = types.SimpleNamespace(min_p=0.1)  # which counts where tokens are drawn
+    sampled = types.SimpleNamespace(min_p=0.1)  # it counts where tokens are drawn
     refuse_others({}, sampled, False)
     with pytest.raises(attn.PlanError, match="min_p=0.1"):
         refuse_others({}, sampled, True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a request may be: tokens in lists and tensors, and sizes that fit, with the most that does where they do not."""
+"""Legal requests: tokens in lists and tensors, and sizes that fit, with the largest legal one in the refusal of others."""
 
 import numpy
 import pytest
@@ -43,7 +43,7 @@ def test_what_are_no_tokens(given, told):
 
 
 def test_sizes():
-    """Of 16 tokens of a sequence, and pools of 4 and 3 pages; the last token takes no room."""
+    """Sequences have a capacity of 16 tokens, and pools of 4 and 3 pages; the last token is not cached."""
     requests.check_fits(10, 7, 16, 4, 4)
     requests.check_fits(10, 3, 16, 3, 4)
     for given, kind, told in (

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Which requests have rows in a step, over pages that are only counted: chunks beside decoding, who is taken in, who gives back."""
+"""The requests with rows in a step, over pages that are only counted: chunks beside decoding, admission, and requests
+that free their pages."""
 
 import pytest
 from decoding import attn
@@ -8,7 +9,7 @@ scheduler, requests = attn.generation.scheduler, attn.generation.requests
 
 
 class Pages:
-    """As many as there are, and whose."""
+    """Counted pages, and the number of tokens of each node."""
 
     def __init__(self, pages, page_size=4):
         self.pages, self.page_size, self.held, self.made = pages, page_size, {}, 0
@@ -30,7 +31,7 @@ def request(name, prompt, most=8):
 
 
 def run(made, steps):
-    """Steps whose rows are written and, a step later, read: what each had of which request."""
+    """Run steps whose rows are written and, a step later, read. Return the rows of each request in each step."""
     told = []
     for _ in range(steps):
         shares = made.schedule()
@@ -63,7 +64,7 @@ def test_prompts_are_read_in_chunks_beside_those_that_decode():
 
 
 def test_who_ends_makes_room_for_who_waits():
-    """In the very next step: slots and pages are given back when the last token is under way."""
+    """An ended request's slot and pages are free in the very next step, while its last token is still computed."""
     made = scheduled(2, request("a", 4, 1), request("b", 5, 2), request("c", 1, 1), sequences=1)
     told = run(made, 5)
     assert told == [[("a", 4, True)], [("b", 5, True)], [("b", 1, True)], [("c", 1, True)], []]
@@ -71,14 +72,15 @@ def test_who_ends_makes_room_for_who_waits():
 
 
 def test_who_waits_is_taken_in_where_all_of_its_prompt_fits():
-    """Beside what others still have to read; in their order."""
+    """A request is admitted, in order, where all of its prompt fits beside the prompts that others still have to read."""
     made = scheduled(6, request("a", 12), request("b", 12), request("c", 1))
     assert run(made, 2) == [[("a", 8, False)], [("a", 4, True)]]
     assert [each.request_id for each in made.waiting] == ["b", "c"]
 
 
 def test_the_youngest_goes_back_where_pages_run_out():
-    """And is read again, with what was generated, once its last token is known: before those that have waited so far."""
+    """The youngest request is sent back, and read again with its generated tokens once its last token is known, before
+    all that have waited so far."""
     made = scheduled(4, request("a", 3, 13), request("b", 3, 10), request("c", 1, 1), sequences=2)
     both = [("a", 1, True), ("b", 1, True)]
     assert run(made, 6) == [[("a", 3, True), ("b", 3, True)]] + 5 * [both]

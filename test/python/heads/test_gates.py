@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""DuoAttention's gates as the published files have them, and which heads they choose."""
+"""DuoAttention's gates as published in files, and the heads that they choose."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 
 def published():
-    """The files of the release, where they are at hand."""
+    """Return the files of the release, where they are on disk."""
     folder = Path(os.environ.get("ATTN_DATA_DIR", "")) / "duo"
     files = sorted(folder.glob("*.full_attention_heads.tsv")) if os.environ.get("ATTN_DATA_DIR") else []
     if not files:
@@ -80,11 +80,11 @@ def test_sizes_are_those_to_deploy_with(tmp_path):
             Gates.load(tmp_path)
 
 
-# --- Which heads ---------------------------------------------------------------------------------------------
+# --- Choices -------------------------------------------------------------------------------------------------
 
 
 def released(values, sparsity, noise):
-    """The release's selection, as it reads: noise breaks ties. (Source: duo_attn/utils.py, sparsify_attention_heads.)"""
+    """The release's selection, in which noise breaks ties. (Source: duo_attn/utils.py, sparsify_attention_heads.)"""
     values = numpy.clip(values, 0, 1) + noise
     threshold = 2 if sparsity >= 1 else -1 if sparsity <= 0 else numpy.quantile(values, sparsity)
     return (values >= threshold).astype(int)
@@ -95,7 +95,7 @@ def released(values, sparsity, noise):
     st.integers(0, 96),
 )
 def test_sparsity_is_the_release_s_quantile(values, ninety_sixths):
-    """Of ties those of earlier layers, then of lower heads, retrieve: as if the noise fell with the number of the head."""
+    """Tied heads retrieve in the order of layers, then of heads, as if the noise fell with the number of the head."""
     values, sparsity = numpy.reshape(values, (3, 4)), ninety_sixths / 96
     noise = numpy.arange(12, 0, -1).reshape(3, 4) * 1e-8
     classes = Gates(values).select(sparsity=sparsity).classes
@@ -103,7 +103,7 @@ def test_sparsity_is_the_release_s_quantile(values, ninety_sixths):
 
 
 def test_published_gates_at_the_paper_s_shares():
-    """The release's head sets: of any of its noises, but for ties."""
+    """The head sets are those of the release with any of its noises, except for ties."""
     random = numpy.random.default_rng(0)
     for path in published():
         gates = Gates.load(path)
@@ -139,7 +139,7 @@ def test_published_files_are_written_as_they_were(tmp_path):
 
 
 def test_thresholds():
-    """From the threshold on, of gates clipped to 0 to 1."""
+    """A threshold selects gates, clipped to 0 to 1, from the threshold on."""
     gates = Gates([[0.5, -1.4e-3, 1.2], [0.49, 0.0, 1.0]])
     assert gates.select(threshold=0.5).classes.tolist() == [[0, 1, 0], [1, 1, 0]]
     assert gates.select(threshold=0).classes.tolist() == [[0, 0, 0], [0, 0, 0]]
@@ -148,7 +148,7 @@ def test_thresholds():
 
 
 def test_budgets():
-    """Bytes: three heads of four stream, and keep 8 of 100 tokens."""
+    """Budgets in bytes: three heads of four stream, and keep 8 of 100 tokens."""
     gates = Gates([[0.5, 0.9], [0.1, 0.2]], sink=2, recent=6)
 
     def retrieving(budget, tokens=100):
@@ -157,7 +157,7 @@ def test_budgets():
 
     assert gates.select(budget=1240, tokens=100, token_bytes=10).classes.tolist() == [[1, 0], [1, 1]]
     assert [retrieving(b) for b in (320, 1239, 1240, 2160, 4000, 9999)] == [0, 0, 1, 2, 4, 4]
-    assert retrieving(320, tokens=8) == 4  # nothing to save
+    assert retrieving(320, tokens=8) == 4  # streaming saves nothing
     with pytest.raises(attn.SpecError, match="budget: expected the 320 bytes that 4 .* nearest legal: 320"):
         retrieving(319)
 
@@ -184,7 +184,7 @@ def test_refuses_other_choices(options, message):
             HeadChoice(wrong, sink=1, recent=1)
 
 
-# --- To look at ----------------------------------------------------------------------------------------------
+# --- Pictures and reports ------------------------------------------------------------------------------------
 
 
 def test_a_heat_map(tmp_path):
@@ -201,7 +201,7 @@ def test_a_heat_map(tmp_path):
 
 
 def test_a_report():
-    """Bytes are counted; what decoding is predicted to take grows with what it reads."""
+    """A report counts bytes, and its predicted time of decoding grows with the bytes read."""
     pytest.importorskip("attn._attn", reason="the extension is not built")
     choices = [Gates([[0.9, 0.1], [0.8, 0.7]], sink=64, recent=192).select(sparsity=s) for s in (0, 0.5, 1)]
     size = {"q_heads": 8, "head_dim": 128}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Which heads retrieve: what is minimised, on small models that were not trained; stopping and going on."""
+"""Identification of retrieval heads on small untrained models: the loss, stopping and resuming."""
 
 import copy
 import os
@@ -37,7 +37,7 @@ def passkeys(seed=0, **options):
 
 
 def masked(model, tokens, see):
-    """The last hidden states, and weights of attention, of eager attention with a mask."""
+    """Return the last hidden states, and attention weights, of eager attention with a mask."""
     at = torch.arange(tokens.shape[1])
     mask = torch.where(see.sees(at[:, None], at), 0.0, -torch.inf)[None, None]
     with torch.no_grad():
@@ -47,13 +47,13 @@ def masked(model, tokens, see):
 STREAMING = attn.causal() & (attn.sink(SINK) | attn.recent(RECENT))
 
 
-# --- What is minimised ---------------------------------------------------------------------------------------
+# --- The loss ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("blend", ("release", "paper"))
 @pytest.mark.parametrize("kind", ("Llama", "Mistral", "Qwen3"))
 def test_the_distance_is_that_of_masks(kind, blend):
-    """Of all heads streaming from it, with gates of 0; with gates of 1 there is none."""
+    """With gates of 0 the loss is the distance of a model whose heads all stream; with gates of 1 it is 0."""
     options = {"sliding_window": None} if kind == "Mistral" else {}
     model, data, seen = model_of(kind, **options), passkeys(), []
     tokens, counted, _ = data(0)
@@ -70,7 +70,7 @@ def test_the_distance_is_that_of_masks(kind, blend):
 
 
 def test_windows_are_kept():
-    """Mistral's: heads that retrieve see no further than the model lets them."""
+    """Heads of Mistral that retrieve see no further than the model's window."""
     model, data, seen = model_of("Mistral", sliding_window=20), passkeys(), []
     tokens, counted, _ = data(0)
     wanted = masked(model, tokens, attn.window(20)).last_hidden_state
@@ -83,7 +83,8 @@ def test_windows_are_kept():
 
 @pytest.mark.parametrize("blend", ("release", "paper"))
 def test_gates_go_down_where_they_cost_nothing(blend):
-    """Of a head whose values are 0: the regulariser alone acts on its gate. Release leaves it a step below 0 at most."""
+    """The regulariser alone acts on the gate of a head whose values are 0. The release's blend leaves the gate a step
+    below 0 at most."""
     model = model_of()
     with torch.no_grad():
         model.model.layers[1].self_attn.v_proj.weight[:8] = 0
@@ -95,7 +96,7 @@ def test_gates_go_down_where_they_cost_nothing(blend):
 
 
 def test_attention_that_streaming_heads_would_miss():
-    """The share of eager weights behind sink and recent, of the group's head that looks there most."""
+    """The measure is the share of eager weights beyond sink and recent, for the group's head with the largest share."""
     model, data = model_of(), passkeys()
     found = identify(model, data, method="attention", **SIZES, steps=2).values
     at, wanted = torch.arange(TOKENS), 0
@@ -151,12 +152,13 @@ def test_goes_on_with_the_same_bits(tmp_path, blend):
     steps = []
     again = identify(model, passkeys(), **options, checkpoint=path, progress=lambda p: steps.append(p.step))
     assert steps == [7] and (again.values == whole).all()
-    assert (identify(model, passkeys(), **options, checkpoint=path).values == whole).all()  # it was done
+    # All steps were done.
+    assert (identify(model, passkeys(), **options, checkpoint=path).values == whole).all()
     assert (identify(model, passkeys(1), **options).values != whole).any()
 
 
 def test_a_kill_while_a_checkpoint_is_written(tmp_path, monkeypatch):
-    """Loses that checkpoint; what lies beside the one before is in nobody's way."""
+    """A kill loses the checkpoint in progress; its partial file does not disturb the next run."""
     model, options = model_of(), {**SIZES, "steps": 5, "rate": 0.1}
     path, whole, written = tmp_path / "gates.pt", identify(model, passkeys(), **options).values, []
 
@@ -224,7 +226,7 @@ def test_the_model_stays_as_it_is(method):
 
 
 def test_half_precision():
-    """Gates and what is compared are float32."""
+    """Gates and compared hidden states are float32."""
     model = model_of().to(torch.bfloat16)
     values = identify(model, passkeys(), **SIZES, steps=3, rate=1e-4).values
     assert (values != 1).all() and (abs(values - 1) < 3.1e-4).all()
@@ -234,7 +236,7 @@ def test_half_precision():
 
 
 def test_recall_of_a_choice():
-    """What the model says with masks, head by head."""
+    """Recall is that of the model with masks, head by head."""
     model, texts = model_of(), passkeys(batch=16)(0)
     for classes in ([[0, 0], [0, 0]], [[1, 1], [1, 1]]):
         see = STREAMING if classes[0][0] else attn.causal()

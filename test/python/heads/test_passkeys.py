@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Texts with passkeys: what is where, and the same for a seed."""
+"""Texts with passkeys: their parts, and the same text for a seed."""
 
 import pytest
 
@@ -23,11 +23,11 @@ OPTIONS = {
 
 
 def text_of(tokens):
-    """[begin, haystack and needles..., questions and answers]: what a reader of the tokens finds."""
+    """Return [begin, haystack and needles..., questions and answers], as a reader finds them in the tokens."""
     tokens = tokens.tolist()
     assert tokens[0] == 0
     hay = [t for t in tokens if t >= 1000]
-    assert hay == list(range(1000, 1000 + len(hay)))  # in its order, nothing left out
+    assert hay == list(range(1000, 1000 + len(hay)))  # in order, without gaps
     rest = [t for t in tokens if t < 1000]
     assert rest[:3] == [0, 1, 2] and rest[8:10] == [9, 3] and rest[15:19] == [9, 4, 5, 6]
     first, second = rest[3:8], rest[10:15]

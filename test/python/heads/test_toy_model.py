@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Which heads retrieve, of models that are trained here: lesson 6 has one, --full ten."""
+"""Retrieval heads of models that are trained here: lesson 6 has one model, --full ten."""
 
 import os
 import sys
@@ -16,9 +16,9 @@ from attnlab import ROOT  # noqa: E402
     not os.environ.get("ATTN_FULL"), reason="lesson 6 trains one model; ten are part of --full"
 )
 def test_ten_seeds(monkeypatch):
-    """Each model learns its task within two minutes of a core, finds nearly what it does with half of its heads, and next
-    to nothing when all stream. Its four heads of layer 1 share the work: the one that it misses most is among the two
-    largest gates in nine of ten."""
+    """Each model learns its task within two minutes on a core, recalls nearly as much with half of its heads, and next
+    to nothing when all stream. Its four heads of layer 1 share the work: the head with the largest ablation loss is
+    among the two largest gates in nine of ten models."""
     monkeypatch.setattr(sys, "path", [str(ROOT / "examples" / "06_head_classes"), *sys.path])
     from toy_model import measure
 

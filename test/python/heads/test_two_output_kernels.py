@@ -14,7 +14,8 @@ TOLERANCE = {torch.bfloat16: 8e-3, torch.float16: 1e-3}
 
 
 def tensors(tokens, batch=2, q_heads=4, kv_heads=2, dim=64, value_dim=None, dtype=torch.bfloat16, seed=0):
-    """As projections of a model lie: [batch, tokens, heads, dim], seen from the heads."""
+    """Return tensors in the memory order of a model's projections, [batch, tokens, heads, dim], with heads before
+    tokens."""
     random = torch.Generator().manual_seed(seed)
     shapes = (q_heads, dim), (kv_heads, dim), (kv_heads, value_dim or dim)
     made = [torch.randn(batch, tokens, heads, d, generator=random).to(dtype) for heads, d in shapes]
@@ -36,8 +37,8 @@ def expect_near(found, q, k, v, **sizes):
 SIZES = [
     (300, {"sink": 4, "recent": 40}),
     (300, {"sink": 0, "recent": 1}),
-    (129, {"sink": 130, "recent": 7}),  # nothing is left for the rest
-    (260, {"sink": 100, "recent": 400}),  # all of it is near
+    (129, {"sink": 130, "recent": 7}),  # no token is left for the rest
+    (260, {"sink": 100, "recent": 400}),  # all tokens are recent
     (333, {"sink": 5, "recent": 64, "window": 100}),
     (200, {"sink": 3, "recent": 30, "window": 20}),  # the window hides the rest
     (1, {"sink": 1, "recent": 1}),
@@ -65,7 +66,7 @@ def test_heads_of_all_kinds(shape):
 
 @pytest.mark.parametrize("schedule", ("mma", "wgmma"))
 def test_no_race_and_no_stray_access(schedule):
-    """Under the detectors, on tensors of exact size: the host device throws at the first finding."""
+    """Under the detectors, on tensors of exact size, the host device throws at the first finding."""
     q, k, v = (x.transpose(1, 2) for x in tensors(280, batch=1))
     described = TwoOutputs(4, 2, 64, 64, "bfloat16", 0.125, Streaming(10, 50, 0), rest_window=0)
     kernel = attn.compile(described, device="host", schedule=schedule, checked=True)
@@ -84,7 +85,7 @@ def test_no_race_and_no_stray_access(schedule):
 @pytest.mark.parametrize("given", ((0, 1, 2, 3), (0,), (2, 3)))
 @pytest.mark.parametrize("sizes", ({"sink": 4, "recent": 30}, {"sink": 4, "recent": 30, "window": 70}))
 def test_gradients(sizes, given):
-    """By q, k and v, of whichever results are used, as far off as their type is."""
+    """Gradients of q, k and v, for each choice of used results, are as exact as their type."""
     q, k, v = (x.detach().requires_grad_() for x in tensors(150, batch=1))
     found = attend_both(q, k, v, by="kernels", **sizes)
     exact = [x.detach().double().requires_grad_() for x in (q, k, v)]
@@ -99,7 +100,7 @@ def test_gradients(sizes, given):
 
 
 def test_the_gates_gradient():
-    """The sum of <d_out, full - streaming>, of outputs that kernels made."""
+    """The gradient is the sum of <d_out, full - streaming> over outputs of kernels."""
     from attn.heads.two_outputs import mix
 
     q, k, v = tensors(200, batch=1)
@@ -113,7 +114,7 @@ def test_the_gates_gradient():
 
 
 def test_sizes_share_a_kernel():
-    """Also those that the form itself has."""
+    """Sizes share a kernel, also the sizes that the form itself has."""
     q, k, v = tensors(90, batch=1)
     for sizes in ({"sink": 2, "recent": 9}, {"sink": 1, "recent": 2}, {"sink": 1, "recent": 2, "window": 3}):
         expect_near(attend_both(q, k, v, by="kernels", **sizes), q, k, v, **sizes)
@@ -146,7 +147,7 @@ def test_refusals(dtypes, named, message):
 
 
 def test_heads_whose_gradients_no_kernel_gives(monkeypatch):
-    """Of 256 features, on a chip of less shared memory."""
+    """Heads of 256 features on a chip of less shared memory have no gradients by kernels."""
     q, k, v = tensors(20, dim=256)
     assert attend_both(q, k, v, sink=1, recent=4, by="kernels")[0].shape == q.shape
     monkeypatch.setattr(Kernel, "_backward", lambda *given: "no schedule of a backward pass")
@@ -172,7 +173,8 @@ def test_two_attentions_are_run_as_they_stand():
 
 
 def test_heads_are_found_by_kernels(monkeypatch):
-    """On a device where auto takes kernels, as here it is told to: gates as PyTorch's, to what half precision leaves."""
+    """On a device where "auto" takes kernels, which the test sets here, gates are those of PyTorch up to half
+    precision."""
     transformers = pytest.importorskip("transformers", reason="Transformers is not installed")
     sizes = {"hidden_size": 128, "intermediate_size": 64, "num_hidden_layers": 2, "vocab_size": 50}
     config = transformers.LlamaConfig(**sizes, num_attention_heads=4, num_key_value_heads=2)

@@ -19,7 +19,7 @@ def tensors(tokens, q_heads=6, kv_heads=2, dim=8, value_dim=5, dtype=torch.float
 
 
 def meaning(q, k, v, see):
-    """With a mask, in float64."""
+    """Return attention with a mask, in float64."""
     groups = q.shape[1] // k.shape[1]
     k, v = (x.double().repeat_interleave(groups, 1) for x in (k, v))
     at = torch.arange(q.shape[2])
@@ -57,7 +57,8 @@ def test_both_are_what_masks_say(tokens, sink, recent, window):
 @pytest.mark.parametrize("rows", (256, 4))
 @pytest.mark.parametrize("tokens,sink,recent,window", [(9, 2, 3, 0), (10, 0, 2, 5)])
 def test_gradients_of_all_four(monkeypatch, rows, tokens, sink, recent, window):
-    """By q, k and v, for groups of three heads: float64 differences to 1e-6, whatever the rows in memory at once."""
+    """Gradients of q, k and v, for groups of three heads, match float64 differences to 1e-6, for any number of rows in
+    memory at once."""
     monkeypatch.setattr(two_outputs, "ROWS", rows)
     q, k, v = tensors(tokens, dim=4, value_dim=3, batch=1)
     torch.autograd.gradcheck(
@@ -71,7 +72,7 @@ def test_gradients_of_all_four(monkeypatch, rows, tokens, sink, recent, window):
 @pytest.mark.parametrize("window", (0, 6))
 @pytest.mark.parametrize("blend", ("release", "paper"))
 def test_gradients_of_both_blends(blend, window):
-    """By gates, q, k and v, and in release none by the teacher's output."""
+    """Both blends have gradients of gates, q, k and v; the release's blend has none of the teacher's output."""
     settings = Settings(blend, 2, 3, 1, 0.02, 0.05, 1.0)
     q, k, v = tensors(9, dim=4, value_dim=3, batch=1)
     gates = torch.tensor([0.3, 0.8], dtype=torch.float64, requires_grad=True)
@@ -86,7 +87,7 @@ def test_gradients_of_both_blends(blend, window):
 
 
 def test_the_gates_gradient_is_a_sum_in_float32():
-    """Of half-precision outputs that differ by little: <d_out, full - streaming>, not rounded on the way."""
+    """The sum of <d_out, full - streaming> over half-precision outputs that differ by little is not rounded on the way."""
     random = torch.Generator().manual_seed(0)
     full = torch.randn(1, 4, 2000, 16, generator=random).bfloat16()
     streaming = (full.float() + 0.01 * torch.randn(full.shape, generator=random)).bfloat16()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""DiffKV's policy again, of one list and in plain numbers of 64 bits, written from the table in next to nothing but words."""
+"""A second implementation of DiffKV's policy, for one list, in plain numbers of 64 bits, written from its description
+alone."""
 
 HIGH, LOW = "high", "low"
 
@@ -10,7 +11,7 @@ class Simulator:
     def __init__(self, high, low, window, norm, like, significance):
         self.high, self.low, self.window, self.norm, self.like = high, low, window, norm, like
         self.length, rows = len(significance), 64 if like == "release" else None
-        self.tokens = {}  # position -> [sum, rows counted, how it is kept]
+        self.tokens = {}  # position -> [sum, rows counted, level]
         for i, s in enumerate(significance):
             later = self.length - i
             self.tokens[i] = [s, later if rows is None else min(later, rows), HIGH]
@@ -44,12 +45,12 @@ class Simulator:
         return self.mean(i) >= self.low * self.base(i)
 
     def least(self, level):
-        """Of the tokens that are not among the last ones."""
+        """Return the token of a level with the least mean, except the last `window` tokens."""
         of = [i for i in sorted(self.tokens) if self.tokens[i][2] == level and i < self.length - self.window]
         return min(of, key=self.mean) if of else None
 
     def step(self, significance):
-        """The token that was downgraded, and the one that was pruned."""
+        """Add a token. Return the downgraded token and the pruned one."""
         self.tokens[self.length] = [0.0, 0, HIGH]
         self.length += 1
         for i, token in self.tokens.items():
@@ -82,7 +83,8 @@ class Simulator:
         return victim, (other if other is not None and not self.is_kept(other) else None)
 
     def margin(self):
-        """How near the nearest decision is: of means to thresholds, and of the two least means to each other."""
+        """Return the distance of the nearest decision: of means to thresholds, and of the two least means to each
+        other."""
         found = [1.0]
         for level in (HIGH, LOW):
             means = sorted(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""DiffKV's policy against a simulator of one list at a time, and what no step may do.
+"""DiffKV's policy against a simulator of one list at a time, and invariants of every step.
 
 CI runs 10^4 random steps of each kind, --full 10^6.
 """
@@ -22,7 +22,8 @@ NORMS = ("inverse_length", "inverse_position", "uniform")
 
 
 def random_worth(random, lists, tokens, exact):
-    """Most tokens are worth little and some much; `exact`: in multiples of 2^-12, whose sums no order rounds."""
+    """Return random significance, small for most tokens and large for some; `exact`: in multiples of 2^-12, whose sums
+    are exact in any order."""
     worth = torch.rand(lists, tokens, generator=random) ** 4 / 4
     return (worth * 4096).round() / 4096 if exact else worth
 
@@ -38,7 +39,7 @@ def levels(simulator, room):
 
 
 def begin(random, policy, lists, exact):
-    """Prompts of all lengths, from none on."""
+    """Return the state after prompts of all lengths, from 0 on."""
     lengths = torch.randint(LONGEST + 1, (lists,), generator=random)
     heads = [(0, i % 3) for i in range(lists)]
     worth = random_worth(random, lists, LONGEST, exact) * 8
@@ -53,7 +54,7 @@ def begin(random, policy, lists, exact):
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("like", LIKES)
 def test_decisions_are_the_simulator_s(like, norm):
-    """To the token, where sums are exact."""
+    """Decisions are the simulator's for every token, where sums are exact."""
     random = torch.Generator().manual_seed(1)
     lists = LISTS if norm != "uniform" else LISTS // 10
     policy = random_policy(like, norm)
@@ -70,12 +71,12 @@ def test_decisions_are_the_simulator_s(like, norm):
         downgraded += int((changes.downgraded >= 0).sum())
         pruned += int((changes.pruned >= 0).sum())
     assert kept.level.tolist() == [levels(simulator, kept.level.shape[1]) for simulator in simulators]
-    assert min(downgraded, pruned) > lists / 2  # steps decide something
+    assert min(downgraded, pruned) > lists / 2  # steps make decisions
 
 
 @pytest.mark.parametrize("like", LIKES)
 def test_decisions_on_real_scores(like):
-    """Sums of 32 bits decide otherwise than those of 64 only where a threshold is near."""
+    """Sums of 32 bits and of 64 bits decide differently only near a threshold."""
     random, lists = torch.Generator().manual_seed(2), LISTS // 4
     policy = random_policy(like, "inverse_length")
     kept, simulators = begin(random, policy, lists, exact=False)
@@ -118,7 +119,7 @@ def test_what_no_step_does(like, norm):
 
 @pytest.mark.parametrize("like", LIKES)
 def test_lists_decide_by_themselves(like):
-    """A list is the same among others, in another order and alone."""
+    """A list's decisions are the same among others, in another order and alone."""
     random, lists = torch.Generator().manual_seed(4), 30
     policy = kv_policy.DiffKV(0.8, 0.2, WINDOW, like=like)
     prompt, lengths = (
@@ -149,8 +150,8 @@ def test_equals_are_taken_from_the_front():
 
 
 def test_the_first_token_and_norms():
-    """Under attention that is uniform every token is worth what the norm of that name says; by its own place the first
-    token would have to be worth 1."""
+    """The norm "uniform" is a token's significance under uniform attention. "inverse_position" compares the first token
+    with 1, and "inverse_length" with less."""
     tokens = 50
     rows = torch.tril(torch.ones(tokens, tokens, dtype=torch.float64))
     worth = (rows / rows.sum(1, keepdim=True)).sum(0, keepdim=True)
@@ -181,7 +182,7 @@ def test_prompts_may_be_empty():
 
 
 def test_the_largest_alphas():
-    """First how much is LOW, then how much goes; each as much as the loss allows."""
+    """The share of LOW is chosen first, then the share of pruned tokens; each is as large as the loss allows."""
     asked = []
 
     def bears(high, low):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Policies that users write, of public names alone, and what is said of those that give something else than they should."""
+"""Policies that users write from public names alone, and messages for those that return something else than expected."""
 
 import os
 
@@ -18,7 +18,7 @@ PROMPT, STEPS = 20, 4
 
 
 class Recent(Policy):
-    """A step takes the token away that leaves the window."""
+    """A step prunes the token that leaves the window."""
 
     window, rows, group = 18, None, "max"
 

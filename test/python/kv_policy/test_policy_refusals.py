@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What policies refuse, and what they call legal instead."""
+"""Refusals of policies, and the nearest legal values that they name."""
 
 import attn
 import pytest

@@ -10,7 +10,7 @@ from attn.kv_policy import HIGH, PRUNED  # noqa: E402
 
 
 def kept_set(worth, budget, window, kernel):
-    """In words: neighbours share their largest, the largest stay, of equals the earlier."""
+    """Return SnapKV's set: neighbours share their maximum, and the largest tokens stay, the earlier of equal ones."""
     before = list(worth[: max(len(worth) - window, 0)])
     side = kernel // 2
     votes = [max(before[max(i - side, 0) : i + side + 1]) for i in range(len(before))]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Streaming heads beside those of another policy."""
+"""Streaming heads beside heads of another policy."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from attn.kv_policy import HIGH, PRUNED  # noqa: E402
 
 @pytest.mark.parametrize("sink,recent", [(3, 5), (0, 1), (4, 100)])
 def test_what_streams(sink, recent):
-    """What the next row sees besides itself; all other lists are as without."""
+    """A streaming head keeps the tokens that the next row sees, besides the row itself; all other lists are unchanged."""
     random = torch.Generator().manual_seed(0)
     heads = [(layer, head) for layer in range(2) for head in range(3)]
     plain = kv_policy.DiffKV(1.5, 0.5, 4, like="release")

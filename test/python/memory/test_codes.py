@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Formats by their names, and rows as codes against the definition, written again here in NumPy."""
+"""Formats by their names, and quantized rows against the definition, written again here in NumPy."""
 
 import attn
 import numpy
@@ -18,13 +18,13 @@ def rows(*shape, seed=0):
 
 
 def unpack(codes, bits):
-    """Little end first."""
+    """Unpack little-endian bits."""
     each = numpy.arange(8 // bits) * bits
     return (codes[..., None] >> each & (1 << bits) - 1).reshape(*codes.shape[:-1], -1)
 
 
 def floats(exponent_bits, mantissa_bits):
-    """Of each code without its sign that is a number: from the definition."""
+    """Return, by definition, the number of each code without its sign that is a finite number."""
     code = numpy.arange(128)
     exponent, mantissa = code >> mantissa_bits, code & (1 << mantissa_bits) - 1
     bias, one = (1 << exponent_bits - 1) - 1, 1 << mantissa_bits
@@ -48,7 +48,7 @@ def test_integers(name, group):
     assert numpy.allclose(scale[..., 0], step, rtol=1e-3)
     dequantized = (unpack(codes, bits).reshape(parts.shape) * scale + zero).reshape(x.shape)
     assert numpy.array_equal(attn.dequantize(codes, meta, name, group=group), dequantized)
-    # Rounded to nearest; the f16 of scale and zero moves the ends by a little.
+    # Values are rounded to nearest; the f16 of scale and zero moves the ends by a little.
     assert (numpy.abs(dequantized.reshape(parts.shape) - parts) <= scale * 0.5 + 2e-3).all()
 
 

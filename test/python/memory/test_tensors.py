@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Results are made in the library of what was given; bfloat16 by its bits."""
+"""Results are made in the library of the inputs; bfloat16 by its bits."""
 
 import math
 
@@ -20,7 +20,7 @@ TIES = st.builds(
 
 @given(st.floats(width=32) | TIES)
 def test_bfloat16_is_the_nearest_even(value):
-    """Against exact arithmetic: no other of the 16-bit numbers is nearer, and ties go to the even one."""
+    """In exact arithmetic no other 16-bit number is nearer, and ties go to the even one."""
     bits = int(attn.bfloat16_bits(numpy.float32(value)))
     back = float(attn.from_bfloat16_bits(numpy.uint16(bits)))
     if math.isnan(value):

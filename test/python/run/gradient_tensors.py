@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Tensors that require gradients, and how far gradients are off. For tests that have PyTorch."""
+"""Tensors that require gradients, and the error of gradients, for tests that have PyTorch."""
 
 import attn
 import torch
@@ -27,7 +27,7 @@ def reference(**options):
 
 
 def gradients(function, tensors, seed=1):
-    """Results of the function, and the gradients of a sum of them with random weights, which are numbers of bfloat16."""
+    """Return the function's results, and the gradients of their sum with random weights, which are numbers of bfloat16."""
     results = function(*tensors)
     random = torch.Generator().manual_seed(seed)
     weights = [torch.randn(found.shape, generator=random).bfloat16().double() for found in results]
@@ -36,6 +36,6 @@ def gradients(function, tensors, seed=1):
 
 
 def error(found, wanted):
-    """Of the whole tensor, relative."""
+    """Return the relative error of the whole tensor."""
     found, wanted = found.detach().double(), wanted.detach().double()
     return float((found - wanted).norm() / max(wanted.norm(), 1e-300))

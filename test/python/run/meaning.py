@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Dense tensors [batch, seq, heads, dim], and what attention of them means, in NumPy and float64."""
+"""Dense tensors [batch, seq, heads, dim], and attention over them by definition, in NumPy and float64."""
 
 import attn
 import numpy
@@ -26,7 +26,7 @@ def swap(tensor):
 
 
 def numbers(tensor):
-    """As float64, whatever the library and dtype."""
+    """Return the tensor in float64, for any library and dtype."""
     if hasattr(tensor, "detach"):
         return tensor.detach().double().numpy()
     tensor = numpy.asarray(tensor)
@@ -34,7 +34,7 @@ def numbers(tensor):
 
 
 def attention(q, k, v, see=None, score=None, scale=None, sink_logits=None, lengths=None):
-    """(out, lse). `score`: a function of arrays (s, h, qi, ki)."""
+    """Return (out, lse). `score` is a function of arrays (s, h, qi, ki)."""
     q, k, v = map(numbers, (q, k, v))
     see = attn.all_tokens() if see is None else see
     batch, rows, heads, dim = q.shape
@@ -59,7 +59,7 @@ def attention(q, k, v, see=None, score=None, scale=None, sink_logits=None, lengt
 
 
 def assert_close(got, wanted, tolerance):
-    """The project's measure: the largest error of the vector of one row and head, relative to that vector."""
+    """Compare by the project's measure: the largest error of the vector of one row and head, relative to that vector."""
     got = numbers(got)
     assert got.shape == wanted.shape and not numpy.isnan(got).any()
     error, norm = numpy.linalg.norm(got - wanted, axis=-1), numpy.linalg.norm(wanted, axis=-1)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""attn.attend: any strides that a kernel reads, any library, the numbers of the definition, of attn-run and of
-FlexAttention; and nothing made twice."""
+"""attn.attend: any strides that a kernel reads, any library, the results of the definition, of attn-run and of
+FlexAttention; and repeated calls that reuse kernels and plans."""
 
 import os
 import threading
@@ -22,7 +22,7 @@ TOLERANCE = {"float16": 1e-3, "bfloat16": 8e-3, "uint16": 8e-3}
 
 
 def compare(inputs, meaning, **given):
-    """attend of [batch, seq, heads, dim] against the definition; `given` is attend's way to say `meaning`."""
+    """Compare attend of [batch, seq, heads, dim] with the definition; `given` are attend's arguments for `meaning`."""
     o, lse = attn.attend(*inputs, return_lse=True, **given)
     wanted, wanted_lse = attention(*inputs, **meaning)
     assert_close(o, wanted, TOLERANCE[str(inputs[0].dtype).removeprefix("torch.")])
@@ -58,7 +58,7 @@ def test_heads_and_dims(heads, kv_heads, dim, value_dim):
 
 @pytest.mark.parametrize("name", SEES)
 def test_sequences_without_tokens(name):
-    """Their rows see nothing, and the other sequences see what they do without them."""
+    """Rows of sequences without tokens see nothing, and other sequences see what they do without them."""
     given, see = SEES[name]
     tensors, lengths = qkv(batch=3, rows=1, tokens=20), [0, 5, 20]
     compare(tensors, {"see": see, "lengths": lengths}, kv_lengths=lengths, **given)
@@ -126,7 +126,7 @@ def test_more_rows_than_tokens_and_nothing_at_all(rows, tokens, causal):
 
 @pytest.mark.parametrize("more_rows,more_tokens", [(7, 0), (0, 9), (40, 33)])
 def test_offsets_that_end_before_the_buffer(more_rows, more_tokens):
-    """Rows behind the last sequence see nothing, and tokens behind it are seen by none."""
+    """Rows after the last sequence see nothing, and no row sees tokens after it."""
     q, k, v = (x.reshape(-1, *x.shape[2:]) for x in qkv(batch=2, rows=5, tokens=30))
     starts, starts_k = [0, 4, 7], [0, 30, 51]
     rows, tokens = 7, 51
@@ -205,7 +205,7 @@ def test_output_that_is_given():
 
 
 class OnlyDLPack:
-    """Of a library that attn has never heard of."""
+    """A tensor of a library that attn does not know."""
 
     def __init__(self, tensor):
         self.tensor = tensor
@@ -249,11 +249,11 @@ def test_bfloat16_of_ml_dtypes():
     assert_close(o.astype(numpy.float32), attention(*(t.astype(numpy.float64) for t in tensors))[0], 8e-3)
 
 
-# --- The same as elsewhere -----------------------------------------------------------------------------------
+# --- Equal to others -----------------------------------------------------------------------------------------
 
 
 def test_the_bits_of_attn_run(tmp_path):
-    """The same tensors as a file, through the command: the same bits."""
+    """The command attn-run gives the same bits for the same tensors in a file."""
     q, k, v = qkv(batch=3, rows=4, tokens=300)
     see = attn.causal() & (attn.sink(5) | attn.recent(100))
     o, lse = attn.attend(q, k, v, see=see, return_lse=True)
@@ -299,7 +299,7 @@ FLEX_MASKS = {
 
 @pytest.mark.filterwarnings("ignore")
 def test_documents_in_one_sequence_by_a_table_of_floats():
-    """Integers in float32: as they are in a comparison, and as an index."""
+    """A table of integers in float32 works in a comparison and as an index."""
     document = numpy.repeat(numpy.arange(4), [20, 7, 30, 13]).astype(numpy.float32)
     weight = numpy.array([0.5, -1, 2, 0], numpy.float32)
 
@@ -317,7 +317,7 @@ def test_documents_in_one_sequence_by_a_table_of_floats():
 @pytest.mark.parametrize("scored", ["plain", "softcap", "alibi", "blocks"])
 @pytest.mark.parametrize("mask", FLEX_MASKS)
 def test_flex_attention(mask, scored):
-    """The same masks, and the very same score functions, given to both."""
+    """attn and FlexAttention get the same masks, and the same score functions."""
     torch = pytest.importorskip("torch")
     flex = pytest.importorskip("torch.nn.attention.flex_attention")
     tokens, slopes = 90, torch.from_numpy(SLOPES)
@@ -346,7 +346,7 @@ def test_flex_attention(mask, scored):
     assert_close_lse(lse, numbers(wanted_lse))
 
 
-# --- Nothing is made twice -----------------------------------------------------------------------------------
+# --- Reuse ---------------------------------------------------------------------------------------------------
 
 
 def count_made(monkeypatch):
@@ -391,7 +391,7 @@ def test_sizes_of_windows_compile_nothing():
 
 
 def test_plans_are_taken_over_from_calls_of_long_ago():
-    """A decoding loop: every step has a length of its own."""
+    """In a decoding loop every step has another length."""
     for tokens in range(30, 30 + 2 * module._MOST_PLANS):
         compare(qkv(rows=1, tokens=tokens), {"see": attn.causal()}, causal=True)
     alike = {}

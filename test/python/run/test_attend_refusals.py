@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""attn.attend: what it refuses, and how it says so."""
+"""Refusals of attn.attend, and their messages."""
 
 import attn
 import numpy
@@ -220,7 +220,7 @@ def test_read_only_outputs_are_refused():
 
 
 def inside(memory, shape, offset):
-    """An array of that shape in a piece of memory, so many elements behind its beginning."""
+    """Return an array of that shape in `memory`, from element `offset` on."""
     count = int(numpy.prod(shape))
     return memory[offset : offset + count].reshape(shape)
 
@@ -258,7 +258,7 @@ def test_outputs_in_the_memory_of_other_inputs_are_refused():
 
 
 def test_outputs_in_the_room_behind_the_tokens_of_a_cache_are_refused():
-    """The runtime knows where keys begin and end, not what lies between the tokens of two sequences."""
+    """Outputs between the tokens of two sequences are refused: the runtime knows the first and last byte of keys alone."""
     q, k, v = qkv(batch=3, rows=2, heads=2)
     cache, v_room = numpy.zeros((2, 3, 200, 2, 64), numpy.float16)
     cache[:, :70], v_room[:, :70] = k, v

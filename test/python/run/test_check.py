@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""attn.check: every example is right under all detectors; what is wrong is found, and said."""
+"""attn.check: every example is right under all detectors, and wrong results are found and reported."""
 
 import dataclasses
 
@@ -77,7 +77,7 @@ def test_sizes_are_no_part_of_what_is_compiled():
 
 
 def test_a_wrong_result_raises(monkeypatch):
-    """Another problem's reference: what would be found if the kernel computed something else."""
+    """A check against another problem's reference raises, as it would if the kernel were wrong."""
     other = spec(see=attn.window(3))
     reference = checking._attn.reference
     monkeypatch.setattr(
@@ -91,7 +91,7 @@ def test_a_wrong_result_raises(monkeypatch):
 
 
 def test_a_kernel_that_writes_nothing_is_wrong(monkeypatch):
-    """Even where zeros are what it should write."""
+    """A kernel that writes nothing is wrong also where its results should be zeros."""
     nothing = spec(see=attn.sink(1) & attn.window(1))
     assert attn.check(nothing, kv_len=9).right
     monkeypatch.setattr(checking.Kernel, "launch", lambda *_, **__: None)
@@ -113,7 +113,7 @@ def test_errors_of_results():
     off[0, 0, 1] += 0.5
     error, where = checking.relative_error(off, wanted)
     assert error == 0.1 and where == "row 0, head 0: expected 4, got 4.5 at feature 1"
-    off[1, 0, 0] = 1e-30  # where the reference is zero, so has the result to be
+    off[1, 0, 0] = 1e-30  # where the reference is zero, the result must be zero
     assert checking.relative_error(off, wanted)[0] == numpy.inf
     off = wanted.copy()
     off[0, 0, 0] = numpy.nan

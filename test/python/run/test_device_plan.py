@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Plans that the device makes: of tables in its memory, several at once, and what is refused."""
+"""Plans that the device makes: from tables in its memory, several at once, and refusals."""
 
 import re
 
@@ -95,7 +95,7 @@ def test_refusals(kernel, problem):
         kernel.device_planner(shared)
 
 
-# A page one past the pool, one far behind it and the -1 of a freed page: what the host would refuse.
+# A page one past the pool, one far past it, and the -1 of a freed page: the host would refuse each.
 @pytest.mark.parametrize("page", [12, 100_000, -1, -(2**31), 2**31 - 1])
 def test_a_page_outside_the_pool_leaves_results_alone(kernel, problem, page):
     planner = kernel.device_planner(problem.batch)
@@ -109,7 +109,7 @@ def test_a_page_outside_the_pool_leaves_results_alone(kernel, problem, page):
     with pytest.raises(attn.PlanError, match=re.escape(message)):
         planner.plan(wrong, check=True)
     wrong["kv.block_table"][2, 0] = problem.table[2, 0]
-    wrong["kv.lengths"][1] = 32  # which does not reach it
+    wrong["kv.lengths"][1] = 32  # which it does not reach
     problem.lengths = wrong["kv.lengths"].tolist()
     problem.check(kernel.run(problem.q, (problem.k, problem.v), planner.plan(wrong, check=True)))
     wrong["kv.lengths"][1] = 33
@@ -123,7 +123,7 @@ def test_pages_that_no_row_reads_may_be_anything(problem):
     problem.lengths, given["kv.lengths"] = [64, 64, 5], numpy.array([64, 64, 5], numpy.int32)
     right = windowed.run(problem.q, (problem.k, problem.v), planner.plan(given, check=True))
     given["kv.block_table"][:2, :2] = -1  # tokens 0 to 31, in front of the window
-    given["kv.block_table"][2, 1:] = -1  # behind the last token
+    given["kv.block_table"][2, 1:] = -1  # after the last token
     assert (windowed.run(problem.q, (problem.k, problem.v), planner.plan(given, check=True)) == right).all()
     given["kv.block_table"][1, 2] = -1  # tokens 32 to 47, of which the row sees 44 to 47
     assert "kv.block_table[1, 2]" in planner.plan(given).fault
@@ -144,7 +144,7 @@ RAGGED = [
 
 
 def ragged_problem(store, seed=0, q_len=1, **changes):
-    """Samples of a description, and the operand's tensors in the order of a run."""
+    """Return samples of a description, and the operand's tensors in the order of a run."""
     found = spec(kv=[store], device_plan=True, q_heads=6, kv_heads=3, **changes)
     tensors = attn.sample(found, seed=seed, batch=4, q_len=q_len, kv_len=(max(q_len, 5), 130))
     parts = ("k", "v", "k_pages", "v_pages", "k_meta", "v_meta")
@@ -196,7 +196,7 @@ def test_a_page_of_a_head_outside_the_pool(store):
         planner.plan(given, check=True)
 
 
-# --- Significance: of steps of decoding ----------------------------------------------------------------------
+# --- Significance in steps of decoding -----------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

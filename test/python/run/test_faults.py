@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Kernels of the host device that fault, or find no memory: what a Python process is told."""
+"""Kernels of the host device that fault, or find no memory, and the errors in a Python process."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def test_a_kernel_that_faults_is_named_before_python_says_where_it_was():
     assert done.returncode == -signal.SIGSEGV
     named = re.match(
         r"(attn: SIGSEGV \(a wrong address\) at 0x[0-9a-f]+ while the host device ran kernel 'mine_rows\d+', "
-        r"block \d+, thread \d+\n)+",  # one for each thread that faults
+        r"block \d+, thread \d+\n)+",  # one line for each thread that faults
         done.stderr,
     )
     assert named, done.stderr
@@ -68,7 +68,8 @@ def test_handlers_are_left_alone_if_so_asked():
 
 
 def test_runs_that_find_no_memory_are_errors():
-    """In children, since a limit of memory stays; more of it each time, until it suffices."""
+    """Child processes have a limit of memory, since it cannot be raised again; each child gets more until the run
+    succeeds."""
     code = (
         f"import json, os, resource, attn\nprepare = {PREPARE!r}\n"
         + """

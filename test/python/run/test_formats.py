@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Keys and values as codes: descriptions of them, their kernels under all detectors, tensors of a run."""
+"""Quantized keys and values: their descriptions, their kernels under all detectors, tensors of a run."""
 
 import attn
 import numpy
@@ -57,7 +57,7 @@ def test_what_is_left_open_is_filled_in():
             lambda: spec(Paged(key="mxfp8"), head_dim=80),
             r"kv\[0\]\.key: expected a dim of whole blocks.* 64 or 96",
         ),
-        (  # legal for codes is a multiple of 16, and for blocks one of 32
+        (  # a legal value is a multiple of 16, and for blocks a multiple of 32
             lambda: spec(Paged(key="mxfp8"), head_dim=40),
             r"kv\[0\]\.key: expected a dim of whole 16 bytes.* nearest legal: 32 or 64",
         ),
@@ -77,7 +77,7 @@ def test_what_is_refused(store, message):
 
 
 def test_metadata_of_other_rows():
-    """One row's scales are no other's."""
+    """The scales of one row do not depend on other rows."""
     rows = numpy.ones((2, 1, 64), numpy.float32)
     for format in ("nvfp4", "mxfp8", "int8", "fp8_e4m3"):
         codes, meta = attn.quantize(rows, format)
@@ -153,7 +153,7 @@ def test_tensors_of_a_run():
 
 
 def test_microscaling_types_of_torch():
-    """A byte of two floats of 4 bits, and a power of two, have types of their own there."""
+    """PyTorch has types for a byte of two floats of 4 bits, and for a power of two."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     described = spec(Packed(key="mxfp8", value="mxfp4"))
     tensors = attn.sample(described, kv_len=40)
@@ -210,7 +210,8 @@ def test_pictures(tmp_path):
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("format", ["fp8_e4m3", "fp8_e5m2"])
 def test_values_of_floats_have_any_size(format, dtype, rows):
-    """Their scales are numbers that f16 need not hold. Beside values of 16 bits, and with a scale for each head."""
+    """Scales of float formats may be outside the range of f16. Cases include values of 16 bits beside them, and one
+    scale for each head."""
     stores = (
         [Paged(key=format, value=format)],
         [
@@ -225,7 +226,7 @@ def test_values_of_floats_have_any_size(format, dtype, rows):
     for kv in stores:
         described = attn.Spec(**SIZES | {"dtype": dtype, "kv": kv})
         names = ["kv_len"] if len(kv) == 1 else ["near_len", "far_len"]
-        for size in (1e4, 2e-5 if dtype == "bfloat16" else 5e-3):  # results of f16 are multiples of 2**-24
+        for size in (1e4, 2e-5 if dtype == "bfloat16" else 5e-3):  # results in f16 are multiples of 2**-24
             sizes = {name: 60 for name in names}
             attn.check(described, batch=1, q_len=rows, amplitude=(size, 1.01 * size), **sizes)
 
@@ -233,7 +234,7 @@ def test_values_of_floats_have_any_size(format, dtype, rows):
 @pytest.mark.parametrize("rows", [1, 40])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_small_values_of_floats_beside_a_token_of_integers(dtype, rows):
-    """A few tokens of integers see to the unit of weights, which those of small scales of floats are still exact in."""
+    """A few tokens of integer formats set the unit of weights, in which weights of small float scales must stay exact."""
     kv = [
         Paged(name="far", key="int4", value="int2", dims=("batch", "far_len")),
         Paged(name="near", value="fp8_e5m2", dims=("batch", "near_len")),

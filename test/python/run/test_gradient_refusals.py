@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Gradients: what has none is refused by name."""
+"""Gradients that do not exist are refused by name."""
 
 import pytest
 
@@ -72,7 +72,7 @@ def test_pages_and_codes_are_refused_by_name():
 
 
 def test_only_once():
-    """The gradients have no gradients."""
+    """Gradients have no second derivatives."""
     given = dense(dim=16, value_dim=16, dtype=torch.bfloat16)
     (gradient,) = torch.autograd.grad(attn.attend(*given).square().sum(), given[:1], create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
@@ -80,7 +80,8 @@ def test_only_once():
 
 
 def test_what_no_kernel_makes_is_said_before_the_forward_pass():
-    """On a GPU, which a tensor without memory stands for."""
+    """On a GPU, for which a tensor without memory stands here, unsupported gradients are refused before the forward
+    pass."""
     q = torch.empty(1, 2, 16, dtype=torch.bfloat16, device="meta")
     data = {"q": q, "kv.k": q, "kv.v": q}
     check_place(object(), data)

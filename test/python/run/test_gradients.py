@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Gradients of attn.attend and Kernel.run behind a forward pass of kernels: against the reference and PyTorch."""
+"""Gradients of attn.attend and Kernel.run after a forward pass of kernels: against the reference and PyTorch."""
 
 import math
 
@@ -13,7 +13,7 @@ import replicated  # noqa: E402
 from attn.run import attention, backward, kernels, torch_gradients  # noqa: E402
 from gradient_tensors import dense, error, gradients, leaves  # noqa: E402
 
-TOLERANCE = {torch.bfloat16: 8e-3, torch.float16: 1e-3}  # of whole tensors: as of outputs
+TOLERANCE = {torch.bfloat16: 8e-3, torch.float16: 1e-3}  # of whole tensors, as for outputs
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -30,7 +30,7 @@ def test_kernels_have_the_gradients_of_the_reference(dtype):
 
 
 def test_gradients_come_from_kernels(monkeypatch):
-    """Of all that they can make: the reference is not asked."""
+    """Kernels make all gradients that they support, and the reference makes none."""
     from attn.run.reference import Problem
 
     asked = []
@@ -50,7 +50,7 @@ def test_gradients_come_from_kernels(monkeypatch):
 
 
 def test_sinks_of_rows_that_see_nothing():
-    """By kernels: a sink's gradient is summed over rows, and those that have no softmax add nothing."""
+    """A sink's gradient by kernels is a sum over rows; rows that see nothing add nothing."""
     q, k, v = leaves((4, 2, 16), (4, 1, 16), (4, 1, 16), dtype=torch.bfloat16)
     sinks = torch.tensor([0.5, -torch.inf], requires_grad=True)
     options = dict(causal=True, cu_seqlens=[0, 4], cu_seqlens_k=[0, 4], sink_logits=sinks, return_lse=True)
@@ -77,7 +77,7 @@ def test_sinks_of_rows_that_see_nothing():
     ids=["plain", "30", "50", "tanh"],
 )
 def test_a_row_that_sees_one_token_has_no_gradient_of_scores(options, heads):
-    """Its weight is 1, whatever its score."""
+    """The weight is 1 for any score."""
     given = dense(1, 90, 90, heads, heads, 64, 64, dtype=torch.bfloat16)
     (out,), (dq, dk, dv) = gradients(
         lambda *given: (attn.attend(*given, causal=True, window=1, **options),), given
@@ -103,7 +103,7 @@ def test_forests_on_kernels():
 
 @pytest.mark.parametrize("strategy", ["flatten", "by-node", "by-query"])
 def test_forests_run_clean(strategy):
-    """Under all detectors, however shared nodes are read."""
+    """Forests run under all detectors without a finding, for each way to read shared nodes."""
     forest = replicated.random_forest(numpy.random.default_rng(8), 6, most=50)
     spec = attn.Spec(
         q_heads=4, kv_heads=2, head_dim=32, dtype="float16", kv=[attn.Packed()], see=attn.causal()
@@ -114,7 +114,7 @@ def test_forests_run_clean(strategy):
 
 
 def test_gradients_of_a_planned_kernel_outlive_its_plan():
-    """Two operands, sinks and a table; the plan goes on to another batch before backward is called."""
+    """A kernel with two operands, sinks and a table: the plan moves to another batch before backward is called."""
     spec = attn.Spec(
         q_heads=4,
         kv_heads=2,
@@ -182,7 +182,7 @@ def test_gradients_of_a_planned_kernel_outlive_its_plan():
 
 
 def test_gradients_that_lie_anyhow():
-    """Expanded, transposed and cut out of others."""
+    """Gradients may be expanded, transposed or slices of other tensors."""
     given = dense(rows=6, tokens=6, heads=2, dim=16, dtype=torch.bfloat16)
     wide = torch.randn(2, 2, 6, 40).transpose(1, 2)[..., 3:19].bfloat16()
     for gradient in (wide, torch.tensor(0.5, dtype=torch.bfloat16).expand(wide.shape)):
@@ -234,7 +234,7 @@ def test_a_nan_stays_in_its_tree():
     for tensor in found:
         assert tensor[14:].isfinite().all()
     assert found[0][:12].isfinite().all() and found[0][12].isnan().all()
-    assert found[1][6:10].isfinite().all()  # of the other response
+    assert found[1][6:10].isfinite().all()  # rows of the other response
 
 
 def test_checkpointing():
@@ -251,7 +251,7 @@ def test_checkpointing():
 
 
 def test_optimizers_see_parameters():
-    """A few steps of descent through a layer, as a model has it."""
+    """A layer's parameters train in a few steps of descent."""
     torch.manual_seed(0)
     project = torch.nn.Linear(16, 3 * 16).bfloat16()
     x, target = torch.randn(1, 12, 16).bfloat16(), torch.randn(1, 12, 16).bfloat16()
@@ -268,7 +268,8 @@ def test_optimizers_see_parameters():
 
 
 def test_a_backward_pass_like_one_before_plans_nothing(monkeypatch):
-    """Sizes and tables say whether it is; other tables have a plan, and gradients, of their own."""
+    """A backward pass with the same sizes and tables reuses its plan; other tables get another plan, and other
+    gradients."""
     plans, plan = [], attn.Kernel.plan
 
     def counted(kernel, *given, **named):
@@ -293,19 +294,20 @@ def test_a_backward_pass_like_one_before_plans_nothing(monkeypatch):
 
 
 def test_sizes_of_one_form_have_gradients_of_their_own():
-    """Also where the kernel of the form itself has made some first."""
+    """Each size has gradients of its own, also after the kernel of the form itself has made some."""
 
     def backward(size):
         shape = {"q_heads": 2, "kv_heads": 1, "head_dim": 64, "dtype": "bfloat16", "kv": [attn.Dense()]}
         return attn.compile(attn.Spec(**shape, see=attn.window(size)), device="host")._backward((), {})
 
-    for size in (1, 5, 7):  # 1: as the form has it
+    for size in (1, 5, 7):  # 1: the size of the form itself
         assert f"window({size})" in backward(size).text
 
 
 @pytest.mark.parametrize("see", [{"causal": True}, {}])
 def test_short_sequences_have_gradients_in_order(monkeypatch, see):
-    """As that is quicker there; longer ones what the compiler chooses, and both what the caller asks for."""
+    """Short sequences get ordered gradients, which are quicker there; longer ones get the compiler's choice, and a
+    caller's choice applies to both."""
     asked = []
 
     def compile_asked(text, asks, device):
@@ -332,12 +334,14 @@ def test_short_sequences_have_gradients_in_order(monkeypatch, see):
 
 
 def test_how_much_rows_see():
-    """Of a tree positions count what is above; of other tables nothing is known."""
+    """The mean number of visible tokens: positions of a tree count the tokens above a row; without tables it is
+    infinite."""
     tables = {"q_pos": numpy.arange(10_000, dtype=numpy.int32), "kv.lengths": numpy.array([9, 3])}
     causal, whole = attn.causal(), attn.all_tokens()
     assert backward._seen([causal], tables) == pytest.approx(5000.5, rel=2e-3)
     assert backward._seen([whole], tables) == 6
-    batch = numpy.tile(numpy.arange(512, dtype=numpy.int32), 1022)  # of which every 512th row is a first one
+    # Every 512th row is the first of its sequence.
+    batch = numpy.tile(numpy.arange(512, dtype=numpy.int32), 1022)
     assert backward._seen([causal], {"q_pos": batch}) == pytest.approx(256.5, rel=0.05)
     assert backward._seen([whole, causal], tables) > 4000
     assert backward._seen([whole, attn.window(3)], tables) == 6
@@ -351,7 +355,7 @@ def test_how_much_rows_see():
     ids=["causal", "see all"],
 )
 def test_names_decide_nothing(monkeypatch, see, names):
-    """Neither the order of gradients nor a bit of them, where a function is called like a visibility."""
+    """A function with the name of a visibility changes neither the order of gradients nor a bit of them."""
     rows = 24
     q, k, v = dense(1, rows, rows, dim=64, value_dim=64, dtype=torch.bfloat16)
     given = {
@@ -365,7 +369,7 @@ def test_names_decide_nothing(monkeypatch, see, names):
     asked, found = [], []
     for name in names:
         described = attn.Spec(**shape, kv=[attn.Dense()], see=see, name=name.strip('@"').replace(" ", "_"))
-        if name.startswith("@"):  # which only a text can be called
+        if name.startswith("@"):  # a name that only a text can have
             described = described.mlir().replace(f"@{described.name}(", f"{name}(")
         kernel = attn.compile(described, device="host")
         tables = {each: table for each, table in given.items() if isinstance(table, numpy.ndarray)}
@@ -380,7 +384,7 @@ def test_names_decide_nothing(monkeypatch, see, names):
 
 
 def test_a_call_like_one_before_describes_nothing(monkeypatch):
-    """Neither forward nor backward; what differs is described anew."""
+    """Neither forward nor backward describes a repeated call anew; a changed call is described anew."""
     described, describe = [], torch_gradients.describe_call
     monkeypatch.setattr(
         torch_gradients, "describe_call", lambda *given: described.append(1) or describe(*given)
@@ -404,5 +408,5 @@ def test_a_call_like_one_before_describes_nothing(monkeypatch):
     assert not torch.equal(run((0, 20, 30))[0], first[0]) and len(described) == 6
     table = numpy.array([0, 15, 30], numpy.int32)
     before = run(table)
-    table[1] = 5  # whoever changes a table asks anew
+    table[1] = 5  # a changed table is described anew
     assert not torch.equal(run(table)[0], before[0]) and len(described) == 8

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Kernels and plans: right results on anyone's tensors, what is inside, threads and memory."""
+"""Kernels and plans: right results on tensors of any library, their contents, threads and memory."""
 
 import re
 import threading
@@ -119,7 +119,7 @@ def test_prefill_over_packed_tokens():
 
 
 def packed_problem(rng, names, starts=(0, 20, 50)):
-    """Two sequences, causal; an operand of its own for each name."""
+    """Return two causal sequences with one operand for each name."""
     q = rng.standard_normal((50, Q_HEADS, DIM)).astype(numpy.float16)
     pairs = [[rng.standard_normal((50, KV_HEADS, DIM)).astype(numpy.float16) for _ in "kv"] for _ in names]
     batch = {"q": q, "q_start": list(starts)}
@@ -137,7 +137,7 @@ def causal_rows(q, k, v):
 @pytest.mark.parametrize("unseen", ["a", "z"])
 @pytest.mark.parametrize("see", [attn.window(0), attn.sink(0), attn.causal() & attn.sink(0)])
 def test_an_operand_that_no_row_sees(unseen, see):
-    """It is planned, checked and given like any other, and has no part in the result."""
+    """An operand that no row sees is planned, checked and passed like any other, and does not change the result."""
     stores = [attn.Packed(name="kv", see=attn.causal()), attn.Packed(name=unseen, see=see)]
     stores.sort(key=lambda store: store.name)
     kernel = attn.compile(spec(kv=stores, see=None), device="host")
@@ -161,7 +161,7 @@ def test_an_operand_that_no_row_sees(unseen, see):
 
 
 def test_classes_that_see_alike():
-    """Which head is in which class is asked for, and does not matter."""
+    """With classes that see alike, the class of each head is required and does not matter."""
     alike = spec(kv=[attn.Packed(name="kv")], heads=attn.heads(a=attn.all_tokens(), b=attn.causal()))
     assert attn.check(alike, batch=2, kv_len=[30, 7]).right
     kernel = attn.compile(alike, device="host")
@@ -176,7 +176,7 @@ def test_classes_that_see_alike():
 
 
 def test_a_tensor_that_came_to_be_unread():
-    """The compiler finds what a score function does not: the tensor is taken all the same."""
+    """A tensor that the score function does not use after compilation is accepted all the same."""
     unread = spec(
         kv=[attn.Packed(name="kv")],
         score=lambda s, h, qi, ki, bias: attn.math.where((h - h) == 0, s, bias[h]),
@@ -256,7 +256,7 @@ def test_strategies_and_blocks_and_splits_agree(kernel, problem):
 
 
 def test_plans_take_the_place_of_others(kernel):
-    """A plan is made where one lay that nobody has any more: with the same bits as in a place of its own."""
+    """A plan in the memory of a deleted plan gives the bits of a plan in memory of its own."""
     rng = numpy.random.default_rng(3)
     held, ways = [], (dict(), dict(strategy="by-query"), dict(blocks=3), dict(fixed_split=64))
     for step in range(40):
@@ -274,7 +274,7 @@ def test_plans_take_the_place_of_others(kernel):
 
 
 def test_a_plan_in_the_place_of_another_is_a_new_one(kernel, problem):
-    """It extends no plan that was there, whose cuts may lie elsewhere."""
+    """A plan in the memory of another plan does not extend that plan, whose cuts may be elsewhere."""
     problem.lengths = [4, 36, 61]
     kernel.plan(problem.batch)
     problem.lengths = [5, 37, 62]
@@ -310,11 +310,11 @@ def test_a_refused_update_changes_nothing(kernel, problem):
             plan.fix()
         before = seen(plan)
         batches = [
-            refused({"kv.lengths": [5, 37, 65]}),  # longer than its pages
+            refused({"kv.lengths": [5, 37, 65]}),  # longer than the pages
             refused({"kv.block_table": numpy.full_like(problem.table, 12)}),
             refused({"q_start": [0, 2, 1, 3]}),
         ]
-        if fixed:  # each has room for some of its tables, so that these would be new and the others not
+        if fixed:  # the capacity holds for some tables only, so that a partial update would show
             batches += [
                 six.batch
                 | {"kv.lengths": LENGTHS * 2, "kv.block_table": numpy.concatenate([problem.table] * 2)},
@@ -325,13 +325,14 @@ def test_a_refused_update_changes_nothing(kernel, problem):
             with pytest.raises(attn.Error):
                 plan.update(batch)
             assert seen(plan) == before
-        problem.lengths = [6, 38, 64]  # and the next one finds what it needs
+        problem.lengths = [6, 38, 64]  # the next update finds all tables as before
         plan.update(problem.batch)
         problem.check(kernel.run(problem.q, (problem.k, problem.v), plan))
         problem.lengths = LENGTHS
 
 
-# A step that keeps the tasks writes to the plan itself, and is taken back where a table then has no room.
+# A step that keeps the tasks writes to the plan itself, and is undone where the capacity of a table is too
+# small.
 def test_a_refused_extension_changes_nothing(kernel):
     problem = Problem()
     problem.lengths = [5, 20, 30]
@@ -349,7 +350,7 @@ def test_a_refused_extension_changes_nothing(kernel):
     problem.check(kernel.run(problem.q, (problem.k, problem.v), plan))
 
 
-# --- Inside --------------------------------------------------------------------------------------------------
+# --- Contents ------------------------------------------------------------------------------------------------
 
 
 def test_levels_are_printed(kernel):
@@ -383,7 +384,7 @@ def test_plans_explain_themselves(kernel, problem, tmp_path):
     assert (
         path.read_text().lstrip().startswith("<svg") and path.read_text() == plan.svg() == plan._repr_svg_()
     )
-    # Colours that every viewer knows, numbers on the axes, and what is what.
+    # Colours by name, numbers on the axes, and a legend.
     root = ElementTree.fromstring(plan.svg())
     fills = {rect.get("fill") for rect in root.findall(".//{*}rect")}
     assert len(fills) > 3 and all(re.fullmatch(r"#[0-9a-f]{3}([0-9a-f]{3})?", fill) for fill in fills)
@@ -405,7 +406,7 @@ def test_plans_explain_themselves(kernel, problem, tmp_path):
 
 
 def test_threads_run_concurrently(kernel):
-    """Each with a plan of its own, and all on one plan."""
+    """Threads run on separate plans, and all on one plan."""
     problems = [Problem(seed) for seed in range(4)]
     shared = kernel.plan(problems[0].batch)
     errors = []
@@ -439,7 +440,7 @@ def test_runs_keep_no_memory(kernel, problem, monkeypatch):
     plan = kernel.plan(problem.batch)
     out = numpy.empty_like(problem.q)
     kernel.run(problem.q, (problem.k, problem.v), plan, out=out)
-    monkeypatch.setattr("attn.run.plan.empty", None)  # makes tensors
+    monkeypatch.setattr("attn.run.plan.empty", None)  # it would make tensors
 
     def run():
         kernel.run(problem.q, (problem.k, problem.v), plan, out=out)

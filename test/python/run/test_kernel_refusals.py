@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Kernels and plans: what they refuse, before anything is launched."""
+"""Refusals of kernels and plans, before anything is launched."""
 
 import attn
 import numpy
@@ -73,8 +73,8 @@ def test_bad_runs(kernel, problem, case):
 
 
 def test_a_plan_of_ragged_heads_is_of_one_layer():
-    """Where heads have lengths of their own, which head is in which class decides the plan; in a store of one class
-    only the order of its heads counts."""
+    """A plan of heads with separate lengths depends on the class of each head; for a store of one class only the order
+    of its heads counts."""
     heads = attn.heads(all=attn.all_tokens(), near=attn.recent(8))
     of_all = spec(kv=[attn.Paged(ragged=True)], heads=heads)
     kernel = attn.compile(of_all, device="host")

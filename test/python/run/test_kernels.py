@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Compiled kernels in a process's memory: how many, which, and for how long."""
+"""Compiled kernels in a process's memory: their number, choice and lifetime."""
 
 import gc
 import os
@@ -18,7 +18,7 @@ from fresh_process import PYTHON, seen, spec  # noqa: E402
 
 @pytest.fixture
 def two(fresh, monkeypatch):
-    """At most two kernels in memory."""
+    """Allow at most two kernels in memory."""
     monkeypatch.setattr(kernels, "_most", 2)
     return lambda name: attn.compile(spec(name=name), device="host")
 
@@ -26,7 +26,7 @@ def two(fresh, monkeypatch):
 def test_memory_keeps_the_kernels_used_last(two):
     a, b = two("a"), two("b")
     assert two("a") is a
-    c = two("c")  # for which b goes
+    c = two("c")  # replaces b
     assert kernels.kernels_in_memory() == 2 and two("a") is a and two("c") is c
     assert seen() == (3, 0, 0)
     assert two("b") is not b and seen() == (3, 1, 0)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Calls like ones before: that they are launched without all else, and that whatever is new in one is not overlooked.
+"""Repeated calls: they take the short way to a launch, and notice every change.
 
-One file, as a call that autograd records is a forward call first: what is watched and compared is the same for both.
+Forward calls and calls that autograd records are in one file, since the latter are forward calls first, and both are
+watched and compared in the same way.
 """
 
 import gc
@@ -30,7 +31,8 @@ TOLERANCE = 8e-3
 
 @pytest.fixture
 def anew(monkeypatch):
-    """What is done the long way: "forward", "record", "backward"; emptied when it is called."""
+    """Return a function that gives the steps that took the long way, "forward", "record" or "backward", and clears
+    them."""
     done = []
 
     def watched(module, name, what):
@@ -69,7 +71,7 @@ def check(*tensors, **options):
 
 
 def check_gradients(tensors, d_out=None, wanted=(0, 1, 2), **options):
-    """By those of `tensors` that require one; `wanted` of these."""
+    """Compare gradients of those `tensors` that require one; `wanted` are their indices."""
     asked = [tensors[i] for i in wanted]
     out = attn.attend(*tensors, **options)
     d_out = torch.randn(out.shape).to(out.dtype) if d_out is None else d_out
@@ -88,7 +90,7 @@ def check_gradients(tensors, d_out=None, wanted=(0, 1, 2), **options):
 def test_a_call_like_one_before_is_only_launched(anew):
     for options in ({}, {"causal": True, "window": 4}, {"scale": 0.25, "softcap": 5.0}):
         check(*qkv(), **options)
-        assert anew() == ["forward"] + ["record"]  # of the reference
+        assert anew() == ["forward"] + ["record"]  # by the reference
         check(*qkv(), **options)
         assert anew() == ["record"]
 
@@ -153,7 +155,7 @@ def test_what_is_refused_is_refused_again(anew):
 
 
 def test_strides(anew):
-    """Each way in which tensors lie is met once; results are those of tensors that lie densely."""
+    """Each set of strides takes the long way once; results are those of dense tensors."""
     q, k, v = qkv(rows=9, kv_heads=4)
     packed = torch.stack((q, k, v), 2)
     room = [torch.zeros(2, 12, 4, 16, dtype=torch.bfloat16) for _ in range(2)]
@@ -177,7 +179,7 @@ def test_strides(anew):
 
 
 def test_results_lie_as_before(anew):
-    """In the other layout, where they are a view, and where memory of their own order is made."""
+    """Results have the layout of earlier calls: a view in the other layout, and memory in its own order."""
     q, k, v = (tensor.transpose(1, 2) for tensor in qkv(rows=9))
     for tensors in ((q, k, v), tuple(tensor.contiguous() for tensor in (q, k, v))):
         first = attn.attend(*tensors, layout="bhsd", return_lse=True)
@@ -208,7 +210,7 @@ def test_misaligned_memory_is_refused_as_ever(anew):
 
 
 def test_tables_are_read_in_each_call(anew):
-    """Lists, arrays and tensors, which may change between calls."""
+    """Lists, arrays and tensors may change between calls, and are read in each."""
     q, k, v = qkv()
     for table in ([9, 5], numpy.array([9, 5], numpy.int32), torch.tensor([9, 5]), torch.tensor([9, 5]).int()):
         for lengths in ((9, 5), (3, 8), (9, 5)):
@@ -260,7 +262,7 @@ def test_plans_that_others_take_over_are_made_again(anew):
 
 
 def test_calls_in_use_keep_their_plans(anew):
-    """A launch counts as a use, as a call does that goes the long way."""
+    """A short launch counts as a use, as a call that goes the long way does."""
     first = qkv(rows=1, tokens=60)
     attn.attend(*first, causal=True)
     for tokens in range(61, 61 + 2 * direct._MOST_PLANS):
@@ -277,7 +279,7 @@ def test_memory_is_bounded(anew):
     assert len(attention._launches) <= 128
 
 
-# --- Where autograd records ----------------------------------------------------------------------------------
+# --- Calls that autograd records -----------------------------------------------------------------------------
 
 
 def leaves(**shape):
@@ -290,7 +292,7 @@ def test_gradients_of_calls_like_ones_before_are_only_launched(anew):
         attn.attend(*tensors, causal=True).backward(torch.randn(2, 7, 4, 16).to(torch.bfloat16))
     anew()
     check_gradients(leaves(), causal=True)
-    assert anew() == ["record", "backward"]  # of the reference
+    assert anew() == ["record", "backward"]  # by the reference
 
 
 def test_some_inputs_alone_require_a_gradient(anew):
@@ -381,7 +383,7 @@ def test_sinks_have_gradients(anew):
 
 
 def test_the_same_bits(anew):
-    """Whether gradients are launched or go the long way."""
+    """Gradients have the same bits whether they take the short or the long way."""
     tensors = leaves(batch=1, rows=70, tokens=70)
     d_out = torch.randn(1, 70, 4, 16).to(torch.bfloat16)
 
@@ -490,7 +492,7 @@ def test_subclasses_and_other_libraries(anew):
 
 
 def test_threads(anew):
-    """Of calls that share a plan each gets results of its own."""
+    """Calls of several threads that share a plan have separate results."""
     problems = [leaves(rows=7 + i % 2) for i in range(8)]
     d_outs = [torch.randn(tensors[0].shape).to(torch.bfloat16) for tensors in problems]
 
@@ -516,7 +518,7 @@ def test_threads(anew):
 
 
 def test_no_memory_is_held(anew):
-    """By prepared launches, of what tensors had."""
+    """Prepared launches keep no tensor alive."""
     for _ in range(2):
         tensors = leaves()
         out = attn.attend(*tensors)
@@ -528,7 +530,7 @@ def test_no_memory_is_held(anew):
 
 
 def test_forests_are_not_kept():
-    """Of calls that are long gone; equal ones are each another."""
+    """Forests of earlier calls are released, and equal forests are separate."""
     gone = []
     for _ in range(200):
         forest = attn.Forest([0, 3, 5, 7], [-1, 0, 0])
@@ -541,7 +543,7 @@ def test_forests_are_not_kept():
 
 
 def test_launches_that_cannot_be():
-    """Of tensors that are nowhere among those that are given, made and kept."""
+    """A launch whose tensors are not among the given, made and kept ones is refused."""
     q, k, v = qkv()
     attn.attend(q, k, v)
     call = next(iter(direct._calls.values()))
@@ -564,7 +566,7 @@ def test_launches_that_cannot_be():
 
 
 def test_a_pytorch_whose_tensors_python_reads():
-    """All goes the long way."""
+    """All calls take the long way."""
     code = """
 import torch
 del torch.Tensor.__dlpack_c_exchange_api__

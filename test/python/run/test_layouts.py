@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Dense tensors as they lie in memory: what a kernel would read through a form and its tables is what was given."""
+"""Dense tensors in memory: a form and its tables, as a kernel reads them, give the original numbers."""
 
 import attn
 import numpy
@@ -19,13 +19,13 @@ def strides_of(array):
     return tuple(stride // array.itemsize for stride in array.strides)
 
 
-ORDERS = st.tuples(st.booleans(), st.sampled_from([0, 0, 3]))  # token-major, room behind the last token
-FUSED = st.tuples(st.none(), st.sampled_from([2, 3]))  # a part of a fused projection, of so many
+ORDERS = st.tuples(st.booleans(), st.sampled_from([0, 0, 3]))  # token-major, capacity after the last token
+FUSED = st.tuples(st.none(), st.sampled_from([2, 3]))  # one part of a fused projection of this many parts
 
 
 @st.composite
 def dense(draw, batch, seq, heads, dim, orders=ORDERS):
-    """[batch, seq, heads, dim] in one of the two orders, possibly the front part of something longer."""
+    """Draw [batch, seq, heads, dim] in one of the two orders, possibly the front part of a longer tensor."""
     token_major, room = draw(orders)
     if token_major is None:
         data = numpy.random.default_rng(draw(st.integers(0, 9))).standard_normal(
@@ -44,7 +44,7 @@ SIZES = st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 3), st.sa
 
 
 def memory(array):
-    """All that the array is a view of, from its first element on."""
+    """Return all memory of the array's base, from the array's first element on."""
     base = array
     while isinstance(base.base, numpy.ndarray):
         base = base.base
@@ -61,7 +61,7 @@ def test_memory_read_through_a_form_is_the_tensor(array):
         in_memory = shape if major == "token" else swapped(shape)
         flat = memory(array)
         need = int(numpy.prod(in_memory))
-        if need > flat.size:  # an instance of one token or one head may claim any capacity
+        if need > flat.size:  # an instance of one token or one head may have any capacity
             flat = numpy.concatenate([flat, numpy.zeros(need - flat.size)])
         read = flat[:need].reshape(in_memory)
         read = read if major == "token" else read.swapaxes(1, 2)
@@ -93,7 +93,7 @@ def as_seen(array):
 
 
 def attention(see, q, k, v, q_pos, k_pos):
-    """Rows [n, d] over tokens [m, d]: the definition."""
+    """Return attention of rows [n, d] over tokens [m, d] by definition."""
     scores = numpy.where(see.sees(q_pos[:, None], k_pos[None]), q @ k.T, -numpy.inf)
     top = scores.max(axis=1, initial=-1e30, keepdims=True)
     weights = numpy.exp(scores - top)
@@ -101,7 +101,7 @@ def attention(see, q, k, v, q_pos, k_pos):
 
 
 def run_kernel(made, see, q, k, v):
-    """What a kernel makes of the operands: it knows memory, shapes, strides and tables."""
+    """Return a kernel's result from the operands: it reads memory, shapes, strides and tables."""
     ops = made.operands
     read = {}
     for name, array in (("q", q), ("kv.k", k), ("kv.v", v)):
@@ -170,7 +170,7 @@ def check_dense(problem, see, layout, by_head):
             of_positions=reads_positions,
         )
     except attn.TensorError as error:
-        narrow = any(array.shape[-1] % 8 for array in (q, k, v))  # rows that are no whole 16 bytes
+        narrow = any(array.shape[-1] % 8 for array in (q, k, v))  # rows that are not a multiple of 16 bytes
         assert "as many rows as tokens" in str(error) or (narrow and "16 bytes" in str(error))
         return
     if by_head:

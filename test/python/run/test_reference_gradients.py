@@ -64,7 +64,7 @@ def test_gradcheck_of_packed_sequences():
 
 
 def test_of_replicated_attention():
-    """Float64 PyTorch, of score functions, sinks and tables."""
+    """Score functions, sinks and tables, against PyTorch in float64."""
     q, k, v = leaves((9, 4, 16), (9, 2, 16), (9, 2, 24))
     sinks, slopes = leaves((4,), (4,), seed=5)
     at = torch.arange(9)
@@ -95,7 +95,7 @@ def test_of_replicated_attention():
 
 
 def random_score(random, depth=4):
-    """A score function of traced values and of tensors alike, which PyTorch can differentiate."""
+    """Return a score function of traced values and of tensors alike, which PyTorch can differentiate."""
     if depth == 0:
         return random.choice(["s", "s", "slopes[h]", "bias[qi, ki]", "slopes[h] * (ki - qi)", "0.7 * s"])
     a, b = (random_score(random, depth - 1) for _ in range(2))
@@ -117,7 +117,7 @@ def random_score(random, depth=4):
 
 
 def test_random_score_functions():
-    """Against float64 PyTorch, with the same functions."""
+    """Random score functions, against PyTorch in float64 with the same functions."""
     random = numpy.random.default_rng(11)
     q, k, v = leaves((6, 2, 8), (6, 1, 8), (6, 1, 8))
     slopes, bias = leaves((2,), (6, 6), seed=4)
@@ -144,7 +144,7 @@ def test_random_score_functions():
 
 @pytest.mark.parametrize("depth", [0, 1, 2, 3, 5, 8, 16])
 def test_forests_are_replicated_attention(depth):
-    """Forward and backward, against float64 PyTorch in which every node has copies of all above it."""
+    """Forward and backward, against float64 PyTorch in which every node has copies of all nodes above it."""
     for seed in range(3 if depth < 8 else 1):
         forest = replicated.random_forest(numpy.random.default_rng(100 * depth + seed), depth)
         given = leaves((forest.tokens, 4, 16), (forest.tokens, 2, 16), (forest.tokens, 2, 8), seed=seed)

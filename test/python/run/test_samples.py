@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""attn.sample: tensors that attn-run takes, finds right, and that hold NaN where nothing may be read."""
+"""attn.sample: tensors that attn-run accepts, with right results, and with NaN where a kernel may not read."""
 
 import attn
 import numpy
@@ -34,7 +34,8 @@ def test_the_seed_decides():
 
 
 def test_amplitudes():
-    """The same numbers times one; drawn for each tensor, with queries so small that scores stay usable."""
+    """An amplitude multiplies the same numbers; from a range it is drawn for each tensor, with queries so small that
+    scores stay usable."""
     plain, small = (attn.sample(spec(), amplitude=size, kv_len=40) for size in (1.0, 2.0**-12))
     for name in ("q", "kv.k_pages", "kv.v_pages"):
         one, other = (attn.from_bfloat16_bits(each[name]) for each in (plain, small))
@@ -45,7 +46,7 @@ def test_amplitudes():
         q, k, v = (
             numpy.nanstd(attn.from_bfloat16_bits(given[name])) for name in ("q", "kv.k_pages", "kv.v_pages")
         )
-        assert q * k < 9  # a score is that times a standard normal number
+        assert q * k < 9  # a score is q * k times a standard normal number
         found.append((k, v))
     assert (numpy.min(found, 0) < 1e-4).all() and (numpy.max(found, 0) > 1e2).all()
     for wrong in (0, -1.0, (2, 1), "1", True, (1e-6, float("inf")), float("nan")):

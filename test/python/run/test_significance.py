@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Significance of attn.attend and of kernels: against the weights that PyTorch makes in float64, and the reference."""
+"""Significance of attn.attend and of kernels: against float64 weights of PyTorch, and the reference."""
 
 import math
 
@@ -19,7 +19,7 @@ def problem(heads, kv_heads, dtype, seed=0, rows=ROWS, tokens=TOKENS):
 
 
 def weights(q, k, *, causal=True, window=None, sink=0, lengths=None, softcap=None, sinks=None):
-    """[batch, q_heads, rows, tokens], float64."""
+    """Return weights [batch, q_heads, rows, tokens], float64."""
     batch, rows, heads, dim = q.shape
     k = k.double().repeat_interleave(heads // k.shape[2], 2)
     scores = torch.einsum("bqhd,bkhd->bhqk", q.double(), k) / math.sqrt(dim)
@@ -49,7 +49,7 @@ def wanted(q, k, group, rows=None, **options):
 
 
 def error(found, exact):
-    """Of tokens that are worth something."""
+    """Return the largest relative error, with a floor of 1e-4 for the significance of a token."""
     found, exact = found.double(), exact.double()
     return float(((found - exact).abs() / exact.clamp(min=1e-4)).max())
 
@@ -86,7 +86,7 @@ def test_reference(name, rows):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("heads,kv_heads", [(2, 2), (8, 2), (40, 1)])
 def test_kernels(heads, kv_heads, dtype):
-    """Relative to tokens that are worth 1e-4 of a row and more. 40 heads are more than a value has features."""
+    """The error is relative to significances of at least 1e-4 of a row. 40 heads are more than a value has features."""
     q, k, v = problem(heads, kv_heads, dtype)
     for rows in (None, 8):
         out, lse, found = attn.attend(
@@ -122,7 +122,7 @@ def test_heads_in_front():
 
 @pytest.mark.parametrize("rows", [None, 4, 100])
 def test_packed_sequences(rows):
-    """Of each sequence the last rows, where it has as many."""
+    """The last rows of each sequence count, or all of its rows where it has fewer."""
     lengths, random = [9, 0, 30, 2], torch.Generator().manual_seed(3)
     starts = numpy.concatenate([[0], numpy.cumsum(lengths)]).astype(numpy.int32)
     q, k, v = (torch.randn(41, heads, DIM, generator=random).bfloat16() for heads in (4, 2, 2))
@@ -136,7 +136,7 @@ def test_packed_sequences(rows):
 
 
 def test_scores_that_read_tensors():
-    """ALiBi's slopes; whose tensor no kernel differentiates by, and none has to."""
+    """ALiBi's slopes are a tensor without a gradient, as significance needs none."""
     q, k, v = problem(4, 2, torch.bfloat16)
     slopes = torch.tensor([0.5, 0.25, 0.1, 0.0])
     options = dict(
@@ -156,7 +156,7 @@ def test_scores_that_read_tensors():
 
 
 def test_other_visibilities_and_strides():
-    """Keys and values as the front part of a longer cache, queries between other columns."""
+    """Keys and values are the front part of a longer cache, and queries are between other columns."""
     q, k, v = problem(4, 2, torch.bfloat16)
     wide = torch.cat([q, q], -1)[..., :DIM]
     longer = [
@@ -184,7 +184,7 @@ def test_gradients_pass_beside_it():
 
 
 def test_forests():
-    """Of all rows; two trajectories behind a shared prompt, and a tree of one node."""
+    """All rows of a forest count: two trajectories after a shared prompt, and a tree of one node."""
     forest = attn.Forest([0, 20, 33, 50, 61], [-1, 0, 0, -1], [0, 20, 20, 0])
     random = torch.Generator().manual_seed(4)
     q, k, v = (torch.randn(61, heads, DIM, generator=random).bfloat16() for heads in (6, 2, 2))
@@ -193,9 +193,7 @@ def test_forests():
     for nodes in (((0, 20), (20, 33)), ((0, 20), (33, 50)), ((50, 61),)):
         index = torch.cat([torch.arange(*node) for node in nodes])
         p = weights(q[None, index], k[None, index])[0]  # [heads, rows, tokens]
-        own = torch.arange(len(index)) >= (
-            0 if nodes[-1] in ((20, 33), (50, 61)) else 20
-        )  # rows counted once
+        own = torch.arange(len(index)) >= (0 if nodes[-1] in ((20, 33), (50, 61)) else 20)  # each row once
         exact[index] += p[:, own].sum(1).T
     assert error(found, exact.unflatten(1, (2, 3)).amax(2)) <= 1e-2
 
@@ -210,7 +208,7 @@ def test_numpy():
 
 @pytest.mark.parametrize("dim", [8, 40, 72, 128, 256])
 def test_dims(dim):
-    """Tensors of exactly their size: a stray access would be found."""
+    """Tensors have exactly their size, so that the detectors find any stray access."""
     random = torch.Generator().manual_seed(dim)
     q, k, v = (torch.randn(1, n, h, dim, generator=random).bfloat16() for n, h in ((5, 6), (70, 2), (70, 2)))
     _, found = attn.attend(q, k, v, causal=True, softcap=20.0, significance="max", significance_rows=3)
@@ -229,7 +227,7 @@ FORMATS = {
 @pytest.mark.parametrize("group,rows", [(1, 1), (3, 1), (4, 2), (8, 1), (12, 1)])
 @pytest.mark.parametrize("name", FORMATS)
 def test_pages(name, group, rows):
-    """Decode over pages, under all detectors, of lists that end in a page and with one."""
+    """Decode over pages, under all detectors, with lists that end within a page and at its end."""
     spec = attn.Spec(
         q_heads=2 * group,
         kv_heads=2,
@@ -244,7 +242,7 @@ def test_pages(name, group, rows):
 
 
 def test_nodes_of_a_cache():
-    """What rows of two requests have to do with the prompt that they share is added up, and so is what a step changes."""
+    """Significance of a shared prompt adds up over rows of two requests, and follows the changes of a step."""
     cache = attn.PagedCache(layers=1, pages=16, kv_heads=2, head_dim=DIM, dtype="bfloat16", device="host")
     random, held = torch.Generator().manual_seed(6), {}
 
@@ -291,7 +289,7 @@ def test_nodes_of_a_cache():
 
 @pytest.mark.parametrize("ragged", [False, True])
 def test_two_operands(ragged):
-    """As DiffKV keeps them; each has a launch of its own."""
+    """Two operands, as DiffKV keeps them, have a launch each."""
     spec = attn.Spec(
         q_heads=8,
         kv_heads=2,
@@ -311,7 +309,7 @@ def test_two_operands(ragged):
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_layouts_under_detectors(target):
-    """Dense operands with room behind their tokens, and packed ones beside a prefix that all rows see."""
+    """Dense operands with capacity after their tokens, and packed ones beside a prefix that all rows see."""
     common = dict(q_heads=6, kv_heads=2, head_dim=64, dtype="bfloat16", significance="max")
     dense = attn.Spec(kv=[attn.Dense()], see=attn.window(20), significance_rows=7, **common)
     attn.check(dense, target=target, batch=2, q_len=(3, 30), kv_len=(40, 90))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""On a GPU: what tokens are worth, and gradients of tables, against the same on the host device and in float64."""
+"""On a GPU: significance of tokens, and gradients of tables, against the host device and float64."""
 
 import attn
 import pytest
@@ -32,7 +32,7 @@ def test_significance_of_attend(name, heads, kv_heads):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("heads,kv_heads", [(2, 2), (4, 2), (6, 2), (8, 2), (16, 1), (40, 1)])
 def test_steps_of_decoding(heads, kv_heads, dtype, tokens):
-    """Their scores are stored, by lanes of other layouts for each group."""
+    """Scores of decoding steps are stored, in another layout of lanes for each group."""
     q, k, v = test_stored_scores.problem(heads, kv_heads, dtype, tokens=tokens)
     for group in ("max", "sum"):
         out, found = attn.attend(q.cuda(), k.cuda(), v.cuda(), causal=True, significance=group)
@@ -42,7 +42,7 @@ def test_steps_of_decoding(heads, kv_heads, dtype, tokens):
 
 @pytest.mark.parametrize("name", CASES)
 def test_gradients_of_tables(name):
-    """On the host device they come from the same kernels, which its tests hold against the reference."""
+    """The host device has the same kernels, which its tests compare with the reference."""
     score, tables, options = CASES[name]
     tensors = test_table_gradients.given()
     wanted = test_table_gradients.found(tensors, tables, score, causal=True, reference=True, **options)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What tokens are worth, of a text: through attn-run's check, what it moves, and what ptxas says of its kernels."""
+"""Significance of a text: attn-run's check, its traffic, and the registers of its kernels by ptxas."""
 
 import os
 import subprocess
@@ -28,8 +28,8 @@ def text(dim=128, formats=None, see=CAUSAL, softcap=None, **changes):
     ).mlir()
 
 
-# Heads of 256 over codes that convert by arithmetic, two masks and a soft cap are more than 255 registers hold: what
-# each thread may spill, in bytes (docs/rationale/significance.md).
+# Bytes that each thread may spill (docs/rationale/significance.md): heads of 256 over quantized values that
+# convert by arithmetic, two masks and a soft cap need more than 255 registers.
 SPILLED = {("sm_80", "K8V4", 256): 8, ("sm_80", "groups", 256): 100}
 KERNELS = [(target, name, dim) for target in ("sm_80", "sm_90a") for name in CODES for dim in (64, 128, 256)]
 
@@ -46,17 +46,18 @@ def test_nothing_is_spilled(tmp_path, target, name, dim):
     kernels = [each for each in ptxas(ptx, target) if "_rows128" not in each.kernel]
     assert sum("significance" in each.kernel or "weigh" in each.kernel for each in kernels) == 2
     bound = SPILLED.get((target, name, dim), 0)
-    for kernel in kernels:  # those that decode, and those behind them
+    for kernel in kernels:  # kernels that decode, and those after them
         assert max(kernel.spill_stores, kernel.spill_loads, kernel.stack) <= bound, kernel
 
 
-# What stored scores of four heads are, written and read, and a number that is written.
+# Bytes for a token: scores of four heads, written and read, and one number that is written.
 OWN_BYTES = 2 * 4 * 2 + 4
 
 
 @pytest.mark.parametrize("name", ["bf16", "K8V4", "K4V2"])
 def test_traffic_of_decode(tmp_path, name):
-    """Scores, a number for each token, and for each 1024 tokens LSEs and a task; nothing of keys and values."""
+    """Traffic grows by scores, one number for each token, and LSEs and a task for each 1024 tokens; keys and values add
+    none."""
     file, moved = tmp_path / "decode.mlir", {}
     for asked in (None, "max"):
         file.write_text(text(128, CODES[name], significance=asked, q_heads=4, kv_heads=1))

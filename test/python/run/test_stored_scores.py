@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Significance in steps of decoding: scores are stored by the kernel that attends, and weighed behind it."""
+"""Significance in steps of decoding: the kernel that attends stores scores, and a later launch weighs them."""
 
 import math
 import re
@@ -51,7 +51,7 @@ def test_heads_of_a_group(heads, kv_heads, group):
 @pytest.mark.parametrize("heads,kv_heads", [(2, 2), (8, 2), (40, 1)])
 @pytest.mark.parametrize("name", test_significance.OPTIONS)
 def test_last_rows(name, heads, kv_heads):
-    """Masks and scores that other steps have, too; some of these store none."""
+    """Masks and scores that other steps have too; some of these steps store no scores."""
     options = test_significance.OPTIONS[name]
     q, k, v = test_significance.problem(heads, kv_heads, torch.bfloat16)
     _, found = attn.attend(q[:, -1:], k, v, **test_significance.asked(options), significance="max")
@@ -68,7 +68,7 @@ def test_lengths_and_sinks(dtype):
 
 
 def test_scores_as_large_as_codes_reach():
-    """Scores up to 300 are right; beyond 355, tokens worth something are NaN, and never a number that is not theirs."""
+    """Scores up to 300 are right; beyond 355, tokens with some significance are NaN, and never a wrong number."""
     q, k, v = problem(4, 2)
     for size in (100.0, 300.0):
         k[:, 7] = q[:, 0, ::2] / q[:, 0, ::2].float().square().sum(-1, keepdim=True) * size * 8
@@ -86,8 +86,8 @@ def test_scores_as_large_as_codes_reach():
 
 @pytest.mark.parametrize("see,rows", [("causal", 1), ("all", 1), ("window", 1), ("wide", 1), ("causal", 2)])
 def test_who_stores(tmp_path, see, rows):
-    """One row that sees all of its tokens, however many there will be. What is not so is made by the launch that reads keys
-    again."""
+    """A step of one row that sees all of its tokens, for any number of them, stores scores. For other steps a launch
+    reads keys again."""
     seen = {"causal": attn.causal(), "all": attn.all_tokens()}
     seen |= {name: attn.causal() & attn.recent(n) for name, n in (("window", 64), ("wide", 4096))}
     spec = attn.Spec(
@@ -134,8 +134,8 @@ def test_stores_of_several_regions(store, ragged):
 @pytest.mark.parametrize("store", ["paged", "dense", "packed"])
 @pytest.mark.parametrize("group", [2, 4, 8])
 def test_scores_that_are_discarded(store, group):
-    """Lines of 128 bytes that a warp has read are not kept: where a head's tokens lie side by side, none with the last
-    token. The host device then has other numbers there, and knows who reads them."""
+    """Lines of 128 bytes that a warp has read are discarded, except the line of the last token where a head's tokens
+    are contiguous. The host device then fills them with other numbers, and knows who reads them."""
     kinds = {"paged": lambda: attn.Paged(page_size=16), "dense": attn.Dense, "packed": attn.Packed}
     sizes = dict(q_heads=2 * group, kv_heads=2, head_dim=64, dtype="float16")
     spec = attn.Spec(**sizes, kv=[kinds[store]()], see=attn.causal(), significance="max")
@@ -144,7 +144,7 @@ def test_scores_that_are_discarded(store, group):
 
 
 def test_numbers_in_float64_of_numpy():
-    """The weights of a step add up to one for each head."""
+    """The weights of a step sum to 1 for each head."""
     q, k, v = problem(4, 1, tokens=1500)
     _, found = attn.attend(q, k, v, causal=True, significance="sum")
     assert numpy.allclose(found.double().sum(1), 4.0, rtol=1e-2)
@@ -153,7 +153,8 @@ def test_numbers_in_float64_of_numpy():
 @pytest.mark.parametrize("store", ["paged<16>", "dense"])
 @pytest.mark.parametrize("group", [1, 3, 4])
 def test_halves_are_no_floats(group, store):
-    """A wide register that floats wrote is stored in 16 bits as ptxas pleases: none is, or the GPU's numbers are others."""
+    """No 16-bit store takes a 32-bit register that float operations wrote: ptxas may store other bits of it, and results
+    on the GPU would differ."""
     for coded in ({}, {"key": "!attn.quantized<i8, per = 128>", "value": "!attn.quantized<i4, per = 128>"}):
         text = Problem(2 * group, 2, store=store, significance="max", **coded).text()
         command = [program("attn-opt"), "-", "--emit=ptx", "-o", "-"]
@@ -165,7 +166,7 @@ def test_halves_are_no_floats(group, store):
 
 
 def fixed_step(see):
-    """A kernel, its q, k and v, and a plan that is fixed, with what that was made from."""
+    """Return a kernel, its q, k and v, a fixed plan, and the tables that it was made from."""
     spec = attn.Spec(
         q_heads=4,
         kv_heads=1,
@@ -185,14 +186,14 @@ def fixed_step(see):
 
 @pytest.mark.parametrize("see", [attn.causal(), attn.causal() & attn.recent(512)], ids=["causal", "window"])
 def test_steps_that_are_recorded(see):
-    """A plan that is fixed launches what it has tasks for, whichever of the two kinds these are."""
+    """A fixed plan launches the kernels that its tasks need, of either kind."""
     kernel, (q, k, v), plan, _ = fixed_step(see)
     _, found = kernel.run(q[:, 0], (k, v), plan)
     assert error(found, wanted(q, k, "max")) <= 1e-2
 
 
 def test_steps_of_another_kind_are_refused():
-    """Where launches were fixed: they read stored scores, or they do not."""
+    """A fixed plan reads stored scores or does not, and refuses steps of the other kind."""
     kernel, (q, k, v), plan, given = fixed_step(attn.causal())
     with pytest.raises(attn.PlanError, match="fixed for steps of one row that sees its whole sequence"):
         plan.update(given | {"q_start": [0, 2, 2]})

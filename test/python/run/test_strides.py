@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Tensors as engines lay them, read where they lie: one compiled kernel, one plan, the same bits."""
+"""Tensors in the layouts of engines, read in place: one compiled kernel, one plan, the same bits."""
 
 import attn
 import numpy
@@ -35,7 +35,7 @@ def halves(problem):
 
 
 def layers(problem):
-    """One of three layers of a pool whose pages hold all layers, with NaN in the others."""
+    """Return one of three layers of a pool whose pages hold all layers, with NaN in the others."""
     pool = numpy.full((PAGES, 3, 2, 16, KV_HEADS, DIM), numpy.nan, numpy.float16)
     pool[:, 1, 0], pool[:, 1, 1] = nhd(problem)
     return pool[:, 1, 0], pool[:, 1, 1]
@@ -98,7 +98,7 @@ def test_layers_may_lie_differently_under_one_plan(kernel):
 
 
 def test_a_larger_batch_lies_otherwise():
-    """Heads in front of tokens: how far apart they are depends on how many tokens there are."""
+    """With heads before tokens, the distance of heads depends on the number of tokens."""
     kernel = attn.compile(spec(kv=[attn.Packed()]), device="host")
     rng, plan = numpy.random.default_rng(0), None
     for tokens in (8, 30, 5):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Gradients of tables that a score function reads, by kernels: against the reference, in the same bits, and what is refused."""
+"""Gradients of tables that a score function reads, by kernels: against the reference, in the same bits in every run,
+and refusals."""
 
 import contextlib
 
@@ -13,12 +14,10 @@ from attn.run.backward import check_place, missing_kernels  # noqa: E402
 from attn.run.reference import Problem  # noqa: E402
 
 tanh = attn.math.tanh
-TOLERANCE = (
-    1.6e-2  # of a table as a whole: sums of terms that cancel, of outputs that were rounded to bfloat16
-)
+TOLERANCE = 1.6e-2  # of a whole table: sums of terms that cancel, from outputs rounded to bfloat16
 
 torch.manual_seed(0)
-# A score function, its tables, and what attend is told beside.
+# A score function, its tables, and more arguments of attend.
 CASES = {
     "slopes": (lambda s, h, qi, ki, slopes: s + slopes[h] * (ki - qi), {"slopes": torch.rand(4) / 20}, {}),
     "a slope under a cap": (
@@ -51,7 +50,7 @@ def given(dim=32, dtype=torch.bfloat16, rows=70):
 
 
 def found(tensors, tables, score, **options):
-    """Gradients of a sum with random weights, of the tensors, the tables, and sinks."""
+    """Return gradients of a sum with random weights, of the tensors, the tables, and sinks."""
     sinks = [options["sink_logits"].requires_grad_()] if "sink_logits" in options else []
     tables = {name: table.detach().requires_grad_() for name, table in tables.items()}
     results = attn.attend(*tensors, score=score, tensors=tables, return_lse=True, **options)
@@ -61,7 +60,7 @@ def found(tensors, tables, score, **options):
 
 
 def described(q, k, v):
-    """A batch of `[batch, rows, heads, dim]`, all of one length."""
+    """Return a batch of `[batch, rows, heads, dim]`, all sequences of one length."""
     batch, rows = q.shape[:2]
     starts = torch.arange(batch + 1, dtype=torch.int32) * rows
     positions = torch.arange(rows, dtype=torch.int32).repeat(batch)
@@ -74,7 +73,7 @@ def error(one, other):
 
 @contextlib.contextmanager
 def no_reference():
-    """Fails where the reference is asked for gradients."""
+    """Fail if the reference is asked for gradients."""
 
     def asked(*_):
         raise AssertionError("the reference was asked")
@@ -96,7 +95,8 @@ def test_tables_have_gradients_by_kernels(name):
 
 
 def far(tokens, heads=2, rows=16):
-    """The last rows of a sequence, whose scores know how far away keys are; gradients that come back; slopes and sinks."""
+    """Return the last rows of a sequence, output gradients, slopes and sinks, for scores that depend on the distance of
+    keys."""
     random = torch.Generator().manual_seed(3)
     shapes = [(1, rows, heads, 64), (1, tokens, heads, 64), (1, tokens, heads, 64), (1, rows, heads, 64)]
     *tensors, back = (torch.randn(shape, generator=random).bfloat16() for shape in shapes)
@@ -105,7 +105,7 @@ def far(tokens, heads=2, rows=16):
 
 
 def eagerly(tensors, back, slopes, sinks, first, dtype):
-    """Gradients of slopes and, if there are some, sinks as PyTorch makes them: in float64, or in float32 of dots of `dtype`."""
+    """Return PyTorch's gradients of slopes and, if given, sinks: in float64, or in float32 from products of `dtype`."""
     wide = torch.float64 if dtype == torch.float64 else torch.float32
     q, k, v = (tensor.to(dtype).transpose(1, 2) for tensor in tensors)
     given = [each.to(wide).requires_grad_() for each in (slopes, sinks) if each is not None]
@@ -122,7 +122,7 @@ def eagerly(tensors, back, slopes, sinks, first, dtype):
 @pytest.mark.parametrize("tokens", [200, 1000, 4000])
 @pytest.mark.parametrize("with_sinks", [False, True], ids=["plain", "sinks"])
 def test_gradients_of_tables_and_sinks_far_from_the_first_token(tokens, with_sinks):
-    """As exact as PyTorch's in bfloat16: what the output was rounded by does not grow with the distance."""
+    """Gradients are as exact as PyTorch's in bfloat16: the error from a rounded output does not grow with the distance."""
     tensors, back, slopes, sinks = far(tokens)
     sinks = sinks if with_sinks else None
     wanted, theirs = (
@@ -144,10 +144,12 @@ def test_gradients_of_tables_and_sinks_far_from_the_first_token(tokens, with_sin
 
 
 def test_sinks_are_as_exact_in_order():
-    """Where rows are held, their deltas are sums of float32, also where values have much in common."""
+    """In the ordered backward pass, where rows stay in registers, deltas are float32 sums, exact also for values with a
+    large common part."""
     tensors, back, _, sinks = far(300, rows=300)
     tensors[2] += 8
-    back = (back - back.float().mean(-1, keepdim=True)).bfloat16()  # which is nothing to those who come back
+    # The common part has no weight in these gradients.
+    back = (back - back.float().mean(-1, keepdim=True)).bfloat16()
     none = torch.zeros(2)
     wanted, theirs = (
         eagerly(tensors, back, none, sinks, 300, dtype)[1] for dtype in (torch.float64, torch.bfloat16)
@@ -161,7 +163,7 @@ def test_sinks_are_as_exact_in_order():
 
 
 def test_forests_and_bits():
-    """Rows of all responses add to one table, whose bits are those of every run."""
+    """Rows of all responses add to one table, whose bits are the same in every run."""
     score, tables, _ = CASES["slopes"]
     forest = attn.Forest([0, 40, 70, 100, 113], [-1, 0, 0, 0])
     tensors = [tensor.detach()[0, :1].expand(113, -1, -1).clone().requires_grad_() for tensor in given()]
@@ -175,7 +177,7 @@ def test_forests_and_bits():
 
 
 def test_planned_kernels():
-    """A table that is trained beside one that is not."""
+    """A table that requires a gradient beside one that does not."""
     spec = attn.Spec(
         q_heads=4,
         kv_heads=2,
@@ -210,7 +212,7 @@ def test_planned_kernels():
 
 
 def test_windows_of_other_sizes_share_code_but_no_gradients():
-    """Kernels of descriptions that differ in sizes alone are one; the gradients of the first were kept beside it."""
+    """Descriptions that differ in sizes alone share a kernel, and each has gradients of its own."""
     q, k, v = given()
     exact = []
     for size in (3, 40):
@@ -230,7 +232,8 @@ def test_windows_of_other_sizes_share_code_but_no_gradients():
 
 
 def test_what_the_position_of_keys_finds_comes_from_the_reference():
-    """On the CPU; on a GPU, for which a tensor without memory stands, it is refused by its name."""
+    """A table indexed by the position of keys gets its gradient from the reference on the CPU. On a GPU, for which a
+    tensor without memory stands here, it is refused by name."""
     score = lambda s, h, qi, ki, bias: s + bias[h, qi - ki]  # noqa: E731
     tensors = given(rows=9)
     bias = {"bias": torch.rand(4, 9)}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Trees: gradients in the same bits whatever stands beside them, and what depth costs in plans and arithmetic. Behind a shared
-prompt, gradients as near to exact ones for many responses as for one, and no farther than those of PyTorch's attention over copies.
+"""Trees: gradients with the same bits beside any neighbours, and the cost of depth in plans and arithmetic. After a
+shared prompt, gradients are as near to exact ones for many responses as for one, and no farther than those of PyTorch's
+attention over copies.
 
 --full takes a tree of depth 16 with 512 leaves, CI a smaller one.
 """
@@ -20,7 +21,8 @@ FULL = bool(os.environ.get("ATTN_FULL"))
 
 
 def tree(branching, depth, tokens):
-    """Nodes of so many tokens in `depth` levels below a root, the first `branching` of which go on in two ways."""
+    """Return a tree with `depth` levels of nodes of `tokens` tokens below a root; the first `branching` levels branch
+    in two."""
     parent = []
 
     def add(above, level):
@@ -50,7 +52,7 @@ def gradients(forest, q, k, v, d_out, ordered=None):
 
 
 def test_forward_and_backward_are_right():
-    """Against attention of every row over its path, in float64."""
+    """Outputs and gradients match attention of every row over its path, in float64."""
     forest = tree(9, 16, 2) if FULL else tree(4, 16, 3)
     assert leaves_of(forest) == (512 if FULL else 16)
     q, k, v, d_out = tensors(forest.tokens)
@@ -62,7 +64,7 @@ def test_forward_and_backward_are_right():
 
 
 def test_neighbours_change_no_bit():
-    """20 forests in which a tree has others in front and behind."""
+    """A tree in 20 forests, with other trees before and after it, keeps its bits."""
     own = tree(3, 5, 19)
     mine = tensors(own.tokens, seed=1)
     alone = gradients(own, *mine, ordered=True)
@@ -85,7 +87,7 @@ def test_neighbours_change_no_bit():
 
 
 def cut_into(monkeypatch):
-    """Of plans from here on: how many tasks of tokens are cut, and into how many parts."""
+    """Return a list that gets, for each later plan, the number of cut tasks of tokens and the number of their parts."""
     found, plan = [], attn.Kernel.plan
 
     def watched(*given, **named):
@@ -101,7 +103,8 @@ def cut_into(monkeypatch):
     return found
 
 
-# Query heads of one KV head: so many that a tree of a few hundred tokens is cut as one of 100,000 of other heads is.
+# Query heads of one KV head: so many that a tree of a few hundred tokens is cut as a tree of 100,000 tokens
+# is with other heads.
 CUT_HEADS = (64, 1)
 
 
@@ -115,7 +118,7 @@ CUT_HEADS = (64, 1)
     ],
 )
 def test_cut_tasks_are_right(monkeypatch, dim, ordered, own):
-    """Of a forest of a tree, an empty node and a sequence, beside attention of every row over its path, in float64."""
+    """A forest of a tree, an empty node and a sequence matches attention of every row over its path, in float64."""
     starts = [*own.node_start.tolist(), own.tokens, own.tokens + 77]
     forest = attn.Forest(starts, [*own.parent.tolist(), 0, -1])
     q, k, v, d_out = tensors(forest.tokens, CUT_HEADS, dim)
@@ -130,7 +133,7 @@ def test_cut_tasks_are_right(monkeypatch, dim, ordered, own):
 
 
 def test_nan_of_a_cut_task_stays_with_its_tokens(monkeypatch):
-    """In what a leaf is told of its output: gradients of tokens that it does not see are those without."""
+    """NaN in the gradient of one leaf's output leaves the gradients of tokens that the leaf does not see unchanged."""
     forest = tree(2, 3, 40)
     q, k, v, d_out = tensors(forest.tokens, CUT_HEADS, 64)
     cut = cut_into(monkeypatch)
@@ -165,7 +168,7 @@ def test_neighbours_change_no_bit_of_cut_tasks(monkeypatch):
 
 
 def test_room_grows_for_more_parts():
-    """Of a batch that is larger than the one before in nothing else: its prompt is cut into windows, the other's is long."""
+    """The batch grows only in its parts: a prompt cut into windows replaces a long one."""
     spec = spec_of(*CUT_HEADS, 64)
     text = attn.compile(spec, device="host").text
     kernel = attn.compile(
@@ -184,7 +187,7 @@ def test_room_grows_for_more_parts():
     plan = kernel.plan(batch(8192, 2048), strategy="by-query")
     plan.update(batch(2048, 3584))
     [line] = [line for line in plan.explain().splitlines() if line.startswith("tokens")]
-    assert int(line.split()[-2].replace(",", "")) > 4 * 132  # parts, of which ends of lists have room
+    assert int(line.split()[-2].replace(",", "")) > 4 * 132  # parts, which need the workspace of list ends
 
 
 def spec_of(q_heads=32, kv_heads=8, dim=128):
@@ -201,14 +204,14 @@ def batch_of(forest, spec):
 
 
 def useful(plan):
-    """Of the arithmetic that a plan's tiles do, the share that is neither masked nor padding."""
+    """Return the share of a plan's arithmetic that is neither masked nor padding."""
     (line,) = (line for line in plan.explain().splitlines() if line.startswith("flops"))
     done, needed = (float(word.rstrip(",")) for word in line.split() if word[0].isdigit())
     return needed / done
 
 
 def test_depth_wastes_no_arithmetic():
-    """A tree of depth 16 with 512 leaves against a prompt with 512 responses of as many tokens."""
+    """A tree of depth 16 with 512 leaves, against a prompt with 512 responses of as many tokens."""
     spec = spec_of()
     kernel, deep = attn.compile(spec, device="host"), tree(9, 16, 128)
     size = deep.tokens // 513
@@ -219,7 +222,7 @@ def test_depth_wastes_no_arithmetic():
 
 
 def test_plans_of_deep_trees_reserve_no_partials(monkeypatch):
-    """One for each row and node above it would be."""
+    """Partials would be one for each row and node above it."""
     asked = []
     plan = attn.Kernel.plan
     monkeypatch.setattr(
@@ -233,13 +236,13 @@ def test_plans_of_deep_trees_reserve_no_partials(monkeypatch):
     assert tree(2, 9, 5).shared_rows > 2 * tree(2, 9, 5).tokens
 
 
-# Of responses behind a prompt.
+# Sizes of a prompt and its responses.
 Q_HEADS, KV_HEADS, DIM, PROMPT, RESPONSE = 4, 2, 64, 96, 4
 WORSE = 1.1  # times the other error, at most
 
 
 class Shared:
-    """Responses behind a prompt whose own rows have no part in the loss, as in reinforcement learning."""
+    """Responses after a prompt whose own rows have no part in the loss, as in reinforcement learning."""
 
     def __init__(self, responses, seed):
         random = torch.Generator().manual_seed(seed)
@@ -270,7 +273,7 @@ class Shared:
         return torch.autograd.grad(out, leaves, self.d_out)
 
     def copies(self):
-        """By PyTorch: autograd adds what copies of a prompt get."""
+        """Return PyTorch's gradients: autograd adds those of a prompt's copies."""
         leaves = q, k, v = self._leaves(torch.bfloat16)
 
         def of_each(tensor):
@@ -289,7 +292,7 @@ class Shared:
 
 
 def errors(found, wanted):
-    """By what it is of: queries, and the prompt's keys and values."""
+    """Return the errors by name: queries, and the prompt's keys and values."""
     return {
         "dq": error(found[0][PROMPT:], wanted[0][PROMPT:]),
         "dk": error(found[1][:PROMPT], wanted[1][:PROMPT]),
@@ -299,7 +302,7 @@ def errors(found, wanted):
 
 @pytest.mark.parametrize("ordered", [True, False])
 def test_a_prompt_of_many_responses_is_as_near_as_that_of_one(ordered):
-    """Their terms meet in float32: what is rounded is the sum."""
+    """Gradient terms of many responses add up in float32, and only the sum is rounded."""
     one, *more = (
         errors(shared.packed(ordered), shared.exact())
         for shared in (Shared(responses, seed=responses) for responses in (1, 8, 64))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Unified stores: pages that belong to no head, of operands that share a memory. Kernels are checked under all detectors,
-and give the bits of ragged stores whose pages hold the same tokens."""
+"""Unified stores: pages that belong to no head, of operands that share a memory. Kernels are checked under all
+detectors, and give the bits of ragged stores whose pages hold the same tokens."""
 
 import attn
 import numpy
@@ -50,7 +50,7 @@ def test_two_precisions(q_len, significance):
 
 
 def as_ragged(found, tensors):
-    """The same tokens in pages that are cut into slices: as many pages, of which a head has its own slice."""
+    """Return the same tokens in pages that are cut into slices: as many pages, with one slice for each head."""
     made = dict(tensors)
     lengths = tensors["kv.lengths"]
     heads, table = lengths.shape[1], tensors["kv.block_table"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Models of Transformers over packed forests, against the same over each trajectory alone."""
+"""Models of Transformers over packed forests, against the same models over each trajectory alone."""
 
 import copy
 import gc
@@ -48,7 +48,7 @@ def test_log_probabilities_and_gradients(packed, kind, checkpointing):
         model.gradient_checkpointing_enable({"use_reentrant": checkpointing})
     found = logprobs(model, packed, temperature=0.8, reference=True)
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-5)
-    of_packed = gradients(model, (found * weights).sum())  # behind the context
+    of_packed = gradients(model, (found * weights).sum())  # after the context
     assert of_packed.keys() == of_copies.keys()
     for parameter, gradient in of_packed.items():
         largest = of_copies[parameter].abs().max()
@@ -57,7 +57,7 @@ def test_log_probabilities_and_gradients(packed, kind, checkpointing):
 
 @pytest.mark.parametrize("kind", ["llama", "mistral with a window"])
 def test_kernels_are_as_near_as_copies(packed, kind):
-    """In bfloat16 the gap to float32 is about what copies have."""
+    """In bfloat16 the difference to float32 is about that of copies."""
     name, options = KINDS[kind]
     exact = replicated_logprobs(decoder(name, **options), packed)
     model = decoder(name, torch.bfloat16, "sdpa", **options)
@@ -140,7 +140,7 @@ def test_copied_saved_and_compiled(packed):
         layer.compile(backend="eager")
     torch.testing.assert_close(logprobs(model, packed, reference=True), wanted, rtol=0, atol=1e-5)
     with packed_model(model, packed, reference=True):
-        model(packed.input_ids().clone())  # equal ones are as good
+        model(packed.input_ids().clone())  # an equal tensor is accepted
 
 
 def test_two_micro_batches_before_backward(packed):

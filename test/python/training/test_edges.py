@@ -22,7 +22,7 @@ def logits_of(packed, dtype=torch.float64):
 
 
 def by_trajectory(logits, packed, temperature=1.0):
-    """(log-probability, entropy) of each edge, from copies of rows."""
+    """Return (log-probability, entropy) of each edge, from copies of rows."""
     found, entropies = [], []
     for number, rows in enumerate(packed.unpack(logits)):
         p = (rows / temperature).log_softmax(-1)

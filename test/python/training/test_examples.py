@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The programs of examples/10_training run and print what the lesson shows."""
+"""The programs of examples/10_training run and print the output in the lesson."""
 
 import ast
 import os
@@ -16,12 +16,12 @@ pytest.importorskip("transformers", reason="Transformers is not installed")
 LESSON = Path(__file__).resolve().parents[3] / "examples" / "10_training"
 PROGRAMS = sorted(
     path.name for path in LESSON.glob("*.py") if path.name != "tiny.py"
-)  # which all of them import
+)  # all programs import them
 MOST_LINES = 30  # of code
 
 
 def shown():
-    """What the lesson says that each program prints."""
+    """Return the output that the lesson shows for each program."""
     pattern = r"^```\npython examples/10_training/(\w+\.py)\n```\n+```text\n(.*?)^```"
     return dict(re.findall(pattern, (LESSON / "tutorial.md").read_text(), flags=re.M | re.S))
 
@@ -33,7 +33,7 @@ def test_every_program_is_shown():
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_are_short(name):
     tree = ast.parse((LESSON / name).read_text())
-    tree.body = tree.body[1:]  # behind what it says of itself
+    tree.body = tree.body[1:]  # without the docstring
     lines = {
         line
         for statement in ast.walk(tree)
@@ -46,7 +46,7 @@ def test_programs_are_short(name):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name, tmp_path):
-    """TRL prints a line for each step in front of what is shown."""
+    """TRL prints a line for each step before the output in the lesson."""
     if "trl" in name:
         pytest.importorskip("trl", reason="TRL is not installed")
     result = subprocess.run(

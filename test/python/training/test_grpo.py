@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A toy GRPO, step by step: packed groups stay with copies.
+"""A toy GRPO, step by step: losses over packed groups stay near those over copies.
 
-Each step has two updates, the second with ratios that are clipped; models are trained side by side, each by its own optimizer,
-on responses that the first one samples, of lengths that differ. CI takes some steps, --full 100, and 20 seeds of kernels.
+Each step has two updates, the second with ratios that are clipped. Models are trained side by side, each by its own
+optimizer, on responses that the first one samples, of different lengths. CI takes some steps, --full 100, and 20 seeds
+of kernels.
 
-What bfloat16 costs is seen in the gradient of one step, against float64. Losses of a training run say nothing of it: Adam
-steps by the sign of small gradients, so that two runs part as soon as one bit differs, and a loss is near zero in every step
-whose ratios are 1.
+The error of bfloat16 is measured in the gradient of one step, against float64. Losses of a training run say nothing of
+it: Adam steps by the sign of small gradients, so that two runs part as soon as one bit differs, and a loss is near zero
+in every step whose ratios are 1.
 """
 
 import copy
@@ -47,7 +48,7 @@ def sample(model, prompt, tokens, random):
 
 
 def generate(model, prompts, random):
-    """A packed step, and its weights: half of the token ids are worth something."""
+    """Return a packed step, and its weights: half of the token ids have a reward."""
     trees, advantages = [], []
     for prompt in prompts:
         lengths = torch.randint(1, 8, (4,), generator=random).tolist()
@@ -60,7 +61,7 @@ def generate(model, prompts, random):
 
 
 def train(ways, steps, seed=0):
-    """The losses of all updates, [updates, ways], and how far the first way's weights moved."""
+    """Return the losses of all updates, [updates, ways], and the largest change of the first way's weights."""
     random = torch.Generator().manual_seed(seed)
     first = decoder()
     with torch.no_grad():
@@ -89,14 +90,14 @@ def train(ways, steps, seed=0):
 
 
 def test_losses_in_float32():
-    """Seen: 2.4e-7 at most over 100 steps."""
+    """The largest difference seen over 100 steps is 2.4e-7."""
     losses, moved = train([replicated_logprobs, exact], 100 if FULL else 8)
     assert (losses[:, 1] - losses[:, 0]).abs().max() <= 1e-4
     assert moved > 1e-3, "nothing was learnt"
 
 
 def gradient(model, way, packed, weights, old):
-    """Of the loss of an update off its policy, by all of the model's weights, in float64."""
+    """Return the gradient of an off-policy update's loss for all of the model's weights, in float64."""
     model.zero_grad()
     ratio = (way(model, packed).double() - old).exp()
     (-torch.minimum(ratio * weights, ratio.clamp(0.8, 1.2) * weights).mean()).backward()
@@ -104,7 +105,8 @@ def gradient(model, way, packed, weights, old):
 
 
 def errors_in_bfloat16(seed):
-    """Of one update's gradient against float64, relative: over packed groups by kernels, and over copies."""
+    """Return the relative errors of one update's gradient against float64: over packed groups by kernels, and over
+    copies."""
     random = torch.Generator().manual_seed(seed)
     model = decoder()
     with torch.no_grad():
@@ -122,8 +124,8 @@ def errors_in_bfloat16(seed):
 
 
 def test_gradients_of_kernels():
-    """In bfloat16 those of packed groups are nearer to float64 than those of copies: 20 seeds gave 0.87 of their error in the
-    mean, 1.007 at most."""
+    """In bfloat16, gradients of packed groups are nearer to float64 than those of copies: 20 seeds gave 0.87 of their
+    error in the mean, 1.007 at most."""
     ratios = []
     for seed in range(20 if FULL else 4):
         packed, copied = errors_in_bfloat16(seed)

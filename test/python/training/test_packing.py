@@ -8,7 +8,7 @@ from attn.training import Tree, group, groups, pack
 
 
 def random_tree(random, depth, vocabulary=5):
-    """Few token ids, so that siblings begin alike; runs of 0 to 5 tokens."""
+    """Return a tree of few different token ids, so that siblings begin alike, with runs of 0 to 5 tokens."""
     children = (
         [random_tree(random, depth - 1, vocabulary) for _ in range(random.integers(0, 4))] if depth else []
     )
@@ -17,7 +17,7 @@ def random_tree(random, depth, vocabulary=5):
 
 
 def trajectories(tree, tokens=(), trained=()):
-    """(token ids, targets) of each leaf, in order."""
+    """Return (token ids, targets) of each leaf, in order."""
     tokens, trained = [*tokens, *map(int, tree.tokens)], [*trained, *map(bool, tree.trained)]
     if not tree.children:
         yield tokens, [False, *trained[1:]]
@@ -26,7 +26,7 @@ def trajectories(tree, tokens=(), trained=()):
 
 
 def distinct(found):
-    """How many different beginnings trajectories have."""
+    """Return the number of different beginnings of trajectories."""
     return len({tuple(tokens[: n + 1]) for tokens, _ in found for n in range(len(tokens))})
 
 
@@ -48,7 +48,7 @@ def test_random_trees(seed, room):
         whole = {int(numpy.searchsorted(first, n, side="right")) for n in packed.trajectories}
         assert len(here) == sum(len(by_tree[tree - 1]) for tree in whole), "a tree was cut"
         check_edges(packed, here)
-        # Nodes are as long as they can be: each ends a trajectory or branches.
+        # Nodes are as long as possible: each ends a trajectory or branches.
         below = numpy.bincount(packed.forest.parent[packed.forest.parent >= 0], minlength=packed.forest.nodes)
         assert all(below[n] != 1 or n in packed.nodes for n in range(packed.forest.nodes))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a report says, against counts by hand and the numbers that the paper of DualKV prints (arXiv 2605.15422)."""
+"""Reports, against counts by hand and the numbers in the DualKV paper (arXiv 2605.15422)."""
 
 import attn
 import numpy

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""TRL's GRPO over packed groups, against the same trainer with log-probabilities of TRL's own."""
+"""TRL's GRPO over packed groups, against the same trainer with TRL's own log-probabilities."""
 
 import os
 
@@ -23,7 +23,7 @@ LIKED = ("w3", "w5")
 
 
 class OwnLogprobs(PackedGRPOTrainer):
-    """The same batches in the same order, each row with a prompt of its own."""
+    """A trainer with the same batches in the same order, in which each row has its own prompt."""
 
     _get_per_token_logps_and_entropies = trl.GRPOTrainer._get_per_token_logps_and_entropies
 
@@ -43,7 +43,7 @@ def liked(completions, **_):
 
 @pytest.fixture
 def trainer(tmp_path):
-    """Makes trainers. The model lies in a folder, where TRL looks for its reference model."""
+    """Return a function that makes trainers. The model is in a folder, where TRL looks for its reference model."""
 
     def make(cls=PackedGRPOTrainer, kind="llama", options=(), of_trainer=(), **arguments):
         torch.manual_seed(0)
@@ -89,7 +89,7 @@ EXACT = {"attn_reference": True}
 
 @pytest.mark.parametrize("budget", [None, 70], ids=["whole", "budget"])
 def test_steps_are_those_of_copies(trainer, budget):
-    """Log-probabilities of the policy, of the one before (two iterations) and of the reference model (beta)."""
+    """Log-probabilities of the policy, of the one before (two iterations) and of the reference model (beta) match."""
     packed = steps(trainer(of_trainer=EXACT | {"attn_budget": budget}))
     copies = steps(trainer(OwnLogprobs, of_trainer=EXACT))
     assert packed[:, 1].min() > 0.1, "nothing was learnt"
@@ -97,10 +97,10 @@ def test_steps_are_those_of_copies(trainer, budget):
 
 
 def test_kernels(trainer):
-    """bfloat16, checkpointed."""
+    """Kernels match copies in bfloat16 with checkpointing."""
     found = steps(trainer(bf16=True, gradient_checkpointing=True))
     copies = steps(trainer(OwnLogprobs, bf16=True, gradient_checkpointing=True))
-    assert (found[0] - copies[0]).abs().max() < 1e-2  # later ones sample other completions
+    assert (found[0] - copies[0]).abs().max() < 1e-2  # later steps sample other completions
 
 
 def test_packed_rows():

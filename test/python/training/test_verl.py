@@ -19,15 +19,15 @@ LENGTHS = [(9, 5), (9, 2), (9, 7), (4, 6), (4, 1), (4, 3)]  # prompt and respons
 
 
 class Batch(dict):
-    """What the adapter asks of a TensorDict, where tensordict is not installed."""
+    """The part of TensorDict that the adapter uses, where tensordict is not installed."""
 
     def set_non_tensor(self, name, value):
         self[name] = value
 
 
 class Engine:
-    """FSDPEngineWithLMHead of verl 0.9.1, as far as the adapter is concerned: micro-batches of whole groups, a forward step
-    that prepares inputs, calls the module and prepares outputs; every row with a prompt of its own."""
+    """The part of FSDPEngineWithLMHead of verl 0.9.1 that the adapter uses: micro-batches of whole groups, and a
+    forward step that prepares inputs, calls the module and prepares outputs. Every row has its own prompt."""
 
     use_ulysses_sp = False
 
@@ -96,7 +96,7 @@ def batch(nested_prompts=True, **others):
     found["responses"] = jagged(responses)
     if nested_prompts:
         found["prompts"] = jagged(of_rows)
-    else:  # padded on the left to 10, the responses on the right to 7
+    else:  # padded on the left to 10 tokens, the responses on the right to 7
         found["prompts"] = torch.zeros(len(LENGTHS), 10)
         at = torch.arange(17)
         found["attention_mask"] = torch.stack([(at >= 10 - p) & (at < 10 + r) for p, r in LENGTHS]).long()
@@ -116,7 +116,7 @@ def rows_of(data, start, size):
 
 
 def responses_of(values, data):
-    """As veRL slices them: a response's log-probabilities stand one row in front of its tokens."""
+    """Return responses as veRL slices them: a response's log-probabilities start one row before its tokens."""
     lengths = [len(row) for row in data["responses"].unbind()]
     return torch.cat([row[-n - 1 : -1] for row, n in zip(values.unbind(), lengths, strict=True)])
 
@@ -182,7 +182,7 @@ def test_a_tensordict():
 
 
 def test_signatures_are_those_of_verl():
-    """Read from its source: importing the engine takes ray and more."""
+    """Signatures are read from the source, since an import of the engine takes ray and more."""
     spec = importlib.util.find_spec("verl")
     if spec is None:
         pytest.skip("verl is not installed")

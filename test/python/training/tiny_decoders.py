@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Tiny decoders of Transformers at random, and their log-probabilities as they are trained without packing."""
+"""Tiny decoders of Transformers with random weights, and their log-probabilities as trained without packing."""
 
 import os
 
@@ -20,7 +20,7 @@ SIZES = {
     "max_position_embeddings": 512,
 }
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48}
-# Of each model type that packed_model takes; windows of full and of some layers among them.
+# One of each model type that packed_model takes, with windows in all or some layers among them.
 KINDS = {
     "llama": ("llama", {}),
     "mistral with a window": ("mistral", {"sliding_window": 8}),
@@ -35,7 +35,7 @@ KINDS = {
 
 
 def decoder(kind="llama", dtype=torch.float32, implementation="eager", **options):
-    """In training mode, its weights the same for each call."""
+    """Return a decoder in training mode, with the same weights in each call."""
     torch.manual_seed(0)
     config = transformers.AutoConfig.for_model(kind, **SIZES | options)
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=implementation)
@@ -43,7 +43,7 @@ def decoder(kind="llama", dtype=torch.float32, implementation="eager", **options
 
 
 def replicated_logprobs(model, packed, temperature=1.0):
-    """Of each edge's target, one trajectory after the other: [edges]."""
+    """Return the log-probability of each edge's target, one trajectory after the other: [edges]."""
     found = []
     for number in range(len(packed.trajectories)):
         ids = torch.from_numpy(packed.tokens[packed.rows(number)])
@@ -54,7 +54,7 @@ def replicated_logprobs(model, packed, temperature=1.0):
 
 
 def gradients(model, loss):
-    """By each weight that has one, under its name."""
+    """Return the gradients of weights by name."""
     model.zero_grad()
     loss.backward()
     return {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}

@@ -109,7 +109,7 @@ def test_a_page_outside_the_pool_leaves_results_alone(kernel, problem, page):
     with pytest.raises(attn.PlanError, match=re.escape(message)):
         planner.plan(wrong, check=True)
     wrong["kv.block_table"][2, 0] = problem.table[2, 0]
-    wrong["kv.lengths"][1] = 32  # which it does not reach
+    wrong["kv.lengths"][1] = 32  # the list ends before the wrong page
     problem.lengths = wrong["kv.lengths"].tolist()
     problem.check(kernel.run(problem.q, (problem.k, problem.v), planner.plan(wrong, check=True)))
     wrong["kv.lengths"][1] = 33

@@ -4,7 +4,7 @@
     attn.heads(retrieval=attn.all_tokens(), streaming=attn.sink(64) | attn.recent(256))    # classes, of a Spec
 
     data = attn.heads.Passkeys(alphabet=range(100, 400), haystack=book, questions=[[7, 1], [7, 2]], ...)
-    gates = attn.heads.identify(model, data, sink=64, recent=256, progress=print)
+    gates = attn.heads.identify(model, data, sink=64, recent=256)
     gates.save("my-model")                                    # as DuoAttention's are published
     choice = gates.select(sparsity=0.5)
     print(choice.report(q_heads=32, head_dim=128, tokens=100_000))

@@ -19,7 +19,6 @@ import io
 import json
 import math
 import os
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -60,19 +59,6 @@ class Progress:
             f"step {self.step} of {self.steps}: loss {self.loss:.4g}, distance {self.distance:.4g}, "
             f"sparsity {self.sparsity:.2f}, {left} left"
         )
-
-
-def now_and_then(every: float = 10.0) -> Callable[[Progress], object]:
-    """Return a function that prints progress to standard error, every so many seconds."""
-    said = time.monotonic()
-
-    def say(progress: Progress) -> None:
-        nonlocal said
-        if sys.stderr is not None and time.monotonic() - said >= every:
-            said = time.monotonic()
-            print(f"attn: identify: {progress}", file=sys.stderr, flush=True)
-
-    return say
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from typing import Any, Literal
 
 from torch import nn
 
+from ..compiler.progress import steps_shown
 from ..errors import SpecError, closest, expected
 from .choice import tokens_of
-from .distill import Progress, Settings, distill, now_and_then
+from .distill import Progress, Settings, distill
 from .gates import Gates
 from .models import Decoder, texts_of
 from .scores import ablate, weigh
@@ -48,12 +50,12 @@ def identify(
     blend           for distill, the output that a half-open gate passes: release (the teacher's full output) or paper (the
                     student's own)
     sink, recent    first and last tokens that a streaming head sees
-    steps           of training, 2000 by default; for the other methods batches of texts, 8
-    rate, regularization, initial   for distill: the learning rate, the weight of the mean gate, and the first value of gates
-    checkpoint      for distill: a file that is replaced atomically after `every` steps; if it exists, training continues
-                    from it, with the same bits as without the interruption
-    progress        is called after each step; by default a line is printed to standard error every 10 seconds, and with
-                    False none
+    steps           of training, 2000 by default; of the other methods batches of texts, 8
+    rate, regularization, initial   of distill: the learning rate, the weight of the mean gate, and where gates start
+    checkpoint      of distill: a file that is replaced at once after `every` steps; where it exists, training goes on from
+                    it, with the same bits as if it had never stopped
+    progress        is called after each step with a `Progress`. None: a line on standard error where that is a terminal,
+                    nothing elsewhere. False: nothing
 
     Equal arguments give equal gates, bit by bit, on one machine with one number of threads. Raises SpecError;
     CheckError, which names the step, if the loss is not finite.
@@ -72,14 +74,15 @@ def identify(
     for name, number in (("rate", rate), ("regularization", regularization), ("initial", initial)):
         if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number < 1e6:
             raise expected(SpecError, name, "a number from 0 on", number)
-    if progress is None:
-        progress = now_and_then()
     decoder = Decoder(model)
     tokens, _ = texts_of(data, 0)
     if tokens.shape[1] <= sink + recent:
         legal = f"texts longer than the {sink + recent} tokens that a streaming head sees"
         raise expected(SpecError, "data(0)", legal, tokens.shape[1])
-    with decoder.at_rest():
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(decoder.at_rest())
+        if progress is None:
+            progress = stack.enter_context(steps_shown("identify"))
         if method == "distill":
             settings = Settings(
                 blend, sink, recent, steps, float(rate), float(regularization), float(initial)

@@ -46,7 +46,7 @@ from ..cache.policy import (
     check_significance,
     heads_of,
 )
-from .diffkv import DiffKV
+from .diffkv import CalibrationRun, DiffKV
 from .h2o import H2O
 from .ruled import Ruled
 from .snapkv import SnapKV
@@ -58,6 +58,7 @@ __all__ = [
     "LOW",
     "NOTHING",
     "PRUNED",
+    "CalibrationRun",
     "Candidate",
     "Changes",
     "Decision",

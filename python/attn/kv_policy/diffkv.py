@@ -21,10 +21,11 @@ same the earlier one is taken.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..cache.policy import (
     GROUPS,
@@ -46,6 +47,7 @@ from ..cache.policy import (
     harmonic,
     heads_of,
 )
+from ..compiler.progress import steps_shown
 from ..describe.functions import maximum
 from ..errors import SpecError, expected
 
@@ -56,6 +58,26 @@ RELEASE_ROWS = 64
 NORMS = ("inverse_length", "inverse_position", "uniform")
 LIKES = ("paper", "release")
 MOST_TOKENS = 2**20
+
+
+@dataclass(frozen=True)
+class CalibrationRun:
+    """A run over the data that `DiffKV.calibrate` has done. `progress=print` shows a line of text for each."""
+
+    run: int
+    """Runs that are done. The first measures the 16-bit cache."""
+    most_runs: int
+    """Runs at most. An upper bound that holds ends the bisection of its alpha."""
+    alpha_high: float
+    alpha_low: float
+    growth: float
+    """How much the loss exceeds that of the 16-bit cache, in nats."""
+
+    def __str__(self) -> str:
+        return (
+            f"run {self.run} of at most {self.most_runs}: alpha_high {self.alpha_high:.4g}, alpha_low "
+            f"{self.alpha_low:.4g}, loss grows by {self.growth:.4g} nats"
+        )
 
 
 @dataclass(frozen=True)
@@ -127,6 +149,7 @@ class DiffKV(Policy):
         steps: int = 6,
         high: dict | None = None,
         low: dict | None = None,
+        progress: Callable[[CalibrationRun], object] | Literal[False] | None = None,
         **options: object,
     ) -> DiffKV:
         """Find the policy that compresses most with a bounded loss of the model: the largest alpha_high with nothing
@@ -141,7 +164,9 @@ class DiffKV(Policy):
         most     upper bound of alpha_high
         steps    bisection steps for each alpha, one run over the data per step and one for the upper bound: alpha_high is found
                  to most / 2^steps, alpha_low to alpha_high / 2^steps
-        high, low  storage formats, as of DiffKVCache
+        high, low  how tokens will be stored, as of DiffKVCache
+        progress  is called after each run over the data with a `CalibrationRun`. None: a line on standard error where that is
+                 a terminal, nothing elsewhere. False: nothing
         options  window, norm, like, group, overrides
 
         Assumes that the loss grows with the alphas. Raises SpecError, also if all tokens HIGH cost more than the
@@ -155,17 +180,25 @@ class DiffKV(Policy):
         from ..adapters.diffkv_loss import Loss
 
         loss = Loss(model, data, answers)
-        plain = loss(cls(0.0, 0.0, **options), high={}, low={})
         formats = {"high": high, "low": low}
-        growth = loss(cls(0.0, 0.0, **options), **formats) - plain
-        if not growth <= target:
-            legal = "at least what all tokens HIGH cost"
-            raise expected(SpecError, "calibrate(target)", legal, target, nearest=growth)
+        with contextlib.ExitStack() as stack:
+            if progress is None:
+                progress = stack.enter_context(steps_shown("calibrate"))
+            plain, runs, most_runs = loss(cls(0.0, 0.0, **options), high={}, low={}), 1, 2 * steps + 4
 
-        def bears(high: float, low: float) -> bool:
-            return loss(cls(high, low, **options), **formats) - plain <= target
+            def growth(high: float, low: float) -> float:
+                nonlocal runs
+                found, runs = loss(cls(high, low, **options), **formats) - plain, runs + 1
+                if progress:
+                    progress(CalibrationRun(runs, most_runs, high, low, found))
+                return found
 
-        return cls(*largest_alphas(bears, most, steps), **options)
+            least = growth(0.0, 0.0)
+            if not least <= target:
+                legal = "at least what all tokens HIGH cost"
+                raise expected(SpecError, "calibrate(target)", legal, target, nearest=least)
+            alphas = largest_alphas(lambda high, low: growth(high, low) <= target, most, steps)
+        return cls(*alphas, **options)
 
     def prompt(
         self,

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A cache of two precisions under Transformers' models: against the policy on separate lists, and refusals."""
 
+import io
 import os
+import sys
 
 import pytest
 
@@ -18,6 +20,11 @@ from attn.adapters.transformers_cache import PagedKeys  # noqa: E402
 from attn.kv_policy import HIGH, LOW, PRUNED  # noqa: E402
 
 PROMPT, TOKENS, WINDOW = 40, 6, 8
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
 
 
 @pytest.fixture(autouse=True)
@@ -273,7 +280,11 @@ def test_calibration():
     model = build(num_hidden_layers=1)
     data = [torch.randint(3, 90, (2, 36), generator=torch.Generator().manual_seed(i)) for i in range(2)]
     options = dict(answers=6, steps=3, window=WINDOW, like="release")
-    free = kv_policy.DiffKV.calibrate(model, data, 100.0, most=4.0, **options)
+    runs = []
+    free = kv_policy.DiffKV.calibrate(model, data, 100.0, most=4.0, **options, progress=runs.append)
+    assert [(run.run, run.alpha_high, run.alpha_low) for run in runs] == [(2, 0, 0), (3, 4, 0), (4, 4, 4)]
+    assert runs[0].most_runs == 2 * 3 + 4 and all(run.growth <= 100 for run in runs)
+    assert str(runs[1]).startswith("run 3 of at most 10: alpha_high 4, alpha_low 0, loss grows by ")
     assert (free.alpha_high, free.alpha_low, free.window) == (4.0, 4.0, WINDOW)
     assert model.training is False
     loss = attn.adapters.diffkv_loss.Loss(model, data, 6)
@@ -300,6 +311,19 @@ def test_calibration():
         given = dict(model=model, data=data, target=1.0) | options | changes
         with pytest.raises(attn.Error, match=message):
             kv_policy.DiffKV.calibrate(**given)
+
+
+def test_a_terminal_shows_the_calibration(monkeypatch):
+    """By default, in one line that is gone afterwards; `progress=False` and other outputs show nothing."""
+    model = build(num_hidden_layers=1)
+    data, shown = torch.randint(3, 90, (1, 36), generator=torch.Generator().manual_seed(0)), []
+    for stream, options in ((Terminal(), {}), (Terminal(), {"progress": False}), (io.StringIO(), {})):
+        monkeypatch.setattr(sys, "stderr", stream)
+        kv_policy.DiffKV.calibrate(model, data, 100.0, answers=4, steps=1, window=WINDOW, **options)
+        shown.append(stream.getvalue())
+    assert shown[1:] == ["", ""]
+    assert "\r\033[Kattn: calibrate: run 2 of at most 6: alpha_high 0" in shown[0]
+    assert shown[0].endswith("\r\033[K") and "\n" not in shown[0]
 
 
 def test_a_set_of_the_prompt():

@@ -2,7 +2,9 @@
 """Identification of retrieval heads on small untrained models: the loss, stopping and resuming."""
 
 import copy
+import io
 import os
+import sys
 
 import numpy
 import pytest
@@ -139,6 +141,28 @@ def stop_at(step):
             raise Stopped
 
     return progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("method", ("distill", "ablation", "attention"))
+def test_a_terminal_shows_how_far_it_is(method, monkeypatch):
+    """By default, in one line that is gone afterwards; `progress=False` and other outputs show nothing."""
+    model, shown = model_of(), {}
+    for name, stream, options in (
+        ("terminal", Terminal(), {}),
+        ("quiet", Terminal(), {"progress": False}),
+        ("file", io.StringIO(), {}),
+    ):
+        monkeypatch.setattr(sys, "stderr", stream)
+        identify(model, passkeys(), method=method, **SIZES, steps=2, **options)
+        shown[name] = stream.getvalue()
+    assert shown["quiet"] == shown["file"] == ""
+    assert shown["terminal"].startswith("\r\033[Kattn: identify: step 1 of 2: loss ")
+    assert shown["terminal"].endswith("\r\033[K") and "\n" not in shown["terminal"]
 
 
 @pytest.mark.parametrize("blend", ("release", "paper"))

@@ -34,9 +34,11 @@ class PackedGRPOTrainer(GRPOTrainer):
                     Activations of an update's calls are kept until the step's loss is known
     attn_reference  True: attention by the float64 reference on the CPU, as in `packed_model`
 
-    All other arguments are GRPOTrainer's. Raises SpecError, for a batch that would cut groups, for balance losses of
-    experts and for the options that `packed_model` refuses; PlanError, for a group larger than the budget; TensorError,
-    for images.
+    Each entry of the log has `packing/rows`, the rows that models ran since the one before, and `packing/rows_saved`, how many
+    more copies of the prompts would have taken, padding not counted: sums over all processes, `eval_` first in evaluation.
+
+    All other arguments are GRPOTrainer's. Errors: SpecError, for a batch that would cut groups, for balance losses of experts
+    and what `packed_model` refuses; PlanError, for a group larger than the budget; TensorError, for images.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class PackedGRPOTrainer(GRPOTrainer):
     ):
         super().__init__(*args, **kwargs)
         self.attn_budget, self.attn_reference = attn_budget, attn_reference
+        self._attn_rows = {"train": [0, 0], "eval": [0, 0]}  # that ran, and that copies would have had
         batch, group = self.args.per_device_train_batch_size, self.num_generations
         if batch % group:
             raise SpecError(
@@ -84,6 +87,9 @@ class PackedGRPOTrainer(GRPOTrainer):
         found = input_ids.new_zeros(len(input_ids), logits_to_keep, dtype=torch.float32)
         entropies = torch.zeros_like(found) if compute_entropy else None
         for packed in packed_rows(input_ids, attention_mask, logits_to_keep, self.attn_budget):
+            rows_of_mode = self._attn_rows[self._attn_mode()]
+            rows_of_mode[0] += len(packed.tokens)
+            rows_of_mode[1] += int(packed.lengths.sum())
             with self.accelerator.autocast():
                 made = logprobs(
                     model,
@@ -102,6 +108,21 @@ class PackedGRPOTrainer(GRPOTrainer):
             if compute_entropy:
                 entropies = entropies.index_put(at, made[1].detach())
         return found, entropies, None
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Log as GRPOTrainer does, with the rows that packing has saved since the last entry."""
+        mode = self._attn_mode()
+        counts = torch.tensor([self._attn_rows[mode]], device=self.accelerator.device)
+        self._attn_rows[mode] = [0, 0]
+        rows, copies = self.accelerator.gather(counts).sum(0).tolist()
+        if rows:
+            prefix = "eval_" if mode == "eval" else ""
+            logs |= {f"{prefix}packing/rows": rows, f"{prefix}packing/rows_saved": copies - rows}
+        super().log(logs, start_time)
+
+    def _attn_mode(self) -> str:
+        """The mode, in words of GRPOTrainer."""
+        return "train" if self.model.training else "eval"
 
 
 def packed_rows(

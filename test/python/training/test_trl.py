@@ -96,6 +96,27 @@ def test_steps_are_those_of_copies(trainer, budget):
     torch.testing.assert_close(packed, copies, rtol=1e-4, atol=1e-5)
 
 
+def test_the_log_says_what_packing_saves(trainer):
+    """Two groups of four in a step: three copies of each prompt are saved in every call of a model."""
+    trained = trainer(of_trainer=EXACT, beta=0.0, num_iterations=1, max_steps=2)
+    prompts = []
+    made = trained._get_per_token_logps_and_entropies
+
+    def spied(model, input_ids, attention_mask, logits_to_keep, *others, **named):
+        prompts.append((attention_mask.sum(), attention_mask[:, :-logits_to_keep].sum(1).view(-1, 4)[:, 0]))
+        return made(model, input_ids, attention_mask, logits_to_keep, *others, **named)
+
+    trained._get_per_token_logps_and_entropies = spied
+    trained.train()
+    logs = [log for log in trained.state.log_history if "loss" in log]
+    assert len(logs) == len(prompts) == 2
+    for log, (tokens, of_groups) in zip(logs, prompts, strict=True):
+        # Responses that begin alike share rows, too.
+        assert log["packing/rows_saved"] >= 3 * int(of_groups.sum()) > 0
+        assert log["packing/rows"] + log["packing/rows_saved"] == int(tokens)
+    assert "packing/rows" not in trained.state.log_history[-1], "the summary of a run is no step"
+
+
 def test_kernels(trainer):
     """Kernels match copies in bfloat16 with checkpointing."""
     found = steps(trainer(bf16=True, gradient_checkpointing=True))

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy
 
-from .drawing import COLOURS, label
+from .drawing import COLOURS, EMPTY, axis, label, picture, swatches
 
-_WIDTH, _STEP, _LEFT = 640.0, 11.0, 96.0
-_KINDS = (("pruned", "#eeeeee"), ("low", COLOURS[1]), ("high", COLOURS[0]))
-"""In the order of the numbers that stand for them."""
+_WIDTH, _STEP, _LEFT = 620.0, 11.0, 110.0
+_KINDS = (("pruned", EMPTY[0]), ("low", COLOURS[1]), ("high", COLOURS[0]))
+"""By the number that stands for them."""
 
 
 def draw_levels(levels: numpy.ndarray, stats: Mapping[str, Any]) -> str:
@@ -26,28 +26,23 @@ def draw_levels(levels: numpy.ndarray, stats: Mapping[str, Any]) -> str:
         label(8, 24, f"{tokens} tokens of {layers} layers of {heads} KV heads", weight="bold"),
         label(8, 44, says),
     ]
-    top, width = 62.0, _WIDTH / max(tokens, 1)
+    top, width = 78.0, _WIDTH / max(tokens, 1)
+    body.append(label(_LEFT - 7, top - 6, "KV head", anchor="end", size=10))
     for layer in range(layers):
         body.append(label(8, top + _STEP - 2, f"layer {layer}"))
-        for line in levels[layer]:
+        for head, line in enumerate(levels[layer]):
+            body.append(label(_LEFT - 7, top + _STEP - 2.5, str(head), anchor="end", size=9))
             edges = [0, *(numpy.flatnonzero(numpy.diff(line)) + 1).tolist(), tokens]
             for begin, end in zip(edges[:-1], edges[1:], strict=True):
                 colour = _KINDS[int(line[begin])][1]
+                empty = 'class="attn-empty" ' if colour == EMPTY[0] else ""
                 body.append(
-                    f'<rect x="{_LEFT + begin * width:.2f}" y="{top:.1f}" width="{(end - begin) * width:.2f}" '
+                    f'<rect {empty}x="{_LEFT + begin * width:.2f}" y="{top:.1f}" width="{(end - begin) * width:.2f}" '
                     f'height="{_STEP - 2:.1f}" fill="{colour}"/>'
                 )
             top += _STEP
         top += 6
-    at = _LEFT
-    for name, colour in reversed(_KINDS):
-        body.append(f'<rect x="{at:.1f}" y="{top + 4:.1f}" width="12" height="9" fill="{colour}"/>')
-        body.append(label(at + 18, top + 13, name))
-        at += 90
-    top += 30
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 {top:.0f}" width="760" height="{top:.0f}" '
-        'shape-rendering="crispEdges">\n<rect width="100%" height="100%" fill="#ffffff"/>\n'
-        + "\n".join(body)
-        + "\n</svg>\n"
-    )
+    body.append(axis(_LEFT, top - 4, _WIDTH, 0, tokens))
+    body.append(label(_LEFT + _WIDTH, top + 26, "token", anchor="end", size=10))
+    body.append(swatches(_LEFT, top + 26, [(colour, 1.0, name) for name, colour in reversed(_KINDS)]))
+    return picture(760, top + 38, body)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ..memory.dtypes import DTYPES
 from ..memory.formats import Description
-from .drawing import COLOURS, label
+from .drawing import COLOURS, axis, frame, label, picture
 
 # The width of a line of keys in 16 bits, all heads of a token or all tokens of a head: lines are drawn to
 # this scale.
@@ -28,8 +28,8 @@ class _Block(NamedTuple):
 
 
 def draw_page(layout: str, page_size: int, found: Description, heads: int, dims: tuple[int, int]) -> str:
-    """Draw a page, or the first tokens of another store: a block for each tensor, whose lines are as long as they have
-    bytes. The first head's are dark."""
+    """A page, or the first tokens of another store: a block for each tensor, whose lines are as long as they have bytes,
+    the first head's in full colour."""
     unified = found.page_bytes > 0
     by_head = found.heads_first or unified  # A line is one head's part of a page.
     cells = page_size if by_head else heads
@@ -40,7 +40,7 @@ def draw_page(layout: str, page_size: int, found: Description, heads: int, dims:
     if unified:
         says += f"; {found.page_bytes} a page, whose parts lie side by side"
     body = [label(8, 24, f"{layout}: {stored}", weight="bold"), label(8, 44, says)]
-    dark = "" if unified else ", the first head's dark"
+    dark = "" if unified else ", the first head's in full colour"
     top = 72.0
     for index, (name, dtype, extents) in enumerate(found.tensors):
         sizes = [heads if extent == "heads" else extent for extent in extents]
@@ -49,17 +49,13 @@ def draw_page(layout: str, page_size: int, found: Description, heads: int, dims:
         body.append(label(8, top, f"{name}: {DTYPES[dtype][0]} [{', '.join(map(str, sizes))}]; {block.says}"))
         height = _STEP * min(block.lines, _LINES)
         if index < 2:
-            body.append(_frame(top + 6, 2 * cells * dims[part] * scale, height))
+            body.append(frame(8, top + 6, 2 * cells * dims[part] * scale, height - 2))
         body.append(_draw(block, top + 6, scale, COLOURS[part]))
         top += 6 + height + 24
-    body.append(label(8, top, f"lines in the order of memory{dark}; framed what 16 bits would take"))
-    top += 12
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 {top:.0f}" width="760" height="{top:.0f}" '
-        'shape-rendering="crispEdges">\n<rect width="100%" height="100%" fill="#ffffff"/>\n'
-        + "\n".join(body)
-        + "\n</svg>\n"
-    )
+    body.append(axis(8, top, _WIDTH, 0, round(_WIDTH / scale)))
+    body.append(label(8 + _WIDTH, top + 30, "bytes of a line", anchor="end", size=10))
+    body.append(label(8, top + 48, f"lines in the order of memory{dark}; frames: what 16 bits would take"))
+    return picture(780, top + 60, body)
 
 
 def _block(codes: bool, found: Description, part: int, sizes: list, itemsize: int, by_head: bool) -> _Block:
@@ -71,13 +67,6 @@ def _block(codes: bool, found: Description, part: int, sizes: list, itemsize: in
     lines = front[-2] if isinstance(front[-2], int) else 1 if found.page_bytes else _LINES
     says = "a page" if found.page_bytes else f"a line for each {'head' if by_head else 'token'}"
     return _Block(lines, front[-1], itemsize * math.prod(of_cell), by_head, says)
-
-
-def _frame(top: float, width: float, height: float) -> str:
-    return (
-        f'<rect x="8.0" y="{top:.1f}" width="{width:.1f}" height="{height - 2:.1f}" fill="#f2f2f2" stroke="#999999" '
-        'stroke-width="0.5"/>'
-    )
 
 
 def _draw(block: _Block, top: float, scale: float, colour: str) -> str:

@@ -10,7 +10,7 @@ import numpy
 
 from ..errors import SpecError, expected
 from .checks import integer
-from .drawing import COLOURS, label
+from .drawing import COLOURS, EMPTY, PALE, axis, frame, label, picture, swatches, width_of
 
 if TYPE_CHECKING:
     from .description import Description
@@ -33,11 +33,13 @@ def draw(spec: Description, q_len: int, kv_len: int | Mapping[str, int]) -> str:
         raise expected(SpecError, "q_len", f"at most {_MOST // total} beside {total} tokens", q_len)
     cell = max(1, -(-max(q_len, total) // _CELLS))
     size = min(12.0, 900 / -(-total // cell))
+    number = width_of(str(total), 10)  # on an axis
+    margin, apart = max(number, width_of("row", 10)) + 18, number + 20
     body, top, width = [], 24.0, 0.0
     for (name, see), end in zip(panels, ends, strict=True):
         body.append(label(8, top, f"{name}: {see!r}" if name else spec.name, weight="bold"))
-        top += 22
-        left, pos0 = 8.0, 0
+        top += 40
+        left, pos0 = margin, 0
         stores = _stores(spec, name)
         for i, store in enumerate(stores):
             tokens = lengths[store.name]
@@ -46,24 +48,31 @@ def draw(spec: Description, q_len: int, kv_len: int | Mapping[str, int]) -> str:
             seen = store.see if see is None else store.see & see
             title = f"{store.name} see {store.see!r}"
             states = _states(seen, total - q_len, q_len, pos0, tokens, cell)
-            body.append(label(left, top, title))
-            body.append(_panel(states, left, top + 6, size, COLOURS[i % len(COLOURS)]))
-            left += max(size * states.shape[1], 7.2 * len(title)) + 16
+            wide, high = max(size * tokens / cell, size), max(size * q_len / cell, size)
+            body.append(label(left, top - 16, title))
+            if i == 0:
+                body.append(label(left - 7, top - 16, "row", anchor="end", size=10))
+                body.append(axis(left, top, high, total - q_len, total, down=True))
+            body.append(_panel(states, left, top, size, COLOURS[i % len(COLOURS)], (wide, high)))
+            body.append(axis(left, top + high, wide, pos0, pos0 + tokens))
+            body.append(label(left, top + high + 29, "token", size=10))
+            left += max(wide, width_of(title)) + apart
             pos0 += tokens
         width = max(width, left)
-        top += 6 + size * -(-q_len // cell) + 30
-    unit = "a token" if cell == 1 else f"{cell} tokens"
-    note = (
-        f"{q_len} rows downwards, tokens to the right; a cell is {unit}, pale where only some of it is seen"
-    )
+        top += high + 60
+    unit = "a token of a row" if cell == 1 else f"{cell} tokens of {cell} rows"
+    note = f"axes: positions in the sequence; a cell is {unit}"
     body.append(label(8, top, note + ("; the score function may hide more" if spec.score else "")))
-    width, height = max(width, 7.2 * len(note)), top + 12
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
-        f'height="{height:.0f}" shape-rendering="crispEdges">\n<rect width="100%" height="100%" fill="#ffffff"/>\n'
-        + "\n".join(body)
-        + "\n</svg>\n"
-    )
+    names = [store.name for store in spec.operands]
+    shades = [(COLOURS[i % len(COLOURS)], 1.0, name) for i, name in enumerate(names)]
+    if len(names) == 1:
+        shades = [(COLOURS[0], 1.0, "seen")]
+    if cell > 1:
+        shades.append((COLOURS[0], PALE, "seen in part" if len(names) == 1 else "fainter: seen in part"))
+    shades.append((EMPTY[0], 1.0, "not seen"))
+    body.append(swatches(8, top + 20, shades))
+    legend = sum(width_of(text) + 38 for _, _, text in shades)
+    return picture(max(width, width_of(note) + 270, legend), top + 32, body)
 
 
 def _stores(spec: Description, head_class: str) -> list:
@@ -92,12 +101,12 @@ def _states(see, first: int, q_len: int, pos0: int, tokens: int, cell: int) -> n
     return numpy.array(states)
 
 
-def _panel(states: numpy.ndarray, left: float, top: float, size: float, colour: str) -> str:
+def _panel(
+    states: numpy.ndarray, left: float, top: float, size: float, colour: str, extent: tuple[float, float]
+) -> str:
+    """Cells in a frame of `extent`, width and height, at which the last ones are cut."""
     rows, columns = states.shape
-    parts = [
-        f'<rect x="{left:.1f}" y="{top:.1f}" width="{columns * size:.1f}" height="{rows * size:.1f}" fill="#f2f2f2" '
-        'stroke="#999999" stroke-width="0.5"/>'
-    ]
+    parts = [frame(left, top, *extent)]
     for y in range(rows):
         x = 0
         while x < columns:
@@ -105,10 +114,11 @@ def _panel(states: numpy.ndarray, left: float, top: float, size: float, colour: 
             while x + run < columns and states[y, x + run] == states[y, x]:
                 run += 1
             if states[y, x]:
-                opacity = "" if states[y, x] == 2 else ' fill-opacity="0.4"'
+                opacity = "" if states[y, x] == 2 else f' fill-opacity="{PALE}"'
+                wide, high = min((x + run) * size, extent[0]) - x * size, min(size, extent[1] - y * size)
                 parts.append(
-                    f'<rect x="{left + x * size:.1f}" y="{top + y * size:.1f}" width="{run * size:.1f}" '
-                    f'height="{size:.1f}" fill="{colour}"{opacity}/>'
+                    f'<rect x="{left + x * size:.1f}" y="{top + y * size:.1f}" width="{wide:.1f}" '
+                    f'height="{high:.1f}" fill="{colour}"{opacity}/>'
                 )
             x += run
     return "\n".join(parts)

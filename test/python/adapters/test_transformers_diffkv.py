@@ -5,6 +5,7 @@ import io
 import os
 import sys
 
+import pictures
 import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -222,6 +223,7 @@ def test_generate(name, like):
     assert stats["compression"] > 2
     levels = cache.levels(1)
     assert levels.shape == (2, 2, PROMPT + TOKENS - 1) and (levels[..., -WINDOW:] == HIGH).all()
+    pictures.check(cache.svg(1), numbers=6)
     assert cache.svg(1).count("<rect") > 8 and "compression" not in cache.svg(1)
     cache.reset()
     assert model.generate(ids[:1], max_new_tokens=2, past_key_values=cache).shape == (1, PROMPT + 2)

@@ -5,6 +5,7 @@ import xml.etree.ElementTree as ElementTree
 
 import attn
 import numpy
+import pictures
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -20,7 +21,11 @@ def spec(**given):
 def panels(svg):
     """Return the states of each panel's cells: 0 if no pair is visible, 1 some, 2 all."""
     found, size = [], None
-    for rect in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}rect"):
+    root = ElementTree.fromstring(svg)
+    legend = set(root.findall("{*}g[@class='attn-legend']/{*}rect"))
+    for rect in root.iter("{http://www.w3.org/2000/svg}rect"):
+        if rect in legend:
+            continue
         if rect.get("stroke"):
             found.append((rect, []))
         elif found:
@@ -44,6 +49,7 @@ def test_small_ones_show_every_pair(see, q_len, before):
     assume(not see.is_empty())  # no description may have an empty visibility
     kv_len = q_len + before
     (states,) = panels(spec(see=see).svg(q_len=q_len, kv_len=kv_len))
+    pictures.check(spec(see=see).svg(q_len=q_len, kv_len=kv_len), numbers=2)
     q, k = numpy.arange(before, kv_len)[:, None], numpy.arange(kv_len)[None]
     seen = numpy.broadcast_to(see.sees(q, k), (q_len, kv_len))
     if seen.any():
@@ -68,6 +74,17 @@ def test_examples(name, tmp_path):
         for store in described.operands
     )
     assert len(list(panels(path.read_text()))) == count
+    pictures.check(path.read_text(), numbers=1 + count)
+
+
+@pytest.mark.parametrize("lengths", [(1 << 23, 4), (9000, 4000), (1, 1), (96, 95), (100_000, 100_000)])
+def test_operands_stand_side_by_side(lengths):
+    """Numbers of one panel do not reach into the next, whatever the lengths are."""
+    two = spec(
+        kv=[attn.Paged(name="prompt", see=attn.all_tokens()), attn.Dense(name="fresh", see=attn.causal())],
+        see=None,
+    )
+    pictures.check(two.svg(q_len=1, kv_len=dict(zip(("prompt", "fresh"), lengths, strict=True))), numbers=3)
 
 
 def test_a_class_that_keeps_fewer_tokens_keeps_the_last():

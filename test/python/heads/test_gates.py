@@ -8,7 +8,9 @@ from pathlib import Path
 
 import attn
 import numpy
+import pictures
 import pytest
+from attn.describe.drawing import INK, LINE
 from attn.heads import Gates, HeadChoice
 from hypothesis import given
 from hypothesis import strategies as st
@@ -190,10 +192,11 @@ def test_refuses_other_choices(options, message):
 def test_a_heat_map(tmp_path):
     gates = Gates([[0.5, -1e-3, 1.2], [0.4, 0.0, 1.0]])
     picture = xml.etree.ElementTree.fromstring(gates.svg(gates.select(threshold=0.5)))
+    pictures.check(gates.svg(), numbers=5)  # a layer, two heads, the ends of the scale
     cells = [each for each in picture.iter("{http://www.w3.org/2000/svg}rect") if len(each)]
     assert len(cells) == 6 + 11  # and a scale
     shown = [(each.get("fill-opacity"), each.get("stroke")) for each in cells[:6]]
-    black, grey = "#000000", "#cccccc"
+    black, grey = INK[0], LINE[0]
     assert shown[:3] == [("0.50", black), ("0.00", grey), ("1.00", black)]
     assert gates.draw(tmp_path / "gates.svg").read_text() == gates.svg()
     with pytest.raises(attn.SpecError, match="nearest legal: .*gates.svg"):

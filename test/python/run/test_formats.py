@@ -3,6 +3,7 @@
 
 import attn
 import numpy
+import pictures
 import pytest
 
 pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C build python")
@@ -194,6 +195,8 @@ def test_pictures(tmp_path):
     unified = attn.Unified(page_size=32, key="int8", value="int4").svg(kv_heads=8, head_dim=128)
     assert "6400 a page" in unified and unified.count("; a page") == 4
     assert (ROOT / "examples/09_quantized/unified.svg").read_text() == unified, "lesson 9 shows this picture"
+    for drawn in (svg, unified):
+        pictures.check(drawn, numbers=8)
     text = " ".join(ElementTree.fromstring(svg).itertext())
     assert "i8 per 128, i4 per 128" in text and "200 bytes a token of one head, 0.39 of the 512" in text
     assert "v_pages: uint8 [pages, 8, 16, 64]; a line for each head" in text
@@ -201,7 +204,7 @@ def test_pictures(tmp_path):
     tokens = " ".join(ElementTree.fromstring(Paged().svg(kv_heads=8, head_dim=128)).itertext())
     assert "[pages, 16, 8, 128]; a line for each token" in tokens
     for store in (Packed(key="fp8_e4m3", key_scales="head"), Dense(value="int2"), Paged()):
-        ElementTree.fromstring(store.svg(kv_heads=2, head_dim=64, value_dim=128))
+        pictures.check(store.svg(kv_heads=2, head_dim=64, value_dim=128))
     with pytest.raises(attn.SpecError, match=r"Paged\(key\): expected a dim of whole 16 bytes"):
         Paged(key="int2").svg(kv_heads=1, head_dim=32)
 

@@ -10,6 +10,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import deft
+import pictures
 import pytest
 from attnlab import ROOT, program
 
@@ -132,8 +133,9 @@ def test_picture(strategy, tmp_path):
     assert max(float(r.get("x")) + float(r.get("width")) for r in boxes) <= float(picture.get("width"))
     assert "hsl" not in (tmp_path / "plan.svg").read_text()
     words = {text.text or "" for text in picture.iter("{http://www.w3.org/2000/svg}text")}
-    assert {"block", "0", "node 0", "node 1"} <= words
-    assert any(text.startswith("tiles that a block reads, of") for text in words)
+    assert {"block", "0", "nodes of depth 0", "nodes of depth 1", "numbers in boxes: nodes"} <= words
+    pictures.check((tmp_path / "plan.svg").read_text())
+    assert any(text.startswith("what a block reads, in tiles of") for text in words)
 
 
 def step(i):

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pictures
 import pytest
 from attnlab import ROOT, Problem, attn_run, program
 from safetensors.numpy import load_file
@@ -206,6 +207,7 @@ def test_picture(tmp_path):
     assert status == 0, errors
     root = ElementTree.parse(picture).getroot()
     regions, shares = ([r[0].text for r in g if len(r)] for g in root.findall("{*}g"))
+    regions.sort(key=lambda text: int(text[text.index("[") + 1 : text.index("]")]))
     nodes = json.loads(workload.read_text())["steps"][0]["nodes"]
     assert [t.split(" ")[:2] for t in regions] == [
         [f"kv[{i}],", str(n["tokens"])] for i, n in enumerate(nodes)
@@ -214,7 +216,11 @@ def test_picture(tmp_path):
     assert {t.split(",")[0] for t in shares} == {f"block {b}" for b in range(40)}
     assert any(", near; kv[" in t for t in shares) and any(", all, starts" in t for t in shares)
     words = " ".join(t.text for t in root.findall(".//{*}text"))
-    assert f"{report['tasks']} tasks" in words and "parts" in words and "paler" in words
+    assert (
+        f"{report['tasks']} tasks" in words and "parts" in words and "fainter: heads of class near" in words
+    )
+    assert "kv, depth 0" in words
+    pictures.check(picture.read_text())
 
 
 # --- refusals -----------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-//===- Svg.cpp - Pictures of plans: blocks x time, coloured by node -------===//
+//===- Svg.cpp - Who does what: blocks x time, coloured by depth ----------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Every box is a run of key tiles that one block reads from one node.
 //
@@ -22,11 +22,15 @@ public:
                  std::to_string(nodes_[static_cast<size_t>(run.node)].tokens) +
                  " tokens): " + std::to_string(run.length) + " tiles of " + std::to_string(run.detail) +
                  " packed rows";
-        }) {}
+        }) {
+    for (const rt::ForestNode &node : nodes_)
+      depths_.push_back(node.parent < 0 ? 0 : depths_[static_cast<size_t>(node.parent)] + 1);
+  }
 
   void add(const rt::ForestPiece &piece, const rt::ForestWorkTile &workTile) {
     const auto draw = [&](int64_t tiles, int32_t node) {
-      shares_.add({piece.block, 0, tiles, node, 0, false, workTile.packedRows});
+      const int32_t depth = std::min(depths_[static_cast<size_t>(node)], deepest);
+      shares_.add({piece.block, 0, tiles, node, depth, node, false, false, workTile.packedRows});
     };
     // Draws one copy after the other, each along its nodes, unless they are too narrow.
     if (!shares_.isDrawn(piece.block) || shares_.tooNarrow(workTile.tiles) || workTile.segments == 1)
@@ -55,20 +59,19 @@ public:
   std::string text(const std::string &title) {
     rt::SharesPicture::Words words;
     words.lines = {title};
-    words.axis = "tiles that a block reads, of " + std::to_string(rt::forestTileKeys) + " tokens";
-    constexpr size_t most = 8;
-    for (size_t node = 0; node < std::min(nodes_.size(), most); ++node)
-      words.legend.emplace_back(
-          rt::SharesPicture::colour(static_cast<int32_t>(node), 0),
-          "node " + std::to_string(node) +
-              (node + 1 == most && nodes_.size() > most
-                   ? ", ... to " + std::to_string(nodes_.size() - 1) + ", each in its colour"
-                   : ""));
+    words.axis = "what a block reads, in tiles of " + std::to_string(rt::forestTileKeys) + " tokens";
+    const int32_t last = depths_.empty() ? -1 : *std::max_element(depths_.begin(), depths_.end());
+    for (int32_t depth = 0; depth <= std::min(last, deepest); ++depth)
+      words.series.push_back("nodes of depth " + std::to_string(depth) +
+                             (depth == deepest && last > deepest ? " and below" : ""));
+    words.caption = "numbers in boxes: nodes";
     return shares_.text(words);
   }
 
 private:
+  static constexpr int32_t deepest = rt::SharesPicture::mostSeries - 1;
   const std::vector<rt::ForestNode> &nodes_;
+  std::vector<int32_t> depths_; ///< of nodes, parents before children
   rt::SharesPicture shares_;
   std::vector<std::pair<int32_t, int64_t>> path_;
 };

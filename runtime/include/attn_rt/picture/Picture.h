@@ -6,8 +6,8 @@
 //     1  [prompt . . . . . .][thought . ]
 //     2  [draft][draft][thought . . .][B]
 //
-// so that an uneven right edge is bad balance, and many colours on a line many
-// starts. Colours are nodes.
+// so that an uneven right edge is bad balance, and many boxes on a line many
+// starts. Colours are series, a few kinds of nodes; numbers in boxes are nodes.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_PICTURE_PICTURE_H
@@ -26,10 +26,12 @@ public:
   struct Run {
     int32_t block = 0;
     int64_t begin = 0, length = 0;
-    int32_t node = -1;     ///< -1: grey, of no node
-    int32_t headClass = 0; ///< higher classes are paler
-    bool partial = false;  ///< outlined
-    int32_t detail = 0;    ///< for `describe`
+    int32_t node = -1;    ///< -1: no node's, grey
+    int32_t series = -1;  ///< what the node's colour stands for, below mostSeries
+    int32_t mark = -1;    ///< a number to write into the box
+    bool faint = false;   ///< as of heads of another class
+    bool partial = false; ///< framed
+    int32_t detail = 0;   ///< for `describe`
   };
   /// `describe` returns the tooltip of a run.
   SharesPicture(int blocks, int64_t longest, std::function<std::string(const Run &)> describe);
@@ -46,17 +48,18 @@ public:
     std::vector<std::string> lines; ///< above it
     std::string axis;               ///< the quantity of the axis, in units of `unit`
     double unit = 1;
-    std::vector<std::pair<std::string, std::string>> legend; ///< colours and their meanings
-    bool partials = false;                                   ///< whether outlines are in the legend
-    std::string caption;                                     ///< below it
+    std::vector<std::string> series; ///< what colours are, by number
+    std::string start;               ///< what grey is
+    std::string faint;               ///< what faint colours are; empty where there are none
+    bool partials = false;           ///< whether frames are in the legend
+    std::string caption;             ///< below it
   };
   /// Returns the whole picture, below `panel`: an SVG of this height and panelWidth, with room for its own
   /// axis beneath and beside it.
   std::string text(const Words &words, const std::string &panel = "", double panelHeight = 0);
   static constexpr double panelWidth = 908;
-  /// The colour of a node, as #rrggbb (viewers without CSS know no other form). Neighbouring nodes get
-  /// distant hues.
-  static std::string colour(int32_t node, int32_t headClass);
+  /// Colours that are told apart, beside the one of what is no node's.
+  static constexpr int mostSeries = 5;
 
 private:
   int blocks_, drawn_;

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pages import skip_without_packages, without_tests
+from pages import same_pictures, skip_without_packages, without_tests
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("examples/*/*.md"))]
@@ -55,6 +55,7 @@ def test_page(page, tmp_path):
     assert result.returncode == 0, result.stderr
     for printed, (code, shown) in zip(result.stdout.split(MARK), blocks(page), strict=True):
         assert shown is None or printed == shown, code
+    same_pictures(page, tmp_path)
 
 
 def test_there_are_outputs():

@@ -7,7 +7,7 @@ import re
 
 import pytest
 from attnlab import ROOT
-from pages import skip_without_packages
+from pages import same_pictures, skip_without_packages
 
 PAGES = sorted((ROOT / "docs" / "python").glob("*.md"))
 
@@ -48,3 +48,4 @@ def test_page(page, tmp_path, monkeypatch):
             assert printed == text, f"{page.name}:{line}"
             printed = ""
     assert not printed
+    same_pictures(page, tmp_path)

@@ -19,3 +19,10 @@ def without_tests(text):
     """Return a page without the blocks that are test files, `test_name.py`: those run with the page's build
     (test/docs)."""
     return re.sub(r"^`test_\w+\.py`:\n```python\n.*?^```$", "", text, flags=re.M | re.S)
+
+
+def same_pictures(page, folder):
+    """Check that what a page's code has drawn into `folder` is what the page shows."""
+    for name in re.findall(r"\]\(([\w-]+\.svg)\)", page.read_text()):
+        if (folder / name).exists():
+            assert (folder / name).read_text() == (page.parent / name).read_text(), name

@@ -24,8 +24,10 @@ from plots.graphs import (
 from plots.palette import (
     COLOURS,
     LIMIT,
+    MOST_SERIES,
     OTHER_FORM,
     REFERENCE,
+    STYLE,
     TITLES,
     bars,
     colour,
@@ -33,14 +35,15 @@ from plots.palette import (
     legend,
     limits,
     name_rows,
+    save,
     sustained,
 )
 from plots.palette import side as contender
 from plots.quantized import draw_quantized
 from plots.transformers import draw_models, draw_serving
 
-# Sides of a panel of prefill: the fastest.
-MOST_SIDES = 4
+# Sides of a panel of prefill or decode, the quickest: two more are predictions and limits.
+MOST_SIDES = MOST_SERIES - 2
 
 
 def times(row):
@@ -97,12 +100,12 @@ def sustained_curve(rows):
     ]
 
 
-def quickest(rows):
-    """Return attn, and the peers that reach the highest rates at any point: the sides of all panels of prefill."""
+def quickest(rows, rate):
+    """attn, and the peers that reach the highest rates at any point: the sides of all panels of a part."""
     best = {}
     for row in rows:
         for name, milliseconds in times(row).items():
-            best[name] = max(best.get(name, 0), teraflops(row, milliseconds))
+            best[name] = max(best.get(name, 0), rate(row, milliseconds))
     others = sorted(best.keys() - {"attn"}, key=lambda name: -best[name])
     return ["attn", *others[: MOST_SIDES - 1]]
 
@@ -128,7 +131,7 @@ def draw_prefill(axes, rows, title, top, sides):
     axes.set_ylim(0, top)
     axes.set_xlabel("tokens", fontsize=8)
     head(axes, title)
-    axes.grid(alpha=0.3)
+    axes.grid()
 
 
 def draw_batches(axes, rows):
@@ -174,7 +177,9 @@ def draw_features(axes, rows):
 
 def draw_decode(axes, rows, sessions):
     # Shapes of equal bytes differ in batch and heads: marks, and a line through attn's.
-    for name, points in curves(rows, lambda r: r["kv_bytes"], gigabytes).items():
+    lines = curves(rows, lambda r: r["kv_bytes"], gigabytes)
+    for name in quickest(rows, gigabytes):
+        points = lines[name]
         style = {"linestyle": "-" if name == "attn" else "none", "marker": "o" if name == "attn" else "x"}
         axes.plot(*zip(*points, strict=True), **style, markersize=4, label=TITLES[name], color=COLOURS[name])
     copying = max(sessions[r["session"]]["copy_bytes_per_second"] for r in rows) / 1e9
@@ -187,7 +192,7 @@ def draw_decode(axes, rows, sessions):
     axes.set_ylabel("GB/s")
     head(axes, "decode, pages of 16")
     legend(axes)
-    axes.grid(alpha=0.3)
+    axes.grid()
 
 
 def draw_comparison(axes, rows):
@@ -264,15 +269,17 @@ BY_ROW = {
 }
 
 
-def draw(sessions, rows, path):
+def draw(sessions, rows):
+    """A figure with a panel or more for each part."""
     import matplotlib
 
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
 
+    matplotlib.rcParams.update(STYLE)
     grid = panels(rows)
     prefill = [r for r in rows if r["part"] == "prefill"]
-    top, sides = highest(prefill), quickest(prefill)
+    top, sides = highest(prefill), quickest(prefill, teraflops)
     features = [r for r in rows if r["part"] == "features" and r["name"] != PLAIN and r["slowdown"]]
     compared = [part for name in COMPARISONS if (part := [r for r in rows if r["part"] == name])]
     others = [(lambda axes: draw_features(axes, features), 0)] if features else []
@@ -311,8 +318,7 @@ def draw(sessions, rows, path):
     figure.suptitle(
         f"{last['device']}, {last['id'][:10]}, attn {last['commit'][:8]}, PyTorch {last['torch']}"
     )
-    figure.savefig(path)
-    plt.close(figure)
+    return figure
 
 
 def main(argv=None):
@@ -323,7 +329,7 @@ def main(argv=None):
     sessions, rows = read(args.file)
     if not rows:
         refuse(f"{args.file} has no rows", "there is nothing to draw")
-    draw(sessions, list(rows.values()), args.output)
+    save(draw(sessions, list(rows.values())), args.output)
     print(f"drawn: {args.output}")
 
 

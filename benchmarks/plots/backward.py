@@ -43,6 +43,6 @@ def draw_eager(axes, rows):
             host = row["host_us"]["both"][name]
             hosts(axes, host, place, height * 0.3)
     name_rows(axes, [row["name"] for row in rows])
-    axes.set_xlabel("us a call", fontsize=8)
+    axes.set_xlabel("µs a call", fontsize=8)
     head(axes, "forward and gradients of small problems")
     legend(axes)

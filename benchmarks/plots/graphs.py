@@ -44,7 +44,7 @@ def draw_limited(axes, rows, numbers, limit, unit, title):
 
 def draw_pages(axes, rows):
     numbers = [r["attn"]["run_ms"] * 1e3 for r in rows]
-    draw_limited(axes, rows, numbers, LIMIT_US, "us a step", "who holds which page")
+    draw_limited(axes, rows, numbers, LIMIT_US, "µs a step", "who holds which page")
 
 
 def draw_diffkv(axes, rows):
@@ -64,7 +64,7 @@ def draw_diffkv(axes, rows):
 
 def draw_planning(axes, rows):
     numbers = [r["plan_ms"] * 1e3 for r in rows]
-    draw_limited(axes, rows, numbers, PLAN_LIMIT_US, "us a plan", "plans that the GPU makes")
+    draw_limited(axes, rows, numbers, PLAN_LIMIT_US, "µs a plan", "plans that the GPU makes")
 
 
 def draw_longer(axes, rows, limit_of, title):

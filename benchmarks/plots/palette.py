@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The colours and marks of all pictures. One colour has one meaning: a side that was measured, the hardware or a model of it,
-or a limit. One mark has one meaning, too."""
+or a limit. One mark has one meaning, too.
 
+Colours of sides and of the page are those of python/attn/describe/drawing.py; test/lint/test_palette.py compares them."""
+
+import io
 import textwrap
 
 COLOURS = {
@@ -19,8 +22,17 @@ THIRD_FORM = "#c6dff0"
 # Grey is for limits and models of the hardware: copying, floors, ratios of bytes, predictions, a function
 # that does nothing.
 REFERENCE = "#7f7f7f"
+# Words, lines, and the page: on a light screen and on a dark one.
+INK, LINE, EMPTY, PAPER = (
+    ("#1f2328", "#e6edf3"),
+    ("#6e7781", "#9198a1"),
+    ("#f2f2f2", "#21262d"),
+    ("#ffffff", "#0d1117"),
+)
 # A bar that a figure must reach or keep.
-LIMIT = "#111111"
+LIMIT = INK[0]
+# Series of a panel at most, limits and models of the hardware among them.
+MOST_SERIES = 6
 
 TITLES = {
     "attn": "attn",
@@ -48,21 +60,21 @@ def title(name):
     return name if name.startswith("attn,") else TITLES.get(side(name), name)
 
 
-def bars(axes, names, values, missed=(), **style):
-    """Draw a bar of attn for each name from the top down; hatched if it misses its bar."""
-    drawn = axes.barh(range(len(values)), values, height=0.6, color=COLOURS["attn"], **style)
-    for index, bar in enumerate(drawn):
-        if index < len(missed) and missed[index]:
-            bar.set_hatch("////")
-            bar.set_edgecolor("white")
-            bar.set_label(MISSED)
+def bars(axes, names, values, missed=(), label=None):
+    """A bar of attn for each name from the top down; hatched where it misses its bar."""
+    fails = [index < len(missed) and bool(missed[index]) for index in range(len(values))]
+    for failed, of_all in ((False, label), (True, MISSED)):
+        there = [(index, value) for index, value in enumerate(values) if fails[index] == failed]
+        if there:
+            style = {"hatch": "////", "edgecolor": PAPER[0]} if failed else {}
+            axes.barh(*zip(*there, strict=True), height=0.6, color=COLOURS["attn"], label=of_all, **style)
     name_rows(axes, names)
 
 
 def name_rows(axes, names):
     axes.set_yticks(range(len(names)), names, fontsize=7)
     axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.grid(alpha=0.3, axis="x")
+    axes.grid(axis="x")
     axes.set_axisbelow(True)
 
 
@@ -83,7 +95,8 @@ def sustained(axes, value, place, name):
         marker="D",
         markersize=3.5,
         linestyle="none",
-        markerfacecolor="white",
+        color=colour(name),
+        markerfacecolor=PAPER[0],
         markeredgecolor=colour(name),
         label="sustained",
     )
@@ -95,8 +108,8 @@ def head(axes, words):
 
 
 def hosts(axes, value, place, height):
-    """Draw the host's time from one call to the next, inside the bar of the call."""
-    style = {"color": "white", "edgecolor": REFERENCE, "linewidth": 0.4}
+    """What the host takes from one call to the next, inside the bar of the call."""
+    style = {"color": PAPER[0], "edgecolor": REFERENCE, "linewidth": 0.4}
     axes.barh(place, value, height=height, **style, label="the host")
 
 
@@ -111,3 +124,46 @@ def legend(axes, of=None):
         axes.legend(
             [first[label] for label in shown], shown, fontsize=7, loc="upper left", bbox_to_anchor=(1, 1)
         )
+
+
+STYLE = {
+    "text.color": INK[0],
+    "axes.labelcolor": INK[0],
+    "axes.edgecolor": LINE[0],
+    "axes.facecolor": PAPER[0],
+    "figure.facecolor": PAPER[0],
+    "xtick.color": INK[0],
+    "ytick.color": INK[0],
+    "grid.color": LINE[0],
+    "grid.alpha": 0.3,
+    "hatch.color": PAPER[0],
+    "legend.edgecolor": LINE[0],
+    "legend.facecolor": PAPER[0],
+    "legend.framealpha": 1,
+    "svg.hashsalt": "attn",
+}
+"""matplotlib's settings."""
+
+DARK = (
+    "<style>@media (prefers-color-scheme: dark) {"
+    + "".join(
+        f'[style*="{kind}: {light}"] {{{kind}: {dark} !important}} '
+        for light, dark in (INK, LINE, PAPER)
+        for kind in ("fill", "stroke")
+    )
+    + "}</style>"
+)
+
+
+def save(figure, path):
+    """Write a picture and close it; an SVG is dark on a dark screen and the same bytes every time."""
+    import matplotlib.pyplot as plt
+
+    plt.close(figure)
+    if path.suffix != ".svg":
+        figure.savefig(path)
+        return
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None})
+    head, begin, body = text.getvalue().partition("<defs>")
+    path.write_text(head + DARK + "\n" + begin + body, encoding="utf-8")

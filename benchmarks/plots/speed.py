@@ -6,12 +6,12 @@ It is written as SVG without a library, so that the same files give the same pic
 from dataclasses import dataclass
 
 from measuring.newest import newest, peer, peer_title
-from plots.palette import COLOURS, TITLES
+from plots.palette import COLOURS, INK, LINE, PAPER, TITLES
 
-INK = {"light": "#1f2328", "dark": "#e6edf3"}
-GRID = {"light": "#d0d7de", "dark": "#3d444d"}
+MODES = ("light", "dark")
+LIGHT_SIDES = (COLOURS["flashinfer"], COLOURS["flash4"])  # numbers in their bars are dark
 WIDTH, HEIGHT = 860, 560
-LEFT, TOP, RIGHT, BOTTOM = 46, 40, 8, 42  # Margins of a panel, around its axes.
+LEFT, TOP, RIGHT, BOTTOM = 50, 40, 8, 42  # of a panel, around its axes
 HEAD = 54
 
 FORWARD = ("2048", "4096", "8192", "16384", "32768")
@@ -120,12 +120,28 @@ def prefill_shown(measured):
     return row["dim"] == 128 and row["heads"] == [32, 8] and row["see"] == "causal"
 
 
-def text(x, y, words, anchor="middle", size=11, weight="normal"):
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" font-weight="{weight}">{words}</text>'
+def text(x, y, words, anchor="middle", size=11, weight="normal", more=""):
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" font-weight="{weight}"{more}>'
+        f"{words}</text>"
+    )
+
+
+def number(x, y, value, mode, on=None):
+    """Above a bar, where no line goes through it, or in white or ink inside of a bar of the colour `on`."""
+    shown = f"{value:.0f}" if value >= 100 else f"{value:.1f}"
+    if on:
+        fill = INK[0] if on in LIGHT_SIDES else PAPER[0]
+        return text(x, y + 22, shown, size=9, weight="600", more=f' fill="{fill}"')
+    halo = (
+        f' stroke="{PAPER[MODES.index(mode)]}" stroke-width="3" stroke-linejoin="round" paint-order="stroke"'
+    )
+    return text(x, y - 3, shown, size=8, more=halo)
 
 
 def draw_panel(panel, x0, y0, width, height, mode):
     tick, bars, line = panel.tick, panel.bars, panel.line
+    line_colour, ink = (pair[MODES.index(mode)] for pair in (LINE, INK))
     left, right, top, bottom = x0 + LEFT, x0 + width - RIGHT, y0 + TOP, y0 + height - BOTTOM
     most = max([value for _, sides in bars for value in sides.values()] + ([line[0]] if line else []))
     end = tick * (int(most * 1.06 / tick) + 1)
@@ -137,7 +153,10 @@ def draw_panel(panel, x0, y0, width, height, mode):
     lines.append(text((left + right) / 2, bottom + 31, panel.across, size=10))
     for step in range(int(end / tick) + 1):
         y = place(step * tick)
-        lines.append(f'<line x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" stroke="{GRID[mode]}"/>')
+        lines.append(
+            f'<line x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" stroke="{line_colour}" '
+            f'stroke-opacity="0.35"/>'
+        )
         lines.append(text(left - 6, y + 4, f"{step * tick:g}", "end", 10))
     slot = (right - left) / len(bars)
     for index, (label, sides) in enumerate(bars):
@@ -149,18 +168,13 @@ def draw_panel(panel, x0, y0, width, height, mode):
                 f'<rect x="{at:.1f}" y="{y:.1f}" width="{width_of_bar - 2:.1f}" height="{bottom - y:.1f}" '
                 f'fill="{COLOURS[name]}"/>'
             )
-            shown = f"{value:.0f}" if value >= 100 else f"{value:.1f}"
             middle = at + width_of_bar / 2 - 1
-            # Numbers are inside the bars beside a line that crosses the panel.
-            inside = text(middle, y + 22, shown, size=9, weight="600").replace(
-                "<text", '<text fill="#ffffff"'
-            )
-            lines.append(inside if line else text(middle, y - 3, shown, size=8))
+            # Beside a line that crosses the panel numbers are inside the bars.
+            lines.append(number(middle, y, value, mode, COLOURS[name] if line else None))
             at += width_of_bar
         lines.append(text(left + slot * (index + 0.5), bottom + 16, label, size=10))
     if line:
         y = place(line[0])
-        ink = INK[mode]
         lines.append(
             f'<line x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" stroke="{ink}" stroke-dasharray="4 3"/>'
         )
@@ -191,7 +205,7 @@ def draw_speed(card, mode):
     title = f"NVIDIA {card}, measured {min(dates)} to {max(dates)}; higher is better"
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
-        f'font-family="Helvetica, Arial, sans-serif" fill="{INK[mode]}" role="img">',
+        f'font-family="Helvetica, Arial, sans-serif" fill="{INK[MODES.index(mode)]}" role="img">',
         f"<title>{title}</title>",
         text(LEFT, 18, title, "start", 13, "600"),
         *legend(drawn, mode),

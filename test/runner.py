@@ -19,8 +19,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LIT = "/usr/lib/llvm-22/bin/lit"
-# Of test/python, what an installed wheel can get wrong although the build tree is right: what it holds and needs, what
-# importing it loads, and, without PyTorch, each kind of work once: tensors, calls, caches, all examples.
+# Tests of test/python that an installed wheel can fail although the build tree passes: its files and needs, the modules
+# that importing it loads, and, without PyTorch, each kind of work once: tensors, calls, caches, all examples.
 SMOKE = (
     "test_packaging.py",
     "test_import.py",
@@ -41,7 +41,7 @@ LONGEST_FIRST = (
     "python benchmarks",
     "unit attn-integration-tests",
 )
-# What a program under a sanitizer is told. The host device's tests look at the signals that end a program, and at the
+# The environment of a program under a sanitizer. The host device's tests look at the signals that end a program, and at the
 # stack that handlers run on: both are left to it. A finding ends a program with a status that no program of ours has.
 SANITIZED = {
     "asan": {
@@ -51,12 +51,12 @@ SANITIZED = {
     },
     "tsan": {"TSAN_OPTIONS": "exitcode=77:halt_on_error=1:second_deadlock_stack=1"},
 }
-# What LLVM's allocators have not handed out is poisoned where their headers are instrumented; the shared libMLIR, which is
-# not, hands it out without a word.
+# Instrumented headers of LLVM's allocators poison memory that they have not handed out; the shared libMLIR is not
+# instrumented and hands it out without unpoisoning it.
 OF_PROGRAM = {
     "asan attn-dialect-tests": {"ASAN_OPTIONS": SANITIZED["asan"]["ASAN_OPTIONS"] + ":allow_user_poisoning=0"}
 }
-# Where threads share something: caches, plans and devices through the C API, blocks of the host device. In tests of one
+# Tests in which threads share something: caches, plans and devices through the C API, blocks of the host device. In tests of one
 # thread there is nothing for ThreadSanitizer to see.
 THREADED = "CapiThreads*:SharedKernel.*:Session.*"
 

@@ -1,4 +1,4 @@
-// What a decoding step of Llama-3.1-8B's attention runs: attention over pages, and the operations that change them.
+// The kernels of a decoding step of Llama-3.1-8B's attention: attention over pages, and the operations that change them.
 !query = tensor<?x32x128xbf16>
 !rows = tensor<?x?x8x128xbf16>
 !slots = tensor<?xi32>

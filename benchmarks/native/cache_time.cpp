@@ -137,7 +137,7 @@ void buildBatch(benchmark::State &state) {
   perThousand(state, rows.size());
 }
 
-/// The same after every leaf has grown by a token; the growth itself is not timed.
+/// Times an update after every leaf has grown by a token; the growth itself is not timed.
 void updateBatch(benchmark::State &state) {
   Forest forest(state.range(0), state.range(1));
   BatchBuilder builder(Forest::batchOptions(state.range(1)));

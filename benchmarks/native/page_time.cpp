@@ -63,7 +63,7 @@ public:
   }
 
   std::vector<int32_t> &tokensOfLists() { return tokens; }
-  /// Whether there were enough pages. Where changes lie: `changesOf` each thread.
+  /// Returns whether there were enough pages. `changesOf` each thread has the changes.
   bool step() {
     together.arrive_and_wait(); // they begin,
     together.arrive_and_wait(); // have counted,
@@ -137,7 +137,7 @@ private:
     return (tokens[i] + page - 1) / page;
   }
 
-  /// Of lists that have too many pages, or too few: where `sign` is 1.
+  /// Exchanges pages of lists that have too many (`sign` -1) or too few (`sign` 1).
   void exchange(int begin, int end, int sign, int64_t at, Share &mine) {
     for (size_t i = ends(begin); i < ends(end); ++i) {
       const int now = pagesOf(i), more = sign * (now - counts[i]);

@@ -108,7 +108,7 @@ def head(axes, words):
 
 
 def hosts(axes, value, place, height):
-    """What the host takes from one call to the next, inside the bar of the call."""
+    """Draw the host's time between two calls, inside the bar of the call."""
     style = {"color": PAPER[0], "edgecolor": REFERENCE, "linewidth": 0.4}
     axes.barh(place, value, height=height, **style, label="the host")
 

@@ -1,6 +1,6 @@
 // Lesson 5: two regions. Sequences that share a long context keep it once, and their own responses in pages.
 //
-// Every row sees all of the context instance that its sequence shares, and its own response causally. What comes out is
+// Every row sees all of the context instance that its sequence shares, and its own response causally. The result is
 // one softmax over both: partial softmax is a monoid, so regions are visited in any order and merged. The context's
 // tokens are read once for all rows that see them, not once per sequence.
 //

@@ -1,4 +1,4 @@
-// Lesson 6, second part: heads that keep less. What a streaming head does not see it need not store.
+// Lesson 6, second part: heads that keep less. A streaming head need not store the tokens that it does not see.
 //
 // In head_classes.mlir every KV head has every token in memory. Here each class has a store of its own: `for retrieval`
 // makes a region one that retrieval heads alone see, and `heads = ?` a store that holds only theirs, as many as the

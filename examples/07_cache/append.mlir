@@ -1,9 +1,9 @@
-// Lesson 7: the cache itself. What a step's new keys and values need is to be written where block tables will find them.
+// Lesson 7: the cache itself. A step's new keys and values are written where block tables will find them.
 //
 // Attention reads a cache through block tables; what changes it speaks of slots: slot s is place s % 16 of page s / 16, in
 // every layer. `attn.append` writes row r of the new keys and values to slot slots[r]. It is an operation like the others:
 // the same compiler makes a kernel of it, the same programs run and check it, and since rows are only copied, every bit
-// has to be right, those that must not change included. That goes for any dtype.
+// has to be right, those that must not change included. Any dtype is copied so.
 //
 // A row whose slot is negative is skipped, and how many rows there are lies in device memory. So one recorded launch (a
 // CUDA graph) serves every step: only the list is rewritten.

@@ -1,12 +1,12 @@
 // Lesson 9: keys and values in fewer bits.
 //
-// Decoding is as fast as its cache is read. Here keys are codes of 8 bits and values of 4: a token of one head takes 200
+// Decoding is as fast as its cache is read. Here keys have 8 bits and values 4: a token of one head takes 200
 // bytes instead of 512. A number is `code * scale + zero`; scale and zero, two f16, belong to a group of neighbouring
 // features of one token and head, `per = 128` of them here, and lie in tensors of their own (`kv.k_meta`, `kv.v_meta`),
 // what one head needs of a page side by side.
 //
-// Nothing is written to memory in 16 bits: codes become numbers in registers. Of keys they do not even have to, for
-// q . (scale * c + zero) = scale * (q . c) + zero * sum(q): tensor cores multiply codes, and scale and zero come after.
+// Nothing is written to memory in 16 bits: quantized values become numbers in registers. Keys need not even that, for
+// q . (scale * c + zero) = scale * (q . c) + zero * sum(q): tensor cores multiply quantized keys, and scale and zero come after.
 //
 // Any mask, score, head class or tree goes with any format, and operands of one attention may have different ones.
 //

@@ -61,7 +61,7 @@ def test_points():
 
 
 def test_pairs():
-    """Of a shared prompt: as many as its rows and those of the responses see, counted one by one."""
+    """Pairs of a shared prompt are those that its rows and the rows of the responses see, counted one by one."""
     point = SharedPoint(3, 5, 2)
     assert point.pairs() == sum(range(1, 6)) + 3 * (6 + 7)
     assert (

@@ -72,7 +72,7 @@ def test_pages_are_as_large_as_the_cache_says(bench):
 
 
 def test_attention_is_as_sparse_as_said():
-    """What tokens of a prompt are worth is what rows of the same keys give them."""
+    """The significance of a prompt's tokens is the weight that rows of the same keys give them."""
     tokens = Tokens(torch, SHAPE, Load(spread=1.5), 4, "cpu")
     worth, keys, _ = tokens.prompt(50, seed=5)
     scores = torch.einsum("hd,thd->ht", tokens.unit * math.sqrt(64), keys.float()) / 8

@@ -42,7 +42,7 @@ def test_tiny_steps(bench):
 
 
 def test_sides_attend_to_the_same(bench):
-    """What is timed is right. A step of one side is a token more for the other: its keys are the same."""
+    """The timed results are right. A step of one side is a token more for the other: its keys are the same."""
     decoding = Decoding(torch, TINY)
     first = decoding.results("replay")
     for node in decoding.nodes:

@@ -15,7 +15,7 @@ from parts.layouts import LayoutPoint, layouts_line, measure_layouts  # noqa: E4
 
 
 def bench(seconds):
-    """Whose timer runs each side once, and finds the second one slow."""
+    """A bench whose timer runs each side once, and finds the second one slow."""
 
     def alone(functions):
         for function in functions.values():

@@ -33,7 +33,7 @@ POINTS = quantized_points(False)
 
 
 def small(point, tokens=70):
-    """As few tokens and heads as a CPU computes in a moment."""
+    """Shrink a point to tokens and heads that a CPU computes in a moment."""
     batch = min(3, len(point.lengths))
     ragged = len(set(point.lengths)) > 1
     lengths = tuple(tokens + 23 * i * ragged for i in range(batch))

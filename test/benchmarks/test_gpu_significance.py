@@ -70,7 +70,7 @@ def test_a_tiny_prompt(monkeypatch, store):
 
 
 def test_launches():
-    """Of two steps; a kernel of somebody else's between them is none of theirs."""
+    """Launches are grouped into two steps; a foreign kernel between them belongs to neither."""
     event = lambda name, start, end: types.SimpleNamespace(  # noqa: E731
         name=name, time_range=types.SimpleNamespace(start=start, end=end)
     )

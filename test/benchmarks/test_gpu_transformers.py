@@ -61,7 +61,7 @@ def test_sides_take_turns_in_being_first(bench):
 
 
 def test_sides_give_the_same_tokens(bench):
-    """What is timed is right: both sides choose the same tokens after the same cache."""
+    """The timed results are right: both sides choose the same tokens after the same cache."""
     point = ModelPoint("static", 2, 40, TINY, "cpu")
     model = transformers.model_of(torch, TINY, "cpu")
     torch.manual_seed(3)
@@ -79,7 +79,7 @@ def test_sides_give_the_same_tokens(bench):
 
 
 def test_recorded_sides_give_the_same_tokens(bench):
-    """Behind the same random keys, in pages too."""
+    """Recorded sides choose the same tokens after the same random keys, in pages too."""
     model = transformers.model_of(torch, TINY, "cpu", True)
     assert model.attn.merge_projections(model.model) == 0  # they are
     torch.manual_seed(3)

@@ -37,7 +37,7 @@ class CountingTimer:
 
 
 def small(point, tokens=70):
-    """As few tokens and heads as a CPU computes in a moment; groups and ragged lengths stay what they are."""
+    """Shrink a point to tokens and heads that a CPU computes in a moment; keep groups and ragged lengths."""
     problem, batch = point.problem, min(3, len(point.lengths))
     lengths = tuple(tokens + 3 * i if problem.store == "packed" else tokens for i in range(batch))
     heads = {"q_heads": 2 * problem.group, "kv_heads": 2, "see": problem.see.replace("4096", "40")}
@@ -74,7 +74,7 @@ def single(q, k, v, causal):
 
 
 class PagedWrapper:
-    """What FlashInfer's wrapper does, from its documentation: pages by their table, the last one partial."""
+    """FlashInfer's wrapper, after its documentation: pages by their table, the last one partial."""
 
     def __init__(self, workspace, layout, use_tensor_cores):
         assert layout == "NHD" and use_tensor_cores and workspace.count_nonzero() == 0
@@ -93,7 +93,7 @@ class PagedWrapper:
 
 
 class RaggedWrapper:
-    """What FlashInfer's wrapper for ragged prefill does, from its documentation."""
+    """FlashInfer's wrapper for ragged prefill, after its documentation."""
 
     def __init__(self, workspace, layout):
         assert layout == "NHD" and workspace.count_nonzero() == 0

@@ -48,7 +48,7 @@ def row(name, of, ours, **peers):
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    """What a test writes as files of `bench gpu`, each a session with its rows."""
+    """Write files of `bench gpu`, each a session with its rows."""
 
     def write(*reports):
         for index, (of, rows) in enumerate(reports):

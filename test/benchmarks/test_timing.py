@@ -37,7 +37,7 @@ class FakeEvent:
 
 
 class FakeTorch:
-    """As much of PyTorch as the timer uses. What is launched takes time only when it runs: recorded, it does not."""
+    """The part of PyTorch that the timer uses. A launch takes time only when it runs, not when it is recorded."""
 
     uint8 = None
 

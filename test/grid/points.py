@@ -29,7 +29,7 @@ AXES = {
 }
 
 CI_POINTS, FULL_POINTS = 80, 600
-# What one point may take.
+# Most FLOPs of one point.
 CI_FLOPS, FULL_FLOPS = 0.7e9, 8e9
 
 

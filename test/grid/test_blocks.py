@@ -17,7 +17,7 @@ BLOCK = {"nvfp4": 16}  # others 32
 
 
 def numbers_of(name):
-    """What each code stands for, by the definition; those that are no numbers are NaN."""
+    """Return the number of each bit pattern, by the definition; NaN where it is no number."""
     exponents, mantissas, _ = LAYOUTS[name]
     code = np.arange(2 ** (1 + exponents + mantissas))
     exponent, mantissa = code >> mantissas & (2**exponents - 1), code & (2**mantissas - 1)
@@ -216,7 +216,7 @@ def test_nothing_is_spilled(tmp_path, code, target):
 
 
 def bytes_of(memory):
-    """Of NumPy, or of PyTorch where somebody has imported it."""
+    """View memory of NumPy, or of PyTorch if it is imported, as bytes."""
     return memory if isinstance(memory, np.ndarray) else memory.view(sys.modules["torch"].uint8).numpy()
 
 

@@ -179,7 +179,7 @@ def test_bytes_are_those_of_codes(folder, store, pair):
 
 
 def e4m3_numbers():
-    """What the 256 codes stand for, from the definition: sign, four bits of exponent, three of mantissa."""
+    """Return the numbers of the 256 bit patterns, from the definition: sign, four bits of exponent, three of mantissa."""
     code = np.arange(256)
     exponent, mantissa = code >> 3 & 15, code & 7
     number = np.where(exponent == 0, mantissa * 2.0**-9, (1 + mantissa / 8) * 2.0 ** (exponent - 7.0))

@@ -170,7 +170,7 @@ def linked_by(command, lib, folder):
 
 
 def test_programs_say_where_the_library_is(lib, programs, tmp_path):
-    """As docs/embedding.md has it: by an rpath, or by LD_LIBRARY_PATH, or not at all."""
+    """Programs find the library by an rpath or by LD_LIBRARY_PATH, as docs/embedding.md says; without either they do not."""
     [command] = re.findall(r"^cc .*step\.c .*$", (ROOT / "docs/embedding.md").read_text(), flags=re.M)
     step = linked_by(command, lib, tmp_path / "with")
     environment = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}

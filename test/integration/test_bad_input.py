@@ -37,7 +37,10 @@ TEXTS = {
     "dim": (DECODE.replace("x128x", "x100x").replace("dim = 128", "dim = 100"), ["got 100", "96 or 104"]),
     "page": (DECODE.replace("paged<16>", "paged<24>"), ["power of two", "got 24", "16 or 32"]),
     "page too large": (DECODE.replace("paged<16>", "paged<512>"), ["got 512", "256"]),
-    "format": (DECODE.replace("bf16", "f32"), ["f16 or bf16, or quantized as in !attn.quantized<i8, per = 128>"]),
+    "format": (
+        DECODE.replace("bf16", "f32"),
+        ["f16 or bf16, or quantized as in !attn.quantized<i8, per = 128>"],
+    ),
     "name": (DECODE.replace('attn.name = "kv", ', ""), ["attn.name"]),
     "classes": (
         STREAMING.replace("tensor<8xi32>", "tensor<9xi32>"),

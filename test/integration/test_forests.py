@@ -121,7 +121,11 @@ def test_drafts_may_have_a_store_of_their_own(tmp_path, draft, schedule):
 CODES = {
     "K8V4": ("!attn.quantized<i8, per = 64>", "!attn.quantized<i4, per = 64>", 104),
     "K4V2 per 32": ("!attn.quantized<i4, per = 32>", "!attn.quantized<i2, per = 32>", 64),
-    "e4m3 per token": ("!attn.quantized<f8E4M3FN, per = token>", "!attn.quantized<f8E4M3FN, per = token>", 136),
+    "e4m3 per token": (
+        "!attn.quantized<f8E4M3FN, per = token>",
+        "!attn.quantized<f8E4M3FN, per = token>",
+        136,
+    ),
     "e5m2 per head, V16": ("!attn.quantized<f8E5M2, per = head>", "", 192),
 }
 

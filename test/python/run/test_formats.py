@@ -27,7 +27,10 @@ def test_what_is_left_open_is_filled_in():
     assert "key='int8', key_group=64" in repr(one)
     fp8 = spec(Dense(key="fp8_e4m3", value="fp8_e5m2", value_scales="head"))
     assert fp8.operands[0].key_scales == "token"
-    assert "key = !attn.quantized<f8E4M3FN, per = token>, value = !attn.quantized<f8E5M2, per = head>" in fp8.mlir()
+    assert (
+        "key = !attn.quantized<f8E4M3FN, per = token>, value = !attn.quantized<f8E5M2, per = head>"
+        in fp8.mlir()
+    )
     assert spec(Paged(key="int4", key_group=16), head_dim=256).operands[0].key_group == 16
     assert spec(Paged(key="int4"), head_dim=256).operands[0].key_group == 128
 

@@ -8,19 +8,35 @@
 #include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/Process.h"
 #include "llvm/Support/Program.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Support/xxhash.h"
 
+#include <dlfcn.h>
+
 using namespace llvm;
 
 char mlir::attn::PtxasTooLate::ID = 0;
+
+/// The folder where the Python package nvidia-cuda-nvcc 13 has its programs, when this library lies in a
+/// Python package.
+static std::string besidePackage() {
+  Dl_info self;
+  if (!dladdr(reinterpret_cast<const void *>(&besidePackage), &self) || !self.dli_fname)
+    return {};
+  SmallString<128> path(sys::path::parent_path(sys::path::parent_path(self.dli_fname)));
+  sys::path::append(path, "nvidia", "cu13", "bin");
+  return std::string(path);
+}
 
 std::string mlir::attn::findPtxas() {
   if (std::optional<std::string> given = sys::Process::GetEnv("ATTN_PTXAS"))
     return *given;
   if (ErrorOr<std::string> found = sys::findProgramByName("ptxas"))
+    return *found;
+  if (ErrorOr<std::string> found = sys::findProgramByName("ptxas", {besidePackage()}))
     return *found;
   if (ErrorOr<std::string> found = sys::findProgramByName("ptxas", {"/usr/local/cuda/bin"}))
     return *found;

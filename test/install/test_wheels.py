@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What wheels and an installed prefix need of the machine: glibc 2.34, as the tag of the wheels says. With --full, also a
-wheel and a first result for each Python that is found."""
+"""What wheels, source distributions and an installed prefix hold and need: glibc 2.34, as the tag of the wheels says. With
+--full, also a first result of the wheel for each Python that is found, and a wheel from a source distribution."""
 
+import os
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 
 import pytest
 from attnlab import BUILD, ROOT
+from tracked import tracked
 
 PLATFORM = "manylinux_2_34_x86_64"
 NEWEST_GLIBC = (2, 34)
+FULL = bool(os.environ.get("ATTN_FULL"))
 
 
 def run(*command, timeout=600, **options):
@@ -160,3 +165,129 @@ def test_exceptions_of_many_threads_find_their_way(tmp_path):
         "-o", tmp_path / "throws")  # fmt: skip
     run(tmp_path / "throws")
     assert max(glibc_of(tmp_path / "throws")) <= NEWEST_GLIBC
+
+
+# --- Installed -----------------------------------------------------------------------------------------------
+
+# A first result on the CPU, beside the definition: the seconds after the import, and what is imported.
+FIRST = """
+import sys, time, attn
+begin = time.monotonic()
+import numpy
+q, k, v = (numpy.random.default_rng(seed).standard_normal((1, 16, 2, 64)).astype("float16") for seed in range(3))
+out = attn.attend(q, k, v, causal=True)
+seconds = time.monotonic() - begin
+scores = numpy.einsum("bqhd,bkhd->bhqk", q.astype(float), k.astype(float)) / 8
+weights = numpy.exp(scores) * numpy.tri(16)
+wanted = numpy.einsum("bhqk,bkhd->bqhd", weights / weights.sum(-1, keepdims=True), v.astype(float))
+assert numpy.abs(out - wanted).max() < 1e-3 and "torch" not in sys.modules
+print(seconds, attn.__version__, attn.__file__)
+"""
+# Without a GPU and without PyTorch.
+CUBIN = """
+import sys
+sys.modules["torch"] = None
+import attn
+from attn import _attn
+spec = attn.Spec(q_heads=8, kv_heads=2, head_dim=64, dtype="bfloat16", kv=[attn.Paged(page_size=16)], see=attn.causal())
+cubin = attn.compile(spec, target="sm_90a").emit("cubin")
+assert cubin[:4] == b"\\x7fELF" and len(cubin) > 10000
+print(_attn.build_info()["ptxas"])
+"""
+
+
+def alone(tmp_path, **more):
+    """An environment in which nothing of this machine's is found: no ptxas, no package, no compiled kernel."""
+    dropped = ("PYTHON", "ATTN_", "LD_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
+    return kept | {"ATTN_CACHE_DIR": str(tmp_path / "cache"), "PATH": "/usr/bin:/bin"} | more
+
+
+def test_ptxas_is_found_beside_the_package(wheels, tmp_path):
+    """As `compile-only` installs it, here with this machine's ptxas in the place of NVIDIA's package."""
+    ptxas = shutil.which("ptxas")
+    mine = [wheel for wheel in wheels if f"-cp{sys.version_info[0]}{sys.version_info[1]}-" in wheel.name]
+    if not ptxas or not mine:
+        pytest.skip("there is no ptxas, or no wheel for this Python")
+    with zipfile.ZipFile(mine[0]) as archive:
+        archive.extractall(tmp_path / "site")
+    found = tmp_path / "site/nvidia/cu13/bin/ptxas"
+    found.parent.mkdir(parents=True)
+    found.symlink_to(ptxas)
+    environment = alone(tmp_path, PYTHONPATH=str(tmp_path / "site"), PATH="/nowhere")
+    said = run(sys.executable, "-c", CUBIN, env=environment, cwd=tmp_path).strip()
+    assert os.path.samefile(said, found) and said.endswith("/nvidia/cu13/bin/ptxas")
+
+
+def installed(wheel, extra, folder):
+    """The interpreter of an empty environment for the Python of a wheel that has nothing but the wheel, with an extra."""
+    tag = wheel.stem.split("-")[2]
+    packing = BUILD / f"packing-{tag}/bin/python"
+    run(packing if packing.exists() else sys.executable, "-m", "venv", "--clear", folder)
+    python = folder / "bin/python"
+    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}{extra}")
+    return python
+
+
+@pytest.mark.skipif(not FULL, reason="installs from the network: it runs with --full")
+def test_each_wheel_gives_a_result_within_a_second(wheels, tmp_path):
+    for wheel in wheels:
+        python = installed(wheel, "", tmp_path / wheel.name)
+        environment = alone(tmp_path)
+        times = []
+        for index in range(3):
+            environment["ATTN_CACHE_DIR"] = str(tmp_path / f"{wheel.name}-{index}")
+            seconds, version, file = run(python, "-c", FIRST, env=environment, cwd=tmp_path).split()
+            assert f"attn-{version}-" in wheel.name and file.startswith(str(tmp_path))
+            times.append(float(seconds))
+        print(f"{wheel.name}: first results {times} s after the import")
+        assert min(times) <= 1, wheel.name
+
+
+@pytest.mark.skipif(not FULL, reason="installs from the network: it runs with --full")
+def test_compile_only_makes_cubins_without_pytorch(wheels, tmp_path):
+    [mine] = [wheel for wheel in wheels if f"-cp{sys.version_info[0]}{sys.version_info[1]}-" in wheel.name]
+    python = installed(mine, "[compile-only]", tmp_path / "env")
+    packages = run(python, "-m", "pip", "list", "--format=freeze", "--disable-pip-version-check")
+    assert "nvidia-cuda-nvcc==" in packages and "torch" not in packages
+    said = run(python, "-c", CUBIN, env=alone(tmp_path, PATH="/nowhere"), cwd=tmp_path).strip()
+    assert os.path.samefile(said, next((tmp_path / "env").rglob("nvidia/cu13/bin/ptxas")))
+
+
+# --- The source distribution ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sdist")
+    code = f"import scikit_build_core.build as build; print(build.build_sdist({str(folder)!r}))"
+    run(sys.executable, "-c", code, cwd=ROOT)
+    [found] = folder.glob("attn-*.tar.gz")
+    return found
+
+
+def test_a_source_distribution_has_what_a_wheel_is_made_of(sdist):
+    with tarfile.open(sdist) as archive:
+        members = {member.name.partition("/")[2] for member in archive.getmembers() if member.isfile()}
+    needed = ("cmake", "include", "lib", "python", "runtime", "tools/attn-*")
+    files = ("CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md", "THIRD_PARTY_NOTICES",
+             "pyproject.toml", "tools/CMakeLists.txt")  # fmt: skip
+    assert members == set(tracked(*needed, *files)) | {"PKG-INFO"}
+
+
+@pytest.mark.skipif(not FULL, reason="compiles everything: it runs with --full")
+def test_a_source_distribution_builds(sdist, wheels, tmp_path):
+    run(sys.executable, "-m", "venv", tmp_path / "env")
+    python = tmp_path / "env/bin/python"
+    run(python, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps",
+        "--wheel-dir", tmp_path / "wheels", sdist, timeout=4 * 3600)  # fmt: skip
+    [built] = (tmp_path / "wheels").glob("attn-*.whl")
+    [mine] = [wheel for wheel in wheels if f"-cp{sys.version_info[0]}{sys.version_info[1]}-" in wheel.name]
+
+    def names(wheel):
+        with zipfile.ZipFile(wheel) as archive:
+            return {name for name in archive.namelist() if name.startswith("attn/")}
+
+    assert names(built) == names(mine)
+    python = installed(built, "", tmp_path / "fresh")
+    run(python, "-c", FIRST, env=alone(tmp_path), cwd=tmp_path)

@@ -64,7 +64,7 @@ def test_says_which_pythons_and_what_it_needs(wheel):
     assert metadata["License-Expression"] == "Apache-2.0 WITH LLVM-exception"
     needed = [line for line in metadata.get_all("Requires-Dist") if "extra ==" not in line]
     assert [re.match(r"\w+", line).group() for line in needed] == ["numpy"]
-    for minor in range(10, 14):
+    for minor in range(10, 15):
         assert f"Programming Language :: Python :: 3.{minor}" in metadata.get_all("Classifier")
 
 

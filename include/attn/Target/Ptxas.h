@@ -23,7 +23,8 @@ public:
   using ErrorInfo::ErrorInfo;
 };
 
-/// Returns the path of ptxas: $ATTN_PTXAS, the PATH, then the usual location of the CUDA toolkit. Empty if
+/// Returns the path of ptxas: $ATTN_PTXAS, the PATH, the package nvidia-cuda-nvcc beside the Python package,
+/// then the usual location of the CUDA toolkit. Empty if
 /// there is none.
 std::string findPtxas();
 

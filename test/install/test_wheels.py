@@ -204,7 +204,7 @@ def alone(tmp_path, **more):
 
 
 def test_ptxas_is_found_beside_the_package(wheels, tmp_path):
-    """As `compile-only` installs it, here with this machine's ptxas in the place of NVIDIA's package."""
+    """Install it as `compile-only` does, with this machine's ptxas in the place of NVIDIA's package."""
     ptxas = shutil.which("ptxas")
     mine = [wheel for wheel in wheels if f"-cp{sys.version_info[0]}{sys.version_info[1]}-" in wheel.name]
     if not ptxas or not mine:

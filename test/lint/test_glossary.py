@@ -6,6 +6,7 @@ import re
 import tokenize
 from pathlib import Path
 
+import pytest
 from tracked import tracked
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,6 +42,36 @@ def test_pages_lead_to_the_glossary():
 
 # Python's former names of views and bindings.
 RENAMED = {"look", "looks", "Look", "Seen", "Slot"}
+
+
+# Words that the glossary replaced, where the dialects, the passes, the planner and the API would say them.
+REPLACED = (
+    r"\btile\.(?:dot|start_dot|finish_dots|fetch|send|finish_sends|await|meet|pass_by|fill|take)\b",
+    r"\battn\.(?:codes|take_rows|put_rows)\b",
+    r"\b(?:Start)?DotOp\b|FinishDots|\b(?:Fetch|Send|FinishSends|Await|Meet|PassBy|Fill|Take)Op\b",
+    r"TakeTurns|take-turns|overlap-dots|OverlapDots|[aA]breast|bindSlot|PlanUnit|UnitBuilder",
+    r"#attn\.form<dots|[,<] held = (?:rows|tokens|keys|values)\b",
+)
+
+
+def test_replaced_words_do_not_come_back():
+    pattern = re.compile("|".join(REPLACED))
+    paths = [ROOT / name for name in tracked(*SOURCES, "*.mlir", "*.test", "*.md") if "lint" not in name]
+    kept = {"glossary.md", "CHANGELOG.md"}
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in paths
+        if path.name not in kept and "results" not in path.parts
+        for match in pattern.finditer(path.read_text())
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "text", ["tile.dot %a", "FillOp::create", "heads abreast", "attn.codes<i8>", ", held = rows"]
+)
+def test_replaced_words_are_found(text):
+    assert re.search("|".join(REPLACED), text)
 
 
 def names(text):

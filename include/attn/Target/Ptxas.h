@@ -24,8 +24,7 @@ public:
 };
 
 /// Returns the path of ptxas: $ATTN_PTXAS, the PATH, the package nvidia-cuda-nvcc beside the Python package,
-/// then the usual location of the CUDA toolkit. Empty if
-/// there is none.
+/// then the usual location of the CUDA toolkit. Empty if there is none.
 std::string findPtxas();
 
 /// Identifies the ptxas that `findPtxas` finds, by its file's hash and, for a script that starts another

@@ -1,12 +1,11 @@
 // RUN: attn-opt %s --attn-lower-accumulate | FileCheck %s
 
-// Pairs are rounded to the elements of the other factor. If features come first, pairs are the right operand,
-// transposed.
+// Pairs are rounded to the elements of the other factor. If features come first, pairs are the transposed right operand.
 
 !p = !tile.fragment<[query 16, key 64], f32>
 !v = !tile.shared<key 64, feature 32, bf16>
 !o = !tile.fragment<[query 16, feature 32], f32>
-!turned = !tile.fragment<[key 64, query 8], f32>
+!transposed = !tile.fragment<[key 64, query 8], f32>
 !wide = !tile.fragment<[feature 32, key 64], f16>
 !sum = !tile.fragment<[feature 32, query 8], f32>
 gpu.module @kernels {
@@ -19,10 +18,10 @@ gpu.module @kernels {
     return %0 : !o
   }
   // CHECK-LABEL: func.func @features_first(
-  func.func @features_first(%p: !turned, %v: !wide, %o: !sum) -> !sum {
+  func.func @features_first(%p: !transposed, %v: !wide, %o: !sum) -> !sum {
     // CHECK-NEXT: %[[P:.*]] = tile.cast %arg0 : <[key 64, query 8], f32> -> <[query 8, key 64], f16>
     // CHECK-NEXT: tile.mma %arg1, %[[P]], %arg2 :
-    %0 = attn.accumulate mma %p, %v into %o : !turned, !wide -> !sum
+    %0 = attn.accumulate mma %p, %v into %o : !transposed, !wide -> !sum
     return %0 : !sum
   }
   // CHECK-LABEL: func.func @four_warps(

@@ -1,7 +1,6 @@
 // RUN: attn-opt %s --attn-lower-lift | FileCheck %s
 
-// The lift is the log2 of the tile's largest scale, in the unit of scores, but not less than that of the smallest
-// scale.
+// The lift is the log2 of the tile's largest scale, in the unit of scores, and at least that of the smallest scale.
 
 !s = !tile.fragment<[query 16, key 64], f32>
 !row = !tile.fragment<[query 16], f32>

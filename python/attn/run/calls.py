@@ -111,6 +111,7 @@ class Call:
             nbytes=self.nbytes,
             strides=self.strides or (None,) * len(self.nbytes),
             likes=likes,
+            device=made[0].device,
             kept=[],
             results=(len(given), len(given) + 1) if self.return_lse else len(given),
         )

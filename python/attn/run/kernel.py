@@ -25,7 +25,7 @@ from ..memory.devices import failed
 from ..memory.views import NOTHING, check, is_traced, needs_gradient, strides_of, view_of
 from .code import Code
 from .device_plan import DevicePlan, DevicePlanner
-from .launches import Asked, clock, form_of
+from .launches import Asked, beside_pools, clock, form_of
 from .plan import Plan
 from .report import KernelReport, make_report
 
@@ -408,7 +408,11 @@ class Kernel(Code):
             nbytes=nbytes,
             strides=strides or (None,) * len(nbytes),
             likes=likes,
-            kept=kept,
+            device=made[0].device,
+            kept=[
+                beside_pools(lambda each=each: each.new_empty_strided(each.shape, each.stride()))
+                for each in kept
+            ],
             results=(place_of[first], place_of[first + 1]) if return_lse else place_of[first],
         )
 

@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import itertools
 import sys
+import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import _attn
 from ..describe.forest import Forest
 from ..describe.visibility import Visibility
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 clock = itertools.count()
 """Numbers the uses of plans: the least recently used ones are dropped first."""
@@ -40,6 +44,22 @@ def may_keep(tensor: Any) -> bool:
     return not (tensor.is_cuda and sys.modules["torch"].cuda.is_current_stream_capturing())
 
 
+def beside_pools(make: Callable[[], Tensor]) -> Tensor:
+    """Return the tensor of `make`, in memory that later launches may keep. It is made in another thread, because this one
+    may allocate from the pool of a CUDA graph, as PyTorch does before it records a compiled function."""
+    torch = sys.modules["torch"]
+    made: list[Any] = []
+    thread = threading.Thread(target=lambda: made.append(make()))
+    thread.start()
+    thread.join()
+    [tensor] = made
+    if tensor.is_cuda:
+        stream = torch.cuda.current_stream(tensor.device)
+        stream.wait_stream(torch.cuda.default_stream(tensor.device))
+        tensor.record_stream(stream)
+    return tensor
+
+
 def _are_read(tensor: Any) -> bool:
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(tensor, torch.Tensor) or not may_keep(tensor):
@@ -56,15 +76,15 @@ def _are_read(tensor: Any) -> bool:
 
 
 def form_of(tensor: Any) -> Any | None:
-    """Return a tensor of hardly any memory, from which torch.empty_like makes one with the strides of `tensor`; None if
-    it cannot. Its elements overlap, and its dimensions have the same order in memory; PyTorch keeps the order and no
+    """Return a small tensor on the CPU, from which torch.empty_like makes one with the strides of `tensor`; None if it
+    cannot. Its elements overlap, and its dimensions have the same order in memory; PyTorch keeps the order and no
     more."""
     torch = sys.modules["torch"]
     shape, strides = tensor.shape, tensor.stride()
     order = sorted(range(len(shape)), key=lambda axis: (strides[axis], shape[axis]))
     steps = [order.index(axis) + 1 for axis in range(len(shape))]
     room = 1 + sum(step * max(extent - 1, 0) for step, extent in zip(steps, shape, strict=True))
-    like = torch.empty(room, dtype=tensor.dtype, device=tensor.device).as_strided(shape, steps)
+    like = torch.empty(room, dtype=tensor.dtype, device="cpu").as_strided(shape, steps)
     made = torch.empty_like(like, device="meta").stride()
     lies = all(extent == 1 or one == other for extent, one, other in zip(shape, strides, made, strict=True))
     return like if lies else None

@@ -216,7 +216,7 @@ def test_room():
     model, inputs = build(), prompt()
     decoder = decoder_of(model, inputs, room=9)
     with pytest.raises(
-        attn.PlanError, match=r"max_new_tokens: expected 1 to 10 behind 21 .* got 11; nearest legal: 10"
+        attn.PlanError, match=r"max_new_tokens: expected 1 to 10 after 21 .* got 11; nearest legal: 10"
     ):
         decoder.generate(**inputs, max_new_tokens=11)
     assert decoder.generate(**inputs, max_new_tokens=10).shape[1] == COLUMNS + 10

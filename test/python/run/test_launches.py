@@ -20,6 +20,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import attn  # noqa: E402
 from attn import _attn  # noqa: E402
 from attn.run import attention, direct, torch_gradients  # noqa: E402
+from attn.run.launches import beside_pools, form_of  # noqa: E402
 from fresh_process import PYTHON  # noqa: E402
 from gradient_tensors import error  # noqa: E402
 
@@ -547,7 +548,7 @@ def test_launches_that_cannot_be():
     q, k, v = qkv()
     attn.attend(q, k, v)
     call = next(iter(direct._calls.values()))
-    given = dict(owner=call, plan=call.plan._native, clock=iter(range(9)), likes=[], kept=[])
+    given = dict(owner=call, plan=call.plan._native, clock=iter(range(9)), likes=[], device=q.device, kept=[])
     given |= dict(places=[0, 1], nbytes=[8, 8], strides=[None, None], results=0)
     launches = _attn.Launches()
     for wrong, why in (
@@ -585,3 +586,18 @@ assert len(attention._launches) == 0
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_memory_is_made_beside_pools():
+    """Kept memory is made in a thread of its own: this one may allocate from the pool of a CUDA graph."""
+    names = []
+    made = beside_pools(lambda: names.append(threading.current_thread().name) or torch.zeros(3))
+    assert torch.equal(made, torch.zeros(3)) and names != [threading.current_thread().name]
+
+
+def test_forms_are_on_the_cpu():
+    """A form takes no memory of a GPU, whose allocator may serve a CUDA graph."""
+    given = torch.empty(2, 197, 12, 64, device="meta").transpose(1, 2)
+    like = form_of(given)
+    assert like.device.type == "cpu" and like.untyped_storage().nbytes() < 8000
+    assert torch.empty_like(like, device="meta").stride() == given.stride()

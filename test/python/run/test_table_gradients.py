@@ -246,7 +246,7 @@ def test_what_the_position_of_keys_finds_comes_from_the_reference():
     data = {"q": torch.empty(1, 2, 16, dtype=torch.bfloat16, device="meta")}
     legal = "expected indices of the head and the position of queries alone"
     with pytest.raises(
-        attn.TensorError, match=f'gradients on meta: .*element of "bias" is found by .*{legal}'
+        attn.TensorError, match=f'gradients on meta: .*elements of "bias" are indexed by .*{legal}'
     ):
         check_place(why, data)
     assert not missing_kernels(object(), data)

@@ -408,7 +408,7 @@ class Kernel(Code):
             nbytes=nbytes,
             strides=strides or (None,) * len(nbytes),
             likes=likes,
-            device=made[0].device,
+            device=out.device,
             kept=[
                 beside_pools(lambda each=each: each.new_empty_strided(each.shape, each.stride()))
                 for each in kept

@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 
 from measuring.report import BUILD, ROOT, header, save
+from plots import palette
 
 sys.path[:0] = [str(BUILD / "python"), str(ROOT / "examples" / "13_real_model")]
 
@@ -160,22 +161,27 @@ def line(row):
 
 
 def draw(rows, path):
-    """KL over bytes of a token, by format."""
+    """Draw KL over bytes of a token, by format."""
     import matplotlib
 
     matplotlib.use("svg")
     from matplotlib import pyplot
 
+    matplotlib.rcParams.update(palette.STYLE)
     shown = [row for row in rows if row["part"] == "formats" and row["kl"] > 0]
     figure, axes = pyplot.subplots(figsize=(7, 4))
-    axes.scatter([row["token_bytes"] for row in shown], [row["kl"] for row in shown])
+    axes.scatter(
+        [row["token_bytes"] for row in shown], [row["kl"] for row in shown], color=palette.COLOURS["attn"]
+    )
     for row in shown:
         axes.annotate(
             row["format"], (row["token_bytes"], row["kl"]), xytext=(4, 4), textcoords="offset points"
         )
     axes.set(yscale="log", xlabel="bytes of a token, all layers", ylabel="KL from 16 bits, nats")
+    axes.margins(x=0.12, y=0.1)
+    axes.grid(which="major")
     figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
+    palette.save(figure, path)
     print(f"picture: {path}")
 
 

@@ -69,7 +69,7 @@ def run_plan(
         given = [tensor for name, operand in named for _, tensor in kernel._of_operand(name, operand)]
     extras = [tensors[name] for name in kernel.extras]
     if not all(isinstance(tensor, Tensor) for tensor in (*given, *extras)):
-        raise TensorError("operands: expected tensors of PyTorch beside q in compiled code, got others")
+        raise TensorError("q: a traced or fake tensor needs tensors of PyTorch for all other operands")
     result, of_rows = torch.ops.attn.run(q, given, plan.handle, extras, list(classes or ()))
     result = result if out is None else out.copy_(result)
     of_rows = of_rows if lse is None else lse.copy_(of_rows)

@@ -91,7 +91,7 @@ def test_refusals(kernel, problem):
         "q_start": [0, 1, 2, 3],
         "q_pos": [4, 4, 4],
     }
-    with pytest.raises(attn.PlanError, match="is planned on the host"):
+    with pytest.raises(attn.PlanError, match="are planned on the host"):
         kernel.device_planner(shared)
 
 

@@ -1,8 +1,8 @@
 // Lesson 7, and fewer bits: tokens that matter less need not be stored as well.
 //
-// A cache may store codes of 8 bits and less instead of 16-bit numbers. An append then quantizes what it writes, and a
+// A cache may store values of 8 bits and less instead of 16-bit numbers. An append then quantizes what it writes, and a
 // gather gives numbers again. `attn.requantize` takes slots of one such cache to slots of another that has fewer bits for
-// them. It starts from the stored codes: grids of 255, 15 and 3 steps nest, so nothing is lost by having been careful first.
+// them. It starts from the stored values: grids of 255, 15 and 3 steps nest, so nothing is lost by having been careful first.
 //
 //   attn-run requantize.mlir --dim layers=4 --dim rows=48 --check
 !high = !attn.kv<paged<16>, heads = 8, dim = 128, key = !attn.quantized<i8, per = 128>, value = !attn.quantized<i4, per = 128>>

@@ -84,7 +84,7 @@ def points():
     yield CacheProblem(
         "append", 40, 128, 64, "bf16", "paged<32>", integers(2, 16), codes("f8E4M3FN", "token")
     )
-    # Blocks of floats; what is requantized becomes codes of fewer bits, or blocks.
+    # Blocks of floats; requantizing gives values of fewer bits, or blocks.
     for op, dim in itertools.product(("append", "move", "gather", "requantize"), DIMS):
         i = next(turn)
         into = (blocks("f4E2M1FN"), integers(4, dim)) if op == "requantize" else ("", "")
@@ -93,7 +93,7 @@ def points():
         yield CacheProblem(
             op, heads, dim, dim, DTYPES[i % 2], store, key, value, *into, status=op == "append" and i % 3 == 0
         )
-    # Those of e4m3, whose tensor has a scale: from 16 bits, from another tensor's, and to other codes.
+    # Those of e4m3, whose tensor has a scale: from 16 bits, from another tensor's, and to other formats.
     for op, dim in itertools.product(("append", "move", "gather", "requantize"), DIMS):
         i = next(turn)
         into = (small_blocks(), integers(4, dim)) if op == "requantize" else ("", "")

@@ -74,6 +74,23 @@ def test_replaced_words_are_found(text):
     assert re.search("|".join(REPLACED), text)
 
 
+# Words of their own for comments; identifiers may be called so.
+OF_COMMENTS = re.compile(r"\b(?:abreast|codes|dealt|fetch|fetches|fetched|turned|pass(?:es)? by)\b")
+COMMENT = re.compile(r"^\s*(?://+|#)(?! ?(?:CHECK|[A-Z]+(?:-[A-Z]+)?:)) (.*)", flags=re.M)
+
+
+def test_comments_have_the_words_of_the_glossary():
+    rooms = ("lib", "include", "runtime", "python", "tools", "examples", "test")
+    found = [
+        f"{name}: {comment[1]}"
+        for name in tracked(*rooms)
+        if name.endswith((".h", ".cpp", ".cc", ".td", ".def", ".mlir", ".py")) and "lint" not in name
+        for comment in COMMENT.finditer((ROOT / name).read_text())
+        if OF_COMMENTS.search(re.sub(r"`[^`]*`", "", comment[1]))
+    ]
+    assert not found, "\n".join(found)
+
+
 def names(text):
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     return {token.string for token in tokens if token.type == tokenize.NAME}

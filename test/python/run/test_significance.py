@@ -360,7 +360,9 @@ def test_refusals_of_descriptions():
         with pytest.raises(attn.SpecError, match=message):
             attn.Spec(**common, **changes)
     wide = dict(common, q_heads=40, kv=[attn.Packed(key="int8", value="int8")])
-    with pytest.raises(attn.CompileError, match="groups of 20 query heads .* of up to 16 with quantized keys or values"):
+    with pytest.raises(
+        attn.CompileError, match="groups of 20 query heads .* of up to 16 with quantized keys or values"
+    ):
         attn.compile(attn.Spec(**wide, significance="max"), device="host")
     attn.check(attn.Spec(**wide, significance="sum"), batch=1, q_len=3, kv_len=20)
     attn.check(attn.Spec(**wide, significance="mean"), batch=1, q_len=1, kv_len=20)

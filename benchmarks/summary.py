@@ -276,7 +276,7 @@ def peers(points):
     counts = Counter(point.peer for point in points)
     if len(counts) == 1:
         return next(iter(counts))
-    return ", ".join(f"{peer} at {count}" for peer, count in counts.most_common())
+    return ", ".join(f"{peer} ({count} of {len(points)})" for peer, count in counts.most_common())
 
 
 def reach(points):

@@ -195,15 +195,16 @@ def table(said):
 
 
 def short_table(said):
-    """Return a line for each group: the rows that the compiler takes on every target, and after "not" the
-    targets that refuse."""
+    """Return a line for each group: the rows that the compiler takes, and after "not on" the targets that refuse."""
     cards = measured()
     lines = [
-        "| | forward | gradients | plan made on the GPU, of stores, formats and visibilities |",
+        "| | forward | gradients | forward, planned on the GPU |",
         "|---|---|---|---|",
     ]
     lines.append(
-        "| GPU | " + ", ".join(f"{card_names(target, cards)} ({target})" for target in CARDS) + " | | |"
+        "| GPU | "
+        + ", ".join(f"{card_names(target, cards)} ({target})" for target in CARDS)
+        + " | as forward | as forward |"
     )
     for group, rows in GROUPS.items():
         cells = []
@@ -212,10 +213,10 @@ def short_table(said):
             for row in rows:
                 refused = [target for target in CARDS if not said.get((group, row, what, target))]
                 if len(refused) < len(CARDS):
-                    named.append(row + (f" (not {', '.join(refused)})" if refused else ""))
+                    named.append(row + (f" ({row} not on {', '.join(refused)})" if refused else ""))
             cells.append(", ".join(named) or "no")
         cells[1:] = ["as forward" if cell == cells[0] else cell for cell in cells[1:]]
-        cells += [""] * (len(ASKS) - len(cells))
+        cells += ["not asked"] * (len(ASKS) - len(cells))
         lines.append(f"| {group} | " + " | ".join(cells) + " |")
     return lines
 

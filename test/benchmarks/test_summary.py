@@ -88,7 +88,7 @@ def test_the_best_peer_is_named_with_its_version(files):
         (here, [row("a", here, 1.0, cudnn=3.0, flashinfer=2.0), row("b", here, 1.0, **{"cudnn, fed": 1.5})])
     )
     [task] = summary.peer_tasks("H200")
-    assert summary.peers(task.points) == "FlashInfer 0.7.2 at 1, cuDNN 9.19.0 at 1"
+    assert summary.peers(task.points) == "FlashInfer 0.7.2 (1 of 2), cuDNN 9.19.0 (1 of 2)"
 
 
 def test_sessions_without_a_library_are_left_out(files):

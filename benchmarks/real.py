@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from measuring.report import BUILD, ROOT, header, save
-from plots import palette
+from plots import loss, palette
 
 sys.path[:0] = [str(BUILD / "python"), str(ROOT / "examples" / "13_real_model")]
 
@@ -160,31 +160,6 @@ def line(row):
     )
 
 
-def draw(rows, path):
-    """Draw KL over bytes of a token, by format."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    from matplotlib import pyplot
-
-    matplotlib.rcParams.update(palette.STYLE)
-    shown = [row for row in rows if row["part"] == "formats" and row["kl"] > 0]
-    figure, axes = pyplot.subplots(figsize=(7, 4))
-    axes.scatter(
-        [row["token_bytes"] for row in shown], [row["kl"] for row in shown], color=palette.COLOURS["attn"]
-    )
-    for row in shown:
-        axes.annotate(
-            row["format"], (row["token_bytes"], row["kl"]), xytext=(4, 4), textcoords="offset points"
-        )
-    axes.set(yscale="log", xlabel="bytes of a token, all layers", ylabel="KL from 16 bits, nats")
-    axes.margins(x=0.12, y=0.1)
-    axes.grid(which="major")
-    figure.tight_layout()
-    palette.save(figure, path)
-    print(f"picture: {path}")
-
-
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -231,7 +206,8 @@ def main():
                 if asked.json:
                     save(asked.json, report)
     if asked.svg:
-        draw(report["rows"], asked.svg)
+        palette.save(loss.draw(report["rows"]), asked.svg)
+        print(f"picture: {asked.svg}")
 
 
 if __name__ == "__main__":

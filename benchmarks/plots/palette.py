@@ -2,7 +2,7 @@
 """The colours and marks of all pictures. One colour has one meaning: a side that was measured, the hardware or a model of it,
 or a limit. One mark has one meaning, too.
 
-Colours of sides and of the page are those of python/attn/describe/drawing.py; test/lint/test_palette.py compares them."""
+Colours of sides and of the page are those of python/attn/describe/drawing.py; test/lint/test_pictures.py compares them."""
 
 import io
 import textwrap

@@ -23,8 +23,7 @@ def test_pictures_name_no_colours_of_their_own():
     named = re.compile(r"""["']#[0-9a-f]{6}["']|color="(?!white)\w+\"""")
     pictures = [ROOT / "benchmarks/plot_gpu.py", *(ROOT / "benchmarks/plots").glob("*.py")]
     found = {f"{path.name}: {line}" for path in pictures for line in named.findall(path.read_text())}
-    # The palette itself, and ink and grid of the chart in light and dark.
-    assert {line.partition(":")[0] for line in found} == {"palette.py", "speed.py"}
+    assert {line.partition(":")[0] for line in found} == {"palette.py"}
 
 
 def test_a_side_is_known_by_its_first_word():

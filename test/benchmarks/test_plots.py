@@ -7,11 +7,12 @@ import pytest
 from attnlab import ROOT
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+import matplotlib  # noqa: E402
 import plot_gpu  # noqa: E402
 from matplotlib import colors  # noqa: E402
 from matplotlib.text import Text  # noqa: E402
 from measuring.results import read  # noqa: E402
-from plots import palette  # noqa: E402
+from plots import loss, palette  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results"
 PICTURES = sorted(path.name for path in RESULTS.glob("*.svg"))
@@ -99,12 +100,21 @@ def check(figure):
                 assert opacity == 0 or colors.to_hex((red, green, blue)) in PALETTE, colors.to_hex(shade)
 
 
+def figure_of(path):
+    """Draw a file of `bench gpu` or of `bench real`."""
+    found = json.loads(path.read_text())
+    if found["benchmark"] == "real":
+        return loss.draw(found["rows"])
+    matplotlib.rcParams.update(palette.STYLE)
+    sessions, rows = read(path)
+    return plot_gpu.draw(sessions, list(rows.values()))
+
+
 @pytest.mark.parametrize("name", files())
 def test_results_can_be_drawn(name, tmp_path):
-    sessions, rows = read(RESULTS / name)
-    figure = plot_gpu.draw(sessions, list(rows.values()))
+    figure = figure_of(RESULTS / name)
     check(figure)
-    plot_gpu.save(figure, tmp_path / "picture.svg")
+    palette.save(figure, tmp_path / "picture.svg")
     text = (tmp_path / "picture.svg").read_text()
     assert "prefers-color-scheme: dark" in text and f"fill: {palette.PAPER[0]}" in text
 
@@ -127,7 +137,7 @@ def test_what_overlaps_is_found():
 def test_pictures_are_of_their_results(name, tmp_path):
     """Today's code draws them from the file that they stand beside."""
     source = RESULTS / name.replace(".svg", ".json")
-    plot_gpu.main([str(source), "-o", str(tmp_path / name)])
+    palette.save(figure_of(source), tmp_path / name)
     drawn, kept = ((folder / name).read_text() for folder in (tmp_path, RESULTS))
     words = [[line.strip() for line in text.splitlines() if "<!--" in line] for text in (drawn, kept)]
     assert words[0] == words[1] and len(words[0]) > 10

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What pictures have in common: colours, words, axes with numbers, and a page that is light or dark as its viewer is.
 
-benchmarks/plots/palette.py and runtime/src/picture/Svg.h have the same colours; test/lint/test_palette.py compares them.
+benchmarks/plots/palette.py and runtime/src/picture/Svg.h have the same colours; test/lint/test_pictures.py compares them.
 """
 
 from __future__ import annotations

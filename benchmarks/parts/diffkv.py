@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The value of a cache that compresses itself for a server: the part `diffkv` of `bench gpu`.
 
-The same fixed memory for keys and values serves the same requests in four ways: in 16 bits, in eight, in four, and in
+One fixed memory for keys and values serves one set of requests in four ways: in 16 bits, in eight, in four, and in
 two precisions as DiffKV's policy decides. All use one code (attn's MixedCache), and a step is a CUDA graph of real
 launches (diffkv_serving.py). The figures are the number of requests in the batch, and tokens a second.
 

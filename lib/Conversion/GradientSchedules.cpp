@@ -21,7 +21,7 @@
 // (GradientTile.cpp). The fit is counted to the byte, and allocation checks it
 // (AllocateShared.cpp).
 //
-// Where dk and dv do not fit registers together (heads of 192 and 256), each
+// If dk and dv do not fit registers together (heads of 192 and 256), each
 // has a kernel of its own, which computes the scores again: eight MMAs instead
 // of seven.
 //

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import sys
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -47,12 +46,11 @@ def may_keep(tensor: Any) -> bool:
 def beside_pools(make: Callable[[], Tensor]) -> Tensor:
     """Return the tensor of `make`, in memory that later launches may keep. It is made in another thread, because this one
     may allocate from the pool of a CUDA graph, as PyTorch does before it records a compiled function."""
+    from concurrent.futures import ThreadPoolExecutor  # with a new launch, not with the package
+
     torch = sys.modules["torch"]
-    made: list[Any] = []
-    thread = threading.Thread(target=lambda: made.append(make()))
-    thread.start()
-    thread.join()
-    [tensor] = made
+    with ThreadPoolExecutor(1) as other:
+        tensor = other.submit(make).result()
     if tensor.is_cuda:
         stream = torch.cuda.current_stream(tensor.device)
         stream.wait_stream(torch.cuda.default_stream(tensor.device))

@@ -593,6 +593,8 @@ def test_memory_is_made_beside_pools():
     names = []
     made = beside_pools(lambda: names.append(threading.current_thread().name) or torch.zeros(3))
     assert torch.equal(made, torch.zeros(3)) and names != [threading.current_thread().name]
+    with pytest.raises(ZeroDivisionError):
+        beside_pools(lambda: 1 // 0)
 
 
 def test_forms_are_on_the_cpu():

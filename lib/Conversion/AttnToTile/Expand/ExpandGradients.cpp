@@ -10,7 +10,7 @@
 //     ds = p (dp - delta)                ds = p (dp - delta)
 //     dq += ds k                         dk += ds q
 //
-// Where tokens are stationary and ds is also added to rows (dq += ds^T k),
+// If tokens are stationary and ds is also added to rows (dq += ds^T k),
 // warpgroups of 64 tokens each exchange ds in shared memory. Each adds half of
 // the features of all rows of the tile, or all features of 64 of its 128 rows.
 // The number of tiles of ds decides how often they sync for that

@@ -10,7 +10,7 @@
 // the update of its region. Sinks have no effect here: they are not tokens, and
 // the LSE counts them.
 //
-// Where kernels with stationary tokens add to the gradient of rows, too,
+// If kernels with stationary tokens add to the gradient of rows, too,
 // kernels with stationary rows have no update: one begins the sums, before the
 // others, and one ends them, after the others (AttnGradientOps.td).
 //

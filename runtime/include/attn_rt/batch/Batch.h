@@ -1,6 +1,6 @@
 //===- Batch.h - One problem's sizes, checked -------------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a plan is made from: rows, sequences and, for every operand, its instances
+// A plan is made from a batch: rows, sequences and, for every operand, instances
 // with their lengths, their positions and the rows that see them. Everything here
 // lives on the host and is checked before anything is planned or launched: no batch
 // that passed the checks makes a kernel leave its buffers.

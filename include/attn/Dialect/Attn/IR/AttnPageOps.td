@@ -1,6 +1,6 @@
 //===- AttnPageOps.td - Pages of many lists, managed on the device -*- tablegen -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Where heads compress their caches, each KV head of a sequence in a layer is a separate list of tokens. All
+// If heads compress their caches, each KV head of a sequence in a layer is a separate list of tokens. All
 // lists take pages from one pool. Device memory records the owner of each page, so that a captured step may
 // change it:
 //

@@ -8,10 +8,10 @@
 //   attn.quantize_rows     quantizes it
 //   attn.store_rows          writes the piece to memory
 //
-// As with attn.rows and attn.tokens, a piece has the type of the whole: the tensor's type for rows, the
+// A piece has, like attn.rows and attn.tokens, the type of the whole: the tensor's type for rows, the
 // cache's type for slots. The part of a piece in one lane is the lane's *share*.
 //
-// Where each row has metadata of its own, the metadata is a piece beside the elements. The metadata of one
+// If each row has metadata of its own, the metadata is a piece beside the elements. The metadata of one
 // head of a row is contiguous, and in a page so are the rows of a head. So neighbouring lanes hold the
 // metadata of neighbouring rows: lane i that of row i % 8.
 //

@@ -153,7 +153,7 @@ def tokenizer():
 
 
 def chat(tokens, *turns, system=None):
-    """Token ids of a chat that the model is to answer: `ping_pong` are of the user and of the model, alternately."""
+    """Token ids of a chat that the model is to answer: `turns` are of the user and of the model, alternately."""
     roles = ("user", "assistant")
     said = [{"role": "system", "content": system}] if system else []
     said += [{"role": roles[at % 2], "content": text} for at, text in enumerate(turns)]

@@ -438,8 +438,8 @@ TEST(CacheBatch, refusesWithTheNodeNamed) {
     ASSERT_TRUE(m.append(children[0], 4));
   EXPECT_EQ(build(streaming, {{children[0], 4}}), "no error");
   EXPECT_EQ(build(streaming, {{children[0], 22}}), "the row at position 21 of " + child +
-                                                       " sees position 14, which class 'streaming' has given "
-                                                       "back from node 1: rows are launched before the "
+                                                       " sees position 14, which class 'streaming' has freed "
+                                                       "from node 1: rows are launched before the "
                                                        "next change to their node");
   // A refusal leaves no trace in the builder.
   BatchBuilder builder(both);

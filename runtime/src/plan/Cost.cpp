@@ -101,9 +101,9 @@ double mergeSecondsOf(const Manifest &m) {
 
 CostModel::CostModel(const Manifest &m, const KernelInfo &kernel, const Work &work, int blocks,
                      const GpuModel &gpu)
-    : mergeSeconds(mergeSecondsOf(m)), multiprocessors(gpu.multiprocessors),
+    : mergeSeconds(mergeSecondsOf(m)),
       bytesPerSecond(gpu.memoryBytesPerSecond > 0 ? gpu.memoryBytesPerSecond : gpu.bytesPerSecond),
-      l2BytesPerSecond(gpu.l2BytesPerSecond) {
+      l2BytesPerSecond(gpu.l2BytesPerSecond), multiprocessors(gpu.multiprocessors) {
   const auto elementBytes = static_cast<double>(dtypeSize(m.dtype)); // of queries
   const auto tokenBytes = static_cast<double>(storeOf(m.argumentOf(m.operands.front())).tokenBytes());
   const double tileBytes = kernel.keys * tokenBytes;

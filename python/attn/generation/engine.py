@@ -24,6 +24,7 @@ from .decoder_checks import (
     refuse_others,
     token_ids,
 )
+from .prefixes import Prefixes
 from .recorded_steps import Choice
 from .requests import Request, RequestOutput, check_engine, check_fits, prompt_ids
 from .row_steps import Answers, RowSteps, learn_layers
@@ -42,8 +43,10 @@ class Engine(Uncopied):
     rows       of a step, at most: tokens of prompts and rows that decode
     compile    as of Decoder
     do_sample, temperature, top_k, top_p  how tokens are chosen, as of Decoder.generate
+    prefix_cache  keep the pages of prompts and answers: a later request does not read the pages that it begins with again.
+               Pages are kept while no request needs them. Call `reset_prefix_cache` after weights have changed
 
-    A request's pages are freed when it ends. If pages run out, the youngest request frees its own and is read again
+    A request's pages are freed when it ends, unless they are kept. If pages run out, the youngest request frees its own and is read again
     later (`sent_back` counts them). Without sampling tokens are those of `model.generate` but for rounding, which
     depends on the batch of a step. Weights may change in place; layers must stay the same. Raises PlanError for models
     that recorded steps cannot serve.
@@ -64,6 +67,7 @@ class Engine(Uncopied):
         temperature: float = 1.0,
         top_k: int = 0,
         top_p: float = 1.0,
+        prefix_cache: bool = False,
     ):
         check_model(model)
         check_cache(cache, model)
@@ -86,7 +90,8 @@ class Engine(Uncopied):
                 for rows in sizes
             ]
             self._answers = Answers(self.sequences, self.device)
-        self._scheduler = Scheduler(cache.pages, self.sequences, self.rows)
+        self._prefixes = Prefixes(cache.pages) if prefix_cache else None
+        self._scheduler = Scheduler(cache.pages, self.sequences, self.rows, self._prefixes)
         self._under_way: tuple[list[Request], Callable[[], list[int]]] | None = None
         self._unfinished: dict[str, Request] = {}
         self._numbers = itertools.count()
@@ -94,6 +99,8 @@ class Engine(Uncopied):
     def __del__(self):
         for request in getattr(self, "_unfinished", {}).values():
             self._scheduler.leave(request)
+        if getattr(self, "_prefixes", None) is not None:
+            self._prefixes.clear()
 
     # --- Requests --------------------------------------------------------------------------------------------
 
@@ -146,6 +153,12 @@ class Engine(Uncopied):
     def sent_back(self) -> int:
         """The number of times that a request has freed its pages before it ended."""
         return self._scheduler.sent_back
+
+    def reset_prefix_cache(self) -> None:
+        """Free the pages that are kept for later requests. Without this, requests after a change of weights would attend to
+        keys and values of the old ones."""
+        if self._prefixes is not None:
+            self._prefixes.clear()
 
     # --- Steps -----------------------------------------------------------------------------------------------
 
@@ -200,7 +213,7 @@ class Engine(Uncopied):
             elif len(request.tokens) - request.prompt >= request.most:
                 request.finish_reason = "length"
             if request.finish_reason is not None:
-                self._scheduler.leave(request)
+                self._scheduler.end(request)
                 del self._unfinished[request.request_id]
             found.append(request.output())
         return found
@@ -212,6 +225,7 @@ class Engine(Uncopied):
             yield
         except BaseException:
             self._under_way = None
+            self.reset_prefix_cache()
             if self.device.type == "cuda":
                 with contextlib.suppress(RuntimeError):
                     torch.cuda.synchronize()  # Tables and answers may still be copied.

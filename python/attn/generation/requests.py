@@ -23,6 +23,8 @@ class RequestOutput:
     """The tokens generated so far, including the one that ended it."""
     finish_reason: str | None = None
     """"stop" after one of its eos_token_id, "length" after max_new_tokens; None if more tokens follow."""
+    cached_tokens: int = 0
+    """Tokens of the prompt that were not read, as their pages were kept from earlier requests."""
 
     @property
     def finished(self) -> bool:
@@ -49,6 +51,8 @@ class Request:
     read: int = 0
     """Tokens in the cache, including those of steps in progress."""
     pending: int = 0
+    cached: int | None = None
+    """Tokens of the prompt that it found in kept pages at its first admission."""
     finish_reason: str | None = None
 
     @property
@@ -62,7 +66,8 @@ class Request:
 
     def output(self) -> RequestOutput:
         at = self.prompt
-        return RequestOutput(self.request_id, self.tokens[:at], self.tokens[at:], self.finish_reason)
+        tokens = self.tokens[:at], self.tokens[at:]
+        return RequestOutput(self.request_id, *tokens, self.finish_reason, self.cached or 0)
 
 
 def prompt_ids(given: object, vocabulary: int) -> list[int]:

@@ -4,8 +4,8 @@
 Prompts, decoding and requests that were sent back are alike: tokens that the cache does not hold yet. Requests that
 decode come first, with a row each; the other rows of a step go to prompts, the oldest first, in chunks. A request is
 admitted when there are pages for all of its tokens and for those that others have still to read. Generated tokens take
-pages as they come. If pages run out, the youngest request frees its own and is read again later, so the oldest always
-progresses.
+pages as they come. If pages run out, kept prefixes are freed first. Then the youngest request frees its own and is read
+again later, so the oldest always progresses.
 
 The host decides a step before it has read the tokens of the step before, which it counts. If such a token ended a
 request, the result of its unneeded row is dropped.
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import OutOfPages
+from .prefixes import Prefixes
 from .requests import Request, pages_of
 
 
@@ -35,8 +36,8 @@ class Share:
 class Scheduler:
     """Schedules requests over an attn.PagedCache, which may hold other sequences, too."""
 
-    def __init__(self, pages: Any, sequences: int, rows: int):
-        self.pages, self.rows = pages, rows
+    def __init__(self, pages: Any, sequences: int, rows: int, prefixes: Prefixes | None = None):
+        self.pages, self.rows, self.prefixes = pages, rows, prefixes
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
         """In the order of admission."""
@@ -51,7 +52,7 @@ class Scheduler:
         while True:
             step = self._shares()
             missing = sum(self._missing(share.request, share.rows) for share in step)
-            if missing <= self.pages.free_pages():
+            if self._room(missing):
                 return step
             if len(self.running) == 1:
                 free = self.pages.free_pages()
@@ -62,16 +63,26 @@ class Scheduler:
             self.send_back(self.running[-1])
             self.sent_back += 1
 
+    def _room(self, pages: int, but: int | None = None) -> bool:
+        """Whether so many pages are free, after kept prefixes other than the node `but` were freed."""
+        if pages > self.pages.free_pages() and self.prefixes is not None:
+            self.prefixes.free(pages, but)
+        return pages <= self.pages.free_pages()
+
     def _admit(self) -> None:
         reserved = sum(self._missing(request, request.length - request.read) for request in self.running)
         while self.waiting and self._slots and not self.waiting[0].pending:
-            request = self.waiting[0]
+            request, kept, count = self.waiting[0], None, 0
+            if self.prefixes is not None:  # Its last token is read, whatever is kept.
+                kept, count = self.prefixes.find(request.tokens, (request.length - 1) // self.pages.page_size)
             # One more: the first generated token may begin a page.
-            reserved += pages_of(request.length + 1, self.pages.page_size)
-            if self.running and reserved > self.pages.free_pages():
+            reserved += pages_of(request.length + 1, self.pages.page_size) - count
+            if not self._room(reserved, kept) and self.running:
                 return
             self.waiting.popleft()
-            request.node, request.slot = self.pages.add(), self._slots.pop(0)
+            request.node = self.pages.add() if kept is None else self.prefixes.share(kept, count)
+            request.slot, request.read = self._slots.pop(0), count * self.pages.page_size
+            request.cached = request.read if request.cached is None else request.cached
             self.running.append(request)
 
     def _shares(self) -> list[Share]:
@@ -103,8 +114,20 @@ class Scheduler:
                 request.pending += 1
                 chosen.append(request)
                 if request.chosen >= request.most:
-                    self.leave(request)
+                    self.end(request)
+                elif request.chosen == 1 and self.prefixes is not None:
+                    self.prefixes.keep(request.node, request.tokens)
         return chosen
+
+    def end(self, request: Request) -> None:
+        """Free the pages and the slot of a request that has ended, or keep its pages as a prefix of later ones."""
+        if request.node is not None and self.prefixes is not None:
+            self.running.remove(request)
+            self.prefixes.adopt(request.node, request.tokens[: request.read])
+            self._slots.append(request.slot)
+            request.node, request.slot = None, -1
+        else:
+            self.leave(request)
 
     def send_back(self, request: Request) -> None:
         """Return a request to the front of the queue; the known tokens of its answer are read again as a part of its

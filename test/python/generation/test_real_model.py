@@ -4,8 +4,10 @@ attention does. Without its wheel, or what reads it, the tests that need it skip
 
 import subprocess
 import sys
+import types
 import zipfile
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -74,6 +76,43 @@ def test_comparison_sees_other_tokens():
     found = torch.tensor([[1.0, 2.0, 0.0], [2.0, 2.5, 0.0]])
     largest, mean, same, gap = answer.compare(found, expected)
     assert (largest, same, gap) == (1.0, 0.5, 0.5) and abs(mean - 1 / 6) < 1e-6
+
+
+def test_drafts_are_continuations():
+    """Each path of a tree stood behind the text's last tokens before. An only child follows its parent at once, as
+    `CacheSteps.speculate` asks."""
+    pytest.importorskip("transformers", reason="Transformers is not installed")
+    import drafts
+
+    for seed, most in ((1, 0), (2, 5), (3, 16), (4, 64)):
+        random = Random(seed)
+        text = [random.randrange(4) for _ in range(80)]
+        ids, parents = drafts.look_up(text, most)
+        assert (ids[0], parents[0]) == (text[-1], -1) and len(ids) <= most + 1
+        assert most == 0 or len(ids) > most // 2
+        for node in range(1, len(ids)):
+            path, at = [], node
+            while at > 0:
+                path, at = [ids[at], *path], parents[at]
+            wanted = [text[-1], *path]
+            assert any(text[n : n + len(wanted)] == wanted for n in range(len(text))) and len(path) <= 8
+            assert parents.count(parents[node]) > 1 or parents[node] == node - 1
+
+
+def test_answers_part_at_a_gap():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    pytest.importorskip("transformers", reason="Transformers is not installed")
+    import drafts
+
+    class Model:
+        device = "cpu"
+
+        def __call__(self, ids, logits_to_keep):
+            assert ids.tolist() == [[7, 8, 1, 2]] and logits_to_keep == 1
+            return types.SimpleNamespace(logits=torch.tensor([[[0.0, 0.5, 0.25, 1.0]]]))
+
+    assert drafts.parting(Model(), [7, 8], [1, 2, 3], [1, 2, 3]) is None
+    assert drafts.parting(Model(), [7, 8], [1, 2, 3, 0], [1, 2, 1, 3]) == (2, 0.5)
 
 
 def program(name, *arguments):

@@ -31,6 +31,7 @@ def recall(model: nn.Module, texts: Texts, choice: HeadChoice | None = None) -> 
         retrieve = torch.from_numpy(choice.classes[layer] == RETRIEVAL)
         return mix(full, streaming, retrieve.to(q.device, torch.float32))
 
+    answers, rows = texts.answers[:, 1:], texts.answers[:, 1:].any(0).nonzero()[:, 0]
     with decoder.at_rest(), torch.no_grad():
-        said = decoder.logits(texts.tokens[:, :-1], attend).argmax(-1).cpu()
-    return (said == texts.tokens[:, 1:])[texts.answers[:, 1:]].float().mean().item()
+        said = decoder.logits(texts.tokens[:, :-1], attend, rows).argmax(-1).cpu()
+    return (said == texts.tokens[:, 1:][:, rows])[answers[:, rows]].float().mean().item()

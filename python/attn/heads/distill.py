@@ -173,14 +173,29 @@ class _Run:
                 f"step {self.step}: the loss is {loss.item()}, of a distance of {distance.item()}; gates are those of the "
                 "step before"
             )
-        self.adam.zero_grad()
-        loss.backward()
+        gates.grad = self._gradient(loss, found.numel())
         self.adam.param_groups[0]["lr"] = settings.rate * _share_of_rate(self.step, settings.steps)
         self.adam.step()
         if settings.blend == "paper":
             gates.data.clamp_(0, 1)
         self.step += 1
         return distance.item(), loss.item()
+
+    def _gradient(self, loss: Tensor, count: int) -> Tensor:
+        """Return the loss's gradient by the gates. The mean over `count` features makes gradients of hidden states too
+        small for float16, so there a power of two near `count` multiplies the loss, or a smaller one if gradients
+        overflow. CheckError if they are not finite without it."""
+        half = self.decoder.dtype == torch.float16
+        scale = 2.0 ** math.floor(math.log2(count)) if half else 1.0
+        while True:
+            (found,) = torch.autograd.grad(loss * scale, self.gates, retain_graph=half)
+            if found.isfinite().all():
+                return found / scale
+            if scale <= 1:
+                raise CheckError(
+                    f"step {self.step}: gradients of the gates are not finite; gates are those of the step before"
+                )
+            scale = max(scale / 16, 1.0)
 
     # --- Checkpoints -----------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable, Iterator
 
 import torch
@@ -47,7 +48,8 @@ class Decoder:
             raise SpecError(f"model: layers of {', '.join(sorted(strange))}, whose heads cannot stream")
         self.model, self.layers, self.config = model, layers, config
         self.kv_heads: int = config.num_key_value_heads
-        self.device = next(model.parameters()).device
+        weight = next(model.parameters())
+        self.device, self.dtype = weight.device, weight.dtype
         AttentionInterface.register(NAME, _forward)
         AttentionMaskInterface.register(NAME, lambda *args, **kwargs: None)
 
@@ -72,15 +74,19 @@ class Decoder:
         """Return the last layer's hidden states after the norm, [batch, tokens, width], of int64 [batch, tokens]."""
         return self._through(self.model.base_model, tokens, attend).last_hidden_state
 
-    def logits(self, tokens: Tensor, attend: Attend) -> Tensor:
-        """Return the logits of the whole model, [batch, tokens, vocabulary]."""
-        return self._through(self.model, tokens, attend).logits
+    def logits(self, tokens: Tensor, attend: Attend, rows: Tensor) -> Tensor:
+        """Return the logits of the whole model at rows int64 [count], [batch, count, vocabulary]. Models that cannot
+        leave out the other rows compute them, too."""
+        rows = rows.to(self.device)
+        if "logits_to_keep" in inspect.signature(self.model.forward).parameters:
+            return self._through(self.model, tokens, attend, logits_to_keep=rows).logits
+        return self._through(self.model, tokens, attend).logits[:, rows]
 
-    def _through(self, model: nn.Module, tokens: Tensor, attend: Attend):
+    def _through(self, model: nn.Module, tokens: Tensor, attend: Attend, **options: Tensor):
         for layer in self.layers:
             layer.attn_attends = attend
         try:
-            return model(input_ids=tokens.to(self.device), use_cache=False)
+            return model(input_ids=tokens.to(self.device), use_cache=False, **options)
         finally:
             for layer in self.layers:
                 del layer.attn_attends

@@ -28,6 +28,7 @@ from ..errors import TensorError
 from ..memory import devices
 from ..memory.dtypes import storage_name
 from ..memory.views import needs_gradient
+from ..run.attention import attend
 from ..run.backward import kept_plan, kernel_gradients
 from ..run.kernels import compile as compile_kernel
 
@@ -114,6 +115,14 @@ def attend_both_by_kernels(
     if needs_gradient(q, k, v):
         problem.check_gradients()
     return _Kernels.apply(q, k, v, problem)
+
+
+def attend_near_by_kernels(q: Tensor, k: Tensor, v: Tensor, scale: float, sink: int, recent: int) -> Tensor:
+    """Compute streaming attention alone, with gradients; arguments as in `attend_both`."""
+    see = Streaming(sink, recent, 0).near()
+    rows = (x.transpose(1, 2) for x in (q, k, v))
+    stored = (x if x.is_contiguous() else x.contiguous() for x in rows)
+    return attend(*stored, see=see, scale=scale).transpose(1, 2)
 
 
 class TwoOutputRuns:

@@ -82,8 +82,15 @@ def _takes_kernels(q: Tensor, k: Tensor, v: Tensor) -> bool:
     )
 
 
-def attend_streaming(q: Tensor, k: Tensor, v: Tensor, scale: float, sink: int, recent: int) -> Tensor:
-    """Compute streaming attention alone: time and memory grow with tokens. A window is `recent` without a sink."""
+def attend_streaming(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, sink: int, recent: int, by: str = "auto"
+) -> Tensor:
+    """Compute streaming attention alone: time and memory grow with tokens. A window is `recent` without a sink. `by`
+    is as in `attend_both`: kernels take one launch, PyTorch several for each `recent` rows."""
+    if by == "kernels" or by == "auto" and _takes_kernels(q, k, v):
+        from .two_output_kernels import attend_near_by_kernels
+
+        return attend_near_by_kernels(q, k, v, scale, sink, recent)
     rows, tokens, outs = max(recent, 64), q.shape[2], []
     for first in range(0, tokens, rows):
         end = min(first + rows, tokens)

@@ -13,7 +13,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 transformers = pytest.importorskip("transformers", reason="Transformers is not installed")
 
 import attn  # noqa: E402
-from attn.heads import Gates, HeadChoice, Passkeys, files, identify, recall  # noqa: E402
+from attn.heads import Gates, HeadChoice, Passkeys, distill, files, identify, recall  # noqa: E402
+from attn.heads.models import Decoder  # noqa: E402
 
 SINK, RECENT, TOKENS = 2, 6, 48
 SIZES = {"sink": SINK, "recent": RECENT}
@@ -256,6 +257,29 @@ def test_half_precision():
     assert (values != 1).all() and (abs(values - 1) < 3.1e-4).all()
 
 
+def gradient(model, initial):
+    """Return the gradient of the distance by the gates, over so many tokens that its mean is small."""
+    decoder, seen = Decoder(model), []
+    with decoder.at_rest():
+        run = distill._Run(
+            decoder, passkeys(batch=256), distill.Settings("release", SINK, RECENT, 1, 0.02, 0.0, initial)
+        )
+        own = run._gradient
+        run._gradient = lambda *given: seen.append(own(*given)) or seen[0]
+        run.train()
+    return seen[0]
+
+
+@pytest.mark.parametrize("power", (None, 40.0))
+def test_gradients_in_float16(power, monkeypatch):
+    """They are neither too small for float16 nor, whatever the first factor, too large."""
+    exact = gradient(model_of(), 0.999)
+    if power:
+        monkeypatch.setattr(distill.math, "log2", lambda count: power)
+    found = gradient(model_of().to(torch.float16), 0.999)
+    assert (found - exact).norm() <= 2e-2 * exact.norm()  # 0.63 without a factor
+
+
 # --- Choices -------------------------------------------------------------------------------------------------
 
 
@@ -268,7 +292,11 @@ def test_recall_of_a_choice():
         right = (said == texts.tokens[:, 1:])[texts.answers[:, 1:]].float().mean().item()
         choice = HeadChoice(classes, **SIZES)
         assert recall(model, texts, choice) == right
+    rows = []
+    hook = model.lm_head.register_forward_pre_hook(lambda module, given: rows.append(given[0].shape[1]))
     assert recall(model, texts) == recall(model, texts, HeadChoice([[0, 0], [0, 0]], **SIZES))
+    hook.remove()
+    assert rows == [texts.answers.any(0).sum()] * 2, "logits are as wide as the vocabulary"
     with pytest.raises(attn.SpecError, match="choice: expected 2 layers of 2 KV heads"):
         recall(model, texts, Gates([[1.0]]).select(sparsity=0))
 

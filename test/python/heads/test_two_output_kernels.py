@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import attn  # noqa: E402
 from attn.heads import attend_both, two_outputs  # noqa: E402
 from attn.heads.two_output_kernels import Streaming, TwoOutputs  # noqa: E402
+from attn.heads.two_outputs import attend_streaming  # noqa: E402
 from attn.run.kernel import Kernel  # noqa: E402
 
 TOLERANCE = {torch.bfloat16: 8e-3, torch.float16: 1e-3}
@@ -96,6 +97,21 @@ def test_gradients(sizes, given):
     torch.autograd.backward([wanted[i] for i in given], [grad.double() for grad in grads])
     for x, of in zip((q, k, v), exact, strict=True):
         assert x.grad.dtype == x.dtype
+        assert (x.grad - of.grad).norm() <= 1.5e-2 * of.grad.norm()
+
+
+@pytest.mark.parametrize("sink,recent", ((4, 30), (0, 30)))
+def test_streaming_alone(sink, recent):
+    """By kernels it is the streaming output of both, and has its gradients; also for tensors of another memory order."""
+    q, k, v = (x.detach().contiguous().requires_grad_() for x in tensors(150, batch=1))
+    found = attend_streaming(q, k, v, 0.125, sink, recent, by="kernels")
+    exact = [x.detach().double().requires_grad_() for x in (q, k, v)]
+    wanted = attend_both(*exact, sink=sink, recent=recent)[2]
+    assert found.dtype == q.dtype and error(found, wanted) <= TOLERANCE[q.dtype]
+    grad = torch.randn(wanted.shape, generator=torch.Generator().manual_seed(1)).to(found.dtype)
+    found.backward(grad)
+    wanted.backward(grad.double())
+    for x, of in zip((q, k, v), exact, strict=True):
         assert (x.grad - of.grad).norm() <= 1.5e-2 * of.grad.norm()
 
 

@@ -167,6 +167,13 @@ def prose(*sections):
     return "\n\n".join(topics[name] for name in sections or REFERENCE)
 
 
+def other_sections():
+    """Names of the reference's sections that `prose()` leaves out."""
+    from pydoc_data.topics import topics
+
+    return sorted(set(topics) - set(REFERENCE))
+
+
 def code(*modules):
     """Python that somebody wrote: sources of the standard library."""
     folder = Path(sysconfig.get_paths()["stdlib"])

@@ -10,23 +10,65 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "examples" / "13_real_model"))
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "examples" / "13_real_model")]
 import smollm2  # noqa: E402
 
 
-def test_real(tmp_path):
+def measure(file, *arguments):
+    """Return the rows of a run."""
     if absent := smollm2.missing():
         pytest.skip(absent)
-    file, size = tmp_path / "real.json", ["--tokens", "64"]
-    if os.environ.get("ATTN_FULL"):
-        size = ["--tokens", "256"]
-    command = [sys.executable, str(ROOT / "benchmarks" / "real.py"), "formats", "--json", str(file), *size]
-    result = subprocess.run(
-        [*command, "--formats", "K8V8", "K2V4"], capture_output=True, text=True, timeout=900
-    )
+    command = [sys.executable, str(ROOT / "benchmarks" / "real.py"), "--json", str(file), *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert result.returncode == 0, result.stderr
-    rows = {row["format"]: row for row in json.loads(file.read_text())["rows"]}
+    return json.loads(file.read_text())["rows"]
+
+
+def test_real(tmp_path):
+    size = ["--tokens", "256" if os.environ.get("ATTN_FULL") else "64"]
+    found = measure(tmp_path / "real.json", *size, "formats", "--formats", "K8V8", "K2V4")
+    rows = {row["format"]: row for row in found}
     assert list(rows) == ["16 bits", "K8V8", "K2V4"]
     assert rows["16 bits"]["kl"] == 0 and 0 < rows["K8V8"]["kl"] < rows["K2V4"]["kl"]
     assert rows["K2V4"]["token_bytes"] < rows["K8V8"]["token_bytes"] < rows["16 bits"]["token_bytes"]
     assert rows["K8V8"]["perplexity"] < rows["K2V4"]["perplexity"]
+
+
+def test_heads(tmp_path):
+    sizes = ["--quick", "--heads-tokens", "128", "--heads-texts", "1", "--heads-random", "1"]
+    rows = measure(tmp_path / "real.json", *sizes, "heads", "--heads-methods", "attention")
+    (gates,) = (row for row in rows if row["row"] == "gates")
+    assert (len(gates["gates"]), len(gates["gates"][0])) == (30, 3) and gates["method"] == "attention"
+    found = {(row["method"], row["retrieving"]): row["recall"] for row in rows if row["row"] == "recall"}
+    assert found["full", 1.0] == 1 > found["streaming", 0.0]
+    shares = {(method, share) for method in ("attention", "random") for share in (0.5, 0.25)}
+    assert set(found) == shares | {("full", 1.0), ("streaming", 0.0)}
+
+
+def test_correlation_of_ranks():
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    pytest.importorskip("transformers", reason="Transformers is not installed")
+    from trained.heads import spearman
+
+    assert spearman([1, 2, 3, 4], [10, 20, 25, 1000]) == pytest.approx(1)
+    assert spearman([[1, 2], [3, 4]], [[4, 3], [2, 1]]) == pytest.approx(-1)
+    assert spearman([1, 1, 2], [1, 2, 3]) == pytest.approx(3**0.5 / 2)
+    assert spearman([1, 1, 1], [1, 2, 3]) is None
+
+
+@pytest.mark.parametrize(
+    "arguments,said",
+    [
+        (["head"], "expected parts of formats, channels, diffkv, heads, got head"),
+        (["heads", "--svg", "real.svg"], "--svg draws the part formats, which was not asked for"),
+    ],
+)
+def test_refusals(arguments, said, monkeypatch, capsys):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    pytest.importorskip("transformers", reason="Transformers is not installed")
+    import real
+
+    monkeypatch.setattr(sys, "argv", ["real.py", *arguments])
+    with pytest.raises(SystemExit):
+        real.options()
+    assert said in capsys.readouterr().err

@@ -5,8 +5,12 @@ Parts are functions of the modules in benchmarks/trained:
 
   formats   pages of each format of keys and values: perplexity, and KL from 16 bits
   channels  the largest channel of keys and of values in each layer, against the median channel
+  layers    each format in one layer alone: KL
   diffkv    tokens that come one at a time over caches that compress themselves: perplexity and KL
+  recall    passkeys in such caches
   heads     heads that retrieve, by each method of attn.heads.identify: recall of passkeys while the others stream
+  drafts    trees of drafts looked up in the text, against one by one: tokens a step and a second
+  serving   512 tokens behind 6,144, and 64 requests at once, beside SDPA: tokens a second, and agreement with float32
 
 `python benchmarks/real.py --help` lists their options; the docstring of each module says what it measures.
 """
@@ -23,9 +27,9 @@ sys.path[:0] = [str(BUILD / "python"), str(ROOT / "examples" / "13_real_model")]
 
 import smollm2  # noqa: E402
 import torch  # noqa: E402
-from trained import formats, heads  # noqa: E402
+from trained import diffkv, drafts, formats, heads, layers, serving  # noqa: E402
 
-MODULES = (formats, heads)
+MODULES = (formats, layers, diffkv, heads, drafts, serving)
 PARTS = {name: (module, measure) for module in MODULES for name, measure in module.PARTS.items()}
 """The module of each part, and a function of a loader of models and the options, which yields rows. A module also has
 `add_options(parser)`, and `line(row)`, the text of a row."""

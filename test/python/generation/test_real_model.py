@@ -115,6 +115,18 @@ def test_answers_part_at_a_gap():
     assert drafts.parting(Model(), [7, 8], [1, 2, 3, 0], [1, 2, 1, 3]) == (2, 0.5)
 
 
+def test_the_tokenizer_has_the_end_token_of_the_model():
+    """A trainer of TRL gives the model the tokenizer's; responses would never end with another one."""
+    if absent := smollm2.missing():
+        pytest.skip(absent)
+    from transformers import GenerationConfig
+
+    tokens = smollm2.tokenizer()
+    assert tokens.eos_token == smollm2.END and tokens.pad_token_id == tokens.eos_token_id
+    assert tokens.eos_token_id == GenerationConfig.from_pretrained(smollm2.fetch()).eos_token_id
+    assert smollm2.chat(tokens, "Hi", "Ho").count(tokens.eos_token_id) == 3, "of system, user and model"
+
+
 def program(name, *arguments):
     if absent := smollm2.missing():
         pytest.skip(absent)

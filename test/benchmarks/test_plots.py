@@ -12,7 +12,7 @@ import plot_gpu  # noqa: E402
 from matplotlib import colors  # noqa: E402
 from matplotlib.text import Text  # noqa: E402
 from measuring.results import read  # noqa: E402
-from plots import loss, palette  # noqa: E402
+from plots import loss, palette, updates  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results"
 PICTURES = sorted(path.name for path in RESULTS.glob("*.svg"))
@@ -104,7 +104,8 @@ def figure_of(path):
     """Draw a file of `bench gpu` or of `bench real`."""
     found = json.loads(path.read_text())
     if found["benchmark"] == "real":
-        return loss.draw(found["rows"])
+        of_training = all(row["part"] == "training" for row in found["rows"])
+        return (updates if of_training else loss).draw(found["rows"])
     matplotlib.rcParams.update(palette.STYLE)
     sessions, rows = read(path)
     return plot_gpu.draw(sessions, list(rows.values()))

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""`bench training` as far as no GPU is needed: tiny layers on the CPU."""
+"""`bench training` and `bench real training` as far as no GPU is needed: tiny layers on the CPU."""
 
+import copy
 import os
+import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -65,3 +68,44 @@ def test_attention_four_ways(copied, monkeypatch):
     told = attention_line(point, row)
     assert told.startswith("attention, N = 3, P = 40, R = 11  packed ")
     assert "; DualKV 7 ms (paper, H100)  " in told and told.endswith(" times as fast")
+
+
+def test_a_trained_model(monkeypatch):
+    """All rows of the part, of the real model cut to its first layer; without the model it skips by name."""
+    report.import_attn()
+    sys.path.append(str(report.ROOT / "examples" / "13_real_model"))
+    import smollm2
+    from trained import training as of_model
+
+    if absent := smollm2.missing():
+        pytest.skip(absent)
+    model = smollm2.load(torch.float32, "cpu", "sdpa")
+    model.model.layers, model.config.num_hidden_layers = model.model.layers[:1], 1
+    monkeypatch.setattr(of_model, "ROUNDS", 1)
+    # One layer writes empty lines alone; these responses have rewards that differ.
+    shared_prompts = of_model.shared_prompts
+    monkeypatch.setattr(shared_prompts, "sample", lambda *_: [[[33, 34, 2], [35, 2]]])
+    monkeypatch.setattr(shared_prompts, "reward", lambda text, answer: float(len(text)))
+    loaded, weights = [], copy.deepcopy(model.state_dict())
+
+    def load(dtype, attention):
+        loaded.append((dtype, attention))
+        return model
+
+    options = SimpleNamespace(quick=True, device="cpu", training_steps=None)
+    with torch.inference_mode():
+        rows = list(of_model.PARTS["training"](load, options))
+    assert set(loaded) == {(torch.float32, "sdpa")}
+    assert all(torch.equal(weight, weights[name]) for name, weight in model.state_dict().items())
+    assert [row["task"] for row in rows] == ["time", "time", "grpo", "grpo", "sft"]
+    assert all(row["part"] == "training" and row["precision"] == "float32" for row in rows)
+    assert [row["way"] for row in rows[:2]] == ["packed", "replicated"] and rows[0]["sharing"] > 1.7
+    assert all(row["s"] > 0 and row["peak_bytes"] is None for row in rows[:2])
+    assert all(0 < row["gradients_apart"] <= 1e-4 and row["loss_apart"] <= 1e-4 for row in rows[2:])
+    assert [of_model.line(row).split()[0] for row in rows] == ["2", "2", "grpo", "grpo", "sft"]
+    # In bfloat16, by kernels, gradients are about as far from float32 as those of copies are.
+    both = shared_prompts.sides(model, "bfloat16", 1e-6)
+    row = of_model.measure_error(both, smollm2.tokenizer(), of_model.QUICK)
+    packed, copies = row["packed"]["norms_apart"], row["replicated"]["norms_apart"]
+    assert 0 < packed <= 1.2 * copies < 0.1
+    assert of_model.line(row).endswith(f"packed {packed:.4f}, replicated {copies:.4f}")

@@ -9,6 +9,7 @@ Parts are functions of the modules in benchmarks/trained:
   diffkv    tokens that come one at a time over caches that compress themselves: perplexity and KL
   recall    passkeys in such caches
   heads     heads that retrieve, by each method of attn.heads.identify: recall of passkeys while the others stream
+  training  GRPO and fine-tuning over shared prompts, against copies: losses, gradients, seconds of an update
   drafts    trees of drafts looked up in the text, against one by one: tokens a step and a second
   serving   512 tokens behind 6,144, and 64 requests at once, beside SDPA: tokens a second, and agreement with float32
 
@@ -21,18 +22,21 @@ from functools import cache
 from pathlib import Path
 
 from measuring.report import BUILD, ROOT, header, save
-from plots import loss, palette
+from plots import loss, palette, updates
 
 sys.path[:0] = [str(BUILD / "python"), str(ROOT / "examples" / "13_real_model")]
 
 import smollm2  # noqa: E402
 import torch  # noqa: E402
-from trained import diffkv, drafts, formats, heads, layers, serving  # noqa: E402
+from trained import diffkv, drafts, formats, heads, layers, serving, training  # noqa: E402
 
-MODULES = (formats, layers, diffkv, heads, drafts, serving)
+MODULES = (formats, layers, diffkv, heads, drafts, serving, training)
 PARTS = {name: (module, measure) for module in MODULES for name, measure in module.PARTS.items()}
 """The module of each part, and a function of a loader of models and the options, which yields rows. A module also has
 `add_options(parser)`, and `line(row)`, the text of a row."""
+
+
+PICTURES = {"formats": loss.draw, "training": updates.draw}
 
 
 def options():
@@ -41,15 +45,16 @@ def options():
     )
     parser.add_argument("parts", nargs="*", default=[], help=f"of {', '.join(PARTS)}; all of them by default")
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--svg", type=Path, help="a picture of the part formats")
+    parser.add_argument("--svg", type=Path, help="a picture of the part formats, or else of training")
     parser.add_argument("--quick", action="store_true", help="small sizes")
     for module in MODULES:
         module.add_options(parser)
     asked = parser.parse_args()
     if strange := set(asked.parts) - set(PARTS):
         parser.error(f"expected parts of {', '.join(PARTS)}, got {', '.join(sorted(strange))}")
-    if asked.svg and asked.parts and "formats" not in asked.parts:
-        parser.error("--svg draws the part formats, which was not asked for")
+    asked.drawn = next((part for part in PICTURES if not asked.parts or part in asked.parts), None)
+    if asked.svg and asked.drawn is None:
+        parser.error(f"--svg draws one of the parts {', '.join(PICTURES)}, and none was asked for")
     asked.device = smollm2.device()
     return asked
 
@@ -78,7 +83,7 @@ def main():
             if asked.json:
                 save(asked.json, report)
     if asked.svg:
-        palette.save(loss.draw(report["rows"]), asked.svg)
+        palette.save(PICTURES[asked.drawn](report["rows"]), asked.svg)
         print(f"picture: {asked.svg}")
 
 

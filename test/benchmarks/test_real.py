@@ -104,8 +104,14 @@ def test_correlation_of_ranks():
 @pytest.mark.parametrize(
     "arguments,said",
     [
-        (["head"], "expected parts of formats, channels, diffkv, heads, got head"),
-        (["heads", "--svg", "real.svg"], "--svg draws the part formats, which was not asked for"),
+        (
+            ["head"],
+            "expected parts of formats, channels, layers, diffkv, recall, heads, drafts, serving, training, got head",
+        ),
+        (
+            ["heads", "--svg", "real.svg"],
+            "--svg draws one of the parts formats, training, and none was asked for",
+        ),
     ],
 )
 def test_refusals(arguments, said, monkeypatch, capsys):

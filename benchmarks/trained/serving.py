@@ -16,16 +16,15 @@ import torch
 
 
 class Clock:
-    """Seconds to the first token and to the last one, and bytes at the peak above what was there before."""
+    """Seconds of a call, and gigabytes at its peak above `before`: pools that were made earlier count."""
 
-    def __init__(self, device):
-        self.cuda = device == "cuda"
+    def __init__(self, device, before):
+        self.cuda, self.before = device == "cuda", before
         if self.cuda:
             gc.collect()
             torch.cuda.empty_cache()
             torch.cuda.synchronize()
             torch.cuda.reset_peak_memory_stats()
-            self.before = torch.cuda.memory_allocated()
         self.begin = time.perf_counter()
 
     def seconds(self):
@@ -35,6 +34,12 @@ class Clock:
 
     def gb(self):
         return (torch.cuda.max_memory_allocated() - self.before) / 1e9 if self.cuda else None
+
+
+def loaded(load, device):
+    """A float32 model and bytes in use once the weights of all models are there."""
+    exact, *_ = load(torch.float32, "eager"), load(torch.float16, "attn"), load(torch.float16, "sdpa")
+    return exact, torch.cuda.memory_allocated() if device == "cuda" else 0
 
 
 def against(exact, prompts, answers):
@@ -77,7 +82,7 @@ def decoded(model, prompt, count, pages):
 def measure_one(load, device, prompt, count):
     """A row for each way to make so many tokens behind a prompt."""
     pages = -(-(len(prompt) + count) // 16) + 1
-    exact = load(torch.float32, "eager")
+    exact, before = loaded(load, device)
 
     def ways():
         model = load(torch.float16, "attn")
@@ -88,13 +93,12 @@ def measure_one(load, device, prompt, count):
 
     for name, run in ways():
         run(4)  # compiles, and records the steps
-        clock = Clock(device)
+        clock = Clock(device, before)
         run(1)
-        first, gb = clock.seconds(), clock.gb()
-        clock = Clock(device)
+        first = clock.seconds()
+        clock = Clock(device, before)
         made = run(count)
-        rate = (count - 1) / (clock.seconds() - first)
-        gb = clock.gb() if gb is None else max(gb, clock.gb())
+        rate, gb = (count - 1) / (clock.seconds() - first), clock.gb()
         yield {
             "part": "serving",
             "case": f"1 x {len(prompt)} + {count}",
@@ -146,14 +150,14 @@ def batched(model, prompts):
 
 def measure_many(load, device, prompts, count, rows):
     """A row for each way to answer many requests."""
-    exact = load(torch.float32, "eager")
+    exact, before = loaded(load, device)
     for name, attention in (("attn, Engine", "attn"), ("SDPA, padded batch", "sdpa")):
         model = load(torch.float16, attention)
         run = served(model, prompts, count, rows) if attention == "attn" else batched(model, prompts)
         _, first = run(4)
         if attention == "sdpa":
             _, first = run(1)
-        clock = Clock(device)
+        clock = Clock(device, before)
         answers, mean = run(count)
         seconds = clock.seconds()
         yield {

@@ -9,7 +9,7 @@ BOUND = 1e-4  # of gradients in float32
 def draw(rows):
     """Draw losses of both sides over updates, mean rewards over steps, and how far gradients are apart."""
     import matplotlib
-    from matplotlib import pyplot
+    from matplotlib import pyplot, ticker
 
     matplotlib.rcParams.update(STYLE)
     shown = [row for row in rows if row["part"] == "training" and row["task"] == "grpo"]
@@ -31,9 +31,10 @@ def draw(rows):
             apart.plot(*zip(*found, strict=True), color=shade, marker=".", linestyle="none", label=label)
     if all(row["precision"] == "float32" for row in shown):
         apart.plot([1, len(shown)], [BOUND, BOUND], color=LIMIT, linewidth=1.2, label="bar")
-    apart.set(yscale="log", xlabel="update", ylabel="packed from copies")
-    head(losses, "SmolLM2-135M-Instruct, GRPO over packed groups and over copies")
+    apart.set(yscale="log", xlabel="update", ylabel="apart")
+    head(losses, "GRPO of SmolLM2-135M-Instruct, packed and over copies")
     for axes in (losses, rewards, apart):
+        axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
         axes.grid(which="major")
         legend(axes)
     figure.tight_layout()

@@ -8,8 +8,8 @@ batches, and `compare` runs one update of both sides.
 attn has no kernels in float32. So there are two precisions:
 
 float32   on a CPU alone: attention of packed rows by the float64 reference, which is right and walks every pair of tokens
-bfloat16  weights and optimizer in float32, products in bfloat16 by autocast, attention of packed rows by kernels: on a GPU,
-          or on the host device, an interpreter
+bfloat16  weights and optimizer in float32, products in bfloat16 by autocast, attention of packed rows by kernels, on a GPU or
+          on the host device
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def tokenizer():
 
     found = AutoTokenizer.from_pretrained(fetch())
     found.clean_up_tokenization_spaces = False  # the file says otherwise, and Transformers warns of it
-    # Transformers reads another end token from the file than the model's, with which a trainer would never see an end.
+    # Transformers reads another end token from the file, <|im_start|>, which training would teach instead of the model's.
     found.eos_token = found.pad_token = END
     return found
 

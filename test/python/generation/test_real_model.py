@@ -116,7 +116,7 @@ def test_answers_part_at_a_gap():
 
 
 def test_the_tokenizer_has_the_end_token_of_the_model():
-    """A trainer of TRL gives the model the tokenizer's; responses would never end with another one."""
+    """Fine-tuning ends answers with the tokenizer's end token; GRPO cuts samples at the model's."""
     if absent := smollm2.missing():
         pytest.skip(absent)
     from transformers import GenerationConfig

@@ -132,7 +132,7 @@ def served(model, prompts, count, rows):
 
 
 def batched(model, prompts):
-    """The same by `generate` over one batch, padded on the left."""
+    """Return a function that answers them by `generate`, as one batch, padded on the left."""
     most = max(map(len, prompts))
     ids = torch.tensor([[0] * (most - len(prompt)) + prompt for prompt in prompts], device=model.device)
     shown = torch.tensor(

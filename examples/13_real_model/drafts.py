@@ -129,7 +129,7 @@ def generate(model, prompt, count, drafts):
 
 
 def parting(model, prompt, made, expected):
-    """Where two answers part, and the gap between their tokens' logits there, by `model`: None if they are the same."""
+    """Return where two answers part, and the gap that `model` has between their tokens there; None if they are the same."""
     at = next((n for n, (one, other) in enumerate(zip(made, expected, strict=True)) if one != other), None)
     if at is None:
         return None

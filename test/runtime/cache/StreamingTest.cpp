@@ -70,7 +70,8 @@ TEST(Streaming, batchesNoticeWhoseTheirPagesAre) {
   EXPECT_TRUE(checkCurrent(batches[0], counts[0]));
   const Status given = checkCurrent(batches[1], counts[1]);
   ASSERT_FALSE(given);
-  EXPECT_NE(given.error().message.find("which the batch reads from " + nodeText(root) + " on, was reassigned since"),
+  EXPECT_NE(given.error().message.find("which the batch reads from " + nodeText(root) +
+                                       " on, was reassigned since"),
             std::string::npos)
       << given.error().message;
 }

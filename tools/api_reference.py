@@ -20,6 +20,7 @@ MODULES = (
     "attn.training",
     "attn.training.trl",
     "attn.training.verl",
+    "attn.serving",
     "attn.aot",
     "attn.env",
     "attn.torch_ops",
@@ -36,6 +37,7 @@ GIVEN = {
 NEEDS = {
     "attn.dualkv": "torch",
     "attn.torch_ops": "torch",
+    "attn.serving": "torch",
     "attn.training": "transformers",
     "attn.training.trl": "trl",
     "attn.training.verl": "transformers",

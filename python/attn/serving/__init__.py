@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What the adapter of a serving engine needs: an engine keeps its pools and block tables, and attn reads them there.
+
+    layer = attn.serving.Layer(q_heads=9, kv_heads=3, head_dim=64, dtype="float16", page_size=16)
+    kernel = layer.compile("cpu")                           # once, when the page size is known
+    plans = attn.serving.Plans()                            # of one block table's layers
+    step = plans.step(q_start, lengths, block_table)        # once a step
+    attn.serving.write_tokens(k_pages, v_pages, k, v, slots)   # in each layer
+    step.run(kernel, q, (k_pages, v_pages), out=out)
+
+Nothing here imports an engine. It needs PyTorch. `attn.vllm` is an adapter."""
+
+from __future__ import annotations
+
+from .layers import Layer as Layer
+from .pools import split_lines as split_lines
+from .pools import write_tokens as write_tokens
+from .steps import Plans as Plans
+from .steps import Step as Step
+
+__all__ = ["Layer", "Plans", "Step", "split_lines", "write_tokens"]

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""New keys and values are written into pools of an engine, at slots.
+
+A pool is any view `[pages, page_size, heads, dim]` whose features are contiguous; the slot of a token is
+`page * page_size + offset`. Engines pad their slots with negative numbers, whose tokens are not written."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..errors import TensorError, expected
+
+_FP8 = {torch.float8_e4m3fn: "fp8_e4m3", torch.float8_e5m2: "fp8_e5m2"}
+
+
+def split_lines(cache: Tensor, head_dim: int) -> tuple[Tensor, Tensor]:
+    """Return the views of keys and of values in pages whose lines hold both, a key and then a value.
+
+    cache   [pages, heads, page_size, 2 * head_dim], with any strides
+
+    The views are [pages, page_size, heads, head_dim]."""
+    if cache.ndim != 4 or cache.shape[3] != 2 * head_dim:
+        raise expected(TensorError, "cache", f"[pages, heads, page_size, {2 * head_dim}]", cache)
+    keys, values = cache.transpose(1, 2).split(head_dim, -1)
+    return keys, values
+
+
+def write_tokens(
+    k_pages: Tensor,
+    v_pages: Tensor,
+    k: Tensor,
+    v: Tensor,
+    slots: Tensor,
+    *,
+    k_scale: Tensor | float | None = None,
+    v_scale: Tensor | float | None = None,
+) -> None:
+    """Write keys and values into pools.
+
+    k_pages, v_pages  [pages, page_size, heads, dim], of the dtype of k and v, or of torch.float8_e4m3fn or float8_e5m2
+    k, v              [tokens, heads, dim]; tokens past the slots are not read
+    slots             int32 or int64 [at most tokens]; a negative slot's token is not written
+    k_scale, v_scale  of 8-bit pools: an element x of a pool means x * scale
+
+    The writes are PyTorch's operations, and wait for nothing on a GPU: there, a slot past the pool is PyTorch's
+    device-side assertion. On a CPU it is a TensorError. Raises TensorError for other shapes and dtypes."""
+    if slots.ndim != 1 or slots.dtype not in (torch.int32, torch.int64):
+        raise expected(TensorError, "slots", "int32 or int64 [tokens]", slots)
+    for name, pool, rows, scale in (("k", k_pages, k, k_scale), ("v", v_pages, v, v_scale)):
+        _check(name, pool, rows, slots, scale)
+    if not len(slots):
+        return
+    taken = _WrittenTokens(slots.long(), k_pages.shape[1])
+    taken.write(k_pages, k, k_scale)
+    taken.write(v_pages, v, v_scale)
+
+
+def _check(name: str, pool: Tensor, rows: Tensor, slots: Tensor, scale: object) -> None:
+    pages = f"{name}_pages"
+    if pool.ndim != 4:
+        raise expected(TensorError, pages, "[pages, page_size, heads, dim]", pool)
+    heads, dim = pool.shape[2:]
+    if rows.ndim != 3 or rows.shape[1:] != (heads, dim) or len(rows) < len(slots):
+        raise expected(TensorError, name, f"[{len(slots)} or more, {heads}, {dim}]", rows)
+    if pool.dtype in _FP8:
+        if scale is None:
+            raise TensorError(f"{name}_scale: expected beside pages of {_FP8[pool.dtype]}, got none")
+    elif pool.dtype != rows.dtype:
+        raise expected(TensorError, pages, f"{rows.dtype}, as {name}, or an 8-bit float", pool)
+    elif scale is not None:
+        raise TensorError(f"{name}_scale: expected none beside pages of {pool.dtype}, got {scale}")
+    if slots.device.type == "cpu" and len(slots):
+        room = pool.shape[0] * pool.shape[1]
+        if (most := int(slots.max())) >= room:
+            legal = f"below {room} ({pool.shape[0]} pages of {pool.shape[1]} tokens)"
+            raise expected(TensorError, "slots", legal, most, nearest=room - 1)
+
+
+class _WrittenTokens:
+    """The tokens to write, and the page and offset of each.
+
+    To drop tokens of negative slots, a program would have to wait for their number. In their place, the first token
+    with a slot is written again, to its own slot; if there is none, what slot 0 holds is."""
+
+    def __init__(self, slots: Tensor, page_size: int):
+        kept = slots >= 0
+        self.tokens = torch.where(kept, torch.arange(len(slots), device=slots.device), kept.int().argmax())
+        slots = slots[self.tokens]
+        self.any = slots[0] >= 0
+        slots = slots.clamp(min=0)
+        self.at = slots // page_size, slots % page_size
+
+    def write(self, pool: Tensor, rows: Tensor, scale: Tensor | float | None) -> None:
+        rows = rows[self.tokens]
+        bits = pool
+        if scale is not None:
+            limit = torch.finfo(pool.dtype).max
+            rows = (rows.float() / scale).clamp(-limit, limit).to(pool.dtype).view(torch.uint8)
+            bits = pool.view(torch.uint8)
+        bits.index_put_(self.at, torch.where(self.any, rows, bits[self.at]))

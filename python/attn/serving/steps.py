@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A step's tables become plans, which are kept from step to step.
+
+A plan serves all layers with one kernel and one block table. Decoding steps keep a plan of their own beside that of
+steps with prompts, so that a step with a prompt does not end its growth: while the same sequences decode, a plan is
+only extended by their new tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy
+from torch import Tensor
+
+from ..errors import PlanError, expected
+from ..memory.tables import int32_array
+from ..run.kernel import Kernel
+from ..run.plan import Plan
+
+_PARTS = ("k_pages", "v_pages", "k_scales", "v_scales")
+
+
+class Plans:
+    """The plans of the layers that read one block table, by kernel. Not for several threads at once."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[Kernel, bool], Plan] = {}
+        """Plans by kernel, and by whether they are of decoding."""
+        self._steps = 0
+        self._latest: dict[tuple[Kernel, bool], int] = {}  # The number of the step that has the plan.
+
+    def step(self, q_start: object, lengths: object, block_table: object) -> Step:
+        """Return the step of a batch.
+
+        q_start      integers [sequences + 1]: the first row of each sequence, and the number of rows
+        lengths      integers [sequences]: tokens of each sequence, with those of the step
+        block_table  integers [sequences, pages]; entries past a sequence's tokens are not read
+
+        Tables are lists, arrays or tensors, which are copied. The call waits for a table on a GPU. Rows are the last
+        tokens of their sequences. Raises PlanError."""
+        return Step(self, q_start, lengths, block_table)
+
+
+class Step:
+    """A step's tables; `Plans.step` returns it. It runs until a later step of the same `Plans` takes its plan."""
+
+    def __init__(self, plans: Plans, q_start: object, lengths: object, block_table: object):
+        self._plans = plans
+        starts, self.lengths, self.block_table = (
+            int32_array(name, table).copy()  # An engine reuses its tables' memory.
+            for name, table in (("q_start", q_start), ("lengths", lengths), ("block_table", block_table))
+        )
+        count = len(self.lengths)
+        if self.lengths.ndim != 1 or starts.shape != (count + 1,):
+            legal = f"[{count + 1}], one more than lengths"
+            raise expected(PlanError, "q_start", legal, starts)
+        if self.block_table.ndim != 2 or len(self.block_table) != count:
+            raise expected(PlanError, "block_table", f"[{count}, pages]", self.block_table)
+        self.q_start = starts
+        self.rows = int(starts[-1])
+        """The number of query rows."""
+        self.decodes = bool((numpy.diff(starts) <= 1).all())
+        """Whether no sequence has more than one row."""
+        self._made: dict[Kernel, Plan] = {}
+        plans._steps += 1
+        self._number = plans._steps
+
+    def plan(
+        self, kernel: Kernel, q: Tensor, pages: Sequence[Tensor], tensors: Mapping[str, Any] | None = None
+    ) -> Plan:
+        """Return the plan of the layers with this kernel; it is made in the first of them. `q`, `pages` and `tensors`
+        give dtypes and shapes. Raises PlanError, which names the table and the entry."""
+        key = kernel, self.decodes
+        made = self._made.get(kernel)
+        if made is not None:
+            if self._plans._latest[key] != self._number:
+                raise PlanError(
+                    "step: its plan is a later step's now; keep a Plans for each step that runs beside another"
+                )
+            return made
+        batch: dict[str, Any] = {"q": (q.dtype, tuple(q.shape)), "q_start": self.q_start}
+        batch |= {f"kv.{part}": (x.dtype, tuple(x.shape)) for part, x in zip(_PARTS, pages, strict=False)}
+        batch |= {name: (x.dtype, tuple(x.shape)) for name, x in (tensors or {}).items()}
+        batch |= {"kv.lengths": self.lengths, "kv.block_table": self.block_table}
+        plan = self._plans.kept.get(key)
+        if plan is None:
+            plan = self._plans.kept[key] = kernel.plan(batch)
+        else:
+            plan.update(batch)
+        self._made[kernel], self._plans._latest[key] = plan, self._number
+        return plan
+
+    def run(
+        self,
+        kernel: Kernel,
+        q: Tensor,
+        pages: Sequence[Tensor],
+        *,
+        out: Tensor | None = None,
+        **tensors: Tensor,
+    ) -> Tensor:
+        """Compute attention of a layer.
+
+        q        [rows or more, q_heads, head_dim]; rows past the step's are not read
+        pages    (k_pages, v_pages), or with 8-bit floats (k_pages, v_pages, k_scales, v_scales), scales float32 [1]
+        out      [rows or more, q_heads, head_dim]; rows past the step's are not written
+        tensors  sink_logits, slopes: float32 [q_heads], if the layer has them
+
+        Returns out, or a new tensor of the step's rows."""
+        q = q[: self.rows]
+        plan = self.plan(kernel, q, pages, tensors)
+        found = kernel.run(q, tuple(pages), plan, out=None if out is None else out[: self.rows], **tensors)
+        return found if out is None else out

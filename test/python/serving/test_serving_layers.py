@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Layers as engines describe them."""
+
+import pytest
+
+pytest.importorskip("torch")
+
+import attn  # noqa: E402
+from attn.serving import Layer  # noqa: E402
+
+LAYER = dict(q_heads=4, kv_heads=2, head_dim=16, dtype="float16", page_size=16)
+
+
+def test_a_layer_is_a_description():
+    layer = Layer(**LAYER, scale=0.5, window=7, sinks=True)
+    wanted = attn.Spec(
+        q_heads=4,
+        kv_heads=2,
+        head_dim=16,
+        dtype="float16",
+        kv=[attn.Paged(page_size=16)],
+        see=attn.window(7),
+        sink_logits=True,
+        scale=0.5,
+        return_lse=False,
+    )
+    assert layer.spec() == wanted
+    assert Layer(**LAYER) == Layer(**LAYER) and hash(Layer(**LAYER)) == hash(Layer(**LAYER))
+
+
+def test_kernels_of_windows_are_shared():
+    assert Layer(**LAYER, window=7).spec().form() == Layer(**LAYER, window=9).spec().form()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (dict(head_dim=512), "head_dim: expected a multiple of 8 from 8 to 256, got 512"),
+        (dict(dtype="float32"), "dtype: expected 'bfloat16' or 'float16', got 'float32'"),
+        (
+            dict(page_size=24),
+            "page_size.*: expected a power of two from 1 to 256, got 24; nearest legal: 16 or 32",
+        ),
+        (dict(q_heads=3), "q_heads: expected a multiple of kv_heads, 2, got 3; nearest legal: 2 or 4"),
+        (dict(format="fp8"), "format: expected None, fp8_e4m3 or fp8_e5m2, got 'fp8'; nearest legal"),
+        (
+            dict(format="fp8_e4m3", head_dim=24),
+            "expected a dim of whole 16 bytes.*got 24; nearest legal: 16 or 32",
+        ),
+    ],
+)
+def test_refusals_name_the_nearest(changes, message):
+    with pytest.raises(attn.SpecError, match=message):
+        Layer(**LAYER | changes)

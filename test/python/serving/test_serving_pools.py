@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""New keys and values in pools of an engine: every layout, negative slots, 8-bit floats, refusals."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from attn import TensorError  # noqa: E402
+from attn.serving import split_lines, write_tokens  # noqa: E402
+
+PAGES, PAGE, HEADS, DIM = 5, 4, 2, 8
+
+
+def lines_of(layout, dtype=torch.float16):
+    """An engine's cache [pages, heads, page, 2 * dim] in memory of its exact size, by layout."""
+    orders = {"heads first": (0, 1, 2, 3), "tokens first": (0, 2, 1, 3), "pages of layers": None}
+    if layout == "pages of layers":  # Pages of three layers lie beside each other.
+        return torch.zeros(PAGES, 3, HEADS, PAGE, 2 * DIM, dtype=dtype)[:, 1]
+    sizes = PAGES, HEADS, PAGE, 2 * DIM
+    memory = torch.zeros([sizes[axis] for axis in orders[layout]], dtype=dtype)
+    return memory.permute(orders[layout])
+
+
+def tokens(count, dtype=torch.float16):
+    torch.manual_seed(count)
+    return torch.randn(2, count, HEADS, DIM).to(dtype).unbind(0)
+
+
+def expected_lines(k, v, slots):
+    lines = torch.zeros(PAGES, HEADS, PAGE, 2 * DIM, dtype=k.dtype)
+    for row, slot in enumerate(slots):
+        if slot >= 0:
+            lines[slot // PAGE, :, slot % PAGE] = torch.cat([k[row], v[row]], -1)
+    return lines
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("layout", ["heads first", "tokens first", "pages of layers"])
+def test_tokens_lie_at_their_slots(layout, dtype):
+    slots = [19, 0, 7, 8, 3]  # The first and the last slot of the pool are among them.
+    lines, (k, v) = lines_of(layout), tokens(5)
+    write_tokens(*split_lines(lines, DIM), k, v, torch.tensor(slots, dtype=dtype))
+    assert torch.equal(lines, expected_lines(k, v, slots))
+
+
+def test_lines_of_other_layers_are_untouched():
+    memory = torch.zeros(PAGES, 3, HEADS, PAGE, 2 * DIM, dtype=torch.float16)
+    k, v = tokens(3)
+    write_tokens(*split_lines(memory[:, 1], DIM), k, v, torch.tensor([0, 5, 19]))
+    assert memory[:, 1].any() and not memory[:, 0].any() and not memory[:, 2].any()
+
+
+@pytest.mark.parametrize("slots", [[-1, 4, -1, 9, -7], [-1, -1], [0, -1], [-1, 0]])
+def test_tokens_of_negative_slots_are_skipped(slots):
+    lines, (k, v) = lines_of("tokens first"), tokens(len(slots))
+    lines.fill_(7)
+    before = lines.clone()
+    write_tokens(*split_lines(lines, DIM), k, v, torch.tensor(slots))
+    written = {slot for slot in slots if slot >= 0}
+    wanted = expected_lines(k, v, slots)
+    for slot in range(PAGES * PAGE):
+        at = slot // PAGE, slice(None), slot % PAGE
+        assert torch.equal(lines[at], (wanted if slot in written else before)[at])
+
+
+def test_tokens_past_the_slots_are_not_read():
+    lines, (k, v) = lines_of("heads first"), tokens(6)
+    k[2:], v[2:] = torch.nan, torch.nan  # An engine pads its rows.
+    write_tokens(*split_lines(lines, DIM), k, v, torch.tensor([6, 1]))
+    assert torch.equal(lines, expected_lines(k[:2], v[:2], [6, 1]))
+    write_tokens(*split_lines(lines, DIM), k, v, torch.tensor([], dtype=torch.int64))
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2"])
+def test_floats_of_8_bits_are_divided_by_the_scale(name):
+    dtype = getattr(torch, name)
+    lines, (k, v) = lines_of("tokens first", torch.uint8), tokens(3)
+    k[0, 0, 0] = 60000  # More than the format holds, scaled.
+    pages = split_lines(lines.view(dtype), DIM)
+    write_tokens(*pages, k, v, torch.tensor([2, -1, 9]), k_scale=torch.tensor(0.5), v_scale=2.0)
+    limit = torch.finfo(dtype).max
+    for pool, rows, scale in ((pages[0], k, 0.5), (pages[1], v, 2.0)):
+        for row, slot in ((0, 2), (2, 9)):
+            wanted = (rows[row].float() / scale).clamp(-limit, limit).to(dtype)
+            assert torch.equal(pool[slot // PAGE, slot % PAGE].float(), wanted.float())
+    assert pages[0][0, 2].float().max() == limit
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            dict(slots=torch.tensor([20])),
+            r"slots: expected below 20 \(5 pages of 4 tokens\), got 20; nearest legal: 19",
+        ),
+        (dict(slots=torch.tensor([1.0])), "slots: expected int32 or int64"),
+        (dict(k=torch.zeros(1, 3, DIM, dtype=torch.float16)), "k: expected .1 or more, 2, 8."),
+        (dict(v=torch.zeros(0, HEADS, DIM, dtype=torch.float16)), "v: expected .1 or more, 2, 8."),
+        (dict(v=torch.zeros(1, HEADS, DIM)), "v_pages: expected torch.float32, as v, or an 8-bit float"),
+        (dict(k_pages=torch.zeros(5, 2, 8)), "k_pages: expected .pages, page_size, heads, dim."),
+        (dict(k_scale=1.0), "k_scale: expected none beside pages of torch.float16, got 1.0"),
+    ],
+)
+def test_refusals(changes, message):
+    k_pages, v_pages = split_lines(lines_of("tokens first"), DIM)
+    k, v = tokens(1)
+    given = dict(k_pages=k_pages, v_pages=v_pages, k=k, v=v, slots=torch.tensor([3])) | changes
+    with pytest.raises(TensorError, match=message):
+        write_tokens(**given)
+
+
+def test_a_missing_scale_is_refused():
+    pages = split_lines(lines_of("tokens first", torch.uint8).view(torch.float8_e4m3fn), DIM)
+    with pytest.raises(TensorError, match="k_scale: expected beside pages of fp8_e4m3, got none"):
+        write_tokens(*pages, *tokens(1), torch.tensor([3]))
+
+
+def test_lines_have_keys_and_values():
+    with pytest.raises(TensorError, match=r"cache: expected \[pages, heads, page_size, 32\], got .*16"):
+        split_lines(lines_of("heads first"), 16)

@@ -132,6 +132,12 @@ def main():
     parser.add_argument(
         "--without-newest", metavar="WHY", help="why there is none, which is reported as a skip"
     )
+    parser.add_argument(
+        "--vllm-python", help="an interpreter with vLLM: the tests of attn's backend run there"
+    )
+    parser.add_argument(
+        "--without-vllm", metavar="WHY", help="why there is none, which is reported as a skip"
+    )
     parser.add_argument("--only", help="run only suites whose name contains this")
     args = parser.parse_args()
 
@@ -140,6 +146,8 @@ def main():
     shutil.rmtree(results, ignore_errors=True)
     results.mkdir(parents=True)
     env = dict(os.environ, ATTN_BUILD=str(build), ATTN_FULL="1" if args.full else "")
+    env["ATTN_VLLM_PYTHON"] = args.vllm_python or ""
+    env["ATTN_WITHOUT_VLLM"] = args.without_vllm or ""
     env["PATH"] = os.pathsep.join([str(build / "bin"), env["PATH"]])
     # Suites that start processes leave a core idle now and then, so two run side by side, each with its share of the
     # cores: threads of PyTorch that wait for one another by spinning take two to three times as long when they share a core.

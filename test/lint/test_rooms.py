@@ -197,7 +197,10 @@ def test_files_of_the_host_device_include_no_cycle():
     assert found is None, " -> ".join(found)
 
 
-PRODUCTS = {f"attn.{name}" for name in ("adapters", "dualkv", "generation", "heads", "kv_policy", "training")}
+PRODUCTS = {
+    f"attn.{name}"
+    for name in ("adapters", "dualkv", "generation", "heads", "kv_policy", "serving", "training", "vllm")
+}
 COMPILER = {f"attn.{name}" for name in ("cache", "compiler", "describe", "memory", "run")}
 
 

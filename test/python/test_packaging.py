@@ -68,6 +68,13 @@ def test_says_which_pythons_and_what_it_needs(wheel):
         assert f"Programming Language :: Python :: 3.{minor}" in metadata.get_all("Classifier")
 
 
+def test_says_what_vllm_loads(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = [name for name in archive.namelist() if name.endswith(".dist-info/entry_points.txt")]
+        lines = archive.read(name).decode().split("\n")
+    assert [line for line in lines if line] == ["[vllm.general_plugins]", "attn = attn.vllm:register"]
+
+
 def test_carries_its_notices(wheel):
     with zipfile.ZipFile(wheel) as archive:
         texts = {Path(name).name: archive.read(name) for name in archive.namelist() if "/licenses/" in name}

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""vLLM's interfaces over attn.serving: the backend, its metadata of a step, and the attention of a layer.
+
+vLLM gives a layer's cache as `[blocks, heads, tokens, key and value]` in any order of memory; kernels read it as it is.
+Layers of a group share a block table, and so the plan of a step: one for each kernel among them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from vllm import envs
+from vllm.config import get_current_vllm_config, get_layers_from_vllm_config
+from vllm.model_executor.layers.attention import Attention
+from vllm.v1.attention.backend import (
+    AttentionBackend,
+    AttentionImpl,
+    AttentionMetadata,
+    AttentionMetadataBuilder,
+    AttentionType,
+    CommonAttentionMetadata,
+)
+from vllm.v1.kv_cache_interface import KVCacheLayout
+
+from ..run.kernel import Kernel
+from ..serving import Layer, Plans, Step, split_lines, write_tokens
+from .limits import FORMATS, PAGE_SIZES, VAGUE, refusals
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+    from vllm.v1.kv_cache_interface import AttentionSpec
+
+_FLOATS = {"fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2}
+
+
+class AttnBackend(AttentionBackend):
+    """Decoder attention by attn. `validate_configuration` says what it refuses."""
+
+    forward_includes_kv_cache_update = False
+    supported_kv_cache_dtypes = list(FORMATS)  # type: ignore[assignment,misc]
+
+    @staticmethod
+    def get_name() -> str:
+        return "CUSTOM"
+
+    @staticmethod
+    def get_impl_cls() -> type[AttnImpl]:
+        return AttnImpl
+
+    @staticmethod
+    def get_builder_cls() -> type[AttnMetadataBuilder]:
+        return AttnMetadataBuilder
+
+    @staticmethod
+    def get_supported_kernel_block_sizes(kv_cache_spec: Any = None) -> list[Any]:
+        return list(PAGE_SIZES)
+
+    @classmethod
+    def supported_kv_cache_layouts(cls) -> tuple[KVCacheLayout, ...]:
+        return KVCacheLayout.LBNHC, KVCacheLayout.LBHNC
+
+    @classmethod
+    def supports_sink(cls) -> bool:
+        return True
+
+    @classmethod
+    def supports_sliding_window(cls) -> bool:
+        return True
+
+    @classmethod
+    def supports_kv_connector(cls) -> bool:
+        return False
+
+    @classmethod
+    def supports_device_cpu_query_lens_mismatch(cls) -> bool:
+        return False
+
+    @classmethod
+    def supports_compute_capability(cls, capability: Any) -> bool:
+        return capability is None or capability >= (8, 0)
+
+    @classmethod
+    def validate_configuration(  # type: ignore[override]
+        cls,
+        head_size: int,
+        dtype: torch.dtype,
+        kv_cache_dtype: Any,
+        block_size: int | None,
+        use_mla: bool,
+        *others: Any,
+        attn_type: str,
+        **named: Any,
+    ) -> list[str]:
+        """Return why a configuration is refused; [] if it is served."""
+        given = head_size, dtype, kv_cache_dtype, block_size, use_mla
+        of_vllm = super().validate_configuration(*given, *others, attn_type=attn_type, **named)
+        ours = refusals(
+            head_size=head_size,
+            dtype=dtype,
+            kv_cache_dtype=kv_cache_dtype,
+            block_size=block_size,
+            use_mla=use_mla,
+            attn_type=attn_type,
+        )
+        said = VAGUE | {f"attention type {attn_type} not supported"}
+        return ours + [reason for reason in of_vllm if reason not in said]
+
+
+@dataclass
+class AttnMetadata(AttentionMetadata):
+    """A step of a group of layers."""
+
+    step: Step
+
+
+class AttnMetadataBuilder(AttentionMetadataBuilder[AttnMetadata]):
+    """Keeps the plans of a group's layers. Compiles their kernels when it is made."""
+
+    def __init__(
+        self,
+        kv_cache_spec: AttentionSpec,
+        layer_names: list[str],
+        vllm_config: VllmConfig,
+        device: torch.device,
+    ):
+        super().__init__(kv_cache_spec, layer_names, vllm_config, device)
+        self.plans = Plans()
+        if kv_cache_spec.head_size_v != kv_cache_spec.head_size:
+            raise ValueError(
+                f"attn's backend: expected values of the keys' {kv_cache_spec.head_size} features, "
+                f"got {kv_cache_spec.head_size_v}"
+            )
+        for layer in get_layers_from_vllm_config(vllm_config, Attention, layer_names).values():
+            layer.impl.compile(kv_cache_spec.block_size, device)
+
+    def build(
+        self,
+        common_prefix_len: int,
+        common_attn_metadata: CommonAttentionMetadata,
+        fast_build: bool = False,
+    ) -> AttnMetadata:
+        """Return the step. Plans are made on the host: a GPU's lengths and block tables are waited for."""
+        asked = common_attn_metadata
+        if asked.causal is not True:
+            raise ValueError("attn's backend: expected causal rows, got others in a step")
+        count = asked.num_reqs
+        tables = asked.seq_lens[:count], asked.block_table_tensor[:count]
+        return AttnMetadata(self.plans.step(asked.query_start_loc_cpu[: count + 1], *tables))
+
+
+class AttnImpl(AttentionImpl[AttnMetadata]):
+    """The attention of a layer."""
+
+    def __init__(
+        self,
+        num_heads: int,
+        head_size: int,
+        scale: float,
+        num_kv_heads: int | None = None,
+        alibi_slopes: list[float] | None = None,
+        sliding_window: int | None = None,
+        kv_cache_dtype: str = "auto",
+        logits_soft_cap: float | None = None,
+        attn_type: str = AttentionType.DECODER,
+        kv_sharing_target_layer_name: str | None = None,
+        sinks: Tensor | None = None,
+        **others: Any,
+    ):
+        self.num_heads, self.head_size, self.scale = num_heads, head_size, float(scale)
+        self.num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        self.sliding_window, self.kv_cache_dtype, self.sinks = sliding_window, kv_cache_dtype, sinks
+        self.logits_soft_cap, self.alibi_slopes = logits_soft_cap or 0.0, alibi_slopes
+        self.dtype = torch.get_default_dtype()
+        reasons = self._refusals(attn_type, others, kv_sharing_target_layer_name)
+        if reasons:
+            raise ValueError(f"attn's backend cannot serve this layer: {'; '.join(reasons)}")
+        self.format = FORMATS[kv_cache_dtype]
+        self.kernel: Kernel | None = None
+        self.tensors: dict[str, Tensor] = {}
+
+    def _refusals(self, attn_type: str, others: dict[str, Any], shared: str | None) -> list[str]:
+        """Return what vLLM's platform of CPUs does not ask `validate_configuration`, and what this layer alone has."""
+        config = get_current_vllm_config()
+        cache, parallel = config.cache_config, config.parallel_config
+        reasons = AttnBackend.validate_configuration(
+            self.head_size,
+            self.dtype,
+            self.kv_cache_dtype,
+            cache.block_size if cache is not None and cache.user_specified_block_size else None,
+            False,
+            has_sink=self.sinks is not None,
+            use_sparse=False,
+            use_mm_prefix=config.model_config is not None and config.model_config.is_mm_prefix_lm,
+            use_per_head_quant_scales=False,
+            device_capability=None,
+            attn_type=attn_type,
+            has_sliding_window=self.sliding_window is not None,
+            use_non_causal=config.attention_config.use_non_causal,
+            use_batch_invariant=envs.VLLM_BATCH_INVARIANT,
+            use_kv_connector=config.kv_transfer_config is not None,
+            use_pcp=parallel.prefill_context_parallel_size > 1,
+            use_dcp=parallel.decode_context_parallel_size > 1,
+            use_rswa=config.model_config is not None and config.model_config.rswa_window is not None,
+        )
+        if shared is not None:
+            reasons.append(f"keys and values of another layer, {shared}")
+        unknown = [name for name, value in others.items() if value not in (None, False, -1)]
+        return reasons + [f"{name}: attn has no such option" for name in unknown]
+
+    def compile(self, page_size: int, device: torch.device) -> None:
+        """Compile the kernel, for pages of so many tokens."""
+        layer = Layer(
+            q_heads=self.num_heads,
+            kv_heads=self.num_kv_heads,
+            head_dim=self.head_size,
+            dtype=self.dtype,
+            page_size=page_size,
+            scale=self.scale,
+            window=self.sliding_window,
+            softcap=self.logits_soft_cap,
+            alibi=self.alibi_slopes is not None,
+            sinks=self.sinks is not None,
+            format=self.format,
+        )
+        self.kernel = layer.compile(device)
+        if self.sinks is not None:  # Weights are loaded by now.
+            self.tensors["sink_logits"] = self.sinks.detach().to(device, torch.float32).contiguous()
+        if self.alibi_slopes is not None:
+            self.tensors["slopes"] = torch.tensor(self.alibi_slopes, dtype=torch.float32, device=device)
+
+    def _pages(self, kv_cache: Tensor) -> tuple[Tensor, Tensor]:
+        if self.format is not None:
+            kv_cache = kv_cache.view(_FLOATS[self.format])
+        return split_lines(kv_cache, self.head_size)
+
+    def do_kv_cache_update(
+        self, layer: Any, key: Tensor, value: Tensor, kv_cache: Tensor, slot_mapping: Tensor
+    ) -> None:
+        """Write new keys and values into the layer's cache."""
+        if kv_cache.numel() == 0:
+            return
+        scales = {}
+        if self.format is not None:
+            scales = dict(k_scale=layer._k_scale, v_scale=layer._v_scale)
+        write_tokens(*self._pages(kv_cache), key, value, slot_mapping, **scales)
+
+    def forward(
+        self,
+        layer: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        kv_cache: Tensor,
+        attn_metadata: AttnMetadata | None,
+        output: Tensor,
+        output_scale: Tensor | None = None,
+        output_block_scale: Tensor | None = None,
+    ) -> Tensor:
+        """Compute attention of a layer into `output` [rows, heads, head_size]."""
+        if output_scale is not None or output_block_scale is not None:
+            raise NotImplementedError("attn's backend: expected no scale of a quantized output, got one")
+        if attn_metadata is None:  # A run that measures memory.
+            return output.zero_()
+        pages = self._pages(kv_cache)
+        if self.format is not None:
+            pages += layer._k_scale.view(1), layer._v_scale.view(1)
+        assert self.kernel is not None, "vLLM makes a group's builder before it runs a layer"
+        return attn_metadata.step.run(self.kernel, query, pages, out=output, **self.tensors)

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What attn refuses in vLLM, with the reason. vLLM asks before it loads a model on a GPU; on a CPU a layer asks when it is
+made."""
+
+from __future__ import annotations
+
+import torch
+
+from ..errors import SpecError
+from ..serving import Layer
+
+PAGE_SIZES = (16, 32, 64, 128, 256)
+"""Tokens of a page that kernels are made for. vLLM cuts larger blocks into pages."""
+
+FORMATS = {
+    "auto": None,
+    "float16": None,
+    "bfloat16": None,
+    "fp8": "fp8_e4m3",
+    "fp8_e4m3": "fp8_e4m3",
+    "fp8_e5m2": "fp8_e5m2",
+}
+"""attn's formats by vLLM's kv_cache_dtype; None: the model's dtype."""
+
+VAGUE = frozenset(
+    f"{what} not supported" for what in ("head_size", "dtype", "kv_cache_dtype", "block_size", "MLA")
+)
+"""What vLLM says of these without a reason; `refusals` says more."""
+
+
+def page_of(block_size: int | None) -> int:
+    """Return the largest page that a block is cut into; 0 if there is none."""
+    return max((page for page in PAGE_SIZES if (block_size or PAGE_SIZES[0]) % page == 0), default=0)
+
+
+def refusals(
+    *,
+    head_size: int,
+    dtype: torch.dtype,
+    kv_cache_dtype: str | None = "auto",
+    block_size: int | None = None,
+    use_mla: bool = False,
+    attn_type: str = "decoder",
+) -> list[str]:
+    """Return why layers are refused, with the nearest legal values. A `block_size` of None is any."""
+    if use_mla:
+        return ["MLA: attn has no kernel over caches of latents"]
+    found = []
+    attn_type = getattr(attn_type, "value", attn_type)  # vLLM has a class of such words.
+    if attn_type != "decoder":
+        found.append(f"attention type: expected 'decoder', got '{attn_type}': attn serves no encoder here")
+    page = page_of(block_size)
+    if not page:
+        smallest = PAGE_SIZES[0]
+        below = (block_size or 0) // smallest * smallest
+        nearest = f"{below} or {below + smallest}" if below else smallest
+        found.append(
+            f"block_size: expected a multiple of {smallest} tokens, got {block_size}; nearest legal: {nearest}"
+        )
+    kept = FORMATS.get(kv_cache_dtype or "auto")
+    if kv_cache_dtype is not None and kv_cache_dtype not in FORMATS:
+        found.append(f"kv_cache_dtype: expected one of {', '.join(FORMATS)}, got {kv_cache_dtype}")
+    elif kv_cache_dtype in ("float16", "bfloat16") and dtype is not getattr(torch, kv_cache_dtype):
+        found.append(f"kv_cache_dtype: expected auto or the model's {dtype}, got {kv_cache_dtype}")
+    try:
+        Layer(q_heads=1, kv_heads=1, head_dim=head_size, dtype=dtype, page_size=page or 16, format=kept)
+    except SpecError as error:
+        found.append(str(error).replace("head_dim", "head_size"))
+    return found

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The attention of a layer of vLLM in float64, over the same pages and tables as attn's kernels read."""
+
+import torch
+
+
+def attend(impl, layer, query, kv_cache, step, output):
+    """Compute a step's rows of a layer into `output`."""
+    keys, values = impl._pages(kv_cache)
+    scales = (1, 1) if impl.format is None else (layer._k_scale.double(), layer._v_scale.double())
+    starts, size, groups = step.q_start.tolist(), keys.shape[1], impl.num_heads // impl.num_kv_heads
+    for row, (length, table) in enumerate(zip(step.lengths.tolist(), step.block_table, strict=True)):
+        begin, end = starts[row : row + 2]
+        pages = torch.tensor(table[: -(-length // size)], dtype=torch.long)
+        k, v = (
+            (pool[pages].double() * scale).flatten(0, 1)[:length].repeat_interleave(groups, 1)
+            for pool, scale in zip((keys, values), scales, strict=True)
+        )
+        scores = torch.einsum("qhd,khd->hqk", query[begin:end].double(), k) * impl.scale
+        if impl.logits_soft_cap:
+            scores = impl.logits_soft_cap * torch.tanh(scores / impl.logits_soft_cap)
+        far = torch.arange(length - (end - begin), length)[:, None] - torch.arange(length)
+        if "slopes" in impl.tensors:
+            scores = scores - impl.tensors["slopes"].double()[:, None, None] * far
+        scores = scores.masked_fill((far < 0) | (far >= (impl.sliding_window or length)), -torch.inf)
+        if "sink_logits" in impl.tensors:
+            sinks = impl.tensors["sink_logits"].double()[:, None, None].expand(-1, end - begin, 1)
+            scores = torch.cat([scores, sinks], -1)
+        found = torch.einsum("hqk,khd->qhd", scores.softmax(-1)[..., :length], v)
+        output[begin:end] = found.to(output.dtype)
+    return output

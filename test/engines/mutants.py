@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Changes of attn's backend of vLLM: faults, each of which has to turn a check red, and attention in float64."""
+
+import contextlib
+
+
+def _float64(backend):
+    import float64
+
+    def attend(self, layer, query, key, value, kv_cache, metadata, output, **scales):
+        if metadata is None:
+            return output.zero_()
+        return float64.attend(self, layer, query, kv_cache, metadata.step, output)
+
+    return backend.AttnImpl, "forward", attend
+
+
+def _times_zero(backend):
+    forward = backend.AttnImpl.forward
+
+    def wrong(self, *given, output, **scales):
+        return forward(self, *given, output=output, **scales).zero_()
+
+    return backend.AttnImpl, "forward", wrong
+
+
+def _layers_with(**changes):
+    """Layers with an option that is changed, by a function of its value."""
+
+    def mutant(backend):
+        layer = backend.Layer
+
+        def wrong(**options):
+            return layer(**options | {name: change(options[name]) for name, change in changes.items()})
+
+        return backend, "Layer", wrong
+
+    return mutant
+
+
+def _shifted(by):
+    return lambda window: None if window is None else window + by
+
+
+def _without(name):
+    """Tensors of layers that are zero, or with which a softmax is as without them."""
+    value = {"slopes": 0.0, "sink_logits": -1e30}[name]
+
+    def mutant(backend):
+        compile_layer = backend.AttnImpl.compile
+
+        def wrong(self, *given):
+            compile_layer(self, *given)
+            self.tensors[name].fill_(value)
+
+        return backend.AttnImpl, "compile", wrong
+
+    return mutant
+
+
+def _shifted_slots(backend):
+    update = backend.AttnImpl.do_kv_cache_update
+
+    def wrong(self, layer, key, value, kv_cache, slots):
+        update(self, layer, key, value, kv_cache, slots.where(slots < 0, slots ^ 1))
+
+    return backend.AttnImpl, "do_kv_cache_update", wrong
+
+
+def _stale_table(backend):
+    step = backend.Plans.step
+    first = {}
+
+    def wrong(self, q_start, lengths, block_table):
+        tables = first.setdefault(id(self), {})
+        old = tables.setdefault(len(block_table), block_table.clone())
+        return step(self, q_start, lengths, old)
+
+    return backend.Plans, "step", wrong
+
+
+_kept = contextlib.ExitStack()
+
+MUTANTS = {
+    "float64": _float64,
+    "times zero": _times_zero,
+    "window + 1": _layers_with(window=_shifted(1)),
+    "window - 1": _layers_with(window=_shifted(-1)),
+    "no cap": _layers_with(softcap=lambda cap: 0.0),
+    "no slopes": _without("slopes"),
+    "no sinks": _without("sink_logits"),
+    "slots": _shifted_slots,
+    "stale table": _stale_table,
+}
+
+
+@contextlib.contextmanager
+def applied(name):
+    """Apply a mutant, if there is a name."""
+    if name is None:
+        yield
+        return
+    from attn.vllm import backend
+
+    owner, attribute, wrong = MUTANTS[name](backend)
+    right = getattr(owner, attribute)
+    setattr(owner, attribute, wrong)
+    try:
+        yield
+    finally:
+        setattr(owner, attribute, right)
+
+
+def register():
+    """Register attn's backend with outputs of zero: an entry point of a wrong package."""
+    import attn.vllm
+
+    attn.vllm.register()
+    _kept.enter_context(applied("times zero"))

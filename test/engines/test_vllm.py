@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""attn in vLLM on a CPU, beside vLLM's own backend: the same tokens, and log-probabilities that are close.
+
+They run where ATTN_VLLM_PYTHON names an interpreter that has vLLM, as `./dev test --full` does."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILT = Path(os.environ.get("ATTN_BUILD", ROOT / "build")) / "python"
+sys.path.insert(0, str(ROOT / "examples/13_real_model"))
+
+import smollm2  # noqa: E402
+
+PYTHON = os.environ.get("ATTN_VLLM_PYTHON")
+if not PYTHON:
+    why = os.environ.get("ATTN_WITHOUT_VLLM") or "ATTN_VLLM_PYTHON names no Python with vLLM"
+    pytest.skip(f"{why}: ./dev test --full makes build/vllm-env", allow_module_level=True)
+if not (BUILT / "attn" / "libattn_compiler.so.0").exists():
+    pytest.skip("the extension is not built", allow_module_level=True)
+
+CLOSE = 0.05  # the largest difference of log-probabilities
+
+
+@pytest.fixture(scope="module")
+def smollm():
+    if why := smollm2.missing():
+        pytest.skip(why)
+    return str(smollm2.fetch())
+
+
+def installed(folder, entry_point):
+    """Write the entry points of an installed attn, as pyproject.toml has them unless another is given."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+    about = folder / "attn-0.1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: attn\nVersion: 0.1.0\n")
+    lines = []
+    for group, points in declared.items():
+        lines += [f"[{group}]", *(f"{name} = {entry_point or value}" for name, value in points.items())]
+    (about / "entry_points.txt").write_text("\n".join(lines) + "\n")
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def ask(tmp_path_factory):
+    """Run cases in a process of their own; return the results by name."""
+
+    def run(cases, entry_point=None, **environment):
+        paths = [
+            installed(tmp_path_factory.mktemp("installed"), entry_point),
+            str(BUILT),
+            str(Path(__file__).parent),
+        ]
+        env = dict(os.environ, PYTHONPATH=os.pathsep.join(paths), **environment)
+        worker = [PYTHON, Path(__file__).with_name("vllm_worker.py")]
+        done = subprocess.run(
+            worker, input=json.dumps(cases), env=env, capture_output=True, text=True, timeout=1800
+        )
+        lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+        assert done.returncode == 0 and len(lines) == len(cases), done.stderr[-4000:]
+        found = [json.loads(line.removeprefix("RESULT ")) for line in lines]
+        return {each.pop("name"): each for each in found}
+
+    return run
+
+
+def differences(one, other):
+    """Return whether all tokens are equal, and the largest difference of their log-probabilities."""
+    assert "error" not in one and "error" not in other, (one, other)
+    pairs = zip(sum(one["logprobs"], []), sum(other["logprobs"], []), strict=True)
+    return one["tokens"] == other["tokens"], max(abs(a - b) for a, b in pairs)
+
+
+def right(one, other, close=CLOSE):
+    same, apart = differences(one, other)
+    return same and apart <= close
+
+
+# --- A model that somebody trained
+
+
+@pytest.fixture(scope="module")
+def prompts(smollm):
+    """Eight prompts, each with an answer that is not nearly another; the first and the last begin alike."""
+    tokens, text = smollm2.tokenizer(), smollm2.prose("compound")[:330]
+    found = [
+        f"{text}\n\nIn short,",
+        "A, B, C, D,",
+        "2 + 2 = 4, 3 + 3 = 6, 4 + 4 =",
+        "The capital of France is",
+        "def fibonacci(n):",
+        "if __name__ ==",
+        "We hold these truths to be self-evident",
+        f"{text}\n\nFor example,",
+    ]
+    return [tokens(each)["input_ids"] for each in found]
+
+
+@pytest.fixture(scope="module")
+def answers(ask, smollm, prompts):
+    case = dict(model=smollm, backend="CUSTOM", prompts=prompts, tokens=12)
+    ngrams = dict(method="ngram", num_speculative_tokens=3, prompt_lookup_max=3, prompt_lookup_min=1)
+    return ask(
+        [
+            case | dict(name="vLLM", backend=None),
+            case | dict(name="attn"),
+            case | dict(name="pages of 16", options=dict(block_size=16)),
+            case | dict(name="blocks of 48", options=dict(block_size=48)),
+            case | dict(name="float64", mutant="float64"),
+            case | dict(name="slots", mutant="slots"),
+            case | dict(name="stale table", mutant="stale table"),
+            # The last: vLLM's models after it fail in this process, with either backend.
+            case | dict(name="ngrams", options=dict(speculative_config=ngrams)),
+        ]
+    )
+
+
+def test_a_trained_model_answers_as_with_vllms_backend(answers):
+    print({name: found.get("seconds") for name, found in answers.items()})
+    print(differences(answers["vLLM"], answers["attn"]), answers["vLLM"]["margin"])
+    assert answers["vLLM"]["margin"] > CLOSE
+    assert right(answers["vLLM"], answers["attn"])
+
+
+def test_the_second_prompt_of_a_prefix_finds_it_in_the_cache(answers):
+    for name in ("vLLM", "attn", "pages of 16"):
+        assert answers[name]["cached"] == [0] * 7 + [64], name
+
+
+@pytest.mark.parametrize("name", ["pages of 16", "blocks of 48", "ngrams"])
+def test_other_pages_and_speculation_change_nothing(answers, name):
+    assert right(answers["vLLM"], answers[name])
+
+
+def test_answers_are_those_of_float64_over_the_same_pages(answers):
+    print("float64", differences(answers["float64"], answers["attn"]))
+    assert right(answers["float64"], answers["attn"])
+
+
+@pytest.mark.parametrize("mutant", ["slots", "stale table"])
+def test_faults_of_tables_are_seen(answers, mutant):
+    assert not right(answers["vLLM"], answers[mutant])
+
+
+def test_a_fault_behind_the_entry_point_is_seen(ask, answers, smollm, prompts):
+    case = dict(name="times zero", model=smollm, backend="CUSTOM", prompts=prompts, tokens=12)
+    found = ask([case, case | dict(name="vLLM", backend=None)], entry_point="mutants:register")
+    assert not right(answers["vLLM"], found["times zero"])
+    assert right(answers["vLLM"], found["vLLM"])  # Who asks for no backend gets vLLM's.
+
+
+def test_heads_may_lie_before_tokens(ask, answers, smollm, prompts):
+    case = dict(name="heads first", model=smollm, backend="CUSTOM", prompts=prompts, tokens=12)
+    found = ask([case], VLLM_KV_CACHE_LAYOUT="LBHNC")
+    assert right(answers["vLLM"], found["heads first"])
+
+
+# --- Windows, caps, slopes and sinks, in random models
+
+
+@pytest.fixture(scope="module")
+def random_models(ask, tmp_path_factory):
+    folder, numbers = tmp_path_factory.mktemp("models"), random.Random(1)
+    prompts = [[numbers.randrange(3, 512) for _ in range(count)] for count in (70, 5, 33, 90)]
+    cases = []
+    for kind in ("gpt_oss", "windowed", "bloom", "gemma2"):
+        dtype = "bfloat16" if kind == "gemma2" else "float16"
+        case = dict(kind=kind, model=str(folder / kind), prompts=prompts, tokens=8, options=dict(dtype=dtype))
+        cases += [case | dict(name=f"{kind}, {each}", backend=each) for each in (None, "CUSTOM")]
+        cases.append(case | dict(name=f"{kind}, float64", backend="CUSTOM", mutant="float64"))
+        if kind == "windowed":
+            fp8 = dict(options=dict(dtype=dtype, kv_cache_dtype="fp8_e4m3"))
+            cases += [
+                case | fp8 | dict(name="windowed, fp8", backend="CUSTOM"),
+                case | fp8 | dict(name="windowed, fp8, float64", backend="CUSTOM", mutant="float64"),
+            ]
+        if kind in ("windowed", "gpt_oss"):
+            mutants = ("window + 1", "window - 1") if kind == "windowed" else ("window + 1", "no sinks")
+            cases += [case | dict(name=f"{kind}, {each}", backend="CUSTOM", mutant=each) for each in mutants]
+        if kind == "bloom":
+            cases.append(case | dict(name="bloom, no slopes", backend="CUSTOM", mutant="no slopes"))
+        if kind == "gemma2":
+            cases.append(case | dict(name="gemma2, no cap", backend="CUSTOM", mutant="no cap"))
+    # The experts of gpt_oss are parallel only in a process whose first model has some.
+    of_experts = [case for case in cases if case["kind"] == "gpt_oss"]
+    return ask(of_experts) | ask([case for case in cases if case["kind"] != "gpt_oss"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "close"), [("windowed", CLOSE), ("gpt_oss", CLOSE), ("bloom", CLOSE), ("gemma2", 2 * CLOSE)]
+)
+def test_random_models_answer_as_with_vllms_backend(random_models, kind, close):
+    for other in ("None", "float64"):
+        print(kind, other, differences(random_models[f"{kind}, {other}"], random_models[f"{kind}, CUSTOM"]))
+        assert right(random_models[f"{kind}, {other}"], random_models[f"{kind}, CUSTOM"], close)
+
+
+def test_caches_of_8_bits_are_read_as_in_float64(random_models):
+    """They are compared in two layers: in more, elements that round to another number set answers apart."""
+    print("fp8", differences(random_models["windowed, fp8"], random_models["windowed, fp8, float64"]))
+    assert right(random_models["windowed, fp8"], random_models["windowed, fp8, float64"])
+    assert not right(random_models["windowed, fp8"], random_models["windowed, CUSTOM"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "mutant"),
+    [
+        ("windowed", "window + 1"),
+        ("windowed", "window - 1"),
+        ("gpt_oss", "window + 1"),
+        ("gpt_oss", "no sinks"),
+        ("bloom", "no slopes"),
+        ("gemma2", "no cap"),
+    ],
+)
+def test_faults_of_layers_are_seen(random_models, kind, mutant):
+    assert not right(random_models[f"{kind}, None"], random_models[f"{kind}, {mutant}"], 2 * CLOSE)
+
+
+# --- Refusals
+
+
+REFUSED = {
+    "dim": (
+        dict(kind="wide"),
+        "cannot serve this layer: head_size: expected a multiple of 8 from 8 to 256, got 512",
+    ),
+    "dtype": (
+        dict(kind="windowed", options=dict(dtype="float32")),
+        "dtype: expected 'bfloat16' or 'float16', got ",
+    ),
+    "block": (
+        dict(kind="windowed", options=dict(block_size=24)),
+        "block_size: expected a multiple of 16 tokens, got 24; nearest legal: 16 or 32",
+    ),
+    "encoder": (
+        dict(kind="encoder", options=dict(max_num_batched_tokens=256)),
+        "attention type: expected 'decoder', got 'encoder_only': attn serves no encoder here",
+    ),
+}
+
+
+INVALID = {
+    "served": ({}, []),
+    "dim": (
+        dict(head_size=100),
+        ["head_size: expected a multiple of 8 from 8 to 256, got 100; nearest legal: 96 or 104"],
+    ),
+    "dim, fp8": (
+        dict(head_size=72, kv_cache_dtype="fp8"),
+        [
+            "kv[0].key: expected a dim of whole 16 bytes, a multiple of 16 elements of float8_e4m3fn, got 72; nearest legal: "
+            "64 or 80"
+        ],
+    ),
+    "dtype": (dict(dtype="float32"), ["dtype: expected 'bfloat16' or 'float16', got dtype torch.float32"]),
+    "cache": (
+        dict(kv_cache_dtype="int8_per_token_head"),
+        [
+            "kv_cache_dtype: expected one of auto, float16, bfloat16, fp8, fp8_e4m3, fp8_e5m2, got int8_per_token_head"
+        ],
+    ),
+    "other cache": (
+        dict(kv_cache_dtype="bfloat16"),
+        ["kv_cache_dtype: expected auto or the model's torch.float16, got bfloat16"],
+    ),
+    "block": (
+        dict(block_size=8),
+        ["block_size: expected a multiple of 16 tokens, got 8; nearest legal: 16"],
+    ),
+    "MLA": (dict(use_mla=True), ["MLA: attn has no kernel over caches of latents"]),
+    "cross": (
+        dict(attn_type="encoder_decoder"),
+        ["attention type: expected 'decoder', got 'encoder_decoder': attn serves no encoder here"],
+    ),
+    "not causal": (dict(use_non_causal=True), ["non-causal attention not supported"]),
+    "images": (dict(use_mm_prefix=True), ["partial multimodal token full attention not supported"]),
+    "batch invariance": (dict(use_batch_invariant=True), ["batch invariance not supported"]),
+    "context": (dict(use_dcp=True, use_pcp=True), ["PCP not supported", "DCP not supported"]),
+    "connector": (dict(use_kv_connector=True), ["KV connector not supported"]),
+    "sparse": (dict(use_sparse=True), ["sparse not supported"]),
+}
+
+
+@pytest.fixture(scope="module")
+def invalid(ask):
+    return ask([dict(name=name, validate=changes) for name, (changes, _) in INVALID.items()])
+
+
+@pytest.mark.parametrize("name", INVALID)
+def test_what_is_not_served_is_refused_with_the_reason(invalid, name):
+    assert invalid[name].get("reasons") == INVALID[name][1], invalid[name]
+
+
+@pytest.fixture(scope="module")
+def refused(ask, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("refused")
+    cases = [
+        dict(name=name, model=str(folder / case["kind"]), backend="CUSTOM", prompts=[[3]], tokens=1) | case
+        for name, (case, _) in REFUSED.items()
+    ]
+    return ask(cases)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_served_is_refused_before_it_runs(refused, name):
+    assert REFUSED[name][1] in refused[name]["error"]

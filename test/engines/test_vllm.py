@@ -114,6 +114,12 @@ def answers(ask, smollm, prompts):
             case | dict(name="attn"),
             case | dict(name="pages of 16", options=dict(block_size=16)),
             case | dict(name="blocks of 48", options=dict(block_size=48)),
+            case
+            | dict(
+                name="neighbours",
+                prompts=[prompts[0], prompts[-1], *prompts[1:-1]],
+                options=dict(block_size=16),
+            ),
             case | dict(name="float64", mutant="float64"),
             case | dict(name="slots", mutant="slots"),
             case | dict(name="stale table", mutant="stale table"),
@@ -133,6 +139,17 @@ def test_a_trained_model_answers_as_with_vllms_backend(answers):
 def test_the_second_prompt_of_a_prefix_finds_it_in_the_cache(answers):
     for name in ("vLLM", "attn", "pages of 16"):
         assert answers[name]["cached"] == [0] * 7 + [64], name
+
+
+def test_neighbours_read_a_common_prefix_once(answers):
+    """Requests whose pages are the same in front, one behind the other in the batch."""
+    found = answers["neighbours"]
+    print("neighbours", found["shared"], found["cached"], found["seconds"])
+    assert found["shared"] > 8 and found["cached"] == [0, 64] + [0] * 6
+    ordered = {
+        name: [answers["vLLM"][name][at] for at in (0, 7, *range(1, 7))] for name in ("tokens", "logprobs")
+    }
+    assert right(ordered, found)
 
 
 @pytest.mark.parametrize("name", ["pages of 16", "blocks of 48", "ngrams"])

@@ -4,7 +4,8 @@
 A case: `name`; `model`, a folder; `kind`, the random model to write there first (models.py); `backend`, CUSTOM or null for
 vLLM's own; `mutant`, a name of mutants.py or null; `prompts`, lists of token ids; `tokens` to answer; `options` of vllm.LLM.
 A result: `tokens` and `logprobs` of each answer; `cached`, the tokens of each prompt that were in the prefix cache;
-`margin`, by how much the closest choice was decided; `seconds`; or `error`. A case with `validate` asks instead why the
+`margin`, by how much the closest choice was decided; `shared`, in how many tables neighbours shared pages; `seconds`; or
+`error`. A case with `validate` asks instead why the
 backend refuses a configuration: `reasons`."""
 
 import gc
@@ -39,6 +40,7 @@ SETTINGS = dict(
 def answer(case):
     import models
     import mutants
+    from attn.serving import steps
     from vllm import LLM, SamplingParams
 
     settings = SETTINGS | case.get("options", {})
@@ -47,6 +49,14 @@ def answer(case):
     folder = case["model"]
     if case.get("kind") and not os.path.exists(folder):
         models.write(case["kind"], folder)
+    shared, shared_tables = [], steps.shared_tables
+
+    def watched(*given):
+        found = shared_tables(*given)
+        shared.append(found is not None)
+        return found
+
+    steps.shared_tables = watched
     with mutants.applied(case.get("mutant")):
         llm = LLM(folder, **settings)
         began = time.monotonic()
@@ -72,8 +82,10 @@ def answer(case):
             for each in answers
             for token, at in each
         ),
+        shared=sum(shared),
         seconds=seconds,
     )
+    steps.shared_tables = shared_tables
     llm.llm_engine.engine_core.shutdown()
     del llm
     gc.collect()

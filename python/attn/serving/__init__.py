@@ -3,7 +3,7 @@
 
     layer = attn.serving.Layer(q_heads=9, kv_heads=3, head_dim=64, dtype="float16", page_size=16)
     kernel = layer.compile("cpu")                           # once, when the page size is known
-    plans = attn.serving.Plans()                            # of one block table's layers
+    plans = attn.serving.Plans(shared_pages=4)              # of one block table's layers
     step = plans.step(q_start, lengths, block_table)        # once a step
     attn.serving.write_tokens(k_pages, v_pages, k, v, slots)   # in each layer
     step.run(kernel, q, (k_pages, v_pages), out=out)

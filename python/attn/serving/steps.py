@@ -13,18 +13,24 @@ from typing import Any
 import numpy
 from torch import Tensor
 
+from ..cache.integers import whole
 from ..errors import PlanError, expected
 from ..memory.tables import int32_array
 from ..run.kernel import Kernel
 from ..run.plan import Plan
+from .prefixes import shared_tables
 
 _PARTS = ("k_pages", "v_pages", "k_scales", "v_scales")
 
 
 class Plans:
-    """The plans of the layers that read one block table, by kernel. Not for several threads at once."""
+    """The plans of the layers that read one block table, by kernel. Not for several threads at once.
 
-    def __init__(self) -> None:
+    shared_pages  prefixes of at least so many pages, which neighbours in the block table have in common, are read once for
+                  all of their rows; 0: never. Results differ by rounding alone. Raises PlanError"""
+
+    def __init__(self, shared_pages: int = 0) -> None:
+        self.shared_pages = whole("shared_pages", shared_pages, 0)
         self.kept: dict[tuple[Kernel, bool], Plan] = {}
         """Plans by kernel, and by whether they are of decoding."""
         self._steps = 0
@@ -63,6 +69,7 @@ class Step:
         self.decodes = bool((numpy.diff(starts) <= 1).all())
         """Whether no sequence has more than one row."""
         self._made: dict[Kernel, Plan] = {}
+        self._shared: dict[int, dict[str, Any] | None] = {}
         plans._steps += 1
         self._number = plans._steps
 
@@ -82,7 +89,7 @@ class Step:
         batch: dict[str, Any] = {"q": (q.dtype, tuple(q.shape)), "q_start": self.q_start}
         batch |= {f"kv.{part}": (x.dtype, tuple(x.shape)) for part, x in zip(_PARTS, pages, strict=False)}
         batch |= {name: (x.dtype, tuple(x.shape)) for name, x in (tensors or {}).items()}
-        batch |= {"kv.lengths": self.lengths, "kv.block_table": self.block_table}
+        batch |= self._tables(pages[0].shape[1])
         plan = self._plans.kept.get(key)
         if plan is None:
             plan = self._plans.kept[key] = kernel.plan(batch)
@@ -90,6 +97,14 @@ class Step:
             plan.update(batch)
         self._made[kernel], self._plans._latest[key] = plan, self._number
         return plan
+
+    def _tables(self, page_size: int) -> dict[str, Any]:
+        """Return the tables of keys and values; those of layers with equal pages are the same."""
+        least = self._plans.shared_pages
+        if least and page_size not in self._shared:
+            given = self.q_start, self.lengths, self.block_table
+            self._shared[page_size] = shared_tables(*given, page_size, least)
+        return self._shared.get(page_size) or {"kv.lengths": self.lengths, "kv.block_table": self.block_table}
 
     def run(
         self,

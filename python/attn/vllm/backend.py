@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from vllm.config import VllmConfig
     from vllm.v1.kv_cache_interface import AttentionSpec
 
+SHARED_PAGES = 4
+"""Pages in front of the rows of neighbours in a batch, at least, that are read once for all of them."""
+
 _FLOATS = {"fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2}
 
 
@@ -126,7 +129,7 @@ class AttnMetadataBuilder(AttentionMetadataBuilder[AttnMetadata]):
         device: torch.device,
     ):
         super().__init__(kv_cache_spec, layer_names, vllm_config, device)
-        self.plans = Plans()
+        self.plans = Plans(SHARED_PAGES)
         if kv_cache_spec.head_size_v != kv_cache_spec.head_size:
             raise ValueError(
                 f"attn's backend: expected values of the keys' {kv_cache_spec.head_size} features, "

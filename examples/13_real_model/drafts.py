@@ -101,6 +101,8 @@ def look_up(text, most):
     for size in (3, 2, 1):
         tail = text[-size:]
         for at in range(len(text) - size - 1, -1, -1):
+            if count == most:
+                break
             if text[at : at + size] != tail:
                 continue
             node = children

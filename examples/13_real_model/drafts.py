@@ -36,9 +36,9 @@ class Pages:
         self.cache = attn.PagedCache(layers=layers, pages=pages, draft_page=1, device=where, **sizes)
         self.leaf, self.model, self.steps = self.cache.add(), model, 0
         depth = min(LENGTH, drafts) + 1
-        self.tables = self.cache.steps(
-            self.verify, sequences=rows, rows=rows, tokens=tokens + depth, drafts=depth
-        )
+        capacity = {"sequences": rows, "rows": rows, "tokens": tokens + depth, "drafts": depth}
+        # The host device runs blocks one after the other, and the launch of a recorded step has all of them.
+        self.tables = self.cache.steps(self.verify, **capacity, blocks=4 if where == "host" else 0)
         self.ids, self.positions = torch.zeros(2, 1, rows, dtype=torch.int64, device=model.device)
         self.write = self.kernel = self.plan = None
         with torch.inference_mode():

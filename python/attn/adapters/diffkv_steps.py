@@ -15,6 +15,7 @@ from ..describe.spec import Spec
 from ..describe.visibility import all_tokens, causal, read_visibility, recent, sink
 from ..errors import PlanError, TensorError, expected
 from ..run.attention import attend
+from ..run.device_plan import blocks_on
 from ..run.kernels import compile
 from .diffkv_cache import DiffKVCache, DiffKVLayer
 from .paged_steps import TokenRows
@@ -208,7 +209,7 @@ def _planned(cache: DiffKVCache, q: Tensor, kind: Kind, pages: int) -> tuple:
             batch[f"{name}.block_table"] = numpy.zeros((len(q), 1, pages), numpy.int32)
             batch[f"{name}.lengths"] = numpy.full((len(q), 1), most, numpy.int32)
             batch[f"{name}.pos0"] = numpy.zeros(len(q), numpy.int32)
-        cache.kernels[key] = kernel, kernel.device_planner(batch)
+        cache.kernels[key] = kernel, kernel.device_planner(batch, blocks=blocks_on(kernel.device))
     return cache.kernels[key]
 
 

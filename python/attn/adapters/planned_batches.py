@@ -14,7 +14,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from ..run.device_plan import DevicePlan, DevicePlanner
+from ..run.device_plan import DevicePlan, DevicePlanner, blocks_on
 from ..run.kernel import Kernel
 
 
@@ -124,4 +124,4 @@ class PlannedBatch:
             largest["kv.block_table"] = numpy.zeros(tuple(tables["kv.block_table"].shape), numpy.int32)
         else:
             largest["kv.start"] = spread(tokens)
-        return kernel.device_planner(largest, tokens=tokens)
+        return kernel.device_planner(largest, tokens=tokens, blocks=blocks_on(kernel.device))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from ..cache.steps import CacheSteps
-from ..run.device_plan import DevicePlan
+from ..run.device_plan import DevicePlan, blocks_on
 from .planned_steps import LayerKind, PlannedStep
 
 if TYPE_CHECKING:
@@ -30,7 +30,13 @@ class _PagePlan:
     def __init__(self, cache: PagedCache, asked: Asked, sequences: int, tokens: int, rows: int):
         self.asked, self.pages = asked, cache.pages
         self.kernel = asked.kernel(cache, planned=True)
-        self.steps: CacheSteps = cache.pages.steps(self.kernel, sequences=sequences, rows=rows, tokens=tokens)
+        sizes = {
+            "sequences": sequences,
+            "rows": rows,
+            "tokens": tokens,
+            "blocks": blocks_on(cache.pages.device),
+        }
+        self.steps: CacheSteps = cache.pages.steps(self.kernel, **sizes)
         self.writer = self.steps
         """The tables that hold the slots of new tokens, for all layers."""
         self.plan: DevicePlan | None = None

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from ..errors import TensorError
-from ..run.device_plan import DevicePlan, DevicePlanner
+from ..run.device_plan import DevicePlan, DevicePlanner, blocks_on
 from .padded_calls import padded_kernel
 
 
@@ -264,7 +264,7 @@ def _make_planner(kind: LayerKind, see: str, batch: int, tokens: int, device: to
         "kv.start": start,
         "kv.lengths": numpy.full(count, tokens, numpy.int32),
     }
-    planner = kernel.device_planner(largest, tokens=tokens)
+    planner = kernel.device_planner(largest, tokens=tokens, blocks=blocks_on(device))
     return _Planner(planner, kind, see, batch, torch.from_numpy(start).to(device))
 
 

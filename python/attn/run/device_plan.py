@@ -12,6 +12,14 @@ from ..memory.devices import failed
 from ..memory.views import Binding, check, view_of
 from .plan import Plan
 
+_HOST_BLOCKS = 4
+
+
+def blocks_on(device: object) -> int:
+    """Return the option `blocks` of adapters, whose steps have the same launches for any batch: few on the host device,
+    which runs blocks one after the other, those without work as well; 0 on a GPU, as many as fill it."""
+    return _HOST_BLOCKS if str(device) in ("host", "cpu") else 0
+
 
 class DevicePlanner(Uncopied):
     """Makes plans on the device; `Kernel.device_planner` returns it.

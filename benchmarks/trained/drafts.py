@@ -2,7 +2,7 @@
 """Greedy tokens by trees of drafts against one by one: the part drafts of `bench real`.
 
 Drafts are looked up in the text (examples/13_real_model/drafts.py). Steps are recorded on a GPU, those of one token as well.
-Where an answer parts from that of one by one, `gap` is the difference of the two tokens' logits in float32.
+The `gap` of an answer that parts from that of one by one is the difference of the two tokens' logits in float32.
 
 A GPU makes 256 tokens behind 2,000, a CPU 24 behind 192, and `--quick` 8 behind 60.
 """

@@ -166,8 +166,7 @@ def line(row):
     )
 
 
-# --- Reinforcement: sums
-# ----------------------------------------------------------------------------------------------
+# --- Reinforcement: sums ------------------------------------------------------------------------------------
 
 
 class Sums:
@@ -271,8 +270,7 @@ def grpo(both, task, *, steps, questions, responses, most=8, updates=2, seed=0):
             yield {"task": "grpo", **about, **shared(packed, both[0].model.config), **row}
 
 
-# --- Fine-tuning: a quiz on a section
-# ---------------------------------------------------------------------------------
+# --- Fine-tuning: a quiz on a section -----------------------------------------------------------------------
 
 
 class Quiz:

@@ -243,3 +243,15 @@ def test_significance_is_of_steps_alone(weighing, problem):
     prompts = problem.batch | {"q": numpy.concatenate([problem.q] * 2), "q_start": [0, 2, 4, 6]}
     with pytest.raises(attn.PlanError, match="expected a step of decoding, whose sequences have a row"):
         weighing.device_planner(prompts)
+
+
+def test_recorded_steps_fill_a_gpu_and_not_the_host(kernel, problem):
+    """The host device runs all blocks of a launch, with work or without, and a GPU has to get as many as fill it."""
+    blocks_on = attn.run.device_plan.blocks_on
+    assert blocks_on("cuda:0") == blocks_on("cuda:1") == 0 < blocks_on("host") == blocks_on("cpu")
+    few = kernel.plan(problem.batch, strategy="by-query", blocks=blocks_on("host"))
+    assert (
+        few.stats["blocks"]
+        == blocks_on("host")
+        < kernel.plan(problem.batch, strategy="by-query").stats["blocks"]
+    )

@@ -12,10 +12,12 @@ Nothing here imports an engine. It needs PyTorch. `attn.vllm` is an adapter."""
 
 from __future__ import annotations
 
+from .device_steps import DevicePlans as DevicePlans
+from .device_steps import DeviceStep as DeviceStep
 from .layers import Layer as Layer
 from .pools import split_lines as split_lines
 from .pools import write_tokens as write_tokens
 from .steps import Plans as Plans
 from .steps import Step as Step
 
-__all__ = ["Layer", "Plans", "Step", "split_lines", "write_tokens"]
+__all__ = ["DevicePlans", "DeviceStep", "Layer", "Plans", "Step", "split_lines", "write_tokens"]

@@ -31,6 +31,7 @@ class Layer:
     alibi       whether a slope times the distance of key and query is added to each score, after the cap
     sinks       whether a logit per query head joins the softmax
     format      of keys and values: None for `dtype`, "fp8_e4m3" or "fp8_e5m2" with a scale of the whole tensor
+    device_plan whether DevicePlans may make its plans, on the device
 
     Raises SpecError, with the nearest legal value."""
 
@@ -45,6 +46,7 @@ class Layer:
     alibi: bool = False
     sinks: bool = False
     format: str | None = None
+    device_plan: bool = False
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in FORMATS:
@@ -70,6 +72,7 @@ class Layer:
             sink_logits=self.sinks,
             scale=self.scale,
             return_lse=False,
+            device_plan=self.device_plan,
         )
 
     def compile(self, device: object) -> Kernel:

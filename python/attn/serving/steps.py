@@ -20,7 +20,7 @@ from ..run.kernel import Kernel
 from ..run.plan import Plan
 from .prefixes import shared_tables
 
-_PARTS = ("k_pages", "v_pages", "k_scales", "v_scales")
+PARTS = ("k_pages", "v_pages", "k_scales", "v_scales")
 
 
 class Plans:
@@ -87,7 +87,7 @@ class Step:
                 )
             return made
         batch: dict[str, Any] = {"q": (q.dtype, tuple(q.shape)), "q_start": self.q_start}
-        batch |= {f"kv.{part}": (x.dtype, tuple(x.shape)) for part, x in zip(_PARTS, pages, strict=False)}
+        batch |= {f"kv.{part}": (x.dtype, tuple(x.shape)) for part, x in zip(PARTS, pages, strict=False)}
         batch |= {name: (x.dtype, tuple(x.shape)) for name, x in (tensors or {}).items()}
         batch |= self._tables(pages[0].shape[1])
         plan = self._plans.kept.get(key)

@@ -16,6 +16,7 @@ from vllm.config import get_current_vllm_config, get_layers_from_vllm_config
 from vllm.model_executor.layers.attention import Attention
 from vllm.v1.attention.backend import (
     AttentionBackend,
+    AttentionCGSupport,
     AttentionImpl,
     AttentionMetadata,
     AttentionMetadataBuilder,
@@ -25,7 +26,7 @@ from vllm.v1.attention.backend import (
 from vllm.v1.kv_cache_interface import KVCacheLayout
 
 from ..run.kernel import Kernel
-from ..serving import Layer, Plans, Step, split_lines, write_tokens
+from ..serving import DevicePlans, DeviceStep, Layer, Plans, Step, split_lines, write_tokens
 from .limits import FORMATS, PAGE_SIZES, VAGUE, refusals
 
 if TYPE_CHECKING:
@@ -115,11 +116,29 @@ class AttnBackend(AttentionBackend):
 class AttnMetadata(AttentionMetadata):
     """A step of a group of layers."""
 
-    step: Step
+    step: Step | DeviceStep
+
+
+def device_plans(vllm_config: VllmConfig, device: torch.device) -> bool:
+    """Return whether the device makes plans: on a GPU, unless `additional_config={"attn_device_plans": False}` says
+    otherwise. Raises ValueError."""
+    asked = vllm_config.additional_config
+    found = asked.get("attn_device_plans", device.type == "cuda") if isinstance(asked, dict) else False
+    if not isinstance(found, bool):
+        raise ValueError(f"attn_device_plans: expected True or False, got {found!r}")
+    return found
 
 
 class AttnMetadataBuilder(AttentionMetadataBuilder[AttnMetadata]):
     """Keeps the plans of a group's layers. Compiles their kernels when it is made."""
+
+    _cudagraph_support = AttentionCGSupport.ALWAYS
+
+    @classmethod
+    def get_cudagraph_support(cls, vllm_config: VllmConfig, kv_cache_spec: Any) -> AttentionCGSupport:
+        """Plans of the host are in no graph."""
+        on_device = device_plans(vllm_config, torch.device(vllm_config.device_config.device_type))
+        return AttentionCGSupport.ALWAYS if on_device else AttentionCGSupport.NEVER
 
     def __init__(
         self,
@@ -129,14 +148,16 @@ class AttnMetadataBuilder(AttentionMetadataBuilder[AttnMetadata]):
         device: torch.device,
     ):
         super().__init__(kv_cache_spec, layer_names, vllm_config, device)
-        self.plans = Plans(SHARED_PAGES)
+        self.plans: Plans | DevicePlans | None = Plans(SHARED_PAGES)
+        if device_plans(vllm_config, device):
+            self.plans = None  # Block tables have a width that the first step shows.
         if kv_cache_spec.head_size_v != kv_cache_spec.head_size:
             raise ValueError(
                 f"attn's backend: expected values of the keys' {kv_cache_spec.head_size} features, "
                 f"got {kv_cache_spec.head_size_v}"
             )
         for layer in get_layers_from_vllm_config(vllm_config, Attention, layer_names).values():
-            layer.impl.compile(kv_cache_spec.block_size, device)
+            layer.impl.compile(kv_cache_spec.block_size, device, device_plan=self.plans is None)
 
     def build(
         self,
@@ -144,13 +165,26 @@ class AttnMetadataBuilder(AttentionMetadataBuilder[AttnMetadata]):
         common_attn_metadata: CommonAttentionMetadata,
         fast_build: bool = False,
     ) -> AttnMetadata:
-        """Return the step. Plans are made on the host: a GPU's lengths and block tables are waited for."""
+        """Return the step. Plans of the host wait for lengths and block tables on a GPU; plans of the device wait for
+        nothing."""
         asked = common_attn_metadata
         if asked.causal is not True:
             raise ValueError("attn's backend: expected causal rows, got others in a step")
         count = asked.num_reqs
         tables = asked.seq_lens[:count], asked.block_table_tensor[:count]
-        return AttnMetadata(self.plans.step(asked.query_start_loc_cpu[: count + 1], *tables))
+        if isinstance(self.plans, Plans):
+            return AttnMetadata(self.plans.step(asked.query_start_loc_cpu[: count + 1], *tables))
+        if self.plans is None:
+            self.plans = self._device_plans(tables[1])
+        counts = dict(rows=asked.num_actual_tokens, longest=asked.max_query_len)
+        return AttnMetadata(self.plans.step(asked.query_start_loc[: count + 1], *tables, **counts))
+
+    def _device_plans(self, block_table: Tensor) -> DevicePlans:
+        """Make the tables of the largest step. Its sizes are those of vLLM's graphs."""
+        config = self.vllm_config
+        limits = config.scheduler_config
+        sizes = [*(config.compilation_config.cudagraph_capture_sizes or ()), limits.max_num_batched_tokens]
+        return DevicePlans(limits.max_num_seqs, block_table.shape[1], self.device, sizes)
 
 
 class AttnImpl(AttentionImpl[AttnMetadata]):
@@ -212,8 +246,8 @@ class AttnImpl(AttentionImpl[AttnMetadata]):
         unknown = [name for name, value in others.items() if value not in (None, False, -1)]
         return reasons + [f"{name}: attn has no such option" for name in unknown]
 
-    def compile(self, page_size: int, device: torch.device) -> None:
-        """Compile the kernel, for pages of so many tokens."""
+    def compile(self, page_size: int, device: torch.device, device_plan: bool) -> None:
+        """Compile the kernel, for pages of so many tokens and for plans of the host or of the device."""
         layer = Layer(
             q_heads=self.num_heads,
             kv_heads=self.num_kv_heads,
@@ -226,6 +260,7 @@ class AttnImpl(AttentionImpl[AttnMetadata]):
             alibi=self.alibi_slopes is not None,
             sinks=self.sinks is not None,
             format=self.format,
+            device_plan=device_plan,
         )
         self.kernel = layer.compile(device)
         if self.sinks is not None:  # Weights are loaded by now.

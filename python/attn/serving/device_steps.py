@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A step's tables become plans on the device, which the host never reads.
+
+An engine on a GPU knows lengths before its host does. Tables of a step are copied into tables of fixed size at fixed
+addresses, and a kernel makes the plans from them. Launches of a layer depend on the step's size alone, so that an engine
+captures all layers in a CUDA graph, and replays it after each `step` of that size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+
+from ..cache.integers import whole
+from ..errors import PlanError, TensorError, expected
+from ..run.device_plan import DevicePlan, DevicePlanner, blocks_on
+from ..run.kernel import Kernel
+from .steps import PARTS
+
+_FEW = 8  # Rows of a sequence up to which a step is of decoding, with drafts.
+
+
+@dataclass
+class _Planned:
+    """The planner of a kernel for steps of one size, and results of steps with fewer rows."""
+
+    planner: DevicePlanner
+    plan: DevicePlan
+    size: int
+    spare: dict[str, Tensor] = field(default_factory=dict)
+
+    def rows(self, name: str, like: Tensor) -> Tensor:
+        """Return a tensor of `size` rows that is kept."""
+        if name not in self.spare:
+            self.spare[name] = like.new_zeros(self.size, *like.shape[1:])
+        return self.spare[name]
+
+
+class DevicePlans:
+    """The plans of the layers that read one block table, made on the device. Not for several threads at once, nor on
+    several streams.
+
+    sequences  of a step, at most
+    pages      columns of the block table, at most
+    device     of the tables: a torch.device or its name; a CPU is the host device
+    sizes      numbers of rows, such as those of an engine's CUDA graphs. A step has as many rows as the smallest of these that
+               is enough, or else as a power of two: if its tensors have fewer, queries and results are copied
+    options    of `Kernel.plan`, such as `fixed_split`
+
+    Every sequence reads its own pages, also where pages are shared. Kernels are those of Layer(device_plan=True).
+    Raises PlanError."""
+
+    def __init__(
+        self, sequences: int, pages: int, device: object, sizes: Sequence[int] = (), **options: int
+    ) -> None:
+        self.sequences, self.pages = whole("sequences", sequences, 1), whole("pages", pages, 1)
+        self.sizes = sorted(whole("sizes", size, 1) for size in sizes)
+        self.device = torch.device(str(device))
+        self.options = {"blocks": blocks_on(self.device)} | options
+        like: dict[str, Any] = {"dtype": torch.int32, "device": self.device}
+        self.tables = {
+            "q_start": torch.zeros(self.sequences + 1, **like),
+            "kv.lengths": torch.zeros(self.sequences, **like),
+            "kv.block_table": torch.zeros(self.sequences, self.pages, **like),
+        }
+        """The tables of the latest step, at fixed addresses."""
+        self._planned: dict[tuple[Kernel, int, int], _Planned] = {}
+        self._steps = 0
+
+    def step(
+        self,
+        q_start: object,
+        lengths: object,
+        block_table: object,
+        *,
+        rows: int | None = None,
+        longest: int | None = None,
+    ) -> DeviceStep:
+        """Copy the tables of a step, and launch the kernels that make the plans of steps of that size.
+
+        q_start      int32 or int64 [sequences + 1]: the first row of each sequence, and the number of rows; sequences may have
+                     no rows
+        lengths      int32 or int64 [sequences]: tokens of each sequence, with those of the step
+        block_table  int32 or int64 [sequences, pages], with any strides; entries past a sequence's tokens are not read
+        rows         of the tensors of queries in this step: at least those of the sequences. By default these, which are
+                     read from `q_start`
+        longest      rows of a sequence, at most; by default as many as `rows`. Steps with few rows a sequence have a kernel of
+                     their own
+
+        Tables are lists, arrays or tensors. Those of the device are not waited for if `rows` is given. There is no copy on
+        the host and no allocation then. Rows are the last tokens of their sequences. Raises PlanError; for what tables
+        hold, see `DeviceStep.fault`."""
+        starts, ends, pages = (
+            self._table(name, table)
+            for name, table in (("q_start", q_start), ("lengths", lengths), ("block_table", block_table))
+        )
+        count = ends.shape[0] if ends.ndim else 0
+        if ends.ndim != 1 or count > self.sequences:
+            legal = f"[sequences], at most {self.sequences}, as these plans were made for"
+            raise expected(PlanError, "lengths", legal, list(ends.shape), nearest=self.sequences)
+        if starts.shape != (count + 1,):
+            raise expected(PlanError, "q_start", f"[{count + 1}], one more than lengths", list(starts.shape))
+        if pages.ndim != 2 or len(pages) != count:
+            raise expected(PlanError, "block_table", f"[{count}, pages]", list(pages.shape))
+        if pages.shape[1] > self.pages:
+            pages = pages[:, : self.pages]
+        rows = int(starts[-1]) if rows is None else whole("rows", rows, 0)
+        longest = rows if longest is None else whole("longest", longest, 0)
+        self._copy(count, starts, ends, pages)
+        self._steps += 1
+        step = DeviceStep(self, self._steps, rows, self._size(rows), self._spread(rows, longest))
+        for (_, size, _), planned in self._planned.items():
+            if size == step.size:  # Graphs may have launches of another spread.
+                planned.plan = planned.planner.plan(self.tables)
+        return step
+
+    def _table(self, name: str, table: object) -> Tensor:
+        found = table if isinstance(table, Tensor) else torch.as_tensor(numpy.asarray(table))
+        if found.dtype not in (torch.int32, torch.int64):
+            raise expected(PlanError, name, "int32 or int64", found.dtype)
+        return found
+
+    def _copy(self, count: int, starts: Tensor, ends: Tensor, pages: Tensor) -> None:
+        """Sequences that are missing have no rows and no tokens."""
+        q_start, lengths, block_table = self.tables.values()
+        q_start[: count + 1].copy_(starts, non_blocking=True)
+        q_start[count + 1 :].copy_(q_start[count])
+        lengths[:count].copy_(ends, non_blocking=True)
+        lengths[count:].zero_()
+        block_table[:count, : pages.shape[1]].copy_(pages, non_blocking=True)
+
+    def _size(self, rows: int) -> int:
+        return next((size for size in self.sizes if size >= rows), 1 << max(rows - 1, 0).bit_length())
+
+    def _spread(self, rows: int, longest: int) -> int:
+        """Rows of a sequence at most, as planners are chosen by."""
+        return 1 if longest <= 1 else min(_FEW, self._size(rows)) if longest <= _FEW else self._size(rows)
+
+    def _of(
+        self, step: DeviceStep, kernel: Kernel, q: Tensor, pages: Sequence[Tensor], tensors: Mapping[str, Any]
+    ) -> _Planned:
+        """Return the plan of a step. The first step of a size allocates, and may not be captured."""
+        key = kernel, step.size, step.spread
+        planned = self._planned.get(key)
+        if planned is None:
+            planner = self._planner(step, kernel, q, pages, tensors)
+            planned = self._planned[key] = _Planned(planner, planner.plan(self.tables), step.size)
+        return planned
+
+    def _planner(
+        self, step: DeviceStep, kernel: Kernel, q: Tensor, pages: Sequence[Tensor], tensors: Mapping[str, Any]
+    ) -> DevicePlanner:
+        """Plan the largest step: all sequences of the greatest length, and so many rows in each until there are none."""
+        tokens = self.pages * pages[0].shape[1]
+        least = -(-step.size // self.sequences)
+        if least > tokens:
+            most = self.sequences * tokens
+            legal = f"at most {most}, the tokens of {self.sequences} sequences of {self.pages} pages"
+            raise expected(PlanError, "rows", legal, step.rows, nearest=most)
+        each = min(max(step.spread, least), tokens)
+        batch: dict[str, Any] = {
+            "q": (q.dtype, (step.size, *q.shape[1:])),
+            "q_start": numpy.minimum(numpy.arange(self.sequences + 1) * each, step.size).astype(numpy.int32),
+            "kv.lengths": numpy.full(self.sequences, tokens, numpy.int32),
+            "kv.block_table": numpy.zeros((self.sequences, self.pages), numpy.int32),
+        }
+        batch |= {f"kv.{part}": (x.dtype, tuple(x.shape)) for part, x in zip(PARTS, pages, strict=False)}
+        batch |= {name: (x.dtype, tuple(x.shape)) for name, x in tensors.items()}
+        return kernel.device_planner(batch, **self.options)
+
+
+@dataclass(frozen=True)
+class DeviceStep:
+    """A step's tables on the device; `DevicePlans.step` returns it. It runs until the next step of the same
+    `DevicePlans`; captured launches run again after each later step of the same size."""
+
+    plans: DevicePlans
+    number: int
+    rows: int
+    """The number of rows of its tensors."""
+    size: int
+    """The number of rows of its launches."""
+    spread: int
+    """The most rows of a sequence that its kernel was chosen for."""
+
+    def run(
+        self,
+        kernel: Kernel,
+        q: Tensor,
+        pages: Sequence[Tensor],
+        *,
+        out: Tensor | None = None,
+        **tensors: Tensor,
+    ) -> Tensor:
+        """Compute attention of a layer.
+
+        q        [rows or more, q_heads, head_dim]; rows past the step's are not read
+        pages    (k_pages, v_pages), or with 8-bit floats (k_pages, v_pages, k_scales, v_scales), scales float32 [1]
+        out      [rows or more, q_heads, head_dim]; rows of no sequence are not written, or get what is in the plan's own memory
+        tensors  sink_logits, slopes: float32 [q_heads], if the layer has them
+
+        Returns out, or a new tensor of the step's rows. Waits for nothing. Raises PlanError, TensorError."""
+        if self.number != self.plans._steps:
+            raise PlanError(
+                "step: its plans are a later step's now; keep DevicePlans for each step that runs beside another"
+            )
+        if len(q) < self.rows or (out is not None and len(out) < self.rows):
+            raise expected(TensorError, "q, out", f"{self.rows} rows or more", list(q.shape))
+        q = q[: self.rows]
+        planned = self.plans._of(self, kernel, q, pages, tensors)
+        if out is None:
+            out = q.new_zeros(self.rows, *q.shape[1:])
+        if self.size == self.rows:
+            kernel.run(q, tuple(pages), planned.plan, out=out[: self.rows], **tensors)
+            return out
+        given, found = planned.rows("q", q), planned.rows("out", out)
+        given[: self.rows].copy_(q)
+        kernel.run(given, tuple(pages), planned.plan, out=found, **tensors)
+        out[: self.rows].copy_(found[: self.rows])
+        return out
+
+    @property
+    def fault(self) -> str:
+        """The error in the tables, and its sequence; "" if there is none. Waits for the device. With a fault the
+        step's results are not written."""
+        of_size = (each.plan.fault for each in self.plans._planned.values() if each.size == self.size)
+        return next((fault for fault in of_size if fault), "")

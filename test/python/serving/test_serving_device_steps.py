@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Steps whose plans the device makes: tables of any integers and strides, fewer sequences and rows than there may be."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from attn import PlanError, TensorError  # noqa: E402
+from attn.serving import DevicePlans  # noqa: E402
+from test_serving_steps import OPTIONS, PAGE, Engine  # noqa: E402
+
+
+def engine(lengths, sequences=4, pages=5, sizes=(), **options):
+    """An engine of test_serving_steps whose plans the device makes."""
+    made = Engine(lengths, device_plan=True, **options)
+    made.plans = DevicePlans(sequences, pages, "cpu", sizes)
+    return made
+
+
+def check(made, rows, **options):
+    found, wanted = made.run(rows, **options)
+    torch.testing.assert_close(found, wanted, atol=4e-3, rtol=4e-3)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda each: " ".join(each) or "causal")
+def test_chunks_and_decoding_are_as_in_float64(options):
+    torch.manual_seed(0)
+    made = engine([50, 19, 5], **options)
+    for rows in ([32, 0, 3], [14, 16, 1], [1, 1, 1], [1, 1, 0], [2, 1, 0]):
+        check(made, rows, pad=2)
+    assert [len(each) for each in made.k] == [50, 19, 5]
+
+
+def test_planners_are_of_sizes_and_are_kept():
+    torch.manual_seed(0)
+    made = engine([60, 40], sizes=(3, 24))
+    addresses = [table.data_ptr() for table in made.plans.tables.values()]
+    for rows in ([20, 4], [17, 2], [1, 1], [1, 2], [15, 9]):  # as many as a size, or fewer
+        check(made, rows)
+    assert [(size, spread) for _, size, spread in made.plans._planned] == [(24, 24), (3, 3)]
+    check(made, [6, 20])  # more than the sizes
+    assert [size for _, size, _ in made.plans._planned] == [24, 3, 32]
+    assert addresses == [table.data_ptr() for table in made.plans.tables.values()]
+
+
+def test_decoding_has_a_kernel_of_its_own():
+    torch.manual_seed(0)
+    made = engine([40, 30, 20, 10], sizes=(4,))
+    check(made, [39, 29, 19, 9])
+    step = made.plans.step(torch.arange(5), torch.tensor([39, 29, 19, 9]), made.table, rows=4, longest=1)
+    assert (step.size, step.spread) == (4, 1)
+    q = torch.randn(4, 4, 16, dtype=torch.float16)
+    found = step.run(made.kernel, q, made.pages)
+    wanted = [made.reference(q[i : i + 1], made.k[i], made.v[i]) for i in range(4)]
+    torch.testing.assert_close(found.double(), torch.cat(wanted), atol=4e-3, rtol=4e-3)
+
+
+def test_tables_of_64_bits_and_any_strides():
+    torch.manual_seed(0)
+    made = engine([40, 30])
+    check(made, [40, 30])
+    wide = torch.full((2, 7, 2), -1, dtype=torch.int64)
+    wide[:, : made.table.shape[1], 0] = made.table
+    ends = torch.tensor([40, -1, 30, -1])[::2]
+    step = made.plans.step(torch.tensor([0, 1, 4]), ends, wide[:, :, 0])  # two columns more than are kept
+    q = torch.randn(4, 4, 16, dtype=torch.float16)
+    found = step.run(made.kernel, q, made.pages)
+    wanted = [made.reference(q[:1], made.k[0], made.v[0]), made.reference(q[1:], made.k[1], made.v[1])]
+    torch.testing.assert_close(found.double(), torch.cat(wanted), atol=4e-3, rtol=4e-3)
+    assert not step.fault
+
+
+def test_a_page_outside_of_the_pool_is_a_fault_and_results_stay():
+    torch.manual_seed(0)
+    made = engine([40, 30])
+    check(made, [40, 30])
+    table = made.table.clone()
+    table[1, 1] = 99
+    step = made.plans.step([0, 1, 2], [40, 30], table)
+    q, out = torch.randn(2, 4, 16, dtype=torch.float16), torch.full((2, 4, 16), 7, dtype=torch.float16)
+    step.run(made.kernel, q, made.pages, out=out)
+    assert (out == 7).all() and "sequence 1" in step.fault and "99" in step.fault
+
+
+def test_an_earlier_step_is_refused():
+    made = engine([16])
+    check(made, [16])
+    early = made.step
+    made.plans.step([0, 1], [16], made.table)
+    with pytest.raises(PlanError, match="a later step's now"):
+        early.run(made.kernel, torch.zeros(16, 4, 16, dtype=torch.float16), made.pages)
+
+
+WRONG = [
+    (([0, 1, 2, 3, 4, 5], [1] * 5, [[0]] * 5), r"lengths: .*at most 4.*nearest.*4"),
+    (([0, 1], [1, 1], [[0]] * 2), r"q_start: .*\[3\], one more than lengths"),
+    (([0, 1], [1], [0]), r"block_table: .*\[1, pages\]"),
+    (([0.0, 1.0], [1], [[0]]), r"q_start: .*int32 or int64"),
+]
+
+
+@pytest.mark.parametrize("tables, said", WRONG)
+def test_tables_of_other_forms_are_refused(tables, said):
+    with pytest.raises(PlanError, match=said):
+        DevicePlans(4, 5, "cpu").step(*tables)
+
+
+def test_sizes_that_cannot_be_are_refused():
+    with pytest.raises(PlanError, match="sequences"):
+        DevicePlans(0, 5, "cpu")
+    made = engine([16], sequences=1, pages=1)
+    with pytest.raises(PlanError, match=f"rows: .*at most {PAGE}, the tokens of 1 sequences of 1 pages.*17"):
+        made.plans.step([0, 16], [16], [[1]], rows=17).run(
+            made.kernel, torch.zeros(17, 4, 16, dtype=torch.float16), made.pages
+        )
+    with pytest.raises(TensorError, match="16 rows or more"):
+        made.plans.step([0, 16], [16], [[1]]).run(
+            made.kernel, torch.zeros(3, 4, 16, dtype=torch.float16), made.pages
+        )

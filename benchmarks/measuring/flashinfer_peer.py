@@ -3,7 +3,7 @@
 
 Decoding is its paged wrapper with tensor cores, which it advises for grouped heads, over the same pages that attn
 reads; beside quantized attn over pages of e4m3. Prefill is its wrapper for ragged sequences, on Hopper its
-FlashAttention-3, and for one sequence also its call for that. Neither its planning nor attn's is timed.
+FlashAttention-3, and for one sequence also its call for that. Planning is timed in the part `planning` alone.
 """
 
 WORKSPACE_BYTES = 512 << 20
@@ -22,25 +22,29 @@ def output(torch, tensors):
     return out, lambda: tensors.by_sequence(out)
 
 
-def decode(flashinfer, torch, tensors, pages):
-    """Return a function that decodes one row of each sequence over pages of keys and values, and its result."""
+def decode_planner(flashinfer, torch, tensors, pages):
+    """Return its wrapper for decoding, and a function that plans one row of each sequence over pages of keys and values, from
+    tables of the host but for the pages' numbers."""
     problem, page = tensors.point.problem, pages[0].shape[1]
     counts = [-(-tokens // page) for tokens in tensors.lengths]
     last = [tokens - (count - 1) * page for tokens, count in zip(tensors.lengths, counts, strict=True)]
     wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(
         workspace(torch, tensors), "NHD", use_tensor_cores=True
     )
-    wrapper.plan(
+    tables = (
         torch.tensor(tensors.starts(counts), dtype=torch.int32),
         tensors.table[tensors.table >= 0],
         torch.tensor(last, dtype=torch.int32),
-        problem.q_heads,
-        problem.kv_heads,
-        problem.dim,
-        page,
-        q_data_type=tensors.q.dtype,
-        kv_data_type=pages[0].dtype,
     )
+    sizes = problem.q_heads, problem.kv_heads, problem.dim, page
+    types = dict(q_data_type=tensors.q.dtype, kv_data_type=pages[0].dtype)
+    return wrapper, lambda: wrapper.plan(*tables, *sizes, **types)
+
+
+def decode(flashinfer, torch, tensors, pages):
+    """Return a function that decodes one row of each sequence over pages of keys and values, and its result."""
+    wrapper, plan = decode_planner(flashinfer, torch, tensors, pages)
+    plan()
     out, result = output(torch, tensors)
     return lambda: wrapper.run(tensors.q, pages, out=out), result
 

@@ -54,7 +54,11 @@ def feature_points(quick, tokens=16384, window=4096, ragged=RAGGED):
 
 def decode_points(quick):
     shapes = [
+        (32, 1, 1024),
+        (32, 1, 2048),
+        (32, 8, 500),
         (32, 1, 4096),
+        (32, 1, 8192),
         (32, 1, 16384),
         (32, 1, 32768),
         (32, 4, 16384),
@@ -71,9 +75,16 @@ def decode_points(quick):
     ]
     if quick:
         shapes = [(32, 1, 32768), (32, 16, 8192), (64, 8, 16384)]
-    return [
+    points = [
         Point("decode", f"{q}/8 batch {batch} x {tokens}", Problem(q, 8), (tokens,) * batch, 1)
         for q, batch, tokens in shapes
+    ]
+    if quick:
+        return points
+    one_head, single = Problem(8, 1, store="paged<16>"), Problem(32, 8, store="paged<1>")
+    return points + [
+        Point("decode", "8/1 batch 64 x 16384", one_head, (16384,) * 64, 1),
+        Point("decode", "32/8 batch 64 x 4096, pages of 1", single, (4096,) * 64, 1),
     ]
 
 

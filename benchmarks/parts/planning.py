@@ -3,13 +3,14 @@
 
 The time to plan a step from lengths and tables in device memory, with launches recorded one after the other. The time
 of attention with such a plan, beside the host's plan of the same step, alternating. And the host's time for a plan of
-its own, each replacing the one before.
+its own, each replacing the one before, beside FlashInfer's plan of the same step.
 """
 
 import statistics
 import time
 from dataclasses import dataclass
 
+from measuring import flashinfer_peer, peers
 from measuring.described import Described
 from measuring.timing import replay_time
 
@@ -88,7 +89,7 @@ class Step:
             "kv.block_table": tensors.table.clamp(min=0).to(torch.int32).contiguous(),
         }
         host = kernel.plan(batch)
-        self.tasks = host.stats["tasks"]
+        self.tasks, self.tensors = host.stats["tasks"], tensors
         self.plan_on_host = lambda: kernel.plan(batch)
         self.outs = {name: torch.empty_like(tensors.q) for name in ("device", "host")}
         made = self.plan()
@@ -112,15 +113,21 @@ def plan_time(torch, step, repeats=20):
     return replay_time(torch, step.plan, RECORDED, repeats)
 
 
-def host_plan_us(step):
+def host_us(plan):
     """Return the host's time for a plan, the median: the plan before is dropped, and nothing is waited for."""
-    times, made = [], step.plan_on_host()
+    times, made = [], plan()
     for _ in range(HOST_PLANS):
         begin = time.perf_counter()
-        made = step.plan_on_host()
+        made = plan()
         times.append(time.perf_counter() - begin)
     del made
     return statistics.median(times) * 1e6
+
+
+def flashinfer_us(torch, tensors):
+    """Return the host's time for FlashInfer's plan of the step, which copies tables to the GPU and waits for none."""
+    library = peers.installed("flashinfer")
+    return host_us(flashinfer_peer.decode_planner(library, torch, tensors, tensors.pages)[1])
 
 
 def measure_planning(point, bench):
@@ -128,6 +135,11 @@ def measure_planning(point, bench):
     torch = bench.contest.torch
     step = Step(torch, point)
     times = bench.contest.timer.alone(step.runs)
+    theirs, declined = {}, {}
+    try:
+        theirs["flashinfer"] = flashinfer_us(torch, step.tensors)
+    except RuntimeError as error:
+        declined["flashinfer"] = str(error)
     return {
         "key": point.key,
         "part": point.part,
@@ -137,17 +149,19 @@ def measure_planning(point, bench):
         "plan_ms": plan_time(torch, step),
         "attn": {"run_ms": times["device"]},
         "host_plan_ms": times["host"],
-        "host_plan_us": host_plan_us(step),
+        "host_plan_us": host_us(step.plan_on_host),
+        "peers_plan_us": theirs,
         "peers_ms": {},
-        "declined": {},
+        "declined": declined,
     }
 
 
 def planning_line(row):
     """Format a row as text."""
     ours, host = row["attn"]["run_ms"], row["host_plan_ms"]
+    others = "".join(f", {us:.0f} by {name}'s" for name, us in row["peers_plan_us"].items())
     return (
-        f"  {row['name']:<36}{row['plan_ms'] * 1e3:>8.1f} us a plan of {row['tasks']} tasks, {row['host_plan_us']:.0f} by the host   attention {ours:.4f} ms "
+        f"  {row['name']:<36}{row['plan_ms'] * 1e3:>8.1f} us a plan of {row['tasks']} tasks, {row['host_plan_us']:.0f} by the host{others}   attention {ours:.4f} ms "
         f"under it, {host:.4f} under the host's (x{ours / host:.3f})"
     )
 

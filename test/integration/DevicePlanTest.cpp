@@ -250,6 +250,31 @@ TEST(DevicePlan, HeadsOfShortLinesGoInLockstep) {
   }
 }
 
+// Shares of many rows must be long, and fill half of the blocks. One task is too long for each round to be
+// even.
+TEST(DevicePlan, TasksStayWholeWhereSharesAreFewerThanBlocks) {
+  Rng rng(11);
+  Planned planned(textOf("causal"));
+  PlanOptions options;
+  options.blocks = 6, options.kernel = 1;
+  Shape shape{std::vector<int32_t>(12, 600), std::vector<int32_t>(13, 1)};
+  shape.lengths.push_back(1500);
+  EXPECT_EQ(planned.expectPlanned(shape, options, rng), 0);
+  const Plan &plan = planned.last;
+  const int keys = planned.manifest().kernels[1].keys, heads = static_cast<int>(planned.manifest().kvHeads);
+  ASSERT_EQ(std::ssize(plan.tasks), 13 * heads);
+  const int longest = (1500 + keys - 1) / keys, all = (12 * ((600 + keys - 1) / keys) + longest) * heads;
+  for (size_t block = 0; block < 6; ++block) {
+    int tiles = 0;
+    for (auto t = plan.blockTasks[block]; t < plan.blockTasks[block + 1]; ++t) {
+      const PlanSegment &segment =
+          plan.segments[static_cast<size_t>(plan.tasks[static_cast<size_t>(t)].segmentBegin)];
+      tiles += (segment.kvEnd - segment.kvBegin + keys - 1) / keys;
+    }
+    EXPECT_LE(tiles, (all + 5) / 6 + longest) << "block " << block;
+  }
+}
+
 // More sequences, work tiles and parts than one iteration has threads.
 TEST(DevicePlan, ManySequences) {
   Rng rng(6);

@@ -129,20 +129,23 @@ void Balancer::chooseShares(const Work &work, int64_t l2Bytes, Assignment &out) 
   // adds one part, if it ends in a task that is long enough to be cut, and direct results are worth nothing.
   const double partsPerShare = work.shared ? static_cast<double>(cuttable) / static_cast<double>(total) : 2;
   const double bonus = work.shared ? 1 : directBonus;
+  const auto secondsOf = [&](int64_t candidate, double secondsPerCost) {
+    const double perShare = static_cast<double>(total) / static_cast<double>(candidate) +
+                            static_cast<double>(cost_->fixed + cost_->partial) + 0.5 * tileCost;
+    return std::max(perShare * secondsPerCost, cost_->cutSeconds) + (work.shared ? 0 : cost_->mergeSeconds) +
+           partsPerShare * static_cast<double>(candidate) * cost_->secondsPerPart;
+  };
   int shares = 0;
   double cutSeconds = std::numeric_limits<double>::infinity();
   for (int64_t candidate = mostShares(blocks_, work.tiles, cost_->shareTiles); candidate > 1;
-       candidate -= ceilDiv(candidate, 4)) {
-    const double perShare = static_cast<double>(total) / static_cast<double>(candidate) +
-                            static_cast<double>(cost_->fixed + cost_->partial) + 0.5 * tileCost;
-    const double seconds = std::max(perShare * cost_->secondsPerCost, cost_->cutSeconds) +
-                           (work.shared ? 0 : cost_->mergeSeconds) +
-                           partsPerShare * static_cast<double>(candidate) * cost_->secondsPerPart;
-    if (seconds < cutSeconds) {
+       candidate -= ceilDiv(candidate, 4))
+    if (const double seconds = secondsOf(candidate, cost_->secondsPerCost); seconds < cutSeconds) {
       cutSeconds = seconds;
       shares = static_cast<int>(candidate);
     }
-  }
+  // Shares of little work are fewer than blocks, and have the memory to themselves, as whole tasks have.
+  if (shares > 0)
+    cutSeconds = std::min(cutSeconds, secondsOf(shares, cost_->secondsPerCostOf(shares)));
   const auto direct = [&](int64_t load) { return static_cast<double>(load) * cost_->secondsPerCost; };
   double seconds = bonus * cutSeconds; // of the best list so far
   bool whole = cost_->leastDealtSeconds(total, largest, blocks_) <= seconds;

@@ -41,11 +41,15 @@ struct CostModel {
   double dealtSeconds(std::span<const int64_t> loads, std::vector<int64_t> &places) const;
   /// A lower bound of dealtSeconds for a total cost, a largest task and a number of blocks.
   double leastDealtSeconds(int64_t total, int64_t largest, int blocks) const;
+  /// The time of a cost in each of `running` readers at once, which are so many blocks each.
+  double secondsPerCostOf(double running, double blocks = 1) const;
   /// The time that two events around the launch of a plan should show, given its stats and the rows it
   /// merges.
   double planSeconds(const PlanStats &stats, int64_t mergeRows) const;
 
 private:
+  double runOut(std::vector<int64_t> &loads, double blocks) const;
+
   double bytesPerSecond, l2BytesPerSecond;
   double costPerRow = 0;          ///< per row of a part
   double storeBytes = 0;          ///< of K and V, each read once

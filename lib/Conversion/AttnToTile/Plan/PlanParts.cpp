@@ -131,31 +131,35 @@ void PlanKernel::findParts() {
 }
 
 /// Assigns whole work tiles if every round over the blocks would give no block more than 3 % above its equal
-/// share: so the least is merged. Otherwise work tiles are cut into as many shares as are long enough.
+/// share: so the least is merged. Otherwise work tiles are cut into as many shares as are long enough. Where
+/// these are fewer than blocks, work tiles are assigned whole, too, if that takes no longer: the tasks of a
+/// block cost at most the mean of all blocks and the longest task.
 void PlanKernel::decide() {
   Number blocks = dim(PlanDim::Blocks), overhead = dim(PlanDim::Fixed), shareTiles = dim(PlanDim::ShareTiles);
   Number all = workTiles * dealt, total = cost * dealt;
   Number tiles = tilesOfCost(total, all * overhead);
   Number most = max(mostShares(blocks, tiles, shareTiles), 1);
   Number even = equalShare(total, most) + costOfTask(overhead, 1);
-  Number rounds = max(ceilDiv(all, by(PlanDim::Blocks)), 1);
-  Number longest = even + even / 32; // of the tasks of all rounds
-  Number longer =
-      walk(workTiles, number(0), [&](Number i, Number exists, ArrayRef<Number> carried) -> Numbers {
-        Number isLonger = ifThere(exists, 1, [&]() -> Numbers {
-          Number cost = get(costs, i + 1) - get(costs, i);
-          return {count(longest < cost * rounds)};
-        })[0];
-        return {carried[0] + scan(isLonger).totals[0]};
-      })[0];
-  Number isCut = !fixed && longer > 0;
   // In lockstep every work tile is listed once, for all of its heads.
   lockstep = dim(PlanDim::Lockstep), isLockstep = lockstep > 1;
   Number listTotal = select(isLockstep, cost, total);
   Number together = mostShares(blocks / by(PlanDim::Lockstep), tiles, shareTiles * lockstep);
   most = select(isLockstep, max(together, 1), most);
-  shares = select(isCut, most, 0);
   share = max(equalShare(listTotal, most), 1);
+  Number rounds = max(ceilDiv(all, by(PlanDim::Blocks)), 1);
+  Number longest = even + even / 32; // of the tasks of all rounds
+  Number longestBesideMean = max(share - equalShare(total, blocks), 0);
+  Numbers longer = walk(workTiles, Numbers(2, number(0)),
+                        [&](Number i, Number exists, ArrayRef<Number> carried) -> Numbers {
+                          Numbers isLonger = ifThere(exists, 2, [&]() -> Numbers {
+                            Number cost = get(costs, i + 1) - get(costs, i);
+                            return {count(longest < cost * rounds), count(longestBesideMean < cost)};
+                          });
+                          Sums sums = scan(isLonger);
+                          return sumsOf(carried, sums.totals);
+                        });
+  Number isCut = !fixed && longer[0] > 0 && longer[1] > 0;
+  shares = select(isCut, most, 0);
   listed = select(isCut, workTiles, 0);
   parts = select(isCut, 0, parts);
   tasks = parts * dealt;

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
 
+from ..adapters.diffkv_cache import DiffKVCache
 from ..adapters.transformers_cache import PagedCache
 from ..adapters.transformers_config import CACHE, cache_name, check_config
 from ..adapters.transformers_fallback import NAME
@@ -67,6 +68,17 @@ _PROCESSED = {
     "output_hidden_states": False,
 }
 _SAMPLED = {"typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0, "min_p": None, "top_h": None}
+_SERVED = (
+    "max_new_tokens",
+    "do_sample",
+    "temperature",
+    "top_k",
+    "top_p",
+    "eos_token_id",
+    "pad_token_id",
+    "num_return_sequences",
+    "held",
+)
 _CALLERS = {"past_key_values", "cache", "cache_implementation", "streamer"}
 """Options about how a call runs rather than about its result: a configuration's values are ignored."""
 
@@ -110,7 +122,14 @@ def check_implementation(model: nn.Module, in_pages: bool) -> str:
 
 
 def check_cache(cache: object, model: nn.Module) -> None:
-    """Raise a PlanError if a decoder is given a cache that is not a paged one of this model."""
+    """Raise a PlanError if a decoder or an engine is given a cache that is not a paged one of this model."""
+    if isinstance(cache, DiffKVCache):
+        raise PlanError(
+            "cache: attn.transformers.DiffKVCache keeps other tokens of each KV head, reads a prompt in one forward pass, and "
+            "waits for the device behind it; recorded steps have one length for all heads of a sequence, and wait for "
+            'nothing. Take attn.transformers.PagedCache, which stores few bits with key="int8", value="int4", or '
+            "model.generate(past_key_values=cache)"
+        )
     if not isinstance(cache, PagedCache):
         legal = "an attn.transformers.PagedCache, or None for a static cache of the decoder's own"
         raise expected(PlanError, "cache", legal, cache)
@@ -226,30 +245,27 @@ def check_held(held: Sequence[int], tokens: list[int], shown: list[int]) -> None
             raise expected(PlanError, f"held[{row}]", legal, count, nearest=nearest)
 
 
-def refuse_others(options: dict[str, object], configured: object, sample: bool) -> None:
+def refuse_others(
+    options: dict[str, object],
+    configured: object,
+    sample: bool,
+    but: Collection[str] = (),
+    served: Sequence[str] = _SERVED,
+) -> None:
     """Raise a PlanError for options of `generate` that Choice does not have, given or in a model's generation
-    configuration."""
+    configuration. The caller serves those of the configuration that `but` names. `served` are options of its own, for
+    messages."""
     known = _PROCESSED | _SAMPLED
-    served = (
-        "max_new_tokens",
-        "do_sample",
-        "temperature",
-        "top_k",
-        "top_p",
-        "eos_token_id",
-        "pad_token_id",
-        "num_return_sequences",
-        "held",
-    )
     for name, value in options.items():
-        if name not in known:
+        if name not in known or name == "stop_strings" and "stop" in served:
             legal = f"one of {', '.join(served)}"
-            raise expected(PlanError, "generate", legal, name, nearest=closest(name, served))
+            call = "generate" if served is _SERVED else "add_request"
+            raise expected(PlanError, call, legal, name, nearest=closest(name, served))
         if value is not None and value != known[name]:
             raise _refused(name, value, "")
     for name, neutral in (known if sample else _PROCESSED).items():
         value = getattr(configured, name, None)
-        if name not in _CALLERS and value is not None and value != neutral:
+        if name not in {*_CALLERS, *but} and value is not None and value != neutral:
             raise _refused(name, value, "model.generation_config: ")
 
 

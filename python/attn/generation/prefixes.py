@@ -32,6 +32,11 @@ class Prefixes:
     def __len__(self) -> int:
         return len(self._kept)
 
+    @property
+    def kept_pages(self) -> int:
+        """Different pages of tokens that are kept."""
+        return len(self._nodes)
+
     def _digests(self, tokens: Sequence[int]) -> Iterator[bytes]:
         """Yield the digest of the first page of tokens, of the first two, …, as far as they fill pages."""
         size, digest = self.pages.page_size, b""

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ..cache.capture import record_graph, run_aside
-from ..errors import PlanError, expected
+from .sampling import check_sampling
 
 _RUNS_AS_IT_IS = 2
 _LOOK_EVERY = 4  # Steps between two copies of the flag; each costs the GPU a copy of a byte.
@@ -38,13 +38,7 @@ class Choice:
     """The token after the end."""
 
     def __post_init__(self):
-        if not self.temperature > 0:
-            hint = "Without do_sample the likeliest token is chosen"
-            raise expected(PlanError, "temperature", "more than 0", self.temperature, hint=hint)
-        if isinstance(self.top_k, bool) or not isinstance(self.top_k, int) or self.top_k < 0:
-            raise expected(PlanError, "top_k", "0 (all tokens) or a number of tokens", self.top_k, nearest=0)
-        if not 0 < self.top_p <= 1:
-            raise expected(PlanError, "top_p", "more than 0, at most 1", self.top_p, nearest=1.0)
+        check_sampling(self.temperature, self.top_k, self.top_p)
 
     def choose(self, logits: Tensor) -> Tensor:
         """Choose tokens: `[sequences, vocabulary]` -> i64[sequences]. Waits for nothing."""

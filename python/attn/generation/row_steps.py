@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Steps of rows of any sequences, recorded once for up to so many rows, and the host's tables and copies for them.
+"""Forward passes over rows of any sequences, recorded once for up to so many rows.
 
 The last token of each sequence stays on the device, in a slot that the next step reads its input from. So a step may be
-launched before the host knows the tokens of the step before. The host writes one table for each step, and copies it."""
+launched before the host knows the tokens of the step before."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache
@@ -20,40 +21,10 @@ from ..adapters.transformers_cache import PagedCache
 from ..adapters.transformers_config import cache_argument
 from .decoder_rooms import PassingLayer
 from .forward_pass import compiled_forward, step_masks
-from .recorded_steps import Choice, RecordedStep
+from .recorded_steps import RecordedStep
 from .scheduler import Share
-
-_UNDER_WAY = 2  # Steps whose results the host has not read, at most.
-
-
-class Answers:
-    """Copies of the tokens that steps choose, in pinned memory; the host waits for a copy only when it reads it."""
-
-    def __init__(self, sequences: int, device: torch.device):
-        self._on_gpu = device.type == "cuda"
-        self._memory = [
-            (
-                torch.zeros(sequences, dtype=torch.int64, pin_memory=self._on_gpu),
-                torch.cuda.Event() if self._on_gpu else None,
-            )
-            for _ in range(_UNDER_WAY)
-        ]
-        self._sent = 0
-
-    def send(self, chosen: Tensor) -> Callable[[], list[int]]:
-        """Copy tokens to the host; returns a function that waits for them."""
-        host, event = self._memory[self._sent % _UNDER_WAY]
-        self._sent += 1
-        host.copy_(chosen, non_blocking=True)
-        if event is not None:
-            event.record()
-
-        def wait() -> list[int]:
-            if event is not None:
-                event.synchronize()
-            return host.tolist()
-
-        return wait
+from .step_table import StepTable
+from .token_choices import Kind, TokenChoices
 
 
 class RowSteps:
@@ -65,15 +36,17 @@ class RowSteps:
         cache: PagedCache,
         asked: Collection[Asked],
         last: Tensor,
-        sequences: int,
+        table: StepTable,
+        choices: TokenChoices,
         tokens: int,
         rows: int,
         options: dict | None,
     ):
         """Prepare the steps. `last i64[sequences + 1]`: the slots of last tokens; the last slot takes unused results."""
         device, self.rows = last.device, rows
-        self._model, self._last, self._sequences = model, last, sequences
-        self._plans = PagePlans(cache, asked, sequences, tokens, rows)
+        self._model, self._last, self._sequences = model, last, len(last) - 1
+        self._table, self._choices = table, choices
+        self._plans = PagePlans(cache, asked, self._sequences, tokens, rows)
         self._of_steps = Cache(layers=[PassingLayer(device) for _ in cache.layers])
         self._cache_argument = cache_argument(model, self._of_steps)
         self._mask = torch.ones(rows, 1, dtype=torch.bool, device=device)
@@ -81,26 +54,23 @@ class RowSteps:
         self._like = torch.empty(rows, 1, 0, dtype=model.dtype, device=device)
         self._forward = compiled_forward(model, options)
         self._step = RecordedStep(device)
-        self._table = torch.zeros(2 * (rows + sequences), dtype=torch.int64, device=device)
-        self._chosen = torch.zeros(sequences, dtype=torch.int64, device=device)
-        on_gpu = device.type == "cuda"
-        self._sent = [
-            torch.zeros_like(self._table, device="cpu", pin_memory=on_gpu) for _ in range(_UNDER_WAY)
-        ]
-        self._runs = 0
 
-    def run(self, step: Sequence[Share], choice: Choice) -> Tensor:
-        """Launch a step, and wait for nothing. Returns the tokens that it chooses for the shares that choose, in order.
-        At most _UNDER_WAY steps may have results that were not waited for."""
+    def run(self, step: Sequence[Share]) -> Kind:
+        """Launch a step, and wait for nothing. It chooses tokens for the shares that choose, in order. Returns the kind
+        of the choice. At most UNDER_WAY steps may have results that were not waited for."""
         self._plans.tell([share.request.node for share in step], [share.rows for share in step])
         try:
-            self._tell(step)
-            self._step.run(lambda: self._next(choice))
+            host = self._table.begin()
+            self._tell(host, step)
+            kind = self._choices.tell(host, [share.request for share in step if share.chooses])
+            self._table.send(kind.own)
+            self._step.run(self._next)
+            self._choices.run(kind)
         finally:
             self._plans.ran()
-        return self._chosen
+        return kind
 
-    def _tell(self, step: Sequence[Share]) -> None:
+    def _tell(self, host: dict[str, numpy.ndarray], step: Sequence[Share]) -> None:
         ids, positions, kept, slots = [], [], [], []
         for request, rows, chooses in ((each.request, each.rows, each.chooses) for each in step):
             first = request.read
@@ -111,20 +81,19 @@ class RowSteps:
             if chooses:
                 kept.append(len(ids) - 1)
                 slots.append(request.slot)
-        host = self._sent[self._runs % _UNDER_WAY]
-        self._runs += 1
-        rows, sequences = self.rows, self._sequences
-        spare, unused = [0] * (rows - len(ids)), sequences - len(kept)
-        host.copy_(
-            torch.tensor(
-                [*ids, *spare, *positions, *spare, *kept, *[0] * unused, *slots, *[sequences] * unused]
-            )
-        )
-        self._table.copy_(host, non_blocking=True)
+        for name, given, unused in (
+            ("ids", ids, 0),
+            ("positions", positions, 0),
+            ("kept", kept, 0),
+            ("slots", slots, self._sequences),
+        ):
+            host[name][: len(given)] = given
+            host[name][len(given) :] = unused
 
-    def _next(self, choice: Choice) -> None:
-        """Run a step: the same launches whatever the tensors hold."""
-        given, places, kept, slots = self._table.split([self.rows, self.rows, *[self._sequences] * 2])
+    def _next(self) -> None:
+        """Run a forward pass: the same launches whatever the tensors hold."""
+        table = self._table.on_device
+        given, places = table["ids"][: self.rows], table["positions"][: self.rows]
         self._plans.launch()
         ids = torch.where(given < 0, self._last[(-1 - given).clamp(min=0)], given)
         out = self._forward(
@@ -132,28 +101,29 @@ class RowSteps:
             attention_mask=step_masks(self._model, self._like, self._mask, self._of_steps, places[:, None]),
             position_ids=places[None],
             use_cache=True,
-            logits_to_keep=kept,
+            logits_to_keep=table["kept"],
             **self._cache_argument,
         )
-        self._chosen.copy_(choice.choose(out.logits[0]))
-        self._last.index_copy_(0, slots, self._chosen)
+        self._choices.logits.copy_(out.logits[0])
 
     @property
     def recorded(self) -> bool:
         return self._step.recorded
 
 
-def learn_layers(model: nn.Module, cache: PagedCache) -> frozenset[Asked]:
-    """Return the parameters of the layers' attention, found by sending two tokens through them into a cache of their
-    own. The pool gets the dtype and sizes of those."""
+def learn_layers(model: nn.Module, cache: PagedCache) -> tuple[frozenset[Asked], Tensor]:
+    """Return the parameters of the layers' attention, and logits [tokens, vocabulary], found by sending two tokens
+    through the model into a cache of their own. The pool gets the dtype and sizes of those."""
     kind: dict[str, Any] = {"dtype": cache._dtype, "device": cache._device}
     sizes = {name: size for name, size in cache._sizes.items() if name != "layers"}
     probe = PagedCache(model.config, **(sizes | {"pages": 2}), **kind)
     ids = torch.zeros(1, 2, dtype=torch.int64, device=model.device)
-    model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=True, **cache_argument(model, probe))
+    out = model(
+        input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=True, **cache_argument(model, probe)
+    )
     asked, pages = frozenset(probe._step.planned), probe.pages
     heads = pages.kv_heads
     like = {"dtype": model.dtype, "device": model.device}
     keys = (torch.empty(1, heads, 0, dim, **like) for dim in (pages.head_dim, pages.value_dim))
     cache._begin(0, *keys)
-    return asked
+    return asked, out.logits[0]

@@ -13,6 +13,7 @@ request, the result of its unneeded row is dropped.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -43,6 +44,8 @@ class Scheduler:
         """In the order of admission."""
         self.sent_back = 0
         """The number of times that a request has freed its pages before it ended."""
+        self.prompt_tokens = self.cached_tokens = 0
+        """Tokens of the prompts of admitted requests, and those of them that were found in kept pages."""
         self._slots = list(range(sequences))
 
     def schedule(self) -> list[Share]:
@@ -82,7 +85,10 @@ class Scheduler:
             self.waiting.popleft()
             request.node = self.pages.add() if kept is None else self.prefixes.share(kept, count)
             request.slot, request.read = self._slots.pop(0), count * self.pages.page_size
-            request.cached = request.read if request.cached is None else request.cached
+            if request.cached is None:
+                request.cached, request.admitted = request.read, time.monotonic()
+                self.prompt_tokens += request.prompt
+                self.cached_tokens += request.cached
             self.running.append(request)
 
     def _shares(self) -> list[Share]:

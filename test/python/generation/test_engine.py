@@ -173,10 +173,10 @@ def test_steps_are_the_same_work_and_wait_for_nothing(name, monkeypatch):
     def watched(steps):
         run = steps._next
 
-        def next_step(choice):
+        def next_step():
             device.work(reset=True)
             with Work() as work:
-                run(choice)
+                run()
             seen.setdefault(steps.rows, []).append((work, device.work()))
 
         steps._next = next_step

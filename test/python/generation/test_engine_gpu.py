@@ -91,6 +91,54 @@ def test_steps_wait_for_results_alone():
     assert [found[name].token_ids for name in sorted(found, key=int)] == expected
 
 
+OPTIONS = (
+    {},
+    {"do_sample": True, "seed": 5, "temperature": 2.0},
+    {"do_sample": True, "seed": 6, "temperature": 3.0, "top_k": 50, "top_p": 0.9},
+    {"logprobs": 3},
+)
+
+
+def serve(engine, options):
+    """Serve all prompts, with these options in turn. Return their last outputs."""
+    names = [
+        engine.add_request(prompt, max_new_tokens=NEW, eos_token_id=(), **options[number % len(options)])
+        for number, prompt in enumerate(prompts_of())
+    ]
+    found = {}
+    while engine.has_unfinished_requests():
+        found |= {output.request_id: output for output in engine.step()}
+    return [found[name] for name in names]
+
+
+def test_requests_with_options_of_their_own(monkeypatch):
+    """Choices of each kind are recorded, and replays have the tokens of steps without graphs. The likeliest tokens are
+    those of steps in which all are. Nothing waits for the GPU but the results."""
+    model = build("attn")
+    engine = engine_of(model)
+    plain = serve(engine, ({},))
+    found = []
+    for _ in range(4):
+        found.append(serve(engine, OPTIONS))
+        for options in OPTIONS:
+            serve(engine, (options,))
+    assert len(engine._choices.recorded) > 4 and sum(engine._choices.recorded.values()) > 4
+    assert all(tokens(each) == tokens(found[0]) for each in found)
+    assert tokens(found[0])[::4] == tokens(plain)[::4] and tokens(found[0])[3::4] == tokens(plain)[3::4]
+    assert rightly(model, found[0][::4])
+    for output in found[0][3::4]:
+        for each, token in zip(output.logprobs, output.token_ids, strict=True):
+            assert len(each) == 3 and each[token] == max(each.values())
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        again = serve(engine, OPTIONS)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert tokens(again) == tokens(found[0])
+    monkeypatch.setattr("attn.generation.recorded_steps._RUNS_AS_IT_IS", 10_000)
+    assert tokens(serve(engine_of(model), OPTIONS)) == tokens(found[0])
+
+
 def test_the_host_runs_a_step_ahead():
     """The next step is queued while the GPU still runs earlier work."""
     model = build("attn")

@@ -155,3 +155,46 @@ def test_chats_share_their_system_prompt():
     result = program("chat", "--tokens", 8, "What is two plus two?", "Name a colour.")
     assert result.returncode == 0, result.stdout + result.stderr
     assert "98 tokens were read instead of 146; 7 pages hold 2 chats, 48 tokens of each once" in result.stdout
+
+
+def test_an_engine_streams():
+    questions = ("When does the museum open?", "Where is the planetarium?", "What do children pay?")
+    result = program("serve", "--tokens", 7, "--stop", " at", *questions)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert (
+        "> When does the museum open?\nThe museum opens\n  [stop ' at', 0 tokens from kept pages"
+        in result.stdout
+    )
+    assert "48 of 200 tokens of prompts were in kept pages" in result.stdout
+
+
+def test_an_engine_streams_draws_from_few_bits():
+    options = ("--key", "int8", "--value", "int4", "--temperature", 1.5, "--tokens", 6)
+    answers = [program("serve", *options, "--seed", seed, "Name a colour.").stdout for seed in (3, 3, 4)]
+    said = [answer.splitlines()[1] for answer in answers]
+    assert said[0] == said[1] != said[2] and all(said)
+
+
+def test_texts_of_the_tokenizer_come_token_by_token():
+    """The texts of outputs, and strings that end them, over characters of several tokens."""
+    if absent := smollm2.missing():
+        pytest.skip(absent)
+    from attn.generation.answer_text import AnswerText
+
+    tokens, chance = smollm2.tokenizer(), Random(7)
+    whole = smollm2.prose()[:4000] + "Füchse 🦊 und 狐狸, Ende.\n" * 5
+    ids = tokens(whole)["input_ids"]
+    text, told = AnswerText(tokens, tokens("Read this:")["input_ids"]), ""
+    for token in ids:
+        text.add(token)
+        assert text.written(False).startswith(told)
+        told = text.written(False)
+    text.finish()
+    assert text.written(True) == whole and any("\ufffd" in tokens.decode([token]) for token in ids)
+    for _ in range(20):
+        first = chance.randrange(len(whole) - 500)
+        piece = whole[first : first + 500]
+        stop = piece[chance.randrange(100, 450) :][: chance.randrange(1, 12)]
+        text, ids = AnswerText(tokens, [], (stop,)), tokens(piece)["input_ids"]
+        assert any(text.add(token) for token in ids)
+        assert text.written(True) == piece[: piece.index(stop)]

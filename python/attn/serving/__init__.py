@@ -8,6 +8,12 @@
     attn.serving.write_tokens(k_pages, v_pages, k, v, slots)   # in each layer
     step.run(kernel, q, (k_pages, v_pages), out=out)
 
+Keys and values in fewer bits, `Layer(format="int8_int4")`, lie in pages with their scales:
+
+    pages = layer.pages(cache)                              # of each layer, once
+    pages.write(k, v, slots)                                # in each layer
+    step.run(kernel, q, pages, out=out)
+
 Nothing here imports an engine. It needs PyTorch. `attn.vllm` is an adapter."""
 
 from __future__ import annotations
@@ -15,9 +21,21 @@ from __future__ import annotations
 from .device_steps import DevicePlans as DevicePlans
 from .device_steps import DeviceStep as DeviceStep
 from .layers import Layer as Layer
+from .packed import PackedPages as PackedPages
 from .pools import split_lines as split_lines
 from .pools import write_tokens as write_tokens
 from .steps import Plans as Plans
 from .steps import Step as Step
+from .writers import Slots as Slots
 
-__all__ = ["DevicePlans", "DeviceStep", "Layer", "Plans", "Step", "split_lines", "write_tokens"]
+__all__ = [
+    "DevicePlans",
+    "DeviceStep",
+    "Layer",
+    "PackedPages",
+    "Plans",
+    "Slots",
+    "Step",
+    "split_lines",
+    "write_tokens",
+]

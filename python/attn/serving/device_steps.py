@@ -19,7 +19,6 @@ from ..cache.integers import whole
 from ..errors import PlanError, TensorError, expected
 from ..run.device_plan import DevicePlan, DevicePlanner, blocks_on
 from ..run.kernel import Kernel
-from .steps import PARTS
 
 _FEW = 8  # Rows of a sequence up to which a step is of decoding, with drafts.
 
@@ -168,7 +167,8 @@ class DevicePlans:
             "kv.lengths": numpy.full(self.sequences, tokens, numpy.int32),
             "kv.block_table": numpy.zeros((self.sequences, self.pages), numpy.int32),
         }
-        batch |= {f"kv.{part}": (x.dtype, tuple(x.shape)) for part, x in zip(PARTS, pages, strict=False)}
+        parts = kernel._parts["kv"]
+        batch |= {part: (x.dtype, tuple(x.shape)) for part, x in zip(parts, pages, strict=False)}
         batch |= {name: (x.dtype, tuple(x.shape)) for name, x in tensors.items()}
         return kernel.device_planner(batch, **self.options)
 

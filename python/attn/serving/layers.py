@@ -4,19 +4,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from .. import math
 from ..describe.spec import Spec
-from ..describe.stores import Paged
+from ..describe.stores import Paged, Store
 from ..describe.visibility import causal, window
 from ..errors import SpecError, closest, expected
+from ..memory.dtypes import storage_name
 from ..run.kernel import Kernel
 from ..run.kernels import compile as compile_kernel
-
-FORMATS = ("fp8_e4m3", "fp8_e5m2")
-"""Formats of keys and values whose scale is a tensor's, as engines have them."""
+from .formats import NAMES, PACKED, SCALED, Packing
+from .packed import PackedPages
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +33,10 @@ class Layer:
     softcap     the cap of scores; 0: none
     alibi       whether a slope times the distance of key and query is added to each score, after the cap
     sinks       whether a logit per query head joins the softmax
-    format      of keys and values: None for `dtype`, "fp8_e4m3" or "fp8_e5m2" with a scale of the whole tensor
-    device_plan whether DevicePlans may make its plans, on the device
+    format      of keys and values: None for `dtype`; "fp8_e4m3" or "fp8_e5m2" with a scale of the whole tensor; or with
+                metadata of each token and head "int8", "int8_int4" (keys of 8 bits, values of 4), "int4", "int4_int2",
+                "mxfp8", "mxfp4", "nvfp4"
+    device_plan whether DevicePlans may make its plans, on the device: of formats without metadata of each token
 
     Raises SpecError, with the nearest legal value."""
 
@@ -49,23 +54,73 @@ class Layer:
     device_plan: bool = False
 
     def __post_init__(self) -> None:
-        if self.format is not None and self.format not in FORMATS:
-            legal = f"None, {' or '.join(FORMATS)}"
-            raise expected(SpecError, "format", legal, self.format, nearest=closest(self.format, FORMATS))
+        if self.format is not None and self.format not in NAMES:
+            legal = f"None, {', '.join(NAMES[:-1])} or {NAMES[-1]}"
+            nearest = "fp8_e4m3" if self.format == "fp8" else closest(self.format, NAMES)
+            raise expected(SpecError, "format", legal, self.format, nearest=nearest)
+        if self.device_plan and self.is_packed:
+            raise expected(SpecError, "device_plan", f"False with format {self.format!r}", True, nearest=False)
         self.spec()
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether scales and zero points lie beside keys and values, so that `pages` are its operand."""
+        return self.format in PACKED
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """PyTorch's dtype of queries, and of new keys and values."""
+        return getattr(torch, storage_name("dtype", self.dtype))
+
+    @property
+    def token_bytes(self) -> int:
+        """Bytes of a token's key and value of one head, with their metadata: C of an engine's [pages, heads, page_size,
+        C]. A block of page_size * C bytes is a multiple of 16 in packed formats."""
+        if self.is_packed:
+            return self._packing().token_bytes
+        return 2 * self.head_dim * (1 if self.format in SCALED else 2)
+
+    @property
+    def page_bytes(self) -> int:
+        """Bytes of a page of all KV heads."""
+        return self.kv_heads * self.page_size * self.token_bytes
+
+    def store(self) -> Store:
+        """Return the store of keys and values."""
+        if self.format is None:
+            return Paged(page_size=self.page_size)
+        if self.format in SCALED:
+            scaled = dict(key=self.format, value=self.format, key_scales="tensor", value_scales="tensor")
+            return Paged(page_size=self.page_size, **scaled)
+        return self._packing().store()
+
+    def _packing(self) -> Packing:
+        assert self.format is not None
+        return Packing(self.format, self.kv_heads, self.head_dim, self.page_size, self.torch_dtype)
+
+    def pages(
+        self, cache: Tensor, *, k_scale: Tensor | None = None, v_scale: Tensor | None = None
+    ) -> PackedPages:
+        """Return the pages of a packed format in an engine's memory, to write and to read.
+
+        cache   [pages, kv_heads, page_size, token_bytes] of bytes (or of as many bytes in another dtype), whose pages are in
+                one piece each: heads before tokens, or tokens before heads. Its bytes are laid out anew (packed.py)
+        k_scale, v_scale  of nvfp4: the scale of the whole tensor, float32 [1]; by default 1
+
+        Raises TensorError, and SpecError for another format."""
+        if not self.is_packed:
+            legal = f"{', '.join(PACKED)}; views of other formats are those of split_lines"
+            raise expected(SpecError, "format", legal, self.format)
+        return PackedPages(self._packing(), cache, k_scale, v_scale)
 
     def spec(self) -> Spec:
         """Return the description of its kernel."""
-        store = Paged(page_size=self.page_size)
-        if self.format is not None:
-            scaled = dict(key=self.format, value=self.format, key_scales="tensor", value_scales="tensor")
-            store = replace(store, **scaled)
         return Spec(
             q_heads=self.q_heads,
             kv_heads=self.kv_heads,
             head_dim=self.head_dim,
             dtype=self.dtype,
-            kv=[store],
+            kv=[self.store()],
             see=causal() if self.window is None else window(self.window),
             score=_score(self.softcap, self.alibi),
             tensors={"slopes": (self.q_heads,)} if self.alibi else None,

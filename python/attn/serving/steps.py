@@ -18,9 +18,11 @@ from ..errors import PlanError, expected
 from ..memory.tables import int32_array
 from ..run.kernel import Kernel
 from ..run.plan import Plan
+from .packed import PackedPages
 from .prefixes import shared_tables
 
-PARTS = ("k_pages", "v_pages", "k_scales", "v_scales")
+_ENTRIES = 64
+"""Tables by head are cut behind the longest sequence, to multiples of so many entries: their sizes seldom change."""
 
 
 class Plans:
@@ -70,6 +72,7 @@ class Step:
         """Whether no sequence has more than one row."""
         self._made: dict[Kernel, Plan] = {}
         self._shared: dict[int, dict[str, Any] | None] = {}
+        self._by_head: dict[tuple[int, int, int], dict[str, Any]] = {}
         plans._steps += 1
         self._number = plans._steps
 
@@ -87,9 +90,14 @@ class Step:
                 )
             return made
         batch: dict[str, Any] = {"q": (q.dtype, tuple(q.shape)), "q_start": self.q_start}
-        batch |= {f"kv.{part}": (x.dtype, tuple(x.shape)) for part, x in zip(PARTS, pages, strict=False)}
+        parts = kernel._parts["kv"]
+        batch |= {part: (x.dtype, tuple(x.shape)) for part, x in zip(parts, pages, strict=False)}
         batch |= {name: (x.dtype, tuple(x.shape)) for name, x in (tensors or {}).items()}
-        batch |= self._tables(pages[0].shape[1])
+        size = pages[0].shape[1]
+        if isinstance(pages, PackedPages):
+            batch |= self._tables_of_heads(size, pages.packing.heads, pages.apart)
+        else:
+            batch |= self._tables(size)
         plan = self._plans.kept.get(key)
         if plan is None:
             plan = self._plans.kept[key] = kernel.plan(batch)
@@ -106,6 +114,19 @@ class Step:
             self._shared[page_size] = shared_tables(*given, page_size, least)
         return self._shared.get(page_size) or {"kv.lengths": self.lengths, "kv.block_table": self.block_table}
 
+    def _tables_of_heads(self, page_size: int, heads: int, apart: int) -> dict[str, Any]:
+        """Return tables in which each head has a list of its own, of its blocks in pages that are `apart` blocks
+        apart."""
+        key = page_size, heads, apart
+        if key not in self._by_head:
+            tables = dict(self._tables(page_size))
+            entries = -(-int(tables["kv.lengths"].max(initial=1)) // (page_size * _ENTRIES)) * _ENTRIES
+            blocks = tables["kv.block_table"][:, None, :entries] * numpy.int32(apart)
+            tables["kv.block_table"] = blocks + numpy.arange(heads, dtype=numpy.int32)[:, None]
+            tables["kv.lengths"] = numpy.repeat(tables["kv.lengths"][:, None], heads, 1)
+            self._by_head[key] = tables
+        return self._by_head[key]
+
     def run(
         self,
         kernel: Kernel,
@@ -118,7 +139,8 @@ class Step:
         """Compute attention of a layer.
 
         q        [rows or more, q_heads, head_dim]; rows past the step's are not read
-        pages    (k_pages, v_pages), or with 8-bit floats (k_pages, v_pages, k_scales, v_scales), scales float32 [1]
+        pages    (k_pages, v_pages); with 8-bit floats (k_pages, v_pages, k_scales, v_scales), scales float32 [1]; of packed
+                 formats what `Layer.pages` returned
         out      [rows or more, q_heads, head_dim]; rows past the step's are not written
         tensors  sink_logits, slopes: float32 [q_heads], if the layer has them
 

@@ -42,7 +42,10 @@ def test_kernels_of_windows_are_shared():
             "page_size.*: expected a power of two from 1 to 256, got 24; nearest legal: 16 or 32",
         ),
         (dict(q_heads=3), "q_heads: expected a multiple of kv_heads, 2, got 3; nearest legal: 2 or 4"),
-        (dict(format="fp8"), "format: expected None, fp8_e4m3 or fp8_e5m2, got 'fp8'; nearest legal"),
+        (
+            dict(format="fp8"),
+            "format: expected None, fp8_e4m3, .* or nvfp4, got 'fp8'; nearest legal: fp8_e4m3",
+        ),
         (
             dict(format="fp8_e4m3", head_dim=24),
             "expected a dim of whole 16 bytes.*got 24; nearest legal: 16 or 32",

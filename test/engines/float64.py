@@ -4,18 +4,45 @@
 import torch
 
 
+def _scaled(impl, layer, kv_cache):
+    """Return a function that reads pages of keys and values of 16 bits, or of 8-bit floats: [pages, size, heads, dim]."""
+    pools = impl._pages(kv_cache)
+    scales = (1, 1) if impl.format is None else (layer._k_scale.double(), layer._v_scale.double())
+    return lambda pages: [pool[pages].double() * scale for pool, scale in zip(pools, scales, strict=True)]
+
+
+def _dequantized(impl, layer, kv_cache):
+    """Return a function that reads pages whose metadata lie beside the codes."""
+    import attn
+    from attn.serving.formats import PACKED
+
+    packed = impl._packed_pages(layer, kv_cache)
+    heads = torch.arange(impl.num_kv_heads)
+    scales = [dict(tensor_scale=float(x)) for name, x in packed.named.items() if "tensor_scale" in name] or [
+        {},
+        {},
+    ]
+
+    def read(pages):
+        blocks = pages[:, None] * packed.apart + heads
+        return [
+            attn.dequantize(codes[blocks], meta[blocks], format, **scale).double().transpose(1, 2)
+            for codes, meta, format, scale in zip(
+                packed[:2], packed[2:4], PACKED[impl.format], scales, strict=True
+            )
+        ]
+
+    return read
+
+
 def attend(impl, layer, query, kv_cache, step, output):
     """Compute a step's rows of a layer into `output`."""
-    keys, values = impl._pages(kv_cache)
-    scales = (1, 1) if impl.format is None else (layer._k_scale.double(), layer._v_scale.double())
-    starts, size, groups = step.q_start.tolist(), keys.shape[1], impl.num_heads // impl.num_kv_heads
+    read = (_dequantized if impl.layer.is_packed else _scaled)(impl, layer, kv_cache)
+    starts, size, groups = step.q_start.tolist(), impl.layer.page_size, impl.num_heads // impl.num_kv_heads
     for row, (length, table) in enumerate(zip(step.lengths.tolist(), step.block_table, strict=True)):
         begin, end = starts[row : row + 2]
         pages = torch.tensor(table[: -(-length // size)], dtype=torch.long)
-        k, v = (
-            (pool[pages].double() * scale).flatten(0, 1)[:length].repeat_interleave(groups, 1)
-            for pool, scale in zip((keys, values), scales, strict=True)
-        )
+        k, v = (part.flatten(0, 1)[:length].repeat_interleave(groups, 1) for part in read(pages))
         scores = torch.einsum("qhd,khd->hqk", query[begin:end].double(), k) * impl.scale
         if impl.logits_soft_cap:
             scores = impl.logits_soft_cap * torch.tanh(scores / impl.logits_soft_cap)

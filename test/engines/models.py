@@ -25,6 +25,12 @@ def _windowed():
     return MistralConfig(**SMALL, sliding_window=24)
 
 
+def _one_layer():
+    from transformers import MistralConfig
+
+    return MistralConfig(**SMALL | dict(head_dim=64, num_hidden_layers=1), sliding_window=None)
+
+
 def _gemma2():
     from transformers import Gemma2Config
 
@@ -71,6 +77,7 @@ KINDS = {
     "wide": _wide,
     "encoder": _encoder,
     "windowed": _windowed,
+    "one layer": _one_layer,
     "gemma2": _gemma2,
     "bloom": _bloom,
     "gpt_oss": _gpt_oss,

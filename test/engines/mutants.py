@@ -3,6 +3,9 @@
 
 import contextlib
 
+apart = []
+"""How far outputs of layers are from float64, of the largest in their step, where "beside float64" is applied."""
+
 
 def _float64(backend):
     import float64
@@ -13,6 +16,55 @@ def _float64(backend):
         return float64.attend(self, layer, query, kv_cache, metadata.step, output)
 
     return backend.AttnImpl, "forward", attend
+
+
+def _beside_float64(backend):
+    import float64
+    import torch
+
+    forward = backend.AttnImpl.forward
+
+    def both(self, layer, query, key, value, kv_cache, metadata, output, **scales):
+        found = forward(self, layer, query, key, value, kv_cache, metadata, output, **scales)
+        if metadata is not None:
+            rows = metadata.step.rows
+            exact = torch.zeros(output[:rows].shape, dtype=torch.float64)
+            float64.attend(self, layer, query, kv_cache, metadata.step, exact)
+            most = float((output[:rows] - exact).abs().max() / exact.abs().max())
+            apart.append(most if most == most else float("inf"))
+        return found
+
+    return backend.AttnImpl, "forward", both
+
+
+def _scales_of_neighbours(backend):
+    """Scales and zero points of keys are those of the token before, while a layer reads."""
+    forward = backend.AttnImpl.forward
+
+    def wrong(self, layer, query, key, value, kv_cache, metadata, output, **scales):
+        if metadata is None:
+            return output.zero_()
+        meta = self._packed_pages(layer, kv_cache)[2]
+        kept = meta.clone()
+        meta.copy_(kept.roll(1, 1))
+        forward(self, layer, query, key, value, kv_cache, metadata, output, **scales)
+        meta.copy_(kept)
+        return output
+
+    return backend.AttnImpl, "forward", wrong
+
+
+def _swapped_codes(backend):
+    """Codes of keys are read for those of values, and those of values for keys."""
+    pages = backend.AttnImpl._packed_pages
+
+    def wrong(self, layer, kv_cache):
+        found = pages(self, layer, kv_cache)
+        first, second, *rest = found.named.values()
+        found._tensors = second, first, *rest  # It is kept; what is written is not changed.
+        return found
+
+    return backend.AttnImpl, "_packed_pages", wrong
 
 
 def _times_zero(backend):
@@ -83,6 +135,9 @@ _kept = contextlib.ExitStack()
 
 MUTANTS = {
     "float64": _float64,
+    "beside float64": _beside_float64,
+    "scales of neighbours": _scales_of_neighbours,
+    "swapped codes": _swapped_codes,
     "times zero": _times_zero,
     "window + 1": _layers_with(window=_shifted(1)),
     "window - 1": _layers_with(window=_shifted(-1)),

@@ -49,3 +49,30 @@ def test_several_reasons_are_given():
         "kv_cache_dtype",
         "head_size",
     ]
+
+
+@pytest.mark.parametrize(
+    ("head_size", "packed", "reason"),
+    [
+        (64, "int4_int2", []),
+        (96, "int8_int4", []),
+        (
+            48,
+            "int4",
+            "head_size: expected a dim of whole 16 bytes, a multiple of 32 elements of int4, got 48; nearest legal: 32 or 64",
+        ),
+        (
+            96,
+            "int4_int2",
+            "head_size: expected a dim of whole 16 bytes, a multiple of 64 elements of int2, got 96; nearest legal: 64 or 128",
+        ),
+    ],
+)
+def test_head_sizes_that_a_format_cannot_have(head_size, packed, reason):
+    found = refusals(head_size=head_size, dtype=torch.float16, packed=packed)
+    assert found == ([reason] if reason else [])
+
+
+def test_a_word_of_vllm_leads_to_the_nearest_format():
+    (found,) = refusals(head_size=64, dtype=torch.float16, kv_cache_dtype="turboquant_k8v4")
+    assert found.endswith('nearest legal: auto with additional_config={"attn_kv_cache_dtype": "int8_int4"}')

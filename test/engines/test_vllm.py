@@ -3,105 +3,14 @@
 
 They run where ATTN_VLLM_PYTHON names an interpreter that has vLLM, as `./dev test --full` does."""
 
-import json
-import os
 import random
-import subprocess
-import sys
-import tomllib
-from pathlib import Path
 
 import pytest
+from compared import CLOSE, differences, need_vllm, right
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILT = Path(os.environ.get("ATTN_BUILD", ROOT / "build")) / "python"
-sys.path.insert(0, str(ROOT / "examples/13_real_model"))
-
-import smollm2  # noqa: E402
-
-PYTHON = os.environ.get("ATTN_VLLM_PYTHON")
-if not PYTHON:
-    why = os.environ.get("ATTN_WITHOUT_VLLM") or "ATTN_VLLM_PYTHON names no Python with vLLM"
-    pytest.skip(f"{why}: ./dev test --full makes build/vllm-env", allow_module_level=True)
-if not (BUILT / "attn" / "libattn_compiler.so.0").exists():
-    pytest.skip("the extension is not built", allow_module_level=True)
-
-CLOSE = 0.05  # the largest difference of log-probabilities
-
-
-@pytest.fixture(scope="module")
-def smollm():
-    if why := smollm2.missing():
-        pytest.skip(why)
-    return str(smollm2.fetch())
-
-
-def installed(folder, entry_point):
-    """Write the entry points of an installed attn, as pyproject.toml has them unless another is given."""
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
-    about = folder / "attn-0.1.0.dist-info"
-    about.mkdir(parents=True)
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: attn\nVersion: 0.1.0\n")
-    lines = []
-    for group, points in declared.items():
-        lines += [f"[{group}]", *(f"{name} = {entry_point or value}" for name, value in points.items())]
-    (about / "entry_points.txt").write_text("\n".join(lines) + "\n")
-    return str(folder)
-
-
-@pytest.fixture(scope="module")
-def ask(tmp_path_factory):
-    """Run cases in a process of their own; return the results by name."""
-
-    def run(cases, entry_point=None, **environment):
-        paths = [
-            installed(tmp_path_factory.mktemp("installed"), entry_point),
-            str(BUILT),
-            str(Path(__file__).parent),
-        ]
-        env = dict(os.environ, PYTHONPATH=os.pathsep.join(paths), **environment)
-        worker = [PYTHON, Path(__file__).with_name("vllm_worker.py")]
-        done = subprocess.run(
-            worker, input=json.dumps(cases), env=env, capture_output=True, text=True, timeout=1800
-        )
-        lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
-        assert done.returncode == 0 and len(lines) == len(cases), done.stderr[-4000:]
-        found = [json.loads(line.removeprefix("RESULT ")) for line in lines]
-        return {each.pop("name"): each for each in found}
-
-    return run
-
-
-def differences(one, other):
-    """Return whether all tokens are equal, and the largest difference of their log-probabilities."""
-    assert "error" not in one and "error" not in other, (one, other)
-    pairs = zip(sum(one["logprobs"], []), sum(other["logprobs"], []), strict=True)
-    return one["tokens"] == other["tokens"], max(abs(a - b) for a, b in pairs)
-
-
-def right(one, other, close=CLOSE):
-    same, apart = differences(one, other)
-    return same and apart <= close
-
+need_vllm()
 
 # --- A model that somebody trained
-
-
-@pytest.fixture(scope="module")
-def prompts(smollm):
-    """Eight prompts, each with an answer that is not nearly another; the first and the last begin alike."""
-    tokens, text = smollm2.tokenizer(), smollm2.prose("compound")[:330]
-    found = [
-        f"{text}\n\nIn short,",
-        "A, B, C, D,",
-        "2 + 2 = 4, 3 + 3 = 6, 4 + 4 =",
-        "The capital of France is",
-        "def fibonacci(n):",
-        "if __name__ ==",
-        "We hold these truths to be self-evident",
-        f"{text}\n\nFor example,",
-    ]
-    return [tokens(each)["input_ids"] for each in found]
 
 
 @pytest.fixture(scope="module")
@@ -274,7 +183,7 @@ INVALID = {
     "dim, fp8": (
         dict(head_size=72, kv_cache_dtype="fp8"),
         [
-            "kv[0].key: expected a dim of whole 16 bytes, a multiple of 16 elements of float8_e4m3fn, got 72; nearest legal: "
+            "head_size: expected a dim of whole 16 bytes, a multiple of 16 elements of float8_e4m3fn, got 72; nearest legal: "
             "64 or 80"
         ],
     ),
@@ -282,7 +191,8 @@ INVALID = {
     "cache": (
         dict(kv_cache_dtype="int8_per_token_head"),
         [
-            "kv_cache_dtype: expected one of auto, float16, bfloat16, fp8, fp8_e4m3, fp8_e5m2, got int8_per_token_head"
+            "kv_cache_dtype: expected one of auto, float16, bfloat16, fp8, fp8_e4m3, fp8_e5m2, got int8_per_token_head; nearest "
+            'legal: auto with additional_config={"attn_kv_cache_dtype": "int8"}'
         ],
     ),
     "other cache": (

@@ -4,9 +4,9 @@
 A case: `name`; `model`, a folder; `kind`, the random model to write there first (models.py); `backend`, CUSTOM or null for
 vLLM's own; `mutant`, a name of mutants.py or null; `prompts`, lists of token ids; `tokens` to answer; `options` of vllm.LLM.
 A result: `tokens` and `logprobs` of each answer; `cached`, the tokens of each prompt that were in the prefix cache;
-`margin`, by how much the closest choice was decided; `shared`, in how many tables neighbours shared pages; `seconds`; or
-`error`. A case with `validate` asks instead why the
-backend refuses a configuration: `reasons`."""
+`margin`, by how much the closest choice was decided; `shared`, in how many tables neighbours shared pages; `preempted`, how
+many requests were; `blocks`, those of the cache; `apart`, how far outputs of layers are from float64 where the mutant says
+so; `seconds`; or `error`. A case with `validate` asks instead why the backend refuses a configuration: `reasons`."""
 
 import gc
 import json
@@ -42,6 +42,7 @@ def answer(case):
     import mutants
     from attn.serving import steps
     from vllm import LLM, SamplingParams
+    from vllm.v1.core.sched.scheduler import Scheduler
 
     settings = SETTINGS | case.get("options", {})
     if case["backend"]:
@@ -49,14 +50,20 @@ def answer(case):
     folder = case["model"]
     if case.get("kind") and not os.path.exists(folder):
         models.write(case["kind"], folder)
-    shared, shared_tables = [], steps.shared_tables
+    shared, shared_tables, preempted = [], steps.shared_tables, []
+    preempt = Scheduler._preempt_request
+    mutants.apart.clear()
 
     def watched(*given):
         found = shared_tables(*given)
         shared.append(found is not None)
         return found
 
-    steps.shared_tables = watched
+    def watched_preemption(*given, **named):
+        preempted.append(1)
+        return preempt(*given, **named)
+
+    steps.shared_tables, Scheduler._preempt_request = watched, watched_preemption
     with mutants.applied(case.get("mutant")):
         llm = LLM(folder, **settings)
         began = time.monotonic()
@@ -83,9 +90,12 @@ def answer(case):
             for token, at in each
         ),
         shared=sum(shared),
+        preempted=len(preempted),
+        blocks=llm.llm_engine.vllm_config.cache_config.num_gpu_blocks,
+        apart=max(mutants.apart, default=None),
         seconds=seconds,
     )
-    steps.shared_tables = shared_tables
+    steps.shared_tables, Scheduler._preempt_request = shared_tables, preempt
     llm.llm_engine.engine_core.shutdown()
     del llm
     gc.collect()

@@ -59,7 +59,9 @@ class Layer:
             nearest = "fp8_e4m3" if self.format == "fp8" else closest(self.format, NAMES)
             raise expected(SpecError, "format", legal, self.format, nearest=nearest)
         if self.device_plan and self.is_packed:
-            raise expected(SpecError, "device_plan", f"False with format {self.format!r}", True, nearest=False)
+            raise expected(
+                SpecError, "device_plan", f"False with format {self.format!r}", True, nearest=False
+            )
         self.spec()
 
     @property

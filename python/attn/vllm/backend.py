@@ -6,13 +6,18 @@ Layers of a group share a block table, and so the plan of a step: one for each k
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from vllm import envs
-from vllm.config import get_current_vllm_config, get_layers_from_vllm_config
+from vllm.config import (
+    get_current_vllm_config,
+    get_current_vllm_config_or_none,
+    get_layers_from_vllm_config,
+)
+from vllm.forward_context import get_forward_context
 from vllm.model_executor.layers.attention import Attention
 from vllm.v1.attention.backend import (
     AttentionBackend,
@@ -26,7 +31,18 @@ from vllm.v1.attention.backend import (
 from vllm.v1.kv_cache_interface import KVCacheLayout
 
 from ..run.kernel import Kernel
-from ..serving import DevicePlans, DeviceStep, Layer, Plans, Step, split_lines, write_tokens
+from ..serving import (
+    DevicePlans,
+    DeviceStep,
+    Layer,
+    PackedPages,
+    Plans,
+    Slots,
+    Step,
+    split_lines,
+    write_tokens,
+)
+from . import caches, plans
 from .limits import FORMATS, PAGE_SIZES, VAGUE, refusals
 
 if TYPE_CHECKING:
@@ -66,6 +82,11 @@ class AttnBackend(AttentionBackend):
         return KVCacheLayout.LBNHC, KVCacheLayout.LBHNC
 
     @classmethod
+    def customize_spec(cls, spec: AttentionSpec) -> AttentionSpec:
+        """Return the spec with the bytes of a token of a head, where attn's format is asked for."""
+        return caches.customized(spec, get_current_vllm_config_or_none())
+
+    @classmethod
     def supports_sink(cls) -> bool:
         return True
 
@@ -100,6 +121,8 @@ class AttnBackend(AttentionBackend):
         """Return why a configuration is refused; [] if it is served."""
         given = head_size, dtype, kv_cache_dtype, block_size, use_mla
         of_vllm = super().validate_configuration(*given, *others, attn_type=attn_type, **named)
+        config = get_current_vllm_config_or_none()
+        packed = caches.asked(config)
         ours = refusals(
             head_size=head_size,
             dtype=dtype,
@@ -107,7 +130,10 @@ class AttnBackend(AttentionBackend):
             block_size=block_size,
             use_mla=use_mla,
             attn_type=attn_type,
+            packed=packed,
         )
+        if packed is not None:
+            ours += caches.refusals(packed, config.cache_config)
         said = VAGUE | {f"attention type {attn_type} not supported"}
         return ours + [reason for reason in of_vllm if reason not in said]
 
@@ -117,16 +143,15 @@ class AttnMetadata(AttentionMetadata):
     """A step of a group of layers."""
 
     step: Step | DeviceStep
+    made: dict[tuple, Slots] = field(default_factory=dict)
+    """Slots of the step's new tokens, by their tensor and the pages that they are of."""
 
-
-def device_plans(vllm_config: VllmConfig, device: torch.device) -> bool:
-    """Return whether the device makes plans: on a GPU, unless `additional_config={"attn_device_plans": False}` says
-    otherwise. Raises ValueError."""
-    asked = vllm_config.additional_config
-    found = asked.get("attn_device_plans", device.type == "cuda") if isinstance(asked, dict) else False
-    if not isinstance(found, bool):
-        raise ValueError(f"attn_device_plans: expected True or False, got {found!r}")
-    return found
+    def slots(self, pages: PackedPages, slots: Tensor) -> Slots:
+        """Return the slots of new tokens, made in the first layer of those whose pages are alike."""
+        key = slots.data_ptr(), len(slots), pages.packing, pages.apart, len(pages.cache)
+        if key not in self.made:
+            self.made[key] = pages.slots(slots)
+        return self.made[key]
 
 
 class AttnMetadataBuilder(AttentionMetadataBuilder[AttnMetadata]):
@@ -137,7 +162,7 @@ class AttnMetadataBuilder(AttentionMetadataBuilder[AttnMetadata]):
     @classmethod
     def get_cudagraph_support(cls, vllm_config: VllmConfig, kv_cache_spec: Any) -> AttentionCGSupport:
         """Plans of the host are in no graph."""
-        on_device = device_plans(vllm_config, torch.device(vllm_config.device_config.device_type))
+        on_device = plans.on_device(vllm_config, vllm_config.device_config.device_type)
         return AttentionCGSupport.ALWAYS if on_device else AttentionCGSupport.NEVER
 
     def __init__(
@@ -149,7 +174,7 @@ class AttnMetadataBuilder(AttentionMetadataBuilder[AttnMetadata]):
     ):
         super().__init__(kv_cache_spec, layer_names, vllm_config, device)
         self.plans: Plans | DevicePlans | None = Plans(SHARED_PAGES)
-        if device_plans(vllm_config, device):
+        if plans.on_device(vllm_config, device.type):
             self.plans = None  # Block tables have a width that the first step shows.
         if kv_cache_spec.head_size_v != kv_cache_spec.head_size:
             raise ValueError(
@@ -158,6 +183,8 @@ class AttnMetadataBuilder(AttentionMetadataBuilder[AttnMetadata]):
             )
         for layer in get_layers_from_vllm_config(vllm_config, Attention, layer_names).values():
             layer.impl.compile(kv_cache_spec.block_size, device, device_plan=self.plans is None)
+            if layer.impl.layer.is_packed:
+                caches.check_spec(kv_cache_spec, layer.impl.layer)
 
     def build(
         self,
@@ -180,11 +207,10 @@ class AttnMetadataBuilder(AttentionMetadataBuilder[AttnMetadata]):
         return AttnMetadata(self.plans.step(asked.query_start_loc[: count + 1], *tables, **counts))
 
     def _device_plans(self, block_table: Tensor) -> DevicePlans:
-        """Make the tables of the largest step. Its sizes are those of vLLM's graphs."""
-        config = self.vllm_config
-        limits = config.scheduler_config
-        sizes = [*(config.compilation_config.cudagraph_capture_sizes or ()), limits.max_num_batched_tokens]
-        return DevicePlans(limits.max_num_seqs, block_table.shape[1], self.device, sizes)
+        """Make the tables of the largest step. Steps that vLLM pads for its graphs have the sizes of these."""
+        sizes = self.vllm_config.compilation_config.cudagraph_capture_sizes or ()
+        most = self.vllm_config.scheduler_config.max_num_seqs
+        return DevicePlans(most, block_table.shape[1], self.device, sizes)
 
 
 class AttnImpl(AttentionImpl[AttnMetadata]):
@@ -213,9 +239,12 @@ class AttnImpl(AttentionImpl[AttnMetadata]):
         reasons = self._refusals(attn_type, others, kv_sharing_target_layer_name)
         if reasons:
             raise ValueError(f"attn's backend cannot serve this layer: {'; '.join(reasons)}")
-        self.format = FORMATS[kv_cache_dtype]
+        packed = caches.asked(get_current_vllm_config())
+        caches.remember(packed)
+        self.format = packed or FORMATS[kv_cache_dtype]
         self.kernel: Kernel | None = None
         self.tensors: dict[str, Tensor] = {}
+        self._kept: tuple[tuple, PackedPages] | None = None
 
     def _refusals(self, attn_type: str, others: dict[str, Any], shared: str | None) -> list[str]:
         """Return what vLLM's platform of CPUs does not ask `validate_configuration`, and what this layer alone has."""
@@ -248,7 +277,7 @@ class AttnImpl(AttentionImpl[AttnMetadata]):
 
     def compile(self, page_size: int, device: torch.device, device_plan: bool) -> None:
         """Compile the kernel, for pages of so many tokens and for plans of the host or of the device."""
-        layer = Layer(
+        self.layer = Layer(
             q_heads=self.num_heads,
             kv_heads=self.num_kv_heads,
             head_dim=self.head_size,
@@ -262,11 +291,21 @@ class AttnImpl(AttentionImpl[AttnMetadata]):
             format=self.format,
             device_plan=device_plan,
         )
-        self.kernel = layer.compile(device)
+        self.kernel = self.layer.compile(device)
+        self._kept = None
         if self.sinks is not None:  # Weights are loaded by now.
             self.tensors["sink_logits"] = self.sinks.detach().to(device, torch.float32).contiguous()
         if self.alibi_slopes is not None:
             self.tensors["slopes"] = torch.tensor(self.alibi_slopes, dtype=torch.float32, device=device)
+
+    def _packed_pages(self, layer: Any, kv_cache: Tensor) -> PackedPages:
+        lies = kv_cache.data_ptr(), kv_cache.shape, kv_cache.stride()
+        if self._kept is None or self._kept[0] != lies:
+            scales = {}
+            if self.format == "nvfp4":
+                scales = dict(k_scale=layer._k_scale, v_scale=layer._v_scale)
+            self._kept = lies, self.layer.pages(kv_cache, **scales)
+        return self._kept[1]
 
     def _pages(self, kv_cache: Tensor) -> tuple[Tensor, Tensor]:
         if self.format is not None:
@@ -278,6 +317,11 @@ class AttnImpl(AttentionImpl[AttnMetadata]):
     ) -> None:
         """Write new keys and values into the layer's cache."""
         if kv_cache.numel() == 0:
+            return
+        if self.layer.is_packed:
+            pages = self._packed_pages(layer, kv_cache)
+            step = _metadata_of(layer)
+            pages.write(key, value, slot_mapping if step is None else step.slots(pages, slot_mapping))
             return
         scales = {}
         if self.format is not None:
@@ -301,8 +345,18 @@ class AttnImpl(AttentionImpl[AttnMetadata]):
             raise NotImplementedError("attn's backend: expected no scale of a quantized output, got one")
         if attn_metadata is None:  # A run that measures memory.
             return output.zero_()
-        pages = self._pages(kv_cache)
-        if self.format is not None:
-            pages += layer._k_scale.view(1), layer._v_scale.view(1)
+        if self.layer.is_packed:
+            pages = self._packed_pages(layer, kv_cache)
+        else:
+            pages = self._pages(kv_cache)
+            if self.format is not None:
+                pages += layer._k_scale.view(1), layer._v_scale.view(1)
         assert self.kernel is not None, "vLLM makes a group's builder before it runs a layer"
         return attn_metadata.step.run(self.kernel, query, pages, out=output, **self.tensors)
+
+
+def _metadata_of(layer: Any) -> AttnMetadata | None:
+    """Return the metadata of the step that runs, if each layer has one."""
+    of_layers = get_forward_context().attn_metadata
+    found = of_layers.get(layer.layer_name) if isinstance(of_layers, dict) else None
+    return found if isinstance(found, AttnMetadata) else None

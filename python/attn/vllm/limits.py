@@ -4,10 +4,14 @@ made."""
 
 from __future__ import annotations
 
+import re
+
 import torch
 
 from ..errors import SpecError
 from ..serving import Layer
+from ..serving.formats import PACKED
+from .caches import NEAREST, OPTION
 
 PAGE_SIZES = (16, 32, 64, 128, 256)
 """Tokens of a page that kernels are made for. vLLM cuts larger blocks into pages."""
@@ -21,6 +25,8 @@ FORMATS = {
     "fp8_e5m2": "fp8_e5m2",
 }
 """attn's formats by vLLM's kv_cache_dtype; None: the model's dtype."""
+
+_OF_FORMAT = re.compile(r"^kv\[0\]\.(key|value): (?=expected a dim )")
 
 VAGUE = frozenset(
     f"{what} not supported" for what in ("head_size", "dtype", "kv_cache_dtype", "block_size", "MLA")
@@ -41,8 +47,10 @@ def refusals(
     block_size: int | None = None,
     use_mla: bool = False,
     attn_type: str = "decoder",
+    packed: str | None = None,
 ) -> list[str]:
-    """Return why layers are refused, with the nearest legal values. A `block_size` of None is any."""
+    """Return why layers are refused, with the nearest legal values. A `block_size` of None is any. `packed`: attn's format
+    that is asked for beside kv_cache_dtype."""
     if use_mla:
         return ["MLA: attn has no kernel over caches of latents"]
     found = []
@@ -57,13 +65,16 @@ def refusals(
         found.append(
             f"block_size: expected a multiple of {smallest} tokens, got {block_size}; nearest legal: {nearest}"
         )
-    kept = FORMATS.get(kv_cache_dtype or "auto")
+    kept = packed if packed in PACKED else FORMATS.get(kv_cache_dtype or "auto")
     if kv_cache_dtype is not None and kv_cache_dtype not in FORMATS:
-        found.append(f"kv_cache_dtype: expected one of {', '.join(FORMATS)}, got {kv_cache_dtype}")
+        nearest = NEAREST.get(kv_cache_dtype, "auto")
+        hint = nearest if nearest in FORMATS else f'auto with additional_config={{"{OPTION}": "{nearest}"}}'
+        legal = f"one of {', '.join(FORMATS)}"
+        found.append(f"kv_cache_dtype: expected {legal}, got {kv_cache_dtype}; nearest legal: {hint}")
     elif kv_cache_dtype in ("float16", "bfloat16") and dtype is not getattr(torch, kv_cache_dtype):
         found.append(f"kv_cache_dtype: expected auto or the model's {dtype}, got {kv_cache_dtype}")
     try:
         Layer(q_heads=1, kv_heads=1, head_dim=head_size, dtype=dtype, page_size=page or 16, format=kept)
     except SpecError as error:
-        found.append(str(error).replace("head_dim", "head_size"))
+        found.append(_OF_FORMAT.sub("head_size: ", str(error)).replace("head_dim", "head_size"))
     return found

@@ -55,6 +55,7 @@ class PackedPages(Sequence[Tensor]):
         self.named = {part: named[part] for part in parts}
         """The tensors by their names in a kernel's batch without the operand's, such as k_pages."""
         self._tensors = tuple(self.named.values())
+        self._places = self._addresses()
         self._writer = writer_of(packing, cache.device)
 
     @overload
@@ -97,7 +98,7 @@ class PackedPages(Sequence[Tensor]):
         for name, rows in (("k", k), ("v", v)):
             self._check(name, rows, slots.tokens)
         if slots.tokens:
-            self._writer.write(self._addresses(), k[: slots.tokens], v[: slots.tokens], slots)
+            self._writer.write(self._places, k[: slots.tokens], v[: slots.tokens], slots)
 
     def _check(self, name: str, rows: Tensor, tokens: int) -> None:
         _, heads, dim, _, dtype = self.packing

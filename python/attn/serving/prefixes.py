@@ -22,9 +22,9 @@ def shared_tables(
 
     Only pages in front of the rows of both neighbours count: no step writes those. Sequences that are not neighbours share
     nothing here."""
-    shared = _shared_pages(q_start, lengths, block_table, page_size)
-    if not (shared >= least).any():
+    if not _may_share(q_start, lengths, block_table, page_size, least):
         return None
+    shared = _shared_pages(q_start, lengths, block_table, page_size)
     nodes = _tree(shared, lengths, page_size, least)
     first, end, depth, tokens = numpy.array(nodes, dtype=numpy.int32).T
     pages = -(-tokens // page_size)
@@ -39,6 +39,18 @@ def shared_tables(
         "kv.rows": numpy.stack([q_start[first], q_start[end]], 1),
         "kv.block_table": numpy.where(columns < pages[:, None], block_table[first[:, None], at], 0),
     }
+
+
+def _may_share(
+    q_start: numpy.ndarray, lengths: numpy.ndarray, block_table: numpy.ndarray, page_size: int, least: int
+) -> bool:
+    """Whether neighbours share `least` pages in front of the rows of both."""
+    front = block_table[:, :least]
+    if front.shape[1] < least:
+        return False
+    long = lengths - (q_start[1:] - q_start[:-1]) >= least * page_size
+    (both,) = (long[:-1] & long[1:] & (front[:-1, -1] == front[1:, -1])).nonzero()
+    return bool((front[both] == front[both + 1]).all(1).any())
 
 
 def _shared_pages(

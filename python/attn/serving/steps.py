@@ -35,6 +35,9 @@ class Plans:
         self.shared_pages = whole("shared_pages", shared_pages, 0)
         self.kept: dict[tuple[Kernel, bool], Plan] = {}
         """Plans by kernel, and by whether they are of decoding."""
+        self._known: dict[
+            tuple[int, int], tuple[numpy.ndarray, numpy.ndarray]
+        ] = {}  # Tables, and those by head.
         self._steps = 0
         self._latest: dict[tuple[Kernel, bool], int] = {}  # The number of the step that has the plan.
 
@@ -48,6 +51,23 @@ class Plans:
         Tables are lists, arrays or tensors, which are copied. The call waits for a table on a GPU. Rows are the last
         tokens of their sequences. Raises PlanError."""
         return Step(self, q_start, lengths, block_table)
+
+    def _blocks(self, table: numpy.ndarray, heads: int, apart: int) -> numpy.ndarray:
+        """Return a block table by head [sequences, heads, entries]. While sequences decode, few of its rows change: only
+        those are computed."""
+        known, found = self._known.get((heads, apart), (None, None))
+        rows: Any = slice(None)
+        if known is not None and found is not None and known.shape == table.shape:
+            (rows,) = (known != table).any(1).nonzero()
+            if not len(rows):
+                return found
+            found = found.copy()  # An earlier step may have the other one.
+        else:
+            found = numpy.empty((len(table), heads, table.shape[1]), numpy.int32)
+        first = table[rows, None] * numpy.int32(apart)
+        found[rows] = first + numpy.arange(heads, dtype=numpy.int32)[:, None]
+        self._known[heads, apart] = table, found
+        return found
 
 
 class Step:
@@ -121,8 +141,9 @@ class Step:
         if key not in self._by_head:
             tables = dict(self._tables(page_size))
             entries = -(-int(tables["kv.lengths"].max(initial=1)) // (page_size * _ENTRIES)) * _ENTRIES
-            blocks = tables["kv.block_table"][:, None, :entries] * numpy.int32(apart)
-            tables["kv.block_table"] = blocks + numpy.arange(heads, dtype=numpy.int32)[:, None]
+            tables["kv.block_table"] = self._plans._blocks(
+                tables["kv.block_table"][:, :entries], heads, apart
+            )
             tables["kv.lengths"] = numpy.repeat(tables["kv.lengths"][:, None], heads, 1)
             self._by_head[key] = tables
         return self._by_head[key]

@@ -6,6 +6,7 @@ Layers of a group share a block table, and so the plan of a step: one for each k
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -244,7 +245,7 @@ class AttnImpl(AttentionImpl[AttnMetadata]):
         self.format = packed or FORMATS[kv_cache_dtype]
         self.kernel: Kernel | None = None
         self.tensors: dict[str, Tensor] = {}
-        self._kept: tuple[tuple, PackedPages] | None = None
+        self._kept: tuple[tuple, Any] | None = None
 
     def _refusals(self, attn_type: str, others: dict[str, Any], shared: str | None) -> list[str]:
         """Return what vLLM's platform of CPUs does not ask `validate_configuration`, and what this layer alone has."""
@@ -298,19 +299,25 @@ class AttnImpl(AttentionImpl[AttnMetadata]):
         if self.alibi_slopes is not None:
             self.tensors["slopes"] = torch.tensor(self.alibi_slopes, dtype=torch.float32, device=device)
 
-    def _packed_pages(self, layer: Any, kv_cache: Tensor) -> PackedPages:
+    def _kept_pages(self, kv_cache: Tensor, make: Callable[[], Any]) -> Any:
+        """Return what was made of a cache; it is made again when the cache lies elsewhere."""
         lies = kv_cache.data_ptr(), kv_cache.shape, kv_cache.stride()
         if self._kept is None or self._kept[0] != lies:
-            scales = {}
-            if self.format == "nvfp4":
-                scales = dict(k_scale=layer._k_scale, v_scale=layer._v_scale)
-            self._kept = lies, self.layer.pages(kv_cache, **scales)
+            self._kept = lies, make()
         return self._kept[1]
 
+    def _packed_pages(self, layer: Any, kv_cache: Tensor) -> PackedPages:
+        scales = {}
+        if self.format == "nvfp4":
+            scales = dict(k_scale=layer._k_scale, v_scale=layer._v_scale)
+        return self._kept_pages(kv_cache, lambda: self.layer.pages(kv_cache, **scales))
+
     def _pages(self, kv_cache: Tensor) -> tuple[Tensor, Tensor]:
-        if self.format is not None:
-            kv_cache = kv_cache.view(_FLOATS[self.format])
-        return split_lines(kv_cache, self.head_size)
+        def views() -> tuple[Tensor, Tensor]:
+            cache = kv_cache if self.format is None else kv_cache.view(_FLOATS[self.format])
+            return split_lines(cache, self.head_size)
+
+        return self._kept_pages(kv_cache, views)
 
     def do_kv_cache_update(
         self, layer: Any, key: Tensor, value: Tensor, kv_cache: Tensor, slot_mapping: Tensor

@@ -209,6 +209,23 @@ def test_shared_pages_and_windows():
     assert "kv.rows" in step._tables_of_heads(PAGE, HEADS, pages.apart)
 
 
+def test_tables_by_head_follow_the_block_table():
+    """Only rows that change are computed anew, and an earlier step keeps its own."""
+    layer = layer_of("int8_int4")
+    pages, kernel, plans = filled(layer), layer.compile("cpu"), Plans()
+    tables = [[[5, 2, 1], [0, 3, 4]], [[5, 2, 1], [0, 3, 4]], [[5, 2, 1], [4, 3, 0]], [[1, 2, 5], [4, 3, 0]]]
+    made, seen = [], []
+    for at, table in enumerate(tables):
+        lengths, q = [40 + at, 33 + at], torch.randn(2, 4, DIM).half()
+        step = plans.step([0, 1, 2], lengths, table)
+        found = step.run(kernel, q, pages)
+        assert (found - float64(layer, pages, q, [0, 1, 2], lengths, table)).abs().max() < 4e-3
+        made.append(step._tables_of_heads(PAGE, HEADS, pages.apart)["kv.block_table"])
+        seen.append(made[-1].copy())
+    assert all((now == then).all() for now, then in zip(made, seen, strict=True))
+    assert made[0] is made[1] and made[1] is not made[2] and (made[1] != made[2]).any()
+
+
 def test_a_tensors_scale_is_read():
     layer = layer_of("nvfp4")
     pages = filled(layer, k_scale=torch.tensor(0.5), v_scale=torch.tensor(8.0))

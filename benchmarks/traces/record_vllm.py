@@ -29,7 +29,7 @@ ARRIVALS = 0.22  # Requests a step, in the mean.
 
 
 class Recorder:
-    """What steps were told, with block tables as fronts of lists."""
+    """Collects what steps were told. Block tables are fronts of lists."""
 
     def __init__(self):
         self.rows, self.lengths, self.pages, self.of_step, self.lists = [], [], [], [], []

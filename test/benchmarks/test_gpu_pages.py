@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The part of `bench gpu` that manages pages, as far as no GPU is needed: tiny pools run on the host."""
+"""The part of `bench gpu` that manages pages, as far as no GPU is needed: tiny pools run on the host. And what `bench host` counts
+of pages, in small."""
 
 import types
 
@@ -11,6 +12,7 @@ from catalogue import PARTS, bars  # noqa: E402
 from measure import Clock, heading, line  # noqa: E402
 from measuring import report  # noqa: E402
 from parts import pages  # noqa: E402
+from parts.host_pages import page_line, page_rows  # noqa: E402
 from parts.pages import Managed, PagesPoint, measure_pages, pages_line  # noqa: E402
 
 
@@ -51,3 +53,15 @@ def test_requests_change_places():
     before = managed.pool.tokens.clone()
     managed.launches()
     assert torch.equal(managed.pool.tokens, before.flip(0))
+
+
+def test_counts_of_the_host_device():
+    rows = list(page_rows(requests=3, lists=100))
+    assert [row["shape"] for row in rows] == [["first tokens"], ["a token each"], ["nothing"]]
+    assert all(
+        row["status"] == 0 and row["bytes_floor"] < row["bytes_read"] + row["bytes_written"] for row in rows
+    )
+    assert rows[0]["asked"] >= 600 and rows[2]["asked"] == 0
+    # Three launches read what each list has, and nothing that grows with the table is read.
+    assert rows[2]["bytes_read"] < 3 * rows[2]["bytes_floor"]
+    assert page_line(rows[1]).endswith(f"{0:>7}")

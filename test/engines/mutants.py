@@ -119,16 +119,19 @@ def _shifted_slots(backend):
     return backend.AttnImpl, "do_kv_cache_update", wrong
 
 
-def _stale_table(backend):
-    step = backend.Plans.step
-    first = {}
+def _stale_table(plans):
+    def mutant(backend):
+        owner, first = getattr(backend, plans), {}
+        step = owner.step
 
-    def wrong(self, q_start, lengths, block_table):
-        tables = first.setdefault(id(self), {})
-        old = tables.setdefault(len(block_table), block_table.clone())
-        return step(self, q_start, lengths, old)
+        def wrong(self, q_start, lengths, block_table, **counts):
+            tables = first.setdefault(id(self), {})
+            old = tables.setdefault(len(block_table), block_table.clone())
+            return step(self, q_start, lengths, old, **counts)
 
-    return backend.Plans, "step", wrong
+        return owner, "step", wrong
+
+    return mutant
 
 
 _kept = contextlib.ExitStack()
@@ -145,7 +148,8 @@ MUTANTS = {
     "no slopes": _without("slopes"),
     "no sinks": _without("sink_logits"),
     "slots": _shifted_slots,
-    "stale table": _stale_table,
+    "stale table": _stale_table("Plans"),
+    "stale table on the device": _stale_table("DevicePlans"),
 }
 
 

@@ -10,6 +10,8 @@ from compared import CLOSE, differences, need_vllm, right
 
 need_vllm()
 
+DEVICE_PLANS = dict(additional_config=dict(attn_device_plans=True))
+
 # --- A model that somebody trained
 
 
@@ -28,6 +30,12 @@ def answers(ask, smollm, prompts):
                 name="neighbours",
                 prompts=[prompts[0], prompts[-1], *prompts[1:-1]],
                 options=dict(block_size=16),
+            ),
+            case | dict(name="device plans", options=DEVICE_PLANS),
+            case | dict(name="device plans of pages of 16", options=DEVICE_PLANS | dict(block_size=16)),
+            case
+            | dict(
+                name="stale table on the device", options=DEVICE_PLANS, mutant="stale table on the device"
             ),
             case | dict(name="float64", mutant="float64"),
             case | dict(name="slots", mutant="slots"),
@@ -61,7 +69,10 @@ def test_neighbours_read_a_common_prefix_once(answers):
     assert right(ordered, found)
 
 
-@pytest.mark.parametrize("name", ["pages of 16", "blocks of 48", "ngrams"])
+OTHERS = ["pages of 16", "blocks of 48", "ngrams", "device plans", "device plans of pages of 16"]
+
+
+@pytest.mark.parametrize("name", OTHERS)
 def test_other_pages_and_speculation_change_nothing(answers, name):
     assert right(answers["vLLM"], answers[name])
 
@@ -71,7 +82,7 @@ def test_answers_are_those_of_float64_over_the_same_pages(answers):
     assert right(answers["float64"], answers["attn"])
 
 
-@pytest.mark.parametrize("mutant", ["slots", "stale table"])
+@pytest.mark.parametrize("mutant", ["slots", "stale table", "stale table on the device"])
 def test_faults_of_tables_are_seen(answers, mutant):
     assert not right(answers["vLLM"], answers[mutant])
 
@@ -102,6 +113,8 @@ def random_models(ask, tmp_path_factory):
         case = dict(kind=kind, model=str(folder / kind), prompts=prompts, tokens=8, options=dict(dtype=dtype))
         cases += [case | dict(name=f"{kind}, {each}", backend=each) for each in (None, "CUSTOM")]
         cases.append(case | dict(name=f"{kind}, float64", backend="CUSTOM", mutant="float64"))
+        planned = dict(options=DEVICE_PLANS | dict(dtype=dtype))
+        cases.append(case | planned | dict(name=f"{kind}, device plans", backend="CUSTOM"))
         if kind == "windowed":
             fp8 = dict(options=dict(dtype=dtype, kv_cache_dtype="fp8_e4m3"))
             cases += [
@@ -127,6 +140,9 @@ def test_random_models_answer_as_with_vllms_backend(random_models, kind, close):
     for other in ("None", "float64"):
         print(kind, other, differences(random_models[f"{kind}, {other}"], random_models[f"{kind}, CUSTOM"]))
         assert right(random_models[f"{kind}, {other}"], random_models[f"{kind}, CUSTOM"], close)
+    planned = random_models[f"{kind}, device plans"]
+    print(kind, "device plans", differences(planned, random_models[f"{kind}, CUSTOM"]))
+    assert right(random_models[f"{kind}, None"], planned, close)
 
 
 def test_caches_of_8_bits_are_read_as_in_float64(random_models):
@@ -166,6 +182,17 @@ REFUSED = {
     "block": (
         dict(kind="windowed", options=dict(block_size=24)),
         "block_size: expected a multiple of 16 tokens, got 24; nearest legal: 16 or 32",
+    ),
+    "plans": (
+        dict(kind="windowed", options=dict(additional_config=dict(attn_device_plans=3))),
+        "attn_device_plans: expected True or False, got 3",
+    ),
+    "plans of formats": (
+        dict(
+            kind="windowed",
+            options=dict(additional_config=dict(attn_device_plans=True, attn_kv_cache_dtype="int8")),
+        ),
+        "attn_device_plans: expected False beside attn_kv_cache_dtype=int8, got True",
     ),
     "encoder": (
         dict(kind="encoder", options=dict(max_num_batched_tokens=256)),

@@ -135,6 +135,7 @@ class AttnBackend(AttentionBackend):
         )
         if packed is not None:
             ours += caches.refusals(packed, config.cache_config)
+        ours += plans.refusals(config)
         said = VAGUE | {f"attention type {attn_type} not supported"}
         return ours + [reason for reason in of_vllm if reason not in said]
 

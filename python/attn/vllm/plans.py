@@ -4,7 +4,7 @@ otherwise, and on the host for a CPU and for attn's formats, whose pages have a 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import caches
 
@@ -15,12 +15,22 @@ OPTION = "attn_device_plans"
 """The option's name in additional_config."""
 
 
-def on_device(config: VllmConfig, device_type: str) -> bool:
-    """Return whether the device makes plans. Raises ValueError."""
-    options, format = config.additional_config, caches.asked(config)
-    asked = options.get(OPTION) if isinstance(options, dict) else None
+def refusals(config: VllmConfig | None) -> list[str]:
+    """Return why an engine's option is refused."""
+    asked, format = _asked(config), caches.asked(config)
     if asked is not None and not isinstance(asked, bool):
-        raise ValueError(f"{OPTION}: expected True or False, got {asked!r}")
+        return [f"{OPTION}: expected True or False, got {asked!r}"]
     if asked and format is not None:
-        raise ValueError(f"{OPTION}: expected False beside {caches.OPTION}={format}, got True")
-    return (device_type == "cuda" and format is None) if asked is None else asked
+        return [f"{OPTION}: expected False beside {caches.OPTION}={format}, got True"]
+    return []
+
+
+def on_device(config: VllmConfig, device_type: str) -> bool:
+    """Return whether the device makes plans."""
+    asked = _asked(config)
+    return (device_type == "cuda" and caches.asked(config) is None) if asked is None else asked
+
+
+def _asked(config: VllmConfig | None) -> Any:
+    options = getattr(config, "additional_config", None)
+    return options.get(OPTION) if isinstance(options, dict) else None

@@ -131,9 +131,9 @@ void PlanKernel::findParts() {
 }
 
 /// Assigns whole work tiles if every round over the blocks would give no block more than 3 % above its equal
-/// share: so the least is merged. Otherwise work tiles are cut into as many shares as are long enough. Where
-/// these are fewer than blocks, work tiles are assigned whole, too, if that takes no longer: the tasks of a
-/// block cost at most the mean of all blocks and the longest task.
+/// share: so the least is merged. Otherwise work tiles are cut into as many shares as are long enough. If
+/// these are fewer than blocks, work tiles may be as quick whole: the tasks of a block cost at most the mean
+/// of all blocks and the longest task. Then they are not cut either.
 void PlanKernel::decide() {
   Number blocks = dim(PlanDim::Blocks), overhead = dim(PlanDim::Fixed), shareTiles = dim(PlanDim::ShareTiles);
   Number all = workTiles * dealt, total = cost * dealt;

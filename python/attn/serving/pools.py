@@ -11,6 +11,9 @@ from torch import Tensor
 
 from ..errors import TensorError, expected
 
+LARGEST_PAGE = 256
+"""Tokens of the largest page that kernels have."""
+
 _FP8 = {torch.float8_e4m3fn: "fp8_e4m3", torch.float8_e5m2: "fp8_e5m2"}
 
 
@@ -24,6 +27,35 @@ def split_lines(cache: Tensor, head_dim: int) -> tuple[Tensor, Tensor]:
         raise expected(TensorError, "cache", f"[pages, heads, page_size, {2 * head_dim}]", cache)
     keys, values = cache.transpose(1, 2).split(head_dim, -1)
     return keys, values
+
+
+def page_of(block_size: int) -> int:
+    """Return the largest page of a kernel that an engine's pages are cut into: a power of two up to 256 tokens."""
+    return min(block_size & -block_size, LARGEST_PAGE)
+
+
+def pages_of(pool: Tensor, page_size: int) -> Tensor:
+    """Return the view in pages of a pool of tokens. Tokens past the last whole page are left out.
+
+    pool  [slots, heads, dim], with contiguous features
+
+    The view is [slots // page_size, page_size, heads, dim]."""
+    if pool.ndim != 3:
+        raise expected(TensorError, "pool", "[slots, heads, dim]", pool)
+    pages = len(pool) // page_size
+    return pool[: pages * page_size].unflatten(0, (pages, page_size))
+
+
+def page_table(slots: Tensor, page_size: int) -> Tensor:
+    """Return the block table of sequences, whose engine names the slots of tokens.
+
+    slots  integers [sequences, pages]: the slot of the first token of each page. Tokens of a page lie in one page of the
+           pool, in order. A negative slot is of a page that no row sees: it becomes page 0
+
+    The table is [sequences, pages]. Nothing is copied to the host."""
+    if slots.ndim != 2:
+        raise expected(TensorError, "slots", "[sequences, pages]", slots)
+    return slots.clamp(min=0) // page_size
 
 
 def write_tokens(

@@ -3,35 +3,17 @@
 
 from __future__ import annotations
 
-import logging
-import re
+from ..serving import refuse_version
 
 RUN_WITH = ("0.32.0",)
 """The versions of vLLM that attn was run in, the oldest first."""
-
-_logger = logging.getLogger(__name__)
-
-
-def refuse_version(version: str) -> str:
-    """Return why a version of vLLM is refused, or ""; warn of a version that attn was not run in. The interface of
-    attention backends was another before 0.32. Versions of developers count as the newest."""
-    numbers = re.match(r"(\d+)\.(\d+)", version)
-    oldest = RUN_WITH[0]
-    if numbers and "dev" not in version and numbers[1] == "0" and int(numbers[2]) < int(oldest.split(".")[1]):
-        return (
-            f"attn's backend needs vLLM {oldest}, whose interface of attention backends is another than that of "
-            f"{version}; nearest legal: {oldest}"
-        )
-    if version.split("+")[0] not in RUN_WITH:
-        _logger.warning("attn was run with vLLM %s, not with %s", ", ".join(RUN_WITH), version)
-    return ""
 
 
 def _backend() -> type:
     from vllm import __version__
     from vllm.logger import init_logger
 
-    if why := refuse_version(__version__):
+    if why := refuse_version("vLLM", __version__, RUN_WITH):
         raise ImportError(why)
     from .backend import AttnBackend
 

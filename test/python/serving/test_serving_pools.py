@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from attn import TensorError  # noqa: E402
-from attn.serving import split_lines, write_tokens  # noqa: E402
+from attn.serving import page_of, page_table, pages_of, split_lines, write_tokens  # noqa: E402
 
 PAGES, PAGE, HEADS, DIM = 5, 4, 2, 8
 
@@ -118,3 +118,29 @@ def test_a_missing_scale_is_refused():
 def test_lines_have_keys_and_values():
     with pytest.raises(TensorError, match=r"cache: expected \[pages, heads, page_size, 32\], got .*16"):
         split_lines(lines_of("heads first"), 16)
+
+
+@pytest.mark.parametrize(
+    ("block", "page"), [(1, 1), (16, 16), (48, 16), (24, 8), (64, 64), (256, 256), (768, 256)]
+)
+def test_pages_of_an_engine_are_cut_into_a_kernels(block, page):
+    assert page_of(block) == page
+
+
+@pytest.mark.parametrize("page", [1, 4, 8])
+def test_a_pool_of_tokens_is_read_in_pages(page):
+    pool = torch.randn(18, HEADS, DIM)
+    pages = pages_of(pool, page)
+    assert pages.shape == (18 // page, page, HEADS, DIM) and pages.data_ptr() == pool.data_ptr()
+    for slot in range(18 // page * page):
+        assert torch.equal(pages[slot // page, slot % page], pool[slot])
+    with pytest.raises(TensorError, match=r"pool: expected \[slots, heads, dim\]"):
+        pages_of(pool[0], page)
+
+
+def test_slots_of_tokens_become_a_block_table():
+    slots = torch.tensor([[8, 16, -1], [-1, 4, 0]], dtype=torch.int32)
+    assert page_table(slots, 4).tolist() == [[2, 4, 0], [0, 1, 0]]
+    assert page_table(slots, 1).tolist() == [[8, 16, 0], [0, 4, 0]]
+    with pytest.raises(TensorError, match=r"slots: expected \[sequences, pages\]"):
+        page_table(slots[0], 4)

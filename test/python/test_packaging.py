@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The contents of the wheel, and its dependencies where it is installed."""
 
+import configparser
 import email
 import importlib.metadata
 import os
@@ -68,11 +69,15 @@ def test_says_which_pythons_and_what_it_needs(wheel):
         assert f"Programming Language :: Python :: 3.{minor}" in metadata.get_all("Classifier")
 
 
-def test_says_what_vllm_loads(wheel):
+def test_says_what_engines_load(wheel):
     with zipfile.ZipFile(wheel) as archive:
         [name] = [name for name in archive.namelist() if name.endswith(".dist-info/entry_points.txt")]
-        lines = archive.read(name).decode().split("\n")
-    assert [line for line in lines if line] == ["[vllm.general_plugins]", "attn = attn.vllm:register"]
+        found = configparser.ConfigParser()
+        found.read_string(archive.read(name).decode())
+    assert {group: dict(found[group]) for group in found.sections()} == {
+        "vllm.general_plugins": {"attn": "attn.vllm:register"},
+        "sglang.srt.plugins": {"attn": "attn.sglang:register"},
+    }
 
 
 def test_carries_its_notices(wheel):

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""SGLang's interface over attn.serving: the attention of all layers of a model runner.
+
+SGLang's pools have a slot for each token, `[slots, heads, dim]`, keys and values apart, and a table names the slot of each
+token of a request. With a page size above 1 the slots of a page are one behind the other, and kernels read whole pages;
+with a page size of 1 each token is a page. Layers with a sliding window may have a pool of their own, whose slots another
+table gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from sglang.srt.layers.attention.base_attn_backend import AttentionBackend
+from sglang.srt.layers.radix_attention import RadixAttention
+from sglang.srt.mem_cache.memory_pool import KVWriteLoc
+from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
+from torch import Tensor
+
+from ..errors import SpecError
+from ..run.kernel import Kernel
+from ..serving import Layer, Plans, Step, page_of, page_table, pages_of
+from .limits import FORMATS, layer_of, refused_layer, refused_pool
+
+if TYPE_CHECKING:
+    from sglang.srt.model_executor.forward_batch_info import ForwardBatch
+
+SHARED_TOKENS = 64
+"""Tokens in front of the rows of neighbours in a batch, at least, that are read once for all of them."""
+
+_MODES = ("EXTEND", "MIXED", "DECODE", "SPLIT_PREFILL")
+
+
+@dataclass
+class AttnMetadata:
+    """A step of a batch. `windowed` and its slots are of layers whose window has a pool of its own."""
+
+    step: Step
+    windowed: Step | None = None
+    windowed_slots: Tensor | None = None
+
+
+def windowed_table(pool: SWAKVPool, slots: Tensor, page_size: int) -> Tensor:
+    """Return the block table in a windowed pool. `slots` are those of page_table, in the pool of all tokens."""
+    return page_table(pool.translate_loc_from_full_to_swa(slots), page_size)
+
+
+class AttnBackend(AttentionBackend):
+    """Decoder attention by attn, of a model runner whose model is loaded. Compiles the kernels of its layers. Raises
+    ValueError for layers and pools that attn does not serve."""
+
+    forward_metadata: AttnMetadata | None
+
+    def __init__(self, runner: Any):
+        super().__init__()
+        self.device, self.dtype = runner.device, runner.dtype
+        self.requests, self.pool = runner.req_to_token_pool, runner.token_to_kv_pool
+        self.page_size = page_of(runner.page_size or 1)
+        self.has_windowed_pool = isinstance(self.pool, SWAKVPool) and self.pool.swa_layer_nums > 0
+        self.format: str | None = None
+        self.layers: dict[RadixAttention, Layer] = {}
+        self.kernels: dict[Layer, Kernel] = {}
+        self._scales: dict[RadixAttention, tuple[Tensor, Tensor]] = {}
+        shared = -(-SHARED_TOKENS // self.page_size)
+        self.plans, self.windowed_plans = Plans(shared), Plans(shared)
+        reasons = self._pool_refusals()
+        for name, module in runner.model.named_modules():
+            if isinstance(module, RadixAttention):
+                reasons += self._layer_refusals(name, module)
+        if reasons:
+            raise ValueError(f"attn's backend cannot serve this model: {'; '.join(reasons)}")
+        for layer in self.layers.values():
+            self._kernel(layer)
+
+    def _pool_refusals(self) -> list[str]:
+        pool = self.pool
+        pools = (pool.full_kv_pool, pool.swa_kv_pool) if isinstance(pool, SWAKVPool) else (pool,)
+        found: list[str] = []
+        for each in pools:
+            layout = getattr(each, "kv_cache_layout", "")
+            quantized = bool(getattr(each, "is_quantized_kv_cache", False))
+            found += refused_pool(type(each).__name__, layout, quantized, each.dtype, self.dtype)
+        self.format = FORMATS.get(pool.dtype)
+        return list(dict.fromkeys(found))
+
+    def _layer_refusals(self, name: str, module: RadixAttention) -> list[str]:
+        found = refused_layer(module)
+        try:
+            self.layers[module] = layer_of(module, self.page_size, self.dtype, self.format)
+        except SpecError as error:
+            found.append(str(error))
+        return [f"{name}: {reason}" for reason in found]
+
+    def _kernel(self, layer: Layer) -> Kernel:
+        if layer not in self.kernels:
+            self.kernels[layer] = layer.compile(self.device)
+        return self.kernels[layer]
+
+    def init_forward_metadata_out_graph(self, forward_batch: ForwardBatch, in_capture: bool = False) -> None:
+        """Make the step. Plans are made on the host: a GPU's table of slots is waited for."""
+        if in_capture:
+            raise NotImplementedError("attn's backend: expected CUDA graphs to be off, got a capture of one")
+        mode = forward_batch.forward_mode
+        self.forward_metadata = None
+        if mode.is_idle():
+            return
+        if mode.name not in _MODES:
+            raise NotImplementedError(
+                f"attn's backend: expected a mode of {', '.join(_MODES)}, got {mode.name}"
+            )
+        lengths = forward_batch.seq_lens_cpu
+        lengths = forward_batch.seq_lens if lengths is None else lengths
+        rows = None if mode.is_decode() else forward_batch.extend_seq_lens_cpu
+        starts = torch.arange(len(lengths) + 1)
+        if rows is not None:
+            starts[1:] = torch.as_tensor(rows, dtype=torch.long).cumsum(0)
+        longest = int(lengths.max()) if len(lengths) else 0
+        slots = self.requests.req_to_token[:, : longest : self.page_size][forward_batch.req_pool_indices]
+        made = AttnMetadata(self.plans.step(starts, lengths, page_table(slots, self.page_size)))
+        if self.has_windowed_pool:
+            table = windowed_table(self.pool, slots, self.page_size)
+            made.windowed = self.windowed_plans.step(starts, lengths, table)
+            made.windowed_slots = self.pool.translate_loc_from_full_to_swa(forward_batch.out_cache_loc)
+        self.forward_metadata = made
+
+    def init_cuda_graph_state(self, max_bs: int, max_num_tokens: int) -> None:
+        raise NotImplementedError("attn's backend has no CUDA graphs: start with --disable-cuda-graph")
+
+    def forward_decode(self, *given: Any, **options: Any) -> Tensor:
+        return self._forward(*given, **options)
+
+    def forward_extend(self, *given: Any, **options: Any) -> Tensor:
+        return self._forward(*given, **options)
+
+    def _forward(
+        self,
+        q: Tensor,
+        k: Tensor | None,
+        v: Tensor | None,
+        layer: RadixAttention,
+        forward_batch: ForwardBatch,
+        save_kv_cache: bool = True,
+        sinks: Tensor | None = None,
+        **others: Any,
+    ) -> Tensor:
+        """Compute attention of a layer, after writing its new keys and values. `q` and the result are
+        `[rows, heads * dim]`; rows past the step's are zero."""
+        unknown = [name for name, value in others.items() if value is not None and value is not False]
+        if unknown:
+            raise NotImplementedError(f"attn's backend: expected no {', '.join(unknown)} of a layer")
+        assert self.forward_metadata is not None, "SGLang prepares a batch before it runs a layer"
+        if save_kv_cache and k is not None:
+            slots = self.forward_metadata.windowed_slots
+            where = KVWriteLoc.for_layer(forward_batch, layer, swa_loc=slots)
+            self.pool.set_kv_buffer(layer, where, k, v, layer.k_scale, layer.v_scale)
+        described, tensors = self.layers[layer], {}
+        if sinks is not None:
+            described, tensors["sink_logits"] = replace(described, sinks=True), sinks.detach().float()
+        step = self._step(layer)
+        q = q.view(-1, layer.tp_q_head_num, layer.qk_head_dim)
+        out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+        out[step.rows :] = 0
+        step.run(self._kernel(described), q, self._pages(layer), out=out, **tensors)
+        return out.flatten(1)
+
+    def _step(self, layer: RadixAttention) -> Step:
+        """Return the step with the table of a layer's pool."""
+        metadata = self.forward_metadata
+        assert metadata is not None
+        if self.has_windowed_pool and self.pool.layers_mapping[layer.layer_id][1]:
+            assert metadata.windowed is not None
+            return metadata.windowed
+        return metadata.step
+
+    def _pages(self, layer: RadixAttention) -> tuple[Tensor, ...]:
+        pools = self.pool.get_kv_buffer(layer.layer_id)
+        pages = tuple(pages_of(pool, self.page_size) for pool in pools)
+        return pages if self.format is None else pages + self._scales_of(layer)
+
+    def _scales_of(self, layer: RadixAttention) -> tuple[Tensor, Tensor]:
+        """Return the factors of the elements of 8-bit pools: SGLang's, or 1."""
+        if layer not in self._scales:
+            one = torch.ones(1, dtype=torch.float32, device=self.device)
+            given = layer.k_scale, layer.v_scale
+            key, value = (one if scale is None else scale.detach().float().view(1) for scale in given)
+            self._scales[layer] = key, value
+        return self._scales[layer]

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What happens when SGLang is asked for attn: its version and its options are checked, CUDA graphs are switched off, and
+the backend is made."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from ..serving import refuse_version
+from .limits import refused_options
+
+RUN_WITH = ("0.5.23",)
+"""The versions of SGLang that attn was run in, the oldest first."""
+
+_logger = logging.getLogger("sglang.attn")  # SGLang shows what loggers below its own say.
+
+
+def check_options(server_args: Any) -> None:
+    """Switch CUDA graphs off. Raises ValueError, with all reasons, if attn does not serve what the options ask for."""
+    from sglang.srt.arg_groups.overrides import (
+        declare_resolution,
+        model_config_of,
+        resolved_view,
+        use_mla_backend,
+    )
+    from sglang.srt.model_executor.cuda_graph_config import Backend, Phase, with_phase
+
+    options = resolved_view(server_args)
+    model = model_config_of(server_args)
+    reasons = refused_options(options, use_mla_backend(server_args), model.is_encoder_decoder)
+    if reasons:
+        raise ValueError(f"attn's backend cannot serve these options: {'; '.join(reasons)}")
+    graphs = options.cuda_graph_config
+    used = [phase for phase in (Phase.DECODE, Phase.PREFILL) if graphs[phase].backend != Backend.DISABLED]
+    for phase in used:
+        graphs = with_phase(graphs, phase, backend=Backend.DISABLED)
+    if used:
+        declare_resolution(server_args, "attn", cuda_graph_config=graphs)
+        _logger.warning("CUDA graphs are switched off: attn's backend plans its steps on the host")
+
+
+def backend(runner: Any) -> Any:
+    """Make the backend of a model runner. Raises ImportError for older versions of SGLang, and ValueError for layers and
+    pools that attn does not serve."""
+    from sglang.version import __version__
+
+    if why := refuse_version("SGLang", __version__, RUN_WITH):
+        raise ImportError(why)
+    from .backend import AttnBackend
+
+    made = AttnBackend(runner)
+    _logger.info("Using attn as attention backend, in pages of %d tokens.", made.page_size)
+    return made

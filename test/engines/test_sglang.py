@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""attn in SGLang on a CPU, beside SGLang's own backend of PyTorch and float64: the same tokens, and log-probabilities that
+are close.
+
+They run where ATTN_SGLANG_PYTHON names an interpreter that has SGLang, as `./dev test --full` does."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILT = Path(os.environ.get("ATTN_BUILD", ROOT / "build")) / "python"
+sys.path.insert(0, str(ROOT / "examples/13_real_model"))
+
+import smollm2  # noqa: E402
+
+PYTHON = os.environ.get("ATTN_SGLANG_PYTHON")
+if not PYTHON:
+    why = os.environ.get("ATTN_WITHOUT_SGLANG") or "ATTN_SGLANG_PYTHON names no Python with SGLang"
+    pytest.skip(f"{why}: ./dev test --full makes build/sglang-env", allow_module_level=True)
+if not (BUILT / "attn" / "libattn_compiler.so.0").exists():
+    pytest.skip("the extension is not built", allow_module_level=True)
+
+CLOSE = 0.05  # the largest difference of log-probabilities
+
+
+def installed(folder):
+    """Write the entry points of an installed attn, as pyproject.toml has them, and those of the tests."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+    tests = {"sglang.srt.plugins": {"tests": "sglang_plugin:register"}}
+    for name, groups in (("attn", declared), ("tests", tests)):
+        about = folder / f"{name}-0.1.0.dist-info"
+        about.mkdir(parents=True)
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1.0\n")
+        lines = []
+        for group, points in groups.items():
+            lines += [f"[{group}]", *(f"{point} = {value}" for point, value in points.items())]
+        (about / "entry_points.txt").write_text("\n".join(lines) + "\n")
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Run cases in a process of their own; return the results by name, and what it wrote to stderr."""
+
+    def run(cases, program="sglang_worker.py"):
+        paths = [installed(tmp_path_factory.mktemp("installed")), str(BUILT), str(Path(__file__).parent)]
+        env = dict(os.environ, PYTHONPATH=os.pathsep.join(paths))
+        worker = [PYTHON, Path(__file__).with_name(program)]
+        done = subprocess.run(
+            worker, input=json.dumps(cases), env=env, capture_output=True, text=True, timeout=1800
+        )
+        lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+        found = [json.loads(line.removeprefix("RESULT ")) for line in lines]
+        return {each.pop("name"): each for each in found}, done.stderr
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def ask(run):
+    """Run cases, each of which has a result."""
+
+    def ask(cases, *program):
+        found, errors = run(cases, *program)
+        assert len(found) == len(cases), errors[-6000:]
+        return found
+
+    return ask
+
+
+def differences(one, other):
+    """Return whether all tokens are equal, and the largest difference of their log-probabilities."""
+    assert "error" not in one and "error" not in other, (one, other)
+    pairs = zip(sum(one["logprobs"], []), sum(other["logprobs"], []), strict=True)
+    return one["tokens"] == other["tokens"], max(abs(a - b) for a, b in pairs)
+
+
+def right(one, other, close=CLOSE):
+    same, apart = differences(one, other)
+    return same and apart <= close
+
+
+# --- A model that somebody trained
+
+
+@pytest.fixture(scope="module")
+def answers(ask):
+    """Prompts with answers that are not nearly others. Those of the second round begin as the first of the first does."""
+    if why := smollm2.missing():
+        pytest.skip(why)
+    folder, tokens, text = str(smollm2.fetch()), smollm2.tokenizer(), smollm2.prose("compound")[:330]
+    first = [
+        f"{text}\n\nIn short,",
+        "A, B, C, D,",
+        "2 + 2 = 4, 3 + 3 = 6, 4 + 4 =",
+        "The capital of France is",
+        "def fibonacci(n):",
+        "if __name__ ==",
+        "We hold these truths to be self-evident",
+    ]
+    second = [f"{text}\n\nFor example,", f"{text}\n\nSee also"]
+    rounds = [[tokens(each)["input_ids"] for each in prompts] for prompts in (first, second)]
+    case = dict(model=folder, backend="attn", rounds=rounds, tokens=12)
+    faults = ("times zero", "slots", "stale table")
+    cases = [
+        case | dict(name="SGLang", backend="torch_native"),
+        case | dict(name="attn"),
+        case | dict(name="beside decoding", logprobs=False),
+        case | dict(name="float64", mutant="float64"),
+        *(case | dict(name=fault, mutant=fault) for fault in faults),
+        case | dict(name="tokens as pages", options=dict(page_size=1)),
+        case
+        | dict(
+            name="pages of 48",
+            options=dict(page_size=48, chunked_prefill_size=96, max_total_tokens=1920),
+        ),
+    ]
+    return ask(cases)
+
+
+def test_a_trained_model_answers_as_with_sglangs_backend(answers):
+    print({name: found.get("seconds") for name, found in answers.items()})
+    print(differences(answers["SGLang"], answers["attn"]), answers["SGLang"]["margin"])
+    assert answers["SGLang"]["margin"] > CLOSE
+    assert right(answers["SGLang"], answers["attn"])
+
+
+def test_prompts_come_in_chunks_and_decoding_is_attns(answers):
+    found = answers["attn"]
+    print(found["prompts"], found["mixed"], found["decoding"])
+    assert answers["SGLang"]["decoding"] == 0  # Who asks for another backend gets it.
+    assert found["most"] == 64 and found["prompts"] + found["mixed"] >= 4 and found["decoding"] >= 22
+
+
+def test_chunks_are_read_beside_decoding(answers):
+    found = answers["beside decoding"]
+    print(found["mixed"])
+    assert found["mixed"] > answers["attn"]["mixed"] and found["tokens"] == answers["SGLang"]["tokens"]
+
+
+@pytest.mark.parametrize(
+    ("name", "least"), [("SGLang", 64), ("attn", 64), ("tokens as pages", 70), ("pages of 48", 48)]
+)
+def test_prompts_with_a_common_prefix_find_it_in_the_cache(answers, name, least):
+    cached = answers[name]["cached"]
+    assert cached[:7] == [0] * 7 and least <= min(cached[7:]) <= max(cached[7:]) < least + 16
+
+
+def test_neighbours_read_a_common_prefix_once(answers):
+    print({name: found.get("shared") for name, found in answers.items()})
+    assert answers["attn"]["shared"] > 8 and answers["tokens as pages"]["shared"] > 8
+
+
+@pytest.mark.parametrize("name", ["tokens as pages", "pages of 48"])
+def test_other_pages_change_nothing(answers, name):
+    print(name, differences(answers["SGLang"], answers[name]))
+    assert right(answers["SGLang"], answers[name])
+
+
+def test_answers_are_those_of_float64_over_the_same_pages(answers):
+    print("float64", differences(answers["float64"], answers["attn"]))
+    assert right(answers["float64"], answers["attn"])
+
+
+@pytest.mark.parametrize("fault", ["times zero", "slots", "stale table"])
+def test_faults_are_seen(answers, fault):
+    assert not right(answers["SGLang"], answers[fault])
+
+
+# --- Windows in pools of their own, sinks and caps, in random models
+
+
+FAULTS = {
+    "granite_swa": ("window + 1", "window - 1", "no sinks", "windows of the full pool"),
+    "sglang_gemma2": ("window + 1", "window - 1", "no cap"),
+}
+
+
+@pytest.fixture(scope="module")
+def random_models(ask, tmp_path_factory):
+    folder, cases = tmp_path_factory.mktemp("models"), []
+    for kind, seed, dtype in (("granite_swa", 13, "float16"), ("sglang_gemma2", 23, "bfloat16")):
+        numbers = random.Random(seed)
+        prompts = [[numbers.randrange(3, 512) for _ in range(count)] for count in (70, 5, 33, 90)]
+        case = dict(kind=kind, model=str(folder / kind), rounds=[prompts], tokens=12, backend="attn")
+        case["options"] = dict(dtype=dtype)
+        cases += [
+            case | dict(name=f"{kind}, {each}", mutant=each) for each in (None, "float64", *FAULTS[kind])
+        ]
+        if kind == "granite_swa":
+            tokens = dict(options=dict(dtype=dtype, page_size=1))
+            cases.append(case | tokens | dict(name=f"{kind}, tokens as pages"))
+        cases.append(case | dict(name=f"{kind}, Transformers", of=f"{kind}, None"))
+    return ask(cases)
+
+
+@pytest.mark.parametrize(("kind", "close"), [("granite_swa", CLOSE), ("sglang_gemma2", 2 * CLOSE)])
+@pytest.mark.parametrize("other", ["float64", "Transformers"])
+def test_random_models_answer_as_without_pages(random_models, kind, close, other):
+    print(kind, other, differences(random_models[f"{kind}, {other}"], random_models[f"{kind}, None"]))
+    assert right(random_models[f"{kind}, {other}"], random_models[f"{kind}, None"], close)
+
+
+def test_windows_have_pools_of_their_own_with_tokens_as_pages(random_models):
+    assert right(random_models["granite_swa, Transformers"], random_models["granite_swa, tokens as pages"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault"), [(kind, each) for kind, faults in FAULTS.items() for each in faults]
+)
+def test_faults_of_layers_are_seen(random_models, kind, fault):
+    assert not right(random_models[f"{kind}, float64"], random_models[f"{kind}, {fault}"], 2 * CLOSE)
+
+
+# --- Layers over SGLang's pools, without a model: 8-bit floats, which SGLang's models do not write on this CPU
+
+
+LAYERS = {
+    "16 bits": dict(page_size=16, window=9, cap=3.0, sinks=True),
+    "16 bits, tokens as pages": dict(page_size=1, sinks=True),
+    "fp8_e4m3": dict(page_size=16, dtype="float8_e4m3fn"),
+    "fp8_e5m2": dict(page_size=1, dtype="float8_e5m2", window=9, cap=3.0),
+}
+
+
+@pytest.fixture(scope="module")
+def layers(ask):
+    cases = [case | dict(name=name) for name, case in LAYERS.items()]
+    for fault in ("no scales", "slots"):
+        cases.append(LAYERS["fp8_e4m3"] | dict(name=fault, mutant=fault))
+    for fault in ("window - 1", "no sinks", "no cap"):
+        cases.append(LAYERS["16 bits"] | dict(name=fault, mutant=fault))
+    return ask(cases, "sglang_layers.py")
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_are_as_in_float64(layers, name):
+    print(name, layers[name])
+    assert layers[name]["apart"] < 4e-3
+
+
+@pytest.mark.parametrize("fault", ["no scales", "slots", "window - 1", "no sinks", "no cap"])
+def test_faults_over_pools_are_seen(layers, fault):
+    print(fault, layers[fault])
+    assert layers[fault]["apart"] > 2e-2
+
+
+# --- Refusals
+
+
+OPTIONS = {
+    "served": (dict(kv_cache_dtype="fp8_e4m3", page_size=32), None),
+    "drafts": (dict(speculative_algorithm="NGRAM"), "speculative_algorithm: expected none, got 'NGRAM'"),
+    "compiled": (dict(enable_torch_compile=True), "enable_torch_compile: expected none, got True"),
+    "scoring": (
+        dict(enable_mis=True),
+        "enable_mis: expected none, got True: items of a prompt that do not see",
+    ),
+    "codes": (dict(kv_cache_dtype="mxfp8"), "kv_cache_dtype: expected one of auto, fp8_e4m3, fp8_e5m2, bf16"),
+    "decoding alone": (
+        dict(attention_backend=None, decode_attention_backend="attn", speculative_algorithm="NGRAM"),
+        "attn's backend cannot serve these options: speculative_algorithm",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def options(ask):
+    if why := smollm2.missing():
+        pytest.skip(why)
+    cases = [dict(name=name, model=str(smollm2.fetch()), check=given) for name, (given, _) in OPTIONS.items()]
+    return ask(
+        [*cases, dict(name="another", model=cases[0]["model"], check=dict(attention_backend="triton"))]
+    )
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options_that_are_not_served_are_refused_with_the_reason(options, name):
+    expected = OPTIONS[name][1]
+    assert expected in options[name]["error"] if expected else "error" not in options[name], options[name]
+
+
+def test_graphs_are_switched_off(options):
+    assert options["served"]["graphs"] == ["disabled", "disabled"]
+    assert (
+        options["another"]["graphs"] != options["served"]["graphs"]
+    )  # They are for who asks for another backend.
+
+
+def test_layers_that_are_not_served_are_refused_before_they_answer(run, tmp_path):
+    case = dict(
+        name="wide", kind="wide", model=str(tmp_path / "wide"), backend="attn", rounds=[[[3]]], tokens=1
+    )
+    found, errors = run([case])
+    assert (
+        found == {}
+        and (
+            "ValueError: attn's backend cannot serve this model: model.layers.0.self_attn.attn: head_dim: expected a multiple of "
+            "8 from 8 to 256, got 512"
+        )
+        in errors
+    )

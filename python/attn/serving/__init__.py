@@ -20,6 +20,10 @@ from __future__ import annotations
 
 from .device_steps import DevicePlans as DevicePlans
 from .device_steps import DeviceStep as DeviceStep
+from .drafts import DraftPlans as DraftPlans
+from .drafts import DraftStep as DraftStep
+from .drafts import compile_drafts as compile_drafts
+from .drafts import parents_of as parents_of
 from .layers import Layer as Layer
 from .packed import PackedPages as PackedPages
 from .pools import page_of as page_of
@@ -35,14 +39,18 @@ from .writers import Slots as Slots
 __all__ = [
     "DevicePlans",
     "DeviceStep",
+    "DraftPlans",
+    "DraftStep",
     "Layer",
     "PackedPages",
     "Plans",
     "Slots",
     "Step",
+    "compile_drafts",
     "page_of",
     "page_table",
     "pages_of",
+    "parents_of",
     "refuse_version",
     "split_lines",
     "write_tokens",

@@ -2,8 +2,9 @@
 """attn's backend over SGLang's own pools and layers without a model, for what SGLang does not run on a CPU: 8-bit pools.
 Cases as JSON from stdin, results as JSON lines.
 
-A case: `name`, `page_size`, `dtype` of the pool, `window` as SGLang counts, `cap`, `sinks`, `mutant` as in the worker. A
-result: `apart`, how far the worst output of three steps is from float64 over the same pool; or `error`."""
+A case: `name`, `page_size`, `dtype` of the pool, `window` as SGLang counts, `cap`, `sinks`, `mutant` as in the worker. With
+`mask` the last step verifies trees of drafts: "drafts", for SGLang's mask of drafts alone; "whole", for that with the tokens
+in front; "none", for none, so that they are read as chains. A result: `apart`, how far the worst output is from float64 over the same pool; or `error`."""
 
 import json
 import os
@@ -30,6 +31,8 @@ class Requests:
         from sglang.srt.mem_cache.memory_pool import MHATokenToKVPool, ReqToTokenPool
 
         self.page_size, self.lengths = page_size, [0, 0, 0]
+        self.kept = [torch.zeros(2, 0, KV, DIM, dtype=torch.double)] * 3
+        """Keys and values of each request, as the pool rounds them."""
         self.pool = MHATokenToKVPool(
             SLOTS, page_size, getattr(torch, dtype), KV, DIM, 1, "cpu", enable_memory_saver=False
         )
@@ -54,46 +57,103 @@ class Requests:
             )
         )
 
-    def step(self, rows):
-        """Give the requests so many new tokens; return the output."""
+    def step(self, rows, trees=None, mask=None):
+        """Give the requests so many new tokens, of which drafts follow the parents in `trees`. Return the output, and what it
+        should be."""
         from sglang.srt.model_executor.forward_batch_info import ForwardMode
 
         before = self.lengths
         self.lengths = [length + count for length, count in zip(before, rows, strict=True)]
         table = self.requests.req_to_token[self.rows].long()
         where = [table[i, before[i] : self.lengths[i]] for i in range(3)]
+        seen = [
+            torch.ones(n, n).tril().bool() if trees is None else sees(trees[i]) for i, n in enumerate(rows)
+        ]
+        mode = ForwardMode.DECODE if rows == [1, 1, 1] else ForwardMode.EXTEND
         batch = SimpleNamespace(
-            forward_mode=ForwardMode.DECODE if rows == [1, 1, 1] else ForwardMode.EXTEND,
-            seq_lens_cpu=torch.tensor(self.lengths),
-            seq_lens=torch.tensor(self.lengths),
+            forward_mode=mode if trees is None else ForwardMode.TARGET_VERIFY,
+            seq_lens=torch.tensor(self.lengths if trees is None else before),
             extend_seq_lens_cpu=rows,
             req_pool_indices=self.rows,
             out_cache_loc=torch.cat(where),
             out_cache_loc_is_physical=True,
             spec_info=None,
         )
+        batch.seq_lens_cpu = batch.seq_lens
+        if trees is not None:
+            front = [0, 0, 0] if mask == "drafts" else before
+            parts = [
+                torch.cat([torch.ones(len(s), n).bool(), s], 1) for s, n in zip(seen, front, strict=True)
+            ]
+            masks = torch.cat([part.flatten() for part in parts])
+            batch.spec_info = SimpleNamespace(
+                draft_token_num=rows[0], custom_mask=masks, tree_topk=1 if mask == "none" else -1
+            )
         q, k, v = (torch.randn(sum(rows), heads * DIM, dtype=torch.float16) for heads in (Q, KV, KV))
         k, v = k.view(-1, KV, DIM), v.view(-1, KV, DIM)
+        for i, new in enumerate(self.rounded(k, v).split(rows, 1)):
+            self.kept[i] = torch.cat([self.kept[i], new], 1)
         self.backend.init_forward_metadata(batch)
-        run = self.backend.forward_decode if rows == [1, 1, 1] else self.backend.forward_extend
+        run = self.backend.forward_decode if batch.forward_mode.is_decode() else self.backend.forward_extend
         options = {} if self.sinks is None else dict(sinks=self.sinks)
-        return run(q, k, v, self.layer, batch, **options)
+        found = run(q, k, v, self.layer, batch, **options)
+        wanted = [
+            self.attend(*each) for each in zip(q.view(-1, Q, DIM).split(rows), self.kept, seen, strict=True)
+        ]
+        return found.double(), torch.cat(wanted).flatten(1)
+
+    def rounded(self, k, v):
+        """Return keys and values as they are in the pool."""
+        scales = (1, 1) if self.layer.k_scale is None else (self.layer.k_scale, self.layer.v_scale)
+        return torch.stack(
+            [
+                (x / scale).to(self.pool.dtype).double() * float(scale)
+                for x, scale in zip((k, v), scales, strict=True)
+            ]
+        )
+
+    def attend(self, q, kept, seen):
+        """Return what the rows of a request are in float64; they see all tokens in front, and `seen` of each other."""
+        k, v = kept.repeat_interleave(Q // KV, 2)
+        front = torch.arange(len(k) - len(q))
+        at = len(front) + seen.sum(-1) - 1
+        far = at[:, None] - torch.cat([front, at])
+        seen = torch.cat([torch.ones(len(q), len(front)).bool(), seen], 1)
+        if self.layer.sliding_window_size >= 0:
+            seen = seen & (far <= self.layer.sliding_window_size)
+        scores = torch.einsum("qhd,khd->hqk", q.double(), k) * DIM**-0.5
+        if cap := self.layer.logit_cap:
+            scores = cap * torch.tanh(scores / cap)
+        scores = scores.masked_fill(~seen, -torch.inf)
+        if self.sinks is not None:
+            scores = torch.cat([scores, self.sinks.double()[:, None, None].expand(-1, len(q), 1)], -1)
+        return torch.einsum("hqk,khd->qhd", scores.softmax(-1)[..., : len(k)], v)
+
+
+def sees(parents):
+    """Return which drafts each draft sees."""
+    seen = torch.eye(len(parents)).bool()
+    for i, parent in enumerate(parents):
+        if parent >= 0:
+            seen[i] |= seen[parent]
+    return seen
+
+
+TREES = [[-1, 0, 0, 1, 2, 2], [-1, 0, 1, 2, 3, 4], [-1, 0, 1, 0, 3, -1]]
 
 
 def run(case):
     import sglang_plugin
 
-    name, mutant = case.pop("name"), case.pop("mutant", None)
-    outputs = []
-    for change in (mutant, "float64"):
-        torch.manual_seed(1)
-        sglang_plugin.change_attn(None, change)
-        requests = Requests(**case)
-        outputs.append(
-            torch.cat([requests.step(rows) for rows in ([20, 3, 9], [1, 1, 1], [30, 1, 1])]).double()
-        )
-    apart = float((outputs[0] - outputs[1]).abs().max() / outputs[1].abs().max())
-    return dict(name=name, apart=apart)
+    name, mutant, mask = case.pop("name"), case.pop("mutant", None), case.pop("mask", None)
+    torch.manual_seed(1)
+    sglang_plugin.change_attn(None, mutant)
+    requests = Requests(**case)
+    steps = [requests.step(rows) for rows in ([20, 3, 9], [1, 1, 1], [25, 1, 1])]
+    if mask is not None:
+        steps.append(requests.step([6, 6, 6], TREES, mask))
+    found, wanted = (torch.cat(each) for each in zip(*steps, strict=True))
+    return dict(name=name, apart=float((found - wanted).abs().max() / wanted.abs().max()))
 
 
 def main():

@@ -2,7 +2,8 @@
 """Packages that SGLang imports and that a model of text on a CPU does not need. Import it before SGLang.
 
 SGLang's kernels for CPUs (`sgl_kernel`) and `torchvision` have no package that fits PyTorch for CPUs here. They are found
-as packages whose functions raise when they are called, so that nothing of theirs can pass for a result."""
+as packages whose functions raise when they are called, so that nothing of theirs can pass for a result. The bookkeeping of
+drafts has functions in their place (sglang_drafts.py)."""
 
 import importlib.abc
 import importlib.machinery
@@ -38,6 +39,11 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         def missing(name):
             if name.startswith("__"):
                 raise AttributeError(name)
+            if spec.name.startswith("sgl_kernel"):
+                import sglang_drafts
+
+                if name in sglang_drafts.FUNCTIONS:
+                    return sglang_drafts.FUNCTIONS[name]
             return _Absent(f"{spec.name}.{name}")
 
         module.__getattr__ = missing

@@ -59,9 +59,9 @@ def _layers_with(**changes):
     def mutant(backend):
         kernel = backend.AttnBackend._kernel
 
-        def wrong(self, layer):
+        def wrong(self, layer, drafts=False):
             changed = {name: change(getattr(layer, name)) for name, change in changes.items()}
-            return kernel(self, replace(layer, **changed))
+            return kernel(self, replace(layer, **changed), drafts)
 
         return backend.AttnBackend, "_kernel", wrong
 
@@ -113,6 +113,13 @@ def _stale_table(backend):
     return backend.Plans, "step", wrong
 
 
+def _chains_for_trees(backend):
+    def wrong(mask, lengths, drafts):
+        return torch.ones(len(lengths), drafts, drafts, dtype=torch.bool).tril()
+
+    return backend, "tree_masks", wrong
+
+
 def _windows_of_the_full_pool(backend):
     """Tables of layers with a window name slots of the other pool."""
     return backend, "windowed_table", lambda pool, slots, page_size: backend.page_table(slots, page_size)
@@ -128,6 +135,7 @@ MUTANTS = {
     "no scales": _no_scales,
     "slots": _shifted_slots,
     "stale table": _stale_table,
+    "chains for trees": _chains_for_trees,
     "windows of the full pool": _windows_of_the_full_pool,
 }
 
@@ -150,7 +158,9 @@ def change_attn(scheduler, mutant):
 def write_steps(scheduler, path):
     """Write what attn's steps were since `change_attn`."""
     with open(path, "w") as file:
-        json.dump({name: _seen[name] for name in ("decoding", "prompts", "mixed", "most", "shared")}, file)
+        json.dump(
+            {name: _seen[name] for name in ("decoding", "prompts", "mixed", "drafts", "most", "shared")}, file
+        )
 
 
 def register():
@@ -166,6 +176,7 @@ def register():
         if self.forward_metadata:
             rows = self.forward_metadata.step.q_start[1:] - self.forward_metadata.step.q_start[:-1]
             kind = "decoding" if (rows == 1).all() else "mixed" if (rows == 1).any() else "prompts"
+            kind = "drafts" if isinstance(self.forward_metadata.step, backend.DraftStep) else kind
             _seen[kind] += 1
             _seen["most"] = max(_seen["most"], int(rows.sum()))
 

@@ -78,6 +78,16 @@ def test_options_that_are_off_are_served():
     assert refused_options(SimpleNamespace(kv_cache_dtype="fp8_e5m2"), False, False) == []
 
 
+@pytest.mark.parametrize("word", ["NGRAM", "ngram"])
+def test_drafts_of_one_algorithm_are_verified(word):
+    assert refused_options(SimpleNamespace(speculative_algorithm=word), False, False) == []
+    [found] = refused_options(SimpleNamespace(speculative_algorithm="EAGLE"), False, False)
+    assert (
+        found
+        == "speculative_algorithm: expected none or NGRAM, got 'EAGLE': attn was not run with its drafts"
+    )
+
+
 def test_all_reasons_are_given():
     given = dict(speculative_algorithm="EAGLE3", dcp_size=2, kv_cache_dtype="fp8")
     found = refused_options(SimpleNamespace(**given), True, True)

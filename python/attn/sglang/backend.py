@@ -20,7 +20,18 @@ from torch import Tensor
 
 from ..errors import SpecError
 from ..run.kernel import Kernel
-from ..serving import Layer, Plans, Step, page_of, page_table, pages_of
+from ..serving import (
+    DraftPlans,
+    DraftStep,
+    Layer,
+    Plans,
+    Step,
+    compile_drafts,
+    page_of,
+    page_table,
+    pages_of,
+    parents_of,
+)
 from .limits import FORMATS, layer_of, refused_layer, refused_pool
 
 if TYPE_CHECKING:
@@ -29,21 +40,32 @@ if TYPE_CHECKING:
 SHARED_TOKENS = 64
 """Tokens in front of the rows of neighbours in a batch, at least, that are read once for all of them."""
 
-_MODES = ("EXTEND", "MIXED", "DECODE", "SPLIT_PREFILL")
+_MODES = ("EXTEND", "MIXED", "DECODE", "SPLIT_PREFILL", "TARGET_VERIFY")
 
 
 @dataclass
 class AttnMetadata:
     """A step of a batch. `windowed` and its slots are of layers whose window has a pool of its own."""
 
-    step: Step
-    windowed: Step | None = None
+    step: Step | DraftStep
+    windowed: Step | DraftStep | None = None
     windowed_slots: Tensor | None = None
 
 
 def windowed_table(pool: SWAKVPool, slots: Tensor, page_size: int) -> Tensor:
     """Return the block table in a windowed pool. `slots` are those of page_table, in the pool of all tokens."""
     return page_table(pool.translate_loc_from_full_to_swa(slots), page_size)
+
+
+def tree_masks(mask: Tensor, lengths: Tensor, drafts: int) -> Tensor:
+    """Return which drafts each draft sees, bool [sequences, drafts, drafts], of SGLang's mask: that, or one whose rows have
+    the tokens in front of the drafts, too, sequence behind sequence. `lengths` are of these tokens."""
+    if mask.numel() == len(lengths) * drafts * drafts:
+        return mask.view(-1, drafts, drafts).bool()
+    sizes = [(length + drafts) * drafts for length in lengths.tolist()]
+    return torch.stack(
+        [part.view(drafts, -1)[:, -drafts:] for part in mask[: sum(sizes)].split(sizes)]
+    ).bool()
 
 
 class AttnBackend(AttentionBackend):
@@ -60,10 +82,12 @@ class AttnBackend(AttentionBackend):
         self.has_windowed_pool = isinstance(self.pool, SWAKVPool) and self.pool.swa_layer_nums > 0
         self.format: str | None = None
         self.layers: dict[RadixAttention, Layer] = {}
-        self.kernels: dict[Layer, Kernel] = {}
+        self.kernels: dict[tuple[Layer, bool], Kernel] = {}
+        """Kernels by layer, and by whether they verify drafts."""
         self._scales: dict[RadixAttention, tuple[Tensor, Tensor]] = {}
         shared = -(-SHARED_TOKENS // self.page_size)
         self.plans, self.windowed_plans = Plans(shared), Plans(shared)
+        self.draft_plans, self.windowed_draft_plans = DraftPlans(), DraftPlans()
         reasons = self._pool_refusals()
         for name, module in runner.model.named_modules():
             if isinstance(module, RadixAttention):
@@ -92,10 +116,11 @@ class AttnBackend(AttentionBackend):
             found.append(str(error))
         return [f"{name}: {reason}" for reason in found]
 
-    def _kernel(self, layer: Layer) -> Kernel:
-        if layer not in self.kernels:
-            self.kernels[layer] = layer.compile(self.device)
-        return self.kernels[layer]
+    def _kernel(self, layer: Layer, drafts: bool = False) -> Kernel:
+        if (layer, drafts) not in self.kernels:
+            made = compile_drafts(layer, self.device) if drafts else layer.compile(self.device)
+            self.kernels[layer, drafts] = made
+        return self.kernels[layer, drafts]
 
     def init_forward_metadata_out_graph(self, forward_batch: ForwardBatch, in_capture: bool = False) -> None:
         """Make the step. Plans are made on the host: a GPU's table of slots is waited for."""
@@ -109,20 +134,52 @@ class AttnBackend(AttentionBackend):
             raise NotImplementedError(
                 f"attn's backend: expected a mode of {', '.join(_MODES)}, got {mode.name}"
             )
-        lengths = forward_batch.seq_lens_cpu
-        lengths = forward_batch.seq_lens if lengths is None else lengths
-        rows = None if mode.is_decode() else forward_batch.extend_seq_lens_cpu
+        self.forward_metadata = (
+            self._verified(forward_batch) if mode.is_target_verify() else self._made(forward_batch)
+        )
+
+    def _made(self, batch: ForwardBatch) -> AttnMetadata:
+        """Return the step of prompts and decoding."""
+        lengths = batch.seq_lens if batch.seq_lens_cpu is None else batch.seq_lens_cpu
+        rows = None if batch.forward_mode.is_decode() else batch.extend_seq_lens_cpu
         starts = torch.arange(len(lengths) + 1)
         if rows is not None:
             starts[1:] = torch.as_tensor(rows, dtype=torch.long).cumsum(0)
-        longest = int(lengths.max()) if len(lengths) else 0
-        slots = self.requests.req_to_token[:, : longest : self.page_size][forward_batch.req_pool_indices]
+        return self._rows_of(batch, starts, lengths)
+
+    def _rows_of(self, batch: ForwardBatch, starts: Tensor, lengths: Tensor) -> AttnMetadata:
+        """Return the step of rows that are the last of their sequences."""
+        slots = self._slots(batch, lengths)
         made = AttnMetadata(self.plans.step(starts, lengths, page_table(slots, self.page_size)))
         if self.has_windowed_pool:
             table = windowed_table(self.pool, slots, self.page_size)
             made.windowed = self.windowed_plans.step(starts, lengths, table)
-            made.windowed_slots = self.pool.translate_loc_from_full_to_swa(forward_batch.out_cache_loc)
-        self.forward_metadata = made
+            made.windowed_slots = self.pool.translate_loc_from_full_to_swa(batch.out_cache_loc)
+        return made
+
+    def _slots(self, batch: ForwardBatch, lengths: Tensor) -> Tensor:
+        """Return the slot of the first token of each page of sequences."""
+        longest = int(lengths.max()) if len(lengths) else 0
+        return self.requests.req_to_token[:, : longest : self.page_size][batch.req_pool_indices]
+
+    def _verified(self, batch: ForwardBatch) -> AttnMetadata:
+        """Return the step of drafts, whose tokens SGLang does not count in its lengths."""
+        about, front = batch.spec_info, batch.seq_lens.cpu()
+        drafts = about.draft_token_num
+        starts, lengths = torch.arange(len(front) + 1) * drafts, front + drafts
+        if about.tree_topk == 1 or about.custom_mask is None:
+            return self._rows_of(batch, starts, lengths)
+        parents = parents_of(tree_masks(about.custom_mask, front, drafts)).ravel()
+        slots, at = self._slots(batch, front), batch.out_cache_loc[: int(starts[-1])]
+        table = page_table(slots, self.page_size)
+        made = AttnMetadata(self.draft_plans.step(starts, lengths, table, at, parents))
+        if self.has_windowed_pool:
+            table = windowed_table(self.pool, slots, self.page_size)
+            at = made.windowed_slots = self.pool.translate_loc_from_full_to_swa(batch.out_cache_loc)
+            made.windowed = self.windowed_draft_plans.step(
+                starts, lengths, table, at[: int(starts[-1])], parents
+            )
+        return made
 
     def init_cuda_graph_state(self, max_bs: int, max_num_tokens: int) -> None:
         raise NotImplementedError("attn's backend has no CUDA graphs: start with --disable-cuda-graph")
@@ -161,10 +218,15 @@ class AttnBackend(AttentionBackend):
         q = q.view(-1, layer.tp_q_head_num, layer.qk_head_dim)
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
         out[step.rows :] = 0
-        step.run(self._kernel(described), q, self._pages(layer), out=out, **tensors)
+        pages = self._pages(layer, self.page_size)
+        if isinstance(step, DraftStep):
+            kernel = self._kernel(described, drafts=True)
+            step.run(kernel, q, pages, self._pages(layer, 1), out=out, **tensors)
+        else:
+            step.run(self._kernel(described), q, pages, out=out, **tensors)
         return out.flatten(1)
 
-    def _step(self, layer: RadixAttention) -> Step:
+    def _step(self, layer: RadixAttention) -> Step | DraftStep:
         """Return the step with the table of a layer's pool."""
         metadata = self.forward_metadata
         assert metadata is not None
@@ -173,9 +235,8 @@ class AttnBackend(AttentionBackend):
             return metadata.windowed
         return metadata.step
 
-    def _pages(self, layer: RadixAttention) -> tuple[Tensor, ...]:
-        pools = self.pool.get_kv_buffer(layer.layer_id)
-        pages = tuple(pages_of(pool, self.page_size) for pool in pools)
+    def _pages(self, layer: RadixAttention, size: int) -> tuple[Tensor, ...]:
+        pages = tuple(pages_of(pool, size) for pool in self.pool.get_kv_buffer(layer.layer_id))
         return pages if self.format is None else pages + self._scales_of(layer)
 
     def _scales_of(self, layer: RadixAttention) -> tuple[Tensor, Tensor]:

@@ -19,8 +19,10 @@ CACHE_DTYPES = ("auto", "fp8_e4m3", "fp8_e5m2", "bf16", "bfloat16", "fp16", "flo
 
 ATTN_TYPES = ("decoder",)
 
+DRAFTS = "NGRAM"
+"""The algorithm of speculation that attn verifies drafts of."""
+
 _OFF = {
-    "speculative_algorithm": "attn's backend does not verify drafts yet",
     "dllm_algorithm": "rows of a diffusion model see blocks both ways",
     "enable_mis": "items of a prompt that do not see each other have no kernel here",
     "enable_torch_compile": "attn's calls are not compiled",
@@ -44,6 +46,11 @@ def refused_options(options: Any, uses_mla: bool, is_encoder_decoder: bool) -> l
         found.append("MLA: attn has no kernel over caches of latents")
     if is_encoder_decoder:
         found.append("an encoder beside the decoder: attn serves decoders alone here")
+    algorithm = getattr(options, "speculative_algorithm", None)
+    if algorithm and str(algorithm).upper() != DRAFTS:
+        found.append(
+            f"speculative_algorithm: expected none or {DRAFTS}, got {given(algorithm)}: attn was not run with its drafts"
+        )
     for name, why in _OFF.items():
         value = getattr(options, name, None)
         if value:

@@ -7,6 +7,7 @@ needs them. An engine runs each step
 
   device   by attn.serving.DevicePlans: a kernel plans, and a CUDA graph of the step's number of rows runs the layers
   host     by attn.serving.Plans: a plan of the host, and kernels that are launched one by one; with prefixes read once in `shared`
+  FORMAT   the same, over attn's pages of fewer bits, with --formats
   flashinfer  by its wrappers for decoding and for prompts, planned for each step, as vLLM does with it
 
 First all steps of `device` are compared: with launches that are no graph, to the bit, and with plans of the host. Then every n-th step
@@ -31,6 +32,7 @@ if str(BUILD / "python") not in sys.path:
 import numpy
 import torch
 from attn.serving import DevicePlans, Layer, Plans
+from attn.serving.formats import PACKED
 
 TRACE = ROOT / "benchmarks/traces/vllm-0.32.0.npz"
 SIZES = (1, 2, 4, 8, 16, 24, 32, 40, 48, 56, 64, 128, 256, 512)  # Rows of an engine's graphs.
@@ -83,7 +85,7 @@ class Trace:
 class Sides:
     """The tensors of some layers, and the sides that compute them."""
 
-    def __init__(self, trace, heads, dim, device):
+    def __init__(self, trace, heads, dim, device, formats=()):
         self.trace, self.device = trace, device
         q_heads, kv_heads = heads
         described = dict(q_heads=q_heads, kv_heads=kv_heads, head_dim=dim, page_size=trace.page)
@@ -100,7 +102,24 @@ class Sides:
         self.columns = -(-trace.columns // 8) * 8
         self.device_plans, self.plain = (self._device_plans() for _ in range(2))
         self.graphs = {}
-        self.host_plans = {"host": Plans(), "shared": Plans(shared_pages=4)}
+        self.host_plans = {
+            "host": Plans(),
+            "shared": Plans(shared_pages=4),
+            **{name: Plans() for name in formats},
+        }
+        self.of_side = {name: (self.kernels[False], self.pools) for name in ("host", "shared")}
+        self.of_side["device"] = self.kernels[True], self.pools
+        for name in formats:
+            layer = Layer(dtype=dtype, format=name, **described)
+            self.of_side[name] = layer.compile(device), [self._packed(layer, *pools) for pools in self.pools]
+
+    def _packed(self, layer, k, v):
+        """Return a pool's keys and values in pages of fewer bits."""
+        pool = self.trace.pages, layer.kv_heads, layer.page_size, layer.token_bytes
+        pages = layer.pages(torch.zeros(pool, dtype=torch.uint8, device=self.device))
+        slots = torch.arange(k.shape[0] * k.shape[1], device=self.device)
+        pages.write(k.flatten(0, 1), v.flatten(0, 1), slots)
+        return pages
 
     def _device_plans(self):
         return DevicePlans(self.trace.sequences, self.columns, self.device, SIZES)
@@ -112,10 +131,11 @@ class Sides:
             for each in (step.starts, step.lengths, step.table)
         ]
 
-    def layers(self, step, on_device, out, count=LAYERS):
+    def layers(self, step, side, out, count=LAYERS):
+        kernel, pools = self.of_side[side]
         for layer in range(count):
             at = layer % LAYERS
-            step.run(self.kernels[on_device], self.q[at], self.pools[at], out=out[at])
+            step.run(kernel, self.q[at], pools[at], out=out[at])
 
     def plan_on_device(self, step, tables, plans=None):
         """Plan a step whose rows an engine has padded to the size of a graph."""
@@ -127,12 +147,13 @@ class Sides:
         """Return the recorded layers of a size, recorded when it is first asked for."""
         key = made.size, made.spread
         if key not in self.graphs:
-            self.graphs[key] = recorded(lambda: self.layers(made, True, self.out))
+            self.graphs[key] = recorded(lambda: self.layers(made, "device", self.out))
         return self.graphs[key]
 
     def on_host(self, step, name):
         made = self.host_plans[name].step(step.starts, step.lengths, step.table)
-        made.plan(self.kernels[False], self.q[0][: made.rows], self.pools[0])
+        kernel, pools = self.of_side[name]
+        made.plan(kernel, self.q[0][: made.rows], pools[0])
         return made
 
 
@@ -156,12 +177,12 @@ def compare(sides, steps):
         if sides.device == "cuda":
             sides.graph(made).replay()
         else:
-            sides.layers(made, True, sides.out)
+            sides.layers(made, "device", sides.out)
         found = sides.out[:, :used].clone()
         wanted = torch.zeros_like(sides.out)
-        sides.layers(sides.plan_on_device(step, tables, sides.plain), True, wanted)
+        sides.layers(sides.plan_on_device(step, tables, sides.plain), "device", wanted)
         same += bool(torch.equal(found, wanted[:, :used]))
-        sides.layers(sides.on_host(step, "shared"), False, wanted)
+        sides.layers(sides.on_host(step, "shared"), "shared", wanted)
         errors = (found.float() - wanted[:, :used].float()).abs()
         apart, worst = max(apart, errors.max().item()), max(worst, errors.mean().item())
     yield {"part": "compare", "steps": len(steps), "same_bits": same, "largest": apart, "mean": worst}
@@ -267,15 +288,14 @@ def measure(sides, steps, flashinfer):
         }
         row |= {"tokens": int(step.lengths.sum()), "ms": {}, "plan_us": {}}
 
-        sides.layers(sides.plan_on_device(step, tables), True, sides.out)  # The planner of a new size.
-        for name, call in {
-            "device": functools.partial(sides.plan_on_device, step, tables),
-            "host": functools.partial(sides.on_host, step, "host"),
-            "shared": functools.partial(sides.on_host, step, "shared"),
-        }.items():
-            row["plan_us"][name], made = us_of(call)
-            run = functools.partial(sides.layers, made, name == "device", sides.out, SAID_LAYERS)
-            row["ms"][name] = timed(run)
+        sides.layers(sides.plan_on_device(step, tables), "device", sides.out)  # The planner of a new size.
+        for name in ("device", *sides.host_plans):
+            plan = functools.partial(sides.on_host, step, name)
+            if name == "device":
+                plan = functools.partial(sides.plan_on_device, step, tables)
+            row["plan_us"][name], made = us_of(plan)
+            row["ms"][name] = timed(functools.partial(sides.layers, made, name, sides.out, SAID_LAYERS))
+        sides.layers(sides.on_host(step, "host"), "host", sides.out)  # Which FlashInfer's are compared with.
         row["planning_ms"] = timed(functools.partial(sides.plan_on_device, step, tables))
         if flashinfer is not None:
             theirs = torch.zeros_like(sides.out)
@@ -330,13 +350,16 @@ def main():
     )
     parser.add_argument("--json", type=Path)
     parser.add_argument("--trace", type=Path, default=TRACE)
+    parser.add_argument(
+        "--formats", nargs="+", choices=PACKED, default=[], help="of keys and values, to time as well"
+    )
     parser.add_argument("--every", type=int, default=10, help="time every n-th step (10)")
     parser.add_argument("--steps", type=int, help="compare so many steps; by default all, on a CPU 3")
     asked = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     heads, dim = ((32, 8), 128) if device == "cuda" else ((4, 2), 32)
     trace = Trace(asked.trace)
-    sides = Sides(trace, heads, dim, device)
+    sides = Sides(trace, heads, dim, device, asked.formats)
     report = {
         **header("engine", torch.cuda.get_device_name() if device == "cuda" else None),
         "trace": {"vllm": trace.vllm, "steps": len(trace.steps), "page": trace.page, "pages": trace.pages},

@@ -21,7 +21,6 @@ from ..run.kernel import Kernel
 from ..run.kernels import compile as compile_kernel
 from ..run.plan import Plan
 from .layers import Layer
-from .steps import PARTS
 
 
 def compile_drafts(layer: Layer, device: object) -> Kernel:
@@ -158,10 +157,9 @@ class DraftStep:
                 )
             return made
         batch: dict[str, Any] = {"q": (q.dtype, tuple(q.shape))} | self._tables
-        for operand, parts in (("kv", pages), ("draft", tokens)):
-            batch |= {
-                f"{operand}.{part}": (x.dtype, tuple(x.shape)) for part, x in zip(PARTS, parts, strict=False)
-            }
+        for operand, given in (("kv", pages), ("draft", tokens)):
+            parts = kernel._parts[operand]
+            batch |= {part: (x.dtype, tuple(x.shape)) for part, x in zip(parts, given, strict=False)}
         batch |= {name: (x.dtype, tuple(x.shape)) for name, x in tensors.items()}
         plan = self._plans.kept.get(kernel)
         if plan is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Part `serving`: an answer behind a long prompt, and many requests at once, beside PyTorch's attention in one process.
+"""Part `serving`: an answer behind a long prompt, and many requests at once, beside PyTorch's attentions in one process.
 
 Every token that was made is compared with float32 eager attention, which reads the whole text at once: the share of tokens
 that it likes best too, and where it prefers others, the largest gap between the two logits. A GPU generates 512 tokens behind
@@ -13,6 +13,9 @@ import time
 import attn.transformers
 import smollm2
 import torch
+
+PYTORCHS = {"SDPA": "sdpa", "eager": "eager"}
+"""PyTorch's attentions, by their names in results."""
 
 
 class Clock:
@@ -38,7 +41,10 @@ class Clock:
 
 def loaded(load, device):
     """A float32 model and bytes in use once the weights of all models are there."""
-    exact, *_ = load(torch.float32, "eager"), load(torch.float16, "attn"), load(torch.float16, "sdpa")
+    exact, *_ = (
+        load(torch.float32, "eager"),
+        *(load(torch.float16, each) for each in ("attn", "sdpa", "eager")),
+    )
     return exact, torch.cuda.memory_allocated() if device == "cuda" else 0
 
 
@@ -89,7 +95,9 @@ def measure_one(load, device, prompt, count):
         paged = functools.partial(attn.transformers.PagedCache, model.config, pages=pages)
         yield "attn, pages", functools.partial(generated, model, prompt, cache=paged)
         yield "attn, pages, recorded", decoded(model, prompt, count, pages)
-        yield "SDPA, dynamic cache", functools.partial(generated, load(torch.float16, "sdpa"), prompt)
+        for name, attention in PYTORCHS.items():
+            model = load(torch.float16, attention)
+            yield f"{name}, dynamic cache", functools.partial(generated, model, prompt)
 
     for name, run in ways():
         run(4)  # compiles, and records the steps
@@ -151,11 +159,12 @@ def batched(model, prompts):
 def measure_many(load, device, prompts, count, rows):
     """A row for each way to answer many requests."""
     exact, before = loaded(load, device)
-    for name, attention in (("attn, Engine", "attn"), ("SDPA, padded batch", "sdpa")):
+    sides = {"attn, Engine": "attn", **{f"{name}, padded batch": each for name, each in PYTORCHS.items()}}
+    for name, attention in sides.items():
         model = load(torch.float16, attention)
         run = served(model, prompts, count, rows) if attention == "attn" else batched(model, prompts)
         _, first = run(4)
-        if attention == "sdpa":
+        if attention != "attn":
             _, first = run(1)
         clock = Clock(device, before)
         answers, mean = run(count)

@@ -159,7 +159,7 @@ def measure_planning(point, bench):
 def planning_line(row):
     """Format a row as text."""
     ours, host = row["attn"]["run_ms"], row["host_plan_ms"]
-    others = "".join(f", {us:.0f} by {name}'s" for name, us in row["peers_plan_us"].items())
+    others = "".join(f", {us:.0f} by {name}'s" for name, us in row.get("peers_plan_us", {}).items())
     return (
         f"  {row['name']:<36}{row['plan_ms'] * 1e3:>8.1f} us a plan of {row['tasks']} tasks, {row['host_plan_us']:.0f} by the host{others}   attention {ours:.4f} ms "
         f"under it, {host:.4f} under the host's (x{ours / host:.3f})"

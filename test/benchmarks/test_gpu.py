@@ -52,8 +52,8 @@ def test_points_are_what_was_asked_for():
     }
     assert {p.lengths[0] for p in prefill_points(False)} == {2048 << i for i in range(5)}
     for point in decode_points(False):
-        assert 16e6 <= point.kv_bytes() <= 2**33
-        assert 1 <= len(point.lengths) <= 64 and 4096 <= point.lengths[0] <= 131072
+        assert 4e6 <= point.kv_bytes() <= 2**33
+        assert 1 <= len(point.lengths) <= 64 and 500 <= point.lengths[0] <= 131072
     for part in PARTS.values():
         some, every = part(True), part(False)
         assert 0 < len(some) < len(every) and {p.key for p in some} <= {p.key for p in every}

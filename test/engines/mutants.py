@@ -101,8 +101,8 @@ def _without(name):
     def mutant(backend):
         compile_layer = backend.AttnImpl.compile
 
-        def wrong(self, *given):
-            compile_layer(self, *given)
+        def wrong(self, *given, **named):
+            compile_layer(self, *given, **named)
             self.tensors[name].fill_(value)
 
         return backend.AttnImpl, "compile", wrong

@@ -13,6 +13,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from compared import CLOSE, differences, right
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILT = Path(os.environ.get("ATTN_BUILD", ROOT / "build")) / "python"
@@ -26,8 +27,6 @@ if not PYTHON:
     pytest.skip(f"{why}: ./dev test --full makes build/sglang-env", allow_module_level=True)
 if not (BUILT / "attn" / "libattn_compiler.so.0").exists():
     pytest.skip("the extension is not built", allow_module_level=True)
-
-CLOSE = 0.05  # the largest difference of log-probabilities
 
 
 def installed(folder):
@@ -73,18 +72,6 @@ def ask(run):
         return found
 
     return ask
-
-
-def differences(one, other):
-    """Return whether all tokens are equal, and the largest difference of their log-probabilities."""
-    assert "error" not in one and "error" not in other, (one, other)
-    pairs = zip(sum(one["logprobs"], []), sum(other["logprobs"], []), strict=True)
-    return one["tokens"] == other["tokens"], max(abs(a - b) for a, b in pairs)
-
-
-def right(one, other, close=CLOSE):
-    same, apart = differences(one, other)
-    return same and apart <= close
 
 
 # --- A model that somebody trained

@@ -85,3 +85,11 @@ def close(one, other, most):
     """Whether answers are alike where they can be compared, and that is nearly everywhere."""
     share, apart = followed(one, other)
     return share > 0.75 and apart <= most
+
+
+def refused(ask, folder, cases):
+    """Return what vLLM says of models that attn's backend refuses, by name."""
+    like = dict(backend="CUSTOM", prompts=[[3]], tokens=1)
+    return ask(
+        [like | dict(name=name, model=str(folder / case["kind"])) | case for name, (case, _) in cases.items()]
+    )

@@ -5,6 +5,7 @@ They run where ATTN_VLLM_PYTHON names an interpreter that has vLLM, as `./dev te
 
 import random
 
+import compared
 import pytest
 from compared import CLOSE, differences, need_vllm, right
 
@@ -256,12 +257,7 @@ def test_what_is_not_served_is_refused_with_the_reason(invalid, name):
 
 @pytest.fixture(scope="module")
 def refused(ask, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("refused")
-    cases = [
-        dict(name=name, model=str(folder / case["kind"]), backend="CUSTOM", prompts=[[3]], tokens=1) | case
-        for name, (case, _) in REFUSED.items()
-    ]
-    return ask(cases)
+    return compared.refused(ask, tmp_path_factory.mktemp("refused"), REFUSED)
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -3,6 +3,7 @@
 
 import random
 
+import compared
 import pytest
 from compared import close, differences, followed, need_vllm
 
@@ -209,12 +210,7 @@ REFUSED = {
 
 @pytest.fixture(scope="module")
 def refused(ask, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("refused")
-    cases = [
-        dict(name=name, model=str(folder / case["kind"]), backend="CUSTOM", prompts=[[3]], tokens=1) | case
-        for name, (case, _) in REFUSED.items()
-    ]
-    return ask(cases)
+    return compared.refused(ask, tmp_path_factory.mktemp("refused"), REFUSED)
 
 
 @pytest.mark.parametrize("name", REFUSED)

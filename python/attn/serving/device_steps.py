@@ -200,7 +200,7 @@ class DeviceStep:
 
         q        [rows or more, q_heads, head_dim]; rows past the step's are not read
         pages    (k_pages, v_pages), or with 8-bit floats (k_pages, v_pages, k_scales, v_scales), scales float32 [1]
-        out      [rows or more, q_heads, head_dim]; rows of no sequence are not written, or get what is in the plan's own memory
+        out      [rows or more, q_heads, head_dim]; rows of no sequence are not written
         tensors  sink_logits, slopes: float32 [q_heads], if the layer has them
 
         Returns out, or a new tensor of the step's rows. Waits for nothing. Raises PlanError, TensorError."""
@@ -219,6 +219,7 @@ class DeviceStep:
             return out
         given, found = planned.rows("q", q), planned.rows("out", out)
         given[: self.rows].copy_(q)
+        found[: self.rows].copy_(out[: self.rows])  # Rows that the plan has no task for stay as they are.
         kernel.run(given, tuple(pages), planned.plan, out=found, **tensors)
         out[: self.rows].copy_(found[: self.rows])
         return out

@@ -150,7 +150,7 @@ CostModel::CostModel(const Manifest &m, const KernelInfo &kernel, const Work &wo
 }
 
 // Blocks that read at once wait for the memory and for latency. Neither alone is the limit where both are
-// near: the third root of the sum of cubes is within 10 % of what four steps of decoding took, a tile of 32
+// near: the third root of the sum of cubes is within 11 % of what four steps of decoding took, a tile of 32
 // KiB in ns (drawingSeconds alone is 496; 2026-11-25 and 2026-11-29):
 //
 //                         memory   here   measured

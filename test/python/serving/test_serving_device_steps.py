@@ -70,9 +70,10 @@ def test_tables_of_64_bits_and_any_strides():
     assert not step.fault
 
 
-def test_a_page_outside_of_the_pool_is_a_fault_and_results_stay():
+@pytest.mark.parametrize("sizes", [(2,), (8,)], ids=["as many rows", "padded rows"])
+def test_a_page_outside_of_the_pool_is_a_fault_and_results_stay(sizes):
     torch.manual_seed(0)
-    made = engine([40, 30])
+    made = engine([40, 30], sizes=sizes)
     check(made, [40, 30])
     table = made.table.clone()
     table[1, 1] = 99

@@ -5,15 +5,18 @@
 // Quantized values are fewer bytes and more instructions, so several blocks
 // overlap those, and stages are as few as will do.
 //
-// An H200 decided that (2026-11-23, ms, blocks of heads in lockstep:
-// Shares.cpp; tiles of 8 rows and 128 keys, 32/8 heads of 128, 512 MiB of
-// quantized values):
+// An H200 decided that (2026-11-29, ms; tiles of 8 rows and 128 keys, 32/8 heads
+// of 128, pages whose heads come first, 512 MiB of quantized values;
+// benchmarks/results/2026-11-29-quantized-schedules-h200.json):
 //
-//   blocks x stages   2 x 4   2 x 3   2 x 2   3 x 2   3 x 3   4 x 2
-//   int8 / int8               0.1370  0.1303  0.1340
-//   int8 / int4       0.1487          0.1444  0.1395          0.1445
-//   int4 / int4       0.1782          0.1780  0.1544  0.1985  0.1828
-//   int4 / int2       0.2031          0.2011  0.1783  0.1810  0.1716
+//   blocks x stages   2 x 2   2 x 3   2 x 4   3 x 2   3 x 3   4 x 2
+//   int8 / int8       0.1299  0.1330          0.1345
+//   int8 / int4       0.1340  0.1366  0.1365  0.1320          0.1347
+//   int4 / int4       0.1518  0.1533  0.1540  0.1391  0.1419  0.1404
+//   int4 / int2       0.1767  0.1737  0.1779  0.1567  0.1601  0.1618
+//   mxfp8             0.1306  0.1345          0.1355
+//   mxfp4             0.1815  0.1862  0.1837  0.1705  0.1706  0.1859
+//   nvfp4             0.1649  0.1667  0.1680  0.1529  0.1549  0.1596
 //
 //===----------------------------------------------------------------------===//
 #include "DecodeSchedules.h"
@@ -29,9 +32,8 @@ static constexpr int64_t mmaKeys = 16;
 /// (docs/rationale/forward.md). With one stage nothing is in flight while a tile is computed, so it is the
 /// last resort.
 static constexpr int64_t mostStages = 4, fewestStages = 2, lastStages = 1;
-/// Bytes of quantized values in flight on a multiprocessor; more were not faster, because neighbouring heads
-/// drift apart the further they look ahead.
-static constexpr int64_t codesInFlight = 48 << 10;
+/// Bytes of quantized values in flight on a multiprocessor; more were not faster.
+static constexpr int64_t codesInFlight = 36 << 10;
 
 namespace {
 
@@ -93,11 +95,10 @@ private:
   }
 
   /// More than two blocks need a kernel that takes few registers: few rows, heads no longer than was tried,
-  /// one mask, and plain scores. Four blocks leave 128 registers, too few for chips before Hopper, whose
-  /// conversions are longer. Three leave 168, too few for such chips to convert two regions of quantized
-  /// values.
+  /// one mask, and plain scores. Three blocks leave 168 registers, too few for chips before Hopper to convert
+  /// two regions of quantized values. Four leave 128, and were slower for each format.
   int64_t mostBlocks() const {
-    constexpr int64_t usual = 2, ofLessThan8Bits = 3, ofLessThan4Bits = 4, longestHead = 128;
+    constexpr int64_t usual = 2, ofLessThan8Bits = 3, longestHead = 128;
     const auto regions = static_cast<int64_t>(shape.regions.size());
     const int64_t mostRegions = chip.overlapsLaunches && shape.plain ? 2 : 1;
     if (!shape.converted() || !few || regions > mostRegions || shape.masks > regions || !shape.rawScores ||
@@ -110,9 +111,7 @@ private:
           store.keys.format.rowBytes(store.keys.dim) + store.values.format.rowBytes(store.values.dim);
       bits = std::max(bits, 8 * bytes / (store.keys.dim + store.values.dim));
     }
-    return bits < 4 && regions == 1 && shape.plain && chip.overlapsLaunches ? ofLessThan4Bits
-           : bits < 8                                                       ? ofLessThan8Bits
-                                                                            : usual;
+    return bits < 8 ? ofLessThan8Bits : usual;
   }
 
   MLIRContext *context;

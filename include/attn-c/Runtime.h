@@ -134,7 +134,8 @@ typedef struct AttnStore {
   bool ragged;       /* each head has its own lengths and pages */
   int32_t heads;     /* heads of each token; 0: those of its head class */
   int32_t keyDim, valueDim;
-  const char *key, *value; /* "bf16", "f8e4m3fn per head", "i4 per 64"; without `per` the usual one */
+  const char *key, *value; /* "bf16", "f8e4m3fn per head", "i4 per 64"; without `per` the usual one.
+                            * "key": a value is the first `valueDim` features of its key */
 } AttnStore;
 /* The store's own tensors, as JSON: {"key": FORMAT, "value": FORMAT, "token_bytes": of one head,
  * "heads_first": whether a page holds its heads one after the other, "page_bytes": of a unified page, else 0,

@@ -27,6 +27,8 @@ constexpr int64_t mmaRows = 16, mmaKeys = 16;
 namespace prefilling {
 /// The rows of a block, in order of reuse.
 constexpr int64_t mmaTileRows[] = {128, 64};
+/// The rows of a block whose warps share rows: twice as many warps have half of the registers.
+constexpr int64_t mmaSlicedRows[] = {64, 32};
 /// The keys of a tile, from the longest. Only quantized values may be worth the shortest: it is a single step
 /// of an MMA.
 constexpr int64_t mmaTileKeys[] = {64, 32, mmaKeys};
@@ -115,6 +117,10 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
       return function.emitError() << "has tile.schedules, and those of a backward pass are chosen: expected "
                                      "none beside "
                                   << backwardAttr;
+    if (shape.areLatent() || shape.mixesLatent())
+      return function.emitError()
+             << "has no backward pass: values are a part of their keys; expected keys and "
+                "values apart, as the expanded form of latent attention has them";
     GradientSchedules chosen =
         chooseGradientSchedules(shape, chip, /*mayWgmma=*/schedule != "mma", mayFuse(function, shape));
     if (!chosen.rows || !chosen.tokens)
@@ -143,6 +149,8 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
     if (!of)
       return success();
     bool byHead = of == stringifyTogether(Together::Max);
+    if (shape.areLatent() || shape.mixesLatent() || shape.valueSlices() > 1)
+      return function.emitError() << "has no significance: expected keys and values apart, of dims up to 256";
     ScheduleAttr chosen = chooseSignificanceSchedule(shape, chip, byHead);
     if (!chosen)
       return function.emitError() << "no schedule of significance for dim " << shape.keyDim
@@ -202,6 +210,8 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
       return "wgmma needs sm_90a";
     if (findBranch(function))
       return "its kernel takes a single chain of updates";
+    if (shape.mixesLatent())
+      return "its rings have keys and values apart, or values that are a part of their keys, not both";
     if (!shape.converted())
       return "";
     std::string text;
@@ -217,10 +227,22 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
                           << "the limit; decode stays mma: its limit is memory";
   }
 
-  ScheduleAttr mma(const ScheduleModel &model, int64_t rows, int64_t keys, int64_t warps, int64_t stages,
-                   int64_t blocks, bool splitKeys) {
-    return ScheduleAttr::get(&getContext(), ScheduleKind::Mma, rows, keys, warps, stages, blocks, splitKeys,
-                             model.keepsQueries() && !model.mixesCodes());
+  ScheduleAttr mma(const ScheduleModel &model, const ScheduleShape &shape, int64_t rows, int64_t keys,
+                   int64_t warps, int64_t stages) {
+    tile::ScheduleFields f = fieldsOf(shape, ScheduleKind::Mma, rows, keys, warps, stages);
+    f.queryInRegisters = model.keepsQueries() && !model.mixesCodes();
+    return ScheduleAttr::get(&getContext(), f);
+  }
+
+  /// The fields of a schedule of one block whose warps have rows of their own, or slices of the values.
+  static tile::ScheduleFields fieldsOf(const ScheduleShape &shape, ScheduleKind kind, int64_t rows,
+                                       int64_t keys, int64_t warps, int64_t stages) {
+    tile::ScheduleFields f;
+    f.kind = kind, f.rows = rows, f.keys = keys, f.warps = warps, f.stages = stages, f.blocks = 1;
+    f.splitKeys = false, f.queryInRegisters = false;
+    if (shape.valueSlices() > 1)
+      f.valueSlices = shape.valueSlices();
+    return f;
   }
 
   /// A consumer warpgroup has 64 rows. In the registers that producers leave it, it holds the scores of a
@@ -232,12 +254,12 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
     using namespace prefilling;
     bool isShort = shape.valueDim <= shortHead && shape.keyDim <= shortHead;
     if (isShort && shape.regions.size() == 1 && shape.masks <= fewMasks)
-      if (ScheduleAttr three = hopperTile(model, threeConsumers, /*tma=*/true);
+      if (ScheduleAttr three = hopperTile(model, shape, threeConsumers, /*tma=*/true);
           three && model.loadsSimplyByTma(three.getKeys()))
         return three;
-    if (ScheduleAttr tmaLoaded = hopperTile(model, twoConsumers, /*tma=*/true))
+    if (ScheduleAttr tmaLoaded = hopperTile(model, shape, twoConsumers, /*tma=*/true))
       return tmaLoaded;
-    return hopperTile(model, twoConsumers, /*tma=*/false);
+    return hopperTile(model, shape, twoConsumers, /*tma=*/false);
   }
 
   /// A schedule for short sequences, beside that of three warpgroups, which are the fastest from 2K rows on:
@@ -262,14 +284,14 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
   }
 
   /// The schedule with the longest tile of keys that fits.
-  ScheduleAttr hopperTile(const ScheduleModel &model, int64_t warps, bool tma) {
+  ScheduleAttr hopperTile(const ScheduleModel &model, const ScheduleShape &shape, int64_t warps, bool tma) {
     using namespace prefilling;
     for (int64_t keys = tma ? tmaKeys : gatheredKeys; keys >= keyStep; keys -= keyStep) {
       if (model.mayLoadByTma(keys) != tma || model.tearsPages(keys) || !model.alignsTiles(keys))
         continue;
       ScheduleAttr schedule = model.complete(ScheduleAttr::get(
-          &getContext(), ScheduleKind::Wgmma, mmaRows * warps, keys, warps, stages, /*blocks=*/1,
-          /*splitKeys=*/false, /*queryInRegisters=*/false));
+          &getContext(),
+          fieldsOf(shape, ScheduleKind::Wgmma, mmaRows * warps / shape.valueSlices(), keys, warps, stages)));
       if (model.fragmentRegisters(schedule) <= model.fragmentRoom(schedule) && model.fitsBlock(schedule))
         return schedule;
     }
@@ -278,9 +300,10 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
 
   /// Prefill lives on reuse: take the most rows, then the longest tile of keys.
   ScheduleAttr prefill(const ScheduleModel &model, const ScheduleShape &shape) {
-    for (int64_t rows : prefilling::mmaTileRows) {
+    const auto &tileRows = shape.valueSlices() > 1 ? prefilling::mmaSlicedRows : prefilling::mmaTileRows;
+    for (int64_t rows : tileRows) {
       for (int64_t keys : prefilling::mmaTileKeys) {
-        bool isLast = rows == prefilling::mmaTileRows[1];
+        bool isLast = rows == tileRows[1];
         if (keys == mmaKeys && !shape.converted() && !isLast)
           continue;
         // Quantized values with many groups may leave no tile enough registers; the smallest tile is then
@@ -289,8 +312,7 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
         for (int64_t stages = prefilling::stages; stages > 0; --stages) {
           if (stages == 1 && (keys != mmaKeys || !model.convertsByArithmetic()))
             continue;
-          ScheduleAttr schedule =
-              mma(model, rows, keys, rows / mmaRows, stages, /*blocks=*/1, /*splitKeys=*/false);
+          ScheduleAttr schedule = mma(model, shape, rows, keys, rows / mmaRows * shape.valueSlices(), stages);
           if ((least || model.fragmentRegisters(schedule) <= model.fragmentRoom(schedule)) &&
               model.fitsBlock(schedule))
             return schedule;

@@ -45,6 +45,8 @@ public:
         few(rows <= ScheduleAttr::fewRows) {}
 
   ScheduleAttr choose() const {
+    if (shape.valueSlices() > 1)
+      return chooseSliced();
     for (int64_t blocks = mostBlocks(); blocks > 0; --blocks)
       for (int64_t warps : {4, 2})
         for (int64_t stages = stagesOf(blocks, warps); stages >= fewestStages; --stages) {
@@ -58,6 +60,21 @@ public:
 private:
   bool fits(ScheduleAttr schedule) const {
     return model.fitsBlock(schedule) && model.fitsMultiprocessor(schedule);
+  }
+
+  /// Warps that share rows read one tile of the block. Two blocks hide each other's latencies; a tile of 32
+  /// keys has four sums of scores in flight where one of 16 has two.
+  ScheduleAttr chooseSliced() const {
+    for (int64_t blocks : {2, 1})
+      for (int64_t keys : {2 * mmaKeys, mmaKeys})
+        for (int64_t stages = mostStages; stages >= fewestStages; --stages) {
+          tile::ScheduleFields f;
+          f.rows = rows, f.keys = keys, f.warps = shape.valueSlices(), f.stages = stages, f.blocks = blocks;
+          f.splitKeys = false, f.queryInRegisters = false, f.valueSlices = shape.valueSlices();
+          if (auto schedule = ScheduleAttr::get(context, f); fits(schedule))
+            return schedule;
+        }
+    return {};
   }
 
   /// Regions of different formats have rings of their own. Chips with the least shared memory hold these only

@@ -52,6 +52,8 @@ bool ScheduleModel::alignsTiles(int64_t keys) const {
 /// panel.
 int64_t ScheduleModel::valueBoxesOf(ArrayRef<int64_t> copies, int64_t keys) const {
   int64_t boxes = 0;
+  if (shape.areLatent()) // they lie in the tile of the keys
+    return 0;
   for (int64_t lines : copies) {
     if (lines == ScheduleAttr::gathered || lines % mmaTokens != 0 || lines == keys ||
         valueTile(lines).getBytes() % swizzlePeriod != 0 || (boxes && lines != boxes))
@@ -66,7 +68,7 @@ int64_t ScheduleModel::valueBoxesOf(ArrayRef<int64_t> copies, int64_t keys) cons
 bool ScheduleModel::mayStoreByTma(ScheduleAttr schedule) const {
   return schedule.loadsTokensByTma() && schedule.getRows() % shape.group == 0 &&
          schedule.getQueryStages() == 2 && ScheduleAttr::groupRows % shape.group == 0 &&
-         shape.valueDim <= shape.keyDim;
+         shape.valueDim <= shape.keyDim && schedule.getSlices() == 1;
 }
 
 //===----------------------------------------------------------------------===//
@@ -116,11 +118,14 @@ int64_t ScheduleModel::sharedBytes(ScheduleAttr schedule) const {
   int64_t slots = *schedule.getQueryStages();
   memory.place(RingType::get(context, slots, queries));
   memory.place(keys);
-  barriers(stages); // full
-  barriers(stages); // empty
-  memory.place(values);
-  barriers(schedule.loadsTokensByTma() ? stages + 1 : stages); // one more for tiles that are cleared first
-  barriers(stages);
+  // One more for tiles that are cleared first.
+  barriers(schedule.loadsTokensByTma() && shape.areLatent() ? stages + 1 : stages); // full
+  barriers(stages);                                                                 // empty
+  if (!shape.areLatent()) {
+    memory.place(values);
+    barriers(schedule.loadsTokensByTma() ? stages + 1 : stages); // one more for tiles that are cleared first
+    barriers(stages);
+  }
   barriers(slots);
   barriers(slots);
   return memory.getBytes();
@@ -173,7 +178,8 @@ ScheduleAttr ScheduleModel::completeRoles(ScheduleAttr schedule, int64_t querySt
   int64_t lines = *f.epilogue == Epilogue::Send ? ScheduleAttr::groupRows : *f.rows;
   fill(f.queryCopy, fetches ? lines : ScheduleAttr::gathered);
   bool gathers = *f.queryCopy == ScheduleAttr::gathered;
-  Registers registers = registersOfRoles(schedule.getConsumers(), gathers, shape.valueDim);
+  Registers registers =
+      registersOfRoles(schedule.getConsumers(), gathers, schedule.getSliceFeatures(shape.valueDim));
   fill(f.producerRegisters, registers.producer);
   // A single consumer begins with more registers than two consumers get.
   fill(f.consumerRegisters, std::max(registers.consumer, firstRegisters(ScheduleAttr::get(context, f))));

@@ -22,7 +22,7 @@ int64_t ScheduleModel::fragmentRegisters(ScheduleAttr schedule) const {
   int64_t bits = shape.element.getIntOrFloatBitWidth();
   int64_t scores = registersOf(rows, keys, 32), weights = registersOf(rows, keys, bits);
   int64_t queries = schedule.getQueryInRegisters() ? registersOf(rows, shape.keyDim, bits) : 0;
-  return scores + weights + registersOf(rows, shape.valueDim, 32) + queries;
+  return scores + weights + registersOf(rows, schedule.getSliceFeatures(shape.valueDim), 32) + queries;
 }
 
 /// Queries stay if they and the accumulator leave half of the 255 registers for scores, weights, addresses,
@@ -129,7 +129,7 @@ int64_t ScheduleModel::fragmentRoom(ScheduleAttr schedule) const {
            (shape.converted() ? room::ofCodes + room::ofGroup * (shape.groups - 1) : 0) -
            (convertsByArithmetic() && schedule.getStages() > 1 ? room::ofArithmetic : 0);
   bool simple = shape.plain && !severalMasks;
-  bool wide = shape.valueDim > room::narrowValues;
+  bool wide = schedule.getSliceFeatures(shape.valueDim) > room::narrowValues;
   if (schedule.getConsumers() > 2)
     return simple && (even || schedule.getKeys() <= room::keysBesideGather) ? room::threePlain
            : severalMasks                                                   ? room::threeOfMasks

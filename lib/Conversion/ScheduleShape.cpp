@@ -62,6 +62,14 @@ std::optional<ScheduleShape> ScheduleShape::of(func::FuncOp function) {
   return shape;
 }
 
+bool ScheduleShape::areLatent() const {
+  return llvm::all_of(regions, [](KVType region) { return region.getLatent(); });
+}
+
+bool ScheduleShape::mixesLatent() const {
+  return !areLatent() && llvm::any_of(regions, [](KVType region) { return region.getLatent(); });
+}
+
 Type ScheduleShape::converted() const {
   for (KVType region : regions)
     for (Type stored : {region.getKey(), region.getValue()})

@@ -31,19 +31,23 @@ TokenTiles TokenTiles::of(KVType region, int64_t lines, int64_t keyDim, int64_t 
                            /*swizzled=*/false, /*boxes=*/0);
   };
   const rt::Store store = storeOf(region);
+  if (store.isLatent())
+    return {codes(region.getKey(), keyDim), SharedType(), metaTiles(store.keys, lines, context), {}};
   return {codes(region.getKey(), keyDim), codes(region.getValue(), valueDim),
           metaTiles(store.keys, lines, context), metaTiles(store.values, lines, context)};
 }
 
 SmallVector<SharedType> TokenTiles::all() const {
-  SmallVector<SharedType> tiles{keys, values};
+  SmallVector<SharedType> tiles{keys};
+  if (values)
+    tiles.push_back(values);
   llvm::append_range(tiles, keyMeta);
   llvm::append_range(tiles, valueMeta);
   return tiles;
 }
 
 bool mlir::attn::haveSameTiles(KVType a, KVType b) {
-  return a.getKey() == b.getKey() && a.getValue() == b.getValue();
+  return a.getKey() == b.getKey() && a.getValue() == b.getValue() && a.getLatent() == b.getLatent();
 }
 
 SmallVector<KVType> mlir::attn::regionsByTiles(ArrayRef<KVType> regions) {

@@ -39,6 +39,9 @@ LogicalResult ScheduleModel::verifyQueryCopies(ScheduleAttr schedule, EmitError 
   if (schedule.storesResultsByTma() && shape.valueDim > shape.keyDim)
     return emitError() << schedule << " stores rows of " << shape.valueDim
                        << " features by TMA from the queries' stages, which have " << shape.keyDim;
+  if (schedule.storesResultsByTma() && schedule.getSlices() > 1)
+    return emitError() << schedule << " stores results by TMA, and warpgroups share their rows: expected "
+                       << "epilogue = store";
   if (schedule.storesResultsByTma() && *schedule.getQueryStages() != 2)
     return emitError() << schedule
                        << " stores results by TMA from the queries' stage: expected 2 query_stages, "
@@ -107,6 +110,9 @@ LogicalResult ScheduleModel::verify(ScheduleAttr schedule,
     if (failed(verifyRoles(schedule, emitError)))
       return failure();
   }
+  if (int64_t slices = shape.valueSlices(); schedule.getSlices() != slices)
+    return emitError() << schedule << " has " << schedule.getSlices() << " value_slices: expected " << slices
+                       << " for values of " << shape.valueDim << " features";
   int64_t needs = sharedBytes(schedule);
   if (*schedule.getSharedBytes() != needs)
     return emitError() << schedule << " needs " << needs << " bytes of shared memory, and says "

@@ -170,6 +170,10 @@ rt::Status checkDifferentiable(const Operands &operands) {
     if (region.store.isPaged())
       return rt::inputError("'" + region.name +
                             "': expected a dense or packed store, got a paged one, which has no gradients");
+    if (region.store.isLatent())
+      return rt::inputError("'" + region.name +
+                            "': expected keys and values apart, got values that are a part "
+                            "of their keys, which have no gradients");
     if (!region.store.keys.format.isPlain() || !region.store.values.format.isPlain())
       return rt::inputError(
           "'" + region.name +

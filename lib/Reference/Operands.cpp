@@ -167,6 +167,8 @@ private:
        : lines                                           ? part.meta
                                                          : part.shared) = found;
     }
+    if (region.store.isLatent())
+      region.values.codes = region.keys.codes;
     for (KVRegion::Part *part : {&region.keys, &region.values})
       if (part->codes && part->codes->dtype != rt::DType::F64)
         part->decoder.emplace(part->stored.format);

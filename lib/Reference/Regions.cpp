@@ -36,9 +36,9 @@ int64_t KVRegion::lineOf(int64_t slot, int64_t place) const {
 }
 
 void KVRegion::read(const Part &part, int64_t slot, int64_t place, std::span<double> out) const {
-  const int64_t line = lineOf(slot, place);
+  const int64_t line = lineOf(slot, place), dim = store.isLatent() ? store.keys.dim : part.stored.dim;
   if (!part.decoder) {
-    llvm::copy(part.codes->as<double>().subspan(line * part.stored.dim, out.size()), out.begin());
+    llvm::copy(part.codes->as<double>().subspan(line * dim, out.size()), out.begin());
     return;
   }
   const rt::Format &format = part.stored.format;
@@ -55,7 +55,7 @@ void KVRegion::read(const Part &part, int64_t slot, int64_t place, std::span<dou
       meta = shared.bytes.data() + index * sizeof(float);
   }
   SmallVector<float, 256> narrow(out.size());
-  part.decoder->decode(part.codes->bytes.data() + line * part.stored.format.rowBytes(part.stored.dim), meta,
+  part.decoder->decode(part.codes->bytes.data() + line * part.stored.format.rowBytes(dim), meta,
                        {narrow.data(), narrow.size()}, scale);
   llvm::copy(narrow, out.begin());
 }

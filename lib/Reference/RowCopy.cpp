@@ -99,7 +99,9 @@ public:
 
   rt::Result<rt::TensorMap> run() {
     for (bool keys : {true, false})
-      if (rt::Status status = copyPart(keys); !status)
+      if (!keys && storeOf(copy.type()).isLatent())
+        continue; // a part of the keys
+      else if (rt::Status status = copyPart(keys); !status)
         return status.error();
     if (copy.to)
       takeWritten();

@@ -89,6 +89,7 @@ static LogicalResult describeArguments(func::FuncOp function, rt::Manifest &mani
       entry.ragged = kv.getRagged();
       entry.keyDim = kv.getKeyDim();
       entry.valueDim = kv.getValueDim();
+      entry.latent = kv.getLatent();
       entry.keyFormat = store.keys.format;
       entry.valueFormat = store.values.format;
     } else {
@@ -118,8 +119,9 @@ static FailureOr<rt::Manifest> describeRowCopy(func::FuncOp function, const RowC
   if (!copy.to) // a gather returns rows of its own, the others change a cache
     for (auto [name, rows, dim] :
          {std::tuple("k", copy.k, manifest.keyDim), std::tuple("v", copy.v, manifest.valueDim)})
-      manifest.results.push_back(
-          {name, elementOfRows(rows), {{"layers", 0}, {"rows", 0}, {"", manifest.kvHeads}, {"", dim}}});
+      if (rows)
+        manifest.results.push_back(
+            {name, elementOfRows(rows), {{"layers", 0}, {"rows", 0}, {"", manifest.kvHeads}, {"", dim}}});
   if (failed(describeArguments(function, manifest)))
     return failure();
   return manifest;

@@ -20,6 +20,7 @@ ALIASES = {
     "state": "!attn.state<heads = 32, value_dim = 128>",
     "dense": "!attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16>",
     "cache": "!attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>",
+    "latents": "!attn.kv<paged<64>, heads = 1, dim = 576, key = bf16, value = first<512>>",
     "of_class": "!attn.kv<paged<16>, heads = ?, dim = 128, key = bf16, value = bf16>",
     "codes": "!attn.kv<paged<16>, heads = 8, dim = 128, key = !attn.quantized<i8, per = 128>, value = !attn.quantized<i4, per = 64>>",
     "keys": "!tile.shared<key 64, feature 128, bf16>",

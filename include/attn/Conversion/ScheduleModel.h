@@ -30,6 +30,11 @@ struct ScheduleShape {
 
   /// The shape of a function's attention; nullopt if the function has none at the online level.
   static std::optional<ScheduleShape> of(func::FuncOp function);
+  /// The warps, or warpgroups, that share rows. The accumulator of a warp has at most 256 features.
+  int64_t valueSlices() const { return llvm::divideCeil(valueDim, 256); }
+  /// Whether the values of all regions, or of some, are a part of their keys.
+  bool areLatent() const;
+  bool mixesLatent() const;
   /// The first type of keys or values that tensor cores do not multiply as stored; null if there is none.
   Type converted() const;
 };

@@ -154,7 +154,12 @@ struct MmaPattern : TilePattern<MmaOp> {
     // along rows it is transposed on the way.
     bool transposed = rhs.getColAxis() == result.getAxes()[1];
     int64_t depth = (transposed ? rhs.getRows() : rhs.getCols()) / 16;
-    MatrixAddresses rhsAddresses(e, rhs, adaptor.getRhs().front(), /*lineBit=*/transposed ? 0 : 1);
+    Value base = adaptor.getRhs().front();
+    if (op.getColumn()) { // whole panels, each as long as the tile
+      int64_t bytes = rhs.getRows() * rhs.getElement().getIntOrFloatBitWidth() / 8;
+      base = e.sharedAt(base, e.mul(adaptor.getColumn().front(), bytes));
+    }
+    MatrixAddresses rhsAddresses(e, rhs, base, /*lineBit=*/transposed ? 0 : 1);
 
     LeftOperand lhs(e, op, adaptor, depth);
     for (int64_t k = 0; k < depth; ++k) {

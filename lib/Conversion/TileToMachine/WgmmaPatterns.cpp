@@ -145,6 +145,8 @@ struct StartMmaPattern : TilePattern<StartMmaOp> {
         int64_t constant = descriptorConstant(width, lines * width, width * 8);
         int64_t left = result.getSizes()[1] - run.first.chunk * 8; // padding follows the last
         int64_t columns = partOffset ? result.getSizes()[1] : std::min(run.columns, left);
+        if (partOffset && run.first.chunk > 0) // parts are in the panels of 128 bytes, which come first
+          break;
         if (columns > 0)
           multiply(k, run.first.chunk * 8, columns, rhs.at(offset, constant, partOffset));
       }

@@ -129,7 +129,7 @@ Store storeOf(const Argument &argument) {
           argument.ragged,
           argument.headClass < 0 ? argument.kvHeads : 0,
           {'k', argument.keyDim, argument.keyFormat},
-          {'v', argument.valueDim, argument.valueFormat}};
+          {argument.latent ? 'k' : 'v', argument.valueDim, argument.valueFormat}};
 }
 
 std::vector<StridedTensor> stridedTensors(const Manifest &manifest) {

@@ -154,7 +154,11 @@ Argument argument(const Cursor &cursor, const std::vector<HeadClassInfo> &classe
     result.keyDim = size(cursor["key_dim"]);
     result.valueDim = size(cursor["value_dim"]);
     result.keyFormat = format(cursor["key_format"], result.keyDim);
-    result.valueFormat = format(cursor["value_format"], result.valueDim);
+    result.latent = cursor["value_format"].string() == Store::partOfKey;
+    result.valueFormat = result.latent ? result.keyFormat : format(cursor["value_format"], result.valueDim);
+    if (result.latent && result.valueDim > result.keyDim)
+      cursor["value_dim"].expected("a value inside of its key, of at most " + std::to_string(result.keyDim) +
+                                   " features");
     return result;
   }
   result.dtype = readDType(cursor["dtype"]);

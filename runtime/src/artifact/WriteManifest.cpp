@@ -84,7 +84,7 @@ Json argumentToJson(const Manifest &m, const Argument &argument) {
     json["key_dim"] = argument.keyDim;
     json["value_dim"] = argument.valueDim;
     json["key_format"] = argument.keyFormat.text();
-    json["value_format"] = argument.valueFormat.text();
+    json["value_format"] = argument.latent ? std::string(Store::partOfKey) : argument.valueFormat.text();
     return json;
   }
   json["dtype"] = dtypeName(argument.dtype);

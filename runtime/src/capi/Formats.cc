@@ -46,13 +46,21 @@ static Result<Store> storeOf(const AttnStore &given) {
     StorePart &part;
   } parts[] = {{"key", given.key, given.keyDim, store.keys},
                {"value", given.value, given.valueDim, store.values}};
+  const bool latent = given.value && given.value == Store::partOfKey;
   for (const auto &[name, text, dim, part] : parts) {
+    if (latent && &part == &store.values) {
+      store.values = {store.keys.letter, dim, store.keys.format};
+      break;
+    }
     Result<Format> format = dim > 0 ? formatOf(text, dim) : inputError("expected features, got none");
     if (!format)
       return inputError(std::string(name) + ": " + format.error().message);
     part.dim = dim;
     part.format = *format;
   }
+  if (latent && (given.valueDim < 1 || given.valueDim > given.keyDim))
+    return inputError("value: expected a value inside of its key, the first of its " +
+                      std::to_string(given.keyDim) + " features, got " + std::to_string(given.valueDim));
   return store;
 }
 
@@ -89,7 +97,7 @@ AttnStatus attnStoreTensors(const AttnStore *store, AttnBytes **description) {
         tensors.back()["in_page"] = placeIn(*made, tensor);
     }
     const Json json{{"key", made->keys.format.text()},
-                    {"value", made->values.format.text()},
+                    {"value", made->isLatent() ? std::string(Store::partOfKey) : made->values.format.text()},
                     {"token_bytes", made->tokenBytes()},
                     {"heads_first", made->hasHeadsFirst()},
                     {"page_bytes", made->isUnified() ? made->pageParts().bytes : 0},

@@ -153,7 +153,8 @@ static size_t extent(int32_t layers, int64_t layerBytes, int64_t count, int64_t 
   return static_cast<size_t>(int64_t{layers - 1} * layerBytes + count * tokenBytes);
 }
 
-static Status readRows(const AttnDeviceRows *rows, DeviceRows &given, LayerRange &layers) {
+static Status readRows(const AttnCacheKernels &kernels, const AttnDeviceRows *rows, DeviceRows &given,
+                       LayerRange &layers) {
   if (!rows)
     return {};
   given = {rows->k, rows->v, rows->count, rows->kLayerBytes, rows->vLayerBytes};
@@ -161,7 +162,7 @@ static Status readRows(const AttnDeviceRows *rows, DeviceRows &given, LayerRange
   if (given.count < 0 || given.count > 1 << 28 || given.kLayerBytes < 0 || given.vLayerBytes < 0)
     return inputError("cache kernels: expected 0 to 2^28 new tokens, and layers in ascending order, got " +
                       std::to_string(given.count));
-  if (given.count && (!given.k || !given.v))
+  if (given.count && (!given.k || (kernels.values.row && !given.v)))
     return inputError("cache kernels: expected addresses of new keys and values, got null");
   return {};
 }
@@ -173,7 +174,8 @@ static void addMemory(const AttnCacheKernels &kernels, const DeviceRows &rows, c
   const int64_t slots = int64_t{pages.pages} * pages.pageTokens;
   if (slots) {
     adopted.add(pages.k, extent(pages.layers, pages.kLayerBytes, slots, kernels.keys.slot), "keys");
-    adopted.add(pages.v, extent(pages.layers, pages.vLayerBytes, slots, kernels.values.slot), "values");
+    if (kernels.values.slot) // otherwise values are a part of the keys
+      adopted.add(pages.v, extent(pages.layers, pages.vLayerBytes, slots, kernels.values.slot), "values");
   }
   for (auto [meta, bytes, name] : {std::tuple(pages.kMeta, kernels.keys.meta, "metadata of keys"),
                                    std::tuple(pages.vMeta, kernels.values.meta, "metadata of values"),
@@ -185,7 +187,8 @@ static void addMemory(const AttnCacheKernels &kernels, const DeviceRows &rows, c
     adopted.add(pages.status, sizeof(int32_t), "status");
   if (const int32_t layers = range.count > 0 ? range.count : pages.layers; rows.count) {
     adopted.add(rows.k, extent(layers, rows.kLayerBytes, rows.count, kernels.keys.row), "new keys");
-    adopted.add(rows.v, extent(layers, rows.vLayerBytes, rows.count, kernels.values.row), "new values");
+    if (kernels.values.row)
+      adopted.add(rows.v, extent(layers, rows.vLayerBytes, rows.count, kernels.values.row), "new values");
   }
 }
 
@@ -203,7 +206,7 @@ static Status launchOver(AttnCacheKernels &kernels, const AttnDeviceRows *rows, 
                          uintptr_t stream, Check check, Launch launch) {
   DeviceRows given;
   LayerRange layers;
-  if (Status status = readRows(rows, given, layers); !status)
+  if (Status status = readRows(kernels, rows, given, layers); !status)
     return status;
   auto mine = kernels.lock.take("the cache kernels");
   if (!mine)

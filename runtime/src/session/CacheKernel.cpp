@@ -31,6 +31,8 @@ DType rowType(const Manifest &manifest, bool keys) {
 }
 
 int64_t rowBytesOf(const Manifest &manifest, bool keys) {
+  if (!keys && cachesOf(manifest).front().latent)
+    return 0;
   return int64_t{manifest.kvHeads} * (keys ? manifest.keyDim : manifest.valueDim) *
          static_cast<int64_t>(dtypeSize(rowType(manifest, keys)));
 }

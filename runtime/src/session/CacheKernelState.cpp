@@ -11,6 +11,8 @@ constexpr int64_t chunkBytes = 16;
 constexpr int64_t metaWordBytes = 4; ///< layers of metadata are counted in words
 
 int64_t attn::rt::codesBytes(const Argument &cache, bool keys) {
+  if (!keys && cache.latent)
+    return 0; // a part of the keys
   const StorePart part = storeOf(cache).part(keys);
   return int64_t{cache.kvHeads} * part.format.rowBytes(part.dim);
 }
@@ -54,7 +56,9 @@ Status CacheKernel::State::bindRows(const DeviceRows &given) {
                                 given.count * keyRowBytes, chunkBytes, chunkBytes},
                            Part{"values of the rows", "v", "v.layer", given.v, given.vLayerBytes,
                                 given.count * valueRowBytes, chunkBytes, chunkBytes}})
-    if (Status status = bindPart(part); !status)
+    if (!hasParameter(part.buffer))
+      continue; // values that are a part of their keys
+    else if (Status status = bindPart(part); !status)
       return status;
   return {};
 }
@@ -73,6 +77,8 @@ Status CacheKernel::State::bindCache(const Argument &cache, const DeviceRows &gi
         static_cast<uint64_t>(given.pageBytes);
   }
   for (const bool keys : {true, false}) {
+    if (!keys && store.isLatent())
+      continue;
     const StorePart &part = store.part(keys);
     const std::string prefix = cache.name + ".", what = keys ? "keys of the slots" : "values of the slots";
     if (Status status = bindPart({what, prefix + store.codesName(part), prefix + part.letter + "_layer",

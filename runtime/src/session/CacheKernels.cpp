@@ -10,7 +10,8 @@ namespace {
 
 std::string kindText(const Argument &cache) {
   return std::to_string(cache.kvHeads) + " heads of " + std::to_string(cache.keyDim) + "/" +
-         std::to_string(cache.valueDim) + " in " + cache.keyFormat.text() + "/" + cache.valueFormat.text();
+         std::to_string(cache.valueDim) + " in " + cache.keyFormat.text() +
+         (cache.latent ? ", values a part of keys" : "/" + cache.valueFormat.text());
 }
 
 } // namespace

@@ -54,17 +54,21 @@ std::vector<StoreDim> Store::lineDims() const {
   return dims;
 }
 
+std::vector<const StorePart *> Store::parts() const {
+  return isLatent() ? std::vector<const StorePart *>{&keys} : std::vector<const StorePart *>{&keys, &values};
+}
+
 std::vector<StoreTensor> Store::data() const {
   std::vector<StoreTensor> tensors;
-  for (const StorePart *part : {&keys, &values}) {
+  for (const StorePart *part : parts()) {
     std::vector<StoreDim> dims = lineDims();
     dims.push_back({std::nullopt, part->format.rowCodes(part->dim)});
     tensors.push_back({codesName(*part), part->format.codes, dims, StoreTensor::Content::Codes});
   }
-  for (const StorePart *part : {&keys, &values})
+  for (const StorePart *part : parts())
     if (!part->format.isPlain())
       tensors.push_back(part->format.hasLines() ? lineTensor(*part) : sharedTensor(*part));
-  for (const StorePart *part : {&keys, &values})
+  for (const StorePart *part : parts())
     if (part->format.hasLines() && part->format.hasSharedScale())
       tensors.push_back(sharedTensor(*part));
   return tensors;

@@ -141,7 +141,7 @@ Result<SlotCounts> countSlots(const std::string &operand, const Store &store, St
       return fail(name, *tensor, std::string(what) + " a whole number of tokens apart",
                   std::to_string(std::max<int64_t>(slots, tokens) * tensor->strides[inner]) +
                       " for dimension 0");
-    if (tensor == &values && slots != apart)
+    if (tensor != &keys && slots != apart)
       return fail(name, *tensor,
                   std::string(what) + " " + std::to_string(apart) + " tokens apart, as of the keys",
                   std::to_string(apart * tensor->strides[inner]) + " for dimension 0");

@@ -23,7 +23,7 @@ func.func @fewer_heads(%q: !query, %kv: !kv) {
 !query = tensor<?x32x100xbf16>
 !kv = !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>
 func.func @query_dim(%q: !query, %kv: !kv) {
-  // expected-error @below {{expected query dim to be a multiple of 8 from 8 to 256, got 100; nearest legal: 96 or 104}}
+  // expected-error @below {{expected query dim to be a multiple of 8 from 8 to 256, or of 32 up to 576, got 100; nearest legal: 96 or 104}}
   %o = attn.attend %q over (%kv see causal) : !query, !kv -> !query
   return
 }

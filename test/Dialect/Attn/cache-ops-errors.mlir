@@ -244,3 +244,35 @@ func.func @order(%b: !low {attn.name = "b"}, %a: !high {attn.name = "a"}, %from:
   attn.requantize %a at %from to %b at %to : !high, !slots, !low, !slots
   return
 }
+
+// -----
+
+!rows = tensor<?x?x1x64xf16>
+!kv = !attn.kv<packed, heads = 1, dim = 64, key = f16, value = first<64>>
+func.func @latent(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv: !kv {attn.name = "kv"},
+                  %slots: tensor<?xi32> {attn.name = "slots"}) {
+  // expected-error @below {{expected keys alone: values of '!attn.kv<packed, heads = 1, dim = 64, key = f16, value = first<64>>' are a part of them}}
+  attn.append %k, %v to %kv at %slots : !rows, !rows, !kv, tensor<?xi32>
+  return
+}
+
+// -----
+
+!rows = tensor<?x?x1x64xf16>
+!kv = !attn.kv<packed, heads = 1, dim = 64, key = f16, value = f16>
+func.func @keys(%k: !rows {attn.name = "k"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}) {
+  // expected-error @below {{expected keys and values: those of '!attn.kv<packed, heads = 1, dim = 64, key = f16, value = f16>' lie apart}}
+  attn.append %k to %kv at %slots : !rows, !kv, tensor<?xi32>
+  return
+}
+
+// -----
+
+!kv = !attn.kv<packed, heads = 1, dim = 64, key = f16, value = first<64>>
+!low = !attn.kv<packed, heads = 1, dim = 64, key = f16, value = f16>
+func.func @requantize(%kv: !kv {attn.name = "kv"}, %low: !low {attn.name = "low"}, %from: tensor<?xi32> {attn.name = "from"},
+                      %to: tensor<?xi32> {attn.name = "to"}) {
+  // expected-error @below {{expected caches with values of their own, got '!attn.kv<packed, heads = 1, dim = 64, key = f16, value = first<64>>' and}}
+  attn.requantize %kv at %from to %low at %to : !kv, tensor<?xi32>, !low, tensor<?xi32>
+  return
+}

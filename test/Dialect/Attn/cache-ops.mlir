@@ -50,3 +50,22 @@ func.func @requantize(%kv: !codes {attn.name = "kv"}, %low: !fewer {attn.name = 
   attn.requantize %kv at %from to %low at %to : !codes, !slots, !fewer, !slots
   return
 }
+
+// A latent cache has keys alone, of which values are a part.
+!latents = !attn.kv<paged<16>, heads = 1, dim = 576, key = bf16, value = first<512>>
+!latent_rows = tensor<?x?x1x576xbf16>
+
+// CHECK-LABEL: @append_latents
+// CHECK: attn.append %{{[a-z0-9]+}} to %{{.*}} at %{{.*}} : tensor<?x?x1x576xbf16>, <paged<16>, heads = 1, dim = 576, key = bf16, value = first<512>>, tensor<?xi32>
+func.func @append_latents(%k: !latent_rows {attn.name = "k"}, %kv: !latents {attn.name = "kv"},
+                          %slots: !slots {attn.name = "slots"}) {
+  attn.append %k to %kv at %slots : !latent_rows, !latents, !slots
+  return
+}
+
+// CHECK-LABEL: @gather_latents
+// CHECK: %[[K:.*]] = attn.gather %{{.*}} at %{{.*}} : <paged<16>, {{.*}}>, tensor<?xi32> -> tensor<?x?x1x576xbf16>
+func.func @gather_latents(%kv: !latents {attn.name = "kv"}, %slots: !slots {attn.name = "slots"}) -> !latent_rows {
+  %k = attn.gather %kv at %slots : !latents, !slots -> !latent_rows
+  return %k : !latent_rows
+}

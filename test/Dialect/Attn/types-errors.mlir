@@ -35,18 +35,18 @@ func.func private @heads(!attn.kv<dense, heads = 5000, dim = 128, key = bf16, va
 
 // -----
 
-// expected-error @below {{expected key dim to be a multiple of 8 from 8 to 256, got 100; nearest legal: 96 or 104}}
+// expected-error @below {{expected key dim to be a multiple of 8 from 8 to 256, or of 32 up to 576, got 100; nearest legal: 96 or 104}}
 func.func private @dim(!attn.kv<dense, heads = 8, dim = 100, key = bf16, value = bf16>)
 
 // -----
 
-// expected-error @below {{expected key dim to be a multiple of 8 from 8 to 256, got 4; nearest legal: 8}}
+// expected-error @below {{expected key dim to be a multiple of 8 from 8 to 256, or of 32 up to 576, got 4; nearest legal: 8}}
 func.func private @dim(!attn.kv<dense, heads = 8, dim = 4, key = bf16, value = bf16>)
 
 // -----
 
-// expected-error @below {{expected value dim to be a multiple of 8 from 8 to 256, got 512; nearest legal: 256}}
-func.func private @dim(!attn.kv<dense, heads = 8, dim = 128, value_dim = 512, key = bf16, value = bf16>)
+// expected-error @below {{expected value dim to be a multiple of 8 from 8 to 256, or of 128 up to 512, got 600; nearest legal: 512}}
+func.func private @dim(!attn.kv<dense, heads = 8, dim = 128, value_dim = 600, key = bf16, value = bf16>)
 
 // -----
 
@@ -65,7 +65,7 @@ func.func private @state(!attn.state<heads = 0, value_dim = 64>)
 
 // -----
 
-// expected-error @below {{expected state value dim to be a multiple of 8 from 8 to 256, got 44; nearest legal: 40 or 48}}
+// expected-error @below {{expected state value dim to be a multiple of 8 from 8 to 256, or of 128 up to 512, got 44; nearest legal: 40 or 48}}
 func.func private @state(!attn.state<heads = 1, value_dim = 44>)
 
 // -----
@@ -142,3 +142,43 @@ func.func private @f(!attn.quantized<f4E2M1FN, per = 32, scale = f8E5M2>)
 
 // expected-error @below {{got f8e4m3fn per 16 by f8e4m3fn; nearest legal: f4e2m1fn per 16 by f8e4m3fn}}
 func.func private @f(!attn.quantized<f8E4M3FN, per = 16, scale = f8E4M3FN>)
+
+// -----
+
+// expected-error @below {{expected key dim to be a multiple of 8 from 8 to 256, or of 32 up to 576, got 600; nearest legal: 576}}
+func.func private @dim(!attn.kv<dense, heads = 8, dim = 600, value_dim = 128, key = bf16, value = bf16>)
+
+// -----
+
+// expected-error @below {{expected key dim to be a multiple of 8 from 8 to 256, or of 32 up to 576, got 264; nearest legal: 256 or 288}}
+func.func private @dim(!attn.kv<dense, heads = 8, dim = 264, value_dim = 128, key = bf16, value = bf16>)
+
+// -----
+
+// expected-error @below {{expected value dim to be a multiple of 8 from 8 to 256, or of 128 up to 512, got 320; nearest legal: 256 or 384}}
+func.func private @latent(!attn.kv<dense, heads = 1, dim = 576, key = bf16, value = first<320>>)
+
+// -----
+
+// expected-error @below {{expected a value inside of its key, the first of its 320 features, got first<512>; nearest legal: 256}}
+func.func private @latent(!attn.kv<packed, heads = 1, dim = 320, key = bf16, value = first<512>>)
+
+// -----
+
+// expected-error @below {{expected a value inside of its key, the first of its 80 features, got first<96>; nearest legal: 80}}
+func.func private @latent(!attn.kv<packed, heads = 1, dim = 80, key = bf16, value = first<96>>)
+
+// -----
+
+// expected-error @below {{expected keys and values apart in a unified store, got values that are a part of their keys; nearest legal: paged}}
+func.func private @latent(!attn.kv<unified<16>, heads = 1, dim = 128, key = bf16, value = first<64>>)
+
+// -----
+
+// expected-error @below {{expected keys of f16 or bf16 where values are a part of them, got '!attn.quantized<i8, per = 128>'}}
+func.func private @latent(!attn.kv<paged<16>, heads = 1, dim = 128, key = !attn.quantized<i8, per = 128>, value = first<64>>)
+
+// -----
+
+// expected-error @below {{expected keys of f16 or bf16 beside more than 256 features, got '!attn.quantized<i8, per = 128>' with 512}}
+func.func private @wide(!attn.kv<paged<16>, heads = 1, dim = 512, key = !attn.quantized<i8, per = 128>, value = bf16>)

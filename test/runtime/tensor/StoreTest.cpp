@@ -42,6 +42,16 @@ TEST(Store, Tensors) {
   EXPECT_EQ(storeOf(StoreKind::Dense).tokenBytes(), 64 + 2 * 32);
 }
 
+TEST(Store, ValuesThatAreAPartOfKeys) {
+  const Format plain = Format::plain(DType::BF16);
+  const Store store{StoreKind::Paged, 64, false, 1, {'k', 576, plain}, {'k', 512, plain}};
+  EXPECT_TRUE(store.isLatent());
+  EXPECT_FALSE(storeOf(StoreKind::Paged, 16).isLatent());
+  EXPECT_EQ(text(store.data()), "k_pages:bf16[pages,64,1,576]");
+  EXPECT_EQ(store.codesName(store.values), "k_pages");
+  EXPECT_EQ(store.tokenBytes(), 2 * 576);
+}
+
 TEST(Store, UnifiedPages) {
   Store store = storeOf(StoreKind::Unified, 16, true);
   store.keys.format = Format::integers(4, 32), store.values.format = Format::integers(8, 32);

@@ -113,6 +113,23 @@ TEST_F(ReferenceTest, OneRowSeesAll) {
   expectRow(evaluate(dense(1, 1, "all")), 0, softmax({{0, 0}, {0.5, 1}, {1, 2}}));
 }
 
+/// A value is the first features of its key: here a quarter of the token's number, and seven zeros.
+TEST_F(ReferenceTest, ValuesThatAreAPartOfKeys) {
+  oneSequence(3, {2.0});
+  tensors.erase("kv.v");
+  const std::string q = "tensor<?x1x32xf16>", o = "tensor<?x1x8xf16>";
+  const std::string kv = "!attn.kv<dense, heads = 1, dim = 32, key = f16, value = first<8>>";
+  ReferenceResult result = evaluate(parse("func.func @f(%q: " + q + " {attn.name = \"q\"}, %kv: " + kv +
+                                          " {attn.name = \"kv\"}) -> " + o +
+                                          " {\n  %o = attn.attend %q over (%kv see all) scale 1.0 : " + q +
+                                          ", " + kv + " -> " + o + "\n  return %o : " + o + "\n}\n"));
+  auto [mean, lse] = softmax({{0, 0}, {0.5, 0.25}, {1, 0.5}});
+  EXPECT_EQ(result.output.shape, (std::vector<int64_t>{1, 1, 8}));
+  EXPECT_NEAR(result.output.get(0), mean, 1e-12);
+  EXPECT_EQ(result.output.get(1), 0);
+  EXPECT_NEAR(result.lse.get(0), lse, 1e-12);
+}
+
 TEST_F(ReferenceTest, RowsAreTheLastOfTheirSequence) {
   oneSequence(4, {1.0, -1.0});
   ReferenceResult result = evaluate(dense(1, 1, "causal"));

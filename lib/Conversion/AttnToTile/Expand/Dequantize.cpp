@@ -262,6 +262,19 @@ Value FragmentExpansion::valuesOf(UpdateOp update, const TokenMeta &weighed) {
   return dequantized(tile, Axis::Feature, part, b.getF16Type(), scales, zeros, /*tiny=*/apart);
 }
 
+Value FragmentExpansion::valueSlice() {
+  if (schedule.getSlices() == 1)
+    return {};
+  Value warp = b.sub(WarpIdOp::create(b, b.getI32Type()), b.i32(schedule.getProducerWarps()));
+  return b.rem(form.getMmas() == Mmas::Wgmma ? b.div(warp, ScheduleAttr::groupWarps) : warp,
+               schedule.getSlices());
+}
+
+Value FragmentExpansion::firstFeature() {
+  Value slice = valueSlice();
+  return slice ? b.mul(slice, b.i32(form.getValueTile())) : Value();
+}
+
 //===----------------------------------------------------------------------===//
 // Weights that take the scales of values
 //===----------------------------------------------------------------------===//

@@ -45,7 +45,8 @@ void expandState(const OneUpdate &one, Value result, FragmentExpansion &e) {
     zeros = e.addZeros(state.zeros, step.getDecay(), weights, meta.zero);
   if (meta.scale)
     weights = ScaleWeightsOp::create(b, weights.getType(), weights, meta.scale);
-  acc = AccumulateOp::create(b, acc.getType(), e.form.getMmas(), weights, e.valuesOf(update, meta), acc);
+  acc = AccumulateOp::create(b, acc.getType(), e.form.getMmas(), weights, e.valuesOf(update, meta),
+                             e.firstFeature(), acc);
   e.setState(result, {step.getNewMax(), step.getNewSum(), acc, zeros, state.unit});
 }
 

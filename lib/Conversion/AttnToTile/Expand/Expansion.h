@@ -97,6 +97,10 @@ struct FragmentExpansion {
   TokenMeta weighedMeta(UpdateOp update);
   /// A staged tile's values as an MMA with weights takes them: the tile, or fragments of f16.
   Value valuesOf(UpdateOp update, const TokenMeta &weighed);
+  /// The number of this warp among those that share its rows, and the first feature of its slice of the
+  /// values; null if no warps share rows.
+  Value valueSlice();
+  Value firstFeature();
   /// The distance of a row's unit above its maximum, null if there is none, and by how much the maximum may
   /// exceed the unit.
   struct Room {
@@ -137,6 +141,7 @@ struct FragmentExpansion {
     Value output, lse;
   };
   Results finishState(FinishOp finish);
+  Value firstSliceLines(Value lines);
   /// Writes the output and LSE of the first region alone.
   void writeFirst(mlir::attn::WriteOp write);
   /// Writes the output and LSE, or a part's state that another kernel merges.

@@ -34,7 +34,7 @@ Value GradientTile::mmaPairs(Value ofRows, Value ofTokens, IntegerAttr features,
 
 Value GradientTile::addMma(Value sum, Value ofPairs, Value other) {
   return AccumulateOp::create(b, sum.getType(), startsMmas() ? Mmas::Started : Mmas::Mma, ofPairs, other,
-                              sum);
+                              /*first=*/Value(), sum);
 }
 
 /// Named barriers at which the warps that compute sync: `exchanged`, when they have exchanged gradients of

@@ -13,15 +13,21 @@ void FragmentExpansion::storeLines(Value fragment, Value buffer, Value lines, Va
   b.fill(op.getSlot(), {b.getI32Type()}, [&](ValueRange line) { return slotOf(line[0]); });
 }
 
+/// The lines of which this warp writes the LSEs: none if another warp has the first slice of their values.
+Value FragmentExpansion::firstSliceLines(Value lines) {
+  return b.select(b.compare(arith::CmpIPredicate::eq, valueSlice(), b.i32(0)), lines, b.i32(0));
+}
+
 void FragmentExpansion::writeFirst(mlir::attn::WriteOp write) {
   RowsPart rows(b, form, write.getRows());
   ValueRange output = piecesOf(write.getOutput());
   Value lines = rows.left();
   auto slotOf = [&](Value line) { return rows.slotOfLine(line); };
-  bool padded = form.getValueTile() != form.getValueDim();
-  storeLines(output[0], b.buffer(firstOutput, form.getElement()), lines, Value(),
+  bool padded = form.getValueTile() * schedule.getSlices() != form.getValueDim();
+  Value column = firstFeature(), lseLines = column ? firstSliceLines(lines) : lines;
+  storeLines(output[0], b.buffer(firstOutput, form.getElement()), lines, column,
              padded ? b.getI64IntegerAttr(form.getValueDim()) : IntegerAttr(), form.getValueDim(), slotOf);
-  storeLines(output[1], b.buffer(firstLse, b.getF32Type()), lines, Value(), IntegerAttr(), 1, slotOf);
+  storeLines(output[1], b.buffer(firstLse, b.getF32Type()), lseLines, Value(), IntegerAttr(), 1, slotOf);
 }
 
 void FragmentExpansion::writeResults(mlir::attn::WriteOp write) {
@@ -34,6 +40,9 @@ void FragmentExpansion::writeResults(mlir::attn::WriteOp write) {
     Value warp = WarpIdOp::create(b, b.getI32Type());
     column = b.mul(warp, b.i32(features)), all = features * schedule.getWarps();
     lseLines = b.select(b.compare(arith::CmpIPredicate::eq, warp, b.i32(0)), lines, b.i32(0));
+  } else if (schedule.getSlices() > 1) {
+    column = firstFeature(), all = features * schedule.getSlices();
+    lseLines = firstSliceLines(lines);
   }
   IntegerAttr columns = all != form.getValueDim() ? b.getI64IntegerAttr(form.getValueDim()) : IntegerAttr();
   auto partialRow = [&](Value line) { return b.add(b.add(part, rows.first()), line); };

@@ -112,6 +112,8 @@ public:
   /// All values of `copy` are arguments of `kernel`.
   Walk(const RowCopy &copy, func::FuncOp kernel) : copy(copy), b(kernel), i32(b.getI32Type()) {
     for (RowPart part : parts) {
+      if (part == RowPart::Values && copy.type().getLatent())
+        continue; // a part of the keys
       Value rows = part == RowPart::Keys ? copy.k : copy.v;
       routes.emplace_back(copy.from ? copy.cache : rows, copy.to ? copy.written() : rows, part);
     }
@@ -147,7 +149,12 @@ public:
   }
 
 private:
-  int64_t pieces() const { return std::max(routes[0].pieces(), routes[1].pieces()); }
+  int64_t pieces() const {
+    int64_t most = 0;
+    for (const Route &route : routes)
+      most = std::max(most, route.pieces());
+    return most;
+  }
 
   /// The words of 32 bits that a lane holds between its loads and its stores.
   int64_t wordsOfLane() const {

@@ -82,14 +82,16 @@ void Memory::addRows(ArrayRef<Copy> names) {
 }
 
 void Memory::addTokens() {
-  int64_t lines = k.tokenLines(), keyTile = k.form.getKeyTile(), valueTile = k.form.getValueTile();
+  int64_t lines = k.tokenLines(), keyTile = k.form.getKeyTile(), valueTile = k.valueFeatures();
   bool split = k.schedule.getSplitKeys(), walked = !k.form.keepsTokens();
   SmallVector<KVType> regions = regionsByTiles(
       llvm::map_to_vector(k.updates, [](UpdateOp update) { return update.getKv().getType(); }));
   SmallVector<Copy> names; // in the order of rings
   for (KVType region : regions) {
     TokenTiles tiles = TokenTiles::of(region, lines, keyTile, valueTile);
-    names.append({Copy::Keys, Copy::Values});
+    names.push_back(Copy::Keys);
+    if (!region.getLatent())
+      names.push_back(Copy::Values);
     names.append(tiles.keyMeta.size(), Copy::KeyMeta);
     names.append(tiles.valueMeta.size(), Copy::ValueMeta);
     kinds.push_back({region, {}});

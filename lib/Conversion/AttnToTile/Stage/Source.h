@@ -61,6 +61,8 @@ public:
 
   /// Whether a table gives the slots of tokens.
   bool hasTable() const { return store.table().has_value(); }
+  /// Whether values are a part of the keys.
+  bool isLatent() const { return store.isLatent(); }
   /// Computes the slot of each of the tile's tokens, for a gather by warps of this scope.
   Value lookUp(tile::Scope copiers);
   /// Gathers tokens. `slots` is the result of lookUp; null if no table gives slots.

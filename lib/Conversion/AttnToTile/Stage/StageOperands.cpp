@@ -122,6 +122,10 @@ void Staging::stageTokens() {
     SmallVector<Value> copies = copying->start(source, buffers, k.significance ? Scope::Warp : readers);
     copying->await(readers);
     SmallVector<Copy> names = namesOf(buffers);
+    if (last.getType().getLatent()) { // the first features of the keys' tile
+      names.push_back(Copy::Values);
+      copies.push_back(copies[llvm::find(names, Copy::Keys) - names.begin()]);
+    }
     addRegionScales(k, updates, names, copies);
     for (UpdateOp update : updates)
       standIn(b, update.getKv(), names, copies);

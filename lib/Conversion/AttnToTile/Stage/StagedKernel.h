@@ -33,6 +33,8 @@ struct StagedKernel {
   int64_t tokenLines() const {
     return form.keepsTokens() && !significance ? schedule.getRows() : form.getKeys();
   }
+  /// The features of a tile of values, of which warps that share rows read slices.
+  int64_t valueFeatures() const { return form.getValueTile() * schedule.getSlices(); }
   /// The type of a tile of rows, or of one number for each row. The element is the query's type unless given.
   tile::SharedType rowTile(int64_t lines, int64_t features, int64_t boxes = 0, Type element = {}) {
     return tile::SharedType::get(b.getContext(), tile::Axis::Query, lines, tile::Axis::Feature, features,

@@ -76,8 +76,7 @@ void StoredTokens::addCodes(bool keys, Sources &from) {
 /// Adds a source for each of the tiles of a line.
 void StoredTokens::addMeta(bool keys, Sources &from) {
   const rt::StorePart &part = store.part(keys);
-  TokenTiles tiles =
-      TokenTiles::of(tokens.getType(), k.tokenLines(), k.form.getKeyTile(), k.form.getValueTile());
+  TokenTiles tiles = TokenTiles::of(tokens.getType(), k.tokenLines(), k.form.getKeyTile(), k.valueFeatures());
   ArrayRef<SharedType> parts = keys ? tiles.keyMeta : tiles.valueMeta;
   Type element = parts.front().getElement();
   int64_t columns = parts.front().getCols(), line = columns * parts.size();

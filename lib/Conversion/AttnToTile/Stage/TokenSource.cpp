@@ -78,7 +78,8 @@ void TokenSource::tmaLoad(Copy name, Value tile) {
     region.tmaLoad(name, tile, where);
     return {};
   });
-  bool summed = k.form.keepsTokens() ? k.gradient.getAddsRows() : k.gradient || name == Copy::Values;
+  bool summed = k.form.keepsTokens() ? k.gradient.getAddsRows()
+                                     : k.gradient || name == Copy::Values || regions.front().isLatent();
   if (summed)
     ClearOp::create(b, tile, regions.front().left());
 }

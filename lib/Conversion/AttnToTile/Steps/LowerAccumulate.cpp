@@ -29,7 +29,7 @@ struct LowerAccumulate : mlir::attn::impl::LowerAccumulatePassBase<LowerAccumula
                            {pairs.getSizes()[1], pairs.getSizes()[0]}, element);
     Value factor = CastOp::create(b, rounded, op.getPairs());
     return {multiply(b, op.getMmas(), sum, otherFirst ? other : factor, Value(), otherFirst ? factor : other,
-                     op.getSum())};
+                     op.getSum(), /*features=*/{}, op.getFirst())};
   }
 };
 

@@ -28,8 +28,8 @@ struct LowerGroupScores : mlir::attn::impl::LowerGroupScoresPassBase<LowerGroupS
       Value rows = partOfFeatures(b, op.getRows(), group, op.getGroup());
       Value tokens = partOfFeatures(b, op.getTokens(), group, op.getGroup());
       Value none = b.splat(b.f32(0), type);
-      Value product =
-          MmaOp::create(b, type, rowsFirst ? rows : tokens, Value(), rowsFirst ? tokens : rows, none);
+      Value product = MmaOp::create(b, type, rowsFirst ? rows : tokens, Value(), rowsFirst ? tokens : rows,
+                                    Value(), none);
       SmallVector<Value> inputs{product, op.getScales()[group]};
       if (zeros)
         llvm::append_values(inputs, op.getZeros()[group], op.getSums()[group]);

@@ -32,7 +32,8 @@ struct LowerGroupSums : mlir::attn::impl::LowerGroupSumsPassBase<LowerGroupSums>
                                     : b.fragment({Axis::Query, Axis::Key}, {count, columns}, b.getF32Type());
       Value one = arith::ConstantOp::create(b, b.getFloatAttr(type.getElement(), 1));
       Value right = b.splat(one, ones), zeros = b.splat(b.f32(0), product);
-      Value sum = MmaOp::create(b, product, turned ? right : some, Value(), turned ? some : right, zeros);
+      Value sum =
+          MmaOp::create(b, product, turned ? right : some, Value(), turned ? some : right, Value(), zeros);
       sums.push_back(ReduceOp::create(b, fragmentOf(op.getSums()[group]), Combine::Max, sum));
     }
     return sums;

@@ -61,9 +61,10 @@ inline Value partOfFeatures(KernelBuilder &b, Value factor, int64_t group, std::
 }
 
 /// `begin`, or zero, plus the product of two operands. The left operand is read from `line` on if it is a
-/// shared tile. `features`, if given, is the number of features before a padding with zeros.
+/// shared tile. `features`, if given, is the number of features before a padding with zeros. `column`, if
+/// given, is the first column of a right operand that is wider than the product.
 Value multiply(KernelBuilder &b, Mmas mmas, FragmentType type, Value left, Value line, Value right,
-               Value begin, std::optional<int64_t> features = {});
+               Value begin, std::optional<int64_t> features = {}, Value column = {});
 
 } // namespace mlir::attn
 

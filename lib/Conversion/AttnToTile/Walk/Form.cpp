@@ -44,7 +44,7 @@ static bool hasFixedUnit(Chain &chain, ScheduleAttr schedule) {
       chain.updates, [](UpdateOp update) { return isa<QuantizedType>(update.getKv().getType().getValue()); });
   Type f32 = Float32Type::get(schedule.getContext());
   // Beside wide outputs, mma has no register for a unit other than 1: the running maximum takes it.
-  bool wide = schedule.getKind() == ScheduleKind::Mma && chain.valueDim() > 128;
+  bool wide = schedule.getKind() == ScheduleKind::Mma && schedule.getSliceFeatures(chain.valueDim()) > 128;
   return roomy && !wide && elementOf(chain.element()).exponentBits >= elementOf(f32).exponentBits &&
          scoreBound(chain.updates.front().getScore().front()) * log2e <= fixedUnitBound;
 }
@@ -107,13 +107,13 @@ FormAttr mlir::attn::formOf(Chain &chain, ScheduleAttr schedule) {
   FloatAttr unit;
   if (!hasRawScores(chain))
     unit = FloatAttr::get(Float32Type::get(context), lastFactor(chain.updates.front().getScore().front()));
-  return FormAttr::get(context, schedule.getKind() == ScheduleKind::Wgmma ? Mmas::Wgmma : Mmas::Mma,
-                       tokens ? Stationary::Tokens : Stationary::Rows,
-                       tokens ? schedule.getKeys() : schedule.getWarpRows(),
-                       tokens ? schedule.getWarpRows() : schedule.getWarpKeys(), chain.queryHeads(),
-                       chain.kvHeads(), chain.keyDim(), chain.valueDim(),
-                       chain.addsToRows() ? halvedKeyTile(chain.paddedKeyDim()) : chain.paddedKeyDim(),
-                       chain.paddedValueDim(), chain.element(), traits, codes, unit);
+  return FormAttr::get(
+      context, schedule.getKind() == ScheduleKind::Wgmma ? Mmas::Wgmma : Mmas::Mma,
+      tokens ? Stationary::Tokens : Stationary::Rows, tokens ? schedule.getKeys() : schedule.getWarpRows(),
+      tokens ? schedule.getWarpRows() : schedule.getWarpKeys(), chain.queryHeads(), chain.kvHeads(),
+      chain.keyDim(), chain.valueDim(),
+      chain.addsToRows() ? halvedKeyTile(chain.paddedKeyDim()) : chain.paddedKeyDim(),
+      schedule.getSliceFeatures(chain.paddedValueDim()), chain.element(), traits, codes, unit);
 }
 
 int64_t mlir::attn::rowSumsOf(Chain &chain, func::FuncOp kernel) {

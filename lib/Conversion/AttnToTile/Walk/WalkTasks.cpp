@@ -54,8 +54,8 @@ private:
   void finishTask(Value queryRows);
 
   bool inGroups() { return schedule.getKind() == ScheduleKind::Wgmma; }
-  /// Whether a single warpgroup computes: every task has rows for it, and none for another.
-  bool oneGroup() { return schedule.getConsumers() == 1; }
+  /// Whether all warpgroups have the same rows: every task has rows for them.
+  bool oneGroup() { return schedule.getConsumers() == schedule.getSlices(); }
 
   KernelBuilder b;
   Chain &chain;
@@ -115,15 +115,21 @@ Value Walk::tilesOf(const Segment &segment, unsigned operand) {
 void Walk::placeWarp() {
   warp = WarpIdOp::create(b, b.getI32Type());
   if (!inGroups()) {
-    warpRow = schedule.getSplitKeys() ? b.i32(0) : b.mul(warp, b.i32(schedule.getWarpRows()));
+    warpRow = schedule.getSplitKeys()
+                  ? b.i32(0)
+                  : b.mul(b.div(warp, schedule.getSlices()), b.i32(schedule.getWarpRows()));
     return;
   }
   Value consumer = b.sub(warp, b.i32(schedule.getProducerWarps()));
-  warpRow = b.mul(consumer, b.i32(schedule.getWarpRows()));
+  const int64_t groupWarps = ScheduleAttr::groupWarps, slices = schedule.getSlices();
+  if (slices == 1)
+    warpRow = b.mul(consumer, b.i32(schedule.getWarpRows()));
   groupRow = oneGroup() ? b.i32(0)
-                        : b.createOrFold<arith::MulIOp>(b.div(consumer, ScheduleAttr::groupWarps),
+                        : b.createOrFold<arith::MulIOp>(b.div(consumer, groupWarps * slices),
                                                         b.i32(ScheduleAttr::groupRows),
                                                         arith::IntegerOverflowFlags::nuw);
+  if (slices > 1)
+    warpRow = b.add(groupRow, b.mul(b.rem(consumer, groupWarps), b.i32(schedule.getWarpRows())));
 }
 
 void Walk::run(const IRMapping &arguments) {

@@ -92,6 +92,8 @@ static LogicalResult verifyRequantized(const RowCopy &copy) {
       into.getValueDim() != type.getValueDim())
     return copy.op->emitOpError("expected caches of the same heads and dims, got ")
            << type << " and " << into;
+  if (type.getLatent() || into.getLatent())
+    return copy.op->emitOpError("expected caches with values of their own, got ") << type << " and " << into;
   const rt::Store source = storeOf(type), target = storeOf(into);
   for (auto [what, from, to] : {std::tuple("keys", source.keys.format, target.keys.format),
                                 std::tuple("values", source.values.format, target.values.format)})
@@ -121,6 +123,9 @@ static LogicalResult verifyRowCopy(const RowCopy &copy) {
            << target;
   if (failed(verifyRows(copy, "keys", copy.k, type.getKeyDim(), type.getKey())))
     return failure();
+  if (copy.k && bool(copy.v) == type.getLatent())
+    return op->emitOpError("expected ") << (copy.v ? "keys alone: values of " : "keys and values: those of ")
+                                        << type << (copy.v ? " are a part of them" : " lie apart");
   return verifyRows(copy, "values", copy.v, type.getValueDim(), type.getValue());
 }
 

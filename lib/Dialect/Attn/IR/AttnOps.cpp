@@ -194,6 +194,24 @@ static void printAttendTypes(OpAsmPrinter &printer, Operation *, OperandRange, V
     printer << ", " << lseType;
 }
 
+/// Parses the types of keys, of values if there are any, and of their cache.
+static ParseResult parseRowTypes(OpAsmParser &parser, const std::optional<OpAsmParser::UnresolvedOperand> &v,
+                                 Type &k, Type &vType, Type &cache) {
+  KVType kv;
+  if (parser.parseType(k) || (v && (parser.parseComma() || parser.parseType(vType))) || parser.parseComma() ||
+      parser.parseCustomTypeWithFallback(kv))
+    return failure();
+  cache = kv;
+  return success();
+}
+
+static void printRowTypes(OpAsmPrinter &printer, Operation *, Value v, Type k, Type vType, Type cache) {
+  printer << k << ", ";
+  if (v)
+    printer << vType << ", ";
+  printer.printStrippedAttrOrType(cast<KVType>(cache));
+}
+
 #define GET_OP_CLASSES
 #include "attn/Dialect/Attn/IR/AttnOps.cpp.inc"
 

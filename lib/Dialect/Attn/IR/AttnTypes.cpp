@@ -30,7 +30,7 @@ static ParseResult parseStore(AsmParser &parser, Store &store, int64_t &page) {
 Type KVType::parse(AsmParser &parser) {
   Store store;
   int64_t page, heads, keyDim, valueDim;
-  bool ragged = false;
+  bool ragged = false, latent = false;
   Type key, value;
   SMLoc loc = parser.getCurrentLocation();
   auto parseField = [&](StringRef name) -> ParseResult {
@@ -39,6 +39,13 @@ Type KVType::parse(AsmParser &parser) {
   auto parseHeads = [&]() -> ParseResult {
     heads = ShapedType::kDynamic;
     return succeeded(parser.parseOptionalQuestion()) ? success() : parser.parseInteger(heads);
+  };
+  // Parses `first<features>`, of the key, or a type.
+  auto parseValue = [&]() -> ParseResult {
+    if (failed(parser.parseOptionalKeyword("first")))
+      return parser.parseType(value);
+    latent = true, value = key;
+    return failure(parser.parseLess() || parser.parseInteger(valueDim) || parser.parseGreater());
   };
   if (parser.parseLess() || parseStore(parser, store, page) || parser.parseComma())
     return {};
@@ -57,10 +64,10 @@ Type KVType::parse(AsmParser &parser) {
     if (parser.parseEqual() || parser.parseInteger(valueDim) || parser.parseComma())
       return {};
   if (parser.parseKeyword("key") || parser.parseEqual() || parser.parseType(key) || parseField("value") ||
-      parser.parseType(value) || parser.parseGreater())
+      parseValue() || parser.parseGreater())
     return {};
   return getChecked([&] { return parser.emitError(loc); }, parser.getContext(), store, page, ragged, heads,
-                    keyDim, valueDim, key, value);
+                    keyDim, valueDim, key, value, latent);
 }
 
 void KVType::print(AsmPrinter &printer) const {
@@ -73,14 +80,38 @@ void KVType::print(AsmPrinter &printer) const {
   else
     printer << getHeads();
   printer << ", dim = " << getKeyDim();
+  if (getLatent()) {
+    printer << ", key = " << getKey() << ", value = first<" << getValueDim() << ">>";
+    return;
+  }
   if (getValueDim() != getKeyDim())
     printer << ", value_dim = " << getValueDim();
   printer << ", key = " << getKey() << ", value = " << getValue() << ">";
 }
 
+/// Verifies a value that is a part of its key, and keys and values of more features than formats have.
+static LogicalResult verifyParts(function_ref<InFlightDiagnostic()> emitError, Store store, int64_t keyDim,
+                                 int64_t valueDim, Type key, Type value, bool latent) {
+  if (latent && store == Store::Unified)
+    return emitError() << "expected keys and values apart in a unified store, got values that are a part of "
+                          "their keys; nearest legal: paged";
+  if (latent && isa<QuantizedType>(key))
+    return emitError() << "expected keys of f16 or bf16 where values are a part of them, got " << key;
+  if (latent && valueDim > keyDim)
+    return emitError() << "expected a value inside of its key, the first of its " << keyDim
+                       << " features, got first<" << valueDim
+                       << ">; nearest legal: " << mlir::attn::detail::nearestValueDim(keyDim);
+  for (auto [what, stored, dim] : {std::tuple("keys", key, keyDim), std::tuple("values", value, valueDim)})
+    if (isa<QuantizedType>(stored) && std::max(keyDim, valueDim) > mlir::attn::detail::mostSimpleDim)
+      return emitError() << "expected " << what << " of f16 or bf16 beside more than "
+                         << mlir::attn::detail::mostSimpleDim << " features, got " << stored << " with "
+                         << dim;
+  return success();
+}
+
 LogicalResult KVType::verify(function_ref<InFlightDiagnostic()> emitError, Store store, int64_t page,
                              bool ragged, int64_t heads, int64_t keyDim, int64_t valueDim, Type key,
-                             Type value) {
+                             Type value, bool latent) {
   if (store == Store::Unified && !ragged)
     return emitError() << "expected a unified store to be ragged";
   if (hasPages(store)) {
@@ -98,9 +129,10 @@ LogicalResult KVType::verify(function_ref<InFlightDiagnostic()> emitError, Store
     return emitError() << "expected no page size for a " << stringifyStore(store) << " store, got " << page;
   }
   if ((!ShapedType::isDynamic(heads) && failed(detail::verifyHeads(emitError, "KV heads", heads))) ||
-      failed(detail::verifyDim(emitError, "key dim", keyDim)) ||
-      failed(detail::verifyDim(emitError, "value dim", valueDim)) ||
-      failed(detail::verifyStored(emitError, "key", key, keyDim)))
+      failed(detail::verifyKeyDim(emitError, "key dim", keyDim)) ||
+      failed(detail::verifyValueDim(emitError, "value dim", valueDim)) ||
+      failed(detail::verifyStored(emitError, "key", key, keyDim)) ||
+      failed(verifyParts(emitError, store, keyDim, valueDim, key, value, latent)))
     return failure();
   return detail::verifyStored(emitError, "value", value, valueDim);
 }
@@ -174,5 +206,5 @@ LogicalResult StateType::verify(function_ref<InFlightDiagnostic()> emitError, in
                                 int64_t valueDim) {
   if (failed(detail::verifyHeads(emitError, "state heads", heads)))
     return failure();
-  return detail::verifyDim(emitError, "state value dim", valueDim);
+  return detail::verifyValueDim(emitError, "state value dim", valueDim);
 }

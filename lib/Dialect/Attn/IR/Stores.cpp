@@ -52,7 +52,7 @@ Type mlir::attn::codesOf(Type stored) {
           type.getRagged(),
           type.isOfClass() ? 0 : type.getHeads(),
           {'k', type.getKeyDim(), formatOf(type.getKey())},
-          {'v', type.getValueDim(), formatOf(type.getValue())}};
+          {type.getLatent() ? 'k' : 'v', type.getValueDim(), formatOf(type.getValue())}};
 }
 
 float mlir::attn::widenedUnit(Type stored) {

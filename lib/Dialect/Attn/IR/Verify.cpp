@@ -14,17 +14,33 @@ LogicalResult mlir::attn::detail::verifyHeads(EmitError emitError, StringRef wha
                      << "; nearest legal: " << (heads < 1 ? 1 : kMaxHeads);
 }
 
-LogicalResult mlir::attn::detail::verifyDim(EmitError emitError, StringRef what, int64_t dim) {
-  if (dim >= 8 && dim <= 256 && dim % 8 == 0)
+/// Verifies a multiple of 8 from 8 to 256, or of `step` up to `most`.
+static LogicalResult verifyDim(mlir::attn::detail::EmitError emitError, StringRef what, int64_t dim,
+                               int64_t step, int64_t most) {
+  constexpr int64_t simple = mlir::attn::detail::mostSimpleDim;
+  int64_t unit = dim <= simple ? 8 : step;
+  if (dim >= 8 && dim <= most && dim % unit == 0)
     return success();
-  InFlightDiagnostic error = emitError()
-                             << "expected " << what << " to be a multiple of 8 from 8 to 256, got " << dim
-                             << "; nearest legal: ";
+  InFlightDiagnostic error = emitError() << "expected " << what << " to be a multiple of 8 from 8 to "
+                                         << simple << ", or of " << step << " up to " << most << ", got "
+                                         << dim << "; nearest legal: ";
   if (dim < 8)
     return error << 8;
-  if (dim > 256)
-    return error << 256;
-  return error << dim / 8 * 8 << " or " << dim / 8 * 8 + 8;
+  if (dim > most)
+    return error << most;
+  return error << dim / unit * unit << " or " << dim / unit * unit + unit;
+}
+
+LogicalResult mlir::attn::detail::verifyKeyDim(EmitError emitError, StringRef what, int64_t dim) {
+  return verifyDim(emitError, what, dim, /*step=*/32, /*most=*/576);
+}
+
+LogicalResult mlir::attn::detail::verifyValueDim(EmitError emitError, StringRef what, int64_t dim) {
+  return verifyDim(emitError, what, dim, /*step=*/128, /*most=*/512);
+}
+
+int64_t mlir::attn::detail::nearestValueDim(int64_t most) {
+  return std::min<int64_t>(most <= mostSimpleDim ? most / 8 * 8 : most / 128 * 128, 512);
 }
 
 LogicalResult mlir::attn::detail::verifyElement(EmitError emitError, StringRef what, Type type) {
@@ -55,7 +71,7 @@ LogicalResult mlir::attn::detail::verifyQuery(Operation *op, StringRef what, Typ
   if (failed(verifyElement(emitError, (what + " elements").str(), tensor.getElementType())) ||
       failed(verifyHeads(emitError, (what + " heads").str(), tensor.getDimSize(1))))
     return failure();
-  return verifyDim(emitError, (what + " dim").str(), tensor.getDimSize(2));
+  return verifyKeyDim(emitError, (what + " dim").str(), tensor.getDimSize(2));
 }
 
 int64_t mlir::attn::detail::kvHeadsOf(KVType region, Value classes) {

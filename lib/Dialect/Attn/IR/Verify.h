@@ -16,8 +16,15 @@ using EmitError = function_ref<InFlightDiagnostic()>;
 constexpr int64_t kMaxHeads = 4096;
 
 LogicalResult verifyHeads(EmitError emitError, StringRef what, int64_t heads);
-/// Verifies a number of features: a multiple of 8 from 8 to 256.
-LogicalResult verifyDim(EmitError emitError, StringRef what, int64_t dim);
+/// The features up to which every multiple of 8 is legal.
+inline constexpr int64_t mostSimpleDim = 256;
+/// Verifies the features of a query or a key: a multiple of 8 from 8 to 256, or of 32 up to 576.
+LogicalResult verifyKeyDim(EmitError emitError, StringRef what, int64_t dim);
+/// Verifies the features of a value: a multiple of 8 from 8 to 256, or of 128 up to 512. Warps that share
+/// rows have slices of whole panels.
+LogicalResult verifyValueDim(EmitError emitError, StringRef what, int64_t dim);
+/// The largest legal number of features of a value that is no larger than `most`.
+int64_t nearestValueDim(int64_t most);
 LogicalResult verifyElement(EmitError emitError, StringRef what, Type type);
 
 /// Verifies keys or values: an element type with a format, and a dim that copies can handle.

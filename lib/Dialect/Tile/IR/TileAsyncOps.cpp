@@ -148,8 +148,8 @@ static LogicalResult verifyParts(StartMmaOp op, int64_t width) {
     return success();
   SharedType rhs = op.getRhs().getType();
   int64_t panel = 1024 / rhs.getElement().getIntOrFloatBitWidth();
-  if (rhs.getColAxis() != op.getResult().getType().getAxes()[1] || rhs.getBoxes() || width % columns != 0 ||
-      rhs.getCols() % panel != 0 || (panel % columns != 0 && columns % panel != 0) || columns % 8 != 0)
+  if (rhs.getColAxis() != op.getResult().getType().getAxes()[1] || rhs.getBoxes() || width < columns ||
+      rhs.getCols() < panel || (panel % columns != 0 && columns % panel != 0) || columns % 8 != 0)
     return op.emitOpError("expected a part of the columns of a tile in whole panels of ")
            << panel << ", got " << columns << " of " << rhs;
   return success();

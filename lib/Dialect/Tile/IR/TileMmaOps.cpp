@@ -63,7 +63,8 @@ static std::optional<RightOperand> rightOperand(MmaOp mma, Axis contracted) {
   if (tile.getColAxis() == contracted)
     return RightOperand{tile.getRowAxis(), tile.getRows(), tile.getCols()};
   if (tile.getRowAxis() == contracted)
-    return RightOperand{tile.getColAxis(), tile.getCols(), tile.getRows()};
+    return RightOperand{tile.getColAxis(), std::min(tile.getCols(), mma.getAcc().getType().getSizes().back()),
+                        tile.getRows()};
   mma.emitOpError("operands share no axis to contract: '")
       << stringifyAxis(contracted) << "' is not in " << tile;
   return std::nullopt;
@@ -92,6 +93,20 @@ static LogicalResult verifyOrders(MmaOp mma, Axis contracted) {
   return success();
 }
 
+/// Verifies a right operand of which a part of the columns is read.
+static LogicalResult verifyColumn(MmaOp mma, Axis contracted) {
+  if (!mma.getColumn())
+    return success();
+  auto tile = dyn_cast<SharedType>(mma.getRhs().getType());
+  int64_t columns = mma.getAcc().getType().getSizes().back();
+  int64_t panel = tile ? 1024 / tile.getElement().getIntOrFloatBitWidth() : 1;
+  if (tile && tile.getRowAxis() == contracted && !tile.getBoxes() && columns % panel == 0 &&
+      columns <= tile.getCols())
+    return success();
+  return mma.emitOpError("expected a part of the columns of a shared tile in whole panels of ")
+         << panel << ", got " << columns << " of " << mma.getRhs().getType();
+}
+
 LogicalResult MmaOp::verify() {
   auto acc = getAcc().getType();
   std::optional<LeftOperand> lhs = leftOperand(*this);
@@ -105,6 +120,8 @@ LogicalResult MmaOp::verify() {
            << lhs->element << ", " << rhsElement << " and " << acc.getElement();
   std::optional<RightOperand> rhs = rightOperand(*this, lhs->contracted);
   if (!rhs)
+    return failure();
+  if (failed(verifyColumn(*this, lhs->contracted)))
     return failure();
   if (rhs->depth != lhs->depth)
     return emitOpError("expected ") << lhs->depth << " along '" << stringifyAxis(lhs->contracted) << "', got "

@@ -27,6 +27,7 @@ ScheduleFields ScheduleAttr::getFields() const {
           getPingPong(),
           getEpilogue(),
           getExchangeStages(),
+          getValueSlices(),
           getSequencesUpTo(),
           getSharedBytes()};
 }
@@ -42,21 +43,26 @@ using EmitError = function_ref<InFlightDiagnostic()>;
 
 static LogicalResult verifyTiles(EmitError emitError, ScheduleKind kind, int64_t rows, int64_t keys,
                                  int64_t warps, int64_t stages, int64_t blocks, bool splitKeys,
-                                 bool queryInRegisters) {
+                                 bool queryInRegisters, int64_t slices) {
   if (warps < 1 || warps > 16)
     return emitError() << "expected 1 to 16 warps, got " << warps;
   if (stages < 1 || stages > 8)
     return emitError() << "expected 1 to 8 stages, got " << stages;
   if (blocks < 1 || blocks > 8)
     return emitError() << "expected 1 to 8 blocks per multiprocessor, got " << blocks;
-  int64_t warpRows = splitKeys ? rows : rows / warps;
+  int64_t units = kind == ScheduleKind::Wgmma ? warps / ScheduleAttr::groupWarps : warps;
+  if (slices < 1 || slices > 4 || (slices > 1 && (splitKeys || units % slices != 0)))
+    return emitError() << "expected 1 to 4 value_slices that divide the "
+                       << (kind == ScheduleKind::Wgmma ? "warpgroups" : "warps")
+                       << ", and 1 with split_keys, got " << slices << " (warps = " << warps << ")";
+  int64_t warpRows = splitKeys ? rows : rows * slices / warps;
   int64_t warpKeys = splitKeys ? keys / warps : keys;
   if (kind == ScheduleKind::Wgmma && (warps % ScheduleAttr::groupWarps != 0 || splitKeys || queryInRegisters))
     return emitError()
            << "wgmma computes with whole warpgroups on queries in shared memory: expected warps a multiple "
               "of 4, split_keys and query_in_registers false";
   bool few = warpRows == ScheduleAttr::fewRows && splitKeys && queryInRegisters;
-  if ((warpRows != 16 && !few) || (!splitKeys && rows % warps != 0))
+  if ((warpRows != 16 && !few) || (!splitKeys && rows * slices % warps != 0))
     return emitError() << "expected 16 rows per warp, or " << ScheduleAttr::fewRows
                        << " with split_keys and query_in_registers, got " << warpRows << " (rows = " << rows
                        << ", warps = " << warps << ")";
@@ -86,8 +92,10 @@ LogicalResult ScheduleAttr::verify(EmitError emitError, ScheduleKind kind, int64
                                    ArrayRef<int64_t> keyCopies, ArrayRef<int64_t> valueCopies,
                                    std::optional<int64_t> valueBoxes, std::optional<bool> pingPong,
                                    std::optional<Epilogue> epilogue, std::optional<int64_t> exchangeStages,
-                                   std::optional<int64_t> sequencesUpTo, std::optional<int64_t> sharedBytes) {
-  if (failed(verifyTiles(emitError, kind, rows, keys, warps, stages, blocks, splitKeys, queryInRegisters)))
+                                   std::optional<int64_t> valueSlices, std::optional<int64_t> sequencesUpTo,
+                                   std::optional<int64_t> sharedBytes) {
+  if (failed(verifyTiles(emitError, kind, rows, keys, warps, stages, blocks, splitKeys, queryInRegisters,
+                         valueSlices.value_or(1))))
     return failure();
   if (sequencesUpTo && *sequencesUpTo < 1)
     return emitError() << "expected sequences_up_to of at least 1, got " << *sequencesUpTo;

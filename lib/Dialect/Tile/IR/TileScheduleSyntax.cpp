@@ -50,7 +50,7 @@ public:
 
 private:
   using Integer = std::pair<StringRef, std::optional<int64_t> *>;
-  std::array<Integer, 13> integers() {
+  std::array<Integer, 14> integers() {
     return {Integer{"rows", &fields.rows},
             {"keys", &fields.keys},
             {"warps", &fields.warps},
@@ -62,6 +62,7 @@ private:
             {"query_stages", &fields.queryStages},
             {"value_boxes", &fields.valueBoxes},
             {"exchange_stages", &fields.exchangeStages},
+            {"value_slices", &fields.valueSlices},
             {"sequences_up_to", &fields.sequencesUpTo},
             {"shared_bytes", &fields.sharedBytes}};
   }
@@ -183,6 +184,7 @@ void ScheduleAttr::print(AsmPrinter &printer) const {
   if (std::optional<Epilogue> epilogue = getEpilogue())
     printer << ", epilogue = " << stringifyEpilogue(*epilogue);
   integer("exchange_stages", getExchangeStages());
+  integer("value_slices", getValueSlices());
   integer("sequences_up_to", getSequencesUpTo());
   integer("shared_bytes", getSharedBytes());
   printer << ">";

@@ -71,16 +71,27 @@ bool LateMma::reaches(ValueRange from, Value to) {
   return reached.contains(to);
 }
 
+/// Whether the right operands of all MMAs are tiles of one ring of two stages. If a late MMA kept one stage,
+/// and the next MMA waited for the other, no copy would be in flight meanwhile.
+bool LateMma::copiesNothingMeanwhile(RingStageOp stage) {
+  bool alone = stage.getRing().getType().getStages() == 2;
+  loop.walk([&](StartMmaOp mma) {
+    auto other = mma.getRhs().getDefiningOp<RingStageOp>();
+    alone &= other && other.getRing() == stage.getRing();
+  });
+  return alone;
+}
+
 bool LateMma::mayShareTile() {
   auto stage = start.getRhs().getDefiningOp<RingStageOp>();
-  return stage && stage.getRing().getType().getStages() > 1 &&
+  return stage && stage.getRing().getType().getStages() > 1 && !copiesNothingMeanwhile(stage) &&
          llvm::any_of(stage->getUsers(),
                       [&](Operation *user) { return isa<StartMmaOp>(user) && user->isBeforeInBlock(first); });
 }
 
 /// Matches the late MMA's tile. If other operations use the tile too, it is waited for or released elsewhere.
 /// Kept an iteration longer, it might be the stage that its producer needs for the next tile. But if a
-/// remaining MMA waits for it, and its ring has several stages, the late MMA releases it.
+/// remaining MMA waits for it, and its ring has stages for copies meanwhile, the late MMA releases it.
 bool LateMma::matchTile() {
   size_t awaits = 0;
   for (Operation *op = start->getPrevNode();

@@ -50,6 +50,7 @@ private:
   bool matchTile();
   /// Whether a remaining MMA also reads the tile, whose ring has another tile for the next iteration.
   bool mayShareTile();
+  bool copiesNothingMeanwhile(RingStageOp stage);
   LogicalResult check();
   /// Whether `to` is computed from a value of `from` in the same iteration.
   bool reaches(ValueRange from, Value to);

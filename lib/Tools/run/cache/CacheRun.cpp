@@ -179,10 +179,17 @@ rt::Result<rt::DeviceRows> Runner::placeCache(const rt::Argument &cache, int64_t
 }
 
 rt::Result<rt::DeviceRows> Runner::placeRows() {
-  auto k = place("k"), v = place("v");
-  if (!k || !v)
-    return k ? v.error() : k.error();
-  return rt::DeviceRows{*k, *v, record->tensors.rows, layerBytes("k"), layerBytes("v")};
+  auto k = place("k");
+  if (!k)
+    return k.error();
+  rt::DeviceRows rows{*k, 0, record->tensors.rows, layerBytes("k"), 0};
+  if (!tensors.count("v") && !outputs.count("v")) // values that are a part of their keys
+    return rows;
+  auto v = place("v");
+  if (!v)
+    return v.error();
+  rows.v = *v, rows.vLayerBytes = layerBytes("v");
+  return rows;
 }
 
 rt::Status Runner::prepare() {

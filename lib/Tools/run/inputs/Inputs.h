@@ -33,10 +33,11 @@ struct KVArgument {
   /// whose region has vanished from the problem, because nothing of it is visible.
   int headClass = -1;
   bool ragged = false; ///< whether each head has its own lengths and pages
+  bool latent = false; ///< whether a value is the first features of its key
 
   /// Returns the store with this number of heads; 0: not known yet.
   rt::Store layout(int64_t heads) const {
-    return {store, page, ragged, heads, {'k', keyDim, key}, {'v', valueDim, value}};
+    return {store, page, ragged, heads, {'k', keyDim, key}, {latent ? 'k' : 'v', valueDim, value}};
   }
 };
 

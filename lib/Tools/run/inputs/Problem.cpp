@@ -36,6 +36,7 @@ KVArgument kvArgument(const mlir::attn::Argument &argument) {
   result.heads = type.isOfClass() ? 0 : type.getHeads();
   result.keyDim = type.getKeyDim();
   result.valueDim = type.getValueDim();
+  result.latent = store.isLatent();
   result.key = store.keys.format;
   result.value = store.values.format;
   result.ragged = type.getRagged();

@@ -165,6 +165,7 @@ struct Argument {
   int kvHeads = 0;     ///< 0: as many as its head class has
   int headClass = -1;  ///< the class whose heads the operand holds; -1: it holds the heads of all classes
   bool ragged = false; ///< each of its heads has lengths and pages of its own
+  bool latent = false; ///< a value is the first features of its token's key
   int keyDim = 0, valueDim = 0;
   Format keyFormat = Format::plain(DType::BF16), valueFormat = Format::plain(DType::BF16);
 };

@@ -78,8 +78,12 @@ struct Store {
   bool ragged =
       false;         ///< each head has lengths and pages of its own, as those of a unified store always have
   int64_t heads = 0; ///< of each slot; 0: as many as its head class has, StoreSize::Heads
-  StorePart keys{'k'}, values{'v'};
+  StorePart keys{'k'}, values{'v'}; ///< of one letter if a value is the first features of its key
 
+  /// The format of values that are the first features of their token's key, in manifests.
+  static constexpr std::string_view partOfKey = "key";
+  /// Whether a value is the first features of its token's key, stored once.
+  bool isLatent() const { return values.letter == keys.letter; }
   bool isUnified() const { return kind == StoreKind::Unified; }
   bool isPaged() const { return kind == StoreKind::Paged || isUnified(); }
   bool isOfClass() const { return heads == 0; }
@@ -128,6 +132,8 @@ struct Store {
   /// The tensors of data that the user owns: quantized keys and values, and the metadata of formats that have
   /// any.
   std::vector<StoreTensor> data() const;
+  /// The parts that have tensors of their own.
+  std::vector<const StorePart *> parts() const;
   /// The table that gives the addresses of tokens, if the store has one.
   std::optional<StoreTable> table() const;
   /// The tensors that give the number and the addresses of tokens: lengths, pos0, rows, and the table.
@@ -136,7 +142,7 @@ struct Store {
   std::vector<StoreSize> sizes() const;
 
   /// Bytes of a token of one head: quantized values and their line of metadata.
-  int64_t tokenBytes() const { return tokenBytes(keys) + tokenBytes(values); }
+  int64_t tokenBytes() const { return tokenBytes(keys) + (isLatent() ? 0 : tokenBytes(values)); }
   static int64_t tokenBytes(const StorePart &part) {
     const Format &format = part.format;
     return format.rowBytes(part.dim) + (format.hasLines() ? format.metaBytes(part.dim) : 0);

@@ -122,3 +122,21 @@ func.func @f(%m: !tile.fragment<[query 16], f32, row>, %s: !tile.fragment<[query
     : !tile.fragment<[query 16], f32, row>, !tile.fragment<[query 16], f32, row>, !tile.fragment<[query 16, feature 64], f32, acc>, !tile.scratch<8447> -> !tile.fragment<[query 16], f32, row>, !tile.fragment<[query 16], f32, row>, !tile.fragment<[query 16, feature 32], f32, acc>
   return
 }
+
+// -----
+
+func.func @column(%p: !tile.fragment<[query 16, key 32], bf16>, %k: !tile.shared<key 32, feature 576, bf16>,
+                  %from: i32, %o: !tile.fragment<[query 16, feature 96], f32>) {
+  // expected-error @+1 {{expected a part of the columns of a shared tile in whole panels of 64, got 96 of '!tile.shared<key 32, feature 576, bf16>'}}
+  %0 = tile.mma %p, %k from %from, %o : !tile.fragment<[query 16, key 32], bf16>, !tile.shared<key 32, feature 576, bf16>, !tile.fragment<[query 16, feature 96], f32> -> !tile.fragment<[query 16, feature 96], f32>
+  return
+}
+
+// -----
+
+func.func @contracted(%q: !tile.fragment<[query 16, feature 64], bf16>, %k: !tile.shared<key 64, feature 64, bf16>,
+                      %from: i32, %s: !tile.fragment<[query 16, key 64], f32>) {
+  // expected-error @+1 {{expected a part of the columns of a shared tile in whole panels of 64, got 64}}
+  %0 = tile.mma %q, %k from %from, %s : !tile.fragment<[query 16, feature 64], bf16>, !tile.shared<key 64, feature 64, bf16>, !tile.fragment<[query 16, key 64], f32> -> !tile.fragment<[query 16, key 64], f32>
+  return
+}

@@ -264,3 +264,23 @@ module attributes {tile.merge_schedule = 4} {}
 
 // expected-error @+1 {{expected 'tile.l2' to be "evict_first", "evict_last" or "discard", got "evict"}}
 module attributes {tile.l2 = "evict"} {}
+
+// -----
+
+// expected-error @+1 {{expected 1 to 4 value_slices that divide the warps, and 1 with split_keys, got 3 (warps = 4)}}
+module attributes {a = #tile.schedule<mma, rows = 32, keys = 32, warps = 4, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, value_slices = 3>} {}
+
+// -----
+
+// expected-error @+1 {{expected 1 to 4 value_slices that divide the warps, and 1 with split_keys, got 2 (warps = 4)}}
+module attributes {a = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = false, value_slices = 2>} {}
+
+// -----
+
+// expected-error @+1 {{expected 1 to 4 value_slices that divide the warpgroups, and 1 with split_keys, got 2 (warps = 12)}}
+module attributes {a = #tile.schedule<wgmma, rows = 192, keys = 64, warps = 12, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, value_slices = 2>} {}
+
+// -----
+
+// expected-error @+1 {{expected 16 rows per warp, or 8 with split_keys and query_in_registers, got 32 (rows = 64, warps = 4)}}
+module attributes {a = #tile.schedule<mma, rows = 64, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, value_slices = 2>} {}

@@ -73,4 +73,34 @@ gpu.module @kernels {
     }
     return %out : !o
   }
+
+  // Both MMAs read the tiles of a ring of two stages: while the second kept one, no copy would be in flight.
+  // CHECK-LABEL: func.func @only_ring
+  // CHECK: tile.start_mma
+  // CHECK-NEXT: tile.wait_mmas 0
+  // CHECK: tile.start_mma {{.*}} plus
+  // CHECK-NEXT: tile.wait_mmas 0
+  func.func @only_ring(%keys: !ring, %q: !q, %full: !tile.barriers<2>, %empty: !tile.barriers<2>, %begin: i32, %end: i32,
+                       %o: !o, %t0: i32) -> !o attributes {tile.schedule = #wgmma} {
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %c2 = arith.constant 2 : i32
+    %c64 = arith.constant 64 : i32
+    %out:2 = scf.for %key = %begin to %end step %c64 iter_args(%acc = %o, %t = %t0) -> (!o, i32) : i32 {
+      %slot = arith.remui %t, %c2 : i32
+      %round = arith.divui %t, %c2 : i32
+      %parity = arith.remui %round, %c2 : i32
+      tile.mbarrier_wait %full[%slot] parity %parity : <2>
+      %k = tile.ring_stage %keys[%slot] : !ring -> !tile
+      %s0 = tile.start_mma %q at %c0, %k : !q, !tile -> !s
+      %s = tile.wait_mmas 0 %s0 : !s -> !s
+      %p = tile.cast %s : !s -> !p
+      %o0 = tile.start_mma %p, %k plus %acc : !p, !tile, !o -> !o
+      %o1 = tile.wait_mmas 0 %o0 : !o -> !o
+      tile.arrive %empty[%slot] : <2>
+      %next = arith.addi %t, %c1 : i32
+      scf.yield %o1, %next : !o, i32
+    }
+    return %out#0 : !o
+  }
 }

@@ -33,27 +33,30 @@ def Attn_StatusTensor
 def Attn_CacheOperand
     : Attn_Described<Attn_KVType, "the cache, paged or packed: `kv.k_pages` and `kv.v_pages`, `[layers, pages, page, kv_heads, dim]` (quantized, with metadata by line: `[layers, pages, kv_heads, page, dim]`), or `kv.k` and `kv.v`, `[layers, tokens, kv_heads, dim]`">;
 
-class Attn_CacheOp<string mnemonic, list<MemoryEffect> effects>
-    : Op<Attn_Dialect, mnemonic, [MemoryEffects<effects>]> {
+class Attn_CacheOp<string mnemonic, list<MemoryEffect> effects, list<Trait> traits = []>
+    : Op<Attn_Dialect, mnemonic, traits # [MemoryEffects<effects>]> {
   let hasVerifier = 1;
 }
 
-def Attn_AppendRowsOp : Attn_CacheOp<"append", [MemRead, MemWrite]> {
+def Attn_AppendRowsOp : Attn_CacheOp<"append", [MemRead, MemWrite], [AttrSizedOperandSegments]> {
   let summary = "writes new rows of keys and values to slots of a cache";
   let description = [{
     Copies row `r` of `k` and `v` to slot `slots[r]`, in every layer: bit by bit, whatever the bits mean, or
-    quantized. All other slots are unchanged. No two rows may go to one slot.
+    quantized. All other slots are unchanged. No two rows may go to one slot. A latent cache, whose values are
+    a part of its keys, takes no `v`.
 
     ```mlir
     attn.append %k, %v to %kv at %slots
         : tensor<?x?x8x128xbf16>, tensor<?x?x8x128xbf16>, !cache, tensor<?xi32>
+
+    attn.append %k to %kv at %slots : tensor<?x?x1x576xbf16>, !latents, tensor<?xi32>
     ```
   }];
-  let arguments = (ins Attn_RowsTensor:$k, Attn_RowsTensor:$v, Attn_CacheOperand:$kv, Attn_SlotsTensor:$slots,
+  let arguments = (ins Attn_RowsTensor:$k, Optional<Attn_RowsTensor>:$v, Attn_CacheOperand:$kv, Attn_SlotsTensor:$slots,
                        Optional<Attn_StatusTensor>:$status);
   let assemblyFormat = [{
-    $k `,` $v `to` $kv `at` $slots (`status` $status^)? attr-dict
-    `:` type($k) `,` type($v) `,` type($kv) `,` type($slots) (`,` type($status)^)?
+    $k (`,` $v^)? `to` $kv `at` $slots (`status` $status^)? attr-dict
+    `:` custom<RowTypes>(ref($v), type($k), type($v), type($kv)) `,` type($slots) (`,` type($status)^)?
   }];
 }
 
@@ -81,7 +84,7 @@ def Attn_GatherRowsOp : Attn_CacheOp<"gather", [MemRead]> {
   let description = [{
     Copies slot `slots[r]` to row `r` of `k` and `v`, in every layer: to swap a sequence to other memory, or
     to inspect it. Skipped rows are unchanged. A slot may be read by several rows. Quantized values are
-    dequantized.
+    dequantized. A latent cache gives no `v`.
 
     ```mlir
     %k, %v = attn.gather %kv at %slots
@@ -89,9 +92,9 @@ def Attn_GatherRowsOp : Attn_CacheOp<"gather", [MemRead]> {
     ```
   }];
   let arguments = (ins Attn_CacheOperand:$kv, Attn_SlotsTensor:$slots);
-  let results = (outs Attn_RowsTensor:$k, Attn_RowsTensor:$v);
+  let results = (outs Attn_RowsTensor:$k, Optional<Attn_RowsTensor>:$v);
   let assemblyFormat = [{
-    $kv `at` $slots attr-dict `:` type($kv) `,` type($slots) `->` type($k) `,` type($v)
+    $kv `at` $slots attr-dict `:` type($kv) `,` type($slots) `->` type($k) (`,` type($v)^)?
   }];
 }
 

@@ -138,7 +138,9 @@ def Attn_AccumulateOp : Attn_StepOp<"accumulate", [MemoryEffects<[MemRead]>, All
   let description = [{
     Computes `sum + pairs other`, contracted over the axis that the two share: tokens where rows are
     stationary, rows where tokens are. `pairs`, weights or gradients of scores, are rounded to the elements of
-    `other`. If the sum has features first, `other` is the left operand.
+    `other`. If the sum has features first, `other` is the left operand. A sum of fewer features than `other`
+    has its first features, or those from `first` on: values that are a part of their keys, and warps that
+    share rows.
 
     ```mlir
     %o = attn.accumulate mma %p, %v into %acc : <[query 16, key 64], f32>, !keys -> <[query 16, feature 128], f32>
@@ -146,10 +148,12 @@ def Attn_AccumulateOp : Attn_StepOp<"accumulate", [MemoryEffects<[MemRead]>, All
   }];
   let arguments = (ins Attn_Mmas:$mmas, Attn_Pairs<"a number of each pair">:$pairs,
                        Arg<Attn_Factor, "values, keys, queries, or gradients of outputs">:$other,
+                       Arg<Optional<I32>, "first feature of `other`, a multiple of 128 bytes">:$first,
                        Attn_Sum<"the sum so far">:$sum);
   let results = (outs Attn_Sum<"the sum">:$result);
   let assemblyFormat = [{
-    $mmas $pairs `,` $other `into` $sum attr-dict `:` type($pairs) `,` type($other) `->` type($result)
+    $mmas $pairs `,` $other (`from` $first^)? `into` $sum attr-dict
+    `:` type($pairs) `,` type($other) `->` type($result)
   }];
 }
 

@@ -104,12 +104,18 @@ def Attn_KVType : Attn_Type<"KV", "kv"> {
     Elements of f16 and bf16 are stored unchanged, in the type of the queries; other elements are quantized,
     see `!attn.quantized`. Keys and values may be stored differently.
 
+    In a latent store a value is the first features of its token's key, `value = first<512>`: one line of
+    memory, one tensor (`kv.k` or `kv.k_pages`), one copy to shared memory. Multi-head latent attention
+    (DeepSeek-V2, arXiv 2405.04434) stores 512 features of a latent and 64 rotated ones; heads that use their
+    keys as values are `first<dim>`.
+
     `heads = ?` is the store of one head class (`AttnHeadClasses.td`): it holds the heads of that class only,
     in their order, and `heads` in the table is the number that the run-time tensor `classes` assigns to it.
 
     ```mlir
     !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>
     !attn.kv<dense, heads = 1, dim = 192, value_dim = 128, key = f16, value = f16>
+    !attn.kv<paged<64>, heads = 1, dim = 576, key = bf16, value = first<512>>
     !attn.kv<paged<16>, heads = ?, dim = 128, key = bf16, value = bf16>
     !attn.kv<paged<16>, ragged, heads = 8, dim = 128, key = bf16, value = bf16>
     !attn.kv<paged<16>, heads = 8, dim = 128, key = !attn.quantized<i8, per = 128>, value = !attn.quantized<i4, per = 64>>
@@ -121,10 +127,11 @@ def Attn_KVType : Attn_Type<"KV", "kv"> {
     TypeParameter<"int64_t", "tokens per page, a power of two from 1 to 256; 0 unless there are pages">:$page,
     TypeParameter<"bool", "whether every KV head has a length and pages of its own">:$ragged,
     TypeParameter<"int64_t", "KV heads, dynamic in the store of one head class">:$heads,
-    TypeParameter<"int64_t", "features of a key, a multiple of 8 from 8 to 256">:$keyDim,
-    TypeParameter<"int64_t", "features of a value, like those of a key and by default as many">:$valueDim,
+    TypeParameter<"int64_t", "features of a key, a multiple of 8 from 8 to 256, or of 32 up to 576">:$keyDim,
+    TypeParameter<"int64_t", "features of a value, by default as many; a multiple of 8 up to 256, 384 or 512">:$valueDim,
     TypeParameter<"::mlir::Type", "element type of keys: f16, bf16 or quantized">:$key,
-    TypeParameter<"::mlir::Type", "element type of values: f16, bf16 or quantized">:$value);
+    TypeParameter<"::mlir::Type", "element type of values: f16, bf16 or quantized">:$value,
+    TypeParameter<"bool", "whether a value is the first features of its token's key">:$latent);
   let extraClassDeclaration = [{
     /// Whether this is the store of one head class.
     bool isOfClass() const { return ShapedType::isDynamic(getHeads()); }

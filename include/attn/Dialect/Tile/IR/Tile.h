@@ -34,7 +34,7 @@ struct ScheduleFields {
   std::optional<int64_t> valueBoxes;
   std::optional<bool> pingPong;
   std::optional<Epilogue> epilogue;
-  std::optional<int64_t> exchangeStages, sequencesUpTo, sharedBytes;
+  std::optional<int64_t> exchangeStages, valueSlices, sequencesUpTo, sharedBytes;
 };
 } // namespace mlir::tile
 

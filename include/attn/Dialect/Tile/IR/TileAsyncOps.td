@@ -252,7 +252,7 @@ def Tile_StartMmaOp : Tile_Op<"start_mma", [AttrSizedOperandSegments]> {
 
     A left operand whose lines are contracted, and whose 64 columns are the rows of the result, has no line.
     If the lines of a right operand are contracted, a warpgroup may read a part of its columns, from `column`
-    on: as many as the result has.
+    on: as many as the result has, in panels of 128 bytes.
   }];
   let arguments = (ins Arg<AnyType, "fragment or shared tile">:$lhs,
                        Arg<Optional<I32>, "first line of a shared left operand">:$line,

@@ -174,11 +174,14 @@ def Tile_PartOp : Tile_Op<"part", [Pure]> {
 // MMAs
 //===----------------------------------------------------------------------===//
 
-def Tile_MmaOp : Tile_Op<"mma", [MemoryEffects<[MemRead]>]> {
+def Tile_MmaOp : Tile_Op<"mma", [AttrSizedOperandSegments, MemoryEffects<[MemRead]>]> {
   let summary = "acc + lhs * rhs on the tensor cores, contracted over the axis that the operands share";
   let description = [{
     `lhs` is a fragment, or a shared tile read from line `line` on; `rhs` is a shared tile or a fragment. The
     axis of `rhs` that is not contracted becomes the second axis of the result. Accumulates in fp32.
+
+    If the lines of a shared right operand are contracted, a result with fewer columns has its first columns,
+    or those from `column` on: whole panels of 128 bytes.
 
     A result of eight columns has few rows of queries. Queries are then the right operand, and tokens or
     features, sixteen or more, the left one, so no row of an instruction is wasted. Both operands are
@@ -188,10 +191,12 @@ def Tile_MmaOp : Tile_Op<"mma", [MemoryEffects<[MemRead]>]> {
     Arg<AnyTypeOf<[Tile_FragmentType, Tile_SharedType]>, "f16 or bf16">:$lhs,
     Arg<Optional<I32>, "first line of `lhs`, where it is a shared tile">:$line,
     Arg<AnyTypeOf<[Tile_SharedType, Tile_FragmentType]>, "the right operand, in the element type of `lhs`">:$rhs,
+    Arg<Optional<I32>, "first column of the right operand, a multiple of 128 bytes">:$column,
     Arg<Tile_FragmentType, "the accumulator, f32">:$acc);
   let results = (outs Res<Tile_FragmentType, "the sum">:$result);
   let assemblyFormat = [{
-    $lhs (`at` $line^)? `,` $rhs `,` $acc attr-dict `:` type($lhs) `,` type($rhs) `,` type($acc) `->` type($result)
+    $lhs (`at` $line^)? `,` $rhs (`from` $column^)? `,` $acc attr-dict
+    `:` type($lhs) `,` type($rhs) `,` type($acc) `->` type($result)
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{

@@ -33,7 +33,7 @@ CARDS = {
     "sm_120a": "RTX 5090",
 }
 PLAIN = {"q_heads": 32, "kv_heads": 8, "head_dim": 128, "dtype": "bfloat16", "see": attn.causal()}
-DIMS = [(32, 32), (64, 64), (80, 80), (96, 96), (128, 128), (192, 128), (192, 192), (256, 256)]
+DIMS = [(32, 32), (64, 64), (80, 80), (96, 96), (128, 128), (192, 128), (192, 192), (256, 256), (512, 512)]
 FORMATS = ["int8", "int4", "int2", "fp8_e4m3", "fp8_e5m2", "mxfp8", "mxfp4", "nvfp4"]
 SINK_AND_WINDOW = attn.causal() & (attn.sink(64) | attn.recent(256))
 
@@ -54,6 +54,11 @@ GROUPS = {
         "`Paged()`": {"kv": attn.Paged()},
         "`Paged(ragged=True)`": {"kv": attn.Paged(ragged=True)},
         "`Unified()`": {"kv": attn.Unified(key="int8", value="int8")},
+        "`Paged(value=first(512))`, 576 features": {
+            "kv": attn.Paged(value=attn.first(512)),
+            "kv_heads": 1,
+            "head_dim": 576,
+        },
     },
     "format of keys and values, in pages": {
         f"`{name}`": {"kv": attn.Paged(key=name, value=name)} for name in FORMATS

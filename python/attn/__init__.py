@@ -52,6 +52,7 @@ if TYPE_CHECKING:  # The names that __getattr__ gives, for type checkers and edi
     from .describe.stores import Paged as Paged
     from .describe.stores import Store as Store
     from .describe.stores import Unified as Unified
+    from .describe.stores import first as first
     from .describe.visibility import Visibility as Visibility
     from .describe.visibility import all_tokens as all_tokens
     from .describe.visibility import causal as causal
@@ -107,6 +108,7 @@ _LAZY: dict[str, str] = {
     "check": "run.checking",
     "compile": "run.kernels",
     "dequantize": "memory.codes",
+    "first": "describe.stores",
     "forbid_compiling": "compiler.artifacts",
     "from_bfloat16_bits": "memory.tensors",
     "limit_kernels": "run.kernels",

@@ -548,7 +548,7 @@ class CacheKernels:
         """Execute a movement. `k` and `v`: new tokens [layers][rows][heads][dim], of `layers` layers from `first_layer`
         on; 0: all. Neither allocates nor waits; lists are copied in the first layers that a movement is executed in."""
     def append(
-        self, list: int, list_nbytes: int, *, k: int, v: int, rows: int, layer: int, stream: int = 0
+        self, list: int, list_nbytes: int, *, k: int, v: int = 0, rows: int, layer: int, stream: int = 0
     ) -> None:
         """Write new tokens of a layer, up to `rows`; their number and slots are in StepTables' `new_tokens`."""
     def move(self, list: int, list_nbytes: int, stream: int = 0) -> None:

@@ -45,7 +45,7 @@ void bindCacheKernels(py::module_ &module) {
             const AttnDeviceRows given{k, v, rows, 0, 0, layer, 1};
             run([&] { return attnCacheKernelsAppend(kernels.get(), list, listBytes, &given, stream); });
           },
-          "list"_a, "list_nbytes"_a, py::kw_only(), "k"_a, "v"_a, "rows"_a, "layer"_a, "stream"_a = 0)
+          "list"_a, "list_nbytes"_a, py::kw_only(), "k"_a, "v"_a = 0, "rows"_a, "layer"_a, "stream"_a = 0)
       .def(
           "move",
           [](const CacheKernels &kernels, uint64_t list, size_t listBytes, uintptr_t stream) {

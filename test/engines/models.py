@@ -64,7 +64,7 @@ def _gpt_oss():
 def _wide():
     from transformers import MistralConfig
 
-    return MistralConfig(**SMALL | dict(head_dim=512), sliding_window=None)
+    return MistralConfig(**SMALL | dict(head_dim=1024), sliding_window=None)
 
 
 def _encoder():

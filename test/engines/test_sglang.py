@@ -324,7 +324,7 @@ def test_layers_that_are_not_served_are_refused_before_they_answer(run, tmp_path
         found == {}
         and (
             "ValueError: attn's backend cannot serve this model: model.layers.0.self_attn.attn: head_dim: expected a multiple of "
-            "8 from 8 to 256, got 512"
+            "8 from 8 to 256, or of 32 up to 576, got 1024"
         )
         in errors
     )

@@ -65,7 +65,8 @@ def test_other_layers_are_refused_with_the_reason(changes, reason):
 
 def test_heads_too_wide_are_refused_with_the_nearest_legal():
     with pytest.raises(
-        SpecError, match="head_dim: expected a multiple of 8 from 8 to 256, got 100; nearest legal: 96"
+        SpecError,
+        match="head_dim: expected a multiple of 8 from 8 to 256, or of 32 up to 576, got 100; nearest legal: 96",
     ):
         layer_of(layer(qk_head_dim=100), 16, torch.float16, None)
 

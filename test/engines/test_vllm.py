@@ -174,7 +174,7 @@ def test_faults_of_layers_are_seen(random_models, kind, mutant):
 REFUSED = {
     "dim": (
         dict(kind="wide"),
-        "cannot serve this layer: head_size: expected a multiple of 8 from 8 to 256, got 512",
+        "cannot serve this layer: head_size: expected a multiple of 8 from 8 to 256, or of 32 up to 576, got 1024",
     ),
     "dtype": (
         dict(kind="windowed", options=dict(dtype="float32")),
@@ -206,7 +206,9 @@ INVALID = {
     "served": ({}, []),
     "dim": (
         dict(head_size=100),
-        ["head_size: expected a multiple of 8 from 8 to 256, got 100; nearest legal: 96 or 104"],
+        [
+            "head_size: expected a multiple of 8 from 8 to 256, or of 32 up to 576, got 100; nearest legal: 96 or 104"
+        ],
     ),
     "dim, fp8": (
         dict(head_size=72, kv_cache_dtype="fp8"),

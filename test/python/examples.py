@@ -92,6 +92,16 @@ EXAMPLES = {
         ],
         see=attn.all_tokens(),
     ),
+    "14_latent/latent": lambda: attn.Spec(
+        name="latent",
+        q_heads=128,
+        kv_heads=1,
+        head_dim=576,
+        dtype="bfloat16",
+        kv=[Paged(page_size=64, value=attn.first(512))],
+        see=causal(),
+        scale=0.07216878,
+    ),
 }
 
 
@@ -121,6 +131,7 @@ SIZES = {
     "08_composed/composed": {"batch": 2, "q_len": 3, "node_len": 90, "draft_len": 8},
     "09_quantized/quantized": {"batch": 2, "kv_len": (30, 200)},
     "12_diffkv/diffkv": {"batch": 2, "kv_len": (9, 150), "low_len": (0, 200)},
+    "14_latent/latent": {"batch": 2, "kv_len": (9, 70)},
 }
 
 

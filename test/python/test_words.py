@@ -117,7 +117,7 @@ ATTEND = [
     (lambda: attend(numpy.zeros((1, 8, 40, 64), "f2"), *numpy.zeros((2, 1, 2, 39, 64), "f2")),
      "Tensors [batch, heads, seq, dim] take layout='bhsd'"),
     (lambda: attend(q, k, v[:, :50]), "k: expected [batch, seq, heads, dim] of [2, 50, 8, 64] beside q and v"),
-    (lambda: attend(q[..., :60], k[..., :60], v), "head_dim: expected a multiple of 8 from 8 to 256, got 60"),
+    (lambda: attend(q[..., :60], k[..., :60], v), "head_dim: expected a multiple of 8 from 8 to 256, or of 32 up to 576, got 60"),
     (lambda: attend(*numpy.zeros((3, 1, 4, 2, 320), "f2")), "got 320; nearest legal: 256"),
     (lambda: attend(kv_lengths=[1, 2, 3]), "kv_lengths: expected 2 lengths from 0 to the 100 tokens of k"),
     (lambda: attend(kv_lengths=numpy.ones(2)), "kv_lengths: expected integers, got ndarray float64 [2]$"),

@@ -12,7 +12,7 @@ from .. import _attn
 from ..errors import PlanError, Uncopied, expected
 from ..memory.devices import failed
 from ..memory.dtypes import DTYPES
-from ..memory.formats import parse_format
+from ..memory.formats import PART_OF_KEY, parse_format
 from ..memory.tables import int32_array
 from ..run.kernel import Kernel
 from ..run.prepared import Prepared, RowOrder
@@ -176,8 +176,13 @@ def operands_of(cache: CacheState, kernel: Kernel) -> tuple[tuple[int, bool, boo
             if of_kernel != of_cache:
                 raise PlanError(f"{name}: the kernel has {fact}={of_kernel}, and the cache {fact}={of_cache}")
         for part, format in (("key", cache._key), ("value", cache._value)):
-            if argument[f"{part}_format"] == format.text():
+            latent = cache.is_latent and part == "value"
+            if argument[f"{part}_format"] == (PART_OF_KEY if latent else format.text()):
                 continue
+            if latent or argument[f"{part}_format"] == PART_OF_KEY:
+                said = [f"value=attn.first({cache.value_dim})", "values apart from keys"]
+                said = said[::-1] if latent else said
+                raise PlanError(f"{name}: the kernel has {said[0]}, and the cache {said[1]}")
             of_kernel = parse_format(argument[f"{part}_format"])
             if of_kernel.is_plain and format.is_plain:
                 said = [f"dtype={DTYPES[each.code][0]!r}" for each in (of_kernel, format)]

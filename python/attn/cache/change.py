@@ -12,7 +12,7 @@ from .. import _attn
 from ..errors import PlanError, Uncopied, expected
 from ..memory.devices import stream_number
 from ..memory.tables import int32_array
-from .pages import look_rows, take_heads
+from .pages import look_rows, parts_of_rows, take_heads
 from .state import CacheState
 
 
@@ -53,15 +53,26 @@ class CacheChange(Uncopied):
         return found
 
     def write(
-        self, layer: int, k: object, v: object, *, classes: Sequence[int] | None = None, stream: object = None
+        self,
+        layer: int,
+        k: object,
+        v: object = None,
+        *,
+        classes: Sequence[int] | None = None,
+        stream: object = None,
     ) -> None:
         """Write a layer's new keys and values, [rows, kv_heads, head_dim] and [rows, kv_heads, value_dim], contiguous
-        and on the cache's device; a quantized cache quantizes them. `classes`: of each KV head in this layer, if
-        classes have stores of their own. Raises TensorError or PlanError."""
+        and on the cache's device; a quantized cache quantizes them, and a latent one takes no `v`. `classes`: of each
+        KV head in this layer, if classes have stores of their own. Raises TensorError or PlanError."""
         self._write(self._cache._layer_number(layer), 1, k, v, (), classes, stream)
 
     def write_all(
-        self, k: object, v: object, *, classes: Sequence[int] | None = None, stream: object = None
+        self,
+        k: object,
+        v: object = None,
+        *,
+        classes: Sequence[int] | None = None,
+        stream: object = None,
     ) -> None:
         """Write all layers at once: [layers, rows, kv_heads, head_dim]."""
         self._write(0, self._cache.layers, k, v, (self._cache.layers,), classes, stream)
@@ -96,12 +107,12 @@ class CacheChange(Uncopied):
         done = sorted(set(range(first, first + layers)) - self._missing)
         if self.rows and done:
             raise PlanError(f"layer: the keys and values of this change were written before in layers {done}")
-        number = stream_number(cache.device, stream)
+        number, parts = stream_number(cache.device, stream), parts_of_rows(cache, k, v)
         heads = self._heads(first, layers, classes)
         moves = []
         for index, of_class in enumerate(heads):
             views = []
-            for name, tensor, dim in (("k", k, cache.head_dim), ("v", v, cache.value_dim)):
+            for name, tensor, dim in parts:
                 sizes = (*front, self.rows, cache.kv_heads, dim)
                 shape = cache._runs[index][0].shape
                 found = look_rows(name, tensor, sizes, shape, number, keep)

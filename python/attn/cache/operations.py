@@ -23,6 +23,7 @@ class Shape:
     key: Format
     value: Format
     store: str = "paged"  # paged or unified.
+    latent: bool = False  # Whether values are the first features of their keys.
 
     @property
     def is_plain(self) -> bool:
@@ -31,15 +32,18 @@ class Shape:
 
 def append_text(heads: int, shape: Shape) -> str:
     """Return `attn.append` for this kind of cache: examples/07_cache/append.mlir."""
-    k, v = (f"tensor<?x?x{heads}x{dim}x{shape.dtype}>" for dim in (shape.key_dim, shape.value_dim))
+    dims = {"k": shape.key_dim} if shape.latent else {"k": shape.key_dim, "v": shape.value_dim}
+    types = {name: f"tensor<?x?x{heads}x{dim}x{shape.dtype}>" for name, dim in dims.items()}
+    rows = ", ".join(f'%{name}: {kind} {{attn.name = "{name}"}}' for name, kind in types.items())
+    read, kinds = ", ".join(f"%{name}" for name in types), ", ".join(types.values())
     status = counts = kind = ""
     if not shape.is_plain:
         kind = ", tensor<1xi32>"
         status, counts = ', %status: tensor<1xi32> {attn.name = "status"}', " status %status"
     return f"""!cache = {_store(heads, shape)}
-func.func @append(%k: {k} {{attn.name = "k"}}, %v: {v} {{attn.name = "v"}}, %kv: !cache {{attn.name = "kv"}},
+func.func @append({rows}, %kv: !cache {{attn.name = "kv"}},
                   %slots: tensor<?xi32> {{attn.name = "slots"}}{status}) {{
-  attn.append %k, %v to %kv at %slots{counts} : {k}, {v}, !cache, tensor<?xi32>{kind}
+  attn.append {read} to %kv at %slots{counts} : {kinds}, !cache, tensor<?xi32>{kind}
   return
 }}
 """
@@ -74,10 +78,12 @@ func.func @requantize(%kv: !high {{attn.name = "kv"}}, %low: !low {{attn.name = 
 
 
 def _store(heads: int, shape: Shape) -> str:
-    value_dim = "" if shape.value_dim == shape.key_dim else f"value_dim = {shape.value_dim}, "
+    apart = shape.value_dim != shape.key_dim and not shape.latent
+    value_dim = f"value_dim = {shape.value_dim}, " if apart else ""
+    value = f"first<{shape.value_dim}>" if shape.latent else shape.value.mlir()
     return (
         f"!attn.kv<{shape.store}<{shape.page_size}>, heads = {heads}, dim = {shape.key_dim}, {value_dim}"
-        f"key = {shape.key.mlir()}, value = {shape.value.mlir()}>"
+        f"key = {shape.key.mlir()}, value = {value}>"
     )
 
 

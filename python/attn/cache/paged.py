@@ -40,7 +40,8 @@ class PagedCache(CacheState):
     pages         of the pool; a page holds `page_size` tokens, in every layer
     kv_heads, head_dim, value_dim, dtype    as in the Spec
     key, value, key_group, value_group, key_scales, value_scales    storage formats of keys and values, as of attn.Paged;
-                  by default `dtype`. `token_bytes` is the resulting size
+                  by default `dtype`. `token_bytes` is the resulting size. `value=attn.first(n)`: a value is the first
+                  n features of its token's key (latent attention), and changes write keys alone
     draft_page    chains of drafts begin at multiples of it. By default page_size: drafts and nodes are one operand.
                   1 wastes no slot; drafts are then an operand of their own, Paged(page_size=1)
     classes       head classes with stores of their own (CacheClass), instead of `pages`

@@ -23,7 +23,7 @@ from ..compiler.requests import form_of, request_for
 from ..errors import DeviceError, PlanError, TensorError
 from ..memory.devices import failed, get_device
 from ..memory.dtypes import DTYPES, numpy_name, short_name, storage_name, torch_dtype
-from ..memory.formats import describe_store
+from ..memory.formats import PART_OF_KEY, describe_store
 from ..memory.views import Binding, View, check, view_of
 from .operations import Shape, append_text, move_text
 
@@ -44,7 +44,7 @@ class Run:
             shape.key_dim,
             shape.value_dim,
             shape.key.text(),
-            shape.value.text(),
+            PART_OF_KEY if shape.latent else shape.value.text(),
         )
         known = {"pages": shape.pages, "heads": heads}
         self.head_bytes = found.token_bytes
@@ -60,11 +60,13 @@ class Run:
             self.tensors[name] = _of_layers(layers, sizes, dtype, shape.device, torch)
             if "pages" not in dims:  # Scales that the caller gives.
                 self.tensors[name][:] = 1
-        self.k, self.v = list(self.tensors.values())[:2]
+        self.k, *rest = self.tensors.values()
+        self.v = self.k[..., : shape.value_dim] if shape.latent else rest[0]
         self.views = {name: view_of(name, tensor, 0, []) for name, tensor in self.tensors.items()}
         itemsize = DTYPES[shape.dtype][1]
-        self.row_bytes = (heads * shape.key_dim * itemsize, heads * shape.value_dim * itemsize)
-        """Bytes of a new token's keys and values."""
+        dims = (shape.key_dim,) if shape.latent else (shape.key_dim, shape.value_dim)
+        self.row_bytes = tuple(heads * dim * itemsize for dim in dims)
+        """Bytes of a new token's keys and, unless they are a part of the keys, values."""
         self.layer_bytes = {
             name: DTYPES[dtype][1] * _layer_step(self.tensors[name])
             for name, (dtype, _) in self._kinds.items()
@@ -198,8 +200,9 @@ class _Mover:
             self.reserve(movement.rows, copied, stream)
         named: dict[str, int] = {}
         if rows:
-            k, v = (movement.rows * size for size in self.run.row_bytes)
-            named = dict(k=rows[0][0], v=rows[1][0], rows=movement.rows, k_layer_bytes=k, v_layer_bytes=v)
+            named["rows"] = movement.rows
+            for name, row, size in zip("kv", rows, self.run.row_bytes, strict=False):
+                named |= {name: row[0], f"{name}_layer_bytes": movement.rows * size}
         self.kernels.execute(movement, first_layer=first, layers=layers, stream=stream, **named)
 
 
@@ -255,6 +258,16 @@ def _bfloat16() -> type:
     """Return the bfloat16 of ml_dtypes if the program uses it; else uint16, for its bits."""
     package = sys.modules.get("ml_dtypes")
     return numpy.uint16 if package is None else package.bfloat16
+
+
+def parts_of_rows(cache: Any, k: object, v: object) -> list[tuple[str, object, int]]:
+    """Return the name, rows and features of new keys and, unless they are a part of the keys, of new values. Raises
+    TensorError."""
+    if not cache.is_latent:
+        return [("k", k, cache.head_dim), ("v", v, cache.value_dim)]
+    if v is not None:
+        raise TensorError(f"v: expected None, as values are the first {cache.value_dim} features of k")
+    return [("k", k, cache.head_dim)]
 
 
 def look_rows(

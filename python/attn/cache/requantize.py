@@ -31,6 +31,10 @@ def check_pair(source: object, target: CacheState) -> None:
         "device": (source.device, target.device),
         "classes": tuple([(c.name, c.heads) for c in cache._classes] for cache in (source, target)),
     }
+    if source.is_latent or target.is_latent:
+        raise PlanError(
+            "source: expected caches with values apart from keys, got values that are a part of keys"
+        )
     for fact, (theirs, ours) in facts.items():
         if theirs != ours:
             raise PlanError(f"source: expected {fact} {ours}, as this cache has, got {theirs}")

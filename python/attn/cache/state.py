@@ -14,10 +14,11 @@ from typing import Any
 import numpy
 
 from .. import _attn
+from ..describe.checks import nearest_value_features
 from ..errors import OutOfPages, PlanError, Uncopied, expected
 from ..memory.devices import device_name, failed
 from ..memory.dtypes import DTYPES, DTypeLike
-from ..memory.formats import Format, describe_store, part_names, read_format
+from ..memory.formats import First, Format, describe_store, part_names, read_format
 from .integers import integers, items, node_number, whole
 from .operations import Shape
 from .pages import Run, dtype_of_cache
@@ -57,7 +58,7 @@ class CacheState(Uncopied):
         value_dim: int | None = None,
         dtype: DTypeLike = "bfloat16",
         key: str | None = None,
-        value: str | None = None,
+        value: str | First | None = None,
         key_group: int | None = None,
         value_group: int | None = None,
         key_scales: str | None = None,
@@ -73,13 +74,18 @@ class CacheState(Uncopied):
             nearest = min(256, 1 << (page_size.bit_length() - 1))
             raise expected(PlanError, "page_size", "a power of two from 1 to 256", page_size, nearest=nearest)
         self.layers, self.kv_heads, self.head_dim, self.page_size = layers, kv_heads, head_dim, page_size
-        self.value_dim = head_dim if value_dim is None else whole("value_dim", value_dim, 1)
+        self.is_latent = isinstance(value, First)
+        """Whether values are a part of their keys."""
+        self.value_dim = self._value_dim(value, value_dim)
         self.draft_page = page_size if draft_page is None else whole("draft_page", draft_page, 1)
         self.device = device_name(device)
         self._dtype = dtype_of_cache(dtype)
+        of_value = None if isinstance(value, First) else value
         self._key, self._value = self._read_formats(
-            {"key": (key, key_group, key_scales), "value": (value, value_group, value_scales)}
+            {"key": (key, key_group, key_scales), "value": (of_value, value_group, value_scales)}
         )
+        if self.is_latent and not self._key.is_plain:
+            raise expected(PlanError, "key", "None where values are a part of keys", key)
         classes = items("classes", classes)
         if bool(classes) == (pages is not None):
             raise PlanError("pages: give either pages, or classes that have each their own")
@@ -110,6 +116,18 @@ class CacheState(Uncopied):
         """Copies within the cache that have not ended."""
         self._holder: object = None
         """The CacheSteps with new tokens that launches are still to write."""
+
+    def _value_dim(self, value: object, value_dim: int | None) -> int:
+        if not isinstance(value, First):
+            return self.head_dim if value_dim is None else whole("value_dim", value_dim, 1)
+        if value.features > self.head_dim:
+            legal = f"attn.first(n) with n up to {self.head_dim}, the features of the key"
+            nearest = nearest_value_features(self.head_dim)
+            raise expected(PlanError, "value", legal, value.features, nearest=nearest)
+        if value_dim not in (None, value.features):
+            legal = f"None, or {value.features}, the features of value"
+            raise expected(PlanError, "value_dim", legal, value_dim, nearest=value.features)
+        return value.features
 
     def _read_formats(self, given: dict[str, tuple]) -> list[Format]:
         plain = Format(self._dtype)
@@ -146,6 +164,7 @@ class CacheState(Uncopied):
             self.device,
             self._key,
             self._value,
+            latent=self.is_latent,
         )
         runs, first = [], 0
         for layer in range(1, self.layers + 1):
@@ -244,6 +263,8 @@ class CacheState(Uncopied):
             for part, each in (("key", self._key), ("value", self._value))
             if not each.is_plain
         ]
+        if self.is_latent:
+            formats.append(f"value=attn.first({self.value_dim})")
         stored = ", ".join(formats) or DTYPES[self._dtype][0]
         return (
             f"<attn.PagedCache of {self.layers} layers on {self.device}: {len(self.sequences)} sequences, {pools}; "

@@ -33,7 +33,7 @@ from .batch import operands_of, row_groups
 from .capture import Capture
 from .change import CacheChange
 from .integers import integers, new_tokens, whole
-from .pages import look_rows, memory_of
+from .pages import look_rows, memory_of, parts_of_rows
 from .state import CacheState
 
 _SECTOR = 16  # In words: addresses of tables are multiples of it.
@@ -155,21 +155,21 @@ class CacheSteps(Uncopied):
         """Launch the kernel that plans the step, for `Kernel.run` of all layers; later runs use this plan."""
         return self._planner.plan(self._plan_tables, stream=stream)
 
-    def write(self, layer: int, k: object, v: object, *, stream: object = None) -> None:
+    def write(self, layer: int, k: object, v: object = None, *, stream: object = None) -> None:
         """Launch the append of the step's new tokens in a layer. `k`, `v`: [rows, kv_heads, head_dim] and [rows,
-        kv_heads, value_dim], as many rows as the capacity; it reads as many as there are new tokens."""
+        kv_heads, value_dim], as many rows as the capacity; it reads as many as there are new tokens. A latent cache takes
+        no `v`."""
         cache, keep = self.cache, []  # type: ignore[var-annotated]
         number = stream_number(cache.device, stream)
         layer = cache._layer_number(layer)
         views = [
             look_rows(name, tensor, (self.rows, cache.kv_heads, dim), self._run.shape, number, keep)
-            for name, tensor, dim in (("k", k, cache.head_dim), ("v", v, cache.value_dim))
+            for name, tensor, dim in parts_of_rows(cache, k, v)
         ]
         self._ask(
             self._mover.kernels.append,
             *self._new_tokens,
-            k=views[0][0],
-            v=views[1][0],
+            **{name: view[0] for name, view in zip("kv", views, strict=False)},
             rows=self.rows,
             layer=layer,
             stream=number,

@@ -27,16 +27,31 @@ def integer(argument: str, value: object, low: int, high: int) -> int:
     return number
 
 
-def features(argument: str, value: object) -> int:
-    """Check a number of features: a multiple of 8 from 8 to 256."""
-    legal = "a multiple of 8 from 8 to 256"
+def key_features(argument: str, value: object) -> int:
+    """Check the features of queries and keys: a multiple of 8 from 8 to 256, or of 32 up to 576."""
+    return _features(argument, value, 32, 576)
+
+
+def value_features(argument: str, value: object) -> int:
+    """Check the features of values and outputs: a multiple of 8 from 8 to 256, or of 128 up to 512."""
+    return _features(argument, value, 128, 512)
+
+
+def nearest_value_features(most: int) -> int:
+    """Return the largest legal number of features of a value that is no larger than `most`."""
+    return most // 8 * 8 if most <= 256 else min(most // 128 * 128, 512)
+
+
+def _features(argument: str, value: object, step: int, most: int) -> int:
+    legal = f"a multiple of 8 from 8 to 256, or of {step} up to {most}"
     try:
         dim = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise expected(SpecError, argument, legal, value) from None
-    if isinstance(value, bool) or not 8 <= dim <= 256 or dim % 8:
-        below = min(max(dim // 8 * 8, 8), 256)
-        nearest = str(below) if not 8 <= dim <= 256 else f"{below} or {below + 8}"
+    unit = 8 if dim <= 256 else step
+    if isinstance(value, bool) or not 8 <= dim <= most or dim % unit:
+        below = min(max(dim // unit * unit, 8), most)
+        nearest = str(below) if not 8 <= dim <= most else f"{below} or {below + unit}"
         raise expected(SpecError, argument, legal, value, nearest=nearest)
     return dim
 

@@ -34,7 +34,8 @@ def draw_page(layout: str, page_size: int, found: Description, heads: int, dims:
     by_head = found.heads_first or unified  # A line is one head's part of a page.
     cells = page_size if by_head else heads
     scale = _WIDTH / (2 * cells * max(dims))
-    plain, stored = 2 * sum(dims), ", ".join(dict.fromkeys((found.key.text(), found.value.text())))
+    plain = 2 * (dims[0] if found.latent else sum(dims))
+    stored = ", ".join(dict.fromkeys((found.key.text(), found.value.text())))
     share = f", {found.token_bytes / plain:.2f} of the {plain} in 16 bits"
     says = f"{found.token_bytes} bytes a token of one head" + (share if found.token_bytes != plain else "")
     if unified:

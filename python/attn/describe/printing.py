@@ -68,10 +68,14 @@ def spec_text(spec: Description, marks: bool = True) -> str:
     regions, operands = [], [f"!{query}"]
     stores: dict[str, str] = {}
     for store in spec.operands:
-        width = "" if spec.value_dim == spec.head_dim else f"value_dim = {spec.value_dim}, "
+        width = (
+            "" if spec.value_dim == spec.head_dim or store.is_latent else f"value_dim = {spec.value_dim}, "
+        )
         held = spec.kv_heads if store.head_class is None else "?"
         ragged = "ragged, " if store.ragged and store.kind != "unified" else ""
         key, value = (format.mlir() for format in store.formats())
+        if store.is_latent:
+            value = f"first<{spec.value_dim}>"
         kv = f"!attn.kv<{store.layout()}, {ragged}heads = {held}, dim = {spec.head_dim}, {width}key = {key}, value = {value}>"
         if kv not in stores:
             stores[kv] = aliases(store.kind)

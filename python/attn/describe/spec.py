@@ -13,7 +13,7 @@ from pathlib import Path
 from ..errors import SpecError, closest, expected
 from ..forks import cached_property
 from ..memory.dtypes import DTypeLike, in_python, storage_name
-from ..memory.formats import part_names
+from ..memory.formats import First, part_names
 from . import checks
 from .classes import HeadClasses
 from .stores import Paged, Store, Unified
@@ -33,8 +33,9 @@ class Spec:
 
     q_heads      query heads, a multiple of kv_heads: head h reads KV head h // (q_heads // kv_heads)
     kv_heads     KV heads
-    head_dim     features of queries and keys, a multiple of 8 from 8 to 256
-    value_dim    features of values and output, likewise; by default head_dim
+    head_dim     features of queries and keys, a multiple of 8 from 8 to 256, or of 32 up to 576
+    value_dim    features of values and output, a multiple of 8 from 8 to 256, or of 128 up to 512; by default those of
+                 latent operands (`value=attn.first(512)`), else head_dim
     dtype        of queries and output, and of keys and values that are not quantized: "bfloat16" or "float16", or
                  PyTorch's or NumPy's dtype of that name
     kv           the operands, one or more of `Dense`, `Packed`, `Paged`, `Unified`
@@ -83,9 +84,8 @@ class Spec:
 
         put("kv_heads", checks.integer("kv_heads", self.kv_heads, 1, checks.MAX_HEADS))
         put("q_heads", _query_heads(self.q_heads, self.kv_heads))
-        put("head_dim", checks.features("head_dim", self.head_dim))
-        value_dim = self.head_dim if self.value_dim is None else checks.features("value_dim", self.value_dim)
-        put("value_dim", value_dim)
+        put("head_dim", checks.key_features("head_dim", self.head_dim))
+        put("value_dim", self._value_dim())
         put("dtype", storage_name("dtype", self.dtype))
         if self.see is not None:
             check_visibility("see", self.see)
@@ -215,6 +215,26 @@ class Spec:
         distinct = dict.fromkeys(size for see in sees for size in see.sizes() if size)
         return {0: 0} | {size: i + 1 for i, size in enumerate(distinct)}
 
+    def _value_dim(self) -> int:
+        """Return the features of values, which latent operands may give."""
+        value_dim = (
+            self.value_dim if self.value_dim is None else checks.value_features("value_dim", self.value_dim)
+        )
+        stores = self.kv if isinstance(self.kv, Sequence) else ()
+        for i, store in enumerate(stores):
+            if not isinstance(store, Store) or not isinstance(store.value, First):
+                continue
+            where, features = f"kv[{i}].value", store.value.features
+            if features > self.head_dim:
+                legal = f"attn.first(n) with n up to {self.head_dim}, the features of the key"
+                nearest = checks.nearest_value_features(self.head_dim)
+                raise expected(SpecError, where, legal, features, nearest=nearest)
+            if value_dim not in (None, features):
+                legal = f"attn.first({value_dim}), as many features as elsewhere"
+                raise expected(SpecError, where, legal, features, nearest=value_dim)
+            value_dim = features
+        return checks.value_features("value_dim", self.head_dim) if value_dim is None else value_dim
+
     def _operands(self) -> tuple[Store, ...]:
         if isinstance(self.kv, Store) or not isinstance(self.kv, Sequence) or isinstance(self.kv, str):
             raise expected(
@@ -252,7 +272,7 @@ class Spec:
         return tuple(kv)
 
     def _settled(self, where: str, store: Store) -> Store:
-        if not (store.key or store.value):
+        if not (store.key or isinstance(store.value, str)):
             return store
         from .._attn import Failure
 

@@ -15,6 +15,9 @@ Quantized keys and values (key="int4") have metadata: `kv.k_meta` f16 [..., grou
 integers, `kv.k_scales` f32 of floats; values likewise. If each head's line has its own metadata, pages lie [pages,
 heads, page_size, ...], values like metadata, so that one head's part of a page is contiguous.
 
+A latent operand (value=attn.first(512)) has no tensor of values: a value is the first features of its token's key,
+`kv.k` or `kv.k_pages`.
+
 Pages of a Unified store belong to no head, kv.k_pages, kv.v_pages: [pages, page_size, dim]. Their tensors are views
 into one memory, uint8 [pages, bytes] (attn.UnifiedPages makes it): only pages lie apart, all by as many bytes. (Source:
 include/attn/Dialect/Attn/IR/AttnTypes.td.)
@@ -27,7 +30,15 @@ from typing import ClassVar
 
 from ..errors import SpecError, expected
 from ..memory.dtypes import DTypeLike, in_python, short_name, storage_name
-from ..memory.formats import Description, Format, describe_store, part_names, read_format
+from ..memory.formats import (
+    PART_OF_KEY,
+    Description,
+    First,
+    Format,
+    describe_store,
+    part_names,
+    read_format,
+)
 from . import checks
 from .visibility import Visibility, check_visibility
 
@@ -40,6 +51,7 @@ class Store:
     see         the visibility of its tokens; by default the `see` of the Spec
     dtype       of keys and values, "bfloat16" or "float16"; by default, and at present always, the Spec's
     key, value  quantized format, instead of `dtype`: "int8", "int4", "int2", "fp8_e4m3", "fp8_e5m2"
+    value       `attn.first(n)`: a value is the first n features of its token's key, stored once (latent attention)
     key_group, value_group    of integers, the number of neighbouring features that share a scale and a zero point: 16, 32,
                 64, 128, or all of them; by default all, at most 128
     key_scales, value_scales  of fp8, the extent that shares a scale: "tensor", "head", or by default "token" (of one head)
@@ -55,7 +67,7 @@ class Store:
     see: Visibility | None = None
     dtype: DTypeLike | None = None
     key: str | None = None
-    value: str | None = None
+    value: str | First | None = None
     key_group: int | None = None
     value_group: int | None = None
     key_scales: str | None = None
@@ -76,6 +88,14 @@ class Store:
             object.__setattr__(self, "dtype", storage_name(f"{where}(dtype)", self.dtype))
         for part in ("key", "value"):
             self._format(part, where + "({})")
+        if self.is_latent and (self.key is not None or self.kind == "unified"):
+            legal = (
+                "None where values are a part of keys"
+                if self.key
+                else "values apart from keys in unified pages"
+            )
+            name, given = ("key", self.key) if self.key else ("value", self.value)
+            raise expected(SpecError, f"{where}({name})", legal, given, nearest=None)
         checks.boolean(f"{where}(ragged)", self.ragged)
         if self.head_class is not None and not (isinstance(self.head_class, str) and self.head_class):
             raise expected(SpecError, f"{where}(head_class)", "the name of a head class", self.head_class)
@@ -89,7 +109,18 @@ class Store:
         """Return its layout in text: dense, packed, paged<16> or unified<32>."""
         return self.kind
 
+    @property
+    def is_latent(self) -> bool:
+        """Whether values are a part of their keys."""
+        return isinstance(self.value, First)
+
     def _format(self, part: str, where: str = "{}") -> Format | None:
+        if part == "value" and self.is_latent:
+            names, given = part_names(part, where)[1:], (self.value_group, self.value_scales)
+            for name, option in zip(names, given, strict=True):
+                if option is not None:
+                    raise expected(SpecError, name, "None where values are a part of keys", option)
+            return None
         given = tuple(getattr(self, name) for name in part_names(part))
         return read_format(part_names(part, where), given)
 
@@ -105,7 +136,14 @@ class Store:
         heads = 0 if self.head_class else kv_heads
         page = getattr(self, "page_size", 0)
         return describe_store(
-            self.kind, page, self.ragged, heads, head_dim, value_dim, key.text(), value.text()
+            self.kind,
+            page,
+            self.ragged,
+            heads,
+            head_dim,
+            value_dim,
+            key.text(),
+            PART_OF_KEY if self.is_latent else value.text(),
         )
 
     def svg(self, *, kv_heads: int, head_dim: int, value_dim: int | None = None) -> str:
@@ -114,8 +152,10 @@ class Store:
         from .page_pictures import draw_page
 
         heads = checks.integer("kv_heads", kv_heads, 1, checks.MAX_HEADS)
-        key_dim = checks.features("head_dim", head_dim)
-        dims = key_dim, key_dim if value_dim is None else checks.features("value_dim", value_dim)
+        key_dim = checks.key_features("head_dim", head_dim)
+        if value_dim is None and isinstance(self.value, First):
+            value_dim = self.value.features
+        dims = key_dim, key_dim if value_dim is None else checks.value_features("value_dim", value_dim)
         found = self._checked_description(heads, dims)
         return draw_page(self.layout(), getattr(self, "page_size", 0), found, heads, dims)
 
@@ -131,10 +171,10 @@ class Store:
     def settled(self, head_dim: int, value_dim: int) -> Store:
         """Return the store with the defaults of its formats, so that equal stores are equal."""
         changes: dict[str, object] = {}
-        if self.key or self.value:
+        if self.key or isinstance(self.value, str):
             found = self.description(1, head_dim, value_dim)
             for part, name, format in (("key", self.key, found.key), ("value", self.value, found.value)):
-                if name:
+                if isinstance(name, str):
                     per = format.per or ""
                     changes |= {f"{part}_group": int(per)} if per.isdigit() else {f"{part}_scales": per}
         return replace(self, **changes) if changes else self
@@ -144,6 +184,20 @@ class Store:
         return replace(
             self, **{field: value for field, value in given.items() if getattr(self, field) is None}
         )
+
+
+def first(features: int) -> First:
+    """Describe values that are the first features of their token's key, for `value` of a store.
+
+    One line of memory then holds both, and kernels read it once. In multi-head latent attention (DeepSeek-V2) the key
+    is a latent of 512 features and 64 rotated features, and the value is the latent: `Spec(head_dim=576, ...,
+    kv=[attn.Paged(value=attn.first(512))])`.
+
+    features    a multiple of 8 from 8 to 256, or of 128 up to 512; at most those of the key
+
+    Raises SpecError.
+    """
+    return First(checks.value_features("features", features))
 
 
 @dataclass(frozen=True, kw_only=True)

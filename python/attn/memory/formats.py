@@ -20,6 +20,7 @@ from __future__ import annotations
 import functools
 import json
 import operator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..errors import Error, SpecError, closest, expected
@@ -82,6 +83,20 @@ _BLOCKS = {
 NAMES = (*_CODES, *_BLOCKS)
 
 
+@dataclass(frozen=True)
+class First:
+    """Values that are the first features of their token's key, as `attn.first` makes them."""
+
+    features: int
+
+    def __repr__(self) -> str:
+        return f"attn.first({self.features})"
+
+
+PART_OF_KEY = "key"
+"""The manifest's format of values that are a part of their keys."""
+
+
 class Description(NamedTuple):
     """The formats and tensors of a store: (name, dtype, dims), whose dims are numbers, or names of sizes of a run."""
 
@@ -98,6 +113,8 @@ class Description(NamedTuple):
     in_page: dict[str, int]
     """The offsets of tensors in a unified page, in bytes."""
     tensors: tuple[tuple[str, str, tuple[int | str, ...]], ...]
+    latent: bool = False
+    """Whether values are a part of their keys, and have no tensor."""
 
 
 def part_names(part: str, where: str = "{}") -> tuple[str, str, str]:
@@ -190,13 +207,14 @@ def describe_store(
     tensors = tuple((each["name"], each["dtype"], tuple(each["dims"])) for each in said["tensors"])
     return Description(
         key=parse_format(said["key"]),
-        value=parse_format(said["value"]),
+        value=parse_format(said["key" if said["value"] == PART_OF_KEY else "value"]),
         token_bytes=said["token_bytes"],
         heads_first=said["heads_first"],
         strided=frozenset(each["name"] for each in said["tensors"] if each["strided"]),
         page_bytes=said["page_bytes"],
         in_page={each["name"]: each["in_page"] for each in said["tensors"] if each["in_page"] is not None},
         tensors=tensors,
+        latent=said["value"] == PART_OF_KEY,
     )
 
 

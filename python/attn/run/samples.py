@@ -299,6 +299,8 @@ class Sampler:
 
         for part, dim, format in zip("kv", (spec.head_dim, spec.value_dim), store.formats(), strict=True):
             name = f"{store.name}.{part}{suffix}"
+            if part == "v" and found.latent:
+                continue  # A part of the keys.
             if format.is_plain:
                 amplitude = self._amplitude(name)
                 put(part + suffix, self._normal(name, (*shape, heads, dim), spec.dtype, places, amplitude))

@@ -66,12 +66,13 @@ FEATURES = st.integers(2, 16).map(lambda n: 16 * n)
 
 @st.composite
 def specs(draw):
-    kv_heads = draw(st.integers(1, 8))
+    kv_heads, head_dim, value_dim = draw(st.integers(1, 8)), draw(FEATURES), draw(FEATURES)
+    latent = {"value": attn.first(value_dim)} if value_dim <= head_dim and draw(st.booleans()) else {}
     stores = []
     for i in range(draw(st.integers(1, 2))):
         make = draw(st.sampled_from([Dense, Packed, Paged]))
         page = {"page_size": 2 ** draw(st.integers(0, 8))} if make is Paged else {}
-        stores.append(make(name=f"kv{i}", see=draw(VISIBILITIES), **page))
+        stores.append(make(name=f"kv{i}", see=draw(VISIBILITIES), **page, **latent))
     heads = draw(
         st.none()
         | st.dictionaries(st.sampled_from("abc"), VISIBILITIES, min_size=1).map(lambda c: attn.heads(**c))
@@ -82,8 +83,8 @@ def specs(draw):
     return Spec(
         q_heads=kv_heads * draw(st.integers(1, 8)),
         kv_heads=kv_heads,
-        head_dim=draw(FEATURES),
-        value_dim=draw(FEATURES),
+        head_dim=head_dim,
+        value_dim=value_dim,
         dtype=draw(st.sampled_from(["bfloat16", "float16"])),
         kv=stores,
         heads=heads,
@@ -179,10 +180,19 @@ WRONG = [
     ({"kv_heads": 5000}, "kv_heads: expected an integer from 1 to 4096, got 5000; nearest legal: 4096"),
     ({"kv_heads": True}, "kv_heads: expected an integer from 1 to 4096, got True"),
     ({"kv_heads": "8"}, "kv_heads: expected an integer from 1 to 4096, got '8'"),
-    ({"head_dim": 70}, "head_dim: expected a multiple of 8 from 8 to 256, got 70; nearest legal: 64 or 72"),
-    ({"head_dim": 512}, "head_dim: expected a multiple of 8 from 8 to 256, got 512; nearest legal: 256"),
-    ({"value_dim": 4}, "value_dim: expected a multiple of 8 from 8 to 256, got 4; nearest legal: 8"),
-    ({"head_dim": 128.0}, "head_dim: expected a multiple of 8 from 8 to 256, got 128.0"),
+    (
+        {"head_dim": 70},
+        "head_dim: expected a multiple of 8 from 8 to 256, or of 32 up to 576, got 70; nearest legal: 64 or 72",
+    ),
+    (
+        {"head_dim": 600},
+        "head_dim: expected a multiple of 8 from 8 to 256, or of 32 up to 576, got 600; nearest legal: 576",
+    ),
+    (
+        {"value_dim": 4},
+        "value_dim: expected a multiple of 8 from 8 to 256, or of 128 up to 512, got 4; nearest legal: 8",
+    ),
+    ({"head_dim": 128.0}, "head_dim: expected a multiple of 8 from 8 to 256, or of 32 up to 576, got 128.0"),
     (
         {"dtype": "float32"},
         "dtype: expected 'bfloat16' or 'float16', got 'float32'",

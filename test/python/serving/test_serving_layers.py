@@ -35,7 +35,7 @@ def test_kernels_of_windows_are_shared():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (dict(head_dim=512), "head_dim: expected a multiple of 8 from 8 to 256, got 512"),
+        (dict(head_dim=600), "head_dim: expected a multiple of 8 from 8 to 256, or of 32 up to 576, got 600"),
         (dict(dtype="float32"), "dtype: expected 'bfloat16' or 'float16', got 'float32'"),
         (
             dict(page_size=24),

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Kernels over values that are a part of their keys (latent attention), and of heads longer than 256, under all
+detectors against float64: over stores, masks, chips and schedules. Bytes of their plans. --full takes more."""
+
+import itertools
+import os
+
+import attn
+import numpy
+import pytest
+
+pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C build python")
+from attn import Dense, Packed, Paged, causal, first  # noqa: E402
+
+FULL = bool(os.environ.get("ATTN_FULL"))
+DIMS = {"head_dim": 576, "dtype": "bfloat16"}
+
+
+def spec(store=None, *, features=512, **changes):
+    store = store or Paged(page_size=16, value=first(features))
+    given = dict(q_heads=16, kv_heads=1, see=causal(), kv=[store]) | DIMS
+    return attn.Spec(**(given | changes))
+
+
+# --- Kernels -------------------------------------------------------------------------------------------------
+
+STORES = (
+    Paged(page_size=16, value=first(512)),
+    Paged(page_size=64, value=first(512)),
+    Packed(value=first(512)),
+    Dense(value=first(512)),
+    Paged(page_size=1, value=first(512)),
+)
+# Query heads, rows, tokens, visibility, dtype, and the options of the description.
+POINTS = (
+    (16, 1, (40, 130), causal(), "bfloat16", {}),
+    (128, 1, 50, causal(), "float16", {}),
+    (1, 3, (4, 97), attn.window(33), "bfloat16", {"sink_logits": True}),
+    (16, 4, (40, 75), causal(), "float16", {}),
+    (4, 37, 70, attn.all_tokens(), "bfloat16", {"return_lse": False}),
+)
+TARGETS = ("sm_90a", "sm_80", "sm_89")
+
+
+def points():
+    every = list(itertools.product(POINTS, STORES, TARGETS)) if FULL else []
+    few = [(point, STORES[i % 5], TARGETS[i % 3]) for i, point in enumerate(POINTS)]
+    return few + [each for each in every if each not in few]
+
+
+@pytest.mark.parametrize("point,store,target", points())
+def test_kernels(point, store, target):
+    heads, rows, tokens, see, dtype, options = point
+    described = spec(store, q_heads=heads, see=see, dtype=dtype, **options)
+    report = attn.check(described, batch=2, q_len=rows, kv_len=tokens, target=target)
+    assert report.right and not report.findings
+
+
+@pytest.mark.parametrize(
+    "store,dims",
+    [
+        (Paged(page_size=16, value=first(64)), {"head_dim": 80}),
+        (Packed(value=first(256)), {"head_dim": 320, "dtype": "float16"}),
+        (Dense(value=first(64)), {"head_dim": 64}),
+        (Dense(value=first(40)), {"head_dim": 48}),
+        (Paged(page_size=8, value=first(72), ragged=True), {"head_dim": 104}),
+    ],
+)
+def test_small_latents(store, dims):
+    """One warp holds all value features: the usual schedules, wgmma among them."""
+    described = spec(store, q_heads=8, kv_heads=2, **dims)
+    for rows, tokens in ((1, (30, 90)), (70, 90)):
+        assert attn.check(described, batch=2, q_len=rows, kv_len=tokens).right
+
+
+@pytest.mark.parametrize(
+    "dims",
+    [
+        {"head_dim": 512},
+        {"head_dim": 288, "value_dim": 128},
+        {"head_dim": 64, "value_dim": 384, "dtype": "float16"},
+    ],
+)
+def test_long_heads(dims):
+    """Values of their own, of more features than an accumulator of one warp has."""
+    described = spec(
+        Paged(page_size=16), q_heads=4, kv_heads=2, see=attn.window(40), sink_logits=True, **dims
+    )
+    assert attn.check(described, batch=2, q_len=1, kv_len=(20, 70)).right
+    assert attn.check(described, batch=1, q_len=40, kv_len=50, schedule="mma", target="sm_80").right
+
+
+def test_a_prefix_in_an_operand_of_its_own():
+    """Sequences share a prefix in latent form; speculated rows see it and their own tokens."""
+    prefix = Dense(name="prefix", see=attn.all_tokens(), value=first(512), dims=("prefixes", "prefix_len"))
+    own = Paged(name="own", see=causal(), value=first(512))
+    described = attn.Spec(q_heads=16, kv_heads=1, kv=[prefix, own], **DIMS)
+    report = attn.check(described, batch=2, q_len=2, prefixes=1, prefix_len=65, kv_len=(20, 35))
+    assert report.right
+
+
+def test_stores_of_both_kinds_meet():
+    """A latent operand beside one whose values lie apart."""
+    kv = [
+        Packed(name="a", value=first(64), dims=("batch", "a_len")),
+        Packed(name="b", dims=("batch", "b_len")),
+    ]
+    described = attn.Spec(q_heads=4, kv_heads=2, head_dim=64, dtype="float16", kv=kv, see=attn.all_tokens())
+    assert attn.check(described, batch=2, q_len=3, a_len=50, b_len=40).right
+
+
+def test_scores_and_classes():
+    """A soft cap, and heads that see less."""
+    cap = lambda s, h, qi, ki: 30 * attn.math.tanh(s / 30)  # noqa: E731
+    assert attn.check(spec(score=cap, q_heads=8), batch=1, q_len=2, kv_len=70).right
+    heads = attn.heads(all=attn.all_tokens(), near=attn.recent(20))
+    described = spec(Packed(value=first(64)), head_dim=80, q_heads=4, kv_heads=2, heads=heads)
+    assert attn.check(described, batch=2, q_len=1, kv_len=50).right
+
+
+# --- Plans ---------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_counts_each_line_once():
+    described = spec(q_heads=16)
+    report = attn.check(described, batch=1, q_len=1, kv_len=128)
+    assert report.plan["kv_bytes"] == 128 * 576 * 2
+    # Queries, lines and outputs; tables and the plan itself are little beside them.
+    least = 128 * 576 * 2 + 16 * 576 * 2
+    assert least <= report.counters["bytes_read"] <= 1.05 * least
+
+
+def test_strided_lines():
+    """Lines of 576 features in rows of 640, as an engine may pad them."""
+    described = spec(Paged(page_size=16, value=first(512)), q_heads=4)
+    tensors = attn.sample(described, batch=2, q_len=1, kv_len=40)
+    pages = tensors["kv.k_pages"]
+    wide = numpy.zeros((*pages.shape[:-1], 640), pages.dtype)
+    wide[..., :576] = pages
+    kernel = attn.compile(described, device="host")
+    plan = kernel.plan(tensors)
+    dense = kernel.run(tensors["q"], (pages,), plan)
+    assert numpy.array_equal(kernel.run(tensors["q"], (wide[..., :576],), plan), dense)
+
+
+def test_a_plan_of_the_device():
+    described = spec(q_heads=16, device_plan=True)
+    tensors = attn.sample(described, batch=3, q_len=1, kv_len=(5, 90, 40))
+    kernel = attn.compile(described, device="host")
+    host = kernel.run(tensors["q"], (tensors["kv.k_pages"],), kernel.plan(tensors, fixed_split=64))
+    planner = kernel.device_planner(tensors, fixed_split=64)
+    tables = {name: tensors[name] for name in ("kv.lengths", "kv.block_table")}
+    plan = planner.plan(tables | {"q_start": numpy.arange(4, dtype=numpy.int32)})
+    assert plan.fault == ""
+    assert numpy.array_equal(kernel.run(tensors["q"], (tensors["kv.k_pages"],), plan), host)
+
+
+def test_values_are_no_operand():
+    described = spec(q_heads=4)
+    tensors = attn.sample(described, batch=1, q_len=1, kv_len=20)
+    assert [name for name in tensors if "pages" in name] == ["kv.k_pages"]
+    kernel = attn.compile(described, device="host")
+    pages = tensors["kv.k_pages"]
+    with pytest.raises(attn.TensorError):
+        kernel.run(tensors["q"], (pages, pages), kernel.plan(tensors))

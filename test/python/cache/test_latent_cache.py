@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A paged cache of latents: appended lines, forks, steps captured once, refusals. Attention sees their tokens."""
+
+import attn
+import numpy
+import pytest
+
+pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C build python")
+
+DIM, VALUES, HEADS = 80, 64, 4
+SIZES = dict(q_heads=HEADS, kv_heads=1, head_dim=DIM, dtype="float16", see=attn.causal())
+
+
+def make(**changes):
+    given = dict(layers=2, pages=16, kv_heads=1, head_dim=DIM, value=attn.first(VALUES), dtype="float16")
+    return attn.PagedCache(**(given | dict(device="host") | changes))
+
+
+def draw(rng, *shape):
+    return rng.standard_normal(shape).astype(numpy.float16)
+
+
+def expected(q, lines):
+    """Attention of the last rows over lines [tokens, DIM], in float64."""
+    keys, rows = lines.astype(float), len(q)
+    scores = numpy.einsum("rhd,td->rht", q.astype(float), keys) / DIM**0.5
+    token, last = numpy.arange(len(keys)), len(keys) - rows + numpy.arange(rows)
+    scores = numpy.where(token[None, None] <= last[:, None, None], scores, -numpy.inf)
+    weights = numpy.exp(scores - scores.max(-1, keepdims=True))
+    return numpy.einsum("rht,td->rhd", weights / weights.sum(-1, keepdims=True), keys[:, :VALUES])
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    return attn.compile(attn.Spec(**SIZES, kv=[attn.Paged(value=attn.first(VALUES))]), device="host")
+
+
+def test_appended_lines_are_seen(kernel):
+    rng, cache = numpy.random.default_rng(0), make()
+    assert cache.token_bytes == 2 * 2 * DIM and "value=attn.first(64)" in repr(cache)
+    node = cache.add()
+    lines = draw(rng, 2, 37, 1, DIM)
+    change = cache.append(node, 37)
+    change.write(0, lines[0])
+    change.write(1, lines[1])
+    stored = cache.layer(1).stored(node)
+    assert not change.missing and list(stored) == ["k"] and numpy.array_equal(stored["k"], lines[1])
+    twin = cache.fork(node)
+    new = draw(rng, 2, 1, 1, DIM)
+    cache.append(twin, 1).write_all(new)
+    for layer in (0, 1):
+        for leaf, own in ((node, lines[layer]), (twin, numpy.concatenate([lines[layer], new[layer]]))):
+            plan = kernel.plan(cache.batch([(leaf, 3)]))
+            q = draw(rng, 3, HEADS, DIM)
+            out = kernel.run(q, cache.layer(layer), plan)
+            numpy.testing.assert_allclose(out, expected(q, own[:, 0]), atol=3e-3)
+    layer = cache.layer(1)
+    assert layer.k.shape[-1] == DIM and layer.v.shape[-1] == VALUES and list(layer.tensors()) == ["k_pages"]
+    assert numpy.shares_memory(numpy.asarray(layer.k), numpy.asarray(layer.v))
+
+
+def test_the_kernel_writes_the_same_lines():
+    """The kernels that change a cache on a GPU, on the host device: append and move."""
+    from attn.cache.operations import Shape, append_text, move_text
+    from attn.memory.formats import Format
+
+    shape = Shape(4, 16, 576, 512, "bf16", "host", Format("bf16"), Format("bf16"), latent=True)
+    for text in (append_text(1, shape), move_text(1, shape)):
+        assert "value = first<512>" in text and "%v" not in text
+
+
+def test_what_is_refused(kernel):
+    cache = make()
+    node = cache.add()
+    lines = numpy.zeros((3, 1, DIM), numpy.float16)
+    change = cache.append(node, 3)
+    with pytest.raises(attn.TensorError, match="v: expected None, as values are the first 64 features of k"):
+        change.write_all(lines[None].repeat(2, 0), lines[None].repeat(2, 0))
+    change.write_all(lines[None].repeat(2, 0))
+    with pytest.raises(attn.PlanError, match="value: expected .* n up to 80, .* got 128; nearest legal: 80"):
+        make(value=attn.first(128))
+    with pytest.raises(attn.PlanError, match="value_dim: expected None, or 64"):
+        make(value_dim=48)
+    with pytest.raises(attn.PlanError, match="key: expected None where values are a part"):
+        make(key="int8")
+    apart = make(value=None, value_dim=VALUES)
+    wants = r"the kernel has value=attn.first\(64\), and the cache values apart from keys"
+    with pytest.raises(attn.PlanError, match=wants):
+        kernel.plan(apart.batch([apart.add()]))
+    other = attn.compile(attn.Spec(**SIZES, value_dim=VALUES, kv=[attn.Paged()]), device="host")
+    with pytest.raises(attn.PlanError, match=r"values apart from keys, and the cache value=attn.first\(64\)"):
+        other.plan(cache.batch([node]))
+    with pytest.raises(attn.PlanError, match="expected caches with values apart from keys"):
+        make(value=None, value_dim=VALUES).requantize(cache, node)
+
+
+def test_steps_that_are_captured_once():
+    """Appends of a step by its kernel, whose slots are in tables."""
+    spec = attn.Spec(**SIZES, kv=[attn.Paged(value=attn.first(VALUES))], device_plan=True)
+    kernel, cache, rng = attn.compile(spec, device="host"), make(layers=1), numpy.random.default_rng(3)
+    node = cache.add()
+    lines = draw(rng, 20, 1, DIM)
+    cache.append(node, 20).write(0, lines)
+    steps = cache.steps(kernel, sequences=1, rows=2, tokens=64)
+    for _ in range(2):
+        steps.append(node)
+        steps.update([node])
+        new, q = draw(rng, 2, 1, DIM), draw(rng, 2, HEADS, DIM)
+        steps.write(0, new)
+        out = kernel.run(q, cache.layer(0), steps.plan())
+        steps.ran()
+        lines = numpy.concatenate([lines, new[:1]])
+        numpy.testing.assert_allclose(out[:1], expected(q[:1], lines[:, 0]), atol=3e-3)

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Descriptions of stores whose values are a part of their keys (latent attention), and what is refused."""
+
+import attn
+import pytest
+
+pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C build python")
+from attn import Dense, Paged, causal, first  # noqa: E402
+
+DIMS = {"head_dim": 576, "dtype": "bfloat16"}
+
+
+def spec(store=None, *, features=512, **changes):
+    store = store or Paged(page_size=16, value=first(features))
+    given = dict(q_heads=16, kv_heads=1, see=causal(), kv=[store]) | DIMS
+    return attn.Spec(**(given | changes))
+
+
+def test_the_description_is_text():
+    described = spec()
+    assert described.value_dim == 512 and described == spec(value_dim=512)
+    assert "!attn.kv<paged<16>, heads = 1, dim = 576, key = bf16, value = first<512>>" in described.mlir()
+    assert "value=attn.first(512)" in repr(described)
+    assert spec(Dense(value=first(64)), head_dim=80).mlir() != spec(Dense(), head_dim=80).mlir()
+
+
+@pytest.mark.parametrize(
+    "make,message",
+    [
+        (lambda: first(500), r"features: expected .* 128 up to 512, got 500; nearest legal: 384 or 512"),
+        (lambda: first(1024), "got 1024; nearest legal: 512"),
+        (lambda: spec(head_dim=320), r"kv\[0\]\.value: .* n up to 320, .* got 512; nearest legal: 256"),
+        (lambda: spec(value_dim=256), r"kv\[0\]\.value: expected attn\.first\(256\), as .* got 512"),
+        (lambda: Paged(value=first(64), key="int8"), r"Paged\(key\): expected None where values are a part"),
+        (lambda: Paged(value=first(64), value_group=32), r"Paged\(value_group\): expected None where values"),
+        (lambda: attn.Unified(value=first(64)), "expected values apart from keys in unified pages"),
+        (lambda: spec(head_dim=592), r"head_dim: expected .* 32 up to 576, got 592; nearest legal: 576"),
+        (lambda: spec(Dense(), value_dim=320), "got 320; nearest legal: 256 or 384"),
+    ],
+)
+def test_what_is_refused(make, message):
+    with pytest.raises(attn.SpecError, match=message):
+        make()
+
+
+def test_gradients_and_significance_are_refused():
+    with pytest.raises(attn.CompileError, match="no significance: expected keys and values apart"):
+        attn.compile(spec(significance="sum"), device="host")

@@ -13,6 +13,7 @@ from parts.diffkv import diffkv_bars, diffkv_points
 from parts.duo import duo_bars, duo_points
 from parts.eager import eager_bars, eager_points
 from parts.graphs import graph_bars, graph_points
+from parts.latent import latent_bars, latent_points
 from parts.layouts import layout_points, layouts_bars
 from parts.outputs import outputs_bars, outputs_points
 from parts.pages import pages_bars, pages_points
@@ -31,6 +32,7 @@ PARTS = {
     "chunks": chunk_points,
     "features": feature_points,
     "decode": decode_points,
+    "mla": latent_points,
     "backward": backward_points,
     "eager": eager_points,
     "shared-backward": shared_backward_points,
@@ -59,6 +61,7 @@ OWN_BARS = {
     "eager": eager_bars,
     "shared-backward": shared_backward_bars,
     "tree-backward": deep_bars,
+    "mla": latent_bars,
     "python": python_bars,
     "quantized": quantized_bars,
     "significance": significance_bars,

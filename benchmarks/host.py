@@ -6,8 +6,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from measuring.host_pages import page_line, page_rows
 from measuring.report import Problem, attn_run, write_report
-from parts.host_pages import page_line, page_rows
 
 DECODE = [("batch=4", "kv_len=512..2000"), ("batch=8", "kv_len=100..2000"), ("batch=1", "kv_len=8192")]
 PREFILL = [("batch=2", "q_len=300", "kv_len=300"), ("batch=1", "q_len=128", "kv_len=1024")]

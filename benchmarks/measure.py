@@ -19,6 +19,7 @@ from parts.diffkv import diffkv_line, measure_diffkv
 from parts.duo import duo_line, measure_duo
 from parts.eager import eager_line, measure_eager
 from parts.graphs import graph_line, measure_graph
+from parts.latent import latent_line, measure_latent
 from parts.layouts import layouts_line, measure_layouts
 from parts.outputs import measure_outputs, outputs_line
 from parts.pages import measure_pages, pages_line
@@ -77,6 +78,11 @@ OWN = {
         measure_diffkv,
         diffkv_line,
         "requests that a memory for keys and values serves at once, ms of a captured step, tokens a second; x: times bf16's",
+    ),
+    "mla": (
+        measure_latent,
+        latent_line,
+        "ms of latent attention, TFLOP/s, latents per second; x: FlashInfer's time over attn's",
     ),
     "layouts": (
         measure_layouts,

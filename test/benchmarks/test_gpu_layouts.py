@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The part of `bench gpu` that reads tensors as engines lay them, as far as no GPU is needed: tiny ones on the host."""
+"""The parts of `bench gpu` that read tensors as engines lay them, and latents, as far as no GPU is needed: tiny ones on
+the host."""
 
 import types
 
@@ -10,7 +11,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from catalogue import PARTS, bars  # noqa: E402
 from measure import Clock, heading, line  # noqa: E402
 from measuring import report  # noqa: E402
-from parts import layouts  # noqa: E402
+from parts import latent, layouts  # noqa: E402
+from parts.latent import LatentPoint, latent_line, measure_latent  # noqa: E402
 from parts.layouts import LayoutPoint, layouts_line, measure_layouts  # noqa: E402
 
 
@@ -61,3 +63,46 @@ def test_other_bits_are_an_error(monkeypatch):
     point = LayoutPoint("tiny", (40,), None, "packed", q_heads=4, kv_heads=2, dim=64, device="host")
     with pytest.raises(RuntimeError, match="parts of a projection: other bits than tensors of their own"):
         measure_layouts(point, bench([1.0]))
+
+
+def latent_bench():
+    """A bench whose timer runs each side once."""
+
+    def alone(functions):
+        for function in functions.values():
+            function()
+        return dict.fromkeys(functions, 2.0)
+
+    def sustained(functions, alone, record, declined):
+        record("attn")()
+        return alone
+
+    timer = types.SimpleNamespace(alone=alone, sustained=sustained)
+    results = types.SimpleNamespace(session={"copy_bytes_per_second": 1e9})
+    return types.SimpleNamespace(contest=types.SimpleNamespace(torch=torch, timer=timer), results=results)
+
+
+def test_latent_points():
+    points = PARTS["mla"](False)
+    assert len({point.key for point in points}) == len(points) == 9 and len(PARTS["mla"](True)) == 2
+    assert Clock.work(points[0]) == points[0].seconds() and "latent" in heading(points[0])
+    assert points[1].latent_bytes() == 128 * 8192 * 1152
+    assert points[1].flops() == 2 * 128 * 8192 * 128 * 1088
+
+
+def test_tiny_latents():
+    point = LatentPoint(2, 70, 4, rows=2, device="host")
+    row = measure_latent(point, latent_bench())
+    assert row["attn"]["run_ms"] == 2.0 and row["difference"] < latent.DIFFERENCE and not row["peers_ms"]
+    assert row["name"] in line(row) == latent_line(row) and "flashinfer" in row["declined"]
+    assert bars(row, {}) == []
+    share = row | {"q_heads": 16, "rows": 1, "copy_share": 0.9}
+    assert bars(share, {}) == [("0.85 of copying", True)]
+
+
+def test_wrong_latents_are_not_timed(monkeypatch):
+    monkeypatch.setattr(latent, "SCALE", 0.5)
+    whole = latent.Latents.definition
+    monkeypatch.setattr(latent.Latents, "definition", lambda self, s: -whole(self, s))
+    with pytest.raises(RuntimeError, match="from the definition"):
+        measure_latent(LatentPoint(1, 20, 2, device="host"), latent_bench())

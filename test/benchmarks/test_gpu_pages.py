@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from catalogue import PARTS, bars  # noqa: E402
 from measure import Clock, heading, line  # noqa: E402
 from measuring import report  # noqa: E402
+from measuring.host_pages import page_line, page_rows  # noqa: E402
 from parts import pages  # noqa: E402
-from parts.host_pages import page_line, page_rows  # noqa: E402
 from parts.pages import Managed, PagesPoint, measure_pages, pages_line  # noqa: E402
 
 

@@ -111,3 +111,28 @@ def test_steps_that_are_captured_once():
         steps.ran()
         lines = numpy.concatenate([lines, new[:1]])
         numpy.testing.assert_allclose(out[:1], expected(q[:1], lines[:, 0]), atol=3e-3)
+
+
+@pytest.mark.parametrize("page", [16, 1])
+def test_trees_of_drafts(page):
+    """A tree of speculated lines is verified: each token sees its path. The accepted path is committed."""
+    kv = [attn.Paged(value=attn.first(VALUES))]
+    if page == 1:
+        kv = [attn.Paged(name="nodes", value=attn.first(VALUES))]
+        kv.append(attn.Paged(name="drafts", page_size=1, value=attn.first(VALUES)))
+    kernel = attn.compile(attn.Spec(**SIZES, kv=kv), device="host")
+    cache, rng = make(layers=1, **({"draft_page": 1} if page == 1 else {})), numpy.random.default_rng(5)
+    node = cache.add()
+    lines, tree, parents = draw(rng, 20, 1, DIM), draw(rng, 4, 1, DIM), [-1, 0, 0, 2]
+    cache.append(node, 20).write(0, lines)
+    cache.speculate(node, parents).write(0, tree)
+    q = draw(rng, 5, HEADS, DIM)
+    out = kernel.run(q, cache.layer(0), kernel.plan(cache.batch([(node, 1, True)])))
+    paths = [[], [0], [0, 1], [0, 2], [0, 2, 3]]
+    for row, path in enumerate(paths):
+        seen = numpy.concatenate([lines, tree[path]])[:, 0]
+        numpy.testing.assert_allclose(out[row : row + 1], expected(q[row : row + 1], seen), atol=3e-3)
+    cache.commit(node, 3)
+    out = kernel.run(q[:2], cache.layer(0), kernel.plan(cache.batch([(node, 2)])))
+    kept = numpy.concatenate([lines, tree[[0, 2, 3]]])[:, 0]
+    numpy.testing.assert_allclose(out, expected(q[:2], kept), atol=3e-3)

@@ -283,11 +283,18 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
     return model.fitsBlock(schedule) ? schedule : ScheduleAttr();
   }
 
-  /// The schedule with the longest tile of keys that fits.
+  /// The schedule with the longest tile of keys that fits, of those whose boxes are long or whole pages if
+  /// there is one: pages of 784 tokens have only short boxes.
   ScheduleAttr hopperTile(const ScheduleModel &model, const ScheduleShape &shape, int64_t warps, bool tma) {
+    ScheduleAttr whole = hopperTile(model, shape, warps, tma, /*tears=*/false);
+    return whole ? whole : hopperTile(model, shape, warps, tma, /*tears=*/true);
+  }
+
+  ScheduleAttr hopperTile(const ScheduleModel &model, const ScheduleShape &shape, int64_t warps, bool tma,
+                          bool tears) {
     using namespace prefilling;
     for (int64_t keys = tma ? tmaKeys : gatheredKeys; keys >= keyStep; keys -= keyStep) {
-      if (model.mayLoadByTma(keys) != tma || model.tearsPages(keys) || !model.alignsTiles(keys))
+      if (model.mayLoadByTma(keys) != tma || model.tearsPages(keys) != tears || !model.alignsTiles(keys))
         continue;
       ScheduleAttr schedule = model.complete(ScheduleAttr::get(
           &getContext(),

@@ -35,8 +35,8 @@ TEXTS = {
     "no attention": ("func.func @f() { return }", ["no attention function"]),
     "heads": (DECODE.replace("32x128", "30x128"), ["multiple of the 8 KV heads, got 30", "24 or 32"]),
     "dim": (DECODE.replace("x128x", "x100x").replace("dim = 128", "dim = 100"), ["got 100", "96 or 104"]),
-    "page": (DECODE.replace("paged<16>", "paged<24>"), ["power of two", "got 24", "16 or 32"]),
-    "page too large": (DECODE.replace("paged<16>", "paged<512>"), ["got 512", "256"]),
+    "page": (DECODE.replace("paged<16>", "paged<24>"), ["a multiple of 16", "got 24", "16 or 32"]),
+    "page too large": (DECODE.replace("paged<16>", "paged<4096>"), ["got 4096", "2048"]),
     "format": (
         DECODE.replace("bf16", "f32"),
         ["f16 or bf16, or quantized as in !attn.quantized<i8, per = 128>"],

@@ -206,7 +206,8 @@ void checkManifest(const Manifest &m, const Cursor &root) {
     if (argument.role == Argument::Role::KV && storeOf(argument).isPaged() &&
         !Store::isPageSize(argument.page))
       arguments[i]["page"].fail("expected " + std::string(Store::pageSizes) + ", got " +
-                                std::to_string(argument.page));
+                                std::to_string(argument.page) +
+                                "; nearest legal: " + Store::nearestPageSizes(argument.page));
   }
   checkResults(m, root);
   if (m.rowCopy())

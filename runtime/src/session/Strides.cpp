@@ -83,7 +83,7 @@ Status Session::State::setStrideDims() {
         dims.erase(prefix + std::string(sizeName(StoreSize::PageBytes)));
         continue;
       }
-      Result<int64_t> bytes = countPageBytes(parts);
+      Result<int64_t> bytes = countPageBytes(store, parts);
       if (!bytes)
         return bytes.error();
       set(prefix + std::string(sizeName(StoreSize::PageBytes)), *bytes);

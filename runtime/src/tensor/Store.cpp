@@ -127,6 +127,15 @@ std::vector<StoreSize> Store::sizes() const {
   return sizes;
 }
 
+std::string Store::nearestPageSizes(int64_t tokens) {
+  if (tokens < 1)
+    return "1";
+  if (tokens > mostPageTokens)
+    return std::to_string(mostPageTokens);
+  const int64_t below = tokens / pageStep * pageStep;
+  return std::to_string(below ? below : fewPageTokens) + " or " + std::to_string(below + pageStep);
+}
+
 int64_t Store::boxLines(int64_t tokens) const {
   // Strides of boxes must be known before the kernel runs, or given by the launch. The axis of a box is
   // slots, not lines.

@@ -112,8 +112,13 @@ Result<StridedShape> checkPages(const std::string &name, StridedShape tensor) {
   return tensor;
 }
 
-Result<int64_t> countPageBytes(const std::vector<std::pair<std::string, StridedShape>> &parts) {
+Result<int64_t> countPageBytes(const Store &store,
+                               const std::vector<std::pair<std::string, StridedShape>> &parts) {
   const auto &[first, like] = parts.front();
+  if (const int64_t most = limit / store.gatheredSlots(); like.shape[0] > most)
+    return inputError(first + ": expected at most " + std::to_string(most) + " pages of " +
+                      std::to_string(store.tokensOf(int64_t{1})) + " tokens, got " +
+                      std::to_string(like.shape[0]));
   for (const auto &[name, part] : parts)
     if (part.shape[0] > 1 && part.strides[0] != like.strides[0])
       return fail(name, part, "pages " + std::to_string(like.strides[0]) + " bytes apart, as of " + first,

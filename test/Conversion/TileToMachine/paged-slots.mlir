@@ -30,6 +30,18 @@ gpu.module @kernels {
     tile.write %slot to %out[%i] : i32 -> <i32>
     return
   }
+  // Tokens of a page that are no power of two: the divisor is a constant, so that no division is left in PTX.
+  // CHECK-LABEL: func.func @hybrid(
+  // CHECK-DAG: %[[C784:.*]] = arith.constant 784 : i32
+  // CHECK: arith.divui %{{.*}}, %[[C784]] : i32
+  // CHECK: %[[FIRST:.*]] = arith.muli %{{.*}}, %[[C784]] : i32
+  // CHECK: %[[IN:.*]] = arith.remui %{{.*}}, %[[C784]] : i32
+  // CHECK: arith.addi %[[FIRST]], %[[IN]]
+  func.func @hybrid(%table: !tile.buffer<i32>, %row: i32, %columns: i32, %token: i32, %out: !tile.buffer<i32>, %i: i64) {
+    %slot = tile.paged_slot %table[%row, %token] columns %columns page 784 : <i32>
+    tile.write %slot to %out[%i] : i32 -> <i32>
+    return
+  }
   // Pages are further apart than their number of tokens.
   // CHECK-LABEL: func.func @apart(
   // CHECK-SAME: %[[APART:[^ ]*]]: i32,

@@ -34,7 +34,7 @@ func.func @left(%table: tensor<?x?xi32> {attn.name = "table"},
                 %free: tensor<?xi32> {attn.name = "free"},
                 %span: tensor<2xi32> {attn.name = "span"},
                 %status: tensor<4xi32> {attn.name = "status"}) {
-  // expected-error @below {{expected pages at the left of a power of two from 1 to 256 tokens, got 24}}
+  // expected-error @below {{expected pages at the left of 1 to 8 or a multiple of 16 up to 2048 tokens, got 24; nearest legal: 16 or 32}}
   attn.manage_pages %table counts %counts of %tokens left 24 right 16 free %free span %span status %status
       : tensor<?x?xi32>, tensor<?x2xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<2xi32>, tensor<4xi32>
   return
@@ -48,8 +48,8 @@ func.func @right(%table: tensor<?x?xi32> {attn.name = "table"},
                 %free: tensor<?xi32> {attn.name = "free"},
                 %span: tensor<2xi32> {attn.name = "span"},
                 %status: tensor<4xi32> {attn.name = "status"}) {
-  // expected-error @below {{expected pages at the right of a power of two from 1 to 256 tokens, got 512}}
-  attn.manage_pages %table counts %counts of %tokens left 16 right 512 free %free span %span status %status
+  // expected-error @below {{expected pages at the right of 1 to 8 or a multiple of 16 up to 2048 tokens, got 2064; nearest legal: 2048}}
+  attn.manage_pages %table counts %counts of %tokens left 16 right 2064 free %free span %span status %status
       : tensor<?x?xi32>, tensor<?x2xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<2xi32>, tensor<4xi32>
   return
 }
@@ -146,7 +146,7 @@ func.func @page(%table: tensor<?x?xi32> {attn.name = "table"}, %counts: tensor<?
                 %tokens: tensor<?x2xi32> {attn.name = "tokens"}, %keep: tensor<?x?xi8> {attn.name = "keep"},
                 %from: tensor<?x?xi32> {attn.name = "from"}, %to: tensor<?x?xi32> {attn.name = "to"},
                 %status: tensor<1xi32> {attn.name = "status"}) {
-  // expected-error @below {{expected pages of a power of two from 1 to 256 tokens, got 0}}
+  // expected-error @below {{expected pages of 1 to 8 or a multiple of 16 up to 2048 tokens, got 0; nearest legal: 1}}
   attn.compact_tokens %table counts %counts of %tokens right page 0 keep %keep from %from to %to status %status
       : tensor<?x?xi32>, tensor<?x2xi32>, tensor<?x2xi32>, tensor<?x?xi8>, tensor<?x?xi32>, tensor<?x?xi32>, tensor<1xi32>
   return
@@ -211,10 +211,10 @@ func.func @of_revision(%table: tensor<?x?xi32> {attn.name = "table"}, %high: ten
     %worth_low: tensor<?x?xf32> {attn.name = "worth_low"}, %done: tensor<4xi32> {attn.name = "done"},
     %down_from: tensor<?xi32> {attn.name = "down_from"}, %down_to: tensor<?xi32> {attn.name = "down_to"},
     %move_from: tensor<?xi32> {attn.name = "move_from"}, %move_to: tensor<?xi32> {attn.name = "move_to"}) {
-  // expected-error @below {{expected pages at the right of a power of two from 1 to 256 tokens, got 48}}
+  // expected-error @below {{expected pages at the right of 1 to 8 or a multiple of 16 up to 2048 tokens, got 12; nearest legal: 8 or 16}}
   attn.revise_tokens %table high %high low %low seen %seen prompt %prompt limits %limits sees %sees score %score position %position
       worth %worth_high, %worth_low done %done demote %down_from to %down_to move %move_from to %move_to
-      left 32 right 48 window 1 rows 0
+      left 32 right 12 window 1 rows 0
       rank {
       ^bb0(%sum: f32, %count: i32, %at: i32, %tokens: i32):
         attn.rank %sum

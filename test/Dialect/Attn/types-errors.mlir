@@ -1,17 +1,17 @@
 // RUN: attn-opt %s -split-input-file -verify-diagnostics
 
-// expected-error @below {{expected a page size that is a power of two from 1 to 256, got 24; nearest legal: 16 or 32}}
+// expected-error @below {{expected a page size that is 1 to 8 or a multiple of 16 up to 2048, got 24; nearest legal: 16 or 32}}
 func.func private @page(!attn.kv<paged<24>, heads = 8, dim = 128, key = bf16, value = bf16>)
 
 // -----
 
-// expected-error @below {{expected a page size that is a power of two from 1 to 256, got 0; nearest legal: 1}}
+// expected-error @below {{expected a page size that is 1 to 8 or a multiple of 16 up to 2048, got 0; nearest legal: 1}}
 func.func private @page(!attn.kv<paged<0>, heads = 8, dim = 128, key = bf16, value = bf16>)
 
 // -----
 
-// expected-error @below {{expected a page size that is a power of two from 1 to 256, got 512; nearest legal: 256}}
-func.func private @page(!attn.kv<paged<512>, heads = 8, dim = 128, key = bf16, value = bf16>)
+// expected-error @below {{expected a page size that is 1 to 8 or a multiple of 16 up to 2048, got 2049; nearest legal: 2048}}
+func.func private @page(!attn.kv<paged<2049>, heads = 8, dim = 128, key = bf16, value = bf16>)
 
 // -----
 

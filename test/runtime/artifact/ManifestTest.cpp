@@ -150,7 +150,8 @@ TEST(Manifest, Errors) {
       {"\"kv_heads\": 2,\n   \"name\": \"kv\"", "\"kv_heads\": 4,\n   \"name\": \"kv\"",
        "manifest.operands[0].argument: argument 'kv' has kv_heads 4, but the attention has 2"},
       {"\"page\": 16", "\"page\": 24",
-       "manifest.arguments[1].page: expected a power of two from 1 to 256, got 24"},
+       "manifest.arguments[1].page: expected 1 to 8 or a multiple of 16 up to 2048, got 24; nearest legal: "
+       "16 or 32"},
       {"\"key_format\": \"bf16\"", "\"key_format\": \"fp7\"",
        "manifest.arguments[1].key_format: expected a format (bf16, f8e4m3fn per head, i4 per 64, …)"},
       {"\"key_format\": \"bf16\"", "\"key_format\": \"i8 per 20\"",

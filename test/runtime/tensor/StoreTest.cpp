@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 using namespace attn::rt;
 
 namespace {
@@ -183,10 +185,47 @@ TEST(Store, Pages) {
   EXPECT_TRUE(storeOf(StoreKind::Paged, 64).tearsPages(96) && !dense.tearsPages(96));
   EXPECT_EQ(paged.boxAlignment(8), 8);
   EXPECT_EQ(dense.boxAlignment(96), 1);
-  for (int64_t page : {1, 2, 64, 256})
+}
+
+TEST(Store, PageSizes) {
+  for (int64_t page : {1, 2, 3, 7, 8, 16, 48, 64, 256, 528, 784, 1056, 2048})
     EXPECT_TRUE(Store::isPageSize(page)) << page;
-  for (int64_t page : {-8, 0, 3, 24, 512})
+  for (int64_t page : {-8, 0, 9, 12, 24, 1000, 2056, 2064, 4096})
     EXPECT_FALSE(Store::isPageSize(page)) << page;
+  for (auto [page, nearest] : {std::pair(-8, "1"),
+                               {0, "1"},
+                               {9, "8 or 16"},
+                               {15, "8 or 16"},
+                               {24, "16 or 32"},
+                               {1000, "992 or 1008"},
+                               {2040, "2032 or 2048"},
+                               {2049, "2048"}})
+    EXPECT_EQ(Store::nearestPageSizes(page), nearest) << page;
+}
+
+// Pages whose tokens are no power of two: planners divide, and kernels count slots of unified pages in steps
+// of a power of two.
+TEST(Store, PagesThatAreNoPowerOfTwo) {
+  for (int64_t page : {3, 48, 528, 784, 1056, 2000}) {
+    const Store paged = storeOf(StoreKind::Paged, page);
+    for (int64_t tokens : {int64_t{0}, int64_t{1}, page - 1, page, page + 1, 5 * page, int64_t{1} << 20}) {
+      EXPECT_EQ(paged.entriesOf(tokens), (tokens + page - 1) / page) << page << " " << tokens;
+      EXPECT_EQ(paged.entriesOf(static_cast<int32_t>(tokens)), (tokens + page - 1) / page);
+      EXPECT_EQ(paged.entryOf(tokens), tokens / page);
+    }
+    EXPECT_EQ(paged.entriesOf(std::numeric_limits<int32_t>::max()), ((int64_t{1} << 31) + page - 2) / page);
+    EXPECT_FALSE(paged.hasRoundPages());
+    EXPECT_EQ(paged.gatheredSlots(), page == 3 ? 4 : page == 48 ? 64 : page < 1024 ? 1024 : 2048);
+  }
+  // Boxes are the longest part of a tile that divides a page.
+  EXPECT_EQ(storeOf(StoreKind::Paged, 528).boxLines(96), 48);
+  EXPECT_EQ(storeOf(StoreKind::Paged, 784).boxLines(160), 16);
+  EXPECT_EQ(storeOf(StoreKind::Paged, 80).boxLines(160), 80);
+  EXPECT_EQ(storeOf(StoreKind::Paged, 3).boxLines(96), 0);
+  EXPECT_TRUE(storeOf(StoreKind::Paged, 784).tearsPages(160) &&
+              !storeOf(StoreKind::Paged, 80).tearsPages(160));
+  EXPECT_TRUE(storeOf(StoreKind::Paged, 64).hasRoundPages());
+  EXPECT_EQ(storeOf(StoreKind::Unified, 64).gatheredSlots(), 64);
 }
 
 } // namespace

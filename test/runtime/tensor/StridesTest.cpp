@@ -156,11 +156,17 @@ TEST(Strides, UnifiedPagesLieApart) {
             std::string::npos);
   EXPECT_NE(checkPages("kv.k_meta", part(640, 8)).error().message.find("expected dense pages"),
             std::string::npos);
-  EXPECT_EQ(*countPageBytes({{"kv.k_pages", part(640)}, {"kv.k_meta", part(640)}}), 640);
-  EXPECT_EQ(countPageBytes({{"kv.k_pages", part(640)}, {"kv.k_meta", part(64)}}).error().message,
+  const Store store{.kind = StoreKind::Unified, .page = 16};
+  EXPECT_EQ(*countPageBytes(store, {{"kv.k_pages", part(640)}, {"kv.k_meta", part(640)}}), 640);
+  EXPECT_EQ(countPageBytes(store, {{"kv.k_pages", part(640)}, {"kv.k_meta", part(64)}}).error().message,
             "kv.k_meta: expected pages 640 bytes apart, as of kv.k_pages, got strides [64, 4, 4, 2] in bytes "
             "for f16 "
             "[5, 16, 1, 2]; nearest legal: 640 for dimension 0, a view into the same pages");
+  // Kernels count slots of pages of 1056 tokens in steps of 2048.
+  const Store hybrid{.kind = StoreKind::Unified, .page = 1056};
+  const StridedShape many{DType::F16, {1 << 20, 1056, 1, 2}, {1 << 16, 4, 4, 2}};
+  EXPECT_EQ(countPageBytes(hybrid, {{"kv.k_pages", many}}).error().message,
+            "kv.k_pages: expected at most 1048575 pages of 1056 tokens, got 1048576");
   // A single page has no distance to the next.
   EXPECT_EQ(checkPages("kv.k_meta", {DType::F16, {1, 16, 1, 2}, {3, 4, 4, 2}})->strides[0], 64);
 }

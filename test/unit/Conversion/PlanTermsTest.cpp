@@ -160,7 +160,8 @@ TEST_F(PlanTerms, OfCutsAndCosts) {
     expectSame(FORMULA(rt::scoreWordsOf), below(9000), 1 + below(12));
     expectSame(FORMULA(rt::tilesBound), below(9000), 1 + below(128), below(300));
     expectSame(FORMULA(rt::cutRowsBound), shares, 1 + below(128), below(9000));
-    const rt::Store store{.kind = rt::StoreKind::Paged, .page = int64_t{1} << below(9)};
+    const int64_t page = round % 2 ? int64_t{1} << below(9) : 16 * (1 + below(128));
+    const rt::Store store{.kind = rt::StoreKind::Paged, .page = page};
     expectSame([&](auto token) { return store.entryOf(token); }, below(9000));
     expectSame([&](auto tokens) { return store.entriesOf(tokens); }, 1 + below(9000));
     expectSame([&](auto entries) { return store.tokensOf(entries); }, below(300));

@@ -31,6 +31,7 @@ struct StoreValues {
     return b.read(b.buffer(nameOf(::attn::rt::tableName(table)), b.getI32Type()), index);
   }
   Value place() { return placeOf(); }
+  Value unifiedSlots(const ::attn::rt::Store &store) { return b.i32(store.gatheredSlots()); }
   Value outerSlots(int64_t) { return size(::attn::rt::StoreSize::OuterSlots); }
   Value pagedSlot(Value row, Value token, int64_t page, std::optional<Value> apart, bool start) {
     Value columns = size(::attn::rt::StoreSize::MaxPages);

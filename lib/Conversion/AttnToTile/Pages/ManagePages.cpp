@@ -50,9 +50,9 @@ struct ManagePages : mlir::attn::impl::ManagePagesPassBase<ManagePages> {
   void manageKernels(ManagePagesOp manage, func::FuncOp function) {
     KernelText text(&getContext(), {managePages}, "ManagePages.mlir");
     text.define("left_rest", manage.getLeft() - 1);
-    text.define("left_shift", llvm::Log2_64(manage.getLeft()));
+    text.define("left_tokens", manage.getLeft());
     text.define("right_rest", manage.getRight() - 1);
-    text.define("right_shift", llvm::Log2_64(manage.getRight()));
+    text.define("right_tokens", manage.getRight());
     OpBuilder builder(function);
     for (auto [kernel, suffix] : {std::pair("count_pages", "_count"), std::pair("release_pages", "_release"),
                                   std::pair("take_pages", "_take")}) {

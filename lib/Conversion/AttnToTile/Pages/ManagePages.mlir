@@ -21,12 +21,11 @@
   #tile.parameter<dim, "table.dim0">, #tile.parameter<dim, "table.dim1">, #tile.parameter<buffer, "sums">,
   #tile.parameter<dim, "free.dim0">]
 
-// Defined by KernelText from the operation, for the left and right end: tokens per page minus one, and log2 of tokens
-// per page.
+// Defined by KernelText from the operation, for the left and right end: tokens per page minus one, and tokens per page.
 func.func private @left_rest() -> i32
 func.func private @right_rest() -> i32
-func.func private @left_shift() -> i32
-func.func private @right_shift() -> i32
+func.func private @left_tokens() -> i32
+func.func private @right_tokens() -> i32
 
 func.func @count_pages(
     %table: !ints, %counts: !ints, %tokens: !ints, %free: !ints, %span: !ints, %status: !ints, %lists: i32, %columns: i32,
@@ -310,13 +309,13 @@ func.func private @list(%counts: !ints, %tokens: !ints, %columns: i32, %i: i32, 
   %holds:2 = tile.read_adjacent %tokens[%at] : <i32> -> i32, i32
   // Pages needed. Negative counts, and counts so large that rounding up overflows, are rejected below.
   %left_rest = func.call @left_rest() : () -> i32
-  %left_shift = func.call @left_shift() : () -> i32
+  %left_tokens = func.call @left_tokens() : () -> i32
   %left_up = arith.addi %holds#0, %left_rest : i32
-  %left = arith.shrsi %left_up, %left_shift : i32
+  %left = arith.divui %left_up, %left_tokens : i32
   %right_rest = func.call @right_rest() : () -> i32
-  %right_shift = func.call @right_shift() : () -> i32
+  %right_tokens = func.call @right_tokens() : () -> i32
   %right_up = arith.addi %holds#1, %right_rest : i32
-  %right = arith.shrsi %right_up, %right_shift : i32
+  %right = arith.divui %right_up, %right_tokens : i32
   %t0 = arith.cmpi sle, %zero, %holds#0 : i32
   %t1 = arith.cmpi sle, %zero, %holds#1 : i32
   %t2 = arith.cmpi sle, %zero, %left : i32

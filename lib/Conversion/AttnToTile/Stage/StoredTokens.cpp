@@ -107,7 +107,7 @@ void StoredTokens::gather(ArrayRef<Copy> names, ValueRange tiles, Scope copiers,
   auto strides = store.isStrided() ? DenseI64ArrayAttr() : b.getDenseI64ArrayAttr(from.strides);
   auto gather = GatherOp::create(b, first, tokens.getEnd(), from.buffers, from.origins, tiles, strides, heads,
                                  from.pitches, slots, apart, copiers,
-                                 apart ? b.getI64IntegerAttr(store.tokensOf(1)) : IntegerAttr(),
+                                 apart ? b.getI64IntegerAttr(store.gatheredSlots()) : IntegerAttr(),
                                  paddedFrom(tiles, from.features));
   if (storesScoresAttr.isOn(b.kernel))
     setCacheHint(gather, evictFirst); // few rows read them, once; scores are to stay in the L2

@@ -116,15 +116,9 @@ LogicalResult KVType::verify(function_ref<InFlightDiagnostic()> emitError, Store
     return emitError() << "expected a unified store to be ragged";
   if (hasPages(store)) {
     using Pages = ::attn::rt::Store;
-    if (!Pages::isPageSize(page)) {
-      InFlightDiagnostic error = emitError() << "expected a page size that is " << Pages::pageSizes.data()
-                                             << ", got " << page << "; nearest legal: ";
-      if (page < 1)
-        return error << 1;
-      if (page > Pages::mostPageTokens)
-        return error << Pages::mostPageTokens;
-      return error << llvm::bit_floor(uint64_t(page)) << " or " << llvm::bit_ceil(uint64_t(page));
-    }
+    if (!Pages::isPageSize(page))
+      return emitError() << "expected a page size that is " << Pages::pageSizes.data() << ", got " << page
+                         << "; nearest legal: " << Pages::nearestPageSizes(page);
   } else if (page != 0) {
     return emitError() << "expected no page size for a " << stringifyStore(store) << " store, got " << page;
   }

@@ -82,7 +82,8 @@ static LogicalResult verifyPage(Operation *op, StringRef where, int64_t tokens) 
   if (::attn::rt::Store::isPageSize(tokens))
     return success();
   return op->emitOpError("expected pages")
-         << where << " of " << ::attn::rt::Store::pageSizes << " tokens, got " << tokens;
+         << where << " of " << ::attn::rt::Store::pageSizes << " tokens, got " << tokens
+         << "; nearest legal: " << ::attn::rt::Store::nearestPageSizes(tokens);
 }
 
 LogicalResult ManagePagesOp::verify() {

@@ -84,7 +84,8 @@ LogicalResult PagedSlotOp::verify() {
     return emitOpError("expected a table of i32, got ") << getTable().getType();
   if (!::attn::rt::Store::isPageSize(getPage()))
     return emitOpError("expected the page to hold ")
-           << ::attn::rt::Store::pageSizes.data() << " tokens, got " << getPage();
+           << ::attn::rt::Store::pageSizes.data() << " tokens, got " << getPage()
+           << "; nearest legal: " << ::attn::rt::Store::nearestPageSizes(getPage());
   return success();
 }
 

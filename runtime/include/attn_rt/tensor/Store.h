@@ -17,6 +17,7 @@
 //   read(StoreTable, index)   an entry of one of its tables
 //   place()          the index of the store's head that is meant
 //   outerSlots(page)   slots from a page to the next, if a launch gives strides
+//   unifiedSlots(store)   slots from a unified page to the next, if its tokens are no power of two
 //   pagedSlot(row, token, page, apart, start)   pagedSlotOf with its table: kernels have an operation for it
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_TENSOR_STORE_H
@@ -96,6 +97,8 @@ struct Store {
   bool hasHeadsFirst() const { return kind == StoreKind::Paged && !isStrided(); }
   /// Lines from a head to the next, if the tensor lies densely; 0 if a slot has one head.
   int64_t headPitch() const { return isUnified() ? 0 : hasHeadsFirst() ? page : 1; }
+  /// Whether the tokens of a page are a power of two: shifts and masks then find its tokens.
+  bool hasRoundPages() const { return std::has_single_bit(static_cast<uint64_t>(page)); }
   /// Whether any list of slots could replace its table: pages hold one token each.
   bool hasSingleTokens() const { return isPaged() && page == 1; }
   const StorePart &part(bool ofKeys) const { return ofKeys ? keys : values; }
@@ -103,10 +106,12 @@ struct Store {
   std::string text() const;
   /// Whether a page may hold this many tokens; and the page sizes that are expected, for messages.
   static bool isPageSize(int64_t tokens) {
-    return tokens >= 1 && tokens <= mostPageTokens && std::has_single_bit(static_cast<uint64_t>(tokens));
+    return tokens >= 1 && tokens <= mostPageTokens && (tokens <= fewPageTokens || tokens % pageStep == 0);
   }
-  static constexpr std::string_view pageSizes = "a power of two from 1 to 256";
-  static constexpr int64_t mostPageTokens = 256;
+  static constexpr std::string_view pageSizes = "1 to 8 or a multiple of 16 up to 2048";
+  /// The legal page sizes next to one that is not legal, for messages: "16 or 32".
+  static std::string nearestPageSizes(int64_t tokens);
+  static constexpr int64_t fewPageTokens = 8, pageStep = 16, mostPageTokens = 2048;
 
   // Tensors.
   /// The name of the tensor of quantized keys or values: "k_pages" if paged, else "k".
@@ -163,12 +168,20 @@ struct Store {
   /// Entries of the block table for this many tokens, the first of which begins a page; 0 without a block
   /// table.
   template <typename N> N entriesOf(N tokens) const {
-    return isPaged() ? entryOf(tokens - 1) + 1 : constantLike(tokens, 0);
+    if (!isPaged())
+      return constantLike(tokens, 0);
+    if (hasRoundPages())
+      return entryOf(tokens - 1) + 1;
+    if constexpr (std::integral<N>)
+      return tokens > 0 ? entryOf(tokens - 1) + 1 : 0;
+    else
+      return ceilDiv(tokens, static_cast<int32_t>(page));
   }
   /// The entry of a token, in its instance. (Planners compute it for every segment: a shift is quicker than a
   /// division.)
   template <typename N> N entryOf(N token) const {
-    return token >> std::countr_zero(static_cast<uint64_t>(page));
+    return hasRoundPages() ? token >> std::countr_zero(static_cast<uint64_t>(page))
+                           : token / static_cast<int32_t>(page);
   }
   /// Tokens that this many entries can hold.
   template <typename N> auto tokensOf(N entries) const { return entries * page; }
@@ -207,6 +220,8 @@ struct Store {
     std::optional<typename Algebra::Value> apart;
     if (isStrided() && page > 1) // a page of one token is a slot
       apart = a.outerSlots(page);
+    else if (isUnified() && !hasRoundPages())
+      apart = a.unifiedSlots(*this);
     return a.pagedSlot(tableRowOf(a, instance), token, page, apart, pageStart);
   }
   /// The slot of a token in slots of lines: if a page has head after head, it has as many slots as lines, so
@@ -230,6 +245,9 @@ struct Store {
     const auto first = a.mul(a.add(a.mul(a.div(slot, page), all), a.place()), a.number(page));
     return a.add(first, a.rem(slot, page));
   }
+  /// Slots from a unified page to the next in kernels that gather: a power of two, so that each line finds
+  /// its page and its place there by a shift and a mask.
+  int64_t gatheredSlots() const { return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(page))); }
   /// The index of a head's scale, among scales that each head or all heads share.
   template <typename Algebra> static typename Algebra::Value sharedOf(Algebra &a, const StorePart &part) {
     return part.format.scales == Format::Scales::Head ? a.place() : a.number(0);
@@ -282,6 +300,7 @@ struct StoreNumbers {
   Value read(StoreTable, Value index) const { return table[static_cast<size_t>(index)]; }
   Value place() const { return head; }
   static Value outerSlots(int64_t page) { return page; }
+  static Value unifiedSlots(const Store &store) { return store.page; }
   Value pagedSlot(Value row, Value token, int64_t page, std::optional<Value> apart, bool start) const {
     return pagedSlotOf(*this, row, maxPages, token, page, apart.value_or(page), start);
   }

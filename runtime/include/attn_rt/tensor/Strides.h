@@ -52,8 +52,9 @@ Result<SlotCounts> countSlots(const std::string &operand, const Store &store, St
 /// holds the part; the part of a page lies densely.
 Result<StridedShape> checkPages(const std::string &name, StridedShape tensor);
 /// Computes StoreSize::PageBytes of checked parts of unified pages, given by name: all parts have the same
-/// pages.
-Result<int64_t> countPageBytes(const std::vector<std::pair<std::string, StridedShape>> &parts);
+/// pages. Refuses pages whose slots have no number of 31 bits in kernels (Store::gatheredSlots).
+Result<int64_t> countPageBytes(const Store &store,
+                               const std::vector<std::pair<std::string, StridedShape>> &parts);
 
 } // namespace attn::rt
 

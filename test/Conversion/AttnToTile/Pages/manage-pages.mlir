@@ -6,8 +6,8 @@
 // CHECK-SAME: tile.launch = {grid = "rows", pieces = 1 : i32, role = "count_pages", rows_per_warp = 32 : i32}
 // CHECK: scf.for
 // CHECK: tile.read_adjacent
-// CHECK: %[[LEFT:.*]] = arith.shrsi %{{.*}}, %c5_i32
-// CHECK: %[[RIGHT:.*]] = arith.shrsi %{{.*}}, %c6_i32
+// CHECK: %[[LEFT:.*]] = arith.divui %{{.*}}, %c32_i32
+// CHECK: %[[RIGHT:.*]] = arith.divui %{{.*}}, %c64_i32
 // CHECK: tile.scan %{{.*}}, %{{.*}}, %{{.*}} in
 // CHECK: tile.write_adjacent
 

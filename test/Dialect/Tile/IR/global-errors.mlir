@@ -41,7 +41,7 @@ func.func @f(%b: !tile.buffer<f32>, %i: i32) {
 // -----
 
 func.func @f(%b: !tile.buffer<i32>, %i: i32) {
-  // expected-error @+1 {{expected the page to hold a power of two from 1 to 256 tokens, got 24}}
+  // expected-error @+1 {{expected the page to hold 1 to 8 or a multiple of 16 up to 2048 tokens, got 24; nearest legal: 16 or 32}}
   %0 = tile.paged_slot %b[%i, %i] columns %i page 24 : <i32>
   return
 }

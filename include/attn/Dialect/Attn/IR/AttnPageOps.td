@@ -48,8 +48,8 @@ def Attn_ManagePagesOp : Op<Attn_Dialect, "manage_pages", [MemoryEffects<[MemRea
     Attn_PagesTensor<"pages of each list, `tensor<?x?xi32>`">:$table,
     Attn_PagesTensor<"pages that lists hold at the left and at the right, `tensor<?x2xi32>`">:$counts,
     Attn_PagesTensor<"tokens of each list at the left and at the right, `tensor<?x2xi32>`">:$tokens,
-    Arg<I64Attr, "tokens of a page at the left, a power of two up to 256">:$left,
-    Arg<I64Attr, "tokens of a page at the right, a power of two up to 256">:$right,
+    Arg<I64Attr, "tokens of a page at the left, 1 to 8 or a multiple of 16 up to 2048">:$left,
+    Arg<I64Attr, "tokens of a page at the right, 1 to 8 or a multiple of 16 up to 2048">:$right,
     Attn_PagesTensor<"the ring of pages that no list holds, `tensor<?xi32>`">:$free,
     Attn_PagesTensor<"the begin and the number of its free pages, `tensor<2xi32>`">:$span,
     Attn_PagesTensor<"the outcome, `tensor<4xi32>`">:$status);
@@ -84,7 +84,7 @@ def Attn_CompactTokensOp : Op<Attn_Dialect, "compact_tokens", [MemoryEffects<[Me
     Attn_PagesTensor<"pages that lists hold at the left and at the right, `tensor<?x2xi32>`">:$counts,
     Attn_PagesTensor<"tokens of each list at the left and at the right, `tensor<?x2xi32>`">:$tokens,
     Arg<UnitAttr, "the tokens at the right end are compacted">:$right,
-    Arg<I64Attr, "tokens of a page at that end, a power of two up to 256">:$page_tokens,
+    Arg<I64Attr, "tokens of a page at that end, 1 to 8 or a multiple of 16 up to 2048">:$page_tokens,
     Attn_PagesTensor<"a flag for each token, by list and index, `tensor<?x?xi8>`">:$keep,
     Attn_PagesTensor<"slots whose tokens move, by list, `tensor<?x?xi32>`">:$from,
     Attn_PagesTensor<"slots that they go to, `tensor<?x?xi32>`">:$to,
@@ -164,8 +164,8 @@ def Attn_ReviseTokensOp : Op<Attn_Dialect, "revise_tokens", [MemoryEffects<[MemR
     Attn_PagesTensor<"slots at the right that they go to, `tensor<?xi32>`">:$down_to,
     Attn_PagesTensor<"slots at the left that move, `tensor<?xi32>`">:$move_from,
     Attn_PagesTensor<"slots that they go to, `tensor<?xi32>`">:$move_to,
-    Arg<I64Attr, "tokens of a page at the left, a power of two up to 256">:$left,
-    Arg<I64Attr, "tokens of a page at the right, a power of two up to 256">:$right,
+    Arg<I64Attr, "tokens of a page at the left, 1 to 8 or a multiple of 16 up to 2048">:$left,
+    Arg<I64Attr, "tokens of a page at the right, 1 to 8 or a multiple of 16 up to 2048">:$right,
     Arg<I64Attr, "number of last tokens that stay, from 1 on">:$window,
     Arg<I64Attr, "number of last rows of a prompt that were counted; 0: all">:$rows);
   let regions = (region SizedRegion<1>:$rank, SizedRegion<1>:$decide);

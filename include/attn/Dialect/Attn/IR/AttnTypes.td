@@ -124,7 +124,7 @@ def Attn_KVType : Attn_Type<"KV", "kv"> {
   }];
   let parameters = (ins
     TypeParameter<"::mlir::attn::Store", "how tokens map to memory">:$store,
-    TypeParameter<"int64_t", "tokens per page, a power of two from 1 to 256; 0 unless there are pages">:$page,
+    TypeParameter<"int64_t", "tokens per page, 1 to 8 or a multiple of 16 up to 2048; 0 unless there are pages">:$page,
     TypeParameter<"bool", "whether every KV head has a length and pages of its own">:$ragged,
     TypeParameter<"int64_t", "KV heads, dynamic in the store of one head class">:$heads,
     TypeParameter<"int64_t", "features of a key, a multiple of 8 from 8 to 256, or of 32 up to 576">:$keyDim,

@@ -52,6 +52,7 @@ GROUPS = {
         "`Dense()`": {},
         "`Packed()`": {"kv": attn.Packed()},
         "`Paged()`": {"kv": attn.Paged()},
+        "`Paged(page_size=784)`": {"kv": attn.Paged(page_size=784)},
         "`Paged(ragged=True)`": {"kv": attn.Paged(ragged=True)},
         "`Unified()`": {"kv": attn.Unified(key="int8", value="int8")},
         "`Paged(value=first(512))`, 576 features": {

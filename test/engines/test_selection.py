@@ -9,7 +9,8 @@ from attn.vllm.limits import page_of, refusals  # noqa: E402
 
 
 @pytest.mark.parametrize(
-    ("block", "page"), [(None, 16), (16, 16), (48, 16), (64, 64), (96, 32), (512, 256), (24, 0), (8, 0)]
+    ("block", "page"),
+    [(None, 16), (16, 16), (48, 48), (64, 64), (784, 784), (2048, 2048), (4096, 2048), (24, 0), (8, 0)],
 )
 def test_blocks_are_cut_into_pages(block, page):
     assert page_of(block) == page

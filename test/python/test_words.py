@@ -152,7 +152,7 @@ DESCRIBE = [
     (lambda: spec(kv=[attn.Paged]), "Did you mean Paged()?"),
     (lambda: spec(kv=[int]), "kv[0]: expected Dense(), Packed(), Paged() or Unified(), got type <class 'int'>$"),
     (lambda: attn.Paged(page_size=17), "got 17; nearest legal: 16 or 32"),
-    (lambda: attn.Paged(page_size="16"), "Paged(page_size): expected a power of two from 1 to 256, got '16'$"),
+    (lambda: attn.Paged(page_size="16"), "Paged(page_size): expected 1 to 8 or a multiple of 16 up to 2048, got '16'$"),
     (lambda: attn.Paged(key="e5m2"), "got 'e5m2'; nearest legal: 'fp8_e5m2'"),
     (lambda: attn.Paged(key="q4_0"), "got 'q4_0'$"),
     (lambda: attn.Paged(key="nvfp8"), "nearest legal: 'nvfp4'"),
@@ -197,7 +197,7 @@ RUN = [
 ]  # fmt: skip
 
 CACHE = [
-    (lambda: cache(page_size=17), "page_size: expected a power of two from 1 to 256, got 17; nearest legal: 16"),
+    (lambda: cache(page_size=17), "page_size: expected 1 to 8 or a multiple of 16 up to 2048, got 17; nearest legal: 16 or 32"),
     (lambda: cache(dtype="float32"), "dtype: expected 'bfloat16' or 'float16', got 'float32'"),
     (lambda: cache(pages="8"), "pages: expected a whole number from 1 to 2147483647, got '8'$"),
     (lambda: cache().layer(2), "layer: expected a number from 0 to 1, got 2; nearest legal: 1"),

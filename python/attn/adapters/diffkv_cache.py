@@ -23,6 +23,7 @@ from ..cache.token_lists import HIGH_END, LOW_END
 from ..describe.stores import Unified
 from ..errors import OutOfPages, PlanError, TensorError, Uncopied, expected
 from ..memory.dtypes import in_python
+from ..memory.page_sizes import is_page_size
 from .transformers_cache import PagedLayer
 from .transformers_config import CACHE, check_config, check_formats, kept_columns
 
@@ -91,7 +92,10 @@ class DiffKVCache(Uncopied, Cache):
         self.stores = tuple(
             Unified(name=name, page_size=page, **check_formats(given, "DiffKVCache"))
             for name, page, given in zip(
-                ("high", "low"), (page_size, min(2 * page_size, 256)), formats, strict=True
+                ("high", "low"),
+                (page_size, page_size * (1 + is_page_size(2 * page_size))),
+                formats,
+                strict=True,
             )
         )
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads

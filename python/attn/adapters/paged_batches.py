@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ..describe.stores import Packed, Paged
+from ..memory.page_sizes import page_of
 from ..run.kernel import Kernel
 from ..run.plan import Plan
 from .mask_functions import CAUSAL
@@ -97,7 +98,7 @@ def attend_batch(
     group, place = cache.layer_index_to_group_indices[layer]
     window = cache.sliding_windows[layer]
     windowed = window > 1
-    page = min(cache.block_size & -cache.block_size, 256)
+    page = page_of(cache.block_size)
     kernel = padded_kernel(
         query.shape[1],
         key.shape[1],

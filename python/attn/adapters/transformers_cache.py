@@ -29,7 +29,7 @@ class PagedCache(Cache):
 
     config     of the model: a decoder with full attention or sliding windows, and keys of its own, in every layer
     pages      of the pool that all sequences share; a page holds `page_size` tokens, in every layer
-    page_size  a power of two from 1 to 256
+    page_size  1 to 8 or a multiple of 16 up to 2048
     dtype, device  of keys and values; by default those of the first ones
     formats    storage of keys and values: key="int8", value="int4", key_group, … as of attn.Paged
 

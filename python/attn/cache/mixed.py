@@ -45,7 +45,7 @@ class MixedCache(MixedLists):
     policy       decides which tokens become LOW and which go, by a rule that has a kernel, as attn.kv_policy.DiffKV does, also
                  beside streaming heads (attn.kv_policy.Streaming); None: all tokens stay HIGH, and there is no LOW end
     tokens       that a request may see, including its prompt; a request that has seen so many gets no more
-    page_tokens  tokens of a HIGH page, and of a LOW page: powers of two up to 256
+    page_tokens  tokens of a HIGH page, and of a LOW page, each 1 to 8 or a multiple of 16 up to 2048
     high, low    storage formats: key="int8", value="int4", key_group, ... as of attn.Paged; {}: of `dtype`
     scale        of scores, by default head_dim^-0.5; softcap: their cap, by default none
     device       as of attn.compile, a device on which PyTorch has memory

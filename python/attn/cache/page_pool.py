@@ -16,6 +16,7 @@ import numpy
 
 from ..errors import OutOfPages, PlanError, TensorError, Uncopied, expected
 from ..memory.devices import device_name, get_device
+from ..memory.page_sizes import check_page_size
 from ..memory.views import Binding
 from .integers import items, whole
 from .operations import compact_text, manage_text
@@ -65,7 +66,7 @@ class PagePool(Uncopied):
     caller's order).
 
     columns      pages that a list may have at once, at its left and right end together
-    page_tokens  tokens of a page at the left end, and at the right end: powers of two up to 256
+    page_tokens  tokens of a page at the left end, and at the right end, each 1 to 8 or a multiple of 16 up to 2048
     device       as of attn.compile; tensors are PyTorch's if it is imported, else NumPy's
     checked      compiled with the detectors of a host device that has them (attn.check's)
 
@@ -250,10 +251,7 @@ def _page_tokens(given: object) -> tuple[int, int]:
     if len(found) != 2:
         raise expected(PlanError, "page_tokens", "two numbers, of the left and the right end", given)
     for tokens in found:
-        whole("page_tokens", tokens, 1)
-        if tokens & (tokens - 1) or tokens > 256:
-            nearest = min(256, 1 << (int(tokens).bit_length() - 1))
-            raise expected(PlanError, "page_tokens", "powers of two from 1 to 256", tokens, nearest=nearest)
+        check_page_size(PlanError, "page_tokens", whole("page_tokens", tokens, 1))
     return int(found[0]), int(found[1])
 
 

@@ -19,6 +19,7 @@ from ..errors import OutOfPages, PlanError, Uncopied, expected
 from ..memory.devices import device_name, failed
 from ..memory.dtypes import DTYPES, DTypeLike
 from ..memory.formats import First, Format, describe_store, part_names, read_format
+from ..memory.page_sizes import check_page_size
 from .integers import integers, items, node_number, whole
 from .operations import Shape
 from .pages import Run, dtype_of_cache
@@ -70,9 +71,7 @@ class CacheState(Uncopied):
         sizes = dict(layers=layers, kv_heads=kv_heads, head_dim=head_dim, page_size=page_size)
         for name, size in sizes.items():
             whole(name, size, 1)
-        if page_size & (page_size - 1) or page_size > 256:
-            nearest = min(256, 1 << (page_size.bit_length() - 1))
-            raise expected(PlanError, "page_size", "a power of two from 1 to 256", page_size, nearest=nearest)
+        page_size = check_page_size(PlanError, "page_size", int(page_size))
         self.layers, self.kv_heads, self.head_dim, self.page_size = layers, kv_heads, head_dim, page_size
         self.is_latent = isinstance(value, First)
         """Whether values are a part of their keys."""

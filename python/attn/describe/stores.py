@@ -39,6 +39,7 @@ from ..memory.formats import (
     part_names,
     read_format,
 )
+from ..memory.page_sizes import check_page_size
 from . import checks
 from .visibility import Visibility, check_visibility
 
@@ -217,14 +218,15 @@ class Packed(Store):
 
 @dataclass(frozen=True, kw_only=True)
 class Paged(Store):
-    """Pages of `page_size` tokens, a power of two from 1 to 256, scattered over a pool and listed in a block table."""
+    """Pages of `page_size` tokens, 1 to 8 or a multiple of 16 up to 2048, scattered over a pool and listed in a block
+    table."""
 
     page_size: int = 16
     kind: ClassVar[str] = "paged"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_page_size(type(self).__name__, self.page_size)
+        check_page_size(SpecError, f"{type(self).__name__}(page_size)", self.page_size)
 
     def layout(self) -> str:
         return f"paged<{self.page_size}>"
@@ -242,19 +244,9 @@ class Unified(Store):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_page_size(type(self).__name__, self.page_size)
+        check_page_size(SpecError, f"{type(self).__name__}(page_size)", self.page_size)
         if not self.ragged:
             raise expected(SpecError, "Unified(ragged)", "True: heads share no page", False, nearest=True)
 
     def layout(self) -> str:
         return f"unified<{self.page_size}>"
-
-
-def _check_page_size(where: str, page: object) -> None:
-    legal = "a power of two from 1 to 256"
-    if isinstance(page, bool) or not isinstance(page, int):
-        raise expected(SpecError, f"{where}(page_size)", legal, page, nearest=16)
-    if not 1 <= page <= 256 or page & (page - 1):
-        below = 1 << (page.bit_length() - 1) if page > 0 else 1
-        nearest = str(min(below, 256)) if not 1 <= page <= 256 else f"{below} or {2 * below}"
-        raise expected(SpecError, f"{where}(page_size)", legal, page, nearest=nearest)

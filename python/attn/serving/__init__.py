@@ -18,6 +18,7 @@ Nothing here imports an engine. It needs PyTorch. `attn.vllm` and `attn.sglang` 
 
 from __future__ import annotations
 
+from ..memory.page_sizes import page_of as page_of
 from .device_steps import DevicePlans as DevicePlans
 from .device_steps import DeviceStep as DeviceStep
 from .drafts import DraftPlans as DraftPlans
@@ -26,7 +27,6 @@ from .drafts import compile_drafts as compile_drafts
 from .drafts import parents_of as parents_of
 from .layers import Layer as Layer
 from .packed import PackedPages as PackedPages
-from .pools import page_of as page_of
 from .pools import page_table as page_table
 from .pools import pages_of as pages_of
 from .pools import split_lines as split_lines

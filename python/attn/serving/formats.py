@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from math import gcd
 from typing import NamedTuple
 
 import torch
@@ -52,7 +53,7 @@ class Packing(NamedTuple):
     @property
     def token_bytes(self) -> int:
         """Bytes of a token's key and value of one head, with their metadata; a block of all tokens is a multiple of 16."""
-        step = max(16 // self.page_size, 1)
+        step = 16 // gcd(16, self.page_size)
         return -(-self.description().page_bytes // (self.page_size * step)) * step
 
     @property

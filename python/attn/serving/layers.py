@@ -27,7 +27,7 @@ class Layer:
     """Describes a decoder layer over pages.
 
     q_heads, kv_heads, head_dim, dtype    as in attn.Spec
-    page_size   tokens of a page, a power of two from 1 to 256
+    page_size   tokens of a page, 1 to 8 or a multiple of 16 up to 2048
     scale       factor of the products of queries and keys; by default 1/sqrt(head_dim)
     window      the number of tokens that a row sees, with its own; by default all up to its own
     softcap     the cap of scores; 0: none

@@ -40,8 +40,8 @@ class PackedPages(Sequence[Tensor]):
         self.apart = lies // block if len(cache) > 1 else heads
         """Blocks from a page to the next."""
         count = (len(cache) - 1) * self.apart + heads if len(cache) else 0
-        if count * packing.page_size >= 1 << 31:
-            most = ((1 << 31) - 1) // (self.apart * packing.page_size)
+        if count * (step := 1 << (packing.page_size - 1).bit_length()) >= 1 << 31:  # as kernels count slots
+            most = ((1 << 31) - 1) // (self.apart * step)
             raise expected(TensorError, "cache", f"at most {most} pages, 2^31 tokens of heads", cache)
         memory = cache.view(torch.uint8).as_strided((count, block), (block, 1))
         described = packing.description()

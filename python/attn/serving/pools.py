@@ -11,9 +11,6 @@ from torch import Tensor
 
 from ..errors import TensorError, expected
 
-LARGEST_PAGE = 256
-"""Tokens of the largest page that kernels have."""
-
 _FP8 = {torch.float8_e4m3fn: "fp8_e4m3", torch.float8_e5m2: "fp8_e5m2"}
 
 
@@ -27,11 +24,6 @@ def split_lines(cache: Tensor, head_dim: int) -> tuple[Tensor, Tensor]:
         raise expected(TensorError, "cache", f"[pages, heads, page_size, {2 * head_dim}]", cache)
     keys, values = cache.transpose(1, 2).split(head_dim, -1)
     return keys, values
-
-
-def page_of(block_size: int) -> int:
-    """Return the largest page of a kernel that an engine's pages are cut into: a power of two up to 256 tokens."""
-    return min(block_size & -block_size, LARGEST_PAGE)
 
 
 def pages_of(pool: Tensor, page_size: int) -> Tensor:

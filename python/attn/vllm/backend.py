@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from vllm.config import VllmConfig
     from vllm.v1.kv_cache_interface import AttentionSpec
 
-SHARED_PAGES = 4
-"""Pages in front of the rows of neighbours in a batch, at least, that are read once for all of them."""
+SHARED_TOKENS = 64
+"""Tokens in front of the rows of neighbours in a batch, at least, that are read once for all of them."""
 
 _FLOATS = {"fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2}
 
@@ -175,7 +175,7 @@ class AttnMetadataBuilder(AttentionMetadataBuilder[AttnMetadata]):
         device: torch.device,
     ):
         super().__init__(kv_cache_spec, layer_names, vllm_config, device)
-        self.plans: Plans | DevicePlans | None = Plans(SHARED_PAGES)
+        self.plans: Plans | DevicePlans | None = Plans(-(-SHARED_TOKENS // kv_cache_spec.block_size))
         if plans.on_device(vllm_config, device.type):
             self.plans = None  # Block tables have a width that the first step shows.
         if kv_cache_spec.head_size_v != kv_cache_spec.head_size:

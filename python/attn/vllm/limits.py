@@ -9,11 +9,12 @@ import re
 import torch
 
 from ..errors import SpecError
+from ..memory.page_sizes import LARGEST_PAGE, PAGE_STEP
 from ..serving import Layer
 from ..serving.formats import PACKED
 from .caches import NEAREST, OPTION
 
-PAGE_SIZES = (16, 32, 64, 128, 256)
+PAGE_SIZES = tuple(range(PAGE_STEP, LARGEST_PAGE + 1, PAGE_STEP))
 """Tokens of a page that kernels are made for. vLLM cuts larger blocks into pages."""
 
 FORMATS = {

@@ -52,9 +52,9 @@ def check_steps(watched, steps, tolerance=3e-2):
             assert torch.equal(levels_of(cache, layer, tokens), watched.kept[layer].level[:, :tokens])
 
 
-@pytest.mark.parametrize("like", ["paper", "release"])
-def test_steps_from_nothing(like):
-    cache = cache_of(policy_of(like), checked=True)
+@pytest.mark.parametrize("like,pages", [("paper", (8, 16)), ("release", (6, 48))])
+def test_steps_from_nothing(like, pages):
+    cache = cache_of(policy_of(like), checked=True, page_tokens=pages)
     cache.active.fill_(1)
     watched = Watched(cache, (64, 64))
     check_steps(watched, 40)

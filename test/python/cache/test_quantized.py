@@ -47,14 +47,15 @@ class Quantized(Model):
         return super().chain(leaf, token)
 
 
+@pytest.mark.parametrize("page", [16, 48])
 @pytest.mark.parametrize("formats", FORMATS, ids=lambda formats: "-".join(map(str, formats.values())))
-def test_a_tree_with_drafts(formats):
-    kernel = attn.compile(spec(kv=[attn.Paged(**formats)]), device="host")
-    model = Quantized(formats)
+def test_a_tree_with_drafts(formats, page):
+    kernel = attn.compile(spec(kv=[attn.Paged(page_size=page, **formats)]), device="host")
+    model = Quantized(formats, page_size=page)
     first, second = model.add(), model.add()
-    model.append([first, second], [37, 5])
+    model.append([first, second], [page + 21, 5])
     model.check(kernel, [(first, 37), second])
-    twin = model.fork(first)  # copies a page of 5 tokens
+    twin = model.fork(first)  # copies the tokens of a page that is not full
     model.append([first, twin], [2, 13])
     model.check(kernel, [first, twin, second])
     model.speculate(second, [-1, 0, 0, 2])

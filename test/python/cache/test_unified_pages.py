@@ -2,6 +2,8 @@
 """Memory of unified pages: views, new tokens as quantized values, fewer bits, and attention over two precisions in one
 memory."""
 
+from dataclasses import replace
+
 import attn
 import numpy
 import pytest
@@ -61,29 +63,33 @@ def test_what_is_not_finite_is_counted():
     assert pages.clamped() == 2
 
 
-def test_two_precisions_of_one_memory_against_float64():
+@pytest.mark.parametrize("sizes", [(32, 64), (48, 96), (7, 112), (528, 1056)])
+def test_two_precisions_of_one_memory_against_float64(sizes):
     """Lists of four heads of two sequences, whose tokens are divided between the two stores; some are requantized."""
-    pages, rng = made(pages=40), numpy.random.default_rng(3)
-    order, taken = rng.permutation(40), iter(range(40))
-    lengths = {"high": rng.integers(33, 90, (2, 2)), "low": rng.integers(10, 120, (2, 2))}
-    tables = {name: numpy.zeros((2, 2, 4), numpy.int32) for name in lengths}
-    for name, store in (("high", HIGH), ("low", LOW)):
+    high, low = (replace(store, page_size=size) for store, size in zip((HIGH, LOW), sizes, strict=True))
+    rng, of = numpy.random.default_rng(3), dict(high=sizes[0], low=sizes[1])
+    lengths = {"high": sizes[0] + rng.integers(1, 58, (2, 2)), "low": rng.integers(10, 120, (2, 2))}
+    held = {name: -(-lengths[name] // of[name]) for name in lengths}
+    count = sum(int(each.sum()) for each in held.values()) + 3
+    pages = UnifiedPages(high, low, pages=count, head_dim=128, dtype="float16", device="host")
+    order, taken = rng.permutation(count), iter(range(count))
+    tables = {name: numpy.zeros((2, 2, each.max()), numpy.int32) for name, each in held.items()}
+    for name in lengths:
         for at in numpy.ndindex(2, 2):
-            for column in range(-(-lengths[name][at] // store.page_size)):
+            for column in range(held[name][at]):
                 tables[name][(*at, column)] = order[next(taken)]
 
     def slot(name, at, token):
-        size = {"high": 32, "low": 64}[name]
-        return tables[name][(*at, token // size)] * size + token % size
+        return tables[name][(*at, token // of[name])] * of[name] + token % of[name]
 
     for name in lengths:
         for at in numpy.ndindex(2, 2):
             count = int(lengths[name][at])
             pages.write(name, [slot(name, at, t) for t in range(count)], *numbers(7 * count, count))
-    # The last tokens of each list of many bits move to the list of few bits.
+    # A token of each list of many bits moves to the list of few bits.
     for at in numpy.ndindex(2, 2):
-        pages.requantize("high", [slot("high", at, 32)], "low", [slot("low", at, 0)])
-    spec = attn.Spec(q_heads=4, kv_heads=2, head_dim=128, dtype="float16", kv=[HIGH, LOW])
+        pages.requantize("high", [slot("high", at, sizes[0])], "low", [slot("low", at, 0)])
+    spec = attn.Spec(q_heads=4, kv_heads=2, head_dim=128, dtype="float16", kv=[high, low])
     batch = {"q": numbers(5, 8)[0].reshape(2, 4, 128), "q_start": numpy.arange(3, dtype=numpy.int32)}
     for name in lengths:
         batch |= {part: array(view) for part, view in pages.tensors(name).items()}

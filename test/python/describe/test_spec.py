@@ -260,12 +260,13 @@ def test_wrong_ones_are_refused(given, message):
     "make,message",
     [
         (
-            lambda: Paged(page_size=48),
-            "Paged(page_size): expected a power of two from 1 to 256, got 48; nearest legal: 32 or 64",
+            lambda: Paged(page_size=40),
+            "Paged(page_size): expected 1 to 8 or a multiple of 16 up to 2048, got 40; nearest legal: 32 or 48",
         ),
         (lambda: Paged(page_size=0), "nearest legal: 1"),
-        (lambda: Paged(page_size=512), "nearest legal: 256"),
-        (lambda: Paged(page_size=16.0), "expected a power of two from 1 to 256, got 16.0"),
+        (lambda: Paged(page_size=12), "nearest legal: 8 or 16"),
+        (lambda: Paged(page_size=4096), "nearest legal: 2048"),
+        (lambda: Paged(page_size=16.0), "expected 1 to 8 or a multiple of 16 up to 2048, got 16.0"),
         (lambda: Dense(name="q"), "Dense(name): expected a name that no kernel reserves"),
         (
             lambda: Dense(name="kv.k"),

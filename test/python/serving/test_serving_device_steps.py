@@ -31,6 +31,14 @@ def test_chunks_and_decoding_are_as_in_float64(options):
     assert [len(each) for each in made.k] == [50, 19, 5]
 
 
+@pytest.mark.parametrize("page", [6, 48, 784])
+def test_pages_that_are_no_power_of_two(page):
+    torch.manual_seed(0)
+    made = engine([page + 5, page, 5], page=page, window=page // 2 + 3)
+    for rows in ([page - 1, page - 1, 3], [1, 1, 1], [2, 0, 0], [1, 0, 1], [1, 0, 0]):
+        check(made, rows, pad=1)
+
+
 def test_planners_are_of_sizes_and_are_kept():
     torch.manual_seed(0)
     made = engine([60, 40], sizes=(3, 24))

@@ -39,7 +39,7 @@ def test_kernels_of_windows_are_shared():
         (dict(dtype="float32"), "dtype: expected 'bfloat16' or 'float16', got 'float32'"),
         (
             dict(page_size=24),
-            "page_size.*: expected a power of two from 1 to 256, got 24; nearest legal: 16 or 32",
+            "page_size.*: expected 1 to 8 or a multiple of 16 up to 2048, got 24; nearest legal: 16 or 32",
         ),
         (dict(q_heads=3), "q_heads: expected a multiple of kv_heads, 2, got 3; nearest legal: 2 or 4"),
         (

@@ -101,18 +101,21 @@ def test_rows_of_a_fused_projection_are_read_where_they_lie(format):
 
 
 def test_bfloat16_and_other_sizes():
-    for changes in (dict(dtype="bfloat16"), dict(kv_heads=1), dict(head_dim=128), dict(page_size=256)):
+    for changes in (
+        dict(dtype="bfloat16"),
+        dict(kv_heads=1),
+        dict(head_dim=128),
+        dict(page_size=784),
+        dict(page_size=6),
+    ):
         layer = layer_of("int4_int2", **changes)
         pages, (k, v) = (
             layer.pages(cache_of(layer)),
             tokens(layer, 300),
         )  # More pairs than the shortest list has.
-        slots = (
-            torch.randperm(PAGES * layer.page_size)[:300]
-            if layer.page_size > 16
-            else torch.arange(300) % 97 - 1
-        )
-        slots[97:] = slots[97:].where(torch.tensor(layer.page_size > 16), -1)
+        room = PAGES * layer.page_size
+        slots = torch.full((300,), -1)
+        slots[1 : room + 1] = torch.randperm(room)[:299] if room > 96 else torch.arange(room)
         pages.write(k, v, slots)
         for row, slot in enumerate(slots.tolist()):
             assert slot < 0 or all(
@@ -267,8 +270,8 @@ def test_bytes_of_tokens_and_pages():
         (dict(format="int4_int2", head_dim=96), r"multiple of 64.*got 96; nearest legal: 64 or 128"),
         (dict(format="mxfp8", head_dim=80), r"multiple of 32.*got 80; nearest legal: 64 or 96"),
         (
-            dict(format="int8", page_size=48),
-            "expected a power of two from 1 to 256, got 48; nearest legal: 32 or 64",
+            dict(format="int8", page_size=40),
+            "expected 1 to 8 or a multiple of 16 up to 2048, got 40; nearest legal: 32 or 48",
         ),
         (
             dict(format="int8_int8"),

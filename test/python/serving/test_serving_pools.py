@@ -121,7 +121,9 @@ def test_lines_have_keys_and_values():
 
 
 @pytest.mark.parametrize(
-    ("block", "page"), [(1, 1), (16, 16), (48, 16), (24, 8), (64, 64), (256, 256), (768, 256)]
+    ("block", "page"),
+    [(1, 1), (6, 6), (16, 16), (48, 48), (24, 8), (36, 6), (13, 1), (784, 784), (1056, 1056), (4096, 2048)]
+    + [(3136, 1568), (2064, 688)],
 )
 def test_pages_of_an_engine_are_cut_into_a_kernels(block, page):
     assert page_of(block) == page

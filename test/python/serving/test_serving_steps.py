@@ -17,15 +17,16 @@ NULL = 0  # The page that engines name where a window has passed.
 class Engine:
     """Pools of exactly the pages that sequences have, in float16, and the tokens as they were given."""
 
-    def __init__(self, lengths, layout="tokens first", dtype=torch.float16, **options):
-        self.layer = Layer(q_heads=Q, kv_heads=KV, head_dim=DIM, dtype="float16", page_size=PAGE, **options)
+    def __init__(self, lengths, layout="tokens first", dtype=torch.float16, page=PAGE, **options):
+        self.page = page
+        self.layer = Layer(q_heads=Q, kv_heads=KV, head_dim=DIM, dtype="float16", page_size=page, **options)
         self.kernel, self.plans = self.layer.compile("cpu"), Plans()
-        counts = [-(-length // PAGE) for length in lengths]
+        counts = [-(-length // page) for length in lengths]
         order = torch.randperm(sum(counts), generator=torch.Generator().manual_seed(1)) + 1
         self.table = torch.full((len(lengths), max(counts) + 1), NULL, dtype=torch.int32)
         for row, (count, pages) in enumerate(zip(counts, order.split(counts), strict=True)):
             self.table[row, :count] = pages
-        sizes = (len(order) + 1, KV, PAGE, 2 * DIM)
+        sizes = (len(order) + 1, KV, page, 2 * DIM)
         axes = (0, 1, 2, 3) if layout == "heads first" else (0, 2, 1, 3)
         self.lines = torch.zeros([sizes[axis] for axis in axes], dtype=dtype).permute(axes)
         self.pages = split_lines(self.lines, DIM)
@@ -44,7 +45,8 @@ class Engine:
         for sequence, count in enumerate(rows):
             begin = len(self.k[sequence])
             slots += [
-                int(self.table[sequence, at // PAGE]) * PAGE + at % PAGE for at in range(begin, begin + count)
+                int(self.table[sequence, at // self.page]) * self.page + at % self.page
+                for at in range(begin, begin + count)
             ]
             for kept, new in ((self.k, k), (self.v, v)):
                 kept[sequence] = torch.cat([kept[sequence], new[row : row + count]])
@@ -94,6 +96,18 @@ def test_chunks_and_decoding_are_as_in_float64(options):
         found, wanted = engine.run(rows, pad=2)
         torch.testing.assert_close(found, wanted, atol=4e-3, rtol=4e-3)
     assert [len(each) for each in engine.k] == [50, 19, 5]
+
+
+@pytest.mark.parametrize("layout", ["tokens first", "heads first"])
+@pytest.mark.parametrize("page", [6, 48, 528])
+def test_pages_that_are_no_power_of_two(page, layout):
+    """Chunks and decoding cross the borders of pages, with a window, too."""
+    torch.manual_seed(0)
+    for options in ({}, dict(window=page // 2 + 3)):
+        engine = Engine([2 * page + 1, page, 5], layout, page=page, **options)
+        for rows in ([page - 1, 2, 3], [1, page - 3, 1], [page, 1, 1], [1, 0, 0]):
+            found, wanted = engine.run(rows, pad=1)
+            torch.testing.assert_close(found, wanted, atol=4e-3, rtol=4e-3)
 
 
 def test_heads_may_lie_before_tokens():

@@ -135,9 +135,9 @@ def test_pages_that_no_row_reads_may_be_anything(problem):
 
 
 RAGGED = [
-    attn.Paged(ragged=True),
+    attn.Paged(ragged=True, page_size=48),
     attn.Paged(ragged=True, key="int8", value="int4"),
-    attn.Unified(key="int8", value="int4"),
+    attn.Unified(page_size=7, key="int8", value="int4"),
     attn.Unified(page_size=1),
     attn.Packed(ragged=True),
 ]

@@ -5,6 +5,7 @@
 #include "attn/Dialect/Attn/IR/Stores.h"
 #include "attn/Reference/Reference.h"
 #include "attn/Support/Elements.h"
+#include "attn_rt/tensor/Prologue.h"
 
 #include <algorithm>
 #include <cstring>
@@ -51,12 +52,34 @@ struct Memory {
   }
 };
 
-/// Copies the rows of keys or of values from one memory to another.
+/// The norm and the rotation of keys or of queries.
+struct Preparation {
+  std::vector<float> weights, cos, sin; ///< [layers, dim], [positions, angles]; empty without
+  int64_t angles = 0;
+  float epsilon = 0;
+  bool interleaved = false;
+  std::span<const int32_t> positions;
+
+  bool isEmpty() const { return weights.empty() && cos.empty(); }
+  void apply(int64_t layer, int64_t row, std::vector<float> &head) const {
+    const int64_t dim = std::ssize(head);
+    if (!weights.empty())
+      rt::normalizeRow(head, std::span(weights).subspan(layer * dim, dim), epsilon);
+    if (cos.empty())
+      return;
+    const int64_t last = std::ssize(cos) / angles - 1;
+    const int64_t first = std::clamp<int64_t>(positions[row], 0, last) * angles;
+    rt::rotateRow(head, std::span(cos).subspan(first, angles), std::span(sin).subspan(first, angles),
+                  interleaved);
+  }
+};
+
+/// Copies the rows of keys, of values or of queries from one memory to another.
 class RowsCopy {
 public:
-  RowsCopy(const Memory &source, const Memory &target, bool oneCache)
-      : source(source), target(target), decoder(source.part.format),
-        isCopy(source.part.format == target.part.format &&
+  RowsCopy(const Memory &source, const Memory &target, bool oneCache, Preparation preparation = {})
+      : source(source), target(target), preparation(std::move(preparation)), decoder(source.part.format),
+        isCopy(this->preparation.isEmpty() && source.part.format == target.part.format &&
                (oneCache || !source.part.format.hasSharedScale())) {}
 
   void copy(int64_t layer, int64_t from, int64_t to) {
@@ -79,6 +102,7 @@ private:
     }
     std::vector<float> row(dim);
     decoder.decode(codes, meta, row, source.scaleAt(layer, head));
+    preparation.apply(layer, from, row);
     const float scale = target.scaleAt(layer, head);
     if (!format.isPlain()) {
       strange += rt::clampRow(format, row);
@@ -88,6 +112,7 @@ private:
   }
 
   const Memory source, target;
+  const Preparation preparation;
   rt::RowDecoder decoder;
   bool isCopy;
 };
@@ -102,6 +127,9 @@ public:
       if (!keys && storeOf(copy.type()).isLatent())
         continue; // a part of the keys
       else if (rt::Status status = copyPart(keys); !status)
+        return status.error();
+    if (copy.prologue.q)
+      if (rt::Status status = prepareQueries(); !status)
         return status.error();
     if (copy.to)
       takeWritten();
@@ -180,7 +208,10 @@ private:
     if (!other)
       return other.error();
     const Memory &source = copy.from ? *slots : *other, &target = copy.from ? *other : *slots;
-    RowsCopy rows(source, target, !copy.into && !copy.k);
+    auto preparation = keys ? preparationOf(copy.prologue.kNorm) : Preparation();
+    if (!preparation)
+      return preparation.error();
+    RowsCopy rows(source, target, !copy.into && !copy.k, *preparation);
     for (int64_t layer = 0; layer < source.layers; ++layer)
       for (int64_t row = 0; row < count; ++row) {
         int64_t read = from ? from->as<int32_t>()[row] : row, write = to ? to->as<int32_t>()[row] : row;
@@ -193,6 +224,66 @@ private:
         rows.copy(layer, read, write);
       }
     strange += rows.strange;
+    return {};
+  }
+
+  /// Returns the numbers of a small tensor; none without one.
+  rt::Result<std::vector<float>> numbersOf(Value value) {
+    if (!value)
+      return std::vector<float>();
+    const rt::Tensor *given = find(nameOf(value));
+    if (!given)
+      return rt::inputError("a tensor of '" + nameOf(value) + "' is missing");
+    std::vector<float> numbers(given->elements());
+    if (given->dtype == rt::DType::F32)
+      llvm::copy(given->as<float>(), numbers.begin());
+    else
+      llvm::transform(given->as<uint16_t>(), numbers.begin(), [&](uint16_t bits) {
+        return static_cast<float>(rt::fromFloatBits(bits, rt::elementType(given->dtype)));
+      });
+    return numbers;
+  }
+
+  rt::Result<Preparation> preparationOf(Value weights) {
+    const Prologue &prologue = copy.prologue;
+    Preparation made;
+    for (auto [value, into] : {std::pair(weights, &made.weights), std::pair(prologue.cos, &made.cos),
+                               std::pair(prologue.sin, &made.sin)}) {
+      auto numbers = numbersOf(value);
+      if (!numbers)
+        return numbers.error();
+      *into = std::move(*numbers);
+    }
+    made.epsilon = prologue.epsilon.value_or(0);
+    made.interleaved = prologue.interleaved;
+    if (!prologue.cos)
+      return made;
+    made.angles = cast<RankedTensorType>(prologue.cos.getType()).getDimSize(1);
+    const rt::Tensor *positions = find("positions");
+    if (!positions)
+      return rt::inputError("a tensor of 'positions' is missing");
+    made.positions = positions->as<int32_t>();
+    return made;
+  }
+
+  rt::Status prepareQueries() {
+    auto type = cast<RankedTensorType>(copy.prologue.q.getType());
+    const rt::Tensor *given = find("q");
+    if (!given)
+      return rt::inputError("a tensor of 'q' is missing");
+    auto preparation = preparationOf(copy.prologue.qNorm);
+    if (!preparation)
+      return preparation.error();
+    rt::Tensor from = *given;
+    Memory source{.part = {'q', type.getDimSize(3), rt::Format::plain(given->dtype)}};
+    source.codes = &from;
+    source.layers = given->shape[0], source.count = given->shape[1], source.heads = type.getDimSize(2);
+    Memory target = source;
+    target.codes = &(results["rotated"] = *given);
+    RowsCopy rows(source, target, false, *preparation);
+    for (int64_t layer = 0; layer < source.layers; ++layer)
+      for (int64_t row = 0; row < source.count; ++row)
+        rows.copy(layer, row, row);
     return {};
   }
 

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Append, move and gather with given tensors: NumPy agrees to the bit, and faults are refused by row."""
 
+import itertools
+import os
+
 import numpy as np
 import pytest
 import tensorlab
-from attnlab import CacheProblem, attn_run
+from attnlab import CacheProblem, attn_run, prepared_text
 from tensorlab import DEVICE
 
 SIZES = ["--dim=layers=2", "--dim=rows=50", "--dim=pages=30"]
@@ -201,3 +204,111 @@ def test_options_of_attentions_are_refused(tmp_path, option):
     status, _, errors = attn_run(file, "--device=host", "--dim=rows=4", option)
     assert status == 2
     assert f"{option.partition('=')[0]} is about attentions" in errors, errors
+
+
+# --- Rows that are normalized and rotated: every bit is the reference's under all detectors ---------------------
+
+
+def codes(element, per, scale=""):
+    return f"!attn.quantized<{element}, per = {per}{scale}>"
+
+
+MX4, NV4 = codes("f4E2M1FN", 32, ", scale = f8E8M0FNU"), codes("f4E2M1FN", 16, ", scale = f8E4M3FN")
+
+
+def run_prepared(folder, problem, *options):
+    file = folder / "prepare.mlir"
+    file.write_text(problem)
+    status, report, errors = attn_run(file, "--check", f"--device={DEVICE}", *options)
+    assert status == 0, errors
+    return report
+
+
+PREPARED_FORMATS = [
+    {},
+    dict(key=codes("i8", 64), value=codes("i4", 32), status=True),
+    dict(key=codes("i2", 16), value=codes("f8E5M2", "token")),
+    dict(key=codes("f8E4M3FN", "token"), value=codes("f8E4M3FN", "head")),
+    dict(key=codes("f8E4M3FN", "tensor"), value=MX4),
+    dict(key=NV4, value=codes("i4", 64), status=True),
+]
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("formats", PREPARED_FORMATS)
+def test_prepared_formats(tmp_path, formats, dtype):
+    report = run_prepared(
+        tmp_path, prepared_text(dtype=dtype, heads=3, q_heads=3, **formats), "--dim=rows=19", "--shuffle"
+    )
+    assert report["races"] == report["uninitialized"] == report["out_of_bounds"] == 0
+
+
+PREPARED_SHAPES = [
+    dict(dim=128, angles=64, heads=8, q_heads=32, store="paged<32>"),
+    dict(dim=128, angles=32, interleaved=True, table="f16", weight="f16"),
+    dict(dim=80, value_dim=64, angles=16, heads=5, q_heads=5, store="packed"),
+    dict(dim=80, angles=10, heads=1, q_heads=7, table="f16", store="paged<1>"),
+    dict(dim=96, angles=18, interleaved=True, heads=3, q_heads=9, key=codes("i8", 16)),
+    dict(dim=256, angles=32, heads=1, q_heads=20, key=codes("i4", 128), store="paged<64>"),
+    dict(dim=24, angles=0, heads=11, q_heads=0),
+    dict(dim=192, value_dim=128, angles=64, weight="", heads=2, q_heads=2),
+    dict(dim=64, angles=3, weight="", heads=2, q_heads=0),
+]
+
+
+@pytest.mark.parametrize("shape", PREPARED_SHAPES)
+def test_prepared_shapes(tmp_path, shape):
+    run_prepared(tmp_path, prepared_text(**shape), "--dim=rows=11", "--dim=layers=2")
+
+
+@pytest.mark.skipif(DEVICE != "host", reason="counters are the host device's")
+@pytest.mark.parametrize("formats", [{}, PREPARED_FORMATS[3] | dict(value=codes("f8E4M3FN", "tensor"))])
+def test_prepared_rows_are_read_and_written_once(tmp_path, formats):
+    """Rows and pages move once, in whole sectors. Tables and weights count for each piece of four loads; on a GPU all
+    but the first read of a row find them in the L1 cache."""
+    small = prepared_text(
+        heads=8, q_heads=32, dim=128, angles=64, dtype="bf16", table="bf16", weight="bf16", **formats
+    )
+    report = run_prepared(tmp_path, small, "--dim=rows=64", "--dim=layers=2")
+    assert report["amplification"] <= 1.15 and report["sector_efficiency"] >= 0.97
+    large = prepared_text(heads=8, q_heads=32, dim=128, angles=64, dtype="bf16", **formats)
+    report = run_prepared(tmp_path, large, "--dim=rows=64", "--dim=layers=2")
+    assert report["amplification"] <= 1.25 and report["sector_efficiency"] >= 0.8
+
+
+def test_few_prepared_rows_and_tensors_refused(tmp_path):
+    for rows in (0, 1):
+        run_prepared(tmp_path, prepared_text(), f"--dim=rows={rows}", "--dim=layers=1")
+    file = tmp_path / "prepare.mlir"
+    tensors = tensorlab.generate(file, tmp_path, "--dim=rows=4")
+    for name, change, message in (
+        (
+            "positions",
+            lambda x: x + 4096,
+            "tensor 'positions': expected 0 to 4095, the last row of 'cos' and 'sin', got",
+        ),
+        ("sin", lambda x: x[:7], "tensor 'sin': expected shape [4096, 16], got [7, 16]"),
+        ("k_norm", lambda x: x[:1], "tensor 'k_norm': expected shape [2, 64], got [1, 64]"),
+    ):
+        status, _, _, errors = tensorlab.launch(file, tmp_path, tensors | {name: change(tensors[name])})
+        assert status == 2 and message in errors, errors
+
+
+@pytest.mark.skipif(not os.environ.get("ATTN_FULL"), reason="./dev test --full runs the grid")
+@pytest.mark.parametrize(
+    "heads,dim,angles,interleaved",
+    itertools.product((1, 3, 8), (64, 80, 128, 256), (4, 10, 32), (False, True)),
+)
+def test_prepared_grid(tmp_path, heads, dim, angles, interleaved):
+    for dtype, formats in itertools.product(("f16", "bf16"), PREPARED_FORMATS):
+        if all("64" not in format or dim % 64 == 0 for format in map(str, formats.values())):
+            problem = prepared_text(
+                heads=heads,
+                q_heads=3 * heads,
+                dim=dim,
+                angles=angles,
+                interleaved=interleaved,
+                dtype=dtype,
+                **formats,
+            )
+            run_prepared(tmp_path, problem, "--dim=rows=13", "--shuffle")

@@ -171,6 +171,47 @@ class CacheProblem:
         return f"!slots = tensor<?xi32>\nfunc.func @cache_op({text}){results} {{\n  {body}\n}}\n"
 
 
+def prepared_text(
+    heads=2, q_heads=4, dim=64, value_dim=None, dtype="f16", store="paged<16>", key="", value="", angles=16,
+    table="f32", weight="f32", interleaved=False, status=False,
+):  # fmt: skip
+    """Return the text of an append with a norm and a rotation. `angles`, `weight`, `q_heads`: 0 or "" for none."""
+    value_dim = value_dim or dim
+    rows, values, queries = (
+        f"tensor<?x?x{n}x{d}x{dtype}>" for n, d in ((heads, dim), (heads, value_dim), (q_heads, dim))
+    )
+    own = "" if value_dim == dim else f"value_dim = {value_dim}, "
+    cache = f"!attn.kv<{store}, heads = {heads}, dim = {dim}, {own}key = {key or dtype}, value = {value or dtype}>"
+    tensors = {"k": rows, "v": values, "kv": cache, "slots": "tensor<?xi32>"}
+    clauses = ""
+    if q_heads:
+        tensors["q"] = queries
+        clauses += f" query %q : {queries}"
+    if weight:
+        of = f"tensor<?x{dim}x{weight}>"
+        tensors["k_norm"] = of
+        clauses += f" norm %k_norm : {of} epsilon 1.0e-5"
+        if q_heads:
+            tensors["q_norm"] = of
+            clauses += f" query_norm %q_norm : {of}"
+    if angles:
+        of = f"tensor<?x{angles}x{table}>"
+        tensors |= {"cos": of, "sin": of, "positions": "tensor<?xi32>"}
+        clauses += f" rotate %cos, %sin at %positions : {of}, {of}, tensor<?xi32>"
+        clauses += " interleaved" if interleaved else ""
+    kind = ""
+    if status:
+        tensors["status"], kind = "tensor<1xi32>", ", tensor<1xi32>"
+        clauses += " status %status"
+    arguments = ", ".join(f'%{name}: {type} {{attn.name = "{name}"}}' for name, type in tensors.items())
+    name, result, returned = ("%r = ", f" -> {queries}", f" %r : {queries}") if q_heads else ("", "", "")
+    return f"""func.func @prepare({arguments}){result} {{
+  {name}attn.append %k, %v to %kv at %slots{clauses} : {rows}, {values}, {cache}, tensor<?xi32>{kind}{result}
+  return{returned}
+}}
+"""
+
+
 def attn_run(file, *options, timeout=600):
     """Run attn-run with --json; returns (exit status, the JSON object or None, standard error)."""
     with tempfile.TemporaryDirectory() as folder:

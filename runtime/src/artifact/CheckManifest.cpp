@@ -21,7 +21,9 @@ struct Names {
     dims.insert(std::begin(planDimNames), std::end(planDimNames));
     if (manifest.rowCopy()) {
       buffers = {"row_count"};
-      dims = {"layers", "k.layer", "v.layer"};
+      dims = {"layers"};
+      for (const std::string name : {"k", "v", "q", "rotated"})
+        dims.insert({name + ".layer", strideName(name, 1)});
     }
     if (manifest.managesPages()) {
       buffers = {"sums"};
@@ -44,13 +46,17 @@ struct Names {
       const Store store = storeOf(argument);
       const std::string prefix = argument.name + ".";
       if (manifest.rowCopy()) {
-        dims.insert({prefix + "k_layer", prefix + "v_layer"});
+        dims.insert(
+            {prefix + "k_layer", prefix + "v_layer", prefix + std::string(sizeName(StoreSize::Slots))});
         if (store.isUnified())
           dims.insert(prefix + std::string(sizeName(StoreSize::PageBytes)));
         for (const StoreTensor &tensor : store.data()) {
           buffers.insert(prefix + tensor.name);
           if (tensor.content != StoreTensor::Content::Codes)
             dims.insert(prefix + tensor.name + "_layer");
+          if (tensor.content != StoreTensor::Content::Scales)
+            for (size_t axis = 0; axis < 3; ++axis)
+              dims.insert(strideName(prefix + tensor.name, axis));
         }
         continue;
       }

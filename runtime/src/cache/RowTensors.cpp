@@ -32,10 +32,15 @@ public:
         see(argument.name, argument.dtype, shape, &rows);
       } else if (argument.role == Argument::Role::Status) {
         see(argument.name, DType::I32, {1}, nullptr);
+      } else if (argument.role == Argument::Role::Tensor) {
+        const bool isTable = argument.name == "cos" || argument.name == "sin";
+        see(argument.name, argument.dtype, {-1, argument.dims[1].value}, isTable ? &tableRows : &layers);
       } else {
         const Tensor *list = see(argument.name, DType::I32, {-1}, &rows);
         if (list && argument.name == "from")
           result.lists.from = list->as<int32_t>();
+        else if (list && argument.name == "positions")
+          result.lists.positions = list->as<int32_t>();
         else if (list)
           (manifest.rowCopy()->role == KernelInfo::Role::Gather ? result.lists.from : result.lists.to) =
               list->as<int32_t>();
@@ -53,6 +58,10 @@ public:
     result.slots = slotsOf(stores.front(), *counts.front());
     result.written = slotsOf(stores.back(), *counts.back());
     result.rows = *rows;
+    for (const int32_t position : result.lists.positions)
+      if (position < 0 || position >= tableRows.value_or(0))
+        return inputError("tensor 'positions': expected 0 to " + std::to_string(tableRows.value_or(0) - 1) +
+                          ", the last row of 'cos' and 'sin', got " + std::to_string(position));
     return result;
   }
 
@@ -120,7 +129,7 @@ private:
   const Manifest &manifest;
   const TensorMap &tensors;
   CacheTensors result;
-  std::optional<int64_t> layers, rows;
+  std::optional<int64_t> layers, rows, tableRows;
   std::map<std::string, bool> seen;
   std::optional<Error> error;
 };

@@ -37,6 +37,12 @@ int64_t rowBytesOf(const Manifest &manifest, bool keys) {
          static_cast<int64_t>(dtypeSize(rowType(manifest, keys)));
 }
 
+/// Bytes of a row's queries.
+int64_t queryBytesOf(const Manifest &manifest) {
+  return int64_t{manifest.qHeads} * manifest.keyDim *
+         static_cast<int64_t>(dtypeSize(rowType(manifest, true)));
+}
+
 } // namespace
 
 CacheKernel::CacheKernel(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -68,6 +74,7 @@ Result<CacheKernel> CacheKernel::create(Device &device, const Manifest &manifest
                                          cachesOf(manifest),
                                          rowBytesOf(manifest, true),
                                          rowBytesOf(manifest, false),
+                                         queryBytesOf(manifest),
                                          std::move(module),
                                          *kernel,
                                          {},
@@ -86,9 +93,8 @@ int64_t CacheKernel::slotBytes(bool keys) const { return codesBytes(cache(), key
 int64_t CacheKernel::rowBytes(bool keys) const { return keys ? state_->keyRowBytes : state_->valueRowBytes; }
 int64_t CacheKernel::metaBytes(bool keys, int64_t slots) const { return metadataBytes(cache(), keys, slots); }
 int CacheKernel::blocks() const { return state_->blocks; }
-int64_t CacheKernel::listWords() const {
-  return 8 + state_->capacity * (state_->reads() && state_->writes() ? 2 : 1);
-}
+bool CacheKernel::hasPrologue() const { return state_->hasPrologue(); }
+int64_t CacheKernel::listWords() const { return 8 + state_->capacity * state_->listCount(); }
 
 Status CacheKernel::reserve(int64_t rows, int32_t layers, std::optional<int> blocks) {
   State &s = *state_;
@@ -161,6 +167,36 @@ Status CacheKernel::bind(const DeviceRows &cache, const DeviceRows &rows, Device
   return s.bindRows(rows);
 }
 
+Status CacheKernel::bindPrologue(const DevicePrologue &given) {
+  State &s = *state_;
+  if (!s.hasPrologue())
+    return s.error("it neither normalizes nor rotates keys");
+  for (auto [name, bytes, dense] :
+       {std::tuple("k", given.kRowBytes, s.keyRowBytes), std::tuple("v", given.vRowBytes, s.valueRowBytes)})
+    if (Status status = s.bindRowStride(name, bytes, dense); !status)
+      return status;
+  if (s.hasParameter("q"))
+    if (Status status = s.bindQueries(given); !status)
+      return status;
+  for (auto [name, address] : {std::pair("k_norm", given.kNorm), std::pair("q_norm", given.qNorm),
+                               std::pair("cos", given.cos), std::pair("sin", given.sin)}) {
+    if (!s.hasParameter(name))
+      continue;
+    if (!address || address % 16)
+      return s.error("expected '" + std::string(name) + "' at a multiple of 16 bytes, got " +
+                     std::to_string(address));
+    s.bound[name] = address;
+  }
+  if (s.hasParameter("cos") && (given.tableRows < 1 || given.tableRows > mostWork))
+    return s.error("expected tables of 1 to 2^30 positions, got " + std::to_string(given.tableRows));
+  if (given.positions % 4)
+    return s.error("expected positions at a multiple of 4 bytes, got " + std::to_string(given.positions));
+  s.positions = given.positions;
+  s.bound["cos.dim0"] = static_cast<uint64_t>(given.tableRows);
+  s.stale = true;
+  return {};
+}
+
 Status CacheKernel::setRows(const RowLists &lists) {
   State &s = *state_;
   if (s.slots < 0)
@@ -171,17 +207,21 @@ Status CacheKernel::setRows(const RowLists &lists) {
                    std::to_string(count) + (count > s.capacity ? ": reserve more" : ", more than are bound"));
   if (Status status = s.checker.check(s.info.role, lists, s.slots, s.written); !status)
     return status;
+  if (s.hasParameter("positions") && std::ssize(lists.positions) != count)
+    return s.error("expected the positions of " + std::to_string(count) + " rows, got " +
+                   std::to_string(lists.positions.size()));
   s.listed = -1; // until the lists are complete
   s.staging[0] = static_cast<int32_t>(count);
   const std::span<const int32_t> first = s.reads() ? lists.from : lists.to;
   std::copy(first.begin(), first.end(), s.staging.begin() + 8);
   if (Status status = s.device.copyIn(s.lists.address(), s.staging.data(), (8 + first.size()) * 4); !status)
     return status;
-  if (s.reads() && s.writes() && count) {
+  if (s.listCount() > 1 && count) {
+    const std::span<const int32_t> last = s.reads() ? lists.to : lists.positions;
     int32_t *second = s.staging.data() + 8 + s.capacity;
-    std::copy(lists.to.begin(), lists.to.end(), second);
+    std::copy(last.begin(), last.end(), second);
     const DeviceAddress to = s.lists.address() + sectorBytes + static_cast<uint64_t>(s.capacity) * 4;
-    if (Status status = s.device.copyIn(to, second, lists.to.size() * 4); !status)
+    if (Status status = s.device.copyIn(to, second, last.size() * 4); !status)
       return status;
   }
   s.listed = count;
@@ -210,6 +250,28 @@ Status CacheKernel::launchFrom(DeviceAddress list) {
   return s.launchKernel();
 }
 
+namespace {
+
+/// Bytes of the queries, weights and tables that an append reads or writes beside keys and values: each once.
+int64_t prologueFloor(const Manifest &manifest, const RowLists &lists, int32_t layers) {
+  int64_t bytes = 0;
+  for (const Argument &argument : manifest.arguments) {
+    if (argument.role == Argument::Role::Rows && argument.name == "q")
+      bytes += 2 * std::ssize(lists.to) * layers * queryBytesOf(manifest);
+    if (argument.role != Argument::Role::Tensor)
+      continue;
+    const bool isTable = argument.name == "cos" || argument.name == "sin";
+    std::vector<int32_t> positions(lists.positions.begin(), lists.positions.end());
+    std::sort(positions.begin(), positions.end());
+    const int64_t used = std::unique(positions.begin(), positions.end()) - positions.begin();
+    bytes +=
+        (isTable ? used : layers) * argument.dims[1].value * static_cast<int64_t>(dtypeSize(argument.dtype));
+  }
+  return bytes + 4 * std::ssize(lists.positions);
+}
+
+} // namespace
+
 int64_t rowCopyFloor(const Manifest &manifest, const RowLists &lists, int32_t layers) {
   const std::vector<Argument> caches = cachesOf(manifest);
   const auto inCache = [&](const Argument &cache) { return cache.kvHeads * storeOf(cache).tokenBytes(); };
@@ -219,7 +281,8 @@ int64_t rowCopyFloor(const Manifest &manifest, const RowLists &lists, int32_t la
   const int64_t written = role == KernelInfo::Role::Gather ? inRows : inCache(caches.back());
   const std::span<const int32_t> slots = lists.from.empty() ? lists.to : lists.from;
   const int64_t rows = std::count_if(slots.begin(), slots.end(), [](int32_t slot) { return slot >= 0; });
-  return rows * layers * (read + written) + 4 * static_cast<int64_t>(lists.from.size() + lists.to.size());
+  return rows * layers * (read + written) + 4 * static_cast<int64_t>(lists.from.size() + lists.to.size()) +
+         prologueFloor(manifest, lists, layers);
 }
 
 } // namespace attn::rt

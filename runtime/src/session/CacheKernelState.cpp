@@ -49,6 +49,47 @@ Status CacheKernel::State::checkCount(int64_t count, const std::string &what) co
   return {};
 }
 
+/// Binds the distances of pages, tokens and heads, which are multiples of the bytes of an access.
+Status CacheKernel::State::bindStrides(const std::string &tensor, const PageStrides &given,
+                                       const PageStrides &dense, int64_t unit) {
+  if (!hasParameter(strideName(tensor, 0)))
+    return {};
+  const PageStrides &strides = given.isDense() ? dense : given;
+  const int64_t axes[] = {strides.betweenPages, strides.betweenTokens, strides.betweenHeads};
+  for (size_t axis = 0; axis < std::size(axes); ++axis) {
+    if (axes[axis] < 0 || axes[axis] % unit || axes[axis] > std::numeric_limits<int32_t>::max())
+      return error("expected strides of '" + tensor + "' that are multiples of " + std::to_string(unit) +
+                   " bytes, from 0 to below 2^31, got " + std::to_string(axes[axis]));
+    bound[strideName(tensor, axis)] = static_cast<uint64_t>(axes[axis]);
+  }
+  return {};
+}
+
+Status CacheKernel::State::bindRowStride(const std::string &name, int64_t given, int64_t dense) {
+  const int64_t bytes = given ? given : dense;
+  if (bytes < dense || bytes % chunkBytes || bytes > std::numeric_limits<int32_t>::max())
+    return error("expected rows of '" + name + "' a multiple of 16 bytes apart, from " +
+                 std::to_string(dense) + " to below 2^31, got " + std::to_string(bytes));
+  bound[strideName(name, 1)] = static_cast<uint64_t>(bytes);
+  return {};
+}
+
+/// Binds queries, and where they are written; there are as many rows as of keys.
+Status CacheKernel::State::bindQueries(const DevicePrologue &given) {
+  for (const Part &part : {Part{"queries", "q", "q.layer", given.q, given.qLayerBytes, rows * queryRowBytes,
+                                chunkBytes, chunkBytes},
+                           Part{"prepared queries", "rotated", "rotated.layer", given.rotated,
+                                given.rotatedLayerBytes, rows * queryRowBytes, chunkBytes, chunkBytes}}) {
+    if (!part.address)
+      return error("expected an address of the " + part.name + ", got none");
+    if (Status status = bindPart(part); !status)
+      return status;
+  }
+  if (Status status = bindRowStride("q", given.qRowBytes, queryRowBytes); !status)
+    return status;
+  return bindRowStride("rotated", given.rotatedRowBytes, queryRowBytes);
+}
+
 Status CacheKernel::State::bindRows(const DeviceRows &given) {
   if (Status status = checkCount(given.count, "rows"); !status)
     return status;
@@ -76,6 +117,7 @@ Status CacheKernel::State::bindCache(const Argument &cache, const DeviceRows &gi
     bound[cache.name + "." + std::string(sizeName(StoreSize::PageBytes))] =
         static_cast<uint64_t>(given.pageBytes);
   }
+  bound[cache.name + "." + std::string(sizeName(StoreSize::Slots))] = static_cast<uint64_t>(given.count);
   for (const bool keys : {true, false}) {
     if (!keys && store.isLatent())
       continue;
@@ -87,6 +129,9 @@ Status CacheKernel::State::bindCache(const Argument &cache, const DeviceRows &gi
         !status)
       return status;
     const int64_t line = part.format.metaBytes(part.dim);
+    if (hasPrologue())
+      if (Status status = bindLines(cache.name, store, part, given); !status)
+        return status;
     if (Status status =
             bindMeta({"metadata of " + what, prefix + Store::metaName(part), "",
                       (keys ? given.kMeta : given.vMeta).address,
@@ -107,6 +152,27 @@ Status CacheKernel::State::bindCache(const Argument &cache, const DeviceRows &gi
   return {};
 }
 
+/// Binds the strides of quantized values and of their metadata.
+Status CacheKernel::State::bindLines(const std::string &name, const Store &store, const StorePart &part,
+                                     const DeviceRows &given) {
+  const bool keys = part.letter == 'k';
+  const auto denseOf = [&](int64_t line) -> PageStrides {
+    const int64_t heads = store.heads, page = store.tokensOf(int64_t{1});
+    if (!store.isPaged()) // a slot is a page of one token, whose heads are its tokens
+      return {heads * line, line, line};
+    if (store.hasHeadsFirst())
+      return {heads * page * line, line, page * line};
+    return {heads * page * line, heads * line, line};
+  };
+  const int64_t codes = part.format.rowBytes(part.dim), line = part.format.metaBytes(part.dim);
+  if (Status status = bindStrides(name + "." + store.codesName(part), keys ? given.kStrides : given.vStrides,
+                                  denseOf(codes), part.format.bits);
+      !status || !part.format.hasLines())
+    return status;
+  return bindStrides(name + "." + Store::metaName(part), keys ? given.kMetaStrides : given.vMetaStrides,
+                     denseOf(line), part.format.hasBlocks() ? 1 : metaWordBytes);
+}
+
 /// Binds metadata, if the kernel has it.
 Status CacheKernel::State::bindMeta(Part meta, const StorePart &part, int64_t slots) {
   if (!hasParameter(meta.buffer))
@@ -119,12 +185,13 @@ Status CacheKernel::State::bindMeta(Part meta, const StorePart &part, int64_t sl
 }
 
 void CacheKernel::State::useList(DeviceAddress at) {
-  if (at == list)
+  if (at == list && !hasParameter("positions"))
     return;
   list = at;
   bound["row_count"] = at;
   bound["slots"] = bound["from"] = at + sectorBytes;
   bound["to"] = at + sectorBytes + static_cast<uint64_t>(capacity) * 4;
+  bound["positions"] = positions ? positions : bound["to"];
   stale = true;
 }
 

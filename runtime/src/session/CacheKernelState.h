@@ -22,7 +22,7 @@ struct CacheKernel::State {
   KernelInfo info;
   LaunchInfo launch;
   std::vector<Argument> caches;
-  int64_t keyRowBytes, valueRowBytes;
+  int64_t keyRowBytes, valueRowBytes, queryRowBytes;
   std::shared_ptr<Module> module;
   Kernel *kernel = nullptr;
 
@@ -40,6 +40,7 @@ struct CacheKernel::State {
   int64_t slots = -1, rows = -1, written = -1; ///< of the bound memory; written: slots of the target
   int64_t listed = -1;                         ///< number of rows that are set
   DeviceAddress list = 0;                      ///< the lists that launches read
+  DeviceAddress positions = 0;                 ///< of rows, if they do not follow the list of slots
   std::vector<int32_t> staging = {};
   RowChecker checker = {};
 
@@ -47,8 +48,20 @@ struct CacheKernel::State {
   bool writes() const { return info.role != KernelInfo::Role::Gather; }
   Error error(const std::string &what) const { return inputError("cache kernel '" + entry + "': " + what); }
 
+  /// The number of lists: of slots, and of positions.
+  int64_t listCount() const {
+    return (reads() && writes()) || (hasParameter("positions") && !positions) ? 2 : 1;
+  }
+  bool hasPrologue() const { return hasParameter("k.stride1"); }
+
   bool hasParameter(const std::string &name) const;
 
+  Status bindStrides(const std::string &tensor, const PageStrides &given, const PageStrides &dense,
+                     int64_t unit);
+  Status bindLines(const std::string &name, const Store &store, const StorePart &part,
+                   const DeviceRows &given);
+  Status bindRowStride(const std::string &name, int64_t given, int64_t dense);
+  Status bindQueries(const DevicePrologue &given);
   Status bindRows(const DeviceRows &given);
   Status bindCache(const Argument &cache, const DeviceRows &given);
   /// Sets the memory of the lists, which follow a sector with the number of rows.

@@ -276,3 +276,98 @@ func.func @requantize(%kv: !kv {attn.name = "kv"}, %low: !low {attn.name = "low"
   attn.requantize %kv at %from to %low at %to : !kv, tensor<?xi32>, !low, tensor<?xi32>
   return
 }
+
+// -----
+
+!rows = tensor<?x?x2x64xf16>
+!kv = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>
+!table = tensor<?x33xf32>
+func.func @more_than_the_head(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}, %cos: !table {attn.name = "cos"}, %sin: !table {attn.name = "sin"}, %at: tensor<?xi32> {attn.name = "positions"}) {
+  // expected-error @below {{expected cosines of 1 to 32 angles for heads of 64 features, got 'tensor<?x33xf32>'}}
+  attn.append %k, %v to %kv at %slots rotate %cos, %sin at %at : !table, !table, tensor<?xi32> : !rows, !rows, !kv, tensor<?xi32>
+  return
+}
+
+// -----
+
+!rows = tensor<?x?x2x64xf16>
+!kv = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>
+!table = tensor<?x32xbf16>
+func.func @other_type(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}, %cos: !table {attn.name = "cos"}, %sin: !table {attn.name = "sin"}, %at: tensor<?xi32> {attn.name = "positions"}) {
+  // expected-error @below {{expected cosines and sines to be 'tensor<?x32xf16>', or of f32, got 'tensor<?x32xbf16>'}}
+  attn.append %k, %v to %kv at %slots rotate %cos, %sin at %at : !table, !table, tensor<?xi32> : !rows, !rows, !kv, tensor<?xi32>
+  return
+}
+
+// -----
+
+!rows = tensor<?x?x2x64xf16>
+!kv = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>
+func.func @weights(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}, %wk: tensor<?x32xf32> {attn.name = "k_norm"}) {
+  // expected-error @below {{expected the weights of keys to be 'tensor<?x64xf16>', or of f32, got 'tensor<?x32xf32>'}}
+  attn.append %k, %v to %kv at %slots norm %wk : tensor<?x32xf32> epsilon 1.0e-6 : !rows, !rows, !kv, tensor<?xi32>
+  return
+}
+
+// -----
+
+!rows = tensor<?x?x2x64xf16>
+!q = tensor<?x?x4x64xf16>
+!kv = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>
+func.func @queries_without_weights(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}, %q: !q {attn.name = "q"}, %wk: tensor<?x64xf32> {attn.name = "k_norm"}) -> !q {
+  // expected-error @below {{expected weights of queries where there are queries, and only there}}
+  %r = attn.append %k, %v to %kv at %slots query %q : !q norm %wk : tensor<?x64xf32> epsilon 1.0e-6 : !rows, !rows, !kv, tensor<?xi32> -> !q
+  return %r : !q
+}
+
+// -----
+
+!rows = tensor<?x?x2x64xf16>
+!q = tensor<?x?x4x64xf16>
+!kv = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>
+func.func @nothing_to_do(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}, %q: !q {attn.name = "q"}) -> !q {
+  // expected-error @below {{expected a norm or a rotation of the queries}}
+  %r = attn.append %k, %v to %kv at %slots query %q : !q : !rows, !rows, !kv, tensor<?xi32> -> !q
+  return %r : !q
+}
+
+// -----
+
+!rows = tensor<?x?x2x64xf16>
+!kv = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>
+func.func @epsilon(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}, %wk: tensor<?x64xf32> {attn.name = "k_norm"}) {
+  // expected-error @below {{expected an epsilon that is finite and at least 0, got -1}}
+  attn.append %k, %v to %kv at %slots norm %wk : tensor<?x64xf32> epsilon -1.0 : !rows, !rows, !kv, tensor<?xi32>
+  return
+}
+
+// -----
+
+!rows = tensor<?x?x2x64xf16>
+!kv = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>
+!table = tensor<?x32xf32>
+// expected-error @below {{argument 4: expected the tensor to be named "cos", got "cosines"}}
+func.func @name(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}, %cos: !table {attn.name = "cosines"}, %sin: !table {attn.name = "sin"}, %at: tensor<?xi32> {attn.name = "positions"}) {
+  attn.append %k, %v to %kv at %slots rotate %cos, %sin at %at : !table, !table, tensor<?xi32> : !rows, !rows, !kv, tensor<?xi32>
+  return
+}
+
+// -----
+
+!rows = tensor<?x?x1x64xf16>
+!kv = !attn.kv<packed, heads = 1, dim = 64, key = f16, value = first<32>>
+func.func @latents(%k: !rows {attn.name = "k"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}, %wk: tensor<?x64xf32> {attn.name = "k_norm"}) {
+  // expected-error @below {{expected a cache with values of their own where keys are normalized or rotated, got '!attn.kv<packed, heads = 1,}}
+  attn.append %k to %kv at %slots norm %wk : tensor<?x64xf32> epsilon 1.0e-6 : !rows, !kv, tensor<?xi32>
+  return
+}
+
+// -----
+
+!rows = tensor<?x?x1x264xf16>
+!kv = !attn.kv<packed, heads = 1, dim = 264, key = f16, value = f16>
+func.func @wide(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}, %wk: tensor<?x264xf32> {attn.name = "k_norm"}) {
+  // expected-error @below {{expected heads of a multiple of 8, at most 256 features, where keys are normalized or rotated}}
+  attn.append %k, %v to %kv at %slots norm %wk : tensor<?x264xf32> epsilon 1.0e-6 : !rows, !rows, !kv, tensor<?xi32>
+  return
+}

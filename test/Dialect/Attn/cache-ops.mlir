@@ -69,3 +69,30 @@ func.func @gather_latents(%kv: !latents {attn.name = "kv"}, %slots: !slots {attn
   %k = attn.gather %kv at %slots : !latents, !slots -> !latent_rows
   return %k : !latent_rows
 }
+
+!prows = tensor<?x?x2x64xf16>
+!pqueries = tensor<?x?x6x64xf16>
+!pweights = tensor<?x64xf32>
+!ptable = tensor<?x16xf16>
+!plist = tensor<?xi32>
+!pcache = !attn.kv<paged<16>, heads = 2, dim = 64, key = f16, value = f16>
+
+// CHECK-LABEL: @prepare
+// CHECK: %[[R:.*]] = attn.append %{{.*}}, %{{.*}} to %{{.*}} at %{{.*}} query %{{.*}} : tensor<?x?x6x64xf16> norm %{{.*}} : tensor<?x64xf32> epsilon 9.99999997E-7 query_norm %{{.*}} : tensor<?x64xf32> rotate %{{.*}}, %{{.*}} at %{{.*}} : tensor<?x16xf16>, tensor<?x16xf16>, tensor<?xi32> interleaved : tensor<?x?x2x64xf16>, tensor<?x?x2x64xf16>, <paged<16>, {{.*}}>, tensor<?xi32> -> tensor<?x?x6x64xf16>
+// CHECK: return %[[R]]
+func.func @prepare(%k: !prows {attn.name = "k"}, %v: !prows {attn.name = "v"}, %kv: !pcache {attn.name = "kv"},
+               %slots: !plist {attn.name = "slots"}, %q: !pqueries {attn.name = "q"}, %wk: !pweights {attn.name = "k_norm"},
+               %wq: !pweights {attn.name = "q_norm"}, %cos: !ptable {attn.name = "cos"}, %sin: !ptable {attn.name = "sin"},
+               %at: !plist {attn.name = "positions"}) -> !pqueries {
+  %r = attn.append %k, %v to %kv at %slots query %q : !pqueries norm %wk : !pweights epsilon 1.0e-6 query_norm %wq : !pweights
+      rotate %cos, %sin at %at : !ptable, !ptable, !plist interleaved : !prows, !prows, !pcache, !plist -> !pqueries
+  return %r : !pqueries
+}
+
+// CHECK-LABEL: @prepare_keys
+// CHECK: attn.append %{{.*}}, %{{.*}} to %{{.*}} at %{{.*}} norm %{{.*}} : tensor<?x64xf32> epsilon 0.000000e+00 : tensor
+func.func @prepare_keys(%k: !prows {attn.name = "k"}, %v: !prows {attn.name = "v"}, %kv: !pcache {attn.name = "kv"},
+                      %slots: !plist {attn.name = "slots"}, %wk: !pweights {attn.name = "k_norm"}) {
+  attn.append %k, %v to %kv at %slots norm %wk : !pweights epsilon 0.0 : !prows, !prows, !pcache, !plist
+  return
+}

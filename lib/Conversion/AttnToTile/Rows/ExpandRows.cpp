@@ -22,7 +22,7 @@ struct ExpandRows : mlir::attn::impl::ExpandRowsPassBase<ExpandRows> {
     for (auto kernel : getOperation().getOps<func::FuncOp>()) {
       SmallVector<Operation *> pieces;
       kernel.walk([&](Operation *op) {
-        if (isa<LoadRowsOp, StoreRowsOp, QuantizeRowsOp, DequantizeRowsOp>(op))
+        if (isa<LoadRowsOp, StoreRowsOp, QuantizeRowsOp, DequantizeRowsOp, NormalizeRowsOp, RotateRowsOp>(op))
           pieces.push_back(op);
       });
       if (pieces.empty())
@@ -46,6 +46,10 @@ struct ExpandRows : mlir::attn::impl::ExpandRowsPassBase<ExpandRows> {
         expansion.put(put);
       else if (auto quantize = dyn_cast<QuantizeRowsOp>(op))
         expansion.quantize(quantize);
+      else if (auto normalize = dyn_cast<NormalizeRowsOp>(op))
+        expansion.normalize(normalize);
+      else if (auto rotate = dyn_cast<RotateRowsOp>(op))
+        expansion.rotate(rotate);
       else
         expansion.dequantize(cast<DequantizeRowsOp>(op));
     }

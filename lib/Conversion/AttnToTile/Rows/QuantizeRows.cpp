@@ -55,6 +55,7 @@ private:
   Meta metaOf(ArrayRef<Value> row, int64_t load);
   Words codesOf(ArrayRef<Value> row, const Meta &meta);
   Words handOver(ArrayRef<Value> words, int64_t load);
+  Words pick(ArrayRef<Value> words, Value holder, Value wanted);
   void countInto(Value status);
 
   RowExpansion &e;
@@ -82,8 +83,8 @@ void Quantizer::run() {
   e.held[op.getCodes()] = codes;
   if (op.getMeta()) {
     SmallVector<Words> handed;
-    int64_t groups = share.getWidth() / together, atOnce = 32 / ShareAttr::rows;
-    for (int64_t load = 0; load < llvm::divideCeil(groups, atOnce); ++load)
+    int64_t groups = share.getWidth() / together * share.parts(), loads = llvm::divideCeil(groups, 32);
+    for (int64_t load = 0; load < loads; ++load)
       handed.push_back(handOver(found, load));
     e.held[op.getMeta()] = handed;
   }
@@ -203,9 +204,22 @@ Words Quantizer::codesOf(ArrayRef<Value> row, const Meta &meta) {
 /// so on, from the first lane of the group.
 Words Quantizer::handOver(ArrayRef<Value> words, int64_t load) {
   int64_t perLoad = share.getLanes() / share.getWidth();
+  if (share.getHeads()) {
+    // Entry i of the piece goes to lane i: the group i % groups of head i / groups.
+    int64_t groups = share.getWidth() / together;
+    Value entry = b.add(e.lane, b.i32(load * 32));
+    Value head = b.div(entry, groups), first = b.mul(b.rem(entry, groups), b.i32(together));
+    return pick(words, b.add(b.mul(b.rem(head, perLoad), b.i32(share.getWidth())), first),
+                b.div(head, perLoad));
+  }
   Value row = b.rem(e.lane, ShareAttr::rows);
   Value group = b.add(b.div(e.lane, ShareAttr::rows), b.i32(load * (32 / ShareAttr::rows)));
   Value holder = b.add(b.mul(b.rem(row, perLoad), b.i32(share.getWidth())), b.mul(group, b.i32(together)));
+  return pick(words, holder, b.div(row, perLoad));
+}
+
+/// The word of the load `wanted` in the lane `holder`.
+Words Quantizer::pick(ArrayRef<Value> words, Value holder, Value wanted) {
   holder = b.min(holder, b.i32(31)); // groups past the end of the piece
   Value result;
   for (auto [i, word] : llvm::enumerate(words)) {
@@ -214,8 +228,7 @@ Words Quantizer::handOver(ArrayRef<Value> words, int64_t load) {
       result = there;
       continue;
     }
-    Value ofLoad = b.compare(arith::CmpIPredicate::eq, b.div(row, perLoad), b.i32(i));
-    result = b.select(ofLoad, there, result);
+    result = b.select(b.compare(arith::CmpIPredicate::eq, wanted, b.i32(i)), there, result);
   }
   return {result};
 }

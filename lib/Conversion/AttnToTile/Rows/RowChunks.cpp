@@ -1,7 +1,7 @@
 //===- RowChunks.cpp - A lane's share of a piece ---------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "AttnToTile/Kernel/StoreValues.h"
-#include "RowExpansion.h"
+#include "RowAccess.h"
 
 #include "attn/Dialect/Attn/IR/Stores.h"
 
@@ -9,27 +9,6 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 namespace rt = ::attn::rt;
-
-/// The operands and attributes that attn.load_rows and attn.store_rows have in common.
-struct RowExpansion::Access {
-  RowPart part;
-  bool meta;
-  Value argument;
-  bool listed;
-  Value rows, mark, layer, piece;
-  ShareAttr share;
-
-  explicit Access(LoadRowsOp op)
-      : part(op.getPart()), meta(op.getMeta()), argument(op.getFrom()), listed(op.getListed()),
-        rows(op.getRows()), mark(op.getMark()), layer(op.getLayer()), piece(op.getPiece()),
-        share(op.getShare()) {}
-  explicit Access(StoreRowsOp op)
-      : part(op.getPart()), meta(op.getMeta()), argument(op.getTo()), listed(op.getListed()),
-        rows(op.getRows()), mark(op.getMark()), layer(op.getLayer()), piece(op.getPiece()),
-        share(op.getShare()) {}
-
-  RowMemory memory() const { return rowMemoryOf(argument, part, meta); }
-};
 
 static constexpr int64_t lanes = 32;
 
@@ -51,7 +30,11 @@ SmallVector<RowExpansion::Chunk> RowExpansion::chunksOf(const Access &access) {
   RowMemory memory = access.memory();
   SmallVector<Chunk> result;
   for (int64_t load = 0; load < access.share.loads(); ++load)
-    result.push_back(access.meta ? metaChunkOf(access, memory, load) : chunkOf(access, memory, load));
+    if (access.share.getHeads())
+      result.push_back(access.meta ? headMetaChunkOf(access, memory, load)
+                                   : headChunkOf(access, memory, load));
+    else
+      result.push_back(access.meta ? metaChunkOf(access, memory, load) : chunkOf(access, memory, load));
   return result;
 }
 
@@ -74,6 +57,8 @@ Value RowExpansion::columnOf(ShareAttr share, int64_t load) {
 Value RowExpansion::rowOf(ShareAttr share, int64_t load) {
   if (!share.isOneRow())
     return b.div(numberOf(share, load), share.getWidth());
+  if (share.getHeads()) // pieces of unlike branches
+    return b.i32(load);
   Value &known = numbers[load];
   if (!known)
     known = b.i32(load);
@@ -225,13 +210,14 @@ Value RowExpansion::givenScale(Value kv, RowPart part, Value layer, Value piece,
                                int64_t load) {
   RowMemory memory = sharedScalesOf(kv, part);
   Value &known = scales[memory.buffer];
-  if (known && share.isOneRow()) // all loads have the same columns
+  if (known && share.isOneRow() && !share.getHeads()) // all loads have the same columns
     return known;
   const rt::Store store = storeOf(cast<KVType>(kv.getType()));
   const rt::StorePart stored = storedPartOf(kv, part);
   Value column = b.add(columnOf(share, load), b.mul(piece, b.i32(share.getWidth())));
-  // Lanes past the last column read the last head's scale.
-  Value head = b.min(b.div(column, stored.dim / rowNumbers), b.i32(store.heads - 1));
+  Value head = share.getHeads() ? b.add(rowOf(share, load), b.mul(piece, b.i32(share.getHeads())))
+                                : b.div(column, stored.dim / rowNumbers);
+  head = b.min(head, b.i32(store.heads - 1)); // lanes past the last column
   auto place = [&] { return head; };
   StoreValues values{b, "", place};
   Value index = b.wide(store.sharedOf(values, stored));

@@ -37,9 +37,15 @@ struct RowExpansion {
   void put(StoreRowsOp op);
   void quantize(QuantizeRowsOp op);     // QuantizeRows.cpp
   void dequantize(DequantizeRowsOp op); // DequantizeRows.cpp
+  void normalize(NormalizeRowsOp op);   // NormalizeRows.cpp
+  void rotate(RotateRowsOp op);         // RotateRows.cpp
 
   /// The scale that a cache is given for this lane's numbers in a load.
   Value givenScale(Value kv, RowPart part, Value layer, Value piece, ShareAttr share, int64_t load);
+
+  /// The numbers of a small tensor that a lane multiplies its eight features by, `count` from element `first`
+  /// on. Addresses are multiples of `count` elements.
+  SmallVector<Value> readNumbers(Value tensor, Value first, int64_t count);
 
   KernelBuilder b;
   Type i32;
@@ -50,6 +56,9 @@ private:
   struct Access;
   SmallVector<Chunk> chunksOf(const Access &access);
   Chunk chunkOf(const Access &access, const RowMemory &memory, int64_t load);
+  Chunk headChunkOf(const Access &access, const RowMemory &memory, int64_t load);
+  Chunk headMetaChunkOf(const Access &access, const RowMemory &memory, int64_t load);
+  Value lineOf(const Access &access, const RowMemory &memory, Value head);
   Value inLayer(const Access &access, const RowMemory &memory, Value slot, Value column);
   Value inPages(const Access &access, Value slot, int64_t line, int64_t chunk);
   Chunk metaChunkOf(const Access &access, const RowMemory &memory, int64_t load);

@@ -19,6 +19,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "RowMemory.h"
+#include "WalkHeads.h"
 
 #include "attn/Conversion/Passes.h"
 #include "attn/Dialect/Tile/IR/Launch.h"
@@ -85,7 +86,7 @@ public:
   }
   ShareAttr shareOf(const rt::StorePart &end) const {
     int64_t used = converts ? lanes / width * width : lanes;
-    return ShareAttr::get(source.getContext(), chunkOf(end), width, used);
+    return ShareAttr::get(source.getContext(), chunkOf(end), width, used, /*heads=*/0);
   }
   /// A lane converts one word of metadata for each group, or one byte for each block, and copies 16 bytes at
   /// most.
@@ -96,7 +97,7 @@ public:
       chunk = std::min<int64_t>(rowChunkBytes, bytes & -bytes);
       chunks = llvm::divideCeil(heads() * bytes / chunk, ofPieces);
     }
-    return ShareAttr::get(source.getContext(), chunk, chunks, lanes);
+    return ShareAttr::get(source.getContext(), chunk, chunks, lanes, /*heads=*/0);
   }
   /// Rows of numbers, as they lie outside of caches.
   RankedTensorType rowsOf(Type element) const {
@@ -285,7 +286,7 @@ struct WalkRows : mlir::attn::impl::WalkRowsPassBase<WalkRows> {
   }
 
   /// Replaces the function by its kernel. Before its parameters the kernel has the function's arguments and,
-  /// under their names, the results of a gather.
+  /// under their names, the results of a gather or of an append.
   static void walk(func::FuncOp function) {
     RowCopy copy = *findRowCopy(function);
     OpBuilder builder(function);
@@ -301,10 +302,17 @@ struct WalkRows : mlir::attn::impl::WalkRowsPassBase<WalkRows> {
     mapping.map(copy.op->getResults(), kernel.getArguments().drop_front(function.getNumArguments()));
     for (OpResult result : copy.op->getResults())
       kernel.setArgAttr(function.getNumArguments() + result.getResultNumber(), "attn.name",
-                        builder.getStringAttr(result == copy.k ? "k" : "v"));
+                        builder.getStringAttr(result == copy.prologue.rotated ? "rotated"
+                                              : result == copy.k              ? "k"
+                                                                              : "v"));
     for (Value *value : {&copy.cache, &copy.into, &copy.from, &copy.to, &copy.k, &copy.v, &copy.status})
       *value = mapping.lookupOrNull(*value);
-    Walk(copy, kernel).run();
+    for (Value *value : copy.prologue.values())
+      *value = mapping.lookupOrNull(*value);
+    if (copy.prologue.isEmpty())
+      Walk(copy, kernel).run();
+    else
+      walkHeads(copy, kernel);
   }
 };
 

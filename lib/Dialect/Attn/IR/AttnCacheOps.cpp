@@ -9,6 +9,20 @@
 using namespace mlir;
 using namespace mlir::attn;
 
+static Prologue prologueOf(AppendRowsOp append) {
+  Prologue prologue{.q = append.getQ(),
+                    .rotated = append.getRotated(),
+                    .kNorm = append.getKNorm(),
+                    .qNorm = append.getQNorm(),
+                    .cos = append.getCos(),
+                    .sin = append.getSin(),
+                    .positions = append.getPositions(),
+                    .interleaved = append.getInterleaved()};
+  if (std::optional<APFloat> epsilon = append.getEpsilon())
+    prologue.epsilon = epsilon->convertToFloat();
+  return prologue;
+}
+
 std::optional<RowCopy> mlir::attn::rowCopyOf(Operation *op) {
   return TypeSwitch<Operation *, std::optional<RowCopy>>(op)
       .Case([&](AppendRowsOp append) {
@@ -17,7 +31,8 @@ std::optional<RowCopy> mlir::attn::rowCopyOf(Operation *op) {
                        .to = append.getSlots(),
                        .k = append.getK(),
                        .v = append.getV(),
-                       .status = append.getStatus()};
+                       .status = append.getStatus(),
+                       .prologue = prologueOf(append)};
       })
       .Case([&](MoveRowsOp move) {
         return RowCopy{.op = op, .cache = move.getKv(), .from = move.getFrom(), .to = move.getTo()};
@@ -129,7 +144,97 @@ static LogicalResult verifyRowCopy(const RowCopy &copy) {
   return verifyRows(copy, "values", copy.v, type.getValueDim(), type.getValue());
 }
 
-LogicalResult AppendRowsOp::verify() { return verifyRowCopy(*rowCopyOf(*this)); }
+/// The most features of a head that is normalized or rotated: a warp holds it, eight features to a lane.
+static constexpr int64_t mostPreparedDim = 256;
+
+/// Verifies weights or tables: two axes, the first dynamic, of f32 or of the rows' type.
+static LogicalResult verifyTable(AppendRowsOp append, StringRef what, Value table, int64_t columns) {
+  Type rows = cast<RankedTensorType>(append.getK().getType()).getElementType();
+  auto type = cast<RankedTensorType>(table.getType());
+  Type element = type.getElementType();
+  if ((element.isF32() || element == rows) &&
+      type == RankedTensorType::get({ShapedType::kDynamic, columns}, element))
+    return success();
+  return append.emitOpError("expected ")
+         << what << " to be " << RankedTensorType::get({ShapedType::kDynamic, columns}, rows)
+         << ", or of f32, got " << type;
+}
+
+static LogicalResult verifyNorm(AppendRowsOp append, int64_t dim) {
+  if (!append.getKNorm())
+    return append.getQNorm() ? append.emitOpError("expected weights of queries beside weights of keys")
+                             : success();
+  if (bool(append.getQ()) != bool(append.getQNorm()))
+    return append.emitOpError("expected weights of queries where there are queries, and only there");
+  if (APFloat epsilon = *append.getEpsilon(); !epsilon.isFinite() || epsilon.isNegative())
+    return append.emitOpError("expected an epsilon that is finite and at least 0, got ")
+           << epsilon.convertToFloat();
+  if (failed(verifyTable(append, "the weights of keys", append.getKNorm(), dim)))
+    return failure();
+  return append.getQNorm() ? verifyTable(append, "the weights of queries", append.getQNorm(), dim)
+                           : success();
+}
+
+static LogicalResult verifyRotation(AppendRowsOp append, int64_t dim) {
+  if (!append.getCos())
+    return append.getInterleaved() ? append.emitOpError("expected 'interleaved' beside a rotation")
+                                   : success();
+  auto cos = dyn_cast<RankedTensorType>(append.getCos().getType());
+  if (!cos || cos.getRank() != 2 || cos.isDynamicDim(1) || cos.getDimSize(1) < 1 ||
+      2 * cos.getDimSize(1) > dim)
+    return append.emitOpError("expected cosines of 1 to ")
+           << dim / 2 << " angles for heads of " << dim << " features, got " << append.getCos().getType();
+  if (append.getSin().getType() != cos)
+    return append.emitOpError("expected sines of the cosines' type, ")
+           << cos << ", got " << append.getSin().getType();
+  auto list = RankedTensorType::get({ShapedType::kDynamic}, IntegerType::get(append.getContext(), 32));
+  if (append.getPositions().getType() != list)
+    return append.emitOpError("expected positions to be ")
+           << list << ", got " << append.getPositions().getType();
+  return verifyTable(append, "cosines and sines", append.getCos(), cos.getDimSize(1));
+}
+
+static LogicalResult verifyPrologue(AppendRowsOp append) {
+  const RowCopy copy = *rowCopyOf(append);
+  const KVType type = copy.type();
+  const int64_t dim = type.getKeyDim();
+  if (failed(verifyNorm(append, dim)) || failed(verifyRotation(append, dim)))
+    return failure();
+  if (bool(append.getQ()) != bool(append.getRotated()))
+    return append.emitOpError("expected a result where there are queries, and only there");
+  if (copy.prologue.isEmpty())
+    return append.getQ() ? append.emitOpError("expected a norm or a rotation of the queries") : success();
+  if (type.getLatent())
+    return append.emitOpError(
+               "expected a cache with values of their own where keys are normalized or rotated, "
+               "got ")
+           << type;
+  if (type.getStore() == Store::Unified)
+    return append.emitOpError("expected a paged or a packed cache where keys are normalized or rotated, got ")
+           << type << "; the pages of a head are a paged cache's, whose strides a launch gives";
+  for (int64_t size : {dim, type.getValueDim()})
+    if (size > mostPreparedDim || size % 8)
+      return append.emitOpError("expected heads of a multiple of 8, at most ")
+             << mostPreparedDim << " features, where keys are normalized or rotated, got " << type;
+  Type rows = cast<RankedTensorType>(append.getK().getType()).getElementType();
+  if (!rows.isF16() && !rows.isBF16())
+    return append.emitOpError("expected rows of f16 or bf16 where keys are normalized or rotated, got ")
+           << append.getK().getType();
+  if (!append.getQ())
+    return success();
+  auto q = dyn_cast<RankedTensorType>(append.getQ().getType());
+  if (!q || q.getRank() != 4 || q.isDynamicDim(2) ||
+      q != RankedTensorType::get({ShapedType::kDynamic, ShapedType::kDynamic, q.getDimSize(2), dim}, rows))
+    return append.emitOpError("expected queries of the keys' dim and type, [layers, rows, q_heads, ")
+           << dim << "], got " << append.getQ().getType();
+  if (append.getRotated().getType() != q)
+    return append.emitOpError("expected the result to be ") << q << ", got " << append.getRotated().getType();
+  return success();
+}
+
+LogicalResult AppendRowsOp::verify() {
+  return failed(verifyRowCopy(*rowCopyOf(*this))) ? failure() : verifyPrologue(*this);
+}
 LogicalResult MoveRowsOp::verify() { return verifyRowCopy(*rowCopyOf(*this)); }
 LogicalResult GatherRowsOp::verify() { return verifyRowCopy(*rowCopyOf(*this)); }
 LogicalResult RequantizeRowsOp::verify() { return verifyRowCopy(*rowCopyOf(*this)); }

@@ -32,9 +32,13 @@ public:
     for (BlockArgument argument : func.getArguments())
       if (failed(readArgument(argument)))
         return failure();
+    const Prologue &prologue = copy->prologue;
     for (auto [value, what] : {std::pair(copy->cache, "cache"), std::pair(copy->into, "cache"),
                                std::pair(copy->from, "list of slots"), std::pair(copy->to, "list of slots"),
-                               std::pair(copy->status, "status")})
+                               std::pair(copy->status, "status"), std::pair(prologue.q, "queries"),
+                               std::pair(prologue.kNorm, "weights"), std::pair(prologue.qNorm, "weights"),
+                               std::pair(prologue.cos, "cosines"), std::pair(prologue.sin, "sines"),
+                               std::pair(prologue.positions, "positions")})
       if (value && !isa<BlockArgument>(value))
         return copy->op->emitOpError("expected the ") << what << " to be an argument of the function";
     if (copy->into &&
@@ -43,8 +47,9 @@ public:
     auto results = cast<func::ReturnOp>(func.front().getTerminator()).getOperands();
     if (!llvm::equal(results, copy->op->getResults()))
       return func.emitOpError("expected the function to return ")
-             << (copy->k && copy->from ? "the keys and values that it gathers"
-                                       : "nothing: it changes the cache");
+             << (copy->k && copy->from    ? "the keys and values that it gathers"
+                 : copy->prologue.rotated ? "the queries that it prepares"
+                                          : "nothing: it changes the cache");
     return signature;
   }
 
@@ -53,6 +58,16 @@ private:
     return func.emitOpError("argument ") << argument.getArgNumber() << ": ";
   }
 
+  Role roleOf(Value value) const {
+    const Prologue &prologue = copy->prologue;
+    if (isCache(value))
+      return Role::KV;
+    if (value == copy->k || value == copy->v || value == prologue.q)
+      return Role::Rows;
+    if (llvm::is_contained({prologue.kNorm, prologue.qNorm, prologue.cos, prologue.sin}, value))
+      return Role::Tensor;
+    return value == copy->status ? Role::Status : Role::Slots;
+  }
   bool isCache(Value value) const { return value == copy->cache || value == copy->into; }
   /// Returns the required name of a list or of rows, after their tensors; empty for a cache, which may have
   /// any name.
@@ -63,14 +78,28 @@ private:
            : value == copy->from   ? (both ? "from" : "slots")
            : value == copy->to     ? (both ? "to" : "slots")
            : value == copy->status ? "status"
-                                   : "";
+                                   : nameOf(copy->prologue, value);
+  }
+  static StringRef nameOf(const Prologue &prologue, Value value) {
+    return value == prologue.q           ? "q"
+           : value == prologue.kNorm     ? "k_norm"
+           : value == prologue.qNorm     ? "q_norm"
+           : value == prologue.cos       ? "cos"
+           : value == prologue.sin       ? "sin"
+           : value == prologue.positions ? "positions"
+                                         : "";
   }
   /// Returns the default names of their dynamic dimensions. Each of two caches has its own number of slots.
   std::vector<std::string> dimsOf(Value value, StringRef name) const {
     if (value == copy->status)
       return {};
-    if (value == copy->from || value == copy->to)
+    const Prologue &prologue = copy->prologue;
+    if (value == copy->from || value == copy->to || value == prologue.positions)
       return {"rows"};
+    if (value == prologue.cos || value == prologue.sin)
+      return {"table_rows"};
+    if (value == prologue.kNorm || value == prologue.qNorm)
+      return {"layers"};
     if (!isCache(value))
       return {"layers", "rows"};
     std::string slots(rt::sizeName(*storeOf(cast<KVType>(value.getType())).slotDims().front().size));
@@ -86,8 +115,8 @@ private:
     Argument argument;
     argument.index = value.getArgNumber();
     argument.type = value.getType();
-    bool cache = isCache(value), rows = value == copy->k || value == copy->v;
-    argument.role = cache ? Role::KV : rows ? Role::Rows : value == copy->status ? Role::Status : Role::Slots;
+    bool cache = isCache(value);
+    argument.role = roleOf(value);
 
     StringRef fixed = nameOf(value);
     auto name = func.getArgAttrOfType<StringAttr>(argument.index, "attn.name");
@@ -97,8 +126,9 @@ private:
     if (!cache && name != fixed)
       return emitArgumentError(value) << "expected the " << stringifyRole(argument.role) << " to be named \""
                                       << fixed << "\", got \"" << name.getValue() << "\"";
-    static constexpr StringLiteral kReserved[] = {"k",  "v",         "slots",  "from",
-                                                  "to", "row_count", "layers", "status"};
+    static constexpr StringLiteral kReserved[] = {"k",      "v",         "slots",  "from",   "to",
+                                                  "q",      "row_count", "layers", "status", "rotated",
+                                                  "k_norm", "q_norm",    "cos",    "sin",    "positions"};
     if (cache && (llvm::is_contained(kReserved, name.getValue()) || name.getValue().contains('.')))
       return emitArgumentError(value)
              << "expected a name that is not reserved and has no point, got \"" << name.getValue() << "\"";

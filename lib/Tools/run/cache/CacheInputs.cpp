@@ -31,6 +31,8 @@ public:
         tensors[argument.name] = rt::Tensor::ofI32({1}, std::vector<int32_t>{3}); // counts are added
         continue;
       }
+      if (argument.role == Role::Tensor)
+        continue; // addTables
       if (argument.role == Role::KV)
         countNames.push_back(argument.dims[1]);
       if (argument.role != Role::Slots)
@@ -53,6 +55,7 @@ public:
       slots.push_back(*added);
     }
     addLists(slots);
+    addTables();
     if (auto unused = dims.unused(); !unused.empty())
       return rt::inputError("--dim " + unused.front() +
                             ": this function has no such dimension; it has: " + known());
@@ -135,11 +138,16 @@ private:
   rt::Status addNewRows(const rt::Argument &argument) {
     const rt::Argument &cache = *std::find_if(manifest.arguments.begin(), manifest.arguments.end(),
                                               [](auto &a) { return a.role == rt::Argument::Role::KV; });
-    const bool keys = argument.name == "k";
+    const bool keys = argument.name != "v";
     const int64_t dim = keys ? cache.keyDim : cache.valueDim;
-    if (rt::Status status = addBits(argument.name, argument.dtype, {*layers, *rows, cache.kvHeads, dim});
-        !status)
+    const int64_t heads = argument.name == "q" ? manifest.qHeads : cache.kvHeads;
+    if (rt::Status status = addBits(argument.name, argument.dtype, {*layers, *rows, heads, dim}); !status)
       return status;
+    if (keys && hasPrologue()) { // NaNs have many bits, and sums of them any
+      tensors[argument.name] =
+          normalTensor(argument.dtype, tensors[argument.name].shape, seed, argument.name);
+      return {};
+    }
     if ((keys ? cache.keyFormat : cache.valueFormat).isPlain())
       return {};
     rt::Tensor bits = std::move(tensors[argument.name]);
@@ -176,6 +184,46 @@ private:
     }
     tensors[name] = std::move(tensor);
     return {};
+  }
+
+  bool hasPrologue() const {
+    return std::any_of(manifest.arguments.begin(), manifest.arguments.end(),
+                       [](auto &a) { return a.role == rt::Argument::Role::Tensor; });
+  }
+
+  /// Adds weights near 1, and tables of the angles position / 10000^(i / angles).
+  void addTables() {
+    constexpr int64_t positions = 4096;
+    for (const rt::Argument &argument : manifest.arguments) {
+      if (argument.role != rt::Argument::Role::Tensor)
+        continue;
+      const bool cos = argument.name == "cos", table = cos || argument.name == "sin";
+      const int64_t count = table ? positions : *layers, columns = argument.dims[1].value;
+      rt::Tensor made = normalTensor(argument.dtype, {count, columns}, seed, argument.name);
+      const rt::ElementType &type = rt::elementType(argument.dtype);
+      rt::Random random(seed, argument.name);
+      for (int64_t i = 0; i < made.elements(); ++i) {
+        const double angle =
+            static_cast<double>(i / columns) *
+            std::pow(10000.0, -static_cast<double>(i % columns) / static_cast<double>(columns));
+        const double number = !table ? 0.5 + static_cast<double>(random.below(1000)) / 1000
+                              : cos  ? std::cos(angle)
+                                     : std::sin(angle);
+        const auto value = static_cast<float>(number);
+        if (argument.dtype == rt::DType::F32)
+          made.data<float>()[i] = value;
+        else
+          made.data<uint16_t>()[i] = rt::toFloatBits(value, type);
+      }
+      tensors[argument.name] = std::move(made);
+    }
+    if (signature.find("positions")) {
+      std::vector<int32_t> drawn(*rows);
+      rt::Random random(seed, "positions");
+      for (int32_t &position : drawn)
+        position = static_cast<int32_t>(random.below(positions));
+      tensors["positions"] = rt::Tensor::ofI32({*rows}, drawn);
+    }
   }
 
   /// Returns distinct slots of a cache, scattered.

@@ -49,6 +49,7 @@ private:
   /// Places the slots of a cache, or the rows, with consecutive layers.
   rt::Result<rt::DeviceRows> placeCache(const rt::Argument &cache, int64_t slots);
   rt::Result<rt::DeviceRows> placeRows();
+  rt::Status bindPrologue();
   int64_t layerBytes(const std::string &name) const {
     return static_cast<int64_t>(tensorOf(name).bytes.size()) / record->tensors.layers;
   }
@@ -192,6 +193,26 @@ rt::Result<rt::DeviceRows> Runner::placeRows() {
   return rows;
 }
 
+/// Places queries, weights and tables of an append that normalizes or rotates keys.
+rt::Status Runner::bindPrologue() {
+  rt::DevicePrologue prologue;
+  for (auto [name, address] : {std::pair("q", &prologue.q), std::pair("rotated", &prologue.rotated),
+                               std::pair("k_norm", &prologue.kNorm), std::pair("q_norm", &prologue.qNorm),
+                               std::pair("cos", &prologue.cos), std::pair("sin", &prologue.sin)}) {
+    if (!tensors.count(name) && !outputs.count(name))
+      continue;
+    auto made = place(name);
+    if (!made)
+      return made.error();
+    *address = *made;
+  }
+  if (prologue.q)
+    prologue.qLayerBytes = prologue.rotatedLayerBytes = layerBytes("q");
+  if (prologue.cos)
+    prologue.tableRows = tensors.at("cos").shape[0];
+  return kernel->bindPrologue(prologue);
+}
+
 rt::Status Runner::prepare() {
   auto created = rt::CacheKernel::create(run.device, run.manifest, run.source);
   if (!created)
@@ -205,14 +226,15 @@ rt::Status Runner::prepare() {
     return status;
 
   run.progress.stage("copying tensors to the device");
-  if (gathers()) {
+  if (!run.manifest.results.empty()) {
     for (const rt::ResultInfo &result : run.manifest.results) {
       auto shape = result.shape({{"layers", sizes.layers}, {"rows", static_cast<int32_t>(sizes.rows)}});
       if (!shape)
         return shape.error();
       outputs[result.name] = rt::Tensor(result.dtype, std::move(*shape));
     }
-  } else {
+  }
+  if (!gathers()) {
     for (const rt::StoreTensor &tensor : rt::storeOf(kernel->written()).data())
       if (tensor.content != rt::StoreTensor::Content::Scales) {
         const rt::Tensor &given = tensors.at(kernel->written().name + "." + tensor.name);
@@ -239,6 +261,9 @@ rt::Status Runner::prepare() {
   }
   if (rt::Status bound = kernel->bind(*slots, *rows, status); !bound)
     return bound;
+  if (kernel->hasPrologue())
+    if (rt::Status status = bindPrologue(); !status)
+      return status;
   if (rt::Status status = kernel->setRows(sizes.lists); !status)
     return status;
   record->device = run.device.kind();
@@ -264,7 +289,7 @@ rt::Status Runner::launch() {
     if (run.host)
       run.host->resetReport();
     for (auto &[name, tensor] : outputs) {
-      if (gathers() && !tensor.bytes.empty())
+      if (run.manifest.findResult(name) && !tensor.bytes.empty())
         if (rt::Status status = run.device.poison(buffers[name].address(), tensor.bytes.size()); !status)
           return status;
       if (name == "status")

@@ -16,9 +16,10 @@
 namespace attn::rt {
 
 /// The lists of one operation: append has only `to`, gather only `from`, move and requantize have both, of
-/// the same length.
+/// the same length. An append that rotates has a position of each row as well.
 struct RowLists {
   std::span<const int32_t> from, to;
+  std::span<const int32_t> positions = {};
   size_t size() const { return from.empty() ? to.size() : from.size(); }
 };
 
@@ -37,7 +38,8 @@ std::string cacheTensorName(const Argument &cache, bool keys);
 /// Checks names, dtypes and shapes against the manifest. Scales that are given must be finite and above 0.
 /// Errors name the tensor. RowChecker checks the contents of the lists.
 /// - the cache, [layers, pages, page, heads, dim] (packed: [layers, tokens, heads, dim]), with its metadata
-/// - `k` and `v` of an append, [layers, rows, heads, dim]
+/// - `k`, `v` and `q` of an append, [layers, rows, heads, dim], with its tables, [positions, angles], and
+///   weights, [layers, dim]
 /// - the lists, i32[rows]
 Result<CacheTensors> readCacheTensors(const Manifest &manifest, const TensorMap &tensors);
 

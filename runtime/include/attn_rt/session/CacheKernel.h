@@ -26,6 +26,14 @@ struct DeviceMeta {
   bool operator==(const DeviceMeta &) const = default;
 };
 
+/// The distances of pages, tokens and heads in bytes, for an append that normalizes or rotates keys; zeros:
+/// they lie densely, as the cache's store says.
+struct PageStrides {
+  int64_t betweenPages = 0, betweenTokens = 0, betweenHeads = 0;
+  bool isDense() const { return betweenPages == 0 && betweenTokens == 0 && betweenHeads == 0; }
+  bool operator==(const PageStrides &) const = default;
+};
+
 /// Keys and values on a device: the slots of a cache, or rows, [layers, count, heads, dim] each.
 struct DeviceRows {
   DeviceAddress k = 0, v = 0; ///< multiples of 16, best of 32
@@ -35,7 +43,20 @@ struct DeviceRows {
   DeviceMeta kMeta = {}, vMeta = {};   ///< of a quantized cache
   int64_t pageBytes = 0;               ///< from a unified page to the next, a multiple of 16
   DeviceMeta kScale = {}, vScale = {}; ///< of the tensor, in addition to metadata by slot
+  PageStrides kStrides = {}, vStrides = {}, kMetaStrides = {}, vMetaStrides = {};
   bool operator==(const DeviceRows &) const = default;
+};
+
+/// The operands of a norm and a rotation, beside the rows of an append. Addresses are multiples of 16; those
+/// of absent parts are 0.
+struct DevicePrologue {
+  DeviceAddress q = 0, rotated = 0; ///< may be equal: queries are then prepared in place
+  int64_t qLayerBytes = 0, rotatedLayerBytes = 0;
+  /// Bytes from a row to the next, multiples of 16; 0: rows lie densely.
+  int64_t kRowBytes = 0, vRowBytes = 0, qRowBytes = 0, rotatedRowBytes = 0;
+  DeviceAddress kNorm = 0, qNorm = 0, cos = 0, sin = 0;
+  DeviceAddress positions = 0; ///< of rows; 0: they follow the list of slots
+  int64_t tableRows = 0;       ///< positions that the tables have
 };
 
 class CacheKernel {
@@ -69,6 +90,10 @@ public:
   /// `status` is the address of an i32 that counts numbers that cannot be quantized, if the kernel counts
   /// them.
   Status bind(const DeviceRows &cache, const DeviceRows &rows = {}, DeviceAddress status = 0);
+  /// Sets the rest of an append that normalizes or rotates keys, after `bind`.
+  Status bindPrologue(const DevicePrologue &prologue);
+  /// Whether it is an append that normalizes or rotates keys.
+  bool hasPrologue() const;
 
   /// Checks the lists against the bound cache, and copies them to the device.
   Status setRows(const RowLists &lists);
@@ -77,7 +102,7 @@ public:
   /// Copies the rows listed in the caller's memory, `listWords` words of i32: the number of rows (at most as
   /// many as are reserved for and bound) in a sector of its own, then the list. If slots are both read and
   /// written, the list of slots read comes first, then the list of slots written. A negative slot is skipped,
-  /// in both lists at once.
+  /// in both lists at once. The list of an append that rotates continues with the positions of rows.
   Status launchFrom(DeviceAddress list);
   /// Words of a list for launchFrom.
   int64_t listWords() const;

@@ -15,6 +15,13 @@
 // head of a row is contiguous, and in a page so are the rows of a head. So neighbouring lanes hold the
 // metadata of neighbouring rows: lane i that of row i % 8.
 //
+// A kernel that normalizes or rotates keys walks single rows instead, so that a warp reads a row's cosines
+// and sines once. Its piece is some heads of one row (`heads` of attn.share), and two more operations compute
+// with it, each lane with eight neighbouring features:
+//
+//   attn.normalize_rows    divides heads by the root of their mean square
+//   attn.rotate_rows       turns pairs of features
+//
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_DIALECT_ATTN_IR_ATTNROWOPS_TD
 #define ATTN_DIALECT_ATTN_IR_ATTNROWOPS_TD
@@ -38,21 +45,28 @@ def Attn_ShareAttr : AttrDef<Attn_Dialect, "Share"> {
     neighbouring lanes. Rows follow each other in the first `lanes` lanes, repeated until eight rows are
     covered. For metadata, eight neighbouring lanes hold the same chunk of eight rows.
 
+    With `heads`, a piece is so many heads of one row in place of eight rows, `width` is the chunks of a head,
+    and chunks of metadata follow each other in the order of heads.
+
     ```mlir
     #attn.share<chunk = 16, width = 32, lanes = 32>
+    #attn.share<chunk = 16, width = 16, lanes = 32, heads = 8>
     ```
   }];
   let parameters = (ins
     TypeParameter<"int64_t", "bytes of a chunk: 2, 4, 8 or 16">:$chunk,
     TypeParameter<"int64_t", "chunks of a row in one piece, at most 32">:$width,
-    TypeParameter<"int64_t", "lanes that hold chunks">:$lanes);
+    TypeParameter<"int64_t", "lanes that hold chunks">:$lanes,
+    DefaultValuedParameter<"int64_t", "0", "heads of one row; 0: eight rows">:$heads);
   let assemblyFormat = "`<` struct(params) `>`";
   let extraClassDeclaration = [{
     /// Rows that a warp handles at once: their slots are one sector of a list.
     static constexpr int64_t rows = 8;
     /// Chunks per lane.
-    int64_t loads() const { return llvm::divideCeil(rows * getWidth(), getLanes()); }
-    /// Whether each of them is of the same row in all lanes, metadata aside.
+    int64_t loads() const { return llvm::divideCeil(parts() * getWidth(), getLanes()); }
+    /// Parts of a piece that are `width` chunks each: heads of a row, or rows.
+    int64_t parts() const { return getHeads() ? getHeads() : rows; }
+    /// Whether each of them is of the same row, or head, in all lanes, metadata aside.
     bool isOneRow() const { return getWidth() == 32; }
   }];
 }
@@ -139,6 +153,53 @@ def Attn_QuantizeRowsOp : Attn_RowOp<"quantize_rows", [MemoryEffects<[MemRead, M
   let assemblyFormat = [{
     $part `of` $rows `for` $kv `layer` $layer `piece` $piece `as` $share (`status` $status^)? attr-dict
     `:` type($rows) `,` qualified(type($kv)) (`,` type($status)^)? `->` type(results)
+  }];
+}
+
+def Attn_NormalizeRowsOp : Attn_RowOp<"normalize_rows", [MemoryEffects<[MemRead]>]> {
+  let summary = "divides heads by the root of their mean square, and multiplies them by weights";
+  let description = [{
+    Computes `x * r * w` in f32, with `r = 1 / sqrt(mean(x^2) + epsilon)` of a head, and rounds once to the
+    result's element type. The sum of squares is that of `normalizeRow` in `attn_rt/tensor/Prologue.h`, to the bit.
+
+    ```mlir
+    %n = attn.normalize_rows %p by %weight epsilon 1.0e-6 layer %layer as <chunk = 16, width = 16, lanes = 32, heads = 8> : !rows, tensor<?x128xf32> -> tensor<?x?x8x128xf32>
+    ```
+  }];
+  let arguments = (ins
+    Attn_Described<AnyType, "a piece of f16, bf16 or f32">:$rows,
+    Attn_Described<AnyRankedTensor, "weights, `[layers, dim]`">:$weight,
+    F32Attr:$epsilon,
+    Arg<I64, "the layer">:$layer,
+    Attn_ShareAttr:$share);
+  let results = (outs Attn_Described<AnyType, "the normalized piece">:$result);
+  let assemblyFormat = [{
+    $rows `by` $weight `epsilon` $epsilon `layer` $layer `as` $share attr-dict
+    `:` type($rows) `,` type($weight) `->` type($result)
+  }];
+}
+
+def Attn_RotateRowsOp : Attn_RowOp<"rotate_rows", [MemoryEffects<[MemRead]>]> {
+  let summary = "turns pairs of features by the angles of a position";
+  let description = [{
+    Computes `x * cos - y * sin` and `y * cos + x * sin` of pairs `(x, y)` in f32, and rounds once to the result's
+    element type. `attn.append` says which features are pairs.
+
+    ```mlir
+    %r = attn.rotate_rows %n by %cos, %sin at %position as <chunk = 16, width = 16, lanes = 32, heads = 8> : !rows, tensor<?x64xf32>, tensor<?x64xf32> -> !rows
+    ```
+  }];
+  let arguments = (ins
+    Attn_Described<AnyType, "a piece of f16, bf16 or f32">:$rows,
+    Attn_Described<AnyRankedTensor, "cosines, `[positions, angles]`">:$cos,
+    Attn_Described<AnyRankedTensor, "sines">:$sin,
+    Arg<I32, "the row of the tables">:$position,
+    UnitAttr:$interleaved,
+    Attn_ShareAttr:$share);
+  let results = (outs Attn_Described<AnyType, "the rotated piece">:$result);
+  let assemblyFormat = [{
+    $rows (`interleaved` $interleaved^)? `by` $cos `,` $sin `at` $position `as` $share attr-dict
+    `:` type($rows) `,` type($cos) `,` type($sin) `->` type($result)
   }];
 }
 

@@ -12,15 +12,33 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
+#include <array>
+
 namespace mlir::attn {
+
+/// The preparation of keys and queries on their way into a cache. Values are null where a clause is absent.
+struct Prologue {
+  Value q = {}, rotated = {};        ///< queries, and where they are written
+  Value kNorm = {}, qNorm = {};      ///< weights
+  Value cos = {}, sin = {};          ///< tables
+  Value positions = {};              ///< of rows
+  std::optional<float> epsilon = {}; ///< of norms
+  bool interleaved = false;          ///< features 2 * i and 2 * i + 1 are a pair
+
+  /// Whether rows are only copied or quantized.
+  bool isEmpty() const { return !kNorm && !cos; }
+  /// Its values, for changes.
+  std::array<Value *, 7> values() { return {&q, &rotated, &kNorm, &qNorm, &cos, &sin, &positions}; }
+};
 
 struct RowCopy {
   Operation *op;
-  Value cache;          ///< whose slots are read or, if none are, written
-  Value into = {};      ///< requantize: the cache whose slots are written
-  Value from, to;       ///< lists of slots; null if the rows of `k` and `v` are read, or written, in order
-  Value k = {}, v = {}; ///< append: the new rows; gather: the results
-  Value status = {};    ///< counts numbers that cannot be quantized; may be null
+  Value cache;            ///< whose slots are read or, if none are, written
+  Value into = {};        ///< requantize: the cache whose slots are written
+  Value from, to;         ///< lists of slots; null if the rows of `k` and `v` are read, or written, in order
+  Value k = {}, v = {};   ///< append: the new rows; gather: the results
+  Value status = {};      ///< counts numbers that cannot be quantized; may be null
+  Prologue prologue = {}; ///< of an append
 
   KVType type() const { return cast<KVType>(cache.getType()); }
   /// The cache whose slots `to` lists.

@@ -1,0 +1,213 @@
+//===- WalkHeads.cpp - A loop over heads around an append -----------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A warp takes some heads of one row at a time, of the queries, the keys or the
+// values: a *piece* of at most four loads, 2 KB. All its heads turn by the same
+// angles, which each lane reads once and keeps in registers. The pieces of a row
+// follow each other, so that the warps of a block share its tables in their L1
+// cache. Larger pieces would leave GPUs idle where a step has few rows. Rows and heads of queries are whole
+// sectors; so are those of pages, unless a quantized head has less than 32 bytes.
+//
+//   work(layer, row, piece)       walked by all warps of the grid, one after the other
+//
+// Loads do not depend on the row's slot: they are issued before it has arrived.
+//
+//===----------------------------------------------------------------------===//
+#include "WalkHeads.h"
+
+#include "RowMemory.h"
+
+#include "attn/Dialect/Tile/IR/Launch.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+namespace rt = ::attn::rt;
+
+namespace {
+
+constexpr int64_t warps = 4, lanes = 32, mostLoads = 4;
+/// Blocks with 96 registers to a lane; or with 255, if lanes exchange features one by one.
+constexpr int64_t blocks = 5, blocksToExchange = 2;
+
+/// The heads of queries, of keys or of values, and how they are cut into pieces.
+struct Heads {
+  Value source, target;
+  RowPart part;
+  Value weight = {};
+  bool isPrepared = true; ///< normalized or rotated
+
+  rt::StorePart from() const { return storedPartOf(source, part); }
+  rt::StorePart to() const { return storedPartOf(target, part); }
+  bool isQuery() const { return isa<RankedTensorType>(target.getType()); }
+  int64_t all() const { return cast<RankedTensorType>(source.getType()).getDimSize(2); }
+  int64_t width() const { return from().dim / rowNumbers; } ///< lanes of a head
+  int64_t perLoad() const { return lanes / width(); }
+  int64_t perPiece() const {
+    int64_t loads = llvm::divideCeil(all(), perLoad());
+    int64_t most = llvm::divideCeil(loads, llvm::divideCeil(loads, mostLoads));
+    return std::min(all(), most * perLoad());
+  }
+  int64_t pieces() const { return llvm::divideCeil(all(), perPiece()); }
+
+  ShareAttr share(const rt::StorePart &end) const {
+    return ShareAttr::get(source.getContext(), rowNumbers * end.format.bits / 8, width(), perLoad() * width(),
+                          perPiece());
+  }
+  ShareAttr metaShare() const {
+    const rt::StorePart end = to();
+    return ShareAttr::get(source.getContext(), end.format.hasBlocks() ? 1 : metaWordBytes,
+                          end.dim / numbersTogether(end), lanes, perPiece());
+  }
+  bool hasMeta() const { return to().format.hasLines(); }
+  RankedTensorType rowsOf(Type element) const {
+    return cast<RankedTensorType>(source.getType()).clone(element);
+  }
+};
+
+class Walk {
+public:
+  Walk(const RowCopy &copy, func::FuncOp kernel) : copy(copy), prologue(copy.prologue), b(kernel) {
+    if (prologue.q)
+      all.push_back({prologue.q, prologue.rotated, RowPart::Keys, prologue.qNorm});
+    all.push_back({copy.k, copy.cache, RowPart::Keys, prologue.kNorm});
+    all.push_back({.source = copy.v, .target = copy.cache, .part = RowPart::Values, .isPrepared = false});
+    b.setInsertionPointToEnd(&kernel.front());
+  }
+
+  void run() {
+    declareParameters();
+    Type i32 = b.getI32Type();
+    int64_t pieces = 0;
+    for (const Heads &heads : all)
+      pieces += heads.pieces();
+    Value count = b.read(b.buffer("row_count", i32), b.i64(0));
+    Value work = b.mul(b.mul(b.dimension("layers"), count), b.i32(pieces));
+    Value first = b.add(b.mul(BlockIdOp::create(b, i32), b.i32(warps)), WarpIdOp::create(b, i32));
+    auto loop = scf::ForOp::create(b, first, work, b.mul(BlockCountOp::create(b, i32), b.i32(warps)));
+    {
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToStart(loop.getBody());
+      Value rest = b.div(loop.getInductionVar(), pieces), index = b.rem(loop.getInductionVar(), pieces);
+      row = b.createOrFold<arith::RemUIOp>(rest, count);
+      layer = b.wide(b.createOrFold<arith::DivUIOp>(rest, count));
+      walkPieces(index);
+    }
+    tile::blocksPerSMAttr.set(b.kernel, b.getI32IntegerAttr(exchanges() ? blocksToExchange : blocks));
+    setLaunch(
+        b.kernel,
+        {.role = *rt::parseKernelRole(copy.name()), .rowsPerWarp = 1, .pieces = static_cast<int>(pieces)});
+    b.finish(warps * lanes);
+  }
+
+private:
+  /// Whether the partners of a lane's features are in more than one other lane.
+  bool exchanges() const {
+    return prologue.cos && !prologue.interleaved &&
+           cast<RankedTensorType>(prologue.cos.getType()).getDimSize(1) % rowNumbers != 0;
+  }
+
+  /// Declares parameters in the order of the manifest.
+  void declareParameters() {
+    Type i32 = b.getI32Type();
+    b.buffer("row_count", i32);
+    for (const Heads &heads : all) {
+      for (auto [argument, end] : {std::pair(heads.source, heads.from()), {heads.target, heads.to()}}) {
+        RowMemory memory = rowMemoryOf(argument, heads.part);
+        b.buffer(memory.buffer, heads.share(end).getChunk() == 2 ? Type(b.getI16Type()) : i32);
+        b.dimension(memory.layer);
+      }
+      if (heads.hasMeta()) {
+        RowMemory meta = rowMemoryOf(heads.target, heads.part, /*meta=*/true);
+        b.buffer(meta.buffer, heads.to().format.hasBlocks() ? Type(b.getI8Type()) : i32);
+        b.dimension(meta.layer);
+      }
+    }
+    b.dimension("layers");
+    b.buffer(argumentName(copy.to), i32);
+    if (prologue.positions)
+      b.buffer(argumentName(prologue.positions), i32);
+    if (copy.status)
+      b.buffer(argumentName(copy.status), i32);
+  }
+
+  /// Each warp takes the branch of its piece.
+  void walkPieces(Value index) {
+    Value before;
+    int64_t begin = 0;
+    for (const Heads &heads : all) {
+      int64_t end = begin + heads.pieces();
+      Value within = &heads == &all.back() ? Value() : b.less(index, b.i32(end));
+      if (before)
+        within = within ? b.createOrFold<arith::AndIOp>(before, within) : before;
+      b.doIf(within, [&] { walkPiece(heads, b.sub(index, b.i32(begin))); });
+      begin = end;
+      before = b.compare(arith::CmpIPredicate::sge, index, b.i32(end));
+    }
+  }
+
+  void walkPiece(const Heads &heads, Value piece) {
+    Value always = b.i32(0);
+    Value taken = LoadRowsOp::create(b, heads.source.getType(), heads.part, /*meta=*/false, heads.source,
+                                     /*listed=*/false, row, always, layer, piece, heads.share(heads.from()));
+    if (heads.isQuery()) {
+      Value prepared = prepare(heads, taken, cast<RankedTensorType>(heads.target.getType()).getElementType());
+      StoreRowsOp::create(b, prepared, heads.part, /*meta=*/false, heads.target, /*listed=*/false, row,
+                          always, layer, piece, heads.share(heads.to()));
+      return;
+    }
+    Value slot = b.read(b.buffer(argumentName(copy.to), b.getI32Type()), b.wide(row), /*written=*/true);
+    // A negative slot is past the cache as an unsigned number.
+    Value slots = b.dimension((argumentName(copy.cache) + "." + rt::sizeName(rt::StoreSize::Slots)).str());
+    b.doIf(b.compare(arith::CmpIPredicate::ult, slot, slots), [&] { append(heads, taken, slot, piece); });
+  }
+
+  void append(const Heads &heads, Value taken, Value slot, Value piece) {
+    const bool plain = heads.to().format.isPlain();
+    Type rounded = cast<RankedTensorType>(heads.source.getType()).getElementType();
+    Value rows = heads.isPrepared ? prepare(heads, taken, plain ? rounded : b.getF32Type()) : taken, meta;
+    if (!plain) {
+      Type codes = heads.target.getType();
+      auto quantized =
+          QuantizeRowsOp::create(b, codes, heads.hasMeta() ? codes : Type(), heads.part, rows, heads.target,
+                                 layer, piece, heads.share(heads.to()), copy.status);
+      rows = quantized.getCodes(), meta = quantized.getMeta();
+    }
+    auto write = [&](Value value, bool isMeta, ShareAttr share) {
+      StoreRowsOp::create(b, value, heads.part, isMeta, heads.target, /*listed=*/true, slot, b.i32(0), layer,
+                          piece, share);
+    };
+    write(rows, false, heads.share(heads.to()));
+    if (meta)
+      write(meta, true, heads.metaShare());
+  }
+
+  /// Normalizes and rotates in f32, then rounds to `element`.
+  Value prepare(const Heads &heads, Value rows, Type element) {
+    ShareAttr share = heads.share(heads.from());
+    if (heads.weight)
+      rows = NormalizeRowsOp::create(b, heads.rowsOf(prologue.cos ? b.getF32Type() : element), rows,
+                                     heads.weight, b.getF32FloatAttr(*prologue.epsilon), layer, share);
+    if (prologue.cos)
+      rows = RotateRowsOp::create(b, heads.rowsOf(element), rows, prologue.cos, prologue.sin, position(),
+                                  prologue.interleaved, share);
+    return rows;
+  }
+
+  /// The row's position, or the last of the tables.
+  Value position() {
+    Value given = b.read(b.buffer(argumentName(prologue.positions), b.getI32Type()), b.wide(row),
+                         /*written=*/true);
+    Value last = b.sub(b.dimension((argumentName(prologue.cos) + ".dim0").str()), b.i32(1));
+    return b.max(b.min(given, last), b.i32(0));
+  }
+
+  const RowCopy &copy;
+  const Prologue &prologue;
+  KernelBuilder b;
+  SmallVector<Heads, 3> all;
+  Value layer, row;
+};
+
+} // namespace
+
+void mlir::attn::walkHeads(const RowCopy &copy, func::FuncOp kernel) { Walk(copy, kernel).run(); }

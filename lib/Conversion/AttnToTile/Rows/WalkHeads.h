@@ -1,0 +1,16 @@
+//===- WalkHeads.h - A loop over heads around an append ---------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#ifndef ATTN_CONVERSION_ATTNTOTILE_ROWS_WALKHEADS_H
+#define ATTN_CONVERSION_ATTNTOTILE_ROWS_WALKHEADS_H
+
+#include "attn/Dialect/Attn/IR/RowCopy.h"
+
+namespace mlir::attn {
+
+/// Writes the kernel of an append that normalizes or rotates keys. All values of `copy` are arguments of
+/// `kernel`.
+void walkHeads(const RowCopy &copy, func::FuncOp kernel);
+
+} // namespace mlir::attn
+
+#endif

@@ -158,6 +158,10 @@ typedef struct AttnPageMemory {
 /* Executes by plain copies. Refuses ranges that do not lie within the memory before anything moves. */
 ATTN_C_EXPORT AttnStatus attnMovementExecute(const AttnMovement *movement, const AttnPageMemory *memory);
 
+/* Bytes from a page, a token and a head to the next; zeros: they lie densely, as the cache's store says. */
+typedef struct AttnPageStrides {
+  int64_t betweenPages, betweenTokens, betweenHeads;
+} AttnPageStrides;
 /* Pages of a class on a device. */
 typedef struct AttnDevicePages {
   int32_t headClass, pages, pageTokens, layers;
@@ -171,6 +175,8 @@ typedef struct AttnDevicePages {
   /* The f32 scale of all keys, and of all values, beside metadata by line; or 0. */
   uint64_t kScale, vScale;
   int64_t kScaleLayerBytes, vScaleLayerBytes;
+  /* Of quantized values and of their metadata; only an AttnAppender reads them. */
+  AttnPageStrides kStrides, vStrides, kMetaStrides, vMetaStrides;
 } AttnDevicePages;
 /* New tokens on a device, [layers][count][heads][dim], for layers from `firstLayer` on; 0 layers: all. */
 typedef struct AttnDeviceRows {
@@ -263,6 +269,31 @@ ATTN_C_EXPORT AttnStatus attnRequantizerExecute(AttnRequantizer *requantizer, co
 ATTN_C_EXPORT AttnStatus attnRequantizerLaunch(AttnRequantizer *requantizer, const AttnDevicePages *source,
                                                const AttnDevicePages *target, uint64_t list, size_t listBytes,
                                                uintptr_t stream);
+
+/* Writes new tokens to any pages, and normalizes or rotates their keys and queries on the way: an attn.append
+ * with a norm or a rotation. */
+typedef struct AttnAppender AttnAppender;
+/* What such an append reads beside keys and values, on the device. Addresses are multiples of 16, and 0 where
+ * the append has no such part. */
+typedef struct AttnPrologue {
+  uint64_t q, rotated; /* may be equal */
+  uint64_t kNorm, qNorm, cos, sin;
+  uint64_t positions; /* i32[rows], of an append that rotates */
+  int64_t tableRows;  /* positions that cos and sin have */
+  /* Bytes from a row to the next, multiples of 16; 0: rows lie densely. */
+  int64_t kRowBytes, vRowBytes, qRowBytes, rotatedRowBytes;
+} AttnPrologue;
+ATTN_C_EXPORT AttnStatus attnAppenderCreate(const AttnKernel *append, AttnAppender **appender);
+ATTN_C_EXPORT void attnAppenderDestroy(AttnAppender *appender);
+/* Fixes the most rows of later launches, which decides the grid. */
+ATTN_C_EXPORT AttnStatus attnAppenderReserve(AttnAppender *appender, int64_t rows);
+/* Writes one layer's new tokens. The list lies on the device. The first of 8 words is the number of rows, at
+ * most rows->count. Then follow the slots, space for the reserved number rounded up to a multiple of 8. Keys
+ * and values are not written where a slot is negative or past the pages. Neither allocates nor waits; may be
+ * captured. */
+ATTN_C_EXPORT AttnStatus attnAppenderLaunch(AttnAppender *appender, const AttnDevicePages *pages,
+                                            const AttnDeviceRows *rows, const AttnPrologue *prologue,
+                                            uint64_t list, size_t listBytes, uintptr_t stream);
 
 #ifdef __cplusplus
 }

@@ -112,8 +112,8 @@ ATTN_C_EXPORT void attnKernelDestroy(AttnKernel *kernel);
 ATTN_C_EXPORT const char *attnKernelEntry(const AttnKernel *kernel);
 ATTN_C_EXPORT const char *attnKernelManifest(const AttnKernel *kernel); /* JSON */
 ATTN_C_EXPORT bool attnKernelIsChecked(const AttnKernel *kernel);
-/* Whether it is an append, a move, a gather or a requantize: for attnCacheKernelsCreate and
- * attnRequantizerCreate, not for plans. */
+/* Whether it is an append, a move, a gather or a requantize: for attnCacheKernelsCreate,
+ * attnRequantizerCreate and attnAppenderCreate, not for plans. */
 ATTN_C_EXPORT bool attnKernelIsCacheOperation(const AttnKernel *kernel);
 /* Names of the addresses that attnPlanRun takes, in this order; null past the last. Queries, keys and values,
  * the tensors that the scores read, with head classes "ordinal_heads", then "o" and "lse". Tables belong to

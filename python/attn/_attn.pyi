@@ -483,6 +483,9 @@ class Appends:
     @property
     def tokens(self) -> int:
         """The number of tokens of all nodes."""
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Each node with its number of tokens, in order."""
 
 class RowGroups:
     """The requests of a step: nodes, (node, rows) and (node, rows, draft). `read` converts any other request to (node,
@@ -598,6 +601,30 @@ class TableOperation:
     def __init__(self, kernel: Kernel, sizes: Sequence[int]) -> None: ...
     def launch(self, addresses: Sequence[int], stream: int = 0) -> None:
         """Launch with the addresses of the tensors in the operation's order, at multiples of 16. Neither allocates nor
+        waits."""
+
+class Appender:
+    """Writes new tokens to any pages, and normalizes or rotates keys and queries on the way (an attn.append with a norm
+    or a rotation)."""
+
+    def __init__(self, append: Kernel) -> None: ...
+    def reserve(self, rows: int) -> None:
+        """Fix the most rows of later launches."""
+    def launch(
+        self,
+        pages: dict[str, int],
+        prologue: dict[str, int],
+        *,
+        k: int,
+        v: int,
+        rows: int,
+        list: int,
+        list_nbytes: int,
+        stream: int = 0,
+    ) -> None:
+        """Write one layer's new tokens. `pages` are given by the names of AttnDevicePages, strides as "k_page_stride",
+        and `prologue` by those of AttnPrologue (attn-c/Cache.h), as "k_row_bytes". The list is int32 on the device: the
+        number of rows in the first of 8 words, then the slots, space for as many as reserved. Neither allocates nor
         waits."""
 
 class Requantizer:

@@ -245,6 +245,7 @@ PYBIND11_MODULE(_attn, module) {
   bindPlans(module);
   bindCaches(module);
   bindRequantizer(module);
+  bindAppenders(module);
   bindTableOperation(module);
   bindFormats(module);
   bindView(module);

@@ -32,6 +32,7 @@ void bindBatches(py::module_ &module);
 void bindRowGroups(py::module_ &module);
 void bindSteps(py::module_ &module);
 void bindRequantizer(py::module_ &module);
+void bindAppenders(py::module_ &module);
 void bindTableOperation(py::module_ &module);
 void bindFormats(py::module_ &module);
 void bindView(py::module_ &module);

@@ -92,7 +92,13 @@ void bindRowGroups(py::module_ &module) {
   py::class_<Appends>(module, "Appends")
       .def(py::init<const py::list &, const py::object &, const py::function &>(), "nodes"_a, "tokens"_a,
            "read"_a)
-      .def_property_readonly("tokens", &Appends::tokens);
+      .def_property_readonly("tokens", &Appends::tokens)
+      .def_property_readonly("pairs", [](const Appends &appends) {
+        py::list pairs;
+        for (size_t i = 0; i < appends.size(); ++i)
+          pairs.append(py::make_tuple(appends.data()[i].node, appends.data()[i].tokens));
+        return pairs;
+      });
   py::class_<RowGroups>(module, "RowGroups")
       .def(py::init<const py::list &, const py::function &>(), "requests"_a, "read"_a)
       .def("__len__", &RowGroups::size)

@@ -263,6 +263,10 @@ const char *nullIsRefused(void) {
   REFUSED(attnRequantizerExecute(NULL, NULL, NULL, NULL, NULL, 0, 0), AttnStatusInput, "null");
   REFUSED(attnRequantizerLaunch(NULL, NULL, NULL, 0, 0, 0), AttnStatusInput, "null");
   REFUSED(attnCacheKernelsMove(NULL, 0, 0, 0), AttnStatusInput, "null");
+  REFUSED(attnAppenderCreate(NULL, NULL), AttnStatusInput, "null");
+  REFUSED(attnAppenderReserve(NULL, 1), AttnStatusInput, "null");
+  REFUSED(attnAppenderLaunch(NULL, NULL, NULL, NULL, 0, 0, 0), AttnStatusInput, "null");
+  attnAppenderDestroy(NULL);
   REFUSED(attnTableOperationCreate(NULL, NULL, 0, NULL), AttnStatusInput, "null");
   REFUSED(attnTableOperationLaunch(NULL, NULL, 0, 0), AttnStatusInput, "null");
   attnTableOperationDestroy(NULL);

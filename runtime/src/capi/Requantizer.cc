@@ -4,6 +4,7 @@
 #include "attn_rt/session/CacheKernel.h"
 #include "capi/Adopted.h"
 #include "capi/CacheObjects.h"
+#include "capi/PageMemory.h"
 
 using namespace attn::rt;
 using namespace attn::rt::capi;
@@ -71,19 +72,6 @@ AttnStatus attnRequantizerReserve(AttnRequantizer *requantizer, int64_t slots, i
 }
 
 namespace {
-
-DeviceRows rowsOf(const AttnDevicePages &pages) {
-  return {pages.k,
-          pages.v,
-          int64_t{pages.pages} * pages.pageTokens,
-          pages.kLayerBytes,
-          pages.vLayerBytes,
-          {pages.kMeta, pages.kMetaLayerBytes},
-          {pages.vMeta, pages.vMetaLayerBytes},
-          pages.pageBytes,
-          {pages.kScale, pages.kScaleLayerBytes},
-          {pages.vScale, pages.vScaleLayerBytes}};
-}
 
 /// The names of a cache's memory in messages.
 struct PageNames {

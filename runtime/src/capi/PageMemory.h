@@ -1,0 +1,35 @@
+//===- PageMemory.h - Pages that a caller describes -------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#ifndef ATTN_RT_CAPI_PAGEMEMORY_H
+#define ATTN_RT_CAPI_PAGEMEMORY_H
+
+#include "attn-c/Cache.h"
+#include "attn_rt/session/CacheKernel.h"
+
+namespace attn::rt::capi {
+
+inline PageStrides stridesOf(const AttnPageStrides &strides) {
+  return {strides.betweenPages, strides.betweenTokens, strides.betweenHeads};
+}
+
+/// The slots of the pages, as a cache kernel binds them.
+inline DeviceRows rowsOf(const AttnDevicePages &pages) {
+  return {pages.k,
+          pages.v,
+          int64_t{pages.pages} * pages.pageTokens,
+          pages.kLayerBytes,
+          pages.vLayerBytes,
+          {pages.kMeta, pages.kMetaLayerBytes},
+          {pages.vMeta, pages.vMetaLayerBytes},
+          pages.pageBytes,
+          {pages.kScale, pages.kScaleLayerBytes},
+          {pages.vScale, pages.vScaleLayerBytes},
+          stridesOf(pages.kStrides),
+          stridesOf(pages.vStrides),
+          stridesOf(pages.kMetaStrides),
+          stridesOf(pages.vMetaStrides)};
+}
+
+} // namespace attn::rt::capi
+
+#endif

@@ -38,6 +38,8 @@ if TYPE_CHECKING:  # The names that __getattr__ gives, for type checkers and edi
     from .cache.page_pool import PagePool as PagePool
     from .cache.page_pool import PageStatus as PageStatus
     from .cache.paged import PagedCache as PagedCache
+    from .cache.rope import Norm as Norm
+    from .cache.rope import Rope as Rope
     from .cache.state import CacheClass as CacheClass
     from .cache.steps import CacheSteps as CacheSteps
     from .cache.unified_pages import UnifiedPages as UnifiedPages
@@ -87,6 +89,7 @@ _LAZY: dict[str, str] = {
     "HeadClasses": "describe.classes",
     "Kernel": "run.kernel",
     "MixedCache": "cache.mixed",
+    "Norm": "cache.rope",
     "Packed": "describe.stores",
     "PageMoves": "cache.page_pool",
     "PagePool": "cache.page_pool",
@@ -94,6 +97,7 @@ _LAZY: dict[str, str] = {
     "Paged": "describe.stores",
     "PagedCache": "cache.paged",
     "Plan": "run.plan",
+    "Rope": "cache.rope",
     "Score": "describe.score",
     "Spec": "describe.spec",
     "Store": "describe.stores",

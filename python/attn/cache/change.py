@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from typing import Any
 
 import numpy
 
@@ -12,7 +13,9 @@ from .. import _attn
 from ..errors import PlanError, Uncopied, expected
 from ..memory.devices import stream_number
 from ..memory.tables import int32_array
+from .appender import NewTokens, check_positions, make_list, on_device, read_positions, room_for
 from .pages import look_rows, parts_of_rows, take_heads
+from .rope import Norm, Rope
 from .state import CacheState
 
 
@@ -25,9 +28,22 @@ class CacheChange(Uncopied):
 
     _instead = "its tokens are written once; write them, and append to the cache for others"
 
-    def __init__(self, cache: CacheState, movement: _attn.Movement):
+    def __init__(
+        self,
+        cache: CacheState,
+        movement: _attn.Movement,
+        runs: Sequence[tuple[int, int]] = (),
+        draft: tuple[int, Sequence[int]] | None = None,
+    ):
         self._cache = cache
         self._movement = movement
+        self._runs = runs
+        """Nodes with new tokens, and the number of those, in the order of rows."""
+        self._draft = draft
+        """A leaf, and the token before each of its draft."""
+        self._lists: dict[object, Any] = {}
+        """Slots by class, and positions, on the device."""
+        self._most = -1  # The last of those positions.
         self._missing = set(range(cache.layers)) if movement.rows else set()
         if movement.rows:
             cache._unwritten = weakref.ref(self)
@@ -52,19 +68,48 @@ class CacheChange(Uncopied):
                 found[row : row + count] = numpy.arange(begin, begin + count)
         return found
 
+    @property
+    def positions(self) -> numpy.ndarray:
+        """The position of each new token in its sequence, int32 [rows]."""
+        cache = self._cache
+        found = [numpy.arange(n, dtype=numpy.int32) + cache.tokens(node) - n for node, n in self._runs]
+        if self._draft is not None:
+            leaf, parents = self._draft
+            depths: list[int] = []
+            for parent in parents:
+                depths.append(depths[parent] + 1 if parent >= 0 else 0)
+            found.append(numpy.array(depths, numpy.int32) + numpy.int32(cache.tokens(leaf)))
+        return numpy.concatenate(found) if found else numpy.empty(0, numpy.int32)
+
     def write(
         self,
         layer: int,
         k: object,
         v: object = None,
         *,
+        q: object = None,
+        out: object = None,
+        rope: Rope | None = None,
+        norm: Norm | None = None,
+        positions: object = None,
         classes: Sequence[int] | None = None,
         stream: object = None,
-    ) -> None:
-        """Write a layer's new keys and values, [rows, kv_heads, head_dim] and [rows, kv_heads, value_dim], contiguous
-        and on the cache's device; a quantized cache quantizes them, and a latent one takes no `v`. `classes`: of each
-        KV head in this layer, if classes have stores of their own. Raises TensorError or PlanError."""
-        self._write(self._cache._layer_number(layer), 1, k, v, (), classes, stream)
+    ) -> Any:
+        """Write a layer's new keys and values, [rows, kv_heads, head_dim] and [rows, kv_heads, value_dim], on the
+        cache's device; a quantized cache quantizes them, and a latent one takes no `v`. One launch also normalizes and rotates keys, and queries:
+
+        rope, norm  what is done to each head, the norm first. Rows may then be slices of a fused projection; without
+                    them, keys and values are contiguous
+        q           queries of the new tokens, [rows, q_heads, head_dim]
+        out         where prepared queries are written: as q, or q itself; by default a new tensor
+        positions   int32 or int64 [rows]; by default `positions`. On a GPU, one past the tables reads their last row
+        classes     of each KV head in this layer, if classes have stores of their own
+
+        Returns the prepared queries, or None without q. Raises TensorError or PlanError."""
+        layer = self._cache._layer_number(layer)
+        if rope is None and norm is None and q is None:
+            return self._write(layer, 1, k, v, (), classes, stream)
+        return self._prepare(layer, k, v, q, out, rope, norm, positions, classes, stream)
 
     def write_all(
         self,
@@ -136,6 +181,56 @@ class CacheChange(Uncopied):
                     )
         for run, index, begin, count, rows in moves:
             run.move(self._movement, index, begin, count, tuple(rows), number)
+
+    def _prepare(self, layer, k, v, q, out, rope, norm, positions, classes, stream) -> Any:
+        cache = self._cache
+        self._check_alive()
+        if self.rows and layer not in self._missing:
+            raise PlanError(
+                f"layer: the keys and values of this change were written before in layers {[layer]}"
+            )
+        number = stream_number(cache.device, stream)
+        launches, keep = [], []  # type: ignore[var-annotated]
+        for index, heads in enumerate(self._heads(layer, 1, classes)):
+            run = next(each for each in cache._runs[index] if each.first <= layer < each.first + each.layers)
+            if not run.heads:
+                continue
+            parts = [k, v] if heads is None else [take_heads(n, x, heads, 1) for n, x in (("k", k), ("v", v))]
+            keep.append(parts)
+            queries = (None, None) if launches else (q, out)
+            tokens = NewTokens(run.heads, run.shape, self.rows, *parts, *queries, rope, norm, number)
+            launches.append((index, run, tokens))
+        if rope is not None and self.rows:
+            where = self._positions_on_device(rope, positions, stream)
+            for _, _, tokens in launches:
+                tokens.use_positions(where)
+        self._movement.failed = True  # Until the end is reached.
+        for index, run, tokens in launches:
+            if self.rows:
+                room = room_for(self.rows)
+                tokens.use_list(self._list(index, room, stream))
+                tokens.write(run.pages_of(layer), room)
+        self._movement.failed = False
+        self._missing.discard(layer)
+        self._settle()
+        return launches[0][2].out
+
+    def _positions_on_device(self, rope: Rope, positions: object, stream: object) -> Any:
+        if positions is not None:
+            return read_positions(rope, positions, self.rows, self._cache.device)
+        if "positions" not in self._lists:
+            own = self.positions
+            self._most = int(own.max())
+            self._lists["positions"] = on_device(own, self._cache.device, stream)
+        check_positions(rope, 0, self._most)
+        return self._lists["positions"]
+
+    def _list(self, head_class: int, room: int, stream: object) -> Any:
+        """Return the slots of a class, as an Appender takes them; made once for all layers."""
+        if head_class not in self._lists:
+            words = make_list(self.slots(head_class), room)
+            self._lists[head_class] = on_device(words, self._cache.device, stream)
+        return self._lists[head_class]
 
     def __repr__(self) -> str:
         if self._movement.taken_back:

@@ -30,23 +30,61 @@ class Shape:
         return self.key.is_plain and self.value.is_plain
 
 
-def append_text(heads: int, shape: Shape) -> str:
-    """Return `attn.append` for this kind of cache: examples/07_cache/append.mlir."""
+@dataclass(frozen=True)
+class Preparation:
+    """The norm and the rotation of an append: everything that decides its kernel beside the Shape."""
+
+    q_heads: int = 0  # 0: there are no queries.
+    k_norm: str = ""  # Dtypes of weights; "": there is no norm.
+    q_norm: str = ""
+    epsilon: float = 0.0
+    angles: int = 0  # Half the features that turn; 0: there is no rotation.
+    tables: str = ""  # Dtype of cosines and sines.
+    interleaved: bool = False
+
+
+def append_text(heads: int, shape: Shape, preparation: Preparation = Preparation()) -> str:
+    """Return `attn.append` for this kind of cache: examples/07_cache/append.mlir, prepare.mlir."""
     dims = {"k": shape.key_dim} if shape.latent else {"k": shape.key_dim, "v": shape.value_dim}
     types = {name: f"tensor<?x?x{heads}x{dim}x{shape.dtype}>" for name, dim in dims.items()}
     rows = ", ".join(f'%{name}: {kind} {{attn.name = "{name}"}}' for name, kind in types.items())
     read, kinds = ", ".join(f"%{name}" for name in types), ", ".join(types.values())
-    status = counts = kind = ""
+    tensors, clauses, result = _clauses(shape, preparation)
+    kind = ""
     if not shape.is_plain:
         kind = ", tensor<1xi32>"
-        status, counts = ', %status: tensor<1xi32> {attn.name = "status"}', " status %status"
+        tensors["status"] = "tensor<1xi32>"
+        clauses += " status %status"
+    arguments = "".join(f', %{name}: {type} {{attn.name = "{name}"}}' for name, type in tensors.items())
+    name, returned, arrow = (
+        ("%rotated = ", " %rotated : " + result, " -> " + result) if result else ("", "", "")
+    )
     return f"""!cache = {_store(heads, shape)}
 func.func @append({rows}, %kv: !cache {{attn.name = "kv"}},
-                  %slots: tensor<?xi32> {{attn.name = "slots"}}{status}) {{
-  attn.append {read} to %kv at %slots{counts} : {kinds}, !cache, tensor<?xi32>{kind}
-  return
+                  %slots: tensor<?xi32> {{attn.name = "slots"}}{arguments}){arrow} {{
+  {name}attn.append {read} to %kv at %slots{clauses} : {kinds}, !cache, tensor<?xi32>{kind}{arrow}
+  return{returned}
 }}
 """
+
+
+def _clauses(shape: Shape, of: Preparation) -> tuple[dict[str, str], str, str]:
+    """Return the tensors of a preparation, the clauses that read them, and the type of prepared queries."""
+    tensors, text, queries = {}, "", ""
+    if of.q_heads:
+        queries = tensors["q"] = f"tensor<?x?x{of.q_heads}x{shape.key_dim}x{shape.dtype}>"
+        text += f" query %q : {queries}"
+    for name, dtype, word in (("k_norm", of.k_norm, "norm"), ("q_norm", of.q_norm, "query_norm")):
+        if dtype:
+            tensors[name] = f"tensor<?x{shape.key_dim}x{dtype}>"
+            text += f" {word} %{name} : {tensors[name]}"
+            text += f" epsilon {of.epsilon:.9e}" if word == "norm" else ""
+    if of.angles:
+        tensors["cos"] = tensors["sin"] = table = f"tensor<?x{of.angles}x{of.tables}>"
+        tensors["positions"] = "tensor<?xi32>"
+        text += f" rotate %cos, %sin at %positions : {table}, {table}, tensor<?xi32>"
+        text += " interleaved" if of.interleaved else ""
+    return tensors, text, queries
 
 
 def move_text(heads: int, shape: Shape) -> str:

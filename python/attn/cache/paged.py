@@ -147,9 +147,8 @@ class PagedCache(CacheState):
     def speculate(self, leaf: int, parents: Sequence[int]) -> CacheChange:
         """Give a leaf a tree of speculated tokens. `parents`: the token before each, or -1. Rows of the change are the
         tokens in the order given. The leaf cannot change before `commit`."""
-        return self._moved(
-            self._change(self._native.speculate, node_number(leaf), integers("parents", parents))
-        )
+        given = node_number(leaf), integers("parents", parents)
+        return self._moved(self._change(self._native.speculate, *given), draft=given)
 
     def commit(self, leaf: int, token: int) -> None:
         """Keep the path of a draft that ends with `token` (-1: nothing), append it to the leaf's own tokens at once,
@@ -168,13 +167,13 @@ class PagedCache(CacheState):
     ) -> tuple[list[int], CacheChange]:
         """Change all or nothing: prune nodes first; append `tokens` to nodes; branch (node, children, tokens of each
         child). Returns the children, and the change with the rows of appends, then those of children."""
+        appends = self._ask(new_tokens, append, tokens)
+        branches = [tuple(integers("branch", part)) for part in items("branch", branch)]
         children, movement = self._change(
-            self._native.apply,
-            prune=integers("prune", prune),
-            append=self._ask(new_tokens, append, tokens),
-            branch=[tuple(integers("branch", part)) for part in items("branch", branch)],
+            self._native.apply, prune=integers("prune", prune), append=appends, branch=branches
         )
-        return children, self._moved(movement)
+        each = [tokens for _, count, tokens in branches for _ in range(count)]
+        return children, self._moved(movement, [*appends.pairs, *zip(children, each, strict=True)])
 
     def _change(self, call, *arguments: object, **named: object):
         self._copy()
@@ -198,12 +197,17 @@ class PagedCache(CacheState):
                 "cache: new tokens are in the tables of a step that was not run, and might be copied; update and replay it"
             )
 
-    def _moved(self, movement: _attn.Movement) -> CacheChange:
-        """Execute a movement without new tokens at once, in all layers."""
+    def _moved(
+        self,
+        movement: _attn.Movement,
+        runs: Sequence[tuple[int, int]] = (),
+        draft: tuple[int, Sequence[int]] | None = None,
+    ) -> CacheChange:
+        """Execute a movement without new tokens at once, in all layers. `runs`, `draft`: its new tokens."""
         if not movement.rows and movement.copies:
             self._uncopied = movement
             self._copy()
-        return CacheChange(self, movement)
+        return CacheChange(self, movement, runs, draft)
 
     def _compile_moves(self) -> None:
         """Refuse a cache whose kernels cannot be compiled before anything changes."""

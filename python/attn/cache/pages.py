@@ -100,6 +100,10 @@ class Run:
             found |= {part: address + (layer - self.first) * step, f"{part}_layer_bytes": step}
         return found
 
+    def pages_of(self, layer: int) -> dict[str, int]:
+        """Return one layer, as the extension takes it."""
+        return self.pages() | {"layers": 1} | self.addresses(layer)
+
     def pages(self) -> dict[str, int]:
         """Return all layers, as the extension takes them."""
         sizes = {"pages": self.shape.pages, "page_tokens": self.shape.page_size, "layers": self.layers}

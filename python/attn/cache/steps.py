@@ -29,11 +29,13 @@ from ..memory.devices import failed, get_device, stream_number
 from ..memory.views import view_of
 from ..run.device_plan import DevicePlan, DevicePlanner
 from ..run.plan import Plan
+from .appender import NewTokens, read_positions
 from .batch import operands_of, row_groups
 from .capture import Capture
 from .change import CacheChange
 from .integers import integers, new_tokens, whole
 from .pages import look_rows, memory_of, parts_of_rows
+from .rope import Norm, Rope
 from .state import CacheState
 
 _SECTOR = 16  # In words: addresses of tables are multiples of it.
@@ -155,13 +157,36 @@ class CacheSteps(Uncopied):
         """Launch the kernel that plans the step, for `Kernel.run` of all layers; later runs use this plan."""
         return self._planner.plan(self._plan_tables, stream=stream)
 
-    def write(self, layer: int, k: object, v: object = None, *, stream: object = None) -> None:
+    def write(
+        self,
+        layer: int,
+        k: object,
+        v: object = None,
+        *,
+        q: object = None,
+        out: object = None,
+        rope: Rope | None = None,
+        norm: Norm | None = None,
+        positions: object = None,
+        stream: object = None,
+    ) -> Any:
         """Launch the append of the step's new tokens in a layer. `k`, `v`: [rows, kv_heads, head_dim] and [rows,
         kv_heads, value_dim], as many rows as the capacity; it reads as many as there are new tokens. A latent cache takes
-        no `v`."""
+        no `v`. The rest is as of
+        `CacheChange.write`; `positions`, int32 or int64 [rows], are needed beside `rope`, and read when the launch
+        runs."""
         cache, keep = self.cache, []  # type: ignore[var-annotated]
         number = stream_number(cache.device, stream)
         layer = cache._layer_number(layer)
+        if not (rope is None and norm is None and q is None):
+            run = self._run
+            tokens = NewTokens(run.heads, run.shape, self.rows, k, v, q, out, rope, norm, number)
+            if rope is not None:
+                if positions is None:
+                    raise expected(PlanError, "positions", f"int32 or int64 [{self.rows}] beside rope", None)
+                tokens.use_positions(read_positions(None, positions, self.rows, cache.device))
+            tokens.use_list(self._tables["new_tokens"])
+            return tokens.write(run.pages_of(layer), self.rows)
         views = [
             look_rows(name, tensor, (self.rows, cache.kv_heads, dim), self._run.shape, number, keep)
             for name, tensor, dim in parts_of_rows(cache, k, v)

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Writes that normalize and rotate keys and queries on the way into a cache, against float64."""
+
+import itertools
+
+import attn
+import numpy
+import pytest
+from prepared_rows import angles, close, prepared, quantized_alike
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C build python")
+
+LAYERS, POSITIONS = 2, 300
+FORMATS = [
+    {},
+    {"key": "int8", "value": "int4"},
+    {"key": "int4", "value": "int2", "key_group": 16, "value_group": 32},
+    {"key": "fp8_e4m3", "value": "fp8_e5m2"},
+    {"key": "fp8_e4m3", "value": "fp8_e4m3", "key_scales": "tensor", "value_scales": "head"},
+    {"key": "mxfp8", "value": "mxfp4"},
+    {"key": "nvfp4"},
+]
+
+
+def make(heads=2, dim=64, dtype="float16", page_size=16, **formats):
+    sizes = dict(layers=LAYERS, pages=64, page_size=page_size, kv_heads=heads, head_dim=dim)
+    return attn.PagedCache(**sizes, dtype=dtype, device="host", **formats)
+
+
+def draw(rows, heads, dim, dtype, seed=0):
+    found = torch.randn(rows, heads, dim, generator=torch.Generator().manual_seed(seed))
+    return found.to(getattr(torch, dtype))
+
+
+def rope_of(rotary_dim, dtype=torch.float32, interleaved=False, positions=POSITIONS):
+    return attn.Rope(
+        *(torch.tensor(x).to(dtype) for x in angles(positions, rotary_dim)), interleaved=interleaved
+    )
+
+
+def norm_of(dim, dtype=torch.float32, epsilon=1e-5):
+    k, q = (0.5 + torch.rand(2, dim, generator=torch.Generator().manual_seed(9))).to(dtype).unbind(0)
+    return attn.Norm(k=k, q=q, epsilon=epsilon)
+
+
+def numbers(tensor):
+    return tensor.to(torch.float64).numpy()
+
+
+def wanted(x, weight, rope, norm, positions):
+    given = {}
+    if norm is not None:
+        given |= dict(weight=numbers(weight), epsilon=norm.epsilon)
+    if rope is not None:
+        given |= dict(
+            cos=numbers(rope.cos), sin=numbers(rope.sin), positions=positions, interleaved=rope.interleaved
+        )
+    return prepared(numbers(x), **given)
+
+
+def read_back(rows, formats, part):
+    name = formats.get(part)
+    if name is None:
+        return rows
+    options = {"group": formats.get(f"{part}_group"), "scales": formats.get(f"{part}_scales")}
+    if options["scales"] in ("tensor", "head"):  # The caches' scales are 1.
+        scale = numpy.ones(1 if options["scales"] == "tensor" else rows.shape[1], numpy.float32)
+        raw = torch.tensor(rows, dtype=torch.float32).clamp(-448, 448).to(torch.float8_e4m3fn)
+        return attn.dequantize(raw.view(torch.uint8).numpy(), scale, name, scales=options["scales"])
+    return attn.dequantize(*attn.quantize(rows.astype(numpy.float32), name, **options), name, **options)
+
+
+def stored(cache, layer, node, formats):
+    """Keys and values of a node as numbers."""
+    found = cache.layer(layer).stored(node)
+    parts = []
+    for letter, part in (("k", "key"), ("v", "value")):
+        name = formats.get(part)
+        codes = found[letter]
+        if name is None:
+            parts.append(numbers(codes))
+            continue
+        meta = next(found[key] for key in found if key in (f"{letter}_meta", f"{letter}_scales"))
+        options = {"group": formats.get(f"{part}_group"), "scales": formats.get(f"{part}_scales")}
+        decoded = attn.dequantize(codes, meta, name, **options)
+        parts.append(numpy.asarray(decoded, numpy.float64))
+    return parts
+
+
+def check_write(cache, formats, rows, heads, q_heads, dim, dtype, rope, norm, first=0):
+    """Append rows to a sequence with `first` tokens, prepared, and compare queries, keys and values."""
+    node = cache.add()
+    if first:
+        cache.append(node, first).skip()
+    change = cache.append(node, rows)
+    positions = numpy.arange(first, first + rows)
+    assert (change.positions == positions).all()
+    for layer in range(LAYERS):
+        k, v, q = (draw(rows, n, dim, dtype, layer + i) for i, n in ((10, heads), (20, heads), (30, q_heads)))
+        before = q.clone()
+        out = change.write(layer, k, v, q=q, rope=rope, norm=norm)
+        assert torch.equal(q, before) and out.dtype == q.dtype
+        assert close(numbers(out), wanted(q, norm and norm.q, rope, norm, positions), dtype)
+        keys, values = (x[first:] for x in stored(cache, layer, node, formats))
+        expected = wanted(k, norm and norm.k, rope, norm, positions)
+        if "key" in formats:
+            assert quantized_alike(keys, read_back(expected, formats, "key"))
+        else:
+            assert close(keys, expected, dtype)
+        assert (values == read_back(numbers(v), formats, "value")).all()
+    assert not change.missing and cache.clamped == 0
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    "formats", FORMATS, ids=lambda formats: "-".join(map(str, formats.values())) or "plain"
+)
+def test_formats(formats, dtype):
+    cache = make(heads=3, dtype=dtype, **formats)
+    check_write(cache, formats, 21, 3, 6, 64, dtype, rope_of(64), norm_of(64), first=37)
+
+
+ROPES = [(128, 128), (128, 64), (80, 32), (96, 96), (256, 64), (80, 20), (64, 6), (24, 24), (8, 8)]
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("dim,rotary_dim", ROPES)
+def test_rotations(dim, rotary_dim, interleaved):
+    rope = rope_of(rotary_dim, interleaved=interleaved)
+    check_write(make(heads=1, dim=dim), {}, 5, 1, 5, dim, "float16", rope, None, first=200)
+
+
+@pytest.mark.parametrize("dim", [8, 24, 64, 80, 96, 192, 256])
+def test_norms(dim):
+    check_write(make(heads=2, dim=dim), {}, 3, 2, 4, dim, "float16", None, norm_of(dim))
+
+
+@pytest.mark.parametrize("page_size,heads,q_heads", [(1, 5, 5), (32, 1, 9), (256, 7, 7), (8, 9, 27)])
+def test_pages_and_heads(page_size, heads, q_heads):
+    formats = {"key": "int8", "value": "int8"}
+    cache = make(heads=heads, dim=80, page_size=page_size, **formats)
+    check_write(cache, formats, 11, heads, q_heads, 80, "float16", rope_of(64), norm_of(80))
+
+
+def test_tables_and_weights_of_the_dtype():
+    dtype = torch.bfloat16
+    cache = make(dim=96, dtype="bfloat16")
+    check_write(cache, {}, 9, 2, 2, 96, "bfloat16", rope_of(48, dtype), norm_of(96, dtype))
+    check_write(cache, {}, 9, 2, 2, 96, "bfloat16", rope_of(36, dtype, True), None)
+
+
+def test_large_and_small_numbers():
+    """Epsilon counts where numbers are small; squares of large ones do not overflow."""
+    cache = make()
+    change = cache.append(cache.add(), 4)
+    k, v, q = (draw(4, 2, 64, "float16", seed) for seed in range(3))
+    k[0], k[1], k[2] = k[0] * 2.0**-12, k[1] * 8192, 0
+    norm = norm_of(64, epsilon=1e-6)
+    change.write(0, k, v, q=q, norm=norm)
+    keys = stored(cache, 0, cache.sequences[0], {})[0]
+    assert close(keys, wanted(k, norm.k, None, norm, None), "float16") and not keys[2].any()
+
+
+def test_rows_of_a_fused_projection_and_queries_in_place():
+    fused = draw(7, 8, 64, "float16")  # 4 heads of queries, 2 of keys, 2 of values.
+    q, k, v = fused[:, :4], fused[:, 4:6], fused[:, 6:]
+    rope, norm, before = rope_of(64), norm_of(64), fused.clone()
+    cache = make()
+    node = cache.add()
+    change = cache.append(node, 7)
+    assert change.write(0, k, v, q=q, out=q, rope=rope, norm=norm) is q
+    at = numpy.arange(7)
+    assert close(numbers(q), wanted(before[:, :4], norm.q, rope, norm, at), "float16")
+    assert close(stored(cache, 0, node, {})[0], wanted(k, norm.k, rope, norm, at), "float16")
+    assert torch.equal(fused[:, 4:], before[:, 4:])
+
+
+def test_keys_alone_and_positions_of_the_caller():
+    cache, rope = make(), rope_of(64)
+    k, v = draw(3, 2, 64, "float16", 1), draw(3, 2, 64, "float16", 2)
+    for dtype, given in itertools.product((torch.int32, torch.int64), ([299, 0, 7],)):
+        node = cache.add()
+        change = cache.append(node, 3)
+        assert change.write(0, k, v, rope=rope, positions=torch.tensor(given, dtype=dtype)) is None
+        change.write(1, k, v)
+        assert close(stored(cache, 0, node, {})[0], wanted(k, None, rope, None, given), "float16")
+        assert torch.equal(cache.layer(1).stored(node)["k"], k)
+
+
+def test_positions_of_trees_and_drafts():
+    cache = make()
+    root, other = cache.add(), cache.add()
+    change = cache.append([root, other], [5, 2])
+    assert change.positions.tolist() == [0, 1, 2, 3, 4, 0, 1]
+    change.skip()
+    change = cache.append([other, root], [1, 2])
+    assert change.positions.tolist() == [2, 5, 6]
+    change.skip()
+    _, change = cache.apply(append=other, tokens=1, branch=[(root, 2, 3)])
+    assert change.positions.tolist() == [3, 7, 8, 9, 7, 8, 9]
+    change.skip()
+    assert cache.speculate(other, [-1, 0, 0, 1]).positions.tolist() == [4, 5, 5, 6]
+
+
+def test_classes_with_stores_of_their_own():
+    classes = [attn.CacheClass(name="all", pages=8, heads=1), attn.CacheClass(name="few", pages=8, heads=2)]
+    cache = attn.PagedCache(
+        layers=1, page_size=16, kv_heads=3, head_dim=64, dtype="float16", device="host", classes=classes
+    )
+    k, v, q = draw(4, 3, 64, "float16", 1), draw(4, 3, 64, "float16", 2), draw(4, 6, 64, "float16", 3)
+    rope, node, at = rope_of(64), cache.add(), numpy.arange(4)
+    out = cache.append(node, 4).write(0, k, v, q=q, rope=rope, classes=[1, 0, 1])
+    assert close(numbers(out), wanted(q, None, rope, None, at), "float16")
+    for index, heads in ((0, [1]), (1, [0, 2])):
+        keys = cache.layer(0).stored(node, index)["k"]
+        assert close(numbers(keys), wanted(k[:, heads], None, rope, None, at), "float16")
+
+
+def test_steps():
+    spec = attn.Spec(
+        q_heads=4, kv_heads=2, head_dim=64, dtype="float16", kv=[attn.Paged()], see=attn.causal(), device_plan=True
+    )  # fmt: skip
+    cache = make()
+    steps = cache.steps(attn.compile(spec, device="host"), sequences=2, rows=9, tokens=64)
+    k, v, q = draw(9, 2, 64, "float16", 1), draw(9, 2, 64, "float16", 2), draw(9, 4, 64, "float16", 3)
+    rope, norm, out = rope_of(64), norm_of(64), torch.zeros(9, 4, 64, dtype=torch.float16)
+    a, b = cache.add(), cache.add()
+    steps.append([a, b], [4, 1])
+    steps.update([(a, 4), b])
+    at = torch.tensor([0, 1, 2, 3, 0, 299, 299, 299, 299])
+    for layer in range(LAYERS):
+        steps.write(layer, k, v, q=q, out=out, rope=rope, norm=norm, positions=at)
+    steps.ran()
+    assert close(numbers(out)[:5], wanted(q[:5], norm.q, rope, norm, at[:5].numpy()), "float16")
+    assert not out[5:].any()
+    assert close(stored(cache, 1, a, {})[0], wanted(k[:4], norm.k, rope, norm, at[:4].numpy()), "float16")
+    with pytest.raises(
+        attn.PlanError, match=r"positions: expected int32 or int64 \[9\] beside rope, got None"
+    ):
+        steps.write(0, k, v, rope=rope)
+
+
+def refused(kind, message, **given):
+    cache = make()
+    change = cache.append(cache.add(), 4)
+    rows = dict(k=draw(4, 2, 64, "float16"), v=draw(4, 2, 64, "float16"))
+    before = [x.clone() for x in (cache.layer(0).k, cache.layer(0).v)]
+    with pytest.raises(kind, match=message):
+        change.write(0, **rows | given)
+    assert change.missing == [0, 1]
+    assert all(torch.equal(x.nan_to_num(7), y.nan_to_num(7)) for x, y in zip((cache.layer(0).k, cache.layer(0).v), before, strict=True))  # fmt: skip
+
+
+def test_refusals():
+    queries = draw(4, 4, 64, "float16")
+    refused(
+        attn.TensorError,
+        r"rope.cos: expected tables of at least 4 positions, for the token at position 3, got Tensor float32 \[3, 32\]; "
+        r"nearest legal: \[4, 32\]",
+        rope=rope_of(64, positions=3),
+    )
+    refused(
+        attn.TensorError,
+        r"rope.cos: expected cosines of at most 32 angles, for heads of 64 features, got Tensor float32 \[300, 40\]; "
+        r"nearest legal: \[300, 32\]",
+        rope=rope_of(80),
+    )
+    refused(attn.TensorError, r"positions: expected numbers from 0 on, got -1; nearest legal: 0",
+            rope=rope_of(64), positions=torch.tensor([0, -1, 2, 3]))  # fmt: skip
+    refused(attn.TensorError, r"positions: expected int32 or int64 \[4\], got Tensor float32 \[4\]",
+            rope=rope_of(64), positions=torch.zeros(4))  # fmt: skip
+    refused(attn.TensorError, r"q: expected float16 \[4, q_heads, 64\], got Tensor float16 \[3, 4, 64\]",
+            rope=rope_of(64), q=queries[:3])  # fmt: skip
+    refused(attn.TensorError, r"norm.q: expected weights \[64\] beside q, got None",
+            norm=attn.Norm(k=torch.ones(64)), q=queries)  # fmt: skip
+    refused(attn.TensorError, r"norm.k: expected float32 or float16 \[64\], got Tensor float32 \[32\]",
+            norm=attn.Norm(k=torch.ones(32)))  # fmt: skip
+    refused(attn.TensorError, r"rope.cos: expected float32 or float16 \[300, 32\], got Tensor bfloat16",
+            rope=rope_of(64, torch.bfloat16))  # fmt: skip
+    refused(attn.SpecError, r"rope: expected a Rope, or a Norm as norm, beside q, got None", q=queries)
+    refused(attn.SpecError, r"rope: expected attn.Rope or None, got 1.0", rope=1.0)
+    refused(attn.TensorError, r"k: expected heads of a token in one piece, .* nearest legal: its .contiguous\(\) copy",
+            rope=rope_of(64), k=draw(2, 4, 64, "float16").transpose(0, 1))  # fmt: skip
+
+
+def test_tables_refused():
+    table = torch.ones(4, 32)
+    with pytest.raises(attn.TensorError, match=r"rope.sin: expected the shape of cos, \[4, 32\], got"):
+        attn.Rope(table, table[:2])
+    with pytest.raises(attn.TensorError, match=r"rope.cos: expected \[positions, rotary_dim / 2\], got"):
+        attn.Rope(table[0], table[0])
+    with pytest.raises(attn.SpecError, match=r"norm.epsilon: expected a finite number from 0 on, got -1"):
+        attn.Norm(k=torch.ones(64), epsilon=-1)

@@ -33,6 +33,7 @@ from .pools import split_lines as split_lines
 from .pools import write_tokens as write_tokens
 from .steps import Plans as Plans
 from .steps import Step as Step
+from .tokens import Tokens as Tokens
 from .versions import refuse_version as refuse_version
 from .writers import Slots as Slots
 
@@ -46,6 +47,7 @@ __all__ = [
     "Plans",
     "Slots",
     "Step",
+    "Tokens",
     "compile_drafts",
     "page_of",
     "page_table",

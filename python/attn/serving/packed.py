@@ -20,9 +20,13 @@ from typing import overload
 import torch
 from torch import Tensor
 
+from ..cache.appender import device_of
+from ..cache.operations import Shape
+from ..cache.rope import Norm, Rope
 from ..errors import TensorError, expected
 from ..memory.page_views import page_views
 from .formats import Packing
+from .tokens import Tokens, write_prepared
 from .writers import Slots, writer_of
 
 _UNIT = 16  # In bytes: blocks begin at multiples of it.
@@ -81,14 +85,37 @@ class PackedPages(Sequence[Tensor]):
             raise expected(TensorError, "slots", f"memory of {self.cache.device}", slots.device)
         return Slots(slots, self.packing, self.apart, len(self.cache))
 
-    def write(self, k: Tensor, v: Tensor, slots: Tensor | Slots) -> None:
-        """Quantize new keys and values, and write them.
+    def write(
+        self,
+        k: Tensor,
+        v: Tensor,
+        slots: Tensor | Slots | Tokens,
+        *,
+        q: Tensor | None = None,
+        out: Tensor | None = None,
+        rope: Rope | None = None,
+        norm: Norm | None = None,
+    ) -> Tensor | None:
+        """Quantize new keys and values, and write them; prepare keys and queries on the way.
 
-        k, v   [tokens, kv_heads, head_dim] of the layer's dtype; tokens past the slots are not read
-        slots  as of `slots`, or what it returned; no slot twice
+        k, v        [tokens, kv_heads, head_dim] of the layer's dtype; tokens past the slots are not read
+        slots       as of `slots`, or what it returned, or `Tokens`; no slot twice
+        rope, norm  what is done to each head of keys and queries, the norm first; `rope` needs `Tokens` with positions
+        q           [tokens or more, q_heads, head_dim] beside `rope` or `norm`
+        out         where prepared queries are written, as q, or q itself; by default a new tensor
 
         The bits are those of `attn.quantize`: numbers that are not finite are clamped, NaN becomes 0. One kernel of attn writes
-        both, and waits for nothing. Raises TensorError."""
+        all, and waits for nothing. Returns the prepared queries, or None without q. Raises TensorError."""
+        if not (q is None and rope is None and norm is None):
+            given = slots.tokens if isinstance(slots, Slots) else len(slots)
+            for name, rows in (("k", k), ("v", v)):
+                self._check(name, rows, given)
+            if isinstance(slots, Slots):
+                raise expected(TensorError, "slots", "attn.serving.Tokens beside a rope or a norm", slots)
+            heads = self.packing.heads
+            return write_prepared(self._strided(), self._shape(), heads, slots, k, v, q, out, rope, norm)
+        if isinstance(slots, Tokens):
+            slots = slots.slots
         if isinstance(slots, Tensor):
             slots = self.slots(slots)
         if slots.of != (self.packing, self.apart, len(self.cache)):
@@ -99,6 +126,7 @@ class PackedPages(Sequence[Tensor]):
             self._check(name, rows, slots.tokens)
         if slots.tokens:
             self._writer.write(self._places, k[: slots.tokens], v[: slots.tokens], slots)
+        return None
 
     def _check(self, name: str, rows: Tensor, tokens: int) -> None:
         _, heads, dim, _, dtype = self.packing
@@ -106,6 +134,30 @@ class PackedPages(Sequence[Tensor]):
             raise expected(TensorError, name, f"{dtype} [{tokens} or more, {heads}, {dim}]", rows)
         if rows.device != self.cache.device:
             raise expected(TensorError, name, f"memory of {self.cache.device}", rows.device)
+
+    def _shape(self) -> Shape:
+        """Return what decides the kernel that prepares keys: pages with strides are a paged store's."""
+        packing, found = self.packing, self.packing.description()
+        dtype = {torch.float16: "f16", torch.bfloat16: "bf16"}[packing.dtype]
+        sizes = packing.page_size, packing.dim, packing.dim
+        return Shape(0, *sizes, dtype, device_of(self.cache), found.key, found.value)
+
+    def _strided(self) -> dict[str, int]:
+        """Return the pages of all heads, by addresses and strides."""
+        block = self.packing.block_bytes
+        found = self._places | {"pages": len(self.cache)}
+        del found["page_bytes"]
+        for name, tensor in self.named.items():
+            part, _, rest = name.partition("_")
+            if rest == "tensor_scale":
+                continue
+            part += "" if rest == "pages" else "_meta"
+            found |= {
+                f"{part}_page_stride": self.apart * block,
+                f"{part}_head_stride": block,
+                f"{part}_token_stride": tensor.stride(1) * tensor.element_size(),
+            }
+        return found
 
     def _addresses(self) -> dict[str, int]:
         """Return the addresses of its parts and the sizes of its pages, as cache kernels take them."""

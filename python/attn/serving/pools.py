@@ -9,7 +9,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..cache.appender import device_of
+from ..cache.operations import Shape
+from ..cache.rope import Norm, Rope
+from ..describe.stores import Paged
 from ..errors import TensorError, expected
+from .tokens import Tokens, strides_of, write_prepared
 
 _FP8 = {torch.float8_e4m3fn: "fp8_e4m3", torch.float8_e5m2: "fp8_e5m2"}
 
@@ -55,32 +60,82 @@ def write_tokens(
     v_pages: Tensor,
     k: Tensor,
     v: Tensor,
-    slots: Tensor,
+    slots: Tensor | Tokens,
     *,
     k_scale: Tensor | float | None = None,
     v_scale: Tensor | float | None = None,
-) -> None:
-    """Write keys and values into pools.
+    q: Tensor | None = None,
+    out: Tensor | None = None,
+    rope: Rope | None = None,
+    norm: Norm | None = None,
+) -> Tensor | None:
+    """Write keys and values into pools, and prepare them and the queries on the way.
 
     k_pages, v_pages  [pages, page_size, heads, dim], of the dtype of k and v, or of torch.float8_e4m3fn or float8_e5m2
     k, v              [tokens, heads, dim]; tokens past the slots are not read
-    slots             int32 or int64 [at most tokens]; a negative slot's token is not written
+    slots             int32 or int64 [at most tokens], or `Tokens` of them; a negative slot's token is not written
     k_scale, v_scale  of 8-bit pools: an element x of a pool means x * scale
+    rope, norm        what is done to each head of keys and queries, the norm first; `rope` needs `Tokens` with positions
+    q                 [tokens or more, q_heads, head_dim] beside `rope` or `norm`
+    out               where prepared queries are written, as q, or q itself; by default a new tensor
 
-    The writes are PyTorch's operations, and wait for nothing on a GPU: there, a slot past the pool is PyTorch's
-    device-side assertion. On a CPU it is a TensorError. Raises TensorError for other shapes and dtypes."""
+    With `rope` or `norm` one kernel of attn writes all, and returns the prepared queries, or None without q. On a GPU it
+    does not write a slot past the pool, and a position past the tables reads their last row. Without them, the writes are
+    PyTorch's operations, and a slot past the pool is PyTorch's device-side assertion. Neither waits on a GPU. On a CPU
+    both are a TensorError. Raises TensorError for other shapes and dtypes."""
+    if not (q is None and rope is None and norm is None):
+        for name, pool, rows, scale in (("k", k_pages, k, k_scale), ("v", v_pages, v, v_scale)):
+            _check(name, pool, rows, slots, scale)
+        pages, shape, _scales = _described(k_pages, v_pages, k.dtype, k_scale, v_scale)
+        return write_prepared(pages, shape, k_pages.shape[2], slots, k, v, q, out, rope, norm)
+    slots = slots.slots if isinstance(slots, Tokens) else slots
     if slots.ndim != 1 or slots.dtype not in (torch.int32, torch.int64):
         raise expected(TensorError, "slots", "int32 or int64 [tokens]", slots)
     for name, pool, rows, scale in (("k", k_pages, k, k_scale), ("v", v_pages, v, v_scale)):
         _check(name, pool, rows, slots, scale)
     if not len(slots):
-        return
+        return None
     taken = _WrittenTokens(slots.long(), k_pages.shape[1])
     taken.write(k_pages, k, k_scale)
     taken.write(v_pages, v, v_scale)
+    return None
 
 
-def _check(name: str, pool: Tensor, rows: Tensor, slots: Tensor, scale: object) -> None:
+def _described(
+    k_pages: Tensor,
+    v_pages: Tensor,
+    dtype: torch.dtype,
+    k_scale: Tensor | float | None,
+    v_scale: Tensor | float | None,
+) -> tuple[dict[str, int], Shape, list[Tensor]]:
+    """Return the pages of a layer as a kernel takes them, what decides the kernel, and tensors to keep."""
+    short = {torch.float16: "f16", torch.bfloat16: "bf16"}.get(dtype)
+    if short is None:
+        raise expected(TensorError, "k", "float16 or bfloat16, where keys are normalized or rotated", dtype)
+    pages = {"pages": k_pages.shape[0], "page_tokens": k_pages.shape[1]}
+    formats: dict[str, str] = {}
+    scales = []  # Kept until the launch.
+    for name, part, pool, scale in (("k", "key", k_pages, k_scale), ("v", "value", v_pages, v_scale)):
+        pages |= strides_of(name, pool, f"{name}_pages")
+        if scale is not None:
+            formats |= {part: _FP8[pool.dtype], f"{part}_scales": "tensor"}
+            scales.append(_scale_of(name, scale, pool.device))
+            pages[f"{name}_meta"] = scales[-1].data_ptr()
+    key, value = Paged(page_size=k_pages.shape[1], dtype=short, **formats).formats()
+    sizes = k_pages.shape[1], k_pages.shape[3], v_pages.shape[3]
+    return pages, Shape(0, *sizes, short, device_of(k_pages), key, value), scales
+
+
+def _scale_of(name: str, scale: Tensor | float, device: torch.device) -> Tensor:
+    if not isinstance(scale, Tensor):
+        return torch.full((1,), float(scale), dtype=torch.float32, device=device)
+    if scale.dtype is not torch.float32 or scale.numel() != 1 or scale.device != device:
+        raise expected(TensorError, f"{name}_scale", f"a number, or float32 [1] on {device}", scale)
+    return scale
+
+
+def _check(name: str, pool: Tensor, rows: Tensor, slots: Tensor | Tokens, scale: object) -> None:
+    slots = slots.slots if isinstance(slots, Tokens) else slots
     pages = f"{name}_pages"
     if pool.ndim != 4:
         raise expected(TensorError, pages, "[pages, page_size, heads, dim]", pool)

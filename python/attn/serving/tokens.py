@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A step's new tokens in an engine's pages: one launch normalizes, rotates, quantizes and writes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..cache.appender import NewTokens, check_positions, device_of, read_positions, room_for, words_of
+from ..cache.operations import Shape
+from ..cache.rope import Norm, Rope
+from ..errors import TensorError, expected
+from ..memory.devices import stream_number
+
+_HEADER = 8  # In words: a list begins with the number of its rows.
+
+
+class Tokens:
+    """The slots and positions of a step's new tokens, for the writes of all its layers.
+
+    slots      int32 or int64 [tokens]: page * page_size + offset; keys and values of a negative slot are not written
+    positions  int32 or int64 [tokens or more], needed beside a Rope
+
+    Some small operations of PyTorch copy them once for all layers, and wait for nothing. Raises TensorError."""
+
+    def __init__(self, slots: Tensor, positions: Tensor | None = None):
+        if slots.ndim != 1 or slots.dtype not in (torch.int32, torch.int64):
+            raise expected(TensorError, "slots", "int32 or int64 [tokens]", slots)
+        self.slots = slots
+        self.device = device_of(slots)
+        self.count = len(slots)
+        self.room = room_for(self.count)
+        self.words = torch.empty(words_of(self.room), dtype=torch.int32, device=slots.device)
+        self.words[:_HEADER] = self.count
+        self.words[_HEADER : _HEADER + self.count] = slots
+        self.positions = None
+        self._ends: tuple[int, int] | None = None
+        if positions is not None:
+            self.positions = read_positions(None, positions, self.count, self.device)
+            if self.device == "host" and self.count:
+                self._ends = int(self.positions.min()), int(self.positions.max())
+
+    def __len__(self) -> int:
+        return self.count
+
+    def check_slots(self, pages: int, page_size: int) -> None:
+        """Refuse slots past a pool in a CPU's memory."""
+        if self.device == "host" and self.count and (most := int(self.slots.max())) >= pages * page_size:
+            legal = f"below {pages * page_size} ({pages} pages of {page_size} tokens)"
+            raise expected(TensorError, "slots", legal, most, nearest=pages * page_size - 1)
+
+    def check_positions(self, rope: Rope) -> Tensor:
+        if self.positions is None:
+            raise expected(TensorError, "slots", "attn.serving.Tokens(slots, positions) beside a rope", None)
+        if self._ends is not None:
+            check_positions(rope, *self._ends)
+        return self.positions
+
+
+def write_prepared(
+    pages: dict[str, int],
+    shape: Shape,
+    heads: int,
+    tokens: Tokens | Tensor,
+    k: Tensor,
+    v: Tensor,
+    q: Tensor | None,
+    out: Tensor | None,
+    rope: Rope | None,
+    norm: Norm | None,
+) -> Any:
+    """Write tokens to pages, given by addresses and strides; return prepared queries, or None."""
+    if isinstance(tokens, Tensor):
+        tokens = Tokens(tokens)
+    tokens.check_slots(pages["pages"], pages["page_tokens"])
+    number = stream_number(shape.device, None)
+    new = NewTokens(heads, shape, tokens.count, k, v, q, out, rope, norm, number)
+    if rope is not None:
+        new.use_positions(tokens.check_positions(rope))
+    if not tokens.count:
+        return new.out
+    new.use_list(tokens.words)
+    return new.write(pages, tokens.room)
+
+
+def strides_of(name: str, view: Tensor, what: str) -> dict[str, int]:
+    """Return the address and the strides of [pages, page_size, heads, ...], whose last axes are a line in one piece."""
+    size = view.element_size()
+    page, token, head = (stride * size for stride in view.stride()[:3])
+    if view.data_ptr() % 16 or view.stride(3) != 1:
+        raise expected(TensorError, what, "contiguous features, at a multiple of 16 bytes", view)
+    return {
+        name: view.data_ptr(),
+        f"{name}_page_stride": page,
+        f"{name}_token_stride": token,
+        f"{name}_head_stride": head,
+    }

@@ -4,7 +4,7 @@
 from parts.attention import attention_bars, decode_points, feature_points, prefill_points
 from parts.backward import backward_bars, backward_points
 from parts.batches import batch_bars, batch_points
-from parts.cache import cache_points
+from parts.cache import append_bars, append_points, cache_points
 from parts.chunks import chunk_points
 from parts.comparisons import comparison_bars
 from parts.context import context_bars, context_points
@@ -41,6 +41,7 @@ PARTS = {
     "significance": significance_points,
     **COMPARISONS,
     "cache": cache_points,
+    "append": append_points,
     "graphs": graph_points,
     "pages": pages_points,
     "diffkv": diffkv_points,
@@ -71,6 +72,7 @@ OWN_BARS = {
     "layouts": layouts_bars,
     "duo": duo_bars,
     "context": context_bars,
+    "append": append_bars,
     "outputs": outputs_bars,
     "planning": planning_bars,
     "transformers": model_bars,

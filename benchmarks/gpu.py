@@ -17,6 +17,7 @@
   shared    prefill behind a shared prompt, against prompts replicated
   heads     a share of heads that see everything, against all heads
   cache     append, move and gather of rows in all layers: bytes per second, against copying
+  append    new tokens prepared and written, a launch a layer: against copying, and against PyTorch's operations
   graphs    steps of a paged cache in all layers, captured once: ms a step and us of the host, against eager ones
   pages     who holds which page, for all lists of a batch: us of a captured step, against threads of a CPU
   diffkv    a fixed memory for keys and values in two precisions: batch and tokens per second, against one precision

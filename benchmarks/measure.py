@@ -11,7 +11,7 @@ from measuring.report import attn_run
 from parts.attention import PLAIN
 from parts.backward import backward_line, measure_backward
 from parts.batches import mean_bars, mean_ratio
-from parts.cache import cache_line, measure_cache
+from parts.cache import append_line, cache_line, measure_append, measure_cache
 from parts.comparisons import compare, comparison_line
 from parts.context import context_line, measure_context
 from parts.deep import measure_deep
@@ -98,6 +98,11 @@ OWN = {
         measure_context,
         context_line,
         "ms of a model's token behind that many tokens, and what its cache takes; no peer has them in that memory",
+    ),
+    "append": (
+        measure_append,
+        append_line,
+        "ms of a step's tokens in all layers, normalized, rotated and written; x: times as fast as PyTorch's operations",
     ),
     "outputs": (
         measure_outputs,

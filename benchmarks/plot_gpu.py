@@ -11,6 +11,7 @@ from parts.batches import SUSTAINED_LEAST
 from parts.sharing import COMPARISONS
 from plots.backward import draw_eager, draw_gradients
 from plots.graphs import (
+    draw_append,
     draw_context,
     draw_diffkv,
     draw_duo,
@@ -258,6 +259,7 @@ PANELS = {
     "duo": lambda axes, rows, sessions: draw_duo(axes, rows),
     "context": lambda axes, rows, sessions: draw_context(axes, rows),
     "significance": lambda axes, rows, sessions: draw_significance(axes, rows),
+    "append": lambda axes, rows, sessions: draw_append(axes, rows),
     "outputs": lambda axes, rows, sessions: draw_outputs(axes, rows),
     "planning": lambda axes, rows, sessions: draw_planning(axes, rows),
 }

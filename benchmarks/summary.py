@@ -221,6 +221,7 @@ OWN = (
     Own("gradients over a tree of depth", "tree-backward", times_of("ratio_to_best_peer"), "times as fast as over one level"),
     Own("decode over bf16", "decode", times_of("copy_share"), "of the bandwidth that copies reach"),
     Own("append, move and gather of a cache", "cache", times_of("copy_share"), "of the bandwidth that copies reach"),
+    Own("new tokens, normalized, rotated and written", "append", times_of("of_copy"), "of the speed of copying"),
     Own("decoding with the significance of tokens", "significance", times_of("longer"), "times as long as without"),
     Own("full and streaming attention in one launch", "outputs", times_of("longer"), "times as long as full attention alone"),
     Own("pools in the layouts of engines", "layouts", times_of("slower"), "times as long as tensors of their own"),

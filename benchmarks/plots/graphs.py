@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Draws the rows of `bench gpu graphs`: milliseconds of a step, and the host's part of them; and those of pages,
-diffkv, layouts, planning, duo, context, outputs and significance."""
+diffkv, layouts, planning, duo, context, outputs, append and significance."""
 
+from parts.cache import COPY_BAR
 from parts.diffkv import PAPER_THROUGHPUT
 from parts.duo import BARS
 from parts.graphs import EMBEDDED
@@ -80,6 +81,15 @@ def draw_longer(axes, rows, limit_of, title):
 
 def draw_outputs(axes, rows):
     draw_longer(axes, rows, outputs_limit, "full and streaming attention of one launch, over full alone")
+
+
+def draw_append(axes, rows):
+    numbers = [r["of_copy"] for r in rows]
+    bars(axes, [r["name"] for r in rows], numbers, [number < COPY_BAR for number in numbers])
+    axes.axvline(COPY_BAR, color=LIMIT, linewidth=1.2, label="bar")
+    axes.set_xlabel("of the speed of copying", fontsize=8)
+    head(axes, "new tokens, normalized, rotated and written")
+    legend(axes)
 
 
 def draw_significance(axes, rows):

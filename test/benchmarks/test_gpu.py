@@ -4,6 +4,7 @@
 import json
 import subprocess
 import sys
+import types
 from importlib.util import find_spec
 
 import gpu
@@ -13,12 +14,13 @@ from attnlab import ROOT, attn_run, program
 from benchlab import ABOUT, SESSION, FakeRun, bench_of
 from catalogue import PARTS, bars
 from contest import PEERS
-from measure import Clock, measure_all, missing, verdict
+from measure import Clock, heading, measure_all, missing, verdict
+from measure import line as line_of
 from measuring.points import region, visible_pairs
 from measuring.results import Results
 from parts.attention import decode_points, feature_points, prefill_points
 from parts.batches import batch_points
-from parts.cache import cache_points
+from parts.cache import Appending, AppendPoint, append_line, cache_points, measure_append
 from parts.chunks import chunk_points
 
 POINTS = [point for part in PARTS.values() for point in part(False)]
@@ -393,3 +395,48 @@ def test_nothing_to_draw(tmp_path, capsys):
     with pytest.raises(SystemExit):
         plot_gpu.main([str(file), "-o", str(tmp_path / "gpu.svg")])
     assert "has no rows" in capsys.readouterr().err
+
+
+# --- the part `append`, with few tokens on the host device -------------------------------------------------------
+
+
+def tiny_append(**changes):
+    return AppendPoint(**dict(rows=21, layers=2, q_heads=4, kv_heads=2, dim=64, device="host") | changes)
+
+
+def test_append_points():
+    points = PARTS["append"](False)
+    assert len({point.key for point in points}) == len(points) == 6
+    assert points[0].key == "append: 256 tokens, bf16, 32 layers"
+    assert Clock.work(points[0]) == points[0].seconds() and "normalized" in heading(points[0])
+    assert points[0].token_bytes() == 2 * 128 * (32 + 8 + 8) + 2 * 128 * (32 + 8 + 8)
+
+
+def test_append_few_tokens():
+    torch = pytest.importorskip("torch")
+    times = {"attn": 1.0, "separate": 2.5, "copy": 0.9}
+    timer = types.SimpleNamespace(alone=lambda runs: {name: times[name] for name, run in runs.items()})
+    bench = types.SimpleNamespace(contest=types.SimpleNamespace(torch=torch, timer=timer))
+    row = measure_append(tiny_append(), bench)
+    assert (row["of_copy"], row["speedup"]) == (0.9, 2.5) and row["name"] in line_of(row) == append_line(row)
+    assert [reached for _, reached in bars(row, {})] == [True, True]
+    assert [reached for _, reached in bars(row | {"of_copy": 0.8, "speedup": 1.9}, {})] == [False, False]
+
+
+@pytest.mark.parametrize("format", [None, "fp8_e4m3", "int8_int4"])
+def test_append_pages_are_alike(format):
+    """attn and PyTorch's operations write the same tokens, up to rounding."""
+    torch = pytest.importorskip("torch")
+    appending = Appending(torch, tiny_append(format=format))
+    held = []
+    for run in (appending.separate, appending.attn):
+        run()
+        if appending.layer.is_packed:
+            named = appending.pools[1].named
+            codes = named["k_pages"].float(), (named["v_pages"] & 15).float()
+            held.append([x[..., 0, :] for x in codes] if codes[0].ndim == 5 else list(codes))
+        else:
+            held.append([x.float() for x in appending.pools[1]])
+    near = 6 if format == "int8_int4" else 0.3 if format else 0.05  # Codes, or numbers.
+    for separate, ours in zip(*held, strict=True):
+        assert separate.any() and (separate - ours).abs().max() <= near

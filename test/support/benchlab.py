@@ -112,6 +112,18 @@ def fake_layouts(point, bench):
     return about | {"layouts_ms": {"halves": 1.005}, "attn": {"run_ms": 1.0}, "peers_ms": {}, "declined": {}}
 
 
+def fake_append(point, bench):
+    """Return a kernel that takes a tenth longer than copying."""
+    about = {"key": point.key, "part": point.part, "name": point.name, "of_copy": 0.91, "speedup": 3.0}
+    return about | {
+        "attn": {"run_ms": 1.1},
+        "copy_ms": 1.0,
+        "separate_ms": 3.3,
+        "peers_ms": {},
+        "declined": {},
+    }
+
+
 def fake_outputs(point, bench):
     """Return a kernel that is a tenth slower than full attention alone."""
     about = {"key": point.key, "part": point.part, "name": point.name, "tokens": point.tokens, "longer": 1.1}
@@ -176,6 +188,7 @@ FAKES = {
     "duo": fake_duo,
     "layouts": fake_layouts,
     "context": fake_context,
+    "append": fake_append,
     "outputs": fake_outputs,
     "significance": fake_significance,
     "planning": fake_planning,

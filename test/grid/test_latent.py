@@ -132,6 +132,20 @@ def test_a_plan_counts_each_line_once():
     assert least <= report.counters["bytes_read"] <= 1.05 * least
 
 
+@pytest.mark.parametrize("heads", (16, 128))
+def test_one_long_sequence_keeps_all_blocks_busy(heads):
+    kernel = attn.compile(spec(Paged(page_size=64, value=first(512)), q_heads=heads), device="host")
+    tokens = 65536
+    batch = {
+        "q": ("bfloat16", (1, heads, 576)),
+        "q_start": [0, 1],
+        "kv.k_pages": ("bfloat16", (tokens // 64, 64, 1, 576)),
+        "kv.lengths": [tokens],
+        "kv.block_table": numpy.arange(tokens // 64, dtype=numpy.int32)[None],
+    }
+    assert kernel.plan(batch, blocks=132).stats["blocks"] >= 120
+
+
 def test_strided_lines():
     """Lines of 576 features in rows of 640, as an engine may pad them."""
     described = spec(Paged(page_size=16, value=first(512)), q_heads=4)

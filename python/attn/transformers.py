@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from . import torch_ops
@@ -68,7 +69,7 @@ from .adapters.transformers_mask import make_mask
 from .errors import TensorError
 from .generation.decoder import Decoder
 from .generation.engine import Engine
-from .memory.views import needs_gradient
+from .memory.views import needs_gradient, refuse_tangents
 from .run.torch_rules import cast_under_autocast
 
 __all__ = [
@@ -112,6 +113,8 @@ def attention_forward(
     """
     if "indices" in kwargs or "block_indices" in kwargs:
         _refuse_lists(kwargs)
+    if forward_ad._current_level >= 0 and not torch.compiler.is_compiling():
+        refuse_tangents(query, key, value)
     if position_bias is not None or sinks is not None:
         return _attend_beside(
             module,

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..describe.visibility import read_visibility
 from ..errors import TensorError
-from ..run.torch_rules import PLANS_ANEW, refuse_later
+from ..run.torch_rules import PLANS_ANEW, refuse_forward_mode, refuse_later, refuse_vmap
 from . import planned_pages, planned_steps
 from . import spans as of_batch
 from .padded_calls import PaddedCall, Scores, Visible
@@ -125,6 +125,7 @@ def attend_spans(
                     `streaming[1]` most recent ones
     positions       of rows, if `spans` are segments (spans.py)
     """
+    refuse_forward_mode()
     visible = Visible(*of_batch.settled(spans, positions), see)
     scores = Scores(scale, softcap, tuple(classes or ()), tuple(streaming or ()))
     sinks = None if sink_logits is None else sink_logits.float().contiguous()
@@ -149,6 +150,7 @@ def _(
 
 
 refuse_later(attend_spans)
+refuse_vmap(attend_spans)
 
 
 @torch.library.custom_op("attn::attend_step", mutates_args=())
@@ -157,6 +159,7 @@ def attend_step(
 ) -> Tensor:
     """Compute attention of a row for each sequence, `q [batch, q_heads, 1, dim]`, over `k, v [batch, kv_heads, tokens,
     dim]`, with a plan that was made on the device (planned_steps.py). Returns `[batch, 1, q_heads, value_dim]`."""
+    refuse_forward_mode()
     return planned_steps.attend_step(q, k, v, planned_steps.PlannedStep(handle, lengths, plan, start))
 
 
@@ -166,6 +169,7 @@ def _(q, k, v, plan, start, lengths, handle):
 
 
 refuse_later(attend_step)
+refuse_vmap(attend_step)
 
 
 @torch.library.custom_op("attn::attend_paged_step", mutates_args=())
@@ -175,6 +179,7 @@ def attend_paged_step(
     """Compute attention of a step that was planned on the device (planned_pages.py): `q [rows, q_heads, dim]`,
     `sink_logits f32[q_heads]`. Writes the rows' `k, v [rows, kv_heads, dim]` into the pages of a layer, which are not
     tensors of compiled code, and attends to all tokens there. Returns `[rows, q_heads, value_dim]`."""
+    refuse_forward_mode()
     return planned_pages.attend_paged_step(q, k, v, sink_logits, handle, layer)
 
 
@@ -184,3 +189,4 @@ def _(q, k, v, sink_logits, handle, layer):
 
 
 refuse_later(attend_paged_step)
+refuse_vmap(attend_paged_step)

@@ -18,7 +18,6 @@ from typing import Any
 import numpy
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ..describe.printing import f32_text
 from ..describe.spec import Spec
@@ -31,6 +30,7 @@ from ..memory.views import needs_gradient
 from ..run.attention import attend
 from ..run.backward import kept_plan, kernel_gradients
 from ..run.kernels import compile as compile_kernel
+from ..run.torch_rules import differentiable_once
 
 HALVES = (torch.bfloat16, torch.float16)
 
@@ -220,9 +220,9 @@ class _Kernels(torch.autograd.Function):
         return tuple(problem.as_given(x) for x in (out, lse, near, near_lse))
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx, *gradients):
-        q, k, v, *results = ctx.saved_tensors
+    @differentiable_once
+    def backward(ctx, saved, *gradients):
+        q, k, v, *results = saved
         problem = ctx.problem
         data = {"q": _rows(q), "kv.k": _as_stored(k), "kv.v": _as_stored(v)}
         sums: dict[str, Tensor] = {}

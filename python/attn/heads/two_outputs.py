@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from ..errors import TensorError, closest, expected
-from ..memory.views import needs_gradient
+from ..memory.views import needs_gradient, refuse_tangents, refuse_transformed
+from ..run.torch_rules import differentiable_once
 
 WAYS = ("auto", "kernels", "torch")
 ROWS = 256  # Rows of scores that are in memory at once.
@@ -62,12 +62,20 @@ def attend_both(
         )
     if by not in WAYS:
         raise expected(TensorError, "by", ", ".join(WAYS), by, nearest=closest(by, WAYS))
+    _refuse_transforms(q, k, v)
     scale = q.shape[3] ** -0.5 if scale is None else scale
     if by == "kernels" or by == "auto" and _takes_kernels(q, k, v):
         from .two_output_kernels import Streaming, attend_both_by_kernels
 
         return attend_both_by_kernels(q, k, v, scale, Streaming(sink, recent, window))
     return _Both.apply(q, k, v, scale, (sink, recent, window))
+
+
+def _refuse_transforms(q: Tensor, k: Tensor, v: Tensor) -> None:
+    """Raise a TensorError under transforms of torch.func and in forward mode."""
+    refuse_tangents(q, k, v)
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        refuse_transformed(name, tensor)
 
 
 def _takes_kernels(q: Tensor, k: Tensor, v: Tensor) -> bool:
@@ -146,9 +154,9 @@ class _Both(torch.autograd.Function):
         return outs[0].to(q.dtype), lses[0], outs[1].to(q.dtype), lses[1]
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx, *gradients):
-        q, k, v, *saved = ctx.saved_tensors
+    @differentiable_once
+    def backward(ctx, saved, *gradients):
+        q, k, v, *saved = saved
         exact, groups = ctx.exact, q.shape[1] // k.shape[1]
         d_outs = [gradient.to(exact) for gradient in gradients[::2]]
         # dS = P * (dP - delta), with the gradient of the LSE subtracted from delta.

@@ -129,6 +129,10 @@ def needs_gradient(*given: object) -> bool:
 
 
 _NOT_BACKWARD = "differentiate with torch.autograd.grad or .backward()"
+NO_FORWARD_MODE = (
+    f"attn does not support torch.func.jvp, jacfwd and torch.autograd.forward_ad; {_NOT_BACKWARD}"
+)
+"""The message where forward mode would find zero derivatives."""
 
 
 def refuse_transformed(name: str, tensor: object) -> None:
@@ -150,25 +154,27 @@ def refuse_transformed(name: str, tensor: object) -> None:
 
 def has_tangent(tensor: object) -> bool:
     """Whether PyTorch's forward mode differentiates by a tensor."""
-    forward = sys.modules.get("torch.autograd.forward_ad")
-    if forward is None or forward._current_level < 0 or not isinstance(tensor, sys.modules["torch"].Tensor):
+    if not is_forward_mode() or not isinstance(tensor, sys.modules["torch"].Tensor):
         return False
-    return forward.unpack_dual(tensor).tangent is not None
+    return sys.modules["torch.autograd.forward_ad"].unpack_dual(tensor).tangent is not None
+
+
+def is_forward_mode() -> bool:
+    """Whether PyTorch's forward mode is on, for any tensor."""
+    forward = sys.modules.get("torch.autograd.forward_ad")
+    return forward is not None and forward._current_level >= 0
 
 
 def refuse_tangents(*given: object) -> None:
-    """Raise a TensorError if forward mode differentiates by these tensors, or dicts of tensors: it would find zero
-    derivatives."""
-    forward = sys.modules.get("torch.autograd.forward_ad")
-    if forward is None or forward._current_level < 0:
+    """Raise a TensorError if forward mode differentiates by these tensors, or lists and dicts of tensors: it would find
+    zero derivatives."""
+    if not is_forward_mode():
         return
     for each in given:
-        for tensor in each.values() if isinstance(each, dict) else (each,):
-            if has_tangent(tensor):
-                raise TensorError(
-                    "attn does not support torch.func.jvp, jacfwd and torch.autograd.forward_ad; "
-                    + _NOT_BACKWARD
-                )
+        if isinstance(each, (dict, tuple, list)):
+            refuse_tangents(*(each.values() if isinstance(each, dict) else each))
+        elif has_tangent(each):
+            raise TensorError(NO_FORWARD_MODE)
 
 
 _viewers: dict[type, Callable[[object], View]] = {}

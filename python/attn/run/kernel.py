@@ -22,7 +22,7 @@ from ..errors import CompileError, PlanError, TensorError, closest, expected
 from ..forks import cached_property
 from ..memory import devices
 from ..memory.devices import failed
-from ..memory.views import NOTHING, check, is_traced, needs_gradient, strides_of, view_of
+from ..memory.views import NOTHING, check, is_traced, needs_gradient, refuse_tangents, strides_of, view_of
 from .code import Code
 from .device_plan import DevicePlan, DevicePlanner
 from .launches import Asked, beside_pools, clock, form_of
@@ -296,6 +296,7 @@ class Kernel(Code):
             if (found := bound._launches.run(given, options)) is not None:
                 return found
             asked = Asked(bound._launches, given, options)
+        refuse_tangents(q, operands, tensors)
         if needs_gradient(q, operands, tensors):
             from . import torch_run_gradients
 

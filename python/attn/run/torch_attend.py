@@ -18,7 +18,7 @@ from ..errors import TensorError, expected
 from .direct import attend_now
 from .reference import check_cpu
 from .torch_gradients import Differentiable
-from .torch_rules import PLANS_ANEW
+from .torch_rules import PLANS_ANEW, refuse_forward_mode, refuse_twice, refuse_vmap
 
 
 @torch.library.custom_op("attn::attend", mutates_args=(), tags=PLANS_ANEW)
@@ -54,6 +54,7 @@ def _attend(
     score       the name of a score function, from `keep`
     ordered     whether gradients are the same bits in every run; the results of this operator always are
     """
+    refuse_forward_mode()
     options = _options(
         causal,
         window,
@@ -219,6 +220,8 @@ def _backward(ctx, d_out: Tensor | None, d_lse: Tensor | None) -> tuple:
 
 
 torch.library.register_autograd(_attend, _backward, setup_context=_save)
+refuse_twice(_attend_backward)
+refuse_vmap(_attend)
 
 
 # --- Score functions ------------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from typing import Any
 import numpy
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from .. import _attn
 from ..compiler.requests import Asks, source_of
@@ -41,6 +40,7 @@ from .direct import attend_now
 from .kernels import compile_asked
 from .launches import Asked
 from .reference import FLOATS, Problem, check_cpu, rounded
+from .torch_rules import differentiable_once
 
 _MOST_CALLS = 64
 _TABLES = ("kv_lengths", "cu_seqlens", "cu_seqlens_k")
@@ -296,18 +296,14 @@ class _Attend(torch.autograd.Function):
         return results if recorded.return_lse else results[0]
 
     @staticmethod
-    def backward(ctx, d_out: Tensor | None, d_lse: Tensor | None = None) -> tuple:
-        return (_twice if torch.is_grad_enabled() else _backward)(ctx, d_out, d_lse)
+    @differentiable_once
+    def backward(ctx, saved: tuple, d_out: Tensor | None, d_lse: Tensor | None = None) -> tuple:
+        needed = ctx.needs_input_grad[1:]
+        if d_out is None and d_lse is None:
+            return (None,) * (1 + len(needed))
+        return None, *ctx.recorded.backward(saved, (d_out, d_lse), needed)
 
 
-def _backward(ctx, d_out: Tensor | None, d_lse: Tensor | None) -> tuple:
-    needed = ctx.needs_input_grad[1:]
-    if d_out is None and d_lse is None:
-        return (None,) * (1 + len(needed))
-    return None, *ctx.recorded.backward(ctx.saved_tensors, (d_out, d_lse), needed)
-
-
-_twice = once_differentiable(_backward)
 # Function.apply calls this outside of torch.func, after a check for tensors that outlived its transforms;
 # those are refused.
 _apply = super(torch.autograd.Function, _Attend).apply

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Rules of all of attn's operators of PyTorch: most have no backward pass, and some must not be in graphs."""
+"""Rules of all of attn's operators of PyTorch: most have no backward pass, those that have one have no second
+derivatives, none has forward derivatives, and some must not be in graphs."""
 
 from __future__ import annotations
+
+import functools
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from ..errors import TensorError
+from ..memory.views import NO_FORWARD_MODE, is_forward_mode
 
 # Tags of operators that plan on the CPU by contents of tensors: a CUDA graph would replay the plan of the
 # step in which it was captured. torch.compile leaves them out of its graphs.
@@ -30,6 +35,73 @@ def refuse_later(operator) -> None:
         raise TensorError(NO_BACKWARD.format(operator._qualname, "its inputs"))
 
     operator.register_autograd(lambda ctx, *grads: None, setup_context=refuse)
+
+
+ONLY_ONCE = (
+    "attn does not support second derivatives: these gradients of attention cannot be differentiated again; compute them "
+    "with create_graph=False, or attention with torch.nn.functional.scaled_dot_product_attention"
+)
+
+
+def differentiable_once(backward: Callable[..., tuple]) -> Callable[..., tuple]:
+    """Wrap `backward(ctx, saved, *gradients)` of an autograd.Function. When autograd records (create_graph=True), its
+    results depend on all saved tensors, and differentiating them by any of these raises a TensorError. Autograd's own
+    once_differentiable does not raise where the caller allows unused tensors: derivatives are then silently 0."""
+
+    @functools.wraps(backward)
+    def once(ctx, *gradients: Tensor | None) -> tuple:
+        saved = ctx.saved_tensors  # Read once: hooks may compute them anew.
+        if not torch.is_grad_enabled():
+            return backward(ctx, saved, *gradients)
+        with torch.no_grad():
+            found = list(backward(ctx, saved, *gradients))
+        made = [i for i, each in enumerate(found) if isinstance(each, Tensor)]
+        depends = [each for each in (*saved, *gradients) if each is not None and each.requires_grad]
+        marked = _Once.apply(len(made), *(found[i] for i in made), *depends) if made and depends else ()
+        for i, each in zip(made, marked, strict=False):
+            found[i] = each
+        return tuple(found)
+
+    return once
+
+
+class _Once(torch.autograd.Function):
+    """Returns its first `count` tensors, which cannot be differentiated by any of the others."""
+
+    @staticmethod
+    def forward(ctx, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+        return tuple(tensor.detach() for tensor in tensors[:count])
+
+    @staticmethod
+    def backward(ctx, *gradients: Tensor) -> tuple:
+        raise TensorError(ONLY_ONCE)
+
+
+def refuse_twice(operator) -> None:
+    """Refuse gradients of an operator that computes gradients."""
+
+    def refuse(ctx, *gradients) -> None:
+        raise TensorError(ONLY_ONCE)
+
+    operator.register_autograd(refuse)
+
+
+def refuse_forward_mode() -> None:
+    """Raise a TensorError inside an operator while forward mode is on. Tensors have lost their tangents there, and
+    results would have none."""
+    if is_forward_mode():
+        raise TensorError(NO_FORWARD_MODE)
+
+
+def refuse_vmap(operator) -> None:
+    """Refuse torch.func.vmap of an operator by name."""
+
+    def refuse(info, in_dims, *inputs, **named) -> None:
+        raise TensorError(
+            f"{operator._qualname}: attn does not support torch.func.vmap; call it on the whole batch"
+        )
+
+    operator.register_vmap(refuse)
 
 
 def cast_under_autocast(*tensors: Tensor) -> tuple[Tensor, ...]:

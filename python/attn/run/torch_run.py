@@ -9,7 +9,7 @@ from torch import Tensor
 from ..errors import TensorError
 from .code import Code
 from .plan import Plan, living_plan
-from .torch_rules import refuse_gradients, refuse_later
+from .torch_rules import refuse_forward_mode, refuse_gradients, refuse_later, refuse_vmap
 
 
 @torch.library.custom_op("attn::run", mutates_args=())
@@ -23,6 +23,7 @@ def run(
     """Compute `Kernel.run` with `Plan.handle`. `operands`: keys, values and metadata of each; `tensors`: the
     description's other tensors, in its order; `classes` of this layer's KV heads, or []. Returns o [rows, q_heads,
     value_dim] of q's dtype and lse f32[rows, q_heads] ([0] if the description has none)."""
+    refuse_forward_mode()
     planned = living_plan(plan)
     kernel = planned.kernel
     rest = iter(operands)
@@ -42,6 +43,7 @@ def _(q, operands, plan, tensors, classes):
 
 
 refuse_later(run)
+refuse_vmap(run)
 
 
 def run_plan(

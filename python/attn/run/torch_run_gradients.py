@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ..errors import TensorError, expected
 from ..memory.formats import parse_format
@@ -20,6 +19,7 @@ from ..memory.tables import int32_array
 from ..memory.views import refuse_transformed
 from .backward import check_place, kernel_gradients, tables_of
 from .reference import Problem, rounded
+from .torch_rules import differentiable_once
 
 
 class _Run(torch.autograd.Function):
@@ -34,11 +34,11 @@ class _Run(torch.autograd.Function):
         return results
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx, d_out: Tensor | None, d_lse: Tensor | None = None) -> tuple:
+    @differentiable_once
+    def backward(ctx, saved: tuple, d_out: Tensor | None, d_lse: Tensor | None = None) -> tuple:
         if d_out is None and d_lse is None:
             return (None,) * len(ctx.needs_input_grad)
-        saved, wanted = ctx.saved_tensors, ctx.needs_input_grad[4:]
+        wanted = ctx.needs_input_grad[4:]
         data, results = dict(zip(ctx.names, saved, strict=False)), saved[len(ctx.names) :]
         problem, found = ctx.problem, None
         if len(results) == 2:  # Kernels need the LSE.

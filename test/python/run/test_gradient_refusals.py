@@ -71,14 +71,6 @@ def test_pages_and_codes_are_refused_by_name():
             kernel.run(q, (q, q), object())
 
 
-def test_only_once():
-    """Gradients have no second derivatives."""
-    given = dense(dim=16, value_dim=16, dtype=torch.bfloat16)
-    (gradient,) = torch.autograd.grad(attn.attend(*given).square().sum(), given[:1], create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        gradient.sum().backward()
-
-
 def test_what_no_kernel_makes_is_said_before_the_forward_pass():
     """On a GPU, for which a tensor without memory stands here, unsupported gradients are refused before the forward
     pass."""

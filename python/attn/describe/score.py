@@ -59,6 +59,16 @@ class Score:
         index = ARGUMENTS.index(argument)
         return self.result == index or any(index in instruction.operands for instruction in self.instructions)
 
+    @cached_property
+    def is_relative(self) -> bool:
+        """Whether scores depend on distances alone: positions that all change by the same amount give the same."""
+        at = {ARGUMENTS.index("qi"), ARGUMENTS.index("ki")}
+        compared = ("arith.subi", "arith.cmpi")
+        return self.result not in at and all(
+            not at & set(each.operands) or (each.op in compared and at == set(each.operands))
+            for each in self.instructions
+        )
+
     def __repr__(self) -> str:
         return f"<score of {len(self.instructions)} instructions>"
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
@@ -113,14 +112,3 @@ def in_python(message: str) -> str:
     """Replace names of manifests in the runtime's message with Python's names: "f32", "paged<16>"."""
     message = re.sub(r"\bpaged<(\d+)>", r"Paged(page_size=\1)", message)
     return _TYPES.sub(lambda found: _NAMES[found[1]], message)
-
-
-def not_autocast(device: str) -> str:
-    """Return the end of a message about a dtype under torch.autocast, which changes the dtypes of PyTorch's operators;
-    else ""."""
-    torch = sys.modules.get("torch")
-    kind = "cpu" if device == "host" else device.partition(":")[0]
-    if torch is None or not torch.is_autocast_enabled(kind):
-        return ""
-    wanted = str(torch.get_autocast_dtype(kind)).removeprefix("torch.")
-    return f"; torch.autocast does not convert tensors of attn.attend: give each as .to(torch.{wanted})"

@@ -115,6 +115,12 @@ def is_traced(tensor: object) -> bool:
     return isinstance(tensor, torch.Tensor) and dispatch is not torch.Tensor.__torch_dispatch__
 
 
+def is_autocast() -> bool:
+    """Whether torch.autocast is on, for any device."""
+    torch = sys.modules.get("torch")
+    return torch is not None and torch._C._is_any_autocast_enabled()
+
+
 def needs_gradient(*given: object) -> bool:
     """Whether autograd would record operations on these: tensors, and lists and dicts of tensors."""
     torch = sys.modules.get("torch")

@@ -12,7 +12,6 @@ from ..describe.forest import Forest
 from ..describe.stores import Dense, Packed, Store
 from ..describe.visibility import Visibility
 from ..errors import TensorError, expected
-from ..memory.dtypes import not_autocast
 from ..memory.layouts import Form, forms, merged_rows, swapped, why_unreadable
 from ..memory.views import Strided, contiguous
 
@@ -54,8 +53,7 @@ def arrange(
     tokens is to be refused. Raises TensorError."""
     for name, found in (("q", q), ("k", k), ("v", v)):
         if found.dtype != q.dtype:
-            hint = not_autocast(q.device)
-            raise TensorError(f"{name}: expected the dtype of q, {q.text()}, got {found.text()}{hint}")
+            raise TensorError(f"{name}: expected the dtype of q, {q.text()}, got {found.text()}")
         if found.device != q.device:
             raise TensorError(f"{name}: expected memory of {q.device}, where q is, got {found.device}")
     lengths, starts, starts_k = tables

@@ -10,7 +10,7 @@ from .. import _attn
 from ..describe.forest import Forest
 from ..describe.visibility import Visibility, sides
 from ..errors import SpecError, TensorError, expected
-from ..memory.views import is_traced, needs_gradient, refuse_tangents
+from ..memory.views import is_autocast, is_traced, needs_gradient, refuse_tangents
 from .described_calls import check_significance
 from .direct import attend_now
 from .launches import Asked
@@ -164,9 +164,13 @@ def attend(
                   in another order than `layout` says. Rows of a sequence without tokens are never refused
 
     Nothing is copied if each tensor lies in memory in one of the two layouts, whichever `layout` names its dimensions.
-    k and v share one layout, and may be the front part of a longer cache. A q in the other layout than k and v is
-    copied. A score function that depends on the head, and sink logits, need `[batch, seq, heads, dim]`. Any other
-    memory layout is refused, not copied. The output has the memory layout of k and v.
+    k and v share one layout, and may be the front part of a longer cache. Tensors of PyTorch and NumPy that kernels
+    cannot read where they lie are copied once in each call: dimensions that `expand` repeats, strides and addresses
+    that are no multiples of 16 bytes, `[seq, batch, heads, dim]` (give q.transpose(0, 1)), and a q in another layout
+    than k and v. Tensors of other libraries are refused then. The output has the memory layout of k and v.
+
+    Under torch.autocast q, k and v are cast as those of scaled_dot_product_attention, and the output has autocast's
+    dtype; float64 is not cast.
 
     When autograd records, gradients pass to q, k, v, sink_logits and `tensors`, from `out` and `lse` alike. Kernels
     compute them. On the CPU the reference computes gradients that have no kernel, such as those of `tensors`; on a GPU
@@ -181,6 +185,10 @@ def attend(
         refuse_options(others, attend.__kwdefaults__)
     asked = None
     if not (traced := is_traced(q)):
+        if is_autocast():
+            from .torch_rules import cast_under_autocast
+
+            q, k, v = cast_under_autocast(q, k, v)
         given = q, k, v, sink_logits
         options = (
             causal,

@@ -14,7 +14,7 @@ from ..describe.forest import Forest
 from ..describe.score import Score, tensor_shapes, trace
 from ..describe.spec import Spec
 from ..errors import SpecError, TensorError, closest, expected
-from ..memory.dtypes import DTYPES, no_floats, not_autocast
+from ..memory.dtypes import DTYPES, no_floats
 from ..memory.views import Strided, is_traced, strided
 from .arrange import Arrangement, arrange
 
@@ -54,7 +54,7 @@ def describe_call(
     q, k, v = (as_bfloat16(signature) for _, signature in views[:3])
     if q.dtype not in ("bf16", "f16"):
         cast = "; nearest legal: q.bfloat16()" if q.dtype in ("f32", "f64") else ""
-        raise TensorError(f"q: expected bfloat16 or float16, got {q.text()}{not_autocast(q.device) or cast}")
+        raise TensorError(f"q: expected bfloat16 or float16, got {q.text()}{cast}")
     dtype = DTYPES[q.dtype][0]
     see = _visibility(options)
     score, tensors = _score(options), read_tensors(options, views)
@@ -191,7 +191,7 @@ def _head_reader(options: Options, score: Score | None) -> str:
 
 
 def _position_reader(see: visibility.Visibility, score: Score | None) -> str:
-    if score and (score.uses("qi") or score.uses("ki")):
+    if score and not score.is_relative:
         return "a score function that depends on positions"
     term = see.fixed_term()
     return f"a {term}" if term else ""

@@ -18,6 +18,7 @@ from ..describe.visibility import Visibility
 from ..errors import SpecError, expected
 from ..forks import make_guard
 from ..memory import devices
+from ..memory.readable import copy_unreadable
 from ..memory.tables import int32_array
 from ..memory.views import view_of
 from .calls import Call, make_call
@@ -60,6 +61,10 @@ def attend_now(
     keep: list = []
     stream = _stream(q)
     views = [view_of("q", q, stream, keep), view_of("k", k, stream, keep), view_of("v", v, stream, keep)]
+    if (copies := copy_unreadable((q, k, v), views, layout)) is not None:
+        asked = None  # A prepared launch would read the caller's tensors.
+        q, k, v = copies
+        views = [view_of(name, each, stream, keep) for name, each in zip("qkv", copies, strict=True)]
     names: tuple[str, ...] = ()
     if sink_logits is not None:
         names += ("sink_logits",)

@@ -18,7 +18,7 @@ from ..errors import TensorError, expected
 from .direct import attend_now
 from .reference import check_cpu
 from .torch_gradients import Differentiable
-from .torch_rules import PLANS_ANEW, refuse_forward_mode, refuse_twice, refuse_vmap
+from .torch_rules import PLANS_ANEW, cast_under_autocast, refuse_forward_mode, refuse_twice, refuse_vmap
 
 
 @torch.library.custom_op("attn::attend", mutates_args=(), tags=PLANS_ANEW)
@@ -273,5 +273,6 @@ def attend(q: Tensor, k: Tensor, v: Tensor, *, return_lse: bool = False, **optio
     if not isinstance(read, dict):
         raise expected(TensorError, "tensors", "a dict of names and tensors", type(read).__name__)
     given = [each if isinstance(each, Tensor) else torch.as_tensor(each) for each in read.values()]
+    q, k, v = cast_under_autocast(q, k, v)
     out, lse = torch.ops.attn.attend(q, k, v, given, **named, names=",".join(read))
     return (out, lse) if return_lse else out

@@ -105,8 +105,17 @@ def refuse_vmap(operator) -> None:
 
 
 def cast_under_autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Cast queries, keys and values of a layer to autocast's dtype: rotary embeddings may have left some in float32."""
+    """Cast queries, keys and values to autocast's dtype, as PyTorch casts those of scaled_dot_product_attention: all
+    floats but float64, on the device of the first. Objects that are no tensors stay as they are."""
+    if not isinstance(tensors[0], Tensor):
+        return tensors
     device = tensors[0].device.type
     if not torch.is_autocast_enabled(device):
         return tensors
-    return tuple(tensor.to(torch.get_autocast_dtype(device)) for tensor in tensors)
+    dtype = torch.get_autocast_dtype(device)
+    return tuple(
+        tensor.to(dtype)
+        if isinstance(tensor, Tensor) and tensor.is_floating_point() and tensor.dtype != torch.float64
+        else tensor
+        for tensor in tensors
+    )

@@ -41,32 +41,6 @@ WRONG = [
         "k: expected [batch, seq, heads, dim] of [2, 70, 2, 64] beside q and v, got [2, 70, 1, 64]",
     ),
     (lambda t: cut(t, 1, lambda k: k[:, ::2]), {}, "k: expected [batch, seq, heads, dim] of [2, 70, 2, 64]"),
-    (
-        lambda t: [t[0], t[1], swap(numpy.ascontiguousarray(swap(t[2])))],
-        {},
-        "v: expected sequences 70 tokens apart, as of the keys, got strides [17920, 128, 8960, 2] in bytes for float16 "
-        "[2, 70, 2, 64]; nearest legal: 8960 bytes along batch",
-    ),
-    (
-        lambda t: cut(t, 1, lambda k: numpy.broadcast_to(k[:, :, :1], k.shape)),
-        {},
-        "k: repeats one entry along heads (a stride of 0, as expand() gives)",
-    ),
-    (
-        lambda t: cut(t, 1, lambda k: numpy.zeros((2, 70, 2, 68), k.dtype)[..., :64]),
-        {},
-        "k: entries along heads are 68 elements apart; expected a multiple of 8 (16 bytes): k.contiguous()",
-    ),
-    (
-        lambda t: cut(t, 0, lambda q: numpy.repeat(q, 2, axis=3)[..., ::2]),
-        {},
-        "q: its features are 2 elements apart; expected next to each other: q.contiguous()",
-    ),
-    (
-        lambda t: cut(t, 2, lambda v: numpy.lib.stride_tricks.as_strided(v, v.shape, (17920, 128, 128, 2))),
-        {},
-        "v: expected elements that do not overlap, got strides [17920, 128, 128, 2]",
-    ),
     (lambda t: cut(t, 0, lambda q: None), {}, "q: expected a tensor of PyTorch or NumPy"),
     (lambda t: t, {"layout": "bsdh"}, "layout: expected 'bshd' or 'bhsd', got 'bsdh'"),
     (
@@ -305,20 +279,3 @@ def test_transforms_of_torch_are_refused_by_name(transform):
     }.get(transform, backward)
     with pytest.raises(attn.TensorError, match=message):
         calls.get(transform, lambda: getattr(torch.func, transform)(total)(q))()
-
-
-def test_autocast_converts_nothing():
-    torch = pytest.importorskip("torch")
-    q, k, v = (torch.from_numpy(tensor).float() for tensor in qkv())
-    hint = (
-        r"; torch\.autocast does not convert tensors of attn\.attend: give each as \.to\(torch\.bfloat16\)$"
-    )
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        with pytest.raises(
-            attn.TensorError, match=r"^q: expected bfloat16 or float16, got float32 .*" + hint
-        ):
-            attn.attend(q, k, v)
-        with pytest.raises(attn.TensorError, match=r"^k: expected the dtype of q, .*" + hint):
-            attn.attend(q.bfloat16(), k, v)
-    with pytest.raises(attn.TensorError, match=r"nearest legal: q\.bfloat16\(\)$"):
-        attn.attend(q, k, v)

@@ -29,6 +29,7 @@ from .errors import (
 
 if TYPE_CHECKING:  # The names that __getattr__ gives, for type checkers and editors.
     from . import dualkv as dualkv
+    from . import flash_attn as flash_attn
     from . import kv_policy as kv_policy
     from . import math as math
     from . import training as training
@@ -127,7 +128,7 @@ _LAZY: dict[str, str] = {
 
 __version__: str  # Set by __getattr__, from the extension.
 
-_MODULES: tuple[str, ...] = ("dualkv", "heads", "kv_policy", "math", "training")
+_MODULES: tuple[str, ...] = ("dualkv", "flash_attn", "heads", "kv_policy", "math", "training")
 
 __all__ = [
     "CacheMiss",

@@ -217,6 +217,70 @@ def attend(
         if found is not None:
             return found
         asked = Asked(_launches, given, options)
+    return attend_anew(
+        q,
+        k,
+        v,
+        causal=causal,
+        window=window,
+        window_size=window_size,
+        sink=sink,
+        see=see,
+        softcap=softcap,
+        score=score,
+        tensors=tensors,
+        sink_logits=sink_logits,
+        scale=scale,
+        kv_lengths=kv_lengths,
+        cu_seqlens=cu_seqlens,
+        cu_seqlens_k=cu_seqlens_k,
+        forest=forest,
+        layout=layout,
+        return_lse=return_lse,
+        out=out,
+        reference=reference,
+        significance=significance,
+        significance_rows=significance_rows,
+        ordered=ordered,
+        allow_empty_rows=allow_empty_rows,
+        asked=asked,
+        traced=traced,
+    )
+
+
+def attend_anew(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    causal: bool = False,
+    window: int | None = None,
+    window_size: tuple[int, int] | None = None,
+    sink: int | None = None,
+    see: Visibility | None = None,
+    softcap: float | None = None,
+    score: Callable | None = None,
+    tensors: Mapping[str, Any] | None = None,
+    sink_logits: Any = None,
+    scale: float | None = None,
+    kv_lengths: Sequence[int] | Any = None,
+    cu_seqlens: Sequence[int] | Any = None,
+    cu_seqlens_k: Sequence[int] | Any = None,
+    forest: Forest | None = None,
+    layout: str = "bshd",
+    return_lse: bool = False,
+    out: Any = None,
+    reference: bool = False,
+    significance: str | None = None,
+    significance_rows: int | None = None,
+    ordered: bool | None = None,
+    allow_empty_rows: bool = False,
+    asked: Asked | None = None,
+    traced: bool = False,
+) -> Any:
+    """Compute `attend` where no prepared launch was found. `asked`: receives a launch for later calls of this form, whose
+    tensors are q, k and v, followed by `sink_logits` (or None) and those of `tensors`; `traced`: whether q is
+    (is_traced)."""
     if not isinstance(reference, bool):
         raise expected(TensorError, "reference", "True or False", reference)
     if ordered not in (None, False, True):

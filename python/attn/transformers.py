@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""attn in Hugging Face Transformers: importing this module registers the attention implementation "attn".
+"""attn in Hugging Face Transformers: importing this module registers the attention implementations "attn" and
+"attn_flash".
 
     import attn.transformers
     model = AutoModelForCausalLM.from_pretrained(..., dtype=torch.bfloat16, attn_implementation="attn")
@@ -11,6 +12,9 @@
     attn.transformers.Engine(model, sequences=64, tokens=8192, cache=attn.transformers.PagedCache(model.config, pages=16384))
     model.generate_batch(prompts)                                         # continuous batching, "paged|attn"
     attn.transformers.apply_head_gates(model, attn.heads.Gates.load("gates").select(sparsity=0.5))
+
+"attn_flash" is Transformers' flash path over attn.flash_attn, for packed and padding-free inputs and for the continuous
+batching of newer versions, which take a name with "flash" in it.
 
 What a model asks of its attention becomes a description: causal or not, sliding windows, chunks, packed sequences, images
 that see themselves both ways, soft caps, learned sinks, grouped heads. No mask is built: of padding only where each sequence
@@ -65,6 +69,7 @@ from .adapters.transformers_fallback import (
     unserved,
     watch_models,
 )
+from .adapters.transformers_flash import register_flash
 from .adapters.transformers_mask import make_mask
 from .errors import TensorError
 from .generation.decoder import Decoder
@@ -330,4 +335,5 @@ def paged_attention_forward(
 AttentionInterface.register(NAME, attention_forward)
 AttentionInterface.register(PAGED_NAME, paged_attention_forward)
 AttentionMaskInterface.register(NAME, make_mask)
+register_flash()
 watch_models()

@@ -24,6 +24,8 @@ from .transformers_config import takes_paged
 
 NAME = "attn"
 PAGED_NAME = f"paged|{NAME}"  # Continuous batching uses this name.
+FLASH_NAME = "attn_flash"  # Transformers takes it for a flash implementation.
+PAGED_FLASH_NAME = f"paged|{FLASH_NAME}"
 
 
 class FallbackWarning(UserWarning):
@@ -151,8 +153,9 @@ def _checked(ask: Callable) -> Callable:
     def get_correct_attn_implementation(
         self: PreTrainedModel, requested_attention: str | None, is_init_check: bool = False
     ) -> str:
-        if requested_attention in (NAME, PAGED_NAME) and (cause := own_attention(type(self))):
-            if requested_attention == PAGED_NAME:
+        names = NAME, PAGED_NAME, FLASH_NAME, PAGED_FLASH_NAME
+        if requested_attention in names and (cause := own_attention(type(self))):
+            if requested_attention in (PAGED_NAME, PAGED_FLASH_NAME):
                 raise TensorError(
                     f"generate_batch: {type(self).__name__}: {cause}, which attn does not serve"
                 )

@@ -69,9 +69,9 @@ from .adapters.transformers_fallback import (
     unserved,
     watch_models,
 )
-from .adapters.transformers_flash import register_flash
 from .adapters.transformers_mask import make_mask
 from .errors import TensorError
+from .flash_attn.transformers_flash import register_flash
 from .generation.decoder import Decoder
 from .generation.engine import Engine
 from .memory.views import needs_gradient, refuse_tangents

@@ -177,8 +177,8 @@ def _checked_batching(begin: Callable) -> Callable:
         if found in (NAME, PAGED_NAME) and not takes_paged(PAGED_NAME):
             raise TensorError(
                 f"generate_batch: Transformers {transformers.__version__} attends by eager attention, SDPA and "
-                f'FlashAttention alone, and the model has attn_implementation="{found}"; take attn.transformers.Engine, or '
-                "Transformers 5.12"
+                f'FlashAttention alone, and the model has attn_implementation="{found}"; take "attn_flash", '
+                "attn.transformers.Engine, or Transformers 5.12"
             )
         return begin(self, *args, **kwargs)
 

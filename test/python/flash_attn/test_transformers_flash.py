@@ -13,8 +13,8 @@ transformers = pytest.importorskip("transformers", reason="Transformers is not i
 import attn  # noqa: E402
 import attn.transformers  # noqa: E402
 import model_zoo  # noqa: E402
-from attn.adapters import transformers_flash  # noqa: E402
 from attn.adapters.transformers_fallback import FLASH_NAME  # noqa: E402
+from attn.flash_attn import transformers_flash  # noqa: E402
 from transformers.utils.generic import is_flash_attention_requested  # noqa: E402
 
 FIRST, SECOND = 12, 18  # Tokens of two packed sequences.

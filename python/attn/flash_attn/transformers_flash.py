@@ -16,11 +16,12 @@ from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers import modeling_flash_attention_utils as flash
 
+from ..adapters.transformers_fallback import FLASH_NAME, PAGED_FLASH_NAME
 from ..errors import TensorError
-from ..flash_attn import flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache
-from ..flash_attn.dense import attend_options
-from ..flash_attn.options import read_options
-from .transformers_fallback import FLASH_NAME, PAGED_FLASH_NAME
+from .dense import attend_options, flash_attn_func
+from .kvcache import flash_attn_with_kvcache
+from .options import read_options
+from .varlen import flash_attn_varlen_func
 
 
 def _attend(

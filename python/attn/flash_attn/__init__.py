@@ -12,6 +12,8 @@ causal masks and windows end at the bottom right, and rows that see nothing are 
 - Pages have any number of tokens, not multiples of 256; heads any multiple of 8 up to 256, others are padded to one.
 - Tables (`cu_seqlens`, `cache_seqlens`, `block_table` and the like) may be on the CPU, where no call waits for a GPU.
 
+`attn.flash_attn.version3` has the signatures of flash-attn 3.
+
 It needs PyTorch. (Source: flash-attn 2.8, flash_attn_interface.py, whose signatures it has.)"""
 
 from __future__ import annotations

@@ -24,6 +24,23 @@ def attend(*tensors, **named):
     return attn.attend(*(tensors or (q, k, v)), **named)
 
 
+class Foreign:
+    """An array of a library that attn does not know, whose tensors it does not copy."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def foreign(*arrays):
+    return [Foreign(array) for array in arrays]
+
+
 def spec(**changes):
     return attn.Spec(**(SIZES | changes))
 
@@ -104,14 +121,14 @@ ATTEND = [
     (lambda: attend(q, k.astype("f4"), v), "k: expected the dtype of q, float16 [2, 100, 8, 64], got float32"),
     (lambda: attend(layout="bhds"), "layout: expected 'bshd' or 'bhsd', got 'bhds'; nearest legal: 'bhsd' or 'bshd'"),
     (lambda: attend(layout="bsdh"), "got 'bsdh'"),
-    (lambda: attend(q[..., ::2], k[..., ::2], v), "k: its features are 2 elements apart; expected next to each other"),
-    (lambda: attend(q, LONG.transpose(1, 0, 2, 3), LONG.transpose(1, 0, 2, 3)),
+    (lambda: attend(*foreign(q[..., ::2], k[..., ::2], v)), "k: its features are 2 elements apart; expected next to each other"),
+    (lambda: attend(*foreign(q, LONG.transpose(1, 0, 2, 3), LONG.transpose(1, 0, 2, 3))),
      "k: lies in memory as [seq, batch, heads, dim]; expected [batch, seq, heads, dim]: k.contiguous()"),
-    (lambda: attend(q, numpy.zeros((64, 2, 100, 8), "f2").transpose(1, 2, 3, 0), v),
+    (lambda: attend(*foreign(q, numpy.zeros((64, 2, 100, 8), "f2").transpose(1, 2, 3, 0), v)),
      "k: lies in memory as [dim, batch, seq, heads]; expected [batch, seq, heads, dim]"),
     (lambda: attend(q, k, numpy.zeros((2, 100, 8, 60), "f2")), "value_dim: expected a multiple of 8"),
-    (lambda: attend(q, numpy.broadcast_to(k[:, :, :1], k.shape), v), "k: repeats one entry along heads"),
-    (lambda: attend(q, k[:, ::-1], v), "k: runs backwards along seq"),
+    (lambda: attend(*foreign(q, numpy.lib.stride_tricks.as_strided(k, k.shape, (*k.strides[:2], 0, 2)), v)), "k: repeats one entry along heads"),
+    (lambda: attend(*foreign(q, k[:, ::-1], v)), "k: runs backwards along seq"),
     (lambda: attend(q[0], k[0], v[0]), "q: expected 4 dimensions, [batch, seq, heads, dim], got float16 [100, 8, 64]"),
     (lambda: attend(q, k[:, :, :3], v[:, :, :3]), "a multiple of the 3 heads of k along axis 2 of [batch, seq, heads, dim]"),
     (lambda: attend(numpy.zeros((1, 8, 40, 64), "f2"), *numpy.zeros((2, 1, 2, 39, 64), "f2")),

@@ -348,7 +348,7 @@ def _read_tables(
                 raise expected(TensorError, name, "None beside block_table", given(tensors[name]))
     on_host = not any(map(_is_on_gpu, tensors.values()))
     if isinstance(seqlens, int) and not isinstance(seqlens, bool):
-        tensors["cache_seqlens"] = numpy.full(batch, seqlens, numpy.int32)
+        tensors["cache_seqlens"] = _filled(batch, seqlens, on_host, q.device)
     for name, table in tensors.items():
         if table is None:
             continue
@@ -365,14 +365,15 @@ def _read_tables(
             raise expected(
                 TensorError, "q", f"at most {count} sequences, the entries of k_cache", batch, nearest=count
             )
-        entries = numpy.arange(batch, dtype=numpy.int32)
-        entries = entries if on_host else torch.from_numpy(entries).to(q.device)
+        if on_host:
+            entries = numpy.arange(batch, dtype=numpy.int32)
+        else:  # Made on the device: a copy would wait.
+            entries = torch.arange(batch, dtype=torch.int32, device=q.device)
     entries = entries if is_paged else entries[:, None]
     capacity = room * entries.shape[1]
     found = tensors["cache_seqlens"]
     if found is None:
-        found = numpy.full(batch, capacity, numpy.int32)
-        found = found if on_host else torch.from_numpy(found).to(q.device)
+        found = _filled(batch, capacity, on_host, q.device)
     if on_host:
         beside = f" beside {new} new ones" if new else ""
         _check_range("cache_seqlens", found, 0, capacity - new, f"tokens in a cache for {capacity}{beside}")
@@ -381,6 +382,12 @@ def _read_tables(
         if (hidden := tensors["cache_leftpad"]) is not None:
             _check_range("cache_leftpad", hidden, 0, found, "tokens of the sequence")
     return _CacheTables(found, tensors["cache_leftpad"], entries, room, new, is_paged)
+
+
+def _filled(count: int, number: int, on_host: bool, device: torch.device) -> Any:
+    if on_host:
+        return numpy.full(count, number, numpy.int32)
+    return torch.full((count,), number, dtype=torch.int32, device=device)
 
 
 def _is_on_gpu(table: Any) -> bool:

@@ -98,6 +98,18 @@ def test_float16_and_odd_heads(name):
         close(lse, wanted[1], torch.float16)
 
 
+def test_slopes_that_are_copied():
+    """Slopes apart, and slopes of one row for all sequences: later calls read them anew."""
+    given = [each.requires_grad_() for each in qkv()]
+    every_other = torch.stack((SLOPES[0], SLOPES[1]), 1)[:, 0]
+    for slopes in (every_other, SLOPES[:1].expand(2, 4)):
+        for _ in range(2):
+            with torch.no_grad():
+                found = flash_attn.flash_attn_func(*given, causal=True, alibi_slopes=slopes)
+            assert torch.equal(flash_attn.flash_attn_func(*given, causal=True, alibi_slopes=slopes), found)
+            close(found, batched(*(each.detach() for each in given), causal=True, slopes=SLOPES[0])[0])
+
+
 def test_values_of_another_dim():
     q, k, _ = qkv()
     v = tensor(2, 13, 2, 32)

@@ -21,6 +21,7 @@ from .errors import (
     CompileError,
     DeviceError,
     Error,
+    GroupError,
     OutOfPages,
     PlanError,
     SpecError,
@@ -28,6 +29,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:  # The names that __getattr__ gives, for type checkers and editors.
+    from . import distributed as distributed
     from . import dualkv as dualkv
     from . import flash_attn as flash_attn
     from . import kv_policy as kv_policy
@@ -128,7 +130,7 @@ _LAZY: dict[str, str] = {
 
 __version__: str  # Set by __getattr__, from the extension.
 
-_MODULES: tuple[str, ...] = ("dualkv", "flash_attn", "heads", "kv_policy", "math", "training")
+_MODULES: tuple[str, ...] = ("distributed", "dualkv", "flash_attn", "heads", "kv_policy", "math", "training")
 
 __all__ = [
     "CacheMiss",
@@ -136,6 +138,7 @@ __all__ = [
     "CompileError",
     "DeviceError",
     "Error",
+    "GroupError",
     "OutOfPages",
     "PlanError",
     "SpecError",

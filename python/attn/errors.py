@@ -41,6 +41,10 @@ class DeviceError(Error, RuntimeError):
     """A device is missing or failed; the message has the driver's words and the operation that failed."""
 
 
+class GroupError(Error, RuntimeError):
+    """Ranks of a process group disagree, or one of them failed; the message names the rank."""
+
+
 class CheckError(Error, AssertionError):
     """A result differs from the reference by more than the tolerance, or the host device found a fault."""
 

@@ -130,8 +130,10 @@ def launch(
     data: Mapping[str, Tensor],
     results: tuple[Tensor, Tensor],
     gradients: tuple[Tensor | None, Tensor | None],
+    plan: Any = None,
 ) -> Launched:
-    """Launch the kernel of gradients. Arguments as of `kernel_gradients`, which has a kernel."""
+    """Launch the kernel of gradients. Arguments as of `kernel_gradients`, which has a kernel. `plan`: of these shapes
+    and tables; by default one that the kernel keeps."""
     out, lse = results
     d_out, d_lse = gradients
     stream = devices.stream_number(kernel.device, None)
@@ -142,7 +144,8 @@ def launch(
         "dlse": _zeros(lse, stream) if d_lse is None else d_lse.to(lse.dtype),
     }
     read = {name: _readable(tensor) for name, tensor in (data | beside).items() if name in kernel._tensors}
-    plan = kept_plan(kernel, read, tables, stream)
+    if plan is None:
+        plan = kept_plan(kernel, read, tables, stream)
     made = {
         binding.name: torch.empty(
             plan._shapes[binding.name], dtype=torch_dtype(torch, binding.dtype), device=out.device

@@ -56,8 +56,8 @@ def describe_call(
         cast = "; nearest legal: q.bfloat16()" if q.dtype in ("f32", "f64") else ""
         raise TensorError(f"q: expected bfloat16 or float16, got {q.text()}{cast}")
     dtype = DTYPES[q.dtype][0]
-    see = _visibility(options)
-    score, tensors = _score(options), read_tensors(options, views)
+    see = visibility_of(options)
+    score, tensors = score_of(options), read_tensors(options, views)
     made = arrange(
         q,
         k,
@@ -115,7 +115,7 @@ def check_significance(q: Any, significance: object, rows: object, forest: objec
         )
 
 
-def _visibility(options: Options) -> visibility.Visibility:
+def visibility_of(options: Options) -> visibility.Visibility:
     causal, window, sink, see = options[:4]
     if not isinstance(causal, bool):
         raise expected(SpecError, "causal", "True or False", causal)
@@ -138,7 +138,7 @@ def _visibility(options: Options) -> visibility.Visibility:
     return visibility.causal() & (seen_first if window is None else seen_first | visibility.recent(window))
 
 
-def _score(options: Options) -> Score | None:
+def score_of(options: Options) -> Score | None:
     if options.softcap is not None:
         if options.score is not None:
             raise SpecError(

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The attention of some rows over some tokens on one GPU: a step of attention over several.
+
+The backward pass takes the output and the LSE over all tokens, whoever computed them. The weight of a token follows
+from its score and that LSE, so gradients of any part of the tokens need nothing of the others.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+
+from ..compiler.requests import Asks, source_of
+from ..describe.spec import Spec
+from ..errors import CompileError, TensorError, expected
+from ..memory import devices
+from ..run.backward import found_gradients, launch, ordered_by_default
+from ..run.kernel import Kernel
+from ..run.kernels import compile, compile_asked
+from .sequences import Runs, Sequences, expanded
+
+
+class Kernels:
+    """The kernels of a description on a device, forward and backward."""
+
+    def __init__(self, spec: Spec, device: str, ordered: bool | None):
+        self.spec, self.device, self.ordered = spec, device, ordered
+        self.forward = compile(spec, device=device)
+        self._backward: dict[bool | None, Kernel] = {}
+
+    def backward(self, tables: dict[str, numpy.ndarray]) -> Kernel:
+        """Return the kernel of gradients for such tables. TensorError if there is none."""
+        ordered = self.ordered
+        if ordered is None:
+            ordered = ordered_by_default([store.see for store in self.spec.operands], tables)
+        if ordered not in self._backward:
+            try:
+                found = compile_asked(
+                    source_of(self.spec)[0], Asks(backward=(), ordered=ordered), self.device
+                )
+            except CompileError as error:
+                raise TensorError(f"q: no kernel gives the gradients of this description ({error})") from None
+            self._backward[ordered] = found
+        return self._backward[ordered]
+
+    @property
+    def largest_tile(self) -> int:
+        """The packed rows by which the planner chooses a kernel, at most."""
+        infos = self.forward.manifest["kernels"]
+        return max(max(info.get("rows", 0), info.get("sequences_up_to", 0)) for info in infos)
+
+
+class Step:
+    """Rows of a whole batch over runs of its tokens, with plans of both passes.
+
+    `keys`: the runs in the order of memory. `whole_tasks`: no task is cut, and the kernel depends on the batch alone,
+    so that the bits of a row's result do not depend on the rows beside it."""
+
+    def __init__(
+        self,
+        kernels: Kernels,
+        sequences: Sequences,
+        rows: Runs,
+        keys: Runs,
+        *,
+        cut: int = 0,
+        whole_tasks: bool = False,
+    ):
+        self.kernels = kernels
+        self.rows = sum(end - begin for begin, end in rows)
+        self.keys = sum(end - begin for begin, end in keys)
+        self.tables = sequences.tables(rows, keys, cut)
+        see = kernels.spec.operands[0].see
+        seen = sequences.visible(see, keys)[expanded(rows)] if self.rows and self.keys else numpy.zeros(1)
+        self.pairs = int(seen.sum())
+        """How many pairs of a row and a token that it sees there are."""
+        self._strategy = "by-node" if whole_tasks else "flatten"
+        self._spare = self._rows_beside(sequences) if whole_tasks else 0
+        self._plans: dict[tuple, Any] = {}
+
+    def _rows_beside(self, sequences: Sequences) -> int:
+        """Return how many rows that see nothing stand beside the step's, so that its longest sequence has as many rows
+        as decide the kernel of the whole batch."""
+        longest = int(numpy.diff(sequences.q_start).max(initial=0))
+        group = self.kernels.spec.q_heads // self.kernels.spec.kv_heads
+        return min(longest, self.kernels.largest_tile // group + 1)
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute out [rows, q_heads, value_dim] of q's dtype, and lse [rows, q_heads] in float32."""
+        if not self.pairs:
+            return _nothing(q, v)
+        kernel, tables = self.kernels.forward, self.tables
+        if self._spare:
+            q = torch.cat([q, q.new_zeros(self._spare, *q.shape[1:])])
+            tables = self._with_spare()
+        plan = self._plan(kernel, {"q": q, "kv.k": k, "kv.v": v}, tables, strategy=self._strategy)
+        out, lse = kernel.run(q, (k, v), plan, return_lse=True)
+        return (out[: self.rows], lse[: self.rows]) if self._spare else (out, lse)
+
+    def _with_spare(self) -> dict[str, numpy.ndarray]:
+        end = numpy.array([self.rows + self._spare], numpy.int32)
+        return self.tables | {
+            "q_start": numpy.concatenate([self.tables["q_start"], end]),
+            "q_pos": numpy.concatenate([self.tables["q_pos"], numpy.zeros(self._spare, numpy.int32)]),
+        }
+
+    def backward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        results: tuple[Tensor, Tensor],
+        gradients: tuple[Tensor, Tensor],
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Compute the step's part of the gradients of q, k and v. `results`: out and lse over all tokens; `gradients`:
+        of these."""
+        if not self.pairs:
+            return torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
+        kernel = self.kernels.backward(self.tables)
+        data = {"q": q, "kv.k": k, "kv.v": v}
+        given = data | {"o": results[0], "lse": results[1], "do": results[0], "dlse": results[1]}
+        named = {name: tensor for name, tensor in given.items() if name in kernel._tensors}
+        plan = self._plan(kernel, named, self.tables)
+        launched = launch(kernel, self.tables, data, results, gradients, plan)
+        found = found_gradients(launched, data, results, tuple(data))
+        return tuple(found[name].view(tensor.shape).to(tensor.dtype) for name, tensor in data.items())  # type: ignore[return-value]
+
+    def _plan(self, kernel: Kernel, given: dict, tables: dict, **options: Any) -> Any:
+        stream = devices.stream_number(kernel.device, None)
+        key = kernel, stream, devices.generation
+        if (plan := self._plans.get(key)) is None:
+            described = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in given.items()}
+            plan = self._plans[key] = kernel.plan(described | tables, stream=stream, **options)
+        return plan
+
+
+def _nothing(q: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    out = q.new_zeros(*q.shape[:-1], v.shape[-1])
+    return out, q.new_full(q.shape[:-1], -torch.inf, dtype=torch.float32)
+
+
+# --- Merging --------------------------------------------------------------------------------------------------
+
+
+class Merged:
+    """States over parts of the tokens, merged in float32 in the order in which they are added."""
+
+    def __init__(self) -> None:
+        self._out: Tensor | None = None
+        self._lse: Tensor | None = None
+
+    def add(self, out: Tensor, lse: Tensor) -> None:
+        """Merge the next state: out [rows, heads, value_dim], lse [rows, heads]."""
+        if self._out is None or self._lse is None:
+            self._out, self._lse = out, lse
+            return
+        added = torch.where(lse == -torch.inf, 0, torch.sigmoid(lse - self._lse)).unsqueeze(-1)
+        self._out = self._out.float().lerp_(out.float(), added)
+        self._lse = torch.logaddexp(self._lse, lse)
+
+    def results(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Return out, rounded to `dtype`, and lse."""
+        assert self._out is not None and self._lse is not None
+        return self._out.to(dtype), self._lse
+
+
+def _weight(lse: Tensor, total: Tensor) -> Tensor:
+    """Return the weight of a state in a sum of states; 0 if the state is empty."""
+    return torch.where(lse == -torch.inf, 0, (lse - total).exp())
+
+
+def merge_stacked(out: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
+    """Merge states that lie one after the other: out [parts, ..., value_dim], lse [parts, ...] in float32. Returns out
+    in float32, and lse."""
+    total = lse.logsumexp(0)
+    weights = _weight(lse, total)
+    return (out * weights.unsqueeze(-1)).sum(0), total
+
+
+def with_sinks(out: Tensor, lse: Tensor, sinks: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Let a logit per head, which carries no value, join the softmax of out [rows, heads, value_dim]."""
+    if sinks is None:
+        return out, lse
+    total = torch.logaddexp(lse, sinks.float())
+    return (out.float() * _weight(lse, total).unsqueeze(-1)).to(out.dtype), total
+
+
+def sink_terms(results: tuple[Tensor, Tensor], gradients: tuple[Tensor, Tensor], sinks: Tensor) -> Tensor:
+    """Return the terms of which the gradient of sink logits is the sum over rows: float32 [rows, heads]. `results`: with
+    the sinks; `gradients`: of these."""
+    (out, lse), (d_out, d_lse) = results, gradients
+    delta = (d_out.float() * out.float()).sum(-1) - d_lse
+    return -delta * (sinks.float() - lse).exp()
+
+
+def check_plain(name: str, tensor: object) -> Tensor:
+    """Return a tensor of PyTorch of 16 bits. TensorError."""
+    if not isinstance(tensor, Tensor):
+        raise expected(TensorError, name, "a tensor of PyTorch", tensor)
+    if tensor.dtype not in (torch.bfloat16, torch.float16):
+        raise TensorError(
+            f"{name}: expected bfloat16 or float16, got {tensor.dtype}; nearest legal: {name}.bfloat16()"
+        )
+    return tensor

@@ -79,7 +79,7 @@ class Gathered:
         own = self.counts[self.group.rank]
         lines = pack(*sums).index_select(0, self._order)
         found = all_to_all(self.group, lines, self.counts, [own] * self.group.size)
-        parts = found.view(self.group.size, own, -1)
+        parts = found.view(self.group.size, own, found.shape[1])
         total = [part.float() for part in unpack(parts[0], *sums)]
         for each in parts[1:]:
             for sum_, part in zip(total, unpack(each, *sums), strict=True):

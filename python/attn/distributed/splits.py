@@ -140,20 +140,21 @@ def _zigzag(whole: Sequences, ranks: int) -> tuple:
 
 
 def _balanced(whole: Sequences, ranks: int, see: Visibility, least: int, ordered: bool) -> Split:
-    """Double the number of blocks until costs are even, or blocks are as small as permitted."""
+    """Double the number of blocks until costs and rows are even, or blocks are as small as permitted."""
     sums = numpy.concatenate([[0], numpy.cumsum(whole.visible(see) + _ROW)])
     mean = sums[-1] / ranks
     pieces = 2 * ranks
     while True:
         size = max(-(-whole.tokens // pieces // least) * least, least)
-        parts, most = _assigned(whole, sums, ranks, size)
-        if most <= _EVEN * mean or size == least:
+        parts, most, rows = _assigned(whole, sums, ranks, size)
+        is_even = most <= _EVEN * mean and rows <= _EVEN * whole.tokens / ranks + least
+        if is_even or size == least:
             return Split(whole.tokens, parts, least if ordered else 0)
         pieces *= 2
 
 
-def _assigned(whole: Sequences, sums: numpy.ndarray, ranks: int, size: int) -> tuple[tuple, int]:
-    """Give blocks to ranks, the costliest first; returns parts, and the largest cost."""
+def _assigned(whole: Sequences, sums: numpy.ndarray, ranks: int, size: int) -> tuple[tuple, int, int]:
+    """Give blocks to ranks, the costliest first; returns parts, and the largest cost and number of rows."""
     begins, ends = _blocks(whole.q_start, size)
     costs = sums[ends] - sums[begins]
     capacity = -(-whole.tokens // ranks) + (size if len(numpy.unique(ends - begins)) > 1 else 0)
@@ -167,7 +168,7 @@ def _assigned(whole: Sequences, sums: numpy.ndarray, ranks: int, size: int) -> t
         cost[best] += int(costs[i])
         rows[best] += end - begin
         parts[best].append((begin, end))
-    return tuple(map(merged, parts)), max(cost)
+    return tuple(map(merged, parts)), max(cost), max(rows)
 
 
 def _blocks(starts: numpy.ndarray, size: int) -> tuple[numpy.ndarray, numpy.ndarray]:

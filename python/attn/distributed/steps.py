@@ -82,9 +82,9 @@ class Step:
         self._plans: dict[tuple, Any] = {}
 
     def _rows_beside(self, sequences: Sequences) -> int:
-        """Return how many rows that see nothing stand beside the step's, so that its longest sequence has as many rows
-        as decide the kernel of the whole batch."""
-        longest = int(numpy.diff(sequences.q_start).max(initial=0))
+        """Return how many rows that see nothing stand beside the step's. The most rows that see one instance decide the
+        kernel: they are as many as in the whole batch, or more than any kernel is chosen by."""
+        longest = int((sequences.last - sequences.first).max(initial=0))
         group = self.kernels.spec.q_heads // self.kernels.spec.kv_heads
         return min(longest, self.kernels.largest_tile // group + 1)
 

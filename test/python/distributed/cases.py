@@ -87,7 +87,7 @@ class Case:
             for each in (*results, *(each.grad for each in own))
         ]
         if own_sinks is not None:
-            torch.distributed.all_reduce(own_sinks.grad)
+            torch.distributed.all_reduce(own_sinks.grad, group=None if self.mesh else group)
             found.append(own_sinks.grad)
         return found
 

@@ -53,13 +53,13 @@ def random_case(seed):
         ]
     )
     lengths = tuple(draw.choice([0, 1, 7, 40, 64, 111]) for _ in range(draw.randint(1, 5)))
-    lengths = lengths if sum(lengths) else (33,)
+    lengths = lengths if sum(lengths) > 30 else (33,)
     kind = draw.choice(["packed", "dense", "forest"])
     form = draw.choice(["all_gather", "ring", "heads"])
     mesh = draw.choice([None, (2, 2)]) if form != "heads" else None
     more = {}
     if kind == "dense":
-        lengths, more = (max(lengths) or 5,), {"batch": draw.randint(1, 3)}
+        lengths, more = (max(*lengths, 31),), {"batch": draw.randint(1, 3)}
     if kind == "forest":
         parents = [-1]
         for node in range(1, len(lengths)):

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Decoding over caches whose tokens, or heads, ranks share, against one cache in one process."""
+
+import attn
+import pytest
+import torch
+from attn import distributed
+from ranks import FULL, run_ranks
+
+HEADS, KV_HEADS, DIM, PAGE = 4, 2, 64, 16
+COUNTS = [[100, 7, 45], [1, 1, 1], [2, 0, 1]]
+ROWS = [[5, 7, 1], [1, 1, 1], [2, 1, 1]]
+
+
+def described(see, formats, heads=HEADS, kv_heads=KV_HEADS):
+    return attn.compile(
+        attn.Spec(
+            q_heads=heads,
+            kv_heads=kv_heads,
+            head_dim=DIM,
+            dtype="bfloat16",
+            kv=[attn.Paged(page_size=PAGE, **formats)],
+            see=see,
+        ),
+        device="host",
+    )
+
+
+def tensors(step, layers, scale):
+    generator = torch.Generator().manual_seed(step)
+    k, v = torch.randn(2, layers, sum(COUNTS[step]), KV_HEADS, DIM, generator=generator).bfloat16()
+    return k, v, (torch.randn(sum(ROWS[step]), HEADS, DIM, generator=generator) * scale).bfloat16()
+
+
+def decode(cache, make_plan, run, kernel):
+    """Append, plan and run three steps of two layers; returns outputs and LSEs."""
+    found, plan = [], None
+    sequences = [cache.add() for _ in COUNTS[0]]
+    for step, (counts, rows) in enumerate(zip(COUNTS, ROWS, strict=True)):
+        growing = [s for s, count in zip(sequences, counts, strict=True) if count]
+        change = cache.append(growing, [count for count in counts if count])
+        plan = make_plan(kernel, list(zip(sequences, rows, strict=True)), plan)
+        k, v, q = tensors(step, 2, 2.0)
+        for layer in range(2):
+            change.write(layer, k[layer], v[layer])
+            found.append(run(plan, q, layer))
+    return found
+
+
+def on_ranks(rank, see, formats, chunk):
+    """Decode over a cache whose tokens ranks share."""
+    cache = distributed.ShardedCache(
+        layers=2,
+        pages=30,
+        page_size=PAGE,
+        chunk=chunk,
+        kv_heads=KV_HEADS,
+        head_dim=DIM,
+        device="host",
+        **formats,
+    )
+
+    def make_plan(kernel, requests, plan):
+        if plan is None:
+            return cache.plan(kernel, requests)
+        plan.update(requests)
+        return plan
+
+    return decode(
+        cache, make_plan, lambda plan, q, layer: plan.run(q, layer, return_lse=True), described(see, formats)
+    )
+
+
+def on_one(see, formats):
+    """Decode the same tokens over a cache of one process."""
+    cache = attn.PagedCache(
+        layers=2, pages=30, page_size=PAGE, kv_heads=KV_HEADS, head_dim=DIM, device="host", **formats
+    )
+    kernel = described(see, formats)
+
+    def run(plan, q, layer):
+        return kernel.run(q, cache.layer(layer), plan, return_lse=True)
+
+    return decode(cache, lambda kernel, requests, _: kernel.plan(cache.batch(requests)), run, kernel)
+
+
+STREAMING = attn.sink(4) | attn.window(40)
+CASES = [(2, STREAMING, {"key": "int8", "value": "int4"}, 32)]
+MORE = [
+    (ranks, see, formats, chunk)
+    for ranks in (2, 4)
+    for see in (attn.causal(), STREAMING)
+    for formats in ({}, {"key": "fp8_e4m3", "value": "fp8_e4m3"}, {"key": "mxfp8", "value": "mxfp4"})
+    for chunk in (16, 64)
+]
+
+
+@pytest.mark.parametrize(("ranks", "see", "formats", "chunk"), CASES + (MORE if FULL else []))
+def test_ranks_decode_as_one_process(ranks, see, formats, chunk, tmp_path):
+    found = run_ranks(ranks, on_ranks, see, formats, chunk, timeout=300, tmp_path=tmp_path)
+    want = on_one(see, formats)
+    for of_rank in found:
+        for (out, lse), (wanted, wanted_lse), (first, _) in zip(of_rank, want, found[0], strict=True):
+            assert torch.equal(out, first)  # All ranks have the same bits.
+            out, wanted = out.float(), wanted.float()
+            errors = (out - wanted).norm(dim=-1) / wanted.norm(dim=-1)
+            assert errors.max() < 8e-3 and (lse - wanted_lse).abs().max() < 2e-3
+
+
+def heads_and_faults(rank):
+    """Return what this rank finds of merges by heads, gathered heads, and refusals."""
+    generator = torch.Generator().manual_seed(rank)
+    out = torch.randn(3, HEADS, DIM, generator=generator).bfloat16()
+    lse = torch.randn(3, HEADS, generator=generator)
+    lse[0, 0] = -torch.inf if rank else lse[0, 0]
+    lse[1] = -torch.inf
+    merged, own = distributed.merge(out, lse), distributed.merge(out, lse, heads="own")
+    spread = [[0, 3], [1, 2]]
+    mine = torch.tensor(spread[rank], dtype=torch.float32).repeat_interleave(2).expand(3, 4).contiguous()
+    heads = distributed.gather_heads(mine, heads=spread)
+    messages = []
+
+    def refused(call):
+        with pytest.raises(attn.Error) as error:
+            call()
+        messages.append(f"{type(error.value).__name__}: {error.value}")
+
+    options = dict(layers=1, page_size=PAGE, kv_heads=KV_HEADS, head_dim=DIM, device="host")
+    refused(lambda: distributed.ShardedCache(pages=4, chunk=20, **options))
+    refused(lambda: distributed.ShardedCache(pages=4 + rank, chunk=32, **options))
+    cache = distributed.ShardedCache(pages=4, chunk=32, **options)
+    a, b = cache.add(), cache.add()
+    refused(lambda: cache.append([a, b], [32, 200]))
+    for k in torch.ones(2, 40, KV_HEADS, DIM, dtype=torch.bfloat16):
+        cache.append(a, 40).write(0, k, k)
+    refused(lambda: cache.append(a, 100))
+    refused(lambda: cache.tokens(7))
+    refused(lambda: distributed.merge(out, lse.double()))
+    cache.prune(a)
+    free = list(cache._free), cache.cache.free_pages()
+    return out, lse, merged, own, heads, messages, free
+
+
+def test_merges_gathered_heads_and_refusals(tmp_path):
+    found = run_ranks(2, heads_and_faults, tmp_path=tmp_path)
+    outs, lses = (torch.stack([each[i].double() for each in found]) for i in (0, 1))
+    weights = (lses - lses.logsumexp(0)).exp().nan_to_num(0)
+    want = (outs * weights.unsqueeze(-1)).sum(0)
+    for rank, (_, _, merged, own, heads, messages, free) in enumerate(found):
+        assert (merged[0].double() - want).abs().max() < 2e-2 and (merged[0][1] == 0).all()
+        assert torch.allclose(merged[1].double(), lses.logsumexp(0), atol=1e-5)
+        half = slice(2 * rank, 2 * rank + 2)
+        assert torch.equal(own[0], merged[0][:, half]) and torch.equal(own[1], merged[1][:, half])
+        assert heads[0].tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+        assert messages == [
+            "PlanError: chunk: expected a multiple of the 16 tokens of a page, got 20; nearest legal: 16",
+            "GroupError: rank 1: expected pages=4 as on rank 0, got 5",
+            "OutOfPages: cache: rank 0 needs 8 pages for its part of the new tokens, and has 4",
+            "OutOfPages: cache: rank 0 needs 3 pages for its part of the new tokens, and has 1",
+            "PlanError: sequence: expected the number of a living sequence, got 7",
+            "TensorError: lse: expected float32 [3, 4], got Tensor float64 [3, 4]",
+        ]
+        assert free == ([4, 4], 4)

@@ -217,6 +217,12 @@ class ShardedChange:
             self._own = self._own.to(k.device)
             self._change.write(layer, k.index_select(0, self._own), v.index_select(0, self._own))
 
+    def skip(self) -> None:
+        """Declare that the caller writes the keys and values of this rank's tokens itself, to the pages of
+        `ShardedCache.cache`."""
+        if self._change is not None:
+            self._change.skip()
+
 
 class ShardedPlan:
     """A step over a ShardedCache; `ShardedCache.plan` returns it. One plan serves every layer."""
@@ -271,5 +277,5 @@ class ShardedPlan:
         else:
             stored = tuple(self._cache.cache.layer(layer).tensors().values())
             self.kernel.run(q, stored, self.plan, out=partial.out, lse=partial.lse, return_lse=True)
-        out, lse = partial.merged(self._cache._group)
+        out, lse = partial.merged(self._cache._group, return_lse=return_lse)
         return (out, lse) if return_lse else out

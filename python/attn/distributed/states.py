@@ -41,11 +41,10 @@ class Partial:
         self.out.zero_()
         self.lse.fill_(-torch.inf)
 
-    def merged(self, group: Any = None) -> tuple[Tensor, Tensor]:
+    def merged(self, group: Any = None, *, return_lse: bool = True) -> tuple[Tensor, Tensor | None]:
         """Return out and lse over the tokens of all ranks, on every rank. All ranks call it, with as many rows."""
-        found = all_gather(_one(group), self._memory, 1).flatten(0, 1)
-        out, lse = merge_stacked(*self._read(found))
-        return out.to(self.out.dtype), lse
+        out, lse = self._read(all_gather(_one(group), self._memory, 1).flatten(0, 1))
+        return merge_stacked(out, lse), lse.logsumexp(0) if return_lse else None
 
 
 def merge(out: Tensor, lse: Tensor, group: Any = None, *, heads: str = "all") -> tuple[Tensor, Tensor]:
@@ -67,7 +66,9 @@ def merge(out: Tensor, lse: Tensor, group: Any = None, *, heads: str = "all") ->
         partial = Partial(*out.shape, like=out)
         partial.out.copy_(out)
         partial.lse.copy_(lse)
-        return partial.merged(group)
+        merged, total = partial.merged(group)
+        assert total is not None
+        return merged, total
     if heads != "own":
         raise expected(TensorError, "heads", "'all' or 'own'", heads)
     found = _one(group)
@@ -77,8 +78,7 @@ def merge(out: Tensor, lse: Tensor, group: Any = None, *, heads: str = "all") ->
     shares = [each.unflatten(1, (found.size, -1)).transpose(0, 1).flatten(0, 1) for each in (out, lse)]
     lines = all_to_all(found, pack(*shares), [rows] * found.size, [rows] * found.size)
     parts = [each.unflatten(0, (found.size, rows)) for each in unpack(lines, *shares)]
-    total, lse = merge_stacked(parts[0], parts[1])
-    return total.to(out.dtype), lse
+    return merge_stacked(parts[0], parts[1]), parts[1].logsumexp(0)
 
 
 def spread_heads(costs: Sequence[float], ranks: int) -> list[list[int]]:

@@ -167,17 +167,14 @@ class Merged:
         return self._out.to(dtype), self._lse
 
 
-def _weight(lse: Tensor, total: Tensor) -> Tensor:
-    """Return the weight of a state in a sum of states; 0 if the state is empty."""
-    return torch.where(lse == -torch.inf, 0, (lse - total).exp())
+_LEAST = -1e30  # Below every LSE of a token: the weights of states without tokens are equal, if all are such states.
 
 
-def merge_stacked(out: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
-    """Merge states that lie one after the other: out [parts, ..., value_dim], lse [parts, ...] in float32. Returns out
-    in float32, and lse."""
-    total = lse.logsumexp(0)
-    weights = _weight(lse, total)
-    return (out * weights.unsqueeze(-1)).sum(0), total
+def merge_stacked(out: Tensor, lse: Tensor) -> Tensor:
+    """Merge states that lie one after the other: out [parts, ..., value_dim], lse [parts, ...] in float32. Returns out of
+    its dtype; its LSE is lse.logsumexp(0). Few launches, since a step of decoding waits for each."""
+    weights = lse.clamp_min(_LEAST).softmax(0)
+    return (out * weights.unsqueeze(-1)).sum(0).to(out.dtype)
 
 
 def with_sinks(out: Tensor, lse: Tensor, sinks: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -185,7 +182,8 @@ def with_sinks(out: Tensor, lse: Tensor, sinks: Tensor | None) -> tuple[Tensor, 
     if sinks is None:
         return out, lse
     total = torch.logaddexp(lse, sinks.float())
-    return (out.float() * _weight(lse, total).unsqueeze(-1)).to(out.dtype), total
+    weights = torch.where(lse == -torch.inf, 0, (lse - total).exp())
+    return (out * weights.unsqueeze(-1)).to(out.dtype), total
 
 
 def sink_terms(results: tuple[Tensor, Tensor], gradients: tuple[Tensor, Tensor], sinks: Tensor) -> Tensor:

@@ -113,7 +113,7 @@ def heads_and_faults(rank):
     out = torch.randn(3, HEADS, DIM, generator=generator).bfloat16()
     lse = torch.randn(3, HEADS, generator=generator)
     lse[0, 0] = -torch.inf if rank else lse[0, 0]
-    lse[1] = -torch.inf
+    lse[1], out[1] = -torch.inf, 0
     merged, own = distributed.merge(out, lse), distributed.merge(out, lse, heads="own")
     spread = [[0, 3], [1, 2]]
     mine = torch.tensor(spread[rank], dtype=torch.float32).repeat_interleave(2).expand(3, 4).contiguous()

@@ -1,0 +1,513 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Attention over several GPUs of one machine, beside one of them and beside PyTorch's context_parallel.
+
+  links      bytes a second that a rank sends: all-gather, and to the next rank of a ring
+  prefill    128K tokens, causal, forward; every form
+  training   64K tokens, causal, forward and backward; every form, and ordered gradients
+  documents  128K tokens of packed sequences of skewed lengths, forward, and 64K forward and backward; splits
+  decode     1M tokens shared by tokens, 64 x 32K by heads, and a small batch whose latency counts
+  ordered    one SHA-256 of outputs and gradients on one rank and on all
+
+32 query heads and 8 KV heads of 128, bf16. Each process group has as many ranks as GPUs (--ranks N: fewer), by NCCL. Where
+there is no GPU, gloo ranks on the host device run the same code on a few hundred tokens, which times nothing. A row that fails
+says so, and the next one runs. Under torchrun the script takes the ranks that it finds.
+
+  PYTHONPATH=DIR python benchmarks/distributed.py --json distributed.json
+"""
+
+import argparse
+import contextlib
+import datetime
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+from measuring.report import commit, import_attn, save
+
+HEADS, KV_HEADS, DIM, PAGE = 32, 8, 128, 16
+PARTS = ("links", "prefill", "training", "documents", "decode", "ordered")
+FORMS = ("all_gather", "ring", "heads")
+SKEWED = (0.5, 0.15, 0.12, 0.08, 0.05, 0.04, 0.03, 0.02, 0.01)
+
+
+class Sizes:
+    """Numbers of tokens: those of the issue on GPUs, a few on the host device."""
+
+    def __init__(self, host, ranks):
+        scale = 512 if host else 1
+        self.prefill, self.training, self.documents = (131072 // scale, 65536 // scale, 131072 // scale)
+        self.long, self.batch = (1 << 20) // (4096 if host else 1), (4, 64) if host else (64, 32768)
+        self.small = (2, 64) if host else (4, 8192)
+        self.ordered = 800 if host else 16384
+        self.bytes = 1 << (12 if host else 28)
+        self.chunk = 32 if host else 4096
+        self.heads = (4, 4 if host and ranks > 2 else 2) if host else (HEADS, KV_HEADS)
+        self.dim = 64 if host else DIM
+
+
+class Bench:
+    """A process of the benchmark."""
+
+    def __init__(self, args, host):
+        import torch
+        import torch.distributed as dist
+
+        try:
+            import attn
+            from attn import _attn  # noqa: F401  of this Python
+        except ImportError:
+            attn = import_attn()
+        from measuring.ranks import RankTimer
+
+        self.torch, self.dist, self.attn, self.args, self.host = torch, dist, attn, args, host
+        self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
+        self.device = torch.device("cpu" if host else f"cuda:{torch.cuda.current_device()}")
+        self.sizes, self.timer = Sizes(host, self.ranks), RankTimer(self.device)
+        self.rows, self.began = [], time.monotonic()
+
+    # --- Rows --------------------------------------------------------------------------------------------------
+
+    def row(self, part, side, function, **facts):
+        """Add what a function returns, a dict or milliseconds, or its error. A rank that fails fails on all: each says
+        whether it got through before the next row."""
+        if self.rank == 0:
+            print(f"{time.monotonic() - self.began:6.1f} s  {part:10} {side:34}", end="", flush=True)
+        found, error = None, ""
+        if time.monotonic() - self.began > self.args.budget:
+            error = "skipped: no time left"
+        errors = self.said(error)
+        if not any(errors):
+            try:
+                found = function()
+            except Exception as failure:
+                error = f"{type(failure).__name__}: {failure}".splitlines()[0][:300]
+                if self.args.trace:
+                    traceback.print_exc()
+            errors = self.said(error)
+        found = {"ms": found} if isinstance(found, float) else found or {}
+        if wrong := next((f"rank {rank}: {each}" for rank, each in enumerate(errors) if each), ""):
+            found = {"error": wrong}
+        self.rows.append({"part": part, "side": side, **facts, **found})
+        if self.rank == 0:
+            shown = {
+                k: round(v, 4) if isinstance(v, float) else v for k, v in found.items() if k != "timeline_us"
+            }
+            print("  ".join(f"{name} {value}" for name, value in shown.items()), flush=True)
+            self.write()
+        if not self.host:
+            self.torch.cuda.empty_cache()
+        return found.get("ms")
+
+    def said(self, error):
+        """Return each rank's error."""
+        found = [None] * self.ranks
+        self.dist.all_gather_object(found, error)
+        return found
+
+    def write(self):
+        if self.args.json:
+            name = "host" if self.host else self.torch.cuda.get_device_name()
+            head = {
+                "benchmark": "distributed",
+                "date": datetime.date.today().isoformat(),
+                "commit": commit(),
+                "device": name,
+                "ranks": self.ranks,
+                "torch": self.torch.__version__,
+                "seconds": time.monotonic() - self.began,
+            }
+            save(self.args.json, {**head, "rows": self.rows})
+
+    def against(self, part, one, sides, **facts):
+        """Add rows of one GPU and of sides of all, with the speed of each over one GPU's."""
+        alone = self.row(part, "one GPU", one, **facts) if one else None
+        for side, function in sides.items():
+            self.row(part, side, function, **facts)
+            row = self.rows[-1]
+            if alone and "ms" in row:
+                row["times_one"] = alone / row["ms"]
+                if self.rank == 0:
+                    print(f"{'':20}{row['times_one']:.3f} x one GPU", flush=True)
+
+    def tensors(self, *rows, seed=0, dtype=None):
+        torch, dim = self.torch, self.sizes.dim
+        generator = torch.Generator(self.device).manual_seed(seed)
+        heads, kv_heads = self.sizes.heads
+        return [
+            torch.randn(*rows, h, dim, generator=generator, device=self.device).to(dtype or torch.bfloat16)
+            for h in (heads, kv_heads, kv_heads, heads)
+        ]
+
+    # --- Links -------------------------------------------------------------------------------------------------
+
+    def links(self):
+        from attn.distributed import groups
+
+        group, size = groups.groups_of(None)[0], self.sizes.bytes
+        lines = self.torch.zeros(size // 4096, 512, dtype=self.torch.int64, device=self.device)
+
+        def rate(function, sent):
+            milliseconds = self.timer(function, runs=3)
+            return {"ms": milliseconds, "bytes_sent": sent, "gb_per_s": sent / milliseconds / 1e6}
+
+        total = size * (self.ranks - 1)
+        self.row(
+            "links", "all-gather", lambda: rate(lambda: groups.all_gather(group, lines, len(lines)), total)
+        )
+        self.row(
+            "links", "ring", lambda: rate(lambda: groups.Exchange(group, lines, len(lines)).wait(), size)
+        )
+
+    # --- Prefill and training ----------------------------------------------------------------------------------
+
+    def call(self, tensors, gradients=False, **options):
+        """Return a call of attend on a split of these tensors, and its split."""
+        ad = self.attn.distributed
+        split, dim = options["split"], 1 if tensors[0].ndim == 4 else 0
+        *qkv, d_out = (ad.shard(each, split, dim=dim).contiguous() for each in tensors)
+        return self.timed(lambda *given: ad.attend(*given, **options), qkv, d_out, gradients)
+
+    def timed(self, function, qkv, d_out, gradients):
+        """Return a function that calls another, and takes its gradients."""
+        qkv = [each.detach().requires_grad_(gradients) for each in qkv]
+
+        def run():
+            out = function(*qkv)
+            if gradients:
+                self.torch.autograd.grad(out, qkv, d_out)
+
+        return run
+
+    def forms(self, part, tokens, gradients):
+        ad, attn = self.attn.distributed, self.attn
+        tensors = self.tensors(1, tokens)
+        split = ad.split(tokens, self.ranks, see=attn.causal())
+        facts = {"tokens": tokens, "gradients": gradients}
+
+        def one():
+            function = self.timed(
+                lambda *given: attn.attend(*given, causal=True), tensors[:3], tensors[3], gradients
+            )
+            return self.timer(function, alone=True)
+
+        def side(form):
+            return lambda: self.timer(self.call(tensors, gradients, causal=True, form=form, split=split))
+
+        sides = {form: side(form) for form in FORMS}
+        if not self.host:
+            sides |= {
+                f"PyTorch context_parallel, {name}": lambda backend=name: self.torch_cp(
+                    tensors, gradients, backend
+                )
+                for name in ("cudnn", "flash")
+            }
+        self.against(part, one, sides, **facts)
+        if not self.host:
+            from measuring.ranks import overlap
+
+            def timeline():
+                function = self.call(tensors, gradients, causal=True, form="ring", split=split)
+                function()
+                self.timer.wait()
+                return overlap(function)
+
+            self.row(part, "ring, timeline", timeline, **facts)
+
+    def torch_cp(self, tensors, gradients, backend):
+        """Time PyTorch's context_parallel. Its ring takes as many heads of keys as of queries in some versions; keys and
+        values are then repeated, and the row says so."""
+        functional = self.torch.nn.functional
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor.experimental import context_parallel
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        mesh = init_device_mesh("cuda", (self.ranks,))
+        chosen = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}[backend]
+        problems = []
+        for repeated in (False, True):
+            whole = [each.transpose(1, 2).contiguous() for each in tensors]
+            if repeated:
+                group = whole[0].shape[1] // whole[1].shape[1]
+                whole[1:3] = [each.repeat_interleave(group, dim=1) for each in whole[1:3]]
+            try:
+                with context_parallel(mesh, buffers=whole, buffer_seq_dims=[2] * 4), sdpa_kernel(chosen):
+
+                    def attend(q, k, v, gqa=not repeated):
+                        return functional.scaled_dot_product_attention(
+                            q, k, v, is_causal=True, enable_gqa=gqa
+                        )
+
+                    *qkv, d_out = (each.clone() for each in whole)
+                    milliseconds = self.timer(self.timed(attend, qkv, d_out, gradients))
+                return {"ms": milliseconds, "repeated_keys": repeated}
+            except Exception as error:
+                problems.append(f"{type(error).__name__}: {error}".splitlines()[0][:120])
+        raise RuntimeError("; ".join(problems))
+
+    def prefill(self):
+        self.forms("prefill", self.sizes.prefill, False)
+
+    def training(self):
+        ad, attn, tokens = self.attn.distributed, self.attn, self.sizes.training
+        self.forms("training", tokens, True)
+        tensors = self.tensors(1, tokens)
+        split = ad.split(tokens, self.ranks, see=attn.causal(), ordered=True)
+
+        def one():
+            function = self.timed(
+                lambda *given: attn.attend(*given, causal=True, ordered=True), tensors[:3], tensors[3], True
+            )
+            return self.timer(function, alone=True)
+
+        side = {
+            "ordered": lambda: self.timer(self.call(tensors, True, causal=True, split=split, ordered=True))
+        }
+        self.against("training", one, side, tokens=tokens, gradients=True, ordered=True)
+
+    # --- Documents ---------------------------------------------------------------------------------------------
+
+    def documents(self):
+        ad, attn = self.attn.distributed, self.attn
+        for tokens, gradients in ((self.sizes.documents, False), (self.sizes.training, True)):
+            lengths = [int(tokens * share) for share in SKEWED]
+            lengths[0] += tokens - sum(lengths)
+            starts = [sum(lengths[:i]) for i in range(len(lengths) + 1)]
+            tensors = self.tensors(tokens)
+
+            def one(tensors=tensors, starts=starts, gradients=gradients):
+                function = self.timed(
+                    lambda *given: attn.attend(*given, causal=True, cu_seqlens=starts),
+                    tensors[:3],
+                    tensors[3],
+                    gradients,
+                )
+                return self.timer(function, alone=True)
+
+            def side(form, method, tensors=tensors, starts=starts, gradients=gradients):
+                split = ad.split(starts, self.ranks, see=attn.causal(), method=method)
+                options = dict(causal=True, form=form, split=split, cu_seqlens=starts)
+                milliseconds = self.timer(self.call(tensors, gradients, **options))
+                costs = split.costs(starts, attn.causal())
+                return {"ms": milliseconds, "balance": max(costs) * len(costs) / sum(costs)}
+
+            sides = {
+                f"{form}, {method}": lambda form=form, method=method, side=side: side(form, method)
+                for form, method in (
+                    ("all_gather", "balanced"),
+                    ("ring", "balanced"),
+                    ("all_gather", "zigzag"),
+                    ("all_gather", "contiguous"),
+                )
+            }
+            self.against("documents", one, sides, tokens=tokens, gradients=gradients)
+
+    # --- Decode ------------------------------------------------------------------------------------------------
+
+    def kernel(self, heads, kv_heads):
+        attn = self.attn
+        spec = attn.Spec(
+            q_heads=heads,
+            kv_heads=kv_heads,
+            head_dim=self.sizes.dim,
+            dtype="bfloat16",
+            kv=[attn.Paged(page_size=PAGE)],
+            see=attn.causal(),
+        )
+        return attn.compile(spec, device="host" if self.host else str(self.device))
+
+    def one_cache(self, sequences, tokens, heads, kv_heads):
+        """Return a step over a cache of this rank alone, and the plan."""
+        attn = self.attn
+        pages = sequences * -(-tokens // PAGE)
+        cache = attn.PagedCache(
+            layers=1,
+            pages=pages,
+            page_size=PAGE,
+            kv_heads=kv_heads,
+            head_dim=self.sizes.dim,
+            device=self.where(),
+        )
+        cache.layer(0).k.normal_()
+        cache.layer(0).v.normal_()
+        numbers = [cache.add() for _ in range(sequences)]
+        cache.append(numbers, tokens).skip()
+        kernel = self.kernel(heads, kv_heads)
+        plan = kernel.plan(cache.batch(numbers))
+        q = self.torch.randn(sequences, heads, self.sizes.dim, device=self.device).bfloat16()
+        out = self.torch.empty_like(q)
+        return lambda: kernel.run(q, cache.layer(0), plan, out=out), plan
+
+    def where(self):
+        return "host" if self.host else str(self.device)
+
+    def by_tokens(self, sequences, tokens):
+        """Return a step over a cache whose tokens ranks share, and the plan."""
+        ad, (heads, kv_heads) = self.attn.distributed, self.sizes.heads
+        chunks = -(-tokens // self.sizes.chunk)
+        pages = (sequences * chunks // self.ranks + sequences) * (self.sizes.chunk // PAGE)
+        cache = ad.ShardedCache(
+            layers=1,
+            pages=pages,
+            page_size=PAGE,
+            chunk=self.sizes.chunk,
+            kv_heads=kv_heads,
+            head_dim=self.sizes.dim,
+            device=self.where(),
+        )
+        cache.cache.layer(0).k.normal_()
+        cache.cache.layer(0).v.normal_()
+        numbers = [cache.add() for _ in range(sequences)]
+        cache.append(numbers, tokens).skip()
+        plan = cache.plan(self.kernel(heads, kv_heads), numbers)
+        q = self.torch.randn(sequences, heads, self.sizes.dim, device=self.device).bfloat16()
+        partial = ad.Partial(sequences, heads, self.sizes.dim, q)
+        return lambda: plan.run(q, 0, partial=partial), plan.plan
+
+    def by_heads(self, sequences, tokens):
+        ad, (heads, kv_heads) = self.attn.distributed, self.sizes.heads
+        step, plan = self.one_cache(sequences, tokens, heads // self.ranks, kv_heads // self.ranks)
+        return lambda: ad.gather_heads(step()), plan
+
+    def steps(self, make, *, alone=False):
+        """Time a step, started by Python and replayed from a graph."""
+        called = not alone or self.rank == 0
+        step, plan = self.timer.together(make, called) or (None, None)
+        found = {"eager_ms": self.timer(step, runs=1 if self.host else 20, alone=alone)}
+        found["ms"] = found["eager_ms"]
+        if not self.host:
+            from measuring.ranks import recorded
+
+            def record():
+                if plan is not None:
+                    plan.fix()
+                return recorded(step, 10)
+
+            replay = self.timer.together(record, called)
+            found["ms"] = self.timer(replay, runs=3, alone=alone) / 10
+        return found
+
+    def decode(self):
+        heads, kv_heads = self.sizes.heads
+        points = (
+            ("tokens", self.by_tokens, 1, self.sizes.long),
+            ("heads", self.by_heads, *self.sizes.batch),
+            ("tokens, small", self.by_tokens, *self.sizes.small),
+        )
+        for name, make, sequences, tokens in points:
+            if name == "heads" and kv_heads % self.ranks:
+                continue
+            facts = {"sequences": sequences, "tokens": tokens}
+
+            def one(sequences=sequences, tokens=tokens):
+                return self.steps(lambda: self.one_cache(sequences, tokens, heads, kv_heads), alone=True)
+
+            def side(make=make, sequences=sequences, tokens=tokens):
+                return self.steps(lambda: make(sequences, tokens))
+
+            self.against("decode", one, {f"by {name}": side}, **facts)
+            first, last = self.rows[-2:]
+            if "ms" in first and "ms" in last:
+                last["us_above_share"] = 1e3 * (last["ms"] - first["ms"] / self.ranks)
+
+    # --- Ordered -----------------------------------------------------------------------------------------------
+
+    def ordered(self):
+        ad, attn, torch, tokens = self.attn.distributed, self.attn, self.torch, self.sizes.ordered
+        alone = self.dist.new_group([0])
+        starts = [0, tokens * 5 // 8, tokens * 5 // 8 + 1, tokens]
+        tensors = self.tensors(tokens)
+
+        def digest(see, group, ranks):
+            split = ad.split(starts, ranks, see=see, ordered=True)
+            *qkv, d_out = (ad.shard(each, split, group).requires_grad_() for each in tensors)
+            options = dict(see=see, split=split, cu_seqlens=starts, ordered=True, return_lse=True)
+            out, lse = ad.attend(*qkv, group, **options)
+            found = [out, lse, *torch.autograd.grad(out, qkv, d_out)]
+            whole = [ad.unshard(each, split, group).contiguous() for each in found]
+            return hashlib.sha256(
+                b"".join(each.view(torch.uint8).cpu().numpy().tobytes() for each in whole)
+            ).hexdigest()
+
+        def compare(see):
+            one = digest(see, alone, 1) if self.rank == 0 else None
+            everyone = digest(see, None, self.ranks)
+            if self.rank == 0 and one != everyone:
+                raise AssertionError(f"one rank has {one[:16]}, {self.ranks} have {everyone[:16]}")
+            return {"sha256": everyone}
+
+        for see in (attn.causal(), attn.causal() & (attn.sink(64) | attn.recent(1000))):
+            self.row("ordered", repr(see)[:34], lambda see=see: compare(see), tokens=tokens)
+
+
+def work(rank, args, ranks, store):
+    """Run one process."""
+    import torch
+    import torch.distributed as dist
+
+    host = not torch.cuda.is_available()
+    os.environ.setdefault("NCCL_NVLS_ENABLE", "0")  # NVLink multicast stays off.
+    if not host:
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", rank)))
+    else:
+        torch.set_num_threads(1)
+    place = {} if store is None else dict(init_method=f"file://{store}", rank=rank, world_size=ranks)
+    more = {} if host else {"device_id": torch.device("cuda", torch.cuda.current_device())}
+    limit = datetime.timedelta(seconds=60)
+    dist.init_process_group("gloo" if host else "nccl", timeout=limit, **place, **more)
+    bench = Bench(args, host)
+    if bench.rank == 0:
+        name = "host device, gloo" if host else f"{torch.cuda.get_device_name()}, NCCL"
+        print(f"{bench.ranks} ranks: {name}; PyTorch {torch.__version__}", flush=True)
+    for part in args.parts or PARTS:
+        with contextlib.suppress(KeyboardInterrupt):
+            getattr(bench, part)()
+    if bench.rank == 0:
+        bench.write()
+        failed = [row for row in bench.rows if "error" in row]
+        print(f"{len(bench.rows)} rows, {len(failed)} failed, {time.monotonic() - bench.began:.1f} s")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def arguments(argv):
+    parser = argparse.ArgumentParser(
+        prog="bench distributed", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (all)")
+    parser.add_argument(
+        "--ranks", type=int, metavar="N", help="processes (GPUs of this machine; 2 where there is none)"
+    )
+    parser.add_argument(
+        "--budget", type=float, default=540, metavar="SECONDS", help="begin no row after this (540)"
+    )
+    parser.add_argument("--trace", action="store_true", help="print the traceback of a row that fails")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where to keep the numbers")
+    args = parser.parse_args(argv)
+    for part in args.parts:
+        if part not in PARTS:
+            parser.error(f"there is no part '{part}'; there are {', '.join(PARTS)}")
+    return args
+
+
+def main(argv):
+    import torch
+
+    args = arguments(argv)
+    if "RANK" in os.environ:
+        work(int(os.environ["RANK"]), args, None, None)
+        return
+    ranks = args.ranks or torch.cuda.device_count() or 2
+    with tempfile.TemporaryDirectory() as folder:
+        torch.multiprocessing.spawn(work, (args, ranks, f"{folder}/store"), ranks)
+    if args.json:
+        failed = [row for row in json.loads(args.json.read_text())["rows"] if "error" in row]
+        sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

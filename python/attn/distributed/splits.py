@@ -31,7 +31,7 @@ _ROW = 32
 
 @dataclass(frozen=True)
 class Split:
-    """The rows of each rank; `attn.distributed.split` makes it. Equal splits compare equal.
+    """A row split, the rows of each rank; `attn.distributed.split` makes it. Equal splits compare equal.
 
     tokens    rows of the whole batch (of a dense tensor: of each sequence)
     parts     for each rank the ranges [begin, end) of its rows, ascending

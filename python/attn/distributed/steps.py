@@ -167,7 +167,9 @@ class Merged:
         return self._out.to(dtype), self._lse
 
 
-_LEAST = -1e30  # Below every LSE of a token: the weights of states without tokens are equal, if all are such states.
+_LEAST = (
+    -1e30
+)  # Below every LSE of a token: the weights of states without tokens are equal, if all are such states.
 
 
 def merge_stacked(out: Tensor, lse: Tensor) -> Tensor:

@@ -37,6 +37,21 @@ def test_results_and_gradients_are_those_of_one_process(ranks, cases, tmp_path):
         case.check(results)
 
 
+FUSED = [
+    Case("ring", (1300,), heads=(2, 1), dims=(128, 128), block=128),
+    Case("all_gather", (700, 500, 300), parents=(-1, 0, 0), heads=(2, 1), block=64),
+    Case("ring", (1100,), see=ALL, heads=(2, 1), dims=(128, 128), block=128),
+]
+
+
+@pytest.mark.skipif(not FULL, reason="a thousand tokens on the host device: part of --full")
+def test_fused_gradients_of_parts(tmp_path):
+    """Rows that see 500 tokens or more have gradients of one launch, which take the LSE over all ranks, too."""
+    found = run_ranks(2, compute, 2, FUSED, timeout=600, tmp_path=tmp_path)[-1]
+    for case, results in zip(FUSED, found, strict=True):
+        case.check(results)
+
+
 def random_case(seed):
     """Draw a case."""
     draw = random.Random(seed)

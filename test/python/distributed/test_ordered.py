@@ -7,11 +7,16 @@ import attn
 import pytest
 import torch
 from attn import distributed
+from attn.distributed import forms, groups, sequences, steps
 from cases import NAMES, Case
 from ranks import FULL, run_ranks
 
 STREAMING = attn.causal() & (attn.sink(4) | attn.recent(100))
-CASES = [Case(lengths=(390, 1, 60), see=STREAMING, heads=(2, 1), sinks=True, ordered=True)]
+CASES = [
+    Case(lengths=(390, 1, 60), see=STREAMING, heads=(2, 1), sinks=True, ordered=True),
+    # The rows of the root would choose another kernel on two ranks than on one.
+    Case(lengths=(390, 300, 100), parents=(-1, 0, 0), heads=(2, 1), ordered=True),
+]
 MORE = [
     Case(lengths=(400, 300, 500), parents=(-1, 0, 0), ordered=True),
     Case(lengths=(500, 400, 800, 400), parents=(-1, 0, 0, -1), see=attn.all_tokens(), ordered=True),
@@ -52,6 +57,57 @@ def test_one_two_and_four_ranks_give_the_same_bits(cases, tmp_path):
                 assert not differing, (ranks, differing, case)
     for case, found in zip(cases, results, strict=True):
         case.check(found)
+
+
+def test_no_task_of_rows_is_cut():
+    """A batch whose tasks are fewer than blocks, which plans cut otherwise."""
+    spec = attn.Spec(
+        q_heads=1, kv_heads=1, head_dim=64, dtype="bfloat16", kv=[attn.Packed()], see=attn.causal()
+    )
+    kernels = steps.Kernels(spec, "host", True)
+    whole, everything = sequences.sequences_of(16384), [(0, 16384)]
+    tensors = {
+        name: torch.empty(16384, 1, 64, dtype=torch.bfloat16, device="meta") for name in ("q", "kv.k", "kv.v")
+    }
+    cuts = {}
+    for whole_tasks in (False, True):
+        step = steps.Step(kernels, whole, everything, everything, whole_tasks=whole_tasks)
+        plan = step._plan(kernels.forward, tensors, step.tables, strategy=step._strategy)
+        cuts[whole_tasks] = plan.stats["cuts"]
+    assert cuts[False] > 0 and cuts[True] == 0
+
+
+def test_blocks_of_keys_are_those_of_the_whole_batch(monkeypatch):
+    """Gradients of keys are summed by instances, which ranks of any number have in common."""
+    made = []
+
+    class Recorded(steps.Step):
+        def __init__(self, _, whole, rows, keys, *, cut=0, whole_tasks=False):
+            tables = whole.tables(rows, keys, cut)
+            if not whole_tasks:
+                tokens = sequences.expanded(keys)
+                made.extend(
+                    (int(tokens[start]), length)
+                    for start, length in zip(tables["kv.start"], tables["kv.lengths"].tolist(), strict=False)
+                )
+
+    monkeypatch.setattr(forms, "Step", Recorded)
+    starts, found = [0, 1000, 1001, 5000], {}
+    for ranks in (1, 2, 5):
+        made.clear()
+        split = distributed.split(starts, ranks, see=attn.causal(), ordered=True)
+        for rank in range(ranks):
+            group = groups.Group(None, rank, ranks)
+            forms.Ordered(
+                None,
+                sequences.sequences_of(starts),
+                list(split.parts),
+                group,
+                torch.device("cpu"),
+                split.block,
+            )
+        found[ranks] = sorted(made)
+    assert found[1] == found[2] == found[5] and len(found[1]) == 3 + 1 + 11
 
 
 def refusals(rank):

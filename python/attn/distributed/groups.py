@@ -80,9 +80,9 @@ def agree(groups: Sequence[Group], said: object, problem: str = "") -> None:
     for name, other, _ in found[1:]:
         if other != common:
             assert isinstance(other, dict) and isinstance(common, dict)
-            differing = next(key for key in common if common[key] != other.get(key))
+            differing = next(key for key in {**common, **other} if common.get(key) != other.get(key))
             raise GroupError(
-                f"{name}: expected {differing}={common[differing]!r} as on {first}, got {other.get(differing)!r}"
+                f"{name}: expected {differing}={common.get(differing)!r} as on {first}, got {other.get(differing)!r}"
             )
 
 

@@ -5,6 +5,7 @@
   prefill    128K tokens, causal, forward; every form
   training   64K tokens, causal, forward and backward; every form, and ordered gradients
   documents  128K tokens of packed sequences of skewed lengths, forward, and 64K forward and backward; splits
+  forest     16 responses of 2K behind a prompt of 32K, forward and backward
   decode     1M tokens shared by tokens, 64 x 32K by heads, and a small batch whose latency counts
   ordered    one SHA-256 of outputs and gradients on one rank and on all
 
@@ -18,6 +19,7 @@ says so, and the next one runs. Under torchrun the script takes the ranks that i
 import argparse
 import contextlib
 import datetime
+import functools
 import hashlib
 import json
 import os
@@ -30,18 +32,25 @@ from pathlib import Path
 from measuring.report import commit, import_attn, save
 
 HEADS, KV_HEADS, DIM, PAGE = 32, 8, 128, 16
-PARTS = ("links", "prefill", "training", "documents", "decode", "ordered")
+PARTS = ("links", "prefill", "training", "documents", "forest", "decode", "ordered")
 FORMS = ("all_gather", "ring", "heads")
 SKEWED = (0.5, 0.15, 0.12, 0.08, 0.05, 0.04, 0.03, 0.02, 0.01)
 
 
 class Sizes:
-    """Numbers of tokens: those of the issue on GPUs, a few on the host device."""
+    """Numbers of tokens: a few on the host device. `large`: four times as many, too."""
 
-    def __init__(self, host, ranks):
+    def __init__(self, host, ranks, large):
         scale = 512 if host else 1
-        self.prefill, self.training, self.documents = (131072 // scale, 65536 // scale, 131072 // scale)
-        self.long, self.batch = (1 << 20) // (4096 if host else 1), (4, 64) if host else (64, 32768)
+        self.prefill, self.training = ([131072 // scale], [65536 // scale])
+        self.documents, self.prompts = 131072 // scale, [32768 // scale]
+        self.long, self.batches = [(1 << 20) // (4096 if host else 1)], [(4, 64) if host else (64, 32768)]
+        if large:
+            self.prefill.append(4 * self.prefill[0])
+            self.training.append(4 * self.training[0])
+            self.prompts.append(4 * self.prompts[0])
+            self.long.append(4 * self.long[0])
+            self.batches.append((4 * self.batches[0][0], self.batches[0][1]))
         self.small = (2, 64) if host else (4, 8192)
         self.ordered = 800 if host else 16384
         self.bytes = 1 << (12 if host else 28)
@@ -62,13 +71,15 @@ class Bench:
             from attn import _attn  # noqa: F401  of this Python
         except ImportError:
             attn = import_attn()
-        from measuring.ranks import RankTimer
+        from measuring.ranks import RankTimer, predicted_ms
 
         self.torch, self.dist, self.attn, self.args, self.host = torch, dist, attn, args, host
         self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
         self.device = torch.device("cpu" if host else f"cuda:{torch.cuda.current_device()}")
-        self.sizes, self.timer = Sizes(host, self.ranks), RankTimer(self.device)
+        self.sizes, self.timer = Sizes(host, self.ranks, args.large), RankTimer(self.device)
         self.rows, self.began = [], time.monotonic()
+        self.where = "host" if host else str(self.device)
+        self.model = functools.partial(predicted_ms, self.rows, self.ranks, self.sizes)
 
     # --- Rows --------------------------------------------------------------------------------------------------
 
@@ -129,10 +140,13 @@ class Bench:
         for side, function in sides.items():
             self.row(part, side, function, **facts)
             row = self.rows[-1]
-            if alone and "ms" in row:
-                row["times_one"] = alone / row["ms"]
-                if self.rank == 0:
-                    print(f"{'':20}{row['times_one']:.3f} x one GPU", flush=True)
+            if not alone or "ms" not in row:
+                continue
+            row["times_one"], said = alone / row["ms"], ""
+            if found := self.model(part, side, alone, facts):
+                row["predicted_ms"], said = found, f"; the model says {found:.4f} ms"
+            if self.rank == 0:
+                print(f"{'':20}{row['times_one']:.3f} x one GPU{said}", flush=True)
 
     def tensors(self, *rows, seed=0, dtype=None):
         torch, dim = self.torch, self.sizes.dim
@@ -158,6 +172,12 @@ class Bench:
         total = size * (self.ranks - 1)
         self.row(
             "links", "all-gather", lambda: rate(lambda: groups.all_gather(group, lines, len(lines)), total)
+        )
+        small = lines[:2]
+        self.row(
+            "links",
+            "all-gather, small",
+            lambda: self.timer(lambda: groups.all_gather(group, small, 2), runs=50),
         )
         self.row(
             "links", "ring", lambda: rate(lambda: groups.Exchange(group, lines, len(lines)).wait(), size)
@@ -218,43 +238,14 @@ class Bench:
 
             self.row(part, "ring, timeline", timeline, **facts)
 
-    def torch_cp(self, tensors, gradients, backend):
-        """Time PyTorch's context_parallel. Its ring takes as many heads of keys as of queries in some versions; keys and
-        values are then repeated, and the row says so."""
-        functional = self.torch.nn.functional
-        from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.tensor.experimental import context_parallel
-        from torch.nn.attention import SDPBackend, sdpa_kernel
-
-        mesh = init_device_mesh("cuda", (self.ranks,))
-        chosen = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}[backend]
-        problems = []
-        for repeated in (False, True):
-            whole = [each.transpose(1, 2).contiguous() for each in tensors]
-            if repeated:
-                group = whole[0].shape[1] // whole[1].shape[1]
-                whole[1:3] = [each.repeat_interleave(group, dim=1) for each in whole[1:3]]
-            try:
-                with context_parallel(mesh, buffers=whole, buffer_seq_dims=[2] * 4), sdpa_kernel(chosen):
-
-                    def attend(q, k, v, gqa=not repeated):
-                        return functional.scaled_dot_product_attention(
-                            q, k, v, is_causal=True, enable_gqa=gqa
-                        )
-
-                    *qkv, d_out = (each.clone() for each in whole)
-                    milliseconds = self.timer(self.timed(attend, qkv, d_out, gradients))
-                return {"ms": milliseconds, "repeated_keys": repeated}
-            except Exception as error:
-                problems.append(f"{type(error).__name__}: {error}".splitlines()[0][:120])
-        raise RuntimeError("; ".join(problems))
-
     def prefill(self):
-        self.forms("prefill", self.sizes.prefill, False)
+        for tokens in self.sizes.prefill:
+            self.forms("prefill", tokens, False)
 
     def training(self):
-        ad, attn, tokens = self.attn.distributed, self.attn, self.sizes.training
-        self.forms("training", tokens, True)
+        ad, attn, tokens = self.attn.distributed, self.attn, self.sizes.training[0]
+        for each in self.sizes.training:
+            self.forms("training", each, True)
         tensors = self.tensors(1, tokens)
         split = ad.split(tokens, self.ranks, see=attn.causal(), ordered=True)
 
@@ -271,54 +262,51 @@ class Bench:
 
     # --- Documents ---------------------------------------------------------------------------------------------
 
-    def documents(self):
+    def packed(self, part, given, gradients, sides, **facts):
+        """Add rows of packed tokens: `given` are offsets of sequences, or a forest."""
         ad, attn = self.attn.distributed, self.attn
-        for tokens, gradients in ((self.sizes.documents, False), (self.sizes.training, True)):
+        where = {"forest" if isinstance(given, attn.Forest) else "cu_seqlens": given}
+        tokens = given.tokens if isinstance(given, attn.Forest) else given[-1]
+        tensors = self.tensors(tokens)
+
+        def one():
+            function = self.timed(
+                lambda *qkv: attn.attend(*qkv, causal=True, **where), tensors[:3], tensors[3], gradients
+            )
+            return self.timer(function, alone=True)
+
+        def side(form, method):
+            split = ad.split(given, self.ranks, see=attn.causal(), method=method)
+            options = dict(causal=True, form=form, split=split, **where)
+            milliseconds = self.timer(self.call(tensors, gradients, **options))
+            costs = split.costs(given, attn.causal())
+            return {"ms": milliseconds, "balance": max(costs) * len(costs) / sum(costs)}
+
+        made = {f"{form}, {method}": functools.partial(side, form, method) for form, method in sides}
+        self.against(part, one, made, tokens=tokens, gradients=gradients, **facts)
+
+    def documents(self):
+        sides = [("all_gather", "balanced"), ("ring", "balanced"), ("all_gather", "zigzag")]
+        for tokens, gradients in ((self.sizes.documents, False), (self.sizes.training[0], True)):
             lengths = [int(tokens * share) for share in SKEWED]
             lengths[0] += tokens - sum(lengths)
             starts = [sum(lengths[:i]) for i in range(len(lengths) + 1)]
-            tensors = self.tensors(tokens)
+            self.packed("documents", starts, gradients, [*sides, ("all_gather", "contiguous")])
 
-            def one(tensors=tensors, starts=starts, gradients=gradients):
-                function = self.timed(
-                    lambda *given: attn.attend(*given, causal=True, cu_seqlens=starts),
-                    tensors[:3],
-                    tensors[3],
-                    gradients,
-                )
-                return self.timer(function, alone=True)
-
-            def side(form, method, tensors=tensors, starts=starts, gradients=gradients):
-                split = ad.split(starts, self.ranks, see=attn.causal(), method=method)
-                options = dict(causal=True, form=form, split=split, cu_seqlens=starts)
-                milliseconds = self.timer(self.call(tensors, gradients, **options))
-                costs = split.costs(starts, attn.causal())
-                return {"ms": milliseconds, "balance": max(costs) * len(costs) / sum(costs)}
-
-            sides = {
-                f"{form}, {method}": lambda form=form, method=method, side=side: side(form, method)
-                for form, method in (
-                    ("all_gather", "balanced"),
-                    ("ring", "balanced"),
-                    ("all_gather", "zigzag"),
-                    ("all_gather", "contiguous"),
-                )
-            }
-            self.against("documents", one, sides, tokens=tokens, gradients=gradients)
+    def forest(self):
+        for prompt in self.sizes.prompts:
+            ends = [prompt + prompt // 16 * i for i in range(17)]
+            forest = self.attn.Forest([0, *ends], [-1, *[0] * 16])
+            self.packed(
+                "forest", forest, True, [("all_gather", "balanced"), ("ring", "balanced")], prompt=prompt
+            )
 
     # --- Decode ------------------------------------------------------------------------------------------------
 
     def kernel(self, heads, kv_heads):
-        attn = self.attn
-        spec = attn.Spec(
-            q_heads=heads,
-            kv_heads=kv_heads,
-            head_dim=self.sizes.dim,
-            dtype="bfloat16",
-            kv=[attn.Paged(page_size=PAGE)],
-            see=attn.causal(),
-        )
-        return attn.compile(spec, device="host" if self.host else str(self.device))
+        attn, store = self.attn, self.attn.Paged(page_size=PAGE)
+        sizes = dict(q_heads=heads, kv_heads=kv_heads, head_dim=self.sizes.dim, dtype="bfloat16")
+        return attn.compile(attn.Spec(**sizes, kv=[store], see=attn.causal()), device=self.where)
 
     def one_cache(self, sequences, tokens, heads, kv_heads):
         """Return a step over a cache of this rank alone, and the plan."""
@@ -330,7 +318,7 @@ class Bench:
             page_size=PAGE,
             kv_heads=kv_heads,
             head_dim=self.sizes.dim,
-            device=self.where(),
+            device=self.where,
         )
         cache.layer(0).k.normal_()
         cache.layer(0).v.normal_()
@@ -341,9 +329,6 @@ class Bench:
         q = self.torch.randn(sequences, heads, self.sizes.dim, device=self.device).bfloat16()
         out = self.torch.empty_like(q)
         return lambda: kernel.run(q, cache.layer(0), plan, out=out), plan
-
-    def where(self):
-        return "host" if self.host else str(self.device)
 
     def by_tokens(self, sequences, tokens):
         """Return a step over a cache whose tokens ranks share, and the plan."""
@@ -357,7 +342,7 @@ class Bench:
             chunk=self.sizes.chunk,
             kv_heads=kv_heads,
             head_dim=self.sizes.dim,
-            device=self.where(),
+            device=self.where,
         )
         cache.cache.layer(0).k.normal_()
         cache.cache.layer(0).v.normal_()
@@ -393,11 +378,9 @@ class Bench:
 
     def decode(self):
         heads, kv_heads = self.sizes.heads
-        points = (
-            ("tokens", self.by_tokens, 1, self.sizes.long),
-            ("heads", self.by_heads, *self.sizes.batch),
-            ("tokens, small", self.by_tokens, *self.sizes.small),
-        )
+        points = [("tokens", self.by_tokens, 1, tokens) for tokens in self.sizes.long]
+        points += [("heads", self.by_heads, *batch) for batch in self.sizes.batches]
+        points += [("tokens, small", self.by_tokens, *self.sizes.small)]
         for name, make, sequences, tokens in points:
             if name == "heads" and kv_heads % self.ranks:
                 continue
@@ -484,6 +467,9 @@ def arguments(argv):
     )
     parser.add_argument(
         "--budget", type=float, default=540, metavar="SECONDS", help="begin no row after this (540)"
+    )
+    parser.add_argument(
+        "--large", action="store_true", help="four times the tokens, too: for four and eight GPUs"
     )
     parser.add_argument("--trace", action="store_true", help="print the traceback of a row that fails")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to keep the numbers")

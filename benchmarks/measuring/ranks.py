@@ -7,6 +7,8 @@ import time
 import torch
 import torch.distributed as dist
 
+COPIED = 4.3e9  # Bytes a millisecond that an H200 copies, read and written.
+
 
 class RankTimer:
     """Milliseconds of functions that every rank of a group calls, or one rank alone while the others wait."""
@@ -108,3 +110,52 @@ def overlap(function):
         "beside_attention_ms": beside / 1e3,
         "timeline_us": timeline[:80],
     }
+
+
+def context_parallel_time(timer, timed, tensors, gradients, backend):
+    """Time PyTorch's context_parallel on tensors [batch, seq, heads, dim] of the whole batch: q, k, v and the output's
+    gradient. `timed` makes the function to call. Its ring takes as many heads of keys as of queries in some versions; keys
+    and values are then repeated, and the row says so."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.experimental import context_parallel
+    from torch.nn import functional
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    mesh = init_device_mesh("cuda", (timer.ranks,))
+    chosen = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}[backend]
+    problems = []
+    for repeated in (False, True):
+        whole = [each.transpose(1, 2).contiguous() for each in tensors]
+        if repeated:
+            group = whole[0].shape[1] // whole[1].shape[1]
+            whole[1:3] = [each.repeat_interleave(group, dim=1) for each in whole[1:3]]
+        try:
+            with context_parallel(mesh, buffers=whole, buffer_seq_dims=[2] * 4), sdpa_kernel(chosen):
+
+                def attend(q, k, v, gqa=not repeated):
+                    return functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=gqa)
+
+                *qkv, d_out = (each.clone() for each in whole)
+                milliseconds = timer(timed(attend, qkv, d_out, gradients))
+            return {"ms": milliseconds, "repeated_keys": repeated}
+        except Exception as error:
+            problems.append(f"{type(error).__name__}: {error}".splitlines()[0][:120])
+    raise RuntimeError("; ".join(problems))
+
+
+def predicted_ms(rows, ranks, sizes, part, side, alone, facts):
+    """Return the milliseconds that the model of docs/scaling.md makes of one GPU's time, `alone`, and of the links that
+    `rows` measured; None for a side that it does not describe."""
+    found = {row["side"]: row for row in rows if row["part"] == "links" and "ms" in row}
+    if "all-gather" not in found or "all-gather, small" not in found:
+        return None
+    rate, start = found["all-gather"]["gb_per_s"] * 1e6, found["all-gather, small"]["ms"]
+    heads, kv_heads = sizes.heads
+    if part == "decode":
+        sent = (ranks - 1) * facts["sequences"] * heads * (2 * sizes.dim + 4)
+        return alone / ranks + start + sent / rate
+    if not side.startswith("all_gather") or part not in ("prefill", "training"):
+        return None
+    keys = facts["tokens"] * 4 * kv_heads * sizes.dim
+    passed = (ranks - 1) / ranks * keys / rate + start + 2 * keys / COPIED
+    return alone / ranks + passed * (3 if facts["gradients"] else 1)

@@ -17,7 +17,7 @@ def test_all_parts_run_on_the_host_device(tmp_path):
     result = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert result.returncode == 0, result.stdout + result.stderr
     rows = json.loads(found.read_text())["rows"]
-    parts = {"links", "prefill", "training", "documents", "decode", "ordered"}
+    parts = {"links", "prefill", "training", "documents", "forest", "decode", "ordered"}
     assert {row["part"] for row in rows} == parts and not any("error" in row for row in rows)
     assert all(row.get("ms", 1) > 0 for row in rows)
     sides = {row["side"] for row in rows if row["part"] == "prefill"}

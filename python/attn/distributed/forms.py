@@ -177,7 +177,7 @@ class Ring:
                 merged_states.add(*step.forward(q, *(unpack(lines, k, v) if i else (k, v))))
             if exchange is not None:
                 lines = exchange.wait()
-        out, lse = with_sinks(*merged_states.results(q.dtype), sinks)
+        out, lse = with_sinks(*merged_states.results(), sinks)
         return (out, lse), (q, k, v, out, lse)
 
     def backward(
@@ -185,7 +185,7 @@ class Ring:
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """Sums of dK and dV follow their keys and values, one step later, and end on the rank that owns them."""
         q, k, v, out, lse = saved
-        lines, d_q = pack(k, v), torch.zeros_like(q, dtype=torch.float32)
+        lines, d_q = pack(k, v), q
         sums: list[Tensor] = []
         exchange_of_sums = None
         for i, step in enumerate(self._steps):
@@ -193,9 +193,9 @@ class Ring:
             found: tuple[Tensor, ...] = ()
             if step.pairs or i == 0:
                 found = step.backward(q, *(unpack(lines, k, v) if i else (k, v)), (out, lse), gradients)
-                d_q += found[0]
+                d_q = found[0].float() if i == 0 else d_q.add_(found[0])
             if exchange_of_sums is not None:
-                sums = unpack(exchange_of_sums.wait(), k.float()[:0], v.float()[:0])
+                sums = unpack(exchange_of_sums.wait(), k[:0].float(), v[:0].float())
             if i == 0:
                 sums = [part.float() for part in found[1:]]
             else:
@@ -208,7 +208,7 @@ class Ring:
             if exchange is not None:
                 lines = exchange.wait()
         if exchange_of_sums is not None:
-            sums = unpack(exchange_of_sums.wait(), k.float()[:0], v.float()[:0])
+            sums = unpack(exchange_of_sums.wait(), k[:0].float(), v[:0].float())
         terms = _sum_of_terms(saved, gradients, sinks)
         return d_q.to(q.dtype), sums[0].to(k.dtype), sums[1].to(v.dtype), terms
 

@@ -146,30 +146,37 @@ def _nothing(q: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Merged:
-    """States over parts of the tokens, merged in float32 in the order in which they are added."""
+    """States over parts of the tokens, merged in float32 in the order in which they are added. The last one is merged
+    when results are asked for, and rounded in the same pass over memory."""
 
     def __init__(self) -> None:
-        self._out: Tensor | None = None
-        self._lse: Tensor | None = None
+        self._states: list[tuple[Tensor, Tensor]] = []
 
     def add(self, out: Tensor, lse: Tensor) -> None:
-        """Merge the next state: out [rows, heads, value_dim], lse [rows, heads]."""
-        if self._out is None or self._lse is None:
-            self._out, self._lse = out, lse
-            return
-        added = torch.where(lse == -torch.inf, 0, torch.sigmoid(lse - self._lse)).unsqueeze(-1)
-        self._out = self._out.float().lerp_(out.float(), added)
-        self._lse = torch.logaddexp(self._lse, lse)
+        """Add the next state: out [rows, heads, value_dim] of 16 bits, lse [rows, heads] in float32."""
+        if len(self._states) == 2:
+            kept, added, total = self._weights()
+            (first, _), (second, _) = self._states
+            scaled = first.mul_(kept) if first.dtype == torch.float32 else first * kept
+            self._states = [(scaled.addcmul_(second, added), total)]
+        self._states.append((out, lse))
 
-    def results(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Return out, rounded to `dtype`, and lse."""
-        assert self._out is not None and self._lse is not None
-        return self._out.to(dtype), self._lse
+    def results(self) -> tuple[Tensor, Tensor]:
+        """Return out, of 16 bits, and lse."""
+        if len(self._states) == 1:
+            return self._states[0]
+        kept, added, total = self._weights()
+        (first, _), (second, _) = self._states
+        return torch.addcmul(first * kept, second, added, out=torch.empty_like(second)), total
+
+    def _weights(self) -> tuple[Tensor, Tensor, Tensor]:
+        (_, first), (_, second) = self._states
+        added = torch.where(second == -torch.inf, 0, torch.sigmoid(second - first)).unsqueeze(-1)
+        return 1 - added, added, torch.logaddexp(first, second)
 
 
-_LEAST = (
-    -1e30
-)  # Below every LSE of a token: the weights of states without tokens are equal, if all are such states.
+# Below every LSE of a token. If all states are without tokens, their weights are equal.
+_LEAST = -1e30
 
 
 def merge_stacked(out: Tensor, lse: Tensor) -> Tensor:

@@ -107,6 +107,9 @@ class Case:
             got, want = got.double(), want.double()
             assert torch.equal(got.isinf(), want.isinf()), (name, self)
             got, want = (torch.where(each.isinf(), 0, each) for each in (got, want))
+            if name == "out":  # The tolerance of one GPU's results, in the worst row and head.
+                errors = (got - want).norm(dim=-1) / want.norm(dim=-1).clamp_min(1e-30)
+                assert errors.max() < (1e-3 if self.dtype == torch.float16 else 8e-3), (errors.max(), self)
             if name == "lse":
                 assert (got - want).abs().max() < 2e-3, (name, self)
             else:

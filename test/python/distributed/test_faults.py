@@ -8,6 +8,7 @@ import attn
 import pytest
 import torch
 from attn import distributed
+from attn.distributed import attention
 from cases import Case
 from ranks import FULL, RankFailed, run_ranks
 
@@ -19,6 +20,20 @@ def tensors(rank, ranks, heads=(4, 2), dim=64):
     split = distributed.split(STARTS, ranks, see=attn.causal(), block=8)
     whole = [torch.randn(70, h, dim, generator=generator).bfloat16() for h in (heads[0], heads[1], heads[1])]
     return split, [distributed.shard(each, split, rank=rank) for each in whole]
+
+
+def compare_once(rank):
+    """Return how often ranks compare arguments in three calls of two kinds."""
+    split, own = tensors(rank, 2)
+    compared, agree = [], attention.agree
+    attention.agree = lambda *given: compared.append(given) or agree(*given)
+    for causal in (True, True, False):
+        distributed.attend(*own, split=split, cu_seqlens=STARTS, causal=causal)
+    return len(compared)
+
+
+def test_ranks_compare_arguments_once_for_each_kind_of_call(tmp_path):
+    assert run_ranks(2, compare_once, tmp_path=tmp_path) == [2, 2]
 
 
 def disagree(rank):

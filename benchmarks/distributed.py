@@ -4,10 +4,10 @@
   links      bytes a second that a rank sends: all-gather, and to the next rank of a ring
   prefill    128K tokens, causal, forward; every form
   training   64K tokens, causal, forward and backward; every form, and ordered gradients
-  documents  128K tokens of packed sequences of skewed lengths, forward, and 64K forward and backward; splits
-  forest     16 responses of 2K behind a prompt of 32K, forward and backward
   decode     1M tokens shared by tokens, 64 x 32K by heads, and a small batch whose latency counts
   ordered    one SHA-256 of outputs and gradients on one rank and on all
+  documents  128K tokens of packed sequences of skewed lengths, forward, and 64K forward and backward; splits
+  forest     16 responses of 2K behind a prompt of 32K, forward and backward
 
 32 query heads and 8 KV heads of 128, bf16. Each process group has as many ranks as GPUs (--ranks N: fewer), by NCCL. Where
 there is no GPU, gloo ranks on the host device run the same code on a few hundred tokens, which times nothing. A row that fails
@@ -32,7 +32,7 @@ from pathlib import Path
 from measuring.report import commit, import_attn, save
 
 HEADS, KV_HEADS, DIM, PAGE = 32, 8, 128, 16
-PARTS = ("links", "prefill", "training", "documents", "forest", "decode", "ordered")
+PARTS = ("links", "prefill", "training", "decode", "ordered", "documents", "forest")
 FORMS = ("all_gather", "ring", "heads")
 SKEWED = (0.5, 0.15, 0.12, 0.08, 0.05, 0.04, 0.03, 0.02, 0.01)
 

@@ -9,7 +9,7 @@ import traceback
 from multiprocessing.connection import wait
 
 FULL = bool(os.environ.get("ATTN_FULL"))
-TIMEOUT = 60.0
+TIMEOUT = 300.0
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(
@@ -25,7 +25,7 @@ class RankFailed(AssertionError):
         self.errors = errors
 
 
-def run_ranks(count, function, *arguments, timeout=TIMEOUT, group_timeout=30.0, tmp_path):
+def run_ranks(count, function, *arguments, timeout=TIMEOUT, group_timeout=120.0, tmp_path):
     """Call `function(rank, *arguments)` in `count` processes of a gloo group; returns their results. A rank that dies gives
     None. RankFailed if one raised. No process outlives the call."""
     store = tmp_path / f"store-{time.monotonic_ns()}"

@@ -8,7 +8,7 @@ import pytest
 import torch
 from attn import distributed
 from attn.distributed import forms, groups, sequences, steps
-from cases import NAMES, Case
+from rank_cases import NAMES, Case
 from ranks import FULL, run_ranks
 
 STREAMING = attn.causal() & (attn.sink(4) | attn.recent(100))

@@ -9,7 +9,7 @@ import pytest
 import torch
 from attn import distributed
 from attn.distributed import attention
-from cases import Case
+from rank_cases import Case
 from ranks import FULL, RankFailed, run_ranks
 
 STARTS = [0, 40, 70]
@@ -90,14 +90,14 @@ def die(rank, form):
     with pytest.raises(attn.GroupError) as error:
         for _ in range(3):
             distributed.attend(q, k, v, **options)
-    assert time.monotonic() - begin < 15
+    assert time.monotonic() - begin < 50
     raise Reported(str(error.value))
 
 
 @pytest.mark.parametrize("form", ["ring", *(["all_gather", "heads"] if FULL else [])])
 def test_a_rank_that_dies_is_named(form, tmp_path):
     with pytest.raises(RankFailed) as failed:
-        run_ranks(3, die, form, group_timeout=10.0, tmp_path=tmp_path)
+        run_ranks(3, die, form, group_timeout=60.0, tmp_path=tmp_path)
     errors = failed.value.errors
     assert errors[1] is None
     for rank in (0, 2):

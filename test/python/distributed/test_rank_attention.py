@@ -7,7 +7,7 @@ import attn
 import pytest
 import torch
 from attn import distributed
-from cases import Case, compute
+from rank_cases import Case, compute
 from ranks import FULL, run_ranks
 
 CAUSAL, ALL = attn.causal(), attn.all_tokens()

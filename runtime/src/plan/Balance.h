@@ -83,9 +83,9 @@ private:
   /// Work tiles that read the same instances, and the ordinals that fit one section. Small families share a
   /// section.
   struct Family {
-    int64_t ordinalBytes = 0;            ///< of K and V that the work tile with the most tokens reads
-    int32_t workTiles = 0, ordinals = 0; ///< their numbers
-    int32_t section = -1;                ///< the first of its sections
+    int64_t ordinalBytes = 0; ///< of K and V that the work tile with the most tokens reads
+    int32_t ordinals = 0;     ///< their number
+    int32_t section = -1;     ///< the first of its sections
     int32_t sections = 1;
     int32_t firstOrdinal(int32_t section) const {
       return static_cast<int32_t>(int64_t{ordinals} * section / sections);
@@ -144,7 +144,7 @@ private:
   int64_t listRounds(const Work &work, int64_t largest);
   void sortParts();
   void dealByTournament();
-  void dealByQueues();
+  void dealByQueues(size_t tasks);
   int64_t deal(const Work &work, int64_t l2Bytes);
   void emitDealt(const Work &work, Assignment &out);
   void chooseShares(const Work &work, int64_t l2Bytes, Assignment &out);

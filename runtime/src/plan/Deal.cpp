@@ -15,6 +15,9 @@ namespace attn::rt {
 /// a radix sort by bytes suffice, while comparisons would take half the time of a plan of ragged heads.
 void Balancer::sortParts() {
   constexpr int bits = 8, buckets = 1 << bits;
+  if (std::is_sorted(parts_.begin(), parts_.end(),
+                     [](const Part &a, const Part &b) { return a.cost > b.cost; }))
+    return;
   int64_t most = 0;
   for (const Part &part : parts_)
     most = std::max(most, part.cost);
@@ -34,8 +37,11 @@ void Balancer::sortParts() {
 }
 
 /// A load and its block in one word that can be compared.
-static uint64_t loaded(uint64_t word, int64_t cost) { return word + (static_cast<uint64_t>(cost) << 20); }
-static size_t blockOf(uint64_t word) { return word & ((1u << 20) - 1); }
+static constexpr int blockBits = 20;
+static uint64_t loaded(uint64_t word, int64_t cost) {
+  return word + (static_cast<uint64_t>(cost) << blockBits);
+}
+static size_t blockOf(uint64_t word) { return word & ((1u << blockBits) - 1); }
 
 /// Assigns by a tournament: a node holds the lesser of its children, the root the least. Its loop has the
 /// same length for every task and no branch on data, unlike a heap's.
@@ -65,35 +71,44 @@ void Balancer::dealByTournament() {
 
 /// Assigns by two queues. Each of the tasks with equal cost goes to the least of both: blocks in the order of
 /// their loads, and blocks that have got such a task meanwhile, whose loads rise, too. Before tasks of
-/// another cost the queues are merged.
-void Balancer::dealByQueues() {
+/// another cost the queues are merged. Each block is in one of the queues, and both end in a word that is
+/// greater than any other.
+void Balancer::dealByQueues(size_t tasks) {
+  constexpr uint64_t last = std::numeric_limits<uint64_t>::max();
   const auto blocks = static_cast<size_t>(blocks_);
-  ordered_.resize(blocks);
-  std::iota(ordered_.begin(), ordered_.end(), uint64_t{0});
-  size_t next = 0;  // of the blocks in order
-  size_t first = 0; // of the blocks that got a task
-  given_.clear();
+  ordered_.resize(blocks + 1);
+  merged_.resize(blocks + 1);
+  std::iota(ordered_.begin(), ordered_.end() - 1, uint64_t{0});
+  ordered_.back() = merged_.back() = last;
+  given_.resize(std::max(given_.size(), tasks + 1));
+  blockOf_.resize(tasks);
+  const uint64_t *next = ordered_.data();        // of the blocks in order
+  uint64_t *first = given_.data(), *end = first; // of the blocks that got a task
+  *end = last;
+  int32_t *block = blockOf_.data();
   int64_t cost = -1;
   for (const Turn &turn : turns_) {
-    const Part &part = parts_[static_cast<size_t>(turn.part)];
-    if (part.cost != cost) {
+    if (const Part &part = parts_[static_cast<size_t>(turn.part)]; part.cost != cost) {
       cost = part.cost;
-      merged_.resize(blocks);
-      std::merge(ordered_.begin() + static_cast<int64_t>(next), ordered_.end(),
-                 given_.begin() + static_cast<int64_t>(first), given_.end(), merged_.begin());
+      std::merge(next, const_cast<const uint64_t *>(ordered_.data() + blocks), first, end, merged_.begin());
       ordered_.swap(merged_);
-      given_.clear();
-      next = first = 0;
+      next = ordered_.data();
+      first = end = given_.data();
+      *end = last;
     }
     for (int32_t ordinal = turn.ordinalBegin; ordinal < turn.ordinalEnd; ++ordinal) {
-      const bool isGiven = first < given_.size() && (next == blocks || given_[first] < ordered_[next]);
-      const uint64_t least = isGiven ? given_[first++] : ordered_[next++];
-      given_.push_back(loaded(least, cost));
-      const size_t block = blockOf(least);
-      blockOf_.push_back(static_cast<int32_t>(block));
-      loads_[block] += cost;
+      const bool isGiven = *first < *next;
+      const uint64_t least = isGiven ? *first : *next;
+      first += isGiven;
+      next += !isGiven;
+      *end++ = loaded(least, cost);
+      *end = last;
+      *block++ = static_cast<int32_t>(blockOf(least));
     }
   }
+  const auto note = [&](uint64_t word) { loads_[blockOf(word)] = static_cast<int64_t>(word >> blockBits); };
+  std::for_each(next, const_cast<const uint64_t *>(ordered_.data() + blocks), note);
+  std::for_each(first, end, note);
 }
 
 /// Assigns parts in the order of sections, longest first, each to the block with the least work (of equals
@@ -111,7 +126,7 @@ int64_t Balancer::deal(const Work &work, int64_t l2Bytes) {
     tasks += turn.ordinalEnd - turn.ordinalBegin;
   }
   if (4 * tasks >= costs * blocks_)
-    dealByQueues();
+    dealByQueues(static_cast<size_t>(tasks));
   else
     dealByTournament();
   return *std::max_element(loads_.begin(), loads_.end());
@@ -123,19 +138,22 @@ void Balancer::emitDealt(const Work &work, Assignment &out) {
     ++out.blockTasks[static_cast<size_t>(block) + 1];
   for (size_t b = 1; b < out.blockTasks.size(); ++b)
     out.blockTasks[b] += out.blockTasks[b - 1];
+  out.parts.resize(parts_.size());
+  for (size_t p = 0; p < parts_.size(); ++p) {
+    const Part &part = parts_[p];
+    const bool whole =
+        part.tileBegin == 0 && part.tileEnd == work.workTiles[static_cast<size_t>(part.workTile)].tiles;
+    out.parts[p] = {part.workTile, part.tileBegin, part.tileEnd, whole};
+  }
   out.pieces.resize(blockOf_.size());
-  out.parts = static_cast<int32_t>(parts_.size());
   out.cuts = 0;
   nextPiece_.assign(out.blockTasks.begin(), out.blockTasks.end());
   auto block = blockOf_.begin();
   for (const Turn &turn : turns_) {
-    const Part &part = parts_[static_cast<size_t>(turn.part)];
-    const bool whole =
-        part.tileBegin == 0 && part.tileEnd == work.workTiles[static_cast<size_t>(part.workTile)].tiles;
-    out.cuts += part.tileBegin > 0 ? turn.ordinalEnd - turn.ordinalBegin : 0;
+    if (parts_[static_cast<size_t>(turn.part)].tileBegin > 0)
+      out.cuts += turn.ordinalEnd - turn.ordinalBegin;
     for (int32_t ordinal = turn.ordinalBegin; ordinal < turn.ordinalEnd; ++ordinal)
-      out.pieces[static_cast<size_t>(nextPiece_[static_cast<size_t>(*block++)]++)] = {
-          part.workTile, ordinal, part.tileBegin, part.tileEnd, turn.part, whole};
+      out.pieces[static_cast<size_t>(nextPiece_[static_cast<size_t>(*block++)]++)] = {turn.part, ordinal};
   }
 }
 

@@ -138,52 +138,57 @@ void Emitter::emit(const Manifest &manifest, const Batch &batch, const Work &wor
   const int keys = manifest.kernels[static_cast<size_t>(work.kernel)].keys;
   plan.kernel = work.kernel;
   plan.blockTasks = assignment.blockTasks;
-  plan.tasks.clear();
   plan.segments.clear();
   plan.mergeStart.clear();
   plan.mergeRows.clear();
   plan.mergePartials.clear();
-  plan.partialRows = 0;
   plan.slots = work.slots;
   plan.bits = work.bits;
-  partTasks_.assign(static_cast<size_t>(assignment.parts), -1);
   const bool returnsFirst = manifest.returnsFirst(); // hoisted: it compares names
-  plan.tasks.reserve(assignment.pieces.size());
-  for (const Piece &piece : assignment.pieces) {
-    const WorkTile &workTile = work.workTiles[static_cast<size_t>(piece.workTile)];
+  // The records of parts for any ordinal, made where the first piece of each is: segments are in the order of
+  // tasks. `partial` is 0 where results are partial.
+  partTasks_.assign(assignment.parts.size(), PlanTask{.segmentBegin = -1});
+  const auto recordOf = [&](const PieceTiles &part) {
+    const WorkTile &workTile = work.workTiles[static_cast<size_t>(part.workTile)];
     PlanTask task{.packedBegin = workTile.packedBegin,
                   .packedCount = workTile.packedCount,
-                  .ordinal = piece.ordinal,
-                  .partial = -1,
+                  .segmentBegin = static_cast<int32_t>(plan.segments.size()),
+                  .partial = workTile.partial || !part.whole ? 0 : -1,
                   .headClass = workTile.ordinals.headClass};
-    // All ordinals of a part read the same segments.
-    if (int32_t *known = piece.part < 0 ? nullptr : &partTasks_[static_cast<size_t>(piece.part)];
-        known && *known >= 0) {
-      task.segmentBegin = plan.tasks[static_cast<size_t>(*known)].segmentBegin;
-      task.segmentEnd = plan.tasks[static_cast<size_t>(*known)].segmentEnd;
-    } else {
-      if (known)
-        *known = static_cast<int32_t>(plan.tasks.size());
-      task.segmentBegin = static_cast<int32_t>(plan.segments.size());
-      if (piece.whole)
-        for (const PlanSegment &segment : work.segmentsOf(workTile))
-          plan.segments.push_back(segment);
-      else
-        cutSegments(work.segmentsOf(workTile), piece.tileBegin, piece.tileEnd, keys, plan.segments);
-      task.segmentEnd = static_cast<int32_t>(plan.segments.size());
-    }
-    if (workTile.partial || !piece.whole) {
-      task.partial = static_cast<int32_t>(plan.partialRows);
-      plan.partialRows += workTile.packedCount;
-    }
-    if (manifest.sinkLogits && workTile.sink && piece.tileBegin == 0)
+    if (part.whole)
+      for (const PlanSegment &segment : work.segmentsOf(workTile))
+        plan.segments.push_back(segment);
+    else
+      cutSegments(work.segmentsOf(workTile), part.tileBegin, part.tileEnd, keys, plan.segments);
+    task.segmentEnd = static_cast<int32_t>(plan.segments.size());
+    if (manifest.sinkLogits && workTile.sink && part.tileBegin == 0)
       task.flags |= taskHasSink;
     if (workTile.follows)
       task.flags |= taskRowsFollow;
     if (returnsFirst)
       task.flags |= firstSegments(work.segmentsOf(workTile)) << taskFirstShift;
-    plan.tasks.push_back(task);
+    return task;
+  };
+  plan.tasks.resize(assignment.pieces.size()); // each is written below
+  PlanTask *task = plan.tasks.data(), *const records = partTasks_.data();
+  int64_t packedRows = 0, segmentReads = 0, partialRows = 0;
+  for (const Piece &piece : assignment.pieces) {
+    PlanTask &record = records[piece.part];
+    if (record.segmentBegin < 0)
+      record = recordOf(assignment.parts[static_cast<size_t>(piece.part)]);
+    *task = record;
+    task->ordinal = piece.ordinal;
+    packedRows += record.packedCount;
+    segmentReads += record.segmentEnd - record.segmentBegin;
+    if (record.partial == 0) {
+      task->partial = static_cast<int32_t>(partialRows);
+      partialRows += record.packedCount;
+    }
+    ++task;
   }
+  plan.partialRows = partialRows;
+  packedRows_ = packedRows;
+  segmentReads_ = segmentReads;
   if (plan.partialRows > 0)
     emitMerges(manifest, batch, work.fixedSplit, plan);
   else

@@ -20,9 +20,13 @@ class Emitter {
 public:
   void emit(const Manifest &manifest, const Batch &batch, const Work &work, const Assignment &assignment,
             Plan &plan);
+  /// Packed rows of all tasks, and segments that they read, of the last plan.
+  int64_t packedRows() const { return packedRows_; }
+  int64_t segmentReads() const { return segmentReads_; }
 
 private:
-  std::vector<int32_t> partTasks_; ///< the first task of each part
+  std::vector<PlanTask> partTasks_; ///< a task of each part, for any ordinal
+  int64_t packedRows_ = 0, segmentReads_ = 0;
   struct MergeList {
     int32_t size, next; ///< its entries, and the index of the next one
   };
@@ -69,6 +73,7 @@ private:
 
   bool hasOnlyGrown(const Batch &batch) const;
   void index(const Work &work, const Assignment &assignment, const Plan &plan);
+  void moveEnds(size_t index, int32_t before, int32_t now, Assignment &assignment) const;
   bool extendWorkTile(size_t index, const WorkTile &before, const WorkTile &now, int keys, Work &work,
                       Assignment &assignment, std::vector<int64_t> &loads, Plan &plan);
   bool moveWorkTile(size_t index, const WorkTile &before, WorkTile &now, int64_t room, Work &work,

@@ -94,13 +94,16 @@ bool Extender::hasOnlyGrown(const Batch &batch) const {
 /// Indexes the pieces of each work tile, by counting.
 void Extender::index(const Work &work, const Assignment &assignment, const Plan &plan) {
   workTilePieces_.assign(work.workTiles.size() + 1, 0);
+  const auto workTileOf = [&](const Piece &piece) {
+    return static_cast<size_t>(assignment.parts[static_cast<size_t>(piece.part)].workTile);
+  };
   for (const Piece &piece : assignment.pieces)
-    ++workTilePieces_[static_cast<size_t>(piece.workTile) + 1];
+    ++workTilePieces_[workTileOf(piece) + 1];
   for (size_t u = 1; u < workTilePieces_.size(); ++u)
     workTilePieces_[u] += workTilePieces_[u - 1];
   pieces_.resize(assignment.pieces.size());
   for (size_t p = 0; p < assignment.pieces.size(); ++p)
-    pieces_[static_cast<size_t>(workTilePieces_[static_cast<size_t>(assignment.pieces[p].workTile)]++)] =
+    pieces_[static_cast<size_t>(workTilePieces_[workTileOf(assignment.pieces[p])]++)] =
         static_cast<int32_t>(p);
   for (size_t u = workTilePieces_.size() - 1; u > 0; --u)
     workTilePieces_[u] = workTilePieces_[u - 1];
@@ -115,6 +118,15 @@ void Extender::index(const Work &work, const Assignment &assignment, const Plan 
       wholeSegments_[u] =
           plan.tasks[static_cast<size_t>(pieces_[static_cast<size_t>(workTilePieces_[u])])].segmentBegin;
   indexed_ = true;
+}
+
+/// Moves the end of the parts that read a work tile's last tile.
+void Extender::moveEnds(size_t index, int32_t before, int32_t now, Assignment &assignment) const {
+  for (int32_t i = workTilePieces_[index]; i < workTilePieces_[index + 1]; ++i)
+    if (PieceTiles &part = assignment.parts[static_cast<size_t>(
+            assignment.pieces[static_cast<size_t>(pieces_[static_cast<size_t>(i)])].part)];
+        part.tileEnd == before)
+      part.tileEnd = now;
 }
 
 bool Extender::extendWorkTile(size_t index, const WorkTile &before, const WorkTile &now, int keys, Work &work,
@@ -140,28 +152,27 @@ bool Extender::extendWorkTile(size_t index, const WorkTile &before, const WorkTi
   int32_t written = -1;
   for (int32_t i = workTilePieces_[index]; i < workTilePieces_[index + 1]; ++i) {
     const auto p = static_cast<size_t>(pieces_[static_cast<size_t>(i)]);
-    Piece &piece = assignment.pieces[p];
-    const bool grows = piece.tileEnd == before.tiles;
+    const PieceTiles &part = assignment.parts[static_cast<size_t>(assignment.pieces[p].part)];
+    const bool grows = part.tileEnd == before.tiles;
     if (frontStays && !grows)
       continue;
-    if (grows && now.tiles != before.tiles) {
-      piece.tileEnd = now.tiles;
+    if (grows)
       loads[static_cast<size_t>(blockOf_[p])] += tileCost * (now.tiles - before.tiles);
-    }
     const PlanTask &task = plan.tasks[p];
     if (task.segmentBegin == written)
       continue; // the ordinals of a part read the same segments
     written = task.segmentBegin;
-    if (piece.whole) {
+    if (part.whole) {
       std::copy(segments_.begin(), segments_.end(), plan.segments.begin() + written);
       continue;
     }
     cut_.clear();
-    cutSegments(segments_, piece.tileBegin, piece.tileEnd, keys, cut_);
+    cutSegments(segments_, part.tileBegin, grows ? now.tiles : part.tileEnd, keys, cut_);
     if (std::ssize(cut_) != task.segmentEnd - task.segmentBegin)
       return false;
     std::copy(cut_.begin(), cut_.end(), plan.segments.begin() + written);
   }
+  moveEnds(index, before.tiles, now.tiles, assignment);
   return true;
 }
 
@@ -181,9 +192,9 @@ bool Extender::moveWorkTile(size_t index, const WorkTile &before, WorkTile &now,
     movedFrom_.push_back({p, plan.tasks[p].segmentBegin, plan.tasks[p].segmentEnd});
     plan.tasks[p].segmentBegin = begin;
     plan.tasks[p].segmentEnd = static_cast<int32_t>(plan.segments.size());
-    assignment.pieces[p].tileEnd = now.tiles;
     loads[static_cast<size_t>(blockOf_[p])] += tileCost * (now.tiles - before.tiles);
   }
+  moveEnds(index, before.tiles, now.tiles, assignment);
   wholeSegments_[index] = begin;
   moved_ = true;
   return true;

@@ -12,7 +12,7 @@ void WorkTileBuilder::findGroups() {
   for (int32_t row : batch_->qStart)
     isBoundary_[static_cast<size_t>(row)] = true;
   for (const OperandBatch &operand : batch_->operands)
-    for (size_t i = 0; i < operand.instances(); ++i)
+    for (size_t i = 0, count = operand.instances(); i < count; ++i)
       if (operand.rowFirst[i] < operand.rowLast[i])
         isBoundary_[static_cast<size_t>(operand.rowFirst[i])] =
             isBoundary_[static_cast<size_t>(operand.rowLast[i])] = true;
@@ -25,19 +25,19 @@ void WorkTileBuilder::findGroups() {
   for (size_t i = 1; i < boundaries_.size(); ++i) {
     for (int32_t row = boundaries_[i - 1]; row < boundaries_[i]; ++row)
       groupOfRow_[static_cast<size_t>(row)] = static_cast<int32_t>(groups_.size());
-    const auto [least, greatest] =
-        std::minmax_element(batch_->qPos.begin() + boundaries_[i - 1], batch_->qPos.begin() + boundaries_[i]);
-    groups_.push_back({boundaries_[i - 1], boundaries_[i], *least, *greatest});
+    const RowPositions rows = positionsOf(boundaries_[i - 1], boundaries_[i]);
+    groups_.push_back({boundaries_[i - 1], boundaries_[i], rows.least, rows.greatest});
   }
   groupOfRow_[static_cast<size_t>(batch_->rows)] = static_cast<int32_t>(groups_.size());
   nested_.clear();
-  for (size_t o = 0; o < batch_->operands.size(); ++o)
-    for (size_t i = 0; i < batch_->operands[o].instances(); ++i)
-      if (const OperandBatch &operand = batch_->operands[o];
-          groupOfRow_[static_cast<size_t>(operand.rowLast[i])] -
+  for (size_t o = 0; o < batch_->operands.size(); ++o) {
+    const OperandBatch &operand = batch_->operands[o];
+    for (size_t i = 0, count = operand.instances(); i < count; ++i)
+      if (groupOfRow_[static_cast<size_t>(operand.rowLast[i])] -
               groupOfRow_[static_cast<size_t>(operand.rowFirst[i])] >
           1)
         nested_.push_back({static_cast<int32_t>(o), static_cast<int32_t>(i)});
+  }
 }
 
 /// Whether one work tile for all rows is better than work tiles for each group. It saves the bytes of K and V
@@ -46,7 +46,7 @@ void WorkTileBuilder::findGroups() {
 bool WorkTileBuilder::worthSharing(const Seen &seen, int64_t tileRows) {
   const OperandBatch &operand = batch_->operands[static_cast<size_t>(seen.operand)];
   const auto instance = static_cast<size_t>(seen.instance);
-  const int64_t group = manifest_->groupSize();
+  const int64_t group = group_;
   const int64_t first = operand.rowFirst[instance], last = operand.rowLast[instance];
   const int32_t firstGroup = groupOfRow_[static_cast<size_t>(first)],
                 lastGroup = groupOfRow_[static_cast<size_t>(last)];
@@ -122,13 +122,15 @@ void WorkTileBuilder::spreadInstances(int64_t tileRows) {
     size_t nextShared = 0;
     for (size_t o = 0; o < batch_->operands.size(); ++o) {
       const OperandBatch &operand = batch_->operands[o];
-      for (size_t i = 0; sees(o) && i < operand.instances(); ++i) {
+      for (size_t i = 0, count = sees(o) ? operand.instances() : 0; i < count; ++i) {
         const Seen seen{static_cast<int32_t>(o), static_cast<int32_t>(i)};
         const auto first = static_cast<size_t>(groupOfRow_[static_cast<size_t>(operand.rowFirst[i])]);
         const auto last = static_cast<size_t>(groupOfRow_[static_cast<size_t>(operand.rowLast[i])]);
         if (operand.rowFirst[i] == operand.rowLast[i])
           continue;
-        if (pass == 0 && isShared(seen, tileRows)) {
+        // Nothing is saved by sharing what one group sees.
+        const bool mayShare = last - first > 1 || strategy_ != Strategy::Flatten;
+        if (pass == 0 && mayShare && isShared(seen, tileRows)) {
           shared_.push_back(seen);
           for (size_t g = first; g < last; ++g)
             ++groups_[g].workTiles;

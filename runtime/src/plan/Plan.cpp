@@ -112,12 +112,7 @@ void Planner::State::fillStats(const Batch &batch, const Plan &plan, PlanStats &
   stats = {};
   stats.tasks = static_cast<int64_t>(plan.tasks.size());
   stats.cuts = assignment.cuts;
-  int64_t packedRows = 0, segmentReads = 0;
-  for (const PlanTask &task : plan.tasks) {
-    packedRows += task.packedCount;
-    segmentReads += task.segmentEnd - task.segmentBegin;
-  }
-  stats.qBytes = packedRows * m.keyDim * element;
+  stats.qBytes = emitter.packedRows() * m.keyDim * element;
   for (const WorkTile &workTile : work.workTiles)
     for (const PlanSegment &segment : work.segmentsOf(workTile)) {
       const Store &store = work.stores[static_cast<size_t>(segment.operand)];
@@ -130,7 +125,7 @@ void Planner::State::fillStats(const Batch &batch, const Plan &plan, PlanStats &
   const int64_t warps = m.kernels[static_cast<size_t>(plan.kernel)].threads / 32;
   stats.metadataBytes +=
       warps * (static_cast<int64_t>(plan.blockTasks.size() * 4 + plan.tasks.size() * sizeof(PlanTask)) +
-               segmentReads * static_cast<int64_t>(sizeof(PlanSegment))) +
+               emitter.segmentReads() * static_cast<int64_t>(sizeof(PlanSegment))) +
       static_cast<int64_t>((plan.mergeStart.size() + plan.mergeRows.size() + plan.mergePartials.size()) * 4);
   stats.outputBytes = m.resultBytes(resultSizes(m, batch));
   fillBalance(plan, stats);

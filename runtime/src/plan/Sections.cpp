@@ -59,28 +59,31 @@ std::vector<size_t> findLevels(std::span<const Part> parts) {
 } // namespace
 
 /// Finds families: work tiles made of one group of rows follow each other and share what they see. Returns
-/// whether some family has several workTiles.
+/// whether some family has several work tiles; if none has, families are not listed.
 bool SectionOrder::findFamilies(const Work &work) {
+  const auto areOne = [](const WorkTile &before, const WorkTile &workTile) {
+    return workTile.seenBegin != workTile.seenEnd && workTile.seenBegin == before.seenBegin &&
+           workTile.ordinals.begin == before.ordinals.begin;
+  };
+  if (std::adjacent_find(work.workTiles.begin(), work.workTiles.end(), areOne) == work.workTiles.end())
+    return false;
   families_.clear();
   familyOf_.clear();
-  bool company = false;
   const WorkTile *before = nullptr;
   for (const WorkTile &workTile : work.workTiles) {
-    if (!before || workTile.seenBegin == workTile.seenEnd || workTile.seenBegin != before->seenBegin ||
-        workTile.ordinals.begin != before->ordinals.begin)
+    if (!before || !areOne(*before, workTile))
       families_.push_back({});
     before = &workTile;
     Family &family = families_.back();
     familyOf_.push_back(static_cast<int32_t>(families_.size()) - 1);
     family.ordinals = workTile.ordinals.count();
-    company |= ++family.workTiles > 1;
     int64_t bytes = 0;
     for (const PlanSegment &segment : work.segmentsOf(workTile))
       bytes +=
           (segment.kvEnd - segment.kvBegin) * work.stores[static_cast<size_t>(segment.operand)].tokenBytes();
     family.ordinalBytes = std::max(family.ordinalBytes, bytes);
   }
-  return company;
+  return true;
 }
 
 /// Assigns sections to every family, families with the longest task first; returns the number of sections.

@@ -195,7 +195,9 @@ void Balancer::cut(const Work &work, int64_t total, int shares, Assignment &out)
 
 void Balancer::fill(const Work &work, int64_t share, int shares, int64_t leastPart, Assignment &out) {
   out.pieces.clear();
-  out.parts = static_cast<int32_t>(work.workTiles.size());
+  out.parts.resize(work.workTiles.size()); // whole work tiles come first, then each cut piece
+  for (size_t u = 0; u < work.workTiles.size(); ++u)
+    out.parts[u] = {static_cast<int32_t>(u), 0, work.workTiles[u].tiles, true};
   out.blockTasks.assign(static_cast<size_t>(blocks_) + 1, 0);
   loads_.assign(static_cast<size_t>(blocks_), 0);
   out.cuts = 0;
@@ -207,9 +209,14 @@ void Balancer::fill(const Work &work, int64_t share, int shares, int64_t leastPa
     for (int head = 1; head < lockstep_; ++head)
       for (size_t p = first; p < end; ++p) {
         Piece piece = out.pieces[p];
+        const PieceTiles tiles = out.parts[static_cast<size_t>(piece.part)];
+        if (!tiles.whole) {
+          piece.part = static_cast<int32_t>(out.parts.size());
+          out.parts.push_back(tiles);
+        }
         piece.ordinal += head;
         out.pieces.push_back(piece);
-        out.cuts += piece.tileBegin > 0;
+        out.cuts += tiles.tileBegin > 0;
       }
     for (int head = 1; head < lockstep_; ++head) {
       const auto block = static_cast<size_t>(current) * static_cast<size_t>(lockstep_);
@@ -227,8 +234,10 @@ void Balancer::fill(const Work &work, int64_t share, int shares, int64_t leastPa
             const WorkTile &workTile = work.workTiles[u];
             const auto block = static_cast<size_t>(current) * static_cast<size_t>(lockstep_);
             const bool whole = begin == 0 && end == workTile.tiles;
-            out.pieces.push_back({static_cast<int32_t>(u), ordinal, static_cast<int32_t>(begin),
-                                  static_cast<int32_t>(end), whole ? static_cast<int32_t>(u) : -1, whole});
+            out.pieces.push_back({static_cast<int32_t>(whole ? u : out.parts.size()), ordinal});
+            if (!whole)
+              out.parts.push_back(
+                  {static_cast<int32_t>(u), static_cast<int32_t>(begin), static_cast<int32_t>(end), false});
             out.cuts += begin > 0;
             ++out.blockTasks[block + 1];
             loads_[block] += cost;

@@ -78,17 +78,20 @@ struct Work {
   }
 };
 
-/// Key tiles [tileBegin, tileEnd) of a task.
+/// Key tiles [tileBegin, tileEnd) of a work tile. All pieces of it read the same segments.
+struct PieceTiles {
+  int32_t workTile, tileBegin, tileEnd;
+  bool whole; ///< all tiles
+};
+
+/// The tiles of an entry of Assignment::parts for one ordinal.
 struct Piece {
-  int32_t workTile, ordinal;
-  int32_t tileBegin, tileEnd;
-  int32_t part; ///< pieces of one part differ only in the ordinal; -1: the only piece of its part
-  bool whole;
+  int32_t part, ordinal;
 };
 
 struct Assignment {
-  std::vector<Piece> pieces; ///< in the order of blocks
-  int32_t parts = 0;
+  std::vector<PieceTiles> parts;
+  std::vector<Piece> pieces;       ///< in the order of blocks
   std::vector<int32_t> blockTasks; ///< [blocks + 1]
   int64_t cuts = 0;
   int usedBlocks = 0;

@@ -35,6 +35,14 @@ void WorkTileBuilder::setHeads(const OrdinalRange &ordinals) {
   if (visibilities_[c].empty())
     for (size_t o = 0; o < manifest_->operands.size(); ++o)
       visibilities_[c].push_back(simplified(manifest_->visibilityOf(o, c)));
+  shown_.clear();
+  for (size_t o = 0; o < batch_->operands.size(); ++o) {
+    const Argument &argument = argumentOf(static_cast<int32_t>(o));
+    const Visibility &visibility = visibilities_[c][o];
+    shown_.push_back({&batch_->operands[o], &visibility, ordinals.placeIn(argument),
+                      argument.headClass >= 0 ? ordinals.classBegin : 0, manifest_->isSeenBy(o, c),
+                      visibility.kind == Visibility::Kind::Causal});
+  }
 }
 
 /// Chooses one kernel for the whole plan: the smallest whose tile holds the packed rows of every group (and
@@ -78,12 +86,11 @@ int64_t WorkTileBuilder::longestInstance() const {
 
 void WorkTileBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, const KernelInfo &kernel,
                                   WorkTile &workTile, std::vector<PlanSegment> &segments) {
-  const OperandBatch &operand = batch_->operands[static_cast<size_t>(seen.operand)];
-  const Visibility &visibility = visibilityOf(seen.operand);
-  const int32_t pos0 = operand.pos0[static_cast<size_t>(seen.instance)];
+  const Shown &operand = shown(seen.operand);
+  const Visibility &visibility = *operand.visibility;
+  const int32_t pos0 = operand.batch->pos0[static_cast<size_t>(seen.instance)];
   const int32_t length = lengthOf(seen);
-  const bool ofClass = argumentOf(seen.operand).headClass >= 0;
-  if (visibility.kind == Visibility::Kind::Causal) { // nearly always: one interval, from the first token on
+  if (operand.isCausal) { // nearly always: one interval, from the first token on
     const auto seenBy = [&](int64_t position) -> Interval {
       const auto shown = intervalOf(Visibility::Kind::Causal, IntegerPositions(), position, ends_);
       return tokensOf(shown, int64_t{pos0}, int64_t{length});
@@ -97,7 +104,7 @@ void WorkTileBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, 
                         .kvEnd = static_cast<int32_t>(range.end),
                         .fullEnd = static_cast<int32_t>(full.end),
                         .pos0 = pos0,
-                        .firstOrdinal = ofClass ? workTile.ordinals.classBegin : 0});
+                        .firstOrdinal = operand.firstOrdinal});
     workTile.tiles += tilesOf(narrow(range), static_cast<uint32_t>(kernel.keys));
     rangeTokens_ += range.size();
     return;
@@ -136,33 +143,38 @@ void WorkTileBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, 
                         .fullBegin = static_cast<int32_t>(full.begin),
                         .fullEnd = static_cast<int32_t>(full.end),
                         .pos0 = pos0,
-                        .firstOrdinal = ofClass ? workTile.ordinals.classBegin : 0});
+                        .firstOrdinal = operand.firstOrdinal});
     workTile.tiles += tilesOf(narrow(range), static_cast<uint32_t>(kernel.keys));
     rangeTokens_ += range.size();
   }
 }
 
-/// Whether the end of the visible tokens follows the rows. Causal masks end at a row's position; the first
-/// row, which alone decides `full`, sees least.
-bool WorkTileBuilder::rowsFollow(const WorkTile &workTile, std::span<const Seen> seen) const {
-  for (const Seen &one : seen)
-    if (visibilityOf(one.operand).kind != Visibility::Kind::Causal)
-      return false;
-  const auto rows = std::span(batch_->qPos)
-                        .subspan(static_cast<size_t>(workTile.rowBegin),
-                                 static_cast<size_t>(workTile.rowEnd - workTile.rowBegin));
-  return std::adjacent_find(rows.begin(), rows.end(),
-                            [](int32_t row, int32_t next) { return int64_t{next} - row != 1; }) == rows.end();
+WorkTileBuilder::RowPositions WorkTileBuilder::positionsOf(int32_t rowBegin, int32_t rowEnd) const {
+  const int32_t *position = batch_->qPos.data() + rowBegin, *end = batch_->qPos.data() + rowEnd;
+  RowPositions rows{*position, *position};
+  for (int32_t before = *position++; position < end; before = *position++) {
+    rows.least = std::min(rows.least, *position);
+    rows.greatest = std::max(rows.greatest, *position);
+    rows.follow &= int64_t{*position} - before == 1;
+  }
+  return rows;
+}
+
+/// If rows follow each other and all that they see is causal, the end of the visible tokens follows the rows:
+/// causal masks end at a row's position. The first row, which alone decides `full`, sees least.
+bool WorkTileBuilder::areCausal(std::span<const Seen> seen) const {
+  return std::all_of(seen.begin(), seen.end(), [&](const Seen &one) { return shown(one.operand).isCausal; });
 }
 
 void WorkTileBuilder::addWorkTiles(const OrdinalRange &ordinals, int64_t rowBegin, int64_t rowEnd,
                                    std::span<const Seen> seen, bool partial, bool sink, Work &work) {
   const KernelInfo &kernel = manifest_->kernels[static_cast<size_t>(work.kernel)];
-  const int64_t group = manifest_->groupSize();
+  const int64_t group = group_;
   const auto seenBegin = static_cast<int32_t>(work.seen.size());
   for (const Seen &one : seen)
     work.seen.push_back(one);
   const auto seenEnd = static_cast<int32_t>(work.seen.size());
+  const bool causal = areCausal(seen);
   const bool oneRow = fixedSplit_ && std::any_of(seen.begin(), seen.end(), [&](const Seen &one) {
                         return beginsWithRow(visibilityOf(one.operand));
                       });
@@ -183,14 +195,13 @@ void WorkTileBuilder::addWorkTiles(const OrdinalRange &ordinals, int64_t rowBegi
                       partial,
                       sink,
                       /*follows=*/false};
-    workTile.follows = rowsFollow(workTile, seen);
-    const auto [least, greatest] =
-        std::minmax_element(batch_->qPos.begin() + workTile.rowBegin, batch_->qPos.begin() + workTile.rowEnd);
+    const RowPositions rows = positionsOf(workTile.rowBegin, workTile.rowEnd);
+    workTile.follows = causal && rows.follow;
     for (const Seen &one : seen)
-      addSegments(one, *least, *greatest, kernel, workTile, work.segments);
+      addSegments(one, rows.least, rows.greatest, kernel, workTile, work.segments);
     // The first operand's results exist even if the rows see none of its tokens.
-    if (manifest_->returnsFirst() && (static_cast<size_t>(workTile.segmentBegin) == work.segments.size() ||
-                                      work.segments[static_cast<size_t>(workTile.segmentBegin)].operand != 0))
+    if (returnsFirst_ && (static_cast<size_t>(workTile.segmentBegin) == work.segments.size() ||
+                          work.segments[static_cast<size_t>(workTile.segmentBegin)].operand != 0))
       work.segments.insert(work.segments.begin() + workTile.segmentBegin, PlanSegment{.operand = 0});
     workTile.segmentEnd = static_cast<int32_t>(work.segments.size());
     // Whether a task without keys is in a list must not depend on what other rows share.
@@ -209,17 +220,20 @@ void WorkTileBuilder::segmentsOf(const Batch &batch, const Work &work, WorkTile 
                                  std::vector<PlanSegment> &segments) {
   batch_ = &batch;
   ends_ = batch.ends.empty() ? manifest_->ends : batch.ends;
-  setHeads(workTile.ordinals);
-  const auto [least, greatest] =
-      std::minmax_element(batch.qPos.begin() + workTile.rowBegin, batch.qPos.begin() + workTile.rowEnd);
+  const bool same = !shown_.empty() && shown_.front().batch == batch.operands.data() &&
+                    ordinals_.headClass == workTile.ordinals.headClass &&
+                    ordinals_.begin == workTile.ordinals.begin;
+  if (!same)
+    setHeads(workTile.ordinals);
+  const RowPositions rows = positionsOf(workTile.rowBegin, workTile.rowEnd);
+  const auto seen = std::span(work.seen).subspan(static_cast<size_t>(workTile.seenBegin),
+                                                 static_cast<size_t>(workTile.seenEnd - workTile.seenBegin));
   segments.clear();
   workTile.tiles = 0;
-  workTile.follows = rowsFollow(
-      workTile, std::span(work.seen).subspan(static_cast<size_t>(workTile.seenBegin),
-                                             static_cast<size_t>(workTile.seenEnd - workTile.seenBegin)));
-  for (int32_t s = workTile.seenBegin; s < workTile.seenEnd; ++s)
-    addSegments(work.seen[static_cast<size_t>(s)], *least, *greatest,
-                manifest_->kernels[static_cast<size_t>(work.kernel)], workTile, segments);
+  workTile.follows = rows.follow && areCausal(seen);
+  for (const Seen &one : seen)
+    addSegments(one, rows.least, rows.greatest, manifest_->kernels[static_cast<size_t>(work.kernel)],
+                workTile, segments);
 }
 
 /// Adds the work tiles of heads with the same work.
@@ -261,10 +275,10 @@ void WorkTileBuilder::addRange(const OrdinalRange &ordinals, Work &work) {
     }
   }
   int64_t storedTokens = 0; // of all instances that some row sees through these heads
-  for (size_t o = 0; o < batch_->operands.size(); ++o)
-    for (size_t i = 0; sees(o) && i < batch_->operands[o].instances(); ++i)
-      if (const OperandBatch &operand = batch_->operands[o]; operand.rowFirst[i] < operand.rowLast[i])
-        storedTokens += lengthOf({static_cast<int32_t>(o), static_cast<int32_t>(i)});
+  for (const Shown &operand : shown_)
+    for (size_t i = 0; operand.isSeen && i < operand.batch->rowFirst.size(); ++i)
+      if (operand.batch->rowFirst[i] < operand.batch->rowLast[i])
+        storedTokens += operand.batch->length(i, operand.place);
   work.tokensOnce += std::min(rangeTokens_, storedTokens) * ordinals.count();
 }
 
@@ -273,6 +287,8 @@ void WorkTileBuilder::build(const Manifest &manifest, const Batch &batch, const 
   manifest_ = &manifest;
   batch_ = &batch;
   ends_ = batch.ends.empty() ? manifest.ends : batch.ends;
+  group_ = manifest.groupSize();
+  returnsFirst_ = manifest.returnsFirst();
   findGroups();
   const std::vector<OrdinalRange> ranges = ordinalRanges(manifest, batch);
   strategy_ = options.strategy;

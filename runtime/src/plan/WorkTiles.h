@@ -23,7 +23,13 @@ public:
                   std::vector<PlanSegment> &segments);
 
 private:
-  bool rowsFollow(const WorkTile &workTile, std::span<const Seen> seen) const;
+  /// The positions of a tile's rows, and whether each follows the one before.
+  struct RowPositions {
+    int32_t least, greatest;
+    bool follow = true;
+  };
+  RowPositions positionsOf(int32_t rowBegin, int32_t rowEnd) const;
+  bool areCausal(std::span<const Seen> seen) const;
 
   struct Group {
     int32_t rowBegin, rowEnd;
@@ -46,6 +52,15 @@ private:
   std::vector<Listed> list_;
   std::vector<std::vector<Visibility>> visibilities_; ///< what each class sees of each operand
   OrdinalRange ordinals_{};                           ///< the current heads
+  /// An operand as the current heads see it.
+  struct Shown {
+    const OperandBatch *batch;
+    const Visibility *visibility;
+    int32_t place;        ///< index of the first head in the operand's store
+    int32_t firstOrdinal; ///< of the class whose heads the operand holds; 0 if it holds all heads
+    bool isSeen, isCausal;
+  };
+  std::vector<Shown> shown_; ///< by operand
   IntervalList possible_, certain_;
   const Manifest *manifest_ = nullptr;
   const Batch *batch_ = nullptr;
@@ -53,28 +68,24 @@ private:
   bool fixedSplit_ = false;
   std::span<const int32_t> ends_;
   int64_t rangeTokens_ = 0; ///< in segments of the current heads
+  int64_t group_ = 1;       ///< query heads of a KV head
+  bool returnsFirst_ = false;
 
   void findGroups();
   int chooseKernel(std::span<const OrdinalRange> ranges);
   int64_t longestInstance() const;
   void setHeads(const OrdinalRange &ordinals);
-  bool sees(size_t operand) const {
-    return manifest_->isSeenBy(operand, static_cast<size_t>(ordinals_.headClass));
-  }
-  const Visibility &visibilityOf(int32_t operand) const {
-    return visibilities_[static_cast<size_t>(ordinals_.headClass)][static_cast<size_t>(operand)];
-  }
+  const Shown &shown(int32_t operand) const { return shown_[static_cast<size_t>(operand)]; }
+  bool sees(size_t operand) const { return shown_[operand].isSeen; }
+  const Visibility &visibilityOf(int32_t operand) const { return *shown(operand).visibility; }
   const Argument &argumentOf(int32_t operand) const {
     return manifest_->argumentOf(manifest_->operands[static_cast<size_t>(operand)]);
   }
   /// The index of the operand's list of tokens of an instance, for the current heads.
   size_t listOf(const Seen &seen) const {
-    return batch_->operands[static_cast<size_t>(seen.operand)].listOf(
-        static_cast<size_t>(seen.instance), ordinals_.placeIn(argumentOf(seen.operand)));
+    return shown(seen.operand).batch->listOf(static_cast<size_t>(seen.instance), shown(seen.operand).place);
   }
-  int32_t lengthOf(const Seen &seen) const {
-    return batch_->operands[static_cast<size_t>(seen.operand)].lengths[listOf(seen)];
-  }
+  int32_t lengthOf(const Seen &seen) const { return shown(seen.operand).batch->lengths[listOf(seen)]; }
   bool sharingDependsOnLengths() const {
     return fixedSplit_ || (strategy_ == Strategy::Flatten && !nested_.empty());
   }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <tuple>
 #include <vector>
@@ -57,11 +58,11 @@ void addLengthsOfPacked(const Argument &argument, TensorMap &tensors) {
   const Tensor *start = findI32(tensors, argument.name + ".start");
   if (argument.store != Argument::Store::Packed || argument.ragged || !start || start->elements() == 0)
     return;
-  std::vector<int32_t> lengths;
   const auto offsets = start->as<int32_t>();
+  Tensor lengths(DType::I32, {std::ssize(offsets) - 1});
   for (size_t i = 1; i < offsets.size(); ++i)
-    lengths.push_back(static_cast<int32_t>(int64_t{offsets[i]} - offsets[i - 1]));
-  tensors.emplace(argument.name + ".lengths", Tensor::ofI32({std::ssize(lengths)}, lengths));
+    lengths.data<int32_t>()[i - 1] = static_cast<int32_t>(int64_t{offsets[i]} - offsets[i - 1]);
+  tensors.emplace(argument.name + ".lengths", std::move(lengths));
 }
 
 /// Adds lengths of all tokens of every instance. It trusts at most as many instances as rows: a file may
@@ -88,11 +89,14 @@ Status addRows(const Argument &argument, TensorMap &tensors) {
                       ".rows' is missing; it may be left out only with one instance per sequence: '" +
                       argument.name + ".lengths' has " + std::to_string(instances) +
                       " instances, 'q_start' " + std::to_string(qStart->elements() - 1) + " sequences");
-  std::vector<int32_t> ranges;
+  Tensor ranges(DType::I32, {instances, 2});
+  int32_t *range = ranges.data<int32_t>();
   const auto offsets = qStart->as<int32_t>();
-  for (size_t i = 1; i < offsets.size(); ++i)
-    ranges.insert(ranges.end(), {offsets[i - 1], offsets[i]});
-  tensors.emplace(argument.name + ".rows", Tensor::ofI32({instances, 2}, ranges));
+  for (size_t i = 1; i < offsets.size(); ++i) {
+    *range++ = offsets[i - 1];
+    *range++ = offsets[i];
+  }
+  tensors.emplace(argument.name + ".rows", std::move(ranges));
   return {};
 }
 
@@ -109,12 +113,17 @@ public:
       std::sort(instances.begin(), instances.end());
   }
 
-  int64_t of(int32_t first, int32_t last) const {
+  /// Sequences are asked for in order, so that the search goes on where the last one ended.
+  int64_t of(int32_t first, int32_t last) {
+    const Instance wanted{first, last, std::numeric_limits<int64_t>::max()};
+    if (at > 0 && wanted < instances[at - 1]) // not in order, which is reported later
+      at = static_cast<size_t>(std::upper_bound(instances.begin(), instances.end(), wanted) -
+                               instances.begin());
+    while (at < instances.size() && !(wanted < instances[at]))
+      ++at;
     // Instances of the same rows are sorted by end: the last one ends last.
-    const auto behind = std::upper_bound(instances.begin(), instances.end(),
-                                         Instance{first, last, std::numeric_limits<int64_t>::max()});
-    if (behind != instances.begin())
-      if (const auto &[from, to, end] = *std::prev(behind); from == first && to == last)
+    if (at > 0)
+      if (const auto &[from, to, end] = instances[at - 1]; from == first && to == last)
         return end;
     std::optional<int64_t> latest;
     for (const auto &[from, to, end] : instances)
@@ -145,6 +154,7 @@ private:
   }
 
   std::vector<Instance> instances; ///< of all regions, sorted
+  size_t at = 0;                   ///< the first of them after the rows asked for last
 };
 
 /// Whether a row at this negative position sees a token, in any region and class of heads. If it sees one, it
@@ -162,9 +172,9 @@ Status addPositions(const Manifest &manifest, TensorMap &tensors) {
   const int64_t rows = rowsOf(manifest, tensors);
   if (!qStart || rows < 0)
     return {};
-  std::vector<int32_t> positions(static_cast<size_t>(rows), 0);
+  Tensor positions(DType::I32, {rows});
   const auto offsets = qStart->as<int32_t>();
-  const SequenceEnds ends(manifest, tensors);
+  SequenceEnds ends(manifest, tensors);
   for (size_t s = 1; s < offsets.size(); ++s) {
     const int32_t first = offsets[s - 1], last = offsets[s];
     if (first < 0 || first >= last || last > rows)
@@ -178,9 +188,9 @@ Status addPositions(const Manifest &manifest, TensorMap &tensors) {
           " would see nothing; tensors are read as [rows, heads, dim], and 'q_pos' says it where "
           "rows of zeros are meant");
     for (int32_t row = first; row < last; ++row)
-      positions[static_cast<size_t>(row)] = static_cast<int32_t>(positionOf<int64_t>(row, last, end));
+      positions.data<int32_t>()[row] = static_cast<int32_t>(positionOf<int64_t>(row, last, end));
   }
-  tensors.emplace("q_pos", Tensor::ofI32({rows}, positions));
+  tensors.emplace("q_pos", std::move(positions));
   return {};
 }
 
@@ -201,10 +211,10 @@ Status addDefaults(const Manifest &manifest, TensorMap &tensors) {
   if (const int64_t rows = rowsOf(manifest, tensors); !tensors.count("q_start") && rows >= 0) {
     const Argument &argument = manifest.argumentOf(manifest.operands.front());
     if (const int64_t instances = instancesOf(tensors, argument); instances == rows) {
-      std::vector<int32_t> offsets;
-      for (int64_t row = 0; row <= rows; ++row)
-        offsets.push_back(static_cast<int32_t>(row));
-      tensors.emplace("q_start", Tensor::ofI32({rows + 1}, offsets));
+      Tensor offsets(DType::I32, {rows + 1});
+      const auto values = offsets.as<int32_t>();
+      std::iota(values.begin(), values.end(), 0);
+      tensors.emplace("q_start", std::move(offsets));
     } else if (tensors.count(argument.name + ".lengths")) {
       fail(inputError(
                "tensor 'q_start' is missing; it may be left out only with one row per instance: 'q' has " +

@@ -23,7 +23,7 @@ Error missing(const std::string &name) { return inputError("tensor '" + name + "
 /// Looks tensors up, checks them against the manifest, and remembers the sizes of named dimensions.
 class Binder {
 public:
-  explicit Binder(const TensorMap &tensors) : tensors_(tensors) {}
+  Binder(const TensorMap &tensors, const TableContents &contents) : tensors_(tensors), contents_(contents) {}
 
   /// A dimension is a number, a name (equal wherever it occurs), or both: a name whose value is known.
   Result<const Tensor *> find(const std::string &name, DType dtype, std::initializer_list<DimInfo> dims) {
@@ -53,8 +53,10 @@ public:
     Result<const Tensor *> tensor = find(name, DType::I32, dims);
     if (!tensor)
       return tensor.error();
-    const auto values = (*tensor)->as<int32_t>();
-    if (values.empty() && *bytesOf(**tensor) > 0)
+    auto values = (*tensor)->as<int32_t>();
+    if (const auto elsewhere = contents_.find(name); elsewhere != contents_.end())
+      values = elsewhere->second;
+    if (static_cast<int64_t>(values.size_bytes()) != *bytesOf(**tensor))
       return inputError("tensor '" + name + "': expected its contents, got a description");
     out.assign(values.begin(), values.end());
     return {};
@@ -69,6 +71,7 @@ public:
 
 private:
   const TensorMap &tensors_;
+  const TableContents &contents_;
   std::map<std::string, int64_t> known_;
 
   bool fitsDim(const DimInfo &dim, int64_t size) {
@@ -135,9 +138,11 @@ Status readOperand(const Manifest &manifest, const Argument &argument, Binder &b
   for (const StoreTensor &tensor : store.tables())
     if (Status s = binder.read(prefix + tensor.name, dimsOf(tensor), *lists.at(tensor.name)); !s)
       return s;
-  for (size_t i = 0; i < ranges.size(); i += 2) {
-    operand.rowFirst.push_back(ranges[i]);
-    operand.rowLast.push_back(ranges[i + 1]);
+  operand.rowFirst.resize(ranges.size() / 2);
+  operand.rowLast.resize(ranges.size() / 2);
+  for (size_t i = 0; i < operand.rowFirst.size(); ++i) {
+    operand.rowFirst[i] = ranges[2 * i];
+    operand.rowLast[i] = ranges[2 * i + 1];
   }
   for (const StoreTensor &tensor : store.data()) {
     auto found = binder.find(prefix + tensor.name, tensor.dtype, dimsOf(tensor));
@@ -213,11 +218,16 @@ std::map<std::string, int32_t> resultSizes(const Manifest &manifest, const Batch
 }
 
 Result<Batch> batchFromTensors(const Manifest &manifest, const TensorMap &tensors) {
+  return batchFromTensors(manifest, tensors, {});
+}
+
+Result<Batch> batchFromTensors(const Manifest &manifest, const TensorMap &tensors,
+                               const TableContents &contents) {
   if (const std::vector<std::string> names = missingTensors(manifest, tensors); names.size() > 1)
     return inputError("tensors " + quotedNames(names) + " are missing");
   else if (names.size() == 1)
     return missing(names.front());
-  Binder binder(tensors);
+  Binder binder(tensors, contents);
   Batch batch;
   const DimInfo rows{"rows", 0};
   if (auto q = binder.find("q", manifest.dtype, {rows, {"", manifest.qHeads}, {"", manifest.keyDim}}); !q)

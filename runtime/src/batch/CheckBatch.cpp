@@ -89,14 +89,15 @@ Status checkLengths(const Argument &argument, const OperandBatch &operand) {
 
 Status checkPages(const Argument &argument, const OperandBatch &operand) {
   const Store store = storeOf(argument);
+  const auto last = static_cast<uint32_t>(std::min(operand.pages, int32Limit + 1) - 1);
   for (size_t list = 0; list < operand.lengths.size(); ++list) {
     const int64_t used = store.entriesOf(operand.lengths[list]);
     const int32_t *row = operand.blockTable.data() + static_cast<int64_t>(list) * operand.maxPages;
-    // Negative numbers are the largest as unsigned ones, so the maximum finds both errors without branches.
-    uint32_t most = 0;
+    // The sign of either term is that of a wrong page: operations that every vector unit has.
+    uint32_t signs = 0;
     for (int64_t p = 0; p < used; ++p)
-      most = std::max(most, static_cast<uint32_t>(row[p]));
-    if (used == 0 || most < operand.pages)
+      signs |= static_cast<uint32_t>(row[p]) | (last - static_cast<uint32_t>(row[p]));
+    if (static_cast<int32_t>(signs) >= 0)
       continue;
     const int32_t *wrong =
         std::find_if(row, row + used, [&](int32_t page) { return page < 0 || page >= operand.pages; });
@@ -112,15 +113,23 @@ Status checkPages(const Argument &argument, const OperandBatch &operand) {
 Status checkRows(const Argument &argument, const OperandBatch &operand, int64_t rows) {
   const std::string name = argument.name + ".rows";
   const auto text = [&](size_t i) { return rangeText(operand.rowFirst[i], operand.rowLast[i]); };
-  std::vector<size_t> order;
-  for (size_t i = 0; i < operand.instances(); ++i) {
+  const size_t count = operand.instances();
+  bool inOrder = true; // one behind the other, as those of sequences that share nothing
+  int32_t end = 0;
+  for (size_t i = 0; i < count; ++i) {
     const int32_t first = operand.rowFirst[i], last = operand.rowLast[i];
     if (first < 0 || first > last || last > rows)
       return inputError(at(name, i) + "expected 0 <= first <= last <= " + std::to_string(rows) +
                         " (the rows of 'q'), got " + text(i));
-    if (first < last)
-      order.push_back(i);
+    inOrder &= first == last || first >= end;
+    end = std::max(end, last);
   }
+  if (inOrder)
+    return {};
+  std::vector<size_t> order;
+  for (size_t i = 0; i < count; ++i)
+    if (operand.rowFirst[i] < operand.rowLast[i])
+      order.push_back(i);
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     if (operand.rowFirst[a] != operand.rowFirst[b])
       return operand.rowFirst[a] < operand.rowFirst[b];

@@ -102,50 +102,44 @@ Result<Tensor> attn::rt::capi::tensorFrom(const AttnTensor &given, size_t index,
 
 namespace {
 
-/// Reads tables with their contents, and all other tensors as sizes only.
-Status readTensors(const AttnTensor *given, size_t count, const Manifest &manifest, TensorMap &tensors) {
-  const auto isData = [&](const std::string &name) {
-    for (const Argument &argument : manifest.arguments)
-      if (argument.role == Argument::Role::KV) {
-        for (const StoreTensor &tensor : storeOf(argument).data())
-          if (name == argument.name + "." + tensor.name)
-            return true;
-      } else if (argument.name == name && argument.role != Argument::Role::Classes) {
-        return true;
-      }
-    return false;
-  };
-  for (size_t i = 0; i < count; ++i) {
-    Result<Tensor> tensor = tensorFrom(given[i], i, [&](const std::string &name) { return !isData(name); });
-    if (!tensor)
-      return tensor.error();
-    const std::string name = given[i].name;
-    if (!tensors.emplace(name, std::move(*tensor)).second)
-      return inputError("tensor '" + name + "' is given twice");
+Error unknownTensor(const std::string &name, const LoadedKernel &kernel) {
+  std::string names = "q_start, q_pos";
+  for (const Argument &argument : kernel.manifest.arguments) {
+    if (argument.role != Argument::Role::KV) {
+      names += ", " + argument.name;
+      continue;
+    }
+    const Store store = storeOf(argument);
+    for (const auto &owned : {store.tables(), store.data()})
+      for (const StoreTensor &tensor : owned)
+        names += ", " + argument.name + "." + tensor.name;
   }
-  return {};
+  return inputError("tensor '" + name + "' is none of '" + kernel.manifest.entry + "', which has " + names);
 }
 
-/// Refuses unknown names.
-Status checkNames(const Manifest &manifest, const TensorMap &tensors) {
-  for (const auto &[name, tensor] : tensors) {
-    bool known = name == "q_start" || name == "q_pos";
-    std::string names = "q_start, q_pos";
-    for (const Argument &argument : manifest.arguments) {
-      if (argument.role != Argument::Role::KV) {
-        known |= name == argument.name;
-        names += ", " + argument.name;
-        continue;
-      }
-      const Store store = storeOf(argument);
-      for (const auto &owned : {store.tables(), store.data()})
-        for (const StoreTensor &tensor : owned) {
-          known |= name == argument.name + "." + tensor.name;
-          names += ", " + argument.name + "." + tensor.name;
-        }
-    }
-    if (!known)
-      return inputError("tensor '" + name + "' is none of '" + manifest.entry + "', which has " + names);
+/// Reads tables with their contents, and all other tensors as sizes only. `contents` gets large tables.
+Status readTensors(const AttnTensor *given, size_t count, const LoadedKernel &kernel, TensorMap &tensors,
+                   TableContents &contents) {
+  using Reads = LoadedKernel::Reads;
+  for (size_t i = 0; i < count; ++i) {
+    Reads reads = Reads::Sizes;
+    Result<Tensor> tensor = tensorFrom(given[i], i, [&](const std::string &name) {
+      if (const auto known = kernel.tensors.find(name); known != kernel.tensors.end())
+        reads = known->second;
+      if (reads == Reads::LargeContents && (given[i].dtype != AttnI32 || !given[i].data))
+        reads = Reads::Contents; // refused for it
+      return reads == Reads::Contents;
+    });
+    if (!tensor)
+      return tensor.error();
+    std::string name = given[i].name;
+    if (!kernel.tensors.contains(name))
+      return unknownTensor(name, kernel);
+    if (reads == Reads::LargeContents)
+      contents[name] = {static_cast<const int32_t *>(given[i].data),
+                        static_cast<size_t>(*elementCount(tensor->shape))};
+    if (const auto [added, isNew] = tensors.emplace(std::move(name), std::move(*tensor)); !isNew)
+      return inputError("tensor '" + added->first + "' is given twice");
   }
   return {};
 }
@@ -178,13 +172,12 @@ AttnStatus attnBatchCreate(const AttnKernel *kernel, const AttnTensor *tensors, 
     if (!manifest.hasPlan())
       return inputError("'" + manifest.entry + "' is an operation on a cache: it has no batches");
     TensorMap map;
-    if (Status status = readTensors(tensors, count, manifest, map); !status)
-      return status;
-    if (Status status = checkNames(manifest, map); !status)
+    TableContents contents;
+    if (Status status = readTensors(tensors, count, *kernel->loaded, map, contents); !status)
       return status;
     if (Status status = addDefaults(manifest, map); !status)
       return status;
-    Result<Batch> made = batchFromTensors(manifest, map);
+    Result<Batch> made = batchFromTensors(manifest, map, contents);
     if (!made)
       return made.error();
     if (Status status = setEnds(manifest, ends, endCount, *made); !status)

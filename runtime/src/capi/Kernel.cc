@@ -87,6 +87,40 @@ std::vector<std::string> slotsOf(const Manifest &manifest) {
   return slots;
 }
 
+/// Finds the slots of a kernel, and what a run checks of each.
+void findSlots(LoadedKernel &kernel) {
+  kernel.slots = slotsOf(kernel.manifest);
+  const std::vector<StridedTensor> strided = stridedTensors(kernel.manifest);
+  for (size_t i = 0; i < kernel.slots.size(); ++i) {
+    const auto found = std::find_if(strided.begin(), strided.end(), [&](const StridedTensor &tensor) {
+      return tensor.name == kernel.slots[i];
+    });
+    // Of buffers without strides the session refuses any.
+    kernel.ranks.push_back(found == strided.end() ? 1 : found->dims.size());
+    if (kernel.manifest.findResult(kernel.slots[i]))
+      kernel.written.push_back(i);
+  }
+}
+
+/// Finds the tensors that a batch may give.
+void findTensors(LoadedKernel &kernel) {
+  using Reads = LoadedKernel::Reads;
+  kernel.tensors = {{"q_start", Reads::Contents}, {"q_pos", Reads::Contents}};
+  for (const Argument &argument : kernel.manifest.arguments) {
+    if (argument.role != Argument::Role::KV) {
+      kernel.tensors[argument.name] =
+          argument.role == Argument::Role::Classes ? Reads::Contents : Reads::Sizes;
+      continue;
+    }
+    const Store store = storeOf(argument);
+    for (const StoreTensor &tensor : store.tables())
+      kernel.tensors[argument.name + "." + tensor.name] =
+          tensor.name == tableName(StoreTable::BlockTable) ? Reads::LargeContents : Reads::Contents;
+    for (const StoreTensor &tensor : store.data())
+      kernel.tensors[argument.name + "." + tensor.name] = Reads::Sizes;
+  }
+}
+
 Result<AttnKernel *> load(const std::shared_ptr<SharedDevice> &device, std::span<const Artifact> artifacts,
                           const std::string &name, const std::string &entry) {
   auto held = device->use();
@@ -103,8 +137,10 @@ Result<AttnKernel *> load(const std::shared_ptr<SharedDevice> &device, std::span
   kernel->code = std::move(loaded->code);
   kernel->module = std::move(loaded->module);
   held->unlock();
-  if (kernel->manifest.hasPlan())
-    kernel->slots = slotsOf(kernel->manifest);
+  if (kernel->manifest.hasPlan()) {
+    findSlots(*kernel);
+    findTensors(*kernel);
+  }
   return new AttnKernel{std::move(kernel)};
 }
 

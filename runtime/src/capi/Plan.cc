@@ -74,14 +74,25 @@ static Result<std::shared_ptr<PlannedBatch>> makeRoom(const std::shared_ptr<Load
   std::optional<PlanRoom> left;
   if (asked == PlanLimits() && tables == TableRoom())
     left = kernel->takeRoom(options);
-  PlanRoom room = left ? std::move(*left) : PlanRoom{.options = options, .limits = asked};
-  Result<Session> session =
-      Session::create(*kernel->device->device, kernel->manifest, kernel->module, std::move(room.session));
+  if (left) {
+    left->session->reserveTables(tables); // the plan before may have been given limits
+    return std::make_shared<PlannedBatch>(kernel, std::move(*left));
+  }
+  Result<Session> session = Session::create(*kernel->device->device, kernel->manifest, kernel->module);
   if (!session)
     return session.error();
-  room.session.emplace(std::move(*session));
-  room.session->reserveTables(tables);
-  return std::make_shared<PlannedBatch>(kernel, std::move(room));
+  session->reserveTables(tables);
+  std::vector<int> slots;
+  for (const std::string &name : kernel->slots) {
+    Result<int> slot = session->slot(name);
+    if (!slot)
+      return slot.error();
+    slots.push_back(*slot);
+  }
+  return std::make_shared<PlannedBatch>(kernel, PlanRoom{.options = options,
+                                                         .limits = asked,
+                                                         .session = std::move(*session),
+                                                         .slots = std::move(slots)});
 }
 
 AttnStatus attnPlanCreate(AttnKernel *kernel, const AttnBatch *batch, const AttnPlanOptions *options,
@@ -99,18 +110,6 @@ AttnStatus attnPlanCreate(AttnKernel *kernel, const AttnBatch *batch, const Attn
     auto planned = makeRoom(loaded, *read, given.limits, stream);
     if (!planned)
       return planned.error();
-    for (const std::string &name : loaded->slots) {
-      Result<int> slot = (*planned)->session->slot(name);
-      if (!slot)
-        return slot.error();
-      (*planned)->slots.push_back(*slot);
-      (*planned)->ranks.push_back(1); // for buffers without strides: the session refuses strides
-      for (const StridedTensor &tensor : stridedTensors(loaded->manifest))
-        if (tensor.name == name)
-          (*planned)->ranks.back() = tensor.dims.size();
-      if (loaded->manifest.findResult(name))
-        (*planned)->written.push_back((*planned)->slots.size() - 1);
-    }
     bool extended = false;
     Status status = (*planned)->update(batch->shared, stream, extended);
     if (!status && status.error().kind == ErrorKind::Memory) {

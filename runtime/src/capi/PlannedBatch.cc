@@ -192,7 +192,7 @@ Status PlannedBatch::checkAddress(size_t slot, uint64_t address, size_t bytes, b
 }
 
 Status PlannedBatch::checkOverlaps(const uint64_t *addresses, const size_t *bytes) const {
-  for (size_t out : written)
+  for (size_t out : kernel->written)
     for (size_t i = 0; i < needs.size(); ++i)
       if (i != out && addresses[i] < addresses[out] + bytes[out] &&
           addresses[out] < addresses[i] + bytes[i] && bytes[i] && bytes[out])
@@ -255,7 +255,7 @@ Status PlannedBatch::run(const uint64_t *addresses, const size_t *bytes, const i
     const bool own = !addresses[i] && kernel->slots[i] == "ordinal_heads";
     std::span<const int64_t> lies;
     if (strides && strides[i])
-      lies = {strides[i], ranks[i]};
+      lies = {strides[i], kernel->ranks[i]};
     if (!own)
       if (Status status = checkAddress(i, addresses[i], bytes[i], lies.empty()); !status)
         return status;

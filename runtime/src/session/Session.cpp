@@ -18,8 +18,7 @@ Result<Session> Session::create(Device &device, const Manifest &manifest, const 
   return create(device, manifest, std::shared_ptr<Module>(std::move(*module)));
 }
 
-Result<Session> Session::create(Device &device, const Manifest &manifest, std::shared_ptr<Module> module,
-                                std::optional<Session> before) {
+Result<Session> Session::create(Device &device, const Manifest &manifest, std::shared_ptr<Module> module) {
   if (manifest.rowCopy())
     return inputError("'" + manifest.entry +
                       "' is an operation on a cache, not an attention: run it as a CacheKernel");
@@ -42,8 +41,6 @@ Result<Session> Session::create(Device &device, const Manifest &manifest, std::s
                                          .planClassHeads = {},
                                          .capacity = {},
                                          .starts = {}});
-  if (before)
-    state->inherit(*before->state_);
   for (const KernelInfo &info : manifest.kernels) {
     Result<Kernel *> kernel = state->module->kernel(info.name, info.sharedBytes);
     if (!kernel)

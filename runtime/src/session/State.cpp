@@ -11,20 +11,6 @@
 
 namespace attn::rt {
 
-void Session::State::inherit(State &before) {
-  zero = std::move(before.zero);
-  buffers = std::move(before.buffers);
-  for (const auto &[name, buffer] : buffers)
-    addresses[name] = buffer.address();
-  tables = std::move(before.tables);
-  capacity = before.capacity;
-  if (buffers.count(planMemory))
-    placeArrays();
-  widened = std::move(before.widened);
-  starts = std::move(before.starts);
-  mergeStart = std::move(before.mergeStart);
-}
-
 Status Session::State::allocate(const std::string &name, int64_t bytes, MemoryUse use) {
   Buffer &buffer = buffers[name];
   if (!buffer || buffer.bytes() != static_cast<size_t>(bytes)) {

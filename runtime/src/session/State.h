@@ -108,8 +108,6 @@ struct Session::State {
   std::optional<std::map<std::string, int32_t>> dimsBefore = {}; ///< present if some have changed
   bool stale = true; ///< whether addresses, dimensions or the plan have changed since values were filled
 
-  /// Takes over the memory of a session that is no longer used.
-  void inherit(State &before);
   Status allocate(const std::string &name, int64_t bytes, MemoryUse use = MemoryUse::Plain);
   Status copy(const std::string &name, const void *from, size_t bytes);
   bool takesStrides(const std::string &name) const;

@@ -45,6 +45,22 @@ TEST(Batch, DefaultsAreFilledIn) {
   EXPECT_EQ(batch->operands[0].maxPages, 3);
 }
 
+TEST(Batch, ContentsOfTablesMayLieElsewhere) {
+  const Manifest m = sampleManifest();
+  TensorMap tensors = pagedTensors(m);
+  ASSERT_TRUE(addDefaults(m, tensors));
+  const Tensor table = tensors["kv.block_table"];
+  tensors["kv.block_table"].bytes.clear();
+  EXPECT_EQ(batchFromTensors(m, tensors).error().message,
+            "tensor 'kv.block_table': expected its contents, got a description");
+  const Result<Batch> batch = batchFromTensors(m, tensors, {{"kv.block_table", table.as<int32_t>()}});
+  ASSERT_TRUE(batch) << batch.error().message;
+  EXPECT_EQ(batch->operands[0].blockTable, (std::vector<int32_t>{6, 0, 3, 1, -1, 99, 99, 99, 99}));
+  const std::vector<int32_t> wrong{6, 7, 3, 1, -1, 99, 99, 99, 99};
+  EXPECT_EQ(batchFromTensors(m, tensors, {{"kv.block_table", wrong}}).error().message,
+            "'kv.block_table'[0][1]: expected a page between 0 and 6, got 7");
+}
+
 TEST(Batch, AllThatIsMissingIsNamedAtOnce) {
   const Manifest m = sampleManifest({.operands = 2, .sinkLogits = true});
   TensorMap tensors = pagedTensors(m);

@@ -107,6 +107,11 @@ std::string quotedNames(const std::vector<std::string> &names);
 /// Optional tensors must be present: call addDefaults first. Tensors of data (queries, keys, values, tensors
 /// that scores read) may have no bytes: only their sizes are read.
 Result<Batch> batchFromTensors(const Manifest &manifest, const TensorMap &tensors);
+/// Makes a batch of tensors and the contents of tables that `tensors` only describes: large tables need no
+/// copy in between.
+using TableContents = std::map<std::string, std::span<const int32_t>>;
+Result<Batch> batchFromTensors(const Manifest &manifest, const TensorMap &tensors,
+                               const TableContents &contents);
 
 } // namespace attn::rt
 

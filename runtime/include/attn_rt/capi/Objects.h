@@ -50,15 +50,18 @@ struct OwnedMemory {
 
 /// The workspace of a plan. A destroyed plan leaves its workspace to the next plan with the same options on
 /// the same stream: memory takes longer to make than a plan, and freeing it waits for all work of the device.
+/// The session stays as it is: batch and plan replace what it holds of the plan before, and each run binds
+/// all slots.
 struct PlanRoom {
   PlanOptions options;
   PlanLimits limits;
   PlanCapacity capacity;
   std::optional<Planner> planner;
   std::optional<Session> session;
-  Plan plan, next;       ///< what was planned last; memory for the next plan
-  uint64_t stream = 0;   ///< Device::streamNumber of all its work
-  bool oneStream = true; ///< whether all work went to one stream
+  std::vector<int> slots; ///< of the session, by the kernel's slot
+  Plan plan, next;        ///< what was planned last; memory for the next plan
+  uint64_t stream = 0;    ///< Device::streamNumber of all its work
+  bool oneStream = true;  ///< whether all work went to one stream
 };
 
 struct LoadedKernel {
@@ -68,6 +71,12 @@ struct LoadedKernel {
   std::unique_ptr<host::LoadedCode> code; ///< of the host device
   std::shared_ptr<Module> module;
   std::vector<std::string> slots;
+  std::vector<size_t> ranks;   ///< by slot: rank of the strides that it accepts
+  std::vector<size_t> written; ///< the slots that hold results
+  /// How a batch reads a tensor: its sizes alone, its contents, or contents that stay in the caller's memory
+  /// until the batch has them, as those of block tables do, which are large.
+  enum class Reads : uint8_t { Sizes, Contents, LargeContents };
+  std::map<std::string, Reads> tensors; ///< of batches, by name
   bool checked = false;
   /// Workspaces of destroyed plans, the oldest first; used with the device locked.
   std::vector<PlanRoom> rooms;
@@ -114,9 +123,6 @@ struct PlannedBatch : PlanRoom {
   ~PlannedBatch();
 
   std::shared_ptr<LoadedKernel> kernel;
-  std::vector<int> slots;      ///< of the session, by the kernel's slot
-  std::vector<size_t> ranks;   ///< by the kernel's slot: rank of the strides that it accepts
-  std::vector<size_t> written; ///< the kernel's slots that hold results
   std::vector<SlotNeed> needs;
   std::shared_ptr<SharedBatch> batch; ///< of the last update, as of this version
   uint64_t version = 0;

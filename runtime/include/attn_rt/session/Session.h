@@ -54,11 +54,8 @@ class Session {
 public:
   /// Loads the module and finds every kernel of the manifest in it.
   static Result<Session> create(Device &device, const Manifest &manifest, const ModuleSource &source);
-  /// Makes a session of a loaded module, which may serve many sessions. `before` is a session of the same
-  /// module whose work goes to the same stream: the new session takes over its memory for plans and tables,
-  /// and the tables' contents.
-  static Result<Session> create(Device &device, const Manifest &manifest, std::shared_ptr<Module> module,
-                                std::optional<Session> before = {});
+  /// Makes a session of a loaded module, which may serve many sessions.
+  static Result<Session> create(Device &device, const Manifest &manifest, std::shared_ptr<Module> module);
   Session(Session &&) noexcept;
   Session &operator=(Session &&) noexcept;
   ~Session();

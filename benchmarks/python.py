@@ -257,9 +257,45 @@ print(json.dumps(found))
 )
 
 
+METADATA_ON_DRIVER = (
+    ON_DRIVER
+    + """
+from attn.serving import DevicePlans, Layer, Plans
+sequences, tokens, pages, layers = 256, 1000, 80, 32
+table = torch.zeros(sequences, 256, dtype=torch.int32)
+table[:, :pages] = torch.arange(sequences * pages, dtype=torch.int32).view(sequences, pages)
+starts = torch.arange(sequences + 1, dtype=torch.int32)
+found = {}
+for name, format, on_device in (("host", None, False), ("host, int8_int4", "int8_int4", False), ("device", None, True)):
+    layer = Layer(q_heads=8, kv_heads=8, head_dim=32, dtype="float16", page_size=16, format=format, device_plan=on_device)
+    kernel = attn.compile(layer.spec(), device="cuda:0")
+    q = torch.zeros(sequences, 8, 32, dtype=torch.float16)
+    kind = torch.uint8 if format else torch.float16
+    elements = layer.token_bytes if format else 2 * layer.head_dim
+    store = layer.pages(torch.zeros(sequences * pages, 8, 16, elements, dtype=kind))
+    plans = DevicePlans(sequences, None, "cpu", [sequences]) if on_device else Plans(shared_pages=4)
+    found[name], out = [], torch.empty_like(q)
+    for number in range(200):
+        lengths = torch.full((sequences,), tokens + number, dtype=torch.int32)
+        begin = time.thread_time()
+        if on_device:
+            step = plans.step(starts, lengths, table, rows=sequences, longest=1)
+        else:
+            step = plans.step(starts, lengths, table)
+            for _ in range(layers):
+                step.plan(kernel, q, store)
+        found[name].append(time.thread_time() - begin)
+        if on_device and number == 0:
+            step.run(kernel, q, store, out=out)
+print(json.dumps(found))
+"""
+)
+
+
 def driver_rows():
     """Return times with the tests' driver, whose kernels and memory take no time: a whole run for a GPU, including
-    launches, and the CPU time of planning a step of decoding on the host, for a new plan."""
+    launches; the CPU time of planning a step of decoding on the host, for a new plan; and that of a step's metadata in a
+    serving engine, tables and plans of all layers."""
     library = BUILD / "test" / "runtime" / "fake" / "libfakecuda.so"
     if not library.exists():
         return
@@ -269,6 +305,8 @@ def driver_rows():
         yield row("run", "PyTorch, two kernels, idle driver", json.loads(found))
         for case, samples in json.loads(child(PLAN_ON_DRIVER, str(library), **environment)).items():
             yield row("plan", f"{case}, idle driver", samples)
+        for case, samples in json.loads(child(METADATA_ON_DRIVER, str(library), **environment)).items():
+            yield row("step of an engine", f"256 x 1K, 32 layers, {case}", [statistics.median(samples)])
 
 
 def main():

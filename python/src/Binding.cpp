@@ -127,12 +127,12 @@ std::string dtypeOfFormat(const char *format, Py_ssize_t itemSize) {
 }
 
 AttnDType parseDType(const std::string &name, const std::string &what) {
-  std::string known;
-  for (AttnDType dtype : allDTypes()) {
+  for (AttnDType dtype : allDTypes())
     if (name == dtypeName(dtype))
       return dtype;
+  std::string known;
+  for (AttnDType dtype : allDTypes())
     known += (known.empty() ? "" : ", ") + std::string(dtypeName(dtype));
-  }
   raise("input", what + ": expected a dtype of " + known + ", got '" + name + "'");
 }
 

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from ..describe.visibility import read_visibility
-from ..memory.tables import describe
 from ..run.kernel import Kernel
 from ..run.prepared import Prepared
 from . import spans as of_batch
@@ -80,4 +79,4 @@ def _described(
         given["classes"] = classes
     if "sink_logits" in kernel.slots:
         given["sink_logits"] = (torch.float32, (manifest["q_heads"],))
-    return describe(kernel._tensors, manifest, given)
+    return kernel._form.describe(given)

@@ -17,43 +17,65 @@ _CSR = ("indptr", "indices", "last_page_len")
 _INT32 = numpy.iinfo(numpy.int32)
 
 
-def describe(
-    taken: Mapping[str, Binding], manifest: dict, tensors: Mapping[str, object]
-) -> tuple[dict[str, tuple], dict[str, int], tuple[int, ...]]:
-    """Return the input of the extension's Kernel.batch, the sizes of named dimensions, and the heads' classes. `taken`:
-    the tensors of the description (views.py), whether kernels read them or not. PlanError."""
-    data = {
-        name: binding for name, binding in taken.items() if not binding.written and name != "ordinal_heads"
-    }
-    arguments = {argument["name"]: argument for argument in manifest["arguments"] if argument["role"] == "kv"}
-    for name, argument in arguments.items():
-        tensors = _without_csr(name, argument, tensors)
-    tables = ["q_start", "q_pos"] + [f"{name}.{suffix}" for name in arguments for suffix in _SUFFIXES]
-    tables += [argument["name"] for argument in manifest["arguments"] if argument["role"] == "classes"]
-    of_results = {dim for binding in taken.values() if binding.written for dim in binding.dims}
-    described: dict[str, tuple] = {}
-    sizes: dict[str, int] = {}
-    for name, tensor in tensors.items():
-        if name in data:
-            dtype, shape = _described(name, tensor, data[name].dtype)
-            described[name] = (dtype, shape, None)
-            if len(shape) == len(data[name].dims):
-                sizes |= {
-                    dim: n for dim, n in zip(data[name].dims, shape, strict=True) if isinstance(dim, str)
-                }
-        elif name in tables:
-            values = int32_array(name, tensor)
-            described[name] = ("i32", values.shape, values)
-            operand, _, part = name.rpartition(".")
-            if part == "block_table" and values.ndim > 1 and f"{operand}.max_pages" in of_results:
-                sizes |= {f"{operand}.instances": values.shape[0], f"{operand}.max_pages": values.shape[-1]}
-        else:
-            known = [*data, *tables, *(f"{operand}.{suffix}" for operand in arguments for suffix in _CSR)]
-            raise expected(
-                PlanError, "batch", f"tensors named {', '.join(known)}", name, nearest=closest(name, known)
-            )
-    classes = described["classes"][2] if "classes" in described else numpy.empty(0)
-    return described, sizes, tuple(classes.ravel().tolist())
+class BatchForm:
+    """The tensors of a kernel's batches, by name: what a description has of each is found once."""
+
+    def __init__(self, taken: Mapping[str, Binding], manifest: dict):
+        """`taken`: the tensors of the description (views.py), whether kernels read them or not."""
+        self._data = {
+            name: (binding.dtype, [(axis, dim) for axis, dim in enumerate(binding.dims) if type(dim) is str])
+            for name, binding in taken.items()
+            if not binding.written and name != "ordinal_heads"
+        }
+        """The dtype of each tensor of data, and its named dimensions by their axes."""
+        self._ranks = {name: len(taken[name].dims) for name in self._data}
+        arguments = manifest["arguments"]
+        self._operands = {argument["name"]: argument for argument in arguments if argument["role"] == "kv"}
+        self._lists = [f"{operand}.{part}" for operand in self._operands for part in _CSR]
+        of_results = {dim for binding in taken.values() if binding.written for dim in binding.dims}
+        self._tables: dict[str, tuple[str, str] | None] = dict.fromkeys(("q_start", "q_pos"))
+        """The sizes that the two dimensions of a table give to results, if some do."""
+        for operand in self._operands:
+            self._tables |= dict.fromkeys(f"{operand}.{part}" for part in _SUFFIXES)
+            if f"{operand}.max_pages" in of_results:
+                self._tables[f"{operand}.block_table"] = f"{operand}.instances", f"{operand}.max_pages"
+        self._tables |= dict.fromkeys(a["name"] for a in arguments if a["role"] == "classes")
+
+    def describe(
+        self, tensors: Mapping[str, object]
+    ) -> tuple[dict[str, tuple], dict[str, int], tuple[int, ...]]:
+        """Return the input of the extension's Kernel.batch, the sizes of named dimensions, and the heads' classes.
+        PlanError."""
+        if any(name in tensors for name in self._lists):
+            for name, argument in self._operands.items():
+                tensors = _without_csr(name, argument, tensors)
+        described: dict[str, tuple] = {}
+        sizes: dict[str, int] = {}
+        for name, tensor in tensors.items():
+            if name in self._data:
+                wanted, named = self._data[name]
+                dtype, shape = _described(name, tensor, wanted)
+                described[name] = (dtype, shape, None)
+                if len(shape) == self._ranks[name]:
+                    for axis, dim in named:
+                        sizes[dim] = shape[axis]
+            elif name in self._tables:
+                values = int32_array(name, tensor)
+                described[name] = ("i32", values.shape, values)
+                dims = self._tables[name]
+                if dims is not None and values.ndim > 1:
+                    sizes[dims[0]], sizes[dims[1]] = values.shape[0], values.shape[-1]
+            else:
+                known = [*self._data, *self._tables, *self._lists]
+                raise expected(
+                    PlanError,
+                    "batch",
+                    f"tensors named {', '.join(known)}",
+                    name,
+                    nearest=closest(name, known),
+                )
+        classes = described["classes"][2].ravel().tolist() if "classes" in described else ()
+        return described, sizes, tuple(classes)
 
 
 def _without_csr(operand: str, argument: dict, tensors: Mapping[str, object]) -> Mapping[str, object]:
@@ -108,7 +130,7 @@ def _described(name: str, tensor: object, wanted: str) -> tuple[str, tuple[int, 
     )
     short = short_name(dtype)
     try:
-        shape = tuple(int(size) for size in shape)
+        shape = tuple(map(int, shape))
     except (TypeError, ValueError):
         shape = None
     if short is None or shape is None:
@@ -121,9 +143,10 @@ def int32_array(name: str, values: object) -> numpy.ndarray:
     PlanError."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(values, torch.Tensor):
-        if values.device.type == "meta":
+        if values.is_meta:
             raise PlanError(f"{name}: expected integers, got a tensor on the meta device, which holds none")
-        values = values.detach().cpu().numpy() if not values.is_floating_point() else values
+        if not values.is_floating_point():
+            values = (values if values.is_cpu else values.cpu()).numpy()
     try:
         array = numpy.asarray(values)
     except (TypeError, ValueError, RuntimeError, OverflowError):

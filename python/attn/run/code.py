@@ -15,7 +15,7 @@ from ..errors import CompileError, DeviceError, PlanError, TensorError, closest,
 from ..forks import cached_property
 from ..memory import devices
 from ..memory.devices import device_name, failed, stream_number
-from ..memory.tables import describe, int32_array
+from ..memory.tables import BatchForm, int32_array
 from ..memory.views import View, tensors_of
 from .prepared import Prepared
 
@@ -112,6 +112,11 @@ class Code:
         return json.loads(self._native.manifest)
 
     @cached_property
+    def _form(self) -> BatchForm:
+        """The tensors of its batches."""
+        return BatchForm(self._tensors, self.manifest)
+
+    @cached_property
     def _sees(self) -> tuple[Visibility, ...]:
         """The visibility of each operand, with the sizes that the code was compiled with."""
         ends = self.manifest["ends"]
@@ -151,7 +156,7 @@ class Code:
                 return prepare(self)
             if not isinstance(batch, Mapping):
                 raise expected(PlanError, "batch", "PagedCache.batch(...) or tensors by name", batch)
-            tensors, sizes, classes = describe(self._tensors, self.manifest, batch)
+            tensors, sizes, classes = self._form.describe(batch)
             native = self._native.batch(tensors, ends=self.ends)
         except _attn.Failure as failure:
             raise failed(failure, PlanError) from None

@@ -44,7 +44,7 @@ def _scales_of_neighbours(backend):
     def wrong(self, layer, query, key, value, kv_cache, metadata, output, **scales):
         if metadata is None:
             return output.zero_()
-        meta = self._packed_pages(layer, kv_cache)[2]
+        meta = self._pages(layer, kv_cache)[2]
         kept = meta.clone()
         meta.copy_(kept.roll(1, 1))
         forward(self, layer, query, key, value, kv_cache, metadata, output, **scales)
@@ -56,7 +56,7 @@ def _scales_of_neighbours(backend):
 
 def _swapped_codes(backend):
     """Codes of keys are read for those of values, and those of values for keys."""
-    pages = backend.AttnImpl._packed_pages
+    pages = backend.AttnImpl._pages
 
     def wrong(self, layer, kv_cache):
         found = pages(self, layer, kv_cache)
@@ -64,7 +64,7 @@ def _swapped_codes(backend):
         found._tensors = second, first, *rest  # It is kept; what is written is not changed.
         return found
 
-    return backend.AttnImpl, "_packed_pages", wrong
+    return backend.AttnImpl, "_pages", wrong
 
 
 def _times_zero(backend):

@@ -5,15 +5,15 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from attn.vllm.limits import page_of, refusals  # noqa: E402
+from attn.vllm.limits import refusals  # noqa: E402
 
 
-@pytest.mark.parametrize(
-    ("block", "page"),
-    [(None, 16), (16, 16), (48, 48), (64, 64), (784, 784), (2048, 2048), (4096, 2048), (24, 0), (8, 0)],
-)
-def test_blocks_are_cut_into_pages(block, page):
-    assert page_of(block) == page
+@pytest.mark.parametrize("block", [None, 16, 48, 64, 784, 2048, 4096, 24, 8])
+def test_blocks_are_cut_into_pages(block):
+    found = refusals(64, torch.float16, block_size=block)
+    assert bool(found) == (block in (24, 8)) and all(
+        "expected a multiple of 16 tokens" in why for why in found
+    )
 
 
 def test_several_reasons_are_given():

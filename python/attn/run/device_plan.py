@@ -79,11 +79,7 @@ class DevicePlanner(Uncopied):
                 raise expected(TensorError, "table", f"one of {', '.join(self.tables)}", name)
         launch_on = 0 if self.kernel.device == "host" else self.kernel._stream(stream)
         made = DevicePlan(self, given | ({"plan": out} if out is not None else {}), launch_on)
-        made._bind()
-        try:
-            self._plan._native.make(launch_on)
-        except _attn.Failure as failure:
-            raise failed(failure, PlanError) from None
+        made._make(launch_on)
         if check and (fault := made.fault):
             raise PlanError(fault)
         return made
@@ -121,6 +117,17 @@ class DevicePlan(Uncopied):
         except _attn.Failure as failure:
             raise failed(failure, PlanError) from None
         return plan
+
+    def _make(self, stream: int) -> None:
+        try:
+            self._bind()._native.make(stream)
+        except _attn.Failure as failure:
+            raise failed(failure, PlanError) from None
+
+    def remake(self, *, stream: object = None) -> None:
+        """Launch the kernel again: the tables, at their addresses, hold another step. Checks no tensor, and neither allocates
+        nor waits."""
+        self._make(0 if self.planner.kernel.device == "host" else self.planner.kernel._stream(stream))
 
     @property
     def fault(self) -> str:

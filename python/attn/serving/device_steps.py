@@ -44,7 +44,7 @@ class DevicePlans:
     several streams.
 
     sequences  of a step, at most
-    pages      columns of the block table, at most
+    pages      columns of the block table, at most; None: as many as that of the first step
     device     of the tables: a torch.device or its name; a CPU is the host device
     sizes      numbers of rows, such as those of an engine's CUDA graphs. A step has as many rows as the smallest of these that
                is enough, or else as a power of two: if its tensors have fewer, queries and results are copied
@@ -54,19 +54,18 @@ class DevicePlans:
     Raises PlanError."""
 
     def __init__(
-        self, sequences: int, pages: int, device: object, sizes: Sequence[int] = (), **options: int
+        self, sequences: int, pages: int | None, device: object, sizes: Sequence[int] = (), **options: int
     ) -> None:
-        self.sequences, self.pages = whole("sequences", sequences, 1), whole("pages", pages, 1)
+        self.sequences = whole("sequences", sequences, 1)
+        self.pages = None if pages is None else whole("pages", pages, 1)
         self.sizes = sorted(whole("sizes", size, 1) for size in sizes)
         self.device = torch.device(str(device))
         self.options = {"blocks": blocks_on(self.device)} | options
-        like: dict[str, Any] = {"dtype": torch.int32, "device": self.device}
-        self.tables = {
-            "q_start": torch.zeros(self.sequences + 1, **like),
-            "kv.lengths": torch.zeros(self.sequences, **like),
-            "kv.block_table": torch.zeros(self.sequences, self.pages, **like),
-        }
+        self.tables: dict[str, Tensor] = {}
         """The tables of the latest step, at fixed addresses."""
+        if self.pages is not None:
+            self._make_tables(self.pages)
+        self._used: tuple[tuple[int, int], tuple[Tensor, ...]] | None = None
         self._planned: dict[tuple[Kernel, int, int], _Planned] = {}
         self._steps = 0
 
@@ -105,8 +104,8 @@ class DevicePlans:
             raise expected(PlanError, "q_start", f"[{count + 1}], one more than lengths", list(starts.shape))
         if pages.ndim != 2 or len(pages) != count:
             raise expected(PlanError, "block_table", f"[{count}, pages]", list(pages.shape))
-        if pages.shape[1] > self.pages:
-            pages = pages[:, : self.pages]
+        if not self.tables:
+            self._make_tables(pages.shape[1])
         rows = int(starts[-1]) if rows is None else whole("rows", rows, 0)
         longest = rows if longest is None else whole("longest", longest, 0)
         self._copy(count, starts, ends, pages)
@@ -114,8 +113,17 @@ class DevicePlans:
         step = DeviceStep(self, self._steps, rows, self._size(rows), self._spread(rows, longest))
         for (_, size, _), planned in self._planned.items():
             if size == step.size:  # Graphs may have launches of another spread.
-                planned.plan = planned.planner.plan(self.tables)
+                planned.plan.remake()
         return step
+
+    def _make_tables(self, columns: int) -> None:
+        self.pages = max(columns, 1)
+        like: dict[str, Any] = {"dtype": torch.int32, "device": self.device}
+        self.tables |= {
+            "q_start": torch.zeros(self.sequences + 1, **like),
+            "kv.lengths": torch.zeros(self.sequences, **like),
+            "kv.block_table": torch.zeros(self.sequences, self.pages, **like),
+        }
 
     def _table(self, name: str, table: object) -> Tensor:
         found = table if isinstance(table, Tensor) else torch.as_tensor(numpy.asarray(table))
@@ -125,12 +133,21 @@ class DevicePlans:
 
     def _copy(self, count: int, starts: Tensor, ends: Tensor, pages: Tensor) -> None:
         """Sequences that are missing have no rows and no tokens."""
-        q_start, lengths, block_table = self.tables.values()
-        q_start[: count + 1].copy_(starts, non_blocking=True)
-        q_start[count + 1 :].copy_(q_start[count])
-        lengths[:count].copy_(ends, non_blocking=True)
-        lengths[count:].zero_()
-        block_table[:count, : pages.shape[1]].copy_(pages, non_blocking=True)
+        assert self.pages is not None
+        columns = min(pages.shape[1], self.pages)
+        if self._used is None or self._used[0] != (count, columns):  # Steps of equal sizes are often many.
+            q_start, lengths, block_table = self.tables.values()
+            views = q_start[: count + 1], lengths[:count], block_table[:count, :columns]
+            if count < self.sequences:
+                views += q_start[count + 1 :], q_start[count], lengths[count:]
+            self._used = (count, columns), views
+        first, tokens, table, *rest = self._used[1]
+        first.copy_(starts, non_blocking=True)
+        tokens.copy_(ends, non_blocking=True)
+        table.copy_(pages if pages.shape[1] == columns else pages[:, :columns], non_blocking=True)
+        if rest:
+            rest[0].copy_(rest[1])
+            rest[2].zero_()
 
     def _size(self, rows: int) -> int:
         return next((size for size in self.sizes if size >= rows), 1 << max(rows - 1, 0).bit_length())
@@ -154,6 +171,7 @@ class DevicePlans:
         self, step: DeviceStep, kernel: Kernel, q: Tensor, pages: Sequence[Tensor], tensors: Mapping[str, Any]
     ) -> DevicePlanner:
         """Plan the largest step: all sequences of the greatest length, and so many rows in each until there are none."""
+        assert self.pages is not None
         tokens = self.pages * pages[0].shape[1]
         least = -(-step.size // self.sequences)
         if least > tokens:

@@ -20,6 +20,7 @@ from ..run.kernel import Kernel
 from ..run.kernels import compile as compile_kernel
 from .formats import NAMES, PACKED, SCALED, Packing
 from .packed import PackedPages
+from .pages import Pages
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,18 +103,20 @@ class Layer:
 
     def pages(
         self, cache: Tensor, *, k_scale: Tensor | None = None, v_scale: Tensor | None = None
-    ) -> PackedPages:
-        """Return the pages of a packed format in an engine's memory, to write and to read.
+    ) -> Pages | PackedPages:
+        """Return the pages in an engine's memory, to write and to read.
 
-        cache   [pages, kv_heads, page_size, token_bytes] of bytes (or of as many bytes in another dtype), whose pages are in
-                one piece each: heads before tokens, or tokens before heads. Its bytes are laid out anew (packed.py)
-        k_scale, v_scale  of nvfp4: the scale of the whole tensor, float32 [1]; by default 1
+        cache   [pages, kv_heads, page_size, C] with a key and then a value in each line, and any strides: C is 2 * head_dim
+                elements of `dtype`, or as many bytes of an 8-bit float. Of packed formats C is token_bytes bytes (or as many in
+                another dtype), pages are in one piece each, heads before tokens or tokens before heads, and bytes are laid out
+                anew (packed.py)
+        k_scale, v_scale  of 8-bit floats and of nvfp4: the scale of the whole tensor, float32 [1]; by default 1. A change of
+                its element is seen
 
-        Raises TensorError, and SpecError for another format."""
-        if not self.is_packed:
-            legal = f"{', '.join(PACKED)}; views of other formats are those of split_lines"
-            raise expected(SpecError, "format", legal, self.format)
-        return PackedPages(self._packing(), cache, k_scale, v_scale)
+        Raises TensorError."""
+        if self.is_packed:
+            return PackedPages(self._packing(), cache, k_scale, v_scale)
+        return Pages(cache, self.head_dim, self.format, k_scale, v_scale)
 
     def spec(self) -> Spec:
         """Return the description of its kernel."""
@@ -135,6 +138,21 @@ class Layer:
     def compile(self, device: object) -> Kernel:
         """Compile its kernel. `device`: a torch.device or its name; a CPU is the host device."""
         return compile_kernel(self.spec(), device="host" if str(device) == "cpu" else device)
+
+
+class KeptPages:
+    """The pages of a layer, made once for its cache, and again when an engine moves the cache or its scales."""
+
+    def __init__(self, layer: Layer):
+        self.layer = layer
+        self._kept: tuple[tuple, Pages | PackedPages] | None = None
+
+    def of(self, cache: Tensor, **scales: Tensor) -> Pages | PackedPages:
+        """Return the pages in an engine's memory; `cache` and `scales` as of `Layer.pages`. Raises TensorError."""
+        lies = cache.data_ptr(), cache.shape, cache.stride(), *map(Tensor.data_ptr, scales.values())
+        if self._kept is None or self._kept[0] != lies:
+            self._kept = lies, self.layer.pages(cache, **scales)
+        return self._kept[1]
 
 
 def _score(cap: float, alibi: bool) -> Callable | None:

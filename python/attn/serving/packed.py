@@ -26,7 +26,7 @@ from ..cache.rope import Norm, Rope
 from ..errors import TensorError, expected
 from ..memory.page_views import page_views
 from .formats import Packing
-from .tokens import Tokens, write_prepared
+from .tokens import Tokens, tokens_of, write_prepared
 from .writers import Slots, writer_of
 
 _UNIT = 16  # In bytes: blocks begin at multiples of it.
@@ -75,21 +75,11 @@ class PackedPages(Sequence[Tensor]):
     def __iter__(self) -> Iterator[Tensor]:
         return iter(self._tensors)
 
-    def slots(self, slots: Tensor) -> Slots:
-        """Return the slots of a step's tokens for `write`, of all layers whose pages are as these.
-
-        slots  int32 or int64 [tokens]: page * page_size + offset; a negative slot's token is not written
-
-        On a CPU, a slot past the pool is a TensorError; on a GPU its token is not written."""
-        if slots.device != self.cache.device:
-            raise expected(TensorError, "slots", f"memory of {self.cache.device}", slots.device)
-        return Slots(slots, self.packing, self.apart, len(self.cache))
-
     def write(
         self,
         k: Tensor,
         v: Tensor,
-        slots: Tensor | Slots | Tokens,
+        slots: Tensor | Tokens,
         *,
         q: Tensor | None = None,
         out: Tensor | None = None,
@@ -99,33 +89,27 @@ class PackedPages(Sequence[Tensor]):
         """Quantize new keys and values, and write them; prepare keys and queries on the way.
 
         k, v        [tokens, kv_heads, head_dim] of the layer's dtype; tokens past the slots are not read
-        slots       as of `slots`, or what it returned, or `Tokens`; no slot twice
+        slots       int32 or int64 [tokens]: page * page_size + offset, no slot twice; a negative slot's token is not written.
+                    `Tokens` of a step: layers whose pages are alike make the kernel's lists once
         rope, norm  what is done to each head of keys and queries, the norm first; `rope` needs `Tokens` with positions
         q           [tokens or more, q_heads, head_dim] beside `rope` or `norm`
         out         where prepared queries are written, as q, or q itself; by default a new tensor
 
-        The bits are those of `attn.quantize`: numbers that are not finite are clamped, NaN becomes 0. One kernel of attn writes
-        all, and waits for nothing. Returns the prepared queries, or None without q. Raises TensorError."""
-        if not (q is None and rope is None and norm is None):
-            given = slots.tokens if isinstance(slots, Slots) else len(slots)
-            for name, rows in (("k", k), ("v", v)):
-                self._check(name, rows, given)
-            if isinstance(slots, Slots):
-                raise expected(TensorError, "slots", "attn.serving.Tokens beside a rope or a norm", slots)
-            heads = self.packing.heads
-            return write_prepared(self._strided(), self._shape(), heads, slots, k, v, q, out, rope, norm)
-        if isinstance(slots, Tokens):
-            slots = slots.slots
-        if isinstance(slots, Tensor):
-            slots = self.slots(slots)
-        if slots.of != (self.packing, self.apart, len(self.cache)):
-            raise TensorError(
-                "slots: expected those of pages like these, got others: make them with pages.slots(...)"
-            )
+        On a CPU, a slot past the pool is a TensorError; on a GPU its token is not written. The bits are those of
+        `attn.quantize`: numbers that are not finite are clamped, NaN becomes 0. One kernel of attn writes all, and waits for
+        nothing. Returns the prepared queries, or None without q. Raises TensorError."""
+        tokens = tokens_of(slots)
+        tokens.check_device(self.cache.device)
         for name, rows in (("k", k), ("v", v)):
-            self._check(name, rows, slots.tokens)
-        if slots.tokens:
-            self._writer.write(self._places, k[: slots.tokens], v[: slots.tokens], slots)
+            self._check(name, rows, len(tokens))
+        if not (q is None and rope is None and norm is None):
+            heads = self.packing.heads
+            return write_prepared(self._strided(), self._shape(), heads, tokens, k, v, q, out, rope, norm)
+        tokens.check_slots(len(self.cache), self.packing.page_size)
+        if len(tokens):
+            alike = self.packing, self.apart, len(self.cache)
+            found = tokens.of(alike, lambda slots: Slots(slots, *alike))
+            self._writer.write(self._places, k[: len(tokens)], v[: len(tokens)], found)
         return None
 
     def _check(self, name: str, rows: Tensor, tokens: int) -> None:

@@ -14,7 +14,7 @@ from ..cache.operations import Shape
 from ..cache.rope import Norm, Rope
 from ..describe.stores import Paged
 from ..errors import TensorError, expected
-from .tokens import Tokens, strides_of, write_prepared
+from .tokens import Tokens, strides_of, tokens_of, write_prepared
 
 _FP8 = {torch.float8_e4m3fn: "fp8_e4m3", torch.float8_e5m2: "fp8_e5m2"}
 
@@ -73,7 +73,8 @@ def write_tokens(
 
     k_pages, v_pages  [pages, page_size, heads, dim], of the dtype of k and v, or of torch.float8_e4m3fn or float8_e5m2
     k, v              [tokens, heads, dim]; tokens past the slots are not read
-    slots             int32 or int64 [at most tokens], or `Tokens` of them; a negative slot's token is not written
+    slots             int32 or int64 [at most tokens]; a negative slot's token is not written. `Tokens` of a step: layers with
+                      pages of one size compute places in them once
     k_scale, v_scale  of 8-bit pools: an element x of a pool means x * scale
     rope, norm        what is done to each head of keys and queries, the norm first; `rope` needs `Tokens` with positions
     q                 [tokens or more, q_heads, head_dim] beside `rope` or `norm`
@@ -83,19 +84,16 @@ def write_tokens(
     does not write a slot past the pool, and a position past the tables reads their last row. Without them, the writes are
     PyTorch's operations, and a slot past the pool is PyTorch's device-side assertion. Neither waits on a GPU. On a CPU
     both are a TensorError. Raises TensorError for other shapes and dtypes."""
-    if not (q is None and rope is None and norm is None):
-        for name, pool, rows, scale in (("k", k_pages, k, k_scale), ("v", v_pages, v, v_scale)):
-            _check(name, pool, rows, slots, scale)
-        pages, shape, _scales = _described(k_pages, v_pages, k.dtype, k_scale, v_scale)
-        return write_prepared(pages, shape, k_pages.shape[2], slots, k, v, q, out, rope, norm)
-    slots = slots.slots if isinstance(slots, Tokens) else slots
-    if slots.ndim != 1 or slots.dtype not in (torch.int32, torch.int64):
-        raise expected(TensorError, "slots", "int32 or int64 [tokens]", slots)
+    tokens = tokens_of(slots)
     for name, pool, rows, scale in (("k", k_pages, k, k_scale), ("v", v_pages, v, v_scale)):
-        _check(name, pool, rows, slots, scale)
-    if not len(slots):
+        _check(name, pool, rows, tokens, scale)
+    if not (q is None and rope is None and norm is None):
+        pages, shape, _scales = _described(k_pages, v_pages, k.dtype, k_scale, v_scale)
+        return write_prepared(pages, shape, k_pages.shape[2], tokens, k, v, q, out, rope, norm)
+    if not len(tokens):
         return None
-    taken = _WrittenTokens(slots.long(), k_pages.shape[1])
+    page_size = k_pages.shape[1]
+    taken = tokens.of(page_size, lambda slots: _WrittenTokens(slots.long(), page_size))
     taken.write(k_pages, k, k_scale)
     taken.write(v_pages, v, v_scale)
     return None
@@ -134,14 +132,13 @@ def _scale_of(name: str, scale: Tensor | float, device: torch.device) -> Tensor:
     return scale
 
 
-def _check(name: str, pool: Tensor, rows: Tensor, slots: Tensor | Tokens, scale: object) -> None:
-    slots = slots.slots if isinstance(slots, Tokens) else slots
+def _check(name: str, pool: Tensor, rows: Tensor, tokens: Tokens, scale: object) -> None:
     pages = f"{name}_pages"
     if pool.ndim != 4:
         raise expected(TensorError, pages, "[pages, page_size, heads, dim]", pool)
     heads, dim = pool.shape[2:]
-    if rows.ndim != 3 or rows.shape[1:] != (heads, dim) or len(rows) < len(slots):
-        raise expected(TensorError, name, f"[{len(slots)} or more, {heads}, {dim}]", rows)
+    if rows.ndim != 3 or rows.shape[1:] != (heads, dim) or len(rows) < len(tokens):
+        raise expected(TensorError, name, f"[{len(tokens)} or more, {heads}, {dim}]", rows)
     if pool.dtype in _FP8:
         if scale is None:
             raise TensorError(f"{name}_scale: expected beside pages of {_FP8[pool.dtype]}, got none")
@@ -149,11 +146,7 @@ def _check(name: str, pool: Tensor, rows: Tensor, slots: Tensor | Tokens, scale:
         raise expected(TensorError, pages, f"{rows.dtype}, as {name}, or an 8-bit float", pool)
     elif scale is not None:
         raise TensorError(f"{name}_scale: expected none beside pages of {pool.dtype}, got {scale}")
-    if slots.device.type == "cpu" and len(slots):
-        room = pool.shape[0] * pool.shape[1]
-        if (most := int(slots.max())) >= room:
-            legal = f"below {room} ({pool.shape[0]} pages of {pool.shape[1]} tokens)"
-            raise expected(TensorError, "slots", legal, most, nearest=room - 1)
+    tokens.check_slots(*pool.shape[:2])
 
 
 class _WrittenTokens:

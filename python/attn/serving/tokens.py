@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
@@ -18,12 +19,13 @@ _HEADER = 8  # In words: a list begins with the number of its rows.
 
 
 class Tokens:
-    """The slots and positions of a step's new tokens, for the writes of all its layers.
+    """The slots and positions of a step's new tokens, for the writes of all its layers. What layers need of slots is
+    computed once for all whose pages are alike.
 
     slots      int32 or int64 [tokens]: page * page_size + offset; keys and values of a negative slot are not written
     positions  int32 or int64 [tokens or more], needed beside a Rope
 
-    Some small operations of PyTorch copy them once for all layers, and wait for nothing. Raises TensorError."""
+    Nothing waits for slots on a GPU. Raises TensorError."""
 
     def __init__(self, slots: Tensor, positions: Tensor | None = None):
         if slots.ndim != 1 or slots.dtype not in (torch.int32, torch.int64):
@@ -32,9 +34,8 @@ class Tokens:
         self.device = device_of(slots)
         self.count = len(slots)
         self.room = room_for(self.count)
-        self.words = torch.empty(words_of(self.room), dtype=torch.int32, device=slots.device)
-        self.words[:_HEADER] = self.count
-        self.words[_HEADER : _HEADER + self.count] = slots
+        self._last: int | None = None
+        self._made: dict[Hashable, Any] = {}
         self.positions = None
         self._ends: tuple[int, int] | None = None
         if positions is not None:
@@ -45,11 +46,38 @@ class Tokens:
     def __len__(self) -> int:
         return self.count
 
+    def of(self, pages: Hashable, make: Callable[[Tensor], Any]) -> Any:
+        """Return what `make` made of the slots for the first of the layers with such pages. A CUDA graph makes its own:
+        its replays read other slots at the same address."""
+        key = pages, self.slots.is_cuda and torch.cuda.is_current_stream_capturing()
+        if key not in self._made:
+            self._made[key] = make(self.slots)
+        return self._made[key]
+
+    @property
+    def words(self) -> Tensor:
+        """The slots as a list that kernels take."""
+        return self.of("words", self._list)
+
+    def _list(self, slots: Tensor) -> Tensor:
+        words = torch.empty(words_of(self.room), dtype=torch.int32, device=slots.device)
+        words[:_HEADER] = self.count
+        words[_HEADER : _HEADER + self.count] = slots
+        return words
+
+    def check_device(self, device: torch.device) -> None:
+        if self.slots.device != device:
+            raise expected(TensorError, "slots", f"memory of {device}", self.slots.device)
+
     def check_slots(self, pages: int, page_size: int) -> None:
         """Refuse slots past a pool in a CPU's memory."""
-        if self.device == "host" and self.count and (most := int(self.slots.max())) >= pages * page_size:
+        if self.device != "host":
+            return
+        if self._last is None:
+            self._last = int(self.slots.max()) if self.count else -1
+        if self._last >= pages * page_size:
             legal = f"below {pages * page_size} ({pages} pages of {page_size} tokens)"
-            raise expected(TensorError, "slots", legal, most, nearest=pages * page_size - 1)
+            raise expected(TensorError, "slots", legal, self._last, nearest=pages * page_size - 1)
 
     def check_positions(self, rope: Rope) -> Tensor:
         if self.positions is None:
@@ -59,11 +87,16 @@ class Tokens:
         return self.positions
 
 
+def tokens_of(slots: Tensor | Tokens) -> Tokens:
+    """Return slots as the tokens of a step."""
+    return slots if isinstance(slots, Tokens) else Tokens(slots)
+
+
 def write_prepared(
     pages: dict[str, int],
     shape: Shape,
     heads: int,
-    tokens: Tokens | Tensor,
+    tokens: Tokens,
     k: Tensor,
     v: Tensor,
     q: Tensor | None,
@@ -72,8 +105,6 @@ def write_prepared(
     norm: Norm | None,
 ) -> Any:
     """Write tokens to pages, given by addresses and strides; return prepared queries, or None."""
-    if isinstance(tokens, Tensor):
-        tokens = Tokens(tokens)
     tokens.check_slots(pages["pages"], pages["page_tokens"])
     number = stream_number(shape.device, None)
     new = NewTokens(heads, shape, tokens.count, k, v, q, out, rope, norm, number)

@@ -13,7 +13,7 @@ from .. import _attn
 from ..cache.operations import Shape, requantize_text
 from ..compiler.artifacts import load_native
 from ..compiler.requests import form_of, request_for
-from ..errors import PlanError, TensorError, expected
+from ..errors import PlanError
 from ..memory import devices
 from ..memory.devices import failed, get_device, stream_number
 from ..memory.formats import Format
@@ -24,17 +24,11 @@ _LEAST = 64  # Pairs in the shortest list.
 
 
 class Slots:
-    """The slots of a step's tokens, in lists on the device as a kernel takes them; `PackedPages.slots` returns it."""
+    """The slots of a step's tokens, in lists on the device as a kernel takes them."""
 
     def __init__(self, slots: Tensor, packing: Packing, apart: int, pages: int):
         heads, page_size = packing.heads, packing.page_size
-        if slots.ndim != 1 or slots.dtype not in (torch.int32, torch.int64):
-            raise expected(TensorError, "slots", "int32 or int64 [tokens]", slots)
         most = pages * page_size
-        if slots.device.type == "cpu" and len(slots) and (last := int(slots.max())) >= most:
-            legal = f"below {most} ({pages} pages of {page_size} tokens)"
-            raise expected(TensorError, "slots", legal, last, nearest=most - 1)
-        self.of = packing, apart, pages
         self.tokens = len(slots)
         self.pairs = self.tokens * heads
         self.room = max(_LEAST, 1 << (self.pairs - 1).bit_length())

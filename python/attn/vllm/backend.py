@@ -6,8 +6,7 @@ Layers of a group share a block table, and so the plan of a step: one for each k
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -35,13 +34,13 @@ from ..run.kernel import Kernel
 from ..serving import (
     DevicePlans,
     DeviceStep,
+    KeptPages,
     Layer,
     PackedPages,
+    Pages,
     Plans,
-    Slots,
     Step,
-    split_lines,
-    write_tokens,
+    Tokens,
 )
 from . import caches, plans
 from .limits import FORMATS, PAGE_SIZES, VAGUE, refusals
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
 SHARED_TOKENS = 64
 """Tokens in front of the rows of neighbours in a batch, at least, that are read once for all of them."""
 
-_FLOATS = {"fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2}
+_SCALED = "fp8_e4m3", "fp8_e5m2", "nvfp4"  # Formats with a scale of the whole tensor, vLLM's own.
 
 
 class AttnBackend(AttentionBackend):
@@ -124,15 +123,7 @@ class AttnBackend(AttentionBackend):
         of_vllm = super().validate_configuration(*given, *others, attn_type=attn_type, **named)
         config = get_current_vllm_config_or_none()
         packed = caches.asked(config)
-        ours = refusals(
-            head_size=head_size,
-            dtype=dtype,
-            kv_cache_dtype=kv_cache_dtype,
-            block_size=block_size,
-            use_mla=use_mla,
-            attn_type=attn_type,
-            packed=packed,
-        )
+        ours = refusals(*given, attn_type=attn_type, packed=packed)
         if packed is not None:
             ours += caches.refusals(packed, config.cache_config)
         ours += plans.refusals(config)
@@ -145,15 +136,14 @@ class AttnMetadata(AttentionMetadata):
     """A step of a group of layers."""
 
     step: Step | DeviceStep
-    made: dict[tuple, Slots] = field(default_factory=dict)
-    """Slots of the step's new tokens, by their tensor and the pages that they are of."""
+    tokens: Tokens | None = None
 
-    def slots(self, pages: PackedPages, slots: Tensor) -> Slots:
-        """Return the slots of new tokens, made in the first layer of those whose pages are alike."""
-        key = slots.data_ptr(), len(slots), pages.packing, pages.apart, len(pages.cache)
-        if key not in self.made:
-            self.made[key] = pages.slots(slots)
-        return self.made[key]
+    def new_tokens(self, slots: Tensor) -> Tokens:
+        """Return the step's new tokens, which all layers of the group have."""
+        known = self.tokens
+        if known is None or (known.slots.data_ptr(), len(known)) != (slots.data_ptr(), len(slots)):
+            known = self.tokens = Tokens(slots)
+        return known
 
 
 class AttnMetadataBuilder(AttentionMetadataBuilder[AttnMetadata]):
@@ -175,16 +165,18 @@ class AttnMetadataBuilder(AttentionMetadataBuilder[AttnMetadata]):
         device: torch.device,
     ):
         super().__init__(kv_cache_spec, layer_names, vllm_config, device)
-        self.plans: Plans | DevicePlans | None = Plans(-(-SHARED_TOKENS // kv_cache_spec.block_size))
-        if plans.on_device(vllm_config, device.type):
-            self.plans = None  # Block tables have a width that the first step shows.
+        self.plans: Plans | DevicePlans = Plans(-(-SHARED_TOKENS // kv_cache_spec.block_size))
+        on_device = plans.on_device(vllm_config, device.type)
+        if on_device:  # Steps that vLLM pads for its graphs have the sizes of these.
+            sizes = vllm_config.compilation_config.cudagraph_capture_sizes or ()
+            self.plans = DevicePlans(vllm_config.scheduler_config.max_num_seqs, None, device, sizes)
         if kv_cache_spec.head_size_v != kv_cache_spec.head_size:
             raise ValueError(
                 f"attn's backend: expected values of the keys' {kv_cache_spec.head_size} features, "
                 f"got {kv_cache_spec.head_size_v}"
             )
         for layer in get_layers_from_vllm_config(vllm_config, Attention, layer_names).values():
-            layer.impl.compile(kv_cache_spec.block_size, device, device_plan=self.plans is None)
+            layer.impl.compile(kv_cache_spec.block_size, device, on_device)
             if layer.impl.layer.is_packed:
                 caches.check_spec(kv_cache_spec, layer.impl.layer)
 
@@ -203,16 +195,8 @@ class AttnMetadataBuilder(AttentionMetadataBuilder[AttnMetadata]):
         tables = asked.seq_lens[:count], asked.block_table_tensor[:count]
         if isinstance(self.plans, Plans):
             return AttnMetadata(self.plans.step(asked.query_start_loc_cpu[: count + 1], *tables))
-        if self.plans is None:
-            self.plans = self._device_plans(tables[1])
         counts = dict(rows=asked.num_actual_tokens, longest=asked.max_query_len)
         return AttnMetadata(self.plans.step(asked.query_start_loc[: count + 1], *tables, **counts))
-
-    def _device_plans(self, block_table: Tensor) -> DevicePlans:
-        """Make the tables of the largest step. Steps that vLLM pads for its graphs have the sizes of these."""
-        sizes = self.vllm_config.compilation_config.cudagraph_capture_sizes or ()
-        most = self.vllm_config.scheduler_config.max_num_seqs
-        return DevicePlans(most, block_table.shape[1], self.device, sizes)
 
 
 class AttnImpl(AttentionImpl[AttnMetadata]):
@@ -246,7 +230,6 @@ class AttnImpl(AttentionImpl[AttnMetadata]):
         self.format = packed or FORMATS[kv_cache_dtype]
         self.kernel: Kernel | None = None
         self.tensors: dict[str, Tensor] = {}
-        self._kept: tuple[tuple, Any] | None = None
 
     def _refusals(self, attn_type: str, others: dict[str, Any], shared: str | None) -> list[str]:
         """Return what vLLM's platform of CPUs does not ask `validate_configuration`, and what this layer alone has."""
@@ -293,32 +276,15 @@ class AttnImpl(AttentionImpl[AttnMetadata]):
             format=self.format,
             device_plan=device_plan,
         )
-        self.kernel = self.layer.compile(device)
-        self._kept = None
+        self.kernel, self.pages = self.layer.compile(device), KeptPages(self.layer)
         if self.sinks is not None:  # Weights are loaded by now.
             self.tensors["sink_logits"] = self.sinks.detach().to(device, torch.float32).contiguous()
         if self.alibi_slopes is not None:
             self.tensors["slopes"] = torch.tensor(self.alibi_slopes, dtype=torch.float32, device=device)
 
-    def _kept_pages(self, kv_cache: Tensor, make: Callable[[], Any]) -> Any:
-        """Return what was made of a cache; it is made again when the cache lies elsewhere."""
-        lies = kv_cache.data_ptr(), kv_cache.shape, kv_cache.stride()
-        if self._kept is None or self._kept[0] != lies:
-            self._kept = lies, make()
-        return self._kept[1]
-
-    def _packed_pages(self, layer: Any, kv_cache: Tensor) -> PackedPages:
-        scales = {}
-        if self.format == "nvfp4":
-            scales = dict(k_scale=layer._k_scale, v_scale=layer._v_scale)
-        return self._kept_pages(kv_cache, lambda: self.layer.pages(kv_cache, **scales))
-
-    def _pages(self, kv_cache: Tensor) -> tuple[Tensor, Tensor]:
-        def views() -> tuple[Tensor, Tensor]:
-            cache = kv_cache if self.format is None else kv_cache.view(_FLOATS[self.format])
-            return split_lines(cache, self.head_size)
-
-        return self._kept_pages(kv_cache, views)
+    def _pages(self, layer: Any, kv_cache: Tensor) -> Pages | PackedPages:
+        scales = dict(k_scale=layer._k_scale, v_scale=layer._v_scale) if self.format in _SCALED else {}
+        return self.pages.of(kv_cache, **scales)
 
     def do_kv_cache_update(
         self, layer: Any, key: Tensor, value: Tensor, kv_cache: Tensor, slot_mapping: Tensor
@@ -326,15 +292,9 @@ class AttnImpl(AttentionImpl[AttnMetadata]):
         """Write new keys and values into the layer's cache."""
         if kv_cache.numel() == 0:
             return
-        if self.layer.is_packed:
-            pages = self._packed_pages(layer, kv_cache)
-            step = _metadata_of(layer)
-            pages.write(key, value, slot_mapping if step is None else step.slots(pages, slot_mapping))
-            return
-        scales = {}
-        if self.format is not None:
-            scales = dict(k_scale=layer._k_scale, v_scale=layer._v_scale)
-        write_tokens(*self._pages(kv_cache), key, value, slot_mapping, **scales)
+        step = _metadata_of(layer)
+        tokens = Tokens(slot_mapping) if step is None else step.new_tokens(slot_mapping)
+        self._pages(layer, kv_cache).write(key, value, tokens)
 
     def forward(
         self,
@@ -353,13 +313,8 @@ class AttnImpl(AttentionImpl[AttnMetadata]):
             raise NotImplementedError("attn's backend: expected no scale of a quantized output, got one")
         if attn_metadata is None:  # A run that measures memory.
             return output.zero_()
-        if self.layer.is_packed:
-            pages = self._packed_pages(layer, kv_cache)
-        else:
-            pages = self._pages(kv_cache)
-            if self.format is not None:
-                pages += layer._k_scale.view(1), layer._v_scale.view(1)
         assert self.kernel is not None, "vLLM makes a group's builder before it runs a layer"
+        pages = self._pages(layer, kv_cache)
         return attn_metadata.step.run(self.kernel, query, pages, out=output, **self.tensors)
 
 

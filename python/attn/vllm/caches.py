@@ -31,10 +31,10 @@ NEAREST = {
 _latest: list[str | None] = [None]
 
 
-def asked(config: VllmConfig | None) -> Any:
-    """Return the format that an engine's configuration asks for; None for that of kv_cache_dtype."""
+def asked(config: VllmConfig | None, option: str = OPTION) -> Any:
+    """Return an option of an engine's configuration: by default the format; None for that of kv_cache_dtype."""
     options = getattr(config, "additional_config", None)
-    return options.get(OPTION) if isinstance(options, dict) else None
+    return options.get(option) if isinstance(options, dict) else None
 
 
 def refusals(format: object, cache: Any) -> list[str]:

@@ -10,7 +10,7 @@ import torch
 
 from ..errors import SpecError
 from ..memory.page_sizes import LARGEST_PAGE, PAGE_STEP
-from ..serving import Layer
+from ..serving import Layer, page_of
 from ..serving.formats import PACKED
 from .caches import NEAREST, OPTION
 
@@ -35,13 +35,7 @@ VAGUE = frozenset(
 """What vLLM says of these without a reason; `refusals` says more."""
 
 
-def page_of(block_size: int | None) -> int:
-    """Return the largest page that a block is cut into; 0 if there is none."""
-    return max((page for page in PAGE_SIZES if (block_size or PAGE_SIZES[0]) % page == 0), default=0)
-
-
 def refusals(
-    *,
     head_size: int,
     dtype: torch.dtype,
     kv_cache_dtype: str | None = "auto",
@@ -58,9 +52,9 @@ def refusals(
     attn_type = getattr(attn_type, "value", attn_type)  # vLLM has a class of such words.
     if attn_type != "decoder":
         found.append(f"attention type: expected 'decoder', got '{attn_type}': attn serves no encoder here")
-    page = page_of(block_size)
-    if not page:
-        smallest = PAGE_SIZES[0]
+    smallest = PAGE_SIZES[0]
+    page = page_of(block_size or smallest)
+    if page % smallest:
         below = (block_size or 0) // smallest * smallest
         nearest = f"{below} or {below + smallest}" if below else smallest
         found.append(
@@ -75,7 +69,7 @@ def refusals(
     elif kv_cache_dtype in ("float16", "bfloat16") and dtype is not getattr(torch, kv_cache_dtype):
         found.append(f"kv_cache_dtype: expected auto or the model's {dtype}, got {kv_cache_dtype}")
     try:
-        Layer(q_heads=1, kv_heads=1, head_dim=head_size, dtype=dtype, page_size=page or 16, format=kept)
+        Layer(q_heads=1, kv_heads=1, head_dim=head_size, dtype=dtype, page_size=page, format=kept)
     except SpecError as error:
         found.append(_OF_FORMAT.sub("head_size: ", str(error)).replace("head_dim", "head_size"))
     return found

@@ -4,7 +4,7 @@ otherwise, and on the host for a CPU and for attn's formats, whose pages have a 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import caches
 
@@ -17,7 +17,7 @@ OPTION = "attn_device_plans"
 
 def refusals(config: VllmConfig | None) -> list[str]:
     """Return why an engine's option is refused."""
-    asked, format = _asked(config), caches.asked(config)
+    asked, format = caches.asked(config, OPTION), caches.asked(config)
     if asked is not None and not isinstance(asked, bool):
         return [f"{OPTION}: expected True or False, got {asked!r}"]
     if asked and format is not None:
@@ -27,10 +27,5 @@ def refusals(config: VllmConfig | None) -> list[str]:
 
 def on_device(config: VllmConfig, device_type: str) -> bool:
     """Return whether the device makes plans."""
-    asked = _asked(config)
+    asked = caches.asked(config, OPTION)
     return (device_type == "cuda" and caches.asked(config) is None) if asked is None else asked
-
-
-def _asked(config: VllmConfig | None) -> Any:
-    options = getattr(config, "additional_config", None)
-    return options.get(OPTION) if isinstance(options, dict) else None

@@ -56,6 +56,16 @@ def test_plans_in_tensors_are_alive_at_once(kernel, problem):
         problem.check(kernel.run(problem.q, (problem.k, problem.v), plan))
 
 
+def test_a_plan_is_made_again_of_the_same_tensors(kernel, problem):
+    planner, given = kernel.device_planner(problem.batch), tables(problem)
+    plan = planner.plan(given)
+    for lengths in ([1, 20, 64], [5, 16, 33]):
+        problem.lengths = lengths
+        given["kv.lengths"][:] = lengths
+        plan.remake()
+        problem.check(kernel.run(problem.q, (problem.k, problem.v), plan))
+
+
 def test_a_sequence_without_rows(kernel, problem):
     planner = kernel.device_planner(problem.batch)
     out = numpy.full_like(problem.q, 7)

@@ -100,6 +100,26 @@ def test_an_earlier_step_is_refused():
         early.run(made.kernel, torch.zeros(16, 4, 16, dtype=torch.float16), made.pages)
 
 
+def test_the_first_table_may_say_how_wide_tables_are():
+    torch.manual_seed(0)
+    made = engine([50, 19], pages=None)
+    assert not made.plans.tables
+    check(made, [32, 3])
+    assert list(made.plans.tables["kv.block_table"].shape) == [4, made.plans.pages]
+
+
+def test_steps_of_fewer_sequences_leave_nothing_behind():
+    torch.manual_seed(0)
+    made = engine([50, 19, 5, 7], sizes=(4,))
+    for rows in ([1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 1]):
+        check(made, rows)
+    table = torch.zeros(2, 3, dtype=torch.int64)
+    for count in (2, 1, 2):
+        made.plans.step(range(count + 1), [1] * count, table[:count])
+        starts, lengths = made.plans.tables["q_start"].tolist(), made.plans.tables["kv.lengths"].tolist()
+        assert starts == [min(i, count) for i in range(5)] and lengths == [1] * count + [0] * (4 - count)
+
+
 WRONG = [
     (([0, 1, 2, 3, 4, 5], [1] * 5, [[0]] * 5), r"lengths: .*at most 4.*nearest.*4"),
     (([0, 1], [1, 1], [[0]] * 2), r"q_start: .*\[3\], one more than lengths"),

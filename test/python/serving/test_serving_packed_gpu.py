@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
     pytest.skip("needs a GPU", allow_module_level=True)
 
-from attn.serving import Layer, Plans  # noqa: E402
+from attn.serving import Layer, Plans, Tokens  # noqa: E402
 from attn.serving.formats import PACKED  # noqa: E402
 
 PAGES, PAGE, TOKENS = 40, 16, 300
@@ -31,7 +31,8 @@ def test_bytes_and_attention_are_those_of_the_host_device(format, layout):
         given, at = [each.to(device) for each in (k, v)], slots.to(device)
         pages.write(*given, at)
         if device == "cuda":
-            made = pages.slots(at)
+            made = Tokens(at)
+            pages.write(*given, made)
             torch.cuda.synchronize()
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):

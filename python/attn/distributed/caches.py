@@ -39,7 +39,7 @@ class ShardedCache(Uncopied):
     chunk     tokens of a chunk, a multiple of page_size; by default 64 pages. Chunk c of sequence s lies on rank
               (s + c) modulo the ranks
     group     as of `attend`, of one dimension
-    options   of attn.PagedCache: layers, kv_heads, head_dim, page_size, dtype, formats of keys and values, device
+    options   of attn.PagedCache: layers, kv_heads, head_dim, page_size, dtype, formats of keys and values, latents, device
 
     All ranks make the same calls with the same arguments. Keys and values of new tokens are given on every rank, and each
     writes its own. Raises PlanError, OutOfPages (on every rank, if one rank has too few pages), TensorError.
@@ -207,15 +207,16 @@ class ShardedChange:
         self._change, self.rows, self._own = change, rows, torch.from_numpy(own)
         """`rows`: the number of new tokens, on all ranks together."""
 
-    def write(self, layer: int, k: Tensor, v: Tensor) -> None:
+    def write(self, layer: int, k: Tensor, v: Tensor | None = None) -> None:
         """Write a layer's new keys and values, [rows, kv_heads, head_dim] and [rows, kv_heads, value_dim] with the tokens of
-        all ranks; this rank writes its own. TensorError."""
-        for name, tensor in (("k", k), ("v", v)):
+        all ranks; this rank writes its own. A cache of latents takes no `v`. TensorError."""
+        given = {"k": k} if v is None else {"k": k, "v": v}
+        for name, tensor in given.items():
             if len(tensor) != self.rows:
                 raise expected(TensorError, name, f"the {self.rows} new tokens of all ranks", tensor)
         if self._change is not None:
             self._own = self._own.to(k.device)
-            self._change.write(layer, k.index_select(0, self._own), v.index_select(0, self._own))
+            self._change.write(layer, *(tensor.index_select(0, self._own) for tensor in given.values()))
 
     def skip(self) -> None:
         """Declare that the caller writes the keys and values of this rank's tokens itself, to the pages of
@@ -233,7 +234,6 @@ class ShardedPlan:
             raise expected(PlanError, "kernel", "one operand, attn.Paged", kernel)
         self._cache, self.kernel, self._name = cache, kernel, operands[0]["name"]
         self._options = options
-        self._heads = operands[0]["kv_heads"]
         self.plan: Plan | None = None
         """This rank's plan; None if it has no token of the step's sequences."""
         self.update(requests)

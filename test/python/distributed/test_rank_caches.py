@@ -107,6 +107,45 @@ def test_ranks_decode_as_one_process(ranks, see, formats, chunk, tmp_path):
             assert errors.max() < 8e-3 and (lse - wanted_lse).abs().max() < 2e-3
 
 
+LATENT, LINE = 64, 96
+
+
+def decode_latents(cache, kernel, run):
+    """Decode three sequences over lines of latents, whose values are a part of their keys; returns out and lse."""
+    generator = torch.Generator().manual_seed(5)
+    sequences = [cache.add() for _ in range(3)]
+    lines = torch.randn(150, 1, LINE, generator=generator).bfloat16()
+    cache.append(sequences, [90, 50, 10]).write(0, lines)
+    q = torch.randn(3, HEADS, LINE, generator=generator).bfloat16()
+    return run(kernel, sequences, q)
+
+
+def latents(rank):
+    kernel = attn.compile(latent_spec(), device="host")
+    sizes = dict(layers=1, page_size=PAGE, kv_heads=1, head_dim=LINE, value=attn.first(LATENT), device="host")
+    cache = distributed.ShardedCache(pages=16, chunk=32, **sizes)
+    found = decode_latents(cache, kernel, lambda k, s, q: cache.plan(k, s).run(q, 0, return_lse=True))
+    if rank:
+        return found
+    one = attn.PagedCache(pages=16, **sizes)
+    run = lambda k, s, q: k.run(q, one.layer(0), k.plan(one.batch(s)), return_lse=True)  # noqa: E731
+    return found, decode_latents(one, kernel, run)
+
+
+def latent_spec():
+    store = attn.Paged(page_size=PAGE, value=attn.first(LATENT))
+    return attn.Spec(
+        q_heads=HEADS, kv_heads=1, head_dim=LINE, dtype="bfloat16", kv=[store], see=attn.causal()
+    )
+
+
+def test_ranks_share_latents(tmp_path):
+    (first, (wanted, wanted_lse)), second = run_ranks(2, latents, tmp_path=tmp_path)
+    assert torch.equal(first[0], second[0]) and first[0].shape == (3, HEADS, LATENT)
+    errors = (first[0].float() - wanted.float()).norm(dim=-1) / wanted.float().norm(dim=-1)
+    assert errors.max() < 8e-3 and (first[1] - wanted_lse).abs().max() < 2e-3
+
+
 def heads_and_faults(rank):
     """Return what this rank finds of merges by heads, gathered heads, and refusals."""
     generator = torch.Generator().manual_seed(rank)

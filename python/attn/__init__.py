@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # The names that __getattr__ gives, for type checkers and edi
     from . import math as math
     from . import training as training
     from .cache.capture import Capture as Capture
+    from .cache.kinds import LayerKind as LayerKind
     from .cache.mixed import MixedCache as MixedCache
     from .cache.page_pool import PageMoves as PageMoves
     from .cache.page_pool import PagePool as PagePool
@@ -84,6 +85,7 @@ if TYPE_CHECKING:  # The names that __getattr__ gives, for type checkers and edi
 # replace the other.
 _LAZY: dict[str, str] = {
     "CacheClass": "cache.state",
+    "LayerKind": "cache.kinds",
     "CacheSteps": "cache.steps",
     "Capture": "cache.capture",
     "CheckReport": "run.checking",

@@ -17,7 +17,8 @@ from ..memory.tables import int32_array
 from ..run.kernel import Kernel
 from ..run.prepared import Prepared, RowOrder
 from .integers import items, whole
-from .state import CacheState
+from .kinds import sees_no_more
+from .state import CacheClass, CacheState
 
 
 class CacheBatch(Uncopied):
@@ -93,7 +94,7 @@ class CacheBatch(Uncopied):
 
     def _prepare_for(self, kernel: Kernel) -> Prepared:
         if kernel not in self._made:
-            operands = operands_of(self.cache, kernel)
+            operands = operands_of(self.cache, kernel, self.ends)
             shown = dict(zip(kernel._operands, operands, strict=True))
             read = [shown[operand["argument"]][:3] for operand in kernel.manifest["operands"]]
             builder = _attn.BatchBuilder(kernel._native, operands=read, max_pages=self.max_pages)
@@ -124,6 +125,23 @@ class CacheBatch(Uncopied):
         return f"<attn.CacheBatch of {len(self.groups)} requests, {self.rows} rows>"
 
 
+def _check_sight(kind: CacheClass, kernel: Kernel, ends: Sequence[int]) -> None:
+    """Refuse a kernel whose rows see tokens that a kind of layers has given back."""
+    for operand in kernel.manifest["operands"]:
+        if kind.recent == 0 or operand["argument"] != kind.name:
+            continue
+        if not sees_no_more(operand["visibility"], ends or kernel.ends, kind.recent, kind.sink):
+            near = f"attn.recent({kind.recent})"
+            see = (
+                f"attn.causal() & (attn.sink({kind.sink}) | {near})"
+                if kind.sink
+                else f"attn.causal() & {near}"
+            )
+            raise PlanError(
+                f"{kind.name}: the kernel sees tokens that these layers give back; expected no more than {see}"
+            )
+
+
 def row_groups(requests: object) -> _attn.RowGroups:
     """Read requests. A node stands for its last token; (node, rows) for its last rows; (node, rows, True) for these and
     its draft."""
@@ -143,9 +161,12 @@ def _read_group(index: int, request: object) -> tuple[int, int, bool]:
     return int(node), int(rows), draft
 
 
-def operands_of(cache: CacheState, kernel: Kernel) -> tuple[tuple[int, bool, bool, int] | None, ...]:
-    """Return the part of the cache that each operand shows: its head class, by name; nodes if its pages are the nodes',
-    drafts if they are the drafts'; None if no kernel reads it. PlanError for a kernel that does not fit the cache."""
+def operands_of(
+    cache: CacheState, kernel: Kernel, ends: Sequence[int] = ()
+) -> tuple[tuple[int, bool, bool, int] | None, ...]:
+    """Return the part of the cache that each operand shows: its head class or kind of layers, by name; nodes if its
+    pages are the nodes', drafts if they are the drafts'; None if no kernel reads it. `ends`: of windows and sinks instead
+    of the compiled ones. PlanError for a kernel that does not fit the cache."""
     arguments = [argument for argument in kernel.manifest["arguments"] if argument["role"] == "kv"]
     names = [head_class.name for head_class in cache._classes]
     if cache.device != kernel.device:
@@ -157,6 +178,14 @@ def operands_of(cache: CacheState, kernel: Kernel) -> tuple[tuple[int, bool, boo
             found.append(None)
             continue
         name, wanted = argument["name"], argument.get("head_class")
+        if cache._kinds:
+            if wanted is not None or name not in names:
+                shown = f"head class {wanted!r}" if wanted is not None else "no kind of layers"
+                raise PlanError(
+                    f"{name}: shows {shown}, and the cache has layers of {', '.join(names)}: describe one kernel for each "
+                    "kind, with Paged(name=...) of its name"
+                )
+            wanted = name
         if wanted is None and len(names) > 1:
             raise PlanError(
                 f"{name}: the cache has a store for each of {', '.join(names)}, and this operand shows no class; "
@@ -167,20 +196,21 @@ def operands_of(cache: CacheState, kernel: Kernel) -> tuple[tuple[int, bool, boo
         head_class = names.index(wanted) if wanted is not None else 0
         store = "paged" if argument["store"] == "paged" else argument["store"]
         page, legal = argument.get("page", 0), {cache.page_size, cache.draft_page}
+        stored = cache._stored[head_class]
         facts = {
-            "kv_heads": (argument.get("kv_heads") or cache.kv_heads, cache.kv_heads),
-            "head_dim": (argument["key_dim"], cache.head_dim),
-            "value_dim": (argument["value_dim"], cache.value_dim),
+            "kv_heads": (argument.get("kv_heads") or stored.kv_heads, stored.kv_heads),
+            "head_dim": (argument["key_dim"], stored.head_dim),
+            "value_dim": (argument["value_dim"], stored.value_dim),
         }
         for fact, (of_kernel, of_cache) in facts.items():
             if of_kernel != of_cache:
                 raise PlanError(f"{name}: the kernel has {fact}={of_kernel}, and the cache {fact}={of_cache}")
-        for part, format in (("key", cache._key), ("value", cache._value)):
-            latent = cache.is_latent and part == "value"
+        for part, format in (("key", stored.key), ("value", stored.value)):
+            latent = stored.latent and part == "value"
             if argument[f"{part}_format"] == (PART_OF_KEY if latent else format.text()):
                 continue
             if latent or argument[f"{part}_format"] == PART_OF_KEY:
-                said = [f"value=attn.first({cache.value_dim})", "values apart from keys"]
+                said = [f"value=attn.first({stored.value_dim})", "values apart from keys"]
                 said = said[::-1] if latent else said
                 raise PlanError(f"{name}: the kernel has {said[0]}, and the cache {said[1]}")
             of_kernel = parse_format(argument[f"{part}_format"])
@@ -193,5 +223,7 @@ def operands_of(cache: CacheState, kernel: Kernel) -> tuple[tuple[int, bool, boo
             given_store = f"Paged(page_size={page})" if store == "paged" else f"{store.capitalize()}()"
             pages = " or ".join(f"Paged(page_size={size})" for size in sorted(legal))
             raise PlanError(f"{name}: the kernel reads {given_store}, and the cache is {pages}")
+        if cache._kinds:
+            _check_sight(cache._classes[head_class], kernel, ends)
         found.append((head_class, page == cache.page_size, page == cache.draft_page, page))
     return tuple(found)

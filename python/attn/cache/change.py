@@ -152,13 +152,12 @@ class CacheChange(Uncopied):
         done = sorted(set(range(first, first + layers)) - self._missing)
         if self.rows and done:
             raise PlanError(f"layer: the keys and values of this change were written before in layers {done}")
-        number, parts = stream_number(cache.device, stream), parts_of_rows(cache, k, v)
-        heads = self._heads(first, layers, classes)
+        number = stream_number(cache.device, stream)
         moves = []
-        for index, of_class in enumerate(heads):
-            views = []
-            for name, tensor, dim in parts:
-                sizes = (*front, self.rows, cache.kv_heads, dim)
+        for index, of_class in self._heads(first, layers, classes).items():
+            views, stored = [], cache._stored[index]
+            for name, tensor, dim in parts_of_rows(stored, k, v):
+                sizes = (*front, self.rows, stored.kv_heads, dim)
                 shape = cache._runs[index][0].shape
                 found = look_rows(name, tensor, sizes, shape, number, keep)
                 if of_class is not None:
@@ -191,7 +190,7 @@ class CacheChange(Uncopied):
             )
         number = stream_number(cache.device, stream)
         launches, keep = [], []  # type: ignore[var-annotated]
-        for index, heads in enumerate(self._heads(layer, 1, classes)):
+        for index, heads in self._heads(layer, 1, classes).items():
             run = next(each for each in cache._runs[index] if each.first <= layer < each.first + each.layers)
             if not run.heads:
                 continue
@@ -243,13 +242,19 @@ class CacheChange(Uncopied):
             state = f"not written in layers {sorted(self._missing)}"
         return f"<attn.CacheChange of {self.rows} new tokens: {state}>"
 
-    def _heads(self, first: int, layers: int, classes: Sequence[int] | None) -> list[list[int] | None]:
-        """Return the KV heads of each class, in order; None: all of them."""
+    def _heads(self, first: int, layers: int, classes: Sequence[int] | None) -> dict[int, list[int] | None]:
+        """Return the KV heads of each class that these layers have, in order; None: all of them."""
         cache = self._cache
-        if not cache._own_stores:
+        if not cache._own_stores or cache._kinds:
             if classes is not None:
-                raise PlanError("classes: this cache has one store for all heads")
-            return [None]
+                raise PlanError("classes: this cache has one store for all heads of a layer")
+            kinds = sorted(set(cache._kinds[first : first + layers])) or [0]
+            if len(kinds) > 1:
+                names = ", ".join(cache._classes[index].name for index in kinds)
+                raise PlanError(
+                    f"layers: expected layers of one kind, got {names}: write each layer by `write`"
+                )
+            return {kinds[0]: None}
         if classes is None:
             raise PlanError(
                 "classes: expected the class of each KV head, since classes have stores of their own"
@@ -258,12 +263,12 @@ class CacheChange(Uncopied):
         found = [[h for h, c in enumerate(classes) if c == i] for i in range(len(cache._classes))]
         for layer in range(first, first + layers):
             legal = [c.heads[layer] for c in cache._classes]
-            if len(classes) != cache.kv_heads or [len(heads) for heads in found] != legal:
+            if len(classes) != cache._stored[0].kv_heads or [len(heads) for heads in found] != legal:
                 text = ", ".join(f"{n} of {c.name}" for n, c in zip(legal, cache._classes, strict=True))
                 raise expected(
                     PlanError,
                     "classes",
-                    f"the classes of {cache.kv_heads} heads, {text} in layer {layer}",
+                    f"the classes of {cache._stored[0].kv_heads} heads, {text} in layer {layer}",
                     classes,
                 )
-        return found
+        return dict(enumerate(found))

@@ -26,13 +26,21 @@ class CacheLayer(Uncopied):
     def __repr__(self) -> str:
         return f"<attn.CacheLayer {self.index} of {self.cache!r}>"
 
-    def _run(self, head_class: int) -> Run:
-        return next(run for run in reversed(self.cache._runs[head_class]) if run.first <= self.index)
+    def _run(self, head_class: int | None) -> Run:
+        kinds = self.cache._kinds
+        own = kinds[self.index] if kinds else 0
+        if kinds and head_class not in (None, own):
+            names = [each.name for each in self.cache._classes]
+            raise TensorError(
+                f"operands: layer {self.index} is of {names[own]}, and {names[head_class]} is asked for"
+            )
+        runs = self.cache._runs[own if head_class is None else head_class]
+        return next(run for run in reversed(runs) if run.first <= self.index)
 
     @property
     def k(self) -> Any:
         """Keys, [pages, page_size, kv_heads, head_dim], the pages themselves; quantized with metadata by line [pages,
-        kv_heads, page_size, bytes]; of several classes the first one's."""
+        kv_heads, page_size, bytes]; of several classes the first one's, of several kinds of layers the layer's."""
         return self.keys()
 
     @property
@@ -40,27 +48,29 @@ class CacheLayer(Uncopied):
         """Values, [pages, page_size, kv_heads, value_dim], or as `k`."""
         return self.values()
 
-    def keys(self, head_class: int = 0) -> Any:
+    def keys(self, head_class: int | None = None) -> Any:
         """Return the keys of a class with a store of its own."""
         run = self._run(head_class)
         return run.k[self.index - run.first]
 
-    def values(self, head_class: int = 0) -> Any:
+    def values(self, head_class: int | None = None) -> Any:
         """Return the values of a class with a store of its own."""
         run = self._run(head_class)
         return run.v[self.index - run.first]
 
-    def tensors(self, head_class: int = 0) -> dict[str, Any]:
+    def tensors(self, head_class: int | None = None) -> dict[str, Any]:
         """Return all tensors of a class's store, by the part of kernels' names after the operand's: k_pages, v_pages,
         and if quantized their metadata (k_meta, v_scales, …). Scales per tensor or head are 1 until they are written
         here."""
         run = self._run(head_class)
         return {name: tensor[self.index - run.first] for name, tensor in run.tensors.items()}
 
-    def stored(self, node: int, head_class: int = 0) -> dict[str, Any]:
+    def stored(self, node: int, head_class: int | None = None) -> dict[str, Any]:
         """Return a copy of the stored tokens of a node: `k`, `v` [tokens, heads, …], and if quantized their metadata,
         by line [tokens, heads, …], as attn.dequantize takes them. Tensors are PyTorch's if the cache's memory is."""
-        slots = self.cache.slots(node, head_class)
+        kinds = self.cache._kinds
+        own = head_class if head_class is not None else kinds[self.index] if kinds else 0
+        slots = self.cache.slots(node, own)
         if (slots < 0).any():
             raise PlanError(
                 f"node: {int((slots < 0).sum())} of its tokens were given back by a streaming class"

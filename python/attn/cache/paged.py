@@ -45,6 +45,8 @@ class PagedCache(CacheState):
     draft_page    chains of drafts begin at multiples of it. By default page_size: drafts and nodes are one operand.
                   1 wastes no slot; drafts are then an operand of their own, Paged(page_size=1)
     classes       head classes with stores of their own (CacheClass), instead of `pages`
+    kinds         kinds of layers that differ in heads, dims, formats or window (LayerKind), instead of layers, pages, kv_heads,
+                  head_dim, value_dim and formats. Each kind has a kernel and a plan of its own, of one batch
     device        as of attn.compile
 
     A change to a node frees tokens of streaming classes that rows of the change before may still see: run those rows
@@ -104,7 +106,7 @@ class PagedCache(CacheState):
         check_pair(source, self)
         source._check_written()
         runs = [list(zip(*of_class, strict=True)) for of_class in zip(source._runs, self._runs, strict=True)]
-        for pair in (pair for of_class in runs for pair in of_class):
+        for pair in (pair for of_class in runs for pair in of_class if pair[0].heads):
             find_requantizer(*pair)  # A kernel that cannot be compiled is refused before anything changes.
         read = [path_slots(source, node, index) for index in range(len(runs))]
         leaf = self.add()
@@ -261,7 +263,7 @@ class PagedCache(CacheState):
         The ratio of rows to sequences chooses the kernel. `fixed_split`, `blocks`: as of Kernel.plan.
 
         Drafts need an operand Paged(page_size=1) and draft_page=1; each chain of one is a sequence. Refused are head
-        classes, and leaves whose path of nodes does not fill its pages (below a branch; not forks)."""
+        classes, kinds of layers, and leaves whose path of nodes does not fill its pages (below a branch; not forks)."""
         options = dict(fixed_split=fixed_split, blocks=blocks)
         return CacheSteps(self, kernel, sequences, rows, tokens, drafts, options)
 

@@ -25,6 +25,7 @@ from ..memory.devices import failed, get_device
 from ..memory.dtypes import DTYPES, numpy_name, short_name, storage_name, torch_dtype
 from ..memory.formats import PART_OF_KEY, describe_store
 from ..memory.views import Binding, View, check, view_of
+from .kinds import Stored
 from .operations import Shape, append_text, move_text
 
 _KINDS = {"tensor_scale": "scale"}
@@ -264,14 +265,14 @@ def _bfloat16() -> type:
     return numpy.uint16 if package is None else package.bfloat16
 
 
-def parts_of_rows(cache: Any, k: object, v: object) -> list[tuple[str, object, int]]:
+def parts_of_rows(stored: Stored, k: object, v: object) -> list[tuple[str, object, int]]:
     """Return the name, rows and features of new keys and, unless they are a part of the keys, of new values. Raises
     TensorError."""
-    if not cache.is_latent:
-        return [("k", k, cache.head_dim), ("v", v, cache.value_dim)]
+    if not stored.latent:
+        return [("k", k, stored.head_dim), ("v", v, stored.value_dim)]
     if v is not None:
-        raise TensorError(f"v: expected None, as values are the first {cache.value_dim} features of k")
-    return [("k", k, cache.head_dim)]
+        raise TensorError(f"v: expected None, as values are the first {stored.value_dim} features of k")
+    return [("k", k, stored.head_dim)]
 
 
 def look_rows(

@@ -25,9 +25,9 @@ def check_pair(source: object, target: CacheState) -> None:
         raise PlanError("source: expected another attn.PagedCache, whose tokens this one is to store")
     facts = {
         "layers": (source.layers, target.layers),
-        "kv_heads": (source.kv_heads, target.kv_heads),
-        "head_dim": (source.head_dim, target.head_dim),
-        "value_dim": (source.value_dim, target.value_dim),
+        **{
+            name: (_size(source, name), _size(target, name)) for name in ("kv_heads", "head_dim", "value_dim")
+        },
         "device": (source.device, target.device),
         "classes": tuple([(c.name, c.heads) for c in cache._classes] for cache in (source, target)),
     }
@@ -38,7 +38,12 @@ def check_pair(source: object, target: CacheState) -> None:
     for fact, (theirs, ours) in facts.items():
         if theirs != ours:
             raise PlanError(f"source: expected {fact} {ours}, as this cache has, got {theirs}")
-    for part, theirs, ours in (("key", source._key, target._key), ("value", source._value, target._value)):
+    pairs = [
+        (part, getattr(theirs, part), getattr(ours, part))
+        for theirs, ours in zip(source._stored, target._stored, strict=True)
+        for part in ("key", "value")
+    ]
+    for part, theirs, ours in pairs:
         if theirs != ours and (ours.is_plain or _bits(ours) > _bits(theirs)):
             raise PlanError(
                 f"source: expected a {part} of at least as many bits as {ours.said(part)}, which this cache stores, got "
@@ -46,6 +51,12 @@ def check_pair(source: object, target: CacheState) -> None:
             )
     if source._native.is_open:
         raise PlanError("source: the keys and values of its last change are not written yet")
+
+
+def _size(cache: CacheState, name: str) -> object:
+    """Return a size of the cache's tokens; of several kinds of layers the size of each."""
+    found = [getattr(each, name) for each in cache._stored]
+    return found if cache._kinds else found[0]
 
 
 def _bits(format: Format) -> int:

@@ -14,13 +14,13 @@ from typing import Any
 import numpy
 
 from .. import _attn
-from ..describe.checks import nearest_value_features
 from ..errors import OutOfPages, PlanError, Uncopied, expected
 from ..memory.devices import device_name, failed
 from ..memory.dtypes import DTYPES, DTypeLike
 from ..memory.formats import First, Format, describe_store, part_names, read_format
 from ..memory.page_sizes import check_page_size
 from .integers import integers, items, node_number, whole
+from .kinds import LayerKind, Stored, check_kinds, value_dim_of
 from .operations import Shape
 from .pages import Run, dtype_of_cache
 
@@ -51,9 +51,9 @@ class CacheState(Uncopied):
     def __init__(
         self,
         *,
-        layers: int,
-        kv_heads: int,
-        head_dim: int,
+        layers: int | None = None,
+        kv_heads: int | None = None,
+        head_dim: int | None = None,
         pages: int | None = None,
         page_size: int = 16,
         value_dim: int | None = None,
@@ -66,34 +66,42 @@ class CacheState(Uncopied):
         value_scales: str | None = None,
         draft_page: int | None = None,
         classes: Sequence[CacheClass] = (),
+        kinds: Sequence[LayerKind] = (),
         device: object = None,
     ):
-        sizes = dict(layers=layers, kv_heads=kv_heads, head_dim=head_dim, page_size=page_size)
-        for name, size in sizes.items():
-            whole(name, size, 1)
-        page_size = check_page_size(PlanError, "page_size", int(page_size))
-        self.layers, self.kv_heads, self.head_dim, self.page_size = layers, kv_heads, head_dim, page_size
-        self.is_latent = isinstance(value, First)
-        """Whether values are a part of their keys."""
-        self.value_dim = self._value_dim(value, value_dim)
+        page_size = check_page_size(PlanError, "page_size", whole("page_size", page_size, 1))
+        self.page_size, self.device = page_size, device_name(device)
         self.draft_page = page_size if draft_page is None else whole("draft_page", draft_page, 1)
-        self.device = device_name(device)
         self._dtype = dtype_of_cache(dtype)
-        of_value = None if isinstance(value, First) else value
-        self._key, self._value = self._read_formats(
-            {"key": (key, key_group, key_scales), "value": (of_value, value_group, value_scales)}
-        )
-        if self.is_latent and not self._key.is_plain:
-            raise expected(PlanError, "key", "None where values are a part of keys", key)
+        formats = {"key": (key, key_group, key_scales), "value": (value, value_group, value_scales)}
+        self._kinds: tuple[int, ...] = ()
+        """The class of each layer, if layers are of several kinds: a kind is a class that has no heads in others."""
+        self._stored: list[Stored] = []
+        """What the tokens of each class are."""
         classes = items("classes", classes)
-        if bool(classes) == (pages is not None):
-            raise PlanError("pages: give either pages, or classes that have each their own")
-        if pages is not None:
-            classes = [CacheClass(name="kv", pages=pages, heads=kv_heads)]
-        self._classes = [_checked(head_class, layers) for head_class in classes]
+        if kinds:
+            of_all = dict(
+                layers=layers, kv_heads=kv_heads, head_dim=head_dim, value_dim=value_dim, pages=pages
+            )
+            of_all |= {name: given[0] for name, given in formats.items()} | {"classes": classes or None}
+            classes = self._read_kinds(kinds, of_all)
+        else:
+            for name, size in dict(layers=layers, kv_heads=kv_heads, head_dim=head_dim).items():
+                whole(name, size, 1)
+            if bool(classes) == (pages is not None):
+                raise PlanError("pages: give either pages, or classes that have each their own")
+            self.layers: int = layers
+            one = self._read_stored(kv_heads, head_dim, value_dim, formats)
+            self.kv_heads, self.head_dim, self.value_dim = one[:3]
+            if pages is not None:
+                classes = [CacheClass(name="kv", pages=pages, heads=kv_heads)]
+            self._stored = [one] * len(classes)
+        self._classes = [_checked(head_class, self.layers) for head_class in classes]
         self._own_stores = pages is None
+        self.is_latent = any(stored.latent for stored in self._stored)
+        """Whether values are a part of their keys, in layers of some kind."""
         torch = sys.modules.get("torch")
-        self._runs = [self._allocate(head_class, torch) for head_class in self._classes]
+        self._runs = [self._allocate(*each, torch) for each in zip(self._classes, self._stored, strict=True)]
         try:
             self._native = _attn.Cache(
                 page_tokens=page_size,
@@ -116,19 +124,37 @@ class CacheState(Uncopied):
         self._holder: object = None
         """The CacheSteps with new tokens that launches are still to write."""
 
-    def _value_dim(self, value: object, value_dim: int | None) -> int:
-        if not isinstance(value, First):
-            return self.head_dim if value_dim is None else whole("value_dim", value_dim, 1)
-        if value.features > self.head_dim:
-            legal = f"attn.first(n) with n up to {self.head_dim}, the features of the key"
-            nearest = nearest_value_features(self.head_dim)
-            raise expected(PlanError, "value", legal, value.features, nearest=nearest)
-        if value_dim not in (None, value.features):
-            legal = f"None, or {value.features}, the features of value"
-            raise expected(PlanError, "value_dim", legal, value_dim, nearest=value.features)
-        return value.features
+    def _read_kinds(self, given: Sequence[LayerKind], of_all: dict[str, object]) -> list[CacheClass]:
+        """Read kinds of layers as classes, each of which has no heads in the layers of others."""
+        if odd := [name for name, value in of_all.items() if value is not None]:
+            raise PlanError(f"{odd[0]}: expected none beside kinds of layers, which have each their own")
+        if self.draft_page != self.page_size:
+            legal = f"page_size, {self.page_size}, beside kinds of layers"
+            raise expected(PlanError, "draft_page", legal, self.draft_page, nearest=self.page_size)
+        kinds, self._kinds = check_kinds(given)
+        self.layers, classes = len(self._kinds), []
+        self.kv_heads = self.head_dim = self.value_dim = None  # Kinds have their own.
+        for index, kind in enumerate(kinds):
+            sizes = kind.kv_heads, kind.head_dim, kind.value_dim
+            self._stored.append(self._read_stored(*sizes, kind.formats()))
+            heads = [kind.kv_heads if of == index else 0 for of in self._kinds]
+            kept = dict(recent=kind.recent, sink=kind.sink, draft=kind.draft)
+            classes.append(CacheClass(name=kind.name, pages=kind.pages, heads=heads, **kept))
+        return classes
 
-    def _read_formats(self, given: dict[str, tuple]) -> list[Format]:
+    def _read_stored(
+        self, kv_heads: int, head_dim: int, value_dim: int | None, formats: dict[str, tuple]
+    ) -> Stored:
+        value, *rest = formats["value"]
+        dims, latent = (head_dim, value_dim_of(head_dim, value, value_dim)), isinstance(value, First)
+        if latent:
+            formats = formats | {"value": (None, *rest)}
+        key, of_value = self._read_formats(formats, dims)
+        if latent and not key.is_plain:
+            raise expected(PlanError, "key", "None where values are a part of keys", formats["key"][0])
+        return Stored(kv_heads, *dims, key, of_value, latent)
+
+    def _read_formats(self, given: dict[str, tuple], dims: tuple[int, int]) -> list[Format]:
         plain = Format(self._dtype)
         formats = [read_format(part_names(part), each, PlanError) or plain for part, each in given.items()]
         if all(format.is_plain for format in formats):
@@ -144,26 +170,25 @@ class CacheState(Uncopied):
                 self.page_size,
                 False,
                 0,
-                self.head_dim,
-                self.value_dim,
+                *dims,
                 *(each.text() for each in formats),
             )
         except _attn.Failure as failure:
             raise failed(failure, PlanError) from None
         return [found.key, found.value]
 
-    def _allocate(self, head_class: CacheClass, torch: object) -> list[Run]:
+    def _allocate(self, head_class: CacheClass, stored: Stored, torch: object) -> list[Run]:
         """Allocate memory; adjacent layers with equally many heads share a tensor."""
         shape = Shape(
             head_class.pages,
             self.page_size,
-            self.head_dim,
-            self.value_dim,
+            stored.head_dim,
+            stored.value_dim,
             self._dtype,
             self.device,
-            self._key,
-            self._value,
-            latent=self.is_latent,
+            stored.key,
+            stored.value,
+            latent=stored.latent,
         )
         runs, first = [], 0
         for layer in range(1, self.layers + 1):
@@ -237,7 +262,7 @@ class CacheState(Uncopied):
         return sum(run.clamped() for runs in self._runs for run in runs)
 
     def free_pages(self, head_class: str | None = None) -> int:
-        """Return the number of free pages in the pool of a class."""
+        """Return the number of free pages in the pool of a class, or of a kind of layers; by default of the first."""
         names = [c.name for c in self._classes]
         if head_class is not None and not (isinstance(head_class, str) and head_class in names):
             raise expected(PlanError, "head_class", f"one of {', '.join(names)}", head_class)
@@ -257,14 +282,14 @@ class CacheState(Uncopied):
             f"{c.name} {self._native.free_pages(i)} of {c.pages} pages free"
             for i, c in enumerate(self._classes)
         )
-        formats = [
-            each.said(part)
-            for part, each in (("key", self._key), ("value", self._value))
-            if not each.is_plain
-        ]
-        if self.is_latent:
-            formats.append(f"value=attn.first({self.value_dim})")
-        stored = ", ".join(formats) or DTYPES[self._dtype][0]
+        dtype = DTYPES[self._dtype][0]
+        stored = self._stored[0].said(dtype)
+        if self._kinds:
+            each = zip(self._classes, self._stored, strict=True)
+            stored = ", ".join(
+                f"{c.name} {self._kinds.count(i)} x {s.kv_heads} heads of {s.head_dim} in {s.said(dtype)}"
+                for i, (c, s) in enumerate(each)
+            )
         return (
             f"<attn.PagedCache of {self.layers} layers on {self.device}: {len(self.sequences)} sequences, {pools}; "
             f"{stored}, {self.token_bytes} bytes a token>"

@@ -72,7 +72,8 @@ class CacheSteps(Uncopied):
             legal = f"at most sequences * tokens, {self.sequences * self.tokens}"
             raise expected(PlanError, "rows", legal, rows, nearest=self.sequences * self.tokens)
         if cache._own_stores:
-            raise PlanError("steps: the cache has a store for each head class, which are planned on the host")
+            of = "kind of layers" if cache._kinds else "head class"
+            raise PlanError(f"steps: the cache has a store for each {of}, which are planned on the host")
         (self._run,) = cache._runs[0]
         self._operands = operands_of(cache, kernel)
         self._native = self._make_tables()
@@ -189,7 +190,7 @@ class CacheSteps(Uncopied):
             return tokens.write(run.pages_of(layer), self.rows)
         views = [
             look_rows(name, tensor, (self.rows, cache.kv_heads, dim), self._run.shape, number, keep)
-            for name, tensor, dim in parts_of_rows(cache, k, v)
+            for name, tensor, dim in parts_of_rows(cache._stored[0], k, v)
         ]
         self._ask(
             self._mover.kernels.append,

@@ -117,6 +117,12 @@ def random_models(ask, tmp_path_factory):
         planned = dict(options=DEVICE_PLANS | dict(dtype=dtype))
         cases.append(case | planned | dict(name=f"{kind}, device plans", backend="CUSTOM"))
         if kind == "windowed":
+            large = dict(dtype=dtype, block_size=784)  # Hybrid models have such blocks.
+            cases += [
+                case | dict(name="windowed, blocks of 784", backend="CUSTOM", options=large),
+                case
+                | dict(name="blocks of 784, device plans", backend="CUSTOM", options=DEVICE_PLANS | large),
+            ]
             fp8 = dict(options=dict(dtype=dtype, kv_cache_dtype="fp8_e4m3"))
             cases += [
                 case | fp8 | dict(name="windowed, fp8", backend="CUSTOM"),
@@ -144,6 +150,12 @@ def test_random_models_answer_as_with_vllms_backend(random_models, kind, close):
     planned = random_models[f"{kind}, device plans"]
     print(kind, "device plans", differences(planned, random_models[f"{kind}, CUSTOM"]))
     assert right(random_models[f"{kind}, None"], planned, close)
+
+
+@pytest.mark.parametrize("name", ["windowed, blocks of 784", "blocks of 784, device plans"])
+def test_blocks_of_hybrid_models_change_nothing(random_models, name):
+    print(name, differences(random_models["windowed, None"], random_models[name]))
+    assert right(random_models["windowed, None"], random_models[name])
 
 
 def test_caches_of_8_bits_are_read_as_in_float64(random_models):

@@ -51,7 +51,7 @@ class DiffKVCache(Uncopied, Cache):
     config     of the model: a decoder whose layers see everything or a sliding window; tokens are freed when they leave it
     policy     of attn.kv_policy: DiffKV, SnapKV, Streaming heads beside one of these, or your own
     pages      shared by all layers, sequences and KV heads: a page holds `page_size` HIGH tokens of one KV head, or twice as
-               many LOW ones (256 at most)
+               many LOW ones where that is a page size
     tokens     of the longest sequence; by default the model's max_position_embeddings
     high, low  storage formats: key="int8", value="int4", key_group, ... as of attn.Paged; {}: the model's dtype
 

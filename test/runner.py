@@ -30,7 +30,7 @@ SMOKE = (
     "cache/test_paged.py",
 )
 # Rooms of test/python that depend on the versions of PyTorch, Transformers and TRL.
-OF_VERSIONS = ("adapters", "generation", "training")
+OF_VERSIONS = ("adapters", "flash_attn", "generation", "training")
 NEWEST = "python newest, of PyTorch, Transformers and TRL"
 # Tests of the package that measure time; nothing runs beside them.
 ALONE = "python alone"

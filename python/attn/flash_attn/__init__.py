@@ -9,7 +9,7 @@ causal masks and windows end at the bottom right, and rows that see nothing are 
 - dropout is refused by name.
 - The LSE of a row that sees nothing is -inf, as in flash-attn 3. Gradients pass through LSEs, too.
 - The third result of `return_attn_probs` is always empty, as flash-attn's is without dropout.
-- Pages have any number of tokens, not multiples of 256; heads any multiple of 8 up to 256, others are padded to one.
+- Pages have any number of tokens, not multiples of 256. Heads of no multiple of 8 are padded, as in flash-attn.
 - Tables (`cu_seqlens`, `cache_seqlens`, `block_table` and the like) may be on the CPU, where no call waits for a GPU.
 
 `attn.flash_attn.version3` has the signatures of flash-attn 3.

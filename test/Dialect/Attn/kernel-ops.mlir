@@ -37,3 +37,7 @@ func.func @ops(%q: !query, %kv: !kv, %i: i32, %row: i64, %sink: i1, %k: !tile.sh
 
 // CHECK: func.func private @form() attributes {attn.form = #attn.form<mmas = wgmma, stationary = tokens, rows = 64, keys = 16, heads = 8, kv_heads = 2, key_dim = 64, value_dim = 64, key_tile = 64, value_tile = 64, element = bf16, traits = tokens_first|lists, codes = i4, unit = 5.000000e-01 : f32>}
 func.func private @form() attributes {attn.form = #attn.form<mmas = wgmma, stationary = tokens, rows = 64, keys = 16, heads = 8, kv_heads = 2, key_dim = 64, value_dim = 64, key_tile = 64, value_tile = 64, element = bf16, traits = tokens_first | lists, codes = i4, unit = 0.5 : f32>}
+
+// Warps that share rows have a slice of the values.
+// CHECK: func.func private @slice() attributes {attn.form = #attn.form<{{.*}}value_dim = 512, key_tile = 576, value_tile = 256,
+func.func private @slice() attributes {attn.form = #attn.form<mmas = mma, stationary = rows, rows = 16, keys = 16, heads = 8, kv_heads = 1, key_dim = 576, value_dim = 512, key_tile = 576, value_tile = 256, element = bf16, traits = none>}

@@ -1,5 +1,7 @@
 //===- AttnKernelOps.cpp - Online operations in a kernel ------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Verify.h"
+
 #include "attn/Dialect/Attn/IR/Attn.h"
 
 using namespace mlir;
@@ -27,7 +29,9 @@ LogicalResult FormAttr::verify(function_ref<InFlightDiagnostic()> emitError, Mma
     return emitError() << "expected a warp to hold rows and tokens, got " << rows << " and " << keys;
   if (kvHeads < 1 || heads < 1 || heads % kvHeads != 0)
     return emitError() << "expected heads to be a multiple of kv_heads, got " << heads << " and " << kvHeads;
-  if (keyDim < 1 || valueDim < 1 || keyTile < keyDim || valueTile < valueDim)
+  // Warps that share rows have slices of the values.
+  bool isSlice = valueDim > mlir::attn::detail::mostSimpleDim && valueTile > 0 && valueDim % valueTile == 0;
+  if (keyDim < 1 || valueDim < 1 || keyTile < keyDim || (valueTile < valueDim && !isSlice))
     return emitError() << "expected tiles with features for " << keyDim << " and " << valueDim << ", got "
                        << keyTile << " and " << valueTile;
   if (!element.isF16() && !element.isBF16())

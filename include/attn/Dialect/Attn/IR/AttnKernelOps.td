@@ -71,7 +71,7 @@ def Attn_FormAttr : AttrDef<Attn_Dialect, "Form"> {
     TypeParameter<"int64_t", "features of a key">:$key_dim,
     TypeParameter<"int64_t", "features of a value">:$value_dim,
     TypeParameter<"int64_t", "features of a line of keys on the chip, with padding">:$key_tile,
-    TypeParameter<"int64_t", "features of a line of values on the chip, with padding">:$value_tile,
+    TypeParameter<"int64_t", "features of a line of values on the chip, with padding, or of a warp's slice of it">:$value_tile,
     TypeParameter<"::mlir::Type", "elements of queries">:$element,
     EnumParameter<Attn_FormTraits>:$traits,
     OptionalParameter<"::mlir::Type", "type of quantized integer values, whose zeros are summed apart; none: no such sum">:$codes,

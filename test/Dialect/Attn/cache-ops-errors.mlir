@@ -364,10 +364,10 @@ func.func @latents(%k: !rows {attn.name = "k"}, %kv: !kv {attn.name = "kv"}, %sl
 
 // -----
 
-!rows = tensor<?x?x1x264xf16>
-!kv = !attn.kv<packed, heads = 1, dim = 264, key = f16, value = f16>
-func.func @wide(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}, %wk: tensor<?x264xf32> {attn.name = "k_norm"}) {
+!rows = tensor<?x?x1x512xf16>
+!kv = !attn.kv<packed, heads = 1, dim = 512, key = f16, value = f16>
+func.func @wide(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}, %wk: tensor<?x512xf32> {attn.name = "k_norm"}) {
   // expected-error @below {{expected heads of a multiple of 8, at most 256 features, where keys are normalized or rotated}}
-  attn.append %k, %v to %kv at %slots norm %wk : tensor<?x264xf32> epsilon 1.0e-6 : !rows, !rows, !kv, tensor<?xi32>
+  attn.append %k, %v to %kv at %slots norm %wk : tensor<?x512xf32> epsilon 1.0e-6 : !rows, !rows, !kv, tensor<?xi32>
   return
 }

@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 import attn
+from attn.cache.operations import Preparation, Shape, append_text
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = Path(os.environ.get("ATTN_BUILD", ROOT / "build"))
@@ -77,13 +78,19 @@ GROUPS = {
     },
 }
 PLAN = "plan made on the GPU"
-ASKS = {"forward": "F", "gradients": "G", PLAN: "P"}
+WRITE = "new tokens, prepared"
+SHORT = ("forward", "gradients", PLAN)  # The README's columns.
+ASKS = {"forward": "F", "gradients": "G", PLAN: "P", WRITE: "W"}
 # Groups with a column for plans: a plan reads tables and positions, and neither features nor scores.
 PLANNED = ("store", "format of keys and values, in pages", "visibility")
+# Groups that decide how new tokens are written.
+WRITTEN = ("dtype", "head dim, of keys and of values", "format of keys and values, in pages")
 
 
 def text(added, asked):
     named = PLAIN | added
+    if asked == WRITE:
+        return write_text(named)
     named["kv"] = [named.get("kv", attn.Dense())]
     if asked == PLAN:
         named["device_plan"] = True
@@ -94,11 +101,22 @@ def text(added, asked):
     return mlir
 
 
+def write_text(named):
+    """Return an append that normalizes and rotates keys and queries."""
+    dtype = {"bfloat16": "bf16", "float16": "f16"}[named["dtype"]]
+    dims = named["head_dim"], named.get("value_dim", named["head_dim"])
+    store = named.get("kv", attn.Paged(dtype=named["dtype"])).description(named["kv_heads"], *dims)
+    preparation = Preparation(named["q_heads"], "f32", "f32", 1e-6, dims[0] // 2, "f32")
+    return append_text(
+        named["kv_heads"], Shape(0, 16, *dims, dtype, "host", store.key, store.value), preparation
+    )
+
+
 def renamed(mlir, index):
     """Return a description whose function and types have unique names in a file of several."""
     for alias in re.findall(r"^!(\w+) = ", mlir, flags=re.M):
         mlir = re.sub(rf"!{alias}\b", f"!{alias}_{index}", mlir)
-    return mlir.replace("@attention(", f"@attention_{index}(")
+    return re.sub(r"@(attention|append)\(", rf"@\1_{index}(", mlir)
 
 
 def compile_all(texts, target):
@@ -114,7 +132,8 @@ def compile_all(texts, target):
 
 
 def asks_of(group):
-    return [what for what in ASKS if what != PLAN or group in PLANNED]
+    asked = {PLAN: PLANNED, WRITE: WRITTEN}
+    return [what for what in ASKS if group in asked.get(what, GROUPS)]
 
 
 def answers():
@@ -214,7 +233,7 @@ def short_table(said):
     )
     for group, rows in GROUPS.items():
         cells = []
-        for what in asks_of(group):
+        for what in filter(SHORT.__contains__, asks_of(group)):
             named = []
             for row in rows:
                 refused = [target for target in CARDS if not said.get((group, row, what, target))]
@@ -222,7 +241,7 @@ def short_table(said):
                     named.append(row + (f" ({row} not on {', '.join(refused)})" if refused else ""))
             cells.append(", ".join(named) or "no")
         cells[1:] = ["as forward" if cell == cells[0] else cell for cell in cells[1:]]
-        cells += ["not asked"] * (len(ASKS) - len(cells))
+        cells += ["not asked"] * (len(SHORT) - len(cells))
         lines.append(f"| {group} | " + " | ".join(cells) + " |")
     return lines
 
@@ -237,7 +256,8 @@ NVIDIA's driver and no CUDA toolkit. "PTX" is the highest version among kernels 
 """
 LETTERS = """A description has 32 query heads, 8 KV heads of 128 features in bf16 and one operand, `Dense()`, that rows see causally, unless
 its row says otherwise. **F**: forward. **G**: gradients. **P**: the plan of a batch may be made on the GPU
-(`device_plan=True`); this is asked of stores, formats and visibilities alone. "no": the compiler refuses all that was asked,
+(`device_plan=True`); this is asked of stores, formats and visibilities alone. **W**: one launch normalizes, rotates and writes new
+tokens into pages ([norm and rotation](python/serving.md#norm-and-rotation-on-the-way)). "no": the compiler refuses all that was asked,
 before anything runs. Cards in bold were measured.
 """
 

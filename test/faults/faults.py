@@ -149,8 +149,8 @@ FAULTS = [
     Fault(
         "a page just past the pool is accepted",
         f"{RUNTIME}/batch/CheckBatch.cpp",
-        "most < operand.pages)",
-        "most <= operand.pages)",
+        "int32Limit + 1) - 1);",
+        "int32Limit + 1));",
         ("runtime",),
     ),
     Fault(

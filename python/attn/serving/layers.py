@@ -107,9 +107,9 @@ class Layer:
         """Return the pages in an engine's memory, to write and to read.
 
         cache   [pages, kv_heads, page_size, C] with a key and then a value in each line, and any strides: C is 2 * head_dim
-                elements of `dtype`, or as many bytes of an 8-bit float. Of packed formats C is token_bytes bytes (or as many in
-                another dtype), pages are in one piece each, heads before tokens or tokens before heads, and bytes are laid out
-                anew (packed.py)
+                elements of `dtype`, or as many bytes of an 8-bit float. In packed formats C is token_bytes bytes, or as many
+                in another dtype. Pages are then in one piece each, heads before tokens or tokens before heads, and bytes
+                are laid out anew (packed.py)
         k_scale, v_scale  of 8-bit floats and of nvfp4: the scale of the whole tensor, float32 [1]; by default 1. A change of
                 its element is seen
 

@@ -19,8 +19,8 @@ _HEADER = 8  # In words: a list begins with the number of its rows.
 
 
 class Tokens:
-    """The slots and positions of a step's new tokens, for the writes of all its layers. What layers need of slots is
-    computed once for all whose pages are alike.
+    """The slots and positions of a step's new tokens, for the writes of all its layers. Layers whose pages are alike share
+    one list of places.
 
     slots      int32 or int64 [tokens]: page * page_size + offset; keys and values of a negative slot are not written
     positions  int32 or int64 [tokens or more], needed beside a Rope

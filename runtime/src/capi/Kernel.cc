@@ -95,7 +95,7 @@ void findSlots(LoadedKernel &kernel) {
     const auto found = std::find_if(strided.begin(), strided.end(), [&](const StridedTensor &tensor) {
       return tensor.name == kernel.slots[i];
     });
-    // Of buffers without strides the session refuses any.
+    // The session refuses strides of buffers that have none.
     kernel.ranks.push_back(found == strided.end() ? 1 : found->dims.size());
     if (kernel.manifest.findResult(kernel.slots[i]))
       kernel.written.push_back(i);

@@ -166,6 +166,8 @@ static LogicalResult verifyNorm(AppendRowsOp append, int64_t dim) {
                              : success();
   if (bool(append.getQ()) != bool(append.getQNorm()))
     return append.emitOpError("expected weights of queries where there are queries, and only there");
+  if (!append.getEpsilon())
+    return append.emitOpError("expected an epsilon beside the weights of a norm");
   if (APFloat epsilon = *append.getEpsilon(); !epsilon.isFinite() || epsilon.isNegative())
     return append.emitOpError("expected an epsilon that is finite and at least 0, got ")
            << epsilon.convertToFloat();
@@ -184,6 +186,8 @@ static LogicalResult verifyRotation(AppendRowsOp append, int64_t dim) {
       2 * cos.getDimSize(1) > dim)
     return append.emitOpError("expected cosines of 1 to ")
            << dim / 2 << " angles for heads of " << dim << " features, got " << append.getCos().getType();
+  if (!append.getSin() || !append.getPositions())
+    return append.emitOpError("expected sines and positions beside cosines");
   if (append.getSin().getType() != cos)
     return append.emitOpError("expected sines of the cosines' type, ")
            << cos << ", got " << append.getSin().getType();

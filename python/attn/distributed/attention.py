@@ -11,7 +11,6 @@ from typing import Any
 import numpy
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ..describe.forest import Forest, check_forest
 from ..describe.score import trace
@@ -20,7 +19,9 @@ from ..describe.stores import Packed
 from ..describe.visibility import Visibility, sides
 from ..errors import Error, GroupError, SpecError, TensorError, closest, expected
 from ..forks import make_guard
+from ..memory.views import refuse_tangents, refuse_transformed
 from ..run.described_calls import Options, score_of, visibility_of
+from ..run.torch_rules import differentiable_once
 from .forms import AllGather, Form, Heads, Ordered, Ring, union
 from .groups import Group, agree, groups_of
 from .sequences import Sequences, check_starts
@@ -81,6 +82,9 @@ def attend(
     Raises TensorError, SpecError or PlanError before ranks communicate if a rank is alone; otherwise GroupError on every
     rank, which names the rank with the wrong argument, or a rank that failed. No call waits longer than the group's timeout.
     """
+    refuse_tangents(q, k, v, sink_logits)
+    for name, tensor in (("q", q), ("k", k), ("v", v), ("sink_logits", sink_logits)):
+        refuse_transformed(name, tensor)
     if score is not None:
         score = trace(score, ())
     options = dict(
@@ -127,13 +131,14 @@ class _Attend(torch.autograd.Function):
         packed = [call.packed(each, 2) for each in (q, k, v)]
         (out, lse), saved = call.form.forward(packed[0], packed[1], packed[2], sinks)
         ctx.call, ctx.count = call, len(saved)
-        ctx.save_for_backward(*saved, *([] if sinks is None else [sinks]))
+        # The last three are not read: second derivatives by them are refused.
+        ctx.save_for_backward(*saved, *([] if sinks is None else [sinks]), q, k, v)
         return call.whole(out), call.whole(lse)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_out: Tensor, d_lse: Tensor) -> tuple:
-        call, tensors = ctx.call, ctx.saved_tensors
+    @differentiable_once
+    def backward(ctx: Any, tensors: tuple[Tensor, ...], d_out: Tensor, d_lse: Tensor) -> tuple:
+        call, tensors = ctx.call, tensors[:-3]
         saved, sinks = tensors[: ctx.count], tensors[ctx.count] if len(tensors) > ctx.count else None
         gradients = call.packed(d_out, 2), call.packed(d_lse, 1)
         d_q, d_k, d_v, d_sinks = call.form.backward(saved, gradients, sinks)

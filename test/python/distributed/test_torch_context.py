@@ -44,3 +44,35 @@ def test_context_parallel_runs_on_attn(tmp_path):
     out.square().sum().backward()
     for got, want in zip(found, [out, *(each.grad for each in given)], strict=True):
         assert (got.double() - want).norm() < 1.2e-2 * want.norm()
+
+
+def differentiated_again(rank, form):
+    """Differentiate gradients again, and forward; returns the messages."""
+    from torch.autograd import forward_ad
+
+    given = [each.transpose(1, 2)[:, : TOKENS // 2].contiguous().requires_grad_() for each in made()]
+
+    split = distributed.split(TOKENS, 2, method="zigzag")
+
+    def attend(*tensors):
+        return distributed.attend(*tensors, form=form, split=split, causal=True)
+
+    (once,) = torch.autograd.grad(attend(*given).float().sum(), given[:1], create_graph=True)
+    told = []
+    for of in range(3):
+        with pytest.raises(attn.TensorError) as error:
+            torch.autograd.grad(once.float().sum(), given[of : of + 1], allow_unused=True, retain_graph=True)
+        told.append(str(error.value))
+    with forward_ad.dual_level(), pytest.raises(attn.TensorError) as error:
+        q = given[0].detach()
+        attend(forward_ad.make_dual(q, q), *given[1:])
+    return [*told, str(error.value)]
+
+
+@pytest.mark.parametrize("form", ["all_gather", "ring"])
+def test_second_and_forward_derivatives_are_refused(form, tmp_path):
+    for told in run_ranks(2, differentiated_again, form, tmp_path=tmp_path):
+        assert all("does not support second derivatives" in each for each in told[:3])
+        assert told[3].startswith(
+            "attn does not support torch.func.jvp, jacfwd and torch.autograd.forward_ad"
+        )

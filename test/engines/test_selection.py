@@ -18,7 +18,7 @@ def test_blocks_are_cut_into_pages(block):
 
 def test_several_reasons_are_given():
     given = dict(
-        head_size=512, dtype=torch.float16, block_size=40, kv_cache_dtype="nvfp4", attn_type="encoder"
+        head_size=640, dtype=torch.float16, block_size=40, kv_cache_dtype="nvfp4", attn_type="encoder"
     )
     found = refusals(**given)
     assert [reason.split(":")[0] for reason in found] == [

@@ -192,7 +192,9 @@ class AttnMetadataBuilder(AttentionMetadataBuilder[AttnMetadata]):
         if asked.causal is not True:
             raise ValueError("attn's backend: expected causal rows, got others in a step")
         count = asked.num_reqs
-        tables = asked.seq_lens[:count], asked.block_table_tensor[:count]
+        tables = asked.seq_lens, asked.block_table_tensor
+        if any(len(table) > count for table in tables):
+            tables = tables[0][:count], tables[1][:count]
         if isinstance(self.plans, Plans):
             return AttnMetadata(self.plans.step(asked.query_start_loc_cpu[: count + 1], *tables))
         counts = dict(rows=asked.num_actual_tokens, longest=asked.max_query_len)

@@ -6,7 +6,7 @@ import torch
 
 def _scaled(impl, layer, kv_cache):
     """Return a function that reads pages of keys and values of 16 bits, or of 8-bit floats: [pages, size, heads, dim]."""
-    pools = impl._pages(kv_cache)
+    pools = impl._pages(layer, kv_cache)[:2]
     scales = (1, 1) if impl.format is None else (layer._k_scale.double(), layer._v_scale.double())
     return lambda pages: [pool[pages].double() * scale for pool, scale in zip(pools, scales, strict=True)]
 
@@ -16,7 +16,7 @@ def _dequantized(impl, layer, kv_cache):
     import attn
     from attn.serving.formats import PACKED
 
-    packed = impl._packed_pages(layer, kv_cache)
+    packed = impl._pages(layer, kv_cache)
     heads = torch.arange(impl.num_kv_heads)
     scales = [dict(tensor_scale=float(x)) for name, x in packed.named.items() if "tensor_scale" in name] or [
         {},

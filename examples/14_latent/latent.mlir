@@ -1,8 +1,8 @@
 // Latent attention (MLA) of DeepSeek-V2 and V3: 128 query heads read one latent per token, 512 features and 64 rotated
 // ones. The value is the first 512 features of the key: one line of memory, one tensor `kv.k_pages`, one read.
 //
-//   attn-opt examples/14_latent/latent.mlir --emit=ptx
-//   attn-run examples/14_latent/latent.mlir --dim batch=2 --dim kv_len=200 --check
+//   attn-opt latent.mlir --emit=ptx
+//   attn-run latent.mlir --dim batch=2 --dim kv_len=200 --check
 
 !query = tensor<?x128x576xbf16>
 !output = tensor<?x128x512xbf16>

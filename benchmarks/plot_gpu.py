@@ -16,6 +16,7 @@ from plots.graphs import (
     draw_diffkv,
     draw_duo,
     draw_graphs,
+    draw_latents,
     draw_layouts,
     draw_outputs,
     draw_pages,
@@ -260,6 +261,7 @@ PANELS = {
     "context": lambda axes, rows, sessions: draw_context(axes, rows),
     "significance": lambda axes, rows, sessions: draw_significance(axes, rows),
     "append": lambda axes, rows, sessions: draw_append(axes, rows),
+    "mla": lambda axes, rows, sessions: draw_latents(axes, rows),
     "outputs": lambda axes, rows, sessions: draw_outputs(axes, rows),
     "planning": lambda axes, rows, sessions: draw_planning(axes, rows),
 }

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from measuring.generated import replace_section
-from measuring.newest import newest, peer, peer_title
+from measuring.newest import newest, peer, peer_title, reports, short_name
 from plots.speed import draw_speed
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,6 +32,8 @@ CACHES = {
 # Libraries that a session may lack: the key of their versions, and their names in rows.
 OPTIONAL = {"flashinfer": "flashinfer", "flash_attn_4": "flash4"}
 COMMAND = "./dev bench gpu {} --json FILE"
+# Keys of a row that tell points of several GPUs apart.
+POINT = ("part", "side", "tokens", "sequences", "gradients", "prompt")
 
 
 @dataclass(frozen=True)
@@ -213,6 +215,11 @@ def times_of(name):
     return lambda row: row.get(name)
 
 
+def of_heads(heads, name):
+    """Return a figure of the points with so many query heads."""
+    return lambda row: row[name] if row["q_heads"] == heads else None
+
+
 OWN = (
     Own("sinks, windows, pages, ragged lengths, soft caps", "features", times_of("slowdown"), "time per visited FLOP over plain causal attention's"),
     Own("speculated and few-shot trees", "trees", times_of("ratio"), "times as fast as reading a path for each query"),
@@ -221,6 +228,8 @@ OWN = (
     Own("gradients over a tree of depth", "tree-backward", times_of("ratio_to_best_peer"), "times as fast as over one level"),
     Own("decode over bf16", "decode", times_of("copy_share"), "of the bandwidth that copies reach"),
     Own("append, move and gather of a cache", "cache", times_of("copy_share"), "of the bandwidth that copies reach"),
+    Own("decode over latents (MLA), 16 query heads", "mla", of_heads(16, "copy_share"), "of the bandwidth that copies reach"),
+    Own("decode over latents (MLA), 128 query heads", "mla", of_heads(128, "tflops"), "TFLOP/s"),
     Own("new tokens, normalized, rotated and written", "append", times_of("of_copy"), "of the speed of copying"),
     Own("decoding with the significance of tokens", "significance", times_of("longer"), "times as long as without"),
     Own("full and streaming attention in one launch", "outputs", times_of("longer"), "times as long as full attention alone"),
@@ -251,6 +260,31 @@ def by_format(card):
 def large_of_bf16(measured):
     """Whether quantized keys and values have 512 MiB, so that memory is measured."""
     return measured.row["kv_bytes"] >= 500e6
+
+
+def several_gpus(device):
+    """Return the newest rows of `bench distributed` on a device, with their dates, by number of GPUs and point."""
+    found = {}
+    for report in reports("distributed"):
+        if short_name(report["device"]) == device:
+            for row in report["rows"]:
+                if row.get("times_one"):
+                    found[report["ranks"], *map(row.get, POINT)] = row, report["date"]
+    return found
+
+
+def several_lines(card):
+    """Format attention over several GPUs beside one of them."""
+    lines = []
+    for (ranks, part, side, *_), (row, date) in several_gpus(card).items():
+        tokens = f"{row['sequences']} x {row['tokens']:,}" if "sequences" in row else f"{row['tokens']:,}"
+        both = ", forward and gradients" if row.get("gradients") else ""
+        cells = [str(ranks), part, f"{tokens} tokens{both}", side, f"{shown(row['ms'], 'ms')} ms"]
+        lines.append("| " + " | ".join([*cells, f"{row['times_one']:.2f}", date]) + " |")
+    head = f"### {card}: several GPUs beside one"
+    command = "`./dev bench distributed --json FILE`; ordered gradients are beside ordered ones of one GPU."
+    columns = "| GPUs | part | point | side | time | times as fast as one GPU | date |"
+    return ["", head, "", command, "", columns, "|---|---|---|---|---|---|---|", *lines] if lines else []
 
 
 def mean(ratios):
@@ -367,6 +401,7 @@ def page():
         for own in OWN:
             if found := figures(card, own):
                 lines.append(own_line(own.title, own.part, found, own.says))
+        lines += several_lines(card)
         lines += ["", f"### {card}: every point beside other libraries", ""]
         for task in tasks:
             lines += details(task)

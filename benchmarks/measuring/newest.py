@@ -35,15 +35,16 @@ def peer_title(name, session):
     }[name]
 
 
+def reports(benchmark):
+    """Return the contents of all files of a benchmark, by date."""
+    found = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
+    return [report for report in found if report["benchmark"] == benchmark]
+
+
 @cache
 def gpu_files():
     """Return (sessions by id, rows) of each file of `bench gpu`."""
-    found = []
-    for path in sorted(RESULTS.glob("*.json")):
-        report = json.loads(path.read_text())
-        if report["benchmark"] == "gpu":
-            found.append(({session["id"]: session for session in report["sessions"]}, report["rows"]))
-    return found
+    return [({session["id"]: session for session in of["sessions"]}, of["rows"]) for of in reports("gpu")]
 
 
 @dataclass(frozen=True)

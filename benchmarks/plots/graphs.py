@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Draws the rows of `bench gpu graphs`: milliseconds of a step, and the host's part of them; and those of pages,
-diffkv, layouts, planning, duo, context, outputs, append and significance."""
+diffkv, layouts, planning, duo, context, outputs, append, significance and latents."""
 
 from parts.cache import COPY_BAR
 from parts.diffkv import PAPER_THROUGHPUT
 from parts.duo import BARS
 from parts.graphs import EMBEDDED
+from parts.latent import SHARE, TFLOPS, latent_bars
 from parts.layouts import SLOWER
 from parts.outputs import outputs_limit
 from parts.pages import LIMIT_US
@@ -89,6 +90,17 @@ def draw_append(axes, rows):
     axes.axvline(COPY_BAR, color=LIMIT, linewidth=1.2, label="bar")
     axes.set_xlabel("of the speed of copying", fontsize=8)
     head(axes, "new tokens, normalized, rotated and written")
+    legend(axes)
+
+
+def draw_latents(axes, rows):
+    """Draw what latents reach over what limits them: bandwidth with 16 query heads, products with 128."""
+    numbers = [r["copy_share"] / SHARE if r["q_heads"] == 16 else r["tflops"] / TFLOPS for r in rows]
+    missed = [not all(met for _, met in latent_bars(r)) for r in rows]
+    bars(axes, [r["name"] for r in rows], numbers, missed)
+    axes.axvline(1, color=LIMIT, linewidth=1.2, label="bar")
+    axes.set_xlabel(f"over {SHARE} of copying (16 heads), {TFLOPS} TFLOP/s (128)", fontsize=8)
+    head(axes, "decode over latents")
     legend(axes)
 
 

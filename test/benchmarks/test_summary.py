@@ -98,6 +98,32 @@ def test_sessions_without_a_library_are_left_out(files):
     assert [p.name for p in task.points] == ["a"]
 
 
+def test_several_gpus_have_their_newest_rows(files, tmp_path):
+    files()
+
+    def write(name, date, ranks, device="NVIDIA H200", **row):
+        row = {"part": "decode", "side": "by tokens", "tokens": 8192, "ms": 0.5, **row}
+        report = {"benchmark": "distributed", "device": device, "ranks": ranks, "date": date}
+        (tmp_path / name).write_text(json.dumps(report | {"rows": [row, {"part": "links", "side": "ring"}]}))
+
+    assert summary.several_lines("H200") == []
+    write("1.json", "2026-11-20", 2, times_one=1.5)
+    write("2.json", "2026-11-21", 2, times_one=1.75, sequences=4)
+    write("3.json", "2026-11-22", 2, times_one=1.25)
+    write("4.json", "2026-11-22", 4, times_one=3.5, part="training", side="ring", gradients=True)
+    write("5.json", "2026-11-22", 2, "NVIDIA H100 80GB HBM3", times_one=1.9)
+    assert summary.several_lines("H200")[-3:] == [
+        "| 2 | decode | 8,192 tokens | by tokens | 0.500 ms | 1.25 | 2026-11-22 |",
+        "| 2 | decode | 4 x 8,192 tokens | by tokens | 0.500 ms | 1.75 | 2026-11-21 |",
+        "| 4 | training | 8,192 tokens, forward and gradients | ring | 0.500 ms | 3.50 | 2026-11-22 |",
+    ]
+
+
+def test_figures_of_latents_are_by_heads():
+    row = {"q_heads": 16, "copy_share": 0.9, "tflops": 120}
+    assert summary.of_heads(16, "copy_share")(row) == 0.9 and summary.of_heads(128, "tflops")(row) is None
+
+
 def test_the_chart_is_of_one_card_and_has_few_sides():
     for panel in panels("H200"):
         sides = {name for _, of in panel.bars for name in of}

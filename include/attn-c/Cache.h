@@ -158,10 +158,6 @@ typedef struct AttnPageMemory {
 /* Executes by plain copies. Refuses ranges that do not lie within the memory before anything moves. */
 ATTN_C_EXPORT AttnStatus attnMovementExecute(const AttnMovement *movement, const AttnPageMemory *memory);
 
-/* Bytes from a page, a token and a head to the next; zeros: they lie densely, as the cache's store says. */
-typedef struct AttnPageStrides {
-  int64_t betweenPages, betweenTokens, betweenHeads;
-} AttnPageStrides;
 /* Pages of a class on a device. */
 typedef struct AttnDevicePages {
   int32_t headClass, pages, pageTokens, layers;
@@ -175,9 +171,16 @@ typedef struct AttnDevicePages {
   /* The f32 scale of all keys, and of all values, beside metadata by line; or 0. */
   uint64_t kScale, vScale;
   int64_t kScaleLayerBytes, vScaleLayerBytes;
-  /* Of quantized values and of their metadata; only an AttnAppender reads them. */
-  AttnPageStrides kStrides, vStrides, kMetaStrides, vMetaStrides;
 } AttnDevicePages;
+/* Bytes from a page, a token and a head to the next; zeros: they lie densely, as the cache's store says. */
+typedef struct AttnPageStrides {
+  int64_t betweenPages, betweenTokens, betweenHeads;
+} AttnPageStrides;
+/* Pages whose lines lie anywhere: strides of quantized values and of their metadata. */
+typedef struct AttnStridedPages {
+  AttnDevicePages pages;
+  AttnPageStrides k, v, kMeta, vMeta;
+} AttnStridedPages;
 /* New tokens on a device, [layers][count][heads][dim], for layers from `firstLayer` on; 0 layers: all. */
 typedef struct AttnDeviceRows {
   uint64_t k, v;
@@ -291,7 +294,7 @@ ATTN_C_EXPORT AttnStatus attnAppenderReserve(AttnAppender *appender, int64_t row
  * most rows->count. Then follow the slots, space for the reserved number rounded up to a multiple of 8. Keys
  * and values are not written where a slot is negative or past the pages. Neither allocates nor waits; may be
  * captured. */
-ATTN_C_EXPORT AttnStatus attnAppenderLaunch(AttnAppender *appender, const AttnDevicePages *pages,
+ATTN_C_EXPORT AttnStatus attnAppenderLaunch(AttnAppender *appender, const AttnStridedPages *pages,
                                             const AttnDeviceRows *rows, const AttnPrologue *prologue,
                                             uint64_t list, size_t listBytes, uintptr_t stream);
 

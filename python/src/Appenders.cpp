@@ -10,6 +10,22 @@ namespace {
 
 using Appender = Handle<AttnAppender, attnAppenderDestroy>;
 
+AttnStridedPages stridedOf(const py::dict &given) {
+  AttnStridedPages pages{pagesOf(given), {}, {}, {}, {}};
+  const auto read = [&](const std::string &name, int64_t &into) {
+    if (given.contains(name.c_str()))
+      into = given[name.c_str()].cast<int64_t>();
+  };
+  for (auto [name, strides] : {std::pair("k", &pages.k), std::pair("v", &pages.v),
+                               std::pair("k_meta", &pages.kMeta), std::pair("v_meta", &pages.vMeta)}) {
+    const std::string prefix = name;
+    read(prefix + "_page_stride", strides->betweenPages);
+    read(prefix + "_token_stride", strides->betweenTokens);
+    read(prefix + "_head_stride", strides->betweenHeads);
+  }
+  return pages;
+}
+
 AttnPrologue prologueOf(const py::dict &given) {
   AttnPrologue prologue{};
   const auto read = [&](const char *name, auto &into) {
@@ -46,7 +62,7 @@ void bindAppenders(py::module_ &module) {
           "launch",
           [](const Appender &appender, const py::dict &pages, const py::dict &prologue, uint64_t k,
              uint64_t v, int64_t rows, uint64_t list, size_t listBytes, uintptr_t stream) {
-            const AttnDevicePages written = pagesOf(pages);
+            const AttnStridedPages written = stridedOf(pages);
             const AttnPrologue given = prologueOf(prologue);
             const AttnDeviceRows read{k, v, rows, 0, 0, 0, 1};
             run([&] {

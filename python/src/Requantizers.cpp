@@ -26,14 +26,6 @@ AttnDevicePages pagesOf(const py::dict &given) {
   read("k_scale", pages.kScale), read("v_scale", pages.vScale);
   read("k_scale_layer_bytes", pages.kScaleLayerBytes), read("v_scale_layer_bytes", pages.vScaleLayerBytes);
   read("status", pages.status), read("page_bytes", pages.pageBytes);
-  for (auto [name, strides] :
-       {std::pair("k", &pages.kStrides), std::pair("v", &pages.vStrides),
-        std::pair("k_meta", &pages.kMetaStrides), std::pair("v_meta", &pages.vMetaStrides)}) {
-    const std::string prefix = name;
-    read((prefix + "_page_stride").c_str(), strides->betweenPages);
-    read((prefix + "_token_stride").c_str(), strides->betweenTokens);
-    read((prefix + "_head_stride").c_str(), strides->betweenHeads);
-  }
   return pages;
 }
 

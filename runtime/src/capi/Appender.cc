@@ -84,7 +84,8 @@ struct Extent {
 };
 
 /// Registers the pages of a layer on the host device.
-void addPages(Adopted &adopted, const Argument &cache, const AttnDevicePages &pages) {
+void addPages(Adopted &adopted, const Argument &cache, const AttnStridedPages &strided) {
+  const AttnDevicePages &pages = strided.pages;
   const Store store = storeOf(cache);
   if (pages.pages < 1)
     return;
@@ -94,10 +95,10 @@ void addPages(Adopted &adopted, const Argument &cache, const AttnDevicePages &pa
     const int64_t line = part.format.metaBytes(part.dim);
     const uint64_t meta = keys ? pages.kMeta : pages.vMeta, scale = keys ? pages.kScale : pages.vScale;
     adopted.add(keys ? pages.k : pages.v,
-                extent(keys ? pages.kStrides : pages.vStrides, part.format.rowBytes(part.dim)),
+                extent(keys ? strided.k : strided.v, part.format.rowBytes(part.dim)),
                 keys ? "keys" : "values");
     if (meta && part.format.hasLines())
-      adopted.add(meta, extent(keys ? pages.kMetaStrides : pages.vMetaStrides, line), "metadata");
+      adopted.add(meta, extent(keys ? strided.kMeta : strided.vMeta, line), "metadata");
     else if (meta)
       adopted.add(meta,
                   static_cast<size_t>((part.format.scales == Format::Scales::Head ? store.heads : 1) * line),
@@ -136,12 +137,14 @@ void addPrologue(Adopted &adopted, const Manifest &manifest, const AttnPrologue 
 
 } // namespace
 
-AttnStatus attnAppenderLaunch(AttnAppender *appender, const AttnDevicePages *pages,
+AttnStatus attnAppenderLaunch(AttnAppender *appender, const AttnStridedPages *strided,
                               const AttnDeviceRows *rows, const AttnPrologue *prologue, uint64_t list,
                               size_t listBytes, uintptr_t stream) {
   return guarded([&]() -> Status {
-    if (Status status = required("appender, pages, rows, prologue", appender, pages, rows, prologue); !status)
+    if (Status status = required("appender, pages, rows, prologue", appender, strided, rows, prologue);
+        !status)
       return status;
+    const AttnDevicePages *pages = &strided->pages;
     if (pages->pages < 0 || pages->pageTokens < 1 || rows->count < 0 || prologue->tableRows < 0)
       return inputError("appender: expected pages of at least 1 token, and rows, got " +
                         std::to_string(pages->pages) + " of " + std::to_string(pages->pageTokens) + " and " +
@@ -160,7 +163,7 @@ AttnStatus attnAppenderLaunch(AttnAppender *appender, const AttnDevicePages *pag
     std::optional<Adopted> adopted;
     if (HostDevice *host = device.host) {
       adopted.emplace(*host);
-      addPages(*adopted, kernel.cache(), *pages);
+      addPages(*adopted, kernel.cache(), *strided);
       addPrologue(*adopted, manifest, *prologue, rows->count);
       for (const bool keys : {true, false}) {
         const int64_t bytes = kernel.rowBytes(keys), apart = keys ? prologue->kRowBytes : prologue->vRowBytes;
@@ -174,7 +177,7 @@ AttnStatus attnAppenderLaunch(AttnAppender *appender, const AttnDevicePages *pag
         return status;
     }
     const DeviceRows given{rows->k, rows->v, rows->count};
-    if (Status status = kernel.bind(rowsOf(*pages), given, pages->status); !status)
+    if (Status status = kernel.bind(rowsOf(*strided), given, pages->status); !status)
       return status;
     DevicePrologue bound;
     bound.q = prologue->q, bound.rotated = prologue->rotated;

@@ -23,11 +23,13 @@ inline DeviceRows rowsOf(const AttnDevicePages &pages) {
           {pages.vMeta, pages.vMetaLayerBytes},
           pages.pageBytes,
           {pages.kScale, pages.kScaleLayerBytes},
-          {pages.vScale, pages.vScaleLayerBytes},
-          stridesOf(pages.kStrides),
-          stridesOf(pages.vStrides),
-          stridesOf(pages.kMetaStrides),
-          stridesOf(pages.vMetaStrides)};
+          {pages.vScale, pages.vScaleLayerBytes}};
+}
+inline DeviceRows rowsOf(const AttnStridedPages &strided) {
+  DeviceRows rows = rowsOf(strided.pages);
+  rows.kStrides = stridesOf(strided.k), rows.vStrides = stridesOf(strided.v);
+  rows.kMetaStrides = stridesOf(strided.kMeta), rows.vMetaStrides = stridesOf(strided.vMeta);
+  return rows;
 }
 
 } // namespace attn::rt::capi

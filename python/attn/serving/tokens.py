@@ -66,6 +66,7 @@ class Tokens:
         return words
 
     def check_device(self, device: torch.device) -> None:
+        """Refuse pages on another device than the slots."""
         if self.slots.device != device:
             raise expected(TensorError, "slots", f"memory of {device}", self.slots.device)
 
@@ -80,6 +81,7 @@ class Tokens:
             raise expected(TensorError, "slots", legal, self._last, nearest=pages * page_size - 1)
 
     def check_positions(self, rope: Rope) -> Tensor:
+        """Return the positions, int32 [tokens]. Refuse a rope without them, and on a CPU those past its tables."""
         if self.positions is None:
             raise expected(TensorError, "slots", "attn.serving.Tokens(slots, positions) beside a rope", None)
         if self._ends is not None:

@@ -112,6 +112,26 @@ def fake_layouts(point, bench):
     return about | {"layouts_ms": {"halves": 1.005}, "attn": {"run_ms": 1.0}, "peers_ms": {}, "declined": {}}
 
 
+def fake_latents(point, bench):
+    return {
+        "key": point.key,
+        "part": point.part,
+        "name": point.name,
+        "q_heads": point.q_heads,
+        "shape": [point.q_heads, point.batch, point.tokens],
+        "rows": point.rows,
+        "attn": {"run_ms": 1.0},
+        "difference": 0.004,
+        "tflops": 400.0,
+        "bytes_per_second": 2e12,
+        "copy_share": 0.5,
+        "sustained_ms": {"attn": 1.1},
+        "peers_ms": {},
+        "ratio_to_best_peer": None,
+        "declined": {"flashinfer": "not installed"},
+    }
+
+
 def fake_append(point, bench):
     """Return a kernel that takes a tenth longer than copying."""
     about = {"key": point.key, "part": point.part, "name": point.name, "of_copy": 0.91, "speedup": 3.0}
@@ -189,6 +209,7 @@ FAKES = {
     "layouts": fake_layouts,
     "context": fake_context,
     "append": fake_append,
+    "mla": fake_latents,
     "outputs": fake_outputs,
     "significance": fake_significance,
     "planning": fake_planning,

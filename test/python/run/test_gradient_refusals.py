@@ -14,6 +14,13 @@ from gradient_tensors import dense, leaves  # noqa: E402
 from torch.autograd import forward_ad  # noqa: E402
 
 
+@pytest.fixture(autouse=True)
+def forget_compiled_code():
+    """PyTorch runs functions eagerly whose compiled code has raised: later tests would not compile them."""
+    yield
+    torch._dynamo.reset()
+
+
 def refused(message):
     return pytest.raises(attn.TensorError, match=message)
 

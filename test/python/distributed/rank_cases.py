@@ -108,7 +108,10 @@ class Case:
             assert torch.equal(got.isinf(), want.isinf()), (name, self)
             got, want = (torch.where(each.isinf(), 0, each) for each in (got, want))
             if name == "out":  # The tolerance of one GPU's results, in the worst row and head.
-                errors = (got - want).norm(dim=-1) / want.norm(dim=-1).clamp_min(1e-30)
+                # Sinks leave some rows numbers below float16's normal ones, which are 2^-24 apart.
+                rounding = want.shape[-1] ** 0.5 * 2**-25 if self.dtype == torch.float16 else 0.0
+                beyond = ((got - want).norm(dim=-1) - rounding).clamp_min(0)
+                errors = beyond / want.norm(dim=-1).clamp_min(1e-30)
                 assert errors.max() < (1e-3 if self.dtype == torch.float16 else 8e-3), (errors.max(), self)
             if name == "lse":
                 assert (got - want).abs().max() < 2e-3, (name, self)

@@ -55,7 +55,7 @@ class Sizes:
         self.ordered = 800 if host else 16384
         self.bytes = 1 << (12 if host else 28)
         self.chunk = 32 if host else 4096
-        self.heads = (4, 4 if host and ranks > 2 else 2) if host else (HEADS, KV_HEADS)
+        self.heads = (max(ranks, 4), max(ranks, 2)) if host else (HEADS, KV_HEADS)
         self.dim = 64 if host else DIM
 
 

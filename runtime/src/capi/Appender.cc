@@ -1,29 +1,15 @@
 //===- Appender.cc - New tokens, normalized and rotated -------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/capi/Objects.h"
-#include "attn_rt/session/CacheKernel.h"
 #include "capi/Adopted.h"
 #include "capi/CacheObjects.h"
+#include "capi/OwnedKernel.h"
 #include "capi/PageMemory.h"
 
 using namespace attn::rt;
 using namespace attn::rt::capi;
 
-struct AttnAppender {
-  std::shared_ptr<LoadedKernel> loaded;
-  std::optional<CacheKernel> kernel = {};
-  Lock lock = {};
-
-  explicit AttnAppender(std::shared_ptr<LoadedKernel> loaded) : loaded(std::move(loaded)) {}
-  ~AttnAppender() {
-    if (!kernel)
-      return;
-    auto held = loaded->device->use();
-    if (held)
-      kernel.reset();
-    else
-      new (std::nothrow) CacheKernel(std::move(*kernel)); // its buffer belongs to a device that is lost
-  }
+struct AttnAppender : OwnedKernel {
+  using OwnedKernel::OwnedKernel;
 };
 
 AttnStatus attnAppenderCreate(const AttnKernel *append, AttnAppender **appender) {
@@ -31,18 +17,11 @@ AttnStatus attnAppenderCreate(const AttnKernel *append, AttnAppender **appender)
     if (Status status = required("append, appender", append, appender); !status)
       return status;
     auto made = std::make_unique<AttnAppender>(append->loaded);
-    SharedDevice &device = *made->loaded->device;
-    auto held = device.use();
-    if (!held)
-      return held.error();
-    Result<CacheKernel> kernel =
-        CacheKernel::create(*device.device, made->loaded->manifest, made->loaded->module);
-    if (!kernel)
-      return kernel.error();
-    if (!kernel->hasPrologue())
+    if (Status status = made->create(); !status)
+      return status;
+    if (!made->kernel->hasPrologue())
       return inputError("appender: expected an attn.append with a norm or a rotation, got '" +
                         made->loaded->manifest.entry + "', which is another operation");
-    made->kernel.emplace(std::move(*kernel));
     *appender = made.release();
     return {};
   });

@@ -1,30 +1,16 @@
 //===- Requantizer.cc - Stored values in fewer bits -----------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/capi/Objects.h"
-#include "attn_rt/session/CacheKernel.h"
 #include "capi/Adopted.h"
 #include "capi/CacheObjects.h"
+#include "capi/OwnedKernel.h"
 #include "capi/PageMemory.h"
 
 using namespace attn::rt;
 using namespace attn::rt::capi;
 
-struct AttnRequantizer {
-  std::shared_ptr<LoadedKernel> loaded;
-  std::optional<CacheKernel> kernel = {};
+struct AttnRequantizer : OwnedKernel {
+  using OwnedKernel::OwnedKernel;
   int32_t layers = 0;
-  Lock lock = {};
-
-  explicit AttnRequantizer(std::shared_ptr<LoadedKernel> loaded) : loaded(std::move(loaded)) {}
-  ~AttnRequantizer() {
-    if (!kernel)
-      return;
-    auto held = loaded->device->use();
-    if (held)
-      kernel.reset();
-    else
-      new (std::nothrow) CacheKernel(std::move(*kernel)); // its buffer belongs to a device that is lost
-  }
 };
 
 AttnStatus attnRequantizerCreate(const AttnKernel *requantize, AttnRequantizer **requantizer) {
@@ -32,18 +18,11 @@ AttnStatus attnRequantizerCreate(const AttnKernel *requantize, AttnRequantizer *
     if (Status status = required("requantize, requantizer", requantize, requantizer); !status)
       return status;
     auto made = std::make_unique<AttnRequantizer>(requantize->loaded);
-    SharedDevice &device = *made->loaded->device;
-    auto held = device.use();
-    if (!held)
-      return held.error();
-    Result<CacheKernel> kernel =
-        CacheKernel::create(*device.device, made->loaded->manifest, made->loaded->module);
-    if (!kernel)
-      return kernel.error();
-    if (kernel->role() != KernelInfo::Role::Requantize)
+    if (Status status = made->create(); !status)
+      return status;
+    if (made->kernel->role() != KernelInfo::Role::Requantize)
       return inputError("requantizer: expected an attn.requantize, got '" + made->loaded->manifest.entry +
                         "', which is another operation");
-    made->kernel.emplace(std::move(*kernel));
     *requantizer = made.release();
     return {};
   });

@@ -345,6 +345,16 @@ func.func @epsilon(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv
 
 !rows = tensor<?x?x2x64xf16>
 !kv = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>
+func.func @no_epsilon(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}, %wk: tensor<?x64xf32> {attn.name = "k_norm"}) {
+  // expected-error @below {{expected an epsilon beside the weights of a norm}}
+  "attn.append"(%k, %v, %kv, %slots, %wk) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 0, 0, 0, 0, 0>}> : (!rows, !rows, !kv, tensor<?xi32>, tensor<?x64xf32>) -> ()
+  return
+}
+
+// -----
+
+!rows = tensor<?x?x2x64xf16>
+!kv = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>
 !table = tensor<?x32xf32>
 // expected-error @below {{argument 4: expected the tensor to be named "cos", got "cosines"}}
 func.func @name(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}, %cos: !table {attn.name = "cosines"}, %sin: !table {attn.name = "sin"}, %at: tensor<?xi32> {attn.name = "positions"}) {

@@ -38,7 +38,8 @@ SKEWED = (0.5, 0.15, 0.12, 0.08, 0.05, 0.04, 0.03, 0.02, 0.01)
 
 
 class Sizes:
-    """Numbers of tokens: a few on the host device. `large`: four times as many, too."""
+    """Numbers of tokens: a few on the host device. `large`: four times as many, too, and gradients of twice and eight
+    times as many."""
 
     def __init__(self, host, ranks, large):
         scale = 512 if host else 1
@@ -47,7 +48,7 @@ class Sizes:
         self.long, self.batches = [(1 << 20) // (4096 if host else 1)], [(4, 64) if host else (64, 32768)]
         if large:
             self.prefill.append(4 * self.prefill[0])
-            self.training.append(4 * self.training[0])
+            self.training += [2 * self.training[0], 8 * self.training[0]]
             self.prompts.append(4 * self.prompts[0])
             self.long.append(4 * self.long[0])
             self.batches.append((4 * self.batches[0][0], self.batches[0][1]))
@@ -219,7 +220,7 @@ class Bench:
             return lambda: self.timer(self.call(tensors, gradients, causal=True, form=form, split=split))
 
         sides = {form: side(form) for form in FORMS}
-        if not self.host:
+        if not self.host and not self.args.alone:
             sides |= {
                 f"PyTorch context_parallel, {name}": lambda backend=name: self.torch_cp(
                     tensors, gradients, backend
@@ -440,7 +441,7 @@ def work(rank, args, ranks, store):
         torch.set_num_threads(1)
     place = {} if store is None else dict(init_method=f"file://{store}", rank=rank, world_size=ranks)
     more = {} if host else {"device_id": torch.device("cuda", torch.cuda.current_device())}
-    limit = datetime.timedelta(seconds=60)
+    limit = datetime.timedelta(seconds=120)
     dist.init_process_group("gloo" if host else "nccl", timeout=limit, **place, **more)
     bench = Bench(args, host)
     if bench.rank == 0:
@@ -465,6 +466,7 @@ def arguments(argv):
     parser.add_argument(
         "--ranks", type=int, metavar="N", help="processes (GPUs of this machine; 2 where there is none)"
     )
+    parser.add_argument("--alone", action="store_true", help="without PyTorch's context_parallel")
     parser.add_argument(
         "--budget", type=float, default=540, metavar="SECONDS", help="begin no row after this (540)"
     )

@@ -23,14 +23,13 @@ class RankTimer:
         dist.barrier()
 
     def __call__(self, function, *, runs=1, repeats=3, alone=False):
-        """Return the median over repeats of the time of one of `runs` runs back to back. `alone`: on rank 0 only."""
+        """Return the median over repeats of the time of one of `runs` runs back to back; runs of more than a second are
+        timed once. `alone`: on rank 0 only."""
         called = not alone or self.rank == 0
-
-        def warm():
-            function()  # Compiles, plans and allocates.
-            function()
-
-        self.together(warm, called)
+        self.together(function, called)  # Compiles, plans and allocates.
+        first = self._pass(function, runs, called)
+        if runs * first > 1000:
+            return first
         return statistics.median(self._pass(function, runs, called) for _ in range(repeats))
 
     def together(self, function, called=True):

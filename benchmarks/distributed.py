@@ -29,6 +29,7 @@ import time
 import traceback
 from pathlib import Path
 
+from measuring.context_parallel import timed_context_parallel
 from measuring.report import commit, import_attn, save
 
 HEADS, KV_HEADS, DIM, PAGE = 32, 8, 128, 16
@@ -222,8 +223,8 @@ class Bench:
         sides = {form: side(form) for form in FORMS}
         if not self.host and not self.args.alone:
             sides |= {
-                f"PyTorch context_parallel, {name}": lambda backend=name: self.torch_cp(
-                    tensors, gradients, backend
+                f"PyTorch context_parallel, {name}": functools.partial(
+                    timed_context_parallel, self.timer, self.timed, tensors, gradients, name
                 )
                 for name in ("cudnn", "flash")
             }

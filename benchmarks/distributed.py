@@ -29,7 +29,6 @@ import time
 import traceback
 from pathlib import Path
 
-from measuring.context_parallel import timed_context_parallel
 from measuring.report import commit, import_attn, save
 
 HEADS, KV_HEADS, DIM, PAGE = 32, 8, 128, 16
@@ -206,6 +205,8 @@ class Bench:
         return run
 
     def forms(self, part, tokens, gradients):
+        from measuring.ranks import context_parallel_time, overlap
+
         ad, attn = self.attn.distributed, self.attn
         tensors = self.tensors(1, tokens)
         split = ad.split(tokens, self.ranks, see=attn.causal())
@@ -224,13 +225,12 @@ class Bench:
         if not self.host and not self.args.alone:
             sides |= {
                 f"PyTorch context_parallel, {name}": functools.partial(
-                    timed_context_parallel, self.timer, self.timed, tensors, gradients, name
+                    context_parallel_time, self.timer, self.timed, tensors, gradients, name
                 )
                 for name in ("cudnn", "flash")
             }
         self.against(part, one, sides, **facts)
         if not self.host:
-            from measuring.ranks import overlap
 
             def timeline():
                 function = self.call(tensors, gradients, causal=True, form="ring", split=split)

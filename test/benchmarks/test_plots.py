@@ -12,7 +12,7 @@ import plot_gpu  # noqa: E402
 from matplotlib import colors  # noqa: E402
 from matplotlib.text import Text  # noqa: E402
 from measuring.results import read  # noqa: E402
-from plots import loss, palette, updates  # noqa: E402
+from plots import loss, palette, scaling, updates  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results"
 PICTURES = sorted(path.name for path in RESULTS.glob("*.svg"))
@@ -118,6 +118,19 @@ def test_results_can_be_drawn(name, tmp_path):
     palette.save(figure, tmp_path / "picture.svg")
     text = (tmp_path / "picture.svg").read_text()
     assert "prefers-color-scheme: dark" in text and f"fill: {palette.PAPER[0]}" in text
+
+
+def test_scaling_is_of_its_results(tmp_path):
+    """The picture of docs/scaling.md is drawn from every file of bench distributed, by the number of GPUs and the date."""
+    paths = sorted(
+        RESULTS.glob("*-distributed-*.json"), key=lambda path: path.name.split("-distributed-")[::-1]
+    )
+    figure = scaling.draw_scaling([json.loads(path.read_text()) for path in paths])
+    check(figure)
+    palette.save(figure, tmp_path / "scaling.svg")
+    drawn, kept = ((folder / "scaling.svg").read_text() for folder in (tmp_path, ROOT / "docs" / "pictures"))
+    words = [[line.strip() for line in text.splitlines() if "<!--" in line] for text in (drawn, kept)]
+    assert words[0] == words[1] and len(words[0]) > 10
 
 
 def test_what_overlaps_is_found():

@@ -75,10 +75,12 @@ static bool classify(Operation *op, const DataLayout &layout, HostOpInfo &info) 
   };
   if (auto load = dyn_cast<LLVM::LoadOp>(op)) {
     info.invariant = load.getInvariant();
-    return memory(Access::Load, load.getAddr(), load.getType(), load.getAlignment());
+    return memory(isAtomicAccess(op) ? Access::Atomic : Access::Load, load.getAddr(), load.getType(),
+                  load.getAlignment());
   }
   if (auto store = dyn_cast<LLVM::StoreOp>(op))
-    return memory(Access::Store, store.getAddr(), store.getValue().getType(), store.getAlignment());
+    return memory(isAtomicAccess(op) ? Access::Atomic : Access::Store, store.getAddr(),
+                  store.getValue().getType(), store.getAlignment());
   if (auto atomic = dyn_cast<LLVM::AtomicRMWOp>(op))
     return memory(Access::Atomic, atomic.getPtr(), atomic.getVal().getType(), atomic.getAlignment());
   if (auto atomic = dyn_cast<LLVM::AtomicCmpXchgOp>(op))

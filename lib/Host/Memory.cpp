@@ -15,12 +15,24 @@ static unsigned addressSpace(Value pointer) {
   return mlir::cast<LLVM::LLVMPointerType>(pointer.getType()).getAddressSpace();
 }
 
-llvm::Error Rewriter::rewriteAccess(Operation *op, unsigned pointerOperand, StringRef function) {
-  // The runtime checks the kernel's promises; here a broken promise must not trap.
+bool isAtomicAccess(Operation *op) {
   if (auto load = dyn_cast<LLVM::LoadOp>(op))
+    return load.getOrdering() != LLVM::AtomicOrdering::not_atomic;
+  if (auto store = dyn_cast<LLVM::StoreOp>(op))
+    return store.getOrdering() != LLVM::AtomicOrdering::not_atomic;
+  return isa<LLVM::AtomicRMWOp, LLVM::AtomicCmpXchgOp>(op);
+}
+
+llvm::Error Rewriter::rewriteAccess(Operation *op, unsigned pointerOperand, StringRef function) {
+  // The runtime checks the kernel's promises; here a broken promise must not trap. Atomic accesses keep their
+  // alignment, without which they would be calls of a library that takes locks.
+  const bool isAtomic = isAtomicAccess(op);
+  if (auto load = dyn_cast<LLVM::LoadOp>(op); load && !isAtomic)
     load.setAlignment(1);
-  else if (auto store = dyn_cast<LLVM::StoreOp>(op))
+  else if (auto store = dyn_cast<LLVM::StoreOp>(op); store && !isAtomic)
     store.setAlignment(1);
+  if (isAtomic)
+    function = "attn_host_atomic";
   if (!check || !layout.opIds.count(op))
     return llvm::Error::success();
   Value pointer = op->getOperand(pointerOperand);

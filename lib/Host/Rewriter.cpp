@@ -227,6 +227,10 @@ llvm::Error Rewriter::rewriteIntrinsic(LLVM::CallIntrinsicOp op) {
       replace(op, call(function, f32, {op->getOperand(0)}));
       return llvm::Error::success();
     }
+  if (name == "llvm.nvvm.read.ptx.sreg.globaltimer") {
+    replace(op, call("attn_host_globaltimer", i64, {lane}));
+    return llvm::Error::success();
+  }
   if (name.starts_with("llvm.nvvm."))
     return errorAt(op, "the host device cannot execute the intrinsic '" + name + "'");
   return llvm::Error::success();

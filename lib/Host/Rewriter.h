@@ -101,6 +101,8 @@ private:
 
 /// Returns the error "file:line:col: error: what".
 llvm::Error errorAt(mlir::Operation *op, const llvm::Twine &what);
+/// Whether it is an atomic operation, or a load or a store with an order.
+bool isAtomicAccess(mlir::Operation *op);
 
 } // namespace attn::host
 

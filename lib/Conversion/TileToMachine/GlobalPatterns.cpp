@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Patterns.h"
 
+#include "attn/Dialect/Tile/IR/Signals.h"
+
 #include "attn_rt/artifact/PlanRecords.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -182,6 +184,60 @@ struct AddToPattern : TilePattern<AddToOp> {
   }
 };
 
+struct SignalPattern : TilePattern<SignalOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(SignalOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    Value place = e.globalAt(adaptor.getBuffer(), rewriter.getI32Type(), adaptor.getIndex());
+    LLVM::StoreOp store = e.storeGlobal(adaptor.getValue(), place, 4);
+    store.setOrdering(LLVM::AtomicOrdering::release); // at system scope, the default
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
+/// Loads until the value is reached. Only a value that is late makes the lane read the clock.
+struct WaitSignalPattern : TilePattern<WaitSignalOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(WaitSignalOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    Location loc = op.getLoc();
+    Type i64 = rewriter.getI64Type(), i1 = rewriter.getI1Type();
+    Value place = e.globalAt(adaptor.getBuffer(), rewriter.getI32Type(), adaptor.getIndex());
+    Value none = arith::ConstantIntOp::create(rewriter, loc, 0, 64);
+    auto is = [&](OpBuilder &b, arith::CmpIPredicate predicate, Value x, Value y) -> Value {
+      return arith::CmpIOp::create(b, loc, predicate, x, y);
+    };
+    // Carries when the first late value was seen, and the time that has passed since.
+    auto loop = scf::WhileOp::create(
+        rewriter, loc, TypeRange{i1, i64}, ValueRange{none, none},
+        [&](OpBuilder &b, Location, ValueRange carried) {
+          auto load = LLVM::LoadOp::create(b, loc, rewriter.getI32Type(), place, /*alignment=*/4);
+          load.setOrdering(LLVM::AtomicOrdering::acquire); // at system scope, the default
+          Value ahead = arith::SubIOp::create(b, loc, load, adaptor.getValue());
+          Value zero = arith::ConstantIntOp::create(b, loc, 0, 32);
+          Value reached = is(b, arith::CmpIPredicate::sge, ahead, zero);
+          Value late = is(b, arith::CmpIPredicate::slt, ahead, zero);
+          Value left = is(b, arith::CmpIPredicate::slt, carried[1], adaptor.getLimit());
+          Value again = arith::AndIOp::create(b, loc, late, left);
+          scf::ConditionOp::create(b, loc, again, ValueRange{reached, carried[0]});
+        },
+        [&](OpBuilder &b, Location, ValueRange given) {
+          Value now = LLVM::CallIntrinsicOp::create(
+                          b, loc, i64, b.getStringAttr("llvm.nvvm.read.ptx.sreg.globaltimer"), ValueRange{})
+                          .getResult(0);
+          Value isFirst = is(b, arith::CmpIPredicate::eq, given[1], none);
+          Value begin = arith::SelectOp::create(b, loc, isFirst, now, given[1]);
+          Value passed = arith::SubIOp::create(b, loc, now, begin);
+          scf::YieldOp::create(b, loc, ValueRange{begin, passed});
+        });
+    rewriter.replaceOp(op, loop.getResult(0));
+    return success();
+  }
+};
+
 struct LoadVectorPattern : TilePattern<LoadVectorOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(LoadVectorOp op, OpAdaptor adaptor,
@@ -212,8 +268,7 @@ struct LoadVectorPattern : TilePattern<LoadVectorOp> {
 
 void tile::populateGlobalPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                   const LaneMap &lanes) {
-  patterns
-      .add<StartNextPattern, WaitPreviousPattern, ReadPattern, ReadAdjacentPattern, WriteAdjacentPattern,
-           ReadRangePattern, RecordPattern, PackedSlotPattern, WritePattern, AddToPattern, LoadVectorPattern>(
-          converter, patterns.getContext(), lanes);
+  patterns.add<StartNextPattern, WaitPreviousPattern, ReadPattern, ReadAdjacentPattern, WriteAdjacentPattern,
+               ReadRangePattern, RecordPattern, PackedSlotPattern, WritePattern, AddToPattern, SignalPattern,
+               WaitSignalPattern, LoadVectorPattern>(converter, patterns.getContext(), lanes);
 }

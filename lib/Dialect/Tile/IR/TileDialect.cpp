@@ -5,6 +5,7 @@
 
 #include "attn/Dialect/Tile/IR/CacheHint.h"
 #include "attn/Dialect/Tile/IR/Launch.h"
+#include "attn/Dialect/Tile/IR/Signals.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -33,6 +34,10 @@ void TileDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "attn/Dialect/Tile/IR/TileOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "attn/Dialect/Tile/IR/TileSignalOps.cpp.inc"
       >();
 }
 

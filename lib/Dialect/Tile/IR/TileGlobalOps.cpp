@@ -4,10 +4,14 @@
 
 #include "attn/Support/Elements.h"
 
+#include "attn/Dialect/Tile/IR/Signals.h"
 #include "attn_rt/tensor/Store.h"
 
 using namespace mlir;
 using namespace mlir::tile;
+
+#define GET_OP_CLASSES
+#include "attn/Dialect/Tile/IR/TileSignalOps.cpp.inc"
 
 LogicalResult ReadOp::verify() {
   if (getValue().getType() == getBuffer().getType().getElement())
@@ -27,11 +31,15 @@ LogicalResult ScanOp::verify() {
   return success();
 }
 
-LogicalResult AddToOp::verify() {
-  if (getBuffer().getType().getElement().isInteger(32))
+static LogicalResult verifyIntegers(Operation *op, BufferType buffer) {
+  if (buffer.getElement().isInteger(32))
     return success();
-  return emitOpError("expected a buffer of i32, got ") << getBuffer().getType();
+  return op->emitOpError("expected a buffer of i32, got ") << buffer;
 }
+
+LogicalResult AddToOp::verify() { return verifyIntegers(*this, getBuffer().getType()); }
+LogicalResult SignalOp::verify() { return verifyIntegers(*this, getBuffer().getType()); }
+LogicalResult WaitSignalOp::verify() { return verifyIntegers(*this, getBuffer().getType()); }
 
 LogicalResult WriteOp::verify() {
   Type value = getValue().getType(), element = getBuffer().getType().getElement();

@@ -1,15 +1,18 @@
 //===- Rendezvous.cpp - Where lanes, warps and blocks meet ----------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// No fiber polls. A lane that has to wait yields its core; the last lane to arrive runs
-// the operation for all and makes the others ready. An exiting lane counts as arrived
-// everywhere, so it may complete what the others wait for.
+// A lane that has to wait yields its core; the last lane to arrive runs the operation for
+// all and makes the others ready. An exiting lane counts as arrived everywhere, so it may
+// complete what the others wait for. Only a lane that waits for another process polls.
 //
 //===----------------------------------------------------------------------===//
 #include "host/async/AsyncCopy.h"
 #include "host/async/BulkCopy.h"
 #include "host/detect/Checker.h"
+#include "host/machine/Entry.h"
 #include "host/machine/Machine.h"
+#include <chrono>
 #include <string>
+#include <thread>
 
 namespace attn::rt::host {
 
@@ -184,3 +187,17 @@ void Block::reportDeadlock() {
 }
 
 } // namespace attn::rt::host
+
+using namespace attn::rt::host;
+
+// A kernel reads the clock while it waits for another process. All its other lanes go first, which may have
+// something to tell that process, and then other threads.
+uint64_t attn_host_globaltimer(LaneAbi *abi) {
+  Lane &lane = laneOf(abi);
+  lane.warp->late |= lane.bit();
+  lane.block->lateWarps |= 1u << lane.warp->index;
+  lane.block->switchAway(lane);
+  std::this_thread::yield();
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}

@@ -136,6 +136,7 @@ static const Symbol kSymbols[] = {
     SYMBOL(attn_host_pack_bf16),
     SYMBOL(attn_host_widen_e4m3),
     SYMBOL(attn_host_permute),
+    SYMBOL(attn_host_globaltimer),
     {"__extendhfsf2", reinterpret_cast<void *>(&extendHalf)},
     {"__truncsfhf2", reinterpret_cast<void *>(&truncateToHalf)},
     {"__truncdfhf2", reinterpret_cast<void *>(&truncateWideToHalf)},

@@ -57,6 +57,8 @@ void attn_host_wgmma_fence(LaneAbi *);
 void attn_host_wgmma_commit(LaneAbi *);
 void attn_host_wgmma_wait(LaneAbi *, uint32_t op, uint32_t newest, uint32_t registers);
 void attn_host_misuse(LaneAbi *, uint32_t op, uint32_t which);
+// Rendezvous.cpp
+uint64_t attn_host_globaltimer(LaneAbi *); ///< nanoseconds; other lanes, then other threads go first
 // Registers.cpp
 void attn_host_set_registers(LaneAbi *, uint32_t op, uint32_t count, uint32_t increase);
 uint32_t attn_host_elect(LaneAbi *, uint32_t op, uint32_t mask);

@@ -219,3 +219,19 @@ func.func @f(%b: !tile.buffer<f32>, %n: i32) {
   } : !tile.buffer<f32> -> !tile.fragment<[query 16, feature 32], bf16>
   return
 }
+
+// -----
+
+func.func @signal_of_floats(%memory: !tile.buffer<f32>, %value: i32, %at: i64) {
+  // expected-error @below {{'tile.signal' op expected a buffer of i32, got '!tile.buffer<f32>'}}
+  tile.signal %value to %memory[%at] : <f32>
+  return
+}
+
+// -----
+
+func.func @wait_for_floats(%memory: !tile.buffer<f32>, %value: i32, %at: i64) {
+  // expected-error @below {{'tile.wait_signal' op expected a buffer of i32, got '!tile.buffer<f32>'}}
+  %reached = tile.wait_signal %memory[%at] reaches %value within %at : <f32>
+  return
+}

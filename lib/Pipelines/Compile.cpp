@@ -33,7 +33,8 @@ InFlightDiagnostic mlir::attn::emitNoFunction(ModuleOp module) {
   return module.emitError(
       "no attention function: expected a func.func with an attn.attend, an operation on a cache "
       "(attn.append, attn.move, attn.gather, attn.requantize) or on a table of pages (attn.manage_pages, "
-      "attn.compact_tokens, attn.revise_tokens)");
+      "attn.compact_tokens, attn.revise_tokens), or on states of ranks (attn.merge_states, "
+      "attn.exchange_states)");
 }
 
 FailureOr<func::FuncOp> mlir::attn::findEntry(ModuleOp module, StringRef entry) {

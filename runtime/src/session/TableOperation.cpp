@@ -61,8 +61,8 @@ TableOperation::~TableOperation() = default;
 Result<TableOperation> TableOperation::create(Device &device, const Manifest &manifest,
                                               std::shared_ptr<Module> module) {
   if (!manifest.managesPages())
-    return inputError("table operation: expected an attn.manage_pages, an attn.compact_tokens or an "
-                      "attn.revise_tokens, got '" +
+    return inputError("table operation: expected an attn.manage_pages, an attn.compact_tokens, an "
+                      "attn.revise_tokens, an attn.merge_states or an attn.exchange_states, got '" +
                       manifest.entry + "', which is something else");
   std::unique_ptr<State> state(new State{device, manifest, std::move(module)});
   for (const Argument &argument : state->manifest.arguments)
@@ -131,6 +131,7 @@ Status TableOperation::State::setTensors(std::span<const int64_t> sizes) {
 Status TableOperation::reserve(std::span<const int64_t> sizes, std::optional<int> blocks) {
   State &s = *state_;
   s.isBound = false;
+  s.blocks = 0;
   if (Status status = s.checkSizes(sizes); !status)
     return status;
   if (blocks && (*blocks < 1 || *blocks > 1 << 16))
@@ -140,6 +141,15 @@ Status TableOperation::reserve(std::span<const int64_t> sizes, std::optional<int
   const KernelInfo &info = *s.steps.front().info;
   const int64_t filled = int64_t{s.device.properties().multiprocessors} * info.blocksPerSM;
   s.blocks = blocks ? *blocks : static_cast<int>(gridBlocks(info, sizes.front(), 1, filled));
+  // Blocks that wait for other ranks must run side by side. Those of the host device take turns.
+  const auto reads = [&info](const char *name) {
+    return std::any_of(info.params.begin(), info.params.end(),
+                       [&](const Parameter &p) { return p.name == name; });
+  };
+  if (reads("places") && s.device.kind() == "host")
+    s.blocks = 1;
+  if (!reads("sums"))
+    return {};
   const int64_t words = s.blocks * sumWords + spanWords;
   Result<Buffer> made = Buffer::create(s.device, static_cast<size_t>(words) * sizeof(int32_t),
                                        "sums of '" + s.manifest.entry + "'");
@@ -152,7 +162,7 @@ Status TableOperation::reserve(std::span<const int64_t> sizes, std::optional<int
 
 Status TableOperation::bind(std::span<const DeviceAddress> addresses) {
   State &s = *state_;
-  if (!s.sums)
+  if (!s.blocks)
     return s.error("bind before reserve");
   if (addresses.size() != s.tensors.size())
     return s.error("expected an address of each of the " + std::to_string(s.tensors.size()) +

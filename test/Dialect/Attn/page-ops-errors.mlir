@@ -332,3 +332,30 @@ func.func @decide_ends(%table: tensor<?x?xi32> {attn.name = "table"}, %high: ten
         tensor<?x?xi32>, tensor<?x?xf32>, tensor<?x?xf32>, tensor<4xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>
   return
 }
+
+// -----
+
+func.func @one_rank(%result: tensor<?x?xi32> {attn.name = "result"}, %total: tensor<?xf32> {attn.name = "total"},
+                    %memory: tensor<1x?xi32> {attn.name = "memory"}) {
+  // expected-error @below {{expected 2 to 32 ranks, got 1; nearest legal: 2}}
+  attn.merge_states %memory to %result, %total ranks 1 element bf16 : tensor<?x?xi32>, tensor<?xf32>, tensor<1x?xi32>
+  return
+}
+
+// -----
+
+func.func @other_ranks(%result: tensor<?x?xi32> {attn.name = "result"}, %total: tensor<?xf32> {attn.name = "total"},
+                       %memory: tensor<4x?xi32> {attn.name = "memory"}) {
+  // expected-error @below {{expected memory to be 'tensor<8x?xi32>', got 'tensor<4x?xi32>'}}
+  attn.merge_states %memory to %result, %total ranks 8 element bf16 : tensor<?x?xi32>, tensor<?xf32>, tensor<4x?xi32>
+  return
+}
+
+// -----
+
+func.func @wide_elements(%result: tensor<?x?xi32> {attn.name = "result"}, %total: tensor<?xf32> {attn.name = "total"},
+                         %memory: tensor<4x?xi32> {attn.name = "memory"}) {
+  // expected-error @below {{expected elements of bf16 or f16, got 'f32'}}
+  attn.merge_states %memory to %result, %total ranks 4 element f32 : tensor<?x?xi32>, tensor<?xf32>, tensor<4x?xi32>
+  return
+}

@@ -28,6 +28,15 @@ constexpr StringLiteral reviseTokens =
 constexpr StringLiteral lists =
 #include "Lists.mlir.inc"
     ;
+constexpr StringLiteral mergeStates =
+#include "MergeStates.mlir.inc"
+    ;
+constexpr StringLiteral pairsOfBF16 =
+#include "PairsOfBF16.mlir.inc"
+    ;
+constexpr StringLiteral pairsOfF16 =
+#include "PairsOfF16.mlir.inc"
+    ;
 
 struct ManagePages : mlir::attn::impl::ManagePagesPassBase<ManagePages> {
   void runOnOperation() override {
@@ -41,6 +50,10 @@ struct ManagePages : mlir::attn::impl::ManagePagesPassBase<ManagePages> {
         manageKernels(manage, function);
       else if (auto revise = dyn_cast<ReviseTokensOp>(op))
         reviseKernel(revise, function);
+      else if (auto merge = dyn_cast<MergeStatesOp>(op))
+        stateKernel("merge_states", merge.getRanks(), merge.getElement(), function);
+      else if (auto exchange = dyn_cast<ExchangeStatesOp>(op))
+        stateKernel("exchange_states", exchange.getRanks(), exchange.getElement(), function);
       else
         compactKernel(cast<CompactTokensOp>(op), function);
       function.erase();
@@ -67,6 +80,15 @@ struct ManagePages : mlir::attn::impl::ManagePagesPassBase<ManagePages> {
     text.define("end", compact.getRight() ? 1 : 0);
     OpBuilder builder(function);
     text.instantiate(builder, "compact_tokens", (function.getName() + "_moves").str());
+    ++kernels;
+  }
+
+  void stateKernel(StringRef kernel, int64_t ranks, Type element, func::FuncOp function) {
+    KernelText text(&getContext(), {mergeStates, element.isBF16() ? pairsOfBF16 : pairsOfF16},
+                    "MergeStates.mlir");
+    text.define("ranks", ranks);
+    OpBuilder builder(function);
+    text.instantiate(builder, kernel, (function.getName() + "_states").str());
     ++kernels;
   }
 

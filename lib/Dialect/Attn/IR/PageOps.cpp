@@ -44,7 +44,29 @@ static SmallVector<PageTensor> tensorsOfRevision() {
           {"move_to", 32, ofLists}};
 }
 
+static SmallVector<PageTensor> tensorsOfMerge(MergeStatesOp merge) {
+  return {{"result", 32, {{0, "items"}, {0, "words"}}},
+          {"total", 32, {{0, "items"}}, true},
+          {"memory", 32, {{int64_t(merge.getRanks()), ""}, {0, "room"}}}};
+}
+
+static SmallVector<PageTensor> tensorsOfExchange(ExchangeStatesOp exchange) {
+  const auto ranks = int64_t(exchange.getRanks());
+  return {{"result", 32, {{0, "items"}, {0, "words"}}},
+          {"total", 32, {{0, "items"}}, true},
+          {"out", 32, {{0, "items"}, {0, "words"}}},
+          {"lse", 32, {{0, "items"}}, true},
+          {"memory", 32, {{0, "regions"}, {0, "room"}}},
+          {"places", 32, {{ranks, ""}, {2, ""}}},
+          {"state", 32, {{2052, ""}}},
+          {"status", 32, {{ranks, ""}}}};
+}
+
 SmallVector<PageTensor> mlir::attn::pageTensorsOf(Operation *op) {
+  if (auto merge = dyn_cast<MergeStatesOp>(op))
+    return tensorsOfMerge(merge);
+  if (auto exchange = dyn_cast<ExchangeStatesOp>(op))
+    return tensorsOfExchange(exchange);
   if (isa<ReviseTokensOp>(op))
     return tensorsOfRevision();
   SmallVector<PageTensor> tensors = {{"table", 32, {{0, "lists"}, {0, "columns"}}},
@@ -60,7 +82,9 @@ SmallVector<PageTensor> mlir::attn::pageTensorsOf(Operation *op) {
   return tensors;
 }
 
-bool mlir::attn::isPageOp(Operation *op) { return isa<ManagePagesOp, CompactTokensOp, ReviseTokensOp>(op); }
+bool mlir::attn::isPageOp(Operation *op) {
+  return isa<ManagePagesOp, CompactTokensOp, ReviseTokensOp, MergeStatesOp, ExchangeStatesOp>(op);
+}
 
 Operation *mlir::attn::findPageOp(func::FuncOp func) {
   Operation *found = nullptr;
@@ -106,6 +130,18 @@ LogicalResult ReviseTokensOp::verify() {
              << name << " to be " << least << " to " << (1 << 29) << ", got " << number;
   return success();
 }
+
+static LogicalResult verifyRanks(Operation *op, int64_t ranks, Type element) {
+  if (ranks < 2 || ranks > 32)
+    return op->emitOpError("expected 2 to 32 ranks, got ")
+           << ranks << "; nearest legal: " << (ranks < 2 ? 2 : 32);
+  if (!element.isBF16() && !element.isF16())
+    return op->emitOpError("expected elements of bf16 or f16, got ") << element;
+  return verifyTensors(op);
+}
+
+LogicalResult MergeStatesOp::verify() { return verifyRanks(*this, getRanks(), getElement()); }
+LogicalResult ExchangeStatesOp::verify() { return verifyRanks(*this, getRanks(), getElement()); }
 
 LogicalResult ReviseTokensOp::verifyRegions() {
   Builder b(getContext());

@@ -12,7 +12,8 @@
 //   free     the pages of no list: a ring, of which `span` says where the free
 //            pages begin and how many there are
 //
-// These operations have a header of their own (PageOps.h): few files know them.
+// Other operations of this file merge the states of ranks. All have memory of named sizes and nothing else.
+// They have a header of their own (PageOps.h): few files know them.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_DIALECT_ATTN_IR_ATTNPAGEOPS_TD
@@ -199,6 +200,78 @@ def Attn_DecideOp : Op<Attn_Dialect, "decide", [Pure, Terminator, HasParent<"Rev
     `leaving` `demoted` $leaving_demoted `gone` $leaving_gone `,` `least` `demoted` $least_demoted `gone` $least_gone `,` `lowest` `gone` $lowest_gone
     attr-dict
   }];
+}
+
+//===----------------------------------------------------------------------===//
+// States of ranks
+//===----------------------------------------------------------------------===//
+
+// The states of an attention over the tokens of several ranks: for each item, a row's head, an output of
+// `words` pairs of 16-bit elements, and an LSE in float32. A rank's *slot* has the outputs of all items, the LSEs
+// of all items, and 0 to 3 words more: a multiple of 16 bytes.
+
+def Attn_MergeStatesOp : Op<Attn_Dialect, "merge_states", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "merges the states of ranks, whose slots lie one after the other";
+  let description = [{
+    Sums are made in float32, in the order of ranks, and rounded once. A rank without tokens has LSE -inf and
+    output 0. A NaN of a rank becomes NaN.
+
+    ```mlir
+    attn.merge_states %memory to %result, %total ranks 4 element bf16
+        : tensor<?x?xi32>, tensor<?xf32>, tensor<4x?xi32>
+    ```
+  }];
+  let arguments = (ins
+    Attn_PagesTensor<"outputs over the tokens of all ranks, `tensor<?x?xi32>`">:$result,
+    Attn_PagesTensor<"their LSEs, `tensor<?xf32>`">:$total,
+    Attn_PagesTensor<"a slot of each rank, `tensor<ranks x ? x i32>`">:$memory,
+    Arg<I64Attr, "ranks, 2 to 32">:$ranks,
+    Arg<TypeAttr, "bf16 or f16">:$element);
+  let assemblyFormat = [{
+    $memory `to` $result `,` $total `ranks` $ranks `element` $element attr-dict
+    `:` type($result) `,` type($total) `,` type($memory)
+  }];
+  let hasVerifier = 1;
+}
+
+def Attn_ExchangeStatesOp : Op<Attn_Dialect, "exchange_states", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "writes a rank's states into the memory of all ranks, waits for theirs, and merges";
+  let description = [{
+    Every rank launches it as often as the others, with the same sizes and number of blocks. Memory that all
+    ranks can write has a *region* for each rank. `places[r]` says where the region of rank r begins, in words
+    from `memory` on: 64 bits, the lower word first. A region has 2048 signals for each rank, and then two sets
+    of a slot for each rank, which launches use in turns. A signal counts the launches of one warp of one rank.
+    So a fast rank overwrites a slot only when the slow one has signalled its next launch, and has read it.
+
+    `state` is the rank's own: whether a rank was missed, the number of this rank, the milliseconds to wait for
+    a signal, an unused word, and the launches of each of 2048 warps. If rank r does not signal in time, `status[r]` becomes
+    1, results are NaN, and later launches wait for a millisecond only.
+
+    The results are those of `attn.merge_states`, to the bit.
+
+    ```mlir
+    attn.exchange_states %out, %lse through %memory at %places state %state status %status to %result, %total ranks 4 element bf16
+        : tensor<?x?xi32>, tensor<?xf32>, tensor<?x?xi32>, tensor<?xf32>, tensor<?x?xi32>, tensor<4x2xi32>, tensor<2052xi32>, tensor<4xi32>
+    ```
+  }];
+  let arguments = (ins
+    Attn_PagesTensor<"outputs over the tokens of all ranks, `tensor<?x?xi32>`">:$result,
+    Attn_PagesTensor<"their LSEs, `tensor<?xf32>`">:$total,
+    Attn_PagesTensor<"this rank's outputs, `tensor<?x?xi32>`">:$out,
+    Attn_PagesTensor<"this rank's LSEs, `tensor<?xf32>`">:$lse,
+    Attn_PagesTensor<"this rank's region, or the regions of all, `tensor<?x?xi32>`">:$memory,
+    Attn_PagesTensor<"where regions begin, `tensor<ranks x 2 x i32>`">:$places,
+    Attn_PagesTensor<"this rank's state, `tensor<2052xi32>`">:$state,
+    Attn_PagesTensor<"ranks that were missed, `tensor<ranks x i32>`">:$status,
+    Arg<I64Attr, "ranks, 2 to 32">:$ranks,
+    Arg<TypeAttr, "bf16 or f16">:$element);
+  let assemblyFormat = [{
+    $out `,` $lse `through` $memory `at` $places `state` $state `status` $status `to` $result `,` $total
+    `ranks` $ranks `element` $element attr-dict
+    `:` type($result) `,` type($total) `,` type($out) `,` type($lse) `,` type($memory) `,` type($places) `,`
+        type($state) `,` type($status)
+  }];
+  let hasVerifier = 1;
 }
 
 #endif

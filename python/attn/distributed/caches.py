@@ -263,7 +263,9 @@ class ShardedPlan:
         """Compute a layer of the step: attention to this rank's tokens, one all-gather, one merge.
 
         q         [rows, q_heads, head_dim], the same on every rank
-        partial   memory that captured steps keep: attn.distributed.Partial(rows, q_heads, value_dim, q)
+        partial   memory that captured steps keep: attn.distributed.Partial(rows, q_heads, value_dim, q). With
+                  Partial.shared(rows, q_heads, value_dim, q, group) one kernel exchanges and merges the results, where ranks
+                  reach each other's memory
 
         Returns out [rows, q_heads, value_dim], or (out, lse), the same on every rank. Raises TensorError, GroupError.
         """

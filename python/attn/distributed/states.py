@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from ..errors import GroupError, PlanError, TensorError, expected
-from .groups import ALONE, Group, all_gather, all_to_all, groups_of, pack, unpack
+from .exchange import Exchange, make_exchange
+from .groups import ALONE, Group, agree, all_gather, all_to_all, groups_of, pack, unpack
+from .state_kernels import merge_kernel, name_of, serves
 from .steps import merge_stacked
 
 
@@ -21,10 +23,56 @@ class Partial:
 
     def __init__(self, rows: int, heads: int, value_dim: int, like: Tensor):
         size = rows * heads * value_dim * like.element_size()
-        self._memory = like.new_empty(1, -(-(size + 4 * rows * heads) // 16) * 16, dtype=torch.uint8)
+        self._memory = like.new_empty(1, max(-(-(size + 4 * rows * heads) // 16), 1) * 16, dtype=torch.uint8)
         self._views = size, (rows, heads, value_dim), like.dtype
         out, lse = self._read(self._memory)
         self.out, self.lse = out[0], lse[0]
+        self._exchange: Exchange | None = None
+        self.why_gathered = "Partial.shared makes memory that ranks exchange"
+        """Why `merged` gathers by a collective; empty if ranks write into each other's memory."""
+
+    @classmethod
+    def shared(
+        cls,
+        rows: int,
+        heads: int,
+        value_dim: int,
+        like: Tensor,
+        group: Any = None,
+        *,
+        timeout: float = 30.0,
+    ) -> Partial:
+        """Make such memory on all ranks of a group together, for steps whose latency counts. Where ranks can write into each
+        other's memory, GPUs of one host or processes of the host device, `merged` is one kernel, which waits for the other
+        ranks. Elsewhere it gathers by a collective, and `why_gathered` says why. Results have the same bits.
+
+        group    as of `attend`, of one dimension
+        timeout  seconds that a step waits for another rank
+
+        Each rank runs the steps of one Partial one after the other, on one stream. Raises TensorError, GroupError.
+        """
+        found = _one(group)
+        if not 0.001 <= timeout <= 2e6:
+            raise expected(TensorError, "timeout", "0.001 to 2000000 seconds", timeout)
+        said = {
+            "rows": rows,
+            "heads": heads,
+            "value_dim": value_dim,
+            "dtype": str(like.dtype),
+            "timeout": timeout,
+        }
+        agree([found], said)
+        partial = cls(rows, heads, value_dim, like)
+        items = rows * heads
+        if found.size == 1 or not items or not serves(found.size, value_dim):
+            partial.why_gathered = (
+                f"no kernel exchanges {items} outputs of {value_dim} between {found.size} ranks"
+            )
+            return partial
+        partial._exchange, partial.why_gathered = make_exchange(
+            found, items, value_dim, like.dtype, like.device, timeout
+        )
+        return partial
 
     def _read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         size, shape, dtype = self._views
@@ -42,9 +90,32 @@ class Partial:
         self.lse.fill_(-torch.inf)
 
     def merged(self, group: Any = None, *, return_lse: bool = True) -> tuple[Tensor, Tensor | None]:
-        """Return out and lse over the tokens of all ranks, on every rank. All ranks call it, with as many rows."""
-        out, lse = self._read(all_gather(_one(group), self._memory, 1).flatten(0, 1))
-        return merge_stacked(out, lse), lse.logsumexp(0) if return_lse else None
+        """Return out and lse over the tokens of all ranks, on every rank. All ranks call it, with as many rows. Raises
+        GroupError; of an exchange on GPUs, in the first call after the failure is known, as `check` does."""
+        found = _one(group)
+        if self._exchange is None:
+            out, lse = self._merge(all_gather(found, self._memory, 1).flatten(0, 1))
+        else:
+            out, lse = torch.empty_like(self.out), torch.empty_like(self.lse)
+            self._exchange.run(found, out, lse, self.out, self.lse)
+        return out, lse if return_lse else None
+
+    def _merge(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Merge the results of ranks, a line of memory for each."""
+        _, (rows, heads, value_dim), dtype = self._views
+        if not rows * heads or not serves(len(memory), value_dim):
+            parts = self._read(memory)
+            return merge_stacked(*parts), parts[1].logsumexp(0)
+        out, lse = torch.empty_like(self.out), torch.empty_like(self.lse)
+        kernel = merge_kernel(len(memory), rows * heads, value_dim, dtype, name_of(out.device))
+        kernel.launch(out, lse, memory)
+        return out, lse
+
+    def check(self) -> None:
+        """Raise a GroupError if a rank did not answer in time in a step that has ended, such as one of a replayed graph. Its
+        results are NaN. Does not wait for the GPU."""
+        if self._exchange is not None:
+            self._exchange.check()
 
 
 def merge(out: Tensor, lse: Tensor, group: Any = None, *, heads: str = "all") -> tuple[Tensor, Tensor]:
@@ -74,11 +145,11 @@ def merge(out: Tensor, lse: Tensor, group: Any = None, *, heads: str = "all") ->
     found = _one(group)
     if out.shape[1] % found.size:
         raise expected(TensorError, "out", f"heads that the {found.size} ranks divide", out)
-    rows = len(out)
-    shares = [each.unflatten(1, (found.size, -1)).transpose(0, 1).flatten(0, 1) for each in (out, lse)]
-    lines = all_to_all(found, pack(*shares), [rows] * found.size, [rows] * found.size)
-    parts = [each.unflatten(0, (found.size, rows)) for each in unpack(lines, *shares)]
-    return merge_stacked(parts[0], parts[1]), parts[1].logsumexp(0)
+    partial = Partial(len(out), out.shape[1] // found.size, out.shape[2], like=out)
+    sent = partial._memory.new_empty(found.size, partial._memory.shape[1])
+    for part, whole in zip(partial._read(sent), (out, lse), strict=True):
+        part.copy_(whole.unflatten(1, (found.size, -1)).transpose(0, 1))
+    return partial._merge(all_to_all(found, sent, [1] * found.size, [1] * found.size))
 
 
 def spread_heads(costs: Sequence[float], ranks: int) -> list[list[int]]:

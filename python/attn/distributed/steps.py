@@ -175,6 +175,28 @@ class Merged:
         return 1 - added, added, torch.logaddexp(first, second)
 
 
+class Added:
+    """A sum of tensors, made in float32 in the order in which they are added. The last one is added when the result is asked
+    for, and rounded in the same pass over memory."""
+
+    def __init__(self, *parts: Tensor) -> None:
+        self._parts = list(parts)
+
+    def add(self, part: Tensor) -> None:
+        """Add the next tensor. The sum may change the one before."""
+        if len(self._parts) == 2:
+            first, second = self._parts
+            self._parts = [(first if first.dtype == torch.float32 else first.float()).add_(second)]
+        self._parts.append(part)
+
+    def result(self, dtype: torch.dtype) -> Tensor:
+        """Return the sum. Of two tensors of 16 bits PyTorch adds the elements in float32, too."""
+        if len(self._parts) == 1:
+            return self._parts[0].to(dtype)
+        first, second = self._parts
+        return torch.add(first, second, out=torch.empty_like(second, dtype=dtype))
+
+
 # Below every LSE of a token. If all states are without tokens, their weights are equal.
 _LEAST = -1e30
 

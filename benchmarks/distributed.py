@@ -29,35 +29,13 @@ import time
 import traceback
 from pathlib import Path
 
+from measuring.rank_sizes import Sizes
 from measuring.report import commit, import_attn, save
 
-HEADS, KV_HEADS, DIM, PAGE = 32, 8, 128, 16
+PAGE = 16
 PARTS = ("links", "prefill", "training", "decode", "ordered", "documents", "forest")
 FORMS = ("all_gather", "ring", "heads")
 SKEWED = (0.5, 0.15, 0.12, 0.08, 0.05, 0.04, 0.03, 0.02, 0.01)
-
-
-class Sizes:
-    """Numbers of tokens: a few on the host device. `large`: four times as many, too, and gradients of twice and eight
-    times as many."""
-
-    def __init__(self, host, ranks, large):
-        scale = 512 if host else 1
-        self.prefill, self.training = ([131072 // scale], [65536 // scale])
-        self.documents, self.prompts = 131072 // scale, [32768 // scale]
-        self.long, self.batches = [(1 << 20) // (4096 if host else 1)], [(4, 64) if host else (64, 32768)]
-        if large:
-            self.prefill.append(4 * self.prefill[0])
-            self.training += [2 * self.training[0], 8 * self.training[0]]
-            self.prompts.append(4 * self.prompts[0])
-            self.long.append(4 * self.long[0])
-            self.batches.append((4 * self.batches[0][0], self.batches[0][1]))
-        self.small = (2, 64) if host else (4, 8192)
-        self.ordered = 800 if host else 16384
-        self.bytes = 1 << (12 if host else 28)
-        self.chunk = 32 if host else 4096
-        self.heads = (max(ranks, 4), max(ranks, 2)) if host else (HEADS, KV_HEADS)
-        self.dim = 64 if host else DIM
 
 
 class Bench:
@@ -178,7 +156,7 @@ class Bench:
         self.row(
             "links",
             "all-gather, small",
-            lambda: self.timer(lambda: groups.all_gather(group, small, 2), runs=50),
+            lambda: self.timer.replayed(lambda: groups.all_gather(group, small, 2), 20),
         )
         self.row(
             "links", "ring", lambda: rate(lambda: groups.Exchange(group, lines, len(lines)).wait(), size)
@@ -229,6 +207,10 @@ class Bench:
                 )
                 for name in ("cudnn", "flash")
             }
+            from measuring.ring_flash_peer import zigzag
+
+            if (ring := zigzag()) is not None:
+                sides["ring-flash-attn, zigzag"] = lambda: self.ring_flash(ring, tensors, gradients)
         self.against(part, one, sides, **facts)
         if not self.host:
 
@@ -239,6 +221,12 @@ class Bench:
                 return overlap(function)
 
             self.row(part, "ring, timeline", timeline, **facts)
+
+    def ring_flash(self, ring, tensors, gradients):
+        ad = self.attn.distributed
+        split = ad.split(tensors[0].shape[1], self.ranks, method="zigzag")
+        *qkv, d_out = (ad.shard(each, split, dim=1) for each in tensors)
+        return self.timer(self.timed(lambda *given: ring(*given, causal=True), qkv, d_out, gradients))
 
     def prefill(self):
         for tokens in self.sizes.prefill:
@@ -332,8 +320,9 @@ class Bench:
         out = self.torch.empty_like(q)
         return lambda: kernel.run(q, cache.layer(0), plan, out=out), plan
 
-    def by_tokens(self, sequences, tokens):
-        """Return a step over a cache whose tokens ranks share, and the plan."""
+    def by_tokens(self, sequences, tokens, *, gathered=False):
+        """Return a step over a cache whose tokens ranks share, and the plan. `gathered`: results of ranks are gathered by a
+        collective, where they could write them into each other's memory."""
         ad, (heads, kv_heads) = self.attn.distributed, self.sizes.heads
         chunks = -(-tokens // self.sizes.chunk)
         pages = (sequences * chunks // self.ranks + sequences) * (self.sizes.chunk // PAGE)
@@ -352,7 +341,10 @@ class Bench:
         cache.append(numbers, tokens).skip()
         plan = cache.plan(self.kernel(heads, kv_heads), numbers)
         q = self.torch.randn(sequences, heads, self.sizes.dim, device=self.device).bfloat16()
-        partial = ad.Partial(sequences, heads, self.sizes.dim, q)
+        shape = sequences, heads, self.sizes.dim, q
+        partial = ad.Partial(*shape) if gathered else ad.Partial.shared(*shape)
+        if not gathered and partial.why_gathered:
+            raise RuntimeError(partial.why_gathered)
         return lambda: plan.run(q, 0, partial=partial), plan.plan
 
     def by_heads(self, sequences, tokens):
@@ -391,13 +383,15 @@ class Bench:
             def one(sequences=sequences, tokens=tokens):
                 return self.steps(lambda: self.one_cache(sequences, tokens, heads, kv_heads), alone=True)
 
-            def side(make=make, sequences=sequences, tokens=tokens):
-                return self.steps(lambda: make(sequences, tokens))
+            def side(make=make, sequences=sequences, tokens=tokens, **path):
+                found = self.steps(lambda: make(sequences, tokens, **path))
+                alone = next(row.get("ms") for row in reversed(self.rows) if row["side"] == "one GPU")
+                return found | ({"us_above_share": 1e3 * (found["ms"] - alone / self.ranks)} if alone else {})
 
-            self.against("decode", one, {f"by {name}": side}, **facts)
-            first, last = self.rows[-2:]
-            if "ms" in first and "ms" in last:
-                last["us_above_share"] = 1e3 * (last["ms"] - first["ms"] / self.ranks)
+            sides = {f"by {name}": side}
+            if make == self.by_tokens:
+                sides[f"by {name}, all-gather"] = functools.partial(side, gathered=True)
+            self.against("decode", one, sides, **facts)
 
     # --- Ordered -----------------------------------------------------------------------------------------------
 
@@ -436,6 +430,7 @@ def work(rank, args, ranks, store):
 
     host = not torch.cuda.is_available()
     os.environ.setdefault("NCCL_NVLS_ENABLE", "0")  # NVLink multicast stays off.
+    os.environ.setdefault("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1")
     if not host:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", rank)))
     else:

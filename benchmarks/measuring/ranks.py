@@ -8,6 +8,11 @@ import torch
 import torch.distributed as dist
 
 COPIED = 4.3e9  # Bytes a millisecond that an H200 copies, read and written.
+LAUNCHES, MERGE, EXCHANGE = (
+    6.6e-3,
+    3e-3,
+    6e-3,
+)  # ms: a step's kernels, one merge, and one exchange, which is a guess.
 
 
 class RankTimer:
@@ -31,6 +36,12 @@ class RankTimer:
         if runs * first > 1000:
             return first
         return statistics.median(self._pass(function, runs, called) for _ in range(repeats))
+
+    def replayed(self, function, runs):
+        """Return the time of one of `runs` runs that a graph replays; on the host device, that start one after the other."""
+        if self.device.type == "cpu":
+            return self(function, runs=runs)
+        return self(recorded(function, runs), runs=3) / runs
 
     def together(self, function, called=True):
         """Return what a function returns on this rank, or None where it is not called. An error on one rank is raised on
@@ -88,7 +99,7 @@ def recorded(function, runs):
 
 def overlap(function):
     """Run a function under PyTorch's profiler; returns ms of transfers between ranks, the part of them beside which a
-    kernel of attention ran, and the kernels' begins, lengths and names in the order of time."""
+    kernel of attention ran, how long each rank took, and the kernels' begins, lengths and names in the order of time."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:
@@ -103,10 +114,13 @@ def overlap(function):
     computed = [(a, b) for a, b, name in kernels if "attention" in name]
     beside = sum(max(min(b, end) - max(a, begin), 0) for a, b in transfers for begin, end in computed)
     first = kernels[0][0] if kernels else 0
+    lengths = [None] * dist.get_world_size()
+    dist.all_gather_object(lengths, (kernels[-1][1] - first) / 1e3 if kernels else 0.0)
     timeline = [[round(a - first, 1), round(b - a, 1), name[:60]] for a, b, name in kernels]
     return {
         "transfers_ms": sum(b - a for a, b in transfers) / 1e3,
         "beside_attention_ms": beside / 1e3,
+        "ranks_ms": [round(each, 3) for each in lengths],
         "timeline_us": timeline[:80],
     }
 
@@ -152,7 +166,9 @@ def predicted_ms(rows, ranks, sizes, part, side, alone, facts):
     heads, kv_heads = sizes.heads
     if part == "decode":
         sent = (ranks - 1) * facts["sequences"] * heads * (2 * sizes.dim + 4)
-        return alone / ranks + start + sent / rate
+        exchanges = side.startswith("by tokens") and not side.endswith("all-gather")
+        share = alone / ranks + LAUNCHES * (1 - 1 / ranks)
+        return share + (EXCHANGE if exchanges else start + MERGE) + sent / rate
     if not side.startswith("all_gather") or part not in ("prefill", "training"):
         return None
     keys = facts["tokens"] * 4 * kv_heads * sizes.dim

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Draws files of `bench distributed`: what share of linear speed several GPUs reach, beside PyTorch."""
+"""Draws files of `bench distributed`: how many times as fast several GPUs are as one with attn, as a share
+of their number, beside PyTorch and ring-flash-attn."""
 
 import argparse
 import json
@@ -13,7 +14,7 @@ FORMS = {
     "ring": (OTHER_FORM, "attn, ring"),
     "heads": (THIRD_FORM, "attn, heads"),
     "PyTorch context_parallel, cudnn": (COLOURS["cudnn"], "PyTorch, cuDNN"),
-    "PyTorch context_parallel, flash": (COLOURS["flash"], "PyTorch, FlashAttention-2"),
+    "ring-flash-attn, zigzag": (COLOURS["flash"], "ring-flash-attn"),
 }
 FOREST = {
     "all_gather, balanced": (COLOURS["attn"], "attn, all-gather"),
@@ -70,7 +71,7 @@ def draw(axes, title, found, sides):
     axes.set_ylim(bottom=min(axes.get_ylim()[0], 0.8))
     axes.grid(axis="y")
     axes.set_xlabel("GPUs", fontsize=8)
-    axes.set_ylabel("share of linear speed", fontsize=8)
+    axes.set_ylabel("times as fast as attn on one, over GPUs", fontsize=8)
     most_tokens = max((key[2] for key in found), default=0)
     head(axes, title if named else f"{title} {size(most_tokens)} tokens; dashed: fewer")
     legend(axes)

@@ -123,7 +123,7 @@ def test_results_can_be_drawn(name, tmp_path):
 def test_scaling_is_of_its_results(tmp_path):
     """The picture of docs/scaling.md is drawn from every file of bench distributed, by the number of GPUs and the date."""
     paths = sorted(
-        RESULTS.glob("*-distributed-*.json"), key=lambda path: path.name.split("-distributed-")[::-1]
+        RESULTS.glob("*-distributed-*.json"), key=lambda path: path.stem.split("-distributed-")[::-1]
     )
     figure = scaling.draw_scaling([json.loads(path.read_text()) for path in paths])
     check(figure)

@@ -10,7 +10,7 @@ import types
 
 import torch
 
-_SEED: list = []  # Of the last forward pass: the backward op asks for one, and reads it with dropout only.
+_SEED: list = []  # The last forward pass made it. The backward op asks for one, and reads it with dropout only.
 
 
 def _flash_attn_forward(

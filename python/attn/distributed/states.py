@@ -42,9 +42,9 @@ class Partial:
         *,
         timeout: float = 30.0,
     ) -> Partial:
-        """Make such memory on all ranks of a group together, for steps whose latency counts. Where ranks can write into each
-        other's memory, GPUs of one host or processes of the host device, `merged` is one kernel, which waits for the other
-        ranks. Elsewhere it gathers by a collective, and `why_gathered` says why. Results have the same bits.
+        """Make such memory on all ranks of a group together, for steps whose latency counts. `merged` is one kernel, which
+        waits for the other ranks, where ranks can write into each other's memory: GPUs of one host, or processes of the
+        host device. Elsewhere it gathers by a collective, and `why_gathered` says why. Results have the same bits.
 
         group    as of `attend`, of one dimension
         timeout  seconds that a step waits for another rank

@@ -190,7 +190,7 @@ class Added:
         self._parts.append(part)
 
     def result(self, dtype: torch.dtype) -> Tensor:
-        """Return the sum. Of two tensors of 16 bits PyTorch adds the elements in float32, too."""
+        """Return the sum. PyTorch adds the elements of two tensors of 16 bits in float32, too."""
         if len(self._parts) == 1:
             return self._parts[0].to(dtype)
         first, second = self._parts

@@ -167,7 +167,7 @@ func.func @exchange_states(
   return
 }
 
-// Where the region of rank `rank` begins, and the region of the lane's rank. `low`, `high`: the words of the lane's.
+// Returns where the region of rank `rank` begins, and the region of the lane's rank: a place that `low` and `high` hold.
 func.func private @place_of(%low: i32, %high: i32, %rank: i32) -> (i64, i64) {
   %of_rank_low = tile.from_lane %low[%rank] : i32
   %of_rank_high = tile.from_lane %high[%rank] : i32

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Ranks that exchange states in memory that all can write, against float64 and against a collective."""
 
+import functools
 import itertools
 import os
 import random
@@ -10,7 +11,11 @@ import attn
 import pytest
 import torch
 from attn import distributed
+from attn.compiler.requests import request_for
+from attn.distributed import state_kernels
+from attn.distributed.exchange import region_words
 from attn.distributed.state_kernels import merge_kernel
+from attn.memory import devices
 from ranks import FULL, run_ranks
 
 SHAPES = [
@@ -186,3 +191,82 @@ def test_wrong_arguments_are_refused(tmp_path):
     assert last == "GroupError" and group.startswith(
         "group: expected the group that Partial.shared was given"
     )
+
+
+def checked_request(make, text, **options):
+    return make(text, **options | {"checked": True})
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_detectors_find_nothing(seed, monkeypatch):
+    """Rank 1 of two has written and signalled already, as another process would."""
+    place = devices.checked_host(seed=seed, shuffle=True)
+    monkeypatch.setattr(state_kernels, "get_device", lambda name: place)
+    monkeypatch.setattr(state_kernels, "request_for", functools.partial(checked_request, request_for))
+    rows, heads, dim, dtype = 3, 3, 72, torch.bfloat16
+    out, lse = states(seed, 2, rows, heads, dim, dtype)
+    items = rows * heads
+    slot, region = state_kernels.slot_words(items, dim), region_words(2, items, dim)
+    lines = [distributed.Partial(rows, heads, dim, out) for _ in range(2)]
+    for line, *state in zip(lines, out, lse, strict=True):
+        fill(line, *state)
+    memory = torch.zeros(2, region, dtype=torch.int32)
+    places = torch.tensor([0, region]).view(torch.int32).view(2, 2)
+    state, status = (
+        torch.zeros(state_kernels.STATE_WORDS, dtype=torch.int32),
+        torch.zeros(2, dtype=torch.int32),
+    )
+    state[2] = 10_000
+    begin = 2 * state_kernels.SIGNALS + slot * 2 + slot  # The second set, and rank 1's slot in it.
+    memory[0, begin : begin + slot] = lines[1]._memory.view(torch.int32)[0]
+    memory[0, state_kernels.SIGNALS : state_kernels.SIGNALS + 16] = 1
+    results = torch.empty(rows, heads, dim, dtype=dtype), torch.empty(rows, heads)
+    kernel = state_kernels.exchange_kernel(2, items, dim, dtype, "host", (2, region))
+    kernel.launch(*results, lines[0].out, lines[0].lse, memory, places, state, status)
+    assert not status.any() and state[0] == 0 and state[4 : 4 + 4].tolist() == [1] * 4
+    mirrored = memory[1, begin - slot : begin]
+    written = items * (dim // 2) + items
+    assert torch.equal(mirrored[:written], lines[0]._memory.view(torch.int32)[0][:written])
+    merged = torch.empty_like(results[0]), torch.empty_like(results[1])
+    merge = state_kernels.merge_kernel.__wrapped__(2, items, dim, dtype, "host")
+    merge.launch(*merged, torch.cat([line._memory for line in lines]))
+    for found, wanted in zip(results, merged, strict=True):
+        assert torch.equal(found.view(torch.int16), wanted.view(torch.int16))
+    report = place.report()
+    assert report["clean"], report["text"]
+    places[1, 0] *= 4  # They find a region that is not there.
+    memory[0, state_kernels.SIGNALS : state_kernels.SIGNALS + 16] = 2
+    kernel.launch(*results, lines[0].out, lines[0].lse, memory, places, state, status)
+    assert place.report()["out_of_bounds"] > 0
+
+
+def step_of_a_cache(rank, tokens):
+    """Run a step over a sharded cache both ways; returns whether the bits are equal, and finite."""
+    heads, kv_heads, dim = 4, 2, 64
+    cache = distributed.ShardedCache(
+        layers=1, pages=20, page_size=16, chunk=32, kv_heads=kv_heads, head_dim=dim, device="host"
+    )
+    generator = torch.Generator().manual_seed(0)
+    numbers = [cache.add() for _ in tokens]
+    k, v = torch.randn(2, sum(tokens), kv_heads, dim, generator=generator).bfloat16()
+    cache.append(numbers, tokens).write(0, k, v)
+    spec = attn.Spec(
+        q_heads=heads,
+        kv_heads=kv_heads,
+        head_dim=dim,
+        dtype="bfloat16",
+        kv=[attn.Paged(page_size=16)],
+        see=attn.causal(),
+    )
+    plan = cache.plan(attn.compile(spec, device="host"), numbers)
+    q = torch.randn(len(tokens), heads, dim, generator=generator).bfloat16()
+    shared = distributed.Partial.shared(len(tokens), heads, dim, q)
+    found = [plan.run(q, 0, return_lse=True, partial=partial) for partial in (shared, None, shared)]
+    return all(map(torch.equal, *found[:2])) and all(map(torch.equal, *found[1:])), found[0][
+        0
+    ].isfinite().all()
+
+
+@pytest.mark.parametrize("tokens", [[100, 40], [20]], ids=["all", "one rank has tokens"])
+def test_a_step_over_a_sharded_cache(tokens, tmp_path):
+    assert run_ranks(2, step_of_a_cache, tokens, tmp_path=tmp_path) == [(True, True)] * 2

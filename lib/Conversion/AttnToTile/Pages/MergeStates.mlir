@@ -36,7 +36,7 @@ func.func @exchange_states(
     %status: !ints, %items: i32, %words: i32)
     attributes {
       tile.blocks_per_sm = 1 : i32, tile.threads = 128 : i32,
-      tile.launch = {grid = "rows", pieces = 1 : i32, role = "revise_tokens", rows_per_warp = 1 : i32},
+      tile.launch = {grid = "rows", overlaps, pieces = 1 : i32, role = "revise_tokens", rows_per_warp = 1 : i32},
       tile.parameters = [
         #tile.parameter<buffer, "result">, #tile.parameter<buffer, "total">, #tile.parameter<buffer, "out">,
         #tile.parameter<buffer, "lse">, #tile.parameter<buffer, "memory">, #tile.parameter<buffer, "places">,
@@ -60,6 +60,8 @@ func.func @exchange_states(
   %is_first = arith.cmpi eq, %lane, %zero : i32
   %is_peer = arith.cmpi slt, %lane, %ranks : i32
 
+  // The kernel that wrote the states may still run.
+  tile.wait_previous
   %setup:4 = tile.read_adjacent %state[%start] : <i32> -> i32, i32, i32, i32
   %counter = arith.addi %warp#0, %heading : i32
   %count_at = arith.extsi %counter : i32 to i64

@@ -10,6 +10,7 @@
 
 // A warp writes to every region before it signals, and all lanes signal before one waits.
 // CHECK-LABEL: func.func @exchange_states(
+// CHECK: tile.wait_previous
 // CHECK: tile.write_adjacent %{{.*}}, %{{.*}} to %[[MEMORY:arg4]]
 // CHECK: tile.sync warp
 // CHECK: tile.signal %{{.*}} to %[[MEMORY]]

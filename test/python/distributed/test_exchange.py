@@ -5,14 +5,16 @@ import functools
 import itertools
 import os
 import random
+import socket
 import time
+import types
 
 import attn
 import pytest
 import torch
 from attn import distributed
 from attn.compiler.requests import request_for
-from attn.distributed import state_kernels
+from attn.distributed import peers, state_kernels
 from attn.distributed.exchange import region_words
 from attn.distributed.state_kernels import merge_kernel
 from attn.memory import devices
@@ -238,6 +240,26 @@ def test_the_detectors_find_nothing(seed, monkeypatch):
     memory[0, state_kernels.SIGNALS : state_kernels.SIGNALS + 16] = 2
     kernel.launch(*results, lines[0].out, lines[0].lse, memory, places, state, status)
     assert place.report()["out_of_bounds"] > 0
+
+
+def elsewhere(rank):
+    """Merge where memory cannot be shared; returns why, and whether the results are those of a shared one."""
+    out, lse = states(0, 2, 2, 4, 64, torch.bfloat16)
+    partials = [distributed.Partial.shared(2, 4, 64, out)]
+    peers.socket = types.SimpleNamespace(gethostname=lambda: f"host-{rank}")
+    partials.append(distributed.Partial.shared(2, 4, 64, out))
+    peers.socket, peers._SHARED_FOLDER = socket, "/nowhere"
+    partials.append(distributed.Partial.shared(2, 4, 64, out))
+    for partial in partials:
+        fill(partial, out[rank], lse[rank])
+    results = [partial.merged()[0] for partial in partials]
+    return [partial.why_gathered for partial in partials], [torch.equal(results[0], each) for each in results]
+
+
+def test_ranks_that_share_no_memory_gather(tmp_path):
+    for why, equal in run_ranks(2, elsewhere, tmp_path=tmp_path):
+        assert why[:2] == ["", "rank 1 has another host or kind of GPU than rank 0"]
+        assert why[2].startswith("rank 0: FileNotFoundError: ") and all(equal)
 
 
 def step_of_a_cache(rank, tokens):

@@ -596,7 +596,8 @@ class StepTables:
         """Make the tables of a step and copy to `address` what differs from the last update. Errors change nothing."""
 
 class TableOperation:
-    """Operations on pages of many lists, by tensors in device memory: attn.manage_pages, attn.compact_tokens."""
+    """Operations on pages of many lists and on states of ranks, by tensors in device memory: attn.manage_pages,
+    attn.compact_tokens, attn.revise_tokens, attn.merge_states, attn.exchange_states."""
 
     def __init__(self, kernel: Kernel, sizes: Sequence[int]) -> None: ...
     def launch(self, addresses: Sequence[int], stream: int = 0) -> None:

@@ -137,25 +137,26 @@ void checkRowCopy(const Manifest &m, const Cursor &root) {
 /// An operation on a table of pages has its own kernels over tensors, launched one after another.
 void checkPageTable(const Manifest &m, const Cursor &root) {
   using Role = KernelInfo::Role;
-  const bool manages = m.kernels[0].role == Role::CountPages,
-             revises = m.kernels[0].role == Role::ReviseTokens;
-  const std::vector<Role> roles = manages ? std::vector{Role::CountPages, Role::ReleasePages, Role::TakePages}
-                                          : std::vector{revises ? Role::ReviseTokens : Role::CompactTokens};
+  const Role first = m.kernels[0].role;
+  const bool manages = first >= Role::CountPages && first <= Role::TakePages,
+             hasFloats = first >= Role::ReviseTokens;
+  const std::vector<Role> roles =
+      manages ? std::vector{Role::CountPages, Role::ReleasePages, Role::TakePages} : std::vector{first};
   const auto has = [](const KernelInfo &kernel, Role role) { return kernel.role == role; };
   if (!std::equal(m.kernels.begin(), m.kernels.end(), roles.begin(), roles.end(), has) ||
       m.launches.size() != roles.size())
     root["kernels"].fail("expected a kernel, and a launch, of each of the roles \"count_pages\", "
-                         "\"release_pages\" and \"take_pages\" in that order, or of \"compact_tokens\" or "
-                         "\"revise_tokens\" alone");
+                         "\"release_pages\" and \"take_pages\" in that order, or of \"compact_tokens\", "
+                         "\"revise_tokens\", \"merge_states\" or \"exchange_states\" alone");
   const std::vector<Cursor> arguments = root["arguments"].elements();
   for (size_t i = 0; i < m.arguments.size(); ++i)
     if (const Argument &argument = m.arguments[i];
         argument.role != Argument::Role::Pages ||
         (argument.dtype != (argument.name == "keep" ? DType::I8 : DType::I32) &&
-         !(revises && argument.dtype == DType::F32)))
+         !(hasFloats && argument.dtype == DType::F32)))
       arguments[i].fail(
           "expected a tensor of role \"pages\", of i32 or, of flags that are named \"keep\", of i8, or, "
-          "where tokens are revised, of f32");
+          "where tokens are revised or states are merged, of f32");
   if (!m.operands.empty() || !m.results.empty())
     root["operands"].fail("expected neither operands nor results of an operation on a table of pages");
 }

@@ -142,13 +142,10 @@ Status TableOperation::reserve(std::span<const int64_t> sizes, std::optional<int
   const int64_t filled = int64_t{s.device.properties().multiprocessors} * info.blocksPerSM;
   s.blocks = blocks ? *blocks : static_cast<int>(gridBlocks(info, sizes.front(), 1, filled));
   // Blocks that wait for other ranks must run side by side. Those of the host device take turns.
-  const auto reads = [&info](const char *name) {
-    return std::any_of(info.params.begin(), info.params.end(),
-                       [&](const Parameter &p) { return p.name == name; });
-  };
-  if (reads("places") && s.device.kind() == "host")
+  if (info.role == KernelInfo::Role::ExchangeStates && s.device.kind() == "host")
     s.blocks = 1;
-  if (!reads("sums"))
+  const auto isSums = [](const Parameter &param) { return param.name == "sums"; };
+  if (std::none_of(info.params.begin(), info.params.end(), isSums))
     return {};
   const int64_t words = s.blocks * sumWords + spanWords;
   Result<Buffer> made = Buffer::create(s.device, static_cast<size_t>(words) * sizeof(int32_t),

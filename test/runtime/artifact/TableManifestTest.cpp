@@ -65,8 +65,8 @@ TEST(TableManifest, IsReadBack) {
 TEST(TableManifest, WhatItMustNotSay) {
   const std::string roles =
       "manifest.kernels: expected a kernel, and a launch, of each of the roles \"count_pages\", "
-      "\"release_pages\" and \"take_pages\" in that order, or of \"compact_tokens\" or \"revise_tokens\" "
-      "alone";
+      "\"release_pages\" and \"take_pages\" in that order, or of \"compact_tokens\", \"revise_tokens\", "
+      "\"merge_states\" or \"exchange_states\" alone";
   EXPECT_EQ(faultOf(tableManifest({Role::CountPages, Role::TakePages, Role::ReleasePages})), roles);
   EXPECT_EQ(faultOf(tableManifest({Role::CountPages, Role::ReleasePages})), roles);
   EXPECT_EQ(faultOf(tableManifest({Role::TakePages})), roles);
@@ -75,11 +75,13 @@ TEST(TableManifest, WhatItMustNotSay) {
   m.arguments[1].dtype = DType::I32;
   EXPECT_EQ(faultOf(m),
             "manifest.arguments[1]: expected a tensor of role \"pages\", of i32 or, of flags that "
-            "are named \"keep\", of i8, or, where tokens are revised, of f32");
-  m = tableManifest({Role::ReviseTokens});
-  m.arguments[0].dtype = DType::F32;
-  m.contentHash = computeContentHash(m);
-  EXPECT_EQ(faultOf(m), "none");
+            "are named \"keep\", of i8, or, where tokens are revised or states are merged, of f32");
+  for (const Role role : {Role::ReviseTokens, Role::MergeStates, Role::ExchangeStates}) {
+    m = tableManifest({role});
+    m.arguments[0].dtype = DType::F32;
+    m.contentHash = computeContentHash(m);
+    EXPECT_EQ(faultOf(m), "none");
+  }
   m = tableManifest({Role::CompactTokens});
   m.arguments[0].dtype = DType::F32;
   EXPECT_NE(faultOf(m).find("manifest.arguments[0]: expected a tensor of role \"pages\""), std::string::npos);

@@ -16,7 +16,7 @@ func.func @merge_states(
     %result: !ints, %total: !floats, %memory: !ints, %items: i32, %words: i32, %room: i32)
     attributes {
       tile.blocks_per_sm = 4 : i32, tile.threads = 128 : i32,
-      tile.launch = {grid = "rows", pieces = 1 : i32, role = "revise_tokens", rows_per_warp = 1 : i32},
+      tile.launch = {grid = "rows", pieces = 1 : i32, role = "merge_states", rows_per_warp = 1 : i32},
       tile.parameters = [
         #tile.parameter<buffer, "result">, #tile.parameter<buffer, "total">, #tile.parameter<buffer, "memory">,
         #tile.parameter<dim, "result.dim0">, #tile.parameter<dim, "result.dim1">, #tile.parameter<dim, "memory.dim1">]} {
@@ -36,7 +36,7 @@ func.func @exchange_states(
     %status: !ints, %items: i32, %words: i32)
     attributes {
       tile.blocks_per_sm = 1 : i32, tile.threads = 128 : i32,
-      tile.launch = {grid = "rows", overlaps, pieces = 1 : i32, role = "revise_tokens", rows_per_warp = 1 : i32},
+      tile.launch = {grid = "rows", overlaps, pieces = 1 : i32, role = "exchange_states", rows_per_warp = 1 : i32},
       tile.parameters = [
         #tile.parameter<buffer, "result">, #tile.parameter<buffer, "total">, #tile.parameter<buffer, "out">,
         #tile.parameter<buffer, "lse">, #tile.parameter<buffer, "memory">, #tile.parameter<buffer, "places">,

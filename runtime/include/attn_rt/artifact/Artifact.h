@@ -63,7 +63,9 @@ struct KernelInfo {
     ReleasePages,
     TakePages,
     CompactTokens,
-    ReviseTokens
+    ReviseTokens,
+    MergeStates,
+    ExchangeStates
   };
   enum class Schedule : uint8_t { Mma, Wgmma };
   std::string name;
@@ -85,9 +87,9 @@ struct KernelInfo {
 
 /// The names of roles in manifests, in the order of the enumeration.
 inline constexpr std::string_view kernelRoleNames[] = {
-    "attend",        "merge",      "plan",           "gradient",     "significance",
-    "append",        "move",       "gather",         "requantize",   "count_pages",
-    "release_pages", "take_pages", "compact_tokens", "revise_tokens"};
+    "attend",         "merge",         "plan",         "gradient",       "significance",  "append",
+    "move",           "gather",        "requantize",   "count_pages",    "release_pages", "take_pages",
+    "compact_tokens", "revise_tokens", "merge_states", "exchange_states"};
 /// The manifest's name of a role, and its inverse.
 inline std::string_view kernelRoleName(KernelInfo::Role role) {
   return kernelRoleNames[static_cast<size_t>(role)];

@@ -5,7 +5,7 @@
 //   manage.bind(addresses);                   // of the tensors, in their order
 //   manage.launch();                          // as often as you like
 //
-// Runs an attn.manage_pages or an attn.compact_tokens. After reserve nothing is allocated
+// Runs an operation of AttnPageOps.td. After reserve nothing is allocated
 // and nothing waits, and launches depend only on the contents of memory: recorded once,
 // they may be replayed.
 //

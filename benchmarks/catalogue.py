@@ -20,6 +20,7 @@ from parts.pages import pages_bars, pages_points
 from parts.planning import planning_bars, planning_points
 from parts.python import python_bars, python_points
 from parts.quantized import quantized_bars, quantized_points
+from parts.row import row_bars, row_points
 from parts.serving import serving_bars, serving_points
 from parts.shared_backward import shared_backward_bars, shared_backward_points
 from parts.sharing import COMPARISONS
@@ -46,6 +47,7 @@ PARTS = {
     "pages": pages_points,
     "diffkv": diffkv_points,
     "layouts": layout_points,
+    "row": row_points,
     "duo": duo_points,
     "context": context_points,
     "outputs": outputs_points,
@@ -70,6 +72,7 @@ OWN_BARS = {
     "pages": pages_bars,
     "diffkv": diffkv_bars,
     "layouts": layouts_bars,
+    "row": row_bars,
     "duo": duo_bars,
     "context": context_bars,
     "append": append_bars,

@@ -22,6 +22,7 @@
   pages     who holds which page, for all lists of a batch: us of a captured step, against threads of a CPU
   diffkv    a fixed memory for keys and values in two precisions: batch and tokens per second, against one precision
   layouts   tensors as engines lay them: ms of decode and prefill, against tensors of their own
+  row       the price of a numerics contract: ms of decode, prefill, chunks and training, against the default
   planning  plans that the GPU makes: us of a plan, and attention under it, against the host's
   duo       Llamas some of whose heads stream: time and memory of long prompts and of decoding, against all heads
   context   millions of tokens of four bits, half of the heads streaming: ms a token, and memory

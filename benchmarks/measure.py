@@ -26,6 +26,7 @@ from parts.pages import measure_pages, pages_line
 from parts.planning import measure_planning, planning_line
 from parts.python import measure_python, python_line, start
 from parts.quantized import measure_quantized, quantized_line
+from parts.row import measure_row, row_line
 from parts.serving import measure_serving, serving_line
 from parts.shared_backward import measure_shared_backward
 from parts.sharing import COMPARISONS
@@ -83,6 +84,11 @@ OWN = {
         measure_latent,
         latent_line,
         "ms of latent attention, TFLOP/s, latents per second; x: FlashInfer's time over attn's",
+    ),
+    "row": (
+        measure_row,
+        row_line,
+        "ms under a numerics contract and in the default mode, alone and sustained; x: how many times as long",
     ),
     "layouts": (
         measure_layouts,

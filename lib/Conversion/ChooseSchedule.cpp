@@ -48,6 +48,15 @@ constexpr int64_t tmaKeys = 160, gatheredKeys = 128, keyStep = 32;
 constexpr int64_t stages = 2;
 } // namespace prefilling
 
+/// Constants of kernels on wgmma that share a numerics contract.
+namespace byRow {
+constexpr int64_t tileKeys[] = {128, 64, 32};
+/// Blocks of a multiprocessor and stages of one, from most to fewest bytes in flight.
+constexpr std::pair<int64_t, int64_t> inFlight[] = {{2, 4}, {2, 3}, {1, 4}, {2, 2}, {1, 3}, {1, 2}};
+/// The registers of a producer's thread, and of one of each role together in a block alone.
+constexpr int64_t gathering = 56, loading = 24, registers = 512;
+} // namespace byRow
+
 /// Constants of a kernel for short sequences (hopperBrief).
 namespace briefly {
 /// The rows and tokens up to which it was faster on an H200, and the head dims for which 120 registers
@@ -162,8 +171,93 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
     return success();
   }
 
+  /// Chooses kernels that share a numerics contract. On wgmma two kernels have the same tiles of keys, one
+  /// for the rows of one warpgroup and one for many. Elsewhere a single kernel, for few rows, does all: its
+  /// warps divide the keys of a tile, as no kernel of many rows does.
+  LogicalResult chooseByRow(func::FuncOp function, const ScheduleModel &model, const ScheduleShape &shape,
+                            const Chip &chip, SmallVectorImpl<ScheduleAttr> &chosen) {
+    if (llvm::any_of(function.getOps<FinishOp>(), [](FinishOp finish) { return firstAttr.isOn(finish); }))
+      return function.emitError("finishes a state early, and has no numerics contract: expected no ")
+             << numericsAttr;
+    if (schedule == "wgmma" || (schedule == "auto" && chip.hasWgmma)) {
+      std::string missing = wgmmaMissing(function, shape, chip);
+      if (missing.empty() && chooseByRowOnHopper(model, shape, chosen))
+        return success();
+      function.emitRemark() << "schedule mma instead of wgmma: "
+                            << (missing.empty() ? "no tile of this dim fits shared memory and registers"
+                                                : missing);
+    }
+    const int64_t rows = model.takesFewRows() ? ScheduleAttr::fewRows : mmaRows;
+    for (int64_t each : {rows, mmaRows})
+      if (ScheduleAttr few = chooseDecodeSchedule(&getContext(), model, shape, chip, each)) {
+        chosen.push_back(few);
+        return success();
+      }
+    return function.emitError() << "no schedule for dim " << shape.keyDim << " and value dim "
+                                << shape.valueDim << " fits the " << chip.sharedPerBlock
+                                << " bytes of shared memory of " << chip.name;
+  }
+
+  /// A tile's keys are a power of two, so that parts end with a tile. One kernel serves all rows whose
+  /// warpgroups share rows: its tile has 64.
+  bool chooseByRowOnHopper(const ScheduleModel &model, const ScheduleShape &shape,
+                           SmallVectorImpl<ScheduleAttr> &chosen) {
+    using namespace prefilling;
+    const bool isShort = shape.valueDim <= shortHead && shape.keyDim <= shortHead &&
+                         shape.regions.size() == 1 && shape.masks <= fewMasks;
+    for (int64_t keys : byRow::tileKeys) {
+      const bool tma = model.mayLoadByTma(keys);
+      ScheduleAttr many;
+      if (isShort && tma && model.loadsSimplyByTma(keys))
+        many = hopperTileOf(model, shape, threeConsumers, keys);
+      if (!many)
+        many = hopperTileOf(model, shape, twoConsumers, keys);
+      if (!many)
+        continue;
+      if (shape.valueSlices() == 1) {
+        ScheduleAttr few = decodeByRow(model, shape, keys);
+        if (!few)
+          continue;
+        chosen.push_back(few);
+      }
+      chosen.push_back(many);
+      return true;
+    }
+    return false;
+  }
+
+  /// The schedule of one warpgroup, for decoding: as many bytes in flight as fit. Pages are gathered if that
+  /// fits registers, because their boxes are 7 % slower where memory is the limit
+  /// (docs/rationale/forward.md).
+  ScheduleAttr decodeByRow(const ScheduleModel &model, const ScheduleShape &shape, int64_t keys) {
+    const bool paged = llvm::any_of(shape.regions, [](KVType region) { return storeOf(region).isPaged(); });
+    for (bool gathers : {true, false})
+      for (auto [blocks, stages] : byRow::inFlight) {
+        if (gathers && !paged)
+          continue;
+        tile::ScheduleFields f = fieldsOf(shape, ScheduleKind::Wgmma, ScheduleAttr::groupRows, keys,
+                                          ScheduleAttr::groupWarps, stages);
+        f.blocks = blocks;
+        if (gathers)
+          f.keyCopies.assign(shape.regions.size(), ScheduleAttr::gathered);
+        if (blocks > 1) {
+          const bool addresses =
+              gathers || !model.mayLoadByTma(keys) || ScheduleAttr::groupRows % shape.group != 0;
+          f.producerRegisters = addresses ? byRow::gathering : byRow::loading;
+          f.consumerRegisters = byRow::registers / blocks - *f.producerRegisters;
+        }
+        ScheduleAttr schedule = model.complete(ScheduleAttr::get(&getContext(), f));
+        if (model.fragmentRegisters(schedule) <= model.fragmentRoom(schedule) && model.fitsBlock(schedule) &&
+            model.fitsMultiprocessor(schedule))
+          return schedule;
+      }
+    return {};
+  }
+
   LogicalResult choose(func::FuncOp function, const ScheduleModel &model, const ScheduleShape &shape,
                        const Chip &chip, SmallVectorImpl<ScheduleAttr> &chosen) {
+    if (numericsAttr.isOn(function))
+      return chooseByRow(function, model, shape, chip, chosen);
     ScheduleAttr many = prefill(model, shape);
     // Many rows are limited by the tensor cores, and only wgmma reaches their limit: on an H200 it was 1.8 to
     // 2.8 times as fast as mma at every shape (benchmarks/results).
@@ -294,14 +388,23 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
                           bool tears) {
     using namespace prefilling;
     for (int64_t keys = tma ? tmaKeys : gatheredKeys; keys >= keyStep; keys -= keyStep) {
-      if (model.mayLoadByTma(keys) != tma || model.tearsPages(keys) != tears || !model.alignsTiles(keys))
+      if (model.mayLoadByTma(keys) != tma || model.tearsPages(keys) != tears)
         continue;
-      ScheduleAttr schedule = model.complete(ScheduleAttr::get(
-          &getContext(),
-          fieldsOf(shape, ScheduleKind::Wgmma, mmaRows * warps / shape.valueSlices(), keys, warps, stages)));
-      if (model.fragmentRegisters(schedule) <= model.fragmentRoom(schedule) && model.fitsBlock(schedule))
+      if (ScheduleAttr schedule = hopperTileOf(model, shape, warps, keys))
         return schedule;
     }
+    return {};
+  }
+
+  ScheduleAttr hopperTileOf(const ScheduleModel &model, const ScheduleShape &shape, int64_t warps,
+                            int64_t keys) {
+    if (!model.alignsTiles(keys))
+      return {};
+    ScheduleAttr schedule = model.complete(ScheduleAttr::get(
+        &getContext(), fieldsOf(shape, ScheduleKind::Wgmma, mmaRows * warps / shape.valueSlices(), keys,
+                                warps, prefilling::stages)));
+    if (model.fragmentRegisters(schedule) <= model.fragmentRoom(schedule) && model.fitsBlock(schedule))
+      return schedule;
     return {};
   }
 

@@ -1,6 +1,7 @@
 //===- MachineToLLVM.cpp - The last step to the machine level -------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Conversion/Passes.h"
+#include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Tile/IR/Tile.h"
 
 #include "mlir/Conversion/ArithCommon/AttrToLLVMConverter.h"
@@ -38,7 +39,7 @@ void replaceKernel(func::FuncOp op) {
   if (auto blocks = tile::blocksPerSMAttr.get(op))
     kernel->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(blocks.getInt()));
   for (NamedAttribute attribute : op->getDiscardableAttrs())
-    if (attribute.getName().strref().starts_with("tile."))
+    if (attribute.getName().strref().starts_with("tile.") || attribute.getName() == StringRef(numericsAttr))
       kernel->setAttr(attribute.getName(), attribute.getValue());
   // Tensors never overlap what a kernel writes, and LLVM may use that. Generic pointers are tensor maps: 128
   // bytes of the parameters themselves.
@@ -160,7 +161,7 @@ private:
   DenseMap<TypeID, void (*)(Operation *, OpBuilder &)> functions;
 };
 
-struct MachineToLLVM : attn::impl::MachineToLLVMPassBase<MachineToLLVM> {
+struct MachineToLLVM : mlir::attn::impl::MachineToLLVMPassBase<MachineToLLVM> {
   void runOnOperation() override {
     MLIRContext *context = &getContext();
     for (auto kernel : getOperation().getOps<func::FuncOp>()) {

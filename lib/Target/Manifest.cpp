@@ -248,6 +248,21 @@ static rt::TensorMapInfo tensorMapOf(tile::TensorMapAttr attribute) {
   return map;
 }
 
+/// The contract of a kernel that attends.
+static rt::NumericsInfo numericsOf(tile::ScheduleAttr schedule, const rt::KernelInfo &kernel,
+                                   const rt::Manifest &manifest) {
+  bool plain = llvm::all_of(manifest.arguments, [](const rt::Argument &argument) {
+    return argument.role != rt::Argument::Role::KV ||
+           (argument.keyFormat.isPlain() && argument.valueFormat.isPlain());
+  });
+  return {.instructions = kernel.schedule,
+          .keys = kernel.keys,
+          .streams = schedule.getSplitKeys() ? static_cast<int>(schedule.getWarps()) : 1,
+          .keysLeft = schedule.hasFewRows(),
+          .weights = plain ? manifest.dtype : rt::DType::F16,
+          .split = rt::rowSplitTokens};
+}
+
 LogicalResult mlir::attn::describeKernels(gpu::GPUModuleOp machine, const Chip &chip,
                                           rt::Manifest &manifest) {
   manifest.target = chip.name;
@@ -276,6 +291,15 @@ LogicalResult mlir::attn::describeKernels(gpu::GPUModuleOp machine, const Chip &
       info.sequencesUpTo = schedule.getSequencesUpTo().value_or(0);
       if (auto align = tile::keyAlignAttr.get(kernel))
         info.keyAlign = align.getInt();
+      if (numericsAttr.isOn(kernel) && info.role == rt::KernelInfo::Role::Attend) {
+        rt::NumericsInfo numerics = numericsOf(schedule, info, manifest);
+        if (manifest.numerics && *manifest.numerics != numerics)
+          return kernel.emitError(
+                     "has another numerics contract than the kernels before it: expected tiles of ")
+                 << manifest.numerics->keys << " keys, and the same instructions";
+        manifest.numerics = numerics;
+        info.folds = !schedule.getSplitKeys();
+      }
     }
     if (described->launch.grid == rt::PlanArray::ScoreTasks) {
       info.rows = rt::scoreTaskTokens;

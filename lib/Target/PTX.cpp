@@ -10,6 +10,7 @@
 //===----------------------------------------------------------------------===//
 #include "attn/Target/PTX.h"
 
+#include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Tile/IR/Tile.h"
 
 #include "mlir/Conversion/NVVMToLLVM/NVVMToLLVM.h"
@@ -39,7 +40,7 @@
 using namespace mlir;
 using namespace mlir::attn;
 
-static llvm::TargetMachine *makeTargetMachine(const Chip &chip, std::string &error) {
+static llvm::TargetMachine *makeTargetMachine(const Chip &chip, bool contracts, std::string &error) {
   static std::once_flag once;
   std::call_once(once, [] {
     LLVMInitializeNVPTXTarget();
@@ -52,7 +53,8 @@ static llvm::TargetMachine *makeTargetMachine(const Chip &chip, std::string &err
   if (!target)
     return nullptr;
   llvm::TargetOptions options;
-  options.AllowFPOpFusion = llvm::FPOpFusion::Fast; // a*b + c as one fma, as CUDA compilers do
+  // a*b + c as one fma, as CUDA compilers do; else `.rn` in PTX keeps ptxas from it, too
+  options.AllowFPOpFusion = contracts ? llvm::FPOpFusion::Fast : llvm::FPOpFusion::Strict;
   return target->createTargetMachine(triple, chip.name, "+ptx" + std::to_string(chip.ptxVersion), options,
                                      std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Default);
 }
@@ -137,12 +139,13 @@ FailureOr<KernelIR> mlir::attn::translateKernel(LLVM::LLVMFuncOp kernel, const C
   auto schedule = tile::scheduleAttr.get(kernel);
   ir.hoists =
       chip.overlapsLaunches && schedule && schedule.hasFewRows() && schedule.getBlocks() <= roomyBlocks;
+  ir.contracts = !numericsAttr.isOn(kernel); // which sums are contracted depends on the code around them
   return ir;
 }
 
 llvm::Expected<std::string> mlir::attn::printPTX(KernelIR ir, const Chip &chip) {
   std::string error;
-  std::unique_ptr<llvm::TargetMachine> machine(makeTargetMachine(chip, error));
+  std::unique_ptr<llvm::TargetMachine> machine(makeTargetMachine(chip, ir.contracts, error));
   if (!machine)
     return llvm::createStringError("no NVPTX backend: " + error);
   ir.module->setTargetTriple(machine->getTargetTriple());

@@ -24,7 +24,8 @@ void expandConversions(gpu::GPUModuleOp module);
 struct KernelIR {
   std::unique_ptr<llvm::LLVMContext> context;
   std::unique_ptr<llvm::Module> module;
-  bool hoists = false; ///< whether LLVM hoists invariants out of its loops
+  bool hoists = false;   ///< whether LLVM hoists invariants out of its loops
+  bool contracts = true; ///< whether a product and a sum may become one fma, which rounds once
 };
 
 /// Translates a kernel of a machine-level module into a module of its own. Errors are diagnostics. Uses the

@@ -83,6 +83,7 @@ void populateLanePatterns(const TypeConverter &, RewritePatternSet &, const Lane
 void populateCopyPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateGlobalPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateStorePattern(const TypeConverter &, RewritePatternSet &, const LaneMap &);
+void populateLoadPattern(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateSumPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateStoreScoresPattern(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateFragmentPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);

@@ -149,6 +149,7 @@ struct TileToMachine : attn::impl::TileToMachinePassBase<TileToMachine> {
     populateCopyPatterns(converter, patterns, lanes);
     populateGlobalPatterns(converter, patterns, lanes);
     populateStorePattern(converter, patterns, lanes);
+    populateLoadPattern(converter, patterns, lanes);
     populateSumPatterns(converter, patterns, lanes);
     populateStoreScoresPattern(converter, patterns, lanes);
     populateFragmentPatterns(converter, patterns, lanes);

@@ -110,6 +110,7 @@ KernelInfo kernel(const Cursor &cursor) {
     result.keys = size(cursor["keys"]);
     if (cursor.has("sequences_up_to"))
       result.sequencesUpTo = size(cursor["sequences_up_to"]);
+    result.folds = cursor.has("folds") && cursor["folds"].boolean();
     if (cursor.has("key_align"))
       result.keyAlign = size(cursor["key_align"]);
     if (result.keys % result.keyAlign != 0)
@@ -117,6 +118,21 @@ KernelInfo kernel(const Cursor &cursor) {
   }
   for (const Cursor &param : cursor["params"].elements())
     result.params.push_back(parameter(param));
+  return result;
+}
+
+NumericsInfo numerics(const Cursor &cursor) {
+  constexpr std::string_view contracts[] = {"row"};
+  cursor["contract"].oneOf(contracts);
+  NumericsInfo result;
+  result.instructions = static_cast<KernelInfo::Schedule>(cursor["instructions"].oneOf(kernelScheduleWords));
+  result.keys = size(cursor["keys"]);
+  result.streams = size(cursor["streams"]);
+  result.keysLeft = cursor["keys_left"].boolean();
+  result.weights = readDType(cursor["weights"]);
+  result.split = size(cursor["split"]);
+  if (result.split % result.keys != 0)
+    cursor["split"].expected("a multiple of the " + std::to_string(result.keys) + " keys of a tile");
   return result;
 }
 
@@ -189,6 +205,8 @@ Manifest readManifest(const Cursor &root) {
   m.scale = root["scale"].number();
   m.sinkLogits = root.has("sink_logits") && root["sink_logits"].boolean();
   m.approximate = root.has("approximate") && root["approximate"].boolean();
+  if (root.has("numerics"))
+    m.numerics = numerics(root["numerics"]);
   m.significanceRows = root.has("significance_rows") ? size(root["significance_rows"], 0) : 0;
   if (root.has("tolerance") && !root["tolerance"].isNull())
     m.tolerance = root["tolerance"].number();

@@ -48,10 +48,27 @@ Json kernelToJson(const KernelInfo &kernel) {
     json["key_align"] = kernel.keyAlign;
     if (kernel.sequencesUpTo > 0)
       json["sequences_up_to"] = kernel.sequencesUpTo;
+    if (kernel.folds)
+      json["folds"] = true;
   }
   for (const Parameter &param : kernel.params)
     json["params"].push_back(parameterToJson(param));
   return json;
+}
+
+/// The fields that are constants say what a reader may rely on; only the others are read.
+Json numericsToJson(const NumericsInfo &numerics) {
+  return {{"contract", "row"},
+          {"instructions", word(kernelScheduleWords, numerics.instructions)},
+          {"keys", numerics.keys},
+          {"streams", numerics.streams},
+          {"keys_left", numerics.keysLeft},
+          {"weights", dtypeName(numerics.weights)},
+          {"split", numerics.split},
+          {"order", "ascending positions"},
+          {"scores", "f32"},
+          {"sums", "f32"},
+          {"fold", "parts in order, then the sink"}};
 }
 
 Json tensorMapToJson(const TensorMapInfo &map) {
@@ -128,6 +145,8 @@ Json manifestToJson(const Manifest &m) {
             {"launches", Json::array()},
             {"results", Json::array()},
             {"plan", planToJson(m)}};
+  if (m.numerics)
+    json["numerics"] = numericsToJson(*m.numerics);
   for (const Argument &argument : m.arguments)
     json["arguments"].push_back(argumentToJson(m, argument));
   for (const OperandInfo &operand : m.operands)

@@ -59,7 +59,42 @@ void Balancer::listChunks(const Work &work, int64_t chunk, int keys) {
     }
     if (begin < workTile.tiles || workTile.tiles == 0)
       add(workTile.tiles);
+    // A sink follows all parts. That of a task which was cut is a part without tokens.
+    if (work.sinkLast && workTile.sink && parts_.back().tileBegin > 0)
+      add(workTile.tiles);
   }
+}
+
+/// Lists tasks whole where their kernel folds the parts of a task, or cut, whichever takes the least time.
+/// Both give the same bits. Tasks that other tasks hold parts of are cut in any case: a merge folds parts,
+/// and a total of parts only as the first of them.
+void Balancer::chooseFolds(const Work &work, const PlanOptions &options, const KernelInfo &kernel,
+                           int64_t chunk) {
+  listChunks(work, chunk, kernel.keys);
+  int64_t pieces = 0, partialRows = 0;
+  for (const Part &part : parts_)
+    if (const WorkTile &workTile = work.workTiles[static_cast<size_t>(part.workTile)];
+        part.tileBegin > 0 || part.tileEnd < workTile.tiles) {
+      pieces += workTile.ordinals.count();
+      partialRows += int64_t{workTile.packedCount} * workTile.ordinals.count();
+    }
+  if (pieces == 0)
+    return;
+  deal(work, options.gpu->l2Bytes);
+  const double cutSeconds = cost_->dealtSeconds(loads_, placeLoads_) + cost_->mergeSeconds +
+                            static_cast<double>(pieces) * cost_->secondsPerPart;
+  cutParts_ = parts_;
+  std::erase_if(parts_, [&](const Part &part) {
+    const WorkTile &workTile = work.workTiles[static_cast<size_t>(part.workTile)];
+    return !workTile.partial;
+  });
+  for (size_t u = 0; u < work.workTiles.size(); ++u)
+    if (const WorkTile &workTile = work.workTiles[u]; !workTile.partial)
+      parts_.push_back({taskCost(workTile), static_cast<int32_t>(u), 0, workTile.tiles});
+  const bool roomy = partialRows <= foldedPartialRows(kernel, blocks_);
+  deal(work, options.gpu->l2Bytes);
+  if (roomy && cutSeconds < cost_->dealtSeconds(loads_, placeLoads_))
+    parts_.swap(cutParts_);
 }
 
 /// Lists whole tasks in rounds that keep every block busy, and splits the tasks left over, the shortest of
@@ -181,7 +216,9 @@ void Balancer::balance(const Manifest &manifest, const Work &work, const PlanOpt
   cost_.emplace(manifest, kernel, work, blocks, *options.gpu);
   const int64_t chunk = chunkOf(options);
   const bool whole = options.strategy == Strategy::ByNode || manifest.plansWhole();
-  if (chunk > 0)
+  if (chunk > 0 && kernel.folds)
+    chooseFolds(work, options, kernel, chunk);
+  else if (chunk > 0)
     listChunks(work, chunk, kernel.keys);
   else if (whole)
     listWhole(work);

@@ -119,7 +119,7 @@ public:
 
 private:
   std::optional<CostModel> cost_;
-  std::vector<Part> parts_, sorted_;
+  std::vector<Part> parts_, sorted_, cutParts_;
   SectionOrder sections_;
   std::vector<Turn> turns_;
   std::vector<int32_t> blockOf_, nextPiece_;                    ///< blockOf_: like turns_, ordinal by ordinal
@@ -141,6 +141,7 @@ private:
   int64_t taskCost(const WorkTile &workTile) const;
   void listWhole(const Work &work);
   void listChunks(const Work &work, int64_t chunk, int keys);
+  void chooseFolds(const Work &work, const PlanOptions &options, const KernelInfo &kernel, int64_t chunk);
   int64_t listRounds(const Work &work, int64_t largest);
   void sortParts();
   void dealByTournament();

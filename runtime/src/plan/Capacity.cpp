@@ -93,7 +93,8 @@ struct IntervalBounds {
 
 } // namespace
 
-PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const PlanOptions &options) {
+PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const PlanOptions &given) {
+  const PlanOptions options = underContract(m, given);
   const IntervalBounds intervals(m);
   const int64_t packed = limits.rows * m.groupSize();
   const bool nodes = options.strategy == Strategy::ByNode || options.strategy == Strategy::ByNodeChunk;
@@ -105,7 +106,7 @@ PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const Pla
   bool oneRow = false;
   for (size_t c = 0; c < m.classCount() && options.fixedSplit > 0; ++c)
     for (size_t o = 0; o < m.operands.size(); ++o)
-      oneRow |= beginsWithRow(m.visibilityOf(o, c));
+      oneRow |= needsOneRow(m, m.visibilityOf(o, c));
   PlanCapacity capacity;
   for (int planned : m.plannedKernels()) {
     if (options.kernel >= 0 && planned != options.kernel)
@@ -131,9 +132,14 @@ PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const Pla
     const int64_t cutParts = cutRowsBound<int64_t>(blocks, kernel.rows, packed);
     const int64_t sharedParts = shares ? packed + sharedPacked : 0;
     const int64_t parts = limits.instancesPerRow * intervals.most + chunks + 1;
-    capacity.partialRows =
-        std::max(capacity.partialRows,
-                 nodes || chunk > 0 ? packed * parts * m.kvHeads : cutParts + sharedParts * m.kvHeads);
+    int64_t partialRows =
+        nodes || chunk > 0 ? packed * parts * m.kvHeads : cutParts + sharedParts * m.kvHeads;
+    if (kernel.folds) { // and each block has the totals of a tile
+      if (!shares)
+        partialRows = std::min(partialRows, foldedPartialRows(kernel, blocks));
+      partialRows += blocks * kernel.rows;
+    }
+    capacity.partialRows = std::max(capacity.partialRows, partialRows);
   }
   for (const KernelInfo &kernel : m.kernels)
     if (shares && options.strategy == Strategy::Flatten && options.fixedSplit == 0 && takesLists(kernel)) {

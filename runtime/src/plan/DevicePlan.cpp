@@ -71,7 +71,8 @@ CostModel costOf(const Manifest &m, const KernelInfo &kernel, int blocks, const 
 } // namespace
 
 Result<DevicePlan> makeDevicePlan(const Manifest &m, const DevicePlanLimits &limits,
-                                  const PlanOptions &options) {
+                                  const PlanOptions &given) {
+  const PlanOptions options = underContract(m, given);
   if (Status status = check(m, limits, options); !status)
     return status.error();
   DevicePlan plan;
@@ -89,8 +90,9 @@ Result<DevicePlan> makeDevicePlan(const Manifest &m, const DevicePlanLimits &lim
   const int64_t chunk = options.fixedSplit, packed = limits.rows * m.groupSize(), heads = m.kvHeads;
   const int64_t intervals = segmentsOfPiece(m), blocks = plan.blocks;
   const bool oneRow =
-      chunk > 0 && std::any_of(m.operands.begin(), m.operands.end(),
-                               [](const OperandInfo &operand) { return beginsWithRow(operand.visibility); });
+      chunk > 0 && std::any_of(m.operands.begin(), m.operands.end(), [&](const OperandInfo &operand) {
+        return needsOneRow(m, operand.visibility);
+      });
   const int64_t tileRows = rowsOfTile(kernel, m.groupSize(), oneRow);
   // Heads with lengths of their own have work tiles of their own.
   const bool byHead = std::any_of(m.operands.begin(), m.operands.end(), [&](const OperandInfo &operand) {

@@ -30,6 +30,9 @@ void cutSegments(std::span<const PlanSegment> segments, int32_t tileBegin, int32
 
 namespace {
 
+/// Whether a task leaves parts to merge.
+bool isMerged(const PlanTask &task) { return task.partial >= 0 && (task.flags & taskFolds) == 0; }
+
 /// The row of a packed row, and its index within the row. Neighbouring tasks nearly always hold the same
 /// rows, so that one division, which would dominate the time, serves many.
 struct RowOfPacked {
@@ -55,8 +58,7 @@ void Emitter::emitMerges(const Manifest &manifest, const Batch &batch, bool byIn
   const int32_t group = manifest.groupSize(), qHeads = manifest.qHeads;
   RowOfPacked at(group), end(group);
   const bool whole = std::all_of(plan.tasks.begin(), plan.tasks.end(), [&](const PlanTask &task) {
-    return task.partial < 0 ||
-           (at.find(task.packedBegin).place == 0 && end.find(task.packedCount).place == 0);
+    return !isMerged(task) || (at.find(task.packedBegin).place == 0 && end.find(task.packedCount).place == 0);
   });
   const int32_t width = whole ? group : 1;
   order_.clear();
@@ -76,7 +78,7 @@ void Emitter::emitMerges(const Manifest &manifest, const Batch &batch, bool byIn
   const auto forEach = [&](auto &&visit) {
     for (size_t t = 0; t < plan.tasks.size(); ++t) {
       const PlanTask &task = plan.tasks[byInstance ? static_cast<size_t>(order_[t]) : t];
-      if (task.partial < 0)
+      if (!isMerged(task))
         continue;
       at.find(task.packedBegin);
       int32_t member = at.place, output = outputOf(at.row, task.ordinal, member, qHeads, group);
@@ -133,6 +135,17 @@ int32_t firstSegments(std::span<const PlanSegment> segments) {
 
 } // namespace
 
+/// Gives each block memory for the totals of a tile, after the rows to merge: its tasks follow each other.
+void Emitter::placeTotals(const Manifest &manifest, Plan &plan) {
+  const int64_t tileRows = manifest.kernels[static_cast<size_t>(plan.kernel)].rows, first = plan.partialRows;
+  for (size_t block = 0; block + 1 < plan.blockTasks.size(); ++block)
+    for (int32_t t = plan.blockTasks[block]; t < plan.blockTasks[block + 1]; ++t)
+      if (PlanTask &task = plan.tasks[static_cast<size_t>(t)]; task.flags & taskFolds) {
+        task.partial = static_cast<int32_t>(first + static_cast<int64_t>(block) * tileRows);
+        plan.partialRows = std::max(plan.partialRows, task.partial + tileRows);
+      }
+}
+
 void Emitter::emit(const Manifest &manifest, const Batch &batch, const Work &work,
                    const Assignment &assignment, Plan &plan) {
   const int keys = manifest.kernels[static_cast<size_t>(work.kernel)].keys;
@@ -145,6 +158,7 @@ void Emitter::emit(const Manifest &manifest, const Batch &batch, const Work &wor
   plan.slots = work.slots;
   plan.bits = work.bits;
   const bool returnsFirst = manifest.returnsFirst(); // hoisted: it compares names
+  const bool folds = manifest.kernels[static_cast<size_t>(work.kernel)].folds;
   // The records of parts for any ordinal, made where the first piece of each is: segments are in the order of
   // tasks. `partial` is 0 where results are partial.
   partTasks_.assign(assignment.parts.size(), PlanTask{.segmentBegin = -1});
@@ -161,8 +175,11 @@ void Emitter::emit(const Manifest &manifest, const Batch &batch, const Work &wor
     else
       cutSegments(work.segmentsOf(workTile), part.tileBegin, part.tileEnd, keys, plan.segments);
     task.segmentEnd = static_cast<int32_t>(plan.segments.size());
-    if (manifest.sinkLogits && workTile.sink && part.tileBegin == 0)
+    if (manifest.sinkLogits && workTile.sink &&
+        (work.sinkLast ? part.whole || part.tileBegin == workTile.tiles : part.tileBegin == 0))
       task.flags |= taskHasSink;
+    if (folds && task.partial < 0 && task.segmentEnd - task.segmentBegin > 1)
+      task.flags |= taskFolds;
     if (workTile.follows)
       task.flags |= taskRowsFollow;
     if (returnsFirst)
@@ -189,7 +206,9 @@ void Emitter::emit(const Manifest &manifest, const Batch &batch, const Work &wor
   plan.partialRows = partialRows;
   packedRows_ = packedRows;
   segmentReads_ = segmentReads;
-  if (plan.partialRows > 0)
+  if (folds)
+    placeTotals(manifest, plan);
+  if (partialRows > 0)
     emitMerges(manifest, batch, work.fixedSplit, plan);
   else
     plan.mergeStart.push_back(0);

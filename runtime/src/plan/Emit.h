@@ -32,6 +32,7 @@ private:
   };
   std::vector<MergeList> lists_;
   std::vector<int32_t> order_; ///< of tasks in merge lists, if it differs from the plan's order
+  static void placeTotals(const Manifest &manifest, Plan &plan);
   void emitMerges(const Manifest &manifest, const Batch &batch, bool byInstance, Plan &plan);
 };
 

@@ -227,6 +227,9 @@ bool Extender::extend(const Manifest &m, const Batch &batch, const PlanOptions &
   // batch before.
   if (!hasOnlyGrown(batch) || (work.fixedSplit && work.shared) || work.omitted || !work.slots.empty())
     return false;
+  // The part of a sink would read the tokens that a task has got.
+  if (work.sinkLast && assignment.cuts > 0)
+    return false;
   if (!indexed_)
     index(work, assignment, plan);
   const int keys = m.kernels[static_cast<size_t>(work.kernel)].keys;

@@ -63,6 +63,10 @@ struct Planner::State {
   }
 
   Status checkFixedSplit() const {
+    if (manifest.numerics && options.fixedSplit != manifest.numerics->split)
+      return inputError("a fixed split of " + std::to_string(options.fixedSplit) + " tokens: '" +
+                        manifest.entry + "' follows a numerics contract, whose parts end at multiples of " +
+                        std::to_string(manifest.numerics->split) + " tokens; expected that or none");
     const KernelInfo &kernel = manifest.kernels[static_cast<size_t>(work.kernel)];
     const int split = options.fixedSplit, rest = split % kernel.keys;
     if (split >= 0 && rest == 0)
@@ -147,7 +151,7 @@ void Planner::State::fillBalance(const Plan &plan, PlanStats &stats) const {
 }
 
 Planner::Planner(const Manifest &manifest, PlanOptions options, PlanCapacity capacity)
-    : state_(new State{manifest, options, capacity, {}, {}, {}, {}, {}, {}}) {}
+    : state_(new State{manifest, underContract(manifest, options), capacity, {}, {}, {}, {}, {}, {}}) {}
 Planner::~Planner() = default;
 Planner::Planner(Planner &&) noexcept = default;
 Planner &Planner::operator=(Planner &&) noexcept = default;

@@ -33,6 +33,26 @@ struct WorkTile {
   bool follows;                     ///< taskRowsFollow
 };
 
+/// The options under the manifest's numerics contract, which fixes the split.
+inline PlanOptions underContract(const Manifest &manifest, PlanOptions options) {
+  if (manifest.numerics && options.fixedSplit == 0)
+    options.fixedSplit = manifest.numerics->split;
+  return options;
+}
+
+/// Whether a tile must have the rows of a single token, with fixed splits: see rowsOfTile. Under a numerics
+/// contract tiles of keys do not depend on rows, so this is left where a row may see several ranges.
+inline bool needsOneRow(const Manifest &manifest, const Visibility &visibility) {
+  return beginsWithRow(visibility) && (!manifest.numerics || intervalBound(visibility) > 1);
+}
+
+/// Rows of partials that a plan of tasks which fold may have at most, if tasks need not be cut: beyond that,
+/// parts of enough tasks to fill all blocks are not worth their memory.
+inline int64_t foldedPartialRows(const KernelInfo &kernel, int64_t blocks) {
+  constexpr int64_t partsOfBlock = 8;
+  return partsOfBlock * blocks * kernel.rows;
+}
+
 /// The distance of fixed cuts in tokens, counted from originOf. 0: cuts are not fixed.
 inline int64_t chunkOf(const PlanOptions &options) {
   return options.fixedSplit > 0                      ? options.fixedSplit
@@ -59,6 +79,7 @@ std::vector<int> kernelsByRows(const Manifest &manifest);
 struct Work {
   int kernel = 0;
   bool fixedSplit = false;   ///< parts never span two segments, and are merged in the order of instances
+  bool sinkLast = false;     ///< sinks follow all parts: the numerics contract says so
   std::vector<Store> stores; ///< of the operands
   std::vector<WorkTile> workTiles;
   std::vector<PlanSegment> segments;

@@ -50,7 +50,7 @@ void WorkTileBuilder::setHeads(const OrdinalRange &ordinals) {
 /// less on padding. A kernel for short sequences serves them whatever its tile.
 int WorkTileBuilder::chooseKernel(std::span<const OrdinalRange> ranges) {
   const std::vector<int> kernels = kernelsByRows(*manifest_);
-  if (fixedSplit_)
+  if (fixedSplit_ && !manifest_->numerics)
     return kernels.front();
   const int64_t largest = manifest_->kernels[static_cast<size_t>(kernels.back())].rows;
   int64_t rows = 0;
@@ -99,14 +99,13 @@ void WorkTileBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, 
     if (range.isEmpty())
       return;
     const Interval full = fullOf(range, seenBy(qMin), {});
-    segments.push_back({.operand = seen.operand,
-                        .instance = seen.instance,
-                        .kvEnd = static_cast<int32_t>(range.end),
-                        .fullEnd = static_cast<int32_t>(full.end),
-                        .pos0 = pos0,
-                        .firstOrdinal = operand.firstOrdinal});
-    workTile.tiles += tilesOf(narrow(range), static_cast<uint32_t>(kernel.keys));
-    rangeTokens_ += range.size();
+    addSegment({.operand = seen.operand,
+                .instance = seen.instance,
+                .kvEnd = static_cast<int32_t>(range.end),
+                .fullEnd = static_cast<int32_t>(full.end),
+                .pos0 = pos0,
+                .firstOrdinal = operand.firstOrdinal},
+               kernel, workTile, segments);
     return;
   }
   possiblePositions(visibility, ends_, qMin, qMax, possible_);
@@ -136,16 +135,43 @@ void WorkTileBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, 
     Interval full{range.begin, range.begin};
     for (const Interval &sure : certain)
       full = fullOf(range, sure, full);
-    segments.push_back({.operand = seen.operand,
-                        .instance = seen.instance,
-                        .kvBegin = static_cast<int32_t>(range.begin),
-                        .kvEnd = static_cast<int32_t>(range.end),
-                        .fullBegin = static_cast<int32_t>(full.begin),
-                        .fullEnd = static_cast<int32_t>(full.end),
-                        .pos0 = pos0,
-                        .firstOrdinal = operand.firstOrdinal});
-    workTile.tiles += tilesOf(narrow(range), static_cast<uint32_t>(kernel.keys));
-    rangeTokens_ += range.size();
+    addSegment({.operand = seen.operand,
+                .instance = seen.instance,
+                .kvBegin = static_cast<int32_t>(range.begin),
+                .kvEnd = static_cast<int32_t>(range.end),
+                .fullBegin = static_cast<int32_t>(full.begin),
+                .fullEnd = static_cast<int32_t>(full.end),
+                .pos0 = pos0,
+                .firstOrdinal = operand.firstOrdinal},
+               kernel, workTile, segments);
+  }
+}
+
+/// Adds a segment; under a numerics contract one for each of its parts, since tasks fold what their segments
+/// give.
+void WorkTileBuilder::addSegment(const PlanSegment &whole, const KernelInfo &kernel, WorkTile &workTile,
+                                 std::vector<PlanSegment> &segments) {
+  rangeTokens_ += whole.kvEnd - whole.kvBegin;
+  const auto count = [&](const PlanSegment &segment) {
+    const Interval range{segment.kvBegin, segment.kvEnd};
+    workTile.tiles += static_cast<int32_t>(tilesOf(narrow(range), static_cast<uint32_t>(kernel.keys)));
+  };
+  if (!manifest_->numerics) {
+    segments.push_back(whole);
+    return count(whole);
+  }
+  const int64_t split = manifest_->numerics->split, origin = chunkOrigin(int64_t{whole.pos0});
+  for (int64_t begin = whole.kvBegin; begin < whole.kvEnd;) {
+    const int64_t end =
+        std::min<int64_t>((chunkOfToken(origin, begin, split) + 1) * split - origin, whole.kvEnd);
+    const Interval full = fullWithin(Interval{begin, end}, Interval{whole.fullBegin, whole.fullEnd});
+    PlanSegment &part = segments.emplace_back(whole);
+    part.kvBegin = static_cast<int32_t>(begin);
+    part.kvEnd = static_cast<int32_t>(end);
+    part.fullBegin = static_cast<int32_t>(full.begin);
+    part.fullEnd = static_cast<int32_t>(full.end);
+    count(part);
+    begin = end;
   }
 }
 
@@ -176,7 +202,7 @@ void WorkTileBuilder::addWorkTiles(const OrdinalRange &ordinals, int64_t rowBegi
   const auto seenEnd = static_cast<int32_t>(work.seen.size());
   const bool causal = areCausal(seen);
   const bool oneRow = fixedSplit_ && std::any_of(seen.begin(), seen.end(), [&](const Seen &one) {
-                        return beginsWithRow(visibilityOf(one.operand));
+                        return needsOneRow(*manifest_, visibilityOf(one.operand));
                       });
   const int64_t tileRows = rowsOfTile(kernel, group, oneRow);
   for (int64_t packed = rowBegin * group; packed < rowEnd * group; packed += tileRows) {
@@ -266,7 +292,7 @@ void WorkTileBuilder::addRange(const OrdinalRange &ordinals, Work &work) {
     const std::span<const Seen> seen(seen_.data() + group.seenBegin,
                                      static_cast<size_t>(group.seenEnd - group.seenBegin));
     // Rows that only shared work tiles serve need no work tile of their own, unless one has to add the sink.
-    if (fixedSplit_ && (group.workTiles > 0 || manifest_->sinkLogits)) {
+    if (fixedSplit_ && (group.workTiles > 0 || (manifest_->sinkLogits && !manifest_->numerics))) {
       addWorkTiles(ordinals, group.rowBegin, group.rowEnd, seen, true, false, work);
       if (manifest_->sinkLogits)
         addWorkTiles(ordinals, group.rowBegin, group.rowEnd, {}, true, true, work);
@@ -293,6 +319,7 @@ void WorkTileBuilder::build(const Manifest &manifest, const Batch &batch, const 
   const std::vector<OrdinalRange> ranges = ordinalRanges(manifest, batch);
   strategy_ = options.strategy;
   work.fixedSplit = fixedSplit_ = options.fixedSplit > 0;
+  work.sinkLast = manifest.numerics && manifest.sinkLogits;
   work.kernel = options.kernel >= 0 ? options.kernel : chooseKernel(ranges);
   work.stores.clear();
   for (const OperandInfo &operand : manifest.operands)

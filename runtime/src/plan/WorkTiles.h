@@ -99,6 +99,8 @@ private:
   size_t addListed(const OrdinalRange &ordinals, size_t g, Work &work);
   void addWorkTiles(const OrdinalRange &ordinals, int64_t rowBegin, int64_t rowEnd,
                     std::span<const Seen> seen, bool partial, bool sink, Work &work);
+  void addSegment(const PlanSegment &whole, const KernelInfo &kernel, WorkTile &workTile,
+                  std::vector<PlanSegment> &segments);
   void addSegments(const Seen &seen, int64_t qMin, int64_t qMax, const KernelInfo &kernel, WorkTile &workTile,
                    std::vector<PlanSegment> &segments);
 };

@@ -131,6 +131,24 @@ struct FinishModel : OnlineOpInterface::ExternalModel<FinishModel, FinishOp> {
   }
 };
 
+struct FoldModel : OnlineOpInterface::ExternalModel<FoldModel, FoldOp> {
+  LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
+    auto fold = cast<FoldOp>(op);
+    FragmentExpansion::Results results = fold.getPart() ? e.foldParts(fold) : e.foldSinks(fold);
+    become(e.b, fold.getResult(), {results.output, results.lse});
+    if (fold.getLse())
+      become(e.b, fold.getLse(), results.lse);
+    return success();
+  }
+};
+
+struct KeepModel : OnlineOpInterface::ExternalModel<KeepModel, KeepOp> {
+  LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
+    e.keepParts(cast<KeepOp>(op));
+    return success();
+  }
+};
+
 struct WriteModel : OnlineOpInterface::ExternalModel<WriteModel, mlir::attn::WriteOp> {
   LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
     auto write = cast<mlir::attn::WriteOp>(op);
@@ -161,6 +179,8 @@ void mlir::attn::registerOnlineModels(DialectRegistry &registry) {
     MergeOp::attachInterface<MergeModel>(*context);
     WarpsOp::attachInterface<WarpsModel>(*context);
     FinishOp::attachInterface<FinishModel>(*context);
+    FoldOp::attachInterface<FoldModel>(*context);
+    KeepOp::attachInterface<KeepModel>(*context);
     mlir::attn::WriteOp::attachInterface<WriteModel>(*context);
     StoredOp::attachInterface<StoredModel>(*context);
     registerGradientModels(*context);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "AttnToTile/Kernel/Log2.h"
 #include "AttnToTile/Kernel/PlanAccess.h"
+#include "AttnToTile/Kernel/RowFold.h"
 #include "OnlineModels.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -35,31 +36,60 @@ LogicalResult mlir::attn::expandOnLanes(StoredOp stored, LaneExpansion &e) {
   return success();
 }
 
+/// The element at which a stored state begins.
+static Value originOf(LaneExpansion &e, Value number, Value which) {
+  return e.b.mul(e.b.wide(FromLaneOp::create(e.b, number, which)), e.b.i64(e.dim));
+}
+
+/// Reads this lane's columns of a stored state.
+static SmallVector<Value> readStored(LaneExpansion &e, Value origin) {
+  KernelBuilder &b = e.b;
+  Type f32 = b.getF32Type();
+  Value partO = planArray(b, PlanArray::PartialO);
+  SmallVector<Value> values;
+  for (int64_t c = 0; c < e.chunks(); ++c) {
+    // Lanes past the last column read that column again and drop the result.
+    Value safe = e.isRagged(c) ? b.wide(b.min(e.columns[c], b.i32(e.dim - 4))) : e.wideColumns[c];
+    auto read = ReadAdjacentOp::create(b, SmallVector<Type>(4, f32), partO, b.add(origin, safe));
+    llvm::append_range(values, read.getValues());
+  }
+  return values;
+}
+
 /// Adds the columns of `count` stored states to `columns`, each times its weight. The lane with a state's
 /// number holds its weight.
 static SmallVector<Value> addStored(LaneExpansion &e, Value number, Value weight, Value count,
                                     ValueRange columns) {
   KernelBuilder &b = e.b;
-  Type f32 = b.getF32Type();
-  int64_t dim = e.dim, chunks = e.chunks();
-  Value partO = planArray(b, PlanArray::PartialO);
   auto loop = scf::ForOp::create(b, b.i32(0), count, b.i32(1), columns);
   tile::unrollAttr.set(loop, b.getI64IntegerAttr(e.partsAtOnce)); // a round costs one latency
   OpBuilder::InsertionGuard inner(b);
   b.setInsertionPointToStart(loop.getBody());
   Value which = loop.getInductionVar();
-  Value origin = b.mul(b.wide(FromLaneOp::create(b, number, which)), b.i64(dim));
+  Value origin = originOf(e, number, which);
   Value share = FromLaneOp::create(b, weight, which);
-  SmallVector<Value> values, sums;
-  for (int64_t c = 0; c < chunks; ++c) {
-    // Lanes past the last column read that column again and drop the result.
-    Value safe = e.isRagged(c) ? b.wide(b.min(e.columns[c], b.i32(dim - 4))) : e.wideColumns[c];
-    auto read = ReadAdjacentOp::create(b, SmallVector<Type>(4, f32), partO, b.add(origin, safe));
-    llvm::append_range(values, read.getValues());
-  }
-  for (auto [value, sum] : llvm::zip(values, loop.getRegionIterArgs()))
+  SmallVector<Value> sums;
+  for (auto [value, sum] : llvm::zip(readStored(e, origin), loop.getRegionIterArgs()))
     sums.push_back(math::FmaOp::create(b, value, share, sum));
   scf::YieldOp::create(b, sums);
+  return SmallVector<Value>(loop.getResults());
+}
+
+/// Folds `count` stored states, one after the other, with the LSE and the columns of those before.
+static SmallVector<Value> foldStored(LaneExpansion &e, Value number, Value lse, Value count,
+                                     ValueRange before) {
+  KernelBuilder &b = e.b;
+  auto loop = scf::ForOp::create(b, b.i32(0), count, b.i32(1), before);
+  tile::unrollAttr.set(loop, b.getI64IntegerAttr(e.partsAtOnce));
+  OpBuilder::InsertionGuard inner(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value which = loop.getInductionVar();
+  SmallVector<Value> part = readStored(e, originOf(e, number, which));
+  SmallVector<Value> factors = foldLse(b, loop.getRegionIterArg(0), FromLaneOp::create(b, lse, which));
+  SmallVector<Value> next{factors[2]};
+  for (auto [value, soFar] : llvm::zip(part, loop.getRegionIterArgs().drop_front()))
+    next.push_back(foldOutput(b, soFar, factors[0], value, factors[1]));
+  scf::YieldOp::create(b, next);
   return SmallVector<Value>(loop.getResults());
 }
 
@@ -75,6 +105,14 @@ LogicalResult mlir::attn::expandOnLanes(MergeOp merge, LaneExpansion &e) {
   Value written =
       tile::ReadOp::create(b, f32, planArray(b, PlanArray::PartialLse), b.wide(number), b.getUnitAttr());
   Value lse = b.select(b.less(e.lane, count), written, b.f32(-infinity));
+  if (numericsAttr.isOn(b.kernel)) { // the LSE is the maximum, and outputs are normalised
+    SmallVector<Value> before(state);
+    before.erase(before.begin() + 1);
+    SmallVector<Value> next = foldStored(e, number, lse, b.min(count, b.i32(32)), before);
+    next.insert(next.begin() + 1, state[1]);
+    become(b, merge.getResult(), next);
+    return success();
+  }
   Value max = arith::MaxNumFOp::create(b, state[0], ReduceLanesOp::create(b, f32, Combine::Max, lse));
   Value nothing = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, max, b.f32(-infinity));
   Value base = b.select(nothing, b.f32(0), max);
@@ -97,6 +135,15 @@ LogicalResult mlir::attn::expandOnLanes(FinishOp finish, LaneExpansion &e) {
   KernelBuilder &b = e.b;
   SmallVector<Value> state(piecesOf(finish.getState()));
   Value max = state[0], sum = state[1];
+  if (numericsAttr.isOn(b.kernel)) {
+    SmallVector<Value> output;
+    for (Value column : ArrayRef(state).drop_front(2))
+      output.push_back(finalOutput(b, column));
+    become(b, finish.getOutput(), output);
+    if (finish.getLse())
+      become(b, finish.getLse(), max);
+    return success();
+  }
   Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, sum, b.f32(0)); // a NaN counts as some
   Value inverse = b.select(some, ReciprocalOp::create(b, sum), b.f32(0));
   SmallVector<Value> output;

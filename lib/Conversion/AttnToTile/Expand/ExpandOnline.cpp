@@ -21,7 +21,10 @@ using namespace mlir::attn;
 
 namespace {
 
-bool isState(Value value) { return isa<StateType, GradientType, SignificanceType>(value.getType()); }
+/// Whether a loop carries the pieces of a value: of a state, or of the output of parts that it folds.
+bool isState(Value value) {
+  return isa<StateType, GradientType, SignificanceType, RankedTensorType>(value.getType());
+}
 
 template <typename ExpansionT> class Expander {
 public:

@@ -142,6 +142,19 @@ struct FragmentExpansion {
   };
   Results finishState(FinishOp finish);
   Value firstSliceLines(Value lines);
+  /// The columns of an output that this warp holds, those that exist if it holds more, and the lines of which
+  /// it writes the LSEs.
+  struct Columns {
+    Value first;
+    IntegerAttr count;
+    Value lseLines;
+  };
+  Columns columnsOf(Value output, Value lines);
+  /// Folds a part with the parts before, or all parts with the sinks; stores the parts so far
+  /// (FoldParts.cpp).
+  Results foldParts(FoldOp fold);
+  Results foldSinks(FoldOp fold);
+  void keepParts(KeepOp keep);
   /// Writes the output and LSE of the first region alone.
   void writeFirst(mlir::attn::WriteOp write);
   /// Writes the output and LSE, or a part's state that another kernel merges.
@@ -171,7 +184,8 @@ private:
   Value maskForList(UpdateOp update, Value scores, Value firstKey);
   Value maskFor(UpdateOp update, unsigned headClass, Value scores, Value position, Value firstKey,
                 Value partialTile);
-  Value sinksInLog2(FinishOp finish, tile::FragmentType rowType);
+  /// The logit of each row's sink, times a factor; -inf if the task's rows do not count the sink.
+  Value sinkLogitsOf(Value sinks, Value rows, tile::FragmentType rowType, double factor = 1);
   Value exchangeMemory();
 };
 

@@ -134,5 +134,5 @@ Value GradientTile::masked(Value scores, Value position) {
   return mlir::attn::MaskOp::create(b, scores.getType(), scores, position, first, tokens.getEnd(),
                                     tokens.getPos0(), visibility,
                                     e.endsOf(visibility, firstEndAttr.get(update).getInt()),
-                                    /*partial=*/Value());
+                                    /*partial=*/Value(), /*begin=*/Value());
 }

@@ -37,7 +37,7 @@ Value FragmentExpansion::maskFor(UpdateOp update, unsigned headClass, Value scor
     shown = VisibilityAttr::get(VisibilityKind::And, {shown, seen});
   TokensOp tokens = tokensOf(update.getKv());
   return mlir::attn::MaskOp::create(b, scores.getType(), scores, position, firstKey, tokens.getEnd(),
-                                    tokens.getPos0(), shown, ends, partialTile);
+                                    tokens.getPos0(), shown, ends, partialTile, tokens.getBegin());
 }
 
 Value FragmentExpansion::maskForList(UpdateOp update, Value scores, Value firstKey) {

@@ -68,14 +68,13 @@ State FragmentExpansion::mergeWarps(const State &part) {
   return {merge.getMergedMax(), merge.getMergedSum(), merge.getMergedAcc(), {}, part.unit};
 }
 
-/// Reads the sink's logit of each row, in log2. It is -inf if the task's rows do not count the sink.
-Value FragmentExpansion::sinksInLog2(FinishOp finish, FragmentType rowType) {
-  RowsPart rows(b, form, finish.getRows());
-  auto logits = LoadVectorOp::create(b, rowType, b.buffer(argumentName(finish.getSinks()), b.getF32Type()));
+Value FragmentExpansion::sinkLogitsOf(Value sinks, Value ofRows, FragmentType rowType, double factor) {
+  RowsPart rows(b, form, ofRows);
+  auto logits = LoadVectorOp::create(b, rowType, b.buffer(argumentName(sinks), b.getF32Type()));
   b.fill(logits.getIndex(), {b.getI32Type()},
          [&](ValueRange line) { return rows.unpack(rows.packedRow(line[0])).second; });
   return b.map(rowType, ValueRange{logits}, [&](ValueRange logit) -> Value {
-    Value scaled = arith::MulFOp::create(b, logit[0], b.f32(log2e));
+    Value scaled = factor == 1 ? logit[0] : arith::MulFOp::create(b, logit[0], b.f32(factor)).getResult();
     return b.select(rows.op.getSink(), scaled, b.f32(-infinity));
   });
 }
@@ -116,7 +115,7 @@ FragmentExpansion::Results FragmentExpansion::finishState(FinishOp finish) {
   };
   SmallVector<Value> ofRows{state.max, state.sum};
   if (hasSinks)
-    ofRows.push_back(sinksInLog2(finish, rowType));
+    ofRows.push_back(sinkLogitsOf(finish.getSinks(), finish.getRows(), rowType, log2e));
   ResultRange rowResults = b.mapAll({rowType, rowType}, ofRows, ofRow);
   Value output = b.map(outType, ValueRange{state.acc, rowResults[0]},
                        [&](ValueRange v) -> Value { return arith::MulFOp::create(b, v[0], v[1]); });

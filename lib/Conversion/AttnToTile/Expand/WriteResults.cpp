@@ -33,18 +33,8 @@ void FragmentExpansion::writeFirst(mlir::attn::WriteOp write) {
 void FragmentExpansion::writeResults(mlir::attn::WriteOp write) {
   RowsPart rows(b, form, write.getRows());
   Value output = piecesOf(write.getOutput())[0], lse = piecesOf(write.getOutput())[1];
-  Value part = write.getPart(), lines = rows.left(), lseLines = lines, column;
-  // If warps share the columns, all of them have these rows, and one warp writes the LSEs.
-  int64_t features = cast<FragmentType>(output.getType()).getSizes()[1], all = features;
-  if (schedule.getSplitKeys()) {
-    Value warp = WarpIdOp::create(b, b.getI32Type());
-    column = b.mul(warp, b.i32(features)), all = features * schedule.getWarps();
-    lseLines = b.select(b.compare(arith::CmpIPredicate::eq, warp, b.i32(0)), lines, b.i32(0));
-  } else if (schedule.getSlices() > 1) {
-    column = firstFeature(), all = features * schedule.getSlices();
-    lseLines = firstSliceLines(lines);
-  }
-  IntegerAttr columns = all != form.getValueDim() ? b.getI64IntegerAttr(form.getValueDim()) : IntegerAttr();
+  Value part = write.getPart(), lines = rows.left();
+  auto [column, columns, lseLines] = columnsOf(output, lines);
   auto partialRow = [&](Value line) { return b.add(b.add(part, rows.first()), line); };
   Value isPart = b.compare(arith::CmpIPredicate::sge, part, b.i32(0));
   Value outBuffer = b.buffer("o", form.getElement()), partBuffer = planArray(b, PlanArray::PartialO),

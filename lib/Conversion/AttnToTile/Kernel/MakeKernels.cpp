@@ -100,6 +100,7 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
       func::FuncOp kernel = copyInto(module, function, (function.getName() + name).str());
       backwardAttr.remove(kernel);
       orderedAttr.remove(kernel);
+      numericsAttr.remove(kernel);
       fusedAttr.remove(kernel);
       splitsTokensAttr.remove(kernel);
       tile::scheduleAttr.set(kernel, schedule);
@@ -128,8 +129,8 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
         setFused(kernel, FusedPart::Add);
       }
     func::FuncOp sums = copyInto(module, function, (function.getName() + "_sum").str());
-    for (StringRef asked :
-         {StringRef(backwardAttr), StringRef(orderedAttr), StringRef(fusedAttr), StringRef(splitsTokensAttr)})
+    for (StringRef asked : {StringRef(backwardAttr), StringRef(orderedAttr), StringRef(fusedAttr),
+                            StringRef(splitsTokensAttr), StringRef(numericsAttr)})
       sums->removeAttr(asked);
     sumsPartsAttr.mark(sums);
     if (fused)

@@ -22,7 +22,10 @@ using namespace mlir::tile;
 
 /// The segment over some of the tokens that a work tile sees.
 Segment PlanKernel::segmentOf(const PlanWorkTile &workTile, const SeenTokens &seen,
-                              const NumberRange &tokens) {
+                              const NumberRange &ofTiles) {
+  NumberRange tokens = ofTiles;
+  if (numericsAttr.isOn(chain.function)) // tiles may begin before the tokens
+    tokens.begin = max(tokens.begin, seen.first);
   NumberRange full = fullWithin(tokens, seen.full);
   Segment segment;
   segment.operand = number(seen.operand);

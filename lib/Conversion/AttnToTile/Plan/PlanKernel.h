@@ -49,7 +49,8 @@ using NumberRange = ::attn::rt::RangeOf<Number>;
 /// The tokens of an instance that rows of a work tile see; all rows see those in `full`.
 struct SeenTokens {
   unsigned operand;
-  NumberRange tokens, full;
+  NumberRange tokens, full; ///< `tokens` begin with a tile
+  Number first;             ///< the first token that a row sees
   Number pos0;
   Number tiles;
 };
@@ -167,6 +168,7 @@ private:
   };
   bool isPaged(unsigned operand) const;
   PageRun pageRunOf(const SeenTokens &seen);
+  NumberRange alignedToParts(const NumberRange &range, Number pos0);
   Number pagePiecesOf(const PlanWorkTile &rows);
   std::pair<Number, Number> firstWrongPage(unsigned operand, Number row, const NumberRange &entries);
   Finding wrongPageIn(Number piece);

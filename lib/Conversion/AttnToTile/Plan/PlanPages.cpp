@@ -20,8 +20,8 @@ static constexpr int64_t pieceEntries = 16; ///< independent loads of a thread
 /// A range of tokens as entries of its row, and the number of their pieces.
 PlanKernel::PageRun PlanKernel::pageRunOf(const SeenTokens &seen) {
   const ::attn::rt::Store store = storeOf(chain.updates[seen.operand].getKv().getType());
-  NumberRange entries{store.entryOf(seen.tokens.begin), store.entriesOf(seen.tokens.end)};
-  Number isSome = seen.tokens.begin < seen.tokens.end;
+  NumberRange entries{store.entryOf(seen.first), store.entriesOf(seen.tokens.end)};
+  Number isSome = seen.first < seen.tokens.end;
   return {entries, select(isSome, ceilDiv(entries.size(), pieceEntries), 0)};
 }
 

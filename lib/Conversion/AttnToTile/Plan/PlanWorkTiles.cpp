@@ -237,6 +237,12 @@ void PlanKernel::findSeen(PlanWorkTile &workTile, Number rowsEnd) {
     addSeen(o, workTile);
 }
 
+/// The range from a tile on: tiles are counted from the origin of cuts, so that parts consist of whole tiles.
+NumberRange PlanKernel::alignedToParts(const NumberRange &range, Number pos0) {
+  Number before = (chunkOrigin(pos0) + range.begin) % by(PlanDim::Keys);
+  return rangeWhere(range.begin < range.end, NumberRange{range.begin - before, range.end});
+}
+
 void PlanKernel::addSeen(unsigned operand, PlanWorkTile &workTile) {
   Number pos0 = pos0Of(operand, workTile.sequence),
          length = lengthOf(operand, workTile.sequence, workTile.head);
@@ -258,8 +264,9 @@ void PlanKernel::addSeen(unsigned operand, PlanWorkTile &workTile) {
     NumberRange full{range.begin, range.begin};
     for (const NumberRange &sure : certain)
       full = fullOf(range, sure, full);
-    Number tiles = tilesOf(range, by(PlanDim::Keys));
-    workTile.seen.push_back({operand, range, full, pos0, tiles});
+    NumberRange inTiles = numericsAttr.isOn(chain.function) ? alignedToParts(range, pos0) : range;
+    Number tiles = tilesOf(inTiles, by(PlanDim::Keys));
+    workTile.seen.push_back({operand, inTiles, full, range.begin, pos0, tiles});
     workTile.tiles = workTile.tiles + tiles;
   }
 }

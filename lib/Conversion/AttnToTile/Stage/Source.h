@@ -85,6 +85,9 @@ private:
   void addMeta(bool keys, Sources &from);
   /// The slot of a token, for keys and values alike; lines are found by it.
   Value slotOf(Value token, bool startsPage = false);
+  /// The token, or the first that a row sees: tables may name pages of others for tokens in front, which are
+  /// masked. Boxes have `lines` lines.
+  Value knownToken(Value token, int64_t lines = 1);
   /// The index of the head within the store.
   Value place() { return placeOf(b, rows, tokens); }
   /// The lines of the boxes of keys or values.

@@ -162,8 +162,8 @@ void Staging::stageQueriesLate() {
 
 /// Aligns the beginnings of segments so that boxes of a TMA load do not cross pages.
 void Staging::alignSegments() {
-  if (k.form.keepsTokens() || !k.schedule.loadsTokensByTma())
-    return;
+  if (k.form.keepsTokens() || !k.schedule.loadsTokensByTma() || numericsAttr.isOn(b.kernel))
+    return; // under a numerics contract kernels align tiles
   int64_t align = 1;
   for (UpdateOp update : k.updates) {
     int64_t lines = k.schedule.getKeyCopies()[operandAttr.get(update).getInt()];

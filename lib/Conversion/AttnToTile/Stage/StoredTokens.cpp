@@ -41,10 +41,17 @@ Value StoredTokens::slotOf(Value token, bool startsPage) {
   return branch.getResult(0);
 }
 
+Value StoredTokens::knownToken(Value token, int64_t lines) {
+  Value begin = tokens.getBegin();
+  if (!begin || !store.isPaged())
+    return token;
+  return b.max(token, b.sub(begin, b.rem(begin, lines)));
+}
+
 Value StoredTokens::lookUp(Scope copiers) {
   Type i32 = b.getI32Type();
   auto lookup = LookupOp::create(b, i32, first, tokens.getEnd(), k.tokenLines(), copiers, Value());
-  b.fill(lookup.getSlot(), {i32}, [&](ValueRange token) { return slotOf(token[0]); });
+  b.fill(lookup.getSlot(), {i32}, [&](ValueRange token) { return slotOf(knownToken(token[0])); });
   return lookup;
 }
 
@@ -112,7 +119,8 @@ void StoredTokens::gather(ArrayRef<Copy> names, ValueRange tiles, Scope copiers,
   if (storesScoresAttr.isOn(b.kernel))
     setCacheHint(gather, evictFirst); // few rows read them, once; scores are to stay in the L2
   if (!slots)
-    b.fill(gather.getSlot(), {b.getI32Type()}, [&](ValueRange token) { return slotOf(token[0]); });
+    b.fill(gather.getSlot(), {b.getI32Type()},
+           [&](ValueRange token) { return slotOf(knownToken(token[0])); });
 }
 
 int64_t StoredTokens::boxLines(Copy name) {
@@ -125,10 +133,11 @@ Value StoredTokens::lookUpBoxes(Value from) {
   // Tiles are looked up one ahead. After the last tile there may be no table entry, and no warp uses the
   // slot.
   if (lines == k.tokenLines())
-    return slotOf(store.isPaged() ? b.min(from, b.sub(tokens.getEnd(), b.i32(1))) : from);
+    return slotOf(store.isPaged() ? b.min(knownToken(from, lines), b.sub(tokens.getEnd(), b.i32(1))) : from);
   auto lookup = LookupBoxesOp::create(b, b.getI32Type(), from, tokens.getEnd(), lines, Value());
-  b.fill(lookup.getSlot(), {b.getI32Type()},
-         [&](ValueRange token) { return slotOf(token[0], !store.tearsPages(k.tokenLines())); });
+  b.fill(lookup.getSlot(), {b.getI32Type()}, [&](ValueRange token) {
+    return slotOf(knownToken(token[0], lines), !store.tearsPages(k.tokenLines()));
+  });
   return lookup;
 }
 

@@ -79,6 +79,7 @@ struct LowerMask : mlir::attn::impl::LowerMaskPassBase<LowerMask> {
     auto lane = LaneCoordinatesOp::create(b, i32, along(b, type, Axis::Key, i32));
     Value firstToken = b.add(op.getFirst(), lane.getFirst()), origin = b.add(op.getPos0(), firstToken);
     Value exists = b.sub(op.getEnd(), firstToken);
+    Value lower = op.getBegin() ? b.sub(op.getBegin(), firstToken) : Value();
     ValuePositions positions(b, origin);
     SmallVector<VisibilityAttr> terms = termsOf(op.getVisibility());
     SmallVector<Shown> shown;
@@ -86,6 +87,7 @@ struct LowerMask : mlir::attn::impl::LowerMaskPassBase<LowerMask> {
       const VisibilityKind kind = each.getKind();
       const ValueRange sizes = eachSizes;
       auto ofRow = [&](Value row) { return intervalOf(kind, positions, row, sizes); };
+      auto beginOf = [&](Value begin) { return lower ? b.max(begin, lower) : begin; };
       auto endOf = [&](Value end) { return b.min(end, exists); };
       const auto form = ::attn::rt::linearInterval(kind);
       auto perRow = [&](function_ref<Value(Shown)> end) {
@@ -93,9 +95,11 @@ struct LowerMask : mlir::attn::impl::LowerMaskPassBase<LowerMask> {
                      [&](ValueRange v) { return end(ofRow(b.sub(v[0], origin))); });
       };
       Shown bounds{{}, exists};
+      if (lower)
+        bounds.begin = lower;
       if (form.begin)
-        bounds.begin =
-            form.begin->moves ? perRow([](Shown row) { return *row.begin; }) : *ofRow(origin).begin;
+        bounds.begin = form.begin->moves ? perRow([&](Shown row) { return beginOf(*row.begin); })
+                                         : beginOf(*ofRow(origin).begin);
       if (form.end)
         bounds.end =
             form.end->moves ? perRow([&](Shown row) { return endOf(*row.end); }) : endOf(*ofRow(origin).end);

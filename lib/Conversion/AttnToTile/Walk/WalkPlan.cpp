@@ -84,7 +84,7 @@ func::FuncOp makeKernel(func::FuncOp source, IRMapping &mapping) {
   kernel.setArgAttrsAttr(source.getArgAttrsAttr());
   StringRef schedule = mergesParts(source) ? StringRef(mergeScheduleAttr) : StringRef(scheduleAttr);
   for (StringRef name : {schedule, StringRef(operandAttr), StringRef(firstEndAttr), StringRef(tablesAttr),
-                         StringRef(storesScoresAttr), StringRef(startsNextAttr)})
+                         StringRef(storesScoresAttr), StringRef(startsNextAttr), StringRef(numericsAttr)})
     if (Attribute value = source->getAttr(name))
       kernel->setAttr(name, value);
   for (NamedAttribute each : source->getDiscardableAttrs())
@@ -122,7 +122,7 @@ struct WalkPlan : mlir::attn::impl::WalkPlanPassBase<WalkPlan> {
         if (failed(chain))
           return signalPassFailure();
         walkTasks(*chain, kernel, mapping);
-        if (chain->seesSeveralRanges())
+        if (chain->seesSeveralRanges() && !numericsAttr.isOn(kernel))
           tile::severalRangesAttr.mark(kernel);
       }
       source.erase();

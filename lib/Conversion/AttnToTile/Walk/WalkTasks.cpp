@@ -20,7 +20,8 @@ class Walk {
 public:
   /// `chain` belongs to another function; the loops of `kernel` get its operations.
   Walk(Chain &chain, func::FuncOp kernel)
-      : b(kernel), chain(chain), schedule(tile::scheduleAttr.get(kernel)), lines(findLines(chain)) {}
+      : b(kernel), chain(chain), schedule(tile::scheduleAttr.get(kernel)), lines(findLines(chain)),
+        byRow(numericsAttr.isOn(kernel)) {}
 
   void run(const IRMapping &arguments);
 
@@ -31,10 +32,12 @@ private:
   Value hasFlag(int32_t flag) {
     return b.compare(arith::CmpIPredicate::ne, b.createOrFold<arith::AndIOp>(flags, b.i32(flag)), b.i32(0));
   }
-  /// `endOf`: the end of a segment's tokens; its begin if the segment belongs to another operand. `tilesOf`:
-  /// its number of tiles.
-  Value endOf(const Segment &segment, unsigned operand);
-  Value tilesOf(const Segment &segment, unsigned operand);
+  /// The first token of a segment's first tile. Under a numerics contract tiles begin at multiples of their
+  /// tokens, which may be before the segment.
+  Value tilesBegin(const Segment &segment);
+  /// The number of an operand's tiles in a segment that begin from `begin` on: none if the segment belongs to
+  /// another operand.
+  Value tilesOf(const Segment &segment, unsigned operand, Value begin);
   void placeWarp();
   /// Whether a causal task's warpgroups finish a segment whole tiles apart.
   bool endsApart() { return schedule.getRows() > chain.group() * schedule.getKeys(); }
@@ -42,6 +45,10 @@ private:
   /// see.
   Value tokensPastFull();
   void walkTask();
+  /// Walks a task whose segments are parts, and folds these.
+  void walkParts();
+  /// The loops over the tiles of a segment.
+  void walkSegment(const Segment &segment, Value queryRows);
   RowsOp makeRows();
   Value beginLine(const Line &line, Value queryRows);
   /// The tokens of the tile from `firstKey` on, in the region of an operand.
@@ -52,6 +59,10 @@ private:
   /// Writes the early results if `segment` is the last of the first operand's.
   void finishFirst(Value segment, Value state, Value queryRows);
   void finishTask(Value queryRows);
+  /// Emits merges, other changes and the finish, on the states that the loops leave.
+  FinishOp finishStates(Value queryRows);
+  /// Writes results that only sinks may be missing in, under a numerics contract.
+  void writeFolded(Value output, Value queryRows);
 
   bool inGroups() { return schedule.getKind() == ScheduleKind::Wgmma; }
   /// Whether all warpgroups have the same rows: every task has rows for them.
@@ -68,6 +79,7 @@ private:
   Value pastFull;                                 ///< see tokensPastFull
   IRMapping mapping;
   Lines lines;
+  bool byRow; ///< whether results follow a numerics contract
 };
 
 void Walk::declareParameters() {
@@ -99,16 +111,44 @@ void Walk::setTask(const Task &task) {
     kvHead = b.read(b.buffer("ordinal_heads", b.getI32Type()), b.wide(ordinal)), headClass = task.headClass;
 }
 
-Value Walk::endOf(const Segment &segment, unsigned operand) {
-  if (chain.updates.size() == 1)
-    return segment.kvEnd;
-  Value mine = b.compare(arith::CmpIPredicate::eq, segment.operand, b.i32(operand));
-  return b.select(mine, segment.kvEnd, segment.kvBegin);
+static bool beginsWithRow(VisibilityAttr visibility) {
+  return ::attn::rt::beginsWithRow(visibility.getKind()) ||
+         llvm::any_of(visibility.getOperands(), [](VisibilityAttr part) { return beginsWithRow(part); });
 }
 
-Value Walk::tilesOf(const Segment &segment, unsigned operand) {
-  Value tokens = b.sub(endOf(segment, operand), segment.kvBegin);
-  return b.div(b.add(tokens, b.i32(schedule.getKeys() - 1)), schedule.getKeys());
+/// The page of an operand whose instances may have lost pages in front: a later row sees no token there. 0 if
+/// they keep all of their tokens.
+static int64_t pageOfLostTokens(Chain &chain, unsigned operand) {
+  const ::attn::rt::Store store = storeOf(chain.updates[operand].getKv().getType());
+  bool loses = beginsWithRow(chain.updates[operand].getVisibility());
+  for (unsigned c = 0; chain.headClasses() && c < chain.classCount(); ++c)
+    loses |= beginsWithRow(chain.classVisibility(c));
+  return loses && store.isPaged() ? store.page : 0;
+}
+
+/// Tiles are counted from an instance's first token. If instances lose pages in front, tiles must not move
+/// then: they are counted from the positions of pages.
+Value Walk::tilesBegin(const Segment &segment) {
+  if (!byRow)
+    return segment.kvBegin;
+  Value origin;
+  for (unsigned operand = chain.updates.size(); operand-- > 0;) {
+    const int64_t page = pageOfLostTokens(chain, operand);
+    Value own = page > 0 ? b.mul(b.div(segment.pos0, page), b.i32(page)) : b.i32(0);
+    origin = origin
+                 ? b.select(b.compare(arith::CmpIPredicate::eq, segment.operand, b.i32(operand)), own, origin)
+                 : own;
+  }
+  return b.sub(segment.kvBegin, b.rem(b.add(origin, segment.kvBegin), schedule.getKeys()));
+}
+
+Value Walk::tilesOf(const Segment &segment, unsigned operand, Value begin) {
+  Value end = segment.kvEnd;
+  if (chain.updates.size() > 1) {
+    Value mine = b.compare(arith::CmpIPredicate::eq, segment.operand, b.i32(operand));
+    end = b.select(mine, end, begin);
+  }
+  return b.div(b.add(b.sub(end, begin), b.i32(schedule.getKeys() - 1)), schedule.getKeys());
 }
 
 /// Computes the first row of this warp and of its warpgroup, counted from the task's first row.
@@ -190,7 +230,59 @@ Value Walk::beginLine(const Line &line, Value queryRows) {
   return InitOp::create(b, state, queryRows, sinks ? mapping.lookup(sinks) : Value());
 }
 
+void Walk::walkSegment(const Segment &segment, Value queryRows) {
+  if (inGroups())
+    return walkTilesOfAll(lines.all.front(), segment, queryRows);
+  for (unsigned operand = 0; operand < chain.updates.size(); ++operand)
+    for (Line &line : lines.all)
+      if (llvm::is_contained(line.updates, operand))
+        walkTiles(operand, line, segment, queryRows);
+}
+
+/// The task is read again where its part ends, because registers are short meanwhile.
+void Walk::walkParts() {
+  auto tasks = cast<scf::ForOp>(b.getInsertionBlock()->getParentOp());
+  Value queryRows = makeRows();
+  auto begin = [&] {
+    for (Line &line : lines.all)
+      line.state = beginLine(line, queryRows);
+  };
+  begin();
+  Value nothing = finishStates(queryRows).getOutput();
+  if (inGroups() && endsApart())
+    pastFull = tokensPastFull();
+  auto segments = scf::ForOp::create(b, segmentBegin, segmentEnd, b.i32(1), nothing);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(segments.getBody());
+    begin();
+    auto segment = readRecord<Segment>(b, segments.getInductionVar(), fieldsOf(start.segment));
+    walkSegment(segment, queryRows);
+    setTask(readRecord<Task>(b, tasks.getInductionVar()));
+    Value rows = makeRows();
+    Value isLater = b.less(segmentBegin, segments.getInductionVar());
+    Value part = finishStates(rows).getOutput();
+    Value output =
+        FoldOp::create(b, part.getType(), Type(), part, rows, partial, isLater, Value()).getResult();
+    Value isMore = b.less(b.add(segments.getInductionVar(), b.i32(1)), segmentEnd);
+    b.doIf(isMore, [&] { KeepOp::create(b, output, rows, partial); });
+    scf::YieldOp::create(b, output);
+  }
+  setTask(readRecord<Task>(b, tasks.getInductionVar()));
+  writeFolded(segments.getResult(0), makeRows());
+}
+
+void Walk::writeFolded(Value output, Value queryRows) {
+  Value sinks = chain.sinks(), lse = chain.finish.getLse();
+  auto fold = FoldOp::create(b, output.getType(), lse ? lse.getType() : Type(), output, queryRows, Value(),
+                             Value(), sinks ? mapping.lookup(sinks) : Value());
+  Value part = b.select(hasFlag(::attn::rt::taskFolds), b.i32(-1), partial);
+  mlir::attn::WriteOp::create(b, fold.getResult(), fold.getLse(), queryRows, part, Value());
+}
+
 void Walk::walkTask() {
+  if (byRow && !schedule.getSplitKeys())
+    return walkParts();
   Value queryRows = makeRows();
   SmallVector<Value> carried;
   for (Line &line : lines.all)
@@ -204,13 +296,7 @@ void Walk::walkTask() {
     for (auto [line, state] : llvm::zip(lines.all, segments.getRegionIterArgs()))
       line.state = state;
     auto segment = readRecord<Segment>(b, segments.getInductionVar(), fieldsOf(start.segment));
-    if (inGroups())
-      walkTilesOfAll(lines.all.front(), segment, queryRows);
-    else
-      for (unsigned operand = 0; operand < chain.updates.size(); ++operand)
-        for (Line &line : lines.all)
-          if (llvm::is_contained(line.updates, operand))
-            walkTiles(operand, line, segment, queryRows);
+    walkSegment(segment, queryRows);
     if (chain.first)
       finishFirst(segments.getInductionVar(), lines.all.front().state, queryRows);
     scf::YieldOp::create(b, llvm::map_to_vector(lines.all, [](Line &line) { return line.state; }));
@@ -233,7 +319,7 @@ Value Walk::tokensOf(unsigned operand, const Segment &segment, Value firstKey) {
   return TokensOp::create(b, region.getType(), region, segment.instance, firstKey, segment.kvEnd,
                           segment.fullBegin, segment.fullEnd, segment.pos0, segment.firstOrdinal,
                           /*head=*/Value(),
-                          /*warp=*/Value(), /*group=*/Value(), behind);
+                          /*warp=*/Value(), /*group=*/Value(), behind, byRow ? segment.kvBegin : Value());
 }
 
 Value Walk::update(unsigned operand, Value state, Value queryRows, Value tokens) {
@@ -248,11 +334,12 @@ Value Walk::update(unsigned operand, Value state, Value queryRows, Value tokens)
 }
 
 void Walk::walkTiles(unsigned operand, Line &line, const Segment &segment, Value queryRows) {
-  auto loop = scf::ForOp::create(b, b.i32(0), tilesOf(segment, operand), b.i32(1), line.state);
+  Value begin = tilesBegin(segment);
+  auto loop = scf::ForOp::create(b, b.i32(0), tilesOf(segment, operand, begin), b.i32(1), line.state);
   tile::stagesAttr.set(loop, b.getI64IntegerAttr(schedule.getStages()));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
-  Value firstKey = b.add(segment.kvBegin, b.mul(loop.getInductionVar(), b.i32(schedule.getKeys())));
+  Value firstKey = b.add(begin, b.mul(loop.getInductionVar(), b.i32(schedule.getKeys())));
   if (schedule.getSplitKeys())
     firstKey = b.add(firstKey, b.mul(warp, b.i32(schedule.getWarpKeys())));
   Value tokens = tokensOf(operand, segment, firstKey);
@@ -264,7 +351,7 @@ void Walk::walkTilesOfAll(Line &line, const Segment &segment, Value queryRows) {
   bool apart = endsApart();
   Value end = apart ? b.add(segment.fullEnd, pastFull) : Value();
   Value hasRows = apart || oneGroup() ? Value() : b.less(groupRow, packedCount);
-  auto loop = scf::ForOp::create(b, segment.kvBegin, segment.kvEnd, b.i32(schedule.getKeys()),
+  auto loop = scf::ForOp::create(b, tilesBegin(segment), segment.kvEnd, b.i32(schedule.getKeys()),
                                  ValueRange{line.state});
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
@@ -303,13 +390,19 @@ void Walk::finishFirst(Value segment, Value state, Value queryRows) {
   firstAttr.mark(write);
 }
 
-/// Emits merges, other changes and the finish, on the states that the loops leave.
 void Walk::finishTask(Value queryRows) {
   if (chain.gradient) {
     WriteGradientOp::create(b, lines.all.front().state, queryRows, Value(), /*sums=*/false,
                             /*summed=*/false);
     return;
   }
+  FinishOp finish = finishStates(queryRows);
+  if (byRow)
+    return writeFolded(finish.getOutput(), queryRows);
+  mlir::attn::WriteOp::create(b, finish.getOutput(), finish.getLse(), queryRows, partial, Value());
+}
+
+FinishOp Walk::finishStates(Value queryRows) {
   IRMapping left = mapping;
   for (InitOp init : chain.inits) {
     if (!lines.beginWith(init.getState())) {
@@ -338,9 +431,9 @@ void Walk::finishTask(Value queryRows) {
   left.map(chain.finish.getState(), state);
   auto finish = cast<FinishOp>(b.clone(*chain.finish, left));
   finish.getRowsMutable().assign(queryRows);
-  if (Value sinks = chain.sinks())
+  if (Value sinks = chain.sinks(); sinks && !byRow) // else they follow all parts
     finish.getSinksMutable().assign(mapping.lookup(sinks));
-  mlir::attn::WriteOp::create(b, finish.getOutput(), finish.getLse(), queryRows, partial, Value());
+  return finish;
 }
 
 } // namespace

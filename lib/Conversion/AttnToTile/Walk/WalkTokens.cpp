@@ -86,9 +86,9 @@ void TokenWalk::walkOne(const TokenTask &task) {
 
 void TokenWalk::walkTask(const TokenTask &task) {
   Value region = arguments.lookup(source.getKv());
-  Value tokens =
-      TokensOp::create(b, region.getType(), region, task.instance, task.kvBegin, task.kvEnd, task.kvBegin,
-                       task.kvBegin, task.pos0, b.i32(0), task.ordinal, warpToken, groupToken, Value());
+  Value tokens = TokensOp::create(b, region.getType(), region, task.instance, task.kvBegin, task.kvEnd,
+                                  task.kvBegin, task.kvBegin, task.pos0, b.i32(0), task.ordinal, warpToken,
+                                  groupToken, Value(), Value());
   Value zeros;
   if (chain.significance)
     zeros = InitSignificanceOp::create(b, chain.significance.getType(), tokens);

@@ -55,6 +55,10 @@ LogicalResult AttnDialect::verifyOperationAttribute(Operation *op, NamedAttribut
                                         storesScoresAttr, startsNextAttr, firstAttr})
     if (name == mark)
       return expect(isa<UnitAttr>(value), "without a value");
+  if (name == numericsAttr) {
+    auto contract = dyn_cast<StringAttr>(value);
+    return expect(contract && contract.getValue() == "row", "\"row\"");
+  }
   if (name == gradientAttr)
     return expect(isa<StationaryAttr>(value), "a #attn.stationary");
   if (name == fusedPartAttr)

@@ -140,6 +140,21 @@ LogicalResult StoreOp::verify() {
 }
 LogicalResult StoreOp::verifyRegions() { return verifyNumbers(*this, getSlot()); }
 
+LogicalResult LoadLinesOp::verify() {
+  FragmentType fragment = getFragment().getType();
+  if (!fragment.getElement().isF32() || fragment.getPartial() || fragment.getOrder() ||
+      !mayHaveLayout(fragment, fragment.getRank() == 2 ? Layout::Acc : fragment.getLayout()))
+    return emitOpError("expected a complete fragment of f32, got ") << fragment;
+  if (!getBuffer().getType().getElement().isF32())
+    return emitOpError("expected a buffer of f32, got ") << getBuffer().getType();
+  if (fragment.getRank() == 2 && (fragment.getSizes()[0] % 16 != 0 || fragment.getSizes()[1] % 8 != 0))
+    return emitOpError("expected a multiple of 16 lines and of 8 columns, got ") << fragment;
+  if (fragment.getRank() == 1 && (getColumn() || getColumns()))
+    return emitOpError("a fragment with one axis has no columns");
+  return success();
+}
+LogicalResult LoadLinesOp::verifyRegions() { return verifyNumbers(*this, getSlot()); }
+
 LogicalResult LoadSumsOp::verify() {
   FragmentType fragment = getFragment().getType();
   if (!fragment.getElement().isF32() || fragment.getPartial() || fragment.getRank() != 2 ||

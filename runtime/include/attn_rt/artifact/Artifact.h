@@ -82,6 +82,8 @@ struct KernelInfo {
   int sequencesUpTo = 0;
   int rowsPerWarp = 0; ///< elements that a walking warp does at a time; 0: the kernel has tiles
   int pieces = 1;      ///< walking warps that share these elements
+  /// Whether a task of several parts folds them, and needs memory for its rows' totals (taskFolds).
+  bool folds = false;
   std::vector<Parameter> params;
 };
 
@@ -186,6 +188,19 @@ struct OperandInfo {
   Visibility visibility;
 };
 
+/// The numerics contract of an attention's kernels: all that decides the bits of a row beside its query, the
+/// keys that it sees and the score region. Kernels for one chip with equal contracts give equal bits
+/// (docs/rationale/planner.md).
+struct NumericsInfo {
+  KernelInfo::Schedule instructions = KernelInfo::Schedule::Mma; ///< of both products
+  int keys = 0;          ///< tokens of a softmax step; tiles begin at multiples of it
+  int streams = 1;       ///< warps among which a tile's tokens are divided, each with a state of its own
+  bool keysLeft = false; ///< whether keys are the left operand of the products
+  DType weights = DType::BF16; ///< the element to which weights are rounded before the second product
+  int split = 0;               ///< parts end at multiples of this many tokens
+  bool operator==(const NumericsInfo &) const = default;
+};
+
 struct Manifest {
   std::string producer, entry, target, schedule, problem;
   std::string contentHash; ///< key of caches, see computeContentHash
@@ -196,6 +211,7 @@ struct Manifest {
   bool sinkLogits = false;
   bool approximate = false; ///< the score region uses approximate functions
   std::optional<double> tolerance;
+  std::optional<NumericsInfo> numerics; ///< none: bits may depend on the plan and on the kernel
   int significanceRows = 0; ///< only the last `significanceRows` rows of each sequence count; 0: all do
   std::vector<int32_t> ends;
   std::vector<Argument> arguments;

@@ -109,6 +109,13 @@ inline constexpr int32_t taskRowsFollow = 2;
 /// Bit of PlanTask::flags: the task has one row, and stores the scores of its tokens.
 inline constexpr int32_t taskStoresScores = 4;
 
+/// Bit of PlanTask::flags: the task's partial rows hold the total of its parts so far; its results are
+/// written directly.
+inline constexpr int32_t taskFolds = 8;
+
+/// The tokens of a part under a numerics contract, except for those at either end of an instance.
+inline constexpr int32_t rowSplitTokens = 2048;
+
 /// Tokens of a PlanScoreTask, except for an instance's last.
 inline constexpr int32_t scoreTaskTokens = 1024;
 

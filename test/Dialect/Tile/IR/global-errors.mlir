@@ -193,6 +193,26 @@ func.func @f(%f: !tile.fragment<[query 16, feature 64], f32, acc>, %b: !tile.buf
 // -----
 
 func.func @f(%b: !tile.buffer<f32>, %n: i32) {
+  // expected-error @+1 {{expected a multiple of 16 lines and of 8 columns, got}}
+  %0 = tile.load_lines %b lines %n stride 64 (%line: i32) {
+    tile.yield %line : i32
+  } : !tile.buffer<f32> -> !tile.fragment<[query 16, feature 20], f32>
+  return
+}
+
+// -----
+
+func.func @f(%b: !tile.buffer<bf16>, %n: i32) {
+  // expected-error @+1 {{expected a buffer of f32, got '!tile.buffer<bf16>'}}
+  %0 = tile.load_lines %b lines %n stride 64 (%line: i32) {
+    tile.yield %line : i32
+  } : !tile.buffer<bf16> -> !tile.fragment<[query 16, feature 32], f32>
+  return
+}
+
+// -----
+
+func.func @f(%b: !tile.buffer<f32>, %n: i32) {
   // expected-error @+1 {{expected multiples of 16 lines and 32 columns, got}}
   %0 = tile.load_sums %b lines %n stride 64 (%line: i32) {
     tile.yield %line : i32

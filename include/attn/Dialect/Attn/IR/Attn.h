@@ -36,6 +36,7 @@ inline constexpr TypedAttr<AttnDialect::OrderedAttrHelper> orderedAttr;
 inline constexpr TypedAttr<AttnDialect::SignificanceAttrHelper> significanceAttr;
 inline constexpr TypedAttr<AttnDialect::SignificanceRowsAttrHelper> significanceRowsAttr;
 inline constexpr TypedAttr<AttnDialect::DevicePlanAttrHelper> devicePlanAttr;
+inline constexpr TypedAttr<AttnDialect::NumericsAttrHelper> numericsAttr;
 inline constexpr TypedAttr<AttnDialect::FusedAttrHelper> fusedAttr;
 inline constexpr TypedAttr<AttnDialect::SplitsTokensAttrHelper> splitsTokensAttr;
 inline constexpr TypedAttr<AttnDialect::PlansAttrHelper> plansAttr;

@@ -42,6 +42,7 @@ def Attn_Dialect : Dialect {
     | `attn.significance` | the significance of tokens: `"max"`, `"mean"` or `"sum"` over the heads of a group |
     | `attn.significance_rows` | the number of last rows of each sequence that count |
     | `attn.device_plan` | a kernel that makes plans on the device |
+    | `attn.numerics` | `"row"`: all kernels share a numerics contract, so a row has the same bits in each |
 
     A program asks for the same with data (`AttnAsks` in `attn-c/Compiler.h`, `Asks` in
     `Pipelines/Compile.h`). These attributes are then put on the function before the first pass. Text and data
@@ -64,6 +65,7 @@ def Attn_Dialect : Dialect {
     | `attn.sums_parts` | a kernel | it adds up gradients of tokens whose tasks were split |
     | `attn.stores_scores` | a kernel that decodes, or plans | it stores the scores of tokens, where the plan says so |
     | `attn.weighs_scores`, `attn.weighs_tokens` | a kernel | it computes significance from stored scores, or from keys: `#attn.together` |
+    | `attn.numerics` | a kernel that attends or merges | its results follow the contract of that name |
     | `attn.starts_next` | a kernel that merges | the next launch may begin while it waits for the previous one |
     | `attn.first` | `attn.finish`, `attn.write` | its state is continued by another operation |
   }];
@@ -74,6 +76,7 @@ def Attn_Dialect : Dialect {
     "::mlir::StringAttr":$significance,
     "::mlir::IntegerAttr":$significance_rows,
     "::mlir::UnitAttr":$device_plan,
+    "::mlir::StringAttr":$numerics,
     "::mlir::UnitAttr":$fused,
     "::mlir::UnitAttr":$splits_tokens,
     "::mlir::UnitAttr":$plans,

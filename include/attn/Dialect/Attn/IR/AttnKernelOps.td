@@ -166,6 +166,9 @@ def Attn_TokensOp : Attn_Op<"tokens", [AttrSizedOperandSegments, AllTypesMatch<[
     `warp` on, counted from `first`, and its warpgroup, if any, has those from `group` on. `scores_behind`, in
     a kernel that may store scores, is the number of tokens of other regions whose scores precede.
 
+    With `begin` the tile may begin before the first token that a row sees: tokens before `begin` are masked,
+    and their page is not looked up.
+
     ```mlir
     %tile = attn.tokens %kv [%instance] from %first to %end full %b to %e pos0 %p first_ordinal %s : !cache
     ```
@@ -182,11 +185,13 @@ def Attn_TokensOp : Attn_Op<"tokens", [AttrSizedOperandSegments, AllTypesMatch<[
     Arg<Optional<I32>, "the tokens' KV head">:$head,
     Arg<Optional<I32>, "this warp's first token, counted from the tile's first">:$warp,
     Arg<Optional<I32>, "first token of this warp's warpgroup, counted alike">:$group,
-    Arg<Optional<I64>, "number of tokens whose scores precede">:$scoresBehind);
+    Arg<Optional<I64>, "number of tokens whose scores precede">:$scoresBehind,
+    Arg<Optional<I32>, "first token that a row sees">:$begin);
   let results = (outs Attn_Described<Attn_KVType, "these tokens">:$result);
   let assemblyFormat = [{
     $kv `[` $instance `]` `from` $first `to` $end `full` $fullBegin `to` $fullEnd `pos0` $pos0 `first_ordinal` $firstOrdinal
-    (`head` $head^)? (`warp` $warp^)? (`group` $group^)? (`scores_behind` $scoresBehind^)? attr-dict `:` qualified(type($kv))
+    (`head` $head^)? (`warp` $warp^)? (`group` $group^)? (`scores_behind` $scoresBehind^)? (`begin` $begin^)? attr-dict
+    `:` qualified(type($kv))
   }];
 }
 
@@ -287,6 +292,48 @@ def Attn_WarpsOp : Attn_Op<"warps", [AllTypesMatch<["part", "state"]>]> {
   let arguments = (ins Attn_Described<Attn_StateType, "this warp's state">:$part);
   let results = (outs Attn_Described<Attn_StateType, "the union of all">:$state);
   let assemblyFormat = "$part attr-dict `:` qualified(type($state))";
+}
+
+def Attn_FoldOp : Attn_Op<"fold", [AttrSizedOperandSegments, AllTypesMatch<["output", "result"]>]> {
+  let summary = "adds a part's results to those of the parts before it, or of the sinks to those of all parts";
+  let description = [{
+    Two finished states are folded by their outputs and LSEs, in f32 and in this order: the results of the
+    parts before, which `attn.keep` has stored from number `part` on, then `output`. If `stored` is false,
+    there is no part before. After all parts a fold without `part` makes the rows' results. With `sinks`, a
+    sink is then a part with an output of zero. The kernel that merges parts does the same operations
+    (`RowFold.h`).
+
+    ```mlir
+    %r = attn.fold %o of %rows part %part if %stored : !q of !q
+    %r, %lse = attn.fold %o of %rows sinks %sinks : !q of !q sinks !sinks lse !lse
+    ```
+  }];
+  let arguments = (ins
+    Attn_Described<AnyRankedTensor, "the output of a part, or of all parts">:$output,
+    Attn_Described<AnyRankedTensor, "the rows">:$rows,
+    Arg<Optional<I32>, "number of the rows' first stored state">:$part,
+    Arg<Optional<I1>, "whether there is one">:$stored,
+    Optional<Attn_Described<AnyRankedTensor, "the logit of each head's sink">>:$sinks);
+  let results = (outs Attn_Described<AnyRankedTensor, "the output of these parts and those before">:$result,
+                      Optional<Attn_Described<AnyRankedTensor, "their LSE">>:$lse);
+  let assemblyFormat = [{
+    $output `of` $rows (`part` $part^ `if` $stored)? (`sinks` $sinks^)? attr-dict
+    `:` type($output) `of` type($rows) (`sinks` type($sinks)^)? (`lse` type($lse)^)?
+  }];
+}
+
+def Attn_KeepOp : Attn_Op<"keep"> {
+  let summary = "stores the results of the parts so far, for the fold of the next part";
+  let description = [{
+    ```mlir
+    attn.keep %o of %rows part %part : !q of !q
+    ```
+  }];
+  let arguments = (ins
+    Attn_Described<AnyRankedTensor, "the output">:$output,
+    Attn_Described<AnyRankedTensor, "the rows">:$rows,
+    Arg<I32, "number of the rows' first stored state">:$part);
+  let assemblyFormat = "$output `of` $rows `part` $part attr-dict `:` type($output) `of` type($rows)";
 }
 
 def Attn_WriteOp : Attn_Op<"write", [AttrSizedOperandSegments]> {

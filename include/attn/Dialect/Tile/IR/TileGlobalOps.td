@@ -233,6 +233,28 @@ def Tile_StoreOp : Tile_Op<"store", [SingleBlock]> {
   let hasRegionVerifier = 1;
 }
 
+def Tile_LoadLinesOp : Tile_Op<"load_lines", [SingleBlock, MemoryEffects<[MemRead]>]> {
+  let summary = "reads a fragment that `tile.store` wrote to a tensor of f32";
+  let description = [{
+    The operands mean what they mean for `tile.store`. Lines from `lines` on and columns from `columns` on are
+    zeros. A lane reads the elements that it wrote.
+  }];
+  let arguments = (ins
+    Arg<Tile_BufferType, "the tensor, of f32">:$buffer,
+    Arg<I32, "lines that exist">:$lines,
+    Arg<Optional<I32>, "column of the fragment's first column">:$column,
+    Arg<OptionalAttr<I64Attr>, "columns that exist">:$columns,
+    Arg<DefaultValuedAttr<I64Attr, "1">, "elements from one slot to the next">:$stride);
+  let results = (outs Res<Tile_FragmentType, "f32, one axis or two">:$fragment);
+  let regions = (region SizedRegion<1>:$slot);
+  let assemblyFormat = [{
+    $buffer `lines` $lines (`column` $column^)? (`stride` $stride^)? custom<Body>($slot) attr-dict
+    `:` type($buffer) `->` type($fragment)
+  }];
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+}
+
 def Tile_LoadSumsOp : Tile_Op<"load_sums", [SingleBlock, MemoryEffects<[MemRead]>]> {
   let summary = "reads sums that a previous launch has added to";
   let description = [{

@@ -173,6 +173,10 @@ void LayoutGraph::visit(Operation *op) {
           need(op->getOpOperand(0), Layout::Acc);
       })
       .Case([&](LoadSumsOp) { defineAll(Layout::Acc); })
+      .Case([&](LoadLinesOp load) {
+        if (load.getFragment().getType().getRank() == 2)
+          defineAll(Layout::Acc);
+      })
       .Case([&](StoreScoresOp) { need(op->getOpOperand(0), Layout::Acc); })
       .Case([&](RegionBranchOpInterface branch) { visitBranch(branch); });
 }

@@ -1,0 +1,107 @@
+//===- LoadPatterns.cpp - Fragments from global memory ---------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Patterns.h"
+
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+using namespace mlir::tile;
+
+namespace {
+
+/// Reads what StorePattern wrote: each lane the elements that it wrote itself, so that no lane waits for
+/// another.
+struct LoadLinesPattern : TilePattern<LoadLinesOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(LoadLinesOp op, OneToNOpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    FragmentType type = op.getFragment().getType();
+    SmallVector<Value> registers(type.getRegisters());
+    if (type.getRank() == 1)
+      loadVector(e, op, adaptor, registers);
+    else
+      for (int64_t row = 0; row < type.getSizes()[0] / 8; ++row) // 8 lines at a time
+        loadLines(e, op, adaptor, row, registers);
+    rewriter.replaceOpWithMultiple(op, {registers});
+    return success();
+  }
+
+private:
+  /// The values of `body` where `condition` holds, else zeros.
+  static SmallVector<Value> readIf(Emitter &e, Value condition, size_t count,
+                                   function_ref<SmallVector<Value>(Emitter &)> body) {
+    SmallVector<Type> types(count, e.b.getF32Type());
+    auto branch = scf::IfOp::create(e.b, e.loc, types, condition, /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard guard(e.b);
+    e.b.setInsertionPointToStart(branch.elseBlock());
+    Value zero = arith::ConstantOp::create(e.b, e.loc, e.b.getF32FloatAttr(0));
+    scf::YieldOp::create(e.b, e.loc, SmallVector<Value>(count, zero));
+    e.b.setInsertionPointToStart(branch.thenBlock());
+    Emitter inner(e.b, e.loc, e.lanes);
+    scf::YieldOp::create(e.b, e.loc, body(inner));
+    return SmallVector<Value>(branch.getResults());
+  }
+
+  static Value indexOf(Emitter &e, LoadLinesOp op, Value line) {
+    return e.mul(e.widen(inlineRegion(op.getSlot(), line, e.b)), op.getStride());
+  }
+
+  /// The lane that wrote an element reads it, and hands it to the others that hold it.
+  static void loadVector(Emitter &e, LoadLinesOp op, OneToNOpAdaptor adaptor,
+                         MutableArrayRef<Value> registers) {
+    Type f32 = e.b.getF32Type();
+    const bool byRow = op.getFragment().getType().getLayout() == Layout::Row;
+    Value place = byRow ? e.lanes.quad : e.lanes.group;
+    Value writer = e.sub(e.lanes.lane, byRow ? place : e.mul(place, 4));
+    Value first = e.b.createOrFold<arith::CmpIOp>(e.loc, arith::CmpIPredicate::eq, place, e.i32(0));
+    for (size_t i = 0; i < registers.size(); ++i) {
+      Value line = lineOfRegister(e, op.getFragment().getType().getLayout(), i);
+      Value read = readIf(e, e.both(first, e.less(line, adaptor.getLines().front())), 1, [&](Emitter &inner) {
+                     return SmallVector<Value>{inner.loadGlobal(adaptor.getBuffer().front(), f32,
+                                                                indexOf(inner, op, line), f32, 4,
+                                                                /*invariant=*/false)};
+                   }).front();
+      registers[i] = e.shuffle(NVVM::ShflKind::idx, read, writer);
+    }
+  }
+
+  static void loadLines(Emitter &e, LoadLinesOp op, OneToNOpAdaptor adaptor, int64_t row,
+                        MutableArrayRef<Value> registers) {
+    Type f32 = e.b.getF32Type();
+    const int64_t blocks = op.getFragment().getType().getSizes()[1] / 8;
+    Value column = adaptor.getColumn().empty() ? Value() : adaptor.getColumn().front();
+    Value line = e.add(e.lanes.group, row * 8);
+    auto pairAt = [&](Emitter &at, Value index, Value col) {
+      Value pair = at.loadGlobal(adaptor.getBuffer().front(), f32, at.add(index, at.widen(col)),
+                                 VectorType::get(2, f32), 8, /*invariant=*/false);
+      return SmallVector<Value>{LLVM::ExtractElementOp::create(at.b, at.loc, pair, at.i32(0)),
+                                LLVM::ExtractElementOp::create(at.b, at.loc, pair, at.i32(1))};
+    };
+    SmallVector<Value> values =
+        readIf(e, e.less(line, adaptor.getLines().front()), 2 * blocks, [&](Emitter &inner) {
+          SmallVector<Value> all;
+          Value index = indexOf(inner, op, line);
+          for (int64_t block = 0; block < blocks; ++block) {
+            Value local = inner.add(inner.mul(inner.lanes.quad, 2), block * 8);
+            Value col = column ? inner.add(local, column) : local;
+            const bool exists =
+                !op.getColumns() || (!column && block * 8 + 8 <= static_cast<int64_t>(*op.getColumns()));
+            llvm::append_range(all, exists ? pairAt(inner, index, col)
+                                           : readIf(inner, inner.less(col, inner.i32(*op.getColumns())), 2,
+                                                    [&](Emitter &at) { return pairAt(at, index, col); }));
+          }
+          return all;
+        });
+    for (int64_t block = 0; block < blocks; ++block)
+      for (int64_t i = 0; i < 2; ++i)
+        registers[((row / 2) * blocks + block) * 4 + (row % 2) * 2 + i] = values[2 * block + i];
+  }
+};
+
+} // namespace
+
+void tile::populateLoadPattern(const TypeConverter &converter, RewritePatternSet &patterns,
+                               const LaneMap &lanes) {
+  patterns.add<LoadLinesPattern>(converter, patterns.getContext(), lanes);
+}

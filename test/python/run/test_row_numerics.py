@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A numerics contract: a row's output and LSE have the same bits in every store, chunk, batch and plan.
+
+Kernels run on the host device under all detectors. Rows are compared with `==` on their bytes, and with float64.
+"""
+
+import itertools
+
+import attn
+import numpy
+import oracle
+import pytest
+
+pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C build python")
+
+SPLIT = 2048
+SIZES = {"q_heads": 4, "kv_heads": 2, "head_dim": 64, "dtype": "float16"}
+STORES = {
+    "dense": attn.Dense(),
+    "packed": attn.Packed(),
+    "pages of 16": attn.Paged(page_size=16),
+    "pages of 64": attn.Paged(page_size=64),
+    "pages of 256": attn.Paged(page_size=256),
+    "pages of 48": attn.Paged(page_size=48),
+}
+
+
+def compile_row(store, schedule="auto", **changes):
+    """Compile a description under the contract "row"."""
+    spec = attn.Spec(**{**SIZES, "see": attn.causal(), **changes}, kv=[store])
+    head, _, body = spec.mlir().rpartition(") {\n")
+    text = head + ') attributes {attn.numerics = "row"} {\n' + body
+    return attn.compile(text, device="host", target="sm_90a", schedule=schedule)
+
+
+class Sequences:
+    """Keys, values and queries of sequences of these lengths."""
+
+    def __init__(
+        self, lengths, seed=0, *, q_heads=4, kv_heads=2, head_dim=64, value_dim=None, dtype=numpy.float16
+    ):
+        numbers = numpy.random.default_rng(seed)
+
+        def make(tokens, heads, dim):
+            return numbers.standard_normal((tokens, heads, dim)).astype(dtype)
+
+        self.lengths, self.dtype = lengths, dtype
+        self.q = [make(n, q_heads, head_dim) for n in lengths]
+        self.k = [make(n, kv_heads, head_dim) for n in lengths]
+        self.v = [make(n, kv_heads, value_dim or head_dim) for n in lengths]
+
+    def batch(self, store, parts, seed=0, poison=False):
+        """Return the tensors of a launch. `parts`: (sequence, first row, end of its rows), whose rows see the tokens
+        before the end. `poison`: memory of others is NaN."""
+        lengths = [end for _, _, end in parts]
+        rows = [end - first for _, first, end in parts]
+        tensors = {
+            "q": numpy.concatenate([self.q[s][first:end] for s, first, end in parts]),
+            "q_start": numpy.cumsum([0, *rows], dtype=numpy.int32),
+            "q_pos": numpy.concatenate(
+                [numpy.arange(first, end, dtype=numpy.int32) for _, first, end in parts]
+            ),
+            "kv.lengths": numpy.array(lengths, numpy.int32),
+            "kv.pos0": numpy.zeros(len(parts), numpy.int32),
+        }
+        for name, source in (("k", self.k), ("v", self.v)):
+            shape, fill = source[0].shape[1:], numpy.nan if poison else 0
+            if isinstance(store, attn.Packed):
+                tensors[f"kv.{name}"] = numpy.concatenate([source[s][:end] for s, _, end in parts])
+                tensors["kv.start"] = numpy.cumsum([0, *lengths], dtype=numpy.int32)
+            elif isinstance(store, attn.Dense):
+                tensors[f"kv.{name}"] = numpy.full((len(parts), max(lengths), *shape), fill, self.dtype)
+                for i, (s, _, end) in enumerate(parts):
+                    tensors[f"kv.{name}"][i, :end] = source[s][:end]
+            else:
+                page, each = store.page_size, [-(-n // store.page_size) for n in lengths]
+                places = numpy.random.default_rng(seed).permutation(sum(each) + 3)
+                table = numpy.full((len(parts), max(each)), places[-1], numpy.int32)
+                pages = numpy.full((len(places), page, *shape), fill, self.dtype)
+                for i, (s, _, end) in enumerate(parts):
+                    table[i, : each[i]], places = places[: each[i]], places[each[i] :]
+                    padded = numpy.zeros((each[i] * page, *shape), self.dtype)
+                    padded[:end] = source[s][:end]
+                    pages[table[i, : each[i]]] = padded.reshape(each[i], page, *shape)
+                tensors["kv.block_table"], tensors[f"kv.{name}_pages"] = table, pages
+        return tensors
+
+
+def run(kernel, store, tensors, torch=None, **options):
+    """Run a launch, with `torch` in bfloat16. Return the bytes of output and LSE for each row, output and LSE."""
+    if torch:
+        tensors = {
+            name: torch.from_numpy(each).bfloat16() if each.dtype == numpy.float16 else each
+            for name, each in tensors.items()
+        }
+    plan = kernel.plan(tensors, **options)
+    operands = [tensors[f"kv.{part}"] for part in ("k", "v", "k_pages", "v_pages") if f"kv.{part}" in tensors]
+    others = {name: tensors[name] for name in tensors if "." not in name and not name.startswith("q")}
+    out, lse = kernel.run(tensors["q"], tuple(operands), plan, return_lse=True, **others)
+    if torch:
+        out, lse = out.view(torch.int16).numpy(), lse.numpy()
+    return [(o.tobytes(), row.tobytes()) for o, row in zip(out, lse, strict=True)], out, lse
+
+
+def rows_of(kernel, store, sequences, parts, extra=None, **options):
+    """Return the bytes of each row by its sequence and position."""
+    tensors = {**sequences.batch(store, parts, seed=len(parts)), **(extra or {})}
+    found, *_ = run(kernel, store, tensors, **options)
+    at = [(s, row) for s, first, end in parts for row in range(first, end)]
+    return dict(zip(at, found, strict=True))
+
+
+def check_same(expected, found):
+    for at, row in found.items():
+        assert row == expected[at], f"sequence {at[0]}, row {at[1]}"
+
+
+@pytest.mark.parametrize("schedule", ["wgmma", "mma"])
+@pytest.mark.parametrize("name", STORES)
+def test_stores_chunks_and_neighbours(name, schedule):
+    """One prefill of a dense tensor, and in each store: chunks, single tokens, alone and beside others."""
+    sequences = Sequences([300, 2200])
+    dense = STORES["dense"]
+    whole = [(0, 0, 300), (1, 2040, 2200)]
+    expected = rows_of(compile_row(dense, schedule), dense, sequences, whole)
+    store = STORES[name]
+    kernel = compile_row(store, schedule)
+    check_same(expected, rows_of(kernel, store, sequences, whole))
+    check_same(expected, rows_of(kernel, store, sequences, [(1, 2040, 2090)]))
+    for row in (2040, 2047, 2048, 2049, 2199):
+        check_same(expected, rows_of(kernel, store, sequences, [(1, row, row + 1)], blocks=3))
+    for row in (0, 127, 128, 299):
+        check_same(expected, rows_of(kernel, store, sequences, [(0, row, row + 1), (1, 2100, 2103)]))
+    check_same(expected, rows_of(kernel, store, sequences, [(0, 100, 260)], strategy="by-query", blocks=7))
+
+
+def test_results_are_right():
+    sequences = Sequences([2300])
+    store = STORES["pages of 16"]
+    kernel = compile_row(store)
+    tensors = sequences.batch(store, [(0, 2290, 2300)])
+    _, out, lse = run(kernel, store, tensors)
+    for i, row in enumerate(range(2290, 2300)):
+        for head in range(2):
+            mine = slice(2 * head, 2 * head + 2)
+            k, v = (part[0][: row + 1, head : head + 1] for part in (sequences.k, sequences.v))
+            o, of_row = oracle.attend(sequences.q[0][row, mine], k, v)
+            assert oracle.error(out[i, mine], o) < 2e-3
+            assert abs(lse[i, mine] - of_row).max() < 2e-3
+
+
+def capped(s, h, qi, ki):
+    return attn.math.tanh(s / 30.0) * 30.0
+
+
+def alibi(s, h, qi, ki):
+    return s + (ki - qi) * 0.03125
+
+
+VISIBLE = {
+    "window": {"see": attn.window(150)},
+    "wide window": {"see": attn.window(2100)},
+    "sink and window": {"see": attn.sink(20) | attn.window(150)},
+    "sink logits": {"sink_logits": True},
+    "soft cap": {"score": capped},
+    "ALiBi": {"score": alibi},
+    "bf16": {"dtype": "bfloat16"},
+}
+
+
+@pytest.mark.parametrize("schedule", ["wgmma", "mma"])
+@pytest.mark.parametrize("case", VISIBLE)
+def test_visibilities_and_scores(case, schedule):
+    changes = VISIBLE[case]
+    extra = {"sink_logits": numpy.linspace(-2, 2, 4, dtype=numpy.float32)} if "sink_logits" in changes else {}
+    sequences = Sequences([2400])
+    torch = pytest.importorskip("torch") if case == "bf16" else None
+    found = []
+    for name in ("dense", "pages of 16"):
+        store = STORES[name]
+        kernel = compile_row(store, schedule, **changes)
+        rows = rows_of(kernel, store, sequences, [(0, 2040, 2400)], extra, torch=torch)
+        for first, end in ((2040, 2041), (2048, 2049), (2200, 2300), (2399, 2400)):
+            check_same(
+                rows, rows_of(kernel, store, sequences, [(0, first, end)], extra, torch=torch, blocks=5)
+            )
+        found.append(rows)
+    check_same(*found)
+
+
+@pytest.mark.parametrize("dims", [(96, 96), (128, 128), (192, 128), (256, 256)])
+@pytest.mark.parametrize("schedule", ["wgmma", "mma"])
+def test_head_dims(dims, schedule):
+    key, value = dims
+    sequences = Sequences([2200], head_dim=key, value_dim=value)
+    store = STORES["pages of 16"]
+    kernel = compile_row(store, schedule, head_dim=key, value_dim=value)
+    rows = rows_of(kernel, store, sequences, [(0, 2040, 2200)])
+    for first, end in ((2040, 2041), (2048, 2052), (2199, 2200)):
+        check_same(rows, rows_of(kernel, store, sequences, [(0, first, end)]))
+
+
+def test_whole_and_cut_tasks_give_the_same_bits():
+    """A task that folds its parts, and the merge of parts that other tasks stored."""
+    sequences = Sequences([4500, 4500])
+    store = STORES["pages of 64"]
+    kernel = compile_row(store)
+    parts = [(0, 4200, 4500), (1, 4400, 4500)]
+    found = [rows_of(kernel, store, sequences, parts, blocks=blocks) for blocks in (1, 2, 7, 132)]
+    for other in found[1:]:
+        check_same(found[0], other)
+    check_same(found[0], rows_of(kernel, store, sequences, [(0, 4499, 4500)]))
+
+
+def test_tokens_in_front_of_a_window_may_belong_to_others():
+    """Pages that a window has left are given back: their entries name pages full of NaN."""
+    sequences = Sequences([1000])
+    store = STORES["pages of 16"]
+    kernel = compile_row(store, see=attn.window(100))
+    expected = rows_of(kernel, store, sequences, [(0, 900, 1000)])
+    for first, end in ((900, 1000), (950, 951), (999, 1000)):
+        tensors = sequences.batch(store, [(0, first, end)], poison=True)
+        gone = (first - 99) // 16
+        table = tensors["kv.block_table"]
+        owned = set(table[0, gone:])
+        table[0, :gone] = next(page for page in range(len(tensors["kv.k_pages"])) if page not in owned)
+        foreign = table[0, 0]
+        for name in ("kv.k_pages", "kv.v_pages"):
+            tensors[name][foreign] = numpy.nan
+        found, *_ = run(kernel, store, tensors)
+        check_same(expected, {(0, first + i): row for i, row in enumerate(found)})
+
+
+@pytest.mark.parametrize("q_len", [1, 30])
+def test_quantized_pages_among_themselves(q_len):
+    store = attn.Paged(page_size=16, key="int8", value="int4")
+    kernel = compile_row(store)
+    spec = attn.Spec(**SIZES, see=attn.causal(), kv=[store])
+    tensors = attn.sample(spec, seed=1, batch=2, q_len=q_len, kv_len=(600, 700))
+    names = ("k_pages", "v_pages", "k_meta", "v_meta")
+    found = []
+    for blocks, strategy in itertools.product((1, 9, 132), ("flatten", "by-query")):
+        plan = kernel.plan(tensors, blocks=blocks, strategy=strategy)
+        out, lse = kernel.run(tensors["q"], tuple(tensors[f"kv.{n}"] for n in names), plan, return_lse=True)
+        found.append(out.tobytes() + lse.tobytes())
+    assert len(set(found)) == 1
+
+
+def test_the_manifest_says_the_contract():
+    found = [compile_row(STORES[name], "wgmma").manifest["numerics"] for name in ("dense", "pages of 16")]
+    assert found[0] == found[1]
+    assert found[0]["contract"] == "row" and found[0]["split"] == SPLIT
+    assert found[0]["split"] % found[0]["keys"] == 0 and found[0]["streams"] == 1
+    mma = compile_row(STORES["dense"], "mma").manifest["numerics"]
+    assert mma["instructions"] == "mma" and mma != found[0]
+
+
+def test_another_split_is_refused():
+    store = STORES["dense"]
+    tensors = Sequences([50]).batch(store, [(0, 40, 50)])
+    with pytest.raises(attn.PlanError, match="2048"):
+        compile_row(store).plan(tensors, fixed_split=256)

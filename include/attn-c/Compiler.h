@@ -55,6 +55,7 @@ typedef struct AttnAsks {
   const char *significance; /* attn.significance: "max", "mean" or "sum"; null: none */
   int32_t significanceRows; /* attn.significance_rows: last rows of a sequence that count; 0: all */
   bool devicePlan;          /* attn.device_plan: add a kernel that makes plans on the device */
+  const char *numerics;     /* attn.numerics: "row": the same bits in every kernel and plan; null: none */
 } AttnAsks;
 
 /* Forms of code, to be combined. */

@@ -22,14 +22,15 @@ struct Text {
 };
 
 /// The requests beside a text, in the order of attn.compiler.requests.Asks.
-using AskedFor = std::tuple<std::optional<std::vector<std::string>>, std::optional<bool>,
-                            std::optional<std::string>, std::optional<int32_t>, bool>;
+using AskedFor =
+    std::tuple<std::optional<std::vector<std::string>>, std::optional<bool>, std::optional<std::string>,
+               std::optional<int32_t>, bool, std::optional<std::string>>;
 
 /// The requests as the API takes them, kept while they are read.
 class Asks {
 public:
   explicit Asks(AskedFor given) : given_(std::move(given)) {
-    const auto &[backward, ordered, significance, rows, devicePlan] = given_;
+    const auto &[backward, ordered, significance, rows, devicePlan, numerics] = given_;
     if (backward)
       for (const std::string &name : *backward)
         tables_.push_back(name.c_str());
@@ -44,7 +45,8 @@ public:
                         : AttnOrderAny,
              significance ? significance->c_str() : nullptr,
              rows.value_or(0),
-             devicePlan};
+             devicePlan,
+             numerics ? numerics->c_str() : nullptr};
   }
   Asks(const Asks &) = delete;
   const AttnAsks *get() const { return &asks_; }

@@ -58,6 +58,8 @@ class Asks(NamedTuple):
     """The number of last rows of each sequence that count. None: all."""
     device_plan: bool = False
     """Whether a kernel that makes plans on the device comes with it."""
+    numerics: str | None = None
+    """"row": a row has the same bits in every kernel and plan. None: the plan may decide."""
 
     def said(self) -> str:
         """Return text for messages: "backward=('bias',), ordered=True"; "" without requests."""
@@ -76,6 +78,7 @@ def source_of(spec: Any) -> tuple[str, Asks]:
         significance=spec.significance,
         significance_rows=spec.significance_rows,
         device_plan=spec.device_plan,
+        numerics=spec.numerics,
     )
 
 

@@ -47,6 +47,8 @@ def flash_attn_dualkv_varlen_func(
     max_seqlen_k_decoded: int,
     softmax_scale: float | None = None,
     causal: bool = False,
+    *,
+    numerics: str | None = None,
 ) -> Tensor:
     """Compute attention of packed responses over a context that all of them see, and each over its own tokens.
 
@@ -60,6 +62,7 @@ def flash_attn_dualkv_varlen_func(
     softmax_scale            factor of q k^T; by default 1/sqrt(dim)
     causal                   a response's rows are its last tokens, and see tokens up to their own. Every row sees the whole
                              context either way
+    numerics                 "row" or None, as of attn.Spec
 
     Returns out [rows, heads, dim], of q's dtype. When autograd records, gradients go to the five tensors; those of the
     context are summed over all responses. Raises TensorError.
@@ -92,6 +95,7 @@ def flash_attn_dualkv_varlen_func(
             Packed(name="decoded", see=causal_tokens() if causal else all_tokens()),
         ],
         scale=softmax_scale,
+        numerics=numerics,
         name="dualkv",
     )
     kernel = compile(spec, device=q.device)

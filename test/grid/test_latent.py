@@ -160,11 +160,11 @@ def test_strided_lines():
 
 
 def test_a_plan_of_the_device():
-    described = spec(q_heads=16, device_plan=True)
+    described = spec(q_heads=16, device_plan=True, numerics="row")
     tensors = attn.sample(described, batch=3, q_len=1, kv_len=(5, 90, 40))
     kernel = attn.compile(described, device="host")
-    host = kernel.run(tensors["q"], (tensors["kv.k_pages"],), kernel.plan(tensors, fixed_split=64))
-    planner = kernel.device_planner(tensors, fixed_split=64)
+    host = kernel.run(tensors["q"], (tensors["kv.k_pages"],), kernel.plan(tensors))
+    planner = kernel.device_planner(tensors)
     tables = {name: tensors[name] for name in ("kv.lengths", "kv.block_table")}
     plan = planner.plan(tables | {"q_start": numpy.arange(4, dtype=numpy.int32)})
     assert plan.fault == ""

@@ -64,6 +64,7 @@ def run_kernel(random, form):
     if len(names) == 2 and not shared:  # instances of the first operand may have any number of tokens
         pass
     _, scale, tables, sinks = draw_problem(random, form, 200)
+    form["numerics"] = None if form["gradient"] or form["significance"] else pick(random, None, None, "row")
     spec = make_spec(form, see, scale if random.random() < 0.5 else None, tables, stores)
     extents = {e: 1 for shape in SCORES[form["score"]][2].values() for e in shape if e != "heads"}
     sizes = (1e-6, 1e4) if random.random() < 0.7 else 1.0
@@ -86,7 +87,7 @@ def run_kernel(random, form):
     operands = [tuple(data[part] for part in parts) for parts in kernel._parts.values()]
     extras = {name: data[name] for name in kernel.extras}
     if form["kind"] == "device":
-        planner = kernel.device_planner(given, fixed_split=int(pick(random, 0, 0, 256)))
+        planner = kernel.device_planner(given)
         shorter(random, spec, given)
         wanted_tables = {
             name: torch.from_numpy(numpy.ascontiguousarray(given[name]).reshape(shape))
@@ -102,7 +103,6 @@ def run_kernel(random, form):
             given,
             strategy=strategy,
             blocks=int(pick(random, 0, 0, 1, 7)),
-            fixed_split=int(pick(random, 0, 0, 256)) if not form["gradient"] else 0,
         )
         if random.random() < 0.4:
             compare_kernel(random, form, spec, kernel, plan, data, given, operands, extras, meaning_only=True)

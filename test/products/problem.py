@@ -129,6 +129,7 @@ def make_spec(form, see, scale, tables, stores):
         significance=form["significance"],
         significance_rows=form["significance_rows"] if form["significance"] else None,
         device_plan=form["kind"] == "device",
+        numerics=form.get("numerics"),
     )
 
 

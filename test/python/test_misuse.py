@@ -168,7 +168,6 @@ def test_every_argument_once(kernel, odd):
         lambda: kernel.run(problem.q, (problem.k, problem.v), odd),
         lambda: kernel.plan(odd),
         lambda: kernel.plan(problem.batch, blocks=odd),
-        lambda: kernel.plan(problem.batch, fixed_split=odd),
         lambda: kernel.plan(problem.batch, strategy=odd),
         lambda: kernel.plan(problem.batch, limits=odd),
         lambda: plan.update(odd),

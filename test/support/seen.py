@@ -31,10 +31,9 @@ def near(found, wanted, what):
     assert worst <= TOLERANCE, f"{what}: {worst:.2e}"
 
 
-def compiled(store, schedule, on_device=False):
-    spec = attn.Spec(
-        q_heads=HEADS, kv_heads=KV_HEADS, head_dim=DIM, dtype="bfloat16", kv=[store], device_plan=on_device
-    )
+def compiled(store, schedule, numerics=None, on_device=False):
+    heads = dict(q_heads=HEADS, kv_heads=KV_HEADS, head_dim=DIM)
+    spec = attn.Spec(**heads, dtype="bfloat16", kv=[store], device_plan=on_device, numerics=numerics)
     return spec, attn.compile(spec, schedule=schedule, device="host")
 
 
@@ -45,13 +44,13 @@ def sampled(spec, rows, lengths):
     return given | {name: torch.from_numpy(given[name]).view(torch.bfloat16) for name in numbers}
 
 
-def check_gradients(see, schedule, rows=50, lengths=(300, 133), fixed_split=0):
+def check_gradients(see, schedule, rows=50, lengths=(300, 133), numerics=None):
     """Check forward and backward, over dense tensors that hold more than the sequences."""
-    spec, kernel = compiled(attn.Dense(see=see), schedule)
+    spec, kernel = compiled(attn.Dense(see=see), schedule, numerics)
     given = sampled(spec, rows, lengths)
     leaves = [given[name].requires_grad_() for name in ("q", "kv.k", "kv.v")]
     q, k, v = leaves
-    out = kernel.run(q, (k, v), kernel.plan(given, fixed_split=fixed_split))
+    out = kernel.run(q, (k, v), kernel.plan(given))
     exact_leaves = [tensor.detach().double().requires_grad_() for tensor in leaves]
     eq, ek, ev = exact_leaves
     made = torch.cat(
@@ -69,14 +68,11 @@ def check_gradients(see, schedule, rows=50, lengths=(300, 133), fixed_split=0):
         near(one.grad, wanted, f"{see}, {schedule}: {name}")
 
 
-def check_pages(see, schedule, rows, lengths=(300, 133), fixed_split=0, on_device=False):
+def check_pages(see, schedule, rows, lengths=(300, 133), numerics=None, on_device=False):
     """Check forward over pages, planned on the host or on the device."""
-    spec, kernel = compiled(attn.Paged(page_size=16, see=see), schedule, on_device)
+    spec, kernel = compiled(attn.Paged(page_size=16, see=see), schedule, numerics, on_device)
     given = sampled(spec, rows, lengths)
-    if on_device:
-        plan = kernel.device_planner(given, fixed_split=fixed_split).plan(check=True)
-    else:
-        plan = kernel.plan(given, fixed_split=fixed_split)
+    plan = kernel.device_planner(given).plan(check=True) if on_device else kernel.plan(given)
     out = kernel.run(given["q"], (given["kv.k_pages"], given["kv.v_pages"]), plan)
     table = torch.from_numpy(given["kv.block_table"]).long()
     for i, length in enumerate(lengths):
@@ -93,11 +89,11 @@ def check_pages(see, schedule, rows, lengths=(300, 133), fixed_split=0, on_devic
 
 def check_everywhere(see):
     for schedule in ("mma", "wgmma"):
-        for fixed_split in (0, 64):
-            check_gradients(see, schedule, fixed_split=fixed_split)
+        for numerics in (None, "row"):
+            check_gradients(see, schedule, numerics=numerics)
             for rows in (3, 50):
                 for on_device in (False, True):
-                    check_pages(see, schedule, rows, fixed_split=fixed_split, on_device=on_device)
+                    check_pages(see, schedule, rows, numerics=numerics, on_device=on_device)
 
 
 if __name__ == "__main__":

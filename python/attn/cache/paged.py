@@ -255,17 +255,15 @@ class PagedCache(CacheState):
         rows: int,
         tokens: int,
         drafts: int = 0,
-        fixed_split: int = 0,
         blocks: int = 0,
     ) -> CacheSteps:
         """Prepare steps that are captured once, for a kernel of Spec(device_plan=True): of up to so many sequences,
         query rows, and as many new tokens; sequences of up to `tokens` tokens, and paths of drafts of up to `drafts`.
-        The ratio of rows to sequences chooses the kernel. `fixed_split`, `blocks`: as of Kernel.plan.
+        The ratio of rows to sequences chooses the kernel. `blocks`: as of Kernel.plan.
 
         Drafts need an operand Paged(page_size=1) and draft_page=1; each chain of one is a sequence. Refused are head
         classes, kinds of layers, and leaves whose path of nodes does not fill its pages (below a branch; not forks)."""
-        options = dict(fixed_split=fixed_split, blocks=blocks)
-        return CacheSteps(self, kernel, sequences, rows, tokens, drafts, options)
+        return CacheSteps(self, kernel, sequences, rows, tokens, drafts, dict(blocks=blocks))
 
     def layer(self, index: int) -> CacheLayer:
         """Return keys and values of a layer, as Kernel.run takes them. Nothing is copied."""

@@ -73,6 +73,14 @@ def significance(together: object, rows: object) -> None:
         integer("significance_rows", rows, 1, MAX_EXTENT)
 
 
+def numerics(value: object) -> str | None:
+    """Check how bits of results may depend on a plan."""
+    if not (value is None or isinstance(value, str) and value == "row"):
+        legal = "'row', for bits that depend on the row alone, or None"
+        raise expected(SpecError, "numerics", legal, value, nearest="'row'")
+    return value  # type: ignore[return-value]
+
+
 def name(argument: str, value: object, taken: tuple[str, ...] = ()) -> str:
     """Check the name of an operand or a tensor: an identifier that nothing else has."""
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):

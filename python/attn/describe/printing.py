@@ -130,6 +130,8 @@ def _marks(spec: Description) -> str:
         marks.append(f'attn.significance = "{spec.significance}"')
     if spec.significance_rows is not None:
         marks.append(f"attn.significance_rows = {spec.significance_rows} : i32")
+    if spec.numerics is not None:
+        marks.append(f'attn.numerics = "{spec.numerics}"')
     return f" attributes {{{', '.join(marks)}}}" if marks else ""
 
 

@@ -53,6 +53,9 @@ class Spec:
                  features, of a paged one `[instances, kv_heads, pages of an instance, page_size]`. All heads see alike
     significance_rows  the number of last rows of each sequence that count; by default all
     device_plan  whether a kernel that makes plans on the device comes with it (Kernel.device_planner)
+    numerics     "row": a row's results depend on its query and the keys that it sees, to the last bit, and not on the other
+                 rows, their number, the chunk that it comes in, the page size, the blocks of the launch, or who makes the
+                 plan. None: the quickest plan, whose splits and merges depend on the whole batch
     name         of the function, and the first part of the names of its kernels
 
     A Spec is frozen and hashable; equal descriptions are equal, whatever functions their scores came from. Raises
@@ -76,6 +79,7 @@ class Spec:
     significance: str | None = None
     significance_rows: int | None = None
     device_plan: bool = False
+    numerics: str | None = None
     name: str = "attention"
 
     def __post_init__(self) -> None:
@@ -98,6 +102,7 @@ class Spec:
         put("sink_logits", checks.boolean("sink_logits", self.sink_logits))
         put("return_lse", checks.boolean("return_lse", self.return_lse))
         put("device_plan", checks.boolean("device_plan", self.device_plan))
+        checks.numerics(self.numerics)
         checks.significance(self.significance, self.significance_rows)
         self._check_weighs()
         put("scale", _scale(self.scale))
@@ -173,6 +178,7 @@ class Spec:
             ("significance", None),
             ("significance_rows", None),
             ("device_plan", False),
+            ("numerics", None),
             ("name", "attention"),
         )
         parts += [

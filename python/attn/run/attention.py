@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, overload
 
 from .. import _attn
+from ..describe import checks
 from ..describe.forest import Forest
 from ..describe.visibility import Visibility, sides
 from ..errors import SpecError, TensorError, expected
@@ -41,6 +42,7 @@ class AttendOptions(TypedDict, total=False):
     reference: bool
     significance_rows: int | None
     ordered: bool | None
+    numerics: Literal["row"] | None
     allow_empty_rows: bool
 
 
@@ -122,6 +124,7 @@ def attend(
     significance: str | None = None,
     significance_rows: int | None = None,
     ordered: bool | None = None,
+    numerics: str | None = None,
     allow_empty_rows: bool = False,
     **others: Any,
 ) -> Any:
@@ -158,7 +161,10 @@ def attend(
     significance_rows    the number of last rows of each sequence that count; by default all
     ordered       whether gradients are the same bits in every run. Default: True if torch.use_deterministic_algorithms is
                   set, with a score function, with a visibility that has a size, or if rows see fewer than 500 tokens on
-                  average. Results of the forward pass are always the same bits
+                  average; with numerics="row" always. Results of the forward pass are always the same bits
+    numerics      "row": a row's output and LSE depend on its query and the keys that it sees, to the last bit, and not on
+                  the other rows, padding, packing, or kernel; a paged cache under a description with numerics="row" gives
+                  the same bits. None: the quickest plan
     allow_empty_rows  True: a sequence may have more rows than tokens although a causal mask leaves its first rows nothing
                   to see; their output is 0 and their LSE -inf. By default that is refused, as it is most often a tensor
                   in another order than `layout` says. Rows of a sequence without tokens are never refused
@@ -211,6 +217,7 @@ def attend(
             significance,
             significance_rows,
             ordered,
+            numerics,
             allow_empty_rows,
         )
         found = _launches.run(given, options)
@@ -242,6 +249,7 @@ def attend(
         significance=significance,
         significance_rows=significance_rows,
         ordered=ordered,
+        numerics=numerics,
         allow_empty_rows=allow_empty_rows,
         asked=asked,
         traced=traced,
@@ -274,6 +282,7 @@ def attend_anew(
     significance: str | None = None,
     significance_rows: int | None = None,
     ordered: bool | None = None,
+    numerics: str | None = None,
     allow_empty_rows: bool = False,
     asked: Asked | None = None,
     traced: bool = False,
@@ -292,6 +301,9 @@ def attend_anew(
     weighed = {}
     if significance is not None:
         weighed = dict(significance=significance, significance_rows=significance_rows)
+    if numerics is not None:
+        checks.numerics(numerics)
+        ordered = True if ordered is None else ordered
     of_gradients = {} if ordered is None else {"ordered": ordered}
     if window_size is not None:
         if window is not None or sink is not None or see is not None:
@@ -327,6 +339,7 @@ def attend_anew(
             return_lse=return_lse,
             out=out,
             reference=reference,
+            numerics=numerics,
             allow_empty_rows=allow_empty_rows,
             **weighed,
             **of_gradients,
@@ -353,6 +366,7 @@ def attend_anew(
         out,
         forest,
         allow_empty_rows,
+        numerics,
         **weighed,
         asked=asked,
     )

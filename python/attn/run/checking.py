@@ -98,7 +98,6 @@ def check(
     schedule: str = "auto",
     strategy: str = "flatten",
     blocks: int = 0,
-    fixed_split: int = 0,
     seed: int = 0,
     shuffle: bool = False,
     amplitude: Amplitude = 1.0,
@@ -110,7 +109,7 @@ def check(
     tensors    CPU tensors by name: q, kv.k_pages, kv.lengths, ...; by default those of
                `attn.sample(spec, seed=seed, amplitude=amplitude, **dims)`, with sizes from `dims`
     target     the chip that the kernel is compiled for; `schedule`: auto, mma, wgmma
-    strategy   and blocks, fixed_split: how the work is divided, see Kernel.plan
+    strategy   and blocks: how the work is divided, see Kernel.plan
     seed       for the tensors, and for the order in which threads run and asynchronous copies take effect; shuffle=True
                makes that order random
 
@@ -127,7 +126,7 @@ def check(
     device = checked_host(seed=seed, shuffle=shuffle)
     kernel = compile(spec, target=target, schedule=schedule, device=device, checked=True)
     _require(kernel, tensors)
-    plan = kernel.plan(tensors, strategy=strategy, blocks=blocks, fixed_split=fixed_split)
+    plan = kernel.plan(tensors, strategy=strategy, blocks=blocks)
     start = time.perf_counter()
     results = _run(spec, kernel, plan, device, tensors)
     out, lse = results["o"], results.get("lse")

@@ -102,6 +102,11 @@ class Code:
         return self.manifest["schedule"]
 
     @property
+    def numerics(self) -> str | None:
+        """ "row" if a row has the same bits in every plan and kernel of the description (Spec.numerics); else None."""
+        return self._request.asks.numerics
+
+    @property
     def slots(self) -> tuple[str, ...]:
         """Names of the tensors that a run binds, in the order of `launch`."""
         return self._native.slots

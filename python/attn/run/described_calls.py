@@ -36,6 +36,7 @@ class Options(NamedTuple):
     significance: str | None = None
     significance_rows: int | None = None
     allow_empty_rows: bool = False
+    numerics: str | None = None
 
 
 def as_bfloat16(signature: tuple) -> Strided:
@@ -85,6 +86,7 @@ def describe_call(
         return_lse=options.return_lse or options.significance is not None,
         significance=options.significance,
         significance_rows=options.significance_rows,
+        numerics=options.numerics,
     )
     return made, spec
 

@@ -26,7 +26,7 @@ class DevicePlanner(Uncopied):
 
     It serves batches no larger than the one it was made with, in rows, sequences and width of block tables. Each
     sequence has an instance of each operand, and none is shared. The way that the first batch's rows are spread over
-    sequences chooses the kernel. With fixed splits results have the same bits as with plans of the host. Launches
+    sequences chooses the kernel. With numerics="row" results have the same bits as with plans of the host. Launches
     depend on memory only: planning and runs may be captured together."""
 
     _instead = "it owns memory of its device; make another with Kernel.device_planner, from the same batch"

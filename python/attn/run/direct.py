@@ -52,6 +52,7 @@ def attend_now(
     out: Any,
     forest: Forest | None = None,
     allow_empty_rows: bool = False,
+    numerics: str | None = None,
     significance: str | None = None,
     significance_rows: int | None = None,
     asked: Asked | None = None,
@@ -75,7 +76,7 @@ def attend_now(
         names += tuple(tensors)
         views += [view_of(f"tensors[{name!r}]", tensor, stream, keep) for name, tensor in tensors.items()]
     described = causal, window, sink, see, softcap, None, scale, layout, return_lse, names
-    options = Options(*described, significance, significance_rows, allow_empty_rows)
+    options = Options(*described, significance, significance_rows, allow_empty_rows, numerics)
     # Traced, to compare what the function does: a lambda is a new function in every call.
     if score is not None:
         options = options._replace(score=trace(score, read_tensors(options, views)))

@@ -36,6 +36,7 @@ def _count(operand: object) -> int:
     return len(operand) if type(operand) is tuple else -1
 
 
+_SPLIT_TOKENS = 2048
 _DIMENSION = re.compile(r" for dimension (\d)")
 
 
@@ -84,7 +85,8 @@ class Kernel(Code):
         none."""
         from .backward import ordered_by_default
 
-        asks = Asks(backward=tables, ordered=ordered_by_default(self._sees, batch))
+        ordered = self.numerics is not None or ordered_by_default(self._sees, batch)
+        asks = Asks(backward=tables, ordered=ordered)
         if (known := self._gradient_kernels.get(asks)) is not None:
             return known
         request = self._request._replace(text=self._plain, asks=asks)
@@ -94,6 +96,15 @@ class Kernel(Code):
         except CompileError as error:
             found = str(error)
         return self._gradient_kernels.setdefault(asks, found)
+
+    @cached_property
+    def _split(self) -> int:
+        """Tokens at whose multiples all plans cut, if rows have the same bits in all of them; else 0."""
+        if self.numerics is None:
+            return 0
+        attends = [kernel for kernel in self.manifest["kernels"] if kernel["role"] == "attend"]
+        keys = min(attends, key=lambda kernel: kernel["rows"])["keys"]
+        return -(-_SPLIT_TOKENS // keys) * keys
 
     @cached_property
     def _gradient_kernels(self) -> dict[Asks, Kernel | str]:
@@ -112,7 +123,6 @@ class Kernel(Code):
         *,
         strategy: str = "flatten",
         blocks: int = 0,
-        fixed_split: int = 0,
         limits: Mapping[str, int] | None = None,
         stream: object = None,
     ) -> Plan:
@@ -123,9 +133,6 @@ class Kernel(Code):
         strategy     how shared tokens are read: flatten, by-query, by-node, by-node-chunk; auto: flatten or by-query, whichever
                      is predicted to be quicker
         blocks       blocks of the launch; 0: as many as fill the device
-        fixed_split  tokens: cut tasks only at multiples of it, so that a row's bits do not depend on its neighbours, nor on the
-                     chunks that a prompt is read in. With windows or recent tokens a tile then holds the rows of one token:
-                     prompts read keys as often as they have tokens
         limits       headroom for later batches: rows, groups, instances_per_row, shared_instances, shared_rows,
                      tokens_per_row; and in their tables: instances of an operand, pages of an instance
 
@@ -151,14 +158,14 @@ class Kernel(Code):
                 prepared.native,
                 strategy=strategy,
                 blocks=blocks,
-                fixed_split=fixed_split,
+                fixed_split=self._split,
                 limits=dict(limits) if limits else None,
                 stream=self._stream(stream),
             )
         except _attn.Failure as failure:
             raise failed(failure, PlanError) from None
         except (TypeError, OverflowError):
-            numbers = dict(blocks=blocks, fixed_split=fixed_split, **(limits or {}))
+            numbers = dict(blocks=blocks, **(limits or {}))
             name = next(
                 (name for name, value in numbers.items() if type(value) is not int or value >= 1 << 31),
                 "blocks",

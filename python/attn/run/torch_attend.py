@@ -44,6 +44,7 @@ def _attend(
     score: str | None = None,
     names: str = "",
     ordered: bool | None = None,
+    numerics: str | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Compute `attn.attend` with return_lse, for the arguments that an operator can have. Both results are contiguous
     in the order of `layout`.
@@ -53,6 +54,7 @@ def _attend(
     see         the `repr` of a visibility
     score       the name of a score function, from `keep`
     ordered     whether gradients are the same bits in every run; the results of this operator always are
+    numerics    "row" or None, as of attn.attend
     """
     refuse_forward_mode()
     options = _options(
@@ -69,6 +71,7 @@ def _attend(
         allow_empty_rows,
         see,
         score,
+        numerics,
     )
     read = _read(names, tensors)
     if reference:
@@ -115,6 +118,7 @@ def _attend_backward(
     score: str | None,
     names: str,
     ordered: bool | None,
+    numerics: str | None,
     needed: Sequence[bool],
 ) -> list[Tensor]:
     """Compute the gradients of q, k, v, of sink_logits if given, and of `tensors`. Gradients that are not `needed`, in
@@ -133,6 +137,7 @@ def _attend_backward(
         allow_empty_rows,
         see,
         score,
+        numerics,
     )
     call, given = _differentiable(q, k, v, sink_logits, _read(names, tensors), options | {"ordered": ordered})
     call.check_place(given, needed)
@@ -160,6 +165,7 @@ def _options(
     allow_empty_rows,
     see,
     score,
+    numerics,
 ) -> dict[str, object]:
     """Return the arguments of attend that are not differentiable tensors."""
     return {
@@ -176,6 +182,7 @@ def _options(
         "forest": None if forest is None else Forest.from_table(forest),
         "layout": layout,
         "allow_empty_rows": allow_empty_rows,
+        "numerics": numerics,
         "significance": None,
         "significance_rows": None,
     }

@@ -96,6 +96,7 @@ class Differentiable:
             significance=options["significance"],
             significance_rows=options["significance_rows"],
             allow_empty_rows=options["allow_empty_rows"],
+            numerics=options["numerics"],
         )
         if described.score is not None:
             described = described._replace(score=trace(described.score, read_tensors(described, views)))

@@ -48,7 +48,7 @@ class DevicePlans:
     device     of the tables: a torch.device or its name; a CPU is the host device
     sizes      numbers of rows, such as those of an engine's CUDA graphs. A step has as many rows as the smallest of these that
                is enough, or else as a power of two: if its tensors have fewer, queries and results are copied
-    options    of `Kernel.plan`, such as `fixed_split`
+    options    of `Kernel.plan`, such as `blocks`
 
     Every sequence reads its own pages, also where pages are shared. Kernels are those of Layer(device_plan=True).
     Raises PlanError."""

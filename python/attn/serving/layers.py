@@ -38,6 +38,7 @@ class Layer:
                 metadata of each token and head "int8", "int8_int4" (keys of 8 bits, values of 4), "int4", "int4_int2",
                 "mxfp8", "mxfp4", "nvfp4"
     device_plan whether DevicePlans may make its plans, on the device: of formats without metadata of each token
+    numerics    "row" or None, as of attn.Spec
 
     Raises SpecError, with the nearest legal value."""
 
@@ -53,6 +54,7 @@ class Layer:
     sinks: bool = False
     format: str | None = None
     device_plan: bool = False
+    numerics: str | None = None
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in NAMES:
@@ -133,6 +135,7 @@ class Layer:
             scale=self.scale,
             return_lse=False,
             device_plan=self.device_plan,
+            numerics=self.numerics,
         )
 
     def compile(self, device: object) -> Kernel:

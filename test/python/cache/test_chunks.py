@@ -30,6 +30,7 @@ def kernel_of(own_store, schedule):
                 "see": attn.causal(),
             },
             heads=attn.heads(retrieval=attn.all_tokens(), streaming=attn.sink(SINK) | attn.recent(RECENT)),
+            numerics="row",
         ),
         device="host",
         schedule=schedule,
@@ -50,7 +51,7 @@ def read(kernel, own_store, chunks):
     for count in chunks:
         change, rows = cache.append([node], [count]), slice(at, at + count)
         change.write(0, K[rows], V[rows], **({"classes": CLASSES} if own_store else {}))
-        plan = kernel.plan(cache.batch([(node, count)], classes=CLASSES), fixed_split=128)
+        plan = kernel.plan(cache.batch([(node, count)], classes=CLASSES))
         outs.append(kernel.run(Q[rows], cache.layer(0), plan, return_lse=True))
         pages.append(40 - cache.free_pages("streaming" if own_store else None))
         at += count

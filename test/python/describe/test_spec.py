@@ -302,3 +302,14 @@ def test_one_operand_with_the_name_of_a_region_value():
     )
     assert "%head_" in described.mlir()
     opt(described.mlir(), "--emit=problem")
+
+
+def test_numerics_are_a_part_of_the_description():
+    plain, row = (spec(numerics=numerics) for numerics in (None, "row"))
+    assert plain != row and plain.key() != row.key() and eval(repr(row), vars(attn)) == row
+    assert 'attn.numerics = "row"' in row.mlir() and "numerics" not in plain.mlir()
+    for wrong in ("rows", True, 1, ["row"]):
+        with pytest.raises(
+            attn.SpecError, match="numerics: expected 'row', for bits that depend on the row alone, or"
+        ):
+            spec(numerics=wrong)

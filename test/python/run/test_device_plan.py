@@ -12,6 +12,11 @@ from kernel_problem import LENGTHS, Problem, spec  # noqa: E402
 
 
 @pytest.fixture(scope="module")
+def row_kernel():
+    return attn.compile(spec(device_plan=True, numerics="row"), device="host")
+
+
+@pytest.fixture(scope="module")
 def kernel():
     return attn.compile(spec(device_plan=True), device="host")
 
@@ -30,17 +35,18 @@ def tables(problem):
     }
 
 
-@pytest.mark.parametrize("fixed_split", [0, 64])
-def test_steps_of_any_length(kernel, problem, fixed_split):
-    planner = kernel.device_planner(problem.batch, fixed_split=fixed_split)
+@pytest.mark.parametrize("numerics", [None, "row"])
+def test_steps_of_any_length(kernel, row_kernel, problem, numerics):
+    kernel = row_kernel if numerics else kernel
+    planner = kernel.device_planner(problem.batch)
     for lengths in (LENGTHS, [1, 20, 64], [5, 16, 33]):
         problem.lengths = lengths
         plan = planner.plan(tables(problem))
         assert plan.fault == ""
         out, lse = kernel.run(problem.q, (problem.k, problem.v), plan, return_lse=True)
         problem.check(out, lse)
-        if fixed_split:
-            host = kernel.run(problem.q, (problem.k, problem.v), kernel.plan(problem.batch, fixed_split=64))
+        if numerics:
+            host = kernel.run(problem.q, (problem.k, problem.v), kernel.plan(problem.batch))
             assert numpy.array_equal(out, host)
 
 
@@ -162,13 +168,13 @@ def ragged_problem(store, seed=0, q_len=1, **changes):
     return found, tensors, operand
 
 
-@pytest.mark.parametrize("fixed_split", [0, 128])
+@pytest.mark.parametrize("numerics", [None, "row"])
 @pytest.mark.parametrize("store", RAGGED, ids=lambda store: f"{store.kind}-{store.key}")
 @pytest.mark.parametrize("q_len", [1, 20])
-def test_heads_with_lengths_of_their_own(store, q_len, fixed_split):
-    found, tensors, operand = ragged_problem(store, q_len=q_len)
+def test_heads_with_lengths_of_their_own(store, q_len, numerics):
+    found, tensors, operand = ragged_problem(store, q_len=q_len, numerics=numerics)
     kernel = attn.compile(found, device="host")
-    planner = kernel.device_planner(tensors, fixed_split=fixed_split)
+    planner = kernel.device_planner(tensors)
     rng = numpy.random.default_rng(1)
     for _ in range(3):
         lengths = tensors["kv.lengths"]
@@ -178,9 +184,9 @@ def test_heads_with_lengths_of_their_own(store, q_len, fixed_split):
         given = {name: host[name] for name in planner.tables if name in host}
         made = planner.plan(given, check=True)
         out, lse = kernel.run(tensors["q"], operand, made, return_lse=True)
-        plan = kernel.plan(host, fixed_split=fixed_split)
+        plan = kernel.plan(host)
         wanted, wanted_lse = kernel.run(tensors["q"], operand, plan, return_lse=True)
-        if fixed_split:
+        if numerics:
             assert numpy.array_equal(out, wanted) and numpy.array_equal(lse, wanted_lse)
         assert numpy.allclose(out.astype(float), wanted.astype(float), atol=2e-2)
         assert numpy.allclose(lse, wanted_lse, atol=2e-2)
@@ -214,17 +220,15 @@ def weighing():
     return attn.compile(spec(device_plan=True, significance="max"), device="host")
 
 
-@pytest.mark.parametrize("fixed_split", [0, 64])
-def test_significance_of_steps(weighing, problem, fixed_split):
-    planner = weighing.device_planner(problem.batch, fixed_split=fixed_split)
+def test_significance_of_steps(weighing, problem):
+    planner = weighing.device_planner(problem.batch)
     for lengths in (LENGTHS, [1, 20, 64], [5, 0, 33]):
         problem.lengths = lengths
         plan = planner.plan(tables(problem))
         assert plan.fault == ""
         out, worth = weighing.run(problem.q, (problem.k, problem.v), plan)
         host = weighing.run(problem.q, (problem.k, problem.v), weighing.plan(problem.batch))
-        if fixed_split == 0:
-            assert numpy.allclose(out, host[0], atol=1e-3)
+        assert numpy.allclose(out, host[0], atol=1e-3)
         assert numpy.allclose(worth, host[1], atol=1e-3)
         for of_sequence, length in zip(worth.reshape(3, 2, -1), lengths, strict=True):
             assert not of_sequence[:, length:].any() and (of_sequence[:, :length] > 0).all()

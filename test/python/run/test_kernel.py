@@ -242,11 +242,10 @@ def test_steps_update_one_plan(kernel, problem):
     assert plan.stats["extended"] > 0
 
 
-def test_strategies_and_blocks_and_splits_agree(kernel, problem):
+def test_strategies_and_blocks_agree(kernel, problem):
     for options in (
         dict(strategy="by-query"),
         dict(blocks=3),
-        dict(fixed_split=64),
         dict(blocks=1, strategy="by-node"),
     ):
         plan = kernel.plan(problem.batch, **options)
@@ -258,7 +257,7 @@ def test_strategies_and_blocks_and_splits_agree(kernel, problem):
 def test_plans_take_the_place_of_others(kernel):
     """A plan in the memory of a deleted plan gives the bits of a plan in memory of its own."""
     rng = numpy.random.default_rng(3)
-    held, ways = [], (dict(), dict(strategy="by-query"), dict(blocks=3), dict(fixed_split=64))
+    held, ways = [], (dict(), dict(strategy="by-query"), dict(blocks=3), dict(strategy="by-node"))
     for step in range(40):
         problem = Problem(step)
         problem.lengths = [int(rng.integers(1, most + 1)) for most in LENGTHS]

@@ -162,8 +162,6 @@ def test_what_is_no_batch(kernel, batch):
         dict(blocks=-1),
         dict(blocks=2**40),
         dict(blocks="two"),
-        dict(fixed_split=-64),
-        dict(fixed_split=7),
         dict(limits={"rows": -1}),
         dict(limits={"nonsense": 1}),
         dict(limits=3),

@@ -66,12 +66,14 @@ def as_ragged(found, tensors):
 
 @pytest.mark.parametrize("formats", [{"key": "int8", "value": "int4"}, {"key": "int4", "value": "int2"}, {}])
 def test_bits_are_those_of_ragged_pages(formats):
-    unified, ragged = (spec(kind(page_size=16, ragged=True, **formats)) for kind in (Unified, Paged))
+    unified, ragged = (
+        spec(kind(page_size=16, ragged=True, **formats), numerics="row") for kind in (Unified, Paged)
+    )
     tensors = attn.sample(unified, seed=3, batch=3, kv_len=(0, 200))
     outs = []
     for found, given in ((unified, tensors), (ragged, as_ragged(unified, tensors))):
         kernel = attn.compile(found, device="host", schedule="mma")
-        plan = kernel.plan(given, fixed_split=128)
+        plan = kernel.plan(given)
         out = numpy.empty((3, 4, 64), numpy.float16)
         parts = ("k_pages", "v_pages", "k_meta", "v_meta")
         kernel.run(

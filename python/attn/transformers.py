@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""attn in Hugging Face Transformers: importing this module registers the attention implementations "attn" and
-"attn_flash".
+"""attn in Hugging Face Transformers: importing this module registers the attention implementations "attn", "attn_row"
+and "attn_flash".
 
     import attn.transformers
     model = AutoModelForCausalLM.from_pretrained(..., dtype=torch.bfloat16, attn_implementation="attn")
@@ -12,6 +12,9 @@
     attn.transformers.Engine(model, sequences=64, tokens=8192, cache=attn.transformers.PagedCache(model.config, pages=16384))
     model.generate_batch(prompts)                                         # continuous batching, "paged|attn"
     attn.transformers.apply_head_gates(model, attn.heads.Gates.load("gates").select(sparsity=0.5))
+
+"attn_row" is "attn" with numerics="row": rows of the same sequence have the same bits in training, `generate`, and the
+engine, whatever shares their batch (attn.check_bits). It has no fallback.
 
 "attn_flash" is Transformers' flash path over attn.flash_attn, for packed and padding-free inputs and for the continuous
 batching of newer versions, which take a name with "flash" in it.
@@ -27,6 +30,8 @@ that name:
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -63,8 +68,10 @@ from .adapters.transformers_config import CACHE
 from .adapters.transformers_fallback import (
     NAME,
     PAGED_NAME,
+    ROW_NAME,
     FallbackWarning,
     attend_in_pytorch,
+    refuse_in_pytorch,
     set_fallback,
     unserved,
     watch_models,
@@ -105,6 +112,7 @@ def attention_forward(
     s_aux: Tensor | None = None,
     position_bias: Tensor | None = None,
     sinks: Tensor | None = None,
+    numerics: str | None = None,
     **kwargs: object,
 ) -> tuple[Tensor, None]:
     """Compute a layer's attention; Transformers calls it.
@@ -114,7 +122,7 @@ def attention_forward(
 
     Returns ([batch, rows, q_heads, value_dim], None): attention weights are never in memory. The mask decides which
     tokens rows see, windows included; `is_causal` and `sliding_window` apply when there is no mask. Calls that attn
-    does not serve run in PyTorch, or raise a TensorError (set_fallback).
+    does not serve run in PyTorch, or raise a TensorError (set_fallback). With `numerics` they always raise it.
     """
     if "indices" in kwargs or "block_indices" in kwargs:
         _refuse_lists(kwargs)
@@ -131,10 +139,11 @@ def attention_forward(
             dropout=dropout,
             scale=scaling if scaling is not None else query.shape[3] ** -0.5,
             causal=bool(is_causal if is_causal is not None else getattr(module, "is_causal", True)),
+            numerics=numerics,
             softcap=softcap or 0.0,
             sinks=s_aux if sinks is None else sinks,
         ), None
-    options = scaling, softcap
+    options = scaling, softcap, numerics
     if type(attention_mask) is SpanMask and not torch.compiler.is_compiling():
         out = attend_again(attention_mask, module, query, key, value, dropout, options, s_aux)
         if out is not None:
@@ -170,7 +179,10 @@ def attention_forward(
             cause = "a mask that is more than causal with padding"
         if cause is not None:
             raise TensorError(f"{CACHE}: {layer_name(module)}: {cause}, which attn does not serve from pages")
-        serve = attend_precisions if isinstance(layer, DiffKVLayer) else attend_pages
+        serve, more = attend_pages, {"numerics": numerics}
+        if isinstance(layer, DiffKVLayer):
+            refuse_in_pytorch(layer_name(module), "a cache in two precisions", numerics)
+            serve, more = attend_precisions, {}
         out = serve(
             layer,
             query,
@@ -182,9 +194,11 @@ def attention_forward(
             softcap=softcap or 0.0,
             sinks=s_aux,
             gates=gates,
+            **more,
         )
         return out, None
     if cause is not None:
+        refuse_in_pytorch(layer_name(module), cause, numerics)
         if gates is not None:
             raise TensorError(
                 f"head gates: {layer_name(module)}: {cause}, which attn does not serve, nor PyTorch beside gates"
@@ -204,7 +218,7 @@ def attention_forward(
         return out, None
     if needs_gradient(query, key, value, s_aux):
         visible = visible_of(attention_mask, query, key, see)
-        scores = Scores(scale, softcap or 0.0)
+        scores = Scores(scale, softcap or 0.0, numerics=numerics)
         return attend_with_gradients(query, key, value, read_sinks(s_aux), visible, scores), None
     if isinstance(attention_mask, SpanMask) and attention_mask.handle:
         out = attend_planned(
@@ -217,15 +231,15 @@ def attention_forward(
             softcap=softcap or 0.0,
             sinks=s_aux,
             gates=gates,
+            numerics=numerics,
             eager=memo is not None,
         )
         if out is not None:
             return out, None
     if memo is not None:
-        learn_layer(module, attention_mask, query, key, value, scale, softcap, s_aux, gates)
-        scores = Scores(
-            scale, softcap or 0.0, *((gates.classes, (gates.sink, gates.recent)) if gates else ())
-        )
+        learn_layer(module, attention_mask, query, key, value, scale, softcap, s_aux, gates, numerics)
+        streaming = (gates.classes, (gates.sink, gates.recent)) if gates else ((), ())
+        scores = Scores(scale, softcap or 0.0, *streaming, numerics)
         sinks = read_sinks(s_aux)
         call = PaddedCall(query, key, value, sinks, attention_mask.visible, scores)
         attention_mask.calls[memo] = call
@@ -248,6 +262,7 @@ def attention_forward(
         list(gates.classes) if gates else None,
         [gates.sink, gates.recent] if gates else None,
         positions,
+        numerics,
     )
     return out, None
 
@@ -262,6 +277,7 @@ def _attend_beside(
     bias: Tensor | None,
     sinks: Tensor | None,
     causal: bool,
+    numerics: str | None,
     **options: float,
 ) -> Tensor:
     """Run a layer in PyTorch that adds a bias to scores, as T5 does, or has a sink for each row."""
@@ -269,6 +285,7 @@ def _attend_beside(
     if layer_of(key) is not None or "attn_head_gates" in module.__dict__:
         where = "from pages" if layer_of(key) is not None else "beside head gates"
         raise TensorError(f"{layer_name(module)}: {cause}, which attn does not serve {where}")
+    refuse_in_pytorch(layer_name(module), cause, numerics)
     unserved(layer_name(module), cause)
     seen = mask.dense() if isinstance(mask, SpanMask) else mask
     causal = causal and query.shape[2] > 1
@@ -296,6 +313,7 @@ def paged_attention_forward(
     s_aux: Tensor | None = None,
     cache: object = None,
     block_table: Tensor | None = None,
+    numerics: str | None = None,
     **kwargs: object,
 ) -> tuple[Tensor, None]:
     """Compute a layer's attention in `generate_batch`; Transformers calls it. `query`: [1, q_heads, rows, dim], the
@@ -327,13 +345,31 @@ def paged_attention_forward(
         raise TensorError(f"generate_batch: {layer_name(module)}: {cause}, which attn does not serve")
     sinks = read_sinks(s_aux)
     out = attend_batch(
-        module.layer_idx, query, key, value, cache, inputs, scale=scale, softcap=softcap or 0.0, sinks=sinks
+        *(module.layer_idx, query, key, value, cache, inputs),
+        scale=scale,
+        softcap=softcap or 0.0,
+        sinks=sinks,
+        numerics=numerics,
     )
     return out, None
 
 
-AttentionInterface.register(NAME, attention_forward)
-AttentionInterface.register(PAGED_NAME, paged_attention_forward)
-AttentionMaskInterface.register(NAME, make_mask)
+def row_attention_forward(*args: Any, **kwargs: Any) -> tuple[Tensor, None]:
+    """Compute `attention_forward` with numerics="row"."""
+    return attention_forward(*args, numerics="row", **kwargs)
+
+
+def paged_row_attention_forward(*args: Any, **kwargs: Any) -> tuple[Tensor, None]:
+    """Compute `paged_attention_forward` with numerics="row"."""
+    return paged_attention_forward(*args, numerics="row", **kwargs)
+
+
+for _name, _forward, _paged in (
+    (NAME, attention_forward, paged_attention_forward),
+    (ROW_NAME, row_attention_forward, paged_row_attention_forward),
+):
+    AttentionInterface.register(_name, _forward)
+    AttentionInterface.register(f"paged|{_name}", _paged)
+    AttentionMaskInterface.register(_name, make_mask)
 register_flash()
 watch_models()

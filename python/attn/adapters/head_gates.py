@@ -10,7 +10,7 @@ from torch import nn
 from ..errors import SpecError, expected
 from ..heads.choice import RETRIEVAL, HeadChoice
 from ..heads.models import attention_layers
-from .transformers_fallback import NAME
+from .transformers_fallback import NAME, OWN_NAMES
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def apply_head_gates(model: nn.Module, choice: HeadChoice | None) -> None:
         hint = "Gates choose: attn.heads.Gates(gates).select(sparsity=0.5)"
         raise expected(SpecError, "choice", "an attn.heads.HeadChoice, or None", choice, hint=hint)
     implementation = layers[0].config._attn_implementation
-    if implementation != NAME:
+    if implementation not in OWN_NAMES:
         raise SpecError(
             f'model: expected attn_implementation="{NAME}", got {implementation!r}; call '
             f'model.set_attn_implementation("{NAME}")'

@@ -208,9 +208,10 @@ def _step_fits(
     softcap: float,
     see: str,
     sinks: bool,
+    numerics: str | None,
 ) -> bool:
     """Whether a plan made on the device serves such a layer. Compiled code asks when it is traced."""
-    kind = LayerKind(q_heads, kv_heads, dim, value_dim, dtype, scale, softcap)
+    kind = LayerKind(q_heads, kv_heads, dim, value_dim, dtype, scale, softcap, numerics)
     return fits_pages(handle, kind, see, sinks) if in_pages else not sinks and fits(handle, kind, see)
 
 
@@ -225,6 +226,7 @@ def attend_planned(
     softcap: float,
     sinks: Tensor | None,
     gates: LayerGates | None,
+    numerics: str | None,
     eager: bool,
 ) -> Tensor | None:
     """Compute a layer's attention in a step that was planned on the device: `[batch, rows, q_heads, value_dim]`. None
@@ -232,7 +234,7 @@ def attend_planned(
     in_pages = mask.plan is None
     if gates is None and _step_fits(
         *(mask.handle, in_pages, query.shape[1], key.shape[1], query.shape[3], value.shape[3]),
-        *(query.dtype, scale, softcap, mask.see, sinks is not None),
+        *(query.dtype, scale, softcap, mask.see, sinks is not None, numerics),
     ):
         if in_pages:
             attend = attend_paged_step if eager else torch.ops.attn.attend_paged_step
@@ -262,6 +264,7 @@ def learn_layer(
     softcap: float | None,
     sinks: Tensor | None,
     gates: LayerGates | None,
+    numerics: str | None,
 ) -> None:
     """Remember the form of a layer, for later steps of this model that the device plans."""
     config = getattr(module, "config", None)
@@ -270,7 +273,7 @@ def learn_layer(
     kind = None
     if sinks is None and gates is None:
         shape = query.shape[1], key.shape[1], query.shape[3], value.shape[3]
-        kind = LayerKind(*shape, query.dtype, scale, softcap or 0.0)
+        kind = LayerKind(*shape, query.dtype, scale, softcap or 0.0, numerics)
     learn(config, mask.see, kind)
 
 

@@ -31,12 +31,14 @@ from .padded_batches import PaddedBatch, Visible
 
 @dataclass(frozen=True)
 class Scores:
-    """How scores are changed: `softcap` of 0 is none; `streaming` is (sink, recent) of the heads of class 1."""
+    """How scores are changed: `softcap` of 0 is none; `streaming` is (sink, recent) of the heads of class 1. `numerics`:
+    as of attn.Spec."""
 
     scale: float
     softcap: float
     classes: tuple[int, ...] = ()
     streaming: tuple[int, ...] = ()
+    numerics: str | None = None
 
 
 class PaddedCall:
@@ -71,6 +73,7 @@ class PaddedCall:
             sinks is not None,
             scores.streaming if scores.classes else (),
             str(q.device),
+            numerics=scores.numerics,
         )
         self.stream = stream_number(self.kernel.device, None)
         self._place = self.kernel, self.stream
@@ -193,6 +196,7 @@ def padded_kernel(
     store: Store | None = None,
     planned: bool = False,
     return_lse: bool = False,
+    numerics: str | None = None,
 ) -> Kernel:
     """Return the kernel of a layer, by the names that models use for parameters. `see`: the text of a Visibility;
     `streaming`: (sink, recent); `planned`: with a kernel that plans on the device; `return_lse`: as gradients need it."""
@@ -212,6 +216,7 @@ def padded_kernel(
         else None,
         return_lse=return_lse,
         device_plan=planned,
+        numerics=numerics,
     )
     return compile(spec, device=device)
 

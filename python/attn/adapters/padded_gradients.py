@@ -28,7 +28,7 @@ def _kernel_of(q: Tensor, k: Tensor, v: Tensor, sinks: bool, see: str, scores: S
     dims = q.shape[3], v.shape[3]
     shape = q.shape[1], k.shape[1], dims, q.dtype
     sees = scores.scale, see, scores.softcap, sinks
-    return padded_kernel(*shape, *sees, (), str(q.device), return_lse=True)
+    return padded_kernel(*shape, *sees, (), str(q.device), return_lse=True, numerics=scores.numerics)
 
 
 def missing_gradient(q: Tensor, k: Tensor, v: Tensor, sinks: bool, see: str, scores: Scores) -> str | None:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ..describe.stores import Packed, Paged
+from ..errors import TensorError
 from ..memory.page_sizes import page_of
 from ..run.kernel import Kernel
 from ..run.plan import Plan
@@ -90,6 +91,7 @@ def attend_batch(
     scale: float,
     softcap: float,
     sinks: Tensor | None,
+    numerics: str | None = None,
 ) -> Tensor:
     """Write a layer's new keys and values `[1, kv_heads, rows, dim]` into its pages, and compute attention over all
     tokens of their sequences. Returns `[1, rows, q_heads, dim]`; rows that are padding are 0."""
@@ -98,6 +100,11 @@ def attend_batch(
     group, place = cache.layer_index_to_group_indices[layer]
     window = cache.sliding_windows[layer]
     windowed = window > 1
+    if windowed and numerics is not None:  # The cache gathers a ring of tokens without their positions.
+        raise TensorError(
+            f'generate_batch: a sliding window beside numerics="{numerics}", which attn does not serve; take '
+            "attn.transformers.Engine"
+        )
     page = page_of(cache.block_size)
     kernel = padded_kernel(
         query.shape[1],
@@ -112,6 +119,7 @@ def attend_batch(
         str(query.device),
         Packed() if windowed else Paged(page_size=page),
         padded,
+        numerics=numerics,
     )
     reads = inputs.read_index if windowed else [index[:0] for index in inputs.read_index]
     k, v = cache.update(

@@ -59,6 +59,7 @@ class Asked(NamedTuple):
     softcap: float
     sinks: bool
     gates: LayerGates | None
+    numerics: str | None = None
 
     def kernel(self, cache: PagedCache, *, planned: bool = False) -> Kernel:
         """Return the kernel over the pages of a cache that holds keys."""
@@ -76,6 +77,7 @@ class Asked(NamedTuple):
             pages.device,
             cache._store,
             planned,
+            numerics=self.numerics,
         )
 
 
@@ -155,6 +157,7 @@ def attend_pages(
     softcap: float,
     sinks: Tensor | None,
     gates: LayerGates | None,
+    numerics: str | None = None,
 ) -> Tensor:
     """Write a layer's new keys and values into its pages, and compute attention over all tokens there. `query [batch,
     q_heads, rows, dim]`; returns [batch, rows, q_heads, value_dim]."""
@@ -174,7 +177,7 @@ def attend_pages(
     if step.change is None:
         return query.new_zeros(batch, rows, q_heads, value.shape[3])
     step.change.write(layer.index, step.take(key).contiguous(), step.take(value).contiguous())
-    asked = Asked(q_heads, query.dtype, scale, see, softcap, sinks is not None, gates)
+    asked = Asked(q_heads, query.dtype, scale, see, softcap, sinks is not None, gates, numerics)
     planned = step.planned.get(asked)
     if planned is None:
         kernel = asked.kernel(cache)

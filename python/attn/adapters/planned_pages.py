@@ -103,7 +103,7 @@ def fits_pages(handle: str, kind: LayerKind, see: str, sinks: bool) -> bool:
     plan = _living[handle]
     pages, asked = plan.pages, plan.asked
     held = asked.q_heads, pages.kv_heads, pages.head_dim, pages.value_dim
-    known = LayerKind(*held, asked.dtype, asked.scale, asked.softcap), asked.see
+    known = LayerKind(*held, asked.dtype, asked.scale, asked.softcap, asked.numerics), asked.see
     return (*known, asked.sinks) == (kind, see, sinks)
 
 

@@ -38,6 +38,7 @@ class LayerKind:
     dtype: torch.dtype
     scale: float
     softcap: float
+    numerics: str | None = None
 
 
 class Model:
@@ -253,7 +254,18 @@ def _make_planner(kind: LayerKind, see: str, batch: int, tokens: int, device: to
     group, count = kind.q_heads // kind.kv_heads, batch * kind.kv_heads
     dims = kind.dim, kind.value_dim
     kernel = padded_kernel(
-        group, 1, dims, kind.dtype, kind.scale, see, kind.softcap, False, (), str(device), planned=True
+        group,
+        1,
+        dims,
+        kind.dtype,
+        kind.scale,
+        see,
+        kind.softcap,
+        False,
+        (),
+        str(device),
+        planned=True,
+        numerics=kind.numerics,
     )
     start = numpy.arange(count + 1, dtype=numpy.int32) * tokens
     largest = {

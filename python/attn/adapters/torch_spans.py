@@ -113,6 +113,7 @@ def attend_spans(
     classes: list[int] | None = None,
     streaming: list[int] | None = None,
     positions: Tensor | None = None,
+    numerics: str | None = None,
 ) -> Tensor:
     """Compute attention of a padded batch: `q [batch, q_heads, rows, dim]` over `k, v [batch, kv_heads, tokens, dim]`,
     of which each sequence sees its span (`attn::spans`). Returns `[batch, rows, q_heads, value_dim]`, 0 for a row that
@@ -124,10 +125,11 @@ def attend_spans(
     classes         of each KV head: 0 sees the whole span; 1 (streaming) its first `streaming[0]` tokens and its
                     `streaming[1]` most recent ones
     positions       of rows, if `spans` are segments (spans.py)
+    numerics        "row" or None, as of attn.Spec
     """
     refuse_forward_mode()
     visible = Visible(*of_batch.settled(spans, positions), see)
-    scores = Scores(scale, softcap, tuple(classes or ()), tuple(streaming or ()))
+    scores = Scores(scale, softcap, tuple(classes or ()), tuple(streaming or ()), numerics)
     sinks = None if sink_logits is None else sink_logits.float().contiguous()
     return PaddedCall(q, k, v, sinks, visible, scores)(q, k, v, sinks)
 
@@ -145,6 +147,7 @@ def _(
     classes=None,
     streaming=None,
     positions=None,
+    numerics=None,
 ) -> Tensor:
     return q.new_empty(q.shape[0], q.shape[2], q.shape[1], v.shape[3])
 

@@ -24,6 +24,8 @@ from .transformers_config import takes_paged
 
 NAME = "attn"
 PAGED_NAME = f"paged|{NAME}"  # Continuous batching uses this name.
+ROW_NAME = "attn_row"  # With numerics="row".
+OWN_NAMES = (NAME, ROW_NAME)
 FLASH_NAME = "attn_flash"  # Transformers takes it for a flash implementation.
 PAGED_FLASH_NAME = f"paged|{FLASH_NAME}"
 
@@ -47,6 +49,15 @@ def set_fallback(allowed: bool) -> bool:
     global _falls_back
     before, _falls_back = _falls_back, bool(allowed)
     return before
+
+
+def refuse_in_pytorch(model: str, cause: str, numerics: str | None) -> None:
+    """Raise a TensorError for a call that attn does not serve, if PyTorch's results would not do."""
+    if numerics is not None:
+        raise TensorError(
+            f'{model}: {cause}, which attn does not serve, and numerics="{numerics}" has no fallback; load the model with '
+            f'attn_implementation="{NAME}", or another'
+        )
 
 
 @torch._dynamo.assume_constant_result
@@ -153,12 +164,14 @@ def _checked(ask: Callable) -> Callable:
     def get_correct_attn_implementation(
         self: PreTrainedModel, requested_attention: str | None, is_init_check: bool = False
     ) -> str:
-        names = NAME, PAGED_NAME, FLASH_NAME, PAGED_FLASH_NAME
+        paged = PAGED_NAME, f"paged|{ROW_NAME}", PAGED_FLASH_NAME
+        names = *OWN_NAMES, FLASH_NAME, *paged
         if requested_attention in names and (cause := own_attention(type(self))):
-            if requested_attention in (PAGED_NAME, PAGED_FLASH_NAME):
+            if requested_attention in paged:
                 raise TensorError(
                     f"generate_batch: {type(self).__name__}: {cause}, which attn does not serve"
                 )
+            refuse_in_pytorch(type(self).__name__, cause, "row" if requested_attention == ROW_NAME else None)
             unserved(type(self).__name__, cause)
             requested_attention = None
         return ask(self, requested_attention, is_init_check)
@@ -174,7 +187,7 @@ def _checked_batching(begin: Callable) -> Callable:
     @functools.wraps(begin)
     def init_continuous_batching(self: GenerationMixin, *args: object, **kwargs: object) -> object:
         found = self.config.get_text_config(decoder=True)._attn_implementation
-        if found in (NAME, PAGED_NAME) and not takes_paged(PAGED_NAME):
+        if found in (*OWN_NAMES, *(f"paged|{name}" for name in OWN_NAMES)) and not takes_paged(PAGED_NAME):
             raise TensorError(
                 f"generate_batch: Transformers {transformers.__version__} attends by eager attention, SDPA and "
                 f'FlashAttention alone, and the model has attn_implementation="{found}"; take "attn_flash", '

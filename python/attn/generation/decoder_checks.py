@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from ..adapters.diffkv_cache import DiffKVCache
 from ..adapters.transformers_cache import PagedCache
 from ..adapters.transformers_config import CACHE, cache_name, check_config
-from ..adapters.transformers_fallback import NAME
+from ..adapters.transformers_fallback import NAME, OWN_NAMES
 from ..errors import PlanError, TensorError, closest, expected
 
-IMPLEMENTATIONS = (NAME, "sdpa", "eager")
+IMPLEMENTATIONS = (*OWN_NAMES, "sdpa", "eager")
 _ASKED = ("input_ids", "attention_mask", "position_ids")
 _HOST_ROPE = ("dynamic", "longrope")
 _RECORDING = ("reduce-overhead", "max-autotune")  # Modes of torch.compile that record graphs themselves.
@@ -114,9 +114,11 @@ def check_model(model: nn.Module) -> None:
 def check_implementation(model: nn.Module, in_pages: bool) -> str:
     """Return the model's implementation of attention. PlanError if it cannot be recorded."""
     found = model.config.get_text_config(decoder=True)._attn_implementation
-    legal = (NAME,) if in_pages else IMPLEMENTATIONS
+    legal = OWN_NAMES if in_pages else IMPLEMENTATIONS
     if found not in legal:
-        text = f"{NAME} over a cache in pages" if in_pages else f"one of {', '.join(legal)}"
+        text = (
+            f"{' or '.join(OWN_NAMES)}, over a cache in pages" if in_pages else f"one of {', '.join(legal)}"
+        )
         raise expected(PlanError, "attn_implementation", text, found, nearest=repr(NAME))
     return found
 

@@ -16,7 +16,7 @@ from ..adapters.paged_steps import Asked
 from ..adapters.planned_pages import PagePlans
 from ..adapters.planned_steps import fix_mask, model_of
 from ..adapters.transformers_cache import PagedCache
-from ..adapters.transformers_fallback import NAME
+from ..adapters.transformers_fallback import OWN_NAMES
 from ..cache.change import CacheChange
 from ..errors import OutOfPages, PlanError, expected
 from .decoder_checks import not_planned
@@ -56,7 +56,9 @@ class StaticRoom:
     def prepare(self) -> Hashable:
         """Prepare the steps of a generation. Returns the key of their recording, beside how tokens are chosen."""
         return (
-            tuple(model_of(self._config).kinds.items()) if self._config._attn_implementation == NAME else ()
+            tuple(model_of(self._config).kinds.items())
+            if self._config._attn_implementation in OWN_NAMES
+            else ()
         )
 
     @contextlib.contextmanager

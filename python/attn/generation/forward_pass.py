@@ -14,7 +14,7 @@ from transformers.masking_utils import create_masks_for_generate
 
 from ..adapters.span_mask import SpanMask
 from ..adapters.transformers_config import CACHE, cache_name
-from ..adapters.transformers_fallback import NAME
+from ..adapters.transformers_fallback import OWN_NAMES
 from .decoder_checks import not_planned
 
 _numbers = itertools.count(1)
@@ -49,7 +49,7 @@ def step_masks(
         position_ids=position,
         **{cache_name(make_masks) or CACHE: cache},
     )
-    if model.config.get_text_config(decoder=True)._attn_implementation == NAME:
+    if model.config.get_text_config(decoder=True)._attn_implementation in OWN_NAMES:
         for each in masks.values() if isinstance(masks, dict) else (masks,):
             if not isinstance(each, SpanMask) or not each.handle:
                 raise not_planned(type(model).__name__)

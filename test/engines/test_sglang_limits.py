@@ -125,3 +125,13 @@ def test_other_pools_are_refused_with_the_reason(given, reason):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float8_e4m3fn, torch.float8_e5m2])
 def test_pools_of_the_models_dtype_or_of_8_bits_are_served(dtype):
     assert refused_pool("MHATokenToKVPool", "nhd", False, dtype, torch.float16) == []
+
+
+def test_drafts_beside_deterministic_inference_are_refused():
+    asked = SimpleNamespace(speculative_algorithm="NGRAM", enable_deterministic_inference=True)
+    (reason,) = refused_options(asked, False, False)
+    assert reason.startswith(
+        "speculative_algorithm: expected none beside enable_deterministic_inference, got 'NGRAM'"
+    )
+    assert not refused_options(SimpleNamespace(enable_deterministic_inference=True), False, False)
+    assert not refused_options(SimpleNamespace(speculative_algorithm="NGRAM"), False, False)

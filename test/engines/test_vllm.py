@@ -252,7 +252,7 @@ INVALID = {
     ),
     "not causal": (dict(use_non_causal=True), ["non-causal attention not supported"]),
     "images": (dict(use_mm_prefix=True), ["partial multimodal token full attention not supported"]),
-    "batch invariance": (dict(use_batch_invariant=True), ["batch invariance not supported"]),
+    "batch invariance": (dict(use_batch_invariant=True), []),
     "context": (dict(use_dcp=True, use_pcp=True), ["PCP not supported", "DCP not supported"]),
     "connector": (dict(use_kv_connector=True), ["KV connector not supported"]),
     "sparse": (dict(use_sparse=True), ["sparse not supported"]),

@@ -27,11 +27,25 @@ def register() -> None:
         return
     register_attention_backend(NAME)(_backend)
     add_attention_backend_choices([NAME])
+    _register_deterministic()
     try:
         from sglang.srt.arg_groups.resolution_hooks import register_resolution_hook
     except ImportError:  # An older version, which the backend refuses when it is made.
         return
     register_resolution_hook("handle_attention_backend_compatibility")(_options)
+
+
+def _register_deterministic() -> None:
+    """Let SGLang take attn for enable_deterministic_inference, with its cache of prefixes."""
+    try:
+        from sglang.srt.server_args import (
+            add_deterministic_attention_backend_choices,
+            add_radix_supported_deterministic_attention_backend_choices,
+        )
+    except ImportError:  # An older version, which the backend refuses when it is made.
+        return
+    add_deterministic_attention_backend_choices([NAME])
+    add_radix_supported_deterministic_attention_backend_choices([NAME])
 
 
 def _backend(runner: Any) -> Any:

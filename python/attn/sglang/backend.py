@@ -85,7 +85,10 @@ class AttnBackend(AttentionBackend):
         self.kernels: dict[tuple[Layer, bool], Kernel] = {}
         """Kernels by layer, and by whether they verify drafts."""
         self._scales: dict[RadixAttention, tuple[Tensor, Tensor]] = {}
-        shared = -(-SHARED_TOKENS // self.page_size)
+        options = getattr(runner, "server_args", None)
+        self.numerics = "row" if getattr(options, "enable_deterministic_inference", False) else None
+        # A prefix that is read once is a part of its own, and moves bits.
+        shared = 0 if self.numerics else -(-SHARED_TOKENS // self.page_size)
         self.plans, self.windowed_plans = Plans(shared), Plans(shared)
         self.draft_plans, self.windowed_draft_plans = DraftPlans(), DraftPlans()
         reasons = self._pool_refusals()
@@ -111,7 +114,8 @@ class AttnBackend(AttentionBackend):
     def _layer_refusals(self, name: str, module: RadixAttention) -> list[str]:
         found = refused_layer(module)
         try:
-            self.layers[module] = layer_of(module, self.page_size, self.dtype, self.format)
+            found_layer = layer_of(module, self.page_size, self.dtype, self.format)
+            self.layers[module] = replace(found_layer, numerics=self.numerics)
         except SpecError as error:
             found.append(str(error))
         return [f"{name}: {reason}" for reason in found]

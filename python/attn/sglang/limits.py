@@ -51,6 +51,11 @@ def refused_options(options: Any, uses_mla: bool, is_encoder_decoder: bool) -> l
         found.append(
             f"speculative_algorithm: expected none or {DRAFTS}, got {given(algorithm)}: attn was not run with its drafts"
         )
+    elif algorithm and getattr(options, "enable_deterministic_inference", False):
+        found.append(
+            f"speculative_algorithm: expected none beside enable_deterministic_inference, got {given(algorithm)}: tokens of "
+            "drafts lie apart from their sequence, and their rows have other bits"
+        )
     for name, why in _OFF.items():
         value = getattr(options, name, None)
         if value:

@@ -91,6 +91,10 @@ class AttnBackend(AttentionBackend):
         return True
 
     @classmethod
+    def supports_batch_invariance(cls) -> bool:
+        return True
+
+    @classmethod
     def supports_sliding_window(cls) -> bool:
         return True
 
@@ -165,7 +169,9 @@ class AttnMetadataBuilder(AttentionMetadataBuilder[AttnMetadata]):
         device: torch.device,
     ):
         super().__init__(kv_cache_spec, layer_names, vllm_config, device)
-        self.plans: Plans | DevicePlans = Plans(-(-SHARED_TOKENS // kv_cache_spec.block_size))
+        # A prefix that is read once is a part of its own, and moves bits.
+        shared = 0 if envs.VLLM_BATCH_INVARIANT else -(-SHARED_TOKENS // kv_cache_spec.block_size)
+        self.plans: Plans | DevicePlans = Plans(shared)
         on_device = plans.on_device(vllm_config, device.type)
         if on_device:  # Steps that vLLM pads for its graphs have the sizes of these.
             sizes = vllm_config.compilation_config.cudagraph_capture_sizes or ()
@@ -277,6 +283,7 @@ class AttnImpl(AttentionImpl[AttnMetadata]):
             sinks=self.sinks is not None,
             format=self.format,
             device_plan=device_plan,
+            numerics="row" if envs.VLLM_BATCH_INVARIANT else None,
         )
         self.kernel, self.pages = self.layer.compile(device), KeptPages(self.layer)
         if self.sinks is not None:  # Weights are loaded by now.

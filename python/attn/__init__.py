@@ -29,12 +29,15 @@ from .errors import (
 )
 
 if TYPE_CHECKING:  # The names that __getattr__ gives, for type checkers and editors.
+    from . import bits as bits
     from . import distributed as distributed
     from . import dualkv as dualkv
     from . import flash_attn as flash_attn
     from . import kv_policy as kv_policy
     from . import math as math
     from . import training as training
+    from .bits.checking import BitsReport as BitsReport
+    from .bits.checking import check_bits as check_bits
     from .cache.capture import Capture as Capture
     from .cache.kinds import LayerKind as LayerKind
     from .cache.mixed import MixedCache as MixedCache
@@ -84,6 +87,7 @@ if TYPE_CHECKING:  # The names that __getattr__ gives, for type checkers and edi
 # The module of each public name. No module or package has the name of something public: importing one would
 # replace the other.
 _LAZY: dict[str, str] = {
+    "BitsReport": "bits.checking",
     "CacheClass": "cache.state",
     "LayerKind": "cache.kinds",
     "CacheSteps": "cache.steps",
@@ -115,6 +119,7 @@ _LAZY: dict[str, str] = {
     "causal": "describe.visibility",
     "chunk": "describe.visibility",
     "check": "run.checking",
+    "check_bits": "bits.checking",
     "compile": "run.kernels",
     "dequantize": "memory.codes",
     "first": "describe.stores",
@@ -132,7 +137,16 @@ _LAZY: dict[str, str] = {
 
 __version__: str  # Set by __getattr__, from the extension.
 
-_MODULES: tuple[str, ...] = ("distributed", "dualkv", "flash_attn", "heads", "kv_policy", "math", "training")
+_MODULES: tuple[str, ...] = (
+    "bits",
+    "distributed",
+    "dualkv",
+    "flash_attn",
+    "heads",
+    "kv_policy",
+    "math",
+    "training",
+)
 
 __all__ = [
     "CacheMiss",

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Prints versions, targets, caches, and the GPUs that were found: `python -m attn`."""
+"""Prints versions, targets, caches, and the GPUs that were found: `python -m attn`. Compares the bits of an engine with
+those of a trainer: `python -m attn check-bits MODEL`."""
 
 from __future__ import annotations
 
@@ -14,9 +15,15 @@ from .env import collect
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns its exit status."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["check-bits"]:
+        from .bits.command import run
+
+        return run(arguments[1:])
     parser = argparse.ArgumentParser(
         prog="python -m attn",
         description="Print versions, targets, caches, and the GPUs that were found. Add the output to a bug report.",
+        epilog="python -m attn check-bits --help: compare the bits of an engine with those of a trainer.",
     )
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
     options = parser.parse_args(arguments)

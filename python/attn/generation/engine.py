@@ -40,7 +40,7 @@ from .requests import (
 )
 from .row_steps import RowSteps, learn_layers
 from .sampling import Sampling
-from .scheduler import Scheduler
+from .scheduler import Scheduler, Share
 from .step_table import StepTable
 from .streams import Stream
 from .token_choices import Chosen, TokenChoices
@@ -123,6 +123,8 @@ class Engine(Uncopied):
         """Requests whose outputs a Stream returns."""
         self._numbers = itertools.count()
         self._counts = dict.fromkeys(("finished", "aborted", "steps", "rows", "new_tokens"), 0)
+        self._watch: Callable[[list[Share], int], None] | None = None
+        """Called behind each step's launches with its shares and its number of rows (attn.check_bits)."""
 
     def __del__(self):
         for request in getattr(self, "_unfinished", {}).values():
@@ -316,7 +318,10 @@ class Engine(Uncopied):
         if not shares:
             return None
         rows = sum(share.rows for share in shares)
-        kind = next(steps for steps in self._steps if rows <= steps.rows).run(shares)
+        steps = next(steps for steps in self._steps if rows <= steps.rows)
+        kind = steps.run(shares)
+        if self._watch is not None:
+            self._watch(shares, steps.rows)
         self._counts["steps"] += 1
         self._counts["rows"] += rows
         return self._scheduler.launched(shares), self._choices.send(kind)

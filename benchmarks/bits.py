@@ -86,7 +86,7 @@ def prompts_of(take, count, longest):
 
 def places(model, block, torch):
     """Return how many shapes of products there are, and those whose bits depend on a row's place."""
-    from attn.bits.row_ops import place_matters, row_ops
+    from attn.bits import place_matters, row_ops
 
     weights = {}
     for name, module in model.named_modules():

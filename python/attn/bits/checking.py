@@ -16,8 +16,8 @@ from ..adapters.transformers_fallback import OWN_NAMES, ROW_NAME
 from ..describe import checks
 from ..errors import PlanError, TensorError, closest, expected
 from ..generation.requests import prompt_ids
+from .blocks import place_matters, row_ops
 from .rollout import Answer, Rollout, recompute, rows_of
-from .row_ops import place_matters, row_ops
 from .taps import Point, tapped
 
 _LAYOUTS = ("padded", "packed")

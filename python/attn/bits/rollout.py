@@ -130,7 +130,7 @@ def _keep_points(
                 if tensor.shape[1] == rows:
                     for i in range(share.rows):
                         found[begin + i] = tensor[0, first + i].clone()
-                elif share.chooses:  # Behind the choice of rows that have logits.
+                elif share.chooses:  # The module follows the choice of rows that have logits.
                     found[begin + share.rows - 1] = tensor[0, kept].clone()
         first, kept = first + share.rows, kept + share.chooses
 

@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C build python")
 import attn  # noqa: E402
-from attn.bits.row_ops import place_matters, row_ops  # noqa: E402
+from attn.bits import place_matters, row_ops  # noqa: E402
 
 SIZES = (1, 2, 7, 31, 32, 33, 70)
 X, W, BIAS = torch.randn(70, 192), torch.randn(96, 192), torch.randn(96)

@@ -111,9 +111,10 @@ _SERVED: dict[Any, Callable] = {
 }
 
 
-def place_matters(weight: Tensor, mode: row_ops, seed: int = 0) -> bool:
+def place_matters(weight: Tensor, mode: row_ops | None = None, seed: int = 0) -> bool:
     """Whether a row's product with a weight [out features, in features] has other bits at another place of a block, or
-    beside other rows: then `row_ops` does not help with this product."""
+    beside other rows: then `row_ops` does not help with this product. `mode`: by default row_ops()."""
+    mode = row_ops() if mode is None else mode
     size = mode.rows_on(weight.device)
     generator = torch.Generator().manual_seed(seed)
     like = {"dtype": weight.dtype, "device": weight.device}

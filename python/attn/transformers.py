@@ -47,6 +47,7 @@ from .adapters.layer_calls import (
     attend_planned,
     layer_name,
     learn_layer,
+    narrowed,
     read_sinks,
     remember,
     see_without_mask,
@@ -143,6 +144,14 @@ def attention_forward(
             softcap=softcap or 0.0,
             sinks=s_aux if sinks is None else sinks,
         ), None
+    if (narrow := narrowed(query, key, value, attention_mask)) is not None:
+        scale = scaling if scaling is not None else query.shape[3] ** -0.5
+        out, _ = attention_forward(
+            *(module, *narrow, attention_mask, dropout, scale, sliding_window, softcap, is_causal, s_aux),
+            numerics=numerics,
+            **kwargs,
+        )
+        return out.to(query.dtype), None
     options = scaling, softcap, numerics
     if type(attention_mask) is SpanMask and not torch.compiler.is_compiling():
         out = attend_again(attention_mask, module, query, key, value, dropout, options, s_aux)

@@ -17,10 +17,11 @@ from ..memory.devices import raw_stream
 from .head_gates import LayerGates
 from .mask_functions import ALL, CAUSAL
 from .padded_calls import PaddedCall, Visible
-from .planned_pages import attend_paged_step, fits_pages
+from .planned_pages import attend_paged_step, dtype_of_pages, fits_pages
 from .planned_steps import LayerKind, attend_step, fits, learn
 from .span_mask import SpanMask, ends_at_rows, is_causal_or_window
 from .torch_spans import spans
+from .transformers_cache import PagedKeys, layer_of
 
 try:
     from torch._C._dynamo.guards import TensorGuards
@@ -47,6 +48,29 @@ def signature_of(
         *(scale, softcap, gates),
         raw_stream(device.index) if device.type == "cuda" else 0,
     )
+
+
+def narrowed(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[Tensor, ...] | None:
+    """Return float32 queries, keys and values in the 16 bits of a cache that was made for them (PagedCache(dtype=...));
+    None if they stay as they are."""
+    if query.dtype != torch.float32:
+        return None
+    layer = layer_of(key)
+    if layer is not None:
+        dtype = getattr(layer.cache, "_dtype", None)
+    elif isinstance(mask, SpanMask) and mask.handle and mask.plan is None:
+        dtype = _narrow(mask.handle)
+    else:
+        dtype = None
+    if dtype not in (torch.bfloat16, torch.float16):
+        return None
+    new = key.to(dtype) if layer is None else PagedKeys(key.keys.to(dtype), layer)
+    return query.to(dtype), new, value.to(dtype)
+
+
+@torch._dynamo.assume_constant_result
+def _narrow(handle: str) -> torch.dtype:
+    return dtype_of_pages(handle)
 
 
 def _look(tensor: Tensor) -> tuple:

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from ..cache.steps import CacheSteps
@@ -105,6 +106,11 @@ def fits_pages(handle: str, kind: LayerKind, see: str, sinks: bool) -> bool:
     held = asked.q_heads, pages.kv_heads, pages.head_dim, pages.value_dim
     known = LayerKind(*held, asked.dtype, asked.scale, asked.softcap, asked.numerics), asked.see
     return (*known, asked.sinks) == (kind, see, sinks)
+
+
+def dtype_of_pages(handle: str) -> torch.dtype:
+    """Return the dtype of queries of the plans of that name."""
+    return _living[handle].asked.dtype
 
 
 def attend_paged_step(

@@ -30,7 +30,8 @@ class PagedCache(Cache):
     config     of the model: a decoder with full attention or sliding windows, and keys of its own, in every layer
     pages      of the pool that all sequences share; a page holds `page_size` tokens, in every layer
     page_size  1 to 8 or a multiple of 16 up to 2048
-    dtype, device  of keys and values; by default those of the first ones
+    dtype, device  of keys and values; by default those of the first ones. With a dtype of 16 bits a float32 model attends
+               in it: queries, keys and values are rounded, and results are float32
     formats    storage of keys and values: key="int8", value="int4", key_group, … as of attn.Paged
 
     `pages` is its attn.PagedCache, once there are keys; `nodes` the node of each sequence of the batch. Beams share the

@@ -62,6 +62,20 @@ def error(ours, exact, mask):
     return ((ours - exact).norm(dim=-1) / exact.norm(dim=-1))[mask].mean()
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_float32_model_attends_in_the_dtype_of_its_pages(dtype):
+    """Logits are float32's but for the rounding of keys, values and queries: far closer than those of the model in 16 bits."""
+    exact, shown = in_chunks(build("Llama", "eager", torch.float32), None, (ROWS,))
+    found = []
+    for own in (torch.float32, dtype):
+        model = build("Llama", dtype=own)
+        cache = attn.transformers.PagedCache(model.config, pages=32, dtype=dtype)
+        logits, _ = in_chunks(model, cache, (20, 3, 1))
+        assert cache.pages.layer(0).tensors()["k"].dtype == dtype
+        found.append((logits - exact)[shown].square().mean().sqrt().item())
+    assert 0 < found[0] < found[1] / 2, found
+
+
 @pytest.mark.parametrize("name", SERVED)
 def test_chunks_of_a_padded_prompt(name):
     """The first chunk is all padding to one sequence, the second begins in the padding of none."""

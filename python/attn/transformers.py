@@ -7,6 +7,7 @@ and "attn_flash".
     model.generate(**inputs)                                              # dynamic and static caches
     model.generate(**inputs, past_key_values=attn.transformers.PagedCache(model.config, pages=4096))
     model.generate(**inputs, past_key_values=attn.transformers.DiffKVCache(model.config, policy, pages=4096))
+    model.generate(**inputs, past_key_values=attn.transformers.ShardedCache(model.config, pages=4096, group=mesh))
     attn.transformers.Decoder(model, sequences=16, tokens=8192).generate(**inputs, max_new_tokens=256)  # recorded steps
     attn.transformers.Decoder(model, sequences=16, tokens=8192, cache=attn.transformers.PagedCache(model.config, pages=4096))
     attn.transformers.Engine(model, sequences=64, tokens=8192, cache=attn.transformers.PagedCache(model.config, pages=16384))
@@ -62,7 +63,10 @@ from .adapters.padded_gradients import attend_with_gradients
 from .adapters.paged_batches import attend_batch
 from .adapters.paged_steps import attend_pages
 from .adapters.planned_batches import PagedInputs, is_capturing, is_padded
+from .adapters.sharded_cache import ShardedCache, ShardedLayer
+from .adapters.sharded_steps import attend_shards
 from .adapters.span_mask import SpanMask, ends_at_rows, is_causal_or_window
+from .adapters.tensor_parallel import watch_parallelism
 from .adapters.transformers_cache import PagedCache, layer_of
 from .adapters.transformers_causes import unserved_cause
 from .adapters.transformers_config import CACHE
@@ -91,12 +95,19 @@ __all__ = [
     "Engine",
     "FallbackWarning",
     "PagedCache",
+    "ShardedCache",
     "apply_head_gates",
     "attention_forward",
     "merge_projections",
     "paged_attention_forward",
     "set_fallback",
 ]
+
+_SERVE = {
+    DiffKVLayer: (attend_precisions, "a cache in two precisions"),
+    ShardedLayer: (attend_shards, "a cache that ranks share"),
+}
+"""The caches that have no numerics contract."""
 
 
 def attention_forward(
@@ -189,9 +200,9 @@ def attention_forward(
         if cause is not None:
             raise TensorError(f"{CACHE}: {layer_name(module)}: {cause}, which attn does not serve from pages")
         serve, more = attend_pages, {"numerics": numerics}
-        if isinstance(layer, DiffKVLayer):
-            refuse_in_pytorch(layer_name(module), "a cache in two precisions", numerics)
-            serve, more = attend_precisions, {}
+        if kind := next((kind for kind in _SERVE if isinstance(layer, kind)), None):
+            (serve, what), more = _SERVE[kind], {}
+            refuse_in_pytorch(layer_name(module), what, numerics)
         out = serve(
             layer,
             query,
@@ -382,3 +393,4 @@ for _name, _forward, _paged in (
     AttentionMaskInterface.register(_name, make_mask)
 register_flash()
 watch_models()
+watch_parallelism()

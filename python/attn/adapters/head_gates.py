@@ -10,6 +10,7 @@ from torch import nn
 from ..errors import SpecError, expected
 from ..heads.choice import RETRIEVAL, HeadChoice
 from ..heads.models import attention_layers
+from .tensor_parallel import own_heads
 from .transformers_fallback import NAME, OWN_NAMES
 
 
@@ -27,8 +28,8 @@ def apply_head_gates(model: nn.Module, choice: HeadChoice | None) -> None:
     """Let a model's KV heads differ: retrieval heads of the choice (from `attn.heads.Gates.select`) see everything,
     streaming heads the first and the last tokens. None lets all heads see everything again.
 
-    The model must use attn_implementation="attn". One kernel serves all layers. Raises SpecError. (Source: arXiv
-    2410.10819.)
+    The model must use attn_implementation="attn". One kernel serves all layers. Of a model whose heads ranks share, each
+    rank takes its own heads from the choice. Raises SpecError. (Source: arXiv 2410.10819.)
     """
     layers = attention_layers(model)
     if choice is None:
@@ -48,7 +49,8 @@ def apply_head_gates(model: nn.Module, choice: HeadChoice | None) -> None:
     if (choice.layers, choice.kv_heads) != (len(layers), kv_heads):
         legal = f"{len(layers)} layers of {kv_heads} KV heads, as the model has"
         raise expected(SpecError, "choice", legal, f"{choice.layers} layers of {choice.kv_heads}")
+    heads = own_heads(model, kv_heads)
     for layer in layers:
-        own = tuple(choice.classes[layer.layer_idx].tolist())
+        own = tuple(choice.classes[layer.layer_idx][heads.start : heads.stop].tolist())
         all_retrieve = all(of_head == RETRIEVAL for of_head in own)
         layer.attn_head_gates = None if all_retrieve else LayerGates(own, choice.sink, choice.recent)

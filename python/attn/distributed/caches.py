@@ -218,6 +218,14 @@ class ShardedChange:
             self._own = self._own.to(k.device)
             self._change.write(layer, *(tensor.index_select(0, self._own) for tensor in given.values()))
 
+    def write_own(self, layer: int, k: Tensor, v: Tensor | None = None) -> None:
+        """Write a layer's new keys and values of this rank alone: the rows of its chunks, in their order. TensorError."""
+        for name, tensor in ({"k": k} if v is None else {"k": k, "v": v}).items():
+            if len(tensor) != len(self._own):
+                raise expected(TensorError, name, f"the {len(self._own)} new tokens of this rank", tensor)
+        if self._change is not None:
+            self._change.write(layer, *((k,) if v is None else (k, v)))
+
     def skip(self) -> None:
         """Declare that the caller writes the keys and values of this rank's tokens itself, to the pages of
         `ShardedCache.cache`."""

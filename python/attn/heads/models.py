@@ -46,6 +46,11 @@ class Decoder:
         strange = kinds - {"full_attention", "sliding_attention"}
         if strange:
             raise SpecError(f"model: layers of {', '.join(sorted(strange))}, whose heads cannot stream")
+        if (ranks := getattr(model, "_tp_size", None) or 1) > 1:
+            raise SpecError(
+                f"model: expected all heads in one process, got {type(model).__name__} divided by tensor parallelism over "
+                f"{ranks} ranks"
+            )
         self.model, self.layers, self.config = model, layers, config
         self.kv_heads: int = config.num_key_value_heads
         weight = next(model.parameters())

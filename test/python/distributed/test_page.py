@@ -5,6 +5,7 @@ import contextlib
 import io
 import re
 
+import pytest
 from attnlab import ROOT
 from ranks import run_ranks
 
@@ -19,6 +20,9 @@ def printed(rank, blocks):
             exec(code, names)
         found.append(out.getvalue())
     return "".join(found)
+
+
+pytest.importorskip("transformers")
 
 
 def test_the_page_prints_the_same_on_two_ranks(tmp_path):

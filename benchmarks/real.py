@@ -11,7 +11,9 @@ Parts are functions of the modules in benchmarks/trained:
   heads     heads that retrieve, by each method of attn.heads.identify: recall of passkeys while the others stream
   training  GRPO and fine-tuning over shared prompts, against copies: losses, gradients, seconds of an update
   drafts    trees of drafts looked up in the text, against one by one: tokens a step and a second
-  serving   512 tokens behind 6,144, and 64 requests at once, beside SDPA: tokens a second, and agreement with float32
+  serving   512 tokens behind 6,144, and 64 requests at once, beside SDPA and eager attention: tokens a second, memory, the time
+            of the first token, and agreement with float32
+  rounding  what float16 and bfloat16 change in logits: attn, SDPA and eager attention against float32, row by row
 
 `python benchmarks/real.py --help` lists their options; the docstring of each module says what it measures.
 """
@@ -28,9 +30,9 @@ sys.path[:0] = [str(BUILD / "python"), str(ROOT / "examples" / "13_real_model")]
 
 import smollm2  # noqa: E402
 import torch  # noqa: E402
-from trained import diffkv, drafts, formats, heads, layers, serving, training  # noqa: E402
+from trained import diffkv, drafts, formats, heads, layers, rounding, serving, training  # noqa: E402
 
-MODULES = (formats, layers, diffkv, heads, drafts, serving, training)
+MODULES = (formats, layers, diffkv, heads, drafts, serving, rounding, training)
 PARTS = {name: (module, measure) for module in MODULES for name, measure in module.PARTS.items()}
 """The module of each part, and a function of a loader of models and the options, which yields rows. A module also has
 `add_options(parser)`, and `line(row)`, the text of a row."""

@@ -26,7 +26,7 @@ METHODS = {
     "attention": {"method": "attention"},
 }
 SHARES = (0.5, 0.25)  # of heads that retrieve
-RATE = 0.05  # 0.02 by default, for 2,000 steps.
+RATE = 0.05  # identify takes 0.02 by default, for 2,000 steps.
 
 
 class Sizes:
@@ -101,7 +101,7 @@ def measure_heads(load, asked):
         begin, steps = time.perf_counter(), sizes.steps_of(METHODS[name]["method"])
         trained = {}
         if METHODS[name]["method"] == "distill":
-            trained = {"rate": RATE, "regularization": asked.heads_regularization}
+            trained = {"rate": asked.heads_rate, "regularization": asked.heads_regularization}
         data = sizes.texts_for(training=True)
         found = gates[name] = identify(
             model, data, **METHODS[name], **seen, **trained, steps=steps, progress=False
@@ -126,6 +126,7 @@ def measure_heads(load, asked):
 def add_options(parser):
     parser.add_argument("--heads-tokens", type=int, help="tokens of the texts of the part heads")
     parser.add_argument("--heads-steps", type=int, help="steps of distillation")
+    parser.add_argument("--heads-rate", type=float, default=RATE, help="rate of distillation")
     parser.add_argument("--heads-regularization", type=float, default=0.05, help="weight of the mean gate")
     parser.add_argument("--heads-sink", type=int, help="first tokens that a streaming head sees")
     parser.add_argument("--heads-recent", type=int, help="last tokens that it sees")

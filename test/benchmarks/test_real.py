@@ -70,7 +70,33 @@ def test_decoding(tmp_path):
     assert [row["drafts"] for row in rows["drafts"]] == [0, 16] * 2
     assert all(row["gap"] is None or row["gap"] <= 0.02 for row in rows["drafts"])
     assert rows["drafts"][1]["tokens_step"] > 1.2 > rows["drafts"][0]["tokens_step"]
-    assert len(rows["serving"]) == 7 and all(row["largest_gap"] <= 0.02 for row in rows["serving"])
+    assert len(rows["serving"]) == 8 and all(row["largest_gap"] <= 0.02 for row in rows["serving"])
+
+
+def test_rounding(tmp_path):
+    rows = measure(tmp_path / "real.json", "--quick", "rounding")
+    found = {(row["way"], row["dtype"]): row for row in rows}
+    sides = {(way, dtype) for way in ("attn", "SDPA", "eager") for dtype in ("float16", "bfloat16")}
+    assert set(found) == sides | {
+        ("attn, a float32 model", "float32"),
+        ("float32, float16's weights", "float32"),
+    }
+    assert all(row["rows"] == 64 for row in rows)
+    attended = found["attn, a float32 model", "float32"]["rms"]
+    assert 0 < attended < found["attn", "float16"]["rms"] < found["attn", "bfloat16"]["rms"]
+    for dtype in ("float16", "bfloat16"):
+        assert found["attn", dtype]["rms"] < 1.3 * found["eager", dtype]["rms"]
+
+
+def test_logits_apart():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    pytest.importorskip("transformers", reason="Transformers is not installed")
+    from trained.rounding import Apart
+
+    found = Apart()
+    found.add(torch.tensor([[1.0, 3.0, 2.5]]), torch.tensor([[1.0, 3.0, 2.5]]))
+    found.add(torch.tensor([[1.0, 3.0, 2.5]]), torch.tensor([[1.0, 2.0, 2.5]]))
+    assert found.row() == {"rows": 2, "others": 1, "largest_gap": 0.5, "rms": (1 / 6) ** 0.5}
 
 
 def test_agreement_with_float32():
@@ -107,7 +133,7 @@ def test_correlation_of_ranks():
     [
         (
             ["head"],
-            "expected parts of formats, channels, layers, diffkv, recall, heads, drafts, serving, training, got head",
+            "expected parts of formats, channels, layers, diffkv, recall, heads, drafts, serving, rounding, training, got head",
         ),
         (
             ["heads", "--svg", "real.svg"],

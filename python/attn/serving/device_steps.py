@@ -20,6 +20,7 @@ from ..errors import PlanError, TensorError, expected
 from ..run.device_plan import DevicePlan, DevicePlanner, blocks_on
 from ..run.kernel import Kernel
 
+_INTEGERS = torch.int32, torch.int64
 _FEW = 8  # Rows of a sequence up to which a step is of decoding, with drafts.
 
 
@@ -65,7 +66,12 @@ class DevicePlans:
         """The tables of the latest step, at fixed addresses."""
         if self.pages is not None:
             self._make_tables(self.pages)
-        self._used: tuple[tuple[int, int], tuple[Tensor, ...]] | None = None
+        self._shapes: tuple[tuple[int, ...], ...] = ()
+        """Shapes of the latest step's tables, and of what they are copied into:"""
+        self._views: tuple[Tensor, ...] = ()
+        self._rest: tuple[Tensor, ...] = ()
+        self._columns: int | None = None
+        self._latest: tuple[tuple[int, int] | None, int, int] = None, 0, 0
         self._planned: dict[tuple[Kernel, int, int], _Planned] = {}
         self._steps = 0
 
@@ -92,29 +98,44 @@ class DevicePlans:
         Tables are lists, arrays or tensors. Those of the device are not waited for if `rows` is given. There is no copy on
         the host and no allocation then. Rows are the last tokens of their sequences. Raises PlanError; for what tables
         hold, see `DeviceStep.fault`."""
-        starts, ends, pages = (
-            self._table(name, table)
-            for name, table in (("q_start", q_start), ("lengths", lengths), ("block_table", block_table))
-        )
-        count = ends.shape[0] if ends.ndim else 0
-        if ends.ndim != 1 or count > self.sequences:
-            legal = f"[sequences], at most {self.sequences}, as these plans were made for"
-            raise expected(PlanError, "lengths", legal, list(ends.shape), nearest=self.sequences)
-        if starts.shape != (count + 1,):
-            raise expected(PlanError, "q_start", f"[{count + 1}], one more than lengths", list(starts.shape))
-        if pages.ndim != 2 or len(pages) != count:
-            raise expected(PlanError, "block_table", f"[{count}, pages]", list(pages.shape))
-        if not self.tables:
-            self._make_tables(pages.shape[1])
+        starts, ends = _table("q_start", q_start), _table("lengths", lengths)
+        pages = _table("block_table", block_table)
+        shapes = starts.shape, ends.shape, pages.shape
+        if shapes != self._shapes:  # Steps of equal sizes are often many.
+            self._check(*shapes)
         rows = int(starts[-1]) if rows is None else whole("rows", rows, 0)
         longest = rows if longest is None else whole("longest", longest, 0)
-        self._copy(count, starts, ends, pages)
+        if self._latest[0] != (rows, longest):
+            self._latest = (rows, longest), self._size(rows), self._spread(rows, longest)
+        _, size, spread = self._latest
+        self._copy(starts, ends, pages)
         self._steps += 1
-        step = DeviceStep(self, self._steps, rows, self._size(rows), self._spread(rows, longest))
-        for (_, size, _), planned in self._planned.items():
-            if size == step.size:  # Graphs may have launches of another spread.
+        for key, planned in self._planned.items():
+            if key[1] == size:  # Graphs may have launches of another spread.
                 planned.plan.remake()
-        return step
+        return DeviceStep(self, self._steps, rows, size, spread)
+
+    def _check(self, starts: tuple[int, ...], ends: tuple[int, ...], pages: tuple[int, ...]) -> None:
+        """Refuse tables of other shapes than a step has, and find the views that tables of these shapes are copied into."""
+        count = ends[0] if ends else 0
+        if len(ends) != 1 or count > self.sequences:
+            legal = f"[sequences], at most {self.sequences}, as these plans were made for"
+            raise expected(PlanError, "lengths", legal, list(ends), nearest=self.sequences)
+        if starts != (count + 1,):
+            raise expected(PlanError, "q_start", f"[{count + 1}], one more than lengths", list(starts))
+        if len(pages) != 2 or pages[0] != count:
+            raise expected(PlanError, "block_table", f"[{count}, pages]", list(pages))
+        if not self.tables:
+            self._make_tables(pages[1])
+        assert self.pages is not None
+        q_start, lengths, block_table = self.tables.values()
+        columns = min(pages[1], self.pages)
+        self._views = q_start[: count + 1], lengths[:count], block_table[:count, :columns]
+        self._rest = ()
+        if count < self.sequences:
+            self._rest = q_start[count + 1 :], q_start[count], lengths[count:]
+        self._columns = columns if columns < pages[1] else None
+        self._shapes = starts, ends, pages
 
     def _make_tables(self, columns: int) -> None:
         self.pages = max(columns, 1)
@@ -125,29 +146,16 @@ class DevicePlans:
             "kv.block_table": torch.zeros(self.sequences, self.pages, **like),
         }
 
-    def _table(self, name: str, table: object) -> Tensor:
-        found = table if isinstance(table, Tensor) else torch.as_tensor(numpy.asarray(table))
-        if found.dtype not in (torch.int32, torch.int64):
-            raise expected(PlanError, name, "int32 or int64", found.dtype)
-        return found
-
-    def _copy(self, count: int, starts: Tensor, ends: Tensor, pages: Tensor) -> None:
+    def _copy(self, starts: Tensor, ends: Tensor, pages: Tensor) -> None:
         """Sequences that are missing have no rows and no tokens."""
-        assert self.pages is not None
-        columns = min(pages.shape[1], self.pages)
-        if self._used is None or self._used[0] != (count, columns):  # Steps of equal sizes are often many.
-            q_start, lengths, block_table = self.tables.values()
-            views = q_start[: count + 1], lengths[:count], block_table[:count, :columns]
-            if count < self.sequences:
-                views += q_start[count + 1 :], q_start[count], lengths[count:]
-            self._used = (count, columns), views
-        first, tokens, table, *rest = self._used[1]
-        first.copy_(starts, non_blocking=True)
-        tokens.copy_(ends, non_blocking=True)
-        table.copy_(pages if pages.shape[1] == columns else pages[:, :columns], non_blocking=True)
-        if rest:
-            rest[0].copy_(rest[1])
-            rest[2].zero_()
+        first, tokens, table = self._views
+        first.copy_(starts, True)
+        tokens.copy_(ends, True)
+        table.copy_(pages if self._columns is None else pages[:, : self._columns], True)
+        if self._rest:
+            after, end, missing = self._rest
+            after.copy_(end)
+            missing.zero_()
 
     def _size(self, rows: int) -> int:
         return next((size for size in self.sizes if size >= rows), 1 << max(rows - 1, 0).bit_length())
@@ -191,7 +199,14 @@ class DevicePlans:
         return kernel.device_planner(batch, **self.options)
 
 
-@dataclass(frozen=True)
+def _table(name: str, table: object) -> Tensor:
+    found = table if isinstance(table, Tensor) else torch.as_tensor(numpy.asarray(table))
+    if found.dtype not in _INTEGERS:
+        raise expected(PlanError, name, "int32 or int64", found.dtype)
+    return found
+
+
+@dataclass(slots=True, eq=False)
 class DeviceStep:
     """A step's tables on the device; `DevicePlans.step` returns it. It runs until the next step of the same
     `DevicePlans`; captured launches run again after each later step of the same size."""

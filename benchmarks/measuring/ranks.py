@@ -8,11 +8,10 @@ import torch
 import torch.distributed as dist
 
 COPIED = 4.3e9  # Bytes a millisecond that an H200 copies, read and written.
-LAUNCHES, MERGE, EXCHANGE = (
+LAUNCHES, EXCHANGE = (
     6.6e-3,
-    3e-3,
-    6e-3,
-)  # ms: a step's kernels, one merge, and one exchange, which is a guess.
+    6.4e-3,
+)  # ms of a step's kernels, and of exchanging its results (docs/scaling.md).
 
 
 class RankTimer:
@@ -168,7 +167,7 @@ def predicted_ms(rows, ranks, sizes, part, side, alone, facts):
         sent = (ranks - 1) * facts["sequences"] * heads * (2 * sizes.dim + 4)
         exchanges = side.startswith("by tokens") and not side.endswith("all-gather")
         share = alone / ranks + LAUNCHES * (1 - 1 / ranks)
-        return share + (EXCHANGE if exchanges else start + MERGE) + sent / rate
+        return share + (EXCHANGE if exchanges else start) + sent / rate
     if not side.startswith("all_gather") or part not in ("prefill", "training"):
         return None
     keys = facts["tokens"] * 4 * kv_heads * sizes.dim

@@ -16,9 +16,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from ..errors import PlanError
-from .transformers_fallback import FLASH_NAME, NAME, PAGED_FLASH_NAME, PAGED_NAME
-
-_NAMES = NAME, PAGED_NAME, FLASH_NAME, PAGED_FLASH_NAME
+from .transformers_fallback import NAMES
 
 
 def ranks_of(model: object) -> int:
@@ -41,7 +39,7 @@ def own_heads(model: nn.Module, kv_heads: int) -> range:
 def check_heads(model: PreTrainedModel) -> None:
     """Raise a PlanError if ranks would share a head of a model that attends by attn."""
     config, ranks = model.config.get_text_config(decoder=True), ranks_of(model)
-    if ranks == 1 or getattr(config, "_attn_implementation", None) not in _NAMES:
+    if ranks == 1 or getattr(config, "_attn_implementation", None) not in NAMES:
         return
     plan = getattr(model, "tp_plan", None) or {}
     if not any(name.endswith(".k_proj") and style == "colwise" for name, style in plan.items()):

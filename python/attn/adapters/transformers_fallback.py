@@ -28,6 +28,8 @@ ROW_NAME = "attn_row"  # With numerics="row".
 OWN_NAMES = (NAME, ROW_NAME)
 FLASH_NAME = "attn_flash"  # Transformers takes it for a flash implementation.
 PAGED_FLASH_NAME = f"paged|{FLASH_NAME}"
+PAGED_NAMES = PAGED_NAME, f"paged|{ROW_NAME}", PAGED_FLASH_NAME
+NAMES = (*OWN_NAMES, FLASH_NAME, *PAGED_NAMES)
 
 
 class FallbackWarning(UserWarning):
@@ -164,10 +166,8 @@ def _checked(ask: Callable) -> Callable:
     def get_correct_attn_implementation(
         self: PreTrainedModel, requested_attention: str | None, is_init_check: bool = False
     ) -> str:
-        paged = PAGED_NAME, f"paged|{ROW_NAME}", PAGED_FLASH_NAME
-        names = *OWN_NAMES, FLASH_NAME, *paged
-        if requested_attention in names and (cause := own_attention(type(self))):
-            if requested_attention in paged:
+        if requested_attention in NAMES and (cause := own_attention(type(self))):
+            if requested_attention in PAGED_NAMES:
                 raise TensorError(
                     f"generate_batch: {type(self).__name__}: {cause}, which attn does not serve"
                 )

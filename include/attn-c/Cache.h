@@ -285,6 +285,8 @@ typedef struct AttnPrologue {
   int64_t tableRows;  /* positions that cos and sin have */
   /* Bytes from a row to the next, multiples of 16; 0: rows lie densely. */
   int64_t kRowBytes, vRowBytes, qRowBytes, rotatedRowBytes;
+  /* Bytes from a head to the next, of queries of latents, multiples of 16; 0: heads lie densely. */
+  int64_t qHeadBytes, rotatedHeadBytes;
 } AttnPrologue;
 ATTN_C_EXPORT AttnStatus attnAppenderCreate(const AttnKernel *append, AttnAppender **appender);
 ATTN_C_EXPORT void attnAppenderDestroy(AttnAppender *appender);

@@ -54,23 +54,23 @@ struct Memory {
 
 /// The norm and the rotation of keys or of queries.
 struct Preparation {
-  std::vector<float> weights, cos, sin; ///< [layers, dim], [positions, angles]; empty without
-  int64_t angles = 0;
+  std::vector<float> weights, cos, sin; ///< [layers, normal], [positions, angles]; empty without
+  int64_t normal = 0, angles = 0;
+  int64_t turned = 0; ///< the first feature that turns
   float epsilon = 0;
   bool interleaved = false;
   std::span<const int32_t> positions;
 
   bool isEmpty() const { return weights.empty() && cos.empty(); }
   void apply(int64_t layer, int64_t row, std::vector<float> &head) const {
-    const int64_t dim = std::ssize(head);
     if (!weights.empty())
-      rt::normalizeRow(head, std::span(weights).subspan(layer * dim, dim), epsilon);
+      rt::normalizeRow(head, std::span(weights).subspan(layer * normal, normal), epsilon);
     if (cos.empty())
       return;
     const int64_t last = std::ssize(cos) / angles - 1;
     const int64_t first = std::clamp<int64_t>(positions[row], 0, last) * angles;
-    rt::rotateRow(head, std::span(cos).subspan(first, angles), std::span(sin).subspan(first, angles),
-                  interleaved);
+    rt::rotateRow(std::span(head).subspan(turned), std::span(cos).subspan(first, angles),
+                  std::span(sin).subspan(first, angles), interleaved);
   }
 };
 
@@ -254,7 +254,10 @@ private:
         return numbers.error();
       *into = std::move(*numbers);
     }
+    if (weights)
+      made.normal = cast<RankedTensorType>(weights.getType()).getDimSize(1);
     made.epsilon = prologue.epsilon.value_or(0);
+    made.turned = prologue.first;
     made.interleaved = prologue.interleaved;
     if (!prologue.cos)
       return made;
@@ -274,6 +277,8 @@ private:
     auto preparation = preparationOf(copy.prologue.qNorm);
     if (!preparation)
       return preparation.error();
+    if (copy.type().getLatent()) // they are the features that turn
+      preparation->turned = 0;
     rt::Tensor from = *given;
     Memory source{.part = {'q', type.getDimSize(3), rt::Format::plain(given->dtype)}};
     source.codes = &from;

@@ -123,10 +123,12 @@ static FailureOr<rt::Manifest> describeRowCopy(func::FuncOp function, const RowC
         manifest.results.push_back(
             {name, elementOfRows(rows), {{"layers", 0}, {"rows", 0}, {"", manifest.kvHeads}, {"", dim}}});
   if (Value rotated = copy.prologue.rotated) {
-    manifest.qHeads = cast<RankedTensorType>(rotated.getType()).getDimSize(2);
-    manifest.results.push_back({"rotated",
-                                elementOfRows(rotated),
-                                {{"layers", 0}, {"rows", 0}, {"", manifest.qHeads}, {"", manifest.keyDim}}});
+    auto queries = cast<RankedTensorType>(rotated.getType());
+    manifest.qHeads = queries.getDimSize(2);
+    manifest.results.push_back(
+        {"rotated",
+         elementOfRows(rotated),
+         {{"layers", 0}, {"rows", 0}, {"", manifest.qHeads}, {"", queries.getDimSize(3)}}});
   }
   if (failed(describeArguments(function, manifest)))
     return failure();

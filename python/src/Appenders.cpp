@@ -38,6 +38,7 @@ AttnPrologue prologueOf(const py::dict &given) {
   read("positions", prologue.positions);
   read("k_row_bytes", prologue.kRowBytes), read("v_row_bytes", prologue.vRowBytes);
   read("q_row_bytes", prologue.qRowBytes), read("rotated_row_bytes", prologue.rotatedRowBytes);
+  read("q_head_bytes", prologue.qHeadBytes), read("rotated_head_bytes", prologue.rotatedHeadBytes);
   return prologue;
 }
 

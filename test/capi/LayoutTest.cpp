@@ -44,7 +44,7 @@ TEST(CapiLayout, StructsDoNotGrow) {
   ATTN_LAYOUT(AttnPageMemory, 72, rowsLayerBytes, 64)
   ATTN_LAYOUT(AttnDevicePages, 128, vScaleLayerBytes, 120)
   ATTN_LAYOUT(AttnStridedPages, 224, vMeta, 200)
-  ATTN_LAYOUT(AttnPrologue, 96, rotatedRowBytes, 88)
+  ATTN_LAYOUT(AttnPrologue, 112, rotatedHeadBytes, 104)
   ATTN_LAYOUT(AttnDeviceRows, 48, layers, 44)
   ATTN_LAYOUT(AttnStepOperand, 12, pages, 8)
 #undef ATTN_LAYOUT

@@ -253,12 +253,46 @@ PREPARED_SHAPES = [
     dict(dim=24, angles=0, heads=11, q_heads=0),
     dict(dim=192, value_dim=128, angles=64, weight="", heads=2, q_heads=2),
     dict(dim=64, angles=3, weight="", heads=2, q_heads=0),
+    dict(dim=128, angles=32, first=64, heads=2, q_heads=6),
+    dict(
+        dim=192,
+        value_dim=128,
+        angles=32,
+        first=128,
+        interleaved=True,
+        heads=3,
+        q_heads=3,
+        key=codes("i8", 64),
+    ),
+    dict(dim=96, angles=10, first=72, heads=2, q_heads=2),
+    dict(dim=96, angles=9, first=8, interleaved=True, heads=1, q_heads=2),
+    dict(dim=512, angles=256, heads=2, q_heads=4, dtype="bf16"),
+    dict(dim=512, angles=32, interleaved=True, heads=2, q_heads=4),
+    dict(dim=320, value_dim=384, angles=100, first=24, heads=1, q_heads=2),
+    dict(dim=576, value_dim=256, angles=36, first=200, interleaved=True, heads=1, q_heads=0),
+    dict(dim=288, value_dim=512, angles=0, heads=1, q_heads=1),
+]
+LATENT = dict(latent=True, dtype="bf16", heads=1, dim=576, value_dim=512, angles=32, first=512, q_heads=0)
+LATENT_SHAPES = [
+    dict(interleaved=True, q_heads=16, store="paged<64>", weight="bf16"),
+    dict(q_heads=5, store="packed", table="bf16"),
+    dict(dim=48, value_dim=32, angles=8, first=32, q_heads=3),
+    dict(dim=288, value_dim=256, angles=16, first=256, interleaved=True, q_heads=9),
+    dict(dim=192, value_dim=128, angles=64, first=0, dtype="f16"),
+    dict(dim=320, value_dim=256, angles=20, first=264),
+    dict(weight="", q_heads=1),
+    dict(angles=0, first=0),
 ]
 
 
 @pytest.mark.parametrize("shape", PREPARED_SHAPES)
 def test_prepared_shapes(tmp_path, shape):
     run_prepared(tmp_path, prepared_text(**shape), "--dim=rows=11", "--dim=layers=2")
+
+
+@pytest.mark.parametrize("shape", LATENT_SHAPES)
+def test_prepared_latents(tmp_path, shape):
+    run_prepared(tmp_path, prepared_text(**LATENT | shape), "--dim=rows=11", "--dim=layers=2", "--shuffle")
 
 
 @pytest.mark.skipif(DEVICE != "host", reason="counters are the host device's")

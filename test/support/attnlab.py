@@ -173,31 +173,35 @@ class CacheProblem:
 
 def prepared_text(
     heads=2, q_heads=4, dim=64, value_dim=None, dtype="f16", store="paged<16>", key="", value="", angles=16,
-    table="f32", weight="f32", interleaved=False, status=False,
+    table="f32", weight="f32", interleaved=False, status=False, first=0, latent=False,
 ):  # fmt: skip
-    """Return the text of an append with a norm and a rotation. `angles`, `weight`, `q_heads`: 0 or "" for none."""
+    """Return the text of an append with a norm and a rotation. `angles`, `weight`, `q_heads`: 0 or "" for none; `latent`:
+    values are the first features of keys, and queries the features that turn."""
     value_dim = value_dim or dim
+    query_dim = 2 * angles if latent else dim
     rows, values, queries = (
-        f"tensor<?x?x{n}x{d}x{dtype}>" for n, d in ((heads, dim), (heads, value_dim), (q_heads, dim))
+        f"tensor<?x?x{n}x{d}x{dtype}>" for n, d in ((heads, dim), (heads, value_dim), (q_heads, query_dim))
     )
-    own = "" if value_dim == dim else f"value_dim = {value_dim}, "
-    cache = f"!attn.kv<{store}, heads = {heads}, dim = {dim}, {own}key = {key or dtype}, value = {value or dtype}>"
-    tensors = {"k": rows, "v": values, "kv": cache, "slots": "tensor<?xi32>"}
+    own = "" if latent or value_dim == dim else f"value_dim = {value_dim}, "
+    value = f"first<{value_dim}>" if latent else value or dtype
+    cache = f"!attn.kv<{store}, heads = {heads}, dim = {dim}, {own}key = {key or dtype}, value = {value}>"
+    tensors = {"k": rows} | ({} if latent else {"v": values}) | {"kv": cache, "slots": "tensor<?xi32>"}
     clauses = ""
     if q_heads:
         tensors["q"] = queries
         clauses += f" query %q : {queries}"
     if weight:
-        of = f"tensor<?x{dim}x{weight}>"
+        of = f"tensor<?x{value_dim if latent else dim}x{weight}>"
         tensors["k_norm"] = of
         clauses += f" norm %k_norm : {of} epsilon 1.0e-5"
-        if q_heads:
+        if q_heads and not latent:
             tensors["q_norm"] = of
             clauses += f" query_norm %q_norm : {of}"
     if angles:
         of = f"tensor<?x{angles}x{table}>"
         tensors |= {"cos": of, "sin": of, "positions": "tensor<?xi32>"}
         clauses += f" rotate %cos, %sin at %positions : {of}, {of}, tensor<?xi32>"
+        clauses += f" from {first}" if first else ""
         clauses += " interleaved" if interleaved else ""
     kind = ""
     if status:
@@ -205,8 +209,9 @@ def prepared_text(
         clauses += " status %status"
     arguments = ", ".join(f'%{name}: {type} {{attn.name = "{name}"}}' for name, type in tensors.items())
     name, result, returned = ("%r = ", f" -> {queries}", f" %r : {queries}") if q_heads else ("", "", "")
+    read, kinds = ("%k", rows) if latent else ("%k, %v", f"{rows}, {values}")
     return f"""func.func @prepare({arguments}){result} {{
-  {name}attn.append %k, %v to %kv at %slots{clauses} : {rows}, {values}, {cache}, tensor<?xi32>{kind}{result}
+  {name}attn.append {read} to %kv at %slots{clauses} : {kinds}, {cache}, tensor<?xi32>{kind}{result}
   return{returned}
 }}
 """

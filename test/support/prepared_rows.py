@@ -12,17 +12,21 @@ def angles(positions, rotary_dim, theta=10000.0):
     return numpy.cos(turns), numpy.sin(turns)
 
 
-def prepared(x, *, weight=None, epsilon=1e-6, cos=None, sin=None, positions=None, interleaved=False):
-    """Heads [rows, heads, dim] in float64, normalized and rotated."""
-    x = numpy.asarray(x, numpy.float64)
+def prepared(x, *, weight=None, epsilon=1e-6, cos=None, sin=None, positions=None, interleaved=False, start=0):
+    """Heads [rows, heads, dim] in float64: the features that have weights normalized, those from `start` on rotated."""
+    x = numpy.array(x, numpy.float64)
     if weight is not None:
-        x = x / numpy.sqrt((x**2).mean(-1, keepdims=True) + epsilon) * numpy.asarray(weight, numpy.float64)
+        normal = x[..., : len(weight)]
+        root = numpy.sqrt((normal**2).mean(-1, keepdims=True) + epsilon)
+        x[..., : len(weight)] = normal / root * numpy.asarray(weight, numpy.float64)
     if cos is None:
         return x
     n = cos.shape[1]
     c, s = (numpy.asarray(table, numpy.float64)[positions][:, None] for table in (cos, sin))
     out = x.copy()
-    first, second = (slice(0, 2 * n, 2), slice(1, 2 * n, 2)) if interleaved else (slice(n), slice(n, 2 * n))
+    end = start + 2 * n
+    pairs = (slice(start, end, 2), slice(start + 1, end, 2))
+    first, second = pairs if interleaved else (slice(start, start + n), slice(start + n, end))
     out[..., first] = x[..., first] * c - x[..., second] * s
     out[..., second] = x[..., second] * c + x[..., first] * s
     return out

@@ -24,7 +24,6 @@ from .rope import Norm, Rope
 
 _HEADER = 8  # In words: a list begins with the number of its rows.
 _LEAST = 64  # Rows of the shortest list.
-_MOST_DIM = 256
 
 
 def room_for(rows: int) -> int:
@@ -83,7 +82,8 @@ def _made(heads: int, shape: Shape, preparation: Preparation, generation: int) -
 class NewTokens:
     """A layer's keys, values and queries, checked, and what is to be done to them.
 
-    k, v, q  [rows, heads, dim]; tokens lie a multiple of 16 bytes apart, such as slices of a fused projection
+    k, v, q  [rows, heads, dim]; tokens lie a multiple of 16 bytes apart, such as slices of a fused projection. Of latents
+             v is None, and q has the features that turn; its heads may lie apart
     out      where prepared queries are written, as q, or q itself; None: a new tensor"""
 
     def __init__(
@@ -97,20 +97,15 @@ class NewTokens:
                 raise expected(SpecError, name, f"attn.{kind.__name__} or None", value)
         if rope is None and norm is None:
             raise expected(SpecError, "rope", "a Rope, or a Norm as norm, beside q", None)
-        if shape.latent:
-            word = "rope" if norm is None else "norm"
-            raise expected(SpecError, word, "None for a cache of latents", norm or rope)
-        for dim in (shape.key_dim, shape.value_dim):
-            if dim > _MOST_DIM or dim % 8:
-                legal = f"a multiple of 8, at most {_MOST_DIM}, where keys are normalized or rotated"
-                raise expected(
-                    SpecError, "head_dim", legal, dim, nearest=min(_MOST_DIM, max(8, dim // 8 * 8))
-                )
         self._prologue: dict[str, int] = {}
         self._k, _ = self._rows("k", k, heads, shape.key_dim)
-        self._v, _ = self._rows("v", v, heads, shape.value_dim)
-        made = self._queries(q, out)
-        made |= self._norm(norm, q is not None)
+        self._v = 0
+        if not shape.latent:
+            self._v, _ = self._rows("v", v, heads, shape.value_dim)
+        elif v is not None:
+            raise TensorError(f"v: expected None, as values are the first {shape.value_dim} features of k")
+        made = self._queries(q, out, rope)
+        made |= self._norm(norm, q is not None and not shape.latent)
         made |= self._rope(rope)
         self.rope = rope
         self.preparation = Preparation(**made)
@@ -127,6 +122,17 @@ class NewTokens:
             raise expected(TensorError, name, f"memory of {shape.device}", found.device)
         count, (token, head, feature) = found.shape[1], found.strides
         token = token if found.shape[0] > 1 else count * dim
+        if key and shape.latent:  # Queries, whose heads are parts of heads.
+            head = head if count > 1 else dim
+            if feature != 1 or token % 8 or head % 8 or min(token, head) < dim or address % 16:
+                legal = "tokens and heads a multiple of 16 bytes apart, and features side by side"
+                text = f"{name}: expected {legal}, got strides {list(found.strides)} for {found.text()}"
+                raise TensorError(f"{text}; nearest legal: its .contiguous() copy")
+            self._prologue |= {
+                f"{key}_row_bytes": token * DTYPES[shape.dtype][1],
+                f"{key}_head_bytes": head * DTYPES[shape.dtype][1],
+            }
+            return address, count
         dense = (count == 1 or head == dim) and (dim == 1 or feature == 1)
         if not dense or token % 8 or token < count * dim or address % 16:
             legal = "heads of a token in one piece, and tokens a multiple of 16 bytes apart"
@@ -135,13 +141,20 @@ class NewTokens:
         self._prologue[f"{key or name}_row_bytes"] = token * DTYPES[shape.dtype][1]
         return address, count
 
-    def _queries(self, q: Any, out: Any) -> dict[str, Any]:
+    def _queries(self, q: Any, out: Any, rope: Rope | None) -> dict[str, Any]:
         dim = self._shape.key_dim
         if q is None:
             if out is not None:
                 raise expected(TensorError, "out", "None without q", out)
             return {}
-        self._prologue["q"], heads = self._rows("q", q, None, dim)
+        if self._shape.latent:
+            if rope is None:
+                raise expected(SpecError, "rope", "a Rope beside q, whose features turn", None)
+            dim = rope.rotary_dim
+            if dim % 8:
+                legal = "cosines of a multiple of 4 angles beside q of latents"
+                raise expected(TensorError, "rope.cos", legal, rope.cos)
+        self._prologue["q"], heads = self._rows("q", q, None, dim, "q")
         self.out = _empty(q, (self.rows, heads, dim)) if out is None else out
         self._prologue["rotated"], _ = self._rows("out", self.out, heads, dim, "rotated")
         return {"q_heads": heads}
@@ -164,7 +177,9 @@ class NewTokens:
     def _norm(self, norm: Norm | None, queries: bool) -> dict[str, Any]:
         if norm is None:
             return {}
-        sizes = (self._shape.key_dim,)
+        sizes = (self._shape.norm_dim,)
+        if self._shape.latent and norm.q is not None:
+            raise expected(TensorError, "norm.q", "None, as queries of latents have no norm", norm.q)
         made: dict[str, Any] = {
             "k_norm": self._table("norm.k", norm.k, sizes),
             "epsilon": float(norm.epsilon),
@@ -184,12 +199,21 @@ class NewTokens:
             raise expected(
                 TensorError, "rope.cos", legal, rope.cos, nearest=f"[{rope.positions}, {dim // 2}]"
             )
+        last = dim - rope.rotary_dim
+        if rope.first > last:
+            legal = f"{rope.rotary_dim} rotated features within heads of {dim}, from {last // 8 * 8} on at the latest"
+            raise expected(SpecError, "rope.first", legal, rope.first, nearest=last // 8 * 8)
         sizes = (rope.positions, rope.rotary_dim // 2)
         dtypes = [self._table(f"rope.{name}", getattr(rope, name), sizes) for name in ("cos", "sin")]
         if dtypes[0] != dtypes[1]:
             raise expected(TensorError, "rope.sin", f"the dtype of cos, {DTYPES[dtypes[0]][0]}", rope.sin)
         self._prologue["table_rows"] = rope.positions
-        return {"angles": sizes[1], "tables": dtypes[0], "interleaved": bool(rope.interleaved)}
+        return {
+            "angles": sizes[1],
+            "first": rope.first,
+            "tables": dtypes[0],
+            "interleaved": bool(rope.interleaved),
+        }
 
     def use_positions(self, positions: Any) -> None:
         """Take the positions of rows, int32 [rows or more] on the device."""

@@ -96,11 +96,13 @@ class CacheChange(Uncopied):
         stream: object = None,
     ) -> Any:
         """Write a layer's new keys and values, [rows, kv_heads, head_dim] and [rows, kv_heads, value_dim], on the
-        cache's device; a quantized cache quantizes them, and a latent one takes no `v`. One launch also normalizes and rotates keys, and queries:
+        cache's device; a quantized cache quantizes them, and a latent one takes no `v`. One launch also normalizes and
+        rotates keys, and queries:
 
         rope, norm  what is done to each head, the norm first. Rows may then be slices of a fused projection; without
-                    them, keys and values are contiguous
-        q           queries of the new tokens, [rows, q_heads, head_dim]
+                    them, keys and values are contiguous. A norm of latents is that of their values
+        q           queries of the new tokens, [rows, q_heads, head_dim]; of latents the features that turn, [rows, q_heads,
+                    rope.rotary_dim], whose heads may lie apart
         out         where prepared queries are written: as q, or q itself; by default a new tensor
         positions   int32 or int64 [rows]; by default `positions`. On a GPU, one past the tables reads their last row
         classes     of each KV head in this layer, if classes have stores of their own

@@ -26,6 +26,11 @@ class Shape:
     latent: bool = False  # Whether values are the first features of their keys.
 
     @property
+    def norm_dim(self) -> int:
+        """The features of a key that a norm is of: of a latent, its value."""
+        return self.value_dim if self.latent else self.key_dim
+
+    @property
     def is_plain(self) -> bool:
         return self.key.is_plain and self.value.is_plain
 
@@ -39,6 +44,7 @@ class Preparation:
     q_norm: str = ""
     epsilon: float = 0.0
     angles: int = 0  # Half the features that turn; 0: there is no rotation.
+    first: int = 0  # The first feature of keys that turns.
     tables: str = ""  # Dtype of cosines and sines.
     interleaved: bool = False
 
@@ -72,17 +78,19 @@ def _clauses(shape: Shape, of: Preparation) -> tuple[dict[str, str], str, str]:
     """Return the tensors of a preparation, the clauses that read them, and the type of prepared queries."""
     tensors, text, queries = {}, "", ""
     if of.q_heads:
-        queries = tensors["q"] = f"tensor<?x?x{of.q_heads}x{shape.key_dim}x{shape.dtype}>"
+        dim = 2 * of.angles if shape.latent else shape.key_dim
+        queries = tensors["q"] = f"tensor<?x?x{of.q_heads}x{dim}x{shape.dtype}>"
         text += f" query %q : {queries}"
     for name, dtype, word in (("k_norm", of.k_norm, "norm"), ("q_norm", of.q_norm, "query_norm")):
         if dtype:
-            tensors[name] = f"tensor<?x{shape.key_dim}x{dtype}>"
+            tensors[name] = f"tensor<?x{shape.norm_dim}x{dtype}>"
             text += f" {word} %{name} : {tensors[name]}"
             text += f" epsilon {of.epsilon:.9e}" if word == "norm" else ""
     if of.angles:
         tensors["cos"] = tensors["sin"] = table = f"tensor<?x{of.angles}x{of.tables}>"
         tensors["positions"] = "tensor<?xi32>"
         text += f" rotate %cos, %sin at %positions : {table}, {table}, tensor<?xi32>"
+        text += f" from {of.first}" if of.first else ""
         text += " interleaved" if of.interleaved else ""
     return tensors, text, queries
 

@@ -22,15 +22,20 @@ class Rope:
                  position p. Scaled embeddings (YaRN, Llama 3) are other tables; a factor of attention is in both
     interleaved  whether features 2 * i and 2 * i + 1 are a pair (GPT-J, DeepSeek); else i and i + rotary_dim / 2 (Llama,
                  GPT-NeoX)
+    first        the first feature that turns, a multiple of 8: 512 for DeepSeek's latents, 128 for its expanded keys
 
-    The first rotary_dim features turn, x' = x * cos - y * sin and y' = y * cos + x * sin for a pair (x, y); the others
-    stay. Multiples of 16 are fastest (of 8 if interleaved). Raises TensorError."""
+    Features first to first + rotary_dim turn, x' = x * cos - y * sin and y' = y * cos + x * sin for a pair (x, y); the
+    others stay. Multiples of 16 are fastest (of 8 if interleaved). Raises TensorError or SpecError."""
 
     cos: Any
     sin: Any
     interleaved: bool = False
+    first: int = 0
 
     def __post_init__(self) -> None:
+        if not isinstance(self.first, int) or self.first < 0 or self.first % 8:
+            nearest = max(0, round(self.first / 8) * 8) if isinstance(self.first, int) else None
+            raise expected(SpecError, "rope.first", "a multiple of 8 from 0 on", self.first, nearest=nearest)
         shapes = [strided(view_of(name, getattr(self, name), 0, [])[1]).shape for name in ("cos", "sin")]
         for name, shape in zip(("cos", "sin"), shapes, strict=True):
             if len(shape) != 2 or not shape[0] or not shape[1]:
@@ -53,10 +58,11 @@ class Rope:
 
 @dataclass(frozen=True, eq=False)
 class Norm:
-    """An RMS norm of each head: x * weight / sqrt(mean(x^2) + epsilon).
+    """An RMS norm of each head: x * weight / sqrt(mean(x^2) + epsilon). Of a latent it is the norm of the value, its first
+    features.
 
     k, q     weights [head_dim], float32 or the cache's dtype, contiguous; `q` is needed where queries are written. A model
-             that multiplies by 1 + weight gives 1 + weight
+             that multiplies by 1 + weight gives 1 + weight. Of latents `k` is [value_dim], and there is no `q`
     epsilon  is added to the mean square
 
     Raises SpecError."""

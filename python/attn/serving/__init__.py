@@ -23,6 +23,7 @@ from .drafts import DraftPlans as DraftPlans
 from .drafts import DraftStep as DraftStep
 from .drafts import compile_drafts as compile_drafts
 from .drafts import parents_of as parents_of
+from .latents import write_latents as write_latents
 from .layers import KeptPages as KeptPages
 from .layers import Layer as Layer
 from .packed import PackedPages as PackedPages
@@ -55,5 +56,6 @@ __all__ = [
     "parents_of",
     "refuse_version",
     "split_lines",
+    "write_latents",
     "write_tokens",
 ]

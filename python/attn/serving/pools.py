@@ -93,7 +93,7 @@ def write_tokens(
     if not len(tokens):
         return None
     page_size = k_pages.shape[1]
-    taken = tokens.of(page_size, lambda slots: _WrittenTokens(slots.long(), page_size))
+    taken = tokens.of(page_size, lambda slots: WrittenTokens(slots.long(), page_size))
     taken.write(k_pages, k, k_scale)
     taken.write(v_pages, v, v_scale)
     return None
@@ -149,7 +149,7 @@ def _check(name: str, pool: Tensor, rows: Tensor, tokens: Tokens, scale: object)
     tokens.check_slots(*pool.shape[:2])
 
 
-class _WrittenTokens:
+class WrittenTokens:
     """The tokens to write, and the page and offset of each.
 
     To drop tokens of negative slots, a program would have to wait for their number. In their place, the first token

@@ -100,7 +100,7 @@ def write_prepared(
     heads: int,
     tokens: Tokens,
     k: Tensor,
-    v: Tensor,
+    v: Tensor | None,
     q: Tensor | None,
     out: Tensor | None,
     rope: Rope | None,

@@ -23,7 +23,7 @@ struct Names {
       buffers = {"row_count"};
       dims = {"layers"};
       for (const std::string name : {"k", "v", "q", "rotated"})
-        dims.insert({name + ".layer", strideName(name, 1)});
+        dims.insert({name + ".layer", strideName(name, 1), strideName(name, 2)});
     }
     if (manifest.managesPages()) {
       buffers = {"sums"};

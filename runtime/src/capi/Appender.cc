@@ -70,6 +70,8 @@ void addPages(Adopted &adopted, const Argument &cache, const AttnStridedPages &s
     return;
   const Extent extent{pages, store};
   for (const bool keys : {true, false}) {
+    if (!keys && store.isLatent())
+      continue; // a part of the keys
     const StorePart &part = store.part(keys);
     const int64_t line = part.format.metaBytes(part.dim);
     const uint64_t meta = keys ? pages.kMeta : pages.vMeta, scale = keys ? pages.kScale : pages.vScale;
@@ -95,11 +97,13 @@ void addPrologue(Adopted &adopted, const Manifest &manifest, const AttnPrologue 
     if (address && rows)
       adopted.add(address, static_cast<size_t>((rows - 1) * (apart ? apart : bytes) + bytes), name);
   };
-  const int64_t queries =
-      int64_t{manifest.qHeads} * manifest.keyDim * static_cast<int64_t>(dtypeSize(manifest.dtype));
   rowsAt(prologue.positions, 0, sizeof(int32_t), "positions");
-  rowsAt(prologue.q, prologue.qRowBytes, queries, "queries");
-  rowsAt(prologue.rotated, prologue.rotatedRowBytes, queries, "prepared queries");
+  if (const ResultInfo *rotated = manifest.findResult("rotated")) {
+    const int64_t head = rotated->dims.back().value * static_cast<int64_t>(dtypeSize(rotated->dtype));
+    const auto row = [&](int64_t apart) { return (manifest.qHeads - 1) * (apart ? apart : head) + head; };
+    rowsAt(prologue.q, prologue.qRowBytes, row(prologue.qHeadBytes), "queries");
+    rowsAt(prologue.rotated, prologue.rotatedRowBytes, row(prologue.rotatedHeadBytes), "prepared queries");
+  }
   for (const Argument &argument : manifest.arguments) {
     if (argument.role != Argument::Role::Tensor)
       continue;
@@ -159,12 +163,12 @@ AttnStatus attnAppenderLaunch(AttnAppender *appender, const AttnStridedPages *st
     if (Status status = kernel.bind(rowsOf(*strided), given, pages->status); !status)
       return status;
     DevicePrologue bound;
-    bound.q = prologue->q, bound.rotated = prologue->rotated;
+    bound.q = {prologue->q, 0, prologue->qRowBytes, prologue->qHeadBytes};
+    bound.rotated = {prologue->rotated, 0, prologue->rotatedRowBytes, prologue->rotatedHeadBytes};
     bound.kNorm = prologue->kNorm, bound.qNorm = prologue->qNorm;
     bound.cos = prologue->cos, bound.sin = prologue->sin, bound.tableRows = prologue->tableRows;
     bound.positions = prologue->positions;
     bound.kRowBytes = prologue->kRowBytes, bound.vRowBytes = prologue->vRowBytes;
-    bound.qRowBytes = prologue->qRowBytes, bound.rotatedRowBytes = prologue->rotatedRowBytes;
     if (Status status = kernel.bindPrologue(bound); !status)
       return status;
     if (const auto needed = static_cast<size_t>(kernel.listWords()) * sizeof(int32_t); listBytes < needed)

@@ -37,10 +37,10 @@ int64_t rowBytesOf(const Manifest &manifest, bool keys) {
          static_cast<int64_t>(dtypeSize(rowType(manifest, keys)));
 }
 
-/// Bytes of a row's queries.
-int64_t queryBytesOf(const Manifest &manifest) {
-  return int64_t{manifest.qHeads} * manifest.keyDim *
-         static_cast<int64_t>(dtypeSize(rowType(manifest, true)));
+/// Bytes of a head of a row's queries.
+int64_t queryHeadBytesOf(const Manifest &manifest) {
+  const ResultInfo *rotated = manifest.findResult("rotated");
+  return rotated ? rotated->dims.back().value * static_cast<int64_t>(dtypeSize(rotated->dtype)) : 0;
 }
 
 } // namespace
@@ -74,7 +74,8 @@ Result<CacheKernel> CacheKernel::create(Device &device, const Manifest &manifest
                                          cachesOf(manifest),
                                          rowBytesOf(manifest, true),
                                          rowBytesOf(manifest, false),
-                                         queryBytesOf(manifest),
+                                         manifest.qHeads,
+                                         queryHeadBytesOf(manifest),
                                          std::move(module),
                                          *kernel,
                                          {},
@@ -173,11 +174,14 @@ Status CacheKernel::bindPrologue(const DevicePrologue &given) {
     return s.error("it neither normalizes nor rotates keys");
   for (auto [name, bytes, dense] :
        {std::tuple("k", given.kRowBytes, s.keyRowBytes), std::tuple("v", given.vRowBytes, s.valueRowBytes)})
-    if (Status status = s.bindRowStride(name, bytes, dense); !status)
+    if (!dense)
+      continue; // values that are a part of their keys
+    else if (Status status = s.bindRowStride(name, bytes, dense); !status)
       return status;
-  if (s.hasParameter("q"))
-    if (Status status = s.bindQueries(given); !status)
-      return status;
+  for (auto [name, heads] : {std::pair("q", &given.q), std::pair("rotated", &given.rotated)})
+    if (s.hasParameter(name))
+      if (Status status = s.bindQueries(name, *heads); !status)
+        return status;
   for (auto [name, address] : {std::pair("k_norm", given.kNorm), std::pair("q_norm", given.qNorm),
                                std::pair("cos", given.cos), std::pair("sin", given.sin)}) {
     if (!s.hasParameter(name))
@@ -257,7 +261,7 @@ int64_t prologueFloor(const Manifest &manifest, const RowLists &lists, int32_t l
   int64_t bytes = 0;
   for (const Argument &argument : manifest.arguments) {
     if (argument.role == Argument::Role::Rows && argument.name == "q")
-      bytes += 2 * std::ssize(lists.to) * layers * queryBytesOf(manifest);
+      bytes += 2 * std::ssize(lists.to) * layers * manifest.qHeads * queryHeadBytesOf(manifest);
     if (argument.role != Argument::Role::Tensor)
       continue;
     const bool isTable = argument.name == "cos" || argument.name == "sin";

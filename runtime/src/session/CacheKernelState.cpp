@@ -74,20 +74,26 @@ Status CacheKernel::State::bindRowStride(const std::string &name, int64_t given,
   return {};
 }
 
-/// Binds queries, and where they are written; there are as many rows as of keys.
-Status CacheKernel::State::bindQueries(const DevicePrologue &given) {
-  for (const Part &part : {Part{"queries", "q", "q.layer", given.q, given.qLayerBytes, rows * queryRowBytes,
-                                chunkBytes, chunkBytes},
-                           Part{"prepared queries", "rotated", "rotated.layer", given.rotated,
-                                given.rotatedLayerBytes, rows * queryRowBytes, chunkBytes, chunkBytes}}) {
-    if (!part.address)
-      return error("expected an address of the " + part.name + ", got none");
-    if (Status status = bindPart(part); !status)
-      return status;
-  }
-  if (Status status = bindRowStride("q", given.qRowBytes, queryRowBytes); !status)
+/// Binds queries, or where they are written; there are as many rows as of keys.
+Status CacheKernel::State::bindQueries(const std::string &name, const DeviceHeads &given) {
+  const std::string what = name == "q" ? "queries" : "prepared queries";
+  const int64_t apart = given.headBytes ? given.headBytes : queryHeadBytes;
+  if (apart < queryHeadBytes || apart % chunkBytes || apart > std::numeric_limits<int32_t>::max())
+    return error("expected heads of '" + name + "' a multiple of 16 bytes apart, from " +
+                 std::to_string(queryHeadBytes) + " to below 2^31, got " + std::to_string(apart));
+  if (!hasParameter(strideName(name, 2)) && apart != queryHeadBytes)
+    return error("expected heads of '" + name + "' in one piece, " + std::to_string(queryHeadBytes) +
+                 " bytes apart, got " + std::to_string(apart));
+  bound[strideName(name, 2)] = static_cast<uint64_t>(apart);
+  const int64_t row = (queryHeads - 1) * apart + queryHeadBytes;
+  const int64_t rowBytes = given.rowBytes ? given.rowBytes : row;
+  if (!given.address)
+    return error("expected an address of the " + what + ", got none");
+  if (Status status = bindPart({what, name, name + ".layer", given.address, given.layerBytes,
+                                rows ? (rows - 1) * rowBytes + row : 0, chunkBytes, chunkBytes});
+      !status)
     return status;
-  return bindRowStride("rotated", given.rotatedRowBytes, queryRowBytes);
+  return bindRowStride(name, rowBytes, apart == queryHeadBytes ? row : queryHeadBytes);
 }
 
 Status CacheKernel::State::bindRows(const DeviceRows &given) {

@@ -22,7 +22,8 @@ struct CacheKernel::State {
   KernelInfo info;
   LaunchInfo launch;
   std::vector<Argument> caches;
-  int64_t keyRowBytes, valueRowBytes, queryRowBytes;
+  int64_t keyRowBytes, valueRowBytes;
+  int64_t queryHeads, queryHeadBytes;
   std::shared_ptr<Module> module;
   Kernel *kernel = nullptr;
 
@@ -61,7 +62,7 @@ struct CacheKernel::State {
   Status bindLines(const std::string &name, const Store &store, const StorePart &part,
                    const DeviceRows &given);
   Status bindRowStride(const std::string &name, int64_t given, int64_t dense);
-  Status bindQueries(const DevicePrologue &given);
+  Status bindQueries(const std::string &name, const DeviceHeads &given);
   Status bindRows(const DeviceRows &given);
   Status bindCache(const Argument &cache, const DeviceRows &given);
   /// Sets the memory of the lists, which follow a sector with the number of rows.

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/tensor/Prologue.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -13,6 +14,7 @@ namespace attn::rt {
 namespace {
 
 constexpr size_t together = 8; ///< features of a lane
+constexpr size_t lanes = 32;
 
 /// Adds up as many sums as a power of two by pairs of neighbours, or the sums of such parts.
 float sumOf(std::vector<float> sums) {
@@ -46,12 +48,14 @@ float inverseRoot(float x) {
 } // namespace
 
 void normalizeRow(std::span<float> row, std::span<const float> weight, float epsilon) {
-  std::vector<float> sums(row.size() / together);
-  for (size_t i = 0; i < row.size(); ++i)
-    sums[i / together] = i % together ? std::fma(row[i], row[i], sums[i / together]) : row[i] * row[i];
-  const float mean = sumOf(std::move(sums)) * (1.0F / static_cast<float>(row.size()));
+  std::vector<float> sums(std::min(lanes, row.size() / together));
+  for (size_t i = 0; i < weight.size(); ++i) {
+    float &sum = sums[i / together % lanes];
+    sum = std::fma(row[i], row[i], sum);
+  }
+  const float mean = sumOf(std::move(sums)) * (1.0F / static_cast<float>(weight.size()));
   const float root = inverseRoot(mean + epsilon);
-  for (size_t i = 0; i < row.size(); ++i)
+  for (size_t i = 0; i < weight.size(); ++i)
     row[i] = row[i] * root * weight[i];
 }
 

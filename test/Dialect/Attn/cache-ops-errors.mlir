@@ -366,18 +366,75 @@ func.func @name(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv: !
 
 !rows = tensor<?x?x1x64xf16>
 !kv = !attn.kv<packed, heads = 1, dim = 64, key = f16, value = first<32>>
-func.func @latents(%k: !rows {attn.name = "k"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}, %wk: tensor<?x64xf32> {attn.name = "k_norm"}) {
-  // expected-error @below {{expected a cache with values of their own where keys are normalized or rotated, got '!attn.kv<packed, heads = 1,}}
+func.func @weights_of_latents(%k: !rows {attn.name = "k"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}, %wk: tensor<?x64xf32> {attn.name = "k_norm"}) {
+  // expected-error @below {{expected the weights of keys to be 'tensor<?x32xf16>', or of f32, got 'tensor<?x64xf32>'}}
   attn.append %k to %kv at %slots norm %wk : tensor<?x64xf32> epsilon 1.0e-6 : !rows, !kv, tensor<?xi32>
   return
 }
 
 // -----
 
-!rows = tensor<?x?x1x512xf16>
-!kv = !attn.kv<packed, heads = 1, dim = 512, key = f16, value = f16>
-func.func @wide(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}, %wk: tensor<?x512xf32> {attn.name = "k_norm"}) {
-  // expected-error @below {{expected heads of a multiple of 8, at most 256 features, where keys are normalized or rotated}}
-  attn.append %k, %v to %kv at %slots norm %wk : tensor<?x512xf32> epsilon 1.0e-6 : !rows, !rows, !kv, tensor<?xi32>
+!rows = tensor<?x?x1x64xf16>
+!kv = !attn.kv<packed, heads = 1, dim = 64, key = f16, value = first<32>>
+!table = tensor<?x16xf32>
+!q = tensor<?x?x4x32xf16>
+func.func @weights_of_queries_of_latents(%k: !rows {attn.name = "k"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}, %q: !q {attn.name = "q"}, %wk: tensor<?x32xf32> {attn.name = "k_norm"}, %wq: tensor<?x32xf32> {attn.name = "q_norm"}, %cos: !table {attn.name = "cos"}, %sin: !table {attn.name = "sin"}, %at: tensor<?xi32> {attn.name = "positions"}) -> !q {
+  // expected-error @below {{expected no weights of queries of latents, which have no norm}}
+  %r = attn.append %k to %kv at %slots query %q : !q norm %wk : tensor<?x32xf32> epsilon 1.0e-6 query_norm %wq : tensor<?x32xf32> rotate %cos, %sin at %at : !table, !table, tensor<?xi32> from 32 : !rows, !kv, tensor<?xi32> -> !q
+  return %r : !q
+}
+
+// -----
+
+!rows = tensor<?x?x1x64xf16>
+!kv = !attn.kv<packed, heads = 1, dim = 64, key = f16, value = first<32>>
+!q = tensor<?x?x4x32xf16>
+func.func @queries_of_latents_that_stay(%k: !rows {attn.name = "k"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}, %q: !q {attn.name = "q"}, %wk: tensor<?x32xf32> {attn.name = "k_norm"}) -> !q {
+  // expected-error @below {{expected a rotation where there are queries of latents}}
+  %r = attn.append %k to %kv at %slots query %q : !q norm %wk : tensor<?x32xf32> epsilon 1.0e-6 : !rows, !kv, tensor<?xi32> -> !q
+  return %r : !q
+}
+
+// -----
+
+!rows = tensor<?x?x1x64xf16>
+!kv = !attn.kv<packed, heads = 1, dim = 64, key = f16, value = first<32>>
+!table = tensor<?x16xf32>
+!q = tensor<?x?x4x64xf16>
+func.func @whole_queries_of_latents(%k: !rows {attn.name = "k"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}, %q: !q {attn.name = "q"}, %cos: !table {attn.name = "cos"}, %sin: !table {attn.name = "sin"}, %at: tensor<?xi32> {attn.name = "positions"}) -> !q {
+  // expected-error @below {{expected queries of the keys' rotated features and type, [layers, rows, q_heads, 32], got 'tensor<?x?x4x64xf16>'}}
+  %r = attn.append %k to %kv at %slots query %q : !q rotate %cos, %sin at %at : !table, !table, tensor<?xi32> from 32 : !rows, !kv, tensor<?xi32> -> !q
+  return %r : !q
+}
+
+// -----
+
+!rows = tensor<?x?x1x64xf16>
+!kv = !attn.kv<packed, heads = 1, dim = 64, key = f16, value = first<32>>
+!table = tensor<?x16xf32>
+func.func @past_the_head(%k: !rows {attn.name = "k"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}, %cos: !table {attn.name = "cos"}, %sin: !table {attn.name = "sin"}, %at: tensor<?xi32> {attn.name = "positions"}) {
+  // expected-error @below {{expected 32 rotated features within heads of 64, from a multiple of 8 on, got from 40; nearest legal: 32}}
+  attn.append %k to %kv at %slots rotate %cos, %sin at %at : !table, !table, tensor<?xi32> from 40 : !rows, !kv, tensor<?xi32>
+  return
+}
+
+// -----
+
+!rows = tensor<?x?x1x64xf16>
+!kv = !attn.kv<packed, heads = 1, dim = 64, key = f16, value = first<32>>
+!table = tensor<?x16xf32>
+func.func @between_eights(%k: !rows {attn.name = "k"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}, %cos: !table {attn.name = "cos"}, %sin: !table {attn.name = "sin"}, %at: tensor<?xi32> {attn.name = "positions"}) {
+  // expected-error @below {{expected 32 rotated features within heads of 64, from a multiple of 8 on, got from 20; nearest legal: 16}}
+  attn.append %k to %kv at %slots rotate %cos, %sin at %at : !table, !table, tensor<?xi32> from 20 : !rows, !kv, tensor<?xi32>
+  return
+}
+
+// -----
+
+!rows = tensor<?x?x1x64xf16>
+!kv = !attn.kv<packed, heads = 1, dim = 64, key = f16, value = first<32>>
+func.func @from_without_a_rotation(%k: !rows {attn.name = "k"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}, %wk: tensor<?x32xf32> {attn.name = "k_norm"}) {
+  // expected-error @below {{expected 'from' beside a rotation}}
+  attn.append %k to %kv at %slots norm %wk : tensor<?x32xf32> epsilon 1.0e-6 from 32 : !rows, !kv, tensor<?xi32>
   return
 }

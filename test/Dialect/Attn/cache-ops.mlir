@@ -96,3 +96,19 @@ func.func @prepare_keys(%k: !prows {attn.name = "k"}, %v: !prows {attn.name = "v
   attn.append %k, %v to %kv at %slots norm %wk : !pweights epsilon 0.0 : !prows, !prows, !pcache, !plist
   return
 }
+
+!lrows = tensor<?x?x1x576xbf16>
+!lqueries = tensor<?x?x16x64xbf16>
+!ltable = tensor<?x32xf32>
+!lcache = !attn.kv<paged<64>, heads = 1, dim = 576, key = bf16, value = first<512>>
+
+// CHECK-LABEL: @prepare_latents
+// CHECK: %[[R:.*]] = attn.append %{{[a-z0-9]+}} to %{{.*}} at %{{.*}} query %{{.*}} : tensor<?x?x16x64xbf16> norm %{{.*}} : tensor<?x512xbf16> epsilon 9.99999997E-7 rotate %{{.*}}, %{{.*}} at %{{.*}} : tensor<?x32xf32>, tensor<?x32xf32>, tensor<?xi32> from 512 interleaved : tensor<?x?x1x576xbf16>, <paged<64>, {{.*}}>, tensor<?xi32> -> tensor<?x?x16x64xbf16>
+// CHECK: return %[[R]]
+func.func @prepare_latents(%k: !lrows {attn.name = "k"}, %kv: !lcache {attn.name = "kv"}, %slots: !plist {attn.name = "slots"},
+               %q: !lqueries {attn.name = "q"}, %w: tensor<?x512xbf16> {attn.name = "k_norm"}, %cos: !ltable {attn.name = "cos"},
+               %sin: !ltable {attn.name = "sin"}, %at: !plist {attn.name = "positions"}) -> !lqueries {
+  %r = attn.append %k to %kv at %slots query %q : !lqueries norm %w : tensor<?x512xbf16> epsilon 1.0e-6
+      rotate %cos, %sin at %at : !ltable, !ltable, !plist from 512 interleaved : !lrows, !lcache, !plist -> !lqueries
+  return %r : !lqueries
+}

@@ -33,10 +33,9 @@ def draw(rows, heads, dim, dtype, seed=0):
     return found.to(getattr(torch, dtype))
 
 
-def rope_of(rotary_dim, dtype=torch.float32, interleaved=False, positions=POSITIONS):
-    return attn.Rope(
-        *(torch.tensor(x).to(dtype) for x in angles(positions, rotary_dim)), interleaved=interleaved
-    )
+def rope_of(rotary_dim, dtype=torch.float32, interleaved=False, positions=POSITIONS, first=0):
+    tables = (torch.tensor(x).to(dtype) for x in angles(positions, rotary_dim))
+    return attn.Rope(*tables, interleaved=interleaved, first=first)
 
 
 def norm_of(dim, dtype=torch.float32, epsilon=1e-5):
@@ -54,8 +53,9 @@ def wanted(x, weight, rope, norm, positions):
         given |= dict(weight=numbers(weight), epsilon=norm.epsilon)
     if rope is not None:
         given |= dict(
-            cos=numbers(rope.cos), sin=numbers(rope.sin), positions=positions, interleaved=rope.interleaved
-        )
+            cos=numbers(rope.cos), sin=numbers(rope.sin), positions=positions, interleaved=rope.interleaved,
+            start=rope.first,
+        )  # fmt: skip
     return prepared(numbers(x), **given)
 
 
@@ -129,6 +129,116 @@ ROPES = [(128, 128), (128, 64), (80, 32), (96, 96), (256, 64), (80, 20), (64, 6)
 def test_rotations(dim, rotary_dim, interleaved):
     rope = rope_of(rotary_dim, interleaved=interleaved)
     check_write(make(heads=1, dim=dim), {}, 5, 1, 5, dim, "float16", rope, None, first=200)
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("dim,rotary_dim,first", [(128, 64, 64), (192, 64, 128), (96, 20, 72), (512, 64, 448), (64, 6, 8)])  # fmt: skip
+def test_rotations_of_any_range(dim, rotary_dim, first, interleaved):
+    rope = rope_of(rotary_dim, interleaved=interleaved, first=first)
+    check_write(make(heads=2, dim=dim), {}, 5, 2, 4, dim, "float16", rope, norm_of(dim), first=200)
+
+
+@pytest.mark.parametrize("dim", [320, 384, 512, 576])
+def test_heads_of_more_than_256_features(dim):
+    value_dim = min(dim, 512) // 128 * 128 if dim > 320 else 256
+    sizes = dict(layers=LAYERS, pages=8, page_size=16, kv_heads=2, head_dim=dim, value_dim=value_dim)
+    cache = attn.PagedCache(**sizes, dtype="bfloat16", device="host")
+    node, rope, norm = cache.add(), rope_of(dim, torch.bfloat16), norm_of(dim)
+    k, v, q = (draw(5, n, d, "bfloat16", d) for n, d in ((2, dim), (2, value_dim), (6, dim)))
+    change = cache.append(node, 5)
+    for layer in range(LAYERS):
+        out = change.write(layer, k, v, q=q, rope=rope, norm=norm)
+    at = numpy.arange(5)
+    assert close(numbers(out), wanted(q, norm.q, rope, norm, at), "bfloat16")
+    keys, values = stored(cache, 1, node, {})
+    assert close(keys, wanted(k, norm.k, rope, norm, at), "bfloat16") and (values == numbers(v)).all()
+
+
+def make_latents(dim=576, value_dim=512, dtype="bfloat16", **sizes):
+    sizes = dict(layers=LAYERS, pages=8, page_size=64, kv_heads=1, head_dim=dim) | sizes
+    return attn.PagedCache(**sizes, value=attn.first(value_dim), dtype=dtype, device="host")
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("dim,value_dim", [(576, 512), (48, 32), (288, 256), (192, 128)])
+def test_latents(dim, value_dim, interleaved):
+    """A latent's value is normalized and the features after it turn, as do those of queries, in one launch."""
+    cache = make_latents(dim, value_dim)
+    turned, heads, rows = dim - value_dim, 7, 11
+    rope = rope_of(turned, interleaved=interleaved, first=value_dim)
+    norm = attn.Norm(k=norm_of(value_dim).k.bfloat16(), epsilon=1e-6)
+    node = cache.add()
+    cache.append(node, 60).skip()
+    change = cache.append(node, rows)
+    at = numpy.arange(60, 60 + rows)
+    projected = draw(rows, heads, 128 + turned, "bfloat16", 1)
+    absorbed = torch.full((rows, heads, dim), 7.0, dtype=torch.bfloat16)
+    for layer in range(LAYERS):
+        k = draw(rows, 1, dim, "bfloat16", layer + 2)
+        given = projected[..., 128:], absorbed[..., value_dim:]
+        assert change.write(layer, k, q=given[0], out=given[1], rope=rope, norm=norm) is given[1]
+        turning = attn.Rope(rope.cos, rope.sin, interleaved=interleaved)
+        assert close(numbers(given[1]), wanted(given[0], None, turning, None, at), "bfloat16")
+        assert (absorbed[..., :value_dim] == 7).all()
+        lines = numbers(cache.layer(layer).stored(node)["k"])[60:]
+        assert close(lines, wanted(k, norm.k, rope, norm, at), "bfloat16")
+    assert not change.missing
+
+
+def test_latents_alone_in_place_and_in_steps():
+    cache = make_latents(48, 32, dtype="float16")
+    rope = rope_of(16, first=32)
+    k, q = draw(3, 1, 48, "float16", 1), draw(3, 4, 16, "float16", 2)
+    before, at, turning = q.clone(), numpy.arange(3), rope_of(16)
+    node = cache.add()
+    change = cache.append(node, 3)
+    assert change.write(0, k, q=q, out=q, rope=rope) is q
+    assert close(numbers(q), wanted(before, None, turning, None, at), "float16")
+    assert change.write(1, k, norm=attn.Norm(k=torch.ones(32))) is None
+    lines = numbers(cache.layer(1).stored(node)["k"])
+    assert close(lines, wanted(k, torch.ones(32), None, attn.Norm(k=torch.ones(32)), at), "float16")
+    spec = attn.Spec(
+        q_heads=4, kv_heads=1, head_dim=48, dtype="float16", kv=[attn.Paged(page_size=64, value=attn.first(32))],
+        see=attn.causal(), device_plan=True,
+    )  # fmt: skip
+    steps = cache.steps(attn.compile(spec, device="host"), sequences=2, rows=4, tokens=128)
+    heads_first = draw(4, 4, 16, "float16", 3).transpose(0, 1).contiguous().transpose(0, 1)
+    steps.append([node], [1])
+    steps.update([node])
+    out = torch.zeros(4, 4, 16, dtype=torch.float16)
+    rows = draw(4, 1, 48, "float16", 4)
+    for layer in range(LAYERS):
+        steps.write(layer, rows, q=heads_first, out=out, rope=rope, positions=torch.tensor([3, 0, 0, 0]))
+    steps.ran()
+    assert close(numbers(out)[:1], wanted(heads_first[:1], None, turning, None, [3]), "float16")
+    lines = numbers(cache.layer(1).stored(node)["k"])[3:]
+    assert close(lines, wanted(rows[:1], None, rope, None, [3]), "float16")
+
+
+def refuse_latents(kind, message, v=None, **given):
+    cache = make_latents(48, 32, dtype="float16")
+    change = cache.append(cache.add(), 4)
+    with pytest.raises(kind, match=message):
+        change.write(0, draw(4, 1, 48, "float16"), v, **given)
+    assert change.missing == [0, 1]
+
+
+def test_latents_refused():
+    queries = draw(4, 4, 48, "float16")
+    refuse_latents(attn.TensorError, r"q: expected float16 \[4, q_heads, 16\], got Tensor float16 \[4, 4, 48\]",
+                   q=queries, rope=rope_of(16, first=32))  # fmt: skip
+    refuse_latents(attn.SpecError, "rope: expected a Rope beside q, whose features turn, got None",
+                   q=queries, norm=attn.Norm(k=torch.ones(32)))  # fmt: skip
+    refuse_latents(attn.TensorError, "norm.q: expected None, as queries of latents have no norm",
+                   norm=attn.Norm(k=torch.ones(32), q=torch.ones(48)))  # fmt: skip
+    refuse_latents(attn.TensorError, r"norm.k: expected float32 or float16 \[32\], got Tensor float32 \[48\]",
+                   norm=attn.Norm(k=torch.ones(48)))  # fmt: skip
+    refuse_latents(attn.TensorError, "v: expected None, as values are the first 32 features of k",
+                   v=queries, rope=rope_of(16))  # fmt: skip
+    refuse_latents(attn.SpecError, r"rope.first: expected 32 rotated features within heads of 48, from 16 on at the "
+                   r"latest, got 32; nearest legal: 16", rope=rope_of(32, first=32))  # fmt: skip
+    refuse_latents(attn.TensorError, "q: expected tokens and heads a multiple of 16 bytes apart, and features side by side",
+                   q=queries[..., 3:19], rope=rope_of(16, first=32))  # fmt: skip
 
 
 @pytest.mark.parametrize("dim", [8, 24, 64, 80, 96, 192, 256])
@@ -290,5 +400,9 @@ def test_tables_refused():
         attn.Rope(table, table[:2])
     with pytest.raises(attn.TensorError, match=r"rope.cos: expected \[positions, rotary_dim / 2\], got"):
         attn.Rope(table[0], table[0])
+    for first, nearest in ((12, 16), (-8, 0), (3, 0)):
+        message = rf"rope.first: expected a multiple of 8 from 0 on, got {first}; nearest legal: {nearest}"
+        with pytest.raises(attn.SpecError, match=message):
+            attn.Rope(table, table, first=first)
     with pytest.raises(attn.SpecError, match=r"norm.epsilon: expected a finite number from 0 on, got -1"):
         attn.Norm(k=torch.ones(64), epsilon=-1)

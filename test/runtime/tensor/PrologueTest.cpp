@@ -36,6 +36,22 @@ TEST(Prologue, NormsAreThoseOfFloat64) {
     }
 }
 
+TEST(Prologue, OnlyFeaturesWithWeightsAreNormalized) {
+  for (const auto &[dim, normal] : {std::pair<size_t, size_t>{48, 32}, {576, 512}, {512, 512}, {288, 256}}) {
+    std::vector<float> row = numbers(dim, 2);
+    const std::vector<float> given = row, weight = numbers(normal, 3);
+    double sum = 0;
+    for (size_t i = 0; i < normal; ++i)
+      sum += double{row[i]} * row[i];
+    normalizeRow(row, weight, 1e-6F);
+    const double root = 1 / std::sqrt(sum / static_cast<double>(normal) + double{1e-6F});
+    for (size_t i = 0; i < normal; ++i)
+      EXPECT_NEAR(row[i], given[i] * root * weight[i], 1e-6 * std::abs(given[i] * root * weight[i]) + 1e-30);
+    for (size_t i = normal; i < dim; ++i)
+      EXPECT_EQ(row[i], given[i]);
+  }
+}
+
 TEST(Prologue, ZerosStayZeros) {
   std::vector<float> row(64), weight(64, 1);
   normalizeRow(row, weight, 0);

@@ -1,7 +1,8 @@
 //===- HeadChunks.cpp - A lane's share of the heads of a row --------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A launch gives the strides of rows, and of the pages, tokens and heads of a
-// cache, so one kernel serves tensors of any order.
+// cache, so one kernel serves tensors of any order. Heads of a row follow each
+// other, unless queries are a part of heads.
 //
 //   line of a slot = page * stride 0 + token in the page * stride 1 + head * stride 2
 //
@@ -35,9 +36,11 @@ Value RowExpansion::lineOf(const Access &access, const RowMemory &memory, Value 
   Value start = b.mul(b.mul(access.layer, strideOf(memory)), b.i64(unit / chunk));
   auto type = dyn_cast<KVType>(access.argument.getType());
   if (!type) {
+    Value row = b.add(start, along(access.rows, 1));
+    if (access.share.getApart())
+      return b.add(row, along(head, 2));
     const rt::StorePart part = storedPartOf(access.argument, access.part);
-    Value inRow = b.mul(head, b.i32(part.format.rowBytes(part.dim) / chunk));
-    return b.add(b.add(start, along(access.rows, 1)), b.wide(inRow));
+    return b.add(row, b.wide(b.mul(head, b.i32(part.format.rowBytes(part.dim) / chunk))));
   }
   const rt::Store store = storeOf(type);
   if (!store.isPaged())

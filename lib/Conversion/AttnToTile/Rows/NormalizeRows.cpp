@@ -1,7 +1,8 @@
 //===- NormalizeRows.cpp - RMS norm of heads ------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Neighbouring lanes hold a head, eight features each. Each lane adds up the
-// squares of its own, then the lanes add up their sums. The arithmetic is that of
+// Neighbouring lanes hold a head, eight features each, or all lanes a head of more
+// than 256 features, eight of each load. Each lane adds up the squares of its own,
+// then the lanes add up their sums. The arithmetic is that of
 // attn_rt/tensor/Prologue.h, so that a CPU gets the same bits.
 //
 //===----------------------------------------------------------------------===//
@@ -17,44 +18,92 @@ using namespace mlir::tile;
 
 namespace {
 
+constexpr int64_t lanes = 32;
+
 struct Normalizer {
   Normalizer(RowExpansion &expansion, NormalizeRowsOp op)
-      : e(expansion), n(e.b), b(e.b), op(op), share(op.getShare()), width(share.getWidth()) {}
+      : e(expansion), n(e.b), b(e.b), op(op), share(op.getShare()), width(share.getWidth()),
+        normal(cast<RankedTensorType>(op.getWeight().getType()).getDimSize(1)) {}
 
   void run() {
-    auto type = cast<RankedTensorType>(op.getRows().getType());
-    const int64_t dim = type.getDimSize(3);
-    Value column = e.columnOf(share, 0); // of all loads: they begin with a head's first lane
-    Value first = b.add(b.mul(op.getLayer(), b.i64(dim)), b.wide(b.mul(column, b.i32(rowNumbers))));
-    SmallVector<Value> weights = e.readNumbers(op.getWeight(), first, rowNumbers);
+    ArrayRef<Words> held = e.held.at(op.getRows());
+    Type element = cast<RankedTensorType>(op.getRows().getType()).getElementType();
     SmallVector<Words> result;
-    for (const Words &words : e.held.at(op.getRows())) {
-      SmallVector<Value> row = n.unpack(words, type.getElementType());
-      Value mean = n.mul(sumOf(row), b.f32(1.0F / static_cast<float>(dim)));
+    const size_t ofHead =
+        share.isWide() ? held.size() : 1; // loads that begin with a head's first lane are alike
+    for (size_t load = 0; load < ofHead; ++load)
+      readLoad(load);
+    for (size_t begin = 0; begin < held.size(); begin += ofHead) {
+      auto head = llvm::map_to_vector(held.slice(begin, ofHead),
+                                      [&](const Words &words) { return n.unpack(words, element); });
+      Value mean =
+          n.mul(share.isWide() ? sumOfLoads(head) : sumOf(head[0]), b.f32(1.0F / static_cast<float>(normal)));
       Value root = inverseRoot(n.add(mean, b.f32(op.getEpsilon().convertToFloat())));
-      for (auto [x, weight] : llvm::zip_equal(row, weights))
-        x = n.mul(n.mul(x, root), weight);
-      result.push_back(n.pack(row, cast<RankedTensorType>(op.getResult().getType()).getElementType()));
+      for (auto [row, load] : llvm::zip(head, loads)) {
+        for (auto [x, weight] : llvm::zip(row, load.weights)) {
+          Value scaled = n.mul(n.mul(x, root), weight);
+          x = load.isNormal ? b.select(load.isNormal, scaled, x) : scaled;
+        }
+        result.push_back(n.pack(row, cast<RankedTensorType>(op.getResult().getType()).getElementType()));
+      }
     }
     e.held[op.getResult()] = result;
   }
 
 private:
+  /// A lane's part of a load. `isNormal` is null if all lanes have weights; no weights: no lane has.
+  struct Load {
+    SmallVector<Value> weights;
+    Value isNormal;
+  };
+
+  void readLoad(int64_t load) {
+    const int64_t dim = cast<RankedTensorType>(op.getRows().getType()).getDimSize(3);
+    const int64_t begin = share.isWide() ? load * lanes * rowNumbers : 0;
+    const int64_t end = share.isWide() ? begin + lanes * rowNumbers : dim;
+    if (begin >= normal)
+      return (void)loads.emplace_back();
+    Value feature = b.mul(e.columnOf(share, load), b.i32(rowNumbers));
+    Value isNormal = end > normal ? b.less(feature, b.i32(normal)) : Value();
+    if (isNormal)
+      feature = b.min(feature, b.i32(normal - rowNumbers));
+    Value first = b.add(b.mul(op.getLayer(), b.i64(normal)), b.wide(feature));
+    loads.push_back({e.readNumbers(op.getWeight(), first, rowNumbers), isNormal});
+  }
+
   Value lanePast(Value place, int64_t distance) {
     Value there = b.rem(b.add(place, b.i32(distance)), width);
     return b.min(b.add(b.sub(e.lane, place), there), b.i32(31));
   }
 
-  /// The sum of the squares of a head, the same bits in all its lanes.
-  Value sumOf(ArrayRef<Value> row) {
-    Value sum = n.mul(row[0], row[0]);
+  /// The sum of the squares of a lane's numbers, behind `before`.
+  Value squares(ArrayRef<Value> row, Value before, Value isNormal) {
+    Value sum = before ? math::FmaOp::create(b, row[0], row[0], before) : n.mul(row[0], row[0]);
     for (Value x : row.drop_front())
       sum = math::FmaOp::create(b, x, x, sum);
-    if (llvm::isPowerOf2_64(width)) {
-      for (int64_t distance = 1; distance < width; distance *= 2)
-        sum = n.add(sum, FromLaneOp::create(b, sum, b.createOrFold<arith::XOrIOp>(e.lane, b.i32(distance))));
-      return sum;
-    }
+    return isNormal ? b.select(isNormal, sum, before ? before : b.f32(0)) : sum;
+  }
+
+  Value addNeighbours(Value sum, int64_t width) {
+    for (int64_t distance = 1; distance < width; distance *= 2)
+      sum = n.add(sum, FromLaneOp::create(b, sum, b.createOrFold<arith::XOrIOp>(e.lane, b.i32(distance))));
+    return sum;
+  }
+
+  /// The sum of the squares of a head that has all lanes, load after load.
+  Value sumOfLoads(ArrayRef<SmallVector<Value>> head) {
+    Value sum;
+    for (auto [row, load] : llvm::zip(head, loads))
+      if (!load.weights.empty())
+        sum = squares(row, sum, load.isNormal);
+    return addNeighbours(sum, lanes);
+  }
+
+  /// The sum of the squares of a head, the same bits in all its lanes.
+  Value sumOf(ArrayRef<Value> row) {
+    Value sum = squares(row, Value(), loads[0].isNormal);
+    if (llvm::isPowerOf2_64(width))
+      return addNeighbours(sum, width);
     // Lane i has the sums of lanes i, i + 1, ..., as many as a power of two; the first follows the last.
     Value place = e.columnOf(share, 0), total;
     int64_t counted = 0;
@@ -87,7 +136,9 @@ private:
   KernelBuilder &b;
   NormalizeRowsOp op;
   ShareAttr share;
-  int64_t width; ///< lanes of a head
+  int64_t width;  ///< chunks of a head
+  int64_t normal; ///< the features that have weights
+  SmallVector<Load> loads;
 };
 
 } // namespace

@@ -50,11 +50,15 @@ Value RowExpansion::numberOf(ShareAttr share, int64_t load) {
 }
 
 Value RowExpansion::columnOf(ShareAttr share, int64_t load) {
+  if (share.isWide()) // of one head: lanes past its end are left out
+    return numberOf(share, load);
   return share.isOneRow() ? lane : b.rem(numberOf(share, load), share.getWidth());
 }
 
 /// The index of the row among the eight. If a load has one row, keys and values ask for the same number.
 Value RowExpansion::rowOf(ShareAttr share, int64_t load) {
+  if (share.isWide())
+    return b.i32(0);
   if (!share.isOneRow())
     return b.div(numberOf(share, load), share.getWidth());
   if (share.getHeads()) // pieces of unlike branches

@@ -1,11 +1,11 @@
 //===- WalkHeads.cpp - A loop over heads around an append -----------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A warp takes some heads of one row at a time, of the queries, the keys or the
-// values: a *piece* of at most four loads, 2 KB. All its heads turn by the same
-// angles, which each lane reads once and keeps in registers. The pieces of a row
-// follow each other, so that the warps of a block share its tables in their L1
-// cache. Larger pieces would leave GPUs idle where a step has few rows. Rows and heads of queries are whole
-// sectors; so are those of pages, unless a quantized head has less than 32 bytes.
+// values: a *piece* of at most four loads, 2 KB, or one head of more than 256 features. All its heads turn by
+// the same angles, which each lane reads once and keeps in registers. The pieces of a row follow each other,
+// so that the warps of a block share its tables in their L1 cache. Larger pieces would leave GPUs idle where
+// a step has few rows. Rows and heads of queries are whole sectors; so are those of pages, unless a quantized
+// head has less than 32 bytes.
 //
 //   work(layer, row, piece)       walked by all warps of the grid, one after the other
 //
@@ -35,28 +35,30 @@ struct Heads {
   RowPart part;
   Value weight = {};
   bool isPrepared = true; ///< normalized or rotated
+  int64_t first = 0;      ///< the first feature that turns
+  bool apart = false;     ///< heads of a row are not one piece
 
   rt::StorePart from() const { return storedPartOf(source, part); }
   rt::StorePart to() const { return storedPartOf(target, part); }
   bool isQuery() const { return isa<RankedTensorType>(target.getType()); }
   int64_t all() const { return cast<RankedTensorType>(source.getType()).getDimSize(2); }
   int64_t width() const { return from().dim / rowNumbers; } ///< lanes of a head
-  int64_t perLoad() const { return lanes / width(); }
+  int64_t perLoad() const { return std::max<int64_t>(1, lanes / width()); }
   int64_t perPiece() const {
     int64_t loads = llvm::divideCeil(all(), perLoad());
     int64_t most = llvm::divideCeil(loads, llvm::divideCeil(loads, mostLoads));
-    return std::min(all(), most * perLoad());
+    return width() > lanes ? 1 : std::min(all(), most * perLoad());
   }
   int64_t pieces() const { return llvm::divideCeil(all(), perPiece()); }
 
   ShareAttr share(const rt::StorePart &end) const {
-    return ShareAttr::get(source.getContext(), rowNumbers * end.format.bits / 8, width(), perLoad() * width(),
-                          perPiece());
+    return ShareAttr::get(source.getContext(), rowNumbers * end.format.bits / 8, width(),
+                          std::min(lanes, perLoad() * width()), perPiece(), apart);
   }
   ShareAttr metaShare() const {
     const rt::StorePart end = to();
     return ShareAttr::get(source.getContext(), end.format.hasBlocks() ? 1 : metaWordBytes,
-                          end.dim / numbersTogether(end), lanes, perPiece());
+                          end.dim / numbersTogether(end), lanes, perPiece(), /*apart=*/false);
   }
   bool hasMeta() const { return to().format.hasLines(); }
   RankedTensorType rowsOf(Type element) const {
@@ -67,10 +69,21 @@ struct Heads {
 class Walk {
 public:
   Walk(const RowCopy &copy, func::FuncOp kernel) : copy(copy), prologue(copy.prologue), b(kernel) {
-    if (prologue.q)
-      all.push_back({prologue.q, prologue.rotated, RowPart::Keys, prologue.qNorm});
-    all.push_back({copy.k, copy.cache, RowPart::Keys, prologue.kNorm});
-    all.push_back({.source = copy.v, .target = copy.cache, .part = RowPart::Values, .isPrepared = false});
+    const bool latent = copy.type().getLatent();
+    if (prologue.q) // of latents: the features that turn
+      all.push_back({.source = prologue.q,
+                     .target = prologue.rotated,
+                     .part = RowPart::Keys,
+                     .weight = prologue.qNorm,
+                     .first = latent ? 0 : prologue.first,
+                     .apart = latent});
+    all.push_back({.source = copy.k,
+                   .target = copy.cache,
+                   .part = RowPart::Keys,
+                   .weight = prologue.kNorm,
+                   .first = prologue.first});
+    if (copy.v)
+      all.push_back({.source = copy.v, .target = copy.cache, .part = RowPart::Values, .isPrepared = false});
     b.setInsertionPointToEnd(&kernel.front());
   }
 
@@ -189,6 +202,7 @@ private:
                                      heads.weight, b.getF32FloatAttr(*prologue.epsilon), layer, share);
     if (prologue.cos)
       rows = RotateRowsOp::create(b, heads.rowsOf(element), rows, prologue.cos, prologue.sin, position(),
+                                  heads.first ? b.getI64IntegerAttr(heads.first) : IntegerAttr(),
                                   prologue.interleaved, share);
     return rows;
   }

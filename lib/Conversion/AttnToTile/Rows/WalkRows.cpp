@@ -86,7 +86,7 @@ public:
   }
   ShareAttr shareOf(const rt::StorePart &end) const {
     int64_t used = converts ? lanes / width * width : lanes;
-    return ShareAttr::get(source.getContext(), chunkOf(end), width, used, /*heads=*/0);
+    return ShareAttr::get(source.getContext(), chunkOf(end), width, used, /*heads=*/0, /*apart=*/false);
   }
   /// A lane converts one word of metadata for each group, or one byte for each block, and copies 16 bytes at
   /// most.
@@ -97,7 +97,7 @@ public:
       chunk = std::min<int64_t>(rowChunkBytes, bytes & -bytes);
       chunks = llvm::divideCeil(heads() * bytes / chunk, ofPieces);
     }
-    return ShareAttr::get(source.getContext(), chunk, chunks, lanes, /*heads=*/0);
+    return ShareAttr::get(source.getContext(), chunk, chunks, lanes, /*heads=*/0, /*apart=*/false);
   }
   /// Rows of numbers, as they lie outside of caches.
   RankedTensorType rowsOf(Type element) const {

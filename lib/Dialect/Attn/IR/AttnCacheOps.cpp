@@ -17,6 +17,7 @@ static Prologue prologueOf(AppendRowsOp append) {
                     .cos = append.getCos(),
                     .sin = append.getSin(),
                     .positions = append.getPositions(),
+                    .first = static_cast<int64_t>(append.getFirst().value_or(0)),
                     .interleaved = append.getInterleaved()};
   if (std::optional<APFloat> epsilon = append.getEpsilon())
     prologue.epsilon = epsilon->convertToFloat();
@@ -144,9 +145,6 @@ static LogicalResult verifyRowCopy(const RowCopy &copy) {
   return verifyRows(copy, "values", copy.v, type.getValueDim(), type.getValue());
 }
 
-/// The most features of a head that is normalized or rotated: a warp holds it, eight features to a lane.
-static constexpr int64_t mostPreparedDim = 256;
-
 /// Verifies weights or tables: two axes, the first dynamic, of f32 or of the rows' type.
 static LogicalResult verifyTable(AppendRowsOp append, StringRef what, Value table, int64_t columns) {
   Type rows = cast<RankedTensorType>(append.getK().getType()).getElementType();
@@ -160,11 +158,13 @@ static LogicalResult verifyTable(AppendRowsOp append, StringRef what, Value tabl
          << ", or of f32, got " << type;
 }
 
-static LogicalResult verifyNorm(AppendRowsOp append, int64_t dim) {
+static LogicalResult verifyNorm(AppendRowsOp append, int64_t dim, bool latent) {
+  if (latent && append.getQNorm())
+    return append.emitOpError("expected no weights of queries of latents, which have no norm");
   if (!append.getKNorm())
     return append.getQNorm() ? append.emitOpError("expected weights of queries beside weights of keys")
                              : success();
-  if (bool(append.getQ()) != bool(append.getQNorm()))
+  if (!latent && bool(append.getQ()) != bool(append.getQNorm()))
     return append.emitOpError("expected weights of queries where there are queries, and only there");
   if (!append.getEpsilon())
     return append.emitOpError("expected an epsilon beside the weights of a norm");
@@ -178,14 +178,22 @@ static LogicalResult verifyNorm(AppendRowsOp append, int64_t dim) {
 }
 
 static LogicalResult verifyRotation(AppendRowsOp append, int64_t dim) {
-  if (!append.getCos())
-    return append.getInterleaved() ? append.emitOpError("expected 'interleaved' beside a rotation")
-                                   : success();
+  if (!append.getCos()) {
+    if (append.getInterleaved() || append.getFirst())
+      return append.emitOpError("expected '")
+             << (append.getInterleaved() ? "interleaved" : "from") << "' beside a rotation";
+    return success();
+  }
   auto cos = dyn_cast<RankedTensorType>(append.getCos().getType());
   if (!cos || cos.getRank() != 2 || cos.isDynamicDim(1) || cos.getDimSize(1) < 1 ||
       2 * cos.getDimSize(1) > dim)
     return append.emitOpError("expected cosines of 1 to ")
            << dim / 2 << " angles for heads of " << dim << " features, got " << append.getCos().getType();
+  const int64_t first = append.getFirst().value_or(0), turned = 2 * cos.getDimSize(1), last = dim - turned;
+  if (first < 0 || first % 8 || first > last)
+    return append.emitOpError("expected ")
+           << turned << " rotated features within heads of " << dim << ", from a multiple of 8 on, got from "
+           << first << "; nearest legal: " << std::max<int64_t>(0, std::min(first, last) / 8 * 8);
   if (!append.getSin() || !append.getPositions())
     return append.emitOpError("expected sines and positions beside cosines");
   if (append.getSin().getType() != cos)
@@ -202,35 +210,36 @@ static LogicalResult verifyPrologue(AppendRowsOp append) {
   const RowCopy copy = *rowCopyOf(append);
   const KVType type = copy.type();
   const int64_t dim = type.getKeyDim();
-  if (failed(verifyNorm(append, dim)) || failed(verifyRotation(append, dim)))
+  const bool latent = type.getLatent();
+  if (failed(verifyNorm(append, latent ? type.getValueDim() : dim, latent)) ||
+      failed(verifyRotation(append, dim)))
     return failure();
   if (bool(append.getQ()) != bool(append.getRotated()))
     return append.emitOpError("expected a result where there are queries, and only there");
   if (copy.prologue.isEmpty())
     return append.getQ() ? append.emitOpError("expected a norm or a rotation of the queries") : success();
-  if (type.getLatent())
-    return append.emitOpError(
-               "expected a cache with values of their own where keys are normalized or rotated, "
-               "got ")
-           << type;
   if (type.getStore() == Store::Unified)
     return append.emitOpError("expected a paged or a packed cache where keys are normalized or rotated, got ")
            << type << "; the pages of a head are a paged cache's, whose strides a launch gives";
-  for (int64_t size : {dim, type.getValueDim()})
-    if (size > mostPreparedDim || size % 8)
-      return append.emitOpError("expected heads of a multiple of 8, at most ")
-             << mostPreparedDim << " features, where keys are normalized or rotated, got " << type;
   Type rows = cast<RankedTensorType>(append.getK().getType()).getElementType();
   if (!rows.isF16() && !rows.isBF16())
     return append.emitOpError("expected rows of f16 or bf16 where keys are normalized or rotated, got ")
            << append.getK().getType();
   if (!append.getQ())
     return success();
+  if (latent && !append.getCos())
+    return append.emitOpError("expected a rotation where there are queries of latents");
+  const int64_t queryDim = latent ? 2 * cast<RankedTensorType>(append.getCos().getType()).getDimSize(1) : dim;
+  if (latent && queryDim % 8)
+    return append.emitOpError("expected queries of latents to have a multiple of 8 rotated features, got ")
+           << queryDim;
   auto q = dyn_cast<RankedTensorType>(append.getQ().getType());
   if (!q || q.getRank() != 4 || q.isDynamicDim(2) ||
-      q != RankedTensorType::get({ShapedType::kDynamic, ShapedType::kDynamic, q.getDimSize(2), dim}, rows))
-    return append.emitOpError("expected queries of the keys' dim and type, [layers, rows, q_heads, ")
-           << dim << "], got " << append.getQ().getType();
+      q != RankedTensorType::get({ShapedType::kDynamic, ShapedType::kDynamic, q.getDimSize(2), queryDim},
+                                 rows))
+    return append.emitOpError("expected queries of the keys' ")
+           << (latent ? "rotated features" : "dim") << " and type, [layers, rows, q_heads, " << queryDim
+           << "], got " << append.getQ().getType();
   if (append.getRotated().getType() != q)
     return append.emitOpError("expected the result to be ") << q << ", got " << append.getRotated().getType();
   return success();

@@ -139,8 +139,7 @@ private:
     const rt::Argument &cache = *std::find_if(manifest.arguments.begin(), manifest.arguments.end(),
                                               [](auto &a) { return a.role == rt::Argument::Role::KV; });
     const bool keys = argument.name != "v";
-    const int64_t dim = keys ? cache.keyDim : cache.valueDim;
-    const int64_t heads = argument.name == "q" ? manifest.qHeads : cache.kvHeads;
+    const int64_t heads = argument.dims[2].value, dim = argument.dims[3].value;
     if (rt::Status status = addBits(argument.name, argument.dtype, {*layers, *rows, heads, dim}); !status)
       return status;
     if (keys && hasPrologue()) { // NaNs have many bits, and sums of them any

@@ -196,9 +196,10 @@ rt::Result<rt::DeviceRows> Runner::placeRows() {
 /// Places queries, weights and tables of an append that normalizes or rotates keys.
 rt::Status Runner::bindPrologue() {
   rt::DevicePrologue prologue;
-  for (auto [name, address] : {std::pair("q", &prologue.q), std::pair("rotated", &prologue.rotated),
-                               std::pair("k_norm", &prologue.kNorm), std::pair("q_norm", &prologue.qNorm),
-                               std::pair("cos", &prologue.cos), std::pair("sin", &prologue.sin)}) {
+  for (auto [name, address] :
+       {std::pair("q", &prologue.q.address), std::pair("rotated", &prologue.rotated.address),
+        std::pair("k_norm", &prologue.kNorm), std::pair("q_norm", &prologue.qNorm),
+        std::pair("cos", &prologue.cos), std::pair("sin", &prologue.sin)}) {
     if (!tensors.count(name) && !outputs.count(name))
       continue;
     auto made = place(name);
@@ -206,8 +207,8 @@ rt::Status Runner::bindPrologue() {
       return made.error();
     *address = *made;
   }
-  if (prologue.q)
-    prologue.qLayerBytes = prologue.rotatedLayerBytes = layerBytes("q");
+  if (prologue.q.address)
+    prologue.q.layerBytes = prologue.rotated.layerBytes = layerBytes("q");
   if (prologue.cos)
     prologue.tableRows = tensors.at("cos").shape[0];
   return kernel->bindPrologue(prologue);

@@ -47,13 +47,19 @@ struct DeviceRows {
   bool operator==(const DeviceRows &) const = default;
 };
 
+/// The heads of rows. Bytes from one to the next are multiples of 16; 0: they lie densely. Heads lie densely
+/// unless they are parts of heads, as those of the queries of latents.
+struct DeviceHeads {
+  DeviceAddress address = 0;
+  int64_t layerBytes = 0, rowBytes = 0, headBytes = 0;
+};
+
 /// The operands of a norm and a rotation, beside the rows of an append. Addresses are multiples of 16; those
 /// of absent parts are 0.
 struct DevicePrologue {
-  DeviceAddress q = 0, rotated = 0; ///< may be equal: queries are then prepared in place
-  int64_t qLayerBytes = 0, rotatedLayerBytes = 0;
+  DeviceHeads q, rotated; ///< may be equal: queries are then prepared in place
   /// Bytes from a row to the next, multiples of 16; 0: rows lie densely.
-  int64_t kRowBytes = 0, vRowBytes = 0, qRowBytes = 0, rotatedRowBytes = 0;
+  int64_t kRowBytes = 0, vRowBytes = 0;
   DeviceAddress kNorm = 0, qNorm = 0, cos = 0, sin = 0;
   DeviceAddress positions = 0; ///< of rows; 0: they follow the list of slots
   int64_t tableRows = 0;       ///< positions that the tables have

@@ -12,8 +12,9 @@
 
 namespace attn::rt {
 
-/// Computes x * r * weight with r = 1 / sqrt(mean(x^2) + epsilon). The size is a multiple of 8. Squares are
-/// added up by eights of neighbours, fused; then the sums of neighbours by powers of two.
+/// Computes x * r * weight with r = 1 / sqrt(mean(x^2) + epsilon) of the first features, as many as there are
+/// weights. Sizes are multiples of 8. Squares are added up by eights of neighbours, fused; then the sums of
+/// neighbours by powers of two. In rows of more than 256 features each 32nd eight continues one sum.
 void normalizeRow(std::span<float> row, std::span<const float> weight, float epsilon);
 
 /// Turns pairs of the first 2 * n features by n angles: features i and i + n or, interleaved, 2 * i and

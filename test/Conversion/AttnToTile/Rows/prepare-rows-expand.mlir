@@ -70,3 +70,50 @@ gpu.module @kernels {
     return
   }
 }
+
+// -----
+
+// A head of 512 features is in two loads. Weights of the first 256 leave the second as it is: its lanes add nothing, and five
+// exchanges add up the lanes.
+// CHECK-LABEL: func.func @normalize_first(
+// CHECK-COUNT-2: scf.if
+// CHECK: arith.mulf
+// CHECK-COUNT-7: math.fma
+// CHECK-NOT: math.fma
+// CHECK-COUNT-5: tile.from_lane
+// CHECK-NOT: tile.from_lane
+// CHECK-COUNT-3: math.fma
+// CHECK-COUNT-2: tile.write_adjacent
+!rows = tensor<?x?x1x512xf16>
+gpu.module @kernels {
+  func.func @normalize_first(%k: !rows {attn.name = "k"}, %o: !rows {attn.name = "rotated"}, %w: tensor<?x256xf32> {attn.name = "k_norm"}, %row: i32)
+      attributes {tile.parameters = [#tile.parameter<dim, "row">]} {
+    %zero = arith.constant 0 : i32
+    %layer = arith.constant 0 : i64
+    %p = attn.load_rows keys of %k %row where %zero layer %layer piece %zero as <chunk = 16, width = 64, lanes = 32, heads = 1> : !rows -> !rows
+    %n = attn.normalize_rows %p by %w epsilon 1.0e-6 layer %layer as <chunk = 16, width = 64, lanes = 32, heads = 1> : !rows, tensor<?x256xf32> -> !rows
+    attn.store_rows %n to keys of %o %row where %zero layer %layer piece %zero as <chunk = 16, width = 64, lanes = 32, heads = 1> : !rows -> !rows
+    return
+  }
+}
+
+// -----
+
+// Of three loads only the last has features that turn. Their partners are in it, too: eight exchanges.
+// CHECK-LABEL: func.func @last_features(
+// CHECK-COUNT-8: tile.from_lane
+// CHECK-NOT: tile.from_lane
+// CHECK-COUNT-3: tile.write_adjacent
+!rows = tensor<?x?x1x576xf16>
+!table = tensor<?x32xf32>
+gpu.module @kernels {
+  func.func @last_features(%k: !rows {attn.name = "k"}, %o: !rows {attn.name = "rotated"}, %cos: !table {attn.name = "cos"}, %sin: !table {attn.name = "sin"}, %row: i32)
+      attributes {tile.parameters = [#tile.parameter<dim, "row">]} {
+    %zero = arith.constant 0 : i32
+    %layer = arith.constant 0 : i64
+    %p = attn.load_rows keys of %k %row where %zero layer %layer piece %zero as <chunk = 16, width = 72, lanes = 32, heads = 1> : !rows -> !rows
+    %n = attn.rotate_rows %p by %cos, %sin at %row from 512 as <chunk = 16, width = 72, lanes = 32, heads = 1> : !rows, !table, !table -> !rows
+    attn.store_rows %n to keys of %o %row where %zero layer %layer piece %zero as <chunk = 16, width = 72, lanes = 32, heads = 1> : !rows -> !rows
+    return
+  }
+}

@@ -1,4 +1,4 @@
-// RUN: attn-opt %s --attn-make-kernels --attn-walk-rows --canonicalize | FileCheck %s
+// RUN: attn-opt %s -split-input-file --attn-make-kernels --attn-walk-rows --canonicalize | FileCheck %s
 
 // A warp takes four loads of a row, 8 heads of 128: four pieces of queries, one of keys and one of values. Loads do not
 // wait for the slot.
@@ -35,4 +35,33 @@ func.func @append(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv:
       query_norm %wq : tensor<?x128xf32> rotate %cos, %sin at %at : tensor<?x64xf32>, tensor<?x64xf32>, tensor<?xi32>
       : !rows, !rows, !cache, tensor<?xi32> -> !queries
   return %r : !queries
+}
+
+// -----
+
+// The line of a latent is one piece of three loads. Only its first 512 features have weights, and its last 64 turn. Queries
+// are features that turn, whose heads lie apart.
+// CHECK: func.func @append_latents
+// CHECK-SAME: pieces = 5 : i32
+// CHECK: %[[Q:.*]] = attn.load_rows keys of %{{.*}} as <chunk = 16, width = 8, lanes = 32, heads = 16, apart = true>
+// CHECK-NOT: attn.normalize_rows
+// CHECK: attn.rotate_rows %[[Q]] interleaved by %{{.*}} at %{{[0-9]+}} as
+// CHECK: attn.store_rows
+// CHECK: %[[K:.*]] = attn.load_rows keys of %{{.*}} as <chunk = 16, width = 72, lanes = 32, heads = 1>
+// CHECK: %[[N:.*]] = attn.normalize_rows %[[K]] by {{.*}} tensor<?x512xbf16> -> tensor<?x?x1x576xf32>
+// CHECK: %[[R:.*]] = attn.rotate_rows %[[N]] interleaved by %{{.*}} from 512 as
+// CHECK: attn.store_rows %[[R]] to keys
+// CHECK-NOT: attn.load_rows
+!latents = tensor<?x?x1x576xbf16>
+!turned = tensor<?x?x64x64xbf16>
+!table = tensor<?x32xf32>
+!lines = !attn.kv<paged<64>, heads = 1, dim = 576, key = bf16, value = first<512>>
+func.func @append_latents(%k: !latents {attn.name = "k"}, %kv: !lines {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"},
+                          %q: !turned {attn.name = "q"}, %w: tensor<?x512xbf16> {attn.name = "k_norm"},
+                          %cos: !table {attn.name = "cos"}, %sin: !table {attn.name = "sin"},
+                          %at: tensor<?xi32> {attn.name = "positions"}) -> !turned {
+  %r = attn.append %k to %kv at %slots query %q : !turned norm %w : tensor<?x512xbf16> epsilon 1.0e-6
+      rotate %cos, %sin at %at : !table, !table, tensor<?xi32> from 512 interleaved
+      : !latents, !lines, tensor<?xi32> -> !turned
+  return %r : !turned
 }

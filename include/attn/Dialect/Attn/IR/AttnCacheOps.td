@@ -38,7 +38,7 @@ def Attn_PositionsTensor
 def Attn_AnglesTensor
     : Attn_Described<AnyRankedTensor, "cosines or sines, `[positions, rotary_dim / 2]`, f32 or the rows' type">;
 def Attn_WeightsTensor
-    : Attn_Described<AnyRankedTensor, "the weights of a norm in each layer, `[layers, dim]`, f32 or the rows' type">;
+    : Attn_Described<AnyRankedTensor, "the weights of a norm in each layer, `[layers, dim]` (of latents `[layers, value_dim]`), f32 or the rows' type">;
 
 class Attn_CacheOp<string mnemonic, list<MemoryEffect> effects, list<Trait> traits = []>
     : Op<Attn_Dialect, mnemonic, traits # [MemoryEffects<effects>]> {
@@ -61,9 +61,9 @@ def Attn_AppendRowsOp : Attn_CacheOp<"append", [MemRead, MemWrite], [AttrSizedOp
 
     Two clauses prepare keys, and the queries of the same tokens, on their way. `norm` divides each head by the
     root of its mean square and multiplies by weights: `x * w / sqrt(mean(x^2) + epsilon)`. `rotate` turns pairs
-    of the first `2 * n` features by angles whose `n` cosines and sines are the row of a table at the token's
-    position: features `i` and `i + n` or, `interleaved`, `2 * i` and `2 * i + 1`. The other features stay. A
-    position past the table reads its last row.
+    of `2 * n` features by angles whose `n` cosines and sines are the row of a table at the token's position. They
+    are the features from `from` on, a multiple of 8, or the first: features `i` and `i + n` of them are a pair or,
+    `interleaved`, `2 * i` and `2 * i + 1`. The other features stay. A position past the table reads its last row.
 
     ```mlir
     %rotated = attn.append %k, %v to %kv at %slots query %q : tensor<?x?x32x128xbf16>
@@ -74,21 +74,30 @@ def Attn_AppendRowsOp : Attn_CacheOp<"append", [MemRead, MemWrite], [AttrSizedOp
 
     Numbers stay f32 from the load to the store, and are rounded once: to the type of the queries, to that of a
     plain cache, or to quantized values. (PyTorch's separate operations round after each.) Queries are written for
-    every row, and keys and values for rows with a slot. `norm` and `rotate` do not change values. Heads have at
-    most 256 features.
+    every row, and keys and values for rows with a slot. `norm` and `rotate` do not change values.
+
+    The norm of a latent is that of its value, and its weights are as many. Queries are the features that turn,
+    `[layers, rows, q_heads, 2 * n]`, and have no norm: the other features of a query come from another product.
+
+    ```mlir
+    %turned = attn.append %k to %kv at %slots query %q : tensor<?x?x128x64xbf16>
+        norm %w : tensor<?x512xf32> epsilon 1.0e-6
+        rotate %cos, %sin at %positions : tensor<?x32xf32>, tensor<?x32xf32>, tensor<?xi32> from 512 interleaved
+        : tensor<?x?x1x576xbf16>, !latents, tensor<?xi32> -> tensor<?x?x128x64xbf16>
+    ```
   }];
   let arguments = (ins Attn_RowsTensor:$k, Optional<Attn_RowsTensor>:$v, Attn_CacheOperand:$kv, Attn_SlotsTensor:$slots,
                        Optional<Attn_RowsTensor>:$q, Optional<Attn_WeightsTensor>:$k_norm,
                        Optional<Attn_WeightsTensor>:$q_norm, Optional<Attn_AnglesTensor>:$cos,
                        Optional<Attn_AnglesTensor>:$sin, Optional<Attn_PositionsTensor>:$positions,
                        Optional<Attn_StatusTensor>:$status, OptionalAttr<F32Attr>:$epsilon,
-                       UnitAttr:$interleaved);
+                       OptionalAttr<I64Attr>:$first, UnitAttr:$interleaved);
   let results = (outs Optional<Attn_RowsTensor>:$rotated);
   let assemblyFormat = [{
     $k (`,` $v^)? `to` $kv `at` $slots (`query` $q^ `:` type($q))?
     (`norm` $k_norm^ `:` type($k_norm) `epsilon` $epsilon)? (`query_norm` $q_norm^ `:` type($q_norm))?
     (`rotate` $cos^ `,` $sin `at` $positions `:` type($cos) `,` type($sin) `,` type($positions))?
-    (`interleaved` $interleaved^)? (`status` $status^)? attr-dict
+    (`from` $first^)? (`interleaved` $interleaved^)? (`status` $status^)? attr-dict
     `:` custom<RowTypes>(ref($v), type($k), type($v), type($kv)) `,` type($slots) (`,` type($status)^)?
     (`->` type($rotated)^)?
   }];

@@ -46,18 +46,21 @@ def Attn_ShareAttr : AttrDef<Attn_Dialect, "Share"> {
     covered. For metadata, eight neighbouring lanes hold the same chunk of eight rows.
 
     With `heads`, a piece is so many heads of one row in place of eight rows, `width` is the chunks of a head,
-    and chunks of metadata follow each other in the order of heads.
+    and chunks of metadata follow each other in the order of heads. A piece is one head if that has more than 32
+    chunks, which several loads then read. `apart`: the launch says how far the heads of a row are apart.
 
     ```mlir
     #attn.share<chunk = 16, width = 32, lanes = 32>
     #attn.share<chunk = 16, width = 16, lanes = 32, heads = 8>
+    #attn.share<chunk = 16, width = 72, lanes = 32, heads = 1>
     ```
   }];
   let parameters = (ins
     TypeParameter<"int64_t", "bytes of a chunk: 2, 4, 8 or 16">:$chunk,
-    TypeParameter<"int64_t", "chunks of a row in one piece, at most 32">:$width,
+    TypeParameter<"int64_t", "chunks of a row in one piece, at most 32, or of a head">:$width,
     TypeParameter<"int64_t", "lanes that hold chunks">:$lanes,
-    DefaultValuedParameter<"int64_t", "0", "heads of one row; 0: eight rows">:$heads);
+    DefaultValuedParameter<"int64_t", "0", "heads of one row; 0: eight rows">:$heads,
+    DefaultValuedParameter<"bool", "false", "heads of rows lie as far apart as the launch says">:$apart);
   let assemblyFormat = "`<` struct(params) `>`";
   let extraClassDeclaration = [{
     /// Rows that a warp handles at once: their slots are one sector of a list.
@@ -68,6 +71,8 @@ def Attn_ShareAttr : AttrDef<Attn_Dialect, "Share"> {
     int64_t parts() const { return getHeads() ? getHeads() : rows; }
     /// Whether each of them is of the same row, or head, in all lanes, metadata aside.
     bool isOneRow() const { return getWidth() == 32; }
+    /// Whether several loads read one head.
+    bool isWide() const { return getWidth() > 32; }
   }];
 }
 
@@ -159,8 +164,8 @@ def Attn_QuantizeRowsOp : Attn_RowOp<"quantize_rows", [MemoryEffects<[MemRead, M
 def Attn_NormalizeRowsOp : Attn_RowOp<"normalize_rows", [MemoryEffects<[MemRead]>]> {
   let summary = "divides heads by the root of their mean square, and multiplies them by weights";
   let description = [{
-    Computes `x * r * w` in f32, with `r = 1 / sqrt(mean(x^2) + epsilon)` of a head, and rounds once to the
-    result's element type. The sum of squares is that of `normalizeRow` in `attn_rt/tensor/Prologue.h`, to the bit.
+    Computes `x * r * w` in f32, with `r = 1 / sqrt(mean(x^2) + epsilon)` of a head's features that have a weight,
+    which are its first, and rounds once to the result's element type. The other features stay. The sum of squares is that of `normalizeRow` in `attn_rt/tensor/Prologue.h`, to the bit.
 
     ```mlir
     %n = attn.normalize_rows %p by %weight epsilon 1.0e-6 layer %layer as <chunk = 16, width = 16, lanes = 32, heads = 8> : !rows, tensor<?x128xf32> -> tensor<?x?x8x128xf32>
@@ -168,7 +173,7 @@ def Attn_NormalizeRowsOp : Attn_RowOp<"normalize_rows", [MemoryEffects<[MemRead]
   }];
   let arguments = (ins
     Attn_Described<AnyType, "a piece of f16, bf16 or f32">:$rows,
-    Attn_Described<AnyRankedTensor, "weights, `[layers, dim]`">:$weight,
+    Attn_Described<AnyRankedTensor, "weights, `[layers, features]`">:$weight,
     F32Attr:$epsilon,
     Arg<I64, "the layer">:$layer,
     Attn_ShareAttr:$share);
@@ -194,11 +199,12 @@ def Attn_RotateRowsOp : Attn_RowOp<"rotate_rows", [MemoryEffects<[MemRead]>]> {
     Attn_Described<AnyRankedTensor, "cosines, `[positions, angles]`">:$cos,
     Attn_Described<AnyRankedTensor, "sines">:$sin,
     Arg<I32, "the row of the tables">:$position,
+    OptionalAttr<I64Attr>:$first,
     UnitAttr:$interleaved,
     Attn_ShareAttr:$share);
   let results = (outs Attn_Described<AnyType, "the rotated piece">:$result);
   let assemblyFormat = [{
-    $rows (`interleaved` $interleaved^)? `by` $cos `,` $sin `at` $position `as` $share attr-dict
+    $rows (`interleaved` $interleaved^)? `by` $cos `,` $sin `at` $position (`from` $first^)? `as` $share attr-dict
     `:` type($rows) `,` type($cos) `,` type($sin) `->` type($result)
   }];
 }

@@ -23,6 +23,7 @@ struct Prologue {
   Value cos = {}, sin = {};          ///< tables
   Value positions = {};              ///< of rows
   std::optional<float> epsilon = {}; ///< of norms
+  int64_t first = 0;                 ///< the first feature of keys that turns
   bool interleaved = false;          ///< features 2 * i and 2 * i + 1 are a pair
 
   /// Whether rows are only copied or quantized.

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A step's new latents in an engine's pages: one launch normalizes, rotates and writes them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..cache.appender import device_of
+from ..cache.operations import Shape
+from ..cache.rope import Norm, Rope
+from ..errors import TensorError, expected
+from ..memory.formats import Format
+from .pools import WrittenTokens
+from .tokens import Tokens, strides_of, tokens_of, write_prepared
+
+
+def write_latents(
+    pages: Tensor,
+    latents: Tensor,
+    slots: Tensor | Tokens,
+    *,
+    value_dim: int,
+    q: Tensor | None = None,
+    out: Tensor | None = None,
+    rope: Rope | None = None,
+    norm: Norm | None = None,
+) -> Tensor | None:
+    """Write latents (MLA) into a pool, and prepare them and the rotated part of queries on the way.
+
+    pages       [pages, page_size, dim], of the dtype of latents: the pool of one layer, which all query heads read
+    latents     [tokens, dim], such as the output of DeepSeek's kv_a_proj_with_mqa; tokens past the slots are not read
+    slots       int32 or int64 [at most tokens]; a negative slot's token is not written. `Tokens` of a step, with positions
+                beside a rope
+    value_dim   the features of a value, the first of a latent
+    norm        of the value: Norm(k=weights [value_dim]), without weights of queries
+    rope        Rope(cos, sin, first=value_dim, ...) turns the features after the value
+    q           the features of queries that turn, [tokens or more, q_heads, rope.rotary_dim]: tokens and heads may lie
+                apart, as in a slice of all features
+    out         where turned queries are written, as q, such as the last features of absorbed queries; or q itself; by
+                default a new tensor
+
+    Returns the turned queries, or None without q. Waits for nothing on a GPU. Raises TensorError or SpecError."""
+    tokens = tokens_of(slots)
+    if pages.ndim != 3:
+        raise expected(TensorError, "pages", "[pages, page_size, dim]", pages)
+    dim = pages.shape[2]
+    if latents.ndim != 2 or latents.shape[1] != dim or len(latents) < len(tokens):
+        raise expected(TensorError, "latents", f"[{len(tokens)} or more, {dim}]", latents)
+    if pages.dtype != latents.dtype or pages.dtype not in (torch.float16, torch.bfloat16):
+        raise expected(TensorError, "pages", "float16 or bfloat16, the dtype of latents", pages)
+    if not isinstance(value_dim, int) or not 0 < value_dim <= dim or value_dim % 8:
+        nearest = max(8, min(int(value_dim), dim) // 8 * 8)
+        raise expected(
+            TensorError, "value_dim", f"a multiple of 8 from 8 to {dim}", value_dim, nearest=nearest
+        )
+    tokens.check_slots(*pages.shape[:2])
+    if q is None and rope is None and norm is None:
+        if len(tokens):
+            page_size = pages.shape[1]
+            taken = tokens.of(page_size, lambda slots: WrittenTokens(slots.long(), page_size))
+            taken.write(pages, latents, None)
+        return None
+    lines = pages.unsqueeze(2)
+    where = {"pages": pages.shape[0], "page_tokens": pages.shape[1]} | strides_of("k", lines, "pages")
+    short = {torch.float16: "f16", torch.bfloat16: "bf16"}[pages.dtype]
+    plain = Format(short)
+    shape = Shape(0, pages.shape[1], dim, value_dim, short, device_of(pages), plain, plain, latent=True)
+    return write_prepared(where, shape, 1, tokens, latents.unsqueeze(1), None, q, out, rope, norm)

@@ -43,6 +43,8 @@ from . import torch_ops
 from .adapters.diffkv_cache import DiffKVCache, DiffKVLayer
 from .adapters.diffkv_steps import attend_precisions
 from .adapters.head_gates import apply_head_gates
+from .adapters.latent_layers import latent_call
+from .adapters.latent_steps import attend_latents
 from .adapters.layer_calls import (
     attend_again,
     attend_planned,
@@ -155,6 +157,20 @@ def attention_forward(
             softcap=softcap or 0.0,
             sinks=s_aux if sinks is None else sinks,
         ), None
+    if not torch.compiler.is_compiling() and (call := latent_call(module)) is not None:
+        refuse_in_pytorch(layer_name(module), "a cache of latents", numerics)
+        out = attend_latents(
+            call,
+            module,
+            *cast_under_autocast(query, key, value),
+            attention_mask,
+            dropout=dropout,
+            scale=scaling if scaling is not None else query.shape[3] ** -0.5,
+            softcap=softcap or 0.0,
+            sinks=s_aux,
+        )
+        if out is not None:
+            return out, None
     if (narrow := narrowed(query, key, value, attention_mask)) is not None:
         scale = scaling if scaling is not None else query.shape[3] ** -0.5
         out, _ = attention_forward(

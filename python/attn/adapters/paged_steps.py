@@ -161,8 +161,20 @@ def attend_pages(
 ) -> Tensor:
     """Write a layer's new keys and values into its pages, and compute attention over all tokens there. `query [batch,
     q_heads, rows, dim]`; returns [batch, rows, q_heads, value_dim]."""
-    cache, (batch, q_heads, rows, _) = layer.cache, query.shape
-    key = key.keys
+    batch, q_heads, rows, _ = query.shape
+    step = begin_step(layer, key.keys, value, spans)
+    if step.change is None:
+        return query.new_zeros(batch, rows, q_heads, value.shape[3])
+    step.change.write(layer.index, step.take(key.keys).contiguous(), step.take(value).contiguous())
+    asked = Asked(q_heads, query.dtype, scale, see, softcap, sinks is not None, gates, numerics)
+    out = run_step(layer, step, asked, step.take(query).contiguous(), sinks)
+    return step.put(out, batch)
+
+
+def begin_step(layer: PagedLayer, key: Tensor, value: Tensor, spans: Tensor) -> PagedStep:
+    """Return the step of the forward pass, begun by its first layer. `key`, `value`: new ones, [batch, kv_heads, rows,
+    dim]."""
+    cache = layer.cache
     cache._begin(layer.index, key, value)
     step = cache._step
     if step is None or layer.index in step.written:
@@ -172,12 +184,14 @@ def attend_pages(
                 f"crop({step.before[0]}), or reset() the cache"
             )
         cache._free_dropped()
-        step = cache._step = PagedStep(cache, spans, rows)
+        step = cache._step = PagedStep(cache, spans, key.shape[2])
     step.written.add(layer.index)
-    if step.change is None:
-        return query.new_zeros(batch, rows, q_heads, value.shape[3])
-    step.change.write(layer.index, step.take(key).contiguous(), step.take(value).contiguous())
-    asked = Asked(q_heads, query.dtype, scale, see, softcap, sinks is not None, gates, numerics)
+    return step
+
+
+def run_step(layer: PagedLayer, step: PagedStep, asked: Asked, query: Tensor, sinks: Tensor | None) -> Tensor:
+    """Compute attention of a layer over all tokens in its pages. `query`: [tokens, q_heads, dim], contiguous."""
+    cache, gates = layer.cache, asked.gates
     planned = step.planned.get(asked)
     if planned is None:
         kernel = asked.kernel(cache)
@@ -187,5 +201,4 @@ def attend_pages(
     extra = {} if sinks is None else {"sink_logits": sinks.float().contiguous()}
     if gates:
         extra["classes"] = gates.classes
-    out = kernel.run(step.take(query).contiguous(), cache.pages.layer(layer.index), plan, **extra)
-    return step.put(out, batch)
+    return kernel.run(query, cache.pages.layer(layer.index), plan, **extra)

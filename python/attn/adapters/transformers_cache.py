@@ -17,7 +17,9 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 from ..cache.paged import PagedCache as Pages
 from ..describe.stores import Paged
+from ..describe.stores import first as first_features
 from ..errors import PlanError, TensorError, expected
+from .latent_layers import check_latent, note_layer
 from .transformers_config import CACHE, check_config, check_formats, kept_columns
 
 aten = torch.ops.aten
@@ -32,6 +34,8 @@ class PagedCache(Cache):
     page_size  1 to 8 or a multiple of 16 up to 2048
     dtype, device  of keys and values; by default those of the first ones. With a dtype of 16 bits a float32 model attends
                in it: queries, keys and values are rounded, and results are float32
+    latent     whether pages hold one latent for a token, not keys and values of heads: of models with latent attention (MLA,
+               DeepSeek-V2 and V3), in 16 bits. By default those models without formats
     formats    storage of keys and values: key="int8", value="int4", key_group, … as of attn.Paged
 
     `pages` is its attn.PagedCache, once there are keys; `nodes` the node of each sequence of the batch. Beams share the
@@ -49,11 +53,17 @@ class PagedCache(Cache):
         page_size: int = 16,
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
+        latent: bool | None = None,
         **formats: object,
     ):
         config = config.get_text_config(decoder=True)
         check_config(config)
-        self._store = Paged(page_size=page_size, **check_formats(formats))
+        check_formats(formats)
+        self.is_latent = check_latent(config, latent, formats)
+        """Whether pages hold latents, not the keys and values of heads."""
+        if self.is_latent:
+            formats = {"value": first_features(config.kv_lora_rank)}
+        self._store = Paged(page_size=page_size, **formats)
         self._sizes = {"layers": config.num_hidden_layers, "pages": pages, "page_size": page_size, **formats}
         self._dtype, self._device = dtype, device
         self.pages: Any = None
@@ -212,6 +222,9 @@ class PagedLayer(CacheLayerMixin):
         self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
     ) -> tuple[Tensor, Tensor]:
         """Mark keys and values and pass them on to attention."""
+        if self.cache.is_latent:
+            note_layer(self)
+            return key_states, value_states
         return PagedKeys(key_states, self), value_states
 
     def get_seq_length(self) -> int:

@@ -20,6 +20,7 @@ from transformers import GenerationMixin, PreTrainedModel
 
 from ..errors import TensorError
 from ..forks import make_guard
+from .latent_layers import watch_latents
 from .transformers_config import takes_paged
 
 NAME = "attn"
@@ -166,6 +167,8 @@ def _checked(ask: Callable) -> Callable:
     def get_correct_attn_implementation(
         self: PreTrainedModel, requested_attention: str | None, is_init_check: bool = False
     ) -> str:
+        if requested_attention == NAME:
+            watch_latents(type(self), NAME)
         if requested_attention in NAMES and (cause := own_attention(type(self))):
             if requested_attention in PAGED_NAMES:
                 raise TensorError(

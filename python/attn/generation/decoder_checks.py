@@ -135,6 +135,11 @@ def check_cache(cache: object, model: nn.Module) -> None:
     if not isinstance(cache, PagedCache):
         legal = "an attn.transformers.PagedCache, or None for a static cache of the decoder's own"
         raise expected(PlanError, "cache", legal, cache)
+    if cache.is_latent:
+        raise PlanError(
+            "cache: attn.transformers.PagedCache holds latents, and recorded steps write keys and values of heads; take "
+            "PagedCache(..., latent=False), or model.generate(past_key_values=cache)"
+        )
     layers = model.config.get_text_config(decoder=True).num_hidden_layers
     if len(cache.layers) != layers:
         raise expected(PlanError, "cache", f"one of the model's {layers} layers", len(cache.layers))

@@ -18,11 +18,9 @@ import model_zoo  # noqa: E402
 from attn.adapters.transformers_config import CACHE  # noqa: E402
 
 PADDING, ROWS = (5, 0, 11), 24
-# Transformers 5.24 caches latents of DeepSeek, and each layer makes keys from the cached latents.
-OF_LATENTS = CACHE == "cache"
-# GPTNeoX and OPT have no num_key_value_heads; DeepSeek has keys longer than values and than its head_dim;
+# GPTNeoX and OPT have no num_key_value_heads; DeepSeek has latents (test_transformers_latents.py);
 # Gemma2 has windows and soft caps; GPT-OSS has sinks.
-SERVED = ("GPTNeoX", "OPT", *(() if OF_LATENTS else ("DeepseekV3",)), "Gemma2", "GptOss")
+SERVED = ("GPTNeoX", "OPT", "DeepseekV3", "Gemma2", "GptOss")
 
 
 @pytest.fixture(autouse=True)
@@ -141,7 +139,6 @@ def test_models_that_it_refuses(name, changes, message):
         ("Llama", "eager"),
         ("Bloom", "attn"),
         ("JetMoe", "attn"),
-        *([("DeepseekV3", "attn")] if OF_LATENTS else []),
     ],
 )
 @pytest.mark.filterwarnings("ignore::attn.transformers.FallbackWarning")

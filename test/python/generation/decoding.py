@@ -43,8 +43,8 @@ def decoder_of(model, inputs, room=NEW - 1, **options):
     return attn.transformers.Decoder(model, sequences=sequences, tokens=columns + room, **options)
 
 
-def paged(model, pages=64, **formats):
-    return attn.transformers.PagedCache(model.config, pages=pages, page_size=4, **formats)
+def paged(model, pages=64, **options):
+    return attn.transformers.PagedCache(model.config, pages=pages, page_size=4, **options)
 
 
 class Work(TorchDispatchMode):

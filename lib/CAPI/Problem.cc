@@ -20,6 +20,8 @@ static mlir::attn::Asks readAsks(const AttnAsks &given) {
   if (given.significanceRows)
     asks.significanceRows = given.significanceRows;
   asks.devicePlan = given.devicePlan;
+  if (given.numerics)
+    asks.numerics = given.numerics;
   return asks;
 }
 

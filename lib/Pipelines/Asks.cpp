@@ -63,8 +63,9 @@ LogicalResult mlir::attn::askFor(func::FuncOp function, const Asks &asks) {
   if (!asks.any())
     return success();
   if (function.getOps<AttendOp>().empty())
-    return function.emitError("gradients, significance or a plan on the device are requested; expected a "
-                              "function with an attn.attend");
+    return function.emitError(
+        "gradients, significance, numerics or a plan on the device are requested; expected a "
+        "function with an attn.attend");
   Builder b(function.getContext());
   Asker asker{function};
   if (asks.backward) {
@@ -82,6 +83,8 @@ LogicalResult mlir::attn::askFor(func::FuncOp function, const Asks &asks) {
     return failure();
   if (asks.significanceRows &&
       failed(asker.ask(significanceRowsAttr, b.getI32IntegerAttr(*asks.significanceRows))))
+    return failure();
+  if (asks.numerics && failed(asker.ask(numericsAttr, b.getStringAttr(*asks.numerics))))
     return failure();
   return asks.devicePlan ? asker.ask(devicePlanAttr, b.getUnitAttr()) : success();
 }

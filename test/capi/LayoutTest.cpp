@@ -22,7 +22,7 @@ TEST(CapiLayout, StructsDoNotGrow) {
   ATTN_LAYOUT(AttnTensor, 32, data, 24)
   ATTN_LAYOUT(AttnBuildInfo, 40, hostVersion, 32)
   ATTN_LAYOUT(AttnSource, 48, schedule, 40)
-  ATTN_LAYOUT(AttnAsks, 48, devicePlan, 44)
+  ATTN_LAYOUT(AttnAsks, 56, numerics, 48)
   ATTN_LAYOUT(AttnHostOptions, 24, leaveSignals, 16)
   ATTN_LAYOUT(AttnDeviceInfo, 64, memoryBytes, 56)
   ATTN_LAYOUT(AttnArtifactInfo, 40, cubin, 34)

@@ -26,9 +26,12 @@ struct Asks {
   std::optional<std::string> significance;          ///< max, mean or sum
   std::optional<int32_t> significanceRows;          ///< none: all rows
   bool devicePlan = false;
+  std::optional<std::string> numerics; ///< row
 
   /// Whether there is any request.
-  bool any() const { return backward || ordered || significance || significanceRows || devicePlan; }
+  bool any() const {
+    return backward || ordered || significance || significanceRows || devicePlan || numerics;
+  }
 };
 
 struct CompileOptions {

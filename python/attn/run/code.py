@@ -104,7 +104,7 @@ class Code:
     @property
     def numerics(self) -> str | None:
         """ "row" if a row has the same bits in every plan and kernel of the description (Spec.numerics); else None."""
-        return self._request.asks.numerics
+        return "row" if self.manifest.get("numerics") else None
 
     @property
     def slots(self) -> tuple[str, ...]:

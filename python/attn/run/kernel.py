@@ -36,7 +36,6 @@ def _count(operand: object) -> int:
     return len(operand) if type(operand) is tuple else -1
 
 
-_SPLIT_TOKENS = 2048
 _DIMENSION = re.compile(r" for dimension (\d)")
 
 
@@ -98,15 +97,6 @@ class Kernel(Code):
         return self._gradient_kernels.setdefault(asks, found)
 
     @cached_property
-    def _split(self) -> int:
-        """Tokens at whose multiples all plans cut, if rows have the same bits in all of them; else 0."""
-        if self.numerics is None:
-            return 0
-        attends = [kernel for kernel in self.manifest["kernels"] if kernel["role"] == "attend"]
-        keys = min(attends, key=lambda kernel: kernel["rows"])["keys"]
-        return -(-_SPLIT_TOKENS // keys) * keys
-
-    @cached_property
     def _gradient_kernels(self) -> dict[Asks, Kernel | str]:
         return {}
 
@@ -158,7 +148,6 @@ class Kernel(Code):
                 prepared.native,
                 strategy=strategy,
                 blocks=blocks,
-                fixed_split=self._split,
                 limits=dict(limits) if limits else None,
                 stream=self._stream(stream),
             )

@@ -306,13 +306,22 @@ def measure(sides, steps, flashinfer):
         yield row
 
 
-def summary(rows):
-    """Sums over the steps, and medians of the host."""
+def summaries(rows):
+    """Yield sums over all steps, over those of decoding and over those with prompts, and medians of the host."""
+    decoding = [row for row in rows if row["decoding"] == row["sequences"]]
+    prompts = [row for row in rows if row["decoding"] < row["sequences"]]
+    for of, chosen in (("all", rows), ("decoding", decoding), ("prompts", prompts)):
+        if chosen:
+            yield summary(of, chosen)
+
+
+def summary(of, rows):
     names = rows[0]["ms"]
     sums = {name: sum(row["ms"][name] for row in rows) for name in names}
     best = sums.get("flashinfer")
     return {
         "part": "sum",
+        "of": of,
         "steps": len(rows),
         "ms": sums,
         "of_flashinfer": {name: ms / best for name, ms in sums.items()} if best else None,
@@ -340,7 +349,7 @@ def line(row):
         f"{name} {ms:.3f} ms, plan {row['plan_us'][name]:.0f} us" for name, ms in row["ms"].items()
     )
     if row["part"] == "sum":
-        return f"all {row['steps']} steps: {times}; of flashinfer {row['of_flashinfer']}; planning {row['planning_ms']:.2f} ms"
+        return f"{row['of']}, {row['steps']} steps: {times}; of flashinfer {row['of_flashinfer']}; planning {row['planning_ms']:.2f} ms"
     return f"step {row['step']:4}, {row['rows']:3} rows of {row['sequences']:2} sequences, {row['tokens']:6} tokens: {times}"
 
 
@@ -389,7 +398,8 @@ def main():
     for row in measure(sides, list(enumerate(trace.steps))[:: asked.every], peer):
         rows.append(row)
         note(row)
-    note(summary(rows))
+    for row in summaries(rows):
+        note(row)
 
 
 if __name__ == "__main__":

@@ -53,3 +53,17 @@ def test_a_block_table_is_of_the_step():
     sides.tables = lambda step: tables(wrong)
     (found,) = engine.compare(sides, [first])
     assert right["largest"] < 2e-3 < 0.05 < found["largest"] and later is not None
+
+
+def test_sums_are_of_decoding_and_of_prompts():
+    def step(decoding, ours, theirs):
+        ms = {"device": ours, "flashinfer": theirs}
+        return dict(sequences=2, decoding=decoding, ms=ms, plan_us=dict(ms), planning_ms=0.5)
+
+    every, alone, prompts = engine.summaries([step(2, 1.0, 2.0), step(2, 2.0, 2.0), step(1, 3.0, 4.0)])
+    assert [each["of"] for each in (every, alone, prompts)] == ["all", "decoding", "prompts"]
+    assert [each["steps"] for each in (every, alone, prompts)] == [3, 2, 1]
+    assert [each["of_flashinfer"]["device"] for each in (every, alone, prompts)] == [0.75, 0.75, 0.75]
+    assert every["plan_us"]["device"] == 2.0 and prompts["planning_ms"] == 0.5
+    assert [each["of"] for each in engine.summaries([step(2, 1.0, 2.0)])] == ["all", "decoding"]
+    assert engine.line(alone).startswith("decoding, 2 steps: device 3.000 ms")

@@ -19,7 +19,8 @@ from torch import Tensor
 
 from .groups import Exchange, Group, all_gather, all_to_all, pack, unpack
 from .sequences import Runs, Sequences, expanded, merged
-from .steps import Added, Kernels, Merged, Step, sink_terms, with_sinks
+from .states import Merged
+from .steps import Added, Kernels, Step, sink_terms, with_sinks
 
 Results = tuple[Tensor, Tensor]
 Gradients = tuple[Tensor, Tensor]
@@ -170,11 +171,13 @@ class Ring:
     def forward(
         self, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None
     ) -> tuple[Results, tuple[Tensor, ...]]:
-        merged_states, lines = Merged(), pack(k, v)
+        computed = sum(bool(step.pairs or i == 0) for i, step in enumerate(self._steps))
+        merged_states, lines = Merged(computed, *q.shape[:2], v.shape[-1], q), pack(k, v)
         for i, step in enumerate(self._steps):
             exchange = self._passed(lines, i)
             if step.pairs or i == 0:
-                merged_states.add(*step.forward(q, *(unpack(lines, k, v) if i else (k, v))))
+                given = unpack(lines, k, v) if i else (k, v)
+                merged_states.add(*step.forward(q, *given, into=merged_states.room()))
             if exchange is not None:
                 lines = exchange.wait()
         out, lse = with_sinks(*merged_states.results(), sinks)

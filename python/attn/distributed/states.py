@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 import torch
@@ -14,7 +14,49 @@ from ..errors import GroupError, PlanError, TensorError, expected
 from .exchange import Exchange, make_exchange
 from .groups import ALONE, Group, agree, all_gather, all_to_all, groups_of, pack, unpack
 from .state_kernels import merge_kernel, name_of, serves
-from .steps import merge_stacked
+
+
+class Layout(NamedTuple):
+    """How results lie in lines of memory: out [rows, heads, value_dim] of 16 bits, then lse [rows, heads] in float32, in
+    a multiple of 16 bytes."""
+
+    rows: int
+    heads: int
+    value_dim: int
+    dtype: torch.dtype
+
+    def empty(self, lines: int, device: torch.device) -> Tensor:
+        """Return unwritten memory [lines, bytes]."""
+        size = self._out_bytes + 4 * self.rows * self.heads
+        return torch.empty(lines, max(-(-size // 16), 1) * 16, dtype=torch.uint8, device=device)
+
+    @property
+    def _out_bytes(self) -> int:
+        return self.rows * self.heads * self.value_dim * self.dtype.itemsize
+
+    def read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Return views of all lines: out [lines, rows, heads, value_dim] and lse [lines, rows, heads]."""
+        count, lines = self.rows * self.heads, len(memory)
+        shape = self.rows, self.heads, self.value_dim
+        if not count:
+            return (
+                torch.empty(lines, *shape, dtype=self.dtype, device=memory.device),
+                torch.empty(lines, *shape[:2], device=memory.device),
+            )
+        out = memory[:, : self._out_bytes].view(self.dtype).unflatten(1, shape)
+        lse = memory[:, self._out_bytes : self._out_bytes + 4 * count].view(torch.float32)
+        return out, lse.unflatten(1, shape[:2])
+
+    def merge(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Merge the results of all lines; returns out and lse."""
+        outs, lses = self.read(memory)
+        if not self.rows * self.heads or not serves(len(memory), self.value_dim):
+            return merge_stacked(outs, lses), lses.logsumexp(0)
+        out, lse = torch.empty_like(outs[0]), torch.empty_like(lses[0])
+        items = self.rows * self.heads
+        kernel = merge_kernel(len(memory), items, self.value_dim, self.dtype, name_of(out.device))
+        kernel.launch(out, lse, memory)
+        return out, lse
 
 
 class Partial:
@@ -22,10 +64,9 @@ class Partial:
     collective sends both. A kernel writes to them: `Kernel.run(..., out=partial.out, lse=partial.lse)`."""
 
     def __init__(self, rows: int, heads: int, value_dim: int, like: Tensor):
-        size = rows * heads * value_dim * like.element_size()
-        self._memory = like.new_empty(1, max(-(-(size + 4 * rows * heads) // 16), 1) * 16, dtype=torch.uint8)
-        self._views = size, (rows, heads, value_dim), like.dtype
-        out, lse = self._read(self._memory)
+        self._layout = Layout(rows, heads, value_dim, like.dtype)
+        self._memory = self._layout.empty(1, like.device)
+        out, lse = self._layout.read(self._memory)
         self.out, self.lse = out[0], lse[0]
         self._exchange: Exchange | None = None
         self.why_gathered = "Partial.shared makes memory that ranks exchange"
@@ -74,16 +115,6 @@ class Partial:
         )
         return partial
 
-    def _read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        size, shape, dtype = self._views
-        ranks, count = len(memory), shape[0] * shape[1]
-        out = (
-            memory[:, :size].view(dtype).unflatten(1, shape)
-            if count
-            else memory.new_empty(ranks, *shape, dtype=dtype)
-        )
-        return out, memory[:, size : size + 4 * count].view(torch.float32).unflatten(1, shape[:2])
-
     def clear(self) -> None:
         """Write the state of no tokens."""
         self.out.zero_()
@@ -94,28 +125,77 @@ class Partial:
         GroupError; of an exchange on GPUs, in the first call after the failure is known, as `check` does."""
         found = _one(group)
         if self._exchange is None:
-            out, lse = self._merge(all_gather(found, self._memory, 1).flatten(0, 1))
+            out, lse = self._layout.merge(all_gather(found, self._memory, 1).flatten(0, 1))
         else:
             out, lse = torch.empty_like(self.out), torch.empty_like(self.lse)
             self._exchange.run(found, out, lse, self.out, self.lse)
         return out, lse if return_lse else None
-
-    def _merge(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Merge the results of ranks, a line of memory for each."""
-        _, (rows, heads, value_dim), dtype = self._views
-        if not rows * heads or not serves(len(memory), value_dim):
-            parts = self._read(memory)
-            return merge_stacked(*parts), parts[1].logsumexp(0)
-        out, lse = torch.empty_like(self.out), torch.empty_like(self.lse)
-        kernel = merge_kernel(len(memory), rows * heads, value_dim, dtype, name_of(out.device))
-        kernel.launch(out, lse, memory)
-        return out, lse
 
     def check(self) -> None:
         """Raise a GroupError if a rank did not answer in time in a step that has ended, such as one of a replayed graph. Its
         results are NaN. Does not wait for the GPU."""
         if self._exchange is not None:
             self._exchange.check()
+
+
+_KEPT = 4  # A ring is for ranks that cannot hold much.
+
+
+class Merged:
+    """States over `count` parts of the tokens, merged in float32 in the order in which they are added. Up to four are kept
+    until results are asked for, and one kernel merges them. More are merged as they come, but for the last one."""
+
+    def __init__(self, count: int, rows: int, heads: int, value_dim: int, like: Tensor):
+        self._layout = Layout(rows, heads, value_dim, like.dtype)
+        keeps = 2 <= count <= _KEPT and rows * heads and serves(count, value_dim)
+        self._memory = self._layout.empty(count, like.device) if keeps else None
+        self._states: list[tuple[Tensor, Tensor]] = []
+        self._added = 0
+
+    def room(self) -> tuple[Tensor, Tensor] | None:
+        """Return memory for the next state, if states are kept."""
+        if self._memory is None:
+            return None
+        out, lse = self._layout.read(self._memory)
+        return out[self._added], lse[self._added]
+
+    def add(self, out: Tensor, lse: Tensor) -> None:
+        """Add the next state: out [rows, heads, value_dim] of 16 bits, lse [rows, heads] in float32; in `room`, if there is."""
+        self._added += 1
+        if self._memory is not None:
+            return
+        if len(self._states) == 2:
+            kept, added, total = self._weights()
+            (first, _), (second, _) = self._states
+            scaled = first.mul_(kept) if first.dtype == torch.float32 else first * kept
+            self._states = [(scaled.addcmul_(second, added), total)]
+        self._states.append((out, lse))
+
+    def results(self) -> tuple[Tensor, Tensor]:
+        """Return out, of 16 bits, and lse."""
+        if self._memory is not None:
+            return self._layout.merge(self._memory)
+        if len(self._states) == 1:
+            return self._states[0]
+        kept, added, total = self._weights()
+        (first, _), (second, _) = self._states
+        return torch.addcmul(first * kept, second, added, out=torch.empty_like(second)), total
+
+    def _weights(self) -> tuple[Tensor, Tensor, Tensor]:
+        (_, first), (_, second) = self._states
+        added = torch.where(second == -torch.inf, 0, torch.sigmoid(second - first)).unsqueeze(-1)
+        return 1 - added, added, torch.logaddexp(first, second)
+
+
+# Below every LSE of a token. If all states are without tokens, their weights are equal.
+_LEAST = -1e30
+
+
+def merge_stacked(out: Tensor, lse: Tensor) -> Tensor:
+    """Merge states that lie one after the other: out [parts, ..., value_dim], lse [parts, ...] in float32. Returns out of
+    its dtype; its LSE is lse.logsumexp(0). Few launches, since a step of decoding waits for each."""
+    weights = lse.clamp_min(_LEAST).softmax(0)
+    return (out * weights.unsqueeze(-1)).sum(0).to(out.dtype)
 
 
 def merge(out: Tensor, lse: Tensor, group: Any = None, *, heads: str = "all") -> tuple[Tensor, Tensor]:
@@ -145,11 +225,11 @@ def merge(out: Tensor, lse: Tensor, group: Any = None, *, heads: str = "all") ->
     found = _one(group)
     if out.shape[1] % found.size:
         raise expected(TensorError, "out", f"heads that the {found.size} ranks divide", out)
-    partial = Partial(len(out), out.shape[1] // found.size, out.shape[2], like=out)
-    sent = partial._memory.new_empty(found.size, partial._memory.shape[1])
-    for part, whole in zip(partial._read(sent), (out, lse), strict=True):
+    layout = Layout(len(out), out.shape[1] // found.size, out.shape[2], out.dtype)
+    sent = layout.empty(found.size, out.device)
+    for part, whole in zip(layout.read(sent), (out, lse), strict=True):
         part.copy_(whole.unflatten(1, (found.size, -1)).transpose(0, 1))
-    return partial._merge(all_to_all(found, sent, [1] * found.size, [1] * found.size))
+    return layout.merge(all_to_all(found, sent, [1] * found.size, [1] * found.size))
 
 
 def spread_heads(costs: Sequence[float], ranks: int) -> list[list[int]]:

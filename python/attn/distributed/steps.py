@@ -88,16 +88,22 @@ class Step:
         group = self.kernels.spec.q_heads // self.kernels.spec.kv_heads
         return min(longest, self.kernels.largest_tile // group + 1)
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute out [rows, q_heads, value_dim] of q's dtype, and lse [rows, q_heads] in float32."""
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, into: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Compute out [rows, q_heads, value_dim] of q's dtype, and lse [rows, q_heads] in float32; `into` this memory."""
         if not self.pairs:
-            return _nothing(q, v)
+            found = _nothing(q, v)
+            for memory, given in zip(into or (), found, strict=False):
+                memory.copy_(given)
+            return into or found
         kernel, tables = self.kernels.forward, self.tables
         if self._spare:
             q = torch.cat([q, q.new_zeros(self._spare, *q.shape[1:])])
             tables = self._with_spare()
         plan = self._plan(kernel, {"q": q, "kv.k": k, "kv.v": v}, tables, strategy=self._strategy)
-        out, lse = kernel.run(q, (k, v), plan, return_lse=True)
+        memory = {} if into is None else {"out": into[0], "lse": into[1]}
+        out, lse = kernel.run(q, (k, v), plan, return_lse=True, **memory)
         return (out[: self.rows], lse[: self.rows]) if self._spare else (out, lse)
 
     def _with_spare(self) -> dict[str, numpy.ndarray]:
@@ -142,37 +148,7 @@ def _nothing(q: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return out, q.new_full(q.shape[:-1], -torch.inf, dtype=torch.float32)
 
 
-# --- Merging --------------------------------------------------------------------------------------------------
-
-
-class Merged:
-    """States over parts of the tokens, merged in float32 in the order in which they are added. The last one is merged
-    when results are asked for, and rounded in the same pass over memory."""
-
-    def __init__(self) -> None:
-        self._states: list[tuple[Tensor, Tensor]] = []
-
-    def add(self, out: Tensor, lse: Tensor) -> None:
-        """Add the next state: out [rows, heads, value_dim] of 16 bits, lse [rows, heads] in float32."""
-        if len(self._states) == 2:
-            kept, added, total = self._weights()
-            (first, _), (second, _) = self._states
-            scaled = first.mul_(kept) if first.dtype == torch.float32 else first * kept
-            self._states = [(scaled.addcmul_(second, added), total)]
-        self._states.append((out, lse))
-
-    def results(self) -> tuple[Tensor, Tensor]:
-        """Return out, of 16 bits, and lse."""
-        if len(self._states) == 1:
-            return self._states[0]
-        kept, added, total = self._weights()
-        (first, _), (second, _) = self._states
-        return torch.addcmul(first * kept, second, added, out=torch.empty_like(second)), total
-
-    def _weights(self) -> tuple[Tensor, Tensor, Tensor]:
-        (_, first), (_, second) = self._states
-        added = torch.where(second == -torch.inf, 0, torch.sigmoid(second - first)).unsqueeze(-1)
-        return 1 - added, added, torch.logaddexp(first, second)
+# --- Sums -----------------------------------------------------------------------------------------------------
 
 
 class Added:
@@ -195,17 +171,6 @@ class Added:
             return self._parts[0].to(dtype)
         first, second = self._parts
         return torch.add(first, second, out=torch.empty_like(second, dtype=dtype))
-
-
-# Below every LSE of a token. If all states are without tokens, their weights are equal.
-_LEAST = -1e30
-
-
-def merge_stacked(out: Tensor, lse: Tensor) -> Tensor:
-    """Merge states that lie one after the other: out [parts, ..., value_dim], lse [parts, ...] in float32. Returns out of
-    its dtype; its LSE is lse.logsumexp(0). Few launches, since a step of decoding waits for each."""
-    weights = lse.clamp_min(_LEAST).softmax(0)
-    return (out * weights.unsqueeze(-1)).sum(0).to(out.dtype)
 
 
 def with_sinks(out: Tensor, lse: Tensor, sinks: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -133,9 +133,9 @@ def test_the_transfer_of_the_next_part_is_issued_before_the_present_one_is_compu
         def __init__(self, *given):
             pass
 
-        def forward(self, q, k, v):
+        def forward(self, q, k, v, into):
             order.append("compute")
-            return q.clone(), q.new_zeros(q.shape[:2], dtype=torch.float32)
+            return tuple(memory.zero_() for memory in into)
 
     monkeypatch.setattr(forms, "Exchange", Recorded)
     monkeypatch.setattr(forms, "Step", Computed)

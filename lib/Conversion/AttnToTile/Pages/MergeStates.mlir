@@ -15,7 +15,7 @@ func.func private @ranks() -> i32
 func.func @merge_states(
     %result: !ints, %total: !floats, %memory: !ints, %items: i32, %words: i32, %room: i32)
     attributes {
-      tile.blocks_per_sm = 4 : i32, tile.threads = 128 : i32,
+      tile.blocks_per_sm = 12 : i32, tile.threads = 128 : i32,
       tile.launch = {grid = "rows", pieces = 1 : i32, role = "merge_states", rows_per_warp = 1 : i32},
       tile.parameters = [
         #tile.parameter<buffer, "result">, #tile.parameter<buffer, "total">, #tile.parameter<buffer, "memory">,

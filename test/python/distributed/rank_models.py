@@ -66,15 +66,17 @@ def prompt(columns, batch=2):
 
 def generated(model, cache, columns, batch=2):
     """Return tokens, and the logits that chose them, [steps, batch, vocabulary]."""
+    from attn.adapters.transformers_config import CACHE
+
     ids, mask = prompt(columns, batch)
     options = {"max_new_tokens": STEPS, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
     found = model.generate(
         ids,
         attention_mask=mask,
-        past_key_values=cache,
         output_logits=True,
         return_dict_in_generate=True,
         **options,
+        **{CACHE: cache},
     )
     return found.sequences.tolist(), torch.stack(found.logits)
 

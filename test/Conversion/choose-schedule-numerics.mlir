@@ -8,10 +8,11 @@
 !pages = !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>
 !state = !attn.state<heads = 32, value_dim = 128>
 
-// HOPPER: @paged
+// HOPPER: remark: schedule mma instead of wgmma: wgmma reads keys and values from shared memory as they are
+// HOPPER: func.func @paged(
 // HOPPER-SAME: tile.schedules = [#tile.schedule<wgmma, rows = 64, keys = 128, warps = 4, stages = 3, blocks = 1, {{[^>]*}} key_copies = [gather]
 // HOPPER-SAME: #tile.schedule<wgmma, rows = 128, keys = 128, warps = 8, {{[^>]*}}>]
-// MMA: @paged
+// MMA: func.func @paged(
 // MMA-SAME: tile.schedules = [#tile.schedule<mma, rows = 16, {{[^>]*}} split_keys = true, {{[^>]*}}>]
 func.func @paged(%q: !query {attn.name = "q"}, %kv: !pages {attn.name = "kv"}) -> !query attributes {attn.numerics = "row"} {
   %0 = attn.init %q : !query -> !state
@@ -23,13 +24,12 @@ func.func @paged(%q: !query {attn.name = "q"}, %kv: !pages {attn.name = "kv"}) -
 // -----
 
 !query = tensor<?x32x128xbf16>
-!codes = !attn.kv<paged<16>, heads = 8, dim = 128, key = !attn.quantized<i8, per = token>, value = !attn.quantized<i8, per = token>>
+!codes = !attn.kv<paged<16>, heads = 8, dim = 128, key = !attn.quantized<i8, per = 128>, value = !attn.quantized<i8, per = 128>>
 !state = !attn.state<heads = 32, value_dim = 128>
 
-// HOPPER: remark: schedule mma instead of wgmma: wgmma reads keys and values from shared memory as they are
-// HOPPER: @quantized
+// HOPPER: func.func @quantized(
 // HOPPER-SAME: tile.schedules = [#tile.schedule<mma, rows = 8, {{[^>]*}}>]
-// MMA: @quantized
+// MMA: func.func @quantized(
 // MMA-SAME: tile.schedules = [#tile.schedule<mma, rows = 8, {{[^>]*}}>]
 func.func @quantized(%q: !query {attn.name = "q"}, %kv: !codes {attn.name = "kv"}) -> !query attributes {attn.numerics = "row"} {
   %0 = attn.init %q : !query -> !state

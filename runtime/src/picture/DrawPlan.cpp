@@ -101,7 +101,7 @@ private:
     run.block = block;
     run.length = static_cast<int64_t>(plan_.stats.fixedCost);
     run.faint = of.headClass > 0;
-    run.partial = of.partial >= 0;
+    run.partial = of.partial >= 0 && (of.flags & taskFolds) == 0;
     run.detail = task;
     picture.add(run);
     for (int32_t s = of.segmentBegin; s < of.segmentEnd; ++s) {

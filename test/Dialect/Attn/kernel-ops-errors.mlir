@@ -51,3 +51,8 @@ func.func @names(%rows: tensor<?x8x64xbf16>, %i: i32) {
 
 // expected-error @+1 {{expected tiles with features for 576 and 512, got 576 and 384}}
 func.func private @slices() attributes {attn.form = #attn.form<mmas = mma, stationary = rows, rows = 16, keys = 16, heads = 8, kv_heads = 1, key_dim = 576, value_dim = 512, key_tile = 576, value_tile = 384, element = bf16, traits = none>}
+
+// -----
+
+// expected-error @+1 {{expected 'attn.numerics' to be "row", got "rows"}}
+func.func private @numerics() attributes {attn.numerics = "rows"}

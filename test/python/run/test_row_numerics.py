@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A numerics contract: a row's output and LSE have the same bits in every store, chunk, batch and plan.
 
-Kernels run on the host device under all detectors. Rows are compared with `==` on their bytes, and with float64.
+Kernels run on the host device, and under all of its detectors where tests say so. Rows are compared by their bytes, and
+with float64.
 """
 
 import itertools
@@ -12,6 +13,7 @@ import oracle
 import pytest
 
 pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C build python")
+from attn.memory.devices import checked_host  # noqa: E402
 
 SPLIT = 2048
 SIZES = {"q_heads": 4, "kv_heads": 2, "head_dim": 64, "dtype": "float16"}
@@ -25,12 +27,20 @@ STORES = {
 }
 
 
-def compile_row(store, schedule="auto", **changes):
+def under_contract(spec):
+    """Return the text of a description under the contract "row"."""
+    text = spec.mlir()
+    if "attributes {" in text:
+        return text.replace("attributes {", 'attributes {attn.numerics = "row", ', 1)
+    head, _, body = text.rpartition(") {\n")
+    return head + ') attributes {attn.numerics = "row"} {\n' + body
+
+
+def compile_row(store, schedule="auto", device="host", checked=False, **changes):
     """Compile a description under the contract "row"."""
     spec = attn.Spec(**{**SIZES, "see": attn.causal(), **changes}, kv=[store])
-    head, _, body = spec.mlir().rpartition(") {\n")
-    text = head + ') attributes {attn.numerics = "row"} {\n' + body
-    return attn.compile(text, device="host", target="sm_90a", schedule=schedule)
+    text = under_contract(spec)
+    return attn.compile(text, device=device, target="sm_90a", schedule=schedule, checked=checked)
 
 
 class Sequences:
@@ -260,3 +270,165 @@ def test_another_split_is_refused():
     tensors = Sequences([50]).batch(store, [(0, 40, 50)])
     with pytest.raises(attn.PlanError, match="2048"):
         compile_row(store).plan(tensors, fixed_split=256)
+
+
+def read_cache(kernel, sequences, chunks, **kept):
+    """Read a sequence through a cache in chunks of these sizes. Return the bytes of each row."""
+    cache = attn.PagedCache(layers=1, kv_heads=2, head_dim=64, dtype="float16", device="host", **kept)
+    node, at, found = cache.add(), 0, []
+    for count in chunks:
+        change, rows = cache.append([node], [count]), slice(at, at + count)
+        change.write(
+            0,
+            sequences.k[0][rows],
+            sequences.v[0][rows],
+            **({"classes": [0, 1]} if "classes" in kept else {}),
+        )
+        batch = cache.batch([(node, count)], **({"classes": [0, 1]} if "classes" in kept else {}))
+        out, lse = kernel.run(sequences.q[0][rows], cache.layer(0), kernel.plan(batch), return_lse=True)
+        found += [(o.tobytes(), row.tobytes()) for o, row in zip(out, lse, strict=True)]
+        at += count
+    return {(0, i): row for i, row in enumerate(found)}
+
+
+@pytest.mark.parametrize("schedule", ["wgmma", "mma"])
+@pytest.mark.parametrize("sink", [0, 20])
+def test_pages_that_a_cache_gives_back(schedule, sink):
+    """A class of heads gives back pages in front of its recent tokens; another keeps all."""
+    from attn.cache.state import CacheClass
+
+    tokens, recent = 403, 140
+    sequences = Sequences([tokens])
+    near = attn.sink(sink) | attn.recent(recent) if sink else attn.recent(recent)
+    heads = attn.heads(retrieval=attn.all_tokens(), streaming=near)
+
+    def compiled(*stores):
+        spec = attn.Spec(**SIZES, see=attn.causal(), heads=heads, kv=list(stores))
+        return attn.compile(under_contract(spec), device="host", target="sm_90a", schedule=schedule)
+
+    whole = compiled(attn.Paged(name="kv"))
+    tensors = {
+        **sequences.batch(STORES["pages of 16"], [(0, 0, tokens)]),
+        "classes": numpy.array([0, 1], numpy.int32),
+    }
+    found, *_ = run(whole, None, tensors)
+    expected = {(0, row): bits for row, bits in enumerate(found)}
+    kernel = compiled(
+        attn.Paged(name="all", head_class="retrieval"), attn.Paged(name="few", head_class="streaming")
+    )
+    classes = [
+        CacheClass(name="retrieval", pages=40, heads=1),
+        CacheClass(name="streaming", pages=40, heads=1, recent=recent, sink=sink),
+    ]
+    for chunks in ([tokens], [16] * 25 + [3], [129, 128, 146], [7, 200, 196]):
+        check_same(expected, read_cache(kernel, sequences, chunks, classes=classes))
+
+
+@pytest.mark.parametrize("see", [attn.causal(), attn.window(150), attn.window(2100)])
+@pytest.mark.parametrize("sinks", [False, True])
+def test_plans_of_the_device(see, sinks):
+    """Cuts of both planners are the same, at windows, too."""
+    store = STORES["pages of 16"]
+    spec = attn.Spec(**SIZES, see=see, kv=[store], device_plan=True, sink_logits=sinks)
+    kernel = attn.compile(under_contract(spec), device="host", target="sm_90a")
+    extra = {"sink_logits": numpy.linspace(-2, 2, 4, dtype=numpy.float32)} if sinks else {}
+    sequences = Sequences([2400, 700, 4200])
+    parts = [(0, 2399, 2400), (1, 690, 700), (2, 4197, 4200)]
+    tensors = {**sequences.batch(store, parts), **extra}
+    expected, *_ = run(kernel, store, tensors)
+    planner = kernel.device_planner(tensors)
+    given = {name: tensors[name] for name in ("kv.lengths", "kv.block_table", "q_start")}
+    plan = planner.plan(given)
+    assert plan.fault == ""
+    pages = tensors["kv.k_pages"], tensors["kv.v_pages"]
+    out, lse = kernel.run(tensors["q"], pages, plan, return_lse=True, **extra)
+    assert [(o.tobytes(), row.tobytes()) for o, row in zip(out, lse, strict=True)] == expected
+
+
+def test_shared_prefixes():
+    """A prompt is read once for several rows, or for each of them."""
+    heads = {"kv_heads": 2, "head_dim": 64, "dtype": "float16", "device": "host"}
+    kernel = compile_row(attn.Paged(name="kv"))
+    numbers, found = numpy.random.default_rng(0), {}
+
+    def some(count, heads=2):
+        return numbers.standard_normal((count, heads, 64)).astype(numpy.float16)
+
+    cache = attn.PagedCache(layers=1, pages=300, **heads)
+    prompt = cache.add()
+    cache.append([prompt], [2300]).write(0, some(2300), some(2300))
+    leaves = cache.branch(prompt, 6)
+    counts = [5, 1, 130, 40, 3, 17]
+    cache.append(leaves, counts).write(0, some(sum(counts)), some(sum(counts)))
+    batch = cache.batch([(leaf, 1) for leaf in leaves])
+    q = some(6, 4)
+    for strategy, blocks in itertools.product(("flatten", "by-query", "by-node"), (3, 132)):
+        plan = kernel.plan(batch, strategy=strategy, blocks=blocks)
+        out, lse = kernel.run(q, cache.layer(0), plan, return_lse=True)
+        found[strategy, blocks] = out.tobytes() + lse.tobytes()
+    for leaf in range(6):  # each alone
+        plan = kernel.plan(cache.batch([(leaves[leaf], 1)]))
+        out = kernel.run(q[leaf : leaf + 1], cache.layer(0), plan)
+        whole = numpy.frombuffer(found["flatten", 3][: q.nbytes], numpy.float16).reshape(q.shape)
+        assert numpy.array_equal(out[0], whole[leaf])
+    assert len(set(found.values())) == 1
+
+
+@pytest.mark.parametrize("schedule", ["wgmma", "mma"])
+@pytest.mark.parametrize("seed", range(3))
+def test_random_batches(seed, schedule):
+    """Rows of random batches, stores, blocks and strategies, under orders of threads of their own."""
+    numbers = numpy.random.default_rng(seed)
+    see = [attn.causal(), attn.window(333), attn.causal()][seed]
+    lengths = [int(numbers.integers(1, 900)) for _ in range(4)] + [int(numbers.integers(2049, 2300))]
+    sequences, compared = Sequences(lengths, seed), 0
+    dense = STORES["dense"]
+    kernel = compile_row(dense, schedule, see=see)
+    expected = rows_of(kernel, dense, sequences, [(s, 0, n) for s, n in enumerate(lengths[:4])])
+    expected |= rows_of(kernel, dense, sequences, [(4, lengths[4] - 300, lengths[4])])
+    for round_ in range(6):
+        store = STORES[list(STORES)[int(numbers.integers(len(STORES)))]]
+        device = checked_host(seed=round_, shuffle=True)
+        kernel = compile_row(store, schedule, device, checked=True, see=see)
+        parts = []
+        for s in numbers.permutation(5)[: int(numbers.integers(1, 6))]:
+            least = max(lengths[s] - 300, 0) if s == 4 else 0
+            first = int(numbers.integers(least, lengths[s]))
+            parts.append((int(s), first, min(lengths[s], first + int(numbers.integers(1, 200)))))
+        options = {
+            "blocks": int(numbers.integers(1, 60)),
+            "strategy": ["flatten", "by-query"][int(numbers.integers(2))],
+        }
+        found = rows_of(kernel, store, sequences, parts, **options)
+        check_same(expected, found)
+        report = device.report()
+        assert not any(report[name] for name in ("races", "uninitialized", "out_of_bounds")), report
+        compared += len(found)
+    assert compared > 300
+
+
+@pytest.mark.parametrize("sinks", [False, True])
+def test_plans_that_grow(sinks):
+    """Steps of decoding that extend a plan, over the end of a part, have the bits of plans made anew."""
+    kernel = compile_row(attn.Paged(name="kv"), sink_logits=sinks)
+    extra = {"sink_logits": numpy.linspace(-2, 2, 4, dtype=numpy.float32)} if sinks else {}
+    numbers = numpy.random.default_rng(0)
+    cache = attn.PagedCache(layers=1, pages=320, kv_heads=2, head_dim=64, dtype="float16", device="host")
+    nodes = [cache.add(), cache.add()]
+
+    def append(counts):
+        k, v = numbers.standard_normal((2, sum(counts), 2, 64)).astype(numpy.float16)
+        cache.append(nodes, counts).write(0, k, v)
+
+    append([2030, 2500])
+    batch = cache.batch([(node, 1) for node in nodes])
+    plan, extended = kernel.plan(batch), 0
+    for _ in range(30):
+        append([1, 1])
+        batch.update()
+        extended += plan.update()
+        q = numbers.standard_normal((2, 4, 64)).astype(numpy.float16)
+        out = kernel.run(q, cache.layer(0), plan, **extra)
+        anew = kernel.plan(cache.batch([(node, 1) for node in nodes]), blocks=7)
+        assert numpy.array_equal(out, kernel.run(q, cache.layer(0), anew, **extra))
+    assert extended > 10 or sinks

@@ -32,7 +32,7 @@ FragmentExpansion::Columns FragmentExpansion::columnsOf(Value output, Value line
 void FragmentExpansion::keepParts(KeepOp keep) {
   RowsPart rows(b, form, keep.getRows());
   ValueRange pieces = piecesOf(keep.getOutput());
-  Value lines = rows.left();
+  Value lines = b.i32(form.getRows()); // totals have room for all lines, and no branch for the last
   Columns columns = columnsOf(pieces[0], lines);
   auto slotOf = [&](Value line) { return b.add(b.add(keep.getPart(), rows.first()), line); };
   storeLines(pieces[0], planArray(b, PlanArray::PartialO), lines, columns.first, columns.count,
@@ -44,7 +44,7 @@ FragmentExpansion::Results FragmentExpansion::foldParts(FoldOp fold) {
   RowsPart rows(b, form, fold.getRows());
   ValueRange pieces = piecesOf(fold.getOutput());
   auto outType = cast<FragmentType>(pieces[0].getType()), lseType = cast<FragmentType>(pieces[1].getType());
-  Value lines = rows.left();
+  Value lines = b.i32(form.getRows());
   auto branch = scf::IfOp::create(b, TypeRange{outType, lseType}, fold.getStored(), /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.elseBlock());

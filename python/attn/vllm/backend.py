@@ -197,14 +197,15 @@ class AttnMetadataBuilder(AttentionMetadataBuilder[AttnMetadata]):
         asked = common_attn_metadata
         if asked.causal is not True:
             raise ValueError("attn's backend: expected causal rows, got others in a step")
-        count = asked.num_reqs
-        tables = asked.seq_lens, asked.block_table_tensor
-        if any(len(table) > count for table in tables):
-            tables = tables[0][:count], tables[1][:count]
+        count, lengths, table = asked.num_reqs, asked.seq_lens, asked.block_table_tensor
+        if lengths.shape[0] > count or table.shape[0] > count:
+            lengths, table = lengths[:count], table[:count]
         if isinstance(self.plans, Plans):
-            return AttnMetadata(self.plans.step(asked.query_start_loc_cpu[: count + 1], *tables))
-        counts = dict(rows=asked.num_actual_tokens, longest=asked.max_query_len)
-        return AttnMetadata(self.plans.step(asked.query_start_loc[: count + 1], *tables, **counts))
+            return AttnMetadata(self.plans.step(asked.query_start_loc_cpu[: count + 1], lengths, table))
+        starts, rows, longest = asked.query_start_loc, asked.num_actual_tokens, asked.max_query_len
+        if starts.shape[0] > count + 1:
+            starts = starts[: count + 1]
+        return AttnMetadata(self.plans.step(starts, lengths, table, rows=rows, longest=longest))
 
 
 class AttnImpl(AttentionImpl[AttnMetadata]):

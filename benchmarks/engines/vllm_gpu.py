@@ -79,15 +79,15 @@ MODELS = {
     ),
 }
 SMALL, LARGE = ("SmolLM2-135M", "Llama-3.1-8B") if ON_GPU else ("tiny", "tiny")
-DEVIATION, COLUMNS = 0.02, 4096  # Of a matrix of rows of so many numbers.
+DEVIATION, COLUMNS = 0.02, 4096  # A matrix of rows of so many numbers has this deviation.
 GRAPHS = (1, 2, 4, 8, 16, 32, 64)  # Rows of CUDA graphs.
 ROUNDS = 3
 
-# Of `tokens`: lengths of prompts, the last two of which begin alike, and the tokens of an answer.
+# The part `tokens` has prompts of these lengths, the last two of which begin alike, and answers of so many tokens.
 TOKENS = dict(lengths=(5, 37, 64, 130, 257, 511, 600, 620), common=512, answer=64)
-# Of `speed`: prompts and their lengths, and sequences, tokens in front, and tokens of an answer.
+# The part `speed` has prompts and their lengths, then sequences, tokens in front, and tokens of an answer.
 PROMPTS, DECODING = ((16, 4096), (2, 32768)), ((64, 1024, 64), (32, 8192, 64))
-# Of `cache`: requests, tokens of a prompt, tokens of an answer, and bytes for keys and values.
+# The part `cache` has requests, tokens of a prompt, tokens of an answer, and bytes for keys and values.
 QUEUE, CACHE_BYTES = (96, 1024, 256), 4 << 30
 SPEED_BYTES = 48 << 30
 METADATA = 256, 600  # Sequences, and tokens of each.
@@ -134,7 +134,7 @@ class Engine:
             options["compilation_config"] = dict(mode=0, cudagraph_mode="FULL", cudagraph_capture_sizes=sizes)
         if cache_bytes is not None:  # vLLM still asks for that share of free memory.
             options |= dict(kv_cache_memory_bytes=cache_bytes, gpu_memory_utilization=0.5)
-        if backend != "CPU_ATTN":  # What vLLM chooses on a CPU.
+        if backend != "CPU_ATTN":  # On a CPU vLLM chooses it.
             options["attention_backend"] = backend
         if format is not None:
             options["additional_config"] = dict(attn_kv_cache_dtype=format)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from plots.palette import COLOURS, OTHER_FORM, REFERENCE, STYLE, THIRD_FORM, head, legend, save
 
-# What a panel draws: its title, the part, whether with gradients, and sides by the colour and the name of their line.
+# Sides of a panel, with the colour and the name of their line.
 FORMS = {
     "all_gather": (COLOURS["attn"], "attn, all-gather"),
     "ring": (OTHER_FORM, "attn, ring"),

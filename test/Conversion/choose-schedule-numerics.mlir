@@ -1,8 +1,8 @@
 // RUN: attn-opt %s --attn-choose-schedule=target=sm_90a --split-input-file 2>&1 | FileCheck %s --check-prefix=HOPPER
 // RUN: attn-opt %s --attn-choose-schedule=target=sm_80 --split-input-file | FileCheck %s --check-prefix=MMA
 
-// Kernels that share a numerics contract have the same tiles of keys: one warpgroup for few rows, two for many. Where
-// there is no wgmma, and where values are quantized, one kernel does all.
+// Kernels that share a numerics contract have the same tiles of keys: one warpgroup for few rows, two for many. One
+// kernel does all if there is no wgmma, or if values are quantized.
 
 !query = tensor<?x32x128xbf16>
 !pages = !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>

@@ -101,8 +101,13 @@ def check(figure):
 
 
 def figure_of(path):
-    """Draw a file of `bench gpu` or of `bench real`."""
+    """Draw a file of `bench gpu` or of `bench real`, or all of `bench distributed` by the number of GPUs."""
     found = json.loads(path.read_text())
+    if found["benchmark"] == "distributed":
+        paths = sorted(
+            RESULTS.glob("*-distributed-*.json"), key=lambda p: p.stem.split("-distributed-")[::-1]
+        )
+        return scaling.draw_scaling([json.loads(each.read_text()) for each in paths])
     if found["benchmark"] == "real":
         of_training = all(row["part"] == "training" for row in found["rows"])
         return (updates if of_training else loss).draw(found["rows"])
@@ -118,19 +123,6 @@ def test_results_can_be_drawn(name, tmp_path):
     palette.save(figure, tmp_path / "picture.svg")
     text = (tmp_path / "picture.svg").read_text()
     assert "prefers-color-scheme: dark" in text and f"fill: {palette.PAPER[0]}" in text
-
-
-def test_scaling_is_of_its_results(tmp_path):
-    """The picture of docs/scaling.md is drawn from every file of bench distributed, by the number of GPUs and the date."""
-    paths = sorted(
-        RESULTS.glob("*-distributed-*.json"), key=lambda path: path.stem.split("-distributed-")[::-1]
-    )
-    figure = scaling.draw_scaling([json.loads(path.read_text()) for path in paths])
-    check(figure)
-    palette.save(figure, tmp_path / "scaling.svg")
-    drawn, kept = ((folder / "scaling.svg").read_text() for folder in (tmp_path, ROOT / "docs" / "pictures"))
-    words = [[line.strip() for line in text.splitlines() if "<!--" in line] for text in (drawn, kept)]
-    assert words[0] == words[1] and len(words[0]) > 10
 
 
 def test_what_overlaps_is_found():

@@ -28,7 +28,7 @@ def apply_head_gates(model: nn.Module, choice: HeadChoice | None) -> None:
     """Let a model's KV heads differ: retrieval heads of the choice (from `attn.heads.Gates.select`) see everything,
     streaming heads the first and the last tokens. None lets all heads see everything again.
 
-    The model must use attn_implementation="attn". One kernel serves all layers. Of a model whose heads ranks share, each
+    The model must use attn_implementation="attn". One kernel serves all layers. If ranks share a model's heads, each
     rank takes its own heads from the choice. Raises SpecError. (Source: arXiv 2410.10819.)
     """
     layers = attention_layers(model)

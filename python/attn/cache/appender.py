@@ -82,8 +82,8 @@ def _made(heads: int, shape: Shape, preparation: Preparation, generation: int) -
 class NewTokens:
     """A layer's keys, values and queries, checked, and what is to be done to them.
 
-    k, v, q  [rows, heads, dim]; tokens lie a multiple of 16 bytes apart, such as slices of a fused projection. Of latents
-             v is None, and q has the features that turn; its heads may lie apart
+    k, v, q  [rows, heads, dim]; tokens lie a multiple of 16 bytes apart, such as slices of a fused projection. With
+             latents v is None, and q has the features that turn; its heads may lie apart
     out      where prepared queries are written, as q, or q itself; None: a new tensor"""
 
     def __init__(

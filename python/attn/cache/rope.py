@@ -58,11 +58,11 @@ class Rope:
 
 @dataclass(frozen=True, eq=False)
 class Norm:
-    """An RMS norm of each head: x * weight / sqrt(mean(x^2) + epsilon). Of a latent it is the norm of the value, its first
+    """An RMS norm of each head: x * weight / sqrt(mean(x^2) + epsilon). A latent's norm is that of the value, its first
     features.
 
     k, q     weights [head_dim], float32 or the cache's dtype, contiguous; `q` is needed where queries are written. A model
-             that multiplies by 1 + weight gives 1 + weight. Of latents `k` is [value_dim], and there is no `q`
+             that multiplies by 1 + weight gives 1 + weight. With latents `k` is [value_dim], and there is no `q`
     epsilon  is added to the mean square
 
     Raises SpecError."""

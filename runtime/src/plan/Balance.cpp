@@ -59,7 +59,7 @@ void Balancer::listChunks(const Work &work, int64_t chunk, int keys) {
     }
     if (begin < workTile.tiles || workTile.tiles == 0)
       add(workTile.tiles);
-    // A sink follows all parts. That of a task which was cut is a part without tokens.
+    // A sink follows all parts. The sink of a task which was cut is a part without tokens.
     if (work.sinkLast && workTile.sink && parts_.back().tileBegin > 0)
       add(workTile.tiles);
   }

@@ -12,7 +12,7 @@ import rank_models as models  # noqa: E402
 from attn.heads import HeadChoice  # noqa: E402
 from rank_models import CASES, COLUMNS, INT8, SHORT, STEPS  # noqa: E402
 
-TOLERANCE = 0.02  # Of logits of up to 10, whose differences come from keys, values and queries in float16.
+TOLERANCE = 0.02  # Logits are up to 10, and differ because keys, values and queries are in float16.
 OF_INT8 = 0.06  # A value that rounding moves across a boundary changes by a step of the format.
 CHOICE = HeadChoice([[0, 1], [1, 0]], sink=4, recent=16)
 DIVIDES = importlib.util.find_spec("accelerate") is not None
@@ -82,7 +82,7 @@ def test_ranks_that_would_share_a_head_are_refused(ranks):
 def test_ranks_share_a_prompt_and_the_tokens_of_a_cache(case, folders, ranks):
     name, _, formats = CASES[case]
     wanted, found = models.alone(folders[name], COLUMNS, **formats), [each[case] for each in ranks]
-    assert torch.equal(found[0]["generate"][1], found[1]["generate"][1])  # The same bits on every rank.
+    assert torch.equal(found[0]["generate"][1], found[1]["generate"][1])  # Every rank has the same bits.
     tokens = 2 * (COLUMNS - 1) - COLUMNS // 4
     assert sum(each["rows"][0] for each in found) == tokens and min(each["rows"][0] for each in found) > 100
     assert [each["rows"][1:] for each in found] == [[2] * STEPS] * 2

@@ -99,7 +99,7 @@ gpu.module @kernels {
 
 // -----
 
-// Of three loads only the last has features that turn. Their partners are in it, too: eight exchanges.
+// Only the last of three loads has features that turn. Their partners are in it, too: eight exchanges.
 // CHECK-LABEL: func.func @last_features(
 // CHECK-COUNT-8: tile.from_lane
 // CHECK-NOT: tile.from_lane

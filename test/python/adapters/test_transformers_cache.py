@@ -69,7 +69,7 @@ def test_a_float32_model_attends_in_the_dtype_of_its_pages(dtype):
         model = build("Llama", dtype=own)
         cache = attn.transformers.PagedCache(model.config, pages=32, dtype=dtype)
         logits, _ = in_chunks(model, cache, (20, 3, 1))
-        assert cache.pages.layer(0).tensors()["k"].dtype == dtype
+        assert cache.pages.layer(0).tensors()["k_pages"].dtype == dtype
         found.append((logits - exact)[shown].square().mean().sqrt().item())
     assert 0 < found[0] < found[1] / 2, found
 

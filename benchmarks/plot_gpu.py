@@ -21,6 +21,7 @@ from plots.graphs import (
     draw_outputs,
     draw_pages,
     draw_planning,
+    draw_row,
     draw_significance,
 )
 from plots.palette import (
@@ -262,6 +263,7 @@ PANELS = {
     "significance": lambda axes, rows, sessions: draw_significance(axes, rows),
     "append": lambda axes, rows, sessions: draw_append(axes, rows),
     "mla": lambda axes, rows, sessions: draw_latents(axes, rows),
+    "row": lambda axes, rows, sessions: draw_row(axes, rows),
     "outputs": lambda axes, rows, sessions: draw_outputs(axes, rows),
     "planning": lambda axes, rows, sessions: draw_planning(axes, rows),
 }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Draws the rows of `bench gpu graphs`: milliseconds of a step, and the host's part of them; and those of pages,
-diffkv, layouts, planning, duo, context, outputs, append, significance and latents."""
+diffkv, layouts, planning, duo, context, outputs, append, significance, latents and row."""
 
 from parts.cache import COPY_BAR
 from parts.diffkv import PAPER_THROUGHPUT
@@ -11,8 +11,22 @@ from parts.layouts import SLOWER
 from parts.outputs import outputs_limit
 from parts.pages import LIMIT_US
 from parts.planning import LIMIT_US as PLAN_LIMIT_US
+from parts.row import BARS as ROW_BARS
+from parts.row import row_bars
 from parts.significance import significance_limit
-from plots.palette import COLOURS, LIMIT, OTHER_FORM, THIRD_FORM, bars, head, hosts, legend, limits, name_rows
+from plots.palette import (
+    COLOURS,
+    LIMIT,
+    OTHER_FORM,
+    THIRD_FORM,
+    bars,
+    head,
+    hosts,
+    legend,
+    limits,
+    name_rows,
+    sustained,
+)
 
 # Steps of attn: recorded, eager from Python, and eager from C++.
 SHADES = {"replay": COLOURS["attn"], "eager": OTHER_FORM, EMBEDDED: THIRD_FORM}
@@ -101,6 +115,19 @@ def draw_latents(axes, rows):
     axes.axvline(1, color=LIMIT, linewidth=1.2, label="bar")
     axes.set_xlabel(f"over {SHARE} of copying (16 heads), {TFLOPS} TFLOP/s (128)", fontsize=8)
     head(axes, "decode over latents")
+    legend(axes)
+
+
+def draw_row(axes, rows):
+    """Draw how many times as long rows of equal bits take, alone and sustained."""
+    missed = [not all(met for _, met in row_bars(r)) for r in rows]
+    bars(axes, [r["name"] for r in rows], [r["ratio"] for r in rows], missed)
+    for place, row in enumerate(rows):
+        sustained(axes, row["sustained_ratio"], place, "attn")
+    limits(axes, [ROW_BARS[r["kind"]] for r in rows])
+    axes.set_xlim(left=0.9)
+    axes.set_xlabel("times as long", fontsize=8)
+    head(axes, "rows of equal bits, over the default")
     legend(axes)
 
 

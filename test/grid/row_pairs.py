@@ -236,13 +236,14 @@ class Pairs:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--pairs", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="end after so many")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--see", choices=[*VISIBLE], default="causal")
     parser.add_argument("--numerics", choices=["row", "none"], default="row")
     options = parser.parse_args()
     pairs = Pairs(options.see, None if options.numerics == "none" else "row", options.seed)
     start = time.monotonic()
-    while pairs.counts["pairs"] < options.pairs:
+    while pairs.counts["pairs"] < options.pairs and time.monotonic() - start < options.seconds:
         pairs.launch()
     seconds = time.monotonic() - start
     differ = f"{len(pairs.differing)} pairs differ"

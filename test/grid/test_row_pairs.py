@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""With numerics="row" a row has the same bits alone and in any batch: random pairs of calls (row_pairs.py). CI takes some
-hundred pairs for each visibility, --full 100,000 in all."""
+"""With numerics="row" a row has the same bits alone and in any batch: random pairs of calls (row_pairs.py). CI takes a
+hundred and fifty for each visibility, --full 100,000 in all."""
 
 import os
 
@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C build python")
 from row_pairs import VISIBLE, Pairs  # noqa: E402
 
-PAIRS = 34_000 if os.environ.get("ATTN_FULL") else 300
+PAIRS = 34_000 if os.environ.get("ATTN_FULL") else 150
 
 
 def run(pairs, count):

@@ -239,13 +239,18 @@ void Walk::walkSegment(const Segment &segment, Value queryRows) {
         walkTiles(operand, line, segment, queryRows);
 }
 
-/// The task is read again where its part ends, because registers are short meanwhile.
+/// The task is read again where parts are folded and where its results are written, because registers are
+/// short meanwhile. Most tasks of short sequences have one part, and read nothing in between.
 void Walk::walkParts() {
   auto tasks = cast<scf::ForOp>(b.getInsertionBlock()->getParentOp());
-  Value queryRows = makeRows();
+  Value queryRows = makeRows(), firstSegment = segmentBegin, endOfSegments = segmentEnd;
   auto begin = [&] {
     for (Line &line : lines.all)
       line.state = beginLine(line, queryRows);
+  };
+  auto rowsAgain = [&] {
+    setTask(readRecord<Task>(b, tasks.getInductionVar()));
+    return makeRows();
   };
   begin();
   Value nothing = finishStates(queryRows).getOutput();
@@ -258,18 +263,23 @@ void Walk::walkParts() {
     begin();
     auto segment = readRecord<Segment>(b, segments.getInductionVar(), fieldsOf(start.segment));
     walkSegment(segment, queryRows);
-    setTask(readRecord<Task>(b, tasks.getInductionVar()));
-    Value rows = makeRows();
-    Value isLater = b.less(segmentBegin, segments.getInductionVar());
-    Value part = finishStates(rows).getOutput();
+    Value part = finishStates(queryRows).getOutput();
+    Value isMulti = b.less(b.add(firstSegment, b.i32(1)), endOfSegments);
+    auto folded = scf::IfOp::create(b, TypeRange{part.getType()}, isMulti, /*withElseRegion=*/true);
+    scf::YieldOp::create(b, folded.getResults());
+    b.setInsertionPointToStart(folded.elseBlock());
+    scf::YieldOp::create(b, part);
+    b.setInsertionPointToStart(folded.thenBlock());
+    RowsOp rows = rowsAgain();
+    Value isLater = b.less(firstSegment, segments.getInductionVar());
     Value output =
         FoldOp::create(b, part.getType(), Type(), part, rows, partial, isLater, Value()).getResult();
-    Value isMore = b.less(b.add(segments.getInductionVar(), b.i32(1)), segmentEnd);
-    b.doIf(isMore, [&] { KeepOp::create(b, output, rows, partial); });
+    b.doIf(b.less(b.add(segments.getInductionVar(), b.i32(1)), endOfSegments),
+           [&] { KeepOp::create(b, output, rows, partial); });
     scf::YieldOp::create(b, output);
   }
-  setTask(readRecord<Task>(b, tasks.getInductionVar()));
-  writeFolded(segments.getResult(0), makeRows());
+  RowsOp rows = rowsAgain();
+  writeFolded(segments.getResult(0), rows);
 }
 
 void Walk::writeFolded(Value output, Value queryRows) {

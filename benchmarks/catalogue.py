@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The parts of `bench gpu`, and the bar of each."""
 
+from measuring.comparisons import comparison_bars
 from parts.attention import attention_bars, decode_points, feature_points, prefill_points
 from parts.backward import backward_bars, backward_points
 from parts.batches import batch_bars, batch_points
 from parts.cache import append_bars, append_points, cache_points
 from parts.chunks import chunk_points
-from parts.comparisons import comparison_bars
 from parts.context import context_bars, context_points
 from parts.deep import deep_bars, deep_points
 from parts.diffkv import diffkv_bars, diffkv_points

@@ -6,13 +6,13 @@ import time
 
 from catalogue import bars
 from contest import PEERS
+from measuring.comparisons import compare, comparison_line
 from measuring.points import Point
 from measuring.report import attn_run
 from parts.attention import PLAIN
 from parts.backward import backward_line, measure_backward
 from parts.batches import mean_bars, mean_ratio
 from parts.cache import append_line, cache_line, measure_append, measure_cache
-from parts.comparisons import compare, comparison_line
 from parts.context import context_line, measure_context
 from parts.deep import measure_deep
 from parts.diffkv import diffkv_line, measure_diffkv

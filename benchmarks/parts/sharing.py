@@ -15,8 +15,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from measuring.comparisons import Comparison, Run
 from measuring.report import Problem, program
-from parts.comparisons import Comparison, Run
 
 # The bars: of trees by name, of shared at its largest point, of decoding at the longest context of a model.
 TREE_BARS = {"256 speculated tokens": 3.59, "few-shot, 50 branches": 1.70}

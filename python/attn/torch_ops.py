@@ -16,7 +16,7 @@ and only for CPU tensors. Other operators refuse an input that requires a gradie
 result. (Source: torch.library, https://docs.pytorch.org/docs/stable/library.html.)
 """
 
-from .adapters.padded_calls import padded_kernel
+from .adapters.rows.padded_calls import padded_kernel
 from .adapters.torch_spans import attend_paged_step as attend_paged_step
 from .adapters.torch_spans import attend_spans as attend_spans
 from .adapters.torch_spans import attend_step as attend_step

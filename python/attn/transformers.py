@@ -58,13 +58,13 @@ from .adapters.layer_calls import (
     spans_of,
     visible_of,
 )
-from .adapters.mask_functions import CAUSAL
 from .adapters.merged_projections import merge_projections
-from .adapters.padded_calls import PaddedCall, Scores
-from .adapters.padded_gradients import attend_with_gradients
 from .adapters.paged_batches import attend_batch
 from .adapters.paged_steps import attend_pages
 from .adapters.planned_batches import PagedInputs, is_capturing, is_padded
+from .adapters.rows.mask_functions import CAUSAL
+from .adapters.rows.padded_calls import PaddedCall, Scores
+from .adapters.rows.padded_gradients import attend_with_gradients
 from .adapters.sharded_cache import ShardedCache, ShardedLayer
 from .adapters.sharded_steps import attend_shards
 from .adapters.span_mask import SpanMask, ends_at_rows, is_causal_or_window

@@ -9,9 +9,9 @@ from attnlab import attn_run
 from benchlab import SESSION, FakeRun, bench_of
 from catalogue import bars
 from measure import Clock, measure_all, missing
+from measuring.comparisons import compare
 from measuring.results import Results
 from parts.cache import cache_points
-from parts.comparisons import compare
 from parts.sharing import COMPARISONS, TreePoint, shared_points, tree_points
 
 COMPARED = [point for part in COMPARISONS.values() for point in part(False)]

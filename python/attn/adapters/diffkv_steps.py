@@ -19,10 +19,10 @@ from ..run.device_plan import blocks_on
 from ..run.kernels import compile
 from .diffkv_cache import DiffKVCache, DiffKVLayer
 from .paged_steps import TokenRows
+from .rows.visible_rows import is_window
 from .span_mask import ends_at_rows
 from .transformers_cache import PagedKeys
 from .transformers_config import CACHE
-from .visible_rows import is_window
 
 
 class DiffKVStep(TokenRows):

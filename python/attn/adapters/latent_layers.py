@@ -20,16 +20,13 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import PlanError, TensorError, expected
 from .transformers_config import CACHE
-
-if TYPE_CHECKING:
-    from .transformers_cache import PagedLayer
 
 
 class _Calls(threading.local):
@@ -51,8 +48,8 @@ class LatentCall:
         """Whether rows attend to each other in expanded form, because nothing was before them."""
         self.latents: Tensor | None = None
         """The input of kv_b_proj, [batch, rows, kv_lora_rank] or [batch, 1, rows, kv_lora_rank]."""
-        self.layer: PagedLayer | None = None
-        """The layer of the cache, once the model has given it the new keys."""
+        self.layer: Any = None
+        """The PagedLayer of the cache, once the model has given it the new keys; None before."""
 
     def lines(self, key: Tensor) -> Tensor:
         """Return the new lines of the cache, [batch, 1, rows, kv_lora_rank + rotated], from keys [batch, heads, rows,
@@ -123,8 +120,8 @@ def check_latent(config: Any, latent: bool | None, formats: dict[str, object]) -
     return latent
 
 
-def note_layer(layer: PagedLayer) -> None:
-    """Note which layer of a cache of latents the layer of the model has given its keys to. TensorError if the model is
+def note_layer(layer: Any) -> None:
+    """Note which PagedLayer of a cache of latents the layer of the model has given its keys to. TensorError if the model is
     not watched."""
     call = _calls.current
     if call is None:

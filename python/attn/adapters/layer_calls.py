@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from ..errors import PlanError, TensorError
 from ..memory.devices import raw_stream
 from .head_gates import LayerGates
-from .mask_functions import ALL, CAUSAL
-from .padded_calls import PaddedCall, Visible
 from .planned_pages import attend_paged_step, dtype_of_pages, fits_pages
 from .planned_steps import LayerKind, attend_step, fits, learn
+from .rows.mask_functions import ALL, CAUSAL
+from .rows.padded_calls import PaddedCall, Visible
 from .span_mask import SpanMask, ends_at_rows, is_causal_or_window
 from .torch_spans import spans
 from .transformers_cache import PagedKeys, layer_of

@@ -22,9 +22,9 @@ from ..errors import TensorError
 from ..memory.page_sizes import page_of
 from ..run.kernel import Kernel
 from ..run.plan import Plan
-from .mask_functions import CAUSAL
-from .padded_calls import padded_kernel
 from .planned_batches import PagedInputs, PlannedBatch, Planners, is_capturing, is_padded
+from .rows.mask_functions import CAUSAL
+from .rows.padded_calls import padded_kernel
 
 if TYPE_CHECKING:  # Not all versions of Transformers have it.
     from transformers.generation.continuous_batching.cache import PagedAttentionCache

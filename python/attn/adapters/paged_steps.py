@@ -19,7 +19,7 @@ from ..errors import PlanError, TensorError
 from ..run.kernel import Kernel
 from ..run.plan import Plan
 from .head_gates import LayerGates
-from .padded_calls import padded_kernel
+from .rows.padded_calls import padded_kernel
 from .transformers_cache import PagedCache, PagedKeys, PagedLayer
 from .transformers_config import CACHE
 

@@ -24,7 +24,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from ..errors import TensorError
 from ..run.device_plan import DevicePlan, DevicePlanner, blocks_on
-from .padded_calls import padded_kernel
+from .rows.padded_calls import padded_kernel
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from ..distributed.attention import attend
 from ..distributed.steps import with_sinks
 from ..errors import PlanError, TensorError
 from .head_gates import LayerGates
-from .padded_calls import padded_kernel
 from .paged_steps import TokenRows
+from .rows.padded_calls import padded_kernel
 from .sharded_cache import Prompt, ShardedCache, ShardedLayer
 from .transformers_cache import PagedKeys
 from .transformers_config import CACHE

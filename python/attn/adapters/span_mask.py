@@ -9,12 +9,12 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from ..describe.visibility import causal, read_visibility
-from . import spans as of_batch
 from . import torch_spans
-from .padded_calls import PaddedCall, Visible
 from .planned_steps import PlannedStep
+from .rows import spans as of_batch
+from .rows.padded_calls import PaddedCall, Visible
+from .rows.visible_rows import is_window, shows_ahead
 from .transformers_fallback import unserved
-from .visible_rows import is_window, shows_ahead
 
 
 @torch._dynamo.assume_constant_result

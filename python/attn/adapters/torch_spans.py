@@ -12,9 +12,9 @@ from ..describe.visibility import read_visibility
 from ..errors import TensorError
 from ..run.torch_rules import PLANS_ANEW, refuse_forward_mode, refuse_later, refuse_vmap
 from . import planned_pages, planned_steps
-from . import spans as of_batch
-from .padded_calls import PaddedCall, Scores, Visible
-from .visible_rows import Rows, segments
+from .rows import spans as of_batch
+from .rows.padded_calls import PaddedCall, Scores, Visible
+from .rows.visible_rows import Rows, segments
 
 
 @torch.library.custom_op("attn::spans", mutates_args=(), tags=PLANS_ANEW)

@@ -14,8 +14,8 @@ from ..describe.visibility import all_tokens
 from ..errors import SpecError
 from ..memory.views import needs_gradient
 from .head_gates import LayerGates
-from .padded_calls import Scores
-from .padded_gradients import missing_gradient
+from .rows.padded_calls import Scores
+from .rows.padded_gradients import missing_gradient
 from .span_mask import SpanMask, is_causal_or_window
 from .transformers_cache import layer_of
 

@@ -17,13 +17,13 @@ import transformers.masking_utils as masking
 from torch import Tensor
 
 from ..describe.visibility import Visibility
-from . import spans as of_batch
 from . import torch_spans
-from .mask_functions import describe, see_compiled, see_of, shown_names
 from .planned_steps import PlannedStep, note_checked, plan_step
+from .rows import spans as of_batch
+from .rows.mask_functions import describe, see_compiled, see_of, shown_names
+from .rows.visible_rows import Rows, read_rows, segments
 from .span_mask import SpanMask, ends_at_rows, is_causal_or_window
 from .transformers_fallback import unserved
-from .visible_rows import Rows, read_rows, segments
 
 
 @torch._dynamo.allow_in_graph

@@ -11,8 +11,9 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("transformers", reason="Transformers is not installed")
 
 import attn.transformers  # noqa: E402
-from attn.adapters import head_gates, layer_calls, spans, transformers_mask  # noqa: E402
-from attn.adapters.padded_calls import PaddedCall  # noqa: E402
+from attn.adapters import head_gates, layer_calls, transformers_mask  # noqa: E402
+from attn.adapters.rows import spans  # noqa: E402
+from attn.adapters.rows.padded_calls import PaddedCall  # noqa: E402
 
 TOKENS = 20
 

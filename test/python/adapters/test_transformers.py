@@ -244,7 +244,7 @@ def test_layers_that_differ_under_one_mask():
 def planned(monkeypatch):
     """Counts layers that attended under a plan of the device, and compares each with a plan of the host."""
     steps = attn.adapters.planned_steps
-    calls = attn.adapters.padded_calls
+    calls = attn.adapters.rows.padded_calls
     attend, served = steps.attend_step, []
 
     def checked(q, k, v, step):

@@ -40,9 +40,11 @@ def no_gradients():
 def calls(monkeypatch):
     """Return a list that counts the attention calls that attn served."""
     served = []
-    attend = attn.adapters.padded_calls.PaddedCall.__call__
+    attend = attn.adapters.rows.padded_calls.PaddedCall.__call__
     monkeypatch.setattr(
-        attn.adapters.padded_calls.PaddedCall, "__call__", lambda *args: served.append(1) or attend(*args)
+        attn.adapters.rows.padded_calls.PaddedCall,
+        "__call__",
+        lambda *args: served.append(1) or attend(*args),
     )
     monkeypatch.setattr(attn.adapters.transformers_fallback, "_warned", set())
     return served

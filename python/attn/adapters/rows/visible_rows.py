@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy
 from numpy import ndarray
 
-from ..describe.visibility import Visibility, all_tokens, causal, window
+from ...describe.visibility import Visibility, all_tokens, causal, window
 
 
 @dataclass(frozen=True)

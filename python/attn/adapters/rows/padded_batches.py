@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..describe.visibility import read_visibility
-from ..run.kernel import Kernel
-from ..run.prepared import Prepared
+from ...describe.visibility import read_visibility
+from ...run.kernel import Kernel
+from ...run.prepared import Prepared
 from . import spans as of_batch
 
 _MOST_DESCRIBED = 256

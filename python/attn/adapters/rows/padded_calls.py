@@ -16,16 +16,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..describe.classes import heads
-from ..describe.functions import softcap as capped
-from ..describe.spec import Spec
-from ..describe.stores import Packed, Store
-from ..describe.visibility import all_tokens, read_visibility, recent, sink
-from ..memory.devices import stream_number
-from ..memory.views import View, view_of
-from ..run.kernel import Kernel
-from ..run.kernels import compile
-from ..run.plan import Plan
+from ...describe.classes import heads
+from ...describe.functions import softcap as capped
+from ...describe.spec import Spec
+from ...describe.stores import Packed, Store
+from ...describe.visibility import all_tokens, read_visibility, recent, sink
+from ...memory.devices import stream_number
+from ...memory.views import View, view_of
+from ...run.kernel import Kernel
+from ...run.kernels import compile
+from ...run.plan import Plan
 from .padded_batches import PaddedBatch, Visible
 
 

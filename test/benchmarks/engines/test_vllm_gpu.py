@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 torch = pytest.importorskip("torch", reason="the models are PyTorch's")
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks/engines"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks/engines"))
 import vllm_gpu  # noqa: E402
 
 

@@ -12,10 +12,10 @@ import threading
 import numpy
 from torch import Tensor
 
-from ..describe.visibility import read_visibility
-from ..memory.devices import stream_number
-from ..run.kernel import Kernel
-from ..run.plan import Plan
+from ...describe.visibility import read_visibility
+from ...memory.devices import stream_number
+from ...run.kernel import Kernel
+from ...run.plan import Plan
 from . import spans as of_batch
 from .padded_calls import Scores, Visible, padded_kernel
 

@@ -15,7 +15,7 @@ import transformers.masking_utils as masking
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from ..describe.visibility import Visibility, all_tokens, causal, chunk, window
+from ...describe.visibility import Visibility, all_tokens, causal, chunk, window
 from .visible_rows import Rows
 
 

@@ -18,7 +18,7 @@ import torch
 from numpy import ndarray
 from torch import Tensor
 
-from ..describe.visibility import Visibility
+from ...describe.visibility import Visibility
 from .visible_rows import shows_ahead
 
 

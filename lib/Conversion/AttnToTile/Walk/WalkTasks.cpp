@@ -123,7 +123,7 @@ static int64_t pageOfLostTokens(Chain &chain, unsigned operand) {
   bool loses = beginsWithRow(chain.updates[operand].getVisibility());
   for (unsigned c = 0; chain.headClasses() && c < chain.classCount(); ++c)
     loses |= beginsWithRow(chain.classVisibility(c));
-  return loses && store.isPaged() ? store.page : 0;
+  return loses && store.isPaged() ? store.tokensOf(1) : 0;
 }
 
 /// Tiles are counted from an instance's first token. If instances lose pages in front, tiles must not move

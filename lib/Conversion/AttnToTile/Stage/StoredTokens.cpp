@@ -136,7 +136,13 @@ Value StoredTokens::lookUpBoxes(Value from) {
     return slotOf(store.isPaged() ? b.min(knownToken(from, lines), b.sub(tokens.getEnd(), b.i32(1))) : from);
   auto lookup = LookupBoxesOp::create(b, b.getI32Type(), from, tokens.getEnd(), lines, Value());
   b.fill(lookup.getSlot(), {b.getI32Type()}, [&](ValueRange token) {
-    return slotOf(knownToken(token[0], lines), !store.tearsPages(k.tokenLines()));
+    Value known = knownToken(token[0], lines);
+    Value slot = slotOf(known, !store.tearsPages(k.tokenLines()));
+    if (known == token[0])
+      return slot;
+    // A box in front of the first token lies outside of the map, so that the copy writes zeros. The box of
+    // that token may end with lines that nobody has written, which must not be read for others.
+    return arith::SelectOp::create(b, b.less(token[0], known), b.i32(-lines), slot).getResult();
   });
   return lookup;
 }

@@ -265,13 +265,6 @@ def test_the_manifest_says_the_contract():
     assert mma["instructions"] == "mma" and mma != found[0]
 
 
-def test_another_split_is_refused():
-    store = STORES["dense"]
-    tensors = Sequences([50]).batch(store, [(0, 40, 50)])
-    with pytest.raises(attn.PlanError, match="2048"):
-        compile_row(store).plan(tensors, fixed_split=256)
-
-
 def read_cache(kernel, sequences, chunks, **kept):
     """Read a sequence through a cache in chunks of these sizes. Return the bytes of each row."""
     cache = attn.PagedCache(layers=1, kv_heads=2, head_dim=64, dtype="float16", device="host", **kept)

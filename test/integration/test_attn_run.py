@@ -62,7 +62,7 @@ def sizes_of(example):
     sizes = [f"--dim={size}" for size in ["batch=3", *lengths]]
     if (forest := example.with_name("trees.json")).exists():
         sizes = [f"--workload={forest}"]
-    elif "cache" in example.parent.name:
+    elif "cache" in example.parent.name or example.stem == "append":
         sizes = ["--dim=layers=3", "--dim=rows=77"]
     return sizes
 

@@ -222,7 +222,7 @@ class PagedLayer(CacheLayerMixin):
         self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
     ) -> tuple[Tensor, Tensor]:
         """Mark keys and values and pass them on to attention."""
-        if self.cache.is_latent:
+        if getattr(self.cache, "is_latent", False):  # Caches of other kinds have no latents.
             note_layer(self)
             return key_states, value_states
         return PagedKeys(key_states, self), value_states

@@ -73,8 +73,8 @@ def test_a_change_of_a_scale_is_seen():
 
 
 def test_layers_share_the_places_of_new_tokens(monkeypatch):
-    made, make = [], pools._WrittenTokens
-    monkeypatch.setattr(pools, "_WrittenTokens", lambda *given: made.append(given) or make(*given))
+    made, make = [], pools.WrittenTokens
+    monkeypatch.setattr(pools, "WrittenTokens", lambda *given: made.append(given) or make(*given))
     step, caches = Tokens(torch.tensor([7, -1, 90])), [cache_of(format) for format in DTYPES]
     for seed, (format, cache) in enumerate(zip(DTYPES, caches, strict=True)):
         layer_of(format).pages(cache).write(*tokens(3, seed), step)

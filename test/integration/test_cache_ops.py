@@ -224,6 +224,7 @@ def run_prepared(folder, problem, *options):
     return report
 
 
+STRIDED = dict(q_heads=0, weight="", angles=0)  # Neither a norm nor a rotation.
 PREPARED_FORMATS = [
     {},
     dict(key=codes("i8", 64), value=codes("i4", 32), status=True),
@@ -237,10 +238,10 @@ PREPARED_FORMATS = [
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.parametrize("formats", PREPARED_FORMATS)
 def test_prepared_formats(tmp_path, formats, dtype):
-    report = run_prepared(
-        tmp_path, prepared_text(dtype=dtype, heads=3, q_heads=3, **formats), "--dim=rows=19", "--shuffle"
-    )
-    assert report["races"] == report["uninitialized"] == report["out_of_bounds"] == 0
+    sizes, options = dict(dtype=dtype, heads=3, **formats), ("--dim=rows=19", "--shuffle")
+    for changes in (dict(q_heads=3), STRIDED):
+        report = run_prepared(tmp_path, prepared_text(**sizes, **changes), *options)
+        assert report["races"] == report["uninitialized"] == report["out_of_bounds"] == 0
 
 
 PREPARED_SHAPES = [
@@ -271,6 +272,10 @@ PREPARED_SHAPES = [
     dict(dim=320, value_dim=384, angles=100, first=24, heads=1, q_heads=2),
     dict(dim=576, value_dim=256, angles=36, first=200, interleaved=True, heads=1, q_heads=0),
     dict(dim=288, value_dim=512, angles=0, heads=1, q_heads=1),
+    STRIDED | dict(dim=80, value_dim=64, heads=5, store="packed"),
+    STRIDED | dict(dim=128, heads=8, dtype="bf16", store="paged<1>"),
+    STRIDED | dict(dim=24, heads=11),
+    STRIDED | dict(dim=512, heads=2),
 ]
 LATENT = dict(latent=True, dtype="bf16", heads=1, dim=576, value_dim=512, angles=32, first=512, q_heads=0)
 LATENT_SHAPES = [
@@ -282,6 +287,7 @@ LATENT_SHAPES = [
     dict(dim=320, value_dim=256, angles=20, first=264),
     dict(weight="", q_heads=1),
     dict(angles=0, first=0),
+    dict(weight="", angles=0, first=0),
 ]
 
 

@@ -175,8 +175,8 @@ def prepared_text(
     heads=2, q_heads=4, dim=64, value_dim=None, dtype="f16", store="paged<16>", key="", value="", angles=16,
     table="f32", weight="f32", interleaved=False, status=False, first=0, latent=False,
 ):  # fmt: skip
-    """Return the text of an append with a norm and a rotation. `angles`, `weight`, `q_heads`: 0 or "" for none; `latent`:
-    values are the first features of keys, and queries the features that turn."""
+    """Return the text of an append with a norm and a rotation, or strided. `angles`, `weight`, `q_heads`: 0 or "" for none;
+    `latent`: values are the first features of keys, and queries the features that turn."""
     value_dim = value_dim or dim
     query_dim = 2 * angles if latent else dim
     rows, values, queries = (
@@ -203,6 +203,8 @@ def prepared_text(
         clauses += f" rotate %cos, %sin at %positions : {of}, {of}, tensor<?xi32>"
         clauses += f" from {first}" if first else ""
         clauses += " interleaved" if interleaved else ""
+    if not (weight or angles):
+        clauses += " strided"
     kind = ""
     if status:
         tensors["status"], kind = "tensor<1xi32>", ", tensor<1xi32>"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Kernels that normalize and rotate keys and queries of new tokens, and write keys and values into any pages."""
+"""Kernels that write keys and values of new tokens into any pages, and may normalize and rotate keys and queries."""
 
 from __future__ import annotations
 
@@ -95,7 +95,8 @@ class NewTokens:
         for name, value, kind in (("rope", rope, Rope), ("norm", norm, Norm)):
             if value is not None and not isinstance(value, kind):
                 raise expected(SpecError, name, f"attn.{kind.__name__} or None", value)
-        if rope is None and norm is None:
+        strided = rope is None and norm is None
+        if strided and q is not None:
             raise expected(SpecError, "rope", "a Rope, or a Norm as norm, beside q", None)
         self._prologue: dict[str, int] = {}
         self._k, _ = self._rows("k", k, heads, shape.key_dim)
@@ -108,7 +109,7 @@ class NewTokens:
         made |= self._norm(norm, q is not None and not shape.latent)
         made |= self._rope(rope)
         self.rope = rope
-        self.preparation = Preparation(**made)
+        self.preparation = Preparation(**made, strided=strided)
 
     def _rows(self, name: str, tensor: Any, heads: int | None, dim: int, key: str = "") -> tuple[int, int]:
         """Return the address of rows, and their heads; sets the bytes from a row to the next."""

@@ -37,7 +37,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Preparation:
-    """The norm and the rotation of an append: everything that decides its kernel beside the Shape."""
+    """The norm and the rotation of an append, or neither: everything that decides its kernel beside the Shape."""
 
     q_heads: int = 0  # 0: there are no queries.
     k_norm: str = ""  # Dtypes of weights; "": there is no norm.
@@ -47,6 +47,7 @@ class Preparation:
     first: int = 0  # The first feature of keys that turns.
     tables: str = ""  # Dtype of cosines and sines.
     interleaved: bool = False
+    strided: bool = False  # Whether rows and pages have strides although there is neither a norm nor a rotation.
 
 
 def append_text(heads: int, shape: Shape, preparation: Preparation = Preparation()) -> str:
@@ -92,6 +93,8 @@ def _clauses(shape: Shape, of: Preparation) -> tuple[dict[str, str], str, str]:
         text += f" rotate %cos, %sin at %positions : {table}, {table}, tensor<?xi32>"
         text += f" from {of.first}" if of.first else ""
         text += " interleaved" if of.interleaved else ""
+    if of.strided:
+        text += " strided"
     return tensors, text, queries
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A step's new latents in an engine's pages: one launch normalizes, rotates and writes them."""
+"""A step's new latents in an engine's pages: one launch writes them, and may normalize and rotate them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from ..cache.operations import Shape
 from ..cache.rope import Norm, Rope
 from ..errors import TensorError, expected
 from ..memory.formats import Format
-from .pools import WrittenTokens
-from .tokens import Tokens, strides_of, tokens_of, write_prepared
+from .tokens import Tokens, strides_of, tokens_of, write_rows
 
 
 def write_latents(
@@ -55,15 +54,9 @@ def write_latents(
             TensorError, "value_dim", f"a multiple of 8 from 8 to {dim}", value_dim, nearest=nearest
         )
     tokens.check_slots(*pages.shape[:2])
-    if q is None and rope is None and norm is None:
-        if len(tokens):
-            page_size = pages.shape[1]
-            taken = tokens.of(page_size, lambda slots: WrittenTokens(slots.long(), page_size))
-            taken.write(pages, latents, None)
-        return None
     lines = pages.unsqueeze(2)
     where = {"pages": pages.shape[0], "page_tokens": pages.shape[1]} | strides_of("k", lines, "pages")
     short = {torch.float16: "f16", torch.bfloat16: "bf16"}[pages.dtype]
     plain = Format(short)
     shape = Shape(0, pages.shape[1], dim, value_dim, short, device_of(pages), plain, plain, latent=True)
-    return write_prepared(where, shape, 1, tokens, latents.unsqueeze(1), None, q, out, rope, norm)
+    return write_rows(where, shape, 1, tokens, latents.unsqueeze(1), None, q, out, rope, norm)

@@ -26,8 +26,7 @@ from ..cache.rope import Norm, Rope
 from ..errors import TensorError, expected
 from ..memory.page_views import page_views
 from .formats import Packing
-from .tokens import Tokens, tokens_of, write_prepared
-from .writers import Slots, writer_of
+from .tokens import Tokens, tokens_of, write_rows
 
 _UNIT = 16  # In bytes: blocks begin at multiples of it.
 
@@ -59,8 +58,7 @@ class PackedPages(Sequence[Tensor]):
         self.named = {part: named[part] for part in parts}
         """The tensors by their names in a kernel's batch without the operand's, such as k_pages."""
         self._tensors = tuple(self.named.values())
-        self._places = self._addresses()
-        self._writer = writer_of(packing, cache.device)
+        self._places, self._shape = self._addresses(), self._described()
 
     @overload
     def __getitem__(self, index: int) -> Tensor: ...
@@ -90,7 +88,7 @@ class PackedPages(Sequence[Tensor]):
 
         k, v        [tokens, kv_heads, head_dim] of the layer's dtype; tokens past the slots are not read
         slots       int32 or int64 [tokens]: page * page_size + offset, no slot twice; a negative slot's token is not written.
-                    `Tokens` of a step: layers whose pages are alike make the kernel's lists once
+                    `Tokens` of a step: its layers share one list
         rope, norm  what is done to each head of keys and queries, the norm first; `rope` needs `Tokens` with positions
         q           [tokens or more, q_heads, head_dim] beside `rope` or `norm`
         out         where prepared queries are written, as q, or q itself; by default a new tensor
@@ -102,15 +100,8 @@ class PackedPages(Sequence[Tensor]):
         tokens.check_device(self.cache.device)
         for name, rows in (("k", k), ("v", v)):
             self._check(name, rows, len(tokens))
-        if not (q is None and rope is None and norm is None):
-            heads = self.packing.heads
-            return write_prepared(self._strided(), self._shape(), heads, tokens, k, v, q, out, rope, norm)
-        tokens.check_slots(len(self.cache), self.packing.page_size)
-        if len(tokens):
-            alike = self.packing, self.apart, len(self.cache)
-            found = tokens.of(alike, lambda slots: Slots(slots, *alike))
-            self._writer.write(self._places, k[: len(tokens)], v[: len(tokens)], found)
-        return None
+        heads = self.packing.heads
+        return write_rows(self._places, self._shape, heads, tokens, k, v, q, out, rope, norm)
 
     def _check(self, name: str, rows: Tensor, tokens: int) -> None:
         _, heads, dim, _, dtype = self.packing
@@ -119,42 +110,29 @@ class PackedPages(Sequence[Tensor]):
         if rows.device != self.cache.device:
             raise expected(TensorError, name, f"memory of {self.cache.device}", rows.device)
 
-    def _shape(self) -> Shape:
-        """Return what decides the kernel that prepares keys: pages with strides are a paged store's."""
+    def _described(self) -> Shape:
+        """Return what decides the kernel that writes: pages with strides are a paged store's."""
         packing, found = self.packing, self.packing.description()
         dtype = {torch.float16: "f16", torch.bfloat16: "bf16"}[packing.dtype]
         sizes = packing.page_size, packing.dim, packing.dim
         return Shape(0, *sizes, dtype, device_of(self.cache), found.key, found.value)
 
-    def _strided(self) -> dict[str, int]:
+    def _addresses(self) -> dict[str, int]:
         """Return the pages of all heads, by addresses and strides."""
         block = self.packing.block_bytes
-        found = self._places | {"pages": len(self.cache)}
-        del found["page_bytes"]
+        found = {"pages": len(self.cache), "page_tokens": self.packing.page_size}
         for name, tensor in self.named.items():
             part, _, rest = name.partition("_")
             if rest == "tensor_scale":
+                found[f"{part}_scale"] = tensor.data_ptr()
                 continue
             part += "" if rest == "pages" else "_meta"
             found |= {
+                part: tensor.data_ptr(),
                 f"{part}_page_stride": self.apart * block,
                 f"{part}_head_stride": block,
                 f"{part}_token_stride": tensor.stride(1) * tensor.element_size(),
             }
-        return found
-
-    def _addresses(self) -> dict[str, int]:
-        """Return the addresses of its parts and the sizes of its pages, as cache kernels take them."""
-        packing = self.packing
-        found = {
-            "pages": self._tensors[0].shape[0],
-            "page_tokens": packing.page_size,
-            "page_bytes": packing.block_bytes,
-        }
-        for name, tensor in self.named.items():
-            part, _, rest = name.partition("_")
-            kind = {"pages": "", "tensor_scale": "_scale"}.get(rest, "_meta")
-            found[part + kind] = tensor.data_ptr()
         return found
 
 

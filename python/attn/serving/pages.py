@@ -69,7 +69,7 @@ class Pages(Sequence[Tensor]):
         """Write new keys and values; prepare keys and queries on the way.
 
         k, v        [tokens, kv_heads, head_dim] of the layer's dtype; tokens past the slots are not read
-        slots       int32 or int64 [tokens], or the `Tokens` of a step, of which all layers compute places in pages once
+        slots       int32 or int64 [tokens], or the `Tokens` of a step, whose layers share one list
         rope, norm, q, out  as of `write_tokens`
 
         Elements of 8-bit floats are divided by the scale and clamped. Waits for nothing on a GPU. Returns the prepared

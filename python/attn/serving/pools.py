@@ -14,7 +14,7 @@ from ..cache.operations import Shape
 from ..cache.rope import Norm, Rope
 from ..describe.stores import Paged
 from ..errors import TensorError, expected
-from .tokens import Tokens, strides_of, tokens_of, write_prepared
+from .tokens import Tokens, strides_of, tokens_of, write_rows
 
 _FP8 = {torch.float8_e4m3fn: "fp8_e4m3", torch.float8_e5m2: "fp8_e5m2"}
 
@@ -73,30 +73,21 @@ def write_tokens(
 
     k_pages, v_pages  [pages, page_size, heads, dim], of the dtype of k and v, or of torch.float8_e4m3fn or float8_e5m2
     k, v              [tokens, heads, dim]; tokens past the slots are not read
-    slots             int32 or int64 [at most tokens]; a negative slot's token is not written. `Tokens` of a step: layers with
-                      pages of one size compute places in them once
+    slots             int32 or int64 [at most tokens]; a negative slot's token is not written. `Tokens` of a step: its
+                      layers share one list
     k_scale, v_scale  of 8-bit pools: an element x of a pool means x * scale
     rope, norm        what is done to each head of keys and queries, the norm first; `rope` needs `Tokens` with positions
     q                 [tokens or more, q_heads, head_dim] beside `rope` or `norm`
     out               where prepared queries are written, as q, or q itself; by default a new tensor
 
-    With `rope` or `norm` one kernel of attn writes all, and returns the prepared queries, or None without q. On a GPU it
-    does not write a slot past the pool, and a position past the tables reads their last row. Without them, the writes are
-    PyTorch's operations, and a slot past the pool is PyTorch's device-side assertion. Neither waits on a GPU. On a CPU
-    both are a TensorError. Raises TensorError for other shapes and dtypes."""
+    One kernel of attn writes all, and returns the prepared queries, or None without q. On a GPU it does not write a slot
+    past the pool, and a position past the tables reads their last row; on a CPU both are a TensorError. Waits for nothing.
+    Raises TensorError for other shapes and dtypes."""
     tokens = tokens_of(slots)
     for name, pool, rows, scale in (("k", k_pages, k, k_scale), ("v", v_pages, v, v_scale)):
         _check(name, pool, rows, tokens, scale)
-    if not (q is None and rope is None and norm is None):
-        pages, shape, _scales = _described(k_pages, v_pages, k.dtype, k_scale, v_scale)
-        return write_prepared(pages, shape, k_pages.shape[2], tokens, k, v, q, out, rope, norm)
-    if not len(tokens):
-        return None
-    page_size = k_pages.shape[1]
-    taken = tokens.of(page_size, lambda slots: WrittenTokens(slots.long(), page_size))
-    taken.write(k_pages, k, k_scale)
-    taken.write(v_pages, v, v_scale)
-    return None
+    pages, shape, _scales = _described(k_pages, v_pages, k.dtype, k_scale, v_scale)
+    return write_rows(pages, shape, k_pages.shape[2], tokens, k, v, q, out, rope, norm)
 
 
 def _described(
@@ -109,7 +100,7 @@ def _described(
     """Return the pages of a layer as a kernel takes them, what decides the kernel, and tensors to keep."""
     short = {torch.float16: "f16", torch.bfloat16: "bf16"}.get(dtype)
     if short is None:
-        raise expected(TensorError, "k", "float16 or bfloat16, where keys are normalized or rotated", dtype)
+        raise expected(TensorError, "k", "float16 or bfloat16", dtype)
     pages = {"pages": k_pages.shape[0], "page_tokens": k_pages.shape[1]}
     formats: dict[str, str] = {}
     scales = []  # Kept until the launch.
@@ -147,27 +138,3 @@ def _check(name: str, pool: Tensor, rows: Tensor, tokens: Tokens, scale: object)
     elif scale is not None:
         raise TensorError(f"{name}_scale: expected none beside pages of {pool.dtype}, got {scale}")
     tokens.check_slots(*pool.shape[:2])
-
-
-class WrittenTokens:
-    """The tokens to write, and the page and offset of each.
-
-    To drop tokens of negative slots, a program would have to wait for their number. In their place, the first token
-    with a slot is written again, to its own slot; if there is none, what slot 0 holds is."""
-
-    def __init__(self, slots: Tensor, page_size: int):
-        kept = slots >= 0
-        self.tokens = torch.where(kept, torch.arange(len(slots), device=slots.device), kept.int().argmax())
-        slots = slots[self.tokens]
-        self.any = slots[0] >= 0
-        slots = slots.clamp(min=0)
-        self.at = slots // page_size, slots % page_size
-
-    def write(self, pool: Tensor, rows: Tensor, scale: Tensor | float | None) -> None:
-        rows = rows[self.tokens]
-        bits = pool
-        if scale is not None:
-            limit = torch.finfo(pool.dtype).max
-            rows = (rows.float() / scale).clamp(-limit, limit).to(pool.dtype).view(torch.uint8)
-            bits = pool.view(torch.uint8)
-        bits.index_put_(self.at, torch.where(self.any, rows, bits[self.at]))

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A step's new tokens in an engine's pages: one launch normalizes, rotates, quantizes and writes them."""
+"""A step's new tokens in an engine's pages: one launch writes them, and may normalize, rotate and quantize them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
@@ -19,8 +18,7 @@ _HEADER = 8  # In words: a list begins with the number of its rows.
 
 
 class Tokens:
-    """The slots and positions of a step's new tokens, for the writes of all its layers. Layers whose pages are alike share
-    one list of places.
+    """The slots and positions of a step's new tokens, for the writes of all its layers, which share one list.
 
     slots      int32 or int64 [tokens]: page * page_size + offset; keys and values of a negative slot are not written
     positions  int32 or int64 [tokens or more], needed beside a Rope
@@ -35,7 +33,7 @@ class Tokens:
         self.count = len(slots)
         self.room = room_for(self.count)
         self._last: int | None = None
-        self._made: dict[Hashable, Any] = {}
+        self._words: dict[bool, Tensor] = {}
         self.positions = None
         self._ends: tuple[int, int] | None = None
         if positions is not None:
@@ -46,23 +44,19 @@ class Tokens:
     def __len__(self) -> int:
         return self.count
 
-    def of(self, pages: Hashable, make: Callable[[Tensor], Any]) -> Any:
-        """Return what `make` made of the slots for the first of the layers with such pages. A CUDA graph makes its own:
-        its replays read other slots at the same address."""
-        key = pages, self.slots.is_cuda and torch.cuda.is_current_stream_capturing()
-        if key not in self._made:
-            self._made[key] = make(self.slots)
-        return self._made[key]
-
     @property
     def words(self) -> Tensor:
-        """The slots as a list that kernels take."""
-        return self.of("words", self._list)
+        """The slots as a list that kernels take. A CUDA graph makes its own: its replays read other slots at the same
+        address."""
+        captured = self.slots.is_cuda and torch.cuda.is_current_stream_capturing()
+        if captured not in self._words:
+            self._words[captured] = self._list()
+        return self._words[captured]
 
-    def _list(self, slots: Tensor) -> Tensor:
-        words = torch.empty(words_of(self.room), dtype=torch.int32, device=slots.device)
+    def _list(self) -> Tensor:
+        words = torch.empty(words_of(self.room), dtype=torch.int32, device=self.slots.device)
         words[:_HEADER] = self.count
-        words[_HEADER : _HEADER + self.count] = slots
+        words[_HEADER : _HEADER + self.count] = self.slots
         return words
 
     def check_device(self, device: torch.device) -> None:
@@ -94,7 +88,7 @@ def tokens_of(slots: Tensor | Tokens) -> Tokens:
     return slots if isinstance(slots, Tokens) else Tokens(slots)
 
 
-def write_prepared(
+def write_rows(
     pages: dict[str, int],
     shape: Shape,
     heads: int,
@@ -106,9 +100,11 @@ def write_prepared(
     rope: Rope | None,
     norm: Norm | None,
 ) -> Any:
-    """Write tokens to pages, given by addresses and strides; return prepared queries, or None."""
+    """Write tokens to pages, given by addresses and strides; return prepared queries, or None. Keys and values whose heads
+    are no rows are copied first."""
     tokens.check_slots(pages["pages"], pages["page_tokens"])
     number = stream_number(shape.device, None)
+    k, v = (_readable(rows) for rows in (k, v))
     new = NewTokens(heads, shape, tokens.count, k, v, q, out, rope, norm, number)
     if rope is not None:
         new.use_positions(tokens.check_positions(rope))
@@ -116,6 +112,17 @@ def write_prepared(
         return new.out
     new.use_list(tokens.words)
     return new.write(pages, tokens.room)
+
+
+def _readable(rows: Tensor | None) -> Tensor | None:
+    """Return rows whose heads lie side by side, at multiples of 16 bytes: these, or a copy."""
+    if rows is None or rows.ndim != 3:
+        return rows
+    _, heads, dim = rows.shape
+    token, head, feature = rows.stride()
+    lies = feature == 1 and (heads == 1 or head == dim) and not rows.data_ptr() % 16
+    apart = len(rows) < 2 or (token >= heads * dim and not token * rows.element_size() % 16)
+    return rows if lies and apart else rows.contiguous()
 
 
 def strides_of(name: str, view: Tensor, what: str) -> dict[str, int]:

@@ -1,4 +1,4 @@
-//===- Appender.cc - New tokens, normalized and rotated -------------------===//
+//===- Appender.cc - New tokens at strides --------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "capi/Adopted.h"
 #include "capi/CacheObjects.h"
@@ -19,8 +19,8 @@ AttnStatus attnAppenderCreate(const AttnKernel *append, AttnAppender **appender)
     auto made = std::make_unique<AttnAppender>(append->loaded);
     if (Status status = made->create(); !status)
       return status;
-    if (!made->kernel->hasPrologue())
-      return inputError("appender: expected an attn.append with a norm or a rotation, got '" +
+    if (!made->kernel->hasStrides())
+      return inputError("appender: expected an attn.append with a norm or a rotation, or strided, got '" +
                         made->loaded->manifest.entry + "', which is another operation");
     *appender = made.release();
     return {};

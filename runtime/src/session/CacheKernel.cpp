@@ -94,7 +94,7 @@ int64_t CacheKernel::slotBytes(bool keys) const { return codesBytes(cache(), key
 int64_t CacheKernel::rowBytes(bool keys) const { return keys ? state_->keyRowBytes : state_->valueRowBytes; }
 int64_t CacheKernel::metaBytes(bool keys, int64_t slots) const { return metadataBytes(cache(), keys, slots); }
 int CacheKernel::blocks() const { return state_->blocks; }
-bool CacheKernel::hasPrologue() const { return state_->hasPrologue(); }
+bool CacheKernel::hasStrides() const { return state_->hasStrides(); }
 int64_t CacheKernel::listWords() const { return 8 + state_->capacity * state_->listCount(); }
 
 Status CacheKernel::reserve(int64_t rows, int32_t layers, std::optional<int> blocks) {
@@ -170,8 +170,8 @@ Status CacheKernel::bind(const DeviceRows &cache, const DeviceRows &rows, Device
 
 Status CacheKernel::bindPrologue(const DevicePrologue &given) {
   State &s = *state_;
-  if (!s.hasPrologue())
-    return s.error("it neither normalizes nor rotates keys");
+  if (!s.hasStrides())
+    return s.error("its rows have no strides");
   for (auto [name, bytes, dense] :
        {std::tuple("k", given.kRowBytes, s.keyRowBytes), std::tuple("v", given.vRowBytes, s.valueRowBytes)})
     if (!dense)

@@ -135,7 +135,7 @@ Status CacheKernel::State::bindCache(const Argument &cache, const DeviceRows &gi
         !status)
       return status;
     const int64_t line = part.format.metaBytes(part.dim);
-    if (hasPrologue())
+    if (hasStrides())
       if (Status status = bindLines(cache.name, store, part, given); !status)
         return status;
     if (Status status =

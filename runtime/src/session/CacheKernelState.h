@@ -53,7 +53,7 @@ struct CacheKernel::State {
   int64_t listCount() const {
     return (reads() && writes()) || (hasParameter("positions") && !positions) ? 2 : 1;
   }
-  bool hasPrologue() const { return hasParameter("k.stride1"); }
+  bool hasStrides() const { return hasParameter("k.stride1"); }
 
   bool hasParameter(const std::string &name) const;
 

@@ -335,6 +335,26 @@ func.func @nothing_to_do(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"
 
 !rows = tensor<?x?x2x64xf16>
 !kv = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>
+func.func @strided_beside_a_norm(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}, %wk: tensor<?x64xf32> {attn.name = "k_norm"}) {
+  // expected-error @below {{expected no 'strided' beside a norm or a rotation, whose rows have strides}}
+  attn.append %k, %v to %kv at %slots norm %wk : tensor<?x64xf32> epsilon 1.0e-6 strided : !rows, !rows, !kv, tensor<?xi32>
+  return
+}
+
+// -----
+
+!rows = tensor<?x?x2x64xf32>
+!kv = !attn.kv<packed, heads = 2, dim = 64, key = f32, value = f32>
+func.func @strided_rows_of_f32(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}) {
+  // expected-error @below {{expected rows of f16 or bf16 where rows have strides, got}}
+  attn.append %k, %v to %kv at %slots strided : !rows, !rows, !kv, tensor<?xi32>
+  return
+}
+
+// -----
+
+!rows = tensor<?x?x2x64xf16>
+!kv = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>
 func.func @epsilon(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}, %wk: tensor<?x64xf32> {attn.name = "k_norm"}) {
   // expected-error @below {{expected an epsilon that is finite and at least 0, got -1}}
   attn.append %k, %v to %kv at %slots norm %wk : tensor<?x64xf32> epsilon -1.0 : !rows, !rows, !kv, tensor<?xi32>

@@ -55,6 +55,14 @@ func.func @requantize(%kv: !codes {attn.name = "kv"}, %low: !fewer {attn.name = 
 !latents = !attn.kv<paged<16>, heads = 1, dim = 576, key = bf16, value = first<512>>
 !latent_rows = tensor<?x?x1x576xbf16>
 
+// CHECK-LABEL: @append_strided
+// CHECK: attn.append %{{.*}}, %{{.*}} to %{{.*}} at %{{.*}} strided status %{{.*}} : tensor<?x?x2x64xbf16>
+func.func @append_strided(%k: !bfloats {attn.name = "k"}, %v: !bfloats {attn.name = "v"}, %kv: !codes {attn.name = "kv"},
+                          %slots: !slots {attn.name = "slots"}, %n: tensor<1xi32> {attn.name = "status"}) {
+  attn.append %k, %v to %kv at %slots strided status %n : !bfloats, !bfloats, !codes, !slots, tensor<1xi32>
+  return
+}
+
 // CHECK-LABEL: @append_latents
 // CHECK: attn.append %{{[a-z0-9]+}} to %{{.*}} at %{{.*}} : tensor<?x?x1x576xbf16>, <paged<16>, heads = 1, dim = 576, key = bf16, value = first<512>>, tensor<?xi32>
 func.func @append_latents(%k: !latent_rows {attn.name = "k"}, %kv: !latents {attn.name = "kv"},

@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 from attn import TensorError  # noqa: E402
 from attn.serving import page_of, page_table, pages_of, split_lines, write_tokens  # noqa: E402
 
-PAGES, PAGE, HEADS, DIM = 5, 4, 2, 8
+PAGES, PAGE, HEADS, DIM = 5, 4, 2, 16
 
 
 def lines_of(layout, dtype=torch.float16):
@@ -94,10 +94,10 @@ def test_floats_of_8_bits_are_divided_by_the_scale(name):
             r"slots: expected below 20 \(5 pages of 4 tokens\), got 20; nearest legal: 19",
         ),
         (dict(slots=torch.tensor([1.0])), "slots: expected int32 or int64"),
-        (dict(k=torch.zeros(1, 3, DIM, dtype=torch.float16)), "k: expected .1 or more, 2, 8."),
-        (dict(v=torch.zeros(0, HEADS, DIM, dtype=torch.float16)), "v: expected .1 or more, 2, 8."),
+        (dict(k=torch.zeros(1, 3, DIM, dtype=torch.float16)), "k: expected .1 or more, 2, 16."),
+        (dict(v=torch.zeros(0, HEADS, DIM, dtype=torch.float16)), "v: expected .1 or more, 2, 16."),
         (dict(v=torch.zeros(1, HEADS, DIM)), "v_pages: expected torch.float32, as v, or an 8-bit float"),
-        (dict(k_pages=torch.zeros(5, 2, 8)), "k_pages: expected .pages, page_size, heads, dim."),
+        (dict(k_pages=torch.zeros(5, 2, 16)), "k_pages: expected .pages, page_size, heads, dim."),
         (dict(k_scale=1.0), "k_scale: expected none beside pages of torch.float16, got 1.0"),
     ],
 )
@@ -116,8 +116,8 @@ def test_a_missing_scale_is_refused():
 
 
 def test_lines_have_keys_and_values():
-    with pytest.raises(TensorError, match=r"cache: expected \[pages, heads, page_size, 32\], got .*16"):
-        split_lines(lines_of("heads first"), 16)
+    with pytest.raises(TensorError, match=r"cache: expected \[pages, heads, page_size, 64\], got .*32"):
+        split_lines(lines_of("heads first"), 32)
 
 
 @pytest.mark.parametrize(

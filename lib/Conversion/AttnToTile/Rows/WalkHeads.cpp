@@ -81,6 +81,7 @@ public:
                    .target = copy.cache,
                    .part = RowPart::Keys,
                    .weight = prologue.kNorm,
+                   .isPrepared = prologue.changesKeys(),
                    .first = prologue.first});
     if (copy.v)
       all.push_back({.source = copy.v, .target = copy.cache, .part = RowPart::Values, .isPrepared = false});

@@ -18,7 +18,8 @@ static Prologue prologueOf(AppendRowsOp append) {
                     .sin = append.getSin(),
                     .positions = append.getPositions(),
                     .first = static_cast<int64_t>(append.getFirst().value_or(0)),
-                    .interleaved = append.getInterleaved()};
+                    .interleaved = append.getInterleaved(),
+                    .strided = append.getStrided()};
   if (std::optional<APFloat> epsilon = append.getEpsilon())
     prologue.epsilon = epsilon->convertToFloat();
   return prologue;
@@ -216,15 +217,20 @@ static LogicalResult verifyPrologue(AppendRowsOp append) {
     return failure();
   if (bool(append.getQ()) != bool(append.getRotated()))
     return append.emitOpError("expected a result where there are queries, and only there");
+  if (copy.prologue.changesKeys() && copy.prologue.strided)
+    return append.emitOpError("expected no 'strided' beside a norm or a rotation, whose rows have strides");
+  if (!copy.prologue.changesKeys() && append.getQ())
+    return append.emitOpError("expected a norm or a rotation of the queries");
   if (copy.prologue.isEmpty())
-    return append.getQ() ? append.emitOpError("expected a norm or a rotation of the queries") : success();
+    return success();
+  const StringRef what = copy.prologue.strided ? "rows have strides" : "keys are normalized or rotated";
   if (type.getStore() == Store::Unified)
-    return append.emitOpError("expected a paged or a packed cache where keys are normalized or rotated, got ")
-           << type << "; the pages of a head are a paged cache's, whose strides a launch gives";
+    return append.emitOpError("expected a paged or a packed cache where ")
+           << what << ", got " << type
+           << "; the pages of a head are a paged cache's, whose strides a launch gives";
   Type rows = cast<RankedTensorType>(append.getK().getType()).getElementType();
   if (!rows.isF16() && !rows.isBF16())
-    return append.emitOpError("expected rows of f16 or bf16 where keys are normalized or rotated, got ")
-           << append.getK().getType();
+    return append.emitOpError("expected rows of f16 or bf16 where ") << what << ", got " << append.getK().getType();
   if (!append.getQ())
     return success();
   if (latent && !append.getCos())

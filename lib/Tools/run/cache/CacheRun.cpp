@@ -262,7 +262,7 @@ rt::Status Runner::prepare() {
   }
   if (rt::Status bound = kernel->bind(*slots, *rows, status); !bound)
     return bound;
-  if (kernel->hasPrologue())
+  if (kernel->hasStrides())
     if (rt::Status status = bindPrologue(); !status)
       return status;
   if (rt::Status status = kernel->setRows(sizes.lists); !status)

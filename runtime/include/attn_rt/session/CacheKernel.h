@@ -96,10 +96,10 @@ public:
   /// `status` is the address of an i32 that counts numbers that cannot be quantized, if the kernel counts
   /// them.
   Status bind(const DeviceRows &cache, const DeviceRows &rows = {}, DeviceAddress status = 0);
-  /// Sets the rest of an append that normalizes or rotates keys, after `bind`.
+  /// Sets the rest of an append that normalizes or rotates keys, or is strided, after `bind`.
   Status bindPrologue(const DevicePrologue &prologue);
-  /// Whether it is an append that normalizes or rotates keys.
-  bool hasPrologue() const;
+  /// Whether it is an append that normalizes or rotates keys, or is strided: its rows and pages have strides.
+  bool hasStrides() const;
 
   /// Checks the lists against the bound cache, and copies them to the device.
   Status setRows(const RowLists &lists);

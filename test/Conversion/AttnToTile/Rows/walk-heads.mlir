@@ -65,3 +65,20 @@ func.func @append_latents(%k: !latents {attn.name = "k"}, %kv: !lines {attn.name
       : !latents, !lines, tensor<?xi32> -> !turned
   return %r : !turned
 }
+
+// -----
+
+// Strided rows are pieces of heads, too, and their bits are stored as they were loaded.
+// CHECK: func.func @append_strided
+// CHECK-SAME: pieces = 2 : i32
+// CHECK: %[[K:.*]] = attn.load_rows keys of %{{.*}} as <chunk = 16, width = 16, lanes = 32, heads = 8>
+// CHECK: attn.store_rows %[[K]] to keys of %{{.*}} listed
+// CHECK: %[[V:.*]] = attn.load_rows values
+// CHECK: attn.store_rows %[[V]] to values
+!rows = tensor<?x?x8x128xbf16>
+!cache = !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>
+func.func @append_strided(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv: !cache {attn.name = "kv"},
+                          %slots: tensor<?xi32> {attn.name = "slots"}) {
+  attn.append %k, %v to %kv at %slots strided : !rows, !rows, !cache, tensor<?xi32>
+  return
+}

@@ -76,6 +76,15 @@ def Attn_AppendRowsOp : Attn_CacheOp<"append", [MemRead, MemWrite], [AttrSizedOp
     plain cache, or to quantized values. (PyTorch's separate operations round after each.) Queries are written for
     every row, and keys and values for rows with a slot. `norm` and `rotate` do not change values.
 
+    The rows of an append with such a clause may lie apart, as slices of a product do, and pages may have any
+    strides: both are given at launch. `strided` says so without a norm and a rotation. Slots past the pages are
+    then passed over.
+
+    ```mlir
+    attn.append %k, %v to %kv at %slots strided
+        : tensor<?x?x8x128xbf16>, tensor<?x?x8x128xbf16>, !cache, tensor<?xi32>
+    ```
+
     The norm of a latent is that of its value, and its weights are as many. Queries are the features that turn,
     `[layers, rows, q_heads, 2 * n]`, and have no norm: the other features of a query come from another product.
 
@@ -91,13 +100,13 @@ def Attn_AppendRowsOp : Attn_CacheOp<"append", [MemRead, MemWrite], [AttrSizedOp
                        Optional<Attn_WeightsTensor>:$q_norm, Optional<Attn_AnglesTensor>:$cos,
                        Optional<Attn_AnglesTensor>:$sin, Optional<Attn_PositionsTensor>:$positions,
                        Optional<Attn_StatusTensor>:$status, OptionalAttr<F32Attr>:$epsilon,
-                       OptionalAttr<I64Attr>:$first, UnitAttr:$interleaved);
+                       OptionalAttr<I64Attr>:$first, UnitAttr:$interleaved, UnitAttr:$strided);
   let results = (outs Optional<Attn_RowsTensor>:$rotated);
   let assemblyFormat = [{
     $k (`,` $v^)? `to` $kv `at` $slots (`query` $q^ `:` type($q))?
     (`norm` $k_norm^ `:` type($k_norm) `epsilon` $epsilon)? (`query_norm` $q_norm^ `:` type($q_norm))?
     (`rotate` $cos^ `,` $sin `at` $positions `:` type($cos) `,` type($sin) `,` type($positions))?
-    (`from` $first^)? (`interleaved` $interleaved^)? (`status` $status^)? attr-dict
+    (`from` $first^)? (`interleaved` $interleaved^)? (`strided` $strided^)? (`status` $status^)? attr-dict
     `:` custom<RowTypes>(ref($v), type($k), type($v), type($kv)) `,` type($slots) (`,` type($status)^)?
     (`->` type($rotated)^)?
   }];

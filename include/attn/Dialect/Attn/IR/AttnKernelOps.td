@@ -305,7 +305,8 @@ def Attn_FoldOp : Attn_Op<"fold", [AttrSizedOperandSegments, AllTypesMatch<["out
 
     ```mlir
     %r = attn.fold %o of %rows part %part if %stored : !q of !q
-    %r, %lse = attn.fold %o of %rows sinks %sinks : !q of !q sinks !sinks lse !lse
+
+    %r, %lse = attn.fold %o of %rows sinks %sinks : !q of !q sinks tensor<32xf32> lse !lse
     ```
   }];
   let arguments = (ins

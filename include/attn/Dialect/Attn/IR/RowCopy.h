@@ -25,9 +25,12 @@ struct Prologue {
   std::optional<float> epsilon = {}; ///< of norms
   int64_t first = 0;                 ///< the first feature of keys that turns
   bool interleaved = false;          ///< features 2 * i and 2 * i + 1 are a pair
+  bool strided = false;              ///< a launch gives strides, although nothing changes keys
 
-  /// Whether rows are only copied or quantized.
-  bool isEmpty() const { return !kNorm && !cos; }
+  /// Whether keys are normalized or rotated.
+  bool changesKeys() const { return kNorm || cos; }
+  /// Whether rows are only copied or quantized, and lie densely.
+  bool isEmpty() const { return !changesKeys() && !strided; }
   /// Its values, for changes.
   std::array<Value *, 7> values() { return {&q, &rotated, &kNorm, &qNorm, &cos, &sin, &positions}; }
 };

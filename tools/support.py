@@ -106,7 +106,14 @@ def write_text(named):
     dtype = {"bfloat16": "bf16", "float16": "f16"}[named["dtype"]]
     dims = named["head_dim"], named.get("value_dim", named["head_dim"])
     store = named.get("kv", attn.Paged(dtype=named["dtype"])).description(named["kv_heads"], *dims)
-    preparation = Preparation(named["q_heads"], "f32", "f32", 1e-6, dims[0] // 2, "f32")
+    preparation = Preparation(
+        q_heads=named["q_heads"],
+        k_norm="f32",
+        q_norm="f32",
+        epsilon=1e-6,
+        angles=dims[0] // 2,
+        tables="f32",
+    )
     return append_text(
         named["kv_heads"], Shape(0, 16, *dims, dtype, "host", store.key, store.value), preparation
     )

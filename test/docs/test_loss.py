@@ -68,10 +68,11 @@ def test_what_is_wrong_fails(folder, right, wrong, case):
 EMIT = """
 import json, sys
 from attn import _attn
+from attn.compiler.requests import Asks
 from test_entropy import describe
 for name, (target, schedule, ordered, see, score, dim) in json.loads(sys.argv[1]).items():
     text = describe(see, "packed", "bf16", score, heads=8, dim=dim)
-    asks = ((), ordered, None, None, False)
+    asks = Asks(backward=(), ordered=ordered)
     with open(name + ".ptx", "wb") as file:
         file.write(_attn.emit(text, "ptx", target=target, schedule=schedule, asks=asks))
 """

@@ -63,7 +63,7 @@ def test_the_first_result_is_quick(monkeypatch, tmp_path):
 def test_every_public_name_resolves(name):
     if name in ("attend", "check", "CheckReport"):
         pytest.importorskip("attn._attn", reason="the extension is not built")
-    if name in ("MixedCache", "distributed", "flash_attn"):
+    if name in ("BitsReport", "MixedCache", "bits", "check_bits", "distributed", "flash_attn"):
         pytest.importorskip("torch", reason="its tensors are PyTorch's, which is not installed")
     assert getattr(attn, name) is getattr(attn, name)
 

@@ -194,6 +194,14 @@ def fake_serving(point, bench):
     return about | {"tokens_per_second": rates, "peers_ms": {}, "declined": {}}
 
 
+def fake_row(point, bench):
+    """Return a contract that costs a hundredth."""
+    about = {"key": point.key, "part": point.part, "name": point.name, "kind": point.kind}
+    alone, sustained = {"default": 1.0, "row": 1.01}, {"default": 1.1, "row": 1.122}
+    about |= {"alone_ms": alone, "sustained_ms": sustained, "ratio": 1.01, "sustained_ratio": 1.02}
+    return about | {"attn": {"run_ms": 1.01}, "rows_compared": 300, "peers_ms": {}, "declined": {}}
+
+
 def fake_eager(point, bench):
     """Return a call as fast as a peer with gradients, and twice as fast without."""
     us = {kind: {"attn": 10.0, "flash": 20.0, "empty": 8.0} for kind in ("forward", "recorded", "both")}
@@ -203,6 +211,7 @@ def fake_eager(point, bench):
 
 
 FAKES = {
+    "row": fake_row,
     "eager": fake_eager,
     "serving": fake_serving,
     "duo": fake_duo,

@@ -257,6 +257,8 @@ class Device:
     """multiprocessors, shared_bytes, l2_bytes, memory_bytes, compute_capability (90), driver_version (12040)."""
 
     def synchronize(self, stream: int = 0) -> None: ...
+    def capture(self, stream: int = 0) -> int:
+        """Return the number of the stream's capture into a graph, another one for each capture; 0 if there is none."""
     def allocate(self, nbytes: int, label: str = "memory") -> Memory: ...
     def report(self) -> dict[str, object]:
         """Return the report of a checked host device since the last reset: `races`, `uninitialized`, `out_of_bounds`,

@@ -82,6 +82,14 @@ void bindDevices(py::module_ &module) {
           },
           "stream"_a = 0)
       .def(
+          "capture",
+          [](const Device &d, uintptr_t stream) {
+            uint64_t found = 0;
+            run([&] { return attnDeviceCapture(d.handle.get(), stream, &found); });
+            return found;
+          },
+          "stream"_a = 0)
+      .def(
           "allocate",
           [](const Device &d, size_t nbytes, const std::string &label) {
             Memory memory;

@@ -237,6 +237,7 @@ const char *nullIsRefused(void) {
   REFUSED(attnReference(NULL, NULL, NULL, 0, 0, NULL), AttnStatusInput, "null");
   REFUSED(attnDeviceOpenHost(NULL, NULL), AttnStatusInput, "null");
   REFUSED(attnDeviceSynchronize(NULL, 0), AttnStatusInput, "null");
+  REFUSED(attnDeviceCapture(NULL, 0, NULL), AttnStatusInput, "null");
   REFUSED(attnDeviceHostReport(NULL, NULL, NULL), AttnStatusInput, "null");
   REFUSED(attnMemoryCreate(NULL, 1, NULL, NULL), AttnStatusInput, "null");
   REFUSED(attnMemoryFill(NULL, 0), AttnStatusInput, "null");

@@ -126,6 +126,21 @@ with capture(5):
     )
 
 
+def test_captures_have_numbers():
+    in_process(
+        CAPTURE
+        + """
+from attn.memory.devices import get_device
+device, found = get_device("cuda:0"), []
+for _ in range(2):
+    with capture(5):
+        found.append(device.capture(5))
+        assert device.capture(5) == found[-1] and device.capture(6) == device.capture(0) == 0
+assert 0 not in found and found[0] != found[1] and device.capture(5) == 0
+"""
+    )
+
+
 def test_a_captured_call_keeps_its_plan():
     """Similar calls reuse the plans of calls from long ago, but not the plan of a call in a graph."""
     in_process(

@@ -123,6 +123,18 @@ AttnStatus attnDeviceSynchronize(AttnDevice *device, uintptr_t stream) {
   });
 }
 
+AttnStatus attnDeviceCapture(AttnDevice *device, uintptr_t stream, uint64_t *capture) {
+  return guarded([&]() -> Status {
+    if (Status status = required("device, capture", device, capture); !status)
+      return status;
+    auto held = device->shared->use(stream);
+    if (!held)
+      return held.error();
+    *capture = device->shared->device->capture();
+    return {};
+  });
+}
+
 AttnStatus attnMemoryCreate(AttnDevice *device, size_t bytes, const char *label, AttnMemory **memory) {
   return guarded([&]() -> Status {
     if (Status status = required("device, memory", device, memory); !status)

@@ -112,6 +112,7 @@ enum : int { mapNoInterleave = 0, mapPromote128 = 2, mapFillZeros = 0 };
   X(cuStreamDestroy_v2, (CUstream))                                                                          \
   X(cuStreamGetId, (CUstream, unsigned long long *))                                                         \
   X(cuStreamIsCapturing, (CUstream, int *))                                                                  \
+  X(cuStreamGetCaptureInfo_v2, (CUstream, int *, unsigned long long *, CUgraph *, const void **, size_t *))  \
   X(cuStreamBeginCapture_v2, (CUstream, int))                                                                \
   X(cuStreamEndCapture, (CUstream, CUgraph *))                                                               \
   X(cuGraphInstantiateWithFlags, (CUgraphExec *, CUgraph, unsigned long long))                               \

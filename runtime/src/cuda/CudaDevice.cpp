@@ -165,6 +165,16 @@ public:
     return recorder_->end();
   }
   bool isRecording() override { return recorder_->stream() || isCaptured(); }
+  uint64_t capture() override {
+    int status = 0;
+    unsigned long long number = 0;
+    if (!isCaptured())
+      return 0;
+    const bool known =
+        api_.cuStreamGetCaptureInfo_v2 &&
+        api_.cuStreamGetCaptureInfo_v2(stream_, &status, &number, nullptr, nullptr, nullptr) == success;
+    return known ? number + 1 : 1;
+  }
   Status replay(const Recording &recording) override {
     Current current(api_, context_);
     return recorder_->replay(recording, stream_);

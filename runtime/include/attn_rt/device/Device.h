@@ -142,6 +142,9 @@ public:
   /// Whether launches are recorded instead of run: between these two calls, or while the caller captures the
   /// stream.
   virtual bool isRecording() = 0;
+  /// The number of the caller's capture of the stream into a graph, another one for each capture; 0 if there
+  /// is none.
+  virtual uint64_t capture() { return 0; }
   /// Runs the recorded launches in their order, at about the cost of one launch.
   virtual Status replay(const Recording &recording) = 0;
 

@@ -44,6 +44,7 @@ size_t used = 0;
 bool recorded[64];
 uintptr_t events = 0;
 void *capturing = nullptr; // the stream in capture
+unsigned long long captures = 0;
 bool invalidated = false;
 struct Graph {
   int launches = 0, overlapping = 0;
@@ -281,6 +282,7 @@ EXPORT int cuStreamBeginCapture_v2(void *stream, int) {
   if (!stream) // the legacy default stream cannot be captured
     return 900;
   capturing = stream;
+  ++captures;
   invalidated = false;
   captured = {};
   return 0;
@@ -307,6 +309,13 @@ EXPORT int cuStreamGetId(void *stream, unsigned long long *number) {
 EXPORT int cuStreamIsCapturing(void *stream, int *status) {
   std::lock_guard guard(lock);
   *status = capturing && stream == capturing;
+  return 0;
+}
+EXPORT int cuStreamGetCaptureInfo_v2(void *stream, int *status, unsigned long long *number, void **,
+                                     const void **, size_t *) {
+  std::lock_guard guard(lock);
+  *status = capturing && stream == capturing;
+  *number = captures;
   return 0;
 }
 EXPORT int cuGraphInstantiateWithFlags(void **executable, void *graph, unsigned long long) {

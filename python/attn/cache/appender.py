@@ -156,6 +156,11 @@ class NewTokens:
                 legal = "cosines of a multiple of 4 angles beside q of latents"
                 raise expected(TensorError, "rope.cos", legal, rope.cos)
         self._prologue["q"], heads = self._rows("q", q, None, dim, "q")
+        if heads % self._heads:
+            nearest = max(heads // self._heads, 1) * self._heads
+            raise expected(
+                TensorError, "q", f"a multiple of {self._heads} heads, those of k", heads, nearest=nearest
+            )
         self.out = _empty(q, (self.rows, heads, dim)) if out is None else out
         self._prologue["rotated"], _ = self._rows("out", self.out, heads, dim, "rotated")
         return {"q_heads": heads}

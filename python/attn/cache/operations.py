@@ -47,7 +47,7 @@ class Preparation:
     first: int = 0  # The first feature of keys that turns.
     tables: str = ""  # Dtype of cosines and sines.
     interleaved: bool = False
-    strided: bool = False  # Whether rows and pages have strides although there is neither a norm nor a rotation.
+    strided: bool = False  # Whether rows and pages have strides without a norm or a rotation.
 
 
 def append_text(heads: int, shape: Shape, preparation: Preparation = Preparation()) -> str:

@@ -49,11 +49,11 @@ def write_latents(
     if pages.dtype != latents.dtype or pages.dtype not in (torch.float16, torch.bfloat16):
         raise expected(TensorError, "pages", "float16 or bfloat16, the dtype of latents", pages)
     if not isinstance(value_dim, int) or not 0 < value_dim <= dim or value_dim % 8:
-        nearest = max(8, min(int(value_dim), dim) // 8 * 8)
+        nearest = max(8, min(value_dim, dim) // 8 * 8) if isinstance(value_dim, int) else None
         raise expected(
             TensorError, "value_dim", f"a multiple of 8 from 8 to {dim}", value_dim, nearest=nearest
         )
-    tokens.check_slots(*pages.shape[:2])
+    tokens.check_device(pages.device)
     lines = pages.unsqueeze(2)
     where = {"pages": pages.shape[0], "page_tokens": pages.shape[1]} | strides_of("k", lines, "pages")
     short = {torch.float16: "f16", torch.bfloat16: "bf16"}[pages.dtype]

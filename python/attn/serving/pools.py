@@ -13,7 +13,7 @@ from ..cache.appender import device_of
 from ..cache.operations import Shape
 from ..cache.rope import Norm, Rope
 from ..describe.stores import Paged
-from ..errors import TensorError, expected
+from ..errors import SpecError, TensorError, expected
 from .tokens import Tokens, strides_of, tokens_of, write_rows
 
 _FP8 = {torch.float8_e4m3fn: "fp8_e4m3", torch.float8_e5m2: "fp8_e5m2"}
@@ -72,10 +72,11 @@ def write_tokens(
     """Write keys and values into pools, and prepare them and the queries on the way.
 
     k_pages, v_pages  [pages, page_size, heads, dim], of the dtype of k and v, or of torch.float8_e4m3fn or float8_e5m2
-    k, v              [tokens, heads, dim]; tokens past the slots are not read
+    k, v              [tokens, heads, dim], bfloat16 or float16; tokens past the slots are not read
     slots             int32 or int64 [at most tokens]; a negative slot's token is not written. `Tokens` of a step: its
                       layers share one list
-    k_scale, v_scale  of 8-bit pools: an element x of a pool means x * scale
+    k_scale, v_scale  of 8-bit pools: an element x of a pool means x * scale. Numbers are divided by it and clamped; NaN
+                      becomes 0
     rope, norm        what is done to each head of keys and queries, the norm first; `rope` needs `Tokens` with positions
     q                 [tokens or more, q_heads, head_dim] beside `rope` or `norm`
     out               where prepared queries are written, as q, or q itself; by default a new tensor
@@ -86,6 +87,10 @@ def write_tokens(
     tokens = tokens_of(slots)
     for name, pool, rows, scale in (("k", k_pages, k, k_scale), ("v", v_pages, v, v_scale)):
         _check(name, pool, rows, tokens, scale)
+    if v_pages.shape[:3] != k_pages.shape[:3] or v_pages.device != k_pages.device:
+        legal = f"{list(k_pages.shape[:3])} pages, tokens and heads on {k_pages.device}, as k_pages"
+        raise expected(TensorError, "v_pages", legal, v_pages)
+    tokens.check_device(k_pages.device)
     pages, shape, _scales = _described(k_pages, v_pages, k.dtype, k_scale, v_scale)
     return write_rows(pages, shape, k_pages.shape[2], tokens, k, v, q, out, rope, norm)
 
@@ -110,7 +115,10 @@ def _described(
             formats |= {part: _FP8[pool.dtype], f"{part}_scales": "tensor"}
             scales.append(_scale_of(name, scale, pool.device))
             pages[f"{name}_meta"] = scales[-1].data_ptr()
-    key, value = Paged(page_size=k_pages.shape[1], dtype=short, **formats).formats()
+    try:
+        key, value = Paged(page_size=k_pages.shape[1], dtype=short, **formats).formats()
+    except SpecError as error:
+        raise TensorError(f"k_pages: {error}") from None
     sizes = k_pages.shape[1], k_pages.shape[3], v_pages.shape[3]
     return pages, Shape(0, *sizes, short, device_of(k_pages), key, value), scales
 

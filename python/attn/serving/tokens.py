@@ -11,10 +11,11 @@ from torch import Tensor
 from ..cache.appender import NewTokens, check_positions, device_of, read_positions, room_for, words_of
 from ..cache.operations import Shape
 from ..cache.rope import Norm, Rope
-from ..errors import TensorError, expected
-from ..memory.devices import stream_number
+from ..errors import CompileError, TensorError, expected
+from ..memory.devices import get_device, stream_number
 
 _HEADER = 8  # In words: a list begins with the number of its rows.
+_LAST = (1 << 31) - 1  # No pool has this slot.
 
 
 class Tokens:
@@ -33,31 +34,43 @@ class Tokens:
         self.count = len(slots)
         self.room = room_for(self.count)
         self._last: int | None = None
-        self._words: dict[bool, Tensor] = {}
-        self.positions = None
+        self._words: dict[int, Tensor] = {}
+        self._positions: dict[int, Tensor] = {}
+        """Lists and positions by the graph that made them: its replays read other numbers at the same addresses."""
+        self._given: Tensor | None = None
         self._ends: tuple[int, int] | None = None
         if positions is not None:
-            self.positions = read_positions(None, positions, self.count, self.device)
+            self._given = positions
+            found = self._at_positions()
             if self.device == "host" and self.count:
-                self._ends = int(self.positions.min()), int(self.positions.max())
+                self._ends = int(found.min()), int(found.max())
 
     def __len__(self) -> int:
         return self.count
 
+    def _graph(self) -> int:
+        """Return the number of the CUDA graph that the current stream is captured into; 0 if there is none."""
+        if not (self.slots.is_cuda and torch.cuda.is_current_stream_capturing()):
+            return 0
+        return get_device(self.device).capture(stream_number(self.device, None))
+
     @property
     def words(self) -> Tensor:
-        """The slots as a list that kernels take. A CUDA graph makes its own: its replays read other slots at the same
-        address."""
-        captured = self.slots.is_cuda and torch.cuda.is_current_stream_capturing()
-        if captured not in self._words:
-            self._words[captured] = self._list()
-        return self._words[captured]
+        """The slots as a list that kernels take."""
+        graph = self._graph()
+        if graph not in self._words:
+            words = torch.empty(words_of(self.room), dtype=torch.int32, device=self.slots.device)
+            words[:_HEADER] = self.count
+            slots = self.slots.clamp(-1, _LAST) if self.slots.dtype == torch.int64 else self.slots
+            words[_HEADER : _HEADER + self.count] = slots
+            self._words[graph] = words
+        return self._words[graph]
 
-    def _list(self) -> Tensor:
-        words = torch.empty(words_of(self.room), dtype=torch.int32, device=self.slots.device)
-        words[:_HEADER] = self.count
-        words[_HEADER : _HEADER + self.count] = self.slots
-        return words
+    def _at_positions(self) -> Tensor:
+        graph = self._graph()
+        if graph not in self._positions:
+            self._positions[graph] = read_positions(None, self._given, self.count, self.device)
+        return self._positions[graph]
 
     def check_device(self, device: torch.device) -> None:
         """Refuse pages on another device than the slots."""
@@ -76,11 +89,11 @@ class Tokens:
 
     def check_positions(self, rope: Rope) -> Tensor:
         """Return the positions, int32 [tokens]. Refuse a rope without them, and on a CPU those past its tables."""
-        if self.positions is None:
+        if self._given is None:
             raise expected(TensorError, "slots", "attn.serving.Tokens(slots, positions) beside a rope", None)
         if self._ends is not None:
             check_positions(rope, *self._ends)
-        return self.positions
+        return self._at_positions()
 
 
 def tokens_of(slots: Tensor | Tokens) -> Tokens:
@@ -111,7 +124,11 @@ def write_rows(
     if not tokens.count:
         return new.out
     new.use_list(tokens.words)
-    return new.write(pages, tokens.room)
+    try:
+        return new.write(pages, tokens.room)
+    except CompileError as error:
+        features = shape.key_dim if v is None else f"{shape.key_dim} and {shape.value_dim}"
+        raise TensorError(f"k: no kernel writes {heads} heads of {features} features ({error})") from None
 
 
 def _readable(rows: Tensor | None) -> Tensor | None:
@@ -122,7 +139,7 @@ def _readable(rows: Tensor | None) -> Tensor | None:
     token, head, feature = rows.stride()
     lies = feature == 1 and (heads == 1 or head == dim) and not rows.data_ptr() % 16
     apart = len(rows) < 2 or (token >= heads * dim and not token * rows.element_size() % 16)
-    return rows if lies and apart else rows.contiguous()
+    return rows if lies and apart else rows.clone(memory_format=torch.contiguous_format)
 
 
 def strides_of(name: str, view: Tensor, what: str) -> dict[str, int]:

@@ -72,18 +72,16 @@ def test_a_change_of_a_scale_is_seen():
     torch.testing.assert_close(pages[0][0, 3].float() * 2, k[0].float(), atol=2e-3, rtol=2**-3)
 
 
-def test_layers_share_the_list_of_new_tokens(monkeypatch):
-    made, make = [], Tokens._list
-    monkeypatch.setattr(Tokens, "_list", lambda *given: made.append(given) or make(*given))
+def test_layers_share_the_list_of_new_tokens():
     step, caches = Tokens(torch.tensor([7, -1, 90])), [cache_of(format) for format in DTYPES]
     for seed, (format, cache) in enumerate(zip(DTYPES, caches, strict=True)):
         layer_of(format).pages(cache).write(*tokens(3, seed), step)
         assert cache.any()
-    assert len(made) == 1
+    words = step.words
     large = torch.zeros(PAGES // 2, HEADS, 2 * PAGE, 2 * DIM, dtype=torch.float16)
     k, v = tokens(3)
     layer_of(page_size=2 * PAGE).pages(large).write(k, v, step)  # Pages of another size.
-    assert len(made) == 1 and torch.equal(large[90 // 32, :, 90 % 32, :DIM], k[2])
+    assert step.words is words and torch.equal(large[90 // 32, :, 90 % 32, :DIM], k[2])
 
 
 def test_kept_pages_are_made_again_for_another_cache():

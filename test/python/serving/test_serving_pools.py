@@ -5,6 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import attn  # noqa: E402
 from attn import TensorError  # noqa: E402
 from attn.serving import page_of, page_table, pages_of, split_lines, write_tokens  # noqa: E402
 
@@ -71,6 +72,22 @@ def test_tokens_past_the_slots_are_not_read():
     write_tokens(*split_lines(lines, DIM), k, v, torch.tensor([], dtype=torch.int64))
 
 
+def test_rows_that_lie_otherwise_are_copied():
+    memory = torch.randn(5 * HEADS * DIM + 1).half()
+    odd = memory[1:].view(5, HEADS, DIM)  # No multiple of 16 bytes.
+    turned = torch.randn(DIM, HEADS, 5).half().permute(2, 1, 0)
+    slots = [19, 0, 7, 8, 3]
+    lines = lines_of("tokens first")
+    write_tokens(*split_lines(lines, DIM), odd, turned, torch.tensor(slots))
+    assert torch.equal(lines, expected_lines(odd, turned, slots))
+
+
+def test_slots_below_31_bits_are_skipped():
+    lines, (k, v) = lines_of("tokens first"), tokens(2)
+    write_tokens(*split_lines(lines, DIM), k, v, torch.tensor([-(2**32) + 5, 1]))
+    assert torch.equal(lines, expected_lines(k, v, [-1, 1]))
+
+
 @pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2"])
 def test_floats_of_8_bits_are_divided_by_the_scale(name):
     dtype = getattr(torch, name)
@@ -98,6 +115,27 @@ def test_floats_of_8_bits_are_divided_by_the_scale(name):
         (dict(v=torch.zeros(0, HEADS, DIM, dtype=torch.float16)), "v: expected .1 or more, 2, 16."),
         (dict(v=torch.zeros(1, HEADS, DIM)), "v_pages: expected torch.float32, as v, or an 8-bit float"),
         (dict(k_pages=torch.zeros(5, 2, 16)), "k_pages: expected .pages, page_size, heads, dim."),
+        (
+            dict(v_pages=torch.zeros(8, 2, HEADS, DIM, dtype=torch.float16)),
+            r"v_pages: expected \[5, 4, 2\] pages, tokens and heads on cpu, as k_pages",
+        ),
+        (dict(slots=torch.zeros(1, dtype=torch.int64, device="meta")), "slots: expected memory of cpu"),
+        (
+            dict.fromkeys(("k_pages", "v_pages"), torch.zeros(5, 9, HEADS, DIM, dtype=torch.float16)),
+            r"k_pages: Paged\(page_size\): expected 1 to 8 or a multiple of 16 .*, got 9; nearest legal: 8 or 16",
+        ),
+        (
+            dict.fromkeys(("k_pages", "v_pages"), torch.zeros(5, 4, HEADS, 12, dtype=torch.float16))
+            | dict.fromkeys("kv", torch.zeros(1, HEADS, 12, dtype=torch.float16)),
+            "k: no kernel writes 2 heads of 12 and 12 features .*nearest legal: 8 or 16",
+        ),
+        (
+            dict(
+                q=torch.zeros(1, 3, DIM, dtype=torch.float16),
+                norm=attn.Norm(k=torch.ones(DIM), q=torch.ones(DIM)),
+            ),
+            "q: expected a multiple of 2 heads, those of k, got 3; nearest legal: 2",
+        ),
         (dict(k_scale=1.0), "k_scale: expected none beside pages of torch.float16, got 1.0"),
     ],
 )

@@ -8,15 +8,19 @@ are exact, and a rank plans and runs its chunks as it would plan any batch. One 
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy
 import torch
 from torch import Tensor
 
+from ..cache.appender import device_of
 from ..cache.integers import integers, whole
 from ..cache.paged import PagedCache
+from ..cache.pages import parts_of_rows
 from ..errors import OutOfPages, PlanError, TensorError, Uncopied, expected
 from ..run.kernel import Kernel
 from ..run.plan import Plan
@@ -32,6 +36,18 @@ class _Chunk:
         self.pages = numpy.zeros(0, numpy.int32)
 
 
+@dataclass
+class _Written:
+    """The counts of an append, until its tokens are written in every layer."""
+
+    counts: list[tuple[int, int]]  # Sequences and their new tokens, on all ranks together.
+    pieces: list[tuple[int, int, int]]  # Sequences, chunks and their new tokens on this rank.
+    taken: list[int]  # Pages of each rank.
+    missing: set[int] = field(default_factory=set)
+    failed: bool = False
+    taken_back: bool = False
+
+
 class ShardedCache(Uncopied):
     """A paged cache over several ranks, each of which has `pages` pages and keeps every n-th chunk of a sequence.
 
@@ -42,7 +58,9 @@ class ShardedCache(Uncopied):
     options   of attn.PagedCache: layers, kv_heads, head_dim, page_size, dtype, formats of keys and values, latents, device
 
     All ranks make the same calls with the same arguments. Keys and values of new tokens are given on every rank, and each
-    writes its own. Raises PlanError, OutOfPages (on every rank, if one rank has too few pages), TensorError.
+    writes its own. The cache takes tokens back if nothing refers to their change before they are written in every layer, or
+    if it is used after a `write` raised an error. Raises PlanError, OutOfPages (on every rank, if one rank has too few
+    pages), TensorError.
     """
 
     _instead = "it owns the pages of its device; make another cache"
@@ -69,6 +87,7 @@ class ShardedCache(Uncopied):
         self._chunks: dict[int, list[_Chunk]] = {}
         self._free = [pages] * self._group.size
         self._next = 0
+        self._last: tuple[weakref.ref, _Written] | None = None
 
     # --- Changes ---------------------------------------------------------------------------------------------
 
@@ -91,6 +110,7 @@ class ShardedCache(Uncopied):
             raise PlanError(
                 f"tokens: expected a number for each of {len(numbers)} different sequences, got {len(counts)}"
             )
+        self._settle(changes=True)
         free, pieces = list(self._free), []
         first = 0
         for sequence, count in zip(numbers, counts, strict=True):
@@ -110,35 +130,78 @@ class ShardedCache(Uncopied):
             )
         nodes = [self._node(sequence, number) for sequence, number, _, _ in pieces]
         change = self.cache.append(nodes, [count for _, _, count, _ in pieces]) if pieces else None
+        written = _Written(
+            counts=list(zip(numbers, counts, strict=True)),
+            pieces=[(sequence, number, count) for sequence, number, count, _ in pieces],
+            taken=[before - after for before, after in zip(self._free, free, strict=True)],
+            missing=set(range(self.cache.layers)) if first else set(),
+        )
         self._free = free
-        for sequence, count in zip(numbers, counts, strict=True):
+        for sequence, count in written.counts:
             self._tokens[sequence] += count
-        for sequence, number, count, _ in pieces:
+        for sequence, number, count in written.pieces:
             self._chunk(sequence, number).tokens += count
         rows = [numpy.arange(offset, offset + count) for _, _, count, offset in pieces]
-        return ShardedChange(change, first, numpy.concatenate(rows) if rows else numpy.zeros(0, numpy.int64))
+        own = numpy.concatenate(rows) if rows else numpy.zeros(0, numpy.int64)
+        made = ShardedChange(self.cache, change, first, own, written)
+        self._last = weakref.ref(made), written
+        return made
+
+    def _settle(self, changes: bool = False) -> None:
+        """Take back the last change's tokens where a write failed, or nothing refers to it. `changes`: refuse one that can
+        still be written. Every rank does the same, with tokens of its own or without."""
+        if self._last is None:
+            return
+        change, written = self._last
+        if written.missing and not written.failed and change() is not None:
+            if changes:
+                raise PlanError(
+                    f"cache: {sum(count for _, count in written.counts)} new tokens are not written in layers "
+                    f"{sorted(written.missing)}: write them first"
+                )
+            return
+        self._last = None
+        if not written.missing:
+            return
+        written.taken_back = True
+        self._free = [free + taken for free, taken in zip(self._free, written.taken, strict=True)]
+        for sequence, count in written.counts:
+            self._tokens[sequence] -= count
+        if written.pieces:
+            self.cache.rollback()
+        for sequence, number, count in written.pieces:
+            chunk = self._chunk(sequence, number)
+            chunk.tokens, chunk.pages = chunk.tokens - count, numpy.zeros(0, numpy.int32)
+            if not chunk.tokens:
+                self._chunks[sequence].remove(chunk)
+                self.cache.prune(chunk.node)
 
     def prune(self, *sequences: int) -> None:
         """Remove sequences, and free their pages on every rank."""
+        self._settle(changes=True)
+        if len(set(sequences)) != len(sequences):
+            raise expected(PlanError, "sequences", "different sequences", list(sequences))
+        pieces = [(s, piece) for s in sequences for piece in self._pieces(0, self.tokens(s))]
+        if nodes := [chunk.node for sequence in sequences for chunk in self._chunks[sequence]]:
+            self.cache.prune(*nodes)
+        for sequence, (number, low, high) in pieces:
+            self._free[(sequence + number) % self._group.size] += self._pages(high) - self._pages(low)
         for sequence in sequences:
-            for number, low, high in self._pieces(0, self.tokens(sequence)):
-                self._free[(sequence + number) % self._group.size] += self._pages(high) - self._pages(low)
-            nodes = [chunk.node for chunk in self._chunks.pop(sequence)]
-            if nodes:
-                self.cache.prune(*nodes)
-            del self._tokens[sequence]
+            del self._chunks[sequence], self._tokens[sequence]
 
     def tokens(self, sequence: int) -> int:
         """Return the number of tokens of a sequence, on all ranks together."""
+        self._settle()
         if sequence not in self._tokens:
             raise expected(PlanError, "sequence", "the number of a living sequence", sequence)
         return self._tokens[sequence]
 
     def _pieces(self, begin: int, end: int) -> list[tuple[int, int, int]]:
         """Return chunks that hold some of the tokens [begin, end): their number, and the range within them."""
+        numbers = range(begin // self.chunk, -(-end // self.chunk)) if begin < end else ()
         return [
             (number, max(begin - number * self.chunk, 0), min(end - number * self.chunk, self.chunk))
-            for number in range(begin // self.chunk, -(-end // self.chunk))
+            for number in numbers
         ]
 
     def _pages(self, tokens: int) -> int:
@@ -203,34 +266,76 @@ class ShardedCache(Uncopied):
 class ShardedChange:
     """New tokens of a ShardedCache, whose keys and values are still to be written in every layer."""
 
-    def __init__(self, change: Any, rows: int, own: numpy.ndarray):
-        self._change, self.rows, self._own = change, rows, torch.from_numpy(own)
-        """`rows`: the number of new tokens, on all ranks together."""
+    def __init__(self, cache: PagedCache, change: Any, rows: int, own: numpy.ndarray, written: _Written):
+        self._cache, self._change, self._own, self._written = cache, change, torch.from_numpy(own), written
+        self.rows = rows
+        """The number of new tokens, on all ranks together."""
 
     def write(self, layer: int, k: Tensor, v: Tensor | None = None) -> None:
         """Write a layer's new keys and values, [rows, kv_heads, head_dim] and [rows, kv_heads, value_dim] with the tokens of
-        all ranks; this rank writes its own. A cache of latents takes no `v`. TensorError."""
-        given = {"k": k} if v is None else {"k": k, "v": v}
-        for name, tensor in given.items():
-            if len(tensor) != self.rows:
-                raise expected(TensorError, name, f"the {self.rows} new tokens of all ranks", tensor)
+        all ranks; this rank writes its own. A cache of latents takes no `v`. Raises TensorError or PlanError, on every rank."""
+        layer = self._begin(layer)
+        given = self._checked(layer, k, v, self.rows, "new tokens of all ranks")
         if self._change is not None:
             self._own = self._own.to(k.device)
-            self._change.write(layer, *(tensor.index_select(0, self._own) for tensor in given.values()))
+            self._change.write(layer, *(tensor.index_select(0, self._own) for tensor in given))
+        self._end(layer)
 
     def write_own(self, layer: int, k: Tensor, v: Tensor | None = None) -> None:
-        """Write a layer's new keys and values of this rank alone: the rows of its chunks, in their order. TensorError."""
-        for name, tensor in ({"k": k} if v is None else {"k": k, "v": v}).items():
-            if len(tensor) != len(self._own):
-                raise expected(TensorError, name, f"the {len(self._own)} new tokens of this rank", tensor)
+        """Write a layer's new keys and values of this rank alone: the rows of its chunks, in their order. Raises TensorError or
+        PlanError."""
+        layer = self._begin(layer)
+        given = self._checked(layer, k, v, len(self._own), "new tokens of this rank")
         if self._change is not None:
-            self._change.write(layer, *((k,) if v is None else (k, v)))
+            self._change.write(layer, *given)
+        self._end(layer)
 
     def skip(self) -> None:
         """Declare that the caller writes the keys and values of this rank's tokens itself, to the pages of
         `ShardedCache.cache`."""
+        self._check_alive()
         if self._change is not None:
             self._change.skip()
+        self._written.missing.clear()
+
+    def _check_alive(self) -> None:
+        if self._written.taken_back:
+            raise PlanError(
+                f"change: its {self.rows} new tokens were taken back, since the cache was used after a write had failed; append "
+                "them again"
+            )
+
+    def _begin(self, layer: int) -> int:
+        self._check_alive()
+        layer = self._cache._layer_number(layer)
+        if self.rows and layer not in self._written.missing:
+            raise PlanError(
+                f"layer: the keys and values of this change were written before in layers {[layer]}"
+            )
+        self._written.failed = True  # Until the end is reached.
+        return layer
+
+    def _end(self, layer: int) -> None:
+        self._written.failed = False
+        self._written.missing.discard(layer)
+
+    def _checked(self, layer: int, k: Tensor, v: Tensor | None, rows: int, what: str) -> tuple[Tensor, ...]:
+        """Check rows on every rank, whether it writes some of them or not."""
+        cache = self._cache
+        stored = cache._stored[cache._kinds[layer] if cache._kinds else 0]
+        dtype = {"bf16": torch.bfloat16, "f16": torch.float16}[cache._dtype]
+        parts = parts_of_rows(stored, k, v)
+        for name, tensor, dim in parts:
+            sizes = (rows, stored.kv_heads, dim)
+            if (
+                not isinstance(tensor, Tensor)
+                or tuple(tensor.shape) != sizes
+                or tensor.dtype != dtype
+                or device_of(tensor) != cache.device
+            ):
+                legal = f"{str(dtype).removeprefix('torch.')} {list(sizes)} on {cache.device}, the {what}"
+                raise expected(TensorError, name, legal, tensor)
+        return tuple(tensor for _, tensor, _ in parts)  # type: ignore[misc]
 
 
 class ShardedPlan:

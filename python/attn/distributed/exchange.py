@@ -69,7 +69,10 @@ def make_exchange(
     group: Group, items: int, value_dim: int, dtype: torch.dtype, device: torch.device, timeout: float
 ) -> tuple[Exchange | None, str]:
     """Make an exchange on all ranks together; returns None where memory cannot be shared, and why. GroupError."""
-    peers, why = make_peer_memory(group, region_words(group.size, items, value_dim), device)
+    words = region_words(group.size, items, value_dim)
+    if group.size * words >= 1 << 31:
+        return None, f"{words} words for each of {group.size} ranks, more than kernels count"
+    peers, why = make_peer_memory(group, words, device)
     if peers is None:
         return None, why
     return Exchange(group, items, value_dim, dtype, peers, timeout), ""

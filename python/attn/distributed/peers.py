@@ -121,12 +121,16 @@ def _in_file(group: Group, words: int, device: torch.device) -> tuple[PeerMemory
     if group.rank == 0:
         try:
             descriptor, path = tempfile.mkstemp(prefix="attn-", dir=_SHARED_FOLDER)
-            os.truncate(descriptor, group.size * words * 4)
-            os.close(descriptor)
+            try:  # Now, as a write to a full folder later would end the process.
+                os.posix_fallocate(descriptor, 0, group.size * words * 4)
+            finally:
+                os.close(descriptor)
         except OSError as error:
             problem = _first_line(error)
     path, mark, problem = _of_all(group, (path, mark, problem))[0]
     if problem:
+        if group.rank == 0 and path:
+            os.unlink(path)
         return None, problem
     memory = None
     try:

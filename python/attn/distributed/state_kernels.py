@@ -22,9 +22,11 @@ MOST_RANKS = 32
 _DTYPES = {torch.bfloat16: "bf16", torch.float16: "f16"}
 
 
-def serves(ranks: int, value_dim: int) -> bool:
-    """Return whether there are kernels for so many ranks and features: LSEs begin at multiples of 16 bytes."""
-    return 2 <= ranks <= MOST_RANKS and value_dim % 8 == 0
+def serves(ranks: int, items: int, value_dim: int) -> bool:
+    """Return whether a kernel merges so many ranks' states: LSEs begin at multiples of 16 bytes, and kernels count words
+    in 31 bits."""
+    fits = ranks * slot_words(items, value_dim) < 1 << 31
+    return 2 <= ranks <= MOST_RANKS and items > 0 and value_dim % 8 == 0 and fits
 
 
 def slot_words(items: int, value_dim: int) -> int:

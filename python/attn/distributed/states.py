@@ -50,10 +50,10 @@ class Layout(NamedTuple):
     def merge(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Merge the results of all lines; returns out and lse."""
         outs, lses = self.read(memory)
-        if not self.rows * self.heads or not serves(len(memory), self.value_dim):
+        items = self.rows * self.heads
+        if not serves(len(memory), items, self.value_dim):
             return merge_stacked(outs, lses), lses.logsumexp(0)
         out, lse = torch.empty_like(outs[0]), torch.empty_like(lses[0])
-        items = self.rows * self.heads
         kernel = merge_kernel(len(memory), items, self.value_dim, self.dtype, name_of(out.device))
         kernel.launch(out, lse, memory)
         return out, lse
@@ -105,7 +105,7 @@ class Partial:
         agree([found], said)
         partial = cls(rows, heads, value_dim, like)
         items = rows * heads
-        if found.size == 1 or not items or not serves(found.size, value_dim):
+        if not serves(found.size, items, value_dim):
             partial.why_gathered = (
                 f"no kernel exchanges {items} outputs of {value_dim} between {found.size} ranks"
             )
@@ -147,7 +147,7 @@ class Merged:
 
     def __init__(self, count: int, rows: int, heads: int, value_dim: int, like: Tensor):
         self._layout = Layout(rows, heads, value_dim, like.dtype)
-        keeps = 2 <= count <= _KEPT and rows * heads and serves(count, value_dim)
+        keeps = count <= _KEPT and serves(count, rows * heads, value_dim)
         self._memory = self._layout.empty(count, like.device) if keeps else None
         self._states: list[tuple[Tensor, Tensor]] = []
         self._added = 0

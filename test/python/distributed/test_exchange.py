@@ -292,3 +292,12 @@ def step_of_a_cache(rank, tokens):
 @pytest.mark.parametrize("tokens", [[100, 40], [20]], ids=["all", "one rank has tokens"])
 def test_a_step_over_a_sharded_cache(tokens, tmp_path):
     assert run_ranks(2, step_of_a_cache, tokens, tmp_path=tmp_path) == [(True, True)] * 2
+
+
+def test_states_that_no_kernel_counts_are_merged_otherwise():
+    """Kernels count words in 31 bits: those of half a million rows of 64 heads on four ranks are more."""
+    from attn.distributed.state_kernels import serves
+
+    rows = 1 << 17
+    assert serves(4, rows * 32, 128) and not serves(4, rows * 64, 128)
+    assert not serves(4, 0, 128) and not serves(1, 32, 128) and not serves(2, 32, 12)

@@ -146,6 +146,70 @@ def test_ranks_share_latents(tmp_path):
     assert errors.max() < 8e-3 and (first[1] - wanted_lse).abs().max() < 2e-3
 
 
+def failures(rank):
+    """Append tokens that are not written, in between others; returns what steps give, and the errors."""
+    kernel = described(attn.causal(), {})
+    options = dict(layers=1, page_size=PAGE, kv_heads=KV_HEADS, head_dim=DIM, device="host")
+    cache = distributed.ShardedCache(pages=12, chunk=32, **options)
+    one = attn.PagedCache(pages=24, **options)
+    generator = torch.Generator().manual_seed(3)
+    k, v = torch.randn(2, 150, KV_HEADS, DIM, generator=generator).bfloat16()
+    q = torch.randn(1, HEADS, DIM, generator=generator).bfloat16()
+    a, b, same = cache.add(), cache.add(), one.add()
+    errors, found = [], []
+
+    def refused(call):
+        with pytest.raises(attn.Error) as error:
+            call()
+        errors.append(f"{type(error.value).__name__}: {error.value}")
+
+    def append(begin, end):
+        cache.append([a, b], [end - begin, 0]).write(0, k[begin:end], v[begin:end])
+        one.append(same, end - begin).write(0, k[begin:end], v[begin:end])
+        out, lse = cache.plan(kernel, [a]).run(q, 0, return_lse=True)
+        wanted = kernel.run(q, one.layer(0), kernel.plan(one.batch([same])), return_lse=True)
+        found.append((out, lse, *wanted, cache.tokens(a), list(cache._free), cache.cache.free_pages()))
+
+    append(0, 10)
+    failed = cache.append(a, 60)  # On both ranks.
+    refused(lambda: cache.append(b, 1))
+    refused(lambda: cache.prune(a))
+    refused(lambda: failed.write(0, k[:60].float(), v[:60]))
+    append(10, 45)
+    refused(lambda: failed.write(0, k[:60], v[:60]))
+    cache.append([a, b], [1, 70])  # Nothing refers to it.
+    assert cache.tokens(b) == 0
+    append(45, 47)
+    repeated = cache.append(a, 3)
+    refused(lambda: repeated.write(0, k[47:49], v[47:49]))
+    repeated.write(0, k[47:50], v[47:50])
+    one.append(same, 3).write(0, k[47:50], v[47:50])
+    append(50, 150)
+    cache.prune(a, b)
+    return found, errors, list(cache._free), cache.cache.free_pages()
+
+
+def test_tokens_that_were_not_written_are_taken_back(tmp_path):
+    ranks = run_ranks(2, failures, tmp_path=tmp_path)
+    for rank, (found, errors, free, own) in enumerate(ranks):
+        assert [tokens for *_, tokens, _, _ in found] == [10, 45, 47, 150]
+        for out, lse, wanted, wanted_lse, _, pages, here in found:
+            assert pages[rank] == here
+            errors_of = (out.float() - wanted.float()).norm(dim=-1) / wanted.float().norm(dim=-1)
+            assert errors_of.max() < 8e-3 and (lse - wanted_lse).abs().max() < 2e-3
+        assert (
+            errors[:2]
+            == [
+                "PlanError: cache: 60 new tokens are not written in layers [0]: write them first",
+            ]
+            * 2
+        )
+        assert errors[2].startswith("TensorError: k: expected bfloat16 [60, 2, 64] on host")
+        assert errors[3].startswith("PlanError: change: its 60 new tokens were taken back")
+        assert errors[4].startswith("TensorError: k: expected bfloat16 [3, 2, 64] on host")
+        assert free == [12, 12] and own == 12 and len(errors) == 5
+
+
 def heads_and_faults(rank):
     """Return what this rank finds of merges by heads, gathered heads, and refusals."""
     generator = torch.Generator().manual_seed(rank)

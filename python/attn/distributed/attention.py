@@ -12,6 +12,7 @@ import numpy
 import torch
 from torch import Tensor
 
+from ..describe import checks
 from ..describe.forest import Forest, check_forest
 from ..describe.score import trace
 from ..describe.spec import Spec
@@ -55,6 +56,7 @@ def attend(
     forest: Forest | None = None,
     return_lse: bool = False,
     ordered: bool = False,
+    numerics: str | None = None,
 ) -> Any:
     """Compute attention of sequences whose rows are shared by the ranks of a group.
 
@@ -74,6 +76,9 @@ def attend(
     return_lse  returns (out, lse), lse float32 [batch, seq, heads] or [tokens, heads]
     ordered     True: outputs and gradients are the same bits for any number of ranks. Needs form="all_gather", one
                 dimension, and a split with ordered=True; scores are computed once more for gradients
+    numerics    "row": each row has the bits of attn.attend(numerics="row") on one GPU, for any split and number of ranks, and
+                so those of an engine. Needs "all_gather" or "heads", and no sink_logits, which join a row's result afterwards
+                here. Gradients are the same bits in every run; beside ordered=True on any number of ranks, too
 
     Gradients pass to q, k, v and sink_logits, from `out` and `lse` alike. All ranks call it with the same arguments, except
     for the numbers in tensors. The first call of its kind compares them between ranks, and makes plans; later calls
@@ -97,7 +102,9 @@ def attend(
         scale=scale,
         window_size=window_size,
     )
-    extras = dict(form=form, split=split, ordered=ordered, cu_seqlens=cu_seqlens, forest=forest)
+    extras = dict(
+        form=form, split=split, ordered=ordered, numerics=numerics, cu_seqlens=cu_seqlens, forest=forest
+    )
     groups = groups_of(group)
     call = _call(q, k, v, sink_logits, groups, options, extras)
     out, lse = _Attend.apply(call, q, k, v, sink_logits)
@@ -193,7 +200,7 @@ def _key(q: Any, k: Any, v: Any, sinks: Any, groups: tuple, options: dict, extra
             groups,
             starts,
             *options.values(),
-            *(extras[n] for n in ("form", "split", "ordered", "forest")),
+            *(extras[n] for n in ("form", "split", "ordered", "numerics", "forest")),
         )
         hash(key)
         return key
@@ -208,12 +215,19 @@ class _Checked:
         self, q: Any, k: Any, v: Any, sinks: Any, groups: tuple[Group, Group], options: dict, extras: dict
     ):
         self.tokens_group, self.heads_group = groups
-        self.form, self.ordered = extras["form"], extras["ordered"]
+        self.form, self.ordered, self.numerics = extras["form"], extras["ordered"], extras["numerics"]
         if self.form not in FORMS:
             nearest = closest(self.form, FORMS) if isinstance(self.form, str) else None
             raise expected(SpecError, "form", " or ".join(FORMS), self.form, nearest=nearest)
         if self.ordered not in (False, True):
             raise expected(SpecError, "ordered", "True or False", self.ordered)
+        if self.numerics is not None:
+            checks.numerics(self.numerics)
+            if self.form == "ring":
+                legal = "'all_gather' or 'heads' beside numerics='row', whose rows read all keys at once"
+                raise expected(SpecError, "form", legal, self.form, nearest="'all_gather'")
+            if sinks is not None:
+                raise SpecError("sink_logits: expected none beside numerics='row', got a tensor")
         if self.form == "heads":
             if self.heads_group.size > 1:
                 raise SpecError(
@@ -325,6 +339,7 @@ class _Checked:
             score=score_of(_options(options)),
             scale=options["scale"],
             return_lse=True,
+            numerics=self.numerics,
         )
 
     def said(self) -> dict[str, object]:
@@ -334,6 +349,7 @@ class _Checked:
         return batch | {
             "form": self.form,
             "ordered": self.ordered,
+            "numerics": self.numerics,
             "heads": self.heads,
             "dims": self.dims,
             "sequences": len(starts) - 1,
@@ -347,7 +363,7 @@ class _Checked:
 
     def call(self) -> Call:
         """Compile, plan and return the call."""
-        kernels = Kernels(self.spec, str(self.device), True if self.ordered else None)
+        kernels = Kernels(self.spec, str(self.device), True if self.ordered or self.numerics else None)
         parts, of_heads = self._parts(), self.heads_group.size
         units = [
             union(parts[i : i + of_heads]) if of_heads > 1 else parts[i]
@@ -356,7 +372,7 @@ class _Checked:
         common = kernels, self.sequences, units, self.tokens_group, self.device
         form: Form
         if self.ordered:
-            form = Ordered(*common, block=self.split.block)
+            form = Ordered(*common, block=self.split.block, whole_tasks=self.numerics is None)
         else:
             form = (Ring if self.form == "ring" else AllGather)(*common)
         if of_heads > 1:

@@ -113,7 +113,8 @@ class AllGather:
 
 class Ordered:
     """Gives the same bits for any number of ranks. No sum is divided between ranks: a rank computes the gradients of its rows
-    from all keys, and those of its keys from all rows. Blocks of rows and of keys are the same for any split."""
+    from all keys, and those of its keys from all rows. Blocks of rows and of keys are the same for any split. `whole_tasks`: no
+    task of rows is cut, as must be unless rows have the same bits in any plan."""
 
     def __init__(
         self,
@@ -123,11 +124,12 @@ class Ordered:
         group: Group,
         device: torch.device,
         block: int,
+        whole_tasks: bool = True,
     ):
         self._gathered, self._block = Gathered(parts, group, device), block
         self._group = group
         own, everything = parts[group.rank], [(0, sequences.tokens)]
-        self._of_rows = Step(kernels, sequences, own, everything, whole_tasks=True)
+        self._of_rows = Step(kernels, sequences, own, everything, whole_tasks=whole_tasks)
         self._of_keys = Step(kernels, sequences, everything, own, cut=block)
 
     def forward(

@@ -29,6 +29,7 @@ class Case:
     block: int | None = 16
     mesh: tuple[int, int] | None = None
     ordered: bool = False
+    numerics: str | None = None
     scale: float = 1.0
     seed: int = 0
 
@@ -77,6 +78,7 @@ class Case:
             split=split,
             sink_logits=own_sinks,
             ordered=self.ordered,
+            numerics=self.numerics,
             **self.options(),
         )
         torch.autograd.backward(
@@ -90,6 +92,10 @@ class Case:
             torch.distributed.all_reduce(own_sinks.grad, group=None if self.mesh else group)
             found.append(own_sinks.grad)
         return found
+
+    def of_row(self):
+        """Compute out and lse with numerics="row" in this process."""
+        return attn.attend(*self.tensors()[:3], numerics="row", **self.options())
 
     def of_one(self):
         """Compute in float64 in this process."""

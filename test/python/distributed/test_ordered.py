@@ -59,6 +59,26 @@ def test_one_two_and_four_ranks_give_the_same_bits(cases, tmp_path):
         case.check(found)
 
 
+BY_ROW = [
+    Case(lengths=(390, 1, 260), numerics="row"),
+    Case(lengths=(390, 300, 100), parents=(-1, 0, 0), heads=(2, 1), numerics="row", ordered=True),
+    Case(lengths=(200,), batch=2, see=attn.window(90, 30), dtype=torch.float16, numerics="row"),
+    Case(lengths=(300, 40), see=STREAMING, form="heads", heads=(8, 4), dims=(128, 128), numerics="row"),
+]
+
+
+def results_of(rank, cases):
+    return [case.of_ranks(2) for case in cases]
+
+
+def test_rows_have_the_bits_of_one_gpu(tmp_path):
+    for found in run_ranks(2, results_of, BY_ROW, timeout=600, group_timeout=300, tmp_path=tmp_path):
+        for case, got in zip(BY_ROW, found, strict=True):
+            for name, a, b in zip(NAMES, got, case.of_row(), strict=False):
+                assert torch.equal(a, b), (name, case)
+            case.check(got)
+
+
 def test_no_task_of_rows_is_cut():
     """A batch whose tasks are fewer than blocks, which plans cut otherwise."""
     spec = attn.Spec(

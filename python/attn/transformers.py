@@ -157,10 +157,19 @@ def attention_forward(
             softcap=softcap or 0.0,
             sinks=s_aux if sinks is None else sinks,
         ), None
-    if not torch.compiler.is_compiling() and (call := latent_call(module)) is not None:
+    latents = None if torch.compiler.is_compiling() else latent_call(module)
+    if (narrow := narrowed(query, key, value, attention_mask, latents)) is not None:
+        scale = scaling if scaling is not None else query.shape[3] ** -0.5
+        out, _ = attention_forward(
+            *(module, *narrow, attention_mask, dropout, scale, sliding_window, softcap, is_causal, s_aux),
+            numerics=numerics,
+            **kwargs,
+        )
+        return out.to(query.dtype), None
+    if latents is not None:
         refuse_in_pytorch(layer_name(module), "a cache of latents", numerics)
         out = attend_latents(
-            call,
+            latents,
             module,
             *cast_under_autocast(query, key, value),
             attention_mask,
@@ -171,14 +180,6 @@ def attention_forward(
         )
         if out is not None:
             return out, None
-    if (narrow := narrowed(query, key, value, attention_mask)) is not None:
-        scale = scaling if scaling is not None else query.shape[3] ** -0.5
-        out, _ = attention_forward(
-            *(module, *narrow, attention_mask, dropout, scale, sliding_window, softcap, is_causal, s_aux),
-            numerics=numerics,
-            **kwargs,
-        )
-        return out.to(query.dtype), None
     options = scaling, softcap, numerics
     if type(attention_mask) is SpanMask and not torch.compiler.is_compiling():
         out = attend_again(attention_mask, module, query, key, value, dropout, options, s_aux)
@@ -193,7 +194,7 @@ def attention_forward(
         and type(attention_mask) is SpanMask
         and not (torch.compiler.is_compiling() or dropout or torch.is_grad_enabled())
     ):
-        memo = signature_of(query, key, value, s_aux, scale, softcap, gates)
+        memo = *signature_of(query, key, value, s_aux, scale, softcap, gates), numerics
         call = attention_mask.calls.get(memo)
         if call is not None and call.alive:
             return call(query, key, value, read_sinks(s_aux)), None

@@ -56,7 +56,7 @@ class LatentCall:
         dim], whose last features are those that all heads share."""
         batch, _, rows, dim = key.shape
         assert self.latents is not None
-        latents = self.latents.reshape(batch, 1, rows, -1)
+        latents = self.latents.reshape(batch, 1, rows, -1).to(key.dtype)
         return torch.cat((latents, key[:, :1, :, dim - self.rotated :]), -1)
 
     @property
@@ -64,9 +64,9 @@ class LatentCall:
         """The rotated features of a key."""
         return int(self.module.config.qk_rope_head_dim)
 
-    def weights(self, value_dim: int) -> tuple[Tensor, Tensor]:
+    def weights(self, value_dim: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Return the projections of keys [heads, dim, kv_lora_rank] and of values [heads, value_dim, kv_lora_rank]."""
-        weight = self.module.kv_b_proj.weight
+        weight = self.module.kv_b_proj.weight.to(dtype)
         heads = self.module.num_heads
         whole = weight.view(heads, -1, weight.shape[1])
         return whole[:, : whole.shape[1] - value_dim], whole[:, whole.shape[1] - value_dim :]
@@ -74,12 +74,12 @@ class LatentCall:
     def absorb(self, query: Tensor, value_dim: int) -> Tensor:
         """Return queries [tokens, heads, dim] in latent form, [tokens, heads, kv_lora_rank + rotated]."""
         plain, turned = query.split((query.shape[2] - self.rotated, self.rotated), -1)
-        absorbed = torch.matmul(plain.transpose(0, 1), self.weights(value_dim)[0])
+        absorbed = torch.matmul(plain.transpose(0, 1), self.weights(value_dim, query.dtype)[0])
         return torch.cat((absorbed.transpose(0, 1), turned), -1)
 
     def expand(self, out: Tensor, value_dim: int) -> Tensor:
         """Return outputs [tokens, heads, kv_lora_rank] as outputs of the heads, [tokens, heads, value_dim]."""
-        of_values = self.weights(value_dim)[1].transpose(1, 2)
+        of_values = self.weights(value_dim, out.dtype)[1].transpose(1, 2)
         return torch.matmul(out.transpose(0, 1), of_values).transpose(0, 1)
 
 
@@ -188,3 +188,9 @@ def _check_projection(module: nn.Module) -> None:
         legal = "a torch.nn.Linear without bias, whose weights queries and outputs are multiplied by"
         where = f"{type(module).__name__}.kv_b_proj over a cache of latents"
         raise expected(TensorError, where, legal, type(projection).__name__)
+    config, rows = module.config, projection.weight.shape[0]
+    whole = module.num_heads * (config.qk_nope_head_dim + config.v_head_dim)
+    if rows != whole:
+        legal = f"weights of all {module.num_heads} heads, {whole} rows, on every rank"
+        hint = "Heads that ranks share have PagedCache(latent=False)"
+        raise expected(TensorError, f"{type(module).__name__}.kv_b_proj", legal, rows, hint=hint)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ..errors import PlanError, TensorError
 from ..memory.devices import raw_stream
 from .head_gates import LayerGates
+from .latent_layers import LatentCall
 from .planned_pages import attend_paged_step, dtype_of_pages, fits_pages
 from .planned_steps import LayerKind, attend_step, fits, learn
 from .rows.mask_functions import ALL, CAUSAL
@@ -50,14 +51,16 @@ def signature_of(
     )
 
 
-def narrowed(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[Tensor, ...] | None:
+def narrowed(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, call: LatentCall | None
+) -> tuple[Tensor, ...] | None:
     """Return float32 queries, keys and values in the 16 bits of a cache that was made for them (PagedCache(dtype=...));
-    None if they stay as they are."""
+    None if they stay as they are. `call`: over a cache of latents."""
     if query.dtype != torch.float32:
         return None
     layer = layer_of(key)
-    if layer is not None:
-        dtype = getattr(layer.cache, "_dtype", None)
+    if call is not None or layer is not None:
+        dtype = getattr((layer if call is None else call.layer).cache, "_dtype", None)
     elif isinstance(mask, SpanMask) and mask.handle and mask.plan is None:
         dtype = _narrow(mask.handle)
     else:

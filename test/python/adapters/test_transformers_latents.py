@@ -96,6 +96,18 @@ def test_logits(name, dtype):
     assert cache.pages.free_pages() == 64
 
 
+@pytest.mark.parametrize("autocast", [False, True])
+def test_a_float32_model_over_latents_of_16_bits(autocast):
+    model, dtype = build(dtype=torch.float32), torch.bfloat16
+    cache = paged(model) if autocast else paged(model, dtype=dtype)
+    with torch.autocast("cpu", dtype, enabled=autocast):
+        ours, mask = in_chunks(model, cache, (13, 7, *(1,) * 4))
+    exact, _ = in_chunks(build(implementation="eager", dtype=torch.float32), None, (ROWS,))
+    rounded, _ = in_chunks(build(implementation="eager", dtype=dtype), None, (ROWS,))
+    assert cache.is_latent and cache.pages.layer(0).k.dtype == dtype
+    assert error(ours, exact, mask) <= 3 * error(rounded, exact, mask)
+
+
 def test_lines_are_what_the_model_projects():
     """A line is the normalized latent and the rotated key that heads share."""
     model = build()
@@ -204,6 +216,12 @@ def test_refusals():
         match=r"recorded steps write keys and values of heads; take PagedCache\(..., latent=False\)",
     ):
         attn.transformers.Decoder(model, sequences=3, tokens=64, cache=paged(model))
+    shared = build()
+    for layer in shared.model.layers:  # Each has the weights of half the heads, as on one of two ranks.
+        weight = layer.self_attn.kv_b_proj.weight
+        layer.self_attn.kv_b_proj.weight = torch.nn.Parameter(weight[: len(weight) // 2])
+    with pytest.raises(attn.TensorError, match="weights of all .* heads, .* on every rank, got"):
+        shared(ids, attention_mask=mask, **{CACHE: paged(shared)})
     other = build()
     for layer in other.model.layers:
         layer.self_attn.kv_b_proj = torch.nn.Sequential(layer.self_attn.kv_b_proj)

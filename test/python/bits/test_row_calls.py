@@ -116,3 +116,25 @@ def test_wrong_ones_are_refused(qkv):
     ):
         with pytest.raises(attn.SpecError, match="numerics: expected 'row'"):
             call()
+
+
+def test_layers_of_both_kinds_share_a_mask():
+    """Calls that a mask remembers are of one kind of numerics."""
+    pytest.importorskip("transformers")
+    from attn.adapters.transformers_mask import make_mask
+    from attn.transformers import attention_forward, row_attention_forward
+
+    layer = torch.nn.Module()
+    layer.is_causal, layer.layer_idx = True, 0
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (
+        torch.randn(1, heads, rows, DIM, generator=generator).bfloat16()
+        for heads, rows in ((HEADS, 3), (KV_HEADS, 2500), (KV_HEADS, 2500))
+    )
+    sinks = torch.randn(HEADS, generator=generator)
+    mask, other = (make_mask(1, 3, 2500, q_offset=2497) for _ in range(2))
+    with torch.no_grad():
+        default = attention_forward(layer, q, k, v, mask, s_aux=sinks)[0]
+        by_row = row_attention_forward(layer, q, k, v, mask, s_aux=sinks)[0]
+        wanted = row_attention_forward(layer, q, k, v, other, s_aux=sinks)[0]
+    assert torch.equal(by_row, wanted) and not torch.equal(by_row, default)

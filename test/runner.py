@@ -162,7 +162,7 @@ def main():
     cores = os.cpu_count() or 1
     workers = max(2, cores // 4)
     env.setdefault("OMP_NUM_THREADS", str(max(1, cores // workers)))
-    limit = 12 * 3600 if args.full else 1800
+    limit = 12 * 3600 if args.full else 3600
 
     suites = []
     for program in sorted((build / "test-bin").glob("*")):

@@ -93,7 +93,7 @@ def test_heads_with_limits_of_their_own():
     assert (levels_of(cache, 0, 25)[::2] == 2).all()
 
 
-@pytest.mark.parametrize("sink,recent,like", STREAMING if FULL else STREAMING[::2])
+@pytest.mark.parametrize("sink,recent,like", STREAMING if FULL else STREAMING[::5])
 def test_heads_that_stream(sink, recent, like):
     """Streaming heads beside heads of DiffKV keep their tokens, with and without a prompt."""
     policy = Streaming(policy_of(like), heads=[(0, 1), (1, 0)], sink=sink, recent=recent)
@@ -262,7 +262,7 @@ POLICIES = [Tiers(), Leaving(), NoNumbers(), NoNumberAtAll(), H2O(14, 6), SnapKV
 
 
 @pytest.mark.parametrize("prompt", [0, 30] if FULL else [30])
-@pytest.mark.parametrize("policy", POLICIES, ids=lambda p: type(p).__name__)
+@pytest.mark.parametrize("policy", POLICIES if FULL else POLICIES[::2], ids=lambda p: type(p).__name__)
 def test_policies_of_two_functions(policy, prompt):
     cache = cache_of(policy, checked=True)
     watched = Watched(cache, (64, 64), seed=prompt)

@@ -113,7 +113,7 @@ CUT_HEADS = (64, 1)
     [
         (64, False, tree(2, 3, 40)),
         (128, False, tree(2, 3, 40)),
-        (96, True, tree(0, 1, 515)),
+        pytest.param(96, True, tree(0, 1, 515), marks=pytest.mark.skipif(not FULL, reason="--full")),
         (64, True, tree(1, 2, 210)),
     ],
 )

@@ -273,8 +273,8 @@ ATTN_C_EXPORT AttnStatus attnRequantizerLaunch(AttnRequantizer *requantizer, con
                                                const AttnDevicePages *target, uint64_t list, size_t listBytes,
                                                uintptr_t stream);
 
-/* Writes new tokens to any pages, and may normalize or rotate their keys and queries on the way: an attn.append
- * with a norm or a rotation, or `strided`. */
+/* Writes new tokens to any pages, and may normalize or rotate their keys and queries on the way: an
+ * attn.append with a norm or a rotation, or `strided`. */
 typedef struct AttnAppender AttnAppender;
 /* What such an append reads beside keys and values, on the device. Addresses are multiples of 16, and 0 where
  * the append has no such part. */

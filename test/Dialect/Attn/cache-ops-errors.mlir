@@ -343,10 +343,10 @@ func.func @strided_beside_a_norm(%k: !rows {attn.name = "k"}, %v: !rows {attn.na
 
 // -----
 
-!rows = tensor<?x?x2x64xf32>
-!kv = !attn.kv<packed, heads = 2, dim = 64, key = f32, value = f32>
-func.func @strided_rows_of_f32(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}) {
-  // expected-error @below {{expected rows of f16 or bf16 where rows have strides, got}}
+!rows = tensor<?x?x1x64xf16>
+!kv = !attn.kv<unified<16>, heads = 1, dim = 64, key = !attn.quantized<i8, per = 64>, value = !attn.quantized<i8, per = 64>>
+func.func @strided_unified(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}) {
+  // expected-error @below {{expected a paged or a packed cache where rows have strides, got}}
   attn.append %k, %v to %kv at %slots strided : !rows, !rows, !kv, tensor<?xi32>
   return
 }

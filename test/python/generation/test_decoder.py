@@ -298,7 +298,9 @@ def test_what_is_no_model():
         attn.transformers.Decoder(torch.nn.Linear(2, 2), sequences=1, tokens=8)
     model = build(implementation="sdpa")
     model.config._attn_implementation = "flash_attention_2"
-    with pytest.raises(attn.PlanError, match="attn_implementation: expected one of attn, sdpa, eager"):
+    with pytest.raises(
+        attn.PlanError, match="attn_implementation: expected one of attn, attn_row, sdpa, eager"
+    ):
         attn.transformers.Decoder(model, sequences=1, tokens=8)
 
 

@@ -382,12 +382,15 @@ def test_caches():
     with pytest.raises(attn.PlanError, match="cache: expected one of the model's 2 layers, got 3"):
         attn.transformers.Decoder(model, sequences=1, tokens=8, cache=paged(deeper))
     with pytest.raises(
-        attn.PlanError, match="attn_implementation: expected attn over a cache in pages, got 'sdpa'"
+        attn.PlanError,
+        match="attn_implementation: expected attn or attn_row, over a cache in pages, got 'sdpa'",
     ):
         attn.transformers.Decoder(build(implementation="sdpa"), sequences=1, tokens=8, cache=paged(model))
     decoder = made(model, prompt())
     model.set_attn_implementation("sdpa")
-    with pytest.raises(attn.PlanError, match="attn_implementation: expected attn over a cache in pages"):
+    with pytest.raises(
+        attn.PlanError, match="attn_implementation: expected attn or attn_row, over a cache in pages"
+    ):
         decoder.generate(**prompt(), max_new_tokens=2)
 
 

@@ -303,7 +303,9 @@ def test_engines():
     ):
         with pytest.raises(attn.PlanError, match=told):
             engine_of(model, **options)
-    with pytest.raises(attn.PlanError, match="attn_implementation: expected attn over a cache in pages"):
+    with pytest.raises(
+        attn.PlanError, match="attn_implementation: expected attn or attn_row, over a cache in pages"
+    ):
         engine_of(build(implementation="sdpa"))
     model.generation_config.repetition_penalty = 1.1
     with pytest.raises(attn.PlanError, match="model.generation_config: repetition_penalty=1.1"):

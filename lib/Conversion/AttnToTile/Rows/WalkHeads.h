@@ -7,8 +7,8 @@
 
 namespace mlir::attn {
 
-/// Writes the kernel of an append whose rows and pages have strides, and which may normalize or rotate keys. All
-/// values of `copy` are arguments of `kernel`.
+/// Writes the kernel of an append whose rows and pages have strides, and which may normalize or rotate keys.
+/// All values of `copy` are arguments of `kernel`.
 void walkHeads(const RowCopy &copy, func::FuncOp kernel);
 
 } // namespace mlir::attn

@@ -230,7 +230,8 @@ static LogicalResult verifyPrologue(AppendRowsOp append) {
            << "; the pages of a head are a paged cache's, whose strides a launch gives";
   Type rows = cast<RankedTensorType>(append.getK().getType()).getElementType();
   if (!rows.isF16() && !rows.isBF16())
-    return append.emitOpError("expected rows of f16 or bf16 where ") << what << ", got " << append.getK().getType();
+    return append.emitOpError("expected rows of f16 or bf16 where ")
+           << what << ", got " << append.getK().getType();
   if (!append.getQ())
     return success();
   if (latent && !append.getCos())

@@ -235,7 +235,8 @@ class NewTokens:
 
     def write(self, pages: dict[str, int], room: int) -> Any:
         """Launch the write of the list's rows, which has room for `room`; returns prepared queries, or None."""
-        appender = _made(self._heads, replace(self._shape, pages=0), self.preparation, devices.generation)
+        shape = replace(self._shape, pages=0) if self._shape.pages else self._shape
+        appender = _made(self._heads, shape, self.preparation, devices.generation)
         new = {"k": self._k, "v": self._v, "rows": self.rows, "stream": self._stream}
         appender.launch(pages, self._prologue, new, self._list, room)
         return self.out

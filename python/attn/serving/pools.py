@@ -6,6 +6,8 @@ A pool is any view `[pages, page_size, heads, dim]` whose features are contiguou
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch import Tensor
 
@@ -103,24 +105,39 @@ def _described(
     v_scale: Tensor | float | None,
 ) -> tuple[dict[str, int], Shape, list[Tensor]]:
     """Return the pages of a layer as a kernel takes them, what decides the kernel, and tensors to keep."""
+    pages = {"pages": k_pages.shape[0], "page_tokens": k_pages.shape[1]}
+    scales = []  # Kept until the launch.
+    for name, pool, scale in (("k", k_pages, k_scale), ("v", v_pages, v_scale)):
+        pages |= strides_of(name, pool, f"{name}_pages")
+        if scale is not None:
+            scales.append(_scale_of(name, scale, pool.device))
+            pages[f"{name}_meta"] = scales[-1].data_ptr()
+    sizes = k_pages.shape[1], k_pages.shape[3], v_pages.shape[3]
+    return pages, _shape_of(*sizes, dtype, device_of(k_pages), k_pages.dtype, v_pages.dtype), scales
+
+
+@functools.lru_cache(maxsize=256)
+def _shape_of(
+    page_size: int,
+    key_dim: int,
+    value_dim: int,
+    dtype: torch.dtype,
+    device: str,
+    key: torch.dtype,
+    value: torch.dtype,
+) -> Shape:
     short = {torch.float16: "f16", torch.bfloat16: "bf16"}.get(dtype)
     if short is None:
         raise expected(TensorError, "k", "float16 or bfloat16", dtype)
-    pages = {"pages": k_pages.shape[0], "page_tokens": k_pages.shape[1]}
     formats: dict[str, str] = {}
-    scales = []  # Kept until the launch.
-    for name, part, pool, scale in (("k", "key", k_pages, k_scale), ("v", "value", v_pages, v_scale)):
-        pages |= strides_of(name, pool, f"{name}_pages")
-        if scale is not None:
-            formats |= {part: _FP8[pool.dtype], f"{part}_scales": "tensor"}
-            scales.append(_scale_of(name, scale, pool.device))
-            pages[f"{name}_meta"] = scales[-1].data_ptr()
+    for part, stored in (("key", key), ("value", value)):
+        if stored in _FP8:
+            formats |= {part: _FP8[stored], f"{part}_scales": "tensor"}
     try:
-        key, value = Paged(page_size=k_pages.shape[1], dtype=short, **formats).formats()
+        parts = Paged(page_size=page_size, dtype=short, **formats).formats()
     except SpecError as error:
         raise TensorError(f"k_pages: {error}") from None
-    sizes = k_pages.shape[1], k_pages.shape[3], v_pages.shape[3]
-    return pages, Shape(0, *sizes, short, device_of(k_pages), key, value), scales
+    return Shape(0, page_size, key_dim, value_dim, short, device, *parts)
 
 
 def _scale_of(name: str, scale: Tensor | float, device: torch.device) -> Tensor:

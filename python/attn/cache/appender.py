@@ -26,9 +26,9 @@ _HEADER = 8  # In words: a list begins with the number of its rows.
 _LEAST = 64  # Rows of the shortest list.
 
 
-def room_for(rows: int) -> int:
+def room_for(rows: int, least: int = _LEAST) -> int:
     """Return the rows that a list has room for: a power of two, so that few grids serve all steps."""
-    return max(_LEAST, 1 << (rows - 1).bit_length())
+    return max(least, 1 << (rows - 1).bit_length())
 
 
 def words_of(room: int) -> int:

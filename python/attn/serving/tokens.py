@@ -32,7 +32,8 @@ class Tokens:
         self.slots = slots
         self.device = device_of(slots)
         self.count = len(slots)
-        self.room = room_for(self.count)
+        # On the host device, blocks without rows cost as much as others.
+        self.room = room_for(self.count, 1) if self.device == "host" else room_for(self.count)
         self._last: int | None = None
         self._words: dict[int, Tensor] = {}
         self._positions: dict[int, Tensor] = {}

@@ -138,3 +138,18 @@ def test_layers_of_both_kinds_share_a_mask():
         by_row = row_attention_forward(layer, q, k, v, mask, s_aux=sinks)[0]
         wanted = row_attention_forward(layer, q, k, v, other, s_aux=sinks)[0]
     assert torch.equal(by_row, wanted) and not torch.equal(by_row, default)
+
+
+def test_soft_caps(qkv):
+    """Large scores of other rows and of tokens that a row does not see change none of its bits."""
+    q, k, v = qkv
+    options = dict(causal=True, softcap=20.0, numerics="row", return_lse=True)
+    wanted = attn.attend(q, k, v, **options)
+    rows, tokens = q.clone(), k.clone()
+    rows[:, 40] *= 30
+    tokens[:, 90] *= 30
+    others = torch.arange(TOKENS) != 40
+    assert same([x[:, others] for x in attn.attend(rows, k, v, **options)], [x[:, others] for x in wanted])
+    assert same([x[:, :90] for x in attn.attend(q, tokens, v, **options)], [x[:, :90] for x in wanted])
+    some = attn.attend(rows[:, 60:], k, v, see=attn.causal(), **options | {"causal": False})
+    assert same(some, [x[:, 60:] for x in wanted])

@@ -187,7 +187,8 @@ struct LowerScoreFn : mlir::attn::impl::LowerScoreFnPassBase<LowerScoreFn> {
                      return form.score({v[0], v[1], v[2], b.add(op.getPos0(), v[3])}, shortForm);
                    });
     };
-    if (!form.hasShortForm())
+    // Under a numerics contract other scores of the tile must not decide the form.
+    if (!form.hasShortForm() || numericsAttr.isOn(b.kernel))
       return apply(false);
     Value sizes = b.map(type, ValueRange{op.getScores()},
                         [&](ValueRange v) -> Value { return math::AbsFOp::create(b, v[0]); });

@@ -161,7 +161,7 @@ class NewTokens:
             raise expected(
                 TensorError, "q", f"a multiple of {self._heads} heads, those of k", heads, nearest=nearest
             )
-        self.out = _empty(q, (self.rows, heads, dim)) if out is None else out
+        self.out = new_rows(q, (self.rows, heads, dim)) if out is None else out
         self._prologue["rotated"], _ = self._rows("out", self.out, heads, dim, "rotated")
         return {"q_heads": heads}
 
@@ -304,7 +304,8 @@ def on_device(array: numpy.ndarray, device: str, stream: object) -> Any:
         return torch.from_numpy(array).to(device, non_blocking=True)
 
 
-def _empty(like: Any, sizes: tuple[int, ...]) -> Any:
+def new_rows(like: Any, sizes: tuple[int, ...]) -> Any:
+    """Return unwritten memory of the dtype and on the device of a tensor."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(like, torch.Tensor):
         return torch.empty(sizes, dtype=like.dtype, device=like.device)

@@ -43,8 +43,8 @@ class CacheBatch(Uncopied):
         if not len(self.groups):
             raise PlanError("requests: expected one or more nodes, got none")
         cache._ask(cache._native.check_groups, self.groups)
-        self.classes = tuple(int32_array("classes", classes).tolist()) if classes is not None else ()
-        self.ends = tuple(int32_array("ends", ends).tolist()) if ends is not None else ()
+        self.classes = _numbers("classes", classes)
+        self.ends = _numbers("ends", ends)
         self._made: dict[Kernel, tuple[_attn.BatchBuilder, Prepared, tuple]] = {}
 
     @property
@@ -227,3 +227,10 @@ def operands_of(
             _check_sight(cache._classes[head_class], kernel, ends)
         found.append((head_class, page == cache.page_size, page == cache.draft_page, page))
     return tuple(found)
+
+
+def _numbers(name: str, given: Sequence[int] | None) -> tuple[int, ...]:
+    found = () if given is None else int32_array(name, given)
+    if numpy.ndim(found) != 1:
+        raise expected(PlanError, name, "a sequence of numbers", given)
+    return tuple(int(number) for number in found)

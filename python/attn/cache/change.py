@@ -4,16 +4,24 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy
 
 from .. import _attn
-from ..errors import PlanError, Uncopied, expected
+from ..errors import PlanError, TensorError, Uncopied, expected
 from ..memory.devices import stream_number
 from ..memory.tables import int32_array
-from .appender import NewTokens, check_positions, make_list, on_device, read_positions, room_for
+from .appender import (
+    NewTokens,
+    check_positions,
+    make_list,
+    new_rows,
+    on_device,
+    read_positions,
+    room_for,
+)
 from .pages import look_rows, parts_of_rows, take_heads
 from .rope import Norm, Rope
 from .state import CacheState
@@ -192,14 +200,17 @@ class CacheChange(Uncopied):
             )
         number = stream_number(cache.device, stream)
         launches, keep = [], []  # type: ignore[var-annotated]
-        for index, heads in self._heads(layer, 1, classes).items():
+        of_classes = self._heads(layer, 1, classes)
+        counts = [len(heads) for heads in of_classes.values() if heads]
+        out, queries = self._split_queries(q, out, counts)
+        for index, heads in of_classes.items():
             run = next(each for each in cache._runs[index] if each.first <= layer < each.first + each.layers)
             if not run.heads:
                 continue
             parts = [k, v] if heads is None else [take_heads(n, x, heads, 1) for n, x in (("k", k), ("v", v))]
             keep.append(parts)
-            queries = (None, None) if launches else (q, out)
-            tokens = NewTokens(run.heads, run.shape, self.rows, *parts, *queries, rope, norm, number)
+            share = next(queries, (None, None))
+            tokens = NewTokens(run.heads, run.shape, self.rows, *parts, *share, rope, norm, number)
             launches.append((index, run, tokens))
         if rope is not None and self.rows:
             where = self._positions_on_device(rope, positions, stream)
@@ -214,7 +225,22 @@ class CacheChange(Uncopied):
         self._movement.failed = False
         self._missing.discard(layer)
         self._settle()
-        return launches[0][2].out
+        return out if len(counts) > 1 else launches[0][2].out
+
+    def _split_queries(self, q: Any, out: Any, counts: list[int]) -> tuple[Any, Iterator[tuple[Any, Any]]]:
+        """Return out, and queries and out for the launch of each class, which has so many KV heads: as many queries for each
+        of them as `q` has in all."""
+        if len(counts) < 2 or q is None:
+            return out, iter([(q, out)])
+        total, shape = sum(counts), tuple(getattr(q, "shape", ()))
+        if len(shape) != 3 or shape[1] % total:
+            legal = f"[{self.rows}, a multiple of {total} heads, {self._cache.head_dim}]"
+            raise expected(TensorError, "q", legal, q)
+        if out is None:
+            out = new_rows(q, (self.rows, *shape[1:]))
+        ends = [shape[1] // total * sum(counts[: i + 1]) for i in range(len(counts))]
+        parts = [slice(begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
+        return out, iter([(q[:, part], out[:, part]) for part in parts])
 
     def _positions_on_device(self, rope: Rope, positions: object, stream: object) -> Any:
         if positions is not None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import PlanError, TensorError, Uncopied
+import numpy
+
+from ..errors import PlanError, TensorError, Uncopied, expected
 from ..memory.views import NOTHING, View
 from ..run.plan import Plan
 from .pages import Run, take
@@ -29,6 +31,11 @@ class CacheLayer(Uncopied):
     def _run(self, head_class: int | None) -> Run:
         kinds = self.cache._kinds
         own = kinds[self.index] if kinds else 0
+        count = len(self.cache._classes)
+        if head_class is not None and not (
+            isinstance(head_class, (int, numpy.integer)) and 0 <= head_class < count
+        ):
+            raise expected(TensorError, "head_class", f"None or a number from 0 to {count - 1}", head_class)
         if kinds and head_class not in (None, own):
             names = [each.name for each in self.cache._classes]
             raise TensorError(

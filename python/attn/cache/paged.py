@@ -95,6 +95,7 @@ class PagedCache(CacheState):
     def truncate(self, leaf: int, tokens: int) -> None:
         """Remove the last tokens of a leaf; other leaves keep tokens that a fork shares. Frees empty pages, and copies
         the rest of a shared page that is cut, at once."""
+        self._check_written()
         self._compile_moves()
         self._moved(self._change(self._native.truncate, node_number(leaf), whole("tokens", tokens, 1)))
 

@@ -37,16 +37,19 @@ class Run:
 
     def __init__(self, first: int, layers: int, heads: int, shape: Shape, torch: object):
         self.first, self.layers, self.heads, self.shape = first, layers, heads, shape
-        found = describe_store(
-            "paged",
-            shape.page_size,
-            False,
-            0,
-            shape.key_dim,
-            shape.value_dim,
-            shape.key.text(),
-            PART_OF_KEY if shape.latent else shape.value.text(),
-        )
+        try:
+            found = describe_store(
+                "paged",
+                shape.page_size,
+                False,
+                0,
+                shape.key_dim,
+                shape.value_dim,
+                shape.key.text(),
+                PART_OF_KEY if shape.latent else shape.value.text(),
+            )
+        except _attn.Failure as failure:
+            raise failed(failure, PlanError) from None
         known = {"pages": shape.pages, "heads": heads}
         self.head_bytes = found.token_bytes
         """Bytes of a token of one head, including its own metadata."""

@@ -16,7 +16,7 @@ from .operations import requantize_text
 from .pages import Run
 from .state import CacheState
 
-_BITS = {"bf16": 16, "f16": 16, "i4": 4, "i2": 2}
+_BITS = {"bf16": 16, "f16": 16, "i4": 4, "f4E2M1FN": 4, "i2": 2}
 
 
 def check_pair(source: object, target: CacheState) -> None:

@@ -86,8 +86,8 @@ class CacheState(Uncopied):
             of_all |= {name: given[0] for name, given in formats.items()} | {"classes": classes or None}
             classes = self._read_kinds(kinds, of_all)
         else:
-            for name, size in dict(layers=layers, kv_heads=kv_heads, head_dim=head_dim).items():
-                whole(name, size, 1)
+            sizes = dict(layers=layers, kv_heads=kv_heads, head_dim=head_dim).items()
+            layers, kv_heads, head_dim = (whole(name, size, 1) for name, size in sizes)
             if bool(classes) == (pages is not None):
                 raise PlanError("pages: give either pages, or classes that have each their own")
             self.layers: int = layers
@@ -300,10 +300,8 @@ def _checked(head_class: CacheClass, layers: int) -> CacheClass:
     if not isinstance(head_class, CacheClass):
         raise expected(PlanError, "classes", "attn.CacheClass(name=..., pages=..., heads=...)", head_class)
     heads = head_class.heads
-    heads = [heads] * layers if isinstance(heads, int) else integers("heads", heads)
+    heads = [heads] * layers if isinstance(heads, (int, numpy.integer)) else integers("heads", heads)
     if len(heads) != layers:
         raise PlanError(f"heads: expected a number, or one for each of {layers} layers, got {len(heads)}")
-    for value in heads:
-        whole("heads", value, 0)
-    whole("pages", head_class.pages, 1)
-    return replace(head_class, heads=tuple(heads))
+    heads = tuple(whole("heads", value, 0) for value in heads)
+    return replace(head_class, pages=whole("pages", head_class.pages, 1), heads=heads)

@@ -123,6 +123,7 @@ class CacheSteps(Uncopied):
         cache = self.cache
         if not isinstance(change, CacheChange) or change._cache is not cache:
             raise expected(PlanError, "change", "a change of this cache", change)
+        change._check_alive()
         if len(change._missing) != (cache.layers if change.rows else 0):
             raise PlanError("change: some of its layers were written")
         self._check_room(change.rows)

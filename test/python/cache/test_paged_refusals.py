@@ -114,6 +114,7 @@ def test_pruned_nodes_stay_refused():
         (dict(dtype="int8"), "dtype"),
         (dict(kv_heads=-1), "kv_heads"),
         (dict(head_dim=2.5), "head_dim"),
+        (dict(head_dim=70), "key: expected a dim of whole 16 bytes"),
         (dict(pages=None), "pages: give either"),
         (dict(device="tpu"), "device"),
         (dict(pages=None, classes=["a"]), "classes"),
@@ -126,6 +127,23 @@ def test_pruned_nodes_stay_refused():
 def test_caches_that_cannot_be(changes, message):
     with pytest.raises(attn.Error, match=message):
         make(**changes)
+
+
+def test_sizes_are_any_whole_numbers():
+    number = numpy.int64
+    plain = make(pages=number(8), layers=number(1), kv_heads=number(2), head_dim=number(64))
+    of_class = make(
+        pages=None, classes=[CacheClass(name="a", pages=number(8), heads=number(2))], layers=1, kv_heads=2
+    )
+    for cache, classes in ((plain, None), (of_class, [0, 0])):
+        k = numpy.ones((3, 2, 64), numpy.float16)
+        cache.append(cache.add(), 3).write(0, k, k, classes=classes)
+        with pytest.raises(
+            attn.TensorError, match="head_class: expected None or a number from 0 to 0, got 7"
+        ):
+            cache.layer(0).keys(7)
+    with pytest.raises(attn.PlanError, match="ends: expected a sequence of numbers"):
+        plain.batch([plain.add()], ends=[[2, 4]])
 
 
 def test_kernels_of_other_caches_are_refused(kernel):

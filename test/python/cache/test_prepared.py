@@ -313,18 +313,21 @@ def test_positions_of_trees_and_drafts():
     assert cache.speculate(other, [-1, 0, 0, 1]).positions.tolist() == [4, 5, 5, 6]
 
 
-def test_classes_with_stores_of_their_own():
+@pytest.mark.parametrize("q_heads", [3, 6, 12])
+def test_classes_with_stores_of_their_own(q_heads):
     classes = [attn.CacheClass(name="all", pages=8, heads=1), attn.CacheClass(name="few", pages=8, heads=2)]
     cache = attn.PagedCache(
         layers=1, page_size=16, kv_heads=3, head_dim=64, dtype="float16", device="host", classes=classes
     )
-    k, v, q = draw(4, 3, 64, "float16", 1), draw(4, 3, 64, "float16", 2), draw(4, 6, 64, "float16", 3)
+    k, v, q = draw(4, 3, 64, "float16", 1), draw(4, 3, 64, "float16", 2), draw(4, q_heads, 64, "float16", 3)
     rope, node, at = rope_of(64), cache.add(), numpy.arange(4)
     out = cache.append(node, 4).write(0, k, v, q=q, rope=rope, classes=[1, 0, 1])
     assert close(numbers(out), wanted(q, None, rope, None, at), "float16")
     for index, heads in ((0, [1]), (1, [0, 2])):
         keys = cache.layer(0).stored(node, index)["k"]
         assert close(numbers(keys), wanted(k[:, heads], None, rope, None, at), "float16")
+    with pytest.raises(attn.TensorError, match=r"q: expected \[4, a multiple of 3 heads, 64\]"):
+        cache.append(node, 4).write(0, k, v, q=q[:, :2], rope=rope, classes=[1, 0, 1])
 
 
 def test_steps():

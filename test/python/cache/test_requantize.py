@@ -21,6 +21,7 @@ PAIRS = {
     "16 bits to blocks of 16": ({}, {"key": "nvfp4", "value": "nvfp4"}),
     "blocks of 16 as they are": ({"key": "nvfp4", "value": "mxfp8"}, {"key": "nvfp4", "value": "nvfp4"}),
     "fp8 to int4, int4 as it is": ({"key": "fp8_e4m3", "value": "int4"}, {"key": "int4", "value": "int4"}),
+    "int4 to blocks of 4 bits": ({"key": "int4", "value": "int4"}, {"key": "mxfp4", "value": "nvfp4"}),
     "16 bits to fp8": ({}, {"key": "fp8_e5m2", "value": "fp8_e4m3"}),
 }
 
@@ -217,6 +218,14 @@ def test_what_is_refused(changes, message):
     with pytest.raises(attn.PlanError, match=message):
         target.requantize(source, node)
     assert target.sequences == []
+
+
+def test_floats_of_4_bits_have_fewer_than_8():
+    source, target = make(key="mxfp4", value="nvfp4"), make(key="int8", value="mxfp8")
+    node = source.add()
+    fill(source, node, 3)
+    with pytest.raises(attn.PlanError, match="expected a key of at least as many bits as key='int8'"):
+        target.requantize(source, node)
 
 
 def test_other_refusals():

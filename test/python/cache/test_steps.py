@@ -319,6 +319,7 @@ def test_new_tokens_are_written_before_they_are_copied(small):
     a = cache.add()
     steps.append(a, 3)
     refuse("was not run", cache.fork, a)
+    refuse("was not run", cache.truncate, a, 1)
     steps.update([(a, 3)])
     refuse("was not run", cache.fork, a)
     refuse("the 3 new tokens of the last update were not written", steps.update, [(a, 1)])
@@ -381,3 +382,14 @@ def test_a_function_that_is_no_graph_is_refused(kernel):
     refuse("allocations on the device|copies on the device", captured.replay)
     extra.clear()
     captured.replay()
+
+
+def test_tokens_that_were_taken_back_are_in_no_table(small):
+    cache, steps = small
+    a = cache.add()
+    change = cache.append(a, 4)
+    cache.rollback()
+    refuse("were taken back", steps.take, change)
+    steps.append(a, 2)
+    steps.update([(a, 2)])
+    assert int(steps.tables["new_tokens"][0]) == 2

@@ -135,6 +135,7 @@ class DevicePlans:
         if count < self.sequences:
             self._rest = q_start[count + 1 :], q_start[count], lengths[count:]
         self._columns = columns if columns < pages[1] else None
+        self._past = block_table[:count, columns:]  # Earlier steps wrote these columns.
         self._shapes = starts, ends, pages
 
     def _make_tables(self, columns: int) -> None:
@@ -152,6 +153,8 @@ class DevicePlans:
         first.copy_(starts, True)
         tokens.copy_(ends, True)
         table.copy_(pages if self._columns is None else pages[:, : self._columns], True)
+        if self._past.numel():
+            self._past.fill_(-1)
         if self._rest:
             after, end, missing = self._rest
             after.copy_(end)
@@ -201,6 +204,8 @@ class DevicePlans:
 
 def _table(name: str, table: object) -> Tensor:
     found = table if isinstance(table, Tensor) else torch.as_tensor(numpy.asarray(table))
+    if not found.numel():
+        found = found.to(torch.int32)
     if found.dtype not in _INTEGERS:
         raise expected(PlanError, name, "int32 or int64", found.dtype)
     return found

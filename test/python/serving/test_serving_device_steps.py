@@ -91,6 +91,22 @@ def test_a_page_outside_of_the_pool_is_a_fault_and_results_stay(sizes):
     assert (out == 7).all() and "sequence 1" in step.fault and "99" in step.fault
 
 
+def test_a_narrower_table_has_no_columns_of_earlier_steps():
+    torch.manual_seed(0)
+    made = engine([40])
+    check(made, [40])
+    step = made.plans.step([0, 1], [40], made.table[:1, :1])
+    q, out = torch.randn(1, 4, 16, dtype=torch.float16), torch.full((1, 4, 16), 7, dtype=torch.float16)
+    step.run(made.kernel, q, made.pages, out=out)
+    assert (out == 7).all() and "block_table[0, 1]: expected a page" in step.fault
+
+
+def test_a_step_of_no_sequences():
+    made = engine([16])
+    check(made, [16])
+    assert made.plans.step([0], [], torch.zeros(0, 1, dtype=torch.int32)).rows == 0
+
+
 def test_an_earlier_step_is_refused():
     made = engine([16])
     check(made, [16])

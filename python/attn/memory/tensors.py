@@ -104,3 +104,14 @@ def from_bfloat16_bits(bits: Any) -> Any:
     import numpy
 
     return (numpy.asarray(bits, numpy.uint16).astype(numpy.uint32) << 16).view(numpy.float32)
+
+
+def written(*tensors: Any) -> None:
+    """Tell autograd that a kernel has written to tensors of PyTorch: graphs that saved them are then refused. Others and
+    None are passed over."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return
+    for tensor in tensors:
+        if isinstance(tensor, torch.Tensor) and not tensor.is_inference():
+            torch.autograd.graph.increment_version(tensor)

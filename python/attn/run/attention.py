@@ -146,8 +146,8 @@ def attend(
     kv_lengths    int32 [batch]: valid tokens of each sequence, if k and v have room for more
     cu_seqlens    packed sequences: tensors are `[tokens, heads, dim]`, and sequence i has the rows from cu_seqlens[i]
                   to cu_seqlens[i + 1], int32 [batch + 1]. cu_seqlens_k does the same for k and v; by default
-                  cu_seqlens. Rows after the last sequence are padding: their output is 0, their LSE -inf, and gradients
-                  of padding are 0. Offsets are read on the CPU; offsets on a GPU make the call wait for it
+                  cu_seqlens. Rows after the last sequence are padding: their output is 0, their LSE -inf (with sinks the
+                  sink's logit), and gradients of padding are 0. Offsets are read on the CPU; offsets on a GPU make the call wait for it
     forest        an attn.Forest of the tokens, instead of cu_seqlens: a row also sees the nodes above its own
     return_lse    returns (out, lse) with lse the natural logarithm of each row's softmax denominator, float32
                   `[batch, seq, heads]`, in the order of `layout`; packed `[tokens, heads]`

@@ -15,7 +15,7 @@ from ..describe.forest import Forest
 from ..errors import PlanError, TensorError
 from ..memory.dtypes import DTYPES
 from ..memory.layouts import merged_rows, overlaps, swapped
-from ..memory.tensors import contiguous, empty, swap_axes
+from ..memory.tensors import contiguous, empty, swap_axes, written
 from ..memory.views import check, span, strided, tensors_of, view_of
 from .arrange import Arrangement
 from .described_calls import Options, as_bfloat16, describe_call
@@ -59,7 +59,7 @@ class Call:
         if self.gradient:
             _refuse_gradients(views)
         nbytes, strides = self.nbytes, self.strides
-        addresses = [address for address, _ in views]
+        addresses, given = [address for address, _ in views], out
         if made.copies_q:
             q = contiguous(q, made.swapped)
             addresses[0] = view_of("q", q, self.stream, keep)[0]
@@ -90,6 +90,8 @@ class Call:
                     raise
                 self._pin()
                 self._launch(addresses, nbytes, strides)
+            if given is not None:
+                written(given)
         return out
 
     def launch(self, given: tuple, results: Any) -> _attn.Launch | None:

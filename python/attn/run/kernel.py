@@ -22,6 +22,7 @@ from ..errors import CompileError, PlanError, TensorError, closest, expected
 from ..forks import cached_property
 from ..memory import devices
 from ..memory.devices import failed
+from ..memory.tensors import written
 from ..memory.views import NOTHING, check, is_traced, needs_gradient, refuse_tangents, strides_of, view_of
 from .code import Code
 from .device_plan import DevicePlan, DevicePlanner
@@ -290,6 +291,8 @@ class Kernel(Code):
         ):
             options = return_lse, rows, classes, [_count(each) for each in operands], list(tensors)
             if (found := bound._launches.run(given, options)) is not None:
+                if out is not None or lse is not None:
+                    written(out, lse)
                 return found
             asked = Asked(bound._launches, given, options)
         refuse_tangents(q, operands, tensors)
@@ -318,6 +321,7 @@ class Kernel(Code):
             self._view_operands(operands, views, launch_on, keep)
         if tensors or self.extras:
             self._view_extras(tensors, views, launch_on, keep)
+        given_results = out, lse, significance
         if out is None:
             out = plan._empty("o", q)
         views.append(view_of("out", out, launch_on, keep))
@@ -344,6 +348,8 @@ class Kernel(Code):
             plan._native.run(addresses, nbytes, launch_on, strides)
         except _attn.Failure as failure:
             raise self._run_failed(failure) from None
+        for result in given_results:
+            written(*(result if isinstance(result, tuple) else (result,)))
         if asked is not None and not first and significance is None:
             asked.add(lambda: self._launch_again(plan, asked.tensors, out, lse, return_lse, nbytes, strides))
         if first:

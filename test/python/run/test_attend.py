@@ -204,6 +204,27 @@ def test_output_that_is_given():
     assert_close(swap(heads_first), numbers(out), 1e-3)
 
 
+def test_autograd_sees_that_a_given_output_is_written():
+    torch = pytest.importorskip("torch")
+    q, k, v, out = (torch.randn(1, 8, 2, 64, dtype=torch.float16) for _ in range(4))
+    weight = torch.randn(64, 64, dtype=torch.float16, requires_grad=True)
+    spec = attn.Spec(
+        q_heads=2, kv_heads=2, head_dim=64, dtype="float16", kv=[attn.Dense()], see=attn.causal()
+    )
+    kernel = attn.compile(spec, device="host")
+    plan = kernel.plan({"q": q[0], "kv.k": k, "kv.v": v, "q_start": [0, 8]})
+    for again in (
+        lambda: attn.attend(q, k, v, out=out),
+        lambda: kernel.run(q[0], (k, v), plan, out=out[0]),
+    ):
+        for _ in range(3):  # Later calls are prepared.
+            again()
+            product = out @ weight
+            again()
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                product.float().sum().backward()
+
+
 class OnlyDLPack:
     """A tensor of a library that attn does not know."""
 

@@ -57,6 +57,10 @@ def tanh(x: Any, *, approximate: bool = False) -> Any:
     return _operators.tanh(x, bool(approximate))
 
 
+LARGEST_CAP = 16384.0
+"""Of a soft cap: tanh has an absolute error of 6e-8, which the cap multiplies, and an LSE may be off by 2e-3."""
+
+
 def softcap(x: Any, cap: float, *, approximate: bool = False) -> Any:
     """Return cap * tanh(x / cap): keeps x between -cap and cap."""
     return cap * tanh(x / cap, approximate=approximate)

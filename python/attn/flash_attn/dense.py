@@ -149,7 +149,7 @@ def attend_options(
         v,
         see=options.see,
         softcap=options.softcap if slopes is None else None,
-        score=None if slopes is None else options.score(q.shape[-2]),
+        score=None if slopes is None else options.score(q.shape[-2], traced),
         tensors=None if slopes is None else {"slopes": slopes},
         scale=scale,
         return_lse=return_lse,

@@ -15,7 +15,7 @@ from ..memory.dtypes import storage_name
 from ..memory.tables import int32_array
 from ..memory.views import is_autocast, needs_gradient, refuse_tangents, refuse_transformed
 from ..run.torch_rules import cast_under_autocast
-from .options import Options, check_ranks, read_options, read_slopes
+from .options import Options, check_ranks, padded_heads, read_options, read_slopes
 from .pages import CachePages, pages_of_cache
 from .plans import PagedCall, Tables
 from .rotary import check_rotary, rotate
@@ -83,6 +83,32 @@ def flash_attn_with_kvcache(
         raise TensorError("rotary_cos, rotary_sin: expected both, beside k and v, or None")
     if rotary_cos is not None:
         check_rotary(rotary_cos, rotary_sin, q.shape[3], q)
+    dim, value_dim = q.shape[3], v_cache.shape[3]
+    if dim % 8 or value_dim % 8:  # Padded copies, as flash-attn makes.
+        caches = padded_heads(k_cache, v_cache)
+        given = (None, None) if k is None else padded_heads(k, v)
+        found = flash_attn_with_kvcache(
+            *padded_heads(q),
+            *caches,
+            *given,
+            rotary_cos,
+            rotary_sin,
+            cache_seqlens,
+            cache_batch_idx,
+            cache_leftpad,
+            block_table,
+            dim**-0.5 if softmax_scale is None else softmax_scale,
+            causal,
+            window_size,
+            softcap,
+            rotary_interleaved,
+            alibi_slopes,
+            num_splits,
+            return_softmax_lse,
+        )
+        if k is not None:
+            k_cache.copy_(caches[0][..., :dim]), v_cache.copy_(caches[1][..., :value_dim])
+        return (found[0][..., :value_dim], found[1]) if return_softmax_lse else found[..., :value_dim]
     batch, rows, heads, _ = q.shape
     new = 0 if k is None else k.shape[1]
     slopes = read_slopes(alibi_slopes, heads, batch, q)
@@ -126,6 +152,12 @@ def attend_packed_pages(
     """Compute (out, lse) of packed rows [tokens, heads, dim] over pages. Tables on a GPU are waited for."""
     _check_tensors(q[None], k, v, None, None, True)
     refuse_gradients(q=q, k=k, v=v)
+    dim, value_dim = q.shape[2], v.shape[3]
+    if dim % 8 or value_dim % 8:
+        options = options._replace(scale=dim**-0.5 if options.scale is None else options.scale)
+        q, k, v = padded_heads(q, k, v)
+        out, lse = attend_packed_pages(q, k, v, cu_seqlens_q, cu_seqlens_k, block_table, options, slopes)
+        return out[..., :value_dim], lse
     starts, ends = int32_array("cu_seqlens_q", cu_seqlens_q), int32_array("cu_seqlens_k", cu_seqlens_k)
     entries = int32_array("block_table", block_table)
     count = len(starts) - 1

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ..describe.functions import LARGEST_CAP
 from ..describe.functions import softcap as capped
 from ..describe.score import Score, trace
 from ..describe.visibility import MAX_SIZE, Visibility, sides
@@ -25,8 +26,11 @@ class Options(NamedTuple):
     ends_at_rows: bool
     """Whether no row sees a position after its own."""
 
-    def score(self, heads: int) -> Score:
-        """Return the score function with ALiBi, which reads `slopes` of the query heads."""
+    def score(self, heads: int, traced: bool = False) -> Any:
+        """Return the score function with ALiBi, which reads `slopes` of the query heads. In compiled code (`traced`) it
+        is a function: PyTorch cannot make a Score."""
+        if traced:
+            return _alibi_function(self.softcap, self.ends_at_rows)
         return _alibi(heads, self.softcap, self.ends_at_rows)
 
     def capped(self) -> Score:
@@ -50,6 +54,9 @@ def read_options(
         scale = float(softmax_scale)
     if isinstance(softcap, bool) or not isinstance(softcap, (int, float)) or not 0 <= softcap < math.inf:
         raise expected(SpecError, "softcap", "a number from 0.0 on, which is none", softcap, nearest=0.0)
+    if softcap > LARGEST_CAP:
+        legal = f"at most {LARGEST_CAP:g}: larger ones change no score, and cost digits"
+        raise expected(SpecError, "softcap", legal, softcap, nearest=LARGEST_CAP)
     ends_at_rows = bool(causal) or (window_size[1] == 0)  # type: ignore[index]
     return Options(see, float(softcap) or None, scale, ends_at_rows)
 
@@ -67,11 +74,15 @@ def _window(window_size: object) -> object:
 
 @functools.lru_cache(maxsize=256)
 def _alibi(heads: int, softcap: float | None, ends_at_rows: bool) -> Score:
+    return trace(_alibi_function(softcap, ends_at_rows), (("slopes", (heads,)),))
+
+
+def _alibi_function(softcap: float | None, ends_at_rows: bool) -> Any:
     def score(s: Any, h: Any, qi: Any, ki: Any, slopes: Any) -> Any:
         s = s if softcap is None else capped(s, softcap)
         return s + slopes[h] * (ki - qi) if ends_at_rows else s - slopes[h] * abs(qi - ki)
 
-    return trace(score, (("slopes", (heads,)),))
+    return score
 
 
 @functools.lru_cache(maxsize=256)
@@ -90,6 +101,8 @@ def read_slopes(alibi_slopes: object, heads: int, batch: int, like: Tensor) -> l
         raise expected(TensorError, "alibi_slopes", legal, f"{given(alibi_slopes)} on {alibi_slopes.device}")
     if alibi_slopes.ndim == 1:
         return [alibi_slopes.contiguous()]
+    if batch == 0:
+        return [alibi_slopes.new_zeros(heads)]
     if batch == 1 or alibi_slopes.stride(0) == 0:
         return [alibi_slopes[0].contiguous()]
     return [each.contiguous() for each in alibi_slopes]

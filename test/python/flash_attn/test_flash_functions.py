@@ -254,6 +254,29 @@ def test_autocast_and_compiled_code():
     close(found[1], batched(*(each.bfloat16() for each in given), causal=True, window=(4, 0))[1])
 
 
+@pytest.mark.parametrize("slopes", [SLOPES[0], SLOPES])
+def test_compiled_slopes(slopes):
+    given = [each.requires_grad_() for each in qkv()]
+    options = dict(causal=True, alibi_slopes=slopes, softcap=10.0)
+    compiled = torch.compile(lambda *t: flash_attn.flash_attn_func(*t, **options), backend="aot_eager")
+    found, wanted = compiled(*given), flash_attn.flash_attn_func(*given, **options)
+    assert torch.equal(found, wanted)
+    gradients = [torch.autograd.grad(each.float().square().sum(), given) for each in (found, wanted)]
+    assert all(map(torch.equal, *gradients))
+
+
+def test_slopes_of_no_sequences():
+    given = [each[:0] for each in qkv()]
+    assert flash_attn.flash_attn_func(*given, alibi_slopes=SLOPES[:0]).shape == given[0].shape
+
+
+def test_soft_caps_that_change_nothing_are_refused():
+    with pytest.raises(attn.SpecError, match="softcap: expected at most 16384"):
+        flash_attn.flash_attn_func(*qkv(), softcap=1e5)
+    with pytest.raises(attn.SpecError, match="softcap: expected at most 16384"):
+        attn.attend(*qkv(), softcap=1e39)
+
+
 def test_odd_layouts_are_copied():
     q, k, v = qkv()
     wanted = flash_attn.flash_attn_func(q, k, v, causal=True)

@@ -378,3 +378,30 @@ def test_forward_mode_is_refused():
         dual = torch.autograd.forward_ad.make_dual(q, q)
         with pytest.raises(attn.TensorError, match=r"^attn does not support torch\.func\.jvp"):
             flash_attn_with_kvcache(dual, cache.k, cache.v, cache_seqlens=7)
+
+
+@pytest.mark.parametrize("dims", [(20, 20), (64, 36)])
+def test_heads_of_no_multiple_of_8(place, dims):
+    dim, value_dim = dims
+    k_cache, v_cache = tensor(2, 48, KV_HEADS, dim, seed=1), tensor(2, 48, KV_HEADS, value_dim, seed=2)
+    q, k, v = (
+        tensor(2, rows, heads, of, seed=3 + i)
+        for i, (rows, heads, of) in enumerate(((3, HEADS, dim), (3, KV_HEADS, dim), (3, KV_HEADS, value_dim)))
+    )
+    lengths = torch.tensor([20, 7], dtype=torch.int32)
+    out, lse = flash_attn_with_kvcache(
+        q, k_cache, v_cache, k, v, cache_seqlens=lengths, causal=True, return_softmax_lse=True
+    )
+    for i, length in enumerate(lengths.tolist()):
+        assert torch.equal(k_cache[i, length : length + 3], k[i])
+        assert torch.equal(v_cache[i, length : length + 3], v[i])
+        wanted = attention(q[i], k_cache[i, : length + 3], v_cache[i, : length + 3], causal=True)
+        close(out[i], wanted[0])
+        close(lse[i], wanted[1])
+    pages, values = (x.view(6, 16, KV_HEADS, x.shape[-1]) for x in (k_cache, v_cache))
+    starts, ends = torch.tensor([0, 3, 6], dtype=torch.int32), torch.tensor([0, 23, 33], dtype=torch.int32)
+    table = torch.arange(6, dtype=torch.int32).view(2, 3)
+    packed = flash_attn_varlen_func(
+        q.flatten(0, 1), pages, values, starts, ends, 3, 23, causal=True, block_table=table
+    )
+    assert torch.equal(packed.view_as(out), out)

@@ -185,15 +185,21 @@ class PagedCache(Cache):
                 raise expected(PlanError, f"{CACHE}: beams", legal, index)
         own = {index: nodes[index] for index in chosen}  # Each continues as itself once.
         self.pages.prune(*(node for index, node in enumerate(nodes) if index not in own))
+        shown = self.shown
         self.nodes, self._step = list(own.values()), None  # The sequences that live if pages run out.
-        taken, left = [], dict(own)
-        for index in chosen:
-            node = left.pop(index, None)
-            if node is None:
-                node = self.pages.fork(own[index])
-                self.nodes.append(node)
-            taken.append(node)
-        self.nodes, self.shown = taken, [self.shown[index] for index in chosen]
+        self.shown = [shown[index] for index in own]
+        taken, twins, left = [], [], dict(own)
+        try:
+            for index in chosen:
+                node = left.pop(index, None)
+                if node is None:
+                    node = self.pages.fork(own[index])
+                    twins.append(node)
+                taken.append(node)
+        except BaseException:
+            self.pages.prune(*twins)
+            raise
+        self.nodes, self.shown = taken, [shown[index] for index in chosen]
 
 
 class PagedLayer(CacheLayerMixin):

@@ -290,3 +290,17 @@ def test_caches_that_cannot_be_copied_say_what_can():
             TypeError, match=r"DiffKVCache cannot be copied .* take attn\.transformers\.PagedCache"
         ):
             way(cache)
+
+
+def test_beams_that_find_no_pages():
+    """The cache goes on with the sequences that it had."""
+    model = model_zoo.build(transformers.LlamaForCausalLM, "attn", torch.float16)
+    cache = attn.transformers.PagedCache(model.config, pages=5)
+    ids = torch.randint(3, 90, (2, 24), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        model(ids, attention_mask=torch.ones_like(ids), past_key_values=cache)
+    with pytest.raises(attn.OutOfPages):
+        cache.batch_repeat_interleave(3)
+    assert len(cache.nodes) == len(cache.shown) == 2 and cache.pages.free_pages() == 1
+    cache.crop(20)
+    assert [cache.pages.tokens(node) for node in cache.nodes] == [20, 20]

@@ -27,6 +27,8 @@ from ..run.plan import Plan
 from .groups import agree
 from .states import Partial, _one
 
+_DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16}
+
 
 class _Chunk:
     """A chunk that this rank keeps."""
@@ -59,7 +61,8 @@ class ShardedCache(Uncopied):
 
     All ranks make the same calls with the same arguments. Keys and values of new tokens are given on every rank, and each
     writes its own. The cache takes tokens back if nothing refers to their change before they are written in every layer, or
-    if it is used after a `write` raised an error. Raises PlanError, OutOfPages (on every rank, if one rank has too few
+    if it is used after a `write` raised an error. After an error of one rank alone, such as a lack of memory, call `rollback` on
+    every rank. Raises PlanError, OutOfPages (on every rank, if one rank has too few
     pages), TensorError.
     """
 
@@ -157,7 +160,7 @@ class ShardedCache(Uncopied):
             if changes:
                 raise PlanError(
                     f"cache: {sum(count for _, count in written.counts)} new tokens are not written in layers "
-                    f"{sorted(written.missing)}: write them first"
+                    f"{sorted(written.missing)}: write them, or call rollback()"
                 )
             return
         self._last = None
@@ -175,6 +178,13 @@ class ShardedCache(Uncopied):
             if not chunk.tokens:
                 self._chunks[sequence].remove(chunk)
                 self.cache.prune(chunk.node)
+
+    def rollback(self) -> None:
+        """Take back the new tokens of the last change, unless they are written in every layer. All ranks call it, such as
+        after an error of one rank alone."""
+        if self._last is not None:
+            self._last[1].failed = True
+        self._settle()
 
     def prune(self, *sequences: int) -> None:
         """Remove sequences, and free their pages on every rank."""
@@ -301,8 +311,8 @@ class ShardedChange:
     def _check_alive(self) -> None:
         if self._written.taken_back:
             raise PlanError(
-                f"change: its {self.rows} new tokens were taken back, since the cache was used after a write had failed; append "
-                "them again"
+                f"change: its {self.rows} new tokens were taken back, since the cache was used after a write had failed, or "
+                "rollback() was called; append them again"
             )
 
     def _begin(self, layer: int) -> int:
@@ -323,7 +333,7 @@ class ShardedChange:
         """Check rows on every rank, whether it writes some of them or not."""
         cache = self._cache
         stored = cache._stored[cache._kinds[layer] if cache._kinds else 0]
-        dtype = {"bf16": torch.bfloat16, "f16": torch.float16}[cache._dtype]
+        dtype = _DTYPES[cache._dtype]
         parts = parts_of_rows(stored, k, v)
         for name, tensor, dim in parts:
             sizes = (rows, stored.kv_heads, dim)
@@ -370,7 +380,7 @@ class ShardedPlan:
     def _q(self) -> tuple:
         binding = self.kernel._tensors["q"]
         heads, dim = binding.dims[1:]
-        return {"bf16": torch.bfloat16, "f16": torch.float16}[binding.dtype], (self.rows, heads, dim)
+        return _DTYPES[binding.dtype], (self.rows, heads, dim)
 
     def run(self, q: Tensor, layer: int, *, return_lse: bool = False, partial: Partial | None = None) -> Any:
         """Compute a layer of the step: attention to this rank's tokens, one all-gather, one merge.

@@ -60,7 +60,7 @@ def test_one_two_and_four_ranks_give_the_same_bits(cases, tmp_path):
 
 
 BY_ROW = [
-    Case(lengths=(390, 1, 260), numerics="row"),
+    Case(lengths=(2500, 1, 260), heads=(2, 1), numerics="row"),  # Parts end after 2,048 tokens.
     Case(lengths=(390, 300, 100), parents=(-1, 0, 0), heads=(2, 1), numerics="row", ordered=True),
     Case(lengths=(200,), batch=2, see=attn.window(90, 30), dtype=torch.float16, numerics="row"),
     Case(lengths=(300, 40), see=STREAMING, form="heads", heads=(8, 4), dims=(128, 128), numerics="row"),
@@ -77,6 +77,30 @@ def test_rows_have_the_bits_of_one_gpu(tmp_path):
             for name, a, b in zip(NAMES, got, case.of_row(), strict=False):
                 assert torch.equal(a, b), (name, case)
             case.check(got)
+
+
+NOT_BY_ROW = [
+    (dict(form="ring"), "form: expected 'all_gather' or 'heads' beside numerics='row'"),
+    (dict(sink_logits=torch.zeros(2)), "sink_logits: expected none beside numerics='row'"),
+    (dict(numerics="rows"), "numerics: expected 'row'"),
+]
+
+
+def refuse_by_row(rank):
+    q, k, v = (torch.randn(40, 2, 64).bfloat16() for _ in range(3))
+    options = dict(split=distributed.split([0, 40], 1), cu_seqlens=[0, 40], causal=True, numerics="row")
+    found = []
+    for changes, _ in NOT_BY_ROW:
+        with pytest.raises(attn.SpecError) as error:
+            distributed.attend(q, k, v, **options | changes)
+        found.append(str(error.value))
+    return found
+
+
+def test_what_has_no_bits_of_one_gpu(tmp_path):
+    (found,) = run_ranks(1, refuse_by_row, tmp_path=tmp_path)
+    for text, (_, said) in zip(found, NOT_BY_ROW, strict=True):
+        assert text.startswith(said)
 
 
 def test_no_task_of_rows_is_cut():

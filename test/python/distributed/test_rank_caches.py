@@ -184,7 +184,10 @@ def failures(rank):
     refused(lambda: repeated.write(0, k[47:49], v[47:49]))
     repeated.write(0, k[47:50], v[47:50])
     one.append(same, 3).write(0, k[47:50], v[47:50])
+    cache.append(b, 40)
+    cache.rollback()
     append(50, 150)
+    refused(lambda: cache.prune(a, a))
     cache.prune(a, b)
     return found, errors, list(cache._free), cache.cache.free_pages()
 
@@ -200,14 +203,15 @@ def test_tokens_that_were_not_written_are_taken_back(tmp_path):
         assert (
             errors[:2]
             == [
-                "PlanError: cache: 60 new tokens are not written in layers [0]: write them first",
+                "PlanError: cache: 60 new tokens are not written in layers [0]: write them, or call rollback()",
             ]
             * 2
         )
         assert errors[2].startswith("TensorError: k: expected bfloat16 [60, 2, 64] on host")
         assert errors[3].startswith("PlanError: change: its 60 new tokens were taken back")
         assert errors[4].startswith("TensorError: k: expected bfloat16 [3, 2, 64] on host")
-        assert free == [12, 12] and own == 12 and len(errors) == 5
+        assert errors[5].startswith("PlanError: sequences: expected different sequences")
+        assert free == [12, 12] and own == 12 and len(errors) == 6
 
 
 def heads_and_faults(rank):

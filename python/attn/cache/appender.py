@@ -18,6 +18,7 @@ from ..errors import PlanError, SpecError, TensorError, expected
 from ..memory import devices
 from ..memory.devices import failed, get_device, stream_number
 from ..memory.dtypes import DTYPES, is_dtype
+from ..memory.tensors import written
 from ..memory.views import Binding, check, contiguous, strided, view_of
 from .operations import Preparation, Shape, append_text
 from .rope import Norm, Rope
@@ -95,8 +96,8 @@ class NewTokens:
         for name, value, kind in (("rope", rope, Rope), ("norm", norm, Norm)):
             if value is not None and not isinstance(value, kind):
                 raise expected(SpecError, name, f"attn.{kind.__name__} or None", value)
-        strided = rope is None and norm is None
-        if strided and q is not None:
+        as_given = rope is None and norm is None
+        if as_given and q is not None:
             raise expected(SpecError, "rope", "a Rope, or a Norm as norm, beside q", None)
         self._prologue: dict[str, int] = {}
         self._k, _ = self._rows("k", k, heads, shape.key_dim)
@@ -109,7 +110,7 @@ class NewTokens:
         made |= self._norm(norm, q is not None and not shape.latent)
         made |= self._rope(rope)
         self.rope = rope
-        self.preparation = Preparation(**made, strided=strided)
+        self.preparation = Preparation(**made, strided=as_given)
 
     def _rows(self, name: str, tensor: Any, heads: int | None, dim: int, key: str = "") -> tuple[int, int]:
         """Return the address of rows, and their heads; sets the bytes from a row to the next."""
@@ -239,6 +240,8 @@ class NewTokens:
         appender = _made(self._heads, shape, self.preparation, devices.generation)
         new = {"k": self._k, "v": self._v, "rows": self.rows, "stream": self._stream}
         appender.launch(pages, self._prologue, new, self._list, room)
+        if self.out is not None:
+            written(self.out)
         return self.out
 
 

@@ -228,8 +228,8 @@ class CacheChange(Uncopied):
         return out if len(counts) > 1 else launches[0][2].out
 
     def _split_queries(self, q: Any, out: Any, counts: list[int]) -> tuple[Any, Iterator[tuple[Any, Any]]]:
-        """Return out, and queries and out for the launch of each class, which has so many KV heads: as many queries for each
-        of them as `q` has in all."""
+        """Split q and out by head class; returns out and the parts. A class has so many KV heads, and gets as many query heads
+        for each of them as `q` has for each KV head in all."""
         if len(counts) < 2 or q is None:
             return out, iter([(q, out)])
         total, shape = sum(counts), tuple(getattr(q, "shape", ()))
@@ -238,6 +238,8 @@ class CacheChange(Uncopied):
             raise expected(TensorError, "q", legal, q)
         if out is None:
             out = new_rows(q, (self.rows, *shape[1:]))
+        elif tuple(getattr(out, "shape", ()))[1:] != shape[1:]:
+            raise expected(TensorError, "out", f"[{self.rows}, {shape[1]}, {shape[2]}], as q", out)
         ends = [shape[1] // total * sum(counts[: i + 1]) for i in range(len(counts))]
         parts = [slice(begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
         return out, iter([(q[:, part], out[:, part]) for part in parts])

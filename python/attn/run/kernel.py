@@ -321,7 +321,8 @@ class Kernel(Code):
             self._view_operands(operands, views, launch_on, keep)
         if tensors or self.extras:
             self._view_extras(tensors, views, launch_on, keep)
-        given_results = out, lse, significance
+        several = isinstance(significance, (tuple, list))
+        given_results = [out, lse, *(significance if several else (significance,))]
         if out is None:
             out = plan._empty("o", q)
         views.append(view_of("out", out, launch_on, keep))
@@ -348,8 +349,8 @@ class Kernel(Code):
             plan._native.run(addresses, nbytes, launch_on, strides)
         except _attn.Failure as failure:
             raise self._run_failed(failure) from None
-        for result in given_results:
-            written(*(result if isinstance(result, tuple) else (result,)))
+        if any(each is not None for each in given_results):
+            written(*given_results)
         if asked is not None and not first and significance is None:
             asked.add(lambda: self._launch_again(plan, asked.tensors, out, lse, return_lse, nbytes, strides))
         if first:

@@ -11,6 +11,7 @@ from ..cache.operations import Shape
 from ..cache.rope import Norm, Rope
 from ..errors import TensorError, expected
 from ..memory.formats import Format
+from ..memory.tensors import written
 from .tokens import Tokens, strides_of, tokens_of, write_rows
 
 
@@ -59,4 +60,6 @@ def write_latents(
     short = {torch.float16: "f16", torch.bfloat16: "bf16"}[pages.dtype]
     plain = Format(short)
     shape = Shape(0, pages.shape[1], dim, value_dim, short, device_of(pages), plain, plain, latent=True)
-    return write_rows(where, shape, 1, tokens, latents.unsqueeze(1), None, q, out, rope, norm)
+    out = write_rows(where, shape, 1, tokens, latents.unsqueeze(1), None, q, out, rope, norm)
+    written(pages)
+    return out

@@ -25,6 +25,7 @@ from ..cache.operations import Shape
 from ..cache.rope import Norm, Rope
 from ..errors import TensorError, expected
 from ..memory.page_views import page_views
+from ..memory.tensors import written
 from .formats import Packing
 from .tokens import Tokens, tokens_of, write_rows
 
@@ -101,7 +102,9 @@ class PackedPages(Sequence[Tensor]):
         for name, rows in (("k", k), ("v", v)):
             self._check(name, rows, len(tokens))
         heads = self.packing.heads
-        return write_rows(self._places, self._shape, heads, tokens, k, v, q, out, rope, norm)
+        out = write_rows(self._places, self._shape, heads, tokens, k, v, q, out, rope, norm)
+        written(self.cache)
+        return out
 
     def _check(self, name: str, rows: Tensor, tokens: int) -> None:
         _, heads, dim, _, dtype = self.packing

@@ -16,6 +16,7 @@ from ..cache.operations import Shape
 from ..cache.rope import Norm, Rope
 from ..describe.stores import Paged
 from ..errors import SpecError, TensorError, expected
+from ..memory.tensors import written
 from .tokens import Tokens, strides_of, tokens_of, write_rows
 
 _FP8 = {torch.float8_e4m3fn: "fp8_e4m3", torch.float8_e5m2: "fp8_e5m2"}
@@ -94,7 +95,9 @@ def write_tokens(
         raise expected(TensorError, "v_pages", legal, v_pages)
     tokens.check_device(k_pages.device)
     pages, shape, _scales = _described(k_pages, v_pages, k.dtype, k_scale, v_scale)
-    return write_rows(pages, shape, k_pages.shape[2], tokens, k, v, q, out, rope, norm)
+    out = write_rows(pages, shape, k_pages.shape[2], tokens, k, v, q, out, rope, norm)
+    written(k_pages, v_pages)
+    return out
 
 
 def _described(
@@ -136,7 +139,7 @@ def _shape_of(
     try:
         parts = Paged(page_size=page_size, dtype=short, **formats).formats()
     except SpecError as error:
-        raise TensorError(f"k_pages: {error}") from None
+        raise TensorError(f"k_pages: {str(error).removeprefix('Paged(page_size): ')}") from None
     return Shape(0, page_size, key_dim, value_dim, short, device, *parts)
 
 
@@ -162,4 +165,3 @@ def _check(name: str, pool: Tensor, rows: Tensor, tokens: Tokens, scale: object)
         raise expected(TensorError, pages, f"{rows.dtype}, as {name}, or an 8-bit float", pool)
     elif scale is not None:
         raise TensorError(f"{name}_scale: expected none beside pages of {pool.dtype}, got {scale}")
-    tokens.check_slots(*pool.shape[:2])

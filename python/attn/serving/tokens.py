@@ -13,6 +13,7 @@ from ..cache.operations import Shape
 from ..cache.rope import Norm, Rope
 from ..errors import CompileError, TensorError, expected
 from ..memory.devices import get_device, stream_number
+from ..memory.views import needs_gradient
 
 _HEADER = 8  # In words: a list begins with the number of its rows.
 _LAST = (1 << 31) - 1  # No pool has this slot.
@@ -115,7 +116,12 @@ def write_rows(
     norm: Norm | None,
 ) -> Any:
     """Write tokens to pages, given by addresses and strides; return prepared queries, or None. Keys and values whose heads
-    are no rows are copied first."""
+    are no rows are copied first. Tensors that require a gradient are a TensorError."""
+    for name, tensor in (("k", k), ("v", v), ("q", q)):
+        if tensor is not None and needs_gradient(tensor):
+            raise TensorError(
+                f"{name}: requires a gradient, which pages do not pass on; call under torch.no_grad()"
+            )
     tokens.check_slots(pages["pages"], pages["page_tokens"])
     number = stream_number(shape.device, None)
     k, v = (_readable(rows) for rows in (k, v))
@@ -128,6 +134,8 @@ def write_rows(
     try:
         return new.write(pages, tokens.room)
     except CompileError as error:
+        if rope is not None or norm is not None:
+            raise
         features = shape.key_dim if v is None else f"{shape.key_dim} and {shape.value_dim}"
         raise TensorError(f"k: no kernel writes {heads} heads of {features} features ({error})") from None
 

@@ -206,6 +206,8 @@ def test_output_that_is_given():
 
 def test_autograd_sees_that_a_given_output_is_written():
     torch = pytest.importorskip("torch")
+    from attn.serving import write_tokens
+
     q, k, v, out = (torch.randn(1, 8, 2, 64, dtype=torch.float16) for _ in range(4))
     weight = torch.randn(64, 64, dtype=torch.float16, requires_grad=True)
     spec = attn.Spec(
@@ -216,6 +218,7 @@ def test_autograd_sees_that_a_given_output_is_written():
     for again in (
         lambda: attn.attend(q, k, v, out=out),
         lambda: kernel.run(q[0], (k, v), plan, out=out[0]),
+        lambda: write_tokens(out.view(1, 8, 2, 64), k, k[0], v[0], torch.arange(8)),
     ):
         for _ in range(3):  # Later calls are prepared.
             again()

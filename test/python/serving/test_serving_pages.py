@@ -7,6 +7,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C build python")
 
 import attn  # noqa: E402
+import attn.serving.tokens as serving_tokens  # noqa: E402
 from attn.serving import KeptPages, Layer, Plans, Tokens, split_lines, write_tokens  # noqa: E402
 
 PAGES, PAGE, HEADS, DIM = 6, 16, 2, 64
@@ -72,16 +73,29 @@ def test_a_change_of_a_scale_is_seen():
     torch.testing.assert_close(pages[0][0, 3].float() * 2, k[0].float(), atol=2e-3, rtol=2**-3)
 
 
-def test_layers_share_the_list_of_new_tokens():
+def test_layers_share_the_list_of_new_tokens(monkeypatch):
+    made, words_of = [], serving_tokens.words_of
+    monkeypatch.setattr(serving_tokens, "words_of", lambda room: made.append(room) or words_of(room))
     step, caches = Tokens(torch.tensor([7, -1, 90])), [cache_of(format) for format in DTYPES]
     for seed, (format, cache) in enumerate(zip(DTYPES, caches, strict=True)):
         layer_of(format).pages(cache).write(*tokens(3, seed), step)
         assert cache.any()
-    words = step.words
+    assert len(made) == 1
     large = torch.zeros(PAGES // 2, HEADS, 2 * PAGE, 2 * DIM, dtype=torch.float16)
     k, v = tokens(3)
     layer_of(page_size=2 * PAGE).pages(large).write(k, v, step)  # Pages of another size.
-    assert step.words is words and torch.equal(large[90 // 32, :, 90 % 32, :DIM], k[2])
+    assert len(made) == 1 and torch.equal(large[90 // 32, :, 90 % 32, :DIM], k[2])
+
+
+def test_graphs_have_lists_of_their_own(monkeypatch):
+    step = Tokens(torch.tensor([7, 3]), torch.tensor([1, 0]))
+    found = []
+    for graph in (1, 1, 2, 0):
+        monkeypatch.setattr(Tokens, "_graph", lambda self, graph=graph: graph)
+        found.append((step.words.data_ptr(), step._at_positions().data_ptr()))
+    assert found[0] == found[1]
+    for part in zip(*found, strict=True):
+        assert len(set(part)) == 3
 
 
 def test_kept_pages_are_made_again_for_another_cache():

@@ -173,7 +173,9 @@ public:
     const bool known =
         api_.cuStreamGetCaptureInfo_v2 &&
         api_.cuStreamGetCaptureInfo_v2(stream_, &status, &number, nullptr, nullptr, nullptr) == success;
-    return known ? number + 1 : 1;
+    if (!known)
+      number = captures_++; // of an older driver: another number in each call
+    return 2 * number + (known ? 1 : 2);
   }
   Status replay(const Recording &recording) override {
     Current current(api_, context_);
@@ -217,6 +219,7 @@ private:
   CUstream stream_;
   DeviceProperties properties_;
   std::string lastKernel_;
+  unsigned long long captures_ = 0;
   std::optional<Recorder> recorder_; ///< both are destroyed before the context
   std::optional<Staging> staging_;
 

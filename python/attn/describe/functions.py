@@ -8,6 +8,7 @@ import math as _math
 from collections.abc import Callable
 from typing import Any
 
+from ..errors import SpecError, expected
 from . import operators as _operators
 
 __all__ = [
@@ -58,7 +59,14 @@ def tanh(x: Any, *, approximate: bool = False) -> Any:
 
 
 LARGEST_CAP = 16384.0
-"""Of a soft cap: tanh has an absolute error of 6e-8, which the cap multiplies, and an LSE may be off by 2e-3."""
+"""The largest soft cap. The error of tanh is 6e-8, times the cap, and an LSE may be off by 2e-3."""
+
+
+def check_cap(cap: float) -> None:
+    """Refuse a soft cap that costs an LSE its digits. SpecError."""
+    if cap > LARGEST_CAP:
+        legal = f"at most {LARGEST_CAP:g}, as larger ones cost the LSE its digits"
+        raise expected(SpecError, "softcap", legal, cap, nearest=LARGEST_CAP)
 
 
 def softcap(x: Any, cap: float, *, approximate: bool = False) -> Any:

@@ -40,7 +40,7 @@ def flash_attn_func(
     softmax_scale      factor of q k^T; None: 1/sqrt(dim)
     causal             row i sees keys up to i + seq_k - seq: masks end at the bottom right
     window_size        (left, right): row i sees keys from i + seq_k - seq - left to i + seq_k - seq + right; -1: no limit
-    softcap            scores become softcap * tanh(score / softcap); 0.0: they stay
+    softcap            scores become softcap * tanh(score / softcap); 0.0: they stay; at most 16384
     alibi_slopes       float32 [heads] or [batch, heads]: -slope * |i + seq_k - seq - j| is added to scores. Slopes that
                        differ from sequence to sequence take a launch for each sequence
     deterministic      whether gradients are the same bits in every run; results always are

@@ -73,7 +73,8 @@ def flash_attn_with_kvcache(
     fit the cache.
 
     The caches are written after all checks and the plan. Heads before tokens in memory, and other layouts that kernels
-    cannot read, are copied in each call. Nothing here has gradients. Raises SpecError, TensorError and PlanError."""
+    cannot read, are copied in each call; so are caches whose heads are no multiple of 8, and back beside k and v. Nothing
+    here has gradients. Raises SpecError, TensorError and PlanError."""
     options = read_options(0.0, softmax_scale, causal, window_size, softcap)
     if is_autocast():
         q, k, v = cast_under_autocast(q, k, v)
@@ -86,11 +87,11 @@ def flash_attn_with_kvcache(
     dim, value_dim = q.shape[3], v_cache.shape[3]
     if dim % 8 or value_dim % 8:  # Padded copies, as flash-attn makes.
         caches = padded_heads(k_cache, v_cache)
-        given = (None, None) if k is None else padded_heads(k, v)
+        new_rows = (None, None) if k is None else padded_heads(k, v)
         found = flash_attn_with_kvcache(
             *padded_heads(q),
             *caches,
-            *given,
+            *new_rows,
             rotary_cos,
             rotary_sin,
             cache_seqlens,
@@ -107,7 +108,8 @@ def flash_attn_with_kvcache(
             return_softmax_lse,
         )
         if k is not None:
-            k_cache.copy_(caches[0][..., :dim]), v_cache.copy_(caches[1][..., :value_dim])
+            k_cache.copy_(caches[0][..., :dim])
+            v_cache.copy_(caches[1][..., :value_dim])
         return (found[0][..., :value_dim], found[1]) if return_softmax_lse else found[..., :value_dim]
     batch, rows, heads, _ = q.shape
     new = 0 if k is None else k.shape[1]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..describe.functions import LARGEST_CAP
+from ..describe.functions import check_cap
 from ..describe.functions import softcap as capped
 from ..describe.score import Score, trace
 from ..describe.visibility import MAX_SIZE, Visibility, sides
@@ -54,9 +54,7 @@ def read_options(
         scale = float(softmax_scale)
     if isinstance(softcap, bool) or not isinstance(softcap, (int, float)) or not 0 <= softcap < math.inf:
         raise expected(SpecError, "softcap", "a number from 0.0 on, which is none", softcap, nearest=0.0)
-    if softcap > LARGEST_CAP:
-        legal = f"at most {LARGEST_CAP:g}: larger ones change no score, and cost digits"
-        raise expected(SpecError, "softcap", legal, softcap, nearest=LARGEST_CAP)
+    check_cap(softcap)
     ends_at_rows = bool(causal) or (window_size[1] == 0)  # type: ignore[index]
     return Options(see, float(softcap) or None, scale, ends_at_rows)
 

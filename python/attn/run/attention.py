@@ -139,7 +139,7 @@ def attend(
                   after it; -1 for no limit. With causal `right` is 0
     sink          with causal: the first `sink` positions, too
     see           any other visibility, instead of these four
-    softcap       scores become softcap * tanh(score / softcap)
+    softcap       scores become softcap * tanh(score / softcap); at most 16384
     score         any other score function, see attn.Spec; `tensors`: the tensors that it reads, float32, by name
     sink_logits   float32 [q heads]: a logit that joins each row's softmax and carries no value
     scale         factor of q k^T; by default 1/sqrt(dim)

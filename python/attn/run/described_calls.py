@@ -179,11 +179,9 @@ def read_tensors(options: Options, views: list) -> tuple[tuple[str, tuple], ...]
 def _softcap(cap: object) -> Callable:
     if isinstance(cap, bool) or not isinstance(cap, (int, float)) or not 0 < cap < math.inf:
         raise expected(SpecError, "softcap", "a positive number, or None", cap)
-    from ..describe.functions import LARGEST_CAP, softcap
+    from ..describe.functions import check_cap, softcap
 
-    if cap > LARGEST_CAP:
-        legal = f"at most {LARGEST_CAP:g}: larger ones change no score, and cost digits"
-        raise expected(SpecError, "softcap", legal, cap, nearest=LARGEST_CAP)
+    check_cap(cap)
 
     return lambda s, h, qi, ki: softcap(s, cap)
 

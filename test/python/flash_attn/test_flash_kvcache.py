@@ -388,13 +388,16 @@ def test_heads_of_no_multiple_of_8(place, dims):
         tensor(2, rows, heads, of, seed=3 + i)
         for i, (rows, heads, of) in enumerate(((3, HEADS, dim), (3, KV_HEADS, dim), (3, KV_HEADS, value_dim)))
     )
-    lengths = torch.tensor([20, 7], dtype=torch.int32)
+    lengths, before = torch.tensor([20, 7], dtype=torch.int32), (k_cache.clone(), v_cache.clone())
     out, lse = flash_attn_with_kvcache(
         q, k_cache, v_cache, k, v, cache_seqlens=lengths, causal=True, return_softmax_lse=True
     )
     for i, length in enumerate(lengths.tolist()):
         assert torch.equal(k_cache[i, length : length + 3], k[i])
         assert torch.equal(v_cache[i, length : length + 3], v[i])
+        for cache, old in zip((k_cache, v_cache), before, strict=True):
+            assert torch.equal(cache[i, :length], old[i, :length])
+            assert torch.equal(cache[i, length + 3 :], old[i, length + 3 :])
         wanted = attention(q[i], k_cache[i, : length + 3], v_cache[i, : length + 3], causal=True)
         close(out[i], wanted[0])
         close(lse[i], wanted[1])

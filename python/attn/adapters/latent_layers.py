@@ -48,6 +48,8 @@ class LatentCall:
         """Whether rows attend to each other in expanded form, because nothing was before them."""
         self.latents: Tensor | None = None
         """The input of kv_b_proj, [batch, rows, kv_lora_rank] or [batch, 1, rows, kv_lora_rank]."""
+        self._weight: Tensor | None = None
+        """The weights of kv_b_proj in the dtype of the queries."""
         self.layer: Any = None
         """The PagedLayer of the cache, once the model has given it the new keys; None before."""
 
@@ -66,7 +68,9 @@ class LatentCall:
 
     def weights(self, value_dim: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Return the projections of keys [heads, dim, kv_lora_rank] and of values [heads, value_dim, kv_lora_rank]."""
-        weight = self.module.kv_b_proj.weight.to(dtype)
+        if self._weight is None or self._weight.dtype != dtype:
+            self._weight = self.module.kv_b_proj.weight.to(dtype)
+        weight = self._weight
         heads = self.module.num_heads
         whole = weight.view(heads, -1, weight.shape[1])
         return whole[:, : whole.shape[1] - value_dim], whole[:, whole.shape[1] - value_dim :]

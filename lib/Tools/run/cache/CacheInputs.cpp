@@ -142,7 +142,7 @@ private:
     const int64_t heads = argument.dims[2].value, dim = argument.dims[3].value;
     if (rt::Status status = addBits(argument.name, argument.dtype, {*layers, *rows, heads, dim}); !status)
       return status;
-    if (keys && hasPrologue()) { // NaNs have many bits, and sums of them any
+    if (keys && changesKeys()) { // NaNs have many bits, and sums of them any
       tensors[argument.name] =
           normalTensor(argument.dtype, tensors[argument.name].shape, seed, argument.name);
       return {};
@@ -185,7 +185,7 @@ private:
     return {};
   }
 
-  bool hasPrologue() const {
+  bool changesKeys() const {
     return std::any_of(manifest.arguments.begin(), manifest.arguments.end(),
                        [](auto &a) { return a.role == rt::Argument::Role::Tensor; });
   }
